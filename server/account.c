@@ -35,8 +35,22 @@ enum {
     DOUBLE_UNTIL = 1 << 20,  /* bytes below which a growing array doubles */
 };
 
+/* The account's note before each of its blocks. */
+struct account_block {
+    struct account_block *next, **link; /* the next block of the region; the pointer to this one */
+    size_t size;                        /* bytes of the block */
+    uint32_t start; /* bytes from the beginning of what was allocated to the block */
+    bool taken;     /* the bytes do not count with the block */
+};
+
+enum {
+    NOTE = sizeof(struct account_block)
+};
+
+static_assert(NOTE % ACCOUNT_ALIGNMENT == 0, "a block follows its note");
+
 size_t account_block(size_t size) {
-    const size_t header = 8, unit = size < PAGED_FROM ? 16 : PAGE;
+    const size_t header = 8 + NOTE, unit = size < PAGED_FROM ? 16 : PAGE;
     if (size > SIZE_MAX - 2 * PAGE) {
         return SIZE_MAX;
     }
@@ -97,6 +111,9 @@ void account_lend(struct account *account, void *arena, size_t size) {
 }
 
 void account_close(struct account *account) {
+    for (enum account_region region = 0; region < ACCOUNT_REGIONS; region++) {
+        account_free_region(account, region);
+    }
     if (account->budget != NULL) {
         atomic_fetch_sub(&account->budget->used, account->reserved);
     }
@@ -172,15 +189,21 @@ void account_give(struct account *account, size_t bytes) {
     }
 }
 
+bool account_claim(struct account *account, size_t bytes) {
+    const bool good = account_take(account, bytes);
+    account->claimed += good ? bytes : 0;
+    return good;
+}
+
 /* ----------------------------------------------------------------------------------- the arena */
 
 static bool is_inside(const struct account *account, const void *block) {
-    return account != NULL && account->arena != NULL &&
+    return account->arena != NULL &&
            (uintptr_t)block - (uintptr_t)account->arena < account->arena_size;
 }
 
 /* Returns the bytes of the arena that a block takes: at least one more than `size`, so that a
- * forbidden byte follows every block, and so that a block of size 0 lies in the arena. */
+ * forbidden byte follows every block. */
 static size_t rounded(size_t size) {
     return (size / ACCOUNT_ALIGNMENT + 1) * ACCOUNT_ALIGNMENT;
 }
@@ -189,25 +212,27 @@ static bool is_last(const struct account *account, const char *block, size_t siz
     return block + rounded(size) == account->arena + account->arena_used;
 }
 
-void *account_borrow(struct account *account, size_t alignment, size_t size) {
-    if (account == NULL || account->arena == NULL || size >= account->arena_size) {
+/* Returns a place for a block with its note before it, or NULL if the arena has no room. */
+static void *arena_alloc(struct account *account, size_t alignment, size_t size) {
+    if (account->arena == NULL || size >= account->arena_size) {
         return NULL;
     }
     const uintptr_t start = (uintptr_t)account->arena;
-    const size_t at = ((start + account->arena_used + alignment - 1) & ~(alignment - 1)) - start;
+    const size_t at =
+        ((start + account->arena_used + NOTE + alignment - 1) & ~(alignment - 1)) - start;
     if (at + rounded(size) > account->arena_size) {
         return NULL;
     }
     account->arena_used = at + rounded(size);
-    ALLOW(account->arena + at, size);
+    ALLOW(account->arena + at - NOTE, NOTE + size);
     return account->arena + at;
 }
 
 static void arena_free(struct account *account, char *block, size_t size) {
-    FORBID(block, size);
     if (is_last(account, block, size)) {
-        account->arena_used = (size_t)(block - account->arena);
+        account->arena_used = (size_t)(block - NOTE - account->arena);
     }
+    FORBID(block - NOTE, NOTE + size);
 }
 
 /* Changes the size of a block of the arena where it is. Returns false if it must move. */
@@ -229,61 +254,126 @@ static bool arena_fit(struct account *account, char *block, size_t old_size, siz
 
 /* ---------------------------------------------------------------------------------- allocation */
 
-static void *new_block(struct account *account, size_t size) {
-    void *block = account_borrow(account, ACCOUNT_ALIGNMENT, size);
-    if (block == NULL) {
-        return malloc(size);
+static struct account_block *note_of(void *block) {
+    return (struct account_block *)block - 1;
+}
+
+/* Puts a block into a list, at the place to which `link` points. */
+static void link_block(struct account_block *note, struct account_block **link) {
+    note->next = *link;
+    note->link = link;
+    *link = note;
+    if (note->next != NULL) {
+        note->next->link = &note->next;
     }
-    account->inside += size;
+}
+
+static void unlink_block(const struct account_block *note) {
+    *note->link = note->next;
+    if (note->next != NULL) {
+        note->next->link = note->link;
+    }
+}
+
+/* Allocates a block of the present region, whose bytes have been taken. */
+static void *new_block(struct account *account, size_t alignment, size_t size, bool taken) {
+    const size_t start = (NOTE + alignment - 1) & ~(alignment - 1);
+    char *block = arena_alloc(account, alignment, size);
+    if (block == NULL && size <= SIZE_MAX - start - alignment) {
+        const size_t whole = (start + size + alignment - 1) & ~(alignment - 1);
+        char *memory =
+            alignment > ACCOUNT_ALIGNMENT ? aligned_alloc(alignment, whole) : malloc(start + size);
+        block = memory != NULL ? memory + start : NULL;
+    }
+    if (block != NULL) {
+        struct account_block *note = note_of(block);
+        *note = (struct account_block){.size = size, .start = (uint32_t)start, .taken = taken};
+        link_block(note, &account->blocks[account->region]);
+        account->inside += !taken && is_inside(account, block) ? NOTE + size : 0;
+    }
     return block;
 }
 
+static void free_block(struct account *account, void *block) {
+    struct account_block *note = note_of(block);
+    const size_t counted = note->taken ? 0 : account_block(note->size);
+    unlink_block(note);
+    if (is_inside(account, block)) {
+        account->inside -= note->taken ? 0 : NOTE + note->size;
+        arena_free(account, block, note->size);
+    } else {
+        free((char *)block - note->start);
+    }
+    account_give(account, counted);
+}
+
+void *account_alloc(struct account *account, size_t size) {
+    return account_realloc(account, NULL, size);
+}
+
+void *account_alloc_taken(struct account *account, size_t alignment, size_t size) {
+    return new_block(account, alignment, size, true);
+}
+
+/* Gives a block of malloc another size. */
+static void *resize_block(struct account_block *note, size_t size) {
+    struct account_block **link = note->link;
+    unlink_block(note);
+    struct account_block *moved = realloc(note, NOTE + size);
+    link_block(moved != NULL ? moved : note, link);
+    return moved != NULL ? moved + 1 : NULL;
+}
+
 /* Moves a block out of its place in the arena. */
-static void *move_block(struct account *account, void *block, size_t old_size, size_t size) {
-    void *moved = new_block(account, size);
+static void *move_block(struct account *account, void *block, size_t size) {
+    const size_t old_size = note_of(block)->size;
+    void *moved = new_block(account, ACCOUNT_ALIGNMENT, size, false);
     if (moved != NULL) {
         memcpy(moved, block, old_size < size ? old_size : size);
+        unlink_block(note_of(moved)); /* it belongs to the region of the old block */
+        unlink_block(note_of(block));
+        link_block(note_of(moved), note_of(block)->link);
         arena_free(account, block, old_size);
-        account->inside -= old_size;
+        account->inside -= NOTE + old_size;
     }
     return moved;
 }
 
-void *account_alloc(struct account *account, size_t size) {
-    return account_realloc(account, NULL, 0, size);
-}
-
-void *account_realloc(struct account *account, void *block, size_t old_size, size_t size) {
+void *account_realloc(struct account *account, void *block, size_t size) {
+    if (account == NULL) {
+        return realloc(block, size);
+    }
     if (!account_take(account, account_block(size))) {
         return NULL;
     }
-    void *grown = block == NULL                ? new_block(account, size)
-                  : !is_inside(account, block) ? realloc(block, size)
-                  : arena_fit(account, block, old_size, size)
+    const size_t counted = block != NULL ? account_block(note_of(block)->size) : 0;
+    void *grown = block == NULL                ? new_block(account, ACCOUNT_ALIGNMENT, size, false)
+                  : !is_inside(account, block) ? resize_block(note_of(block), size)
+                  : arena_fit(account, block, note_of(block)->size, size)
                       ? block
-                      : move_block(account, block, old_size, size);
-    if (grown == NULL) {
-        account_give(account, account_block(size));
-    } else if (block != NULL) {
-        account_give(account, account_block(old_size));
+                      : move_block(account, block, size);
+    if (grown != NULL) {
+        note_of(grown)->size = size;
     }
+    account_give(account, grown == NULL ? account_block(size) : counted);
     return grown;
 }
 
-void *account_alloc_taken(struct account *account, size_t alignment, size_t size) {
-    void *block = account_borrow(account, alignment, size);
-    const size_t whole = (size + alignment - 1) & ~(alignment - 1);
-    if (block != NULL || whole < size) {
-        return block;
+void account_free(struct account *account, void *block) {
+    if (account == NULL) {
+        free(block);
+    } else if (block != NULL) {
+        free_block(account, block);
     }
-    return aligned_alloc(alignment, whole);
 }
 
-void account_free_taken(struct account *account, void *block, size_t size) {
-    if (is_inside(account, block)) {
-        arena_free(account, block, size);
-    } else {
-        free(block);
+void account_free_region(struct account *account, enum account_region region) {
+    while (account->blocks[region] != NULL) {
+        free_block(account, account->blocks[region] + 1);
+    }
+    if (region == ACCOUNT_QUESTION) {
+        account_give(account, account->claimed);
+        account->claimed = 0;
     }
 }
 
@@ -301,19 +391,9 @@ void *account_grow(struct account *account, void *array, size_t *capacity, size_
     wanted = wanted > FIRST_BYTES ? wanted : FIRST_BYTES;
     wanted = wanted > least ? wanted : least;
     wanted -= wanted % size;
-    void *grown = account_realloc(account, array, bytes, wanted);
+    void *grown = account_realloc(account, array, wanted);
     if (grown != NULL) {
         *capacity = wanted / size;
     }
     return grown;
-}
-
-void account_free(struct account *account, void *block, size_t size) {
-    if (block != NULL) {
-        if (is_inside(account, block)) {
-            account->inside -= size;
-        }
-        account_free_taken(account, block, size);
-        account_give(account, account_block(size));
-    }
 }

@@ -7,6 +7,9 @@
  * One sixteenth of the budget is a reserve for small requests. So a request of a few kilobytes is
  * answered even if large requests hold the rest.
  *
+ * An account owns the blocks that it allocates, in two regions: what the request needs until its
+ * answer is made, and the answer. Freeing a region frees all of its blocks.
+ *
  * An account may have an arena. Its blocks then come from the arena as long as they fit, and from
  * malloc otherwise. So a small request needs no allocation but that of the arena.
  */
@@ -38,7 +41,16 @@ enum account_refusal {
     ACCOUNT_OVER_TOTAL    /* the other requests hold the rest of the budget */
 };
 
-/* The memory of one request. Two threads must not use an account at the same time. */
+enum account_region {
+    ACCOUNT_QUESTION,
+    ACCOUNT_ANSWER,
+    ACCOUNT_REGIONS
+};
+
+struct account_block;
+
+/* The memory of one request. Two threads must not use an account at the same time. Its blocks point
+ * to it, so it is not copied. */
 struct account {
     struct budget *budget;        /* borrowed */
     size_t base;                  /* bytes that count in the budget, but not in max_request */
@@ -49,6 +61,10 @@ struct account {
     bool small;                   /* the request may use the reserve while it holds little */
     enum account_refusal refusal; /* the reason of the last refusal */
     size_t wanted;                /* bytes that it would have held without the last refusal */
+    size_t claimed;               /* bytes of `held` that account_claim() took */
+    enum account_region
+        region; /* of the blocks that are allocated from now on; the owner sets it */
+    struct account_block *blocks[ACCOUNT_REGIONS]; /* owned */
 
     char *arena; /* borrowed; NULL: all blocks come from malloc */
     size_t arena_size;
@@ -64,8 +80,12 @@ void account_open(struct account *account, struct budget *budget, size_t base);
  * Borrows it until account_close(). `base` counts the arena. */
 void account_lend(struct account *account, void *arena, size_t size);
 
-/* Gives everything back. Does nothing to an account that was never opened and is all zeros. */
+/* Frees all blocks and gives everything back. Does nothing to an account that was never opened and
+ * is all zeros. */
 void account_close(struct account *account);
+
+/* Frees the blocks of a region. Gives the claimed bytes back with those of the question. */
+void account_free_region(struct account *account, enum account_region region);
 
 /* Returns how many bytes more the account may hold if it is alone and not small. */
 size_t account_room(const struct account *account);
@@ -75,32 +95,31 @@ size_t account_room(const struct account *account);
 bool account_take(struct account *account, size_t bytes);
 void account_give(struct account *account, size_t bytes);
 
-/* These are malloc, realloc and free that count the block and the overhead of the allocator. A
- * block must be passed with the size with which it was allocated. Returns NULL if the account
- * refuses the block or there is no memory; `refusal` says which. While a block grows, the old and
- * the new block both count. */
+/* Takes bytes for account_alloc_taken() and for memory that others allocate. They are given back
+ * with the region of the question. */
+bool account_claim(struct account *account, size_t bytes);
+
+/* These are malloc, realloc and free for blocks that the account owns. It counts a block and the
+ * overhead of the allocator. Returns NULL if the account refuses the block or there is no memory;
+ * `refusal` says which. While a block grows, the old and the new block both count. Blocks of a NULL
+ * account are those of malloc. */
 void *account_alloc(struct account *account, size_t size);
-void *account_realloc(struct account *account, void *block, size_t old_size, size_t size);
-void account_free(struct account *account, void *block, size_t size);
+void *account_realloc(struct account *account, void *block, size_t size);
+void account_free(struct account *account, void *block);
 
-/* The next two functions allocate and free a block whose bytes the caller takes before and gives
- * back after. `alignment` is a power of two, at least ACCOUNT_ALIGNMENT. */
+/* Returns a block whose bytes count already. It is freed with its region, and keeps its size. `alignment` is a power of
+ * two, at least ACCOUNT_ALIGNMENT. */
 void *account_alloc_taken(struct account *account, size_t alignment, size_t size);
-void account_free_taken(struct account *account, void *block, size_t size);
-
-/* Returns a block of the arena for bytes that the caller has taken before, or NULL if it does not
- * fit. The block lives until account_close(), and account_free_taken() may free it earlier. */
-void *account_borrow(struct account *account, size_t alignment, size_t size);
 
 /* Makes room for `needed` elements of `size` bytes in a growing array. *capacity is the number of
  * elements that there is room for; an array that is NULL has 0. The array doubles below 1 MiB and
  * grows by a quarter above, or to `needed` elements if these are more. Returns the array, which may
- * have moved; free it as a block of *capacity * size bytes. NULL: account_realloc() failed or the
+ * have moved. NULL: account_realloc() failed or the
  * size overflows, and the old array and *capacity stay as they are. */
 void *account_grow(struct account *account, void *array, size_t *capacity, size_t needed,
                    size_t size);
 
-/* Returns the bytes that a block of malloc takes with its overhead. */
+/* Returns the bytes that a block of an account takes with its overhead. */
 size_t account_block(size_t size);
 
 #endif

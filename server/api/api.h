@@ -78,11 +78,11 @@ struct api_work {
     struct job job; /* exchange.c sets `done`, `owner` and `deadline` */
     double seconds; /* the "timeout" of the request; 0 = the request has none */
     int digits;     /* the "digits" of the request; 0 = each number has its shortest form */
-    size_t memory;  /* bytes that api_claim() took; exchange.c gives them back after `release` */
     /* Fills the response after the job is done or one of its tasks has failed. */
     void (*answer)(struct api_work *work, const struct api_request *request,
                    struct http_response *response);
-    void (*release)(struct api_work *work); /* frees the work */
+    /* Frees what the account does not own. NULL: the account owns all, as it owns the work. */
+    void (*release)(struct api_work *work);
 };
 
 /* Fills `response` and returns NULL, or returns the work that must be computed first. The work may
@@ -130,8 +130,7 @@ const struct api_route *api_find_route(const struct http_request *request,
 void assets_set_policy(struct api_state *state);
 
 /* Holds work against the limits of one request: its multiply-adds, those of the draws included, and
- * `bytes` that the caller is about to allocate. Takes the bytes from the request's account and
- * notes them in work->memory. Returns false after filling `response` with a 413 or a 503. A 413 for
+ * `bytes` that the caller is about to allocate, which the request's account claims. Returns false after filling `response` with a 413 or a 503. A 413 for
  * too many bytes ends with `hint`. */
 bool api_claim(const struct api_request *request, struct api_work *work, size_t bytes,
                const char *hint, struct http_response *response);

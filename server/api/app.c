@@ -221,8 +221,6 @@ static void app_cancel(void *arg) {
 static void app_release(void *arg) {
     struct exchange *exchange = arg;
     exchange_drop_work(exchange);
-    tensors_free(&exchange->tensors);
-    question_free(&exchange->question);
     if (exchange->account.peak > 0) {
         metrics_held(&exchange->state->metrics, exchange->account.peak);
     }

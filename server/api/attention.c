@@ -46,7 +46,7 @@ struct api_work *api_attention(const struct api_request *request, struct http_re
         work = call_work(call, request, response);
     }
     if (work == NULL) {
-        call_free(call);
+        call_end(call);
     }
     return work;
 }

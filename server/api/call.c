@@ -1,6 +1,6 @@
 /*
  * call.c - the life of a call: it is made, gets its plan from a handler, becomes a job whose tasks
- * are the tasks of the plan, and is freed after its answer.
+ * are the tasks of the plan, and ends after its answer.
  */
 #include "api/call.h"
 
@@ -40,30 +40,12 @@ struct call *call_new(const struct api_request *request, struct http_response *r
     return call;
 }
 
-static void free_list(struct call *call, struct call_list *list) {
-    account_free(call->account, list->numbers, list->count * sizeof *list->numbers);
-}
-
-/* Frees what a call owns, but not the call. */
-static void clear(struct call *call) {
-    attn_plan_free(call->plan);
-    stored_end(call);
-    pthread_mutex_destroy(&call->mutex);
-    account_free_taken(call->account, call->block, call->block_bytes);
-    account_free(call->account, call->lengths, call->options.lengths_count * sizeof *call->lengths);
-    free_list(call, &call->short_factors);
-    free_list(call, &call->long_factors);
-}
-
-void call_free(struct call *call) {
-    while (call->next != NULL) {
-        struct call *next = call->next;
-        call->next = next->next;
-        clear(next);
-        account_free(call->account, next, sizeof *next);
+void call_end(struct call *call) {
+    for (; call != NULL; call = call->next) {
+        attn_plan_free(call->plan);
+        stored_end(call);
+        pthread_mutex_destroy(&call->mutex);
     }
-    clear(call);
-    account_free_taken(call->account, call, sizeof *call);
 }
 
 /* -------------------------------------------------------------------------------------- the job */
@@ -124,7 +106,7 @@ static void call_answer(struct api_work *work, const struct api_request *request
 }
 
 static void call_release(struct api_work *work) {
-    call_free((struct call *)work);
+    call_end((struct call *)work);
 }
 
 /* Adds the limits and the memory of one call to those of the job. Returns false if the bytes do not
@@ -146,7 +128,6 @@ static bool make_block(struct call *call) {
         return false;
     }
     call->block = account_alloc_taken(call->account, ATTN_ALIGNMENT, bytes);
-    call->block_bytes = bytes;
     if (call->block != NULL) {
         attn_plan_bind_all(call->plan, call->block);
     }
@@ -219,7 +200,6 @@ struct api_work *call_work(struct call *call, const struct api_request *request,
     }
     for (struct call *c = call; c != NULL; c = c->next) {
         if (!make_block(c)) {
-            account_give(request->account, call->work.memory);
             reply_no_memory(request, response);
             return NULL;
         }

@@ -15,15 +15,9 @@ struct call_weights {
     attn_tensor w_q, w_k, w_v, b_q, b_k, b_v;
 };
 
-/* A list of numbers of a call. */
-struct call_list {
-    double *numbers; /* owned by the call */
-    size_t count;
-};
-
 struct call {
     struct api_work work; /* first */
-    struct call *next;    /* owned; the call of the next layer of the same request, or NULL */
+    struct call *next;    /* the call of the next layer of the same request, or NULL */
 
     /* fields.c fills these members from the body, from which the tensors borrow their numbers. The
      * matrices of `options` and `multihead`, and `q`, `k` and `v`, point to `tensors`. They are
@@ -39,37 +33,34 @@ struct call {
     } tensors;
     struct stored stored; /* the layer whose weights the call takes */
     bool all_layers; /* the answer lists the results of this call and of those that follow it */
-    struct call_list short_factors, long_factors; /* of rotary */
-    size_t *lengths;                              /* owned; options.lengths_count numbers */
-    double scalar; /* the number, in the dtype of the body, if `sink` is a number */
-    int axis;      /* the axis of /softmax */
+    double scalar;   /* the number, in the dtype of the body, if `sink` is a number */
+    int axis;        /* the axis of /softmax */
     enum answer_name returned[ANSWER_COUNT]; /* in the order of "return" */
     size_t return_count;
 
-    struct account *account; /* borrowed; all memory of the call but that of the plan */
+    struct account *account; /* borrowed; owns the call and all its memory but that of the plan */
     attn_plan *plan;         /* owned */
-    char *block;             /* owned; holds all results */
-    size_t block_bytes;
+    char *block;             /* holds all results */
     const struct codec_words *words; /* borrowed; NULL unless words stand in place of X */
     pthread_mutex_t mutex;           /* guards the next two members while tasks run */
     size_t failed;                   /* the task that `error` is about */
     attn_error error;
 };
 
-/* Returns a call whose options are the defaults, which returns output and weights. It is owned by
- * the call `before`, which it follows, or by the caller if `before` is NULL. Returns NULL after
- * filling `response` if there is no memory. */
+/* Returns a call whose options are the defaults, which returns output and weights. It follows the
+ * call `before`, unless that is NULL. Returns NULL after filling `response` if there is no memory.
+ */
 struct call *call_new(const struct api_request *request, struct http_response *response,
                       struct call *before);
 
 /* Makes the call and those that follow it, which must have their plans, into work: claims their
  * memory, gives every result its place, and fills the job. The calls run one after the other. The
- * work is the call itself, so its release frees the calls. Returns NULL after filling `response` if
- * the work is over a limit or there is no memory; the caller then frees the call. */
+ * work is the call itself, so its release ends the calls. Returns NULL after filling `response` if
+ * the work is over a limit or there is no memory; the caller then ends the call. */
 struct api_work *call_work(struct call *call, const struct api_request *request,
                            struct http_response *response);
 
-/* Frees the call and those that follow it. */
-void call_free(struct call *call);
+/* Ends the call and those that follow it: frees what the account does not own. */
+void call_end(struct call *call);
 
 #endif

@@ -9,12 +9,11 @@ bool api_claim(const struct api_request *request, struct api_work *work, size_t 
     const double cost = work->job.cost + request->derived->cost;
     const double most = request->state->max_work;
     char detail[256];
-    if (!account_take(request->account, bytes)) {
+    if (!account_claim(request->account, bytes)) {
         reply_too_large(request, response, hint);
         return false;
     }
     if (cost > most) {
-        account_give(request->account, bytes);
         snprintf(detail, sizeof detail,
                  "the request needs %.3g multiply-adds; this server allows %.15g, a limit that its "
                  "operator sets with --max-work",
@@ -23,6 +22,5 @@ bool api_claim(const struct api_request *request, struct api_work *work, size_t 
         response->refused = "over --max-work";
         return false;
     }
-    work->memory = bytes;
     return true;
 }

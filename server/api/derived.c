@@ -34,8 +34,6 @@ struct derived_draw {
 
 void derived_free(struct derived *d) {
     attn_random_free(d->generator.random);
-    codec_words_free(d->words);
-    account_free(d->account, d->draws, d->draw_capacity * sizeof *d->draws);
     *d = (struct derived){0};
 }
 

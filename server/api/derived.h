@@ -20,16 +20,16 @@ struct derived_draw;
 /* Zero-initialise. Owned by the exchange. */
 struct derived {
     /* Handlers and answers read these members. */
-    struct codec_words *words;   /* owned; of "text" or "tokens", NULL if neither is given */
+    struct codec_words *words;   /* of "text" or "tokens", NULL if neither is given */
     const struct codec_value *x; /* the embedded words, which stand in place of X, or NULL */
     double cost;                 /* multiply-adds that take as long as filling the tensors */
 
     /* Only derived.c reads the rest. */
-    struct account *account; /* borrowed; counts `draws` */
+    struct account *account; /* borrowed; owns `draws` */
     attn_dtype dtype;        /* the dtype of the matrices of the body */
     struct draw_generator generator;
     size_t elements;            /* numbers of all draws together */
-    struct derived_draw *draws; /* owned; in the order in which the request names them */
+    struct derived_draw *draws; /* in the order in which the request names them */
     size_t draw_count, draw_capacity;
     size_t batches;   /* tasks of all draws together */
     size_t next;      /* the draw that the next task goes on with */
@@ -48,7 +48,7 @@ double derived_parts(const struct fields *fields, const struct codec_document *d
 
 /* Reads the words and the draws of a request, checks them, and makes a tensor of each, which takes
  * its memory from the account. The embedded words become X in `fields`. The derived matrices borrow
- * from the document. Returns false with the error set; derived_free() frees what was made. */
+ * from the document. Returns false with the error set. */
 bool derived_make(struct derived *derived, struct fields *fields, struct codec_document *document,
                   struct account *account, struct codec_error *error);
 
@@ -56,7 +56,7 @@ bool derived_make(struct derived *derived, struct fields *fields, struct codec_d
  * nothing to fill. Borrows `then`. The caller sets `done`, `owner` and `deadline`. */
 struct job *derived_job(struct derived *derived, struct job *then);
 
-/* Frees what `derived` owns and leaves zeros, which may be freed again. */
+/* Frees what the account does not own, and leaves zeros, which may be freed again. */
 void derived_free(struct derived *derived);
 
 #endif

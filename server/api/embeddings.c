@@ -7,8 +7,6 @@
 #include "api/fields.h"
 #include "api/format.h"
 
-#include <stdlib.h>
-
 struct embeddings {
     struct api_work work; /* first */
     const struct codec_words *words;
@@ -53,12 +51,8 @@ static void embeddings_answer(struct api_work *work, const struct api_request *r
     format_reply(request, response, &list, work->digits);
 }
 
-static void embeddings_release(struct api_work *work) {
-    free(work);
-}
-
 struct api_work *api_embeddings(const struct api_request *request, struct http_response *response) {
-    struct embeddings e = {.work = {.answer = embeddings_answer, .release = embeddings_release}};
+    struct embeddings e = {.work = {.answer = embeddings_answer}};
     struct codec_error error = {0};
     struct embeddings *owned;
     if (!embeddings_read(request, &e, &error)) {
@@ -68,7 +62,7 @@ struct api_work *api_embeddings(const struct api_request *request, struct http_r
     if (!api_claim(request, &e.work, 0, "", response)) {
         return NULL;
     }
-    owned = malloc(sizeof *owned);
+    owned = account_alloc_taken(request->account, ACCOUNT_ALIGNMENT, sizeof *owned); /* BASE */
     if (owned == NULL) {
         reply_no_memory(request, response);
         return NULL;

@@ -95,6 +95,7 @@ static void conclude(struct exchange *exchange, const struct job *job, enum job_
     switch (outcome) {
     case JOB_DONE:
     case JOB_FAILED:
+        exchange->account.region = ACCOUNT_ANSWER;
         exchange->work->answer(exchange->work, &exchange->request, response);
         break;
     case JOB_NO_MEMORY:
@@ -122,15 +123,16 @@ void exchange_drop_work(struct exchange *exchange) {
         pthread_mutex_unlock(&exchange->mutex);
     }
     if (exchange->work != NULL) {
-        const size_t memory = exchange->work->memory;
-        exchange->work->release(exchange->work);
+        if (exchange->work->release != NULL) {
+            exchange->work->release(exchange->work);
+        }
         exchange->work = NULL;
-        account_give(&exchange->account, memory);
     }
     derived_free(&exchange->derived);
     codec_document_free(exchange->document);
     exchange->document = NULL;
-    question_drop(&exchange->question);
+    question_free(&exchange->question);
+    account_free_region(&exchange->account, ACCOUNT_QUESTION);
 }
 
 /* Frees what a filled response does not need; an answer that is made while it is sent needs all.

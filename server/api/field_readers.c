@@ -176,12 +176,12 @@ bool field_lengths(struct call *call, struct codec_document *document, const str
         return codec_fail(document, value, error,
                           "lengths has %zu numbers; it must have one for each batch item", count);
     }
-    call->lengths = account_alloc(call->account, count * sizeof *call->lengths);
-    call->options.lengths_count = count;
-    if (call->lengths == NULL) {
+    size_t *lengths = account_alloc(call->account, count * sizeof *lengths);
+    if (lengths == NULL) {
         return codec_no_memory(error);
     }
-    call->options.lengths = call->lengths;
-    return codec_as_integers(document, value, 0, INT32_MAX, (int64_t *)call->lengths, count, &count,
+    call->options.lengths = lengths;
+    call->options.lengths_count = count;
+    return codec_as_integers(document, value, 0, INT32_MAX, (int64_t *)lengths, count, &count,
                              error);
 }

@@ -49,10 +49,10 @@ static const struct codec_value *given(const struct codec_value *object, const c
     return value == NULL || codec_kind_of(value) == CODEC_NULL ? NULL : value;
 }
 
-/* Reads a list of numbers into memory of the call, which frees it. */
+/* Reads a list of numbers into memory of the account. */
 static bool read_factors(struct call *call, struct codec_document *document,
-                         const struct codec_value *object, const char *name,
-                         struct call_list *factors, struct codec_error *error) {
+                         const struct codec_value *object, const char *name, const double **factors,
+                         size_t *count, struct codec_error *error) {
     const struct codec_value *value = given(object, name);
     attn_tensor list;
     if (value == NULL) {
@@ -67,15 +67,16 @@ static bool read_factors(struct call *call, struct codec_document *document,
                           "turn, and a head has at most %d pairs",
                           name, list.shape[0], MOST_PAIRS);
     }
-    factors->numbers = account_alloc(call->account, list.shape[0] * sizeof *factors->numbers);
-    factors->count = list.shape[0];
-    if (factors->numbers == NULL) {
+    double *numbers = account_alloc(call->account, list.shape[0] * sizeof *numbers);
+    if (numbers == NULL) {
         return codec_no_memory(error);
     }
     for (size_t i = 0; i < list.shape[0]; i++) {
-        factors->numbers[i] = list.dtype == ATTN_FLOAT32 ? (double)((const float *)list.data)[i]
-                                                         : ((const double *)list.data)[i];
+        numbers[i] = list.dtype == ATTN_FLOAT32 ? (double)((const float *)list.data)[i]
+                                                : ((const double *)list.data)[i];
     }
+    *factors = numbers;
+    *count = list.shape[0];
     return true;
 }
 
@@ -109,15 +110,10 @@ static bool read_scaling(struct call *call, struct codec_document *document,
         return false;
     }
     rotary->untruncated = !on;
-    if (!read_factors(call, document, object, "short_factor", &call->short_factors, error) ||
-        !read_factors(call, document, object, "long_factor", &call->long_factors, error)) {
-        return false;
-    }
-    rotary->short_factors = call->short_factors.numbers;
-    rotary->short_count = call->short_factors.count;
-    rotary->long_factors = call->long_factors.numbers;
-    rotary->long_count = call->long_factors.count;
-    return true;
+    return read_factors(call, document, object, "short_factor", &rotary->short_factors,
+                        &rotary->short_count, error) &&
+           read_factors(call, document, object, "long_factor", &rotary->long_factors,
+                        &rotary->long_count, error);
 }
 
 static bool read_object(struct call *call, struct codec_document *document,

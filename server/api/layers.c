@@ -249,7 +249,7 @@ static bool plan_call(struct call *call, const struct api_request *request,
 }
 
 /* Makes a call with one layer, or with all layers of a model in the order of their numbers. Returns
- * owned, or NULL after filling `response`. */
+ * NULL after filling `response`. */
 static struct call *make_calls(const struct api_request *request, struct http_response *response,
                                const struct layer *first, size_t count, bool all_layers) {
     struct call *head = NULL, *last = NULL;
@@ -260,9 +260,7 @@ static struct call *make_calls(const struct api_request *request, struct http_re
             last->all_layers = all_layers;
         }
         if (last == NULL || !plan_call(last, request, response, first + i, i, count)) {
-            if (head != NULL) {
-                call_free(head);
-            }
+            call_end(head);
             return NULL;
         }
     }
@@ -293,7 +291,7 @@ struct api_work *api_layer_attention(const struct api_request *request,
     }
     layers_give(layers, catalogue); /* the calls keep their layers */
     if (call != NULL && (work = call_work(call, request, response)) == NULL) {
-        call_free(call);
+        call_end(call);
     }
     return work;
 }

@@ -15,8 +15,7 @@ enum {
 
 /* The work that makes the items of a list. It keeps the catalogue until its texts are sent. */
 struct listing {
-    struct api_work work; /* first */
-    struct account *account;
+    struct api_work work;  /* first */
     struct layers *layers; /* borrowed; NULL: there is no folder */
     struct lists_page page;
     lists_add *add;
@@ -45,11 +44,9 @@ static void lists_answer(struct api_work *work, const struct api_request *reques
 
 static void lists_release(struct api_work *work) {
     struct listing *listing = (struct listing *)work;
-    codec_items_free(&listing->items);
     if (listing->layers != NULL) {
         layers_give(listing->layers, listing->page.catalogue);
     }
-    account_free(listing->account, listing, sizeof *listing);
 }
 
 /* Makes the work with a catalogue, and no entries yet. */
@@ -61,7 +58,6 @@ static struct listing *new_listing(const struct api_request *request,
         return NULL;
     }
     memset(listing, 0, sizeof *listing);
-    listing->account = request->account;
     listing->layers = request->state->layers;
     listing->page.catalogue = listing->layers != NULL ? layers_take(listing->layers) : &none;
     listing->add = add;

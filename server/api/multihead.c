@@ -11,10 +11,9 @@
 
 /* The projections of a call, which its plan copies. */
 struct projections {
-    attn_projection *projections; /* owned; `count` of them */
-    struct call_weights *weights; /* owned; `count` of them */
+    attn_projection *projections; /* `count` of them */
+    struct call_weights *weights; /* `count` of them */
     size_t count;
-    struct account *account; /* borrowed; counts both */
 };
 
 /* Reads the weights and biases of one object: the request itself, or one head of its list. */
@@ -35,21 +34,17 @@ static bool read_projection(const struct fields *fields, struct codec_document *
     return true;
 }
 
-static bool allocate(struct projections *p, size_t count, struct codec_error *error) {
+static bool allocate(struct projections *p, struct account *account, size_t count,
+                     struct codec_error *error) {
     p->count = count;
-    p->projections = account_alloc(p->account, count * sizeof *p->projections);
-    p->weights = account_alloc(p->account, count * sizeof *p->weights);
+    p->projections = account_alloc(account, count * sizeof *p->projections);
+    p->weights = account_alloc(account, count * sizeof *p->weights);
     if (p->projections == NULL || p->weights == NULL) {
         return codec_no_memory(error);
     }
     memset(p->projections, 0, count * sizeof *p->projections);
     memset(p->weights, 0, count * sizeof *p->weights);
     return true;
-}
-
-static void free_projections(struct projections *p) {
-    account_free(p->account, p->projections, p->count * sizeof *p->projections);
-    account_free(p->account, p->weights, p->count * sizeof *p->weights);
 }
 
 /* Reads "heads": [{"W_Q", "W_K", "W_V"}, ...]. */
@@ -66,7 +61,7 @@ static bool read_head_list(struct projections *p, const struct api_request *requ
                           "%s is given, but the heads have weights of their own",
                           codec_name(other));
     }
-    if (!allocate(p, count, error)) {
+    if (!allocate(p, request->account, count, error)) {
         return false;
     }
     const struct codec_value *head = codec_at(heads, 0);
@@ -93,7 +88,7 @@ static bool read_heads(struct projections *p, struct call *call, const struct ap
                             "a whole number, or an array of objects with W_Q, W_K and W_V", error);
     }
     return (heads == NULL || field_count(request->body, heads, &call->options.heads, error)) &&
-           allocate(p, 1, error) &&
+           allocate(p, request->account, 1, error) &&
            read_projection(request->fields, request->body, codec_root(request->body), p->weights,
                            p->projections, error);
 }
@@ -108,7 +103,7 @@ static bool multihead_read(struct projections *p, struct call *call,
 }
 
 struct api_work *api_multihead(const struct api_request *request, struct http_response *response) {
-    struct projections p = {.account = request->account};
+    struct projections p = {0};
     struct codec_error codec_error = {0};
     attn_error error = {0};
     struct api_work *work = NULL;
@@ -127,10 +122,8 @@ struct api_work *api_multihead(const struct api_request *request, struct http_re
     } else {
         work = call_work(call, request, response);
     }
-    free_projections(&p);
-    call->multihead.projections = NULL;
     if (work == NULL) {
-        call_free(call);
+        call_end(call);
     }
     return work;
 }

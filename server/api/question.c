@@ -216,7 +216,7 @@ static bool open_tensors(struct question *question, struct codec_error *error) {
         question->document = plain_make(plain, &question->arrivals, &question->floats, error);
     }
     codec_items_free(&plain->items);
-    account_free(question->account, plain, sizeof *plain);
+    account_free(question->account, plain);
     return question->document != NULL;
 }
 

@@ -52,7 +52,6 @@ struct loading {
     struct api_work work; /* first */
     struct layers *layers;
     struct layer_use use;
-    struct account *account;
     size_t tasks;
     char reason[LAYERS_REASON];
 };
@@ -96,7 +95,6 @@ static void loading_answer(struct api_work *work, const struct api_request *requ
 static void loading_release(struct api_work *work) {
     struct loading *loading = (struct loading *)work;
     layer_end(loading->layers, &loading->use);
-    account_free(loading->account, loading, sizeof *loading);
 }
 
 /* Makes the work that packs the weights of a layer in float32. Returns owned, or NULL after filling
@@ -109,7 +107,6 @@ static struct api_work *load(const struct api_request *request, struct http_resp
         return NULL;
     }
     memset(loading, 0, sizeof *loading);
-    loading->account = request->account;
     loading->layers = request->state->layers;
     const enum layer_status status =
         layer_begin(loading->layers, layer, ATTN_FLOAT32, &loading->use);

@@ -30,7 +30,7 @@ struct api_work *api_softmax(const struct api_request *request, struct http_resp
         work = call_work(call, request, response);
     }
     if (work == NULL) {
-        call_free(call);
+        call_end(call);
     }
     return work;
 }

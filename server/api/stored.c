@@ -93,12 +93,9 @@ void stored_computed(struct call *call) {
 }
 
 void stored_end(struct call *call) {
-    struct stored *s = &call->stored;
-    if (s->layers == NULL) {
-        return;
+    if (call->stored.layers != NULL) {
+        layer_end(call->stored.layers, &call->stored.use);
     }
-    account_free(call->account, s->numbers, s->bytes);
-    layer_end(s->layers, &s->use);
 }
 
 /* ---------------------------------------------------------------------------- the relative bias */
@@ -136,7 +133,6 @@ bool stored_bias(struct call *call, const struct api_request *request,
         reply_no_memory(request, response);
         return false;
     }
-    s->bytes = bytes;
     s->given = given;
     s->bias = (attn_tensor){
         .data = s->numbers, .dtype = x->dtype, .rank = 4, .shape = {items, heads, n, keys}};
@@ -215,8 +211,7 @@ size_t stored_scratch(const struct call *call) {
 
 double stored_cost(const struct call *call) {
     const struct stored *s = &call->stored;
-    const double bias =
-        s->numbers == NULL ? 0 : (double)s->bytes / (double)attn_dtype_size(s->bias.dtype);
+    const double bias = (double)bias_rows(s) * (double)s->bias.shape[3];
     return (s->pack_tasks > 0 ? layer_cost(&s->use) : 0) + bias * COST_OF_BIAS;
 }
 

@@ -15,11 +15,10 @@ struct call;
 struct stored {
     struct layers *layers; /* borrowed */
     struct layer_use use;
-    size_t pack_tasks;        /* 0: the weights are packed already */
-    attn_tensor bias;         /* the relative bias, with the bias of the request, in `numbers` */
-    const attn_tensor *given; /* the bias of the request, or NULL */
-    void *numbers;            /* owned by the call */
-    size_t bytes;
+    size_t pack_tasks;          /* 0: the weights are packed already */
+    attn_tensor bias;           /* the relative bias, with the bias of the request, in `numbers` */
+    const attn_tensor *given;   /* the bias of the request, or NULL */
+    void *numbers;              /* of the bias; NULL if the layer has none */
     char reason[LAYERS_REASON]; /* why the weights cannot be read; empty if they can */
 };
 

@@ -15,13 +15,6 @@ enum {
     SHORT = 16 * 1024 /* bytes; a shorter answer is copied into one block */
 };
 
-void tensors_free(struct tensors_answer *answer) {
-    codec_results_free(&answer->results);
-    codec_buffer_free(&answer->header, answer->account);
-    account_free(answer->account, answer->whole, answer->whole_size);
-    *answer = (struct tensors_answer){0};
-}
-
 /* Refuses results of which a number is out of the range of their type. */
 static void refuse_range(const struct api_request *request, struct http_response *response,
                          const struct codec_result *result, size_t element) {
@@ -37,7 +30,6 @@ static void refuse_range(const struct api_request *request, struct http_response
 bool tensors_list(const struct api_request *request, struct http_response *response,
                   const struct codec_items *items) {
     struct tensors_answer *answer = request->tensors;
-    answer->account = request->account;
     if (items->failed || !codec_results_make(&answer->results, items->list, items->count,
                                              request->question->floats, request->account)) {
         reply_no_memory(request, response);
@@ -79,13 +71,12 @@ static bool copy_all(const struct api_request *request, struct http_response *re
                      size_t total) {
     struct tensors_answer *answer = request->tensors;
     size_t size = 0;
-    answer->whole = account_alloc(answer->account, total);
-    if (answer->whole == NULL) {
+    char *whole = account_alloc(request->account, total);
+    if (whole == NULL) {
         return false;
     }
-    answer->whole_size = total;
-    tensors_read(answer, answer->whole, total, &size);
-    response->body = answer->whole;
+    tensors_read(answer, whole, total, &size);
+    response->body = whole;
     return true;
 }
 

@@ -15,9 +15,6 @@
 struct tensors_answer {
     struct codec_results results; /* the tensors that are sent, in this order */
     struct codec_buffer header;   /* the bytes before the tensors */
-    char *whole;                  /* owned; a short answer, or NULL */
-    size_t whole_size;            /* its bytes */
-    struct account *account;      /* borrowed; counts all three */
     const char *media_type;       /* borrowed */
     size_t unlooked; /* numbers that tensors_look() must look at before the response is filled */
     /* Only tensors.c uses the rest: the next number to be looked at, and then the next byte to be
@@ -45,7 +42,5 @@ void tensors_look(const struct api_request *request, struct http_response *respo
  * list. */
 void tensors_reply(const struct api_request *request, struct http_response *response,
                    struct codec_items *items);
-
-void tensors_free(struct tensors_answer *answer);
 
 #endif

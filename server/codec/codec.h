@@ -284,7 +284,6 @@ struct codec_words {
     size_t text_bytes;   /* bytes of all words in `words`, with a NUL after each */
     /* Only vocabulary.c uses these: the characters, the lists, and the account that counts both. */
     char *text, *block;
-    size_t text_room, block_size;
     struct account *account;
 };
 

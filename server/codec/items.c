@@ -15,7 +15,7 @@ void codec_items_begin(struct codec_items *items, struct account *account) {
 
 void codec_items_free(struct codec_items *items) {
     if (items->list != items->few) {
-        account_free(items->account, items->list, items->capacity * sizeof *items->list);
+        account_free(items->account, items->list);
     }
     codec_items_begin(items, items->account);
 }
@@ -107,14 +107,11 @@ bool codec_items_write(const struct codec_items *items, int digits, size_t befor
     const size_t row = longest_row(items);
     const size_t beyond = CODEC_ROOM + (row < CODEC_STRIDE ? row : CODEC_STRIDE) * CODEC_ROOM_EACH;
     const size_t room = before + bytes + beyond; /* it is never too little */
-    if (items->failed || bytes > SIZE_MAX / 4 || !account_take(account, account_block(room))) {
+    if (items->failed || bytes > SIZE_MAX / 4) {
         return false;
     }
-    buffer->data = account_borrow(account, ACCOUNT_ALIGNMENT, room);
-    buffer->borrowed = buffer->data != NULL;
-    if (!buffer->borrowed) {
-        buffer->data = malloc(room);
-    }
+    buffer->data = account_alloc(account, room);
+    buffer->borrowed = account != NULL;
     buffer->capacity = room;
     buffer->size = before;
     const bool good =
@@ -127,11 +124,6 @@ bool codec_items_write(const struct codec_items *items, int digits, size_t befor
 }
 
 void codec_buffer_free(struct codec_buffer *buffer, struct account *account) {
-    if (!buffer->borrowed) {
-        free(buffer->data);
-    }
-    if (buffer->capacity > 0) {
-        account_give(account, account_block(buffer->capacity));
-    }
+    account_free(account, buffer->data);
     *buffer = (struct codec_buffer){0};
 }

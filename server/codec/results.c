@@ -132,7 +132,7 @@ bool codec_results_make(struct codec_results *results, const struct codec_item *
 }
 
 void codec_results_free(struct codec_results *results) {
-    account_free(results->account, results->list, results->capacity * sizeof *results->list);
+    account_free(results->account, results->list);
     *results = (struct codec_results){0};
 }
 

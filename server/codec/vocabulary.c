@@ -29,9 +29,9 @@ static struct codec_words *no_memory(struct codec_error *error) {
 void codec_words_free(struct codec_words *words) {
     if (words != NULL) {
         struct account *account = words->account;
-        account_free(account, words->text, words->text_room);
-        account_free(account, words->block, words->block_size);
-        account_free(account, words, sizeof *words);
+        account_free(account, words->text);
+        account_free(account, words->block);
+        account_free(account, words);
     }
 }
 
@@ -157,35 +157,32 @@ static bool number(struct codec_words *words) {
             words->sorted_ids[words->different++] = (int64_t)i;
         }
     }
-    account_free(words->account, entries, size);
+    account_free(words->account, entries);
     return true;
 }
 
-/* The characters of words: `size` bytes of text with a NUL after each word, in a block of
- * `room`. */
+/* The characters of words: `size` bytes of text with a NUL after each word. */
 struct characters {
     char *text;
-    size_t size, room;
+    size_t size;
 };
 
 /* Makes `count` words of the characters. Takes these; they are freed if out of memory. */
 static struct codec_words *create(struct account *account, struct characters characters,
                                   size_t count, struct codec_error *error) {
-    const size_t block_size = count * (2 * sizeof(char *) + 2 * sizeof(int64_t));
     struct codec_words *words = account_alloc(account, sizeof *words);
-    char *block = account_alloc(account, block_size), *text = characters.text;
+    char *block = account_alloc(account, count * (2 * sizeof(char *) + 2 * sizeof(int64_t)));
+    char *text = characters.text;
     if (words == NULL || block == NULL) {
-        account_free(account, words, sizeof *words);
-        account_free(account, block, block_size);
-        account_free(account, text, characters.room);
+        account_free(account, words);
+        account_free(account, block);
+        account_free(account, text);
         return no_memory(error);
     }
     *words = (struct codec_words){.count = count,
                                   .text_bytes = characters.size,
                                   .text = text,
                                   .block = block,
-                                  .text_room = characters.room,
-                                  .block_size = block_size,
                                   .account = account};
     words->ids = (int64_t *)(void *)block;
     words->sorted_ids = words->ids + count;
@@ -268,14 +265,13 @@ static struct codec_words *words_of(const struct codec_document *document,
                                     struct codec_error *error) {
     struct account *account = codec_document_account(document);
     const size_t size = strlen(text);
-    struct characters cleaned = {.room = size + size / 2 + 1};
-    cleaned.text = account_alloc(account, cleaned.room);
+    struct characters cleaned = {.text = account_alloc(account, size + size / 2 + 1)};
     if (cleaned.text == NULL) {
         return no_memory(error);
     }
     const size_t count = clean(text, size, cleaned.text, &cleaned.size);
     if (!check_count(document, value, count, error)) {
-        account_free(account, cleaned.text, cleaned.room);
+        account_free(account, cleaned.text);
         return NULL;
     }
     return create(account, cleaned, count, error);
@@ -287,14 +283,14 @@ static struct codec_words *words_of_packed(const struct codec_document *document
                                            const struct lifted *packed, bool whole,
                                            struct codec_error *error) {
     struct account *account = codec_document_account(document);
-    struct characters texts = {.room = packed->count};
+    struct characters texts;
     struct codec_words *words = NULL;
     if (whole && packed->texts != 1) {
         codec_fail(document, value, error, "%s must be one text, not %zu; words are tokens",
                    codec_name(value), packed->texts);
         return NULL;
     }
-    texts.text = account_alloc(account, texts.room);
+    texts.text = account_alloc(account, packed->count);
     if (texts.text == NULL) {
         return no_memory(error);
     }
@@ -304,7 +300,7 @@ static struct codec_words *words_of_packed(const struct codec_document *document
         }
         words = words_of(document, value, texts.text, error);
     }
-    account_free(account, texts.text, texts.room);
+    account_free(account, texts.text);
     return words;
 }
 
@@ -353,5 +349,5 @@ struct codec_words *codec_words_of_tokens(const struct codec_document *document,
         codec_as_text(document, item, &word, error);
         to = stpcpy(to, word) + 1;
     }
-    return create(account, (struct characters){text, size, size}, count, error);
+    return create(account, (struct characters){text, size}, count, error);
 }

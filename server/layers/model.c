@@ -23,13 +23,6 @@ enum {
     MOST_READING = 256 << 20 /* bytes of memory while a model is read */
 };
 
-/* The names of the tensors of one file. */
-struct tensor_names {
-    struct tensor_names *next;
-    size_t bytes; /* of this struct with the names */
-    char text[];
-};
-
 /* A model that is being read, and the memory that only its reading needs. */
 struct reading {
     int folder;
@@ -37,8 +30,7 @@ struct reading {
     struct budget budget;
     struct account account;
     struct codec_document *header; /* owned; of the first file with metadata */
-    struct tensor_names *names;    /* owned */
-    struct family_tensor *tensors; /* owned */
+    struct family_tensor *tensors;
     size_t count, capacity;
     struct config config;
     bool later; /* what went wrong may pass although the files do not change */
@@ -120,7 +112,7 @@ static struct codec_document *read_json(struct reading *r, const char *path) {
     } else if ((document = config_parse(text, size, &r->account, &error)) == NULL) {
         refuse_json(r, "", path, &error);
     }
-    account_free(&r->account, text, size + 1);
+    account_free(&r->account, text);
     close(fd);
     return document;
 }
@@ -183,7 +175,7 @@ static struct codec_document *read_header(struct reading *r, int fd, uint64_t fi
 /* Adds the tensors of a file. Their names are copied, so that its header need not be kept. */
 static bool add_tensors(struct reading *r, const struct codec_stored *list, size_t count,
                         const struct layer_shard *shard) {
-    size_t bytes = sizeof(struct tensor_names);
+    size_t bytes = 0;
     for (size_t i = 0; i < count; i++) {
         bytes += strlen(list[i].name) + 1;
     }
@@ -194,14 +186,10 @@ static bool add_tensors(struct reading *r, const struct codec_stored *list, size
     struct family_tensor *tensors =
         account_grow(&r->account, r->tensors, &r->capacity, r->count + count + 1, sizeof *tensors);
     r->tensors = tensors != NULL ? tensors : r->tensors;
-    struct tensor_names *names = tensors == NULL ? NULL : account_alloc(&r->account, bytes);
-    if (names == NULL) {
+    char *name = tensors == NULL ? NULL : account_alloc(&r->account, bytes);
+    if (name == NULL) {
         return refuse_memory(r);
     }
-    names->next = r->names;
-    names->bytes = bytes;
-    r->names = names;
-    char *name = names->text;
     for (size_t i = 0; i < count; i++) {
         struct family_tensor *t = &r->tensors[r->count++];
         *t = (struct family_tensor){list[i], shard};
@@ -334,7 +322,7 @@ static bool add_indexed(struct reading *r, const char *path) {
                    ? add_shard(r, whole)
                    : refuse_model(r, "%.100s names a file with a name that is too long", path);
     }
-    account_free(&r->account, files, bytes);
+    account_free(&r->account, files);
     codec_document_free(index);
     return good;
 }
@@ -380,12 +368,6 @@ static bool read_model(struct reading *r, const struct model_source *source) {
 static void end_reading(struct reading *r) {
     config_close(&r->config);
     codec_document_free(r->header);
-    while (r->names != NULL) {
-        struct tensor_names *next = r->names->next;
-        account_free(&r->account, r->names, r->names->bytes);
-        r->names = next;
-    }
-    account_free(&r->account, r->tensors, r->capacity * sizeof *r->tensors);
     account_close(&r->account);
 }
 

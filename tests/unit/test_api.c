@@ -181,7 +181,6 @@ Test(api, counts_a_long_binary_answer_while_it_is_sent) {
     cr_assert_not_null(response.read);
     cr_expect_geq(account.held, HTTP_STREAM + answer.header.size);
     cr_expect_gt(response.size, sizeof zeros);
-    tensors_free(&answer);
     account_close(&account);
 }
 

@@ -50,8 +50,8 @@ static bool make_room(struct codec_document *document, size_t size) {
     const bool alone = last != NULL && document->text == 0 && open > 0;
     size_t bytes = before < MOST_BLOCK / 2 ? 2 * before : MOST_BLOCK;
     bytes = bytes > needed ? bytes : needed;
-    struct block *block = account_realloc(document->account, alone ? last : NULL,
-                                          alone ? sizeof *last + before : 0, sizeof *block + bytes);
+    struct block *block =
+        account_realloc(document->account, alone ? last : NULL, sizeof *block + bytes);
     if (block == NULL) {
         return false;
     }
@@ -84,9 +84,9 @@ void codec_document_free(struct codec_document *document) {
     lifted_list_free(&document->tensors, account);
     for (struct block *block = document->last, *before; block != NULL; block = before) {
         before = block->before;
-        account_free(account, block, sizeof *block + block->size);
+        account_free(account, block);
     }
-    account_free(account, document, sizeof *document);
+    account_free(account, document);
 }
 
 attn_dtype codec_document_dtype(const struct codec_document *document) {

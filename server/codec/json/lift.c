@@ -60,7 +60,7 @@ static bool map(struct lifted *lifted, struct account *account, size_t bytes) {
         memcpy(data, lifted->data, lifted->count * attn_dtype_size(lifted->dtype));
     }
     if (!lifted->borrowed) {
-        account_free(account, lifted->data, lifted->bytes);
+        account_free(account, lifted->data);
     }
     lifted->data = data;
     lifted->borrowed = false;
@@ -101,7 +101,7 @@ static bool resize(struct lifted *lifted, struct account *account, size_t bytes)
         return map(lifted, account, bytes);
     }
     void *data = lifted->borrowed ? account_alloc(account, bytes)
-                                  : account_realloc(account, lifted->data, lifted->bytes, bytes);
+                                  : account_realloc(account, lifted->data, bytes);
     if (data == NULL) {
         return false;
     }
@@ -246,7 +246,7 @@ void lifted_free(struct lifted *lifted, struct account *account) {
         munmap(lifted->data, lifted->pages);
         account_give(account, lifted->bytes);
     } else if (!lifted->borrowed) {
-        account_free(account, lifted->data, lifted->bytes);
+        account_free(account, lifted->data);
     }
     lifted->data = NULL;
     lifted->mapped = false;
@@ -295,9 +295,9 @@ void lifted_list_free(struct lifted_list *list, struct account *account) {
         lifted_free(lifted_at(list, i), account);
     }
     for (size_t i = 0; i < list->block_count; i++) {
-        account_free(account, list->blocks[i], LIFT_BLOCK * sizeof(struct lifted));
+        account_free(account, list->blocks[i]);
     }
-    account_free(account, list->blocks, list->block_capacity * sizeof(struct lifted *));
+    account_free(account, list->blocks);
     *list = (struct lifted_list){0};
 }
 

@@ -153,7 +153,7 @@ static size_t kept_size(size_t block) {
 
 static void drop_kept(struct codec_reader *reader) {
     for (size_t i = 0; i < READER_KEEP_BLOCKS && reader->kept[i] != NULL; i++) {
-        account_free(reader->options.account, reader->kept[i], kept_size(i));
+        account_free(reader->options.account, reader->kept[i]);
         reader->kept[i] = NULL;
     }
 }
@@ -428,9 +428,9 @@ void codec_reader_free(struct codec_reader *reader) {
     struct account *account = reader->options.account;
     codec_document_free(reader->document);
     drop_kept(reader);
-    account_free(account, reader->keys, reader->key_capacity * sizeof *reader->keys);
-    account_free(account, reader->slots, reader->slot_count * sizeof *reader->slots);
-    account_free(account, reader, sizeof *reader);
+    account_free(account, reader->keys);
+    account_free(account, reader->slots);
+    account_free(account, reader);
 }
 
 bool codec_is_json(const char *text, const struct codec_options *options, bool *is_json) {
