@@ -1,4 +1,5 @@
-/* coding.c reads Accept-Encoding, compresses answers, and inflates the bodies of requests. */
+/* coding.c reads Accept and Accept-Encoding, compresses answers, and inflates bodies. */
+#define _GNU_SOURCE /* memrchr */
 #include "http/coding.h"
 
 #include <assert.h>
@@ -6,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <zlib.h>
 #include <zstd.h>
 #include <zstd_errors.h>
@@ -34,7 +36,7 @@ const char *coding_name(enum coding coding) {
     return names[coding];
 }
 
-/* ----------------------------------------------------------------------------- Accept-Encoding */
+/* ------------------------------------------------------------------ Accept and Accept-Encoding */
 
 static bool is_space(char c) {
     return c == ' ' || c == '\t';
@@ -47,7 +49,7 @@ static const char *skip_space(const char *at, const char *end) {
     return at;
 }
 
-/* Reads the weight that follows the name of a coding (RFC 9110 section 12.4.2), in thousandths.
+/* Reads the weight that follows a name (RFC 9110 section 12.4.2), in thousandths.
  * Returns 1000 if nothing follows, and -1 if what follows is not a weight. */
 static int read_weight(const char *at, const char *end) {
     at = skip_space(at, end);
@@ -72,6 +74,39 @@ static int read_weight(const char *at, const char *end) {
     return skip_space(at, end) == end && weight <= 1000 ? weight : -1;
 }
 
+/* An entry of a list: a name, and its parameters up to `end`. */
+struct entry {
+    const char *name, *rest, *end;
+};
+
+/* Reads the next entry of a list, which may be empty. Returns false at the end of the list. */
+static bool next_entry(const char **at, const char *end, struct entry *entry) {
+    if (*at >= end) {
+        return false;
+    }
+    const char *comma = memchr(*at, ',', (size_t)(end - *at));
+    entry->end = comma != NULL ? comma : end;
+    entry->name = entry->rest = skip_space(*at, entry->end);
+    while (entry->rest < entry->end && *entry->rest != ';' && !is_space(*entry->rest)) {
+        entry->rest++;
+    }
+    *at = comma != NULL ? comma + 1 : end;
+    return true;
+}
+
+int http_accepts(const char *accept, const char *type) {
+    const char *end = accept != NULL ? accept + strlen(accept) : NULL;
+    const size_t size = strlen(type);
+    for (struct entry entry; next_entry(&accept, end, &entry);) {
+        if ((size_t)(entry.rest - entry.name) == size && strncasecmp(entry.name, type, size) == 0) {
+            const char *last = memrchr(entry.rest, ';', (size_t)(entry.end - entry.rest));
+            const int weight = read_weight(last != NULL ? last : entry.end, entry.end);
+            return weight >= 0 ? weight : 1000;
+        }
+    }
+    return -1;
+}
+
 /* The weight of each coding; that of "*" is at CODING_UNKNOWN. -1 = not given. */
 struct weights {
     int of[CODING_UNKNOWN + 1];
@@ -80,20 +115,13 @@ struct weights {
 /* Reads the weights of a header, and skips entries that are malformed. */
 static void read_weights(struct weights *weights, const struct framing_header *header) {
     const char *at = header->value, *end = at + header->value_size;
-    while (at < end) {
-        at = skip_space(at, end);
-        const char *name = at;
-        while (at < end && *at != ',' && *at != ';' && !is_space(*at)) {
-            at++;
-        }
-        const size_t size = (size_t)(at - name);
-        const enum coding coding = framing_coding(name, size);
-        const char *next = memchr(at, ',', (size_t)(end - at));
-        const int weight = read_weight(at, next != NULL ? next : end);
-        if (weight >= 0 && (coding != CODING_UNKNOWN || (size == 1 && *name == '*'))) {
+    for (struct entry entry; next_entry(&at, end, &entry);) {
+        const size_t size = (size_t)(entry.rest - entry.name);
+        const enum coding coding = framing_coding(entry.name, size);
+        const int weight = read_weight(entry.rest, entry.end);
+        if (weight >= 0 && (coding != CODING_UNKNOWN || (size == 1 && *entry.name == '*'))) {
             weights->of[coding] = weight;
         }
-        at = next != NULL ? next + 1 : end;
     }
 }
 
@@ -129,11 +157,21 @@ enum packing {
     PACK_END
 };
 
+/* A compressor, and the bytes that it has not taken. */
 struct packer {
     enum coding coding;
     z_stream zlib;
     ZSTD_CCtx *zstd;
+    const char *bytes;
+    size_t left;
+    bool done, failed; /* all is written after PACK_END; it can do no more */
 };
+
+static void release_body(const struct http_response *response) {
+    if (response->release != NULL) {
+        response->release((void *)response->body);
+    }
+}
 
 /* Returns whether the coding is one of zlib. */
 static bool is_zlib(enum coding coding) {
@@ -174,37 +212,95 @@ static void packer_close(struct packer *packer) {
     }
 }
 
-/* Compresses the next *size bytes and writes *written bytes, at most `room`. *size becomes the
- * number of bytes that were not taken, which are the last ones. *done becomes whether, at PACK_END,
- * all is written. Returns false if it fails. */
-static bool pack(struct packer *packer, const void *bytes, size_t *size, void *out, size_t room,
-                 size_t *written, enum packing how, bool *done) {
+/* Compresses the bytes of the packer. Returns how many bytes were written, at most `room`. */
+static size_t pack(struct packer *packer, enum packing how, char *out, size_t room) {
+    const size_t left = packer->left;
+    size_t written;
     if (is_zlib(packer->coding)) {
         static const int flush[] = {Z_NO_FLUSH, Z_SYNC_FLUSH, Z_FINISH};
         z_stream *zlib = &packer->zlib;
-        zlib->next_in = (Bytef *)(uintptr_t)bytes;
-        zlib->avail_in = (uInt)*size;
-        zlib->next_out = out;
+        zlib->next_in = (Bytef *)(uintptr_t)packer->bytes;
+        zlib->avail_in = (uInt)left;
+        zlib->next_out = (Bytef *)out;
         zlib->avail_out = (uInt)room;
         const int status = deflate(zlib, flush[how]);
-        *size = zlib->avail_in;
-        *written = room - zlib->avail_out;
-        *done = status == Z_STREAM_END;
-        return status == Z_OK || status == Z_BUF_ERROR || *done;
+        packer->left = zlib->avail_in;
+        packer->done = status == Z_STREAM_END;
+        packer->failed = !packer->done && status != Z_OK && status != Z_BUF_ERROR;
+        written = room - zlib->avail_out;
+    } else {
+        static const ZSTD_EndDirective end[] = {ZSTD_e_continue, ZSTD_e_flush, ZSTD_e_end};
+        ZSTD_inBuffer from = {packer->bytes, left, 0};
+        ZSTD_outBuffer to = {out, room, 0};
+        const size_t hint = ZSTD_compressStream2(packer->zstd, &to, &from, end[how]);
+        packer->left -= from.pos;
+        packer->done = how == PACK_END && hint == 0;
+        packer->failed = ZSTD_isError(hint) != 0;
+        written = to.pos;
     }
-    static const ZSTD_EndDirective end[] = {ZSTD_e_continue, ZSTD_e_flush, ZSTD_e_end};
-    ZSTD_inBuffer from = {bytes, *size, 0};
-    ZSTD_outBuffer to = {out, room, 0};
-    const size_t left = ZSTD_compressStream2(packer->zstd, &to, &from, end[how]);
-    *size -= from.pos;
-    *written = to.pos;
-    *done = how == PACK_END && left == 0;
-    return !ZSTD_isError(left);
+    packer->bytes += left - packer->left;
+    return written;
+}
+
+/* A streamed body that compresses another one. */
+struct packed_stream {
+    struct http_response plain;
+    struct packer packer;
+    bool last; /* the plain body has ended */
+    char piece[PIECE];
+};
+
+static bool read_packed(void *stream_, char *out, size_t room, size_t *size) {
+    struct packed_stream *stream = stream_;
+    struct packer *packer = &stream->packer;
+    *size = 0;
+    for (int pieces = 0; !packer->done && *size <= room / 2 && pieces < MOST_PIECES;) {
+        if (packer->left == 0 && !stream->last) {
+            packer->bytes = stream->piece;
+            if (!stream->plain.read((void *)stream->plain.body, stream->piece, PIECE,
+                                    &packer->left)) {
+                return false;
+            }
+            stream->last = packer->left == 0;
+            pieces++;
+        }
+        *size += pack(packer,
+                      stream->last            ? PACK_END
+                      : pieces == MOST_PIECES ? PACK_FLUSH
+                                              : PACK_MORE,
+                      out + *size, room - *size);
+        if (packer->failed) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void free_packed(void *stream_) {
+    struct packed_stream *stream = stream_;
+    packer_close(&stream->packer);
+    release_body(&stream->plain);
+    free(stream);
+}
+
+static bool compress_stream(struct http_response *response, enum coding coding) {
+    struct packed_stream *stream = malloc(sizeof *stream);
+    if (stream == NULL || !packer_open(&stream->packer, coding, 0)) {
+        free(stream);
+        return false;
+    }
+    stream->plain = *response;
+    stream->last = false;
+    response->body = stream;
+    response->size = 0; /* nobody knows it yet */
+    response->read = read_packed;
+    response->release = free_packed;
+    return true;
 }
 
 static bool compress_whole(struct http_response *response, enum coding coding, bool must) {
     const size_t size = response->size;
-    if (size > INT_MAX || (size < SMALL && !must) || size == 0) {
+    if (size > INT_MAX) {
         return false;
     }
     const size_t room = must ? size + size / 256 + 128 : size - 1; /* enough for random bytes */
@@ -214,98 +310,31 @@ static bool compress_whole(struct http_response *response, enum coding coding, b
         free(out);
         return false;
     }
-    size_t left = size, written = 0;
-    bool done = false;
-    pack(&packer, response->body, &left, out, room, &written, PACK_END, &done);
+    packer.bytes = response->body;
+    packer.left = size;
+    const size_t written = pack(&packer, PACK_END, out, room);
     packer_close(&packer);
-    if (!done) {
+    if (!packer.done) {
         free(out);
         return false;
     }
-    if (response->release != NULL) {
-        response->release((void *)(uintptr_t)response->body);
-    }
+    release_body(response);
     response->body = out;
     response->size = written;
     response->release = free;
     return true;
 }
 
-/* A streamed body that compresses another one. */
-struct packed_stream {
-    void *body;
-    bool (*read)(void *body, char *out, size_t room, size_t *size);
-    void (*release)(void *body);
-    struct packer packer;
-    size_t at, size; /* piece[at..size) is not yet compressed */
-    bool last;       /* the other body has ended */
-    bool done;       /* nothing more is to be written */
-    char piece[PIECE];
-};
-
-static bool read_packed(void *stream_, char *out, size_t room, size_t *size) {
-    struct packed_stream *stream = stream_;
-    *size = 0;
-    for (int pieces = 0; !stream->done && *size <= room / 2 && pieces < MOST_PIECES;) {
-        if (stream->at == stream->size && !stream->last) {
-            if (!stream->read(stream->body, stream->piece, PIECE, &stream->size)) {
-                return false;
-            }
-            stream->at = 0;
-            stream->last = stream->size == 0;
-            pieces++;
-        }
-        size_t left = stream->size - stream->at, written;
-        const enum packing how = stream->last            ? PACK_END
-                                 : pieces == MOST_PIECES ? PACK_FLUSH
-                                                         : PACK_MORE;
-        if (!pack(&stream->packer, stream->piece + stream->at, &left, out + *size, room - *size,
-                  &written, how, &stream->done)) {
-            return false;
-        }
-        stream->at = stream->size - left;
-        *size += written;
-    }
-    return true;
-}
-
-static void free_packed(void *stream_) {
-    struct packed_stream *stream = stream_;
-    packer_close(&stream->packer);
-    if (stream->release != NULL) {
-        stream->release(stream->body);
-    }
-    free(stream);
-}
-
-static bool compress_stream(struct http_response *response, enum coding coding, bool must) {
-    if (response->size > 0 && response->size < SMALL && !must) {
+bool coding_compress(struct http_response *response, enum coding coding, bool must) {
+    const bool streams = response->read != NULL, unknown = streams && response->size == 0;
+    if (!unknown && response->size < (must ? 1 : SMALL)) {
         return false;
     }
-    struct packed_stream *stream = malloc(sizeof *stream);
-    if (stream == NULL || !packer_open(&stream->packer, coding, 0)) {
-        free(stream);
-        return false;
-    }
-    stream->body = (void *)(uintptr_t)response->body;
-    stream->read = response->read;
-    stream->release = response->release;
-    stream->at = stream->size = 0;
-    stream->last = stream->done = false;
-    response->body = stream;
-    response->size = 0; /* nobody knows it yet */
-    response->read = read_packed;
-    response->release = free_packed;
-    return true;
+    return streams ? compress_stream(response, coding) : compress_whole(response, coding, must);
 }
 
 size_t coding_stream_memory(enum coding coding) {
     return is_zlib(coding) ? (size_t)ZLIB_STREAM : (size_t)ZSTD_STREAM;
-}
-
-bool coding_compress(struct http_response *response, enum coding coding, bool must) {
-    return response->read != NULL ? compress_stream(response, coding, must)
-                                  : compress_whole(response, coding, must);
 }
 
 /* -------------------------------------------------------------------------- bodies of requests */

@@ -129,6 +129,11 @@ struct http_response {
     double timing[HTTP_TIMING_COUNT]; /* milliseconds */
 };
 
+/* Returns the weight that an Accept header (NULL: none) gives a media type by its name, in
+ * thousandths (RFC 9110 section 12.5.1), or -1 if it does not name it. A malformed weight counts as
+ * none. */
+int http_accepts(const char *accept, const char *type);
+
 /* The place of a byte in a body: its offset, and its line and column for an editor, which both
  * count from 1. */
 struct http_place {
