@@ -33,6 +33,10 @@ size_t pack_inputs(const struct layer_tensor *t) {
     return t->out_in ? t->columns : t->rows;
 }
 
+static size_t least(size_t a, size_t b) {
+    return a < b ? a : b;
+}
+
 /* Where a task finds its numbers in a tensor. A vector is one row of outputs, and so is a table. */
 struct block {
     size_t input, inputs, output, outputs;
@@ -48,12 +52,10 @@ static struct block whole_of(const struct layer_tensor *t, size_t part) {
  * the library packs together. */
 static struct block step_of(const struct layer_tensor *t, size_t part) {
     const struct block whole = whole_of(t, part);
-    const size_t deepest = PART_NUMBERS / ATTN_PREPACK_COLUMNS;
-    const size_t inputs = whole.inputs < deepest ? whole.inputs : deepest;
+    const size_t inputs = least(whole.inputs, PART_NUMBERS / ATTN_PREPACK_COLUMNS);
     const size_t outputs =
         PART_NUMBERS / inputs / ATTN_PREPACK_COLUMNS * (size_t)ATTN_PREPACK_COLUMNS;
-    return (struct block){.inputs = inputs,
-                          .outputs = outputs < whole.outputs ? outputs : whole.outputs};
+    return (struct block){.inputs = inputs, .outputs = least(outputs, whole.outputs)};
 }
 
 /* Returns the number of tasks of a tensor. */
@@ -67,28 +69,35 @@ static struct block block_of(const struct layer_tensor *t, size_t part, size_t t
     const struct block whole = whole_of(t, part), step = step_of(t, part);
     const size_t deep = (whole.inputs - 1) / step.inputs + 1;
     const size_t input = task % deep * step.inputs, output = task / deep * step.outputs;
-    return (struct block){
-        .input = input,
-        .inputs = whole.inputs - input < step.inputs ? whole.inputs - input : step.inputs,
-        .output = output,
-        .outputs = whole.outputs - output < step.outputs ? whole.outputs - output : step.outputs};
+    return (struct block){.input = input,
+                          .inputs = least(whole.inputs - input, step.inputs),
+                          .output = output,
+                          .outputs = least(whole.outputs - output, step.outputs)};
+}
+
+/* Returns the shape of a tensor in the block. It has no place yet. */
+static attn_tensor shape_of(const struct layer_tensor *t, size_t part, attn_dtype dtype) {
+    if (is_matrix(part) || part == LAYER_RELATIVE_BIAS) {
+        const size_t rows = is_matrix(part) ? pack_inputs(t) : t->rows;
+        return (attn_tensor){.dtype = dtype, .rank = 2, .shape = {rows, t->count}};
+    }
+    return (attn_tensor){.dtype = dtype, .rank = 1, .shape = {t->count}};
 }
 
 /* Returns the bytes of a tensor in the block. */
 static size_t bytes_in_block(const struct layer_tensor *t, size_t part, attn_dtype dtype) {
-    const attn_tensor shape = {
-        .data = t, .dtype = dtype, .rank = 2, .shape = {pack_inputs(t), t->count}};
-    size_t bytes = 0;
+    attn_tensor shape = shape_of(t, part, dtype);
+    size_t bytes = t->rows * t->count * attn_dtype_size(dtype);
     attn_error error;
+    shape.data = t; /* anything but NULL */
     if (t->shard == NULL) {
         return 0;
     }
-    if (is_matrix(part)) {
-        return attn_prepack_bytes(&shape, ATTN_IN_OUT, &bytes, &error) == ATTN_OK ? bytes
-                                                                                  : SIZE_MAX / 64;
+    if (!is_matrix(part)) {
+        return (bytes + ATTN_ALIGNMENT - 1) / ATTN_ALIGNMENT * ATTN_ALIGNMENT;
     }
-    bytes = t->rows * t->count * attn_dtype_size(dtype);
-    return (bytes + ATTN_ALIGNMENT - 1) / ATTN_ALIGNMENT * ATTN_ALIGNMENT;
+    return attn_prepack_bytes(&shape, ATTN_IN_OUT, &bytes, &error) == ATTN_OK ? bytes
+                                                                              : SIZE_MAX / 64;
 }
 
 size_t layer_packed_bytes(const struct layer *layer, attn_dtype dtype) {
@@ -97,16 +106,6 @@ size_t layer_packed_bytes(const struct layer *layer, attn_dtype dtype) {
         bytes += bytes_in_block(&layer->tensors[part], part, dtype);
     }
     return bytes;
-}
-
-/* Returns the shape of a tensor in the block. It has no place yet. */
-static attn_tensor shape_of(const struct layer_tensor *t, size_t part, attn_dtype dtype) {
-    const bool table = part == LAYER_RELATIVE_BIAS;
-    if (is_matrix(part) || table) {
-        return (attn_tensor){
-            .dtype = dtype, .rank = 2, .shape = {table ? t->rows : pack_inputs(t), t->count}};
-    }
-    return (attn_tensor){.dtype = dtype, .rank = 1, .shape = {t->count}};
 }
 
 /* Returns a tensor, or NULL if the layer does not have it. */
@@ -259,22 +258,31 @@ double layer_cost(const struct layer_use *use) {
     return (double)use->packed->bytes / 4 * COST_OF_NUMBER;
 }
 
-/* Reads `rows` rows of `count` numbers of a tensor and widens them to `to`. The numbers of a row
- * begin at `at` in the tensor, and those of the next row `stride` numbers later. Rows that follow
- * one another are read together. Sets *finite. Returns false with errno if the file cannot be
- * read. */
-static bool read_rows(const struct layer_tensor *t, int fd, size_t at, size_t stride, size_t rows,
-                      size_t count, attn_dtype dtype, char *bytes, void *to, bool *finite) {
-    const size_t width = codec_type_size(t->type), size = attn_dtype_size(dtype);
-    const size_t together = stride == count ? rows : 1;
-    *finite = true;
+/* What a task reads from a file, and widens. */
+struct reading {
+    const struct layer_tensor *tensor;
+    bool matrix;
+    struct block block;
+    attn_dtype dtype;
+    char *bytes;   /* room for the numbers as the file has them */
+    char *numbers; /* where the next numbers go, in the layout of the file */
+    bool finite;   /* all numbers so far are */
+};
+
+/* Reads `rows` rows of `count` numbers. The numbers of a row begin at `at` in the tensor, and those
+ * of the next row `stride` numbers later. Rows that follow one another are read together. Returns
+ * false with errno if the file cannot be read. */
+static bool read_rows(struct reading *r, int fd, size_t at, size_t stride, size_t rows,
+                      size_t count) {
+    const struct layer_tensor *t = r->tensor;
+    const size_t width = codec_type_size(t->type), together = stride == count ? rows : 1;
     for (size_t row = 0; row < rows; row += together) {
-        if (!shard_read_at(fd, bytes, together * count * width,
+        if (!shard_read_at(fd, r->bytes, together * count * width,
                            t->offset + (at + row * stride) * width)) {
             return false;
         }
-        *finite &=
-            codec_widen(t->type, bytes, together * count, dtype, (char *)to + row * count * size);
+        r->finite &= codec_widen(t->type, r->bytes, together * count, r->dtype, r->numbers);
+        r->numbers += together * count * attn_dtype_size(r->dtype);
     }
     return true;
 }
@@ -287,31 +295,25 @@ static size_t place_of_output(const struct layer_tensor *t, size_t at, size_t co
         *together = count;
         return t->first + at;
     }
-    const size_t left = t->block - at % t->block;
-    *together = left < count ? left : count;
+    *together = least(t->block - at % t->block, count);
     return t->first + at / t->block * t->stride + at % t->block;
 }
 
-/* Reads a block of a tensor, in the layout that it has in the file. Only outputs that are rows, and
- * vectors, may lie apart. */
-static bool read_block(const struct layer_tensor *t, int fd, size_t part, const struct block *b,
-                       attn_dtype dtype, char *bytes, char *to, bool *finite) {
-    const size_t size = attn_dtype_size(dtype), inputs = is_matrix(part) ? b->inputs : 1;
+/* Reads a block of a tensor. Only outputs that are rows, and vectors, may lie apart. */
+static bool read_block(struct reading *r, int fd) {
+    const struct layer_tensor *t = r->tensor;
+    const struct block *b = &r->block;
+    const size_t stride = r->matrix ? t->columns : 1;
     size_t together;
-    if (is_matrix(part) && !t->out_in) {
-        return read_rows(t, fd, b->input * t->columns + t->first + b->output, t->columns, b->inputs,
-                         b->outputs, dtype, bytes, to, finite);
+    if (r->matrix && !t->out_in) {
+        return read_rows(r, fd, b->input * stride + t->first + b->output, stride, b->inputs,
+                         b->outputs);
     }
-    *finite = true;
     for (size_t at = 0; at < b->outputs; at += together) {
         const size_t place = place_of_output(t, b->output + at, b->outputs - at, &together);
-        const size_t first = is_matrix(part) ? place * t->columns + b->input : place;
-        bool own;
-        if (!read_rows(t, fd, first, is_matrix(part) ? t->columns : 1, together, inputs, dtype,
-                       bytes, to + at * inputs * size, &own)) {
+        if (!read_rows(r, fd, place * stride + b->input, stride, together, b->inputs)) {
             return false;
         }
-        *finite &= own;
     }
     return true;
 }
@@ -329,36 +331,38 @@ static void add_one(attn_dtype dtype, char *numbers, size_t count) {
 
 /* Reads a block from the file of its shard. Returns 0, or the errno of the failure: ESTALE if the
  * file is another one or has changed, also while it was read. */
-static int read_file(const struct layer_tensor *t, size_t part, const struct block *b,
-                     attn_dtype dtype, char *bytes, char *to, bool *finite) {
-    const int fd = shard_open_inside(t->shard->folder, t->shard->path, 0);
+static int read_file(struct reading *r) {
+    const struct layer_shard *shard = r->tensor->shard;
+    const int fd = shard_open_inside(shard->folder, shard->path, 0);
     if (fd < 0) {
         return errno;
     }
-    int error = read_block(t, fd, part, b, dtype, bytes, to, finite) ? 0 : errno == 0 ? EIO : errno;
-    if (!shard_is_unchanged(t->shard, fd)) {
+    int error = read_block(r, fd) ? 0 : errno == 0 ? EIO : errno;
+    if (!shard_is_unchanged(shard, fd)) {
         error = ESTALE;
     }
     close(fd);
     return error;
 }
 
-/* Packs one block of a matrix. */
-static bool pack_block(const struct layer_packed *packed, size_t part, const struct block *b,
-                       const char *numbers, char *target, char reason[static LAYERS_REASON]) {
-    const struct layer_tensor *t = &packed->layer->tensors[part];
+/* Packs a block of a matrix. */
+static bool pack_block(const struct reading *r, const char *numbers, char *target,
+                       char reason[static LAYERS_REASON]) {
+    const struct layer_tensor *t = r->tensor;
+    const struct block *b = &r->block;
     const attn_tensor weights = {
         .data = numbers,
-        .dtype = packed->tensors[part].dtype,
+        .dtype = r->dtype,
         .rank = 2,
         .shape = {t->out_in ? b->outputs : b->inputs, t->out_in ? b->inputs : b->outputs}};
     attn_error error;
-    if (attn_prepack_part(&weights, t->out_in ? ATTN_OUT_IN : ATTN_IN_OUT, b->input, pack_inputs(t),
-                          b->output, t->count, target, &error) != ATTN_OK) {
+    const bool good =
+        attn_prepack_part(&weights, t->out_in ? ATTN_OUT_IN : ATTN_IN_OUT, b->input, pack_inputs(t),
+                          b->output, t->count, target, &error) == ATTN_OK;
+    if (!good) {
         snprintf(reason, LAYERS_REASON, "%.200s", error.message);
-        return false;
     }
-    return true;
+    return good;
 }
 
 /* Packs one block of a tensor. Returns false with a reason; *unreadable says that the file is
@@ -367,22 +371,28 @@ static bool pack_part(const struct layer_packed *packed, size_t part, size_t ind
                       bool *unreadable, char reason[static LAYERS_REASON]) {
     const struct layer_tensor *t = &packed->layer->tensors[part];
     const attn_tensor *to = &packed->tensors[part];
-    const struct block b = block_of(t, part, index);
     const bool matrix = is_matrix(part);
-    char *numbers = scratch + numbers_of_task(packed->layer) * sizeof(double);
+    const struct block b = block_of(t, part, index);
     char *target = packed->block + ((const char *)to->data - packed->block);
-    char *own = matrix ? numbers : target + b.output * attn_dtype_size(to->dtype);
-    bool finite = false;
-    const int error = read_file(t, part, &b, to->dtype, scratch, own, &finite);
+    char *numbers = matrix ? scratch + numbers_of_task(packed->layer) * sizeof(double)
+                           : target + b.output * attn_dtype_size(to->dtype);
+    struct reading r = {.tensor = t,
+                        .matrix = matrix,
+                        .block = b,
+                        .dtype = to->dtype,
+                        .bytes = scratch,
+                        .numbers = numbers,
+                        .finite = true};
+    const int error = read_file(&r);
+    *unreadable = error != 0;
     if (error != 0) {
-        *unreadable = true;
         snprintf(reason, LAYERS_REASON, "%s of the layer %.90s cannot be read: %s",
                  part_names[part], packed->layer->name,
                  error == ESTALE || error == ENOENT ? "its file has changed, try again in a second"
                                                     : strerror(error));
         return false;
     }
-    if (!finite) {
+    if (!r.finite) {
         snprintf(reason, LAYERS_REASON,
                  "%s of the layer %.100s has a number that is not finite in the dtype of the "
                  "request",
@@ -390,9 +400,9 @@ static bool pack_part(const struct layer_packed *packed, size_t part, size_t ind
         return false;
     }
     if (t->from_one) {
-        add_one(to->dtype, own, b.outputs);
+        add_one(to->dtype, numbers, b.outputs);
     }
-    return !matrix || pack_block(packed, part, &b, numbers, target, reason);
+    return !matrix || pack_block(&r, numbers, target, reason);
 }
 
 /* Packs task number `task` of all. */
