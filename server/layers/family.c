@@ -13,75 +13,38 @@
     [LAYER_W_Q] = (q ".weight"), [LAYER_W_K] = (k ".weight"), [LAYER_W_V] = (v ".weight"),         \
     [LAYER_W_O] = (o ".weight"), [LAYER_B_Q] = (q ".bias"), [LAYER_B_K] = (k ".bias"),             \
     [LAYER_B_V] = (v ".bias"), [LAYER_B_O] = (o ".bias")
+#define FUSED(qkv, o)                                                                              \
+    [LAYER_W_Q] = (qkv ".weight"), [LAYER_B_Q] = (qkv ".bias"), [LAYER_W_O] = (o ".weight"),       \
+    [LAYER_B_O] = (o ".bias")
 #define TORCH                                                                                      \
     [LAYER_W_O] = "out_proj.weight", [LAYER_B_Q] = "in_proj_bias", [LAYER_B_O] = "out_proj.bias",  \
     [LAYER_BIAS_K] = "bias_k", [LAYER_BIAS_V] = "bias_v"
 
 static const struct family families[] = {
-    {.name = "torch",
-     .tensors = {[LAYER_W_Q] = "in_proj_weight", TORCH},
-     .weights = FAMILY_THIRDS,
-     .biases = FAMILY_THIRDS,
-     .needs_output = true},
+    {.name = "torch", .tensors = {[LAYER_W_Q] = "in_proj_weight", TORCH}},
     {.name = "torch",
      .tensors = {[LAYER_W_Q] = "q_proj_weight",
                  [LAYER_W_K] = "k_proj_weight",
                  [LAYER_W_V] = "v_proj_weight",
-                 TORCH},
-     .biases = FAMILY_THIRDS,
-     .needs_output = true},
-    {.name = "bert",
-     .tensors = {LINEAR("self.query", "self.key", "self.value", "output.dense")},
-     .needs_output = true},
+                 TORCH}},
+    {.name = "bert", .tensors = {LINEAR("self.query", "self.key", "self.value", "output.dense")}},
     {.name = "vit",
-     .tensors = {LINEAR("attention.query", "attention.key", "attention.value", "output.dense")},
-     .needs_output = true},
-    {.name = "distilbert",
-     .tensors = {LINEAR("q_lin", "k_lin", "v_lin", "out_lin")},
-     .needs_output = true},
-    {.name = "gpt2",
-     .tensors = {[LAYER_W_Q] = "c_attn.weight",
-                 [LAYER_B_Q] = "c_attn.bias",
-                 [LAYER_W_O] = "c_proj.weight",
-                 [LAYER_B_O] = "c_proj.bias"},
-     .weights = FAMILY_THIRDS,
-     .biases = FAMILY_THIRDS,
-     .in_out = true,
-     .needs_output = true},
+     .tensors = {LINEAR("attention.query", "attention.key", "attention.value", "output.dense")}},
+    {.name = "distilbert", .tensors = {LINEAR("q_lin", "k_lin", "v_lin", "out_lin")}},
+    {.name = "gpt2", .tensors = {FUSED("c_attn", "c_proj")}, .in_out = true},
     {.name = "llama",
      .tensors = {LINEAR("q_proj", "k_proj", "v_proj", "o_proj"), [LAYER_NORM_Q] = "q_norm.weight",
-                 [LAYER_NORM_K] = "k_norm.weight", [LAYER_SINK] = "sinks"},
-     .needs_output = true},
-    {.name = "phi3",
-     .tensors = {[LAYER_W_Q] = "qkv_proj.weight",
-                 [LAYER_B_Q] = "qkv_proj.bias",
-                 [LAYER_W_O] = "o_proj.weight",
-                 [LAYER_B_O] = "o_proj.bias"},
-     .weights = FAMILY_GROUPS,
-     .biases = FAMILY_GROUPS,
-     .needs_output = true},
-    {.name = "gpt-neox",
-     .tensors = {[LAYER_W_Q] = "query_key_value.weight",
-                 [LAYER_B_Q] = "query_key_value.bias",
-                 [LAYER_W_O] = "dense.weight",
-                 [LAYER_B_O] = "dense.bias"},
-     .weights = FAMILY_HEADS,
-     .biases = FAMILY_HEADS,
-     .needs_output = true},
-    {.name = "bart",
-     .tensors = {LINEAR("q_proj", "k_proj", "v_proj", "out_proj")},
-     .needs_output = true},
+                 [LAYER_NORM_K] = "k_norm.weight", [LAYER_SINK] = "sinks"}},
+    {.name = "phi3", .tensors = {FUSED("qkv_proj", "o_proj")}, .fusion = FAMILY_GROUPS},
+    {.name = "gpt-neox", .tensors = {FUSED("query_key_value", "dense")}, .fusion = FAMILY_HEADS},
+    {.name = "bart", .tensors = {LINEAR("q_proj", "k_proj", "v_proj", "out_proj")}},
     {.name = "t5",
      .tensors = {[LAYER_W_Q] = "q.weight",
                  [LAYER_W_K] = "k.weight",
                  [LAYER_W_V] = "v.weight",
                  [LAYER_W_O] = "o.weight"},
-     .ending = "Attention.",
-     .needs_output = true},
-    {.name = "mpnet",
-     .tensors = {LINEAR("q", "k", "v", "o")},
-     .ending = "attn.",
-     .needs_output = true},
+     .ending = "Attention."},
+    {.name = "mpnet", .tensors = {LINEAR("q", "k", "v", "o")}, .ending = "attn."},
     {.name = "plain",
      .tensors = {[LAYER_W_Q] = "W_Q",
                  [LAYER_W_K] = "W_K",
@@ -95,7 +58,8 @@ static const struct family families[] = {
                  [LAYER_NORM_K] = "norm_K",
                  [LAYER_BIAS_K] = "bias_K",
                  [LAYER_BIAS_V] = "bias_V"},
-     .in_out = true},
+     .in_out = true,
+     .optional_output = true},
 };
 
 enum {
@@ -116,12 +80,13 @@ static bool read_tensors(const struct search *s) {
     return true;
 }
 
-/* Cuts the tensor of Q, which holds Q, K and V. */
-static bool split_fused(const struct search *s, enum layer_part first, enum family_fusion fusion) {
+/* Cuts the tensor of Q, if it holds Q, K and V: then K has no name. */
+static bool split_fused(const struct search *s, enum layer_part first) {
     struct layer_tensor *parts = &s->layer->tensors[first];
+    const enum family_fusion fusion = s->family->fusion;
     const size_t all = parts[0].count, heads = s->layer->heads;
     const size_t groups = fusion == FAMILY_GROUPS ? s->layer->kv_heads : heads;
-    if (parts[0].shard == NULL || fusion == FAMILY_APART) {
+    if (parts[0].shard == NULL || s->family->tensors[first + 1] != NULL) {
         return true;
     }
     if (all % (heads + 2 * groups) != 0) {
@@ -305,8 +270,9 @@ static const struct family *family_of(const struct search *s, const char *name, 
         const size_t ending = f->ending == NULL ? 0 : strlen(f->ending);
         if (*prefix < ending ||
             memcmp(name + *prefix - ending, f->ending == NULL ? "" : f->ending, ending) != 0 ||
-            (f->needs_output && search_tensor(s, name, *prefix, f->tensors[LAYER_W_O]) == NULL) ||
-            (f->weights == FAMILY_APART &&
+            (!f->optional_output &&
+             search_tensor(s, name, *prefix, f->tensors[LAYER_W_O]) == NULL) ||
+            (f->tensors[LAYER_W_K] != NULL &&
              (search_tensor(s, name, *prefix, f->tensors[LAYER_W_K]) == NULL ||
               search_tensor(s, name, *prefix, f->tensors[LAYER_W_V]) == NULL))) {
             continue;
@@ -345,8 +311,8 @@ static bool find_layer(struct search *s) {
     attn_error error;
     name_layer(s);
     return s->layer->reason[0] == '\0' && keys_find_model(s) && read_tensors(s) && find_heads(s) &&
-           check_vectors(s) && split_fused(s, LAYER_W_Q, s->family->weights) &&
-           split_fused(s, LAYER_B_Q, s->family->biases) && check_sizes(s) && search_options(s) &&
+           check_vectors(s) && split_fused(s, LAYER_W_Q) && split_fused(s, LAYER_B_Q) &&
+           check_sizes(s) && search_options(s) &&
            (pack_check(s->layer, &error) || search_refuse(s->layer, "%s", error.message));
 }
 

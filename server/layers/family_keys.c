@@ -369,8 +369,11 @@ bool keys_find_model(struct search *s) {
            find_stack(s) && check_once(s);
 }
 
-size_t keys_count(const struct search *s, const char *name, size_t otherwise) {
+double keys_number(const struct search *s, const char *name, double otherwise) {
     const char *text = s->type->name == NULL ? config_metadata(s->config, name) : NULL;
-    return text != NULL ? (size_t)strtod(text, NULL)
-                        : (size_t)config_number(s->object, name, (double)otherwise);
+    return text != NULL ? strtod(text, NULL) : config_number(s->object, name, otherwise);
+}
+
+size_t keys_count(const struct search *s, const char *name, size_t otherwise) {
+    return (size_t)keys_number(s, name, (double)otherwise);
 }

@@ -234,18 +234,12 @@ static bool own_flag(const struct search *s, const char *name) {
     return text != NULL ? strcmp(text, "true") == 0 : config_flag(s->object, name, false);
 }
 
-/* Returns a number of a layer without a model_type. */
-static double own_number(const struct search *s, const char *name, double otherwise) {
-    const char *text = config_metadata(s->config, name);
-    return text != NULL ? strtod(text, NULL) : config_number(s->object, name, otherwise);
-}
-
 /* Reads the options of a layer without a model_type. */
 static bool find_own_options(const struct search *s) {
     attn_options *o = &s->layer->options;
-    const double scale = own_number(s, "scale", NAN);
+    const double scale = keys_number(s, "scale", NAN);
     o->causal = own_flag(s, "causal") ? ATTN_CAUSAL_TOP_LEFT : ATTN_CAUSAL_NONE;
-    o->norm_epsilon = own_number(s, "norm_epsilon", 0);
+    o->norm_epsilon = keys_number(s, "norm_epsilon", 0);
     s->layer->zero_key = own_flag(s, "zero_key") || own_flag(s, "add_zero_attn");
     if (!isnan(scale)) {
         o->flags |= ATTN_FLAG_SCALE;

@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "layers/search.h"
 #include "layers/shard.h"
 
 static const char config_name[] = "config.json";
@@ -33,10 +34,9 @@ struct entry {
     char *path;    /* owned; inside the folder */
     size_t inside; /* bytes of the path before the name: a folder and a slash, or 0 */
     enum kind kind;
-    bool seen;  /* by the last look, too */
-    bool shard; /* an index in the same folder may name it */
-    bool asked; /* `version` is known */
-    uint64_t version;
+    bool seen;        /* by the last look, too */
+    bool shard;       /* an index in the same folder may name it */
+    uint64_t version; /* a hash of what the file system says of it; no folder has one */
 };
 
 /* A look at the folder. */
@@ -152,6 +152,21 @@ static bool list_folder(struct look *look, int fd, const char *inside) {
     return good;
 }
 
+static uint64_t mix(uint64_t hash, uint64_t number) {
+    return (hash ^ number) * UINT64_C(0x100000001b3);
+}
+
+static uint64_t version_of(int folder, const char *path) {
+    uint64_t version = 1;
+    struct stat s;
+    if (fstatat(folder, path, &s, 0) == 0) {
+        version = mix(mix(mix(version, s.st_dev), s.st_ino), (uint64_t)s.st_size);
+        version = mix(mix(version, (uint64_t)s.st_mtim.tv_sec), (uint64_t)s.st_mtim.tv_nsec);
+        version = mix(mix(version, (uint64_t)s.st_ctim.tv_sec), (uint64_t)s.st_ctim.tv_nsec);
+    }
+    return version;
+}
+
 /* Lists the folder and the folders in it. */
 static bool list_all(struct look *look) {
     bool good =
@@ -175,6 +190,10 @@ static bool list_all(struct look *look) {
     }
     free(folders);
     cut(look);
+    for (size_t i = 0; good && i < look->count; i++) {
+        struct entry *e = &look->entries[i];
+        e->version = e->kind == KIND_FOLDER ? 0 : version_of(look->folder, e->path);
+    }
     if (good && look->count > 0) {
         qsort(look->entries, look->count, sizeof *look->entries, by_place);
     }
@@ -182,26 +201,6 @@ static bool list_all(struct look *look) {
 }
 
 /* ----------------------------------------------------------------------------------- the models */
-
-static uint64_t mix(uint64_t hash, uint64_t number) {
-    return (hash ^ number) * UINT64_C(0x100000001b3);
-}
-
-/* Mixes what the file system says of a file into a hash. */
-static uint64_t mix_file(uint64_t hash, const struct look *look, struct entry *entry) {
-    struct stat s;
-    if (!entry->asked) {
-        uint64_t version = 1;
-        if (fstatat(look->folder, entry->path, &s, 0) == 0) {
-            version = mix(mix(mix(version, s.st_dev), s.st_ino), (uint64_t)s.st_size);
-            version = mix(mix(version, (uint64_t)s.st_mtim.tv_sec), (uint64_t)s.st_mtim.tv_nsec);
-            version = mix(mix(version, (uint64_t)s.st_ctim.tv_sec), (uint64_t)s.st_ctim.tv_nsec);
-        }
-        entry->version = version;
-        entry->asked = true;
-    }
-    return mix(hash, entry->version);
-}
 
 static struct model_source *add_source(struct look *look) {
     if (look->source_count == look->source_capacity) {
@@ -253,26 +252,20 @@ struct group {
     size_t count;
 };
 
+static int by_name(const void *name, const void *entry) {
+    const struct entry *e = entry;
+    return strcmp(name, e->path + e->inside);
+}
+
 /* Returns the index of the first name of a group that is not before `name`. */
 static size_t find_name(const struct group *g, const char *name) {
-    size_t low = 0, high = g->count;
-    while (low < high) {
-        const size_t middle = (low + high) / 2;
-        const struct entry *e = &g->first[middle];
-        if (strcmp(e->path + e->inside, name) < 0) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return low;
+    return search_first(name, g->first, g->count, sizeof *g->first, by_name);
 }
 
 /* Returns the entry with this name, or NULL. */
 static struct entry *entry_of(const struct group *g, const char *name) {
     const size_t i = find_name(g, name);
-    struct entry *e = &g->first[i];
-    return i < g->count && strcmp(e->path + e->inside, name) == 0 ? e : NULL;
+    return i < g->count && by_name(name, &g->first[i]) == 0 ? &g->first[i] : NULL;
 }
 
 /* Finds the entries that an index may name: their names begin with its stem and a dash. */
@@ -310,12 +303,12 @@ static bool add_model(struct look *look, const struct group *g, struct entry *e,
     config = config != NULL ? config : entry_of(g, config_name);
     if (config != NULL) {
         snprintf(source->config, sizeof source->config, "%s", config->path);
-        source->version = mix_file(source->version, look, config);
+        source->version = mix(source->version, config->version);
     }
-    source->version = mix_file(source->version, look, e);
+    source->version = mix(source->version, e->version);
     const struct group shards = source->index ? shards_of(g, e) : (struct group){0};
     for (size_t i = 0; i < shards.count; i++) {
-        source->version = mix_file(source->version, look, &shards.first[i]);
+        source->version = mix(source->version, shards.first[i].version);
     }
     return true;
 }

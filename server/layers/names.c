@@ -30,20 +30,13 @@ static const struct layer *layers_of(const struct layer_model *model, const char
                                      size_t *count) {
     char dotted[LAYERS_NAME + 2];
     const size_t size = strlen(name);
-    size_t low = 0, high = model->count;
     *count = 0;
     if (size >= LAYERS_NAME) {
         return NULL;
     }
     snprintf(dotted, sizeof dotted, "%s.", name);
-    while (low < high) {
-        const size_t middle = (low + high) / 2;
-        if (search_compare(model->layers[middle].name, dotted) < 0) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
+    const size_t low =
+        search_first(dotted, model->layers, model->count, sizeof *model->layers, by_layer);
     while (low + *count < model->count && is_under(model->layers[low + *count].name, name, size)) {
         ++*count;
     }
@@ -57,14 +50,11 @@ static int by_model_name(const void *key, const void *model) {
 }
 
 size_t names_first(const struct layers_catalogue *catalogue, const char *name) {
-    struct layer_model **found = catalogue->count == 0
-                                     ? NULL
-                                     : bsearch(name, catalogue->models, catalogue->count,
-                                               sizeof(struct layer_model *), by_model_name);
-    while (found != NULL && found > catalogue->models && by_model_name(name, found - 1) == 0) {
-        found--;
-    }
-    return found == NULL ? catalogue->count : (size_t)(found - catalogue->models);
+    const size_t index = search_first(name, catalogue->models, catalogue->count,
+                                      sizeof(struct layer_model *), by_model_name);
+    const bool found =
+        index < catalogue->count && strcmp(catalogue->models[index]->name, name) == 0;
+    return found ? index : catalogue->count;
 }
 
 /* If several models have one name, all are refused. */

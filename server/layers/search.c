@@ -22,6 +22,20 @@ int search_compare(const char *a, const char *b) {
     return strcmp(a, b);
 }
 
+size_t search_first(const void *key, const void *list, size_t count, size_t size,
+                    int (*compare)(const void *key, const void *element)) {
+    size_t low = 0, high = count;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if (compare(key, (const char *)list + middle * size) > 0) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
 bool search_refuse(struct layer *layer, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);

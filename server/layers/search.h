@@ -9,9 +9,8 @@
 
 #include "layers/family.h"
 
-/* How one tensor holds Q, K and V. */
+/* How one tensor holds Q, K and V, if K and V have no names. */
 enum family_fusion {
-    FAMILY_APART,  /* there are three tensors */
     FAMILY_THIRDS, /* all heads of Q, then all of K, then all of V: as many of each */
     FAMILY_GROUPS, /* the same, but K and V may have fewer heads */
     FAMILY_HEADS   /* Q, K and V of the first head, then those of the next one */
@@ -22,9 +21,9 @@ struct family {
     const char *name;
     const char *tensors[LAYER_PARTS]; /* their names after the prefix of a layer */
     const char *ending;               /* the prefix ends with this text; NULL: any prefix */
-    enum family_fusion weights, biases;
-    bool in_out;       /* matrices are (inputs, outputs) */
-    bool needs_output; /* a prefix without W_O is no layer of this family */
+    enum family_fusion fusion;
+    bool in_out;          /* matrices are (inputs, outputs) */
+    bool optional_output; /* a prefix without W_O may be a layer of this family */
 };
 
 /* The kinds of values that keys of config.json have. */
@@ -145,6 +144,11 @@ struct search {
  * before layer.10. */
 int search_compare(const char *a, const char *b);
 
+/* Returns the index of the first element of a sorted list that is not before the key, or their
+ * number. The parameters are those of bsearch(). */
+size_t search_first(const void *key, const void *list, size_t count, size_t size,
+                    int (*compare)(const void *key, const void *element));
+
 /* Notes why a layer is not served. The first reason counts. Returns false. */
 bool search_refuse(struct layer *layer, const char *format, ...)
     __attribute__((cold, format(printf, 2, 3)));
@@ -191,7 +195,9 @@ bool keys_find_model(struct search *s);
 bool keys_check(const struct search *s, struct config_object object, const char *where,
                 const struct key *keys, size_t count);
 
-/* Reads a number from 1 to 2^20 that the model type needs, or whose default is `otherwise`. */
+/* Each reads a number whose default is `otherwise`. Without a model_type the metadata come first. A
+ * count is a number from 0 to 2^20. */
+double keys_number(const struct search *s, const char *name, double otherwise);
 size_t keys_count(const struct search *s, const char *name, size_t otherwise);
 
 /* Reads the rotary embedding of a layer. `slides` says whether it has a sliding window. Returns

@@ -280,17 +280,14 @@ static bool list_entries(struct layers_catalogue *made) {
     return made->entries != NULL;
 }
 
+/* Compares a name with an entry. The entries of this name count as before it. */
+static int by_later_name(const void *name, const void *entry) {
+    return search_compare(name, layers_entry_name(entry)) >= 0 ? 1 : -1;
+}
+
 size_t layers_after(const struct layers_catalogue *catalogue, const char *name) {
-    size_t low = 0, high = catalogue->entry_count;
-    while (low < high) {
-        const size_t middle = low + (high - low) / 2;
-        if (search_compare(layers_entry_name(&catalogue->entries[middle]), name) > 0) {
-            high = middle;
-        } else {
-            low = middle + 1;
-        }
-    }
-    return low;
+    return search_first(name, catalogue->entries, catalogue->entry_count,
+                        sizeof *catalogue->entries, by_later_name);
 }
 
 /* Makes a catalogue of the models that there are now. Returns NULL if there is no memory, if the
