@@ -1,14 +1,14 @@
 /*
  * jobs.c - the ring of jobs and the workers (see jobs.h). A job is in the ring while it has tasks
- * that no worker has taken. A worker takes its next turn at the job that will have been served
- * least when that turn ends. A turn is tasks that cost TURN_COST together, or one task if a task
- * costs more. This is fair queueing with a virtual time, which is the service that a job would have
- * if it had always been in the ring and had its share. A new job starts at the virtual time. So it
- * need not wait until other jobs have caught up, other jobs need not wait for it, and all jobs get
- * the same share of the workers, however long their tasks are. When the last turn at a phase ends,
- * the job enters the ring again with the tasks of its next phase.
+ * that no worker has taken. A worker takes its next quantum from the job that will have been served
+ * least when that quantum ends. A quantum is tasks that cost QUANTUM_COST together, or one task if
+ * a task costs more. This is fair queueing with a virtual time, which is the service that a job
+ * would have if it had always been in the ring and had its share. A new job starts at the virtual
+ * time. So it need not wait until other jobs have caught up, other jobs need not wait for it, and
+ * all jobs get the same share of the workers, however long their tasks are. When the last quantum
+ * of a phase ends, the job enters the ring again with the tasks of its next phase.
  *
- * One mutex protects the ring. A turn lasts at least ten times as long as a worker holds the mutex.
+ * One mutex protects the ring. A quantum lasts at least ten times as long as a worker holds it.
  */
 #define _GNU_SOURCE /* nice, sched_getaffinity */
 #include "jobs/jobs.h"
@@ -25,23 +25,23 @@
 
 enum {
     NICE = 5, /* a worker gets a third of the time of an I/O thread that wants the same core */
-    TURN_COST = 4000000,    /* multiply-adds: about 50 us */
-    LONG_TURN = 12000000,   /* multiply-adds; a turn that costs more is long */
-    PATIENCE_NS = 20000,    /* a worker without work looks for work this long before it sleeps */
-    KEEP_SCRATCH = 8 << 20, /* bytes of scratch memory that all workers keep between tasks */
-    KEEP_EACH = 1 << 20,    /* bytes of it that one worker keeps at most */
-    SMALL_SCRATCH = 4096,   /* bytes; jobs_run_here() has so much scratch memory on its stack */
-    RESERVE = 16,           /* one part in RESERVE of the bounds is kept for small jobs */
-    SMALL = 1000            /* a small job costs at most one part in SMALL of max_cost */
+    QUANTUM_COST = 4000000,  /* multiply-adds: about 50 us */
+    LONG_QUANTUM = 12000000, /* multiply-adds; a quantum that costs more is long */
+    PATIENCE_NS = 20000,     /* a worker without work looks for work this long before it sleeps */
+    KEEP_SCRATCH = 8 << 20,  /* bytes of scratch memory that all workers keep between tasks */
+    KEEP_EACH = 1 << 20,     /* bytes of it that one worker keeps at most */
+    SMALL_SCRATCH = 4096,    /* bytes; jobs_run_here() has so much scratch memory on its stack */
+    RESERVE = 16,            /* one part in RESERVE of the bounds is kept for small jobs */
+    SMALL = 1000             /* a small job costs at most one part in SMALL of max_cost */
 };
 
 struct jobs {
     pthread_mutex_t mutex;
     pthread_cond_t offered;
-    struct job *ring;    /* the job that has waited longest, or NULL if the ring is empty */
-    unsigned sleeping;   /* workers that wait for `offered` */
-    unsigned long_turns; /* long turns that are running, at most `cores` */
-    unsigned cores;      /* cores that this process may use */
+    struct job *ring;     /* the job that has waited longest, or NULL if the ring is empty */
+    unsigned sleeping;    /* workers that wait for `offered` */
+    unsigned long_quanta; /* long quanta that are running, at most `cores` */
+    unsigned cores;       /* cores that this process may use */
     bool stopping;
     int64_t earliest;      /* no deadline in the ring is earlier than this */
     double virtual_time;   /* the value of `served` with which a new job starts */
@@ -56,7 +56,7 @@ struct jobs {
 };
 
 /* The tasks first .. first + count - 1 of the present stage of a job. */
-struct turn {
+struct quantum {
     struct job *job;
     size_t first, count;
     bool is_long;
@@ -89,15 +89,16 @@ static void set_outcome(struct job *job, enum job_outcome outcome) {
 
 /* Records that a task failed. The lowest number is kept. */
 static void set_failed(struct job *job, size_t task) {
-    size_t failed = atomic_load(&job->failed);
-    while (task < failed && !atomic_compare_exchange_weak(&job->failed, &failed, task)) {
+    size_t failed = atomic_load(&job->stage.failed);
+    while (task < failed && !atomic_compare_exchange_weak(&job->stage.failed, &failed, task)) {
     }
 }
 
 /* Returns whether a task may still be begun: the job has no outcome, and no task before this one
  * has failed. */
 static bool may_begin(const struct job *job, size_t task) {
-    return !has_outcome(job) && task < atomic_load_explicit(&job->failed, memory_order_relaxed);
+    return !has_outcome(job) &&
+           task < atomic_load_explicit(&job->stage.failed, memory_order_relaxed);
 }
 
 void jobs_cancel(struct job *job) {
@@ -113,34 +114,31 @@ bool jobs_begin(struct job *job) {
 }
 
 static void reset_job(struct job *job) {
-    job->linked = false;
-    job->stage = 0;
-    job->next_task = 0;
-    job->stage_tasks = 1; /* begin */
-    job->turns = 0;
+    job->next = NULL;
+    job->stage = (struct job_stage){.tasks = 1, .failed = SIZE_MAX}; /* begin */
     job->total = 0;
     atomic_store(&job->spent, 0);
     atomic_store(&job->longest, 0);
-    atomic_store(&job->failed, SIZE_MAX);
     for (size_t phase = 0; phase < job->phases; phase++) {
         job->total += jobs_tasks(job, phase);
     }
 }
 
-/* Goes to the next stage that has tasks, after all turns at a stage have ended. Returns false if
+/* Goes to the next stage that has tasks, after all quanta of a stage have ended. Returns false if
  * the job is over: it has an outcome, or no further stage has tasks. */
 static bool next_stage(struct job *job) {
-    if (atomic_load(&job->failed) != SIZE_MAX) {
+    struct job_stage *stage = &job->stage;
+    if (atomic_load(&stage->failed) != SIZE_MAX) {
         set_outcome(job, JOB_FAILED);
     }
     if (has_outcome(job)) {
         return false;
     }
-    job->next_task = 0;
-    for (job->stage_tasks = 0; job->stage_tasks == 0 && job->stage < job->phases; job->stage++) {
-        job->stage_tasks = jobs_tasks(job, job->stage);
+    stage->next_task = 0;
+    for (stage->tasks = 0; stage->tasks == 0 && stage->number < job->phases; stage->number++) {
+        stage->tasks = jobs_tasks(job, stage->number);
     }
-    return job->stage_tasks > 0;
+    return stage->tasks > 0;
 }
 
 /* Makes the scratch memory large enough for `size` bytes; returns false if there is no memory.
@@ -165,26 +163,27 @@ static void count_time(struct job *job, int64_t spent, size_t tasks) {
     }
 }
 
-/* Runs the tasks of a turn. Returns how many of them were run. */
-static size_t take_turn(const struct turn *turn, struct scratch *scratch) {
-    struct job *job = turn->job;
-    size_t task = turn->first;
-    for (; task < turn->first + turn->count && may_begin(job, task); task++) {
+/* Runs the tasks of a quantum. Returns how many of them were run. */
+static size_t run_quantum(const struct quantum *quantum, struct scratch *scratch) {
+    struct job *job = quantum->job;
+    size_t task = quantum->first;
+    for (; task < quantum->first + quantum->count && may_begin(job, task); task++) {
         if (job->deadline != 0 && clock_ns() >= job->deadline) {
             set_outcome(job, JOB_LATE);
             break;
         }
-        if (job->stage == 0) {
+        if (job->stage.number == 0) {
             job->begun = clock_ns();
         }
         if (!fit_scratch(scratch, job->scratch)) {
             set_outcome(job, JOB_NO_MEMORY);
-        } else if (!(job->stage == 0 ? jobs_begin(job)
-                                     : job->task(job, job->stage - 1, task, scratch->memory))) {
+        } else if (!(job->stage.number == 0
+                         ? jobs_begin(job)
+                         : job->task(job, job->stage.number - 1, task, scratch->memory))) {
             set_failed(job, task);
         }
     }
-    return task - turn->first;
+    return task - quantum->first;
 }
 
 static enum job_outcome outcome_of(const struct job *job) {
@@ -201,7 +200,7 @@ enum job_outcome jobs_run_here(struct job *job) {
     atomic_store(&job->outcome, 0);
     reset_job(job);
     do {
-        take_turn(&(struct turn){.job = job, .count = job->stage_tasks}, &scratch);
+        run_quantum(&(struct quantum){.job = job, .count = job->stage.tasks}, &scratch);
     } while (next_stage(job));
     if (scratch.memory != small) {
         free(scratch.memory);
@@ -221,13 +220,12 @@ static void link_job(struct jobs *jobs, struct job *job) {
         job->previous = jobs->ring->previous;
         job->previous->next = job->next->previous = job;
     }
-    job->linked = true;
     if (job->deadline != 0 && job->deadline < jobs->earliest) {
         jobs->earliest = job->deadline;
     }
     atomic_fetch_add_explicit(&jobs->offers, 1, memory_order_release);
     if (jobs->sleeping > 0) {
-        if (job->stage_tasks - job->next_task > 1) {
+        if (job->stage.tasks - job->stage.next_task > 1) {
             pthread_cond_broadcast(&jobs->offered);
         } else {
             pthread_cond_signal(&jobs->offered);
@@ -241,36 +239,37 @@ static void unlink_job(struct jobs *jobs, struct job *job) {
     }
     job->next->previous = job->previous;
     job->previous->next = job->next;
-    job->linked = false;
+    job->next = NULL;
 }
 
-/* Returns the number of tasks of the next turn at a job. */
-static size_t turn_size(const struct jobs *jobs, const struct job *job) {
-    const size_t left = job->stage_tasks - job->next_task;
+/* Returns the number of tasks of the next quantum of a job. */
+static size_t quantum_size(const struct jobs *jobs, const struct job *job) {
+    const size_t left = job->stage.tasks - job->stage.next_task;
     const size_t share = (left + jobs->threads - 1) / jobs->threads;
-    const double worth = TURN_COST * (double)job->total / (job->cost < 1 ? 1 : job->cost);
+    const double worth = QUANTUM_COST * (double)job->total / (job->cost < 1 ? 1 : job->cost);
     const size_t count = worth < (double)share ? (size_t)worth : share;
     return count < 1 ? 1 : count;
 }
 
 /* `begin` counts as one task more. */
-static double turn_cost(const struct job *job, size_t tasks) {
+static double quantum_cost(const struct job *job, size_t tasks) {
     return (double)tasks * job->cost / (double)(job->total + 1);
 }
 
-/* Returns the job that will have been served least after its next turn. Among equal ones it is the
- * job that has waited longest. A job that already has an outcome comes first. Returns NULL if no
- * turn may begin. Long turns are limited to the number of cores: if more workers took long turns,
- * each of these turns would last several times as long, and short turns would wait. */
+/* Returns the job that will have been served least after its next quantum. Among equal ones it is
+ * the job that has waited longest. A job that already has an outcome comes first. Returns NULL if
+ * no quantum may begin. Long quanta are limited to the number of cores: if more workers ran long
+ * ones, each would last several times as long, and short ones would wait. */
 static struct job *next_job(const struct jobs *jobs) {
     struct job *next = NULL, *job = jobs->ring;
     double least = INFINITY;
     while (job != NULL) {
-        const double cost = turn_cost(job, turn_size(jobs, job));
+        const double cost = quantum_cost(job, quantum_size(jobs, job));
         if (has_outcome(job)) {
             return job;
         }
-        if (job->served + cost < least && (cost <= LONG_TURN || jobs->long_turns < jobs->cores)) {
+        if (job->served + cost < least &&
+            (cost <= LONG_QUANTUM || jobs->long_quanta < jobs->cores)) {
             next = job;
             least = job->served + cost;
         }
@@ -279,23 +278,23 @@ static struct job *next_job(const struct jobs *jobs) {
     return next;
 }
 
-/* Takes the tasks of the next turn from a job, and advances its service and the virtual time. */
-static struct turn begin_turn(struct jobs *jobs, struct job *job) {
-    struct turn turn = {.job = job, .first = job->next_task};
-    turn.count = may_begin(job, job->next_task) ? turn_size(jobs, job) : 0;
-    const double cost = turn_cost(job, turn.count);
-    turn.is_long = cost > LONG_TURN;
-    jobs->long_turns += turn.is_long;
+/* Takes the next quantum from a job, and advances its service and the virtual time. */
+static struct quantum begin_quantum(struct jobs *jobs, struct job *job) {
+    struct quantum quantum = {.job = job, .first = job->stage.next_task};
+    quantum.count = may_begin(job, job->stage.next_task) ? quantum_size(jobs, job) : 0;
+    const double cost = quantum_cost(job, quantum.count);
+    quantum.is_long = cost > LONG_QUANTUM;
+    jobs->long_quanta += quantum.is_long;
     jobs->ring = job->next;
     jobs->virtual_time = job->served > jobs->virtual_time ? job->served : jobs->virtual_time;
     jobs->virtual_time += cost / (jobs->active > 0 ? jobs->active : 1);
     job->served += cost;
-    job->next_task += turn.count;
-    job->turns++;
-    if (job->next_task == job->stage_tasks || turn.count == 0) {
+    job->stage.next_task += quantum.count;
+    job->stage.quanta++;
+    if (job->stage.next_task == job->stage.tasks || quantum.count == 0) {
         unlink_job(jobs, job);
     }
-    return turn;
+    return quantum;
 }
 
 /* Removes a job that is over from the load. A sum of doubles keeps a remainder, so the cost is set
@@ -308,8 +307,8 @@ static void uncount(struct jobs *jobs, const struct job *job) {
     }
 }
 
-/* Called when the last turn at a stage has ended. The job enters the ring with its next stage, or
- * its `done` is called without the mutex. */
+/* Called when the last quantum of a stage has ended. The job enters the ring with its next stage,
+ * or its `done` is called without the mutex. */
 static void end_stage(struct jobs *jobs, struct job *job) {
     if (next_stage(job)) {
         link_job(jobs, job);
@@ -331,7 +330,7 @@ static bool end_late_job(struct jobs *jobs) {
         if (job->deadline != 0 && now >= job->deadline) {
             set_outcome(job, JOB_LATE);
             unlink_job(jobs, job);
-            if (job->turns == 0) { /* otherwise the last turn at the job ends the stage */
+            if (job->stage.quanta == 0) { /* otherwise its last quantum ends the stage */
                 end_stage(jobs, job);
             }
             return true;
@@ -345,7 +344,7 @@ static bool end_late_job(struct jobs *jobs) {
 }
 
 /* Ends all jobs of the ring whose deadlines have passed. Without this, a job would only notice
- * its deadline at its next turn, which may be far away. */
+ * its deadline at its next quantum, which may be far away. */
 static void end_late_jobs(struct jobs *jobs) {
     while (jobs->ring != NULL && clock_ns() >= jobs->earliest && end_late_job(jobs)) {
         jobs->earliest = 0; /* other jobs may be late, too */
@@ -354,9 +353,9 @@ static void end_late_jobs(struct jobs *jobs) {
 
 /* ----------------------------------------------------------------------------------- workers */
 
-/* Waits until a turn may begin, and returns its job. Returns NULL if the workers are to stop. While
- * jobs run, the tasks of a next phase will come soon. So the worker first looks for them for a
- * while, which is cheaper than to sleep and be woken. */
+/* Waits until a quantum may begin, and returns its job. Returns NULL if the workers are to stop.
+ * While jobs run, the tasks of a next phase will come soon. So the worker first looks for them for
+ * a while, which is cheaper than to sleep and be woken. */
 static struct job *wait_for_work(struct jobs *jobs, struct scratch *scratch) {
     struct job *job;
     if (jobs->ring == NULL && jobs->active > 0) {
@@ -392,19 +391,19 @@ static void *work(void *jobs_) {
     (void)!nice(NICE);
     pthread_mutex_lock(&jobs->mutex);
     for (struct job *job; (job = wait_for_work(jobs, &scratch)) != NULL;) {
-        const struct turn turn = begin_turn(jobs, job);
+        const struct quantum quantum = begin_quantum(jobs, job);
         if (jobs->sleeping > 0 && next_job(jobs) != NULL) {
-            /* A further turn may begin, so a sleeping worker is woken for it. */
+            /* A further quantum may begin, so a sleeping worker is woken for it. */
             pthread_cond_signal(&jobs->offered);
         }
         pthread_mutex_unlock(&jobs->mutex);
         const int64_t start = thread_time();
-        const size_t tasks = take_turn(&turn, &scratch);
-        count_time(turn.job, thread_time() - start, tasks);
+        const size_t tasks = run_quantum(&quantum, &scratch);
+        count_time(quantum.job, thread_time() - start, tasks);
         pthread_mutex_lock(&jobs->mutex);
-        jobs->long_turns -= turn.is_long;
-        if (--turn.job->turns == 0 && !turn.job->linked) {
-            end_stage(jobs, turn.job);
+        jobs->long_quanta -= quantum.is_long;
+        if (--quantum.job->stage.quanta == 0 && quantum.job->next == NULL) {
+            end_stage(jobs, quantum.job);
         }
         end_late_jobs(jobs);
     }

@@ -23,6 +23,15 @@ enum {
     JOBS_ALIGNMENT = 64 /* bytes: a scratch begins at a multiple of this */
 };
 
+/* The stage of a job: `begin`, or a phase. */
+struct job_stage {
+    size_t number;         /* 0 is `begin`, and 1 + p is phase p */
+    size_t tasks;          /* `begin` counts as one task */
+    size_t next_task;      /* the first task that is in no quantum yet */
+    _Atomic size_t failed; /* the lowest task that failed, or SIZE_MAX */
+    size_t quanta;         /* quanta of this stage that are running now */
+};
+
 /*
  * One job. The owner fills the first part and keeps the struct until `done` is called. The workers
  * call all functions: first `begin`, alone; then the tasks of each phase, in any order and at the
@@ -45,22 +54,16 @@ struct job {
 
     int64_t begun; /* clock_ns() when `begin` was called; the job waited until then */
     /* Nanoseconds of all tasks together, and of the longest task. Workers count CPU time, and
-     * jobs_run_here() counts elapsed time. A turn of several tasks counts as tasks of equal
-     * length. */
+     * jobs_run_here() counts elapsed time. Tasks of one quantum count as tasks of equal length. */
     _Atomic int64_t spent, longest;
 
     /* Only jobs.c uses the rest. */
-    struct job *next, *previous; /* neighbours in the ring */
-    bool linked;                 /* the job is in the ring */
+    struct job *next, *previous; /* neighbours in the ring; NULL if the job is not in it */
     bool admitted;               /* the job counts in the bounds of admission */
-    double served;      /* the virtual time of its start plus the cost of its turns, see jobs.c */
-    size_t stage;       /* 0 is `begin`, and 1 + p is phase p */
-    size_t next_task;   /* the first task of this stage that no turn has taken */
-    size_t stage_tasks; /* the number of tasks of this stage; stage 0 counts as one task */
+    double served;      /* the virtual time of its start plus the cost of its quanta, see jobs.c */
     size_t total;       /* the number of tasks of all phases */
-    _Atomic size_t failed; /* the lowest task of this stage that failed, or SIZE_MAX */
-    size_t turns;          /* turns at this job that are running now */
-    atomic_int outcome;    /* 0, or an enum job_outcome: no further task is begun */
+    atomic_int outcome; /* 0, or an enum job_outcome: no further task is begun */
+    struct job_stage stage;
 };
 
 /* The last sixteenth of max_jobs and of max_cost is open to small jobs only, which cost at most a

@@ -142,8 +142,8 @@ Theory((unsigned threads, size_t count, double cost), jobs, every_task_runs_once
     jobs_stop(jobs);
 }
 
-/* The cost of its tasks limits a turn, so the huge job has one task in each turn. */
-Test(jobs, turns_are_short) {
+/* The cost of its tasks limits a quantum, so the huge job has one task in each. */
+Test(jobs, quanta_are_short) {
     struct counted *huge = new_job(MANY, 0, 0, 0, 4e6 * MANY), *small = new_job(1, 1, 1, 1, 1000);
     atomic_bool gate = false;
     start_workers(1, 100, 1e13);
@@ -156,7 +156,7 @@ Test(jobs, turns_are_short) {
     run_job(small);
     atomic_store(&gate, true);
     cr_expect_eq(wait_for(small), JOB_DONE);
-    cr_expect_leq(small->meanwhile, 6, "%zu tasks during five turns of the small job",
+    cr_expect_leq(small->meanwhile, 6, "%zu tasks during five quanta of the small job",
                   small->meanwhile);
     cr_expect_eq(wait_for(huge), JOB_DONE);
     free(huge);
@@ -164,7 +164,7 @@ Test(jobs, turns_are_short) {
     jobs_stop(jobs);
 }
 
-/* The long job came first, but the short one will have been served less after its turn. */
+/* The long job came first, but the short one will have been served less after its quantum. */
 Test(jobs, a_short_job_overtakes_a_long_task) {
     atomic_bool gate = false;
     struct counted *first = new_job(1, 0, 0, 0, 1000), *lengthy = new_job(1, 0, 0, 0, 4e9),
@@ -186,7 +186,7 @@ Test(jobs, a_short_job_overtakes_a_long_task) {
 }
 
 /* There are more workers than cores, and more long tasks than workers. None of these tasks ends. */
-Test(jobs, a_worker_is_left_for_short_turns) {
+Test(jobs, a_worker_is_left_for_short_quanta) {
     enum {
         MOST_CORES = 62
     };
@@ -407,8 +407,8 @@ Test(jobs, a_reserve_is_kept_for_small_jobs) {
     }
 }
 
-/* A turn at each of the jobs takes 0.16 s together, and the deadline is after 0.02 s. */
-Test(jobs, a_late_job_need_not_wait_for_its_turn) {
+/* A quantum of each of the jobs takes 0.16 s together, and the deadline is after 0.02 s. */
+Test(jobs, a_late_job_need_not_wait_for_its_quantum) {
     enum {
         OTHERS = 64
     };
@@ -429,7 +429,7 @@ Test(jobs, a_late_job_need_not_wait_for_its_turn) {
         runs += atomic_load(&others[i]->runs[0][0]);
         jobs_cancel(&others[i]->job);
     }
-    cr_expect_lt(runs, OTHERS * 3 / 4, "%zu of %d had a turn before", runs, OTHERS);
+    cr_expect_lt(runs, OTHERS * 3 / 4, "%zu of %d had a quantum before", runs, OTHERS);
     for (size_t i = 0; i < OTHERS; i++) {
         wait_for(others[i]);
         free(others[i]);
@@ -449,7 +449,7 @@ Test(jobs, long_tasks_get_no_larger_share) {
     cr_assert(jobs_admit(jobs, &huge->job));
     jobs_run(jobs, &huge->job);
     for (size_t i = 0; i < SMALL; i++) {
-        small[i] = new_job(10, 0, 0, 0, 4e7); /* one task in each turn */
+        small[i] = new_job(10, 0, 0, 0, 4e7); /* one task in each quantum */
         cr_assert(jobs_admit(jobs, &small[i]->job));
         jobs_run(jobs, &small[i]->job);
     }
