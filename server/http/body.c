@@ -43,7 +43,6 @@ static bool refuse_fault(struct http_call *call) {
  * are left for the next turn. The decoder may keep inflated bytes back as well, but not at the end
  * of the body: it takes the last byte only when all bytes are written. */
 static size_t take_compressed(struct http_call *call, const char *bytes, size_t size) {
-    const struct http_server *server = call->server;
     char out[INFLATED];
     const int64_t start = clock_ns();
     const size_t part = coding_read(call->body.reader, bytes, &size, out, sizeof out);
@@ -52,12 +51,12 @@ static size_t take_compressed(struct http_call *call, const char *bytes, size_t 
     if (refuse_fault(call)) {
         return 0;
     }
-    if (call->body.inflated > call->server->max_body) {
+    if (call->body.inflated > call->server->options.max_body) {
         http_call_refuse_size(call, "more bytes than allowed once it is decompressed");
         return 0;
     }
     call->body.wanted = http_call_hold(call, coding_memory(call->body.reader)) &&
-                        (part == 0 || server->app->body(call->exchange, out, part));
+                        (part == 0 || call->server->app->body(call->exchange, out, part));
     if (!call->body.wanted) {
         drop_reader(call);
         return 0;
@@ -80,25 +79,29 @@ static size_t take_plain(struct http_call *call, const char *bytes, size_t size)
     return call->body.wanted ? size : 0;
 }
 
+void body_set_deadline(struct http_call *call) {
+    watch_until(&call->connection->watched, call->begun_ns / 1000000 +
+                                                INT64_C(1000) * call->server->options.body_timeout +
+                                                (int64_t)(call->body.received / WATCH_SLOWEST));
+}
+
 bool body_take(struct http_call *call, const void *bytes, size_t size, size_t *left) {
-    const struct http_server *server = call->server;
+    const size_t most = call->server->options.max_body;
     *left = 0;
     call->body.received += size;
     call->body.pieces++;
-    watch_until(&call->connection->watched, call->begun_ns / 1000000 + server->body_ms +
-                                                (int64_t)(call->body.received / WATCH_SLOWEST));
-    bool crumbs =
+    body_set_deadline(call);
+    bool fragmented =
         call->body.pieces > MAX_PIECES && call->body.received < call->body.pieces * MIN_PIECE;
-    if (call->body.received / 2 > call->server->max_body ||
-        (crumbs && call->body.pieces > END_PIECES)) {
+    if (call->body.received / 2 > most || (fragmented && call->body.pieces > END_PIECES)) {
         return false;
     }
     if (call->answered) {
         return true;
     }
-    if (call->body.received > call->server->max_body) {
+    if (call->body.received > most) {
         http_call_refuse_size(call, "%llu bytes or more", (unsigned long long)call->body.received);
-    } else if (crumbs) {
+    } else if (fragmented) {
         http_call_refuse(call, 400,
                          "the body comes in more than %d pieces of less than %d bytes on average",
                          MAX_PIECES, MIN_PIECE);

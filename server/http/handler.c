@@ -65,11 +65,10 @@ void *handler_on_target(void *unused, const char *raw, struct MHD_Connection *co
 /* libmicrohttpd before 1.0 cuts a head into parts in the buffer into which it was read, and passes
  * over some faults without a word. Later versions refuse these faults themselves (see start_daemon)
  * and promise no such layout. */
-static void show_layout(struct framing_head *head, struct http_connection *own,
-                        struct MHD_Connection *connection) {
+static void show_layout(struct framing_head *head, const struct http_connection *own) {
     const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
-    if (own != NULL && info != NULL && MHD_get_version()[0] == '0') {
+        MHD_get_connection_info(own->mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
+    if (info != NULL && MHD_get_version()[0] == '0') {
         head->target = own->target;
         head->target_size = own->target_size;
         head->size = info->header_size;
@@ -81,11 +80,11 @@ static void show_layout(struct framing_head *head, struct http_connection *own,
 static bool begin_exchange(struct http_call *call, const struct framing_result *framing) {
     const struct http_server *server = call->server;
     uint64_t length = framing->content_length;
-    if (length > call->server->max_body) {
+    if (length > server->options.max_body) {
         http_call_refuse_size(call, "%llu bytes", (unsigned long long)length);
         /* A body that is a little too large is read, which keeps the connection. A client that
          * expects 100 Continue has not sent its body. */
-        call->response.close = framing->expects_continue || length / 2 > call->server->max_body;
+        call->response.close = framing->expects_continue || length / 2 > server->options.max_body;
         return call->response.close;
     }
     call->request.length = framing->coding == CODING_NONE ? length : 0;
@@ -115,11 +114,11 @@ static enum MHD_Result collect_parameter(void *request_, enum MHD_ValueKind kind
 }
 
 /* The first step of a request. */
-static enum MHD_Result take_head(struct http_server *server, struct MHD_Connection *connection,
-                                 const char *url, const char *method, const char *version,
-                                 void **closure) {
+static enum MHD_Result take_head(struct http_connection *own, const char *url, const char *method,
+                                 const char *version, void **closure) {
+    const bool compression = own->server->options.compression;
     struct header_list list = {.count = 0};
-    MHD_get_connection_values_n(connection, MHD_HEADER_KIND, collect_header, &list);
+    MHD_get_connection_values_n(own->mhd, MHD_HEADER_KIND, collect_header, &list);
     struct framing_head head = {
         .method = method,
         .version = version,
@@ -127,23 +126,21 @@ static enum MHD_Result take_head(struct http_server *server, struct MHD_Connecti
             *closure == NULL ? FRAMING_URI_BAD : (enum framing_uri)((char *)*closure - uri_marks),
         .headers = list.headers,
         .count = list.count,
-        .codings = server->compression,
+        .codings = compression,
     };
     struct framing_result framing;
-    struct http_connection *own = connection_of(connection);
-    show_layout(&head, own, connection);
+    show_layout(&head, own);
     framing_check(&head, &framing);
-    struct http_call *call =
-        own != NULL ? http_call_create(server, own, url, method, &framing) : NULL;
+    struct http_call *call = http_call_create(own, url, method, &framing);
     *closure = call;
     if (call == NULL) {
         return MHD_NO;
     }
     /* libmicrohttpd keeps the texts until the end of the request. */
-    MHD_get_connection_values(connection, MHD_GET_ARGUMENT_KIND, collect_parameter, &call->request);
+    MHD_get_connection_values(own->mhd, MHD_GET_ARGUMENT_KIND, collect_parameter, &call->request);
     atomic_store_explicit(&own->watched.busy, true, memory_order_relaxed);
-    watch_until(&own->watched, call->begun_ns / 1000000 + server->body_ms);
-    if (server->compression) {
+    body_set_deadline(call);
+    if (compression) {
         call->coding.wish =
             coding_choose(list.headers, list.count, CODINGS_MADE, &call->coding.must);
     }
@@ -151,7 +148,7 @@ static enum MHD_Result take_head(struct http_server *server, struct MHD_Connecti
     if (framing.status != 0) {
         http_call_refuse(call, framing.status, "%s", framing.detail);
         call->response.close = framing.close;
-        call->response.codings = framing.status == 415 && server->compression ? CODING_NAMES : NULL;
+        call->response.codings = framing.status == 415 && compression ? CODING_NAMES : NULL;
         now = framing.close;
     } else if (framing.is_preflight && call->origin[0] != '\0') {
         call->preflight = call->answered = true; /* no key is needed: a browser sends none */
@@ -245,11 +242,12 @@ void handler_on_completed(void *unused, struct MHD_Connection *connection, void 
         if (call->connection->untimed) {
             call->connection->untimed = false;
             MHD_set_connection_option(connection, MHD_CONNECTION_OPTION_TIMEOUT,
-                                      server->idle_timeout);
+                                      server->options.idle_timeout);
         }
         watch_sent(&call->connection->watched);
         atomic_store_explicit(&call->connection->watched.busy, false, memory_order_relaxed);
-        watch_for(&call->connection->watched, server->idle_timeout * 1000 + server->header_ms);
+        watch_for(&call->connection->watched,
+                  INT64_C(1000) * (server->options.idle_timeout + server->options.header_timeout));
         tell_completed(call, connection);
         http_call_free(call);
     }
@@ -258,24 +256,14 @@ void handler_on_completed(void *unused, struct MHD_Connection *connection, void 
 
 /* ------------------------------------------------------------------------------- all the steps */
 
-static enum MHD_Result take_step(struct http_server *server, struct MHD_Connection *connection,
-                                 const char *url, const char *method, const char *version,
-                                 const char *bytes, size_t *size, void **closure) {
-    if (*closure == NULL || is_uri_mark(*closure)) {
-        if (atomic_load(&server->stage) >= HTTP_CLOSED) {
-            return MHD_NO;
-        }
-        return take_head(server, connection, url, method, version, closure);
-    }
-    if (*size == 0) {
-        return take_end(*closure);
-    }
+/* A step with a chunk of the body. */
+static enum MHD_Result take_chunk(struct http_call *call, const char *bytes, size_t *size) {
     size_t left = 0;
-    const bool goes_on = body_take(*closure, bytes, *size, &left);
+    const bool goes_on = body_take(call, bytes, *size, &left);
     *size = left;
     if (left > 0 && goes_on) { /* the other connections have their turn, then this one goes on */
-        MHD_suspend_connection(connection);
-        MHD_resume_connection(connection);
+        MHD_suspend_connection(call->connection->mhd);
+        MHD_resume_connection(call->connection->mhd);
     }
     return goes_on ? MHD_YES : MHD_NO;
 }
@@ -288,8 +276,12 @@ enum MHD_Result handler_on_step(void *server_, struct MHD_Connection *connection
     struct http_server *server = server_;
     enum MHD_Result result = MHD_NO;
     atomic_fetch_add(&server->working, 1);
-    if (atomic_load(&server->stage) != HTTP_ENDED) {
-        result = take_step(server, connection, url, method, version, bytes, size, closure);
+    const enum http_stage stage = atomic_load(&server->stage);
+    if (*closure == NULL || is_uri_mark(*closure)) {
+        struct http_connection *own = stage < HTTP_CLOSED ? connection_of(connection) : NULL;
+        result = own != NULL ? take_head(own, url, method, version, closure) : MHD_NO;
+    } else if (stage != HTTP_ENDED) {
+        result = *size > 0 ? take_chunk(*closure, bytes, size) : take_end(*closure);
     }
     atomic_fetch_sub(&server->working, 1);
     return result;

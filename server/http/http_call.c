@@ -57,7 +57,7 @@ void http_call_refuse_size(struct http_call *call, const char *format, ...) {
         call, 413,
         "the body has %s; this server takes at most %zu, a limit that its operator sets with "
         "--max-body%s",
-        what, call->server->max_body, shorter);
+        what, call->server->options.max_body, shorter);
     call->response.refused = "over --max-body";
 }
 
@@ -96,9 +96,9 @@ static struct http_call *new_call(struct http_connection *connection, size_t pat
     return call;
 }
 
-struct http_call *http_call_create(struct http_server *server, struct http_connection *connection,
-                                   const char *url, const char *method,
-                                   const struct framing_result *framing) {
+struct http_call *http_call_create(struct http_connection *connection, const char *url,
+                                   const char *method, const struct framing_result *framing) {
+    struct http_server *server = connection->server;
     const char *path = path_of(url);
     size_t path_size = strlen(path) + 1;
     struct http_call *call = new_call(connection, path_size);
@@ -127,7 +127,8 @@ struct http_call *http_call_create(struct http_server *server, struct http_conne
         framing->authorization != NULL &&
         !keys_is_bearer(framing->authorization->value, framing->authorization->value_size);
     if (framing->origin != NULL && framing->origin->value_size < sizeof call->origin &&
-        cors_allows(server->cors_origins, framing->origin->value, framing->origin->value_size)) {
+        cors_allows(server->options.cors_origins, framing->origin->value,
+                    framing->origin->value_size)) {
         memcpy(call->origin, framing->origin->value, framing->origin->value_size);
     }
     if (framing_is_id(framing->request_id)) {

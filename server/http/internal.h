@@ -30,18 +30,11 @@ enum http_stage {
 struct http_server {
     const struct http_app *app;
     struct MHD_Daemon *daemon;
-    size_t max_body;
-    bool compression;
-    unsigned max_connections;
-    unsigned idle_timeout;
-    int64_t header_ms, body_ms, write_ms; /* deadlines; the latter two grow with the bytes */
-    int drain_delay_ticks, drain_ticks;
-    unsigned port;
+    struct http_options options; /* with the port and the connections that there are */
     struct request_ids ids;
     struct watch *watch;
     struct keys *keys; /* NULL: every request is authorized */
     struct tls *tls;   /* NULL: plain HTTP */
-    const char *cors_origins;
     atomic_uint connections;
     atomic_uint requests; /* requests that were begun and whose response has not ended */
     atomic_uint begun;    /* requests since the start; wraps around */
@@ -123,6 +116,9 @@ void handler_on_completed(void *unused, struct MHD_Connection *connection, void 
 
 /* ------------------------------------------------------------------------------------- body.c */
 
+/* Sets the deadline of the body, which grows with the bytes that have arrived. */
+void body_set_deadline(struct http_call *call);
+
 /* Takes the next piece of the body, except for its last *left bytes, which are to be given again.
  * Returns false if the connection must be cut off, because no response can be queued between two
  * pieces. */
@@ -141,9 +137,8 @@ enum MHD_Result respond_send(struct http_call *call);
 
 /* Creates the call of a request. `method` is one that the filter let through, unless the request is
  * refused. Returns NULL if memory runs out. */
-struct http_call *http_call_create(struct http_server *server, struct http_connection *connection,
-                                   const char *url, const char *method,
-                                   const struct framing_result *framing);
+struct http_call *http_call_create(struct http_connection *connection, const char *url,
+                                   const char *method, const struct framing_result *framing);
 
 /* Ends the call. Its connection may keep the memory for the next call. */
 void http_call_free(struct http_call *call);

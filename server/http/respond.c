@@ -88,7 +88,7 @@ static bool add_cors(const struct http_call *call, struct MHD_Response *out) {
            (!call->preflight ||
             (add_header(out, "Access-Control-Allow-Methods", "GET, HEAD, POST") &&
              add_header(out, "Access-Control-Allow-Headers",
-                        call->server->compression
+                        call->server->options.compression
                             ? "Authorization, Content-Encoding, Content-Type, X-Request-Id, "
                               "Inference-Header-Content-Length"
                             : "Authorization, Content-Type, X-Request-Id, "
@@ -108,8 +108,8 @@ static bool add_vary(const struct http_call *call, struct MHD_Response *out) {
         "Accept, Accept-Encoding",
         "Origin, Accept, Accept-Encoding",
     };
-    const bool coding = call->server->compression || call->response.asset != NULL;
-    const unsigned which = (call->server->cors_origins != NULL ? 1u : 0) |
+    const bool coding = call->server->options.compression || call->response.asset != NULL;
+    const unsigned which = (call->server->options.cors_origins != NULL ? 1u : 0) |
                            (call->response.by_accept ? 2u : 0) | (coding ? 4u : 0);
     return add_header(out, "Vary", names[which]);
 }
@@ -136,7 +136,8 @@ static bool add_headers(const struct http_call *call, struct MHD_Response *out) 
     const bool again = response->status == 503 && !response->lasting;
     char length[24];
     put_number(length, response->inference_length, false);
-    return add_vary(call, out) && (call->server->cors_origins == NULL || add_cors(call, out)) &&
+    return add_vary(call, out) &&
+           (call->server->options.cors_origins == NULL || add_cors(call, out)) &&
            add_header(out, "Content-Encoding", coded ? coding_name(call->coding.used) : NULL) &&
            add_header(out, "Accept-Encoding", response->codings) &&
            add_header(out, "WWW-Authenticate", response->status == 401 ? "Bearer" : NULL) &&
@@ -274,7 +275,8 @@ static struct MHD_Response *create_response(struct http_call *call) {
 static void begin_sending(struct http_call *call) {
     struct watched *watched = &call->connection->watched;
     const bool streams = call->response.read != NULL;
-    watch_send(watched, call->server->write_ms, streams ? 0 : call->response.size);
+    watch_send(watched, INT64_C(1000) * call->server->options.write_timeout,
+               streams ? 0 : call->response.size);
     if (streams || atomic_load_explicit(&watched->queued, memory_order_relaxed) > LITTLE) {
         call->connection->untimed = true;
         MHD_set_connection_option(call->connection->mhd, MHD_CONNECTION_OPTION_TIMEOUT, 0u);

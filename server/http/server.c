@@ -41,7 +41,9 @@ static void open_connection(struct http_server *server, struct MHD_Connection *c
         own->server = server;
         own->mhd = connection;
         own->pair = server->tls != NULL ? begin_tls(server, connection) : NULL;
-        watch_for(&own->watched, server->header_ms); /* the time includes the handshake */
+        watch_for(&own->watched,
+                  INT64_C(1000) *
+                      server->options.header_timeout); /* the time includes the handshake */
         watch_add(server->watch, &own->watched, fd);
     }
     *context = own;
@@ -99,7 +101,7 @@ static enum MHD_Result on_accept(void *server_, const struct sockaddr *address, 
     (void)address;
     (void)size;
     unsigned open = atomic_load_explicit(&server->connections, memory_order_relaxed);
-    if (open < server->max_connections) {
+    if (open < server->options.max_connections) {
         return MHD_YES;
     }
     http_log_refused("over --max-connections");
@@ -111,6 +113,10 @@ static void on_panic(void *unused, const char *file, unsigned line, const char *
     fprintf(stderr, "attentiond: libmicrohttpd gave up in %s:%u: %s\n", file, line,
             reason != NULL ? reason : "no reason given");
     abort();
+}
+
+static int ticks_of(unsigned seconds) {
+    return (int)seconds * (1000 / DRAIN_TICK_MS);
 }
 
 static void wait_tick(void) {
@@ -144,7 +150,7 @@ static struct MHD_Daemon *start_daemon(struct http_server *server, bool ipv6, un
                      (ipv6 ? MHD_USE_IPv6 : 0u);
     /* libmicrohttpd gives each thread an equal part of the limit, but the kernel may spread
      * connections unevenly. */
-    unsigned limit = (server->max_connections + 1) * threads;
+    unsigned limit = (server->options.max_connections + 1) * threads;
     struct MHD_OptionItem for_tls[] = {
         {MHD_OPTION_HTTPS_PRIORITIES, 0, (void *)tls_priorities},
         {MHD_OPTION_HTTPS_CERT_CALLBACK2, 0, tls_no_certificate()},
@@ -162,13 +168,13 @@ static struct MHD_Daemon *start_daemon(struct http_server *server, bool ipv6, un
         {MHD_OPTION_END, 0, NULL},
     };
     return MHD_start_daemon(
-        flags, (uint16_t)server->port, on_accept, server, handler_on_step, server,
+        flags, (uint16_t)server->options.port, on_accept, server, handler_on_step, server,
         MHD_OPTION_EXTERNAL_LOGGER, on_message, NULL, MHD_OPTION_LISTEN_SOCKET, server->listening,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY, MHD_OPTION_CONNECTION_LIMIT,
-        limit, MHD_OPTION_CONNECTION_TIMEOUT, server->idle_timeout, MHD_OPTION_URI_LOG_CALLBACK,
-        handler_on_target, NULL, MHD_OPTION_NOTIFY_COMPLETED, handler_on_completed, NULL,
-        MHD_OPTION_NOTIFY_CONNECTION, on_connection, server, MHD_OPTION_ARRAY, more,
-        MHD_OPTION_END);
+        limit, MHD_OPTION_CONNECTION_TIMEOUT, server->options.idle_timeout,
+        MHD_OPTION_URI_LOG_CALLBACK, handler_on_target, NULL, MHD_OPTION_NOTIFY_COMPLETED,
+        handler_on_completed, NULL, MHD_OPTION_NOTIFY_CONNECTION, on_connection, server,
+        MHD_OPTION_ARRAY, more, MHD_OPTION_END);
 }
 
 struct http_server *http_start(const struct http_options *options, const struct http_app *app,
@@ -183,19 +189,11 @@ struct http_server *http_start(const struct http_options *options, const struct 
         goto failed;
     }
     server->app = app;
-    server->port = options->port;
-    server->max_body = options->max_body;
-    server->compression = options->compression;
-    server->idle_timeout = options->idle_timeout;
-    server->header_ms = (int64_t)options->header_timeout * 1000;
-    server->body_ms = (int64_t)options->body_timeout * 1000;
-    server->write_ms = (int64_t)options->write_timeout * 1000;
-    server->drain_delay_ticks = (int)options->drain_delay * (1000 / DRAIN_TICK_MS);
-    server->drain_ticks = (int)options->drain_timeout * (1000 / DRAIN_TICK_MS);
-    server->max_connections = listen_reserve_files(options->max_connections);
-    if (server->max_connections < options->max_connections) {
+    server->options = *options;
+    server->options.max_connections = listen_reserve_files(options->max_connections);
+    if (server->options.max_connections < options->max_connections) {
         http_log("warning", "the limit on open files admits %u connections instead of %u",
-                 server->max_connections, options->max_connections);
+                 server->options.max_connections, options->max_connections);
     }
     request_ids_init(&server->ids);
     MHD_set_panic_func(on_panic, NULL);
@@ -204,7 +202,6 @@ struct http_server *http_start(const struct http_options *options, const struct 
         snprintf(error, size, "no thread can be started");
         goto failed;
     }
-    server->cors_origins = options->cors_origins;
     if (options->api_key_file != NULL) {
         char reason[192];
         server->keys = keys_load(options->api_key_file, reason, sizeof reason);
@@ -220,13 +217,13 @@ struct http_server *http_start(const struct http_options *options, const struct 
             goto failed;
         }
     }
-    server->listening = listen_open(options->address, &server->port, &ipv6, error, size);
+    server->listening = listen_open(options->address, &server->options.port, &ipv6, error, size);
     if (server->listening < 0) {
         goto failed;
     }
     server->daemon = start_daemon(server, ipv6, options->threads > 0 ? options->threads : 1);
     if (server->daemon == NULL) {
-        snprintf(error, size, "cannot serve on %s:%u: %s", options->address, server->port,
+        snprintf(error, size, "cannot serve on %s:%u: %s", options->address, server->options.port,
                  strerror(errno));
         goto failed;
     }
@@ -269,7 +266,7 @@ void http_reload(struct http_server *server) {
 }
 
 unsigned http_port(const struct http_server *server) {
-    return server->port;
+    return server->options.port;
 }
 
 /* Waits until, for `ticks` ticks, no request was begun or in work. Waits for `most` ticks at most
@@ -290,7 +287,7 @@ static int await_quiet(const struct http_server *server, int ticks, int most) {
  * longer. Idle connections are closed before that. A client learns from the end of its connection
  * that it should send requests elsewhere; a request that it sent before is still answered. */
 static void drain(struct http_server *server) {
-    int left = await_quiet(server, DRAIN_QUIET, server->drain_ticks);
+    int left = await_quiet(server, DRAIN_QUIET, ticks_of(server->options.drain_timeout));
     watch_close_idle(server->watch);
     left = await_quiet(server, DRAIN_QUIET, left > 0 ? left : 1);
     atomic_store(&server->stage, HTTP_CLOSED);
@@ -331,7 +328,7 @@ bool http_stop(struct http_server *server) {
     }
     if (atomic_load(&server->stage) == HTTP_SERVING) {
         atomic_store(&server->stage, HTTP_DRAINING);
-        for (int i = 0; i < server->drain_delay_ticks; i++) {
+        for (int i = 0; i < ticks_of(server->options.drain_delay); i++) {
             http_log_summary(false);
             wait_tick();
         }

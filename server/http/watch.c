@@ -73,8 +73,7 @@ static void tell_leave(struct watched *watched) {
  * for GONE_TICKS. */
 static void note_end(struct watched *w) {
     char byte;
-    if (atomic_load_explicit(&w->sending, memory_order_relaxed) ||
-        recv(w->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) != 0) {
+    if (w->sending || recv(w->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) != 0) {
         w->gone = 0;
     } else if (++w->gone == GONE_TICKS) {
         shutdown(w->fd, SHUT_RDWR);
@@ -131,17 +130,15 @@ static uint64_t untaken(int fd) {
  * not have stopped.
  */
 static int64_t patience_with(struct watched *w, int64_t now) {
-    const uint64_t queued = atomic_load_explicit(&w->queued, memory_order_relaxed);
+    const uint64_t queued = w->queued;
     const uint64_t left = untaken(w->fd), taken = queued > left ? queued - left : 0;
-    if (taken >= atomic_load_explicit(&w->taken, memory_order_relaxed) + STEP) {
-        atomic_store_explicit(&w->taken, taken, memory_order_relaxed);
-        atomic_store_explicit(&w->took, now, memory_order_relaxed);
+    if (taken >= w->taken + STEP) {
+        w->taken = taken;
+        w->took = now;
     }
-    const int64_t slowest =
-        atomic_load_explicit(&w->begun, memory_order_relaxed) + (int64_t)(taken / WATCH_SLOWEST);
-    const int64_t stopped = atomic_load_explicit(&w->took, memory_order_relaxed) + PAUSE_MS;
-    return (slowest < stopped ? slowest : stopped) +
-           atomic_load_explicit(&w->patience, memory_order_relaxed);
+    const int64_t slowest = w->begun + (int64_t)(taken / WATCH_SLOWEST);
+    const int64_t stopped = w->took + PAUSE_MS;
+    return (slowest < stopped ? slowest : stopped) + w->patience;
 }
 
 /* Returns whether bytes of the client wait to be read. */
@@ -155,12 +152,11 @@ static bool has_unread(int fd) {
  * its threads may not have run for seconds. So the connection is cut off GONE_TICKS later. */
 static void end_time(struct watched *w, int64_t deadline, int64_t now) {
     int64_t next = 0;
-    if (!atomic_load_explicit(&w->sending, memory_order_relaxed) && w->late < GONE_TICKS &&
-        has_unread(w->fd)) {
+    if (!w->sending && w->late < GONE_TICKS && has_unread(w->fd)) {
         w->late++;
         return;
     }
-    if (atomic_load_explicit(&w->sending, memory_order_relaxed)) {
+    if (w->sending) {
         const int64_t last = patience_with(w, now);
         next = last < now ? 0 : last < now + ASK_MS ? last : now + ASK_MS;
     }
@@ -410,8 +406,7 @@ void watch_close_idle(struct watch *watch) {
     char byte;
     pthread_mutex_lock(&watch->mutex);
     for (struct watched *w = watch->ring.next; w != &watch->ring; w = w->next) {
-        if (!atomic_load_explicit(&w->busy, memory_order_relaxed) &&
-            recv(w->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0) {
+        if (!w->busy && recv(w->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0) {
             shutdown(w->fd, SHUT_RD); /* a request that was read just now can still be answered */
         }
     }
