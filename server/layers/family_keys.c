@@ -145,6 +145,16 @@ bool keys_check(const struct search *s, struct config_object object, const char 
     return true;
 }
 
+/* Returns the one value of a key that changes nothing, or NULL. */
+static const char *fixed_value(const char *name) {
+    for (size_t i = 0; i < COUNT(fixed); i++) {
+        if (strcmp(fixed[i].name, name) == 0) {
+            return fixed[i].value;
+        }
+    }
+    return NULL;
+}
+
 static enum key_kind kind_of_key(const char *name) {
     for (size_t i = 0; i < COUNT(kinds); i++) {
         if (strcmp(kinds[i].name, name) == 0) {
@@ -157,19 +167,17 @@ static enum key_kind kind_of_key(const char *name) {
 /* Checks a key that is not used. */
 static bool check_unused(const struct search *s, struct config_object object,
                          const struct codec_value *value) {
-    const char *name = codec_name(value);
+    const char *name = codec_name(value), *known = fixed_value(name);
     char text[80];
+    config_print(object, value, sizeof text, text);
     if (models_has(s->type->ignores, name)) {
         return true;
     }
-    config_print(object, value, sizeof text, text);
-    for (size_t i = 0; i < COUNT(fixed); i++) {
-        if (strcmp(fixed[i].name, name) == 0) {
-            return strcmp(fixed[i].value, text) == 0 ||
-                   search_refuse(s->layer,
-                                 "%s in config.json is %s; only %s is known for this model_type",
-                                 name, text, fixed[i].value);
-        }
+    if (known != NULL) {
+        return strcmp(known, text) == 0 ||
+               search_refuse(s->layer,
+                             "%s in config.json is %s; only %s is known for this model_type", name,
+                             text, known);
     }
     return models_ignore(name) ||
            search_refuse(s->layer,
@@ -201,12 +209,10 @@ static bool check_needs(const struct search *s, struct config_object object) {
  * models take null for false. */
 static bool is_absent(const struct search *s, const struct codec_value *value) {
     const struct model_type *type = s->type;
-    const char *name = codec_name(value);
-    bool on = strcmp(name, "scale_attn_weights") == 0 ||
-              (type->bias_default && strcmp(name, type->bias_key) == 0);
-    for (size_t i = 0; i < COUNT(fixed); i++) {
-        on = on || (strcmp(fixed[i].name, name) == 0 && strcmp(fixed[i].value, "true") == 0);
-    }
+    const char *name = codec_name(value), *known = fixed_value(name);
+    const bool on = strcmp(name, "scale_attn_weights") == 0 ||
+                    (type->bias_default && strcmp(name, type->bias_key) == 0) ||
+                    (known != NULL && strcmp(known, "true") == 0);
     return codec_kind_of(value) == CODEC_NULL && !on;
 }
 

@@ -10,14 +10,20 @@
 /* ---------------------------------------------------------------------------------- the windows */
 
 /* Returns the text of an element of a list; NULL if there is none. */
-static const char *text_at(const struct search *s, const struct codec_value *list, long index) {
-    const struct codec_value *own = codec_at(list, (size_t)index);
+static const char *text_at(const struct search *s, const struct codec_value *list, size_t index) {
+    const struct codec_value *own = codec_at(list, index);
     const char *text;
     struct codec_error unused;
     return own != NULL && codec_kind_of(own) == CODEC_TEXT &&
                    codec_as_text(s->object.document, own, &text, &unused)
                ? text
                : NULL;
+}
+
+/* Says which of two types a text is. Returns false if it is neither. */
+static bool is_type(const char *text, const char *yes, const char *no, bool *is) {
+    *is = text != NULL && strcmp(text, yes) == 0;
+    return *is || (text != NULL && strcmp(text, no) == 0);
 }
 
 /* Reads the type of the layer from a list of two types. */
@@ -27,9 +33,8 @@ static bool type_of_layer(const struct search *s, const char *key, const struct 
     if (!search_number(s, &index)) {
         return false;
     }
-    const char *type = text_at(s, list, index);
-    *slides = type != NULL && strcmp(type, sliding) == 0;
-    return *slides || (type != NULL && strcmp(type, full) == 0) ||
+    const char *type = text_at(s, list, (size_t)index);
+    return is_type(type, sliding, full, slides) ||
            search_refuse(s->layer, "%s of layer %ld is %.40s; it must be %s or %s", key, index,
                          type == NULL ? "not given" : type, full, sliding);
 }
@@ -58,9 +63,7 @@ static bool find_local(const struct search *s, bool *local) {
             break;
         }
         if (index < codec_size(types) * (size_t)repeats) {
-            const char *type = text_at(s, types, (long)(index % codec_size(types)));
-            *local = type != NULL && strcmp(type, "local") == 0;
-            if (*local || (type != NULL && strcmp(type, "global") == 0)) {
+            if (is_type(text_at(s, types, index % codec_size(types)), "local", "global", local)) {
                 return true;
             }
             break;
@@ -92,33 +95,21 @@ static bool find_sliding(const struct search *s, bool *slides) {
         !search_number(s, &index)) {
         return false;
     }
-    switch (rule) {
-    case MODEL_SLIDES:
-        *slides = given;
-        return true;
-    case MODEL_SLIDES_BY_FLAG:
-        *slides = used;
-        return true;
-    case MODEL_SLIDES_FROM_LAYER:
-        *slides = used && (double)index >= config_number(s->object, "max_window_layers", 28);
-        return true;
-    case MODEL_SLIDES_BY_TYPE:
-        *slides = false;
-        return !used ||
-               search_refuse(s->layer, "use_sliding_window in config.json is true, but there "
-                                       "are no layer_types that say which layers slide");
-    case MODEL_SLIDES_IN_TURNS:
-        *slides = index % 2 == 0;
-        return true;
-    case MODEL_SLIDES_BY_PATTERN:
-        *slides = index % pattern != pattern - 1;
-        return true;
-    case MODEL_SLIDES_LOCALLY:
+    if (rule == MODEL_SLIDES_LOCALLY) {
         return find_local(s, slides);
-    default:
-        *slides = false;
-        return true;
     }
+    if (rule == MODEL_SLIDES_BY_TYPE && used) {
+        return search_refuse(s->layer, "use_sliding_window in config.json is true, but there "
+                                       "are no layer_types that say which layers slide");
+    }
+    *slides = rule == MODEL_SLIDES           ? given
+              : rule == MODEL_SLIDES_BY_FLAG ? used
+              : rule == MODEL_SLIDES_FROM_LAYER
+                  ? used && (double)index >= config_number(s->object, "max_window_layers", 28)
+              : rule == MODEL_SLIDES_IN_TURNS   ? index % 2 == 0
+              : rule == MODEL_SLIDES_BY_PATTERN ? index % pattern != pattern - 1
+                                                : false;
+    return true;
 }
 
 /* Reads the sliding window of a layer: a query sees so many keys, its own included. */
