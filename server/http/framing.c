@@ -7,25 +7,13 @@
  */
 #include "http/framing.h"
 
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
 static const char *const methods[] = {"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"};
-
-static int hex_digit(char c) {
-    if (c >= '0' && c <= '9') {
-        return c - '0';
-    }
-    if (c >= 'a' && c <= 'f') {
-        return c - 'a' + 10;
-    }
-    if (c >= 'A' && c <= 'F') {
-        return c - 'A' + 10;
-    }
-    return -1;
-}
 
 /* Returns whether the target is visible ASCII without '\', and each '%' is followed by two
  * hexadecimal digits that do not encode a control character. */
@@ -34,12 +22,8 @@ static bool is_target_text(const char *raw) {
         if (*c <= ' ' || *c > '~' || *c == '\\') {
             return false;
         }
-        if (*c != '%') {
-            continue;
-        }
-        int high = hex_digit(c[1]);
-        int low = high < 0 ? -1 : hex_digit(c[2]);
-        if (low < 0 || high < 2 || (high == 7 && low == 15)) {
+        if (*c == '%' && (!isxdigit((unsigned char)c[1]) || !isxdigit((unsigned char)c[2]) ||
+                          c[1] < '2' || (c[1] == '7' && tolower((unsigned char)c[2]) == 'f'))) {
             return false;
         }
     }
@@ -199,10 +183,7 @@ find_headers(const struct framing_head *head, const char *name,
     size_t count = 0;
     *first = NULL;
     for (size_t i = 0; i < head->count; i++) {
-        if (!is_equal(head->headers[i].name, head->headers[i].name_size, name)) {
-            continue;
-        }
-        if (count++ == 0) {
+        if (framing_is(&head->headers[i], name) && count++ == 0) {
             *first = &head->headers[i];
         }
     }
@@ -343,7 +324,7 @@ void framing_media_type(const struct framing_header *header, char *out, size_t s
         if (c == ';' || c == ' ' || c == '\t') {
             break;
         }
-        out[length++] = c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
+        out[length++] = (char)tolower((unsigned char)c);
     }
     out[length] = '\0';
 }

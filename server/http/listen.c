@@ -130,13 +130,10 @@ unsigned listen_reserve_files(unsigned wanted) {
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0) {
         return wanted;
     }
-    rlim_t needed = (rlim_t)wanted + RESERVE_FILES;
-    if (limit.rlim_cur < needed && limit.rlim_cur < limit.rlim_max) {
+    const rlim_t needed = (rlim_t)wanted + RESERVE_FILES, before = limit.rlim_cur;
+    if (before < needed) {
         limit.rlim_cur = limit.rlim_max;
-        setrlimit(RLIMIT_NOFILE, &limit);
-        if (getrlimit(RLIMIT_NOFILE, &limit) != 0) {
-            return wanted;
-        }
+        limit.rlim_cur = setrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_max : before;
     }
     if (limit.rlim_cur >= needed) {
         return wanted;

@@ -192,29 +192,32 @@ bool http_log_reopen(void) {
     return true;
 }
 
-void http_log_mhd(void *unused, const char *format, va_list arguments) {
-    char text[512], message[768];
-    (void)unused;
-    vsnprintf(text, sizeof text, format, arguments);
-    text[strcspn(text, "\n")] = '\0';
+/* Writes a message, within the limit if there is one. */
+static void write_text(const char *level, struct limit *limit, const char *text) {
+    char message[768];
     make_plain(message, sizeof message, text, true);
     pthread_mutex_lock(&lock);
-    if (admit(&messages)) {
-        write_message("warning", message);
+    if (limit == NULL || admit(limit)) {
+        write_message(level, message);
     }
     pthread_mutex_unlock(&lock);
 }
 
+void http_log_mhd(void *unused, const char *format, va_list arguments) {
+    char text[512];
+    (void)unused;
+    vsnprintf(text, sizeof text, format, arguments);
+    text[strcspn(text, "\n")] = '\0';
+    write_text("warning", &messages, text);
+}
+
 void http_log(const char *level, const char *format, ...) {
-    char text[512], message[768];
+    char text[512];
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    make_plain(message, sizeof message, text, true);
-    pthread_mutex_lock(&lock);
-    write_message(level, message);
-    pthread_mutex_unlock(&lock);
+    write_text(level, NULL, text);
 }
 
 /* ------------------------------------------------------------------------------------ refusals */
@@ -265,9 +268,7 @@ void http_log_summary(bool last) {
     }
     pthread_mutex_unlock(&refused.lock);
     if (due) {
-        pthread_mutex_lock(&lock);
-        write_message("warning", text);
-        pthread_mutex_unlock(&lock);
+        write_text("warning", NULL, text);
     }
 }
 

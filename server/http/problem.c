@@ -55,12 +55,6 @@ static size_t character_size(const unsigned char *text, size_t left) {
     return size <= left ? size : left + 1;
 }
 
-static char *put_text(char *out, const char *text) {
-    size_t size = strlen(text);
-    memcpy(out, text, size);
-    return out + size;
-}
-
 /* Writes `text` as a JSON string: two quotes, and at most 6 bytes for each byte of the text. */
 static char *put_string(char *out, const char *text) {
     size_t size = strnlen(text, MAX_TEXT);
@@ -73,7 +67,7 @@ static char *put_string(char *out, const char *text) {
             break;
         }
         if (width == 0) {
-            out = put_text(out, "\xef\xbf\xbd"); /* U+FFFD stands for a byte that is no UTF-8 */
+            out = stpcpy(out, "\xef\xbf\xbd"); /* U+FFFD stands for a byte that is no UTF-8 */
             width = 1;
         } else if (*c == '"' || *c == '\\') {
             *out++ = '\\';
@@ -112,7 +106,7 @@ static void no_memory(struct http_response *response, bool inference) {
  * for each byte of the other texts. */
 static char *put_problem(char *out, const struct http_request *request, int status,
                          const char *detail, const char *pointer, const struct http_place *place) {
-    out = put_text(out, "{\"type\":\"about:blank\"");
+    out = stpcpy(out, "{\"type\":\"about:blank\"");
     out = put_member(out, "title", title_of(status));
     out += sprintf(out, ",\"status\":%d", status);
     out = put_member(out, "detail", detail);
@@ -124,7 +118,7 @@ static char *put_problem(char *out, const struct http_request *request, int stat
                        place->offset, place->line, place->column);
     }
     out = put_member(out, "request_id", request->id);
-    return put_text(out, "}\n");
+    return stpcpy(out, "}\n");
 }
 
 void http_problem(struct http_response *response, const struct http_request *request, int status,
@@ -140,7 +134,7 @@ void http_problem(struct http_response *response, const struct http_request *req
     }
     char *out = body;
     if (request->inference) {
-        out = put_text(put_string(put_text(out, "{\"error\":"), detail), "}\n");
+        out = stpcpy(put_string(stpcpy(out, "{\"error\":"), detail), "}\n");
     } else {
         out = put_problem(out, request, status, detail, pointer, place);
     }

@@ -177,6 +177,13 @@ static struct MHD_Daemon *start_daemon(struct http_server *server, bool ipv6, un
         MHD_OPTION_ARRAY, more, MHD_OPTION_END);
 }
 
+static void free_server(struct http_server *server) {
+    watch_stop(server->watch);
+    keys_free(server->keys);
+    tls_free(server->tls);
+    free(server);
+}
+
 struct http_server *http_start(const struct http_options *options, const struct http_app *app,
                                char *error, size_t size) {
     struct http_server *server = calloc(1, sizeof *server);
@@ -231,10 +238,7 @@ struct http_server *http_start(const struct http_options *options, const struct 
 
 failed:
     /* The socket is not closed: libmicrohttpd may have closed it, and the program ends anyway. */
-    watch_stop(server->watch);
-    keys_free(server->keys);
-    tls_free(server->tls);
-    free(server);
+    free_server(server);
     return NULL;
 }
 
@@ -339,9 +343,6 @@ bool http_stop(struct http_server *server) {
         return false; /* MHD_stop_daemon would wait for the threads that are in the app */
     }
     MHD_stop_daemon(server->daemon); /* closes the socket */
-    watch_stop(server->watch);
-    keys_free(server->keys);
-    tls_free(server->tls);
-    free(server);
+    free_server(server);
     return true;
 }

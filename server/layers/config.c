@@ -77,8 +77,8 @@ double config_number(struct config_object object, const char *name, double other
     const struct codec_value *value = config_value(object, name);
     struct codec_error unused;
     double number;
-    return value != NULL && codec_as_number(object.document, value, &number, &unused) ? number
-                                                                                      : otherwise;
+    const bool given = value != NULL && codec_as_number(object.document, value, &number, &unused);
+    return given ? number : otherwise;
 }
 
 bool config_flag(struct config_object object, const char *name, bool otherwise) {

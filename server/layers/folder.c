@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "account.h"
 #include "layers/search.h"
 #include "layers/shard.h"
 
@@ -203,15 +204,12 @@ static bool list_all(struct look *look) {
 /* ----------------------------------------------------------------------------------- the models */
 
 static struct model_source *add_source(struct look *look) {
-    if (look->source_count == look->source_capacity) {
-        const size_t capacity = look->source_capacity == 0 ? 16 : 2 * look->source_capacity;
-        struct model_source *list = realloc(look->sources, capacity * sizeof *list);
-        if (list == NULL) {
-            return NULL;
-        }
-        look->sources = list;
-        look->source_capacity = capacity;
+    struct model_source *list = account_grow(NULL, look->sources, &look->source_capacity,
+                                             look->source_count + 1, sizeof *list);
+    if (list == NULL) {
+        return NULL;
     }
+    look->sources = list;
     struct model_source *source = &look->sources[look->source_count++];
     *source = (struct model_source){.version = UINT64_C(0xcbf29ce484222325)};
     return source;

@@ -14,7 +14,7 @@
 #include "account.h"
 #include "codec/safetensors.h"
 #include "layers/config.h"
-#include "layers/family.h"
+#include "layers/search.h"
 #include "layers/shard.h"
 
 enum {
@@ -371,14 +371,6 @@ static void end_reading(struct reading *r) {
     account_close(&r->account);
 }
 
-/* A text of an answer must be UTF-8, but the name of a file may have any bytes, and a reason may be
- * cut. So other bytes than ASCII become question marks. */
-static void keep_ascii(char *text) {
-    for (; *text != '\0'; text++) {
-        *text = (unsigned char)*text < 0x80 ? *text : '?';
-    }
-}
-
 struct layer_model *model_read(int folder, const struct model_source *source) {
     struct layer_model *model = calloc(1, sizeof *model);
     struct reading r = {.folder = folder,
@@ -396,8 +388,8 @@ struct layer_model *model_read(int folder, const struct model_source *source) {
     if (model->reason[0] == '\0' && !read_model(&r, source) && r.later) {
         model->version = 0; /* it is read again at the next look */
     }
-    keep_ascii(model->file);
-    keep_ascii(model->reason);
+    search_keep_ascii(model->file);
+    search_keep_ascii(model->reason);
     end_reading(&r);
     return model;
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "account.h"
 #include "layers/search.h"
 
 /* ---------------------------------------------------------------------------------- in a model */
@@ -113,15 +114,12 @@ const struct layer *layers_under(const struct layers_catalogue *catalogue, const
 
 static bool add_clash(struct names_clashes *clashes, size_t model, const struct layer *layer,
                       const struct layer_model *other) {
-    if (clashes->count == clashes->capacity) {
-        const size_t capacity = clashes->capacity == 0 ? 16 : 2 * clashes->capacity;
-        struct names_clash *list = realloc(clashes->list, capacity * sizeof *list);
-        if (list == NULL) {
-            return false;
-        }
-        clashes->list = list;
-        clashes->capacity = capacity;
+    struct names_clash *list =
+        account_grow(NULL, clashes->list, &clashes->capacity, clashes->count + 1, sizeof *list);
+    if (list == NULL) {
+        return false;
     }
+    clashes->list = list;
     clashes->list[clashes->count++] = (struct names_clash){model, layer->name, other};
     return true;
 }

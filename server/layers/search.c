@@ -36,14 +36,18 @@ size_t search_first(const void *key, const void *list, size_t count, size_t size
     return low;
 }
 
+void search_keep_ascii(char *text) {
+    for (; *text != '\0'; text++) {
+        *text = (unsigned char)*text < 0x80 ? *text : '?';
+    }
+}
+
 bool search_refuse(struct layer *layer, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
     if (layer->reason[0] == '\0') {
         vsnprintf(layer->reason, sizeof layer->reason, format, arguments);
-        for (char *c = layer->reason; *c != '\0'; c++) { /* it may be cut inside of a character */
-            *c = (unsigned char)*c < 0x80 ? *c : '?';
-        }
+        search_keep_ascii(layer->reason);
     }
     va_end(arguments);
     return false;

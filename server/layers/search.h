@@ -149,6 +149,10 @@ int search_compare(const char *a, const char *b);
 size_t search_first(const void *key, const void *list, size_t count, size_t size,
                     int (*compare)(const void *key, const void *element));
 
+/* Makes a text ASCII, so that it may stand in an answer: the name of a file may have any bytes, and
+ * a reason may be cut inside of a character. Other bytes become question marks. */
+void search_keep_ascii(char *text);
+
 /* Notes why a layer is not served. The first reason counts. Returns false. */
 bool search_refuse(struct layer *layer, const char *format, ...)
     __attribute__((cold, format(printf, 2, 3)));
