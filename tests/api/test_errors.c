@@ -1,5 +1,5 @@
 /*
- * test_errors.c - what the service answers to the bodies of support/bad_requests.h: the status, the
+ * test_errors.c - what the service answers to the bodies of data/refusals.txt: the status, the
  * words of `detail`, and where `pointer` and `offset` lead. Every answer is a sound problem
  * document or, below /v2, a sound error of the Open Inference Protocol. After it the connection
  * takes the next request. The tests know the service by its socket only.
@@ -10,83 +10,118 @@
 
 #include <criterion/criterion.h>
 
-#include "support/bad_requests.h"
 #include "support/client.h"
 #include "support/daemon.h"
 #include "support/expect.h"
 #include "support/json.h"
-
-#define COUNT(array) (sizeof(array) / sizeof *(array))
+#include "support/rows.h"
 
 TestSuite(errors, .timeout = 120);
 
-static void expect_pointer(const char *got, const char *expected, const char *name) {
-    size_t size = strlen(expected);
-    if (strcmp(expected, ANYWHERE) == 0)
+/* A row of data/refusals.txt. */
+struct refusal {
+    char name[96]; /* the line and the endpoint */
+    int status;
+    char place[80], body[ROWS_BYTES], texts[ROWS_BYTES];
+    size_t size; /* bytes of the body */
+};
+
+static void read_refusal(const struct rows *rows, struct refusal *row) {
+    int at = 0;
+    char line[ROWS_LINE];
+    strcpy(line, rows->line);
+    cr_assert_eq(sscanf(line, "%d %79[^:]: %n", &row->status, row->place, &at), 2, "%s", line);
+    char *body = strchr(line, ':') + 2, *texts = strstr(body, " => ");
+    if (texts != NULL) {
+        *texts = '\0';
+    }
+    row->size = rows_expand(rows, body, row->body);
+    rows_expand(rows, texts != NULL ? texts + strlen(" => ") : "", row->texts);
+}
+
+static void expect_pointer(const char *got, const struct refusal *row) {
+    const char *expected = strcmp(row->place, "-") == 0 ? "" : row->place;
+    const size_t size = strlen(expected);
+    if (strcmp(expected, "*") == 0) {
         return;
-    if (size == 0)
-        cr_expect(got == NULL || got[0] == '\0', "%s: pointer \"%s\"", name, got);
-    else
-        cr_expect(got != NULL && strncmp(got, expected, size) == 0 &&
-                      (got[size] == '\0' || got[size] == '/'),
-                  "%s: pointer \"%s\", not \"%s\"", name, got != NULL ? got : "(none)", expected);
+    }
+    got = got != NULL ? got : "";
+    cr_expect(strncmp(got, expected, size) == 0 &&
+                  (got[size] == '\0' || (size > 0 && got[size] == '/')),
+              "%s: pointer \"%s\", not \"%s\"", row->name, got, expected);
 }
 
 /* The line and the column must be those of the offset. */
-static void expect_place(const struct cJSON *problem, const struct bad_request *row,
-                         const char *name) {
-    double line = 0, column = 0, lines = 1, columns = 1;
-    for (size_t i = 0; i < row->offset; i++) {
+static void expect_offset(const struct cJSON *problem, const struct refusal *row) {
+    double offset = -1, line = 0, column = 0, lines = 1, columns = 1;
+    for (size_t i = 0; i < strtoul(row->place, NULL, 10); i++) {
         lines += row->body[i] == '\n';
         columns =
             row->body[i] == '\n' ? 1 : columns + (((unsigned char)row->body[i] & 0xC0) != 0x80);
     }
+    cr_expect(json_number(json_get(problem, "offset"), &offset) && offset == atof(row->place),
+              "%s: offset %g, not %s", row->name, offset, row->place);
     cr_expect(json_number(json_get(problem, "line"), &line) && line == lines &&
                   json_number(json_get(problem, "column"), &column) && column == columns,
-              "%s: line %g column %g, not %g and %g", name, line, column, lines, columns);
+              "%s: line %g column %g, not %g and %g", row->name, line, column, lines, columns);
 }
 
-static void expect_row(const struct bad_request *row, const char *path,
+static void expect_row(const struct refusal *row, const char *path,
                        const struct client_response *response) {
-    char name[96];
     struct cJSON *problem;
     const bool bare = strncmp(path, "/v2/", 4) == 0;
-    snprintf(name, sizeof name, "%s: %s", path, row->name);
-    if (bare)
-        expect_bare_error(response, row->status, name, &problem);
-    else
-        expect_problem(response, row->status, name, &problem);
-    const char *detail = json_text(json_get(problem, bare ? "error" : "detail"));
-    for (size_t i = 0; i < COUNT(row->detail) && row->detail[i] != NULL; i++)
-        expect_text(detail, row->detail[i], "detail", name);
-    double offset = -1;
-    if (bare) {
-        json_free(problem);
-        return;
-    }
-    if (row->status == 422)
-        expect_pointer(json_text(json_get(problem, "pointer")), row->pointer, name);
-    else {
-        cr_expect(json_number(json_get(problem, "offset"), &offset) &&
-                      (size_t)offset == row->offset,
-                  "%s: offset %g, not %zu: %s", name, offset, row->offset, response->body);
-        expect_place(problem, row, name);
+    (bare ? expect_bare_error : expect_problem)(response, row->status, row->name, &problem);
+    expect_texts(json_text(json_get(problem, bare ? "error" : "detail")), row->texts, "detail",
+                 row->name);
+    if (!bare && row->status == 422) {
+        expect_pointer(json_text(json_get(problem, "pointer")), row);
+    } else if (!bare) {
+        expect_offset(problem, row);
     }
     json_free(problem);
 }
 
+/* Sends the row on a connection of its own, and once more on the shared one, which must then take a
+ * good request. */
+static void try_row(const struct refusal *row, const char *path) {
+    static const char good[] = "{\"X\":[[1]]}";
+    struct client_response response;
+    cr_assert(client_request(the_daemon.port, "POST", path, "Content-Type: application/json\r\n",
+                             row->body, row->size, &response),
+              "%s: no answer", row->name);
+    expect_row(row, path, &response);
+    client_response_free(&response);
+    cr_assert(client_post(&the_connection, path, row->body, row->size, &response), "%s", row->name);
+    cr_expect_eq(response.status, row->status, "%s: status %d", row->name, response.status);
+    client_response_free(&response);
+    cr_assert(client_post(&the_connection, "/attention", good, strlen(good), &response));
+    cr_expect(response.status == 200 &&
+                  strcmp(response.body, "{\"output\":[[1]],\"weights\":[[1]]}\n") == 0,
+              "%s: afterwards %d %s", row->name, response.status, response.body);
+    client_response_free(&response);
+}
+
 /* One test has all rows, because a daemon for each row would be slow. The messages name the row. */
-Test(errors, say_what_is_wrong_and_where, .init = daemon_start_plain, .fini = daemon_end) {
-    for (size_t t = 0; t < bad_request_list_count; t++)
-        for (const struct bad_request *row = bad_request_lists[t].rows; row->name != NULL; row++) {
-            struct client_response response;
-            bool answered = client_request(the_daemon.port, "POST", bad_request_lists[t].path,
-                                           "Content-Type: application/json\r\n", row->body,
-                                           row->size, &response);
-            cr_assert(answered, "%s: %s: no answer", bad_request_lists[t].path, row->name);
-            expect_row(row, bad_request_lists[t].path, &response);
-            client_response_free(&response);
+Test(errors, say_what_is_wrong_and_where, .init = daemon_start_connected, .fini = daemon_end) {
+    static struct rows rows;
+    static struct refusal row;
+    char paths[ROWS_LINE] = "", path[80];
+    size_t count = 0;
+    rows_open(&rows, "refusals.txt");
+    while (rows_next(&rows)) {
+        if (rows.line[0] == '=') {
+            strcpy(paths, rows.line + 1);
+            continue;
         }
+        read_refusal(&rows, &row);
+        const char *left = paths;
+        for (int size; sscanf(left, "%79s%n", path, &size) == 1; left += size, count++) {
+            snprintf(row.name, sizeof row.name, "line %u, %s", rows.number, path);
+            try_row(&row, path);
+        }
+    }
+    cr_expect_gt(count, 600);
+    rows_close(&rows);
 }
 
 /* Posts a call in which `count` ones stand between `before` and `after`. */
@@ -124,26 +159,4 @@ Test(errors, lists_that_are_too_long, .init = daemon_start_plain, .fini = daemon
         SCALING "\"short_factor\":[", 32769, "]}}}", "\"/rotary/scaling/short_factor\"",
         "short_factor has 32769 numbers; it must have one for each pair of columns that "
         "turn, and a head has at most 32768 pairs");
-}
-
-Test(errors, leave_the_connection_usable, .init = daemon_start_plain, .fini = daemon_end) {
-    static const char good[] = "{\"X\":[[1]]}";
-    struct client_connection connection;
-    struct client_response response;
-    cr_assert(client_open(&connection, the_daemon.port));
-    for (size_t t = 0; t < bad_request_list_count; t++)
-        for (const struct bad_request *row = bad_request_lists[t].rows; row->name != NULL; row++) {
-            cr_assert(client_post(&connection, bad_request_lists[t].path, row->body, row->size,
-                                  &response));
-            cr_expect(response.status == row->status, "%s: %s: status %d",
-                      bad_request_lists[t].path, row->name, response.status);
-            client_response_free(&response);
-            cr_assert(client_post(&connection, "/attention", good, strlen(good), &response));
-            cr_expect(response.status == 200 &&
-                          strcmp(response.body, "{\"output\":[[1]],\"weights\":[[1]]}\n") == 0,
-                      "%s: %s: afterwards %d %s", bad_request_lists[t].path, row->name,
-                      response.status, response.body);
-            client_response_free(&response);
-        }
-    client_close(&connection);
 }

@@ -20,6 +20,7 @@
 
 #include "support/client.h"
 #include "support/daemon.h"
+#include "support/rows.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
@@ -53,64 +54,6 @@ struct probe {
 
 /* ---------------------------------------------------------------------------- data/framing.txt */
 
-enum {
-    LINE = 512,   /* bytes of a line of the file */
-    BYTES = 2048, /* bytes of the request that a line describes */
-    NAME = 80,
-    SHORTHANDS = 16
-};
-
-/* The file that is read, row by row. A probe points into this struct, so it is valid until the next
- * row is read. */
-struct probe_file {
-    FILE *file;
-    char name[NAME], bytes[BYTES];
-    struct {
-        char name[NAME], bytes[BYTES];
-        size_t size;
-    } shorthands[SHORTHANDS];
-    size_t count; /* how many shorthands are known */
-};
-
-/* Reads the escape that begins with the '\\' at `text`. Returns how many characters it has. */
-static size_t read_escape(const char *text, char *byte) {
-    static const char letters[] = "rnt\\", meant[] = "\r\n\t\\";
-    unsigned value;
-    const char *letter = strchr(letters, text[1]);
-    if (text[1] != '\0' && letter != NULL) {
-        *byte = meant[letter - letters];
-        return 2;
-    }
-    cr_assert_eq(sscanf(text, "\\x%2x", &value), 1, "no such escape: %s", text);
-    *byte = (char)value;
-    return 4;
-}
-
-/* Replaces escapes and <SHORTHANDS> by bytes. Returns the number of bytes. */
-static size_t expand(const struct probe_file *file, const char *text, char *bytes) {
-    size_t size = 0;
-    char name[NAME];
-    int length;
-    while (*text != '\0') {
-        if (sscanf(text, "<%79[A-Z]>%n", name, &length) == 1) {
-            size_t i = 0;
-            while (i < file->count && strcmp(file->shorthands[i].name, name) != 0) {
-                i++;
-            }
-            cr_assert(i < file->count && file->shorthands[i].size <= BYTES - size, "%s", text);
-            memcpy(bytes + size, file->shorthands[i].bytes, file->shorthands[i].size);
-            size += file->shorthands[i].size;
-            text += length;
-        } else {
-            cr_assert_lt(size, BYTES);
-            bytes[size] = *text;
-            text += *text == '\\' ? read_escape(text, &bytes[size]) : 1;
-            size++;
-        }
-    }
-    return size;
-}
-
 static enum promise promise_called(const char *word) {
     static const char *const words[] = {"kept", "ended", "refused", "silent", "harmless"};
     size_t i = 0;
@@ -121,32 +64,21 @@ static enum promise promise_called(const char *word) {
     return (enum promise)i;
 }
 
-/* Reads the next row that is a probe. Returns false at the end of the file. */
-static bool next_probe(struct probe_file *file, struct probe *probe) {
-    char line[LINE], word[16];
+/* Reads the next row. Its name and its bytes are valid until the next one is read. */
+static bool next_probe(struct rows *rows, struct probe *probe) {
+    static char name[80], bytes[ROWS_BYTES];
+    char word[16];
     int at = 0;
-    while (fgets(line, sizeof line, file->file) != NULL) {
-        line[strcspn(line, "\n")] = '\0';
-        if (line[0] == '#' || line[0] == '\0') {
-            continue;
-        }
-        if (sscanf(line, "%79[A-Z] = %n", file->name, &at) == 1) {
-            cr_assert(file->count < SHORTHANDS);
-            strcpy(file->shorthands[file->count].name, file->name);
-            file->shorthands[file->count].size =
-                expand(file, line + at, file->shorthands[file->count].bytes);
-            file->count++;
-            continue;
-        }
-        cr_assert_eq(sscanf(line, "%d %15s %79[^:]: %n", &probe->status, word, file->name, &at), 3,
-                     "no row: %s", line);
-        probe->promise = promise_called(word);
-        probe->name = file->name;
-        probe->bytes = file->bytes;
-        probe->size = expand(file, line + at, file->bytes);
-        return true;
+    if (!rows_next(rows)) {
+        return false;
     }
-    return false;
+    cr_assert_eq(sscanf(rows->line, "%d %15s %79[^:]: %n", &probe->status, word, name, &at), 3,
+                 "no row: %s", rows->line);
+    probe->promise = promise_called(word);
+    probe->name = name;
+    probe->bytes = bytes;
+    probe->size = rows_expand(rows, rows->line + at, bytes);
+    return true;
 }
 
 /* ------------------------------------------------------------------------------------ the tests */
@@ -233,16 +165,15 @@ static void run_probe(const struct probe *probe) {
 
 /* Promises 23 and 25. The daemon refuses compressed bodies by their heads. */
 Test(framing, promise_23_probes) {
-    static struct probe_file file;
+    static struct rows rows;
     struct probe probe;
     size_t count = 0;
-    file.file = fopen(TESTS_DIR "/data/framing.txt", "r");
-    cr_assert_not_null(file.file);
-    for (; next_probe(&file, &probe); count++) {
+    rows_open(&rows, "framing.txt");
+    for (; next_probe(&rows, &probe); count++) {
         run_probe(&probe);
     }
     cr_expect_gt(count, 100);
-    fclose(file.file);
+    rows_close(&rows);
 }
 
 /* Sends targets of `target` bytes, and `headers` headers beside Host, around the limits of both. */
