@@ -266,20 +266,6 @@ Test(coding, bombs) {
     }
 }
 
-Test(coding, windows) {
-    static const char text[] = "{\"X\":[[1,2],[3,4]]}";
-    size_t size;
-    char *packed = pack_window(13 << 3, text, sizeof text - 1, &size);
-    struct client_response response =
-        ask_and_keep("POST", "/softmax", "Content-Encoding: zstd\r\n", packed, size);
-    cr_expect_eq(response.status, 200);
-    client_response_free(&response);
-    free(packed);
-    packed = pack_window(14 << 3, text, sizeof text - 1, &size);
-    expect_coding_refused("zstd", packed, size, 413, "larger than 8 MiB");
-    free(packed);
-}
-
 /* The memory of a decoder counts as memory of the request. */
 Test(no_coding, a_window_counts) {
     static const char text[] = "{\"X\":[[1,2],[3,4]]}";

@@ -240,38 +240,6 @@ Test(framing, promise_24_limit_of_bodies) {
     }
 }
 
-/* Sends a correct body in `count` chunks of one byte. Returns the status. */
-static int status_of_crumbs(unsigned port, size_t count) {
-    static const char last[] = "1\r\n}\r\n0\r\n\r\n";
-    char *text = malloc(count * 6 + 1024);
-    struct client_connection connection;
-    struct client_response response = {.status = 0};
-    cr_assert_not_null(text);
-    size_t size = (size_t)sprintf(text, CHUNKED);
-    for (const char *c = "{\"X\":[0,0]"; *c != '\0'; c++) {
-        size += (size_t)sprintf(text + size, "1\r\n%c\r\n", *c);
-    }
-    for (size_t i = 11; i < count; i++, size += 6) {
-        memcpy(text + size, "1\r\n \r\n", 6);
-    }
-    cr_assert(client_open(&connection, port));
-    client_send(&connection, text, size);
-    client_send(&connection, last, sizeof last - 1);
-    client_receive(&connection, false, &response);
-    client_response_free(&response);
-    client_close(&connection);
-    free(text);
-    return response.status;
-}
-
-Test(framing_own, promise_24_chunks_of_one_byte) {
-    daemon_start(NULL);
-    cr_expect_eq(status_of_crumbs(the_daemon.port, 65536), 200);
-    cr_expect_eq(status_of_crumbs(the_daemon.port, 65537), 400);
-    cr_expect_eq(status_of_crumbs(the_daemon.port, 200000), 400);
-    daemon_end();
-}
-
 /* libmicrohttpd refuses what does not fit into its buffer. Version 0.9.75 answers an endless chunk
  * extension with a 500 of its own, which no filter sees. The connection ends without a 200. */
 Test(framing, promise_24_what_outgrows_the_buffer) {
@@ -344,28 +312,6 @@ Test(framing_own, promise_23_what_never_ends) {
         client_close(&connections[i]);
     }
     daemon_end();
-}
-
-/* A body in chunks of one byte gets the answer of the same body in one piece. */
-Test(framing, chunks_of_one_byte) {
-    char text[1024] = CHUNKED;
-    size_t size = strlen(text);
-    for (const char *c = BODY; *c != '\0'; c++) {
-        size += (size_t)sprintf(text + size, "1\r\n%c\r\n", *c);
-    }
-    size += (size_t)sprintf(text + size, "0\r\n\r\n");
-    struct client_connection connection;
-    struct client_response chunked, whole;
-    cr_assert(client_open(&connection, the_daemon.port));
-    cr_assert(client_send(&connection, text, size));
-    cr_assert(client_receive(&connection, false, &chunked));
-    cr_assert(client_request(the_daemon.port, "POST", "/softmax",
-                             "Content-Type: application/json\r\n", BODY, strlen(BODY), &whole));
-    cr_expect_eq(chunked.status, 200);
-    cr_expect_str_eq(chunked.body, whole.body);
-    client_response_free(&chunked);
-    client_response_free(&whole);
-    client_close(&connection);
 }
 
 /* Three requests, two of them for the same path, arrive in one packet and are answered in order. */

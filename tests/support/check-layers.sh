@@ -89,7 +89,7 @@ forbid 'server/(http|codec|api|jobs)/' '"/proc/' '/proc is read by server/proces
 forbid 'server/(http|codec|api|jobs)/' '\bexit\s*\(' 'only main ends the process'
 
 # The tests of the API see the daemon only through its socket.
-resolve 'tests/(api|notebooks|support/(client|daemon|expect|grammar|json|notebooks|pack|rows|tls)\.)' 'tests of the API include only tests/' tests
+resolve 'tests/(api|notebooks|support/(client|daemon|expect|json|notebooks|pack|rows|tls)\.)' 'tests of the API include only tests/' tests
 
 # The top of the tree.
 offence 'not a name for the top of the tree' < <(find . -mindepth 1 -maxdepth 1 ! -name '.*' ! -name build -printf '%f\n' |

@@ -75,3 +75,13 @@ bool rows_next(struct rows *rows) {
     }
     return false;
 }
+
+long rows_grammar(const struct rows *rows, char text[static ROWS_BYTES]) {
+    const char *colon = strchr(rows->line, ':');
+    long offset = -1;
+    cr_assert(colon != NULL &&
+                  (strncmp(rows->line, "good:", 5) == 0 || sscanf(rows->line, "%ld", &offset) == 1),
+              "line %u", rows->number);
+    rows_expand(rows, colon + 1 + (colon[1] == ' '), text);
+    return offset;
+}

@@ -1,6 +1,6 @@
 /*
- * rows.h - reads files of tests/data in which each row describes a request: framing.txt and
- * refusals.txt. A line that begins with # is a comment. A line NAME = TEXT defines a shorthand, and
+ * rows.h - reads files of tests/data in which each row is a text: framing.txt, refusals.txt and
+ * grammar.txt. A line that begins with # is a comment. A line NAME = TEXT defines a shorthand, and
  * later lines use it as NAME in angle brackets. The escapes are \r \n \t \\ \xHH. A file that
  * breaks these rules fails the test.
  */
@@ -38,5 +38,9 @@ bool rows_next(struct rows *rows);
 
 /* Replaces escapes and shorthands by bytes, and appends a NUL. Returns the number of bytes. */
 size_t rows_expand(const struct rows *rows, const char *text, char bytes[static ROWS_BYTES]);
+
+/* Expands the text of a row of grammar.txt. Returns the offset of the byte at fault, or -1 if the
+ * text is JSON. */
+long rows_grammar(const struct rows *rows, char text[static ROWS_BYTES]);
 
 #endif

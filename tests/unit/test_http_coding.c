@@ -279,6 +279,7 @@ struct result {
     int status; /* 0: sound */
     size_t size;
     char *bytes; /* the inflated body: `limit` + `room` bytes at most */
+    char fault[192];
 };
 
 /* Inflates a body as the server does: in pieces of `step` bytes, and at most `room` bytes at a
@@ -287,7 +288,6 @@ static struct result inflate_all(enum coding coding, const char *bytes, size_t s
                                  size_t room, size_t limit) {
     struct coding_reader *reader = coding_reader_create(coding);
     struct result result = {.bytes = malloc(limit + room)};
-    char text[192] = "";
     cr_assert(reader != NULL && result.bytes != NULL);
     for (size_t at = 0; at < size && result.size <= limit && result.status == 0;) {
         size_t left = step < size - at ? step : size - at, part;
@@ -296,16 +296,17 @@ static struct result inflate_all(enum coding coding, const char *bytes, size_t s
             part = coding_read(reader, bytes + at + piece - left, &left, result.bytes + result.size,
                                room);
             result.size += part;
-            result.status = coding_fault(reader, text, sizeof text);
+            result.status = coding_fault(reader, result.fault, sizeof result.fault);
         } while (part == room && result.size <= limit);
         cr_expect(left == 0 || result.size > limit, "%zu bytes were not taken", left);
         at += piece;
     }
     if (result.size <= limit) {
         coding_end(reader);
-        result.status = coding_fault(reader, text, sizeof text);
+        result.status = coding_fault(reader, result.fault, sizeof result.fault);
     }
-    cr_expect_eq(result.status == 0, text[0] == '\0', "%d \"%s\"", result.status, text);
+    cr_expect_eq(result.status == 0, result.fault[0] == '\0', "%d \"%s\"", result.status,
+                 result.fault);
     cr_expect_lt(coding_memory(reader), (size_t)9 << 20);
     coding_reader_free(reader);
     return result;
@@ -401,6 +402,8 @@ Test(http_coding, a_window_has_8_mib_at_most) {
         struct result result = inflate_all(CODING_ZSTD, packed, size, 1000, 1000, 1000);
         cr_expect_eq(result.status, windows[i].status, "%02x: %d", windows[i].window,
                      result.status);
+        cr_expect(result.status == 0 || strstr(result.fault, "larger than 8 MiB") != NULL, "%s",
+                  result.fault);
         free(result.bytes);
         free(packed);
     }
@@ -457,21 +460,6 @@ Test(http_coding, deflate_with_a_wrong_header) {
             cr_expect_eq(result.status, 400, "%s: %d", headers[i].what, result.status);
             free(result.bytes);
         }
-        free(packed);
-    }
-}
-
-/* A body of 10 GB is inflated only as far as it is read. */
-Test(http_coding, zeros_without_end) {
-    for (size_t i = 0; i < COUNT(codings); i++) {
-        size_t size;
-        char *packed = pack_repeated(coding_name(codings[i]), 0, 100000, &size);
-        cr_assert_not_null(packed);
-        cr_expect_lt(size, (size_t)16 << 20);
-        struct result result = inflate_all(codings[i], packed, size, 32768, 32768, 1 << 20);
-        cr_expect_eq(result.status, 0);
-        cr_expect(result.size > 1 << 20 && result.size <= (1 << 20) + 32768, "%zu", result.size);
-        free(result.bytes);
         free(packed);
     }
 }

@@ -111,28 +111,22 @@ Test(http_server, no_content) {
     client_response_free(&response);
 }
 
-/* After each of these requests the same connection answers the next one. */
+/* After each of these requests the same connection answers the next one. data/framing.txt has more
+ * of them. */
 Test(http_server, connection_is_kept) {
     static const struct {
         const char *what, *request;
         int status;
     } cases[] = {
         {"get", GET("/a"), 200},
-        {"static", "GET /static HTTP/1.1\r\nHost: a\r\n\r\n", 200},
-        {"get with a body", "GET /static HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc", 200},
+        {"static", GET("/static"), 200},
         {"post", POST("/a") "Content-Length: 3\r\n\r\nabc", 200},
         {"empty post", POST("/a") "Content-Length: 0\r\n\r\n", 200},
-        {"chunked post",
-         POST("/a") "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nA: b\r\n\r\n", 200},
         {"enough", POST("/a") "Transfer-Encoding: chunked\r\n\r\n1\r\n!\r\n1\r\nz\r\n0\r\n\r\n",
          200},
         {"refused", POST("/refuse") "Content-Length: 3\r\n\r\nabc", 405},
         {"refused, chunked",
          POST("/refuse") "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n", 405},
-        {"compressed", POST("/a") "Content-Encoding: gzip\r\nContent-Length: 3\r\n\r\nabc", 415},
-        {"absolute form", "GET http://b/a HTTP/1.1\r\nHost: a\r\n\r\n", 200},
-        {"upgrade", "GET /a HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n",
-         200},
         {"100-continue", POST("/a") "Expect: 100-continue\r\nContent-Length: 3\r\n\r\nabc", 200},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
@@ -145,81 +139,32 @@ Test(http_server, connection_is_kept) {
     }
 }
 
-/* Returns whether the status says that the request is not sound. */
-static bool is_refusal(int status) {
-    return (status >= 400 && status < 500) || status == 501 || status == 505;
-}
-
 /* After each of these requests there is one answer, and the connection ends, whatever follows in
- * it. `early`: libmicrohttpd 1.x refuses the request before the filter sees it, with a page of its
- * own. With 0.9.75 the filter refuses it, with exactly this status. */
+ * it. data/framing.txt has more of them. */
 Test(http_server, connection_is_ended) {
     static const struct {
         const char *what, *request;
         int status;
-        bool early;
     } cases[] = {
-        {"length and chunked",
-         POST("/a") "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" GET("/a"),
-         400, true},
-        {"space before colon", POST("/a") "Content-Length : 27\r\n\r\n" GET("/a"), 400, true},
-        {"gzip, chunked", POST("/a") "Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n" GET("/a"),
-         501, true},
-        {"no length", POST("/a") "\r\n" GET("/a"), 411, false},
-        {"no host", "GET /a HTTP/1.1\r\n\r\n" GET("/a"), 400, true},
-        {"version", "GET /a HTTP/1.9\r\nHost: a\r\n\r\n" GET("/a"), 505, false},
-        {"NUL by percent", "GET /a%00 HTTP/1.1\r\nHost: a\r\n\r\n" GET("/a"), 400, false},
-        {"method", "get /a HTTP/1.1\r\nHost: a\r\n\r\n" GET("/a"), 501, false},
-        {"expectation", POST("/a") "Expect: tea\r\nContent-Length: 3\r\n\r\n", 417, false},
         {"refused before the body",
-         POST("/refuse") "Expect: 100-continue\r\nContent-Length: 3\r\n\r\n", 405, false},
+         POST("/refuse") "Expect: 100-continue\r\nContent-Length: 3\r\n\r\n", 405},
         {"too large before the body",
-         POST("/a") "Expect: 100-continue\r\nContent-Length: 5000\r\n\r\n", 413, false},
-        {"far too large", POST("/a") "Content-Length: 8194\r\n\r\n", 413, false},
-        {"largest length", POST("/a") "Content-Length: 18446744073709551615\r\n\r\n", 413, true},
-        {"HTTP/1.0", "GET /a HTTP/1.0\r\n\r\n", 200, false},
-        {"close", "GET /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", 200, false},
+         POST("/a") "Expect: 100-continue\r\nContent-Length: 5000\r\n\r\n", 413},
+        {"far too large", POST("/a") "Content-Length: 8194\r\n\r\n", 413},
+        {"close", "GET /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n" GET("/a"), 200},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         struct client_connection connection;
         struct client_response response;
-        char type[64] = "", value[64];
+        char value[64];
         fixture_open(&connection, cases[i].request);
         cr_assert(client_receive(&connection, false, &response), "%s", cases[i].what);
-        client_header(&response, "Content-Type", type, sizeof type);
-        if (cases[i].early && strcmp(type, "application/problem+json") != 0) {
-            cr_expect(is_refusal(response.status), "%s: %d", cases[i].what, response.status);
-        } else {
-            cr_expect_eq(response.status, cases[i].status, "%s: %d", cases[i].what,
-                         response.status);
-            cr_expect(client_header(&response, "X-Request-Id", value, sizeof value), "%s",
-                      cases[i].what);
-            cr_expect_str_eq(
-                type, response.status == 200 ? "application/json" : "application/problem+json",
-                "%s", cases[i].what);
-        }
-        if (response.status != 200) {
-            cr_expect(client_header(&response, "Connection", value, sizeof value), "%s",
-                      cases[i].what);
-        }
+        cr_expect_eq(response.status, cases[i].status, "%s: %d", cases[i].what, response.status);
+        cr_expect(client_header(&response, "Connection", value, sizeof value), "%s", cases[i].what);
         client_response_free(&response);
         cr_expect(client_at_end(&connection), "%s: still open", cases[i].what);
         client_close(&connection);
     }
-}
-
-Test(http_server, pipelining) {
-    struct client_connection connection;
-    fixture_open(&connection, POST("/1") "Content-Length: 3\r\n\r\nabc" GET("/a")
-                                  POST("/2") "Transfer-Encoding: chunked\r\n\r\n"
-                                             "3\r\nabc\r\n0\r\n\r\nGET /st");
-    for (int i = 0; i < 3; i++) {
-        fixture_expect_status(&connection, 200, "pipelined");
-    }
-    const char *rest = "atic HTTP/1.1\r\nHost: a\r\n\r\n";
-    cr_assert(client_send(&connection, rest, strlen(rest)));
-    fixture_expect_status(&connection, 200, "the rest of the last one");
-    client_close(&connection);
 }
 
 Test(http_server, request_cut_everywhere) {
@@ -297,14 +242,10 @@ Test(http_server, body_limit_with_chunks) {
 
 /* A body that arrives in tiny pieces is refused long before it is large. */
 Test(http_server_own, body_in_crumbs) {
-    enum {
-        LOT = 1000,
-        LIMIT = 65536
-    };
     static const struct {
-        int lots, status;
-    } cases[] = {
-        {LIMIT / LOT, 200}, {LIMIT / LOT + 1, 400}, {200000 / LOT, 400}, {4 * LIMIT / LOT + 2, 0}};
+        size_t chunks;
+        int status;
+    } cases[] = {{65536, 200}, {65537, 400}, {200000, 400}, {264000, 0}};
     const struct http_options options = {.max_body = 1 << 20,
                                          .max_connections = 10,
                                          .idle_timeout = 30,
@@ -312,16 +253,14 @@ Test(http_server_own, body_in_crumbs) {
                                          .body_timeout = 60,
                                          .write_timeout = 60};
     fixture_start(&options, &echo_app);
-    char lot[LOT * 6 + 1];
-    for (size_t i = 0; i < LOT; i++) {
-        memcpy(lot + i * 6, "1\r\nx\r\n", 7);
+    static char crumbs[264000 * 6 + 1];
+    for (size_t i = 0; i < sizeof crumbs / 6; i++) {
+        memcpy(crumbs + i * 6, "1\r\nx\r\n", 7);
     }
     for (size_t i = 0; i < COUNT(cases); i++) {
         struct client_connection connection;
         fixture_open(&connection, POST("/a") "Transfer-Encoding: chunked\r\n\r\n");
-        for (int j = 0; j < cases[i].lots; j++) {
-            client_send(&connection, lot, sizeof lot - 1);
-        }
+        client_send(&connection, crumbs, cases[i].chunks * 6);
         client_send(&connection, "0\r\n\r\n", 5);
         if (cases[i].status != 0) {
             fixture_expect_status(&connection, cases[i].status, "crumbs");
