@@ -132,37 +132,6 @@ Test(daemon, does_not_wait_for_systemd) {
     unlink(name.sun_path);
 }
 
-/* An answer of megabytes comes in chunks, a small one with its length. Both are complete. */
-Test(daemon, large_answers_come_in_chunks) {
-    struct client_response response;
-    char value[64] = "", *body = malloc(1 << 20);
-    daemon_start(NULL);
-    for (size_t rows = 10; rows <= 1000; rows *= 100) {
-        size_t size = (size_t)sprintf(body, "{\"return\":[\"weights\"],\"X\":[[1]");
-        for (size_t i = 1; i < rows; i++) {
-            size += (size_t)sprintf(body + size, ",[%zu]", i % 7);
-        }
-        size += (size_t)sprintf(body + size, "]}");
-        cr_assert(
-            client_request(the_daemon.port, "POST", "/attention", NULL, body, size, &response));
-        cr_expect_eq(response.status, 200);
-        const bool chunked = client_header(&response, "Transfer-Encoding", value, sizeof value);
-        cr_expect_eq(chunked, rows == 1000);
-        size_t commas = 0, brackets = 0;
-        for (size_t i = 0; i < response.size; i++) {
-            commas += response.body[i] == ',';
-            brackets += response.body[i] == ']';
-        }
-        cr_expect_eq(commas, rows * rows - 1);
-        cr_expect_eq(brackets, rows + 1);
-        cr_expect_eq(strncmp(response.body, "{\"weights\":[[", 13), 0);
-        cr_expect_str_eq(response.body + response.size - 4, "]]}\n");
-        client_response_free(&response);
-    }
-    daemon_end();
-    free(body);
-}
-
 /* After the first signal, and others that come with it, the daemon waits for a request that does
  * not end. A later signal ends the wait. */
 Test(daemon, second_signal_ends_it_at_once) {
@@ -321,20 +290,6 @@ Test(daemon, ipv6) {
     struct client_response response; /* asked over IPv4 */
     cr_assert(client_request(the_daemon.port, "GET", "/health/live", NULL, NULL, 0, &response));
     cr_expect_eq(response.status, 200);
-    client_response_free(&response);
-    daemon_end();
-}
-
-/* The values of flags reach the server. */
-Test(daemon, flags_reach_the_server) {
-    struct client_response response;
-    char body[2000];
-    memset(body, ' ', sizeof body);
-    daemon_start((const char *const[]){"--max-body=1KiB", "--io-threads=1", NULL});
-    cr_assert(client_request(the_daemon.port, "POST", "/softmax",
-                             "Content-Type: application/json\r\n", body, sizeof body, &response));
-    cr_expect_eq(response.status, 413);
-    cr_expect_not_null(strstr(response.body, "1024"), "%s", response.body);
     client_response_free(&response);
     daemon_end();
 }

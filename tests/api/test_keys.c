@@ -61,6 +61,7 @@ Test(daemon, needs_a_key_and_reads_keys_again) {
     cr_expect_eq(status_with("POST", "/attention", NEW_KEY), 401);
     cr_expect_eq(status_with("POST", "/attention", NULL), 401);
     cr_expect_eq(status_with("GET", "/metrics", NULL), 401);
+    cr_expect_eq(status_with("HEAD", "/version", NULL), 401);
     cr_expect(refused_saying(NULL, "send \\\"Authorization: Bearer KEY"));
     cr_expect(refused_saying(NEW_KEY, "send \\\"Authorization: Bearer KEY"));
     cr_expect(refused_saying("Authorization: the-first-key-of-all\r\n",

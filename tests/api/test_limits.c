@@ -181,37 +181,6 @@ Test(errors, inference_over_its_limit) {
     daemon_end();
 }
 
-/* The head of a chunked body does not say its length, so the body is refused while it arrives. */
-Test(errors, chunked_body_over_its_limit) {
-    static const char *const arguments[] = {"--max-body", "1024", NULL};
-    static const char head[] = "POST /attention HTTP/1.1\r\nHost: localhost\r\n"
-                               "Transfer-Encoding: chunked\r\n\r\n";
-    struct client_connection connection;
-    struct client_response response;
-    struct cJSON *problem;
-    daemon_start(arguments);
-    cr_assert(client_open(&connection, the_daemon.port));
-    cr_assert(client_send(&connection, head, strlen(head)));
-    char *large = long_question("/attention", 25, 25), size_line[32];
-    bool taken = true; /* the daemon may refuse before the end */
-    for (size_t at = 0, size = strlen(large); taken && at < size; at += 100) {
-        size_t part = size - at < 100 ? size - at : 100;
-        int line = snprintf(size_line, sizeof size_line, "%zx\r\n", part);
-        taken = client_send(&connection, size_line, (size_t)line) &&
-                client_send(&connection, large + at, part) && client_send(&connection, "\r\n", 2);
-    }
-    if (taken)
-        client_send(&connection, "0\r\n\r\n", 5);
-    cr_assert(client_receive(&connection, false, &response));
-    expect_problem(&response, 413, "chunked", &problem);
-    expect_text(json_text(json_get(problem, "detail")), "1024", "detail", "chunked");
-    json_free(problem);
-    client_response_free(&response);
-    client_close(&connection);
-    free(large);
-    daemon_end();
-}
-
 Test(errors, work_over_its_limit) {
     static const char *const arguments[] = {"--max-work", "1000000", NULL};
     daemon_start(arguments);

@@ -36,20 +36,6 @@ Test(patience, an_idle_connection_is_not_held_to_the_time_for_headers) {
     daemon_end();
 }
 
-/* A load balancer goes on sending requests until it has seen that /health/ready is a 503. */
-Test(patience, the_drain_delay_is_in_seconds) {
-    struct client_response response;
-    int status;
-    daemon_start((const char *const[]){"--drain-delay", "2", NULL});
-    kill(the_daemon.pid, SIGTERM);
-    nanosleep(&(struct timespec){.tv_sec = 1}, NULL);
-    cr_assert(client_request(the_daemon.port, "GET", "/health/ready", NULL, NULL, 0, &response));
-    cr_expect_eq(response.status, 503);
-    client_response_free(&response);
-    cr_assert_eq(waitpid(the_daemon.pid, &status, 0), the_daemon.pid);
-    cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-}
-
 /* A client may ask for less time than the server gives to a computation, but not for more. */
 Test(patience, a_computation_has_the_shorter_of_two_times) {
     static const struct {
@@ -75,21 +61,5 @@ Test(patience, a_computation_has_the_shorter_of_two_times) {
                            response.body);
         client_response_free(&response);
     }
-    daemon_end();
-}
-
-/* A request cannot get more time than --compute-timeout. */
-Test(daemon, no_request_has_more_time_than_the_server_gives) {
-    static const char body[] =
-        "{\"random\":{\"generator\":\"numpy\",\"seed\":1},\"return\":[\"lse\"],\"timeout\":1000,"
-        "\"X\":{\"random\":\"normal\",\"shape\":[50000,64]}}";
-    struct client_response response;
-    daemon_start((const char *const[]){"--compute-timeout", "0.05", "--max-work", "1e18",
-                                       "--max-queue", "1e18", NULL});
-    cr_assert(client_request(the_daemon.port, "POST", "/attention", NULL, body, sizeof body - 1,
-                             &response));
-    cr_expect_eq(response.status, 503, "%d", response.status);
-    cr_expect_not_null(strstr(response.body, "within 0.05 s, a limit"), "%s", response.body);
-    client_response_free(&response);
     daemon_end();
 }

@@ -47,21 +47,6 @@ Test(http_pending, slow_clients_are_cut_off) {
     }
 }
 
-Test(http_pending, slow_readers_of_streams_are_cut_off) {
-    later_serve(
-        (struct http_options){.header_timeout = 60, .body_timeout = 60, .write_timeout = 1});
-    struct client_connection connection;
-    char taken[256];
-    const int small = 4096; /* bytes that the client's kernel takes give the client time */
-    cr_assert(client_open(&connection, http_port(fixture_server)));
-    setsockopt(connection.fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
-    fixture_send(&connection, "GET /stream HTTP/1.1\r\nHost: a\r\n\r\n");
-    cr_assert_eq(recv(connection.fd, taken, sizeof taken, MSG_WAITALL), (ssize_t)sizeof taken);
-    fixture_wait_until(&later_streams_freed, 1);
-    client_close(&connection);
-    later_stop();
-}
-
 /* Opens two clients whose responses the kernel does not take at once: one gets a body that is made
  * while it is sent, the other gets short bodies one after the other. */
 static void open_readers(struct client_connection readers[static 2]) {
