@@ -56,6 +56,24 @@ size_t rows_expand(const struct rows *rows, const char *text, char bytes[static 
     return size;
 }
 
+/* Appends the lines that begin with a space. */
+static bool read_rest(struct rows *rows) {
+    int c;
+    while ((c = fgetc(rows->file)) == ' ') {
+        const size_t size = strlen(rows->line);
+        cr_assert_lt(size + 1, ROWS_LINE);
+        rows->line[size] = ' ';
+        rows->line[size + 1] = '\0';
+        if (fscanf(rows->file, " ") >= 0 &&
+            fgets(rows->line + size + 1, (int)(ROWS_LINE - size - 1), rows->file) != NULL) {
+            rows->line[strcspn(rows->line, "\n")] = '\0';
+        }
+        rows->number++;
+    }
+    ungetc(c, rows->file);
+    return true;
+}
+
 bool rows_next(struct rows *rows) {
     char name[80];
     for (int at = 0; fgets(rows->line, sizeof rows->line, rows->file) != NULL;) {
@@ -65,7 +83,7 @@ bool rows_next(struct rows *rows) {
             continue;
         }
         if (sscanf(rows->line, "%79[A-Z] = %n", name, &at) != 1) {
-            return true;
+            return read_rest(rows);
         }
         cr_assert_lt(rows->count, ROWS_SHORTHANDS);
         strcpy(rows->shorthands[rows->count].name, name);
