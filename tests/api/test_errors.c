@@ -86,15 +86,22 @@ static void expect_row(const struct refusal *row, const char *path,
 static void try_row(const struct refusal *row, const char *path) {
     static const char good[] = "{\"X\":[[1]]}";
     struct client_response response;
-    cr_assert(client_request(the_daemon.port, "POST", path, "Content-Type: application/json\r\n",
-                             row->body, row->size, &response),
-              "%s: no answer", row->name);
+    char headers[128] = "Content-Type: application/json\r\n";
+    if (row->place[0] == '+') {
+        snprintf(headers, sizeof headers,
+                 "Content-Type: application/octet-stream\r\n"
+                 "Inference-Header-Content-Length: %zu\r\n",
+                 row->size - strtoul(row->place, NULL, 10));
+    }
+    cr_assert(
+        client_request(the_daemon.port, "POST", path, headers, row->body, row->size, &response),
+        "%s: no answer", row->name);
     expect_row(row, path, &response);
     client_response_free(&response);
-    cr_assert(client_post(&the_connection, path, row->body, row->size, &response), "%s", row->name);
+    response = daemon_ask_shared("POST", path, headers, row->body, row->size);
     cr_expect_eq(response.status, row->status, "%s: status %d", row->name, response.status);
     client_response_free(&response);
-    cr_assert(client_post(&the_connection, "/attention", good, strlen(good), &response));
+    response = daemon_ask_shared("POST", "/attention", "", good, strlen(good));
     cr_expect(response.status == 200 &&
                   strcmp(response.body, "{\"output\":[[1]],\"weights\":[[1]]}\n") == 0,
               "%s: afterwards %d %s", row->name, response.status, response.body);
