@@ -140,18 +140,16 @@ bool memory_map_scratch(attn_plan *plan, size_t d, size_t d_v) {
         s->wide_numbers = widest_exact_row(plan, d);
         wide = s->wide_numbers + plan->project[PROJECT_OUT].ld;
     }
-    s->total_numbers = d_v + 2;
     if (is_long) {
         order = top_k && t->splits > rows ? t->splits : rows;
     }
     return reserve(end, rows * t->ld, size, &map->scores) &&
            reserve(end, whole ? plan->m : t->keys, sizeof(double), &map->row) &&
-           reserve(end, adds ? rows * s->total_numbers : 0, sizeof(double), &map->total) &&
+           reserve(end, path->cut ? 0 : rows * s->merge.partial, sizeof(double), &map->total) &&
            reserve(end, wide, sizeof(double), &map->wide) &&
            reserve(end, mean ? rows * plan->m : 0, sizeof(double), &map->mean) &&
            reserve(end, is_long ? t->keys : 0, sizeof(double), &map->logits) &&
-           reserve(end, rows + (is_long ? 0 : rows * d_v), sizeof(double), &map->sum) &&
-           reserve(end, is_long ? 0 : 2 * rows, sizeof(double), &map->slow) &&
+           reserve(end, rows, sizeof(double), &map->sum) &&
            reserve(end, 2 * rows, size, &map->max) &&
            reserve(end, path->keeps_tiles && !is_long ? rows * t->tiles : 0, size, &map->top) &&
            reserve(end, adds || (path->cut && !is_long) ? rows * d_v : 0, size, &map->part) &&

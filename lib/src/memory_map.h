@@ -45,15 +45,12 @@
  *     | scores        | real (rows, ld)                  | scores of a block, then its weights   |
  *     | row           | double (m) or (keys)             | one row, or one tile of it, between   |
  *     |               |                                  | raw score and weight                  |
- *     | total         | double (rows, total_numbers)     | sums of parts, if `adds_parts`        |
+ *     | total         | double (rows, merge.partial)     | partial results, unless keys are cut  |
  *     | wide          | double (wide_numbers + columns)  | a row of an exact call in double, and |
  *     |               |                                  | a row of its result                   |
  *     | mean          | double (rows, m)                 | the mean over heads of an exact call  |
  *     | logits        | double (keys)                    | logits of one tile of a long row      |
  *     | sum           | double (rows)                    | sums of online softmax                |
- *     |               | double (rows, d_v)               | output in double, unless rows are long|
- *     | slow          | double (rows, 2)                 | the largest logit and the sum of each |
- *     |               |                                  | row of slow.inc                       |
  *     | max           | real (rows)                      | the largest logits so far             |
  *     |               | real (rows)                      | factors by which the output shrinks   |
  *     | top           | real (rows, tiles)               | maxima of tiles, if `keeps_tiles`     |
@@ -96,7 +93,6 @@ struct scratch_map {
     size_t mean;
     size_t logits;
     size_t sum;
-    size_t slow;
     size_t max;
     size_t top;
     size_t part;

@@ -223,7 +223,6 @@ struct schedule {
     struct {
         size_t run, parts, per_task;
     } rank;
-    size_t total_numbers;  /* numbers of the sum of parts of one row */
     size_t weight_numbers; /* numbers of the largest tile of weights that a task copies */
     size_t wide_numbers;   /* numbers of the longest row that an exact call converts to double */
     size_t tasks[PHASE_COUNT];

@@ -496,11 +496,10 @@ static void choose_after_cuts(attn_plan *plan, size_t d_v) {
     const struct path *path = &plan->path;
     struct schedule *s = &plan->schedule;
     const size_t rows = plan->batch * plan->heads * plan->n;
+    s->merge.partial = PARTIAL_HEAD + (plan_wants(plan, ATTN_WANT(OUTPUT)) ? d_v : 0);
     if (!path->cut) {
         return;
     }
-    s->merge.partial = PARTIAL_HEAD;
-    s->merge.partial += plan_wants(plan, ATTN_WANT(OUTPUT)) ? d_v : 0;
     s->merge.columns = MERGE_NUMBERS / plan->tiling.splits;
     s->merge.columns = s->merge.columns < 256 ? 256 : s->merge.columns;
     s->merge.parts = ceil_div(d_v, s->merge.columns);
