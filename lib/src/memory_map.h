@@ -1,106 +1,104 @@
 /*
  * memory_map.h - where everything lies in the two kinds of memory that a run needs beside its
- * inputs and results. memory_map.c fills the maps, and engine/worker.inc makes pointers of them.
+ * inputs and results. memory_map.c lays the areas out, and engine/worker.inc has a pointer to each.
  *
- * An area begins at a multiple of ATTN_ALIGNMENT bytes. A call that does not need an area gives it
- * no bytes. `real` is the dtype of the plan, B its batch items, H its heads, KV its key heads, n
- * its queries, m its keys. The other sizes are members of struct tiling
- * and of struct schedule, and the conditions are members of struct path.
- *
- * The workspace is shared by all tasks. The plan owns it.
- *
- *   0 +---------------+----------------------------------+---------------------------------------+
- *     | q             | real, in the shape of q          | Q and K, if they are projected or     |
- *     | k             | real, in the shape of k          | turned                                |
- *     | v             | real, in the shape of v          | V, if it is projected                 |
- *     | mask          | bytes (items, heads, rows, m)    | mask and bias of all keys, if there   |
- *     | bias          | real (items, heads, rows, m)     | are extra keys, see struct extended   |
- *     | packed_keys   | real (items, batch) of `pack`     | transposed tiles of keys, if `packs`  |
- *     | unit_tiles    | uint16_t (items, batch) of `pack` | keys and values that are packed for   |
- *     |               |                                  | the matrix unit, if `unit`            |
- *     | unit_sizes    | float (B, KV, tiles, 2)          | their largest magnitudes              |
- *     | heads_out     | real (B, out_batch)              | outputs of heads, if W_O takes them   |
- *     | exact_q       | double, in the shape of q        | Q, K and V of an exact call           |
- *     | exact_k       | double, in the shape of k        |                                       |
- *     | exact_v       | double, in the shape of v        |                                       |
- *     | exact_out     | double, in the shape of heads_out| outputs of heads of an exact call     |
- *     | moments       | struct moments (tasks, 2)        | scores and scaled scores that a task  |
- *     |               |                                  | of PHASE_ATTEND saw, for statistics   |
- *     | input_moments | struct moments (moment_tasks)    | parts of Q, K and past_K              |
- *     | partials      | double (B, H, n, splits,         | partial results of rows whose keys    |
- *     |               |         partial)                 | are cut, see partial.h                |
- *     | totals        | double (B, H, n, 2)              | the largest logit and 1 / sum of each |
- *     |               |                                  | row, for PHASE_WEIGH                  |
- *     | runs          | struct entry (B, H, n, splits,   | sorted parts of rows, for top_k       |
- *     |               |         run)                     |                                       |
- *     +---------------+----------------------------------+---------------------------------------+
- *
- * The workspace of a plan of softmax alone holds only the maximum and the sum of each part of a
- * slice, see softmax.inc.
- *
- * A scratch belongs to one task at a time. `rows` is scratch_rows here, and d_v the largest of any
- * head.
- *
- *   0 +---------------+----------------------------------+---------------------------------------+
- *     | scores        | real (rows, ld)                  | scores of a block, then its weights   |
- *     | row           | double (m) or (keys)             | one row, or one tile of it, between   |
- *     |               |                                  | raw score and weight                  |
- *     | total         | double (rows, merge.partial)     | partial results, unless keys are cut  |
- *     | wide          | double (wide_numbers + columns)  | a row of an exact call in double, and |
- *     |               |                                  | a row of its result                   |
- *     | mean          | double (rows, m)                 | the mean over heads of an exact call  |
- *     | logits        | double (keys)                    | logits of one tile of a long row      |
- *     | sum           | double (rows)                    | sums of online softmax                |
- *     | max           | real (rows)                      | the largest logits so far             |
- *     |               | real (rows)                      | factors by which the output shrinks   |
- *     | top           | real (rows, tiles)               | maxima of tiles, if `keeps_tiles`     |
- *     | part          | real (rows, d_v)                 | output of a part of the keys          |
- *     | tile          | real                             | a tile of weights of a projection, or |
- *     |               |                                  | of packed keys, if `packs_late`       |
- *     | unit_queries  | uint16_t                         | the queries of a block, packed for the|
- *     |               |                                  | matrix unit                           |
- *     | unit_weights  | uint16_t                         | the weights of a tile, packed for it  |
- *     | order         | 8 bytes each                     | top_k's heap; of long rows: entries   |
- *     |               |                                  | in each run, or the heap of runs      |
- *     | turn          | double (2 d)                     | cos and sin of a row, and the row of  |
- *     |               |                                  | a head that is turned                 |
- *     +---------------+----------------------------------+---------------------------------------+
+ * The two lists have a row X(name, type, size, count, each) for each area: it holds count * each
+ * elements of `size` bytes, where `real` is the dtype of the plan. memory_map.c has the names that
+ * stand in the last three. An area begins at a multiple of ATTN_ALIGNMENT bytes. A call that does
+ * not need an area has a count of 0 there, and the pointer of the engine is NULL.
  */
 #ifndef ATTN_MEMORY_MAP_H
 #define ATTN_MEMORY_MAP_H
 
 #include <stddef.h>
+#include <stdint.h>
 
-/* Offsets in bytes. */
+/* clang-format off */
+
+/* The workspace is shared by all tasks. The plan owns it. That of a plan of softmax alone holds
+ * only the maximum and the sum of each part of a slice, see softmax.inc. */
+#define ATTN_WORKSPACE(X)                                                                          \
+    /* Q and K, if they are projected or turned, and V, if it is projected. */                     \
+    X(q, real, size, q, 1)                                                                         \
+    X(k, real, size, k, 1)                                                                         \
+    X(v, real, size, v, 1)                                                                         \
+    /* Mask and bias of all keys, if there are extra keys, see struct extended. */                 \
+    X(mask, unsigned char, 1, extended_rows_of(&plan->extra.mask), plan->m)                        \
+    X(bias, real, size, extended_rows_of(&plan->extra.bias), plan->m)                              \
+    /* Tiles of keys, transposed. Then keys and values for the matrix unit, see unit.inc, and the  \
+     * largest magnitudes of both in each tile. */                                                 \
+    X(packed_keys, real, size, path->packs ? s->pack.items : 0, s->pack.batch + beyond)            \
+    X(unit_tiles, uint16_t, sizeof(uint16_t), path->unit ? s->pack.items : 0, s->pack.batch)       \
+    X(unit_sizes, float, sizeof(float), path->unit ? s->pack.items * plan->kv_heads : 0,           \
+      2 * t->tiles)                                                                                \
+    /* The outputs of heads, if W_O takes them. */                                                 \
+    X(heads_out, real, size, plan->batch, heads_out)                                               \
+    /* Q, K, V and the outputs of heads of an exact call. */                                       \
+    X(exact_q, double, sizeof(double), path->exact ? q : 0, 1)                                     \
+    X(exact_k, double, sizeof(double), path->exact ? k : 0, 1)                                     \
+    X(exact_v, double, sizeof(double), path->exact ? v : 0, 1)                                     \
+    X(exact_out, double, sizeof(double), path->exact ? plan->batch : 0, heads_out)                 \
+    /* Statistics: scores and scaled scores that each task of PHASE_ATTEND saw, and parts of Q, K  \
+     * and past_K. */                                                                              \
+    X(moments, struct moments, sizeof(struct moments), statistics ? s->tasks[PHASE_ATTEND] : 0, 2) \
+    X(input_moments, struct moments, sizeof(struct moments),                                       \
+      s->moment_tasks[0] + s->moment_tasks[1] + s->moment_tasks[2], 1)                             \
+    /* Of each row whose keys are cut: a partial result of each part, see partial.h; the largest   \
+     * logit and the sum, for PHASE_WEIGH; the sorted parts for top_k, which are struct entry. */  \
+    X(partials, double, sizeof(double), path->cut ? rows * t->splits : 0, s->merge.partial)        \
+    X(totals, double, sizeof(double), s->tasks[PHASE_WEIGH] > 0 ? rows : 0, 2)                     \
+    X(runs, void, 2 * size, rows * t->splits, s->rank.run)
+
+/* A scratch belongs to one task at a time. d and d_v are those of the widest heads. */
+#define ATTN_SCRATCH(X)                                                                            \
+    /* Scores of a block, then its weights. */                                                     \
+    X(x, real, size, rows, t->ld)                                                                  \
+    /* One row, or one tile of it, between raw score and weight; and its logits if it is long. */  \
+    X(row, double, sizeof(double), whole ? plan->m : t->keys, 1)                                   \
+    X(logits, double, sizeof(double), path->long_rows ? t->keys : 0, 1)                            \
+    /* Partial results, see partial.h, unless the keys are cut. */                                 \
+    X(total, double, sizeof(double), path->cut ? 0 : rows, s->merge.partial)                       \
+    /* A row of an exact call in double, and then a row of its result; the mean over heads. */     \
+    X(wide, double, sizeof(double), path->exact ? s->wide_numbers + out_columns : 0, 1)            \
+    X(mean, double, sizeof(double), path->exact && plan->results.mean ? rows : 0, plan->m)         \
+    /* Online softmax: the sum of each row and its largest logit so far, to which join_sink() may  \
+     * add the sink; and the factor by which the output so far shrinks. */                         \
+    X(sum, double, sizeof(double), rows, 1)                                                        \
+    X(max, real, size, rows, 1)                                                                    \
+    X(factor, real, size, rows, 1)                                                                 \
+    /* The maxima to which the weights of each tile are relative; after shrink_tops() the factors  \
+     * by which they shrink. */                                                                    \
+    X(top, real, size, path->keeps_tiles && !path->long_rows ? rows : 0, t->tiles)                 \
+    /* The output of a part of the keys. */                                                        \
+    X(part, real, size, parts ? rows : 0, d_v)                                                     \
+    /* Packed keys of a tile (d, keys), or a tile of the weights of a projection. */               \
+    X(tile, real, size, copied_tile(plan, d), 1)                                                   \
+    /* The queries of a block and the weights of a tile for the matrix unit, see unit.inc. */      \
+    X(unit_queries, uint16_t, sizeof(uint16_t), path->unit ? attn_tiles_parts(rows, d) : 0, 1)     \
+    X(unit_weights, uint16_t, sizeof(uint16_t),                                                    \
+      path->unit ? unit_weight_parts(rows, t->keys) : 0, 1)                                        \
+    /* top_k: the entries of a row. If rows are long: the entries in the run of each row so far,   \
+     * the entries of each run that are used up, and the heap of runs. */                          \
+    X(order, void, sizeof(uint64_t), top_k && !path->long_rows ? 2 : 0, plan->results.top_k)       \
+    X(filled, size_t, sizeof(size_t), path->long_rows ? rows : 0, 1)                               \
+    X(used, uint32_t, sizeof(uint32_t), top_k && path->long_rows ? t->splits : 0, 1)               \
+    X(heap, uint32_t, sizeof(uint32_t), top_k && path->long_rows ? t->splits : 0, 1)               \
+    /* The cos and sin of a row, and the row of a head that is turned. */                          \
+    X(turn, double, sizeof(double), turns ? 2 : 0, d)
+
+/* clang-format on */
+
+#define ATTN_AREA_OFFSET(name, type, size, count, each) size_t name;
+
+/* Offsets in bytes; SIZE_MAX for an area that the call does not need. `bytes` is the whole size. */
 struct workspace_map {
-    size_t q, k, v;
-    size_t mask, bias;
-    size_t packed_keys;
-    size_t unit_tiles, unit_sizes;
-    size_t heads_out;
-    size_t exact_q, exact_k, exact_v, exact_out;
-    size_t moments, input_moments;
-    size_t partials, totals, runs;
-    size_t bytes; /* size of the workspace */
+    ATTN_WORKSPACE(ATTN_AREA_OFFSET)
+    size_t bytes;
 };
 
-/* Offsets in bytes. */
 struct scratch_map {
-    size_t scores;
-    size_t row;
-    size_t total;
-    size_t wide;
-    size_t mean;
-    size_t logits;
-    size_t sum;
-    size_t max;
-    size_t top;
-    size_t part;
-    size_t tile;
-    size_t unit_queries, unit_weights;
-    size_t order;
-    size_t turn;
-    size_t bytes; /* size of a scratch */
+    ATTN_SCRATCH(ATTN_AREA_OFFSET)
+    size_t bytes;
 };
 
 #endif

@@ -12,7 +12,7 @@ enum {
     MOST_TASKS = 1 << 16 /* A phase has more tasks only if its tasks would be too long otherwise. */
 };
 
-/* ---------------------------------------------------------------------------------- in plan_build.c */
+/* ---------------------------------------------------------------------------- in plan_build.c */
 
 /* Allocates an empty plan. */
 attn_status plan_new(attn_plan **plan, attn_error *error);

@@ -17,8 +17,8 @@ static_assert(ATTN_RESULT_PRESENT_V == ATTN_RESULT_PRESENT_K + 1 &&
               "the last results are present_K, present_V, Q, K and V");
 
 /* Adds a part to a result. Its axes are the batch and the heads, if the call has these axes (or K
- * and V, if the result has their form), then rows and columns. `heads` is the number of heads or key
- * heads, or 0 for no such axis; `columns` is 0 for no such axis. */
+ * and V, if the result has their form), then rows and columns. `heads` is the number of heads or
+ * key heads, or 0 for no such axis; `columns` is 0 for no such axis. */
 static void add_part(attn_plan *plan, attn_result which, size_t heads, size_t rows,
                      size_t columns) {
     const struct form *form = &plan->form;
