@@ -52,24 +52,6 @@ enum {
     TOTAL = 2000,       /* merging the sums of one part of a row */
 };
 
-double cost_mean_columns(const attn_plan *plan) {
-    double columns = 0;
-    for (size_t h = 0; h < plan->heads; h++) {
-        columns += (double)plan->head[h].d + (double)plan->head[h].d_v;
-    }
-    return columns / (double)plan->heads;
-}
-
-/* The columns of an average head that are read. Values are read only if there is an output. */
-static double read_columns(const attn_plan *plan) {
-    double columns = 0;
-    for (size_t h = 0; h < plan->heads; h++) {
-        columns += (double)plan->head[h].d;
-    }
-    return plan_wants(plan, ATTN_WANT(OUTPUT)) ? cost_mean_columns(plan)
-                                               : columns / (double)plan->heads;
-}
-
 /* The cost of one score without the multiply-adds of its products. */
 static double cost_of_score(const attn_plan *plan) {
     const struct path *path = &plan->path;
@@ -99,7 +81,7 @@ static double cost_of_score(const attn_plan *plan) {
 /* Returns whether the keys and values of one head stay in a cache from one block of queries to the
  * next. */
 static bool stay_in_cache(const attn_plan *plan) {
-    const double numbers = (double)plan->m * read_columns(plan);
+    const double numbers = (double)plan->m * plan->schedule.read_columns;
     return numbers * (double)attn_dtype_size(plan->dtype) <= 1 << 21;
 }
 
@@ -109,10 +91,10 @@ static double cost_of_product(const attn_plan *plan) {
     const struct path *path = &plan->path;
     const struct tiling *t = &plan->tiling;
     const double wide = plan->dtype == ATTN_FLOAT64 ? 2 : 1;
-    const double rows = (double)(plan->n < t->rows ? plan->n : t->rows);
+    const double rows = (double)size_min(plan->n, t->rows);
     const double read = stay_in_cache(plan) ? 0 : 4 * wide * READ / rows;
     if (path->long_rows) {
-        return wide * (read_columns(plan) > 2048 ? 20 : 6) + read;
+        return wide * (plan->schedule.read_columns > 2048 ? 20 : 6) + read;
     }
     return wide * (path->without_blas ? 3.5 : 0.8) + read;
 }
@@ -126,7 +108,8 @@ double cost_of_row(const attn_plan *plan) {
     const double row = path->long_rows || path->staged ? STAGED_ROW
                        : path->plain                   ? ROW
                                                        : GENERAL_ROW;
-    return (double)plan->m * (read_columns(plan) * cost_of_product(plan) + cost_of_score(plan)) +
+    return (double)plan->m *
+               (plan->schedule.read_columns * cost_of_product(plan) + cost_of_score(plan)) +
            (path->staged && !path->long_rows ? 1 : tiles_of_row(plan)) * row + ANY_ROW;
 }
 
@@ -152,8 +135,8 @@ static double visible_share(const attn_plan *plan) {
     if (plan_wants(plan, STAGES_OF_ALL_KEYS) || (path->staged && !path->long_rows)) {
         return 1;
     }
-    const size_t most = plan->rules.lengths != NULL && plan->batch > ITEMS ? FEW_ROWS : ROWS;
-    const size_t rows = plan->n < most ? plan->n : most;
+    const bool few = plan->rules.lengths != NULL && plan->batch > ITEMS;
+    const size_t rows = size_min(plan->n, few ? FEW_ROWS : ROWS);
     const size_t items = plan->rules.lengths == NULL ? 1 : plan->batch;
     double seen = 0;
     for (size_t r = 0; r < rows; r++) {
@@ -195,7 +178,7 @@ double cost_of_preparing(const attn_plan *plan, enum prepare what) {
 double cost_of_packing(const attn_plan *plan) {
     const struct path *path = &plan->path;
     const struct tiling *t = &plan->tiling;
-    const double columns = cost_mean_columns(plan) / (path->unit ? 1 : 2); /* keys, and values */
+    const double columns = plan->schedule.columns / (path->unit ? 1 : 2); /* keys, and values */
     const double numbers = (double)t->tiles * (double)t->keys * columns;
     return path->packs || path->unit ? (double)plan->schedule.pack.items * (double)plan->kv_heads *
                                            (numbers * PACK + BLOCK)
@@ -250,7 +233,7 @@ static double cost_of_projection(const struct projection *p) {
         return 0;
     }
     const double down = ceil((double)p->rows / (double)p->task_rows);
-    const double pieces = (double)(p->count > p->across ? p->count : p->across);
+    const double pieces = (double)size_max(p->count, p->across);
     const double steps = ceil((double)p->inner / (double)p->tile_inner);
     const double high = ceil((double)p->task_rows / (double)p->tile_rows);
     return cost_of_projecting(p, p->rows, p->ld) + down * pieces * steps * high * PRODUCT +

@@ -84,16 +84,15 @@ static size_t copied_tile(const attn_plan *plan, size_t d) {
     const bool packs_values =
         t->panel > 0 && !path->exact && !path->without_blas && !path->long_rows;
     const size_t values = packs_values ? t->keys * packed_columns(plan, t->value_columns) : 0;
-    const size_t weights = path->exact ? 0 : plan->schedule.weight_numbers,
-                 tile = keys > values ? keys : values;
-    return tile > weights ? tile : weights;
+    const size_t weights = path->exact ? 0 : plan->schedule.weight_numbers;
+    return size_max(size_max(keys, values), weights);
 }
 
 /* The numbers of the longest row that an exact call converts to double. */
 static size_t widest_exact_row(const attn_plan *plan, size_t d) {
     size_t numbers = d;
     for (int i = 0; i < PROJECT_INPUTS; i++) {
-        numbers = plan->project[i].inner > numbers ? plan->project[i].inner : numbers;
+        numbers = size_max(numbers, plan->project[i].inner);
     }
     return numbers;
 }

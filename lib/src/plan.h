@@ -228,7 +228,9 @@ struct schedule {
     size_t tasks[PHASE_COUNT];
     struct workspace_map workspace;
     struct scratch_map scratch;
-    double cost; /* of a run, in multiply-adds, see cost.c */
+    double columns;      /* d + d_v of an average head */
+    double read_columns; /* the same, without d_v if there is no output */
+    double cost;         /* of a run, in multiply-adds, see cost.c */
 };
 
 /* -------------------------------------------------------------------------------- softmax alone */

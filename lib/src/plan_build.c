@@ -77,9 +77,9 @@ static size_t plan_memory(const attn_plan *plan) {
 static size_t scratches(const attn_plan *plan, size_t threads) {
     size_t most = 1;
     for (size_t phase = 0; phase < PHASE_COUNT; phase++) {
-        most = plan->schedule.tasks[phase] > most ? plan->schedule.tasks[phase] : most;
+        most = size_max(most, plan->schedule.tasks[phase]);
     }
-    return threads < most ? threads : most;
+    return size_min(threads, most);
 }
 
 bool attn_plan_bytes(const attn_plan *plan, size_t threads, size_t *bytes) {

@@ -94,7 +94,6 @@ bool memory_map_scratch(attn_plan *plan, size_t d, size_t d_v);
 
 /* The costs of the parts of a run. Each function reads only those fields of the schedule that are
  * known when it is called. */
-double cost_mean_columns(const attn_plan *plan);                    /* d + d_v of an average head */
 double cost_of_row(const attn_plan *plan);                          /* one query of one head */
 double cost_of_attending(const attn_plan *plan);                    /* PHASE_ATTEND */
 double cost_of_preparing(const attn_plan *plan, enum prepare what); /* one row */

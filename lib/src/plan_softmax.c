@@ -37,16 +37,16 @@ static attn_status check_softmax(const attn_tensor *x, int axis, attn_error *err
 static void cut_slices(attn_plan *plan) {
     struct slices *s = &plan->slices;
     struct schedule *schedule = &plan->schedule;
-    s->columns = s->inner < SOFTMAX_COLUMNS ? s->inner : SOFTMAX_COLUMNS;
+    s->columns = size_min(s->inner, SOFTMAX_COLUMNS);
     s->across = ceil_div(s->inner, s->columns);
     const size_t most = CHUNK_NUMBERS / s->columns;
     s->chunks = ceil_div(s->count, most);
     s->chunk = ceil_div(s->count, s->chunks);
     s->chunks = ceil_div(s->count, s->chunk);
     const size_t units = s->outer * s->across * s->chunks, numbers = s->chunk * s->columns;
-    size_t least = units / MOST_TASKS * numbers;
-    least = least < TASK_NUMBERS ? TASK_NUMBERS : least > CHUNK_NUMBERS ? CHUNK_NUMBERS : least;
-    s->per_task = least / numbers < 1 ? 1 : least / numbers;
+    const size_t least =
+        size_min(CHUNK_NUMBERS, size_max(TASK_NUMBERS, units / MOST_TASKS * numbers));
+    s->per_task = size_max(1, least / numbers);
     schedule->tasks[PHASE_ATTEND] = ceil_div(units, s->per_task);
     if (s->chunks > 1) {
         schedule->tasks[PHASE_WEIGH] = schedule->tasks[PHASE_ATTEND];

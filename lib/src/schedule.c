@@ -105,10 +105,9 @@ enum {
 static void choose_tile(attn_plan *plan, size_t d, size_t size) {
     struct tiling *t = &plan->tiling;
     const size_t bytes = t->panel > 0 ? PANELS_BYTES : TILE_BYTES;
-    t->keys = bytes / (d * size) / 64 * 64;
-    t->keys = t->keys > 256 ? 256 : t->keys < 64 ? 64 : t->keys;
+    t->keys = size_max(64, size_min(256, bytes / (d * size) / 64 * 64));
     t->rows = t->panel > 0 ? TILE_ROWS : BLAS_SMALL_PRODUCT / (t->keys * d);
-    t->rows = t->rows > TILE_ROWS ? TILE_ROWS : t->rows < 8 ? 8 : t->rows / 8 * 8;
+    t->rows = size_max(8, size_min(TILE_ROWS, t->rows / 8 * 8));
 }
 
 /* The multiply-adds of all projections. */
@@ -169,8 +168,7 @@ static size_t choose_projection(attn_plan *plan, int which) {
         return 0;
     }
     const bool panels = t->panel > 0, small = panels || blas_has_small();
-    const size_t task_rows = small ? TALL : SQUARE;
-    p->task_rows = p->rows < task_rows ? p->rows : task_rows;
+    p->task_rows = size_min(p->rows, small ? TALL : SQUARE);
     p->task_columns = small ? NARROW : SQUARE;
     while (p->task_rows > 1 &&
            cost_of_projecting(p, p->task_rows, p->task_columns) > PROJECT_WORK) {
@@ -181,9 +179,8 @@ static size_t choose_projection(attn_plan *plan, int which) {
         p->task_columns /= 2;
     }
     if (!small && p->rows <= SPARSE) {
-        const size_t share = p->ld / SHARES / NARROW * NARROW, most = p->task_columns;
-        p->task_columns = share < NARROW ? NARROW : share;
-        p->task_columns = p->task_columns > most ? most : p->task_columns;
+        const size_t share = size_max(NARROW, p->ld / SHARES / NARROW * NARROW);
+        p->task_columns = size_min(p->task_columns, share);
     }
     p->tile_columns = p->task_columns;
     p->tile_rows = p->task_rows;
@@ -256,14 +253,14 @@ static void choose_splits(attn_plan *plan, size_t d) {
     const bool wide = plan->dtype == ATTN_FLOAT64;
     const size_t part = few && (wide || fit < PART_KEYS) ? fit : PART_KEYS;
     const bool parts = plan->m >= 2 * part;
-    t->part_keys = part < t->keys ? t->keys : part / t->keys * t->keys;
+    t->part_keys = size_max(t->keys, part / t->keys * t->keys);
     t->splits = 1;
     t->split_keys = plan->m;
     if (path->staged || path->keeps_tiles) {
         path->adds_parts = parts;
         return;
     }
-    const double block = (double)(t->rows < plan->n ? t->rows : plan->n) * cost_of_row(plan);
+    const double block = (double)size_min(t->rows, plan->n) * cost_of_row(plan);
     if (few && parts) {
         t->split_keys = t->part_keys;
     } else if (block > TASK_MOST) {
@@ -279,11 +276,11 @@ static void choose_splits(attn_plan *plan, size_t d) {
  * packed then need not move to another core. */
 static size_t choose_heads_in_turn(const attn_plan *plan, size_t d) {
     const size_t fit = WHOLE_BYTES / (2 * d * plan->m * attn_dtype_size(plan->dtype));
-    size_t heads = fit < plan->kv_heads ? fit : plan->kv_heads;
+    size_t heads = size_min(fit, plan->kv_heads);
     while (heads > 1 && plan->kv_heads % heads != 0) {
         heads--;
     }
-    return heads < 1 ? 1 : heads;
+    return size_max(1, heads);
 }
 
 /* Returns how many of `count` units make a task, if each unit costs `cost` and a task should cost
@@ -334,17 +331,16 @@ static void cut_long_rows(attn_plan *plan) {
     path->exact = path->streams_weights = false;
     path->cut = true;
     t->ld = t->keys;
-    t->rows = plan->n < LONG_QUERIES ? plan->n : LONG_QUERIES;
+    t->rows = size_min(plan->n, LONG_QUERIES);
     const double pair = cost_of_row(plan) / (double)m;
     while (t->rows > 1 && (double)t->rows * (double)t->keys * pair > LONG_WORK) {
         t->rows = (t->rows + 1) / 2;
     }
     const double most = LONG_WORK / ((double)t->rows * pair);
-    size_t keys = m / LONG_PARTS < LONG_KEYS ? LONG_KEYS : m / LONG_PARTS;
-    keys = keys > LONG_MOST ? LONG_MOST : keys;
+    size_t keys = size_min(LONG_MOST, size_max(LONG_KEYS, m / LONG_PARTS));
     keys = (double)keys > most ? (most < 1 ? 1 : (size_t)most) : keys;
     keys = keys > t->keys ? keys / t->keys * t->keys : keys;
-    t->split_keys = keys < m ? keys : m;
+    t->split_keys = size_min(keys, m);
     t->splits = ceil_div(m, t->split_keys);
     t->scratch_rows = t->rows;
     if (plan->results.mean && plan_wants(plan, ATTN_WANT(WEIGHTS))) {
@@ -352,11 +348,11 @@ static void cut_long_rows(attn_plan *plan) {
         s->weigh.mean_keys = all < 8                       ? 8
                              : all > (double)t->split_keys ? t->split_keys
                                                            : (size_t)all;
-        s->weigh.mean_keys = s->weigh.mean_keys < m ? s->weigh.mean_keys : m;
+        s->weigh.mean_keys = size_min(s->weigh.mean_keys, m);
         s->weigh.mean_parts = ceil_div(m, s->weigh.mean_keys);
     }
     if (plan_wants_top_k(plan)) {
-        s->rank.run = plan->results.top_k < t->split_keys ? plan->results.top_k : t->split_keys;
+        s->rank.run = size_min(plan->results.top_k, t->split_keys);
     }
 }
 
@@ -367,7 +363,7 @@ static void keep_whole_rows(attn_plan *plan) {
     /* The distance of rows is no power of two, because caches have few places for such rows. */
     t->ld = ceil_div(plan->m, 16) * 16 + 16;
     const size_t fit = WHOLE_BYTES / (t->ld * size);
-    t->rows = t->rows < fit ? t->rows : fit < 8 ? 8 : fit / 8 * 8;
+    t->rows = t->rows < fit ? t->rows : size_max(8, fit / 8 * 8);
 }
 
 /* Cuts queries into blocks and keys into tiles and parts. The widest row has d numbers. */
@@ -377,7 +373,7 @@ static void choose_blocks(attn_plan *plan, size_t d, double head_cost) {
     const size_t size = attn_dtype_size(plan->dtype);
     const double calls = (double)plan->batch * (double)plan->heads;
     choose_tile(plan, d, size);
-    t->keys = t->keys < plan->m ? t->keys : plan->m;
+    t->keys = size_min(t->keys, plan->m);
     t->tiles = ceil_div(plan->m, t->keys);
     path->unit = path->unit && t->keys * d * size <= LATE_BYTES;
     path->exact = calls * (double)plan->n * (double)plan->m <= EXACT_SCORES &&
@@ -391,7 +387,7 @@ static void choose_blocks(attn_plan *plan, size_t d, double head_cost) {
     } else if (path->staged || path->keeps_tiles || path->exact) {
         keep_whole_rows(plan);
     }
-    t->scratch_rows = t->rows < plan->n ? t->rows : plan->n;
+    t->scratch_rows = size_min(t->rows, plan->n);
     if (!path->long_rows) {
         const double heads = plan->results.mean ? (double)plan->heads : 1;
         const size_t least = plan->results.mean ? 1 : 8;
@@ -405,8 +401,7 @@ static void choose_blocks(attn_plan *plan, size_t d, double head_cost) {
     const size_t step = path->unit ? UNIT_ROWS : 8;
     t->blocks = ceil_div(plan->n, t->rows);
     const size_t even = ceil_div(ceil_div(plan->n, t->blocks), step) * step;
-    t->rows = even < t->rows ? even : t->rows;
-    t->rows = t->rows < plan->n ? t->rows : plan->n;
+    t->rows = size_min(size_min(even, t->rows), plan->n);
     t->blocks = ceil_div(plan->n, t->rows);
     path->packs = path->packs && !path->exact;
     const bool few = path->packs ? t->blocks <= 2 && plan->heads == plan->kv_heads
@@ -447,10 +442,8 @@ static void choose_pack(attn_plan *plan, size_t d) {
     struct schedule *s = &plan->schedule;
     static const unsigned results[COPY_COUNT] = {ATTN_WANT(Q), ATTN_WANT(K), ATTN_WANT(V),
                                                  ATTN_WANT(PRESENT_K), ATTN_WANT(PRESENT_V)};
-    const size_t size_of_tile = t->keys * d;
     if (path->packs || path->unit) {
-        const size_t some = PACK_NUMBERS / size_of_tile;
-        s->pack.tiles = some < 1 ? 1 : some > t->tiles ? t->tiles : some;
+        s->pack.tiles = size_min(t->tiles, size_max(1, PACK_NUMBERS / (t->keys * d)));
         s->pack.parts = ceil_div(t->tiles, s->pack.tiles);
         const size_t parts = s->pack.items * plan->kv_heads * s->pack.parts;
         s->pack.per_task =
@@ -470,7 +463,7 @@ static void choose_pack(attn_plan *plan, size_t d) {
         for (size_t h = 0; h < heads; h++) {
             const struct head *head = &plan->head[which == COPY_Q ? h : h * (plan->heads / heads)];
             const size_t columns = which == COPY_V || which == COPY_PRESENT_V ? head->d_v : head->d;
-            widest = columns > widest ? columns : widest;
+            widest = size_max(widest, columns);
         }
         s->copy[which].parts = ceil_div(rows * widest, COPY_NUMBERS);
         const size_t items = which == COPY_Q ? plan->batch : kv_items(plan);
@@ -500,8 +493,7 @@ static void choose_after_cuts(attn_plan *plan, size_t d_v) {
     if (!path->cut) {
         return;
     }
-    s->merge.columns = MERGE_NUMBERS / plan->tiling.splits;
-    s->merge.columns = s->merge.columns < 256 ? 256 : s->merge.columns;
+    s->merge.columns = size_max(256, MERGE_NUMBERS / plan->tiling.splits);
     s->merge.parts = ceil_div(d_v, s->merge.columns);
     const size_t parts = rows * s->merge.parts;
     s->merge.per_task =
@@ -522,15 +514,22 @@ static void choose_after_cuts(attn_plan *plan, size_t d_v) {
 
 attn_status plan_schedule(attn_plan *plan, attn_error *error) {
     struct schedule *s = &plan->schedule;
+    const double heads = (double)plan->heads;
     size_t d = 1, d_v = 1; /* those of the widest heads */
+    double keys = 0, values = 0;
     for (size_t h = 0; h < plan->heads; h++) {
-        d = plan->head[h].d > d ? plan->head[h].d : d;
-        d_v = plan->head[h].d_v > d_v ? plan->head[h].d_v : d_v;
+        const struct head *head = &plan->head[h];
+        d = size_max(d, head->d);
+        d_v = size_max(d_v, head->d_v);
+        keys += (double)head->d;
+        values += (double)head->d_v;
     }
-    const double head_cost = (double)plan->n * (double)plan->m * cost_mean_columns(plan);
-    plan->tiling.value_columns = d_v < VALUE_COLUMNS ? d_v : VALUE_COLUMNS;
+    s->columns = (keys + values) / heads;
+    s->read_columns = plan_wants(plan, ATTN_WANT(OUTPUT)) ? s->columns : keys / heads;
+    const double head_cost = (double)plan->n * (double)plan->m * s->columns;
+    plan->tiling.value_columns = size_min(d_v, VALUE_COLUMNS);
     choose_paths(plan, head_cost);
-    choose_blocks(plan, d > d_v ? d : d_v, head_cost);
+    choose_blocks(plan, size_max(d, d_v), head_cost);
     choose_preparation(plan);
     choose_pack(plan, d);
     choose_after_cuts(plan, d_v);

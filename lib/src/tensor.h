@@ -16,6 +16,14 @@ static inline bool size_add(size_t a, size_t b, size_t *sum) {
     return !__builtin_add_overflow(a, b, sum);
 }
 
+static inline size_t size_min(size_t a, size_t b) {
+    return a < b ? a : b;
+}
+
+static inline size_t size_max(size_t a, size_t b) {
+    return a > b ? a : b;
+}
+
 static inline size_t ceil_div(size_t a, size_t b) {
     return a / b + (a % b != 0);
 }
