@@ -131,7 +131,7 @@ void exchange_drop_work(struct exchange *exchange) {
     derived_free(&exchange->derived);
     codec_document_free(exchange->document);
     exchange->document = NULL;
-    question_free(&exchange->question);
+    question_drop(&exchange->question);
     account_free_region(&exchange->account, ACCOUNT_QUESTION);
 }
 

@@ -86,8 +86,8 @@ static bool check_parameters(const struct question *question, const struct codec
                                     .foreign_count = sizeof foreign / sizeof *foreign,
                                     .here = of};
     struct codec_error fault;
-    return parameters == NULL || codec_check_keys(question->json, parameters, &keys, &fault) ||
-           codec_fail(question->json, parameters, error, "the %s \"%.64s\": %s",
+    return parameters == NULL || codec_check_keys(question->document, parameters, &keys, &fault) ||
+           codec_fail(question->document, parameters, error, "the %s \"%.64s\": %s",
                       of == OF_INPUT ? "input" : "output", name, fault.message);
 }
 
@@ -95,16 +95,16 @@ static bool check_parameters(const struct question *question, const struct codec
 
 /* Sets the bytes of texts, which only their binary_data_size says. */
 static bool set_text_bytes(struct question *question, const struct codec_value *value, size_t size,
-                           struct plain_tensor *tensor, struct codec_error *error) {
+                           struct build_tensor *tensor, struct codec_error *error) {
     const size_t texts = codec_form_texts(&tensor->form), least = texts * sizeof(uint32_t);
     if (size < least) {
-        return codec_fail(question->json, value, error,
+        return codec_fail(question->document, value, error,
                           "the input \"%.64s\" has a binary_data_size of %zu, but the lengths of "
                           "its %zu texts alone have %zu bytes",
                           tensor->name, size, texts, least);
     }
     if (size > MOST_TEXT_BYTES) {
-        return codec_fail(question->json, value, error,
+        return codec_fail(question->document, value, error,
                           "the input \"%.64s\" has a binary_data_size of %zu; texts may have at "
                           "most %d bytes, which is a fixed limit",
                           tensor->name, size, MOST_TEXT_BYTES);
@@ -117,7 +117,7 @@ static bool set_text_bytes(struct question *question, const struct codec_value *
 /* Reads the parameter binary_data_size of an input. Returns false with the error set; *given says
  * whether the input has it. */
 static bool read_size(struct question *question, const struct codec_value *parameters,
-                      struct plain_tensor *tensor, bool *given, struct codec_error *error) {
+                      struct build_tensor *tensor, bool *given, struct codec_error *error) {
     const struct codec_value *value =
         parameters != NULL ? member_of(parameters, "binary_data_size") : NULL;
     int64_t size;
@@ -125,14 +125,14 @@ static bool read_size(struct question *question, const struct codec_value *param
     if (value == NULL) {
         return true;
     }
-    if (!codec_as_integer(question->json, value, 0, INT64_MAX, &size, error)) {
+    if (!codec_as_integer(question->document, value, 0, INT64_MAX, &size, error)) {
         return false;
     }
     if (tensor->form.texts) {
         return set_text_bytes(question, value, (size_t)size, tensor, error);
     }
     return (size_t)size == tensor->form.bytes ||
-           codec_fail(question->json, value, error,
+           codec_fail(question->document, value, error,
                       "the input \"%.64s\" has a binary_data_size of %lld, but its datatype and "
                       "shape have %zu bytes",
                       tensor->name, (long long)size, tensor->form.bytes);
@@ -141,8 +141,8 @@ static bool read_size(struct question *question, const struct codec_value *param
 /* Checks that an input has its elements in one of two places: its data, or the bytes after the
  * JSON. */
 static bool check_place(const struct question *question, const struct codec_value *input,
-                        const struct plain_tensor *tensor, bool binary, struct codec_error *error) {
-    const struct codec_document *document = question->json;
+                        const struct build_tensor *tensor, bool binary, struct codec_error *error) {
+    const struct codec_document *document = question->document;
     const struct codec_value *data = member_of(input, "data");
     const bool texts = tensor->form.texts;
     if (binary && data != NULL) {
@@ -180,8 +180,8 @@ static bool check_place(const struct question *question, const struct codec_valu
 
 /* Reads the datatype and the shape of an input. Texts are of the type BYTES, and only they. */
 static bool read_form(const struct question *question, const struct codec_value *input,
-                      struct plain_tensor *tensor, struct codec_error *error) {
-    const struct codec_document *document = question->json;
+                      struct build_tensor *tensor, struct codec_error *error) {
+    const struct codec_document *document = question->document;
     const struct codec_value *type = member_of(input, "datatype"),
                              *shape = member_of(input, "shape");
     const bool words = fields_is_words(tensor->name, question->fields);
@@ -210,26 +210,26 @@ static bool read_form(const struct question *question, const struct codec_value 
 /* Refuses texts that MLServer has encoded. Every other content type changes nothing. */
 static bool check_content_type(const struct question *question,
                                const struct codec_value *parameters,
-                               const struct plain_tensor *tensor, struct codec_error *error) {
+                               const struct build_tensor *tensor, struct codec_error *error) {
     const struct codec_value *value =
         parameters != NULL && tensor->form.texts ? member_of(parameters, "content_type") : NULL;
     const char *text;
     if (value == NULL) {
         return true;
     }
-    return codec_as_text(question->json, value, &text, error) &&
+    return codec_as_text(question->document, value, &text, error) &&
            (strcmp(text, "base64") != 0 ||
-            codec_fail(question->json, value, error,
+            codec_fail(question->document, value, error,
                        "the input \"%s\" has the content_type base64; send the text itself",
                        tensor->name));
 }
 
-static bool read_input(struct question *question, struct plain *plain,
+static bool read_input(struct question *question, struct build *build,
                        const struct codec_value *input, struct codec_error *error) {
     static const char *const keys[] = {"name", "shape", "datatype", "parameters", "data"};
     static const struct codec_keys known = {.names = keys, .count = sizeof keys / sizeof *keys};
-    const struct codec_document *document = question->json;
-    struct plain_tensor tensor = {0};
+    const struct codec_document *document = question->document;
+    struct build_tensor tensor = {0};
     bool binary = false;
     if (!codec_check_keys(document, input, &known, error)) {
         return false;
@@ -248,7 +248,7 @@ static bool read_input(struct question *question, struct plain *plain,
         return false;
     }
     tensor.data = binary ? NULL : member_of(input, "data");
-    return plain_tensor(plain, &tensor, error);
+    return build_tensor(build, &tensor, error);
 }
 
 /* -------------------------------------------------------------------------------------- outputs */
@@ -293,7 +293,7 @@ static bool refuse_output(const struct question *question, const struct codec_va
         size += (size_t)snprintf(names + size, sizeof names - size, "%s%s", i > 0 ? ", " : "",
                                  answer_names[i]);
     }
-    return codec_fail(question->json, name, error,
+    return codec_fail(question->document, name, error,
                       "the output \"%.64s\" is unknown; this model has %s", text, names);
 }
 
@@ -302,7 +302,7 @@ static bool read_output(struct question *question, const struct codec_value *out
                         struct codec_error *error) {
     static const char *const keys[] = {"name", "parameters"};
     static const struct codec_keys known = {.names = keys, .count = sizeof keys / sizeof *keys};
-    const struct codec_document *document = question->json;
+    const struct codec_document *document = question->document;
     struct question_output wanted = {.binary = question->binary};
     if (!codec_check_keys(document, output, &known, error)) {
         return false;
@@ -335,23 +335,24 @@ static bool read_output(struct question *question, const struct codec_value *out
 }
 
 /* Reads the outputs, and makes an option "return" of them. */
-static bool read_outputs(struct question *question, struct plain *plain,
+static bool read_outputs(struct question *question, struct build *build,
                          const struct codec_value *outputs, struct codec_error *error) {
     const struct codec_value *output = outputs != NULL ? codec_at(outputs, 0) : NULL;
     unsigned returned = 0; /* bits of the results */
     if (outputs != NULL && codec_kind_of(outputs) != CODEC_ARRAY) {
-        return codec_refuse(question->json, outputs, "an array of objects", error);
+        return codec_refuse(question->document, outputs, "an array of objects", error);
     }
     if (output == NULL) {
         return true;
     }
     const bool returns = fields_has("return", question->fields);
-    if (returns && plain_has(plain, "return")) {
-        return codec_fail(question->json, outputs, error,
+    struct codec_value *list = NULL;
+    if (returns && codec_get(build->call, "return") != NULL) {
+        return codec_fail(question->document, outputs, error,
                           "give outputs or the parameter \"return\", not both");
     }
-    if (returns) {
-        codec_add_open(&plain->items, CODEC_OP_ARRAY, "return");
+    if (returns && (list = build_member(build, "return", CODEC_ARRAY, error)) == NULL) {
+        return false;
     }
     for (; output != NULL; output = codec_next(output)) {
         size_t which = ANSWER_COUNT;
@@ -359,12 +360,13 @@ static bool read_outputs(struct question *question, struct plain *plain,
             return false;
         }
         if (returns && (returned & 1u << which) == 0) {
-            codec_add_text(&plain->items, NULL, answer_names[which]);
+            struct codec_value *name = codec_make_value(build->document, list, NULL, CODEC_TEXT);
+            if (name == NULL) {
+                return codec_no_memory(error);
+            }
+            codec_set_text(name, answer_names[which]);
         }
         returned |= 1u << which;
-    }
-    if (returns) {
-        codec_add_close(&plain->items);
     }
     return true;
 }
@@ -372,7 +374,7 @@ static bool read_outputs(struct question *question, struct plain *plain,
 /* --------------------------------------------------------------------------------- the request */
 
 /* Reads a parameter that the protocol defines. *known says whether it is one. */
-static bool read_reserved(struct question *question, struct plain *plain, const char *name,
+static bool read_reserved(struct question *question, struct build *build, const char *name,
                           const struct codec_value *value, bool *known, struct codec_error *error) {
     int64_t microseconds = 0;
     *known = true;
@@ -383,22 +385,28 @@ static bool read_reserved(struct question *question, struct plain *plain, const 
         *known = false;
         return true;
     }
-    if (!codec_as_integer(question->json, value, 0, INT64_MAX, &microseconds, error)) {
+    if (!codec_as_integer(question->document, value, 0, INT64_MAX, &microseconds, error)) {
         return false;
     }
-    return microseconds == 0 || plain_number(plain, name, (double)microseconds * 1e-6, error);
+    struct codec_value *seconds =
+        microseconds > 0 ? build_member(build, name, CODEC_NUMBER, error) : NULL;
+    if (seconds != NULL) {
+        codec_set_number(seconds, (double)microseconds * 1e-6);
+    }
+    return microseconds == 0 || seconds != NULL;
 }
 
-static bool read_options(struct question *question, struct plain *plain,
+static bool read_options(struct question *question, struct build *build,
                          const struct codec_value *parameters, struct codec_error *error) {
-    if (!read_binary(question->json, parameters, "binary_data_output", &question->binary, error)) {
+    if (!read_binary(question->document, parameters, "binary_data_output", &question->binary,
+                     error)) {
         return false;
     }
     const struct codec_value *value = parameters != NULL ? codec_at(parameters, 0) : NULL;
     for (; value != NULL; value = codec_next(value)) {
         bool known = false;
-        if (!read_reserved(question, plain, codec_name(value), value, &known, error) ||
-            (!known && !plain_option(plain, codec_name(value), value, error))) {
+        if (!read_reserved(question, build, codec_name(value), value, &known, error) ||
+            (!known && !build_option(build, codec_name(value), value, error))) {
             return false;
         }
     }
@@ -421,11 +429,11 @@ static bool check_member(const struct codec_document *document, const char *key,
                       own);
 }
 
-bool inference_read(struct question *question, struct plain *plain, struct codec_error *error) {
+bool inference_read(struct question *question, struct build *build, struct codec_error *error) {
     static const char *const keys[] = {"id",      "parameters", "inputs",
                                        "outputs", "model_name", "model_version"};
     static const struct codec_keys known = {.names = keys, .count = sizeof keys / sizeof *keys};
-    const struct codec_document *document = question->json;
+    const struct codec_document *document = question->document;
     const struct codec_value *root = codec_root(document);
     if (!codec_check_keys(document, root, &known, error) ||
         !check_member(document, "model_name", question->model, "the model of the path", error) ||
@@ -444,10 +452,12 @@ bool inference_read(struct question *question, struct plain *plain, struct codec
     }
     for (const struct codec_value *input = codec_at(inputs, 0); input != NULL;
          input = codec_next(input)) {
-        if (!read_input(question, plain, input, error)) {
+        if (!read_input(question, build, input, error)) {
             return false;
         }
     }
-    return read_options(question, plain, member_of(root, "parameters"), error) &&
-           read_outputs(question, plain, member_of(root, "outputs"), error);
+    const struct codec_value *parameters = member_of(root, "parameters");
+    return build_type(build, parameters, &question->floats, error) &&
+           read_options(question, build, parameters, error) &&
+           read_outputs(question, build, member_of(root, "outputs"), error);
 }

@@ -39,9 +39,9 @@ bool inference_outputs(struct codec_results *outputs, unsigned fields, struct ac
  * given, and the whole body is JSON. Returns false if it is no number of at least 1. */
 bool inference_length(const char *text, size_t *length);
 
-/* Lists in `plain` the tensors and options of question->json, which it borrows, and fills the
- * members for the answer. Errors: CODEC_CONTENT; the message names the tensor. */
-bool inference_read(struct question *question, struct plain *plain, struct codec_error *error);
+/* Adds the tensors and options of question->document to the call, and fills the members for the
+ * answer. Errors: CODEC_CONTENT; the message names the tensor. */
+bool inference_read(struct question *question, struct build *build, struct codec_error *error);
 
 /* Returns whether `name` is the result that is asked for, or a part of it: "top_k.indices" is a
  * part of "top_k". */

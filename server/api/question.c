@@ -130,12 +130,6 @@ void question_drop(struct question *question) {
     question->document = NULL;
 }
 
-void question_free(struct question *question) {
-    question_drop(question);
-    codec_document_free(question->json);
-    question->json = NULL;
-}
-
 static bool refuse(struct codec_error *error, enum codec_status status, const char *format, ...)
     __attribute__((cold, format(printf, 3, 4)));
 static bool refuse(struct codec_error *error, enum codec_status status, const char *format, ...) {
@@ -174,50 +168,53 @@ static bool refuse_json(const struct question *question, struct codec_error *err
 /* ---------------------------------------------------------------------- the JSON before tensors */
 
 /* Lists what a header of safetensors has. "format" names the library that wrote the file. */
-static bool list_safetensors(struct plain *plain, struct codec_error *error) {
+static bool list_safetensors(struct build *build, enum codec_type *floats,
+                             struct codec_error *error) {
     struct codec_safetensors header;
-    if (!codec_safetensors_read(plain->source, &header, error)) {
+    if (!codec_safetensors_read(build->document, &header, error)) {
         return false;
     }
     for (size_t i = 0; i < header.count; i++) {
-        const struct plain_tensor tensor = {.name = codec_name(header.list[i].value),
+        const struct build_tensor tensor = {.name = codec_name(header.list[i].value),
                                             .form = header.list[i].form};
-        if (!plain_tensor(plain, &tensor, error)) {
+        if (!build_tensor(build, &tensor, error)) {
             return false;
         }
+    }
+    if (!build_type(build, header.metadata, floats, error)) {
+        return false;
     }
     const struct codec_value *option =
         header.metadata != NULL ? codec_at(header.metadata, 0) : NULL;
     for (; option != NULL; option = codec_next(option)) {
         if (strcmp(codec_name(option), "format") != 0 &&
-            !plain_option(plain, codec_name(option), option, error)) {
+            !build_option(build, codec_name(option), option, error)) {
             return false;
         }
     }
     return true;
 }
 
-/* Parses the JSON, which is complete, and makes the plain document of it. */
+/* Ends the JSON and makes the call of it. */
 static bool open_tensors(struct question *question, struct codec_error *error) {
-    if (codec_reader_finish(question->reader, &question->json) != CODEC_OK) {
+    if (codec_reader_finish(question->reader, &question->document) != CODEC_OK) {
         return refuse_json(question, error);
     }
     codec_reader_free(question->reader);
     question->reader = NULL;
     question->stage = QUESTION_IN_TENSORS;
-    struct plain *plain = account_alloc(question->account, sizeof *plain);
-    if (plain == NULL) {
+    struct build *build = account_alloc(question->account, sizeof *build);
+    if (build == NULL) {
         return codec_no_memory(error);
     }
-    plain_begin(plain, question->json, question->account,
-                question->json_size != SIZE_MAX ? MOST_VALUES : 0);
-    if (question->format == API_INFERENCE ? inference_read(question, plain, error)
-                                          : list_safetensors(plain, error)) {
-        question->document = plain_make(plain, &question->arrivals, &question->floats, error);
-    }
-    codec_items_free(&plain->items);
-    account_free(question->account, plain);
-    return question->document != NULL;
+    const size_t max_values = question->json_size != SIZE_MAX ? MOST_VALUES : 0;
+    bool good = build_begin(build, question->document, max_values) || codec_no_memory(error);
+    good = good &&
+           (question->format == API_INFERENCE ? inference_read(question, build, error)
+                                              : list_safetensors(build, &question->floats, error));
+    good = good && build_end(build, &question->arrivals, error);
+    account_free(question->account, build);
+    return good;
 }
 
 /* ------------------------------------------------------------------------------------- the body */

@@ -8,7 +8,7 @@
 #define API_QUESTION_H
 
 #include "api/api.h"
-#include "api/plain.h"
+#include "api/build.h"
 
 enum {
     QUESTION_OUTPUTS = 64 /* most outputs that a question asks for; no model has as many */
@@ -16,7 +16,7 @@ enum {
 
 /* A result that a question in the Open Inference Protocol asks for. */
 struct question_output {
-    const char *name; /* borrowed from the question */
+    const char *name; /* borrowed from the document */
     bool binary;
 };
 
@@ -29,10 +29,9 @@ struct question {
     struct account *account; /* borrowed; counts all memory; NULL before question_open() */
 
     /* The answer needs these members of a question whose tensors are bytes. */
-    enum codec_type floats;      /* the type of float results */
-    struct codec_document *json; /* owned; the JSON as it was sent, or NULL */
-    const char *id;              /* borrowed from the JSON, or NULL */
-    bool binary;                 /* results are binary unless their output says otherwise */
+    enum codec_type floats; /* the type of float results */
+    const char *id;         /* borrowed from the document, or NULL */
+    bool binary;            /* results are binary unless their output says otherwise */
     struct question_output outputs[QUESTION_OUTPUTS];
     size_t output_count; /* 0: all results */
 
@@ -77,10 +76,7 @@ size_t question_bytes(const struct question *question);
 /* Ends the body. Returns the document for the handler, owned, or NULL with the error set. */
 struct codec_document *question_finish(struct question *question, struct codec_error *error);
 
-/* Frees the reader and the document. The members that the answer needs stay. */
+/* Frees the reader, and the document if question_finish() has not handed it over. */
 void question_drop(struct question *question);
-
-/* Frees everything. */
-void question_free(struct question *question);
 
 #endif

@@ -120,22 +120,21 @@ bool codec_arrive(struct codec_arrivals *arrivals, const void *bytes, size_t siz
 /* Checks that all bytes have arrived. Errors: CODEC_SYNTAX; the message names the tensor. */
 bool codec_arrived(const struct codec_arrivals *arrivals, struct codec_error *error);
 
-/* Copies the texts of an array from one document to another, where they replace the value `at`. The
- * array is flat or nested as the form says. codec_words_of_text() and codec_words_of_tokens() read
- * them, as they read those of codec_expect(). Errors: CODEC_NO_MEMORY; CODEC_CONTENT for another
- * number of texts, and for what is no text. */
-bool codec_move_texts(struct codec_document *to, const struct codec_value *at,
-                      const struct codec_document *from, const struct codec_value *value,
-                      const struct codec_tensor_form *form, struct codec_error *error);
+/* Makes a tensor of texts of the value `at`, with the texts of an array. The array is flat or nested
+ * as the form says. codec_words_of_text() and codec_words_of_tokens() read them, as they read those
+ * of codec_expect(). Errors: CODEC_NO_MEMORY; CODEC_CONTENT for another number of texts, and for
+ * what is no text. */
+bool codec_move_texts(struct codec_document *, struct codec_value *at,
+                      const struct codec_value *value, const struct codec_tensor_form *form,
+                      struct codec_error *error);
 
-/* Moves a lifted array from one document to another, where it replaces the value `at`. Both
- * documents have one account. The array is flat, or it has the shape of `form`; it gets this shape,
- * and the float type of `to`. Errors: CODEC_NO_MEMORY; CODEC_CONTENT if the array does not have as
- * many elements as the shape, or has an element that the type does not have. The message names the
- * tensor by codec_name(at). */
-bool codec_move_tensor(struct codec_document *to, const struct codec_value *at,
-                       struct codec_document *from, const struct codec_value *value,
-                       const struct codec_tensor_form *form, struct codec_error *error);
+/* Moves a lifted array to the value `at`. The array is flat, or it has the shape of `form`; it gets
+ * this shape, and the float type of the document. Errors: CODEC_NO_MEMORY; CODEC_CONTENT if the
+ * array does not have as many elements as the shape, or has an element that the type does not have.
+ * The message names the tensor by codec_name(at). */
+bool codec_move_tensor(struct codec_document *, struct codec_value *at,
+                       const struct codec_value *value, const struct codec_tensor_form *form,
+                       struct codec_error *error);
 
 /* ------------------------------------------------------------------------ tensors of an answer */
 

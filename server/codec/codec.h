@@ -82,10 +82,6 @@ enum codec_status codec_reader_finish(struct codec_reader *reader,
 /* The error is borrowed from the reader. */
 const struct codec_error *codec_reader_error(const struct codec_reader *reader);
 
-/* Finds whether a text is one JSON value that a reader with these options takes. Returns false if
- * there is no memory. */
-bool codec_is_json(const char *text, const struct codec_options *options, bool *is_json);
-
 /* Count the values outside of lifted arrays so far, and their bytes without white space. */
 size_t codec_reader_values(const struct codec_reader *reader);
 size_t codec_reader_bytes(const struct codec_reader *reader);
@@ -133,6 +129,29 @@ const char *codec_name(const struct codec_value *value);
 /* Returns the element or member after this one, NULL after the last. A loop over a list with it
  * takes linear time. */
 const struct codec_value *codec_next(const struct codec_value *value);
+
+/* ------------------------------------------------------------------------- changing a document */
+
+/* Makes a value and adds it to an array, or to an object under a name, which must live as long as
+ * the document. Without a parent the value is no part of the tree, but it may become the root.
+ * Returns NULL if there is no memory. */
+struct codec_value *codec_make_value(struct codec_document *, struct codec_value *parent,
+                                     const char *name, enum codec_kind kind);
+
+/* Each gives a value another kind and content. The text must live as long as the document, and
+ * `other` is not used any more. */
+void codec_set_bool(struct codec_value *value, bool on);
+void codec_set_number(struct codec_value *value, double number);
+void codec_set_text(struct codec_value *value, const char *text);
+void codec_set_value(struct codec_value *value, const struct codec_value *other);
+
+/* Gives a value the content of a text that is JSON for a reader with these options, which have no
+ * dtype_key, or else the text itself. Errors: CODEC_NO_MEMORY. */
+bool codec_set_json(struct codec_document *, struct codec_value *value, const char *text,
+                    const struct codec_options *options, struct codec_error *error);
+
+void codec_set_dtype(struct codec_document *, attn_dtype dtype);
+void codec_set_root(struct codec_document *, struct codec_value *root);
 
 /* ----------------------------------------------------------------------- the keys of an object */
 
@@ -312,7 +331,6 @@ enum codec_op {
     CODEC_OP_IDS,    /* an object in which each of `texts` has its number of `ids` */
     CODEC_OP_NUMBER,
     CODEC_OP_TEXT,
-    CODEC_OP_JSON, /* a text that is JSON, as it is */
     CODEC_OP_BOOL,
     CODEC_OP_NULL,
 };
@@ -323,7 +341,7 @@ struct codec_item {
     const char *key;    /* the name of a member of an object; NULL inside an array */
     attn_tensor tensor; /* CODEC_OP_TENSOR */
     double number;      /* CODEC_OP_NUMBER; CODEC_OP_BOOL: 0 is false */
-    const char *text;   /* CODEC_OP_TEXT, CODEC_OP_JSON */
+    const char *text;   /* CODEC_OP_TEXT */
     /* A list is not part of its item, so an item has one size however long its list is. */
     size_t count; /* number of `parts` in each batch item, or of `texts` */
     /* All parts have rank 2, or all have rank 3 with the batch as their first axis. */

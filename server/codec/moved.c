@@ -1,4 +1,4 @@
-/* moved.c - arrays in the JSON of a body become tensors of another document. Texts become what the
+/* moved.c - arrays in the JSON of a body become tensors of a stated type and shape. Texts become what the
  * type BYTES of the Open Inference Protocol has in bytes: each has its length before it, in four
  * bytes. vocabulary.c reads them. */
 #include "codec/binary.h"
@@ -48,26 +48,22 @@ static bool zeros_like(struct lifted *out, struct account *account, const struct
     return true;
 }
 
-bool codec_move_tensor(struct codec_document *to, const struct codec_value *at,
-                       struct codec_document *from, const struct codec_value *value,
-                       const struct codec_tensor_form *form, struct codec_error *error) {
-    struct account *account = codec_document_account(to);
-    const attn_dtype dtype = codec_document_dtype(to);
-    if (!check_array(from, value, codec_name(at), form, error)) {
+bool codec_move_tensor(struct codec_document *document, struct codec_value *at,
+                       const struct codec_value *value, const struct codec_tensor_form *form,
+                       struct codec_error *error) {
+    const attn_dtype dtype = codec_document_dtype(document);
+    if (!check_array(document, value, codec_name(at), form, error)) {
         return false;
     }
-    struct lifted *source = document_tensor(from, value), *tensor = document_new_tensor(to, at);
+    struct lifted *source = document_tensor(document, value), *tensor = source;
     const bool same = source->dtype == dtype || source->dtype == ATTN_BOOL || source->exact;
-    if (tensor == NULL || (!same && !zeros_like(tensor, account, source, dtype))) {
-        return codec_no_memory(error);
-    }
-    if (same) {
-        *tensor = *source;
-        tensor->data = source->data == source->few ? tensor->few : source->data;
-        source->data = NULL; /* nothing is left to be freed */
-        source->borrowed = true;
-        source->mapped = false;
-        source->bytes = 0;
+    codec_set_value(at, value);
+    if (!same) {
+        tensor = document_new_tensor(document, at);
+        if (tensor == NULL ||
+            !zeros_like(tensor, codec_document_account(document), source, dtype)) {
+            return codec_no_memory(error);
+        }
     }
     tensor->exact &= dtype == ATTN_FLOAT32;
     tensor->rank = form->rank;
@@ -139,21 +135,21 @@ static bool pack(struct packing *packing, const struct codec_value *value,
     return true;
 }
 
-bool codec_move_texts(struct codec_document *to, const struct codec_value *at,
-                      const struct codec_document *from, const struct codec_value *value,
-                      const struct codec_tensor_form *form, struct codec_error *error) {
-    struct account *account = codec_document_account(to);
-    struct packing packing = {.document = from, .form = form};
+bool codec_move_texts(struct codec_document *document, struct codec_value *at,
+                      const struct codec_value *value, const struct codec_tensor_form *form,
+                      struct codec_error *error) {
+    struct account *account = codec_document_account(document);
+    struct packing packing = {.document = document, .form = form};
     if (!pack(&packing, value, error)) {
         return false;
     }
     const size_t count = codec_form_texts(form), bytes = packing.bytes;
     if (packing.texts != count) {
-        return binary_refuse(from, value, codec_name(at), error,
+        return binary_refuse(document, value, codec_name(at), error,
                              "has %zu texts in its data, but %zu in its shape", packing.texts,
                              count);
     }
-    struct lifted *packed = document_new_tensor(to, at);
+    struct lifted *packed = document_new_tensor(document, at);
     if (packed == NULL || !lifted_zeros(packed, account, ATTN_BOOL, 1, &bytes, bytes, bytes)) {
         return codec_no_memory(error);
     }

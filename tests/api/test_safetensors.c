@@ -406,31 +406,3 @@ Test(safetensors, minus_infinity_in_an_option) {
         free(file);
     }
 }
-
-/* The plain document of a question is a text that the client never sent, so an error in it has no
- * place of a byte. An option that is nested as deeply as JSON may be is one level too deep
- * there. */
-Test(safetensors, errors_have_no_place_in_a_text_that_nobody_sent) {
-#define DEEP "[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]"
-    static const char zeros[12];
-    static const char v2[] = "{" BINARY_QKV ",\"parameters\":{\"window\":\"" DEEP "\"}}";
-    size_t size;
-    char *body = binary_file("{\"__metadata__\":{\"window\":\"" DEEP "\"},"
-                             "\"Q\":{\"dtype\":\"F32\",\"shape\":[1,1],\"data_offsets\":[0,4]},"
-                             "\"K\":{\"dtype\":\"F32\",\"shape\":[1,1],\"data_offsets\":[4,8]},"
-                             "\"V\":{\"dtype\":\"F32\",\"shape\":[1,1],\"data_offsets\":[8,12]}}",
-                             zeros, sizeof zeros, &size);
-    struct client_response response = daemon_ask_shared(
-        "POST", "/attention", "Content-Type: application/vnd.safetensors\r\n", body, size);
-    cr_expect_eq(response.status, 400, "%s", response.body);
-    cr_expect_not_null(strstr(response.body, "deeper than 16 levels"), "%s", response.body);
-    cr_expect_null(strstr(response.body, "\"offset\""), "%s", response.body);
-    cr_expect_null(strstr(response.body, "\"line\""), "%s", response.body);
-    client_response_free(&response);
-    free(body);
-    response = daemon_infer("/v2/models/attention/infer", "", v2, sizeof v2 - 1, 0);
-    cr_expect_eq(response.status, 400, "%s", response.body);
-    cr_expect_not_null(strstr(response.body, "deeper than 16 levels"), "%s", response.body);
-    cr_expect_null(strstr(response.body, "at byte"), "%s", response.body);
-    client_response_free(&response);
-}

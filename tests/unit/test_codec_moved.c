@@ -7,28 +7,29 @@
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-/* Moves the array `key` of a document into T0, a tensor of two axes in a document of this float
+/* Moves the array `key` of a document into T0, a tensor of two axes in another tree of this float
  * type, and settles one number after the other. */
 static struct outcome move(const char *json, const char *key, enum codec_type type,
                            const size_t shape[2], bool wide) {
-    struct outcome outcome = {
-        .document = read_good(wide ? "{\"dtype\":\"float64\",\"T0\":0}" : "{\"T0\":0}")};
-    struct codec_document *from = read_good(json);
+    struct outcome outcome = {.document = read_good(json)};
+    struct codec_document *document = outcome.document;
     const struct codec_tensor_form form = {.type = type,
                                            .rank = 2,
                                            .shape = {shape[0], shape[1]},
                                            .bytes = shape[0] * shape[1] * codec_type_size(type)};
-    bool good = codec_move_tensor(outcome.document, member(outcome.document, "T0"), from,
-                                  member(from, key), &form, &outcome.error);
-    for (size_t left; good && (left = codec_unsettled(outcome.document)) > 0;) {
-        good = codec_settle(outcome.document, 1, &outcome.error);
-        cr_expect_eq(codec_unsettled(outcome.document), good ? left - 1 : 0);
+    struct codec_value *root = codec_make_value(document, NULL, NULL, CODEC_OBJECT);
+    struct codec_value *at = codec_make_value(document, root, "T0", CODEC_NULL);
+    codec_set_dtype(document, wide ? ATTN_FLOAT64 : ATTN_FLOAT32);
+    bool good = codec_move_tensor(document, at, member(document, key), &form, &outcome.error);
+    codec_set_root(document, root);
+    for (size_t left; good && (left = codec_unsettled(document)) > 0;) {
+        good = codec_settle(document, 1, &outcome.error);
+        cr_expect_eq(codec_unsettled(document), good ? left - 1 : 0);
     }
     if (!good) {
-        codec_document_free(outcome.document);
+        codec_document_free(document);
         outcome.document = NULL;
     }
-    codec_document_free(from);
     return outcome;
 }
 

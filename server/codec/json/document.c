@@ -93,7 +93,7 @@ attn_dtype codec_document_dtype(const struct codec_document *document) {
     return document->dtype;
 }
 
-void document_set_dtype(struct codec_document *document, attn_dtype dtype) {
+void codec_set_dtype(struct codec_document *document, attn_dtype dtype) {
     document->dtype = dtype;
 }
 
@@ -115,8 +115,8 @@ static cJSON *to_change(const struct codec_value *value) {
 
 /* ------------------------------------------------------------------------------------ building */
 
-struct codec_value *document_add(struct codec_document *document, struct codec_value *parent,
-                                 const char *name, enum codec_kind kind) {
+struct codec_value *codec_make_value(struct codec_document *document, struct codec_value *parent,
+                                     const char *name, enum codec_kind kind) {
     static const int types[] = {
         [CODEC_NULL] = cJSON_NULL,   [CODEC_BOOL] = cJSON_False,  [CODEC_NUMBER] = cJSON_Number,
         [CODEC_TEXT] = cJSON_String, [CODEC_ARRAY] = cJSON_Array, [CODEC_OBJECT] = cJSON_Object,
@@ -130,27 +130,45 @@ struct codec_value *document_add(struct codec_document *document, struct codec_v
     cJSON *node = (cJSON *)(void *)(document->last->bytes + document->used);
     document->text = document->used += sizeof *node;
     *node = (cJSON){.type = types[kind]};
-    if (parent == NULL) {
-        document->root = node;
-    } else if (name == NULL) {
+    if (parent != NULL && name == NULL) {
         cJSON_AddItemToArray(to_change(parent), node);
-    } else {
+    } else if (parent != NULL) {
         cJSON_AddItemToObjectCS(to_change(parent), name, node);
     }
     return (struct codec_value *)(void *)node;
 }
 
-void document_set_bool(struct codec_value *value, bool on) {
-    cJSON *node = to_change(value);
-    node->type = (node->type & ~0xFF) | (on ? cJSON_True : cJSON_False);
+static cJSON *set_type(cJSON *node, int type) {
+    node->type = (node->type & ~0xFF) | type;
+    return node;
 }
 
-void document_set_number(struct codec_value *value, double number) {
-    to_change(value)->valuedouble = number;
+void codec_set_bool(struct codec_value *value, bool on) {
+    set_type(to_change(value), on ? cJSON_True : cJSON_False);
 }
 
-void document_set_text(struct codec_value *value, const char *text) {
-    to_change(value)->valuestring = (char *)(uintptr_t)text; /* nothing writes there */
+void codec_set_number(struct codec_value *value, double number) {
+    set_type(to_change(value), cJSON_Number)->valuedouble = number;
+}
+
+void codec_set_text(struct codec_value *value, const char *text) {
+    set_type(to_change(value), cJSON_String)->valuestring = (char *)(uintptr_t)text;
+}
+
+void codec_set_value(struct codec_value *value, const struct codec_value *other) {
+    const cJSON *from = node_of(other);
+    cJSON *to = set_type(to_change(value), from->type & 0xFF);
+    to->valuedouble = from->valuedouble;
+    to->valuestring = from->valuestring;
+    to->child = from->child;
+}
+
+void codec_set_root(struct codec_document *document, struct codec_value *root) {
+    document->root = to_change(root);
+}
+
+void document_begin_text(struct codec_document *document) {
+    document->text = document->used;
 }
 
 bool document_extend_text(struct codec_document *document, const char *bytes, size_t size) {
@@ -269,8 +287,7 @@ struct lifted *document_new_tensor(struct codec_document *document,
     struct lifted *tensor = lifted_next(&document->tensors, document->account);
     cJSON *node = to_change(value);
     if (tensor != NULL) {
-        node->type = (node->type & ~0xFF) | cJSON_Raw;
-        node->valuedouble = (double)document->tensors.count++;
+        set_type(node, cJSON_Raw)->valuedouble = (double)document->tensors.count++;
         node->child = NULL;
     }
     return tensor;

@@ -20,25 +20,13 @@ enum {
 /* Makes a document without values. Returns NULL if out of memory. */
 struct codec_document *document_create(struct account *account);
 
-/* Sets the type of the document. */
-void document_set_dtype(struct codec_document *document, attn_dtype dtype);
+/* Begins a text. */
+void document_begin_text(struct codec_document *document);
 
-/* Adds a value to an array, or to an object under a name, which is a text of the document. The
- * parent of the root is NULL. Returns NULL if out of memory. */
-struct codec_value *document_add(struct codec_document *document, struct codec_value *parent,
-                                 const char *name, enum codec_kind kind);
-
-/* Each sets the content of a value of this kind. The text is one of the document. */
-void document_set_bool(struct codec_value *value, bool on);
-void document_set_number(struct codec_value *value, double number);
-void document_set_text(struct codec_value *value, const char *text);
-
-/* Adds bytes to the text that is open, or begins one. No value is added while a text is open. False
- * if out of memory. */
+/* Adds bytes to the text that was begun. No value is made before it ends. False if out of memory. */
 bool document_extend_text(struct codec_document *document, const char *bytes, size_t size);
 
-/* Ends the text that is open, which may be empty. Returns it with its size, or NULL if out of
- * memory. */
+/* Ends the text. Returns it with its size, or NULL if out of memory. */
 const char *document_end_text(struct codec_document *document, size_t *size);
 
 /* Makes a tensor of a value. The caller fills it at once. Returns NULL if out of memory. */

@@ -314,34 +314,38 @@ enum codec_status codec_reader_feed(struct codec_reader *reader, const void *byt
     return reader->error.status;
 }
 
+/* Ends the body. False if it is wrong or not complete. */
+static bool end_body(struct codec_reader *reader) {
+    if (reader->error.status != CODEC_OK || (reader->inside == READER_INSIDE_SCALAR &&
+                                             !(reader_end_scalar(reader) && value_done(reader)))) {
+        return false;
+    }
+    if (reader->inside != READER_INSIDE_STRING && reader->expect == READER_EXPECT_NOTHING) {
+        return true;
+    }
+    if (reader->offset == 0) {
+        return reader_syntax(reader, 0, "the body is empty");
+    }
+    if (reader->inside == READER_INSIDE_STRING) {
+        return reader_syntax(reader, reader->offset, "the body ends inside a string");
+    }
+    if (reader->depth == 0) {
+        return reader_syntax(reader, reader->offset, "the body holds nothing but white space");
+    }
+    return reader_syntax(reader, reader->offset, "the body ends inside an %s",
+                         reader->frames[reader->depth - 1].is_object ? "object" : "array");
+}
+
 enum codec_status codec_reader_finish(struct codec_reader *reader,
                                       struct codec_document **document) {
     *document = NULL;
-    if (reader->error.status != CODEC_OK) {
-        return reader->error.status;
+    if (end_body(reader)) {
+        codec_set_dtype(reader->document, reader->dtype);
+        codec_set_root(reader->document, reader->root);
+        *document = reader->document;
+        reader->document = NULL;
     }
-    if (reader->inside == READER_INSIDE_SCALAR) {
-        if (!reader_end_scalar(reader) || !value_done(reader)) {
-            return reader->error.status;
-        }
-    }
-    if (reader->inside == READER_INSIDE_STRING || reader->expect != READER_EXPECT_NOTHING) {
-        if (reader->offset == 0) {
-            reader_syntax(reader, 0, "the body is empty");
-        } else if (reader->inside == READER_INSIDE_STRING) {
-            reader_syntax(reader, reader->offset, "the body ends inside a string");
-        } else if (reader->depth == 0) {
-            reader_syntax(reader, reader->offset, "the body holds nothing but white space");
-        } else {
-            reader_syntax(reader, reader->offset, "the body ends inside an %s",
-                          reader->frames[reader->depth - 1].is_object ? "object" : "array");
-        }
-        return reader->error.status;
-    }
-    document_set_dtype(reader->document, reader->dtype);
-    *document = reader->document;
-    reader->document = NULL;
-    return CODEC_OK;
+    return reader->error.status;
 }
 
 /* ---------------------------------------------------------------------------------- life cycle */
@@ -364,7 +368,9 @@ static bool make_slots(struct codec_reader *reader) {
     return reader->slots != NULL;
 }
 
-struct codec_reader *codec_reader_create(const struct codec_options *options) {
+/* Makes a reader that adds to a document; NULL: it makes one. */
+static struct codec_reader *create(const struct codec_options *options,
+                                   struct codec_document *document) {
     struct account *account = options != NULL ? options->account : NULL;
     struct codec_reader *reader = account_alloc(account, sizeof *reader);
     if (reader == NULL) {
@@ -401,12 +407,18 @@ struct codec_reader *codec_reader_create(const struct codec_options *options) {
     if (reader->options.dtype_value == NULL) {
         reader->options.dtype_value = "float64";
     }
-    reader->document = document_create(account);
-    if (reader->document == NULL || !make_slots(reader)) {
+    if (make_slots(reader)) {
+        reader->document = document != NULL ? document : document_create(account);
+    }
+    if (reader->document == NULL) {
         codec_reader_free(reader);
         return NULL;
     }
     return reader;
+}
+
+struct codec_reader *codec_reader_create(const struct codec_options *options) {
+    return create(options, NULL);
 }
 
 size_t codec_reader_values(const struct codec_reader *reader) {
@@ -433,20 +445,22 @@ void codec_reader_free(struct codec_reader *reader) {
     account_free(account, reader);
 }
 
-bool codec_is_json(const char *text, const struct codec_options *options, bool *is_json) {
-    *is_json = false;
+bool codec_set_json(struct codec_document *document, struct codec_value *value, const char *text,
+                    const struct codec_options *options, struct codec_error *error) {
+    codec_set_text(value, text);
     if (text[0] == '\0' || strchr(" \t\r\n{[\"-0123456789tfn", text[0]) == NULL) {
         return true; /* no JSON begins like this */
     }
-    struct codec_reader *reader = codec_reader_create(options);
-    struct codec_document *document = NULL;
-    enum codec_status status = CODEC_NO_MEMORY;
-    if (reader != NULL) {
-        codec_reader_feed(reader, text, strlen(text)); /* an error of it stays */
-        status = codec_reader_finish(reader, &document);
+    struct codec_reader *reader = create(options, document);
+    if (reader == NULL) {
+        return codec_no_memory(error);
     }
-    codec_document_free(document);
+    codec_reader_feed(reader, text, strlen(text)); /* an error of it stays */
+    if (end_body(reader)) {
+        codec_set_value(value, reader->root);
+    }
+    const bool good = reader->error.status != CODEC_NO_MEMORY;
+    reader->document = NULL;
     codec_reader_free(reader);
-    *is_json = status == CODEC_OK;
-    return status != CODEC_NO_MEMORY;
+    return good || codec_no_memory(error);
 }

@@ -90,7 +90,8 @@ struct codec_reader {
     enum reader_inside inside;
     size_t depth; /* open arrays and objects */
     size_t held;  /* innermost open arrays that are no values yet: they may be a matrix */
-    struct codec_document *document; /* owned */
+    struct codec_document *document; /* owned, or borrowed by codec_set_json() */
+    struct codec_value *root;        /* the outermost value; NULL before it begins */
     size_t bytes;                    /* bytes outside of matrices, without white space */
     size_t values;                   /* values in the document */
 

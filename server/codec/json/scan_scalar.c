@@ -197,9 +197,9 @@ static bool add_scalar(struct codec_reader *reader, enum reader_scalar kind, con
         number_read_double(text, size, &number);
     }
     if (kinds[kind] == CODEC_NUMBER) {
-        document_set_number(value, number);
+        codec_set_number(value, number);
     } else if (kind == READER_SCALAR_TRUE) {
-        document_set_bool(value, true);
+        codec_set_bool(value, true);
     }
     return true;
 }

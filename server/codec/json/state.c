@@ -150,10 +150,11 @@ struct codec_value *reader_add(struct codec_reader *reader, size_t levels, enum 
     const struct reader_frame *frame = levels > 0 ? &reader->frames[levels - 1] : NULL;
     const char *name = frame != NULL && frame->is_object ? reader->keys[frame->key].name : NULL;
     struct codec_value *value =
-        document_add(reader->document, frame != NULL ? frame->value : NULL, name, kind);
+        codec_make_value(reader->document, frame != NULL ? frame->value : NULL, name, kind);
     if (value == NULL) {
         codec_no_memory(&reader->error);
     }
+    reader->root = levels > 0 ? reader->root : value;
     return value;
 }
 

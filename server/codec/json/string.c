@@ -137,6 +137,7 @@ bool reader_begin_string(struct codec_reader *reader, size_t offset) {
     reader->string_offset = offset;
     reader->string_line = reader->line;
     reader->high = 0;
+    document_begin_text(reader->document);
     return reader_count(reader, 1);
 }
 
@@ -158,7 +159,7 @@ static bool end_string(struct codec_reader *reader) {
     }
     struct codec_value *value = reader_add(reader, reader->depth, CODEC_TEXT);
     if (value != NULL) {
-        document_set_text(value, reader->text);
+        codec_set_text(value, reader->text);
     }
     return value != NULL;
 }

@@ -197,8 +197,7 @@ size_t codec_items_bytes(const struct codec_item *items, size_t count, int digit
     for (size_t i = 0; i < count && bytes <= most; i++) {
         const struct codec_item *item = &items[i];
         const size_t key = item->key != NULL ? strlen(item->key) : 0;
-        const bool is_text = item->op == CODEC_OP_TEXT || item->op == CODEC_OP_JSON;
-        const size_t text = is_text ? strlen(item->text) : 0;
+        const size_t text = item->op == CODEC_OP_TEXT ? strlen(item->text) : 0;
         bytes = add_bytes(bytes, 6 * key + 4 + 6 * text + 2 + NUMBER_SIZE);
         if (item->op == CODEC_OP_TENSOR) {
             bytes = add_bytes(bytes, codec_text_bytes(&item->tensor, digits));
@@ -412,8 +411,6 @@ static bool put_value(struct codec_writer *w, struct codec_buffer *buffer,
         return true;
     case CODEC_OP_TEXT:
         return begin_text(w, buffer, item->text, '\0');
-    case CODEC_OP_JSON:
-        return put(buffer, item->text, strlen(item->text));
     case CODEC_OP_BOOL:
         return item->number != 0 ? put(buffer, "true", 4) : put(buffer, "false", 5);
     default:
@@ -491,8 +488,7 @@ bool codec_write(struct codec_buffer *buffer, const struct codec_item *items, si
  * with escapes, and a number. */
 static size_t item_bytes(const struct codec_item *item) {
     const size_t key = item->key != NULL ? strlen(item->key) : 0;
-    const size_t json = item->op == CODEC_OP_JSON ? strlen(item->text) : 0;
-    return 1 + 6 * key + 3 + NUMBER_SIZE + json;
+    return 1 + 6 * key + 3 + NUMBER_SIZE;
 }
 
 struct codec_writer *codec_writer_create(const struct codec_item *items, size_t count, int digits) {
