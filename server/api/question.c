@@ -170,13 +170,16 @@ static bool refuse_json(const struct question *question, struct codec_error *err
 /* Lists what a header of safetensors has. "format" names the library that wrote the file. */
 static bool list_safetensors(struct build *build, enum codec_type *floats,
                              struct codec_error *error) {
-    struct codec_safetensors header;
-    if (!codec_safetensors_read(build->document, &header, error)) {
+    struct codec_stored list[CODEC_MAX_ARRIVALS];
+    struct codec_safetensors header = {.list = list, .most = CODEC_MAX_ARRIVALS};
+    if (!codec_safetensors_read(build->document, SAFETENSORS_BODY, &header, error)) {
         return false;
     }
     for (size_t i = 0; i < header.count; i++) {
-        const struct build_tensor tensor = {.name = codec_name(header.list[i].value),
-                                            .form = header.list[i].form};
+        struct build_tensor tensor = {
+            .name = list[i].name,
+            .form = {.type = list[i].type, .rank = list[i].rank, .bytes = list[i].bytes}};
+        memcpy(tensor.form.shape, list[i].shape, sizeof tensor.form.shape);
         if (!build_tensor(build, &tensor, error)) {
             return false;
         }

@@ -17,37 +17,101 @@ uint64_t codec_safetensors_length(const unsigned char prefix[static SAFETENSORS_
     return length;
 }
 
-static bool read_tensor(const struct codec_document *document, const struct codec_value *value,
-                        struct codec_safetensors_tensor *tensor, struct codec_error *error) {
+/* Reads the type and the shape of a tensor of a file. */
+static bool read_form(const struct codec_document *document, const struct codec_value *value,
+                      struct codec_stored *tensor, struct codec_error *error) {
+    const struct codec_value *type = codec_get(value, "dtype"), *shape = codec_get(value, "shape");
+    const char *text;
+    int64_t axes[ATTN_MAX_RANK];
+    size_t count = 0;
+    if (codec_kind_of(value) != CODEC_OBJECT) {
+        return binary_refuse(document, value, tensor->name, error, "is no object");
+    }
+    if (type == NULL || codec_kind_of(type) != CODEC_TEXT ||
+        !codec_as_text(document, type, &text, error)) {
+        return binary_refuse(document, value, tensor->name, error,
+                             "has no dtype, which is a string");
+    }
+    tensor->type = CODEC_TYPE_BOOL;
+    while (tensor->type < CODEC_TYPE_COUNT &&
+           strcmp(text, codec_safetensors_types[tensor->type]) != 0) {
+        tensor->type++;
+    }
+    const bool empty =
+        shape != NULL && codec_kind_of(shape) == CODEC_ARRAY && codec_size(shape) == 0;
+    if (!empty &&
+        (shape == NULL || codec_kind_of(shape) != CODEC_TENSOR ||
+         !codec_as_integers(document, shape, 0, INT64_MAX, axes, ATTN_MAX_RANK, &count, error))) {
+        return binary_refuse(document, value, tensor->name, error,
+                             "has no shape, which is a list of sizes");
+    }
+    tensor->rank = count > ATTN_MAX_RANK ? -1 : (int)count;
+    for (int axis = 0; axis < tensor->rank; axis++) {
+        tensor->shape[axis] = (size_t)axes[axis];
+    }
+    return true;
+}
+
+/* Reads the type and the shape of a tensor of a body. */
+static bool read_narrow_form(const struct codec_document *document, const struct codec_value *value,
+                             struct codec_stored *tensor, struct codec_error *error) {
     static const char *const keys[] = {"dtype", "shape", "data_offsets"};
     const struct codec_keys known = {.names = keys, .count = sizeof keys / sizeof *keys};
-    char quoted[CODEC_QUOTE_SIZE];
+    struct codec_tensor_form form;
+    if (!codec_check_keys(document, value, &known, error) ||
+        !codec_as_form(document, codec_get(value, "dtype"), codec_get(value, "shape"), tensor->name,
+                       codec_safetensors_types, &form, error)) {
+        return false;
+    }
+    tensor->type = form.type;
+    tensor->rank = form.rank;
+    memcpy(tensor->shape, form.shape, sizeof tensor->shape);
+    return true;
+}
+
+/* Checks that a tensor has as many bytes by its data_offsets as by its dtype and shape. */
+static bool check_bytes(const struct codec_document *document, const struct codec_value *value,
+                        bool is_body, const struct codec_stored *tensor,
+                        struct codec_error *error) {
+    if (tensor->type == CODEC_TYPE_COUNT || tensor->rank < 0) {
+        return true;
+    }
+    size_t bytes = codec_type_size(tensor->type);
+    bool fits = true;
+    for (int axis = 0; axis < tensor->rank; axis++) {
+        fits = fits && !__builtin_mul_overflow(bytes, tensor->shape[axis], &bytes);
+    }
+    if (fits && bytes == tensor->bytes) {
+        return true;
+    }
+    return is_body ? binary_refuse(document, value, tensor->name, error,
+                                   "has %zu bytes by its data_offsets, but %zu by its dtype and "
+                                   "shape",
+                                   tensor->bytes, bytes)
+                   : binary_refuse(document, value, tensor->name, error,
+                                   "has another number of bytes by its data_offsets than by its "
+                                   "dtype and shape");
+}
+
+static bool read_tensor(const struct codec_document *document, const struct codec_value *value,
+                        bool is_body, struct codec_stored *tensor, struct codec_error *error) {
     int64_t offsets[2];
     size_t count;
-    codec_quote(quoted, codec_name(value), strlen(codec_name(value)));
-    if (!codec_check_keys(document, value, &known, error) ||
-        !codec_as_form(document, codec_get(value, "dtype"), codec_get(value, "shape"),
-                       codec_name(value), codec_safetensors_types, &tensor->form, error)) {
+    tensor->name = codec_name(value);
+    if (!(is_body ? read_narrow_form : read_form)(document, value, tensor, error)) {
         return false;
     }
     const struct codec_value *range = codec_get(value, "data_offsets");
     if (range == NULL || codec_kind_of(range) != CODEC_TENSOR ||
         !codec_as_integers(document, range, 0, INT64_MAX, offsets, 2, &count, error) ||
         count != 2 || offsets[1] < offsets[0]) {
-        return codec_fail(document, value, error,
-                          "the tensor \"%s\" must have data_offsets, two offsets of which the "
-                          "second is not before the first",
-                          quoted);
+        return binary_refuse(document, value, tensor->name, error,
+                             "must have data_offsets, two offsets of which the second is not "
+                             "before the first");
     }
-    tensor->value = value;
     tensor->begin = (size_t)offsets[0];
-    if ((size_t)(offsets[1] - offsets[0]) != tensor->form.bytes) {
-        return codec_fail(document, value, error,
-                          "the tensor \"%s\" has %lld bytes by its data_offsets, but %zu by its "
-                          "dtype and shape",
-                          quoted, (long long)(offsets[1] - offsets[0]), tensor->form.bytes);
-    }
-    return true;
+    tensor->bytes = (size_t)(offsets[1] - offsets[0]);
+    return check_bytes(document, value, is_body, tensor, error);
 }
 
 static bool read_metadata(const struct codec_document *document, const struct codec_value *value,
@@ -64,33 +128,38 @@ static bool read_metadata(const struct codec_document *document, const struct co
     return true;
 }
 
+/* An empty tensor stands before the one that begins at the same byte. */
 static int by_begin(const void *a, const void *b) {
-    const struct codec_safetensors_tensor *left = a, *right = b;
-    return (left->begin > right->begin) - (left->begin < right->begin);
+    const struct codec_stored *left = a, *right = b;
+    return left->begin != right->begin ? (left->begin > right->begin ? 1 : -1)
+                                       : (left->bytes > 0) - (right->bytes > 0);
 }
 
-/* Checks that the bytes of the tensors follow one another. */
-static bool check_order(const struct codec_document *document,
-                        const struct codec_safetensors *header, struct codec_error *error) {
-    size_t end = 0;
+/* Sorts the tensors by their bytes, and checks that these follow one another. *end becomes their
+ * number. */
+static bool check_order(const struct codec_document *document, struct codec_safetensors *header,
+                        size_t *end, struct codec_error *error) {
+    *end = 0;
+    qsort(header->list, header->count, sizeof *header->list, by_begin);
     for (size_t i = 0; i < header->count; i++) {
-        const struct codec_safetensors_tensor *tensor = &header->list[i];
-        char quoted[CODEC_QUOTE_SIZE];
-        if (tensor->begin != end) {
-            codec_quote(quoted, codec_name(tensor->value), strlen(codec_name(tensor->value)));
-            return codec_fail(document, tensor->value, error,
-                              "the tensor \"%s\" begins at byte %zu, but the tensors before it end "
-                              "at byte %zu: tensors have no gaps and do not overlap",
-                              quoted, tensor->begin, end);
+        const struct codec_stored *tensor = &header->list[i];
+        if (tensor->begin != *end) {
+            return binary_refuse(document, codec_get(codec_root(document), tensor->name),
+                                 tensor->name, error,
+                                 "begins at byte %zu, but the tensors before it end at byte %zu: "
+                                 "tensors have no gaps and do not overlap",
+                                 tensor->begin, *end);
         }
-        end += tensor->form.bytes;
+        *end += tensor->bytes; /* at most 2^53 + 2^53 */
     }
     return true;
 }
 
-bool codec_safetensors_read(const struct codec_document *document, struct codec_safetensors *header,
-                            struct codec_error *error) {
+bool codec_safetensors_read(const struct codec_document *document, size_t bytes,
+                            struct codec_safetensors *header, struct codec_error *error) {
     const struct codec_value *root = codec_root(document);
+    const bool is_body = bytes == SAFETENSORS_BODY;
+    size_t end;
     header->count = 0;
     header->metadata = NULL;
     if (codec_kind_of(root) != CODEC_OBJECT) {
@@ -105,162 +174,22 @@ bool codec_safetensors_read(const struct codec_document *document, struct codec_
             }
             continue;
         }
-        if (header->count == CODEC_MAX_ARRIVALS) {
+        if (header->count == header->most) {
             return codec_fail(document, member, error,
-                              "the body has more than %d tensors, which is a fixed limit",
-                              CODEC_MAX_ARRIVALS);
+                              "the body has more than %zu tensors, which is a fixed limit",
+                              header->most);
         }
-        if (!read_tensor(document, member, &header->list[header->count++], error)) {
+        if (!read_tensor(document, member, is_body, &header->list[header->count++], error)) {
             return false;
         }
     }
-    qsort(header->list, header->count, sizeof *header->list, by_begin);
-    return check_order(document, header, error);
-}
-
-/* ------------------------------------------------------------------------- the header of a file */
-
-/* Refuses a tensor of a file. The message is a rule after its name. */
-static bool refuse_stored(const struct codec_document *document, const struct codec_value *value,
-                          const char *rule, struct codec_error *error) {
-    char quoted[CODEC_QUOTE_SIZE];
-    codec_quote(quoted, codec_name(value), strlen(codec_name(value)));
-    return codec_fail(document, value, error, "the tensor \"%s\" %s", quoted, rule);
-}
-
-/* Reads the type and the shape of a tensor. */
-static bool read_stored_form(const struct codec_document *document, const struct codec_value *value,
-                             struct codec_stored *tensor, struct codec_error *error) {
-    const struct codec_value *type = codec_get(value, "dtype"), *shape = codec_get(value, "shape");
-    const char *text;
-    int64_t axes[ATTN_MAX_RANK];
-    size_t count = 0;
-    if (type == NULL || codec_kind_of(type) != CODEC_TEXT ||
-        !codec_as_text(document, type, &text, error)) {
-        return refuse_stored(document, value, "has no dtype, which is a string", error);
-    }
-    tensor->type = CODEC_TYPE_BOOL;
-    while (tensor->type < CODEC_TYPE_COUNT &&
-           strcmp(text, codec_safetensors_types[tensor->type]) != 0) {
-        tensor->type++;
-    }
-    const bool empty =
-        shape != NULL && codec_kind_of(shape) == CODEC_ARRAY && codec_size(shape) == 0;
-    if (!empty &&
-        (shape == NULL || codec_kind_of(shape) != CODEC_TENSOR ||
-         !codec_as_integers(document, shape, 0, INT64_MAX, axes, ATTN_MAX_RANK, &count, error))) {
-        return refuse_stored(document, value, "has no shape, which is a list of sizes", error);
-    }
-    tensor->rank = count > ATTN_MAX_RANK ? -1 : (int)count;
-    for (int axis = 0; axis < tensor->rank; axis++) {
-        tensor->shape[axis] = (size_t)axes[axis];
-    }
-    return true;
-}
-
-static bool read_stored(const struct codec_document *document, const struct codec_value *value,
-                        struct codec_stored *tensor, struct codec_error *error) {
-    const struct codec_value *range = codec_get(value, "data_offsets");
-    int64_t offsets[2];
-    size_t count;
-    tensor->name = codec_name(value);
-    if (codec_kind_of(value) != CODEC_OBJECT) {
-        return refuse_stored(document, value, "is no object", error);
-    }
-    if (!read_stored_form(document, value, tensor, error)) {
+    if (!check_order(document, header, &end, error)) {
         return false;
     }
-    if (range == NULL || codec_kind_of(range) != CODEC_TENSOR ||
-        !codec_as_integers(document, range, 0, INT64_MAX, offsets, 2, &count, error) ||
-        count != 2 || offsets[1] < offsets[0]) {
-        return refuse_stored(document, value,
-                             "must have data_offsets, two offsets of which the second is not "
-                             "before the first",
-                             error);
-    }
-    tensor->begin = (size_t)offsets[0];
-    tensor->bytes = (size_t)(offsets[1] - offsets[0]);
-    if (tensor->type == CODEC_TYPE_COUNT || tensor->rank < 0) {
-        return true;
-    }
-    size_t bytes = codec_type_size(tensor->type);
-    bool fits = true;
-    for (int axis = 0; axis < tensor->rank; axis++) {
-        fits = fits && !__builtin_mul_overflow(bytes, tensor->shape[axis], &bytes);
-    }
-    return (fits && bytes == tensor->bytes) ||
-           refuse_stored(document, value,
-                         "has another number of bytes by its data_offsets than by its dtype and "
-                         "shape",
-                         error);
-}
-
-static int stored_by_begin(const void *a, const void *b) {
-    const struct codec_stored *left = a, *right = b;
-    return left->begin != right->begin
-               ? (left->begin > right->begin ? 1 : -1)
-               : (left->bytes > right->bytes) - (left->bytes < right->bytes);
-}
-
-static int stored_by_name(const void *a, const void *b) {
-    return strcmp(((const struct codec_stored *)a)->name, ((const struct codec_stored *)b)->name);
-}
-
-/* Checks that the tensors follow one another and end with the file, and sorts them by name. */
-static bool check_file(const struct codec_document *document, struct codec_stored *list,
-                       size_t count, size_t bytes, struct codec_error *error) {
-    char quoted[CODEC_QUOTE_SIZE];
-    size_t end = 0;
-    qsort(list, count, sizeof *list, stored_by_begin);
-    for (size_t i = 0; i < count; i++) {
-        if (list[i].begin != end) {
-            codec_quote(quoted, list[i].name, strlen(list[i].name));
-            return codec_fail(document, NULL, error,
-                              "the tensor \"%s\" begins at byte %zu, but the tensors before it end "
-                              "at byte %zu: tensors have no gaps and do not overlap",
-                              quoted, list[i].begin, end);
-        }
-        end += list[i].bytes; /* at most 2^53 + 2^53 */
-    }
-    if (end != bytes) {
-        return codec_fail(document, NULL, error,
-                          "the tensors have %zu bytes, but the file has %zu bytes after its header",
-                          end, bytes);
-    }
-    qsort(list, count, sizeof *list, stored_by_name);
-    return true;
-}
-
-struct codec_stored *codec_safetensors_list(const struct codec_document *document, size_t bytes,
-                                            size_t *count, const struct codec_value **metadata,
-                                            struct codec_error *error) {
-    const struct codec_value *root = codec_root(document);
-    *count = 0;
-    *metadata = NULL;
-    if (codec_kind_of(root) != CODEC_OBJECT) {
-        codec_refuse(document, root, "an object", error);
-        return NULL;
-    }
-    struct codec_stored *list = calloc(codec_size(root) + 1, sizeof *list);
-    if (list == NULL) {
-        codec_no_memory(error);
-        return NULL;
-    }
-    bool good = true;
-    const struct codec_value *member = codec_at(root, 0);
-    for (; good && member != NULL; member = codec_next(member)) {
-        if (strcmp(codec_name(member), "__metadata__") == 0) {
-            *metadata = member;
-            good = read_metadata(document, member, error);
-        } else {
-            good = read_stored(document, member, &list[(*count)++], error);
-        }
-    }
-    if (!good || !check_file(document, list, *count, bytes, error)) {
-        free(list);
-        return NULL;
-    }
-    return list;
+    return is_body || end == bytes ||
+           codec_fail(document, NULL, error,
+                      "the tensors have %zu bytes, but the file has %zu bytes after its header",
+                      end, bytes);
 }
 
 /* ---------------------------------------------------------------------------- writing a header */

@@ -203,22 +203,18 @@ static bool add_tensors(struct reading *r, const struct codec_stored *list, size
 /* Lists the tensors of a header. Takes the header. */
 static bool list_tensors(struct reading *r, struct codec_document *header,
                          const struct layer_shard *shard) {
-    const size_t taken = (codec_size(codec_root(header)) + 1) * sizeof(struct codec_stored);
-    const struct codec_value *metadata = NULL;
+    struct codec_safetensors read = {.most = codec_size(codec_root(header))};
     struct codec_error error = {0};
-    size_t count = 0;
-    bool good = account_take(&r->account, taken) || refuse_memory(r);
-    if (good) {
-        struct codec_stored *list = codec_safetensors_list(
-            header, (size_t)(shard->size - shard->data), &count, &metadata, &error);
-        good = list != NULL ? add_tensors(r, list, count, shard)
-                            : refuse_model(r, "%.80s: %.160s", shard->path, error.message);
-        free(list);
-        account_give(&r->account, taken);
-    }
-    if (good && metadata != NULL && r->header == NULL) {
+    read.list = account_alloc(&r->account, (read.most + 1) * sizeof *read.list);
+    const bool good =
+        read.list == NULL ? refuse_memory(r)
+        : codec_safetensors_read(header, (size_t)(shard->size - shard->data), &read, &error)
+            ? add_tensors(r, read.list, read.count, shard)
+            : refuse_model(r, "%.80s: %.160s", shard->path, error.message);
+    account_free(&r->account, read.list);
+    if (good && read.metadata != NULL && r->header == NULL) {
         r->config.header = r->header = header;
-        r->config.metadata = metadata;
+        r->config.metadata = read.metadata;
     } else {
         codec_document_free(header);
     }

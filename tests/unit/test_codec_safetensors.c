@@ -79,11 +79,13 @@ Test(codec_safetensors, headers_that_are_refused) {
         {"{\"__metadata__\":{\"a\":[1]}}", "a", "a must be a string"},
         {"{\"__metadata__\":{\"a\":{}}}", "a", "a must be a string"},
     };
-    static struct codec_safetensors header;
+    struct codec_stored list[CODEC_MAX_ARRIVALS];
+    struct codec_safetensors header = {.list = list, .most = CODEC_MAX_ARRIVALS};
     for (size_t i = 0; i < COUNT(rows); i++) {
         struct codec_document *document = read_good(rows[i].header);
         struct codec_error error = {.status = CODEC_OK};
-        cr_expect_not(codec_safetensors_read(document, &header, &error), "%s", rows[i].header);
+        cr_expect_not(codec_safetensors_read(document, SAFETENSORS_BODY, &header, &error), "%s",
+                      rows[i].header);
         cr_expect_eq(error.status, CODEC_CONTENT, "%s", rows[i].header);
         cr_expect_not_null(strstr(error.message, rows[i].rule), "%s: %s", rows[i].header,
                            error.message);
@@ -118,23 +120,25 @@ Test(codec_safetensors, headers_that_are_accepted) {
         {"{\"A\":" SINGLE("[8,12]") ",\"B\":" SINGLE("[0,4]") ",\"C\":" SINGLE("[4,8]") "}", "BCA"},
         {"{\"B\":" TENSOR("\"U8\"", "[3,1]", "[4,7]") ",\"A\":" SINGLE("[0,4]") "}", "AB"},
     };
-    static struct codec_safetensors header;
+    struct codec_stored list[CODEC_MAX_ARRIVALS];
+    struct codec_safetensors header = {.list = list, .most = CODEC_MAX_ARRIVALS};
     for (size_t i = 0; i < COUNT(rows); i++) {
         struct codec_document *document = read_good(rows[i].text);
         struct codec_error error;
-        cr_assert(codec_safetensors_read(document, &header, &error), "%s: %s", rows[i].text,
-                  error.message);
+        cr_assert(codec_safetensors_read(document, SAFETENSORS_BODY, &header, &error), "%s: %s",
+                  rows[i].text, error.message);
         cr_expect_eq(header.count, strlen(rows[i].order));
         cr_expect_eq(header.metadata != NULL, strstr(rows[i].text, "meta") != NULL);
         for (size_t k = 0; k < header.count; k++) {
-            cr_expect_eq(*codec_name(header.list[k].value), rows[i].order[k], "%s", rows[i].text);
+            cr_expect_eq(*list[k].name, rows[i].order[k], "%s", rows[i].text);
         }
         codec_document_free(document);
     }
 }
 
 Test(codec_safetensors, most_tensors) {
-    static struct codec_safetensors header;
+    struct codec_stored list[CODEC_MAX_ARRIVALS];
+    struct codec_safetensors header = {.list = list, .most = CODEC_MAX_ARRIVALS};
     for (int count = CODEC_MAX_ARRIVALS; count <= CODEC_MAX_ARRIVALS + 1; count++) {
         char text[8192] = "{\"__metadata__\":{\"a\":\"b\"}";
         size_t size = strlen(text);
@@ -147,7 +151,7 @@ Test(codec_safetensors, most_tensors) {
         strcpy(text + size, "}");
         struct codec_document *document = read_good(text);
         struct codec_error error;
-        cr_expect_eq(codec_safetensors_read(document, &header, &error),
+        cr_expect_eq(codec_safetensors_read(document, SAFETENSORS_BODY, &header, &error),
                      count == CODEC_MAX_ARRIVALS);
         if (count > CODEC_MAX_ARRIVALS) {
             cr_expect_not_null(strstr(error.message, "more than 64 tensors"), "%s", error.message);
@@ -198,7 +202,8 @@ static void write(const struct codec_item *items, size_t count, enum codec_type 
 
 /* Writes the answer, and reads its header again. */
 static void write_and_read(enum codec_type narrow, const char *order) {
-    static struct codec_safetensors header;
+    struct codec_stored list[CODEC_MAX_ARRIVALS];
+    struct codec_safetensors header = {.list = list, .most = CODEC_MAX_ARRIVALS};
     struct codec_buffer buffer = {0};
     struct codec_results results = {0};
     struct codec_error error;
@@ -211,16 +216,17 @@ static void write_and_read(enum codec_type narrow, const char *order) {
     cr_expect_eq(start[SAFETENSORS_PREFIX], '{');
     struct outcome outcome = read_sized(start + SAFETENSORS_PREFIX, length, NULL);
     cr_assert_not_null(outcome.document, "%s", outcome.error.message);
-    cr_assert(codec_safetensors_read(outcome.document, &header, &error), "%s", error.message);
+    cr_assert(codec_safetensors_read(outcome.document, SAFETENSORS_BODY, &header, &error), "%s",
+              error.message);
     cr_assert(header.count == results.count && results.list != NULL);
     for (size_t i = 0; i < header.count; i++) {
-        const struct codec_safetensors_tensor *tensor = &header.list[i];
-        cr_expect_eq(tensor->begin % codec_type_size(tensor->form.type), 0);
-        cr_expect_eq(*codec_name(tensor->value), order[i], "%s", codec_name(tensor->value));
-        cr_expect_str_eq(codec_name(tensor->value), results.list[i].name);
-        cr_expect_eq(tensor->form.type, results.list[i].type);
-        cr_expect_eq(tensor->form.bytes, results.list[i].bytes);
-        cr_expect_eq(tensor->form.rank, results.list[i].tensor.rank);
+        const struct codec_stored *tensor = &header.list[i];
+        cr_expect_eq(tensor->begin % codec_type_size(tensor->type), 0);
+        cr_expect_eq(*tensor->name, order[i], "%s", tensor->name);
+        cr_expect_str_eq(tensor->name, results.list[i].name);
+        cr_expect_eq(tensor->type, results.list[i].type);
+        cr_expect_eq(tensor->bytes, results.list[i].bytes);
+        cr_expect_eq(tensor->rank, results.list[i].tensor.rank);
     }
     cr_assert(codec_as_text(outcome.document, codec_get(header.metadata, "tokens"), &text, &error));
     cr_expect_str_eq(text, "[\"b\",\"a \\\"\\\\\xC3\xA9\\n\"]");
@@ -278,13 +284,13 @@ Test(codec_safetensors, headers_of_any_length) {
 /* Lists the tensors of a file that has so many bytes after its header, as text. Owned. */
 static char *list_file(const char *header, size_t bytes) {
     struct codec_document *document = read_good(header);
-    const struct codec_value *metadata;
+    struct codec_stored list[4];
+    struct codec_safetensors read = {.list = list, .most = 4};
     struct codec_error error = {0};
-    size_t count;
-    struct codec_stored *list = codec_safetensors_list(document, bytes, &count, &metadata, &error);
+    const bool good = codec_safetensors_read(document, bytes, &read, &error);
     char *text = malloc(1000), *end = text;
     *text = '\0';
-    for (size_t i = 0; list != NULL && i < count; i++) {
+    for (size_t i = 0; good && i < read.count; i++) {
         end += sprintf(end, "%s:%s/%d", list[i].name,
                        list[i].type == CODEC_TYPE_COUNT ? "other"
                                                         : codec_safetensors_types[list[i].type],
@@ -294,12 +300,11 @@ static char *list_file(const char *header, size_t bytes) {
         }
         end += sprintf(end, "@%zu+%zu ", list[i].begin, list[i].bytes);
     }
-    if (list == NULL) {
+    if (!good) {
         strcpy(text, error.message);
-    } else if (metadata != NULL) {
+    } else if (read.metadata != NULL) {
         strcpy(end, "metadata");
     }
-    free(list);
     codec_document_free(document);
     return text;
 }
@@ -318,7 +323,7 @@ Test(codec_safetensors, headers_of_files) {
         {"{\"a\":" TENSOR("\"F32\"", "[0]", "[0,0]") ",\"b\":" SINGLE("[0,4]") "}", 4,
          "a:F32/1,0@0+0 b:F32/1,1@0+4 "},
         {"{\"b\":" SINGLE("[0,4]") ",\"c\":" TENSOR("\"F32\"", "[0]", "[0,0]") "}", 4,
-         "b:F32/1,1@0+4 c:F32/1,0@0+0 "},
+         "c:F32/1,0@0+0 b:F32/1,1@0+4 "},
         {"{\"b\":" SINGLE("[0,4]") ",\"c\":" TENSOR("\"F32\"", "[2,0]", "[4,4]") "}", 4,
          "b:F32/1,1@0+4 c:F32/2,2,0@4+0 "},
         {"{\"a\":" TENSOR("\"F32\"", "[]", "[0,4]") "}", 4, "a:F32/0@0+4 "},
