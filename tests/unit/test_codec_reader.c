@@ -426,7 +426,7 @@ Test(codec_reader, texts_that_are_json) {
             struct codec_error error;
             struct codec_value *value = codec_make_value(document, NULL, NULL, CODEC_NULL);
             options.infinity_key = rows[read].infinity_key;
-            if (value == NULL ||
+            if (value == NULL || !codec_set_json(document, value, "\"no JSON", &options, &error) ||
                 !codec_set_json(document, value, rows[read].text, &options, &error)) {
                 cr_expect(account.refusal != ACCOUNT_NOT_REFUSED);
                 break;

@@ -140,6 +140,7 @@ struct codec_value *codec_make_value(struct codec_document *document, struct cod
 
 static cJSON *set_type(cJSON *node, int type) {
     node->type = (node->type & ~0xFF) | type;
+    node->child = NULL;
     return node;
 }
 
@@ -217,11 +218,6 @@ enum codec_kind codec_kind_of(const struct codec_value *value) {
     }
 }
 
-static bool is_parent(const struct codec_value *value) {
-    enum codec_kind kind = codec_kind_of(value);
-    return kind == CODEC_ARRAY || kind == CODEC_OBJECT;
-}
-
 const struct codec_value *codec_get(const struct codec_value *object, const char *name) {
     if (codec_kind_of(object) != CODEC_OBJECT) {
         return NULL;
@@ -238,14 +234,7 @@ const char *codec_name(const struct codec_value *value) {
 }
 
 const struct codec_value *codec_at(const struct codec_value *parent, size_t index) {
-    if (!is_parent(parent)) {
-        return NULL;
-    }
-    const cJSON *child = node_of(parent)->child;
-    for (; child != NULL && index > 0; index--) {
-        child = child->next;
-    }
-    return value_of(child);
+    return value_of(cJSON_GetArrayItem(node_of(parent), (int)index));
 }
 
 const struct codec_value *codec_next(const struct codec_value *value) {
@@ -253,14 +242,7 @@ const struct codec_value *codec_next(const struct codec_value *value) {
 }
 
 size_t codec_size(const struct codec_value *value) {
-    size_t size = 0;
-    if (!is_parent(value)) {
-        return 0;
-    }
-    for (const cJSON *child = node_of(value)->child; child != NULL; child = child->next) {
-        size++;
-    }
-    return size;
+    return (size_t)cJSON_GetArraySize(node_of(value));
 }
 
 /* ------------------------------------------------------------------------------------- content */
@@ -288,7 +270,6 @@ struct lifted *document_new_tensor(struct codec_document *document,
     cJSON *node = to_change(value);
     if (tensor != NULL) {
         set_type(node, cJSON_Raw)->valuedouble = (double)document->tensors.count++;
-        node->child = NULL;
     }
     return tensor;
 }

@@ -31,17 +31,13 @@ bool reader_begin_matrix(struct codec_reader *reader, bool is_bool) {
                         reader->options.max_arrays);
         return false;
     }
-    struct codec_value *value = reader_add(reader, reader->base, CODEC_NULL);
-    if (value == NULL) {
-        return false;
-    }
-    reader->matrix = document_new_tensor(reader->document, value);
+    reader->matrix = document_new_tensor(reader->document, reader->frames[reader->base].value);
     if (reader->matrix == NULL) {
         return codec_no_memory(&reader->error);
     }
-    attn_dtype dtype = is_bool ? ATTN_BOOL : reader->dtype;
+    attn_dtype dtype = is_bool ? ATTN_BOOL : reader->type.dtype;
     lifted_init(reader->matrix, dtype, (int)rank, reader->first);
-    reader->lifted_floats = reader->lifted_floats || dtype == ATTN_FLOAT32;
+    reader->type.used = reader->type.used || dtype == ATTN_FLOAT32;
     reader->held = 0;
     return true;
 }
@@ -89,14 +85,10 @@ const char *reader_scan_run(struct codec_reader *reader, const char *p, const ch
     return p;
 }
 
-/* Ends the matrix, whose outermost brackets count as bytes outside of matrices. */
 static bool end_matrix(struct codec_reader *reader) {
     struct lifted *tensor = reader->matrix;
     reader->matrix = NULL;
-    if (!lifted_trim(tensor, reader->options.account)) {
-        return codec_no_memory(&reader->error);
-    }
-    return reader_count(reader, 2);
+    return lifted_trim(tensor, reader->options.account) || codec_no_memory(&reader->error);
 }
 
 bool reader_end_row(struct codec_reader *reader) {

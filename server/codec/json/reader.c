@@ -18,12 +18,10 @@
 enum {
     DEFAULT_DEPTH = 16,
     DEFAULT_BYTES = 1024 * 1024,
-    DEFAULT_VALUES = 65536, /* each costs a node */
-    DEFAULT_KEYS = 1024,    /* so few are compared one by one */
-    DEFAULT_ARRAYS = 4096,  /* each costs a buffer and a record */
-    KEEP_BLOCK = 16 * 1024,
-    KEEP_FIRST = 1024, /* bytes of the first block, which is enough for a small body */
-    KEEP_BYTES = KEEP_BLOCK * (READER_KEEP_BLOCKS - 1), /* bytes kept for a late dtype_key */
+    DEFAULT_VALUES = 65536,  /* each costs a node */
+    DEFAULT_KEYS = 1024,     /* so few are compared one by one */
+    DEFAULT_ARRAYS = 4096,   /* each costs a buffer and a record */
+    KEEP_BYTES = 256 * 1024, /* bytes kept for a late dtype_key */
 };
 
 /* ----------------------------------------------------------------------------------- structure */
@@ -54,27 +52,23 @@ static bool open_frame(struct codec_reader *reader, size_t offset, bool is_objec
         return reader_syntax(reader, offset, "arrays and objects are nested deeper than %zu levels",
                              reader->depth);
     }
-    struct codec_value *object = NULL;
-    if (reader->matrix != NULL) {
-        if (is_object) {
-            return reader_misfit(reader, offset, "an object");
-        }
-        if (reader->depth - reader->base == (size_t)reader->matrix->rank) {
-            return reader_misfit(reader, offset, "an array");
-        }
-    } else if (is_object) {
-        if (!reader_add_held(reader) || !reader_count(reader, 1) ||
-            (object = reader_add(reader, reader->depth, CODEC_OBJECT)) == NULL) {
+    struct codec_value *value = NULL;
+    if (reader->matrix == NULL) {
+        value = reader_count(reader, 1) ? reader_add(reader, is_object ? CODEC_OBJECT : CODEC_ARRAY)
+                                        : NULL;
+        if (value == NULL) {
             return false;
         }
-    } else {
-        reader->held++;
+    } else if (is_object) {
+        return reader_misfit(reader, offset, "an object");
+    } else if (reader->depth - reader->base == (size_t)reader->matrix->rank) {
+        return reader_misfit(reader, offset, "an array");
     }
     reader->frames[reader->depth++] = (struct reader_frame){.is_object = is_object,
                                                             .offset = offset,
                                                             .line = reader->line,
-                                                            .value = object,
-                                                            .first_key = reader->key_count};
+                                                            .value = value,
+                                                            .first_key = reader->keys.count};
     reader->deepest = reader->depth > reader->deepest ? reader->depth : reader->deepest;
     reader->expect = is_object ? READER_EXPECT_KEY_OR_END : READER_EXPECT_VALUE_OR_END;
     return true;
@@ -93,11 +87,9 @@ static bool close_frame(struct codec_reader *reader, size_t offset, bool is_obje
     }
 
     reader_drop_keys(reader, reader->frames[reader->depth - 1].first_key);
-    if (!reader_add_held(reader) || !reader_count(reader, 1)) {
-        return false;
-    }
+    reader->held = 0;
     reader->depth--;
-    return value_done(reader);
+    return reader_count(reader, 1) && value_done(reader);
 }
 
 static bool comma(struct codec_reader *reader, size_t offset) {
@@ -123,22 +115,22 @@ static bool colon(struct codec_reader *reader, size_t offset) {
  * `offset` is the place of its closing quote. */
 static bool set_dtype(struct codec_reader *reader, size_t offset) {
     const bool other = reader->options.dtype_other != NULL &&
-                       strcmp(reader->text, reader->options.dtype_other) == 0;
-    const bool wide = other || strcmp(reader->text, reader->options.dtype_value) == 0;
-    if (!wide || reader->dtype == ATTN_FLOAT64) {
-        reader->dtype_known |= wide || reader->options.key_level == 1; /* other keys may follow */
+                       strcmp(reader->string.text, reader->options.dtype_other) == 0;
+    const bool wide = other || strcmp(reader->string.text, reader->options.dtype_value) == 0;
+    if (!wide || reader->type.dtype == ATTN_FLOAT64) {
+        reader->type.known |= wide || reader->options.key_level == 1; /* other keys may follow */
         return true;
     }
-    if (!reader->lifted_floats) {
-        reader->dtype = ATTN_FLOAT64;
-        reader->dtype_known = true;
+    if (!reader->type.used) {
+        reader->type.dtype = ATTN_FLOAT64;
+        reader->type.known = true;
         return true;
     }
     if (offset < KEEP_BYTES) {
-        reader->again = true;
+        reader->type.again = true;
         return true;
     }
-    return reader_content(reader, reader->depth, reader->string_offset,
+    return reader_content(reader, reader->depth, reader->string.offset,
                           "\"%s\": \"%s\" must stand before the data of the first matrix in a body "
                           "over %d KiB, because data are read as they arrive",
                           reader->options.dtype_key,
@@ -146,41 +138,26 @@ static bool set_dtype(struct codec_reader *reader, size_t offset) {
                           KEEP_BYTES / 1024);
 }
 
-/* Returns the bytes of a block that is kept. */
-static size_t kept_size(size_t block) {
-    return block == 0 ? KEEP_FIRST : KEEP_BLOCK;
-}
-
 static void drop_kept(struct codec_reader *reader) {
-    for (size_t i = 0; i < READER_KEEP_BLOCKS && reader->kept[i] != NULL; i++) {
-        account_free(reader->options.account, reader->kept[i]);
-        reader->kept[i] = NULL;
-    }
+    account_free(reader->options.account, reader->type.kept);
+    reader->type.kept = NULL;
+    reader->type.room = 0;
 }
 
 /* Keeps the bytes of the chunk at `offset` of the body as long as a dtype_key may still make it
  * necessary to read them again. False if out of memory. */
 static bool keep(struct codec_reader *reader, size_t offset, const char *bytes, size_t size) {
-    if (reader->dtype_known || offset + size > KEEP_BYTES) {
+    if (reader->type.known || offset + size > KEEP_BYTES) {
         drop_kept(reader);
         return true;
     }
-    while (size > 0) {
-        const bool first = offset < KEEP_FIRST;
-        const size_t i = first ? 0 : 1 + (offset - KEEP_FIRST) / KEEP_BLOCK;
-        const size_t at = first ? offset : (offset - KEEP_FIRST) % KEEP_BLOCK;
-        const size_t room = kept_size(i) - at, part = size < room ? size : room;
-        if (reader->kept[i] == NULL) {
-            reader->kept[i] = account_alloc(reader->options.account, kept_size(i));
-        }
-        if (reader->kept[i] == NULL) {
-            return codec_no_memory(&reader->error);
-        }
-        memcpy(reader->kept[i] + at, bytes, part);
-        offset += part;
-        bytes += part;
-        size -= part;
+    char *kept = account_grow(reader->options.account, reader->type.kept, &reader->type.room,
+                              offset + size, 1);
+    if (kept == NULL) {
+        return codec_no_memory(&reader->error);
     }
+    memcpy(kept + offset, bytes, size);
+    reader->type.kept = kept;
     return true;
 }
 
@@ -193,7 +170,7 @@ static const char *scan_string(struct codec_reader *reader, const char *p, const
     if (p == NULL || reader->inside == READER_INSIDE_STRING) {
         return p;
     }
-    if (reader->string_is_key) {
+    if (reader->string.is_key) {
         reader->expect = READER_EXPECT_COLON;
         return p;
     }
@@ -221,7 +198,7 @@ static bool scan(struct codec_reader *reader, const char *bytes, size_t size) {
         p = reader->inside == READER_INSIDE_STRING ? scan_string(reader, p, end)
                                                    : scan_scalar(reader, p, end);
     }
-    while (p != NULL && p < end && !reader->again) {
+    while (p != NULL && p < end && !reader->type.again) {
         bool good = true;
         switch (*p) {
         case '\n': /* the only place for line feeds: strings, scalars and runs have none */
@@ -267,7 +244,7 @@ static bool scan(struct codec_reader *reader, const char *bytes, size_t size) {
         p = good ? p + 1 : NULL;
     }
     reader->chunk = NULL;
-    if (p != NULL && !reader->again) {
+    if (p != NULL && !reader->type.again) {
         reader->offset += size;
     }
     return p != NULL;
@@ -281,10 +258,10 @@ static bool read_again(struct codec_reader *reader, const char *bytes, size_t si
     if (reader->document == NULL) {
         return codec_no_memory(&reader->error);
     }
-    reader->again = false;
-    reader->dtype = ATTN_FLOAT64;
-    reader->dtype_known = true;
-    reader->lifted_floats = false;
+    reader->type.again = false;
+    reader->type.dtype = ATTN_FLOAT64;
+    reader->type.known = true;
+    reader->type.used = false;
     reader->matrix = NULL;
     reader_drop_keys(reader, 0);
     reader->offset = reader->depth = reader->held = 0;
@@ -292,15 +269,9 @@ static bool read_again(struct codec_reader *reader, const char *bytes, size_t si
     reader->line = (struct reader_line){.number = 1};
     reader->expect = READER_EXPECT_VALUE;
     reader->inside = READER_INSIDE_NOTHING;
-    for (size_t i = 0; kept > 0; i++) {
-        const size_t part = kept < kept_size(i) ? kept : kept_size(i);
-        if (!scan(reader, reader->kept[i], part)) {
-            return false;
-        }
-        kept -= part;
-    }
+    const bool good = kept == 0 || scan(reader, reader->type.kept, kept);
     drop_kept(reader);
-    return scan(reader, bytes, size);
+    return good && scan(reader, bytes, size);
 }
 
 enum codec_status codec_reader_feed(struct codec_reader *reader, const void *bytes, size_t size) {
@@ -308,7 +279,7 @@ enum codec_status codec_reader_feed(struct codec_reader *reader, const void *byt
         return reader->error.status;
     }
     size_t offset = reader->offset;
-    if (scan(reader, bytes, size) && (!reader->again || read_again(reader, bytes, size))) {
+    if (scan(reader, bytes, size) && (!reader->type.again || read_again(reader, bytes, size))) {
         keep(reader, offset, bytes, size);
     }
     return reader->error.status;
@@ -340,7 +311,7 @@ enum codec_status codec_reader_finish(struct codec_reader *reader,
                                       struct codec_document **document) {
     *document = NULL;
     if (end_body(reader)) {
-        codec_set_dtype(reader->document, reader->dtype);
+        codec_set_dtype(reader->document, reader->type.dtype);
         codec_set_root(reader->document, reader->root);
         *document = reader->document;
         reader->document = NULL;
@@ -356,16 +327,20 @@ static bool make_slots(struct codec_reader *reader) {
     if (reader->options.max_keys <= DEFAULT_KEYS) {
         return true;
     }
-    reader->slot_count = 2;
-    while (reader->slot_count < 2 * reader->options.max_keys) {
-        reader->slot_count *= 2;
+    reader->keys.slot_count = 2;
+    while (reader->keys.slot_count < 2 * reader->options.max_keys) {
+        reader->keys.slot_count *= 2;
     }
-    const size_t bytes = reader->slot_count * sizeof *reader->slots;
-    reader->slots = account_alloc(reader->options.account, bytes);
-    if (reader->slots != NULL) {
-        memset(reader->slots, 0, bytes);
+    const size_t bytes = reader->keys.slot_count * sizeof *reader->keys.slots;
+    reader->keys.slots = account_alloc(reader->options.account, bytes);
+    if (reader->keys.slots != NULL) {
+        memset(reader->keys.slots, 0, bytes);
     }
-    return reader->slots != NULL;
+    return reader->keys.slots != NULL;
+}
+
+static void set_default(size_t *option, size_t usual) {
+    *option = *option == 0 ? usual : *option;
 }
 
 /* Makes a reader that adds to a document; NULL: it makes one. */
@@ -381,28 +356,16 @@ static struct codec_reader *create(const struct codec_options *options,
     if (options != NULL) {
         reader->options = *options;
     }
-    reader->dtype = reader->options.dtype;
-    reader->dtype_known = reader->options.dtype_key == NULL;
-    if (reader->options.max_depth == 0) {
-        reader->options.max_depth = DEFAULT_DEPTH;
-    }
+    reader->type.dtype = reader->options.dtype;
+    reader->type.known = reader->options.dtype_key == NULL;
+    set_default(&reader->options.max_depth, DEFAULT_DEPTH);
+    set_default(&reader->options.max_bytes, DEFAULT_BYTES);
+    set_default(&reader->options.max_values, DEFAULT_VALUES);
+    set_default(&reader->options.max_keys, DEFAULT_KEYS);
+    set_default(&reader->options.max_arrays, DEFAULT_ARRAYS);
+    set_default(&reader->options.key_level, 1);
     if (reader->options.max_depth > CODEC_MAX_DEPTH) {
         reader->options.max_depth = CODEC_MAX_DEPTH;
-    }
-    if (reader->options.max_bytes == 0) {
-        reader->options.max_bytes = DEFAULT_BYTES;
-    }
-    if (reader->options.max_values == 0) {
-        reader->options.max_values = DEFAULT_VALUES;
-    }
-    if (reader->options.max_keys == 0) {
-        reader->options.max_keys = DEFAULT_KEYS;
-    }
-    if (reader->options.max_arrays == 0) {
-        reader->options.max_arrays = DEFAULT_ARRAYS;
-    }
-    if (reader->options.key_level == 0) {
-        reader->options.key_level = 1;
     }
     if (reader->options.dtype_value == NULL) {
         reader->options.dtype_value = "float64";
@@ -440,8 +403,8 @@ void codec_reader_free(struct codec_reader *reader) {
     struct account *account = reader->options.account;
     codec_document_free(reader->document);
     drop_kept(reader);
-    account_free(account, reader->keys);
-    account_free(account, reader->slots);
+    account_free(account, reader->keys.list);
+    account_free(account, reader->keys.slots);
     account_free(account, reader);
 }
 

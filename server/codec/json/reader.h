@@ -15,8 +15,7 @@
 #include "codec/json/lift.h"
 
 enum {
-    READER_MAX_SCALAR = 4096, /* most characters of a scalar: a number or a literal */
-    READER_KEEP_BLOCKS = 17   /* blocks of the body that are kept for a late dtype_key */
+    READER_MAX_SCALAR = 4096 /* most characters of a scalar: a number or a literal */
 };
 
 /* The tokens that the grammar allows next. */
@@ -38,7 +37,7 @@ enum reader_inside {
 };
 
 /* The part of a string to which its next byte belongs. */
-enum reader_string {
+enum reader_string_state {
     READER_STRING_PLAIN,
     READER_STRING_ESCAPE,
     READER_STRING_HEX,
@@ -67,7 +66,7 @@ struct reader_frame {
     bool is_object;
     size_t offset; /* place of its bracket in the body */
     struct reader_line line;
-    struct codec_value *value; /* NULL: an array that may be a matrix, or is inside of one */
+    struct codec_value *value; /* NULL inside of a matrix */
     size_t count;              /* complete elements or members */
     size_t first_key;          /* index of an object's first key in reader.keys */
     size_t key;                /* index of its current key there */
@@ -77,6 +76,38 @@ struct reader_key {
     uint32_t hash;
     size_t size;
     const char *name; /* a text of the document */
+};
+
+/* The keys of all open objects. */
+struct reader_keys {
+    struct reader_key *list;
+    size_t count, capacity;
+    uint32_t *slots; /* the indices of the keys by their hash, plus 1; NULL: few keys are allowed */
+    size_t slot_count; /* a power of two, at least twice max_keys */
+};
+
+/* The current string. */
+struct reader_string {
+    enum reader_string_state state;
+    bool is_key;
+    size_t offset; /* place of its quote in the body */
+    struct reader_line line;
+    const char *text;                 /* the last complete string, without escapes */
+    unsigned code;                    /* a \u escape: the value of its digits so far */
+    int digits;                       /* how many digits these are */
+    unsigned high;                    /* the high surrogate that waits for its low one, or 0 */
+    int continuations;                /* UTF-8: bytes of the character that are still to come */
+    unsigned char next_min, next_max; /* the range of the next of them */
+};
+
+/* The float type of all matrices, which a late dtype_key may change. */
+struct reader_type {
+    attn_dtype dtype;
+    bool known;  /* the dtype_key was read, or there is none: no bytes are kept */
+    bool used;   /* float32 arrays were lifted, which float64 would read differently */
+    bool again;  /* the kept bytes must be read again, as float64 */
+    char *kept;  /* the beginning of the body, or NULL */
+    size_t room; /* bytes that there is room for in it */
 };
 
 struct codec_reader {
@@ -89,37 +120,18 @@ struct codec_reader {
     enum reader_expect expect;
     enum reader_inside inside;
     size_t depth; /* open arrays and objects */
-    size_t held;  /* innermost open arrays that are no values yet: they may be a matrix */
+    size_t held;  /* innermost open arrays that may be a matrix: they hold nothing else yet */
     struct codec_document *document; /* owned, or borrowed by codec_set_json() */
     struct codec_value *root;        /* the outermost value; NULL before it begins */
     size_t bytes;                    /* bytes outside of matrices, without white space */
     size_t values;                   /* values in the document */
 
-    /* The current string. */
-    enum reader_string string_state;
-    bool string_is_key;
-    size_t string_offset; /* place of its quote in the body */
-    struct reader_line string_line;
-    const char *text;                 /* the last complete string, without escapes */
-    unsigned code;                    /* a \u escape: the value of its digits so far */
-    int digits;                       /* how many digits these are */
-    unsigned high;                    /* the high surrogate that waits for its low one, or 0 */
-    int continuations;                /* UTF-8: bytes of the character that are still to come */
-    unsigned char next_min, next_max; /* the range of the next of them */
-
-    struct reader_key *keys; /* the keys of all open objects */
-    size_t key_count, key_capacity;
-    uint32_t *slots; /* the indices of the keys by their hash, plus 1; NULL: few keys are allowed */
-    size_t slot_count; /* a power of two, at least twice max_keys */
+    struct reader_string string;
+    struct reader_keys keys;
+    struct reader_type type;
 
     struct lifted *matrix; /* the open matrix, or NULL */
     size_t base;           /* frames[base] is its outermost level */
-
-    attn_dtype dtype;
-    bool dtype_known;   /* the dtype_key was read, or there is none: no bytes are kept */
-    bool lifted_floats; /* float32 arrays were lifted, which float64 would read differently */
-    bool again;         /* the kept bytes must be read again, as float64 */
-    char *kept[READER_KEEP_BLOCKS]; /* the beginning of the body, for a late dtype_key */
 
     size_t scalar_offset, scalar_size;
     size_t deepest; /* the frames that were used so far */
@@ -162,10 +174,8 @@ bool reader_is_under(const struct codec_reader *reader, const char *name);
 
 /* Counts bytes outside of matrices. False if there are too many. */
 bool reader_count(struct codec_reader *reader, size_t bytes);
-/* Adds a value to the innermost of the `levels` outermost open arrays and objects. NULL on error. */
-struct codec_value *reader_add(struct codec_reader *reader, size_t levels, enum codec_kind kind);
-/* Adds the arrays that were held back: they are no matrix. False on error. */
-bool reader_add_held(struct codec_reader *reader);
+/* Adds a value to the innermost open array or object. Returns NULL on error. */
+struct codec_value *reader_add(struct codec_reader *reader, enum codec_kind kind);
 
 /* ------------------------------------------------------------------------------------ string.c */
 

@@ -187,8 +187,7 @@ static bool add_scalar(struct codec_reader *reader, enum reader_scalar kind, con
                                             [READER_SCALAR_TRUE] = CODEC_BOOL,
                                             [READER_SCALAR_FALSE] = CODEC_BOOL,
                                             [READER_SCALAR_MINUS_INFINITY] = CODEC_NUMBER};
-    struct codec_value *value =
-        reader_count(reader, size) ? reader_add(reader, reader->depth, kinds[kind]) : NULL;
+    struct codec_value *value = reader_count(reader, size) ? reader_add(reader, kinds[kind]) : NULL;
     if (value == NULL) {
         return false;
     }

@@ -21,8 +21,8 @@ static void set_error(struct codec_reader *reader, enum codec_status status, siz
             break;
         }
     }
-    if (reader->string_line.number > 0 && reader->string_offset == offset) {
-        line = reader->string_line;
+    if (reader->string.line.number > 0 && reader->string.offset == offset) {
+        line = reader->string.line;
     }
     reader->error =
         (struct codec_error){.status = status,
@@ -46,7 +46,7 @@ void reader_point(struct codec_reader *reader, size_t levels) {
     reader->error.has_pointer = true;
     for (size_t i = 0; i < levels; i++) {
         const struct reader_frame *frame = &reader->frames[i];
-        const struct reader_key *key = frame->is_object ? &reader->keys[frame->key] : NULL;
+        const struct reader_key *key = frame->is_object ? &reader->keys.list[frame->key] : NULL;
         if (key != NULL ? !codec_pointer_name(&reader->error, key->name, key->size)
                         : !codec_pointer_index(&reader->error, frame->count)) {
             return;
@@ -127,7 +127,7 @@ bool reader_is_under(const struct codec_reader *reader, const char *name) {
     if (name == NULL || reader->depth < level || !reader->frames[level - 1].is_object) {
         return false;
     }
-    const struct reader_key *key = &reader->keys[reader->frames[level - 1].key];
+    const struct reader_key *key = &reader->keys.list[reader->frames[level - 1].key];
     return strcmp(key->name, name) == 0;
 }
 
@@ -146,27 +146,17 @@ bool reader_count(struct codec_reader *reader, size_t bytes) {
     return true;
 }
 
-struct codec_value *reader_add(struct codec_reader *reader, size_t levels, enum codec_kind kind) {
-    const struct reader_frame *frame = levels > 0 ? &reader->frames[levels - 1] : NULL;
-    const char *name = frame != NULL && frame->is_object ? reader->keys[frame->key].name : NULL;
+struct codec_value *reader_add(struct codec_reader *reader, enum codec_kind kind) {
+    const struct reader_frame *frame =
+        reader->depth > 0 ? &reader->frames[reader->depth - 1] : NULL;
+    const char *name =
+        frame != NULL && frame->is_object ? reader->keys.list[frame->key].name : NULL;
     struct codec_value *value =
         codec_make_value(reader->document, frame != NULL ? frame->value : NULL, name, kind);
     if (value == NULL) {
         codec_no_memory(&reader->error);
     }
-    reader->root = levels > 0 ? reader->root : value;
+    reader->root = frame != NULL ? reader->root : value;
+    reader->held = kind == CODEC_ARRAY ? reader->held + 1 : 0;
     return value;
-}
-
-bool reader_add_held(struct codec_reader *reader) {
-    for (; reader->held > 0; reader->held--) {
-        const size_t level = reader->depth - reader->held;
-        struct codec_value *array =
-            reader_count(reader, 1) ? reader_add(reader, level, CODEC_ARRAY) : NULL;
-        if (array == NULL) {
-            return false;
-        }
-        reader->frames[level].value = array;
-    }
-    return true;
 }

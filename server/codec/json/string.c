@@ -34,27 +34,27 @@ static size_t put_utf8(char *out, unsigned code) {
 
 /* Returns the slot of the key with this index, or the free slot where the search for it ends. */
 static uint32_t *slot_of(const struct codec_reader *reader, uint32_t hash, size_t index) {
-    size_t i = hash & (reader->slot_count - 1);
-    while (reader->slots[i] != 0 && reader->slots[i] != index + 1) {
-        i = (i + 1) & (reader->slot_count - 1);
+    size_t i = hash & (reader->keys.slot_count - 1);
+    while (reader->keys.slots[i] != 0 && reader->keys.slots[i] != index + 1) {
+        i = (i + 1) & (reader->keys.slot_count - 1);
     }
-    return &reader->slots[i];
+    return &reader->keys.slots[i];
 }
 
 /* The keys leave the table in the reverse order of their arrival. So each leaves it as it was
  * before, and no search ends too early. */
 void reader_drop_keys(struct codec_reader *reader, size_t first) {
-    while (reader->key_count > first) {
-        reader->key_count--;
-        if (reader->slots != NULL) {
-            *slot_of(reader, reader->keys[reader->key_count].hash, reader->key_count) = 0;
+    while (reader->keys.count > first) {
+        reader->keys.count--;
+        if (reader->keys.slots != NULL) {
+            *slot_of(reader, reader->keys.list[reader->keys.count].hash, reader->keys.count) = 0;
         }
     }
 }
 
 static bool is_same_key(const struct codec_reader *reader, size_t index,
                         const struct reader_key *key) {
-    const struct reader_key *other = &reader->keys[index];
+    const struct reader_key *other = &reader->keys.list[index];
     return other->hash == key->hash && other->size == key->size &&
            memcmp(other->name, key->name, key->size) == 0;
 }
@@ -62,59 +62,60 @@ static bool is_same_key(const struct codec_reader *reader, size_t index,
 /* Returns the index of the same key in the innermost object, or key_count. A few keys are compared
  * one by one. */
 static size_t find_key(const struct codec_reader *reader, const struct reader_key *key) {
-    const size_t first = reader->frames[reader->depth - 1].first_key, mask = reader->slot_count - 1;
-    if (reader->slots == NULL) {
+    const size_t first = reader->frames[reader->depth - 1].first_key,
+                 mask = reader->keys.slot_count - 1;
+    if (reader->keys.slots == NULL) {
         size_t i = first;
-        while (i < reader->key_count && !is_same_key(reader, i, key)) {
+        while (i < reader->keys.count && !is_same_key(reader, i, key)) {
             i++;
         }
         return i;
     }
-    for (size_t i = key->hash & mask; reader->slots[i] != 0; i = (i + 1) & mask) {
-        const size_t index = reader->slots[i] - 1;
+    for (size_t i = key->hash & mask; reader->keys.slots[i] != 0; i = (i + 1) & mask) {
+        const size_t index = reader->keys.slots[i] - 1;
         if (index >= first && is_same_key(reader, index, key)) {
             return index;
         }
     }
-    return reader->key_count;
+    return reader->keys.count;
 }
 
 /* Adds a name to the keys of the innermost object. */
 static bool add_key(struct codec_reader *reader, const char *name, size_t size) {
     struct reader_frame *frame = &reader->frames[reader->depth - 1];
-    if (reader->key_count == reader->options.max_keys) {
+    if (reader->keys.count == reader->options.max_keys) {
         codec_error_set(&reader->error, CODEC_TOO_LARGE,
                         "more than %zu keys in nested objects, which is a fixed limit",
                         reader->options.max_keys);
         return false;
     }
     struct reader_key *keys =
-        account_grow(reader->options.account, reader->keys, &reader->key_capacity,
-                     reader->key_count + 1, sizeof *keys);
+        account_grow(reader->options.account, reader->keys.list, &reader->keys.capacity,
+                     reader->keys.count + 1, sizeof *keys);
     if (keys == NULL) {
         return codec_no_memory(&reader->error);
     }
-    reader->keys = keys;
+    reader->keys.list = keys;
 
     /* A table begins with another hash in each run, so that no file can fill one of its slots. */
-    const uint32_t basis = 2166136261u ^ (uint32_t)((uintptr_t)reader->slots >> 12);
+    const uint32_t basis = 2166136261u ^ (uint32_t)((uintptr_t)reader->keys.slots >> 12);
     struct reader_key key = {.hash = basis, .size = size, .name = name};
     for (size_t i = 0; i < size; i++) {
         key.hash = (key.hash ^ (unsigned char)name[i]) * 16777619u; /* FNV-1a */
     }
 
     frame->key = find_key(reader, &key);
-    if (frame->key < reader->key_count) {
+    if (frame->key < reader->keys.count) {
         char quoted[CODEC_QUOTE_SIZE];
         codec_quote(quoted, name, size);
-        reader_syntax(reader, reader->string_offset, "the object has the key \"%s\" twice", quoted);
+        reader_syntax(reader, reader->string.offset, "the object has the key \"%s\" twice", quoted);
         reader_point(reader, reader->depth);
         return false;
     }
-    if (reader->slots != NULL) {
-        *slot_of(reader, key.hash, reader->key_count) = (uint32_t)reader->key_count + 1;
+    if (reader->keys.slots != NULL) {
+        *slot_of(reader, key.hash, reader->keys.count) = (uint32_t)reader->keys.count + 1;
     }
-    reader->keys[reader->key_count++] = key;
+    reader->keys.list[reader->keys.count++] = key;
     return true;
 }
 
@@ -128,15 +129,12 @@ bool reader_begin_string(struct codec_reader *reader, size_t offset) {
     if (reader->matrix != NULL) {
         return reader_misfit(reader, offset, "a string");
     }
-    if (!reader_add_held(reader)) {
-        return false;
-    }
     reader->inside = READER_INSIDE_STRING;
-    reader->string_state = READER_STRING_PLAIN;
-    reader->string_is_key = is_key;
-    reader->string_offset = offset;
-    reader->string_line = reader->line;
-    reader->high = 0;
+    reader->string.state = READER_STRING_PLAIN;
+    reader->string.is_key = is_key;
+    reader->string.offset = offset;
+    reader->string.line = reader->line;
+    reader->string.high = 0;
     document_begin_text(reader->document);
     return reader_count(reader, 1);
 }
@@ -150,16 +148,16 @@ static bool add_bytes(struct codec_reader *reader, const char *bytes, size_t siz
 static bool end_string(struct codec_reader *reader) {
     size_t size;
     reader->inside = READER_INSIDE_NOTHING;
-    reader->text = document_end_text(reader->document, &size);
-    if (reader->text == NULL) {
+    reader->string.text = document_end_text(reader->document, &size);
+    if (reader->string.text == NULL) {
         return codec_no_memory(&reader->error);
     }
-    if (reader->string_is_key) {
-        return add_key(reader, reader->text, size);
+    if (reader->string.is_key) {
+        return add_key(reader, reader->string.text, size);
     }
-    struct codec_value *value = reader_add(reader, reader->depth, CODEC_TEXT);
+    struct codec_value *value = reader_add(reader, CODEC_TEXT);
     if (value != NULL) {
-        codec_set_text(value, reader->text);
+        codec_set_text(value, reader->string.text);
     }
     return value != NULL;
 }
@@ -170,48 +168,48 @@ static bool begin_utf8(struct codec_reader *reader, unsigned char byte) {
     if (byte < 0xC2 || byte > 0xF4) {
         return false;
     }
-    reader->continuations = byte >= 0xF0 ? 3 : byte >= 0xE0 ? 2 : 1;
-    reader->next_min = byte == 0xE0 ? 0xA0 : byte == 0xF0 ? 0x90 : 0x80;
-    reader->next_max = byte == 0xED ? 0x9F : byte == 0xF4 ? 0x8F : 0xBF;
-    reader->string_state = READER_STRING_CONTINUATION;
+    reader->string.continuations = byte >= 0xF0 ? 3 : byte >= 0xE0 ? 2 : 1;
+    reader->string.next_min = byte == 0xE0 ? 0xA0 : byte == 0xF0 ? 0x90 : 0x80;
+    reader->string.next_max = byte == 0xED ? 0x9F : byte == 0xF4 ? 0x8F : 0xBF;
+    reader->string.state = READER_STRING_CONTINUATION;
     return true;
 }
 
 /* Ends a \u escape, whose four digits are complete; `offset` is the place of its backslash. */
 static bool end_escape(struct codec_reader *reader, size_t offset) {
-    bool is_low = reader->code >= 0xDC00 && reader->code < 0xE000;
-    if (reader->code == 0) {
+    bool is_low = reader->string.code >= 0xDC00 && reader->string.code < 0xE000;
+    if (reader->string.code == 0) {
         return reader_syntax(reader, offset, "\\u0000 is not accepted in strings");
     }
-    if (reader->high != 0 && !is_low) {
+    if (reader->string.high != 0 && !is_low) {
         return reader_syntax(reader, offset,
                              "\\u%04x must be followed by a low surrogate, not \\u%04x",
-                             reader->high, reader->code);
+                             reader->string.high, reader->string.code);
     }
-    if (reader->high == 0 && is_low) {
+    if (reader->string.high == 0 && is_low) {
         return reader_syntax(reader, offset, "the low surrogate \\u%04x has no high one before it",
-                             reader->code);
+                             reader->string.code);
     }
-    if (reader->code >= 0xD800 && reader->code < 0xDC00) {
-        reader->high = reader->code;
-        reader->string_state = READER_STRING_LOW_BACKSLASH;
+    if (reader->string.code >= 0xD800 && reader->string.code < 0xDC00) {
+        reader->string.high = reader->string.code;
+        reader->string.state = READER_STRING_LOW_BACKSLASH;
         return true;
     }
     char character[4];
-    const unsigned low = is_low ? 0x10000 + ((reader->high - 0xD800) << 10) - 0xDC00 : 0;
-    reader->high = 0;
-    reader->string_state = READER_STRING_PLAIN;
-    return add_bytes(reader, character, put_utf8(character, low + reader->code));
+    const unsigned low = is_low ? 0x10000 + ((reader->string.high - 0xD800) << 10) - 0xDC00 : 0;
+    reader->string.high = 0;
+    reader->string.state = READER_STRING_PLAIN;
+    return add_bytes(reader, character, put_utf8(character, low + reader->string.code));
 }
 
 /* Takes one byte of a string that is not plain, or that continues an escape or a character. */
 static bool string_byte(struct codec_reader *reader, unsigned char byte, size_t offset) {
     static const char from[] = "\"\\/bfnrtu", to[] = "\"\\/\b\f\n\r\t";
     const char *escape;
-    switch (reader->string_state) {
+    switch (reader->string.state) {
     case READER_STRING_PLAIN:
         if (byte == '\\') {
-            reader->string_state = READER_STRING_ESCAPE;
+            reader->string.state = READER_STRING_ESCAPE;
         } else if (byte < 0x20) {
             return reader_syntax(reader, offset,
                                  "the control character 0x%02X must be escaped in a string", byte);
@@ -220,9 +218,9 @@ static bool string_byte(struct codec_reader *reader, unsigned char byte, size_t 
         }
         return byte == '\\' || add_bytes(reader, (const char *)&byte, 1);
     case READER_STRING_ESCAPE:
-        reader->code = 0;
-        reader->digits = 0;
-        reader->string_state = byte == 'u' ? READER_STRING_HEX : READER_STRING_PLAIN;
+        reader->string.code = 0;
+        reader->string.digits = 0;
+        reader->string.state = byte == 'u' ? READER_STRING_HEX : READER_STRING_PLAIN;
         escape = byte != 0 ? strchr(from, byte) : NULL;
         if (escape == NULL) {
             return reader_syntax(reader, offset,
@@ -233,28 +231,28 @@ static bool string_byte(struct codec_reader *reader, unsigned char byte, size_t 
         if (!is_hex(byte)) {
             return reader_syntax(reader, offset, "expected four hexadecimal digits after \\u");
         }
-        reader->code = reader->code << 4 | hex_value((char)byte);
-        return ++reader->digits < 4 || end_escape(reader, offset - 5);
+        reader->string.code = reader->string.code << 4 | hex_value((char)byte);
+        return ++reader->string.digits < 4 || end_escape(reader, offset - 5);
     case READER_STRING_LOW_BACKSLASH:
     case READER_STRING_LOW_U:
-        if (byte != (reader->string_state == READER_STRING_LOW_U ? 'u' : '\\')) {
+        if (byte != (reader->string.state == READER_STRING_LOW_U ? 'u' : '\\')) {
             return reader_syntax(reader, offset, "\\u%04x must be followed by a low surrogate",
-                                 reader->high);
+                                 reader->string.high);
         }
-        reader->code = 0;
-        reader->digits = 0;
-        reader->string_state =
-            reader->string_state == READER_STRING_LOW_U ? READER_STRING_HEX : READER_STRING_LOW_U;
+        reader->string.code = 0;
+        reader->string.digits = 0;
+        reader->string.state =
+            reader->string.state == READER_STRING_LOW_U ? READER_STRING_HEX : READER_STRING_LOW_U;
         return true;
     case READER_STRING_CONTINUATION:
-        if (byte < reader->next_min || byte > reader->next_max) {
+        if (byte < reader->string.next_min || byte > reader->string.next_max) {
             return reader_syntax(reader, offset, "the byte 0x%02X is not valid UTF-8", byte);
         }
         reader->line.margin++;
-        reader->next_min = 0x80;
-        reader->next_max = 0xBF;
-        if (--reader->continuations == 0) {
-            reader->string_state = READER_STRING_PLAIN;
+        reader->string.next_min = 0x80;
+        reader->string.next_max = 0xBF;
+        if (--reader->string.continuations == 0) {
+            reader->string.state = READER_STRING_PLAIN;
         }
         return add_bytes(reader, (const char *)&byte, 1);
     }
@@ -266,7 +264,7 @@ static bool string_byte(struct codec_reader *reader, unsigned char byte, size_t 
 const char *reader_scan_string(struct codec_reader *reader, const char *p, const char *end) {
     while (p < end) {
         const char *run = p;
-        if (reader->string_state == READER_STRING_PLAIN) {
+        if (reader->string.state == READER_STRING_PLAIN) {
             while (p < end && (unsigned char)*p >= 0x20 && (unsigned char)*p < 0x80 && *p != '"' &&
                    *p != '\\') {
                 p++;
@@ -279,7 +277,7 @@ const char *reader_scan_string(struct codec_reader *reader, const char *p, const
             }
             continue;
         }
-        bool quote = *p == '"' && reader->string_state == READER_STRING_PLAIN;
+        bool quote = *p == '"' && reader->string.state == READER_STRING_PLAIN;
         if (!quote && !string_byte(reader, (unsigned char)*p, reader_offset(reader, p))) {
             return NULL;
         }
