@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Holds the documents to the options of the daemon, and the daemon to the documents.
 
-    check_options.py --daemon PROGRAM
+    check_options.py --daemon PROGRAM [--write]
 
-- The table of options in server/README.md has the rows of --help: each flag, its variable and its default, in the
-  same order.
+- The table of options in server/README.md is what --help says; --write makes it anew. A default that depends on the
+  machine is left out.
 - The daemon has every flag and every variable that is named in README.md, server/README.md, openapi.yaml or a file of
   docker/. It accepts the options in the commands of the documents, and the variables that the image sets.
 """
@@ -21,50 +21,22 @@ MANUAL = pathlib.Path("server/README.md")
 OPENAPI = pathlib.Path("openapi.yaml")
 DOCKER = sorted(path for path in pathlib.Path("docker").rglob("*") if path.is_file() and path.suffix != ".json")
 
-# The manual gives these defaults in words, because they depend on the machine or are not values.
-CORES = os.sysconf("SC_NPROCESSORS_ONLN")
-IN_WORDS = {
-    "one a core": str(min(CORES, 64)),
-    "one a core, at most 4": str(min(CORES, 4)),
-    "standard error": "none",
-    "none": "none",
-}
+TABLE = re.compile(r"^\| flag .*\n(?:\|.*\n)+", re.M)
 
 
 def options_of_help(daemon):
-    """Returns each flag with its variable and default, or with None and None if it takes no value."""
+    """Returns the flag, the meaning, the variable, the default and the values of each option."""
     text = subprocess.run([daemon, "--help"], text=True, capture_output=True, check=True).stdout
-    rows = re.findall(r"^  (--\S+) .*\n(?: {4,}(ATTENTIOND_\w+), default (.+?), )?", text, re.M)
-    return {flag: (variable or None, default or None) for flag, variable, default in rows}
+    return re.findall(r"^  (--\S+) +(.*)\n(?: {4,}(ATTENTIOND_\w+), default (.+?), (.+)\n)?", text, re.M)
 
 
-def options_of_manual(text):
-    rows = re.findall(r"^\| `(--[a-z-]+)` \| `(\w+)` \| (.+?) \|", text, re.M)
-    return {flag: (variable, default) for flag, variable, default in rows}
-
-
-def is_default(told, default):
-    """The manual quotes values, and it may write a number in another way."""
-    if not told.startswith("`"):
-        return IN_WORDS.get(told) == default
-    told = told.strip("`")
-    try:
-        return float(told) == float(default)
-    except ValueError:
-        return told == default
-
-
-def check_table(table, options):
-    """Yields what is wrong with the table of the manual, in words."""
-    valued = {flag: row for flag, row in options.items() if row[0] is not None}
-    if list(table) != list(valued):
-        yield f"{MANUAL}: the table of options has {' '.join(table)}, but --help has {' '.join(valued)}"
-    for flag, (variable, told) in table.items():
-        known, default = valued.get(flag, (variable, told))
-        if variable != known:
-            yield f"{MANUAL}: {flag} has the variable {variable}, but in --help it is {known}"
-        if flag in valued and not is_default(told, default):
-            yield f"{MANUAL}: {flag} has the default {told}, but in --help it is {default}"
+def make_table(options):
+    rows = ["| flag | environment | default | values | meaning |", "|---|---|---|---|---|"]
+    for flag, meaning, variable, default, values in options:
+        default = "" if "the default is" in meaning else default if default == "none" else f"`{default}`"
+        if variable:
+            rows.append(f"| `{flag}` | `{variable}` | {default} | " + values.replace("|", " or ") + f" | {meaning} |")
+    return "\n".join(rows) + "\n"
 
 
 def flags_named(path, text):
@@ -77,11 +49,10 @@ def flags_named(path, text):
     return named + re.findall(r"\"/attentiond\", \"(--[a-z-]+)", text)
 
 
-def check_names(path, options):
+def check_names(path, flags, variables):
     """Yields the flags and variables that a document names and the daemon does not have."""
     text = path.read_text(encoding="utf-8")
-    variables = {variable for variable, _ in options.values()}
-    yield from (f"{path}: there is no option {flag}" for flag in flags_named(path, text) if flag not in options)
+    yield from (f"{path}: there is no option {flag}" for flag in flags_named(path, text) if flag not in flags)
     for variable in re.findall(r"\bATTENTIOND_[A-Z_]+\b", text):
         if variable not in variables:
             yield f"{path}: there is no variable {variable}"
@@ -107,17 +78,23 @@ def check_values(daemon):
 def main():
     parser = argparse.ArgumentParser(description="Holds the documents to the options of the daemon.")
     parser.add_argument("--daemon", type=pathlib.Path, metavar="PROGRAM", required=True)
-    daemon = parser.parse_args().daemon.resolve()
+    parser.add_argument("--write", action="store_true", help="write the table of server/README.md")
+    args = parser.parse_args()
+    daemon = args.daemon.resolve()
     options = options_of_help(daemon)
-    table = options_of_manual(MANUAL.read_text(encoding="utf-8"))
-    failures = list(check_table(table, options))
+    manual, table = MANUAL.read_text(encoding="utf-8"), make_table(options)
+    if args.write:
+        MANUAL.write_text(TABLE.sub(lambda _: table, manual), encoding="utf-8")
+    failures = []
+    if not args.write and TABLE.findall(manual) != [table]:
+        failures.append(f"{MANUAL}: the table of options is not what --help says: {sys.argv[0]} --daemon {daemon} --write")
     for path in [README, MANUAL, OPENAPI, *DOCKER]:
-        failures += check_names(path, options)
+        failures += check_names(path, {row[0] for row in options}, {row[2] for row in options})
     failures += check_values(daemon)
     for failure in failures:
         print(failure)
     if not failures:
-        print(f"{len(table)} options are as the documents say")
+        print(f"{len(options)} options are as the documents say")
     return bool(failures)
 
 
