@@ -143,7 +143,7 @@ bench-peers: ## Measure beside PyTorch, onnxruntime, OpenVINO, NumPy (6 GB from 
 	@tests/bench/peers/run.sh $(O) $(ARGS)
 
 # ----------------------------------------------------------------------------------------- checks
-.PHONY: docs test-conformance test-models search-models test-openapi test-clients test-metrics check-asan check-valgrind check-neon check-hardening check-layers lint format coverage test-container \
+.PHONY: docs test-conformance test-models search-models test-openapi test-clients test-metrics check-asan check-valgrind check-neon check-hardening check-layers house lint format coverage test-container \
         test-arm64 test-reproducible test-deb
 docs: ## Make the page /docs from openapi.yaml
 	@docker/packages.sh test
@@ -280,6 +280,9 @@ check-hardening: ## Check how the daemon is built and linked, and its systemd un
 check-layers: ## Check which folder includes which headers, and the names of files and functions
 	@docker/packages.sh build names
 	@tests/support/check-layers.sh
+
+house: ## Show what each file of lib/ and server/ owns
+	@tests/support/house.py
 
 lint: ## Check format, clang-tidy and the scripts
 	@docker/packages.sh build test lint

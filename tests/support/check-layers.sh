@@ -95,7 +95,8 @@ resolve 'tests/(api|notebooks|support/(client|daemon|expect|json|notebooks|pack|
 offence 'not a name for the top of the tree' < <(find . -mindepth 1 -maxdepth 1 ! -name '.*' ! -name build -printf '%f\n' |
     grep -vxE 'lib|server|tests|docker|Makefile|openapi\.yaml|README\.md|CONTRIBUTING\.md|CHANGELOG\.md|LICENSE' || true)
 
-# The names of files and functions.
+# The heads of files, and the names of files and functions.
+offence 'the head of a file begins with its name' < <(tests/support/house.py | grep 'HAS NO HEAD' || true)
 tests/support/check_names.py || broken=1
 
 exit $broken
