@@ -1,5 +1,6 @@
 /*
- * test_http_framing.c tests the filter of request heads, which is a pure function.
+ * test_http_framing.c tests the filter of request heads, which is a pure function. What lies between
+ * the parts of a head is tested with libmicrohttpd, by data/framing.txt.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -199,106 +200,28 @@ Test(http_framing, number_of_headers) {
     cr_expect_eq(result.status, 431);
 }
 
-/* ------------------------------------------------------- what lies between the parts of a head */
-
-#define LAYOUT(what_, text_, status_)                                                              \
-    { .what = what_, .text = text_, .size = sizeof(text_) - 1, .status = status_ }
-
-static const struct layout_case {
-    const char *what, *text;
-    size_t size;
-    int status;
-} layouts[] = {
-    LAYOUT("no header", "GET / HTTP/1.0\r\n\r\n", 0),
-    LAYOUT("headers", "GET /a?b HTTP/1.0\r\nA:b\r\nC:  \td e \r\nF:\r\nG: \r\n\r\n", 0),
-    LAYOUT("a NUL behind the head", "GET / HTTP/1.0\r\nA: b\r\n\r\n\0", 0),
-    LAYOUT("bare LF everywhere", "GET / HTTP/1.0\nA: b\n\n", 400),
-    LAYOUT("bare LF behind the request line", "GET / HTTP/1.0\nA: b\r\n\r\n", 400),
-    LAYOUT("bare LF behind a header", "GET / HTTP/1.0\r\nA: b\nC: d\r\n\r\n", 400),
-    LAYOUT("bare LF behind the last header", "GET / HTTP/1.0\r\nA: b\n\r\n", 400),
-    LAYOUT("bare LF at the end", "GET / HTTP/1.0\r\nA: b\r\n\n", 400),
-    LAYOUT("bare LF at the end of no headers", "GET / HTTP/1.0\r\n\n", 400),
-    LAYOUT("a folded line", "GET / HTTP/1.0\r\nA: b\r\n c\r\n\r\n", 400),
-    LAYOUT("a folded line in front", "GET / HTTP/1.0\r\nA: b\r\n c\r\nD: e\r\n\r\n", 400),
-    LAYOUT("a folded line of white space", "GET / HTTP/1.0\r\nA: b\r\n\t\r\n\r\n", 400),
-    LAYOUT("a folded length", "GET / HTTP/1.0\r\nContent-Length:\r\n 5\r\n\r\nabcde", 400),
-    LAYOUT("two spaces before the target", "GET  / HTTP/1.0\r\n\r\n", 400),
-    LAYOUT("NUL in the target", "GET /\0a HTTP/1.0\r\n\r\n", 400),
-    LAYOUT("NUL and a version in the target", "GET /\0HTTP/1.0 HTTP/1.0\r\n\r\n", 400),
-    LAYOUT("NUL in a value", "GET / HTTP/1.0\r\nA: b\0c\r\n\r\n", 400),
-    LAYOUT("a line without a name", "GET / HTTP/1.0\r\nA: b\r\n: c\r\nD: e\r\n\r\n", 400),
-};
-
-/* Returns the next line, of whose end NULs take the place. *at moves to the line after it. */
-static char *next_line(char **at) {
-    char *line = *at, *end = memchr(line, '\n', 256);
-    cr_assert_not_null(end);
-    *at = end + 1;
-    end[0] = '\0';
-    if (end > line && end[-1] == '\r') {
-        end[-1] = '\0';
-    }
-    return line;
-}
-
-static char *skip_white(char *text) {
-    return text + strspn(text, " \t");
-}
-
-/* Cuts the head as libmicrohttpd 0.9.75 does. A folded line is appended to the name before it,
- * which is moved to `moved` for that. A header without a name is left out. */
-static void cut_head(struct framing_head *head, struct framing_header *headers, char *text,
-                     char *moved) {
-    char *at = text, *line = next_line(&at);
-    char *version = at - 2;
-    while (version[-1] != ' ') {
-        version--;
-    }
-    version[-1] = '\0';
-    char *target = strchr(line, ' ');
-    *target++ = '\0';
-    target = skip_white(target);
-    *head = (struct framing_head){.method = line,
-                                  .version = version,
-                                  .headers = headers,
-                                  .target = target,
-                                  .target_size = strlen(target)};
-    while (*(line = next_line(&at)) != '\0') {
-        char *colon = strchr(line, ':');
-        if (head->count > 0 && (*line == ' ' || *line == '\t')) {
-            struct framing_header *last = &headers[head->count - 1];
-            sprintf(moved, "%s%s", last->name, skip_white(line));
-            last->name = moved;
-            last->name_size = strlen(moved);
-        } else if (colon > line) {
-            *colon = '\0';
-            char *value = skip_white(colon + 1);
-            headers[head->count++] =
-                (struct framing_header){line, strlen(line), value, strlen(value)};
-        }
-    }
-    head->size = (size_t)(at - text);
-}
-
-Test(http_framing, layouts) {
-    for (size_t i = 0; i < COUNT(layouts); i++) {
-        const struct layout_case *c = &layouts[i];
-        char text[256] = "", moved[64];
-        struct framing_header headers[8];
-        struct framing_head head;
+/* Bytes between two parts of a head are refused, unless another libmicrohttpd hides the layout. */
+Test(http_framing, gaps_between_the_parts) {
+    static char texts[][32] = {"GET\0/\0HTTP/1.0\0\0A\0b", "GET\0/\0HTTP/1.0\0\0: c\0\0A\0b"};
+    static const size_t sizes[] = {23, 28};
+    for (size_t i = 0; i < COUNT(sizes); i++) {
+        char *name = texts[i] + sizes[i] - 7; /* four bytes follow the value: two line ends */
+        const struct framing_header header = {name, 1, name + 2, 1};
+        struct framing_head head = {.method = texts[i],
+                                    .target = texts[i] + 4,
+                                    .target_size = 1,
+                                    .version = texts[i] + 6,
+                                    .size = sizes[i],
+                                    .headers = &header,
+                                    .count = 1};
         struct framing_result result;
-        memcpy(text, c->text, c->size);
-        cut_head(&head, headers, text, moved);
         framing_check(&head, &result);
-        cr_expect_eq(result.status, c->status, "%s: %d (%s)", c->what, result.status,
-                     result.detail);
-        head.target = NULL; /* another libmicrohttpd: the layout is not known */
+        cr_expect_eq(result.status, i == 0 ? 0 : 400, "%zu: %d", i, result.status);
+        head.target = NULL;
         framing_check(&head, &result);
-        cr_expect_eq(result.status, 0, "%s: %d (%s)", c->what, result.status, result.detail);
+        cr_expect_eq(result.status, 0);
     }
 }
-
-/* ----------------------------------------------------------------------------------- the rest */
 
 Test(http_framing, long_values_are_cut_in_details) {
     char value[4096];
