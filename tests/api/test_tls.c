@@ -359,23 +359,6 @@ Test(tls, unfinished_handshakes_are_cut) {
     daemon_end();
 }
 
-/* The deadlines also end a connection after its handshake and in the middle of a body. */
-Test(tls, slow_senders_are_cut) {
-    static const char part[] = "POST /softmax HTTP/1.1\r\nHost: a\r\nContent-Length: 90\r\n\r\n{";
-    struct client_connection connections[3];
-    daemon_start((const char *const[]){"--tls-certificate", certificate, "--tls-key", key,
-                                       "--header-timeout", "1", "--body-timeout", "1", NULL});
-    for (size_t i = 0; i < 3; i++) {
-        cr_assert(tls_open(&connections[i], the_daemon.port, NULL));
-        cr_assert(i == 0 || client_send(&connections[i], part, i == 1 ? 20 : sizeof part - 1));
-    }
-    for (size_t i = 0; i < 3; i++) {
-        cr_expect(client_at_end(&connections[i]));
-        client_close(&connections[i]);
-    }
-    daemon_end();
-}
-
 /* The deadline for writing ends the connection of a client that does not read. */
 Test(tls, slow_readers_are_cut) {
     struct client_connection slow;

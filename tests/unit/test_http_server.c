@@ -167,23 +167,6 @@ Test(http_server, connection_is_ended) {
     }
 }
 
-Test(http_server, request_cut_everywhere) {
-    const char *text = POST("/cut") "X-Request-Id: i\r\nTransfer-Encoding: "
-                                    "chunked\r\n\r\n3\r\nabc\r\n02\r\nde\r\n0\r\n\r\n";
-    struct client_connection connection;
-    cr_assert(client_open(&connection, http_port(fixture_server)));
-    for (size_t cut = 1; cut < strlen(text); cut++) {
-        struct client_response response;
-        cr_assert(client_send(&connection, text, cut));
-        fixture_sleep_ms(1); /* makes it likely that the server sees two parts */
-        cr_assert(client_send(&connection, text + cut, strlen(text) - cut));
-        cr_assert(client_receive(&connection, false, &response), "cut at %zu", cut);
-        cr_expect_str_eq(response.body, "POST /cut  i\nabcde", "cut at %zu", cut);
-        client_response_free(&response);
-    }
-    client_close(&connection);
-}
-
 /* The Content-Length is at the limit, over it and far over it. */
 Test(http_server, body_limit_with_a_length) {
     char body[2 * ECHO_MAX_BODY + 1];

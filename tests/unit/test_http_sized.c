@@ -3,7 +3,6 @@
  * compressed, over TLS, for HEAD and for slow clients. It also tests the headers of binary tensors
  * and bare errors.
  */
-#define _GNU_SOURCE /* memmem */
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -352,40 +351,6 @@ Test(http_sized, long_heads_do_no_harm) {
 }
 
 /* ------------------------------------------------------------------------ slow clients, records */
-
-/* The client takes the body at 2 MB in a second, which is fast enough; the whole takes longer than
- * the deadline of a short body. */
-Test(http_sized, a_steady_client_gets_all) {
-    struct http_options options = usual;
-    options.write_timeout = options.idle_timeout = 1;
-    fixture_start(&options, &app);
-    struct client_connection connection;
-    const int small = 65536;
-    char taken[1024], *rest = malloc(LARGE);
-    cr_assert(client_open(&connection, http_port(fixture_server)));
-    setsockopt(connection.fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
-    ask_for(&connection, "GET", "/copied/8388608/8388608", "");
-    ssize_t got = recv(connection.fd, taken, sizeof taken, MSG_PEEK | MSG_WAITALL);
-    const char *body_begin = got > 0 ? memmem(taken, (size_t)got, "\r\n\r\n", 4) : NULL;
-    cr_assert_not_null(body_begin);
-    const size_t head = (size_t)(body_begin + 4 - taken);
-    cr_assert_eq(recv(connection.fd, taken, head, MSG_WAITALL), (ssize_t)head);
-    const double start = fixture_now_ms();
-    size_t done = 0;
-    while (done < LARGE && got > 0) {
-        const double due = (fixture_now_ms() - start) * 2048 - (double)done;
-        const size_t left = LARGE - done, most = due < 0 ? 0 : due < 65536 ? (size_t)due : 65536;
-        if (most > 0) {
-            got = recv(connection.fd, rest + done, most < left ? most : left, 0);
-            done += got > 0 ? (size_t)got : 0;
-        }
-        fixture_sleep_ms(1);
-    }
-    cr_expect(done == LARGE && memcmp(rest, bytes, LARGE) == 0, "%zu bytes", done);
-    client_close(&connection);
-    free(rest);
-    stop();
-}
 
 Test(http_sized, a_client_that_takes_nothing_is_cut_off) {
     struct http_options options = usual;
