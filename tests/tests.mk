@@ -38,7 +38,7 @@ $(O)/tests/bench/%.o:  FOLDER_FLAGS = $(BENCH_FLAGS)
 $(O)/tests/stress/%.o: FOLDER_FLAGS = $(UNIT_FLAGS)
 $(O)/tests/fuzz/%.o:   FOLDER_FLAGS = $(UNIT_FLAGS)
 $(O)/tests/memory/%.o: FOLDER_FLAGS = $(UNIT_FLAGS)
-$(addprefix $(O)/tests/support/,print_table.o run_kernels.o) $(CHECK_OBJECTS): FOLDER_FLAGS = $(UNIT_FLAGS)
+$(addprefix $(O)/tests/support/,print_table.o drawn.o run_kernels.o) $(CHECK_OBJECTS): FOLDER_FLAGS = $(UNIT_FLAGS)
 
 # The tests have stamps of their own. Their flags change when their packages are installed. What `make run` has compiled
 # need not be compiled again then.
@@ -59,9 +59,10 @@ $(O)/unit-tests: $(UNIT_OBJECTS) $(O)/libsupport.a $(O)/libserver.a $(LIB_OBJECT
 	@echo "  LINK  $@"
 	$(Q)$(LINK) $(filter %.o %.a,$^) $(CRITERION_LIBS) $(BROTLI_LIBS) $(SERVER_LIBS)
 
-$(O)/api-tests: $(API_OBJECTS) $(O)/libsupport.a $(O)/tests/.files
+# The tests of the API take only the table of fields from the server.
+$(O)/api-tests: $(API_OBJECTS) $(O)/libsupport.a $(O)/libserver.a $(LIB_OBJECTS) $(O)/tests/.files
 	@echo "  LINK  $@"
-	$(Q)$(LINK) $(filter %.o %.a,$^) $(CRITERION_LIBS) $(BROTLI_LIBS) $(TLS_LIBS) $(CODING_LIBS) $(JSON_LIBS) -lm
+	$(Q)$(LINK) $(filter %.o %.a,$^) $(CRITERION_LIBS) $(BROTLI_LIBS) $(SERVER_LIBS)
 
 $(O)/no-memory: $(MEMORY_OBJECTS) $(O)/libsupport.a $(O)/libserver.a $(LIB_OBJECTS) $(O)/tests/.files
 	@echo "  LINK  $@"
@@ -103,13 +104,22 @@ $(O)/table.json: $(O)/print_table
 $(O)/table.dict: $(O)/print_table
 	$(Q)$< dictionary > $@
 
+$(O)/fuzz-seeds: $(O)/tests/fuzz/seeds.o $(O)/libsupport.a $(O)/libserver.a $(LIB_OBJECTS)
+	@echo "  LINK  $@"
+	$(Q)$(LINK) $^ $(SERVER_LIBS)
+
+# run-tests.sh and run.sh look for the seeds of each target here.
+$(O)/seeds: $(O)/fuzz-seeds
+	$(Q)mkdir -p $(addprefix $@/,$(FUZZ_TARGETS))
+	$(Q)$< $(addprefix $@/,request inference safetensors) && touch $@
+
 # run_kernels has only the row kernels and their checks. It is static and needs no BLAS, so that an emulator can run it.
 $(O)/run_kernels: $(O)/tests/support/run_kernels.o $(CHECK_OBJECTS) $(filter $(O)/lib/src/kernels/%,$(LIB_OBJECTS))
 	@echo "  LINK  $@"
 	$(Q)$(CC) -static $(OWN_LDFLAGS) $(LDFLAGS) -o $@ $^ -lm
 
 .PHONY: test-programs bench-programs stress-programs
-test-programs: $(O)/unit-tests $(O)/api-tests $(O)/no-memory $(REPLAYS) $(DAEMON) $(O)/table.json ; @:
+test-programs: $(O)/unit-tests $(O)/api-tests $(O)/no-memory $(REPLAYS) $(DAEMON) $(O)/table.json $(O)/seeds ; @:
 bench-programs: $(BENCHES) $(DAEMON) ; @:
 stress-programs: $(STRESSES) ; @:
 # Without this line, make would delete the objects that only pattern rules name as soon as they are linked.
@@ -212,7 +222,7 @@ TARGET       ?= $(FUZZ_TARGETS)
 fuzz: ## Search for inputs that break the code: make fuzz FUZZ_SECONDS=600 TARGET=reader
 	@docker/packages.sh build test fuzz
 	$(again) BUILD=fuzz CC=clang CXX=clang++ run-fuzz
-run-fuzz: $(addprefix $(O)/fuzz_,$(TARGET)) $(O)/table.dict
+run-fuzz: $(addprefix $(O)/fuzz_,$(TARGET)) $(O)/table.dict $(O)/seeds
 	@tests/fuzz/run.sh $(O) $(FUZZ_SECONDS) $(TARGET)
 
 # The emulator is slow, so exp is tried at only one number in TEST_DIVISOR.

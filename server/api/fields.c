@@ -111,7 +111,7 @@ static const struct field table[] = {
      CHOICES(alignments)},
     {"window", ATTENTIONS, FIELDS_OPTIONS, FIELD_READER, .read = field_window,
      .sample = "[1,0]|[2,-1]|[-1,1]"},
-    {"alibi", ATTENTIONS, FIELDS_OPTIONS, FIELD_READER, 1, 1, NUMBERS, "h",
+    {"alibi", ATTENTIONS, FIELDS_OPTIONS, FIELD_READER, 1, 1, NUMBERS, "h|true",
      TENSOR(alibi_slopes, options.alibi_slopes), .read = field_alibi},
     {"sink", ATTENTIONS, FIELDS_OPTIONS, FIELD_READER, 1, 1, NUMBERS, "h",
      TENSOR(sink, options.sink), .read = field_sink},
@@ -149,11 +149,12 @@ static const struct field table[] = {
 
     /* derived.c reads these fields. */
     {"random", ALL, FIELDS_APART, .kind = FIELD_APART,
-     .sample = "{\"generator\":\"numpy\",\"seed\":7}"},
-    {"text", WORDS, FIELDS_APART, .kind = FIELD_WORDS, .sample = "\"The cat, the mat.\""},
+     .sample = "{\"generator\":\"torch\",\"seed\":7}"},
+    {"text", WORDS, FIELDS_APART, .kind = FIELD_WORDS,
+     .sample = "\"A r\\u00f4se, a \u03a3\u03b1\u03a3.\""},
     {"tokens", WORDS, FIELDS_APART, .kind = FIELD_WORDS, .sample = "[\"b\",\"a\",\"b\",\"c\"]"},
     {"embedding", WORDS, FIELDS_APART, .kind = FIELD_APART, .draw = NUMBERS, .sample = "wc"},
-    {"embedding_dim", WORDS, FIELDS_APART, .kind = FIELD_APART, .sample = "4"},
+    {"embedding_dim", WORDS, FIELDS_APART, .kind = FIELD_APART},
 };
 
 enum {

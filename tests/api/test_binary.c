@@ -73,7 +73,7 @@ static void expect_equal(const struct client_response *plain, const void *body, 
 
 Test(binary, chunks) {
     for (enum format format = 0; format < FORMATS; format++) {
-        struct question q = make_question(format, &binary_calls[1], 64);
+        struct question q = make_question(format, &binary_rich, 64);
         struct client_response plain = ask(&q);
         for (size_t part = 1; part < 400; part = 3 * part + 1) {
             char what[64];
@@ -252,7 +252,7 @@ Test(binary_limits, declared_sizes_that_never_arrive) {
     daemon_start_with((const char *const[]){"--max-memory", "1GiB", "--total-memory", "16MiB",
                                             "--max-body", "1GiB", NULL});
     for (enum format format = 0; format < FORMATS; format++) {
-        struct question q = make_question(format, &binary_calls[binary_call_count - 1], 64);
+        struct question q = make_question(format, &binary_long, 64);
         for (size_t i = 0; i < CLIENTS; i++) {
             declare(&clients[i], format);
         }

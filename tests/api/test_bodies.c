@@ -11,6 +11,7 @@
 
 #include "support/client.h"
 #include "support/daemon.h"
+#include "support/drawn.h"
 #include "support/json.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
@@ -48,23 +49,7 @@ static struct answer post_body(const char *path, const char *body, size_t size) 
 
 /* ----------------------------------------------------------------------------------------- keys */
 
-#define CALL_KEYS                                                                                  \
-    "mask", "key_padding", "bias", "causal", "alignment", "window", "scale", "softcap", "alibi",   \
-        "sink", "lengths", "past_K", "past_V", "normalization", "heads", "kv_heads", "dtype",      \
-        "return", "top_k", "mean_over_heads", "digits", "timeout", "random", WORD_KEYS
-#define WORD_KEYS "text", "tokens", "embedding", "embedding_dim"
-#define PROJECTION_KEYS                                                                            \
-    "X", "context", "W_Q", "W_K", "W_V", "W_O", "b_Q", "b_K", "b_V", "b_O", "weight_layout"
-
-static const char *const attention_keys[] = {"Q", "K", "V", "X", CALL_KEYS, NULL};
-static const char *const projection_keys[] = {PROJECTION_KEYS, CALL_KEYS, NULL};
-static const char *const softmax_keys[] = {"X",       "axis",   "dtype", "digits",
-                                           "timeout", "random", NULL};
-static const char *const embeddings_keys[] = {WORD_KEYS, "random",  "dtype",
-                                              "digits",  "timeout", NULL};
-static const char *const draw_keys[] = {"random", "shape", "low",     "high", "mean",
-                                        "std",    "dtype", "discard", NULL};
-static const char *const head_keys[] = {"W_Q", "W_K", "W_V", "b_Q", "b_K", "b_V", NULL};
+static const char *const draw_keys[] = {"shape", "low", "high", "mean", "std", "dtype", "discard"};
 
 /* Copies the key with upper and lower case exchanged. */
 static void swap_case(char *to, const char *key) {
@@ -102,45 +87,26 @@ static void expect_key(const char *path, const char *before, const char *key, co
               answer.text);
 }
 
-static void expect_keys(const char *path, const char *const keys[]) {
-    for (size_t i = 0; keys[i] != NULL; i++) {
-        expect_key(path, "{", keys[i], "}", "");
-        expect_key(path, "{\"X\":[[1,2],[3,4]],", keys[i], "}", "");
-    }
-}
-
-/* Copies the keys without X. The bodies have an X already, so a second X would be the first
- * error. */
-static const char *const *without_x(const char *const keys[], const char *out[]) {
-    size_t count = 0;
-    for (size_t i = 0; keys[i] != NULL; i++) {
-        if (strcmp(keys[i], "X") != 0) {
-            out[count++] = keys[i];
+Test(bodies, promise_17_keys_of_another_case_and_keys_twice) {
+    static const char x[] = "{\"X\":[[1,2],[3,4]],", head[] = "{\"X\":[[1]],\"heads\":[{";
+    const char *key;
+    for (size_t p = 0; p + 1 < drawn_path_count; p++) { /* there is no layer */
+        for (size_t i = 0; (key = drawn_key(drawn_paths[p], i)) != NULL; i++) {
+            expect_key(drawn_paths[p], "{", key, "}", "");
+            /* A second X would be the first error. */
+            if (strcmp(key, "X") != 0 && strcmp(drawn_paths[p], "/embeddings") != 0) {
+                expect_key(drawn_paths[p], x, key, "}", "");
+            }
         }
     }
-    out[count] = NULL;
-    return out;
-}
-
-Test(bodies, promise_17_keys_of_another_case_and_keys_twice) {
-    const char *keys[64];
-    expect_keys("/attention", without_x(attention_keys, keys));
-    expect_keys("/self-attention", without_x(projection_keys, keys));
-    expect_keys("/multi-head-attention", without_x(projection_keys, keys));
-    expect_keys("/softmax", without_x(softmax_keys, keys));
-    expect_key("/attention", "{", "X", "}", "");
-    expect_key("/softmax", "{", "X", "}", "");
-    for (size_t i = 0; embeddings_keys[i] != NULL; i++) {
-        expect_key("/embeddings", "{", embeddings_keys[i], "}", "");
+    for (size_t i = 0; (key = drawn_key("heads", i)) != NULL; i++) {
+        expect_key("/multi-head-attention", head, key, "}]}", "/heads/0");
     }
-    for (size_t i = 0; draw_keys[i] != NULL; i++) {
+    for (size_t i = 0; i < COUNT(draw_keys); i++) {
         expect_key("/softmax", "{\"X\":{", draw_keys[i], "}}", "/X");
     }
+    expect_key("/softmax", "{\"X\":{", "random", "}}", "/X");
     expect_key("/softmax", "{\"random\":{", "seed", "}}", "/random");
-    for (size_t i = 0; head_keys[i] != NULL; i++) {
-        expect_key("/multi-head-attention", "{\"X\":[[1]],\"heads\":[{", head_keys[i], "}]}",
-                   "/heads/0");
-    }
 }
 
 /* Adds a key with null to the object between `before` and `after`, which are a body that is right.
@@ -171,22 +137,21 @@ static void expect_null_is_missing(const char *path, const char *body, const cha
 
 Test(bodies, null_means_that_the_key_is_absent) {
     static const struct {
-        const char *path, *before, *after;
-        const char *const *keys;
+        const char *path, *before, *after, *keys; /* the keys of this path */
     } objects[] = {
-        {"/attention", "{\"Q\":[[1,2]],\"K\":[[3,4],[5,6]],\"V\":[[7],[8]]", "}", attention_keys},
-        {"/attention", "{\"X\":[[1,2],[3,4]]", "}", attention_keys},
+        {"/attention", "{\"Q\":[[1,2]],\"K\":[[3,4],[5,6]],\"V\":[[7],[8]]", "}", "/attention"},
+        {"/attention", "{\"X\":[[1,2],[3,4]]", "}", "/attention"},
         {"/self-attention", "{\"X\":[[1]],\"W_Q\":[[1]],\"W_K\":[[1]],\"W_V\":[[2]]", "}",
-         projection_keys},
+         "/self-attention"},
         {"/multi-head-attention",
-         "{\"X\":[[1]],\"heads\":[{\"W_Q\":[[1]],\"W_K\":[[1]],\"W_V\":[[1]]", "}]}", head_keys},
-        {"/softmax", "{\"X\":[1,2]", "}", softmax_keys},
-        {"/embeddings", "{\"text\":\"a b\"", "}", embeddings_keys},
+         "{\"X\":[[1]],\"heads\":[{\"W_Q\":[[1]],\"W_K\":[[1]],\"W_V\":[[1]]", "}]}", "heads"},
+        {"/softmax", "{\"X\":[1,2]", "}", "/softmax"},
+        {"/embeddings", "{\"text\":\"a b\"", "}", "/embeddings"},
     };
     for (size_t i = 0; i < COUNT(objects); i++) {
-        for (size_t j = 0; objects[i].keys[j] != NULL; j++) {
-            expect_null_is_absent(objects[i].path, objects[i].before, objects[i].after,
-                                  objects[i].keys[j]);
+        const char *key;
+        for (size_t j = 0; (key = drawn_key(objects[i].keys, j)) != NULL; j++) {
+            expect_null_is_absent(objects[i].path, objects[i].before, objects[i].after, key);
         }
     }
     expect_null_is_missing("/attention", "{\"Q\":null,\"K\":[[1]],\"V\":[[1]]}",

@@ -12,6 +12,7 @@
 #include "support/binary.h"
 #include "support/client.h"
 #include "support/daemon.h"
+#include "support/drawn.h"
 #include "support/expect.h"
 #include "support/json.h"
 
@@ -71,13 +72,15 @@ Test(inference, answers_are_those_of_json) {
     static const struct {
         const char *type, *dtype;
     } types[] = {{"FP32", "float32"}, {"FP64", "float64"}};
-    for (size_t i = 0; i < binary_call_count; i++) {
+    for (size_t i = 0; i < DRAWN_BINARY; i++) {
+        struct drawn_call drawn;
+        draw_binary(i, &drawn);
         for (size_t k = 0; k < COUNT(types); k++) {
-            struct cJSON *json = ask_in_json(&binary_calls[i], types[k].dtype);
+            struct cJSON *json = ask_in_json(&drawn.call, types[k].dtype);
             for (unsigned binary = 0; binary < 4; binary++) { /* none, some, others, all */
                 const unsigned mask = binary == 3 ? ~0u : 0x55u * binary;
-                expect_same_answer(&binary_calls[i], types[k].type, mask, false, json);
-                expect_same_answer(&binary_calls[i], types[k].type, mask, true, json);
+                expect_same_answer(&drawn.call, types[k].type, mask, false, json);
+                expect_same_answer(&drawn.call, types[k].type, mask, true, json);
             }
             json_free(json);
         }
@@ -87,11 +90,12 @@ Test(inference, answers_are_those_of_json) {
 /* FP16 and BF16 hold the numbers of the calls exactly, so results of float32 are the same. */
 Test(inference, types_of_16_bits_are_computed_in_float32) {
     static const char *const types[] = {"FP16", "BF16"};
-    for (size_t i = 0; i < binary_call_count; i++) {
+    for (size_t i = 0; i < DRAWN_BINARY; i++) {
         char options[2048];
-        struct cJSON *json = ask_in_json(&binary_calls[i], "float32");
-        const struct binary_call call =
-            binary_with(&binary_calls[i], "\"dtype\":\"float32\"", options);
+        struct drawn_call drawn;
+        draw_binary(i, &drawn);
+        struct cJSON *json = ask_in_json(&drawn.call, "float32");
+        const struct binary_call call = binary_with(&drawn.call, "\"dtype\":\"float32\"", options);
         for (size_t k = 0; k < COUNT(types); k++) {
             expect_same_answer(&call, types[k], ~0u, true, json);
         }
@@ -102,8 +106,8 @@ Test(inference, types_of_16_bits_are_computed_in_float32) {
 /* The digits are for numbers in JSON. They round neither bytes nor the sizes of them. */
 Test(inference, digits_do_not_round_bytes) {
     char options[2048];
-    struct cJSON *json = ask_in_json(&binary_calls[1], "float32");
-    const struct binary_call call = binary_with(&binary_calls[1], "\"digits\":1", options);
+    struct cJSON *json = ask_in_json(&binary_rich, "float32");
+    const struct binary_call call = binary_with(&binary_rich, "\"digits\":1", options);
     expect_same_answer(&call, "FP32", ~0u, true, json);
     json_free(json);
 }

@@ -1,5 +1,5 @@
 /*
- * test_mutation.c - promise 15: bodies of the notebooks and of every option are sent with bytes
+ * test_mutation.c - promise 15: the bodies of the notebooks and of drawn calls are sent with bytes
  * changed, over keep-alive connections. Each gets a result, a refusal, or, if it asks for a time
  * limit, perhaps a 503. No answer takes for ever, and the daemon stays alive. The test sends
  * TEST_MUTATIONS bodies (200000 if it is not set); TEST_SEED chooses other ones. It knows the
@@ -15,6 +15,7 @@
 
 #include "support/client.h"
 #include "support/daemon.h"
+#include "support/drawn.h"
 #include "support/notebooks.h"
 #include "support/rng.h"
 
@@ -22,57 +23,19 @@
 
 enum {
     CLIENTS = 4,
+    DRAWN = 60,        /* calls, so that each option is in some of them */
     PIPELINED = 16,    /* requests sent before their answers are read */
-    LONGEST = 4096,    /* bytes of a body before it is changed */
+    LONGEST = 8192,    /* bytes of a body before it is changed */
     ROOM = 3 * LONGEST /* bytes of a changed body */
 };
 
 struct seed {
-    const char *path, *body;
+    const char *path;
+    char *body; /* of a drawn call: owned */
     size_t size;
 };
 
-/* Bodies that use every option. The notebooks are added to them. */
-static const struct seed options[] = {
-#define SEED(path, body)                                                                           \
-    { path, body, sizeof(body) - 1 }
-    SEED("/attention",
-         "{\"Q\":[[[0.1,-2],[3,4]],[[1,1],[0,2]]],\"K\":[[[1,2],[3,4],[5,6]]],\"V\":[[[1],[2],[3]]"
-         "],\"mask\":[[true,false,true,true],[false,false,true,true]],\"bias\":[[0,-Infinity,null,"
-         "0.5],"
-         "[1,2,3,4]],\"causal\":true,\"window\":[1,-1],\"scale\":0.5,\"softcap\":30.0,"
-         "\"alibi\":[0.5,0.25],\"sink\":[0,1],\"past_K\":[[[7,8]]],\"past_V\":[[[9]]],"
-         "\"return\":[\"output\",\"weights\",\"lse\",\"entropy\",\"top_k\",\"statistics\","
-         "\"present_K\",\"present_V\"],\"top_k\":2,\"digits\":4}"),
-    SEED(
-        "/attention",
-        "{\"Q\":[[[[0.1,-2],[3,4]]],[[[1,1],[0,2]]]],\"K\":[[1,2],[3,4]],\"V\":[[1],[2]],"
-        "\"past_K\":[[7,8]],\"past_V\":[[9]],\"key_padding\":[[true,false,true],[false,true,true]],"
-        "\"mask\":null,\"bias\":[[0,1,2]],\"dtype\":null,\"return\":[\"output\",\"present_K\"]}"),
-    SEED("/attention",
-         "{\"X\":[[1,2,3,4],[5e-1,6,7,8]],\"heads\":2,\"kv_heads\":2,\"causal\":\"bottom_right\","
-         "\"lengths\":[1],\"alibi\":true,\"mean_over_heads\":true,\"dtype\":\"float64\","
-         "\"normalization\":\"none\",\"return\":[\"scores\",\"scaled_scores\",\"masked_scores\","
-         "\"weights\"],\"timeout\":5}"),
-    SEED("/self-attention",
-         "{\"X\":[[1,0],[0,1]],\"context\":[[1,2],[3,4]],\"W_Q\":[[1,0],[0,1]],\"W_K\":[[1,0],"
-         "[0,1]],\"W_V\":[[1,0],[0,1]],\"W_O\":[[1],[2]],\"b_Q\":[1,2],\"b_O\":[3],"
-         "\"weight_layout\":\"in_out\",\"return\":[\"output\",\"Q\",\"K\",\"V\"]}"),
-    SEED("/multi-head-attention",
-         "{\"X\":[[[1,2],[3,4]]],\"heads\":[{\"W_Q\":[[1],[2]],\"W_K\":[[3],[4]],\"W_V\":[[5,6],"
-         "[7,8]],\"b_V\":[1,2]},{\"W_Q\":[[1,2],[3,4]],\"W_K\":[[1,2],[3,4]],\"W_V\":[[5],[6]]}],"
-         "\"W_O\":[[1,2],[3,4],[5,6]],\"digits\":17}"),
-    SEED("/attention",
-         "{\"random\":{\"generator\":\"numpy\",\"seed\":7},\"Q\":{\"random\":\"randn\","
-         "\"shape\":[2,3]},\"K\":[[1,2,3]],\"V\":{\"random\":\"randint\",\"low\":1,\"high\":9,"
-         "\"shape\":[1,2],\"discard\":[{\"random\":\"rand\",\"shape\":3}]}}"),
-    SEED("/embeddings",
-         "{\"random\":{\"generator\":\"torch\",\"seed\":7},\"text\":\"A r\\u00f4se, a "
-         "\u03a3\u03b1\u03a3.\",\"embedding_dim\":2}"),
-    SEED("/softmax", "{\"X\":[[[1,2],[3,4]],[[5,6],[7,8]]],\"axis\":-2,\"digits\":3}"),
-};
-
-static struct seed seeds[64];
+static struct seed seeds[DRAWN + 64]; /* the drawn calls, and the notebooks */
 static size_t seed_count;
 static long mutations = 200000;
 static atomic_uint counts[6]; /* answers by the first digit of the status */
@@ -271,9 +234,16 @@ Test(mutation, promise_15_changed_bodies_harm_nothing, .timeout = 3600) {
     size_t count;
     mutations = wanted != NULL ? atol(wanted) : mutations;
     struct notebook *notebooks = notebooks_read(&count);
-    cr_assert(count > 0 && count + COUNT(options) <= COUNT(seeds));
-    memcpy(seeds, options, sizeof options);
-    seed_count = COUNT(options);
+    cr_assert(count > 0 && count + DRAWN <= COUNT(seeds));
+    struct rng draws = {1};
+    for (; seed_count < DRAWN; seed_count++) {
+        struct drawn_call drawn;
+        struct seed *seed = &seeds[seed_count];
+        draw_call(&draws, drawn_paths[seed_count % 5], true, &drawn); /* there is no layer */
+        seed->path = drawn.call.path;
+        seed->body = binary_json(&drawn.call, "float32", &seed->size);
+        cr_assert_leq(seed->size, LONGEST);
+    }
     for (size_t i = 0; i < count; i++) {
         if (notebooks[i].size <= LONGEST) {
             seeds[seed_count++] =
@@ -303,4 +273,7 @@ Test(mutation, promise_15_changed_bodies_harm_nothing, .timeout = 3600) {
     cr_expect_geq(taken + refused + atomic_load(&counts[5]), (unsigned)mutations);
     daemon_end();
     notebooks_free(notebooks, count);
+    for (size_t i = 0; i < DRAWN; i++) {
+        free(seeds[i].body);
+    }
 }

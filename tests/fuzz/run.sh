@@ -1,6 +1,6 @@
 #!/bin/bash
 # run.sh FOLDER SECONDS TARGET... runs libFuzzer for SECONDS on each TARGET. It starts from the
-# target's corpus. New inputs go to FOLDER/found/TARGET, and an input that fails goes to
+# target's corpus and from drawn calls. New inputs go to FOLDER/found/TARGET, and an input that fails goes to
 # FOLDER/failed-TARGET-*. This adds the fewest new inputs that have the same coverage to the corpus:
 #     FOLDER/fuzz_TARGET -merge=1 tests/fuzz/corpus/TARGET FOLDER/found/TARGET
 set -euo pipefail
@@ -18,5 +18,5 @@ for target in "${@:3}"; do
     cat "$folder/table.dict" "tests/fuzz/$dict.dict" >"$folder/$target.dict"
     "$folder/fuzz_$target" -max_total_time="$seconds" -dict="$folder/$target.dict" -max_len=4096 \
         -timeout=20 -rss_limit_mb=1024 -print_final_stats=1 \
-        -artifact_prefix="$folder/failed-$target-" "$found" "tests/fuzz/corpus/$target"
+        -artifact_prefix="$folder/failed-$target-" "$found" "tests/fuzz/corpus/$target" "$folder/seeds/$target"
 done

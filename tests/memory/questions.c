@@ -7,52 +7,37 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "support/binary.h"
+#include "support/drawn.h"
 #include "support/json.h"
 
-/* Writes one matrix of rows x columns, or an array of `parts` such matrices. */
-static void put_matrix(FILE *to, size_t parts, size_t rows, size_t columns) {
-    for (size_t p = 0; p < parts; p++) {
-        fputs(parts > 1 && p == 0 ? "[[" : "[", to);
-        for (size_t i = 0; i < rows * columns; i++) {
-            fprintf(to, "%s%zu.%zu",
-                    i % columns != 0 ? ","
-                    : i == 0         ? "["
-                                     : "],[",
-                    (i * 7 + p) % 3, (i * 31 + 17 * p) % 10);
-        }
-        fputs(parts > 1 && p + 1 == parts ? "]]]" : p + 1 == parts ? "]]" : "]],", to);
+enum {
+    DRAWN = 30 /* calls, so that each key is in one of them */
+};
+
+/* Writes one matrix. */
+static void put_matrix(FILE *to, size_t rows, size_t columns) {
+    for (size_t i = 0; i < rows * columns; i++) {
+        const char *before = i % columns != 0 ? "," : i == 0 ? "[[" : "],[";
+        fprintf(to, "%s%zu.%zu", before, i * 7 % 3, i * 31 % 10);
     }
+    fputs("]]", to);
 }
 
-/* Makes the body of a question from `format`, in which "#3x4" and "#2x3x4" stand for matrices. */
+/* Makes the body of a question from `format`, in which "#3x4" stands for a matrix. */
 static void write_body(struct question *q, const char *format) {
     FILE *to = open_memstream(&q->body, &q->size);
     while (*format != '\0') {
-        size_t sizes[3] = {1, 1, 1};
-        int count = 0;
+        char *end;
         if (*format != '#') {
             fputc(*format++, to);
             continue;
         }
-        do {
-            char *end;
-            sizes[count++] = strtoul(format + 1, &end, 10);
-            format = end;
-        } while (*format == 'x' && count < 3);
-        if (count == 3) {
-            put_matrix(to, sizes[0], sizes[1], sizes[2]);
-        } else {
-            put_matrix(to, 1, sizes[0], sizes[1]);
-        }
+        const size_t rows = strtoul(format + 1, &end, 10);
+        put_matrix(to, rows, strtoul(end + 1, &end, 10));
+        format = end;
     }
     fclose(to);
 }
-
-#define ALL_RESULTS                                                                                \
-    "\"output\",\"weights\",\"scores\",\"scaled_scores\",\"masked_scores\",\"lse\","               \
-    "\"statistics\","                                                                              \
-    "\"entropy\",\"top_k\",\"present_K\",\"present_V\""
 
 #define SEED "\"random\":{\"generator\":\"torch\",\"seed\":1}"
 #define RAND "{\"random\":\"rand\",\"shape\":"
@@ -62,32 +47,8 @@ static const struct {
     int status;
     const char *body;
 } posts[] = {
-    {"softmax", "/softmax", 200, "{\"X\":#3x4,\"axis\":0,\"digits\":3}"},
-    {"everything of multi-head attention", "/multi-head-attention", 200,
-     "{\"X\":#2x5x8,\"W_Q\":#8x8,\"W_K\":#8x4,\"W_V\":#8x4,\"W_O\":#8x8,\"heads\":4,\"kv_heads\":2,"
-     "\"top_k\":2,\"causal\":true,\"return\":[" ALL_RESULTS ",\"Q\",\"K\",\"V\"]}"},
-    {"weights of each head", "/multi-head-attention", 200,
-     "{\"X\":#5x6,\"context\":#7x6,\"W_O\":#7x3,\"heads\":["
-     "{\"W_Q\":#6x2,\"W_K\":#6x2,\"W_V\":#6x3},{\"W_Q\":#6x3,\"W_K\":#6x3,\"W_V\":#6x4}],"
-     "\"return\":[\"output\",\"weights\",\"Q\",\"K\",\"V\"]}"},
-    {"past, mask, bias and the rest", "/attention", 200,
-     "{\"Q\":#2x4x3,\"K\":#2x3x3,\"V\":#2x3x2,\"past_K\":#2x2x3,\"past_V\":#2x2x2,"
-     "\"mask\":[[true,true,false,true,true],[true,true,true,true,true],"
-     "[false,false,false,false,false],[true,true,true,true,false]],\"bias\":#4x5,"
-     "\"window\":[2,1],\"alibi\":[0.5,0.25],\"sink\":[0.5,1],\"softcap\":3,\"scale\":0.5,"
-     "\"digits\":4,\"top_k\":2,\"mean_over_heads\":true,\"return\":[" ALL_RESULTS "]}"},
-    {"lengths in float64", "/attention", 200,
-     "{\"X\":#2x4x3,\"lengths\":[3],\"alibi\":true,\"sink\":[1,2],\"return\":[" ALL_RESULTS "],"
-     "\"dtype\":\"float64\"}"},
-    {"draws everywhere", "/attention", 200,
-     "{" SEED ",\"Q\":" RAND "[2,3,4]},\"K\":" RAND "[2,4,4]},\"V\":" RAND "[2,4,2]},"
-     "\"mask\":{\"random\":\"randint\",\"high\":2,\"shape\":[3,6]},\"sink\":" RAND "2},"
-     "\"past_K\":" RAND "[2,2,4]},\"past_V\":" RAND "[2,2,2]},\"bias\":{\"random\":\"randn\","
-     "\"shape\":[3,6],\"discard\":[" RAND "3}," RAND "9}]}}"},
     {"draws for the workers", "/softmax", 200, "{" SEED ",\"X\":" RAND "[100,100]},\"digits\":3}"},
     {"words", "/embeddings", 200, "{\"text\":\"\\u03a3\\u03b1\\u03a3, a b; \\u0130 a\"}"},
-    {"words and their embedding", "/attention", 200,
-     "{\"tokens\":[\"a\",\"b\"],\"embedding\":#2x3,\"dtype\":\"float64\"}"},
     {"words, an embedding for the workers", "/embeddings", 200,
      "{" SEED ",\"text\":\"a b c d\",\"embedding_dim\":20000}"},
     {"words that are too many for the rows", "/embeddings", 422,
@@ -195,6 +156,12 @@ static const struct binary_call file = {
 static const struct binary_call indices = {"/attention", "\"top_k\":2", NULL, {{"X", {3, 4}, 0}}};
 static const struct binary_call wrong = {"/attention", "\"casual\":true", NULL, {{"X", {3, 4}, 0}}};
 
+static const struct binary_call many_heads = {
+    "/multi-head-attention",
+    "\"heads\":4,\"kv_heads\":2",
+    NULL,
+    {{"X", {2, 5, 8}, 0}, {"W_Q", {8, 8}, 0}, {"W_K", {8, 4}, 0}, {"W_V", {8, 4}, 0}}};
+
 /* Questions with binary tensors. */
 static const struct {
     const char *name;
@@ -206,8 +173,8 @@ static const struct {
     size_t lacks;        /* bytes that the body lacks */
     const char *outputs; /* NULL: all results */
 } tensors[] = {
-    {"inputs in JSON", &binary_calls[1], "FP64", true, 0, 200, 0, NULL},
-    {"some inputs are binary", &binary_calls[5], "FP32", true, 0x55, 200, 0, NULL},
+    {"inputs in JSON", &binary_rich, "FP64", true, 0, 200, 0, NULL},
+    {"some inputs are binary", &many_heads, "FP32", true, 0x55, 200, 0, NULL},
     {"all is binary", &longer, "FP64", true, ~0u, 200, 0, NULL},
     {"all is binary and short", &softmax, "BF16", true, ~0u, 200, 0, NULL},
     {"rounded while it is sent", &longer, "FP16", true, ~0u, 200, 0, NULL},
@@ -216,7 +183,7 @@ static const struct {
     {"parts of a result", &indices, "FP32", true, 0, 200, 0,
      "{\"name\":\"top_k.indices\"},{\"name\":\"lse\"}"},
     {"an unknown output", &indices, "FP32", true, 0, 422, 0, "{\"name\":\"top\"}"},
-    {"a file", &binary_calls[1], "F32", false, 0, 200, 0, NULL},
+    {"a file", &binary_rich, "F32", false, 0, 200, 0, NULL},
     {"a file, and a long answer", &file, "F64", false, 0, 200, 0, NULL},
     {"a file of F16, and a long answer", &file, "F16", false, 0, 200, 0, NULL},
     {"a file that lacks a byte", &softmax, "F32", false, 0, 400, 1, NULL},
@@ -279,6 +246,18 @@ void questions_visit(void (*visit)(const struct question *question)) {
         free(q.body);
     }
     visit_tensors(visit);
+    for (size_t i = 0; i < DRAWN; i++) {
+        struct rng rng = {i + 1};
+        struct drawn_call drawn;
+        char name[32];
+        struct question q = {.name = name, .method = "POST", .status = 200};
+        q.path = drawn_paths[i % 5]; /* there is no layer */
+        snprintf(name, sizeof name, "drawn call %zu", i);
+        draw_call(&rng, q.path, true, &drawn);
+        q.body = binary_json(&drawn.call, i % 2 == 0 ? "float32" : "float64", &q.size);
+        visit(&q);
+        free(q.body);
+    }
 }
 
 struct question question_of_notebook(void) {

@@ -17,48 +17,16 @@
     "[\"output\",\"weights\",\"scores\",\"scaled_scores\",\"masked_scores\",\"lse\",\"entropy\","  \
     "\"statistics\",\"top_k\"]"
 
-const struct binary_call binary_calls[] = {
-    {"/attention", "", NULL, {{"Q", {3, 4}, 0}, {"K", {5, 4}, 0}, {"V", {5, 2}, 0}}},
-    {"/attention",
-     "\"top_k\":2,\"window\":[3,1],\"softcap\":3.5",
-     EVERY_RESULT,
-     {{"Q", {2, 3, 4}, 0},
-      {"K", {2, 5, 4}, 0},
-      {"V", {2, 5, 2}, 0},
-      {"mask", {3, 5}, 1},
-      {"bias", {3, 5}, 0}}},
-    {"/attention",
-     "\"causal\":true",
-     "[\"masked_scores\",\"lse\",\"output\"]",
-     {{"X", {70, 16}, 0}}},
-    {"/attention",
-     "\"causal\":\"bottom_right\",\"sink\":[0.5],\"normalization\":\"softmax\"",
-     "[\"output\",\"lse\",\"present_K\",\"present_V\"]",
-     {{"Q", {1, 3, 4}, 0},
-      {"K", {1, 3, 4}, 0},
-      {"V", {1, 3, 4}, 0},
-      {"past_K", {1, 2, 4}, 0},
-      {"past_V", {1, 2, 4}, 0}}},
-    {"/self-attention",
-     "\"scale\":0.25",
-     "[\"output\",\"weights\",\"Q\",\"K\",\"V\"]",
-     {{"X", {4, 6}, 0}, {"W_Q", {6, 3}, 0}, {"W_K", {6, 3}, 0}, {"W_V", {6, 5}, 0}}},
-    {"/multi-head-attention",
-     "\"heads\":4,\"kv_heads\":2,\"top_k\":1,\"weight_layout\":\"in_out\"",
-     EVERY_RESULT,
-     {{"X", {2, 5, 8}, 0},
-      {"W_Q", {8, 8}, 0},
-      {"W_K", {8, 4}, 0},
-      {"W_V", {8, 4}, 0},
-      {"W_O", {8, 8}, 0},
-      {"b_Q", {8}, 0},
-      {"mask", {5, 5}, 1}}},
-    {"/softmax", "", NULL, {{"X", {7}, 0}}},
-    {"/softmax", "\"axis\":0", NULL, {{"X", {3, 2, 4}, 0}}},
-    /* The answer is longer than a block, and is sent in parts. */
-    {"/attention", "", "[\"weights\",\"output\"]", {{"X", {150, 8}, 0}}},
-};
-const size_t binary_call_count = sizeof binary_calls / sizeof *binary_calls;
+const struct binary_call binary_rich = {"/attention",
+                                        "\"top_k\":2,\"window\":[3,1],\"softcap\":3.5",
+                                        EVERY_RESULT,
+                                        {{"Q", {2, 3, 4}, 0},
+                                         {"K", {2, 5, 4}, 0},
+                                         {"V", {2, 5, 2}, 0},
+                                         {"mask", {3, 5}, 1},
+                                         {"bias", {3, 5}, 0}}};
+const struct binary_call binary_long = {
+    "/attention", "", "[\"weights\",\"output\"]", {{"X", {150, 8}, 0}}};
 
 /* ---------------------------------------------------------------------------------- the numbers */
 
@@ -68,6 +36,10 @@ static size_t rank_of(const struct binary_input *input) {
         rank++;
     }
     return rank;
+}
+
+static bool is_mask(const struct binary_input *input) {
+    return (input->kind & BINARY_MASK) != 0;
 }
 
 static size_t count_of(const struct binary_input *input) {
@@ -86,8 +58,8 @@ static double element_of(const struct binary_input *input, size_t i) {
     }
     hash = (hash ^ (uint32_t)i) * 2654435761u;
     hash ^= hash >> 15;
-    if (input->mask) {
-        return i >= input->shape[rank_of(input) - 1] && hash % 4 != 0;
+    if (is_mask(input)) {
+        return (rank_of(input) == 1 || i >= input->shape[rank_of(input) - 1]) && hash % 4 != 0;
     }
     return ((double)(hash % 129) - 64) / 16;
 }
@@ -125,7 +97,7 @@ static void put_number(FILE *to, double number, const char *type) {
 
 static void put_bytes(FILE *to, const struct binary_input *input, const char *type) {
     for (size_t i = 0; i < count_of(input); i++) {
-        put_number(to, element_of(input, i), input->mask ? "BOOL" : type);
+        put_number(to, element_of(input, i), is_mask(input) ? "BOOL" : type);
     }
 }
 
@@ -133,7 +105,11 @@ static void put_bytes(FILE *to, const struct binary_input *input, const char *ty
 static void put_nested(FILE *to, const struct binary_input *input, size_t axis, size_t *next) {
     if (axis == rank_of(input)) {
         const double number = element_of(input, (*next)++);
-        fprintf(to, input->mask ? number != 0 ? "true" : "false" : "%.17g", number);
+        if ((input->kind & BINARY_HOLES) != 0 && *next % 4 == 0) {
+            fputs(*next % 8 == 0 ? "null" : "-Infinity", to);
+            return;
+        }
+        fprintf(to, is_mask(input) ? number != 0 ? "true" : "false" : "%.17g", number);
         return;
     }
     for (size_t i = 0; i < input->shape[axis]; i++) {
@@ -148,6 +124,21 @@ static void put_shape(FILE *to, const struct binary_input *input) {
         fprintf(to, "%c%zu", axis > 0 ? ',' : '[', input->shape[axis]);
     }
     fputc(']', to);
+}
+
+void binary_put(FILE *to, const struct binary_input *input) {
+    size_t next = 0;
+    fprintf(to, "\"%s\":", input->name);
+    if ((input->kind & BINARY_DRAWN) == 0) {
+        put_nested(to, input, 0, &next);
+        return;
+    }
+    fputs(is_mask(input)
+              ? "{\"random\":\"randint\",\"high\":2,\"shape\":"
+              : "{\"random\":\"randn\",\"discard\":[{\"random\":\"rand\",\"shape\":3}],\"shape\":",
+          to);
+    put_shape(to, input);
+    fputc('}', to);
 }
 
 /* Writes a text as a string of JSON. */
@@ -202,9 +193,8 @@ char *binary_json(const struct binary_call *call, const char *dtype, size_t *siz
     FILE *to = open_memstream(&body, size);
     fprintf(to, "{\"dtype\":\"%s\"", dtype);
     for (const struct binary_input *input = call->inputs; input->name != NULL; input++) {
-        size_t next = 0;
-        fprintf(to, ",\"%s\":", input->name);
-        put_nested(to, input, 0, &next);
+        fputc(',', to);
+        binary_put(to, input);
     }
     fprintf(to, "%s%s", call->options[0] != '\0' ? "," : "", call->options);
     if (call->returned != NULL) {
@@ -222,7 +212,7 @@ char *binary_inference(const struct binary_call *call, const char *type, unsigne
     fprintf(to, "{%s\"inputs\":[", more);
     for (size_t i = 0; call->inputs[i].name != NULL; i++) {
         const struct binary_input *input = &call->inputs[i];
-        const char *own = input->mask ? "BOOL" : type;
+        const char *own = is_mask(input) ? "BOOL" : type;
         size_t next = 0;
         fprintf(to, "%s{\"name\":\"%s\",\"datatype\":\"%s\",\"shape\":", i > 0 ? "," : "",
                 input->name, own);
@@ -282,7 +272,7 @@ char *binary_safetensors(const struct binary_call *call, const char *type, size_
         put_bytes(data, input, type);
         fflush(data);
         fprintf(to, ",\"%s\":{\"dtype\":\"%s\",\"shape\":", input->name,
-                input->mask ? "BOOL" : type);
+                is_mask(input) ? "BOOL" : type);
         put_shape(to, input);
         fprintf(to, ",\"data_offsets\":[%zu,%zu]}", begin, count);
     }

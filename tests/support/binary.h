@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 
 struct cJSON;
 
@@ -19,19 +20,26 @@ struct cJSON;
 struct binary_input {
     const char *name;
     size_t shape[4]; /* ends with a 0 if there are fewer than four axes */
-    bool mask;
+    unsigned kind;   /* bits BINARY_* */
+};
+
+enum {
+    BINARY_MASK = 1,
+    BINARY_DRAWN = 2, /* JSON has {"random": ...} in place of the numbers */
+    BINARY_HOLES = 4, /* JSON has null and -Infinity in place of some numbers */
+    BINARY_INPUTS = 40
 };
 
 struct binary_call {
     const char *path;     /* the endpoint; without its slash it is the name of the model */
     const char *options;  /* members of the body, such as "\"causal\":true,\"window\":[1,0]" */
     const char *returned; /* the names of the results as JSON; NULL: the default ones */
-    struct binary_input inputs[10]; /* ends with an input without a name */
+    struct binary_input inputs[BINARY_INPUTS]; /* ends with an input without a name */
 };
 
-/* Calls of every model, with every option that has a form of its own and every result. */
-extern const struct binary_call binary_calls[];
-extern const size_t binary_call_count;
+/* A call with many options and all results, and one whose answer is longer than a block. drawn.h
+ * has others. */
+extern const struct binary_call binary_rich, binary_long;
 
 /* Joins an option to those of a call in `options`, which the result borrows. */
 struct binary_call binary_with(const struct binary_call *call, const char *option,
@@ -44,6 +52,9 @@ struct binary_call binary_with(const struct binary_call *call, const char *optio
     "{\"name\":\"V\",\"datatype\":\"FP32\",\"shape\":[2,1],\"data\":[3,4]}]"
 
 /* Each of these functions returns a body, owned: free(). */
+
+/* Writes an input as a member of an object of JSON. */
+void binary_put(FILE *to, const struct binary_input *input);
 
 /* The body as JSON. `dtype` is "float32" or "float64". */
 char *binary_json(const struct binary_call *call, const char *dtype, size_t *size);

@@ -108,7 +108,7 @@ blas_core() {
 }
 
 replay() { # TARGET: runs the corpus of a fuzz target
-    OPENBLAS_NUM_THREADS=1 "$folder/replay_$1" "tests/fuzz/corpus/$1"
+    OPENBLAS_NUM_THREADS=1 "$folder/replay_$1" "tests/fuzz/corpus/$1" "$folder/seeds/$1"
 }
 
 begin_check "every allocation fails in turn" no_memory

@@ -1,0 +1,384 @@
+/* drawn.c - draws valid calls from the table of request fields. */
+#define _GNU_SOURCE /* fmemopen */
+#include "support/drawn.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "api/field.h"
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+static const char layer[] = "/layers/small.attention/attention";
+const char *const drawn_paths[] = {"/attention", "/self-attention", "/multi-head-attention",
+                                   "/softmax",   "/embeddings",     layer};
+const size_t drawn_path_count = COUNT(drawn_paths);
+
+/* A call with the first key has the second one, too. */
+static const char *const needs[][2] = {
+    {"past_K", "past_V"},    {"past_V", "past_K"},          {"bias_K", "bias_V"},
+    {"bias_V", "bias_K"},    {"rotary_cos", "rotary_sin"},  {"rotary_sin", "rotary_cos"},
+    {"b_O", "W_O"},          {"positions", "rotary"},       {"embedding_dim", "random"},
+    {"top_k", "return"},     {"mean_over_heads", "return"}, {"text", "embedding"},
+    {"tokens", "embedding"},
+};
+
+/* If a call has the first key, it has not the second one. */
+static const char *const excludes[][2] = {
+    {"X", "text"},
+    {"X", "tokens"},
+    {"text", "tokens"},
+    {"embedding_dim", "embedding"},
+    {"rotary", "rotary_cos"},
+    {"rotary", "rotary_sin"},
+    {"alibi", "bias_K"},
+    {"alibi", "bias_V"},
+    {"alibi", "zero_key"},
+    {"context", "positions"},
+    {"value_context", "positions"},
+    {"alignment", "causal"},
+    {"rotary_cos", "causal"}, /* a query may stand before the first row of the tables */
+    {"rotary_cos", "alignment"},
+    {"sink", "normalization"},
+};
+
+enum {
+    ROWS = FIELDS_MOST
+};
+
+struct state {
+    struct rng *rng;
+    struct drawn_call *drawn;
+    unsigned at;
+    bool given[ROWS];
+    /* Whether matrices have an axis of the batch; whether there are several heads; whether these
+     * stand in the columns; and whether each has weights of its own. */
+    bool batch, headed, packed, list;
+    bool out_in;      /* the layout of the weights */
+    size_t size[128]; /* of an axis, by its letter */
+    FILE *options;
+};
+
+/* ------------------------------------------------------------------------------------- the keys */
+
+static unsigned bit_of(const char *path) {
+    if (strcmp(path, "heads") == 0) {
+        return FIELDS_AT_HEAD;
+    }
+    const size_t route = api_route_of(path);
+    return route < api_route_count ? api_routes[route].fields : 0;
+}
+
+/* Returns row `i` of the table, or NULL if these objects do not have it. */
+static const struct field *row_at(unsigned at, size_t i) {
+    const struct field *row = fields_row(i);
+    return row != NULL && (row->at & at) != 0 ? row : NULL;
+}
+
+const char *drawn_key(const char *path, size_t i) {
+    const unsigned at = bit_of(path);
+    for (size_t row = 0; fields_row(row) != NULL; row++) {
+        if (row_at(at, row) != NULL && i-- == 0) {
+            return fields_row(row)->name;
+        }
+    }
+    return NULL;
+}
+
+/* Returns where it stands whether a key is given. A key that the objects do not have is never
+ * given, and the place that is returned then counts for nothing. */
+static bool *given(struct state *s, const char *name) {
+    static bool none;
+    for (size_t i = 0; fields_row(i) != NULL; i++) {
+        if (row_at(s->at, i) != NULL && strcmp(fields_row(i)->name, name) == 0) {
+            return &s->given[i];
+        }
+    }
+    none = false;
+    return &none;
+}
+
+static void give(struct state *s, const char *name, bool whether) {
+    *given(s, name) = whether;
+}
+
+/* Chooses the keys of a call. */
+static void choose_keys(struct state *s, bool json) {
+    static const char *const weights[] = {"W_Q", "W_K", "W_V"}, *const qkv[] = {"Q", "K", "V"};
+    static const char *const own[] = {"W_Q", "W_K", "W_V", "b_Q", "b_K", "b_V", "past_K", "past_V"};
+    const bool words =
+        s->at != FIELDS_AT_SOFTMAX && (s->at == FIELDS_AT_EMBEDDINGS || rng_chance(s->rng, 5));
+    const bool alone = words || s->at != FIELDS_AT_ATTENTION || rng_chance(s->rng, 4);
+    s->batch &= !words;
+    s->packed |= words && s->at == FIELDS_AT_ATTENTION;
+    for (size_t i = 0; fields_row(i) != NULL; i++) {
+        s->given[i] = row_at(s->at, i) != NULL && rng_chance(s->rng, 4);
+    }
+    for (size_t i = 0; i < 3; i++) {
+        give(s, weights[i], true);
+        give(s, qkv[i], !alone);
+    }
+    give(s, "X", alone && !words);
+    give(s, "tokens", words && rng_chance(s->rng, 2));
+    give(s, "text", words && !*given(s, "tokens"));
+    give(s, "embedding_dim", words && json && rng_chance(s->rng, 3));
+    give(s, "embedding", words);
+    give(s, "random", json && *given(s, "random"));
+    give(s, "digits", json && *given(s, "digits"));
+    give(s, "timeout", json && *given(s, "timeout"));
+    give(s, "dtype", false); /* whoever writes the call chooses it */
+    for (size_t i = 0; i < COUNT(own) && s->list; i++) {
+        give(s, own[i], false);
+    }
+    give(s, "heads", s->headed && s->packed);
+    give(s, "kv_heads", *given(s, "heads") && !s->list && *given(s, "kv_heads"));
+    for (size_t i = 0; i < COUNT(needs); i++) {
+        if (*given(s, needs[i][0]) && !(s->list && strncmp(needs[i][0], "past", 4) == 0)) {
+            give(s, needs[i][1], true);
+        }
+    }
+    for (size_t i = 0; i < COUNT(excludes); i++) {
+        if (*given(s, excludes[i][0])) {
+            give(s, excludes[i][1], false);
+        }
+    }
+    for (size_t i = 0; i < COUNT(needs); i++) {
+        if (!*given(s, needs[i][1]) && strcmp(needs[i][1], "embedding") != 0) {
+            give(s, needs[i][0], false);
+        }
+    }
+}
+
+/* --------------------------------------------------------------------------------- the matrices */
+
+static void choose_sizes(struct state *s) {
+    static const char letters[] = "bhnmpdcov";
+    static const size_t sizes[] = {2, 4, 3, 5, 2, 4, 6, 5, 3};
+    size_t *size = s->size;
+    for (size_t i = 0; i < COUNT(sizes); i++) {
+        size[(int)letters[i]] = sizes[i];
+    }
+    const bool words = *given(s, "text") || *given(s, "tokens");
+    const bool layers = s->at == FIELDS_AT_LAYER;
+    size['b'] = s->batch ? 2 : 1;
+    size['h'] = layers ? 2 : s->headed ? 4 : 1;
+    size['g'] = size['h'];
+    size['w'] = 5;
+    if (words) {
+        size['n'] = 4;
+    }
+    if (s->at == FIELDS_AT_ATTENTION) {
+        if (words || *given(s, "X")) {
+            size['v'] = size['d'];
+            size['m'] = size['n'];
+        } else if (s->headed && (s->packed ? *given(s, "kv_heads") : rng_chance(s->rng, 2))) {
+            size['g'] = 2;
+        }
+        size['m'] = *given(s, "positions") ? size['n'] : size['m'];
+        size['c'] = s->packed ? size['h'] * size['d'] : size['d'];
+    } else if (!*given(s, "context")) {
+        size['m'] = size['n'];
+    }
+    if (layers) {
+        size['c'] = 4;
+        size['d'] = size['v'] = 2;
+    } else if (*given(s, "kv_heads") || (s->headed && !s->packed && !*given(s, "heads"))) {
+        size['g'] = s->at == FIELDS_AT_PROJECTIONS ? 2 : size['g'];
+    }
+    size['x'] = *given(s, "context") && !layers ? 5 : size['c'];
+    size['y'] = *given(s, "value_context") && !layers ? 7 : size['x'];
+    size['k'] = size['m'] + (*given(s, "past_K") ? size['p'] : 0);
+    size['i'] = size['h'] * size['v'];
+    size['e'] = size['d'] / 2;
+    size['r'] = 12;
+}
+
+/* Returns an input of a call, or of one of its heads, and the letters of its axes. */
+static struct binary_input input_of(struct state *s, const struct field *row, char letters[5]) {
+    struct binary_input input = {.name = row->name,
+                                 .kind = row->draw == FIELDS_MASK ? BINARY_MASK : 0};
+    const char *axes = row->sample;
+    const size_t all = strcspn(axes, "|");
+    size_t first = 0, rank = 0, columns = 1;
+    /* Past keys that are projected have the form of the result K. */
+    const bool projected = s->at != FIELDS_AT_ATTENTION && strncmp(row->name, "past", 4) == 0;
+    if (strncmp(axes, "bh", 2) == 0) { /* any number of axes may be missing */
+        const size_t most = s->batch ? 4 : s->headed ? 3 : 2;
+        const size_t least = (size_t)row->least;
+        first = all - rng_between(s->rng, least, most);
+    }
+    for (size_t i = first; i < all; i++) {
+        const char axis = axes[i];
+        const size_t size = s->size[tolower((unsigned char)axis)];
+        if (isupper((unsigned char)axis) && !(projected && s->headed)) {
+            columns = s->headed && s->packed ? size : 1;
+            if (!s->headed || s->packed) {
+                continue;
+            }
+        } else if (axis == 'b' && !s->batch) {
+            continue;
+        }
+        letters[rank] = axis;
+        input.shape[rank++] = size;
+    }
+    input.shape[rank - 1] *= columns;
+    if (row->name[0] == 'W' && s->out_in) {
+        const size_t last = input.shape[rank - 1];
+        const char letter = letters[rank - 1];
+        input.shape[rank - 1] = input.shape[rank - 2];
+        input.shape[rank - 2] = last;
+        letters[rank - 1] = letters[rank - 2];
+        letters[rank - 2] = letter;
+    }
+    return input;
+}
+
+/* Adds the matrices, and takes their keys from those that are given. */
+static void add_inputs(struct state *s, bool json) {
+    size_t count = 0;
+    bool random = false;
+    for (size_t i = 0; fields_row(i) != NULL; i++) {
+        const struct field *row = fields_row(i);
+        if (!s->given[i] || row->draw == FIELDS_NOT_DRAWN ||
+            (strchr(row->sample, '|') != NULL && rng_chance(s->rng, 2))) {
+            continue;
+        }
+        s->drawn->call.inputs[count] = input_of(s, row, s->drawn->axes[count]);
+        if (json && rng_chance(s->rng, 8)) {
+            s->drawn->call.inputs[count].kind |= BINARY_DRAWN;
+            random = true;
+        } else if (json && row->kind == FIELD_BIAS) {
+            s->drawn->call.inputs[count].kind |= BINARY_HOLES;
+        }
+        count++;
+        s->given[i] = false;
+    }
+    give(s, "random", random || *given(s, "random"));
+}
+
+/* --------------------------------------------------------------------------------- the options */
+
+/* Writes one of the values in a sample, from `from` on. */
+static void put_sample(struct state *s, const char *from) {
+    size_t count = 1;
+    for (const char *at = from; (at = strchr(at, '|')) != NULL; at++) {
+        count++;
+    }
+    for (size_t skip = rng_between(s->rng, 0, count - 1); skip > 0; skip--) {
+        from = strchr(from, '|') + 1;
+    }
+    fprintf(s->options, "%.*s", (int)strcspn(from, "|"), from);
+}
+
+/* Writes the names of results. */
+static void draw_results(struct state *s, const struct field *row) {
+    char *returned = s->drawn->returned;
+    size_t size = 0;
+    const bool none = *given(s, "normalization");
+    for (size_t i = 0; i < row->choice_count; i++) {
+        const char *name = row->choices[i];
+        const bool needed = (strcmp(name, "top_k") == 0 && *given(s, "top_k")) ||
+                            (strcmp(name, "weights") == 0 && *given(s, "mean_over_heads")) ||
+                            (i == 0 && !*given(s, "top_k") && !*given(s, "mean_over_heads"));
+        if (none && (strcmp(name, "lse") == 0 || strcmp(name, "entropy") == 0)) {
+            continue; /* these are of softmax */
+        }
+        if (needed || rng_chance(s->rng, 3)) {
+            size += (size_t)sprintf(returned + size, "%s\"%s\"", size > 0 ? "," : "[", name);
+        }
+    }
+    strcpy(returned + size, "]");
+    s->drawn->call.returned = returned;
+}
+
+static void put_lengths(struct state *s) {
+    for (size_t i = 0; i < s->size['b']; i++) {
+        fprintf(s->options, "%c%zu", i > 0 ? ',' : '[', rng_between(s->rng, 1, s->size['k']));
+    }
+    fputc(']', s->options);
+}
+
+/* Writes the heads of a call that have weights of their own. */
+static void put_heads(struct state *s) {
+    struct state one = *s;
+    one.headed = one.batch = false;
+    for (size_t head = 0; head < s->size['h']; head++) {
+        const char *comma = "{";
+        fputc(head > 0 ? ',' : '[', s->options);
+        for (size_t i = 0; fields_row(i) != NULL; i++) {
+            const struct field *row = row_at(FIELDS_AT_HEAD, i);
+            if (row != NULL && (row->name[0] == 'W' || rng_chance(s->rng, 4))) {
+                char axes[5];
+                const struct binary_input input = input_of(&one, row, axes);
+                fputs(comma, s->options);
+                binary_put(s->options, &input);
+                comma = ",";
+            }
+        }
+        fputc('}', s->options);
+    }
+    fputc(']', s->options);
+}
+
+static void put_option(struct state *s, const struct field *row) {
+    fprintf(s->options, "%s\"%s\":", ftell(s->options) > 0 ? "," : "", row->name);
+    if (strcmp(row->name, "heads") == 0 && s->list) {
+        put_heads(s);
+    } else if (strcmp(row->name, "heads") == 0 || strcmp(row->name, "kv_heads") == 0) {
+        fprintf(s->options, "%zu", s->size[row->name[0] == 'h' ? 'h' : 'g']);
+    } else if (strcmp(row->name, "embedding_dim") == 0) {
+        fprintf(s->options, "%zu", s->size['c']);
+    } else if (strcmp(row->name, "weight_layout") == 0) {
+        fprintf(s->options, "\"%s\"", row->choices[s->out_in]);
+    } else if (row->choice_count > 0) {
+        fprintf(s->options, "\"%s\"", row->choices[rng_between(s->rng, 0, row->choice_count - 1)]);
+    } else if (row->most > 0 && row->draw == FIELDS_NOT_DRAWN && row->kind == FIELD_READER) {
+        put_lengths(s);
+    } else if (row->sample != NULL) {
+        put_sample(s, row->sample +
+                          (row->draw != FIELDS_NOT_DRAWN ? strcspn(row->sample, "|") + 1 : 0));
+    } else if (row->kind == FIELD_INTEGER) {
+        fprintf(s->options, "%zu", rng_between(s->rng, (size_t)row->least, (size_t)row->most));
+    } else {
+        fputs(row->kind == FIELD_BOOL      ? "true"
+              : row->kind == FIELD_SECONDS ? "10"
+                                           : "0.5",
+              s->options);
+    }
+}
+
+void draw_call(struct rng *rng, const char *path, bool json, struct drawn_call *drawn) {
+    struct state s = {.rng = rng, .drawn = drawn, .at = bit_of(path)};
+    memset(drawn, 0, sizeof *drawn);
+    drawn->call.path = path;
+    drawn->call.options = drawn->options;
+    s.batch = rng_chance(rng, 2);
+    s.headed = s.at == FIELDS_AT_LAYER || !rng_chance(rng, 3);
+    s.packed = s.at != FIELDS_AT_LAYER && rng_chance(rng, 2);
+    s.list = json && s.at == FIELDS_AT_PROJECTIONS && rng_chance(rng, 4);
+    s.headed |= s.list;
+    s.packed |= s.list;
+    if (s.at == FIELDS_AT_ATTENTION && s.batch && !s.headed) {
+        s.headed = true; /* the first of three axes counts the heads */
+    }
+    choose_keys(&s, json);
+    choose_sizes(&s);
+    drawn->words = *given(&s, "text") || *given(&s, "tokens");
+    s.out_in = *given(&s, "weight_layout") && rng_chance(rng, 2);
+    add_inputs(&s, json);
+    s.options = fmemopen(drawn->options, sizeof drawn->options, "w");
+    for (size_t i = 0; fields_row(i) != NULL; i++) {
+        if (s.given[i] && fields_row(i)->read == field_return) {
+            draw_results(&s, fields_row(i));
+        } else if (s.given[i]) {
+            put_option(&s, fields_row(i));
+        }
+    }
+    fclose(s.options);
+}
+
+void draw_binary(size_t i, struct drawn_call *drawn) {
+    struct rng rng = {i + 1};
+    draw_call(&rng, drawn_paths[i % 4], false, drawn); /* these paths are models */
+}
