@@ -187,7 +187,7 @@ soak: ## Run a mixed load for a long time; memory must not grow: make soak MINUT
 	@HOSTILE_BUILD=$(O) tests/hostile/run.sh soak
 search-costs: ## Look for requests that cost more than is counted: make search-costs ARGS="--calls 20000 --seed 7"
 	@docker/packages.sh build hostile
-	$(again) all
+	$(again) all $(O)/table.json
 	@HOSTILE_BUILD=$(O) PYTHONDONTWRITEBYTECODE=1 python3 tests/hostile/search.py $(ARGS)
 
 test-fleet: ## Let replicas behind HAProxy fail under load: no request is lost: make test-fleet REQUESTS=10000

@@ -19,8 +19,14 @@ MAX_BODY = 64 << 10  # bytes; a short body shows that the cost comes from its co
 LIMITS = ("--max-memory", "64MiB", "--total-memory", "128MiB", "--max-work", "3e8", "--compute-timeout", 20)
 USUAL_WORK = 2e8  # multiply-adds that most requests stay below
 SLACK = 4 * MIB  # if a daemon keeps more memory of earlier requests, a new daemon replaces it
-COMMON = ["output", "weights", "scores", "scaled_scores", "masked_scores", "lse", "statistics", "entropy", "top_k", "present_K",
-          "present_V"]
+with open(os.path.join(OUT, "table.json"), encoding="utf-8") as table:
+    TABLE = json.load(table)["fields"]
+# The keys that Draw chooses itself, because the sizes follow from them. All others are drawn as the table says.
+CHOSEN = set("Q K V X context value_context W_Q W_K W_V W_O b_Q b_K b_V b_O past_K past_V heads kv_heads weight_layout "
+             "random text tokens embedding embedding_dim dtype digits return timeout".split())
+TURNS = ("rotary", "rotary_cos", "rotary_sin", "positions")
+# A key, and one that it needs.
+PAIRS = {"bias_K": "bias_V", "bias_V": "bias_K", "rotary_cos": "rotary_sin", "rotary_sin": "rotary_cos", "positions": "rotary"}
 NOUNS = "the cat sat on a mat and looked at every other cat".split()
 
 # ------------------------------------------------------------------------------------------------ drawing a request
@@ -109,39 +115,44 @@ class Draw:
 
     # ------------------------------------------------------------------------------------------- options of a call
 
-    def options(self, call, s, names):
-        """Adds the options that all attention requests may have. `s` has batch, heads, n and m."""
-        call["return"] = self.results(names)
-        m, rows = s["m"], s["n"]
-        if self.chance(0.2):
-            call["causal"] = self.rng.choice((True, False, "bottom_right"))
-        if self.chance(0.1):
-            call["alignment"] = "bottom_right"
-        if self.chance(0.15):
-            call["window"] = [self.rng.choice((-1, 0, self.size(m))), self.rng.choice((-1, 0, self.size(m)))]
-        if self.chance(0.15):
-            call["scale"] = self.rng.choice((1, 0.1, 1e-3, 7.5))
-        if self.chance(0.1):
-            call["softcap"] = self.rng.choice((1, 30))
-        if self.chance(0.1):
-            call["alibi"] = self.rng.choice((True, [0.5] * s["heads"])) if s["heads"] < 9000 else True
-        if self.chance(0.1):
-            call["sink"] = self.matrix(s["heads"])
-        if self.chance(0.1) and s["batch"] < 9000:
-            call["lengths"] = [self.rng.choice((0, m, self.size(m)))] * s["batch"]
-        if self.chance(0.08):
-            call["key_padding"] = self.matrix(s["batch"], m, mask=True)
-        if self.chance(0.12):
-            call["normalization"] = self.rng.choice(("softmax", "none"))
-        if "top_k" in call["return"] and self.chance(0.8):
-            call["top_k"] = self.rng.choice((1, self.size(m), m, m))
-        if "weights" in call["return"] and self.chance(0.15):
-            call["mean_over_heads"] = True
-        for key, share in (("mask", 0.12), ("bias", 0.1)):
-            if self.chance(share):
-                shape = [(s["batch"], 1), (s["heads"], 1), (rows, 1), (m, m)]
-                shape = [self.rng.choice(sizes) for sizes in shape]
-                call[key] = self.matrix(*(shape if self.chance(0.6) else shape[2:]), mask=key == "mask")
+    def options(self, path, call, s):
+        """Adds the options that the table has for this path. `s` has batch, heads, kv, n, m, d and dv."""
+        turns = s["d"] % 2 == 0  # rotary needs pairs of columns
+        rows = {row["key"]: row for row in TABLE if path in row["at"] and (turns or row["key"] not in TURNS)}
+        call["return"] = self.results(rows["return"]["choices"])
+        m, sizes = s["m"], {"b": s["batch"], "h": s["heads"], "H": s["heads"], "G": s["kv"], "n": s["n"], "k": s["m"], "d": s["d"],
+                            "v": s["dv"], "r": s["n"] + s["m"], "e": s["d"] // 2}
+        extremes = {
+            "window": lambda: [self.rng.choice((-1, 0, self.size(m))), self.rng.choice((-1, 0, self.size(m)))],
+            "scale": lambda: self.rng.choice((1, 0.1, 1e-3, 7.5)),
+            "softcap": lambda: self.rng.choice((1, 30)),
+            "lengths": lambda: [self.rng.choice((0, m, self.size(m)))] * min(s["batch"], 9000),
+            "top_k": lambda: self.rng.choice((1, self.size(m), m, m)),
+        }
+        if "top_k" not in call["return"] or self.chance(0.2):
+            rows.pop("top_k")
+        if "weights" not in call["return"]:
+            rows.pop("mean_over_heads")
+        for key in [key for key in rows if key not in CHOSEN and self.chance(0.8 if key == "top_k" else 0.1)]:
+            for key in (key, PAIRS.get(key, key)):
+                call[key] = extremes[key]() if key in extremes else self.value(rows[key], sizes, "heads" in call)
+
+    def value(self, row, sizes, packed):
+        """Draws a value of a row: a matrix, one of its choices or samples, or one that its kind allows."""
+        axes, *values = row["sample"].split("|")
+        if row["drawn"] and (not values or self.chance(0.5)):
+            least, shape = row["least"], [sizes[axis] for axis in axes]
+            if axes == "bhnk":  # each size but the last may be 1
+                shape = [self.rng.choice((size, 1)) for size in shape[:-1]] + shape[-1:]
+            if axes[0] in "HG" and packed:
+                shape = [shape[0] * shape[1]]
+            first = self.rng.randint(0, len(shape) - least) if axes == "bhnk" else len(shape) - least if row["key"] in TURNS else 0
+            return self.matrix(*shape[first:], mask=row["drawn"] == "mask")
+        if row["choices"]:
+            return self.rng.choice(row["choices"])
+        if row["sample"]:
+            return json.loads(self.rng.choice(values if row["drawn"] else [axes, *values]))
+        return True if row["kind"] == "bool" else 0.5
 
     @staticmethod
     def cost(batch, heads, n, m, d, dv):
@@ -182,7 +193,7 @@ class Draw:
             call["V"] = self.matrix(*shape(s["m"] - past, s["dv"], kv))
         if past:
             call["past_K"], call["past_V"] = self.matrix(*shape(past, s["d"], kv)), self.matrix(*shape(past, s["dv"], kv))
-        self.options(call, s, COMMON)
+        self.options("/attention", call, {**s, "kv": kv})
         return "/attention", call
 
     def words(self, call):
@@ -200,7 +211,8 @@ class Draw:
         count = s["n"] = s["m"] = self.words(call)
         most = max(1, int(USUAL_WORK / (count * count + 300 * count)))
         call["embedding_dim"] = min(self.size(4096), most)
-        self.options(call, {**s, "batch": 1, "heads": 1}, COMMON)
+        d = call["embedding_dim"]
+        self.options("/attention", call, {**s, "batch": 1, "heads": 1, "kv": 1, "d": d, "dv": d})
         return "/attention", call
 
     def weights(self, call, s, kv, out_in):
@@ -234,10 +246,12 @@ class Draw:
             call["context"] = self.matrix(*ranks, s["m"], s["model"])
         else:
             s["m"] = s["n"]
+        if self.chance(0.1):
+            call["value_context"] = self.matrix(*ranks, s["m"], s["model"])
         out_in = self.chance(0.3)
         if out_in:
             call["weight_layout"] = "out_in"
-        names = [*COMMON, "Q", "K", "V"]
+        kv, path = s["heads"], self.rng.choice(("/self-attention", "/multi-head-attention"))
         if self.chance(0.35):
             one = {k: 1 if k == "heads" else v for k, v in s.items()}
             s["heads"] = min(s["heads"], 1300)
@@ -246,6 +260,7 @@ class Draw:
             self.head(head, one, out_in)
             s["heads"] = min(s["heads"], max(1, 55000 // (len(json.dumps(head)))))
             call["heads"] = [head] * s["heads"]
+            kv = s["heads"]
         else:
             kv = s["heads"] if self.chance(0.7) or s["heads"] % 2 else 1
             split = self.weights(call, s, kv, out_in)
@@ -255,8 +270,9 @@ class Draw:
         if self.chance(0.3):
             model, inner = self.size(64), s["heads"] * s["dv"]
             call["W_O"] = self.matrix(*((model, inner) if out_in else (inner, model)))
-        self.options(call, s, names)
-        return self.rng.choice(("/self-attention", "/multi-head-attention")), call
+            call.update({"b_O": self.matrix(model)} if self.chance(0.3) else {})
+        self.options(path, call, {**s, "kv": kv})
+        return path, call
 
     def head(self, head, s, out_in):
         for key, columns in (("Q", s["d"]), ("K", s["d"]), ("V", s["dv"])):
