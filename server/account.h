@@ -107,8 +107,8 @@ void *account_alloc(struct account *account, size_t size);
 void *account_realloc(struct account *account, void *block, size_t size);
 void account_free(struct account *account, void *block);
 
-/* Returns a block whose bytes count already. It is freed with its region, and keeps its size. `alignment` is a power of
- * two, at least ACCOUNT_ALIGNMENT. */
+/* Returns a block whose bytes count already. It is freed with its region, and keeps its size.
+ * `alignment` is a power of two, at least ACCOUNT_ALIGNMENT. */
 void *account_alloc_taken(struct account *account, size_t alignment, size_t size);
 
 /* Makes room for `needed` elements of `size` bytes in a growing array. *capacity is the number of

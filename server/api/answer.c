@@ -93,14 +93,13 @@ void answer_describe(struct codec_items *list, unsigned fields) {
 }
 
 /* Ends a call. Returns false after filling the response if it has failed. */
-static bool end_call(struct call *call, const struct api_request *request,
-                     struct http_response *response) {
+static bool end_call(struct call *call, struct api_request *request) {
     if (call->stored.reason[0] != '\0') {
-        stored_refuse_weights(request, response, &call->stored.use, call->stored.reason);
+        stored_refuse_weights(request, &call->stored.use, call->stored.reason);
         return false;
     }
     if (call->error.status != ATTN_OK || attn_plan_end(call->plan, &call->error) != ATTN_OK) {
-        reply_attn_error(request, response, &call->error);
+        reply_attn_error(request, &call->error);
         return false;
     }
     return true;
@@ -124,17 +123,16 @@ static void add_each_layer(struct codec_items *list, const struct call *call) {
     codec_add_close(list);
 }
 
-void answer_call(struct call *call, const struct api_request *request,
-                 struct http_response *response) {
+void answer_call(struct call *call, struct api_request *request) {
     struct codec_items list;
     struct call *each = call;
     do {
-        if (!end_call(each, request, response)) {
+        if (!end_call(each, request)) {
             return;
         }
         each = each->next;
     } while (each != NULL);
-    codec_items_begin(&list, request->account);
+    codec_items_begin(&list, &request->account);
     codec_add_open(&list, CODEC_OP_OBJECT, NULL);
     if (call->words != NULL) {
         codec_add_texts(&list, "tokens", call->words->words, call->words->count);
@@ -145,5 +143,5 @@ void answer_call(struct call *call, const struct api_request *request,
         add_results(&list, call);
     }
     codec_add_close(&list);
-    format_reply(request, response, &list, call->work.digits);
+    format_reply(request, &list, call->work.digits);
 }

@@ -49,7 +49,6 @@ void answer_describe(struct codec_items *list, unsigned fields);
 
 /* Fills the response of a call whose job has ended: its results in the order of "return", or the
  * error of the task that failed. The response borrows from the call. */
-void answer_call(struct call *call, const struct api_request *request,
-                 struct http_response *response);
+void answer_call(struct call *call, struct api_request *request);
 
 #endif

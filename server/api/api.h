@@ -1,6 +1,6 @@
 /*
- * api.h - the types that the files of this folder share: the state of the service, a request as its
- * handler sees it, the work that a handler leaves, and the table of routes.
+ * api.h - the types that the files of this folder share: the state of the service, the work that a
+ * handler leaves, and the table of routes. request.h has the context of a request.
  *
  * A handler turns a request whose body is read and checked into a response or into work. It knows
  * the codec, attention.h and http.h, but neither libmicrohttpd nor cJSON, so a test can call it
@@ -15,11 +15,8 @@
 #include "http/http.h"
 #include "jobs/jobs.h"
 
-struct derived;
-struct fields;
+struct api_request;
 struct layers;
-struct question;
-struct tensors_answer;
 
 enum {
     API_ANCESTORS = 4096 /* bytes of a list of frame_ancestors, at most */
@@ -55,40 +52,20 @@ enum api_format {
     API_INFERENCE /* the Open Inference Protocol */
 };
 
-/* A request as its handler sees it. Everything is borrowed and lives until the request ends. */
-struct api_request {
-    const struct http_request *http;
-    struct api_state *state;
-    const char *name; /* the last segment of the path, or the name of the model in the path */
-    /* The name of a layer, as the path has it; a slash and more may follow it. */
-    const char *layer;
-
-    /* These members are NULL for a route that takes no body. */
-    struct account *account; /* counts the memory that the request holds */
-    struct codec_document *body;
-    const struct fields *fields;     /* the members of the body; each is a key of this route */
-    const struct derived *derived;   /* the matrices that are drawn or embedded before the work */
-    const struct question *question; /* the body as it was sent */
-    enum api_format format;          /* of the answer */
-    struct tensors_answer *tensors;  /* where an answer with binary tensors is made */
-};
-
 /* A computation that a handler leaves: a job, and the functions that answer and free it. */
 struct api_work {
-    struct job job; /* exchange.c sets `done`, `owner` and `deadline` */
+    struct job job; /* request.c sets `done`, `owner` and `deadline` */
     double seconds; /* the "timeout" of the request; 0 = the request has none */
     int digits;     /* the "digits" of the request; 0 = each number has its shortest form */
     /* Fills the response after the job is done or one of its tasks has failed. */
-    void (*answer)(struct api_work *work, const struct api_request *request,
-                   struct http_response *response);
+    void (*answer)(struct api_work *work, struct api_request *request);
     /* Frees what the account does not own. NULL: the account owns all, as it owns the work. */
     void (*release)(struct api_work *work);
 };
 
-/* Fills `response` and returns NULL, or returns the work that must be computed first. The work may
- * borrow from the request. */
-typedef struct api_work *api_handler(const struct api_request *request,
-                                     struct http_response *response);
+/* Fills request->response and returns NULL, or returns the work that must be computed first. The
+ * work may borrow from the request. */
+typedef struct api_work *api_handler(struct api_request *request);
 
 /* Who may send the requests of a route. */
 enum api_access {
@@ -121,7 +98,7 @@ extern const size_t api_route_count;
 /* Returns the index of the row for this path, or api_route_count if there is none. */
 size_t api_route_of(const char *path);
 
-/* Returns the row for the path and the method of a request. Returns NULL after filling `response`
+/* Returns the row for the path and the method of a request. Returns NULL after filling the response
  * with a 401, 404 or 405 if the client has no key, or if there is no row. */
 const struct api_route *api_find_route(const struct http_request *request,
                                        struct http_response *response);
@@ -130,10 +107,9 @@ const struct api_route *api_find_route(const struct http_request *request,
 void assets_set_policy(struct api_state *state);
 
 /* Holds work against the limits of one request: its multiply-adds, those of the draws included, and
- * `bytes` that the caller is about to allocate, which the request's account claims. Returns false after filling `response` with a 413 or a 503. A 413 for
- * too many bytes ends with `hint`. */
-bool api_claim(const struct api_request *request, struct api_work *work, size_t bytes,
-               const char *hint, struct http_response *response);
+ * `bytes` that the caller is about to allocate, which the request's account claims. Returns false
+ * after filling the response with a 413 or a 503. A 413 for too many bytes ends with `hint`. */
+bool api_claim(struct api_request *request, struct api_work *work, size_t bytes, const char *hint);
 
 api_handler api_attention, api_multihead, api_softmax, api_embeddings;
 api_handler api_explorer, api_docs, api_asset;             /* assets.c */

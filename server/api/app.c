@@ -1,13 +1,13 @@
 /*
  * app.c - takes a request from its headers to its end: finds the route, feeds the body to the codec
- * as it arrives, and has exchange.c make the answer. Long answers are encoded by the workers, in
+ * as it arrives, and has request.c make the answer. Long answers are encoded by the workers, in
  * pieces. The memory that a request holds counts in its account, from the first byte of its body to
  * the last byte of its answer.
  */
-#include "api/exchange.h"
 #include "api/format.h"
 #include "api/inference.h"
 #include "api/reply.h"
+#include "api/request.h"
 #include "clock.h"
 
 #include <math.h>
@@ -39,102 +39,115 @@ static const char *layer_of(const struct http_request *request) {
     return second == NULL ? "" : second + 1;
 }
 
+static void open_request(struct api_request *request, struct api_state *state,
+                         const struct http_request *http, struct http_response *response,
+                         const struct api_route *route) {
+    *request = (struct api_request){.state = state,
+                                    .http = http,
+                                    .response = response,
+                                    .route = route,
+                                    .name = last_segment(http),
+                                    .layer = layer_of(http)};
+    account_open(&request->account, &state->budget, BASE);
+}
+
+/* Finds the model of a request in the Open Inference Protocol, and the format of the answer.
+ * Returns false after filling the response if there is no such model. */
+static bool find_target(struct api_request *request) {
+    const struct http_request *http = request->http;
+    request->format = API_INFERENCE;
+    if (request->route->handler != NULL) {
+        request->format = format_of_answer(http);
+    } else if ((request->route = inference_model(http->path)) == NULL &&
+               (request->route = inference_layer(request->state, http, request->model)) == NULL) {
+        inference_refuse_model(request);
+        return false;
+    }
+    request->name = request->route->path + 1;
+    if (request->model[0] != '\0') {
+        request->name = request->layer = request->model;
+    }
+    return true;
+}
+
 static void app_release(void *arg);
 
-static void *app_begin(void *context, const struct http_request *request,
+static void *app_begin(void *context, const struct http_request *http,
                        struct http_response *response) {
-    struct api_state *state = context;
-    const struct api_route *route = api_find_route(request, response), *target = route;
+    const struct api_route *route = api_find_route(http, response);
     if (route == NULL) {
         return NULL;
     }
-    const struct api_request bodiless = {
-        .http = request, .state = state, .name = last_segment(request), .layer = layer_of(request)};
-    char layer[LAYERS_NAME + 1] = "";
-    if (route->handler == NULL) {
-        target = inference_model(request->path);
-        target = target != NULL ? target : inference_layer(state, request, layer);
-        if (target == NULL) {
-            inference_refuse_model(&bodiless, response);
-            return NULL;
+    const bool stays = route->handler == NULL || route->fields != 0;
+    struct api_request short_lived, *request = stays ? malloc(sizeof *request) : NULL;
+    if (request == NULL) {
+        open_request(&short_lived, context, http, response, route);
+        if (stays) {
+            reply_no_memory(&short_lived);
+        } else {
+            route->handler(&short_lived);
         }
-    } else if (route->fields == 0) {
-        route->handler(&bodiless, response);
+        account_close(&short_lived.account);
         return NULL;
     }
-    struct exchange *exchange = malloc(sizeof *exchange);
-    if (exchange == NULL) {
-        reply_no_memory(&bodiless, response);
+    open_request(request, context, http, response, route);
+    pthread_mutex_init(&request->run.mutex, NULL);
+    if (!find_target(request) ||
+        (request->route->fields != API_NO_BODY && !question_begin(request))) {
+        app_release(request);
         return NULL;
     }
-    *exchange = (struct exchange){.target = target, .state = state, .request = bodiless};
-    account_open(&exchange->account, &state->budget, BASE);
-    exchange->request.name = target->path + 1;
-    if (layer[0] != '\0') {
-        memcpy(exchange->layer, layer, sizeof layer);
-        exchange->request.name = exchange->request.layer = exchange->layer;
-    }
-    exchange->request.account = &exchange->account;
-    exchange->request.fields = &exchange->fields;
-    exchange->request.derived = &exchange->derived;
-    exchange->request.tensors = &exchange->tensors;
-    exchange->request.question = &exchange->question;
-    exchange->request.format = route == target ? format_of_answer(request) : API_INFERENCE;
-    pthread_mutex_init(&exchange->mutex, NULL);
-    if (target->fields != API_NO_BODY &&
-        !question_begin(&exchange->question, &exchange->request, target->fields, response)) {
-        app_release(exchange);
-        return NULL;
-    }
-    return exchange;
+    request->response = NULL;
+    return request;
 }
 
 /* ------------------------------------------------------------------------------------- the body */
 
 static bool app_hold(void *arg, size_t bytes) {
-    struct exchange *exchange = arg;
-    if (bytes > exchange->held && !account_take(&exchange->account, bytes - exchange->held)) {
-        if (exchange->response == NULL) { /* the body cannot be read any further */
-            codec_no_memory(&exchange->error);
-            question_drop(&exchange->question);
+    struct api_request *request = arg;
+    if (bytes > request->input.held &&
+        !account_take(&request->account, bytes - request->input.held)) {
+        if (request->response == NULL) { /* the body cannot be read any further */
+            codec_no_memory(&request->input.error);
+            question_drop(&request->input.question);
         }
         return false;
     }
-    if (bytes < exchange->held) {
-        account_give(&exchange->account, exchange->held - bytes);
+    if (bytes < request->input.held) {
+        account_give(&request->account, request->input.held - bytes);
     }
-    exchange->held = bytes;
+    request->input.held = bytes;
     return true;
 }
 
 /* Takes BASE, which counts the arena, from the budget, and then makes the arena. A request whose
  * body has not begun needs none. If there is no memory for it, the account takes all blocks from
  * malloc. Returns false if the account refuses BASE. */
-static bool make_arena(struct exchange *exchange) {
-    if (!account_take(&exchange->account, 0)) {
+static bool make_arena(struct api_request *request) {
+    if (!account_take(&request->account, 0)) {
         return false;
     }
-    exchange->arena = malloc(ARENA);
-    if (exchange->arena != NULL) {
-        account_lend(&exchange->account, exchange->arena, ARENA);
+    request->arena = malloc(ARENA);
+    if (request->arena != NULL) {
+        account_lend(&request->account, request->arena, ARENA);
     }
     return true;
 }
 
 /* Reads a piece of the body; the first piece opens it. Returns false if the body is wrong: the
  * error is kept, and what reads the body is freed. */
-static bool read_piece(struct exchange *exchange, const void *bytes, size_t size) {
-    struct codec_error *error = &exchange->error;
-    if (!exchange->opened) {
-        struct codec_options options = exchange->state->codec;
-        options.account = &exchange->account;
-        if (!make_arena(exchange) || !question_open(&exchange->question, &options)) {
+static bool read_piece(struct api_request *request, const void *bytes, size_t size) {
+    struct codec_error *error = &request->input.error;
+    if (!request->input.opened) {
+        struct codec_options options = request->state->codec;
+        options.account = &request->account;
+        if (!make_arena(request) || !question_open(&request->input.question, &options)) {
             return codec_no_memory(error);
         }
-        exchange->opened = true;
+        request->input.opened = true;
     }
-    if (!question_feed(&exchange->question, bytes, size, error)) {
-        question_drop(&exchange->question);
+    if (!question_feed(&request->input.question, bytes, size, error)) {
+        question_drop(&request->input.question);
     }
     return error->status == CODEC_OK;
 }
@@ -142,92 +155,94 @@ static bool read_piece(struct exchange *exchange, const void *bytes, size_t size
 /* Reading numbers costs many times as much as dropping them. So no long body is read while the
  * workers take no more: a busy server would spend its time on reading what it then refuses. */
 static bool app_body(void *arg, const void *bytes, size_t size) {
-    struct exchange *exchange = arg;
+    struct api_request *request = arg;
     const int64_t start = clock_ns();
     bool more = false;
-    if (exchange->target->fields == API_NO_BODY) {
+    if (request->route->fields == API_NO_BODY) {
         return false;
     }
-    exchange->received += size;
-    exchange->unwanted = exchange->received > SMALL_BODY && exchange->state->jobs != NULL &&
-                         jobs_full(exchange->state->jobs);
+    request->input.received += size;
+    request->input.unwanted = request->input.received > SMALL_BODY &&
+                              request->state->jobs != NULL && jobs_full(request->state->jobs);
     /* Only a complete body may use the reserve, because a client could let an incomplete body wait
      * for long. */
-    exchange->account.small =
-        exchange->received <= SMALL_BODY && exchange->received == exchange->request.http->length;
-    if (exchange->unwanted) {
-        question_drop(&exchange->question);
+    request->account.small =
+        request->input.received <= SMALL_BODY && request->input.received == request->http->length;
+    if (request->input.unwanted) {
+        question_drop(&request->input.question);
     } else {
-        more = read_piece(exchange, bytes, size);
+        more = read_piece(request, bytes, size);
     }
-    exchange->decode_ms += clock_ms_since(start);
+    request->input.decode_ms += clock_ms_since(start);
     return more;
 }
 
 /* ------------------------------------------------------------------------------------- the end */
 
-static bool app_end(void *arg, const struct http_request *request, struct http_response *response) {
-    struct exchange *exchange = arg;
-    const bool asks = exchange->target->fields != API_NO_BODY;
-    exchange->request.http = request;
-    exchange->response = response;
-    exchange->submitted = clock_ns();
-    if (asks && !exchange->opened && !exchange->unwanted && exchange->error.status == CODEC_OK) {
+static bool app_end(void *arg, const struct http_request *http, struct http_response *response) {
+    struct api_request *request = arg;
+    const bool asks = request->route->fields != API_NO_BODY;
+    request->http = http;
+    request->response = response;
+    request->run.submitted = clock_ns();
+    if (asks && !request->input.opened && !request->input.unwanted &&
+        request->input.error.status == CODEC_OK) {
         /* The body is empty. The reader refuses it when it is finished. */
-        read_piece(exchange, "", 0);
+        read_piece(request, "", 0);
     }
-    return exchange_answer(exchange);
+    return request_answer(request);
 }
 
 static void app_start(void *arg, struct http_pending *pending) {
-    struct exchange *exchange = arg;
-    exchange->pending = pending;
-    jobs_run(exchange->state->jobs, exchange->job);
+    struct api_request *request = arg;
+    request->run.pending = pending;
+    jobs_run(request->state->jobs, request->run.job);
 }
 
 static bool app_make_on_worker(struct job *job) {
-    http_make(((struct exchange *)job->owner)->pending);
+    http_make(((struct api_request *)job->owner)->run.pending);
     return true;
 }
 
 static void app_made(struct job *job, enum job_outcome outcome) {
     (void)outcome; /* nothing cancels this job, because it is short */
-    http_resume(((struct exchange *)job->owner)->pending);
+    http_resume(((struct api_request *)job->owner)->run.pending);
 }
 
 static void app_make(void *arg, struct http_pending *pending) {
-    struct exchange *exchange = arg;
-    exchange->pending = pending;
+    struct api_request *request = arg;
+    request->run.pending = pending;
     /* The next piece will cost what the last one did, which is more than COST_OF_PIECE if the
      * answer is compressed. */
-    exchange->encoding.cost = fmax(COST_OF_PIECE, COST_OF_NS * (double)exchange->encoding.spent);
-    exchange->encoding.phases = 0;
-    exchange->encoding.begin = app_make_on_worker;
-    exchange->encoding.done = app_made;
-    exchange->encoding.owner = exchange;
-    jobs_go_on(exchange->state->jobs, &exchange->encoding);
+    request->run.encoding.cost =
+        fmax(COST_OF_PIECE, COST_OF_NS * (double)request->run.encoding.spent);
+    request->run.encoding.phases = 0;
+    request->run.encoding.begin = app_make_on_worker;
+    request->run.encoding.done = app_made;
+    request->run.encoding.owner = request;
+    jobs_go_on(request->state->jobs, &request->run.encoding);
 }
 
 static void app_cancel(void *arg) {
-    struct exchange *exchange = arg;
-    pthread_mutex_lock(&exchange->mutex);
-    exchange->cancelled = true;
-    if (exchange->job != NULL) {
-        jobs_cancel(exchange->job);
+    struct api_request *request = arg;
+    pthread_mutex_lock(&request->run.mutex);
+    request->run.cancelled = true;
+    if (request->run.job != NULL) {
+        jobs_cancel(request->run.job);
     }
-    pthread_mutex_unlock(&exchange->mutex);
+    pthread_mutex_unlock(&request->run.mutex);
 }
 
 static void app_release(void *arg) {
-    struct exchange *exchange = arg;
-    exchange_drop_work(exchange);
-    if (exchange->account.peak > 0) {
-        metrics_held(&exchange->state->metrics, exchange->account.peak);
+    struct api_request *request = arg;
+    request_drop_work(request);
+    if (request->account.peak > 0) {
+        metrics_held(&request->state->metrics, request->account.peak);
     }
-    account_close(&exchange->account);
-    pthread_mutex_destroy(&exchange->mutex);
-    free(exchange->arena);
-    free(exchange);
+    account_close(&request->account);
+    pthread_mutex_destroy(&request->run.mutex);
+    free(request->arena);
+    free(request);
 }
 
 static void app_completed(void *context, const struct http_request *request,

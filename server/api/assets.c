@@ -4,7 +4,7 @@
  * them into the daemon. They hold no secret, so nobody needs a key for them; the requests that the
  * pages then send need one.
  */
-#include "api/api.h"
+#include "api/reply.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -58,49 +58,46 @@ void assets_set_policy(struct api_state *state) {
     }
 }
 
-static struct api_work *asset_reply(const struct api_request *request,
-                                    struct http_response *response,
-                                    const struct http_asset *asset) {
+static struct api_work *asset_reply(struct api_request *request, const struct http_asset *asset) {
     assert(asset != NULL);
-    response->status = 200;
-    response->media_type = asset->media_type;
-    response->body = asset->plain.bytes;
-    response->size = asset->plain.size;
-    response->asset = asset;
-    response->policy = request->state->policy;
+    request->response->status = 200;
+    request->response->media_type = asset->media_type;
+    request->response->body = asset->plain.bytes;
+    request->response->size = asset->plain.size;
+    request->response->asset = asset;
+    request->response->policy = request->state->policy;
     return NULL;
 }
 
-struct api_work *api_explorer(const struct api_request *request, struct http_response *response) {
-    return asset_reply(request, response, find_asset("", "index.html"));
+struct api_work *api_explorer(struct api_request *request) {
+    return asset_reply(request, find_asset("", "index.html"));
 }
 
-struct api_work *api_docs(const struct api_request *request, struct http_response *response) {
+struct api_work *api_docs(struct api_request *request) {
     const char *path = request->http->path;
     if (path[strlen(path) - 1] == '/') { /* the links of the page are relative */
-        response->status = 308;
-        response->location = "../docs";
+        request->response->status = 308;
+        request->response->location = "../docs";
         return NULL;
     }
-    return asset_reply(request, response, find_asset("", "docs.html"));
+    return asset_reply(request, find_asset("", "docs.html"));
 }
 
-struct api_work *api_openapi_json(const struct api_request *request,
-                                  struct http_response *response) {
-    return asset_reply(request, response, find_asset("", "openapi.json"));
+struct api_work *api_openapi_json(struct api_request *request) {
+    return asset_reply(request, find_asset("", "openapi.json"));
 }
 
-struct api_work *api_openapi(const struct api_request *request, struct http_response *response) {
-    return asset_reply(request, response, find_asset("", "openapi.yaml"));
+struct api_work *api_openapi(struct api_request *request) {
+    return asset_reply(request, find_asset("", "openapi.yaml"));
 }
 
-struct api_work *api_asset(const struct api_request *request, struct http_response *response) {
+struct api_work *api_asset(struct api_request *request) {
     const struct http_asset *asset = find_asset("assets/", request->name);
     if (asset == NULL) {
         char detail[160];
         snprintf(detail, sizeof detail, "there is no file /assets/%.100s", request->name);
-        http_problem(response, request->http, 404, detail, NULL, NULL);
+        reply_problem(request, 404, detail);
         return NULL;
     }
-    return asset_reply(request, response, asset);
+    return asset_reply(request, asset);
 }

@@ -4,7 +4,7 @@
  */
 #include "api/call.h"
 
-#include "api/derived.h"
+#include "api/fields.h"
 #include "api/reply.h"
 
 #include <assert.h>
@@ -17,21 +17,20 @@ enum {
 
 static_assert((int)JOBS_ALIGNMENT == (int)ATTN_ALIGNMENT, "the jobs' scratches suit the library");
 
-struct call *call_new(const struct api_request *request, struct http_response *response,
-                      struct call *before) {
+struct call *call_new(struct api_request *request, struct call *before) {
     /* BASE in app.c counts the first struct. */
-    struct call *call = before == NULL
-                            ? account_alloc_taken(request->account, ACCOUNT_ALIGNMENT, sizeof *call)
-                            : account_alloc(request->account, sizeof *call);
+    struct call *call =
+        before == NULL ? account_alloc_taken(&request->account, ACCOUNT_ALIGNMENT, sizeof *call)
+                       : account_alloc(&request->account, sizeof *call);
     if (call == NULL) {
-        reply_no_memory(request, response);
+        reply_no_memory(request);
         return NULL;
     }
     memset(call, 0, sizeof *call);
     if (before != NULL) {
         before->next = call;
     }
-    call->account = request->account;
+    call->account = &request->account;
     call->returned[0] = ANSWER_OUTPUT;
     call->returned[1] = ANSWER_WEIGHTS;
     call->return_count = 2;
@@ -46,6 +45,34 @@ void call_end(struct call *call) {
         stored_end(call);
         pthread_mutex_destroy(&call->mutex);
     }
+}
+
+attn_status call_plan_multihead(struct call *call, attn_error *error) {
+    return attn_plan_multihead(&call->plan, &call->multihead, &call->options, error);
+}
+
+bool call_make(struct call *call, struct api_request *request, call_read *read, call_plan *plan) {
+    struct codec_error codec_error = {0};
+    attn_error error = {0};
+    if (!read(call, request, &codec_error)) {
+        reply_codec_error(request, &codec_error);
+        return false;
+    }
+    if (plan(call, &error) != ATTN_OK) {
+        fields_refuse(request, &error);
+        return false;
+    }
+    return true;
+}
+
+struct api_work *call_handle(struct api_request *request, call_read *read, call_plan *plan) {
+    struct call *call = call_new(request, NULL);
+    struct api_work *work =
+        call != NULL && call_make(call, request, read, plan) ? call_work(call, request) : NULL;
+    if (work == NULL) {
+        call_end(call);
+    }
+    return work;
 }
 
 /* -------------------------------------------------------------------------------------- the job */
@@ -97,12 +124,11 @@ static bool call_task(struct job *job, size_t phase, size_t task, void *scratch)
     return false;
 }
 
-static void call_answer(struct api_work *work, const struct api_request *request,
-                        struct http_response *response) {
+static void call_answer(struct api_work *work, struct api_request *request) {
     for (struct call *call = (struct call *)work; call != NULL; call = call->next) {
         stored_computed(call);
     }
-    answer_call((struct call *)work, request, response);
+    answer_call((struct call *)work, request);
 }
 
 static void call_release(struct api_work *work) {
@@ -175,11 +201,10 @@ static void name_largest(const struct call *call, size_t total, size_t room, cha
     }
 }
 
-struct api_work *call_work(struct call *call, const struct api_request *request,
-                           struct http_response *response) {
+struct api_work *call_work(struct call *call, struct api_request *request) {
     size_t total = 0, stored = 0; /* the calls follow one another, so one scratch is enough */
     struct job *job = &call->work.job;
-    call->words = request->derived->words;
+    call->words = request->derived.words;
     for (const struct call *c = call; c != NULL && total != SIZE_MAX; c = c->next) {
         stored = stored_scratch(c) > stored ? stored_scratch(c) : stored;
         if (!add_to_job(c, request->state->threads, job, &total)) {
@@ -190,17 +215,17 @@ struct api_work *call_work(struct call *call, const struct api_request *request,
     if (__builtin_add_overflow(total, stored * request->state->threads, &total)) {
         total = SIZE_MAX;
     }
-    const size_t room = account_room(request->account);
+    const size_t room = account_room(&request->account);
     char hint[160] = "";
     if (total > room && total != SIZE_MAX) {
         name_largest(call, total, room, hint, sizeof hint);
     }
-    if (!api_claim(request, &call->work, total, hint, response)) {
+    if (!api_claim(request, &call->work, total, hint)) {
         return NULL;
     }
     for (struct call *c = call; c != NULL; c = c->next) {
         if (!make_block(c)) {
-            reply_no_memory(request, response);
+            reply_no_memory(request);
             return NULL;
         }
     }

@@ -48,17 +48,28 @@ struct call {
 };
 
 /* Returns a call whose options are the defaults, which returns output and weights. It follows the
- * call `before`, unless that is NULL. Returns NULL after filling `response` if there is no memory.
- */
-struct call *call_new(const struct api_request *request, struct http_response *response,
-                      struct call *before);
+ * call `before`, unless that is NULL. Returns NULL after filling the response if there is no
+ * memory. */
+struct call *call_new(struct api_request *request, struct call *before);
+
+/* Reads the body into a call. Returns false with the error set. */
+typedef bool call_read(struct call *call, struct api_request *request, struct codec_error *error);
+typedef attn_status call_plan(struct call *call, attn_error *error);
+
+/* The plan of call->multihead. */
+call_plan call_plan_multihead;
+
+/* Reads a call and makes its plan. Returns false after filling the response. */
+bool call_make(struct call *call, struct api_request *request, call_read *read, call_plan *plan);
 
 /* Makes the call and those that follow it, which must have their plans, into work: claims their
  * memory, gives every result its place, and fills the job. The calls run one after the other. The
- * work is the call itself, so its release ends the calls. Returns NULL after filling `response` if
- * the work is over a limit or there is no memory; the caller then ends the call. */
-struct api_work *call_work(struct call *call, const struct api_request *request,
-                           struct http_response *response);
+ * work is the call itself, so its release ends the calls. Returns NULL after filling the response
+ * if the work is over a limit or there is no memory; the caller then ends the call. */
+struct api_work *call_work(struct call *call, struct api_request *request);
+
+/* The body of a handler: makes one call, and work of it. */
+struct api_work *call_handle(struct api_request *request, call_read *read, call_plan *plan);
 
 /* Ends the call and those that follow it: frees what the account does not own. */
 void call_end(struct call *call);

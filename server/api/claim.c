@@ -4,13 +4,12 @@
 
 #include <stdio.h>
 
-bool api_claim(const struct api_request *request, struct api_work *work, size_t bytes,
-               const char *hint, struct http_response *response) {
-    const double cost = work->job.cost + request->derived->cost;
+bool api_claim(struct api_request *request, struct api_work *work, size_t bytes, const char *hint) {
+    const double cost = work->job.cost + request->derived.cost;
     const double most = request->state->max_work;
     char detail[256];
-    if (!account_claim(request->account, bytes)) {
-        reply_too_large(request, response, hint);
+    if (!account_claim(&request->account, bytes)) {
+        reply_too_large(request, hint);
         return false;
     }
     if (cost > most) {
@@ -18,8 +17,8 @@ bool api_claim(const struct api_request *request, struct api_work *work, size_t 
                  "the request needs %.3g multiply-adds; this server allows %.15g, a limit that its "
                  "operator sets with --max-work",
                  cost, most);
-        http_problem(response, request->http, 413, detail, NULL, NULL);
-        response->refused = "over --max-work";
+        reply_problem(request, 413, detail);
+        request->response->refused = "over --max-work";
         return false;
     }
     return true;

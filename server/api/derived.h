@@ -2,9 +2,9 @@
  * derived.h - the matrices that a request does not contain but describes: matrices that are drawn,
  * and the rows of an embedding that the words of the request stand for.
  *
- * exchange.c calls derived_make() before the handler. From then on these matrices are tensors of
+ * request.c calls derived_make() before the handler. From then on these matrices are tensors of
  * the body, whose shapes are known and whose numbers are still zero. The handler checks and plans
- * with them, so nothing is drawn for a request that is refused. exchange.c then runs the job of
+ * with them, so nothing is drawn for a request that is refused. request.c then runs the job of
  * derived_job(), which fills the tensors and goes on with the handler's own job.
  */
 #ifndef API_DERIVED_H
@@ -17,7 +17,7 @@
 struct fields;
 struct derived_draw;
 
-/* Zero-initialise. Owned by the exchange. */
+/* Zero-initialise. Part of the request. */
 struct derived {
     /* Handlers and answers read these members. */
     struct codec_words *words;   /* of "text" or "tokens", NULL if neither is given */

@@ -14,9 +14,9 @@ struct embeddings {
     attn_tensor embedding; /* `data` is NULL if the request gives no embedding */
 };
 
-static bool embeddings_read(const struct api_request *request, struct embeddings *e,
+static bool embeddings_read(struct api_request *request, struct embeddings *e,
                             struct codec_error *error) {
-    const struct derived *derived = request->derived;
+    const struct derived *derived = &request->derived;
     if (!fields_read_work(request, &e->work, error)) {
         return false;
     }
@@ -30,12 +30,11 @@ static bool embeddings_read(const struct api_request *request, struct embeddings
            codec_as_reals(request->body, derived->x, 2, 2, &e->embedding, error);
 }
 
-static void embeddings_answer(struct api_work *work, const struct api_request *request,
-                              struct http_response *response) {
+static void embeddings_answer(struct api_work *work, struct api_request *request) {
     const struct embeddings *e = (struct embeddings *)work;
     const struct codec_words *words = e->words;
     struct codec_items list;
-    codec_items_begin(&list, request->account);
+    codec_items_begin(&list, &request->account);
     codec_add_open(&list, CODEC_OP_OBJECT, NULL);
     codec_add_texts(&list, "tokens", words->words, words->count);
     codec_add(&list, (struct codec_item){.op = CODEC_OP_IDS,
@@ -48,23 +47,23 @@ static void embeddings_answer(struct api_work *work, const struct api_request *r
         codec_add_tensor(&list, "embedding", &e->embedding);
     }
     codec_add_close(&list);
-    format_reply(request, response, &list, work->digits);
+    format_reply(request, &list, work->digits);
 }
 
-struct api_work *api_embeddings(const struct api_request *request, struct http_response *response) {
+struct api_work *api_embeddings(struct api_request *request) {
     struct embeddings e = {.work = {.answer = embeddings_answer}};
     struct codec_error error = {0};
     struct embeddings *owned;
     if (!embeddings_read(request, &e, &error)) {
-        reply_codec_error(request, response, &error);
+        reply_codec_error(request, &error);
         return NULL;
     }
-    if (!api_claim(request, &e.work, 0, "", response)) {
+    if (!api_claim(request, &e.work, 0, "")) {
         return NULL;
     }
-    owned = account_alloc_taken(request->account, ACCOUNT_ALIGNMENT, sizeof *owned); /* BASE */
+    owned = account_alloc_taken(&request->account, ACCOUNT_ALIGNMENT, sizeof *owned); /* BASE */
     if (owned == NULL) {
-        reply_no_memory(request, response);
+        reply_no_memory(request);
         return NULL;
     }
     *owned = e;

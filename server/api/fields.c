@@ -506,12 +506,12 @@ static bool read_group(const struct fields *fields, enum fields_group group,
 
 bool fields_read_work(const struct api_request *request, struct api_work *work,
                       struct codec_error *error) {
-    return read_group(request->fields, FIELDS_WORK, request->body, work, work, error);
+    return read_group(&request->fields, FIELDS_WORK, request->body, work, work, error);
 }
 
 bool fields_read_inputs(const struct api_request *request, struct call *call,
                         struct codec_error *error) {
-    return read_group(request->fields, FIELDS_INPUTS, request->body, call, call, error);
+    return read_group(&request->fields, FIELDS_INPUTS, request->body, call, call, error);
 }
 
 bool fields_read_weights(const struct fields *fields, struct codec_document *document,
@@ -522,9 +522,9 @@ bool fields_read_weights(const struct fields *fields, struct codec_document *doc
 
 bool fields_read_options(const struct api_request *request, struct call *call,
                          struct codec_error *error) {
-    const struct codec_value *positions = fields_get(request->fields, "positions");
+    const struct codec_value *positions = fields_get(&request->fields, "positions");
     if (!fields_read_work(request, &call->work, error) ||
-        !read_group(request->fields, FIELDS_OPTIONS, request->body, call, call, error)) {
+        !read_group(&request->fields, FIELDS_OPTIONS, request->body, call, call, error)) {
         return false;
     }
     if (call->rotary.cos != NULL || call->rotary.sin != NULL) {
@@ -552,24 +552,23 @@ static const char *key_of_argument(const struct fields *fields, const char *argu
 
 /* Returns whether the request says that its weights are out_in. */
 static bool is_out_in(const struct api_request *request) {
-    const struct codec_value *value = fields_get(request->fields, "weight_layout");
+    const struct codec_value *value = fields_get(&request->fields, "weight_layout");
     struct codec_error unused;
     size_t layout;
     return value != NULL && codec_as_choice(request->body, value, layouts, 2, &layout, &unused) &&
            layout == ATTN_OUT_IN;
 }
 
-void fields_refuse(const struct api_request *request, struct http_response *response,
-                   const attn_error *error) {
+void fields_refuse(struct api_request *request, const attn_error *error) {
     attn_error named = *error;
     const size_t used = strlen(named.message);
     snprintf(named.argument, sizeof named.argument, "%s",
-             key_of_argument(request->fields, error->argument));
+             key_of_argument(&request->fields, error->argument));
     if (error->transposed) {
         snprintf(named.message + used, sizeof named.message - used, "; transposed it would fit: %s",
                  is_out_in(request) ? "is \"weight_layout\" \"in_out\", the default?"
                                     : "the weights of torch.nn.Linear need \"weight_layout\": "
                                       "\"out_in\"");
     }
-    reply_attn_error(request, response, &named);
+    reply_attn_error(request, &named);
 }

@@ -129,7 +129,6 @@ bool field_count(const struct codec_document *document, const struct codec_value
 
 /* Answers that the library refuses a call. The pointer of the problem is the key under which the
  * argument stands in the body. */
-void fields_refuse(const struct api_request *request, struct http_response *response,
-                   const attn_error *error);
+void fields_refuse(struct api_request *request, const attn_error *error);
 
 #endif

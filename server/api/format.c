@@ -14,18 +14,18 @@ enum api_format format_of_answer(const struct http_request *request) {
     return wanted ? API_SAFETENSORS : API_JSON;
 }
 
-void format_reply(const struct api_request *request, struct http_response *response,
-                  struct codec_items *items, int digits) {
+void format_reply(struct api_request *request, struct codec_items *items, int digits) {
     switch (request->format) {
     case API_JSON:
-        reply_json(request, response, items, digits);
+        reply_json(request, items, digits);
         break;
     case API_SAFETENSORS:
-        tensors_reply(request, response, items);
+        tensors_reply(request, items);
         break;
     case API_INFERENCE:
-        inference_reply(request, response, items, digits);
+        inference_reply(request, items, digits);
         break;
     }
-    response->by_accept = response->status == 200 && request->format != API_INFERENCE;
+    request->response->by_accept =
+        request->response->status == 200 && request->format != API_INFERENCE;
 }

@@ -13,8 +13,7 @@
 enum api_format format_of_answer(const struct http_request *request);
 
 /* Answers with a 200 in the format of request->format, and frees the items. `digits` are for
- * numbers in JSON. The data of the items must live as long as the exchange. */
-void format_reply(const struct api_request *request, struct http_response *response,
-                  struct codec_items *items, int digits);
+ * numbers in JSON. The data of the items must live as long as the request. */
+void format_reply(struct api_request *request, struct codec_items *items, int digits);
 
 #endif

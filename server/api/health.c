@@ -1,5 +1,4 @@
 /* health.c - the endpoints that tell whether the service runs, and which version of it. */
-#include "api/api.h"
 #include "api/reply.h"
 
 /* The text of __VERSION__ in clang differs between systems, so its numbers are used instead. */
@@ -11,30 +10,30 @@
 #define COMPILER "GCC " __VERSION__
 #endif
 
-static void health_reply(struct http_response *response, const char *body, size_t size) {
-    response->status = 200;
-    response->body = body;
-    response->size = size;
+static void health_reply(struct api_request *request, const char *body, size_t size) {
+    request->response->status = 200;
+    request->response->body = body;
+    request->response->size = size;
 }
 
-struct api_work *api_live(const struct api_request *request, struct http_response *response) {
+struct api_work *api_live(struct api_request *request) {
     static const char body[] = "{\"status\":\"live\"}\n";
     (void)request;
-    health_reply(response, body, sizeof body - 1);
+    health_reply(request, body, sizeof body - 1);
     return NULL;
 }
 
-struct api_work *api_ready(const struct api_request *request, struct http_response *response) {
+struct api_work *api_ready(struct api_request *request) {
     static const char body[] = "{\"status\":\"ready\"}\n";
     if (request->http->draining) {
-        http_problem(response, request->http, 503, "the server is about to stop", NULL, NULL);
+        reply_problem(request, 503, "the server is about to stop");
     } else {
-        health_reply(response, body, sizeof body - 1);
+        health_reply(request, body, sizeof body - 1);
     }
     return NULL;
 }
 
-struct api_work *api_version(const struct api_request *request, struct http_response *response) {
+struct api_work *api_version(struct api_request *request) {
     const attn_build_info build = attn_build();
     struct codec_items list;
     codec_items_begin(&list, NULL);
@@ -51,6 +50,6 @@ struct api_work *api_version(const struct api_request *request, struct http_resp
         codec_add_number(&list, "memory_limit", request->state->memory_limit);
     }
     codec_add_close(&list);
-    reply_json(request, response, &list, 0);
+    reply_json(request, &list, 0);
     return NULL;
 }

@@ -29,7 +29,7 @@ const struct api_route *inference_layer(const struct api_state *state,
                                         char name[static LAYERS_NAME + 1]);
 
 /* Answers with a 404 that names the models. */
-void inference_refuse_model(const struct api_request *request, struct http_response *response);
+void inference_refuse_model(struct api_request *request);
 
 /* Makes a list of the results that an endpoint with these fields can return. They have no numbers.
  * Returns false if there is no memory; the caller frees the list in any case. */
@@ -52,7 +52,6 @@ static inline bool inference_is_part(const char *asked, const char *name) {
 
 /* Answers with the results in a list of items, and frees the list. Errors: as reply_json() and
  * tensors_send(). */
-void inference_reply(const struct api_request *request, struct http_response *response,
-                     struct codec_items *items, int digits);
+void inference_reply(struct api_request *request, struct codec_items *items, int digits);
 
 #endif

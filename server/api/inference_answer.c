@@ -81,10 +81,10 @@ static void add_words(struct codec_items *list, const struct codec_item *words,
 }
 
 /* Lists the JSON of the answer. `items` are the results as the handler lists them. */
-static void add_answer(struct codec_items *list, const struct api_request *request,
+static void add_answer(struct codec_items *list, struct api_request *request,
                        const struct codec_items *items) {
-    const struct question *question = request->question;
-    const struct codec_results *results = &request->tensors->results;
+    const struct question *question = &request->input.question;
+    const struct codec_results *results = &request->tensors.results;
     codec_add_open(list, CODEC_OP_OBJECT, NULL);
     codec_add_text(list, "model_name", request->name);
     codec_add_text(list, "model_version", API_MODEL_VERSION);
@@ -95,7 +95,7 @@ static void add_answer(struct codec_items *list, const struct api_request *reque
     for (size_t i = 0; i < items->count && question->output_count == 0; i++) {
         if (items->list[i].op == CODEC_OP_TEXTS) {
             /* A long answer is made after the items are gone, but before the words are. */
-            add_words(list, &items->list[i], &request->derived->words->count);
+            add_words(list, &items->list[i], &request->derived.words->count);
         }
     }
     for (size_t i = 0; i < results->count; i++) {
@@ -106,41 +106,39 @@ static void add_answer(struct codec_items *list, const struct api_request *reque
 }
 
 /* Answers with binary results, which have the JSON of `list` before them. */
-static void send_binary(const struct api_request *request, struct http_response *response,
-                        const struct codec_items *list, int digits) {
-    struct tensors_answer *answer = request->tensors;
+static void send_binary(struct api_request *request, const struct codec_items *list, int digits) {
+    struct tensors_answer *answer = &request->tensors;
     const size_t bytes = codec_items_bytes(list->list, list->count, digits, MOST_ANSWER_JSON);
     if (bytes > MOST_ANSWER_JSON) {
-        http_problem(response, request->http, 422,
-                     "the outputs in JSON are too long to stand before binary ones: ask for all of "
-                     "them in binary form, or for all in JSON",
-                     NULL, NULL);
+        reply_problem(
+            request, 422,
+            "the outputs in JSON are too long to stand before binary ones: ask for all of "
+            "them in binary form, or for all in JSON");
         return;
     }
     if (!codec_items_write(list, digits, 0, bytes, &answer->header)) {
-        reply_no_memory(request, response);
+        reply_no_memory(request);
         return;
     }
     answer->header.size--; /* the line feed */
     keep_binary(&answer->results);
-    tensors_send(request, response, "application/octet-stream");
+    tensors_send(request, "application/octet-stream");
 }
 
-void inference_reply(const struct api_request *request, struct http_response *response,
-                     struct codec_items *items, int digits) {
+void inference_reply(struct api_request *request, struct codec_items *items, int digits) {
     const int64_t start = clock_ns();
     struct codec_items list;
-    codec_items_begin(&list, request->account);
-    if (tensors_list(request, response, items)) {
-        const bool any_binary = choose(request->question, &request->tensors->results);
+    codec_items_begin(&list, &request->account);
+    if (tensors_list(request, items)) {
+        const bool any_binary = choose(&request->input.question, &request->tensors.results);
         add_answer(&list, request, items);
         if (any_binary) {
-            send_binary(request, response, &list, digits);
+            send_binary(request, &list, digits);
         } else {
-            reply_json(request, response, &list, digits);
+            reply_json(request, &list, digits);
         }
     }
     codec_items_free(&list);
     codec_items_free(items);
-    response->timing[HTTP_TIMING_ENCODE] = clock_ms_since(start);
+    request->response->timing[HTTP_TIMING_ENCODE] = clock_ms_since(start);
 }

@@ -10,35 +10,32 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Returns the store, or NULL after filling `response` if the server has none. */
-static struct layers *store_of(const struct api_request *request, struct http_response *response) {
+/* Returns the store, or NULL after filling the response if the server has none. */
+static struct layers *store_of(struct api_request *request) {
     if (request->state->layers == NULL) {
-        http_problem(response, request->http, 404,
-                     "this server has no stored layers: its operator names their folder with "
-                     "--layers",
-                     NULL, NULL);
+        reply_problem(request, 404,
+                      "this server has no stored layers: its operator names their folder with "
+                      "--layers");
     }
     return request->state->layers;
 }
 
 /* Answers that there is no layer of this name. */
-static void refuse_name(const struct api_request *request, struct http_response *response,
-                        const char *name) {
+static void refuse_name(struct api_request *request, const char *name) {
     char detail[256];
     snprintf(detail, sizeof detail, "there is no layer %.100s; GET /layers lists the layers", name);
-    http_problem(response, request->http, 404, detail, NULL, NULL);
+    reply_problem(request, 404, detail);
 }
 
 /* Answers that a name stands for layers of two models. */
-static void refuse_two_models(const struct api_request *request, struct http_response *response,
-                              const char *name, const struct layer_model *one,
-                              const struct layer_model *other) {
+static void refuse_two_models(struct api_request *request, const char *name,
+                              const struct layer_model *one, const struct layer_model *other) {
     char detail[512];
     snprintf(detail, sizeof detail,
              "the name %.128s stands for layers of the model %.128s and for layers of the model "
              "%.128s: ask for one layer by its whole name",
              name, one->name, other->name);
-    http_problem(response, request->http, 422, detail, NULL, NULL);
+    reply_problem(request, 422, detail);
 }
 
 /* Adds the sizes and options of a layer that is served. */
@@ -122,12 +119,12 @@ static void add_page(struct codec_items *list, const struct lists_page *page) {
     codec_add_close(list);
 }
 
-struct api_work *api_layers(const struct api_request *request, struct http_response *response) {
-    return lists_one_page(request, response, add_page);
+struct api_work *api_layers(struct api_request *request) {
+    return lists_one_page(request, add_page);
 }
 
-struct api_work *api_layer(const struct api_request *request, struct http_response *response) {
-    struct layers *layers = store_of(request, response);
+struct api_work *api_layer(struct api_request *request) {
+    struct layers *layers = store_of(request);
     struct codec_items list;
     if (layers == NULL) {
         return NULL;
@@ -137,9 +134,9 @@ struct api_work *api_layer(const struct api_request *request, struct http_respon
     if (layer != NULL) {
         codec_items_begin(&list, NULL);
         add_layer(&list, layer);
-        reply_json_whole(request, response, &list);
+        reply_json_whole(request, &list);
     } else {
-        refuse_name(request, response, request->name);
+        refuse_name(request, request->name);
     }
     layers_give(layers, catalogue);
     return NULL;
@@ -147,11 +144,10 @@ struct api_work *api_layer(const struct api_request *request, struct http_respon
 
 /* Refuses rows from earlier requests for more than one layer: each layer has rows of its own, and
  * those of one layer would be taken for those of all. Returns false with the error set. */
-static bool refuse_past(const struct api_request *request, size_t count,
-                        struct codec_error *error) {
+static bool refuse_past(struct api_request *request, size_t count, struct codec_error *error) {
     static const char *const names[] = {"past_K", "past_V"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        const struct codec_value *value = fields_get(request->fields, names[i]);
+        const struct codec_value *value = fields_get(&request->fields, names[i]);
         if (value != NULL) {
             return codec_fail(request->body, value, error,
                               "%s holds rows of one layer, but this path stands for %zu layers: "
@@ -162,11 +158,11 @@ static bool refuse_past(const struct api_request *request, size_t count,
     return true;
 }
 
-/* Reads the body into a call. X is the matrix `item` of `count` if it has one for each layer.
- * Returns false with the error set. */
-static bool read_call(struct call *call, const struct api_request *request, size_t item,
-                      size_t count, struct codec_error *error) {
-    const struct codec_value *value = fields_get(request->fields, "X");
+/* Reads the inputs and options of a call. X is one matrix of the body if it has one for each layer.
+ */
+static bool read_inputs(struct call *call, struct api_request *request, struct codec_error *error) {
+    const size_t count = call->stored.count;
+    const struct codec_value *value = fields_get(&request->fields, "X");
     attn_tensor *x = &call->tensors.x;
     if (value == NULL) {
         return codec_fail(request->body, NULL, error, "X is missing");
@@ -193,15 +189,16 @@ static bool read_call(struct call *call, const struct api_request *request, size
             size *= x->shape[axis];
         }
         x->rank--;
-        x->data = (char *)x->data + item * size;
+        x->data = (char *)x->data + call->stored.item * size;
     }
     return fields_read_options(request, call, error);
 }
 
 /* Checks the columns of the inputs. The weights are no part of the request, so the error names an
  * input and the size of the layer that GET /layers shows. */
-static bool check_columns(const struct call *call, const struct api_request *request,
-                          const struct layer *layer, struct codec_error *error) {
+static bool check_columns(const struct call *call, struct api_request *request,
+                          struct codec_error *error) {
+    const struct layer *layer = call->stored.use.layer;
     static const char *const keys[] = {"X", "context", "value_context"};
     static const char *const names[] = {"d_model", "d_context", "d_value"};
     const attn_multihead *m = &call->multihead;
@@ -216,7 +213,7 @@ static bool check_columns(const struct call *call, const struct api_request *req
         }
         const size_t columns = x->shape[x->rank - 1];
         if (columns != sizes[i]) {
-            return codec_fail(request->body, fields_get(request->fields, keys[from]), error,
+            return codec_fail(request->body, fields_get(&request->fields, keys[from]), error,
                               "%s has %zu column%s, but %s of the layer %s is %zu", keys[from],
                               columns, columns == 1 ? "" : "s", names[i], layer->name, sizes[i]);
         }
@@ -224,42 +221,24 @@ static bool check_columns(const struct call *call, const struct api_request *req
     return true;
 }
 
-/* Makes the plan of a call with a layer. Returns false after filling `response`. */
-static bool plan_call(struct call *call, const struct api_request *request,
-                      struct http_response *response, const struct layer *layer, size_t item,
-                      size_t count) {
-    struct codec_error codec_error = {0};
-    attn_error error = {0};
-    if (!stored_begin(call, request, response, layer)) {
-        return false;
-    }
-    if (!read_call(call, request, item, count, &codec_error) ||
-        !check_columns(call, request, layer, &codec_error)) {
-        reply_codec_error(request, response, &codec_error);
-        return false;
-    }
-    if (!stored_bias(call, request, response)) {
-        return false;
-    }
-    if (attn_plan_multihead(&call->plan, &call->multihead, &call->options, &error) != ATTN_OK) {
-        fields_refuse(request, response, &error);
-        return false;
-    }
-    return true;
+static bool layer_read(struct call *call, struct api_request *request, struct codec_error *error) {
+    return read_inputs(call, request, error) && check_columns(call, request, error) &&
+           stored_bias(call, error);
 }
 
 /* Makes a call with one layer, or with all layers of a model in the order of their numbers. Returns
- * NULL after filling `response`. */
-static struct call *make_calls(const struct api_request *request, struct http_response *response,
-                               const struct layer *first, size_t count, bool all_layers) {
+ * NULL after filling the response. */
+static struct call *make_calls(struct api_request *request, const struct layer *first, size_t count,
+                               bool all_layers) {
     struct call *head = NULL, *last = NULL;
     for (size_t i = 0; i < count; i++) {
-        last = call_new(request, response, last);
+        last = call_new(request, last);
         head = head == NULL ? last : head;
         if (last != NULL) {
             last->all_layers = all_layers;
         }
-        if (last == NULL || !plan_call(last, request, response, first + i, i, count)) {
+        if (last == NULL || !stored_begin(last, request, first, i, count) ||
+            !call_make(last, request, layer_read, call_plan_multihead)) {
             call_end(head);
             return NULL;
         }
@@ -267,9 +246,8 @@ static struct call *make_calls(const struct api_request *request, struct http_re
     return head;
 }
 
-struct api_work *api_layer_attention(const struct api_request *request,
-                                     struct http_response *response) {
-    struct layers *layers = store_of(request, response);
+struct api_work *api_layer_attention(struct api_request *request) {
+    struct layers *layers = store_of(request);
     struct call *call = NULL;
     struct api_work *work = NULL;
     char name[LAYERS_NAME + 2];
@@ -283,14 +261,14 @@ struct api_work *api_layer_attention(const struct api_request *request,
     const struct layer_model *other = NULL;
     const struct layer *first = one != NULL ? one : layers_under(catalogue, name, &count, &other);
     if (first == NULL) {
-        refuse_name(request, response, name);
+        refuse_name(request, name);
     } else if (other != NULL) {
-        refuse_two_models(request, response, name, first->model, other);
-    } else if (stored_fit(request, response, first, count)) {
-        call = make_calls(request, response, first, count, one == NULL);
+        refuse_two_models(request, name, first->model, other);
+    } else if (stored_fit(request, first, count)) {
+        call = make_calls(request, first, count, one == NULL);
     }
     layers_give(layers, catalogue); /* the calls keep their layers */
-    if (call != NULL && (work = call_work(call, request, response)) == NULL) {
+    if (call != NULL && (work = call_work(call, request)) == NULL) {
         call_end(call);
     }
     return work;

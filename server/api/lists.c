@@ -37,9 +37,8 @@ static bool lists_task(struct job *job, size_t phase, size_t task, void *scratch
     return true;
 }
 
-static void lists_answer(struct api_work *work, const struct api_request *request,
-                         struct http_response *response) {
-    reply_json(request, response, &((struct listing *)work)->items, 0);
+static void lists_answer(struct api_work *work, struct api_request *request) {
+    reply_json(request, &((struct listing *)work)->items, 0);
 }
 
 static void lists_release(struct api_work *work) {
@@ -50,18 +49,17 @@ static void lists_release(struct api_work *work) {
 }
 
 /* Makes the work with a catalogue, and no entries yet. */
-static struct listing *new_listing(const struct api_request *request,
-                                   struct http_response *response, lists_add *add) {
-    struct listing *listing = account_alloc(request->account, sizeof *listing);
+static struct listing *new_listing(struct api_request *request, lists_add *add) {
+    struct listing *listing = account_alloc(&request->account, sizeof *listing);
     if (listing == NULL) {
-        reply_no_memory(request, response);
+        reply_no_memory(request);
         return NULL;
     }
     memset(listing, 0, sizeof *listing);
     listing->layers = request->state->layers;
     listing->page.catalogue = listing->layers != NULL ? layers_take(listing->layers) : &none;
     listing->add = add;
-    codec_items_begin(&listing->items, request->account);
+    codec_items_begin(&listing->items, &request->account);
     struct job *job = &listing->work.job;
     job->phases = 1;
     job->task = lists_task;
@@ -77,9 +75,8 @@ static struct api_work *with_entries(struct listing *listing, size_t first, size
     return &listing->work;
 }
 
-struct api_work *lists_all(const struct api_request *request, struct http_response *response,
-                           bool hidden, lists_add *add) {
-    struct listing *listing = new_listing(request, response, add);
+struct api_work *lists_all(struct api_request *request, bool hidden, lists_add *add) {
+    struct listing *listing = new_listing(request, add);
     return listing == NULL
                ? NULL
                : with_entries(listing, 0, hidden ? 0 : listing->page.catalogue->entry_count);
@@ -88,12 +85,11 @@ struct api_work *lists_all(const struct api_request *request, struct http_respon
 /* ------------------------------------------------------------------------------------- the page */
 
 /* Answers that a parameter is wrong. */
-static bool refuse_parameter(const struct api_request *request, struct http_response *response,
-                             const char *rule, const char *value) {
+static bool refuse_parameter(struct api_request *request, const char *rule, const char *value) {
     char detail[256];
     snprintf(detail, sizeof detail, "%s, not \"%.64s\"%s", rule, value,
              strlen(value) > 64 ? " ..." : "");
-    http_problem(response, request->http, 422, detail, NULL, NULL);
+    reply_problem(request, 422, detail);
     return false;
 }
 
@@ -106,9 +102,8 @@ static size_t number_of(const char *text) {
     return *text == '\0' || number > MOST_ENTRIES ? number : 0;
 }
 
-/* Reads the parameters. *after stays NULL without it. Returns false after filling `response`. */
-static bool read_query(const struct api_request *request, struct http_response *response,
-                       const char **after, size_t *limit) {
+/* Reads the parameters. *after stays NULL without it. Returns false after filling the response. */
+static bool read_query(struct api_request *request, const char **after, size_t *limit) {
     const struct http_request *http = request->http;
     *limit = 0;
     for (size_t i = 0; i < http->parameter_count && i < HTTP_PARAMETERS; i++) {
@@ -116,7 +111,7 @@ static bool read_query(const struct api_request *request, struct http_response *
         if (strcmp(parameter->name, "after") == 0 && *after == NULL) {
             *after = parameter->value;
             if (strlen(*after) > LAYERS_NAME || (*after)[strspn(*after, characters)] != '\0') {
-                return refuse_parameter(request, response,
+                return refuse_parameter(request,
                                         "after must be at most 128 of the characters A-Z, a-z, "
                                         "0-9, \".\", \"_\", \"-\" and \"?\"",
                                         *after);
@@ -124,27 +119,23 @@ static bool read_query(const struct api_request *request, struct http_response *
         } else if (strcmp(parameter->name, "limit") == 0 && *limit == 0) {
             *limit = number_of(parameter->value);
             if (*limit == 0 || *limit > MOST_ENTRIES) {
-                return refuse_parameter(request, response,
-                                        "limit must be a whole number from 1 to 1000",
+                return refuse_parameter(request, "limit must be a whole number from 1 to 1000",
                                         parameter->value);
             }
         } else {
-            return refuse_parameter(request, response,
-                                    "a list takes the parameters after and limit, each once",
-                                    parameter->name);
+            return refuse_parameter(
+                request, "a list takes the parameters after and limit, each once", parameter->name);
         }
     }
     *limit = *limit > 0 ? *limit : LIMIT;
     return true;
 }
 
-struct api_work *lists_one_page(const struct api_request *request, struct http_response *response,
-                                lists_add *add) {
+struct api_work *lists_one_page(struct api_request *request, lists_add *add) {
     const char *after = NULL;
     size_t limit;
     struct listing *listing;
-    if (!read_query(request, response, &after, &limit) ||
-        (listing = new_listing(request, response, add)) == NULL) {
+    if (!read_query(request, &after, &limit) || (listing = new_listing(request, add)) == NULL) {
         return NULL;
     }
     const struct layers_catalogue *catalogue = listing->page.catalogue;

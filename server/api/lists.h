@@ -18,13 +18,11 @@ struct lists_page {
 typedef void lists_add(struct codec_items *list, const struct lists_page *page);
 
 /* Begins the answer with all entries, or with none of them if `hidden`. Returns the work, or NULL
- * after filling `response`. */
-struct api_work *lists_all(const struct api_request *request, struct http_response *response,
-                           bool hidden, lists_add *add);
+ * after filling the response. */
+struct api_work *lists_all(struct api_request *request, bool hidden, lists_add *add);
 
 /* Begins the answer with the page that the parameters "after" and "limit" of the query name. All
  * entries of one name are on the same page. Returns as lists_all() does. */
-struct api_work *lists_one_page(const struct api_request *request, struct http_response *response,
-                                lists_add *add);
+struct api_work *lists_one_page(struct api_request *request, lists_add *add);
 
 #endif

@@ -2,7 +2,6 @@
  * metrics_text.c - GET /metrics: the counters and the load of the service in the text format of
  * Prometheus.
  */
-#include "api/api.h"
 #include "api/reply.h"
 #include "layers/layers.h"
 #include "process.h"
@@ -126,7 +125,7 @@ static void put_costs(struct page *page, const struct metrics *metrics) {
                (double)get(&metrics->work_time) * 1e-9);
 }
 
-static void put_load(struct page *page, const struct api_request *request) {
+static void put_load(struct page *page, struct api_request *request) {
     const struct api_state *state = request->state;
     const struct metrics *metrics = &state->metrics;
     const struct http_load http = http_load(request->http->server);
@@ -186,7 +185,7 @@ static void put_process(struct page *page) {
                "Start of the process, in seconds since 1970.", usage.start_time);
 }
 
-struct api_work *api_metrics(const struct api_request *request, struct http_response *response) {
+struct api_work *api_metrics(struct api_request *request) {
     const attn_build_info build = attn_build();
     struct page page = {0};
     head(&page, "attentiond_build_info", "gauge", "The versions that are running.");
@@ -202,13 +201,13 @@ struct api_work *api_metrics(const struct api_request *request, struct http_resp
     put_process(&page);
     if (page.failed) {
         free(page.data);
-        reply_no_memory(request, response);
+        reply_no_memory(request);
         return NULL;
     }
-    response->status = 200;
-    response->media_type = "text/plain; version=0.0.4; charset=utf-8";
-    response->body = page.data;
-    response->size = page.size;
-    response->release = free;
+    request->response->status = 200;
+    request->response->media_type = "text/plain; version=0.0.4; charset=utf-8";
+    request->response->body = page.data;
+    request->response->size = page.size;
+    request->response->release = free;
     return NULL;
 }

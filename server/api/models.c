@@ -59,7 +59,7 @@ const struct api_route *inference_layer(const struct api_state *state,
     return served ? route : NULL;
 }
 
-void inference_refuse_model(const struct api_request *request, struct http_response *response) {
+void inference_refuse_model(struct api_request *request) {
     char detail[384];
     int size = snprintf(detail, sizeof detail, "there is no model at %.100s; the models are",
                         request->http->path);
@@ -74,13 +74,13 @@ void inference_refuse_model(const struct api_request *request, struct http_respo
              request->state->layers == NULL ? ""
              : !request->http->authorized   ? ", and for clients with a key the stored layers"
                                             : ", and the stored layers of GET /layers");
-    http_problem(response, request->http, 404, detail, NULL, NULL);
+    reply_problem(request, 404, detail);
 }
 
 /* ---------------------------------------------------------------------------------- the server */
 
-static void reply_flag(const struct api_request *request, struct http_response *response,
-                       const char *model, const char *key, bool value) {
+static void reply_flag(struct api_request *request, const char *model, const char *key,
+                       bool value) {
     struct codec_items list;
     codec_items_begin(&list, NULL);
     codec_add_open(&list, CODEC_OP_OBJECT, NULL);
@@ -89,18 +89,18 @@ static void reply_flag(const struct api_request *request, struct http_response *
     }
     codec_add_bool(&list, key, value);
     codec_add_close(&list);
-    reply_json(request, response, &list, 0);
+    reply_json(request, &list, 0);
 }
 
 /* Answers with a 503 if the server is about to stop. */
-static bool refuse_draining(const struct api_request *request, struct http_response *response) {
+static bool refuse_draining(struct api_request *request) {
     if (request->http->draining) {
-        http_problem(response, request->http, 503, "the server is about to stop", NULL, NULL);
+        reply_problem(request, 503, "the server is about to stop");
     }
     return request->http->draining;
 }
 
-struct api_work *api_server(const struct api_request *request, struct http_response *response) {
+struct api_work *api_server(struct api_request *request) {
     static const char *const extensions[] = {"binary_tensor_data", "parameters", "statistics",
                                              "model_configuration", "model_repository"};
     struct codec_items list;
@@ -110,20 +110,18 @@ struct api_work *api_server(const struct api_request *request, struct http_respo
     codec_add_text(&list, "version", attn_build().version);
     codec_add_texts(&list, "extensions", extensions, sizeof extensions / sizeof *extensions);
     codec_add_close(&list);
-    reply_json(request, response, &list, 0);
+    reply_json(request, &list, 0);
     return NULL;
 }
 
-struct api_work *api_server_live(const struct api_request *request,
-                                 struct http_response *response) {
-    reply_flag(request, response, NULL, "live", true);
+struct api_work *api_server_live(struct api_request *request) {
+    reply_flag(request, NULL, "live", true);
     return NULL;
 }
 
-struct api_work *api_server_ready(const struct api_request *request,
-                                  struct http_response *response) {
-    if (!refuse_draining(request, response)) {
-        reply_flag(request, response, NULL, "ready", true);
+struct api_work *api_server_ready(struct api_request *request) {
+    if (!refuse_draining(request)) {
+        reply_flag(request, NULL, "ready", true);
     }
     return NULL;
 }
@@ -146,8 +144,8 @@ static void add_models(struct codec_items *list, const struct lists_page *page) 
     codec_add_close(list);
 }
 
-struct api_work *api_models(const struct api_request *request, struct http_response *response) {
-    return lists_all(request, response, !request->http->authorized, add_models);
+struct api_work *api_models(struct api_request *request) {
+    return lists_all(request, !request->http->authorized, add_models);
 }
 
 /* ---------------------------------------------------------------------------------- the models */
@@ -211,24 +209,22 @@ static void describe_outputs(struct codec_items *list, const struct codec_result
 
 /* Finds the endpoint or the stored layer in the path, and writes its name. Returns NULL after
  * filling the response if there is none. */
-static const struct api_route *find_any(const struct api_request *request,
-                                        struct http_response *response,
+static const struct api_route *find_any(struct api_request *request,
                                         char name[static LAYERS_NAME + 1]) {
     const char *path = request->http->path;
     const struct api_route *model = inference_model(path);
     if (model != NULL) {
         snprintf(name, LAYERS_NAME + 1, "%s", model->path + 1);
     } else if ((model = inference_layer(request->state, request->http, name)) == NULL) {
-        inference_refuse_model(request, response);
+        inference_refuse_model(request);
     }
     return model;
 }
 
-static void describe(const struct api_request *request, struct http_response *response,
-                     bool config) {
+static void describe(struct api_request *request, bool config) {
     static const char *const versions[] = {API_MODEL_VERSION};
     char name[LAYERS_NAME + 1];
-    const struct api_route *model = find_any(request, response, name);
+    const struct api_route *model = find_any(request, name);
     struct codec_results outputs = {0};
     struct codec_items list;
     if (model == NULL) {
@@ -251,26 +247,24 @@ static void describe(const struct api_request *request, struct http_response *re
         list.failed = true;
     }
     codec_add_close(&list);
-    reply_json_whole(request, response, &list);
+    reply_json_whole(request, &list);
     codec_results_free(&outputs);
 }
 
-struct api_work *api_model(const struct api_request *request, struct http_response *response) {
-    describe(request, response, false);
+struct api_work *api_model(struct api_request *request) {
+    describe(request, false);
     return NULL;
 }
 
-struct api_work *api_model_config(const struct api_request *request,
-                                  struct http_response *response) {
-    describe(request, response, true);
+struct api_work *api_model_config(struct api_request *request) {
+    describe(request, true);
     return NULL;
 }
 
-struct api_work *api_model_ready(const struct api_request *request,
-                                 struct http_response *response) {
+struct api_work *api_model_ready(struct api_request *request) {
     char name[LAYERS_NAME + 1];
-    if (find_any(request, response, name) != NULL && !refuse_draining(request, response)) {
-        reply_flag(request, response, name, "ready", true);
+    if (find_any(request, name) != NULL && !refuse_draining(request)) {
+        reply_flag(request, name, "ready", true);
     }
     return NULL;
 }
@@ -302,17 +296,16 @@ static void describe_stats(struct codec_items *list, const char *name,
     codec_add_close(list);
 }
 
-struct api_work *api_model_stats(const struct api_request *request,
-                                 struct http_response *response) {
+struct api_work *api_model_stats(struct api_request *request) {
     const bool all = strcmp(request->http->path, INFERENCE_PATH "/models/stats") == 0;
     const struct api_route *wanted = all ? NULL : inference_model(request->http->path);
     struct codec_items list;
     char name[LAYERS_NAME + 1];
     if (!all && wanted == NULL) {
-        if (find_any(request, response, name) != NULL) {
-            http_problem(response, request->http, 404,
-                         "a stored layer has no statistics of its own; /metrics counts all layers",
-                         NULL, NULL);
+        if (find_any(request, name) != NULL) {
+            reply_problem(
+                request, 404,
+                "a stored layer has no statistics of its own; /metrics counts all layers");
         }
         return NULL;
     }
@@ -326,6 +319,6 @@ struct api_work *api_model_stats(const struct api_request *request,
     }
     codec_add_close(&list);
     codec_add_close(&list);
-    reply_json(request, response, &list, 0);
+    reply_json(request, &list, 0);
     return NULL;
 }

@@ -9,13 +9,6 @@
 
 #include <string.h>
 
-/* The projections of a call, which its plan copies. */
-struct projections {
-    attn_projection *projections; /* `count` of them */
-    struct call_weights *weights; /* `count` of them */
-    size_t count;
-};
-
 /* Reads the weights and biases of one object: the request itself, or one head of its list. */
 static bool read_projection(const struct fields *fields, struct codec_document *document,
                             const struct codec_value *object, struct call_weights *weights,
@@ -34,25 +27,30 @@ static bool read_projection(const struct fields *fields, struct codec_document *
     return true;
 }
 
-static bool allocate(struct projections *p, struct account *account, size_t count,
-                     struct codec_error *error) {
-    p->count = count;
-    p->projections = account_alloc(account, count * sizeof *p->projections);
-    p->weights = account_alloc(account, count * sizeof *p->weights);
-    if (p->projections == NULL || p->weights == NULL) {
-        return codec_no_memory(error);
+/* Makes room for the projections of a call and for their weights, which *weights points to. Returns
+ * NULL with the error set if there is no memory. */
+static attn_projection *new_projections(struct call *call, size_t count,
+                                        struct call_weights **weights, struct codec_error *error) {
+    attn_projection *list = account_alloc(call->account, count * sizeof *list);
+    *weights = account_alloc(call->account, count * sizeof **weights);
+    if (list == NULL || *weights == NULL) {
+        codec_no_memory(error);
+        return NULL;
     }
-    memset(p->projections, 0, count * sizeof *p->projections);
-    memset(p->weights, 0, count * sizeof *p->weights);
-    return true;
+    memset(list, 0, count * sizeof *list);
+    memset(*weights, 0, count * sizeof **weights);
+    call->multihead.projections = list;
+    call->multihead.count = count;
+    return list;
 }
 
 /* Reads "heads": [{"W_Q", "W_K", "W_V"}, ...]. */
-static bool read_head_list(struct projections *p, const struct api_request *request,
+static bool read_head_list(struct call *call, struct api_request *request,
                            const struct codec_value *heads, struct codec_error *error) {
     struct codec_document *document = request->body;
     const size_t count = codec_size(heads);
-    const struct codec_value *other = fields_first(request->fields, FIELDS_WEIGHTS);
+    struct call_weights *weights;
+    const struct codec_value *other = fields_first(&request->fields, FIELDS_WEIGHTS);
     if (count == 0) {
         return codec_fail(document, heads, error, "heads is an empty array");
     }
@@ -61,7 +59,8 @@ static bool read_head_list(struct projections *p, const struct api_request *requ
                           "%s is given, but the heads have weights of their own",
                           codec_name(other));
     }
-    if (!allocate(p, request->account, count, error)) {
+    attn_projection *list = new_projections(call, count, &weights, error);
+    if (list == NULL) {
         return false;
     }
     const struct codec_value *head = codec_at(heads, 0);
@@ -69,61 +68,41 @@ static bool read_head_list(struct projections *p, const struct api_request *requ
         struct fields fields;
         fields_find(&fields, head, FIELDS_AT_HEAD);
         if (!fields_check(&fields, document, head, error) ||
-            !read_projection(&fields, document, head, &p->weights[i], &p->projections[i], error)) {
+            !read_projection(&fields, document, head, &weights[i], &list[i], error)) {
             return false;
         }
     }
     return true;
 }
 
-static bool read_heads(struct projections *p, struct call *call, const struct api_request *request,
-                       struct codec_error *error) {
-    const struct codec_value *heads = fields_get(request->fields, "heads");
+static bool read_heads(struct call *call, struct api_request *request, struct codec_error *error) {
+    const struct codec_value *heads = fields_get(&request->fields, "heads");
+    struct call_weights *weights;
     if (heads != NULL && codec_kind_of(heads) == CODEC_ARRAY) {
         call->multihead.per_head = true;
-        return read_head_list(p, request, heads, error);
+        return read_head_list(call, request, heads, error);
     }
     if (heads != NULL && codec_kind_of(heads) != CODEC_NUMBER) {
         return codec_refuse(request->body, heads,
                             "a whole number, or an array of objects with W_Q, W_K and W_V", error);
     }
-    return (heads == NULL || field_count(request->body, heads, &call->options.heads, error)) &&
-           allocate(p, request->account, 1, error) &&
-           read_projection(request->fields, request->body, codec_root(request->body), p->weights,
-                           p->projections, error);
+    if (heads != NULL && !field_count(request->body, heads, &call->options.heads, error)) {
+        return false;
+    }
+    attn_projection *one = new_projections(call, 1, &weights, error);
+    return one != NULL && read_projection(&request->fields, request->body,
+                                          codec_root(request->body), weights, one, error);
 }
 
-static bool multihead_read(struct projections *p, struct call *call,
-                           const struct api_request *request, struct codec_error *error) {
-    if (fields_get(request->fields, "X") == NULL) {
+static bool multihead_read(struct call *call, struct api_request *request,
+                           struct codec_error *error) {
+    if (fields_get(&request->fields, "X") == NULL) {
         return codec_fail(request->body, NULL, error, "X is missing");
     }
-    return fields_read_inputs(request, call, error) && read_heads(p, call, request, error) &&
+    return fields_read_inputs(request, call, error) && read_heads(call, request, error) &&
            fields_read_options(request, call, error);
 }
 
-struct api_work *api_multihead(const struct api_request *request, struct http_response *response) {
-    struct projections p = {0};
-    struct codec_error codec_error = {0};
-    attn_error error = {0};
-    struct api_work *work = NULL;
-    struct call *call = call_new(request, response, NULL);
-    if (call == NULL) {
-        return NULL;
-    }
-    const bool good = multihead_read(&p, call, request, &codec_error);
-    call->multihead.projections = p.projections;
-    call->multihead.count = p.count;
-    if (!good) {
-        reply_codec_error(request, response, &codec_error);
-    } else if (attn_plan_multihead(&call->plan, &call->multihead, &call->options, &error) !=
-               ATTN_OK) {
-        fields_refuse(request, response, &error);
-    } else {
-        work = call_work(call, request, response);
-    }
-    if (work == NULL) {
-        call_end(call);
-    }
-    return work;
+struct api_work *api_multihead(struct api_request *request) {
+    return call_handle(request, multihead_read, call_plan_multihead);
 }

@@ -4,6 +4,7 @@
 
 #include "api/fields.h"
 #include "api/inference.h"
+#include "api/reply.h"
 #include "api/tensors.h"
 #include "codec/safetensors.h"
 
@@ -47,8 +48,9 @@ static const char *example_of(enum api_format format, unsigned fields) {
                                    : fields_example(fields);
 }
 
-bool question_begin(struct question *question, const struct api_request *request, unsigned fields,
-                    struct http_response *response) {
+bool question_begin(struct api_request *request) {
+    struct question *question = &request->input.question;
+    const unsigned fields = request->route->fields;
     const struct http_request *http = request->http;
     const bool inference = request->format == API_INFERENCE;
     const char *bytes = inference ? "application/octet-stream" : TENSORS_SAFETENSORS;
@@ -59,7 +61,7 @@ bool question_begin(struct question *question, const struct api_request *request
         snprintf(detail, sizeof detail,
                  "the address has \"?%.64s=%.64s\"; options belong in the body, such as %s",
                  parameter->name, parameter->value, example_of(request->format, fields));
-        http_problem(response, http, 422, detail, NULL, NULL);
+        reply_problem(request, 422, detail);
         return false;
     }
     if (!is_json(http->media_type) && !is_bytes) {
@@ -67,7 +69,7 @@ bool question_begin(struct question *question, const struct api_request *request
             detail, sizeof detail,
             "the Content-Type is %.100s; it must be application/json or %s. JSON is such as %s",
             http->media_type, bytes, example_of(request->format, fields));
-        http_problem(response, http, 415, detail, NULL, NULL);
+        reply_problem(request, 415, detail);
         return false;
     }
     question->format = inference ? API_INFERENCE : is_bytes ? API_SAFETENSORS : API_JSON;
@@ -82,7 +84,7 @@ bool question_begin(struct question *question, const struct api_request *request
                  "Inference-Header-Content-Length is \"%.40s\"; it must be the number of bytes of "
                  "the JSON before the tensors, which is at least 1",
                  http->inference_header);
-        http_problem(response, http, 400, detail, NULL, NULL);
+        reply_problem(request, 400, detail);
         return false;
     }
     return true;

@@ -50,10 +50,9 @@ struct question {
 };
 
 /* Finds the format of the body from the headers of the request. The format of its answer says
- * whether the path is one of the Open Inference Protocol. `question` is all zeros before. Returns
- * false after filling `response` if the headers are wrong. */
-bool question_begin(struct question *question, const struct api_request *request, unsigned fields,
-                    struct http_response *response);
+ * whether the path is one of the Open Inference Protocol. The question of the request is all zeros
+ * before. Returns false after filling the response if the headers are wrong. */
+bool question_begin(struct api_request *request);
 
 /* Returns what the 413 of a body that is too long says about a shorter form of it, or an empty
  * text. */

@@ -26,12 +26,15 @@ void reply_put_size(char out[static 32], size_t bytes) {
     snprintf(out, 32, "%.3g %s", size, units[unit]);
 }
 
-static void refuse_memory(const struct api_request *request, struct http_response *response,
-                          const char *pointer, const char *hint) {
-    const struct account *account = request->account;
+void reply_problem(struct api_request *request, int status, const char *detail) {
+    http_problem(request->response, request->http, status, detail, NULL, NULL);
+}
+
+static void refuse_memory(struct api_request *request, const char *pointer, const char *hint) {
+    const struct account *account = &request->account;
     char detail[384], wanted[32], most[32];
     bool total;
-    switch (account != NULL ? account->refusal : ACCOUNT_NOT_REFUSED) {
+    switch (account->refusal) {
     case ACCOUNT_OVER_REQUEST:
         total = account->held + account_room(account) < account->budget->max_request;
         reply_put_size(wanted, account->wanted);
@@ -40,36 +43,32 @@ static void refuse_memory(const struct api_request *request, struct http_respons
                  "the request needs %s or more for its matrices, results and answer; this server "
                  "allows %s, a limit that its operator sets with %s%s",
                  wanted, most, total ? "--total-memory" : "--max-memory", hint);
-        http_problem(response, request->http, 413, detail, pointer, NULL);
-        response->refused = total ? "over --total-memory" : "over --max-memory";
+        http_problem(request->response, request->http, 413, detail, pointer, NULL);
+        request->response->refused = total ? "over --total-memory" : "over --max-memory";
         return;
     case ACCOUNT_OVER_TOTAL:
         metrics_count(&request->state->metrics.refused_memory);
-        http_problem(response, request->http, 503,
-                     "other requests use the memory of this server: try again in a second; its "
-                     "operator sets the limit with --total-memory",
-                     NULL, NULL);
-        response->refused = "over --total-memory";
+        reply_problem(request, 503,
+                      "other requests use the memory of this server: try again in a second; its "
+                      "operator sets the limit with --total-memory");
+        request->response->refused = "over --total-memory";
         return;
     case ACCOUNT_NOT_REFUSED:
-        http_problem(response, request->http, 503, "the server has no memory left for this request",
-                     NULL, NULL);
-        response->refused = "without memory";
+        reply_problem(request, 503, "the server has no memory left for this request");
+        request->response->refused = "without memory";
         return;
     }
 }
 
-void reply_no_memory(const struct api_request *request, struct http_response *response) {
-    refuse_memory(request, response, NULL, "");
+void reply_no_memory(struct api_request *request) {
+    refuse_memory(request, NULL, "");
 }
 
-void reply_too_large(const struct api_request *request, struct http_response *response,
-                     const char *hint) {
-    refuse_memory(request, response, NULL, hint);
+void reply_too_large(struct api_request *request, const char *hint) {
+    refuse_memory(request, NULL, hint);
 }
 
-void reply_codec_error(const struct api_request *request, struct http_response *response,
-                       const struct codec_error *error) {
+void reply_codec_error(struct api_request *request, const struct codec_error *error) {
     static const int status[] = {
         [CODEC_SYNTAX] = 400,
         [CODEC_CONTENT] = 422,
@@ -78,21 +77,20 @@ void reply_codec_error(const struct api_request *request, struct http_response *
     const char *pointer = error->has_pointer ? error->pointer : NULL;
     assert(error->status != CODEC_OK);
     if (error->status == CODEC_NO_MEMORY) {
-        refuse_memory(request, response, pointer, "");
+        refuse_memory(request, pointer, "");
         return;
     }
     const struct http_place place = {error->offset, error->line, error->column};
-    http_problem(response, request->http, status[error->status], error->message, pointer,
+    http_problem(request->response, request->http, status[error->status], error->message, pointer,
                  error->has_offset ? &place : NULL);
     if (error->status == CODEC_TOO_LARGE) {
-        response->refused = "over a fixed limit";
+        request->response->refused = "over a fixed limit";
     }
 }
 
-void reply_attn_error(const struct api_request *request, struct http_response *response,
-                      const attn_error *error) {
+void reply_attn_error(struct api_request *request, const attn_error *error) {
     if (error->status == ATTN_NO_MEMORY) {
-        reply_no_memory(request, response);
+        reply_no_memory(request);
         return;
     }
     char pointer[sizeof error->argument + 1];
@@ -100,12 +98,13 @@ void reply_attn_error(const struct api_request *request, struct http_response *r
     /* The argument of ATTN_NOT_FINITE is a stage and no member of the request. The message names
      * it. */
     const bool member = error->status != ATTN_NOT_FINITE && error->argument[0] != '\0';
-    http_problem(response, request->http, 422, error->message, member ? pointer : NULL, NULL);
+    http_problem(request->response, request->http, 422, error->message, member ? pointer : NULL,
+                 NULL);
 }
 
 /* ------------------------------------------------------------------------------------- answers */
 
-/* An answer that is encoded while it is sent. It is freed after the exchange, so its memory counts
+/* An answer that is encoded while it is sent. It is freed after the request, so its memory counts
  * until the account is closed. */
 struct stream {
     struct codec_writer *writer;
@@ -123,10 +122,9 @@ static void reply_release(void *stream_) {
 }
 
 /* Answers with a stream. Returns false if there is no memory. */
-static bool stream_items(const struct api_request *request, struct http_response *response,
-                         const struct codec_items *items, int digits) {
+static bool stream_items(struct api_request *request, const struct codec_items *items, int digits) {
     const size_t bytes = sizeof(struct stream) + items->count * sizeof *items->list;
-    if (!account_take(request->account, STREAM + account_block(bytes))) {
+    if (!account_take(&request->account, STREAM + account_block(bytes))) {
         return false;
     }
     struct stream *stream = malloc(bytes);
@@ -139,48 +137,46 @@ static bool stream_items(const struct api_request *request, struct http_response
         free(stream);
         return false;
     }
-    response->status = 200;
-    response->body = stream;
-    response->read = reply_read;
-    response->release = reply_release;
+    request->response->status = 200;
+    request->response->body = stream;
+    request->response->read = reply_read;
+    request->response->release = reply_release;
     return true;
 }
 
 /* Answers with a whole text, which has at most `bytes` bytes. Returns false if there is no
  * memory. */
-static bool write_items(struct http_response *response, const struct codec_items *items, int digits,
+static bool write_items(struct api_request *request, const struct codec_items *items, int digits,
                         size_t bytes) {
     struct codec_buffer buffer = {0};
     if (!codec_items_write(items, digits, 0, bytes, &buffer)) {
         return false;
     }
-    response->status = 200;
-    response->body = buffer.data;
-    response->size = buffer.size;
-    response->release = buffer.borrowed ? NULL : free; /* the exchange frees its arena */
+    request->response->status = 200;
+    request->response->body = buffer.data;
+    request->response->size = buffer.size;
+    request->response->release = buffer.borrowed ? NULL : free; /* the account owns it */
     return true;
 }
 
-void reply_json(const struct api_request *request, struct http_response *response,
-                struct codec_items *items, int digits) {
+void reply_json(struct api_request *request, struct codec_items *items, int digits) {
     const int64_t start = clock_ns();
     const size_t bytes = codec_items_bytes(items->list, items->count, digits, LONG_TEXT);
     const bool done =
-        !items->failed && (bytes > LONG_TEXT ? stream_items(request, response, items, digits)
-                                             : write_items(response, items, digits, bytes));
+        !items->failed && (bytes > LONG_TEXT ? stream_items(request, items, digits)
+                                             : write_items(request, items, digits, bytes));
     codec_items_free(items);
     if (!done) {
-        reply_no_memory(request, response);
+        reply_no_memory(request);
     }
-    response->timing[HTTP_TIMING_ENCODE] = clock_ms_since(start);
+    request->response->timing[HTTP_TIMING_ENCODE] = clock_ms_since(start);
 }
 
-void reply_json_whole(const struct api_request *request, struct http_response *response,
-                      struct codec_items *items) {
+void reply_json_whole(struct api_request *request, struct codec_items *items) {
     const size_t bytes = codec_items_bytes(items->list, items->count, 0, SIZE_MAX);
-    const bool done = !items->failed && write_items(response, items, 0, bytes);
+    const bool done = !items->failed && write_items(request, items, 0, bytes);
     codec_items_free(items);
     if (!done) {
-        reply_no_memory(request, response);
+        reply_no_memory(request);
     }
 }

@@ -5,41 +5,38 @@
 #ifndef API_REPLY_H
 #define API_REPLY_H
 
-#include "api/api.h"
+#include "api/request.h"
+
+/* Answers with a problem document without a pointer. */
+__attribute__((cold)) void reply_problem(struct api_request *request, int status,
+                                         const char *detail);
 
 /* Answers that there is no memory for the request: with a 413 if the request may not hold so much,
  * and with a 503 if other requests hold the memory or the system has none. The account of the
  * request says which. */
-__attribute__((cold)) void reply_no_memory(const struct api_request *request,
-                                           struct http_response *response);
+__attribute__((cold)) void reply_no_memory(struct api_request *request);
 
 /* Does the same. If the answer is a 413, its text ends with `hint`. */
-__attribute__((cold)) void reply_too_large(const struct api_request *request,
-                                           struct http_response *response, const char *hint);
+__attribute__((cold)) void reply_too_large(struct api_request *request, const char *hint);
 
 /* Writes a number of bytes for a message, such as "512 MiB". */
 void reply_put_size(char out[static 32], size_t bytes);
 
 /* Answers with the problem of an error: 400, 413, 422 or 503. */
-__attribute__((cold)) void reply_codec_error(const struct api_request *request,
-                                             struct http_response *response,
+__attribute__((cold)) void reply_codec_error(struct api_request *request,
                                              const struct codec_error *error);
 
 /* Answers with a 422, or with a 503 if the library has no memory. error->argument becomes the
  * pointer of the problem. */
-__attribute__((cold)) void reply_attn_error(const struct api_request *request,
-                                            struct http_response *response,
-                                            const attn_error *error);
+__attribute__((cold)) void reply_attn_error(struct api_request *request, const attn_error *error);
 
 /* Answers with a 200 whose body is the list of items as JSON, and frees the list. `digits` is as in
  * codec_write(). A long text is made while it is sent, so what the items point to must live as long
- * as the exchange. Answers with reply_no_memory() if there is no memory, also for an item. */
-void reply_json(const struct api_request *request, struct http_response *response,
-                struct codec_items *items, int digits);
+ * as the request. Answers with reply_no_memory() if there is no memory, also for an item. */
+void reply_json(struct api_request *request, struct codec_items *items, int digits);
 
-/* The same for a list whose texts do not live as long as the exchange: the whole text is made at
+/* The same for a list whose texts do not live as long as the request: the whole text is made at
  * once. */
-void reply_json_whole(const struct api_request *request, struct http_response *response,
-                      struct codec_items *items);
+void reply_json_whole(struct api_request *request, struct codec_items *items);
 
 #endif

@@ -34,8 +34,8 @@ static void add_index(struct codec_items *list, const struct lists_page *page) {
     codec_add_close(list);
 }
 
-struct api_work *api_repository(const struct api_request *request, struct http_response *response) {
-    return lists_all(request, response, !request->http->authorized, add_index);
+struct api_work *api_repository(struct api_request *request) {
+    return lists_all(request, !request->http->authorized, add_index);
 }
 
 /* ------------------------------------------------------------------------------------- loading */
@@ -56,15 +56,14 @@ struct loading {
     char reason[LAYERS_REASON];
 };
 
-static void reply_done(const struct api_request *request, struct http_response *response,
-                       const struct layer *layer, bool loaded) {
+static void reply_done(struct api_request *request, const struct layer *layer, bool loaded) {
     struct codec_items list;
     codec_items_begin(&list, NULL);
     codec_add_open(&list, CODEC_OP_OBJECT, NULL);
     codec_add_text(&list, "name", layer->name);
     codec_add_bool(&list, "loaded", loaded);
     codec_add_close(&list);
-    reply_json_whole(request, response, &list);
+    reply_json_whole(request, &list);
 }
 
 static size_t loading_tasks(const struct job *job, size_t phase) {
@@ -82,13 +81,12 @@ static bool loading_task(struct job *job, size_t phase, size_t task, void *scrat
     return layer_wait(&loading->use, loading->reason);
 }
 
-static void loading_answer(struct api_work *work, const struct api_request *request,
-                           struct http_response *response) {
+static void loading_answer(struct api_work *work, struct api_request *request) {
     const struct loading *loading = (const struct loading *)work;
     if (loading->reason[0] != '\0') {
-        stored_refuse_weights(request, response, &loading->use, loading->reason);
+        stored_refuse_weights(request, &loading->use, loading->reason);
     } else {
-        reply_done(request, response, loading->use.layer, true);
+        reply_done(request, loading->use.layer, true);
     }
 }
 
@@ -99,11 +97,10 @@ static void loading_release(struct api_work *work) {
 
 /* Makes the work that packs the weights of a layer in float32. Returns owned, or NULL after filling
  * `response`. */
-static struct api_work *load(const struct api_request *request, struct http_response *response,
-                             const struct layer *layer) {
-    struct loading *loading = account_alloc(request->account, sizeof *loading);
+static struct api_work *load(struct api_request *request, const struct layer *layer) {
+    struct loading *loading = account_alloc(&request->account, sizeof *loading);
     if (loading == NULL) {
-        reply_no_memory(request, response);
+        reply_no_memory(request);
         return NULL;
     }
     memset(loading, 0, sizeof *loading);
@@ -111,7 +108,7 @@ static struct api_work *load(const struct api_request *request, struct http_resp
     const enum layer_status status =
         layer_begin(loading->layers, layer, ATTN_FLOAT32, &loading->use);
     if (status != LAYER_OK) {
-        stored_refuse(request, response, status);
+        stored_refuse(request, status);
         loading_release(&loading->work);
         return NULL;
     }
@@ -124,46 +121,44 @@ static struct api_work *load(const struct api_request *request, struct http_resp
     job->task = loading_task;
     loading->work.answer = loading_answer;
     loading->work.release = loading_release;
-    if (!api_claim(request, &loading->work, job->scratch * request->state->threads, "", response)) {
+    if (!api_claim(request, &loading->work, job->scratch * request->state->threads, "")) {
         loading_release(&loading->work);
         return NULL;
     }
     return &loading->work;
 }
 
-static struct api_work *change(const struct api_request *request, struct http_response *response,
-                               bool loads) {
+static struct api_work *change(struct api_request *request, bool loads) {
     struct layers *layers = request->state->layers;
     struct api_work *work = NULL;
     char name[LAYERS_NAME + 1];
     if (inference_model(request->http->path) != NULL) {
-        http_problem(response, request->http, 501,
-                     "this model is always loaded; only stored layers are loaded and unloaded",
-                     NULL, NULL);
+        reply_problem(request, 501,
+                      "this model is always loaded; only stored layers are loaded and unloaded");
         return NULL;
     }
     if (inference_layer(request->state, request->http, name) == NULL) {
-        inference_refuse_model(request, response);
+        inference_refuse_model(request);
         return NULL;
     }
     const struct layers_catalogue *catalogue = layers_take(layers);
     const struct layer *layer = layers_find(catalogue, name);
     if (layer == NULL) { /* its file has gone just now */
-        inference_refuse_model(request, response);
+        inference_refuse_model(request);
     } else if (!loads) {
         layers_unload(layers, layer);
-        reply_done(request, response, layer, false);
-    } else if (stored_fit(request, response, layer, 1)) {
-        work = load(request, response, layer);
+        reply_done(request, layer, false);
+    } else if (stored_fit(request, layer, 1)) {
+        work = load(request, layer);
     }
     layers_give(layers, catalogue);
     return work;
 }
 
-struct api_work *api_load(const struct api_request *request, struct http_response *response) {
-    return change(request, response, true);
+struct api_work *api_load(struct api_request *request) {
+    return change(request, true);
 }
 
-struct api_work *api_unload(const struct api_request *request, struct http_response *response) {
-    return change(request, response, false);
+struct api_work *api_unload(struct api_request *request) {
+    return change(request, false);
 }

@@ -23,8 +23,7 @@ enum {
 
 /* ------------------------------------------------------------------------- beginning and ending */
 
-bool stored_fit(const struct api_request *request, struct http_response *response,
-                const struct layer *first, size_t count) {
+bool stored_fit(struct api_request *request, const struct layer *first, size_t count) {
     const attn_dtype dtype =
         request->body == NULL ? ATTN_FLOAT32 : codec_document_dtype(request->body);
     size_t bytes = 0;
@@ -33,7 +32,7 @@ bool stored_fit(const struct api_request *request, struct http_response *respons
         if (first[i].reason[0] != '\0') {
             snprintf(detail, sizeof detail, "the layer %s is not served: %s", first[i].name,
                      first[i].reason);
-            http_problem(response, request->http, 422, detail, NULL, NULL);
+            reply_problem(request, 422, detail);
             return false;
         }
         bytes += layer_packed_bytes(&first[i], dtype);
@@ -43,38 +42,40 @@ bool stored_fit(const struct api_request *request, struct http_response *respons
                  "the packed weights of %zu layer%s take %zu bytes; all layers together may take "
                  "%zu, a limit that the operator of this server sets with --layers-memory",
                  count, count == 1 ? "" : "s", bytes, layers_memory(request->state->layers));
-        http_problem(response, request->http, 413, detail, NULL, NULL);
-        response->refused = "over --layers-memory";
+        reply_problem(request, 413, detail);
+        request->response->refused = "over --layers-memory";
         return false;
     }
     return true;
 }
 
-void stored_refuse(const struct api_request *request, struct http_response *response,
-                   enum layer_status status) {
-    http_problem(response, request->http, 503,
-                 status == LAYER_BUSY
-                     ? "the layers that other requests use take the memory for packed weights: try "
-                       "again in a second; the operator of this server sets the limit with "
-                       "--layers-memory"
-                     : "there is no memory for the weights of this layer: try again in a second",
-                 NULL, NULL);
-    response->refused = status == LAYER_BUSY ? "over --layers-memory" : "without memory";
+void stored_refuse(struct api_request *request, enum layer_status status) {
+    reply_problem(
+        request, 503,
+        status == LAYER_BUSY
+            ? "the layers that other requests use take the memory for packed weights: try "
+              "again in a second; the operator of this server sets the limit with "
+              "--layers-memory"
+            : "there is no memory for the weights of this layer: try again in a second");
+    request->response->refused = status == LAYER_BUSY ? "over --layers-memory" : "without memory";
 }
 
-void stored_refuse_weights(const struct api_request *request, struct http_response *response,
-                           const struct layer_use *use, const char *reason) {
-    http_problem(response, request->http, use->unreadable ? 503 : 422, reason, NULL, NULL);
+void stored_refuse_weights(struct api_request *request, const struct layer_use *use,
+                           const char *reason) {
+    reply_problem(request, use->unreadable ? 503 : 422, reason);
 }
 
-bool stored_begin(struct call *call, const struct api_request *request,
-                  struct http_response *response, const struct layer *layer) {
+bool stored_begin(struct call *call, struct api_request *request, const struct layer *first,
+                  size_t item, size_t count) {
     struct stored *s = &call->stored;
+    const struct layer *layer = first + item;
+    s->item = item;
+    s->count = count;
     s->layers = request->state->layers;
     const enum layer_status status =
         layer_begin(s->layers, layer, codec_document_dtype(request->body), &s->use);
     if (status != LAYER_OK) {
-        stored_refuse(request, response, status);
+        stored_refuse(request, status);
         return false;
     }
     s->pack_tasks = layer_tasks(&s->use);
@@ -100,8 +101,7 @@ void stored_end(struct call *call) {
 
 /* ---------------------------------------------------------------------------- the relative bias */
 
-bool stored_bias(struct call *call, const struct api_request *request,
-                 struct http_response *response) {
+bool stored_bias(struct call *call, struct codec_error *error) {
     struct stored *s = &call->stored;
     const attn_tensor *x = call->multihead.x, *given = call->options.bias;
     const attn_tensor *c = call->multihead.context != NULL ? call->multihead.context : x;
@@ -130,8 +130,7 @@ bool stored_bias(struct call *call, const struct api_request *request,
         __builtin_mul_overflow(bytes, keys, &bytes) ||
         __builtin_mul_overflow(bytes, attn_dtype_size(x->dtype), &bytes) ||
         (s->numbers = account_alloc(call->account, bytes)) == NULL) {
-        reply_no_memory(request, response);
-        return false;
+        return codec_no_memory(error);
     }
     s->given = given;
     s->bias = (attn_tensor){

@@ -8,44 +8,43 @@
 #include "layers/layers.h"
 
 struct api_request;
-struct http_response;
 struct call;
+struct codec_error;
 
 /* The layer of a call. Zero-initialise; without a layer the functions below do nothing. */
 struct stored {
     struct layers *layers; /* borrowed */
     struct layer_use use;
-    size_t pack_tasks;          /* 0: the weights are packed already */
-    attn_tensor bias;           /* the relative bias, with the bias of the request, in `numbers` */
+    size_t item,
+        count;         /* the layer is the one of this number among `count` layers of the request */
+    size_t pack_tasks; /* 0: the weights are packed already */
+    attn_tensor bias;  /* the relative bias, with the bias of the request, in `numbers` */
     const attn_tensor *given;   /* the bias of the request, or NULL */
     void *numbers;              /* of the bias; NULL if the layer has none */
     char reason[LAYERS_REASON]; /* why the weights cannot be read; empty if they can */
 };
 
 /* Checks that these layers of a catalogue are served, and that their packed weights fit into memory
- * together. Returns false after filling `response` with a 422 or a 413. */
-bool stored_fit(const struct api_request *request, struct http_response *response,
-                const struct layer *first, size_t count);
+ * together. Returns false after filling the response with a 422 or a 413. */
+bool stored_fit(struct api_request *request, const struct layer *first, size_t count);
 
 /* Answers why weights could not be packed: with a 422 if a number is at fault, and with a 503 if
  * the file is. */
-__attribute__((cold)) void stored_refuse_weights(const struct api_request *request,
-                                                 struct http_response *response,
+__attribute__((cold)) void stored_refuse_weights(struct api_request *request,
                                                  const struct layer_use *use, const char *reason);
 
 /* Answers with a 503 that says why a layer cannot be used now. */
-__attribute__((cold)) void stored_refuse(const struct api_request *request,
-                                         struct http_response *response, enum layer_status status);
+__attribute__((cold)) void stored_refuse(struct api_request *request, enum layer_status status);
 
-/* Begins to use a layer of a catalogue that the caller has taken, and fills the weights and the
- * options of the call. Returns false after filling `response` with a 503. */
-bool stored_begin(struct call *call, const struct api_request *request,
-                  struct http_response *response, const struct layer *layer);
+/* Begins to use layer `item` of the `count` layers of a request, which are in a catalogue that the
+ * caller has taken, and fills the weights and the options of the call. Returns false after filling
+ * the response with a 503. */
+bool stored_begin(struct call *call, struct api_request *request, const struct layer *first,
+                  size_t item, size_t count);
 
 /* Makes room for the relative bias of the layer, if it has one, when X and the options are read.
- * Returns false after filling `response`. */
-bool stored_bias(struct call *call, const struct api_request *request,
-                 struct http_response *response);
+ * Returns false with the error set if there is no memory. */
+bool stored_bias(struct call *call, struct codec_error *error);
 
 /* The phases before those of the plan, the tasks of each, and the bytes of one scratch. */
 size_t stored_phases(const struct call *call);

@@ -16,23 +16,22 @@ enum {
 };
 
 /* Refuses results of which a number is out of the range of their type. */
-static void refuse_range(const struct api_request *request, struct http_response *response,
-                         const struct codec_result *result, size_t element) {
+static void refuse_range(struct api_request *request, const struct codec_result *result,
+                         size_t element) {
     char detail[256];
     snprintf(detail, sizeof detail,
              "%s has the number %.9g at element %zu, which is out of the range of %s; ask for "
              "\"dtype\": \"float32\"",
              result->name, (double)((const float *)result->tensor.data)[element], element,
              codec_inference_types[result->type]);
-    http_problem(response, request->http, 422, detail, NULL, NULL);
+    reply_problem(request, 422, detail);
 }
 
-bool tensors_list(const struct api_request *request, struct http_response *response,
-                  const struct codec_items *items) {
-    struct tensors_answer *answer = request->tensors;
+bool tensors_list(struct api_request *request, const struct codec_items *items) {
+    struct tensors_answer *answer = &request->tensors;
     if (items->failed || !codec_results_make(&answer->results, items->list, items->count,
-                                             request->question->floats, request->account)) {
-        reply_no_memory(request, response);
+                                             request->input.question.floats, &request->account)) {
+        reply_no_memory(request);
         return false;
     }
     return true;
@@ -67,54 +66,54 @@ static bool tensors_read(void *answer_, char *out, size_t room, size_t *size) {
 }
 
 /* Makes the whole answer at once. Returns false if there is no memory. */
-static bool copy_all(const struct api_request *request, struct http_response *response,
-                     size_t total) {
-    struct tensors_answer *answer = request->tensors;
+static bool copy_all(struct api_request *request, size_t total) {
+    struct tensors_answer *answer = &request->tensors;
     size_t size = 0;
-    char *whole = account_alloc(request->account, total);
+    char *whole = account_alloc(&request->account, total);
     if (whole == NULL) {
         return false;
     }
     tensors_read(answer, whole, total, &size);
-    response->body = whole;
+    request->response->body = whole;
     return true;
 }
 
 /* Prepares an answer whose bytes are made while they are sent. Returns false if there is no
  * memory. */
-static bool stream_all(const struct api_request *request, struct http_response *response) {
-    const struct codec_results *results = &request->tensors->results;
-    if (!account_take(request->account, HTTP_STREAM)) {
+static bool stream_all(struct api_request *request) {
+    const struct codec_results *results = &request->tensors.results;
+    if (!account_take(&request->account, HTTP_STREAM)) {
         return false;
     }
-    response->body = request->tensors;
-    response->read = tensors_read;
-    response->copies = true;
+    request->response->body = &request->tensors;
+    request->response->read = tensors_read;
+    request->response->copies = true;
     for (size_t i = 0; i < results->count; i++) {
-        response->copies &= codec_result_bytes(&results->list[i]) != NULL;
+        request->response->copies &= codec_result_bytes(&results->list[i]) != NULL;
     }
     return true;
 }
 
 /* Fills the response. All results are in the range of their types. */
-static void fill(const struct api_request *request, struct http_response *response) {
-    struct tensors_answer *answer = request->tensors;
+static void fill(struct api_request *request) {
+    struct tensors_answer *answer = &request->tensors;
     size_t total = answer->header.size;
     for (size_t i = 0; i < answer->results.count; i++) {
         total += answer->results.list[i].bytes;
     }
-    if (!(total <= SHORT ? copy_all(request, response, total) : stream_all(request, response))) {
-        reply_no_memory(request, response);
+    if (!(total <= SHORT ? copy_all(request, total) : stream_all(request))) {
+        reply_no_memory(request);
         return;
     }
-    response->status = 200;
-    response->size = total;
-    response->media_type = answer->media_type;
-    response->inference_length = request->format == API_INFERENCE ? answer->header.size : 0;
+    request->response->status = 200;
+    request->response->size = total;
+    request->response->media_type = answer->media_type;
+    request->response->inference_length =
+        request->format == API_INFERENCE ? answer->header.size : 0;
 }
 
-void tensors_look(const struct api_request *request, struct http_response *response, size_t most) {
-    struct tensors_answer *answer = request->tensors;
+void tensors_look(struct api_request *request, size_t most) {
+    struct tensors_answer *answer = &request->tensors;
     while (most > 0 && answer->unlooked > 0) {
         const struct codec_result *result = &answer->results.list[answer->result];
         const size_t left = codec_result_narrowed(result) - answer->offset;
@@ -122,7 +121,7 @@ void tensors_look(const struct api_request *request, struct http_response *respo
         const size_t element = codec_result_out_of_range(result, answer->offset, part);
         if (element != SIZE_MAX) {
             answer->unlooked = 0;
-            refuse_range(request, response, result, element);
+            refuse_range(request, result, element);
             return;
         }
         most -= part;
@@ -132,35 +131,33 @@ void tensors_look(const struct api_request *request, struct http_response *respo
     }
     if (answer->unlooked == 0) {
         answer->result = answer->offset = 0;
-        fill(request, response);
+        fill(request);
     }
 }
 
-void tensors_send(const struct api_request *request, struct http_response *response,
-                  const char *media_type) {
-    struct tensors_answer *answer = request->tensors;
+void tensors_send(struct api_request *request, const char *media_type) {
+    struct tensors_answer *answer = &request->tensors;
     answer->media_type = media_type;
     for (size_t i = 0; i < answer->results.count; i++) {
         answer->unlooked += codec_result_narrowed(&answer->results.list[i]);
     }
     if (answer->unlooked == 0) {
-        fill(request, response);
+        fill(request);
     }
 }
 
 /* ---------------------------------------------------------------------------------- safetensors */
 
-void tensors_reply(const struct api_request *request, struct http_response *response,
-                   struct codec_items *items) {
-    struct tensors_answer *answer = request->tensors;
+void tensors_reply(struct api_request *request, struct codec_items *items) {
+    struct tensors_answer *answer = &request->tensors;
     const int64_t start = clock_ns();
-    if (tensors_list(request, response, items)) {
+    if (tensors_list(request, items)) {
         if (codec_safetensors_write(&answer->header, &answer->results, items)) {
-            tensors_send(request, response, TENSORS_SAFETENSORS);
+            tensors_send(request, TENSORS_SAFETENSORS);
         } else {
-            reply_no_memory(request, response);
+            reply_no_memory(request);
         }
     }
     codec_items_free(items);
-    response->timing[HTTP_TIMING_ENCODE] = clock_ms_since(start);
+    request->response->timing[HTTP_TIMING_ENCODE] = clock_ms_since(start);
 }

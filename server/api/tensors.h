@@ -10,7 +10,7 @@
 
 #define TENSORS_SAFETENSORS "application/vnd.safetensors" /* the media type */
 
-/* An answer with binary tensors. Zero-initialise. Owned by the exchange, so it lives until
+/* An answer with binary tensors. Zero-initialise. Part of the request, so it lives until
  * its last byte is sent. */
 struct tensors_answer {
     struct codec_results results; /* the tensors that are sent, in this order */
@@ -24,23 +24,20 @@ struct tensors_answer {
     size_t offset;   /* its offset in the header or in the result */
 };
 
-/* Lists the results of an answer in request->tensors. Returns false after filling `response` if
+/* Lists the results of an answer in request->tensors. Returns false after filling the response if
  * there is no memory. */
-bool tensors_list(const struct api_request *request, struct http_response *response,
-                  const struct codec_items *items);
+bool tensors_list(struct api_request *request, const struct codec_items *items);
 
 /* Answers with the header and the results of request->tensors. Answers with a 422 if a number is
  * out of the range of its type, and with a 503 or a 413 if there is no memory. While
- * request->tensors->unlooked is not 0, the response is not filled yet. */
-void tensors_send(const struct api_request *request, struct http_response *response,
-                  const char *media_type);
+ * request->tensors.unlooked is not 0, the response is not filled yet. */
+void tensors_send(struct api_request *request, const char *media_type);
 
 /* Looks at the next numbers, at most `most`, and fills the response after the last one. */
-void tensors_look(const struct api_request *request, struct http_response *response, size_t most);
+void tensors_look(struct api_request *request, size_t most);
 
 /* Answers with the results in a list of items as safetensors, as tensors_send() does, and frees the
  * list. */
-void tensors_reply(const struct api_request *request, struct http_response *response,
-                   struct codec_items *items);
+void tensors_reply(struct api_request *request, struct codec_items *items);
 
 #endif

@@ -21,7 +21,7 @@
 
 enum {
     MOST_ALLOCATIONS = 2000, /* a request with more allocations is taken for a loop without end */
-    /* A small request on a used connection allocates its exchange, its arena and its plan. */
+    /* A small request on a used connection allocates its context, its arena and its plan. */
     SMALL_ALLOCATIONS = 3
 };
 

@@ -5,10 +5,7 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-#include "api/api.h"
-#include "api/question.h"
 #include "api/reply.h"
-#include "api/tensors.h"
 
 static struct api_state state = {.budget = {.max_request = 4 << 20, .max_total = 8 << 20},
                                  .max_work = 1e6,
@@ -143,45 +140,40 @@ Test(api, refuses_when_the_memory_of_all_is_in_use) {
 Test(api, counts_a_long_answer_while_it_is_sent) {
     static const float zeros[40000];
     const attn_tensor tensor = {.data = zeros, .dtype = ATTN_FLOAT32, .rank = 1, .shape = {40000}};
-    struct account account;
     struct http_response response = {0};
+    struct api_request request = {.http = &post, .state = &state, .response = &response};
     struct codec_items list;
-    account_open(&account, &state.budget, 0);
-    codec_items_begin(&list, &account);
-    const struct api_request request = {.http = &post, .state = &state, .account = &account};
+    account_open(&request.account, &state.budget, 0);
+    codec_items_begin(&list, &request.account);
     codec_add_tensor(&list, NULL, &tensor);
-    reply_json(&request, &response, &list, 0);
+    reply_json(&request, &list, 0);
     cr_assert_not_null(response.read);
-    cr_expect_geq(account.held, HTTP_STREAM);
+    cr_expect_geq(request.account.held, HTTP_STREAM);
     response.release((void *)(uintptr_t)response.body);
-    account_close(&account);
+    account_close(&request.account);
 }
 
 /* A long answer of binary tensors counts while it is sent, and so does its header. */
 Test(api, counts_a_long_binary_answer_while_it_is_sent) {
     static const float zeros[40000];
     const attn_tensor tensor = {.data = zeros, .dtype = ATTN_FLOAT32, .rank = 1, .shape = {40000}};
-    struct account account;
     struct http_response response = {0};
+    struct api_request request = {.http = &post,
+                                  .state = &state,
+                                  .response = &response,
+                                  .input.question.floats = CODEC_TYPE_FP32};
     struct codec_items list;
-    struct tensors_answer answer = {0};
-    struct question question = {.floats = CODEC_TYPE_FP32};
-    account_open(&account, &state.budget, 0);
-    codec_items_begin(&list, &account);
-    const struct api_request request = {.http = &post,
-                                        .state = &state,
-                                        .account = &account,
-                                        .tensors = &answer,
-                                        .question = &question};
+    account_open(&request.account, &state.budget, 0);
+    codec_items_begin(&list, &request.account);
     codec_add_open(&list, CODEC_OP_OBJECT, NULL);
     codec_add_tensor(&list, "output", &tensor);
     codec_add_close(&list);
-    tensors_reply(&request, &response, &list);
+    tensors_reply(&request, &list);
     cr_assert_eq(response.status, 200);
     cr_assert_not_null(response.read);
-    cr_expect_geq(account.held, HTTP_STREAM + answer.header.size);
+    cr_expect_geq(request.account.held, HTTP_STREAM + request.tensors.header.size);
     cr_expect_gt(response.size, sizeof zeros);
-    account_close(&account);
+    account_close(&request.account);
 }
 
 /* Only small requests whose body is complete may use the last part of the memory, because a client

@@ -1,0 +1,371 @@
+/*
+ * request.c - makes the answer of a request whose body is complete: parses it, checks its keys and
+ * makes its derived matrices, calls the handler, and has the work computed that the handler leaves.
+ *
+ * The thread that received a small request answers it at once. Everything else is a job for the
+ * workers: parsing long bodies, settling long masks, planning for many heads, computing, and
+ * looking at long results. A request is refused if the workers have too much to do.
+ */
+#include "api/request.h"
+
+#include <stdio.h>
+
+#include "api/reply.h"
+#include "clock.h"
+
+enum {
+    /* Multiply-adds. They take about 70 us, several times as long as handing a job to a worker. */
+    SMALL_COST = 5000000,
+    /* An I/O thread opens no request that exceeds one of these limits. Each is worth 0.25 ms. JSON
+     * before binary tensors has limits of its own in question.c, because it is parsed while the
+     * body arrives. */
+    SMALL_BYTES = 16 * 1024,     /* bytes outside of matrices */
+    SMALL_VALUES = 1024,         /* values outside of matrices */
+    SMALL_PARTS = 2048,          /* heads of all batch items */
+    SMALL_NUMBERS = 64 * 1024,   /* numbers of masks and datatypes that are looked at one by one */
+    PIECE_NUMBERS = 1024 * 1024, /* so many of them, or of results, are looked at in one task */
+    /* Multiply-adds that take as long as parsing a value, parsing a byte, planning for a part, and
+     * looking at a number. */
+    COST_OF_VALUE = 20000,
+    COST_OF_BYTE = 800,
+    COST_OF_PART = 3000,
+    COST_OF_NUMBER = 150
+};
+
+/* Fills the times of the header Server-Timing, except the time of encoding. */
+static void tell_times(struct api_request *request, double queue_ms, double compute_ms) {
+    struct http_response *response = request->response;
+    response->timed = true;
+    response->timing[HTTP_TIMING_DECODE] = request->input.decode_ms;
+    response->timing[HTTP_TIMING_QUEUE] = queue_ms;
+    response->timing[HTTP_TIMING_COMPUTE] = compute_ms;
+}
+
+/* Answers that the body is wrong. Returns false. */
+static bool refuse_content(struct api_request *request) {
+    reply_codec_error(request, &request->input.error);
+    tell_times(request, 0, 0);
+    return false;
+}
+
+static void refuse_work(struct api_request *request) {
+    metrics_count(&request->state->metrics.refused_queue);
+    reply_problem(request, 503,
+                  "the queue of this server is full: try again in a second; its operator sets the "
+                  "limit with --max-queue");
+    request->response->refused = "over --max-queue";
+}
+
+/* Returns the seconds that the request may take. */
+static double seconds_of(const struct api_request *request) {
+    const double wanted = request->run.work != NULL ? request->run.work->seconds : 0;
+    const double most = request->state->timeout;
+    return wanted > 0 && wanted < most ? wanted : most;
+}
+
+/* Answers that a request is late. It may succeed later if it shared the workers with others.
+ * Whoever gives it a time of its own must give it more, because a client that repeats it as it is
+ * would do so in vain. */
+static void refuse_late(struct api_request *request) {
+    struct http_response *response = request->response;
+    const bool own = seconds_of(request) < request->state->timeout;
+    const bool shared = request->state->jobs != NULL && jobs_load(request->state->jobs).jobs > 0;
+    char detail[256];
+    metrics_count(&request->state->metrics.late);
+    snprintf(detail, sizeof detail, "the answer was not computed within %g s, %s",
+             seconds_of(request),
+             own      ? "the \"timeout\" of the request: give it more time, or ask for less"
+             : shared ? "a limit that the operator of this server sets with --compute-timeout: try "
+                        "again in a second, because other requests are computed at the same time"
+                      : "a limit that the operator of this server sets with --compute-timeout: ask "
+                        "for less, because no other request is computed at the same time");
+    reply_problem(request, 503, detail);
+    response->refused = own ? NULL : "over --compute-timeout";
+    response->lasting = own || !shared;
+}
+
+/* Fills the response of a request whose last job has ended. */
+static void conclude(struct api_request *request, const struct job *job, enum job_outcome outcome) {
+    const int64_t now = clock_ns(), begun = job->begun != 0 ? job->begun : now;
+    metrics_computed(&request->state->metrics, outcome == JOB_DONE ? job->cost : 0, job->spent,
+                     job->longest);
+    switch (outcome) {
+    case JOB_DONE:
+    case JOB_FAILED:
+        request->account.region = ACCOUNT_ANSWER;
+        request->run.work->answer(request->run.work, request);
+        break;
+    case JOB_NO_MEMORY:
+        reply_no_memory(request);
+        break;
+    case JOB_LATE:
+        refuse_late(request);
+        break;
+    case JOB_CANCELLED:
+        metrics_count(&request->state->metrics.cancelled);
+        reply_problem(
+            request, 503,
+            "the computation was given up: the client left, or the server is about to stop");
+        break;
+    }
+    tell_times(request, (double)(begun - request->run.submitted) * 1e-6,
+               (double)(now - begun) * 1e-6);
+}
+
+void request_drop_work(struct api_request *request) {
+    if (request->run.job != NULL) { /* only this thread sets it */
+        pthread_mutex_lock(&request->run.mutex);
+        request->run.job = NULL;
+        pthread_mutex_unlock(&request->run.mutex);
+    }
+    if (request->run.work != NULL) {
+        if (request->run.work->release != NULL) {
+            request->run.work->release(request->run.work);
+        }
+        request->run.work = NULL;
+    }
+    derived_free(&request->derived);
+    codec_document_free(request->body);
+    request->body = NULL;
+    question_drop(&request->input.question);
+    account_free_region(&request->account, ACCOUNT_QUESTION);
+}
+
+/* Frees what a filled response does not need; an answer that is made while it is sent needs all.
+ * Returns true, which says that the response is filled. */
+static bool respond(struct api_request *request) {
+    if (request->response->read == NULL) {
+        request_drop_work(request);
+    }
+    return true;
+}
+
+static void resume(struct api_request *request) {
+    respond(request);
+    http_resume(request->run.pending);
+}
+
+/* Looks at all results that a narrower type may not hold. */
+static void look(struct api_request *request) {
+    if (request->tensors.unlooked > 0) {
+        tensors_look(request, SIZE_MAX);
+    }
+}
+
+static bool request_look_on_worker(struct job *job, size_t phase, size_t task, void *scratch) {
+    struct api_request *request = job->owner;
+    (void)phase;
+    (void)task;
+    (void)scratch;
+    if (request->tensors.unlooked > 0) {
+        tensors_look(request, PIECE_NUMBERS);
+    }
+    return true;
+}
+
+static void request_looked(struct job *job, enum job_outcome outcome) {
+    (void)outcome; /* nothing cancels this job, because it is short */
+    resume(job->owner);
+}
+
+static void request_computed(struct job *job, enum job_outcome outcome) {
+    struct api_request *request = job->owner;
+    conclude(request, job, outcome);
+    const size_t numbers = request->tensors.unlooked;
+    if (numbers <= PIECE_NUMBERS) {
+        look(request);
+        resume(request);
+        return;
+    }
+    request->run.encoding.phases = (numbers - 1) / PIECE_NUMBERS + 1;
+    request->run.encoding.cost = (double)numbers * COST_OF_NUMBER;
+    request->run.encoding.task = request_look_on_worker;
+    request->run.encoding.done = request_looked;
+    request->run.encoding.owner = request;
+    jobs_go_on(request->state->jobs, &request->run.encoding);
+}
+
+/* Asks the workers to take a job, which then is the job of the request. Returns the job, or NULL
+ * after filling the response if they have too much to do. A request that was cancelled has its job
+ * cancelled. */
+static struct job *admit(struct api_request *request, struct job *job,
+                         void (*done)(struct job *, enum job_outcome)) {
+    job->owner = request;
+    job->done = done;
+    job->deadline = request->run.submitted + (int64_t)(seconds_of(request) * 1e9);
+    if (!jobs_admit(request->state->jobs, job)) {
+        refuse_work(request);
+        return NULL;
+    }
+    pthread_mutex_lock(&request->run.mutex);
+    request->run.job = job;
+    if (request->run.cancelled) {
+        jobs_cancel(job);
+    }
+    pthread_mutex_unlock(&request->run.mutex);
+    return job;
+}
+
+/* Begins the work that the handler left: computes it here if it is small. Returns the job that the
+ * workers must run, or NULL if the response is filled. */
+static struct job *begin_work(struct api_request *request) {
+    struct job *job = derived_job(&request->derived, &request->run.work->job);
+    if (request->state->jobs == NULL || job->cost <= SMALL_COST) {
+        conclude(request, job, jobs_run_here(job));
+        look(request);
+        return NULL;
+    }
+    return admit(request, job, request_computed);
+}
+
+/* Parses the body, which has been read. `start` is the present clock_ns(). Returns false after
+ * filling the response if the body is wrong. */
+static bool parse(struct api_request *request, int64_t start) {
+    request->body = question_finish(&request->input.question, &request->input.error);
+    question_drop(&request->input.question);
+    request->input.decode_ms += clock_ms_since(start);
+    request->body = request->body;
+    if (request->body == NULL) {
+        return refuse_content(request);
+    }
+    fields_find(&request->fields, codec_root(request->body), request->route->fields);
+    fields_expect_masks(&request->fields, request->body);
+    return true;
+}
+
+/* Looks at the next numbers of the matrices that need it. Returns false after filling the response
+ * if a number is wrong. */
+static bool settle(struct api_request *request, size_t most) {
+    return codec_settle(request->body, most, &request->input.error) || refuse_content(request);
+}
+
+/* Checks the keys, makes the derived matrices and calls the handler. Returns false if the response
+ * is filled, and true if the handler has left work. */
+static bool handle(struct api_request *request) {
+    if (!settle(request, SIZE_MAX)) {
+        return false;
+    }
+    if (!fields_check(&request->fields, request->body, codec_root(request->body),
+                      &request->input.error) ||
+        !derived_make(&request->derived, &request->fields, request->body, &request->account,
+                      &request->input.error)) {
+        return refuse_content(request);
+    }
+    request->run.work = request->route->handler(request);
+    if (request->run.work == NULL) {
+        tell_times(request, 0, 0);
+    }
+    return request->run.work != NULL;
+}
+
+/* Calls the handler of a route whose body is no question. Returns as handle() does. */
+static bool handle_alone(struct api_request *request) {
+    if (account_take(&request->account, 0)) { /* BASE */
+        request->run.work = request->route->handler(request);
+    } else {
+        reply_no_memory(request);
+    }
+    return request->run.work != NULL;
+}
+
+/* ------------------------------------------------------- opening requests that are not short */
+
+/* Returns whether parsing the body takes so little time that an I/O thread does it. */
+static bool is_short(const struct question *question) {
+    return question_values(question) <= SMALL_VALUES && question_bytes(question) <= SMALL_BYTES;
+}
+
+static bool request_parse_on_worker(struct job *job) {
+    parse(job->owner, clock_ns());
+    return true;
+}
+
+static bool request_handle_on_worker(struct job *job, size_t phase, size_t task, void *scratch) {
+    struct api_request *request = job->owner;
+    (void)task;
+    (void)scratch;
+    if (request->response->status != 0) {
+        return true; /* the request is refused */
+    }
+    if (phase + 1 < job->phases) {
+        settle(request, PIECE_NUMBERS);
+    } else {
+        handle(request);
+    }
+    return true;
+}
+
+static void request_opened(struct job *job, enum job_outcome outcome);
+
+/* Leaves the parsing to the workers. Returns as begin_work() does. */
+static struct job *parse_later(struct api_request *request) {
+    const struct question *question = &request->input.question;
+    struct job *job = &request->run.opening;
+    job->cost = (double)question_values(question) * COST_OF_VALUE +
+                (double)question_bytes(question) * COST_OF_BYTE;
+    job->begin = request_parse_on_worker;
+    return admit(request, job, request_opened);
+}
+
+/* Goes on with a document: calls the handler here if that takes little time. Otherwise a job has a
+ * phase for each piece of numbers, and one that settles the rest and calls the handler. Returns as
+ * begin_work() does. */
+static struct job *open_document(struct api_request *request) {
+    const double parts = derived_parts(&request->fields, request->body);
+    const size_t numbers = codec_unsettled(request->body);
+    struct job *job = &request->run.opening;
+    if (request->state->jobs == NULL || (parts <= SMALL_PARTS && numbers <= SMALL_NUMBERS)) {
+        return handle(request) ? begin_work(request) : NULL;
+    }
+    job->cost = parts * COST_OF_PART + (double)numbers * COST_OF_NUMBER;
+    job->phases = numbers / PIECE_NUMBERS + 1;
+    job->begin = NULL;
+    job->task = request_handle_on_worker;
+    return admit(request, job, request_opened);
+}
+
+static void request_opened(struct job *job, enum job_outcome outcome) {
+    struct api_request *request = job->owner;
+    struct job *next = NULL;
+    if (outcome == JOB_DONE) {
+        metrics_computed(&request->state->metrics, job->cost, job->spent, job->longest);
+    }
+    /* A job that was cancelled while it ran may have filled the response, which is then sent. */
+    if (request->response->status == 0) {
+        if (outcome != JOB_DONE) {
+            conclude(request, job, outcome);
+        } else {
+            next = request->run.work != NULL ? begin_work(request) : open_document(request);
+        }
+    }
+    if (next != NULL) {
+        jobs_run(request->state->jobs, next);
+    } else {
+        resume(request);
+    }
+}
+
+/* ---------------------------------------------------------------------------------- the answer */
+
+/* Begins to answer. Returns as begin_work() does. */
+static struct job *begin_answer(struct api_request *request) {
+    if (request->input.unwanted) {
+        refuse_work(request);
+        return NULL;
+    }
+    if (request->input.error.status != CODEC_OK) {
+        refuse_content(request);
+        return NULL;
+    }
+    if (request->route->fields == API_NO_BODY) {
+        return handle_alone(request) ? begin_work(request) : NULL;
+    }
+    if (!is_short(&request->input.question) && request->state->jobs != NULL) {
+        return parse_later(request);
+    }
+    return parse(request, request->run.submitted) ? open_document(request) : NULL;
+}
+
+bool request_answer(struct api_request *request) {
+    return begin_answer(request) == NULL && respond(request);
+}

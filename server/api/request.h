@@ -1,0 +1,74 @@
+/*
+ * request.h - the context of a request, from its headers to the last byte of its answer. app.c owns
+ * it and reads the body; request.c makes the answer.
+ */
+#ifndef API_REQUEST_H
+#define API_REQUEST_H
+
+#include <pthread.h>
+
+#include "api/api.h"
+#include "api/derived.h"
+#include "api/fields.h"
+#include "api/question.h"
+#include "api/tensors.h"
+#include "layers/layers.h"
+
+/* The body while it comes. */
+struct api_input {
+    struct question question;
+    bool opened;              /* the first piece has come */
+    struct codec_error error; /* what is wrong with it; status 0 = nothing */
+    size_t held;              /* bytes that the server holds for compressed bodies and answers */
+    size_t received;          /* bytes so far */
+    bool unwanted;            /* the workers took no more while the body came */
+    double decode_ms;
+};
+
+/* The computation. Only `work` and `submitted` are used if no workers take part. */
+struct api_run {
+    struct api_work *work; /* owned; what the handler left, or NULL */
+    int64_t submitted;     /* clock_ns() when the body was complete */
+    struct http_pending *pending;
+    struct job opening;    /* parses the body, or settles its matrices and calls the handler */
+    struct job encoding;   /* looks at results, or encodes a piece of the answer */
+    pthread_mutex_t mutex; /* guards the next two members */
+    struct job *job;       /* the job that app_cancel() cancels, or NULL */
+    bool cancelled;
+};
+
+/* What a pointer points to is borrowed, if it is not said to be owned, and lives until the request
+ * ends. */
+struct api_request {
+    struct api_state *state;
+    const struct http_request *http;
+    struct http_response *response; /* NULL while the body comes */
+    const struct api_route *route;  /* the endpoint, or the model of the path; has the handler */
+    const char *name; /* the last segment of the path, or the name of the model in the path */
+    /* The name of a layer, as the path has it; a slash and more may follow it. */
+    const char *layer;
+    char model[LAYERS_NAME + 1]; /* the layer that is the model of the path, or empty */
+    struct account account;      /* counts the memory that the request holds */
+    char *arena; /* owned; the memory that the account lends; NULL before the first piece */
+
+    struct api_input input; /* what came */
+    /* What it means. */
+    struct codec_document *body; /* owned; NULL before it is parsed */
+    struct fields fields;        /* the members of the body; each is a key of this route */
+    struct derived derived;      /* the matrices that are drawn or embedded before the work */
+    struct api_run run;          /* what is computed */
+    /* The answer. */
+    enum api_format format;
+    struct tensors_answer tensors; /* used if the answer has binary tensors */
+};
+
+/* Answers a request whose body is complete; run.submitted is the present time. Returns true if the
+ * response is filled. Otherwise the caller has the workers run run.job, and http_resume() is called
+ * when the response is filled. */
+bool request_answer(struct api_request *request);
+
+/* Frees everything but the response, so that the matrices do not wait until a slow client has its
+ * answer. */
+void request_drop_work(struct api_request *request);
+
+#endif
