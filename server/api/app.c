@@ -199,8 +199,9 @@ static void app_start(void *arg, struct http_pending *pending) {
     jobs_run(request->state->jobs, request->run.job);
 }
 
-static bool app_make_on_worker(struct job *job) {
-    http_make(((struct api_request *)job->owner)->run.pending);
+static bool app_make_on_worker(void *request, const struct jobs_task *task) {
+    (void)task;
+    http_make(((struct api_request *)request)->run.pending);
     return true;
 }
 
@@ -216,8 +217,8 @@ static void app_make(void *arg, struct http_pending *pending) {
      * answer is compressed. */
     request->run.encoding.cost =
         fmax(COST_OF_PIECE, COST_OF_NS * (double)request->run.encoding.spent);
-    request->run.encoding.phases = 0;
-    request->run.encoding.begin = app_make_on_worker;
+    request->run.phases[0] = (struct job_phases){NULL, 1, NULL, app_make_on_worker, request};
+    request->run.encoding.phases = request->run.phases;
     request->run.encoding.done = app_made;
     request->run.encoding.owner = request;
     jobs_go_on(request->state->jobs, &request->run.encoding);

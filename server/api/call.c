@@ -77,51 +77,43 @@ struct api_work *call_handle(struct api_request *request, call_read *read, call_
 
 /* -------------------------------------------------------------------------------------- the job */
 
-/* Returns how many phases a call has. */
-static size_t phases_of(const struct call *call) {
-    return stored_phases(call) + attn_plan_phases(call->plan);
+static bool call_begin(void *call_, const struct jobs_task *task) {
+    struct call *call = call_;
+    (void)task;
+    return attn_plan_begin(call->plan, &call->error) == ATTN_OK;
 }
 
-/* Returns the call that a phase of the work belongs to. *phase becomes its phase in this call. */
-static struct call *call_of(const struct job *job, size_t *phase) {
-    struct call *call = (struct call *)(uintptr_t)job;
-    while (*phase >= phases_of(call)) {
-        *phase -= phases_of(call);
-        call = call->next;
-    }
-    return call;
-}
-
-static size_t call_tasks(const struct job *job, size_t phase) {
-    const struct call *call = call_of(job, &phase);
-    const size_t before = stored_phases(call);
-    return phase < before ? stored_tasks(call, phase) : attn_plan_tasks(call->plan, phase - before);
-}
-
-static bool call_begin(struct job *job) {
-    struct call *call = (struct call *)job;
-    return stored_phases(call) > 0 || attn_plan_begin(call->plan, &call->error) == ATTN_OK;
+static size_t call_tasks(const void *call, size_t phase) {
+    return attn_plan_tasks(((const struct call *)call)->plan, phase);
 }
 
 /* If several tasks of a phase fail, the error of the first task is kept, so that the answer does
  * not depend on the order in which they ran. */
-static bool call_task(struct job *job, size_t phase, size_t task, void *scratch) {
-    struct call *call = call_of(job, &phase);
-    const size_t before = stored_phases(call);
+static bool call_task(void *call_, const struct jobs_task *task) {
+    struct call *call = call_;
     attn_error error;
-    if (phase < before) {
-        return stored_task(call, phase, task, scratch);
-    }
-    if (attn_plan_task(call->plan, phase - before, task, scratch, &error) == ATTN_OK) {
+    if (attn_plan_task(call->plan, task->phase, task->index, task->scratch, &error) == ATTN_OK) {
         return true;
     }
     pthread_mutex_lock(&call->mutex);
-    if (call->error.status == ATTN_OK || task < call->failed) {
+    if (call->error.status == ATTN_OK || task->index < call->failed) {
         call->error = error;
-        call->failed = task;
+        call->failed = task->index;
     }
     pthread_mutex_unlock(&call->mutex);
     return false;
+}
+
+/* Puts the phases of a call and of those that follow it into the job. */
+static void add_phases(struct call *call, struct job *job) {
+    struct job_phases **end = &job->phases;
+    for (; call != NULL; call = call->next) {
+        const size_t count = attn_plan_phases(call->plan);
+        call->begin = (struct job_phases){&call->compute, 1, NULL, call_begin, call};
+        call->compute = (struct job_phases){NULL, count, call_tasks, call_task, call};
+        *stored_prepare(call, end) = &call->begin;
+        end = &call->compute.next;
+    }
 }
 
 static void call_answer(struct api_work *work, struct api_request *request) {
@@ -142,7 +134,6 @@ static bool add_to_job(const struct call *call, unsigned threads, struct job *jo
     const size_t own = attn_plan_scratch(plan);
     size_t bytes;
     job->cost += attn_plan_cost(plan) + stored_cost(call);
-    job->phases += phases_of(call);
     job->scratch = own > job->scratch ? own : job->scratch;
     return attn_plan_bytes(plan, threads, &bytes) && !__builtin_add_overflow(*total, bytes, total);
 }
@@ -231,8 +222,6 @@ struct api_work *call_work(struct call *call, struct api_request *request) {
     }
     call->work.answer = call_answer;
     call->work.release = call_release;
-    call->work.job.tasks = call_tasks;
-    call->work.job.begin = call_begin;
-    call->work.job.task = call_task;
+    add_phases(call, job);
     return &call->work;
 }

@@ -40,10 +40,11 @@ struct call {
 
     struct account *account; /* borrowed; owns the call and all its memory but that of the plan */
     attn_plan *plan;         /* owned */
-    char *block;             /* holds all results */
-    const struct codec_words *words; /* borrowed; NULL unless words stand in place of X */
-    pthread_mutex_t mutex;           /* guards the next two members while tasks run */
-    size_t failed;                   /* the task that `error` is about */
+    struct job_phases begin, compute; /* of the plan */
+    char *block;                      /* holds all results */
+    const struct codec_words *words;  /* borrowed; NULL unless words stand in place of X */
+    pthread_mutex_t mutex;            /* guards the next two members while tasks run */
+    size_t failed;                    /* the task that `error` is about */
     attn_error error;
 };
 

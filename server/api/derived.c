@@ -1,5 +1,5 @@
 /*
- * derived.c - makes the tensors of derived matrices, and the job that fills them.
+ * derived.c - makes the tensors of derived matrices, and the phases that fill them.
  *
  * Drawing is serial, and a body of 60 bytes may ask for seconds of it. So the draws are the first
  * phases of the request's own job, each with one task, which draws a piece of a matrix or a few
@@ -23,7 +23,7 @@ enum {
     MOST_PARTS = 1 << 20
 };
 
-/* The numbers that one request may draw. They take minutes of one core and 2^18 phases of a job. */
+/* The numbers that one request may draw. They take minutes of one core. */
 #define MAX_ELEMENTS ((size_t)1 << 32)
 
 struct derived_draw {
@@ -339,11 +339,14 @@ static size_t draw_piece(struct derived *d) {
     return count;
 }
 
-/* Draws the pieces of one task: one whole piece, or several small ones. */
-static void draw_batch(struct derived *d) {
+/* Draws the pieces of one phase: one whole piece, or several small ones. */
+static bool derived_draw(void *derived, const struct jobs_task *task) {
+    struct derived *d = derived;
+    (void)task;
     for (size_t drawn = 0; drawn < ATTN_DRAW_PIECE && d->next < d->draw_count;) {
         drawn += draw_piece(d);
     }
+    return true;
 }
 
 static size_t row_bytes(const struct derived *d) {
@@ -355,65 +358,35 @@ static size_t rows_at_once(const struct derived *d) {
     return 1 + ROWS_BYTES / row_bytes(d);
 }
 
-static void copy_rows(const struct derived *d, size_t task) {
+static size_t derived_copies(const void *derived, size_t phase) {
+    const struct derived *d = derived;
+    (void)phase;
+    return (d->words->count - 1) / rows_at_once(d) + 1;
+}
+
+static bool derived_copy(void *derived, const struct jobs_task *task) {
+    const struct derived *d = derived;
     const size_t size = row_bytes(d), rows = rows_at_once(d), count = d->words->count;
-    const size_t end = (task + 1) * rows < count ? (task + 1) * rows : count;
-    for (size_t i = task * rows; i < end; i++) {
+    const size_t end = (task->index + 1) * rows < count ? (task->index + 1) * rows : count;
+    for (size_t i = task->index * rows; i < end; i++) {
         memcpy(d->embedded + i * size, (const char *)d->rows.data + (size_t)d->words->ids[i] * size,
                size);
-    }
-}
-
-static struct derived *derived_of(const struct job *job) {
-    return (struct derived *)(uintptr_t)((const char *)job - offsetof(struct derived, job));
-}
-
-/* Returns the number of phases before those of `then`: one for each batch of draws, one for the
- * rows of the words, and one for the begin of `then`. */
-static size_t phases_before(const struct derived *d) {
-    return d->batches + (d->embedded != NULL) + 1;
-}
-
-static size_t derived_tasks(const struct job *job, size_t phase) {
-    const struct derived *d = derived_of(job);
-    const size_t before = phases_before(d);
-    if (phase >= before) {
-        return jobs_tasks(d->then, phase - before);
-    }
-    if (phase == d->batches && d->embedded != NULL) {
-        return (d->words->count - 1) / rows_at_once(d) + 1;
-    }
-    return 1;
-}
-
-static bool derived_task(struct job *job, size_t phase, size_t task, void *scratch) {
-    struct derived *d = derived_of(job);
-    const size_t before = phases_before(d);
-    if (phase >= before) {
-        return d->then->task(d->then, phase - before, task, scratch);
-    }
-    if (phase + 1 == before) {
-        return jobs_begin(d->then);
-    }
-    if (phase < d->batches) {
-        draw_batch(d);
-    } else {
-        copy_rows(d, task);
     }
     return true;
 }
 
-struct job *derived_job(struct derived *d, struct job *then) {
-    if (d->batches == 0 && d->embedded == NULL) {
-        return then;
+void derived_begin(struct derived *d, struct job *job) {
+    /* This is a bound, because every phase but the last draws at least ATTN_DRAW_PIECE numbers. */
+    const size_t batches = (d->elements + ATTN_DRAW_PIECE - 1) / ATTN_DRAW_PIECE;
+    job->cost += d->cost;
+    if (d->embedded != NULL) {
+        d->copying = (struct job_phases){job->phases, 1, derived_copies, derived_copy, d};
+        job->phases = &d->copying;
     }
-    d->then = then;
-    d->job = (struct job){.cost = then->cost + d->cost,
-                          .scratch = then->scratch,
-                          .phases = phases_before(d) + then->phases,
-                          .tasks = derived_tasks,
-                          .task = derived_task};
-    return &d->job;
+    if (batches > 0) {
+        d->drawing = (struct job_phases){job->phases, batches, NULL, derived_draw, d};
+        job->phases = &d->drawing;
+    }
 }
 
 /* -------------------------------------------------------------------------------- the request */
@@ -423,13 +396,8 @@ bool derived_make(struct derived *d, struct fields *fields, struct codec_documen
     const struct codec_value *random = fields_get(fields, "random"), *words;
     d->account = account;
     d->dtype = codec_document_dtype(document);
-    if ((random != NULL && !draw_generator_read(document, random, &d->generator, error)) ||
-        !read_words(d, fields, document, &words, error) ||
-        !draw_members(d, document, codec_root(document), error) ||
-        !embed_words(d, fields, document, words, error)) {
-        return false;
-    }
-    /* This is a bound, because every task but the last draws at least ATTN_DRAW_PIECE numbers. */
-    d->batches = (d->elements + ATTN_DRAW_PIECE - 1) / ATTN_DRAW_PIECE;
-    return true;
+    return (random == NULL || draw_generator_read(document, random, &d->generator, error)) &&
+           read_words(d, fields, document, &words, error) &&
+           draw_members(d, document, codec_root(document), error) &&
+           embed_words(d, fields, document, words, error);
 }

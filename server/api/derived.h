@@ -4,8 +4,8 @@
  *
  * request.c calls derived_make() before the handler. From then on these matrices are tensors of
  * the body, whose shapes are known and whose numbers are still zero. The handler checks and plans
- * with them, so nothing is drawn for a request that is refused. request.c then runs the job of
- * derived_job(), which fills the tensors and goes on with the handler's own job.
+ * with them, so nothing is drawn for a request that is refused. request.c then puts the phases that
+ * fill the tensors before those of the handler's work.
  */
 #ifndef API_DERIVED_H
 #define API_DERIVED_H
@@ -31,13 +31,11 @@ struct derived {
     size_t elements;            /* numbers of all draws together */
     struct derived_draw *draws; /* in the order in which the request names them */
     size_t draw_count, draw_capacity;
-    size_t batches;   /* tasks of all draws together */
     size_t next;      /* the draw that the next task goes on with */
     size_t drawn;     /* elements of that draw that are drawn already */
     attn_tensor rows; /* the embedding */
     char *embedded;   /* the rows of the words, borrowed from the body; NULL without an embedding */
-    struct job job;   /* fills the tensors, then does what `then` does */
-    struct job *then; /* borrowed; the job of the handler's work */
+    struct job_phases drawing, copying;
 };
 
 /* Returns the number of parts that a handler has to plan for: the heads of all batch items. It
@@ -52,9 +50,8 @@ double derived_parts(const struct fields *fields, const struct codec_document *d
 bool derived_make(struct derived *derived, struct fields *fields, struct codec_document *document,
                   struct account *account, struct codec_error *error);
 
-/* Returns a job that fills the tensors and then does what `then` does, or `then` itself if there is
- * nothing to fill. Borrows `then`. The caller sets `done`, `owner` and `deadline`. */
-struct job *derived_job(struct derived *derived, struct job *then);
+/* Puts what fills the tensors before the phases of a job. */
+void derived_begin(struct derived *derived, struct job *job);
 
 /* Frees what the account does not own, and leaves zeros, which may be freed again. */
 void derived_free(struct derived *derived);

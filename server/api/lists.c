@@ -15,7 +15,8 @@ enum {
 
 /* The work that makes the items of a list. It keeps the catalogue until its texts are sent. */
 struct listing {
-    struct api_work work;  /* first */
+    struct api_work work; /* first */
+    struct job_phases phase;
     struct layers *layers; /* borrowed; NULL: there is no folder */
     struct lists_page page;
     lists_add *add;
@@ -28,11 +29,9 @@ static const char characters[] =
 
 static const struct layers_catalogue none; /* without a folder the lists are empty */
 
-static bool lists_task(struct job *job, size_t phase, size_t task, void *scratch) {
-    struct listing *listing = (struct listing *)job;
-    (void)phase;
+static bool lists_task(void *listing_, const struct jobs_task *task) {
+    struct listing *listing = listing_;
     (void)task;
-    (void)scratch;
     listing->add(&listing->items, &listing->page);
     return true;
 }
@@ -60,9 +59,8 @@ static struct listing *new_listing(struct api_request *request, lists_add *add) 
     listing->page.catalogue = listing->layers != NULL ? layers_take(listing->layers) : &none;
     listing->add = add;
     codec_items_begin(&listing->items, &request->account);
-    struct job *job = &listing->work.job;
-    job->phases = 1;
-    job->task = lists_task;
+    listing->phase = (struct job_phases){NULL, 1, NULL, lists_task, listing};
+    listing->work.job.phases = &listing->phase;
     listing->work.answer = lists_answer;
     listing->work.release = lists_release;
     return listing;

@@ -50,6 +50,7 @@ enum {
 /* The work that packs the weights of a layer. */
 struct loading {
     struct api_work work; /* first */
+    struct job_phases phases;
     struct layers *layers;
     struct layer_use use;
     size_t tasks;
@@ -66,16 +67,16 @@ static void reply_done(struct api_request *request, const struct layer *layer, b
     reply_json_whole(request, &list);
 }
 
-static size_t loading_tasks(const struct job *job, size_t phase) {
-    return phase == LOADING_PACK ? ((const struct loading *)job)->tasks : 1;
+static size_t loading_tasks(const void *loading, size_t phase) {
+    return phase == LOADING_PACK ? ((const struct loading *)loading)->tasks : 1;
 }
 
-static bool loading_task(struct job *job, size_t phase, size_t task, void *scratch) {
-    struct loading *loading = (struct loading *)job;
+static bool loading_task(void *loading_, const struct jobs_task *task) {
+    struct loading *loading = loading_;
     char ignored[LAYERS_REASON]; /* LOADING_WAIT reads the reason that all requests share */
-    if (phase == LOADING_PACK) {
+    if (task->phase == LOADING_PACK) {
         layers_free_piece(loading->layers);
-        layer_task(&loading->use, task, scratch, ignored);
+        layer_task(&loading->use, task->index, task->scratch, ignored);
         return true;
     }
     return layer_wait(&loading->use, loading->reason);
@@ -116,9 +117,9 @@ static struct api_work *load(struct api_request *request, const struct layer *la
     loading->tasks = layer_tasks(&loading->use);
     job->scratch = loading->tasks > 0 ? layer_scratch(&loading->use) : 0;
     job->cost = loading->tasks > 0 ? layer_cost(&loading->use) : 0;
-    job->phases = LOADING_PHASES;
-    job->tasks = loading_tasks;
-    job->task = loading_task;
+    loading->phases =
+        (struct job_phases){NULL, LOADING_PHASES, loading_tasks, loading_task, loading};
+    job->phases = &loading->phases;
     loading->work.answer = loading_answer;
     loading->work.release = loading_release;
     if (!api_claim(request, &loading->work, job->scratch * request->state->threads, "")) {

@@ -152,11 +152,9 @@ static void look(struct api_request *request) {
     }
 }
 
-static bool request_look_on_worker(struct job *job, size_t phase, size_t task, void *scratch) {
-    struct api_request *request = job->owner;
-    (void)phase;
+static bool request_look_on_worker(void *request_, const struct jobs_task *task) {
+    struct api_request *request = request_;
     (void)task;
-    (void)scratch;
     if (request->tensors.unlooked > 0) {
         tensors_look(request, PIECE_NUMBERS);
     }
@@ -177,9 +175,10 @@ static void request_computed(struct job *job, enum job_outcome outcome) {
         resume(request);
         return;
     }
-    request->run.encoding.phases = (numbers - 1) / PIECE_NUMBERS + 1;
+    request->run.phases[0] = (struct job_phases){NULL, (numbers - 1) / PIECE_NUMBERS + 1, NULL,
+                                                 request_look_on_worker, request};
+    request->run.encoding.phases = request->run.phases;
     request->run.encoding.cost = (double)numbers * COST_OF_NUMBER;
-    request->run.encoding.task = request_look_on_worker;
     request->run.encoding.done = request_looked;
     request->run.encoding.owner = request;
     jobs_go_on(request->state->jobs, &request->run.encoding);
@@ -209,7 +208,8 @@ static struct job *admit(struct api_request *request, struct job *job,
 /* Begins the work that the handler left: computes it here if it is small. Returns the job that the
  * workers must run, or NULL if the response is filled. */
 static struct job *begin_work(struct api_request *request) {
-    struct job *job = derived_job(&request->derived, &request->run.work->job);
+    struct job *job = &request->run.work->job;
+    derived_begin(&request->derived, job);
     if (request->state->jobs == NULL || job->cost <= SMALL_COST) {
         conclude(request, job, jobs_run_here(job));
         look(request);
@@ -275,21 +275,25 @@ static bool is_short(const struct question *question) {
     return question_values(question) <= SMALL_VALUES && question_bytes(question) <= SMALL_BYTES;
 }
 
-static bool request_parse_on_worker(struct job *job) {
-    parse(job->owner, clock_ns());
+static bool request_parse_on_worker(void *request, const struct jobs_task *task) {
+    (void)task;
+    parse(request, clock_ns());
     return true;
 }
 
-static bool request_handle_on_worker(struct job *job, size_t phase, size_t task, void *scratch) {
-    struct api_request *request = job->owner;
+static bool request_settle_on_worker(void *request_, const struct jobs_task *task) {
+    struct api_request *request = request_;
     (void)task;
-    (void)scratch;
-    if (request->response->status != 0) {
-        return true; /* the request is refused */
-    }
-    if (phase + 1 < job->phases) {
+    if (request->response->status == 0) {
         settle(request, PIECE_NUMBERS);
-    } else {
+    }
+    return true;
+}
+
+static bool request_handle_on_worker(void *request_, const struct jobs_task *task) {
+    struct api_request *request = request_;
+    (void)task;
+    if (request->response->status == 0) { /* otherwise the request is refused */
         handle(request);
     }
     return true;
@@ -303,7 +307,8 @@ static struct job *parse_later(struct api_request *request) {
     struct job *job = &request->run.opening;
     job->cost = (double)question_values(question) * COST_OF_VALUE +
                 (double)question_bytes(question) * COST_OF_BYTE;
-    job->begin = request_parse_on_worker;
+    request->run.phases[0] = (struct job_phases){NULL, 1, NULL, request_parse_on_worker, request};
+    job->phases = request->run.phases;
     return admit(request, job, request_opened);
 }
 
@@ -318,9 +323,10 @@ static struct job *open_document(struct api_request *request) {
         return handle(request) ? begin_work(request) : NULL;
     }
     job->cost = parts * COST_OF_PART + (double)numbers * COST_OF_NUMBER;
-    job->phases = numbers / PIECE_NUMBERS + 1;
-    job->begin = NULL;
-    job->task = request_handle_on_worker;
+    request->run.phases[0] = (struct job_phases){&request->run.phases[1], numbers / PIECE_NUMBERS,
+                                                 NULL, request_settle_on_worker, request};
+    request->run.phases[1] = (struct job_phases){NULL, 1, NULL, request_handle_on_worker, request};
+    job->phases = request->run.phases;
     return admit(request, job, request_opened);
 }
 

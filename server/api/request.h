@@ -30,6 +30,7 @@ struct api_run {
     struct api_work *work; /* owned; what the handler left, or NULL */
     int64_t submitted;     /* clock_ns() when the body was complete */
     struct http_pending *pending;
+    struct job_phases phases[2]; /* of the next two */
     struct job opening;    /* parses the body, or settles its matrices and calls the handler */
     struct job encoding;   /* looks at results, or encodes a piece of the answer */
     pthread_mutex_t mutex; /* guards the next two members */

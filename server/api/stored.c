@@ -9,10 +9,9 @@
 
 /* The phases before those of the plan. */
 enum {
-    STORED_PACK,  /* the weights are read and packed */
-    STORED_WAIT,  /* the tasks of other requests that pack the same weights end */
-    STORED_BIAS,  /* rows of the relative bias */
-    STORED_BEGIN, /* the plan begins */
+    STORED_PACK, /* the weights are read and packed */
+    STORED_WAIT, /* the tasks of other requests that pack the same weights end */
+    STORED_BIAS, /* rows of the relative bias */
     STORED_PHASES
 };
 
@@ -178,7 +177,7 @@ static void make_bias_row(const struct call *call, size_t row) {
 
 /* Returns how many rows of the bias one task makes. */
 static size_t rows_of_task(const struct stored *s) {
-    const size_t rows = BIAS_NUMBERS / s->bias.shape[3];
+    const size_t rows = s->numbers == NULL ? 0 : BIAS_NUMBERS / s->bias.shape[3];
     return rows == 0 ? 1 : rows;
 }
 
@@ -188,12 +187,8 @@ static size_t bias_rows(const struct stored *s) {
 
 /* ----------------------------------------------------------------------------------- the phases */
 
-size_t stored_phases(const struct call *call) {
-    return call->stored.use.layer == NULL ? 0 : STORED_PHASES;
-}
-
-size_t stored_tasks(const struct call *call, size_t phase) {
-    const struct stored *s = &call->stored;
+static size_t stored_tasks(const void *call, size_t phase) {
+    const struct stored *s = &((const struct call *)call)->stored;
     switch (phase) {
     case STORED_PACK:
         return s->pack_tasks;
@@ -214,24 +209,32 @@ double stored_cost(const struct call *call) {
     return (s->pack_tasks > 0 ? layer_cost(&s->use) : 0) + bias * COST_OF_BIAS;
 }
 
-bool stored_task(struct call *call, size_t phase, size_t task, void *scratch) {
+static bool stored_task(void *call_, const struct jobs_task *task) {
+    struct call *call = call_;
     struct stored *s = &call->stored;
+    const size_t rows = rows_of_task(s), all = bias_rows(s), first = task->index * rows;
     char ignored[LAYERS_REASON]; /* STORED_WAIT reads the reason that all requests share */
-    switch (phase) {
+    switch (task->phase) {
     case STORED_PACK:
         layers_free_piece(s->layers);
-        layer_task(&s->use, task, scratch, ignored);
+        layer_task(&s->use, task->index, task->scratch, ignored);
         return true;
     case STORED_WAIT:
         return layer_wait(&s->use, s->reason);
-    case STORED_BIAS: {
-        const size_t rows = rows_of_task(s), all = bias_rows(s), first = task * rows;
+    default:
         for (size_t row = first; row < first + rows && row < all; row++) {
             make_bias_row(call, row);
         }
         return true;
     }
-    default:
-        return attn_plan_begin(call->plan, &call->error) == ATTN_OK;
+}
+
+struct job_phases **stored_prepare(struct call *call, struct job_phases **end) {
+    struct job_phases *phases = &call->stored.phases;
+    if (call->stored.use.layer == NULL) {
+        return end;
     }
+    *phases = (struct job_phases){NULL, STORED_PHASES, stored_tasks, stored_task, call};
+    *end = phases;
+    return &phases->next;
 }

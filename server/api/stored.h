@@ -5,6 +5,7 @@
 #ifndef API_STORED_H
 #define API_STORED_H
 
+#include "jobs/jobs.h"
 #include "layers/layers.h"
 
 struct api_request;
@@ -19,8 +20,9 @@ struct stored {
         count;         /* the layer is the one of this number among `count` layers of the request */
     size_t pack_tasks; /* 0: the weights are packed already */
     attn_tensor bias;  /* the relative bias, with the bias of the request, in `numbers` */
-    const attn_tensor *given;   /* the bias of the request, or NULL */
-    void *numbers;              /* of the bias; NULL if the layer has none */
+    const attn_tensor *given; /* the bias of the request, or NULL */
+    void *numbers;            /* of the bias; NULL if the layer has none */
+    struct job_phases phases;
     char reason[LAYERS_REASON]; /* why the weights cannot be read; empty if they can */
 };
 
@@ -46,14 +48,13 @@ bool stored_begin(struct call *call, struct api_request *request, const struct l
  * Returns false with the error set if there is no memory. */
 bool stored_bias(struct call *call, struct codec_error *error);
 
-/* The phases before those of the plan, the tasks of each, and the bytes of one scratch. */
-size_t stored_phases(const struct call *call);
-size_t stored_tasks(const struct call *call, size_t phase);
+/* Puts the phases that pack the weights and make the bias at the end of a list. Returns the end of
+ * the list. */
+struct job_phases **stored_prepare(struct call *call, struct job_phases **end);
+
+/* Returns the bytes of one scratch of these phases, and their cost. */
 size_t stored_scratch(const struct call *call);
 double stored_cost(const struct call *call);
-
-/* Runs a task of one of these phases. The last one begins the plan. */
-bool stored_task(struct call *call, size_t phase, size_t task, void *scratch);
 
 /* Gives back the weights of the layer, when the call is computed. */
 void stored_computed(struct call *call);

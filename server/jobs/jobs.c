@@ -55,7 +55,7 @@ struct jobs {
     pthread_t workers[];
 };
 
-/* The tasks first .. first + count - 1 of the present stage of a job. */
+/* The tasks first .. first + count - 1 of the present phase of a job. */
 struct quantum {
     struct job *job;
     size_t first, count;
@@ -89,8 +89,8 @@ static void set_outcome(struct job *job, enum job_outcome outcome) {
 
 /* Records that a task failed. The lowest number is kept. */
 static void set_failed(struct job *job, size_t task) {
-    size_t failed = atomic_load(&job->stage.failed);
-    while (task < failed && !atomic_compare_exchange_weak(&job->stage.failed, &failed, task)) {
+    size_t failed = atomic_load(&job->phase.failed);
+    while (task < failed && !atomic_compare_exchange_weak(&job->phase.failed, &failed, task)) {
     }
 }
 
@@ -98,47 +98,54 @@ static void set_failed(struct job *job, size_t task) {
  * has failed. */
 static bool may_begin(const struct job *job, size_t task) {
     return !has_outcome(job) &&
-           task < atomic_load_explicit(&job->stage.failed, memory_order_relaxed);
+           task < atomic_load_explicit(&job->phase.failed, memory_order_relaxed);
 }
 
 void jobs_cancel(struct job *job) {
     set_outcome(job, JOB_CANCELLED);
 }
 
-size_t jobs_tasks(const struct job *job, size_t phase) {
-    return job->tasks == NULL ? 1 : job->tasks(job, phase);
+/* Goes to the first phase that has tasks, from the present one on. Returns false if there is none.
+ */
+static bool find_tasks(struct job *job) {
+    struct job_phase *phase = &job->phase;
+    phase->next_task = 0;
+    for (; phase->of != NULL; phase->of = phase->of->next, phase->number = 0) {
+        const struct job_phases *of = phase->of;
+        for (; phase->number < of->count; phase->number++) {
+            phase->tasks = of->tasks == NULL ? 1 : of->tasks(of->argument, phase->number);
+            if (phase->tasks > 0) {
+                return true;
+            }
+        }
+    }
+    return false;
 }
 
-bool jobs_begin(struct job *job) {
-    return job->begin == NULL || job->begin(job);
-}
-
-static void reset_job(struct job *job) {
+/* Goes to the first phase. Returns false if the job has no tasks. */
+static bool reset_job(struct job *job) {
     job->next = NULL;
-    job->stage = (struct job_stage){.tasks = 1, .failed = SIZE_MAX}; /* begin */
+    job->phase = (struct job_phase){.of = job->phases, .failed = SIZE_MAX};
     job->total = 0;
     atomic_store(&job->spent, 0);
     atomic_store(&job->longest, 0);
-    for (size_t phase = 0; phase < job->phases; phase++) {
-        job->total += jobs_tasks(job, phase);
+    for (const struct job_phases *p = job->phases; p != NULL; p = p->next) {
+        job->total += p->tasks == NULL ? p->count : 0;
+        for (size_t phase = 0; p->tasks != NULL && phase < p->count; phase++) {
+            job->total += p->tasks(p->argument, phase);
+        }
     }
+    return find_tasks(job);
 }
 
-/* Goes to the next stage that has tasks, after all quanta of a stage have ended. Returns false if
- * the job is over: it has an outcome, or no further stage has tasks. */
-static bool next_stage(struct job *job) {
-    struct job_stage *stage = &job->stage;
-    if (atomic_load(&stage->failed) != SIZE_MAX) {
+/* Goes to the next phase that has tasks, after all quanta of a phase have ended. Returns false if
+ * the job is over: it has an outcome, or no further phase has tasks. */
+static bool next_phase(struct job *job) {
+    if (atomic_load(&job->phase.failed) != SIZE_MAX) {
         set_outcome(job, JOB_FAILED);
     }
-    if (has_outcome(job)) {
-        return false;
-    }
-    stage->next_task = 0;
-    for (stage->tasks = 0; stage->tasks == 0 && stage->number < job->phases; stage->number++) {
-        stage->tasks = jobs_tasks(job, stage->number);
-    }
-    return stage->tasks > 0;
+    job->phase.number++;
+    return !has_outcome(job) && find_tasks(job);
 }
 
 /* Makes the scratch memory large enough for `size` bytes; returns false if there is no memory.
@@ -172,15 +179,13 @@ static size_t run_quantum(const struct quantum *quantum, struct scratch *scratch
             set_outcome(job, JOB_LATE);
             break;
         }
-        if (job->stage.number == 0) {
-            job->begun = clock_ns();
-        }
         if (!fit_scratch(scratch, job->scratch)) {
             set_outcome(job, JOB_NO_MEMORY);
-        } else if (!(job->stage.number == 0
-                         ? jobs_begin(job)
-                         : job->task(job, job->stage.number - 1, task, scratch->memory))) {
-            set_failed(job, task);
+        } else {
+            const struct jobs_task next = {job->phase.number, task, scratch->memory};
+            if (!job->phase.of->run(job->phase.of->argument, &next)) {
+                set_failed(job, task);
+            }
         }
     }
     return task - quantum->first;
@@ -198,10 +203,10 @@ enum job_outcome jobs_run_here(struct job *job) {
     }
     const int64_t start = clock_ns(); /* thread_time() would cost a system call */
     atomic_store(&job->outcome, 0);
-    reset_job(job);
-    do {
-        run_quantum(&(struct quantum){.job = job, .count = job->stage.tasks}, &scratch);
-    } while (next_stage(job));
+    job->begun = start;
+    for (bool more = reset_job(job); more; more = next_phase(job)) {
+        run_quantum(&(struct quantum){.job = job, .count = job->phase.tasks}, &scratch);
+    }
     if (scratch.memory != small) {
         free(scratch.memory);
     }
@@ -225,7 +230,7 @@ static void link_job(struct jobs *jobs, struct job *job) {
     }
     atomic_fetch_add_explicit(&jobs->offers, 1, memory_order_release);
     if (jobs->sleeping > 0) {
-        if (job->stage.tasks - job->stage.next_task > 1) {
+        if (job->phase.tasks - job->phase.next_task > 1) {
             pthread_cond_broadcast(&jobs->offered);
         } else {
             pthread_cond_signal(&jobs->offered);
@@ -244,16 +249,15 @@ static void unlink_job(struct jobs *jobs, struct job *job) {
 
 /* Returns the number of tasks of the next quantum of a job. */
 static size_t quantum_size(const struct jobs *jobs, const struct job *job) {
-    const size_t left = job->stage.tasks - job->stage.next_task;
+    const size_t left = job->phase.tasks - job->phase.next_task;
     const size_t share = (left + jobs->threads - 1) / jobs->threads;
     const double worth = QUANTUM_COST * (double)job->total / (job->cost < 1 ? 1 : job->cost);
     const size_t count = worth < (double)share ? (size_t)worth : share;
     return count < 1 ? 1 : count;
 }
 
-/* `begin` counts as one task more. */
 static double quantum_cost(const struct job *job, size_t tasks) {
-    return (double)tasks * job->cost / (double)(job->total + 1);
+    return (double)tasks * job->cost / (double)job->total;
 }
 
 /* Returns the job that will have been served least after its next quantum. Among equal ones it is
@@ -280,8 +284,8 @@ static struct job *next_job(const struct jobs *jobs) {
 
 /* Takes the next quantum from a job, and advances its service and the virtual time. */
 static struct quantum begin_quantum(struct jobs *jobs, struct job *job) {
-    struct quantum quantum = {.job = job, .first = job->stage.next_task};
-    quantum.count = may_begin(job, job->stage.next_task) ? quantum_size(jobs, job) : 0;
+    struct quantum quantum = {.job = job, .first = job->phase.next_task};
+    quantum.count = may_begin(job, job->phase.next_task) ? quantum_size(jobs, job) : 0;
     const double cost = quantum_cost(job, quantum.count);
     quantum.is_long = cost > LONG_QUANTUM;
     jobs->long_quanta += quantum.is_long;
@@ -289,9 +293,10 @@ static struct quantum begin_quantum(struct jobs *jobs, struct job *job) {
     jobs->virtual_time = job->served > jobs->virtual_time ? job->served : jobs->virtual_time;
     jobs->virtual_time += cost / (jobs->active > 0 ? jobs->active : 1);
     job->served += cost;
-    job->stage.next_task += quantum.count;
-    job->stage.quanta++;
-    if (job->stage.next_task == job->stage.tasks || quantum.count == 0) {
+    job->phase.next_task += quantum.count;
+    job->phase.quanta++;
+    job->begun = job->begun != 0 || quantum.count == 0 ? job->begun : clock_ns();
+    if (job->phase.next_task == job->phase.tasks || quantum.count == 0) {
         unlink_job(jobs, job);
     }
     return quantum;
@@ -307,10 +312,10 @@ static void uncount(struct jobs *jobs, const struct job *job) {
     }
 }
 
-/* Called when the last quantum of a stage has ended. The job enters the ring with its next stage,
+/* Called when the last quantum of a phase has ended. The job enters the ring with its next phase,
  * or its `done` is called without the mutex. */
-static void end_stage(struct jobs *jobs, struct job *job) {
-    if (next_stage(job)) {
+static void end_phase(struct jobs *jobs, struct job *job) {
+    if (next_phase(job)) {
         link_job(jobs, job);
         return;
     }
@@ -330,8 +335,8 @@ static bool end_late_job(struct jobs *jobs) {
         if (job->deadline != 0 && now >= job->deadline) {
             set_outcome(job, JOB_LATE);
             unlink_job(jobs, job);
-            if (job->stage.quanta == 0) { /* otherwise its last quantum ends the stage */
-                end_stage(jobs, job);
+            if (job->phase.quanta == 0) { /* otherwise its last quantum ends the phase */
+                end_phase(jobs, job);
             }
             return true;
         }
@@ -402,8 +407,8 @@ static void *work(void *jobs_) {
         count_time(quantum.job, thread_time() - start, tasks);
         pthread_mutex_lock(&jobs->mutex);
         jobs->long_quanta -= quantum.is_long;
-        if (--quantum.job->stage.quanta == 0 && quantum.job->next == NULL) {
-            end_stage(jobs, quantum.job);
+        if (--quantum.job->phase.quanta == 0 && quantum.job->next == NULL) {
+            end_phase(jobs, quantum.job);
         }
         end_late_jobs(jobs);
     }
@@ -496,6 +501,7 @@ bool jobs_full(struct jobs *jobs) {
 
 void jobs_run(struct jobs *jobs, struct job *job) {
     reset_job(job);
+    assert(job->phase.of != NULL);
     pthread_mutex_lock(&jobs->mutex);
     job->served = jobs->virtual_time;
     link_job(jobs, job);
@@ -506,7 +512,7 @@ void jobs_go_on(struct jobs *jobs, struct job *job) {
     atomic_store(&job->outcome, 0);
     job->begun = 0;
     reset_job(job);
-    assert(isfinite(job->cost) && job->cost >= 0 && !job->admitted);
+    assert(job->phase.of != NULL && isfinite(job->cost) && job->cost >= 0 && !job->admitted);
     pthread_mutex_lock(&jobs->mutex);
     jobs->active++;
     job->served = job->served > jobs->virtual_time ? job->served : jobs->virtual_time;

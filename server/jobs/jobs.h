@@ -13,7 +13,7 @@
 
 enum job_outcome {
     JOB_DONE = 1,
-    JOB_FAILED,    /* `begin` or a task returned false */
+    JOB_FAILED,    /* a task returned false */
     JOB_NO_MEMORY, /* the scratch memory of a task could not be allocated */
     JOB_CANCELLED,
     JOB_LATE /* the deadline passed before the last task was begun */
@@ -23,19 +23,39 @@ enum {
     JOBS_ALIGNMENT = 64 /* bytes: a scratch begins at a multiple of this */
 };
 
-/* The stage of a job: `begin`, or a phase. */
-struct job_stage {
-    size_t number;         /* 0 is `begin`, and 1 + p is phase p */
-    size_t tasks;          /* `begin` counts as one task */
+/* A task of a phase. */
+struct jobs_task {
+    size_t phase; /* among its struct job_phases, from 0 */
+    size_t index; /* among the tasks of its phase, from 0 */
+    void *scratch;
+};
+
+/* Phases of a job, of which each begins when the one before it has ended: `count` of one kind, and
+ * then those of `next`, or none if that is NULL. */
+struct job_phases {
+    struct job_phases *next;
+    size_t count;
+    /* Returns the number of tasks of a phase, from 0. NULL: each phase has one task. */
+    size_t (*tasks)(const void *argument, size_t phase);
+    /* Runs a task. Returns false if it failed. */
+    bool (*run)(void *argument, const struct jobs_task *task);
+    void *argument;
+};
+
+/* The present phase of a job. */
+struct job_phase {
+    const struct job_phases *of; /* it is one of these; NULL after the last */
+    size_t number;               /* its number among them */
+    size_t tasks;
     size_t next_task;      /* the first task that is in no quantum yet */
     _Atomic size_t failed; /* the lowest task that failed, or SIZE_MAX */
-    size_t quanta;         /* quanta of this stage that are running now */
+    size_t quanta;         /* quanta of this phase that are running now */
 };
 
 /*
  * One job. The owner fills the first part and keeps the struct until `done` is called. The workers
- * call all functions: first `begin`, alone; then the tasks of each phase, in any order and at the
- * same time, one phase after the other; last `done`, alone. After `done` they do not touch the job
+ * call all functions: the tasks of each phase, in any order and at the same time, one phase after
+ * the other, and last `done`, alone. After `done` they do not touch the job
  * any more. If a task fails, the tasks of its phase that come before it in number still run. So
  * the failure with the lowest number is found, whatever the order in which tasks run.
  */
@@ -43,16 +63,11 @@ struct job {
     double cost;      /* multiply-adds of all tasks */
     int64_t deadline; /* no task is begun at or after this value of clock_ns(); 0 = no deadline */
     size_t scratch;   /* bytes of memory, aligned to JOBS_ALIGNMENT, that each task has to itself */
-    size_t phases;    /* with 0 phases only `begin` is called */
-    /* Returns the number of tasks. NULL: each phase has one task. */
-    size_t (*tasks)(const struct job *job, size_t phase);
-    /* `begin` and `task` return false if they failed. A job without `begin` begins at once. */
-    bool (*begin)(struct job *job);
-    bool (*task)(struct job *job, size_t phase, size_t task, void *scratch);
+    struct job_phases *phases; /* the workers want at least one task */
     void (*done)(struct job *job, enum job_outcome outcome);
     void *owner; /* the functions above may use it; jobs.c does not */
 
-    int64_t begun; /* clock_ns() when `begin` was called; the job waited until then */
+    int64_t begun; /* clock_ns() when the first task began; the job waited until then */
     /* Nanoseconds of all tasks together, and of the longest task. Workers count CPU time, and
      * jobs_run_here() counts elapsed time. Tasks of one quantum count as tasks of equal length. */
     _Atomic int64_t spent, longest;
@@ -63,7 +78,7 @@ struct job {
     double served;      /* the virtual time of its start plus the cost of its quanta, see jobs.c */
     size_t total;       /* the number of tasks of all phases */
     atomic_int outcome; /* 0, or an enum job_outcome: no further task is begun */
-    struct job_stage stage;
+    struct job_phase phase;
 };
 
 /* The last sixteenth of max_jobs and of max_cost is open to small jobs only, which cost at most a
@@ -87,10 +102,6 @@ bool jobs_admit(struct jobs *jobs, struct job *job);
 
 /* Returns whether jobs_admit() would refuse every job that is not small. */
 bool jobs_full(struct jobs *jobs);
-
-/* Calls `tasks` or `begin` of a job, which may be NULL. */
-size_t jobs_tasks(const struct job *job, size_t phase);
-bool jobs_begin(struct job *job);
 
 /* Runs an admitted job. The job may be done before this function returns. */
 void jobs_run(struct jobs *jobs, struct job *job);

@@ -22,7 +22,8 @@ enum {
 };
 
 struct task_job {
-    struct job job;        /* the first member, so that a pointer to it is one to this struct */
+    struct job job; /* the first member, so that a pointer to it is one to this struct */
+    struct job_phases begin, phases;
     size_t counts[PHASES]; /* tasks of each phase */
     size_t fails;          /* the task of the last phase that fails */
     /* These are not atomic, because the order that the workers keep must be enough. */
@@ -40,23 +41,24 @@ static void report_fault(const char *what) {
     atomic_fetch_add(&faults, 1);
 }
 
-static size_t tasks(const struct job *job, size_t phase) {
-    return ((const struct task_job *)job)->counts[phase];
+static size_t tasks(const void *task_job, size_t phase) {
+    return ((const struct task_job *)task_job)->counts[phase];
 }
 
-static bool begin(struct job *job) {
-    ((struct task_job *)job)->begins++;
+static bool begin(void *argument, const struct jobs_task *task) {
+    (void)task;
+    ((struct task_job *)argument)->begins++;
     return true;
 }
 
-static bool task(struct job *job, size_t phase, size_t index, void *scratch) {
-    struct task_job *t = (struct task_job *)job;
-    memset(scratch, 1, job->scratch);
-    if (phase > 0 && t->counts[0] > 0 && t->runs[0][index % t->counts[0]] != 1) {
+static bool task(void *argument, const struct jobs_task *task) {
+    struct task_job *t = argument;
+    memset(task->scratch, 1, t->job.scratch);
+    if (task->phase > 0 && t->counts[0] > 0 && t->runs[0][task->index % t->counts[0]] != 1) {
         report_fault("a phase began before the previous one had ended");
     }
-    t->runs[phase][index]++;
-    return phase < PHASES - 1 || index != t->fails;
+    t->runs[task->phase][task->index]++;
+    return task->phase < PHASES - 1 || task->index != t->fails;
 }
 
 static void done(struct job *job, enum job_outcome outcome) {
@@ -93,11 +95,10 @@ static void *send_jobs(void *seed) {
         memset(t, 0, sizeof *t);
         t->job = (struct job){.cost = (double)rng_between(&rng, 0, 100000000),
                               .scratch = rng_between(&rng, 0, 5000),
-                              .phases = PHASES,
-                              .tasks = tasks,
-                              .begin = begin,
-                              .task = task,
+                              .phases = &t->begin,
                               .done = done};
+        t->begin = (struct job_phases){&t->phases, 1, NULL, begin, t};
+        t->phases = (struct job_phases){NULL, PHASES, tasks, task, t};
         for (size_t phase = 0; phase < PHASES; phase++) {
             t->counts[phase] = rng_between(&rng, 0, MOST);
         }

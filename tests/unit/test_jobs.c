@@ -20,12 +20,13 @@ enum {
 };
 
 struct counted {
-    struct job job;        /* the first member, so that a pointer to it is one to this struct */
+    struct job job; /* the first member, so that a pointer to it is one to this struct */
+    struct job_phases begin, phases;
     size_t counts[PHASES]; /* tasks of each phase */
     atomic_uint runs[PHASES][MANY];
     atomic_uint begins, out_of_order, dones;
     size_t fails[2];             /* the phase and the task that fail; all later tasks fail, too */
-    bool refuses;                /* `begin` fails */
+    bool refuses;                /* its first task fails */
     atomic_bool *gate;           /* tasks wait until it is true */
     long nap;                    /* nanoseconds that each task sleeps */
     const struct counted *other; /* a job that is looked at when this one is done */
@@ -41,20 +42,21 @@ static void start_workers(unsigned threads, unsigned max_jobs, double max_cost) 
     cr_assert_not_null(jobs);
 }
 
-static size_t tasks(const struct job *job, size_t phase) {
-    return ((const struct counted *)job)->counts[phase];
+static size_t tasks(const void *counted, size_t phase) {
+    return ((const struct counted *)counted)->counts[phase];
 }
 
-static bool begin_job(struct job *job) {
-    struct counted *c = (struct counted *)job;
+static bool begin_job(void *argument, const struct jobs_task *task) {
+    struct counted *c = argument;
+    (void)task;
     atomic_fetch_add(&c->begins, 1);
     return !c->refuses;
 }
 
-static bool task(struct job *job, size_t phase, size_t index, void *scratch) {
-    struct counted *c = (struct counted *)job;
-    memset(scratch, (int)index, job->scratch);
-    for (size_t before = 0; before < phase; before++) {
+static bool task(void *argument, const struct jobs_task *task) {
+    struct counted *c = argument;
+    memset(task->scratch, (int)task->index, c->job.scratch);
+    for (size_t before = 0; before < task->phase; before++) {
         for (size_t i = 0; i < c->counts[before]; i++) {
             atomic_fetch_add(&c->out_of_order, atomic_load(&c->runs[before][i]) != 1);
         }
@@ -63,11 +65,12 @@ static bool task(struct job *job, size_t phase, size_t index, void *scratch) {
         sched_yield();
     }
     nanosleep(&(struct timespec){.tv_nsec = c->nap}, NULL);
-    atomic_fetch_add(&c->runs[phase][index], 1);
-    for (size_t i = 0; i < job->scratch; i++) { /* no other task writes to this memory */
-        atomic_fetch_add(&c->out_of_order, ((unsigned char *)scratch)[i] != (unsigned char)index);
+    atomic_fetch_add(&c->runs[task->phase][task->index], 1);
+    for (size_t i = 0; i < c->job.scratch; i++) { /* no other task writes to this memory */
+        atomic_fetch_add(&c->out_of_order,
+                         ((unsigned char *)task->scratch)[i] != (unsigned char)task->index);
     }
-    return phase != c->fails[0] || index < c->fails[1];
+    return task->phase != c->fails[0] || task->index < c->fails[1];
 }
 
 static void done(struct job *job, enum job_outcome outcome) {
@@ -82,15 +85,12 @@ static void done(struct job *job, enum job_outcome outcome) {
 static struct counted *new_job(size_t a, size_t b, size_t c, size_t d, double cost) {
     struct counted *job = calloc(1, sizeof *job);
     cr_assert_not_null(job);
-    *job = (struct counted){.job = {.cost = cost,
-                                    .scratch = 100,
-                                    .phases = PHASES,
-                                    .tasks = tasks,
-                                    .begin = begin_job,
-                                    .task = task,
-                                    .done = done},
-                            .counts = {a, b, c, d},
-                            .fails = {PHASES, 0}};
+    *job =
+        (struct counted){.job = {.cost = cost, .scratch = 100, .phases = &job->begin, .done = done},
+                         .begin = {&job->phases, 1, NULL, begin_job, job},
+                         .phases = {NULL, PHASES, tasks, task, job},
+                         .counts = {a, b, c, d},
+                         .fails = {PHASES, 0}};
     return job;
 }
 
