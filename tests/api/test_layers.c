@@ -218,16 +218,6 @@ Test(layers, answer_in_safetensors) {
     free(body);
 }
 
-/* Asks without a body, and expects a status and a part of the answer. */
-static void expect_short_answer(const char *method, const char *path, int status,
-                                const char *part) {
-    struct client_response response;
-    cr_assert(client_request(the_daemon.port, method, path, NULL, "", 0, &response));
-    cr_expect_eq(response.status, status, "%s: %d %s", path, response.status, response.body);
-    cr_expect_not_null(strstr(response.body, part), "%s: %s", path, response.body);
-    client_response_free(&response);
-}
-
 Test(layers, are_models_of_the_inference_protocol) {
     char message[256];
     struct binary_call call = question, weights_of_other = weights;
@@ -252,19 +242,19 @@ Test(layers, are_models_of_the_inference_protocol) {
         free(body);
     }
     json_free(expected);
-    expect_short_answer("GET", "/v2/models", 200, "\"small.attention\"");
-    expect_short_answer("GET", "/v2/models/small.attention", 200, "{\"name\":\"small.attention\"");
-    expect_short_answer("GET", "/v2/models/small.attention/config", 200, "\"name\":\"X\"");
-    expect_short_answer("GET", "/v2/models/small.attention/versions/1/ready", 200,
-                        "\"ready\":true");
-    expect_short_answer("GET", "/v2/models/small.attention/stats", 404, "/metrics");
-    expect_short_answer("GET", "/v2/models/wrong.attention", 404, "GET /layers");
-    expect_short_answer("POST", "/v2/models/wrong.attention/infer", 404, "GET /layers");
-    expect_short_answer("POST", "/v2/repository/index", 200,
-                        "{\"name\":\"small.attention\",\"version\":\"1\",\"state\":\"READY\"");
-    expect_short_answer(
-        "POST", "/v2/repository/index", 200,
-        "{\"name\":\"wrong.attention\",\"version\":\"1\",\"state\":\"UNAVAILABLE\"");
+    expect_answer("GET", "/v2/models", NULL, "", 200, "\"small.attention\"");
+    expect_answer("GET", "/v2/models/small.attention", NULL, "", 200,
+                  "{\"name\":\"small.attention\"");
+    expect_answer("GET", "/v2/models/small.attention/config", NULL, "", 200, "\"name\":\"X\"");
+    expect_answer("GET", "/v2/models/small.attention/versions/1/ready", NULL, "", 200,
+                  "\"ready\":true");
+    expect_answer("GET", "/v2/models/small.attention/stats", NULL, "", 404, "/metrics");
+    expect_answer("GET", "/v2/models/wrong.attention", NULL, "", 404, "GET /layers");
+    expect_answer("POST", "/v2/models/wrong.attention/infer", NULL, "", 404, "GET /layers");
+    expect_answer("POST", "/v2/repository/index", NULL, "", 200,
+                  "{\"name\":\"small.attention\",\"version\":\"1\",\"state\":\"READY\"");
+    expect_answer("POST", "/v2/repository/index", NULL, "", 200,
+                  "{\"name\":\"wrong.attention\",\"version\":\"1\",\"state\":\"UNAVAILABLE\"");
 }
 
 static double packed_bytes(void) {
@@ -282,27 +272,29 @@ Test(layers, are_loaded_and_unloaded) {
     put_weights("small.safetensors", &weights, "F32");
     await_status("/layers/small.attention", 200);
     cr_expect_eq(packed_bytes(), 0);
-    expect_short_answer("POST", "/v2/repository/models/small.attention/load", 200,
-                        "\"loaded\":true");
+    expect_answer("POST", "/v2/repository/models/small.attention/load", NULL, "", 200,
+                  "\"loaded\":true");
     const double loaded = packed_bytes();
     cr_expect_gt(loaded, 0);
-    expect_short_answer("POST", "/v2/repository/models/small.attention/load", 200,
-                        "\"loaded\":true");
+    expect_answer("POST", "/v2/repository/models/small.attention/load", NULL, "", 200,
+                  "\"loaded\":true");
     json_free(ask_call(&question, "float32"));
     cr_expect_eq(packed_bytes(), loaded);
     json_free(ask_call(&question, "float64"));
     cr_expect_gt(packed_bytes(), loaded);
-    expect_short_answer("POST", "/v2/repository/models/small.attention/unload", 200,
-                        "\"loaded\":false");
+    expect_answer("POST", "/v2/repository/models/small.attention/unload", NULL, "", 200,
+                  "\"loaded\":false");
     await_packed(0);
     struct cJSON *expected = ask_call(&weights, "float32"),
                  *answer = ask_call(&question, "float32");
     cr_expect(are_close(answer, expected, 1e-6));
     json_free(expected);
     json_free(answer);
-    expect_short_answer("POST", "/v2/repository/models/none.attention/load", 404, "GET /layers");
-    expect_short_answer("POST", "/v2/repository/models/none.attention/unload", 404, "GET /layers");
-    expect_short_answer("POST", "/v2/repository/models/attention/unload", 501, "always loaded");
+    expect_answer("POST", "/v2/repository/models/none.attention/load", NULL, "", 404,
+                  "GET /layers");
+    expect_answer("POST", "/v2/repository/models/none.attention/unload", NULL, "", 404,
+                  "GET /layers");
+    expect_answer("POST", "/v2/repository/models/attention/unload", NULL, "", 501, "always loaded");
 }
 
 /* Writes a model with `count` layers of one head, whose projections of 2 x 2 all differ. */

@@ -61,13 +61,6 @@ static void expect_too_large(const char *path, const char *body, const char *sai
     expect_detail(path, body, said, false);
 }
 
-static void expect_answered(const char *path, const char *body) {
-    struct client_response response;
-    cr_assert(client_request(the_daemon.port, "POST", path, NULL, body, strlen(body), &response));
-    cr_expect(response.status == 200, "%s: %d %s", path, response.status, response.body);
-    client_response_free(&response);
-}
-
 Test(errors, body_over_its_limit) {
     static const char *const arguments[] = {"--max-body", "1024", NULL};
     daemon_start(arguments);
@@ -75,10 +68,10 @@ Test(errors, body_over_its_limit) {
         char *small = long_question(computing[i], 10, 10),
              *large = long_question(computing[i], 25, 25);
         cr_assert(strlen(small) < 1024 && strlen(large) > 1024);
-        expect_answered(computing[i], small);
+        expect_answer("POST", computing[i], NULL, small, 200, "");
         expect_too_large(computing[i], large, "1024");
         expect_too_large(computing[i], large, "--max-body; as a binary tensor a number of float32");
-        expect_answered(computing[i], small);
+        expect_answer("POST", computing[i], NULL, small, 200, "");
         free(small);
         free(large);
     }
@@ -113,7 +106,7 @@ Test(errors, memory_over_its_limit) {
         expect_too_large("/attention", body, "--max-memory; ");
     }
     snprintf(body, sizeof body, "%s[\"output\"]}", many_keys);
-    expect_answered("/attention", body);
+    expect_answer("POST", "/attention", NULL, body, 200, "");
     daemon_end();
 }
 
@@ -190,7 +183,7 @@ Test(errors, work_over_its_limit) {
         }
         char *small = long_question(computing[i], 4, 4),
              *large = long_question(computing[i], 300, 300);
-        expect_answered(computing[i], small);
+        expect_answer("POST", computing[i], NULL, small, 200, "");
         expect_too_large(computing[i], large, "1000000");
         free(small);
         free(large);

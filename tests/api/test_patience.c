@@ -12,6 +12,7 @@
 
 #include "support/client.h"
 #include "support/daemon.h"
+#include "support/expect.h"
 
 TestSuite(patience, .timeout = 60);
 
@@ -45,21 +46,15 @@ Test(patience, a_computation_has_the_shorter_of_two_times) {
         {"\"timeout\":100,", "with --compute-timeout"},
         {"\"timeout\":0.02,", "within 0.02 s, the \\\"timeout\\\" of the request"},
     };
-    struct client_response response;
     daemon_start((const char *const[]){"--compute-timeout", "0.05", NULL});
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char body[256];
-        const int size = snprintf(body, sizeof body,
-                                  "{%s\"random\":{\"generator\":\"numpy\",\"seed\":1},"
-                                  "\"return\":[\"entropy\"],\"X\":{\"random\":\"rand\","
-                                  "\"shape\":[30000,64]}}",
-                                  cases[i].timeout);
-        cr_assert(client_request(the_daemon.port, "POST", "/attention", NULL, body, (size_t)size,
-                                 &response));
-        cr_expect_eq(response.status, 503, "%s: %d", cases[i].timeout, response.status);
-        cr_expect_not_null(strstr(response.body, cases[i].detail), "%s: %s", cases[i].timeout,
-                           response.body);
-        client_response_free(&response);
+        snprintf(body, sizeof body,
+                 "{%s\"random\":{\"generator\":\"numpy\",\"seed\":1},"
+                 "\"return\":[\"entropy\"],\"X\":{\"random\":\"rand\","
+                 "\"shape\":[30000,64]}}",
+                 cases[i].timeout);
+        expect_answer("POST", "/attention", NULL, body, 503, cases[i].detail);
     }
     daemon_end();
 }

@@ -12,6 +12,7 @@
 
 #include "support/client.h"
 #include "support/daemon.h"
+#include "support/expect.h"
 
 TestSuite(seeded, .timeout = 120);
 
@@ -21,17 +22,6 @@ TestSuite(seeded, .timeout = 120);
     ","                                                                                            \
     "\"discard\":[{\"random\":\"randn\",\"shape\":[1000,1000,4000]}]}"
 #define NUMPY "\"random\":{\"generator\":\"numpy\",\"seed\":1}"
-
-/* Sends a POST and returns the status. The answer must contain `contains`. */
-static int status_of_answer_with(const char *path, const char *body, const char *contains) {
-    struct client_response response;
-    cr_assert(client_request(the_daemon.port, "POST", path, NULL, body, strlen(body), &response));
-    cr_expect(strstr(response.body, contains) != NULL, "%s: no %s in %.300s", body, contains,
-              response.body);
-    const int status = response.status;
-    client_response_free(&response);
-    return status;
-}
 
 static void open_and_post(struct client_connection *connection, const char *path,
                           const char *body) {
@@ -49,14 +39,12 @@ Test(seeded, a_huge_draw_ends_with_its_client_and_keeps_nobody) {
     open_and_post(&connection, "/attention", HUGE_BODY "}");
     daemon_await_metric("attentiond_jobs", 1);
     for (int i = 0; i < 20; i++) { /* the first request is computed at once, the second is a job */
-        cr_expect_eq(status_of_answer_with(
-                         "/attention", "{" NUMPY ",\"X\":{\"random\":\"rand\",\"shape\":[2,2]}}",
-                         "\"output\":[["),
-                     200);
-        cr_expect_eq(status_of_answer_with(
-                         "/softmax", "{" NUMPY ",\"X\":{\"random\":\"rand\",\"shape\":20000}}",
-                         "{\"output\":["),
-                     200);
+        expect_answer("POST", "/attention", NULL,
+                      "{" NUMPY ",\"X\":{\"random\":\"rand\",\"shape\":[2,2]}}", 200,
+                      "\"output\":[[");
+        expect_answer("POST", "/softmax", NULL,
+                      "{" NUMPY ",\"X\":{\"random\":\"rand\",\"shape\":20000}}", 200,
+                      "{\"output\":[");
     }
     cr_expect_eq(daemon_metric("attentiond_jobs"), 1);
     client_close(&connection); /* the client leaves */
@@ -67,16 +55,13 @@ Test(seeded, a_huge_draw_ends_with_its_client_and_keeps_nobody) {
 
 Test(seeded, a_draw_that_is_late) {
     daemon_start(much_work);
-    cr_expect_eq(
-        status_of_answer_with("/attention", HUGE_BODY ",\"timeout\":0.05}", "within 0.05 s, the "),
-        503);
-    cr_expect_eq(status_of_answer_with(
-                     "/embeddings",
-                     "{\"text\":\"a\",\"timeout\":0.05," NUMPY
-                     ",\"embedding\":{\"random\":\"rand\",\"shape\":[1,2],\"discard\":[{\"random\":"
-                     "\"rand\",\"shape\":4000000000}]}}",
-                     "within 0.05 s, the "),
-                 503);
+    expect_answer("POST", "/attention", NULL, HUGE_BODY ",\"timeout\":0.05}", 503,
+                  "within 0.05 s, the ");
+    expect_answer("POST", "/embeddings", NULL,
+                  "{\"text\":\"a\",\"timeout\":0.05," NUMPY
+                  ",\"embedding\":{\"random\":\"rand\",\"shape\":[1,2],\"discard\":[{\"random\":"
+                  "\"rand\",\"shape\":4000000000}]}}",
+                  503, "within 0.05 s, the ");
     cr_expect_eq(daemon_metric("attentiond_rejected_total{reason=\"timeout\"}"), 2);
     daemon_await_metric("attentiond_jobs", 0);
     daemon_end();
@@ -136,8 +121,7 @@ Test(seeded, limits_of_memory_work_and_count) {
     };
     daemon_start((const char *const[]){"--max-memory", "10MiB", "--max-work", "1e9", NULL});
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        cr_expect_eq(status_of_answer_with(rows[i].path, rows[i].body, rows[i].detail), 413, "%s",
-                     rows[i].body);
+        expect_answer("POST", rows[i].path, NULL, rows[i].body, 413, rows[i].detail);
     }
     daemon_end();
 }
@@ -154,8 +138,8 @@ Test(seeded, limit_of_memory_for_draws_that_are_thrown_away) {
             end = stpcpy(stpcpy(end, i > 0 ? "," : ""), one);
         }
         strcpy(end, "]}}");
-        cr_expect_eq(status_of_answer_with("/softmax", body, many ? "--max-memory" : "output"),
-                     many ? 413 : 200);
+        expect_answer("POST", "/softmax", NULL, body, many ? 413 : 200,
+                      many ? "--max-memory" : "output");
     }
     daemon_end();
     free(body);
@@ -179,12 +163,11 @@ Test(seeded, limit_of_memory_for_texts_that_are_still_to_come) {
     for (int i = 0; i < 60000 && daemon_metric("attentiond_memory_bytes") < SIZE; i++) {
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
-    cr_expect_eq(
-        status_of_answer_with("/embeddings", body, "operator sets the limit with --total-memory"),
-        503);
+    expect_answer("POST", "/embeddings", NULL, body, 503,
+                  "operator sets the limit with --total-memory");
     client_close(&connection);
     daemon_await_metric("attentiond_memory_bytes", 0);
-    cr_expect_eq(status_of_answer_with("/embeddings", body, "vocabulary"), 200);
+    expect_answer("POST", "/embeddings", NULL, body, 200, "vocabulary");
     daemon_await_metric("attentiond_memory_bytes", 0);
     daemon_end();
     free(body);
@@ -203,10 +186,9 @@ Test(seeded, words_are_counted) {
             size += 2;
         }
         strcpy(body + size, "\"}");
-        cr_expect_eq(status_of_answer_with("/embeddings", body,
-                                           more ? "text has 16385 words; it may have at most 16384"
-                                                : "\"vocabulary\":{\"a\":16383},\"ids\":[16383,"),
-                     more ? 422 : 200);
+        expect_answer("POST", "/embeddings", NULL, body, more ? 422 : 200,
+                      more ? "text has 16385 words; it may have at most 16384"
+                           : "\"vocabulary\":{\"a\":16383},\"ids\":[16383,");
     }
     daemon_end();
     free(body);

@@ -32,6 +32,18 @@ void expect_texts(const char *got, const char *expected, const char *what, const
     }
 }
 
+void expect_answer(const char *method, const char *path, const char *headers, const char *body,
+                   int status, const char *says) {
+    struct client_response response;
+    char about[160];
+    cr_assert(client_request(the_daemon.port, method, path, headers, body, strlen(body), &response),
+              "%s: no answer", path);
+    snprintf(about, sizeof about, "%s %s %.100s", method, path, body);
+    cr_expect_eq(response.status, status, "%s: %d %.600s", about, response.status, response.body);
+    expect_texts(response.body, says, "answer", about);
+    client_response_free(&response);
+}
+
 void expect_bare_error(const struct client_response *response, int status, const char *about,
                        struct cJSON **error) {
     *error = json_parse(response->body, response->size);

@@ -20,6 +20,11 @@ void expect_text(const char *got, const char *expected, const char *what, const 
 /* `got` contains each of these texts, which '|' separates, in any order. */
 void expect_texts(const char *got, const char *expected, const char *what, const char *about);
 
+/* Sends a request on a connection of its own, and expects this status and each of `says` in the
+ * body of the answer, as in expect_texts(). `headers` is as in client_request(). */
+void expect_answer(const char *method, const char *path, const char *headers, const char *body,
+                   int status, const char *says);
+
 /* The response is a problem document of this status, with the members that every problem has. The
  * document is parsed into *problem, which is owned: json_free(). */
 void expect_problem(const struct client_response *response, int status, const char *about,
