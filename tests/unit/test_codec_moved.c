@@ -82,57 +82,34 @@ Test(codec_moved, whole_numbers_of_float64_are_exact) {
 }
 
 Test(codec_moved, arrays_that_do_not_fit) {
+#define ROW(json, type, rows, columns, ...)                                                        \
+    { "{\"d\":" json "}", CODEC_TYPE_##type, {rows, columns}, __VA_ARGS__ }
+#define MISFIT(type, number) "T0/0/1 must be a number of its datatype " type ", not " number
     static const struct {
         const char *json;
         enum codec_type type;
         size_t shape[2];
         const char *message; /* NULL: the array is accepted */
     } rows[] = {
-        {"{\"d\":[1,2,3,4]}", CODEC_TYPE_INT8, {2, 2}, NULL},
-        {"{\"d\":[[1,2],[3,4]]}", CODEC_TYPE_UINT64, {2, 2}, NULL},
-        {"{\"d\":[true,false]}", CODEC_TYPE_BOOL, {1, 2}, NULL},
-        {"{\"d\":[1,0]}", CODEC_TYPE_BOOL, {1, 2}, NULL},
-        {"{\"d\":[null,0]}", CODEC_TYPE_FP32, {1, 2}, NULL},
-        {"{\"d\":[1,2,3]}", CODEC_TYPE_FP32, {2, 2}, "has 3 elements in its data, but 4 in its"},
-        {"{\"d\":[[1,2],[3,4]]}", CODEC_TYPE_FP32, {4, 1}, "whose nesting does not match"},
-        {"{\"d\":[[[1,2]]]}", CODEC_TYPE_FP32, {1, 2}, "whose nesting does not match"},
-        {"{\"d\":[true,false]}", CODEC_TYPE_UINT8, {1, 2}, "has booleans, but its type is no BOOL"},
-        {"{\"d\":[0,2]}",
-         CODEC_TYPE_BOOL,
-         {1, 2},
-         "T0/0/1 must be a number of its datatype BOOL, not 2"},
-        {"{\"d\":[127,128]}",
-         CODEC_TYPE_INT8,
-         {1, 2},
-         "T0/0/1 must be a number of its datatype INT8, not 128"},
-        {"{\"d\":[-128,-129]}",
-         CODEC_TYPE_INT8,
-         {1, 2},
-         "T0/0/1 must be a number of its datatype INT8, not -129"},
-        {"{\"d\":[255,256]}",
-         CODEC_TYPE_UINT8,
-         {1, 2},
-         "T0/0/1 must be a number of its datatype UINT8, not 256"},
-        {"{\"d\":[0,-1]}",
-         CODEC_TYPE_UINT64,
-         {1, 2},
-         "T0/0/1 must be a number of its datatype UINT64, not -1"},
-        {"{\"d\":[0,1.5]}",
-         CODEC_TYPE_INT32,
-         {1, 2},
-         "T0/0/1 must be a number of its datatype INT32, not 1.5"},
-        {"{\"d\":[0,null]}",
-         CODEC_TYPE_INT32,
-         {1, 2},
-         "T0/0/1 must be a number of its datatype INT32, not null"},
-        {"{\"d\":[0,1e20]}",
-         CODEC_TYPE_UINT64,
-         {1, 2},
-         "T0/0/1 must be a number of its datatype UINT64"},
-        {"{\"d\":[0,1e39],\"dtype\":\"float64\"}",
-         CODEC_TYPE_FP32,
-         {1, 2},
-         "T0/0/1 must be a number of its datatype FP32"},
+        ROW("[1,2,3,4]", INT8, 2, 2, NULL),
+        ROW("[[1,2],[3,4]]", UINT64, 2, 2, NULL),
+        ROW("[true,false]", BOOL, 1, 2, NULL),
+        ROW("[1,0]", BOOL, 1, 2, NULL),
+        ROW("[null,0]", FP32, 1, 2, NULL),
+        ROW("[1,2,3]", FP32, 2, 2, "has 3 elements in its data, but 4 in its"),
+        ROW("[[1,2],[3,4]]", FP32, 4, 1, "whose nesting does not match"),
+        ROW("[[[1,2]]]", FP32, 1, 2, "whose nesting does not match"),
+        ROW("[true,false]", UINT8, 1, 2, "has booleans, but its type is no BOOL"),
+        ROW("[0,2]", BOOL, 1, 2, MISFIT("BOOL", "2")),
+        ROW("[127,128]", INT8, 1, 2, MISFIT("INT8", "128")),
+        ROW("[-128,-129]", INT8, 1, 2, MISFIT("INT8", "-129")),
+        ROW("[255,256]", UINT8, 1, 2, MISFIT("UINT8", "256")),
+        ROW("[0,-1]", UINT64, 1, 2, MISFIT("UINT64", "-1")),
+        ROW("[0,1.5]", INT32, 1, 2, MISFIT("INT32", "1.5")),
+        ROW("[0,null]", INT32, 1, 2, MISFIT("INT32", "null")),
+        ROW("[0,1e20]", UINT64, 1, 2, "T0/0/1 must be a number of its datatype UINT64"),
+        ROW("[0,1e39],\"dtype\":\"float64\"", FP32, 1, 2,
+            "T0/0/1 must be a number of its datatype FP32"),
     };
     const size_t held = test_account()->held;
     for (size_t i = 0; i < COUNT(rows); i++) {
