@@ -226,17 +226,17 @@ typedef enum attn_rotary_scaling {
 } attn_rotary_scaling;
 
 /*
- * Rotary embedding turns pairs of columns of each row of Q and of each new row of K, in every head.
- * Pair k of a row at position p becomes (a cos - b sin, b cos + a sin) of the angle p * f(k), where
- * f(k) = base^(-2k / columns) before scaling. Rows of past_K are turned already, and so are all
- * rows of present_K. Zero is the default of each field.
+ * Rotary embedding rotates pairs of columns of each row of Q, and of each new row of K, in every
+ * head. Pair k of a row at position p becomes (a cos - b sin, b cos + a sin) of the angle p * f(k),
+ * where f(k) = base^(-2k / columns) before scaling. Rows of past_K are rotated already, and so are
+ * all rows of present_K. Zero is the default of each field.
  *
  * Without `positions`, query i is at offset + i + s (see attn_options) and row j of K is at
  * offset + p + j, where p is the number of past keys. So a query and a key that stand at the same
- * place turn by the same angle.
+ * place are rotated by the same angle.
  */
 typedef struct attn_rotary {
-    size_t columns;   /* the first columns of each head turn: an even number; 0 = all */
+    size_t columns;   /* the first columns of each head are rotated: an even number; 0 = all */
     bool interleaved; /* a pair is columns 2k and 2k + 1; otherwise it is k and k + columns / 2 */
     int64_t offset;   /* added to all positions that `positions` does not give; >= 0 */
     double base;      /* > 0; 0 = 10000 */

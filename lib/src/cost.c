@@ -30,7 +30,7 @@ enum {
     SORT = 600,         /* one level of the heap, for each of the k numbers of top_k */
     COPY = 20,          /* copying a number */
     PACK = 40,          /* copying a number transposed */
-    TURN = 80,          /* normalising and turning a number */
+    ROTATE = 80,        /* normalising and rotating a number */
     ANGLE = 2400,       /* cos and sin of an angle */
     MERGE = 60,         /* merging a number */
     READ = 4,           /* reading a byte of the inputs from memory */
@@ -159,13 +159,13 @@ static double cost_of_visible(const attn_plan *plan, double share) {
 }
 
 double cost_of_preparing(const attn_plan *plan, enum prepare what) {
-    const double turned = (double)plan->rotary.columns / 2 * ANGLE;
-    const double head = (double)plan->head[0].d * TURN + ROW, keys = (double)plan->m;
+    const double angles = (double)plan->rotary.columns / 2 * ANGLE;
+    const double head = (double)plan->head[0].d * ROTATE + ROW, keys = (double)plan->m;
     switch (what) {
     case PREPARE_QUERIES:
-        return turned + (double)plan->heads * head;
+        return angles + (double)plan->heads * head;
     case PREPARE_KEYS:
-        return turned + (double)plan->kv_heads * head;
+        return angles + (double)plan->kv_heads * head;
     case PREPARE_EXTRA:
         return ROW + 2 * COPY * (double)(plan->project[PROJECT_K].ld + plan->project[PROJECT_V].ld);
     case PREPARE_MASK:

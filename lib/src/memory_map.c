@@ -64,8 +64,8 @@ bool memory_map_workspace(attn_plan *plan) {
     const size_t size = attn_dtype_size(plan->dtype), rows = plan->batch * plan->heads * plan->n;
     const bool projected = plan->form.projected,
                statistics = plan_wants(plan, ATTN_WANT(STATISTICS));
-    const size_t q = projected || plan_turns_queries(plan) ? plan->in.q.numbers : 0;
-    const size_t k = projected || plan_turns_keys(plan) ? plan->in.k.numbers : 0;
+    const size_t q = projected || plan_prepares_queries(plan) ? plan->in.q.numbers : 0;
+    const size_t k = projected || plan_prepares_keys(plan) ? plan->in.k.numbers : 0;
     const size_t v = projected ? plan->in.v.numbers : 0;
     const bool w_o = plan->project[PROJECT_OUT].count > 0 && plan_wants(plan, ATTN_WANT(OUTPUT));
     const size_t heads_out = w_o ? plan->out.batch : 0;
@@ -105,7 +105,7 @@ bool memory_map_scratch(attn_plan *plan, size_t d, size_t d_v) {
     const size_t size = attn_dtype_size(plan->dtype), rows = t->scratch_rows;
     const bool whole = (path->staged && !path->long_rows) || path->exact;
     const bool parts = path->adds_parts || (path->cut && !path->long_rows);
-    const bool turns = plan_turns_queries(plan) || plan_turns_keys(plan);
+    const bool prepares = plan_prepares_queries(plan) || plan_prepares_keys(plan);
     const bool top_k = plan_wants_top_k(plan);
     const size_t out_columns = plan->project[PROJECT_OUT].ld;
     bool fits = true;

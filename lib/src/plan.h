@@ -60,7 +60,7 @@ struct result {
 /* Rotary embedding. `given` is what the caller gave, with the defaults filled in. */
 struct rotary {
     attn_rotary given; /* its lists point into `numbers` */
-    size_t columns;    /* columns of each head that turn; 0: there is no rotary embedding */
+    size_t columns;    /* columns of each head that are rotated; 0: there is no rotary embedding */
     double *numbers;   /* owned: the frequencies, one for each pair of columns; then the lists */
     double factor;     /* of cos and sin */
     const void *cos, *sin, *positions; /* borrowed; NULL if not given */
@@ -102,7 +102,7 @@ struct projection {
 /* The phases of a run. All tasks of one phase may run at once and in any order. */
 enum phase {
     PHASE_PROJECT, /* Q, K and V are computed from X */
-    PHASE_PREPARE, /* Q and K are normalised and turned by rotary embedding, and get extra keys */
+    PHASE_PREPARE, /* Q and K are normalised and rotated by rotary embedding, and get extra keys */
     PHASE_PACK,    /* keys are packed, matrices are copied to results, Q and K give moments */
     PHASE_ATTEND,  /* a task takes blocks of queries, each with all keys or a part of them */
     PHASE_MERGE,   /* the parts of the keys of a row become one */
@@ -124,7 +124,7 @@ enum copy {
 
 /* What PHASE_PREPARE does, in this order. */
 enum prepare {
-    PREPARE_QUERIES, /* rows of Q are normalised and turned */
+    PREPARE_QUERIES, /* rows of Q are normalised and rotated */
     PREPARE_KEYS,    /* the same for K; a row is a position of a batch item, with all heads */
     PREPARE_EXTRA,   /* the rows of extra keys in K and V; a row is a batch item */
     PREPARE_MASK,    /* rows of the mask for all keys */
@@ -360,11 +360,11 @@ static inline bool plan_wants_top_k(const attn_plan *plan) {
 }
 
 /* Do rows of Q, or of new keys, change before they are multiplied? */
-static inline bool plan_turns_queries(const attn_plan *plan) {
+static inline bool plan_prepares_queries(const attn_plan *plan) {
     return plan->norm_q.weights != NULL || plan->rotary.columns > 0;
 }
 
-static inline bool plan_turns_keys(const attn_plan *plan) {
+static inline bool plan_prepares_keys(const attn_plan *plan) {
     return plan->norm_k.weights != NULL || plan->rotary.columns > 0;
 }
 

@@ -60,7 +60,7 @@ attn_status plan_options(attn_plan *plan, const attn_options *o, attn_error *err
 /* --------------------------------------------------------------------------- in plan_rotary.c */
 
 /* Checks norm_q, norm_k and rotary. The heads, the sizes and plan_position() are known. */
-attn_status plan_turns(attn_plan *plan, const attn_options *o, attn_error *error);
+attn_status plan_rotary(attn_plan *plan, const attn_options *o, attn_error *error);
 
 /* Computes the frequencies of rotary embedding for the positions of a run. */
 void plan_frequencies(attn_plan *plan);

@@ -216,7 +216,7 @@ attn_status plan_options(attn_plan *plan, const attn_options *o, attn_error *err
     ATTN_TRY(resolve_mask(plan, o, error));
     ATTN_TRY(resolve_padding(plan, o, error));
     extend_rules(plan);
-    return plan_turns(plan, o, error);
+    return plan_rotary(plan, o, error);
 }
 
 int64_t attn_plan_position(const attn_plan *plan, size_t item, size_t query) {

@@ -1,6 +1,6 @@
 /*
  * plan_rotary.c - checks norm_q, norm_k and rotary against the sizes of a plan, and computes the
- * frequencies of rotary embedding. engine/prepare.inc turns the rows.
+ * frequencies of rotary embedding. engine/prepare.inc rotates the rows.
  */
 #include "plan_build.h"
 
@@ -363,7 +363,7 @@ static attn_status check_rotary(attn_plan *plan, const attn_rotary *given, attn_
                                                     : keep_numbers(plan, given, error);
 }
 
-attn_status plan_turns(attn_plan *plan, const attn_options *o, attn_error *error) {
+attn_status plan_rotary(attn_plan *plan, const attn_options *o, attn_error *error) {
     enum {
         MOST_COLUMNS = 1 << 16 /* so that a scratch has room for a row in double */
     };

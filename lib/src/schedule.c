@@ -420,8 +420,8 @@ static void choose_preparation(attn_plan *plan) {
     struct schedule *s = &plan->schedule;
     const struct extended *mask = &plan->extra.mask, *bias = &plan->extra.bias;
     const size_t rows[PREPARE_COUNT] = {
-        plan_turns_queries(plan) ? plan->batch * plan->n : 0,
-        plan_turns_keys(plan) ? kv_items(plan) * plan->form.new_keys : 0,
+        plan_prepares_queries(plan) ? plan->batch * plan->n : 0,
+        plan_prepares_keys(plan) ? kv_items(plan) * plan->form.new_keys : 0,
         plan->extra.count > 0 ? plan->batch : 0,
         mask->items * mask->heads * mask->rows,
         bias->items * bias->heads * bias->rows,
