@@ -193,12 +193,6 @@ static inline attn_tensor attn_as_tensor(const attn_result_tensor *part) {
 
 /* ------------------------------------------------------------------------------------- options */
 
-typedef enum attn_causal {
-    ATTN_CAUSAL_NONE = 0,
-    ATTN_CAUSAL_TOP_LEFT = 1, /* query i attends to keys j <= i + p; p is the number of past keys */
-    ATTN_CAUSAL_BOTTOM_RIGHT = 2, /* keys j <= i + (L - n); L is the number of valid keys */
-} attn_causal;
-
 typedef enum attn_normalization {
     ATTN_SOFTMAX = 0,
     ATTN_UNNORMALIZED = 1
@@ -209,9 +203,7 @@ enum {
     ATTN_FLAG_WINDOW = 1u << 1, /* `window` is used */
     ATTN_FLAG_ALIBI = 1u << 2,  /* ALiBi with the slopes of the paper for this number of heads */
     ATTN_FLAG_MEAN_OVER_HEADS = 1u << 3, /* `weights` is the mean over the heads */
-    /* The last query stands at the last valid key, as with ATTN_CAUSAL_BOTTOM_RIGHT. The flag and
-     * ATTN_CAUSAL_TOP_LEFT exclude each other. */
-    ATTN_FLAG_BOTTOM_RIGHT = 1u << 4,
+    ATTN_FLAG_BOTTOM_RIGHT = 1u << 4,    /* the last query stands at the last valid key */
 };
 
 /* How the frequencies of rotary embedding are changed for more positions than a model was trained
@@ -266,14 +258,14 @@ typedef struct attn_rotary {
 /*
  * The options of a call. Zero is the default of each field, so `attn_options o = {0}` is valid and
  * asks for the output only. Causal, window, ALiBi and rotary use the position of a query: query i
- * is at i + s, where s is the number of past keys. With ATTN_CAUSAL_BOTTOM_RIGHT or
- * ATTN_FLAG_BOTTOM_RIGHT, s is L - n, where L is the number of valid keys of the batch item: its
- * number in `lengths`, or m without them. Queries at positions below 0 are possible then.
+ * is at i + s, where s is the number of past keys. With ATTN_FLAG_BOTTOM_RIGHT, s is L - n, where L
+ * is the number of valid keys of the batch item: its number in `lengths`, or m without them.
+ * Queries at positions below 0 are possible then.
  */
 typedef struct attn_options {
     unsigned flags;   /* bits ATTN_FLAG_*; unknown bits are refused */
     unsigned results; /* bits ATTN_WANT(...); 0 = output */
-    attn_causal causal;
+    bool causal;      /* query i attends to keys j <= i + s only */
     attn_normalization normalization;
     double scale;      /* finite */
     double softcap;    /* > 0, or 0 for none */

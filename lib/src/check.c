@@ -82,14 +82,6 @@ static attn_status check_enums(const attn_options *o, attn_error *error) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "results", "unknown bits in results: 0x%x",
                          o->results);
     }
-    if ((unsigned)o->causal > ATTN_CAUSAL_BOTTOM_RIGHT) {
-        return attn_fail(error, ATTN_INVALID_ARGUMENT, "causal",
-                         "causal is %d; it must be 0, 1 or 2", (int)o->causal);
-    }
-    if (o->causal == ATTN_CAUSAL_TOP_LEFT && (o->flags & ATTN_FLAG_BOTTOM_RIGHT) != 0) {
-        return attn_fail(error, ATTN_INVALID_ARGUMENT, "causal",
-                         "causal is 1, top left, but the flag says bottom right, which is 2");
-    }
     if ((unsigned)o->normalization > ATTN_UNNORMALIZED) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "normalization",
                          "normalization is %d; it must be 0 or 1", (int)o->normalization);

@@ -37,7 +37,7 @@ struct broadcast {
 
 /* The rules that say which keys a query may attend to, and which bias its scores get. */
 struct rules {
-    attn_causal causal;
+    bool causal;
     int64_t window[2];            /* -1: open */
     size_t *lengths;              /* owned, one for each batch item; NULL if there are none */
     struct broadcast mask, bias;  /* without a mask, key_padding is the mask */

@@ -107,7 +107,7 @@ static attn_status resolve_lengths(attn_plan *plan, const attn_options *o, attn_
 /* Decides where the queries stand: they follow the past keys, or the last query stands at the last
  * valid key of its batch item. */
 static void place_queries(attn_plan *plan, const attn_options *o) {
-    if (o->causal != ATTN_CAUSAL_BOTTOM_RIGHT && (o->flags & ATTN_FLAG_BOTTOM_RIGHT) == 0) {
+    if ((o->flags & ATTN_FLAG_BOTTOM_RIGHT) == 0) {
         plan->form.shift = (int64_t)plan->form.past;
         return;
     }
@@ -177,7 +177,7 @@ static void extend_rules(attn_plan *plan) {
     }
     plan->extra.given = plan->rules;
     plan->rules = (struct rules){.window = {-1, -1}, .keys = plan->m};
-    const bool placed = g->causal != ATTN_CAUSAL_NONE || g->window[0] >= 0 || g->window[1] >= 0;
+    const bool placed = g->causal || g->window[0] >= 0 || g->window[1] >= 0;
     if (placed || g->lengths != NULL || g->mask.data != NULL) {
         const bool items = g->lengths != NULL || g->padding != NULL || mask[0] != 0;
         plan->rules.mask =

@@ -76,21 +76,19 @@ bool field_top_k(struct call *call, struct codec_document *document, const struc
 
 bool field_causal(struct call *call, struct codec_document *document, const struct field *field,
                   const struct codec_value *value, struct codec_error *error) {
-    bool causal = false;
+    attn_options *o = &call->options;
     const char *text = "";
     (void)field;
     if (codec_kind_of(value) == CODEC_TEXT && codec_as_text(document, value, &text, error) &&
         strcmp(text, "bottom_right") == 0) {
-        call->options.causal = ATTN_CAUSAL_BOTTOM_RIGHT;
-        call->options.flags |= ATTN_FLAG_BOTTOM_RIGHT;
+        o->causal = true;
+        o->flags |= ATTN_FLAG_BOTTOM_RIGHT;
         return true;
     }
     if (codec_kind_of(value) != CODEC_BOOL) {
         return codec_refuse(document, value, "true, false or \"bottom_right\"", error);
     }
-    codec_as_bool(document, value, &causal, error);
-    call->options.causal = causal ? ATTN_CAUSAL_TOP_LEFT : ATTN_CAUSAL_NONE;
-    return true;
+    return codec_as_bool(document, value, &o->causal, error);
 }
 
 /* "alignment" says where the queries stand, with causal or without it. */
@@ -103,8 +101,7 @@ bool field_alignment(struct call *call, struct codec_document *document, const s
     }
     if (which == FIELD_BOTTOM_RIGHT) {
         o->flags |= ATTN_FLAG_BOTTOM_RIGHT;
-        o->causal = o->causal == ATTN_CAUSAL_NONE ? ATTN_CAUSAL_NONE : ATTN_CAUSAL_BOTTOM_RIGHT;
-    } else if (o->causal == ATTN_CAUSAL_BOTTOM_RIGHT) {
+    } else if (o->causal && (o->flags & ATTN_FLAG_BOTTOM_RIGHT) != 0) {
         return codec_fail(document, value, error,
                           "alignment is \"top_left\", but causal is \"bottom_right\"");
     }

@@ -53,7 +53,7 @@ static void add_properties(struct codec_items *list, const struct layer *layer) 
         codec_add_number(list, sizes[i].key, (double)sizes[i].size);
     }
     codec_add_text(list, "dtype", codec_safetensors_types[layer->tensors[LAYER_W_Q].type]);
-    codec_add_bool(list, "causal", o->causal != ATTN_CAUSAL_NONE);
+    codec_add_bool(list, "causal", o->causal);
     codec_add_bool(list, "rotary", layer->turns);
     codec_add_bool(list, "norm", layer->tensors[LAYER_NORM_Q].shard != NULL);
     codec_add_bool(list, "relative_bias", layer->tensors[LAYER_RELATIVE_BIAS].shard != NULL);

@@ -229,7 +229,7 @@ static bool own_flag(const struct search *s, const char *name) {
 static bool find_own_options(const struct search *s) {
     attn_options *o = &s->layer->options;
     const double scale = keys_number(s, "scale", NAN);
-    o->causal = own_flag(s, "causal") ? ATTN_CAUSAL_TOP_LEFT : ATTN_CAUSAL_NONE;
+    o->causal = own_flag(s, "causal");
     o->norm_epsilon = keys_number(s, "norm_epsilon", 0);
     s->layer->zero_key = own_flag(s, "zero_key") || own_flag(s, "add_zero_attn");
     if (!isnan(scale)) {
@@ -248,8 +248,7 @@ bool search_options(const struct search *s) {
     }
     const bool decodes =
         models_uses(s, "is_decoder") && config_flag(s->object, "is_decoder", false);
-    o->causal =
-        !s->stack->cross && (s->stack->causal || decodes) ? ATTN_CAUSAL_TOP_LEFT : ATTN_CAUSAL_NONE;
+    o->causal = !s->stack->cross && (s->stack->causal || decodes);
     if (models_uses(s, "attn_logit_softcapping")) {
         o->softcap = config_number(s->object, "attn_logit_softcapping", 0);
     }

@@ -235,7 +235,7 @@ static void open_call(struct call *c, const struct shape *s) {
     const attn_dtype dtype = s->float64 ? ATTN_FLOAT64 : ATTN_FLOAT32;
     const bool split = s->d_model > 0 || s->packed;
     attn_tensor mask = {.dtype = ATTN_BOOL, .rank = 2, .shape = {s->n, s->m}};
-    attn_options o = {.causal = s->causal ? ATTN_CAUSAL_TOP_LEFT : ATTN_CAUSAL_NONE,
+    attn_options o = {.causal = s->causal,
                       .results = ATTN_WANT(OUTPUT) | (s->weights ? ATTN_WANT(WEIGHTS) : 0),
                       .heads = split ? s->heads : 0,
                       .kv_heads = split ? s->kv_heads : 0};

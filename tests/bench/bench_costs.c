@@ -179,7 +179,8 @@ static void draw_options(struct rng *rng, const struct sizes *s, bool projected,
     }
     o->results |= o->results == 0 ? results[rng_between(rng, 0, count - 1)] : 0;
     o->top_k = rng_chance(rng, 3) ? s->m : rng_chance(rng, 2) ? size_up_to(rng, (double)s->m) : 0;
-    o->causal = (attn_causal)(rng_chance(rng, 3) ? rng_between(rng, 1, 2) : 0);
+    o->causal = rng_chance(rng, 3);
+    o->flags |= rng_chance(rng, 2) ? ATTN_FLAG_BOTTOM_RIGHT : 0;
     o->softcap = rng_chance(rng, 8) ? 2 : 0;
     o->normalization = rng_chance(rng, 12) ? ATTN_UNNORMALIZED : ATTN_SOFTMAX;
     if (o->normalization == ATTN_UNNORMALIZED) {

@@ -252,7 +252,7 @@ static size_t try_library(void) {
     static float output[64 * 8], usual[64 * 8];
     const attn_tensor x = {
         .dtype = ATTN_FLOAT32, .rank = 2, .shape = {64, 8}, .data = (void *)(uintptr_t)numbers};
-    const attn_options options = {.causal = ATTN_CAUSAL_TOP_LEFT};
+    const attn_options options = {.causal = true};
     attn_plan *plan = NULL;
     memset(output, 0, sizeof output);
     scarce_exempt(false);

@@ -73,7 +73,8 @@ static attn_plan *new_plan(enum call call, float *output, float *other) {
     const attn_tensor w = {.data = k, .rank = 2, .shape = {MODEL, MODEL}};
     const attn_projection projection = {.w_q = &w, .w_k = &w, .w_v = &w};
     const attn_multihead multihead = {.x = &x, .projections = &projection, .count = 1, .w_o = &w};
-    attn_options o = {.results = ATTN_WANT(OUTPUT), .causal = ATTN_CAUSAL_BOTTOM_RIGHT};
+    attn_options o = {
+        .results = ATTN_WANT(OUTPUT), .causal = true, .flags = ATTN_FLAG_BOTTOM_RIGHT};
     o.results |= call == WEIGHTS ? ATTN_WANT(WEIGHTS) : ATTN_WANT(LSE);
     o.heads = call == PROJECTED ? HEADS : 0;
     attn_plan *plan;

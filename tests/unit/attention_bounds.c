@@ -84,7 +84,7 @@ struct reference_results reference_of(const struct call *c, size_t b, size_t h) 
         .bias = c->bias == NULL ? NULL : c->bias + row * m,
         .mask = c->mask == NULL ? NULL : c->mask + row * m,
         .slope = c->slopes == NULL ? 0 : c->slopes[h],
-        .causal = c->causal != ATTN_CAUSAL_NONE,
+        .causal = c->causal,
         .first = position_of(c, b, 0),
         .left = c->left,
         .right = c->right,

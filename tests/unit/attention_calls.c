@@ -60,10 +60,8 @@ struct call draw_call(unsigned kind, attn_dtype dtype, size_t heads, size_t n, s
     c.past = kind & PAST ? m / 3 : 0;
     c.scale = (kind & NEGATIVE ? -1 : 1) / sqrt((double)d);
     c.softcap = kind & SOFTCAP ? 1.5 : 0;
-    c.causal = kind & BOTTOM_RIGHT ? ATTN_CAUSAL_BOTTOM_RIGHT
-               : kind & CAUSAL     ? ATTN_CAUSAL_TOP_LEFT
-                                   : ATTN_CAUSAL_NONE;
-    c.flags = kind & AT_THE_END ? ATTN_FLAG_BOTTOM_RIGHT : 0;
+    c.causal = (kind & (CAUSAL | BOTTOM_RIGHT)) != 0;
+    c.flags = kind & (BOTTOM_RIGHT | AT_THE_END) ? ATTN_FLAG_BOTTOM_RIGHT : 0;
     c.left = kind & WINDOW ? (int64_t)(m / 4) : -1;
     c.right = kind & WINDOW ? (int64_t)(m / 8) : -1;
     c.q = numbers(&rng, c.batch * heads * n * d, dtype);
@@ -129,8 +127,7 @@ size_t key_row(const struct call *c, size_t b, size_t h) {
 }
 
 int64_t position_of(const struct call *c, size_t b, size_t i) {
-    const bool at_the_end =
-        c->causal == ATTN_CAUSAL_BOTTOM_RIGHT || (c->flags & ATTN_FLAG_BOTTOM_RIGHT) != 0;
+    const bool at_the_end = (c->flags & ATTN_FLAG_BOTTOM_RIGHT) != 0;
     return reference_position(at_the_end, c->past, length_of(c, b), c->n, i);
 }
 
@@ -141,7 +138,7 @@ size_t length_of(const struct call *c, size_t b) {
 bool may_attend(const struct call *c, size_t b, size_t h, size_t i, size_t j) {
     const int64_t away = (int64_t)j - position_of(c, b, i);
     const size_t at = row_of(c, b, h, i) * c->m + j;
-    return (c->causal == ATTN_CAUSAL_NONE || away <= 0) && (c->left < 0 || -away <= c->left) &&
+    return (!c->causal || away <= 0) && (c->left < 0 || -away <= c->left) &&
            (c->right < 0 || away <= c->right) && j < length_of(c, b) &&
            (c->exists == NULL || c->exists[b * c->m + j] != 0) &&
            (c->mask == NULL || c->mask[at] != 0) && (c->bias == NULL || c->bias[at] != -INFINITY);
@@ -187,11 +184,11 @@ struct call only_head(const struct call *c, size_t b, size_t h) {
 struct call only_keys(const struct call *c, const size_t *keys, size_t count) {
     struct call to = *c;
     const size_t pairs = c->batch * c->heads * c->n * count;
-    const bool restricted = c->causal != ATTN_CAUSAL_NONE || c->left >= 0 || c->right >= 0 ||
-                            c->mask != NULL || c->exists != NULL || c->lengths != NULL;
+    const bool restricted = c->causal || c->left >= 0 || c->right >= 0 || c->mask != NULL ||
+                            c->exists != NULL || c->lengths != NULL;
     to.m = count;
     to.past = 0;
-    to.causal = ATTN_CAUSAL_NONE;
+    to.causal = false;
     to.left = to.right = -1;
     to.flags &= ~(unsigned)ATTN_FLAG_BOTTOM_RIGHT;
     to.q = copy_of(c->q, c->batch * c->heads * c->n * c->d, sizeof *c->q);

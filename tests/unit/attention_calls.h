@@ -46,7 +46,7 @@ struct call {
     double *slopes;        /* (H) or NULL */
     double *sinks;         /* (H) or NULL */
     size_t *lengths;       /* (B) or NULL */
-    attn_causal causal;
+    bool causal;
     attn_normalization normalization;
     int64_t left, right; /* the window; -1 = no limit on that side */
     double scale, softcap;

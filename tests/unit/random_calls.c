@@ -18,8 +18,7 @@ void *keep_block(struct random_call *c, size_t bytes) {
 
 int64_t random_position(const struct random_call *c, size_t b, size_t i) {
     const attn_options *o = &c->options;
-    const bool at_the_end =
-        o->causal == ATTN_CAUSAL_BOTTOM_RIGHT || (o->flags & ATTN_FLAG_BOTTOM_RIGHT) != 0;
+    const bool at_the_end = (o->flags & ATTN_FLAG_BOTTOM_RIGHT) != 0;
     return reference_position(at_the_end, c->p, c->lengths[b], c->n, i);
 }
 
@@ -398,10 +397,7 @@ static void draw_options(struct random_call *c) {
     if (rng_chance(&c->rng, 3)) {
         o->bias = draw_broadcast(c, false, &c->bias_full);
     }
-    o->causal = rng_chance(&c->rng, 2) ? ATTN_CAUSAL_NONE : (attn_causal)rng_between(&c->rng, 1, 2);
-    if (o->causal == ATTN_CAUSAL_TOP_LEFT) {
-        o->flags &= ~(unsigned)ATTN_FLAG_BOTTOM_RIGHT;
-    }
+    o->causal = rng_chance(&c->rng, 2);
     if (rng_chance(&c->rng, 3)) {
         o->flags |= ATTN_FLAG_WINDOW;
         o->window[0] = (int64_t)rng_between(&c->rng, 0, 20) - 1;

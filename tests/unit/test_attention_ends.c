@@ -135,9 +135,9 @@ static void compute_flash(const struct flash *f, unsigned more, double *output, 
     const attn_tensor slopes = {
         .data = f->slopes, .dtype = ATTN_FLOAT64, .rank = 1, .shape = {f->heads}};
     const attn_options o = {
-        .flags = ATTN_FLAG_WINDOW | (f->causal ? 0 : ATTN_FLAG_BOTTOM_RIGHT),
+        .flags = ATTN_FLAG_WINDOW | ATTN_FLAG_BOTTOM_RIGHT,
         .results = ATTN_WANT(OUTPUT) | ATTN_WANT(LSE) | more,
-        .causal = f->causal ? ATTN_CAUSAL_BOTTOM_RIGHT : ATTN_CAUSAL_NONE,
+        .causal = f->causal,
         .softcap = f->softcap,
         .window = {f->window[0], f->window[1]},
         .lengths = f->seqlens,
@@ -235,11 +235,9 @@ static void expect_allowed(attn_options o, const char *const want[ITEMS][QUERIES
 
 Test(ends, the_last_query_stands_at_the_last_valid_key) {
     const unsigned right = ATTN_FLAG_BOTTOM_RIGHT, window = ATTN_FLAG_WINDOW;
-    expect_allowed((attn_options){.causal = ATTN_CAUSAL_BOTTOM_RIGHT},
+    expect_allowed((attn_options){.causal = true, .flags = right},
                    (const char *const[][2]){{"xxx.", "xxxx"}, {"xx..", "xxx."}, {"....", "x..."}});
-    expect_allowed((attn_options){.causal = ATTN_CAUSAL_BOTTOM_RIGHT, .flags = right},
-                   (const char *const[][2]){{"xxx.", "xxxx"}, {"xx..", "xxx."}, {"....", "x..."}});
-    expect_allowed((attn_options){.causal = ATTN_CAUSAL_TOP_LEFT},
+    expect_allowed((attn_options){.causal = true},
                    (const char *const[][2]){{"x...", "xx.."}, {"x...", "xx.."}, {"x...", "x..."}});
     expect_allowed((attn_options){.flags = right},
                    (const char *const[][2]){{"xxxx", "xxxx"}, {"xxx.", "xxx."}, {"x...", "x..."}});
@@ -270,7 +268,8 @@ Test(ends, a_query_before_the_first_key_sees_nothing) {
     const double ones[ITEMS * KEYS] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
     double output[ITEMS * QUERIES], lse[ITEMS * QUERIES];
     void *const data[ATTN_RESULT_COUNT] = {[ATTN_RESULT_OUTPUT] = output, [ATTN_RESULT_LSE] = lse};
-    const attn_options o = {.causal = ATTN_CAUSAL_BOTTOM_RIGHT,
+    const attn_options o = {.causal = true,
+                            .flags = ATTN_FLAG_BOTTOM_RIGHT,
                             .results = ATTN_WANT(OUTPUT) | ATTN_WANT(LSE),
                             .lengths = lengths,
                             .lengths_count = ITEMS};
@@ -294,7 +293,8 @@ Test(ends, rotary_embedding_counts_from_the_last_valid_key) {
     attn_tensor q = k;
     q.shape[2] = QUERIES;
     const attn_rotary rotary = {.offset = 5};
-    const attn_options o = {.causal = ATTN_CAUSAL_BOTTOM_RIGHT,
+    const attn_options o = {.causal = true,
+                            .flags = ATTN_FLAG_BOTTOM_RIGHT,
                             .results = ATTN_WANT(SCORES),
                             .rotary = &rotary,
                             .lengths = lengths,
@@ -348,8 +348,8 @@ Test(ends, positions_are_told) {
         attn_options options;
         int64_t first[ITEMS];
     } cases[] = {
-        {&q, {.causal = ATTN_CAUSAL_TOP_LEFT}, {0, 0, 0}},
-        {&q, {.causal = ATTN_CAUSAL_BOTTOM_RIGHT}, {3, 3, 3}},
+        {&q, {.causal = true}, {0, 0, 0}},
+        {&q, {.causal = true, .flags = ATTN_FLAG_BOTTOM_RIGHT}, {3, 3, 3}},
         {&many, {.flags = ATTN_FLAG_BOTTOM_RIGHT}, {0, 0, 0}},
         {&many, {.past_k = &k, .past_v = &k}, {4, 4, 4}},
         {&many, {.past_k = &k, .past_v = &k, .flags = ATTN_FLAG_BOTTOM_RIGHT}, {4, 4, 4}},
@@ -358,7 +358,10 @@ Test(ends, positions_are_told) {
          {.flags = ATTN_FLAG_BOTTOM_RIGHT, .lengths = lengths, .lengths_count = ITEMS},
          {3, 2, 0}},
         {&many,
-         {.causal = ATTN_CAUSAL_BOTTOM_RIGHT, .lengths = lengths, .lengths_count = ITEMS},
+         {.causal = true,
+          .flags = ATTN_FLAG_BOTTOM_RIGHT,
+          .lengths = lengths,
+          .lengths_count = ITEMS},
          {0, -1, -3}},
     };
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {

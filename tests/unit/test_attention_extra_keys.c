@@ -217,13 +217,13 @@ Test(extra_keys, are_rows_that_every_query_may_attend_to) {
                 (const unsigned char[2][3]){{0}});
     check_rules(&(attn_options){.lengths = lengths + 1, .lengths_count = 1},
                 (const unsigned char[2][3]){{1, 1, 0}, {1, 1, 0}});
-    check_rules(&(attn_options){.causal = ATTN_CAUSAL_TOP_LEFT},
-                (const unsigned char[2][3]){{1, 0, 0}, {1, 1, 0}});
-    check_rules(&(attn_options){.causal = ATTN_CAUSAL_BOTTOM_RIGHT},
+    check_rules(&(attn_options){.causal = true}, (const unsigned char[2][3]){{1, 0, 0}, {1, 1, 0}});
+    check_rules(&(attn_options){.causal = true, .flags = ATTN_FLAG_BOTTOM_RIGHT},
                 (const unsigned char[2][3]){{1, 1, 0}, {1, 1, 1}});
     check_rules(&(attn_options){.flags = ATTN_FLAG_WINDOW, .window = {0, 0}},
                 (const unsigned char[2][3]){{1, 0, 0}, {0, 1, 0}});
-    check_rules(&(attn_options){.causal = ATTN_CAUSAL_BOTTOM_RIGHT,
+    check_rules(&(attn_options){.causal = true,
+                                .flags = ATTN_FLAG_BOTTOM_RIGHT,
                                 .mask = &mask,
                                 .bias = &bias,
                                 .lengths = lengths + 1,

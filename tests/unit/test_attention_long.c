@@ -230,9 +230,10 @@ Test(attention_long, mean_over_heads) {
     for (int variant = 0; variant < 2; variant++) {
         struct call c = draw_call(GROUPED, ATTN_FLOAT64, 4, 3, 20000, 3, 1);
         attn_options o = {.normalization = variant ? ATTN_UNNORMALIZED : ATTN_SOFTMAX,
-                          .causal = ATTN_CAUSAL_BOTTOM_RIGHT};
+                          .causal = true,
+                          .flags = ATTN_FLAG_BOTTOM_RIGHT};
         struct results each = run_head(&c, &o, ATTN_WANT(WEIGHTS));
-        o.flags = ATTN_FLAG_MEAN_OVER_HEADS;
+        o.flags |= ATTN_FLAG_MEAN_OVER_HEADS;
         struct results mean = run_head(&c, &o, ATTN_WANT(WEIGHTS) | ATTN_WANT(OUTPUT));
         const size_t count = c.n * c.m;
         cr_assert_eq(mean.count[ATTN_RESULT_WEIGHTS], count);
@@ -254,7 +255,8 @@ Test(attention_long, mean_over_heads) {
 /* Without softmax, the output is the sum of the masked scores times the values. */
 Test(attention_long, unnormalized) {
     struct call c = draw_call(PLAIN, ATTN_FLOAT64, 1, 2, 20000, 2, 2);
-    attn_options o = {.normalization = ATTN_UNNORMALIZED, .causal = ATTN_CAUSAL_BOTTOM_RIGHT};
+    attn_options o = {
+        .normalization = ATTN_UNNORMALIZED, .causal = true, .flags = ATTN_FLAG_BOTTOM_RIGHT};
     struct results r =
         run_head(&c, &o, ATTN_WANT(OUTPUT) | ATTN_WANT(WEIGHTS) | ATTN_WANT(MASKED_SCORES));
     for (size_t row = 0; row < c.n; row++) {
@@ -282,7 +284,7 @@ Test(attention_long, unnormalized) {
 /* The numbers of a forbidden key and its value do not matter, even if they are not finite. */
 Test(attention_long, forbidden_is_not_read) {
     struct call c = draw_call(BOTTOM_RIGHT, ATTN_FLOAT32, 1, 3, SPLIT, 2, 2);
-    attn_options o = {.causal = ATTN_CAUSAL_BOTTOM_RIGHT};
+    attn_options o = {.causal = true, .flags = ATTN_FLAG_BOTTOM_RIGHT};
     for (int split = 0; split < 2; split++) { /* both kinds of cut rows */
         const unsigned wanted = ROWS | (split ? 0 : ATTN_WANT(WEIGHTS) | ATTN_WANT(ENTROPY));
         struct results before = run_head(&c, &o, wanted);
@@ -291,7 +293,7 @@ Test(attention_long, forbidden_is_not_read) {
         c.n = 2; /* the last query is the only one that may attend to the last key */
         struct call two = c;
         two.m = c.m;
-        o.causal = ATTN_CAUSAL_NONE;
+        o.causal = false;
         o.lengths = &(size_t){c.m - 1};
         o.lengths_count = 1;
         struct results after = run_head(&two, &o, wanted);
@@ -303,7 +305,7 @@ Test(attention_long, forbidden_is_not_read) {
             const double want = before.of[ATTN_RESULT_OUTPUT][2 + i];
             cr_expect(fabs(is - want) <= 1e-6, "way %d: %g, not %g", split, is, want);
         }
-        o.causal = ATTN_CAUSAL_BOTTOM_RIGHT;
+        o.causal = true;
         o.lengths = NULL;
         o.lengths_count = 0;
         free_results(&before);

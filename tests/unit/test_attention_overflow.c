@@ -236,7 +236,7 @@ TheoryDataPoints(overflow, of_an_output_leaves_the_statistics) = {SIZES, DTYPES}
 Theory((size_t size, int dtype), overflow, of_an_output_leaves_the_statistics) {
     struct pair p = draw_pair(PLAIN, size, dtype);
     double variance[2][4];
-    p.call.causal = ATTN_CAUSAL_TOP_LEFT; /* so that no query sees the last keys */
+    p.call.causal = true; /* so that no query sees the last keys */
     for (int large = 0; large < 2; large++) {
         fill_values(&p.call, large == 0 ? 1 : near_largest(dtype));
         struct results r = run_call(&p.call, ATTN_WANT(OUTPUT) | ATTN_WANT(STATISTICS));

@@ -138,7 +138,7 @@ static void check_head(struct worst_errors *worst, struct random_call *c, const 
         .bias = c->bias_full == NULL ? NULL : c->bias_full + row0 * m,
         .mask = mask,
         .slope = c->slopes[h],
-        .causal = o->causal != ATTN_CAUSAL_NONE,
+        .causal = o->causal,
         .first = random_position(c, b, 0),
         .left = (o->flags & ATTN_FLAG_WINDOW) ? o->window[0] : -1,
         .right = (o->flags & ATTN_FLAG_WINDOW) ? o->window[1] : -1,

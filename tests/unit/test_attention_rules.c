@@ -76,7 +76,7 @@ Test(rules, what_a_forbidden_key_or_value_holds_never_reaches_the_result) {
     attn_tensor clean_v = MATRIX(4, 1, 5, 7, 0, 0);
     attn_tensor dirty_k = MATRIX(4, 2, 1, 0, 0, 1, NAN, 0, INFINITY, -INFINITY);
     attn_tensor dirty_v = MATRIX(4, 1, 5, 7, NAN, -INFINITY);
-    attn_options o = {.causal = ATTN_CAUSAL_TOP_LEFT};
+    attn_options o = {.causal = true};
     double clean[2], dirty[2];
     cr_assert_eq(plan_and_run(&q, &clean_k, &clean_v, &o, (void *[ATTN_RESULT_COUNT]){clean}, NULL),
                  ATTN_OK);
@@ -248,18 +248,19 @@ Test(rules, a_query_with_one_key_sees_nothing_of_forbidden_values) {
 Test(rules, causal_bottom_right_and_window_share_one_offset) {
     double weights[2 * 4];
     attn_tensor q = MATRIX(2, 1, 0, 0), k = MATRIX(4, 1, 0, 0, 0, 0);
-    attn_options o = {.causal = ATTN_CAUSAL_BOTTOM_RIGHT, .results = ATTN_WANT(WEIGHTS)};
+    attn_options o = {
+        .causal = true, .flags = ATTN_FLAG_BOTTOM_RIGHT, .results = ATTN_WANT(WEIGHTS)};
     void *data[ATTN_RESULT_COUNT] = {[ATTN_RESULT_WEIGHTS] = weights};
     cr_assert_eq(plan_and_run(&q, &k, &k, &o, data, NULL), ATTN_OK);
     cr_expect_float_eq(weights[2], 1.0 / 3, 1e-15, "query 0 sees keys 0..2");
     cr_expect_eq(weights[3], 0);
     cr_expect_eq(weights[7], 0.25);
-    o.flags = ATTN_FLAG_WINDOW;
+    o.flags |= ATTN_FLAG_WINDOW;
     o.window[0] = 0;
     o.window[1] = 0;
     cr_assert_eq(plan_and_run(&q, &k, &k, &o, data, NULL), ATTN_OK);
     cr_expect(weights[2] == 1 && weights[7] == 1, "its own position only");
-    o.causal = ATTN_CAUSAL_NONE;
+    o.flags = ATTN_FLAG_WINDOW;
     cr_assert_eq(plan_and_run(&q, &k, &k, &o, data, NULL), ATTN_OK);
     cr_expect(weights[0] == 1 && weights[5] == 1, "without bottom_right the offset is 0");
 }
@@ -267,7 +268,7 @@ Test(rules, causal_bottom_right_and_window_share_one_offset) {
 Test(rules, more_queries_than_keys_leave_empty_rows_bottom_right) {
     double out[3];
     attn_tensor q = MATRIX(3, 1, 1, 1, 1), k = MATRIX(1, 1, 1), v = MATRIX(1, 1, 9);
-    attn_options o = {.causal = ATTN_CAUSAL_BOTTOM_RIGHT};
+    attn_options o = {.causal = true, .flags = ATTN_FLAG_BOTTOM_RIGHT};
     cr_assert_eq(plan_and_run(&q, &k, &v, &o, (void *[ATTN_RESULT_COUNT]){out}, NULL), ATTN_OK);
     cr_assert(out[0] == 0 && out[1] == 0 && out[2] == 9);
 }

@@ -103,7 +103,8 @@ static const struct bad_turn bad_turns[] = {
              ROTARY(.cos = ZEROS(2, 2, 2), .sin = ZEROS(2, 2, 2))),
     /* If there are two keys, the bottom right rule puts the first of three queries at -1. */
     BAD_CALL(3, 2, 4, SHAPE_MISMATCH, "rotary_cos", "positions -1 to 1",
-             {.causal = ATTN_CAUSAL_BOTTOM_RIGHT,
+             {.causal = true,
+              .flags = ATTN_FLAG_BOTTOM_RIGHT,
               .rotary = &(const attn_rotary){.cos = ZEROS(2, 3, 2), .sin = ZEROS(2, 3, 2)}}),
 };
 

@@ -18,40 +18,40 @@
 
 struct shape {
     size_t heads, kv_heads, n, m, past, d, d_v;
-    attn_causal causal;
+    bool causal, at_the_end;
     int64_t left, right; /* the window; -1: open */
     size_t length;       /* keys that may be attended to; 0: all */
     bool masked, sink;
 };
 
 static const struct shape shapes[] = {
-    {1, 1, 95, 383, 0, 64, 64, 0, -1, -1, 0, false, false},
-    {1, 1, 96, 384, 0, 64, 64, 0, -1, -1, 0, false, false},
-    {1, 1, 97, 385, 0, 64, 64, 0, -1, -1, 0, false, false},
-    {2, 2, 65, 129, 0, 128, 128, 0, -1, -1, 0, false, false},
-    {2, 1, 100, 1000, 0, 128, 48, 0, -1, -1, 0, false, true},
-    {2, 1, 700, 700, 0, 64, 64, ATTN_CAUSAL_TOP_LEFT, -1, -1, 0, false, false},
-    {1, 1, 300, 700, 0, 64, 64, ATTN_CAUSAL_BOTTOM_RIGHT, -1, -1, 0, false, false},
-    {1, 1, 700, 300, 0, 64, 64, ATTN_CAUSAL_BOTTOM_RIGHT, -1, -1, 0, false, false},
-    {1, 1, 600, 1000, 400, 32, 32, ATTN_CAUSAL_TOP_LEFT, 100, 0, 0, false, false},
-    {1, 1, 500, 500, 0, 16, 16, 0, 3, 5, 0, false, false},
-    {1, 1, 64, 900, 0, 64, 64, 0, -1, -1, 333, false, true},
-    {1, 1, 300, 900, 0, 64, 64, ATTN_CAUSAL_BOTTOM_RIGHT, 130, -1, 500, false, false},
-    {1, 1, 3, 20000, 0, 16, 16, ATTN_CAUSAL_BOTTOM_RIGHT, -1, -1, 9001, false, false},
-    {2, 2, 90, 800, 77, 40, 24, 0, -1, -1, 0, true, false},
-    {1, 1, 40, 400, 0, 160, 200, 0, -1, -1, 0, false, false},
-    {1, 1, 1, 9000, 0, 64, 64, 0, -1, -1, 0, false, false},
-    {8, 2, 1, 20000, 19000, 16, 16, 0, -1, -1, 0, false, true},
-    {1, 1, 3, 12289, 0, 8, 8, 0, -1, -1, 0, false, false},
-    {1, 1, 16, 10000, 0, 16, 16, ATTN_CAUSAL_BOTTOM_RIGHT, -1, -1, 0, true, false},
-    {1, 1, 2, 16384, 0, 32, 32, 0, -1, -1, 4096, false, false},
-    {1, 1, 5, 8192, 0, 4, 4, 0, 10, 10, 0, false, false},
+    {1, 1, 95, 383, 0, 64, 64, false, false, -1, -1, 0, false, false},
+    {1, 1, 96, 384, 0, 64, 64, false, false, -1, -1, 0, false, false},
+    {1, 1, 97, 385, 0, 64, 64, false, false, -1, -1, 0, false, false},
+    {2, 2, 65, 129, 0, 128, 128, false, false, -1, -1, 0, false, false},
+    {2, 1, 100, 1000, 0, 128, 48, false, false, -1, -1, 0, false, true},
+    {2, 1, 700, 700, 0, 64, 64, true, false, -1, -1, 0, false, false},
+    {1, 1, 300, 700, 0, 64, 64, true, true, -1, -1, 0, false, false},
+    {1, 1, 700, 300, 0, 64, 64, true, true, -1, -1, 0, false, false},
+    {1, 1, 600, 1000, 400, 32, 32, true, false, 100, 0, 0, false, false},
+    {1, 1, 500, 500, 0, 16, 16, false, false, 3, 5, 0, false, false},
+    {1, 1, 64, 900, 0, 64, 64, false, false, -1, -1, 333, false, true},
+    {1, 1, 300, 900, 0, 64, 64, true, true, 130, -1, 500, false, false},
+    {1, 1, 3, 20000, 0, 16, 16, true, true, -1, -1, 9001, false, false},
+    {2, 2, 90, 800, 77, 40, 24, false, false, -1, -1, 0, true, false},
+    {1, 1, 40, 400, 0, 160, 200, false, false, -1, -1, 0, false, false},
+    {1, 1, 1, 9000, 0, 64, 64, false, false, -1, -1, 0, false, false},
+    {8, 2, 1, 20000, 19000, 16, 16, false, false, -1, -1, 0, false, true},
+    {1, 1, 3, 12289, 0, 8, 8, false, false, -1, -1, 0, false, false},
+    {1, 1, 16, 10000, 0, 16, 16, true, true, -1, -1, 0, true, false},
+    {1, 1, 2, 16384, 0, 32, 32, false, false, -1, -1, 4096, false, false},
+    {1, 1, 5, 8192, 0, 4, 4, false, false, 10, 10, 0, false, false},
     /* Two key heads take turns. */
-    {4, 4, 200, 1000, 0, 64, 64, 0, -1, -1, 0, false, false},
+    {4, 4, 200, 1000, 0, 64, 64, false, false, -1, -1, 0, false, false},
     /* 16 heads with one query each share their keys, which are packed. */
-    {16, 1, 1, 500, 0, 64, 64, 0, -1, -1, 0, false, false},
+    {16, 1, 1, 500, 0, 64, 64, false, false, -1, -1, 0, false, false},
     /* 6 heads with one query each share their keys. BLAS multiplies them, without packing. */
-    {6, 1, 1, 3000, 0, 64, 64, 0, -1, -1, 0, true, false},
+    {6, 1, 1, 3000, 0, 64, 64, false, false, -1, -1, 0, true, false},
 };
 
 enum {
@@ -119,9 +119,8 @@ static double head_error(const struct shape *s, const struct data *x, size_t h, 
         .v = x->v + kv * s->m * s->d_v,
         .scale = 1 / sqrt((double)s->d),
         .mask = x->mask,
-        .causal = s->causal != ATTN_CAUSAL_NONE,
-        .first =
-            reference_position(s->causal == ATTN_CAUSAL_BOTTOM_RIGHT, s->past, length, s->n, 0),
+        .causal = s->causal,
+        .first = reference_position(s->at_the_end, s->past, length, s->n, 0),
         .left = s->left,
         .right = s->right,
         .length = length,
@@ -199,6 +198,7 @@ static void check_shape(const struct shape *s, attn_dtype dtype, bool with_weigh
     sinks.shape[0] = s->heads;
     attn_options o = {
         .causal = s->causal, .window = {s->left, s->right}, .flags = ATTN_FLAG_WINDOW};
+    o.flags |= s->at_the_end ? ATTN_FLAG_BOTTOM_RIGHT : 0;
     o.results = ATTN_WANT(OUTPUT) | ATTN_WANT(LSE) | (with_weights ? ATTN_WANT(WEIGHTS) : 0);
     if (s->past != 0) {
         o.past_k = &past_k;

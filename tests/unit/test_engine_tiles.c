@@ -306,7 +306,8 @@ static void run_tasks(const float *q, const float *k, const float *v, bool backw
     const attn_tensor t[] = {{.data = q, .dtype = ATTN_FLOAT32, .rank = 3, .shape = {3, 120, 24}},
                              {.data = k, .dtype = ATTN_FLOAT32, .rank = 3, .shape = {3, 300, 24}},
                              {.data = v, .dtype = ATTN_FLOAT32, .rank = 3, .shape = {3, 300, 24}}};
-    const attn_options o = {.results = ATTN_WANT(OUTPUT), .causal = ATTN_CAUSAL_BOTTOM_RIGHT};
+    const attn_options o = {
+        .results = ATTN_WANT(OUTPUT), .causal = true, .flags = ATTN_FLAG_BOTTOM_RIGHT};
     cr_assert_eq(attn_plan_attention(&plan, &t[0], &t[1], &t[2], &o, NULL), ATTN_OK);
     attn_plan_bind(plan, ATTN_RESULT_OUTPUT, 0, out);
     cr_assert_eq(attn_plan_begin(plan, NULL), ATTN_OK);

@@ -244,7 +244,7 @@ Test(layers_families, are_known_by_their_model_type) {
         layer_config_put(rows[i].prefix, "", config, rows[i].shapes);
         const struct layer layer = layer_config_expect(NULL, what);
         const attn_options *o = &layer.options;
-        cr_expect_eq(o->causal != ATTN_CAUSAL_NONE, rows[i].causal, "%s", what);
+        cr_expect_eq(o->causal, rows[i].causal, "%s", what);
         cr_expect_eq(layer.turns, rows[i].turns, "%s", what);
         cr_expect_eq((o->flags & ATTN_FLAG_SCALE) != 0 ? o->scale : 0, rows[i].scale, "%s: %g",
                      what, o->scale);
@@ -286,8 +286,7 @@ Test(layers_families, may_be_inside_of_another_model) {
                  cases[i].key, cases[i].inner);
         layer_config_put(cases[i].prefix, "", config, bart);
         const struct layer layer = layer_config_expect(cases[i].reason, cases[i].prefix);
-        cr_expect_eq(layer.options.causal != ATTN_CAUSAL_NONE, cases[i].causal, "%s",
-                     cases[i].prefix);
+        cr_expect_eq(layer.options.causal, cases[i].causal, "%s", cases[i].prefix);
     }
     layer_config_put("text_model.layers.0.self_attn.", "",
                      "{\"model_type\":\"clip\",\"pruned_heads\":{\"0\":[1]},\"text_config\":{"

@@ -13,7 +13,7 @@ static inline void visible_by(const struct rules *r, size_t b, int64_t at, size_
     if (r->lengths != NULL && (int64_t)r->lengths[b] < end) {
         end = (int64_t)r->lengths[b];
     }
-    if (r->causal != ATTN_CAUSAL_NONE && at + 1 < end) {
+    if (r->causal && at + 1 < end) {
         end = at + 1;
     }
     if (r->window[1] >= 0 && r->window[1] < end - at - 1) {
