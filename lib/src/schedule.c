@@ -283,14 +283,13 @@ static size_t choose_heads_in_turn(const attn_plan *plan, size_t d) {
     return size_max(1, heads);
 }
 
-/* Returns how many of `count` units make a task, if each unit costs `cost` and a task should cost
- * `work`. Tasks become larger if there would be more than MOST_TASKS of them. */
-static size_t some_per_task(double cost, double count, double work) {
-    const double least = cost * count / MOST_TASKS;
-    work = least > work ? least : work;
-    work = work > TASK_MOST ? TASK_MOST : work;
-    const double some = work / (cost < 1 ? 1 : cost);
-    return some < 1 ? 1 : some > count ? (size_t)count : (size_t)some;
+/* Cuts `count` units, which cost `cost` together, into tasks of *some units. Returns the number of
+ * tasks. Each costs about TASK_WORK, or more if there would be more than MOST_TASKS of them. */
+static size_t cut_into_tasks(size_t count, double cost, size_t *some) {
+    const double each = cost / (double)count, least = each * (double)count / MOST_TASKS;
+    const double work = fmin(fmax(TASK_WORK, least), TASK_MOST), fit = work / fmax(each, 1);
+    *some = fit < 1 || count == 0 ? 1 : fit > (double)count ? count : (size_t)fit;
+    return ceil_div(count, *some);
 }
 
 /* Gives each task of PHASE_ATTEND the same number of blocks: more than one if blocks are small. */
@@ -302,9 +301,8 @@ static void choose_tasks(attn_plan *plan) {
     const bool together = plan->results.mean && !path->long_rows;
     const size_t heads = together ? 1 : plan->heads;
     const size_t blocks = plan->batch * heads * t->blocks * t->splits;
-    const double each = cost_of_attending(plan) / (double)blocks;
-    t->blocks_per_task = path->exact ? blocks : some_per_task(each, (double)blocks, TASK_WORK);
-    plan->schedule.tasks[PHASE_ATTEND] = ceil_div(blocks, t->blocks_per_task);
+    const double cost = path->exact ? 0 : cost_of_attending(plan); /* an exact call is one task */
+    plan->schedule.tasks[PHASE_ATTEND] = cut_into_tasks(blocks, cost, &t->blocks_per_task);
 }
 
 /* Are whole rows too large for a scratch or a task, so that they have to be cut? */
@@ -427,11 +425,10 @@ static void choose_preparation(attn_plan *plan) {
         bias->items * bias->heads * bias->rows,
     };
     for (int i = 0; i < PREPARE_COUNT; i++) {
-        const double cost = cost_of_preparing(plan, (enum prepare)i);
-        s->prepare[i].rows = rows[i] == 0 ? 1 : some_per_task(cost, (double)rows[i], TASK_WORK);
-        s->prepare[i].tasks = ceil_div(rows[i], s->prepare[i].rows);
+        const double cost = cost_of_preparing(plan, (enum prepare)i) * (double)rows[i];
+        s->prepare[i].tasks = cut_into_tasks(rows[i], cost, &s->prepare[i].rows);
         s->tasks[PHASE_PREPARE] += s->prepare[i].tasks;
-        s->input_cost += cost * (double)rows[i];
+        s->input_cost += cost;
     }
 }
 
@@ -446,9 +443,7 @@ static void choose_pack(attn_plan *plan, size_t d) {
         s->pack.tiles = size_min(t->tiles, size_max(1, PACK_NUMBERS / (t->keys * d)));
         s->pack.parts = ceil_div(t->tiles, s->pack.tiles);
         const size_t parts = s->pack.items * plan->kv_heads * s->pack.parts;
-        s->pack.per_task =
-            some_per_task(cost_of_packing(plan) / (double)parts, (double)parts, TASK_WORK);
-        s->pack.tasks = ceil_div(parts, s->pack.per_task);
+        s->pack.tasks = cut_into_tasks(parts, cost_of_packing(plan), &s->pack.per_task);
     }
     s->tasks[PHASE_PACK] = s->pack.tasks;
     for (int which = 0; which < COPY_COUNT; which++) {
@@ -468,11 +463,10 @@ static void choose_pack(attn_plan *plan, size_t d) {
         s->copy[which].parts = ceil_div(rows * widest, COPY_NUMBERS);
         const size_t items = which == COPY_Q ? plan->batch : kv_items(plan);
         const size_t parts = items * heads * s->copy[which].parts;
-        const double cost = cost_of_copying((double)rows * (double)widest, (double)rows);
-        s->input_cost += cost * (double)(items * heads);
-        s->copy[which].per_task =
-            some_per_task(cost / (double)s->copy[which].parts, (double)parts, TASK_WORK);
-        s->copy[which].tasks = ceil_div(parts, s->copy[which].per_task);
+        const double cost =
+            (double)(items * heads) * cost_of_copying((double)rows * (double)widest, (double)rows);
+        s->input_cost += cost;
+        s->copy[which].tasks = cut_into_tasks(parts, cost, &s->copy[which].per_task);
         s->tasks[PHASE_PACK] += s->copy[which].tasks;
     }
     if (plan_wants(plan, ATTN_WANT(STATISTICS))) {
@@ -496,9 +490,7 @@ static void choose_after_cuts(attn_plan *plan, size_t d_v) {
     s->merge.columns = size_max(256, MERGE_NUMBERS / plan->tiling.splits);
     s->merge.parts = ceil_div(d_v, s->merge.columns);
     const size_t parts = rows * s->merge.parts;
-    s->merge.per_task =
-        some_per_task(cost_of_merging(plan) / (double)parts, (double)parts, TASK_WORK);
-    s->tasks[PHASE_MERGE] = ceil_div(parts, s->merge.per_task);
+    s->tasks[PHASE_MERGE] = cut_into_tasks(parts, cost_of_merging(plan), &s->merge.per_task);
     const bool blocks =
         s->rank.run > 0 || (plan_wants(plan, ATTN_WANT(WEIGHTS)) && !plan->results.mean);
     s->weigh.tasks = blocks && path->long_rows ? s->tasks[PHASE_ATTEND] : 0;
@@ -506,9 +498,7 @@ static void choose_after_cuts(attn_plan *plan, size_t d_v) {
     if (s->rank.run > 0) {
         s->rank.parts = ceil_div(plan->results.top_k, RANK_NUMBERS);
         const size_t ranges = rows * s->rank.parts;
-        s->rank.per_task =
-            some_per_task(cost_of_ranking(plan) / (double)ranges, (double)ranges, TASK_WORK);
-        s->tasks[PHASE_RANK] = ceil_div(ranges, s->rank.per_task);
+        s->tasks[PHASE_RANK] = cut_into_tasks(ranges, cost_of_ranking(plan), &s->rank.per_task);
     }
 }
 
