@@ -54,7 +54,7 @@ size_t account_block(size_t size) {
     if (size > SIZE_MAX - 2 * PAGE) {
         return SIZE_MAX;
     }
-    const size_t block = (size + header + unit - 1) / unit * unit;
+    const size_t block = (size + header + unit - 1) & ~(unit - 1);
     return block < 32 ? 32 : block;
 }
 

@@ -1,7 +1,6 @@
 /* inference.c - questions in the Open Inference Protocol. */
 #include "api/inference.h"
 
-#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -329,8 +328,14 @@ static bool read_output(struct question *question, const struct codec_value *out
                               wanted.name);
         }
     }
-    assert(question->output_count < QUESTION_OUTPUTS);
-    question->outputs[question->output_count++] = wanted;
+    struct question_output *outputs =
+        account_grow(question->account, question->outputs, &question->output_capacity,
+                     question->output_count + 1, sizeof *outputs);
+    if (outputs == NULL) {
+        return codec_no_memory(error);
+    }
+    question->outputs = outputs;
+    outputs[question->output_count++] = wanted;
     return true;
 }
 

@@ -208,16 +208,18 @@ static bool open_tensors(struct question *question, struct codec_error *error) {
     codec_reader_free(question->reader);
     question->reader = NULL;
     question->stage = QUESTION_IN_TENSORS;
+    question->arrivals = account_alloc(question->account, sizeof *question->arrivals);
     struct build *build = account_alloc(question->account, sizeof *build);
-    if (build == NULL) {
+    if (question->arrivals == NULL || build == NULL) {
         return codec_no_memory(error);
     }
+    *question->arrivals = (struct codec_arrivals){0};
     const size_t max_values = question->json_size != SIZE_MAX ? MOST_VALUES : 0;
     bool good = build_begin(build, question->document, max_values) || codec_no_memory(error);
     good = good &&
            (question->format == API_INFERENCE ? inference_read(question, build, error)
                                               : list_safetensors(build, &question->floats, error));
-    good = good && build_end(build, &question->arrivals, error);
+    good = good && build_end(build, question->arrivals, error);
     account_free(question->account, build);
     return good;
 }
@@ -282,7 +284,7 @@ bool question_feed(struct question *question, const void *bytes_, size_t size,
         good = take_json(question, &bytes, &size, error);
     }
     if (good && size > 0) {
-        good = codec_arrive(&question->arrivals, bytes, size, error);
+        good = codec_arrive(question->arrivals, bytes, size, error);
     }
     return good;
 }
@@ -306,7 +308,7 @@ struct codec_document *question_finish(struct question *question, struct codec_e
                prefix ? (size_t)SAFETENSORS_PREFIX : question->json_size);
         return NULL;
     }
-    if (codec_arrived(&question->arrivals, error)) {
+    if (codec_arrived(question->arrivals, error)) {
         document = question->document;
         question->document = NULL;
     }

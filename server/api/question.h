@@ -10,10 +10,6 @@
 #include "api/api.h"
 #include "api/build.h"
 
-enum {
-    QUESTION_OUTPUTS = 64 /* most outputs that a question asks for; no model has as many */
-};
-
 /* A result that a question in the Open Inference Protocol asks for. */
 struct question_output {
     const char *name; /* borrowed from the document */
@@ -32,8 +28,9 @@ struct question {
     enum codec_type floats; /* the type of float results */
     const char *id;         /* borrowed from the document, or NULL */
     bool binary;            /* results are binary unless their output says otherwise */
-    struct question_output outputs[QUESTION_OUTPUTS];
+    struct question_output *outputs;
     size_t output_count; /* 0: all results */
+    size_t output_capacity;
 
     /* Only question.c uses the rest. */
     enum question_stage {
@@ -46,7 +43,7 @@ struct question {
     unsigned char prefix[8];
     struct codec_reader *reader;     /* owned; reads the JSON, or NULL */
     struct codec_document *document; /* owned until question_finish() hands it over */
-    struct codec_arrivals arrivals;
+    struct codec_arrivals *arrivals; /* NULL while no bytes of tensors are expected */
 };
 
 /* Finds the format of the body from the headers of the request. The format of its answer says
