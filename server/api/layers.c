@@ -134,7 +134,7 @@ struct api_work *api_layer(struct api_request *request) {
     if (layer != NULL) {
         codec_items_begin(&list, NULL);
         add_layer(&list, layer);
-        reply_json_whole(request, &list);
+        reply_json(request, &list, 0);
     } else {
         refuse_name(request, request->name);
     }

@@ -247,7 +247,7 @@ static void describe(struct api_request *request, bool config) {
         list.failed = true;
     }
     codec_add_close(&list);
-    reply_json_whole(request, &list);
+    reply_json(request, &list, 0);
     codec_results_free(&outputs);
 }
 

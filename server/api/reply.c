@@ -104,41 +104,28 @@ void reply_attn_error(struct api_request *request, const attn_error *error) {
 
 /* ------------------------------------------------------------------------------------- answers */
 
-/* An answer that is encoded while it is sent. It is freed after the request, so its memory counts
- * until the account is closed. */
-struct stream {
-    struct codec_writer *writer;
-    struct codec_item items[];
-};
-
-static bool reply_read(void *stream, char *out, size_t room, size_t *size) {
-    return codec_writer_read(((struct stream *)stream)->writer, out, room, size);
+static bool reply_read(void *writer, char *out, size_t room, size_t *size) {
+    return codec_writer_read(writer, out, room, size);
 }
 
-static void reply_release(void *stream_) {
-    struct stream *stream = stream_;
-    codec_writer_free(stream->writer);
-    free(stream);
+static void reply_release(void *writer) {
+    codec_writer_free(writer);
 }
 
-/* Answers with a stream. Returns false if there is no memory. */
+/* Answers with a text that is made while it is sent. Returns false if there is no memory. */
 static bool stream_items(struct api_request *request, const struct codec_items *items, int digits) {
-    const size_t bytes = sizeof(struct stream) + items->count * sizeof *items->list;
-    if (!account_take(&request->account, STREAM + account_block(bytes))) {
+    const size_t bytes = items->count * sizeof *items->list;
+    struct codec_item *list = account_alloc(&request->account, bytes);
+    if (list == NULL || !account_take(&request->account, STREAM)) {
         return false;
     }
-    struct stream *stream = malloc(bytes);
-    if (stream == NULL) {
-        return false;
-    }
-    memcpy(stream->items, items->list, items->count * sizeof *items->list);
-    stream->writer = codec_writer_create(stream->items, items->count, digits);
-    if (stream->writer == NULL) {
-        free(stream);
+    memcpy(list, items->list, bytes);
+    struct codec_writer *writer = codec_writer_create(list, items->count, digits);
+    if (writer == NULL) {
         return false;
     }
     request->response->status = 200;
-    request->response->body = stream;
+    request->response->body = writer;
     request->response->read = reply_read;
     request->response->release = reply_release;
     return true;
@@ -161,22 +148,13 @@ static bool write_items(struct api_request *request, const struct codec_items *i
 
 void reply_json(struct api_request *request, struct codec_items *items, int digits) {
     const int64_t start = clock_ns();
-    const size_t bytes = codec_items_bytes(items->list, items->count, digits, LONG_TEXT);
-    const bool done =
-        !items->failed && (bytes > LONG_TEXT ? stream_items(request, items, digits)
-                                             : write_items(request, items, digits, bytes));
+    const size_t most = items->account != NULL ? LONG_TEXT : SIZE_MAX;
+    const size_t bytes = codec_items_bytes(items->list, items->count, digits, most);
+    const bool done = !items->failed && (bytes > most ? stream_items(request, items, digits)
+                                                      : write_items(request, items, digits, bytes));
     codec_items_free(items);
     if (!done) {
         reply_no_memory(request);
     }
     request->response->timing[HTTP_TIMING_ENCODE] = clock_ms_since(start);
-}
-
-void reply_json_whole(struct api_request *request, struct codec_items *items) {
-    const size_t bytes = codec_items_bytes(items->list, items->count, 0, SIZE_MAX);
-    const bool done = !items->failed && write_items(request, items, 0, bytes);
-    codec_items_free(items);
-    if (!done) {
-        reply_no_memory(request);
-    }
 }

@@ -31,12 +31,9 @@ __attribute__((cold)) void reply_codec_error(struct api_request *request,
 __attribute__((cold)) void reply_attn_error(struct api_request *request, const attn_error *error);
 
 /* Answers with a 200 whose body is the list of items as JSON, and frees the list. `digits` is as in
- * codec_write(). A long text is made while it is sent, so what the items point to must live as long
- * as the request. Answers with reply_no_memory() if there is no memory, also for an item. */
+ * codec_write(). A long text of a list with an account is made while it is sent, so what its items
+ * point to must live as long as the request. Answers with reply_no_memory() if there is no memory,
+ * also for an item. */
 void reply_json(struct api_request *request, struct codec_items *items, int digits);
-
-/* The same for a list whose texts do not live as long as the request: the whole text is made at
- * once. */
-void reply_json_whole(struct api_request *request, struct codec_items *items);
 
 #endif

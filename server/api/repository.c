@@ -64,7 +64,7 @@ static void reply_done(struct api_request *request, const struct layer *layer, b
     codec_add_text(&list, "name", layer->name);
     codec_add_bool(&list, "loaded", loaded);
     codec_add_close(&list);
-    reply_json_whole(request, &list);
+    reply_json(request, &list, 0);
 }
 
 static size_t loading_tasks(const void *loading, size_t phase) {
