@@ -120,13 +120,3 @@ const char *decimal_add_run(struct lifted *lifted, const char *text, const char 
     *added = lifted->count - before;
     return text;
 }
-
-const char *lifted_add_run(struct lifted *lifted, const char *text, const char *end, size_t *added,
-                           bool *after) {
-#ifdef DECIMAL_VECTOR
-    if (vector_has_digits()) {
-        return decimal_add_run_vector(lifted, text, end, added, after);
-    }
-#endif
-    return decimal_add_run(lifted, text, end, added, after);
-}

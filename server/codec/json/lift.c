@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "codec/json/decimal.h"
 #include "codec/json/number.h"
 
 /* ------------------------------------------------------------------------------------- buffers */
@@ -353,4 +354,14 @@ void lifted_add_null(struct lifted *lifted, bool infinite) {
 
 void lifted_add_bool(struct lifted *lifted, bool value) {
     ((unsigned char *)lifted->data)[lifted->count++] = value;
+}
+
+const char *lifted_add_run(struct lifted *lifted, const char *text, const char *end, size_t *added,
+                           bool *after) {
+#ifdef DECIMAL_VECTOR
+    if (vector_has_digits()) {
+        return decimal_add_run_vector(lifted, text, end, added, after);
+    }
+#endif
+    return decimal_add_run(lifted, text, end, added, after);
 }
