@@ -258,6 +258,6 @@ int main(int argc, char *argv[]) {
     if (options.health_check) {
         return health_check(options.address, options.port, options.tls_certificate != NULL);
     }
-    blas_prepare(argv);
+    blas_report();
     return serve(&options);
 }

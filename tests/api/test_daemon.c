@@ -30,6 +30,26 @@ Test(daemon, bad_options_end_the_start) {
     cr_expect_not_null(strstr(output, "ATTENTIOND_MAX_BODY"), "%s", output);
 }
 
+/* Returns the number of threads of a daemon in whose environment OpenBLAS is to have so many. */
+static unsigned count_threads(const char *of_openblas) {
+    char path[64], line[64];
+    unsigned threads = 0;
+    setenv("OPENBLAS_NUM_THREADS", of_openblas, 1);
+    cr_assert(daemon_spawn(NULL));
+    snprintf(path, sizeof path, "/proc/%d/status", (int)the_daemon.pid);
+    FILE *status = fopen(path, "r");
+    cr_assert_not_null(status);
+    while (threads == 0 && fgets(line, sizeof line, status) != NULL)
+        sscanf(line, "Threads: %u", &threads);
+    fclose(status);
+    cr_expect_eq(daemon_stop(), 0);
+    return threads;
+}
+
+Test(daemon, openblas_has_no_threads) {
+    cr_expect_eq(count_threads("7"), count_threads("1"));
+}
+
 /* The daemon uses the kernels that ATTENTION_ISA names, or it does not start. */
 Test(daemon, kernels_that_this_cpu_does_not_run_end_the_start) {
     char output[4096];

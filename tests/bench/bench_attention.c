@@ -536,8 +536,7 @@ int main(int argc, char *argv[]) {
         fprintf(stderr, "OPENBLAS_CORETYPE is set: unset it, or set BENCH_CORETYPE_SET=1 too.\n");
         return 1;
     }
-    setenv("BENCH_CORETYPE_SET", "1", 1); /* blas_prepare may execute this program anew */
-    blas_prepare(argv);
+    blas_report();
     threads = wanted != NULL ? atoi(wanted) : (int)sysconf(_SC_NPROCESSORS_ONLN);
     threads = threads < 1 ? 1 : threads > 64 ? 64 : threads;
     crew_start(threads);

@@ -591,7 +591,7 @@ static void make_inputs(void) {
 }
 
 int main(int argc, char *argv[]) {
-    blas_prepare(argv);
+    blas_report();
     const size_t count = argc > 1 ? strtoul(argv[1], NULL, 10) : 3000;
     const uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
     make_inputs();

@@ -8,12 +8,10 @@
 #include "attention.h"
 #include "blas_setup.h"
 
-/* Criterion has the function main. A constructor can do this, because glibc passes the arguments of
- * the program to constructors, too. */
-__attribute__((constructor)) static void choose_kernels(int argc, char *argv[]) {
-    (void)argc;
+/* Criterion has the function main, so a constructor prints. */
+__attribute__((constructor)) static void show_kernels(void) {
     if (getenv("BXFI_MAP") == NULL) { /* Criterion sets it in the processes of tests */
-        blas_prepare(argv);
+        blas_report();
         const attn_build_info build = attn_build();
         fprintf(stderr, "OpenBLAS core %s, row kernels %s\n", build.blas_core, build.kernels);
     }
