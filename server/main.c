@@ -128,41 +128,21 @@ static void tell_systemd(const char *message) {
 /* Serves until a signal asks to stop. Returns the exit status. */
 static int listen_and_wait(const struct server_options *options, struct api_state *state,
                            const sigset_t *signals) {
-    const struct http_options http = {
-        .log = {.json = options->log_json == 1,
-                .requests = options->log_requests == 1,
-                .file = options->log_file},
-        .address = options->address,
-        .port = options->port,
-        .threads = options->io_threads,
-        .max_body = options->max_body,
-        .compression = options->compression == 1,
-        .max_connections = options->max_connections,
-        .idle_timeout = options->idle_timeout,
-        .header_timeout = options->header_timeout,
-        .body_timeout = options->body_timeout,
-        .write_timeout = options->write_timeout,
-        .api_key_file = options->api_key_file,
-        .cors_origins = options->cors_origins,
-        .tls_certificate = options->tls_certificate,
-        .tls_key = options->tls_key,
-        .drain_delay = options->drain_delay,
-        .drain_timeout = options->drain_timeout,
-    };
+    const struct http_options *http = &options->http;
     static sigset_t stop; /* static, because await_second() may outlive this function */
     char error[512], url[128];
     pthread_t second;
     int signal_number;
     stop = *signals;
     const struct http_app app = api_app(state);
-    struct http_server *server = http_start(&http, &app, error, sizeof error);
+    struct http_server *server = http_start(http, &app, error, sizeof error);
     if (server == NULL) {
         fprintf(stderr, "attentiond: %s\n", error);
         return 1;
     }
-    bool ipv6 = strchr(options->address, ':') != NULL;
-    snprintf(url, sizeof url, "http%s://%s%s%s:%u", options->tls_certificate != NULL ? "s" : "",
-             ipv6 ? "[" : "", options->address, ipv6 ? "]" : "", http_port(server));
+    bool ipv6 = strchr(http->address, ':') != NULL;
+    snprintf(url, sizeof url, "http%s://%s%s%s:%u", http->tls_certificate != NULL ? "s" : "",
+             ipv6 ? "[" : "", http->address, ipv6 ? "]" : "", http_port(server));
     /* Scripts read this line, so it does not go to the log. */
     printf("attentiond %s listening on %s\n", ATTN_VERSION, url);
     fflush(stdout);
@@ -171,8 +151,8 @@ static int listen_and_wait(const struct server_options *options, struct api_stat
         snprintf(memory, sizeof memory, "at most %.0f MiB", options->container.memory / (1 << 20));
     }
     http_log("info", "started at %s: version %s, %u worker%s, %u I/O thread%s; %.3g core%s, %s",
-             url, ATTN_VERSION, options->workers, options->workers == 1 ? "" : "s",
-             options->io_threads, options->io_threads == 1 ? "" : "s", options->container.cores,
+             url, ATTN_VERSION, options->jobs.threads, options->jobs.threads == 1 ? "" : "s",
+             http->threads, http->threads == 1 ? "" : "s", options->container.cores,
              options->container.cores > 1 ? "s" : "", memory);
     tell_systemd("READY=1");
     while ((signal_number = await_signal(signals, server)) == SIGHUP) {
@@ -202,36 +182,33 @@ static int serve(const struct server_options *options) {
         .budget = {.max_request = options->max_memory, .max_total = options->total_memory},
         .max_work = options->max_work,
         .timeout = options->compute_timeout,
-        .threads = options->workers,
+        .threads = options->jobs.threads,
         .cores = options->container.cores,
         .memory_limit = options->container.memory,
         .frame_ancestors = options->frame_ancestors,
     };
-    const struct jobs_options jobs = {
-        .threads = options->workers,
-        .max_jobs = MAX_JOBS,
-        .max_cost = options->max_queue,
-    };
+    struct jobs_options jobs = options->jobs;
+    struct layers_options layers = options->layers;
     sigset_t signals;
     prepare_signals(&signals);
     prepare_malloc();
     attn_blas_set_threads(1); /* tasks run side by side on the workers */
+    jobs.max_jobs = MAX_JOBS;
     state.jobs = jobs_start(&jobs);
     if (state.jobs == NULL) {
-        fprintf(stderr, "attentiond: %u worker threads cannot be started\n", options->workers);
+        fprintf(stderr, "attentiond: %u worker threads cannot be started\n", options->jobs.threads);
         return 1;
     }
     int status = 1;
-    if (options->layers != NULL) {
+    if (layers.folder != NULL) {
         char reason[LAYERS_REASON];
-        const struct layers_options layers = {
-            .folder = options->layers, .memory = options->layers_memory, .warn = warn_of_layers};
+        layers.warn = warn_of_layers;
         state.layers = layers_open(&layers, reason);
         if (state.layers == NULL) {
             fprintf(stderr, "attentiond: the folder of --layers cannot be used: %s\n", reason);
         }
     }
-    if (options->layers == NULL || state.layers != NULL) {
+    if (layers.folder == NULL || state.layers != NULL) {
         status = listen_and_wait(options, &state, &signals);
     }
     layers_close(state.layers);
@@ -256,7 +233,8 @@ int main(int argc, char *argv[]) {
         break;
     }
     if (options.health_check) {
-        return health_check(options.address, options.port, options.tls_certificate != NULL);
+        return health_check(options.http.address, options.http.port,
+                            options.http.tls_certificate != NULL);
     }
     blas_report();
     return serve(&options);

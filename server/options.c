@@ -22,7 +22,7 @@ enum kind {
     KIND_ADDRESS,
     KIND_ORIGINS, /* a list with commas; "*" is allowed if `range` begins with it */
     KIND_TEXT,    /* a text that is not empty */
-    KIND_CHOICE,  /* one of the words in `range`; the value is its index */
+    KIND_CHOICE,  /* one of the two words in `range` */
     KIND_UNSIGNED,
     KIND_SECONDS, /* whole seconds */
     KIND_BYTES,
@@ -47,45 +47,46 @@ struct option {
 #define GIB        (1024.0 * 1024.0 * 1024.0)
 
 static const struct option table[] = {
-    {"--address", "ATTENTIOND_ADDRESS", KIND_ADDRESS, AT(address), 0, 0, "an IPv4 or IPv6 address",
-     "the address to listen on; 0.0.0.0 and :: are all addresses"},
-    {"--port", "ATTENTIOND_PORT", KIND_UNSIGNED, AT(port), 0, 65535, "0..65535",
+    {"--address", "ATTENTIOND_ADDRESS", KIND_ADDRESS, AT(http.address), 0, 0,
+     "an IPv4 or IPv6 address", "the address to listen on; 0.0.0.0 and :: are all addresses"},
+    {"--port", "ATTENTIOND_PORT", KIND_UNSIGNED, AT(http.port), 0, 65535, "0..65535",
      "the port to listen on; 0 takes a free port, and the first line of output names it"},
-    {"--api-key-file", "ATTENTIOND_API_KEY_FILE", KIND_TEXT, AT(api_key_file), 0, 0, "a path",
+    {"--api-key-file", "ATTENTIOND_API_KEY_FILE", KIND_TEXT, AT(http.api_key_file), 0, 0, "a path",
      "file of API keys, one on each line; /health, the pages and /openapi.yaml need none"},
-    {"--tls-certificate", "ATTENTIOND_TLS_CERTIFICATE", KIND_TEXT, AT(tls_certificate), 0, 0,
+    {"--tls-certificate", "ATTENTIOND_TLS_CERTIFICATE", KIND_TEXT, AT(http.tls_certificate), 0, 0,
      "a path", "file of the certificate and its chain (PEM); the port then speaks TLS only"},
-    {"--tls-key", "ATTENTIOND_TLS_KEY", KIND_TEXT, AT(tls_key), 0, 0, "a path",
+    {"--tls-key", "ATTENTIOND_TLS_KEY", KIND_TEXT, AT(http.tls_key), 0, 0, "a path",
      "file of the certificate's key (PEM), without a password"},
-    {"--cors-origins", "ATTENTIOND_CORS_ORIGINS", KIND_ORIGINS, AT(cors_origins), 0,
+    {"--cors-origins", "ATTENTIOND_CORS_ORIGINS", KIND_ORIGINS, AT(http.cors_origins), 0,
      OPTIONS_ORIGINS, "* or origins with commas between, at most 4096 bytes",
      "origins whose web pages may send requests; * is every origin"},
     {"--frame-ancestors", "ATTENTIOND_FRAME_ANCESTORS", KIND_ORIGINS, AT(frame_ancestors), 0,
      OPTIONS_ORIGINS, "origins with commas between, none with * or [, at most 4096 bytes",
      "origins whose web pages may show the pages of the daemon in a frame"},
-    {"--io-threads", "ATTENTIOND_IO_THREADS", KIND_UNSIGNED, AT(io_threads), 1, 64, "1..64",
+    {"--io-threads", "ATTENTIOND_IO_THREADS", KIND_UNSIGNED, AT(http.threads), 1, 64, "1..64",
      "threads that serve connections; the default is one for each core, at most 4"},
-    {"--workers", "ATTENTIOND_WORKERS", KIND_UNSIGNED, AT(workers), 1, 64, "1..64",
+    {"--workers", "ATTENTIOND_WORKERS", KIND_UNSIGNED, AT(jobs.threads), 1, 64, "1..64",
      "threads that compute; the default is one for each core"},
-    {"--max-body", "ATTENTIOND_MAX_BODY", KIND_BYTES, AT(max_body), 1 * KIB, 64 * GIB,
+    {"--max-body", "ATTENTIOND_MAX_BODY", KIND_BYTES, AT(http.max_body), 1 * KIB, 64 * GIB,
      "1KiB..64GiB", "bytes that the body of a request may have"},
-    {"--compression", "ATTENTIOND_COMPRESSION", KIND_CHOICE, AT(compression), 0, 0, "no|yes",
+    {"--compression", "ATTENTIOND_COMPRESSION", KIND_CHOICE, AT(http.compression), 0, 0, "no|yes",
      "yes: requests and answers may be compressed with gzip, zstd or deflate"},
-    {"--max-connections", "ATTENTIOND_MAX_CONNECTIONS", KIND_UNSIGNED, AT(max_connections), 1, 1e6,
-     "1..1000000", "connections that may be open; further ones are closed at once"},
-    {"--idle-timeout", "ATTENTIOND_IDLE_TIMEOUT", KIND_SECONDS, AT(idle_timeout), 1, 86400,
+    {"--max-connections", "ATTENTIOND_MAX_CONNECTIONS", KIND_UNSIGNED, AT(http.max_connections), 1,
+     1e6, "1..1000000", "connections that may be open; further ones are closed at once"},
+    {"--idle-timeout", "ATTENTIOND_IDLE_TIMEOUT", KIND_SECONDS, AT(http.idle_timeout), 1, 86400,
      "1..86400", "seconds without a byte after which a connection is closed"},
-    {"--header-timeout", "ATTENTIOND_HEADER_TIMEOUT", KIND_SECONDS, AT(header_timeout), 1, 86400,
-     "1..86400", "seconds that the headers of a request may take"},
-    {"--body-timeout", "ATTENTIOND_BODY_TIMEOUT", KIND_SECONDS, AT(body_timeout), 1, 86400,
+    {"--header-timeout", "ATTENTIOND_HEADER_TIMEOUT", KIND_SECONDS, AT(http.header_timeout), 1,
+     86400, "1..86400", "seconds that the headers of a request may take"},
+    {"--body-timeout", "ATTENTIOND_BODY_TIMEOUT", KIND_SECONDS, AT(http.body_timeout), 1, 86400,
      "1..86400", "seconds that a body may take; each 64 KiB adds one second"},
-    {"--write-timeout", "ATTENTIOND_WRITE_TIMEOUT", KIND_SECONDS, AT(write_timeout), 1, 86400,
+    {"--write-timeout", "ATTENTIOND_WRITE_TIMEOUT", KIND_SECONDS, AT(http.write_timeout), 1, 86400,
      "1..86400", "seconds that a client may take to read an answer; each 64 KiB adds one second"},
     {"--compute-timeout", "ATTENTIOND_COMPUTE_TIMEOUT", KIND_REAL, AT(compute_timeout), 0.001,
      86400, "0.001..86400", "seconds that a request may wait and be computed; then it gets a 503"},
-    {"--drain-delay", "ATTENTIOND_DRAIN_DELAY", KIND_SECONDS, AT(drain_delay), 0, 3600, "0..3600",
+    {"--drain-delay", "ATTENTIOND_DRAIN_DELAY", KIND_SECONDS, AT(http.drain_delay), 0, 3600,
+     "0..3600",
      "seconds after SIGTERM in which connections are accepted, while /health/ready is 503"},
-    {"--drain-timeout", "ATTENTIOND_DRAIN_TIMEOUT", KIND_SECONDS, AT(drain_timeout), 0, 3600,
+    {"--drain-timeout", "ATTENTIOND_DRAIN_TIMEOUT", KIND_SECONDS, AT(http.drain_timeout), 0, 3600,
      "0..3600", "seconds that open requests then may still take"},
     {"--max-memory", "ATTENTIOND_MAX_MEMORY", KIND_BYTES, AT(max_memory), 64 * KIB, 1024 * GIB,
      "64KiB..1024GiB", "bytes that one request may hold in matrices, results and answer"},
@@ -94,18 +95,18 @@ static const struct option table[] = {
     {"--total-memory", "ATTENTIOND_TOTAL_MEMORY", KIND_BYTES, AT(total_memory), 1024 * KIB,
      1024 * GIB, "1MiB..1024GiB",
      "bytes that all requests together may hold; in a container half of its memory"},
-    {"--max-queue", "ATTENTIOND_MAX_QUEUE", KIND_REAL, AT(max_queue), 1, 1e18, "1..1e18",
+    {"--max-queue", "ATTENTIOND_MAX_QUEUE", KIND_REAL, AT(jobs.max_cost), 1, 1e18, "1..1e18",
      "multiply-adds of all requests that wait or are computed; further requests get a 503"},
-    {"--layers", "ATTENTIOND_LAYERS", KIND_TEXT, AT(layers), 0, 0, "a path",
+    {"--layers", "ATTENTIOND_LAYERS", KIND_TEXT, AT(layers.folder), 0, 0, "a path",
      "folder of safetensors files, whose attention weights are served under /layers"},
-    {"--layers-memory", "ATTENTIOND_LAYERS_MEMORY", KIND_BYTES, AT(layers_memory), 1024 * KIB,
+    {"--layers-memory", "ATTENTIOND_LAYERS_MEMORY", KIND_BYTES, AT(layers.memory), 1024 * KIB,
      1024 * GIB, "1MiB..1024GiB",
      "bytes that the packed weights of layers may take; those unused for longest are freed"},
-    {"--log-format", "ATTENTIOND_LOG_FORMAT", KIND_CHOICE, AT(log_json), 0, 0, "text|json",
+    {"--log-format", "ATTENTIOND_LOG_FORMAT", KIND_CHOICE, AT(http.log.json), 0, 0, "text|json",
      "the form of the lines of the log"},
-    {"--log-requests", "ATTENTIOND_LOG_REQUESTS", KIND_CHOICE, AT(log_requests), 0, 0, "no|yes",
-     "yes: the log has a line for each request, at most 1000 in a second"},
-    {"--log-file", "ATTENTIOND_LOG_FILE", KIND_TEXT, AT(log_file), 0, 0, "a path",
+    {"--log-requests", "ATTENTIOND_LOG_REQUESTS", KIND_CHOICE, AT(http.log.requests), 0, 0,
+     "no|yes", "yes: the log has a line for each request, at most 1000 in a second"},
+    {"--log-file", "ATTENTIOND_LOG_FILE", KIND_TEXT, AT(http.log.file), 0, 0, "a path",
      "file for the log instead of standard error"},
     {"--health-check", NULL, KIND_SWITCH, AT(health_check), 0, 0, NULL,
      "ask the daemon at this address and port whether it is alive; status 0 means that it is"},
@@ -124,23 +125,22 @@ static unsigned threads_for(double cores, unsigned most) {
 /* Without limits of memory, requests may hold 2 GiB. The other budgets suit that. */
 static struct server_options defaults(void) {
     return (struct server_options){
-        .address = "127.0.0.1",
-        .port = 8080,
-        .io_threads = 1,
-        .workers = 1,
-        .max_body = (size_t)64 << 20,
-        .max_connections = 1000,
-        .idle_timeout = 30,
-        .header_timeout = 15,
-        .body_timeout = 30,
-        .write_timeout = 30,
+        .http = {.address = "127.0.0.1",
+                 .port = 8080,
+                 .threads = 1,
+                 .max_body = (size_t)64 << 20,
+                 .max_connections = 1000,
+                 .idle_timeout = 30,
+                 .header_timeout = 15,
+                 .body_timeout = 30,
+                 .write_timeout = 30,
+                 .drain_timeout = 5},
+        .jobs = {.threads = 1, .max_cost = 4e12},
+        .layers = {.memory = (size_t)1 << 30},
         .compute_timeout = 60,
-        .drain_timeout = 5,
         .max_memory = (size_t)512 << 20,
-        .max_work = 1e12,
         .total_memory = (size_t)2 << 30,
-        .layers_memory = (size_t)1 << 30,
-        .max_queue = 4e12,
+        .max_work = 1e12,
     };
 }
 
@@ -149,8 +149,8 @@ void options_fit(struct server_options *options) {
     enum {
         STEP = 1 << 20 /* budgets are whole MiB */
     };
-    options->io_threads = threads_for(limits->cores, 4);
-    options->workers = threads_for(limits->cores, 64);
+    options->http.threads = threads_for(limits->cores, 4);
+    options->jobs.threads = threads_for(limits->cores, 64);
     if (limits->memory == 0) {
         return;
     }
@@ -159,8 +159,8 @@ void options_fit(struct server_options *options) {
     if (options->max_memory > options->total_memory / 4) {
         options->max_memory = options->total_memory / 4;
     }
-    if (options->layers_memory > options->total_memory / 2) {
-        options->layers_memory = options->total_memory / 2;
+    if (options->layers.memory > options->total_memory / 2) {
+        options->layers.memory = options->total_memory / 2;
     }
 }
 
@@ -241,19 +241,13 @@ static bool set_number(struct server_options *options, const struct option *opti
     return true;
 }
 
+/* Every choice has two words; the second one sets the value to true. */
 static bool set_choice(struct server_options *options, const struct option *option,
                        const char *text) {
-    const size_t length = strlen(text);
-    unsigned index = 0;
-    for (const char *word = option->range; *word != '\0'; index++) {
-        const size_t size = strcspn(word, "|");
-        if (size == length && memcmp(word, text, size) == 0) {
-            *(unsigned *)(void *)((char *)options + option->offset) = index;
-            return true;
-        }
-        word += size + (word[size] == '|');
-    }
-    return false;
+    const size_t first = strcspn(option->range, "|");
+    const bool second = strcmp(text, option->range + first + 1) == 0;
+    *(bool *)((char *)options + option->offset) = second;
+    return second || (strlen(text) == first && memcmp(text, option->range, first) == 0);
 }
 
 /* Describes the allowed values of an option, for a message. */
@@ -337,7 +331,7 @@ static bool read_environment(struct server_options *options, char *error, size_t
         }
         /* If a Kubernetes Service is named "attentiond", each pod of its namespace gets a variable
          * like ATTENTIOND_PORT=tcp://10.0.0.7:80. */
-        if (table[i].offset == AT(port) && strncmp(text, "tcp://", 6) == 0) {
+        if (table[i].offset == AT(http.port) && strncmp(text, "tcp://", 6) == 0) {
             continue;
         }
         if (!set_value(options, &table[i], table[i].variable, text, error, size)) {
@@ -445,10 +439,10 @@ enum options_result options_read(struct server_options *options, int argc, char 
             return OPTIONS_BAD;
         }
     }
-    if ((options->tls_certificate == NULL) != (options->tls_key == NULL)) {
+    if ((options->http.tls_certificate == NULL) != (options->http.tls_key == NULL)) {
         snprintf(error, size, "%s needs %s, too",
-                 options->tls_key == NULL ? "--tls-certificate" : "--tls-key",
-                 options->tls_key == NULL ? "--tls-key" : "--tls-certificate");
+                 options->http.tls_key == NULL ? "--tls-certificate" : "--tls-key",
+                 options->http.tls_key == NULL ? "--tls-key" : "--tls-certificate");
         return OPTIONS_BAD;
     }
     return OPTIONS_READY;

@@ -10,6 +10,9 @@
 #include <stddef.h>
 #include <stdio.h>
 
+#include "http/http.h"
+#include "jobs/jobs.h"
+#include "layers/layers.h"
 #include "process.h"
 
 enum {
@@ -17,26 +20,14 @@ enum {
 };
 
 struct server_options {
-    const char *address;                          /* a numeric IPv4 or IPv6 address */
-    unsigned port;                                /* 0 = any free port */
-    const char *api_key_file, *log_file, *layers; /* NULL = none */
-    const char *cors_origins, *frame_ancestors;   /* lists with commas; NULL = none */
-    const char *tls_certificate, *tls_key;        /* both or neither are NULL */
-    unsigned log_json, log_requests;              /* 0 or 1 */
-    unsigned io_threads;
-    unsigned workers;
-    size_t max_body;      /* bytes */
-    unsigned compression; /* 0 or 1 */
-    unsigned max_connections;
-    /* These are seconds. */
-    unsigned idle_timeout, header_timeout, body_timeout, write_timeout;
-    unsigned drain_delay, drain_timeout;
-    double compute_timeout;
-    size_t max_memory;    /* bytes that a request may hold in matrices, results and answer */
-    double max_work;      /* multiply-adds that a request may take */
-    size_t total_memory;  /* bytes that all requests together may hold */
-    size_t layers_memory; /* bytes of the packed weights of layers */
-    double max_queue;     /* multiply-adds of all requests that wait or are computed */
+    struct http_options http;
+    struct jobs_options jobs;
+    struct layers_options layers; /* without a folder there are no stored layers */
+    const char *frame_ancestors;  /* a list with commas; NULL = none */
+    double compute_timeout;       /* seconds */
+    size_t max_memory;   /* bytes that a request may hold in matrices, results and answer */
+    size_t total_memory; /* bytes that all requests together may hold */
+    double max_work;     /* multiply-adds that a request may take */
     struct process_limits container; /* what the process may use; no option sets it */
     bool health_check; /* ask the server at address and port whether it is alive, serve nothing */
 };

@@ -25,12 +25,12 @@ static enum options_result read_flags(struct server_options *options, const char
 Test(options, defaults) {
     struct server_options o;
     cr_assert_eq(read_flags(&o, NULL, NULL, NULL), OPTIONS_READY);
-    cr_expect_str_eq(o.address, "127.0.0.1");
-    cr_expect_eq(o.port, 8080);
-    cr_expect(o.io_threads >= 1 && o.io_threads <= 4);
-    cr_expect_eq(o.max_body, 64u << 20);
-    cr_expect_eq(o.max_connections, 1000);
-    cr_expect_eq(o.idle_timeout, 30);
+    cr_expect_str_eq(o.http.address, "127.0.0.1");
+    cr_expect_eq(o.http.port, 8080);
+    cr_expect(o.http.threads >= 1 && o.http.threads <= 4);
+    cr_expect_eq(o.http.max_body, 64u << 20);
+    cr_expect_eq(o.http.max_connections, 1000);
+    cr_expect_eq(o.http.idle_timeout, 30);
     cr_expect(o.max_memory > 0 && o.max_memory <= 512u << 20); /* less in a small container */
     cr_expect_eq(o.max_work, 1e12);
     cr_expect_not(o.health_check);
@@ -39,12 +39,12 @@ Test(options, defaults) {
 Test(options, both_forms) {
     struct server_options o;
     cr_assert_eq(read_flags(&o, "--port", "0", "--health-check"), OPTIONS_READY);
-    cr_expect_eq(o.port, 0);
+    cr_expect_eq(o.http.port, 0);
     cr_expect(o.health_check);
     cr_assert_eq(read_flags(&o, "--port=65535", "--address=::1", "--max-work=2.5e9"),
                  OPTIONS_READY);
-    cr_expect_eq(o.port, 65535);
-    cr_expect_str_eq(o.address, "::1");
+    cr_expect_eq(o.http.port, 65535);
+    cr_expect_str_eq(o.http.address, "::1");
     cr_expect_eq(o.max_work, 2.5e9);
 }
 
@@ -60,7 +60,7 @@ Test(options, sizes) {
     for (size_t i = 0; i < COUNT(sizes); i++) {
         struct server_options o;
         cr_assert_eq(read_flags(&o, "--max-body", sizes[i].text, NULL), OPTIONS_READY, "%s", error);
-        cr_expect_eq(o.max_body, sizes[i].value, "%s", sizes[i].text);
+        cr_expect_eq(o.http.max_body, sizes[i].value, "%s", sizes[i].text);
     }
 }
 
@@ -70,18 +70,18 @@ Test(options, flag_beats_environment_beats_default) {
     setenv("ATTENTIOND_IO_THREADS", "3", 1);
     setenv("ATTENTIOND_MAX_CONNECTIONS", "", 1);
     cr_assert_eq(read_flags(&o, "--port=9002", NULL, NULL), OPTIONS_READY);
-    cr_expect_eq(o.port, 9002);
-    cr_expect_eq(o.io_threads, 3);
-    cr_expect_eq(o.max_connections, 1000, "an empty variable is not set");
+    cr_expect_eq(o.http.port, 9002);
+    cr_expect_eq(o.http.threads, 3);
+    cr_expect_eq(o.http.max_connections, 1000, "an empty variable is not set");
     cr_assert_eq(read_flags(&o, NULL, NULL, NULL), OPTIONS_READY);
-    cr_expect_eq(o.port, 9001);
+    cr_expect_eq(o.http.port, 9001);
 }
 
 Test(options, variable_of_a_kubernetes_service_is_no_port) {
     struct server_options o;
     setenv("ATTENTIOND_PORT", "tcp://10.0.0.7:80", 1);
     cr_assert_eq(read_flags(&o, NULL, NULL, NULL), OPTIONS_READY, "%s", error);
-    cr_expect_eq(o.port, 8080);
+    cr_expect_eq(o.http.port, 8080);
     setenv("ATTENTIOND_MAX_BODY", "tcp://10.0.0.7:80", 1);
     cr_expect_eq(read_flags(&o, NULL, NULL, NULL), OPTIONS_BAD, "this holds for no other variable");
 }
@@ -179,6 +179,7 @@ Test(options, lists_of_origins) {
 
 enum member_kind {
     IS_TEXT,
+    IS_BOOL,
     IS_UNSIGNED,
     IS_SIZE,
     IS_REAL
@@ -192,37 +193,40 @@ static const struct member {
     enum member_kind kind;
     size_t offset, size;
 } members[] = {
-    {"--address", "ATTENTIOND_ADDRESS", "0.0.0.0", "a", "::", "::g", 0, IS_TEXT, MEMBER(address)},
-    {"--port", "ATTENTIOND_PORT", "0", "-1", "65535", "65536", 65535, IS_UNSIGNED, MEMBER(port)},
+    {"--address", "ATTENTIOND_ADDRESS", "0.0.0.0", "a", "::", "::g", 0, IS_TEXT,
+     MEMBER(http.address)},
+    {"--port", "ATTENTIOND_PORT", "0", "-1", "65535", "65536", 65535, IS_UNSIGNED,
+     MEMBER(http.port)},
     {"--api-key-file", "ATTENTIOND_API_KEY_FILE", "k", "", "key", "", 0, IS_TEXT,
-     MEMBER(api_key_file)},
+     MEMBER(http.api_key_file)},
     {"--cors-origins", "ATTENTIOND_CORS_ORIGINS", "*", "", "http://a,http://b", "", 0, IS_TEXT,
-     MEMBER(cors_origins)},
+     MEMBER(http.cors_origins)},
     {"--frame-ancestors", "ATTENTIOND_FRAME_ANCESTORS", "http://a", "a", "http://a,http://b", "*",
      0, IS_TEXT, MEMBER(frame_ancestors)},
     {"--io-threads", "ATTENTIOND_IO_THREADS", "1", "0", "64", "65", 64, IS_UNSIGNED,
-     MEMBER(io_threads)},
-    {"--workers", "ATTENTIOND_WORKERS", "1", "0", "64", "65", 64, IS_UNSIGNED, MEMBER(workers)},
+     MEMBER(http.threads)},
+    {"--workers", "ATTENTIOND_WORKERS", "1", "0", "64", "65", 64, IS_UNSIGNED,
+     MEMBER(jobs.threads)},
     {"--max-body", "ATTENTIOND_MAX_BODY", "1KiB", "1023", "64GiB", "68719476737", 0x1p36, IS_SIZE,
-     MEMBER(max_body)},
-    {"--compression", "ATTENTIOND_COMPRESSION", "no", "", "yes", "Yes", 1, IS_UNSIGNED,
-     MEMBER(compression)},
+     MEMBER(http.max_body)},
+    {"--compression", "ATTENTIOND_COMPRESSION", "no", "", "yes", "Yes", 1, IS_BOOL,
+     MEMBER(http.compression)},
     {"--max-connections", "ATTENTIOND_MAX_CONNECTIONS", "1", "0", "1000000", "1000001", 1e6,
-     IS_UNSIGNED, MEMBER(max_connections)},
+     IS_UNSIGNED, MEMBER(http.max_connections)},
     {"--idle-timeout", "ATTENTIOND_IDLE_TIMEOUT", "1", "0", "86400", "86401", 86400, IS_UNSIGNED,
-     MEMBER(idle_timeout)},
+     MEMBER(http.idle_timeout)},
     {"--header-timeout", "ATTENTIOND_HEADER_TIMEOUT", "1", "0", "86400", "86401", 86400,
-     IS_UNSIGNED, MEMBER(header_timeout)},
+     IS_UNSIGNED, MEMBER(http.header_timeout)},
     {"--body-timeout", "ATTENTIOND_BODY_TIMEOUT", "1", "0", "86400", "86401", 86400, IS_UNSIGNED,
-     MEMBER(body_timeout)},
+     MEMBER(http.body_timeout)},
     {"--write-timeout", "ATTENTIOND_WRITE_TIMEOUT", "1", "0", "86400", "86401", 86400, IS_UNSIGNED,
-     MEMBER(write_timeout)},
+     MEMBER(http.write_timeout)},
     {"--compute-timeout", "ATTENTIOND_COMPUTE_TIMEOUT", "0.001", "0.0009", "86400", "86400.1",
      86400, IS_REAL, MEMBER(compute_timeout)},
     {"--drain-delay", "ATTENTIOND_DRAIN_DELAY", "0", "-1", "3600", "3601", 3600, IS_UNSIGNED,
-     MEMBER(drain_delay)},
+     MEMBER(http.drain_delay)},
     {"--drain-timeout", "ATTENTIOND_DRAIN_TIMEOUT", "0", "-1", "3600", "3601", 3600, IS_UNSIGNED,
-     MEMBER(drain_timeout)},
+     MEMBER(http.drain_timeout)},
     {"--max-memory", "ATTENTIOND_MAX_MEMORY", "64KiB", "65535", "1024GiB", "1025GiB", 0x1p40,
      IS_SIZE, MEMBER(max_memory)},
     {"--max-work", "ATTENTIOND_MAX_WORK", "1", "0.9", "1e18", "1.1e18", 1e18, IS_REAL,
@@ -230,24 +234,25 @@ static const struct member {
     {"--total-memory", "ATTENTIOND_TOTAL_MEMORY", "1MiB", "1048575", "1024GiB", "1025GiB", 0x1p40,
      IS_SIZE, MEMBER(total_memory)},
     {"--max-queue", "ATTENTIOND_MAX_QUEUE", "1", "0.9", "1e18", "1.1e18", 1e18, IS_REAL,
-     MEMBER(max_queue)},
-    {"--log-format", "ATTENTIOND_LOG_FORMAT", "text", "", "json", "xml", 1, IS_UNSIGNED,
-     MEMBER(log_json)},
-    {"--log-requests", "ATTENTIOND_LOG_REQUESTS", "no", "", "yes", "y", 1, IS_UNSIGNED,
-     MEMBER(log_requests)},
-    {"--layers", "ATTENTIOND_LAYERS", "l", "", "layers", "", 0, IS_TEXT, MEMBER(layers)},
+     MEMBER(jobs.max_cost)},
+    {"--log-format", "ATTENTIOND_LOG_FORMAT", "text", "", "json", "xml", 1, IS_BOOL,
+     MEMBER(http.log.json)},
+    {"--log-requests", "ATTENTIOND_LOG_REQUESTS", "no", "", "yes", "y", 1, IS_BOOL,
+     MEMBER(http.log.requests)},
+    {"--layers", "ATTENTIOND_LAYERS", "l", "", "layers", "", 0, IS_TEXT, MEMBER(layers.folder)},
     {"--layers-memory", "ATTENTIOND_LAYERS_MEMORY", "1MiB", "1048575", "1024GiB", "1025GiB", 0x1p40,
-     IS_SIZE, MEMBER(layers_memory)},
-    {"--log-file", "ATTENTIOND_LOG_FILE", "f", "", "file", "", 0, IS_TEXT, MEMBER(log_file)},
+     IS_SIZE, MEMBER(layers.memory)},
+    {"--log-file", "ATTENTIOND_LOG_FILE", "f", "", "file", "", 0, IS_TEXT, MEMBER(http.log.file)},
 };
 
 static void expect_most(const struct member *m, const struct server_options *options,
                         const char *source) {
     const void *place = (const char *)options + m->offset;
-    const double number = m->kind == IS_UNSIGNED ? *(const unsigned *)place
-                          : m->kind == IS_SIZE   ? (double)*(const size_t *)place
-                          : m->kind == IS_REAL   ? *(const double *)place
-                                                 : 0;
+    const double number = m->kind == IS_BOOL       ? *(const bool *)place
+                          : m->kind == IS_UNSIGNED ? *(const unsigned *)place
+                          : m->kind == IS_SIZE     ? (double)*(const size_t *)place
+                          : m->kind == IS_REAL     ? *(const double *)place
+                                                   : 0;
     cr_expect_eq(number, m->number, "%s: %g", source, number);
     if (m->kind == IS_TEXT) {
         cr_expect_str_eq(*(const char *const *)place, m->most, "%s", source);
@@ -312,8 +317,8 @@ Test(options, certificate_and_key_come_together) {
     cr_expect_str_eq(error, "--tls-key needs --tls-certificate, too");
     setenv("ATTENTIOND_TLS_CERTIFICATE", "a", 1);
     cr_expect_eq(read_flags(&o, "--tls-key", "b", NULL), OPTIONS_READY, "%s", error);
-    cr_expect_str_eq(o.tls_certificate, "a");
-    cr_expect_str_eq(o.tls_key, "b");
+    cr_expect_str_eq(o.http.tls_certificate, "a");
+    cr_expect_str_eq(o.http.tls_key, "b");
 }
 
 Test(options, bad_variable_is_named) {

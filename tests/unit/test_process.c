@@ -117,13 +117,13 @@ Test(limits, decide_the_threads_and_the_budgets) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct server_options options = {.max_memory = (size_t)512 << 20,
                                          .total_memory = (size_t)2 << 30,
-                                         .layers_memory = (size_t)1 << 30,
+                                         .layers.memory = (size_t)1 << 30,
                                          .container = {rows[i].cores, rows[i].memory}};
         options_fit(&options);
-        cr_expect_eq(options.io_threads, rows[i].io_threads, "row %zu", i);
-        cr_expect_eq(options.workers, rows[i].workers, "row %zu", i);
+        cr_expect_eq(options.http.threads, rows[i].io_threads, "row %zu", i);
+        cr_expect_eq(options.jobs.threads, rows[i].workers, "row %zu", i);
         cr_expect_eq(options.total_memory >> 20, rows[i].total, "row %zu", i);
         cr_expect_eq(options.max_memory >> 20, rows[i].most, "row %zu", i);
-        cr_expect_eq(options.layers_memory >> 20, rows[i].layers, "row %zu", i);
+        cr_expect_eq(options.layers.memory >> 20, rows[i].layers, "row %zu", i);
     }
 }
