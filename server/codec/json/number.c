@@ -1,12 +1,11 @@
 /*
  * number.c - writes single numbers; number_floats.inc writes arrays of floats. The shortest digits
- * come from one multiplication of 64 x 64 bits. This is R. Giulietti's Schubfach ("The Schubfach
- * way to render doubles", 2020) with half its precision. What it cannot decide, about one double in
- * a hundred, is left to std::to_chars (number.cc).
+ * of a double come from one multiplication of 64 x 64 bits. This is R. Giulietti's Schubfach ("The
+ * Schubfach way to render doubles", 2020) with half its precision. What it cannot decide, about one
+ * double in a hundred, is left to std::to_chars (number.cc), and so is a single float.
  */
 #include "codec/json/number.h"
 
-#include <float.h>
 #include <string.h>
 
 #include "codec/json/layout.h"
@@ -183,15 +182,6 @@ static inline size_t write_digits(char *out, const struct number_digits *number)
     return (size_t)(count + 1);
 }
 
-/* Writes number * 10^power with at most nine digits, which every float has. */
-static size_t write_few_digits(char *out, uint64_t number, int power) {
-    int length = ((64 - __builtin_clzll(number)) * 1233) >> 12;
-    length += number >= TENS[length];
-    const uint64_t nine = number * TENS[9 - length]; /* nine digits, with zeros at the end */
-    return number_lay_out(out, (unsigned)(nine / 100000000),
-                          spread_digits((uint32_t)(nine % 100000000)), power + length - 1);
-}
-
 static inline size_t write_sign(char *out, bool negative) {
     *out = '-';
     return negative;
@@ -208,22 +198,15 @@ static inline size_t write_small(char *out, uint32_t value) {
 /* ------------------------------------------------------------------------------------- numbers */
 
 size_t number_write_float(char *out, float value) {
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    size_t sign = write_sign(out, bits >> 31);
+    size_t sign = write_sign(out, __builtin_signbit(value) != 0);
     float size = __builtin_fabsf(value);
     if (size < SMALL && (float)(int)size == size) {
         return sign + write_small(out + sign, (uint32_t)size);
     }
 
     struct number_digits number;
-    uint32_t fraction = bits & 0x7FFFFF;
-    int exponent = (int)(bits >> 23 & 0xFF);
-    if (exponent == 0 ||
-        !shortest(fraction | 0x800000, exponent - 150, fraction == 0 && exponent > 1, &number)) {
-        number_exact_float(size, &number);
-    }
-    return sign + write_few_digits(out + sign, number.digits, number.power);
+    number_exact_float(size, &number);
+    return sign + write_digits(out + sign, &number);
 }
 
 /* Splits a positive number into c * 2^q. False for denormals. */

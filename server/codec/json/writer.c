@@ -66,14 +66,6 @@ static char *put_double(char *out, double number, int digits) {
                              : number_write_double(out, number));
 }
 
-static char *put_float(char *out, float number, int digits) {
-    if (!isfinite(number)) {
-        return put_literal(out, "null");
-    }
-    return out + (digits > 0 ? number_write_rounded(out, (double)number, digits)
-                             : number_write_float(out, number));
-}
-
 /* ---------------------------------------------------------------------------------------- text */
 
 /* Appends up to TEXT_STRIDE bytes of a text with escapes and without quotes. Returns how many bytes
@@ -118,7 +110,7 @@ static char *put_elements(char *out, const attn_tensor *tensor, size_t first, si
             return number_write_floats(out, (const float *)tensor->data + first, count);
         }
         for (size_t i = first; i < end; i++, *out++ = ',') {
-            out = put_float(out, ((const float *)tensor->data)[i], digits);
+            out = put_double(out, (double)((const float *)tensor->data)[i], digits);
         }
         break;
     case ATTN_FLOAT64:
@@ -173,7 +165,7 @@ size_t codec_text_bytes(const attn_tensor *tensor, int digits) {
     return total;
 }
 
-static size_t add_bytes(size_t a, size_t b) {
+static size_t add_sizes(size_t a, size_t b) {
     return a > SIZE_MAX - b ? SIZE_MAX : a + b;
 }
 
@@ -183,10 +175,10 @@ static size_t list_bytes(const struct codec_item *item, int digits, size_t most)
     for (size_t i = 0; i < item->count && bytes <= most; i++) {
         if (item->op == CODEC_OP_PARTS) {
             const attn_tensor part = attn_as_tensor(&item->parts[i]);
-            bytes = add_bytes(bytes, codec_text_bytes(&part, digits));
-            bytes = add_bytes(bytes, 4);
+            bytes = add_sizes(bytes, codec_text_bytes(&part, digits));
+            bytes = add_sizes(bytes, 4);
         } else {
-            bytes = add_bytes(bytes, 6 * strlen(item->texts[i]) + 4 + NUMBER_SIZE);
+            bytes = add_sizes(bytes, 6 * strlen(item->texts[i]) + 4 + NUMBER_SIZE);
         }
     }
     return bytes;
@@ -198,11 +190,11 @@ size_t codec_items_bytes(const struct codec_item *items, size_t count, int digit
         const struct codec_item *item = &items[i];
         const size_t key = item->key != NULL ? strlen(item->key) : 0;
         const size_t text = item->op == CODEC_OP_TEXT ? strlen(item->text) : 0;
-        bytes = add_bytes(bytes, 6 * key + 4 + 6 * text + 2 + NUMBER_SIZE);
+        bytes = add_sizes(bytes, 6 * key + 4 + 6 * text + 2 + NUMBER_SIZE);
         if (item->op == CODEC_OP_TENSOR) {
-            bytes = add_bytes(bytes, codec_text_bytes(&item->tensor, digits));
+            bytes = add_sizes(bytes, codec_text_bytes(&item->tensor, digits));
         }
-        bytes = add_bytes(bytes, list_bytes(item, digits, most));
+        bytes = add_sizes(bytes, list_bytes(item, digits, most));
     }
     return bytes;
 }
