@@ -14,7 +14,6 @@
 #include <gnutls/abstract.h>
 #include <gnutls/gnutls.h>
 #include <gnutls/x509.h>
-#include <poll.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -295,8 +294,7 @@ struct tls_client {
 
 struct tls_client *tls_client_new(int fd) {
     struct tls_client *client = calloc(1, sizeof *client);
-    if (client == NULL ||
-        gnutls_init(&client->session, GNUTLS_CLIENT | GNUTLS_NONBLOCK | GNUTLS_NO_SIGNAL) < 0 ||
+    if (client == NULL || gnutls_init(&client->session, GNUTLS_CLIENT | GNUTLS_NO_SIGNAL) < 0 ||
         gnutls_set_default_priority(client->session) < 0 ||
         gnutls_certificate_allocate_credentials(&client->credentials) < 0 ||
         gnutls_credentials_set(client->session, GNUTLS_CRD_CERTIFICATE, client->credentials) < 0) {
@@ -347,10 +345,6 @@ ssize_t tls_client_receive(struct tls_client *client, void *bytes, size_t size) 
         result = gnutls_record_recv(client->session, bytes, size);
     }
     return as_system_call(result);
-}
-
-short tls_client_awaits(const struct tls_client *client) {
-    return gnutls_record_get_direction(client->session) == 0 ? POLLIN : POLLOUT;
 }
 
 void tls_client_free(struct tls_client *client) {
