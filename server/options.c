@@ -201,14 +201,12 @@ static bool read_number(const char *text, bool whole, double *number, const char
     return errno == 0;
 }
 
+static const char *const units[] = {"", "KiB", "MiB", "GiB"}; /* each is 1024 of the one before */
+
 static bool read_unit(const char *text, double *factor) {
-    static const struct {
-        const char *name;
-        double factor;
-    } units[] = {{"", 1}, {"KiB", KIB}, {"MiB", KIB * KIB}, {"GiB", GIB}};
-    for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
-        if (strcmp(text, units[i].name) == 0) {
-            *factor = units[i].factor;
+    *factor = 1;
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++, *factor *= KIB) {
+        if (strcmp(text, units[i]) == 0) {
             return true;
         }
     }
@@ -451,7 +449,6 @@ enum options_result options_read(struct server_options *options, int argc, char 
 /* ---------------------------------------------------------------------------------------- help */
 
 static void format_bytes(size_t bytes, char *out, size_t size) {
-    static const char *const units[] = {"", "KiB", "MiB", "GiB"};
     size_t unit = 0;
     while (unit < 3 && bytes >= 1024 && bytes % 1024 == 0) {
         bytes /= 1024;
