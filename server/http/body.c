@@ -27,8 +27,8 @@ static void drop_reader(struct http_call *call) {
 
 /* Refuses a compressed body that has a fault. Returns whether it has one. */
 static bool refuse_fault(struct http_call *call) {
-    char text[192];
-    const int status = coding_fault(call->body.reader, text, sizeof text);
+    const char *text;
+    const int status = coding_fault(call->body.reader, &text);
     if (status != 0) {
         http_call_refuse(call, status, "%s", text);
         call->response.refused = status == 503   ? "without memory"

@@ -4,6 +4,7 @@
 
 #include <assert.h>
 #include <limits.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -339,15 +340,6 @@ size_t coding_stream_memory(enum coding coding) {
 
 /* -------------------------------------------------------------------------- bodies of requests */
 
-enum fault {
-    FAULT_NONE,
-    FAULT_NO_MEMORY,
-    FAULT_WINDOW,
-    FAULT_CORRUPT,
-    FAULT_MORE, /* bytes follow the end of the stream */
-    FAULT_SHORT /* the body ends before its stream does */
-};
-
 struct coding_reader {
     enum coding coding;
     z_stream zlib;
@@ -355,9 +347,26 @@ struct coding_reader {
     unsigned header; /* bytes that were given to zstd one by one */
     bool begun;      /* zlib has got the first byte */
     bool ended;
-    enum fault fault;
-    const char *reason; /* static; why the fault is FAULT_CORRUPT */
+    int fault; /* 0, or the status of the refusal, for which `text` is the reason */
+    char text[192];
 };
+
+static __attribute__((cold, format(printf, 3, 4))) void
+set_fault(struct coding_reader *reader, int status, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(reader->text, sizeof reader->text, format, arguments);
+    va_end(arguments);
+    reader->fault = status;
+}
+
+static void set_no_memory(struct coding_reader *reader) {
+    set_fault(reader, 503, "the server has no memory left for this request");
+}
+
+static void set_corrupt(struct coding_reader *reader, const char *reason) {
+    set_fault(reader, 400, "the body is not valid %s: %s", coding_name(reader->coding), reason);
+}
 
 struct coding_reader *coding_reader_create(enum coding coding) {
     struct coding_reader *reader = calloc(1, sizeof *reader);
@@ -417,10 +426,9 @@ static size_t read_zlib(struct coding_reader *reader, const void *bytes, size_t 
     const int status = inflate(zlib, Z_NO_FLUSH);
     reader->ended = status == Z_STREAM_END;
     if (status == Z_MEM_ERROR) {
-        reader->fault = FAULT_NO_MEMORY;
+        set_no_memory(reader);
     } else if (!reader->ended && status != Z_OK && status != Z_BUF_ERROR) {
-        reader->fault = FAULT_CORRUPT;
-        reader->reason = zlib->msg != NULL ? zlib->msg : "it needs a dictionary";
+        set_corrupt(reader, zlib->msg != NULL ? zlib->msg : "it needs a dictionary");
     }
     *size = zlib->avail_in;
     return room - zlib->avail_out;
@@ -428,10 +436,15 @@ static size_t read_zlib(struct coding_reader *reader, const void *bytes, size_t 
 
 static void note_zstd_fault(struct coding_reader *reader, size_t hint) {
     const ZSTD_ErrorCode code = ZSTD_getErrorCode(hint);
-    reader->fault = code == ZSTD_error_memory_allocation               ? FAULT_NO_MEMORY
-                    : code == ZSTD_error_frameParameter_windowTooLarge ? FAULT_WINDOW
-                                                                       : FAULT_CORRUPT;
-    reader->reason = ZSTD_getErrorName(hint);
+    if (code == ZSTD_error_memory_allocation) {
+        set_no_memory(reader);
+    } else if (code == ZSTD_error_frameParameter_windowTooLarge) {
+        set_fault(reader, 413,
+                  "the zstd window of the body is larger than %d MiB, which is a fixed limit",
+                  1 << (ZSTD_READ_LOG - 20));
+    } else {
+        set_corrupt(reader, ZSTD_getErrorName(hint));
+    }
 }
 
 /* The header is given to zstd byte by byte, for two reasons. First, a library may be able to read
@@ -449,8 +462,7 @@ static size_t read_zstd(struct coding_reader *reader, const void *bytes, size_t 
         if (reader->header < ZSTD_HEADER && from.pos < *size) {
             const unsigned char next = ((const unsigned char *)bytes)[from.pos];
             if (reader->header < sizeof magic && next != magic[reader->header]) {
-                reader->fault = FAULT_CORRUPT;
-                reader->reason = "it does not begin with a frame";
+                set_corrupt(reader, "it does not begin with a frame");
                 return 0;
             }
             reader->header++;
@@ -469,49 +481,30 @@ static size_t read_zstd(struct coding_reader *reader, const void *bytes, size_t 
 size_t coding_read(struct coding_reader *reader, const void *bytes, size_t *size, void *out,
                    size_t room) {
     size_t written = 0;
-    if (!reader->ended && reader->fault == FAULT_NONE) {
+    if (!reader->ended && reader->fault == 0) {
         written = is_zlib(reader->coding) ? read_zlib(reader, bytes, size, out, room)
                                           : read_zstd(reader, bytes, size, out, room);
     }
     if (reader->ended && *size > 0) {
-        reader->fault = FAULT_MORE;
+        set_fault(reader, 400, "the body goes on after the end of its %s stream",
+                  coding_name(reader->coding));
     }
-    if (reader->fault != FAULT_NONE) {
+    if (reader->fault != 0) {
         *size = written = 0;
     }
     return written;
 }
 
 void coding_end(struct coding_reader *reader) {
-    if (!reader->ended && reader->fault == FAULT_NONE) {
-        reader->fault = FAULT_SHORT;
+    if (!reader->ended && reader->fault == 0) {
+        set_fault(reader, 400, "the body ends before the end of its %s stream",
+                  coding_name(reader->coding));
     }
 }
 
-int coding_fault(const struct coding_reader *reader, char *text, size_t size) {
-    const char *name = coding_name(reader->coding);
-    switch (reader->fault) {
-    case FAULT_NONE:
-        return 0;
-    case FAULT_NO_MEMORY:
-        snprintf(text, size, "the server has no memory left for this request");
-        return 503;
-    case FAULT_WINDOW:
-        snprintf(text, size,
-                 "the zstd window of the body is larger than %d MiB, which is a fixed limit",
-                 1 << (ZSTD_READ_LOG - 20));
-        return 413;
-    case FAULT_CORRUPT:
-        snprintf(text, size, "the body is not valid %s: %s", name, reader->reason);
-        return 400;
-    case FAULT_MORE:
-        snprintf(text, size, "the body goes on after the end of its %s stream", name);
-        return 400;
-    case FAULT_SHORT:
-        break;
-    }
-    snprintf(text, size, "the body ends before the end of its %s stream", name);
-    return 400;
+int coding_fault(const struct coding_reader *reader, const char **text) {
+    *text = reader->text;
+    return reader->fault;
 }
 
 size_t coding_memory(const struct coding_reader *reader) {

@@ -64,9 +64,9 @@ size_t coding_read(struct coding_reader *reader, const void *bytes, size_t *size
 /* Says that there are no more bytes. A body that ends too early then has a fault. */
 void coding_end(struct coding_reader *reader);
 
-/* Returns what is wrong with the body, as a status with a sentence in text[0..size); 0 if nothing
- * is. */
-int coding_fault(const struct coding_reader *reader, char *text, size_t size);
+/* Returns what is wrong with the body, as a status with a sentence, which lives as long as the
+ * reader; 0 with an empty text if nothing is. */
+int coding_fault(const struct coding_reader *reader, const char **text);
 
 /* Returns how many bytes of memory the reader holds. */
 size_t coding_memory(const struct coding_reader *reader);

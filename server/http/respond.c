@@ -135,7 +135,9 @@ static bool add_headers(const struct http_call *call, struct MHD_Response *out) 
     const bool coded = call->coding.used != CODING_NONE;
     const bool again = response->status == 503 && !response->lasting;
     char length[24];
-    put_number(length, response->inference_length, false);
+    if (response->inference_length > 0) { /* otherwise the text is not read */
+        put_number(length, response->inference_length, false);
+    }
     return add_vary(call, out) &&
            (call->server->options.cors_origins == NULL || add_cors(call, out)) &&
            add_header(out, "Content-Encoding", coded ? coding_name(call->coding.used) : NULL) &&

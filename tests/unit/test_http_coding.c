@@ -288,6 +288,7 @@ static struct result inflate_all(enum coding coding, const char *bytes, size_t s
                                  size_t room, size_t limit) {
     struct coding_reader *reader = coding_reader_create(coding);
     struct result result = {.bytes = malloc(limit + room)};
+    const char *text = "";
     cr_assert(reader != NULL && result.bytes != NULL);
     for (size_t at = 0; at < size && result.size <= limit && result.status == 0;) {
         size_t left = step < size - at ? step : size - at, part;
@@ -296,15 +297,16 @@ static struct result inflate_all(enum coding coding, const char *bytes, size_t s
             part = coding_read(reader, bytes + at + piece - left, &left, result.bytes + result.size,
                                room);
             result.size += part;
-            result.status = coding_fault(reader, result.fault, sizeof result.fault);
+            result.status = coding_fault(reader, &text);
         } while (part == room && result.size <= limit);
         cr_expect(left == 0 || result.size > limit, "%zu bytes were not taken", left);
         at += piece;
     }
     if (result.size <= limit) {
         coding_end(reader);
-        result.status = coding_fault(reader, result.fault, sizeof result.fault);
+        result.status = coding_fault(reader, &text);
     }
+    snprintf(result.fault, sizeof result.fault, "%s", text);
     cr_expect_eq(result.status == 0, result.fault[0] == '\0', "%d \"%s\"", result.status,
                  result.fault);
     cr_expect_lt(coding_memory(reader), (size_t)9 << 20);
