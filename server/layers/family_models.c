@@ -47,6 +47,7 @@ static const struct stack siglip_vision[] = {
 
 #define ROPE     "rope_parameters", "rope_scaling", "rope_theta", "max_position_embeddings"
 #define ROPE_TOO "original_max_position_embeddings"
+#define ROPE_ALL ROPE, ROPE_TOO
 
 /* BERT and its relatives. */
 #define BERT(type)                                                                                 \
@@ -72,9 +73,10 @@ static const struct stack siglip_vision[] = {
 #define GPT2                                                                                       \
     .stacks = STACKS({STACK("attn", "gpt2"), COUNTS("n_head", "n_embd"), .causal = true}),         \
     .biases = BIAS_ALL
-/* Decoders with rotary embedding. */
-#define ROTARY(names, more) .stacks = CAUSAL(names), .flags = MODEL_ROTARY | (more)
-#define LLAMA               ROTARY("llama", 0)
+/* Decoders with rotary embedding and a key head_dim. */
+#define ROTARY(names, more)                                                                        \
+    .stacks = CAUSAL(names), .head_size = "head_dim", .flags = MODEL_ROTARY | (more)
+#define LLAMA ROTARY("llama", 0)
 #define LLAMA_BIAS(by_default)                                                                     \
     .bias_key = "attention_bias", .biases_of_key = BIAS_ALL, .bias_default = (by_default)
 
@@ -142,17 +144,17 @@ static const struct model_type types[] = {
     T5("t5", MODEL_RELATIVE_OF_FIRST),
     T5("umt5", MODEL_RELATIVE_OF_EACH),
     {LLAMA, .name = "gemma", .needs = LIST("num_key_value_heads", "head_dim"),
-     .takes = LIST(ROPE, ROPE_TOO), .head_size = "head_dim", LLAMA_BIAS(false)},
+     .takes = LIST(ROPE_ALL), LLAMA_BIAS(false)},
     {LLAMA, .name = "gemma2",
      .needs = LIST("num_key_value_heads", "head_dim", "query_pre_attn_scalar", "sliding_window"),
-     .shows = LIST("attn_logit_softcapping"), .takes = LIST(ROPE, ROPE_TOO, "layer_types"),
-     .head_size = "head_dim", .slides = MODEL_SLIDES_IN_TURNS, LLAMA_BIAS(false)},
+     .shows = LIST("attn_logit_softcapping"), .takes = LIST(ROPE_ALL, "layer_types"),
+     .slides = MODEL_SLIDES_IN_TURNS, LLAMA_BIAS(false)},
     {ROTARY("llama", MODEL_ROPE_BY_TYPE | MODEL_NORMS | MODEL_FROM_ONE), .name = "gemma3_text",
      .needs = LIST("num_key_value_heads", "head_dim", "query_pre_attn_scalar", "sliding_window"),
      .takes = LIST(ROPE, "rope_local_base_freq", "layer_types", "sliding_window_pattern",
                    "rms_norm_eps"),
-     .ignores = LIST("_sliding_window_pattern"), .head_size = "head_dim",
-     .slides = MODEL_SLIDES_BY_PATTERN, LLAMA_BIAS(false), .base = 1e6},
+     .ignores = LIST("_sliding_window_pattern"), .slides = MODEL_SLIDES_BY_PATTERN,
+     LLAMA_BIAS(false), .base = 1e6},
     {.name = "gpt_neo",
      .stacks = STACKS({STACK(NULL, "bart"), COUNTS("num_heads", "hidden_size"), .causal = true}),
      .needs = LIST("window_size"),
@@ -160,54 +162,48 @@ static const struct model_type types[] = {
      .biases = BIAS_O,
      .slides = MODEL_SLIDES_LOCALLY,
      .flags = MODEL_UNSCALED},
-    {ROTARY("gpt-neox", MODEL_PARTLY), .name = "gpt_neox",
+    {LLAMA_BIAS(true), .name = "gpt_neox", .stacks = CAUSAL("gpt-neox"),
+     .flags = MODEL_ROTARY | MODEL_PARTLY,
      .takes = LIST("rope_parameters", "rope_scaling", "rotary_emb_base", "rotary_pct",
                    "max_position_embeddings", ROPE_TOO),
-     .ignores = LIST("is_decoder"), LLAMA_BIAS(true)},
+     .ignores = LIST("is_decoder")},
     {ROTARY("llama", MODEL_NEEDS_ROPE | MODEL_SINKS), .name = "gpt_oss",
      .needs = LIST("num_key_value_heads", "head_dim", "sliding_window"),
-     .takes = LIST(ROPE, ROPE_TOO, "layer_types"), .head_size = "head_dim",
-     .slides = MODEL_SLIDES_IN_TURNS, .base = 150000, LLAMA_BIAS(true)},
+     .takes = LIST(ROPE_ALL, "layer_types"), .slides = MODEL_SLIDES_IN_TURNS, .base = 150000,
+     LLAMA_BIAS(true)},
     {LLAMA, .name = "granite", .needs = LIST("attention_multiplier"),
-     .takes = LIST(ROPE, ROPE_TOO, "num_key_value_heads", "head_dim"), .head_size = "head_dim",
+     .takes = LIST(ROPE_ALL, "num_key_value_heads", "head_dim"), LLAMA_BIAS(false)},
+    {LLAMA, .name = "llama", .takes = LIST(ROPE_ALL, "num_key_value_heads", "head_dim"),
      LLAMA_BIAS(false)},
-    {LLAMA, .name = "llama", .takes = LIST(ROPE, ROPE_TOO, "num_key_value_heads", "head_dim"),
-     .head_size = "head_dim", LLAMA_BIAS(false)},
     {LLAMA, .name = "mistral", .needs = LIST("num_key_value_heads"),
-     .shows = LIST("sliding_window"), .takes = LIST(ROPE, ROPE_TOO, "head_dim"),
-     .head_size = "head_dim", .slides = MODEL_SLIDES},
+     .shows = LIST("sliding_window"), .takes = LIST(ROPE_ALL, "head_dim"), .slides = MODEL_SLIDES},
     {LLAMA, .name = "mixtral", .needs = LIST("num_key_value_heads"),
-     .takes = LIST(ROPE, ROPE_TOO, "head_dim", "sliding_window"), .head_size = "head_dim",
-     .slides = MODEL_SLIDES, .base = 1e6},
-    {LLAMA, .name = "olmo", .takes = LIST(ROPE, ROPE_TOO, "num_key_value_heads", "head_dim"),
-     .head_size = "head_dim", LLAMA_BIAS(false)},
-    {ROTARY("llama", MODEL_NORMS | MODEL_WHOLE), .name = "olmo2", .needs = LIST("rms_norm_eps"),
-     .takes = LIST(ROPE, ROPE_TOO, "num_key_value_heads", "head_dim"), .head_size = "head_dim",
+     .takes = LIST(ROPE_ALL, "head_dim", "sliding_window"), .slides = MODEL_SLIDES, .base = 1e6},
+    {LLAMA, .name = "olmo", .takes = LIST(ROPE_ALL, "num_key_value_heads", "head_dim"),
      LLAMA_BIAS(false)},
+    {ROTARY("llama", MODEL_NORMS | MODEL_WHOLE), .name = "olmo2", .needs = LIST("rms_norm_eps"),
+     .takes = LIST(ROPE_ALL, "num_key_value_heads", "head_dim"), LLAMA_BIAS(false)},
     {ROTARY("phi3", MODEL_PARTLY), .name = "phi3",
-     .takes = LIST(ROPE, ROPE_TOO, "num_key_value_heads", "head_dim", "partial_rotary_factor",
+     .takes = LIST(ROPE_ALL, "num_key_value_heads", "head_dim", "partial_rotary_factor",
                    "sliding_window"),
      .ignores = LIST("auto_map"), /* code that is not needed any more */
-     .head_size = "head_dim", .slides = MODEL_SLIDES},
+     .slides = MODEL_SLIDES},
     {LLAMA, .name = "qwen2", .needs = LIST("num_key_value_heads"),
-     .takes = LIST(ROPE, ROPE_TOO, "head_dim", "sliding_window", "use_sliding_window",
+     .takes = LIST(ROPE_ALL, "head_dim", "sliding_window", "use_sliding_window",
                    "max_window_layers", "layer_types"),
-     .biases = BIAS_QKV, .head_size = "head_dim", .slides = MODEL_SLIDES_FROM_LAYER},
+     .biases = BIAS_QKV, .slides = MODEL_SLIDES_FROM_LAYER},
     {LLAMA, .name = "qwen2_moe", .needs = LIST("num_key_value_heads"),
-     .takes =
-         LIST(ROPE, ROPE_TOO, "head_dim", "sliding_window", "use_sliding_window", "layer_types"),
+     .takes = LIST(ROPE_ALL, "head_dim", "sliding_window", "use_sliding_window", "layer_types"),
      .ignores = LIST("max_window_layers"), .bias_key = "qkv_bias", .biases_of_key = BIAS_QKV,
-     .bias_default = true, .head_size = "head_dim", .slides = MODEL_SLIDES_BY_TYPE},
+     .bias_default = true, .slides = MODEL_SLIDES_BY_TYPE},
     {ROTARY("llama", MODEL_NORMS), .name = "qwen3",
      .needs = LIST("num_key_value_heads", "head_dim"),
-     .takes = LIST(ROPE, ROPE_TOO, "rms_norm_eps", "sliding_window", "use_sliding_window",
+     .takes = LIST(ROPE_ALL, "rms_norm_eps", "sliding_window", "use_sliding_window",
                    "max_window_layers", "layer_types"),
-     .head_size = "head_dim", .slides = MODEL_SLIDES_FROM_LAYER, LLAMA_BIAS(false)},
+     .slides = MODEL_SLIDES_FROM_LAYER, LLAMA_BIAS(false)},
     {ROTARY("llama", MODEL_NORMS), .name = "qwen3_moe", .needs = LIST("num_key_value_heads"),
-     .takes =
-         LIST(ROPE, ROPE_TOO, "head_dim", "rms_norm_eps", "sliding_window", "use_sliding_window"),
-     .ignores = LIST("max_window_layers"), .head_size = "head_dim", .slides = MODEL_SLIDES_BY_FLAG,
-     LLAMA_BIAS(false)},
+     .takes = LIST(ROPE_ALL, "head_dim", "rms_norm_eps", "sliding_window", "use_sliding_window"),
+     .ignores = LIST("max_window_layers"), .slides = MODEL_SLIDES_BY_FLAG, LLAMA_BIAS(false)},
     {.name = "clip",
      .inner = (const struct inner_model[]){{"text_model", "text_config", "clip_text_model"},
                                            {"vision_model", "vision_config", "clip_vision_model"},
