@@ -316,6 +316,22 @@ Test(layers_families, may_be_twice_inside_of_another_model) {
                        reason);
 }
 
+/* torch.nn.MultiheadAttention has three weights if K or V has other columns than X, and one vector
+ * of biases all the same. */
+Test(layers_families, weights_apart_may_have_biases_together) {
+    static const struct shape shapes[] = {{"q_proj_weight", 8, 8},
+                                          {"k_proj_weight", 8, 6},
+                                          {"v_proj_weight", 8, 5},
+                                          {"out_proj.weight", 8, 8},
+                                          {"in_proj_bias", 0, 24},
+                                          {"out_proj.bias", 0, 8},
+                                          {0}};
+    layer_config_put("", "\"heads\":\"2\"", NULL, shapes);
+    const struct layer layer = layer_config_expect(NULL, "weights apart");
+    cr_expect(layer.d_context == 6 && layer.d_value == 5);
+    cr_expect(layer.tensors[LAYER_B_V].first == 16 && layer.tensors[LAYER_B_V].count == 8);
+}
+
 /* The model type comes before the sizes, whatever names the tensors have. */
 Test(layers_families, are_refused_by_their_model_type) {
     static const struct {
