@@ -55,9 +55,9 @@ struct job_phase {
 /*
  * One job. The owner fills the first part and keeps the struct until `done` is called. The workers
  * call all functions: the tasks of each phase, in any order and at the same time, one phase after
- * the other, and last `done`, alone. After `done` they do not touch the job
- * any more. If a task fails, the tasks of its phase that come before it in number still run. So
- * the failure with the lowest number is found, whatever the order in which tasks run.
+ * the other, and last `done`, alone. After `done` they do not touch the job any more. If a task
+ * fails, the tasks of its phase that come before it in number still run. So the failure with the
+ * lowest number is found, whatever the order in which tasks run.
  */
 struct job {
     double cost;      /* multiply-adds of all tasks */
