@@ -101,9 +101,6 @@ $(O)/load: $(addprefix $(O)/tests/support/,load.o load_answer.o load_options.o)
 $(O)/table.json: $(O)/print_table
 	$(Q)$< > $@
 
-$(O)/table.dict: $(O)/print_table
-	$(Q)$< dictionary > $@
-
 $(O)/fuzz-seeds: $(O)/tests/fuzz/seeds.o $(O)/libsupport.a $(O)/libserver.a $(LIB_OBJECTS)
 	@echo "  LINK  $@"
 	$(Q)$(LINK) $^ $(SERVER_LIBS)
@@ -222,7 +219,7 @@ TARGET       ?= $(FUZZ_TARGETS)
 fuzz: ## Search for inputs that break the code: make fuzz FUZZ_SECONDS=600 TARGET=reader
 	@docker/packages.sh build test fuzz
 	$(again) BUILD=fuzz CC=clang CXX=clang++ run-fuzz
-run-fuzz: $(addprefix $(O)/fuzz_,$(TARGET)) $(O)/table.dict $(O)/seeds
+run-fuzz: $(addprefix $(O)/fuzz_,$(TARGET)) $(O)/table.json $(O)/seeds
 	@tests/fuzz/run.sh $(O) $(FUZZ_SECONDS) $(TARGET)
 
 # The emulator is slow, so exp is tried at only one number in TEST_DIVISOR.

@@ -383,6 +383,9 @@ def check_table(document, path):
         for row in here:
             if row["key"] in exact:
                 check_row(document, row, exact[row["key"]], f"{place}: {row['key']}")
+        for foreign in table["foreign"]:
+            if place in foreign["at"] and any(foreign["name"] == row["key"] for row in here):
+                document.fail(f"{place}: {foreign['name']} is a key, and a name of other programs")
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     for key in sorted({row["key"] for row in rows}):
         if f"`{key}`" not in readme and f'"{key}"' not in readme:

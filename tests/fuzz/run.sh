@@ -7,6 +7,13 @@ set -euo pipefail
 
 folder=$1 seconds=$2
 export OPENBLAS_NUM_THREADS=1
+python3 - "$folder/table.json" >"$folder/words.dict" <<'END' # the keys, the choices and the samples of the table
+import json, sys
+for row in json.load(open(sys.argv[1]))["fields"]:
+    words = [f'"{row["key"]}":', *(f'"{choice}"' for choice in row["choices"]), *row["sample"].split("|")]
+    for word in filter(str.isascii, filter(None, words)):
+        print(json.dumps(word))
+END
 for target in "${@:3}"; do
     echo "== fuzz_$target, $seconds s"
     found=$folder/found/$target dict=json
@@ -15,7 +22,7 @@ for target in "${@:3}"; do
     framing) dict=http ;;
     inference | safetensors) dict=tensors ;;
     esac
-    cat "$folder/table.dict" "tests/fuzz/$dict.dict" >"$folder/$target.dict"
+    cat "$folder/words.dict" "tests/fuzz/$dict.dict" >"$folder/$target.dict"
     "$folder/fuzz_$target" -max_total_time="$seconds" -dict="$folder/$target.dict" -max_len=4096 \
         -timeout=20 -rss_limit_mb=1024 -print_final_stats=1 \
         -artifact_prefix="$folder/failed-$target-" "$found" "tests/fuzz/corpus/$target" "$folder/seeds/$target"

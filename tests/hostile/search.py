@@ -120,8 +120,9 @@ class Draw:
         turns = s["d"] % 2 == 0  # rotary needs pairs of columns
         rows = {row["key"]: row for row in TABLE if path in row["at"] and (turns or row["key"] not in TURNS)}
         call["return"] = self.results(rows["return"]["choices"])
-        m, sizes = s["m"], {"b": s["batch"], "h": s["heads"], "H": s["heads"], "G": s["kv"], "n": s["n"], "k": s["m"], "d": s["d"],
-                            "v": s["dv"], "r": s["n"] + s["m"], "e": s["d"] // 2}
+        m = s["m"]
+        sizes = {"b": s["batch"], "h": s["heads"], "H": s["heads"], "G": s["kv"], "n": s["n"], "k": m, "d": s["d"], "v": s["dv"],
+                 "r": s["n"] + m, "e": s["d"] // 2}
         extremes = {
             "window": lambda: [self.rng.choice((-1, 0, self.size(m))), self.rng.choice((-1, 0, self.size(m)))],
             "scale": lambda: self.rng.choice((1, 0.1, 1e-3, 7.5)),
@@ -144,10 +145,12 @@ class Draw:
             least, shape = row["least"], [sizes[axis] for axis in axes]
             if axes == "bhnk":  # each size but the last may be 1
                 shape = [self.rng.choice((size, 1)) for size in shape[:-1]] + shape[-1:]
+                shape = shape[self.rng.randint(0, len(shape) - least):]
             if axes[0] in "HG" and packed:
                 shape = [shape[0] * shape[1]]
-            first = self.rng.randint(0, len(shape) - least) if axes == "bhnk" else len(shape) - least if row["key"] in TURNS else 0
-            return self.matrix(*shape[first:], mask=row["drawn"] == "mask")
+            if row["key"] in TURNS:
+                shape = shape[-least:]
+            return self.matrix(*shape, mask=row["drawn"] == "mask")
         if row["choices"]:
             return self.rng.choice(row["choices"])
         if row["sample"]:

@@ -10,48 +10,38 @@
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-static const char layer[] = "/layers/small.attention/attention";
-const char *const drawn_paths[] = {"/attention", "/self-attention", "/multi-head-attention",
-                                   "/softmax",   "/embeddings",     layer};
+const char *const drawn_paths[] = {
+    "/attention", "/self-attention", "/multi-head-attention",
+    "/softmax",   "/embeddings",     "/layers/small.attention/attention"};
 const size_t drawn_path_count = COUNT(drawn_paths);
 
 /* A call with the first key has the second one, too. */
 static const char *const needs[][2] = {
-    {"past_K", "past_V"},    {"past_V", "past_K"},          {"bias_K", "bias_V"},
-    {"bias_V", "bias_K"},    {"rotary_cos", "rotary_sin"},  {"rotary_sin", "rotary_cos"},
-    {"b_O", "W_O"},          {"positions", "rotary"},       {"embedding_dim", "random"},
-    {"top_k", "return"},     {"mean_over_heads", "return"}, {"text", "embedding"},
-    {"tokens", "embedding"},
-};
+    {"past_K", "past_V"}, {"past_V", "past_K"},         {"bias_K", "bias_V"},
+    {"bias_V", "bias_K"}, {"rotary_cos", "rotary_sin"}, {"rotary_sin", "rotary_cos"},
+    {"b_O", "W_O"},       {"positions", "rotary"},      {"embedding_dim", "random"},
+    {"top_k", "return"},  {"mean_over_heads", "return"}};
 
-/* If a call has the first key, it has not the second one. */
-static const char *const excludes[][2] = {
-    {"X", "text"},
-    {"X", "tokens"},
-    {"text", "tokens"},
-    {"embedding_dim", "embedding"},
-    {"rotary", "rotary_cos"},
-    {"rotary", "rotary_sin"},
-    {"alibi", "bias_K"},
-    {"alibi", "bias_V"},
-    {"alibi", "zero_key"},
-    {"context", "positions"},
-    {"value_context", "positions"},
-    {"alignment", "causal"},
-    {"rotary_cos", "causal"}, /* a query may stand before the first row of the tables */
-    {"rotary_cos", "alignment"},
-    {"sink", "normalization"},
-};
-
-enum {
-    ROWS = FIELDS_MOST
-};
+/* If a call has the first key, it has not the second one. A query may stand before the first row of
+ * the tables of rotary_cos and rotary_sin if causal or alignment is given. */
+static const char *const excludes[][2] = {{"embedding_dim", "embedding"},
+                                          {"rotary", "rotary_cos"},
+                                          {"rotary", "rotary_sin"},
+                                          {"alibi", "bias_K"},
+                                          {"alibi", "bias_V"},
+                                          {"alibi", "zero_key"},
+                                          {"context", "positions"},
+                                          {"value_context", "positions"},
+                                          {"alignment", "causal"},
+                                          {"rotary_cos", "causal"},
+                                          {"rotary_cos", "alignment"},
+                                          {"sink", "normalization"}};
 
 struct state {
     struct rng *rng;
     struct drawn_call *drawn;
     unsigned at;
-    bool given[ROWS];
+    bool given[FIELDS_MOST];
     /* Whether matrices have an axis of the batch; whether there are several heads; whether these
      * stand in the columns; and whether each has weights of its own. */
     bool batch, headed, packed, list;
@@ -134,7 +124,7 @@ static void choose_keys(struct state *s, bool json) {
     give(s, "heads", s->headed && s->packed);
     give(s, "kv_heads", *given(s, "heads") && !s->list && *given(s, "kv_heads"));
     for (size_t i = 0; i < COUNT(needs); i++) {
-        if (*given(s, needs[i][0]) && !(s->list && strncmp(needs[i][0], "past", 4) == 0)) {
+        if (*given(s, needs[i][0])) {
             give(s, needs[i][1], true);
         }
     }
@@ -144,7 +134,7 @@ static void choose_keys(struct state *s, bool json) {
         }
     }
     for (size_t i = 0; i < COUNT(needs); i++) {
-        if (!*given(s, needs[i][1]) && strcmp(needs[i][1], "embedding") != 0) {
+        if (!*given(s, needs[i][1])) {
             give(s, needs[i][0], false);
         }
     }
@@ -153,45 +143,35 @@ static void choose_keys(struct state *s, bool json) {
 /* --------------------------------------------------------------------------------- the matrices */
 
 static void choose_sizes(struct state *s) {
-    static const char letters[] = "bhnmpdcov";
-    static const size_t sizes[] = {2, 4, 3, 5, 2, 4, 6, 5, 3};
+    static const char letters[] = "bhnmpdcovwr";
+    static const size_t sizes[] = {2, 4, 3, 5, 2, 4, 6, 5, 3, 5, 12};
+    const bool words = *given(s, "text") || *given(s, "tokens"), layers = s->at == FIELDS_AT_LAYER;
+    const bool attention = s->at == FIELDS_AT_ATTENTION, alone = words || *given(s, "X");
     size_t *size = s->size;
     for (size_t i = 0; i < COUNT(sizes); i++) {
         size[(int)letters[i]] = sizes[i];
     }
-    const bool words = *given(s, "text") || *given(s, "tokens");
-    const bool layers = s->at == FIELDS_AT_LAYER;
     size['b'] = s->batch ? 2 : 1;
     size['h'] = layers ? 2 : s->headed ? 4 : 1;
-    size['g'] = size['h'];
-    size['w'] = 5;
-    if (words) {
-        size['n'] = 4;
-    }
-    if (s->at == FIELDS_AT_ATTENTION) {
-        if (words || *given(s, "X")) {
-            size['v'] = size['d'];
-            size['m'] = size['n'];
-        } else if (s->headed && (s->packed ? *given(s, "kv_heads") : rng_chance(s->rng, 2))) {
-            size['g'] = 2;
-        }
-        size['m'] = *given(s, "positions") ? size['n'] : size['m'];
-        size['c'] = s->packed ? size['h'] * size['d'] : size['d'];
-    } else if (!*given(s, "context")) {
+    size['n'] = words ? 4 : size['n'];
+    if (attention ? alone || *given(s, "positions") : !*given(s, "context")) {
         size['m'] = size['n'];
     }
-    if (layers) {
+    if (attention) {
+        size['c'] = s->packed ? size['h'] * size['d'] : size['d'];
+        size['v'] = alone ? size['d'] : size['v'];
+    } else if (layers) {
         size['c'] = 4;
         size['d'] = size['v'] = 2;
-    } else if (*given(s, "kv_heads") || (s->headed && !s->packed && !*given(s, "heads"))) {
-        size['g'] = s->at == FIELDS_AT_PROJECTIONS ? 2 : size['g'];
     }
+    const bool may_share = s->headed && !s->list && !layers && !(attention && alone);
+    const bool share = may_share && (s->packed ? *given(s, "kv_heads") : rng_chance(s->rng, 2));
+    size['g'] = share ? 2 : size['h']; /* heads of K */
     size['x'] = *given(s, "context") && !layers ? 5 : size['c'];
     size['y'] = *given(s, "value_context") && !layers ? 7 : size['x'];
     size['k'] = size['m'] + (*given(s, "past_K") ? size['p'] : 0);
     size['i'] = size['h'] * size['v'];
     size['e'] = size['d'] / 2;
-    size['r'] = 12;
 }
 
 /* Returns an input of a call, or of one of its heads, and the letters of its axes. */

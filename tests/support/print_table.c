@@ -1,10 +1,8 @@
 /*
  * print_table.c - prints the routes, the table of request fields and the names of other programs as
- * JSON, for the checks of documents and for scripts that draw requests. With an argument it prints
- * the words of the table as a dictionary of libFuzzer.
+ * JSON, for the checks of documents, the dictionaries of libFuzzer and the search for costs.
  */
 #include <stdio.h>
-#include <string.h>
 
 #include "api/field.h"
 
@@ -18,11 +16,10 @@ static const char *const kinds[] = {
 static const char *const draws[] = {
     [FIELDS_NOT_DRAWN] = "", [FIELDS_NUMBERS] = "numbers", [FIELDS_MASK] = "mask"};
 
-/* Prints a text of `size` bytes as a string of JSON or of a dictionary. */
-static void print_string(const char *text, size_t size) {
+static void print_string(const char *text) {
     putchar('"');
-    for (size_t i = 0; i < size; i++) {
-        printf(text[i] == '"' || text[i] == '\\' ? "\\%c" : "%c", text[i]);
+    for (; *text != '\0'; text++) {
+        printf(*text == '"' || *text == '\\' ? "\\%c" : "%c", *text);
     }
     putchar('"');
 }
@@ -40,7 +37,7 @@ static void print_at(unsigned at) {
     printf((at & FIELDS_AT_HEAD) != 0 ? "%s\"heads\"]" : "]", comma);
 }
 
-static void print_json(void) {
+int main(void) {
     const struct field *row;
     fputs("{\"routes\":[", stdout);
     for (size_t i = 0; i < api_route_count; i++) {
@@ -53,7 +50,7 @@ static void print_json(void) {
                draws[row->draw]);
         print_at(row->at);
         fputs(",\"sample\":", stdout);
-        print_string(row->sample, row->sample != NULL ? strlen(row->sample) : 0);
+        print_string(row->sample != NULL ? row->sample : "");
         fputs(",\"choices\":[", stdout);
         for (size_t k = 0; k < row->choice_count; k++) {
             printf("%s\"%s\"", k > 0 ? "," : "", row->choices[k]);
@@ -67,36 +64,5 @@ static void print_json(void) {
         putchar('}');
     }
     puts("]}");
-}
-
-static void print_word(const char *text, size_t size) {
-    print_string(text, size);
-    putchar('\n');
-}
-
-/* Prints each key, each choice and each value of a sample as a line. */
-static void print_dictionary(void) {
-    const struct field *row;
-    for (size_t i = 0; (row = fields_row(i)) != NULL; i++) {
-        char word[64];
-        print_word(word, (size_t)snprintf(word, sizeof word, "\"%s\":", row->name));
-        for (size_t k = 0; k < row->choice_count; k++) {
-            print_word(word, (size_t)snprintf(word, sizeof word, "\"%s\"", row->choices[k]));
-        }
-        for (const char *at = row->sample; at != NULL && at[strcspn(at, "[{\"")] != '\0';) {
-            const size_t size = strcspn(at, "|");
-            print_word(at, size);
-            at = at[size] != '\0' ? at + size + 1 : NULL;
-        }
-    }
-}
-
-int main(int argc, char **argv) {
-    (void)argv;
-    if (argc > 1) {
-        print_dictionary();
-    } else {
-        print_json();
-    }
     return 0;
 }
