@@ -113,23 +113,11 @@ Test(coding, binary_tensors) {
     }
 }
 
-/* Makes {"return":["weights"],"X":[[1],[2],...]} with this many rows. Returns owned: free(). */
-static char *make_body(size_t rows, size_t *size) {
-    char *body = malloc(rows * 4 + 64);
-    cr_assert_not_null(body);
-    *size = (size_t)sprintf(body, "{\"return\":[\"weights\"],\"X\":[[1]");
-    for (size_t i = 1; i < rows; i++) {
-        *size += (size_t)sprintf(body + *size, ",[%zu]", i % 7);
-    }
-    *size += (size_t)sprintf(body + *size, "]}");
-    return body;
-}
-
 /* One answer has 300 KB. The other has 10 MB and comes in chunks. */
 Test(coding, long_answers) {
     for (size_t rows = 150; rows <= 900; rows += 750) {
         size_t size;
-        char *body = make_body(rows, &size);
+        char *body = json_rows("\"return\":[\"weights\"]", rows, &size);
         expect_same("/attention", "", body, size);
         free(body);
     }
@@ -294,7 +282,7 @@ Test(no_coding, a_window_counts) {
 Test(no_coding, a_long_answer_without_memory_for_its_coding_is_plain) {
     char value[16];
     size_t size;
-    char *body = make_body(900, &size);
+    char *body = json_rows("\"return\":[\"weights\"]", 900, &size);
     for (int enough = 0; enough < 2; enough++) {
         daemon_start_with((const char *const[]){"--compression", "yes", "--total-memory",
                                                 enough ? "6MiB" : "5MiB", NULL});

@@ -11,6 +11,7 @@
 
 #include "support/client.h"
 #include "support/daemon.h"
+#include "support/json.h"
 
 Test(daemon, metrics_count_every_request) {
     static const struct {
@@ -93,19 +94,15 @@ Test(daemon, busy_servers_say_so) {
     };
     struct client_connection working;
     struct client_response response;
-    char head[256], value[16] = "";
-    char *body = malloc(ROWS * 4 + 128), *page;
-    size_t size = (size_t)sprintf(body, "{\"return\":[\"lse\"],\"softcap\":5,\"X\":[[1]");
-    for (size_t i = 1; i < ROWS; i++) {
-        size += (size_t)sprintf(body + size, ",[1]");
-    }
-    size += (size_t)sprintf(body + size, "]}");
+    char value[16] = "";
+    size_t size;
+    char *page, *body = json_rows("\"return\":[\"lse\"],\"softcap\":5", ROWS, &size);
+    /* The body is made longer below. */
+    body = realloc(body, size + 128);
+    cr_assert_not_null(body);
     daemon_start((const char *const[]){"--max-queue", "1", "--max-work", "1e18", NULL});
-    snprintf(head, sizeof head,
-             "POST /attention HTTP/1.1\r\nHost: a\r\nContent-Length: %zu\r\n\r\n", size);
     cr_assert(client_open(&working, the_daemon.port));
-    cr_assert(client_send(&working, head, strlen(head)));
-    cr_assert(client_send(&working, body, size));
+    cr_assert(client_send_post(&working, "/attention", body, size));
     daemon_await_metric("attentiond_jobs", 1); /* the computation runs */
     cr_assert(client_request(the_daemon.port, "POST", "/attention", NULL, body, size, &response));
     cr_expect_eq(response.status, 503, "%s", response.body);

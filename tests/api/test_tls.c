@@ -71,18 +71,6 @@ static void await_metric_over_tls(const char *name, double value) {
     }
 }
 
-/* Makes {FRONT,"X":[[0],[1],...]} with this many rows. Returns owned: free(). */
-static char *rows_body(const char *front, size_t rows, size_t *size) {
-    char *body = malloc(strlen(front) + rows * 4 + 16);
-    cr_assert_not_null(body);
-    *size = (size_t)sprintf(body, "{%s,\"X\":[[0]", front);
-    for (size_t i = 1; i < rows; i++) {
-        *size += (size_t)sprintf(body + *size, ",[%zu]", i % 7);
-    }
-    *size += (size_t)sprintf(body + *size, "]}");
-    return body;
-}
-
 /* --------------------------------------------------------------------------- versions and peers */
 
 static void answers_the_first_notebook(const char *priorities) {
@@ -363,7 +351,7 @@ Test(tls, unfinished_handshakes_are_cut) {
 Test(tls, slow_readers_are_cut) {
     struct client_connection slow;
     size_t size;
-    char *body = rows_body("\"return\":[\"weights\"]", 1000, &size);
+    char *body = json_rows("\"return\":[\"weights\"]", 1000, &size);
     start_tls("--write-timeout", "1");
     /* TLS 1.2 sends nothing but answers after the handshake. */
     cr_assert(tls_open(&slow, the_daemon.port, ONLY_1_2));
@@ -383,7 +371,7 @@ Test(tls, long_answers_are_whole) {
     struct client_connection connection;
     struct client_response response = {0}, again = {0};
     size_t size, commas = 0;
-    char *body = rows_body("\"return\":[\"weights\"]", ROWS, &size);
+    char *body = json_rows("\"return\":[\"weights\"]", ROWS, &size);
     start_tls(NULL, NULL);
     cr_assert(tls_open(&connection, the_daemon.port, ONLY_1_2));
     cr_assert(client_send_post(&connection, "/attention", body, size));
@@ -413,7 +401,7 @@ Test(tls, pipelined_requests_wait_for_a_computation) {
     struct client_connection connection;
     struct client_response response;
     size_t size;
-    char *body = rows_body("\"return\":[\"lse\"],\"softcap\":5", 4000, &size);
+    char *body = json_rows("\"return\":[\"lse\"],\"softcap\":5", 4000, &size);
     char *both = malloc(2 * size + 512);
     start_tls(NULL, NULL);
     for (int i = 0; i < 2; i++) {
@@ -440,7 +428,7 @@ Test(tls, pipelined_requests_wait_for_a_computation) {
 Test(tls, who_leaves_gives_up_the_computation) {
     struct client_connection connection;
     size_t size;
-    char *body = rows_body("\"return\":[\"lse\"],\"softcap\":5", 200000, &size);
+    char *body = json_rows("\"return\":[\"lse\"],\"softcap\":5", 200000, &size);
     start_tls("--max-work", "1e18");
     cr_assert(tls_open(&connection, the_daemon.port, NULL));
     cr_assert(client_send_post(&connection, "/attention", body, size));
@@ -461,8 +449,8 @@ Test(tls, drain_loses_nothing) {
     struct client_response response;
     size_t size, long_size;
     int status = -1;
-    char *body = rows_body("\"return\":[\"lse\"],\"softcap\":5", 8000, &size);
-    char *long_body = rows_body("\"return\":[\"weights\"]", 1000, &long_size);
+    char *body = json_rows("\"return\":[\"lse\"],\"softcap\":5", 8000, &size);
+    char *long_body = json_rows("\"return\":[\"weights\"]", 1000, &long_size);
     start_tls("--drain-timeout", "100");
     cr_assert(tls_open(&idle, the_daemon.port, NULL));
     cr_assert(client_send_post(&idle, "/attention", "{\"X\":[[1]]}", 11));

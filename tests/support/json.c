@@ -232,3 +232,16 @@ bool json_near(const struct cJSON *got, const struct cJSON *expect, double absol
     compare_values(&walk, got, expect, scale);
     return !walk.broken && walk.worst <= 1;
 }
+
+char *json_rows(const char *front, size_t rows, size_t *size) {
+    char *text = malloc(strlen(front) + rows * 4 + 16);
+    if (text == NULL) {
+        abort();
+    }
+    *size = (size_t)sprintf(text, "{%s,\"X\":[[0]", front);
+    for (size_t i = 1; i < rows; i++) {
+        *size += (size_t)sprintf(text + *size, ",[%zu]", i % 7);
+    }
+    *size += (size_t)sprintf(text + *size, "]}");
+    return text;
+}

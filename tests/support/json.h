@@ -54,4 +54,7 @@ struct json_difference {
 bool json_near(const struct cJSON *got, const struct cJSON *expect, double absolute,
                double relative, struct json_difference *difference);
 
+/* Makes {FRONT,"X":[[0],[1],...]} with this many rows. Returns owned: free(). */
+char *json_rows(const char *front, size_t rows, size_t *size);
+
 #endif
