@@ -39,17 +39,17 @@ enum {
 
 /* The cost of a call and of its larger parts. */
 enum {
-    CALL = 80000,       /* making a plan: its checks and its memory */
-    TASK = 4000,        /* beginning a task */
-    HEAD = 1000,        /* a head of a plan */
-    OWN_HEAD = 25000,   /* a head of a plan, if it has projections of its own */
-    BLOCK = 15000,      /* the two products of a block and a tile */
-    ANY_ROW = 2000,     /* a row of scores, however it is computed */
-    ROW = 1000,         /* a row of a tile of a plain call */
-    GENERAL_ROW = 3000, /* a row of a tile in double */
-    STAGED_ROW = 5000,  /* a row of a tile whose stages are kept */
-    PRODUCT = 20000,    /* a product of a projection */
-    TOTAL = 2000,       /* merging the sums of one part of a row */
+    CALL = 80000,            /* making a plan: its checks and its memory */
+    TASK = 4000,             /* beginning a task */
+    HEAD = 1000,             /* a head of a plan */
+    OWN_HEAD = 25000,        /* a head of a plan, if it has projections of its own */
+    BLOCK = 15000,           /* the two products of a block and a tile */
+    ANY_ROW = 2000,          /* a row of scores, however it is computed */
+    ROW = 1000,              /* a row of a tile of a plain call */
+    GENERAL_ROW = 3000,      /* a row of a tile in double */
+    MATERIALIZED_ROW = 5000, /* a row of a tile whose stages are kept */
+    PRODUCT = 20000,         /* a product of a projection */
+    TOTAL = 2000,            /* merging the sums of one part of a row */
 };
 
 /* The cost of one score without the multiply-adds of its products. */
@@ -57,7 +57,7 @@ static double cost_of_score(const attn_plan *plan) {
     const struct path *path = &plan->path;
     const unsigned stages[] = {ATTN_WANT(SCORES), ATTN_WANT(SCALED_SCORES),
                                ATTN_WANT(MASKED_SCORES)};
-    double cost = path->long_rows ? LONG : path->plain && !path->staged ? PLAIN : GENERAL;
+    double cost = path->long_rows ? LONG : path->plain && !path->materialized ? PLAIN : GENERAL;
     cost += path->without_blas ? ROW_PRODUCT : BLAS_PRODUCT / (double)plan->n;
     cost += plan->rules.mask.data != NULL ? MASK : 0;
     cost += plan->rules.padding != NULL ? MASK : 0;
@@ -105,12 +105,12 @@ static double tiles_of_row(const attn_plan *plan) {
 
 double cost_of_row(const attn_plan *plan) {
     const struct path *path = &plan->path;
-    const double row = path->long_rows || path->staged ? STAGED_ROW
-                       : path->plain                   ? ROW
-                                                       : GENERAL_ROW;
+    const double row = path->long_rows || path->materialized ? MATERIALIZED_ROW
+                       : path->plain                         ? ROW
+                                                             : GENERAL_ROW;
     return (double)plan->m *
                (plan->schedule.read_columns * cost_of_product(plan) + cost_of_score(plan)) +
-           (path->staged && !path->long_rows ? 1 : tiles_of_row(plan)) * row + ANY_ROW;
+           (path->materialized && !path->long_rows ? 1 : tiles_of_row(plan)) * row + ANY_ROW;
 }
 
 static double cost_of_blocks(const attn_plan *plan) {
@@ -132,7 +132,7 @@ static double visible_share(const attn_plan *plan) {
         FEW_ROWS = 5,
         ITEMS = 64 /* if there are more batch items, only FEW_ROWS of each are counted */
     };
-    if (plan_wants(plan, STAGES_OF_ALL_KEYS) || (path->staged && !path->long_rows)) {
+    if (plan_wants(plan, STAGES_OF_ALL_KEYS) || (path->materialized && !path->long_rows)) {
         return 1;
     }
     const bool few = plan->rules.lengths != NULL && plan->batch > ITEMS;
@@ -178,11 +178,11 @@ double cost_of_preparing(const attn_plan *plan, enum prepare what) {
 double cost_of_packing(const attn_plan *plan) {
     const struct path *path = &plan->path;
     const struct tiling *t = &plan->tiling;
-    const double columns = plan->schedule.columns / (path->unit ? 1 : 2); /* keys, and values */
+    const double columns = plan->schedule.columns / (path->mma ? 1 : 2); /* keys, and values */
     const double numbers = (double)t->tiles * (double)t->keys * columns;
-    return path->packs || path->unit ? (double)plan->schedule.pack.items * (double)plan->kv_heads *
-                                           (numbers * PACK + BLOCK)
-                                     : 0;
+    return path->packs || path->mma ? (double)plan->schedule.pack.items * (double)plan->kv_heads *
+                                          (numbers * PACK + BLOCK)
+                                    : 0;
 }
 
 double cost_of_copying(double numbers, double rows) {

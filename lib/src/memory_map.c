@@ -3,8 +3,8 @@
  */
 #include "memory_map.h"
 
+#include "engine/mma.h"
 #include "engine/moments.h"
-#include "engine/unit.h"
 #include "plan_build.h"
 #include "tensor.h"
 
@@ -47,8 +47,8 @@ static bool place_packed_keys(attn_plan *plan) {
             head->pack = plan->head[h - 1].pack;
             continue;
         }
-        const size_t tile = plan->path.unit ? unit_tile_parts(t->keys, head->d, head->d_v)
-                                            : packed_columns(plan, t->keys) * head->d;
+        const size_t tile = plan->path.mma ? mma_tile_parts(t->keys, head->d, head->d_v)
+                                           : packed_columns(plan, t->keys) * head->d;
         size_t tiles;
         head->pack = *end;
         fits = fits && size_mul(t->tiles, tile, &tiles) && size_add(*end, tiles, end);
@@ -71,7 +71,7 @@ bool memory_map_workspace(attn_plan *plan) {
     const size_t heads_out = w_o ? plan->out.batch : 0;
     /* A product that begins inside of a panel reads beyond its last panel. */
     const size_t beyond = plan->rules.window[0] >= 0 || path->long_rows ? t->panel : 0;
-    bool fits = (!path->packs && !path->unit) || place_packed_keys(plan);
+    bool fits = (!path->packs && !path->mma) || place_packed_keys(plan);
     ATTN_WORKSPACE(RESERVE)
     return fits;
 }
@@ -82,14 +82,14 @@ static size_t copied_tile(const attn_plan *plan, size_t d) {
     const struct tiling *t = &plan->tiling;
     const size_t keys = path->packs_late ? packed_columns(plan, t->keys) * d : 0;
     const bool packs_values =
-        t->panel > 0 && !path->exact && !path->without_blas && !path->long_rows;
+        t->panel > 0 && !path->small && !path->without_blas && !path->long_rows;
     const size_t values = packs_values ? t->keys * packed_columns(plan, t->value_columns) : 0;
-    const size_t weights = path->exact ? 0 : plan->schedule.weight_numbers;
+    const size_t weights = path->small ? 0 : plan->schedule.weight_numbers;
     return size_max(size_max(keys, values), weights);
 }
 
-/* The numbers of the longest row that an exact call converts to double. */
-static size_t widest_exact_row(const attn_plan *plan, size_t d) {
+/* The numbers of the longest row that a small call converts to double. */
+static size_t widest_small_row(const attn_plan *plan, size_t d) {
     size_t numbers = d;
     for (int i = 0; i < PROJECT_INPUTS; i++) {
         numbers = size_max(numbers, plan->project[i].inner);
@@ -103,13 +103,13 @@ bool memory_map_scratch(attn_plan *plan, size_t d, size_t d_v) {
     struct schedule *s = &plan->schedule;
     struct scratch_map *map = &s->scratch;
     const size_t size = attn_dtype_size(plan->dtype), rows = t->scratch_rows;
-    const bool whole = (path->staged && !path->long_rows) || path->exact;
+    const bool whole = (path->materialized && !path->long_rows) || path->small;
     const bool parts = path->adds_parts || (path->cut && !path->long_rows);
     const bool prepares = plan_prepares_queries(plan) || plan_prepares_keys(plan);
     const bool top_k = plan_wants_top_k(plan);
     const size_t out_columns = plan->project[PROJECT_OUT].ld;
     bool fits = true;
-    s->wide_numbers = widest_exact_row(plan, d);
+    s->wide_numbers = widest_small_row(plan, d);
     ATTN_SCRATCH(RESERVE)
     return fits;
 }

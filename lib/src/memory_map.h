@@ -25,26 +25,26 @@
     /* Mask and bias of all keys, if there are extra keys, see struct extended. */                 \
     X(mask, unsigned char, 1, extended_rows_of(&plan->extra.mask), plan->m)                        \
     X(bias, real, size, extended_rows_of(&plan->extra.bias), plan->m)                              \
-    /* Tiles of keys, transposed. Then keys and values for the matrix unit, see unit.inc, and the  \
+    /* Tiles of keys, transposed. Then keys and values for the matrix unit, see mma.inc, and the   \
      * largest magnitudes of both in each tile. */                                                 \
     X(packed_keys, real, size, path->packs ? s->pack.items : 0, s->pack.batch + beyond)            \
-    X(unit_tiles, uint16_t, sizeof(uint16_t), path->unit ? s->pack.items : 0, s->pack.batch)       \
-    X(unit_sizes, float, sizeof(float), path->unit ? s->pack.items * plan->kv_heads : 0,           \
+    X(mma_tiles, uint16_t, sizeof(uint16_t), path->mma ? s->pack.items : 0, s->pack.batch)         \
+    X(mma_sizes, float, sizeof(float), path->mma ? s->pack.items * plan->kv_heads : 0,             \
       2 * t->tiles)                                                                                \
     /* The outputs of heads, if W_O takes them. */                                                 \
     X(heads_out, real, size, plan->batch, heads_out)                                               \
-    /* Q, K, V and the outputs of heads of an exact call. */                                       \
-    X(exact_q, double, sizeof(double), path->exact ? q : 0, 1)                                     \
-    X(exact_k, double, sizeof(double), path->exact ? k : 0, 1)                                     \
-    X(exact_v, double, sizeof(double), path->exact ? v : 0, 1)                                     \
-    X(exact_out, double, sizeof(double), path->exact ? plan->batch : 0, heads_out)                 \
+    /* Q, K, V and the outputs of heads of a small call. */                                        \
+    X(wide_q, double, sizeof(double), path->small ? q : 0, 1)                                      \
+    X(wide_k, double, sizeof(double), path->small ? k : 0, 1)                                      \
+    X(wide_v, double, sizeof(double), path->small ? v : 0, 1)                                      \
+    X(wide_out, double, sizeof(double), path->small ? plan->batch : 0, heads_out)                  \
     /* Statistics: scores and scaled scores that each task of PHASE_ATTEND saw, and parts of Q, K  \
      * and past_K. */                                                                              \
     X(moments, struct moments, sizeof(struct moments), statistics ? s->tasks[PHASE_ATTEND] : 0, 2) \
     X(input_moments, struct moments, sizeof(struct moments),                                       \
       s->moment_tasks[0] + s->moment_tasks[1] + s->moment_tasks[2], 1)                             \
     /* Of each row whose keys are cut: a partial result of each part, see partial.h; the largest   \
-     * logit and the sum, for PHASE_WEIGH; the sorted parts for top_k, which are struct entry. */  \
+     * logit and 1 / sum, for PHASE_WEIGH; the sorted parts for top_k, which are struct entry. */  \
     X(partials, double, sizeof(double), path->cut ? rows * t->splits : 0, s->merge.partial)        \
     X(totals, double, sizeof(double), s->tasks[PHASE_WEIGH] > 0 ? rows : 0, 2)                     \
     X(runs, void, 2 * size, rows * t->splits, s->rank.run)
@@ -58,9 +58,9 @@
     X(logits, double, sizeof(double), path->long_rows ? t->keys : 0, 1)                            \
     /* Partial results, see partial.h, unless the keys are cut. */                                 \
     X(total, double, sizeof(double), path->cut ? 0 : rows, s->merge.partial)                       \
-    /* A row of an exact call in double, and then a row of its result; the mean over heads. */     \
-    X(wide, double, sizeof(double), path->exact ? s->wide_numbers + out_columns : 0, 1)            \
-    X(mean, double, sizeof(double), path->exact && plan->results.mean ? rows : 0, plan->m)         \
+    /* A row of a small call in double, and then a row of its result; the mean over heads. */      \
+    X(wide, double, sizeof(double), path->small ? s->wide_numbers + out_columns : 0, 1)            \
+    X(mean, double, sizeof(double), path->small && plan->results.mean ? rows : 0, plan->m)         \
     /* Online softmax: the sum of each row and its largest logit so far, to which join_sink() may  \
      * add the sink; and the factor by which the output so far shrinks. */                         \
     X(sum, double, sizeof(double), rows, 1)                                                        \
@@ -73,10 +73,10 @@
     X(part, real, size, parts ? rows : 0, d_v)                                                     \
     /* Packed keys of a tile (d, keys), or a tile of the weights of a projection. */               \
     X(tile, real, size, copied_tile(plan, d), 1)                                                   \
-    /* The queries of a block and the weights of a tile for the matrix unit, see unit.inc. */      \
-    X(unit_queries, uint16_t, sizeof(uint16_t), path->unit ? attn_tiles_parts(rows, d) : 0, 1)     \
-    X(unit_weights, uint16_t, sizeof(uint16_t),                                                    \
-      path->unit ? unit_weight_parts(rows, t->keys) : 0, 1)                                        \
+    /* The queries of a block and the weights of a tile for the matrix unit, see mma.inc. */       \
+    X(mma_queries, uint16_t, sizeof(uint16_t), path->mma ? attn_tiles_parts(rows, d) : 0, 1)       \
+    X(mma_weights, uint16_t, sizeof(uint16_t),                                                     \
+      path->mma ? mma_weight_parts(rows, t->keys) : 0, 1)                                          \
     /* top_k: the entries of a row. If rows are long: the entries in the run of each row so far,   \
      * the entries of each run that are used up, and the heap of runs. */                          \
     X(order, void, sizeof(uint64_t), top_k && !path->long_rows ? 2 : 0, plan->results.top_k)       \

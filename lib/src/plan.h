@@ -136,7 +136,7 @@ enum prepare {
 struct path {
     /* Stages of whole rows are results, or there is no softmax. Otherwise scores are computed tile
      * by tile, with online softmax. */
-    bool staged;
+    bool materialized;
     /* Tiles become weights, so they are kept until the softmax of their row is known. */
     bool keeps_tiles;
     /* There are so many weights that they are written past the caches. */
@@ -147,16 +147,16 @@ struct path {
     bool plain;
     /* There are so few queries, or there is so little work, that a kernel multiplies each row. */
     bool without_blas;
-    /* The call is so small that it is computed in double, see exact.inc. */
-    bool exact;
+    /* The call is so small that it is computed in double, see small.inc. */
+    bool small;
     /* PHASE_PACK packs the keys for all blocks: tile by tile, transposed. */
     bool packs;
     /* There are at most two blocks, or a matrix unit computes most of them. Each packs a tile of
      * keys when it comes to it. */
     bool packs_late;
-    /* A matrix unit computes the products, see unit.inc. PHASE_PACK packs keys and values for it.
+    /* A matrix unit computes the products, see mma.inc. PHASE_PACK packs keys and values for it.
      * Blocks whose numbers it cannot hold pack their keys late. */
-    bool unit;
+    bool mma;
     /* The keys are cut into parts, and PHASE_MERGE merges their partial results. */
     bool cut;
     /* Whole rows are too long to be kept: the keys are cut, and long.inc computes the parts. */
@@ -224,7 +224,7 @@ struct schedule {
         size_t run, parts, per_task;
     } rank;
     size_t weight_numbers; /* numbers of the largest tile of weights that a task copies */
-    size_t wide_numbers;   /* numbers of the longest row that an exact call converts to double */
+    size_t wide_numbers;   /* numbers of the longest row that a small call converts to double */
     size_t tasks[PHASE_COUNT];
     struct workspace_map workspace;
     struct scratch_map scratch;

@@ -8,9 +8,9 @@
 #include <math.h>
 
 #include "blas.h"
+#include "engine/mma.h"
 #include "engine/moments.h"
 #include "engine/partial.h"
-#include "engine/unit.h"
 #include "kernels/kernels.h"
 #include "plan_build.h"
 #include "status.h"
@@ -48,10 +48,10 @@ enum {
     PROJECT_WORK = 1 << 29,
     /* The bytes of keys and values of one part: half of a common L2 cache. */
     SPLIT_BYTES = 1 << 20,
-    /* An exact call, such as one for teaching, has at most EXACT_SCORES scores. Its attention costs
-     * at most EXACT_WORK multiply-adds, and its projections cost at most as many. */
-    EXACT_SCORES = 128,
-    EXACT_WORK = 6144,
+    /* A small call, such as one for teaching, has at most SMALL_SCORES scores. Its attention costs
+     * at most SMALL_WORK multiply-adds, and its projections cost at most as many. */
+    SMALL_SCORES = 128,
+    SMALL_WORK = 6144,
     /* A sum of this many numbers in `real` loses no digit that is promised. */
     PART_KEYS = 4096,
     /* The bytes of whole rows of scores of one block: half of a common L2 cache. */
@@ -79,15 +79,15 @@ enum {
     NARROW = 64,
     /* The fewest queries and keys for which packing for the matrix unit saves time. This is a
      * guess, because it was not measured yet. */
-    UNIT_QUERIES = 32,
-    UNIT_KEYS = 64,
+    MMA_QUERIES = 32,
+    MMA_KEYS = 64,
     /* Blocks of a matrix unit have a multiple of so many queries, which are two of its tiles. */
-    UNIT_ROWS = 32,
+    MMA_ROWS = 32,
 };
 
 /* A number below 2^-126 may count as 0 in a product on the unit. With a scale up to this one and up
  * to WIDE columns, that changes a logit by less than 2^-44. */
-#define UNIT_SCALE 0x1p20
+#define MMA_SCALE 0x1p20
 
 /*
  * Chooses the size of tiles for rows of d (or d_v) numbers of `size` bytes. Both products of a tile
@@ -211,7 +211,7 @@ static void choose_paths(attn_plan *plan, double head_cost) {
     struct path *path = &plan->path;
     const unsigned weights = ATTN_WANT(WEIGHTS) | ATTN_WANT(ENTROPY) | ATTN_WANT(TOP_K_INDICES) |
                              ATTN_WANT(TOP_K_WEIGHTS);
-    path->staged =
+    path->materialized =
         plan_wants(plan, STAGES_OF_ALL_KEYS) || plan->scoring.normalization == ATTN_UNNORMALIZED;
     path->keeps_tiles = plan->scoring.normalization == ATTN_SOFTMAX && plan_wants(plan, weights);
     /* Each row must begin with a cache line, because a line that is stored in two parts is slow. */
@@ -233,10 +233,11 @@ static void choose_paths(attn_plan *plan, double head_cost) {
     path->without_blas =
         plan->n <= ROW_QUERIES || (plan->n < PACK_QUERIES && head_cost <= ROW_WORK);
     path->packs = !path->without_blas && plan->n * (plan->heads / plan->kv_heads) >= PACK_QUERIES;
-    path->unit = attn_kernels()->tiles != NULL && plan->dtype == ATTN_FLOAT32 && !path->staged &&
-                 !path->without_blas && plan->n >= UNIT_QUERIES && plan->m >= UNIT_KEYS;
+    path->mma = attn_kernels()->tiles != NULL && plan->dtype == ATTN_FLOAT32 &&
+                !path->materialized && !path->without_blas && plan->n >= MMA_QUERIES &&
+                plan->m >= MMA_KEYS;
     for (size_t h = 0; h < plan->heads; h++) {
-        path->unit = path->unit && fabs(plan->head[h].scale) <= UNIT_SCALE;
+        path->mma = path->mma && fabs(plan->head[h].scale) <= MMA_SCALE;
     }
 }
 
@@ -256,7 +257,7 @@ static void choose_splits(attn_plan *plan, size_t d) {
     t->part_keys = size_max(t->keys, part / t->keys * t->keys);
     t->splits = 1;
     t->split_keys = plan->m;
-    if (path->staged || path->keeps_tiles) {
+    if (path->materialized || path->keeps_tiles) {
         path->adds_parts = parts;
         return;
     }
@@ -301,7 +302,7 @@ static void choose_tasks(attn_plan *plan) {
     const bool together = plan->results.mean && !path->long_rows;
     const size_t heads = together ? 1 : plan->heads;
     const size_t blocks = plan->batch * heads * t->blocks * t->splits;
-    const double cost = path->exact ? 0 : cost_of_attending(plan); /* an exact call is one task */
+    const double cost = path->small ? 0 : cost_of_attending(plan); /* a small call is one task */
     plan->schedule.tasks[PHASE_ATTEND] = cut_into_tasks(blocks, cost, &t->blocks_per_task);
 }
 
@@ -309,7 +310,7 @@ static void choose_tasks(attn_plan *plan) {
 static bool rows_are_long(const attn_plan *plan, size_t d) {
     const struct path *path = &plan->path;
     const size_t size = attn_dtype_size(plan->dtype);
-    const bool kept = path->staged || path->keeps_tiles;
+    const bool kept = path->materialized || path->keeps_tiles;
     /* The smallest task has 8 queries of one head, or one query of all heads if their mean is
      * wanted. */
     const double rows = plan->results.mean ? (double)plan->heads
@@ -326,7 +327,7 @@ static void cut_long_rows(attn_plan *plan) {
     struct schedule *s = &plan->schedule;
     const size_t m = plan->m;
     assert(t->keys > 0);
-    path->exact = path->streams_weights = false;
+    path->small = path->streams_weights = false;
     path->cut = true;
     t->ld = t->keys;
     t->rows = size_min(plan->n, LONG_QUERIES);
@@ -373,16 +374,16 @@ static void choose_blocks(attn_plan *plan, size_t d, double head_cost) {
     choose_tile(plan, d, size);
     t->keys = size_min(t->keys, plan->m);
     t->tiles = ceil_div(plan->m, t->keys);
-    path->unit = path->unit && t->keys * d * size <= LATE_BYTES;
-    path->exact = calls * (double)plan->n * (double)plan->m <= EXACT_SCORES &&
-                  calls * head_cost <= EXACT_WORK && all_projections(plan) <= EXACT_WORK;
+    path->mma = path->mma && t->keys * d * size <= LATE_BYTES;
+    path->small = calls * (double)plan->n * (double)plan->m <= SMALL_SCORES &&
+                  calls * head_cost <= SMALL_WORK && all_projections(plan) <= SMALL_WORK;
     t->ld = t->keys;
     path->packs = path->packs && d <= WIDE;
     path->long_rows = rows_are_long(plan, d);
-    path->unit = path->unit && !path->long_rows && !path->exact;
+    path->mma = path->mma && !path->long_rows && !path->small;
     if (path->long_rows) {
         cut_long_rows(plan);
-    } else if (path->staged || path->keeps_tiles || path->exact) {
+    } else if (path->materialized || path->keeps_tiles || path->small) {
         keep_whole_rows(plan);
     }
     t->scratch_rows = size_min(t->rows, plan->n);
@@ -396,19 +397,19 @@ static void choose_blocks(attn_plan *plan, size_t d, double head_cost) {
         choose_splits(plan, d);
     }
     /* All blocks get the same number of rows, a multiple of `step`. */
-    const size_t step = path->unit ? UNIT_ROWS : 8;
+    const size_t step = path->mma ? MMA_ROWS : 8;
     t->blocks = ceil_div(plan->n, t->rows);
     const size_t even = ceil_div(ceil_div(plan->n, t->blocks), step) * step;
     t->rows = size_min(size_min(even, t->rows), plan->n);
     t->blocks = ceil_div(plan->n, t->rows);
-    path->packs = path->packs && !path->exact;
+    path->packs = path->packs && !path->small;
     const bool few = path->packs ? t->blocks <= 2 && plan->heads == plan->kv_heads
-                                 : t->panel > 0 && !path->without_blas && !path->exact;
-    path->packs_late = (few || path->unit) && !path->long_rows && t->keys * d * size <= LATE_BYTES;
+                                 : t->panel > 0 && !path->without_blas && !path->small;
+    path->packs_late = (few || path->mma) && !path->long_rows && t->keys * d * size <= LATE_BYTES;
     path->packs = path->packs && !path->packs_late;
     /* The unit packs the keys of each batch item up to its length. */
     plan->schedule.pack.items =
-        path->unit && plan->rules.lengths != NULL ? plan->batch : kv_items(plan);
+        path->mma && plan->rules.lengths != NULL ? plan->batch : kv_items(plan);
     t->heads_in_turn = t->splits > 1 ? 1 : choose_heads_in_turn(plan, d);
     choose_tasks(plan);
 }
@@ -439,7 +440,7 @@ static void choose_pack(attn_plan *plan, size_t d) {
     struct schedule *s = &plan->schedule;
     static const unsigned results[COPY_COUNT] = {ATTN_WANT(Q), ATTN_WANT(K), ATTN_WANT(V),
                                                  ATTN_WANT(PRESENT_K), ATTN_WANT(PRESENT_V)};
-    if (path->packs || path->unit) {
+    if (path->packs || path->mma) {
         s->pack.tiles = size_min(t->tiles, size_max(1, PACK_NUMBERS / (t->keys * d)));
         s->pack.parts = ceil_div(t->tiles, s->pack.tiles);
         const size_t parts = s->pack.items * plan->kv_heads * s->pack.parts;
@@ -528,7 +529,7 @@ attn_status plan_schedule(attn_plan *plan, attn_error *error) {
                               choose_projection(plan, PROJECT_V);
     s->tasks[PHASE_OUT] =
         plan_wants(plan, ATTN_WANT(OUTPUT)) ? choose_projection(plan, PROJECT_OUT) : 0;
-    if (plan->path.exact) { /* one task computes all projections of a phase */
+    if (plan->path.small) { /* one task computes all projections of a phase */
         s->tasks[PHASE_PROJECT] = s->tasks[PHASE_PROJECT] > 0;
         s->tasks[PHASE_OUT] = s->tasks[PHASE_OUT] > 0;
     }

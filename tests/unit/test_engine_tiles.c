@@ -1,6 +1,6 @@
 /*
  * test_engine_tiles.c tests plans that compute their products on a matrix unit, see
- * lib/src/engine/unit.inc. A model of the unit takes its place, so the sizes are small. The tests
+ * lib/src/engine/mma.inc. A model of the unit takes its place, so the sizes are small. The tests
  * count the products, because a plan that does not use the unit would pass, too.
  */
 #include <criterion/criterion.h>
