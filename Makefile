@@ -50,15 +50,13 @@ PKG_CONFIG ?= pkg-config
 ifneq ($(TARGETARCH),)
 CROSS.amd64 := x86_64-linux-gnu
 CROSS.arm64 := aarch64-linux-gnu
-ifndef CROSS.$(TARGETARCH)
-$(error unknown TARGETARCH=$(TARGETARCH): it is amd64 or arm64)
-endif
-CC      := $(CROSS.$(TARGETARCH))-gcc
-CXX     := $(CROSS.$(TARGETARCH))-g++
-AR      := $(CROSS.$(TARGETARCH))-ar
-LD      := $(CROSS.$(TARGETARCH))-ld
-OBJCOPY := $(CROSS.$(TARGETARCH))-objcopy
-PKG_CONFIG := PKG_CONFIG_LIBDIR=/usr/lib/$(CROSS.$(TARGETARCH))/pkgconfig pkg-config
+CROSS       := $(or $(CROSS.$(TARGETARCH)),$(error unknown TARGETARCH=$(TARGETARCH): it is amd64 or arm64))
+CC          := $(CROSS)-gcc
+CXX         := $(CROSS)-g++
+AR          := $(CROSS)-ar
+LD          := $(CROSS)-ld
+OBJCOPY     := $(CROSS)-objcopy
+PKG_CONFIG  := PKG_CONFIG_LIBDIR=/usr/lib/$(CROSS)/pkgconfig pkg-config
 endif
 
 # pkg-config prints nothing about a package that is not installed yet. So `make run` installs the packages first, and then
@@ -74,7 +72,6 @@ HTTP_LIBS        := $(call pkg,libs,libmicrohttpd)
 TLS_LIBS         := $(call pkg,libs,gnutls)
 JSON_LIBS        := $(call pkg,libs,libcjson)
 CODING_LIBS      := $(call pkg,libs,zlib libzstd)
-WORDS_LIBS       := -lunistring
 BLAS_LIBS        := $(call pkg,libs,openblas)
 
 # A CPU that supports these flags lets indirect calls and returns go only to places that the compiler has marked.
@@ -204,12 +201,14 @@ $(SHARED): $(LIB_OBJECTS) $(O)/.files
 $(O)/libserver.a: $(SERVER_OBJECTS) $(O)/.files
 	$(Q)rm -f $@ && $(AR) rcs $@ $(SERVER_OBJECTS)
 
-LINK        = $(CXX) -pthread $(OWN_LDFLAGS) $(LDFLAGS) -o $@
-SERVER_LIBS = $(HTTP_LIBS) $(TLS_LIBS) $(CODING_LIBS) $(JSON_LIBS) $(WORDS_LIBS) $(BLAS_LIBS) -lm
+SERVER_LIBS = $(HTTP_LIBS) $(TLS_LIBS) $(CODING_LIBS) $(JSON_LIBS) -lunistring $(BLAS_LIBS) -lm
+define link
+@echo "  LINK  $@"
+$(Q)$(CXX) -pthread $(OWN_LDFLAGS) $(LDFLAGS) -o $@ $(filter %.o %.a,$^) $(1)
+endef
 
 $(DAEMON): $(MAIN_OBJECT) $(O)/libserver.a $(STATIC)
-	@echo "  LINK  $@"
-	$(Q)$(LINK) $^ $(SERVER_LIBS)
+	$(call link,$(SERVER_LIBS))
 
 # The targets that a user calls install what is missing and then start a second make, because the flags of a package are
 # known only after its installation.

@@ -32,12 +32,9 @@ TEST_FLAGS   := -Itests -UNDEBUG -DTESTS_DIR=\"tests\" $(CRITERION_CFLAGS) $(TLS
 UNIT_FLAGS   := $(TEST_FLAGS) -Ilib/include -Ilib/src -Iserver
 BENCH_FLAGS  := $(UNIT_FLAGS) $(HTTP_CFLAGS) $(BLAS_CFLAGS)
 
-$(O)/tests/%.o:        FOLDER_FLAGS = $(TEST_FLAGS)
-$(O)/tests/unit/%.o:   FOLDER_FLAGS = $(UNIT_FLAGS)
-$(O)/tests/bench/%.o:  FOLDER_FLAGS = $(BENCH_FLAGS)
-$(O)/tests/stress/%.o: FOLDER_FLAGS = $(UNIT_FLAGS)
-$(O)/tests/fuzz/%.o:   FOLDER_FLAGS = $(UNIT_FLAGS)
-$(O)/tests/memory/%.o: FOLDER_FLAGS = $(UNIT_FLAGS)
+$(O)/tests/%.o:       FOLDER_FLAGS = $(TEST_FLAGS)
+$(O)/tests/bench/%.o: FOLDER_FLAGS = $(BENCH_FLAGS)
+$(foreach folder,unit stress fuzz memory,$(O)/tests/$(folder)/%.o): FOLDER_FLAGS = $(UNIT_FLAGS)
 $(addprefix $(O)/tests/support/,print_table.o drawn.o run_kernels.o) $(CHECK_OBJECTS): FOLDER_FLAGS = $(UNIT_FLAGS)
 
 # The tests have stamps of their own. Their flags change when their packages are installed. What `make run` has compiled
@@ -56,54 +53,44 @@ $(O)/libsupport.a: $(SUPPORT_OBJECTS) $(O)/tests/.files
 	$(Q)rm -f $@ && $(AR) rcs $@ $(SUPPORT_OBJECTS)
 
 $(O)/unit-tests: $(UNIT_OBJECTS) $(O)/libsupport.a $(O)/libserver.a $(LIB_OBJECTS) $(O)/tests/.files
-	@echo "  LINK  $@"
-	$(Q)$(LINK) $(filter %.o %.a,$^) $(CRITERION_LIBS) $(BROTLI_LIBS) $(SERVER_LIBS)
+	$(call link,$(CRITERION_LIBS) $(BROTLI_LIBS) $(SERVER_LIBS))
 
 # The tests of the API take only the table of fields from the server.
 $(O)/api-tests: $(API_OBJECTS) $(O)/libsupport.a $(O)/libserver.a $(LIB_OBJECTS) $(O)/tests/.files
-	@echo "  LINK  $@"
-	$(Q)$(LINK) $(filter %.o %.a,$^) $(CRITERION_LIBS) $(BROTLI_LIBS) $(SERVER_LIBS)
+	$(call link,$(CRITERION_LIBS) $(BROTLI_LIBS) $(SERVER_LIBS))
 
 $(O)/no-memory: $(MEMORY_OBJECTS) $(O)/libsupport.a $(O)/libserver.a $(LIB_OBJECTS) $(O)/tests/.files
-	@echo "  LINK  $@"
-	$(Q)$(LINK) $(filter %.o %.a,$^) $(BROTLI_LIBS) $(SERVER_LIBS)
+	$(call link,$(BROTLI_LIBS) $(SERVER_LIBS))
 
 $(O)/bench_attention: $(O)/tests/bench/shape.o
 $(O)/bench_%: $(O)/tests/bench/bench_%.o $(O)/tests/bench/crew.o $(O)/libsupport.a $(O)/libserver.a $(LIB_OBJECTS)
-	@echo "  LINK  $@"
-	$(Q)$(LINK) $^ $(SERVER_LIBS)
+	$(call link,$(SERVER_LIBS))
 
 $(O)/echo: $(O)/tests/bench/http/echo.o
 	@echo "  LINK  $@"
 	$(Q)$(CC) $(OWN_LDFLAGS) $(LDFLAGS) -o $@ $^ $(HTTP_LIBS)
 
 $(O)/stress_%: $(O)/tests/stress/%.o $(O)/libsupport.a $(O)/libserver.a $(LIB_OBJECTS)
-	@echo "  LINK  $@"
-	$(Q)$(LINK) $^ $(SERVER_LIBS)
+	$(call link,$(SERVER_LIBS))
 
 # A fuzz target is linked twice. replay_* reads files and needs no special compiler; libFuzzer calls fuzz_*.
 $(O)/replay_%: $(O)/tests/fuzz/fuzz_%.o $(O)/tests/fuzz/replay.o $(O)/tests/fuzz/ask.o $(O)/libsupport.a $(O)/libserver.a $(LIB_OBJECTS)
-	@echo "  LINK  $@"
-	$(Q)$(LINK) $^ $(SERVER_LIBS)
+	$(call link,$(SERVER_LIBS))
 
 $(O)/fuzz_%: $(O)/tests/fuzz/fuzz_%.o $(O)/tests/fuzz/ask.o $(O)/libsupport.a $(O)/libserver.a $(LIB_OBJECTS)
-	@echo "  LINK  $@"
-	$(Q)$(LINK) -fsanitize=fuzzer $^ $(SERVER_LIBS)
+	$(call link,-fsanitize=fuzzer $(SERVER_LIBS))
 
 $(O)/print_table: $(O)/tests/support/print_table.o $(O)/libserver.a $(LIB_OBJECTS)
-	@echo "  LINK  $@"
-	$(Q)$(LINK) $^ $(SERVER_LIBS)
+	$(call link,$(SERVER_LIBS))
 
 $(O)/load: $(addprefix $(O)/tests/support/,load.o load_answer.o load_options.o)
-	@echo "  LINK  $@"
-	$(Q)$(LINK) $^ -lm
+	$(call link,-lm)
 
 $(O)/table.json: $(O)/print_table
 	$(Q)$< > $@
 
 $(O)/fuzz-seeds: $(O)/tests/fuzz/seeds.o $(O)/libsupport.a $(O)/libserver.a $(LIB_OBJECTS)
-	@echo "  LINK  $@"
-	$(Q)$(LINK) $^ $(SERVER_LIBS)
+	$(call link,$(SERVER_LIBS))
 
 # run-tests.sh and run.sh look for the seeds of each target here.
 $(O)/seeds: $(O)/fuzz-seeds
