@@ -41,9 +41,10 @@ void derived_free(struct derived *d) {
 
 /* Makes room for one more draw. A body may name thousands of draws that are thrown away, each with
  * thirty bytes, and each takes twice as many bytes here. */
-static bool reserve_draw(struct derived *d, struct codec_error *error) {
-    struct derived_draw *draws =
-        account_grow(d->account, d->draws, &d->draw_capacity, d->draw_count + 1, sizeof *draws);
+static bool reserve_draw(struct derived *d, const struct codec_document *document,
+                         struct codec_error *error) {
+    struct derived_draw *draws = account_grow(codec_document_account(document), d->draws,
+                                              &d->draw_capacity, d->draw_count + 1, sizeof *draws);
     if (draws == NULL) {
         return codec_no_memory(error);
     }
@@ -62,7 +63,7 @@ static bool add_draw(struct derived *d, struct codec_document *document,
         error->status = CODEC_TOO_LARGE;
         return false;
     }
-    if (!reserve_draw(d, error)) {
+    if (!reserve_draw(d, document, error)) {
         return false;
     }
     const bool normal = draw->distribution == ATTN_NORMAL;
@@ -392,9 +393,8 @@ void derived_begin(struct derived *d, struct job *job) {
 /* -------------------------------------------------------------------------------- the request */
 
 bool derived_make(struct derived *d, struct fields *fields, struct codec_document *document,
-                  struct account *account, struct codec_error *error) {
+                  struct codec_error *error) {
     const struct codec_value *random = fields_get(fields, "random"), *words;
-    d->account = account;
     d->dtype = codec_document_dtype(document);
     return (random == NULL || draw_generator_read(document, random, &d->generator, error)) &&
            read_words(d, fields, document, &words, error) &&

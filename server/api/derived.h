@@ -25,8 +25,7 @@ struct derived {
     double cost;                 /* multiply-adds that take as long as filling the tensors */
 
     /* Only derived.c reads the rest. */
-    struct account *account; /* borrowed; owns `draws` */
-    attn_dtype dtype;        /* the dtype of the matrices of the body */
+    attn_dtype dtype; /* the dtype of the matrices of the body */
     struct draw_generator generator;
     size_t elements;            /* numbers of all draws together */
     struct derived_draw *draws; /* in the order in which the request names them */
@@ -48,7 +47,7 @@ double derived_parts(const struct fields *fields, const struct codec_document *d
  * its memory from the account. The embedded words become X in `fields`. The derived matrices borrow
  * from the document. Returns false with the error set. */
 bool derived_make(struct derived *derived, struct fields *fields, struct codec_document *document,
-                  struct account *account, struct codec_error *error);
+                  struct codec_error *error);
 
 /* Puts what fills the tensors before the phases of a job. */
 void derived_begin(struct derived *derived, struct job *job);

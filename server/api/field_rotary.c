@@ -50,9 +50,9 @@ static const struct codec_value *given(const struct codec_value *object, const c
 }
 
 /* Reads a list of numbers into memory of the account. */
-static bool read_factors(struct call *call, struct codec_document *document,
-                         const struct codec_value *object, const char *name, const double **factors,
-                         size_t *count, struct codec_error *error) {
+static bool read_factors(const struct codec_document *document, const struct codec_value *object,
+                         const char *name, const double **factors, size_t *count,
+                         struct codec_error *error) {
     const struct codec_value *value = given(object, name);
     attn_tensor list;
     if (value == NULL) {
@@ -67,7 +67,8 @@ static bool read_factors(struct call *call, struct codec_document *document,
                           "turn, and a head has at most %d pairs",
                           name, list.shape[0], MOST_PAIRS);
     }
-    double *numbers = account_alloc(call->account, list.shape[0] * sizeof *numbers);
+    double *numbers =
+        account_alloc(codec_document_account(document), list.shape[0] * sizeof *numbers);
     if (numbers == NULL) {
         return codec_no_memory(error);
     }
@@ -110,10 +111,10 @@ static bool read_scaling(struct call *call, struct codec_document *document,
         return false;
     }
     rotary->untruncated = !on;
-    return read_factors(call, document, object, "short_factor", &rotary->short_factors,
+    return read_factors(document, object, "short_factor", &rotary->short_factors,
                         &rotary->short_count, error) &&
-           read_factors(call, document, object, "long_factor", &rotary->long_factors,
-                        &rotary->long_count, error);
+           read_factors(document, object, "long_factor", &rotary->long_factors, &rotary->long_count,
+                        error);
 }
 
 static bool read_object(struct call *call, struct codec_document *document,

@@ -247,8 +247,7 @@ static bool handle(struct api_request *request) {
     }
     if (!fields_check(&request->fields, request->body, codec_root(request->body),
                       &request->input.error) ||
-        !derived_make(&request->derived, &request->fields, request->body, &request->account,
-                      &request->input.error)) {
+        !derived_make(&request->derived, &request->fields, request->body, &request->input.error)) {
         return refuse_content(request);
     }
     request->run.work = request->route->handler(request);
