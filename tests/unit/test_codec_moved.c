@@ -97,6 +97,7 @@ Test(codec_moved, arrays_that_do_not_fit) {
         ROW("[1,0]", BOOL, 1, 2, NULL),
         ROW("[null,0]", FP32, 1, 2, NULL),
         ROW("[1,2,3]", FP32, 2, 2, "has 3 elements in its data, but 4 in its"),
+        ROW("[1,2,3,4,5]", FP32, 2, 2, "has 5 elements in its data, but 4 in its"),
         ROW("[[1,2],[3,4]]", FP32, 4, 1, "whose nesting does not match"),
         ROW("[[[1,2]]]", FP32, 1, 2, "whose nesting does not match"),
         ROW("[true,false]", UINT8, 1, 2, "has booleans, but its type is no BOOL"),

@@ -23,28 +23,32 @@ static void put_tensor(const struct lifted *tensor, attn_tensor *out) {
     memcpy(out->shape, tensor->shape, sizeof out->shape);
 }
 
-/* Reads a matrix of numbers. `take_null`: null is minus infinity; otherwise it is refused. */
-static bool as_numbers(const struct codec_document *document, const struct codec_value *value,
-                       int min_rank, int max_rank, bool take_null, attn_tensor *out,
-                       struct codec_error *error) {
+/* Finds a matrix of numbers and makes it one of the type of the document. Returns NULL with the
+ * error set. */
+static struct lifted *find_numbers(const struct codec_document *document,
+                                   const struct codec_value *value, int min_rank, int max_rank,
+                                   struct codec_error *error) {
     struct lifted *tensor =
         document_find_tensor(document, value, "a matrix of numbers", min_rank, max_rank, error);
-    if (tensor == NULL) {
-        return false;
+    if (tensor != NULL && tensor->dtype == ATTN_BOOL) {
+        document_refuse(document, value, DOCUMENT_WHOLE, error,
+                        "must be a matrix of numbers, not of booleans");
+        return NULL;
     }
-    if (tensor->dtype == ATTN_BOOL) {
-        return document_refuse(document, value, DOCUMENT_WHOLE, error,
-                               "must be a matrix of numbers, not of booleans");
-    }
-    assert((tensor->rest & LIFT_TYPE) == 0);
-    if (tensor->exact) {
+    assert(tensor == NULL || (tensor->rest & LIFT_TYPE) == 0);
+    if (tensor != NULL && tensor->exact) {
         lifted_narrow(tensor);
         lifted_trim(tensor, codec_document_account(document));
     }
-    if (tensor->first_null < tensor->first_range && !take_null) {
-        return document_refuse(document, value, tensor->first_null, error,
-                               "must be a finite number, not %s",
-                               tensor->infinite ? "-Infinity" : "null");
+    return tensor;
+}
+
+bool codec_as_reals_or_null(const struct codec_document *document, const struct codec_value *value,
+                            int min_rank, int max_rank, attn_tensor *out,
+                            struct codec_error *error) {
+    const struct lifted *tensor = find_numbers(document, value, min_rank, max_rank, error);
+    if (tensor == NULL) {
+        return false;
     }
     if (tensor->first_range != LIFT_NONE && tensor->range_text[0] > '9') { /* NaN or Infinity */
         return document_refuse(document, value, tensor->first_range, error,
@@ -61,7 +65,14 @@ static bool as_numbers(const struct codec_document *document, const struct codec
 
 bool codec_as_reals(const struct codec_document *document, const struct codec_value *value,
                     int min_rank, int max_rank, attn_tensor *out, struct codec_error *error) {
-    return as_numbers(document, value, min_rank, max_rank, false, out, error);
+    const struct lifted *tensor = find_numbers(document, value, min_rank, max_rank, error);
+    if (tensor != NULL && tensor->first_null < tensor->first_range) {
+        return document_refuse(document, value, tensor->first_null, error,
+                               "must be a finite number, not %s",
+                               tensor->infinite ? "-Infinity" : "null");
+    }
+    return tensor != NULL &&
+           codec_as_reals_or_null(document, value, min_rank, max_rank, out, error);
 }
 
 bool codec_as_real(const struct codec_document *document, const struct codec_value *value,
@@ -84,12 +95,6 @@ bool codec_as_real(const struct codec_document *document, const struct codec_val
         }
     }
     return true;
-}
-
-bool codec_as_reals_or_null(const struct codec_document *document, const struct codec_value *value,
-                            int min_rank, int max_rank, attn_tensor *out,
-                            struct codec_error *error) {
-    return as_numbers(document, value, min_rank, max_rank, true, out, error);
 }
 
 bool codec_as_mask(struct codec_document *document, const struct codec_value *value, int min_rank,

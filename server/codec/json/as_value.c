@@ -34,59 +34,67 @@ bool codec_as_number(const struct codec_document *document, const struct codec_v
     return true;
 }
 
+/* What a whole number must be. */
+struct range {
+    int64_t min, max;
+    bool narrow; /* the number was read as float32 */
+};
+
 /* Refuses a number that may not be the one that was sent: it is beyond the whole numbers that are
  * `exact`. So the message does not show it. */
 static bool refuse_inexact(const struct codec_document *document, const struct codec_value *value,
-                           size_t element, bool narrow, int64_t min, int64_t max,
-                           struct codec_error *error) {
-    const int64_t exact = narrow ? DOCUMENT_EXACT32 : DOCUMENT_EXACT64;
-    if (max < exact) {
+                           size_t element, const struct range *range, struct codec_error *error) {
+    const int64_t exact = range->narrow ? DOCUMENT_EXACT32 : DOCUMENT_EXACT64;
+    if (range->max < exact) {
         return document_refuse(document, value, element, error, "must be %lld to %lld",
-                               (long long)min, (long long)max);
+                               (long long)range->min, (long long)range->max);
     }
     return document_refuse(document, value, element, error,
                            "must be %lld to %lld: larger whole numbers are not exact in %s",
-                           (long long)(min < -exact ? -exact : min), (long long)exact,
-                           narrow ? "float32" : "float64");
+                           (long long)(range->min < -exact ? -exact : range->min), (long long)exact,
+                           range->narrow ? "float32" : "float64");
 }
 
-/* Checks a number that must be whole and in [min, max]. `narrow`: it was read as float32. */
 static bool check_integer(const struct codec_document *document, const struct codec_value *value,
-                          size_t element, double number, bool narrow, int64_t min, int64_t max,
-                          int64_t *out, struct codec_error *error) {
+                          size_t element, double number, const struct range *range,
+                          struct codec_error *error) {
+    const long long min = range->min, max = range->max;
     char text[NUMBER_SIZE + 1];
     if (!isfinite(number)) {
         return document_refuse(document, value, element, error, "must be a whole number");
     }
     if (floor(number) != number) {
         return document_refuse(document, value, element, error, "must be a whole number, not %s",
-                               document_number_text(number, narrow, text));
+                               document_number_text(number, range->narrow, text));
     }
-    if (!document_is_exact(number, narrow)) {
-        return refuse_inexact(document, value, element, narrow, min, max, error);
+    if (!document_is_exact(number, range->narrow)) {
+        return refuse_inexact(document, value, element, range, error);
     }
-    int64_t integer = (int64_t)number;
-    if (integer < min && max == INT64_MAX) {
-        return document_refuse(document, value, element, error, "must be at least %lld, not %lld",
-                               (long long)min, (long long)integer);
+    const long long integer = (long long)number;
+    if (integer >= min && integer <= max) {
+        return true;
     }
-    if (integer < min || integer > max) {
-        return document_refuse(document, value, element, error, "must be %lld to %lld, not %lld",
-                               (long long)min, (long long)max, (long long)integer);
-    }
-    *out = integer;
-    return true;
+    return integer < min && max == INT64_MAX
+               ? document_refuse(document, value, element, error, "must be at least %lld, not %lld",
+                                 min, integer)
+               : document_refuse(document, value, element, error, "must be %lld to %lld, not %lld",
+                                 min, max, integer);
 }
 
 bool codec_as_integer(const struct codec_document *document, const struct codec_value *value,
                       int64_t min, int64_t max, int64_t *out, struct codec_error *error) {
+    const struct range range = {min, max, false};
     if (codec_kind_of(value) != CODEC_NUMBER) {
         return document_refuse(document, value, DOCUMENT_WHOLE, error,
                                "must be a whole number, not %s",
                                document_describe(document, value));
     }
-    return check_integer(document, value, DOCUMENT_WHOLE, document_number(value), false, min, max,
-                         out, error);
+    const double number = document_number(value);
+    if (!check_integer(document, value, DOCUMENT_WHOLE, number, &range, error)) {
+        return false;
+    }
+    *out = (int64_t)number;
+    return true;
 }
 
 bool codec_as_text(const struct codec_document *document, const struct codec_value *value,
@@ -147,12 +155,12 @@ bool codec_as_choice(const struct codec_document *document, const struct codec_v
     return false;
 }
 
-/* Finds the length of a list of whole numbers; a single number is a list of one. */
-static bool list_size(const struct codec_document *document, const struct codec_value *value,
-                      size_t *size, struct codec_error *error) {
-    *size = 1;
+bool codec_as_integers(const struct codec_document *document, const struct codec_value *value,
+                       int64_t min, int64_t max, int64_t *out, size_t most, size_t *count,
+                       struct codec_error *error) {
+    *count = 1;
     if (codec_kind_of(value) == CODEC_NUMBER) {
-        return true;
+        return codec_as_integer(document, value, min, max, out, error);
     }
     const struct lifted *tensor =
         document_find_tensor(document, value, "an array of whole numbers", 1, 1, error);
@@ -163,33 +171,17 @@ static bool list_size(const struct codec_document *document, const struct codec_
         return document_refuse(document, value, DOCUMENT_WHOLE, error,
                                "must be an array of whole numbers, not of booleans");
     }
-    *size = tensor->count;
-    return true;
-}
-
-/* Reads the first `size` numbers of such a list. */
-static bool read_list(const struct codec_document *document, const struct codec_value *value,
-                      size_t size, int64_t min, int64_t max, int64_t *out,
-                      struct codec_error *error) {
-    if (codec_kind_of(value) == CODEC_NUMBER) {
-        return codec_as_integer(document, value, min, max, out, error);
-    }
-    const struct lifted *tensor = document_tensor(document, value);
-    for (size_t i = 0; i < size; i++) {
-        if (!isfinite(lifted_number(tensor, i))) {
+    const struct range range = {min, max, tensor->dtype == ATTN_FLOAT32};
+    *count = tensor->count;
+    for (size_t i = 0; i < *count && i < most; i++) {
+        const double number = lifted_number(tensor, i);
+        if (!isfinite(number)) {
             return document_refuse_element(document, value, tensor, i, "a whole number", error);
         }
-        if (!check_integer(document, value, i, lifted_number(tensor, i),
-                           tensor->dtype == ATTN_FLOAT32, min, max, &out[i], error)) {
+        if (!check_integer(document, value, i, number, &range, error)) {
             return false;
         }
+        out[i] = (int64_t)number;
     }
     return true;
-}
-
-bool codec_as_integers(const struct codec_document *document, const struct codec_value *value,
-                       int64_t min, int64_t max, int64_t *out, size_t most, size_t *count,
-                       struct codec_error *error) {
-    return list_size(document, value, count, error) &&
-           read_list(document, value, *count < most ? *count : most, min, max, out, error);
 }

@@ -57,9 +57,9 @@ static bool make_room(struct codec_document *document, size_t size) {
     }
     if (!alone) {
         block->before = last;
-    }
-    if (!alone && open > 0) {
-        memcpy(block->bytes, last->bytes + document->text, open);
+        if (last != NULL) {
+            memcpy(block->bytes, last->bytes + document->text, open);
+        }
     }
     block->size = bytes;
     document->last = block;

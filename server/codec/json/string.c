@@ -140,7 +140,7 @@ bool reader_begin_string(struct codec_reader *reader, size_t offset) {
 }
 
 /* Adds characters without escapes to the string. */
-static bool add_bytes(struct codec_reader *reader, const char *bytes, size_t size) {
+static bool add_characters(struct codec_reader *reader, const char *bytes, size_t size) {
     return document_extend_text(reader->document, bytes, size) || codec_no_memory(&reader->error);
 }
 
@@ -199,7 +199,7 @@ static bool end_escape(struct codec_reader *reader, size_t offset) {
     const unsigned low = is_low ? 0x10000 + ((reader->string.high - 0xD800) << 10) - 0xDC00 : 0;
     reader->string.high = 0;
     reader->string.state = READER_STRING_PLAIN;
-    return add_bytes(reader, character, put_utf8(character, low + reader->string.code));
+    return add_characters(reader, character, put_utf8(character, low + reader->string.code));
 }
 
 /* Takes one byte of a string that is not plain, or that continues an escape or a character. */
@@ -216,7 +216,7 @@ static bool string_byte(struct codec_reader *reader, unsigned char byte, size_t 
         } else if (byte >= 0x80 && !begin_utf8(reader, byte)) {
             return reader_syntax(reader, offset, "the byte 0x%02X is not valid UTF-8", byte);
         }
-        return byte == '\\' || add_bytes(reader, (const char *)&byte, 1);
+        return byte == '\\' || add_characters(reader, (const char *)&byte, 1);
     case READER_STRING_ESCAPE:
         reader->string.code = 0;
         reader->string.digits = 0;
@@ -226,7 +226,7 @@ static bool string_byte(struct codec_reader *reader, unsigned char byte, size_t 
             return reader_syntax(reader, offset,
                                  "the escape must be one of \\\" \\\\ \\/ \\b \\f \\n \\r \\t \\u");
         }
-        return byte == 'u' || add_bytes(reader, &to[escape - from], 1);
+        return byte == 'u' || add_characters(reader, &to[escape - from], 1);
     case READER_STRING_HEX:
         if (!is_hex(byte)) {
             return reader_syntax(reader, offset, "expected four hexadecimal digits after \\u");
@@ -254,7 +254,7 @@ static bool string_byte(struct codec_reader *reader, unsigned char byte, size_t 
         if (--reader->string.continuations == 0) {
             reader->string.state = READER_STRING_PLAIN;
         }
-        return add_bytes(reader, (const char *)&byte, 1);
+        return add_characters(reader, (const char *)&byte, 1);
     }
     return true;
 }
@@ -272,7 +272,7 @@ const char *reader_scan_string(struct codec_reader *reader, const char *p, const
         }
         if (p > run) {
             const size_t size = (size_t)(p - run);
-            if (!reader_count(reader, size) || !add_bytes(reader, run, size)) {
+            if (!reader_count(reader, size) || !add_characters(reader, run, size)) {
                 return NULL;
             }
             continue;
