@@ -86,6 +86,25 @@ Test(codec_document, navigation) {
     codec_document_free(document);
 }
 
+struct key_case {
+    const char *body, *pointer, *message;
+};
+
+/* Expects that each of these bodies is refused, and that `good` has only these keys. */
+static void expect_keys(const struct codec_keys *keys, const struct key_case *cases, size_t count,
+                        const char *good) {
+    struct codec_error error;
+    for (size_t i = 0; i < count; i++) {
+        struct codec_document *document = read_good(cases[i].body);
+        REFUSED(codec_check_keys(document, codec_root(document), keys, &error), cases[i].pointer,
+                cases[i].message);
+        codec_document_free(document);
+    }
+    struct codec_document *document = read_good(good);
+    cr_expect(codec_check_keys(document, codec_root(document), keys, &error));
+    codec_document_free(document);
+}
+
 Test(codec_document, keys) {
     static const char *const names[] = {"Q",    "K",   "V",        "weights",
                                         "mask", "W_Q", "kv_heads", "heads"};
@@ -93,9 +112,7 @@ Test(codec_document, keys) {
                                                    {"key", 3, "it is \"K\" here"}};
     const struct codec_keys keys = {
         .names = names, .count = 8, .foreign = foreign, .foreign_count = 2, .here = 2};
-    static const struct {
-        const char *body, *pointer, *message;
-    } cases[] = {
+    static const struct key_case cases[] = {
         {"{\"weigths\":1}", "/weigths", "unknown key \"weigths\"; did you mean \"weights\"?"},
         {"{\"Q\":1,\"q\":2}", "/q", "unknown key \"q\"; did you mean \"Q\"?"},
         {"{\"MASK\":1}", "/MASK", "unknown key \"MASK\"; did you mean \"mask\"?"},
@@ -109,16 +126,7 @@ Test(codec_document, keys) {
         {"[1]", "", "the body must be an object, not an array of numbers"},
         {"3", "", "the body must be an object, not a number"},
     };
-    struct codec_error error;
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct codec_document *document = read_good(cases[i].body);
-        REFUSED(codec_check_keys(document, codec_root(document), &keys, &error), cases[i].pointer,
-                cases[i].message);
-        codec_document_free(document);
-    }
-    struct codec_document *document = read_good("{\"Q\":1,\"K\":2,\"mask\":[]}");
-    cr_expect(codec_check_keys(document, codec_root(document), &keys, &error));
-    codec_document_free(document);
+    expect_keys(&keys, cases, sizeof cases / sizeof *cases, "{\"Q\":1,\"K\":2,\"mask\":[]}");
 }
 
 Test(codec_document, keys_that_belong_elsewhere) {
@@ -129,9 +137,7 @@ Test(codec_document, keys_that_belong_elsewhere) {
                                     .elsewhere = elsewhere,
                                     .elsewhere_count = 6,
                                     .place = "return"};
-    static const struct {
-        const char *body, *pointer, *message;
-    } cases[] = {
+    static const struct key_case cases[] = {
         {"{\"weigths\":1}", "/weigths",
          "unknown key \"weigths\"; \"weights\" goes into \"return\""},
         {"{\"weights\":1}", "/weights",
@@ -142,16 +148,7 @@ Test(codec_document, keys_that_belong_elsewhere) {
         {"{\"maske\":1}", "/maske", "unknown key \"maske\"; did you mean \"mask\"?"},
         {"{\"something\":1}", "/something", "unknown key \"something\""},
     };
-    struct codec_error error;
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct codec_document *document = read_good(cases[i].body);
-        REFUSED(codec_check_keys(document, codec_root(document), &keys, &error), cases[i].pointer,
-                cases[i].message);
-        codec_document_free(document);
-    }
-    struct codec_document *document = read_good("{\"Q\":1}");
-    cr_expect(codec_check_keys(document, codec_root(document), &keys, &error));
-    codec_document_free(document);
+    expect_keys(&keys, cases, sizeof cases / sizeof *cases, "{\"Q\":1}");
 }
 
 Test(codec_document, no_memory) {
