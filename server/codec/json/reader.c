@@ -209,7 +209,9 @@ static bool scan(struct codec_reader *reader, const char *bytes, size_t size) {
         case ' ':
         case '\t':
         case '\r':
-            p++;
+            do { /* indented bodies have long runs */
+                p++;
+            } while (p < end && *p == ' ');
             continue;
         case '[':
         case '{':
