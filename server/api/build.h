@@ -1,7 +1,7 @@
 /*
- * build.h - the body of a call, built of a request whose tensors are bytes: what the JSON body of the
- * endpoint would be. The handlers and the table of fields therefore know only JSON. A reader of a
- * format adds tensors and options to an object, which becomes the root of the document.
+ * build.h - the body of a call, built of a request whose tensors are bytes: what the JSON body of
+ * the endpoint would be. The handlers and the table of fields therefore know only JSON. A reader of
+ * a format adds tensors and options to an object, which becomes the root of the document.
  */
 #ifndef API_BUILD_H
 #define API_BUILD_H
@@ -50,8 +50,8 @@ bool build_option(struct build *build, const char *name, const struct codec_valu
                   struct codec_error *error);
 
 /* Ends the call, which becomes the root of the document. Arrays of the request become tensors, and
- * `arrivals` gets the tensors whose bytes follow. Errors: as codec_expect(), codec_move_tensor() and
- * codec_move_texts(). */
+ * `arrivals` gets the tensors whose bytes follow. Errors: as codec_expect(), codec_move_tensor()
+ * and codec_move_texts(). */
 bool build_end(struct build *build, struct codec_arrivals *arrivals, struct codec_error *error);
 
 #endif

@@ -120,10 +120,10 @@ bool codec_arrive(struct codec_arrivals *arrivals, const void *bytes, size_t siz
 /* Checks that all bytes have arrived. Errors: CODEC_SYNTAX; the message names the tensor. */
 bool codec_arrived(const struct codec_arrivals *arrivals, struct codec_error *error);
 
-/* Makes a tensor of texts of the value `at`, with the texts of an array. The array is flat or nested
- * as the form says. codec_words_of_text() and codec_words_of_tokens() read them, as they read those
- * of codec_expect(). Errors: CODEC_NO_MEMORY; CODEC_CONTENT for another number of texts, and for
- * what is no text. */
+/* Makes a tensor of texts of the value `at`, with the texts of an array. The array is flat or
+ * nested as the form says. codec_words_of_text() and codec_words_of_tokens() read them, as they
+ * read those of codec_expect(). Errors: CODEC_NO_MEMORY; CODEC_CONTENT for another number of texts,
+ * and for what is no text. */
 bool codec_move_texts(struct codec_document *, struct codec_value *at,
                       const struct codec_value *value, const struct codec_tensor_form *form,
                       struct codec_error *error);

@@ -1,6 +1,6 @@
-/* moved.c - arrays in the JSON of a body become tensors of a stated type and shape. Texts become what the
- * type BYTES of the Open Inference Protocol has in bytes: each has its length before it, in four
- * bytes. vocabulary.c reads them. */
+/* moved.c - arrays in the JSON of a body become tensors of a stated type and shape. Texts become
+ * what the type BYTES of the Open Inference Protocol has in bytes: each has its length before it,
+ * in four bytes. vocabulary.c reads them. */
 #include "codec/binary.h"
 
 #include <string.h>

@@ -23,7 +23,8 @@ struct codec_document *document_create(struct account *account);
 /* Begins a text. */
 void document_begin_text(struct codec_document *document);
 
-/* Adds bytes to the text that was begun. No value is made before it ends. False if out of memory. */
+/* Adds bytes to the text that was begun. No value is made before it ends. False if there is no
+ * memory. */
 bool document_extend_text(struct codec_document *document, const char *bytes, size_t size);
 
 /* Ends the text. Returns it with its size, or NULL if out of memory. */

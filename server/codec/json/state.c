@@ -1,6 +1,7 @@
 /*
  * state.c - what every file of the reader does with its state: it says what is wrong and where, and
- * it adds values to the document. It knows what is open and what is allowed next, but it scans no text.
+ * it adds values to the document. It knows what is open and what is allowed next, but it scans no
+ * text.
  */
 #include "codec/json/reader.h"
 
