@@ -175,7 +175,7 @@ bool account_take(struct account *account, size_t bytes) {
 }
 
 void account_give(struct account *account, size_t bytes) {
-    if (account == NULL) {
+    if (account == NULL || bytes == 0) { /* an account that is not open yet has reserved nothing */
         return;
     }
     assert(bytes <= account->held);

@@ -181,6 +181,7 @@ static struct binary_input input_of(struct state *s, const struct field *row, ch
     const char *axes = row->sample;
     const size_t all = strcspn(axes, "|");
     size_t first = 0, rank = 0, columns = 1;
+    memset(letters, 0, 5);
     /* Past keys that are projected have the form of the result K. */
     const bool projected = s->at != FIELDS_AT_ATTENTION && strncmp(row->name, "past", 4) == 0;
     if (strncmp(axes, "bh", 2) == 0) { /* any number of axes may be missing */
