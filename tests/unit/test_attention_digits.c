@@ -163,6 +163,22 @@ Test(digits, a_small_score_is_the_nearest_float) {
     free_call(&c);
 }
 
+/* The variances are those of scores that are not rounded to float32. */
+Test(digits, small_statistics_are_not_rounded_on_the_way) {
+    struct call c = draw_call(PLAIN, ATTN_FLOAT32, 1, 1, 2, 1, 1);
+    c.q[0] = (double)0.1f;
+    c.k[0] = (double)0.3f;
+    c.k[1] = (double)0.7f;
+    struct results r = run_call(&c, ATTN_WANT(STATISTICS));
+    const double half = c.q[0] * (c.k[1] - c.k[0]) / 2;
+    for (size_t i = 2; i < 4; i++) { /* of scores and scaled scores */
+        const double is = r.of[ATTN_RESULT_STATISTICS][i];
+        cr_expect(fabs(is - half * half) <= 1e-14 * half * half, "%.17g", is);
+    }
+    free_results(&r);
+    free_call(&c);
+}
+
 /* The projections of small calls stay in float64. The output is computed from Q, K and V before
  * they are rounded. The results Q, K and V are rounded once. */
 Test(digits, small_projections_are_not_rounded_on_the_way) {
@@ -257,6 +273,21 @@ static size_t allow_one(struct call *c, unsigned kind, size_t i) {
         }
     }
     return only;
+}
+
+/* Without softmax a row whose product is NaN is computed again, without forbidden values. */
+Test(digits, forbidden_values_may_be_nan_without_softmax) {
+    struct call c = draw_call(CAUSAL, ATTN_FLOAT32, 1, 24, 25, 3, 3);
+    c.normalization = ATTN_UNNORMALIZED;
+    struct results want = run_call(&c, ATTN_WANT(OUTPUT));
+    c.v[24 * 3] = c.v[24 * 3 + 1] = c.v[24 * 3 + 2] = NAN; /* no query sees the last key */
+    struct results is = run_call(&c, ATTN_WANT(OUTPUT));
+    for (size_t i = 0; i < is.count[ATTN_RESULT_OUTPUT]; i++) {
+        cr_expect(fabs(is.of[ATTN_RESULT_OUTPUT][i] - want.of[ATTN_RESULT_OUTPUT][i]) < 1e-4);
+    }
+    free_results(&want);
+    free_results(&is);
+    free_call(&c);
 }
 
 /* If a query may attend to one key only, its output is the value of this key, bit for bit. */
