@@ -33,6 +33,10 @@ Test(account, counts_what_is_taken_and_given_back) {
     cr_expect_eq(budget.used, 0);
     cr_expect_geq(budget.peak, 540 * KIB);
     account_close(&account); /* once more does no harm */
+    account_open(&account, &budget, 40 * KIB);
+    account_free_region(&account, ACCOUNT_QUESTION); /* nothing was taken, and nothing is now */
+    cr_expect_eq(budget.used, 0);
+    account_close(&account);
 }
 
 Test(account, says_why_it_refuses) {
