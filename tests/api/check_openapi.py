@@ -441,7 +441,8 @@ def documented_response(document, method, path, status):
 def check_exchange(document, name, exchange):
     """Checks an exchange. Returns its operation and status, which are counted."""
     method, status, media_type = exchange["method"], exchange["status"], exchange["media_type"]
-    path = exchange["path"].partition("?")[0]
+    # A target may be absolute (RFC 9112, 3.2.2).
+    path = re.sub(r"^https?://[^/]*", "", exchange["path"], flags=re.IGNORECASE).partition("?")[0]
     if status == 308:  # the document has the address without a slash at its end, which the answer leads to
         path = path.removesuffix("/")
     where = f"{name}: {method} {path} {status}"
