@@ -35,6 +35,10 @@ BENCH_FLAGS  := $(UNIT_FLAGS) $(HTTP_CFLAGS) $(BLAS_CFLAGS)
 $(O)/tests/%.o:       FOLDER_FLAGS = $(TEST_FLAGS)
 $(O)/tests/bench/%.o: FOLDER_FLAGS = $(BENCH_FLAGS)
 $(foreach folder,unit stress fuzz memory,$(O)/tests/$(folder)/%.o): FOLDER_FLAGS = $(UNIT_FLAGS)
+ifeq ($(BUILD),release)
+# Most of these files run for less time than it takes to compile them well.
+$(foreach folder,unit api notebooks memory,$(O)/tests/$(folder)/%.o): LEVEL = -O1
+endif
 $(addprefix $(O)/tests/support/,print_table.o drawn.o run_kernels.o) $(CHECK_OBJECTS): FOLDER_FLAGS = $(UNIT_FLAGS)
 
 # The tests have stamps of their own. Their flags change when their packages are installed. What `make run` has compiled
