@@ -42,8 +42,8 @@ __attribute__((weak)) void __sanitizer_set_death_callback(void (*callback)(void)
 /* Texts that some part of the service treats specially. */
 /* clang-format off */
 static const char *const words[] = {
-    "[", "]", "{", "}", ",", ":", "\"", "\\", "\\u", "-", "e", "E9", ".", "0", "1e999", "-0", "1e39",
-    "1e308", "5e-324", "2147483648", "4294967296", "9007199254740993", "18446744073709551616",
+    "[", "]", "{", "}", ",", ":", "\"", "\\", "\\u", "-", "e", "E9", ".", "0", "1e999", "-0",
+    "1e39", "1e308", "5e-324", "2147483648", "4294967296", "9007199254740993", "18446744073709551616",
     "null", "true", "false", "NaN", "-Infinity", "[]", "[[]]", "[[[[1]]]]", "{}", "\"\"", "\"X\":",
     "\"Q\":", "\"heads\":", "\"dtype\":\"float64\",", "\"timeout\":1e-9,", "\r\n", "\xFF", "\xC3",
     "\xF0\x9F\x98\x80", "\xEF\xBB\xBF", "\t", "\n", "\x7F",

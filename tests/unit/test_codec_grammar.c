@@ -7,7 +7,7 @@
 #include "support/rows.h"
 #include "test_codec.h"
 
-/* Expects that the text is JSON if `offset` is negative, and otherwise that this byte is at fault. */
+/* Expects JSON if `offset` is negative, and otherwise a fault at this byte. */
 static void check_text(const char *text, long offset) {
     struct outcome outcome = read_text(text);
     if (offset < 0) {

@@ -1,6 +1,6 @@
 /*
- * test_http_framing.c tests the filter of request heads, which is a pure function. What lies between
- * the parts of a head is tested with libmicrohttpd, by data/framing.txt.
+ * test_http_framing.c - tests of the filter of request heads, which is a pure function. What lies
+ * between the parts of a head is tested with libmicrohttpd, by data/framing.txt.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
