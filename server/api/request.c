@@ -224,7 +224,6 @@ static bool parse(struct api_request *request, int64_t start) {
     request->body = question_finish(&request->input.question, &request->input.error);
     question_drop(&request->input.question);
     request->input.decode_ms += clock_ms_since(start);
-    request->body = request->body;
     if (request->body == NULL) {
         return refuse_content(request);
     }

@@ -1,7 +1,7 @@
 /*
- * test_inference_refused.c - what the Open Inference Protocol refuses over a socket, beside the rows
- * of data/refusals.txt. After each refusal the same connection serves the next request. The tests
- * know the service by its socket only.
+ * test_inference_refused.c - what the Open Inference Protocol refuses over a socket, beside the
+ * rows of data/refusals.txt. After each refusal the same connection serves the next request. The
+ * tests know the service by its socket only.
  */
 #include <criterion/criterion.h>
 #include <math.h>

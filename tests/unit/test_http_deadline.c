@@ -58,6 +58,9 @@ static void open_readers(struct client_connection readers[static 2]) {
         cr_assert(client_open(&readers[i], http_port(fixture_server)));
         setsockopt(readers[i].fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
     }
+    for (int i = 0; i < 5000 && http_load(fixture_server).connections < 2; i++) {
+        fixture_sleep_ms(1); /* a busy server accepts them later */
+    }
     fixture_send(&readers[0], "GET /stream HTTP/1.1\r\nHost: a\r\n\r\n");
     for (int i = 0; i < REQUESTS; i++) {
         fixture_send(&readers[1], "GET /whole HTTP/1.1\r\nHost: a\r\n\r\n");
