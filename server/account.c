@@ -2,7 +2,8 @@
  * account.c - the budget, the accounts, and the blocks and growing arrays that are counted in them.
  *
  * The arena hands out its bytes from the first to the last. A block that is freed leaves a hole,
- * unless it is the last block. With AddressSanitizer all bytes outside of blocks are forbidden.
+ * unless it is the last block. With AddressSanitizer all bytes outside of blocks and their notes
+ * are forbidden.
  */
 #include "account.h"
 

@@ -62,8 +62,7 @@ struct account {
     enum account_refusal refusal; /* the reason of the last refusal */
     size_t wanted;                /* bytes that it would have held without the last refusal */
     size_t claimed;               /* bytes of `held` that account_claim() took */
-    enum account_region
-        region; /* of the blocks that are allocated from now on; the owner sets it */
+    enum account_region region;   /* of the next blocks; the owner sets it */
     struct account_block *blocks[ACCOUNT_REGIONS]; /* owned */
 
     char *arena; /* borrowed; NULL: all blocks come from malloc */
@@ -90,8 +89,8 @@ void account_free_region(struct account *account, enum account_region region);
 /* Returns how many bytes more the account may hold if it is alone and not small. */
 size_t account_room(const struct account *account);
 
-/* Takes `bytes` more. False if they are refused: nothing is taken then, and `refusal` says why. In
- * all functions, a NULL account counts nothing and refuses nothing. */
+/* Takes `bytes` more. False if they are refused: nothing is taken then, and `refusal` says why. A
+ * NULL account counts nothing and refuses nothing, here and where blocks are made and freed. */
 bool account_take(struct account *account, size_t bytes);
 void account_give(struct account *account, size_t bytes);
 
@@ -99,10 +98,10 @@ void account_give(struct account *account, size_t bytes);
  * with the region of the question. */
 bool account_claim(struct account *account, size_t bytes);
 
-/* These are malloc, realloc and free for blocks that the account owns. It counts a block and the
- * overhead of the allocator. Returns NULL if the account refuses the block or there is no memory;
- * `refusal` says which. While a block grows, the old and the new block both count. Blocks of a NULL
- * account are those of malloc. */
+/* The next three are malloc, realloc and free for blocks that the account owns. They count a block
+ * and the overhead of the allocator. The first two return NULL if the account refuses the block or
+ * there is no memory; `refusal` says which. While a block grows, the old and the new block both
+ * count. Blocks of a NULL account are those of malloc. */
 void *account_alloc(struct account *account, size_t size);
 void *account_realloc(struct account *account, void *block, size_t size);
 void account_free(struct account *account, void *block);
@@ -114,8 +113,8 @@ void *account_alloc_taken(struct account *account, size_t alignment, size_t size
 /* Makes room for `needed` elements of `size` bytes in a growing array. *capacity is the number of
  * elements that there is room for; an array that is NULL has 0. The array doubles below 1 MiB and
  * grows by a quarter above, or to `needed` elements if these are more. Returns the array, which may
- * have moved. NULL: account_realloc() failed or the
- * size overflows, and the old array and *capacity stay as they are. */
+ * have moved. NULL: account_realloc() failed or the size overflows, and the old array and *capacity
+ * stay as they are. */
 void *account_grow(struct account *account, void *array, size_t *capacity, size_t needed,
                    size_t size);
 

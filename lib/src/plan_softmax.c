@@ -1,5 +1,4 @@
 /* plan_softmax.c - plans softmax alone, along one axis of an array; softmax.inc runs it. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "plan_build.h"

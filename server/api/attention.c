@@ -1,7 +1,7 @@
 /* attention.c - POST /attention: attention over given Q, K, V, or over X or words for all three. */
 #include "api/call.h"
 #include "api/fields.h"
-#include "api/reply.h"
+#include "api/request.h"
 
 /* Checks that the request gives Q, K and V, or X alone. */
 static bool attention_check(struct api_request *request, struct codec_error *error) {

@@ -377,7 +377,7 @@ static bool derived_copy(void *derived, const struct jobs_task *task) {
 }
 
 void derived_begin(struct derived *d, struct job *job) {
-    /* This is a bound, because every phase but the last draws at least ATTN_DRAW_PIECE numbers. */
+    /* The number is a bound: every phase but the last draws at least ATTN_DRAW_PIECE numbers. */
     const size_t batches = (d->elements + ATTN_DRAW_PIECE - 1) / ATTN_DRAW_PIECE;
     job->cost += d->cost;
     if (d->embedded != NULL) {

@@ -47,7 +47,7 @@ struct field {
     int least, most; /* the rank of a matrix, or the value of an integer */
     enum fields_draw draw;
     /* What a valid request may have here, for tests: the axes of a matrix, as
-     * tests/support/requests.h has their letters, or values in JSON with "|" between them. NULL:
+     * tests/support/drawn.h has their letters, or values in JSON with "|" between them. NULL:
      * the kind says it. */
     const char *sample;
     /* Offsets in the target of the group: struct api_work, struct call or struct call_weights. The

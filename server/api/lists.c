@@ -2,7 +2,6 @@
 #include "api/lists.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "api/reply.h"

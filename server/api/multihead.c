@@ -5,7 +5,7 @@
  */
 #include "api/call.h"
 #include "api/fields.h"
-#include "api/reply.h"
+#include "api/request.h"
 
 #include <string.h>
 

@@ -24,8 +24,8 @@ enum {
     SMALL_PARTS = 2048,          /* heads of all batch items */
     SMALL_NUMBERS = 64 * 1024,   /* numbers of masks and datatypes that are looked at one by one */
     PIECE_NUMBERS = 1024 * 1024, /* so many of them, or of results, are looked at in one task */
-    /* Multiply-adds that take as long as parsing a value, parsing a byte, planning for a part, and
-     * looking at a number. */
+    /* Multiply-adds that take as long as the handler needs for a value and for a byte outside of
+     * matrices, planning for a part, and looking at a number. */
     COST_OF_VALUE = 20000,
     COST_OF_BYTE = 800,
     COST_OF_PART = 3000,
@@ -268,7 +268,7 @@ static bool handle_alone(struct api_request *request) {
 
 /* ------------------------------------------------------- opening requests that are not short */
 
-/* Returns whether parsing the body takes so little time that an I/O thread does it. */
+/* Returns whether the body has so little outside of matrices that an I/O thread handles it. */
 static bool is_short(const struct question *question) {
     return question_values(question) <= SMALL_VALUES && question_bytes(question) <= SMALL_BYTES;
 }
@@ -299,7 +299,7 @@ static bool request_handle_on_worker(void *request_, const struct jobs_task *tas
 
 static void request_opened(struct job *job, enum job_outcome outcome);
 
-/* Leaves the parsing to the workers. Returns as begin_work() does. */
+/* Leaves a long body to the workers. Returns as begin_work() does. */
 static struct job *parse_later(struct api_request *request) {
     const struct question *question = &request->input.question;
     struct job *job = &request->run.opening;

@@ -1,7 +1,7 @@
 /* softmax.c - POST /softmax: softmax of an array of any rank along one axis. */
 #include "api/call.h"
 #include "api/fields.h"
-#include "api/reply.h"
+#include "api/request.h"
 
 static bool softmax_read(struct call *call, struct api_request *request,
                          struct codec_error *error) {

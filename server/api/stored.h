@@ -16,10 +16,9 @@ struct codec_error;
 struct stored {
     struct layers *layers; /* borrowed */
     struct layer_use use;
-    size_t item,
-        count;         /* the layer is the one of this number among `count` layers of the request */
-    size_t pack_tasks; /* 0: the weights are packed already */
-    attn_tensor bias;  /* the relative bias, with the bias of the request, in `numbers` */
+    size_t item, count;       /* the layer is number `item` of the `count` layers of the request */
+    size_t pack_tasks;        /* 0: the weights are packed already */
+    attn_tensor bias;         /* the relative bias, with the bias of the request, in `numbers` */
     const attn_tensor *given; /* the bias of the request, or NULL */
     void *numbers;            /* of the bias; NULL if the layer has none */
     struct job_phases phases;

@@ -8,7 +8,6 @@
 #include "codec/safetensors.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum {

@@ -10,7 +10,7 @@
 
 #define TENSORS_SAFETENSORS "application/vnd.safetensors" /* the media type */
 
-/* An answer with binary tensors. Zero-initialise. Part of the request, so it lives until
+/* An answer with binary tensors. Zero-initialise. It is a part of the request, so it lives until
  * its last byte is sent. */
 struct tensors_answer {
     struct codec_results results; /* the tensors that are sent, in this order */

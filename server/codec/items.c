@@ -2,7 +2,6 @@
 #include "codec/codec.h"
 
 #include <assert.h>
-#include <stdlib.h>
 #include <string.h>
 
 void codec_items_begin(struct codec_items *items, struct account *account) {

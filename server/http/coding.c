@@ -50,8 +50,8 @@ static const char *skip_space(const char *at, const char *end) {
     return at;
 }
 
-/* Reads the weight that follows a name (RFC 9110 section 12.4.2), in thousandths.
- * Returns 1000 if nothing follows, and -1 if what follows is not a weight. */
+/* Reads the weight that follows a name (RFC 9110 section 12.4.2), in thousandths. Returns 1000 if
+ * nothing follows, and -1 if what follows is not a weight. */
 static int read_weight(const char *at, const char *end) {
     at = skip_space(at, end);
     if (at == end) {
@@ -100,8 +100,13 @@ int http_accepts(const char *accept, const char *type) {
     const size_t size = strlen(type);
     for (struct entry entry; next_entry(&accept, end, &entry);) {
         if ((size_t)(entry.rest - entry.name) == size && strncasecmp(entry.name, type, size) == 0) {
-            const char *last = memrchr(entry.rest, ';', (size_t)(entry.end - entry.rest));
-            const int weight = read_weight(last != NULL ? last : entry.end, entry.end);
+            /* Other parameters may stand before and after the weight. */
+            int weight = -1;
+            for (const char *to = entry.end, *from;
+                 weight < 0 && (from = memrchr(entry.rest, ';', (size_t)(to - entry.rest))) != NULL;
+                 to = from) {
+                weight = read_weight(from, to);
+            }
             return weight >= 0 ? weight : 1000;
         }
     }

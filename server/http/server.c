@@ -41,9 +41,8 @@ static void open_connection(struct http_server *server, struct MHD_Connection *c
         own->server = server;
         own->mhd = connection;
         own->pair = server->tls != NULL ? begin_tls(server, connection) : NULL;
-        watch_for(&own->watched,
-                  INT64_C(1000) *
-                      server->options.header_timeout); /* the time includes the handshake */
+        /* The time includes the handshake. */
+        watch_for(&own->watched, INT64_C(1000) * server->options.header_timeout);
         watch_add(server->watch, &own->watched, fd);
     }
     *context = own;

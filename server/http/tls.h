@@ -43,13 +43,13 @@ void *tls_no_certificate(void);
 
 struct tls_client;
 
-/* Creates a client on a connected socket, which it borrows. It accepts any
- * certificate, because it only asks a server at a known address whether it is alive. Returns owned;
- * NULL if memory runs out. */
+/* Creates a client on a connected socket, which it borrows. It accepts any certificate, because it
+ * only asks a server at a known address whether it is alive. Returns owned; NULL if memory runs
+ * out. */
 struct tls_client *tls_client_new(int fd);
 
-/* These do what send and recv do, after a handshake. They return -1 with errno. After EAGAIN, call
- * the function again: GnuTLS has read a message of its own. */
+/* The next two do what send and recv do, after a handshake. They return -1 with errno. After EAGAIN
+ * of the second one, call it again: GnuTLS has read a message of its own. */
 ssize_t tls_client_send(struct tls_client *client, const void *bytes, size_t size);
 ssize_t tls_client_receive(struct tls_client *client, void *bytes, size_t size);
 

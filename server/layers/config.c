@@ -1,10 +1,8 @@
 /* config.c - see config.h. */
 #include "layers/config.h"
 
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 struct codec_options config_limits(size_t size, struct account *account) {

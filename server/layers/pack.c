@@ -259,7 +259,7 @@ double layer_cost(const struct layer_use *use) {
 }
 
 /* What a task reads from a file, and widens. */
-struct reading {
+struct block_reading {
     const struct layer_tensor *tensor;
     bool matrix;
     struct block block;
@@ -272,7 +272,7 @@ struct reading {
 /* Reads `rows` rows of `count` numbers. The numbers of a row begin at `at` in the tensor, and those
  * of the next row `stride` numbers later. Rows that follow one another are read together. Returns
  * false with errno if the file cannot be read. */
-static bool read_rows(struct reading *r, int fd, size_t at, size_t stride, size_t rows,
+static bool read_rows(struct block_reading *r, int fd, size_t at, size_t stride, size_t rows,
                       size_t count) {
     const struct layer_tensor *t = r->tensor;
     const size_t width = codec_type_size(t->type), together = stride == count ? rows : 1;
@@ -300,7 +300,7 @@ static size_t place_of_output(const struct layer_tensor *t, size_t at, size_t co
 }
 
 /* Reads a block of a tensor. Only outputs that are rows, and vectors, may lie apart. */
-static bool read_block(struct reading *r, int fd) {
+static bool read_block(struct block_reading *r, int fd) {
     const struct layer_tensor *t = r->tensor;
     const struct block *b = &r->block;
     const size_t stride = r->matrix ? t->columns : 1;
@@ -331,7 +331,7 @@ static void add_one(attn_dtype dtype, char *numbers, size_t count) {
 
 /* Reads a block from the file of its shard. Returns 0, or the errno of the failure: ESTALE if the
  * file is another one or has changed, also while it was read. */
-static int read_file(struct reading *r) {
+static int read_file(struct block_reading *r) {
     const struct layer_shard *shard = r->tensor->shard;
     const int fd = shard_open_inside(shard->folder, shard->path, 0);
     if (fd < 0) {
@@ -346,7 +346,7 @@ static int read_file(struct reading *r) {
 }
 
 /* Packs a block of a matrix. */
-static bool pack_block(const struct reading *r, const char *numbers, char *target,
+static bool pack_block(const struct block_reading *r, const char *numbers, char *target,
                        char reason[static LAYERS_REASON]) {
     const struct layer_tensor *t = r->tensor;
     const struct block *b = &r->block;
@@ -376,13 +376,13 @@ static bool pack_part(const struct layer_packed *packed, size_t part, size_t ind
     char *target = packed->block + ((const char *)to->data - packed->block);
     char *numbers = matrix ? scratch + numbers_of_task(packed->layer) * sizeof(double)
                            : target + b.output * attn_dtype_size(to->dtype);
-    struct reading r = {.tensor = t,
-                        .matrix = matrix,
-                        .block = b,
-                        .dtype = to->dtype,
-                        .bytes = scratch,
-                        .numbers = numbers,
-                        .finite = true};
+    struct block_reading r = {.tensor = t,
+                              .matrix = matrix,
+                              .block = b,
+                              .dtype = to->dtype,
+                              .bytes = scratch,
+                              .numbers = numbers,
+                              .finite = true};
     const int error = read_file(&r);
     *unreadable = error != 0;
     if (error != 0) {

@@ -156,6 +156,7 @@ Test(safetensors, accept) {
         {"Accept: " MEDIA " ; Q=0.5 ,application/json ; q=0.9\r\n", true, false},
         {"Accept: application/json;q=0.001, " MEDIA ";q=0.000\r\n", true, false},
         {"Accept: application/json;q=0.5, " MEDIA ";version=1;q=0.4\r\n", true, false},
+        {"Accept: application/json;q=0.2;version=1, " MEDIA ";q=0.5\r\n", false, true},
         {"Accept: application/json;q=0.5, " MEDIA ";q=2\r\n", false, true}, /* no weight */
         {"Accept: " MEDIA ";q=0\r\n", false, false},
         {"Accept: " MEDIA ";q=0, application/json;q=0\r\n", true, false},

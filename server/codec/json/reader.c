@@ -1,9 +1,9 @@
 /*
  * reader.c - the scanner of bodies, strictly by RFC 8259. It takes a body in chunks that may be cut
  * anywhere. Arrays of numbers or booleans go to typed buffers (matrix.c), and every other value
- * becomes a node of the document (document.h). This file has the structure of a body, the
- * meaning of the dtype_key and the life of a reader. string.c scans strings. scan_scalar.c scans
- * scalars, which are numbers and literals.
+ * becomes a node of the document (document.h). This file has the structure of a body, the meaning
+ * of the dtype_key and the life of a reader. string.c scans strings. scan_scalar.c scans scalars,
+ * which are numbers and literals.
  *
  * The end of a chunk may cut a string, which is checked byte by byte, or a scalar, which is
  * gathered until it is complete. Nothing is decided about a part of a scalar, so the result does

@@ -59,8 +59,8 @@ static bool is_same_key(const struct codec_reader *reader, size_t index,
            memcmp(other->name, key->name, key->size) == 0;
 }
 
-/* Returns the index of the same key in the innermost object, or key_count. A few keys are compared
- * one by one. */
+/* Returns the index of the same key in the innermost object, or the number of keys. A few
+ * keys are compared one by one. */
 static size_t find_key(const struct codec_reader *reader, const struct reader_key *key) {
     const size_t first = reader->frames[reader->depth - 1].first_key,
                  mask = reader->keys.slot_count - 1;
