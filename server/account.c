@@ -369,8 +369,10 @@ void account_free(struct account *account, void *block) {
 }
 
 void account_free_region(struct account *account, enum account_region region) {
-    while (account->blocks[region] != NULL) {
-        free_block(account, account->blocks[region] + 1);
+    struct account_block *next = NULL;
+    for (struct account_block *note = account->blocks[region]; note != NULL; note = next) {
+        next = note->next;
+        free_block(account, note + 1);
     }
     if (region == ACCOUNT_QUESTION) {
         account_give(account, account->claimed);

@@ -205,10 +205,11 @@ static const char *const units[] = {"", "KiB", "MiB", "GiB"}; /* each is 1024 of
 
 static bool read_unit(const char *text, double *factor) {
     *factor = 1;
-    for (size_t i = 0; i < sizeof units / sizeof *units; i++, *factor *= KIB) {
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
         if (strcmp(text, units[i]) == 0) {
             return true;
         }
+        *factor *= KIB;
     }
     return false;
 }

@@ -4,6 +4,8 @@
  */
 #include "plan_build.h"
 
+#include <assert.h>
+
 #include "check.h"
 #include "status.h"
 #include "tensor.h"
@@ -48,6 +50,7 @@ static attn_status check_one(const struct matrix *m, const struct matrix *other,
                              size_t heads, const char *heads_name, attn_error *error) {
     const attn_tensor *t = m->tensor;
     ATTN_TRY(check_matrix(t, m->name, 2, heads != 0 ? 3 : 4, error));
+    assert(other->tensor != NULL); /* it was checked before, or is the same */
     const int rank = other->tensor->rank;
     ATTN_TRY(check_dtype(t, m->name, other->tensor->dtype, error));
     if (t->rank != rank && (t->rank > rank || !lower)) {

@@ -5,6 +5,8 @@
 #ifndef ATTN_TENSOR_H
 #define ATTN_TENSOR_H
 
+#include <assert.h>
+
 #include "attention.h"
 
 /* Writes a product or a sum. Both return false if the number does not fit a size_t. */
@@ -25,6 +27,7 @@ static inline size_t size_max(size_t a, size_t b) {
 }
 
 static inline size_t ceil_div(size_t a, size_t b) {
+    assert(b > 0);
     return a / b + (a % b != 0);
 }
 

@@ -97,9 +97,9 @@ Test(coding, a_notebook) {
 /* Binary tensors in both directions. The first answer is one block, and the second is sent in
  * parts. The length of the JSON before tensors counts the bytes before they are compressed. */
 Test(coding, binary_tensors) {
-    const struct binary_call *const calls[] = {&binary_rich, &binary_long};
+    const struct binary_call calls[] = {binary_rich, binary_long};
     for (size_t i = 0; i < COUNT(calls); i++) {
-        const struct binary_call *call = calls[i];
+        const struct binary_call *call = &calls[i];
         char options[2048], headers[128];
         size_t header, size;
         const struct binary_call binary = binary_with(call, "\"binary_data_output\":true", options);
