@@ -33,6 +33,7 @@ static char bytes[LARGE]; /* the bytes of each body are the first ones of these 
 /* A body of a known size that ends at `end`. */
 struct body {
     size_t at, end;
+    bool slow; /* the first piece takes so long that the app is asked to make the others */
 };
 
 static void free_counted(void *body) {
@@ -42,6 +43,9 @@ static void free_counted(void *body) {
 
 static bool read_announced(void *body_, char *out, size_t room, size_t *size) {
     struct body *body = body_;
+    if (body->slow && body->at == 0) {
+        fixture_sleep_ms(2);
+    }
     *size = body->end - body->at < room ? body->end - body->at : room;
     memcpy(out, bytes + body->at, *size);
     body->at += *size;
@@ -69,6 +73,7 @@ static void answer(const struct http_request *request, struct http_response *res
     struct body *body = calloc(1, sizeof *body);
     cr_assert_eq(sscanf(request->path + (copied ? 8 : 7), "%zu/%zu", &body->end, &response->size),
                  2);
+    body->slow = sized;
     response->body = body;
     response->read = read_announced;
     response->copies = copied;
