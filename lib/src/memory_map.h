@@ -43,8 +43,8 @@
     X(moments, struct moments, sizeof(struct moments), statistics ? s->tasks[PHASE_ATTEND] : 0, 2) \
     X(input_moments, struct moments, sizeof(struct moments),                                       \
       s->moment_tasks[0] + s->moment_tasks[1] + s->moment_tasks[2], 1)                             \
-    /* Of each row whose keys are cut: a partial result of each part, see partial.h; the largest   \
-     * logit and 1 / sum, for PHASE_WEIGH; the sorted parts for top_k, which are struct entry. */  \
+    /* Rows whose keys are cut: a partial result of each part, see partial.h; the largest logit    \
+     * and 1 / sum, for PHASE_WEIGH; the sorted parts for top_k, which are struct entry. */        \
     X(partials, double, sizeof(double), path->cut ? rows * t->splits : 0, s->merge.partial)        \
     X(totals, double, sizeof(double), s->tasks[PHASE_WEIGH] > 0 ? rows : 0, 2)                     \
     X(runs, void, 2 * size, rows * t->splits, s->rank.run)

@@ -268,7 +268,7 @@ struct form {
     const size_t *ends; /* the lengths, if the position of a query counts from them; or NULL */
 };
 
-/* What makes logits of scores, and weights of logits, beside scale and rules. */
+/* The steps from scores to logits and weights that neither scale nor rules describe. */
 struct scoring {
     attn_normalization normalization;
     double softcap;

@@ -46,9 +46,8 @@ struct field {
     enum field_kind kind;
     int least, most; /* the rank of a matrix, or the value of an integer */
     enum fields_draw draw;
-    /* What a valid request may have here, for tests: the axes of a matrix, as
-     * tests/support/drawn.h has their letters, or values in JSON with "|" between them. NULL:
-     * the kind says it. */
+    /* Tests draw valid values from this text. It has the axes of a matrix in the letters of
+     * tests/support/drawn.h, or values in JSON with "|" between them. NULL: the kind says it. */
     const char *sample;
     /* Offsets in the target of the group: struct api_work, struct call or struct call_weights. The
      * pointer to the matrix of a weight is in attn_projection. */

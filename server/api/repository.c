@@ -97,7 +97,7 @@ static void loading_release(struct api_work *work) {
 }
 
 /* Makes the work that packs the weights of a layer in float32. Returns owned, or NULL after filling
- * `response`. */
+ * the response. */
 static struct api_work *load(struct api_request *request, const struct layer *layer) {
     struct loading *loading = account_alloc(&request->account, sizeof *loading);
     if (loading == NULL) {

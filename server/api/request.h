@@ -38,8 +38,7 @@ struct api_run {
     bool cancelled;
 };
 
-/* What a pointer points to is borrowed, if it is not said to be owned, and lives until the request
- * ends. */
+/* Everything here lives until the request ends. A pointer borrows, if it is not said to own. */
 struct api_request {
     struct api_state *state;
     const struct http_request *http;
@@ -53,7 +52,7 @@ struct api_request {
     char *arena; /* owned; the memory that the account lends; NULL before the first piece */
 
     struct api_input input; /* what came */
-    /* What it means. */
+    /* The meaning of the body. */
     struct codec_document *body; /* owned; NULL before it is parsed */
     struct fields fields;        /* the members of the body; each is a key of this route */
     struct derived derived;      /* the matrices that are drawn or embedded before the work */

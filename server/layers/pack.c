@@ -258,7 +258,7 @@ double layer_cost(const struct layer_use *use) {
     return (double)use->packed->bytes / 4 * COST_OF_NUMBER;
 }
 
-/* What a task reads from a file, and widens. */
+/* The part of a tensor that a task reads from a file and widens. */
 struct block_reading {
     const struct layer_tensor *tensor;
     bool matrix;

@@ -141,7 +141,7 @@ Test(angles, of_yarn_have_a_factor) {
     expect_angles(r, at, plain, 1);
     r.factor = 4;
     r.mscale = 0;
-    /* With the base 1e40, pair 0 stays and the others hardly turn. */
+    /* The base 1e40 leaves pair 0 as it is, and hardly rotates the others. */
     r.base = 1e40;
     r.beta_fast = r.beta_slow = 1e-3;
     r.original_positions = 1e6;

@@ -278,7 +278,7 @@ Test(layers_store, leaves_out_models_beyond_the_room_for_descriptions) {
     cr_assert_not_null(the_layers, "%s", reason);
     expect_load(10, 0);
     cr_expect_str_eq(layer_warning, "");
-    /* What is served stays, though the new name stands before it. */
+    /* The served models stay, though the new name stands before theirs. */
     layer_file_model("a.safetensors", "", 10, 4, 4, 2);
     expect_load(10, 1);
     cr_expect_str_eq(layer_file_reason("m.h.9"), "");

@@ -34,7 +34,7 @@ bool codec_as_number(const struct codec_document *document, const struct codec_v
     return true;
 }
 
-/* What a whole number must be. */
+/* The rule for a whole number. */
 struct range {
     int64_t min, max;
     bool narrow; /* the number was read as float32 */
