@@ -124,7 +124,6 @@ endif
 ifneq ($(filter x86_64-%,$(MACHINE)),)
 $(O)/lib/src/kernels/avx2.o:   ISA = -mavx2 -mfma
 $(O)/lib/src/kernels/avx512.o: ISA = -mavx512f -mavx512vl -mavx512dq -mavx512bw -mfma
-$(O)/lib/src/kernels/amx.o:    ISA = -mavx512f -mavx512vl -mavx512dq -mavx512bw -mavx512bf16 -mfma -mamx-tile -mamx-bf16
 $(O)/server/codec/json/%_vector.o: ISA = -mavx2 -mfma -mbmi -mbmi2
 endif
 

@@ -6,8 +6,7 @@ SUITE ?= trixie
 SUPPORT_MAINS   := tests/support/print_table.c tests/support/run_kernels.c tests/support/load.c
 SUPPORT_OBJECTS := $(patsubst %.c,$(O)/%.o,$(filter-out $(SUPPORT_MAINS),$(wildcard tests/support/*.c)))
 LEAKS           := $(O)/tests/support/leaks.o
-CHECK_OBJECTS   := $(addprefix $(O)/tests/support/,check_kernels.o check_tiles.o check_tile_softmax.o tile_trial.o \
-                                                   tile_model.o)
+CHECK_OBJECTS   := $(O)/tests/support/check_kernels.o
 UNIT_OBJECTS    := $(patsubst %.c,$(O)/%.o,$(wildcard tests/unit/*.c)) $(LEAKS)
 API_OBJECTS     := $(patsubst %.c,$(O)/%.o,$(wildcard tests/api/*.c tests/notebooks/*.c)) $(LEAKS)
 BENCHES         := $(patsubst tests/bench/%.c,$(O)/%,$(wildcard tests/bench/bench_*.c))

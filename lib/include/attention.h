@@ -568,19 +568,17 @@ typedef struct attn_build_info {
     const char *version;   /* ATTN_VERSION of the library */
     const char *blas;      /* OpenBLAS's own description of its build */
     const char *blas_core; /* the kernels that OpenBLAS chose for this CPU, e.g. "SkylakeX" */
-    const char *kernels;   /* the library's vector instructions: "scalar", "avx2", "avx512",
-                              "amx" (avx512 and the matrix unit AMX-BF16) or "neon" */
-    const char *usable_kernels[5]; /* all that this CPU can run, the slowest first, then NULL */
+    const char *kernels;   /* the library's vector instructions: "scalar", "avx2", "avx512" or
+                              "neon" */
+    const char *usable_kernels[4]; /* all that this CPU can run, the slowest first, then NULL */
     bool kernels_refused;          /* ATTENTION_ISA names no usable kernels, and has no effect */
 } attn_build_info;
 
 /* Returns what this build is, and what it found on this CPU. The texts are static. The kernels are
  * chosen once, when they are first needed. They are those that the environment variable
- * ATTENTION_ISA names. If it is unset or empty, they are the fastest usable ones, but not "amx". If
- * it names kernels that this CPU cannot run, or if the operating system refuses the registers of
- * the matrix unit, the library uses the fastest ones, and kernels_refused is true. "amx" keeps the
- * bounds of the error for every finite input: numbers that are too large for the unit are left to
- * the vector instructions, and small numbers are scaled. */
+ * ATTENTION_ISA names. If it is unset or empty, they are the fastest usable ones. If it names
+ * kernels that this CPU cannot run, the library uses the fastest ones, and kernels_refused is
+ * true. */
 ATTN_API attn_build_info attn_build(void);
 
 /* Sets or returns the number of threads that OpenBLAS itself may use in the whole process. A caller

@@ -178,11 +178,9 @@ double cost_of_preparing(const attn_plan *plan, enum prepare what) {
 double cost_of_packing(const attn_plan *plan) {
     const struct path *path = &plan->path;
     const struct tiling *t = &plan->tiling;
-    const double columns = plan->schedule.columns / (path->mma ? 1 : 2); /* keys, and values */
-    const double numbers = (double)t->tiles * (double)t->keys * columns;
-    return path->packs || path->mma ? (double)plan->schedule.pack.items * (double)plan->kv_heads *
-                                          (numbers * PACK + BLOCK)
-                                    : 0;
+    const double numbers = (double)t->tiles * (double)t->keys * plan->schedule.columns / 2;
+    return path->packs ? (double)kv_items(plan) * (double)plan->kv_heads * (numbers * PACK + BLOCK)
+                       : 0;
 }
 
 double cost_of_copying(double numbers, double rows) {

@@ -3,7 +3,6 @@
  */
 #include "memory_map.h"
 
-#include "engine/mma.h"
 #include "engine/moments.h"
 #include "plan_build.h"
 #include "tensor.h"
@@ -47,11 +46,10 @@ static bool place_packed_keys(attn_plan *plan) {
             head->pack = plan->head[h - 1].pack;
             continue;
         }
-        const size_t tile = plan->path.mma ? mma_tile_parts(t->keys, head->d, head->d_v)
-                                           : packed_columns(plan, t->keys) * head->d;
         size_t tiles;
         head->pack = *end;
-        fits = fits && size_mul(t->tiles, tile, &tiles) && size_add(*end, tiles, end);
+        fits = fits && size_mul(t->tiles, packed_columns(plan, t->keys) * head->d, &tiles) &&
+               size_add(*end, tiles, end);
     }
     return fits;
 }
@@ -71,7 +69,7 @@ bool memory_map_workspace(attn_plan *plan) {
     const size_t heads_out = w_o ? plan->out.batch : 0;
     /* A product that begins inside of a panel reads beyond its last panel. */
     const size_t beyond = plan->rules.window[0] >= 0 || path->long_rows ? t->panel : 0;
-    bool fits = (!path->packs && !path->mma) || place_packed_keys(plan);
+    bool fits = !path->packs || place_packed_keys(plan);
     ATTN_WORKSPACE(RESERVE)
     return fits;
 }

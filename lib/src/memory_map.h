@@ -25,12 +25,8 @@
     /* Mask and bias of all keys, if there are extra keys, see struct extended. */                 \
     X(mask, unsigned char, 1, extended_rows_of(&plan->extra.mask), plan->m)                        \
     X(bias, real, size, extended_rows_of(&plan->extra.bias), plan->m)                              \
-    /* Tiles of keys, transposed. Then keys and values for the matrix unit, see mma.inc, and the   \
-     * largest magnitudes of both in each tile. */                                                 \
-    X(packed_keys, real, size, path->packs ? s->pack.items : 0, s->pack.batch + beyond)            \
-    X(mma_tiles, uint16_t, sizeof(uint16_t), path->mma ? s->pack.items : 0, s->pack.batch)         \
-    X(mma_sizes, float, sizeof(float), path->mma ? s->pack.items * plan->kv_heads : 0,             \
-      2 * t->tiles)                                                                                \
+    /* Tiles of keys, transposed. */                                                               \
+    X(packed_keys, real, size, path->packs ? kv_items(plan) : 0, s->pack.batch + beyond)           \
     /* The outputs of heads, if W_O takes them. */                                                 \
     X(heads_out, real, size, plan->batch, heads_out)                                               \
     /* Q, K, V and the outputs of heads of a small call. */                                        \
@@ -73,10 +69,6 @@
     X(part, real, size, parts ? rows : 0, d_v)                                                     \
     /* Packed keys of a tile (d, keys), or a tile of the weights of a projection. */               \
     X(tile, real, size, copied_tile(plan, d), 1)                                                   \
-    /* The queries of a block and the weights of a tile for the matrix unit, see mma.inc. */       \
-    X(mma_queries, uint16_t, sizeof(uint16_t), path->mma ? attn_tiles_parts(rows, d) : 0, 1)       \
-    X(mma_weights, uint16_t, sizeof(uint16_t),                                                     \
-      path->mma ? mma_weight_parts(rows, t->keys) : 0, 1)                                          \
     /* top_k: the entries of a row. If rows are long: the entries in the run of each row so far,   \
      * the entries of each run that are used up, and the heap of runs. */                          \
     X(order, void, sizeof(uint64_t), top_k && !path->long_rows ? 2 : 0, plan->results.top_k)       \

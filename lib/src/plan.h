@@ -24,7 +24,7 @@ struct operand {
 struct head {
     size_t d, d_v;
     size_t q, k, v, past_k, past_v, out;
-    size_t pack; /* place of its key head in the packed keys, or in those for the matrix unit */
+    size_t pack; /* place of its key head in the packed keys */
     double scale;
 };
 
@@ -151,12 +151,8 @@ struct path {
     bool small;
     /* PHASE_PACK packs the keys for all blocks: tile by tile, transposed. */
     bool packs;
-    /* There are at most two blocks, or a matrix unit computes most of them. Each packs a tile of
-     * keys when it comes to it. */
+    /* There are at most two blocks. Each packs a tile of keys when it comes to it. */
     bool packs_late;
-    /* A matrix unit computes the products, see mma.inc. PHASE_PACK packs keys and values for it.
-     * Blocks whose numbers it cannot hold pack their keys late. */
-    bool mma;
     /* The keys are cut into parts, and PHASE_MERGE merges their partial results. */
     bool cut;
     /* Whole rows are too long to be kept: the keys are cut, and long.inc computes the parts. */
@@ -197,8 +193,7 @@ struct schedule {
     /* PHASE_PACK: first the tasks that pack. A part of the keys of a head is `tiles` tiles. */
     struct {
         size_t tasks, tiles, parts, per_task;
-        size_t batch; /* numbers of packed keys of one batch item, or parts for the matrix unit */
-        size_t items; /* batch items whose keys are packed; 1 if all share them */
+        size_t batch; /* numbers of packed keys of one batch item */
     } pack;
     /* PHASE_PACK: then, for each matrix, the tasks that copy. The matrix of a head has `parts`
      * parts, and a task copies per_task parts. */
@@ -392,7 +387,7 @@ static inline size_t kv_items(const attn_plan *plan) {
 
 /* The place of batch item b among the packed keys. */
 static inline size_t packed_item(const attn_plan *plan, size_t b) {
-    return b < plan->schedule.pack.items ? b : 0;
+    return plan->form.has_kv_batch_axis ? b : 0;
 }
 
 /* The key and value head that query head h uses. */

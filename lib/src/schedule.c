@@ -8,7 +8,6 @@
 #include <math.h>
 
 #include "blas.h"
-#include "engine/mma.h"
 #include "engine/moments.h"
 #include "engine/partial.h"
 #include "kernels/kernels.h"
@@ -77,17 +76,7 @@ enum {
      * of every panel. */
     PANELS_ROWS = 256,
     NARROW = 64,
-    /* The fewest queries and keys for which packing for the matrix unit saves time. This is a
-     * guess, because it was not measured yet. */
-    MMA_QUERIES = 32,
-    MMA_KEYS = 64,
-    /* Blocks of a matrix unit have a multiple of so many queries, which are two of its tiles. */
-    MMA_ROWS = 32,
 };
-
-/* A number below 2^-126 may count as 0 in a product on the unit. With a scale up to this one and up
- * to WIDE columns, that changes a logit by less than 2^-44. */
-#define MMA_SCALE 0x1p20
 
 /*
  * Chooses the size of tiles for rows of d (or d_v) numbers of `size` bytes. Both products of a tile
@@ -233,12 +222,6 @@ static void choose_paths(attn_plan *plan, double head_cost) {
     path->without_blas =
         plan->n <= ROW_QUERIES || (plan->n < PACK_QUERIES && head_cost <= ROW_WORK);
     path->packs = !path->without_blas && plan->n * (plan->heads / plan->kv_heads) >= PACK_QUERIES;
-    path->mma = attn_kernels()->tiles != NULL && plan->dtype == ATTN_FLOAT32 &&
-                !path->materialized && !path->without_blas && plan->n >= MMA_QUERIES &&
-                plan->m >= MMA_KEYS;
-    for (size_t h = 0; h < plan->heads; h++) {
-        path->mma = path->mma && fabs(plan->head[h].scale) <= MMA_SCALE;
-    }
 }
 
 /* Cuts the keys of long rows into parts. With few queries each part is a task, so that there is
@@ -374,13 +357,11 @@ static void choose_blocks(attn_plan *plan, size_t d, double head_cost) {
     choose_tile(plan, d, size);
     t->keys = size_min(t->keys, plan->m);
     t->tiles = ceil_div(plan->m, t->keys);
-    path->mma = path->mma && t->keys * d * size <= LATE_BYTES;
     path->small = calls * (double)plan->n * (double)plan->m <= SMALL_SCORES &&
                   calls * head_cost <= SMALL_WORK && all_projections(plan) <= SMALL_WORK;
     t->ld = t->keys;
     path->packs = path->packs && d <= WIDE;
     path->long_rows = rows_are_long(plan, d);
-    path->mma = path->mma && !path->long_rows && !path->small;
     if (path->long_rows) {
         cut_long_rows(plan);
     } else if (path->materialized || path->keeps_tiles || path->small) {
@@ -396,20 +377,16 @@ static void choose_blocks(attn_plan *plan, size_t d, double head_cost) {
         }
         choose_splits(plan, d);
     }
-    /* All blocks get the same number of rows, a multiple of `step`. */
-    const size_t step = path->mma ? MMA_ROWS : 8;
+    /* All blocks get the same number of rows, a multiple of 8. */
     t->blocks = ceil_div(plan->n, t->rows);
-    const size_t even = ceil_div(ceil_div(plan->n, t->blocks), step) * step;
+    const size_t even = ceil_div(ceil_div(plan->n, t->blocks), 8) * 8;
     t->rows = size_min(size_min(even, t->rows), plan->n);
     t->blocks = ceil_div(plan->n, t->rows);
     path->packs = path->packs && !path->small;
     const bool few = path->packs ? t->blocks <= 2 && plan->heads == plan->kv_heads
                                  : t->panel > 0 && !path->without_blas && !path->small;
-    path->packs_late = (few || path->mma) && !path->long_rows && t->keys * d * size <= LATE_BYTES;
+    path->packs_late = few && !path->long_rows && t->keys * d * size <= LATE_BYTES;
     path->packs = path->packs && !path->packs_late;
-    /* The unit packs the keys of each batch item up to its length. */
-    plan->schedule.pack.items =
-        path->mma && plan->rules.lengths != NULL ? plan->batch : kv_items(plan);
     t->heads_in_turn = t->splits > 1 ? 1 : choose_heads_in_turn(plan, d);
     choose_tasks(plan);
 }
@@ -440,10 +417,10 @@ static void choose_pack(attn_plan *plan, size_t d) {
     struct schedule *s = &plan->schedule;
     static const unsigned results[COPY_COUNT] = {ATTN_WANT(Q), ATTN_WANT(K), ATTN_WANT(V),
                                                  ATTN_WANT(PRESENT_K), ATTN_WANT(PRESENT_V)};
-    if (path->packs || path->mma) {
+    if (path->packs) {
         s->pack.tiles = size_min(t->tiles, size_max(1, PACK_NUMBERS / (t->keys * d)));
         s->pack.parts = ceil_div(t->tiles, s->pack.tiles);
-        const size_t parts = s->pack.items * plan->kv_heads * s->pack.parts;
+        const size_t parts = kv_items(plan) * plan->kv_heads * s->pack.parts;
         s->pack.tasks = cut_into_tasks(parts, cost_of_packing(plan), &s->pack.per_task);
     }
     s->tasks[PHASE_PACK] = s->pack.tasks;

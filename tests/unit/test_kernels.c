@@ -48,9 +48,8 @@ KERNEL_CHECKS(KERNEL_CHECK)
 /* Each test is a process of its own, in which the table is not chosen yet. */
 TestSuite(isa, .timeout = 60);
 
-/* Expects that attn_build() names the table with this index (-1: the fastest one without tiles),
- * and that it says whether the value of ATTENTION_ISA was refused. On a CPU with tiles the last
- * usable table is "amx". */
+/* Expects that attn_build() names the table with this index (-1: the fastest one), and that it says
+ * whether the value of ATTENTION_ISA was refused. */
 static void expect_choice(const char *value, bool refused, int index) {
     const struct attn_kernels *all[ATTN_KERNELS_MAX];
     const size_t count = tables(all);
@@ -66,9 +65,7 @@ static void expect_choice(const char *value, bool refused, int index) {
         cr_assert_not_null(build.usable_kernels[t]);
         cr_expect_str_eq(build.usable_kernels[t], all[t]->name);
     }
-    cr_expect(build.usable_kernels[count] == NULL ||
-              (strcmp(build.usable_kernels[count], "amx") == 0 &&
-               build.usable_kernels[count + 1] == NULL));
+    cr_expect_null(build.usable_kernels[count]);
     setenv("ATTENTION_ISA", "later", 1); /* a later value has no effect */
     cr_expect_eq(attn_build().kernels_refused, refused);
     cr_expect_str_eq(attn_build().kernels, build.kernels);
@@ -84,16 +81,6 @@ Test(isa, empty_is_as_good_as_unset) {
 
 Test(isa, forces_a_table) {
     expect_choice("scalar", false, 0);
-}
-
-/* Tiles are used only if they are asked for, and refused where they cannot be used. */
-Test(isa, tiles_are_forced_by_name) {
-    setenv("ATTENTION_ISA", "amx", 1);
-    const attn_build_info build = attn_build();
-    const bool permitted = attn_tiles_permitted();
-    cr_expect_eq(build.kernels_refused, !permitted);
-    cr_expect_eq(strcmp(build.kernels, "amx") == 0, permitted);
-    cr_expect_eq(attn_kernels()->tiles != NULL, permitted);
 }
 
 Test(isa, unknown_name_is_refused) {

@@ -1,7 +1,4 @@
-/*
- * avx512.c has the row kernels for AVX-512 F, BW, DQ and VL. amx.c includes it and defines TABLE
- * and NAME.
- */
+/* avx512.c has the row kernels for AVX-512 F, BW, DQ and VL. */
 #include "kernels/kernels.h"
 
 #if defined(__AVX512F__) && defined(__AVX512DQ__)
@@ -156,10 +153,8 @@ static void fence(void) {
     _mm_sfence();
 }
 
-#ifndef TABLE
 #define TABLE attn_kernels_avx512
 #define NAME  "avx512"
-#endif
 #include "table.inc"
 
 #endif

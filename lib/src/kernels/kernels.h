@@ -116,17 +116,13 @@ struct attn_kernels {
     void (*multiply_f64)(double *c, size_t ldc, size_t rows, size_t columns, const double *a,
                          size_t lda, size_t inner, const double *b, size_t ldb, size_t distance,
                          bool add);
-
-    /* Products on a matrix unit, see tiles.h; NULL if the table has none. attn_tiles_permitted()
-     * must have been true before they are used. */
-    const struct attn_tiles *tiles;
 };
 
 extern const struct attn_kernels attn_kernels_scalar, attn_kernels_avx2, attn_kernels_avx512,
-    attn_kernels_amx, attn_kernels_neon;
+    attn_kernels_neon;
 
 enum {
-    ATTN_KERNELS_MAX = 4 /* the most tables that attn_kernels_usable() returns */
+    ATTN_KERNELS_MAX = 3 /* the most tables that attn_kernels_usable() returns */
 };
 
 /* Writes the tables of this build that the CPU and the operating system can run into `tables`, the
@@ -134,8 +130,7 @@ enum {
 size_t attn_kernels_usable(const struct attn_kernels *tables[ATTN_KERNELS_MAX]);
 
 /* Returns the fastest usable table, or the one that the environment variable ATTENTION_ISA names.
- * Tables with tiles are returned only if ATTENTION_ISA names them. Every call returns the same
- * table. */
+ * Every call returns the same table. */
 const struct attn_kernels *attn_kernels(void);
 
 /* Makes attn_kernels() return this table from now on. Only tests call this, between plans. */
@@ -143,9 +138,5 @@ void attn_kernels_use(const struct attn_kernels *table);
 
 /* Returns whether ATTENTION_ISA is set but names no usable table, so that it has no effect. */
 bool attn_kernels_refused(void);
-
-/* Asks the operating system once for the state of the tile registers, for all threads of the
- * process. Returns whether it was granted. If it was refused, no table with tiles is usable. */
-bool attn_tiles_permitted(void);
 
 #endif
