@@ -374,7 +374,7 @@ void account_free_region(struct account *account, enum account_region region) {
         next = note->next;
         free_block(account, note + 1);
     }
-    if (region == ACCOUNT_QUESTION) {
+    if (region == ACCOUNT_REQUEST) {
         account_give(account, account->claimed);
         account->claimed = 0;
     }

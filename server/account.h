@@ -42,7 +42,7 @@ enum account_refusal {
 };
 
 enum account_region {
-    ACCOUNT_QUESTION,
+    ACCOUNT_REQUEST,
     ACCOUNT_ANSWER,
     ACCOUNT_REGIONS
 };
@@ -83,7 +83,7 @@ void account_lend(struct account *account, void *arena, size_t size);
  * is all zeros. */
 void account_close(struct account *account);
 
-/* Frees the blocks of a region. Gives the claimed bytes back with those of the question. */
+/* Frees the blocks of a region. Gives the claimed bytes back with those of the request. */
 void account_free_region(struct account *account, enum account_region region);
 
 /* Returns how many bytes more the account may hold if it is alone and not small. */
@@ -95,7 +95,7 @@ bool account_take(struct account *account, size_t bytes);
 void account_give(struct account *account, size_t bytes);
 
 /* Takes bytes for account_alloc_taken() and for memory that others allocate. They are given back
- * with the region of the question. */
+ * with the region of the request. */
 bool account_claim(struct account *account, size_t bytes);
 
 /* The next three are malloc, realloc and free for blocks that the account owns. They count a block

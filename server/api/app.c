@@ -93,7 +93,7 @@ static void *app_begin(void *context, const struct http_request *http,
     open_request(request, context, http, response, route);
     pthread_mutex_init(&request->run.mutex, NULL);
     if (!find_target(request) ||
-        (request->route->fields != API_NO_BODY && !question_begin(request))) {
+        (request->route->fields != API_NO_BODY && !decoder_begin(request))) {
         app_release(request);
         return NULL;
     }
@@ -109,7 +109,7 @@ static bool app_hold(void *arg, size_t bytes) {
         !account_take(&request->account, bytes - request->input.held)) {
         if (request->response == NULL) { /* the body cannot be read any further */
             codec_no_memory(&request->input.error);
-            question_drop(&request->input.question);
+            decoder_drop(&request->input.decoder);
         }
         return false;
     }
@@ -141,13 +141,13 @@ static bool read_piece(struct api_request *request, const void *bytes, size_t si
     if (!request->input.opened) {
         struct codec_options options = request->state->codec;
         options.account = &request->account;
-        if (!make_arena(request) || !question_open(&request->input.question, &options)) {
+        if (!make_arena(request) || !decoder_open(&request->input.decoder, &options)) {
             return codec_no_memory(error);
         }
         request->input.opened = true;
     }
-    if (!question_feed(&request->input.question, bytes, size, error)) {
-        question_drop(&request->input.question);
+    if (!decoder_feed(&request->input.decoder, bytes, size, error)) {
+        decoder_drop(&request->input.decoder);
     }
     return error->status == CODEC_OK;
 }
@@ -169,7 +169,7 @@ static bool app_body(void *arg, const void *bytes, size_t size) {
     request->account.small =
         request->input.received <= SMALL_BODY && request->input.received == request->http->length;
     if (request->input.unwanted) {
-        question_drop(&request->input.question);
+        decoder_drop(&request->input.decoder);
     } else {
         more = read_piece(request, bytes, size);
     }
@@ -270,7 +270,7 @@ struct http_app api_app(struct api_state *state) {
     return (struct http_app){
         .context = state,
         .inference_path = INFERENCE_PATH,
-        .shorter = question_shorter,
+        .shorter = decoder_shorter,
         .begin = app_begin,
         .hold = app_hold,
         .body = app_body,

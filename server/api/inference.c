@@ -1,4 +1,4 @@
-/* inference.c - questions in the Open Inference Protocol. */
+/* inference.c - requests in the Open Inference Protocol. */
 #include "api/inference.h"
 
 #include <stdio.h>
@@ -60,7 +60,7 @@ static bool is_ignored(const char *name) {
 
 /* Checks the parameters of the input or output `name`; they may be NULL. `own` is the parameter
  * that means something here. */
-static bool check_parameters(const struct question *question, const struct codec_value *parameters,
+static bool check_parameters(const struct decoder *decoder, const struct codec_value *parameters,
                              const char *name, unsigned of, const char *own,
                              struct codec_error *error) {
     static const char shared[] = "this server does not use shared memory",
@@ -79,43 +79,43 @@ static bool check_parameters(const struct question *question, const struct codec
     const struct codec_keys keys = {.names = names,
                                     .count = sizeof names / sizeof *names,
                                     .elsewhere = options,
-                                    .elsewhere_count = fields_names(question->fields, options),
+                                    .elsewhere_count = fields_names(decoder->fields, options),
                                     .place = "parameters of the request",
                                     .foreign = foreign,
                                     .foreign_count = sizeof foreign / sizeof *foreign,
                                     .here = of};
     struct codec_error fault;
-    return parameters == NULL || codec_check_keys(question->document, parameters, &keys, &fault) ||
-           codec_fail(question->document, parameters, error, "the %s \"%.64s\": %s",
+    return parameters == NULL || codec_check_keys(decoder->document, parameters, &keys, &fault) ||
+           codec_fail(decoder->document, parameters, error, "the %s \"%.64s\": %s",
                       of == OF_INPUT ? "input" : "output", name, fault.message);
 }
 
 /* --------------------------------------------------------------------------------------- inputs */
 
 /* Sets the bytes of texts, which only their binary_data_size says. */
-static bool set_text_bytes(struct question *question, const struct codec_value *value, size_t size,
+static bool set_text_bytes(struct decoder *decoder, const struct codec_value *value, size_t size,
                            struct build_tensor *tensor, struct codec_error *error) {
     const size_t texts = codec_form_texts(&tensor->form), least = texts * sizeof(uint32_t);
     if (size < least) {
-        return codec_fail(question->document, value, error,
+        return codec_fail(decoder->document, value, error,
                           "the input \"%.64s\" has a binary_data_size of %zu, but the lengths of "
                           "its %zu texts alone have %zu bytes",
                           tensor->name, size, texts, least);
     }
     if (size > MOST_TEXT_BYTES) {
-        return codec_fail(question->document, value, error,
+        return codec_fail(decoder->document, value, error,
                           "the input \"%.64s\" has a binary_data_size of %zu; texts may have at "
                           "most %d bytes, which is a fixed limit",
                           tensor->name, size, MOST_TEXT_BYTES);
     }
     tensor->form.bytes = size;
-    question->text_bytes += size;
+    decoder->text_bytes += size;
     return true;
 }
 
 /* Reads the parameter binary_data_size of an input. Returns false with the error set; *given says
  * whether the input has it. */
-static bool read_size(struct question *question, const struct codec_value *parameters,
+static bool read_size(struct decoder *decoder, const struct codec_value *parameters,
                       struct build_tensor *tensor, bool *given, struct codec_error *error) {
     const struct codec_value *value =
         parameters != NULL ? member_of(parameters, "binary_data_size") : NULL;
@@ -124,14 +124,14 @@ static bool read_size(struct question *question, const struct codec_value *param
     if (value == NULL) {
         return true;
     }
-    if (!codec_as_integer(question->document, value, 0, INT64_MAX, &size, error)) {
+    if (!codec_as_integer(decoder->document, value, 0, INT64_MAX, &size, error)) {
         return false;
     }
     if (tensor->form.texts) {
-        return set_text_bytes(question, value, (size_t)size, tensor, error);
+        return set_text_bytes(decoder, value, (size_t)size, tensor, error);
     }
     return (size_t)size == tensor->form.bytes ||
-           codec_fail(question->document, value, error,
+           codec_fail(decoder->document, value, error,
                       "the input \"%.64s\" has a binary_data_size of %lld, but its datatype and "
                       "shape have %zu bytes",
                       tensor->name, (long long)size, tensor->form.bytes);
@@ -139,9 +139,9 @@ static bool read_size(struct question *question, const struct codec_value *param
 
 /* Checks that an input has its elements in one of two places: its data, or the bytes after the
  * JSON. */
-static bool check_place(const struct question *question, const struct codec_value *input,
+static bool check_place(const struct decoder *decoder, const struct codec_value *input,
                         const struct build_tensor *tensor, bool binary, struct codec_error *error) {
-    const struct codec_document *document = question->document;
+    const struct codec_document *document = decoder->document;
     const struct codec_value *data = member_of(input, "data");
     const bool texts = tensor->form.texts;
     if (binary && data != NULL) {
@@ -149,7 +149,7 @@ static bool check_place(const struct question *question, const struct codec_valu
                           "the input \"%.64s\" has data and a binary_data_size; give one of them",
                           tensor->name);
     }
-    if (binary && question->json_size == SIZE_MAX) {
+    if (binary && decoder->json_size == SIZE_MAX) {
         return codec_fail(document, input, error,
                           "the input \"%.64s\" has a binary_data_size, but the request has no "
                           "header Inference-Header-Content-Length",
@@ -178,12 +178,12 @@ static bool check_place(const struct question *question, const struct codec_valu
 }
 
 /* Reads the datatype and the shape of an input. Texts are of the type BYTES, and only they. */
-static bool read_form(const struct question *question, const struct codec_value *input,
+static bool read_form(const struct decoder *decoder, const struct codec_value *input,
                       struct build_tensor *tensor, struct codec_error *error) {
-    const struct codec_document *document = question->document;
+    const struct codec_document *document = decoder->document;
     const struct codec_value *type = member_of(input, "datatype"),
                              *shape = member_of(input, "shape");
-    const bool words = fields_is_words(tensor->name, question->fields);
+    const bool words = fields_is_words(tensor->name, decoder->fields);
     const char *text = "";
     if (type != NULL && codec_kind_of(type) == CODEC_TEXT) {
         codec_as_text(document, type, &text, error);
@@ -192,7 +192,7 @@ static bool read_form(const struct question *question, const struct codec_value 
     if (texts && !words) {
         return codec_fail(document, type, error,
                           "the input \"%.64s\" has the datatype BYTES, which %s", tensor->name,
-                          fields_has("text", question->fields)
+                          fields_has("text", decoder->fields)
                               ? "only text and tokens have; matrices have one such as FP32"
                               : "no input of this model has");
     }
@@ -207,8 +207,7 @@ static bool read_form(const struct question *question, const struct codec_value 
 }
 
 /* Refuses texts that MLServer has encoded. Every other content type changes nothing. */
-static bool check_content_type(const struct question *question,
-                               const struct codec_value *parameters,
+static bool check_content_type(const struct decoder *decoder, const struct codec_value *parameters,
                                const struct build_tensor *tensor, struct codec_error *error) {
     const struct codec_value *value =
         parameters != NULL && tensor->form.texts ? member_of(parameters, "content_type") : NULL;
@@ -216,18 +215,18 @@ static bool check_content_type(const struct question *question,
     if (value == NULL) {
         return true;
     }
-    return codec_as_text(question->document, value, &text, error) &&
+    return codec_as_text(decoder->document, value, &text, error) &&
            (strcmp(text, "base64") != 0 ||
-            codec_fail(question->document, value, error,
+            codec_fail(decoder->document, value, error,
                        "the input \"%s\" has the content_type base64; send the text itself",
                        tensor->name));
 }
 
-static bool read_input(struct question *question, struct build *build,
+static bool read_input(struct decoder *decoder, struct build *build,
                        const struct codec_value *input, struct codec_error *error) {
     static const char *const keys[] = {"name", "shape", "datatype", "parameters", "data"};
     static const struct codec_keys known = {.names = keys, .count = sizeof keys / sizeof *keys};
-    const struct codec_document *document = question->document;
+    const struct codec_document *document = decoder->document;
     struct build_tensor tensor = {0};
     bool binary = false;
     if (!codec_check_keys(document, input, &known, error)) {
@@ -239,11 +238,11 @@ static bool read_input(struct question *question, struct build *build,
         return codec_fail(document, input, error, "an input has no name");
     }
     if (!codec_as_text(document, name, &tensor.name, error) ||
-        !read_form(question, input, &tensor, error) ||
-        !check_parameters(question, parameters, tensor.name, OF_INPUT, "binary_data_size", error) ||
-        !check_content_type(question, parameters, &tensor, error) ||
-        !read_size(question, parameters, &tensor, &binary, error) ||
-        !check_place(question, input, &tensor, binary, error)) {
+        !read_form(decoder, input, &tensor, error) ||
+        !check_parameters(decoder, parameters, tensor.name, OF_INPUT, "binary_data_size", error) ||
+        !check_content_type(decoder, parameters, &tensor, error) ||
+        !read_size(decoder, parameters, &tensor, &binary, error) ||
+        !check_place(decoder, input, &tensor, binary, error)) {
         return false;
     }
     tensor.data = binary ? NULL : member_of(input, "data");
@@ -267,10 +266,10 @@ static bool read_binary(const struct codec_document *document, const struct code
 
 /* Finds the result that an output is, or is a part of: *which is its index in answer_names, or
  * ANSWER_COUNT if the model does not have it. Returns false if there is no memory. */
-static bool find_output(const struct question *question, const char *name, size_t *which) {
+static bool find_output(const struct decoder *decoder, const char *name, size_t *which) {
     struct codec_results outputs = {0};
     bool found = false;
-    const bool good = inference_outputs(&outputs, question->fields, question->account);
+    const bool good = inference_outputs(&outputs, decoder->fields, decoder->account);
     for (size_t i = 0; good && i < outputs.count && !found; i++) {
         found = inference_is_part(name, outputs.list[i].name);
     }
@@ -284,25 +283,25 @@ static bool find_output(const struct question *question, const char *name, size_
 }
 
 /* Refuses an output that the model does not have. The message lists those that it has. */
-static bool refuse_output(const struct question *question, const struct codec_value *name,
+static bool refuse_output(const struct decoder *decoder, const struct codec_value *name,
                           const char *text, struct codec_error *error) {
     char names[256];
     size_t size = 0;
-    for (size_t i = 0; i < answer_count(question->fields) && size < sizeof names; i++) {
+    for (size_t i = 0; i < answer_count(decoder->fields) && size < sizeof names; i++) {
         size += (size_t)snprintf(names + size, sizeof names - size, "%s%s", i > 0 ? ", " : "",
                                  answer_names[i]);
     }
-    return codec_fail(question->document, name, error,
+    return codec_fail(decoder->document, name, error,
                       "the output \"%.64s\" is unknown; this model has %s", text, names);
 }
 
-/* Reads one output into question->outputs. *which is the index of its result in answer_names. */
-static bool read_output(struct question *question, const struct codec_value *output, size_t *which,
+/* Reads one output into decoder->outputs. *which is the index of its result in answer_names. */
+static bool read_output(struct decoder *decoder, const struct codec_value *output, size_t *which,
                         struct codec_error *error) {
     static const char *const keys[] = {"name", "parameters"};
     static const struct codec_keys known = {.names = keys, .count = sizeof keys / sizeof *keys};
-    const struct codec_document *document = question->document;
-    struct question_output wanted = {.binary = question->binary};
+    const struct codec_document *document = decoder->document;
+    struct decoder_output wanted = {.binary = decoder->binary};
     if (!codec_check_keys(document, output, &known, error)) {
         return false;
     }
@@ -312,48 +311,48 @@ static bool read_output(struct question *question, const struct codec_value *out
     }
     const struct codec_value *parameters = member_of(output, "parameters");
     if (!codec_as_text(document, name, &wanted.name, error) ||
-        !check_parameters(question, parameters, wanted.name, OF_OUTPUT, "binary_data", error) ||
+        !check_parameters(decoder, parameters, wanted.name, OF_OUTPUT, "binary_data", error) ||
         !read_binary(document, parameters, "binary_data", &wanted.binary, error)) {
         return false;
     }
-    if (!find_output(question, wanted.name, which)) {
+    if (!find_output(decoder, wanted.name, which)) {
         return codec_no_memory(error);
     }
     if (*which == ANSWER_COUNT) {
-        return refuse_output(question, name, wanted.name, error);
+        return refuse_output(decoder, name, wanted.name, error);
     }
-    for (size_t i = 0; i < question->output_count; i++) {
-        if (strcmp(question->outputs[i].name, wanted.name) == 0) {
+    for (size_t i = 0; i < decoder->output_count; i++) {
+        if (strcmp(decoder->outputs[i].name, wanted.name) == 0) {
             return codec_fail(document, name, error, "the output \"%.64s\" is asked for twice",
                               wanted.name);
         }
     }
-    struct question_output *outputs =
-        account_grow(question->account, question->outputs, &question->output_capacity,
-                     question->output_count + 1, sizeof *outputs);
+    struct decoder_output *outputs =
+        account_grow(decoder->account, decoder->outputs, &decoder->output_capacity,
+                     decoder->output_count + 1, sizeof *outputs);
     if (outputs == NULL) {
         return codec_no_memory(error);
     }
-    question->outputs = outputs;
-    outputs[question->output_count++] = wanted;
+    decoder->outputs = outputs;
+    outputs[decoder->output_count++] = wanted;
     return true;
 }
 
 /* Reads the outputs, and makes an option "return" of them. */
-static bool read_outputs(struct question *question, struct build *build,
+static bool read_outputs(struct decoder *decoder, struct build *build,
                          const struct codec_value *outputs, struct codec_error *error) {
     const struct codec_value *output = outputs != NULL ? codec_at(outputs, 0) : NULL;
     unsigned returned = 0; /* bits of the results */
     if (outputs != NULL && codec_kind_of(outputs) != CODEC_ARRAY) {
-        return codec_refuse(question->document, outputs, "an array of objects", error);
+        return codec_refuse(decoder->document, outputs, "an array of objects", error);
     }
     if (output == NULL) {
         return true;
     }
-    const bool returns = fields_has("return", question->fields);
+    const bool returns = fields_has("return", decoder->fields);
     struct codec_value *list = NULL;
     if (returns && codec_get(build->call, "return") != NULL) {
-        return codec_fail(question->document, outputs, error,
+        return codec_fail(decoder->document, outputs, error,
                           "give outputs or the parameter \"return\", not both");
     }
     if (returns && (list = build_member(build, "return", CODEC_ARRAY, error)) == NULL) {
@@ -361,7 +360,7 @@ static bool read_outputs(struct question *question, struct build *build,
     }
     for (; output != NULL; output = codec_next(output)) {
         size_t which = ANSWER_COUNT;
-        if (!read_output(question, output, &which, error)) {
+        if (!read_output(decoder, output, &which, error)) {
             return false;
         }
         if (returns && (returned & 1u << which) == 0) {
@@ -379,7 +378,7 @@ static bool read_outputs(struct question *question, struct build *build,
 /* --------------------------------------------------------------------------------- the request */
 
 /* Reads a parameter that the protocol defines. *known says whether it is one. */
-static bool read_reserved(struct question *question, struct build *build, const char *name,
+static bool read_reserved(struct decoder *decoder, struct build *build, const char *name,
                           const struct codec_value *value, bool *known, struct codec_error *error) {
     int64_t microseconds = 0;
     *known = true;
@@ -390,7 +389,7 @@ static bool read_reserved(struct question *question, struct build *build, const 
         *known = false;
         return true;
     }
-    if (!codec_as_integer(question->document, value, 0, INT64_MAX, &microseconds, error)) {
+    if (!codec_as_integer(decoder->document, value, 0, INT64_MAX, &microseconds, error)) {
         return false;
     }
     struct codec_value *seconds =
@@ -401,16 +400,16 @@ static bool read_reserved(struct question *question, struct build *build, const 
     return microseconds == 0 || seconds != NULL;
 }
 
-static bool read_options(struct question *question, struct build *build,
+static bool read_options(struct decoder *decoder, struct build *build,
                          const struct codec_value *parameters, struct codec_error *error) {
-    if (!read_binary(question->document, parameters, "binary_data_output", &question->binary,
+    if (!read_binary(decoder->document, parameters, "binary_data_output", &decoder->binary,
                      error)) {
         return false;
     }
     const struct codec_value *value = parameters != NULL ? codec_at(parameters, 0) : NULL;
     for (; value != NULL; value = codec_next(value)) {
         bool known = false;
-        if (!read_reserved(question, build, codec_name(value), value, &known, error) ||
+        if (!read_reserved(decoder, build, codec_name(value), value, &known, error) ||
             (!known && !build_option(build, codec_name(value), value, error))) {
             return false;
         }
@@ -434,19 +433,19 @@ static bool check_member(const struct codec_document *document, const char *key,
                       own);
 }
 
-bool inference_read(struct question *question, struct build *build, struct codec_error *error) {
+bool inference_read(struct decoder *decoder, struct build *build, struct codec_error *error) {
     static const char *const keys[] = {"id",      "parameters", "inputs",
                                        "outputs", "model_name", "model_version"};
     static const struct codec_keys known = {.names = keys, .count = sizeof keys / sizeof *keys};
-    const struct codec_document *document = question->document;
+    const struct codec_document *document = decoder->document;
     const struct codec_value *root = codec_root(document);
     if (!codec_check_keys(document, root, &known, error) ||
-        !check_member(document, "model_name", question->model, "the model of the path", error) ||
+        !check_member(document, "model_name", decoder->model, "the model of the path", error) ||
         !check_member(document, "model_version", API_MODEL_VERSION, "the only version", error)) {
         return false;
     }
     const struct codec_value *id = member_of(root, "id"), *inputs = member_of(root, "inputs");
-    if (id != NULL && !codec_as_text(document, id, &question->id, error)) {
+    if (id != NULL && !codec_as_text(document, id, &decoder->id, error)) {
         return false;
     }
     if (inputs == NULL) {
@@ -457,12 +456,12 @@ bool inference_read(struct question *question, struct build *build, struct codec
     }
     for (const struct codec_value *input = codec_at(inputs, 0); input != NULL;
          input = codec_next(input)) {
-        if (!read_input(question, build, input, error)) {
+        if (!read_input(decoder, build, input, error)) {
             return false;
         }
     }
     const struct codec_value *parameters = member_of(root, "parameters");
-    return build_type(build, parameters, &question->floats, error) &&
-           read_options(question, build, parameters, error) &&
-           read_outputs(question, build, member_of(root, "outputs"), error);
+    return build_type(build, parameters, &decoder->floats, error) &&
+           read_options(decoder, build, parameters, error) &&
+           read_outputs(decoder, build, member_of(root, "outputs"), error);
 }

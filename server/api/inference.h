@@ -1,5 +1,5 @@
 /*
- * inference.h - the Open Inference Protocol v2: what the JSON of a question says, and the answer.
+ * inference.h - the Open Inference Protocol v2: what the JSON of a request says, and the answer.
  * The protocol is described at https://github.com/kserve/open-inference-protocol, and its binary
  * tensors at https://github.com/triton-inference-server/server (docs/protocol). models.c has the
  * endpoints that describe the models.
@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-#include "api/question.h"
+#include "api/decoder.h"
 #include "layers/layers.h"
 
 #define INFERENCE_PATH "/v2" /* all paths of the protocol are this one or below it */
@@ -39,9 +39,9 @@ bool inference_outputs(struct codec_results *outputs, unsigned fields, struct ac
  * given, and the whole body is JSON. Returns false if it is no number of at least 1. */
 bool inference_length(const char *text, size_t *length);
 
-/* Adds the tensors and options of question->document to the call, and fills the members for the
+/* Adds the tensors and options of decoder->document to the call, and fills the members for the
  * answer. Errors: CODEC_CONTENT; the message names the tensor. */
-bool inference_read(struct question *question, struct build *build, struct codec_error *error);
+bool inference_read(struct decoder *decoder, struct build *build, struct codec_error *error);
 
 /* Returns whether `name` is the result that is asked for, or a part of it: "top_k.indices" is a
  * part of "top_k". */

@@ -15,16 +15,16 @@ enum {
 
 /* Keeps only the results that the request asks for, and sets whether each is binary. Returns
  * whether any is. */
-static bool choose(const struct question *question, struct codec_results *results) {
+static bool choose(const struct decoder *decoder, struct codec_results *results) {
     size_t kept = 0;
     bool any = false;
     for (size_t i = 0; i < results->count; i++) {
         struct codec_result *result = &results->list[i];
-        bool wanted = question->output_count == 0;
-        result->binary = question->binary;
-        for (size_t j = 0; j < question->output_count && !wanted; j++) {
-            wanted = inference_is_part(question->outputs[j].name, result->name);
-            result->binary = question->outputs[j].binary;
+        bool wanted = decoder->output_count == 0;
+        result->binary = decoder->binary;
+        for (size_t j = 0; j < decoder->output_count && !wanted; j++) {
+            wanted = inference_is_part(decoder->outputs[j].name, result->name);
+            result->binary = decoder->outputs[j].binary;
         }
         if (wanted) {
             any |= result->binary;
@@ -83,16 +83,16 @@ static void add_words(struct codec_items *list, const struct codec_item *words,
 /* Lists the JSON of the answer. `items` are the results as the handler lists them. */
 static void add_answer(struct codec_items *list, struct api_request *request,
                        const struct codec_items *items) {
-    const struct question *question = &request->input.question;
+    const struct decoder *decoder = &request->input.decoder;
     const struct codec_results *results = &request->tensors.results;
     codec_add_open(list, CODEC_OP_OBJECT, NULL);
     codec_add_text(list, "model_name", request->name);
     codec_add_text(list, "model_version", API_MODEL_VERSION);
-    if (question->id != NULL) {
-        codec_add_text(list, "id", question->id);
+    if (decoder->id != NULL) {
+        codec_add_text(list, "id", decoder->id);
     }
     codec_add_open(list, CODEC_OP_ARRAY, "outputs");
-    for (size_t i = 0; i < items->count && question->output_count == 0; i++) {
+    for (size_t i = 0; i < items->count && decoder->output_count == 0; i++) {
         if (items->list[i].op == CODEC_OP_TEXTS) {
             /* A long answer is made after the items are gone, but before the words are. */
             add_words(list, &items->list[i], &request->derived.words->count);
@@ -130,7 +130,7 @@ void inference_reply(struct api_request *request, struct codec_items *items, int
     struct codec_items list;
     codec_items_begin(&list, &request->account);
     if (tensors_list(request, items)) {
-        const bool any_binary = choose(&request->input.question, &request->tensors.results);
+        const bool any_binary = choose(&request->input.decoder, &request->tensors.results);
         add_answer(&list, request, items);
         if (any_binary) {
             send_binary(request, &list, digits);

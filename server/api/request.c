@@ -17,7 +17,7 @@ enum {
     /* Multiply-adds. They take about 70 us, several times as long as handing a job to a worker. */
     SMALL_COST = 5000000,
     /* An I/O thread opens no request that exceeds one of these limits. Each is worth 0.25 ms. JSON
-     * before binary tensors has limits of its own in question.c, because it is parsed while the
+     * before binary tensors has limits of its own in decoder.c, because it is parsed while the
      * body arrives. */
     SMALL_BYTES = 16 * 1024,     /* bytes outside of matrices */
     SMALL_VALUES = 1024,         /* values outside of matrices */
@@ -127,8 +127,8 @@ void request_drop_work(struct api_request *request) {
     derived_free(&request->derived);
     codec_document_free(request->body);
     request->body = NULL;
-    question_drop(&request->input.question);
-    account_free_region(&request->account, ACCOUNT_QUESTION);
+    decoder_drop(&request->input.decoder);
+    account_free_region(&request->account, ACCOUNT_REQUEST);
 }
 
 /* Frees what a filled response does not need; an answer that is made while it is sent needs all.
@@ -221,8 +221,8 @@ static struct job *begin_work(struct api_request *request) {
 /* Parses the body, which has been read. `start` is the present clock_ns(). Returns false after
  * filling the response if the body is wrong. */
 static bool parse(struct api_request *request, int64_t start) {
-    request->body = question_finish(&request->input.question, &request->input.error);
-    question_drop(&request->input.question);
+    request->body = decoder_finish(&request->input.decoder, &request->input.error);
+    decoder_drop(&request->input.decoder);
     request->input.decode_ms += clock_ms_since(start);
     if (request->body == NULL) {
         return refuse_content(request);
@@ -256,7 +256,7 @@ static bool handle(struct api_request *request) {
     return request->run.work != NULL;
 }
 
-/* Calls the handler of a route whose body is no question. Returns as handle() does. */
+/* Calls the handler of a route that has no body. Returns as handle() does. */
 static bool handle_alone(struct api_request *request) {
     if (account_take(&request->account, 0)) { /* BASE */
         request->run.work = request->route->handler(request);
@@ -269,8 +269,8 @@ static bool handle_alone(struct api_request *request) {
 /* ------------------------------------------------------- opening requests that are not short */
 
 /* Returns whether the body has so little outside of matrices that an I/O thread handles it. */
-static bool is_short(const struct question *question) {
-    return question_values(question) <= SMALL_VALUES && question_bytes(question) <= SMALL_BYTES;
+static bool is_short(const struct decoder *decoder) {
+    return decoder_values(decoder) <= SMALL_VALUES && decoder_bytes(decoder) <= SMALL_BYTES;
 }
 
 static bool request_parse_on_worker(void *request, const struct jobs_task *task) {
@@ -301,10 +301,10 @@ static void request_opened(struct job *job, enum job_outcome outcome);
 
 /* Leaves a long body to the workers. Returns as begin_work() does. */
 static struct job *parse_later(struct api_request *request) {
-    const struct question *question = &request->input.question;
+    const struct decoder *decoder = &request->input.decoder;
     struct job *job = &request->run.opening;
-    job->cost = (double)question_values(question) * COST_OF_VALUE +
-                (double)question_bytes(question) * COST_OF_BYTE;
+    job->cost = (double)decoder_values(decoder) * COST_OF_VALUE +
+                (double)decoder_bytes(decoder) * COST_OF_BYTE;
     request->run.phases[0] = (struct job_phases){NULL, 1, NULL, request_parse_on_worker, request};
     job->phases = request->run.phases;
     return admit(request, job, request_opened);
@@ -364,7 +364,7 @@ static struct job *begin_answer(struct api_request *request) {
     if (request->route->fields == API_NO_BODY) {
         return handle_alone(request) ? begin_work(request) : NULL;
     }
-    if (!is_short(&request->input.question) && request->state->jobs != NULL) {
+    if (!is_short(&request->input.decoder) && request->state->jobs != NULL) {
         return parse_later(request);
     }
     return parse(request, request->run.submitted) ? open_document(request) : NULL;

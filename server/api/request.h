@@ -8,15 +8,15 @@
 #include <pthread.h>
 
 #include "api/api.h"
+#include "api/decoder.h"
 #include "api/derived.h"
 #include "api/fields.h"
-#include "api/question.h"
 #include "api/tensors.h"
 #include "layers/layers.h"
 
 /* The body while it comes. */
 struct api_input {
-    struct question question;
+    struct decoder decoder;
     bool opened;              /* the first piece has come */
     struct codec_error error; /* what is wrong with it; status 0 = nothing */
     size_t held;              /* bytes that the server holds for compressed bodies and answers */

@@ -2,7 +2,7 @@
  * from the results into the buffer from which they are sent, or rounded to 16 bits on the way. */
 #include "api/tensors.h"
 
-#include "api/question.h"
+#include "api/decoder.h"
 #include "api/reply.h"
 #include "clock.h"
 #include "codec/safetensors.h"
@@ -29,7 +29,7 @@ static void refuse_range(struct api_request *request, const struct codec_result 
 bool tensors_list(struct api_request *request, const struct codec_items *items) {
     struct tensors_answer *answer = &request->tensors;
     if (items->failed || !codec_results_make(&answer->results, items->list, items->count,
-                                             request->input.question.floats, &request->account)) {
+                                             request->input.decoder.floats, &request->account)) {
         reply_no_memory(request);
         return false;
     }

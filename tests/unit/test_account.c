@@ -34,7 +34,7 @@ Test(account, counts_what_is_taken_and_given_back) {
     cr_expect_geq(budget.peak, 540 * KIB);
     account_close(&account); /* once more does no harm */
     account_open(&account, &budget, 40 * KIB);
-    account_free_region(&account, ACCOUNT_QUESTION); /* nothing was taken, and nothing is now */
+    account_free_region(&account, ACCOUNT_REQUEST); /* nothing was taken, and nothing is now */
     cr_expect_eq(budget.used, 0);
     account_close(&account);
 }
@@ -250,7 +250,7 @@ Test(account, allocates_bytes_that_are_taken) {
     cr_expect_null(account_alloc_taken(&account, 64, SIZE_MAX));
     account_free(&account, odd);
     cr_expect_eq(account.held, 10 * KIB);
-    account_free_region(&account, ACCOUNT_QUESTION);
+    account_free_region(&account, ACCOUNT_REQUEST);
     cr_expect_eq(account.held, 0);
     cr_expect_eq(account.inside, 0);
     account_close(&account);
@@ -265,14 +265,14 @@ Test(account, frees_a_region) {
     open_with_arena(&account, &budget, arena);
     char *blocks[6];
     for (size_t i = 0; i < 6; i++) {
-        account.region = i % 2 == 0 ? ACCOUNT_QUESTION : ACCOUNT_ANSWER;
+        account.region = i % 2 == 0 ? ACCOUNT_REQUEST : ACCOUNT_ANSWER;
         blocks[i] = account_alloc(&account, i < 4 ? 20 : 5000);
         memset(blocks[i], (int)i, 20);
     }
-    account.region = ACCOUNT_QUESTION;
+    account.region = ACCOUNT_REQUEST;
     blocks[1] = account_realloc(&account, blocks[1], 2000);
     blocks[5] = account_realloc(&account, blocks[5], 50000);
-    account_free_region(&account, ACCOUNT_QUESTION);
+    account_free_region(&account, ACCOUNT_REQUEST);
     cr_expect_eq(account.held, account_block(2000) + account_block(20) + account_block(50000));
     cr_expect_eq(account.inside, 20 + 32);
     for (size_t i = 1; i < 6; i += 2) {

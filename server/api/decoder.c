@@ -1,6 +1,6 @@
-/* question.c - reads the body of a question. inference.c knows the JSON of the Open Inference
+/* decoder.c - reads the body of a request. inference.c knows the JSON of the Open Inference
  * Protocol, and codec/safetensors.c that of safetensors. */
-#include "api/question.h"
+#include "api/decoder.h"
 
 #include "api/fields.h"
 #include "api/inference.h"
@@ -30,7 +30,7 @@ static bool is_json(const char *media_type) {
            strcmp(media_type, FORM) == 0;
 }
 
-const char *question_shorter(const struct http_request *request) {
+const char *decoder_shorter(const struct http_request *request) {
     const size_t index = api_route_of(request->path);
     const struct api_route *route = index < api_route_count ? &api_routes[index] : NULL;
     const bool tensors =
@@ -48,8 +48,8 @@ static const char *example_of(enum api_format format, unsigned fields) {
                                    : fields_example(fields);
 }
 
-bool question_begin(struct api_request *request) {
-    struct question *question = &request->input.question;
+bool decoder_begin(struct api_request *request) {
+    struct decoder *decoder = &request->input.decoder;
     const unsigned fields = request->route->fields;
     const struct http_request *http = request->http;
     const bool inference = request->format == API_INFERENCE;
@@ -72,14 +72,14 @@ bool question_begin(struct api_request *request) {
         reply_problem(request, 415, detail);
         return false;
     }
-    question->format = inference ? API_INFERENCE : is_bytes ? API_SAFETENSORS : API_JSON;
-    question->fields = fields;
-    question->model = request->name;
-    question->form = strcmp(http->media_type, FORM) == 0;
-    question->json_size = SIZE_MAX;
-    question->floats = CODEC_TYPE_FP32;
-    question->stage = question->format == API_SAFETENSORS ? QUESTION_IN_PREFIX : QUESTION_IN_JSON;
-    if (inference && !inference_length(http->inference_header, &question->json_size)) {
+    decoder->format = inference ? API_INFERENCE : is_bytes ? API_SAFETENSORS : API_JSON;
+    decoder->fields = fields;
+    decoder->model = request->name;
+    decoder->form = strcmp(http->media_type, FORM) == 0;
+    decoder->json_size = SIZE_MAX;
+    decoder->floats = CODEC_TYPE_FP32;
+    decoder->stage = decoder->format == API_SAFETENSORS ? DECODER_IN_PREFIX : DECODER_IN_JSON;
+    if (inference && !inference_length(http->inference_header, &decoder->json_size)) {
         snprintf(detail, sizeof detail,
                  "Inference-Header-Content-Length is \"%.40s\"; it must be the number of bytes of "
                  "the JSON before the tensors, which is at least 1",
@@ -90,17 +90,17 @@ bool question_begin(struct api_request *request) {
     return true;
 }
 
-bool question_open(struct question *question, const struct codec_options *json) {
+bool decoder_open(struct decoder *decoder, const struct codec_options *json) {
     struct codec_options options = *json;
-    if (question->format != API_JSON) {
+    if (decoder->format != API_JSON) {
         options = (struct codec_options){.account = json->account};
-        options.integers = question->format == API_SAFETENSORS; /* all are sizes or offsets */
+        options.integers = decoder->format == API_SAFETENSORS; /* all are sizes or offsets */
     }
-    if (question->format == API_SAFETENSORS || question->json_size != SIZE_MAX) {
+    if (decoder->format == API_SAFETENSORS || decoder->json_size != SIZE_MAX) {
         options.max_bytes = MOST_REQUEST_JSON;
         options.max_values = MOST_VALUES;
     }
-    if (question->format == API_INFERENCE) {
+    if (decoder->format == API_INFERENCE) {
         options.key_level = 3;
         options.dtype_key = "datatype";
         options.dtype_value = codec_inference_types[CODEC_TYPE_FP64];
@@ -108,28 +108,28 @@ bool question_open(struct question *question, const struct codec_options *json) 
         options.dtype_other = codec_inference_types[CODEC_TYPE_FP16];
         options.infinity_key = "data";
     }
-    question->account = json->account;
-    question->reader = codec_reader_create(&options);
-    return question->reader != NULL;
+    decoder->account = json->account;
+    decoder->reader = codec_reader_create(&options);
+    return decoder->reader != NULL;
 }
 
-size_t question_values(const struct question *question) {
-    return question->reader != NULL ? codec_reader_values(question->reader) : 0;
+size_t decoder_values(const struct decoder *decoder) {
+    return decoder->reader != NULL ? codec_reader_values(decoder->reader) : 0;
 }
 
-size_t question_bytes(const struct question *question) {
-    if (question->reader == NULL) {
-        return question->text_bytes;
+size_t decoder_bytes(const struct decoder *decoder) {
+    if (decoder->reader == NULL) {
+        return decoder->text_bytes;
     }
-    return question->format == API_INFERENCE ? question->seen / 2
-                                             : codec_reader_bytes(question->reader);
+    return decoder->format == API_INFERENCE ? decoder->seen / 2
+                                            : codec_reader_bytes(decoder->reader);
 }
 
-void question_drop(struct question *question) {
-    codec_reader_free(question->reader);
-    question->reader = NULL;
-    codec_document_free(question->document);
-    question->document = NULL;
+void decoder_drop(struct decoder *decoder) {
+    codec_reader_free(decoder->reader);
+    decoder->reader = NULL;
+    codec_document_free(decoder->document);
+    decoder->document = NULL;
 }
 
 static bool refuse(struct codec_error *error, enum codec_status status, const char *format, ...)
@@ -145,22 +145,22 @@ static bool refuse(struct codec_error *error, enum codec_status status, const ch
 
 /* Keeps the error of the reader. The place of a byte counts from the beginning of the body. An
  * error of the Open Inference Protocol is only a text, so the place goes into it. */
-static bool refuse_json(const struct question *question, struct codec_error *error) {
-    struct codec_error said = *codec_reader_error(question->reader);
+static bool refuse_json(const struct decoder *decoder, struct codec_error *error) {
+    struct codec_error said = *codec_reader_error(decoder->reader);
     const size_t used = strlen(said.message);
-    if (question->format == API_SAFETENSORS) {
+    if (decoder->format == API_SAFETENSORS) {
         said.offset += SAFETENSORS_PREFIX;
         said.column += said.line == 1 ? SAFETENSORS_PREFIX : 0;
     } else if (said.no_json) {
         snprintf(said.message + used, sizeof said.message - used,
                  "; the body must be JSON, such as %s%s",
-                 example_of(question->format, question->fields),
-                 question->form ? ", and not a form" : "");
+                 example_of(decoder->format, decoder->fields),
+                 decoder->form ? ", and not a form" : "");
     }
-    if (question->format == API_INFERENCE && said.pointer[0] != '\0') {
+    if (decoder->format == API_INFERENCE && said.pointer[0] != '\0') {
         return refuse(error, said.status, "%s: %s", said.pointer, said.message);
     }
-    if (question->format == API_INFERENCE && said.has_offset) {
+    if (decoder->format == API_INFERENCE && said.has_offset) {
         return refuse(error, said.status, "%s (at byte %zu)", said.message, said.offset);
     }
     *error = said;
@@ -201,42 +201,42 @@ static bool list_safetensors(struct build *build, enum codec_type *floats,
 }
 
 /* Ends the JSON and makes the call of it. */
-static bool open_tensors(struct question *question, struct codec_error *error) {
-    if (codec_reader_finish(question->reader, &question->document) != CODEC_OK) {
-        return refuse_json(question, error);
+static bool open_tensors(struct decoder *decoder, struct codec_error *error) {
+    if (codec_reader_finish(decoder->reader, &decoder->document) != CODEC_OK) {
+        return refuse_json(decoder, error);
     }
-    codec_reader_free(question->reader);
-    question->reader = NULL;
-    question->stage = QUESTION_IN_TENSORS;
-    question->arrivals = account_alloc(question->account, sizeof *question->arrivals);
-    struct build *build = account_alloc(question->account, sizeof *build);
-    if (question->arrivals == NULL || build == NULL) {
+    codec_reader_free(decoder->reader);
+    decoder->reader = NULL;
+    decoder->stage = DECODER_IN_TENSORS;
+    decoder->arrivals = account_alloc(decoder->account, sizeof *decoder->arrivals);
+    struct build *build = account_alloc(decoder->account, sizeof *build);
+    if (decoder->arrivals == NULL || build == NULL) {
         return codec_no_memory(error);
     }
-    *question->arrivals = (struct codec_arrivals){0};
-    const size_t max_values = question->json_size != SIZE_MAX ? MOST_VALUES : 0;
-    bool good = build_begin(build, question->document, max_values) || codec_no_memory(error);
+    *decoder->arrivals = (struct codec_arrivals){0};
+    const size_t max_values = decoder->json_size != SIZE_MAX ? MOST_VALUES : 0;
+    bool good = build_begin(build, decoder->document, max_values) || codec_no_memory(error);
     good = good &&
-           (question->format == API_INFERENCE ? inference_read(question, build, error)
-                                              : list_safetensors(build, &question->floats, error));
-    good = good && build_end(build, question->arrivals, error);
-    account_free(question->account, build);
+           (decoder->format == API_INFERENCE ? inference_read(decoder, build, error)
+                                             : list_safetensors(build, &decoder->floats, error));
+    good = good && build_end(build, decoder->arrivals, error);
+    account_free(decoder->account, build);
     return good;
 }
 
 /* ------------------------------------------------------------------------------------- the body */
 
 /* Takes bytes of the length of a header, which begins a body in safetensors. */
-static bool take_prefix(struct question *question, const unsigned char **bytes, size_t *size,
+static bool take_prefix(struct decoder *decoder, const unsigned char **bytes, size_t *size,
                         struct codec_error *error) {
-    while (*size > 0 && question->seen < SAFETENSORS_PREFIX) {
-        question->prefix[question->seen++] = *(*bytes)++;
+    while (*size > 0 && decoder->seen < SAFETENSORS_PREFIX) {
+        decoder->prefix[decoder->seen++] = *(*bytes)++;
         --*size;
     }
-    if (question->seen < SAFETENSORS_PREFIX) {
+    if (decoder->seen < SAFETENSORS_PREFIX) {
         return true;
     }
-    const uint64_t length = codec_safetensors_length(question->prefix);
+    const uint64_t length = codec_safetensors_length(decoder->prefix);
     if (length > MOST_REQUEST_JSON) {
         return refuse(error, CODEC_TOO_LARGE,
                       "the header of the safetensors has %llu bytes; it may have at most %d, which "
@@ -251,66 +251,66 @@ static bool take_prefix(struct question *question, const unsigned char **bytes, 
                       "the header of the safetensors has %llu bytes; the shortest one is {}",
                       (unsigned long long)length);
     }
-    question->json_size = (size_t)length;
-    question->seen = 0;
-    question->stage = QUESTION_IN_JSON;
+    decoder->json_size = (size_t)length;
+    decoder->seen = 0;
+    decoder->stage = DECODER_IN_JSON;
     return true;
 }
 
 /* Takes bytes of the JSON. */
-static bool take_json(struct question *question, const unsigned char **bytes, size_t *size,
+static bool take_json(struct decoder *decoder, const unsigned char **bytes, size_t *size,
                       struct codec_error *error) {
-    const size_t left = question->json_size - question->seen, part = *size < left ? *size : left;
-    if (question->format == API_SAFETENSORS && question->seen == 0 && **bytes != '{') {
+    const size_t left = decoder->json_size - decoder->seen, part = *size < left ? *size : left;
+    if (decoder->format == API_SAFETENSORS && decoder->seen == 0 && **bytes != '{') {
         return refuse(error, CODEC_SYNTAX, "the header of the safetensors does not begin with {");
     }
-    if (codec_reader_feed(question->reader, *bytes, part) != CODEC_OK) {
-        return refuse_json(question, error);
+    if (codec_reader_feed(decoder->reader, *bytes, part) != CODEC_OK) {
+        return refuse_json(decoder, error);
     }
-    question->seen += part;
+    decoder->seen += part;
     *bytes += part;
     *size -= part;
-    return question->seen < question->json_size || open_tensors(question, error);
+    return decoder->seen < decoder->json_size || open_tensors(decoder, error);
 }
 
-bool question_feed(struct question *question, const void *bytes_, size_t size,
-                   struct codec_error *error) {
+bool decoder_feed(struct decoder *decoder, const void *bytes_, size_t size,
+                  struct codec_error *error) {
     const unsigned char *bytes = bytes_;
     bool good = true;
-    if (size > 0 && question->stage == QUESTION_IN_PREFIX) {
-        good = take_prefix(question, &bytes, &size, error);
+    if (size > 0 && decoder->stage == DECODER_IN_PREFIX) {
+        good = take_prefix(decoder, &bytes, &size, error);
     }
-    if (good && size > 0 && question->stage == QUESTION_IN_JSON) {
-        good = take_json(question, &bytes, &size, error);
+    if (good && size > 0 && decoder->stage == DECODER_IN_JSON) {
+        good = take_json(decoder, &bytes, &size, error);
     }
     if (good && size > 0) {
-        good = codec_arrive(question->arrivals, bytes, size, error);
+        good = codec_arrive(decoder->arrivals, bytes, size, error);
     }
     return good;
 }
 
-struct codec_document *question_finish(struct question *question, struct codec_error *error) {
+struct codec_document *decoder_finish(struct decoder *decoder, struct codec_error *error) {
     struct codec_document *document = NULL;
-    if (question->format == API_JSON) {
-        if (codec_reader_finish(question->reader, &document) != CODEC_OK) {
-            refuse_json(question, error);
+    if (decoder->format == API_JSON) {
+        if (codec_reader_finish(decoder->reader, &document) != CODEC_OK) {
+            refuse_json(decoder, error);
         }
         return document;
     }
-    if (question->json_size == SIZE_MAX && question->stage == QUESTION_IN_JSON &&
-        !open_tensors(question, error)) {
+    if (decoder->json_size == SIZE_MAX && decoder->stage == DECODER_IN_JSON &&
+        !open_tensors(decoder, error)) {
         return NULL;
     }
-    if (question->stage != QUESTION_IN_TENSORS) {
-        const bool prefix = question->stage == QUESTION_IN_PREFIX;
+    if (decoder->stage != DECODER_IN_TENSORS) {
+        const bool prefix = decoder->stage == DECODER_IN_PREFIX;
         refuse(error, CODEC_SYNTAX,
-               "the body ends inside its header: %zu of its %zu bytes are there", question->seen,
-               prefix ? (size_t)SAFETENSORS_PREFIX : question->json_size);
+               "the body ends inside its header: %zu of its %zu bytes are there", decoder->seen,
+               prefix ? (size_t)SAFETENSORS_PREFIX : decoder->json_size);
         return NULL;
     }
-    if (codec_arrived(question->arrivals, error)) {
-        document = question->document;
-        question->document = NULL;
+    if (codec_arrived(decoder->arrivals, error)) {
+        document = decoder->document;
+        decoder->document = NULL;
     }
     return document;
 }
