@@ -195,7 +195,7 @@ static void name_largest(const struct call *call, size_t total, size_t room, cha
 struct api_work *call_work(struct call *call, struct api_request *request) {
     size_t total = 0, stored = 0; /* the calls follow one another, so one scratch is enough */
     struct job *job = &call->work.job;
-    call->words = request->derived.words;
+    call->words = request->generated.words;
     for (const struct call *c = call; c != NULL && total != SIZE_MAX; c = c->next) {
         stored = stored_scratch(c) > stored ? stored_scratch(c) : stored;
         if (!add_to_job(c, request->state->threads, job, &total)) {

@@ -1,11 +1,11 @@
 /* claim.c - holds the work of a request against the limits of one request. */
-#include "api/derived.h"
+#include "api/generated.h"
 #include "api/reply.h"
 
 #include <stdio.h>
 
 bool api_claim(struct api_request *request, struct api_work *work, size_t bytes, const char *hint) {
-    const double cost = work->job.cost + request->derived.cost;
+    const double cost = work->job.cost + request->generated.cost;
     const double most = request->state->max_work;
     char detail[256];
     if (!account_claim(&request->account, bytes)) {

@@ -1,6 +1,6 @@
 /*
  * draw.h - how a request describes what is drawn: the generator of the request, and a matrix
- * {"random": ...}. These functions only read and check; derived.c draws.
+ * {"random": ...}. These functions only read and check; generated.c draws.
  */
 #ifndef API_DRAW_H
 #define API_DRAW_H

@@ -1,9 +1,9 @@
 /*
  * embeddings.c - POST /embeddings: a text as words, vocabulary and ids, and the rows of an
- * embedding that the words stand for. derived.c makes all of this before the work begins, so the
+ * embedding that the words stand for. generated.c makes all of this before the work begins, so the
  * work has no tasks of its own.
  */
-#include "api/derived.h"
+#include "api/generated.h"
 #include "api/fields.h"
 #include "api/format.h"
 
@@ -16,18 +16,18 @@ struct embeddings {
 
 static bool embeddings_read(struct api_request *request, struct embeddings *e,
                             struct codec_error *error) {
-    const struct derived *derived = &request->derived;
+    const struct generated *generated = &request->generated;
     if (!fields_read_work(request, &e->work, error)) {
         return false;
     }
-    e->words = derived->words;
+    e->words = generated->words;
     if (e->words == NULL) {
         return codec_fail(request->body, NULL, error, "text is missing: give text, or tokens");
     }
     e->ids = (attn_tensor){
         .data = e->words->ids, .dtype = ATTN_INT64, .rank = 1, .shape = {e->words->count}};
-    return derived->x == NULL ||
-           codec_as_reals(request->body, derived->x, 2, 2, &e->embedding, error);
+    return generated->x == NULL ||
+           codec_as_reals(request->body, generated->x, 2, 2, &e->embedding, error);
 }
 
 static void embeddings_answer(struct api_work *work, struct api_request *request) {

@@ -10,8 +10,8 @@
 
 /* How a value is read, and what the target of the row is. */
 enum field_kind {
-    FIELD_APART,   /* derived.c or the handler reads it */
-    FIELD_WORDS,   /* a text, or texts; derived.c reads it */
+    FIELD_APART,   /* generated.c or the handler reads it */
+    FIELD_WORDS,   /* a text, or texts; generated.c reads it */
     FIELD_MATRIX,  /* finite numbers, of rank least..most */
     FIELD_LOGITS,  /* as FIELD_MATRIX, and null means minus infinity */
     FIELD_BIAS,    /* as FIELD_LOGITS, and -Infinity means minus infinity */

@@ -147,7 +147,7 @@ static const struct field table[] = {
     {"heads", ATTENTION, FIELDS_OPTIONS, FIELD_COUNT, CALL(options.heads)},
     {"heads", PROJECTIONS, FIELDS_APART, .kind = FIELD_APART}, /* multihead.c reads it */
 
-    /* derived.c reads these fields. */
+    /* generated.c reads these fields. */
     {"random", ALL, FIELDS_APART, .kind = FIELD_APART,
      .sample = "{\"generator\":\"torch\",\"seed\":7}"},
     {"text", WORDS, FIELDS_APART, .kind = FIELD_WORDS,

@@ -28,7 +28,7 @@ enum {
 
 /* The fields that are read together, in the order of the table. */
 enum fields_group {
-    FIELDS_APART,   /* read by derived.c, or by the handler itself */
+    FIELDS_APART,   /* read by generated.c, or by the handler itself */
     FIELDS_WORK,    /* keys of every endpoint, which go into struct api_work */
     FIELDS_INPUTS,  /* the matrices that a call is about, which go into struct call */
     FIELDS_WEIGHTS, /* projections of a request or of one head, which go into struct call_weights */

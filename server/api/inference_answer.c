@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "api/derived.h"
+#include "api/generated.h"
 #include "api/reply.h"
 #include "api/tensors.h"
 #include "clock.h"
@@ -95,7 +95,7 @@ static void add_answer(struct codec_items *list, struct api_request *request,
     for (size_t i = 0; i < items->count && decoder->output_count == 0; i++) {
         if (items->list[i].op == CODEC_OP_TEXTS) {
             /* A long answer is made after the items are gone, but before the words are. */
-            add_words(list, &items->list[i], &request->derived.words->count);
+            add_words(list, &items->list[i], &request->generated.words->count);
         }
     }
     for (size_t i = 0; i < results->count; i++) {

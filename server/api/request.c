@@ -1,6 +1,6 @@
 /*
  * request.c - makes the answer of a request whose body is complete: parses it, checks its keys and
- * makes its derived matrices, calls the handler, and has the work computed that the handler leaves.
+ * makes its generated matrices, calls the handler, and has the work computed that the handler leaves.
  *
  * The thread that received a small request answers it at once. Everything else is a job for the
  * workers: parsing long bodies, settling long masks, planning for many heads, computing, and
@@ -124,7 +124,7 @@ void request_drop_work(struct api_request *request) {
         }
         request->run.work = NULL;
     }
-    derived_free(&request->derived);
+    generated_free(&request->generated);
     codec_document_free(request->body);
     request->body = NULL;
     decoder_drop(&request->input.decoder);
@@ -209,7 +209,7 @@ static struct job *admit(struct api_request *request, struct job *job,
  * workers must run, or NULL if the response is filled. */
 static struct job *begin_work(struct api_request *request) {
     struct job *job = &request->run.work->job;
-    derived_begin(&request->derived, job);
+    generated_begin(&request->generated, job);
     if (request->state->jobs == NULL || job->cost <= SMALL_COST) {
         conclude(request, job, jobs_run_here(job));
         look(request);
@@ -238,7 +238,7 @@ static bool settle(struct api_request *request, size_t most) {
     return codec_settle(request->body, most, &request->input.error) || refuse_content(request);
 }
 
-/* Checks the keys, makes the derived matrices and calls the handler. Returns false if the response
+/* Checks the keys, makes the generated matrices and calls the handler. Returns false if the response
  * is filled, and true if the handler has left work. */
 static bool handle(struct api_request *request) {
     if (!settle(request, SIZE_MAX)) {
@@ -246,7 +246,7 @@ static bool handle(struct api_request *request) {
     }
     if (!fields_check(&request->fields, request->body, codec_root(request->body),
                       &request->input.error) ||
-        !derived_make(&request->derived, &request->fields, request->body, &request->input.error)) {
+        !generated_make(&request->generated, &request->fields, request->body, &request->input.error)) {
         return refuse_content(request);
     }
     request->run.work = request->route->handler(request);
@@ -314,7 +314,7 @@ static struct job *parse_later(struct api_request *request) {
  * phase for each piece of numbers, and one that settles the rest and calls the handler. Returns as
  * begin_work() does. */
 static struct job *open_document(struct api_request *request) {
-    const double parts = derived_parts(&request->fields, request->body);
+    const double parts = generated_parts(&request->fields, request->body);
     const size_t numbers = codec_unsettled(request->body);
     struct job *job = &request->run.opening;
     if (request->state->jobs == NULL || (parts <= SMALL_PARTS && numbers <= SMALL_NUMBERS)) {

@@ -1,12 +1,12 @@
 /*
- * derived.c - makes the tensors of derived matrices, and the phases that fill them.
+ * generated.c - makes the tensors of generated matrices, and the phases that fill them.
  *
  * Drawing is serial, and a body of 60 bytes may ask for seconds of it. So the draws are the first
  * phases of the request's own job, each with one task, which draws a piece of a matrix or a few
  * small matrices. Such a job waits its turn, ends with its client or its deadline, and counts in
  * the cost of all jobs. draw.c knows how a request describes a draw.
  */
-#include "api/derived.h"
+#include "api/generated.h"
 
 #include <math.h>
 #include <string.h>
@@ -26,68 +26,68 @@ enum {
 /* The numbers that one request may draw. They take minutes of one core. */
 #define MAX_ELEMENTS ((size_t)1 << 32)
 
-struct derived_draw {
+struct generated_draw {
     attn_draw draw;
     void *data; /* borrowed from the body; NULL: the numbers are thrown away */
     bool mask;  /* the numbers become bytes */
 };
 
-void derived_free(struct derived *d) {
-    attn_random_free(d->generator.random);
-    *d = (struct derived){0};
+void generated_free(struct generated *g) {
+    attn_random_free(g->generator.random);
+    *g = (struct generated){0};
 }
 
 /* -------------------------------------------------------------------------------------- draws */
 
 /* Makes room for one more draw. A body may name thousands of draws that are thrown away, each with
  * thirty bytes, and each takes twice as many bytes here. */
-static bool reserve_draw(struct derived *d, const struct codec_document *document,
+static bool reserve_draw(struct generated *g, const struct codec_document *document,
                          struct codec_error *error) {
-    struct derived_draw *draws = account_grow(codec_document_account(document), d->draws,
-                                              &d->draw_capacity, d->draw_count + 1, sizeof *draws);
+    struct generated_draw *draws = account_grow(codec_document_account(document), g->draws,
+                                              &g->draw_capacity, g->draw_count + 1, sizeof *draws);
     if (draws == NULL) {
         return codec_no_memory(error);
     }
-    d->draws = draws;
+    g->draws = draws;
     return true;
 }
 
-static bool add_draw(struct derived *d, struct codec_document *document,
-                     const struct codec_value *value, const struct derived_draw *next,
+static bool add_draw(struct generated *g, struct codec_document *document,
+                     const struct codec_value *value, const struct generated_draw *next,
                      struct codec_error *error) {
     const attn_draw *draw = &next->draw;
-    if (draw->count > MAX_ELEMENTS - d->elements) {
+    if (draw->count > MAX_ELEMENTS - g->elements) {
         codec_fail(document, value, error,
                    "the request draws more than %lld numbers, which is a fixed limit",
                    (long long)MAX_ELEMENTS);
         error->status = CODEC_TOO_LARGE;
         return false;
     }
-    if (!reserve_draw(d, document, error)) {
+    if (!reserve_draw(g, document, error)) {
         return false;
     }
     const bool normal = draw->distribution == ATTN_NORMAL;
-    d->draws[d->draw_count++] = *next;
-    d->elements += draw->count;
-    d->cost += COST_OF_DRAW + (double)draw->count * (normal ? COST_OF_NORMAL : COST_OF_UNIFORM);
+    g->draws[g->draw_count++] = *next;
+    g->elements += draw->count;
+    g->cost += COST_OF_DRAW + (double)draw->count * (normal ? COST_OF_NORMAL : COST_OF_UNIFORM);
     return true;
 }
 
 /* Makes the value a tensor that is drawn. The tensor of a mask holds bytes, but has room for the
  * numbers from which they are made. */
-static bool make_drawn(struct derived *d, struct codec_document *document,
+static bool make_drawn(struct generated *g, struct codec_document *document,
                        const struct codec_value *value, const struct draw *draw, bool mask,
                        struct codec_error *error) {
-    const size_t width = attn_dtype_size(d->dtype), count = draw->draw.count;
+    const size_t width = attn_dtype_size(g->dtype), count = draw->draw.count;
     const size_t room = !mask ? count : count > SIZE_MAX / width ? SIZE_MAX : count * width;
     void *data = NULL;
-    return codec_make_tensor(document, value, mask ? ATTN_BOOL : d->dtype, draw->rank, draw->shape,
+    return codec_make_tensor(document, value, mask ? ATTN_BOOL : g->dtype, draw->rank, draw->shape,
                              room, &data, error) &&
-           add_draw(d, document, value, &(struct derived_draw){draw->draw, data, mask}, error);
+           add_draw(g, document, value, &(struct generated_draw){draw->draw, data, mask}, error);
 }
 
 /* Adds the draws of a list "discard", whose numbers are thrown away. */
-static bool discard(struct derived *d, struct codec_document *document,
+static bool discard(struct generated *g, struct codec_document *document,
                     const struct codec_value *list, struct codec_error *error) {
     struct draw draw;
     if (list == NULL) {
@@ -100,8 +100,8 @@ static bool discard(struct derived *d, struct codec_document *document,
     }
     for (const struct codec_value *item = codec_at(list, 0); item != NULL;
          item = codec_next(item)) {
-        if (!draw_read(document, item, &d->generator, false, &draw, error) ||
-            !add_draw(d, document, item, &(struct derived_draw){.draw = draw.draw}, error)) {
+        if (!draw_read(document, item, &g->generator, false, &draw, error) ||
+            !add_draw(g, document, item, &(struct generated_draw){.draw = draw.draw}, error)) {
             return false;
         }
     }
@@ -113,10 +113,10 @@ static bool is_mask(const attn_draw *draw) {
     return draw->distribution == ATTN_RANDINT && draw->a >= 0 && draw->b == 2;
 }
 
-static bool draw_matrix(struct derived *d, struct codec_document *document,
+static bool draw_matrix(struct generated *g, struct codec_document *document,
                         const struct codec_value *value, bool mask, struct codec_error *error) {
     struct draw draw;
-    if (!draw_read(document, value, &d->generator, true, &draw, error)) {
+    if (!draw_read(document, value, &g->generator, true, &draw, error)) {
         return false;
     }
     if (mask && !is_mask(&draw.draw)) {
@@ -124,35 +124,35 @@ static bool draw_matrix(struct derived *d, struct codec_document *document,
                           "%s holds 0 and 1: draw it with randint, low 0 and high 2",
                           codec_name(value));
     }
-    return discard(d, document, draw.discard, error) &&
-           make_drawn(d, document, value, &draw, mask, error);
+    return discard(g, document, draw.discard, error) &&
+           make_drawn(g, document, value, &draw, mask, error);
 }
 
 /* Draws the weights of torch.nn.Embedding(words, dim), which are normal numbers in float32. */
-static bool draw_embedding(struct derived *d, struct codec_document *document,
+static bool draw_embedding(struct generated *g, struct codec_document *document,
                            const struct codec_value *value, struct codec_error *error) {
     struct draw draw = {.draw = {ATTN_NORMAL, ATTN_FLOAT32, 0, 1, 0}, .rank = 2};
     int64_t dim;
     if (!codec_as_integer(document, value, 1, MAX_ELEMENTS, &dim, error)) {
         return false;
     }
-    if (d->words == NULL) {
+    if (g->words == NULL) {
         return codec_fail(document, value, error, "embedding_dim is given without text or tokens");
     }
-    if (!draw_generator_check(document, value, &d->generator, error)) {
+    if (!draw_generator_check(document, value, &g->generator, error)) {
         return false;
     }
-    if (d->generator.kind != ATTN_TORCH) {
+    if (g->generator.kind != ATTN_TORCH) {
         return codec_fail(
             document, value, error,
             "embedding_dim draws like torch.nn.Embedding and needs the generator torch; "
             "for numpy, give \"embedding\": {\"random\": \"randn\", \"shape\": [%zu, %lld]}",
-            d->words->count, (long long)dim);
+            g->words->count, (long long)dim);
     }
-    draw.shape[0] = d->words->count; /* at most CODEC_MAX_WORDS, so the product fits */
+    draw.shape[0] = g->words->count; /* at most CODEC_MAX_WORDS, so the product fits */
     draw.shape[1] = (size_t)dim;
     draw.draw.count = draw.shape[0] * draw.shape[1];
-    return make_drawn(d, document, value, &draw, false, error);
+    return make_drawn(g, document, value, &draw, false, error);
 }
 
 /* Returns the product of all axes of a matrix but the last two; 1 if the value has no shape. */
@@ -175,7 +175,7 @@ static double matrix_batch(const struct codec_document *document,
     return batch;
 }
 
-double derived_parts(const struct fields *fields, const struct codec_document *document) {
+double generated_parts(const struct fields *fields, const struct codec_document *document) {
     const struct codec_value *value = fields_get(fields, "heads");
     double batch = 1;
     int64_t heads = 1;
@@ -194,7 +194,7 @@ double derived_parts(const struct fields *fields, const struct codec_document *d
 
 /* Adds the draws of an object, which is the body or one of its heads, in the order of its members,
  * because the generator draws them in this order. */
-static bool draw_members(struct derived *d, struct codec_document *document,
+static bool draw_members(struct generated *g, struct codec_document *document,
                          const struct codec_value *object, struct codec_error *error) {
     const bool root = object == codec_root(document);
     bool good = true;
@@ -204,15 +204,15 @@ static bool draw_members(struct derived *d, struct codec_document *document,
         const enum fields_draw draw =
             kind == CODEC_OBJECT ? fields_draw_of(codec_name(member)) : FIELDS_NOT_DRAWN;
         if (draw != FIELDS_NOT_DRAWN) {
-            good = draw_matrix(d, document, member, draw == FIELDS_MASK, error);
+            good = draw_matrix(g, document, member, draw == FIELDS_MASK, error);
         } else if (root && kind == CODEC_ARRAY && strcmp(codec_name(member), "heads") == 0) {
             const struct codec_value *head = codec_at(member, 0);
             for (; good && head != NULL; head = codec_next(head)) {
                 good =
-                    codec_kind_of(head) != CODEC_OBJECT || draw_members(d, document, head, error);
+                    codec_kind_of(head) != CODEC_OBJECT || draw_members(g, document, head, error);
             }
         } else if (root && kind != CODEC_NULL && strcmp(codec_name(member), "embedding_dim") == 0) {
-            good = draw_embedding(d, document, member, error);
+            good = draw_embedding(g, document, member, error);
         }
     }
     return good;
@@ -221,7 +221,7 @@ static bool draw_members(struct derived *d, struct codec_document *document,
 /* -------------------------------------------------------------------------------------- words */
 
 /* Reads the words of a request. Sets *value to the value that they come from, or to NULL. */
-static bool read_words(struct derived *d, const struct fields *fields,
+static bool read_words(struct generated *g, const struct fields *fields,
                        const struct codec_document *document, const struct codec_value **value,
                        struct codec_error *error) {
     static const char *const others[] = {"X", "Q", "K", "V"};
@@ -241,9 +241,9 @@ static bool read_words(struct derived *d, const struct fields *fields,
                               others[i]);
         }
     }
-    d->words = text != NULL ? codec_words_of_text(document, text, error)
+    g->words = text != NULL ? codec_words_of_text(document, text, error)
                             : codec_words_of_tokens(document, tokens, error);
-    return d->words != NULL;
+    return g->words != NULL;
 }
 
 /* Refuses an embedding without a row for word `i`. The message has at most 64 bytes of the word,
@@ -262,11 +262,11 @@ static bool refuse_word(const struct codec_document *document, const struct code
 }
 
 /* Makes a tensor of the words, which is to hold the rows of the embedding that they stand for. */
-static bool embed(struct derived *d, struct codec_document *document,
+static bool embed(struct generated *g, struct codec_document *document,
                   const struct codec_value *value, const struct codec_value *embedding,
                   struct codec_error *error) {
-    attn_tensor *rows = &d->rows;
-    const struct codec_words *words = d->words;
+    attn_tensor *rows = &g->rows;
+    const struct codec_words *words = g->words;
     void *data;
     size_t bytes;
     if (!codec_as_reals(document, embedding, 2, 2, rows, error)) {
@@ -285,13 +285,13 @@ static bool embed(struct derived *d, struct codec_document *document,
     if (!codec_make_tensor(document, value, rows->dtype, 2, shape, bytes / width, &data, error)) {
         return false;
     }
-    d->x = value;
-    d->embedded = data;
-    d->cost += COST_OF_COPY * (double)bytes / (double)width;
+    g->x = value;
+    g->embedded = data;
+    g->cost += COST_OF_COPY * (double)bytes / (double)width;
     return true;
 }
 
-static bool embed_words(struct derived *d, struct fields *fields, struct codec_document *document,
+static bool embed_words(struct generated *g, struct fields *fields, struct codec_document *document,
                         const struct codec_value *words, struct codec_error *error) {
     const struct codec_value *embedding = fields_get(fields, "embedding");
     const struct codec_value *dim = fields_get(fields, "embedding_dim");
@@ -303,10 +303,10 @@ static bool embed_words(struct derived *d, struct fields *fields, struct codec_d
     }
     embedding = embedding != NULL ? embedding : dim;
     if (embedding != NULL) {
-        if (!embed(d, document, words, embedding, error)) {
+        if (!embed(g, document, words, embedding, error)) {
             return false;
         }
-        fields_put(fields, "X", d->x);
+        fields_put(fields, "X", g->x);
     } else if (words != NULL && fields->at != FIELDS_AT_EMBEDDINGS) {
         return codec_fail(document, words, error, "%s needs embedding or embedding_dim beside it",
                           codec_name(words));
@@ -327,77 +327,77 @@ static void make_mask(void *data, attn_dtype dtype, size_t first, size_t count) 
 }
 
 /* Draws the next piece and returns its number of elements. */
-static size_t draw_piece(struct derived *d) {
-    const struct derived_draw *draw = &d->draws[d->next];
-    const size_t first = d->drawn, left = draw->draw.count - first;
+static size_t draw_piece(struct generated *g) {
+    const struct generated_draw *draw = &g->draws[g->next];
+    const size_t first = g->drawn, left = draw->draw.count - first;
     const size_t count = left < ATTN_DRAW_PIECE ? left : ATTN_DRAW_PIECE;
-    attn_random_fill(d->generator.random, &draw->draw, first, count, d->dtype, draw->data);
+    attn_random_fill(g->generator.random, &draw->draw, first, count, g->dtype, draw->data);
     if (draw->mask) {
-        make_mask(draw->data, d->dtype, first, count);
+        make_mask(draw->data, g->dtype, first, count);
     }
-    d->drawn = count < left ? first + count : 0;
-    d->next += count == left;
+    g->drawn = count < left ? first + count : 0;
+    g->next += count == left;
     return count;
 }
 
 /* Draws the pieces of one phase: one whole piece, or several small ones. */
-static bool derived_draw(void *derived, const struct jobs_task *task) {
-    struct derived *d = derived;
+static bool generated_draw(void *generated, const struct jobs_task *task) {
+    struct generated *g = generated;
     (void)task;
-    for (size_t drawn = 0; drawn < ATTN_DRAW_PIECE && d->next < d->draw_count;) {
-        drawn += draw_piece(d);
+    for (size_t drawn = 0; drawn < ATTN_DRAW_PIECE && g->next < g->draw_count;) {
+        drawn += draw_piece(g);
     }
     return true;
 }
 
-static size_t row_bytes(const struct derived *d) {
-    return d->rows.shape[1] * attn_dtype_size(d->rows.dtype);
+static size_t row_bytes(const struct generated *g) {
+    return g->rows.shape[1] * attn_dtype_size(g->rows.dtype);
 }
 
 /* Returns the number of rows that one task copies. */
-static size_t rows_at_once(const struct derived *d) {
-    return 1 + ROWS_BYTES / row_bytes(d);
+static size_t rows_at_once(const struct generated *g) {
+    return 1 + ROWS_BYTES / row_bytes(g);
 }
 
-static size_t derived_copies(const void *derived, size_t phase) {
-    const struct derived *d = derived;
+static size_t generated_copies(const void *generated, size_t phase) {
+    const struct generated *g = generated;
     (void)phase;
-    return (d->words->count - 1) / rows_at_once(d) + 1;
+    return (g->words->count - 1) / rows_at_once(g) + 1;
 }
 
-static bool derived_copy(void *derived, const struct jobs_task *task) {
-    const struct derived *d = derived;
-    const size_t size = row_bytes(d), rows = rows_at_once(d), count = d->words->count;
+static bool generated_copy(void *generated, const struct jobs_task *task) {
+    const struct generated *g = generated;
+    const size_t size = row_bytes(g), rows = rows_at_once(g), count = g->words->count;
     const size_t end = (task->index + 1) * rows < count ? (task->index + 1) * rows : count;
     for (size_t i = task->index * rows; i < end; i++) {
-        memcpy(d->embedded + i * size, (const char *)d->rows.data + (size_t)d->words->ids[i] * size,
+        memcpy(g->embedded + i * size, (const char *)g->rows.data + (size_t)g->words->ids[i] * size,
                size);
     }
     return true;
 }
 
-void derived_begin(struct derived *d, struct job *job) {
+void generated_begin(struct generated *g, struct job *job) {
     /* The number is a bound: every phase but the last draws at least ATTN_DRAW_PIECE numbers. */
-    const size_t batches = (d->elements + ATTN_DRAW_PIECE - 1) / ATTN_DRAW_PIECE;
-    job->cost += d->cost;
-    if (d->embedded != NULL) {
-        d->copying = (struct job_phases){job->phases, 1, derived_copies, derived_copy, d};
-        job->phases = &d->copying;
+    const size_t batches = (g->elements + ATTN_DRAW_PIECE - 1) / ATTN_DRAW_PIECE;
+    job->cost += g->cost;
+    if (g->embedded != NULL) {
+        g->copying = (struct job_phases){job->phases, 1, generated_copies, generated_copy, d};
+        job->phases = &g->copying;
     }
     if (batches > 0) {
-        d->drawing = (struct job_phases){job->phases, batches, NULL, derived_draw, d};
-        job->phases = &d->drawing;
+        g->drawing = (struct job_phases){job->phases, batches, NULL, generated_draw, d};
+        job->phases = &g->drawing;
     }
 }
 
 /* -------------------------------------------------------------------------------- the request */
 
-bool derived_make(struct derived *d, struct fields *fields, struct codec_document *document,
+bool generated_make(struct generated *g, struct fields *fields, struct codec_document *document,
                   struct codec_error *error) {
     const struct codec_value *random = fields_get(fields, "random"), *words;
-    d->dtype = codec_document_dtype(document);
-    return (random == NULL || draw_generator_read(document, random, &d->generator, error)) &&
-           read_words(d, fields, document, &words, error) &&
-           draw_members(d, document, codec_root(document), error) &&
-           embed_words(d, fields, document, words, error);
+    g->dtype = codec_document_dtype(document);
+    return (random == NULL || draw_generator_read(document, random, &g->generator, error)) &&
+           read_words(g, fields, document, &words, error) &&
+           draw_members(g, document, codec_root(document), error) &&
+           embed_words(g, fields, document, words, error);
 }

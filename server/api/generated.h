@@ -1,34 +1,34 @@
 /*
- * derived.h - the matrices that a request does not contain but describes: matrices that are drawn,
+ * generated.h - the matrices that a request does not contain but describes: matrices that are drawn,
  * and the rows of an embedding that the words of the request stand for.
  *
- * request.c calls derived_make() before the handler. From then on these matrices are tensors of
+ * request.c calls generated_make() before the handler. From then on these matrices are tensors of
  * the body, whose shapes are known and whose numbers are still zero. The handler checks and plans
  * with them, so nothing is drawn for a request that is refused. request.c then puts the phases that
  * fill the tensors before those of the handler's work.
  */
-#ifndef API_DERIVED_H
-#define API_DERIVED_H
+#ifndef API_GENERATED_H
+#define API_GENERATED_H
 
 #include "api/draw.h"
 #include "codec/codec.h"
 #include "jobs/jobs.h"
 
 struct fields;
-struct derived_draw;
+struct generated_draw;
 
 /* Zero-initialise. Part of the request. */
-struct derived {
+struct generated {
     /* Handlers and answers read these members. */
     struct codec_words *words;   /* of "text" or "tokens", NULL if neither is given */
     const struct codec_value *x; /* the embedded words, which stand in place of X, or NULL */
     double cost;                 /* multiply-adds that take as long as filling the tensors */
 
-    /* Only derived.c reads the rest. */
+    /* Only generated.c reads the rest. */
     attn_dtype dtype; /* the dtype of the matrices of the body */
     struct draw_generator generator;
     size_t elements;            /* numbers of all draws together */
-    struct derived_draw *draws; /* in the order in which the request names them */
+    struct generated_draw *draws; /* in the order in which the request names them */
     size_t draw_count, draw_capacity;
     size_t next;      /* the draw that the next task goes on with */
     size_t drawn;     /* elements of that draw that are drawn already */
@@ -41,18 +41,18 @@ struct derived {
  * follows from "heads" and from the shapes of the matrices, given or to be drawn. The result is at
  * least 1 and at most 2^20, because a handler refuses more at once. A member that is wrong counts
  * as 1, because the handler refuses it. */
-double derived_parts(const struct fields *fields, const struct codec_document *document);
+double generated_parts(const struct fields *fields, const struct codec_document *document);
 
 /* Reads the words and the draws of a request, checks them, and makes a tensor of each, which takes
- * its memory from the account. The embedded words become X in `fields`. The derived matrices borrow
+ * its memory from the account. The embedded words become X in `fields`. The generated matrices borrow
  * from the document. Returns false with the error set. */
-bool derived_make(struct derived *derived, struct fields *fields, struct codec_document *document,
+bool generated_make(struct generated *generated, struct fields *fields, struct codec_document *document,
                   struct codec_error *error);
 
 /* Puts what fills the tensors before the phases of a job. */
-void derived_begin(struct derived *derived, struct job *job);
+void generated_begin(struct generated *generated, struct job *job);
 
 /* Frees what the account does not own, and leaves zeros, which may be freed again. */
-void derived_free(struct derived *derived);
+void generated_free(struct generated *generated);
 
 #endif
