@@ -15,10 +15,10 @@ bool build_begin(struct build *build, struct codec_document *document, size_t ma
 
 bool build_tensor(struct build *build, const struct build_tensor *tensor,
                   struct codec_error *error) {
-    if (build->tensor_count == CODEC_MAX_ARRIVALS) {
+    if (build->tensor_count == CODEC_MAX_TENSORS) {
         return codec_fail(build->document, NULL, error,
                           "the request has more than %d tensors, which is a fixed limit",
-                          CODEC_MAX_ARRIVALS);
+                          CODEC_MAX_TENSORS);
     }
     if (codec_get(build->call, tensor->name) != NULL) {
         return codec_fail(build->document, NULL, error, "the tensor \"%.64s\" is given twice",
@@ -115,7 +115,7 @@ bool build_option(struct build *build, const char *name, const struct codec_valu
     return kind == CODEC_BOOL || codec_as_number(build->document, value, &number, error);
 }
 
-bool build_end(struct build *build, struct codec_arrivals *arrivals, struct codec_error *error) {
+bool build_end(struct build *build, struct codec_stream *stream, struct codec_error *error) {
     struct codec_document *document = build->document;
     if (codec_document_dtype(document) == ATTN_FLOAT64 &&
         codec_get(build->call, fields_dtype_key()) == NULL) {
@@ -125,11 +125,11 @@ bool build_end(struct build *build, struct codec_arrivals *arrivals, struct code
         }
         codec_set_text(dtype, "float64");
     }
-    arrivals->document = document;
+    stream->document = document;
     for (size_t i = 0; i < build->tensor_count; i++) {
         const struct build_tensor *tensor = &build->tensors[i];
         const bool good = tensor->data == NULL
-                              ? codec_expect(arrivals, tensor->member, &tensor->form, error)
+                              ? codec_expect(stream, tensor->member, &tensor->form, error)
                               : (tensor->form.texts ? codec_move_texts : codec_move_tensor)(
                                     document, tensor->member, tensor->data, &tensor->form, error);
         if (!good) {

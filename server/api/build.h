@@ -20,14 +20,14 @@ struct build {
     struct codec_document *document; /* borrowed; the JSON that the client sent */
     struct codec_value *call;        /* the object */
     size_t max_values;               /* values outside of arrays of numbers in an option */
-    struct build_tensor tensors[CODEC_MAX_ARRIVALS];
+    struct build_tensor tensors[CODEC_MAX_TENSORS];
     size_t tensor_count;
 };
 
 /* Begins a call without members. Returns false if there is no memory. */
 bool build_begin(struct build *build, struct codec_document *document, size_t max_values);
 
-/* Adds a tensor. Errors: CODEC_NO_MEMORY; CODEC_CONTENT for more than CODEC_MAX_ARRIVALS tensors,
+/* Adds a tensor. Errors: CODEC_NO_MEMORY; CODEC_CONTENT for more than CODEC_MAX_TENSORS tensors,
  * and for a name that is there. */
 bool build_tensor(struct build *build, const struct build_tensor *tensor,
                   struct codec_error *error);
@@ -50,8 +50,8 @@ bool build_option(struct build *build, const char *name, const struct codec_valu
                   struct codec_error *error);
 
 /* Ends the call, which becomes the root of the document. Arrays of the request become tensors, and
- * `arrivals` gets the tensors whose bytes follow. Errors: as codec_expect(), codec_move_tensor()
+ * `stream` gets the tensors whose bytes follow. Errors: as codec_expect(), codec_move_tensor()
  * and codec_move_texts(). */
-bool build_end(struct build *build, struct codec_arrivals *arrivals, struct codec_error *error);
+bool build_end(struct build *build, struct codec_stream *stream, struct codec_error *error);
 
 #endif

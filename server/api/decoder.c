@@ -172,8 +172,8 @@ static bool refuse_json(const struct decoder *decoder, struct codec_error *error
 /* Lists what a header of safetensors has. "format" names the library that wrote the file. */
 static bool list_safetensors(struct build *build, enum codec_type *floats,
                              struct codec_error *error) {
-    struct codec_stored list[CODEC_MAX_ARRIVALS];
-    struct codec_safetensors header = {.list = list, .most = CODEC_MAX_ARRIVALS};
+    struct codec_stored list[CODEC_MAX_TENSORS];
+    struct codec_safetensors header = {.list = list, .most = CODEC_MAX_TENSORS};
     if (!codec_safetensors_read(build->document, SAFETENSORS_BODY, &header, error)) {
         return false;
     }
@@ -208,18 +208,18 @@ static bool open_tensors(struct decoder *decoder, struct codec_error *error) {
     codec_reader_free(decoder->reader);
     decoder->reader = NULL;
     decoder->stage = DECODER_IN_TENSORS;
-    decoder->arrivals = account_alloc(decoder->account, sizeof *decoder->arrivals);
+    decoder->stream = account_alloc(decoder->account, sizeof *decoder->stream);
     struct build *build = account_alloc(decoder->account, sizeof *build);
-    if (decoder->arrivals == NULL || build == NULL) {
+    if (decoder->stream == NULL || build == NULL) {
         return codec_no_memory(error);
     }
-    *decoder->arrivals = (struct codec_arrivals){0};
+    *decoder->stream = (struct codec_stream){0};
     const size_t max_values = decoder->json_size != SIZE_MAX ? MOST_VALUES : 0;
     bool good = build_begin(build, decoder->document, max_values) || codec_no_memory(error);
     good = good &&
            (decoder->format == API_INFERENCE ? inference_read(decoder, build, error)
                                              : list_safetensors(build, &decoder->floats, error));
-    good = good && build_end(build, decoder->arrivals, error);
+    good = good && build_end(build, decoder->stream, error);
     account_free(decoder->account, build);
     return good;
 }
@@ -284,7 +284,7 @@ bool decoder_feed(struct decoder *decoder, const void *bytes_, size_t size,
         good = take_json(decoder, &bytes, &size, error);
     }
     if (good && size > 0) {
-        good = codec_arrive(decoder->arrivals, bytes, size, error);
+        good = codec_stream_feed(decoder->stream, bytes, size, error);
     }
     return good;
 }
@@ -308,7 +308,7 @@ struct codec_document *decoder_finish(struct decoder *decoder, struct codec_erro
                prefix ? (size_t)SAFETENSORS_PREFIX : decoder->json_size);
         return NULL;
     }
-    if (codec_arrived(decoder->arrivals, error)) {
+    if (codec_stream_finish(decoder->stream, error)) {
         document = decoder->document;
         decoder->document = NULL;
     }

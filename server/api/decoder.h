@@ -43,7 +43,7 @@ struct decoder {
     unsigned char prefix[8];
     struct codec_reader *reader;     /* owned; reads the JSON, or NULL */
     struct codec_document *document; /* owned until decoder_finish() hands it over */
-    struct codec_arrivals *arrivals; /* NULL while no bytes of tensors are expected */
+    struct codec_stream *stream;     /* NULL while no bytes of tensors are expected */
 };
 
 /* Finds the format of the body from the headers of the request. The format of its answer says

@@ -43,8 +43,9 @@ void generated_free(struct generated *g) {
  * thirty bytes, and each takes twice as many bytes here. */
 static bool reserve_draw(struct generated *g, const struct codec_document *document,
                          struct codec_error *error) {
-    struct generated_draw *draws = account_grow(codec_document_account(document), g->draws,
-                                              &g->draw_capacity, g->draw_count + 1, sizeof *draws);
+    struct generated_draw *draws =
+        account_grow(codec_document_account(document), g->draws, &g->draw_capacity,
+                     g->draw_count + 1, sizeof *draws);
     if (draws == NULL) {
         return codec_no_memory(error);
     }
@@ -381,11 +382,11 @@ void generated_begin(struct generated *g, struct job *job) {
     const size_t batches = (g->elements + ATTN_DRAW_PIECE - 1) / ATTN_DRAW_PIECE;
     job->cost += g->cost;
     if (g->embedded != NULL) {
-        g->copying = (struct job_phases){job->phases, 1, generated_copies, generated_copy, d};
+        g->copying = (struct job_phases){job->phases, 1, generated_copies, generated_copy, g};
         job->phases = &g->copying;
     }
     if (batches > 0) {
-        g->drawing = (struct job_phases){job->phases, batches, NULL, generated_draw, d};
+        g->drawing = (struct job_phases){job->phases, batches, NULL, generated_draw, g};
         job->phases = &g->drawing;
     }
 }
@@ -393,7 +394,7 @@ void generated_begin(struct generated *g, struct job *job) {
 /* -------------------------------------------------------------------------------- the request */
 
 bool generated_make(struct generated *g, struct fields *fields, struct codec_document *document,
-                  struct codec_error *error) {
+                    struct codec_error *error) {
     const struct codec_value *random = fields_get(fields, "random"), *words;
     g->dtype = codec_document_dtype(document);
     return (random == NULL || draw_generator_read(document, random, &g->generator, error)) &&

@@ -234,16 +234,16 @@ bool codec_widen(enum codec_type type, const void *bytes, size_t count, attn_dty
     return wide ? doubles_are_finite(out, count) : floats_are_finite(out, count);
 }
 
-/* ------------------------------------------------------------------------------------ arrivals */
+/* ------------------------------------------------------------------------------------ stream */
 
-bool codec_expect(struct codec_arrivals *arrivals, const struct codec_value *value,
+bool codec_expect(struct codec_stream *stream, const struct codec_value *value,
                   const struct codec_tensor_form *form, struct codec_error *error) {
-    struct codec_document *document = arrivals->document;
+    struct codec_document *document = stream->document;
     const attn_dtype dtype =
         form->type == CODEC_TYPE_BOOL || form->texts ? ATTN_BOOL : codec_document_dtype(document);
     const size_t elements = form->bytes / sizes[form->type];
     struct lifted *tensor = document_new_tensor(document, value);
-    assert(arrivals->count < CODEC_MAX_ARRIVALS);
+    assert(stream->count < CODEC_MAX_TENSORS);
     if (tensor == NULL) {
         return codec_no_memory(error);
     }
@@ -255,7 +255,7 @@ bool codec_expect(struct codec_arrivals *arrivals, const struct codec_value *val
     tensor->capacity = 0;
     tensor->texts = form->texts ? codec_form_texts(form) : 0;
     memcpy(tensor->shape, form->shape, sizeof tensor->shape);
-    arrivals->list[arrivals->count++] = (struct codec_arrival){value, tensor, form->type, elements};
+    stream->list[stream->count++] = (struct codec_expected){value, tensor, form->type, elements};
     return true;
 }
 
@@ -288,16 +288,16 @@ static void note_special(struct lifted *tensor, enum codec_type type, const unsi
 }
 
 /* Refuses an element of a BOOL that is neither 0 nor 1. */
-static bool refuse_bool(const struct codec_arrivals *arrivals, const struct codec_arrival *arrival,
+static bool refuse_bool(const struct codec_stream *stream, const struct codec_expected *expected,
                         struct lifted *tensor, size_t element, struct codec_error *error) {
     const unsigned byte = ((const unsigned char *)tensor->data)[element];
-    tensor->count = arrival->elements;
-    return document_refuse(arrivals->document, arrival->value, element, error,
+    tensor->count = expected->elements;
+    return document_refuse(stream->document, expected->value, element, error,
                            "is the byte %u; a BOOL is 0 or 1", byte);
 }
 
 /* Stores whole elements, for which there must be room. */
-static bool store(const struct codec_arrivals *arrivals, const struct codec_arrival *arrival,
+static bool store(const struct codec_stream *stream, const struct codec_expected *expected,
                   struct lifted *tensor, const unsigned char *bytes, size_t count,
                   struct codec_error *error) {
     const size_t first = tensor->count;
@@ -312,93 +312,93 @@ static bool store(const struct codec_arrivals *arrivals, const struct codec_arri
         }
         for (size_t i = 0; all > 1 && i < count; i++) {
             if (bytes[i] > 1) {
-                return refuse_bool(arrivals, arrival, tensor, first + i, error);
+                return refuse_bool(stream, expected, tensor, first + i, error);
             }
         }
         tensor->count += count;
         return true;
     }
-    if (arrival->type == (wide ? CODEC_TYPE_FP64 : CODEC_TYPE_FP32)) {
-        memcpy(out, bytes, count * sizes[arrival->type]);
+    if (expected->type == (wide ? CODEC_TYPE_FP64 : CODEC_TYPE_FP32)) {
+        memcpy(out, bytes, count * sizes[expected->type]);
     } else {
-        converters[arrival->type][wide](out, bytes, count);
+        converters[expected->type][wide](out, bytes, count);
     }
     tensor->count += count;
     fine = wide ? doubles_are_finite(out, count) : floats_are_finite(out, count);
     if (!fine) {
-        note_special(tensor, arrival->type, bytes, first, count);
+        note_special(tensor, expected->type, bytes, first, count);
     }
     return true;
 }
 
 /* Takes bytes of the current tensor, and none beyond its end. */
-static bool take(struct codec_arrivals *arrivals, const struct codec_arrival *arrival,
+static bool take(struct codec_stream *stream, const struct codec_expected *expected,
                  struct lifted *tensor, const unsigned char *bytes, size_t size,
                  struct codec_error *error) {
-    const size_t width = sizes[arrival->type];
+    const size_t width = sizes[expected->type];
     size_t needed = tensor->count + size / width + 1;
-    needed = needed < arrival->elements ? needed : arrival->elements;
-    if (!lifted_room_for(tensor, codec_document_account(arrivals->document), needed,
-                         arrival->elements)) {
-        document_point(arrivals->document, arrival->value, error);
+    needed = needed < expected->elements ? needed : expected->elements;
+    if (!lifted_room_for(tensor, codec_document_account(stream->document), needed,
+                         expected->elements)) {
+        document_point(stream->document, expected->value, error);
         error->status = CODEC_NO_MEMORY;
         return false;
     }
-    if (arrivals->cut_size > 0) {
-        const size_t lacks = width - arrivals->cut_size, part = size < lacks ? size : lacks;
-        memcpy(arrivals->cut + arrivals->cut_size, bytes, part);
-        arrivals->cut_size += part;
+    if (stream->cut_size > 0) {
+        const size_t lacks = width - stream->cut_size, part = size < lacks ? size : lacks;
+        memcpy(stream->cut + stream->cut_size, bytes, part);
+        stream->cut_size += part;
         bytes += part;
         size -= part;
-        if (arrivals->cut_size < width) {
+        if (stream->cut_size < width) {
             return true;
         }
-        arrivals->cut_size = 0;
-        if (!store(arrivals, arrival, tensor, arrivals->cut, 1, error)) {
+        stream->cut_size = 0;
+        if (!store(stream, expected, tensor, stream->cut, 1, error)) {
             return false;
         }
     }
-    arrivals->cut_size = size % width;
-    memcpy(arrivals->cut, bytes + size - arrivals->cut_size, arrivals->cut_size);
-    return store(arrivals, arrival, tensor, bytes, size / width, error);
+    stream->cut_size = size % width;
+    memcpy(stream->cut, bytes + size - stream->cut_size, stream->cut_size);
+    return store(stream, expected, tensor, bytes, size / width, error);
 }
 
-bool codec_arrive(struct codec_arrivals *arrivals, const void *bytes_, size_t size,
-                  struct codec_error *error) {
+bool codec_stream_feed(struct codec_stream *stream, const void *bytes_, size_t size,
+                       struct codec_error *error) {
     const unsigned char *bytes = bytes_;
     while (size > 0) {
-        if (arrivals->next == arrivals->count) {
+        if (stream->next == stream->count) {
             codec_error_set(error, CODEC_SYNTAX,
                             "the body has bytes after the last of its tensors");
             return false;
         }
-        const struct codec_arrival *arrival = &arrivals->list[arrivals->next];
-        struct lifted *tensor = arrival->tensor;
+        const struct codec_expected *expected = &stream->list[stream->next];
+        struct lifted *tensor = expected->tensor;
         const size_t lacks =
-            (arrival->elements - tensor->count) * sizes[arrival->type] - arrivals->cut_size;
+            (expected->elements - tensor->count) * sizes[expected->type] - stream->cut_size;
         const size_t part = size < lacks ? size : lacks;
-        if (!take(arrivals, arrival, tensor, bytes, part, error)) {
+        if (!take(stream, expected, tensor, bytes, part, error)) {
             return false;
         }
-        arrivals->next += part == lacks;
+        stream->next += part == lacks;
         bytes += part;
         size -= part;
     }
     return true;
 }
 
-bool codec_arrived(const struct codec_arrivals *arrivals, struct codec_error *error) {
-    if (arrivals->next == arrivals->count) {
+bool codec_stream_finish(const struct codec_stream *stream, struct codec_error *error) {
+    if (stream->next == stream->count) {
         return true;
     }
-    const struct codec_arrival *arrival = &arrivals->list[arrivals->next];
-    const struct lifted *tensor = arrival->tensor;
-    const size_t width = sizes[arrival->type], whole = arrival->elements * width;
+    const struct codec_expected *expected = &stream->list[stream->next];
+    const struct lifted *tensor = expected->tensor;
+    const size_t width = sizes[expected->type], whole = expected->elements * width;
     char quoted[CODEC_QUOTE_SIZE];
-    const char *name = codec_name(arrival->value);
+    const char *name = codec_name(expected->value);
     codec_quote(quoted, name, strlen(name));
     codec_error_set(error, CODEC_SYNTAX,
                     "the body ends inside the tensor \"%s\": %zu of its %zu bytes are there",
-                    quoted, tensor->count * width + arrivals->cut_size, whole);
+                    quoted, tensor->count * width + stream->cut_size, whole);
     return false;
 }

@@ -84,41 +84,41 @@ bool codec_widen(enum codec_type type, const void *bytes, size_t count, attn_dty
 /* ------------------------------------------------------------------------- tensors of a request */
 
 enum {
-    CODEC_MAX_ARRIVALS = 64 /* most tensors of one body */
+    CODEC_MAX_TENSORS = 64 /* most tensors of one body */
 };
 
 /* The tensors of a body whose bytes follow one another. Zero-initialise. Borrows the document,
  * which owns the tensors. */
-struct codec_arrivals {
+struct codec_stream {
     struct codec_document *document;
     size_t count; /* tensors that are expected */
     size_t next;  /* the tensor that the next byte belongs to */
-    struct codec_arrival {
+    struct codec_expected {
         const struct codec_value *value; /* the place of the tensor in the document */
         struct lifted *tensor;           /* borrowed from the document */
         enum codec_type type;
         size_t elements;
-    } list[CODEC_MAX_ARRIVALS];
+    } list[CODEC_MAX_TENSORS];
     /* The element that the end of the last piece has cut. */
     unsigned char cut[8];
     size_t cut_size;
 };
 
 /* Replaces a value of the document by a tensor, and expects its bytes after those of the tensors
- * before it. There are fewer than CODEC_MAX_ARRIVALS tensors so far. The tensor has the float type
+ * before it. There are fewer than CODEC_MAX_TENSORS tensors so far. The tensor has the float type
  * of the document, or ATTN_BOOL if its type is BOOL. Whole numbers in a short vector stay exact, as
  * in JSON. Memory is taken while the bytes arrive. Errors: CODEC_NO_MEMORY. */
-bool codec_expect(struct codec_arrivals *arrivals, const struct codec_value *value,
+bool codec_expect(struct codec_stream *stream, const struct codec_value *value,
                   const struct codec_tensor_form *form, struct codec_error *error);
 
 /* Takes the next bytes, which may be cut anywhere. NaN and infinity are noted, and refused by the
  * accessors as in JSON. Errors: CODEC_SYNTAX for a byte after the last tensor, CODEC_CONTENT for a
  * BOOL that is neither 0 nor 1, CODEC_NO_MEMORY. */
-bool codec_arrive(struct codec_arrivals *arrivals, const void *bytes, size_t size,
-                  struct codec_error *error);
+bool codec_stream_feed(struct codec_stream *stream, const void *bytes, size_t size,
+                       struct codec_error *error);
 
 /* Checks that all bytes have arrived. Errors: CODEC_SYNTAX; the message names the tensor. */
-bool codec_arrived(const struct codec_arrivals *arrivals, struct codec_error *error);
+bool codec_stream_finish(const struct codec_stream *stream, struct codec_error *error);
 
 /* Makes a tensor of texts of the value `at`, with the texts of an array. The array is flat or
  * nested as the form says. codec_words_of_text() and codec_words_of_tokens() read them, as they

@@ -39,37 +39,37 @@ static struct codec_document *empty_document(size_t count, bool wide, struct acc
     return read_cuts(text, (size_t)size, &options, 0, false).document;
 }
 
-/* Gives the bytes to the arrivals, with a cut after the first `cut` bytes and then after each
+/* Gives the bytes to the stream, with a cut after the first `cut` bytes and then after each
  * `piece`. Each piece is a block of its own, so a sanitizer sees every read beyond it. */
-static bool arrive(struct codec_arrivals *arrivals, const char *bytes, size_t size, size_t cut,
+static bool arrive(struct codec_stream *stream, const char *bytes, size_t size, size_t cut,
                    size_t piece, struct codec_error *error) {
     for (size_t at = 0, part; at < size; at += part) {
         part = at == 0 && cut > 0 ? cut : piece;
         part = part < size - at ? part : size - at;
         char *copy = malloc(part);
         memcpy(copy, bytes + at, part);
-        const bool good = codec_arrive(arrivals, copy, part, error);
+        const bool good = codec_stream_feed(stream, copy, part, error);
         free(copy);
         if (!good) {
             return false;
         }
     }
-    return codec_arrived(arrivals, error);
+    return codec_stream_finish(stream, error);
 }
 
 /* Receives tensors whose bytes are `bytes`. The document is NULL if they are refused. */
 static struct outcome receive(const struct sent *list, size_t count, const char *bytes, size_t size,
                               size_t cut, size_t piece, bool wide, struct account *account) {
     struct outcome outcome = {.document = empty_document(count, wide, account)};
-    struct codec_arrivals arrivals = {.document = outcome.document};
+    struct codec_stream stream = {.document = outcome.document};
     bool good = outcome.document != NULL;
     for (size_t i = 0; good && i < count; i++) {
         char name[24];
         const struct codec_tensor_form form = form_of(&list[i]);
         sprintf(name, "T%zu", i);
-        good = codec_expect(&arrivals, member(outcome.document, name), &form, &outcome.error);
+        good = codec_expect(&stream, member(outcome.document, name), &form, &outcome.error);
     }
-    if (!good || !arrive(&arrivals, bytes, size, cut, piece, &outcome.error)) {
+    if (!good || !arrive(&stream, bytes, size, cut, piece, &outcome.error)) {
         codec_document_free(outcome.document);
         outcome.document = NULL;
     }
@@ -425,12 +425,12 @@ Test(codec_binary, sizes_that_are_only_declared) {
     const struct sent sent = {CODEC_TYPE_FP32, 2, {1000, 100000}, NULL};
     const struct codec_tensor_form form = form_of(&sent);
     struct codec_document *document = empty_document(1, true, &account);
-    struct codec_arrivals arrivals = {.document = document};
+    struct codec_stream stream = {.document = document};
     struct codec_error error;
-    cr_assert(codec_expect(&arrivals, member(document, "T0"), &form, &error));
-    cr_assert(codec_arrive(&arrivals, kilobyte, sizeof kilobyte, &error), "%s", error.message);
+    cr_assert(codec_expect(&stream, member(document, "T0"), &form, &error));
+    cr_assert(codec_stream_feed(&stream, kilobyte, sizeof kilobyte, &error), "%s", error.message);
     cr_expect_lt(account.held, (size_t)3 << 20); /* one huge page, and the documents */
-    cr_expect_not(codec_arrived(&arrivals, &error));
+    cr_expect_not(codec_stream_finish(&stream, &error));
     codec_document_free(document);
     cr_expect_eq(account.held, 0);
     account_close(&account);
@@ -445,10 +445,10 @@ Test(codec_binary, sizes_that_are_never_allowed) {
     const struct sent sent = {CODEC_TYPE_FP32, 2, {1000, 100000}, NULL};
     const struct codec_tensor_form form = form_of(&sent);
     struct codec_document *document = empty_document(1, true, &account);
-    struct codec_arrivals arrivals = {.document = document};
+    struct codec_stream stream = {.document = document};
     struct codec_error error;
-    cr_assert(codec_expect(&arrivals, member(document, "T0"), &form, &error));
-    cr_assert_not(codec_arrive(&arrivals, "x", 1, &error));
+    cr_assert(codec_expect(&stream, member(document, "T0"), &form, &error));
+    cr_assert_not(codec_stream_feed(&stream, "x", 1, &error));
     cr_expect_eq(error.status, CODEC_NO_MEMORY);
     cr_expect_eq(account.refusal, ACCOUNT_OVER_REQUEST);
     codec_document_free(document);

@@ -79,8 +79,8 @@ Test(codec_safetensors, headers_that_are_refused) {
         {"{\"__metadata__\":{\"a\":[1]}}", "a", "a must be a string"},
         {"{\"__metadata__\":{\"a\":{}}}", "a", "a must be a string"},
     };
-    struct codec_stored list[CODEC_MAX_ARRIVALS];
-    struct codec_safetensors header = {.list = list, .most = CODEC_MAX_ARRIVALS};
+    struct codec_stored list[CODEC_MAX_TENSORS];
+    struct codec_safetensors header = {.list = list, .most = CODEC_MAX_TENSORS};
     for (size_t i = 0; i < COUNT(rows); i++) {
         struct codec_document *document = read_good(rows[i].header);
         struct codec_error error = {.status = CODEC_OK};
@@ -120,8 +120,8 @@ Test(codec_safetensors, headers_that_are_accepted) {
         {"{\"A\":" SINGLE("[8,12]") ",\"B\":" SINGLE("[0,4]") ",\"C\":" SINGLE("[4,8]") "}", "BCA"},
         {"{\"B\":" TENSOR("\"U8\"", "[3,1]", "[4,7]") ",\"A\":" SINGLE("[0,4]") "}", "AB"},
     };
-    struct codec_stored list[CODEC_MAX_ARRIVALS];
-    struct codec_safetensors header = {.list = list, .most = CODEC_MAX_ARRIVALS};
+    struct codec_stored list[CODEC_MAX_TENSORS];
+    struct codec_safetensors header = {.list = list, .most = CODEC_MAX_TENSORS};
     for (size_t i = 0; i < COUNT(rows); i++) {
         struct codec_document *document = read_good(rows[i].text);
         struct codec_error error;
@@ -137,9 +137,9 @@ Test(codec_safetensors, headers_that_are_accepted) {
 }
 
 Test(codec_safetensors, most_tensors) {
-    struct codec_stored list[CODEC_MAX_ARRIVALS];
-    struct codec_safetensors header = {.list = list, .most = CODEC_MAX_ARRIVALS};
-    for (int count = CODEC_MAX_ARRIVALS; count <= CODEC_MAX_ARRIVALS + 1; count++) {
+    struct codec_stored list[CODEC_MAX_TENSORS];
+    struct codec_safetensors header = {.list = list, .most = CODEC_MAX_TENSORS};
+    for (int count = CODEC_MAX_TENSORS; count <= CODEC_MAX_TENSORS + 1; count++) {
         char text[8192] = "{\"__metadata__\":{\"a\":\"b\"}";
         size_t size = strlen(text);
         for (int i = 0; i < count; i++) {
@@ -152,8 +152,8 @@ Test(codec_safetensors, most_tensors) {
         struct codec_document *document = read_good(text);
         struct codec_error error;
         cr_expect_eq(codec_safetensors_read(document, SAFETENSORS_BODY, &header, &error),
-                     count == CODEC_MAX_ARRIVALS);
-        if (count > CODEC_MAX_ARRIVALS) {
+                     count == CODEC_MAX_TENSORS);
+        if (count > CODEC_MAX_TENSORS) {
             cr_expect_not_null(strstr(error.message, "more than 64 tensors"), "%s", error.message);
         }
         codec_document_free(document);
@@ -202,8 +202,8 @@ static void write(const struct codec_item *items, size_t count, enum codec_type 
 
 /* Writes the answer, and reads its header again. */
 static void write_and_read(enum codec_type narrow, const char *order) {
-    struct codec_stored list[CODEC_MAX_ARRIVALS];
-    struct codec_safetensors header = {.list = list, .most = CODEC_MAX_ARRIVALS};
+    struct codec_stored list[CODEC_MAX_TENSORS];
+    struct codec_safetensors header = {.list = list, .most = CODEC_MAX_TENSORS};
     struct codec_buffer buffer = {0};
     struct codec_results results = {0};
     struct codec_error error;
