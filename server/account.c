@@ -190,9 +190,9 @@ void account_give(struct account *account, size_t bytes) {
     }
 }
 
-bool account_claim(struct account *account, size_t bytes) {
+bool account_charge(struct account *account, size_t bytes) {
     const bool good = account_take(account, bytes);
-    account->claimed += good ? bytes : 0;
+    account->charged += good ? bytes : 0;
     return good;
 }
 
@@ -375,8 +375,8 @@ void account_free_region(struct account *account, enum account_region region) {
         free_block(account, note + 1);
     }
     if (region == ACCOUNT_REQUEST) {
-        account_give(account, account->claimed);
-        account->claimed = 0;
+        account_give(account, account->charged);
+        account->charged = 0;
     }
 }
 

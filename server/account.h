@@ -61,7 +61,7 @@ struct account {
     bool small;                   /* the request may use the reserve while it holds little */
     enum account_refusal refusal; /* the reason of the last refusal */
     size_t wanted;                /* bytes that it would have held without the last refusal */
-    size_t claimed;               /* bytes of `held` that account_claim() took */
+    size_t charged;               /* bytes of `held` that account_charge() took */
     enum account_region region;   /* of the next blocks; the owner sets it */
     struct account_block *blocks[ACCOUNT_REGIONS]; /* owned */
 
@@ -83,7 +83,7 @@ void account_lend(struct account *account, void *arena, size_t size);
  * is all zeros. */
 void account_close(struct account *account);
 
-/* Frees the blocks of a region. Gives the claimed bytes back with those of the request. */
+/* Frees the blocks of a region. Gives the charged bytes back with those of the request. */
 void account_free_region(struct account *account, enum account_region region);
 
 /* Returns how many bytes more the account may hold if it is alone and not small. */
@@ -96,7 +96,7 @@ void account_give(struct account *account, size_t bytes);
 
 /* Takes bytes for account_alloc_taken() and for memory that others allocate. They are given back
  * with the region of the request. */
-bool account_claim(struct account *account, size_t bytes);
+bool account_charge(struct account *account, size_t bytes);
 
 /* The next three are malloc, realloc and free for blocks that the account owns. They count a block
  * and the overhead of the allocator. The first two return NULL if the account refuses the block or

@@ -66,7 +66,7 @@ $(O)/no-memory: $(MEMORY_OBJECTS) $(O)/libsupport.a $(O)/libserver.a $(LIB_OBJEC
 	$(call link,$(BROTLI_LIBS) $(SERVER_LIBS))
 
 $(O)/bench_attention: $(O)/tests/bench/shape.o
-$(O)/bench_%: $(O)/tests/bench/bench_%.o $(O)/tests/bench/crew.o $(O)/libsupport.a $(O)/libserver.a $(LIB_OBJECTS)
+$(O)/bench_%: $(O)/tests/bench/bench_%.o $(O)/tests/bench/pool.o $(O)/libsupport.a $(O)/libserver.a $(LIB_OBJECTS)
 	$(call link,$(SERVER_LIBS))
 
 $(O)/echo: $(O)/tests/bench/http/echo.o

@@ -107,9 +107,9 @@ const struct api_route *api_find_route(const struct http_request *request,
 void assets_set_policy(struct api_state *state);
 
 /* Holds work against the limits of one request: its multiply-adds, those of the draws included, and
- * `bytes` that the caller is about to allocate, which the request's account claims. Returns false
+ * `bytes` that the caller is about to allocate, which are charged to its account. Returns false
  * after filling the response with a 413 or a 503. A 413 for too many bytes ends with `hint`. */
-bool api_claim(struct api_request *request, struct api_work *work, size_t bytes, const char *hint);
+bool api_admit(struct api_request *request, struct api_work *work, size_t bytes, const char *hint);
 
 api_handler api_attention, api_multihead, api_softmax, api_embeddings;
 api_handler api_explorer, api_docs, api_asset;             /* assets.c */

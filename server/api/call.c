@@ -199,7 +199,7 @@ struct api_work *call_work(struct call *call, struct api_request *request) {
     for (const struct call *c = call; c != NULL && total != SIZE_MAX; c = c->next) {
         stored = stored_scratch(c) > stored ? stored_scratch(c) : stored;
         if (!add_to_job(c, request->state->threads, job, &total)) {
-            total = SIZE_MAX; /* api_claim() refuses it */
+            total = SIZE_MAX; /* api_admit() refuses it */
         }
     }
     job->scratch = stored > job->scratch ? stored : job->scratch;
@@ -211,7 +211,7 @@ struct api_work *call_work(struct call *call, struct api_request *request) {
     if (total > room && total != SIZE_MAX) {
         name_largest(call, total, room, hint, sizeof hint);
     }
-    if (!api_claim(request, &call->work, total, hint)) {
+    if (!api_admit(request, &call->work, total, hint)) {
         return NULL;
     }
     for (struct call *c = call; c != NULL; c = c->next) {

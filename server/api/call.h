@@ -63,7 +63,7 @@ call_plan call_plan_multihead;
 /* Reads a call and makes its plan. Returns false after filling the response. */
 bool call_make(struct call *call, struct api_request *request, call_read *read, call_plan *plan);
 
-/* Makes the call and those that follow it, which must have their plans, into work: claims their
+/* Makes the call and those that follow it, which must have their plans, into work: asks for their
  * memory, gives every result its place, and fills the job. The calls run one after the other. The
  * work is the call itself, so its release ends the calls. Returns NULL after filling the response
  * if the work is over a limit or there is no memory; the caller then ends the call. */

@@ -3,9 +3,9 @@
  * embedding that the words stand for. generated.c makes all of this before the work begins, so the
  * work has no tasks of its own.
  */
-#include "api/generated.h"
 #include "api/fields.h"
 #include "api/format.h"
+#include "api/generated.h"
 
 struct embeddings {
     struct api_work work; /* first */
@@ -58,7 +58,7 @@ struct api_work *api_embeddings(struct api_request *request) {
         reply_codec_error(request, &error);
         return NULL;
     }
-    if (!api_claim(request, &e.work, 0, "")) {
+    if (!api_admit(request, &e.work, 0, "")) {
         return NULL;
     }
     owned = account_alloc_taken(&request->account, ACCOUNT_ALIGNMENT, sizeof *owned); /* BASE */

@@ -27,7 +27,7 @@ struct generated {
     /* Only generated.c reads the rest. */
     attn_dtype dtype; /* the dtype of the matrices of the body */
     struct draw_generator generator;
-    size_t elements;            /* numbers of all draws together */
+    size_t elements;              /* numbers of all draws together */
     struct generated_draw *draws; /* in the order in which the request names them */
     size_t draw_count, draw_capacity;
     size_t next;      /* the draw that the next task goes on with */
@@ -46,8 +46,8 @@ double generated_parts(const struct fields *fields, const struct codec_document 
 /* Reads the words and the draws of a request, checks them, and makes a tensor of each, which takes
  * its memory from the account. The embedded words become X in `fields`. The generated matrices borrow
  * from the document. Returns false with the error set. */
-bool generated_make(struct generated *generated, struct fields *fields, struct codec_document *document,
-                  struct codec_error *error);
+bool generated_make(struct generated *generated, struct fields *fields,
+                    struct codec_document *document, struct codec_error *error);
 
 /* Puts what fills the tensors before the phases of a job. */
 void generated_begin(struct generated *generated, struct job *job);

@@ -122,7 +122,7 @@ static struct api_work *load(struct api_request *request, const struct layer *la
     job->phases = &loading->phases;
     loading->work.answer = loading_answer;
     loading->work.release = loading_release;
-    if (!api_claim(request, &loading->work, job->scratch * request->state->threads, "")) {
+    if (!api_admit(request, &loading->work, job->scratch * request->state->threads, "")) {
         loading_release(&loading->work);
         return NULL;
     }

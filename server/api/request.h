@@ -9,8 +9,8 @@
 
 #include "api/api.h"
 #include "api/decoder.h"
-#include "api/generated.h"
 #include "api/fields.h"
+#include "api/generated.h"
 #include "api/tensors.h"
 #include "layers/layers.h"
 
@@ -55,7 +55,7 @@ struct api_request {
     /* The meaning of the body. */
     struct codec_document *body; /* owned; NULL before it is parsed */
     struct fields fields;        /* the members of the body; each is a key of this route */
-    struct generated generated;      /* the matrices that are drawn or embedded before the work */
+    struct generated generated;  /* the matrices that are drawn or embedded before the work */
     struct api_run run;          /* what is computed */
     /* The answer. */
     enum api_format format;

@@ -79,7 +79,7 @@ bool stored_begin(struct call *call, struct api_request *request, const struct l
     }
     s->pack_tasks = layer_tasks(&s->use);
     layer_fill(&s->use, &call->multihead, &call->options);
-    if (layer->turns) {
+    if (layer->rotates) {
         call->rotary = layer->rotary;
         call->options.rotary = &call->rotary;
     }

@@ -89,7 +89,7 @@ static bool find_sliding(const struct search *s, bool *slides) {
         return type_of_layer(s, "layer_types", types, "sliding_attention", "full_attention",
                              slides);
     }
-    if ((rule == MODEL_SLIDES_IN_TURNS || rule == MODEL_SLIDES_BY_PATTERN ||
+    if ((rule == MODEL_SLIDES_ALTERNATELY || rule == MODEL_SLIDES_BY_PATTERN ||
          (rule == MODEL_SLIDES_FROM_LAYER && used)) &&
         !search_number(s, &index)) {
         return false;
@@ -105,9 +105,9 @@ static bool find_sliding(const struct search *s, bool *slides) {
               : rule == MODEL_SLIDES_BY_FLAG ? used
               : rule == MODEL_SLIDES_FROM_LAYER
                   ? used && (double)index >= config_number(s->object, "max_window_layers", 28)
-              : rule == MODEL_SLIDES_IN_TURNS   ? index % 2 == 0
-              : rule == MODEL_SLIDES_BY_PATTERN ? index % pattern != pattern - 1
-                                                : false;
+              : rule == MODEL_SLIDES_ALTERNATELY ? index % 2 == 0
+              : rule == MODEL_SLIDES_BY_PATTERN  ? index % pattern != pattern - 1
+                                                 : false;
     return true;
 }
 

@@ -231,7 +231,7 @@ bool rotary_find(const struct search *s, bool slides) {
     if (scaling.value != NULL && !keys_check(s, scaling, "rope_parameters", keys, COUNT(keys))) {
         return false;
     }
-    s->layer->turns = true;
+    s->layer->rotates = true;
     r->base = config_number(scaling, "rope_theta", base);
     return read_rope_type(s, scaling, &r->scaling) && read_part(s, scaling) &&
            read_scaling(s, scaling, by_type);

@@ -87,7 +87,7 @@ struct layer {
     size_t heads, kv_heads, d, d_v, d_out;
     size_t bytes;         /* of its tensors in the file */
     attn_options options; /* those of the model: causal, scale, window, softcap; no pointers */
-    bool turns;           /* Q and K are turned as `rotary` says */
+    bool rotates;         /* Q and K are rotated as `rotary` says */
     attn_rotary rotary;   /* its lists are owned by the model */
     bool zero_key;
     bool bidirectional;             /* keys before and after the query have their own buckets */

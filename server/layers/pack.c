@@ -176,7 +176,7 @@ bool pack_check(const struct layer *layer, attn_error *error) {
         }
     }
     layer_fill(&use, &multihead, &options);
-    options.rotary = layer->turns ? &layer->rotary : NULL;
+    options.rotary = layer->rotates ? &layer->rotary : NULL;
     const bool good = attn_plan_multihead(&plan, &multihead, &options, error) == ATTN_OK;
     attn_plan_free(plan);
     return good;

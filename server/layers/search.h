@@ -54,13 +54,13 @@ struct stack {
 
 enum model_slides {
     MODEL_NEVER_SLIDES,
-    MODEL_SLIDES,            /* all layers, if there is a sliding_window */
-    MODEL_SLIDES_BY_FLAG,    /* all layers, if use_sliding_window is true */
-    MODEL_SLIDES_FROM_LAYER, /* by layer_types, otherwise from max_window_layers on */
-    MODEL_SLIDES_BY_TYPE,    /* by layer_types only */
-    MODEL_SLIDES_IN_TURNS,   /* by layer_types, otherwise every second layer */
-    MODEL_SLIDES_BY_PATTERN, /* by layer_types, otherwise all layers but every n-th */
-    MODEL_SLIDES_LOCALLY     /* GPT-Neo's attention_types */
+    MODEL_SLIDES,             /* all layers, if there is a sliding_window */
+    MODEL_SLIDES_BY_FLAG,     /* all layers, if use_sliding_window is true */
+    MODEL_SLIDES_FROM_LAYER,  /* by layer_types, otherwise from max_window_layers on */
+    MODEL_SLIDES_BY_TYPE,     /* by layer_types only */
+    MODEL_SLIDES_ALTERNATELY, /* by layer_types, otherwise every second layer */
+    MODEL_SLIDES_BY_PATTERN,  /* by layer_types, otherwise all layers but every n-th */
+    MODEL_SLIDES_LOCALLY      /* GPT-Neo's attention_types */
 };
 
 /* Whose relative bias (Raffel et al. 2020) a layer has. */

@@ -1,7 +1,7 @@
 /*
  * test_same_bytes.c - promise 32: the same request gets the same bytes, alone and beside other
- * requests, whichever thread computes which part. Each question is asked REPEATS times on one
- * connection, and then as often on 64 connections while other clients ask other questions. The test
+ * requests, whichever thread computes which part. Each request is asked REPEATS times on one
+ * connection, and then as often on 64 connections while other clients ask other requests. The test
  * knows the service by its socket only.
  */
 #include <criterion/criterion.h>
@@ -22,21 +22,21 @@ enum {
     DISTURBING = 2
 };
 
-struct question {
+struct request {
     const char *path;
     char *body;
     size_t size;
     struct client_response first; /* the first answer, which all others must equal */
 };
 
-/* One question is from a notebook, one is computed by the workers, one has a long answer, one is
+/* One request is from a notebook, one is computed by the workers, one has a long answer, one is
  * in float64. */
-static struct question questions[4];
-static const size_t question_count = sizeof questions / sizeof *questions;
+static struct request requests[4];
+static const size_t request_count = sizeof requests / sizeof *requests;
 static atomic_uint answered, faults;
 static atomic_bool ending;
 
-static void draw(struct question *q, uint64_t seed, size_t rows, size_t columns, const char *rest) {
+static void draw(struct request *q, uint64_t seed, size_t rows, size_t columns, const char *rest) {
     struct rng rng = {seed};
     FILE *to = open_memstream(&q->body, &q->size);
     cr_assert_not_null(to);
@@ -53,7 +53,7 @@ static bool is_same(const struct client_response *a, const struct client_respons
     return a->status == b->status && a->size == b->size && memcmp(a->body, b->body, a->size) == 0;
 }
 
-static bool gets_the_first_answer(struct client_connection *connection, const struct question *q) {
+static bool gets_the_first_answer(struct client_connection *connection, const struct request *q) {
     struct client_response response;
     if (!client_post(connection, q->path, q->body, q->size, &response)) {
         return false;
@@ -69,8 +69,8 @@ static void *asking(void *unused) {
     (void)unused;
     bool sound = client_open(&connection, the_daemon.port);
     for (size_t i = 0; sound && i < REPEATS / ASKING + 1; i++) {
-        for (size_t j = 0; sound && j < question_count; j++) {
-            sound = gets_the_first_answer(&connection, &questions[j]);
+        for (size_t j = 0; sound && j < request_count; j++) {
+            sound = gets_the_first_answer(&connection, &requests[j]);
         }
     }
     client_close(&connection);
@@ -85,7 +85,7 @@ static void *disturbing(void *seed) {
     bool open = client_open(&connection, the_daemon.port);
     while (open && !atomic_load(&ending)) {
         struct client_response response;
-        struct question other;
+        struct request other;
         draw(&other, rng_bits(&rng) | 1, rng_between(&rng, 2, 300), rng_between(&rng, 1, 40),
              ",\"return\":[\"output\"]");
         open = client_post(&connection, other.path, other.body, other.size, &response);
@@ -96,22 +96,20 @@ static void *disturbing(void *seed) {
     return NULL;
 }
 
-static void read_questions(void) {
+static void read_requests(void) {
     size_t count;
     struct notebook *notebooks = notebooks_read(&count);
     cr_assert_gt(count, 0);
-    questions[0].path = "/attention";
-    questions[0].body = strdup(notebooks[0].body);
-    questions[0].size = notebooks[0].size;
-    cr_assert_str_eq(notebooks[0].path, questions[0].path);
+    requests[0].path = "/attention";
+    requests[0].body = strdup(notebooks[0].body);
+    requests[0].size = notebooks[0].size;
+    cr_assert_str_eq(notebooks[0].path, requests[0].path);
     notebooks_free(notebooks, count);
-    draw(&questions[1], 1, 300, 32,
-         ",\"causal\":true,\"return\":[\"output\",\"lse\"],\"digits\":9");
-    draw(&questions[2], 2, 110, 8, ",\"return\":[\"weights\",\"masked_scores\"]");
-    draw(&questions[3], 3, 200, 16,
-         ",\"dtype\":\"float64\",\"softcap\":5,\"return\":[\"entropy\"]");
-    for (size_t i = 0; i < question_count; i++) {
-        struct question *q = &questions[i];
+    draw(&requests[1], 1, 300, 32, ",\"causal\":true,\"return\":[\"output\",\"lse\"],\"digits\":9");
+    draw(&requests[2], 2, 110, 8, ",\"return\":[\"weights\",\"masked_scores\"]");
+    draw(&requests[3], 3, 200, 16, ",\"dtype\":\"float64\",\"softcap\":5,\"return\":[\"entropy\"]");
+    for (size_t i = 0; i < request_count; i++) {
+        struct request *q = &requests[i];
         cr_assert(
             client_request(the_daemon.port, "POST", q->path, NULL, q->body, q->size, &q->first));
         cr_assert_eq(q->first.status, 200, "%s", q->first.body);
@@ -123,11 +121,11 @@ Test(same_bytes, promise_32_alone_and_beside_others, .timeout = 600) {
     uint64_t seeds[DISTURBING];
     pthread_t threads[ASKING], others[DISTURBING];
     daemon_start(NULL);
-    read_questions();
+    read_requests();
     cr_assert(client_open(&connection, the_daemon.port));
-    for (size_t i = 0; i < REPEATS * question_count; i++) {
-        cr_assert(gets_the_first_answer(&connection, &questions[i / REPEATS]),
-                  "question %zu, time %zu", i / REPEATS, i % REPEATS);
+    for (size_t i = 0; i < REPEATS * request_count; i++) {
+        cr_assert(gets_the_first_answer(&connection, &requests[i / REPEATS]),
+                  "request %zu, time %zu", i / REPEATS, i % REPEATS);
     }
     client_close(&connection);
     for (size_t i = 0; i < DISTURBING; i++) {
@@ -146,10 +144,10 @@ Test(same_bytes, promise_32_alone_and_beside_others, .timeout = 600) {
     }
     cr_expect_eq(atomic_load(&faults), 0, "%u of %d connections got another answer",
                  atomic_load(&faults), (int)ASKING);
-    cr_expect_geq(atomic_load(&answered), 2 * REPEATS * question_count);
-    for (size_t i = 0; i < question_count; i++) {
-        client_response_free(&questions[i].first);
-        free(questions[i].body);
+    cr_expect_geq(atomic_load(&answered), 2 * REPEATS * request_count);
+    for (size_t i = 0; i < request_count; i++) {
+        client_response_free(&requests[i].first);
+        free(requests[i].body);
     }
     daemon_end();
 }

@@ -29,7 +29,7 @@
 
 #include "attention.h"
 #include "blas_setup.h"
-#include "crew.h"
+#include "pool.h"
 #include "shape.h"
 
 enum {
@@ -120,12 +120,12 @@ static double gemm_rate(bool wide, size_t size) {
     }
     gemm.wide = wide;
     gemm.size = size;
-    crew_wake();
-    crew_each(no_job); /* returns when all threads are awake */
+    pool_wake();
+    pool_each(no_job); /* returns when all threads are awake */
     const double start = clock_seconds();
-    crew_each(gemm_job);
+    pool_each(gemm_job);
     const double seconds = clock_seconds() - start;
-    crew_rest();
+    pool_rest();
     return 2.0 * (double)size * (double)size * (double)size * threads / seconds;
 }
 
@@ -286,17 +286,17 @@ static void close_call(struct call *c) {
 static double sample(const struct call *c) {
     double seconds = 0;
     size_t repeats = 0;
-    crew_wake();
+    pool_wake();
     for (size_t more = 1; seconds < 0.01; more *= 4) {
-        crew_run(c->plan); /* fills the caches */
+        pool_run(c->plan); /* fills the caches */
         const double start = clock_seconds();
         for (size_t i = 0; i < more; i++) {
-            crew_run(c->plan);
+            pool_run(c->plan);
         }
         seconds = clock_seconds() - start;
         repeats = more;
     }
-    crew_rest();
+    pool_rest();
     return seconds / (double)repeats;
 }
 
@@ -539,13 +539,13 @@ int main(int argc, char *argv[]) {
     blas_report();
     threads = wanted != NULL ? atoi(wanted) : (int)sysconf(_SC_NPROCESSORS_ONLN);
     threads = threads < 1 ? 1 : threads > 64 ? 64 : threads;
-    crew_start(threads);
+    pool_start(threads);
     int status = 0;
     if (serves) {
         status = serve();
     } else {
         run_bench(&choice, argc - first, argv + first);
     }
-    crew_end();
+    pool_end();
     return status;
 }

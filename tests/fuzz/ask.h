@@ -21,7 +21,7 @@ void fuzz_answer_free(struct fuzz_answer *answer);
 /* Sets the stored layers of the app, which are borrowed. Without this call there are none. */
 void fuzz_serve_layers(struct layers *layers);
 
-/* Asks the app. `tight`: its limits are too small for some questions. `step` chooses among four
+/* Asks the app. `tight`: its limits are too small for some requests. `step` chooses among four
  * sizes of the pieces in which the body comes; with 0 it comes as a whole. `leaves`: the client
  * leaves in the middle of the body. Requires that the status is one of the API, that an error is
  * what its path promises, that an answer in JSON is JSON, and that all memory is given back. */

@@ -1,5 +1,5 @@
 /*
- * fuzz_inference.c - fuzzes questions in the Open Inference Protocol, from bytes to the answer. The
+ * fuzz_inference.c - fuzzes requests in the Open Inference Protocol, from bytes to the answer. The
  * first byte of an input chooses the model, how the body is cut, the limits and the header
  * Inference-Header-Content-Length. The rest is the body. Whatever the body is, the answer must not
  * depend on the cuts, an error must be {"error": "text"}, the tensors of a 200 must be as long as
@@ -15,7 +15,7 @@
 enum {
     PATH = 3 << 0,   /* index in paths[] */
     STEP = 3 << 2,   /* the step of fuzz_ask() */
-    TIGHT = 1 << 4,  /* the limits are too small for some questions */
+    TIGHT = 1 << 4,  /* the limits are too small for some requests */
     LEAVES = 1 << 5, /* the client leaves in the middle of the body */
     LENGTH = 3 << 6  /* enum length */
 };

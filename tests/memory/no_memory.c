@@ -12,8 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "memory/questions.h"
-#include "memory/scarce.h"
+#include "memory/alloc_failure.h"
+#include "memory/requests.h"
 #include "memory/trial.h"
 #include "memory/ways.h"
 #include "support/json.h"
@@ -25,11 +25,11 @@ enum {
     SMALL_ALLOCATIONS = 3
 };
 
-static const char *wanted; /* a part of the names of the questions to try; NULL = all are tried */
+static const char *wanted; /* a part of the names of the requests to try; NULL = all are tried */
 
 /* ------------------------------------------------------------------------------ one request */
 
-static bool is_same(const struct question *q, const struct answer *a, const struct answer *b) {
+static bool is_same(const struct request *q, const struct answer *a, const struct answer *b) {
     if (a->status != b->status || q->varies) {
         return a->status == b->status;
     }
@@ -44,25 +44,25 @@ static bool is_same(const struct question *q, const struct answer *a, const stru
 
 /* Returns whether an answer with status 503 has Retry-After and is what the path promises: a
  * problem document or {"error": "text"}. */
-static bool is_problem(const struct question *q, const struct answer *out) {
+static bool is_problem(const struct request *q, const struct answer *out) {
     struct cJSON *problem = json_parse(out->body, out->size);
     double status = 0;
     json_number(json_get(problem, "status"), &status);
     const bool bare = json_text(json_get(problem, "error")) != NULL && json_size(problem) == 1;
     json_free(problem);
-    return (question_is_inference(q) ? bare : (int)status == 503) && out->retry;
+    return (request_is_inference(q) ? bare : (int)status == 503) && out->retry;
 }
 
 /* Waits until other threads have freed everything, and reports what is left. */
 static void expect_settled(void) {
     const double start = trial_now();
-    while ((scarce_left() > 0 || atomic_load(&tested_state.budget.used) != 0) &&
+    while ((alloc_failure_left() > 0 || atomic_load(&tested_state.budget.used) != 0) &&
            trial_now() - start < trial_patience()) {
         trial_tick();
     }
-    if (scarce_left() > 0) {
-        trial_fault("%zu blocks are left", scarce_left());
-        scarce_tell_left();
+    if (alloc_failure_left() > 0) {
+        trial_fault("%zu blocks are left", alloc_failure_left());
+        alloc_failure_tell_left();
     }
     if (atomic_load(&tested_state.budget.used) != 0) {
         trial_fault("%zu bytes of the budget are left", atomic_load(&tested_state.budget.used));
@@ -72,12 +72,12 @@ static void expect_settled(void) {
 
 /* Asks once while the allocation number `trial.first` fails, and once again with memory enough.
  * Returns how many allocations failed. */
-static size_t try_at(const struct way *way, const struct question *q, const struct answer *usual) {
+static size_t try_at(const struct way *way, const struct request *q, const struct answer *usual) {
     struct answer got = {0}, after = {0};
     way->prepare();
-    scarce_arm(trial.first, trial.forever);
+    alloc_failure_arm(trial.first, trial.forever);
     way->ask(q, &got);
-    const size_t failed = scarce_disarm();
+    const size_t failed = alloc_failure_disarm();
     if (got.status == 503 && q->status != 503) {
         if (!is_problem(q, &got)) {
             trial_fault("a 503 is no error of this path with Retry-After: %.200s", got.body);
@@ -101,14 +101,14 @@ static size_t try_at(const struct way *way, const struct question *q, const stru
 }
 
 /* Lets one allocation after the other fail, until a request needs no further one. */
-static void try_all(const struct way *way, const struct question *q) {
+static void try_all(const struct way *way, const struct request *q) {
     if (wanted != NULL && strstr(q->name, wanted) == NULL) {
         return;
     }
     struct answer usual = {0};
     size_t needed[2] = {0};
     trial.way = way->name;
-    trial.question = q->name;
+    trial.request = q->name;
     trial.first = 0;
     way->prepare(); /* this first request also makes libc allocate what it keeps for ever */
     way->ask(q, &usual);
@@ -135,18 +135,18 @@ static void try_all(const struct way *way, const struct question *q) {
 
 /* Counts the allocations of the third request on a connection. Those of libmicrohttpd are one for
  * the response and three for each header. */
-static void count_allocations(const struct question *q) {
+static void count_allocations(const struct request *q) {
     struct answer answers[3] = {{0}};
     trial.way = way_server.name;
-    trial.question = q->name;
+    trial.request = q->name;
     trial.first = 0;
     way_server.prepare();
     for (int i = 0; i < 3; i++) {
-        scarce_arm(0, false);
+        alloc_failure_arm(0, false);
         way_server.ask(q, &answers[i]);
-        scarce_disarm();
+        alloc_failure_disarm();
     }
-    const size_t http = scarce_count_http(), own = scarce_count() - http;
+    const size_t http = alloc_failure_count_http(), own = alloc_failure_count() - http;
     way_server.finish();
     if (own > SMALL_ALLOCATIONS || http == 0 || answers[2].status != 200) {
         trial_fault("a request with status %d makes %zu allocations of its own, and %zu in "
@@ -163,18 +163,18 @@ static void count_allocations(const struct question *q) {
 
 /* Starts the workers and the server while an allocation fails, and stops them. Returns how many
  * allocations failed. */
-static size_t try_start(const struct question *q) {
+static size_t try_start(const struct request *q) {
     char error[256] = "";
     struct answer got = {0};
-    scarce_exempt(false);
-    scarce_arm(trial.first, trial.forever);
+    alloc_failure_exempt(false);
+    alloc_failure_arm(trial.first, trial.forever);
     tested_state.jobs = ways_start_workers();
     tested_server = NULL;
     if (tested_state.jobs != NULL) {
         ways_start_server(error, sizeof error);
     }
-    const size_t failed = scarce_disarm();
-    scarce_exempt(true);
+    const size_t failed = alloc_failure_disarm();
+    alloc_failure_exempt(true);
     if (tested_server != NULL) {
         way_server.ask(q, &got);
         if (got.status != q->status) {
@@ -193,9 +193,9 @@ static size_t try_start(const struct question *q) {
     return failed;
 }
 
-static void try_starts(const struct question *q) {
+static void try_starts(const struct request *q) {
     trial.way = "start and stop";
-    trial.question = q->name;
+    trial.request = q->name;
     for (int i = 0; i < 2; i++) {
         trial.forever = i == 1;
         trial.first = 1;
@@ -212,14 +212,14 @@ static void try_starts(const struct question *q) {
 /* Reads the keys again while an allocation fails. The old keys must stay, or all new ones be there.
  * Returns how many allocations failed. */
 static size_t try_reload(void) {
-    static const struct question version = {
+    static const struct request version = {
         .name = "version", .method = "GET", .path = "/version", .status = 200, .body = ""};
     struct answer got = {0};
-    scarce_exempt(false);
-    scarce_arm(trial.first, trial.forever);
+    alloc_failure_exempt(false);
+    alloc_failure_arm(trial.first, trial.forever);
     http_reload(tested_server);
-    const size_t failed = scarce_disarm();
-    scarce_exempt(true);
+    const size_t failed = alloc_failure_disarm();
+    alloc_failure_exempt(true);
     way_server.ask(&version, &got);
     if (got.status != 200) {
         trial_fault("the next request got %d", got.status);
@@ -233,7 +233,7 @@ static size_t try_reload(void) {
 
 static void try_reloads(void) {
     trial.way = "the server";
-    trial.question = "reload";
+    trial.request = "reload";
     for (int i = 0; i < 2; i++) {
         trial.forever = i == 1;
         for (trial.first = 1; trial.first < MOST_ALLOCATIONS && try_reload() > 0; trial.first++) {
@@ -255,8 +255,8 @@ static size_t try_library(void) {
     const attn_options options = {.causal = true};
     attn_plan *plan = NULL;
     memset(output, 0, sizeof output);
-    scarce_exempt(false);
-    scarce_arm(trial.first, trial.forever);
+    alloc_failure_exempt(false);
+    alloc_failure_arm(trial.first, trial.forever);
     attn_status status = attn_plan_attention(&plan, &x, &x, &x, &options, NULL);
     if (status == ATTN_OK) {
         attn_plan_bind(plan, ATTN_RESULT_OUTPUT, 0, output);
@@ -264,8 +264,8 @@ static size_t try_library(void) {
     } else if (plan != NULL) {
         trial_fault("there is a plan in spite of status %d", (int)status);
     }
-    const size_t failed = scarce_disarm();
-    scarce_exempt(true);
+    const size_t failed = alloc_failure_disarm();
+    alloc_failure_exempt(true);
     if (status != (failed > 0 ? ATTN_NO_MEMORY : ATTN_OK)) {
         trial_fault("the status is %d", (int)status);
     }
@@ -286,7 +286,7 @@ static size_t try_library(void) {
 
 static void try_libraries(void) {
     trial.way = "the library alone";
-    trial.question = "attn_plan_run";
+    trial.request = "attn_plan_run";
     trial.first = 0;
     try_library();
     for (int i = 0; i < 2; i++) {
@@ -298,17 +298,17 @@ static void try_libraries(void) {
     }
 }
 
-/* ------------------------------------------------------------------------------- all questions */
+/* ------------------------------------------------------------------------------- all requests */
 
 /* Asks the server with a compressed body, for a compressed answer. */
-static void try_codings(const struct question *q) {
+static void try_codings(const struct request *q) {
     static const char *const codings[] = {"gzip", "zstd", "deflate"};
     for (size_t i = 0; i < sizeof codings / sizeof *codings; i++) {
         char name[64], headers[256];
-        struct question packed = *q;
+        struct request packed = *q;
         snprintf(name, sizeof name, "%s, %s", q->name, codings[i]);
         snprintf(headers, sizeof headers,
-                 QUESTION_KEY "Content-Encoding: %s\r\nAccept-Encoding: %s\r\n", codings[i],
+                 REQUEST_KEY "Content-Encoding: %s\r\nAccept-Encoding: %s\r\n", codings[i],
                  codings[i]);
         packed.name = name;
         packed.headers = headers;
@@ -318,20 +318,20 @@ static void try_codings(const struct question *q) {
     }
 }
 
-static void try_question(const struct question *q) {
+static void try_request(const struct request *q) {
     if (!q->only_server) {
         try_all(&way_app, q);
     }
     try_all(&way_server, q);
-    if (question_has_codings(q)) {
+    if (request_has_codings(q)) {
         try_codings(q);
     }
 }
 
-/* With an argument, only the questions whose names contain it are tried. */
+/* With an argument, only the requests whose names contain it are tried. */
 int main(int argc, char *argv[]) {
     char error[256];
-    struct question notebook = question_of_notebook();
+    struct request notebook = request_of_notebook();
     wanted = argc > 1 ? argv[1] : NULL;
     signal(SIGPIPE, SIG_IGN);
     setvbuf(stdout, NULL, _IOLBF, 0);
@@ -341,8 +341,8 @@ int main(int argc, char *argv[]) {
         return 1;
     }
     count_allocations(&notebook);
-    try_question(&notebook);
-    questions_visit(try_question);
+    try_request(&notebook);
+    requests_visit(try_request);
     try_reloads();
     if (!http_stop(tested_server)) {
         trial_fault("the server does not stop");

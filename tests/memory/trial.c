@@ -22,7 +22,7 @@ static unsigned faults;
 
 void trial_fault(const char *format, ...) {
     va_list arguments;
-    fprintf(stderr, "%s, %s, allocation %zu%s: ", trial.way, trial.question, trial.first,
+    fprintf(stderr, "%s, %s, allocation %zu%s: ", trial.way, trial.request, trial.first,
             trial.forever ? " and all after it" : "");
     va_start(arguments, format);
     vfprintf(stderr, format, arguments);

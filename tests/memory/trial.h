@@ -9,7 +9,7 @@
 
 /* The present trial, which trial_fault() names. The program fills it. */
 struct trial {
-    const char *way, *question;
+    const char *way, *request;
     size_t first; /* the number of the allocation that fails; 0 = none fails */
     bool forever; /* all allocations after it fail, too */
 };

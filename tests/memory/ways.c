@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "memory/scarce.h"
+#include "memory/alloc_failure.h"
 #include "memory/trial.h"
 #include "support/client.h"
 #include "support/pack.h"
@@ -63,9 +63,9 @@ bool ways_start_server(char *error, size_t size) {
 
 /* Appends bytes to the body of the answer. This memory belongs to the test and never runs out. */
 static void append(struct answer *out, const void *bytes, size_t size) {
-    scarce_exempt(true);
+    alloc_failure_exempt(true);
     char *body = realloc(out->body, out->size + size + 1);
-    scarce_exempt(false);
+    alloc_failure_exempt(false);
     if (body == NULL) {
         abort();
     }
@@ -77,7 +77,7 @@ static void append(struct answer *out, const void *bytes, size_t size) {
     out->body[out->size] = '\0';
 }
 
-static void ask_app(const struct question *q, struct answer *out) {
+static void ask_app(const struct request *q, struct answer *out) {
     char length[32];
     snprintf(length, sizeof length, "%zu", q->header);
     const struct http_request request = {.method = q->method,
@@ -86,14 +86,14 @@ static void ask_app(const struct question *q, struct answer *out) {
                                                                              : "application/json",
                                          .accept = q->accept != NULL ? q->accept : "",
                                          .inference_header = q->header > 0 ? length : NULL,
-                                         .inference = question_is_inference(q),
+                                         .inference = request_is_inference(q),
                                          .id = "here",
                                          .authorized = true,
                                          .server = tested_server};
     struct http_response response = {0};
     static char piece[4096];
     size_t size = 1;
-    scarce_exempt(false);
+    alloc_failure_exempt(false);
     void *exchange = tested_app.begin(tested_app.context, &request, &response);
     for (size_t at = 0; exchange != NULL && at < q->size; at += PIECE) {
         if (!tested_app.body(exchange, q->body + at, q->size - at < PIECE ? q->size - at : PIECE)) {
@@ -123,7 +123,7 @@ static void ask_app(const struct question *q, struct answer *out) {
     if (exchange != NULL) {
         tested_app.release(exchange);
     }
-    scarce_exempt(true);
+    alloc_failure_exempt(true);
 }
 
 static void prepare_app(void) {
@@ -157,11 +157,11 @@ static void decode(const char *coding, struct answer *out) {
 }
 
 /* Writes the head of a request, and returns its size. */
-static size_t write_head(const struct question *q, char head[1024]) {
+static size_t write_head(const struct request *q, char head[1024]) {
     int size = sprintf(head,
                        "%s %s HTTP/1.1\r\nHost: a\r\nOrigin: https://a.example\r\n"
                        "Content-Length: %zu\r\n%s",
-                       q->method, q->path, q->size, q->headers != NULL ? q->headers : QUESTION_KEY);
+                       q->method, q->path, q->size, q->headers != NULL ? q->headers : REQUEST_KEY);
     if (q->media_type != NULL) {
         size += sprintf(head + size, "Content-Type: %s\r\n", q->media_type);
     }
@@ -174,7 +174,7 @@ static size_t write_head(const struct question *q, char head[1024]) {
     return (size_t)(size + sprintf(head + size, "\r\n"));
 }
 
-static void ask_server(const struct question *q, struct answer *out) {
+static void ask_server(const struct request *q, struct answer *out) {
     struct client_response response;
     char head[1024], value[64];
     const double start = trial_now();

@@ -9,7 +9,7 @@
 #include <stddef.h>
 
 #include "api/api.h"
-#include "memory/questions.h"
+#include "memory/requests.h"
 
 struct answer {
     int status; /* 0 = the connection ended without an answer */
@@ -22,7 +22,7 @@ struct answer {
 struct way {
     const char *name;
     void (*prepare)(void);
-    void (*ask)(const struct question *question, struct answer *out);
+    void (*ask)(const struct request *request, struct answer *out);
     void (*finish)(void);
 };
 

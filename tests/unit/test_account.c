@@ -239,8 +239,8 @@ Test(account, allocates_bytes_that_are_taken) {
     struct budget budget = make_budget(MIB, 16 * MIB);
     struct account account;
     open_with_arena(&account, &budget, arena);
-    cr_assert(account_claim(&account, 10 * KIB));
-    cr_expect_not(account_claim(&account, MIB));
+    cr_assert(account_charge(&account, 10 * KIB));
+    cr_expect_not(account_charge(&account, MIB));
     char *odd = account_alloc(&account, 1);
     char *small = account_alloc_taken(&account, 64, 100);
     char *large = account_alloc_taken(&account, 64, 5000);

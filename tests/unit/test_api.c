@@ -161,7 +161,7 @@ Test(api, counts_a_long_binary_answer_while_it_is_sent) {
     struct api_request request = {.http = &post,
                                   .state = &state,
                                   .response = &response,
-                                  .input.question.floats = CODEC_TYPE_FP32};
+                                  .input.decoder.floats = CODEC_TYPE_FP32};
     struct codec_items list;
     account_open(&request.account, &state.budget, 0);
     codec_items_begin(&list, &request.account);

@@ -224,7 +224,7 @@ Test(http_server, body_limit_with_chunks) {
 }
 
 /* A body that arrives in tiny pieces is refused long before it is large. */
-Test(http_server_own, body_in_crumbs) {
+Test(http_server_own, body_in_tiny_chunks) {
     static const struct {
         size_t chunks;
         int status;
@@ -236,17 +236,17 @@ Test(http_server_own, body_in_crumbs) {
                                          .body_timeout = 60,
                                          .write_timeout = 60};
     fixture_start(&options, &echo_app);
-    static char crumbs[264000 * 6 + 1];
-    for (size_t i = 0; i < sizeof crumbs / 6; i++) {
-        memcpy(crumbs + i * 6, "1\r\nx\r\n", 7);
+    static char bytes[264000 * 6 + 1];
+    for (size_t i = 0; i < sizeof bytes / 6; i++) {
+        memcpy(bytes + i * 6, "1\r\nx\r\n", 7);
     }
     for (size_t i = 0; i < COUNT(cases); i++) {
         struct client_connection connection;
         fixture_open(&connection, POST("/a") "Transfer-Encoding: chunked\r\n\r\n");
-        client_send(&connection, crumbs, cases[i].chunks * 6);
+        client_send(&connection, bytes, cases[i].chunks * 6);
         client_send(&connection, "0\r\n\r\n", 5);
         if (cases[i].status != 0) {
-            fixture_expect_status(&connection, cases[i].status, "crumbs");
+            fixture_expect_status(&connection, cases[i].status, "tiny chunks");
         } else {
             cr_expect(client_at_end(&connection), "the connection should have been cut");
         }

@@ -29,7 +29,7 @@ enum {
 static const struct row {
     const char *type, *prefix, *config;
     struct shape shapes[MOST_TENSORS];
-    bool causal, turns;
+    bool causal, rotates;
     double scale; /* 0: the default */
 } rows[] = {
 #define ROW_OF_BERT(type)                                                                          \
@@ -245,7 +245,7 @@ Test(layers_families, are_known_by_their_model_type) {
         const struct layer layer = layer_config_expect(NULL, what);
         const attn_options *o = &layer.options;
         cr_expect_eq(o->causal, rows[i].causal, "%s", what);
-        cr_expect_eq(layer.turns, rows[i].turns, "%s", what);
+        cr_expect_eq(layer.rotates, rows[i].rotates, "%s", what);
         cr_expect_eq((o->flags & ATTN_FLAG_SCALE) != 0 ? o->scale : 0, rows[i].scale, "%s: %g",
                      what, o->scale);
         cr_expect_eq(layer.heads, 2, "%s", what);

@@ -1,8 +1,8 @@
 /*
- * crew.c runs the tasks of a plan, or one function, on threads that do not sleep between two
+ * pool.c runs the tasks of a plan, or one function, on threads that do not sleep between two
  * rounds.
  */
-#include "crew.h"
+#include "pool.h"
 
 #include <assert.h>
 #include <pthread.h>
@@ -34,7 +34,7 @@ static struct {
     void *scratch[MAX_THREADS];
     size_t scratch_bytes[MAX_THREADS];
     _Atomic size_t next[MAX_PHASES], arrived[MAX_PHASES], done;
-} crew = {.mutex = PTHREAD_MUTEX_INITIALIZER, .woken = PTHREAD_COND_INITIALIZER};
+} pool = {.mutex = PTHREAD_MUTEX_INITIALIZER, .woken = PTHREAD_COND_INITIALIZER};
 
 static void fail(const char *what) {
     fprintf(stderr, "%s\n", what);
@@ -52,15 +52,15 @@ static void wait_for(const _Atomic size_t *value, size_t wanted) {
 static void *scratch_of(size_t thread, const attn_plan *plan) {
     const size_t units = (attn_plan_scratch(plan) + ATTN_ALIGNMENT - 1) / ATTN_ALIGNMENT + 1;
     const size_t bytes = units * ATTN_ALIGNMENT;
-    if (crew.scratch_bytes[thread] < bytes) {
-        free(crew.scratch[thread]);
-        crew.scratch[thread] = aligned_alloc(ATTN_ALIGNMENT, bytes);
-        crew.scratch_bytes[thread] = bytes;
-        if (crew.scratch[thread] == NULL) {
+    if (pool.scratch_bytes[thread] < bytes) {
+        free(pool.scratch[thread]);
+        pool.scratch[thread] = aligned_alloc(ATTN_ALIGNMENT, bytes);
+        pool.scratch_bytes[thread] = bytes;
+        if (pool.scratch[thread] == NULL) {
             fail("out of memory");
         }
     }
-    return crew.scratch[thread];
+    return pool.scratch[thread];
 }
 
 static void run_task(const attn_plan *plan, size_t phase, size_t task, void *scratch) {
@@ -72,7 +72,7 @@ static void run_task(const attn_plan *plan, size_t phase, size_t task, void *scr
 
 /* The job of a thread: it runs tasks of the plan until there are none. */
 static void work(size_t thread) {
-    attn_plan *plan = crew.plan;
+    attn_plan *plan = pool.plan;
     void *scratch = scratch_of(thread, plan);
     for (size_t phase = 0; phase < attn_plan_phases(plan); phase++) {
         const size_t tasks = attn_plan_tasks(plan, phase);
@@ -80,11 +80,11 @@ static void work(size_t thread) {
         if (tasks == 0) {
             continue;
         }
-        while ((task = atomic_fetch_add(&crew.next[phase], 1)) < tasks) {
+        while ((task = atomic_fetch_add(&pool.next[phase], 1)) < tasks) {
             run_task(plan, phase, task, scratch);
         }
-        atomic_fetch_add(&crew.arrived[phase], 1);
-        wait_for(&crew.arrived[phase], crew.threads);
+        atomic_fetch_add(&pool.arrived[phase], 1);
+        wait_for(&pool.arrived[phase], pool.threads);
     }
 }
 
@@ -97,19 +97,19 @@ static void work_alone(const attn_plan *plan) {
     }
 }
 
-/* Waits for the round after `seen`. Returns false at the end of the crew. */
+/* Waits for the round after `seen`. Returns false at the end of the pool. */
 static bool next_round(size_t seen) {
-    for (size_t i = 0; atomic_load_explicit(&crew.round, memory_order_acquire) == seen; i++) {
+    for (size_t i = 0; atomic_load_explicit(&pool.round, memory_order_acquire) == seen; i++) {
         if (i > PATIENCE) {
             sched_yield();
         }
-        if (atomic_load(&crew.resting)) {
-            pthread_mutex_lock(&crew.mutex);
-            while (!crew.awake && !crew.stop) {
-                pthread_cond_wait(&crew.woken, &crew.mutex);
+        if (atomic_load(&pool.resting)) {
+            pthread_mutex_lock(&pool.mutex);
+            while (!pool.awake && !pool.stop) {
+                pthread_cond_wait(&pool.woken, &pool.mutex);
             }
-            const bool stop = crew.stop;
-            pthread_mutex_unlock(&crew.mutex);
+            const bool stop = pool.stop;
+            pthread_mutex_unlock(&pool.mutex);
             if (stop) {
                 return false;
             }
@@ -122,77 +122,77 @@ static void *member(void *arg) {
     const size_t thread = *(size_t *)arg;
     free(arg);
     for (size_t seen = 0; next_round(seen); seen++) {
-        crew.job(thread);
-        atomic_fetch_add(&crew.done, 1);
+        pool.job(thread);
+        atomic_fetch_add(&pool.done, 1);
     }
     return NULL;
 }
 
-void crew_start(int threads) {
-    crew.threads = threads < 1 ? 1 : threads > MAX_THREADS ? MAX_THREADS : (size_t)threads;
-    crew.resting = true;
-    for (size_t t = 1; t < crew.threads; t++) {
+void pool_start(int threads) {
+    pool.threads = threads < 1 ? 1 : threads > MAX_THREADS ? MAX_THREADS : (size_t)threads;
+    pool.resting = true;
+    for (size_t t = 1; t < pool.threads; t++) {
         size_t *thread = malloc(sizeof *thread);
         if (thread == NULL) {
             fail("out of memory");
         }
         *thread = t;
-        if (pthread_create(&crew.ids[t], NULL, member, thread) != 0) {
+        if (pthread_create(&pool.ids[t], NULL, member, thread) != 0) {
             fail("no thread could be started");
         }
     }
 }
 
 static void set_state(bool awake, bool stop) {
-    pthread_mutex_lock(&crew.mutex);
-    crew.awake = awake;
-    crew.stop = stop;
-    crew.resting = !awake;
-    pthread_cond_broadcast(&crew.woken);
-    pthread_mutex_unlock(&crew.mutex);
+    pthread_mutex_lock(&pool.mutex);
+    pool.awake = awake;
+    pool.stop = stop;
+    pool.resting = !awake;
+    pthread_cond_broadcast(&pool.woken);
+    pthread_mutex_unlock(&pool.mutex);
 }
 
-void crew_wake(void) {
+void pool_wake(void) {
     set_state(true, false);
 }
 
-void crew_rest(void) {
+void pool_rest(void) {
     set_state(false, false);
 }
 
-void crew_end(void) {
+void pool_end(void) {
     set_state(false, true);
-    for (size_t t = 1; t < crew.threads; t++) {
-        pthread_join(crew.ids[t], NULL);
+    for (size_t t = 1; t < pool.threads; t++) {
+        pthread_join(pool.ids[t], NULL);
     }
-    for (size_t t = 0; t < crew.threads; t++) {
-        free(crew.scratch[t]);
+    for (size_t t = 0; t < pool.threads; t++) {
+        free(pool.scratch[t]);
     }
 }
 
-void crew_each(void (*job)(size_t thread)) {
-    crew.job = job;
-    crew.done = 0;
-    atomic_fetch_add(&crew.round, 1);
+void pool_each(void (*job)(size_t thread)) {
+    pool.job = job;
+    pool.done = 0;
+    atomic_fetch_add(&pool.round, 1);
     job(0);
-    wait_for(&crew.done, crew.threads - 1);
+    wait_for(&pool.done, pool.threads - 1);
 }
 
-void crew_run(attn_plan *plan) {
+void pool_run(attn_plan *plan) {
     attn_error error;
     assert(attn_plan_phases(plan) <= MAX_PHASES);
     if (attn_plan_begin(plan, &error) != ATTN_OK) {
         fail(error.message);
     }
-    if (crew.threads == 1 || attn_plan_cost(plan) < SERIAL_COST) {
+    if (pool.threads == 1 || attn_plan_cost(plan) < SERIAL_COST) {
         work_alone(plan);
     } else {
-        crew.plan = plan;
+        pool.plan = plan;
         for (size_t phase = 0; phase < attn_plan_phases(plan); phase++) {
-            crew.next[phase] = 0;
-            crew.arrived[phase] = 0;
+            pool.next[phase] = 0;
+            pool.arrived[phase] = 0;
         }
-        crew_each(work);
+        pool_each(work);
     }
     if (attn_plan_end(plan, &error) != ATTN_OK) {
         fail(error.message);

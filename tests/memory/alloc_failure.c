@@ -1,10 +1,10 @@
 /*
- * scarce.c - counts allocations and lets them fail. The dynamic linker finds the functions of this
+ * alloc_failure.c - counts allocations and lets them fail. The dynamic linker finds the functions of this
  * file before those of libc and of a sanitizer, and they call these to do the work. So the leak
  * detection of AddressSanitizer still sees every block.
  */
 #define _GNU_SOURCE /* dl_iterate_phdr, mremap */
-#include "memory/scarce.h"
+#include "memory/alloc_failure.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -42,7 +42,7 @@ WEAK void __interceptor_free(void *block);
 
 /* ------------------------------------------------------------------------------- the accounts */
 
-static _Thread_local bool exempted = true; /* set by scarce_exempt() and begin_thread() */
+static _Thread_local bool exempted = true; /* set by alloc_failure_exempt() and begin_thread() */
 static atomic_bool armed;
 static bool endless;   /* all allocations after `failing` fail, too */
 static size_t failing; /* the number of the allocation that fails; 0 = none */
@@ -342,11 +342,11 @@ REPLACES int pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
 
 /* ------------------------------------------------------------------------------- for the test */
 
-void scarce_exempt(bool exempt) {
+void alloc_failure_exempt(bool exempt) {
     exempted = exempt;
 }
 
-void scarce_arm(size_t first, bool forever) {
+void alloc_failure_arm(size_t first, bool forever) {
     lock();
     memset(blocks, 0, sizeof blocks);
     block_count = 0;
@@ -359,20 +359,20 @@ void scarce_arm(size_t first, bool forever) {
     atomic_store(&armed, true);
 }
 
-size_t scarce_disarm(void) {
+size_t alloc_failure_disarm(void) {
     atomic_store(&armed, false);
     return atomic_load(&failed);
 }
 
-size_t scarce_count(void) {
+size_t alloc_failure_count(void) {
     return atomic_load(&counted);
 }
 
-size_t scarce_count_http(void) {
+size_t alloc_failure_count_http(void) {
     return atomic_load(&counted_http);
 }
 
-size_t scarce_left(void) {
+size_t alloc_failure_left(void) {
     return atomic_load(&left);
 }
 
@@ -391,7 +391,7 @@ static int tell_object(struct dl_phdr_info *info, size_t size, void *caller_) {
     return 0;
 }
 
-void scarce_tell_left(void) {
+void alloc_failure_tell_left(void) {
     for (size_t i = 0; i < MAX_BLOCKS; i++) {
         if (blocks[i].inverted != 0) {
             uintptr_t caller = (uintptr_t)blocks[i].caller;

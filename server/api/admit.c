@@ -1,14 +1,14 @@
-/* claim.c - holds the work of a request against the limits of one request. */
+/* admit.c - holds the work of a request against the limits of one request. */
 #include "api/generated.h"
 #include "api/reply.h"
 
 #include <stdio.h>
 
-bool api_claim(struct api_request *request, struct api_work *work, size_t bytes, const char *hint) {
+bool api_admit(struct api_request *request, struct api_work *work, size_t bytes, const char *hint) {
     const double cost = work->job.cost + request->generated.cost;
     const double most = request->state->max_work;
     char detail[256];
-    if (!account_claim(&request->account, bytes)) {
+    if (!account_charge(&request->account, bytes)) {
         reply_too_large(request, hint);
         return false;
     }

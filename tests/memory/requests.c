@@ -1,7 +1,7 @@
 /*
- * questions.c - the table of the requests, and the bodies that are made from it.
+ * requests.c - the table of the requests, and the bodies that are made from it.
  */
-#include "memory/questions.h"
+#include "memory/requests.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,8 +23,8 @@ static void put_matrix(FILE *to, size_t rows, size_t columns) {
     fputs("]]", to);
 }
 
-/* Makes the body of a question from `format`, in which "#3x4" stands for a matrix. */
-static void write_body(struct question *q, const char *format) {
+/* Makes the body of a request from `format`, in which "#3x4" stands for a matrix. */
+static void write_body(struct request *q, const char *format) {
     FILE *to = open_memstream(&q->body, &q->size);
     while (*format != '\0') {
         char *end;
@@ -69,7 +69,7 @@ static const struct {
 };
 
 /* These answers need no worker. */
-static const struct question shorts[] = {
+static const struct request shorts[] = {
     {"health", "GET", "/health/ready", 200, .body = ""},
     {"version", "GET", "/version", 200, .body = ""},
     {"metrics", "GET", "/metrics", 200, .varies = true, .body = ""},
@@ -87,12 +87,12 @@ static const struct question shorts[] = {
     {"a browser asks first", "OPTIONS", "/attention", 204, .only_server = true, .body = "",
      .headers = "Access-Control-Request-Method: POST\r\n"},
     {"a br body", "POST", "/softmax", 415, .only_server = true, .body = "{}", .size = 2,
-     .headers = QUESTION_KEY "Content-Encoding: br\r\n"},
+     .headers = REQUEST_KEY "Content-Encoding: br\r\n"},
 };
 
 #define SAFETENSORS "application/vnd.safetensors"
 
-/* Questions in JSON whose answers are safetensors. */
+/* Requests in JSON whose answers are safetensors. */
 static const struct {
     const char *name, *path, *body;
 } accepts[] = {
@@ -116,7 +116,7 @@ static const struct binary_call many_heads = {
     NULL,
     {{"X", {2, 5, 8}, 0}, {"W_Q", {8, 8}, 0}, {"W_K", {8, 4}, 0}, {"W_V", {8, 4}, 0}}};
 
-/* Questions with binary tensors. */
+/* Requests with binary tensors. */
 static const struct {
     const char *name;
     const struct binary_call *call;
@@ -144,18 +144,18 @@ static const struct {
     {"a file with an unknown option", &wrong, "F32", false, 0, 422, 0, NULL},
 };
 
-bool question_is_inference(const struct question *question) {
-    return strncmp(question->path, "/v2", 3) == 0;
+bool request_is_inference(const struct request *request) {
+    return strncmp(request->path, "/v2", 3) == 0;
 }
 
-/* Visits the questions with binary tensors, in the questions or in the answers. */
-static void visit_tensors(void (*visit)(const struct question *question)) {
+/* Visits the requests with binary tensors, in the requests or in the answers. */
+static void visit_tensors(void (*visit)(const struct request *request)) {
     for (size_t i = 0; i < sizeof accepts / sizeof *accepts; i++) {
-        struct question q = {.name = accepts[i].name,
-                             .method = "POST",
-                             .path = accepts[i].path,
-                             .accept = SAFETENSORS,
-                             .status = 200};
+        struct request q = {.name = accepts[i].name,
+                            .method = "POST",
+                            .path = accepts[i].path,
+                            .accept = SAFETENSORS,
+                            .status = 200};
         write_body(&q, accepts[i].body);
         visit(&q);
         free(q.body);
@@ -163,11 +163,11 @@ static void visit_tensors(void (*visit)(const struct question *question)) {
     for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++) {
         const struct binary_call *call = tensors[i].call;
         char path[64];
-        struct question q = {.name = tensors[i].name,
-                             .method = "POST",
-                             .path = call->path,
-                             .media_type = SAFETENSORS,
-                             .status = tensors[i].status};
+        struct request q = {.name = tensors[i].name,
+                            .method = "POST",
+                            .path = call->path,
+                            .media_type = SAFETENSORS,
+                            .status = tensors[i].status};
         if (tensors[i].inference) {
             snprintf(path, sizeof path, "/v2/models%s/infer", call->path);
             q.path = path;
@@ -186,15 +186,15 @@ static void visit_tensors(void (*visit)(const struct question *question)) {
     }
 }
 
-void questions_visit(void (*visit)(const struct question *question)) {
+void requests_visit(void (*visit)(const struct request *request)) {
     for (size_t i = 0; i < sizeof shorts / sizeof *shorts; i++) {
         visit(&shorts[i]);
     }
     for (size_t i = 0; i < sizeof posts / sizeof *posts; i++) {
-        struct question q = {.name = posts[i].name,
-                             .method = "POST",
-                             .path = posts[i].path,
-                             .status = posts[i].status};
+        struct request q = {.name = posts[i].name,
+                            .method = "POST",
+                            .path = posts[i].path,
+                            .status = posts[i].status};
         write_body(&q, posts[i].body);
         visit(&q);
         free(q.body);
@@ -204,7 +204,7 @@ void questions_visit(void (*visit)(const struct question *question)) {
         struct rng rng = {i + 1};
         struct drawn_call drawn;
         char name[32];
-        struct question q = {.name = name, .method = "POST", .status = 200};
+        struct request q = {.name = name, .method = "POST", .status = 200};
         q.path = drawn_paths[i % 5]; /* there is no layer */
         snprintf(name, sizeof name, "drawn call %zu", i);
         draw_call(&rng, q.path, true, &drawn);
@@ -214,17 +214,17 @@ void questions_visit(void (*visit)(const struct question *question)) {
     }
 }
 
-struct question question_of_notebook(void) {
-    struct question q = {.name = "notebook", .method = "POST", .path = "/attention", .status = 200};
+struct request request_of_notebook(void) {
+    struct request q = {.name = "notebook", .method = "POST", .path = "/attention", .status = 200};
     q.body = json_read_file(TESTS_DIR "/notebooks/000-attention.request.json", &q.size);
     return q;
 }
 
-bool question_has_codings(const struct question *question) {
+bool request_has_codings(const struct request *request) {
     static const char *const names[] = {"notebook", "openapi.yaml", "bad JSON",
                                         "a large body and a long answer"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        if (strcmp(question->name, names[i]) == 0) {
+        if (strcmp(request->name, names[i]) == 0) {
             return true;
         }
     }
