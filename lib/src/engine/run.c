@@ -49,10 +49,6 @@ attn_status attn_plan_begin(attn_plan *plan, attn_error *error) {
 
 attn_status attn_plan_task(const attn_plan *plan, size_t phase, size_t task, void *scratch,
                            attn_error *error) {
-    if (plan->slices.alone) {
-        return plan->dtype == ATTN_FLOAT32 ? softmax_task_f32(plan, phase, task, scratch, error)
-                                           : softmax_task_f64(plan, phase, task, scratch, error);
-    }
     return plan->dtype == ATTN_FLOAT32 ? run_task_f32(plan, phase, task, scratch, error)
                                        : run_task_f64(plan, phase, task, scratch, error);
 }

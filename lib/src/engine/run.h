@@ -16,10 +16,4 @@ attn_status run_task_f64(const attn_plan *plan, size_t phase, size_t task, void 
 attn_status run_statistics_f32(const attn_plan *plan, attn_error *error);
 attn_status run_statistics_f64(const attn_plan *plan, attn_error *error);
 
-/* Runs one task of a plan of attn_plan_softmax. */
-attn_status softmax_task_f32(const attn_plan *plan, size_t phase, size_t task, void *scratch,
-                             attn_error *error);
-attn_status softmax_task_f64(const attn_plan *plan, size_t phase, size_t task, void *scratch,
-                             attn_error *error);
-
 #endif

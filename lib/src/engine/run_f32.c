@@ -1,5 +1,5 @@
 /*
- * run_f32.c compiles the templates of this folder for float32. real.inc says what the names mean.
+ * run_f32.c compiles the templates of this folder for float32. run.inc says what the names mean.
  */
 #include <stdint.h>
 
@@ -10,4 +10,3 @@ typedef double wider;
 #define REAL_NAME  "float32"
 
 #include "engine/run.inc"
-#include "engine/softmax.inc"

@@ -1,5 +1,5 @@
 /*
- * run_f64.c compiles the templates of this folder for float64. real.inc says what the names mean.
+ * run_f64.c compiles the templates of this folder for float64. run.inc says what the names mean.
  */
 #include <stdint.h>
 
@@ -10,4 +10,3 @@ typedef long double wider;
 #define REAL_NAME  "float64"
 
 #include "engine/run.inc"
-#include "engine/softmax.inc"
