@@ -193,9 +193,13 @@ static inline attn_tensor attn_as_tensor(const attn_result_tensor *part) {
 
 /* ------------------------------------------------------------------------------------- options */
 
+/* How the masked scores of a row become its weights. A forbidden key always has the weight 0. */
 typedef enum attn_normalization {
     ATTN_SOFTMAX = 0,
-    ATTN_UNNORMALIZED = 1
+    ATTN_UNNORMALIZED = 1, /* weights = masked scores */
+    /* weights = 1 / (1 + exp(-(masked score + sigmoid_bias))). Ramapuram et al. 2024, arXiv
+     * 2409.04431, set sigmoid_bias to the negative natural logarithm of the number of keys. */
+    ATTN_SIGMOID = 2
 } attn_normalization;
 
 enum {
@@ -267,8 +271,9 @@ typedef struct attn_options {
     unsigned results; /* bits ATTN_WANT(...); 0 = output */
     bool causal;      /* query i attends to keys j <= i + s only */
     attn_normalization normalization;
-    double scale;      /* finite */
-    double softcap;    /* > 0, or 0 for none */
+    double scale;        /* finite */
+    double softcap;      /* > 0, or 0 for none */
+    double sigmoid_bias; /* finite; for ATTN_SIGMOID only */
     int64_t window[2]; /* left and right: i+s-left <= j <= i+s+right; -1 = no limit on that side */
     /* attn_plan_attention: Q, K and V are packed as (n,heads*d); 0 = they are not packed.
      * attn_plan_multihead: the number of heads into which 2-D weights are split; 0 = one head.

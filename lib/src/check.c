@@ -82,9 +82,35 @@ static attn_status check_enums(const attn_options *o, attn_error *error) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "results", "unknown bits in results: 0x%x",
                          o->results);
     }
-    if ((unsigned)o->normalization > ATTN_UNNORMALIZED) {
+    if ((unsigned)o->normalization > ATTN_SIGMOID) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "normalization",
-                         "normalization is %d; it must be 0 or 1", (int)o->normalization);
+                         "normalization is %d; it must be 0 to 2", (int)o->normalization);
+    }
+    return ATTN_OK;
+}
+
+static attn_status check_normalization(const attn_options *o, attn_error *error) {
+    static const char *const names[] = {"softmax", "none", "sigmoid"};
+    const char *name = names[o->normalization];
+    if (!isfinite(o->sigmoid_bias)) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, "sigmoid_bias",
+                         "sigmoid_bias must be finite");
+    }
+    if (o->sigmoid_bias != 0 && o->normalization != ATTN_SIGMOID) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, "sigmoid_bias",
+                         "sigmoid_bias needs normalization \"sigmoid\", not \"%s\"", name);
+    }
+    if (o->normalization == ATTN_SOFTMAX) {
+        return ATTN_OK;
+    }
+    if (o->sink != NULL) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, "sink",
+                         "sink needs softmax, but normalization is \"%s\"", name);
+    }
+    if ((o->results & (ATTN_WANT(LSE) | ATTN_WANT(ENTROPY))) != 0) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, "results",
+                         "%s needs softmax, but normalization is \"%s\"",
+                         (o->results & ATTN_WANT(LSE)) != 0 ? "lse" : "entropy", name);
     }
     return ATTN_OK;
 }
@@ -107,18 +133,7 @@ attn_status check_options(const attn_options *o, attn_error *error) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "alibi",
                          "alibi takes the slopes of the paper or given slopes, not both");
     }
-    if (o->normalization == ATTN_UNNORMALIZED) {
-        if (o->sink != NULL) {
-            return attn_fail(error, ATTN_INVALID_ARGUMENT, "sink",
-                             "sink needs softmax, but normalization is \"none\"");
-        }
-        if ((o->results & (ATTN_WANT(LSE) | ATTN_WANT(ENTROPY))) != 0) {
-            return attn_fail(error, ATTN_INVALID_ARGUMENT, "results",
-                             "%s needs softmax, but normalization is \"none\"",
-                             (o->results & ATTN_WANT(LSE)) != 0 ? "lse" : "entropy");
-        }
-    }
-    return ATTN_OK;
+    return check_normalization(o, error);
 }
 
 attn_status check_columns(const char *name, size_t columns, size_t heads, const char *heads_name,

@@ -266,7 +266,7 @@ struct form {
 /* The steps from scores to logits and weights that neither scale nor rules describe. */
 struct scoring {
     attn_normalization normalization;
-    double softcap;
+    double softcap, sigmoid_bias;
     attn_tensor alibi, sink; /* borrowed; without data if there are none */
     double *slopes, *sinks;  /* owned: their numbers, one for each head; NULL if there are none */
 };

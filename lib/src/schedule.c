@@ -201,7 +201,7 @@ static void choose_paths(attn_plan *plan, double head_cost) {
     const unsigned weights = ATTN_WANT(WEIGHTS) | ATTN_WANT(ENTROPY) | ATTN_WANT(TOP_K_INDICES) |
                              ATTN_WANT(TOP_K_WEIGHTS);
     path->materialized =
-        plan_wants(plan, STAGES_OF_ALL_KEYS) || plan->scoring.normalization == ATTN_UNNORMALIZED;
+        plan_wants(plan, STAGES_OF_ALL_KEYS) || plan->scoring.normalization != ATTN_SOFTMAX;
     path->keeps_tiles = plan->scoring.normalization == ATTN_SOFTMAX && plan_wants(plan, weights);
     /* Each row must begin with a cache line, because a line that is stored in two parts is slow. */
     path->streams_weights = path->keeps_tiles && plan_wants(plan, ATTN_WANT(WEIGHTS)) &&

@@ -15,7 +15,7 @@
 static const char *const dtypes[] = {"float32", "float64"};
 static const char *const layouts[] = {[ATTN_IN_OUT] = "in_out", [ATTN_OUT_IN] = "out_in"};
 static const char *const normalizations[] = {
-    [ATTN_SOFTMAX] = "softmax", [ATTN_UNNORMALIZED] = "none"};
+    [ATTN_SOFTMAX] = "softmax", [ATTN_UNNORMALIZED] = "none", [ATTN_SIGMOID] = "sigmoid"};
 static const char *const alignments[] = {
     [FIELD_TOP_LEFT] = "top_left", [FIELD_BOTTOM_RIGHT] = "bottom_right"};
 static const char of_projections[] =
@@ -101,6 +101,7 @@ static const struct field table[] = {
     {"softcap", ATTENTIONS, FIELDS_OPTIONS, FIELD_NUMBER, CALL(options.softcap)},
     {"normalization", ATTENTIONS, FIELDS_OPTIONS, FIELD_CHOICE, CALL(options.normalization),
      CHOICES(normalizations)},
+    {"sigmoid_bias", ATTENTIONS, FIELDS_OPTIONS, FIELD_NUMBER, CALL(options.sigmoid_bias)},
     {"mean_over_heads", ATTENTIONS, FIELDS_OPTIONS, FIELD_READER, .read = field_mean_over_heads,
      .sample = "true"},
     {"top_k", ATTENTIONS, FIELDS_OPTIONS, FIELD_READER, .read = field_top_k, .sample = "2"},

@@ -17,10 +17,10 @@ const size_t drawn_path_count = COUNT(drawn_paths);
 
 /* A call with the first key has the second one, too. */
 static const char *const needs[][2] = {
-    {"past_K", "past_V"}, {"past_V", "past_K"},         {"bias_K", "bias_V"},
-    {"bias_V", "bias_K"}, {"rotary_cos", "rotary_sin"}, {"rotary_sin", "rotary_cos"},
-    {"b_O", "W_O"},       {"positions", "rotary"},      {"embedding_dim", "random"},
-    {"top_k", "return"},  {"mean_over_heads", "return"}};
+    {"past_K", "past_V"}, {"past_V", "past_K"},          {"bias_K", "bias_V"},
+    {"bias_V", "bias_K"}, {"rotary_cos", "rotary_sin"},  {"rotary_sin", "rotary_cos"},
+    {"b_O", "W_O"},       {"positions", "rotary"},       {"embedding_dim", "random"},
+    {"top_k", "return"},  {"mean_over_heads", "return"}, {"sigmoid_bias", "normalization"}};
 
 /* If a call has the first key, it has not the second one. A query may stand before the first row of
  * the tables of rotary_cos and rotary_sin if causal or alignment is given. */
@@ -312,6 +312,8 @@ static void put_option(struct state *s, const struct field *row) {
         fprintf(s->options, "%zu", s->size['c']);
     } else if (strcmp(row->name, "weight_layout") == 0) {
         fprintf(s->options, "\"%s\"", row->choices[s->out_in]);
+    } else if (strcmp(row->name, "normalization") == 0 && *given(s, "sigmoid_bias")) {
+        fputs("\"sigmoid\"", s->options);
     } else if (row->choice_count > 0) {
         fprintf(s->options, "\"%s\"", row->choices[rng_between(s->rng, 0, row->choice_count - 1)]);
     } else if (row->most > 0 && row->draw == FIELDS_NOT_DRAWN && row->kind == FIELD_READER) {

@@ -60,11 +60,15 @@ static void weights_of_query(const struct reference_head *c, const struct refere
     out->lse[i] = sum == 0 ? -INFINITY : max + log(sum);
     out->entropy[i] = 0;
     for (size_t j = 0; j < c->m; j++) {
-        if (c->unnormalized) {
-            w[j] = x[j] == -INFINITY ? 0 : x[j];
-            continue;
+        if (x[j] == -INFINITY) {
+            w[j] = 0;
+        } else if (c->unnormalized) {
+            w[j] = x[j];
+        } else if (c->sigmoid) {
+            w[j] = 1 / (1 + exp(-(x[j] + c->sigmoid_bias)));
+        } else {
+            w[j] = exp(x[j] - max) / sum;
         }
-        w[j] = x[j] == -INFINITY ? 0 : exp(x[j] - max) / sum;
         out->entropy[i] -= w[j] > 0 ? w[j] * log(w[j]) : 0;
     }
 }

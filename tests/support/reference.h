@@ -25,7 +25,8 @@ struct reference_head {
     size_t length;       /* keys j >= length are forbidden */
     bool has_sink;
     double sink;
-    bool unnormalized;
+    bool unnormalized, sigmoid; /* the weights in place of softmax */
+    double sigmoid_bias;
 };
 
 /* The results, in buffers of the caller; none is NULL. The errors of a row are compared with the

@@ -410,6 +410,10 @@ static void draw_options(struct random_call *c) {
     }
     o->softcap = rng_chance(&c->rng, 4) ? 0.5 + 5 * rng_uniform(&c->rng) : 0;
     o->normalization = rng_chance(&c->rng, 6) ? ATTN_UNNORMALIZED : ATTN_SOFTMAX;
+    if (rng_chance(&c->rng, 6)) {
+        o->normalization = ATTN_SIGMOID;
+        o->sigmoid_bias = rng_chance(&c->rng, 2) ? -log((double)c->m) : 0;
+    }
     if (rng_chance(&c->rng, 4) && c->extra == 0) {
         double *s = draw_normals(c, c->H, 0.3);
         memcpy(c->slopes, s, c->H * sizeof *s);
@@ -445,7 +449,7 @@ static void draw_options(struct random_call *c) {
     if (c->form != PROJECTED) {
         o->results &= ~(ATTN_WANT(Q) | ATTN_WANT(K) | ATTN_WANT(V));
     }
-    if (o->normalization == ATTN_UNNORMALIZED) {
+    if (o->normalization != ATTN_SOFTMAX) {
         o->results &= ~(ATTN_WANT(LSE) | ATTN_WANT(ENTROPY));
     }
     o->flags |= rng_chance(&c->rng, 5) ? ATTN_FLAG_MEAN_OVER_HEADS : 0;

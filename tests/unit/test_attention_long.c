@@ -252,30 +252,37 @@ Test(attention_long, mean_over_heads) {
     }
 }
 
-/* Without softmax, the output is the sum of the masked scores times the values. */
-Test(attention_long, unnormalized) {
+/* Without softmax, the output is the sum of the weights times the values. The weights are the masked
+ * scores or their sigmoids. */
+Test(attention_long, without_softmax) {
     struct call c = draw_call(PLAIN, ATTN_FLOAT64, 1, 2, 20000, 2, 2);
-    attn_options o = {
-        .normalization = ATTN_UNNORMALIZED, .causal = true, .flags = ATTN_FLAG_BOTTOM_RIGHT};
-    struct results r =
-        run_head(&c, &o, ATTN_WANT(OUTPUT) | ATTN_WANT(WEIGHTS) | ATTN_WANT(MASKED_SCORES));
-    for (size_t row = 0; row < c.n; row++) {
-        double want[2] = {0}, size[2] = {0};
-        for (size_t j = 0; j < c.m; j++) {
-            const double masked = r.of[ATTN_RESULT_MASKED_SCORES][row * c.m + j];
-            const double weight = r.of[ATTN_RESULT_WEIGHTS][row * c.m + j];
-            cr_assert(masked == -INFINITY ? weight == 0 && j + c.n > c.m + row
-                                          : weight == masked && j + c.n <= c.m + row);
+    for (int sigmoid = 0; sigmoid < 2; sigmoid++) {
+        attn_options o = {.normalization = sigmoid ? ATTN_SIGMOID : ATTN_UNNORMALIZED,
+                          .sigmoid_bias = sigmoid ? -2 : 0,
+                          .causal = true,
+                          .flags = ATTN_FLAG_BOTTOM_RIGHT};
+        struct results r =
+            run_head(&c, &o, ATTN_WANT(OUTPUT) | ATTN_WANT(WEIGHTS) | ATTN_WANT(MASKED_SCORES));
+        for (size_t row = 0; row < c.n; row++) {
+            double want[2] = {0}, size[2] = {0};
+            for (size_t j = 0; j < c.m; j++) {
+                const double masked = r.of[ATTN_RESULT_MASKED_SCORES][row * c.m + j];
+                const double weight = r.of[ATTN_RESULT_WEIGHTS][row * c.m + j];
+                const double expected = sigmoid ? 1 / (1 + exp(2 - masked)) : masked;
+                cr_assert(masked == -INFINITY
+                              ? weight == 0 && j + c.n > c.m + row
+                              : fabs(weight - expected) <= 1e-15 * sigmoid && j + c.n <= c.m + row);
+                for (size_t e = 0; e < 2; e++) {
+                    want[e] += weight * c.v[j * 2 + e];
+                    size[e] += fabs(weight * c.v[j * 2 + e]);
+                }
+            }
             for (size_t e = 0; e < 2; e++) {
-                want[e] += weight * c.v[j * 2 + e];
-                size[e] += fabs(weight * c.v[j * 2 + e]);
+                cr_expect(fabs(r.of[ATTN_RESULT_OUTPUT][row * 2 + e] - want[e]) <= 1e-13 * size[e]);
             }
         }
-        for (size_t e = 0; e < 2; e++) {
-            cr_expect(fabs(r.of[ATTN_RESULT_OUTPUT][row * 2 + e] - want[e]) <= 1e-13 * size[e]);
-        }
+        free_results(&r);
     }
-    free_results(&r);
     free_call(&c);
 }
 

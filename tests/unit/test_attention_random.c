@@ -147,6 +147,8 @@ static void check_head(struct worst_errors *worst, struct random_call *c, const 
         .has_sink = c->has_sinks,
         .sink = c->sinks[h],
         .unnormalized = o->normalization == ATTN_UNNORMALIZED,
+        .sigmoid = o->normalization == ATTN_SIGMOID,
+        .sigmoid_bias = o->sigmoid_bias,
     };
     double *buffer = keep_block(c, (4 * n * m + n * d_v + 4 * n) * sizeof *buffer);
     struct reference_results r = {.scores = buffer};
@@ -253,8 +255,9 @@ static void check_call(struct worst_errors *worst, struct random_call *c, attn_p
         const double *joined = concat + row * (ld + 1);
         if (c->options.flags & ATTN_FLAG_MEAN_OVER_HEADS) {
             const double *w = mean + row * c->m;
-            compare_rows(worst, c, plan, ATTN_RESULT_WEIGHTS, 0, row * c->m, w, c->m,
-                         fmax(largest_of(w, c->m), c->options.normalization ? 10 : 0));
+            compare_rows(
+                worst, c, plan, ATTN_RESULT_WEIGHTS, 0, row * c->m, w, c->m,
+                fmax(largest_of(w, c->m), c->options.normalization == ATTN_UNNORMALIZED ? 10 : 0));
         }
         if (c->form < PACKED_2D) {
             continue;
