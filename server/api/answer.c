@@ -94,8 +94,7 @@ void answer_describe(struct codec_items *list, unsigned fields) {
 
 /* Ends a call. Returns false after filling the response if it has failed. */
 static bool end_call(struct call *call, struct api_request *request) {
-    if (call->stored.reason[0] != '\0') {
-        stored_refuse_weights(request, &call->stored.use, call->stored.reason);
+    if (!stored_is_packed(request, &call->stored.weights)) {
         return false;
     }
     if (call->error.status != ATTN_OK || attn_plan_end(call->plan, &call->error) != ATTN_OK) {
@@ -116,7 +115,7 @@ static void add_each_layer(struct codec_items *list, const struct call *call) {
     codec_add_open(list, CODEC_OP_ARRAY, "layers");
     for (; call != NULL; call = call->next) {
         codec_add_open(list, CODEC_OP_OBJECT, NULL);
-        codec_add_text(list, "name", call->stored.use.layer->name);
+        codec_add_text(list, "name", call->stored.weights.use.layer->name);
         add_results(list, call);
         codec_add_close(list);
     }

@@ -212,16 +212,12 @@ static void app_made(struct job *job, enum job_outcome outcome) {
 
 static void app_make(void *arg, struct http_pending *pending) {
     struct api_request *request = arg;
+    const int64_t last = request->run.encoding.spent;
     request->run.pending = pending;
     /* The next piece will cost what the last one did, which is more than COST_OF_PIECE if the
      * answer is compressed. */
-    request->run.encoding.cost =
-        fmax(COST_OF_PIECE, COST_OF_NS * (double)request->run.encoding.spent);
-    request->run.phases[0] = (struct job_phases){NULL, 1, NULL, app_make_on_worker, request};
-    request->run.encoding.phases = request->run.phases;
-    request->run.encoding.done = app_made;
-    request->run.encoding.owner = request;
-    jobs_go_on(request->state->jobs, &request->run.encoding);
+    request_go_on(request, 1, fmax(COST_OF_PIECE, COST_OF_NS * (double)last), app_make_on_worker,
+                  app_made);
 }
 
 static void app_cancel(void *arg) {

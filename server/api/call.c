@@ -42,7 +42,7 @@ struct call *call_new(struct api_request *request, struct call *before) {
 void call_end(struct call *call) {
     for (; call != NULL; call = call->next) {
         attn_plan_free(call->plan);
-        stored_end(call);
+        layer_end(call->stored.weights.layers, &call->stored.weights.use);
         pthread_mutex_destroy(&call->mutex);
     }
 }
@@ -118,7 +118,7 @@ static void add_phases(struct call *call, struct job *job) {
 
 static void call_answer(struct api_work *work, struct api_request *request) {
     for (struct call *call = (struct call *)work; call != NULL; call = call->next) {
-        stored_computed(call);
+        layer_give_weights(call->stored.weights.layers, &call->stored.weights.use);
     }
     answer_call((struct call *)work, request);
 }
@@ -197,7 +197,7 @@ struct api_work *call_work(struct call *call, struct api_request *request) {
     struct job *job = &call->work.job;
     call->words = request->generated.words;
     for (const struct call *c = call; c != NULL && total != SIZE_MAX; c = c->next) {
-        stored = stored_scratch(c) > stored ? stored_scratch(c) : stored;
+        stored = c->stored.weights.scratch > stored ? c->stored.weights.scratch : stored;
         if (!add_to_job(c, request->state->threads, job, &total)) {
             total = SIZE_MAX; /* api_admit() refuses it */
         }

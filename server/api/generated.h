@@ -1,6 +1,6 @@
 /*
- * generated.h - the matrices that a request does not contain but describes: matrices that are drawn,
- * and the rows of an embedding that the words of the request stand for.
+ * generated.h - the matrices that a request does not contain but describes: matrices that are
+ * drawn, and the rows of an embedding that the words of the request stand for.
  *
  * request.c calls generated_make() before the handler. From then on these matrices are tensors of
  * the body, whose shapes are known and whose numbers are still zero. The handler checks and plans
@@ -44,8 +44,8 @@ struct generated {
 double generated_parts(const struct fields *fields, const struct codec_document *document);
 
 /* Reads the words and the draws of a request, checks them, and makes a tensor of each, which takes
- * its memory from the account. The embedded words become X in `fields`. The generated matrices borrow
- * from the document. Returns false with the error set. */
+ * its memory from the account. The embedded words become X in `fields`. The generated matrices
+ * borrow from the document. Returns false with the error set. */
 bool generated_make(struct generated *generated, struct fields *fields,
                     struct codec_document *document, struct codec_error *error);
 

@@ -198,7 +198,7 @@ static bool read_inputs(struct call *call, struct api_request *request, struct c
  * input and the size of the layer that GET /layers shows. */
 static bool check_columns(const struct call *call, struct api_request *request,
                           struct codec_error *error) {
-    const struct layer *layer = call->stored.use.layer;
+    const struct layer *layer = call->stored.weights.use.layer;
     static const char *const keys[] = {"X", "context", "value_context"};
     static const char *const names[] = {"d_model", "d_context", "d_value"};
     const attn_multihead *m = &call->multihead;

@@ -40,21 +40,10 @@ struct api_work *api_repository(struct api_request *request) {
 
 /* ------------------------------------------------------------------------------------- loading */
 
-/* The phases of the job. */
-enum {
-    LOADING_PACK, /* the weights are read and packed */
-    LOADING_WAIT, /* the tasks of other requests that pack the same weights end */
-    LOADING_PHASES
-};
-
 /* The work that packs the weights of a layer. */
 struct loading {
     struct api_work work; /* first */
-    struct job_phases phases;
-    struct layers *layers;
-    struct layer_use use;
-    size_t tasks;
-    char reason[LAYERS_REASON];
+    struct stored_weights weights;
 };
 
 static void reply_done(struct api_request *request, const struct layer *layer, bool loaded) {
@@ -67,33 +56,16 @@ static void reply_done(struct api_request *request, const struct layer *layer, b
     reply_json(request, &list, 0);
 }
 
-static size_t loading_tasks(const void *loading, size_t phase) {
-    return phase == LOADING_PACK ? ((const struct loading *)loading)->tasks : 1;
-}
-
-static bool loading_task(void *loading_, const struct jobs_task *task) {
-    struct loading *loading = loading_;
-    char ignored[LAYERS_REASON]; /* LOADING_WAIT reads the reason that all requests share */
-    if (task->phase == LOADING_PACK) {
-        layers_free_piece(loading->layers);
-        layer_task(&loading->use, task->index, task->scratch, ignored);
-        return true;
-    }
-    return layer_wait(&loading->use, loading->reason);
-}
-
 static void loading_answer(struct api_work *work, struct api_request *request) {
-    const struct loading *loading = (const struct loading *)work;
-    if (loading->reason[0] != '\0') {
-        stored_refuse_weights(request, &loading->use, loading->reason);
-    } else {
-        reply_done(request, loading->use.layer, true);
+    const struct stored_weights *weights = &((const struct loading *)work)->weights;
+    if (stored_is_packed(request, weights)) {
+        reply_done(request, weights->use.layer, true);
     }
 }
 
 static void loading_release(struct api_work *work) {
-    struct loading *loading = (struct loading *)work;
-    layer_end(loading->layers, &loading->use);
+    struct stored_weights *weights = &((struct loading *)work)->weights;
+    layer_end(weights->layers, &weights->use);
 }
 
 /* Makes the work that packs the weights of a layer in float32. Returns owned, or NULL after filling
@@ -105,24 +77,15 @@ static struct api_work *load(struct api_request *request, const struct layer *la
         return NULL;
     }
     memset(loading, 0, sizeof *loading);
-    loading->layers = request->state->layers;
-    const enum layer_status status =
-        layer_begin(loading->layers, layer, ATTN_FLOAT32, &loading->use);
-    if (status != LAYER_OK) {
-        stored_refuse(request, status);
-        loading_release(&loading->work);
+    struct stored_weights *weights = &loading->weights;
+    if (!stored_use(request, weights, layer, ATTN_FLOAT32)) {
         return NULL;
     }
-    struct job *job = &loading->work.job;
-    loading->tasks = layer_tasks(&loading->use);
-    job->scratch = loading->tasks > 0 ? layer_scratch(&loading->use) : 0;
-    job->cost = loading->tasks > 0 ? layer_cost(&loading->use) : 0;
-    loading->phases =
-        (struct job_phases){NULL, LOADING_PHASES, loading_tasks, loading_task, loading};
-    job->phases = &loading->phases;
-    loading->work.answer = loading_answer;
-    loading->work.release = loading_release;
-    if (!api_admit(request, &loading->work, job->scratch * request->state->threads, "")) {
+    loading->work = (struct api_work){
+        .job = {.scratch = weights->scratch, .cost = weights->cost, .phases = &weights->phases},
+        .answer = loading_answer,
+        .release = loading_release};
+    if (!api_admit(request, &loading->work, weights->scratch * request->state->threads, "")) {
         loading_release(&loading->work);
         return NULL;
     }

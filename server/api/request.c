@@ -1,6 +1,7 @@
 /*
  * request.c - makes the answer of a request whose body is complete: parses it, checks its keys and
- * makes its generated matrices, calls the handler, and has the work computed that the handler leaves.
+ * makes its generated matrices, calls the handler, and has the work computed that the handler
+ * leaves.
  *
  * The thread that received a small request answers it at once. Everything else is a job for the
  * workers: parsing long bodies, settling long masks, planning for many heads, computing, and
@@ -145,19 +146,21 @@ static void resume(struct api_request *request) {
     http_resume(request->run.pending);
 }
 
-/* Looks at all results that a narrower type may not hold. */
-static void look(struct api_request *request) {
-    if (request->tensors.unlooked > 0) {
-        tensors_look(request, SIZE_MAX);
-    }
+void request_go_on(struct api_request *request, size_t tasks, double cost,
+                   bool (*run)(void *, const struct jobs_task *),
+                   void (*done)(struct job *, enum job_outcome)) {
+    struct job *job = &request->run.encoding;
+    request->run.phases[0] = (struct job_phases){NULL, tasks, NULL, run, request};
+    job->phases = request->run.phases;
+    job->cost = cost;
+    job->done = done;
+    job->owner = request;
+    jobs_go_on(request->state->jobs, job);
 }
 
-static bool request_look_on_worker(void *request_, const struct jobs_task *task) {
-    struct api_request *request = request_;
+static bool request_look_on_worker(void *request, const struct jobs_task *task) {
     (void)task;
-    if (request->tensors.unlooked > 0) {
-        tensors_look(request, PIECE_NUMBERS);
-    }
+    tensors_look(request, PIECE_NUMBERS);
     return true;
 }
 
@@ -171,17 +174,12 @@ static void request_computed(struct job *job, enum job_outcome outcome) {
     conclude(request, job, outcome);
     const size_t numbers = request->tensors.unlooked;
     if (numbers <= PIECE_NUMBERS) {
-        look(request);
+        tensors_look(request, SIZE_MAX);
         resume(request);
         return;
     }
-    request->run.phases[0] = (struct job_phases){NULL, (numbers - 1) / PIECE_NUMBERS + 1, NULL,
-                                                 request_look_on_worker, request};
-    request->run.encoding.phases = request->run.phases;
-    request->run.encoding.cost = (double)numbers * COST_OF_NUMBER;
-    request->run.encoding.done = request_looked;
-    request->run.encoding.owner = request;
-    jobs_go_on(request->state->jobs, &request->run.encoding);
+    request_go_on(request, (numbers - 1) / PIECE_NUMBERS + 1, (double)numbers * COST_OF_NUMBER,
+                  request_look_on_worker, request_looked);
 }
 
 /* Asks the workers to take a job, which then is the job of the request. Returns the job, or NULL
@@ -212,7 +210,7 @@ static struct job *begin_work(struct api_request *request) {
     generated_begin(&request->generated, job);
     if (request->state->jobs == NULL || job->cost <= SMALL_COST) {
         conclude(request, job, jobs_run_here(job));
-        look(request);
+        tensors_look(request, SIZE_MAX);
         return NULL;
     }
     return admit(request, job, request_computed);
@@ -238,8 +236,8 @@ static bool settle(struct api_request *request, size_t most) {
     return codec_settle(request->body, most, &request->input.error) || refuse_content(request);
 }
 
-/* Checks the keys, makes the generated matrices and calls the handler. Returns false if the response
- * is filled, and true if the handler has left work. */
+/* Checks the keys, makes the generated matrices and calls the handler. Returns false if the
+ * response is filled, and true if the handler has left work. */
 static bool handle(struct api_request *request) {
     if (!settle(request, SIZE_MAX)) {
         return false;
@@ -274,28 +272,20 @@ static bool is_short(const struct decoder *decoder) {
     return decoder_values(decoder) <= SMALL_VALUES && decoder_bytes(decoder) <= SMALL_BYTES;
 }
 
+/* Each of these fails if it has filled the response. */
 static bool request_parse_on_worker(void *request, const struct jobs_task *task) {
     (void)task;
-    parse(request, clock_ns());
-    return true;
+    return parse(request, clock_ns());
 }
 
-static bool request_settle_on_worker(void *request_, const struct jobs_task *task) {
-    struct api_request *request = request_;
+static bool request_settle_on_worker(void *request, const struct jobs_task *task) {
     (void)task;
-    if (request->response->status == 0) {
-        settle(request, PIECE_NUMBERS);
-    }
-    return true;
+    return settle(request, PIECE_NUMBERS);
 }
 
-static bool request_handle_on_worker(void *request_, const struct jobs_task *task) {
-    struct api_request *request = request_;
+static bool request_handle_on_worker(void *request, const struct jobs_task *task) {
     (void)task;
-    if (request->response->status == 0) { /* otherwise the request is refused */
-        handle(request);
-    }
-    return true;
+    return handle(request);
 }
 
 static void request_opened(struct job *job, enum job_outcome outcome);
@@ -332,7 +322,7 @@ static struct job *open_document(struct api_request *request) {
 static void request_opened(struct job *job, enum job_outcome outcome) {
     struct api_request *request = job->owner;
     struct job *next = NULL;
-    if (outcome == JOB_DONE) {
+    if (outcome == JOB_DONE || outcome == JOB_FAILED) {
         metrics_computed(&request->state->metrics, job->cost, job->spent, job->longest);
     }
     /* A job that was cancelled while it ran may have filled the response, which is then sent. */

@@ -67,6 +67,12 @@ struct api_request {
  * when the response is filled. */
 bool request_answer(struct api_request *request);
 
+/* Has the workers do more of a request whose answer is being made: `tasks` tasks of this cost
+ * together, which follow one another. */
+void request_go_on(struct api_request *request, size_t tasks, double cost,
+                   bool (*run)(void *request, const struct jobs_task *task),
+                   void (*done)(struct job *job, enum job_outcome outcome));
+
 /* Frees everything but the response, so that the matrices do not wait until a slow client has its
  * answer. */
 void request_drop_work(struct api_request *request);

@@ -7,20 +7,12 @@
 #include "api/call.h"
 #include "api/reply.h"
 
-/* The phases before those of the plan. */
-enum {
-    STORED_PACK, /* the weights are read and packed */
-    STORED_WAIT, /* the tasks of other requests that pack the same weights end */
-    STORED_BIAS, /* rows of the relative bias */
-    STORED_PHASES
-};
-
 enum {
     BIAS_NUMBERS = 1 << 16, /* numbers of the bias that one task makes */
     COST_OF_BIAS = 200      /* multiply-adds that take as long as making one of them */
 };
 
-/* ------------------------------------------------------------------------- beginning and ending */
+/* ---------------------------------------------------------------------------------- the weights */
 
 bool stored_fit(struct api_request *request, const struct layer *first, size_t count) {
     const attn_dtype dtype =
@@ -48,20 +40,50 @@ bool stored_fit(struct api_request *request, const struct layer *first, size_t c
     return true;
 }
 
-void stored_refuse(struct api_request *request, enum layer_status status) {
-    reply_problem(
-        request, 503,
-        status == LAYER_BUSY
-            ? "the layers that other requests use take the memory for packed weights: try "
-              "again in a second; the operator of this server sets the limit with "
-              "--layers-memory"
-            : "there is no memory for the weights of this layer: try again in a second");
-    request->response->refused = status == LAYER_BUSY ? "over --layers-memory" : "without memory";
+/* In the second phase the tasks of other requests that pack the same weights end. */
+static size_t stored_pack_tasks(const void *weights, size_t phase) {
+    return phase == 0 ? ((const struct stored_weights *)weights)->tasks : 1;
 }
 
-void stored_refuse_weights(struct api_request *request, const struct layer_use *use,
-                           const char *reason) {
-    reply_problem(request, use->unreadable ? 503 : 422, reason);
+static bool stored_pack(void *weights, const struct jobs_task *task) {
+    struct stored_weights *w = weights;
+    if (task->phase == 0) {
+        layers_free_piece(w->layers);
+        layer_task(&w->use, task->scratch);
+        return true;
+    }
+    return layer_wait(&w->use, w->reason);
+}
+
+bool stored_use(struct api_request *request, struct stored_weights *w, const struct layer *layer,
+                attn_dtype dtype) {
+    w->layers = request->state->layers;
+    w->phases = (struct job_phases){NULL, 2, stored_pack_tasks, stored_pack, w};
+    const enum layer_status status = layer_begin(w->layers, layer, dtype, &w->use);
+    if (status != LAYER_OK) {
+        const bool busy = status == LAYER_BUSY;
+        reply_problem(
+            request, 503,
+            busy ? "the layers that other requests use take the memory for packed weights: try "
+                   "again in a second; the operator of this server sets the limit with "
+                   "--layers-memory"
+                 : "there is no memory for the weights of this layer: try again in a second");
+        request->response->refused = busy ? "over --layers-memory" : "without memory";
+        return false;
+    }
+    w->tasks = layer_tasks(&w->use);
+    if (w->tasks > 0) {
+        w->scratch = layer_scratch(&w->use);
+        w->cost = layer_cost(&w->use);
+    }
+    return true;
+}
+
+bool stored_is_packed(struct api_request *request, const struct stored_weights *w) {
+    if (w->reason[0] != '\0') {
+        reply_problem(request, w->use.unreadable ? 503 : 422, w->reason);
+    }
+    return w->reason[0] == '\0';
 }
 
 bool stored_begin(struct call *call, struct api_request *request, const struct layer *first,
@@ -70,32 +92,15 @@ bool stored_begin(struct call *call, struct api_request *request, const struct l
     const struct layer *layer = first + item;
     s->item = item;
     s->count = count;
-    s->layers = request->state->layers;
-    const enum layer_status status =
-        layer_begin(s->layers, layer, codec_document_dtype(request->body), &s->use);
-    if (status != LAYER_OK) {
-        stored_refuse(request, status);
+    if (!stored_use(request, &s->weights, layer, codec_document_dtype(request->body))) {
         return false;
     }
-    s->pack_tasks = layer_tasks(&s->use);
-    layer_fill(&s->use, &call->multihead, &call->options);
+    layer_fill(&s->weights.use, &call->multihead, &call->options);
     if (layer->rotates) {
         call->rotary = layer->rotary;
         call->options.rotary = &call->rotary;
     }
     return true;
-}
-
-void stored_computed(struct call *call) {
-    if (call->stored.layers != NULL) {
-        layer_give_weights(call->stored.layers, &call->stored.use);
-    }
-}
-
-void stored_end(struct call *call) {
-    if (call->stored.layers != NULL) {
-        layer_end(call->stored.layers, &call->stored.use);
-    }
 }
 
 /* ---------------------------------------------------------------------------- the relative bias */
@@ -105,10 +110,10 @@ bool stored_bias(struct call *call, struct codec_error *error) {
     const attn_tensor *x = call->multihead.x, *given = call->options.bias;
     const attn_tensor *c = call->multihead.context != NULL ? call->multihead.context : x;
     const attn_tensor *past = call->options.past_k;
-    if (s->use.tensors[LAYER_RELATIVE_BIAS].data == NULL || x->rank < 2 || c->rank < 2) {
+    if (s->weights.use.tensors[LAYER_RELATIVE_BIAS].data == NULL || x->rank < 2 || c->rank < 2) {
         return true;
     }
-    const size_t heads = s->use.layer->heads, n = x->shape[x->rank - 2];
+    const size_t heads = s->weights.use.layer->heads, n = x->shape[x->rank - 2];
     const size_t keys =
         c->shape[c->rank - 2] + (past != NULL && past->rank > 1 ? past->shape[past->rank - 2] : 0);
     /* Each batch item has a bias of its own if its queries stand at the end of its own keys. */
@@ -157,12 +162,13 @@ static size_t given_index(const attn_tensor *t, const size_t at[static 4]) {
 /* Makes row `row` of the bias. */
 static void make_bias_row(const struct call *call, size_t row) {
     const struct stored *s = &call->stored;
-    const attn_tensor *bias = &s->bias, *table = &s->use.tensors[LAYER_RELATIVE_BIAS];
+    const struct layer_use *use = &s->weights.use;
+    const attn_tensor *bias = &s->bias, *table = &use->tensors[LAYER_RELATIVE_BIAS];
     const size_t heads = bias->shape[1], n = bias->shape[2], keys = bias->shape[3];
     const size_t i = row % n, h = row / n % heads, b = row / n / heads;
     const int64_t position = attn_plan_position(call->plan, b, i);
     for (size_t j = 0; j < keys; j++) {
-        const size_t bucket = layer_bucket(s->use.layer, (int64_t)j - position);
+        const size_t bucket = layer_bucket(use->layer, (int64_t)j - position);
         double number = number_at(table, bucket * heads + h);
         if (s->given != NULL) {
             number += number_at(s->given, given_index(s->given, (size_t[]){b, h, i, j}));
@@ -185,56 +191,34 @@ static size_t bias_rows(const struct stored *s) {
     return s->numbers == NULL ? 0 : s->bias.shape[0] * s->bias.shape[1] * s->bias.shape[2];
 }
 
-/* ----------------------------------------------------------------------------------- the phases */
-
-static size_t stored_tasks(const void *call, size_t phase) {
+static size_t stored_bias_tasks(const void *call, size_t phase) {
     const struct stored *s = &((const struct call *)call)->stored;
-    switch (phase) {
-    case STORED_PACK:
-        return s->pack_tasks;
-    case STORED_BIAS:
-        return bias_rows(s) == 0 ? 0 : (bias_rows(s) - 1) / rows_of_task(s) + 1;
-    default:
-        return 1;
-    }
+    (void)phase;
+    return bias_rows(s) == 0 ? 0 : (bias_rows(s) - 1) / rows_of_task(s) + 1;
 }
 
-size_t stored_scratch(const struct call *call) {
-    return call->stored.pack_tasks > 0 ? layer_scratch(&call->stored.use) : 0;
+static bool stored_make_bias(void *call_, const struct jobs_task *task) {
+    const struct call *call = call_;
+    const size_t rows = rows_of_task(&call->stored), all = bias_rows(&call->stored);
+    const size_t first = task->index * rows;
+    for (size_t row = first; row < first + rows && row < all; row++) {
+        make_bias_row(call, row);
+    }
+    return true;
 }
 
 double stored_cost(const struct call *call) {
     const struct stored *s = &call->stored;
-    const double bias = (double)bias_rows(s) * (double)s->bias.shape[3];
-    return (s->pack_tasks > 0 ? layer_cost(&s->use) : 0) + bias * COST_OF_BIAS;
-}
-
-static bool stored_task(void *call_, const struct jobs_task *task) {
-    struct call *call = call_;
-    struct stored *s = &call->stored;
-    const size_t rows = rows_of_task(s), all = bias_rows(s), first = task->index * rows;
-    char ignored[LAYERS_REASON]; /* STORED_WAIT reads the reason that all requests share */
-    switch (task->phase) {
-    case STORED_PACK:
-        layers_free_piece(s->layers);
-        layer_task(&s->use, task->index, task->scratch, ignored);
-        return true;
-    case STORED_WAIT:
-        return layer_wait(&s->use, s->reason);
-    default:
-        for (size_t row = first; row < first + rows && row < all; row++) {
-            make_bias_row(call, row);
-        }
-        return true;
-    }
+    return s->weights.cost + (double)bias_rows(s) * (double)s->bias.shape[3] * COST_OF_BIAS;
 }
 
 struct job_phases **stored_prepare(struct call *call, struct job_phases **end) {
-    struct job_phases *phases = &call->stored.phases;
-    if (call->stored.use.layer == NULL) {
+    struct stored *s = &call->stored;
+    if (s->weights.use.layer == NULL) {
         return end;
     }
-    *phases = (struct job_phases){NULL, STORED_PHASES, stored_tasks, stored_task, call};
-    *end = phases;
-    return &phases->next;
+    s->phases = (struct job_phases){NULL, 1, stored_bias_tasks, stored_make_bias, call};
+    s->weights.phases.next = &s->phases;
+    *end = &s->weights.phases;
+    return &s->phases.next;
 }

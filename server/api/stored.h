@@ -12,30 +12,40 @@ struct api_request;
 struct call;
 struct codec_error;
 
+/* The use of a layer, whose weights the phases pack. Zero-initialise. The owner ends the use by
+ * layer_end(). */
+struct stored_weights {
+    struct layers *layers; /* borrowed; NULL: there is no layer */
+    struct layer_use use;
+    struct job_phases phases;
+    size_t tasks;   /* 0: the weights are packed already */
+    size_t scratch; /* bytes that one task needs */
+    double cost;
+    char reason[LAYERS_REASON]; /* why the weights cannot be read; empty if they can */
+};
+
 /* The layer of a call. Zero-initialise; without a layer the functions below do nothing. */
 struct stored {
-    struct layers *layers; /* borrowed */
-    struct layer_use use;
+    struct stored_weights weights;
     size_t item, count;       /* the layer is number `item` of the `count` layers of the request */
-    size_t pack_tasks;        /* 0: the weights are packed already */
     attn_tensor bias;         /* the relative bias, with the bias of the request, in `numbers` */
     const attn_tensor *given; /* the bias of the request, or NULL */
     void *numbers;            /* of the bias; NULL if the layer has none */
-    struct job_phases phases;
-    char reason[LAYERS_REASON]; /* why the weights cannot be read; empty if they can */
+    struct job_phases phases; /* make the bias */
 };
 
 /* Checks that these layers of a catalogue are served, and that their packed weights fit into memory
  * together. Returns false after filling the response with a 422 or a 413. */
 bool stored_fit(struct api_request *request, const struct layer *first, size_t count);
 
-/* Answers why weights could not be packed: with a 422 if a number is at fault, and with a 503 if
- * the file is. */
-__attribute__((cold)) void stored_refuse_weights(struct api_request *request,
-                                                 const struct layer_use *use, const char *reason);
+/* Begins to use a layer of a catalogue that the caller has taken. Returns false after filling the
+ * response with a 503. */
+bool stored_use(struct api_request *request, struct stored_weights *w, const struct layer *layer,
+                attn_dtype dtype);
 
-/* Answers with a 503 that says why a layer cannot be used now. */
-__attribute__((cold)) void stored_refuse(struct api_request *request, enum layer_status status);
+/* Returns whether the phases have packed the weights. Otherwise fills the response: with a 422 if a
+ * number is at fault, and with a 503 if the file is. */
+bool stored_is_packed(struct api_request *request, const struct stored_weights *w);
 
 /* Begins to use layer `item` of the `count` layers of a request, which are in a catalogue that the
  * caller has taken, and fills the weights and the options of the call. Returns false after filling
@@ -51,14 +61,7 @@ bool stored_bias(struct call *call, struct codec_error *error);
  * the list. */
 struct job_phases **stored_prepare(struct call *call, struct job_phases **end);
 
-/* Returns the bytes of one scratch of these phases, and their cost. */
-size_t stored_scratch(const struct call *call);
+/* Returns the cost of these phases. */
 double stored_cost(const struct call *call);
-
-/* Gives back the weights of the layer, when the call is computed. */
-void stored_computed(struct call *call);
-
-/* Ends the use of the layer. */
-void stored_end(struct call *call);
 
 #endif

@@ -113,6 +113,9 @@ static void fill(struct api_request *request) {
 
 void tensors_look(struct api_request *request, size_t most) {
     struct tensors_answer *answer = &request->tensors;
+    if (answer->unlooked == 0) {
+        return;
+    }
     while (most > 0 && answer->unlooked > 0) {
         const struct codec_result *result = &answer->results.list[answer->result];
         const size_t left = codec_result_narrowed(result) - answer->offset;

@@ -33,7 +33,8 @@ bool tensors_list(struct api_request *request, const struct codec_items *items);
  * request->tensors.unlooked is not 0, the response is not filled yet. */
 void tensors_send(struct api_request *request, const char *media_type);
 
-/* Looks at the next numbers, at most `most`, and fills the response after the last one. */
+/* Looks at the next numbers, at most `most`, and fills the response after the last one. Does
+ * nothing if there are none. */
 void tensors_look(struct api_request *request, size_t most);
 
 /* Answers with the results in a list of items as safetensors, as tensors_send() does, and frees the

@@ -239,12 +239,11 @@ size_t layer_tasks(const struct layer_use *use);
 size_t layer_scratch(const struct layer_use *use);
 double layer_cost(const struct layer_use *use);
 
-/* Runs one of these tasks, of which many may run at the same time, also for other requests. Returns
- * false with a text if the file cannot be read or has changed, or a weight is not finite. */
-bool layer_task(struct layer_use *use, size_t task, void *scratch,
-                char reason[static LAYERS_REASON]);
+/* Runs the next of these tasks, of which many may run at the same time, also for other requests. */
+void layer_task(struct layer_use *use, void *scratch);
 
-/* Waits until all tasks that other threads have begun are done. Returns as layer_task() does. */
+/* Waits until all tasks that other threads have begun are done. Returns false with a text if the
+ * file could not be read or has changed, or a weight is not finite. */
 bool layer_wait(struct layer_use *use, char reason[static LAYERS_REASON]);
 
 #endif

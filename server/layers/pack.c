@@ -415,16 +415,15 @@ static bool pack_task(const struct layer_packed *packed, size_t task, void *scra
     return pack_part(packed, part, task, scratch, unreadable, reason);
 }
 
-bool layer_task(struct layer_use *use, size_t task, void *scratch,
-                char reason[static LAYERS_REASON]) {
+void layer_task(struct layer_use *use, void *scratch) {
     struct layer_packed *packed = use->packed;
-    (void)task; /* the next task that nobody has begun is taken */
+    char reason[LAYERS_REASON];
     pthread_mutex_lock(&packed->mutex);
     const size_t mine = packed->failed ? packed->tasks : packed->begun;
     packed->begun += mine < packed->tasks;
     pthread_mutex_unlock(&packed->mutex);
     if (mine >= packed->tasks) {
-        return true; /* layer_wait() says whether it failed */
+        return;
     }
     bool unreadable = false;
     const bool good = pack_task(packed, mine, scratch, &unreadable, reason);
@@ -437,7 +436,6 @@ bool layer_task(struct layer_use *use, size_t task, void *scratch,
     }
     pthread_cond_broadcast(&packed->changed);
     pthread_mutex_unlock(&packed->mutex);
-    return good;
 }
 
 bool layer_wait(struct layer_use *use, char reason[static LAYERS_REASON]) {

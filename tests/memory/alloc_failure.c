@@ -1,7 +1,7 @@
 /*
- * alloc_failure.c - counts allocations and lets them fail. The dynamic linker finds the functions of this
- * file before those of libc and of a sanitizer, and they call these to do the work. So the leak
- * detection of AddressSanitizer still sees every block.
+ * alloc_failure.c - counts allocations and lets them fail. The dynamic linker finds the functions
+ * of this file before those of libc and of a sanitizer, and they call these to do the work. So the
+ * leak detection of AddressSanitizer still sees every block.
  */
 #define _GNU_SOURCE /* dl_iterate_phdr, mremap */
 #include "memory/alloc_failure.h"

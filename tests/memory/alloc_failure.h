@@ -1,8 +1,9 @@
 /*
- * alloc_failure.h - memory that runs out when a test says so. Linking alloc_failure.c replaces all functions that
- * allocate, for the whole process: malloc and its kin, strdup, mmap, mremap and pthread_create.
- * While the test is armed, their calls are counted, the call that the test names fails, and each
- * block that is allocated and not freed is known. These files know nothing of the service.
+ * alloc_failure.h - memory that runs out when a test says so. Linking alloc_failure.c replaces all
+ * functions that allocate, for the whole process: malloc and its kin, strdup, mmap, mremap and
+ * pthread_create. While the test is armed, their calls are counted, the call that the test names
+ * fails, and each block that is allocated and not freed is known. These files know nothing of the
+ * service.
  */
 #ifndef MEMORY_ALLOC_FAILURE_H
 #define MEMORY_ALLOC_FAILURE_H

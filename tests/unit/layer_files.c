@@ -136,8 +136,7 @@ bool layer_file_use(const char *name, attn_dtype dtype, struct layer_use *use,
     cr_assert_not_null(scratch);
     const size_t tasks = layer_tasks(use);
     for (size_t i = 0; i < tasks; i++) {
-        char ignored[LAYERS_REASON];
-        layer_task(use, i, scratch, ignored);
+        layer_task(use, scratch);
     }
     free(scratch);
     return layer_wait(use, reason);

@@ -59,7 +59,7 @@ static bool pack_all(struct layer_use *use, char reason[static LAYERS_REASON]) {
     const size_t tasks = layer_tasks(use);
     void *scratch = malloc(layer_scratch(use));
     for (size_t i = 0; i < tasks; i++) {
-        layer_task(use, i, scratch, reason);
+        layer_task(use, scratch);
     }
     free(scratch);
     return layer_wait(use, reason);
@@ -395,7 +395,7 @@ static void *share(void *sharer_) {
     pthread_barrier_wait(s->start);
     const size_t tasks = layer_tasks(&s->use);
     for (size_t i = 0; i < tasks; i++) {
-        layer_task(&s->use, i, scratch, reason);
+        layer_task(&s->use, scratch);
     }
     s->good = layer_wait(&s->use, reason);
     s->same = memcmp(s->use.tensors[LAYER_W_Q].data, s->expected, s->use.packed->bytes) == 0;
