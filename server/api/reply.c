@@ -105,7 +105,8 @@ void reply_attn_error(struct api_request *request, const attn_error *error) {
 /* ------------------------------------------------------------------------------------- answers */
 
 static bool reply_read(void *writer, char *out, size_t room, size_t *size) {
-    return codec_writer_read(writer, out, room, size);
+    *size = codec_writer_read(writer, out, room);
+    return true;
 }
 
 static void reply_release(void *writer) {
@@ -142,7 +143,7 @@ static bool write_items(struct api_request *request, const struct codec_items *i
     request->response->status = 200;
     request->response->body = buffer.data;
     request->response->size = buffer.size;
-    request->response->release = buffer.borrowed ? NULL : free; /* the account owns it */
+    request->response->release = items->account != NULL ? NULL : free; /* it owns the text */
     return true;
 }
 

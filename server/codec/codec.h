@@ -332,7 +332,6 @@ enum codec_op {
     CODEC_OP_NUMBER,
     CODEC_OP_TEXT,
     CODEC_OP_BOOL,
-    CODEC_OP_NULL,
 };
 
 /* All pointers are borrowed until the item is written. */
@@ -384,28 +383,21 @@ void codec_add_text(struct codec_items *items, const char *key, const char *text
 void codec_add_texts(struct codec_items *items, const char *key, const char *const *texts,
                      size_t count);
 
-/* A growing byte buffer. All zeros is an empty one. The caller frees `data` with free(), unless it
- * is `borrowed`: the caller gave its own bytes, and they were enough. */
+/* Bytes of codec_items_write(). All zeros is an empty buffer. */
 struct codec_buffer {
     char *data;
-    size_t size, capacity;
-    bool borrowed;
+    size_t size;
 };
 
-/* The room that codec_write() makes beyond its text: some bytes, and more for each number of a row,
- * up to CODEC_STRIDE numbers. */
 enum {
-    CODEC_STRIDE = 256,
-    CODEC_ROOM_EACH = 41,
-    CODEC_ROOM = 512
+    CODEC_ROOM = 64 /* bytes beyond its text that codec_write() may write over */
 };
 
-/* Appends the items as one compact JSON text and a newline. A number has the fewest digits that
- * read back as the same float32, float64 or int64, or it is rounded to `digits` significant digits
- * (1 to 17; 0 = the fewest). False if out of memory, or if arrays and objects are nested more than
- * 64 deep. */
-bool codec_write(struct codec_buffer *buffer, const struct codec_item *items, size_t count,
-                 int digits);
+/* Writes the items at `out` as one compact JSON text and a newline, and returns the end. There must
+ * be room for codec_items_bytes() and CODEC_ROOM. A number has the fewest digits that read back as
+ * the same float32, float64 or int64, or it is rounded to `digits` significant digits (1 to 17; 0 =
+ * the fewest). Arrays and objects are balanced and are nested at most 64 deep. */
+char *codec_write(char *out, const struct codec_item *items, size_t count, int digits);
 
 /* Writes a list into an empty buffer, which counts in the account of the list and lies in its arena
  * if it fits there. `bytes` is codec_items_bytes() of the list, in full. `before` bytes at the
@@ -424,10 +416,9 @@ struct codec_writer;
 struct codec_writer *codec_writer_create(const struct codec_item *items, size_t count, int digits);
 void codec_writer_free(struct codec_writer *writer); /* accepts NULL */
 
-/* Writes the next bytes: `room`, or fewer at the end of the text. *size is how many; 0 after the
- * end. Allocates nothing, so an answer that was begun can be completed. False if arrays and objects
- * are not balanced or are nested more than 64 deep. */
-bool codec_writer_read(struct codec_writer *writer, char *out, size_t room, size_t *size);
+/* Writes the next bytes: `room`, or fewer at the end of the text. Returns how many; 0 after the
+ * end. Allocates nothing, so an answer that was begun can be completed. */
+size_t codec_writer_read(struct codec_writer *writer, char *out, size_t room);
 
 /* Returns an upper bound of the bytes that codec_write() makes of a tensor: numbers, commas and
  * brackets. SIZE_MAX if it does not fit in a size_t. The data are not read. */

@@ -83,43 +83,19 @@ void codec_add_texts(struct codec_items *items, const char *key, const char *con
                          .op = CODEC_OP_TEXTS, .key = key, .texts = texts, .count = count});
 }
 
-/* Returns the numbers of the longest row in a list. */
-static size_t longest_row(const struct codec_items *items) {
-    size_t longest = 1;
-    for (size_t i = 0; i < items->count; i++) {
-        const struct codec_item *item = &items->list[i];
-        for (size_t k = 0; item->op == CODEC_OP_PARTS && k < item->count; k++) {
-            const size_t row = item->parts[k].shape[item->parts[k].rank - 1];
-            longest = row > longest ? row : longest;
-        }
-        if (item->op == CODEC_OP_TENSOR && item->tensor.rank > 0) {
-            const size_t row = item->tensor.shape[item->tensor.rank - 1];
-            longest = row > longest ? row : longest;
-        }
-    }
-    return longest;
-}
-
 bool codec_items_write(const struct codec_items *items, int digits, size_t before, size_t bytes,
                        struct codec_buffer *buffer) {
-    struct account *account = items->account;
-    const size_t row = longest_row(items);
-    const size_t beyond = CODEC_ROOM + (row < CODEC_STRIDE ? row : CODEC_STRIDE) * CODEC_ROOM_EACH;
-    const size_t room = before + bytes + beyond; /* it is never too little */
     if (items->failed || bytes > SIZE_MAX / 4) {
         return false;
     }
-    buffer->data = account_alloc(account, room);
-    buffer->borrowed = account != NULL;
-    buffer->capacity = room;
-    buffer->size = before;
-    const bool good =
-        buffer->data != NULL && codec_write(buffer, items->list, items->count, digits);
-    assert(buffer->capacity == room);
-    if (!good) {
-        codec_buffer_free(buffer, account);
+    buffer->data = account_alloc(items->account, before + bytes + CODEC_ROOM);
+    if (buffer->data == NULL) {
+        return false;
     }
-    return good;
+    const char *end = codec_write(buffer->data + before, items->list, items->count, digits);
+    buffer->size = (size_t)(end - buffer->data);
+    assert(buffer->size <= before + bytes);
+    return true;
 }
 
 void codec_buffer_free(struct codec_buffer *buffer, struct account *account) {
