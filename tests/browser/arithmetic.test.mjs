@@ -78,6 +78,7 @@ test('the arithmetic holds with every option, and says what it cannot show', () 
       [{ scale: 0.25 }, /× 0\.25 =/],
       [{ scale: 30 }, /e\^\(/],
       [{ normalization: 'none' }, /no softmax: weight/],
+      [{ normalization: 'sigmoid', sigmoid_bias: -1 }, /sigmoid of/],
       [{ rotary: true, Q: [[1, 0, 2, 0], [0, 1, 0, 1]], K: [[1, 1, 0, 2], [2, 0, 1, 1]], V: [[1], [2]] }, /^score/], // prettier-ignore
     ];
     for (const [option, said] of cases) {
@@ -85,8 +86,9 @@ test('the arithmetic holds with every option, and says what it cannot show', () 
       await point(page, 'weights', 1, option.rotary ? 0 : 3);
       const text = await page.textContent('.chain');
       assert.match(text, said, JSON.stringify(option));
-      const { power, total, weight, masked, scaled, added, q } = await found(page);
-      if (total === null) close(weight, masked);
+      const { power, total, squashed, weight, masked, scaled, added, q } = await found(page);
+      if (squashed !== null) close(1 / (1 + Math.exp(1 - masked)), weight);
+      else if (total === null) close(weight, masked);
       else close(power / total, weight, 1e-5);
       close(added, masked - scaled, 1e-6);
       assert.equal(q === null, option.rotary === true, 'rotary turns q and k, so their products are not the score');

@@ -2,6 +2,7 @@
 // their sum, the factor, what is added, e to the power of it, and the part of the value. It needs no page.
 //
 // The numbers of the server are shown as they are. The products, the powers of e and their sum are computed here in double precision.
+import { hasSoftmax } from './request.js';
 
 // If the magnitude of the largest masked score of a row is above this, it is subtracted from all of them, because its power of e is too
 // long to read.
@@ -31,8 +32,9 @@ function softmaxOf(row, col, sink, weights) {
 }
 
 // Returns the weights of a head whose answer has only the mean over heads.
-const weightsOf = (masked, softmax) =>
+const weightsOf = (masked, softmax, { normalization, sigmoid_bias: bias = 0 }) =>
   masked.map((score) => {
+    if (normalization === 'sigmoid') return 1 / (1 + Math.exp(-score - bias));
     if (!softmax) return score === -Infinity ? 0 : score;
     return softmax.sum === 0 ? 0 : Math.exp(score - softmax.shift) / softmax.sum;
   });
@@ -64,6 +66,7 @@ function outputOf(answer, { batch, head, row }, weights, V) {
 //   softcap: or null; added: what bias and ALiBi add; forbidden: whether the key is masked
 //   shift, power, total, sinkPower: weight = power / total, where power = e^(masked − shift) and total has the power of the sink, too;
 //     they are null without softmax
+//   squashed: the number whose sigmoid is the weight, or null
 //   weight: that of the head, or NaN if it is not known; mean: the mean over heads if the answer has only this, or null
 //   extra: whether the key is one that bias_K or zero_key adds, which has no row of K and V
 //   v, part: the row of the value, and weight · v, or null
@@ -85,8 +88,8 @@ export function arithmetic(answer, { batch, head, row, col }) {
   const maskedRow = rowOf(answer.matrix('masked_scores', batch, head), row);
   const averaged = answer.matrices.weights[0].length < answer.heads;
   const own = averaged ? null : rowOf(answer.matrix('weights', batch, head), row);
-  const softmax = options.normalization === 'none' ? null : softmaxOf(maskedRow, col, sinkOf(options, head), own);
-  const weights = own ?? weightsOf(maskedRow, softmax);
+  const softmax = hasSoftmax(options) ? softmaxOf(maskedRow, col, sinkOf(options, head), own) : null;
+  const weights = own ?? weightsOf(maskedRow, softmax, options);
   const weight = weights[col];
   const forbidden = masked === -Infinity;
   const extra = Boolean(K) && col >= K.rows;
@@ -99,6 +102,7 @@ export function arithmetic(answer, { batch, head, row, col }) {
     softcap: options.softcap > 0 ? options.softcap : null,
     added: forbidden ? 0 : masked - scaled,
     ...{ shift: softmax?.shift ?? null, power: softmax?.power ?? null, total: softmax?.sum ?? null, sinkPower: softmax?.sinkPower ?? null },
+    squashed: options.normalization === 'sigmoid' ? masked + (options.sigmoid_bias ?? 0) : null,
     ...{ extra, v, part: v?.map((value) => weight * value) ?? null },
     output: v && outputOf(answer, { batch, head, row }, weights, V),
   };

@@ -172,7 +172,7 @@ export class ArithmeticPanel {
       if (total !== 0) this.link(`÷ ${formatNumber(total, 4)}, the row’s sum${sink} =`, weight, true);
       else this.link('all keys of the row are masked: weight', weight, true);
     } else {
-      this.link('no softmax: weight', weight, true);
+      this.link(found.squashed === null ? 'no softmax: weight' : `sigmoid of ${formatNumber(found.squashed, 4)} =`, weight, true);
     }
     if (mean !== null) this.link('mean over heads:', mean);
     if (found.digits !== null) this.link(`the server rounds its numbers to ${found.digits} digits`, null);

@@ -16,6 +16,7 @@ const ALIGNMENT = [
 const NORMALIZATION = [
   ['', 'softmax', undefined],
   ['none', 'none', '"none"'],
+  ['sigmoid', 'sigmoid', '"sigmoid"'],
 ];
 const DTYPE = [
   ['', 'float32', undefined],
@@ -50,6 +51,7 @@ const OPTIONS = [
   { key: 'sink', label: 'Sink', takes: NUMBERS, hint: 'none', title: 'A logit that takes part in softmax alone; one for each head' },
   { key: 'lengths', label: 'Lengths', takes: WHOLES, hint: 'all keys', title: 'How many keys are valid: one number for each batch item' },
   { key: 'normalization', label: 'Normalization', kind: 'choice', values: NORMALIZATION, title: 'How weights come from masked scores' },
+  { key: 'sigmoid_bias', label: 'Sigmoid bias', takes: NUMBER, hint: '0', title: 'Added to masked scores before the sigmoid' },
   { key: 'heads', label: 'Heads', takes: WHOLE, hint: '1', title: 'The number of heads that the columns are split into' },
   { key: 'kv_heads', label: 'Key heads', takes: WHOLE, hint: 'as heads', title: 'The number of heads of K and V, if Q has more' },
   { key: 'mean_over_heads', label: 'Mean over heads', kind: 'switch', title: 'One matrix of weights for all heads' },

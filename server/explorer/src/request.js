@@ -59,13 +59,15 @@ export function summarise(path, body) {
   return { path, options, shapes, projected, packed, batched, words, drawn };
 }
 
+export const hasSoftmax = ({ normalization }) => (normalization ?? 'softmax') === 'softmax';
+
 // Returns the results that the page asks for.
 export function wanted(summary) {
   const list = [];
   if (summary.projected) list.push('Q', 'K', 'V');
   if (summary.shapes.past_K || summary.drawn) list.push('present_K', 'present_V');
   list.push('scores', 'statistics', 'scaled_scores', 'masked_scores', 'weights');
-  if (summary.options.normalization !== 'none') list.push('entropy');
+  if (hasSoftmax(summary.options)) list.push('entropy');
   return [...list, 'output'];
 }
 
@@ -95,7 +97,8 @@ export function inapplicable(summary, heads) {
   const { options, shapes, projected } = summary;
   const reasons = {};
   if (options.causal === 'bottom_right') reasons.alignment = 'set by Causal';
-  if (options.normalization === 'none') reasons.sink = 'needs softmax';
+  if (!hasSoftmax(options)) reasons.sink = 'needs softmax';
+  if (options.normalization !== 'sigmoid') reasons.sigmoid_bias = 'needs sigmoid';
   if (options.heads?.own) reasons.heads = reasons.kv_heads = 'each head has its own';
   else if (projected && shapes.W_Q?.length === 3) reasons.heads = reasons.kv_heads = 'set by W_Q';
   else if (!projected && !summary.packed && (shapes.Q ?? shapes.X ?? []).length > 2) reasons.heads = reasons.kv_heads = 'an axis of Q';

@@ -1,4 +1,5 @@
 // steps.js has the steps of attention in the order in which they are computed: their titles, formulas and texts. view.js draws them.
+import { hasSoftmax } from './request.js';
 
 const mi = (text) => `<mi>${text}</mi>`;
 const mo = (text) => `<mo>${text}</mo>`;
@@ -127,12 +128,14 @@ export const GROUPS = {
 
 // Returns the heading of a group for a request.
 export function titleOf(group, { options }) {
-  return group === 'weigh' && options.normalization === 'none' ? 'The masked scores are the weights, without softmax' : GROUPS[group];
+  if (group !== 'weigh' || hasSoftmax(options)) return GROUPS[group];
+  return options.normalization === 'none' ? 'The masked scores are the weights, without softmax' : 'The sigmoid turns scores into weights';
 }
 
-function scaledText(step, { scale, normalization }) {
+function scaledText(step, options) {
+  const { scale } = options;
   if (scale === 1) return 'the scores themselves, because scale is 1';
-  if (normalization === 'none' || scale <= 0) return 'the scores times the scale';
+  if (!hasSoftmax(options) || scale <= 0) return 'the scores times the scale';
   return scale > 1 ? 'larger scores make softmax sharper' : step.text;
 }
 
@@ -141,6 +144,7 @@ export function textOf(step, { options }) {
   if (step.name === 'scaled_scores') return scaledText(step, options);
   if (step.name !== 'weights') return step.text;
   if (options.normalization === 'none') return 'the masked scores themselves, and 0 in the hatched cells';
+  if (!hasSoftmax(options)) return 'the sigmoid of each masked score; a row need not sum to 1';
   return 'sink' in options ? 'how each query shares its attention; the sink takes the rest up to 1' : step.text;
 }
 
@@ -154,6 +158,10 @@ export function formulaOf(step, summary) {
     return math(sub('S', 'scaled'), mo('='), `<mn>${Number(options.scale)}</mn>`, mo('·'), mi('S'));
   }
   if (step.name === 'weights' && options.normalization === 'none') return math(mi('A'), mo('='), sub('S', 'masked'));
+  if (step.name === 'weights' && !hasSoftmax(options)) {
+    const bias = options.sigmoid_bias ? [mo('+'), mi('b')] : [];
+    return math(mi('A'), mo('='), mi('σ'), mo('('), sub('S', 'masked'), ...bias, mo(')'));
+  }
   if (step.name === 'output' && shapes.W_O) return math(mi('Y'), mo('='), mo('('), mi('A'), mi('V'), mo(')'), sub('W', 'O'));
   return step.formula;
 }

@@ -99,10 +99,14 @@ test('requests are understood: path, batch, heads, results', () => {
   assert.equal(summarise('/attention', { Q: [X] }).batched, false);
   assert.equal(summarise('/attention', { Q: [X], heads: 2 }).batched, true);
   assert.equal(summarise('/self-attention', { X: { random: 'rand', shape: [2, 3, 4] } }).batched, true);
-  assert.ok(!wanted(summarise('/attention', { X, normalization: 'none' })).includes('entropy'));
+  for (const normalization of ['none', 'sigmoid']) {
+    const summary = summarise('/attention', { X, normalization });
+    assert.ok(!wanted(summary).includes('entropy'));
+    assert.equal(inapplicable(summary, 1).sink, 'needs softmax');
+    assert.equal(inapplicable(summary, 1).sigmoid_bias, normalization === 'none' ? 'needs sigmoid' : undefined);
+  }
   assert.ok(wanted(summarise('/self-attention', { X })).includes('Q'));
   assert.ok(wanted(summarise('/attention', { text: 'a b', embedding_dim: 2 })).includes('present_K'));
-  assert.equal(inapplicable(summarise('/attention', { X, normalization: 'none' }), 1).sink, 'needs softmax');
   assert.equal(inapplicable(summarise('/attention', { X, causal: 'bottom_right' }), 1).alignment, 'set by Causal');
   assert.equal(inapplicable(summarise('/self-attention', { X, heads: [{}, {}] }), 2).heads, 'each head has its own');
   assert.equal(inapplicable(summarise('/attention', { X, heads: 2 }), 2).kv_heads, undefined);
