@@ -7,84 +7,35 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "support/client.h"
 #include "support/daemon.h"
 #include "support/json.h"
+#include "support/layer_folder.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 #define KEY          "Authorization: Bearer the-key-of-a-reader\r\n"
 
-static char list_folder[64], key_file[80];
-
-/* Writes a model of `count` layers with one head and one column, h.0, h.1 and so on. */
-static void put_many(const char *name, size_t count) {
-    static const char *const tensors[] = {"W_Q", "W_K", "W_V"};
-    char path[128], *header = malloc(128 + 3 * count * 96);
-    cr_assert_not_null(header);
-    size_t size = (size_t)sprintf(header, "{\"__metadata__\":{\"heads\":\"1\"}");
-    for (size_t i = 0; i < 3 * count; i++) {
-        size += (size_t)sprintf(header + size,
-                                ",\"h.%zu.%s\":{\"dtype\":\"F32\",\"shape\":[1,1],"
-                                "\"data_offsets\":[%zu,%zu]}",
-                                i / 3, tensors[i % 3], 4 * i, 4 * i + 4);
-    }
-    size += (size_t)sprintf(header + size, "}");
-    snprintf(path, sizeof path, "%s/%s.safetensors", list_folder, name);
-    FILE *file = fopen(path, "wb");
-    cr_assert_not_null(file);
-    for (int i = 0; i < 8; i++) {
-        putc((int)(size >> 8 * i & 255), file);
-    }
-    cr_assert_eq(fwrite(header, 1, size, file), size);
-    for (size_t i = 0; i < 12 * count; i++) {
-        putc(0, file);
-    }
-    cr_assert_eq(fclose(file), 0);
-    free(header);
-}
-
-static void put_broken(const char *name) {
+static void put_files(void) {
     char path[128];
-    snprintf(path, sizeof path, "%s/%s.safetensors", list_folder, name);
-    FILE *file = fopen(path, "wb");
-    cr_assert_not_null(file);
-    cr_assert_eq(fclose(file), 0);
-}
-
-static void make_list_folder(void) {
-    char folder[80];
-    strcpy(list_folder, "/tmp/layers-XXXXXX");
-    cr_assert_not_null(mkdtemp(list_folder));
-    snprintf(key_file, sizeof key_file, "%s/keys", list_folder);
-    FILE *file = fopen(key_file, "w");
-    cr_assert_not_null(file);
-    fputs("the-key-of-a-reader\n", file);
-    cr_assert_eq(fclose(file), 0);
-    put_many("m", 12);
-    put_many("a", 1);
-    put_broken("b");
-    put_broken("z");
-    put_broken("d"); /* two models of one name are refused, and they are on one page */
-    snprintf(folder, sizeof folder, "%s/d", list_folder);
-    cr_assert_eq(mkdir(folder, 0700), 0);
-    put_broken("d/model");
-    put_broken("f (1)+\n"); /* no name that a model may have, and no target of a request */
-}
-
-static void end_lists(void) {
-    char command[128];
-    daemon_end();
-    snprintf(command, sizeof command, "rm -rf %s", list_folder);
-    cr_assert_eq(system(command), 0);
+    layer_folder_begin();
+    layer_file_model("m.safetensors", "", 12, 1, 1, 1);
+    layer_file_model("a.safetensors", "", 1, 1, 1, 1);
+    layer_file_text("b.safetensors", "");
+    layer_file_text("z.safetensors", "");
+    layer_file_text("d.safetensors", ""); /* two models of one name are refused, and on one page */
+    snprintf(path, sizeof path, "%sd", layer_folder);
+    cr_assert_eq(mkdir(path, 0700), 0);
+    layer_file_text("d/model.safetensors", "");
+    layer_file_text("f (1)+\n.safetensors", ""); /* no name of a model and no target of a request */
 }
 
 static void start_with_keys(void) {
-    make_list_folder();
-    daemon_start_with(
-        (const char *const[]){"--layers", list_folder, "--api-key-file", key_file, NULL});
+    char keys[128];
+    put_files();
+    snprintf(keys, sizeof keys, "%skeys", layer_folder);
+    layer_file_text("keys", "the-key-of-a-reader\n");
+    layer_folder_serve((const char *const[]){"--api-key-file", keys, NULL});
 }
 
 /* Returns the body of an answer, owned, after checking its status. */
@@ -128,7 +79,7 @@ static size_t ask_pages(size_t limit, char layers[static 512], char refused[stat
     return pages;
 }
 
-TestSuite(layer_lists, .init = start_with_keys, .fini = end_lists, .timeout = 60);
+TestSuite(layer_lists, .init = start_with_keys, .fini = layer_folder_stop, .timeout = 60);
 
 Test(layer_lists, have_every_name_once_on_pages_of_any_size) {
     static const size_t limits[] = {1, 2, 3, 14, 15, 1000}, pages[] = {17, 9, 6, 2, 2, 1};
@@ -232,14 +183,14 @@ Test(layer_lists, are_empty_for_clients_without_a_key) {
 }
 
 static void start_with_many(void) {
-    make_list_folder();
-    put_many("many", 9000);
-    daemon_start_with((const char *const[]){"--layers", list_folder, "--max-memory", "1MiB", NULL});
+    put_files();
+    layer_file_model("many.safetensors", "", 9000, 1, 1, 1);
+    layer_folder_serve((const char *const[]){"--max-memory", "1MiB", NULL});
 }
 
 /* A list counts in the account of its request, as every other answer does. */
-Test(many_layers, count_in_the_memory_of_a_request, .init = start_with_many, .fini = end_lists,
-     .timeout = 60) {
+Test(many_layers, count_in_the_memory_of_a_request, .init = start_with_many,
+     .fini = layer_folder_stop, .timeout = 60) {
     static const struct {
         const char *method, *path;
     } large[] = {
@@ -257,12 +208,8 @@ Test(many_layers, count_in_the_memory_of_a_request, .init = start_with_many, .fi
     cr_expect_eq(daemon_metric("attentiond_layers_refused"), 5);
     /* The lists have given their catalogues back, so nothing keeps the weights of a file that
      * goes. */
-    char path[128];
     free(ask_as("", "POST", "/v2/repository/models/many.h.7/load", 200));
     cr_expect_gt(daemon_metric("attentiond_layers_packed_bytes"), 0);
-    snprintf(path, sizeof path, "%s/many.safetensors", list_folder);
-    cr_assert_eq(unlink(path), 0);
-    while (daemon_metric("attentiond_layers_packed_bytes") > 0) {
-        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
-    }
+    layer_file_remove("many.safetensors");
+    daemon_await_metric("attentiond_layers_packed_bytes", 0);
 }

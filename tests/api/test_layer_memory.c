@@ -7,48 +7,21 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "support/client.h"
 #include "support/daemon.h"
+#include "support/layer_folder.h"
 
 enum {
     INPUTS = 100,
     OUTPUTS = 500 /* the packed weights of a layer take 600 KiB */
 };
 
-static char memory_folder[64];
-
-/* Writes the model m with the layers h.0 and h.1, whose weights are zeros. */
-static void make_memory_folder(void) {
-    char path[128], header[2048];
-    strcpy(memory_folder, "/tmp/layers-XXXXXX");
-    cr_assert_not_null(mkdtemp(memory_folder));
-    const size_t bytes = sizeof(float) * INPUTS * OUTPUTS;
-    size_t size = (size_t)sprintf(header, "{\"__metadata__\":{\"heads\":\"1\"}");
-    for (size_t i = 0; i < 6; i++) {
-        size += (size_t)sprintf(header + size,
-                                ",\"h.%zu.W_%c\":{\"dtype\":\"F32\",\"shape\":[%d,%d],"
-                                "\"data_offsets\":[%zu,%zu]}",
-                                i / 3, "QKV"[i % 3], INPUTS, OUTPUTS, i * bytes, (i + 1) * bytes);
-    }
-    size += (size_t)sprintf(header + size, "}");
-    snprintf(path, sizeof path, "%s/m.safetensors", memory_folder);
-    FILE *file = fopen(path, "wb");
-    cr_assert_not_null(file);
-    for (int i = 0; i < 8; i++) {
-        putc((int)(size >> 8 * i & 255), file);
-    }
-    cr_assert_eq(fwrite(header, 1, size, file), size);
-    cr_assert_eq(fclose(file), 0);
-    cr_assert_eq(truncate(path, (off_t)(8 + size + 6 * bytes)), 0);
-}
-
-static void end_memory(void) {
-    char command[128];
-    daemon_end();
-    snprintf(command, sizeof command, "rm -rf %s", memory_folder);
-    cr_assert_eq(system(command), 0);
+/* Starts the daemon with the model m, which has the layers h.0 and h.1. */
+static void serve_two(const char *const options[]) {
+    layer_folder_begin();
+    layer_file_model("m.safetensors", "", 2, INPUTS, OUTPUTS, 1);
+    layer_folder_serve(options);
 }
 
 /* Posts X for one layer or for both. Returns the status. The answer has a part, if it is given. */
@@ -80,13 +53,11 @@ static void expect_use(const char *path, size_t layers, int status, const char *
 }
 
 static void start_for_one(void) {
-    make_memory_folder();
-    daemon_start_with(
-        (const char *const[]){"--layers", memory_folder, "--layers-memory", "1MiB", NULL});
+    serve_two((const char *const[]){"--layers-memory", "1MiB", NULL});
 }
 
 /* The layers of a model that are used together count together. */
-Test(layer_memory, counts_all_layers_of_a_request, .init = start_for_one, .fini = end_memory,
+Test(layer_memory, counts_all_layers_of_a_request, .init = start_for_one, .fini = layer_folder_stop,
      .timeout = 60) {
     expect_use("/layers/m.h.0/attention", 1, 200, "\"lse\"");
     expect_use("/layers/m.h.1/attention", 1, 200, "\"lse\"");
@@ -95,15 +66,13 @@ Test(layer_memory, counts_all_layers_of_a_request, .init = start_for_one, .fini 
 }
 
 static void start_patiently(void) {
-    make_memory_folder();
-    daemon_start_with((const char *const[]){"--layers", memory_folder, "--layers-memory", "1MiB",
-                                            "--idle-timeout", "3600", "--write-timeout", "3600",
-                                            NULL});
+    serve_two((const char *const[]){"--layers-memory", "1MiB", "--idle-timeout", "3600",
+                                    "--write-timeout", "3600", NULL});
 }
 
 /* A client that does not read its answer of 11 MB holds no weights, which others need. */
-Test(layer_memory, is_free_while_an_answer_is_sent, .init = start_patiently, .fini = end_memory,
-     .timeout = 60) {
+Test(layer_memory, is_free_while_an_answer_is_sent, .init = start_patiently,
+     .fini = layer_folder_stop, .timeout = 60) {
     enum {
         ROWS = 1000
     };
@@ -132,16 +101,13 @@ Test(layer_memory, is_free_while_an_answer_is_sent, .init = start_patiently, .fi
 }
 
 static void start_with_little_work(void) {
-    make_memory_folder();
-    daemon_start_with((const char *const[]){"--layers", memory_folder, "--max-work", "1000", NULL});
+    serve_two((const char *const[]){"--max-work", "1000", NULL});
 }
 
 /* A load that is refused uses the layer no longer, so its weights can be unloaded. */
 Test(layer_memory, is_given_back_by_a_load_that_is_refused, .init = start_with_little_work,
-     .fini = end_memory, .timeout = 60) {
+     .fini = layer_folder_stop, .timeout = 60) {
     expect_use("/v2/repository/models/m.h.0/load", 1, 413, "--max-work");
     expect_use("/v2/repository/models/m.h.0/unload", 1, 200, "\"loaded\":false");
-    while (daemon_metric("attentiond_layers_packed_bytes") > 0) {
-        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
-    }
+    daemon_await_metric("attentiond_layers_packed_bytes", 0);
 }

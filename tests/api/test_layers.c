@@ -16,41 +16,15 @@
 #include "support/daemon.h"
 #include "support/expect.h"
 #include "support/json.h"
+#include "support/layer_folder.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-static char folder[64];
+/* A test writes its files, and then starts the daemon. */
+TestSuite(layers, .init = layer_folder_begin, .fini = layer_folder_stop, .timeout = 60);
 
-static void make_layers_folder(void) {
-    strcpy(folder, "/tmp/layers-XXXXXX");
-    cr_assert_not_null(mkdtemp(folder));
-}
-
-static void start_layers(void) {
-    make_layers_folder();
-    const char *const options[] = {"--layers", folder, NULL};
-    daemon_start_with(options);
-}
-
-static void end_layers(void) {
-    char command[128];
-    daemon_end();
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    cr_assert_eq(system(command), 0);
-}
-
-TestSuite(layers, .init = start_layers, .fini = end_layers, .timeout = 60);
-
-/* Writes a file into the folder as a whole: under another name first. */
-static void put_file(const char *name, const void *bytes, size_t size) {
-    char path[256], hidden[256];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    snprintf(hidden, sizeof hidden, "%s/.new", folder);
-    FILE *file = fopen(hidden, "wb");
-    cr_assert_not_null(file);
-    cr_assert_eq(fwrite(bytes, 1, size, file), size);
-    cr_assert_eq(fclose(file), 0);
-    cr_assert_eq(rename(hidden, path), 0);
+static void serve(void) {
+    layer_folder_serve((const char *const[]){NULL});
 }
 
 /* The weights of a call of /multi-head-attention, and the same call without them. */
@@ -71,8 +45,13 @@ static const struct binary_call question = {
 static void put_weights(const char *name, const struct binary_call *call, const char *type) {
     size_t size;
     char *file = binary_safetensors(call, type, &size);
-    put_file(name, file, size);
+    layer_file_put(name, file, size);
     free(file);
+}
+
+static void serve_small(void) {
+    put_weights("small.safetensors", &weights, "F32");
+    serve();
 }
 
 static void wait_briefly(void) {
@@ -124,15 +103,16 @@ Test(layers, give_the_answer_of_their_weights) {
                  {"F64", "float64", 0},
                  {"F16", "float32", 1e-6},
                  {"BF16", "float64", 1e-13}};
+    char path[64];
     for (size_t i = 0; i < COUNT(types); i++) {
-        char name[32], path[64];
-        snprintf(name, sizeof name, "w%zu.safetensors", i);
-        snprintf(path, sizeof path, "/layers/w%zu.attention/attention", i);
+        snprintf(path, sizeof path, "w%zu.safetensors", i);
+        put_weights(path, &weights, types[i].type);
+    }
+    serve();
+    for (size_t i = 0; i < COUNT(types); i++) {
         struct binary_call call = question;
         call.path = path;
-        put_weights(name, &weights, types[i].type);
-        snprintf(name, sizeof name, "/layers/w%zu.attention", i);
-        await_status(name, 200);
+        snprintf(path, sizeof path, "/layers/w%zu.attention/attention", i);
         struct cJSON *expected = ask_call(&weights, types[i].dtype);
         for (int turn = 0; turn < 2; turn++) { /* the second time the weights are packed already */
             struct cJSON *answer = ask_call(&call, types[i].dtype);
@@ -148,8 +128,7 @@ Test(layers, take_the_options_of_a_request) {
     static const char *const options[] = {
         "\"causal\":true", "\"window\":[1,0]", "\"return\":[\"Q\",\"K\",\"scores\",\"lse\"]",
         "\"rotary\":{\"base\":10}", "\"scale\":0.5,\"softcap\":2"};
-    put_weights("small.safetensors", &weights, "F32");
-    await_status("/layers/small.attention", 200);
+    serve_small();
     for (size_t i = 0; i < COUNT(options); i++) {
         char a[2048], b[2048];
         struct binary_call call = binary_with(&question, options[i], a);
@@ -182,11 +161,8 @@ Test(layers, let_a_request_replace_their_rotary_embedding) {
         {",\"rotary\":{}", ",\"rotary\":true"},
         {",\"rotary\":false", ""},
     };
-    size_t size;
-    char *file = binary_file(header, numbers, sizeof numbers, &size);
-    put_file("turned.safetensors", file, size);
-    free(file);
-    await_status("/layers/turned.attention", 200);
+    layer_file_tensors("turned.safetensors", header, numbers, sizeof numbers);
+    serve();
     for (size_t i = 0; i < COUNT(rows); i++) {
         char body[512];
         snprintf(body, sizeof body, "{%s%s}", x, rows[i].given);
@@ -206,8 +182,7 @@ Test(layers, let_a_request_replace_their_rotary_embedding) {
 Test(layers, answer_in_safetensors) {
     size_t size;
     struct binary_answer answer;
-    put_weights("small.safetensors", &weights, "F32");
-    await_status("/layers/small.attention", 200);
+    serve_small();
     char *body = binary_safetensors(&question, "F32", &size);
     struct client_response response = daemon_ask_shared(
         "POST", question.path, "Content-Type: application/vnd.safetensors\r\n", body, size);
@@ -223,9 +198,8 @@ Test(layers, are_models_of_the_inference_protocol) {
     struct binary_call call = question, weights_of_other = weights;
     call.path = "/small.attention";
     weights_of_other.inputs[1].shape[1] = 6; /* no multiple of the heads */
-    put_weights("small.safetensors", &weights, "F32");
     put_weights("wrong.safetensors", &weights_of_other, "F32");
-    await_status("/layers/wrong.attention", 200);
+    serve_small();
     struct cJSON *expected = ask_call(&weights, "float32");
     for (unsigned binary = 0; binary < 4; binary += 3) {
         size_t header, size;
@@ -269,8 +243,7 @@ static void await_packed(double bytes) {
 }
 
 Test(layers, are_loaded_and_unloaded) {
-    put_weights("small.safetensors", &weights, "F32");
-    await_status("/layers/small.attention", 200);
+    serve_small();
     cr_expect_eq(packed_bytes(), 0);
     expect_answer("POST", "/v2/repository/models/small.attention/load", NULL, "", 200,
                   "\"loaded\":true");
@@ -297,36 +270,13 @@ Test(layers, are_loaded_and_unloaded) {
     expect_answer("POST", "/v2/repository/models/attention/unload", NULL, "", 501, "always loaded");
 }
 
-/* Writes a model with `count` layers of one head, whose projections of 2 x 2 all differ. */
-static void put_model(const char *name, size_t count) {
-    static const char *const tensors[] = {"W_Q", "W_K", "W_V"};
-    char header[4096] = "{\"__metadata__\":{\"heads\":\"1\"}";
-    float numbers[256];
-    size_t size = strlen(header), used = 0, bytes;
-    for (size_t layer = 0; layer < count; layer++) {
-        for (size_t i = 0; i < COUNT(tensors); i++, used += 4) {
-            size += (size_t)snprintf(
-                header + size, sizeof header - size,
-                ",\"h.%zu.%s\":{\"dtype\":\"F32\",\"shape\":[2,2],\"data_offsets\":[%zu,%zu]}",
-                layer, tensors[i], used * 4, used * 4 + 16);
-            for (size_t k = 0; k < 4; k++) {
-                numbers[used + k] = (float)((used + k) * 37 % 64) / 16 - 2;
-            }
-        }
-    }
-    strcat(header, "}");
-    char *file = binary_file(header, numbers, used * sizeof *numbers, &bytes);
-    put_file(name, file, bytes);
-    free(file);
-}
-
 Test(layers, answer_for_all_layers_of_a_model) {
     static const char x[] = "[[%zu,1],[0.5,-%zu],[2,0.25]]";
 
     char body[2048] = "{\"return\":[\"weights\",\"lse\"],\"causal\":true,\"X\":[", path[64];
     const size_t count = 12; /* more than ten: layer 10 comes after layer 9 */
-    put_model("many.safetensors", count);
-    await_status("/layers/many.h.11", 200);
+    layer_file_model("many.safetensors", "", count, 2, 2, 1);
+    serve();
     for (size_t i = 0; i < count; i++) {
         size_t size = strlen(body);
         snprintf(body + size, sizeof body - size, i > 0 ? "," : "");
@@ -357,52 +307,44 @@ Test(layers, answer_for_all_layers_of_a_model) {
     json_free(whole);
 }
 
-static void expect_refusal(const char *path, const char *type, const char *body, int status,
-                           const char *text) {
-    struct cJSON *problem;
-    struct client_response response;
-    char header[96];
-    snprintf(header, sizeof header, "Content-Type: %s\r\n", type);
-    cr_assert(client_request(the_daemon.port, "POST", path, header, body, strlen(body), &response));
-    expect_problem(&response, status, body, &problem);
-    expect_text(json_text(json_get(problem, "detail")), text, "detail", body);
-    json_free(problem);
-    client_response_free(&response);
-}
-
 Test(layers, refuse_what_is_wrong) {
-    static const char json[] = "application/json";
-    put_weights("small.safetensors", &weights, "F32");
-    await_status("/layers/small.attention", 200);
-    expect_refusal("/layers/none.attention/attention", json, "{\"X\":[[1]]}", 404,
-                   "there is no layer none.attention");
-    expect_refusal(question.path, json, "{\"X\":[[1]]}", 422,
-                   "X has 1 column, but d_model of the layer small.attention is 8");
-    expect_refusal(question.path, json, "{}", 422, "X is missing");
-    expect_refusal(question.path, json, "{\"X\":[[1]],\"W_Q\":[[1]]}", 422, "unknown key \"W_Q\"");
-    expect_refusal(question.path, json, "{\"X\":", 400, "ends");
-    expect_refusal("/layers/small/attention", json, "{\"X\":[[1]]}", 422,
-                   "counts the layers of this model: 1");
-    expect_refusal("/layers/small/attention", json, "{\"X\":[[[1]],[[1]]]}", 422,
-                   "the first axis of X has 2 layers, but this model has 1");
-    expect_refusal(question.path, "text/plain", "{\"X\":[[1]]}x", 415, "");
-    put_model("m.safetensors", 2);
-    put_model("m.h.safetensors", 1);
-    await_status("/layers/m.h.h.0", 200);
-    expect_refusal("/layers/m.h/attention", json, "{\"X\":[[[1,2]],[[1,2]]]}", 422,
-                   "the name m.h stands for layers of the model m and for layers of the model m.h");
-    put_model("several.safetensors", 2);
-    await_status("/layers/several.h.1", 200);
-    expect_refusal("/layers/several/attention", json,
-                   "{\"X\":[[[1,2]],[[1,2]]],\"past_K\":[[[1,2]]],\"past_V\":[[[1,2]]]}", 422,
-                   "past_K holds rows of one layer, but this path stands for 2 layers");
-    expect_refusal("/layers/several/attention", json,
-                   "{\"X\":[[[1,2]],[[1,2]]],\"past_V\":[[[1,2]]]}", 422,
-                   "past_V holds rows of one layer");
-    expect_refusal(question.path, json,
-                   "{\"X\":{\"random\":\"randn\",\"shape\":[900000,8]},"
-                   "\"random\":{\"generator\":\"numpy\",\"seed\":1}}",
-                   413, "");
+#define ONE  "{\"X\":[[1]]}"
+#define PAIR "{\"X\":[[[1,2]],[[1,2]]]"
+    static const struct {
+        const char *path, *body;
+        int status;
+        const char *text;
+    } rows[] = {
+        {"/layers/none.attention/attention", ONE, 404, "there is no layer none.attention"},
+        {"/layers/small.attention/attention", ONE, 422,
+         "X has 1 column, but d_model of the layer small.attention is 8"},
+        {"/layers/small.attention/attention", "{}", 422, "X is missing"},
+        {"/layers/small.attention/attention", "{\"X\":[[1]],\"W_Q\":[[1]]}", 422,
+         "unknown key \\\"W_Q\\\""},
+        {"/layers/small.attention/attention", "{\"X\":", 400, "ends"},
+        {"/layers/small/attention", ONE, 422, "counts the layers of this model: 1"},
+        {"/layers/small/attention", "{\"X\":[[[1]],[[1]]]}", 422,
+         "the first axis of X has 2 layers, but this model has 1"},
+        {"/layers/m.h/attention", PAIR "}", 422,
+         "the name m.h stands for layers of the model m and for layers of the model m.h"},
+        {"/layers/several/attention", PAIR ",\"past_K\":[[[1,2]]],\"past_V\":[[[1,2]]]}", 422,
+         "past_K holds rows of one layer, but this path stands for 2 layers"},
+        {"/layers/several/attention", PAIR ",\"past_V\":[[[1,2]]]}", 422,
+         "past_V holds rows of one layer"},
+        {"/layers/small.attention/attention",
+         "{\"X\":{\"random\":\"randn\",\"shape\":[900000,8]},"
+         "\"random\":{\"generator\":\"numpy\",\"seed\":1}}",
+         413, ""},
+    };
+    layer_file_model("m.safetensors", "", 2, 2, 2, 1);
+    layer_file_model("m.h.safetensors", "", 1, 2, 2, 1);
+    layer_file_model("several.safetensors", "", 2, 2, 2, 1);
+    serve_small();
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        expect_answer("POST", rows[i].path, "Content-Type: application/json\r\n", rows[i].body,
+                      rows[i].status, rows[i].text);
+    }
+    expect_answer("POST", question.path, "Content-Type: text/plain\r\n", ONE "x", 415, "");
 }
 
 /* Returns the reason under which GET /layers lists a file, in the answer `list`. */
@@ -416,85 +358,58 @@ static const char *reason_of(const struct cJSON *list, const char *file) {
     return "";
 }
 
+/* The unit tests of the codec and of the layers have each thing that may be wrong with a file. */
 Test(layers, list_each_file_that_is_not_served_with_the_reason) {
+#define TENSOR(offsets) "{\"dtype\":\"I32\",\"shape\":[1,1],\"data_offsets\":" offsets "}"
     static const struct {
-        const char *name, *header;
-        size_t count;
-        const char *reason;
+        const char *name, *header, *reason;
     } files[] = {
-        {"empty", NULL, 0, "has no header"},
-        {"json", "{\"a\":", 0, "is not JSON"},
-        {"array", "[1]", 0, "is not JSON"},
-        {"gap", "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}", 8, "no gaps"},
-        {"short", "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}", 4, "8 bytes"},
-        {"long", "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 8, "4 bytes"},
-        {"size", "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,4]}}", 4,
-         "another number of bytes"},
-        {"twice",
-         "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},\"a\":"
-         "{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}",
-         8, "twice"},
-        {"other", "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4,
+        {"json", "{\"a\":", "is not JSON"},
+        {"gap", "{\"a\":" TENSOR("[4,8]") "}", "no gaps"},
+        {"long", "{\"a\":" TENSOR("[0,4]") "}", "4 bytes"},
+        {"other",
+         "{\"a\":" TENSOR("[0,4]") ",\"b\":" TENSOR("[4,8]") ",\"c\":" TENSOR("[8,12]") "}",
          "an attention that is known"},
-        {"bad name", "{}", 0, "the name of a model"},
-        {"heads",
-         "{\"W_Q\":{\"dtype\":\"F32\",\"shape\":[1,1],\"data_offsets\":[0,4]},"
-         "\"W_K\":{\"dtype\":\"F32\",\"shape\":[1,1],\"data_offsets\":[4,8]},"
-         "\"W_V\":{\"dtype\":\"F32\",\"shape\":[1,1],\"data_offsets\":[8,12]}}",
-         12, "number of heads is not known"},
+        {"bad name", "{}", "the name of a model"},
         {"type",
-         "{\"__metadata__\":{\"heads\":\"1\"},"
-         "\"W_Q\":{\"dtype\":\"I32\",\"shape\":[1,1],\"data_offsets\":[0,4]},"
-         "\"W_K\":{\"dtype\":\"F32\",\"shape\":[1,1],\"data_offsets\":[4,8]},"
-         "\"W_V\":{\"dtype\":\"F32\",\"shape\":[1,1],\"data_offsets\":[8,12]}}",
-         12, "W_Q has a type"},
-        {"sizes",
-         "{\"__metadata__\":{\"heads\":\"1\"},"
-         "\"W_Q\":{\"dtype\":\"F32\",\"shape\":[1,1],\"data_offsets\":[0,4]},"
-         "\"W_K\":{\"dtype\":\"F32\",\"shape\":[1,2],\"data_offsets\":[4,12]},"
-         "\"W_V\":{\"dtype\":\"F32\",\"shape\":[1,1],\"data_offsets\":[12,16]}}",
-         16, "the keys have 2 columns"},
+         "{\"__metadata__\":{\"heads\":\"1\"},\"W_Q\":" TENSOR("[0,4]") ",\"W_K\":" TENSOR(
+             "[4,8]") ",\"W_V\":" TENSOR("[8,12]") "}",
+         "W_Q has a type"},
     };
+    static const char *const others[][2] = {{"empty.safetensors", "has no header"},
+                                            {"fifo.safetensors", "no regular file"},
+                                            {"link.safetensors", "link out of the folder"},
+                                            {"dir.safetensors", "no regular file"}};
     char name[128], path[256];
-    const char zeros[16] = {0};
+    const char zeros[12] = {0};
     for (size_t i = 0; i < COUNT(files); i++) {
-        size_t size = 0;
-        char *file = files[i].header == NULL
-                         ? calloc(1, 1)
-                         : binary_file(files[i].header, zeros, files[i].count, &size);
         snprintf(name, sizeof name, "%s.safetensors", files[i].name);
-        put_file(name, file, size);
-        free(file);
+        layer_file_tensors(name, files[i].header, zeros, sizeof zeros);
     }
-    snprintf(path, sizeof path, "%s/fifo.safetensors", folder);
+    layer_file_text("empty.safetensors", "");
+    snprintf(path, sizeof path, "%sfifo.safetensors", layer_folder);
     cr_assert_eq(mkfifo(path, 0600), 0);
-    snprintf(path, sizeof path, "%s/link.safetensors", folder);
+    snprintf(path, sizeof path, "%slink.safetensors", layer_folder);
     cr_assert_eq(symlink("/etc/passwd", path), 0);
-    snprintf(path, sizeof path, "%s/dir.safetensors", folder);
+    snprintf(path, sizeof path, "%sdir.safetensors", layer_folder);
     cr_assert_eq(mkdir(path, 0700), 0);
-    put_weights("zz.safetensors", &weights, "F32"); /* it is found with or after the others */
-    await_status("/layers/zz.attention", 200);
-    struct cJSON *list = json_parse("{}", 2);
-    do {
-        json_free(list);
-        struct client_response response = daemon_ask("GET", "/layers", "");
-        cr_assert_eq(response.status, 200);
-        list = json_parse(response.body, response.size);
-        client_response_free(&response);
-    } while (json_size(json_get(list, "refused")) < COUNT(files) + 3);
+    serve();
+    struct client_response response = daemon_ask("GET", "/layers", "");
+    struct cJSON *list = json_parse(response.body, response.size);
+    cr_expect_eq(json_size(json_get(list, "refused")), COUNT(files) + COUNT(others));
     for (size_t i = 0; i < COUNT(files); i++) {
         snprintf(name, sizeof name, "%s.safetensors", files[i].name);
         expect_text(reason_of(list, name), files[i].reason, "reason", name);
     }
-    expect_text(reason_of(list, "fifo.safetensors"), "no regular file", "reason", "fifo");
-    expect_text(reason_of(list, "link.safetensors"), "link out of the folder", "reason", "link");
-    expect_text(reason_of(list, "dir.safetensors"), "no regular file", "reason", "dir");
+    for (size_t i = 0; i < COUNT(others); i++) {
+        expect_text(reason_of(list, others[i][0]), others[i][1], "reason", others[i][0]);
+    }
+    client_response_free(&response);
     json_free(list);
 }
 
 Test(layers, follow_the_folder) {
-    put_weights("small.safetensors", &weights, "F32");
-    await_status("/layers/small.attention", 200);
+    serve_small();
     struct cJSON *before = ask_call(&question, "float64");
     struct binary_call call = weights;
     call.inputs[4] = (struct binary_input){"W_O", {8, 3}, 0}; /* an output of other columns */
@@ -510,9 +425,7 @@ Test(layers, follow_the_folder) {
         wait_briefly();
     }
     cr_expect(are_close(after, expected, 1e-13));
-    char path[256];
-    snprintf(path, sizeof path, "%s/small.safetensors", folder);
-    cr_assert_eq(unlink(path), 0);
+    layer_file_remove("small.safetensors");
     await_status("/layers/small.attention", 404);
     json_free(before);
     json_free(after);
@@ -522,16 +435,11 @@ Test(layers, follow_the_folder) {
 /* Promise 27. The daemon has no method that writes. */
 Test(layers, no_request_writes) {
     static const char *const methods[] = {"PUT", "DELETE", "PATCH", "POST"};
-    put_weights("small.safetensors", &weights, "F32");
-    await_status("/layers/small.attention", 200);
+    serve_small();
     for (size_t i = 0; i < COUNT(methods); i++) {
-        struct client_response response;
-        cr_assert(
-            client_request(the_daemon.port, methods[i], "/layers/small", "", "{}", 2, &response));
-        cr_expect_eq(response.status, 405, "%s: %d", methods[i], response.status);
-        client_response_free(&response);
+        expect_answer(methods[i], "/layers/small", NULL, "{}", 405, "");
     }
-    await_status("/layers/small.attention", 200);
+    expect_answer("GET", "/layers/small.attention", NULL, "", 200, "");
 }
 
 /* The lists of models are open to everyone, but the layers in them need a key. */
@@ -540,17 +448,14 @@ Test(layers, lists_show_them_to_clients_with_a_key_only) {
         const char *method, *path;
     } lists[] = {{"GET", "/v2/models"}, {"POST", "/v2/repository/index"}};
     char keys[128];
-    snprintf(keys, sizeof keys, "%s/keys", folder);
+    snprintf(keys, sizeof keys, "%skeys", layer_folder);
     put_weights("small.safetensors", &weights, "F32");
-    put_file("keys", "a-key-of-this-test\n", 19);
-    daemon_end();
-    daemon_start_with((const char *const[]){"--layers", folder, "--api-key-file", keys, NULL});
+    layer_file_text("keys", "a-key-of-this-test\n");
+    layer_folder_serve((const char *const[]){"--api-key-file", keys, NULL});
     for (size_t i = 0; i < COUNT(lists); i++) {
         struct client_response response;
-        cr_assert(client_request(the_daemon.port, lists[i].method, lists[i].path,
-                                 "Authorization: Bearer a-key-of-this-test\r\n", "", 0, &response));
-        cr_expect_not_null(strstr(response.body, "small.attention"), "%s", response.body);
-        client_response_free(&response);
+        expect_answer(lists[i].method, lists[i].path,
+                      "Authorization: Bearer a-key-of-this-test\r\n", "", 200, "small.attention");
         cr_assert(
             client_request(the_daemon.port, lists[i].method, lists[i].path, "", "", 0, &response));
         cr_expect_eq(response.status, 200);
@@ -559,14 +464,35 @@ Test(layers, lists_show_them_to_clients_with_a_key_only) {
     }
 }
 
-static void start_with_little_memory(void) {
-    make_layers_folder();
-    const char *const options[] = {"--layers", folder, "--layers-memory", "1MiB", NULL};
-    daemon_start_with(options);
+/* A task has room for all numbers that it reads: a matrix has 2 MiB as doubles. */
+Test(layers, have_room_for_a_large_matrix) {
+    static const struct binary_call large = {"/multi-head-attention",
+                                             "\"heads\":4",
+                                             NULL,
+                                             {{"X", {1, 512}, 0},
+                                              {"W_Q", {512, 512}, 0},
+                                              {"W_K", {512, 512}, 0},
+                                              {"W_V", {512, 512}, 0}}};
+    static const struct binary_call question_of_large = {
+        "/layers/large.attention/attention", "", NULL, {{"X", {1, 512}, 0}}};
+    put_weights("large.safetensors", &large, "F32");
+    serve();
+    expect_answer("POST", "/v2/repository/models/large.attention/load", NULL, "", 200, "");
+    struct cJSON *answer = ask_call(&question_of_large, "float32"),
+                 *expected = ask_call(&large, "float32");
+    cr_expect(are_close(answer, expected, 1e-6));
+    json_free(answer);
+    json_free(expected);
 }
 
-Test(few_layers, fit_their_memory, .init = start_with_little_memory, .fini = end_layers,
-     .timeout = 60) {
+Test(layers, are_not_served_without_the_option) {
+    daemon_start_connected();
+    expect_answer("GET", "/layers", NULL, "", 200, "{\"layers\":[],\"refused\":[]}\n");
+    expect_answer("POST", "/layers/a.b/attention", "Content-Type: application/json\r\n",
+                  "{\"X\":[[1]]}", 404, "--layers");
+}
+
+Test(layers, fit_their_memory) {
     /* The weights of each take 600 KiB in float32, and more than 1 MiB in float64. */
     static const struct binary_call large = {"/multi-head-attention",
                                              "\"heads\":4",
@@ -581,7 +507,7 @@ Test(few_layers, fit_their_memory, .init = start_with_little_memory, .fini = end
         snprintf(path, sizeof path, "l%d.safetensors", i);
         put_weights(path, &large, "F32");
     }
-    await_status("/layers/l2.attention", 200);
+    layer_folder_serve((const char *const[]){"--layers-memory", "1MiB", NULL});
     expected = ask_call(&large, "float32");
     for (int i = 0; i < 9; i++) {
         struct binary_call call = {path, "", "[\"output\"]", {{"X", {2, 100}, 0}}};
@@ -594,6 +520,6 @@ Test(few_layers, fit_their_memory, .init = start_with_little_memory, .fini = end
     struct binary_call wide = {path, "", "[\"output\"]", {{"X", {2, 100}, 0}}};
     size_t size;
     char *body = binary_json(&wide, "float64", &size);
-    expect_refusal(path, "application/json", body, 413, "--layers-memory");
+    expect_answer("POST", path, NULL, body, 413, "--layers-memory");
     free(body);
 }

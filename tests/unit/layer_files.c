@@ -2,13 +2,10 @@
 #include "layer_files.h"
 
 #include <criterion/criterion.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-char layer_folder[64];
 struct layers *the_layers;
 char layer_warning[512];
 unsigned layer_warnings;
@@ -18,18 +15,10 @@ void layer_files_warn(const char *text) {
     snprintf(layer_warning, sizeof layer_warning, "%s", text);
 }
 
-void layer_files_begin(void) {
-    strcpy(layer_folder, "/tmp/layers-XXXXXX");
-    cr_assert_not_null(mkdtemp(layer_folder));
-    strcat(layer_folder, "/");
-}
-
 void layer_files_end(void) {
-    char command[128];
     layers_close(the_layers);
     the_layers = NULL;
-    snprintf(command, sizeof command, "rm -rf %s", layer_folder);
-    cr_assert_eq(system(command), 0);
+    layer_folder_end();
 }
 
 void layer_files_open(size_t memory) {
@@ -37,70 +26,6 @@ void layer_files_open(size_t memory) {
     const struct layers_options options = {.folder = layer_folder, .memory = memory};
     the_layers = layers_open(&options, reason);
     cr_assert_not_null(the_layers, "%s", reason);
-}
-
-static void put(const char *name, const void *const pieces[], const size_t sizes[], size_t count) {
-    char path[512], hidden[512];
-    snprintf(path, sizeof path, "%s%s", layer_folder, name);
-    snprintf(hidden, sizeof hidden, "%s.new", layer_folder);
-    FILE *file = fopen(hidden, "wb");
-    cr_assert_not_null(file);
-    for (size_t i = 0; i < count; i++) {
-        cr_assert(sizes[i] == 0 || fwrite(pieces[i], 1, sizes[i], file) == sizes[i]);
-    }
-    cr_assert_eq(fclose(file), 0);
-    cr_assert_eq(rename(hidden, path), 0, "%s", path);
-}
-
-void layer_file_put(const char *name, const void *bytes, size_t size) {
-    put(name, (const void *[]){bytes}, &size, 1);
-}
-
-void layer_file_text(const char *name, const char *text) {
-    layer_file_put(name, text, strlen(text));
-}
-
-void layer_file_remove(const char *name) {
-    char path[512];
-    snprintf(path, sizeof path, "%s%s", layer_folder, name);
-    cr_assert_eq(unlink(path), 0, "%s", path);
-}
-
-void layer_file_tensors(const char *name, const char *header, const void *data, size_t bytes) {
-    const size_t length = strlen(header);
-    unsigned char prefix[8];
-    for (int i = 0; i < 8; i++) {
-        prefix[i] = (unsigned char)((uint64_t)length >> 8 * i);
-    }
-    put(name, (const void *[]){prefix, header, data}, (size_t[]){8, length, bytes}, 3);
-}
-
-float layer_file_number(unsigned seed, size_t i) {
-    return (float)((i * 37 + seed * 11 + i / 64) % 61) / 32 - 1;
-}
-
-void layer_file_model(const char *name, const char *prefix, size_t count, size_t inputs,
-                      size_t outputs, unsigned seed) {
-    static const char *const tensors[] = {"W_Q", "W_K", "W_V"};
-    const size_t numbers = inputs * outputs, all = 3 * count * numbers;
-    char *header = malloc(64 + 3 * count * (128 + strlen(prefix)));
-    float *data = malloc(all * sizeof *data + 1);
-    cr_assert(header != NULL && data != NULL);
-    int size = sprintf(header, "{\"__metadata__\":{\"heads\":\"1\"}");
-    for (size_t i = 0; i < 3 * count; i++) {
-        size += sprintf(header + size,
-                        ",\"%sh.%zu.%s\":{\"dtype\":\"F32\",\"shape\":[%zu,%zu],"
-                        "\"data_offsets\":[%zu,%zu]}",
-                        prefix, i / 3, tensors[i % 3], inputs, outputs, i * numbers * sizeof *data,
-                        (i + 1) * numbers * sizeof *data);
-    }
-    sprintf(header + size, "}");
-    for (size_t i = 0; i < all; i++) {
-        data[i] = layer_file_number(seed, i);
-    }
-    layer_file_tensors(name, header, data, all * sizeof *data);
-    free(header);
-    free(data);
 }
 
 const char *layer_file_reason(const char *name) {

@@ -11,7 +11,7 @@
 #include "support/rows.h"
 
 static void open_folder(void) {
-    layer_files_begin();
+    layer_folder_begin();
     layer_files_open(64 << 20);
 }
 

@@ -19,7 +19,7 @@
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
 static void open_models(void) {
-    layer_files_begin();
+    layer_folder_begin();
     layer_files_open(1 << 20);
 }
 
