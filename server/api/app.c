@@ -11,6 +11,7 @@
 #include "clock.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,46 +29,23 @@ enum {
     BASE = 40 * 1024 + ARENA
 };
 
-/* Returns the last segment of the path of a request that has a route. */
-static const char *last_segment(const struct http_request *request) {
-    return strrchr(request->path, '/') + 1;
-}
-
-/* Returns the path from the name of a layer on; the path need not have one. */
-static const char *layer_of(const struct http_request *request) {
-    const char *second = strchr(request->path + 1, '/');
-    return second == NULL ? "" : second + 1;
+/* Writes what {name} or {model} in the path of a route stands for. */
+static void copy_name(const struct api_route *route, const char *path,
+                      char name[static LAYERS_NAME + 2]) {
+    const char *brace = strchr(route->path, '{');
+    if (brace != NULL) {
+        const char *own = path + (brace - route->path);
+        snprintf(name, LAYERS_NAME + 2, "%.*s", (int)strcspn(own, "/"), own);
+    }
 }
 
 static void open_request(struct api_request *request, struct api_state *state,
                          const struct http_request *http, struct http_response *response,
                          const struct api_route *route) {
-    *request = (struct api_request){.state = state,
-                                    .http = http,
-                                    .response = response,
-                                    .route = route,
-                                    .name = last_segment(http),
-                                    .layer = layer_of(http)};
+    *request =
+        (struct api_request){.state = state, .http = http, .response = response, .route = route};
+    copy_name(route, http->path, request->name);
     account_open(&request->account, &state->budget, BASE);
-}
-
-/* Finds the model of a request in the Open Inference Protocol, and the format of the answer.
- * Returns false after filling the response if there is no such model. */
-static bool find_target(struct api_request *request) {
-    const struct http_request *http = request->http;
-    request->format = API_INFERENCE;
-    if (request->route->handler != NULL) {
-        request->format = format_of_answer(http);
-    } else if ((request->route = inference_model(http->path)) == NULL &&
-               (request->route = inference_layer(request->state, http, request->model)) == NULL) {
-        inference_refuse_model(request);
-        return false;
-    }
-    request->name = request->route->path + 1;
-    if (request->model[0] != '\0') {
-        request->name = request->layer = request->model;
-    }
-    return true;
 }
 
 static void app_release(void *arg);
@@ -78,7 +56,7 @@ static void *app_begin(void *context, const struct http_request *http,
     if (route == NULL) {
         return NULL;
     }
-    const bool stays = route->handler == NULL || route->fields != 0;
+    const bool inference = route->handler == NULL, stays = inference || route->fields != 0;
     struct api_request short_lived, *request = stays ? malloc(sizeof *request) : NULL;
     if (request == NULL) {
         open_request(&short_lived, context, http, response, route);
@@ -92,7 +70,8 @@ static void *app_begin(void *context, const struct http_request *http,
     }
     open_request(request, context, http, response, route);
     pthread_mutex_init(&request->run.mutex, NULL);
-    if (!find_target(request) ||
+    request->format = inference ? API_INFERENCE : format_of_answer(http);
+    if ((inference && !inference_find(request)) ||
         (request->route->fields != API_NO_BODY && !decoder_begin(request))) {
         app_release(request);
         return NULL;
@@ -248,7 +227,9 @@ static void app_completed(void *context, const struct http_request *request,
     const size_t index = api_route_of(request->path);
     metrics_completed(&state->metrics, index, record);
     if (index < api_route_count && api_routes[index].handler == NULL) {
-        const struct api_route *model = inference_model(request->path);
+        char name[LAYERS_NAME + 2];
+        copy_name(&api_routes[index], request->path, name);
+        const struct api_route *model = inference_model(name);
         if (model != NULL) {
             metrics_inferred(&state->metrics, (size_t)(model - api_routes), record);
         }

@@ -17,18 +17,16 @@
 /* Returns whether a route is a model: it computes from matrices. */
 bool inference_is_endpoint(const struct api_route *route);
 
-/* Returns the route of the model {model} in a path of the protocol, such as /attention for the path
- * /v2/models/attention/infer, or NULL if no endpoint has this name. */
-const struct api_route *inference_model(const char *path);
+/* Returns the route of a model, such as /attention for the name "attention", or NULL if no endpoint
+ * has this name. */
+const struct api_route *inference_model(const char *name);
 
-/* Finds the stored layer {model} in the path of a request. Writes its name and returns its route,
- * or returns NULL if no layer that is served has this name. A client that needs a key and has none
- * sees no stored layer. */
-const struct api_route *inference_layer(const struct api_state *state,
-                                        const struct http_request *request,
-                                        char name[static LAYERS_NAME + 1]);
+/* Finds the endpoint or the stored layer that is the model of the path; its route becomes that of
+ * the request. A client that needs a key and has none sees no stored layer. Returns false after
+ * filling the response with a 404 that names the models. */
+bool inference_find(struct api_request *request);
 
-/* Answers with a 404 that names the models. */
+/* Answers with this 404. */
 void inference_refuse_model(struct api_request *request);
 
 /* Makes a list of the results that an endpoint with these fields can return. They have no numbers.

@@ -250,12 +250,11 @@ struct api_work *api_layer_attention(struct api_request *request) {
     struct layers *layers = store_of(request);
     struct call *call = NULL;
     struct api_work *work = NULL;
-    char name[LAYERS_NAME + 2];
+    const char *name = request->name;
     size_t count = 1;
     if (layers == NULL) {
         return NULL;
     }
-    snprintf(name, sizeof name, "%.*s", (int)strcspn(request->layer, "/"), request->layer);
     const struct layers_catalogue *catalogue = layers_take(layers);
     const struct layer *one = layers_find(catalogue, name);
     const struct layer_model *other = NULL;

@@ -14,49 +14,26 @@ bool inference_is_endpoint(const struct api_route *route) {
     return (route->fields & (FIELDS_AT_ATTENTION | FIELDS_AT_PROJECTIONS | FIELDS_AT_SOFTMAX)) != 0;
 }
 
-/* Returns the model whose name is the first `size` bytes of `name`, or NULL. */
-static const struct api_route *find_model(const char *name, size_t size) {
+const struct api_route *inference_model(const char *name) {
     for (size_t i = 0; i < api_route_count; i++) {
-        const char *own = api_routes[i].path + 1;
-        if (inference_is_endpoint(&api_routes[i]) && strncmp(own, name, size) == 0 &&
-            own[size] == '\0') {
+        if (inference_is_endpoint(&api_routes[i]) && strcmp(api_routes[i].path + 1, name) == 0) {
             return &api_routes[i];
         }
     }
     return NULL;
 }
 
-/* Returns the path from the name of the model on. */
-static const char *name_in(const char *path) {
-    static const char before[] = "/models/";
-    const char *found = strstr(path, before);
-    return found == NULL ? "" : found + sizeof before - 1;
-}
-
-const struct api_route *inference_model(const char *path) {
-    const char *name = name_in(path);
-    return find_model(name, strcspn(name, "/"));
-}
-
-const struct api_route *inference_layer(const struct api_state *state,
-                                        const struct http_request *request,
-                                        char name[static LAYERS_NAME + 1]) {
-    const char *start = name_in(request->path);
-    const size_t size = strcspn(start, "/");
-    if (state->layers == NULL || !request->authorized || size > LAYERS_NAME) {
-        return NULL;
+/* Returns whether a stored layer that is served has the name in the path. */
+static bool is_layer(const struct api_request *request) {
+    struct layers *layers = request->state->layers;
+    if (layers == NULL || !request->http->authorized) {
+        return false;
     }
-    memcpy(name, start, size);
-    name[size] = '\0';
-    const struct layers_catalogue *catalogue = layers_take(state->layers);
-    const struct layer *layer = layers_find(catalogue, name);
+    const struct layers_catalogue *catalogue = layers_take(layers);
+    const struct layer *layer = layers_find(catalogue, request->name);
     const bool served = layer != NULL && layer->reason[0] == '\0';
-    layers_give(state->layers, catalogue);
-    const struct api_route *route = api_routes;
-    while (route->fields != FIELDS_AT_LAYER) { /* the table has it */
-        route++;
-    }
-    return served ? route : NULL;
+    layers_give(layers, catalogue);
+    return served;
 }
 
 void inference_refuse_model(struct api_request *request) {
@@ -75,6 +52,20 @@ void inference_refuse_model(struct api_request *request) {
              : !request->http->authorized   ? ", and for clients with a key the stored layers"
                                             : ", and the stored layers of GET /layers");
     reply_problem(request, 404, detail);
+}
+
+bool inference_find(struct api_request *request) {
+    const struct api_route *route = inference_model(request->name);
+    if (route == NULL && is_layer(request)) {
+        for (route = api_routes; route->fields != FIELDS_AT_LAYER; route++) { /* there is one */
+        }
+    }
+    if (route == NULL) {
+        inference_refuse_model(request);
+    } else {
+        request->route = route;
+    }
+    return route != NULL;
 }
 
 /* ---------------------------------------------------------------------------------- the server */
@@ -207,32 +198,17 @@ static void describe_outputs(struct codec_items *list, const struct codec_result
     codec_add_close(list);
 }
 
-/* Finds the endpoint or the stored layer in the path, and writes its name. Returns NULL after
- * filling the response if there is none. */
-static const struct api_route *find_any(struct api_request *request,
-                                        char name[static LAYERS_NAME + 1]) {
-    const char *path = request->http->path;
-    const struct api_route *model = inference_model(path);
-    if (model != NULL) {
-        snprintf(name, LAYERS_NAME + 1, "%s", model->path + 1);
-    } else if ((model = inference_layer(request->state, request->http, name)) == NULL) {
-        inference_refuse_model(request);
-    }
-    return model;
-}
-
 static void describe(struct api_request *request, bool config) {
     static const char *const versions[] = {API_MODEL_VERSION};
-    char name[LAYERS_NAME + 1];
-    const struct api_route *model = find_any(request, name);
     struct codec_results outputs = {0};
     struct codec_items list;
-    if (model == NULL) {
+    if (!inference_find(request)) {
         return;
     }
+    const unsigned fields = request->route->fields;
     codec_items_begin(&list, NULL);
     codec_add_open(&list, CODEC_OP_OBJECT, NULL);
-    codec_add_text(&list, "name", name);
+    codec_add_text(&list, "name", request->name);
     codec_add_text(&list, "platform", "attentiond");
     if (config) {
         codec_add_text(&list, "backend", "attentiond");
@@ -240,8 +216,8 @@ static void describe(struct api_request *request, bool config) {
     } else {
         codec_add_texts(&list, "versions", versions, 1);
     }
-    describe_inputs(&list, model->fields, config);
-    if (inference_outputs(&outputs, model->fields, NULL)) {
+    describe_inputs(&list, fields, config);
+    if (inference_outputs(&outputs, fields, NULL)) {
         describe_outputs(&list, &outputs, config);
     } else {
         list.failed = true;
@@ -262,9 +238,8 @@ struct api_work *api_model_config(struct api_request *request) {
 }
 
 struct api_work *api_model_ready(struct api_request *request) {
-    char name[LAYERS_NAME + 1];
-    if (find_any(request, name) != NULL && !refuse_draining(request)) {
-        reply_flag(request, name, "ready", true);
+    if (inference_find(request) && !refuse_draining(request)) {
+        reply_flag(request, request->name, "ready", true);
     }
     return NULL;
 }
@@ -298,22 +273,20 @@ static void describe_stats(struct codec_items *list, const char *name,
 
 struct api_work *api_model_stats(struct api_request *request) {
     const bool all = strcmp(request->http->path, INFERENCE_PATH "/models/stats") == 0;
-    const struct api_route *wanted = all ? NULL : inference_model(request->http->path);
     struct codec_items list;
-    char name[LAYERS_NAME + 1];
-    if (!all && wanted == NULL) {
-        if (find_any(request, name) != NULL) {
-            reply_problem(
-                request, 404,
-                "a stored layer has no statistics of its own; /metrics counts all layers");
-        }
+    if (!all && !inference_find(request)) {
+        return NULL;
+    }
+    if (request->route->fields == FIELDS_AT_LAYER) {
+        reply_problem(request, 404,
+                      "a stored layer has no statistics of its own; /metrics counts all layers");
         return NULL;
     }
     codec_items_begin(&list, NULL);
     codec_add_open(&list, CODEC_OP_OBJECT, NULL);
     codec_add_open(&list, CODEC_OP_ARRAY, "model_stats");
     for (size_t i = 0; i < api_route_count; i++) {
-        if (inference_is_endpoint(&api_routes[i]) && (all || wanted == &api_routes[i])) {
+        if (inference_is_endpoint(&api_routes[i]) && (all || request->route == &api_routes[i])) {
             describe_stats(&list, api_routes[i].path + 1, &request->state->metrics.models[i]);
         }
     }

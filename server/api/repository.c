@@ -95,18 +95,16 @@ static struct api_work *load(struct api_request *request, const struct layer *la
 static struct api_work *change(struct api_request *request, bool loads) {
     struct layers *layers = request->state->layers;
     struct api_work *work = NULL;
-    char name[LAYERS_NAME + 1];
-    if (inference_model(request->http->path) != NULL) {
+    if (!inference_find(request)) {
+        return NULL;
+    }
+    if (request->route->fields != FIELDS_AT_LAYER) {
         reply_problem(request, 501,
                       "this model is always loaded; only stored layers are loaded and unloaded");
         return NULL;
     }
-    if (inference_layer(request->state, request->http, name) == NULL) {
-        inference_refuse_model(request);
-        return NULL;
-    }
     const struct layers_catalogue *catalogue = layers_take(layers);
-    const struct layer *layer = layers_find(catalogue, name);
+    const struct layer *layer = layers_find(catalogue, request->name);
     if (layer == NULL) { /* its file has gone just now */
         inference_refuse_model(request);
     } else if (!loads) {

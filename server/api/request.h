@@ -44,11 +44,10 @@ struct api_request {
     const struct http_request *http;
     struct http_response *response; /* NULL while the body comes */
     const struct api_route *route;  /* the endpoint, or the model of the path; has the handler */
-    const char *name; /* the last segment of the path, or the name of the model in the path */
-    /* The name of a layer, as the path has it; a slash and more may follow it. */
-    const char *layer;
-    char model[LAYERS_NAME + 1]; /* the layer that is the model of the path, or empty */
-    struct account account;      /* counts the memory that the request holds */
+    /* What {name} or {model} stands for in the path, or empty. One character more than a name may
+     * have is kept, so that a name that is cut is that of nothing. */
+    char name[LAYERS_NAME + 2];
+    struct account account; /* counts the memory that the request holds */
     char *arena; /* owned; the memory that the account lends; NULL before the first piece */
 
     struct api_input input; /* what came */
