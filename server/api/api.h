@@ -95,13 +95,12 @@ enum {
 extern const struct api_route api_routes[];
 extern const size_t api_route_count;
 
-/* Returns the index of the row for this path, or api_route_count if there is none. */
-size_t api_route_of(const char *path);
+/* Returns the struct api_route for this path, or NULL if there is none. */
+const void *api_route_of(const char *path);
 
-/* Returns the row for the path and the method of a request. Returns NULL after filling the response
- * with a 401, 404 or 405 if the client has no key, or if there is no row. */
-const struct api_route *api_find_route(const struct http_request *request,
-                                       struct http_response *response);
+/* Checks that a request has a row for its path, and its method. Returns false after filling the
+ * response with a 401, 404 or 405 if the client has no key, or if there is no row. */
+bool api_check_route(const struct http_request *request, struct http_response *response);
 
 /* Writes the Content-Security-Policy of the files for browsers to state->policy. */
 void assets_set_policy(struct api_state *state);

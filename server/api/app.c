@@ -52,8 +52,8 @@ static void app_release(void *arg);
 
 static void *app_begin(void *context, const struct http_request *http,
                        struct http_response *response) {
-    const struct api_route *route = api_find_route(http, response);
-    if (route == NULL) {
+    const struct api_route *route = http->route;
+    if (!api_check_route(http, response)) {
         return NULL;
     }
     const bool inference = route->handler == NULL, stays = inference || route->fields != 0;
@@ -224,11 +224,12 @@ static void app_release(void *arg) {
 static void app_completed(void *context, const struct http_request *request,
                           const struct http_record *record) {
     struct api_state *state = context;
-    const size_t index = api_route_of(request->path);
-    metrics_completed(&state->metrics, index, record);
-    if (index < api_route_count && api_routes[index].handler == NULL) {
+    const struct api_route *route = request->route;
+    metrics_completed(&state->metrics,
+                      route != NULL ? (size_t)(route - api_routes) : api_route_count, record);
+    if (route != NULL && route->handler == NULL) {
         char name[LAYERS_NAME + 2];
-        copy_name(&api_routes[index], request->path, name);
+        copy_name(route, request->path, name);
         const struct api_route *model = inference_model(name);
         if (model != NULL) {
             metrics_inferred(&state->metrics, (size_t)(model - api_routes), record);
@@ -247,6 +248,7 @@ struct http_app api_app(struct api_state *state) {
     return (struct http_app){
         .context = state,
         .inference_path = INFERENCE_PATH,
+        .find = api_route_of,
         .shorter = decoder_shorter,
         .begin = app_begin,
         .hold = app_hold,

@@ -31,8 +31,7 @@ static bool is_json(const char *media_type) {
 }
 
 const char *decoder_shorter(const struct http_request *request) {
-    const size_t index = api_route_of(request->path);
-    const struct api_route *route = index < api_route_count ? &api_routes[index] : NULL;
+    const struct api_route *route = request->route;
     const bool tensors =
         route != NULL && (route->handler == NULL || fields_has("X", route->fields));
     return tensors && is_json(request->media_type)

@@ -75,13 +75,14 @@ static bool matches(const char *route, const char *path) {
     return *route == *path;
 }
 
-size_t api_route_of(const char *path) {
-    size_t route = 0;
+const void *api_route_of(const char *path) {
     path = strcmp(path, "/docs/") == 0 ? "/docs" : path; /* the handler knows the difference */
-    while (route < api_route_count && !matches(api_routes[route].path, path)) {
-        route++;
+    for (size_t i = 0; i < api_route_count; i++) {
+        if (matches(api_routes[i].path, path)) {
+            return &api_routes[i];
+        }
     }
-    return route;
+    return NULL;
 }
 
 /* -------------------------------------------------------------------------- paths without a row */
@@ -185,14 +186,12 @@ static void refuse_path(const struct http_request *request, struct http_response
     http_problem(response, request, 404, detail, NULL, NULL);
 }
 
-/* ----------------------------------------------------------------------------------- the search */
+/* ----------------------------------------------------------------------------------- the check */
 
-const struct api_route *api_find_route(const struct http_request *request,
-                                       struct http_response *response) {
-    const size_t index = api_route_of(request->path);
+bool api_check_route(const struct http_request *request, struct http_response *response) {
+    const struct api_route *route = request->route;
     char detail[256];
-    if (!request->authorized &&
-        (index == api_route_count || api_routes[index].access != API_OPEN)) {
+    if (!request->authorized && (route == NULL || route->access != API_OPEN)) {
         http_problem(response, request, 401,
                      request->no_bearer
                          ? "the Authorization header must be \"Bearer KEY\", with one of the keys "
@@ -201,19 +200,18 @@ const struct api_route *api_find_route(const struct http_request *request,
                            "of its keys",
                      NULL, NULL);
         response->refused = "without a valid key";
-        return NULL;
+        return false;
     }
-    if (index == api_route_count) {
+    if (route == NULL) {
         refuse_path(request, response);
-        return NULL;
+        return false;
     }
-    const struct api_route *route = &api_routes[index];
     if (strcmp(route->method, request->method) != 0) {
         response->allow = strcmp(route->method, "GET") == 0 ? "GET, HEAD" : route->method;
         snprintf(detail, sizeof detail, "%.20s is not a method of %s; use %s", request->method,
                  route->path, response->allow);
         http_problem(response, request, 405, detail, NULL, NULL);
-        return NULL;
+        return false;
     }
-    return route;
+    return true;
 }

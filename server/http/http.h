@@ -53,6 +53,7 @@ enum {
 struct http_request {
     const char *method;     /* "GET", "POST", ...; "GET" with head = true stands for HEAD */
     const char *path;       /* percent-decoded, without the query */
+    const void *route;      /* what the app has found at the path */
     const char *media_type; /* the body's, lower case, without parameters; "" = not given */
     uint64_t length;        /* bytes of the body; 0 if it is chunked or compressed */
     const char *accept;     /* the first Accept header; "" = not given */
@@ -172,6 +173,7 @@ struct http_pending;
 /*
  * The application. The server calls it for each request whose framing is sound, on one I/O thread
  * unless said otherwise:
+ *   find    Returns what is at a path; the request keeps it as `route`. NULL: nothing is.
  *   shorter Returns what is added to the text of a 413 for a body that is too long: how the same
  *           request may be shorter, or an empty text. It is static. NULL: nothing is added.
  *   begin   The head is complete. Returns an exchange, which the server owns until release, to get
@@ -206,6 +208,7 @@ struct http_app {
      * paths below it, problems are {"error": "detail"} as application/json, and only a 200 that is
      * `timed` is compressed. */
     const char *inference_path;
+    const void *(*find)(const char *path);
     const char *(*shorter)(const struct http_request *request);
     void *(*begin)(void *context, const struct http_request *request,
                    struct http_response *response);

@@ -111,6 +111,7 @@ struct http_call *http_call_create(struct http_connection *connection, const cha
     call->request.server = server;
     call->request.draining = atomic_load(&server->stage) != HTTP_SERVING;
     memcpy(call->path, path, path_size);
+    call->request.route = server->app->find != NULL ? server->app->find(call->path) : NULL;
     call->request.head = strcmp(method, "HEAD") == 0;
     strncpy(call->method, call->request.head ? "GET" : method, sizeof call->method - 1);
     framing_media_type(framing->content_type, call->media_type, sizeof call->media_type);

@@ -272,6 +272,7 @@ void fuzz_ask(bool tight, const struct http_request *asked, const uint8_t *data,
     const struct http_request *request = &with_key;
     struct http_response response = {0};
     with_key.authorized = true;
+    with_key.route = api_route_of(asked->path);
     *answer = (struct fuzz_answer){0};
     void *exchange = app.begin(app.context, request, &response);
     if (exchange != NULL) {

@@ -82,6 +82,7 @@ static void ask_app(const struct request *q, struct answer *out) {
     snprintf(length, sizeof length, "%zu", q->header);
     const struct http_request request = {.method = q->method,
                                          .path = q->path,
+                                         .route = api_route_of(q->path),
                                          .media_type = q->media_type != NULL ? q->media_type
                                                                              : "application/json",
                                          .accept = q->accept != NULL ? q->accept : "",

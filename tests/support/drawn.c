@@ -56,8 +56,8 @@ static unsigned bit_of(const char *path) {
     if (strcmp(path, "heads") == 0) {
         return FIELDS_AT_HEAD;
     }
-    const size_t route = api_route_of(path);
-    return route < api_route_count ? api_routes[route].fields : 0;
+    const struct api_route *route = api_route_of(path);
+    return route != NULL ? route->fields : 0;
 }
 
 /* Returns row `i` of the table, or NULL if these objects do not have it. */

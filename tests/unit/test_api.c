@@ -21,8 +21,11 @@ static char text[1 << 16]; /* the body of the last response */
 
 /* Gives the application a body in pieces of `step` bytes. Returns the response, whose body is in
  * `text`. */
-static struct http_response ask(const struct http_request *request, const char *body, size_t step) {
+static struct http_response ask(const struct http_request *asked, const char *body, size_t step) {
     const struct http_app app = api_app(&state);
+    struct http_request with_route = *asked;
+    const struct http_request *request = &with_route;
+    with_route.route = api_route_of(asked->path);
     struct http_response response = {0};
     const size_t size = strlen(body);
     void *exchange = app.begin(app.context, request, &response);
