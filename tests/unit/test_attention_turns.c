@@ -116,11 +116,8 @@ Test(turns, errors_name_the_rule_and_the_value) {
         const attn_status status =
             attn_plan_attention(&plan, ZEROS(2, bad->n, bad->d), ZEROS(2, bad->m, bad->d),
                                 ZEROS(2, bad->m, 1), &bad->options, &error);
-        cr_expect_eq(status, bad->status, "case %zu: %d: %s", i, status, error.message);
-        cr_expect_str_eq(error.argument, bad->argument, "case %zu: %s", i, error.message);
-        cr_expect_not_null(strstr(error.message, bad->contains), "case %zu: %s", i, error.message);
-        cr_expect_null(plan, "case %zu", i);
-        attn_plan_free(plan);
+        expect_verdict(i, &(struct verdict){bad->status, bad->argument, bad->contains}, status,
+                       plan, &error);
     }
 }
 
