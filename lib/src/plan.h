@@ -5,8 +5,8 @@
 #ifndef ATTN_PLAN_H
 #define ATTN_PLAN_H
 
-#include "attention.h"
 #include "memory_map.h"
+#include "tensor.h"
 
 /* ------------------------------------------------------------------------------------- matrices */
 
@@ -166,17 +166,16 @@ struct tiling {
      * computes the products. */
     size_t panel;
     size_t rows, keys;
-    size_t ld;              /* from one row of a block of scores to the next, in numbers */
-    size_t scratch_rows;    /* `rows` before blocks were made equal, so that the size of a scratch
+    size_t ld;            /* from one row of a block of scores to the next, in numbers */
+    size_t scratch_rows;  /* `rows` before blocks were made equal, so that the size of a scratch
                                does not grow with n */
-    size_t tiles;           /* tiles of the keys of one head */
-    size_t blocks;          /* blocks of the queries of one head */
-    size_t splits;          /* parts of the keys, each in tasks of its own; 1: they are not cut */
-    size_t split_keys;      /* keys of one such part */
-    size_t part_keys;       /* keys of each part that one task adds up in double */
-    size_t blocks_per_task; /* blocks of one task; a block counts once for each split */
-    size_t heads_in_turn;   /* key heads whose blocks alternate, so that each thread keeps to one */
-    size_t value_columns;   /* columns of the values that are multiplied at once */
+    size_t tiles;         /* tiles of the keys of one head */
+    size_t blocks;        /* blocks of the queries of one head */
+    size_t splits;        /* parts of the keys, each in tasks of its own; 1: they are not cut */
+    size_t split_keys;    /* keys of one such part */
+    size_t part_keys;     /* keys of each part that one task adds up in double */
+    size_t heads_in_turn; /* key heads whose blocks alternate, so that each thread keeps to one */
+    size_t value_columns; /* columns of the values that are multiplied at once */
 };
 
 enum {
@@ -184,28 +183,41 @@ enum {
     RANK_NUMBERS = 1 << 15, /* the most entries of a row of top_k that are found as one part */
 };
 
+/* Units of work that are cut into tasks. */
+struct cut {
+    size_t units, per_task, tasks;
+};
+
+/* Finds the units [*first, *end) of a task. */
+static inline void units_of_task(const struct cut *cut, size_t task, size_t *first, size_t *end) {
+    *first = task * cut->per_task;
+    *end = end_of(*first, cut->per_task, cut->units);
+}
+
 /* The tasks of each phase, and the memory of a run. schedule.c decides. */
 struct schedule {
-    struct {
-        size_t tasks, rows; /* the rows of one task */
-    } prepare[PREPARE_COUNT];
-    double input_cost; /* of PHASE_PREPARE, and of the copies of PHASE_PACK */
+    struct cut prepare[PREPARE_COUNT]; /* rows */
+    double input_cost;                 /* of PHASE_PREPARE, and of the copies of PHASE_PACK */
     /* PHASE_PACK: first the tasks that pack. A part of the keys of a head is `tiles` tiles. */
     struct {
-        size_t tasks, tiles, parts, per_task;
+        struct cut all;
+        size_t tiles, parts;
         size_t batch; /* numbers of packed keys of one batch item */
     } pack;
     /* PHASE_PACK: then, for each matrix, the tasks that copy. The matrix of a head has `parts`
-     * parts, and a task copies per_task parts. */
+     * parts. */
     struct {
-        size_t tasks, parts, per_task;
+        struct cut all;
+        size_t parts;
     } copy[COPY_COUNT];
     /* PHASE_PACK: then the tasks that make the moments of Q, K and past_K. */
     size_t moment_tasks[3];
+    struct cut attend; /* PHASE_ATTEND: blocks; a block counts once for each split */
     /* PHASE_MERGE: the output of a row is merged in `parts` parts of `columns` columns. A partial
      * result has `partial` numbers. */
     struct {
-        size_t columns, parts, per_task, partial;
+        struct cut all;
+        size_t columns, parts, partial;
     } merge;
     /* PHASE_WEIGH: first `tasks` tasks, which take the same blocks as PHASE_ATTEND. Then tasks that
      * each make mean_keys weights of the mean over heads, for one query; mean_parts tasks make a
@@ -216,7 +228,8 @@ struct schedule {
     /* PHASE_RANK: each part of a row has a sorted run of at most `run` entries. The top_k of a row
      * is made in `parts` parts of RANK_NUMBERS entries. */
     struct {
-        size_t run, parts, per_task;
+        struct cut all;
+        size_t run, parts;
     } rank;
     size_t weight_numbers; /* numbers of the largest tile of weights that a task copies */
     size_t wide_numbers;   /* numbers of the longest row that a small call converts to double */
@@ -240,11 +253,11 @@ struct slices {
     bool alone; /* this is a plan of softmax alone */
     const void *x;
     size_t outer, count, inner;
-    size_t columns;  /* columns of one unit of work */
-    size_t across;   /* units of work beside each other in `inner` */
-    size_t chunk;    /* numbers of a slice that one unit takes */
-    size_t chunks;   /* units of work along a slice */
-    size_t per_task; /* units of work of one task */
+    size_t columns; /* columns of one unit of work */
+    size_t across;  /* units of work beside each other in `inner` */
+    size_t chunk;   /* numbers of a slice that one unit takes */
+    size_t chunks;  /* units of work along a slice */
+    struct cut all; /* the units of work */
 };
 
 /* ------------------------------------------------------------------------------------- the plan */

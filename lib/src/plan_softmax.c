@@ -45,8 +45,9 @@ static void cut_slices(attn_plan *plan) {
     const size_t units = s->outer * s->across * s->chunks, numbers = s->chunk * s->columns;
     const size_t least =
         size_min(CHUNK_NUMBERS, size_max(TASK_NUMBERS, units / MOST_TASKS * numbers));
-    s->per_task = size_max(1, least / numbers);
-    schedule->tasks[PHASE_ATTEND] = ceil_div(units, s->per_task);
+    s->all.units = units;
+    s->all.per_task = size_max(1, least / numbers);
+    schedule->tasks[PHASE_ATTEND] = ceil_div(units, s->all.per_task);
     if (s->chunks > 1) {
         schedule->tasks[PHASE_WEIGH] = schedule->tasks[PHASE_ATTEND];
         schedule->workspace.bytes = units * 2 * s->columns * sizeof(double);

@@ -267,26 +267,28 @@ static size_t choose_heads_in_turn(const attn_plan *plan, size_t d) {
     return size_max(1, heads);
 }
 
-/* Cuts `count` units, which cost `cost` together, into tasks of *some units. Returns the number of
- * tasks. Each costs about TASK_WORK, or more if there would be more than MOST_TASKS of them. */
-static size_t cut_into_tasks(size_t count, double cost, size_t *some) {
-    const double each = cost / (double)count, least = each * (double)count / MOST_TASKS;
+/* Cuts units, which cost `cost` together, into tasks. Each costs about TASK_WORK, or more if there
+ * would be more than MOST_TASKS of them. */
+static struct cut cut_into_tasks(size_t units, double cost) {
+    const double each = cost / (double)units, least = each * (double)units / MOST_TASKS;
     const double work = fmin(fmax(TASK_WORK, least), TASK_MOST), fit = work / fmax(each, 1);
-    *some = fit < 1 || count == 0 ? 1 : fit > (double)count ? count : (size_t)fit;
-    return ceil_div(count, *some);
+    const size_t some = fit < 1 || units == 0 ? 1 : fit > (double)units ? units : (size_t)fit;
+    return (struct cut){units, some, ceil_div(units, some)};
 }
 
 /* Gives each task of PHASE_ATTEND the same number of blocks: more than one if blocks are small. */
 static void choose_tasks(attn_plan *plan) {
     const struct path *path = &plan->path;
-    struct tiling *t = &plan->tiling;
+    const struct tiling *t = &plan->tiling;
+    struct schedule *s = &plan->schedule;
     /* If the mean over heads is wanted, one task has all heads of its rows, so that their sum
      * always has the same order. */
     const bool together = plan->results.mean && !path->long_rows;
     const size_t heads = together ? 1 : plan->heads;
     const size_t blocks = plan->batch * heads * t->blocks * t->splits;
     const double cost = path->small ? 0 : cost_of_attending(plan); /* a small call is one task */
-    plan->schedule.tasks[PHASE_ATTEND] = cut_into_tasks(blocks, cost, &t->blocks_per_task);
+    s->attend = cut_into_tasks(blocks, cost);
+    s->tasks[PHASE_ATTEND] = s->attend.tasks;
 }
 
 /* Are whole rows too large for a scratch or a task, so that they have to be cut? */
@@ -404,7 +406,7 @@ static void choose_preparation(attn_plan *plan) {
     };
     for (int i = 0; i < PREPARE_COUNT; i++) {
         const double cost = cost_of_preparing(plan, (enum prepare)i) * (double)rows[i];
-        s->prepare[i].tasks = cut_into_tasks(rows[i], cost, &s->prepare[i].rows);
+        s->prepare[i] = cut_into_tasks(rows[i], cost);
         s->tasks[PHASE_PREPARE] += s->prepare[i].tasks;
         s->input_cost += cost;
     }
@@ -420,10 +422,10 @@ static void choose_pack(attn_plan *plan, size_t d) {
     if (path->packs) {
         s->pack.tiles = size_min(t->tiles, size_max(1, PACK_NUMBERS / (t->keys * d)));
         s->pack.parts = ceil_div(t->tiles, s->pack.tiles);
-        const size_t parts = kv_items(plan) * plan->kv_heads * s->pack.parts;
-        s->pack.tasks = cut_into_tasks(parts, cost_of_packing(plan), &s->pack.per_task);
+        s->pack.all =
+            cut_into_tasks(kv_items(plan) * plan->kv_heads * s->pack.parts, cost_of_packing(plan));
     }
-    s->tasks[PHASE_PACK] = s->pack.tasks;
+    s->tasks[PHASE_PACK] = s->pack.all.tasks;
     for (int which = 0; which < COPY_COUNT; which++) {
         if (!plan_wants(plan, results[which])) {
             continue;
@@ -440,12 +442,11 @@ static void choose_pack(attn_plan *plan, size_t d) {
         }
         s->copy[which].parts = ceil_div(rows * widest, COPY_NUMBERS);
         const size_t items = which == COPY_Q ? plan->batch : kv_items(plan);
-        const size_t parts = items * heads * s->copy[which].parts;
         const double cost =
             (double)(items * heads) * cost_of_copying((double)rows * (double)widest, (double)rows);
         s->input_cost += cost;
-        s->copy[which].tasks = cut_into_tasks(parts, cost, &s->copy[which].per_task);
-        s->tasks[PHASE_PACK] += s->copy[which].tasks;
+        s->copy[which].all = cut_into_tasks(items * heads * s->copy[which].parts, cost);
+        s->tasks[PHASE_PACK] += s->copy[which].all.tasks;
     }
     if (plan_wants(plan, ATTN_WANT(STATISTICS))) {
         const size_t counts[] = {plan->in.q.numbers, plan->in.k.numbers, plan->in.past_k.numbers};
@@ -467,16 +468,16 @@ static void choose_after_cuts(attn_plan *plan, size_t d_v) {
     }
     s->merge.columns = size_max(256, MERGE_NUMBERS / plan->tiling.splits);
     s->merge.parts = ceil_div(d_v, s->merge.columns);
-    const size_t parts = rows * s->merge.parts;
-    s->tasks[PHASE_MERGE] = cut_into_tasks(parts, cost_of_merging(plan), &s->merge.per_task);
+    s->merge.all = cut_into_tasks(rows * s->merge.parts, cost_of_merging(plan));
+    s->tasks[PHASE_MERGE] = s->merge.all.tasks;
     const bool blocks =
         s->rank.run > 0 || (plan_wants(plan, ATTN_WANT(WEIGHTS)) && !plan->results.mean);
     s->weigh.tasks = blocks && path->long_rows ? s->tasks[PHASE_ATTEND] : 0;
     s->tasks[PHASE_WEIGH] = s->weigh.tasks + plan->batch * plan->n * s->weigh.mean_parts;
     if (s->rank.run > 0) {
         s->rank.parts = ceil_div(plan->results.top_k, RANK_NUMBERS);
-        const size_t ranges = rows * s->rank.parts;
-        s->tasks[PHASE_RANK] = cut_into_tasks(ranges, cost_of_ranking(plan), &s->rank.per_task);
+        s->rank.all = cut_into_tasks(rows * s->rank.parts, cost_of_ranking(plan));
+        s->tasks[PHASE_RANK] = s->rank.all.tasks;
     }
 }
 

@@ -31,6 +31,11 @@ static inline size_t ceil_div(size_t a, size_t b) {
     return a / b + (a % b != 0);
 }
 
+/* Returns where `some` of `all` things end that begin with `first`; the last ones may be fewer. */
+static inline size_t end_of(size_t first, size_t some, size_t all) {
+    return all - first < some ? all : first + some;
+}
+
 /* Returns element `index` of an array of floats. */
 static inline double number_at(const void *data, attn_dtype dtype, size_t index) {
     return dtype == ATTN_FLOAT32 ? (double)((const float *)data)[index]
