@@ -16,9 +16,8 @@ static bool reserve(size_t *memory, size_t size, size_t count, size_t each, size
         return true;
     }
     *at = *memory;
-    return size_mul(size, count, &bytes) && size_mul(bytes, each, &bytes) &&
-           size_add(bytes, ATTN_ALIGNMENT - 1, &bytes) &&
-           size_add(*memory, bytes / ATTN_ALIGNMENT * ATTN_ALIGNMENT, memory);
+    return size_mul(size, count, &bytes) && size_mul(bytes, each, &bytes) && size_align(&bytes) &&
+           size_add(*memory, bytes, memory);
 }
 
 #define RESERVE(name, type, size, count, each)                                                     \

@@ -124,7 +124,6 @@ attn_status plan_finish(attn_plan *plan, const attn_options *o, attn_error *erro
     }
     ATTN_TRY(plan_options(plan, o, error));
     ATTN_TRY(plan_results(plan, error));
-    plan_measure_results(plan);
     merge_groups(plan);
     return plan_schedule(plan, error);
 }

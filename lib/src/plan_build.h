@@ -70,8 +70,9 @@ void plan_frequencies(attn_plan *plan);
 /* Allocates the parts of all wanted results, and gives each its shape and dtype. */
 attn_status plan_results(attn_plan *plan, attn_error *error);
 
-/* Finds the size of a buffer for all results, whose shapes are known. */
-void plan_measure_results(attn_plan *plan);
+/* Adds the bytes of a part to those of a buffer for all results. Returns false if the part alone is
+ * larger than any buffer. */
+bool plan_add_bytes(attn_plan *plan, const attn_result_tensor *part);
 
 /* ------------------------------------------------------------------------------ in schedule.c */
 

@@ -120,6 +120,24 @@ static attn_status new_parts(attn_plan *plan, attn_error *error) {
     return plan->results.parts == NULL ? attn_no_memory(error) : ATTN_OK;
 }
 
+/* Returns the bytes of a part, or SIZE_MAX if they do not fit a size_t. */
+static size_t part_bytes(const attn_result_tensor *part) {
+    size_t bytes = 1;
+    return size_mul_shape(&bytes, part->rank, part->shape) &&
+                   size_mul(bytes, attn_dtype_size(part->dtype), &bytes)
+               ? bytes
+               : SIZE_MAX;
+}
+
+bool plan_add_bytes(attn_plan *plan, const attn_result_tensor *part) {
+    size_t *all = &plan->results.bytes;
+    const size_t bytes = part_bytes(part);
+    if (!size_add(*all, bytes, all) || !size_align(all)) {
+        *all = SIZE_MAX;
+    }
+    return bytes < SIZE_MAX;
+}
+
 attn_status plan_results(attn_plan *plan, attn_error *error) {
     ATTN_TRY(new_parts(plan, error));
     for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
@@ -134,8 +152,7 @@ attn_status plan_results(attn_plan *plan, attn_error *error) {
         }
         shape_result(plan, (attn_result)r);
         for (size_t p = 0; p < plan->results.of[r].count; p++) {
-            size_t bytes;
-            if (!part_bytes(&plan->results.of[r].parts[p], &bytes)) {
+            if (!plan_add_bytes(plan, &plan->results.of[r].parts[p])) {
                 return attn_too_large(error);
             }
         }
@@ -159,43 +176,6 @@ attn_status attn_plan_bind(attn_plan *plan, attn_result result, size_t part, voi
     return ATTN_OK;
 }
 
-/* Returns where the next part begins after one of `bytes` bytes, which begins at `at`; or false if
- * that does not fit a size_t. */
-static bool next_part(size_t at, size_t bytes, size_t *next) {
-    const size_t rest = ATTN_ALIGNMENT - 1;
-    if (!size_add(at, bytes, &at) || !size_add(at, rest, &at)) {
-        return false;
-    }
-    *next = at & ~rest;
-    return true;
-}
-
-/* Lays out the parts of all results one after the other, and binds them if `buffer` is not NULL.
- * `bytes` becomes the size of the buffer. Returns false if that does not fit a size_t. */
-static bool lay_out_results(const attn_plan *plan, char *buffer, size_t *bytes) {
-    size_t at = 0;
-    for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
-        for (size_t p = 0; p < plan->results.of[r].count; p++) {
-            attn_result_tensor *part = &plan->results.of[r].parts[p];
-            size_t size;
-            if (buffer != NULL) {
-                part->data = buffer + at;
-            }
-            if (!part_bytes(part, &size) || !next_part(at, size, &at)) {
-                return false;
-            }
-        }
-    }
-    *bytes = at;
-    return true;
-}
-
-void plan_measure_results(attn_plan *plan) {
-    if (!lay_out_results(plan, NULL, &plan->results.bytes)) {
-        plan->results.bytes = SIZE_MAX;
-    }
-}
-
 bool attn_plan_results_bytes(const attn_plan *plan, size_t *bytes) {
     const bool fits = plan->results.bytes != SIZE_MAX;
     *bytes = fits ? plan->results.bytes : *bytes;
@@ -203,13 +183,21 @@ bool attn_plan_results_bytes(const attn_plan *plan, size_t *bytes) {
 }
 
 attn_status attn_plan_bind_all(attn_plan *plan, void *buffer) {
-    size_t bytes;
     if (buffer == NULL || (uintptr_t)buffer % ATTN_ALIGNMENT != 0) {
         return ATTN_INVALID_ARGUMENT;
     }
     if (plan->results.bytes == SIZE_MAX) {
         return ATTN_TOO_LARGE;
     }
-    lay_out_results(plan, buffer, &bytes);
+    char *next = buffer;
+    for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
+        for (size_t p = 0; p < plan->results.of[r].count; p++) {
+            attn_result_tensor *part = &plan->results.of[r].parts[p];
+            size_t bytes = part_bytes(part);
+            part->data = next;
+            size_align(&bytes);
+            next += bytes;
+        }
+    }
     return ATTN_OK;
 }

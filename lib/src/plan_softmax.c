@@ -65,7 +65,7 @@ attn_status attn_plan_softmax(attn_plan **plan, const attn_tensor *x, int axis, 
     output->parts[0] = (attn_result_tensor){.dtype = x->dtype, .rank = x->rank};
     memcpy(output->parts[0].shape, x->shape, sizeof x->shape);
     output->count = 1;
-    plan_measure_results(p);
+    plan_add_bytes(p, &output->parts[0]);
     p->dtype = x->dtype;
     p->slices = (struct slices){.alone = true, .x = x->data, .outer = 1, .inner = 1};
     axis = axis < 0 ? axis + x->rank : axis;

@@ -35,11 +35,10 @@ attn_status attn_prepack_bytes(const attn_tensor *weights, attn_layout layout, s
         columns = ceil_div(columns, panel) * panel; /* a size that BLAS can address */
     }
     if (!size_mul(inner, columns, &count) ||
-        !size_mul(count, attn_dtype_size(weights->dtype), &count) ||
-        !size_add(count, ATTN_ALIGNMENT - 1, &count)) {
+        !size_mul(count, attn_dtype_size(weights->dtype), &count) || !size_align(&count)) {
         return attn_too_large(error);
     }
-    *bytes = count / ATTN_ALIGNMENT * ATTN_ALIGNMENT;
+    *bytes = count;
     return ATTN_OK;
 }
 

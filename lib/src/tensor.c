@@ -19,13 +19,9 @@ size_t attn_dtype_size(attn_dtype dtype) {
 
 bool attn_tensor_count(const attn_tensor *tensor, size_t *count) {
     size_t product = 1;
-    for (int axis = 0; axis < tensor->rank; axis++) {
-        if (!size_mul(product, tensor->shape[axis], &product)) {
-            return false;
-        }
-    }
-    *count = product;
-    return true;
+    const bool fits = size_mul_shape(&product, tensor->rank, tensor->shape);
+    *count = fits ? product : *count;
+    return fits;
 }
 
 bool attn_tensor_bytes(const attn_tensor *tensor, size_t *bytes) {

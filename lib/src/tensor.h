@@ -42,10 +42,20 @@ static inline double number_at(const void *data, attn_dtype dtype, size_t index)
                                  : ((const double *)data)[index];
 }
 
-/* Does the same as attn_tensor_bytes(), for a part of a result. */
-static inline bool part_bytes(const attn_result_tensor *part, size_t *bytes) {
-    const attn_tensor tensor = attn_as_tensor(part);
-    return attn_tensor_bytes(&tensor, bytes);
+/* Multiplies a size by those of all axes of a shape. Returns false if that does not fit. */
+static inline bool size_mul_shape(size_t *size, int rank, const size_t *shape) {
+    bool fits = true;
+    for (int axis = 0; axis < rank; axis++) {
+        fits = fits && size_mul(*size, shape[axis], size);
+    }
+    return fits;
+}
+
+/* Rounds a size up to a multiple of ATTN_ALIGNMENT. Returns false if that does not fit. */
+static inline bool size_align(size_t *size) {
+    const bool fits = size_add(*size, ATTN_ALIGNMENT - 1, size);
+    *size = *size / ATTN_ALIGNMENT * ATTN_ALIGNMENT;
+    return fits;
 }
 
 enum {
