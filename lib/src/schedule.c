@@ -532,5 +532,8 @@ size_t attn_plan_phases(const attn_plan *plan) {
 }
 
 size_t attn_plan_tasks(const attn_plan *plan, size_t phase) {
+    if (plan->path.small) { /* one task runs those of all phases */
+        return phase == 0;
+    }
     return phase < PHASE_COUNT ? plan->schedule.tasks[phase] : 0;
 }

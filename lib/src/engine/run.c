@@ -70,7 +70,7 @@ attn_status attn_plan_run(attn_plan *plan, attn_error *error) {
     }
     attn_status status = ATTN_OK;
     for (size_t phase = 0; phase < PHASE_COUNT; phase++) {
-        for (size_t task = 0; task < plan->schedule.tasks[phase] && status == ATTN_OK; task++) {
+        for (size_t task = 0; task < attn_plan_tasks(plan, phase) && status == ATTN_OK; task++) {
             status = attn_plan_task(plan, phase, task, scratch, error);
         }
     }
