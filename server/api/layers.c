@@ -69,16 +69,16 @@ static void add_properties(struct codec_items *list, const struct layer *layer) 
     }
 }
 
-static void add_layer(struct codec_items *list, const struct layer *layer) {
+static void add_layer(struct codec_items *list, const struct layer *layer, const char *reason) {
     codec_add_open(list, CODEC_OP_OBJECT, NULL);
     codec_add_text(list, "name", layer->name);
     codec_add_text(list, "family", layer->family);
     codec_add_text(list, "model", layer->model->name);
     codec_add_text(list, "file", layer->model->file);
-    if (layer->reason[0] == '\0') {
+    if (reason[0] == '\0') {
         add_properties(list, layer);
     } else {
-        codec_add_text(list, "reason", layer->reason);
+        codec_add_text(list, "reason", reason);
     }
     codec_add_close(list);
 }
@@ -98,8 +98,8 @@ static void add_entries(struct codec_items *list, const struct lists_page *page,
         const struct layers_entry *entry = &page->catalogue->entries[i];
         if (entry->layer == NULL && refused) {
             add_refused_model(list, entry->model);
-        } else if (entry->layer != NULL && (entry->layer->reason[0] != '\0') == refused) {
-            add_layer(list, entry->layer);
+        } else if (entry->layer != NULL && (entry->reason[0] != '\0') == refused) {
+            add_layer(list, entry->layer, entry->reason);
         }
     }
 }
@@ -133,7 +133,7 @@ struct api_work *api_layer(struct api_request *request) {
     const struct layer *layer = layers_find(catalogue, request->name);
     if (layer != NULL) {
         codec_items_begin(&list, NULL);
-        add_layer(&list, layer);
+        add_layer(&list, layer, layers_reason(catalogue, layer));
         reply_json(request, &list, 0);
     } else {
         refuse_name(request, request->name);
@@ -263,7 +263,7 @@ struct api_work *api_layer_attention(struct api_request *request) {
         refuse_name(request, name);
     } else if (other != NULL) {
         refuse_two_models(request, name, first->model, other);
-    } else if (stored_fit(request, first, count)) {
+    } else if (stored_fit(request, catalogue, first, count)) {
         call = make_calls(request, first, count, one == NULL);
     }
     layers_give(layers, catalogue); /* the calls keep their layers */

@@ -31,7 +31,7 @@ static bool is_layer(const struct api_request *request) {
     }
     const struct layers_catalogue *catalogue = layers_take(layers);
     const struct layer *layer = layers_find(catalogue, request->name);
-    const bool served = layer != NULL && layer->reason[0] == '\0';
+    const bool served = layer != NULL && layers_reason(catalogue, layer)[0] == '\0';
     layers_give(layers, catalogue);
     return served;
 }
@@ -126,9 +126,9 @@ static void add_models(struct codec_items *list, const struct lists_page *page) 
         }
     }
     for (size_t i = page->first; i < page->end; i++) {
-        const struct layer *layer = page->catalogue->entries[i].layer;
-        if (layer != NULL && layer->reason[0] == '\0') {
-            codec_add_text(list, NULL, layer->name);
+        const struct layers_entry *entry = &page->catalogue->entries[i];
+        if (entry->reason[0] == '\0') {
+            codec_add_text(list, NULL, entry->layer->name);
         }
     }
     codec_add_close(list);

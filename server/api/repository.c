@@ -28,8 +28,7 @@ static void add_index(struct codec_items *list, const struct lists_page *page) {
     }
     for (size_t i = page->first; i < page->end; i++) {
         const struct layers_entry *entry = &page->catalogue->entries[i];
-        add_entry(list, layers_entry_name(entry),
-                  entry->layer != NULL ? entry->layer->reason : entry->model->reason);
+        add_entry(list, layers_entry_name(entry), entry->reason);
     }
     codec_add_close(list);
 }
@@ -110,7 +109,7 @@ static struct api_work *change(struct api_request *request, bool loads) {
     } else if (!loads) {
         layers_unload(layers, layer);
         reply_done(request, layer, false);
-    } else if (stored_fit(request, layer, 1)) {
+    } else if (stored_fit(request, catalogue, layer, 1)) {
         work = load(request, layer);
     }
     layers_give(layers, catalogue);

@@ -14,15 +14,17 @@ enum {
 
 /* ---------------------------------------------------------------------------------- the weights */
 
-bool stored_fit(struct api_request *request, const struct layer *first, size_t count) {
+bool stored_fit(struct api_request *request, const struct layers_catalogue *catalogue,
+                const struct layer *first, size_t count) {
     const attn_dtype dtype =
         request->body == NULL ? ATTN_FLOAT32 : codec_document_dtype(request->body);
     size_t bytes = 0;
     char detail[512];
     for (size_t i = 0; i < count; i++) {
-        if (first[i].reason[0] != '\0') {
+        const char *reason = layers_reason(catalogue, &first[i]);
+        if (reason[0] != '\0') {
             snprintf(detail, sizeof detail, "the layer %s is not served: %s", first[i].name,
-                     first[i].reason);
+                     reason);
             reply_problem(request, 422, detail);
             return false;
         }

@@ -36,7 +36,8 @@ struct stored {
 
 /* Checks that these layers of a catalogue are served, and that their packed weights fit into memory
  * together. Returns false after filling the response with a 422 or a 413. */
-bool stored_fit(struct api_request *request, const struct layer *first, size_t count);
+bool stored_fit(struct api_request *request, const struct layers_catalogue *catalogue,
+                const struct layer *first, size_t count);
 
 /* Begins to use a layer of a catalogue that the caller has taken. Returns false after filling the
  * response with a 503. */

@@ -81,7 +81,7 @@ struct layer {
     char name[LAYERS_NAME + 1];
     const char *family; /* whose names the tensors have, such as "bert" */
     struct layer_model *model;
-    char reason[LAYERS_REASON]; /* why the layer is not served; empty if it is */
+    char reason[LAYERS_REASON]; /* what is wrong with the layer itself; see layers_reason() */
     struct layer_tensor tensors[LAYER_PARTS];
     size_t d_model, d_context, d_value; /* columns of X, of the context and of the value_context */
     size_t heads, kv_heads, d, d_v, d_out;
@@ -110,7 +110,6 @@ struct layer_model {
     uint64_t version; /* a hash of what the file system says of its files */
     size_t left_out;  /* bytes that its layers would take in a catalogue that is full; else 0 */
     struct layer_model *next; /* in a list of models that nothing uses */
-    uint64_t clashes;         /* a hash of the names of layers that another model has, too */
     bool published;           /* a catalogue has had it; only the refresh uses this */
     size_t users;             /* catalogues and requests that use it; the store's mutex guards it */
 };
@@ -142,6 +141,7 @@ void layers_refresh(struct layers *layers);
 struct layers_entry {
     const struct layer_model *model;
     const struct layer *layer; /* NULL: the model */
+    const char *reason;        /* why it is not served; empty if it is */
 };
 
 /* All models at one moment, sorted by name, and the list of all layers, sorted by name, too. */
@@ -170,6 +170,9 @@ const struct layer_model *layers_find_model(const struct layers_catalogue *catal
  * NULL if there is none. */
 const struct layer *layers_under(const struct layers_catalogue *catalogue, const char *name,
                                  size_t *count, const struct layer_model **other);
+
+/* Returns why a layer of the catalogue is not served; empty if it is. */
+const char *layers_reason(const struct layers_catalogue *catalogue, const struct layer *layer);
 
 /* Returns the name of the layer or of the model. */
 const char *layers_entry_name(const struct layers_entry *entry);

@@ -79,6 +79,12 @@ static void end_model(struct layers *layers, struct layer_model *model) {
 }
 
 static void free_catalogue(struct layers_catalogue *catalogue) {
+    for (size_t i = 0; i < catalogue->entry_count; i++) {
+        const struct layers_entry *entry = &catalogue->entries[i];
+        if (entry->layer != NULL && entry->reason != entry->layer->reason) {
+            free((char *)(uintptr_t)entry->reason);
+        }
+    }
     free(catalogue->models);
     free(catalogue->entries);
     free(catalogue);
@@ -203,37 +209,6 @@ static bool same(const struct layers_catalogue *a, const struct layers_catalogue
             memcmp(a->models, b->models, a->count * sizeof(struct layer_model *)) == 0);
 }
 
-/* Refuses the layers whose names stand for layers of two models. A layer does not change after it
- * was found, so a model of which other layers clash than before is read again. Returns false if
- * there is no memory. */
-static bool settle_names(struct layers *layers, const struct model_source *sources,
-                         struct layers_catalogue *made) {
-    struct names_clashes clashes = {0};
-    bool good = names_compare(made, &clashes);
-    struct layer_model **again = calloc(made->count + 1, sizeof(struct layer_model *));
-    good = good && again != NULL;
-    for (size_t i = 0, at = 0, end; good && i < made->count; i++, at = end) {
-        for (end = at; end < clashes.count && clashes.list[end].model == i; end++) {
-        }
-        const uint64_t hash = names_hash(&clashes, at, end);
-        struct layer_model *model = made->models[i];
-        if (model->clashes != hash && model->left_out == 0) {
-            again[i] = model->published ? model_read(layers->folder, &sources[i]) : model;
-            good = again[i] != NULL;
-        }
-        if (again[i] != NULL) {
-            names_refuse(&clashes, at, end, again[i]);
-            again[i]->clashes = hash;
-        }
-    }
-    for (size_t i = 0; again != NULL && i < made->count; i++) {
-        made->models[i] = again[i] != NULL ? again[i] : made->models[i];
-    }
-    free(again);
-    free(clashes.list);
-    return good;
-}
-
 /* Frees a catalogue that nothing has used, and the models that were read for it. */
 static void drop_made(struct layers_catalogue *made) {
     for (size_t i = 0; i < made->count; i++) {
@@ -255,6 +230,22 @@ static int by_entry(const void *a, const void *b) {
                                ((const struct layers_entry *)b)->model->file);
 }
 
+/* Adds the entry of a layer. A layer does not change after it was found, but whether another model
+ * has its name does. Returns false if there is no memory. */
+static bool add_layer(struct layers_catalogue *made, const struct layer *layer) {
+    const struct layer_model *rival = layer->reason[0] == '\0' ? names_rival(made, layer) : NULL;
+    char *reason = rival == NULL ? NULL : malloc(LAYERS_REASON);
+    if (reason != NULL) {
+        snprintf(reason, LAYERS_REASON,
+                 "its name also stands for a layer of the model %.128s: one of the two models "
+                 "needs another name",
+                 rival->name);
+    }
+    made->entries[made->entry_count++] =
+        (struct layers_entry){layer->model, layer, reason != NULL ? reason : layer->reason};
+    return rival == NULL || reason != NULL;
+}
+
 /* Lists the entries of a catalogue, and counts them. Returns false if there is no memory. */
 static bool list_entries(struct layers_catalogue *made) {
     size_t most = made->count;
@@ -262,22 +253,38 @@ static bool list_entries(struct layers_catalogue *made) {
         most += made->models[i]->count;
     }
     made->entries = calloc(most + 1, sizeof *made->entries);
-    for (size_t i = 0; made->entries != NULL && i < made->count; i++) {
+    bool good = made->entries != NULL;
+    for (size_t i = 0; good && i < made->count; i++) {
         const struct layer_model *model = made->models[i];
         made->left_out += model->left_out > 0;
         if (model->reason[0] != '\0') {
-            made->entries[made->entry_count++] = (struct layers_entry){.model = model};
-            made->refused++;
+            made->entries[made->entry_count++] = (struct layers_entry){model, NULL, model->reason};
         }
-        for (size_t k = 0; k < model->count; k++) {
-            made->entries[made->entry_count++] = (struct layers_entry){model, &model->layers[k]};
-            made->refused += model->layers[k].reason[0] != '\0';
+        for (size_t k = 0; good && k < model->count; k++) {
+            good = add_layer(made, &model->layers[k]);
         }
     }
-    if (made->entries != NULL) {
+    for (size_t i = 0; i < made->entry_count; i++) {
+        made->refused += made->entries[i].reason[0] != '\0';
+    }
+    if (good) {
         qsort(made->entries, made->entry_count, sizeof *made->entries, by_entry);
     }
-    return made->entries != NULL;
+    return good;
+}
+
+static int by_name(const void *name, const void *entry) {
+    return search_compare(name, layers_entry_name(entry));
+}
+
+const char *layers_reason(const struct layers_catalogue *catalogue, const struct layer *layer) {
+    const struct layers_entry *entry =
+        catalogue->entries + search_first(layer->name, catalogue->entries, catalogue->entry_count,
+                                          sizeof *entry, by_name);
+    while (entry->layer != layer) {
+        entry++;
+    }
+    return entry->reason;
 }
 
 /* Compares a name with an entry. The entries of this name count as before it. */
@@ -301,7 +308,7 @@ static struct layers_catalogue *make_catalogue(struct layers *layers,
     const bool good = sources != NULL && made != NULL &&
                       (made->models = calloc(count + 1, sizeof(struct layer_model *))) != NULL &&
                       find_models(layers, old, sources, count, made) && !same(old, made) &&
-                      settle_names(layers, sources, made) && list_entries(made);
+                      list_entries(made);
     free(sources);
     if (!good && made != NULL) {
         drop_made(made);

@@ -35,7 +35,7 @@ const char *layer_file_reason(const char *name) {
     const struct layers_catalogue *catalogue = layers_take(the_layers);
     const struct layer *layer = layers_find(catalogue, name);
     if (layer != NULL) {
-        found = layer->reason;
+        found = layers_reason(catalogue, layer);
     }
     for (size_t i = 0; i < catalogue->count && found == NULL; i++) {
         const struct layer_model *model = catalogue->models[i];
