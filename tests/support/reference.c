@@ -2,6 +2,7 @@
 #include "support/reference.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 int64_t reference_position(bool at_the_end, size_t past, size_t length, size_t n, size_t i) {
     return at_the_end ? (int64_t)(length + i) - (int64_t)n : (int64_t)(past + i);
@@ -88,10 +89,25 @@ static void output_of_query(const struct reference_head *c, const struct referen
     }
 }
 
-void reference_compute(const struct reference_head *call, const struct reference_results *out) {
-    for (size_t i = 0; i < call->n; i++) {
-        scores_of_query(call, out, i);
-        weights_of_query(call, out, i);
-        output_of_query(call, out, i);
+struct reference_results reference_compute(const struct reference_head *call) {
+    const size_t n = call->n, pairs = n * call->m;
+    struct reference_results out = {
+        .scores = calloc(4 * pairs + n * call->d_v + 4 * n, sizeof *out.scores)};
+    if (out.scores == NULL) {
+        abort();
     }
+    out.scaled_scores = out.scores + pairs;
+    out.masked_scores = out.scaled_scores + pairs;
+    out.weights = out.masked_scores + pairs;
+    out.output = out.weights + pairs;
+    out.lse = out.output + n * call->d_v;
+    out.entropy = out.lse + n;
+    out.score_scale = out.entropy + n;
+    out.output_scale = out.score_scale + n;
+    for (size_t i = 0; i < n; i++) {
+        scores_of_query(call, &out, i);
+        weights_of_query(call, &out, i);
+        output_of_query(call, &out, i);
+    }
+    return out;
 }

@@ -29,8 +29,8 @@ struct reference_head {
     double sigmoid_bias;
 };
 
-/* The results, in buffers of the caller; none is NULL. The errors of a row are compared with the
- * size of the terms that are added in it: output_scale is max_c sum_j |w_j v_jc|, and score_scale
+/* The results, in one block of memory that begins with `scores`: free that. The errors of a row are
+ * compared with the size of the terms that are added in it: output_scale is max_c sum_j |w_j v_jc|, and score_scale
  * is max_j sum_c |q_c k_jc|. */
 struct reference_results {
     double *scores, *scaled_scores, *masked_scores, *weights; /* (n,m) */
@@ -43,6 +43,6 @@ struct reference_results {
 int64_t reference_position(bool at_the_end, size_t past, size_t length, size_t n, size_t i);
 
 /* Computes all results of one head. */
-void reference_compute(const struct reference_head *call, const struct reference_results *out);
+struct reference_results reference_compute(const struct reference_head *call);
 
 #endif

@@ -92,19 +92,10 @@ struct reference_results reference_of(const struct call *c, size_t b, size_t h) 
         .exists = c->exists == NULL ? NULL : c->exists + b * m,
         .has_sink = c->sinks != NULL,
         .sink = c->sinks == NULL ? 0 : c->sinks[h],
+        .unnormalized = c->normalization == ATTN_UNNORMALIZED,
+        .sigmoid = c->normalization == ATTN_SIGMOID,
     };
-    struct reference_results r = {.scores =
-                                      allocate(4 * n * m + n * c->d_v + 4 * n, sizeof(double))};
-    r.scaled_scores = r.scores + n * m;
-    r.masked_scores = r.scaled_scores + n * m;
-    r.weights = r.masked_scores + n * m;
-    r.output = r.weights + n * m;
-    r.lse = r.output + n * c->d_v;
-    r.entropy = r.lse + n;
-    r.score_scale = r.entropy + n;
-    r.output_scale = r.score_scale + n;
-    reference_compute(&call, &r);
-    return r;
+    return reference_compute(&call);
 }
 
 /* The bound was stated for d <= 64. The rounding error of a sum of d terms grows with d, and the
@@ -114,9 +105,13 @@ void compare_to_reference(struct worst *worst, const struct call *c, size_t b, s
                           const struct reference_results *r, const struct results *is) {
     const size_t m = c->m;
     const double bound = bound_of(c->dtype) * fmax(1, sqrt((double)c->d / 64));
+    const double values = largest_of(c->v + key_row(c, b, h) * c->d_v, m * c->d_v);
     for (size_t i = 0; i < c->n; i++) {
         const double scaled = fmax(fabs(c->scale) * r->score_scale[i], 1e-3);
         const double masked = fmax(scaled, largest_of(r->masked_scores + i * m, m));
+        /* Without softmax the weights are scores, with their errors. */
+        const double scores = c->normalization == ATTN_UNNORMALIZED ? masked : 0;
+        const double output = fmax(r->output_scale[i], scores * values);
         const struct {
             attn_result result;
             const double *want;
@@ -126,8 +121,8 @@ void compare_to_reference(struct worst *worst, const struct call *c, size_t b, s
             {ATTN_RESULT_SCORES, r->scores, m, r->score_scale[i]},
             {ATTN_RESULT_SCALED_SCORES, r->scaled_scores, m, scaled},
             {ATTN_RESULT_MASKED_SCORES, r->masked_scores, m, masked},
-            {ATTN_RESULT_WEIGHTS, r->weights, m, largest_of(r->weights + i * m, m)},
-            {ATTN_RESULT_OUTPUT, r->output, c->d_v, r->output_scale[i]},
+            {ATTN_RESULT_WEIGHTS, r->weights, m, fmax(largest_of(r->weights + i * m, m), scores)},
+            {ATTN_RESULT_OUTPUT, r->output, c->d_v, output},
             {ATTN_RESULT_LSE, r->lse, 1, fmax(1, masked)},
             {ATTN_RESULT_ENTROPY, r->entropy, 1, fmax(1, log((double)m))},
         };
@@ -150,7 +145,12 @@ void check_ways(const struct call *c, const unsigned *wanted, size_t ways) {
         want[head] = reference_of(c, head / c->heads, head % c->heads);
     }
     for (size_t way = 0; way < ways; way++) {
-        struct results r = run_call(c, wanted[way]);
+        unsigned results = wanted[way];
+        if (c->normalization != ATTN_SOFTMAX) {
+            results =
+                (results & ~(unsigned)(ATTN_WANT(LSE) | ATTN_WANT(ENTROPY))) | ATTN_WANT(OUTPUT);
+        }
+        struct results r = run_call(c, results);
         struct worst worst = {0};
         for (size_t head = 0; head < c->batch * c->heads; head++) {
             compare_to_reference(&worst, c, head / c->heads, head % c->heads, &want[head], &r);

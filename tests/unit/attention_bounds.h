@@ -38,15 +38,15 @@ void compare_results(struct worst *worst, const struct call *c, const struct res
 /* Returns true if all results that both have are the same, byte for byte. */
 bool same_bytes(const struct results *a, const struct results *b);
 
-/* Returns the reference's results of head h of batch item b. They are one block of memory, which
- * begins with `scores`: free that. */
+/* Returns the reference's results of head h of batch item b. The caller frees their `scores`. */
 struct reference_results reference_of(const struct call *c, size_t b, size_t h);
 
 /* Compares all results of head h of batch item b with those of the reference. */
 void compare_to_reference(struct worst *worst, const struct call *c, size_t b, size_t h,
                           const struct reference_results *r, const struct results *is);
 
-/* Runs a call once for each choice of wanted results, and compares each run with the reference. */
+/* Runs a call once for each choice of wanted results, and compares each run with the reference.
+ * Without softmax, lse and entropy are left out of the choices. */
 void check_ways(const struct call *c, const unsigned *wanted, size_t ways);
 
 #endif

@@ -264,7 +264,7 @@ static double *numbers_of(const attn_result_tensor *t, size_t count) {
     return x;
 }
 
-void run_plan(attn_plan *plan, struct results *r) {
+void run_plan(attn_plan *plan, run_tasks *run, struct results *r) {
     void *data[ATTN_RESULT_COUNT] = {0};
     for (int i = 0; i < ATTN_RESULT_COUNT; i++) {
         size_t bytes;
@@ -275,7 +275,7 @@ void run_plan(attn_plan *plan, struct results *r) {
             attn_plan_bind(plan, (attn_result)i, 0, data[i]);
         }
     }
-    r->status = attn_plan_run(plan, &r->error);
+    r->status = run(plan, &r->error);
     for (int i = 0; i < ATTN_RESULT_COUNT; i++) {
         if (data[i] != NULL && r->status == ATTN_OK) {
             r->of[i] = numbers_of(attn_plan_tensor(plan, (attn_result)i, 0), r->count[i]);
@@ -284,7 +284,7 @@ void run_plan(attn_plan *plan, struct results *r) {
     }
 }
 
-struct results try_call(const struct call *c, unsigned wanted) {
+struct results try_call_by(const struct call *c, unsigned wanted, run_tasks *run) {
     const attn_tensor none = {0};
     const attn_tensor mask = {
         .data = c->mask, .dtype = ATTN_BOOL, .rank = 4, .shape = {c->batch, c->heads, c->n, c->m}};
@@ -327,12 +327,16 @@ struct results try_call(const struct call *c, unsigned wanted) {
     attn_plan *plan;
     const attn_status status = attn_plan_attention(&plan, &t[0], &t[1], &t[2], &o, &r.error);
     cr_assert_eq(status, ATTN_OK, "%s", r.error.message);
-    run_plan(plan, &r);
+    run_plan(plan, run, &r);
     attn_plan_free(plan);
     for (size_t i = 0; i < sizeof t / sizeof *t; i++) {
         free((void *)(uintptr_t)t[i].data);
     }
     return r;
+}
+
+struct results try_call(const struct call *c, unsigned wanted) {
+    return try_call_by(c, wanted, attn_plan_run);
 }
 
 struct results run_call(const struct call *c, unsigned wanted) {

@@ -103,12 +103,16 @@ bool may_attend(const struct call *c, size_t b, size_t h, size_t i, size_t j);
 attn_tensor rows_of_heads(const struct call *c, const double *x, size_t heads, size_t rows,
                           size_t from, size_t to, size_t columns);
 
+/* Runs all tasks of a plan, as attn_plan_run() does. */
+typedef attn_status run_tasks(attn_plan *plan, attn_error *error);
+
 /* Runs a plan whose results have one part each. Numbers that a run does not write are NaN. */
-void run_plan(attn_plan *plan, struct results *r);
+void run_plan(attn_plan *plan, run_tasks *run, struct results *r);
 
 /* Runs a call; the plan must be possible. With try_call() the run may fail, and the caller looks at
  * the status. With run_call() the run must succeed. Free the results with free_results(). */
 struct results try_call(const struct call *c, unsigned wanted);
+struct results try_call_by(const struct call *c, unsigned wanted, run_tasks *run);
 struct results run_call(const struct call *c, unsigned wanted);
 void free_results(struct results *r);
 

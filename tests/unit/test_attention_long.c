@@ -113,7 +113,7 @@ static struct results run_head(const struct call *c, attn_options *o, unsigned w
                  r.error.message);
     cr_expect_leq(attn_plan_scratch(plan), (size_t)2 << 20);
     cr_expect_gt(attn_plan_tasks(plan, PHASE_MERGE), 0, "these rows are not cut");
-    run_plan(plan, &r);
+    run_plan(plan, attn_plan_run, &r);
     attn_plan_free(plan);
     free((void *)(uintptr_t)q.data);
     free((void *)(uintptr_t)k.data);

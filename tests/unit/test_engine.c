@@ -9,10 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "attention.h"
+#include "attention_bounds.h"
 #include "kernels/kernels.h"
 #include "plan.h"
-#include "support/reference.h"
 #include "support/rng.h"
 #include "support/scale.h"
 
@@ -58,196 +57,57 @@ enum {
     SHAPES = sizeof shapes / sizeof *shapes
 };
 
-/* The inputs of one case. The doubles are numbers that the dtype can hold. */
-struct data {
-    double *q, *k, *v;
-    unsigned char *mask;
-    double *sink;
-};
-
-static double *draw_in_dtype(struct rng *rng, size_t count, attn_dtype dtype) {
-    double *x = calloc(count, sizeof *x);
-    cr_assert_not_null(x);
-    for (size_t i = 0; i < count; i++) {
-        x[i] = rng_normal(rng);
-        x[i] = dtype == ATTN_FLOAT32 ? (double)(float)x[i] : x[i];
-    }
-    return x;
-}
-
-/* Returns rows [from, to) of each head of x, which is (heads, rows, columns). The caller frees the
- * data of the tensor. */
-static attn_tensor tensor_of_rows(const double *x, attn_dtype dtype, size_t heads, size_t rows,
-                                  size_t from, size_t to, size_t columns) {
-    attn_tensor t = {.dtype = dtype, .rank = 3, .shape = {heads, to - from, columns}};
-    const size_t count = heads * (to - from) * columns;
-    void *data = malloc(count * attn_dtype_size(dtype));
-    cr_assert_not_null(data);
-    size_t at = 0;
-    for (size_t h = 0; h < heads; h++) {
-        for (size_t i = from * columns; i < to * columns; i++, at++) {
-            const double value = x[h * rows * columns + i];
-            if (dtype == ATTN_FLOAT32) {
-                ((float *)data)[at] = (float)value;
-            } else {
-                ((double *)data)[at] = value;
-            }
-        }
-    }
-    t.data = data;
-    return t;
-}
-
-static double at(const void *data, attn_dtype dtype, size_t i) {
-    return dtype == ATTN_FLOAT32 ? (double)((const float *)data)[i] : ((const double *)data)[i];
-}
-
-/* The worst error of output, weights and lse of head h, relative to the size of their rows. */
-static double head_error(const struct shape *s, const struct data *x, size_t h, attn_dtype dtype,
-                         const void *output, const void *weights, const void *lse) {
-    const size_t kv = h / (s->heads / s->kv_heads), pairs = s->n * s->m;
-    const size_t length = s->length == 0 ? s->m : s->length;
-    double *buffer = calloc(4 * pairs + s->n * s->d_v + 4 * s->n, sizeof *buffer), worst = 0;
-    cr_assert_not_null(buffer);
-    struct reference_head call = {
-        .n = s->n,
-        .m = s->m,
-        .d = s->d,
-        .d_v = s->d_v,
-        .q = x->q + h * s->n * s->d,
-        .k = x->k + kv * s->m * s->d,
-        .v = x->v + kv * s->m * s->d_v,
-        .scale = 1 / sqrt((double)s->d),
-        .mask = x->mask,
-        .causal = s->causal,
-        .first = reference_position(s->at_the_end, s->past, length, s->n, 0),
-        .left = s->left,
-        .right = s->right,
-        .length = length,
-        .has_sink = s->sink,
-        .sink = s->sink ? x->sink[h] : 0,
-    };
-    struct reference_results r = {.scores = buffer,
-                                  .scaled_scores = buffer + pairs,
-                                  .masked_scores = buffer + 2 * pairs,
-                                  .weights = buffer + 3 * pairs,
-                                  .output = buffer + 4 * pairs};
-    r.lse = r.output + s->n * s->d_v;
-    r.entropy = r.lse + s->n;
-    r.score_scale = r.entropy + s->n;
-    r.output_scale = r.score_scale + s->n;
-    reference_compute(&call, &r);
-    for (size_t i = 0; i < s->n; i++) {
-        double largest = 0;
-        for (size_t j = 0; j < s->m; j++) {
-            largest = fmax(largest, r.weights[i * s->m + j]);
-        }
-        for (size_t j = 0; weights != NULL && j < s->m; j++) {
-            const double error =
-                fabs(at(weights, dtype, (h * s->n + i) * s->m + j) - r.weights[i * s->m + j]);
-            worst = fmax(worst, largest == 0 ? error : error / largest);
-        }
-        for (size_t c = 0; c < s->d_v; c++) {
-            const double error =
-                fabs(at(output, dtype, (h * s->n + i) * s->d_v + c) - r.output[i * s->d_v + c]);
-            worst = fmax(worst, error == 0 ? 0 : error / r.output_scale[i]);
-        }
-        const double got = at(lse, dtype, h * s->n + i);
-        worst = fmax(worst, got == r.lse[i] ? 0 : fabs(got - r.lse[i]) / fmax(1, fabs(r.lse[i])));
-        worst = isnan(got) ? INFINITY : worst;
-    }
-    free(buffer);
-    return worst;
-}
-
 /* Runs the tasks of each phase from the last to the first, each on a scratch full of NaN. */
-static attn_status run_backwards(attn_plan *plan) {
+static attn_status run_backwards(attn_plan *plan, attn_error *error) {
     const size_t used = (attn_plan_scratch(plan) + ATTN_ALIGNMENT - 1) / ATTN_ALIGNMENT;
     const size_t bytes = (used + 1) * ATTN_ALIGNMENT;
     unsigned char *scratch = aligned_alloc(ATTN_ALIGNMENT, bytes);
-    attn_status status = attn_plan_begin(plan, NULL);
+    attn_status status = attn_plan_begin(plan, error);
     cr_assert_not_null(scratch);
     for (size_t phase = 0; phase < attn_plan_phases(plan); phase++) {
         for (size_t task = attn_plan_tasks(plan, phase); task-- > 0 && status == ATTN_OK;) {
             memset(scratch, 0xff, bytes);
-            status = attn_plan_task(plan, phase, task, scratch, NULL);
+            status = attn_plan_task(plan, phase, task, scratch, error);
             for (size_t i = bytes - ATTN_ALIGNMENT; i < bytes; i++) {
                 cr_assert_eq(scratch[i], 0xff, "a task wrote past its scratch");
             }
         }
     }
     free(scratch);
-    return status == ATTN_OK ? attn_plan_end(plan, NULL) : status;
+    return status == ATTN_OK ? attn_plan_end(plan, error) : status;
 }
 
-/* Computes a case twice, with tasks in either order, and compares it with the reference. */
-static void check_shape(const struct shape *s, attn_dtype dtype, bool with_weights, size_t index) {
-    struct rng rng = {index * 77 + 5};
-    struct data x = {draw_in_dtype(&rng, s->heads * s->n * s->d, dtype),
-                     draw_in_dtype(&rng, s->kv_heads * s->m * s->d, dtype),
-                     draw_in_dtype(&rng, s->kv_heads * s->m * s->d_v, dtype), NULL,
-                     draw_in_dtype(&rng, s->heads, dtype)};
-    attn_tensor q = tensor_of_rows(x.q, dtype, s->heads, s->n, 0, s->n, s->d);
-    attn_tensor k = tensor_of_rows(x.k, dtype, s->kv_heads, s->m, s->past, s->m, s->d);
-    attn_tensor v = tensor_of_rows(x.v, dtype, s->kv_heads, s->m, s->past, s->m, s->d_v);
-    attn_tensor past_k = tensor_of_rows(x.k, dtype, s->kv_heads, s->m, 0, s->past, s->d);
-    attn_tensor past_v = tensor_of_rows(x.v, dtype, s->kv_heads, s->m, 0, s->past, s->d_v);
-    attn_tensor sinks = tensor_of_rows(x.sink, dtype, 1, s->heads, 0, s->heads, 1);
-    attn_tensor mask = {.dtype = ATTN_BOOL, .rank = 2, .shape = {s->n, s->m}};
-    sinks.rank = 1;
-    sinks.shape[0] = s->heads;
-    attn_options o = {
-        .causal = s->causal, .window = {s->left, s->right}, .flags = ATTN_FLAG_WINDOW};
-    o.flags |= s->at_the_end ? ATTN_FLAG_BOTTOM_RIGHT : 0;
-    o.results = ATTN_WANT(OUTPUT) | ATTN_WANT(LSE) | (with_weights ? ATTN_WANT(WEIGHTS) : 0);
-    if (s->past != 0) {
-        o.past_k = &past_k;
-        o.past_v = &past_v;
+/* Draws the call of a case. Its mask forbids whole tiles. */
+static struct call draw_shape(const struct shape *s, attn_dtype dtype) {
+    struct call c = draw_call((s->sink ? SINK : PLAIN) | (s->masked ? MASK : PLAIN), dtype,
+                              s->heads, s->n, s->m, s->d, s->d_v);
+    c.kv_heads = s->kv_heads;
+    c.past = s->past;
+    c.causal = s->causal;
+    c.flags = s->at_the_end ? ATTN_FLAG_BOTTOM_RIGHT : 0;
+    c.left = s->left;
+    c.right = s->right;
+    if (s->length != 0) {
+        c.lengths = allocate(1, sizeof *c.lengths);
+        c.lengths[0] = s->length;
     }
-    o.sink = s->sink ? &sinks : NULL;
-    o.lengths = &s->length;
-    o.lengths_count = s->length == 0 ? 0 : 1;
-    if (s->masked) { /* the mask forbids whole tiles */
-        x.mask = malloc(s->n * s->m);
-        for (size_t i = 0; i < s->n * s->m; i++) {
-            x.mask[i] = i % s->m > 400 && i % s->m < 790 ? 0 : !rng_chance(&rng, 3);
-        }
-        mask.data = x.mask;
-        o.mask = &mask;
+    for (size_t i = 0; s->masked && i < s->heads * s->n * s->m; i++) {
+        c.mask[i] = c.mask[i] != 0 && (i % s->m <= 400 || i % s->m >= 790);
     }
-    const size_t size = attn_dtype_size(dtype), rows = s->heads * s->n;
-    void *output[2], *weights[2], *lse[2];
-    for (int run = 0; run < 2; run++) {
-        attn_plan *plan;
-        attn_error error = {0};
-        output[run] = malloc(rows * s->d_v * size);
-        weights[run] = with_weights ? malloc(rows * s->m * size) : NULL;
-        lse[run] = malloc(rows * size);
-        cr_assert_eq(attn_plan_attention(&plan, &q, &k, &v, &o, &error), ATTN_OK, "%s",
-                     error.message);
-        attn_plan_bind(plan, ATTN_RESULT_OUTPUT, 0, output[run]);
-        attn_plan_bind(plan, ATTN_RESULT_WEIGHTS, 0, weights[run]);
-        attn_plan_bind(plan, ATTN_RESULT_LSE, 0, lse[run]);
-        cr_assert_eq(run == 0 ? attn_plan_run(plan, &error) : run_backwards(plan), ATTN_OK,
-                     "case %zu: %s", index, error.message);
-        attn_plan_free(plan);
-    }
-    cr_expect(memcmp(output[0], output[1], rows * s->d_v * size) == 0 &&
-                  memcmp(lse[0], lse[1], rows * size) == 0 &&
-                  (!with_weights || memcmp(weights[0], weights[1], rows * s->m * size) == 0),
-              "case %zu: the order of the tasks changes the bytes", index);
-    for (size_t h = 0; h < s->heads; h++) {
-        const double worst = head_error(s, &x, h, dtype, output[0], weights[0], lse[0]);
-        cr_expect(worst <= (dtype == ATTN_FLOAT32 ? 2e-6 : 1e-13),
-                  "case %zu, head %zu, weights %d, %s: error %g", index, h, with_weights,
-                  dtype == ATTN_FLOAT32 ? "float32" : "float64", worst);
-    }
-    const void *all[] = {x.q,       x.k,        x.v,         x.mask,      x.sink,     q.data,
-                         k.data,    v.data,     past_k.data, past_v.data, sinks.data, output[0],
-                         output[1], weights[0], weights[1],  lse[0],      lse[1]};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        free((void *)(uintptr_t)all[i]);
-    }
+    return c;
+}
+
+/* Computes a case with tasks in either order, and compares it with the reference. */
+static void check_shape(const struct shape *s, attn_dtype dtype, unsigned wanted) {
+    struct call c = draw_shape(s, dtype);
+    check_ways(&c, &wanted, 1);
+    struct results forwards = run_call(&c, wanted),
+                   backwards = try_call_by(&c, wanted, run_backwards);
+    cr_assert_eq(backwards.status, ATTN_OK, "%s", backwards.error.message);
+    cr_expect(same_bytes(&forwards, &backwards), "the order of the tasks changes the bytes");
+    free_results(&forwards);
+    free_results(&backwards);
+    free_call(&c);
 }
 
 ParameterizedTestParameters(engine, sizes_over_the_tiles) {
@@ -263,8 +123,9 @@ ParameterizedTest(const size_t *index, engine, sizes_over_the_tiles, .timeout = 
     if (test_scale(100) < 100 && s->heads * s->n * s->m * (s->d + s->d_v) > 2000000) {
         cr_skip_test("too large for a slow run");
     }
-    for (int variant = 0; variant < 4; variant++) {
-        check_shape(s, variant & 1 ? ATTN_FLOAT64 : ATTN_FLOAT32, (variant & 2) != 0, *index);
+    for (unsigned variant = 0; variant < 4; variant++) {
+        check_shape(s, variant & 1 ? ATTN_FLOAT64 : ATTN_FLOAT32,
+                    ATTN_WANT(OUTPUT) | ATTN_WANT(LSE) | (variant & 2 ? ATTN_WANT(WEIGHTS) : 0));
     }
 }
 
@@ -317,8 +178,19 @@ Test(engine, memory_of_a_long_call_is_a_copy_of_its_keys) {
 
 /* -------------------------------------------------------------------------------- projections */
 
+static double *draw_in_dtype(struct rng *rng, size_t count, attn_dtype dtype) {
+    double *x = allocate(count, sizeof *x);
+    for (size_t i = 0; i < count; i++) {
+        x[i] = rng_normal(rng);
+        x[i] = dtype == ATTN_FLOAT32 ? (double)(float)x[i] : x[i];
+    }
+    return x;
+}
+
+/* Returns a matrix in a dtype. The caller frees its data. */
 static attn_tensor matrix(const double *x, attn_dtype dtype, size_t rows, size_t columns) {
-    attn_tensor t = tensor_of_rows(x, dtype, 1, rows, 0, rows, columns);
+    const struct call c = {.dtype = dtype, .batch = 1};
+    attn_tensor t = rows_of_heads(&c, x, 1, rows, 0, rows, columns);
     t.rank = 2;
     t.shape[0] = rows;
     t.shape[1] = columns;
@@ -414,7 +286,7 @@ static void check_projection(size_t rows, size_t inner, size_t columns, attn_dty
     cr_assert_not_null(q);
     cr_assert_eq(attn_plan_multihead(&plan, &call, &o, NULL), ATTN_OK);
     attn_plan_bind(plan, ATTN_RESULT_Q, 0, q);
-    cr_assert_eq(run_backwards(plan), ATTN_OK);
+    cr_assert_eq(run_backwards(plan, NULL), ATTN_OK);
     attn_plan_free(plan);
     for (size_t i = 0; i < rows; i += rows < 20 ? 1 : rows / 20) {
         for (size_t j = 0; j < columns; j++) {
@@ -425,7 +297,8 @@ static void check_projection(size_t rows, size_t inner, size_t columns, attn_dty
                 want += product;
                 size += fabs(product);
             }
-            const double got = at(q, dtype, i * columns + j);
+            const size_t at = i * columns + j;
+            const double got = dtype == ATTN_FLOAT32 ? (double)((float *)q)[at] : ((double *)q)[at];
             cr_assert(fabs(got - want) <= (dtype == ATTN_FLOAT32 ? 1e-6 : 2e-15) * size,
                       "%zu rows of %zu, %s: (%zu,%zu) is %.17g, not %.17g", rows, inner,
                       dtype == ATTN_FLOAT32 ? "float32" : "float64", i, j, got, want);
