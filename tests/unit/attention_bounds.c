@@ -94,6 +94,7 @@ struct reference_results reference_of(const struct call *c, size_t b, size_t h) 
         .sink = c->sinks == NULL ? 0 : c->sinks[h],
         .unnormalized = c->normalization == ATTN_UNNORMALIZED,
         .sigmoid = c->normalization == ATTN_SIGMOID,
+        .sigmoid_bias = c->sigmoid_bias,
     };
     return reference_compute(&call);
 }

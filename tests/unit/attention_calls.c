@@ -61,6 +61,10 @@ struct call draw_call(unsigned kind, attn_dtype dtype, size_t heads, size_t n, s
     c.scale = (kind & NEGATIVE ? -1 : 1) / sqrt((double)d);
     c.softcap = kind & SOFTCAP ? 1.5 : 0;
     c.causal = (kind & (CAUSAL | BOTTOM_RIGHT)) != 0;
+    c.normalization = kind & NONE      ? ATTN_UNNORMALIZED
+                      : kind & SIGMOID ? ATTN_SIGMOID
+                                       : ATTN_SOFTMAX;
+    c.sigmoid_bias = kind & SIGMOID ? -2 : 0;
     c.flags = kind & (BOTTOM_RIGHT | AT_THE_END) ? ATTN_FLAG_BOTTOM_RIGHT : 0;
     c.left = kind & WINDOW ? (int64_t)(m / 4) : -1;
     c.right = kind & WINDOW ? (int64_t)(m / 8) : -1;
@@ -144,12 +148,6 @@ bool may_attend(const struct call *c, size_t b, size_t h, size_t i, size_t j) {
            (c->mask == NULL || c->mask[at] != 0) && (c->bias == NULL || c->bias[at] != -INFINITY);
 }
 
-static double bias_of(const struct call *c, size_t b, size_t h, size_t i, size_t j) {
-    const double bias = c->bias == NULL ? 0 : c->bias[row_of(c, b, h, i) * c->m + j];
-    const double slope = c->slopes == NULL ? 0 : c->slopes[h];
-    return bias - slope * fabs((double)position_of(c, b, i) - (double)j);
-}
-
 struct call copy_call(const struct call *c) {
     struct call to = *c;
     const size_t pairs = c->batch * c->heads * c->n * c->m;
@@ -178,47 +176,6 @@ struct call only_head(const struct call *c, size_t b, size_t h) {
     to.slopes = c->slopes == NULL ? NULL : copy_of(c->slopes + h, 1, sizeof *c->slopes);
     to.sinks = c->sinks == NULL ? NULL : copy_of(c->sinks + h, 1, sizeof *c->sinks);
     to.lengths = c->lengths == NULL ? NULL : copy_of(c->lengths + b, 1, sizeof *c->lengths);
-    return to;
-}
-
-struct call only_keys(const struct call *c, const size_t *keys, size_t count) {
-    struct call to = *c;
-    const size_t pairs = c->batch * c->heads * c->n * count;
-    const bool restricted = c->causal || c->left >= 0 || c->right >= 0 || c->mask != NULL ||
-                            c->exists != NULL || c->lengths != NULL;
-    to.m = count;
-    to.past = 0;
-    to.causal = false;
-    to.left = to.right = -1;
-    to.flags &= ~(unsigned)ATTN_FLAG_BOTTOM_RIGHT;
-    to.q = copy_of(c->q, c->batch * c->heads * c->n * c->d, sizeof *c->q);
-    to.sinks = copy_of(c->sinks, c->heads, sizeof *c->sinks);
-    to.slopes = NULL;
-    to.lengths = NULL;
-    to.exists = NULL;
-    to.k = allocate(c->batch * c->kv_heads * count * c->d, sizeof *c->k);
-    to.v = allocate(c->batch * c->kv_heads * count * c->d_v, sizeof *c->v);
-    to.mask = restricted ? allocate(pairs, 1) : NULL;
-    to.bias = c->bias != NULL || c->slopes != NULL ? allocate(pairs, sizeof *to.bias) : NULL;
-    for (size_t head = 0; head < c->batch * c->kv_heads; head++) {
-        for (size_t j = 0; j < count; j++) {
-            memcpy(to.k + (head * count + j) * c->d, c->k + (head * c->m + keys[j]) * c->d,
-                   c->d * sizeof *c->k);
-            memcpy(to.v + (head * count + j) * c->d_v, c->v + (head * c->m + keys[j]) * c->d_v,
-                   c->d_v * sizeof *c->v);
-        }
-    }
-    for (size_t row = 0; row < c->batch * c->heads * c->n; row++) {
-        const size_t i = row % c->n, h = row / c->n % c->heads, b = row / c->n / c->heads;
-        for (size_t j = 0; j < count; j++) {
-            if (to.mask != NULL) {
-                to.mask[row * count + j] = may_attend(c, b, h, i, keys[j]);
-            }
-            if (to.bias != NULL) {
-                to.bias[row * count + j] = bias_of(c, b, h, i, keys[j]);
-            }
-        }
-    }
     return to;
 }
 
@@ -307,6 +264,7 @@ struct results try_call_by(const struct call *c, unsigned wanted, run_tasks *run
         .normalization = c->normalization,
         .scale = c->scale,
         .softcap = c->softcap,
+        .sigmoid_bias = c->sigmoid_bias,
         .window = {c->left, c->right},
         .top_k = 3,
         .mask = c->mask == NULL ? NULL : &mask,

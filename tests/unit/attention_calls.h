@@ -1,7 +1,6 @@
 /*
  * attention_calls.h - the calls that the tests of attention draw at random from a kind (a set of
- * options) and sizes, the calls that they make from other calls (one head, some keys), and their
- * runs. All numbers are doubles that are exact in the dtype of the call. So two results have the
+ * options) and sizes, and their runs. All numbers are doubles that are exact in the dtype of the call. So two results have the
  * same bytes if and only if their doubles have.
  */
 #ifndef ATTENTION_CALLS_H
@@ -31,6 +30,8 @@ enum {
     PADDING = 1 << 12,    /* a quarter of the keys in the middle, and some others, do not exist */
     SHARED = 1 << 13,     /* a batch of two that shares K and V, which have rank 3 */
     AT_THE_END = 1 << 14, /* bottom right without causal */
+    NONE = 1 << 15,       /* no normalization */
+    SIGMOID = 1 << 16,
     ALL = WINDOW | MASK | BIAS | SOFTCAP | ALIBI | GROUPED | SINK | LENGTHS | PAST | PADDING,
 };
 
@@ -49,7 +50,7 @@ struct call {
     bool causal;
     attn_normalization normalization;
     int64_t left, right; /* the window; -1 = no limit on that side */
-    double scale, softcap;
+    double scale, softcap, sigmoid_bias;
     unsigned flags; /* more of ATTN_FLAG_* */
 };
 
@@ -80,10 +81,6 @@ void free_call(struct call *c);
 
 /* Returns the call of head h of batch item b alone. */
 struct call only_head(const struct call *c, size_t b, size_t h);
-
-/* Returns the call with only these keys, in this order. Everything that depends on the place of a
- * key (causal, window, lengths, key_padding, ALiBi, past) becomes a mask and a bias. */
-struct call only_keys(const struct call *c, const size_t *keys, size_t count);
 
 /* Returns the row of query i among all rows of all heads. */
 size_t row_of(const struct call *c, size_t b, size_t h, size_t i);

@@ -10,11 +10,11 @@
 
 #define SIZES  DataPoints(size_t, 0, 1, 2, 3, 4, 5)
 #define DTYPES DataPoints(int, ATTN_FLOAT32, ATTN_FLOAT64)
-#define KINDS                                                                                      \
-    DataPoints(unsigned, PLAIN, CAUSAL, BOTTOM_RIGHT | WINDOW, WINDOW | PAST, MASK, BIAS, SOFTCAP, \
-               ALIBI | CAUSAL, GROUPED, SINK, LENGTHS, PAST | CAUSAL | NEGATIVE, PADDING,          \
-               SHARED | PADDING, SHARED | PAST | GROUPED, ALL, ALL | BOTTOM_RIGHT,                 \
-               AT_THE_END | WINDOW | ALIBI | LENGTHS)
+#define ALL_KINDS                                                                                  \
+    PLAIN, CAUSAL, BOTTOM_RIGHT | WINDOW, WINDOW | PAST, MASK, BIAS, SOFTCAP, ALIBI | CAUSAL,      \
+        GROUPED, SINK, LENGTHS, PAST | CAUSAL | NEGATIVE, PADDING, SHARED | PADDING,               \
+        SHARED | PAST | GROUPED, ALL, ALL | BOTTOM_RIGHT, AT_THE_END | WINDOW | ALIBI | LENGTHS
+#define KINDS DataPoints(unsigned, ALL_KINDS)
 
 enum {
     TILED = ATTN_WANT(OUTPUT) | ATTN_WANT(WEIGHTS) | ATTN_WANT(LSE),

@@ -47,6 +47,8 @@ static const unsigned kinds[] = {
     ALL | BOTTOM_RIGHT,
     LENGTHS | BOTTOM_RIGHT,
     LENGTHS | AT_THE_END | WINDOW | ALIBI,
+    NONE | BOTTOM_RIGHT,
+    SIGMOID | MASK,
 };
 
 enum {
@@ -173,30 +175,6 @@ Test(attention_long, top_k_is_a_plain_sort, .timeout = 60) {
     }
 }
 
-/* If all numbers of V are 1, every output is 1, whatever results are wanted beside it. */
-Test(attention_long, output_of_ones, .timeout = 60) {
-    const unsigned beside[] = {ATTN_WANT(WEIGHTS), ATTN_WANT(ENTROPY), ATTN_WANT(STATISTICS),
-                               ATTN_WANT(TOP_K_INDICES)};
-    const size_t m = test_scale(100) < 100 ? 33000 : 300000, ns[] = {1, 4, 20};
-    for (size_t i = 0; i < sizeof ns / sizeof *ns; i++) {
-        struct call c = draw_call(PLAIN, ATTN_FLOAT32, 1, ns[i], m / ns[i] + 33000, 2, 1);
-        for (size_t j = 0; j < c.m; j++) {
-            c.v[j] = 1;
-        }
-        for (size_t way = 0; way < sizeof beside / sizeof *beside; way++) {
-            attn_options o = {0};
-            struct results r = run_head(&c, &o, ATTN_WANT(OUTPUT) | beside[way]);
-            for (size_t row = 0; row < c.n; row++) {
-                cr_expect(fabs(r.of[ATTN_RESULT_OUTPUT][row] - 1) <= 1e-6,
-                          "n = %zu, way %zu: output is %.9g", ns[i], way,
-                          r.of[ATTN_RESULT_OUTPUT][row]);
-            }
-            free_results(&r);
-        }
-        free_call(&c);
-    }
-}
-
 static double variance(const double *x, size_t count) {
     double mean = 0, sum = 0;
     for (size_t i = 0; i < count; i++) {
@@ -252,74 +230,7 @@ Test(attention_long, mean_over_heads) {
     }
 }
 
-/* Without softmax, the output is the sum of the weights times the values. The weights are the masked
- * scores or their sigmoids. */
-Test(attention_long, without_softmax) {
-    struct call c = draw_call(PLAIN, ATTN_FLOAT64, 1, 2, 20000, 2, 2);
-    for (int sigmoid = 0; sigmoid < 2; sigmoid++) {
-        attn_options o = {.normalization = sigmoid ? ATTN_SIGMOID : ATTN_UNNORMALIZED,
-                          .sigmoid_bias = sigmoid ? -2 : 0,
-                          .causal = true,
-                          .flags = ATTN_FLAG_BOTTOM_RIGHT};
-        struct results r =
-            run_head(&c, &o, ATTN_WANT(OUTPUT) | ATTN_WANT(WEIGHTS) | ATTN_WANT(MASKED_SCORES));
-        for (size_t row = 0; row < c.n; row++) {
-            double want[2] = {0}, size[2] = {0};
-            for (size_t j = 0; j < c.m; j++) {
-                const double masked = r.of[ATTN_RESULT_MASKED_SCORES][row * c.m + j];
-                const double weight = r.of[ATTN_RESULT_WEIGHTS][row * c.m + j];
-                const double expected = sigmoid ? 1 / (1 + exp(2 - masked)) : masked;
-                cr_assert(masked == -INFINITY
-                              ? weight == 0 && j + c.n > c.m + row
-                              : fabs(weight - expected) <= 1e-15 * sigmoid && j + c.n <= c.m + row);
-                for (size_t e = 0; e < 2; e++) {
-                    want[e] += weight * c.v[j * 2 + e];
-                    size[e] += fabs(weight * c.v[j * 2 + e]);
-                }
-            }
-            for (size_t e = 0; e < 2; e++) {
-                cr_expect(fabs(r.of[ATTN_RESULT_OUTPUT][row * 2 + e] - want[e]) <= 1e-13 * size[e]);
-            }
-        }
-        free_results(&r);
-    }
-    free_call(&c);
-}
-
 /* --------------------------------------------------------------------------------------- limits */
-
-/* The numbers of a forbidden key and its value do not matter, even if they are not finite. */
-Test(attention_long, forbidden_is_not_read) {
-    struct call c = draw_call(BOTTOM_RIGHT, ATTN_FLOAT32, 1, 3, SPLIT, 2, 2);
-    attn_options o = {.causal = true, .flags = ATTN_FLAG_BOTTOM_RIGHT};
-    for (int split = 0; split < 2; split++) { /* both kinds of cut rows */
-        const unsigned wanted = ROWS | (split ? 0 : ATTN_WANT(WEIGHTS) | ATTN_WANT(ENTROPY));
-        struct results before = run_head(&c, &o, wanted);
-        const double k = c.k[2 * (c.m - 1)], v = c.v[2 * (c.m - 1)];
-        c.k[2 * (c.m - 1)] = c.v[2 * (c.m - 1)] = NAN;
-        c.n = 2; /* the last query is the only one that may attend to the last key */
-        struct call two = c;
-        two.m = c.m;
-        o.causal = false;
-        o.lengths = &(size_t){c.m - 1};
-        o.lengths_count = 1;
-        struct results after = run_head(&two, &o, wanted);
-        c.n = 3;
-        c.k[2 * (c.m - 1)] = k;
-        c.v[2 * (c.m - 1)] = v;
-        for (size_t i = 0; i < 2; i++) { /* the query that sees all keys but the last */
-            const double is = after.of[ATTN_RESULT_OUTPUT][2 + i];
-            const double want = before.of[ATTN_RESULT_OUTPUT][2 + i];
-            cr_expect(fabs(is - want) <= 1e-6, "way %d: %g, not %g", split, is, want);
-        }
-        o.causal = true;
-        o.lengths = NULL;
-        o.lengths_count = 0;
-        free_results(&before);
-        free_results(&after);
-    }
-    free_call(&c);
-}
 
 /* In float32, logits near 2^41 are rounded by more than exp can take. Terms of 2^128, which cancel
  * each other, do not fit it. */
@@ -348,22 +259,6 @@ Test(attention_long, large_logits) {
         cr_expect_eq(one.of[ATTN_RESULT_LSE][0], 0x1p41);
         free_results(&zeros);
         free_results(&one);
-        free_call(&c);
-    }
-}
-
-/* The error names the place of a score that is not finite, as for short rows. */
-Test(attention_long, names_what_is_not_finite) {
-    for (int split = 0; split < 2; split++) {
-        struct call c = draw_call(PLAIN, ATTN_FLOAT32, 1, 2, 2 * SPLIT, 1, 1);
-        c.scale = 1;
-        c.q[0] = c.q[1] = 0x1p100;
-        c.k[30000] = 0x1p30;
-        struct results r = try_call(&c, ROWS | (split ? 0 : ATTN_WANT(WEIGHTS)));
-        cr_expect_eq(r.status, ATTN_NOT_FINITE);
-        cr_expect_str_eq(r.error.message, "scores is not a finite float32 at batch item 0, head 0, "
-                                          "query 0, key 30000: the values are too large");
-        free_results(&r);
         free_call(&c);
     }
 }

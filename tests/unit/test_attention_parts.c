@@ -1,7 +1,6 @@
 /*
  * test_attention_parts.c - laws of attention that compare one way of computing a call with another,
- * and a whole call with its parts: heads, ranges of keys, past keys. Each law is tested over many
- * kinds of calls (attention_laws.h).
+ * and a whole call with its heads. Each law is tested over many kinds of calls (attention_laws.h).
  */
 #include <criterion/criterion.h>
 #include <criterion/theories.h>
@@ -13,7 +12,8 @@
 /* ----------------------------------------------------------------------------- all ways are one */
 
 /* The output is the same alone, with the weights, and with every stage: the reference's. */
-TheoryDataPoints(laws, whatever_is_asked_for_has_one_value) = {KINDS, SIZES, DTYPES};
+TheoryDataPoints(laws, whatever_is_asked_for_has_one_value) = {
+    DataPoints(unsigned, ALL_KINDS, NONE | MASK | BIAS, SIGMOID | CAUSAL | PADDING), SIZES, DTYPES};
 
 Theory((unsigned kind, size_t size, int dtype), laws, whatever_is_asked_for_has_one_value,
        .timeout = 120) {
@@ -77,7 +77,7 @@ Theory((size_t index, size_t turn, int dtype), laws, every_edge_of_vectors_and_t
     free_call(&c);
 }
 
-/* ----------------------------------------------------------------------------- parts and wholes */
+/* ----------------------------------------------------------------------------- heads and wholes */
 
 /* One head of many has the same bytes as that head alone, because the work is cut by the sizes of
  * one head. There is one exception: keys that several query heads share are packed for fewer
@@ -111,88 +111,6 @@ Theory((unsigned kind, size_t size, int dtype), laws, one_head_of_many_is_that_h
         free_results(&all);
     }
     free_call(&c);
-}
-
-/* Merges the results of two parts of the keys into a. The output over all keys is the sum of the
- * outputs over the parts, times exp(lse of the part - lse of both). A sink belongs to one part. */
-static void merge(const struct call *c, struct results *a, const struct results *b) {
-    for (size_t row = 0; row < all_rows(c); row++) {
-        double *lse = &a->of[ATTN_RESULT_LSE][row];
-        const double other = b->of[ATTN_RESULT_LSE][row], max = fmax(*lse, other);
-        if (max == -INFINITY) {
-            continue;
-        }
-        const double both = max + log(exp(*lse - max) + exp(other - max));
-        for (size_t e = row * c->d_v; e < (row + 1) * c->d_v; e++) {
-            double *out = &a->of[ATTN_RESULT_OUTPUT][e];
-            *out = *out * exp(*lse - both) + b->of[ATTN_RESULT_OUTPUT][e] * exp(other - both);
-        }
-        *lse = both;
-    }
-}
-
-TheoryDataPoints(laws, parts_of_the_keys_merge_by_lse) = {KINDS, SIZES, DTYPES,
-                                                          DataPoints(size_t, 1, 2)};
-
-Theory((unsigned kind, size_t size, int dtype, size_t half), laws, parts_of_the_keys_merge_by_lse) {
-    if (law_is_too_slow(size)) {
-        return;
-    }
-    struct call c = draw_law_call(kind, size, dtype);
-    const size_t cut = 1 + (c.m - 2) * (half - 1) / 2;
-    size_t *keys = allocate(c.m, sizeof *keys);
-    for (size_t j = 0; j < c.m; j++) {
-        keys[j] = j;
-    }
-    struct call first = only_keys(&c, keys, cut), rest = only_keys(&c, keys + cut, c.m - cut);
-    free(rest.sinks);
-    rest.sinks = NULL;
-    const unsigned wanted = ATTN_WANT(OUTPUT) | ATTN_WANT(LSE);
-    struct results whole = run_call(&c, TILED);
-    struct results a = run_call(&first, wanted), b = run_call(&rest, wanted);
-    merge(&c, &a, &b);
-    struct worst worst = {0};
-    /* The factor of a part has the rounding errors of two results lse. */
-    const double lse = largest_of(whole.of[ATTN_RESULT_LSE], all_rows(&c));
-    compare_results(&worst, &c, &whole, &a, 2 * bound_of(c.dtype) + 2 * epsilon(c.dtype) * lse);
-    expect_within_bounds(&worst);
-    free(keys);
-    free_results(&whole);
-    free_results(&a);
-    free_results(&b);
-    free_call(&c);
-    free_call(&first);
-    free_call(&rest);
-}
-
-/* It does not matter where the past keys end and the new ones begin. */
-TheoryDataPoints(laws, past_keys_are_keys) = {KINDS, SIZES, DTYPES, DataPoints(size_t, 1, 2)};
-
-Theory((unsigned kind, size_t size, int dtype, size_t half), laws, past_keys_are_keys) {
-    if (law_is_too_slow(size)) {
-        return;
-    }
-    struct call c = draw_law_call(kind, size, dtype);
-    size_t *keys = allocate(c.m, sizeof *keys);
-    for (size_t j = 0; j < c.m; j++) {
-        keys[j] = j;
-    }
-    struct call cut = only_keys(&c, keys, c.m); /* its mask and bias do not depend on the past */
-    cut.past = 1 + (c.m - 2) * (half - 1) / 2;
-    struct results want = run_call(&c, TILED);
-    for (size_t way = 1; way < WAYS; way++) {
-        if ((all_ways[way] & ATTN_WANT(OUTPUT)) != 0) {
-            struct results is = run_call(&cut, all_ways[way]);
-            struct worst worst = {0};
-            compare_results(&worst, &c, &want, &is, 2 * bound_of(c.dtype));
-            expect_within_bounds(&worst);
-            free_results(&is);
-        }
-    }
-    free(keys);
-    free_results(&want);
-    free_call(&c);
-    free_call(&cut);
 }
 
 /* The mean over H heads is a sum of positive numbers. Each is divided (two roundings) and added,
