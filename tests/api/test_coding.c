@@ -177,21 +177,6 @@ static void expect_coding_refused(const char *coding, const void *body, size_t s
     client_response_free(&response);
 }
 
-Test(coding, other_codings) {
-    static const char *const names[] = {"br", "x-deflate", "gzip, deflate", "identity, gzip",
-                                        "*",  ""};
-    for (size_t i = 0; i < COUNT(names); i++) {
-        expect_coding_refused(names[i], "{}", 2, 415, "gzip, zstd, deflate or identity");
-    }
-    expect_coding_refused("gzip\r\nContent-Encoding: gzip", "{}", 2, 415, "only one of them");
-    struct client_response response =
-        ask_and_keep("POST", "/softmax", "Content-Type: text/plain\r\n", "{}", 2);
-    cr_expect_eq(response.status, 415);
-    /* The media type is refused, not the coding. */
-    expect_header(&response, "text/plain", "Accept-Encoding", NULL);
-    client_response_free(&response);
-}
-
 Test(coding, streams_that_are_none) {
     static const char text[] = "{\"X\":[[1,2],[3,4]]}";
     static const char *const names[] = {"gzip", "zstd", "deflate"};
@@ -300,58 +285,6 @@ Test(no_coding, a_long_answer_without_memory_for_its_coding_is_plain) {
     free(body);
 }
 
-Test(coding, head_is_as_get) {
-    static const char *const codings[] = {"gzip", "zstd", "deflate", "identity"};
-    for (size_t i = 0; i < COUNT(codings); i++) {
-        char headers[64], length[32], same[32];
-        snprintf(headers, sizeof headers, "Accept-Encoding: %s, *;q=0\r\n", codings[i]);
-        struct client_response get = ask_and_keep("GET", "/version", headers, "", 0);
-        struct client_response head = ask_and_keep("HEAD", "/version", headers, "", 0);
-        cr_expect(client_header(&get, "Content-Length", length, sizeof length) &&
-                  client_header(&head, "Content-Length", same, sizeof same));
-        cr_expect_str_eq(length, same);
-        expect_header(&get, "GET", "Content-Encoding", i < 3 ? codings[i] : NULL);
-        expect_header(&head, "HEAD", "Content-Encoding", i < 3 ? codings[i] : NULL);
-        client_response_free(&get);
-        client_response_free(&head);
-    }
-}
-
-Test(coding, small_answers_stay_plain) {
-    struct client_response response =
-        ask_and_keep("GET", "/health/live", "Accept-Encoding: gzip, zstd\r\n", "", 0);
-    expect_header(&response, "GET /health/live", "Content-Encoding", NULL);
-    expect_header(&response, "GET /health/live", "Vary", "Accept-Encoding");
-    client_response_free(&response);
-    response = ask_and_keep("GET", "/health/live", "Accept-Encoding: gzip, *;q=0\r\n", "", 0);
-    expect_header(&response, "GET /health/live", "Content-Encoding", "gzip");
-    client_response_free(&response);
-}
-
-/* tritonclient's asyncio client asks so for everything, but it inflates only results. */
-Test(coding, descriptions_of_models_stay_plain) {
-    static const char accepts[] = "Accept-Encoding: gzip, deflate, br\r\n";
-    static const char *const paths[] = {"/v2", "/v2/models/attention", "/v2/models/stats"};
-    for (size_t i = 0; i < COUNT(paths); i++) {
-        struct client_response response = ask_and_keep("GET", paths[i], accepts, "", 0);
-        cr_expect_eq(response.status, 200, "%s", paths[i]);
-        expect_header(&response, paths[i], "Content-Encoding", NULL);
-        client_response_free(&response);
-    }
-    char question[4096] =
-        "{\"inputs\":[{\"name\":\"X\",\"datatype\":\"FP32\",\"shape\":[400],\"data\":[3";
-    size_t size = strlen(question);
-    for (size_t i = 1; i < 400; i++) {
-        size += (size_t)sprintf(question + size, ",3");
-    }
-    size += (size_t)sprintf(question + size, "]}]}");
-    struct client_response response =
-        ask_and_keep("POST", "/v2/models/softmax/infer", accepts, question, size);
-    cr_expect_eq(response.status, 200, "%s", response.body);
-    expect_header(&response, "infer", "Content-Encoding", "gzip");
-    client_response_free(&response);
-}
-
 static double bytes_counted(void) {
     struct client_response response = ask_and_keep("GET", "/metrics", "", "", 0);
     const double number = daemon_metric_on(response.body, "attentiond_request_bytes_total");
@@ -376,32 +309,4 @@ Test(coding, metrics) {
     cr_expect_float_eq(after - before, (double)packed_size, 0.5);
     client_response_free(&response);
     free(packed);
-}
-
-Test(no_coding, vary_with_origins) {
-    daemon_start_with((const char *const[]){"--compression", "yes", "--cors-origins", "*", NULL});
-    struct client_response response = ask_and_keep("GET", "/health/live", "", "", 0);
-    expect_header(&response, "GET /health/live", "Vary", "Origin, Accept-Encoding");
-    client_response_free(&response);
-}
-
-Test(no_coding, by_default) {
-    static const char text[] = "{\"X\":[[1,2],[3,4]]}";
-    static const char *const names[] = {"gzip", "zstd", "x-gzip", "br", "deflate"};
-    daemon_start_connected();
-    for (size_t i = 0; i < COUNT(names); i++) {
-        char header[64];
-        snprintf(header, sizeof header, "Content-Encoding: %s\r\n", names[i]);
-        struct client_response response =
-            ask_and_keep("POST", "/softmax", header, text, sizeof text - 1);
-        cr_expect_eq(response.status, 415);
-        cr_expect_not_null(strstr(response.body, "must be identity, not "), "%s", response.body);
-        expect_header(&response, names[i], "Accept-Encoding", NULL);
-        client_response_free(&response);
-    }
-    struct client_response response =
-        ask_and_keep("GET", "/version", "Accept-Encoding: gzip, *;q=0\r\n", "", 0);
-    expect_header(&response, "GET /version", "Content-Encoding", NULL);
-    expect_header(&response, "GET /version", "Vary", NULL);
-    client_response_free(&response);
 }

@@ -17,6 +17,8 @@
 #include "support/json.h"
 #include "support/rows.h"
 
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
 TestSuite(errors, .timeout = 120);
 
 /* A row of data/refusals.txt. */
@@ -179,4 +181,43 @@ Test(errors, lists_that_are_too_long, .init = daemon_start_plain, .fini = daemon
         SCALING "\"short_factor\":[", 32769, "]}}}", "\"/rotary/scaling/short_factor\"",
         "short_factor has 32769 numbers; it must have one for each pair of columns that "
         "turn, and a head has at most 32768 pairs");
+}
+
+/* Returns the first object in a text, without its escapes; owned. */
+static char *example_in(const char *text) {
+    char *json = calloc(strlen(text) + 1, 1), *end = json;
+    size_t depth = 0;
+    for (text = strstr(text, "such as {") + strlen("such as "); *text != '\0'; text++) {
+        if (*text != '\\') {
+            *end++ = *text;
+        }
+        depth += *text == '{';
+        depth -= *text == '}';
+        if (depth == 0) {
+            break;
+        }
+    }
+    return json;
+}
+
+/* Whoever sends the example of a message gets an answer. */
+Test(errors, the_examples_of_messages_are_right, .init = daemon_start_plain, .fini = daemon_end) {
+    static const char *const paths[] = {"/attention",
+                                        "/self-attention",
+                                        "/multi-head-attention",
+                                        "/softmax",
+                                        "/embeddings",
+                                        "/v2/models/attention/infer",
+                                        "/v2/models/softmax/infer"};
+    for (size_t i = 0; i < COUNT(paths); i++) {
+        struct client_response response;
+        cr_assert(client_request(the_daemon.port, "POST", paths[i], NULL, "", 0, &response));
+        char *example = example_in(response.body);
+        client_response_free(&response);
+        cr_assert(client_request(the_daemon.port, "POST", paths[i], NULL, example, strlen(example),
+                                 &response));
+        cr_expect_eq(response.status, 200, "%s: %s: %s", paths[i], example, response.body);
+        client_response_free(&response);
+        free(example);
+    }
 }

@@ -1,7 +1,7 @@
 /*
  * test_inference.c - the Open Inference Protocol over a socket: answers that are those of the JSON
- * endpoints bit by bit, everything that a question may have, and the descriptions of the models.
- * test_inference_refused.c has what is refused. The tests know the service by its socket only.
+ * endpoints bit by bit, and everything that a question may have. The descriptions of the models are
+ * rows of data/exchanges.txt. The tests know the service by its socket only.
  */
 #include <criterion/criterion.h>
 #include <stdint.h>
@@ -248,65 +248,6 @@ Test(inference, outputs_and_parameters) {
     }
 }
 
-/* ------------------------------------------------------------------------- the other endpoints */
-
-/* The softmax has the rank of X, which may be up to 8. */
-#define EIGHT_AXES(shape) "{\"name\":\"output\"," shape ":[-1,-1,-1,-1,-1,-1,-1,-1]}"
-
-Test(inference, descriptions) {
-    static const struct {
-        const char *method, *path;
-        int status;
-        const char *says;
-    } rows[] = {
-        {"GET", "/v2", 200, "\"binary_tensor_data\""},
-        {"GET", "/v2/health/live", 200, "{\"live\":true}"},
-        {"GET", "/v2/health/ready", 200, "{\"ready\":true}"},
-        {"GET", "/v2/models", 200, "multi-head-attention"},
-        {"GET", "/v2/models/softmax", 200, "{\"name\":\"softmax\""},
-        {"GET", "/v2/models/softmax", 200, EIGHT_AXES("\"datatype\":\"FP32\",\"shape\"")},
-        {"GET", "/v2/models/attention", 200,
-         "{\"name\":\"tokens\",\"datatype\":\"BYTES\",\"shape\":[-1]}"},
-        {"GET", "/v2/models/attention/config", 200,
-         "{\"name\":\"tokens\",\"data_type\":\"TYPE_STRING\",\"dims\":[-1],\"optional\":true}"},
-        {"GET", "/v2/models/softmax/config", 200,
-         EIGHT_AXES("\"data_type\":\"TYPE_FP32\",\"dims\"")},
-        {"GET", "/v2/models/softmax/versions/1", 200, "{\"name\":\"softmax\""},
-        {"GET", "/v2/models/attention/ready", 200, "\"ready\":true"},
-        {"GET", "/v2/models/attention/versions/1/ready", 200, "\"ready\":true"},
-        {"GET", "/v2/models/attention/config", 200, "TYPE_FP32"},
-        {"GET", "/v2/models/attention/stats", 200, "\"inference_count\""},
-        {"GET", "/v2/models/attention/versions/1/stats", 200, "\"inference_count\""},
-        {"GET", "/v2/models/stats", 200, "\"self-attention\""},
-        {"POST", "/v2/repository/index", 200, "\"READY\""},
-        {"POST", "/v2/repository/models/attention/load", 501, "{\"error\":"},
-        {"POST", "/v2/repository/models/attention/unload", 501, "{\"error\":"},
-        {"GET", "/v2/models/embeddings", 404, "{\"error\":"},
-        {"GET", "/v2/models/Attention", 404, "{\"error\":"},
-        {"GET", "/v2/models/attention/versions/2", 404, "{\"error\":"},
-        {"GET", "/v2/models/attention/versions/2/ready", 404, "{\"error\":"},
-        {"GET", "/v2/nothing", 404, "{\"error\":"},
-        {"POST", "/v2/models/gpt/infer", 404, "{\"error\":"},
-        {"POST", "/v2/models/attention/versions/2/infer", 404, "{\"error\":"},
-        {"GET", "/v2/models/attention/infer", 405, "{\"error\":"},
-        {"POST", "/v2", 405, "{\"error\":"},
-    };
-    for (size_t i = 0; i < COUNT(rows); i++) {
-        struct client_response response =
-            daemon_ask_shared(rows[i].method, rows[i].path, "", "", 0);
-        cr_expect_eq(response.status, rows[i].status, "%s: %d", rows[i].path, response.status);
-        expect_text(response.body, rows[i].says, "answer", rows[i].path);
-        expect_header(&response, rows[i].path, "Content-Type", "application/json");
-        if (strcmp(rows[i].method, "GET") == 0) {
-            struct client_response head = daemon_ask_shared("HEAD", rows[i].path, "", "", 0);
-            cr_expect_eq(head.status, rows[i].status);
-            cr_expect_eq(head.size, 0);
-            client_response_free(&head);
-        }
-        client_response_free(&response);
-    }
-}
-
 #define SIDE 1100 /* so that SIDE * SIDE numbers are more than one task settles */
 
 /* Writes a question with a mask of SIDE x SIDE numbers of a type, of which the last one is `last`.
@@ -372,47 +313,6 @@ Test(inference, long_masks_of_numbers) {
         client_response_free(&response);
     }
     free(body);
-}
-
-/* A mask of zeros is refused if its type is one of numbers, and taken if it is BOOL: in JSON,
- * whether its data are booleans or numbers, and in bytes. */
-Test(inference, masks_of_zeros) {
-    static const struct {
-        const char *type, *data; /* NULL: bytes */
-        size_t size;
-        int status;
-    } rows[] = {{"BOOL", "[false,false]", 0, 200},
-                {"BOOL", "[0,0]", 0, 200},
-                {"BOOL", NULL, 2, 200},
-                {"FP32", "[0,0]", 0, 422},
-                {"INT64", "[0,0]", 0, 422},
-                {"UINT8", "[0,0]", 0, 422},
-                {"UINT8", NULL, 2, 422},
-                {"INT32", NULL, 8, 422},
-                {"FP16", NULL, 4, 422},
-                {"FP64", NULL, 16, 422}};
-    for (size_t i = 0; i < COUNT(rows); i++) {
-        char body[512] = "", data[64];
-        if (rows[i].data != NULL) {
-            snprintf(data, sizeof data, "\"data\":%s", rows[i].data);
-        } else {
-            snprintf(data, sizeof data, "\"parameters\":{\"binary_data_size\":%zu}", rows[i].size);
-        }
-        const size_t size = (size_t)snprintf(
-            body, sizeof body,
-            "{\"inputs\":[{\"name\":\"X\",\"shape\":[2,1],\"datatype\":\"FP32\",\"data\":[1,2]},"
-            "{\"name\":\"mask\",\"shape\":[1,2],\"datatype\":\"%s\",%s}]}",
-            rows[i].type, data);
-        memset(body + size, 0, rows[i].size);
-        struct client_response response =
-            daemon_infer(INFER, "", body, size + rows[i].size, rows[i].size > 0 ? size : 0);
-        if (rows[i].status == 422) {
-            expect_refused(&response, INFER, 422, "mask is 0 everywhere|belong in", rows[i].type);
-        } else {
-            cr_expect_eq(response.status, 200, "%s: %s", rows[i].type, response.body);
-        }
-        client_response_free(&response);
-    }
 }
 
 /* ---------------------------------------------------------------------------- what clients send */
@@ -528,28 +428,6 @@ Test(inference, halves_in_json) {
     }
     free(first);
     free(body);
-}
-
-/* The protocol counts the timeout in microseconds, and 0 is none. */
-Test(inference, timeout_in_microseconds) {
-    static const struct {
-        const char *timeout;
-        int status;
-    } rows[] = {{"2000", 503}, {"0", 200}, {"60000000", 200}};
-    for (size_t i = 0; i < COUNT(rows); i++) {
-        char body[512];
-        const size_t size = (size_t)sprintf(
-            body,
-            "{\"inputs\":[],\"outputs\":[{\"name\":\"output\"}],\"parameters\":{\"timeout\":%s,"
-            "\"digits\":1,\"random\":\"{\\\"generator\\\":\\\"torch\\\",\\\"seed\\\":1}\","
-            "\"X\":\"{\\\"random\\\":\\\"rand\\\",\\\"shape\\\":[4000,64]}\"}}",
-            rows[i].timeout);
-        struct client_response response = daemon_infer(INFER, "", body, size, 0);
-        cr_expect_eq(response.status, rows[i].status, "%s: %.200s", rows[i].timeout, response.body);
-        cr_expect(rows[i].status == 200 || strstr(response.body, "within 0.002 s") != NULL, "%s",
-                  response.body);
-        client_response_free(&response);
-    }
 }
 
 /* The service takes texts up to the fixed limits of their number and of their bytes. */

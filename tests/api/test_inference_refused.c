@@ -21,8 +21,6 @@
 
 TestSuite(inference_refused, .init = daemon_start_compressing, .fini = daemon_end, .timeout = 120);
 
-static const char good[] = "{" BINARY_QKV "}";
-
 /* ----------------------------------------------------------------------------------- questions */
 
 #define INPUT(name, type, shape, rest)                                                             \
@@ -30,43 +28,6 @@ static const char good[] = "{" BINARY_QKV "}";
 #define BYTES(size)   "\"parameters\":{\"binary_data_size\":" size "}"
 #define DATA(numbers) "\"data\":" numbers
 #define ONE(name)     INPUT(name, "FP32", "[1,1]", DATA("[1]"))
-#define INPUTS(list)  "{\"inputs\":[" list "]}"
-
-Test(inference_refused, words_may_be_empty) {
-    static const char body[] = INPUTS(INPUT("tokens", "BYTES", "[2]", BYTES("8")) "," INPUT(
-        "embedding", "FP32", "[3,1]", DATA("[1,2,3]"))) "\0\0\0\0\0\0\0";
-    struct client_response response = daemon_infer(INFER, "", body, sizeof body, sizeof body - 8);
-    cr_expect_eq(response.status, 200, "%s", response.body);
-    client_response_free(&response);
-}
-
-Test(inference_refused, headers_that_are_wrong) {
-    static const struct {
-        const char *headers;
-        int status;
-        const char *says;
-    } rows[] = {
-        {"Inference-Header-Content-Length: -1\r\n", 400, "Inference-Header-Content-Length|-1"},
-        {"Inference-Header-Content-Length: 0\r\n", 400, "Inference-Header-Content-Length|0"},
-        {"Inference-Header-Content-Length: abc\r\n", 400, "\"abc\""},
-        {"Inference-Header-Content-Length: 1x\r\n", 400, "\"1x\""},
-        {"Inference-Header-Content-Length: +5\r\n", 400, "\"+5\""},
-        {"Inference-Header-Content-Length: 18446744073709551617\r\n", 400, "18446744073709551617"},
-        {"Inference-Header-Content-Length: 99999999999999999999999\r\n", 400, "9999999"},
-        {"Inference-Header-Content-Length: 100000\r\n", 400, "ends inside its header"},
-        {"Inference-Header-Content-Length: 9223372036854775808\r\n", 400, "ends inside its header"},
-        {"Inference-Header-Content-Length: 5\r\n", 400, "ends"},
-        {"Content-Type: text/plain\r\n", 415, "text/plain|application/octet-stream"},
-        {"Content-Type: application/vnd.safetensors\r\n", 415, "application/octet-stream"},
-        {"Content-Type: multipart/form-data; boundary=a\r\n", 415, "multipart/form-data"},
-        {"Content-Encoding: br\r\n", 415, "gzip, zstd, deflate"},
-    };
-    for (size_t i = 0; i < COUNT(rows); i++) {
-        struct client_response response =
-            daemon_ask_shared("POST", INFER, rows[i].headers, good, sizeof good - 1);
-        expect_refused(&response, INFER, rows[i].status, rows[i].says, rows[i].headers);
-    }
-}
 
 /* The JSON before tensors has limits of its own, because a thread that serves connections parses
  * it. */
@@ -282,17 +243,6 @@ Test(inference_refused, results_beyond_16_bits) {
         binary_free(&answer);
         client_response_free(&response);
     }
-}
-
-/* The parameter "timeout" is in microseconds. */
-Test(inference_refused, no_time) {
-    static const struct binary_call call = {
-        "/attention", "\"timeout\":1", NULL, {{"X", {1500, 64}, 0}}};
-    size_t header, size;
-    char *body = binary_inference(&call, "FP32", ~0u, "", &header, &size);
-    struct client_response response = daemon_infer(INFER, "", body, size, header);
-    expect_refused(&response, INFER, 503, "\"timeout\"", "one microsecond");
-    free(body);
 }
 
 /* Many results are looked at in pieces, and the answer waits for the last one. */

@@ -109,43 +109,6 @@ Test(layer_lists, begin_after_names_that_do_not_exist) {
     free(body);
 }
 
-Test(layer_lists, refuse_wrong_parameters) {
-    static const char limit[] = "limit must be a whole number from 1 to 1000, not \\\"%s\\\"",
-                      other[] = "a list takes the parameters after and limit, each once, not "
-                                "\\\"%s\\\"",
-                      after[] =
-                          "0-9, \\\".\\\", \\\"_\\\", \\\"-\\\" and \\\"?\\\", not \\\"%s\\\"";
-    static const struct {
-        const char *query, *rule, *value;
-    } rows[] = {{"limit=0", limit, "0"},
-                {"limit=1001", limit, "1001"},
-                {"limit=99999999999999999999999999", limit, "99999999999999999999999999"},
-                {"limit=-1", limit, "-1"},
-                {"limit=1e2", limit, "1e2"},
-                {"limit=", limit, ""},
-                {"limit=5%20", limit, "5 "},
-                {"limt=5", other, "limt"},
-                {"after=a%2Fb", after, "a/b"},
-                {"after=%C2%84", after, "\xc2\x84"},
-                {"after=a&limit=1&after=b", other, "after"},
-                {"limit=1&limit=2", other, "limit"},
-                {"after=a&x=1&y=2&z=3&limit=9", other, "x"}};
-    char path[256], text[256];
-    for (size_t i = 0; i < COUNT(rows); i++) {
-        snprintf(path, sizeof path, "/layers?%s", rows[i].query);
-        snprintf(text, sizeof text, rows[i].rule, rows[i].value);
-        char *body = ask_as(KEY, "GET", path, 422);
-        cr_expect_not_null(strstr(body, text), "%s: %s", path, body);
-        free(body);
-    }
-    snprintf(path, sizeof path, "/layers?after=%0128d", 0);
-    free(ask_as(KEY, "GET", path, 200));
-    snprintf(path, sizeof path, "/layers?after=%0129d", 0);
-    char *body = ask_as(KEY, "GET", path, 422);
-    cr_expect_not_null(strstr(body, "after must be at most 128 of the characters"), "%s", body);
-    free(body);
-}
-
 /* Whether a layer exists makes no difference to a client without a key. */
 Test(layer_lists, are_empty_for_clients_without_a_key) {
     static const struct {

@@ -485,13 +485,6 @@ Test(layers, have_room_for_a_large_matrix) {
     json_free(expected);
 }
 
-Test(layers, are_not_served_without_the_option) {
-    daemon_start_connected();
-    expect_answer("GET", "/layers", NULL, "", 200, "{\"layers\":[],\"refused\":[]}\n");
-    expect_answer("POST", "/layers/a.b/attention", "Content-Type: application/json\r\n",
-                  "{\"X\":[[1]]}", 404, "--layers");
-}
-
 Test(layers, fit_their_memory) {
     /* The weights of each take 600 KiB in float32, and more than 1 MiB in float64. */
     static const struct binary_call large = {"/multi-head-attention",

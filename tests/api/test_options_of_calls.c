@@ -1,6 +1,7 @@
 /*
  * test_options_of_calls.c - every option and every result of every endpoint, whose answers
- * data/answers.txt has, and what is asked with GET. The tests know the service by its socket only.
+ * data/answers.txt has, and what the daemon says of itself. The tests know the service by its socket
+ * only.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,43 +51,6 @@ Test(options_of_calls, have_the_answers_that_were_worked_out) {
     rows_close(&rows);
 }
 
-/* ----------------------------------------------------------------------------- headers and GET */
-
-static const struct {
-    const char *path, *media_type, *body; /* body NULL: another test checks it */
-} resources[] = {
-    {"/health/live", "application/json", "{\"status\":\"live\"}\n"},
-    {"/health/ready", "application/json", "{\"status\":\"ready\"}\n"},
-    {"/version", "application/json", NULL},
-    {"/openapi.yaml", "application/yaml", NULL},
-};
-
-/* An answer to HEAD has the headers of GET, also Content-Length, and no body (RFC 9110). */
-Test(options_of_calls, get_and_head) {
-    for (size_t i = 0; i < COUNT(resources); i++) {
-        char length[32];
-        struct client_response whole = daemon_ask("GET", resources[i].path, NULL);
-        cr_expect(whole.status == 200, "%s: %d", resources[i].path, whole.status);
-        expect_header(&whole, resources[i].path, "Content-Type", resources[i].media_type);
-        if (resources[i].body != NULL)
-            cr_expect(strcmp(whole.body, resources[i].body) == 0, "%s", whole.body);
-        snprintf(length, sizeof length, "%zu", whole.size);
-        struct client_response head = daemon_ask("HEAD", resources[i].path, NULL);
-        cr_expect(head.status == 200 && head.size == 0, "HEAD %s: %d, %zu bytes", resources[i].path,
-                  head.status, head.size);
-        expect_header(&head, resources[i].path, "Content-Type", resources[i].media_type);
-        expect_header(&head, resources[i].path, "Content-Length", length);
-        client_response_free(&whole);
-        client_response_free(&head);
-    }
-}
-
-Test(options_of_calls, a_query_string_is_ignored) {
-    struct client_response response = daemon_ask("GET", "/health/live?from=probe", NULL);
-    cr_expect(response.status == 200);
-    client_response_free(&response);
-}
-
 /* The same compiler makes the tests and the daemon. */
 #ifdef __clang__
 #define COMPILER "clang "
@@ -127,30 +91,6 @@ Test(options_of_calls, openapi_is_the_file) {
               "%zu bytes are served, the file has %zu, or they differ", response.size, size);
     free(file);
     client_response_free(&response);
-}
-
-static void expect_post(const char *path, const char *body, const char *answer) {
-    struct client_response response;
-    cr_assert(client_request(the_daemon.port, "POST", path, NULL, body, strlen(body), &response));
-    cr_expect(response.status == 200 && strcmp(response.body, answer) == 0, "%s: %d %s", path,
-              response.status, response.body);
-    client_response_free(&response);
-}
-
-Test(options_of_calls, of_models_with_and_without_the_version) {
-    static const char body[] = "{\"inputs\":[{\"name\":\"X\",\"datatype\":\"FP32\",\"shape\":[2,2],"
-                               "\"data\":[0,0,1,1]}],\"parameters\":{\"axis\":1,\"digits\":1}}";
-    static const char answer[] =
-        "{\"model_name\":\"softmax\",\"model_version\":\"1\",\"outputs\":[{\"name\":\"output\","
-        "\"datatype\":\"FP32\",\"shape\":[2,2],\"data\":[0.5,0.5,0.5,0.5]}]}\n";
-    static const char models[] =
-        "[{\"name\":\"attention\",\"version\":\"1\",\"state\":\"READY\",\"reason\":\"\"},"
-        "{\"name\":\"self-attention\",\"version\":\"1\",\"state\":\"READY\",\"reason\":\"\"},"
-        "{\"name\":\"multi-head-attention\",\"version\":\"1\",\"state\":\"READY\",\"reason\":\"\"},"
-        "{\"name\":\"softmax\",\"version\":\"1\",\"state\":\"READY\",\"reason\":\"\"}]\n";
-    expect_post("/v2/models/softmax/infer", body, answer);
-    expect_post("/v2/models/softmax/versions/1/infer", body, answer);
-    expect_post("/v2/repository/index", "{\"ready\":true}", models);
 }
 
 /* The server replaces a name that would not fit into a line of the log, and gives one to a request

@@ -1,7 +1,7 @@
 /*
- * test_safetensors.c - safetensors over a socket: answers that are those in JSON bit by bit, the
- * Accept header, and every file that is refused. After each refusal the same connection serves the
- * next request. The tests know the service by its socket only.
+ * test_safetensors.c - safetensors over a socket: answers that are those in JSON bit by bit. What is
+ * refused, and the Accept header, are rows of data/refusals.txt and data/exchanges.txt. The tests
+ * know the service by its socket only.
  */
 #include <criterion/criterion.h>
 #include <stdint.h>
@@ -128,85 +128,6 @@ Test(safetensors, words) {
     client_response_free(&response);
 }
 
-Test(safetensors, accept) {
-    static const struct {
-        const char *headers;
-        bool question, file; /* the question and the answer are safetensors */
-    } rows[] = {
-        {"", false, false},
-        {"", true, true},
-        {"Accept: */*\r\n", false, false},
-        {"Accept: */*\r\n", true, true},
-        {"Accept: application/json\r\n", true, false},
-        {"Accept: Application/VND.Safetensors\r\n", false, true},
-        {"Accept: text/html," MEDIA ";q=0.1\r\n", false, true},
-        {"Accept: " MEDIA ";q=0\r\n", true, false},
-        {"Accept: application/json;q=0.5, " MEDIA "\r\n", false, true},
-        {"Accept: application/json, " MEDIA ";q=0.5\r\n", true, false},
-        {"Accept: application/vnd.safetensorsx\r\n", false, false},
-        {"Accept: text/plain\r\n", true, true},
-        {"Accept: application/json;q=0\r\n", true, true},
-        {"Accept: application/json;q=0\r\n", false, false}, /* nothing else is accepted */
-        {"Accept: application/json;q=0, " MEDIA "\r\n", false, true},
-        {"Accept: application/json;q=0, */*\r\n", true, true},
-        {"Accept: " MEDIA ";q=0.5, application/json\r\n", false, false},
-        {"Accept: " MEDIA ";q=0.5, application/json;q=0.4\r\n", false, true},
-        {"Accept: " MEDIA ";q=0.4, application/json;q=0.5\r\n", true, false},
-        {"Accept: " MEDIA ";q=0.5, application/json;q=0.5\r\n", false, true},
-        {"Accept: " MEDIA " ; Q=0.5 ,application/json ; q=0.9\r\n", true, false},
-        {"Accept: application/json;q=0.001, " MEDIA ";q=0.000\r\n", true, false},
-        {"Accept: application/json;q=0.5, " MEDIA ";version=1;q=0.4\r\n", true, false},
-        {"Accept: application/json;q=0.2;version=1, " MEDIA ";q=0.5\r\n", false, true},
-        {"Accept: application/json;q=0.5, " MEDIA ";q=2\r\n", false, true}, /* no weight */
-        {"Accept: " MEDIA ";q=0\r\n", false, false},
-        {"Accept: " MEDIA ";q=0, application/json;q=0\r\n", true, false},
-    };
-    const struct binary_call call = {"/softmax", "", NULL, {{"X", {2, 3}, 0}}};
-    for (size_t i = 0; i < COUNT(rows); i++) {
-        size_t size;
-        char headers[256];
-        char *body = rows[i].question ? binary_safetensors(&call, "F32", &size)
-                                      : binary_json(&call, "float32", &size);
-        snprintf(headers, sizeof headers, "%s%s", rows[i].question ? TYPE : "", rows[i].headers);
-        struct client_response response = post_shared("/softmax", headers, body, size);
-        cr_expect_eq(response.status, 200, "%s: %s", headers, response.body);
-        expect_header(&response, headers, "Content-Type",
-                      rows[i].file ? MEDIA : "application/json");
-        expect_header(&response, headers, "Vary", "Accept");
-        client_response_free(&response);
-        free(body);
-    }
-    struct client_response error = post_shared("/softmax", "Accept: " MEDIA "\r\n", "{}", 2);
-    cr_expect_eq(error.status, 422, "%s", error.body);
-    expect_header(&error, "an error", "Vary", NULL); /* it is always JSON */
-    client_response_free(&error);
-}
-
-/* The header Vary names Accept where JSON and safetensors can be asked for, and only there. */
-Test(safetensors, vary) {
-    static const char x[] = "{\"X\":[[1,2]]}",
-                      words[] = "{\"text\":\"a b\",\"embedding\":[[1],[2]]}",
-                      inference[] = "{\"inputs\":[{\"name\":\"X\",\"shape\":[1,2],\"datatype\":"
-                                    "\"FP32\",\"data\":[1,2]}]}";
-    static const struct {
-        const char *path, *body, *vary;
-    } rows[] = {
-        {"/attention", x, "Accept"},
-        {"/softmax", x, "Accept"},
-        {"/embeddings", words, "Accept"},
-        {"/v2/models/softmax/infer", inference, NULL},
-        {"/v2/models/softmax/infer", "{}", NULL},
-        {"/softmax", "{}", NULL},
-    };
-    for (size_t i = 0; i < COUNT(rows); i++) {
-        struct client_response response =
-            post_shared(rows[i].path, "", rows[i].body, strlen(rows[i].body));
-        cr_expect_eq(response.status, strlen(rows[i].body) > 2 ? 200 : 422, "%s", response.body);
-        expect_header(&response, rows[i].path, "Vary", rows[i].vary);
-        client_response_free(&response);
-    }
-}
-
 /* Results of 16 bits are rounded, and refused if they do not fit. */
 Test(safetensors, results_of_16_bits) {
     static const uint16_t numbers[] = {0x7BFF, 0x7BFF, 0x3C00, 0x3C00, 0x0001, 0xFBFF}; /* 65504 */
@@ -234,94 +155,4 @@ Test(safetensors, results_of_16_bits) {
     binary_free(&answer);
     client_response_free(&response);
     free(body);
-}
-
-/* ------------------------------------------------------------------------------ what is refused */
-
-#define TENSOR(name, type, shape, offsets)                                                         \
-    "\"" name "\":{\"dtype\":\"" type "\",\"shape\":" shape ",\"data_offsets\":" offsets "}"
-#define METADATA(texts) "\"__metadata__\":{" texts "}"
-
-Test(safetensors, lengths_that_are_wrong) {
-    static const struct {
-        uint64_t length;
-        size_t size; /* bytes of the whole body */
-        int status;
-        const char *says;
-    } rows[] = {
-        {2, 0, 400, "0 of its 8 bytes"},
-        {2, 7, 400, "7 of its 8 bytes"},
-        {2, 8, 400, "0 of its 2 bytes"},
-        {2, 9, 400, "1 of its 2 bytes"},
-        {0, 16, 400, "0 bytes"},
-        {1, 16, 400, "1 bytes"},
-        {100, 16, 400, "8 of its 100 bytes"},
-        {32769, 16, 413, "32769 bytes|32768"},
-        {100000000, 16, 413, "100000000 bytes|fixed limit"},
-        {UINT64_C(1) << 63, 16, 413, "9223372036854775808 bytes|may not be safetensors at all"},
-        {UINT64_MAX, 16, 413, "18446744073709551615 bytes|may not be safetensors at all"},
-        {UINT64_MAX - 7, 16, 413, "18446744073709551608 bytes|may not be safetensors at all"},
-    };
-    for (size_t i = 0; i < COUNT(rows); i++) {
-        char body[16] = "        {}      ", about[64];
-        memcpy(body, &rows[i].length, sizeof rows[i].length);
-        snprintf(about, sizeof about, "length %llu", (unsigned long long)rows[i].length);
-        struct client_response response = post_shared("/softmax", TYPE, body, rows[i].size);
-        expect_refused(&response, "/softmax", rows[i].status, rows[i].says, about);
-    }
-}
-
-Test(safetensors, types_of_bodies) {
-    static const char *const paths[] = {"/attention", "/self-attention", "/multi-head-attention",
-                                        "/softmax", "/embeddings"};
-    for (size_t i = 0; i < COUNT(paths); i++) {
-        struct client_response response =
-            post_shared(paths[i], "Content-Type: application/octet-stream\r\n", "{}", 2);
-        expect_refused(&response, paths[i], 415, "application/octet-stream|" MEDIA, paths[i]);
-    }
-}
-
-/* --------------------------------------------------------------------- options in both formats */
-
-#define INPUT(name, shape, data)                                                                   \
-    "{\"name\":\"" name "\",\"datatype\":\"FP32\",\"shape\":" shape ",\"data\":" data "}"
-
-/* An option in a text is read by the rules of the key: -Infinity may stand in a bias alone. */
-Test(safetensors, minus_infinity_in_an_option) {
-    static const struct {
-        const char *option;
-        int status;
-        const char *says;
-    } rows[] = {
-        {"\"bias\":\"[[-Infinity, 0]]\"", 200, "[3]"},
-        {"\"bias\":\"[[null, 0]]\"", 200, "[3]"},
-        {"\"bias\":\"[[NaN, 0]]\"", 422, "bias must be a matrix of numbers"},
-        {"\"scale\":\"-Infinity\"", 422, "scale must be a number"},
-        {"\"bias\":\"0,\\\"scale\\\":1\"", 422, "bias must be a matrix of numbers"},
-    };
-    for (size_t i = 0; i < COUNT(rows); i++) {
-        char text[512];
-        size_t size = (size_t)sprintf(
-            text,
-            "{\"inputs\":[" INPUT("Q", "[1,1]", "[1]") "," INPUT("K", "[2,1]", "[1,1]") "," INPUT(
-                "V", "[2,1]", "[2,3]") "],\"parameters\":{%s}}",
-            rows[i].option);
-        struct client_response response = post_shared("/v2/models/attention/infer", "", text, size);
-        cr_expect_eq(response.status, rows[i].status, "%s: %s", text, response.body);
-        expect_text(response.body, rows[i].says, "answer", text);
-        client_response_free(&response);
-
-        static const float numbers[] = {1, 1, 1, 2, 3};
-        sprintf(text,
-                "{" TENSOR("Q", "F32", "[1,1]", "[0,4]") "," TENSOR(
-                    "K", "F32", "[2,1]", "[4,12]") "," TENSOR("V", "F32", "[2,1]",
-                                                              "[12,20]") "," METADATA("%s") "}",
-                rows[i].option);
-        char *file = binary_file(text, (const char *)numbers, sizeof numbers, &size);
-        response = post_shared("/attention", TYPE "Accept: application/json\r\n", file, size);
-        cr_expect_eq(response.status, rows[i].status, "%s: %s", text, response.body);
-        expect_text(response.body, rows[i].says, "answer", text);
-        client_response_free(&response);
-        free(file);
-    }
 }

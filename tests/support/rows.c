@@ -76,13 +76,14 @@ static bool read_rest(struct rows *rows) {
 
 bool rows_next(struct rows *rows) {
     char name[80];
-    for (int at = 0; fgets(rows->line, sizeof rows->line, rows->file) != NULL;) {
+    while (fgets(rows->line, sizeof rows->line, rows->file) != NULL) {
+        int at = 0; /* where the text of a shorthand begins */
         rows->number++;
         rows->line[strcspn(rows->line, "\n")] = '\0';
         if (rows->line[0] == '#' || rows->line[0] == '\0') {
             continue;
         }
-        if (sscanf(rows->line, "%79[A-Z] = %n", name, &at) != 1) {
+        if (sscanf(rows->line, "%79[A-Z] = %n", name, &at) != 1 || at == 0) {
             return read_rest(rows);
         }
         cr_assert_lt(rows->count, ROWS_SHORTHANDS);
