@@ -37,9 +37,6 @@ static inline void transpose_f64(float64x2_t v[2]) {
 #define SET(c)        vdupq_n_f32(c)
 #define LOAD(p)       vld1q_f32(p)
 #define STORE(p, v)   vst1q_f32(p, v)
-#define ADD(a, b)     vaddq_f32(a, b)
-#define SUB(a, b)     vsubq_f32(a, b)
-#define MUL(a, b)     vmulq_f32(a, b)
 #define MAX(a, b)     vbslq_f32(vcgtq_f32(a, b), a, b)
 #define FMA(a, b, c)  vfmaq_f32(c, a, b)
 #define FNMA(a, b, c) vfmsq_f32(c, a, b)
@@ -61,13 +58,9 @@ static inline void transpose_f64(float64x2_t v[2]) {
 #define V                       float64x2_t
 #define LANES                   2
 #define SET(c)                  vdupq_n_f64(c)
-#define DIV(a, b)               vdivq_f64(a, b)
 #define SELECT_LESS(a, b, x, y) vbslq_f64(vcltq_f64(a, b), x, y)
 #define LOAD(p)                 vld1q_f64(p)
 #define STORE(p, v)             vst1q_f64(p, v)
-#define ADD(a, b)               vaddq_f64(a, b)
-#define SUB(a, b)               vsubq_f64(a, b)
-#define MUL(a, b)               vmulq_f64(a, b)
 #define MAX(a, b)               vbslq_f64(vcgtq_f64(a, b), a, b)
 #define FMA(a, b, c)            vfmaq_f64(c, a, b)
 #define FNMA(a, b, c)           vfmsq_f64(c, a, b)
