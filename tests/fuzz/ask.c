@@ -6,10 +6,6 @@
 
 #include "fuzz/fuzz.h"
 
-enum {
-    ROOM = 4099 /* bytes of a piece; it is odd, so that the ends of the pieces lie everywhere */
-};
-
 /* ----------------------------------------------------------------------------------------- JSON */
 
 /* These functions follow the grammar of RFC 8259 without white space. Each returns the end of the
@@ -111,48 +107,6 @@ size_t fuzz_json_size(const uint8_t *bytes, size_t size) {
 
 /* ---------------------------------------------------------------------------------- the answer */
 
-static void append(struct fuzz_answer *answer, const void *bytes, size_t size) {
-    answer->body = realloc(answer->body, answer->size + size + 1);
-    fuzz_require(answer->body != NULL, "out of memory");
-    if (size > 0) {
-        memcpy(answer->body + answer->size, bytes, size);
-    }
-    answer->size += size;
-    answer->body[answer->size] = '\0';
-}
-
-/* Reads a body that is made while it is sent. */
-static void read_stream(const struct http_response *response, struct fuzz_answer *answer) {
-    char *piece = malloc(ROOM); /* a sanitizer sees a write beyond it */
-    size_t part;
-    fuzz_require(piece != NULL, "out of memory");
-    do {
-        fuzz_require(response->read((void *)(uintptr_t)response->body, piece, ROOM, &part),
-                     "a body that breaks off after %zu bytes", answer->size);
-        fuzz_require(part <= ROOM, "%zu bytes in a room of %d", part, ROOM);
-        append(answer, piece, part);
-    } while (part == ROOM);
-    fuzz_require(response->read((void *)(uintptr_t)response->body, piece, ROOM, &part) && part == 0,
-                 "there is more behind the end");
-    fuzz_require(response->size == 0 || response->size == answer->size, "%zu bytes instead of %zu",
-                 answer->size, response->size);
-    free(piece);
-}
-
-static void read_answer(const struct http_response *response, struct fuzz_answer *answer) {
-    answer->status = response->status;
-    answer->media_type = response->media_type;
-    answer->header = response->inference_length;
-    append(answer, "", 0);
-    if (response->read != NULL) {
-        read_stream(response, answer);
-        return;
-    }
-    append(answer, response->body, response->size);
-    fuzz_require(answer->size == response->size, "%zu bytes instead of %zu", answer->size,
-                 response->size);
-}
-
 struct codec_document *fuzz_parse(const char *text, size_t size) {
     struct codec_document *document;
     struct codec_reader *reader = codec_reader_create(NULL);
@@ -210,8 +164,9 @@ static void check_bare_error(const struct http_response *response, const char *t
     codec_document_free(document);
 }
 
-static void check_answer(const struct http_request *request, const struct http_response *response,
-                         const struct fuzz_answer *answer, size_t body_size) {
+static void check_answer(const struct http_request *request, const struct app_answer *answer,
+                         size_t body_size) {
+    const struct http_response *response = &answer->response;
     static const int statuses[] = {200, 400, 404, 405, 413, 415, 422, 503};
     size_t i = 0;
     while (i < sizeof statuses / sizeof *statuses && statuses[i] != response->status) {
@@ -232,27 +187,7 @@ static void check_answer(const struct http_request *request, const struct http_r
     }
 }
 
-void fuzz_answer_free(struct fuzz_answer *answer) {
-    free(answer->body);
-    *answer = (struct fuzz_answer){0};
-}
-
 /* --------------------------------------------------------------------------------- the request */
-
-/* Gives the body to the app until it wants no more. */
-static void feed(const struct http_app *app, void *exchange, const uint8_t *data, size_t size,
-                 size_t step) {
-    bool wanted = true;
-    for (size_t at = 0; wanted && at < size;) {
-        const size_t part = step < size - at ? step : size - at;
-        char *piece = malloc(part);
-        fuzz_require(piece != NULL, "out of memory");
-        memcpy(piece, data + at, part);
-        wanted = app->body(exchange, piece, part);
-        free(piece);
-        at += part;
-    }
-}
 
 static struct api_state states[] = {
     {.budget = {4 << 20, 8 << 20, 0, 0}, .max_work = 1e7, .timeout = 60, .threads = 2},
@@ -263,53 +198,34 @@ void fuzz_serve_layers(struct layers *layers) {
     states[0].layers = states[1].layers = layers;
 }
 
-void fuzz_ask(bool tight, const struct http_request *asked, const uint8_t *data, size_t size,
-              unsigned step, bool leaves, struct fuzz_answer *answer) {
+void fuzz_ask(bool tight, const struct http_request *request, const uint8_t *data, size_t size,
+              unsigned step, bool leaves, struct app_answer *answer) {
     static const size_t steps[] = {SIZE_MAX, 1, 7, 61};
     struct api_state *state = &states[tight];
     const struct http_app app = api_app(state);
-    struct http_request with_key = *asked;
-    const struct http_request *request = &with_key;
-    struct http_response response = {0};
-    with_key.authorized = true;
-    with_key.route = api_route_of(asked->path);
-    *answer = (struct fuzz_answer){0};
-    void *exchange = app.begin(app.context, request, &response);
-    if (exchange != NULL) {
-        fuzz_require(response.status == 0, "%d", response.status);
-        feed(&app, exchange, data, leaves ? size / 2 : size, steps[step]);
-        fuzz_require(leaves || app.end(exchange, request, &response),
-                     "the answer comes later, but there are no workers");
+    const struct http_response *response = &answer->response;
+    app_ask(&app, request, &(struct app_body){data, size, steps[step], leaves}, answer);
+    fuzz_require(answer->fault == NULL, "%s", answer->fault);
+    fuzz_require(leaves || response->status != 0, "no answer");
+    if (response->status != 0) {
+        check_answer(request, answer, size);
     }
-    if (response.status != 0) {
-        read_answer(&response, answer);
-        check_answer(request, &response, answer, size);
-    }
-    fuzz_require(leaves || response.status != 0, "no answer");
-    if (response.release != NULL) {
-        response.release((void *)(uintptr_t)response.body);
-    }
-    if (exchange != NULL) {
-        app.release(exchange);
-    }
-    const struct http_record record = {.status = response.status,
+    const struct http_record record = {.status = response->status,
                                        .received = size,
-                                       .timing = response.timed ? response.timing : NULL};
+                                       .timing = response->timed ? response->timing : NULL};
     app.completed(app.context, request, &record);
     fuzz_require(state->budget.used == 0, "%zu bytes remain", (size_t)state->budget.used);
-}
-
-void fuzz_ask_in_cuts(const struct http_request *request, const uint8_t *data, size_t size,
-                      unsigned step, struct fuzz_answer *answer) {
-    struct fuzz_answer whole;
-    fuzz_ask(false, request, data, size, 0, false, &whole);
-    fuzz_ask(false, request, data, size, step, false, answer);
-    fuzz_require(answer->status == whole.status && answer->header == whole.header &&
-                     answer->size == whole.size &&
-                     memcmp(answer->body, whole.body, whole.size) == 0,
-                 "with step %u: %d %.1000s, but whole: %d %.1000s", step, answer->status,
-                 answer->body, whole.status, whole.body);
-    fuzz_answer_free(&whole);
+    if (step > 0 && !tight && !leaves) {
+        struct app_answer whole;
+        fuzz_ask(false, request, data, size, 0, false, &whole);
+        fuzz_require(response->status == whole.response.status &&
+                         response->inference_length == whole.response.inference_length &&
+                         answer->size == whole.size &&
+                         memcmp(answer->body, whole.body, whole.size) == 0,
+                     "with step %u: %d %.1000s, but whole: %d %.1000s", step, response->status,
+                     answer->body, whole.response.status, whole.body);
+        free(whole.body);
+    }
 }
 
 /* --------------------------------------------------------------------------------- the tensors */

@@ -7,16 +7,7 @@
 
 #include "api/api.h"
 #include "codec/binary.h"
-
-/* An answer. Owned: fuzz_answer_free(). */
-struct fuzz_answer {
-    int status;             /* 0: the client has left */
-    const char *media_type; /* static; NULL: application/json */
-    size_t header;          /* the Inference-Header-Content-Length header; 0: none */
-    char *body;             /* a NUL follows the last byte */
-    size_t size;
-};
-void fuzz_answer_free(struct fuzz_answer *answer);
+#include "support/app.h"
 
 /* Sets the stored layers of the app, which are borrowed. Without this call there are none. */
 void fuzz_serve_layers(struct layers *layers);
@@ -24,13 +15,11 @@ void fuzz_serve_layers(struct layers *layers);
 /* Asks the app. `tight`: its limits are too small for some requests. `step` chooses among four
  * sizes of the pieces in which the body comes; with 0 it comes as a whole. `leaves`: the client
  * leaves in the middle of the body. Requires that the status is one of the API, that an error is
- * what its path promises, that an answer in JSON is JSON, and that all memory is given back. */
+ * what its path promises, that an answer in JSON is JSON, that all memory is given back, and
+ * that the answer is that to a whole body if the client stays and the limits are wide. The caller
+ * frees the body of the answer. */
 void fuzz_ask(bool tight, const struct http_request *asked, const uint8_t *data, size_t size,
-              unsigned step, bool leaves, struct fuzz_answer *answer);
-
-/* Asks twice, with a whole body and with one in pieces. Requires that both answers are the same. */
-void fuzz_ask_in_cuts(const struct http_request *request, const uint8_t *data, size_t size,
-                      unsigned step, struct fuzz_answer *answer);
+              unsigned step, bool leaves, struct app_answer *answer);
 
 /* Requires that a text is valid JSON and a newline. A NUL follows the text. */
 void fuzz_require_json(const char *text, size_t size);

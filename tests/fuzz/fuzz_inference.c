@@ -66,15 +66,16 @@ static size_t check_output(const struct codec_document *document, const struct c
     return (size_t)size;
 }
 
-static void check_inference(const struct fuzz_answer *answer) {
+static void check_inference(const struct app_answer *answer) {
     const char *names[MOST_OUTPUTS];
-    const bool binary = answer->header > 0;
-    const size_t header = binary ? answer->header : answer->size;
+    const bool binary = answer->response.inference_length > 0;
+    const size_t header = binary ? answer->response.inference_length : answer->size;
     size_t at = header, count = 0;
     fuzz_require(header <= answer->size, "a header of %zu bytes", header);
-    fuzz_require((answer->media_type != NULL) == binary &&
-                     (!binary || strcmp(answer->media_type, "application/octet-stream") == 0),
-                 "%s", answer->media_type);
+    fuzz_require(
+        (answer->response.media_type != NULL) == binary &&
+            (!binary || strcmp(answer->response.media_type, "application/octet-stream") == 0),
+        "%s", answer->response.media_type);
     struct codec_document *document = fuzz_parse(answer->body, header);
     const struct codec_value *outputs = codec_get(codec_root(document), "outputs");
     fuzz_text(document, codec_root(document), "model_name");
@@ -129,12 +130,11 @@ static const char *choose_length(unsigned choice, const uint8_t **data, size_t *
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     char text[64];
-    struct fuzz_answer answer;
+    struct app_answer answer;
     if (size == 0) {
         return 0;
     }
     const unsigned choice = *data++;
-    const unsigned step = (choice & STEP) >> 2;
     size--;
     const struct http_request request = {.method = "POST",
                                          .path = paths[choice & PATH],
@@ -144,15 +144,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
                                          .accept = "",
                                          .id = "fuzz",
                                          .inference = true};
-    if ((choice & (TIGHT | LEAVES)) != 0) {
-        fuzz_ask((choice & TIGHT) != 0, &request, data, size, step, (choice & LEAVES) != 0,
-                 &answer);
-    } else {
-        fuzz_ask_in_cuts(&request, data, size, step, &answer);
-    }
-    if (answer.status == 200) {
+    fuzz_ask((choice & TIGHT) != 0, &request, data, size, (choice & STEP) >> 2,
+             (choice & LEAVES) != 0, &answer);
+    if (answer.response.status == 200) {
         check_inference(&answer);
     }
-    fuzz_answer_free(&answer);
+    free(answer.body);
     return 0;
 }

@@ -80,7 +80,7 @@ static void ask_layer(const struct layer *layer) {
     const size_t columns[] = {layer->d_model, layer->d_context, layer->d_value};
     char path[sizeof "/layers//attention" + LAYERS_NAME];
     char body[64 + 3 * (4 * MOST_COLUMNS + 32)];
-    struct fuzz_answer answer;
+    struct app_answer answer;
     snprintf(path, sizeof path, "/layers/%s/attention", layer->name);
     size_t size = (size_t)snprintf(body, sizeof body, "{\"dtype\":\"float64\"");
     for (size_t k = 0; k < 3; k++) {
@@ -99,9 +99,10 @@ static void ask_layer(const struct layer *layer) {
                                          .id = "fuzz"};
     fuzz_ask(false, &request, (const uint8_t *)body, size, 0, false, &answer);
     /* The numbers may be too large for the layer, and the layer for the memory of the app. */
-    fuzz_require(answer.status == 200 || answer.status == 413 || answer.status == 422, "%s: %d %s",
-                 path, answer.status, answer.body);
-    fuzz_answer_free(&answer);
+    fuzz_require(answer.response.status == 200 || answer.response.status == 413 ||
+                     answer.response.status == 422,
+                 "%s: %d %s", path, answer.response.status, answer.body);
+    free(answer.body);
 }
 
 static void check_layer(const struct layer *layer) {

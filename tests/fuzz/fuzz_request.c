@@ -43,14 +43,14 @@ static const struct http_request others[16] = {
 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    struct fuzz_answer answer;
+    struct app_answer answer;
     if (size == 0) {
         return 0;
     }
     const unsigned choice = data[0];
     if ((choice & OTHER) == OTHER) {
         fuzz_ask(false, &others[choice & 15], data + 1, size - 1, 0, false, &answer);
-        fuzz_answer_free(&answer);
+        free(answer.body);
         return 0;
     }
     const struct http_request request = {.method = "POST",
@@ -60,6 +60,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
                                          .id = "fuzz"};
     fuzz_ask((choice & TIGHT) != 0, &request, data + 1, size - 1, (choice & STEP) >> 2,
              (choice & LEAVES) != 0, &answer);
-    fuzz_answer_free(&answer);
+    free(answer.body);
     return 0;
 }

@@ -72,7 +72,7 @@ static size_t check_tensor(const struct codec_document *document, const struct c
 
 /* Checks what the format promises of an answer. The tensors are written in the order of their
  * bytes. */
-static void check_file(const struct fuzz_answer *answer) {
+static void check_file(const struct app_answer *answer) {
     size_t end = 0, count = 0;
     fuzz_require(answer->size >= SAFETENSORS_PREFIX, "%zu bytes", answer->size);
     const size_t length = codec_safetensors_length((const unsigned char *)answer->body);
@@ -101,24 +101,21 @@ static void check_file(const struct fuzz_answer *answer) {
 
 static void ask(const struct http_request *request, unsigned choice, int wanted,
                 const uint8_t *data, size_t size) {
-    struct fuzz_answer answer;
-    const unsigned step = (choice & STEP) >> 3;
+    struct app_answer answer;
     const bool question = strcmp(request->media_type, SAFETENSORS) == 0;
-    if ((choice & (TIGHT | LEAVES)) != 0) {
-        fuzz_ask((choice & TIGHT) != 0, request, data, size, step, (choice & LEAVES) != 0, &answer);
-    } else {
-        fuzz_ask_in_cuts(request, data, size, step, &answer);
-    }
-    if (answer.status == 200) {
-        const bool file = answer.media_type != NULL;
+    fuzz_ask((choice & TIGHT) != 0, request, data, size, (choice & STEP) >> 3,
+             (choice & LEAVES) != 0, &answer);
+    if (answer.response.status == 200) {
+        const bool file = answer.response.media_type != NULL;
         fuzz_require(file == (wanted < 0 ? question : wanted > 0), "%s gets %s", request->accept,
-                     answer.media_type);
-        fuzz_require(!file || strcmp(answer.media_type, SAFETENSORS) == 0, "%s", answer.media_type);
+                     answer.response.media_type);
+        fuzz_require(!file || strcmp(answer.response.media_type, SAFETENSORS) == 0, "%s",
+                     answer.response.media_type);
         if (file) {
             check_file(&answer);
         }
     }
-    fuzz_answer_free(&answer);
+    free(answer.body);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

@@ -11,6 +11,7 @@
 
 #include "memory/alloc_failure.h"
 #include "memory/trial.h"
+#include "support/app.h"
 #include "support/client.h"
 #include "support/pack.h"
 
@@ -61,20 +62,9 @@ bool ways_start_server(char *error, size_t size) {
 
 /* ----------------------------------------------------------------------------- without a socket */
 
-/* Appends bytes to the body of the answer. This memory belongs to the test and never runs out. */
-static void append(struct answer *out, const void *bytes, size_t size) {
-    alloc_failure_exempt(true);
-    char *body = realloc(out->body, out->size + size + 1);
-    alloc_failure_exempt(false);
-    if (body == NULL) {
-        abort();
-    }
-    if (size > 0) {
-        memcpy(body + out->size, bytes, size);
-    }
-    out->body = body;
-    out->size += size;
-    out->body[out->size] = '\0';
+/* The memory of the test itself never runs out. */
+static void app_may_fail(bool is_called) {
+    alloc_failure_exempt(!is_called);
 }
 
 static void ask_app(const struct request *q, struct answer *out) {
@@ -82,49 +72,23 @@ static void ask_app(const struct request *q, struct answer *out) {
     snprintf(length, sizeof length, "%zu", q->header);
     const struct http_request request = {.method = q->method,
                                          .path = q->path,
-                                         .route = api_route_of(q->path),
                                          .media_type = q->media_type != NULL ? q->media_type
                                                                              : "application/json",
                                          .accept = q->accept != NULL ? q->accept : "",
                                          .inference_header = q->header > 0 ? length : NULL,
                                          .inference = request_is_inference(q),
                                          .id = "here",
-                                         .authorized = true,
                                          .server = tested_server};
-    struct http_response response = {0};
-    static char piece[4096];
-    size_t size = 1;
-    alloc_failure_exempt(false);
-    void *exchange = tested_app.begin(tested_app.context, &request, &response);
-    for (size_t at = 0; exchange != NULL && at < q->size; at += PIECE) {
-        if (!tested_app.body(exchange, q->body + at, q->size - at < PIECE ? q->size - at : PIECE)) {
-            break;
-        }
+    struct app_answer answer;
+    app_is_called = app_may_fail;
+    app_ask(&tested_app, &request, &(struct app_body){q->body, q->size, PIECE, false}, &answer);
+    if (answer.fault != NULL) {
+        trial_fault("%s", answer.fault);
     }
-    if (exchange != NULL) {
-        /* Without workers the answer is complete when this returns. */
-        tested_app.end(exchange, &request, &response);
-    }
-    out->status = response.status;
+    out->status = answer.response.status;
     out->retry = true; /* the server would add Retry-After */
-    append(out, "", 0);
-    if (response.read == NULL) {
-        append(out, response.body, response.size);
-    }
-    while (response.read != NULL && size > 0) {
-        if (!response.read((void *)(uintptr_t)response.body, piece, sizeof piece, &size)) {
-            trial_fault("an answer ends before it is complete");
-            break;
-        }
-        append(out, piece, size);
-    }
-    if (response.release != NULL) {
-        response.release((void *)(uintptr_t)response.body);
-    }
-    if (exchange != NULL) {
-        tested_app.release(exchange);
-    }
-    alloc_failure_exempt(true);
+    out->body = answer.body;
+    out->size = answer.size;
 }
 
 static void prepare_app(void) {

@@ -3,9 +3,12 @@
  * response. tests/api has the tests over a socket.
  */
 #include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "api/reply.h"
+#include "support/app.h"
 
 static struct api_state state = {.budget = {.max_request = 4 << 20, .max_total = 8 << 20},
                                  .max_work = 1e6,
@@ -17,36 +20,18 @@ static const struct http_request post = {.method = "POST",
                                          .id = "unit",
                                          .authorized = true};
 
-static char text[1 << 16]; /* the body of the last response */
+static char text[1 << 16]; /* the beginning of the last response's body */
 
 /* Gives the application a body in pieces of `step` bytes. Returns the response, whose body is in
  * `text`. */
-static struct http_response ask(const struct http_request *asked, const char *body, size_t step) {
+static struct http_response ask(const struct http_request *request, const char *body, size_t step) {
     const struct http_app app = api_app(&state);
-    struct http_request with_route = *asked;
-    const struct http_request *request = &with_route;
-    with_route.route = api_route_of(asked->path);
-    struct http_response response = {0};
-    const size_t size = strlen(body);
-    void *exchange = app.begin(app.context, request, &response);
-    for (size_t at = 0; exchange != NULL && at < size; at += step) {
-        if (!app.body(exchange, body + at, size - at < step ? size - at : step)) {
-            break;
-        }
-    }
-    if (exchange != NULL) {
-        app.end(exchange, request, &response);
-    }
-    cr_assert_lt(response.size, sizeof text);
-    memcpy(text, response.body, response.size);
-    text[response.size] = '\0';
-    if (response.release != NULL) {
-        response.release((void *)(uintptr_t)response.body);
-    }
-    if (exchange != NULL) { /* the body may lie in the exchange */
-        app.release(exchange);
-    }
-    return response;
+    struct app_answer answer;
+    app_ask(&app, request, &(struct app_body){body, strlen(body), step, false}, &answer);
+    cr_assert_null(answer.fault, "%s", answer.fault);
+    snprintf(text, sizeof text, "%s", answer.body);
+    free(answer.body);
+    return answer.response;
 }
 
 static void expect_answer(const char *body, int status, const char *contains) {
