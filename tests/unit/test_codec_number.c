@@ -437,19 +437,18 @@ Test(codec_number, table_of_powers) {
     }
 }
 
-/* Every unit of floats is the power of ten of its entry, shifted. */
+/* Every unit of floats is the power of ten of its entry, shifted, with k + 64 at its end. */
 Test(codec_number, table_of_units) {
-    for (int e = 0; e < 256; e++) {
-        const struct codec_float_unit *entry = &codec_float_units[e];
-        const int q = e - 150, k = (int)floor(q * log10(2));
-        if (e == 0 || e == 255 || -k > POWER_MAX || -k < POWER_MIN) {
-            cr_expect_eq(entry->unit, 0, "%d", e);
+    cr_expect_eq(codec_float_units[0], 64 - 6);
+    for (int e = 1; e < 256; e++) {
+        const int q = e - 150, k = (int)floor(q * log10(2)), shift = 3 - q - codec_power_log2(-k);
+        if (e == 255 || -k > POWER_MAX) {
+            cr_expect_eq(codec_float_units[e], 0, "%d", e);
             continue;
         }
-        const int shift = 3 - q - codec_power_log2(-k);
-        cr_expect_eq(entry->k, k, "%d", e);
-        cr_expect(shift >= 0 && shift <= 3);
-        cr_expect_eq(entry->unit, codec_powers[-k - POWER_MIN] >> shift, "%d", e);
+        cr_expect(-k >= POWER_MIN && shift >= 0 && shift <= 3);
+        const uint64_t unit = codec_powers[-k - POWER_MIN] >> shift;
+        cr_expect_eq(codec_float_units[e], (unit & ~UINT64_C(127)) + (uint64_t)(k + 64), "%d", e);
     }
 }
 

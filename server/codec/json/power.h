@@ -17,14 +17,11 @@ enum {
 };
 extern const uint64_t codec_powers[POWER_MAX - POWER_MIN + 1];
 
-/* The unit of the digits of a normal float with the exponent bits e. 10^k is the largest power of
- * ten that is not above 2^(e - 150), and `unit` is floor(2^(e - 150) / 10^k * 2^60). It is 0 where
- * codec_powers ends and for floats that are not normal. The k of entry 0 gives 0 its one digit. */
-struct codec_float_unit {
-    uint64_t unit;
-    int64_t k;
-};
-extern const struct codec_float_unit codec_float_units[256];
+/* The unit of the digits of a normal float with the exponent bits e: floor(2^(e - 150) / 10^k *
+ * 2^60), where 10^k is the largest power of ten that is not above 2^(e - 150). The last seven bits
+ * are k + 64 instead. An entry is 0 where codec_powers ends and for infinity and NaN. That of e = 0
+ * has only the k that gives 0 its one digit. */
+extern const uint64_t codec_float_units[256];
 
 /* Returns floor(log2(10^e)) for |e| < 350. 10^e is about codec_powers[e - POWER_MIN] * 2^(result -
  * 63). */
