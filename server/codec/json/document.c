@@ -18,7 +18,6 @@
 /* Nodes and texts lie side by side in blocks, and live as long as the document. */
 struct block {
     struct block *before;
-    size_t size; /* of `bytes` */
     _Alignas(cJSON) char bytes[];
 };
 
@@ -28,7 +27,7 @@ struct codec_document {
     attn_dtype dtype;
     struct account *account;
     struct block *last; /* owned, with all blocks before it */
-    size_t used;        /* bytes of the last block */
+    size_t room, used;  /* bytes of the last block */
     size_t text;        /* where the open text begins in it; `used` if no text is open */
 };
 
@@ -41,14 +40,14 @@ enum {
 
 /* Makes room for `size` bytes at the end of the last block. The open text stays in one piece. */
 static bool make_room(struct codec_document *document, size_t size) {
-    struct block *last = document->last;
-    const size_t before = last != NULL ? last->size : FIRST_BLOCK / 2;
-    if (last != NULL && document->used <= before && size <= before - document->used) {
+    if (document->used + size <= document->room) {
         return true;
     }
+    struct block *last = document->last;
     const size_t open = document->used - document->text, needed = 2 * (open + size);
-    const bool alone = last != NULL && document->text == 0 && open > 0;
-    size_t bytes = before < MOST_BLOCK / 2 ? 2 * before : MOST_BLOCK;
+    const bool alone = document->text == 0 && open > 0;
+    const size_t usual = document->room < MOST_BLOCK / 2 ? 2 * document->room : MOST_BLOCK;
+    size_t bytes = last != NULL ? usual : FIRST_BLOCK;
     bytes = bytes > needed ? bytes : needed;
     struct block *block =
         account_realloc(document->account, alone ? last : NULL, sizeof *block + bytes);
@@ -57,11 +56,11 @@ static bool make_room(struct codec_document *document, size_t size) {
     }
     if (!alone) {
         block->before = last;
-        if (last != NULL) {
+        if (open > 0) {
             memcpy(block->bytes, last->bytes + document->text, open);
         }
     }
-    block->size = bytes;
+    document->room = bytes;
     document->last = block;
     document->used = open;
     document->text = 0;
@@ -120,7 +119,6 @@ struct codec_value *codec_make_value(struct codec_document *document, struct cod
     static const int types[] = {
         [CODEC_NULL] = cJSON_NULL,   [CODEC_BOOL] = cJSON_False,  [CODEC_NUMBER] = cJSON_Number,
         [CODEC_TEXT] = cJSON_String, [CODEC_ARRAY] = cJSON_Array, [CODEC_OBJECT] = cJSON_Object,
-        [CODEC_TENSOR] = cJSON_Raw,
     };
     document->used = (document->used + alignof(cJSON) - 1) / alignof(cJSON) * alignof(cJSON);
     document->text = document->used;
@@ -198,24 +196,11 @@ const struct codec_value *codec_root(const struct codec_document *document) {
 }
 
 enum codec_kind codec_kind_of(const struct codec_value *value) {
+    /* The type of a node is one bit, from False, True and NULL to Raw, which nothing in JSON is. */
+    static const unsigned char kinds[] = {CODEC_BOOL, CODEC_BOOL,  CODEC_NULL,   CODEC_NUMBER,
+                                          CODEC_TEXT, CODEC_ARRAY, CODEC_OBJECT, CODEC_TENSOR};
     const cJSON *node = node_of(value);
-    switch (node != NULL ? node->type & 0xFF : cJSON_NULL) {
-    case cJSON_False:
-    case cJSON_True:
-        return CODEC_BOOL;
-    case cJSON_Number:
-        return CODEC_NUMBER;
-    case cJSON_String:
-        return CODEC_TEXT;
-    case cJSON_Raw: /* nothing in JSON is one */
-        return CODEC_TENSOR;
-    case cJSON_Object:
-        return CODEC_OBJECT;
-    case cJSON_Array:
-        return CODEC_ARRAY;
-    default:
-        return CODEC_NULL;
-    }
+    return node != NULL ? kinds[__builtin_ctz((unsigned)node->type)] : CODEC_NULL;
 }
 
 const struct codec_value *codec_get(const struct codec_value *object, const char *name) {

@@ -5,45 +5,27 @@
  */
 #include "codec/json/number.h"
 
+#include <algorithm>
 #include <charconv>
 #include <limits>
+#include <string_view>
 
 namespace {
 
 /* Is a number huge that from_chars calls "out of range", and not tiny? Its first significant digit
  * then stands before the point once the exponent is applied. */
-bool is_huge(const char *text, const char *end) {
-    long point = 0; /* decimal exponent of the first significant digit, plus one */
-    bool found = false, fraction = false;
-    for (; text != end && *text != 'e' && *text != 'E'; ++text) {
-        if (*text == '.') {
-            fraction = true;
-        } else if (*text != '-') {
-            found = found || *text != '0';
-            if (found && !fraction) {
-                ++point;
-            }
-            if (!found && fraction) {
-                --point;
-            }
+bool is_huge(std::string_view text) {
+    const size_t end = std::min(text.find_first_of("eE"), text.size());
+    const size_t point = std::min(text.find('.'), end), first = text.find_first_of("123456789");
+    long before = long(point) - long(first) + (first > point); /* its place before the point */
+    long exponent = 0;
+    if (end < text.size()) {
+        text.remove_prefix(end + 1 + (text[end + 1] == '+'));
+        if (std::from_chars(text.begin(), text.end(), exponent).ec != std::errc()) {
+            return text[0] != '-'; /* the exponent has more digits than any text */
         }
     }
-    if (!found) {
-        return false;
-    }
-    if (text != end) {
-        ++text;
-        bool negative = *text == '-';
-        if (*text == '+' || *text == '-') {
-            ++text;
-        }
-        long exponent = 0; /* stops at 10^8, which is more than the digits of any text */
-        for (; text != end; ++text) {
-            exponent = exponent < 100000000 ? exponent * 10 + (*text - '0') : exponent;
-        }
-        point += negative ? -exponent : exponent;
-    }
-    return point > 0;
+    return before + exponent > 0;
 }
 
 template <typename T> bool read(const char *text, size_t size, T *out) {
@@ -51,7 +33,7 @@ template <typename T> bool read(const char *text, size_t size, T *out) {
     T value = 0;
     bool fits = true;
     if (std::from_chars(text, end, value).ec == std::errc::result_out_of_range) {
-        fits = !is_huge(text, end);
+        fits = !is_huge({text, size});
         value = fits ? T(0) : std::numeric_limits<T>::infinity();
         if (*text == '-') {
             value = -value;
@@ -63,21 +45,16 @@ template <typename T> bool read(const char *text, size_t size, T *out) {
 
 /* Reads "d.ddde-XX" as digits and a power. */
 void parse_scientific(const char *text, const char *end, number_digits *out) {
-    out->digits = 0;
-    out->power = 0;
-    bool fraction = false;
+    *out = {};
     for (; *text != 'e'; ++text) {
-        if (*text == '.') {
-            fraction = true;
-        } else {
+        if (*text != '.') {
             out->digits = out->digits * 10 + uint64_t(*text - '0');
-            out->power -= fraction;
+            --out->power; /* the first digit stands before the point */
         }
     }
-    bool negative = text[1] == '-';
     int exponent = 0;
-    std::from_chars(text + 2, end, exponent);
-    out->power += negative ? -exponent : exponent;
+    std::from_chars(text + 1 + (text[1] == '+'), end, exponent);
+    out->power += 1 + exponent;
 }
 
 template <typename T> void exact(T value, number_digits *out) {
