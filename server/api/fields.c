@@ -371,10 +371,9 @@ static bool add_hint(struct codec_error *error, const char *hint) {
 }
 
 /* Returns what is said of a matrix that was refused, or NULL. */
-static const char *hint_for(const struct codec_document *document, const struct field *field,
-                            const struct codec_value *value) {
+static const char *hint_for(const struct field *field, const struct codec_value *value) {
     size_t shape[ATTN_MAX_RANK];
-    const size_t rank = codec_shape(document, value, shape);
+    const size_t rank = codec_shape(value, shape);
     if (rank == 1 && field->least == 2) {
         return field->flat != NULL ? field->flat : "a matrix of one row is [[1, 2]]";
     }
@@ -389,7 +388,7 @@ static bool read_mask(struct codec_document *document, const struct field *field
     if (!codec_as_mask(document, value, field->least, field->most, tensor, error)) {
         return false;
     }
-    return !codec_mask_is_zeros(document, value) ||
+    return !codec_mask_is_zeros(value) ||
            codec_fail(document, value, error,
                       "%s is 0 everywhere, which would hide every key (if that is meant, write "
                       "false in place of 0)",
@@ -414,7 +413,7 @@ static bool read_matrix(struct codec_document *document, const struct field *fie
         good = codec_as_reals(document, value, field->least, field->most, tensor, error);
         break;
     }
-    return good || add_hint(error, hint_for(document, field, value));
+    return good || add_hint(error, hint_for(field, value));
 }
 
 static bool read_choice(const struct codec_document *document, const struct field *field,
@@ -433,10 +432,10 @@ static bool read_seconds(const struct codec_document *document, const struct cod
                                       codec_name(value), *seconds);
 }
 
-void fields_expect_masks(const struct fields *fields, struct codec_document *document) {
+void fields_expect_masks(const struct fields *fields) {
     for (size_t i = 0; i < fields->count; i++) {
         if (fields->given[i].row->kind == FIELD_MASK) {
-            codec_expect_mask(document, fields->given[i].value);
+            codec_expect_mask(fields->given[i].value);
         }
     }
 }

@@ -75,7 +75,7 @@ const struct codec_value *fields_first(const struct fields *fields, enum fields_
 void fields_put(struct fields *fields, const char *name, const struct codec_value *value);
 
 /* Says to the document which of its values will be read as masks. */
-void fields_expect_masks(const struct fields *fields, struct codec_document *document);
+void fields_expect_masks(const struct fields *fields);
 
 /* A key whose value is a matrix, a mask, a list of numbers, or words. */
 struct fields_matrix {

@@ -160,7 +160,7 @@ static bool draw_embedding(struct generated *g, struct codec_document *document,
 static double matrix_batch(const struct codec_document *document,
                            const struct codec_value *matrix) {
     const struct codec_value *list = codec_get(matrix, "shape");
-    size_t shape[ATTN_MAX_RANK], rank = codec_shape(document, matrix, shape), count;
+    size_t shape[ATTN_MAX_RANK], rank = codec_shape(matrix, shape), count;
     int64_t sizes[ATTN_MAX_RANK];
     double batch = 1;
     struct codec_error unused;

@@ -226,7 +226,7 @@ static bool parse(struct api_request *request, int64_t start) {
         return refuse_content(request);
     }
     fields_find(&request->fields, codec_root(request->body), request->route->fields);
-    fields_expect_masks(&request->fields, request->body);
+    fields_expect_masks(&request->fields);
     return true;
 }
 

@@ -204,26 +204,23 @@ static converter *const converters[CODEC_TYPE_COUNT][2] = {
     [CODEC_TYPE_FP32] = PAIR(float32),  [CODEC_TYPE_FP64] = PAIR(float64),
 };
 
-/* Each returns whether all numbers are finite. The loop has no exit, so the compiler makes vectors
- * of it. */
-static bool floats_are_finite(const float *numbers, size_t count) {
-    uint32_t bad = 0;
-    for (size_t i = 0; i < count; i++) {
-        uint32_t bits;
-        memcpy(&bits, &numbers[i], sizeof bits);
-        bad |= (bits & 0x7F800000) == 0x7F800000;
+/* Each returns whether all numbers are finite: not all bits of an exponent are set. The loop has no
+ * exit, so the compiler makes vectors of it. */
+#define ARE_FINITE(name, real, word, exponent)                                                     \
+    static bool name(const real *numbers, size_t count) {                                          \
+        word bad = 0;                                                                              \
+        for (size_t i = 0; i < count; i++) {                                                       \
+            word bits;                                                                             \
+            memcpy(&bits, &numbers[i], sizeof bits);                                               \
+            bad |= (bits & (exponent)) == (exponent);                                              \
+        }                                                                                          \
+        return bad == 0;                                                                           \
     }
-    return bad == 0;
-}
+ARE_FINITE(floats_are_finite, float, uint32_t, 0x7F800000)
+ARE_FINITE(doubles_are_finite, double, uint64_t, 0x7FF0000000000000)
 
-static bool doubles_are_finite(const double *numbers, size_t count) {
-    uint64_t bad = 0;
-    for (size_t i = 0; i < count; i++) {
-        uint64_t bits;
-        memcpy(&bits, &numbers[i], sizeof bits);
-        bad |= (bits & 0x7FF0000000000000) == 0x7FF0000000000000;
-    }
-    return bad == 0;
+static bool are_finite(const void *numbers, size_t count, bool wide) {
+    return wide ? doubles_are_finite(numbers, count) : floats_are_finite(numbers, count);
 }
 
 bool codec_widen(enum codec_type type, const void *bytes, size_t count, attn_dtype dtype,
@@ -231,7 +228,7 @@ bool codec_widen(enum codec_type type, const void *bytes, size_t count, attn_dty
     const bool wide = dtype == ATTN_FLOAT64;
     assert(codec_type_is_float(type));
     converters[type][wide](out, bytes, count);
-    return wide ? doubles_are_finite(out, count) : floats_are_finite(out, count);
+    return are_finite(out, count, wide);
 }
 
 /* ------------------------------------------------------------------------------------ stream */
@@ -303,7 +300,6 @@ static bool store(const struct codec_stream *stream, const struct codec_expected
     const size_t first = tensor->count;
     const bool wide = tensor->dtype == ATTN_FLOAT64;
     void *out = (char *)tensor->data + first * attn_dtype_size(tensor->dtype);
-    bool fine;
     if (tensor->dtype == ATTN_BOOL) {
         unsigned char all = 0;
         memcpy(out, bytes, count);
@@ -324,8 +320,7 @@ static bool store(const struct codec_stream *stream, const struct codec_expected
         converters[expected->type][wide](out, bytes, count);
     }
     tensor->count += count;
-    fine = wide ? doubles_are_finite(out, count) : floats_are_finite(out, count);
-    if (!fine) {
+    if (!are_finite(out, count, wide)) {
         note_special(tensor, expected->type, bytes, first, count);
     }
     return true;

@@ -238,14 +238,14 @@ bool codec_as_mask(struct codec_document *, const struct codec_value *, int min_
 
 /* Returns whether all elements of a mask that codec_as_mask() has read are the number 0. Of
  * booleans and of the datatype BOOL this is false. */
-bool codec_mask_is_zeros(const struct codec_document *, const struct codec_value *);
+bool codec_mask_is_zeros(const struct codec_value *);
 
 /* Some matrices must be settled before they can be used, number by number: the numbers of a mask
  * become bytes, and those of a datatype are checked and rounded. A long matrix is settled in
  * pieces. A mask that is not settled yet is settled by codec_as_mask(). */
 
 /* Says that codec_as_mask() will read a value, which may be of any kind. */
-void codec_expect_mask(struct codec_document *, const struct codec_value *);
+void codec_expect_mask(const struct codec_value *);
 
 /* Returns how many numbers of the members of the root are still to be settled. A number that is
  * settled twice counts twice. */
@@ -256,8 +256,7 @@ size_t codec_unsettled(const struct codec_document *);
 bool codec_settle(struct codec_document *, size_t most, struct codec_error *);
 
 /* Writes the shape of a lifted array and returns its rank; returns 0 for every other value. */
-size_t codec_shape(const struct codec_document *, const struct codec_value *,
-                   size_t shape[static ATTN_MAX_RANK]);
+size_t codec_shape(const struct codec_value *, size_t shape[static ATTN_MAX_RANK]);
 
 /* Replaces a value by a tensor of zeros. The caller may write its elements through *data until the
  * document is freed. No axis of the shape is 0, and the product of the shape fits in a size_t.

@@ -14,7 +14,7 @@
 static bool check_array(const struct codec_document *document, const struct codec_value *value,
                         const char *name, const struct codec_tensor_form *form,
                         struct codec_error *error) {
-    const struct lifted *tensor = document_tensor(document, value);
+    const struct lifted *tensor = document_tensor(value);
     const size_t elements = form->bytes / codec_type_size(form->type);
     if (tensor->count != elements) {
         return binary_refuse(document, value, name, error,
@@ -55,7 +55,7 @@ bool codec_move_tensor(struct codec_document *document, struct codec_value *at,
     if (!check_array(document, value, codec_name(at), form, error)) {
         return false;
     }
-    struct lifted *source = document_tensor(document, value), *tensor = source;
+    struct lifted *source = document_tensor(value), *tensor = source;
     const bool same = source->dtype == dtype || source->dtype == ATTN_BOOL || source->exact;
     codec_set_value(at, value);
     if (!same) {

@@ -219,20 +219,18 @@ void settle_mask(struct codec_document *document, struct lifted *array) {
     }
 }
 
-void codec_expect_mask(struct codec_document *document, const struct codec_value *value) {
-    if (codec_kind_of(value) == CODEC_TENSOR &&
-        document_tensor(document, value)->dtype != ATTN_BOOL) {
-        document_tensor(document, value)->rest |= LIFT_MASK;
+void codec_expect_mask(const struct codec_value *value) {
+    if (codec_kind_of(value) == CODEC_TENSOR && document_tensor(value)->dtype != ATTN_BOOL) {
+        document_tensor(value)->rest |= LIFT_MASK;
     }
 }
 
 /* Returns the tensor of a member, or NULL if it is none or is settled. */
-static struct lifted *unsettled_tensor(const struct codec_document *document,
-                                       const struct codec_value *member) {
+static struct lifted *unsettled_tensor(const struct codec_value *member) {
     if (codec_kind_of(member) != CODEC_TENSOR) {
         return NULL;
     }
-    struct lifted *array = document_tensor(document, member);
+    struct lifted *array = document_tensor(member);
     return is_settled(array) ? NULL : array;
 }
 
@@ -240,7 +238,7 @@ size_t codec_unsettled(const struct codec_document *document) {
     size_t count = 0;
     for (const struct codec_value *member = codec_at(codec_root(document), 0); member != NULL;
          member = codec_next(member)) {
-        const struct lifted *array = unsettled_tensor(document, member);
+        const struct lifted *array = unsettled_tensor(member);
         if (array != NULL) {
             const bool both = array->rest == (LIFT_TYPE | LIFT_MASK);
             count += array->count - array->settled + (both ? array->count : 0);
@@ -253,7 +251,7 @@ bool codec_settle(struct codec_document *document, size_t most, struct codec_err
     char rule[96];
     for (const struct codec_value *member = codec_at(codec_root(document), 0);
          member != NULL && most > 0; member = codec_next(member)) {
-        struct lifted *array = unsettled_tensor(document, member);
+        struct lifted *array = unsettled_tensor(member);
         if (array == NULL) {
             continue;
         }

@@ -252,10 +252,9 @@ static bool unpack(const struct codec_document *document, const struct codec_val
 }
 
 /* Returns the packed texts of a value, or NULL if it has none. */
-static const struct lifted *packed_texts(const struct codec_document *document,
-                                         const struct codec_value *value) {
+static const struct lifted *packed_texts(const struct codec_value *value) {
     const struct lifted *packed =
-        codec_kind_of(value) == CODEC_TENSOR ? document_tensor(document, value) : NULL;
+        codec_kind_of(value) == CODEC_TENSOR ? document_tensor(value) : NULL;
     return packed != NULL && packed->texts > 0 ? packed : NULL;
 }
 
@@ -307,7 +306,7 @@ static struct codec_words *words_of_packed(const struct codec_document *document
 struct codec_words *codec_words_of_text(const struct codec_document *document,
                                         const struct codec_value *value,
                                         struct codec_error *error) {
-    const struct lifted *packed = packed_texts(document, value);
+    const struct lifted *packed = packed_texts(value);
     const char *text;
     if (packed != NULL) {
         return words_of_packed(document, value, packed, true, error);
@@ -321,7 +320,7 @@ struct codec_words *codec_words_of_tokens(const struct codec_document *document,
                                           struct codec_error *error) {
     const size_t count = codec_size(value);
     const struct codec_value *item;
-    const struct lifted *packed = packed_texts(document, value);
+    const struct lifted *packed = packed_texts(value);
     const char *word;
     size_t size = 0;
     if (packed != NULL) {

@@ -124,7 +124,7 @@ static void convert_plainly(enum codec_type type, const void *bytes, double *wid
 /* Expects that the tensor has exactly these numbers; the bits of a NaN do not matter. */
 static void expect_converted(const struct sent *sent, bool wide) {
     struct outcome outcome = receive_one(sent, wide);
-    const struct lifted *got = document_tensor(outcome.document, member(outcome.document, "T0"));
+    const struct lifted *got = document_tensor(member(outcome.document, "T0"));
     const size_t size = codec_type_size(sent->type);
     cr_assert_eq(got->dtype, wide ? ATTN_FLOAT64 : ATTN_FLOAT32);
     cr_assert_eq(got->count, form_of(sent).bytes / size);

@@ -280,7 +280,7 @@ Test(codec_moved, masks_are_settled_in_pieces) {
         const struct codec_value *value = member(document, "mask");
         struct codec_error error;
         attn_tensor mask;
-        codec_expect_mask(document, value);
+        codec_expect_mask(value);
         cr_expect_eq(codec_unsettled(document), SIDE * SIDE);
         while (codec_unsettled(document) > 0) {
             cr_assert(codec_settle(document, most, &error));

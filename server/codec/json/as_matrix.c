@@ -8,12 +8,11 @@
 #include "codec/json/refuse.h"
 #include "codec/settle.h"
 
-size_t codec_shape(const struct codec_document *document, const struct codec_value *value,
-                   size_t shape[static ATTN_MAX_RANK]) {
+size_t codec_shape(const struct codec_value *value, size_t shape[static ATTN_MAX_RANK]) {
     if (codec_kind_of(value) != CODEC_TENSOR) {
         return 0;
     }
-    const struct lifted *tensor = document_tensor(document, value);
+    const struct lifted *tensor = document_tensor(value);
     memcpy(shape, tensor->shape, sizeof tensor->shape);
     return (size_t)tensor->rank;
 }
@@ -113,6 +112,6 @@ bool codec_as_mask(struct codec_document *document, const struct codec_value *va
     return true;
 }
 
-bool codec_mask_is_zeros(const struct codec_document *document, const struct codec_value *value) {
-    return document_tensor(document, value)->zeros;
+bool codec_mask_is_zeros(const struct codec_value *value) {
+    return document_tensor(value)->zeros;
 }

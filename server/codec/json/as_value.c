@@ -13,7 +13,7 @@ bool codec_as_bool(const struct codec_document *document, const struct codec_val
                    bool *out, struct codec_error *error) {
     if (codec_kind_of(value) != CODEC_BOOL) {
         return document_refuse(document, value, DOCUMENT_WHOLE, error,
-                               "must be true or false, not %s", document_describe(document, value));
+                               "must be true or false, not %s", document_describe(value));
     }
     *out = document_bool(value);
     return true;
@@ -23,7 +23,7 @@ bool codec_as_number(const struct codec_document *document, const struct codec_v
                      double *out, struct codec_error *error) {
     if (codec_kind_of(value) != CODEC_NUMBER) {
         return document_refuse(document, value, DOCUMENT_WHOLE, error, "must be a number, not %s",
-                               document_describe(document, value));
+                               document_describe(value));
     }
     double number = document_number(value);
     if (!isfinite(number)) {
@@ -86,8 +86,7 @@ bool codec_as_integer(const struct codec_document *document, const struct codec_
     const struct range range = {min, max, false};
     if (codec_kind_of(value) != CODEC_NUMBER) {
         return document_refuse(document, value, DOCUMENT_WHOLE, error,
-                               "must be a whole number, not %s",
-                               document_describe(document, value));
+                               "must be a whole number, not %s", document_describe(value));
     }
     const double number = document_number(value);
     if (!check_integer(document, value, DOCUMENT_WHOLE, number, &range, error)) {
@@ -101,7 +100,7 @@ bool codec_as_text(const struct codec_document *document, const struct codec_val
                    const char **out, struct codec_error *error) {
     if (codec_kind_of(value) != CODEC_TEXT) {
         return document_refuse(document, value, DOCUMENT_WHOLE, error, "must be a string, not %s",
-                               document_describe(document, value));
+                               document_describe(value));
     }
     *out = document_text(value);
     return true;

@@ -1,7 +1,7 @@
 /*
  * document.c - a document as a tree of cJSON nodes: its memory, how it is built, navigation, and
  * the pointers of values. This is the only file that includes cJSON.h. A codec_value is a cJSON
- * node under another name. A tensor is a node of the type cJSON_Raw with its index as its number.
+ * node under another name. A tensor is a node of the type cJSON_Raw, whose text is its record.
  *
  * The reader adds the nodes, so cJSON parses and allocates nothing. The names of members are
  * compared here, because cJSON's own lookups ignore case.
@@ -15,15 +15,22 @@
 
 #include "codec/error.h"
 
-/* Nodes and texts lie side by side in blocks, and live as long as the document. */
+/* Nodes, texts and records lie side by side in blocks, and live as long as the document. */
 struct block {
     struct block *before;
     _Alignas(cJSON) char bytes[];
 };
 
+/* The record of a tensor. */
+struct record {
+    struct record *before;
+    struct lifted tensor;
+};
+
 struct codec_document {
     cJSON *root;
-    struct lifted_list tensors;
+    struct record *records; /* the last, with all records before it */
+    size_t tensors;
     attn_dtype dtype;
     struct account *account;
     struct block *last; /* owned, with all blocks before it */
@@ -67,6 +74,18 @@ static bool make_room(struct codec_document *document, size_t size) {
     return true;
 }
 
+/* Returns space for a node or a record, or NULL if out of memory. No text is open. */
+static void *allocate(struct codec_document *document, size_t size) {
+    document->used = (document->used + alignof(cJSON) - 1) / alignof(cJSON) * alignof(cJSON);
+    document->text = document->used;
+    if (!make_room(document, size)) {
+        return NULL;
+    }
+    void *space = document->last->bytes + document->used;
+    document->text = document->used += size;
+    return space;
+}
+
 struct codec_document *document_create(struct account *account) {
     struct codec_document *document = account_alloc(account, sizeof *document);
     if (document != NULL) {
@@ -80,7 +99,9 @@ void codec_document_free(struct codec_document *document) {
         return;
     }
     struct account *account = document->account;
-    lifted_list_free(&document->tensors, account);
+    for (struct record *record = document->records; record != NULL; record = record->before) {
+        lifted_free(&record->tensor, account);
+    }
     for (struct block *block = document->last, *before; block != NULL; block = before) {
         before = block->before;
         account_free(account, block);
@@ -120,13 +141,10 @@ struct codec_value *codec_make_value(struct codec_document *document, struct cod
         [CODEC_NULL] = cJSON_NULL,   [CODEC_BOOL] = cJSON_False,  [CODEC_NUMBER] = cJSON_Number,
         [CODEC_TEXT] = cJSON_String, [CODEC_ARRAY] = cJSON_Array, [CODEC_OBJECT] = cJSON_Object,
     };
-    document->used = (document->used + alignof(cJSON) - 1) / alignof(cJSON) * alignof(cJSON);
-    document->text = document->used;
-    if (!make_room(document, sizeof(cJSON))) {
+    cJSON *node = allocate(document, sizeof *node);
+    if (node == NULL) {
         return NULL;
     }
-    cJSON *node = (cJSON *)(void *)(document->last->bytes + document->used);
-    document->text = document->used += sizeof *node;
     *node = (cJSON){.type = types[kind]};
     if (parent != NULL && name == NULL) {
         cJSON_AddItemToArray(to_change(parent), node);
@@ -244,23 +262,25 @@ const char *document_text(const struct codec_value *value) {
     return node_of(value)->valuestring;
 }
 
-struct lifted *document_tensor(const struct codec_document *document,
-                               const struct codec_value *value) {
-    return lifted_at(&document->tensors, (size_t)node_of(value)->valuedouble);
+struct lifted *document_tensor(const struct codec_value *value) {
+    return (struct lifted *)(void *)node_of(value)->valuestring;
 }
 
 struct lifted *document_new_tensor(struct codec_document *document,
                                    const struct codec_value *value) {
-    struct lifted *tensor = lifted_next(&document->tensors, document->account);
-    cJSON *node = to_change(value);
-    if (tensor != NULL) {
-        set_type(node, cJSON_Raw)->valuedouble = (double)document->tensors.count++;
+    struct record *record = allocate(document, sizeof *record);
+    if (record == NULL) {
+        return NULL;
     }
-    return tensor;
+    record->before = document->records;
+    document->records = record;
+    document->tensors++;
+    set_type(to_change(value), cJSON_Raw)->valuestring = (char *)&record->tensor;
+    return &record->tensor;
 }
 
 size_t document_tensor_count(const struct codec_document *document) {
-    return document->tensors.count;
+    return document->tensors;
 }
 
 bool codec_make_tensor(struct codec_document *document, const struct codec_value *value,

@@ -44,8 +44,7 @@ size_t document_tensor_count(const struct codec_document *document);
 bool document_bool(const struct codec_value *value);
 double document_number(const struct codec_value *value);
 const char *document_text(const struct codec_value *value);
-struct lifted *document_tensor(const struct codec_document *document,
-                               const struct codec_value *value);
+struct lifted *document_tensor(const struct codec_value *value);
 
 /* Are two names the same? A handler looks for each of its keys among all members, and the check of
  * keys does the reverse. Most pairs differ in the first letter, so it is compared without a

@@ -270,37 +270,6 @@ void lifted_narrow(struct lifted *lifted) {
     lifted->capacity *= 2;
 }
 
-/* ------------------------------------------------------------------------------------ the list */
-
-struct lifted *lifted_next(struct lifted_list *list, struct account *account) {
-    const size_t size = LIFT_BLOCK * sizeof(struct lifted);
-    if (list->count == list->block_count * LIFT_BLOCK) {
-        struct lifted **blocks = account_grow(account, list->blocks, &list->block_capacity,
-                                              list->block_count + 1, sizeof(struct lifted *));
-        if (blocks == NULL) {
-            return NULL;
-        }
-        list->blocks = blocks;
-        struct lifted *block = account_alloc(account, size);
-        if (block == NULL) {
-            return NULL;
-        }
-        list->blocks[list->block_count++] = block;
-    }
-    return lifted_at(list, list->count);
-}
-
-void lifted_list_free(struct lifted_list *list, struct account *account) {
-    for (size_t i = 0; i < list->count; i++) {
-        lifted_free(lifted_at(list, i), account);
-    }
-    for (size_t i = 0; i < list->block_count; i++) {
-        account_free(account, list->blocks[i]);
-    }
-    account_free(account, list->blocks);
-    *list = (struct lifted_list){0};
-}
-
 /* ----------------------------------------------------------------------------- single elements */
 
 /* Reads a double that lifted_narrow_numbers() rounds to the same float as the text. Usually it is

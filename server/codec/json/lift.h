@@ -109,28 +109,6 @@ const char *lifted_add_run(struct lifted *lifted, const char *text, const char *
 bool lifted_trim(struct lifted *lifted, struct account *account);
 void lifted_free(struct lifted *lifted, struct account *account);
 
-/* The records of all arrays of a body, by number. They lie in blocks that never move. A list in one
- * piece would leave holes in the heap when it grows, which together are as large as the list. */
-struct lifted_list {
-    struct lifted **blocks; /* owned, each with LIFT_BLOCK records */
-    size_t count;           /* number of records */
-    size_t block_count, block_capacity;
-};
-enum {
-    LIFT_BLOCK = 8
-};
-
-static inline struct lifted *lifted_at(const struct lifted_list *list, size_t index) {
-    return &list->blocks[index / LIFT_BLOCK][index % LIFT_BLOCK];
-}
-
-/* Returns the place of record number list->count. The caller fills it and then raises the count.
- * NULL if out of memory. */
-struct lifted *lifted_next(struct lifted_list *list, struct account *account);
-
-/* Frees all arrays and their records. The list is empty then. */
-void lifted_list_free(struct lifted_list *list, struct account *account);
-
 /* True for the bytes that end a scalar (a number or a literal): structure, quotes and white
  * space. */
 extern const bool lifted_ends_scalar[256];

@@ -25,7 +25,7 @@ bool document_refuse(const struct codec_document *document, const struct codec_v
                      size_t element, struct codec_error *error, const char *format, ...) {
     document_point(document, value, error);
     if (element != DOCUMENT_WHOLE) {
-        const struct lifted *tensor = document_tensor(document, value);
+        const struct lifted *tensor = document_tensor(value);
         size_t stride = tensor->count;
         for (int axis = 0; axis < tensor->rank; axis++) {
             stride /= tensor->shape[axis];
@@ -46,8 +46,7 @@ bool document_refuse(const struct codec_document *document, const struct codec_v
     return false;
 }
 
-const char *document_describe(const struct codec_document *document,
-                              const struct codec_value *value) {
+const char *document_describe(const struct codec_value *value) {
     switch (codec_kind_of(value)) {
     case CODEC_BOOL:
         return "a boolean";
@@ -60,11 +59,11 @@ const char *document_describe(const struct codec_document *document,
     case CODEC_OBJECT:
         return "an object";
     case CODEC_TENSOR:
-        if (document_tensor(document, value)->texts > 0) {
+        if (document_tensor(value)->texts > 0) {
             return "an array of strings";
         }
-        return document_tensor(document, value)->dtype == ATTN_BOOL ? "an array of booleans"
-                                                                    : "an array of numbers";
+        return document_tensor(value)->dtype == ATTN_BOOL ? "an array of booleans"
+                                                          : "an array of numbers";
     default:
         return "null";
     }
@@ -75,7 +74,7 @@ bool codec_refuse(const struct codec_document *document, const struct codec_valu
     char quoted[CODEC_QUOTE_SIZE];
     if (codec_kind_of(value) != CODEC_TEXT) {
         return document_refuse(document, value, DOCUMENT_WHOLE, error, "must be %s, not %s", wanted,
-                               document_describe(document, value));
+                               document_describe(value));
     }
     const char *text = document_text(value);
     codec_quote(quoted, text, strlen(text));
@@ -127,16 +126,15 @@ struct lifted *document_find_tensor(const struct codec_document *document,
     }
     if (codec_kind_of(value) == CODEC_ARRAY) {
         document_refuse(document, value, DOCUMENT_WHOLE, error,
-                        "must be %s, not an array with %s in it", wanted,
-                        document_describe(document, at));
+                        "must be %s, not an array with %s in it", wanted, document_describe(at));
         return NULL;
     }
     if (codec_kind_of(value) != CODEC_TENSOR) {
         document_refuse(document, value, DOCUMENT_WHOLE, error, "must be %s, not %s", wanted,
-                        document_describe(document, value));
+                        document_describe(value));
         return NULL;
     }
-    struct lifted *tensor = document_tensor(document, value);
+    struct lifted *tensor = document_tensor(value);
     if (tensor->rank >= min_rank && tensor->rank <= max_rank) {
         return tensor;
     }

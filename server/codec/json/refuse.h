@@ -47,8 +47,7 @@ struct lifted *document_find_tensor(const struct codec_document *document,
                                     int min_rank, int max_rank, struct codec_error *error);
 
 /* Returns words for what a value is: "an array of numbers". */
-const char *document_describe(const struct codec_document *document,
-                              const struct codec_value *value);
+const char *document_describe(const struct codec_value *value);
 
 /* Writes the shortest text that reads back as this number, as a float if it is `narrow`. Returns
  * `text`. */
