@@ -21,6 +21,7 @@ enum {
     BLAS_PRODUCT = 400, /* added if BLAS makes them, divided by the number of queries */
     MASK = 20,          /* reading a byte of a mask */
     SOFTCAP = 120,      /* tanh */
+    SIGMOID = 150,
     ENTROPY = 350,      /* a logarithm of libm */
     LONG_ENTROPY = 80,  /* the moment of a long row, of which entropy is made */
     STAGE = 60,         /* storing a number of a stage */
@@ -63,6 +64,7 @@ static double cost_of_score(const attn_plan *plan) {
     cost += plan->rules.padding != NULL ? MASK : 0;
     cost += plan->rules.bias.data != NULL ? MASK : 0;
     cost += plan->scoring.softcap > 0 ? SOFTCAP : 0;
+    cost += plan->scoring.normalization == ATTN_SIGMOID ? SIGMOID : 0;
     if (plan_wants(plan, ATTN_WANT(ENTROPY))) {
         cost += path->long_rows ? LONG_ENTROPY : ENTROPY;
     }
