@@ -133,10 +133,18 @@ static const char *put_call(struct draw *d) {
         put_matrix(d, "V", 'x', keys, columns);
     }
     put_options(d, queries, keys, none);
+    const bool sigmoid = none && rng_chance(&d->rng, 2);
+    if (sigmoid) {
+        fputs(",\"sigmoid_bias\":", d->to);
+        put_number(d);
+    }
     fprintf(d->to,
             ",\"normalization\":\"%s\",\"return\":[\"output\",\"weights\",\"scores\","
             "\"scaled_scores\",\"masked_scores\",\"statistics\"%s]}",
-            none ? "none" : "softmax", none ? "" : ",\"lse\",\"entropy\",\"top_k\"");
+            sigmoid ? "sigmoid"
+            : none  ? "none"
+                    : "softmax",
+            none ? "" : ",\"lse\",\"entropy\",\"top_k\"");
     return projected ? "/self-attention" : "/attention";
 }
 
