@@ -9,7 +9,7 @@
 # with AVX-512, calls are cut in another way. There, the suites that compute run once more as on a CPU
 # without AVX-512.
 # Many tests wait for a deadline of the server. So more of them run at the same time than there are
-# cores, and the checks that need one core run beside them. The report of such a check is printed later.
+# cores, and both programs and the long checks run beside each other. Each of them is reported later.
 set -uo pipefail
 
 folder=$(realpath "$1")
@@ -31,21 +31,37 @@ without_log() { # FILE: prints a file without the lines of the daemon's log, whi
     grep -vE '^([^ ]+ )?attentiond: ' "$1"
 }
 
-run_criterion() { # NAME [SUITE...]: runs a program, or these suites of it once more, and adds its results to the sums
-    local name=$1 status=0 sums=() suites report log
-    shift
-    suites=$(IFS='|' && echo "$*")
-    report=$folder/$name${suites:+-again}.xml
-    log=${report%.xml}.txt
-    echo "== $name${suites:+: $*}"
-    "$folder/$name" --jobs=$jobs --xml="$report" ${suites:+--filter="@($suites)/*"} 2>"$log" || status=$?
-    if [ $status = 0 ]; then without_log "$log"; else cat "$log"; fi
+begin_check() { # NAME COMMAND...: starts a check that runs beside what follows
+    "${@:2}" >"$beside/${1// /-}" 2>"$beside/${1// /-}.log" &
+    started[$1]=$!
+}
+
+report_of() { # NAME: waits for a check that was begun, and prints its output
+    local status=0
+    wait "${started[$1]}" || status=$?
+    cat "$beside/${1// /-}"
+    cat "$beside/${1// /-}.log" >&2
+    return $status
+}
+
+begin_criterion() { # NAME REPORT [SUITE...]: starts a program, or these suites of it
+    local suites
+    suites=$(IFS='|' && echo "${*:3}")
+    begin_check "$2" "$folder/$1" --jobs=$jobs --xml="$folder/$2.xml" ${suites:+--filter="@($suites)/*"}
+}
+
+end_criterion() { # REPORT [SUITE...]: waits for such a program, and adds its results to the sums
+    local status=0 sums=() suites
+    suites=$(IFS='|' && echo "${*:2}")
+    echo "== $1${suites:+: $suites}"
+    report_of "$1" 2>"$folder/$1.txt" || status=$?
+    if [ $status = 0 ]; then without_log "$folder/$1.txt"; else cat "$folder/$1.txt"; fi
     # The failures include crashed tests. The disabled tests are skipped tests and those of other suites.
     read -ra sums < <(awk -F'"' -v suites="^(${suites:-.*})\$" '
         $1 ~ /<testsuite name=/ && $2 ~ suites { tests += $4; failures += $6; disabled += $10 }
-        END { print tests + 0, failures + 0, disabled + 0 }' "$report")
+        END { print tests + 0, failures + 0, disabled + 0 }' "$folder/$1.xml")
     if [ ${#sums[@]} != 3 ] || [ "${sums[0]}" = 0 ]; then
-        echo "$name: no tests ran (status $status)"
+        echo "$1: no tests ran (status $status)"
         failed=$((failed + 1))
         return
     fi
@@ -53,7 +69,7 @@ run_criterion() { # NAME [SUITE...]: runs a program, or these suites of it once 
     failed=$((failed + sums[1]))
     skipped=$((skipped + sums[2]))
     if [ $status != 0 ] && [ "${sums[1]}" = 0 ]; then
-        echo "$name: ended with status $status"
+        echo "$1: ended with status $status"
         failed=$((failed + 1))
     fi
 }
@@ -67,19 +83,6 @@ run_check() { # NAME COMMAND...: runs a check, which counts as one test
         cat "$beside/log"
         failed=$((failed + 1))
     fi
-}
-
-begin_check() { # NAME COMMAND...: starts a check that runs beside what follows
-    "${@:2}" >"$beside/${1// /-}" 2>"$beside/${1// /-}.log" &
-    started[$1]=$!
-}
-
-report_of() { # NAME: waits for a check that was begun, and prints its output
-    local status=0
-    wait "${started[$1]}" || status=$?
-    cat "$beside/${1// /-}"
-    cat "$beside/${1// /-}.log" >&2
-    return $status
 }
 
 end_check() { # NAME: reports a check that was begun
@@ -112,12 +115,16 @@ replay() { # TARGET: runs the corpus of a fuzz target
 }
 
 begin_check "every allocation fails in turn" no_memory
-run_criterion unit-tests
+begin_criterion unit-tests unit-tests
+ATTENTIOND_RECORD=$folder/exchanges begin_criterion api-tests api-tests
+end_criterion unit-tests
+again=(attention engine laws overflow)
 if [ "$(blas_core)" != Haswell ] && [ "$(OPENBLAS_CORETYPE=Haswell blas_core)" = Haswell ]; then
-    OPENBLAS_CORETYPE=Haswell ATTENTION_ISA=avx2 run_criterion unit-tests attention engine laws overflow
+    OPENBLAS_CORETYPE=Haswell ATTENTION_ISA=avx2 begin_criterion unit-tests unit-tests-again "${again[@]}"
+    end_criterion unit-tests-again "${again[@]}"
 fi
+end_criterion api-tests
 end_check "every allocation fails in turn"
-ATTENTIOND_RECORD=$folder/exchanges run_criterion api-tests
 # This is Debian's own Python, because the modules come from its packages.
 begin_check "openapi.yaml against the routes and the recorded exchanges" \
     /usr/bin/python3 tests/api/check_openapi.py openapi.yaml --table "$folder/table.json" --exchanges "$folder/exchanges" \
