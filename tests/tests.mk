@@ -3,7 +3,8 @@
 SUITE ?= trixie
 
 # ------------------------------------------------------------------------------------------ files
-SUPPORT_MAINS   := tests/support/print_table.c tests/support/run_kernels.c tests/support/load.c
+SUPPORT_MAINS   := tests/support/print_table.c tests/support/run_kernels.c tests/support/load.c \
+                   tests/support/forked.c
 SUPPORT_OBJECTS := $(patsubst %.c,$(O)/%.o,$(filter-out $(SUPPORT_MAINS),$(wildcard tests/support/*.c)))
 LEAKS           := $(O)/tests/support/leaks.o
 CHECK_OBJECTS   := $(O)/tests/support/check_kernels.o
@@ -56,6 +57,10 @@ $(O)/libsupport.a: $(SUPPORT_OBJECTS) $(O)/tests/.files
 	$(Q)rm -f $@ && $(AR) rcs $@ $(SUPPORT_OBJECTS)
 
 $(O)/unit-tests: $(UNIT_OBJECTS) $(O)/libsupport.a $(O)/libserver.a $(LIB_OBJECTS) $(O)/tests/.files
+	$(call link,$(CRITERION_LIBS) $(BROTLI_LIBS) $(SERVER_LIBS))
+
+# The name of forked.o stands before those of libraries, because its functions replace Criterion's.
+$(O)/unit-tests-forked: $(O)/tests/support/forked.o $(UNIT_OBJECTS) $(O)/libsupport.a $(O)/libserver.a $(LIB_OBJECTS) $(O)/tests/.files
 	$(call link,$(CRITERION_LIBS) $(BROTLI_LIBS) $(SERVER_LIBS))
 
 # The tests of the API take only the table of fields from the server.
@@ -199,7 +204,7 @@ test-kubernetes: ## Check docker/kubernetes against the daemon and the schemas o
 
 check-valgrind: ## Run the unit tests under valgrind
 	@docker/packages.sh build test valgrind
-	$(again) $(O)/unit-tests
+	$(again) $(O)/unit-tests-forked
 	@tests/support/run-valgrind.sh $(O)
 
 # Fuzzing stops at the first failure. build/fuzz/ holds the input that failed, and new inputs that reach more code.

@@ -4,7 +4,6 @@
  */
 #define _GNU_SOURCE /* sched_getaffinity */
 #include <criterion/criterion.h>
-#include <criterion/theories.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -119,13 +118,7 @@ static void expect_whole(struct counted *c) {
 
 TestSuite(jobs, .timeout = 60);
 
-TheoryDataPoints(jobs, every_task_runs_once) = {
-    DataPoints(unsigned, 1, 2, 7),
-    DataPoints(size_t, 0, 1, 3, MANY),
-    DataPoints(double, 0, 1e6, 1e9),
-};
-
-Theory((unsigned threads, size_t count, double cost), jobs, every_task_runs_once) {
+static void run_eight_jobs(unsigned threads, size_t count, double cost) {
     struct counted *all[8];
     start_workers(threads, 100, 1e12);
     for (size_t i = 0; i < 8; i++) {
@@ -140,6 +133,15 @@ Theory((unsigned threads, size_t count, double cost), jobs, every_task_runs_once
     cr_expect_eq(jobs_load(jobs).jobs, 0);
     cr_expect_float_eq(jobs_load(jobs).cost, 0, 1e-6);
     jobs_stop(jobs);
+}
+
+Test(jobs, every_task_runs_once) {
+    static const unsigned threads[] = {1, 2, 7};
+    static const size_t counts[] = {0, 1, 3, MANY};
+    static const double costs[] = {0, 1e6, 1e9};
+    for (size_t i = 0; i < 36; i++) {
+        run_eight_jobs(threads[i / 12], counts[i / 3 % 4], costs[i % 3]);
+    }
 }
 
 /* The cost of its tasks limits a quantum, so the huge job has one task in each. */
@@ -237,12 +239,7 @@ Test(jobs, work_goes_on_beyond_the_bounds) {
     jobs_stop(jobs);
 }
 
-TheoryDataPoints(jobs, first_failure_is_found) = {
-    DataPoints(unsigned, 1, 2, 7),
-    DataPoints(size_t, 0, 1, 500, MANY - 1),
-};
-
-Theory((unsigned threads, size_t fails), jobs, first_failure_is_found) {
+static void fail_at(size_t fails, unsigned threads) {
     start_workers(threads, 100, 1e12);
     struct counted *c = new_job(3, MANY, 5, 0, 1e7);
     c->fails[0] = 1;
@@ -256,6 +253,16 @@ Theory((unsigned threads, size_t fails), jobs, first_failure_is_found) {
     cr_expect_eq(c->dones, 1);
     free(c);
     jobs_stop(jobs);
+}
+
+Test(jobs, first_failure_is_found) {
+    static const unsigned threads[] = {1, 2, 7};
+    for (size_t i = 0; i < 3; i++) {
+        fail_at(0, threads[i]);
+        fail_at(1, threads[i]);
+        fail_at(500, threads[i]);
+        fail_at(MANY - 1, threads[i]);
+    }
 }
 
 Test(jobs, ends_early) {
