@@ -8,7 +8,6 @@ from fleet import *
 from proxies import Attack, Neighbour, check_answers, raw_requests
 
 REQUESTS = int(os.environ.get("REQUESTS") or "50000")
-LEAST_SECONDS = 18  # enough for two faults of any kind
 
 
 class Load:
@@ -24,13 +23,13 @@ class Load:
             self.options += ["--body", write(f"{rows}.json", text) + f"={share}", "--expect", write(f"{rows}.answer", answer)]
         self.rate = 0.5 * load(fleet, "/attention", *self.options, "--seconds", 3)["goodput"]
 
-    def during(self, fault, requests):
-        """Sends the requests while fault(port) is called for one replica after the other. Returns the result of the load
-        generator, the latencies in milliseconds, and in words what happened."""
+    def during(self, fault, seconds, requests):
+        """Sends the requests, for this time at least, while fault(port) is called for one replica after the other. Returns the
+        result of the load generator, the latencies in milliseconds, and in words what happened."""
         log = os.path.join(FOLDER, "requests")
         retries, faults = self.fleet.retries(), 0
         process = start_load(self.fleet, "/attention", *self.options, "--rate", self.rate,
-                             "--seconds", max(requests / self.rate + 1, LEAST_SECONDS), "--log", log)
+                             "--seconds", max(requests / self.rate + 1, seconds), "--log", log)
         while process.poll() is None:
             fault(PORTS[faults % len(PORTS)])
             faults += process.poll() is None  # a fault that ends after the load does not count
@@ -39,8 +38,8 @@ class Load:
         return result, [(ended - due) * 1000 for due, ended in rows_of(log)], (
             f"{result['sent']} requests at {self.rate:.0f}/s, {faults} faults, {self.fleet.retries() - retries} sent again")
 
-    def loses_nothing(self, name, fault):
-        result, times, what = self.during(fault, REQUESTS)
+    def loses_nothing(self, name, fault, seconds):
+        result, times, what = self.during(fault, seconds, REQUESTS)
         lost = result["sent"] - result["statuses"].get("200", 0)
         wrong = result["wrong"] + result["mismatches"]
         p99 = percentile(times, 0.99)
@@ -51,9 +50,9 @@ class Load:
         if lost + wrong > 0:
             print("   ", result["ends"], result["statuses"], *self.fleet.failed()[-5:], sep="\n    ", flush=True)
 
-    def fails_cleanly(self, name, fault):
+    def fails_cleanly(self, name, fault, seconds):
         """Requests that HAProxy cannot keep may fail, but with an answer that says so, or cut."""
-        result, _, what = self.during(fault, REQUESTS / 100)
+        result, _, what = self.during(fault, seconds, REQUESTS / 100)
         statuses, ends = result["statuses"], result["ends"]
         failed = statuses.get("502", 0) + ends["cut"]
         wrong = result["sent"] - statuses.get("200", 0) - failed + result["mismatches"]
@@ -62,7 +61,7 @@ class Load:
 
 
 def faults(fleet):
-    """Returns what can happen to the replica at a port."""
+    """Returns what can happen to the replica at a port, and the seconds that are enough for it to happen twice."""
     def none(_):
         time.sleep(1)
 
@@ -108,9 +107,9 @@ def faults(fleet):
             subprocess.run(["iptables", "-D", *rule], check=True)
         fleet.wait_until_up()
 
-    return {"no fault": none, "SIGKILL": kill, "replaced one after the other": replace,
-            "SIGSTOP, then SIGCONT": stop, "SIGSTOP, then SIGKILL": stop_and_kill, "a quarter of the speed": slow,
-            "2 % of the packets lost": lose_packets}
+    return {"no fault": (none, 6), "SIGKILL": (kill, 8), "replaced one after the other": (replace, 18),
+            "SIGSTOP, then SIGCONT": (stop, 18), "SIGSTOP, then SIGKILL": (stop_and_kill, 18),
+            "a quarter of the speed": (slow, 10), "2 % of the packets lost": (lose_packets, 12)}
 
 
 def lose_nothing():
@@ -118,9 +117,9 @@ def lose_nothing():
     happens = faults(fleet)
     requests = Load(fleet, {4: 80, 32: 15, 64: 5})
     for name, fault in happens.items():
-        requests.loses_nothing(name, fault)
+        requests.loses_nothing(name, *fault)
     # HAProxy keeps no request of 1024 rows. The answer to 256 rows comes in several pieces.
-    Load(fleet, {256: 1, 1024: 1}).fails_cleanly("SIGKILL, long requests and answers", happens["SIGKILL"])
+    Load(fleet, {256: 1, 1024: 1}).fails_cleanly("SIGKILL, long requests and answers", *happens["SIGKILL"])
     check(35, "the end of the fleet", "exit statuses", "0", fleet.stop())
 
 
