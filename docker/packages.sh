@@ -34,6 +34,10 @@ if [ "${TARGETARCH:-$native}" != "$native" ]; then
     names=$(echo "$names" | sed -E "s/ g\+\+/& g++-$machine/; s/-dev( |$)/-dev:$TARGETARCH\1/g")
 fi
 
+# Two targets of make may install packages at the same time, but two apt-get may not.
+exec 9<"$list"
+flock 9
+
 missing=
 for name in $names; do
     status=$(dpkg-query -W -f='${db:Status-Status} ' "$name" 2>/dev/null) || status=
@@ -61,7 +65,7 @@ else
 fi
 apt() {
     # shellcheck disable=SC2086  # $as_root is empty for root
-    $as_root env LC_ALL=C DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=120 -o Dpkg::Use-Pty=0 "$@"
+    $as_root env LC_ALL=C DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=120 -o Dpkg::Use-Pty=0 "$@" 9<&-
 }
 
 echo "Installing:$missing"

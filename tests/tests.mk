@@ -166,7 +166,7 @@ endif
 
 # These targets attack the release daemon. SECONDS_EACH, TIMES and MINUTES make the attack longer. Results that depend on
 # the speed of the machine are only printed; with STRICT=yes they can fail.
-HOSTILE ?= $(filter-out hostile crowd soak search,$(basename $(notdir $(wildcard tests/hostile/*.py))))
+HOSTILE ?= $(filter-out hostile crowd soak search $(WITHOUT),$(basename $(notdir $(wildcard tests/hostile/*.py))))
 export SECONDS_EACH TIMES MINUTES STRICT REQUESTS ROUNDS
 .PHONY: test-hostile soak search-costs test-fleet bench-fleet test-kubernetes
 test-hostile: ## Attack the daemon, about six minutes: make test-hostile HOSTILE=drain TIMES=200
@@ -319,7 +319,8 @@ coverage: ## Run all tests with coverage; report in build/coverage/report/
 test-container: ## Build the image, and test it with a read-only root and without capabilities: make test-container SUITE=bookworm
 	@docker/test-container.sh $(SUITE)
 
-test-arm64: ## Cross-build the image for 64-bit ARM, and test it in an emulator: make test-arm64 SUITE=bookworm
+test-arm64: SUITE = bookworm
+test-arm64: ## Cross-build the image for 64-bit ARM, and test it in an emulator: make test-arm64 SUITE=trixie
 	@docker/test-container.sh $(SUITE) arm64
 
 test-reproducible: ## Make the files of the image twice and compare them
