@@ -43,7 +43,6 @@ struct codec_error {
 
 /* How a body is read. The texts are borrowed. */
 struct codec_options {
-    size_t max_depth;  /* levels of arrays and objects, at most 64; 0 = 16 */
     size_t max_bytes;  /* bytes that are neither white space nor in lifted arrays; 0 = 1 MiB */
     size_t max_values; /* values that are not in lifted arrays; 0 = 65536 */
     size_t max_keys;   /* keys of all open objects together, below 2^31; 0 = 1024 */
@@ -404,9 +403,6 @@ char *codec_write(char *out, const struct codec_item *items, size_t count, int d
  * item; the buffer is empty then. */
 bool codec_items_write(const struct codec_items *items, int digits, size_t before, size_t bytes,
                        struct codec_buffer *buffer);
-
-/* Frees a buffer of codec_items_write() and gives its bytes back. Accepts an empty buffer. */
-void codec_buffer_free(struct codec_buffer *buffer, struct account *account);
 
 /* Writes the same text piece by piece, for answers that are too long to be held as text. The items
  * and what they point to are borrowed. A writer takes ten kilobytes, however long the text is. NULL

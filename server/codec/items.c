@@ -97,8 +97,3 @@ bool codec_items_write(const struct codec_items *items, int digits, size_t befor
     assert(buffer->size <= before + bytes);
     return true;
 }
-
-void codec_buffer_free(struct codec_buffer *buffer, struct account *account) {
-    account_free(account, buffer->data);
-    *buffer = (struct codec_buffer){0};
-}

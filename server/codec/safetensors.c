@@ -288,7 +288,7 @@ bool codec_safetensors_write(struct codec_buffer *buffer, struct codec_results *
     codec_add_close(&list);
     good = good && write_header(&list, buffer);
     for (size_t i = 0; i < MOST_TEXTS; i++) {
-        codec_buffer_free(&texts[i], results->account);
+        account_free(results->account, texts[i].data);
     }
     codec_items_free(&list);
     return good;

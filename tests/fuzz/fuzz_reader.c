@@ -20,7 +20,7 @@ enum {
  * hundred bytes reach them. */
 static const struct codec_options options[] = {
     {.max_bytes = 256, .dtype_key = "dtype", .infinity_key = "bias"},
-    {.max_depth = 64, .max_bytes = 65536, .dtype_key = "dtype", .infinity_key = "bias"},
+    {.max_bytes = 65536, .dtype_key = "dtype", .infinity_key = "bias"},
 };
 
 /* ------------------------------------------------------------------------------------- reading */

@@ -48,8 +48,8 @@ static void write_behind(size_t before) {
     cr_assert_eq(buffer.size, before + size);
     cr_expect_arr_eq(buffer.data + before, text, size);
     cr_expect_eq(account->held, held + account_block(before + bytes + CODEC_ROOM));
-    codec_buffer_free(&buffer, account);
-    cr_expect(buffer.data == NULL && account->held == held);
+    account_free(account, buffer.data);
+    cr_expect_eq(account->held, held);
 }
 
 Test(codec_items, writes_behind_bytes_that_are_left) {
@@ -74,7 +74,7 @@ Test(codec_items, memory_refused) {
         cr_expect(written == (account.refusal == ACCOUNT_NOT_REFUSED));
         cr_expect(!written || !list.failed);
         cr_expect(written == (buffer.data != NULL));
-        codec_buffer_free(&buffer, &account);
+        account_free(&account, buffer.data);
         codec_items_free(&list);
         cr_expect_eq(account.held, 0);
         account_close(&account);

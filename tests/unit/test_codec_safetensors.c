@@ -236,7 +236,7 @@ static void write_and_read(enum codec_type narrow, const char *order) {
     cr_expect_eq(codec_size(header.metadata), 2);
     codec_document_free(outcome.document);
     codec_results_free(&results);
-    codec_buffer_free(&buffer, test_account());
+    account_free(test_account(), buffer.data);
 }
 
 /* Wide tensors come first, and those of one width by their names. */
@@ -259,7 +259,7 @@ Test(codec_safetensors, an_answer_without_texts_has_no_metadata) {
         cr_expect_eq(buffer.data[i], ' ');
     }
     codec_results_free(&results);
-    codec_buffer_free(&buffer, test_account());
+    account_free(test_account(), buffer.data);
 }
 
 /* The tensors begin at a multiple of eight, however long the header is. */
@@ -277,7 +277,7 @@ Test(codec_safetensors, headers_of_any_length) {
         cr_expect_eq(codec_safetensors_length((const unsigned char *)buffer.data),
                      buffer.size - SAFETENSORS_PREFIX);
         codec_results_free(&results);
-        codec_buffer_free(&buffer, test_account());
+        account_free(test_account(), buffer.data);
     }
 }
 

@@ -308,8 +308,8 @@ bool codec_make_tensor(struct codec_document *document, const struct codec_value
  * deep. False if `target` is not found or its pointer is too long. */
 static bool locate(const struct codec_document *document, const cJSON *target,
                    struct codec_error *error) {
-    const cJSON *path[CODEC_MAX_DEPTH + 2];
-    size_t index[CODEC_MAX_DEPTH + 2] = {0};
+    const cJSON *path[2 * CODEC_MAX_DEPTH];
+    size_t index[2 * CODEC_MAX_DEPTH] = {0};
     size_t depth = 0;
 
     path[0] = document->root;

@@ -10,9 +10,8 @@
 #include "codec/codec.h"
 #include "codec/json/lift.h"
 
-/* The largest max_depth of codec_options. */
 enum {
-    CODEC_MAX_DEPTH = 64
+    CODEC_MAX_DEPTH = 16 /* most levels of arrays and objects in a body */
 };
 
 /* ------------------------------------------------------------------- building a document */

@@ -16,7 +16,6 @@
 #include "codec/error.h"
 
 enum {
-    DEFAULT_DEPTH = 16,
     DEFAULT_BYTES = 1024 * 1024,
     DEFAULT_VALUES = 65536,  /* each costs a node */
     DEFAULT_KEYS = 1024,     /* so few are compared one by one */
@@ -48,9 +47,9 @@ static bool open_frame(struct codec_reader *reader, size_t offset, bool is_objec
     if (!reader_wants_value(reader)) {
         return reader_unexpected(reader, offset, is_object ? '{' : '[');
     }
-    if (reader->depth == reader->options.max_depth) {
-        return reader_syntax(reader, offset, "arrays and objects are nested deeper than %zu levels",
-                             reader->depth);
+    if (reader->depth == CODEC_MAX_DEPTH) {
+        return reader_syntax(reader, offset, "arrays and objects are nested deeper than %d levels",
+                             CODEC_MAX_DEPTH);
     }
     struct codec_value *value = NULL;
     if (reader->matrix == NULL) {
@@ -112,7 +111,7 @@ static bool colon(struct codec_reader *reader, size_t offset) {
 /* --------------------------------------------------------------------------------------- dtype */
 
 /* Takes the value of the dtype_key, which decides how all matrices are read, even those before it.
- * `offset` is the place of its closing quote. */
+ * `offset` is the place of its closing quote. False on error, and if the body is read `again`. */
 static bool set_dtype(struct codec_reader *reader, size_t offset) {
     const bool other = reader->options.dtype_other != NULL &&
                        strcmp(reader->string.text, reader->options.dtype_other) == 0;
@@ -128,7 +127,7 @@ static bool set_dtype(struct codec_reader *reader, size_t offset) {
     }
     if (offset < KEEP_BYTES) {
         reader->type.again = true;
-        return true;
+        return false;
     }
     return reader_content(reader, reader->depth, reader->string.offset,
                           "\"%s\": \"%s\" must stand before the data of the first matrix in a body "
@@ -188,8 +187,7 @@ static const char *scan_scalar(struct codec_reader *reader, const char *p, const
     return !complete || value_done(reader) ? p : NULL;
 }
 
-/* Reads a chunk up to its end, an error, or a late dtype_key, which sets `again`. False on
- * error. */
+/* Reads a chunk. False on error, and at a late dtype_key, which sets `again`. */
 static bool scan(struct codec_reader *reader, const char *bytes, size_t size) {
     const char *p = bytes, *end = bytes + size;
     reader->chunk = bytes;
@@ -198,7 +196,7 @@ static bool scan(struct codec_reader *reader, const char *bytes, size_t size) {
         p = reader->inside == READER_INSIDE_STRING ? scan_string(reader, p, end)
                                                    : scan_scalar(reader, p, end);
     }
-    while (p != NULL && p < end && !reader->type.again) {
+    while (p != NULL && p < end) {
         bool good = true;
         switch (*p) {
         case '\n': /* the only place for line feeds: strings, scalars and runs have none */
@@ -246,9 +244,7 @@ static bool scan(struct codec_reader *reader, const char *bytes, size_t size) {
         p = good ? p + 1 : NULL;
     }
     reader->chunk = NULL;
-    if (p != NULL && !reader->type.again) {
-        reader->offset += size;
-    }
+    reader->offset += p != NULL ? size : 0;
     return p != NULL;
 }
 
@@ -281,7 +277,7 @@ enum codec_status codec_reader_feed(struct codec_reader *reader, const void *byt
         return reader->error.status;
     }
     size_t offset = reader->offset;
-    if (scan(reader, bytes, size) && (!reader->type.again || read_again(reader, bytes, size))) {
+    if (scan(reader, bytes, size) || (reader->type.again && read_again(reader, bytes, size))) {
         keep(reader, offset, bytes, size);
     }
     return reader->error.status;
@@ -360,15 +356,11 @@ static struct codec_reader *create(const struct codec_options *options,
     }
     reader->type.dtype = reader->options.dtype;
     reader->type.known = reader->options.dtype_key == NULL;
-    set_default(&reader->options.max_depth, DEFAULT_DEPTH);
     set_default(&reader->options.max_bytes, DEFAULT_BYTES);
     set_default(&reader->options.max_values, DEFAULT_VALUES);
     set_default(&reader->options.max_keys, DEFAULT_KEYS);
     set_default(&reader->options.max_arrays, DEFAULT_ARRAYS);
     set_default(&reader->options.key_level, 1);
-    if (reader->options.max_depth > CODEC_MAX_DEPTH) {
-        reader->options.max_depth = CODEC_MAX_DEPTH;
-    }
     if (reader->options.dtype_value == NULL) {
         reader->options.dtype_value = "float64";
     }
