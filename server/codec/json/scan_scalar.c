@@ -17,57 +17,48 @@ static bool is_digit(char c) {
     return c >= '0' && c <= '9';
 }
 
+/* Returns the end of the digits that begin at text[i]. */
+static size_t after_digits(const char *text, size_t size, size_t i) {
+    while (i < size && is_digit(text[i])) {
+        i++;
+    }
+    return i;
+}
+
 /* Checks text[0..size) against the grammar of numbers. Returns `size` with *rule NULL if it is a
  * number. Otherwise *rule says what is wrong, and the result is the index of the first byte that
  * does not fit, or `size` if the number stops too early. */
 static size_t check_number(const char *text, size_t size, const char **rule) {
-    size_t i = text[0] == '-';
+    size_t first = text[0] == '-', i = after_digits(text, size, first);
     *rule = "expected a digit after '-'";
-    if (i == size || !is_digit(text[i])) {
+    if (i == first) {
         return i;
     }
-    if (text[i] == '0' && i + 1 < size && is_digit(text[i + 1])) {
+    if (text[first] == '0' && i > first + 1) {
         *rule = "a number must not have a zero in front";
-        return i + 1;
-    }
-    while (i < size && is_digit(text[i])) {
-        i++;
+        return first + 1;
     }
     if (i < size && text[i] == '.') {
-        i++;
+        first = i + 1;
+        i = after_digits(text, size, first);
         *rule = "expected a digit after '.'";
-        if (i == size || !is_digit(text[i])) {
-            return i;
-        }
-        while (i < size && is_digit(text[i])) {
-            i++;
-        }
     }
-    if (i < size && (text[i] == 'e' || text[i] == 'E')) {
-        i++;
-        i += i < size && (text[i] == '+' || text[i] == '-');
+    if (i > first && i < size && (text[i] == 'e' || text[i] == 'E')) {
+        first = i + 1;
+        first += first < size && (text[first] == '+' || text[first] == '-');
+        i = after_digits(text, size, first);
         *rule = "expected a digit in the exponent";
-        if (i == size || !is_digit(text[i])) {
-            return i;
-        }
-        while (i < size && is_digit(text[i])) {
-            i++;
-        }
     }
-    *rule = i < size ? "expected the number to end" : NULL;
+    if (i > first) {
+        *rule = i < size ? "expected the number to end" : NULL;
+    }
     return i;
 }
 
 /* Returns whether a number is written as an integer. -0 is none: only floats have it. */
 static bool is_integer(const char *text, size_t size) {
-    size_t i = text[0] == '-';
-    if (i == 1 && text[1] == '0') {
-        return false;
-    }
-    while (i < size && is_digit(text[i])) {
-        i++;
-    }
-    return i == size;
+    const size_t first = text[0] == '-';
+    return !(first == 1 && text[1] == '0') && after_digits(text, size, first) == size;
 }
 
 /* Refuses a number that is not written as an integer. */
@@ -182,12 +173,7 @@ static bool classify(struct codec_reader *reader, const char *text, size_t size,
 /* Adds a scalar to the document. A number out of range becomes infinite. */
 static bool add_scalar(struct codec_reader *reader, enum reader_scalar kind, const char *text,
                        size_t size) {
-    static const enum codec_kind kinds[] = {[READER_SCALAR_NUMBER] = CODEC_NUMBER,
-                                            [READER_SCALAR_NULL] = CODEC_NULL,
-                                            [READER_SCALAR_TRUE] = CODEC_BOOL,
-                                            [READER_SCALAR_FALSE] = CODEC_BOOL,
-                                            [READER_SCALAR_MINUS_INFINITY] = CODEC_NUMBER};
-    struct codec_value *value = reader_count(reader, size) ? reader_add(reader, kinds[kind]) : NULL;
+    struct codec_value *value = reader_count(reader, size) ? reader_add(reader, CODEC_NULL) : NULL;
     if (value == NULL) {
         return false;
     }
@@ -195,10 +181,10 @@ static bool add_scalar(struct codec_reader *reader, enum reader_scalar kind, con
     if (kind == READER_SCALAR_NUMBER) {
         number_read_double(text, size, &number);
     }
-    if (kinds[kind] == CODEC_NUMBER) {
+    if (kind == READER_SCALAR_NUMBER || kind == READER_SCALAR_MINUS_INFINITY) {
         codec_set_number(value, number);
-    } else if (kind == READER_SCALAR_TRUE) {
-        codec_set_bool(value, true);
+    } else if (kind != READER_SCALAR_NULL) {
+        codec_set_bool(value, kind == READER_SCALAR_TRUE);
     }
     return true;
 }
