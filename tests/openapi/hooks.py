@@ -26,12 +26,11 @@ import pathlib
 import struct
 
 import schemathesis
-import yaml
+from exact import exact_schemas
 from hypothesis import strategies
 from schemathesis.core import NOT_SET
 from schemathesis.core.parameters import ParameterLocation
 
-EXACT = yaml.safe_load((pathlib.Path(__file__).parent / "exact.yaml").read_text(encoding="utf-8"))
 MAX_RANK = 8
 LARGEST = 1000.0  # sums of some products of such numbers are finite in float32
 MAX_HEADS = 6
@@ -79,7 +78,8 @@ for name in (SAFETENSORS, OCTETS):
 @schemathesis.hook
 def before_load_schema(context, raw_schema):
     raw_schema["security"].remove({})  # the tested daemon needs a key, so "no key" is no alternative
-    raw_schema["components"]["schemas"].update(copy.deepcopy(EXACT))
+    schemas = raw_schema["components"]["schemas"]
+    schemas.update(copy.deepcopy(exact_schemas(schemas)))
 
 
 @schemathesis.hook

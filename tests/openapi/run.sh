@@ -27,7 +27,7 @@ page = urllib.request.urlopen(sys.argv[1]).read().decode()
 print(re.search("\"assets/([^\"]+)\"", page)[1])' "${line##* }/docs")
 export ATTENTIOND_ASSET
 cd "$here"
-"$venv/bin/schemathesis" --config-file schemathesis.toml run --url "${line##* }" ../../openapi.yaml "$@"
+PYTHONPATH=$here "$venv/bin/schemathesis" --config-file schemathesis.toml run --url "${line##* }" ../../openapi.yaml "$@"
 
 kill "$daemon"
 wait "$daemon" # the script fails here if the daemon has crashed or its exit status is not 0
