@@ -9,7 +9,7 @@ bool api_admit(struct api_request *request, struct api_work *work, size_t bytes,
     const double most = request->state->max_work;
     char detail[256];
     if (!account_charge(&request->account, bytes)) {
-        reply_too_large(request, hint);
+        reply_too_large(request, NULL, hint);
         return false;
     }
     if (cost > most) {

@@ -241,10 +241,6 @@ struct http_app api_app(struct api_state *state) {
     state->codec = (struct codec_options){.dtype_key = fields_dtype_key(),
                                           .infinity_key = fields_infinity_key()};
     assets_set_policy(state);
-    state->metrics.route_count = api_route_count;
-    for (size_t i = 0; i < api_route_count; i++) {
-        state->metrics.routes[i] = api_routes[i].path;
-    }
     return (struct http_app){
         .context = state,
         .inference_path = INFERENCE_PATH,

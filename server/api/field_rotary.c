@@ -43,17 +43,11 @@ static const size_t numbers_of_scaling[] = {
     offsetof(attn_rotary, beta_slow),        offsetof(attn_rotary, mscale),
     offsetof(attn_rotary, mscale_all)};
 
-/* Returns a member of an object, or NULL if it is missing or null. */
-static const struct codec_value *given(const struct codec_value *object, const char *name) {
-    const struct codec_value *value = codec_get(object, name);
-    return value == NULL || codec_kind_of(value) == CODEC_NULL ? NULL : value;
-}
-
 /* Reads a list of numbers into memory of the account. */
 static bool read_factors(const struct codec_document *document, const struct codec_value *object,
                          const char *name, const double **factors, size_t *count,
                          struct codec_error *error) {
-    const struct codec_value *value = given(object, name);
+    const struct codec_value *value = codec_given(object, name);
     attn_tensor list;
     if (value == NULL) {
         return true;
@@ -91,7 +85,8 @@ static bool read_scaling(struct call *call, struct codec_document *document,
     if (!codec_check_keys(document, object, &keys, error)) {
         return false;
     }
-    type = given(object, "rope_type") != NULL ? given(object, "rope_type") : given(object, "type");
+    type = codec_given(object, "rope_type") != NULL ? codec_given(object, "rope_type")
+                                                    : codec_given(object, "type");
     if (type == NULL) {
         return codec_fail(document, object, error, "scaling has no \"rope_type\"");
     }
@@ -100,13 +95,13 @@ static bool read_scaling(struct call *call, struct codec_document *document,
     }
     rotary->scaling = (attn_rotary_scaling)choice;
     for (size_t i = 0; i < COUNT(numbers_of_scaling); i++) {
-        const struct codec_value *value = given(object, keys_of_scaling[i]);
+        const struct codec_value *value = codec_given(object, keys_of_scaling[i]);
         double *number = (double *)((char *)rotary + numbers_of_scaling[i]);
         if (value != NULL && !codec_as_number(document, value, number, error)) {
             return false;
         }
     }
-    truncate = given(object, "truncate");
+    truncate = codec_given(object, "truncate");
     if (truncate != NULL && !codec_as_bool(document, truncate, &on, error)) {
         return false;
     }
@@ -126,9 +121,11 @@ static bool read_object(struct call *call, struct codec_document *document,
     }
     /* The object takes the place of a stored layer's embedding as a whole. */
     *rotary = (attn_rotary){.cos = rotary->cos, .sin = rotary->sin, .positions = rotary->positions};
-    const struct codec_value *base = given(object, "base"), *columns = given(object, "columns"),
-                             *pairs = given(object, "interleaved"),
-                             *offset = given(object, "offset"), *scaling = given(object, "scaling");
+    const struct codec_value *base = codec_given(object, "base"),
+                             *columns = codec_given(object, "columns"),
+                             *pairs = codec_given(object, "interleaved"),
+                             *offset = codec_given(object, "offset"),
+                             *scaling = codec_given(object, "scaling");
     if (base != NULL && codec_as_number(document, base, &rotary->base, error) &&
         !(rotary->base > 0)) {
         return codec_fail(document, base, error, "base must be a number greater than 0, not %g",

@@ -29,12 +29,6 @@ bool inference_length(const char *text, size_t *length) {
     return number > 0;
 }
 
-/* Returns a member of an object; NULL if it is not there or null. */
-static const struct codec_value *member_of(const struct codec_value *object, const char *name) {
-    const struct codec_value *value = codec_get(object, name);
-    return value != NULL && codec_kind_of(value) != CODEC_NULL ? value : NULL;
-}
-
 /* ----------------------------------------------------------------------------------- parameters */
 
 enum {
@@ -117,8 +111,7 @@ static bool set_text_bytes(struct decoder *decoder, const struct codec_value *va
  * whether the input has it. */
 static bool read_size(struct decoder *decoder, const struct codec_value *parameters,
                       struct build_tensor *tensor, bool *given, struct codec_error *error) {
-    const struct codec_value *value =
-        parameters != NULL ? member_of(parameters, "binary_data_size") : NULL;
+    const struct codec_value *value = codec_given(parameters, "binary_data_size");
     int64_t size;
     *given = value != NULL;
     if (value == NULL) {
@@ -142,7 +135,7 @@ static bool read_size(struct decoder *decoder, const struct codec_value *paramet
 static bool check_place(const struct decoder *decoder, const struct codec_value *input,
                         const struct build_tensor *tensor, bool binary, struct codec_error *error) {
     const struct codec_document *document = decoder->document;
-    const struct codec_value *data = member_of(input, "data");
+    const struct codec_value *data = codec_given(input, "data");
     const bool texts = tensor->form.texts;
     if (binary && data != NULL) {
         return codec_fail(document, data, error,
@@ -181,8 +174,8 @@ static bool check_place(const struct decoder *decoder, const struct codec_value 
 static bool read_form(const struct decoder *decoder, const struct codec_value *input,
                       struct build_tensor *tensor, struct codec_error *error) {
     const struct codec_document *document = decoder->document;
-    const struct codec_value *type = member_of(input, "datatype"),
-                             *shape = member_of(input, "shape");
+    const struct codec_value *type = codec_given(input, "datatype"),
+                             *shape = codec_given(input, "shape");
     const bool words = fields_is_words(tensor->name, decoder->fields);
     const char *text = "";
     if (type != NULL && codec_kind_of(type) == CODEC_TEXT) {
@@ -210,7 +203,7 @@ static bool read_form(const struct decoder *decoder, const struct codec_value *i
 static bool check_content_type(const struct decoder *decoder, const struct codec_value *parameters,
                                const struct build_tensor *tensor, struct codec_error *error) {
     const struct codec_value *value =
-        parameters != NULL && tensor->form.texts ? member_of(parameters, "content_type") : NULL;
+        tensor->form.texts ? codec_given(parameters, "content_type") : NULL;
     const char *text;
     if (value == NULL) {
         return true;
@@ -232,8 +225,8 @@ static bool read_input(struct decoder *decoder, struct build *build,
     if (!codec_check_keys(document, input, &known, error)) {
         return false;
     }
-    const struct codec_value *name = member_of(input, "name"),
-                             *parameters = member_of(input, "parameters");
+    const struct codec_value *name = codec_given(input, "name"),
+                             *parameters = codec_given(input, "parameters");
     if (name == NULL) {
         return codec_fail(document, input, error, "an input has no name");
     }
@@ -245,7 +238,7 @@ static bool read_input(struct decoder *decoder, struct build *build,
         !check_place(decoder, input, &tensor, binary, error)) {
         return false;
     }
-    tensor.data = binary ? NULL : member_of(input, "data");
+    tensor.data = binary ? NULL : codec_given(input, "data");
     return build_tensor(build, &tensor, error);
 }
 
@@ -260,7 +253,7 @@ static bool read_binary(const struct codec_document *document, const struct code
     if (codec_kind_of(parameters) != CODEC_OBJECT) {
         return codec_refuse(document, parameters, "an object", error);
     }
-    const struct codec_value *value = member_of(parameters, name);
+    const struct codec_value *value = codec_given(parameters, name);
     return value == NULL || codec_as_bool(document, value, binary, error);
 }
 
@@ -305,11 +298,11 @@ static bool read_output(struct decoder *decoder, const struct codec_value *outpu
     if (!codec_check_keys(document, output, &known, error)) {
         return false;
     }
-    const struct codec_value *name = member_of(output, "name");
+    const struct codec_value *name = codec_given(output, "name");
     if (name == NULL) {
         return codec_fail(document, output, error, "an output has no name");
     }
-    const struct codec_value *parameters = member_of(output, "parameters");
+    const struct codec_value *parameters = codec_given(output, "parameters");
     if (!codec_as_text(document, name, &wanted.name, error) ||
         !check_parameters(decoder, parameters, wanted.name, OF_OUTPUT, "binary_data", error) ||
         !read_binary(document, parameters, "binary_data", &wanted.binary, error)) {
@@ -420,7 +413,7 @@ static bool read_options(struct decoder *decoder, struct build *build,
 /* Refuses a member whose text is not `own`. `what` says which one it must be. */
 static bool check_member(const struct codec_document *document, const char *key, const char *own,
                          const char *what, struct codec_error *error) {
-    const struct codec_value *value = member_of(codec_root(document), key);
+    const struct codec_value *value = codec_given(codec_root(document), key);
     const char *text;
     if (value == NULL) {
         return true;
@@ -444,7 +437,7 @@ bool inference_read(struct decoder *decoder, struct build *build, struct codec_e
         !check_member(document, "model_version", API_MODEL_VERSION, "the only version", error)) {
         return false;
     }
-    const struct codec_value *id = member_of(root, "id"), *inputs = member_of(root, "inputs");
+    const struct codec_value *id = codec_given(root, "id"), *inputs = codec_given(root, "inputs");
     if (id != NULL && !codec_as_text(document, id, &decoder->id, error)) {
         return false;
     }
@@ -460,8 +453,8 @@ bool inference_read(struct decoder *decoder, struct build *build, struct codec_e
             return false;
         }
     }
-    const struct codec_value *parameters = member_of(root, "parameters");
+    const struct codec_value *parameters = codec_given(root, "parameters");
     return build_type(build, parameters, &decoder->floats, error) &&
            read_options(decoder, build, parameters, error) &&
-           read_outputs(decoder, build, member_of(root, "outputs"), error);
+           read_outputs(decoder, build, codec_given(root, "outputs"), error);
 }

@@ -59,10 +59,6 @@ struct metrics_model {
 
 /* Zero-initialise. */
 struct metrics {
-    /* The paths of the routes, borrowed. api_app() sets them; the counters do not use them. */
-    const char *routes[METRICS_ROUTES];
-    size_t route_count;
-
     struct metrics_model models[METRICS_ROUTES]; /* by the routes whose names the models have */
     _Atomic uint64_t requests[METRICS_ROUTES][METRICS_CODES];
     _Atomic uint64_t aborted;        /* requests whose client left before there was a response */
@@ -86,8 +82,8 @@ void metrics_computed(struct metrics *metrics, double cost, int64_t spent, int64
 /* Counts a request that has ended and that held at most `size` bytes. */
 void metrics_held(struct metrics *metrics, size_t size);
 
-/* Counts a request that has ended. `route` is the index of its route; metrics->route_count if it
- * has none. */
+/* Counts a request that has ended. `route` is the index of its route; their number if it has
+ * none. */
 void metrics_completed(struct metrics *metrics, size_t route, const struct http_record *record);
 
 /* Counts a request to a model that has ended. `index` is that of the route of the model. */

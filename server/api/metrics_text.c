@@ -77,13 +77,13 @@ static void put_histogram(struct page *page, const char *name, const char *label
 
 static void put_requests(struct page *page, const struct metrics *metrics) {
     head(page, "attentiond_requests_total", "counter", "Requests answered, by route and status.");
-    for (size_t route = 0; route <= metrics->route_count; route++) {
+    for (size_t route = 0; route <= api_route_count; route++) {
         for (size_t code = 0; code < METRICS_CODES; code++) {
             const uint64_t count = get(&metrics->requests[route][code]);
-            if (count > 0 || (code == 0 && route < metrics->route_count)) {
+            if (count > 0 || (code == 0 && route < api_route_count)) {
                 put(page, "attentiond_requests_total{route=\"%s\",code=\"%d\"} %" PRIu64 "\n",
-                    route < metrics->route_count ? metrics->routes[route] : "none",
-                    metrics_codes[code], count);
+                    route < api_route_count ? api_routes[route].path : "none", metrics_codes[code],
+                    count);
             }
         }
     }

@@ -30,7 +30,7 @@ void reply_problem(struct api_request *request, int status, const char *detail) 
     http_problem(request->response, request->http, status, detail, NULL, NULL);
 }
 
-static void refuse_memory(struct api_request *request, const char *pointer, const char *hint) {
+void reply_too_large(struct api_request *request, const char *pointer, const char *hint) {
     const struct account *account = &request->account;
     char detail[384], wanted[32], most[32];
     bool total;
@@ -61,11 +61,7 @@ static void refuse_memory(struct api_request *request, const char *pointer, cons
 }
 
 void reply_no_memory(struct api_request *request) {
-    refuse_memory(request, NULL, "");
-}
-
-void reply_too_large(struct api_request *request, const char *hint) {
-    refuse_memory(request, NULL, hint);
+    reply_too_large(request, NULL, "");
 }
 
 void reply_codec_error(struct api_request *request, const struct codec_error *error) {
@@ -77,7 +73,7 @@ void reply_codec_error(struct api_request *request, const struct codec_error *er
     const char *pointer = error->has_pointer ? error->pointer : NULL;
     assert(error->status != CODEC_OK);
     if (error->status == CODEC_NO_MEMORY) {
-        refuse_memory(request, pointer, "");
+        reply_too_large(request, pointer, "");
         return;
     }
     const struct http_place place = {error->offset, error->line, error->column};

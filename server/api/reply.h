@@ -16,8 +16,9 @@ __attribute__((cold)) void reply_problem(struct api_request *request, int status
  * request says which. */
 __attribute__((cold)) void reply_no_memory(struct api_request *request);
 
-/* Does the same. If the answer is a 413, its text ends with `hint`. */
-__attribute__((cold)) void reply_too_large(struct api_request *request, const char *hint);
+/* Does the same. `pointer` is that of the problem, or NULL. The text of a 413 ends with `hint`. */
+__attribute__((cold)) void reply_too_large(struct api_request *request, const char *pointer,
+                                           const char *hint);
 
 /* Writes a number of bytes for a message, such as "512 MiB". */
 void reply_put_size(char out[static 32], size_t bytes);

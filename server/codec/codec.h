@@ -116,6 +116,9 @@ enum codec_kind codec_kind_of(const struct codec_value *value);
 /* Returns the member of an object with exactly this name; NULL if there is none. */
 const struct codec_value *codec_get(const struct codec_value *object, const char *name);
 
+/* Does the same, and returns NULL also for a member that is null, and without an object. */
+const struct codec_value *codec_given(const struct codec_value *object, const char *name);
+
 /* Returns an element of an array or a member of an object; NULL beyond the last. */
 const struct codec_value *codec_at(const struct codec_value *parent, size_t index);
 

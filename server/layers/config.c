@@ -67,8 +67,7 @@ struct config_object config_inner(struct config_object object, const char *name)
 }
 
 const struct codec_value *config_value(struct config_object object, const char *name) {
-    const struct codec_value *value = object.value == NULL ? NULL : codec_get(object.value, name);
-    return value == NULL || codec_kind_of(value) == CODEC_NULL ? NULL : value;
+    return codec_given(object.value, name);
 }
 
 double config_number(struct config_object object, const char *name, double otherwise) {

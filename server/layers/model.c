@@ -92,50 +92,51 @@ static int open_regular(struct reading *r, const char *path, struct stat *status
     return fd;
 }
 
+/* Parses `size` bytes of a file, from `begin` on; a header begins behind the prefix of its file.
+ * Returns owned, or NULL with a reason. */
+static struct codec_document *parse_file(struct reading *r, int fd, uint64_t begin, size_t size,
+                                         const char *path) {
+    const char *what = begin > 0 ? "the header of " : "";
+    const struct codec_options options = config_limits(size, &r->account);
+    struct codec_reader *reader = codec_reader_create(&options);
+    struct codec_document *document = NULL;
+    char piece[65536];
+    bool good = reader != NULL || refuse_memory(r);
+    for (size_t at = 0, count; good && at < size; at += count) {
+        count = size - at < sizeof piece ? size - at : sizeof piece;
+        if (!shard_read_at(fd, piece, count, begin + at)) {
+            good = refuse_file(r, path, "read", errno);
+        } else if (at == 0 && begin > 0 && piece[0] != '{') {
+            const struct codec_error error = {.message = "it does not begin with {"};
+            good = refuse_json(r, what, path, &error);
+        } else {
+            good = codec_reader_feed(reader, piece, count) == CODEC_OK ||
+                   refuse_json(r, what, path, codec_reader_error(reader));
+        }
+    }
+    if (good && codec_reader_finish(reader, &document) != CODEC_OK) {
+        refuse_json(r, what, path, codec_reader_error(reader));
+    }
+    codec_reader_free(reader);
+    return document;
+}
+
 /* Reads a JSON file. Returns owned, or NULL with a reason. */
 static struct codec_document *read_json(struct reading *r, const char *path) {
+    struct codec_document *document = NULL;
     struct stat status;
-    struct codec_error error = {0};
     const int fd = open_regular(r, path, &status);
     if (fd < 0) {
         return NULL;
     }
     const size_t size = (size_t)status.st_size;
-    struct codec_document *document = NULL;
-    char *text = size > MOST_BYTES ? NULL : account_alloc(&r->account, size + 1);
     if (size > MOST_BYTES) {
         refuse_model(r, "%.100s has %zu bytes; at most %d are read", path, size, MOST_BYTES);
-    } else if (text == NULL) {
-        refuse_memory(r);
-    } else if (!shard_read_at(fd, text, size, 0)) {
-        refuse_file(r, path, "read", errno);
-    } else if ((document = config_parse(text, size, &r->account, &error)) == NULL) {
-        refuse_json(r, "", path, &error);
+    } else {
+        document = parse_file(r, fd, 0, size, path);
     }
-    account_free(&r->account, text);
     close(fd);
     return document;
-}
-
-/* Feeds the header of a file to a reader. Returns false with a reason. */
-static bool feed_header(struct reading *r, struct codec_reader *reader, int fd, uint64_t size,
-                        const char *path) {
-    char piece[65536];
-    for (uint64_t at = 0; at < size;) {
-        const size_t left = (size_t)(size - at), count = left < sizeof piece ? left : sizeof piece;
-        if (!shard_read_at(fd, piece, count, SAFETENSORS_PREFIX + at)) {
-            return refuse_file(r, path, "read", errno);
-        }
-        if (at == 0 && piece[0] != '{') {
-            const struct codec_error error = {.message = "it does not begin with {"};
-            return refuse_json(r, "the header of ", path, &error);
-        }
-        if (codec_reader_feed(reader, piece, count) != CODEC_OK) {
-            return refuse_json(r, "the header of ", path, codec_reader_error(reader));
-        }
-        at += count;
-    }
-    return true;
 }
 
 /* Parses the header of a file of `file` bytes, and finds its size. Returns owned, or NULL with a
@@ -155,19 +156,7 @@ static struct codec_document *read_header(struct reading *r, int fd, uint64_t fi
                      (unsigned long long)(left < MOST_BYTES ? left : MOST_BYTES));
         return NULL;
     }
-    const struct codec_options options = config_limits((size_t)*size, &r->account);
-    struct codec_reader *reader = codec_reader_create(&options);
-    struct codec_document *document = NULL;
-    if (reader == NULL) {
-        refuse_memory(r);
-        return NULL;
-    }
-    if (feed_header(r, reader, fd, *size, path) &&
-        codec_reader_finish(reader, &document) != CODEC_OK) {
-        refuse_json(r, "the header of ", path, codec_reader_error(reader));
-    }
-    codec_reader_free(reader);
-    return document;
+    return parse_file(r, fd, SAFETENSORS_PREFIX, (size_t)*size, path);
 }
 
 /* ------------------------------------------------------------------------------------- tensors */

@@ -232,6 +232,11 @@ const struct codec_value *codec_get(const struct codec_value *object, const char
     return value_of(member);
 }
 
+const struct codec_value *codec_given(const struct codec_value *object, const char *name) {
+    const struct codec_value *value = object == NULL ? NULL : codec_get(object, name);
+    return value == NULL || codec_kind_of(value) == CODEC_NULL ? NULL : value;
+}
+
 const char *codec_name(const struct codec_value *value) {
     return node_of(value)->string;
 }
