@@ -6,7 +6,6 @@
 #include "api/generated.h"
 #include "api/reply.h"
 #include "api/tensors.h"
-#include "clock.h"
 
 enum {
     /* Bytes of JSON before binary results. Its length is sent before it, so it is made at once. */
@@ -126,7 +125,6 @@ static void send_binary(struct api_request *request, const struct codec_items *l
 }
 
 void inference_reply(struct api_request *request, struct codec_items *items, int digits) {
-    const int64_t start = clock_ns();
     struct codec_items list;
     codec_items_begin(&list, &request->account);
     if (tensors_list(request, items)) {
@@ -140,5 +138,4 @@ void inference_reply(struct api_request *request, struct codec_items *items, int
     }
     codec_items_free(&list);
     codec_items_free(items);
-    request->response->timing[HTTP_TIMING_ENCODE] = clock_ms_since(start);
 }

@@ -1,8 +1,6 @@
 /* reply.c - makes problem documents of errors, and answers of items. */
 #include "api/reply.h"
 
-#include "clock.h"
-
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -144,7 +142,6 @@ static bool write_items(struct api_request *request, const struct codec_items *i
 }
 
 void reply_json(struct api_request *request, struct codec_items *items, int digits) {
-    const int64_t start = clock_ns();
     const size_t most = items->account != NULL ? LONG_TEXT : SIZE_MAX;
     const size_t bytes = codec_items_bytes(items->list, items->count, digits, most);
     const bool done = !items->failed && (bytes > most ? stream_items(request, items, digits)
@@ -153,5 +150,4 @@ void reply_json(struct api_request *request, struct codec_items *items, int digi
     if (!done) {
         reply_no_memory(request);
     }
-    request->response->timing[HTTP_TIMING_ENCODE] = clock_ms_since(start);
 }

@@ -95,6 +95,7 @@ static void conclude(struct api_request *request, const struct job *job, enum jo
     case JOB_FAILED:
         request->account.region = ACCOUNT_ANSWER;
         request->run.work->answer(request->run.work, request);
+        request->response->timing[HTTP_TIMING_ENCODE] = clock_ms_since(now);
         break;
     case JOB_NO_MEMORY:
         reply_no_memory(request);

@@ -4,7 +4,6 @@
 
 #include "api/decoder.h"
 #include "api/reply.h"
-#include "clock.h"
 #include "codec/safetensors.h"
 
 #include <stdio.h>
@@ -152,7 +151,6 @@ void tensors_send(struct api_request *request, const char *media_type) {
 
 void tensors_reply(struct api_request *request, struct codec_items *items) {
     struct tensors_answer *answer = &request->tensors;
-    const int64_t start = clock_ns();
     if (tensors_list(request, items)) {
         if (codec_safetensors_write(&answer->header, &answer->results, items)) {
             tensors_send(request, TENSORS_SAFETENSORS);
@@ -161,5 +159,4 @@ void tensors_reply(struct api_request *request, struct codec_items *items) {
         }
     }
     codec_items_free(items);
-    request->response->timing[HTTP_TIMING_ENCODE] = clock_ms_since(start);
 }
