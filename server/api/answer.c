@@ -123,6 +123,7 @@ static void add_each_layer(struct codec_items *list, const struct call *call) {
 }
 
 void answer_call(struct call *call, struct api_request *request) {
+    const struct codec_words *words = request->generated.words;
     struct codec_items list;
     struct call *each = call;
     do {
@@ -133,8 +134,8 @@ void answer_call(struct call *call, struct api_request *request) {
     } while (each != NULL);
     codec_items_begin(&list, &request->account);
     codec_add_open(&list, CODEC_OP_OBJECT, NULL);
-    if (call->words != NULL) {
-        codec_add_texts(&list, "tokens", call->words->words, call->words->count);
+    if (words != NULL) { /* they stand in place of X */
+        codec_add_texts(&list, "tokens", words->words, words->count);
     }
     if (call->all_layers) {
         add_each_layer(&list, call);

@@ -30,7 +30,6 @@ struct call *call_new(struct api_request *request, struct call *before) {
     if (before != NULL) {
         before->next = call;
     }
-    call->account = &request->account;
     call->returned[0] = ANSWER_OUTPUT;
     call->returned[1] = ANSWER_WEIGHTS;
     call->return_count = 2;
@@ -77,14 +76,9 @@ struct api_work *call_handle(struct api_request *request, call_read *read, call_
 
 /* -------------------------------------------------------------------------------------- the job */
 
-static bool call_begin(void *call_, const struct jobs_task *task) {
-    struct call *call = call_;
-    (void)task;
-    return attn_plan_begin(call->plan, &call->error) == ATTN_OK;
-}
-
+/* The first phase begins the plan; those of the plan follow. */
 static size_t call_tasks(const void *call, size_t phase) {
-    return attn_plan_tasks(((const struct call *)call)->plan, phase);
+    return phase == 0 ? 1 : attn_plan_tasks(((const struct call *)call)->plan, phase - 1);
 }
 
 /* If several tasks of a phase fail, the error of the first task is kept, so that the answer does
@@ -92,7 +86,9 @@ static size_t call_tasks(const void *call, size_t phase) {
 static bool call_task(void *call_, const struct jobs_task *task) {
     struct call *call = call_;
     attn_error error;
-    if (attn_plan_task(call->plan, task->phase, task->index, task->scratch, &error) == ATTN_OK) {
+    if ((task->phase == 0 ? attn_plan_begin(call->plan, &error)
+                          : attn_plan_task(call->plan, task->phase - 1, task->index, task->scratch,
+                                           &error)) == ATTN_OK) {
         return true;
     }
     pthread_mutex_lock(&call->mutex);
@@ -108,11 +104,10 @@ static bool call_task(void *call_, const struct jobs_task *task) {
 static void add_phases(struct call *call, struct job *job) {
     struct job_phases **end = &job->phases;
     for (; call != NULL; call = call->next) {
-        const size_t count = attn_plan_phases(call->plan);
-        call->begin = (struct job_phases){&call->compute, 1, NULL, call_begin, call};
-        call->compute = (struct job_phases){NULL, count, call_tasks, call_task, call};
-        *stored_prepare(call, end) = &call->begin;
-        end = &call->compute.next;
+        const size_t count = attn_plan_phases(call->plan) + 1;
+        call->phases = (struct job_phases){NULL, count, call_tasks, call_task, call};
+        *stored_prepare(call, end) = &call->phases;
+        end = &call->phases.next;
     }
 }
 
@@ -139,16 +134,17 @@ static bool add_to_job(const struct call *call, unsigned threads, struct job *jo
 }
 
 /* Makes room for the results of a call. Returns false if there is no memory. */
-static bool make_block(struct call *call) {
+static bool make_block(struct call *call, struct account *account) {
     size_t bytes;
+    char *block;
     if (!attn_plan_results_bytes(call->plan, &bytes)) {
         return false;
     }
-    call->block = account_alloc_taken(call->account, ATTN_ALIGNMENT, bytes);
-    if (call->block != NULL) {
-        attn_plan_bind_all(call->plan, call->block);
+    block = account_alloc_taken(account, ATTN_ALIGNMENT, bytes);
+    if (block != NULL) {
+        attn_plan_bind_all(call->plan, block);
     }
-    return call->block != NULL;
+    return block != NULL;
 }
 
 /* Returns the bytes of a result that a call returns. */
@@ -195,7 +191,6 @@ static void name_largest(const struct call *call, size_t total, size_t room, cha
 struct api_work *call_work(struct call *call, struct api_request *request) {
     size_t total = 0, stored = 0; /* the calls follow one another, so one scratch is enough */
     struct job *job = &call->work.job;
-    call->words = request->generated.words;
     for (const struct call *c = call; c != NULL && total != SIZE_MAX; c = c->next) {
         stored = c->stored.weights.scratch > stored ? c->stored.weights.scratch : stored;
         if (!add_to_job(c, request->state->threads, job, &total)) {
@@ -215,7 +210,7 @@ struct api_work *call_work(struct call *call, struct api_request *request) {
         return NULL;
     }
     for (struct call *c = call; c != NULL; c = c->next) {
-        if (!make_block(c)) {
+        if (!make_block(c, &request->account)) {
             reply_no_memory(request);
             return NULL;
         }

@@ -38,13 +38,10 @@ struct call {
     enum answer_name returned[ANSWER_COUNT]; /* in the order of "return" */
     size_t return_count;
 
-    struct account *account; /* borrowed; owns the call and all its memory but that of the plan */
-    attn_plan *plan;         /* owned */
-    struct job_phases begin, compute; /* of the plan */
-    char *block;                      /* holds all results */
-    const struct codec_words *words;  /* borrowed; NULL unless words stand in place of X */
-    pthread_mutex_t mutex;            /* guards the next two members while tasks run */
-    size_t failed;                    /* the task that `error` is about */
+    attn_plan *plan;          /* owned; the account of the request owns all else */
+    struct job_phases phases; /* of the plan */
+    pthread_mutex_t mutex;    /* guards the next two members while tasks run */
+    size_t failed;            /* the task that `error` is about */
     attn_error error;
 };
 

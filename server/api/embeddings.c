@@ -9,7 +9,6 @@
 
 struct embeddings {
     struct api_work work; /* first */
-    const struct codec_words *words;
     attn_tensor ids;
     attn_tensor embedding; /* `data` is NULL if the request gives no embedding */
 };
@@ -20,19 +19,19 @@ static bool embeddings_read(struct api_request *request, struct embeddings *e,
     if (!fields_read_work(request, &e->work, error)) {
         return false;
     }
-    e->words = generated->words;
-    if (e->words == NULL) {
+    const struct codec_words *words = generated->words;
+    if (words == NULL) {
         return codec_fail(request->body, NULL, error, "text is missing: give text, or tokens");
     }
-    e->ids = (attn_tensor){
-        .data = e->words->ids, .dtype = ATTN_INT64, .rank = 1, .shape = {e->words->count}};
+    e->ids =
+        (attn_tensor){.data = words->ids, .dtype = ATTN_INT64, .rank = 1, .shape = {words->count}};
     return generated->x == NULL ||
            codec_as_reals(request->body, generated->x, 2, 2, &e->embedding, error);
 }
 
 static void embeddings_answer(struct api_work *work, struct api_request *request) {
     const struct embeddings *e = (struct embeddings *)work;
-    const struct codec_words *words = e->words;
+    const struct codec_words *words = request->generated.words;
     struct codec_items list;
     codec_items_begin(&list, &request->account);
     codec_add_open(&list, CODEC_OP_OBJECT, NULL);

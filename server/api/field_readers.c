@@ -173,7 +173,7 @@ bool field_lengths(struct call *call, struct codec_document *document, const str
         return codec_fail(document, value, error,
                           "lengths has %zu numbers; it must have one for each batch item", count);
     }
-    size_t *lengths = account_alloc(call->account, count * sizeof *lengths);
+    size_t *lengths = account_alloc(codec_document_account(document), count * sizeof *lengths);
     if (lengths == NULL) {
         return codec_no_memory(error);
     }

@@ -223,7 +223,7 @@ static bool check_columns(const struct call *call, struct api_request *request,
 
 static bool layer_read(struct call *call, struct api_request *request, struct codec_error *error) {
     return read_inputs(call, request, error) && check_columns(call, request, error) &&
-           stored_bias(call, error);
+           stored_bias(call, &request->account, error);
 }
 
 /* Makes a call with one layer, or with all layers of a model in the order of their numbers. Returns

@@ -29,10 +29,10 @@ static bool read_projection(const struct fields *fields, struct codec_document *
 
 /* Makes room for the projections of a call and for their weights, which *weights points to. Returns
  * NULL with the error set if there is no memory. */
-static attn_projection *new_projections(struct call *call, size_t count,
+static attn_projection *new_projections(struct call *call, struct account *account, size_t count,
                                         struct call_weights **weights, struct codec_error *error) {
-    attn_projection *list = account_alloc(call->account, count * sizeof *list);
-    *weights = account_alloc(call->account, count * sizeof **weights);
+    attn_projection *list = account_alloc(account, count * sizeof *list);
+    *weights = account_alloc(account, count * sizeof **weights);
     if (list == NULL || *weights == NULL) {
         codec_no_memory(error);
         return NULL;
@@ -59,7 +59,7 @@ static bool read_head_list(struct call *call, struct api_request *request,
                           "%s is given, but the heads have weights of their own",
                           codec_name(other));
     }
-    attn_projection *list = new_projections(call, count, &weights, error);
+    attn_projection *list = new_projections(call, &request->account, count, &weights, error);
     if (list == NULL) {
         return false;
     }
@@ -89,7 +89,7 @@ static bool read_heads(struct call *call, struct api_request *request, struct co
     if (heads != NULL && !field_count(request->body, heads, &call->options.heads, error)) {
         return false;
     }
-    attn_projection *one = new_projections(call, 1, &weights, error);
+    attn_projection *one = new_projections(call, &request->account, 1, &weights, error);
     return one != NULL && read_projection(&request->fields, request->body,
                                           codec_root(request->body), weights, one, error);
 }

@@ -107,7 +107,7 @@ bool stored_begin(struct call *call, struct api_request *request, const struct l
 
 /* ---------------------------------------------------------------------------- the relative bias */
 
-bool stored_bias(struct call *call, struct codec_error *error) {
+bool stored_bias(struct call *call, struct account *account, struct codec_error *error) {
     struct stored *s = &call->stored;
     const attn_tensor *x = call->multihead.x, *given = call->options.bias;
     const attn_tensor *c = call->multihead.context != NULL ? call->multihead.context : x;
@@ -135,7 +135,7 @@ bool stored_bias(struct call *call, struct codec_error *error) {
     if (__builtin_mul_overflow(items * heads, n, &bytes) ||
         __builtin_mul_overflow(bytes, keys, &bytes) ||
         __builtin_mul_overflow(bytes, attn_dtype_size(x->dtype), &bytes) ||
-        (s->numbers = account_alloc(call->account, bytes)) == NULL) {
+        (s->numbers = account_alloc(account, bytes)) == NULL) {
         return codec_no_memory(error);
     }
     s->given = given;

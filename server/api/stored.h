@@ -5,6 +5,7 @@
 #ifndef API_STORED_H
 #define API_STORED_H
 
+#include "account.h"
 #include "jobs/jobs.h"
 #include "layers/layers.h"
 
@@ -56,7 +57,7 @@ bool stored_begin(struct call *call, struct api_request *request, const struct l
 
 /* Makes room for the relative bias of the layer, if it has one, when X and the options are read.
  * Returns false with the error set if there is no memory. */
-bool stored_bias(struct call *call, struct codec_error *error);
+bool stored_bias(struct call *call, struct account *account, struct codec_error *error);
 
 /* Puts the phases that pack the weights and make the bias at the end of a list. Returns the end of
  * the list. */

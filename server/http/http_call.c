@@ -160,9 +160,7 @@ void http_call_free(struct http_call *call) {
 
 bool http_call_hold(struct http_call *call, size_t bytes) {
     const struct http_app *app = call->server->app;
-    const bool same = bytes == call->held || app->hold == NULL;
-    call->held = bytes;
-    return same || app->hold(call->exchange, bytes);
+    return app->hold == NULL || app->hold(call->exchange, bytes);
 }
 
 void http_call_suspend(struct http_call *call) {

@@ -86,7 +86,6 @@ struct http_call {
     struct http_request request; /* points into this struct */
     struct http_body body;
     void *exchange;   /* the app's; NULL if it answered at once, or when released */
-    size_t held;      /* bytes that the app was told to count for a coding */
     bool answered;    /* `response` is complete; the rest of the body is dropped */
     bool client_left; /* the client left while the answer was made */
     bool preflight;   /* the response answers a CORS preflight request */
@@ -151,8 +150,7 @@ http_call_refuse(struct http_call *call, int status, const char *format, ...);
 __attribute__((cold, format(printf, 2, 3))) void http_call_refuse_size(struct http_call *call,
                                                                        const char *format, ...);
 
-/* Tells the app how many bytes of memory a coding takes, if the number has changed. Returns false
- * if these are too many. */
+/* Tells the app how many bytes of memory a coding takes. Returns false if these are too many. */
 bool http_call_hold(struct http_call *call, size_t bytes);
 
 /* Makes the call pending: libmicrohttpd leaves the connection alone until http_resume, which the
