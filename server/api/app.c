@@ -1,7 +1,7 @@
 /*
  * app.c - takes a request from its headers to its end: finds the route, feeds the body to the codec
  * as it arrives, and has request.c make the answer. Long answers are encoded by the workers, in
- * pieces. The memory that a request holds counts in its account, from the first byte of its body to
+ * chunks. The memory that a request holds counts in its account, from the first byte of its body to
  * the last byte of its answer.
  */
 #include "api/format.h"
@@ -19,8 +19,8 @@ enum {
     /* Bytes. A shorter body is read even if the workers take no more, because its computation may
      * be small. */
     SMALL_BODY = 8192,
-    /* Multiply-adds that take as long as encoding a piece of an answer, and one nanosecond. */
-    COST_OF_PIECE = 10000000,
+    /* Multiply-adds that take as long as encoding a chunk of an answer, and one nanosecond. */
+    COST_OF_CHUNK = 10000000,
     COST_OF_NS = 70,
     /* Bytes of the arena of a request. The body of a notebook, its call and its answer fit. */
     ARENA = 24 * 1024,
@@ -113,9 +113,9 @@ static bool make_arena(struct api_request *request) {
     return true;
 }
 
-/* Reads a piece of the body; the first piece opens it. Returns false if the body is wrong: the
+/* Reads a chunk of the body; the first chunk opens it. Returns false if the body is wrong: the
  * error is kept, and what reads the body is freed. */
-static bool read_piece(struct api_request *request, const void *bytes, size_t size) {
+static bool read_chunk(struct api_request *request, const void *bytes, size_t size) {
     struct codec_error *error = &request->input.error;
     if (!request->input.opened) {
         struct codec_options options = request->state->codec;
@@ -150,7 +150,7 @@ static bool app_body(void *arg, const void *bytes, size_t size) {
     if (request->input.unwanted) {
         decoder_drop(&request->input.decoder);
     } else {
-        more = read_piece(request, bytes, size);
+        more = read_chunk(request, bytes, size);
     }
     request->input.decode_ms += clock_ms_since(start);
     return more;
@@ -167,7 +167,7 @@ static bool app_end(void *arg, const struct http_request *http, struct http_resp
     if (asks && !request->input.opened && !request->input.unwanted &&
         request->input.error.status == CODEC_OK) {
         /* The body is empty. The reader refuses it when it is finished. */
-        read_piece(request, "", 0);
+        read_chunk(request, "", 0);
     }
     return request_answer(request);
 }
@@ -193,9 +193,9 @@ static void app_make(void *arg, struct http_pending *pending) {
     struct api_request *request = arg;
     const int64_t last = request->run.encoding.spent;
     request->run.pending = pending;
-    /* The next piece will cost what the last one did, which is more than COST_OF_PIECE if the
+    /* The next chunk will cost what the last one did, which is more than COST_OF_CHUNK if the
      * answer is compressed. */
-    request_go_on(request, 1, fmax(COST_OF_PIECE, COST_OF_NS * (double)last), app_make_on_worker,
+    request_go_on(request, 1, fmax(COST_OF_CHUNK, COST_OF_NS * (double)last), app_make_on_worker,
                   app_made);
 }
 

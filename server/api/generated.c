@@ -2,7 +2,7 @@
  * generated.c - makes the tensors of generated matrices, and the phases that fill them.
  *
  * Drawing is serial, and a body of 60 bytes may ask for seconds of it. So the draws are the first
- * phases of the request's own job, each with one task, which draws a piece of a matrix or a few
+ * phases of the request's own job, each with one task, which draws a chunk of a matrix or a few
  * small matrices. Such a job waits its turn, ends with its client or its deadline, and counts in
  * the cost of all jobs. draw.c knows how a request describes a draw.
  */
@@ -327,8 +327,8 @@ static void make_mask(void *data, attn_dtype dtype, size_t first, size_t count) 
     }
 }
 
-/* Draws the next piece and returns its number of elements. */
-static size_t draw_piece(struct generated *g) {
+/* Draws the next chunk and returns its number of elements. */
+static size_t draw_chunk(struct generated *g) {
     const struct generated_draw *draw = &g->draws[g->next];
     const size_t first = g->drawn, left = draw->draw.count - first;
     const size_t count = left < ATTN_DRAW_PIECE ? left : ATTN_DRAW_PIECE;
@@ -341,12 +341,12 @@ static size_t draw_piece(struct generated *g) {
     return count;
 }
 
-/* Draws the pieces of one phase: one whole piece, or several small ones. */
+/* Draws the chunks of one phase: one whole chunk, or several small ones. */
 static bool generated_draw(void *generated, const struct jobs_task *task) {
     struct generated *g = generated;
     (void)task;
     for (size_t drawn = 0; drawn < ATTN_DRAW_PIECE && g->next < g->draw_count;) {
-        drawn += draw_piece(g);
+        drawn += draw_chunk(g);
     }
     return true;
 }

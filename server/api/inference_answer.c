@@ -121,7 +121,7 @@ static void send_binary(struct api_request *request, const struct codec_items *l
     }
     answer->header.size--; /* the line feed */
     keep_binary(&answer->results);
-    tensors_send(request, "application/octet-stream");
+    tensors_send(request);
 }
 
 void inference_reply(struct api_request *request, struct codec_items *items, int digits) {

@@ -24,7 +24,7 @@ enum {
     SMALL_VALUES = 1024,         /* values outside of matrices */
     SMALL_PARTS = 2048,          /* heads of all batch items */
     SMALL_NUMBERS = 64 * 1024,   /* numbers of masks and datatypes that are looked at one by one */
-    PIECE_NUMBERS = 1024 * 1024, /* so many of them, or of results, are looked at in one task */
+    CHUNK_NUMBERS = 1024 * 1024, /* so many of them, or of results, are looked at in one task */
     /* Multiply-adds that take as long as the handler needs for a value and for a byte outside of
      * matrices, planning for a part, and looking at a number. */
     COST_OF_VALUE = 20000,
@@ -161,7 +161,7 @@ void request_go_on(struct api_request *request, size_t tasks, double cost,
 
 static bool request_look_on_worker(void *request, const struct jobs_task *task) {
     (void)task;
-    tensors_look(request, PIECE_NUMBERS);
+    tensors_look(request, CHUNK_NUMBERS);
     return true;
 }
 
@@ -174,12 +174,12 @@ static void request_computed(struct job *job, enum job_outcome outcome) {
     struct api_request *request = job->owner;
     conclude(request, job, outcome);
     const size_t numbers = request->tensors.unlooked;
-    if (numbers <= PIECE_NUMBERS) {
+    if (numbers <= CHUNK_NUMBERS) {
         tensors_look(request, SIZE_MAX);
         resume(request);
         return;
     }
-    request_go_on(request, (numbers - 1) / PIECE_NUMBERS + 1, (double)numbers * COST_OF_NUMBER,
+    request_go_on(request, (numbers - 1) / CHUNK_NUMBERS + 1, (double)numbers * COST_OF_NUMBER,
                   request_look_on_worker, request_looked);
 }
 
@@ -281,7 +281,7 @@ static bool request_parse_on_worker(void *request, const struct jobs_task *task)
 
 static bool request_settle_on_worker(void *request, const struct jobs_task *task) {
     (void)task;
-    return settle(request, PIECE_NUMBERS);
+    return settle(request, CHUNK_NUMBERS);
 }
 
 static bool request_handle_on_worker(void *request, const struct jobs_task *task) {
@@ -303,7 +303,7 @@ static struct job *parse_later(struct api_request *request) {
 }
 
 /* Goes on with a document: calls the handler here if that takes little time. Otherwise a job has a
- * phase for each piece of numbers, and one that settles the rest and calls the handler. Returns as
+ * phase for each chunk of numbers, and one that settles the rest and calls the handler. Returns as
  * begin_work() does. */
 static struct job *open_document(struct api_request *request) {
     const double parts = generated_parts(&request->fields, request->body);
@@ -313,7 +313,7 @@ static struct job *open_document(struct api_request *request) {
         return handle(request) ? begin_work(request) : NULL;
     }
     job->cost = parts * COST_OF_PART + (double)numbers * COST_OF_NUMBER;
-    request->run.phases[0] = (struct job_phases){&request->run.phases[1], numbers / PIECE_NUMBERS,
+    request->run.phases[0] = (struct job_phases){&request->run.phases[1], numbers / CHUNK_NUMBERS,
                                                  NULL, request_settle_on_worker, request};
     request->run.phases[1] = (struct job_phases){NULL, 1, NULL, request_handle_on_worker, request};
     job->phases = request->run.phases;

@@ -17,7 +17,7 @@
 /* The body while it comes. */
 struct api_input {
     struct decoder decoder;
-    bool opened;              /* the first piece has come */
+    bool opened;              /* the first chunk has come */
     struct codec_error error; /* what is wrong with it; status 0 = nothing */
     size_t held;              /* bytes that the server holds for compressed bodies and answers */
     size_t received;          /* bytes so far */
@@ -32,7 +32,7 @@ struct api_run {
     struct http_pending *pending;
     struct job_phases phases[2]; /* of the next two */
     struct job opening;    /* parses the body, or settles its matrices and calls the handler */
-    struct job encoding;   /* looks at results, or encodes a piece of the answer */
+    struct job encoding;   /* looks at results, or encodes a chunk of the answer */
     pthread_mutex_t mutex; /* guards the next two members */
     struct job *job;       /* the job that app_cancel() cancels, or NULL */
     bool cancelled;
@@ -48,7 +48,7 @@ struct api_request {
      * have is kept, so that a name that is cut is that of nothing. */
     char name[LAYERS_NAME + 2];
     struct account account; /* counts the memory that the request holds */
-    char *arena; /* owned; the memory that the account lends; NULL before the first piece */
+    char *arena; /* owned; the memory that the account lends; NULL before the first chunk */
 
     struct api_input input; /* what came */
     /* The meaning of the body. */

@@ -50,7 +50,7 @@ static size_t stored_pack_tasks(const void *weights, size_t phase) {
 static bool stored_pack(void *weights, const struct jobs_task *task) {
     struct stored_weights *w = weights;
     if (task->phase == 0) {
-        layers_free_piece(w->layers);
+        layers_free_chunk(w->layers);
         layer_task(&w->use, task->scratch);
         return true;
     }

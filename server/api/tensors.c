@@ -94,6 +94,7 @@ static bool stream_all(struct api_request *request) {
 
 /* Fills the response. All results are in the range of their types. */
 static void fill(struct api_request *request) {
+    const bool inference = request->format == API_INFERENCE;
     struct tensors_answer *answer = &request->tensors;
     size_t total = answer->header.size;
     for (size_t i = 0; i < answer->results.count; i++) {
@@ -105,9 +106,8 @@ static void fill(struct api_request *request) {
     }
     request->response->status = 200;
     request->response->size = total;
-    request->response->media_type = answer->media_type;
-    request->response->inference_length =
-        request->format == API_INFERENCE ? answer->header.size : 0;
+    request->response->media_type = inference ? "application/octet-stream" : TENSORS_SAFETENSORS;
+    request->response->inference_length = inference ? answer->header.size : 0;
 }
 
 void tensors_look(struct api_request *request, size_t most) {
@@ -136,9 +136,8 @@ void tensors_look(struct api_request *request, size_t most) {
     }
 }
 
-void tensors_send(struct api_request *request, const char *media_type) {
+void tensors_send(struct api_request *request) {
     struct tensors_answer *answer = &request->tensors;
-    answer->media_type = media_type;
     for (size_t i = 0; i < answer->results.count; i++) {
         answer->unlooked += codec_result_narrowed(&answer->results.list[i]);
     }
@@ -153,7 +152,7 @@ void tensors_reply(struct api_request *request, struct codec_items *items) {
     struct tensors_answer *answer = &request->tensors;
     if (tensors_list(request, items)) {
         if (codec_safetensors_write(&answer->header, &answer->results, items)) {
-            tensors_send(request, TENSORS_SAFETENSORS);
+            tensors_send(request);
         } else {
             reply_no_memory(request);
         }

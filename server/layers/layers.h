@@ -218,9 +218,9 @@ void layer_give_weights(struct layers *layers, struct layer_use *use);
  * soon. */
 void layers_unload(struct layers *layers, const struct layer *layer);
 
-/* Frees a piece of the packed weights that were dropped. The store does so anyway. Whoever packs
+/* Frees a chunk of the packed weights that were dropped. The store does so anyway. Whoever packs
  * weights calls this before each task, so that more is freed than is packed. */
-void layers_free_piece(struct layers *layers);
+void layers_free_chunk(struct layers *layers);
 
 /* Returns the bytes that all packed weights together may take. */
 size_t layers_memory(const struct layers *layers);

@@ -100,17 +100,17 @@ static struct codec_document *parse_file(struct reading *r, int fd, uint64_t beg
     const struct codec_options options = config_limits(size, &r->account);
     struct codec_reader *reader = codec_reader_create(&options);
     struct codec_document *document = NULL;
-    char piece[65536];
+    char chunk[65536];
     bool good = reader != NULL || refuse_memory(r);
     for (size_t at = 0, count; good && at < size; at += count) {
-        count = size - at < sizeof piece ? size - at : sizeof piece;
-        if (!shard_read_at(fd, piece, count, begin + at)) {
+        count = size - at < sizeof chunk ? size - at : sizeof chunk;
+        if (!shard_read_at(fd, chunk, count, begin + at)) {
             good = refuse_file(r, path, "read", errno);
-        } else if (at == 0 && begin > 0 && piece[0] != '{') {
+        } else if (at == 0 && begin > 0 && chunk[0] != '{') {
             const struct codec_error error = {.message = "it does not begin with {"};
             good = refuse_json(r, what, path, &error);
         } else {
-            good = codec_reader_feed(reader, piece, count) == CODEC_OK ||
+            good = codec_reader_feed(reader, chunk, count) == CODEC_OK ||
                    refuse_json(r, what, path, codec_reader_error(reader));
         }
     }

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 enum {
-    PIECE = 16 << 20 /* bytes; giving them back to the kernel takes a few milliseconds */
+    CHUNK = 16 << 20 /* bytes; giving them back to the kernel takes a few milliseconds */
 };
 
 static void unlink_kept(struct room *room, struct layer_packed *p) {
@@ -54,11 +54,11 @@ bool room_make(struct room *room, size_t bytes) {
     return true;
 }
 
-/* Gives the pages of a piece of the block back to the kernel, from the end. Returns the bytes that
+/* Gives the pages of a chunk of the block back to the kernel, from the end. Returns the bytes that
  * the block still has. */
 static size_t give_back(const struct layer_packed *packed, size_t bytes) {
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), start = (uintptr_t)packed->block;
-    const size_t left = bytes - PIECE;
+    const size_t left = bytes - CHUNK;
     const uintptr_t first = (start + page - 1) / page * page, rest = (start + left) / page * page;
     const uintptr_t from = rest > first ? rest : first, to = (start + bytes) / page * page;
     if (from < to) {
@@ -67,7 +67,7 @@ static size_t give_back(const struct layer_packed *packed, size_t bytes) {
     return left;
 }
 
-bool room_free_piece(struct room *room, pthread_mutex_t *mutex) {
+bool room_free_chunk(struct room *room, pthread_mutex_t *mutex) {
     struct layer_packed *packed = room->waste;
     if (packed == NULL) {
         return false;
@@ -76,7 +76,7 @@ bool room_free_piece(struct room *room, pthread_mutex_t *mutex) {
     size_t left = 0;
     room->waste = packed->older; /* no other thread takes it meanwhile */
     pthread_mutex_unlock(mutex);
-    if (before > PIECE) {
+    if (before > CHUNK) {
         left = give_back(packed, before);
     } else {
         pack_free(packed);

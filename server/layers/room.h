@@ -1,7 +1,7 @@
 /*
  * room.h - the memory of packed weights: which are in use, which are kept for the next request, and
  * which are dropped. Freeing a gigabyte takes long, so weights are only dropped under the mutex of
- * the store; they are freed later, in pieces, by threads that hold no lock.
+ * the store; they are freed later, in chunks, by threads that hold no lock.
  */
 #ifndef LAYERS_ROOM_H
 #define LAYERS_ROOM_H
@@ -29,8 +29,8 @@ bool room_make(struct room *room, size_t bytes);
 /* Drops weights that are kept. Their layer may end before they are freed. */
 void room_drop(struct room *room, struct layer_packed *packed);
 
-/* Frees a piece of what is dropped. Releases the mutex meanwhile, which the caller holds. Returns
+/* Frees a chunk of what is dropped. Releases the mutex meanwhile, which the caller holds. Returns
  * false if there is nothing to free, or if other threads free all of it. */
-bool room_free_piece(struct room *room, pthread_mutex_t *mutex);
+bool room_free_chunk(struct room *room, pthread_mutex_t *mutex);
 
 #endif

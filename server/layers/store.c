@@ -109,7 +109,7 @@ static bool free_some(struct layers *layers) {
     } else if (model != NULL) {
         layers->dead_models = model->next;
     } else {
-        return room_free_piece(&layers->room, &layers->mutex);
+        return room_free_chunk(&layers->room, &layers->mutex);
     }
     pthread_mutex_unlock(&layers->mutex);
     if (catalogue != NULL) {
@@ -462,9 +462,9 @@ size_t layers_memory(const struct layers *layers) {
     return layers->room.most;
 }
 
-void layers_free_piece(struct layers *layers) {
+void layers_free_chunk(struct layers *layers) {
     pthread_mutex_lock(&layers->mutex);
-    room_free_piece(&layers->room, &layers->mutex);
+    room_free_chunk(&layers->room, &layers->mutex);
     pthread_mutex_unlock(&layers->mutex);
 }
 

@@ -204,7 +204,7 @@ Test(layers_store, frees_dropped_weights_in_pieces) {
     size_t pieces = 0;
     while (room.dropped > 0) {
         const size_t before = room.dropped;
-        cr_assert(room_free_piece(&room, &mutex));
+        cr_assert(room_free_chunk(&room, &mutex));
         pieces++;
         cr_expect_leq(before - room.dropped, (size_t)16 << 20);
         if (room.dropped > 0) {
@@ -214,7 +214,7 @@ Test(layers_store, frees_dropped_weights_in_pieces) {
         }
     }
     cr_expect_eq(pieces, (bytes - 1) / ((size_t)16 << 20) + 1);
-    cr_expect_not(room_free_piece(&room, &mutex));
+    cr_expect_not(room_free_chunk(&room, &mutex));
     pthread_mutex_unlock(&mutex);
 }
 
