@@ -1,7 +1,7 @@
 /* random_calls.c - see random_calls.h. */
 #include "random_calls.h"
 
-#include "random_turns.h"
+#include "random_rotary.h"
 #include "support/reference.h"
 
 #include <criterion/criterion.h>
@@ -467,7 +467,7 @@ attn_plan *draw_random_call(struct random_call *c, uint64_t seed) {
     if (c->form == PROJECTED) {
         draw_projected(c);
         draw_options(c);
-        draw_turns(c);
+        draw_rotation(c);
         attn_plan_multihead(&plan, &c->multihead, &c->options, &error);
     } else {
         for (size_t b = 0; b < c->B; b++) {
@@ -493,7 +493,7 @@ attn_plan *draw_random_call(struct random_call *c, uint64_t seed) {
             c->options.past_v = in_form(c, c->V, c->KV, 0, c->p, c->d_v[0], c->kv_form);
         }
         draw_options(c);
-        draw_turns(c);
+        draw_rotation(c);
         attn_plan_attention(&plan, q, k, v, &c->options, &error);
     }
     cr_assert(plan != NULL, "seed %llu: %s", (unsigned long long)seed, error.message);

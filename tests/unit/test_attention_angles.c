@@ -1,6 +1,6 @@
 /*
  * test_attention_angles.c - compares the angles of rotary embedding with those that the formulas of
- * each scaling give for numbers that are worked out here. test_attention_turns.c has the laws.
+ * each scaling give for numbers that are worked out here. test_attention_rotary.c has the laws.
  */
 #include <math.h>
 #include <string.h>

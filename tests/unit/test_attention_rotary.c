@@ -1,5 +1,5 @@
 /*
- * test_attention_turns.c - tests norms and rotary embedding: their errors, and laws that hold
+ * test_attention_rotary.c - tests norms and rotary embedding: their errors, and laws that hold
  * whatever the numbers are. test_attention_random.c compares random calls with the formulas, but
  * without scaling.
  */
@@ -34,7 +34,7 @@ static const double ones[2] = {1, 1}, fours[2] = {4, 4}, holed[2] = {1, 0}, unkn
 
 /* --------------------------------------------------------------------------------------- errors */
 
-struct bad_turn {
+struct bad_rotation {
     size_t n, m, d;
     attn_options options;
     attn_status status;
@@ -49,7 +49,7 @@ struct bad_turn {
     BAD_CALL(ROWS, ROWS, COLUMNS, status_, argument_, contains_, __VA_ARGS__)
 #define BAD_ROTARY(contains_, ...) BAD(INVALID_ARGUMENT, "rotary", contains_, ROTARY(__VA_ARGS__))
 
-static const struct bad_turn bad_turns[] = {
+static const struct bad_rotation bad_rotations[] = {
     BAD(SHAPE_MISMATCH, "norm_Q", "(4), not (3)", {.norm_q = ZEROS(1, 3)}),
     BAD(SHAPE_MISMATCH, "norm_K", "rank", {.norm_k = ZEROS(2, 1, 4)}),
     BAD(INVALID_ARGUMENT, "norm_Q", "float64", {.norm_q = OF_DTYPE(ATTN_FLOAT32, 1, 4)}),
@@ -108,9 +108,9 @@ static const struct bad_turn bad_turns[] = {
               .rotary = &(const attn_rotary){.cos = ZEROS(2, 3, 2), .sin = ZEROS(2, 3, 2)}}),
 };
 
-Test(turns, errors_name_the_rule_and_the_value) {
-    for (size_t i = 0; i < sizeof bad_turns / sizeof *bad_turns; i++) {
-        const struct bad_turn *bad = &bad_turns[i];
+Test(rotary, errors_name_the_rule_and_the_value) {
+    for (size_t i = 0; i < sizeof bad_rotations / sizeof *bad_rotations; i++) {
+        const struct bad_rotation *bad = &bad_rotations[i];
         attn_error error = {0};
         attn_plan *plan;
         const attn_status status =
@@ -122,7 +122,7 @@ Test(turns, errors_name_the_rule_and_the_value) {
 }
 
 /* Positions and tables may differ between batch items only if these have keys of their own. */
-Test(turns, batch_items_that_share_keys_share_positions) {
+Test(rotary, batch_items_that_share_keys_share_positions) {
     const attn_tensor *q = ZEROS(4, 2, 1, 3, 2), *own = q, *shared = ZEROS(2, 3, 2);
     const attn_tensor *positions = ZEROS(2, 2, 3), *table = ZEROS(3, 2, 3, 1);
     const attn_rotary rotary[] = {{.positions = positions}, {.cos = table, .sin = table}};
@@ -142,7 +142,7 @@ Test(turns, batch_items_that_share_keys_share_positions) {
     }
 }
 
-Test(turns, of_heads_of_different_sizes_are_refused) {
+Test(rotary, of_heads_of_different_sizes_are_refused) {
     const attn_tensor *x = ZEROS(2, 2, 1), *two = ZEROS(2, 1, 2), *four = ZEROS(2, 1, 4);
     const attn_projection heads[] = {{.w_q = two, .w_k = two, .w_v = two},
                                      {.w_q = four, .w_k = four, .w_v = two}};
@@ -159,7 +159,7 @@ Test(turns, of_heads_of_different_sizes_are_refused) {
 }
 
 /* The numbers of positions are read when the plan runs. */
-Test(turns, positions_without_a_row_of_the_table_are_refused) {
+Test(rotary, positions_without_a_row_of_the_table_are_refused) {
     static const double bad[] = {-1, 0.5, 3, NAN, INFINITY};
     static const char *const said[] = {"has -1,", "has 0.5,", "has 3,", "nan,", "has inf,"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -221,7 +221,7 @@ static void expect_near(const double *is, const double *want, size_t count, doub
 }
 
 /* Numbers whose squares overflow, and a row of zeros, are no exceptions. */
-Test(turns, a_norm_forgets_the_length_of_a_row) {
+Test(rotary, a_norm_forgets_the_length_of_a_row) {
     static const double weights[COLUMNS] = {1, -2, 0.5, 3};
     const attn_tensor norm = {
         .data = weights, .dtype = ATTN_FLOAT64, .rank = 1, .shape = {COLUMNS}};
@@ -241,7 +241,7 @@ Test(turns, a_norm_forgets_the_length_of_a_row) {
     }
 }
 
-Test(turns, an_epsilon_is_added_to_the_mean_square) {
+Test(rotary, an_epsilon_is_added_to_the_mean_square) {
     const attn_tensor norm = {.data = fours, .dtype = ATTN_FLOAT64, .rank = 1, .shape = {2}};
     const attn_tensor k = MATRIX(1, 2, 1, -1);
     double keys[2];
@@ -251,7 +251,7 @@ Test(turns, an_epsilon_is_added_to_the_mean_square) {
     cr_expect(keys[0] == 2 && keys[1] == -2, "4 / sqrt(1 + 3) is 2, not %g", keys[0]);
 }
 
-Test(turns, a_norm_that_overflows_names_the_row) {
+Test(rotary, a_norm_that_overflows_names_the_row) {
     static const double weights[COLUMNS] = {1, 1, 1.7e308, 1}, x[NUMBERS] = {[6] = 4};
     const attn_tensor norm = {
         .data = weights, .dtype = ATTN_FLOAT64, .rank = 1, .shape = {COLUMNS}};
@@ -275,7 +275,7 @@ static struct turned turn_at(const double x[NUMBERS], const double positions[ROW
 
 /* The angle of a position is rounded: it is wrong by at most angle 2^-53, and the angle is at most
  * the position. A score has two such angles in each of two calls. */
-Test(turns, only_the_distance_of_positions_matters) {
+Test(rotary, only_the_distance_of_positions_matters) {
     double x[NUMBERS];
     draw_numbers(x, NUMBERS, 4);
     const struct turned plain = turn_rows(x, &(attn_options){0});
@@ -302,7 +302,7 @@ Test(turns, only_the_distance_of_positions_matters) {
 }
 
 /* A key that no query may attend to may hold any bytes, also if it is turned. */
-Test(turns, a_forbidden_key_may_be_nan) {
+Test(rotary, a_forbidden_key_may_be_nan) {
     static const unsigned char allowed[ROWS] = {1, 0, 1};
     static const double weights[COLUMNS] = {1, 1, 1, 1};
     const attn_tensor mask = {.data = allowed, .dtype = ATTN_BOOL, .rank = 2, .shape = {1, ROWS}};
@@ -326,7 +326,7 @@ Test(turns, a_forbidden_key_may_be_nan) {
     cr_expect_arr_eq(out[0], out[1], sizeof out[0]);
 }
 
-Test(turns, an_attention_factor_multiplies_turned_numbers) {
+Test(rotary, an_attention_factor_multiplies_turned_numbers) {
     static const double places[ROWS] = {0, 5, 13};
     double x[NUMBERS];
     draw_numbers(x, NUMBERS, 10);

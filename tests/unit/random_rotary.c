@@ -1,6 +1,6 @@
-/* random_turns.c - see random_turns.h. The angles are computed here from the formulas of
+/* random_rotary.c - see random_rotary.h. The angles are computed here from the formulas of
  * attention.h, for rotary embedding without scaling. */
-#include "random_turns.h"
+#include "random_rotary.h"
 
 #include <math.h>
 #include <string.h>
@@ -40,15 +40,15 @@ static void normalise_heads(double *const *x, size_t heads, size_t at, const dou
 }
 
 /* The tables of a drawn rotary embedding, and its positions. */
-struct turns {
+struct rotation {
     double *cos, *sin; /* (items, rows, pairs), or NULL */
     double *positions; /* (items, n), or NULL */
     size_t rows, pairs;
     bool table_items, place_items; /* they have a batch axis */
 };
 
-static void turn(const struct random_call *c, const struct turns *t, double *x, size_t b, size_t i,
-                 int64_t counted) {
+static void turn(const struct random_call *c, const struct rotation *t, double *x, size_t b,
+                 size_t i, int64_t counted) {
     const attn_rotary *r = &c->rotary;
     const double at =
         t->positions == NULL ? (double)counted : t->positions[(t->place_items ? b * c->n : 0) + i];
@@ -78,7 +78,7 @@ static const attn_tensor *draw_table(struct random_call *c, double **x, bool ite
     return tensor_of(c, *x, 2 + items, items ? shape : shape + 1);
 }
 
-static void draw_rotary(struct random_call *c, struct turns *t) {
+static void draw_rotary(struct random_call *c, struct rotation *t) {
     attn_rotary *r = &c->rotary;
     int64_t first = 0; /* of all positions without the offset */
     for (size_t b = 0; b < c->B; b++) {
@@ -111,8 +111,8 @@ static void draw_rotary(struct random_call *c, struct turns *t) {
     c->options.rotary = r;
 }
 
-void draw_turns(struct random_call *c) {
-    struct turns t = {0};
+void draw_rotation(struct random_call *c) {
+    struct rotation t = {0};
     double *norm_q = NULL, *norm_k = NULL;
     bool whole = false; /* the norms go over all heads */
     const double epsilon = 1e-3;
