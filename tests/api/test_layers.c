@@ -4,6 +4,7 @@
  * of that endpoint is the expected one. tests/models has the layers of real models.
  */
 #include <criterion/criterion.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -310,6 +311,12 @@ Test(layers, answer_for_all_layers_of_a_model) {
 Test(layers, refuse_what_is_wrong) {
 #define ONE  "{\"X\":[[1]]}"
 #define PAIR "{\"X\":[[[1,2]],[[1,2]]]"
+    static const char header[] =
+        "{\"__metadata__\":{\"heads\":\"1\"},"
+        "\"W_Q\":{\"dtype\":\"F32\",\"shape\":[1,1],\"data_offsets\":[0,4]},"
+        "\"W_K\":{\"dtype\":\"F32\",\"shape\":[1,1],\"data_offsets\":[4,8]},"
+        "\"W_V\":{\"dtype\":\"F32\",\"shape\":[1,1],\"data_offsets\":[8,12]}}";
+    static const float numbers[] = {NAN, 1, 1};
     static const struct {
         const char *path, *body;
         int status;
@@ -331,6 +338,9 @@ Test(layers, refuse_what_is_wrong) {
          "past_K holds rows of one layer, but this path stands for 2 layers"},
         {"/layers/several/attention", PAIR ",\"past_V\":[[[1,2]]]}", 422,
          "past_V holds rows of one layer"},
+        {"/layers/bad.attention/attention", ONE, 422,
+         "W_Q of the layer bad.attention has a number that is not finite"},
+        {"/v2/repository/models/bad.attention/load", "", 422, "a number that is not finite"},
         {"/layers/small.attention/attention",
          "{\"X\":{\"random\":\"randn\",\"shape\":[900000,8]},"
          "\"random\":{\"generator\":\"numpy\",\"seed\":1}}",
@@ -339,6 +349,7 @@ Test(layers, refuse_what_is_wrong) {
     layer_file_model("m.safetensors", "", 2, 2, 2, 1);
     layer_file_model("m.h.safetensors", "", 1, 2, 2, 1);
     layer_file_model("several.safetensors", "", 2, 2, 2, 1);
+    layer_file_tensors("bad.safetensors", header, numbers, sizeof numbers);
     serve_small();
     for (size_t i = 0; i < COUNT(rows); i++) {
         expect_answer("POST", rows[i].path, "Content-Type: application/json\r\n", rows[i].body,
