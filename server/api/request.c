@@ -156,7 +156,7 @@ void request_go_on(struct api_request *request, size_t tasks, double cost,
     job->cost = cost;
     job->done = done;
     job->owner = request;
-    jobs_go_on(request->state->jobs, job);
+    jobs_run(request->state->jobs, job);
 }
 
 static bool request_look_on_worker(void *request, const struct jobs_task *task) {

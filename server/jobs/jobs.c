@@ -47,7 +47,7 @@ struct jobs {
     double virtual_time;   /* the value of `served` with which a new job starts */
     atomic_uint offers;    /* how often a job has entered the ring */
     struct jobs_load load; /* the admitted jobs */
-    unsigned active;       /* admitted jobs, and jobs of jobs_go_on() */
+    unsigned active;       /* admitted jobs, and those that continue them */
     unsigned max_jobs;
     double max_cost;
     size_t keep_scratch; /* bytes of scratch memory that a worker keeps between tasks */
@@ -500,22 +500,15 @@ bool jobs_full(struct jobs *jobs) {
 }
 
 void jobs_run(struct jobs *jobs, struct job *job) {
+    if (!job->admitted) {
+        atomic_store(&job->outcome, 0);
+        job->begun = 0;
+    }
     reset_job(job);
-    assert(job->phase.of != NULL);
+    assert(job->phase.of != NULL && isfinite(job->cost) && job->cost >= 0);
     pthread_mutex_lock(&jobs->mutex);
-    job->served = jobs->virtual_time;
-    link_job(jobs, job);
-    pthread_mutex_unlock(&jobs->mutex);
-}
-
-void jobs_go_on(struct jobs *jobs, struct job *job) {
-    atomic_store(&job->outcome, 0);
-    job->begun = 0;
-    reset_job(job);
-    assert(job->phase.of != NULL && isfinite(job->cost) && job->cost >= 0 && !job->admitted);
-    pthread_mutex_lock(&jobs->mutex);
-    jobs->active++;
-    job->served = job->served > jobs->virtual_time ? job->served : jobs->virtual_time;
+    jobs->active += !job->admitted;
+    job->served = job->admitted ? jobs->virtual_time : fmax(job->served, jobs->virtual_time);
     link_job(jobs, job);
     pthread_mutex_unlock(&jobs->mutex);
 }

@@ -103,17 +103,15 @@ bool jobs_admit(struct jobs *jobs, struct job *job);
 /* Returns whether jobs_admit() would refuse every job that is not small. */
 bool jobs_full(struct jobs *jobs);
 
-/* Runs an admitted job. The job may be done before this function returns. */
+/* Runs a job, which may be done before this function returns. A job that was not admitted continues
+ * the work of an admitted one: it is never refused and does not count in the bounds. Its struct may
+ * be run again after `done`; all its runs together get the share of one job. The owner sets the
+ * struct to zero before the first run. */
 void jobs_run(struct jobs *jobs, struct job *job);
 
 /* Runs a job at once in the calling thread; no workers are needed. Returns the outcome. `done` is
  * not called. */
 enum job_outcome jobs_run_here(struct job *job);
-
-/* Runs a job that continues the work of an admitted job. It is never refused and does not count
- * in the bounds. The struct may be run again after `done`; all its runs together get the share of
- * one job. The owner sets the struct to zero before the first run. */
-void jobs_go_on(struct jobs *jobs, struct job *job);
 
 /* No further task of this job is begun. The job may be running or still wait for jobs_run(). Any
  * thread may call this while the struct exists. */

@@ -219,7 +219,7 @@ Test(jobs, a_worker_is_left_for_short_quanta) {
     jobs_stop(jobs);
 }
 
-/* A job of jobs_go_on() is never refused, and it takes no place from admitted jobs. */
+/* A job that continues another one is never refused, and takes no place from admitted jobs. */
 Test(jobs, work_goes_on_beyond_the_bounds) {
     atomic_bool gate = false;
     struct counted *first = new_job(1, 0, 0, 0, 10), *part = new_job(1, 0, 0, 0, 10);
@@ -227,7 +227,7 @@ Test(jobs, work_goes_on_beyond_the_bounds) {
     first->gate = &gate;
     run_job(first);
     cr_expect_not(jobs_admit(jobs, &part->job));
-    jobs_go_on(jobs, &part->job);
+    jobs_run(jobs, &part->job);
     cr_expect_eq(jobs_load(jobs).jobs, 1);
     atomic_store(&gate, true);
     cr_expect_eq(wait_for(first), JOB_DONE);
