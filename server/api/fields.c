@@ -230,24 +230,20 @@ static const char *hint_of(const char *name, unsigned at) {
 /* Refuses the first member that is no key, or a value that is no object. */
 static bool refuse_key(const struct codec_document *document, const struct codec_value *object,
                        unsigned at, struct codec_error *error) {
-    const char *names[ROWS];
+    const char *names[FIELDS_MOST];
     struct codec_keys keys = {.names = names,
+                              .count = fields_names(at, names),
                               .foreign = fields_foreign,
                               .foreign_count = fields_foreign_count,
                               .here = at};
     struct codec_foreign own = {.where = at};
     const struct codec_value *member = codec_at(object, 0);
     const char *text;
-    for (size_t row = 0; row < ROWS; row++) {
-        if ((table[row].at & at) == 0) {
-            continue;
-        }
-        names[keys.count++] = table[row].name;
-        if (table[row].read == field_return) {
-            keys.place = table[row].name;
-            keys.elsewhere = table[row].choices;
-            keys.elsewhere_count = table[row].choice_count;
-        }
+    const size_t results = row_of("return", at);
+    if (results < ROWS) {
+        keys.place = table[results].name;
+        keys.elsewhere = table[results].choices;
+        keys.elsewhere_count = table[results].choice_count;
     }
     while (member != NULL && codec_name(member) != NULL && row_of(codec_name(member), at) < ROWS) {
         member = codec_next(member);

@@ -39,20 +39,8 @@ void generated_free(struct generated *g) {
 
 /* -------------------------------------------------------------------------------------- draws */
 
-/* Makes room for one more draw. A body may name thousands of draws that are thrown away, each with
- * thirty bytes, and each takes twice as many bytes here. */
-static bool reserve_draw(struct generated *g, const struct codec_document *document,
-                         struct codec_error *error) {
-    struct generated_draw *draws =
-        account_grow(codec_document_account(document), g->draws, &g->draw_capacity,
-                     g->draw_count + 1, sizeof *draws);
-    if (draws == NULL) {
-        return codec_no_memory(error);
-    }
-    g->draws = draws;
-    return true;
-}
-
+/* Adds a draw. A body may name thousands of draws that are thrown away, each with thirty bytes, and
+ * each takes twice as many bytes here. */
 static bool add_draw(struct generated *g, struct codec_document *document,
                      const struct codec_value *value, const struct generated_draw *next,
                      struct codec_error *error) {
@@ -64,10 +52,14 @@ static bool add_draw(struct generated *g, struct codec_document *document,
         error->status = CODEC_TOO_LARGE;
         return false;
     }
-    if (!reserve_draw(g, document, error)) {
-        return false;
+    struct generated_draw *draws =
+        account_grow(codec_document_account(document), g->draws, &g->draw_capacity,
+                     g->draw_count + 1, sizeof *draws);
+    if (draws == NULL) {
+        return codec_no_memory(error);
     }
     const bool normal = draw->distribution == ATTN_NORMAL;
+    g->draws = draws;
     g->draws[g->draw_count++] = *next;
     g->elements += draw->count;
     g->cost += COST_OF_DRAW + (double)draw->count * (normal ? COST_OF_NORMAL : COST_OF_UNIFORM);
