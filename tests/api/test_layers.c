@@ -317,6 +317,7 @@ Test(layers, refuse_what_is_wrong) {
         "\"W_K\":{\"dtype\":\"F32\",\"shape\":[1,1],\"data_offsets\":[4,8]},"
         "\"W_V\":{\"dtype\":\"F32\",\"shape\":[1,1],\"data_offsets\":[8,12]}}";
     static const float numbers[] = {NAN, 1, 1};
+    char path[192];
     static const struct {
         const char *path, *body;
         int status;
@@ -350,12 +351,19 @@ Test(layers, refuse_what_is_wrong) {
     layer_file_model("m.h.safetensors", "", 1, 2, 2, 1);
     layer_file_model("several.safetensors", "", 2, 2, 2, 1);
     layer_file_tensors("bad.safetensors", header, numbers, sizeof numbers);
+    snprintf(path, sizeof path, "%0124d.safetensors", 7);
+    layer_file_model(path, "", 1, 2, 2, 1);
     serve_small();
     for (size_t i = 0; i < COUNT(rows); i++) {
         expect_answer("POST", rows[i].path, "Content-Type: application/json\r\n", rows[i].body,
                       rows[i].status, rows[i].text);
     }
     expect_answer("POST", question.path, "Content-Type: text/plain\r\n", ONE "x", 415, "");
+    snprintf(path, sizeof path, "/layers/%0124d.h.0/attention", 7);
+    expect_answer("POST", path, "Content-Type: application/json\r\n", "{\"X\":[[1,2]]}", 200, "");
+    snprintf(path, sizeof path, "/layers/%0124d.h.0x/attention",
+             7); /* it is not cut to the other */
+    expect_answer("POST", path, "Content-Type: application/json\r\n", "{\"X\":[[1,2]]}", 404, "");
 }
 
 /* Returns the reason under which GET /layers lists a file, in the answer `list`. */
