@@ -58,15 +58,6 @@ Test(codec_grammar, texts) {
     rows_close(&rows);
 }
 
-Test(codec_grammar, nul_bytes) {
-    expect_error_sized("[1]\0", 4, NULL, CODEC_SYNTAX, NULL, 3, "0x00");
-    expect_error_sized("\0[1]", 4, NULL, CODEC_SYNTAX, NULL, 0, "0x00");
-    expect_error_sized("[1\0]", 4, NULL, CODEC_SYNTAX, NULL, 2, "0x00");
-    expect_error_sized("\"a\0\"", 4, NULL, CODEC_SYNTAX, NULL, 2, "0x00");
-    expect_error_sized("\"\\\0\"", 4, NULL, CODEC_SYNTAX, NULL, 2, "escape");
-    expect_error_sized("nul\0", 4, NULL, CODEC_SYNTAX, NULL, 3, "null");
-}
-
 Test(codec_grammar, depth) {
     char body[200];
     for (size_t depth = 1; depth <= 40; depth++) {
@@ -139,24 +130,6 @@ Test(codec_grammar, long_numbers) {
     expect_error_sized(body, 4099, NULL, CODEC_SYNTAX, NULL, 1, "4096");
     body[10] = 'x'; /* the first error is reported, not the length */
     expect_error_sized(body, 4099, NULL, CODEC_SYNTAX, NULL, 10, "not 'x'");
-}
-
-Test(codec_grammar, messages) {
-    expect_error("[NaN]", CODEC_SYNTAX, NULL, 1, "NaN is not JSON");
-    expect_error("[Infinity]", CODEC_SYNTAX, NULL, 1, "Infinity is not JSON");
-    expect_error("[-Infinity]", CODEC_SYNTAX, NULL, 1, "only \"bias\" takes it");
-    expect_error("[01]", CODEC_SYNTAX, NULL, 2, "zero");
-    expect_error("[1.]", CODEC_SYNTAX, NULL, 3, "digit after '.'");
-    expect_error("[1 2]", CODEC_SYNTAX, NULL, 3, "expected ',' or ']', not '2'");
-    expect_error("{\"a\":1 2}", CODEC_SYNTAX, NULL, 7, "expected ',' or '}', not '2'");
-    expect_error("\xEF\xBB\xBF{}", CODEC_SYNTAX, NULL, 0, "byte order mark");
-    expect_error("", CODEC_SYNTAX, NULL, 0, "empty");
-    expect_error("  ", CODEC_SYNTAX, NULL, 2, "white space");
-    expect_error("{\"a\":[1", CODEC_SYNTAX, NULL, 7, "ends inside an array");
-    expect_error("{\"a\"", CODEC_SYNTAX, NULL, 4, "ends inside an object");
-    expect_error("[\"a", CODEC_SYNTAX, NULL, 3, "ends inside a string");
-    expect_error("[\"\xFF\"]", CODEC_SYNTAX, NULL, 2, "UTF-8");
-    expect_error("{} x", CODEC_SYNTAX, NULL, 3, "nothing more");
 }
 
 /* Every prefix of a good body is refused, with the offset of its end. */

@@ -1,5 +1,5 @@
-/* test_codec_reader.c - which arrays are lifted and how, and every error of content with its
- * place. */
+/* test_codec_reader.c - limits, memory, options and cuts of bodies. data/values.txt has what is read
+ * out of them, and every error of content with its place. */
 #include <glob.h>
 #include <math.h>
 
@@ -12,130 +12,6 @@ static attn_tensor reals(const struct codec_document *document, const char *name
         codec_as_reals_or_null(document, member(document, name), 1, ATTN_MAX_RANK, &tensor, &error),
         "%s", error.message);
     return tensor;
-}
-
-Test(codec_reader, lifts_shapes) {
-    static const struct {
-        const char *text;
-        int rank;
-        size_t shape[ATTN_MAX_RANK];
-    } cases[] = {
-        {"{\"K\":[7]}", 1, {1}},
-        {"{\"K\":[1,2,3]}", 1, {3}},
-        {"{\"K\":[[1,2,3],[4,5,6]]}", 2, {2, 3}},
-        {"{\"K\":[[[1],[2]],[[3],[4]],[[5],[6]]]}", 3, {3, 2, 1}},
-        {"{\"K\":[[[[[[[[1,2]]]]]]]]}", 8, {1, 1, 1, 1, 1, 1, 1, 2}},
-        {" { \"K\" : [ [ 1 , 2 ] ,\n[ 3\t,4 ] ] } ", 2, {2, 2}},
-        {"{\"K\":[null]}", 1, {1}},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct codec_document *document = read_good(cases[i].text);
-        cr_assert_eq(codec_kind_of(member(document, "K")), CODEC_TENSOR);
-        attn_tensor tensor = reals(document, "K");
-        cr_expect_eq(tensor.dtype, ATTN_FLOAT32);
-        cr_expect_eq(tensor.rank, cases[i].rank);
-        for (int axis = 0; axis < tensor.rank; axis++)
-            cr_expect_eq(tensor.shape[axis], cases[i].shape[axis]);
-        size_t count = 0;
-        attn_tensor_count(&tensor, &count);
-        for (size_t j = 0; j < count && i < 6 && i > 0; j++)
-            cr_expect_eq(((const float *)tensor.data)[j], (float)(j + 1));
-        codec_document_free(document);
-    }
-}
-
-Test(codec_reader, leaves_the_rest_in_place) {
-    struct codec_document *document =
-        read_good("{\"heads\":[{\"W\":[[1,2]]},{\"W\":[[3],[4]]}],\"return\":[\"a\",\"b\"],\"n\":3,"
-                  "\"e\":[],\"mixed\":[\"x\",[1],2,{\"y\":[3]},[[],[5,6]]]}");
-    const struct codec_value *heads = member(document, "heads");
-    cr_expect_eq(codec_kind_of(heads), CODEC_ARRAY);
-    cr_expect_eq(codec_size(heads), 2);
-    cr_expect_eq(codec_kind_of(codec_get(codec_at(heads, 1), "W")), CODEC_TENSOR);
-    cr_expect_eq(codec_size(member(document, "return")), 2);
-    cr_expect_eq(codec_kind_of(member(document, "n")), CODEC_NUMBER);
-    cr_expect_eq(codec_kind_of(member(document, "e")), CODEC_ARRAY);
-    const struct codec_value *mixed = member(document, "mixed");
-    static const enum codec_kind kinds[] = {CODEC_TEXT, CODEC_TENSOR, CODEC_NUMBER, CODEC_OBJECT,
-                                            CODEC_ARRAY};
-    size_t i = 0;
-    for (const struct codec_value *at = codec_at(mixed, 0); at != NULL; at = codec_next(at), i++) {
-        cr_expect_eq(codec_kind_of(at), kinds[i]);
-        cr_expect_eq(at, codec_at(mixed, i));
-    }
-    cr_expect_eq(i, 5);
-    cr_expect_eq(codec_kind_of(codec_at(codec_at(mixed, 4), 1)), CODEC_TENSOR);
-    codec_document_free(document);
-}
-
-Test(codec_reader, booleans_and_null) {
-    struct codec_document *document =
-        read_good("{\"mask\":[[true,false],[false,true]],\"bias\":[[0,null],[-Infinity,-1.5]]}");
-    attn_tensor tensor;
-    struct codec_error error;
-    cr_assert(codec_as_mask(document, member(document, "mask"), 2, 4, &tensor, &error));
-    cr_expect_eq(tensor.dtype, ATTN_BOOL);
-    cr_expect_arr_eq(tensor.data, "\1\0\0\1", 4);
-    tensor = reals(document, "bias");
-    const float *bias = tensor.data;
-    cr_expect(bias[0] == 0 && bias[1] == -INFINITY && bias[2] == -INFINITY && bias[3] == -1.5f);
-    codec_document_free(document);
-}
-
-Test(codec_reader, ragged_and_mixed_arrays) {
-    static const struct {
-        const char *text, *pointer;
-        long offset;
-        const char *message;
-    } cases[] = {
-        {"{\"K\":[[1,2,3],[1,2,3],[1,2,3],[4,5]]}", "/K/3", 30,
-         "the row has 2 numbers, but the rows before it have 3"},
-        {"{\"K\":[[1,2],[1]]}", "/K/1", 12, "the row has 1 number, but the rows before it have 2"},
-        {"{\"K\":[[1],[1,2,3]]}", "/K/1", 10, "the row has 3 numbers"},
-        {"{\"K\":[[[1],[2]],[[3]]]}", "/K/1", 16,
-         "the row has 1 row, but the rows before it have 2"},
-        {"{\"K\":[[[1],[2]],[[3],[4,5]]]}", "/K/1/1", 21, "the row has 2 numbers"},
-        {"{\"m\":[[true],[true,false]]}", "/m/1", 13, "the row has 2 booleans"},
-        {"{\"K\":[[1,2],3]}", "/K/1", 12, "a number stands where all others are arrays"},
-        {"{\"K\":[1,[2]]}", "/K/1", 8, "an array stands where all others are numbers"},
-        {"{\"K\":[[1,[2]]]}", "/K/0/1", 9, "an array stands"},
-        {"{\"K\":[[[1]],[2]]}", "/K/1/0", 13, "a number stands where all others are arrays"},
-        {"{\"K\":[1,\"a\"]}", "/K/1", 8, "a string stands where all others are numbers"},
-        {"{\"K\":[[1],\"a\"]}", "/K/1", 10, "a string stands where all others are arrays"},
-        {"{\"K\":[1,{}]}", "/K/1", 8, "an object stands"},
-        {"{\"K\":[1,true]}", "/K/1", 8, "a boolean stands where all others are numbers"},
-        {"{\"K\":[true,1]}", "/K/1", 11, "a number stands where all others are booleans"},
-        {"{\"K\":[true,null]}", "/K/1", 11, "null stands where all others are booleans"},
-        {"{\"bias\":[true,-Infinity]}", "/bias/1", 14,
-         "-Infinity stands where all others are booleans"},
-        {"{\"K\":[null,\"a\"]}", "/K/1", 11, "a string stands"},
-        {"{\"K\":[[1],[]]}", "/K/1", 10, "the row is empty"},
-        {"{\"K\":[[[1],[2]],[[],[3]]]}", "/K/1/0", 17, "the row is empty"},
-        {"{\"K\":[[1],[[2]]]}", "/K/1/0", 11, "an array stands where all others are numbers"},
-        {"[[1],2]", "/1", 5, "a number stands"},
-        {"{\"h\":[{\"W~/\":[[1],[2,3]]}]}", "/h/0/W~0~1/1", 18, "the row has 2 numbers"},
-        {"{\"h\":[\"x\",[1,\"y\"]]}", "/h/1/1", 13, "a string stands"},
-        {"{\"K\":[[[[[[[[[1]]]]]]]]]}", "/K", 5, "rank 1 to 8, not 9"},
-        {"{\"\xC3\xA9\\n\":[1,\"a\"]}", "/\xC3\xA9\n/1", 11, "a string stands"},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
-        expect_error(cases[i].text, CODEC_CONTENT, cases[i].pointer, cases[i].offset,
-                     cases[i].message);
-}
-
-Test(codec_reader, duplicate_keys) {
-    expect_error("{\"Q\":1,\"K\":2,\"Q\":3}", CODEC_SYNTAX, "/Q", 13,
-                 "the object has the key \"Q\" twice");
-    expect_error("{\"ab\":1,\"\\u0061b\":3}", CODEC_SYNTAX, "/ab", 8, "\"ab\"");
-    expect_error("{\"a\\/b\":1,\"a/b\":3}", CODEC_SYNTAX, "/a~1b", 10, "\"a/b\"");
-    expect_error("{\"\":1,\"\":3}", CODEC_SYNTAX, "/", 6, "\"\"");
-    expect_error("{\"a\":[{\"b\":1,\"c\":{\"b\":1},\"b\":2}]}", CODEC_SYNTAX, "/a/0/b", 25,
-                 "\"b\"");
-    expect_error("{\"\\n\":1,\"\\u000a\":3}", CODEC_SYNTAX, "/\n", 8, "\"\\u000a\"");
-    /* These names have the same length and the same FNV-1a hash. */
-    codec_document_free(read_good("{\"declinate\":1,\"macallums\":2}"));
-    codec_document_free(
-        read_good("{\"Q\":1,\"q\":2,\"a\":{\"Q\":1},\"b\":{\"Q\":1},\"c\":[{\"Q\":1},{\"Q\":2}]}"));
 }
 
 /* A message repeats at most 64 bytes of the client, in whole characters and without control
@@ -465,44 +341,6 @@ Test(codec_reader, keys_of_another_level) {
 }
 
 /* --------------------------------------------------------------------------------------- dtype */
-
-static attn_dtype dtype_of(const char *text) {
-    struct codec_document *document = read_good(text);
-    attn_dtype dtype = codec_document_dtype(document);
-    attn_tensor tensor = reals(document, "K");
-    cr_expect_eq(tensor.dtype, dtype);
-    if (dtype == ATTN_FLOAT64)
-        cr_expect_eq(*(const double *)tensor.data, 0.1);
-    else
-        cr_expect_eq(*(const float *)tensor.data, 0.1f);
-    codec_document_free(document);
-    return dtype;
-}
-
-Test(codec_reader, dtype_wherever_it_stands) {
-    cr_expect_eq(dtype_of("{\"K\":[0.1]}"), ATTN_FLOAT32);
-    cr_expect_eq(dtype_of("{\"dtype\":\"float32\",\"K\":[0.1]}"), ATTN_FLOAT32);
-    cr_expect_eq(dtype_of("{\"dtype\":\"float64\",\"K\":[0.1]}"), ATTN_FLOAT64);
-    cr_expect_eq(dtype_of("{\"K\":[0.1],\"dtype\":\"float64\"}"), ATTN_FLOAT64);
-    cr_expect_eq(dtype_of("{\"K\":[0.1],\"dtype\":\"float64\",\"V\":[[1,2]],\"s\":\"x\"}"),
-                 ATTN_FLOAT64);
-    cr_expect_eq(dtype_of("{\"K\":[0.1],\"\\u0064type\":\"float\\u00364\"}"), ATTN_FLOAT64);
-    cr_expect_eq(dtype_of("{\"K\":[0.1],\"a\":{\"dtype\":\"float64\"}}"), ATTN_FLOAT32);
-    cr_expect_eq(dtype_of("{\"K\":[0.1],\"a\":\"float64\"}"), ATTN_FLOAT32);
-    cr_expect_eq(dtype_of("{\"K\":[0.1],\"dtype\":\"Float64\"}"), ATTN_FLOAT32);
-    cr_expect_eq(dtype_of("{\"K\":[0.1],\"dtype\":64}"), ATTN_FLOAT32);
-    cr_expect_eq(dtype_of("{\"K\":[0.1],\"dtype\":[\"float64\"]}"), ATTN_FLOAT32);
-    /* This number is out of the range of float32, but the body is read again as float64. */
-    struct codec_document *document = read_good("{\"K\":[1e300],\"dtype\":\"float64\"}");
-    attn_tensor tensor;
-    struct codec_error error;
-    cr_assert(codec_as_reals(document, member(document, "K"), 1, 1, &tensor, &error));
-    codec_document_free(document);
-    expect_error("{\"K\":[1],\"dtype\":\"float64\",\"dtype\":\"float64\"}", CODEC_SYNTAX, "/dtype",
-                 27, "twice");
-    expect_error("{\"K\":[1],\"dtype\":\"float64\",\"V\":[1,]}", CODEC_SYNTAX, NULL, 34,
-                 "expected");
-}
 
 /* Makes a body whose late dtype ends, with its closing quote, after `size` bytes. Returns owned. */
 static char *late_body(size_t size, size_t *total) {
