@@ -10,6 +10,7 @@
 
 #include "support/client.h"
 #include "support/daemon.h"
+#include "support/expect.h"
 #include "support/layer_folder.h"
 
 enum {
@@ -24,33 +25,10 @@ static void serve_two(const char *const options[]) {
     layer_folder_serve(options);
 }
 
-/* Posts X for one layer or for both. Returns the status. The answer has a part, if it is given. */
-static int use_layers(const char *path, size_t layers, const char *part) {
-    struct client_response response;
-    char *body = malloc(64 + layers * (4 * INPUTS + 4));
-    cr_assert_not_null(body);
-    strcpy(body, "{\"return\":[\"lse\"],\"X\":");
-    strcat(body, layers > 1 ? "[" : "");
-    for (size_t i = 0; i < layers; i++) {
-        strcat(body, i > 0 ? ",[[0" : "[[0");
-        for (int column = 1; column < INPUTS; column++) {
-            strcat(body, ",0");
-        }
-        strcat(body, "]]");
-    }
-    strcat(body, layers > 1 ? "]}" : "}");
-    cr_assert(client_request(the_daemon.port, "POST", path, NULL, body, strlen(body), &response));
-    const int status = response.status;
-    cr_expect(part == NULL || strstr(response.body, part) != NULL, "%s: %s", path, response.body);
-    client_response_free(&response);
-    free(body);
-    return status;
-}
-
-/* Expects a status and a part of the answer. */
-static void expect_use(const char *path, size_t layers, int status, const char *part) {
-    cr_expect_eq(use_layers(path, layers, part), status, "%s", path);
-}
+/* X of one row for one layer, or for both. */
+#define RANDOM "\"random\":{\"generator\":\"numpy\",\"seed\":1}"
+#define ONE    "{\"return\":[\"lse\"]," RANDOM ",\"X\":{\"random\":\"rand\",\"shape\":[1,100]}}"
+#define BOTH   "{\"return\":[\"lse\"]," RANDOM ",\"X\":{\"random\":\"rand\",\"shape\":[2,1,100]}}"
 
 static void start_for_one(void) {
     serve_two((const char *const[]){"--layers-memory", "1MiB", NULL});
@@ -59,10 +37,10 @@ static void start_for_one(void) {
 /* The layers of a model that are used together count together. */
 Test(layer_memory, counts_all_layers_of_a_request, .init = start_for_one, .fini = layer_folder_stop,
      .timeout = 60) {
-    expect_use("/layers/m.h.0/attention", 1, 200, "\"lse\"");
-    expect_use("/layers/m.h.1/attention", 1, 200, "\"lse\"");
-    expect_use("/layers/m/attention", 2, 413, "the packed weights of 2 layers take 12");
-    expect_use("/layers/m/attention", 2, 413, "--layers-memory");
+    expect_answer("POST", "/layers/m.h.0/attention", NULL, ONE, 200, "\"lse\"");
+    expect_answer("POST", "/layers/m.h.1/attention", NULL, ONE, 200, "\"lse\"");
+    expect_answer("POST", "/layers/m/attention", NULL, BOTH, 413,
+                  "the packed weights of 2 layers take 12|--layers-memory");
 }
 
 static void start_patiently(void) {
@@ -73,31 +51,24 @@ static void start_patiently(void) {
 /* A client that does not read its answer of 11 MB holds no weights, which others need. */
 Test(layer_memory, is_free_while_an_answer_is_sent, .init = start_patiently,
      .fini = layer_folder_stop, .timeout = 60) {
-    enum {
-        ROWS = 1000
-    };
+    static const char body[] =
+        "{\"return\":[\"weights\"]," RANDOM ",\"X\":{\"random\":\"rand\",\"shape\":[1000,100]}}";
     struct client_connection connection;
-    char *body = malloc(64 + ROWS * (2 * INPUTS + 2));
-    cr_assert_not_null(body);
-    char *end = stpcpy(body, "{\"return\":[\"weights\"],\"X\":[");
-    for (size_t row = 0; row < ROWS; row++) {
-        end = stpcpy(end, row > 0 ? ",[0" : "[0");
-        for (size_t column = 1; column < INPUTS; column++) {
-            end = stpcpy(end, ",0");
-        }
-        end = stpcpy(end, "]");
-    }
-    end = stpcpy(end, "]}");
+    struct client_response response;
+    int status = 0;
     cr_assert(client_open(&connection, the_daemon.port));
-    cr_assert(client_send_post(&connection, "/layers/m.h.0/attention", body, (size_t)(end - body)));
+    cr_assert(client_send_post(&connection, "/layers/m.h.0/attention", body, sizeof body - 1));
     while (daemon_metric("attentiond_layers_packed_bytes") == 0) {
         nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
     }
-    while (use_layers("/layers/m.h.1/attention", 1, NULL) != 200) {
+    while (status != 200) {
+        cr_assert(client_request(the_daemon.port, "POST", "/layers/m.h.1/attention", NULL, ONE,
+                                 strlen(ONE), &response));
+        status = response.status;
+        client_response_free(&response);
         nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
     }
     client_close(&connection);
-    free(body);
 }
 
 static void start_with_little_work(void) {
@@ -107,7 +78,7 @@ static void start_with_little_work(void) {
 /* A load that is refused uses the layer no longer, so its weights can be unloaded. */
 Test(layer_memory, is_given_back_by_a_load_that_is_refused, .init = start_with_little_work,
      .fini = layer_folder_stop, .timeout = 60) {
-    expect_use("/v2/repository/models/m.h.0/load", 1, 413, "--max-work");
-    expect_use("/v2/repository/models/m.h.0/unload", 1, 200, "\"loaded\":false");
+    expect_answer("POST", "/v2/repository/models/m.h.0/load", NULL, "", 413, "--max-work");
+    expect_answer("POST", "/v2/repository/models/m.h.0/unload", NULL, "", 200, "\"loaded\":false");
     daemon_await_metric("attentiond_layers_packed_bytes", 0);
 }

@@ -144,14 +144,10 @@ Test(layers, take_the_options_of_a_request) {
 /* The rotary embedding of a layer holds until the request has another one, which replaces all of
  * it: the scaling does not stay. */
 Test(layers, let_a_request_replace_their_rotary_embedding) {
-    static const char header[] =
-        "{\"__metadata__\":{\"config\":\"{\\\"model_type\\\":\\\"llama\\\","
-        "\\\"num_attention_heads\\\":1,\\\"hidden_size\\\":2,\\\"rope_theta\\\":100,"
-        "\\\"rope_scaling\\\":{\\\"rope_type\\\":\\\"linear\\\",\\\"factor\\\":4}}\"},"
-        "\"q_proj.weight\":{\"dtype\":\"F32\",\"shape\":[2,2],\"data_offsets\":[0,16]},"
-        "\"k_proj.weight\":{\"dtype\":\"F32\",\"shape\":[2,2],\"data_offsets\":[16,32]},"
-        "\"v_proj.weight\":{\"dtype\":\"F32\",\"shape\":[2,2],\"data_offsets\":[32,48]},"
-        "\"o_proj.weight\":{\"dtype\":\"F32\",\"shape\":[2,2],\"data_offsets\":[48,64]}}";
+    static const char config[] =
+        "\"config\":\"{\\\"model_type\\\":\\\"llama\\\",\\\"num_attention_heads\\\":1,"
+        "\\\"hidden_size\\\":2,\\\"rope_theta\\\":100,\\\"rope_scaling\\\":"
+        "{\\\"rope_type\\\":\\\"linear\\\",\\\"factor\\\":4}}\"";
     static const float numbers[16] = {1, 2, 3, 4, 2, 1, 0, 1, 1, 0, 0, 1, 1, 0, 0, 1};
     static const char x[] = "\"X\":[[1,0],[0,1],[1,-1]]";
     static const struct {
@@ -162,7 +158,10 @@ Test(layers, let_a_request_replace_their_rotary_embedding) {
         {",\"rotary\":{}", ",\"rotary\":true"},
         {",\"rotary\":false", ""},
     };
-    layer_file_tensors("turned.safetensors", header, numbers, sizeof numbers);
+    layer_file_described(
+        "turned.safetensors", "",
+        "q_proj.weight 2x2, k_proj.weight 2x2, v_proj.weight 2x2, o_proj.weight 2x2", config,
+        numbers);
     serve();
     for (size_t i = 0; i < COUNT(rows); i++) {
         char body[512];

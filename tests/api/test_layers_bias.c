@@ -13,38 +13,19 @@
 #define ENCODER "/layers/m.encoder." LAYER "/attention"
 #define DECODER "/layers/m.decoder." LAYER "/attention"
 
-enum {
-    WEIGHTS = 64, /* numbers of q, k, v and o */
-    BUCKETS = 32
-};
-
 static void start_t5(void) {
-    static const char *const stacks[] = {"encoder", "decoder"};
-    static const char names[] = "qkvo";
-    float numbers[2 * (WEIGHTS + 2 * BUCKETS)] = {0};
-    char header[2048] = "{";
-    size_t used = 1, at = 0;
-    for (size_t stack = 0; stack < 2; stack++) {
-        for (size_t i = 0; i < 4; i++, at += 64) {
-            used += (size_t)sprintf(header + used,
-                                    "\"%s." LAYER ".%c.weight\":{\"dtype\":\"F32\",\"shape\":[4,4],"
-                                    "\"data_offsets\":[%zu,%zu]},",
-                                    stacks[stack], names[i], at, at + 64);
-        }
-        for (size_t k = 0; k < 2 * BUCKETS; k++) {
-            numbers[at / 4 + k] = (float)(k / 2 + k % 2 * 100);
-        }
-        used += (size_t)sprintf(header + used,
-                                "\"%s." LAYER ".relative_attention_bias.weight\":{\"dtype\":"
-                                "\"F32\",\"shape\":[32,2],\"data_offsets\":[%zu,%zu]}%c",
-                                stacks[stack], at, at + 256, ",}"[stack]);
-        at += 256;
+    static float numbers[2][128]; /* the matrices of a stack, and its table */
+    for (size_t i = 0; i < 2 * 64; i++) {
+        numbers[i / 64][64 + i % 64] = (float)(i % 64 / 2 + i % 2 * 100);
     }
     layer_folder_begin();
     layer_file_text("m.config.json",
                     "{\"model_type\":\"t5\",\"num_heads\":2,\"d_model\":4,\"d_kv\":2,"
                     "\"relative_attention_num_buckets\":32}");
-    layer_file_tensors("m.safetensors", header, numbers, sizeof numbers);
+    layer_file_described("m.safetensors", "encoder." LAYER "., decoder." LAYER ".",
+                         "q.weight 4x4, k.weight 4x4, v.weight 4x4, o.weight 4x4, "
+                         "relative_attention_bias.weight 32x2",
+                         "", *numbers);
     layer_folder_serve((const char *const[]){NULL});
 }
 

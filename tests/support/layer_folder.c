@@ -101,3 +101,44 @@ void layer_file_model(const char *name, const char *prefix, size_t count, size_t
     free(header);
     free(data);
 }
+
+/* Cuts the first of several texts with ", " between them from *list. Returns NULL at the end. */
+static char *next_of(char **list) {
+    char *text = *list, *end = text != NULL ? strstr(text, ", ") : NULL;
+    if (end != NULL) {
+        *end = '\0';
+    }
+    *list = end != NULL ? end + 2 : NULL;
+    return text;
+}
+
+void layer_file_described(const char *name, const char *prefixes, const char *tensors,
+                          const char *metadata, const float *numbers) {
+    char header[8192], prefix_list[256], list[2048], part[128], *prefix, *tensor;
+    size_t at = 0, rows, columns;
+    int size = metadata == NULL ? 0 : sprintf(header, ",\"__metadata__\":{%s}", metadata);
+    strcpy(prefix_list, prefixes);
+    for (char *rest = prefix_list; (prefix = next_of(&rest)) != NULL;) {
+        strcpy(list, tensors);
+        for (char *more = list; (tensor = next_of(&more)) != NULL;) {
+            const int sizes = sscanf(tensor, "%127s %zux%zu", part, &rows, &columns);
+            const bool bare = part[0] == '/', vector = sizes == 2;
+            const size_t bytes = rows * (vector ? 1 : columns) * sizeof(float);
+            cr_assert_geq(sizes, 2, "%s", tensor);
+            size += sprintf(header + size, ",\"%s%s\":{\"dtype\":\"F32\",\"shape\":[%zu",
+                            bare ? "" : prefix, part + bare, rows);
+            size += vector ? 0 : sprintf(header + size, ",%zu", columns);
+            size += sprintf(header + size, "],\"data_offsets\":[%zu,%zu]}", at, at + bytes);
+            at += bytes;
+        }
+    }
+    header[0] = '{';
+    strcpy(header + size, "}");
+    float *made = malloc(at + 1);
+    cr_assert_not_null(made);
+    for (size_t i = 0; i < at / sizeof *made; i++) {
+        made[i] = layer_file_number(1, i);
+    }
+    layer_file_tensors(name, header, numbers != NULL ? numbers : made, at);
+    free(made);
+}

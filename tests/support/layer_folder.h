@@ -39,4 +39,10 @@ void layer_file_model(const char *name, const char *prefix, size_t count, size_t
                       size_t outputs, unsigned seed);
 float layer_file_number(unsigned seed, size_t i);
 
+/* Writes a model whose tensors are described as in tests/data/layers.txt: "W_Q 4x2, b_Q 2". Each
+ * prefix of a list such as "a., b." has all of them, and a name that begins with '/' has none.
+ * Without `numbers`, number i of the file is layer_file_number(1, i). `metadata` may be NULL. */
+void layer_file_described(const char *name, const char *prefixes, const char *tensors,
+                          const char *metadata, const float *numbers);
+
 #endif

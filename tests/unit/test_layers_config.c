@@ -19,46 +19,11 @@ TestSuite(layers_config, .init = open_folder, .fini = layer_files_end, .timeout 
 
 /* ------------------------------------------------------------------------------------ the models */
 
-/* Cuts the first of several texts with ", " between them from *list. Returns NULL at the end. */
-static char *next_of(char **list) {
-    char *text = *list, *end = text != NULL ? strstr(text, ", ") : NULL;
-    if (end != NULL) {
-        *end = '\0';
-    }
-    *list = end != NULL ? end + 2 : NULL;
-    return text;
-}
-
-/* Writes the model "m", whose tensors are described as in tests/data/layers.txt. Its numbers are
- * layer_file_number(1, i). Without a `config` it has no config.json. */
+/* Writes the model "m", as tests/data/layers.txt describes it. Without a `config` it has no
+ * config.json. */
 static void put_model(const char *prefixes, const char *tensors, const char *metadata,
                       const char *config) {
-    char header[8192], prefix_list[256], list[ROWS_BYTES], name[128], *prefix, *tensor;
-    size_t at = 0, rows, columns;
-    int size = sprintf(header, "{\"__metadata__\":{%s}", metadata);
-    strcpy(prefix_list, prefixes);
-    for (char *rest = prefix_list; (prefix = next_of(&rest)) != NULL;) {
-        strcpy(list, tensors);
-        for (char *more = list; (tensor = next_of(&more)) != NULL;) {
-            const int sizes = sscanf(tensor, "%127s %zux%zu", name, &rows, &columns);
-            const bool bare = name[0] == '/', vector = sizes == 2;
-            const size_t bytes = rows * (vector ? 1 : columns) * sizeof(float);
-            cr_assert_geq(sizes, 2, "%s", tensor);
-            size += sprintf(header + size, ",\"%s%s\":{\"dtype\":\"F32\",\"shape\":[%zu",
-                            bare ? "" : prefix, name + bare, rows);
-            size += vector ? 0 : sprintf(header + size, ",%zu", columns);
-            size += sprintf(header + size, "],\"data_offsets\":[%zu,%zu]}", at, at + bytes);
-            at += bytes;
-        }
-    }
-    strcpy(header + size, "}");
-    float *numbers = malloc(at + 1);
-    cr_assert_not_null(numbers);
-    for (size_t i = 0; i < at / sizeof *numbers; i++) {
-        numbers[i] = layer_file_number(1, i);
-    }
-    layer_file_tensors("m.safetensors", header, numbers, at);
-    free(numbers);
+    layer_file_described("m.safetensors", prefixes, tensors, metadata, NULL);
     if (config != NULL) {
         layer_file_text("m.config.json", config);
     }

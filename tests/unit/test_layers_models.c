@@ -133,9 +133,7 @@ Test(layers_models, may_have_names_of_many_dashes) {
 
 /* The settings of a model may be in the metadata of any of its files. */
 Test(layers_models, have_the_metadata_of_one_of_their_files) {
-    static const char first[] = "{\"x\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}";
-    static const float zero;
-    layer_file_tensors("m-1.safetensors", first, &zero, sizeof zero);
+    layer_file_described("m-1.safetensors", "", "x 1", NULL, NULL);
     layer_file_model("m-2.safetensors", "", 1, 2, 2, 0);
     layer_file_text("m.safetensors.index.json",
                     "{\"weight_map\":{\"x\":\"m-1.safetensors\",\"y\":\"m-2.safetensors\"}}");
@@ -162,11 +160,7 @@ Test(layers_models, are_read_again_when_one_file_changes) {
 
 /* NAME.config.json belongs to NAME.safetensors, and config.json to the other files beside it. */
 Test(layers_models, follow_their_config) {
-    static const char header[] =
-        "{\"W_Q\":{\"dtype\":\"F32\",\"shape\":[4,4],\"data_offsets\":[0,64]},"
-        "\"W_K\":{\"dtype\":\"F32\",\"shape\":[4,4],\"data_offsets\":[64,128]},"
-        "\"W_V\":{\"dtype\":\"F32\",\"shape\":[4,4],\"data_offsets\":[128,192]}}";
-    static const float zeros[48];
+    static const char tensors[] = "W_Q 4x4, W_K 4x4, W_V 4x4";
     static const struct {
         const char *file, *text, *reason[3]; /* a, b, sub */
     } steps[] = {
@@ -180,9 +174,9 @@ Test(layers_models, follow_their_config) {
     static const char *const models[][2] = {
         {"a.attention", "a"}, {"b.attention", "b"}, {"sub.attention", "sub"}};
     make_folder("sub");
-    layer_file_tensors("a.safetensors", header, zeros, sizeof zeros);
-    layer_file_tensors("b.safetensors", header, zeros, sizeof zeros);
-    layer_file_tensors("sub/x.safetensors", header, zeros, sizeof zeros);
+    layer_file_described("a.safetensors", "", tensors, "", NULL);
+    layer_file_described("b.safetensors", "", tensors, "", NULL);
+    layer_file_described("sub/x.safetensors", "", tensors, "", NULL);
     for (size_t i = 0; i < COUNT(steps); i++) {
         layer_file_text(steps[i].file, steps[i].text);
         for (size_t k = 0; k < COUNT(models); k++) {
@@ -502,19 +496,8 @@ Test(layers_models, never_share_the_name_of_a_layer) {
 
 /* A layer may have the name of all layers of another model, or of a part of them. */
 Test(layers_models, never_share_the_name_of_several_layers) {
-    static const char header[] =
-        "{\"__metadata__\":{\"heads\":\"1\"},"
-        "\"v2.W_Q\":{\"dtype\":\"F32\",\"shape\":[1,1],\"data_offsets\":[0,4]},"
-        "\"v2.W_K\":{\"dtype\":\"F32\",\"shape\":[1,1],\"data_offsets\":[4,8]},"
-        "\"v2.W_V\":{\"dtype\":\"F32\",\"shape\":[1,1],\"data_offsets\":[8,12]},"
-        "\"v2.h.W_Q\":{\"dtype\":\"F32\",\"shape\":[1,1],\"data_offsets\":[12,16]},"
-        "\"v2.h.W_K\":{\"dtype\":\"F32\",\"shape\":[1,1],\"data_offsets\":[16,20]},"
-        "\"v2.h.W_V\":{\"dtype\":\"F32\",\"shape\":[1,1],\"data_offsets\":[20,24]},"
-        "\"v2b.W_Q\":{\"dtype\":\"F32\",\"shape\":[1,1],\"data_offsets\":[24,28]},"
-        "\"v2b.W_K\":{\"dtype\":\"F32\",\"shape\":[1,1],\"data_offsets\":[28,32]},"
-        "\"v2b.W_V\":{\"dtype\":\"F32\",\"shape\":[1,1],\"data_offsets\":[32,36]}}";
-    static const float zeros[9];
-    layer_file_tensors("m.safetensors", header, zeros, sizeof zeros);
+    layer_file_described("m.safetensors", "v2., v2.h., v2b.", "W_Q 1x1, W_K 1x1, W_V 1x1",
+                         "\"heads\":\"1\"", NULL);
     expect_reason("m.v2", NULL);
     expect_reason("m.v2.h", NULL);
     cr_expect_eq(count_under("m"), 3);
@@ -533,14 +516,9 @@ Test(layers_models, never_share_the_name_of_several_layers) {
 
 /* The other way round: the longer name is the layer, and the shorter one has layers below it. */
 Test(layers_models, never_share_a_name_with_a_model_of_a_shorter_name) {
-    static const char header[] =
-        "{\"__metadata__\":{\"heads\":\"1\"},"
-        "\"h.W_Q\":{\"dtype\":\"F32\",\"shape\":[1,1],\"data_offsets\":[0,4]},"
-        "\"h.W_K\":{\"dtype\":\"F32\",\"shape\":[1,1],\"data_offsets\":[4,8]},"
-        "\"h.W_V\":{\"dtype\":\"F32\",\"shape\":[1,1],\"data_offsets\":[8,12]}}";
-    static const float zeros[3];
     layer_file_model("m.safetensors", "v2.", 2, 2, 2, 0);
-    layer_file_tensors("m.v2.safetensors", header, zeros, sizeof zeros);
+    layer_file_described("m.v2.safetensors", "h.", "W_Q 1x1, W_K 1x1, W_V 1x1", "\"heads\":\"1\"",
+                         NULL);
     expect_reason("m.v2.h", "its name also stands for a layer of the model m:");
     expect_reason("m.v2.h.1", NULL);
 }
