@@ -11,8 +11,8 @@
 #include <sys/socket.h>
 
 #include "http/http.h"
+#include "http_app.h"
 #include "http_fixture.h"
-#include "http_later.h"
 #include "support/client.h"
 
 /* Each client is cut off by a deadline of its own, although it sends a byte now and then. */
@@ -21,18 +21,16 @@ Test(http_pending, slow_clients_are_cut_off) {
         struct http_options options;
         const char *begin, *more;
     } cases[] = {
-        {{.header_timeout = 1, .body_timeout = 60, .write_timeout = 60},
-         "GET /later HTTP/1.1\r\nHost: a\r\n",
-         "a: b\r\n"},
-        {{.header_timeout = 60, .body_timeout = 1, .write_timeout = 60},
+        {{.header_timeout = 1}, "GET /later HTTP/1.1\r\nHost: a\r\n", "a: b\r\n"},
+        {{.body_timeout = 1},
          "POST /later HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n",
          "x"},
-        {{.header_timeout = 60, .body_timeout = 1, .write_timeout = 60},
+        {{.body_timeout = 1},
          "POST /later HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n",
          "1\r\nx\r\n"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        later_serve(cases[i].options);
+        app_serve(cases[i].options);
         struct client_connection connection;
         cr_assert(client_open(&connection, http_port(fixture_server)));
         fixture_send(&connection, cases[i].begin);
@@ -93,34 +91,32 @@ static unsigned read_steadily(struct client_connection readers[static 2], double
 /* The kernel takes megabytes at once from the server, and nothing after that for seconds. During
  * that time neither the deadline of the response nor the idle timeout may run out. */
 Test(http_pending, steady_readers_are_not_cut_off) {
-    later_serve((struct http_options){
-        .header_timeout = 60, .body_timeout = 60, .write_timeout = 1, .idle_timeout = 1});
+    app_serve((struct http_options){.write_timeout = 1, .idle_timeout = 1});
     struct client_connection readers[2];
     open_readers(readers);
     cr_expect_eq(read_steadily(readers, 256, 2500), 2, "%u are left",
                  http_load(fixture_server).connections);
-    cr_expect_eq(later_streams_freed, 0);
+    cr_expect_eq(app_bodies_freed, 0);
     client_close(&readers[0]);
     client_close(&readers[1]);
-    later_stop();
+    app_stop();
 }
 
 Test(http_pending, slow_readers_are_cut_off) {
-    later_serve(
-        (struct http_options){.header_timeout = 60, .body_timeout = 60, .write_timeout = 1});
+    app_serve((struct http_options){.write_timeout = 1});
     struct client_connection readers[2];
     open_readers(readers);
     cr_expect_eq(read_steadily(readers, 4, 20000), 0, "%u are left",
                  http_load(fixture_server).connections);
     client_close(&readers[0]);
     client_close(&readers[1]);
-    later_stop();
+    app_stop();
 }
 
 /* When the server ends a connection, the bytes that its client has not read yet are not lost, even
  * if the client goes on sending requests. */
 Test(http_pending, ended_connections_are_read_to_the_end) {
-    later_serve(later_patient);
+    app_serve((struct http_options){0});
     struct client_connection connection;
     struct client_response response;
     const int small = 16384;
@@ -137,7 +133,7 @@ Test(http_pending, ended_connections_are_read_to_the_end) {
     client_response_free(&response);
     cr_expect(client_at_end(&connection));
     client_close(&connection);
-    later_stop();
+    app_stop();
 }
 
 /* The client sends 400 KiB and takes more time than a short body has. */
@@ -147,8 +143,7 @@ Test(http_pending, steady_senders_are_not_cut_off) {
         RATE = 256 /* bytes per millisecond */
     };
     static const char bytes[BODY];
-    later_serve(
-        (struct http_options){.header_timeout = 60, .body_timeout = 1, .write_timeout = 60});
+    app_serve((struct http_options){.body_timeout = 1});
     struct client_connection connection;
     char head[128];
     cr_assert(client_open(&connection, http_port(fixture_server)));
@@ -168,21 +163,21 @@ Test(http_pending, steady_senders_are_not_cut_off) {
     }
     fixture_expect_status(&connection, 200, "the answer");
     client_close(&connection);
-    later_stop();
+    app_stop();
 }
 
 /* The deadline of the body does not count while the answer is computed. */
 Test(http_pending, computations_may_outlast_the_time_for_bodies) {
-    later_serve((struct http_options){.header_timeout = 1, .body_timeout = 1, .write_timeout = 1});
+    app_serve((struct http_options){.header_timeout = 1, .body_timeout = 1, .write_timeout = 1});
     struct client_connection connection;
-    atomic_store(&later_held, true);
+    atomic_store(&app_held, true);
     cr_assert(client_open(&connection, http_port(fixture_server)));
     fixture_send(&connection, POST_JSON("/held"));
     fixture_sleep_ms(1400);
-    atomic_store(&later_held, false);
+    atomic_store(&app_held, false);
     fixture_expect_status(&connection, 200, "the answer");
     client_close(&connection);
-    later_stop();
+    app_stop();
 }
 
 /* A client that sends a whole body before it reads gets the refusal, although the refusal was sent
@@ -191,7 +186,7 @@ Test(http_pending, refusals_are_read_after_the_body) {
     enum {
         BODY = 4 << 20
     };
-    later_serve(later_patient);
+    app_serve((struct http_options){0});
     struct client_connection connection;
     char *body = calloc(BODY, 1), head[128];
     cr_assert_not_null(body);
@@ -203,5 +198,5 @@ Test(http_pending, refusals_are_read_after_the_body) {
     fixture_expect_status(&connection, 413, "the answer");
     client_close(&connection);
     free(body);
-    later_stop();
+    app_stop();
 }

@@ -10,16 +10,20 @@
 #include <sys/socket.h>
 
 #include "http/http.h"
-#include "http_echo.h"
+#include "http_app.h"
 #include "http_fixture.h"
 #include "support/client.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
+enum {
+    MAX_BODY = 4096 /* bytes that the server takes */
+};
+
 /* Most tests need a server like this one. The tests of the suite http_server_own start their
  * own. */
 static void serve_default(void) {
-    echo_serve(2, 100, 30);
+    app_serve((struct http_options){.max_body = MAX_BODY, .drain_timeout = 3});
 }
 
 TestSuite(http_server, .init = serve_default, .fini = fixture_stop, .timeout = 60);
@@ -169,25 +173,25 @@ Test(http_server, connection_is_ended) {
 
 /* The Content-Length is at the limit, over it and far over it. */
 Test(http_server, body_limit_with_a_length) {
-    char body[2 * ECHO_MAX_BODY + 1];
+    char body[2 * MAX_BODY + 1];
     memset(body, 'x', sizeof body);
     struct client_connection connection;
     struct client_response response;
     cr_assert(client_open(&connection, http_port(fixture_server)));
-    static const size_t sizes[] = {ECHO_MAX_BODY, ECHO_MAX_BODY + 1, 2 * ECHO_MAX_BODY,
-                                   2 * ECHO_MAX_BODY + 1, ECHO_MAX_BODY};
+    static const size_t sizes[] = {MAX_BODY, MAX_BODY + 1, 2 * MAX_BODY, 2 * MAX_BODY + 1,
+                                   MAX_BODY};
     for (size_t i = 0; i < COUNT(sizes); i++) {
         char head[192];
         snprintf(head, sizeof head, POST("/a") "Content-Length: %zu\r\n\r\n", sizes[i]);
         cr_assert(client_send(&connection, head, strlen(head)));
         cr_assert(client_send(&connection, body, sizes[i]));
         cr_assert(client_receive(&connection, false, &response));
-        cr_expect_eq(response.status, sizes[i] > ECHO_MAX_BODY ? 413 : 200, "%zu bytes", sizes[i]);
-        if (sizes[i] > ECHO_MAX_BODY) {
+        cr_expect_eq(response.status, sizes[i] > MAX_BODY ? 413 : 200, "%zu bytes", sizes[i]);
+        if (sizes[i] > MAX_BODY) {
             snprintf(head, sizeof head,
                      "the body has %zu bytes; this server takes at most %d, a limit that its "
                      "operator sets with --max-body",
-                     sizes[i], ECHO_MAX_BODY);
+                     sizes[i], MAX_BODY);
             cr_expect_not_null(strstr(response.body, head), "%s", response.body);
         }
         client_response_free(&response);
@@ -220,7 +224,7 @@ Test(http_server, body_limit_with_chunks) {
         }
         client_close(&connection);
     }
-    echo_stop_and_count();
+    app_stop();
 }
 
 /* A body that arrives in tiny pieces is refused long before it is large. */
@@ -229,13 +233,7 @@ Test(http_server_own, body_in_tiny_chunks) {
         size_t chunks;
         int status;
     } cases[] = {{65536, 200}, {65537, 400}, {200000, 400}, {264000, 0}};
-    const struct http_options options = {.max_body = 1 << 20,
-                                         .max_connections = 10,
-                                         .idle_timeout = 30,
-                                         .header_timeout = 60,
-                                         .body_timeout = 60,
-                                         .write_timeout = 60};
-    fixture_start(&options, &echo_app);
+    app_serve((struct http_options){.max_connections = 10});
     static char bytes[264000 * 6 + 1];
     for (size_t i = 0; i < sizeof bytes / 6; i++) {
         memcpy(bytes + i * 6, "1\r\nx\r\n", 7);
@@ -252,7 +250,7 @@ Test(http_server_own, body_in_tiny_chunks) {
         }
         client_close(&connection);
     }
-    echo_stop_and_count();
+    app_stop();
 }
 
 /* Wherever a client leaves, its exchange is released. */
@@ -280,7 +278,7 @@ Test(http_server, client_leaves) {
     fixture_open(&connection, GET("/a"));
     fixture_expect_status(&connection, 200, "afterwards");
     client_close(&connection);
-    echo_stop_and_count();
+    app_stop();
 }
 
 Test(http_server, bodies_of_responses_are_released) {
@@ -290,9 +288,9 @@ Test(http_server, bodies_of_responses_are_released) {
                                  NULL, 0, &response));
         client_response_free(&response);
     }
-    echo_stop_and_count();
-    cr_expect_eq(echo_bodies_freed, 10);
-    cr_expect_eq(echo_ended, 10);
+    app_stop();
+    cr_expect_eq(app_bodies_freed, 10);
+    cr_expect_eq(app_ended, 10);
 }
 
 /* Counts the open descriptors of this process, plus a constant. */
@@ -324,7 +322,7 @@ Test(http_server, ended_connections_leave_no_descriptor) {
 
 /* An answer is sent although its computation takes longer than the idle timeout. */
 Test(http_server_own, idle_timeout_spares_work) {
-    echo_serve(1, 10, 1);
+    app_serve((struct http_options){.idle_timeout = 1});
     struct client_connection connection;
     fixture_open(&connection, POST("/slow") "Content-Length: 1\r\n\r\nx");
     fixture_expect_status(&connection, 200, "slow");
@@ -333,7 +331,7 @@ Test(http_server_own, idle_timeout_spares_work) {
 }
 
 Test(http_server_own, one_connection_too_many_is_closed) {
-    echo_serve(2, 3, 30);
+    app_serve((struct http_options){.max_connections = 3});
     struct client_connection connections[4];
     for (size_t i = 0; i < 3; i++) {
         fixture_open(&connections[i], GET("/a"));
@@ -356,15 +354,15 @@ Test(http_server_own, start_says_why_it_cannot) {
                                    .max_body = 1,
                                    .max_connections = 1,
                                    .idle_timeout = 1};
-    echo_serve(1, 10, 30);
+    app_serve((struct http_options){0});
     options.port = http_port(fixture_server);
-    cr_expect_null(http_start(&options, &echo_app, error, sizeof error));
+    cr_expect_null(http_start(&options, &(struct http_app){0}, error, sizeof error));
     snprintf(wanted, sizeof wanted,
              "cannot listen on 127.0.0.1:%u: the port is in use; choose another one with --port "
              "(make run ARGS=\"--port %u\")",
              options.port, options.port < 65535 ? options.port + 1 : options.port - 1);
     cr_expect_str_eq(error, wanted);
     options.address = "here";
-    cr_expect_null(http_start(&options, &echo_app, error, sizeof error));
+    cr_expect_null(http_start(&options, &(struct http_app){0}, error, sizeof error));
     cr_expect_not_null(strstr(error, "\"here\""), "%s", error);
 }

@@ -4,7 +4,6 @@
  * and bare errors.
  */
 #include <criterion/criterion.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +12,7 @@
 #include <unistd.h>
 
 #include "http/http.h"
+#include "http_app.h"
 #include "http_fixture.h"
 #include "support/client.h"
 #include "support/pack.h"
@@ -24,151 +24,10 @@ enum {
     LARGE = 8 << 20
 };
 
-/* ---------------------------------------------------------------------------------------- app */
+static const struct http_options usual = {
+    .max_body = 4096, .compression = true, .cors_origins = "*"};
 
-static atomic_uint pieces_asked, bodies_made, bodies_freed, exchanges_freed;
-static _Atomic uint64_t last_sent;
-static char bytes[LARGE]; /* the bytes of each body are the first ones of these */
-
-/* A body of a known size that ends at `end`. */
-struct body {
-    size_t at, end;
-    bool slow; /* the first piece takes so long that the app is asked to make the others */
-};
-
-static void free_counted(void *body) {
-    free(body);
-    atomic_fetch_add(&bodies_freed, 1);
-}
-
-static bool read_announced(void *body_, char *out, size_t room, size_t *size) {
-    struct body *body = body_;
-    if (body->slow && body->at == 0) {
-        fixture_sleep_ms(2);
-    }
-    *size = body->end - body->at < room ? body->end - body->at : room;
-    memcpy(out, bytes + body->at, *size);
-    body->at += *size;
-    return true;
-}
-
-/* Answers to these paths:
- *   /copied/END/SIZE  a body of END bytes, of which SIZE are announced, that is only copied
- *   /sized/END/SIZE   a body of END bytes, of which SIZE are announced, that takes time to make
- *   any other         a text with the headers that the app was told */
-static void answer(const struct http_request *request, struct http_response *response) {
-    const bool copied = strncmp(request->path, "/copied/", 8) == 0;
-    const bool sized = strncmp(request->path, "/sized/", 7) == 0;
-    response->status = 200;
-    response->media_type = "text/plain";
-    if (!copied && !sized) {
-        char *text = malloc(1024);
-        snprintf(text, 1024, "%s|%s", request->accept,
-                 request->inference_header != NULL ? request->inference_header : "none");
-        response->body = text;
-        response->size = strlen(text);
-        response->release = free;
-        return;
-    }
-    struct body *body = calloc(1, sizeof *body);
-    cr_assert_eq(sscanf(request->path + (copied ? 8 : 7), "%zu/%zu", &body->end, &response->size),
-                 2);
-    body->slow = sized;
-    response->body = body;
-    response->read = read_announced;
-    response->copies = copied;
-    response->release = free_counted;
-    response->inference_length = 1234567;
-    atomic_fetch_add(&bodies_made, 1);
-}
-
-static void *begin(void *context, const struct http_request *request,
-                   struct http_response *response) {
-    (void)context;
-    if (!request->authorized) {
-        http_problem(response, request, 401, "a \"key\" is needed", NULL, NULL);
-        return NULL;
-    }
-    if (strstr(request->path, "/none") != NULL) {
-        http_problem(response, request, 404, "nothing is here", "/pointer",
-                     &(struct http_place){1, 2, 3});
-        return NULL;
-    }
-    return calloc(1, 1);
-}
-
-static bool body(void *exchange, const void *data, size_t size) {
-    (void)exchange;
-    (void)data;
-    (void)size;
-    return true;
-}
-
-static bool end(void *exchange, const struct http_request *request,
-                struct http_response *response) {
-    (void)exchange;
-    answer(request, response);
-    return true;
-}
-
-/* Makes the next piece of a body of a known size, on a thread of its own. */
-static void *make_on_a_thread(void *pending) {
-    http_make(pending);
-    http_resume(pending);
-    return NULL;
-}
-
-static void make(void *exchange, struct http_pending *pending) {
-    pthread_t thread;
-    (void)exchange;
-    atomic_fetch_add(&pieces_asked, 1);
-    cr_assert_eq(pthread_create(&thread, NULL, make_on_a_thread, pending), 0);
-    pthread_detach(thread);
-}
-
-static void release(void *exchange) {
-    free(exchange);
-    atomic_fetch_add(&exchanges_freed, 1);
-}
-
-static void completed(void *context, const struct http_request *request,
-                      const struct http_record *record) {
-    (void)context;
-    (void)request;
-    atomic_store(&last_sent, record->sent);
-}
-
-static const struct http_app app = {.inference_path = "/v2",
-                                    .begin = begin,
-                                    .body = body,
-                                    .end = end,
-                                    .make = make,
-                                    .release = release,
-                                    .completed = completed};
-
-static const struct http_options usual = {.threads = 2,
-                                          .max_body = 4096,
-                                          .max_connections = 100,
-                                          .idle_timeout = 30,
-                                          .header_timeout = 60,
-                                          .body_timeout = 60,
-                                          .write_timeout = 60,
-                                          .compression = true,
-                                          .cors_origins = "*"};
-
-static void fill(void) {
-    for (size_t i = 0; i < LARGE; i++) {
-        bytes[i] = (char)('0' + (i * i / 7 + i) % 11);
-    }
-}
-
-/* Stops the server and expects that each body was released once. */
-static void stop(void) {
-    fixture_stop();
-    cr_expect_eq(bodies_made, bodies_freed, "%u made, %u freed", bodies_made, bodies_freed);
-}
-
-TestSuite(http_sized, .init = fill, .timeout = 60);
+TestSuite(http_sized, .timeout = 60);
 
 /* --------------------------------------------------------------------------------- the bodies */
 
@@ -180,8 +39,8 @@ static size_t header_number(const struct client_response *response, const char *
 /* Expects a whole body of the first `size` bytes, with its length. */
 static void expect_bytes(const struct client_response *response, size_t size, const char *path) {
     cr_expect_eq(response->status, 200, "%s: %d", path, response->status);
-    cr_expect(response->size == size && memcmp(response->body, bytes, size) == 0, "%s: %zu bytes",
-              path, response->size);
+    cr_expect(response->size == size && app_is_body(response->body, size), "%s: %zu bytes", path,
+              response->size);
     cr_expect_eq(header_number(response, "Content-Length"), size, "%s", path);
     cr_expect_eq(header_number(response, "Inference-Header-Content-Length"), 1234567, "%s", path);
 }
@@ -219,11 +78,11 @@ static void ask_for(struct client_connection *connection, const char *method, co
 static void try_bodies(struct client_connection *connection) {
     struct client_response response;
     for (size_t i = 0; i < COUNT(bodies); i++) {
-        const unsigned before = atomic_load(&pieces_asked);
+        const unsigned before = atomic_load(&app_pieces);
         ask_for(connection, "GET", bodies[i].path, "");
         cr_assert(client_receive(connection, false, &response), "%s", bodies[i].path);
         expect_bytes(&response, bodies[i].size, bodies[i].path);
-        cr_expect(strncmp(bodies[i].path, "/copied", 7) != 0 || pieces_asked == before);
+        cr_expect(strncmp(bodies[i].path, "/copied", 7) != 0 || app_pieces == before);
         client_response_free(&response);
         ask_for(connection, "HEAD", bodies[i].path, "");
         cr_assert(client_receive(connection, true, &response), "%s", bodies[i].path);
@@ -231,16 +90,16 @@ static void try_bodies(struct client_connection *connection) {
                      bodies[i].path);
         client_response_free(&response);
     }
-    cr_expect_gt(pieces_asked, 0);
+    cr_expect_gt(app_pieces, 0);
 }
 
 Test(http_sized, arrive_as_one_body) {
-    fixture_start(&usual, &app);
+    app_serve(usual);
     struct client_connection connection;
     cr_assert(client_open(&connection, http_port(fixture_server)));
     try_bodies(&connection);
     client_close(&connection);
-    stop();
+    app_stop();
 }
 
 Test(http_sized, arrive_over_tls) {
@@ -252,12 +111,12 @@ Test(http_sized, arrive_over_tls) {
     struct http_options options = usual;
     options.tls_certificate = certificate;
     options.tls_key = key;
-    fixture_start(&options, &app);
+    app_serve(options);
     struct client_connection connection;
     cr_assert(tls_open(&connection, http_port(fixture_server), NULL));
     try_bodies(&connection);
     client_close(&connection);
-    stop();
+    app_stop();
     unlink(certificate);
     unlink(key);
     rmdir(folder);
@@ -265,7 +124,7 @@ Test(http_sized, arrive_over_tls) {
 
 /* A client of HTTP/1.0 knows no chunks, but it knows lengths. */
 Test(http_sized, arrive_at_old_clients) {
-    fixture_start(&usual, &app);
+    app_serve(usual);
     for (size_t i = 0; i < COUNT(bodies); i++) {
         struct client_connection connection;
         struct client_response response;
@@ -278,12 +137,12 @@ Test(http_sized, arrive_at_old_clients) {
         client_response_free(&response);
         client_close(&connection);
     }
-    stop();
+    app_stop();
 }
 
 Test(http_sized, are_compressed_as_one_body) {
     static const char *const codings[] = {"gzip", "zstd", "deflate"};
-    fixture_start(&usual, &app);
+    app_serve(usual);
     struct client_connection connection;
     cr_assert(client_open(&connection, http_port(fixture_server)));
     for (size_t i = 0; i < COUNT(bodies) - 1; i++) {
@@ -302,7 +161,7 @@ Test(http_sized, are_compressed_as_one_body) {
                 cr_expect_str_eq(value, codings[k]);
                 cr_expect_lt(response.size, bodies[i].size);
                 char *text = unpack(codings[k], response.body, response.size, &size);
-                cr_expect(text != NULL && size == bodies[i].size && memcmp(text, bytes, size) == 0,
+                cr_expect(text != NULL && size == bodies[i].size && app_is_body(text, size),
                           "%s, %s: %zu bytes", bodies[i].path, codings[k], size);
                 free(text);
             }
@@ -310,12 +169,12 @@ Test(http_sized, are_compressed_as_one_body) {
         }
     }
     client_close(&connection);
-    stop();
+    app_stop();
 }
 
 Test(http_sized, a_body_that_is_shorter_than_its_length_is_cut_off) {
     static const char *const short_ones[] = {"/sized/0/10", "/sized/99/100", "/sized/99999/100000"};
-    fixture_start(&usual, &app);
+    app_serve(usual);
     for (size_t i = 0; i < COUNT(short_ones); i++) {
         struct client_connection connection;
         struct client_response response;
@@ -324,7 +183,7 @@ Test(http_sized, a_body_that_is_shorter_than_its_length_is_cut_off) {
         cr_expect_not(client_receive(&connection, false, &response), "%s", short_ones[i]);
         client_close(&connection);
     }
-    stop();
+    app_stop();
 }
 
 /* A client whose head fills the memory of its connection gets its answer, or loses its connection.
@@ -335,7 +194,7 @@ Test(http_sized, long_heads_do_no_harm) {
     };
     char *request = malloc(LONGEST + 256);
     unsigned answered = 0;
-    fixture_start(&usual, &app);
+    app_serve(usual);
     for (size_t size = 1000; size < LONGEST; size += 97) {
         struct client_connection connection;
         struct client_response response;
@@ -352,7 +211,7 @@ Test(http_sized, long_heads_do_no_harm) {
     }
     cr_expect_gt(answered, 200);
     free(request);
-    stop();
+    app_stop();
 }
 
 /* ------------------------------------------------------------------------ slow clients, records */
@@ -360,18 +219,18 @@ Test(http_sized, long_heads_do_no_harm) {
 Test(http_sized, a_client_that_takes_nothing_is_cut_off) {
     struct http_options options = usual;
     options.write_timeout = 1;
-    fixture_start(&options, &app);
+    app_serve(options);
     struct client_connection connection;
     const int small = 4096;
     cr_assert(client_open(&connection, http_port(fixture_server)));
     setsockopt(connection.fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
     ask_for(&connection, "GET", "/copied/8388608/8388608", "");
-    fixture_wait_until(&bodies_made, 1);
-    fixture_wait_until(&bodies_freed, 1);
-    fixture_wait_until(&exchanges_freed, 1);
-    cr_expect_lt(atomic_load(&last_sent), (uint64_t)LARGE, "not all of it was given away");
+    fixture_wait_until(&app_bodies_made, 1);
+    fixture_wait_until(&app_bodies_freed, 1);
+    fixture_wait_until(&app_released, 1);
+    cr_expect_lt(atomic_load(&app_sent), (uint64_t)LARGE, "not all of it was given away");
     client_close(&connection);
-    stop();
+    app_stop();
 }
 
 Test(http_sized, records_count_the_bytes) {
@@ -383,23 +242,23 @@ Test(http_sized, records_count_the_bytes) {
         {"HEAD", "/copied/100000/100000", 0}, {"GET", "/sized/100000/100000", 100000},
         {"HEAD", "/sized/100000/100000", 0},  {"GET", "/copied/8388608/8388608", LARGE},
     };
-    fixture_start(&usual, &app);
+    app_serve(usual);
     struct client_connection connection;
     struct client_response response;
     cr_assert(client_open(&connection, http_port(fixture_server)));
     for (unsigned i = 0; i < COUNT(cases); i++) {
-        atomic_store(&last_sent, UINT64_MAX);
+        atomic_store(&app_sent, UINT64_MAX);
         ask_for(&connection, cases[i].method, cases[i].path, "");
         cr_assert(client_receive(&connection, cases[i].method[0] == 'H', &response));
         client_response_free(&response);
-        for (int k = 0; k < 5000 && atomic_load(&last_sent) == UINT64_MAX; k++) {
+        for (int k = 0; k < 5000 && atomic_load(&app_sent) == UINT64_MAX; k++) {
             fixture_sleep_ms(1);
         }
-        cr_expect_eq(atomic_load(&last_sent), cases[i].sent, "%s: %llu", cases[i].path,
-                     (unsigned long long)last_sent);
+        cr_expect_eq(atomic_load(&app_sent), cases[i].sent, "%s: %llu", cases[i].path,
+                     (unsigned long long)app_sent);
     }
     client_close(&connection);
-    stop();
+    app_stop();
 }
 
 /* -------------------------------------------------------------------------- headers and errors */
@@ -415,7 +274,7 @@ Test(http_sized, the_app_is_told_headers) {
         {"inference-header-content-length: 17\r\n", "|17"},
         {"Accept: a/b\r\nInference-Header-Content-Length: -1 x\r\nX: y\r\n", "a/b|-1 x"},
     };
-    fixture_start(&usual, &app);
+    app_serve(usual);
     struct client_connection connection;
     struct client_response response;
     cr_assert(client_open(&connection, http_port(fixture_server)));
@@ -436,7 +295,7 @@ Test(http_sized, the_app_is_told_headers) {
         }
     }
     client_close(&connection);
-    stop();
+    app_stop();
 }
 
 #define DETAIL_404 "nothing is here"
@@ -469,7 +328,7 @@ Test(http_sized, errors_are_bare_below_the_path) {
         bool bare;
     } places[] = {{"/v2", true},   {"/v2/models", true}, {"/%762", true}, {"http://a/v2", true},
                   {"/v2x", false}, {"/v", false},        {"", false},     {"/x/v2", false}};
-    fixture_start(&usual, &app);
+    app_serve(usual);
     for (size_t i = 0; i < COUNT(cases); i++) {
         for (size_t k = 0; k < COUNT(places); k++) {
             struct client_connection connection;
@@ -494,7 +353,7 @@ Test(http_sized, errors_are_bare_below_the_path) {
             client_close(&connection);
         }
     }
-    stop();
+    app_stop();
 }
 
 /* A refusal of too many headers, and one of the app. */
@@ -505,7 +364,7 @@ Test(http_sized, errors_of_heads_and_keys_are_bare) {
     close(fd);
     struct http_options options = usual;
     options.api_key_file = file;
-    fixture_start(&options, &app);
+    app_serve(options);
     struct client_connection connection;
     struct client_response response;
     fixture_open(&connection, GET("/v2"));
@@ -524,6 +383,6 @@ Test(http_sized, errors_of_heads_and_keys_are_bare) {
     cr_expect_str_eq(response.body, "{\"error\":\"a request has at most 64 header fields\"}\n");
     client_response_free(&response);
     client_close(&connection);
-    stop();
+    app_stop();
     unlink(file);
 }

@@ -1,6 +1,6 @@
 /*
- * test_http_stop.c tests the stop of a server with requests in work, with an app that answers at
- * once and with one whose answers come later. The tests belong to the suites of test_http_server.c
+ * test_http_stop.c tests the stop of a server with requests in work, whose answers are made at once
+ * or come later. The tests belong to the suites of test_http_server.c
  * and test_http_pending.c.
  */
 #include <criterion/criterion.h>
@@ -11,9 +11,8 @@
 #include <sys/socket.h>
 
 #include "http/http.h"
-#include "http_echo.h"
+#include "http_app.h"
 #include "http_fixture.h"
-#include "http_later.h"
 #include "support/client.h"
 
 /* ------------------------------------------------------------------ an app that answers at once */
@@ -21,7 +20,7 @@
 /* A request that is in work when the stop begins is answered in full, and its answer says that the
  * connection ends. */
 Test(http_server_own, stop_waits_for_answers) {
-    echo_serve(2, 10, 30);
+    app_serve((struct http_options){.drain_timeout = 3});
     struct client_connection idle, connection;
     struct client_response response;
     char value[64] = "";
@@ -29,13 +28,14 @@ Test(http_server_own, stop_waits_for_answers) {
     bool stopped = false;
     fixture_open(&idle, GET("/a"));
     fixture_expect_status(&idle, 200, "before the stop");
+    atomic_store(&app_held, true);
     fixture_open(&connection, POST("/hold") "Content-Length: 3\r\n\r\nabc");
-    while (!atomic_load(&echo_holding)) {
+    while (!atomic_load(&app_holding)) {
         fixture_sleep_ms(1);
     }
     cr_assert_eq(pthread_create(&stopper, NULL, fixture_stop_thread, &stopped), 0);
     fixture_sleep_ms(100); /* likely enough for the stop to be under way */
-    atomic_store(&echo_let_go, true);
+    atomic_store(&app_held, false);
     cr_assert(client_receive(&connection, false, &response));
     cr_expect_eq(response.status, 200);
     cr_expect(client_header(&response, "Connection", value, sizeof value));
@@ -53,22 +53,23 @@ Test(http_server_own, stop_waits_for_answers) {
 /* If the app is still at work when the time is up, the stop does not wait for it. A second call of
  * the stop succeeds once the app is done. */
 Test(http_server_own, stop_gives_up_on_work_without_end) {
-    echo_serve(2, 10, 30);
+    app_serve((struct http_options){.drain_timeout = 3});
     struct client_connection idle, connection;
     fixture_open(&idle, GET("/a"));
     fixture_expect_status(&idle, 200, "before the stop");
+    atomic_store(&app_held, true);
     fixture_open(&connection, POST("/hold") "Content-Length: 3\r\n\r\nabc");
-    while (!atomic_load(&echo_holding)) {
+    while (!atomic_load(&app_holding)) {
         fixture_sleep_ms(1);
     }
     cr_expect_not(http_stop(fixture_server));
-    unsigned before = echo_begun;
+    unsigned before = app_begun;
     /* The thread of this connection may be the one that is at work. */
     client_send(&idle, GET("/a"), strlen(GET("/a")));
-    atomic_store(&echo_let_go, true);
+    atomic_store(&app_held, false);
     cr_expect(client_at_end(&idle), "no request is answered any more");
-    cr_expect_eq(echo_begun, before);
-    while (atomic_load(&echo_released) < before) {
+    cr_expect_eq(app_begun, before);
+    while (atomic_load(&app_released) < before) {
         fixture_sleep_ms(1);
     }
     cr_expect(http_stop(fixture_server));
@@ -79,16 +80,16 @@ Test(http_server_own, stop_gives_up_on_work_without_end) {
 
 /* The stop does not wait without end for a client that does not go on sending. */
 Test(http_server_own, stop_cuts_off_slow_clients) {
-    echo_serve(2, 10, 30);
+    app_serve((struct http_options){.drain_timeout = 3});
     struct client_connection connection;
     fixture_open(&connection, POST("/a") "Content-Length: 3\r\n\r\na");
-    while (atomic_load(&echo_begun) == 0) {
+    while (atomic_load(&app_begun) == 0) {
         fixture_sleep_ms(1);
     }
     cr_expect(http_stop(fixture_server));
     fixture_server = NULL;
     cr_expect(client_at_end(&connection));
-    cr_expect_eq(echo_released, 1);
+    cr_expect_eq(app_released, 1);
     client_close(&connection);
 }
 
@@ -97,7 +98,7 @@ Test(http_server_own, stop_cuts_off_slow_clients) {
 /* A slow reader gets the last answer to its end, although more of its requests follow
  * unanswered. */
 Test(http_pending, stop_with_requests_unread) {
-    later_serve(later_patient);
+    app_serve((struct http_options){0});
     struct client_connection connection;
     pthread_t stopper;
     bool stopped = false;
@@ -117,7 +118,7 @@ Test(http_pending, stop_with_requests_unread) {
         memcpy(end + sizeof end - kept, taken + (size_t)size - kept, kept);
         fixture_sleep_ms(1);
     }
-    cr_expect_gt(total, LATER_LARGE);
+    cr_expect_gt(total, APP_LARGE);
     cr_expect_arr_eq(end, "0\r\n\r\n", sizeof end, "the last of %zu bytes is missing", total);
     client_close(&connection);
     pthread_join(stopper, NULL);
@@ -127,33 +128,33 @@ Test(http_pending, stop_with_requests_unread) {
 
 /* A request whose answer is not ready when the time is up is cancelled and still gets an answer. */
 Test(http_pending, stop_cancels_what_is_left) {
-    struct http_options options = later_patient;
+    struct http_options options = {0};
     options.drain_timeout = 1;
-    later_serve(options);
+    app_serve(options);
     struct client_connection connection;
     cr_assert(client_open(&connection, http_port(fixture_server)));
-    atomic_store(&later_held, true);
+    atomic_store(&app_held, true);
     fixture_send(&connection, POST_JSON("/held"));
-    fixture_wait_until(&later_begun, 1);
+    fixture_wait_until(&app_begun, 1);
     cr_expect(http_stop(fixture_server));
     fixture_expect_status(&connection, 503, "the answer");
     cr_expect(client_at_end(&connection));
-    cr_expect_eq(later_cancelled, 1);
-    cr_expect_eq(later_released, 1);
+    cr_expect_eq(app_cancelled, 1);
+    cr_expect_eq(app_released, 1);
     client_close(&connection);
 }
 
 /* A client that comes while the stop waits for answers is refused; it is not left waiting. */
 Test(http_pending, stop_refuses_connections) {
-    later_serve(later_patient);
+    app_serve((struct http_options){0});
     const unsigned port = http_port(fixture_server);
     struct client_connection connection, late;
     pthread_t stopper;
     bool stopped = false, refused = false;
     cr_assert(client_open(&connection, port));
-    atomic_store(&later_held, true);
+    atomic_store(&app_held, true);
     fixture_send(&connection, POST_JSON("/held"));
-    fixture_wait_until(&later_begun, 1);
+    fixture_wait_until(&app_begun, 1);
     cr_assert_eq(pthread_create(&stopper, NULL, fixture_stop_thread, &stopped), 0);
     for (int i = 0; i < 5000 && !refused; i++) {
         refused = !client_open(&late, port);
@@ -163,7 +164,7 @@ Test(http_pending, stop_refuses_connections) {
         }
     }
     cr_expect(refused);
-    atomic_store(&later_held, false);
+    atomic_store(&app_held, false);
     fixture_expect_status(&connection, 200, "the answer");
     pthread_join(stopper, NULL);
     cr_expect(stopped);
@@ -172,9 +173,9 @@ Test(http_pending, stop_refuses_connections) {
 
 /* During the drain delay the server still accepts connections, and its answers end them. */
 Test(http_pending, drain_delay_goes_on_accepting) {
-    struct http_options options = later_patient;
+    struct http_options options = {0};
     options.drain_delay = 2;
-    later_serve(options);
+    app_serve(options);
     const unsigned port = http_port(fixture_server);
     struct client_response response;
     pthread_t stopper;
