@@ -136,14 +136,17 @@ static void bench_read(enum form form) {
 }
 
 static double time_write(const attn_tensor *tensor, int digits, size_t *size) {
-    struct codec_item item = {.op = CODEC_OP_TENSOR, .tensor = *tensor};
+    struct codec_items list;
+    struct codec_buffer buffer = {0};
+    codec_items_begin(&list, NULL);
+    codec_add_tensor(&list, NULL, tensor);
     double start = now_ns();
-    char *text = malloc(codec_items_bytes(&item, 1, digits, SIZE_MAX) + CODEC_ROOM);
-    if (text == NULL)
+    const size_t bytes = codec_items_bytes(list.list, list.count, digits, SIZE_MAX);
+    if (!codec_items_write(&list, digits, 0, bytes, &buffer))
         die("out of memory");
-    *size = (size_t)(codec_write(text, &item, 1, digits) - text);
     double end = now_ns();
-    free(text);
+    *size = buffer.size;
+    free(buffer.data);
     return end - start;
 }
 

@@ -214,13 +214,14 @@ static void check_array(const float *values, size_t count) {
         *end++ = ',';
     }
     const size_t size = (size_t)(end - expected);
-    cr_assert_eq(number_write_floats(actual, values, count) - actual, (ptrdiff_t)size);
+    cr_assert_eq(number_write_floats(actual, values, count, count) - actual, (ptrdiff_t)size);
     cr_assert_eq(memcmp(actual, expected, size), 0, "%.*s", (int)size, expected);
-    cr_assert_eq(number_write_floats_plain(actual, values, count) - actual, (ptrdiff_t)size);
+    cr_assert_eq(number_write_floats_plain(actual, values, count, count) - actual, (ptrdiff_t)size);
     cr_assert_eq(memcmp(actual, expected, size), 0, "%.*s", (int)size, expected);
 #ifdef NUMBER_WIDE
     if (vector_has_digits()) {
-        cr_assert_eq(number_write_floats_wide(actual, values, count) - actual, (ptrdiff_t)size);
+        cr_assert_eq(number_write_floats_wide(actual, values, count, count) - actual,
+                     (ptrdiff_t)size);
         cr_assert_eq(memcmp(actual, expected, size), 0, "%.*s", (int)size, expected);
     }
 #endif

@@ -205,18 +205,15 @@ Test(codec_writer, bound_of_text) {
     free(numbers);
 }
 
-/* The matrix has many rows, and each is longer than the piece for which room is made at once. */
-Test(codec_writer, large) {
-    enum {
-        ROWS = 50,
-        COLUMNS = 1500
-    };
-    float *numbers = malloc(sizeof(float) * ROWS * COLUMNS);
-    for (int i = 0; i < ROWS * COLUMNS; i++)
+/* Writes a matrix whole and in pieces, and reads it again. */
+static void write_and_read(size_t rows, size_t columns) {
+    const size_t count = rows * columns;
+    float *numbers = malloc(count * sizeof *numbers);
+    for (size_t i = 0; i < count; i++)
         numbers[i] = (float)(random_bits() >> 40) / 16777216.0f - 0.5f;
     struct codec_item item = {
         .op = CODEC_OP_TENSOR,
-        .tensor = {.data = numbers, .rank = 2, .shape = {ROWS, COLUMNS}},
+        .tensor = {.data = numbers, .rank = 2, .shape = {rows, columns}},
     };
     struct codec_buffer buffer = write_text(&item, 1, 0);
     char *whole = strndup(buffer.data, buffer.size);
@@ -228,9 +225,17 @@ Test(codec_writer, large) {
     struct codec_error error;
     cr_assert(
         codec_as_reals(outcome.document, codec_root(outcome.document), 2, 2, &tensor, &error));
-    cr_assert(tensor.shape[0] == ROWS && tensor.shape[1] == COLUMNS);
-    cr_assert_eq(memcmp(tensor.data, numbers, sizeof(float) * ROWS * COLUMNS), 0);
+    cr_assert(tensor.shape[0] == rows && tensor.shape[1] == columns);
+    cr_assert_eq(memcmp(tensor.data, numbers, count * sizeof *numbers), 0);
     codec_document_free(outcome.document);
     free(buffer.data);
     free(numbers);
+}
+
+/* Rows are longer than a piece, or several of them are in one, which may end inside of a row. */
+Test(codec_writer, rows_and_pieces) {
+    write_and_read(50, 1500);
+    write_and_read(3000, 3);
+    write_and_read(300, 100);
+    write_and_read(4, 256);
 }

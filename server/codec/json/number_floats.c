@@ -6,11 +6,11 @@
 #define WRITE_FLOATS number_write_floats_plain
 #include "codec/json/number_floats.inc"
 
-char *number_write_floats(char *out, const float *values, size_t count) {
+char *number_write_floats(char *out, const float *values, size_t count, size_t row) {
 #ifdef NUMBER_WIDE
     if (vector_has_digits()) {
-        return number_write_floats_wide(out, values, count);
+        return number_write_floats_wide(out, values, count, row);
     }
 #endif
-    return number_write_floats_plain(out, values, count);
+    return number_write_floats_plain(out, values, count, row);
 }

@@ -61,14 +61,20 @@ static char *put_text(char *out, const char *text, size_t size) {
 
 /* ------------------------------------------------------------------------------------- tensors */
 
-/* Writes elements first to first + count - 1, each with a comma after it. */
+/* Does number_write_floats() write the elements? It writes several rows at once. */
+static bool has_rows(const attn_tensor *tensor, int digits) {
+    return tensor->dtype == ATTN_FLOAT32 && digits == 0;
+}
+
+/* Writes elements first to first + count - 1, each with a comma after it. If has_rows(), brackets
+ * stand between rows of `row` elements. */
 static char *put_elements(char *out, const attn_tensor *tensor, size_t first, size_t count,
-                          int digits) {
+                          size_t row, int digits) {
     size_t end = first + count;
     switch (tensor->dtype) {
     case ATTN_FLOAT32:
-        if (digits == 0) {
-            return number_write_floats(out, (const float *)tensor->data + first, count);
+        if (has_rows(tensor, digits)) {
+            return number_write_floats(out, (const float *)tensor->data + first, count, row);
         }
         for (size_t i = first; i < end; i++, *out++ = ',') {
             out = put_double(out, (double)((const float *)tensor->data)[i], digits);
@@ -177,15 +183,13 @@ struct codec_writer {
     size_t open;              /* open arrays and objects */
     bool is_object[MAX_OPEN]; /* the kind of each of them */
 
-    /* The tensor that is being written, NULL if none is. index[] counts over all axes but the last,
-     * like an odometer; when an axis begins or ends, a bracket is written. */
+    /* The tensor that is being written, NULL if none is. */
     const attn_tensor *tensor;
-    size_t index[ATTN_MAX_RANK];
-    int last;      /* the axis of the rows */
-    int axis;      /* the outermost axis whose bracket is opened next */
-    size_t row;    /* elements of each row */
-    size_t in_row; /* elements of this row that are written */
-    size_t at;     /* elements of the tensor that are written */
+    int last;   /* the axis of the rows, -1 for rank 0 */
+    int opens;  /* brackets that are opened next */
+    bool empty; /* the rows are empty; each counts as one element */
+    size_t row; /* elements of each row, at least 1 */
+    size_t at;  /* elements of the tensor that are written */
 
     /* The text that is being written, NULL if none is, and the character that follows its closing
      * quote: ':' for a key, 0 for none. */
@@ -204,45 +208,56 @@ struct codec_writer {
 
 static void begin_tensor(struct codec_writer *w, const attn_tensor *tensor) {
     w->tensor = tensor;
-    memset(w->index, 0, sizeof w->index);
+    w->at = 0;
     w->last = tensor->rank - 1;
     for (int axis = 0; axis < w->last; axis++) {
         if (tensor->shape[axis] == 0) { /* an empty array contains no arrays */
             w->last = axis;
         }
     }
-    w->row = tensor->rank == 0 ? 1 : tensor->shape[w->last];
-    w->axis = 0;
-    w->in_row = w->at = 0;
+    w->opens = w->last + 1;
+    w->empty = w->last >= 0 && tensor->shape[w->last] == 0;
+    w->row = w->last < 0 || w->empty ? 1 : tensor->shape[w->last];
 }
 
-/* Writes at most `most` elements of a row of the tensor, with the brackets before and after
- * them. */
-static char *put_part(struct codec_writer *w, char *out, size_t most) {
+/* Returns how many of the next elements are written at once: at most STRIDE elements of a row, or of
+ * several rows of a matrix. */
+static size_t next_part(const struct codec_writer *w) {
+    size_t left = w->row - w->at % w->row;
+    if (left == w->row && w->last > 0 && !w->empty && has_rows(w->tensor, w->digits)) {
+        const size_t matrix = w->row * w->tensor->shape[w->last - 1];
+        left = matrix - w->at % matrix;
+    }
+    return left < STRIDE ? left : STRIDE;
+}
+
+/* Writes the next elements of the tensor, with the brackets before and after them. */
+static char *put_part(struct codec_writer *w, char *out) {
     const attn_tensor *tensor = w->tensor;
-    const size_t left = w->row - w->in_row, part = left < most ? left : most;
-    for (int axis = w->axis; w->in_row == 0 && axis <= w->last; axis++) {
+    const size_t part = next_part(w);
+    for (; w->opens > 0; w->opens--) {
         *out++ = '[';
     }
-    out = put_elements(out, tensor, w->at, part, w->digits);
+    if (!w->empty) {
+        out = put_elements(out, tensor, w->at, part, w->row, w->digits);
+    }
     w->at += part;
-    w->in_row += part;
-    if (w->in_row < w->row) {
+    if (w->at % w->row != 0) {
         return out;
     }
-    out -= w->row > 0; /* removes the last comma */
-    w->in_row = 0;
-    w->axis = w->last > 0 ? w->last : 0; /* `last` is -1 for rank 0 */
-    while (w->axis > 0 && ++w->index[w->axis - 1] == tensor->shape[w->axis - 1]) {
-        w->index[--w->axis] = 0;
-    }
-    for (int axis = w->axis; axis <= w->last; axis++) {
+    out -= !w->empty; /* removes the last comma */
+    size_t size = w->row;
+    int axis = w->last;
+    for (; axis >= 0 && w->at % size == 0; axis--) {
         *out++ = ']';
+        w->opens++;
+        size *= axis > 0 ? tensor->shape[axis - 1] : 1;
     }
-    if (w->axis > 0) {
+    if (axis >= 0) {
         *out++ = ',';
     } else {
         w->tensor = NULL;
+        w->opens = 0;
     }
     return out;
 }
@@ -372,7 +387,7 @@ static char *put_piece(struct codec_writer *w, char *out) {
         return put_part_of_text(w, out);
     }
     if (w->tensor != NULL) {
-        return put_part(w, out, STRIDE);
+        return put_part(w, out);
     }
     if (w->list != NULL) {
         return put_list(w, out);
