@@ -39,7 +39,7 @@ struct broadcast {
 struct rules {
     bool causal;
     int64_t window[2];            /* -1: open */
-    size_t *lengths;              /* owned, one for each batch item; NULL if there are none */
+    size_t *lengths;              /* one for each batch item; NULL if there are none */
     struct broadcast mask, bias;  /* without a mask, key_padding is the mask */
     const unsigned char *padding; /* key_padding (B, keys) beside a mask, borrowed; or NULL */
     size_t keys;                  /* the keys that the rules are about */
@@ -53,7 +53,7 @@ struct extended {
 
 /* A result that the caller asked for. */
 struct result {
-    attn_result_tensor *parts; /* some of plan->results.parts; `data` is the bound buffer */
+    attn_result_tensor *parts; /* `data` is the bound buffer */
     size_t count;              /* parts that there are */
 };
 
@@ -61,7 +61,7 @@ struct result {
 struct rotary {
     attn_rotary given; /* its lists point into `numbers` */
     size_t columns;    /* columns of each head that are rotated; 0: there is no rotary embedding */
-    double *numbers;   /* owned: the frequencies, one for each pair of columns; then the lists */
+    double *numbers;   /* the frequencies, one for each pair of columns; then the lists */
     double factor;     /* of cos and sin */
     const void *cos, *sin, *positions; /* borrowed; NULL if not given */
     size_t table_rows, table_batch;    /* rows of a table; from one batch item to the next, or 0 */
@@ -83,9 +83,8 @@ struct projection {
     size_t rows, inner, ld;
     bool out_in;          /* W is (cols, inner); otherwise it is (inner, cols) */
     bool prepacked;       /* W is in panels of all its rows */
-    struct piece *pieces; /* owned, in the order of their columns */
+    struct piece *pieces; /* in the order of their columns */
     size_t count;         /* pieces that there are */
-    size_t room;          /* pieces that there is memory for */
     const char *name;     /* name of the result in messages */
     /* A batch item has item_rows rows. In the result, `gap` rows for extra keys follow them. */
     size_t item_rows, gap;
@@ -281,7 +280,7 @@ struct scoring {
     attn_normalization normalization;
     double softcap, sigmoid_bias;
     attn_tensor alibi, sink; /* borrowed; without data if there are none */
-    double *slopes, *sinks;  /* owned: their numbers, one for each head; NULL if there are none */
+    double *slopes, *sinks;  /* their numbers, one for each head; NULL if there are none */
 };
 
 /* The keys without a position: bias_K and zero_key. If there are any, the engine's rules are one
@@ -308,9 +307,7 @@ struct result_set {
     bool mean;       /* the weights are the mean over heads */
     size_t top_k;
     struct result of[ATTN_RESULT_COUNT];
-    attn_result_tensor *parts; /* those of all results; owned, unless it is `few` */
-    size_t room;               /* parts that there is memory for */
-    attn_result_tensor few[PLAN_FEW_PARTS];
+    attn_result_tensor few[PLAN_FEW_PARTS]; /* the parts, if there are not more */
     size_t bytes; /* of a buffer for all results; SIZE_MAX if it does not fit a size_t */
 };
 
@@ -331,7 +328,7 @@ struct attn_plan {
     size_t n; /* queries */
     size_t m; /* keys: past ones, then new ones, then extra ones */
     struct form form;
-    struct head *head; /* one for each query head; owned, unless it is &one_head */
+    struct head *head; /* one for each query head; &one_head if there is one */
     struct head one_head;
     struct {
         struct operand q, k, v, past_k, past_v;
@@ -350,7 +347,9 @@ struct attn_plan {
     struct path path;
     struct tiling tiling;
     struct schedule schedule;
-    void *workspace; /* owned; shared by all tasks, from the first run on */
+    void *workspace;            /* owned; shared by all tasks, from the first run on */
+    struct plan_memory *memory; /* of plan_alloc(), and its bytes */
+    size_t bytes;
 };
 
 /* Results for which the scores of all keys are computed, those of forbidden keys, too. */

@@ -21,24 +21,32 @@ attn_status plan_new(attn_plan **plan, attn_error *error) {
     return *plan == NULL ? attn_no_memory(error) : ATTN_OK;
 }
 
+/* Memory that a plan owns beside its workspace. */
+struct plan_memory {
+    struct plan_memory *next;
+    double data[]; /* has the alignment of all that plans keep */
+};
+
+void *plan_alloc(attn_plan *plan, size_t count, size_t size) {
+    const size_t bytes = sizeof(struct plan_memory) + count * size;
+    struct plan_memory *memory = calloc(1, bytes);
+    if (memory == NULL) {
+        return NULL;
+    }
+    memory->next = plan->memory;
+    plan->memory = memory;
+    plan->bytes += bytes;
+    return memory->data;
+}
+
 void attn_plan_free(attn_plan *plan) {
     if (plan == NULL) {
         return;
     }
-    if (plan->results.parts != plan->results.few) {
-        free(plan->results.parts);
+    for (struct plan_memory *next; plan->memory != NULL; plan->memory = next) {
+        next = plan->memory->next;
+        free(plan->memory);
     }
-    if (plan->head != &plan->one_head) {
-        free(plan->head);
-    }
-    for (int i = 0; i < PROJECT_COUNT; i++) {
-        free(plan->project[i].pieces);
-    }
-    free(plan->scoring.slopes);
-    free(plan->scoring.sinks);
-    free(plan->rules.lengths);
-    free(plan->extra.given.lengths);
-    free(plan->rotary.numbers);
     free(plan->workspace);
     free(plan);
 }
@@ -49,27 +57,6 @@ attn_status plan_or_free(attn_plan **plan, attn_status status) {
         *plan = NULL;
     }
     return status;
-}
-
-/* Returns the bytes that a plan holds from the moment when it is made. */
-static size_t plan_memory(const attn_plan *plan) {
-    const size_t heads = plan->form.merged ? plan->heads * plan->n : plan->heads;
-    size_t bytes = sizeof *plan;
-    for (int i = 0; i < PROJECT_COUNT; i++) {
-        bytes += plan->project[i].room * sizeof(struct piece);
-    }
-    bytes += plan->head != &plan->one_head ? heads * sizeof *plan->head : 0;
-    bytes += plan->results.parts != plan->results.few
-                 ? plan->results.room * sizeof *plan->results.parts
-                 : 0;
-    bytes += plan->scoring.slopes != NULL ? heads * sizeof *plan->scoring.slopes : 0;
-    bytes += plan->rotary.numbers != NULL
-                 ? (plan->rotary.given.scaling == ATTN_ROTARY_LONGROPE ? 3 : 1) *
-                       plan->rotary.columns / 2 * sizeof *plan->rotary.numbers
-                 : 0;
-    bytes += plan->scoring.sinks != NULL ? heads * sizeof *plan->scoring.sinks : 0;
-    const bool lengths = plan->rules.lengths != NULL || plan->extra.given.lengths != NULL;
-    return bytes + (lengths ? plan->batch * sizeof(size_t) : 0);
 }
 
 /* Returns how many scratches `threads` threads use at most. The tasks of the largest phase are a
@@ -89,7 +76,7 @@ bool attn_plan_bytes(const attn_plan *plan, size_t threads, size_t *bytes) {
         !size_add(results, scratch, &sum) || !size_add(sum, plan->schedule.workspace.bytes, &sum)) {
         return false;
     }
-    return size_add(sum, plan_memory(plan), bytes);
+    return size_add(sum, sizeof *plan + plan->bytes, bytes);
 }
 
 /* If there is one query, the query heads that share a key head become the queries of one head. Keys
@@ -137,6 +124,7 @@ attn_status plan_check_heads(const attn_plan *plan, size_t heads, attn_error *er
 
 attn_status plan_new_heads(attn_plan *plan, attn_error *error) {
     ATTN_TRY(plan_check_heads(plan, plan->heads, error));
-    plan->head = plan->heads == 1 ? &plan->one_head : calloc(plan->heads, sizeof *plan->head);
+    plan->head =
+        plan->heads == 1 ? &plan->one_head : plan_alloc(plan, plan->heads, sizeof *plan->head);
     return plan->head == NULL ? attn_no_memory(error) : ATTN_OK;
 }

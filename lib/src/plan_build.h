@@ -17,6 +17,10 @@ enum {
 /* Allocates an empty plan. */
 attn_status plan_new(attn_plan **plan, attn_error *error);
 
+/* Returns zeroed memory of `count` elements of `size` bytes, whose product fits, or NULL. The plan
+ * owns it. */
+void *plan_alloc(attn_plan *plan, size_t count, size_t size);
+
 /* Returns `status`. If it is an error, the plan is freed, and becomes NULL. */
 attn_status plan_or_free(attn_plan **plan, attn_status status);
 

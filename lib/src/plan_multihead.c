@@ -6,7 +6,6 @@
 
 #include <assert.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "blas.h"
@@ -92,15 +91,16 @@ static void add_pieces(struct projection *p, const struct weight *w) {
     }
 }
 
-static attn_status start_projection(struct projection *p, const char *name, const attn_tensor *x,
+static attn_status start_projection(attn_plan *plan, int which, const attn_tensor *x,
                                     attn_layout layout, size_t pieces, attn_error *error) {
-    *p = (struct projection){.name = name, .x = x->data, .out_in = layout == ATTN_OUT_IN};
+    static const char *const names[PROJECT_COUNT] = {"Q", "K", "V", "output"};
+    struct projection *p = &plan->project[which];
+    *p = (struct projection){.name = names[which], .x = x->data, .out_in = layout == ATTN_OUT_IN};
     p->prepacked = layout == ATTN_PREPACKED && plan_panel(x->dtype) > 0;
     p->inner = x->shape[x->rank - 1];
     p->item_rows = x->shape[x->rank - 2];
     p->rows = p->item_rows * (x->rank == 3 ? x->shape[0] : 1); /* fits: x was checked */
-    p->pieces = calloc(pieces, sizeof *p->pieces);
-    p->room = pieces;
+    p->pieces = plan_alloc(plan, pieces, sizeof *p->pieces);
     if (p->pieces == NULL) {
         return attn_no_memory(error);
     }
@@ -254,7 +254,7 @@ static attn_status plan_out_projection(attn_plan *plan, const attn_multihead *ca
     ATTN_TRY(check_inner(&w, "the heads together", "have", plan->out.ld, call->layout, error));
     ATTN_TRY(check_bias(&w, error));
     struct projection *p = &plan->project[PROJECT_OUT];
-    ATTN_TRY(start_projection(p, "output", call->x, call->layout, 1, error));
+    ATTN_TRY(start_projection(plan, PROJECT_OUT, call->x, call->layout, 1, error));
     p->inner = plan->out.ld;
     p->x = NULL;
     add_pieces(p, &w);
@@ -352,7 +352,6 @@ static struct operand projected_operand(const attn_plan *plan, const struct proj
 
 static attn_status plan_projections(attn_plan *plan, const attn_multihead *call,
                                     const attn_options *o, attn_error *error) {
-    static const char *const names[PROJECT_INPUTS] = {"Q", "K", "V"};
     const char *ignored;
     const attn_tensor *x = call->x, *c = input_of(call, PROJECT_K, &ignored);
     const attn_projection *first = &call->projections[0];
@@ -362,8 +361,8 @@ static attn_status plan_projections(attn_plan *plan, const attn_multihead *call,
         ATTN_TRY(plan_check_heads(plan, piece_count(call, w[i]), error));
     }
     for (int i = 0; i < PROJECT_INPUTS; i++) {
-        ATTN_TRY(start_projection(&plan->project[i], names[i], input_of(call, i, &ignored),
-                                  call->layout, piece_count(call, w[i]), error));
+        ATTN_TRY(start_projection(plan, i, input_of(call, i, &ignored), call->layout,
+                                  piece_count(call, w[i]), error));
     }
     plan->dtype = x->dtype;
     plan->form.projected = true;

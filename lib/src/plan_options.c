@@ -2,7 +2,6 @@
 #include "plan_build.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 #include "check.h"
 #include "status.h"
@@ -31,9 +30,8 @@ attn_status plan_read_numbers(attn_plan *plan, attn_error *error) {
 
 /* Checks a vector of one number for each head, which plan_read_numbers() reads into new doubles in
  * `out`. Does nothing if `tensor` is NULL. */
-static attn_status per_head_numbers(const attn_tensor *tensor, const char *name,
-                                    const attn_plan *plan, attn_tensor *kept, double **out,
-                                    attn_error *error) {
+static attn_status per_head_numbers(const attn_tensor *tensor, const char *name, attn_plan *plan,
+                                    attn_tensor *kept, double **out, attn_error *error) {
     if (tensor == NULL) {
         return ATTN_OK;
     }
@@ -46,7 +44,7 @@ static attn_status per_head_numbers(const attn_tensor *tensor, const char *name,
                          plural_end(plan->heads));
     }
     *kept = *tensor;
-    *out = malloc(plan->heads * sizeof **out);
+    *out = plan_alloc(plan, plan->heads, sizeof **out);
     return *out == NULL ? attn_no_memory(error) : ATTN_OK;
 }
 
@@ -69,7 +67,7 @@ static attn_status resolve_alibi(attn_plan *plan, const attn_options *o, attn_er
         return per_head_numbers(o->alibi_slopes, "alibi", plan, &plan->scoring.alibi,
                                 &plan->scoring.slopes, error);
     }
-    plan->scoring.slopes = malloc(plan->heads * sizeof *plan->scoring.slopes);
+    plan->scoring.slopes = plan_alloc(plan, plan->heads, sizeof *plan->scoring.slopes);
     if (plan->scoring.slopes == NULL) {
         return attn_no_memory(error);
     }
@@ -89,7 +87,7 @@ static attn_status resolve_lengths(attn_plan *plan, const attn_options *o, attn_
             "lengths has %zu numbers; it must have one for each of the %zu batch items",
             o->lengths_count, plan->batch);
     }
-    plan->rules.lengths = malloc(plan->batch * sizeof *plan->rules.lengths);
+    plan->rules.lengths = plan_alloc(plan, plan->batch, sizeof *plan->rules.lengths);
     if (plan->rules.lengths == NULL) {
         return attn_no_memory(error);
     }

@@ -2,7 +2,6 @@
 #include "plan_build.h"
 
 #include <assert.h>
-#include <stdlib.h>
 
 #include "status.h"
 #include "tensor.h"
@@ -106,18 +105,21 @@ static size_t most_parts(const attn_plan *plan, attn_result which) {
 }
 
 static attn_status new_parts(attn_plan *plan, attn_error *error) {
+    size_t count = 0;
     for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
-        plan->results.room += most_parts(plan, (attn_result)r);
+        count += most_parts(plan, (attn_result)r);
     }
-    plan->results.parts = plan->results.room <= PLAN_FEW_PARTS
-                              ? plan->results.few
-                              : calloc(plan->results.room, sizeof *plan->results.parts);
-    attn_result_tensor *next = plan->results.parts;
-    for (int r = 0; r < ATTN_RESULT_COUNT && next != NULL; r++) {
+    attn_result_tensor *next = count <= PLAN_FEW_PARTS
+                                   ? plan->results.few
+                                   : plan_alloc(plan, count, sizeof(attn_result_tensor));
+    if (next == NULL) {
+        return attn_no_memory(error);
+    }
+    for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
         plan->results.of[r].parts = next;
         next += most_parts(plan, (attn_result)r);
     }
-    return plan->results.parts == NULL ? attn_no_memory(error) : ATTN_OK;
+    return ATTN_OK;
 }
 
 /* Returns the bytes of a part, or SIZE_MAX if they do not fit a size_t. */

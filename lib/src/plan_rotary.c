@@ -5,7 +5,6 @@
 #include "plan_build.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "check.h"
@@ -316,7 +315,7 @@ static attn_status keep_numbers(attn_plan *plan, const attn_rotary *given, attn_
     g->beta_slow = g->beta_slow == 0 ? 1 : g->beta_slow;
     ATTN_TRY(check_scaling(g, pairs, error));
     const size_t lists = g->scaling == ATTN_ROTARY_LONGROPE ? 2 : 0;
-    r->numbers = malloc((1 + lists) * pairs * sizeof *r->numbers);
+    r->numbers = plan_alloc(plan, (1 + lists) * pairs, sizeof *r->numbers);
     if (r->numbers == NULL) {
         return attn_no_memory(error);
     }
