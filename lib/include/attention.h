@@ -586,11 +586,10 @@ typedef struct attn_build_info {
  * true. */
 ATTN_API attn_build_info attn_build(void);
 
-/* Sets or returns the number of threads that OpenBLAS itself may use in the whole process. A caller
- * that runs plans on threads of its own sets it to 1 before the first plan. The results then do not
- * depend on the number of threads. */
+/* Sets the number of threads that OpenBLAS itself may use in the whole process. A caller that runs
+ * plans on threads of its own sets it to 1 before the first plan. The results then do not depend on
+ * the number of threads. */
 ATTN_API void attn_blas_set_threads(int threads);
-ATTN_API int attn_blas_threads(void);
 
 #ifdef __cplusplus
 }

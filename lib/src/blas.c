@@ -77,7 +77,3 @@ attn_build_info attn_build(void) {
 void attn_blas_set_threads(int threads) {
     openblas_set_num_threads(threads);
 }
-
-int attn_blas_threads(void) {
-    return openblas_get_num_threads();
-}

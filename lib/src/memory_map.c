@@ -3,7 +3,7 @@
  */
 #include "memory_map.h"
 
-#include "engine/moments.h"
+#include "engine/partial.h"
 #include "plan_build.h"
 #include "tensor.h"
 

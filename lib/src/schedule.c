@@ -8,7 +8,6 @@
 #include <math.h>
 
 #include "blas.h"
-#include "engine/moments.h"
 #include "engine/partial.h"
 #include "kernels/kernels.h"
 #include "plan_build.h"
