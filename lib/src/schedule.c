@@ -271,7 +271,7 @@ static size_t choose_heads_in_turn(const attn_plan *plan, size_t d) {
 static struct cut cut_into_tasks(size_t units, double cost) {
     const double each = cost / (double)units, least = each * (double)units / MOST_TASKS;
     const double work = fmin(fmax(TASK_WORK, least), TASK_MOST), fit = work / fmax(each, 1);
-    const size_t some = fit < 1 || units == 0 ? 1 : fit > (double)units ? units : (size_t)fit;
+    const size_t some = fit < 1 ? 1 : fit > (double)units ? units : (size_t)fit;
     return (struct cut){units, some, ceil_div(units, some)};
 }
 
@@ -404,6 +404,9 @@ static void choose_preparation(attn_plan *plan) {
         bias->items * bias->heads * bias->rows,
     };
     for (int i = 0; i < PREPARE_COUNT; i++) {
+        if (rows[i] == 0) {
+            continue;
+        }
         const double cost = cost_of_preparing(plan, (enum prepare)i) * (double)rows[i];
         s->prepare[i] = cut_into_tasks(rows[i], cost);
         s->tasks[PHASE_PREPARE] += s->prepare[i].tasks;
