@@ -111,14 +111,10 @@ enum phase {
     PHASE_COUNT
 };
 
-/* The matrices that PHASE_PACK copies to results, in this order. */
-enum copy {
-    COPY_Q,
-    COPY_K,
-    COPY_V,
-    COPY_PRESENT_K,
-    COPY_PRESENT_V,
-    COPY_COUNT
+/* The last results of ATTN_RESULT_MAP have the form of Q, K or V. PHASE_PACK copies them. */
+enum {
+    COPY_FIRST = ATTN_RESULT_PRESENT_K,
+    COPY_COUNT = ATTN_RESULT_COUNT - COPY_FIRST
 };
 
 /* What PHASE_PREPARE does, in this order. */
@@ -203,8 +199,8 @@ struct schedule {
         size_t tiles, parts;
         size_t batch; /* numbers of packed keys of one batch item */
     } pack;
-    /* PHASE_PACK: then, for each matrix, the tasks that copy. The matrix of a head has `parts`
-     * parts. */
+    /* PHASE_PACK: then the tasks that copy, for each result from COPY_FIRST on. The matrix of a
+     * head has `parts` parts. */
     struct {
         struct cut all;
         size_t parts;
@@ -395,6 +391,35 @@ static inline size_t present_rows(const attn_plan *plan) {
 /* The batch items that K and V have. */
 static inline size_t kv_items(const attn_plan *plan) {
     return plan->form.has_kv_batch_axis ? plan->batch : 1;
+}
+
+/* The form of a result from COPY_FIRST on. */
+struct copy_form {
+    bool query, value, present;
+    size_t items, heads, rows; /* batch items, heads or key heads, and the rows of each */
+};
+
+static inline struct copy_form copy_form_of(const attn_plan *plan, attn_result which) {
+    struct copy_form form = {.query = which == ATTN_RESULT_Q,
+                             .value = which == ATTN_RESULT_V || which == ATTN_RESULT_PRESENT_V,
+                             .present = which <= ATTN_RESULT_PRESENT_V,
+                             .items = kv_items(plan),
+                             .heads = plan->kv_heads,
+                             .rows = plan->form.new_keys};
+    if (form.query) {
+        form.items = plan->batch;
+        form.heads = plan->heads;
+        form.rows = plan->n;
+    } else if (form.present) {
+        form.rows = present_rows(plan);
+    }
+    return form;
+}
+
+/* The columns of head h of such a result. */
+static inline size_t copy_columns(const attn_plan *plan, const struct copy_form *form, size_t h) {
+    const struct head *head = &plan->head[h * (plan->heads / form->heads)];
+    return form->value ? head->d_v : head->d;
 }
 
 /* The place of batch item b among the packed keys. */

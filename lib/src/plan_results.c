@@ -6,13 +6,10 @@
 #include "status.h"
 #include "tensor.h"
 
-/* add_part() and most_parts() take the results from present_K on for those with the form of Q, K or
- * V. A result that is added after present_K must have such a form. */
-static_assert(ATTN_RESULT_PRESENT_V == ATTN_RESULT_PRESENT_K + 1 &&
-                  ATTN_RESULT_Q == ATTN_RESULT_PRESENT_K + 2 &&
-                  ATTN_RESULT_K == ATTN_RESULT_PRESENT_K + 3 &&
-                  ATTN_RESULT_V == ATTN_RESULT_PRESENT_K + 4 &&
-                  ATTN_RESULT_COUNT == ATTN_RESULT_PRESENT_K + 5,
+/* A result that is added after present_K must have the form of Q, K or V, see copy_form_of(). */
+static_assert(ATTN_RESULT_PRESENT_V == COPY_FIRST + 1 && ATTN_RESULT_Q == COPY_FIRST + 2 &&
+                  ATTN_RESULT_K == COPY_FIRST + 3 && ATTN_RESULT_V == COPY_FIRST + 4 &&
+                  COPY_COUNT == 5,
               "the last results are present_K, present_V, Q, K and V");
 
 /* Adds a part to a result. Its axes are the batch and the heads, if the call has these axes (or K
@@ -23,7 +20,7 @@ static void add_part(attn_plan *plan, attn_result which, size_t heads, size_t ro
     const struct form *form = &plan->form;
     struct result *result = &plan->results.of[which];
     attn_result_tensor *part = &result->parts[result->count++];
-    const bool kv = which >= ATTN_RESULT_PRESENT_K && which != ATTN_RESULT_Q;
+    const bool kv = (int)which >= COPY_FIRST && which != ATTN_RESULT_Q;
     part->dtype = which == ATTN_RESULT_TOP_K_INDICES ? ATTN_INT64 : plan->dtype;
     if (kv ? form->has_kv_batch_axis : form->has_batch_axis) {
         part->shape[part->rank++] = plan->batch;
@@ -37,16 +34,13 @@ static void add_part(attn_plan *plan, attn_result which, size_t heads, size_t ro
     }
 }
 
-/* Adds the parts of a result with the form of Q, K or V. */
-static void add_projected(attn_plan *plan, attn_result which, size_t heads, size_t rows) {
-    const bool value = which == ATTN_RESULT_PRESENT_V || which == ATTN_RESULT_V;
+/* Adds the parts of a result from COPY_FIRST on. */
+static void add_copies(attn_plan *plan, attn_result which) {
+    const struct copy_form form = copy_form_of(plan, which);
+    const bool axis = !plan->form.packed && !plan->form.per_head;
     for (size_t h = 0; h < (plan->form.per_head ? plan->heads : 1); h++) {
-        const size_t d = value ? plan->head[h].d_v : plan->head[h].d;
-        if (plan->form.packed) {
-            add_part(plan, which, 0, rows, heads * d);
-        } else {
-            add_part(plan, which, plan->form.per_head ? 0 : heads, rows, d);
-        }
+        add_part(plan, which, axis ? form.heads : 0, form.rows,
+                 copy_columns(plan, &form, h) * (plan->form.packed ? form.heads : 1));
     }
 }
 
@@ -80,28 +74,17 @@ static void shape_result(attn_plan *plan, attn_result which) {
     case ATTN_RESULT_TOP_K_WEIGHTS:
         add_part(plan, which, heads, n, plan->results.top_k);
         break;
-    case ATTN_RESULT_PRESENT_K:
-    case ATTN_RESULT_PRESENT_V:
-        add_projected(plan, which, plan->kv_heads, present_rows(plan));
-        break;
-    case ATTN_RESULT_Q:
-        add_projected(plan, which, heads, n);
-        break;
-    case ATTN_RESULT_K:
-    case ATTN_RESULT_V:
-        add_projected(plan, which, plan->kv_heads, plan->form.new_keys);
-        break;
-    case ATTN_RESULT_COUNT:
-        break;
+    default:
+        add_copies(plan, which);
     }
 }
 
 /* Returns how many parts a result has at most. The results with one part for each head are the last
  * ones of the map. */
 static size_t most_parts(const attn_plan *plan, attn_result which) {
-    return !plan_wants(plan, 1u << which)                          ? 0
-           : plan->form.per_head && which >= ATTN_RESULT_PRESENT_K ? plan->heads
-                                                                   : 1;
+    return !plan_wants(plan, 1u << which)                    ? 0
+           : plan->form.per_head && (int)which >= COPY_FIRST ? plan->heads
+                                                             : 1;
 }
 
 static attn_status new_parts(attn_plan *plan, attn_error *error) {

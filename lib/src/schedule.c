@@ -419,8 +419,6 @@ static void choose_pack(attn_plan *plan, size_t d) {
     const struct path *path = &plan->path;
     const struct tiling *t = &plan->tiling;
     struct schedule *s = &plan->schedule;
-    static const unsigned results[COPY_COUNT] = {ATTN_WANT(Q), ATTN_WANT(K), ATTN_WANT(V),
-                                                 ATTN_WANT(PRESENT_K), ATTN_WANT(PRESENT_V)};
     if (path->packs) {
         s->pack.tiles = size_min(t->tiles, size_max(1, PACK_NUMBERS / (t->keys * d)));
         s->pack.parts = ceil_div(t->tiles, s->pack.tiles);
@@ -429,25 +427,20 @@ static void choose_pack(attn_plan *plan, size_t d) {
     }
     s->tasks[PHASE_PACK] = s->pack.all.tasks;
     for (int which = 0; which < COPY_COUNT; which++) {
-        if (!plan_wants(plan, results[which])) {
+        if (!plan_wants(plan, 1u << (COPY_FIRST + which))) {
             continue;
         }
+        const struct copy_form form = copy_form_of(plan, (attn_result)(COPY_FIRST + which));
+        const size_t rows = form.rows, matrices = form.items * form.heads;
         size_t widest = 0;
-        const size_t heads = which == COPY_Q ? plan->heads : plan->kv_heads;
-        const size_t rows = which == COPY_Q                      ? plan->n
-                            : which == COPY_K || which == COPY_V ? plan->form.new_keys
-                                                                 : present_rows(plan);
-        for (size_t h = 0; h < heads; h++) {
-            const struct head *head = &plan->head[which == COPY_Q ? h : h * (plan->heads / heads)];
-            const size_t columns = which == COPY_V || which == COPY_PRESENT_V ? head->d_v : head->d;
-            widest = size_max(widest, columns);
+        for (size_t h = 0; h < form.heads; h++) {
+            widest = size_max(widest, copy_columns(plan, &form, h));
         }
         s->copy[which].parts = ceil_div(rows * widest, COPY_NUMBERS);
-        const size_t items = which == COPY_Q ? plan->batch : kv_items(plan);
         const double cost =
-            (double)(items * heads) * cost_of_copying((double)rows * (double)widest, (double)rows);
+            (double)matrices * cost_of_copying((double)rows * (double)widest, (double)rows);
         s->input_cost += cost;
-        s->copy[which].all = cut_into_tasks(items * heads * s->copy[which].parts, cost);
+        s->copy[which].all = cut_into_tasks(matrices * s->copy[which].parts, cost);
         s->tasks[PHASE_PACK] += s->copy[which].all.tasks;
     }
     if (plan_wants(plan, ATTN_WANT(STATISTICS))) {
