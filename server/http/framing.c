@@ -54,7 +54,7 @@ enum framing_uri framing_check_uri(const char *raw) {
 
 /* The characters of a token (RFC 9110 section 5.6.2). */
 static bool is_tchar(char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+    return isalnum((unsigned char)c) || c == '-' ||
            (c != '\0' && strchr("!#$%&'*+.^_`|~", c) != NULL);
 }
 

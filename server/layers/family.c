@@ -3,6 +3,7 @@
 #include "layers/pack.h"
 #include "layers/search.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -290,8 +291,7 @@ static void name_layer(const struct search *s) {
     const int length =
         snprintf(layer->name, sizeof layer->name, "%s.%.*s", s->model->name, (int)size, rest);
     for (char *c = layer->name; *c != '\0'; c++) {
-        if (strchr("._-", *c) == NULL && !(*c >= 'a' && *c <= 'z') && !(*c >= 'A' && *c <= 'Z') &&
-            !(*c >= '0' && *c <= '9')) {
+        if (strchr("._-", *c) == NULL && !isalnum((unsigned char)*c)) {
             *c = '_';
             search_refuse(layer, "the names of its tensors have characters that are not in A-Z, "
                                  "a-z, 0-9, \".\", \"_\" and \"-\"");
