@@ -135,7 +135,8 @@ bool codec_as_choice(const struct codec_document *document, const struct codec_v
     /* A value that is no text is like an empty one: no name is equal or near to it. */
     const char *text = codec_kind_of(value) == CODEC_TEXT ? document_text(value) : "";
     for (size_t i = 0; i < count; i++) {
-        if (strcmp(text, names[i]) == 0) {
+        /* The first character excludes most names without a call. */
+        if (text[0] == names[i][0] && strcmp(text, names[i]) == 0) {
             *out = i;
             return true;
         }
