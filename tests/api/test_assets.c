@@ -169,15 +169,6 @@ Test(assets, the_document) {
     expect_asset("/openapi.json");
 }
 
-/* The links of the reference are relative, so its address has no slash at its end. */
-Test(assets, the_reference_is_no_folder) {
-    struct client_response response = daemon_ask("GET", "/docs/", "");
-    cr_expect_eq(response.status, 308);
-    cr_expect_eq(response.size, 0);
-    expect_header(&response, "/docs/", "Location", "../docs");
-    client_response_free(&response);
-}
-
 /* Options that change other answers do not change these files. */
 Test(assets, options_of_others, .init = NULL) {
     char path[] = "/tmp/attentiond-keys-XXXXXX";

@@ -311,19 +311,3 @@ Test(framing, pipelining) {
     }
     client_close(&connection);
 }
-
-/* A server must take the absolute form of a target (RFC 9112, 3.2.2). */
-Test(framing, absolute_targets_lead_to_their_paths) {
-    static const struct {
-        const char *target;
-        int status;
-    } cases[] = {{"http://a/health/live", 200},
-                 {"https://a/health/live", 200},
-                 {"HTTPS://a:8080/health/live", 200},
-                 {"https://a/nowhere", 404}};
-    for (size_t i = 0; i < COUNT(cases); i++) {
-        struct client_response response = daemon_ask("GET", cases[i].target, NULL);
-        cr_expect_eq(response.status, cases[i].status, "%s: %d", cases[i].target, response.status);
-        client_response_free(&response);
-    }
-}

@@ -1,6 +1,6 @@
 /*
- * test_keys.c - the keys of --api-key-file: which requests need one, what a refusal says, and that
- * SIGHUP reads the file again. The tests know the service by its socket only.
+ * test_keys.c - SIGHUP reads the file of --api-key-file again. data/exchanges.txt has which requests
+ * need a key, and what a refusal says. The tests know the service by its socket only.
  */
 #include <criterion/criterion.h>
 #include <signal.h>
@@ -27,16 +27,6 @@ static int status_with(const char *method, const char *path, const char *headers
     return response.status;
 }
 
-/* Says whether the answer is a 401 that contains these words and no part of a key. */
-static bool refused_saying(const char *headers, const char *words) {
-    struct client_response response;
-    cr_assert(client_request(the_daemon.port, "GET", "/version", headers, "", 0, &response));
-    const bool said = response.status == 401 && strstr(response.body, words) != NULL &&
-                      strstr(response.body, "the-first") == NULL;
-    client_response_free(&response);
-    return said;
-}
-
 static void write_key(const char *path, const char *key) {
     FILE *file = fopen(path, "w");
     cr_assert_not_null(file);
@@ -59,17 +49,7 @@ Test(daemon, needs_a_key_and_reads_keys_again) {
     daemon_start((const char *const[]){"--api-key-file", path, NULL});
     cr_expect_eq(status_with("POST", "/attention", OLD_KEY), 200);
     cr_expect_eq(status_with("POST", "/attention", NEW_KEY), 401);
-    cr_expect_eq(status_with("POST", "/attention", NULL), 401);
-    cr_expect_eq(status_with("GET", "/metrics", NULL), 401);
     cr_expect_eq(status_with("HEAD", "/version", NULL), 401);
-    cr_expect(refused_saying(NULL, "send \\\"Authorization: Bearer KEY"));
-    cr_expect(refused_saying(NEW_KEY, "send \\\"Authorization: Bearer KEY"));
-    cr_expect(refused_saying("Authorization: the-first-key-of-all\r\n",
-                             "header must be \\\"Bearer KEY\\\", with one of the keys"));
-    cr_expect_eq(status_with("GET", "/nowhere", NULL), 401);
-    cr_expect_eq(status_with("GET", "/health/nowhere", NULL), 401);
-    cr_expect_eq(status_with("GET", "/health/live", NULL), 200);
-    cr_expect_eq(status_with("GET", "/health/ready", NULL), 200);
     write_key(path, "another-key-instead");
     kill(the_daemon.pid, SIGHUP);
     for (int i = 0; i < 1000 && status_with("GET", "/version", NEW_KEY) != 200; i++) {

@@ -92,23 +92,3 @@ Test(options_of_calls, openapi_is_the_file) {
     free(file);
     client_response_free(&response);
 }
-
-/* The server replaces a name that would not fit into a line of the log, and gives one to a request
- * without a name. */
-Test(options_of_calls, a_request_without_a_fit_name_gets_one) {
-    static char long_name[160];
-    snprintf(long_name, sizeof long_name, "X-Request-Id: %0129d\r\n", 0);
-    const char *const unfit[] = {NULL, "X-Request-Id: two words\r\n", "X-Request-Id:\r\n",
-                                 long_name};
-    char made[COUNT(unfit)][160];
-    for (size_t i = 0; i < COUNT(unfit); i++) {
-        struct client_response response = daemon_ask("GET", "/health/live", unfit[i]);
-        made[i][0] = '\0';
-        client_header(&response, "X-Request-Id", made[i], sizeof made[i]);
-        size_t size = strlen(made[i]);
-        cr_expect(size >= 1 && size <= 128 && strpbrk(made[i], " \t") == NULL, "\"%s\"", made[i]);
-        for (size_t other = 0; other < i; other++)
-            cr_expect(strcmp(made[i], made[other]) != 0, "%s twice", made[i]);
-        client_response_free(&response);
-    }
-}

@@ -15,7 +15,7 @@
 enum {
     ROWS_LINE = 512,   /* bytes of a line of the file */
     ROWS_BYTES = 2048, /* bytes of what a line describes */
-    ROWS_SHORTHANDS = 40
+    ROWS_SHORTHANDS = 64
 };
 
 struct rows {
