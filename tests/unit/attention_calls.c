@@ -52,7 +52,8 @@ static double *round_numbers(struct rng *rng, size_t count) {
 struct call draw_call(unsigned kind, attn_dtype dtype, size_t heads, size_t n, size_t m, size_t d,
                       size_t d_v) {
     struct rng rng = {((uint64_t)kind << 40) + n * 1000003 + m * 1009 + d * 31 + d_v + 1};
-    struct call c = {.dtype = dtype, .heads = heads, .n = n, .m = m, .d = d, .d_v = d_v};
+    struct call c = {
+        .dtype = dtype, .heads = heads, .n = n, .m = m, .d = d, .d_v = d_v, .top_k = 3};
     rng_bits(&rng);
     c.batch = kind & (LENGTHS | SHARED) ? 2 : 1;
     c.shared = (kind & SHARED) != 0;
@@ -221,7 +222,7 @@ static double *numbers_of(const attn_result_tensor *t, size_t count) {
     return x;
 }
 
-void run_plan(attn_plan *plan, run_tasks *run, struct results *r) {
+static void run_plan(attn_plan *plan, run_tasks *run, struct results *r) {
     void *data[ATTN_RESULT_COUNT] = {0};
     for (int i = 0; i < ATTN_RESULT_COUNT; i++) {
         size_t bytes;
@@ -266,7 +267,7 @@ struct results try_call_by(const struct call *c, unsigned wanted, run_tasks *run
         .softcap = c->softcap,
         .sigmoid_bias = c->sigmoid_bias,
         .window = {c->left, c->right},
-        .top_k = 3,
+        .top_k = c->top_k,
         .mask = c->mask == NULL ? NULL : &mask,
         .key_padding = c->exists == NULL ? NULL : &padding,
         .past_k = c->past == 0 ? NULL : &t[3],

@@ -51,6 +51,7 @@ struct call {
     attn_normalization normalization;
     int64_t left, right; /* the window; -1 = no limit on that side */
     double scale, softcap, sigmoid_bias;
+    size_t top_k;
     unsigned flags; /* more of ATTN_FLAG_* */
 };
 
@@ -102,9 +103,6 @@ attn_tensor rows_of_heads(const struct call *c, const double *x, size_t heads, s
 
 /* Runs all tasks of a plan, as attn_plan_run() does. */
 typedef attn_status run_tasks(attn_plan *plan, attn_error *error);
-
-/* Runs a plan whose results have one part each. Numbers that a run does not write are NaN. */
-void run_plan(attn_plan *plan, run_tasks *run, struct results *r);
 
 /* Runs a call; the plan must be possible. With try_call() the run may fail, and the caller looks at
  * the status. With run_call() the run must succeed. Free the results with free_results(). */

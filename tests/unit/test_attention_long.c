@@ -101,25 +101,17 @@ ParameterizedTest(const size_t *index, attention_long, wide_rows, .timeout = 60)
                *index % 2 == 0 ? 40 : 8200);
 }
 
-/* -------------------------------------------------------------------------------- other options */
+/* -------------------------------------------------------------------------------- other results */
 
-/* Runs a call with options that struct call does not have. Free the results. */
-static struct results run_head(const struct call *c, attn_options *o, unsigned wanted) {
-    attn_tensor q = rows_of_heads(c, c->q, c->heads, c->n, 0, c->n, c->d);
-    attn_tensor k = rows_of_heads(c, c->k, c->kv_heads, c->m, 0, c->m, c->d);
-    attn_tensor v = rows_of_heads(c, c->v, c->kv_heads, c->m, 0, c->m, c->d_v);
-    struct results r = {0};
-    attn_plan *plan;
-    o->results = wanted;
-    cr_assert_eq(attn_plan_attention(&plan, &q, &k, &v, o, &r.error), ATTN_OK, "%s",
-                 r.error.message);
+static attn_status run_cut_rows(attn_plan *plan, attn_error *error) {
     cr_expect_leq(attn_plan_scratch(plan), (size_t)2 << 20);
     cr_expect_gt(attn_plan_tasks(plan, PHASE_MERGE), 0, "these rows are not cut");
-    run_plan(plan, attn_plan_run, &r);
-    attn_plan_free(plan);
-    free((void *)(uintptr_t)q.data);
-    free((void *)(uintptr_t)k.data);
-    free((void *)(uintptr_t)v.data);
+    return attn_plan_run(plan, error);
+}
+
+/* Runs a call whose rows are cut. Free the results. */
+static struct results run_cut(const struct call *c, unsigned wanted) {
+    struct results r = try_call_by(c, wanted, run_cut_rows);
     cr_assert_eq(r.status, ATTN_OK, "%s", r.error.message);
     return r;
 }
@@ -133,10 +125,10 @@ static int by_weight(const void *a, const void *b) {
 }
 
 /* Compares top_k of each row with a plain sort of its weights. */
-static void check_top_k(const struct call *c, attn_options *o, size_t k) {
-    o->top_k = k;
+static void check_top_k(struct call *c, size_t k) {
+    c->top_k = k;
     struct results r =
-        run_head(c, o, ATTN_WANT(WEIGHTS) | ATTN_WANT(TOP_K_INDICES) | ATTN_WANT(TOP_K_WEIGHTS));
+        run_cut(c, ATTN_WANT(WEIGHTS) | ATTN_WANT(TOP_K_INDICES) | ATTN_WANT(TOP_K_WEIGHTS));
     size_t *order = allocate(c->m, sizeof *order);
     for (size_t row = 0; row < c->heads * c->n; row++) {
         const double *is = r.of[ATTN_RESULT_TOP_K_WEIGHTS] + row * k;
@@ -162,14 +154,14 @@ Test(attention_long, top_k_is_a_plain_sort, .timeout = 60) {
     const size_t m = test_scale(100) < 100 ? 33000 : 70000, ks[] = {1, 5, 3000, 20000, 33000, m};
     for (int variant = 0; variant < 4; variant++) {
         const attn_dtype dtype = variant & 1 ? ATTN_FLOAT64 : ATTN_FLOAT32;
-        struct call c = draw_call(PLAIN, dtype, 1, 2, m, 1, 1);
-        attn_options o = {.normalization = variant & 2 ? ATTN_UNNORMALIZED : ATTN_SOFTMAX};
+        struct call c = draw_call(variant & 2 ? NONE : PLAIN, dtype, 1, 2, m, 1, 1);
+        c.scale = 1;
         c.q[0] = 1;
         for (size_t j = 0; variant < 2 && j < m; j++) {
             c.k[j] = (double)(j * 7919 % 37) / 16;
         }
         for (size_t i = 0; i < sizeof ks / sizeof *ks; i++) {
-            check_top_k(&c, &o, ks[i]);
+            check_top_k(&c, ks[i]);
         }
         free_call(&c);
     }
@@ -188,9 +180,8 @@ static double variance(const double *x, size_t count) {
 
 Test(attention_long, statistics) {
     struct call c = draw_call(PLAIN, ATTN_FLOAT64, 2, 3, 40000, 2, 1);
-    attn_options o = {0};
     struct results r =
-        run_head(&c, &o, ATTN_WANT(STATISTICS) | ATTN_WANT(SCORES) | ATTN_WANT(SCALED_SCORES));
+        run_cut(&c, ATTN_WANT(STATISTICS) | ATTN_WANT(SCORES) | ATTN_WANT(SCALED_SCORES));
     const double want[] = {
         variance(c.q, 2 * 3 * c.d), variance(c.k, 2 * c.m * c.d),
         variance(r.of[ATTN_RESULT_SCORES], r.count[ATTN_RESULT_SCORES]),
@@ -206,13 +197,11 @@ Test(attention_long, statistics) {
 /* The mean over heads is the mean of the weights that the heads have alone. */
 Test(attention_long, mean_over_heads) {
     for (int variant = 0; variant < 2; variant++) {
-        struct call c = draw_call(GROUPED, ATTN_FLOAT64, 4, 3, 20000, 3, 1);
-        attn_options o = {.normalization = variant ? ATTN_UNNORMALIZED : ATTN_SOFTMAX,
-                          .causal = true,
-                          .flags = ATTN_FLAG_BOTTOM_RIGHT};
-        struct results each = run_head(&c, &o, ATTN_WANT(WEIGHTS));
-        o.flags |= ATTN_FLAG_MEAN_OVER_HEADS;
-        struct results mean = run_head(&c, &o, ATTN_WANT(WEIGHTS) | ATTN_WANT(OUTPUT));
+        struct call c = draw_call(GROUPED | BOTTOM_RIGHT | (variant ? NONE : PLAIN), ATTN_FLOAT64,
+                                  4, 3, 20000, 3, 1);
+        struct results each = run_cut(&c, ATTN_WANT(WEIGHTS));
+        c.flags |= ATTN_FLAG_MEAN_OVER_HEADS;
+        struct results mean = run_cut(&c, ATTN_WANT(WEIGHTS) | ATTN_WANT(OUTPUT));
         const size_t count = c.n * c.m;
         cr_assert_eq(mean.count[ATTN_RESULT_WEIGHTS], count);
         for (size_t i = 0; i < count; i++) {
@@ -238,7 +227,7 @@ Test(attention_long, large_logits) {
     for (int split = 0; split < 2; split++) {
         const unsigned wanted = ROWS | (split ? 0 : ATTN_WANT(WEIGHTS) | ATTN_WANT(ENTROPY));
         struct call c = draw_call(PLAIN, ATTN_FLOAT32, 1, 2, SPLIT, 2, 1);
-        attn_options o = {.flags = ATTN_FLAG_SCALE, .scale = 1};
+        c.scale = 1;
         c.q[0] = c.q[1] = 0x1p20;
         c.q[2] = c.q[3] = 0x1p107;
         for (size_t j = 0; j < c.m; j++) { /* all scores are 0 */
@@ -246,7 +235,7 @@ Test(attention_long, large_logits) {
             c.k[2 * j + 1] = -0x1p21;
             c.v[j] = (double)(j % 100);
         }
-        struct results zeros = run_head(&c, &o, wanted);
+        struct results zeros = run_cut(&c, wanted);
         for (size_t i = 0; i < 2; i++) {
             cr_expect(fabs(zeros.of[ATTN_RESULT_OUTPUT][i] - 49.5) <= 1e-4, "way %d, query %zu: %g",
                       split, i, zeros.of[ATTN_RESULT_OUTPUT][i]);
@@ -254,7 +243,7 @@ Test(attention_long, large_logits) {
         }
         c.k[2 * 20000 + 1] = 0; /* a score of 2^41 */
         c.n = 1;
-        struct results one = run_head(&c, &o, wanted);
+        struct results one = run_cut(&c, wanted);
         cr_expect_eq(one.of[ATTN_RESULT_OUTPUT][0], 0); /* the value of key 20000 */
         cr_expect_eq(one.of[ATTN_RESULT_LSE][0], 0x1p41);
         free_results(&zeros);
