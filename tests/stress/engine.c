@@ -44,12 +44,17 @@ static void *work(void *arg) {
     return NULL;
 }
 
-/* The calls of which two results are compared. */
+/* The calls, of which every result is compared. */
 enum call {
     TILES,    /* many queries, so that keys are packed and queries form blocks */
     WEIGHTS,  /* the same with weights; these are over 8 MiB, so they are written past the caches */
     DECODING, /* one query of grouped heads with many keys, so that rows are cut and merged */
-    PROJECTED /* X and weight matrices, so that all phases have tasks */
+    PROJECTED, /* X and weight matrices, so that all phases have tasks */
+    LONG_ROWS, /* rows that are cut along their keys, with all results */
+    LONG_MEAN, /* the same with the mean over heads */
+    COPIES,    /* projections with all results, so that Q, K and V are copied */
+    SOFTMAX,   /* softmax alone, with slices that are cut */
+    CALLS
 };
 
 static size_t phases_with_tasks(const attn_plan *plan) {
@@ -60,37 +65,52 @@ static size_t phases_with_tasks(const attn_plan *plan) {
     return count;
 }
 
-static attn_plan *new_plan(enum call call, float *output, float *other) {
-    static const size_t rows[] = {QUERIES, QUERIES, 1, QUERIES};
+static attn_plan *new_plan(enum call call) {
+    static const struct {
+        size_t heads, kv_heads, queries, keys, columns;
+    } sizes[CALLS] = {[TILES] = {HEADS, HEADS, QUERIES, KEYS, COLUMNS},
+                      [WEIGHTS] = {HEADS, HEADS, QUERIES, KEYS, COLUMNS},
+                      [DECODING] = {GROUP, 1, 1, LONG, COLUMNS},
+                      [LONG_ROWS] = {2, 2, 3, 2 * LONG, 2},
+                      [LONG_MEAN] = {2, 2, 3, 2 * LONG, 2}};
+    const size_t columns = sizes[call].columns;
     const attn_tensor tq = {
-        .data = q, .rank = 3, .shape = {call == DECODING ? GROUP : HEADS, rows[call], COLUMNS}};
+        .data = q, .rank = 3, .shape = {sizes[call].heads, sizes[call].queries, columns}};
     const attn_tensor tk = {
-        .data = k,
-        .rank = 3,
-        .shape = {call == DECODING ? 1 : HEADS, call == DECODING ? LONG : KEYS, COLUMNS}};
-    const attn_tensor tv = {.data = v, .rank = 3, .shape = {tk.shape[0], tk.shape[1], COLUMNS}};
+        .data = k, .rank = 3, .shape = {sizes[call].kv_heads, sizes[call].keys, columns}};
+    attn_tensor tv = tk;
     const attn_tensor x = {.data = q, .rank = 2, .shape = {QUERIES, MODEL}};
     const attn_tensor w = {.data = k, .rank = 2, .shape = {MODEL, MODEL}};
+    const attn_tensor slices = {.data = k, .rank = 2, .shape = {LONG / 2, 2 * COLUMNS}};
     const attn_projection projection = {.w_q = &w, .w_k = &w, .w_v = &w};
-    const attn_multihead multihead = {.x = &x, .projections = &projection, .count = 1, .w_o = &w};
-    attn_options o = {
-        .results = ATTN_WANT(OUTPUT), .causal = true, .flags = ATTN_FLAG_BOTTOM_RIGHT};
-    o.results |= call == WEIGHTS ? ATTN_WANT(WEIGHTS) : ATTN_WANT(LSE);
-    o.heads = call == PROJECTED ? HEADS : 0;
-    attn_plan *plan;
-    const attn_status status = call == PROJECTED
-                                   ? attn_plan_multihead(&plan, &multihead, &o, NULL)
-                                   : attn_plan_attention(&plan, &tq, &tk, &tv, &o, NULL);
-    if (status != ATTN_OK) {
-        printf("call %d is refused\n", (int)call);
+    const attn_multihead multihead = {
+        .x = &x, .projections = &projection, .count = 1, .w_o = call == PROJECTED ? &w : NULL};
+    const unsigned all = (1u << ATTN_RESULT_COUNT) - 1;
+    attn_options o = {.results = ATTN_WANT(OUTPUT) | ATTN_WANT(LSE), .top_k = 2 * LONG};
+    attn_plan *plan = NULL;
+    if (call == LONG_ROWS || call == LONG_MEAN) {
+        o.results = all & ~(unsigned)(ATTN_WANT(Q) | ATTN_WANT(K) | ATTN_WANT(V));
+        o.flags = call == LONG_MEAN ? (unsigned)ATTN_FLAG_MEAN_OVER_HEADS : 0;
+    } else if (call == COPIES) {
+        o.results = all;
+    } else {
+        o.causal = true;
+        o.flags = ATTN_FLAG_BOTTOM_RIGHT;
+        o.results |= call == WEIGHTS ? ATTN_WANT(WEIGHTS) : 0;
+        tv.data = v;
+    }
+    if (call == SOFTMAX) {
+        attn_plan_softmax(&plan, &slices, 0, NULL);
+    } else if (call == PROJECTED || call == COPIES) {
+        o.heads = HEADS;
+        attn_plan_multihead(&plan, &multihead, &o, NULL);
+    } else {
+        attn_plan_attention(&plan, &tq, &tk, &tv, &o, NULL);
+    }
+    if (plan == NULL || (call == TILES && phases_with_tasks(plan) < 2)) {
+        printf("call %d is refused, or packs no keys before its blocks\n", (int)call);
         exit(1);
     }
-    if (call == TILES && phases_with_tasks(plan) < 2) {
-        printf("no keys are packed before the blocks are computed\n");
-        exit(1);
-    }
-    attn_plan_bind(plan, ATTN_RESULT_OUTPUT, 0, output);
-    attn_plan_bind(plan, call == WEIGHTS ? ATTN_RESULT_WEIGHTS : ATTN_RESULT_LSE, 0, other);
     return plan;
 }
 
@@ -109,89 +129,31 @@ static void run_on(attn_plan *plan, size_t threads) {
     attn_plan_end(plan, NULL);
 }
 
-static int same_bytes(enum call call) {
-    static const size_t counts[] = {1, 2, 3, 7};
-    const size_t bytes = sizeof q;
-    const size_t other_bytes =
-        (size_t)HEADS * QUERIES * (call == WEIGHTS ? KEYS : 1) * sizeof(float);
-    float *first[2] = {calloc(1, bytes), calloc(1, other_bytes)};
-    float *now[2] = {calloc(1, bytes), calloc(1, other_bytes)};
-    int failures = 0;
-    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
-        float **to = i == 0 ? first : now;
-        attn_plan *plan = new_plan(call, to[0], to[1]);
-        run_on(plan, counts[i]);
-        attn_plan_free(plan);
-        if (memcmp(first[0], to[0], bytes) != 0 || memcmp(first[1], to[1], other_bytes) != 0) {
-            printf("call %d: %zu threads give other bytes than one\n", (int)call, counts[i]);
-            failures++;
-        }
-    }
-    for (int i = 0; i < 2; i++) {
-        free(first[i]);
-        free(now[i]);
-    }
-    return failures;
-}
-
-/* The calls of which every result is compared. */
-enum whole_call {
-    LONG_ROWS, /* rows that are cut along their keys, with all results */
-    LONG_MEAN, /* the same with the mean over heads */
-    COPIES,    /* projections with all results, so that Q, K and V are copied */
-    SOFTMAX,   /* softmax alone, with slices that are cut */
-    WHOLE_CALLS
-};
-
-static attn_plan *new_whole_plan(enum whole_call call) {
-    const attn_tensor tq = {.data = q, .rank = 3, .shape = {2, 3, 2}};
-    const attn_tensor tk = {.data = k, .rank = 3, .shape = {2, 2 * LONG, 2}};
-    const attn_tensor x = {.data = q, .rank = 2, .shape = {QUERIES, MODEL}};
-    const attn_tensor w = {.data = k, .rank = 2, .shape = {MODEL, MODEL}};
-    const attn_tensor slices = {.data = k, .rank = 2, .shape = {LONG / 2, 2 * COLUMNS}};
-    const attn_projection projection = {.w_q = &w, .w_k = &w, .w_v = &w};
-    const attn_multihead multihead = {.x = &x, .projections = &projection, .count = 1};
-    const unsigned all = (1u << ATTN_RESULT_COUNT) - 1;
-    const unsigned projected = ATTN_WANT(Q) | ATTN_WANT(K) | ATTN_WANT(V);
-    attn_options o = {.results = all & ~projected, .top_k = 2 * LONG};
-    attn_plan *plan = NULL;
-    if (call == SOFTMAX) {
-        attn_plan_softmax(&plan, &slices, 0, NULL);
-    } else if (call == COPIES) {
-        o = (attn_options){.results = all, .heads = HEADS};
-        attn_plan_multihead(&plan, &multihead, &o, NULL);
-    } else {
-        o.flags = call == LONG_MEAN ? (unsigned)ATTN_FLAG_MEAN_OVER_HEADS : 0;
-        attn_plan_attention(&plan, &tq, &tk, &tk, &o, NULL);
-    }
-    if (plan == NULL) {
-        printf("whole call %d is refused\n", (int)call);
-        exit(1);
-    }
-    return plan;
-}
-
-/* Runs a plan with all its results in one block. Returns the block, which the caller frees. */
-static char *run_whole(enum whole_call call, size_t threads, size_t *bytes) {
-    attn_plan *plan = new_whole_plan(call);
+/* Binds all results of a plan to one block, which the caller frees. */
+static char *bind_block(attn_plan *plan, size_t *bytes) {
     attn_plan_results_bytes(plan, bytes);
     char *block = aligned_alloc(ATTN_ALIGNMENT, *bytes);
     memset(block, 0, *bytes);
     attn_plan_bind_all(plan, block);
-    run_on(plan, threads);
-    attn_plan_free(plan);
     return block;
 }
 
-static int same_whole_bytes(enum whole_call call) {
-    static const size_t counts[] = {2, 3, 7};
+static int same_bytes(enum call call) {
+    static const size_t counts[] = {1, 2, 3, 7};
+    char *first = NULL;
     int failures = 0;
-    size_t bytes;
-    char *first = run_whole(call, 1, &bytes);
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
-        char *now = run_whole(call, counts[i], &bytes);
+        size_t bytes;
+        attn_plan *plan = new_plan(call);
+        char *now = bind_block(plan, &bytes);
+        run_on(plan, counts[i]);
+        attn_plan_free(plan);
+        if (first == NULL) {
+            first = now;
+            continue;
+        }
         if (memcmp(first, now, bytes) != 0) {
-            printf("whole call %d: %zu threads give other bytes than one\n", (int)call, counts[i]);
+            printf("call %d: %zu threads give other bytes than one\n", (int)call, counts[i]);
             failures++;
         }
         free(now);
@@ -209,18 +171,23 @@ static void *run_alone(void *arg) {
 }
 
 static int side_by_side(void) {
-    static float output[PLANS][sizeof q / sizeof *q], lse[PLANS][HEADS * QUERIES];
+    char *results[PLANS];
     pthread_t ids[PLANS];
     attn_plan *plans[PLANS];
+    size_t bytes;
     int failures = 0;
     for (size_t i = 0; i < PLANS; i++) {
-        plans[i] = new_plan(TILES, output[i], lse[i]);
+        plans[i] = new_plan(TILES);
+        results[i] = bind_block(plans[i], &bytes);
         pthread_create(&ids[i], NULL, run_alone, plans[i]);
     }
     for (size_t i = 0; i < PLANS; i++) {
         pthread_join(ids[i], NULL);
         attn_plan_free(plans[i]);
-        failures += memcmp(output[0], output[i], sizeof output[0]) != 0;
+        failures += memcmp(results[0], results[i], bytes) != 0;
+    }
+    for (size_t i = 0; i < PLANS; i++) {
+        free(results[i]);
     }
     return failures;
 }
@@ -236,10 +203,9 @@ int main(void) {
         }
     }
     attn_blas_set_threads(1);
-    int failures = same_bytes(TILES) + same_bytes(WEIGHTS) + same_bytes(DECODING) +
-                   same_bytes(PROJECTED) + side_by_side();
-    for (int call = 0; call < WHOLE_CALLS; call++) {
-        failures += same_whole_bytes((enum whole_call)call);
+    int failures = side_by_side();
+    for (int call = 0; call < CALLS; call++) {
+        failures += same_bytes((enum call)call);
     }
     printf("%s\n", failures == 0 ? "same bytes on 1, 2, 3 and 7 threads" : "FAILED");
     return failures != 0;
