@@ -70,9 +70,43 @@ static void expect_settled(void) {
     }
 }
 
+/* What is tried while an allocation fails: a request in a way, whose usual answer is known. Other
+ * trials leave members NULL. */
+struct attempt {
+    const struct way *way;
+    const struct request *request;
+    const struct answer *usual;
+};
+
+/* Lets one allocation after the other fail, first alone and then with all that follow it, until an
+ * attempt needs no further one. `try_once` returns how many allocations failed. */
+static void fail_each(const char *way, const char *name,
+                      size_t (*try_once)(const struct attempt *attempt),
+                      const struct attempt *attempt) {
+    size_t needed[2];
+    trial.way = way;
+    trial.request = name;
+    for (int i = 0; i < 2; i++) {
+        trial.forever = i == 1;
+        trial.first = 1;
+        while (trial.first < MOST_ALLOCATIONS && try_once(attempt) > 0) {
+            trial.first++;
+        }
+        if (trial.first == MOST_ALLOCATIONS) {
+            trial_fault("the allocations have no end");
+        }
+        needed[i] = trial.first - 1;
+    }
+    printf("%s, %s: %zu allocations failed, %zu and all after them\n", way, name, needed[0],
+           needed[1]);
+}
+
 /* Asks once while the allocation number `trial.first` fails, and once again with memory enough.
  * Returns how many allocations failed. */
-static size_t try_at(const struct way *way, const struct request *q, const struct answer *usual) {
+static size_t try_at(const struct attempt *attempt) {
+    const struct way *way = attempt->way;
+    const struct request *q = attempt->request;
+    const struct answer *usual = attempt->usual;
     struct answer got = {0}, after = {0};
     way->prepare();
     alloc_failure_arm(trial.first, trial.forever);
@@ -100,13 +134,12 @@ static size_t try_at(const struct way *way, const struct request *q, const struc
     return failed;
 }
 
-/* Lets one allocation after the other fail, until a request needs no further one. */
+/* Lets the allocations of a request fail. */
 static void try_all(const struct way *way, const struct request *q) {
     if (wanted != NULL && strstr(q->name, wanted) == NULL) {
         return;
     }
     struct answer usual = {0};
-    size_t needed[2] = {0};
     trial.way = way->name;
     trial.request = q->name;
     trial.first = 0;
@@ -117,19 +150,7 @@ static void try_all(const struct way *way, const struct request *q) {
         trial_fault("the status is %d instead of %d: %.300s", usual.status, q->status,
                     usual.body != NULL ? usual.body : "");
     }
-    for (int i = 0; i < 2; i++) {
-        trial.forever = i == 1;
-        trial.first = 1;
-        while (trial.first < MOST_ALLOCATIONS && try_at(way, q, &usual) > 0) {
-            trial.first++;
-        }
-        if (trial.first == MOST_ALLOCATIONS) {
-            trial_fault("the allocations have no end");
-        }
-        needed[i] = trial.first - 1;
-    }
-    printf("%s, %s: %zu allocations failed, %zu and all after them\n", way->name, q->name,
-           needed[0], needed[1]);
+    fail_each(way->name, q->name, try_at, &(struct attempt){way, q, &usual});
     free(usual.body);
 }
 
@@ -163,7 +184,7 @@ static void count_allocations(const struct request *q) {
 
 /* Starts the workers and the server while an allocation fails, and stops them. Returns how many
  * allocations failed. */
-static size_t try_start(const struct request *q) {
+static size_t try_start(const struct attempt *attempt) {
     char error[256] = "";
     struct answer got = {0};
     alloc_failure_exempt(false);
@@ -176,8 +197,8 @@ static size_t try_start(const struct request *q) {
     const size_t failed = alloc_failure_disarm();
     alloc_failure_exempt(true);
     if (tested_server != NULL) {
-        way_server.ask(q, &got);
-        if (got.status != q->status) {
+        way_server.ask(attempt->request, &got);
+        if (got.status != attempt->request->status) {
             trial_fault("the server starts, and answers with %d", got.status);
         }
         free(got.body);
@@ -193,25 +214,12 @@ static size_t try_start(const struct request *q) {
     return failed;
 }
 
-static void try_starts(const struct request *q) {
-    trial.way = "start and stop";
-    trial.request = q->name;
-    for (int i = 0; i < 2; i++) {
-        trial.forever = i == 1;
-        trial.first = 1;
-        while (trial.first < MOST_ALLOCATIONS && try_start(q) > 0) {
-            trial.first++;
-        }
-        printf("start and stop: %zu allocations failed%s\n", trial.first - 1,
-               trial.forever ? " and all after them" : "");
-    }
-}
-
 /* ------------------------------------------------------------------- the log and the keys again */
 
 /* Reads the keys again while an allocation fails. The old keys must stay, or all new ones be there.
  * Returns how many allocations failed. */
-static size_t try_reload(void) {
+static size_t try_reload(const struct attempt *attempt) {
+    (void)attempt;
     static const struct request version = {
         .name = "version", .method = "GET", .path = "/version", .status = 200, .body = ""};
     struct answer got = {0};
@@ -231,23 +239,12 @@ static size_t try_reload(void) {
     return failed;
 }
 
-static void try_reloads(void) {
-    trial.way = "the server";
-    trial.request = "reload";
-    for (int i = 0; i < 2; i++) {
-        trial.forever = i == 1;
-        for (trial.first = 1; trial.first < MOST_ALLOCATIONS && try_reload() > 0; trial.first++) {
-        }
-        printf("reload: %zu allocations failed%s\n", trial.first - 1,
-               trial.forever ? " and all after them" : "");
-    }
-}
-
 /* ---------------------------------------------------------------------------- the library alone */
 
 /* Makes and runs a plan while an allocation fails. A plan whose run failed must run again. Returns
  * how many allocations failed. */
-static size_t try_library(void) {
+static size_t try_library(const struct attempt *attempt) {
+    (void)attempt;
     static const float numbers[64 * 8] = {1, -2, 3};
     static float output[64 * 8], usual[64 * 8];
     const attn_tensor x = {
@@ -282,20 +279,6 @@ static size_t try_library(void) {
     attn_plan_free(plan);
     expect_settled();
     return failed;
-}
-
-static void try_libraries(void) {
-    trial.way = "the library alone";
-    trial.request = "attn_plan_run";
-    trial.first = 0;
-    try_library();
-    for (int i = 0; i < 2; i++) {
-        trial.forever = i == 1;
-        for (trial.first = 1; trial.first < MOST_ALLOCATIONS && try_library() > 0; trial.first++) {
-        }
-        printf("%s: %zu allocations failed%s\n", trial.way, trial.first - 1,
-               trial.forever ? " and all after them" : "");
-    }
 }
 
 /* ------------------------------------------------------------------------------- all requests */
@@ -343,12 +326,14 @@ int main(int argc, char *argv[]) {
     count_allocations(&notebook);
     try_request(&notebook);
     requests_visit(try_request);
-    try_reloads();
+    fail_each("the server", "reload", try_reload, NULL);
     if (!http_stop(tested_server)) {
         trial_fault("the server does not stop");
     }
-    try_starts(&notebook);
-    try_libraries();
+    fail_each("start and stop", notebook.name, try_start, &(struct attempt){.request = &notebook});
+    trial.first = 0;
+    try_library(NULL); /* notes the usual output */
+    fail_each("the library alone", "attn_plan_run", try_library, NULL);
     unlink(trial_file);
     free(notebook.body);
     printf("%u faults\n", trial_faults());
