@@ -83,60 +83,33 @@ struct sizes {
     bool large;
 };
 
-/* Draws the sizes of a call, which is of one of several kinds. */
+/* The most that each size of a kind of call may be. A d_v of 0 is that of d in half of the calls. */
+static const struct kind {
+    double batch, heads, n, m, d, d_v;
+} kinds[] = {
+    {1, 1, 8, 3000000, 4, 4},    /* few queries, long rows */
+    {1, 65536, 4, 16, 4, 4},     /* very many heads */
+    {1, 1, 16, 64, 300000, 0},   /* wide rows */
+    {1, 4, 16, 16, 8, 8},        /* a call as small as those of a notebook */
+    {200000, 1, 4, 4, 4, 4},     /* many batch items */
+    {1, 1, 1000000, 8, 8, 8},    /* many queries, few keys */
+    {4, 32, 4096, 4096, 256, 0}, /* a call as large as those of a model, twice as often */
+    {4, 32, 4096, 4096, 256, 0},
+};
+
 static struct sizes draw_sizes(struct rng *rng) {
-    struct sizes s = {.batch = 1, .heads = 1, .kv_heads = 1};
+    const struct kind *most = &kinds[rng_between(rng, 0, sizeof kinds / sizeof *kinds - 1)];
+    struct sizes s;
     s.dtype = rng_chance(rng, 3) ? ATTN_FLOAT64 : ATTN_FLOAT32;
     s.large = rng_chance(rng, 12);
-    switch (rng_between(rng, 0, 7)) {
-    case 0: /* few queries, long rows */
-        s.n = size_up_to(rng, 8);
-        s.m = size_up_to(rng, 3000000);
-        s.d = size_up_to(rng, 4);
-        s.d_v = size_up_to(rng, 4);
-        break;
-    case 1: /* very many heads */
-        s.heads = size_up_to(rng, 65536);
-        s.n = size_up_to(rng, 4);
-        s.m = size_up_to(rng, 16);
-        s.d = size_up_to(rng, 4);
-        s.d_v = size_up_to(rng, 4);
-        break;
-    case 2: /* wide rows */
-        s.n = size_up_to(rng, 16);
-        s.m = size_up_to(rng, 64);
-        s.d = size_up_to(rng, 300000);
-        s.d_v = rng_chance(rng, 2) ? s.d : size_up_to(rng, 300000);
-        break;
-    case 3: /* a call as small as those of a notebook */
-        s.n = size_up_to(rng, 16);
-        s.m = size_up_to(rng, 16);
-        s.d = size_up_to(rng, 8);
-        s.d_v = size_up_to(rng, 8);
-        s.heads = size_up_to(rng, 4);
-        break;
-    case 4: /* many batch items */
-        s.batch = size_up_to(rng, 200000);
-        s.n = size_up_to(rng, 4);
-        s.m = size_up_to(rng, 4);
-        s.d = size_up_to(rng, 4);
-        s.d_v = size_up_to(rng, 4);
-        break;
-    case 5: /* many queries, few keys */
-        s.n = size_up_to(rng, 1000000);
-        s.m = size_up_to(rng, 8);
-        s.d = size_up_to(rng, 8);
-        s.d_v = size_up_to(rng, 8);
-        break;
-    default: /* a call as large as those of a model */
-        s.batch = size_up_to(rng, 4);
-        s.heads = size_up_to(rng, 32);
-        s.n = size_up_to(rng, 4096);
-        s.m = size_up_to(rng, 4096);
-        s.d = size_up_to(rng, 256);
-        s.d_v = rng_chance(rng, 2) ? s.d : size_up_to(rng, 256);
-        break;
-    }
+    s.batch = size_up_to(rng, most->batch);
+    s.heads = size_up_to(rng, most->heads);
+    s.n = size_up_to(rng, most->n);
+    s.m = size_up_to(rng, most->m);
+    s.d = size_up_to(rng, most->d);
+    s.d_v = most->d_v > 0        ? size_up_to(rng, most->d_v)
+            : rng_chance(rng, 2) ? s.d
+                                 : size_up_to(rng, most->d);
     s.kv_heads = s.heads;
     if (s.heads % 2 == 0 && rng_chance(rng, 3)) {
         s.kv_heads = s.heads / (s.heads % 8 == 0 && rng_chance(rng, 2) ? 8 : 2);
@@ -158,26 +131,13 @@ struct extras {
 
 static void draw_options(struct rng *rng, const struct sizes *s, bool projected, attn_options *o,
                          struct extras *e) {
-    static const unsigned results[] = {ATTN_WANT(WEIGHTS),
-                                       ATTN_WANT(SCORES),
-                                       ATTN_WANT(SCALED_SCORES),
-                                       ATTN_WANT(MASKED_SCORES),
-                                       ATTN_WANT(LSE),
-                                       ATTN_WANT(STATISTICS),
-                                       ATTN_WANT(ENTROPY),
-                                       ATTN_WANT(TOP_K_INDICES),
-                                       ATTN_WANT(TOP_K_WEIGHTS),
-                                       ATTN_WANT(PRESENT_K),
-                                       ATTN_WANT(PRESENT_V),
-                                       ATTN_WANT(Q),
-                                       ATTN_WANT(K),
-                                       ATTN_WANT(V)};
-    const size_t count = sizeof results / sizeof *results - (projected ? 0 : 3);
+    const unsigned projections = ATTN_WANT(Q) | ATTN_WANT(K) | ATTN_WANT(V);
+    const unsigned possible =
+        ((1u << ATTN_RESULT_COUNT) - 1) & ~(ATTN_WANT(OUTPUT) | (projected ? 0 : projections));
     o->results = rng_chance(rng, 4) ? 0 : ATTN_WANT(OUTPUT);
-    for (size_t i = 0; i < count; i++) {
-        o->results |= rng_chance(rng, 6) ? results[i] : 0;
+    for (unsigned r = 0; r < ATTN_RESULT_COUNT || o->results == 0; r++) {
+        o->results |= rng_chance(rng, 6) ? 1u << r % ATTN_RESULT_COUNT & possible : 0;
     }
-    o->results |= o->results == 0 ? results[rng_between(rng, 0, count - 1)] : 0;
     o->top_k = rng_chance(rng, 3) ? s->m : rng_chance(rng, 2) ? size_up_to(rng, (double)s->m) : 0;
     o->causal = rng_chance(rng, 3);
     o->flags |= rng_chance(rng, 2) ? ATTN_FLAG_BOTTOM_RIGHT : 0;
@@ -292,6 +252,13 @@ static bool draw_attention(struct rng *rng, struct call *c) {
     return status == ATTN_OK;
 }
 
+static attn_tensor weights(struct rng *rng, attn_dtype dtype, size_t in, size_t out, bool out_in) {
+    return (attn_tensor){.dtype = dtype,
+                         .rank = 2,
+                         .shape = {out_in ? out : in, out_in ? in : out},
+                         .data = numbers(rng, dtype, in * out, false)};
+}
+
 /* Draws a call with X, and with one set of weights for all heads or one for each head. */
 static bool draw_multihead(struct rng *rng, struct call *c) {
     struct sizes s = draw_sizes(rng);
@@ -314,19 +281,10 @@ static bool draw_multihead(struct rng *rng, struct call *c) {
     attn_tensor x = {.dtype = s.dtype, .rank = 3, .shape = {s.batch, s.n, model}}, w[3], w_o;
     x.data = numbers(rng, s.dtype, s.batch * s.n * model, s.large);
     for (int i = 0; i < 3; i++) {
-        const size_t across = per_head ? columns[i] : heads[i] * columns[i];
-        w[i] = (attn_tensor){.dtype = s.dtype, .rank = 2};
-        w[i].shape[out_in] = model;
-        w[i].shape[!out_in] = across;
-        w[i].shape[0] = out_in ? across : model;
-        w[i].shape[1] = out_in ? model : across;
-        w[i].data = numbers(rng, s.dtype, model * across, false);
+        w[i] = weights(rng, s.dtype, model, per_head ? columns[i] : heads[i] * columns[i], out_in);
     }
     const size_t out = size_up_to(rng, (double)NUMBERS / (double)(s.heads * s.d_v));
-    w_o = (attn_tensor){.dtype = s.dtype, .rank = 2};
-    w_o.shape[0] = out_in ? (out > 4096 ? 4096 : out) : s.heads * s.d_v;
-    w_o.shape[1] = out_in ? s.heads * s.d_v : (out > 4096 ? 4096 : out);
-    w_o.data = numbers(rng, s.dtype, w_o.shape[0] * w_o.shape[1], false);
+    w_o = weights(rng, s.dtype, s.heads * s.d_v, out > 4096 ? 4096 : out, out_in);
     const size_t count = per_head ? s.heads : 1;
     attn_projection *projections = calloc(count, sizeof *projections);
     for (size_t h = 0; h < count; h++) {
