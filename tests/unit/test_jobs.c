@@ -31,14 +31,25 @@ struct counted {
     const struct counted *other; /* a job that is looked at when this one is done */
     size_t meanwhile;            /* tasks of phase 0 that `other` had run at that moment */
     atomic_int outcome;          /* 0 until the job is done */
+    struct counted *next;        /* in all_jobs */
 };
 
 static struct jobs *jobs;
+static struct counted *all_jobs; /* of a test, the last one first */
 
 static void start_workers(unsigned threads, unsigned max_jobs, double max_cost) {
     const struct jobs_options options = {threads, max_jobs, max_cost};
+    jobs_stop(jobs); /* those of the theory before, if there are any */
     jobs = jobs_start(&options);
     cr_assert_not_null(jobs);
+}
+
+static void end_test(void) {
+    jobs_stop(jobs);
+    for (struct counted *job = all_jobs, *next; job != NULL; job = next) {
+        next = job->next;
+        free(job);
+    }
 }
 
 static size_t tasks(const void *counted, size_t phase) {
@@ -89,8 +100,9 @@ static struct counted *new_job(size_t a, size_t b, size_t c, size_t d, double co
                          .begin = {&job->phases, 1, NULL, begin_job, job},
                          .phases = {NULL, PHASES, tasks, task, job},
                          .counts = {a, b, c, d},
-                         .fails = {PHASES, 0}};
-    return job;
+                         .fails = {PHASES, 0},
+                         .next = all_jobs};
+    return all_jobs = job;
 }
 
 static void run_job(struct counted *c) {
@@ -116,7 +128,7 @@ static void expect_whole(struct counted *c) {
     }
 }
 
-TestSuite(jobs, .timeout = 60);
+TestSuite(jobs, .fini = end_test, .timeout = 60);
 
 static void run_eight_jobs(unsigned threads, size_t count, double cost) {
     struct counted *all[8];
@@ -128,11 +140,9 @@ static void run_eight_jobs(unsigned threads, size_t count, double cost) {
     for (size_t i = 0; i < 8; i++) {
         cr_expect_eq(wait_for(all[i]), JOB_DONE);
         expect_whole(all[i]);
-        free(all[i]);
     }
     cr_expect_eq(jobs_load(jobs).jobs, 0);
     cr_expect_float_eq(jobs_load(jobs).cost, 0, 1e-6);
-    jobs_stop(jobs);
 }
 
 Test(jobs, every_task_runs_once) {
@@ -161,9 +171,6 @@ Test(jobs, quanta_are_short) {
     cr_expect_leq(small->meanwhile, 6, "%zu tasks during five quanta of the small job",
                   small->meanwhile);
     cr_expect_eq(wait_for(huge), JOB_DONE);
-    free(huge);
-    free(small);
-    jobs_stop(jobs);
 }
 
 /* The long job came first, but the short one will have been served less after its quantum. */
@@ -181,10 +188,6 @@ Test(jobs, a_short_job_overtakes_a_long_task) {
     cr_expect_eq(wait_for(lengthy), JOB_DONE);
     cr_expect_lt(brief->job.begun, lengthy->job.begun);
     wait_for(first);
-    free(first);
-    free(lengthy);
-    free(brief);
-    jobs_stop(jobs);
 }
 
 /* There are more workers than cores, and more long tasks than workers. None of these tasks ends. */
@@ -213,10 +216,7 @@ Test(jobs, a_worker_is_left_for_short_quanta) {
     atomic_store(&gate, true);
     for (size_t i = 0; i < cores + 2; i++) {
         cr_expect_eq(wait_for(lengthy[i]), JOB_DONE);
-        free(lengthy[i]);
     }
-    free(brief);
-    jobs_stop(jobs);
 }
 
 /* A job that continues another one is never refused, and takes no place from admitted jobs. */
@@ -234,9 +234,6 @@ Test(jobs, work_goes_on_beyond_the_bounds) {
     cr_expect_eq(wait_for(part), JOB_DONE);
     expect_whole(part);
     cr_expect_eq(jobs_load(jobs).jobs, 0);
-    free(first);
-    free(part);
-    jobs_stop(jobs);
 }
 
 static void fail_at(size_t fails, unsigned threads) {
@@ -251,8 +248,6 @@ static void fail_at(size_t fails, unsigned threads) {
     }
     cr_expect_eq(c->runs[2][0], 0);
     cr_expect_eq(c->dones, 1);
-    free(c);
-    jobs_stop(jobs);
 }
 
 Test(jobs, first_failure_is_found) {
@@ -290,10 +285,6 @@ Test(jobs, ends_early) {
     cr_expect_eq(wait_for(cancelled), JOB_CANCELLED);
     cr_expect_eq(cancelled->runs[0][MANY - 1], 0);
     cr_expect_eq(cancelled->runs[1][0], 0);
-    free(refused);
-    free(late);
-    free(cancelled);
-    jobs_stop(jobs);
 }
 
 Test(jobs, admission_is_bounded) {
@@ -322,10 +313,6 @@ Test(jobs, admission_is_bounded) {
     cr_expect(jobs_admit(jobs, &c[4]->job), "the others are done");
     jobs_run(jobs, &c[4]->job);
     cr_expect_eq(wait_for(c[4]), JOB_DONE);
-    jobs_stop(jobs);
-    for (size_t i = 0; i < 5; i++) {
-        free(c[i]);
-    }
 }
 
 /* (0.1 + 0.2 + 0.3) - 0.1 - 0.2 - 0.3 is not 0 in doubles. Remainders like this one would add up
@@ -348,11 +335,7 @@ Test(jobs, the_cost_of_no_jobs_is_exactly_zero) {
         const struct jobs_load load = jobs_load(jobs);
         cr_expect(load.jobs == 0 && load.cost == 0, "order %zu: %u jobs, cost %g", i, load.jobs,
                   load.cost);
-        for (size_t j = 0; j < 3; j++) {
-            free(c[j]);
-        }
     }
-    jobs_stop(jobs);
 }
 
 Test(jobs, runs_here) {
@@ -360,7 +343,6 @@ Test(jobs, runs_here) {
     cr_expect_eq(jobs_run_here(&c->job), JOB_DONE);
     expect_whole(c);
     cr_expect_eq(c->dones, 0);
-    free(c);
     c = new_job(3, 4, 5, 6, 1);
     c->fails[0] = 2;
     c->fails[1] = 1;
@@ -368,7 +350,6 @@ Test(jobs, runs_here) {
     cr_expect_eq(c->runs[2][1], 1);
     cr_expect_eq(c->runs[2][2], 0);
     cr_expect_eq(c->runs[3][0], 0);
-    free(c);
 }
 
 /* Only jobs that cost at most a thousandth of max_cost get the last sixteenth of both bounds. */
@@ -395,7 +376,6 @@ Test(jobs, a_reserve_is_kept_for_small_jobs) {
     }
     cr_expect_not(jobs_full(jobs));
     for (size_t i = 0; i < 3; i++) {
-        free(c[i]);
         c[i] = new_job(1, 0, 0, 0, 1);
     }
     c[0]->job.cost = 938; /* nothing else is admitted, so 938 fits; then 62 are left */
@@ -408,10 +388,6 @@ Test(jobs, a_reserve_is_kept_for_small_jobs) {
     jobs_run(jobs, &c[2]->job);
     wait_for(c[0]);
     wait_for(c[2]);
-    jobs_stop(jobs);
-    for (size_t i = 0; i <= MOST; i++) {
-        free(c[i]);
-    }
 }
 
 /* A quantum of each of the jobs takes 0.16 s together, and the deadline is after 0.02 s. */
@@ -425,12 +401,10 @@ Test(jobs, a_late_job_need_not_wait_for_its_quantum) {
     for (size_t i = 0; i < OTHERS; i++) {
         others[i] = new_job(4, 0, 0, 0, 1e9);
         others[i]->nap = 5000000;
-        cr_assert(jobs_admit(jobs, &others[i]->job));
-        jobs_run(jobs, &others[i]->job);
+        run_job(others[i]);
     }
     late->job.deadline = clock_ns() + 20000000;
-    cr_assert(jobs_admit(jobs, &late->job));
-    jobs_run(jobs, &late->job);
+    run_job(late);
     cr_expect_eq(wait_for(late), JOB_LATE);
     for (size_t i = 0; i < OTHERS; i++) {
         runs += atomic_load(&others[i]->runs[0][0]);
@@ -439,10 +413,7 @@ Test(jobs, a_late_job_need_not_wait_for_its_quantum) {
     cr_expect_lt(runs, OTHERS * 3 / 4, "%zu of %d had a quantum before", runs, OTHERS);
     for (size_t i = 0; i < OTHERS; i++) {
         wait_for(others[i]);
-        free(others[i]);
     }
-    jobs_stop(jobs);
-    free(late);
 }
 
 /* A task of the huge job costs more than all tasks of a small job together. */
@@ -453,12 +424,10 @@ Test(jobs, long_tasks_get_no_larger_share) {
     struct counted *huge = new_job(MANY, 0, 0, 0, 1e9 * MANY), *small[SMALL];
     huge->nap = 2000000;
     start_workers(1, SMALL + 10, 1e18);
-    cr_assert(jobs_admit(jobs, &huge->job));
-    jobs_run(jobs, &huge->job);
+    run_job(huge);
     for (size_t i = 0; i < SMALL; i++) {
         small[i] = new_job(10, 0, 0, 0, 4e7); /* one task in each quantum */
-        cr_assert(jobs_admit(jobs, &small[i]->job));
-        jobs_run(jobs, &small[i]->job);
+        run_job(small[i]);
     }
     for (size_t i = 0; i < SMALL; i++) {
         cr_expect_eq(wait_for(small[i]), JOB_DONE);
@@ -470,11 +439,6 @@ Test(jobs, long_tasks_get_no_larger_share) {
     cr_expect_lt(runs, 8, "%zu tasks of the huge job were run meanwhile", runs);
     jobs_cancel(&huge->job);
     wait_for(huge);
-    jobs_stop(jobs);
-    for (size_t i = 0; i < SMALL; i++) {
-        free(small[i]);
-    }
-    free(huge);
 }
 
 /* An old job goes on, however many new jobs come. */
@@ -487,19 +451,16 @@ Test(jobs, new_jobs_do_not_keep_an_old_one_waiting) {
     size_t rounds = 0;
     old->nap = 100000;
     start_workers(1, ABREAST + 10, 1e18);
-    cr_assert(jobs_admit(jobs, &old->job));
-    jobs_run(jobs, &old->job);
+    run_job(old);
     for (size_t i = 0; i < ABREAST; i++) {
         new[i] = NULL;
     }
     for (; rounds < ROUNDS && atomic_load(&old->outcome) == 0; rounds++) {
         for (size_t i = 0; i < ABREAST; i++) { /* a new job follows each one that is done */
             if (new[i] == NULL || atomic_load(&new[i]->outcome) != 0) {
-                free(new[i]);
                 new[i] = new_job(1, 0, 0, 0, 4e8);
                 new[i]->nap = 1000000;
-                cr_assert(jobs_admit(jobs, &new[i]->job));
-                jobs_run(jobs, &new[i]->job);
+                run_job(new[i]);
             }
         }
         nanosleep(&(struct timespec){.tv_nsec = 500000}, NULL);
@@ -508,8 +469,5 @@ Test(jobs, new_jobs_do_not_keep_an_old_one_waiting) {
     wait_for(old);
     for (size_t i = 0; i < ABREAST; i++) {
         wait_for(new[i]);
-        free(new[i]);
     }
-    jobs_stop(jobs);
-    free(old);
 }
