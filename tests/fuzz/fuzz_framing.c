@@ -9,7 +9,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "codec/codec.h"
+#include "fuzz/ask.h"
 #include "fuzz/fuzz.h"
 #include "http/asset.h"
 #include "http/coding.h"
@@ -224,16 +224,8 @@ static void require_refusal(const struct framing_result *result) {
                  "%d", result->status);
 
     struct http_response response = {0};
-    struct codec_document *document;
     http_problem(&response, &request, result->status, result->detail, NULL, NULL);
-    struct codec_reader *reader = codec_reader_create(NULL);
-    fuzz_require(reader != NULL, "out of memory");
-    codec_reader_feed(reader, response.body, response.size);
-    fuzz_require(codec_reader_finish(reader, &document) == CODEC_OK, "%s: %.*s",
-                 codec_reader_error(reader)->message, (int)response.size,
-                 (const char *)response.body);
-    codec_document_free(document);
-    codec_reader_free(reader);
+    codec_document_free(fuzz_parse(response.body, response.size));
     if (response.release != NULL) {
         response.release((void *)(uintptr_t)response.body);
     }

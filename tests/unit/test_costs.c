@@ -34,6 +34,14 @@ static double cost_of(size_t batch, size_t heads, size_t n, size_t m, size_t d,
     return cost;
 }
 
+static double tasks_of(const attn_plan *plan) {
+    size_t tasks = 0;
+    for (size_t phase = 0; phase < attn_plan_phases(plan); phase++) {
+        tasks += attn_plan_tasks(plan, phase);
+    }
+    return (double)tasks;
+}
+
 /* The cost of 2 x 8 heads of 1024 queries and 2048 keys of 64 columns is computed term by term. */
 Test(costs, of_a_plain_call_are_exact, .init = use_plain_loops) {
     const double pairs = 2.0 * 8 * 1024 * 2048, heads = 2 * 8;
@@ -44,12 +52,8 @@ Test(costs, of_a_plain_call_are_exact, .init = use_plain_loops) {
     const double memory =
         heads * (1024 + 2 * 2048) * 64 * 4 * 4 + (heads * 1024 * 64 + heads * 2048 * 64) * 4 * 20;
     attn_plan *plan = plan_of(2, 8, 1024, 2048, 64, NULL);
-    double tasks = 0;
-    for (size_t phase = 0; phase < attn_plan_phases(plan); phase++) {
-        tasks += (double)attn_plan_tasks(plan, phase);
-    }
     const double want =
-        products + rows + blocks + packing + memory + 80000 + 8 * 1000 + tasks * 4000;
+        products + rows + blocks + packing + memory + 80000 + 8 * 1000 + tasks_of(plan) * 4000;
     cr_expect_float_eq(attn_plan_cost(plan), want, 1e-9 * want, "%.17g, not %.17g",
                        attn_plan_cost(plan), want);
     attn_plan_free(plan);
@@ -116,15 +120,11 @@ Test(costs, of_a_task_and_its_scratch_are_bounded) {
                                     .top_k = s[2],
                                     .flags = w == 5 ? (unsigned)ATTN_FLAG_MEAN_OVER_HEADS : 0};
             attn_plan *plan;
-            double tasks = 0;
             cr_assert_eq(attn_plan_attention(&plan, &q, &k, &v, &o, NULL), ATTN_OK);
-            for (size_t phase = 0; phase < attn_plan_phases(plan); phase++) {
-                tasks += (double)attn_plan_tasks(plan, phase);
-            }
             cr_expect_leq(attn_plan_scratch(plan), (size_t)5 << 19, "shape %zu, way %zu: %zu bytes",
                           i, w, attn_plan_scratch(plan));
-            cr_expect_leq(attn_plan_cost(plan) / tasks, 1.6e9, "shape %zu, way %zu: %g", i, w,
-                          attn_plan_cost(plan) / tasks);
+            cr_expect_leq(attn_plan_cost(plan) / tasks_of(plan), 1.6e9, "shape %zu, way %zu: %g", i,
+                          w, attn_plan_cost(plan) / tasks_of(plan));
             attn_plan_free(plan);
         }
     }
@@ -169,13 +169,9 @@ Test(costs, of_softmax) {
     double costs[2];
     for (int axis = 0; axis < 2; axis++) {
         attn_plan *plan;
-        size_t tasks = 0;
         cr_assert_eq(attn_plan_softmax(&plan, &x, axis, NULL), ATTN_OK);
-        for (size_t phase = 0; phase < attn_plan_phases(plan); phase++) {
-            tasks += attn_plan_tasks(plan, phase);
-        }
         costs[axis] = attn_plan_cost(plan);
-        cr_expect_leq(costs[axis] / (double)tasks, 1e9);
+        cr_expect_leq(costs[axis] / tasks_of(plan), 1e9);
         cr_expect_eq(attn_plan_scratch(plan), 0);
         attn_plan_free(plan);
     }

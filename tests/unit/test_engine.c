@@ -147,24 +147,6 @@ Test(engine, scratch_is_bounded_and_constant_in_n) {
     }
 }
 
-/* No task may take long, however many keys there are, because a worker does other things between
- * two tasks. */
-Test(engine, tasks_of_long_calls_are_short) {
-    static const float data[1];
-    for (size_t m = 1024; m <= 1 << 20; m *= 4) {
-        attn_tensor q = {.data = data, .rank = 2, .shape = {4096, 64}}, k = q;
-        k.shape[0] = m;
-        attn_plan *plan;
-        size_t tasks = 0;
-        cr_assert_eq(attn_plan_attention(&plan, &q, &k, &k, NULL, NULL), ATTN_OK);
-        for (size_t phase = 0; phase < attn_plan_phases(plan); phase++) {
-            tasks += attn_plan_tasks(plan, phase);
-        }
-        cr_expect_leq(attn_plan_cost(plan) / (double)tasks, 1.1e9);
-        attn_plan_free(plan);
-    }
-}
-
 /* A run of 8 heads of 16384 queries needs no more memory, beside its inputs and its output, than a
  * copy of its keys. */
 Test(engine, memory_of_a_long_call_is_a_copy_of_its_keys) {
