@@ -287,7 +287,20 @@ Test(digits, forbidden_values_may_be_nan_without_softmax) {
     free_call(&c);
 }
 
-/* If a query may attend to one key only, its output is the value of this key, bit for bit. */
+/* Makes the values NaN that no query sees. */
+static void poison_the_others(struct call *c, const size_t *only) {
+    unsigned char *seen = allocate(c->m, 1);
+    for (size_t i = 0; i < c->n; i++) {
+        seen[only[i]] = 1;
+    }
+    for (size_t i = 0; i < c->m * c->d_v; i++) {
+        c->v[i] = seen[i / c->d_v] ? c->v[i] : (double)NAN;
+    }
+    free(seen);
+}
+
+/* If a query may attend to one key only, its output is the value of this key, bit for bit. Its row
+ * is not divided by its sum, and a NaN in a forbidden value is found in it all the same. */
 Test(digits, one_visible_key_gives_its_value) {
     static const struct {
         size_t n, m, d;
@@ -309,6 +322,9 @@ Test(digits, one_visible_key_gives_its_value) {
         size_t *only = allocate(c.n, sizeof *only);
         for (size_t i = 0; i < c.n; i++) {
             only[i] = kind & WINDOW ? i : allow_one(&c, kind, i);
+        }
+        if ((s + at / 6) % 2 == 0) {
+            poison_the_others(&c, only);
         }
         for (size_t way = 0; way < 4; way++) {
             struct results r = run_call(&c, ways[way]);
@@ -369,6 +385,26 @@ Test(digits, a_result_alone_is_the_one_beside_all_others) {
 }
 
 /* --------------------------------------------------------------------------------- large logits */
+
+/* The scale does not fit float32, but the logits are -1.6, beside a sink of 0. */
+Test(digits, a_scale_beyond_float32_is_no_infinity) {
+    struct call c = draw_call(SINK, ATTN_FLOAT32, 1, 32, 64, 16, 1);
+    for (size_t i = 0; i < c.m * c.d; i++) {
+        c.q[i % (c.n * c.d)] = -1e-20;
+        c.k[i] = 1e-20;
+        c.v[i / c.d] = 1;
+    }
+    c.scale = 1e39;
+    c.sinks[0] = 0;
+    struct results r = run_call(&c, ATTN_WANT(OUTPUT));
+    const double all = (double)c.m * exp(-1.6);
+    /* The bound is wide, because the scores are denormal and have few digits. */
+    for (size_t i = 0; i < c.n; i++) {
+        cr_expect_float_eq(r.of[ATTN_RESULT_OUTPUT][i], all / (all + 1), 1e-4);
+    }
+    free_results(&r);
+    free_call(&c);
+}
 
 /* The weights of 100 equal logits are equal. The logits are near 2^30, where a float32 is a
  * multiple of 64 or 128, and larger. So the maximum is rounded up or down, by an amount that exp
