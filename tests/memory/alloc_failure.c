@@ -190,16 +190,23 @@ static void *real_malloc(size_t size) {
     return __interceptor_malloc != NULL ? __interceptor_malloc(size) : __libc_malloc(size);
 }
 
-static void *allocate(size_t size, const void *caller) {
-    if (!is_counted(caller)) {
-        return real_malloc(size);
+/* Begins an allocation by `caller`. Returns whether it must fail. */
+static bool begin(const void *caller, bool *counts) {
+    *counts = is_counted(caller);
+    return *counts && fails(caller);
+}
+
+/* Ends it: notes the block if it counts. */
+static void *end(void *block, size_t size, const void *caller, bool counts) {
+    if (counts) {
+        note(block, size, caller);
     }
-    if (fails(caller)) {
-        return NULL;
-    }
-    void *block = real_malloc(size);
-    note(block, size, caller);
     return block;
+}
+
+static void *allocate(size_t size, const void *caller) {
+    bool counts;
+    return begin(caller, &counts) ? NULL : end(real_malloc(size), size, caller, counts);
 }
 
 REPLACES void *malloc(size_t size) {
@@ -207,29 +214,23 @@ REPLACES void *malloc(size_t size) {
 }
 
 REPLACES void *calloc(size_t count, size_t size) {
-    const bool counts = is_counted(CALLER);
-    if (counts && fails(CALLER)) {
+    bool counts;
+    if (begin(CALLER, &counts)) {
         return NULL;
     }
     void *block = __interceptor_calloc != NULL ? __interceptor_calloc(count, size)
                                                : __libc_calloc(count, size);
-    if (counts) {
-        note(block, count * size, CALLER);
-    }
-    return block;
+    return end(block, count * size, CALLER, counts);
 }
 
 REPLACES void *aligned_alloc(size_t align, size_t size) {
-    const bool counts = is_counted(CALLER);
-    if (counts && fails(CALLER)) {
+    bool counts;
+    if (begin(CALLER, &counts)) {
         return NULL;
     }
     void *block = __interceptor_aligned_alloc != NULL ? __interceptor_aligned_alloc(align, size)
                                                       : __libc_memalign(align, size);
-    if (counts) {
-        note(block, size, CALLER);
-    }
-    return block;
+    return end(block, size, CALLER, counts);
 }
 
 REPLACES void free(void *block) {
@@ -243,17 +244,14 @@ REPLACES void free(void *block) {
 
 /* If the caller does not count, a block that counted keeps its first caller. */
 REPLACES void *realloc(void *old, size_t size) {
-    const bool counts = is_counted(CALLER);
-    if (counts && fails(CALLER)) {
+    bool counts;
+    if (begin(CALLER, &counts)) {
         return NULL;
     }
     const struct block was = forget(old);
     void *block = __interceptor_realloc != NULL ? __interceptor_realloc(old, size)
                                                 : __libc_realloc(old, size);
-    if (counts || was.inverted != 0) {
-        note(block, size, counts ? CALLER : was.caller);
-    }
-    return block;
+    return end(block, size, counts ? CALLER : was.caller, counts || was.inverted != 0);
 }
 
 REPLACES char *strndup(const char *text, size_t limit) {
@@ -273,28 +271,22 @@ REPLACES char *strdup(const char *text) {
 }
 
 REPLACES void *mmap(void *address, size_t size, int access, int flags, int file, off_t offset) {
-    const bool counts = is_counted(CALLER);
-    if (counts && fails(CALLER)) {
+    bool counts;
+    if (begin(CALLER, &counts)) {
         return MAP_FAILED;
     }
     void *block = (void *)syscall(SYS_mmap, address, size, access, flags, file, offset);
-    if (counts) {
-        note(block, size, CALLER);
-    }
-    return block;
+    return end(block, size, CALLER, counts);
 }
 
 REPLACES void *mremap(void *old, size_t old_size, size_t size, int flags, ...) {
-    const bool counts = is_counted(CALLER);
-    if (counts && fails(CALLER)) {
+    bool counts;
+    if (begin(CALLER, &counts)) {
         return MAP_FAILED;
     }
     const struct block was = forget(old);
     void *block = (void *)syscall(SYS_mremap, old, old_size, size, flags, NULL);
-    if (counts || was.inverted != 0) {
-        note(block, size, counts ? CALLER : was.caller);
-    }
-    return block;
+    return end(block, size, counts ? CALLER : was.caller, counts || was.inverted != 0);
 }
 
 REPLACES int munmap(void *block, size_t size) {
