@@ -83,7 +83,8 @@ struct sizes {
     bool large;
 };
 
-/* The most that each size of a kind of call may be. A d_v of 0 is that of d in half of the calls. */
+/* The most that each size of a kind of call may be. If d_v is 0, it is that of d in half of the
+ * calls. */
 static const struct kind {
     double batch, heads, n, m, d, d_v;
 } kinds[] = {

@@ -25,7 +25,7 @@ struct app_answer {
     const char *fault; /* what the app did against the rules of http_app; NULL = nothing */
 };
 
-/* If it is not NULL, it is called with true before each call of the app, and with false after it. */
+/* Unless it is NULL, it is called with true before each call of the app, and with false after. */
 extern void (*app_is_called)(bool is_called);
 
 /* Asks the app. Each piece is an allocation of its exact size, so that a sanitizer sees whatever is

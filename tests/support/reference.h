@@ -30,8 +30,8 @@ struct reference_head {
 };
 
 /* The results, in one block of memory that begins with `scores`: free that. The errors of a row are
- * compared with the size of the terms that are added in it: output_scale is max_c sum_j |w_j v_jc|, and score_scale
- * is max_j sum_c |q_c k_jc|. */
+ * compared with the size of the terms that are added in it: output_scale is max_c sum_j |w_j v_jc|,
+ * and score_scale is max_j sum_c |q_c k_jc|. */
 struct reference_results {
     double *scores, *scaled_scores, *masked_scores, *weights; /* (n,m) */
     double *output;                                           /* (n,d_v) */

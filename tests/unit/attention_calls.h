@@ -1,7 +1,7 @@
 /*
  * attention_calls.h - the calls that the tests of attention draw at random from a kind (a set of
- * options) and sizes, and their runs. All numbers are doubles that are exact in the dtype of the call. So two results have the
- * same bytes if and only if their doubles have.
+ * options) and sizes, and their runs. All numbers are doubles that are exact in the dtype of the
+ * call. So two results have the same bytes if and only if their doubles have.
  */
 #ifndef ATTENTION_CALLS_H
 #define ATTENTION_CALLS_H

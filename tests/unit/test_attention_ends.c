@@ -1,7 +1,7 @@
 /*
  * test_attention_ends.c - tests calls whose last query stands at the last valid key of its batch
- * item, as flash-attention documents it for `cache_seqlens`. test_attention_random.c compares random
- * calls with the reference.
+ * item, as flash-attention documents it for `cache_seqlens`. test_attention_random.c compares
+ * random calls with the reference.
  */
 #include <math.h>
 

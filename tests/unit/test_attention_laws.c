@@ -23,9 +23,9 @@ static bool sees_anything(const struct call *c, size_t row) {
 
 /* ----------------------------------------------------------------------------- sums of the rows */
 
-/* Checks that every row of weights sums to 1, or to 0 if the query may attend to no key. A weight is
- * an exponential, exact to 1 ulp, times exp(tile's maximum - maximum) / sum. These are at most 15
- * roundings. The sums over m numbers are made in double, by the library and here, in any order. */
+/* Checks that every row of weights sums to 1, or to 0 if the query may attend to no key. A weight
+ * is an exponential, exact to 1 ulp, times exp(tile's maximum - maximum) / sum. These are at most
+ * 15 roundings. The sums over m numbers are made in double, by the library and here. */
 static void check_sums(const struct call *c, const struct results *r) {
     const double bound = 15 * epsilon(c->dtype);
     for (size_t row = 0; row < all_rows(c); row++) {
