@@ -14,31 +14,6 @@ enum {
     DRAWN = 30 /* calls, so that each key is in one of them */
 };
 
-/* Writes one matrix. */
-static void put_matrix(FILE *to, size_t rows, size_t columns) {
-    for (size_t i = 0; i < rows * columns; i++) {
-        const char *before = i % columns != 0 ? "," : i == 0 ? "[[" : "],[";
-        fprintf(to, "%s%zu.%zu", before, i * 7 % 3, i * 31 % 10);
-    }
-    fputs("]]", to);
-}
-
-/* Makes the body of a request from `format`, in which "#3x4" stands for a matrix. */
-static void write_body(struct request *q, const char *format) {
-    FILE *to = open_memstream(&q->body, &q->size);
-    while (*format != '\0') {
-        char *end;
-        if (*format != '#') {
-            fputc(*format++, to);
-            continue;
-        }
-        const size_t rows = strtoul(format + 1, &end, 10);
-        put_matrix(to, rows, strtoul(end + 1, &end, 10));
-        format = end;
-    }
-    fclose(to);
-}
-
 #define SEED "\"random\":{\"generator\":\"torch\",\"seed\":1}"
 #define RAND "{\"random\":\"rand\",\"shape\":"
 
@@ -156,7 +131,7 @@ static void visit_tensors(void (*visit)(const struct request *request)) {
                             .path = accepts[i].path,
                             .accept = SAFETENSORS,
                             .status = 200};
-        write_body(&q, accepts[i].body);
+        q.body = json_body(accepts[i].body, &q.size);
         visit(&q);
         free(q.body);
     }
@@ -195,7 +170,7 @@ void requests_visit(void (*visit)(const struct request *request)) {
                             .method = "POST",
                             .path = posts[i].path,
                             .status = posts[i].status};
-        write_body(&q, posts[i].body);
+        q.body = json_body(posts[i].body, &q.size);
         visit(&q);
         free(q.body);
     }

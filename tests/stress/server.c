@@ -15,39 +15,54 @@
 #include "api/api.h"
 #include "http/http.h"
 #include "support/client.h"
+#include "support/json.h"
 #include "support/rng.h"
 
 enum {
-    CLIENTS = 12,
-    LARGEST = 700 /* rows of X */
+    CLIENTS = 12
+};
+
+#define SEED "{\"random\":{\"generator\":\"torch\",\"seed\":1},"
+
+static const struct {
+    const char *format; /* see json_body() */
+    int status;
+} asked[] = {
+    {"{\"X\":#4x8}", 200},
+    {"{\"X\":#60x8,\"causal\":true}", 200},
+    {"{\"X\":#700x8,\"return\":[\"output\",\"entropy\"]}", 200},
+    {"{\"X\":#700x8,\"scale\":1e38}", 422},
+    {"{\"X\":[[1.5,2.25],[0.5", 400},
+    {"{\"X\":#700x8,\"timeout\":1e-9,\"return\":[\"entropy\"]}", 503},
+    {SEED "\"X\":{\"random\":\"randn\",\"shape\":[4,3]}}", 200},
+    {SEED "\"Q\":{\"random\":\"randn\",\"shape\":[300,200]},\"K\":{\"random\":\"rand\","
+          "\"shape\":[200,200]},\"V\":{\"random\":\"rand\",\"shape\":[200,1]},\"mask\":{"
+          "\"random\":\"randint\",\"high\":2,\"shape\":[300,200]},\"return\":[\"output\"]}",
+     200},
+    {SEED "\"text\":\"a rose is a rose is a rose\",\"embedding_dim\":3000,"
+          "\"return\":[\"weights\"]}",
+     200},
+    {SEED "\"timeout\":0.01,\"X\":{\"random\":\"rand\",\"shape\":[1,1],\"discard\":[{\"random\":"
+          "\"rand\",\"shape\":1000000000}]}}",
+     503},
+    /* These two have so many values that the workers parse them. */
+    {SEED "\"embedding_dim\":3,\"tokens\":[\"a\"*1200(,\"word\")],\"return\":[\"output\"]}", 200},
+    {"{\"X\":[[]*1200(,[])]}", 422},
+};
+
+enum {
+    QUESTIONS = sizeof asked / sizeof *asked
 };
 
 /* A question and its first answer. */
-struct question {
+static struct question {
     char *body;
     size_t size;
     int status;
     pthread_mutex_t mutex;
     char *answer;
-};
+} questions[QUESTIONS];
 
-enum {
-    NOTEBOOK,
-    MIDDLE,
-    LARGE,
-    OVERFLOW,
-    CUT,
-    LATE,
-    DRAWN,
-    DRAWN_LARGE,
-    WORDS,
-    DRAWN_LATE,
-    MANY_WORDS, /* this and the next have so many values that the workers parse them */
-    MANY_ARRAYS,
-    QUESTIONS
-};
-
-static struct question questions[QUESTIONS];
 static unsigned port;
 static atomic_bool ending;
 static atomic_uint answered, refused, faults;
@@ -57,65 +72,10 @@ static void fault(const char *what, int status, const char *body) {
     atomic_fetch_add(&faults, 1);
 }
 
-static void ask_matrix(struct question *q, size_t rows, const char *number, const char *rest) {
-    const size_t columns = 8;
-    q->body = malloc(rows * columns * (strlen(number) + 8) + 256);
-    q->size = (size_t)sprintf(q->body, "{\"X\":[");
-    for (size_t i = 0; i < rows; i++) {
-        for (size_t j = 0; j < columns; j++) {
-            q->size += (size_t)sprintf(q->body + q->size, "%s%zu%s", j == 0 ? "[" : ",",
-                                       (i * 31 + j * 17) % 10, number);
-        }
-        q->size += (size_t)sprintf(q->body + q->size, i + 1 < rows ? "]," : "]");
-    }
-    q->size += (size_t)sprintf(q->body + q->size, "]%s}", rest);
-}
-
-#define SEED "{\"random\":{\"generator\":\"torch\",\"seed\":1},"
-
-static void ask_text(struct question *q, const char *body) {
-    q->body = strdup(body);
-    q->size = strlen(body);
-}
-
-static void ask_many(struct question *q, const char *head, const char *value, const char *tail) {
-    enum {
-        VALUES = 1200
-    };
-    q->body = malloc(strlen(head) + VALUES * strlen(value) + strlen(tail) + 1);
-    char *end = stpcpy(q->body, head);
-    for (int i = 0; i < VALUES; i++) {
-        end = stpcpy(end, value);
-    }
-    q->size = (size_t)(stpcpy(end, tail) - q->body);
-}
-
 static void prepare(void) {
-    static const int statuses[QUESTIONS] = {200, 200, 200, 422, 400, 503,
-                                            200, 200, 200, 503, 200, 422};
-    ask_matrix(&questions[NOTEBOOK], 4, ".25", "");
-    ask_matrix(&questions[MIDDLE], 60, "e-1", ",\"causal\":true");
-    ask_matrix(&questions[LARGE], LARGEST, ".5", ",\"return\":[\"output\",\"entropy\"]");
-    ask_matrix(&questions[OVERFLOW], LARGEST, "e30", ",\"softcap\":2");
-    ask_matrix(&questions[CUT], 4, ".25", "");
-    questions[CUT].size /= 2;
-    ask_matrix(&questions[LATE], LARGEST, ".5", ",\"timeout\":1e-9,\"return\":[\"entropy\"]");
-    ask_text(&questions[DRAWN], SEED "\"X\":{\"random\":\"randn\",\"shape\":[4,3]}}");
-    ask_text(&questions[DRAWN_LARGE], SEED
-             "\"Q\":{\"random\":\"randn\",\"shape\":[300,200]},\"K\":{\"random\":\"rand\","
-             "\"shape\":[200,200]},\"V\":{\"random\":\"rand\",\"shape\":[200,1]},\"mask\":{"
-             "\"random\":\"randint\",\"high\":2,\"shape\":[300,200]},\"return\":[\"output\"]}");
-    ask_text(&questions[WORDS],
-             SEED "\"text\":\"a rose is a rose is a rose\",\"embedding_dim\":3000,"
-                  "\"return\":[\"weights\"]}");
-    ask_text(&questions[DRAWN_LATE], SEED
-             "\"timeout\":0.01,\"X\":{\"random\":\"rand\",\"shape\":[1,1],\"discard\":[{\"random\":"
-             "\"rand\",\"shape\":1000000000}]}}");
-    ask_many(&questions[MANY_WORDS], SEED "\"embedding_dim\":3,\"tokens\":[\"a\"", ",\"word\"",
-             "],\"return\":[\"output\"]}");
-    ask_many(&questions[MANY_ARRAYS], "{\"X\":[[]", ",[]", "]}");
     for (size_t i = 0; i < QUESTIONS; i++) {
-        questions[i].status = statuses[i];
+        questions[i].body = json_body(asked[i].format, &questions[i].size);
+        questions[i].status = asked[i].status;
         pthread_mutex_init(&questions[i].mutex, NULL);
     }
 }

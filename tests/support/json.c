@@ -245,3 +245,36 @@ char *json_rows(const char *front, size_t rows, size_t *size) {
     *size += (size_t)sprintf(text + *size, "]}");
     return text;
 }
+
+/* Writes one matrix. */
+static void put_matrix(FILE *to, size_t rows, size_t columns) {
+    for (size_t i = 0; i < rows * columns; i++) {
+        const char *before = i % columns != 0 ? "," : i == 0 ? "[[" : "],[";
+        fprintf(to, "%s%zu.%zu", before, i * 7 % 3, i * 31 % 10);
+    }
+    fputs("]]", to);
+}
+
+char *json_body(const char *format, size_t *size) {
+    char *body, *end;
+    FILE *to = open_memstream(&body, size);
+    while (*format != '\0') {
+        if (*format != '#' && *format != '*') {
+            fputc(*format++, to);
+            continue;
+        }
+        const size_t count = strtoul(format + 1, &end, 10);
+        if (*format == '#') {
+            put_matrix(to, count, strtoul(end + 1, &end, 10));
+            format = end;
+            continue;
+        }
+        const char *text = end + 1;
+        format = strchr(text, ')') + 1;
+        for (size_t i = 0; i < count; i++) {
+            fwrite(text, 1, (size_t)(format - 1 - text), to);
+        }
+    }
+    fclose(to);
+    return body;
+}

@@ -57,4 +57,8 @@ bool json_near(const struct cJSON *got, const struct cJSON *expect, double absol
 /* Makes {FRONT,"X":[[0],[1],...]} with this many rows. Returns owned: free(). */
 char *json_rows(const char *front, size_t rows, size_t *size);
 
+/* Makes a text from `format`, in which "#3x4" stands for a matrix of numbers, and "*9(TEXT)" for
+ * nine times TEXT. Returns owned: free(). */
+char *json_body(const char *format, size_t *size);
+
 #endif

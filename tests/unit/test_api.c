@@ -9,6 +9,7 @@
 
 #include "api/reply.h"
 #include "support/app.h"
+#include "support/json.h"
 
 static struct api_state state = {.budget = {.max_request = 4 << 20, .max_total = 8 << 20},
                                  .max_work = 1e6,
@@ -54,14 +55,13 @@ Test(api, options_may_come_before_or_after_the_matrices) {
 }
 
 Test(api, refuses_what_does_not_fit_in_its_limits) {
-    char body[16384] = "{\"X\":[[1]";
-    for (int i = 0; i < 1500; i++) {
-        strcat(body, ",[1]");
-    }
-    strcat(body, "]}");
+    size_t size;
+    char *body = json_body("{\"X\":[[1]*1500(,[1])]}", &size);
     expect_answer(body, 413, "--max-memory");
-    strcpy(strrchr(body, '}'), ",\"return\":[\"output\"]}");
+    free(body);
+    body = json_body("{\"X\":[[1]*1500(,[1])],\"return\":[\"output\"]}", &size);
     expect_answer(body, 413, "multiply-adds; this server allows 1000000");
+    free(body);
 }
 
 Test(api, overflow_is_no_place_in_the_request) {
@@ -96,21 +96,11 @@ Test(api, a_sink_out_of_range_is_named) {
         "\"sink/0 is 1e300, which is out of the range of float32\",\"pointer\":\"/sink/0\"");
 }
 
-/* Writes a body whose X has `count` rows of one number, and returns it. `rest` follows X. */
-static char *rows(char *body, int count, const char *rest) {
-    char *end = stpcpy(body, "{\"X\":[[1]");
-    for (int i = 1; i < count; i++) {
-        end = stpcpy(end, ",[1]");
-    }
-    strcpy(stpcpy(end, "]"), rest);
-    return body;
-}
-
 /* The memory of all requests together is bounded while a body is read, and when the results are
  * allocated. */
 Test(api, refuses_when_the_memory_of_all_is_in_use) {
-    char body[16384];
-    rows(body, 500, ",\"return\":[\"weights\"]}"); /* 1 MB of weights */
+    size_t size;
+    char *body = json_body("{\"X\":#500x1,\"return\":[\"weights\"]}", &size); /* 1 MB of weights */
     state.max_work = 1e9;
     for (size_t in_use = 0; in_use <= 1; in_use++) {
         const size_t others = state.budget.max_total - (in_use == 0 ? 10000 : 1 << 20);
@@ -122,6 +112,7 @@ Test(api, refuses_when_the_memory_of_all_is_in_use) {
         cr_expect_eq(state.budget.used, 0);
     }
     cr_expect_eq(state.metrics.refused_memory, 8);
+    free(body);
 }
 
 /* A long answer is encoded while it is sent. The memory that the server holds for this counts. */
@@ -167,10 +158,10 @@ Test(api, counts_a_long_binary_answer_while_it_is_sent) {
 /* Only small requests whose body is complete may use the last part of the memory, because a client
  * could let an incomplete one wait for long. */
 Test(api, keeps_a_reserve_for_small_requests) {
-    char large[8192];
+    size_t size;
+    char *large = json_body("{\"X\":#400x1,\"return\":[\"weights\"]}", &size);
     const char *small = "{\"X\":[[0],[0]],\"return\":[\"output\"]}";
     struct http_request request = post;
-    rows(large, 400, ",\"return\":[\"weights\"]}");
     state.max_work = 1e9;
     atomic_store(&state.budget.used, state.budget.max_total / 16 * 15);
     request.length = strlen(small);
@@ -178,10 +169,11 @@ Test(api, keeps_a_reserve_for_small_requests) {
     cr_expect_eq(ask(&request, small, request.length - 1).status, 503, "%s", text);
     request.length = 0; /* the length of a body in chunks is not known */
     cr_expect_eq(ask(&request, small, SIZE_MAX / 2).status, 503, "%s", text);
-    request.length = strlen(large); /* the text is small, but the result is not */
+    request.length = size; /* the text is small, but the result is not */
     cr_expect_eq(ask(&request, large, SIZE_MAX / 2).status, 503, "%s", text);
     atomic_store(&state.budget.used, 0);
     cr_expect_eq(ask(&request, large, SIZE_MAX / 2).status, 200, "%s", text);
+    free(large);
 }
 
 /* Returns the most bytes that this request holds. */
@@ -197,14 +189,8 @@ Test(api, draws_are_memory_and_work) {
     static const char drawn[] =
         "{\"random\":{\"generator\":\"numpy\",\"seed\":1},\"X\":{\"random\":"
         "\"rand\",\"shape\":[50,200]},\"return\":[\"lse\"]}";
-    static char given[50 * 402 + 64] = "{\"X\":[";
-    char *end = given + strlen(given);
-    for (size_t i = 0; i < 50 * 200; i++) {
-        end = stpcpy(end, i % 200 == 0 ? "[0" : ",0");
-        end = stpcpy(end, i % 200 < 199      ? ""
-                          : i + 1 < 50 * 200 ? "],"
-                                             : "]],\"return\":[\"lse\"]}");
-    }
+    size_t size;
+    char *given = json_body("{\"X\":#50x200,\"return\":[\"lse\"]}", &size);
     state.max_work = 1e9;
     const size_t of_drawn = needed(drawn), of_given = needed(given), bytes = 50 * 200 * 4;
     cr_expect(of_drawn >= bytes && of_given >= bytes && of_drawn < of_given + bytes, "%zu and %zu",
@@ -217,23 +203,22 @@ Test(api, draws_are_memory_and_work) {
     expect_answer("{\"text\":\"a b\",\"embedding\":[[1,2],[3,4]],\"return\":[\"output\"]}", 200,
                   "{\"tokens\":[\"a\",\"b\"],\"output\":[[");
     cr_expect_eq(state.budget.used, 0);
+    free(given);
 }
 
 /* A long body is not read when the workers take no more, so even its mistakes are not seen. A short
  * body is read, and a small computation is done. */
 Test(api, reads_no_long_body_when_the_workers_take_no_more) {
     const struct jobs_options no_job = {.threads = 1, .max_jobs = 0, .max_cost = 1e12};
-    char body[16384] = "{\"X\":[[1]";
+    size_t size;
+    char *body = json_body("{\"X\":[[1]*2100(,[1])nonsense", &size);
     state.jobs = jobs_start(&no_job);
     cr_assert_not_null(state.jobs);
-    for (size_t size = strlen(body); size < 8192; size += 4) {
-        strcpy(body + size, ",[1]");
-    }
-    strcat(body, "nonsense");
     expect_answer(body, 503, "its operator sets the limit with --max-queue");
     cr_expect_eq(state.budget.used, 0);
     cr_expect_eq(state.metrics.refused_queue, 4);
     expect_answer("{\"X\":[[0],[0]],\"return\":[\"output\"]}", 200, "{\"output\":[[0],[0]]}\n");
+    free(body);
     jobs_stop(state.jobs);
     state.jobs = NULL;
 }
