@@ -132,22 +132,25 @@ Test(digits, a_small_mean_over_heads_is_rounded_once) {
     enum {
         HEADS = 7
     };
-    struct call c = draw_call(CAUSAL, ATTN_FLOAT32, HEADS, 4, 4, 3, 3);
-    c.flags = ATTN_FLAG_MEAN_OVER_HEADS;
-    struct results r = run_call(&c, KEPT);
-    double mean[16] = {0};
-    for (size_t h = 0; h < HEADS; h++) {
-        struct reference_results want = reference_of(&c, 0, h);
-        for (size_t i = 0; i < 16; i++) {
-            mean[i] += want.weights[i];
+    for (size_t d = 1; d <= 12; d++) {
+        struct call c = draw_call(PLAIN, ATTN_FLOAT32, HEADS, 4, 4, d, 3);
+        c.flags = ATTN_FLAG_MEAN_OVER_HEADS;
+        struct results r = run_call(&c, KEPT);
+        double mean[16] = {0};
+        for (size_t h = 0; h < HEADS; h++) {
+            struct reference_results want = reference_of(&c, 0, h);
+            for (size_t i = 0; i < 16; i++) {
+                mean[i] += want.weights[i];
+            }
+            free(want.scores);
         }
-        free(want.scores);
+        for (size_t i = 0; i < 16; i++) {
+            cr_expect_eq(r.of[ATTN_RESULT_WEIGHTS][i], (double)(float)(mean[i] / HEADS),
+                         "%zu columns, weight %zu", d, i);
+        }
+        free_results(&r);
+        free_call(&c);
     }
-    for (size_t i = 0; i < 16; i++) {
-        cr_expect_eq(r.of[ATTN_RESULT_WEIGHTS][i], (double)(float)(mean[i] / HEADS));
-    }
-    free_results(&r);
-    free_call(&c);
 }
 
 Test(digits, a_small_score_is_the_nearest_float) {
