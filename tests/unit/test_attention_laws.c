@@ -48,7 +48,7 @@ static void check_sums(const struct call *c, const struct results *r) {
 /* The weights of a row sum to 1 however large the scores are. The maximum of a row may be rounded,
  * and then it differs from the score that it was rounded from. */
 TheoryDataPoints(laws, weights_of_a_row_sum_to_one) = {
-    DataPoints(double, 1, 1e2, 1e4, 3e5, 1e7, 1e9, 1e15),
+    DataPoints(double, 1, 1e2, 1e4, 1e7, 1e15),
     DataPoints(unsigned, PLAIN, MASK, BIAS, CAUSAL | LENGTHS), SIZES, DTYPES};
 
 Theory((double factor, unsigned kind, size_t size, int dtype), laws, weights_of_a_row_sum_to_one) {
@@ -78,8 +78,8 @@ Theory((double factor, unsigned kind, size_t size, int dtype), laws, weights_of_
  * nothing else changes. Each row has a constant of its own. With a sink, all rows of a head have
  * the same constant, which is added to the sink, too. The logits are in the hundreds. If the
  * constant is large, they must not be rounded to the last digit of their sum in float32. */
-TheoryDataPoints(laws, a_shifted_row_of_biases_moves_lse_alone) = {
-    DataPoints(double, -40, 1e5, 0x1p33, -0x1p33), KINDS, SIZES, DTYPES};
+TheoryDataPoints(laws, a_shifted_row_of_biases_moves_lse_alone) = {DataPoints(double, -40, 0x1p33),
+                                                                   KINDS, SIZES, DTYPES};
 
 Theory((double shift, unsigned kind, size_t size, int dtype), laws,
        a_shifted_row_of_biases_moves_lse_alone) {
