@@ -21,7 +21,7 @@ enum {
     BLAS_PRODUCT = 400, /* added if BLAS makes them, divided by the number of queries */
     MASK = 20,          /* reading a byte of a mask */
     SOFTCAP = 120,      /* tanh */
-    SIGMOID = 150,
+    SIGMOID = 150,      /* exp and a division */
     ENTROPY = 350,      /* a logarithm of libm */
     LONG_ENTROPY = 80,  /* the moment of a long row, of which entropy is made */
     STAGE = 60,         /* storing a number of a stage */

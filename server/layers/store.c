@@ -273,14 +273,14 @@ static bool list_entries(struct layers_catalogue *made) {
     return good;
 }
 
-static int by_name(const void *name, const void *entry) {
+static int by_entry_name(const void *name, const void *entry) {
     return search_compare(name, layers_entry_name(entry));
 }
 
 const char *layers_reason(const struct layers_catalogue *catalogue, const struct layer *layer) {
     const struct layers_entry *entry =
         catalogue->entries + search_first(layer->name, catalogue->entries, catalogue->entry_count,
-                                          sizeof *entry, by_name);
+                                          sizeof *entry, by_entry_name);
     while (entry->layer != layer) {
         entry++;
     }

@@ -75,7 +75,7 @@ static const struct criterion_suite *suite_of(const struct criterion_test *test)
 }
 
 /* Starts a process for a test. If its time is over, a signal ends it. */
-static void start(const struct criterion_test *test) {
+static void start_child(const struct criterion_test *test) {
     const struct criterion_suite *suite = suite_of(test);
     pid_t pid = fork();
     if (pid == 0) {
@@ -126,7 +126,7 @@ int main(int argc, char **argv) {
             } else {
                 free_cores--;
             }
-            start(test);
+            start_child(test);
         }
     }
     for (; free_cores < sysconf(_SC_NPROCESSORS_ONLN); free_cores++) {

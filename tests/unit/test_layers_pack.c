@@ -29,7 +29,7 @@ struct made {
 };
 
 /* Writes the numbers of a file, and notes what the file system says of it. */
-static void put_numbers(struct made *made, const char *name, const void *data, size_t bytes) {
+static void put_made(struct made *made, const char *name, const void *data, size_t bytes) {
     struct stat status;
     char path[128];
     layer_file_put(name, data, bytes);
@@ -119,7 +119,7 @@ Test(layers_pack, every_shape_like_the_whole) {
         char reason[LAYERS_REASON];
         const size_t numbers = shapes[i].rows * shapes[i].columns;
         float *data = draw_weights(numbers + 7);
-        put_numbers(&made, "numbers", data, (numbers + 7) * sizeof *data);
+        put_made(&made, "numbers", data, (numbers + 7) * sizeof *data);
         made.layer.tensors[LAYER_W_K] = (struct layer_tensor){.shard = &made.shard,
                                                               .type = CODEC_TYPE_FP32,
                                                               .offset = 7 * sizeof *data,
@@ -152,7 +152,7 @@ Test(layers_pack, every_shape_in_small_tasks) {
         struct made made;
         struct layer_use use;
         const size_t rows = sizes[i / 2][0], columns = sizes[i / 2][1];
-        put_numbers(&made, "numbers", "", 0);
+        put_made(&made, "numbers", "", 0);
         made.layer.tensors[LAYER_W_O] = (struct layer_tensor){.shard = &made.shard,
                                                               .type = CODEC_TYPE_FP16,
                                                               .rows = rows,
@@ -175,7 +175,7 @@ Test(layers_pack, vectors_in_parts) {
     char reason[LAYERS_REASON];
     const size_t numbers = 700000;
     float *data = draw_weights(numbers);
-    put_numbers(&made, "numbers", data, numbers * sizeof *data);
+    put_made(&made, "numbers", data, numbers * sizeof *data);
     struct layer_tensor *tensors = made.layer.tensors;
     tensors[LAYER_B_V] = (struct layer_tensor){.shard = &made.shard,
                                                .type = CODEC_TYPE_FP32,
@@ -320,7 +320,7 @@ Test(layers_pack, a_number_that_is_not_finite_is_refused) {
         struct layer_use use;
         char reason[LAYERS_REASON];
         const bool narrow = i % 2 == 0, matrix = i < 2;
-        put_numbers(&made, "numbers", numbers, sizeof numbers);
+        put_made(&made, "numbers", numbers, sizeof numbers);
         for (int part = 0; part < 2; part++) {
             made.layer.tensors[(matrix ? LAYER_W_V : LAYER_NORM_Q) + part] =
                 (struct layer_tensor){.shard = &made.shard,
@@ -363,7 +363,7 @@ Test(layers_pack, a_number_that_is_not_finite_is_found_in_each_row) {
             struct made made;
             struct layer_use use;
             char reason[LAYERS_REASON];
-            put_numbers(&made, "numbers", numbers, sizeof numbers);
+            put_made(&made, "numbers", numbers, sizeof numbers);
             made.layer.tensors[LAYER_W_V] = tensors[k];
             made.layer.tensors[LAYER_W_V].shard = &made.shard;
             made.layer.tensors[LAYER_W_V].type = CODEC_TYPE_FP64;
@@ -409,7 +409,7 @@ Test(layers_pack, requests_wait_for_the_tasks_of_others) {
     const size_t rows = 20000, columns = 64;
     float *data = draw_weights(rows * columns);
     struct made made;
-    put_numbers(&made, "numbers", data, rows * columns * sizeof *data);
+    put_made(&made, "numbers", data, rows * columns * sizeof *data);
     made.layer.tensors[LAYER_W_Q] = (struct layer_tensor){.shard = &made.shard,
                                                           .type = CODEC_TYPE_FP32,
                                                           .rows = rows,

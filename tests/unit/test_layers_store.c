@@ -19,7 +19,7 @@
 TestSuite(layers_store, .init = layer_folder_begin, .fini = layer_files_end, .timeout = 60);
 
 /* Finds a layer in the newest catalogue, which keeps it while its file stays. */
-static const struct layer *find_layer(const char *name) {
+static const struct layer *layer_named(const char *name) {
     const struct layers_catalogue *catalogue = layers_take(the_layers);
     const struct layer *layer = layers_find(catalogue, name);
     layers_give(the_layers, catalogue);
@@ -34,14 +34,14 @@ static size_t open_for(size_t count, int more) {
     layer_file_model("b.safetensors", "", 1, 64, 16, 2);
     layer_file_model("c.safetensors", "", 1, 64, 16, 3);
     layer_files_open(1);
-    const size_t bytes = layer_packed_bytes(find_layer("a.h.0"), ATTN_FLOAT32);
+    const size_t bytes = layer_packed_bytes(layer_named("a.h.0"), ATTN_FLOAT32);
     layers_close(the_layers);
     layer_files_open(count * bytes + (size_t)more);
     return bytes;
 }
 
 static enum layer_status begin_use(const char *name, struct layer_use *use) {
-    return layer_begin(the_layers, find_layer(name), ATTN_FLOAT32, use);
+    return layer_begin(the_layers, layer_named(name), ATTN_FLOAT32, use);
 }
 
 /* Uses a layer and ends the use. */
@@ -52,7 +52,7 @@ static void use_briefly(const char *name) {
 }
 
 static bool is_packed(const char *name) {
-    return find_layer(name)->packed[ATTN_FLOAT32] != NULL;
+    return layer_named(name)->packed[ATTN_FLOAT32] != NULL;
 }
 
 /* Waits until the packed weights take so many bytes. The time limit of the test bounds the wait. */
@@ -87,7 +87,7 @@ Test(layers_store, never_drops_weights_that_are_in_use) {
     cr_expect_eq(begin_use("c.h.0", &c), LAYER_OK); /* takes the place of b */
     cr_expect(is_packed("a.h.0") && !is_packed("b.h.0") && is_packed("c.h.0"));
     cr_expect_eq(begin_use("b.h.0", &b), LAYER_BUSY);
-    cr_expect_eq(find_layer("a.h.0")->packed[ATTN_FLOAT32], packed);
+    cr_expect_eq(layer_named("a.h.0")->packed[ATTN_FLOAT32], packed);
     await_bytes(2 * bytes);
     layer_end(the_layers, &c);
     cr_expect_eq(begin_use("b.h.0", &b), LAYER_OK); /* takes the place of c */
@@ -119,7 +119,7 @@ Test(layers_store, drops_what_was_not_used_for_the_longest_time) {
     use_briefly("a.h.0");
     use_briefly("c.h.0");
     cr_expect(is_packed("a.h.0") && !is_packed("b.h.0") && is_packed("c.h.0"));
-    layers_unload(the_layers, find_layer("c.h.0"));
+    layers_unload(the_layers, layer_named("c.h.0"));
     cr_assert_eq(begin_use("a.h.0", &a), LAYER_OK);
     cr_assert_eq(begin_use("b.h.0", &b), LAYER_OK);
     layer_end(the_layers, &b);
@@ -146,19 +146,19 @@ Test(layers_store, unloads_at_the_end_of_the_last_use) {
     struct layer_use use = {0}, other = {0};
     const size_t bytes = open_for(3, 0);
     cr_assert_eq(begin_use("a.h.0", &use), LAYER_OK);
-    layers_unload(the_layers, find_layer("a.h.0"));
+    layers_unload(the_layers, layer_named("a.h.0"));
     cr_expect(is_packed("a.h.0"));
     cr_expect_eq(layers_load(the_layers).packed, bytes);
     layer_end(the_layers, &use);
     cr_expect_not(is_packed("a.h.0"));
     await_bytes(0);
     cr_assert_eq(begin_use("a.h.0", &use), LAYER_OK);
-    layers_unload(the_layers, find_layer("a.h.0"));
+    layers_unload(the_layers, layer_named("a.h.0"));
     cr_assert_eq(begin_use("a.h.0", &other), LAYER_OK); /* a new use wants the weights after all */
     layer_end(the_layers, &use);
     layer_end(the_layers, &other);
     cr_expect(is_packed("a.h.0"));
-    layers_unload(the_layers, find_layer("a.h.0"));
+    layers_unload(the_layers, layer_named("a.h.0"));
     await_bytes(0);
 }
 
