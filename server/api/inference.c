@@ -89,7 +89,8 @@ static bool check_parameters(const struct decoder *decoder, const struct codec_v
 /* Sets the bytes of texts, which only their binary_data_size says. */
 static bool set_text_bytes(struct decoder *decoder, const struct codec_value *value, size_t size,
                            struct build_tensor *tensor, struct codec_error *error) {
-    const size_t texts = codec_form_texts(&tensor->form), least = texts * sizeof(uint32_t);
+    const size_t texts = codec_count(tensor->form.rank, tensor->form.shape);
+    const size_t least = texts * sizeof(uint32_t);
     if (size < least) {
         return codec_fail(decoder->document, value, error,
                           "the input \"%.64s\" has a binary_data_size of %zu, but the lengths of "

@@ -112,19 +112,8 @@ bool codec_as_form(const struct codec_document *document, const struct codec_val
         return false;
     }
     form->texts = false;
-    form->bytes = sizes[form->type];
-    for (int axis = 0; axis < form->rank; axis++) {
-        form->bytes *= form->shape[axis];
-    }
+    form->bytes = sizes[form->type] * codec_count(form->rank, form->shape);
     return true;
-}
-
-size_t codec_form_texts(const struct codec_tensor_form *form) {
-    size_t count = 1;
-    for (int axis = 0; axis < form->rank; axis++) {
-        count *= form->shape[axis];
-    }
-    return count;
 }
 
 bool codec_as_texts_form(const struct codec_document *document, const struct codec_value *shape,
@@ -135,7 +124,7 @@ bool codec_as_texts_form(const struct codec_document *document, const struct cod
     }
     form->type = CODEC_TYPE_UINT8;
     form->texts = true;
-    const size_t count = codec_form_texts(form);
+    const size_t count = codec_count(form->rank, form->shape);
     return count <= CODEC_MAX_WORDS ||
            binary_refuse(document, shape, name, error, "has %zu texts; it may have at most %d",
                          count, CODEC_MAX_WORDS);
@@ -250,7 +239,7 @@ bool codec_expect(struct codec_stream *stream, const struct codec_value *value,
         tensor->exact = false;
     }
     tensor->capacity = 0;
-    tensor->texts = form->texts ? codec_form_texts(form) : 0;
+    tensor->texts = form->texts ? codec_count(form->rank, form->shape) : 0;
     memcpy(tensor->shape, form->shape, sizeof tensor->shape);
     stream->list[stream->count++] = (struct codec_expected){value, tensor, form->type, elements};
     return true;

@@ -67,9 +67,6 @@ bool codec_as_texts_form(const struct codec_document *document, const struct cod
                          const char *name, struct codec_tensor_form *form,
                          struct codec_error *error);
 
-/* Returns the number of texts. */
-size_t codec_form_texts(const struct codec_tensor_form *form);
-
 /* Private to the codec: refuses the tensor `name`, after which the message states a rule. Returns
  * false. */
 __attribute__((cold, format(printf, 5, 6))) bool

@@ -260,6 +260,15 @@ bool codec_settle(struct codec_document *, size_t most, struct codec_error *);
 /* Writes the shape of a lifted array and returns its rank; returns 0 for every other value. */
 size_t codec_shape(const struct codec_value *, size_t shape[static ATTN_MAX_RANK]);
 
+/* Returns the product of a shape, which fits in a size_t. */
+static inline size_t codec_count(int rank, const size_t *shape) {
+    size_t count = 1;
+    for (int axis = 0; axis < rank; axis++) {
+        count *= shape[axis];
+    }
+    return count;
+}
+
 /* Replaces a value by a tensor of zeros. The caller may write its elements through *data until the
  * document is freed. No axis of the shape is 0, and the product of the shape fits in a size_t.
  * There is room for `capacity` elements; the first of them are those of the tensor. */

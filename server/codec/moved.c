@@ -143,7 +143,7 @@ bool codec_move_texts(struct codec_document *document, struct codec_value *at,
     if (!pack(&packing, value, error)) {
         return false;
     }
-    const size_t count = codec_form_texts(form), bytes = packing.bytes;
+    const size_t count = codec_count(form->rank, form->shape), bytes = packing.bytes;
     if (packing.texts != count) {
         return binary_refuse(document, value, codec_name(at), error,
                              "has %zu texts in its data, but %zu in its shape", packing.texts,

@@ -63,10 +63,7 @@ static struct codec_result *add(struct codec_results *results, const struct path
     const enum codec_type type = type_of(tensor->dtype, narrow);
     size_t size = 0;
     *result = (struct codec_result){.tensor = *tensor, .type = type, .binary = true};
-    result->bytes = codec_type_size(type);
-    for (int axis = 0; axis < tensor->rank; axis++) {
-        result->bytes *= tensor->shape[axis]; /* the tensor exists, so its size fits */
-    }
+    result->bytes = codec_type_size(type) * codec_count(tensor->rank, tensor->shape);
     for (size_t i = 1; i < path->depth; i++) {
         assert(size < sizeof result->name);
         size += (size_t)snprintf(result->name + size, sizeof result->name - size, "%s.",

@@ -12,8 +12,7 @@
 bool codec_as_bool(const struct codec_document *document, const struct codec_value *value,
                    bool *out, struct codec_error *error) {
     if (codec_kind_of(value) != CODEC_BOOL) {
-        return document_refuse(document, value, DOCUMENT_WHOLE, error,
-                               "must be true or false, not %s", document_describe(value));
+        return document_refuse_kind(document, value, "true or false", error);
     }
     *out = document_bool(value);
     return true;
@@ -22,8 +21,7 @@ bool codec_as_bool(const struct codec_document *document, const struct codec_val
 bool codec_as_number(const struct codec_document *document, const struct codec_value *value,
                      double *out, struct codec_error *error) {
     if (codec_kind_of(value) != CODEC_NUMBER) {
-        return document_refuse(document, value, DOCUMENT_WHOLE, error, "must be a number, not %s",
-                               document_describe(value));
+        return document_refuse_kind(document, value, "a number", error);
     }
     double number = document_number(value);
     if (!isfinite(number)) {
@@ -85,8 +83,7 @@ bool codec_as_integer(const struct codec_document *document, const struct codec_
                       int64_t min, int64_t max, int64_t *out, struct codec_error *error) {
     const struct range range = {min, max, false};
     if (codec_kind_of(value) != CODEC_NUMBER) {
-        return document_refuse(document, value, DOCUMENT_WHOLE, error,
-                               "must be a whole number, not %s", document_describe(value));
+        return document_refuse_kind(document, value, "a whole number", error);
     }
     const double number = document_number(value);
     if (!check_integer(document, value, DOCUMENT_WHOLE, number, &range, error)) {
@@ -99,8 +96,7 @@ bool codec_as_integer(const struct codec_document *document, const struct codec_
 bool codec_as_text(const struct codec_document *document, const struct codec_value *value,
                    const char **out, struct codec_error *error) {
     if (codec_kind_of(value) != CODEC_TEXT) {
-        return document_refuse(document, value, DOCUMENT_WHOLE, error, "must be a string, not %s",
-                               document_describe(value));
+        return document_refuse_kind(document, value, "a string", error);
     }
     *out = document_text(value);
     return true;

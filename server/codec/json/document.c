@@ -291,10 +291,7 @@ size_t document_tensor_count(const struct codec_document *document) {
 bool codec_make_tensor(struct codec_document *document, const struct codec_value *value,
                        attn_dtype dtype, int rank, const size_t *shape, size_t capacity,
                        void **data, struct codec_error *error) {
-    size_t count = 1;
-    for (int axis = 0; axis < rank; axis++) {
-        count *= shape[axis];
-    }
+    const size_t count = codec_count(rank, shape);
     struct lifted *tensor = document_new_tensor(document, value);
     if (tensor == NULL ||
         !lifted_zeros(tensor, document->account, dtype, rank, shape, count, capacity)) {

@@ -46,7 +46,8 @@ bool document_refuse(const struct codec_document *document, const struct codec_v
     return false;
 }
 
-const char *document_describe(const struct codec_value *value) {
+/* Returns words for what a value is: "an array of numbers". */
+static const char *describe(const struct codec_value *value) {
     switch (codec_kind_of(value)) {
     case CODEC_BOOL:
         return "a boolean";
@@ -69,12 +70,17 @@ const char *document_describe(const struct codec_value *value) {
     }
 }
 
+bool document_refuse_kind(const struct codec_document *document, const struct codec_value *value,
+                          const char *wanted, struct codec_error *error) {
+    return document_refuse(document, value, DOCUMENT_WHOLE, error, "must be %s, not %s", wanted,
+                           describe(value));
+}
+
 bool codec_refuse(const struct codec_document *document, const struct codec_value *value,
                   const char *wanted, struct codec_error *error) {
     char quoted[CODEC_QUOTE_SIZE];
     if (codec_kind_of(value) != CODEC_TEXT) {
-        return document_refuse(document, value, DOCUMENT_WHOLE, error, "must be %s, not %s", wanted,
-                               document_describe(value));
+        return document_refuse_kind(document, value, wanted, error);
     }
     const char *text = document_text(value);
     codec_quote(quoted, text, strlen(text));
@@ -126,12 +132,11 @@ struct lifted *document_find_tensor(const struct codec_document *document,
     }
     if (codec_kind_of(value) == CODEC_ARRAY) {
         document_refuse(document, value, DOCUMENT_WHOLE, error,
-                        "must be %s, not an array with %s in it", wanted, document_describe(at));
+                        "must be %s, not an array with %s in it", wanted, describe(at));
         return NULL;
     }
     if (codec_kind_of(value) != CODEC_TENSOR) {
-        document_refuse(document, value, DOCUMENT_WHOLE, error, "must be %s, not %s", wanted,
-                        document_describe(value));
+        document_refuse_kind(document, value, wanted, error);
         return NULL;
     }
     struct lifted *tensor = document_tensor(value);

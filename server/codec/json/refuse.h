@@ -46,8 +46,10 @@ struct lifted *document_find_tensor(const struct codec_document *document,
                                     const struct codec_value *value, const char *wanted,
                                     int min_rank, int max_rank, struct codec_error *error);
 
-/* Returns words for what a value is: "an array of numbers". */
-const char *document_describe(const struct codec_value *value);
+/* Refuses a value, which must be `wanted`, and says what it is instead: "an array of numbers".
+ * Returns false. */
+bool document_refuse_kind(const struct codec_document *document, const struct codec_value *value,
+                          const char *wanted, struct codec_error *error);
 
 /* Writes the shortest text that reads back as this number, as a float if it is `narrow`. Returns
  * `text`. */

@@ -191,15 +191,12 @@ struct codec_writer {
     size_t row; /* elements of each row, at least 1 */
     size_t at;  /* elements of the tensor that are written */
 
-    /* The text that is being written, NULL if none is, and the character that follows its closing
-     * quote: ':' for a key, 0 for none. */
-    const char *text;
-    char after_text;
+    const char *text; /* the text that is being written, NULL if none is */
 
     /* The item with a list that is being written, NULL if none is. */
     const struct codec_item *list;
     size_t list_next;      /* the next entry: part + count * batch item, or text */
-    bool list_named;       /* the key of the last entry is written, its number is not */
+    bool list_named;       /* the key of the last entry is begun, its number is not */
     attn_tensor list_part; /* the matrix or number of the list that is being written */
 
     char *piece;        /* the last piece that codec_writer_read() made, owned */
@@ -264,10 +261,9 @@ static char *put_part(struct codec_writer *w, char *out) {
 
 /* --------------------------------------------------------------------------------------- items */
 
-/* Begins a quoted text; put_piece() writes the rest. `after` follows the text unless it is 0. */
-static char *begin_text(struct codec_writer *w, char *out, const char *text, char after) {
+/* Begins a quoted text; put_piece() writes the rest. */
+static char *begin_text(struct codec_writer *w, char *out, const char *text) {
     w->text = text;
-    w->after_text = after;
     return put_byte(out, '"');
 }
 
@@ -280,9 +276,7 @@ static char *put_part_of_text(struct codec_writer *w, char *out) {
         return out;
     }
     w->text = NULL;
-    *out++ = '"';
-    *out = w->after_text;
-    return out + (w->after_text != '\0');
+    return stpcpy(out, w->list_named ? "\":" : "\""); /* the text is a key then */
 }
 
 /* Returns the number of batch items in a list of parts; 0 if the parts have no batch axis. */
@@ -322,7 +316,7 @@ static char *put_next_text(struct codec_writer *w, char *out) {
     if (w->list_next > 0) {
         *out++ = ',';
     }
-    return begin_text(w, out, list->texts[w->list_next++], w->list_named ? ':' : '\0');
+    return begin_text(w, out, list->texts[w->list_next++]);
 }
 
 static char *put_list(struct codec_writer *w, char *out) {
@@ -357,7 +351,7 @@ static char *put_value(struct codec_writer *w, char *out, const struct codec_ite
     case CODEC_OP_NUMBER:
         return put_double(out, item->number, w->digits);
     case CODEC_OP_TEXT:
-        return begin_text(w, out, item->text, '\0');
+        return begin_text(w, out, item->text);
     default:
         return stpcpy(out, item->number != 0 ? "true" : "false");
     }
