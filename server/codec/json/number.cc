@@ -17,7 +17,6 @@ namespace {
 bool is_huge(std::string_view text) {
     const size_t end = std::min(text.find_first_of("eE"), text.size());
     const size_t point = std::min(text.find('.'), end), first = text.find_first_of("123456789");
-    long before = long(point) - long(first) + (first > point); /* its place before the point */
     long exponent = 0;
     if (end < text.size()) {
         text.remove_prefix(end + 1 + (text[end + 1] == '+'));
@@ -25,7 +24,7 @@ bool is_huge(std::string_view text) {
             return text[0] != '-'; /* the exponent has more digits than any text */
         }
     }
-    return before + exponent > 0;
+    return long(point) - long(first) + exponent > 0; /* it is hundreds away from 0 */
 }
 
 template <typename T> bool read(const char *text, size_t size, T *out) {
