@@ -43,6 +43,17 @@ Test(layer_memory, counts_all_layers_of_a_request, .init = start_for_one, .fini 
                   "the packed weights of 2 layers take 12|--layers-memory");
 }
 
+static void start_narrowly(void) {
+    serve_two((const char *const[]){"--max-memory", "512KiB", NULL});
+}
+
+/* Each worker has 800 KB of numbers before they are packed. */
+Test(layer_memory, counts_what_packing_needs, .init = start_narrowly, .fini = layer_folder_stop,
+     .timeout = 60) {
+    expect_answer("POST", "/v2/repository/models/m.h.0/load", NULL, "", 413, "--max-memory");
+    expect_answer("POST", "/layers/m.h.0/attention", NULL, ONE, 413, "--max-memory");
+}
+
 static void start_patiently(void) {
     serve_two((const char *const[]){"--layers-memory", "1MiB", "--idle-timeout", "3600",
                                     "--write-timeout", "3600", NULL});

@@ -70,6 +70,8 @@ Test(daemon, metrics_count_every_request) {
                  all);
     cr_expect_eq(
         daemon_metric_on(page, "attentiond_stage_duration_seconds_count{stage=\"decode\"}"), 12);
+    cr_expect_gt(daemon_metric_on(page, "attentiond_stage_duration_seconds_sum{stage=\"encode\"}"),
+                 0);
     cr_expect_eq(daemon_metric_on(page, "attentiond_requests_in_flight"), 1);
     cr_expect_eq(daemon_metric_on(page, "attentiond_memory_bytes"), 0);
     cr_expect_eq(daemon_metric_on(page, "attentiond_queue_cost"), 0);
