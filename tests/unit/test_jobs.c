@@ -74,7 +74,9 @@ static bool task(void *argument, const struct jobs_task *task) {
     while (c->gate != NULL && !atomic_load(c->gate)) {
         sched_yield();
     }
-    nanosleep(&(struct timespec){.tv_nsec = c->nap}, NULL);
+    if (c->nap > 0) {
+        nanosleep(&(struct timespec){.tv_nsec = c->nap}, NULL);
+    }
     atomic_fetch_add(&c->runs[task->phase][task->index], 1);
     for (size_t i = 0; i < c->job.scratch; i++) { /* no other task writes to this memory */
         atomic_fetch_add(&c->out_of_order,
