@@ -80,7 +80,8 @@ static const char *skip_value(const char *at) {
                                     : skip_number(at);
 }
 
-void fuzz_require_json(const char *text, size_t size) {
+/* Requires that a text is valid JSON and a newline. A NUL follows the text. */
+static void require_json(const char *text, size_t size) {
     const char *end = skip_value(text);
     fuzz_require(end != NULL && strcmp(end, "\n") == 0 && end + 1 == text + size,
                  "no JSON and a newline: %.2000s", text);
@@ -175,7 +176,7 @@ static void check_answer(const struct http_request *request, const struct app_an
     fuzz_require(i < sizeof statuses / sizeof *statuses, "%d", response->status);
     fuzz_require((response->status == 405) == (response->allow != NULL), "%d", response->status);
     if (response->status != 200) {
-        fuzz_require_json(answer->body, answer->size);
+        require_json(answer->body, answer->size);
         fuzz_require(response->inference_length == 0, "an error with binary tensors");
         if (request->inference) {
             check_bare_error(response, answer->body, answer->size);
@@ -183,7 +184,7 @@ static void check_answer(const struct http_request *request, const struct app_an
             check_problem(response, answer->body, answer->size, body_size);
         }
     } else if (response->media_type == NULL) {
-        fuzz_require_json(answer->body, answer->size); /* NaN is only inside of strings */
+        require_json(answer->body, answer->size); /* NaN is only inside of strings */
     }
 }
 

@@ -21,9 +21,6 @@ void fuzz_serve_layers(struct layers *layers);
 void fuzz_ask(bool tight, const struct http_request *asked, const uint8_t *data, size_t size,
               unsigned step, bool leaves, struct app_answer *answer);
 
-/* Requires that a text is valid JSON and a newline. A NUL follows the text. */
-void fuzz_require_json(const char *text, size_t size);
-
 /* Returns the bytes of the object or array that begins a body, by its brackets; 0 if it has no
  * end. */
 size_t fuzz_json_size(const uint8_t *bytes, size_t size);

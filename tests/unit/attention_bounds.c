@@ -26,7 +26,8 @@ double largest_of(const double *x, size_t count) {
     return largest;
 }
 
-double terms_of(const struct call *c, size_t row, const double *weights) {
+/* Returns the size of the terms of which an output row is a sum: max_c sum_j w_j |v_jc|. */
+static double terms_of(const struct call *c, size_t row, const double *weights) {
     const size_t h = row / c->n % c->heads, b = row / c->n / c->heads;
     const double *v = c->v + key_row(c, b, h) * c->d_v;
     double sums[256] = {0};

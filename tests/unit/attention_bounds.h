@@ -22,9 +22,6 @@ double bound_of(attn_dtype dtype);
 /* Returns the largest absolute value of the finite numbers. */
 double largest_of(const double *x, size_t count);
 
-/* Returns the size of the terms of which an output row is a sum: max_c sum_j w_j |v_jc|. */
-double terms_of(const struct call *c, size_t row, const double *weights);
-
 /* Compares one number with what it should be. NaN is the worst error. */
 void compare_number(struct worst *worst, const char *what, size_t row, double is, double want,
                     double bound);
