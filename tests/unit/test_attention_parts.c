@@ -113,42 +113,6 @@ Theory((unsigned kind, size_t size, int dtype), laws, one_head_of_many_is_that_h
     free_call(&c);
 }
 
-/* The mean over H heads is a sum of positive numbers. Each is divided (two roundings) and added,
- * which makes H + 2 roundings in all. */
-TheoryDataPoints(laws, the_mean_over_heads_is_the_mean) = {KINDS, SIZES, DTYPES};
-
-Theory((unsigned kind, size_t size, int dtype), laws, the_mean_over_heads_is_the_mean) {
-    if (law_is_too_slow(size)) {
-        return;
-    }
-    struct call c = draw_law_call(kind, size, dtype);
-    for (int way = 0; way < 2; way++) {
-        const unsigned wanted = way == 0 ? (unsigned)TILED : (unsigned)STAGES;
-        c.flags = 0;
-        struct results apart = run_call(&c, wanted);
-        c.flags = ATTN_FLAG_MEAN_OVER_HEADS;
-        struct results mean = run_call(&c, wanted);
-        struct worst worst = {0};
-        const size_t pairs = c.n * c.m;
-        for (size_t i = 0; i < c.batch * pairs; i++) {
-            double sum = 0;
-            for (size_t h = 0; h < c.heads; h++) {
-                sum += apart.of[ATTN_RESULT_WEIGHTS][(i / pairs * c.heads + h) * pairs + i % pairs];
-            }
-            sum /= (double)c.heads;
-            compare_number(&worst, "mean of weights", i / c.m, mean.of[ATTN_RESULT_WEIGHTS][i], sum,
-                           (double)(c.heads + 2) * epsilon(c.dtype) * sum + 1e-44);
-        }
-        expect_within_bounds(&worst);
-        free(mean.of[ATTN_RESULT_WEIGHTS]); /* the other results are the same as without the mean */
-        mean.of[ATTN_RESULT_WEIGHTS] = NULL;
-        cr_assert(same_bytes(&apart, &mean), "way %d", way);
-        free_results(&apart);
-        free_results(&mean);
-    }
-    free_call(&c);
-}
-
 /* More than 8 MiB of weights are written past the caches. Rows of 851 numbers begin at every place
  * of a vector. */
 TheoryDataPoints(laws, large_weights_are_those_of_small_calls) = {
