@@ -499,3 +499,11 @@ Test(codec_binary, memory_refused_at_every_step) {
     cr_expect_gt(refused, 200);
     free(zeros);
 }
+
+/* The largest floats are finite. */
+Test(codec_binary, widens_the_largest_floats) {
+    const float largest[] = {0x1.fffffep127f, -0x1p127f}, infinite[] = {1, INFINITY};
+    float out[2];
+    cr_expect(codec_widen(CODEC_TYPE_FP32, largest, 2, ATTN_FLOAT32, out));
+    cr_expect_not(codec_widen(CODEC_TYPE_FP32, infinite, 2, ATTN_FLOAT32, out));
+}

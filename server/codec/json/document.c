@@ -41,7 +41,7 @@ struct codec_document {
 /* -------------------------------------------------------------------------------------- memory */
 
 enum {
-    FIRST_BLOCK = 1024, /* bytes, enough for a small body */
+    FIRST_BLOCK = 4096, /* bytes, enough for a small body */
     MOST_BLOCK = 64 * 1024,
 };
 
