@@ -28,6 +28,15 @@ const char *check_failure(const char *format, ...) {
         }                                                                                          \
     } while (0)
 
+/* Returns what another check says, if it fails. */
+#define REQUIRE_NULL(check)                                                                        \
+    do {                                                                                           \
+        const char *wrong = (check);                                                               \
+        if (wrong != NULL) {                                                                       \
+            return wrong;                                                                          \
+        }                                                                                          \
+    } while (0)
+
 /* ----------------------------------------------------------------------------------- exp alone */
 
 /* Returns the distance of `got` from `exact`, in units of the last place of `exact`. */

@@ -249,3 +249,26 @@ Theory((size_t size, int dtype), overflow, of_an_output_leaves_the_statistics) {
     }
     free_call(&p.call);
 }
+
+/* A projection of many rows and columns is computed in tiles. */
+Test(overflow, a_projection_says_where_it_overflows) {
+    enum {
+        ROWS = 600,
+        COLUMNS = 200
+    };
+    static float x[ROWS], weights[COLUMNS], out[ROWS * COLUMNS];
+    const attn_tensor input = {.data = x, .rank = 2, .shape = {ROWS, 1}},
+                      w = {.data = weights, .rank = 2, .shape = {1, COLUMNS}};
+    const attn_projection p = {.w_q = &w, .w_k = &w, .w_v = &w};
+    const attn_multihead call = {.x = &input, .projections = &p, .count = 1};
+    attn_plan *plan;
+    attn_error error;
+    x[550] = 1e30f;
+    weights[131] = 1e30f;
+    cr_assert_eq(attn_plan_multihead(&plan, &call, NULL, NULL), ATTN_OK);
+    cr_assert_eq(attn_plan_bind(plan, ATTN_RESULT_OUTPUT, 0, out), ATTN_OK);
+    cr_expect_eq(attn_plan_run(plan, &error), ATTN_NOT_FINITE);
+    cr_expect_str_eq(error.message, "Q is not a finite float32 at row 550, column 131: the values "
+                                    "are too large");
+    attn_plan_free(plan);
+}
