@@ -48,6 +48,7 @@ static void check_softmax(size_t outer, size_t count, size_t inner, attn_dtype d
     double *want = malloc(all * sizeof *want);
     void *x = malloc(all * size);
     attn_tensor in_place = t;
+    size_t bytes;
     attn_plan *plan;
     attn_error error = {0};
     in_place.data = x;
@@ -71,6 +72,7 @@ static void check_softmax(size_t outer, size_t count, size_t inner, attn_dtype d
         }
     }
     cr_assert_eq(attn_plan_softmax(&plan, &in_place, 1, &error), ATTN_OK, "%s", error.message);
+    cr_expect(attn_plan_results_bytes(plan, &bytes) && bytes >= all * size);
     attn_plan_bind(plan, ATTN_RESULT_OUTPUT, 0, x);
     cr_assert_eq(attn_plan_begin(plan, &error), ATTN_OK);
     for (size_t phase = 0; phase < attn_plan_phases(plan); phase++) {
