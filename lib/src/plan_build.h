@@ -12,7 +12,7 @@ enum {
     MOST_TASKS = 1 << 16 /* A phase has more tasks only if its tasks would be too long otherwise. */
 };
 
-/* ---------------------------------------------------------------------------- in plan_build.c */
+/* --------------------------------------------------------------------------- in plan_memory.c */
 
 /* Allocates an empty plan. */
 attn_status plan_new(attn_plan **plan, attn_error *error);
@@ -29,6 +29,8 @@ attn_status plan_check_heads(const attn_plan *plan, size_t heads, attn_error *er
 
 /* Checks plan->heads, and allocates plan->head for as many. */
 attn_status plan_new_heads(attn_plan *plan, attn_error *error);
+
+/* ---------------------------------------------------------------------------- in plan_build.c */
 
 /* Completes a plan whose sizes, heads and operands are known: its options, its results, its
  * schedule and its cost. */
