@@ -198,53 +198,6 @@ Test(inference_refused, long_json_before_binary_results) {
     }
 }
 
-/* Results of 16 bits are refused if a number does not fit. JSON is not rounded to 16 bits. */
-Test(inference_refused, results_beyond_16_bits) {
-#define HALVES(name) INPUT(name, "FP16", "[1,2]", BYTES("4"))
-    static const uint16_t numbers[] = {0x7BFF, 0x7BFF, 0x3C00, 0x3C00, 0x0001, 0xFBFF}; /* 65504 */
-    static const struct {
-        const char *outputs;
-        int status;
-        const char *type; /* of the scores, or what the error says */
-    } rows[] = {
-        {"{\"name\":\"scores\"}", 200, "FP32"},
-        {"{\"name\":\"scores\",\"parameters\":{\"binary_data\":false}}", 200, "FP32"},
-        {"{\"name\":\"output\",\"parameters\":{\"binary_data\":true}},{\"name\":\"scores\"}", 200,
-         "FP32"},
-        {"{\"name\":\"scores\",\"parameters\":{\"binary_data\":true}}", 422,
-         "scores has the number 131008|element 0|the range of FP16|\"float32\""},
-        {"{\"name\":\"output\"},{\"name\":\"scores\",\"parameters\":{\"binary_data\":true}}", 422,
-         "scores has the number 131008|FP16"},
-    };
-    for (size_t i = 0; i < COUNT(rows); i++) {
-        char body[1024];
-        const size_t header = (size_t)sprintf(
-            body, "{\"inputs\":[" HALVES("Q") "," HALVES("K") "," HALVES("V") "],\"outputs\":[%s]}",
-            rows[i].outputs);
-        memcpy(body + header, numbers, sizeof numbers);
-        struct client_response response =
-            daemon_infer(INFER, "", body, header + sizeof numbers, header);
-        if (rows[i].status != 200) {
-            expect_refused(&response, INFER, rows[i].status, rows[i].type, rows[i].outputs);
-            continue;
-        }
-        struct binary_answer answer;
-        double number = 0;
-        expect_outputs(&response, rows[i].outputs, &answer);
-        const struct binary_result *scores = binary_find(&answer, "scores");
-        const struct binary_result *output = binary_find(&answer, "output");
-        cr_expect(json_number(json_first(scores->data), &number) && number == 131008, "%s: %g",
-                  rows[i].outputs, number);
-        cr_expect_str_eq(scores->type, rows[i].type, "%s", rows[i].outputs);
-        if (output != NULL) { /* it fits, and equals V, because there is one key */
-            cr_expect_str_eq(output->type, "FP16");
-            cr_expect_arr_eq(output->bytes, numbers + 4, 4);
-        }
-        binary_free(&answer);
-        client_response_free(&response);
-    }
-}
-
 /* Many results are looked at in pieces, and the answer waits for the last one. */
 Test(inference_refused, one_of_many_results_is_out_of_range) {
     enum {

@@ -127,32 +127,3 @@ Test(safetensors, words) {
     client_response_free(&plain);
     client_response_free(&response);
 }
-
-/* Results of 16 bits are rounded, and refused if they do not fit. */
-Test(safetensors, results_of_16_bits) {
-    static const uint16_t numbers[] = {0x7BFF, 0x7BFF, 0x3C00, 0x3C00, 0x0001, 0xFBFF}; /* 65504 */
-    static const char header[] =
-        "{\"__metadata__\":{\"return\":\"[\\\"output\\\",\\\"scores\\\"]\"},"
-        "\"Q\":{\"dtype\":\"F16\",\"shape\":[1,2],\"data_offsets\":[0,4]},"
-        "\"K\":{\"dtype\":\"F16\",\"shape\":[1,2],\"data_offsets\":[4,8]},"
-        "\"V\":{\"dtype\":\"F16\",\"shape\":[1,2],\"data_offsets\":[8,12]}}";
-    size_t size;
-    char *body = binary_file(header, numbers, sizeof numbers, &size), *scores;
-    struct client_response response = post_shared("/attention", TYPE, body, size);
-    expect_refused(&response, "/attention", 422, "scores has the number 131008", "scores");
-    response = post_shared("/attention", TYPE "Accept: application/json\r\n", body, size);
-    cr_expect_eq(response.status, 200); /* JSON is not rounded to 16 bits */
-    expect_text(response.body, "\"scores\":[[131008]]", "answer", "scores in JSON");
-    client_response_free(&response);
-    scores = strstr(body + 8, ",\\\"scores\\\"");
-    memset(scores, ' ', 11); /* the output alone fits */
-    struct binary_answer answer;
-    response = post_shared("/attention", TYPE, body, size);
-    expect_file(&response, "the output alone", &answer);
-    cr_assert_eq(answer.count, 1);
-    cr_expect_str_eq(answer.list[0].type, "F16");
-    cr_expect_arr_eq(answer.list[0].bytes, numbers + 4, 4);
-    binary_free(&answer);
-    client_response_free(&response);
-    free(body);
-}
