@@ -30,7 +30,7 @@ static void put_model(const char *prefixes, const char *tensors, const char *met
 }
 
 /* Looks at the folder and returns the only layer of the model. The file may be gone afterwards. */
-static struct layer find_layer(void) {
+static struct layer only_layer(void) {
     layers_refresh(the_layers);
     const struct layers_catalogue *catalogue = layers_take(the_layers);
     const struct layer_model *model = layers_find_model(catalogue, "m");
@@ -47,7 +47,7 @@ static char *put_size(char *end, const char *name, size_t size, size_t usual) {
     return size == usual ? end : end + sprintf(end, " %s %zu", name, size);
 }
 
-static char *put_numbers(char *end, const char *name, const double *list, size_t count) {
+static char *put_list(char *end, const char *name, const double *list, size_t count) {
     for (size_t i = 0; i < count; i++) {
         end += i == 0 ? sprintf(end, " %s %.9g", name, list[i]) : sprintf(end, ",%.9g", list[i]);
     }
@@ -55,7 +55,7 @@ static char *put_numbers(char *end, const char *name, const double *list, size_t
 }
 
 static char *put_number(char *end, const char *name, double number) {
-    return put_numbers(end, name, &number, number != 0);
+    return put_list(end, name, &number, number != 0);
 }
 
 static char *put_flag(char *end, const char *name, bool flag) {
@@ -82,8 +82,8 @@ static char *describe_rotary(char *end, const attn_rotary *r) {
     end = put_number(end, "mscale", r->mscale);
     end = put_number(end, "mscale_all", r->mscale_all);
     end = put_flag(end, "untruncated", r->untruncated);
-    end = put_numbers(end, "short_factors", r->short_factors, r->short_count);
-    return put_numbers(end, "long_factors", r->long_factors, r->long_count);
+    end = put_list(end, "short_factors", r->short_factors, r->short_count);
+    return put_list(end, "long_factors", r->long_factors, r->long_count);
 }
 
 /* Describes a layer as tests/data/layers.txt does. */
@@ -191,7 +191,7 @@ static float *project_rows(attn_result result, size_t inputs, size_t columns) {
     for (size_t i = 0; i < 8; i++) {
         unit[i * inputs + i] = 1;
     }
-    cr_assert(layer_file_use(find_layer().name, ATTN_FLOAT32, &use, reason), "%s", reason);
+    cr_assert(layer_file_use(only_layer().name, ATTN_FLOAT32, &use, reason), "%s", reason);
     layer_fill(&use, &multihead, &options);
     cr_assert_eq(attn_plan_multihead(&plan, &multihead, &options, &error), ATTN_OK, "%s",
                  error.message);
@@ -262,7 +262,7 @@ Test(layers_config, may_have_weights_apart_and_biases_together) {
               "q_proj_weight 8x8, k_proj_weight 8x6, v_proj_weight 8x5, out_proj.weight 8x8, "
               "in_proj_bias 24, out_proj.bias 8",
               "\"heads\":\"2\"", NULL);
-    const struct layer layer = find_layer();
+    const struct layer layer = only_layer();
     cr_expect(layer.tensors[LAYER_B_V].first == 16 && layer.tensors[LAYER_B_V].count == 8);
 }
 
@@ -277,7 +277,7 @@ Test(layers_config, have_norms_and_sinks) {
     char reason[LAYERS_REASON];
     put_model("layers.0.self_attn.", LLAMA "q_norm.weight 4, k_norm.weight 4", "",
               "{\"model_type\":\"gemma3_text\"," KEYS ",\"query_pre_attn_scalar\":4}");
-    find_layer();
+    only_layer();
     for (int wide = 0; wide < 2; wide++) {
         cr_assert(layer_file_use("m.layers.0.self_attn", wide ? ATTN_FLOAT64 : ATTN_FLOAT32, &use,
                                  reason));
@@ -292,7 +292,7 @@ Test(layers_config, have_norms_and_sinks) {
     put_model("layers.0.self_attn.", LLAMA "sinks 2", "",
               "{\"model_type\":\"gpt_oss\"," KEYS ",\"attention_bias\":false,"
               "\"rope_parameters\":{\"rope_type\":\"default\"}}");
-    find_layer();
+    only_layer();
     cr_assert(layer_file_use("m.layers.0.self_attn", ATTN_FLOAT32, &use, reason));
     attn_multihead multihead = {0};
     attn_options options = {0};
