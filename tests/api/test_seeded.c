@@ -1,8 +1,8 @@
 /*
  * test_seeded.c - draws as work of the service: the workers do it, it ends with its client and its
- * deadline, it is bounded in memory, work and count, and it never delays the answer to a small
- * request. data/golden_seeded.json has the numbers that are drawn. The tests know the service by
- * its socket only.
+ * deadline, it is bounded in memory, and it never delays the answer to a small request.
+ * data/exchanges.txt has draws over a limit, and data/golden_seeded.json the numbers that are drawn.
+ * The tests know the service by its socket only.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -78,52 +78,6 @@ Test(seeded, a_draw_does_not_outlive_the_server) {
     cr_expect_eq(response.status, 503, "%s", response.body);
     client_response_free(&response);
     client_close(&connection);
-}
-
-/* Requests over a limit are refused before anything is drawn, whatever size they ask for. */
-Test(seeded, limits_of_memory_work_and_count) {
-    static const struct {
-        const char *path, *body, *detail;
-    } rows[] = {
-        {"/softmax", "{" NUMPY ",\"X\":{\"random\":\"rand\",\"shape\":[3000000]}}", "--max-memory"},
-        {"/softmax", "{" NUMPY ",\"X\":{\"random\":\"rand\",\"shape\":[9007199254740991]}}",
-         "--max-memory"},
-        {"/softmax", "{" NUMPY ",\"X\":{\"random\":\"rand\",\"shape\":[4294967296,2147483648]}}",
-         "--max-memory"},
-        {"/attention",
-         "{" NUMPY
-         ",\"X\":[[1]],\"mask\":{\"random\":\"randint\",\"high\":2,\"shape\":[1,3000000]}}",
-         "--max-memory"},
-        {"/attention",
-         "{" NUMPY ",\"Q\":{\"random\":\"rand\",\"shape\":[1000,900]},\"K\":{\"random\":\"rand\","
-         "\"shape\":[1000,900]},\"V\":{\"random\":\"rand\",\"shape\":[1000,900]}}",
-         "--max-memory"},
-        {"/embeddings",
-         "{\"random\":{\"generator\":\"torch\",\"seed\":1},\"text\":\"a "
-         "b\",\"embedding_dim\":2000000}",
-         "--max-memory"},
-        {"/embeddings",
-         "{\"tokens\":[\"a\",\"a\",\"a\",\"a\"],\"embedding\":{\"random\":\"rand\",\"shape\":[4,"
-         "400000]}," NUMPY "}",
-         "--max-memory"},
-        {"/attention",
-         "{" NUMPY ",\"X\":{\"random\":\"rand\",\"shape\":[1,1],\"discard\":[{\"random\":\"rand\","
-         "\"shape\":4294967296}]}}",
-         "draws more than 4294967296 numbers, which is a fixed limit"},
-        {"/attention",
-         "{" NUMPY ",\"X\":{\"random\":\"rand\",\"shape\":[1,1],\"discard\":[{\"random\":\"rand\","
-         "\"shape\":4000000}]}}",
-         "--max-work"},
-        {"/embeddings",
-         "{\"text\":\"a\"," NUMPY ",\"embedding\":{\"random\":\"randn\",\"shape\":[1,1],"
-         "\"discard\":[{\"random\":\"randn\",\"shape\":1000000}]}}",
-         "--max-work"},
-    };
-    daemon_start((const char *const[]){"--max-memory", "10MiB", "--max-work", "1e9", NULL});
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        expect_answer("POST", rows[i].path, NULL, rows[i].body, 413, rows[i].detail);
-    }
-    daemon_end();
 }
 
 /* A discarded draw takes some 400 bytes until all numbers are drawn. */
