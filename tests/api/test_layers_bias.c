@@ -16,7 +16,8 @@
 static void start_t5(void) {
     static float numbers[2][128]; /* the matrices of a stack, and its table */
     for (size_t i = 0; i < 2 * 64; i++) {
-        numbers[i / 64][64 + i % 64] = (float)(i % 64 / 2 + i % 2 * 100);
+        const size_t row = i % 64 / 2;
+        numbers[i / 64][64 + i % 64] = (float)(row + i % 2 * 100);
     }
     layer_folder_begin();
     layer_file_text("m.config.json",

@@ -100,7 +100,7 @@ static void answer_sized(const struct http_request *request, struct http_respons
 }
 
 /* Answers with a text, which is owned. */
-static void answer_text(char *text, size_t size, struct http_response *response) {
+static void answer_text(const char *text, size_t size, struct http_response *response) {
     *response =
         (struct http_response){.status = 200, .body = text, .size = size, .release = free_body};
     atomic_fetch_add(&app_bodies_made, 1);

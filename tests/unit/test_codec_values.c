@@ -256,6 +256,7 @@ static void answer_row(struct codec_document *document, char *row, char out[LINE
         }
     }
     ask.value = pointer != NULL ? find_value(document, pointer) : NULL;
+    cr_assert(ask.count > 0 && ask.words[0] != NULL);
     size_t i = 0;
     while (i < sizeof asks / sizeof *asks && strcmp(asks[i].word, ask.words[0]) != 0) {
         i++;
