@@ -64,9 +64,8 @@ static void check_kind(unsigned kind, attn_dtype dtype, size_t n, size_t m, size
     free_call(&c);
 }
 
-/* Returns the indices of all kinds in both dtypes. The indices below KINDS are the kinds in
- * float32, and the others are the same kinds in float64. */
-static struct criterion_test_params kinds_of_both_types(void) {
+/* The indices below KINDS are the kinds in float32, and the others are the same in float64. */
+ParameterizedTestParameters(attention_long, every_option) {
     static size_t index[2 * KINDS];
     for (size_t i = 0; i < 2 * KINDS; i++) {
         index[i] = i;
@@ -74,31 +73,16 @@ static struct criterion_test_params kinds_of_both_types(void) {
     return cr_make_param_array(size_t, index, 2 * KINDS);
 }
 
-ParameterizedTestParameters(attention_long, every_option) {
-    return kinds_of_both_types();
-}
-
-/* Rows of 33,000 keys are too long to be kept whole in float32, and rows of 17,000 in float64. */
-ParameterizedTest(const size_t *index, attention_long, every_option, .timeout = 60) {
+/* Rows of 33,000 keys are too long to be kept whole in float32, and rows of 17,000 in float64. Rows
+ * of 8200 columns do not fit a scratch, however few keys there are. */
+ParameterizedTest(const size_t *index, attention_long, every_option, .timeout = 120) {
     const attn_dtype dtype = *index < KINDS ? ATTN_FLOAT32 : ATTN_FLOAT64;
+    const unsigned kind = kinds[*index % KINDS];
     if (test_scale(100) < 100) {
         cr_skip_test("too large for a slow run");
     }
-    check_kind(kinds[*index % KINDS], dtype, 3, dtype == ATTN_FLOAT32 ? 33000 : 17000, 2, 3);
-}
-
-/* Rows of 8200 columns do not fit a scratch, however few keys there are. */
-ParameterizedTestParameters(attention_long, wide_rows) {
-    return kinds_of_both_types();
-}
-
-ParameterizedTest(const size_t *index, attention_long, wide_rows, .timeout = 60) {
-    const attn_dtype dtype = *index < KINDS ? ATTN_FLOAT32 : ATTN_FLOAT64;
-    if (test_scale(100) < 100) {
-        cr_skip_test("too large for a slow run");
-    }
-    check_kind(kinds[*index % KINDS], dtype, 5, 24, *index % 2 == 0 ? 8200 : 40,
-               *index % 2 == 0 ? 40 : 8200);
+    check_kind(kind, dtype, 3, dtype == ATTN_FLOAT32 ? 33000 : 17000, 2, 3);
+    check_kind(kind, dtype, 5, 24, *index % 2 == 0 ? 8200 : 40, *index % 2 == 0 ? 40 : 8200);
 }
 
 /* -------------------------------------------------------------------------------- other results */
