@@ -418,7 +418,7 @@ Test(jobs, a_late_job_need_not_wait_for_its_quantum) {
     }
 }
 
-/* A task of the huge job costs more than all tasks of a small job together. */
+/* A task of the huge job costs as much as half of a small job, whose quanta have one task each. */
 Test(jobs, long_tasks_get_no_larger_share) {
     enum {
         SMALL = 20
@@ -428,7 +428,7 @@ Test(jobs, long_tasks_get_no_larger_share) {
     start_workers(1, SMALL + 10, 1e18);
     run_job(huge);
     for (size_t i = 0; i < SMALL; i++) {
-        small[i] = new_job(10, 0, 0, 0, 4e7); /* one task in each quantum */
+        small[i] = new_job(50, 0, 0, 0, 2e9);
         run_job(small[i]);
     }
     for (size_t i = 0; i < SMALL; i++) {
