@@ -63,8 +63,8 @@ static double cost_of_score(const attn_plan *plan) {
     cost += plan->rules.mask.data != NULL ? MASK : 0;
     cost += plan->rules.padding != NULL ? MASK : 0;
     cost += plan->rules.bias.data != NULL ? MASK : 0;
-    cost += plan->scoring.softcap > 0 ? SOFTCAP : 0;
-    cost += plan->scoring.normalization == ATTN_SIGMOID ? SIGMOID : 0;
+    cost += plan->options.softcap > 0 ? SOFTCAP : 0;
+    cost += plan->options.normalization == ATTN_SIGMOID ? SIGMOID : 0;
     if (plan_wants(plan, ATTN_WANT(ENTROPY))) {
         cost += path->long_rows ? LONG_ENTROPY : ENTROPY;
     }

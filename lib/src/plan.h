@@ -271,10 +271,8 @@ struct form {
     const size_t *ends; /* the lengths, if the position of a query counts from them; or NULL */
 };
 
-/* The steps from scores to logits and weights that neither scale nor rules describe. */
+/* The numbers of heads that change logits. */
 struct scoring {
-    attn_normalization normalization;
-    double softcap, sigmoid_bias;
     attn_tensor alibi, sink; /* borrowed; without data if there are none */
     double *slopes, *sinks;  /* their numbers, one for each head; NULL if there are none */
 };
@@ -332,6 +330,8 @@ struct attn_plan {
     struct {
         size_t ld, batch; /* from one row, or batch item, of the heads' outputs to the next */
     } out;
+    /* As given: the engine reads numbers and enums in it, and never what it points to. */
+    attn_options options;
     struct rules rules;
     struct extra_keys extra;
     struct scoring scoring;

@@ -189,9 +189,7 @@ static void extend_rules(attn_plan *plan) {
 
 attn_status plan_options(attn_plan *plan, const attn_options *o, attn_error *error) {
     plan->rules.causal = o->causal;
-    plan->scoring.normalization = o->normalization;
-    plan->scoring.softcap = o->softcap;
-    plan->scoring.sigmoid_bias = o->sigmoid_bias;
+    plan->options = *o;
     plan->rules.keys = present_rows(plan);
     bool windowed = (o->flags & ATTN_FLAG_WINDOW) != 0;
     plan->rules.window[0] = windowed ? o->window[0] : -1;

@@ -200,8 +200,8 @@ static void choose_paths(attn_plan *plan, double head_cost) {
     const unsigned weights = ATTN_WANT(WEIGHTS) | ATTN_WANT(ENTROPY) | ATTN_WANT(TOP_K_INDICES) |
                              ATTN_WANT(TOP_K_WEIGHTS);
     path->materialized =
-        plan_wants(plan, STAGES_OF_ALL_KEYS) || plan->scoring.normalization != ATTN_SOFTMAX;
-    path->keeps_tiles = plan->scoring.normalization == ATTN_SOFTMAX && plan_wants(plan, weights);
+        plan_wants(plan, STAGES_OF_ALL_KEYS) || plan->options.normalization != ATTN_SOFTMAX;
+    path->keeps_tiles = plan->options.normalization == ATTN_SOFTMAX && plan_wants(plan, weights);
     /* Each row must begin with a cache line, because a line that is stored in two parts is slow. */
     path->streams_weights = path->keeps_tiles && plan_wants(plan, ATTN_WANT(WEIGHTS)) &&
                             !plan->results.mean &&
@@ -211,7 +211,7 @@ static void choose_paths(attn_plan *plan, double head_cost) {
                                 STREAM_BYTES;
     path->plain = plan->rules.mask.stride[3] == (plan->rules.mask.data != NULL) &&
                   plan->rules.bias.data == NULL && plan->scoring.slopes == NULL &&
-                  plan->scoring.softcap == 0 && plan->scoring.normalization == ATTN_SOFTMAX;
+                  plan->options.softcap == 0 && plan->options.normalization == ATTN_SOFTMAX;
     for (size_t h = 0; h < plan->heads; h++) { /* a plain call rounds the scale to the dtype */
         const double scale = plan->head[h].scale;
         path->plain = path->plain && scale > 0 &&

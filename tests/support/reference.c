@@ -10,12 +10,14 @@ int64_t reference_position(bool at_the_end, size_t past, size_t length, size_t n
 
 static bool may_attend(const struct reference_head *c, size_t i, size_t j) {
     const int64_t position = c->first + (int64_t)i, key = (int64_t)j;
+    const attn_options *o = &c->options;
+    const bool windowed = (o->flags & ATTN_FLAG_WINDOW) != 0;
     if (j >= c->m - c->extra) {
         return true;
     }
-    return j < c->length && !(c->causal && key > position) &&
-           !(c->left >= 0 && key < position - c->left) &&
-           !(c->right >= 0 && key > position + c->right) &&
+    return j < c->length && !(o->causal && key > position) &&
+           !(windowed && o->window[0] >= 0 && key < position - o->window[0]) &&
+           !(windowed && o->window[1] >= 0 && key > position + o->window[1]) &&
            !(c->mask != NULL && c->mask[i * c->m + j] == 0) &&
            !(c->exists != NULL && c->exists[j] == 0) &&
            !(c->bias != NULL && c->bias[i * c->m + j] == -INFINITY);
@@ -33,8 +35,8 @@ static void scores_of_query(const struct reference_head *c, const struct referen
         out->score_scale[i] = fmax(out->score_scale[i], terms);
         out->scores[i * c->m + j] = dot;
         double scaled = c->scale * dot;
-        if (c->softcap > 0) {
-            scaled = c->softcap * tanh(scaled / c->softcap);
+        if (c->options.softcap > 0) {
+            scaled = c->options.softcap * tanh(scaled / c->options.softcap);
         }
         out->scaled_scores[i * c->m + j] = scaled;
         double masked = -INFINITY;
@@ -63,10 +65,10 @@ static void weights_of_query(const struct reference_head *c, const struct refere
     for (size_t j = 0; j < c->m; j++) {
         if (x[j] == -INFINITY) {
             w[j] = 0;
-        } else if (c->unnormalized) {
+        } else if (c->options.normalization == ATTN_UNNORMALIZED) {
             w[j] = x[j];
-        } else if (c->sigmoid) {
-            w[j] = 1 / (1 + exp(-(x[j] + c->sigmoid_bias)));
+        } else if (c->options.normalization == ATTN_SIGMOID) {
+            w[j] = 1 / (1 + exp(-(x[j] + c->options.sigmoid_bias)));
         } else {
             w[j] = exp(x[j] - max) / sum;
         }

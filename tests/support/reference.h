@@ -10,23 +10,22 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "attention.h"
+
 struct reference_head {
     size_t n, m, d, d_v;
     size_t extra;                /* the last keys, which no rule forbids and which get no bias */
     const double *q, *k, *v;     /* (n,d), (m,d), (m,d_v); past keys and values come first */
-    double scale, softcap;       /* softcap 0 = none */
+    double scale;                /* that of the head, whatever the options say */
     const double *bias;          /* (n,m), NULL = none; -INFINITY forbids */
     const unsigned char *mask;   /* (n,m), NULL = none; 0 forbids */
     const unsigned char *exists; /* (m), NULL = all keys exist; 0 = the key does not */
     double slope;                /* the slope of ALiBi, 0 = none */
-    bool causal;
-    int64_t first;       /* the position of query 0, see reference_position() */
-    int64_t left, right; /* the window; -1 = no limit on that side */
-    size_t length;       /* keys j >= length are forbidden */
+    int64_t first;               /* the position of query 0, see reference_position() */
+    size_t length;               /* keys j >= length are forbidden */
     bool has_sink;
     double sink;
-    bool unnormalized, sigmoid; /* the weights in place of softmax */
-    double sigmoid_bias;
+    attn_options options; /* the window, and what is one number or choice for all heads */
 };
 
 /* The results, in one block of memory that begins with `scores`: free that. The errors of a row are

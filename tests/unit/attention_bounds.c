@@ -80,22 +80,16 @@ struct reference_results reference_of(const struct call *c, size_t b, size_t h) 
         .q = c->q + row * c->d,
         .k = c->k + key * c->d,
         .v = c->v + key * c->d_v,
-        .scale = c->scale,
-        .softcap = c->softcap,
+        .scale = c->options.scale,
         .bias = c->bias == NULL ? NULL : c->bias + row * m,
         .mask = c->mask == NULL ? NULL : c->mask + row * m,
         .slope = c->slopes == NULL ? 0 : c->slopes[h],
-        .causal = c->causal,
         .first = position_of(c, b, 0),
-        .left = c->left,
-        .right = c->right,
         .length = length_of(c, b),
         .exists = c->exists == NULL ? NULL : c->exists + b * m,
         .has_sink = c->sinks != NULL,
         .sink = c->sinks == NULL ? 0 : c->sinks[h],
-        .unnormalized = c->normalization == ATTN_UNNORMALIZED,
-        .sigmoid = c->normalization == ATTN_SIGMOID,
-        .sigmoid_bias = c->sigmoid_bias,
+        .options = c->options,
     };
     return reference_compute(&call);
 }
@@ -109,10 +103,10 @@ void compare_to_reference(struct worst *worst, const struct call *c, size_t b, s
     const double bound = bound_of(c->dtype) * fmax(1, sqrt((double)c->d / 64));
     const double values = largest_of(c->v + key_row(c, b, h) * c->d_v, m * c->d_v);
     for (size_t i = 0; i < c->n; i++) {
-        const double scaled = fmax(fabs(c->scale) * r->score_scale[i], 1e-3);
+        const double scaled = fmax(fabs(c->options.scale) * r->score_scale[i], 1e-3);
         const double masked = fmax(scaled, largest_of(r->masked_scores + i * m, m));
         /* Without softmax the weights are scores, with their errors. */
-        const double scores = c->normalization == ATTN_UNNORMALIZED ? masked : 0;
+        const double scores = c->options.normalization == ATTN_UNNORMALIZED ? masked : 0;
         const double output = fmax(r->output_scale[i], scores * values);
         const struct {
             attn_result result;
@@ -148,7 +142,7 @@ void check_ways(const struct call *c, const unsigned *wanted, size_t ways) {
     }
     for (size_t way = 0; way < ways; way++) {
         unsigned results = wanted[way];
-        if (c->normalization != ATTN_SOFTMAX) {
+        if (c->options.normalization != ATTN_SOFTMAX) {
             results =
                 (results & ~(unsigned)(ATTN_WANT(LSE) | ATTN_WANT(ENTROPY))) | ATTN_WANT(OUTPUT);
         }

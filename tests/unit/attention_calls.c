@@ -52,23 +52,25 @@ static double *round_numbers(struct rng *rng, size_t count) {
 struct call draw_call(unsigned kind, attn_dtype dtype, size_t heads, size_t n, size_t m, size_t d,
                       size_t d_v) {
     struct rng rng = {((uint64_t)kind << 40) + n * 1000003 + m * 1009 + d * 31 + d_v + 1};
-    struct call c = {
-        .dtype = dtype, .heads = heads, .n = n, .m = m, .d = d, .d_v = d_v, .top_k = 3};
+    struct call c = {.dtype = dtype, .heads = heads, .n = n, .m = m, .d = d, .d_v = d_v};
+    attn_options *o = &c.options;
     rng_bits(&rng);
     c.batch = kind & (LENGTHS | SHARED) ? 2 : 1;
     c.shared = (kind & SHARED) != 0;
     c.kv_heads = kind & GROUPED ? heads / 2 : heads;
     c.past = kind & PAST ? m / 3 : 0;
-    c.scale = (kind & NEGATIVE ? -1 : 1) / sqrt((double)d);
-    c.softcap = kind & SOFTCAP ? 1.5 : 0;
-    c.causal = (kind & (CAUSAL | BOTTOM_RIGHT)) != 0;
-    c.normalization = kind & NONE      ? ATTN_UNNORMALIZED
-                      : kind & SIGMOID ? ATTN_SIGMOID
-                                       : ATTN_SOFTMAX;
-    c.sigmoid_bias = kind & SIGMOID ? -2 : 0;
-    c.flags = kind & (BOTTOM_RIGHT | AT_THE_END) ? ATTN_FLAG_BOTTOM_RIGHT : 0;
-    c.left = kind & WINDOW ? (int64_t)(m / 4) : -1;
-    c.right = kind & WINDOW ? (int64_t)(m / 8) : -1;
+    o->flags = ATTN_FLAG_SCALE | ATTN_FLAG_WINDOW;
+    o->flags |= kind & (BOTTOM_RIGHT | AT_THE_END) ? ATTN_FLAG_BOTTOM_RIGHT : 0;
+    o->scale = (kind & NEGATIVE ? -1 : 1) / sqrt((double)d);
+    o->softcap = kind & SOFTCAP ? 1.5 : 0;
+    o->causal = (kind & (CAUSAL | BOTTOM_RIGHT)) != 0;
+    o->normalization = kind & NONE      ? ATTN_UNNORMALIZED
+                       : kind & SIGMOID ? ATTN_SIGMOID
+                                        : ATTN_SOFTMAX;
+    o->sigmoid_bias = kind & SIGMOID ? -2 : 0;
+    o->window[0] = kind & WINDOW ? (int64_t)(m / 4) : -1;
+    o->window[1] = kind & WINDOW ? (int64_t)(m / 8) : -1;
+    o->top_k = 3;
     c.q = numbers(&rng, c.batch * heads * n * d, dtype);
     c.k = numbers(&rng, c.batch * c.kv_heads * m * d, dtype);
     c.v = numbers(&rng, c.batch * c.kv_heads * m * d_v, dtype);
@@ -132,7 +134,7 @@ size_t key_row(const struct call *c, size_t b, size_t h) {
 }
 
 int64_t position_of(const struct call *c, size_t b, size_t i) {
-    const bool at_the_end = (c->flags & ATTN_FLAG_BOTTOM_RIGHT) != 0;
+    const bool at_the_end = (c->options.flags & ATTN_FLAG_BOTTOM_RIGHT) != 0;
     return reference_position(at_the_end, c->past, length_of(c, b), c->n, i);
 }
 
@@ -143,8 +145,9 @@ size_t length_of(const struct call *c, size_t b) {
 bool may_attend(const struct call *c, size_t b, size_t h, size_t i, size_t j) {
     const int64_t away = (int64_t)j - position_of(c, b, i);
     const size_t at = row_of(c, b, h, i) * c->m + j;
-    return (!c->causal || away <= 0) && (c->left < 0 || -away <= c->left) &&
-           (c->right < 0 || away <= c->right) && j < length_of(c, b) &&
+    const int64_t *window = c->options.window;
+    return (!c->options.causal || away <= 0) && (window[0] < 0 || -away <= window[0]) &&
+           (window[1] < 0 || away <= window[1]) && j < length_of(c, b) &&
            (c->exists == NULL || c->exists[b * c->m + j] != 0) &&
            (c->mask == NULL || c->mask[at] != 0) && (c->bias == NULL || c->bias[at] != -INFINITY);
 }
@@ -258,26 +261,17 @@ struct results try_call_by(const struct call *c, unsigned wanted, run_tasks *run
         c->slopes == NULL ? none : per_head(c, c->slopes),
         c->sinks == NULL ? none : per_head(c, c->sinks),
     };
-    const attn_options o = {
-        .flags = ATTN_FLAG_SCALE | ATTN_FLAG_WINDOW | c->flags,
-        .results = wanted,
-        .causal = c->causal,
-        .normalization = c->normalization,
-        .scale = c->scale,
-        .softcap = c->softcap,
-        .sigmoid_bias = c->sigmoid_bias,
-        .window = {c->left, c->right},
-        .top_k = c->top_k,
-        .mask = c->mask == NULL ? NULL : &mask,
-        .key_padding = c->exists == NULL ? NULL : &padding,
-        .past_k = c->past == 0 ? NULL : &t[3],
-        .past_v = c->past == 0 ? NULL : &t[4],
-        .bias = c->bias == NULL ? NULL : &t[5],
-        .alibi_slopes = c->slopes == NULL ? NULL : &t[6],
-        .sink = c->sinks == NULL ? NULL : &t[7],
-        .lengths = c->lengths,
-        .lengths_count = c->lengths == NULL ? 0 : c->batch,
-    };
+    attn_options o = c->options;
+    o.results = wanted;
+    o.mask = c->mask == NULL ? NULL : &mask;
+    o.key_padding = c->exists == NULL ? NULL : &padding;
+    o.past_k = c->past == 0 ? NULL : &t[3];
+    o.past_v = c->past == 0 ? NULL : &t[4];
+    o.bias = c->bias == NULL ? NULL : &t[5];
+    o.alibi_slopes = c->slopes == NULL ? NULL : &t[6];
+    o.sink = c->sinks == NULL ? NULL : &t[7];
+    o.lengths = c->lengths;
+    o.lengths_count = c->lengths == NULL ? 0 : c->batch;
     for (size_t i = 1; i < 5 && c->shared; i++) { /* K, V, past_K and past_V */
         t[i].rank = 3;
         memmove(t[i].shape, t[i].shape + 1, 3 * sizeof *t[i].shape);

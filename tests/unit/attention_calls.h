@@ -47,12 +47,7 @@ struct call {
     double *slopes;        /* (H) or NULL */
     double *sinks;         /* (H) or NULL */
     size_t *lengths;       /* (B) or NULL */
-    bool causal;
-    attn_normalization normalization;
-    int64_t left, right; /* the window; -1 = no limit on that side */
-    double scale, softcap, sigmoid_bias;
-    size_t top_k;
-    unsigned flags; /* more of ATTN_FLAG_* */
+    attn_options options;  /* without pointers and results; with a scale and a window */
 };
 
 /* The results of a run, as doubles. */

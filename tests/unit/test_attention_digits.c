@@ -134,7 +134,7 @@ Test(digits, a_small_mean_over_heads_is_rounded_once) {
     };
     for (size_t d = 1; d <= 12; d++) {
         struct call c = draw_call(PLAIN, ATTN_FLOAT32, HEADS, 4, 4, d, 3);
-        c.flags = ATTN_FLAG_MEAN_OVER_HEADS;
+        c.options.flags |= ATTN_FLAG_MEAN_OVER_HEADS;
         struct results r = run_call(&c, KEPT);
         double mean[16] = {0};
         for (size_t h = 0; h < HEADS; h++) {
@@ -243,8 +243,6 @@ Test(digits, small_projections_are_not_rounded_on_the_way) {
                                             .k = made[1],
                                             .v = made[2],
                                             .scale = 1 / sqrt(D),
-                                            .left = -1,
-                                            .right = -1,
                                             .length = N};
         const struct reference_results want = reference_compute(&head);
         for (size_t i = 0; i < N * D; i++) {
@@ -278,7 +276,7 @@ static size_t allow_one(struct call *c, unsigned kind, size_t i) {
 /* Without softmax a row whose product is NaN is computed again, without forbidden values. */
 Test(digits, forbidden_values_may_be_nan_without_softmax) {
     struct call c = draw_call(CAUSAL, ATTN_FLOAT32, 1, 24, 25, 3, 3);
-    c.normalization = ATTN_UNNORMALIZED;
+    c.options.normalization = ATTN_UNNORMALIZED;
     struct results want = run_call(&c, ATTN_WANT(OUTPUT));
     c.v[24 * 3] = c.v[24 * 3 + 1] = c.v[24 * 3 + 2] = NAN; /* no query sees the last key */
     struct results is = run_call(&c, ATTN_WANT(OUTPUT));
@@ -319,8 +317,8 @@ Test(digits, one_visible_key_gives_its_value) {
         }
         struct call c =
             draw_call(kind, at / 36 ? ATTN_FLOAT64 : ATTN_FLOAT32, 1, sizes[s].n, m, sizes[s].d, 5);
-        c.scale *= 3;
-        c.left = c.right = kind & WINDOW ? 0 : -1;
+        c.options.scale *= 3;
+        c.options.window[0] = c.options.window[1] = kind & WINDOW ? 0 : -1;
         c.v[1] = -0.0;
         size_t *only = allocate(c.n, sizeof *only);
         for (size_t i = 0; i < c.n; i++) {
@@ -397,7 +395,7 @@ Test(digits, a_scale_beyond_float32_is_no_infinity) {
         c.k[i] = 1e-20;
         c.v[i / c.d] = 1;
     }
-    c.scale = 1e39;
+    c.options.scale = 1e39;
     c.sinks[0] = 0;
     struct results r = run_call(&c, ATTN_WANT(OUTPUT));
     const double all = (double)c.m * exp(-1.6);
@@ -432,7 +430,7 @@ Test(digits, equal_logits_near_two_to_thirty_are_equal) {
         for (size_t i = 0; i < M * c.d; i++) {
             c.k[i] = 1;
         }
-        c.scale = at % 2 == 0 ? 1 : -1;
+        c.options.scale = at % 2 == 0 ? 1 : -1;
         const unsigned ways[] = {SUMS, KEPT, EVERYTHING & ~(unsigned)ATTN_WANT(STATISTICS)};
         check_ways(&c, ways, 3);
         for (size_t way = 1; way < 3; way++) {

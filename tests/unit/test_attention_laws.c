@@ -63,7 +63,7 @@ Theory((double factor, unsigned kind, size_t size, int dtype), laws, weights_of_
     for (size_t i = 0; i < keys; i++) {
         c.k[i] = dtype == ATTN_FLOAT32 ? (double)(float)(c.k[i] * factor) : c.k[i] * factor;
     }
-    c.scale *= 0.9; /* so that the scaled scores are not exact */
+    c.options.scale *= 0.9; /* so that the scaled scores are not exact */
     for (int way = 0; way < 2; way++) {
         struct results r = run_call(&c, way == 0 ? (unsigned)TILED : (unsigned)STAGES);
         check_sums(&c, &r);
@@ -87,7 +87,7 @@ Theory((double shift, unsigned kind, size_t size, int dtype), laws,
         return;
     }
     struct call c = draw_law_call(kind, size, dtype);
-    c.scale *= 100;
+    c.options.scale *= 100;
     if (c.bias == NULL) {
         c.bias = allocate(all_rows(&c) * c.m, sizeof *c.bias);
     }

@@ -110,7 +110,7 @@ static int by_weight(const void *a, const void *b) {
 
 /* Compares top_k of each row with a plain sort of its weights. */
 static void check_top_k(struct call *c, size_t k) {
-    c->top_k = k;
+    c->options.top_k = k;
     struct results r =
         run_cut(c, ATTN_WANT(WEIGHTS) | ATTN_WANT(TOP_K_INDICES) | ATTN_WANT(TOP_K_WEIGHTS));
     size_t *order = allocate(c->m, sizeof *order);
@@ -139,7 +139,7 @@ Test(attention_long, top_k_is_a_plain_sort, .timeout = 60) {
     for (int variant = 0; variant < 4; variant++) {
         const attn_dtype dtype = variant & 1 ? ATTN_FLOAT64 : ATTN_FLOAT32;
         struct call c = draw_call(variant & 2 ? NONE : PLAIN, dtype, 1, 2, m, 1, 1);
-        c.scale = 1;
+        c.options.scale = 1;
         c.q[0] = 1;
         for (size_t j = 0; variant < 2 && j < m; j++) {
             c.k[j] = (double)(j * 7919 % 37) / 16;
@@ -184,7 +184,7 @@ Test(attention_long, mean_over_heads) {
         struct call c = draw_call(GROUPED | BOTTOM_RIGHT | (variant ? NONE : PLAIN), ATTN_FLOAT64,
                                   4, 3, 20000, 3, 1);
         struct results each = run_cut(&c, ATTN_WANT(WEIGHTS));
-        c.flags |= ATTN_FLAG_MEAN_OVER_HEADS;
+        c.options.flags |= ATTN_FLAG_MEAN_OVER_HEADS;
         struct results mean = run_cut(&c, ATTN_WANT(WEIGHTS) | ATTN_WANT(OUTPUT));
         const size_t count = c.n * c.m;
         cr_assert_eq(mean.count[ATTN_RESULT_WEIGHTS], count);
@@ -211,7 +211,7 @@ Test(attention_long, large_logits) {
     for (int split = 0; split < 2; split++) {
         const unsigned wanted = ROWS | (split ? 0 : ATTN_WANT(WEIGHTS) | ATTN_WANT(ENTROPY));
         struct call c = draw_call(PLAIN, ATTN_FLOAT32, 1, 2, SPLIT, 2, 1);
-        c.scale = 1;
+        c.options.scale = 1;
         c.q[0] = c.q[1] = 0x1p20;
         c.q[2] = c.q[3] = 0x1p107;
         for (size_t j = 0; j < c.m; j++) { /* all scores are 0 */

@@ -98,7 +98,7 @@ Theory((size_t size, int dtype, unsigned wanted), overflow, of_a_biased_score_na
     }
     struct pair p = draw_pair(BIAS, size, dtype);
     p.q[0] = p.k[0] = dtype == ATTN_FLOAT32 ? 0x1p63 : 0x1p511;
-    p.call.scale = 1;
+    p.call.options.scale = 1;
     p.call.bias[row_of(&p.call, 0, HEADS - 1, p.i) * p.call.m + p.j] =
         dtype == ATTN_FLOAT32 ? 0x1.8p127 : 0x1.8p1023;
     fails_at(&p, wanted, "masked_scores", "key", p.j);
@@ -217,7 +217,7 @@ TheoryDataPoints(overflow, of_an_output_leaves_the_mean_of_the_weights) = {SIZES
 Theory((size_t size, int dtype), overflow, of_an_output_leaves_the_mean_of_the_weights) {
     struct pair p = draw_pair(PLAIN, size, dtype);
     fill_values(&p.call, near_largest(dtype));
-    p.call.flags |= ATTN_FLAG_MEAN_OVER_HEADS;
+    p.call.options.flags |= ATTN_FLAG_MEAN_OVER_HEADS;
     struct results r = run_call(&p.call, ATTN_WANT(OUTPUT) | ATTN_WANT(WEIGHTS));
     for (size_t i = 0; i < p.call.n; i++) {
         double sum = 0;
@@ -236,7 +236,7 @@ TheoryDataPoints(overflow, of_an_output_leaves_the_statistics) = {SIZES, DTYPES}
 Theory((size_t size, int dtype), overflow, of_an_output_leaves_the_statistics) {
     struct pair p = draw_pair(PLAIN, size, dtype);
     double variance[2][4];
-    p.call.causal = true; /* so that no query sees the last keys */
+    p.call.options.causal = true; /* so that no query sees the last keys */
     for (int large = 0; large < 2; large++) {
         fill_values(&p.call, large == 0 ? 1 : near_largest(dtype));
         struct results r = run_call(&p.call, ATTN_WANT(OUTPUT) | ATTN_WANT(STATISTICS));

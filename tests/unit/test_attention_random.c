@@ -115,21 +115,15 @@ static void check_head(struct worst *worst, struct random_call *c, const attn_pl
         .k = c->K[b][kv],
         .v = c->V[b][kv],
         .scale = (o->flags & ATTN_FLAG_SCALE) ? o->scale : 1 / sqrt((double)d),
-        .softcap = o->softcap,
         .bias = c->bias_full == NULL ? NULL : c->bias_full + row0 * m,
         .mask = mask,
         .slope = c->slopes[h],
-        .causal = o->causal,
         .first = random_position(c, b, 0),
-        .left = (o->flags & ATTN_FLAG_WINDOW) ? o->window[0] : -1,
-        .right = (o->flags & ATTN_FLAG_WINDOW) ? o->window[1] : -1,
         .length = c->lengths[b],
         .exists = c->exists == NULL ? NULL : c->exists + b * (m - c->extra),
         .has_sink = c->has_sinks,
         .sink = c->sinks[h],
-        .unnormalized = o->normalization == ATTN_UNNORMALIZED,
-        .sigmoid = o->normalization == ATTN_SIGMOID,
-        .sigmoid_bias = o->sigmoid_bias,
+        .options = *o,
     };
     struct reference_results r = reference_compute(&call);
     for (size_t i = 0; i < n; i++) {
@@ -141,7 +135,8 @@ static void check_head(struct worst *worst, struct random_call *c, const attn_pl
                      scaled);
         compare_rows(worst, plan, ATTN_RESULT_MASKED_SCORES, 0, row * m, r.masked_scores + i * m, m,
                      masked);
-        const double w = fmax(largest_of(r.weights + i * m, m), call.unnormalized ? masked : 0);
+        const double w = fmax(largest_of(r.weights + i * m, m),
+                              o->normalization == ATTN_UNNORMALIZED ? masked : 0);
         if (!(o->flags & ATTN_FLAG_MEAN_OVER_HEADS)) {
             compare_rows(worst, plan, ATTN_RESULT_WEIGHTS, 0, row * m, r.weights + i * m, m,
                          w * weight_scale(c, &call, i));
@@ -150,13 +145,14 @@ static void check_head(struct worst *worst, struct random_call *c, const attn_pl
         compare_rows(worst, plan, ATTN_RESULT_ENTROPY, 0, row, r.entropy + i, 1,
                      fmax(1, log((double)m)));
         if (attn_plan_parts(plan, ATTN_RESULT_TOP_K_INDICES) != 0) {
-            const double *ranked = call.unnormalized ? r.masked_scores + i * m : r.weights + i * m;
+            const double *ranked =
+                o->normalization == ATTN_UNNORMALIZED ? r.masked_scores + i * m : r.weights + i * m;
             check_top_k_of_row(c, plan, row, ranked, (c->dtype == ATTN_FLOAT32 ? 1e-5 : 1e-12) * w);
         }
         for (size_t j = 0; j < m; j++) {
             mean[(b * n + i) * m + j] += r.weights[i * m + j] / (double)c->H;
         }
-        if (call.unnormalized) { /* the weights have the rounding errors of scores */
+        if (o->normalization == ATTN_UNNORMALIZED) { /* the weights have the rounding errors of scores */
             r.output_scale[i] = fmax(r.output_scale[i], masked * largest_of(call.v, m * d_v));
         }
         double *joined = concat + (b * n + i) * (concat_ld + 1);

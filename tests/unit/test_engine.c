@@ -83,10 +83,10 @@ static struct call draw_shape(const struct shape *s, attn_dtype dtype) {
                               s->heads, s->n, s->m, s->d, s->d_v);
     c.kv_heads = s->kv_heads;
     c.past = s->past;
-    c.causal = s->causal;
-    c.flags = s->at_the_end ? ATTN_FLAG_BOTTOM_RIGHT : 0;
-    c.left = s->left;
-    c.right = s->right;
+    c.options.causal = s->causal;
+    c.options.flags |= s->at_the_end ? ATTN_FLAG_BOTTOM_RIGHT : 0;
+    c.options.window[0] = s->left;
+    c.options.window[1] = s->right;
     if (s->length != 0) {
         c.lengths = allocate(1, sizeof *c.lengths);
         c.lengths[0] = s->length;
