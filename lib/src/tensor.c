@@ -19,9 +19,11 @@ size_t attn_dtype_size(attn_dtype dtype) {
 
 bool attn_tensor_count(const attn_tensor *tensor, size_t *count) {
     size_t product = 1;
-    const bool fits = size_mul_shape(&product, tensor->rank, tensor->shape);
-    *count = fits ? product : *count;
-    return fits;
+    if (!size_mul_shape(&product, tensor->rank, tensor->shape)) {
+        return false;
+    }
+    *count = product;
+    return true;
 }
 
 bool attn_tensor_bytes(const attn_tensor *tensor, size_t *bytes) {

@@ -1,6 +1,6 @@
 /*
- * test_keys.c - SIGHUP reads the file of --api-key-file again. data/exchanges.txt has which requests
- * need a key, and what a refusal says. The tests know the service by its socket only.
+ * test_keys.c - SIGHUP reads the file of --api-key-file again. data/exchanges.txt has which
+ * requests need a key, and what a refusal says. The tests know the service by its socket only.
  */
 #include <criterion/criterion.h>
 #include <signal.h>

@@ -1,7 +1,7 @@
 /*
  * test_options_of_calls.c - every option and every result of every endpoint, whose answers
- * data/answers.txt has, and what the daemon says of itself. The tests know the service by its socket
- * only.
+ * data/answers.txt has, and what the daemon says of itself. The tests know the service by its
+ * socket only.
  */
 #include <stdio.h>
 #include <stdlib.h>

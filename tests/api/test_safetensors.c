@@ -1,7 +1,7 @@
 /*
- * test_safetensors.c - safetensors over a socket: answers that are those in JSON bit by bit. What is
- * refused, and the Accept header, are rows of data/refusals.txt and data/exchanges.txt. The tests
- * know the service by its socket only.
+ * test_safetensors.c - safetensors over a socket: answers that are those in JSON bit by bit. What
+ * is refused, and the Accept header, are rows of data/refusals.txt and data/exchanges.txt. The
+ * tests know the service by its socket only.
  */
 #include <criterion/criterion.h>
 #include <stdint.h>

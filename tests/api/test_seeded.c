@@ -1,8 +1,8 @@
 /*
  * test_seeded.c - draws as work of the service: the workers do it, it ends with its client and its
  * deadline, it is bounded in memory, and it never delays the answer to a small request.
- * data/exchanges.txt has draws over a limit, and data/golden_seeded.json the numbers that are drawn.
- * The tests know the service by its socket only.
+ * data/exchanges.txt has draws over a limit, and data/golden_seeded.json the numbers that are
+ * drawn. The tests know the service by its socket only.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>

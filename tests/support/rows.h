@@ -1,9 +1,9 @@
 /*
  * rows.h - reads files of tests/data in which each row is a text, such as refusals.txt. A line that
  * begins with # is a comment. A line that begins with a space goes on with the line before it; one
- * space takes the place of the line end. A line NAME = TEXT defines a shorthand, and later lines use
- * it as NAME in angle brackets. The escapes are \r \n \t \\ \xHH. A file that breaks these rules
- * fails the test.
+ * space takes the place of the line end. A line NAME = TEXT defines a shorthand, and later lines
+ * use it as NAME in angle brackets. The escapes are \r \n \t \\ \xHH. A file that breaks these
+ * rules fails the test.
  */
 #ifndef SUPPORT_ROWS_H
 #define SUPPORT_ROWS_H

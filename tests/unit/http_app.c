@@ -36,7 +36,7 @@ static void wait_while_held(const atomic_bool *cancel) {
     }
 }
 
-/* ------------------------------------------------------------------------------------- the bodies */
+/* ----------------------------------------------------------------------------------- the bodies */
 
 /* A body of the bytes 0, 1, ..., 250, 0, 1, ... up to `end`. */
 struct body {
@@ -131,7 +131,7 @@ static void answer_echo(const struct exchange *exchange, const struct http_reque
     memcpy(response->timing, (const double[]){1, 0.25, 12345.6789, 0}, sizeof response->timing);
 }
 
-/* ---------------------------------------------------------------------------------------- the app */
+/* -------------------------------------------------------------------------------------- the app */
 
 /* Answers before the body is read. Returns false if the answer needs the body. */
 static bool answer_head(const struct http_request *request, struct http_response *response) {

@@ -152,7 +152,8 @@ static void check_head(struct worst *worst, struct random_call *c, const attn_pl
         for (size_t j = 0; j < m; j++) {
             mean[(b * n + i) * m + j] += r.weights[i * m + j] / (double)c->H;
         }
-        if (o->normalization == ATTN_UNNORMALIZED) { /* the weights have the rounding errors of scores */
+        if (o->normalization == ATTN_UNNORMALIZED) {
+            /* The weights have the rounding errors of scores. */
             r.output_scale[i] = fmax(r.output_scale[i], masked * largest_of(call.v, m * d_v));
         }
         double *joined = concat + (b * n + i) * (concat_ld + 1);

@@ -1,5 +1,5 @@
-/* test_codec_reader.c - limits, memory, options and cuts of bodies. data/values.txt has what is read
- * out of them, and every error of content with its place. */
+/* test_codec_reader.c - limits, memory, options and cuts of bodies. data/values.txt has what is
+ * read out of them, and every error of content with its place. */
 #include <glob.h>
 #include <math.h>
 

@@ -84,7 +84,7 @@ static void write(const struct codec_item *items, size_t count, enum codec_type 
 }
 
 /* Writes the answer, and reads its header again. */
-static void write_and_read(enum codec_type narrow, const char *order) {
+static void write_then_read(enum codec_type narrow, const char *order) {
     struct codec_stored list[CODEC_MAX_TENSORS];
     struct codec_safetensors header = {.list = list, .most = CODEC_MAX_TENSORS};
     struct codec_buffer buffer = {0};
@@ -124,8 +124,8 @@ static void write_and_read(enum codec_type narrow, const char *order) {
 
 /* Wide tensors come first, and those of one width by their names. */
 Test(codec_safetensors, a_header_that_was_written_is_read) {
-    write_and_read(CODEC_TYPE_FP32, "tlwm");
-    write_and_read(CODEC_TYPE_FP16, "tlwm");
+    write_then_read(CODEC_TYPE_FP32, "tlwm");
+    write_then_read(CODEC_TYPE_FP16, "tlwm");
 }
 
 Test(codec_safetensors, an_answer_without_texts_has_no_metadata) {

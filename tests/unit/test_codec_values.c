@@ -198,7 +198,7 @@ static bool ask_header(const struct ask *ask, char *out, struct codec_error *err
     return true;
 }
 
-/* --------------------------------------------------------------------------------------- the rows */
+/* ------------------------------------------------------------------------------------- the rows */
 
 static const struct {
     const char *word;

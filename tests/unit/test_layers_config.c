@@ -17,7 +17,7 @@ static void open_folder(void) {
 
 TestSuite(layers_config, .init = open_folder, .fini = layer_files_end, .timeout = 60);
 
-/* ------------------------------------------------------------------------------------ the models */
+/* ----------------------------------------------------------------------------------- the models */
 
 /* Writes the model "m", as tests/data/layers.txt describes it. Without a `config` it has no
  * config.json. */
@@ -41,7 +41,7 @@ static struct layer only_layer(void) {
     return layer;
 }
 
-/* --------------------------------------------------------------------------------- their settings */
+/* ------------------------------------------------------------------------------- their settings */
 
 static char *put_size(char *end, const char *name, size_t size, size_t usual) {
     return size == usual ? end : end + sprintf(end, " %s %zu", name, size);
@@ -174,7 +174,7 @@ Test(layers_config, means_what_its_model_does) {
     cr_expect_gt(count, 200);
 }
 
-/* ------------------------------------------------------------------------------------ the numbers */
+/* ---------------------------------------------------------------------------------- the numbers */
 
 /* Returns a result of the layer for the first 8 rows of a unit matrix as X: 8 rows of its matrix,
  * and its bias. Returns owned. */

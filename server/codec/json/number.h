@@ -38,9 +38,9 @@ size_t number_write_rounded(char *out, double value, int digits);
 size_t number_write_int64(char *out, int64_t value);
 
 /* Writes floats as number_write_float() does, or null for one that is not finite, each with a comma
- * after it. Between rows of `row` numbers "],[" stands in its place. Needs NUMBER_SIZE + 1 bytes for
- * each and returns the end. The other two are this function in vectors of 16 bytes and, on x86 with
- * AVX2, of 32 bytes. */
+ * after it. Between rows of `row` numbers "],[" stands in its place. Needs NUMBER_SIZE + 1 bytes
+ * for each and returns the end. The other two are this function in vectors of 16 bytes and, on x86
+ * with AVX2, of 32 bytes. */
 char *number_write_floats(char *out, const float *values, size_t count, size_t row);
 char *number_write_floats_plain(char *out, const float *values, size_t count, size_t row);
 #if defined(__x86_64__)

@@ -1,7 +1,7 @@
 /*
  * power.c - the table of powers of ten, and the table of units of floats. Entry e of the first is
- * floor(10^e / 2^(codec_power_log2(e) - 63)). The entries of the second are these, shifted, with k +
- * 64 as their last seven bits.
+ * floor(10^e / 2^(codec_power_log2(e) - 63)). The entries of the second are these, shifted, with k
+ * + 64 as their last seven bits.
  */
 #include "codec/json/power.h"
 

@@ -217,8 +217,8 @@ static void begin_tensor(struct codec_writer *w, const attn_tensor *tensor) {
     w->row = w->last < 0 || w->empty ? 1 : tensor->shape[w->last];
 }
 
-/* Returns how many of the next elements are written at once: at most STRIDE elements of a row, or of
- * several rows of a matrix. */
+/* Returns how many of the next elements are written at once: at most STRIDE elements of a row, or
+ * of several rows of a matrix. */
 static size_t next_part(const struct codec_writer *w) {
     size_t left = w->row - w->at % w->row;
     if (left == w->row && w->last > 0 && !w->empty && has_rows(w->tensor, w->digits)) {
