@@ -11,8 +11,7 @@
  *     weights       = softmax of masked_scores over the keys
  *     output        = weights V
  *
- * Without softmax (ATTN_UNNORMALIZED) the weights are masked_scores, with 0 where the key is
- * forbidden.
+ * attn_normalization says what the weights are without softmax.
  *
  * Sources: Vaswani et al. 2017 (arXiv 1706.03762, section 3.2) for the attention and the heads; the
  * ONNX operator Attention (opset 23 to 25) for the order of the stages, past keys and windows;

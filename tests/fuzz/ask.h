@@ -18,7 +18,7 @@ void fuzz_serve_layers(struct layers *layers);
  * what its path promises, that an answer in JSON is JSON, that all memory is given back, and
  * that the answer is that to a whole body if the client stays and the limits are wide. The caller
  * frees the body of the answer. */
-void fuzz_ask(bool tight, const struct http_request *asked, const uint8_t *data, size_t size,
+void fuzz_ask(bool tight, const struct http_request *request, const uint8_t *data, size_t size,
               unsigned step, bool leaves, struct app_answer *answer);
 
 /* Returns the bytes of the object or array that begins a body, by its brackets; 0 if it has no

@@ -63,7 +63,7 @@ static bool make_room(struct codec_document *document, size_t size) {
     }
     if (!alone) {
         block->before = last;
-        if (open > 0) {
+        if (last != NULL && open > 0) {
             memcpy(block->bytes, last->bytes + document->text, open);
         }
     }

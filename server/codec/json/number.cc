@@ -24,7 +24,7 @@ bool is_huge(std::string_view text) {
             return text[0] != '-'; /* the exponent has more digits than any text */
         }
     }
-    return long(point) - long(first) + exponent > 0; /* it is hundreds away from 0 */
+    return exponent > long(first) - long(point); /* the two are far from equal */
 }
 
 template <typename T> bool read(const char *text, size_t size, T *out) {
