@@ -96,7 +96,7 @@ struct codec_stream {
         enum codec_type type;
         size_t elements;
     } list[CODEC_MAX_TENSORS];
-    /* The element that the end of the last piece has cut. */
+    /* The element that the end of the last chunk has cut. */
     unsigned char cut[8];
     size_t cut_size;
 };

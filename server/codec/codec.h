@@ -244,7 +244,7 @@ bool codec_mask_is_zeros(const struct codec_value *);
 
 /* Some matrices must be settled before they can be used, number by number: the numbers of a mask
  * become bytes, and those of a datatype are checked and rounded. A long matrix is settled in
- * pieces. A mask that is not settled yet is settled by codec_as_mask(). */
+ * chunks. A mask that is not settled yet is settled by codec_as_mask(). */
 
 /* Says that codec_as_mask() will read a value, which may be of any kind. */
 void codec_expect_mask(const struct codec_value *);

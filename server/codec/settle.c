@@ -1,6 +1,6 @@
 /* settle.c - what must be done to every number of a matrix after it has arrived: the numbers of a
  * mask become bytes, and numbers in the JSON of a datatype are checked, rounded and converted. A
- * matrix may be as long as a body, so all of it can be done in pieces. */
+ * matrix may be as long as a body, so all of it can be done in chunks. */
 #include "codec/settle.h"
 
 #include <assert.h>

@@ -173,7 +173,8 @@ struct http_pending;
 /*
  * The application. The server calls it for each request whose framing is sound, on one I/O thread
  * unless said otherwise:
- *   find    Returns what is at a path; the request keeps it as `route`. NULL: nothing is.
+ *   find    Returns what is at a path, or NULL; the request keeps it as `route`. NULL: no request
+ *           has one.
  *   shorter Returns what is added to the text of a 413 for a body that is too long: how the same
  *           request may be shorter, or an empty text. It is static. NULL: nothing is added.
  *   begin   The head is complete. Returns an exchange, which the server owns until release, to get

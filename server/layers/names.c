@@ -88,8 +88,7 @@ const struct layer *layers_find(const struct layers_catalogue *catalogue, const 
     return NULL;
 }
 
-/* Only models whose names are a part of the name count, from its beginning to a dot or to its end.
- * */
+/* Only models count whose names are the name up to a dot, or all of it. */
 const struct layer_model *names_rival(const struct layers_catalogue *catalogue,
                                       const struct layer *layer) {
     const char *name = layer->name;

@@ -29,17 +29,17 @@ enum format {
     FORMATS
 };
 
-/* A question whose matrices are all binary, and whose answer is to be binary. */
-struct question {
+/* A request whose matrices are all binary, and whose answer is to be binary. */
+struct request {
     char path[64], headers[128], about[128]; /* `about` names it in messages */
     char *body;                              /* owned */
     size_t size;
     bool safetensors;
 };
 
-/* Makes a question with floats of this many bits. */
-static struct question make_question(enum format format, const struct binary_call *call, int bits) {
-    struct question q = {.safetensors = format == SAFETENSORS_FILE};
+/* Makes a request with floats of this many bits. */
+static struct request make_request(enum format format, const struct binary_call *call, int bits) {
+    struct request q = {.safetensors = format == SAFETENSORS_FILE};
     char type[8], options[2048];
     snprintf(type, sizeof type, q.safetensors ? "F%d" : "FP%d", bits);
     if (q.safetensors) {
@@ -57,7 +57,7 @@ static struct question make_question(enum format format, const struct binary_cal
     return q;
 }
 
-static struct client_response ask(const struct question *q) {
+static struct client_response ask(const struct request *q) {
     return daemon_ask_shared("POST", q->path, q->headers, q->body, q->size);
 }
 
@@ -73,7 +73,7 @@ static void expect_equal(const struct client_response *plain, const void *body, 
 
 Test(binary, chunks) {
     for (enum format format = 0; format < FORMATS; format++) {
-        struct question q = make_question(format, &binary_rich, 64);
+        struct request q = make_request(format, &binary_rich, 64);
         struct client_response plain = ask(&q);
         for (size_t part = 1; part < 400; part = 3 * part + 1) {
             char what[64];
@@ -94,7 +94,7 @@ Test(binary, cuts_at_every_byte) {
     static const struct binary_call call = {
         "/attention", "\"scale\":2", "[\"lse\"]", {{"X", {2, 3}, 0}, {"mask", {2, 2}, 1}}};
     for (enum format format = 0; format < FORMATS; format++) {
-        struct question q = make_question(format, &call, 16);
+        struct request q = make_request(format, &call, 16);
         for (size_t cut = 0; cut < q.size; cut++) {
             char about[192];
             sprintf(about, "%s, %zu of %zu bytes", q.about, cut, q.size);
@@ -152,7 +152,7 @@ static void connect_slowly(struct slow_layer *slow) {
 }
 
 /* Expects the numbers of an answer in JSON. */
-static void expect_numbers(const struct question *q, const struct client_response *response,
+static void expect_numbers(const struct request *q, const struct client_response *response,
                            const struct cJSON *json) {
     struct binary_answer answer;
     char message[256];
@@ -173,7 +173,7 @@ Test(binary, slow_readers) {
     for (enum format format = 0; format < FORMATS; format++) {
         for (size_t i = 0; i < COUNT(bits); i++) {
             struct slow_layer slow;
-            struct question q = make_question(format, &call, bits[i]);
+            struct request q = make_request(format, &call, bits[i]);
             struct client_response plain = ask(&q);
             cr_assert_eq(plain.status, 200, "%s: %s", q.about, plain.body);
             cr_expect_geq(plain.size, (size_t)1000 * 1008 * (size_t)bits[i] / 8);
@@ -252,7 +252,7 @@ Test(binary_limits, declared_sizes_that_never_arrive) {
     daemon_start_with((const char *const[]){"--max-memory", "1GiB", "--total-memory", "16MiB",
                                             "--max-body", "1GiB", NULL});
     for (enum format format = 0; format < FORMATS; format++) {
-        struct question q = make_question(format, &binary_long, 64);
+        struct request q = make_request(format, &binary_long, 64);
         for (size_t i = 0; i < CLIENTS; i++) {
             declare(&clients[i], format);
         }
@@ -272,7 +272,7 @@ Test(binary_limits, declared_sizes_that_never_arrive) {
     }
 }
 
-/* Each limit refuses a question that goes over it, holds no memory afterwards, and leaves the
+/* Each limit refuses a request that goes over it, holds no memory afterwards, and leaves the
  * connection to the next one. */
 Test(binary_limits, memory_body_work_and_time) {
     static const struct {
@@ -289,7 +289,7 @@ Test(binary_limits, memory_body_work_and_time) {
     for (size_t i = 0; i < COUNT(rows); i++) {
         daemon_start_with((const char *const[]){rows[i].option, rows[i].value, NULL});
         for (enum format format = 0; format < FORMATS; format++) {
-            struct question q = make_question(format, &rows[i].call, 32);
+            struct request q = make_request(format, &rows[i].call, 32);
             struct client_response response;
             if (strcmp(rows[i].option, "--max-body") == 0) { /* the head alone is refused */
                 cr_assert(client_request(the_daemon.port, "POST", q.path, q.headers, q.body, q.size,

@@ -1,6 +1,6 @@
 /*
  * test_inference.c - the Open Inference Protocol over a socket: answers that are those of the JSON
- * endpoints bit by bit, and everything that a question may have. The descriptions of the models are
+ * endpoints bit by bit, and everything that a request may have. The descriptions of the models are
  * rows of data/exchanges.txt. The tests know the service by its socket only.
  */
 #include <criterion/criterion.h>
@@ -146,11 +146,11 @@ Test(inference, words) {
     }
 }
 
-/* --------------------------------------------------------------------- what a question may have */
+/* --------------------------------------------------------------------- what a request may have */
 
 #define SIDE 1100 /* so that SIDE * SIDE numbers are more than one task settles */
 
-/* Writes a question with a mask of SIDE x SIDE numbers of a type, of which the last one is `last`.
+/* Writes a request with a mask of SIDE x SIDE numbers of a type, of which the last one is `last`.
  * Returns its size; *header is the size of its JSON, or 0 if all of it is JSON. */
 static size_t write_mask(char *body, const char *type, size_t width, char last, size_t *header) {
     size_t size = (size_t)sprintf(body, "{\"inputs\":[");

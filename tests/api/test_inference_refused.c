@@ -21,7 +21,7 @@
 
 TestSuite(inference_refused, .init = daemon_start_compressing, .fini = daemon_end, .timeout = 120);
 
-/* ----------------------------------------------------------------------------------- questions */
+/* ----------------------------------------------------------------------------------- requests */
 
 #define INPUT(name, type, shape, rest)                                                             \
     "{\"name\":\"" name "\",\"datatype\":\"" type "\",\"shape\":" shape "," rest "}"
@@ -62,7 +62,7 @@ Test(inference_refused, limits_of_the_json) {
     }
 }
 
-/* Makes a question about the softmax of 100000 numbers, with this text before its data, and returns
+/* Makes a request about the softmax of 100000 numbers, with this text before its data, and returns
  * it owned. */
 static char *long_softmax(const char *before, const char *after) {
     enum {
@@ -83,7 +83,7 @@ Test(inference_refused, late_fp64_in_a_long_body) {
         "\\\"datatype\\\": \\\"FP64\\\" must stand before the data of the first "
         "matrix in a body over 256 KiB";
     static const struct {
-        const char *before, *after, *says; /* NULL: the question is accepted */
+        const char *before, *after, *says; /* NULL: the request is accepted */
     } rows[] = {
         {"{\"name\":\"X\",\"shape\":[100000],\"datatype\":\"FP64\"", "}]", NULL},
         {"{\"name\":\"X\",\"shape\":[100000]", ",\"datatype\":\"FP64\"}]", "/inputs/0/datatype"},
@@ -108,7 +108,7 @@ Test(inference_refused, late_fp64_in_a_long_body) {
 
 /* ------------------------------------------------------------------------------------- answers */
 
-/* Makes a question whose result "scores" are the keys, and says which of its results are binary. */
+/* Makes a request whose result "scores" are the keys, and says which of its results are binary. */
 static char *make_scores(const float *keys, size_t count, bool output, bool scores, size_t *header,
                          size_t *size) {
     const size_t bytes = count * sizeof *keys;

@@ -40,7 +40,7 @@ static const struct binary_call weights = {"/multi-head-attention",
                                             {"b_Q", {8}, 0},
                                             {"b_O", {6}, 0},
                                             {"mask", {5, 5}, 1}}};
-static const struct binary_call question = {
+static const struct binary_call small_call = {
     "/layers/small.attention/attention", "", NULL, {{"X", {2, 5, 8}, 0}, {"mask", {5, 5}, 1}}};
 
 static void put_weights(const char *name, const struct binary_call *call, const char *type) {
@@ -111,7 +111,7 @@ Test(layers, give_the_answer_of_their_weights) {
     }
     serve();
     for (size_t i = 0; i < COUNT(types); i++) {
-        struct binary_call call = question;
+        struct binary_call call = small_call;
         call.path = path;
         snprintf(path, sizeof path, "/layers/w%zu.attention/attention", i);
         struct cJSON *expected = ask_call(&weights, types[i].dtype);
@@ -132,7 +132,7 @@ Test(layers, take_the_options_of_a_request) {
     serve_small();
     for (size_t i = 0; i < COUNT(options); i++) {
         char a[2048], b[2048];
-        struct binary_call call = binary_with(&question, options[i], a);
+        struct binary_call call = binary_with(&small_call, options[i], a);
         struct binary_call same = binary_with(&weights, options[i], b);
         struct cJSON *answer = ask_call(&call, "float64"), *expected = ask_call(&same, "float64");
         cr_expect(are_close(answer, expected, 1e-13), "%s", options[i]);
@@ -183,10 +183,10 @@ Test(layers, answer_in_safetensors) {
     size_t size;
     struct binary_answer answer;
     serve_small();
-    char *body = binary_safetensors(&question, "F32", &size);
+    char *body = binary_safetensors(&small_call, "F32", &size);
     struct client_response response = daemon_ask_shared(
-        "POST", question.path, "Content-Type: application/vnd.safetensors\r\n", body, size);
-    expect_file(&response, question.path, &answer);
+        "POST", small_call.path, "Content-Type: application/vnd.safetensors\r\n", body, size);
+    expect_file(&response, small_call.path, &answer);
     cr_expect_eq(answer.count, 2);
     binary_free(&answer);
     client_response_free(&response);
@@ -195,7 +195,7 @@ Test(layers, answer_in_safetensors) {
 
 Test(layers, are_models_of_the_inference_protocol) {
     char message[256];
-    struct binary_call call = question, weights_of_other = weights;
+    struct binary_call call = small_call, weights_of_other = weights;
     call.path = "/small.attention";
     weights_of_other.inputs[1].shape[1] = 6; /* no multiple of the heads */
     put_weights("wrong.safetensors", &weights_of_other, "F32");
@@ -251,15 +251,15 @@ Test(layers, are_loaded_and_unloaded) {
     cr_expect_gt(loaded, 0);
     expect_answer("POST", "/v2/repository/models/small.attention/load", NULL, "", 200,
                   "\"loaded\":true");
-    json_free(ask_call(&question, "float32"));
+    json_free(ask_call(&small_call, "float32"));
     cr_expect_eq(packed_bytes(), loaded);
-    json_free(ask_call(&question, "float64"));
+    json_free(ask_call(&small_call, "float64"));
     cr_expect_gt(packed_bytes(), loaded);
     expect_answer("POST", "/v2/repository/models/small.attention/unload", NULL, "", 200,
                   "\"loaded\":false");
     await_packed(0);
     struct cJSON *expected = ask_call(&weights, "float32"),
-                 *answer = ask_call(&question, "float32");
+                 *answer = ask_call(&small_call, "float32");
     cr_expect(are_close(answer, expected, 1e-6));
     json_free(expected);
     json_free(answer);
@@ -357,7 +357,7 @@ Test(layers, refuse_what_is_wrong) {
         expect_answer("POST", rows[i].path, "Content-Type: application/json\r\n", rows[i].body,
                       rows[i].status, rows[i].text);
     }
-    expect_answer("POST", question.path, "Content-Type: text/plain\r\n", ONE "x", 415, "");
+    expect_answer("POST", small_call.path, "Content-Type: text/plain\r\n", ONE "x", 415, "");
     snprintf(path, sizeof path, "/layers/%0124d.h.0/attention", 7);
     expect_answer("POST", path, "Content-Type: application/json\r\n", "{\"X\":[[1,2]]}", 200, "");
     snprintf(path, sizeof path, "/layers/%0124d.h.0x/attention",
@@ -428,14 +428,14 @@ Test(layers, list_each_file_that_is_not_served_with_the_reason) {
 
 Test(layers, follow_the_folder) {
     serve_small();
-    struct cJSON *before = ask_call(&question, "float64");
+    struct cJSON *before = ask_call(&small_call, "float64");
     struct binary_call call = weights;
     call.inputs[4] = (struct binary_input){"W_O", {8, 3}, 0}; /* an output of other columns */
     call.inputs[6] = (struct binary_input){"b_O", {3}, 0};
     put_weights("small.safetensors", &call, "F32");
     struct cJSON *expected = ask_call(&call, "float64"), *after;
     for (;;) {
-        after = ask_call(&question, "float64");
+        after = ask_call(&small_call, "float64");
         if (!are_close(after, before, 1e-13)) { /* it is the old answer, or the new one */
             break;
         }

@@ -62,7 +62,7 @@ Test(safetensors, answers_are_those_of_json) {
             struct client_response response = post_shared(call->path, TYPE, file, file_size);
             expect_same_file(&response, call->path, json);
             client_response_free(&response);
-            response = post_shared(call->path, ACCEPT, body, size); /* a question in JSON */
+            response = post_shared(call->path, ACCEPT, body, size); /* a request in JSON */
             expect_same_file(&response, call->path, json);
             client_response_free(&response);
             response =
@@ -80,7 +80,7 @@ Test(safetensors, answers_are_those_of_json) {
 }
 
 /* Heads with weights of their own differ in size, so each has a tensor: "weights" is one, and "Q.0"
- * is another. Such a question can only be JSON. */
+ * is another. Such a request can only be JSON. */
 Test(safetensors, heads_with_weights_of_their_own) {
     static const char body[] =
         "{\"X\":[[1,2],[3,4],[0.5,0.25]],\"heads\":["

@@ -1,7 +1,7 @@
 /*
- * fuzz_safetensors.c - fuzzes questions in safetensors from their bytes to the answer. The first
+ * fuzz_safetensors.c - fuzzes requests in safetensors from their bytes to the answer. The first
  * byte of an input chooses the path, how the body is cut and the limits; the second one chooses the
- * Accept header, the format of the question, and whether the length of its header is made here. The
+ * Accept header, the format of the request, and whether the length of its header is made here. The
  * rest is the body. Whatever the body is, the answer must not depend on the cuts, and an answer in
  * safetensors must pass the checks of the format.
  */
@@ -16,14 +16,14 @@
 enum {
     PATH = 7 << 0,  /* index in paths[] */
     STEP = 3 << 3,  /* the step of fuzz_ask() */
-    TIGHT = 1 << 5, /* the limits are too small for some questions */
+    TIGHT = 1 << 5, /* the limits are too small for some requests */
     LEAVES = 1 << 6 /* the client leaves in the middle of the body */
 };
 
 /* The bits of the second byte. */
 enum {
     ACCEPT = 7 << 0, /* index in accepts[] */
-    JSON = 1 << 3,   /* the question is JSON */
+    JSON = 1 << 3,   /* the request is JSON */
     PREFIX = 1 << 4  /* the eight bytes of the length stand in front of the body */
 };
 
@@ -34,7 +34,7 @@ static const char *const paths[] = {"/attention", "/self-attention", "/multi-hea
                                     "/softmax",   "/embeddings"};
 static const struct {
     const char *value;
-    int safetensors; /* 1: the answer is safetensors, 0: JSON, -1: as the question */
+    int safetensors; /* 1: the answer is safetensors, 0: JSON, -1: as the request */
 } accepts[] = {
     {"", -1},
     {SAFETENSORS, 1},
@@ -102,12 +102,12 @@ static void check_file(const struct app_answer *answer) {
 static void ask(const struct http_request *request, unsigned choice, int wanted,
                 const uint8_t *data, size_t size) {
     struct app_answer answer;
-    const bool question = strcmp(request->media_type, SAFETENSORS) == 0;
+    const bool file_came = strcmp(request->media_type, SAFETENSORS) == 0;
     fuzz_ask((choice & TIGHT) != 0, request, data, size, (choice & STEP) >> 3,
              (choice & LEAVES) != 0, &answer);
     if (answer.response.status == 200) {
         const bool file = answer.response.media_type != NULL;
-        fuzz_require(file == (wanted < 0 ? question : wanted > 0), "%s gets %s", request->accept,
+        fuzz_require(file == (wanted < 0 ? file_came : wanted > 0), "%s gets %s", request->accept,
                      answer.response.media_type);
         fuzz_require(!file || strcmp(answer.response.media_type, SAFETENSORS) == 0, "%s",
                      answer.response.media_type);

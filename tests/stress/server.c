@@ -1,7 +1,7 @@
 /*
  * server.c runs the whole service in one process under mixed load: small and large calls, wrong
  * ones, clients that leave in the middle, many clients at a time; then a stop under load. Every
- * answer to the same question must have the same bytes. It is meant for ThreadSanitizer;
+ * answer to the same request must have the same bytes. It is meant for ThreadSanitizer;
  * SECONDS=600 makes it run longer.
  */
 #include <pthread.h>
@@ -51,17 +51,17 @@ static const struct {
 };
 
 enum {
-    QUESTIONS = sizeof asked / sizeof *asked
+    REQUESTS = sizeof asked / sizeof *asked
 };
 
-/* A question and its first answer. */
-static struct question {
+/* A request and its first answer. */
+static struct request {
     char *body;
     size_t size;
     int status;
     pthread_mutex_t mutex;
     char *answer;
-} questions[QUESTIONS];
+} requests[REQUESTS];
 
 static unsigned port;
 static atomic_bool ending;
@@ -73,10 +73,10 @@ static void fault(const char *what, int status, const char *body) {
 }
 
 static void prepare(void) {
-    for (size_t i = 0; i < QUESTIONS; i++) {
-        questions[i].body = json_body(asked[i].format, &questions[i].size);
-        questions[i].status = asked[i].status;
-        pthread_mutex_init(&questions[i].mutex, NULL);
+    for (size_t i = 0; i < REQUESTS; i++) {
+        requests[i].body = json_body(asked[i].format, &requests[i].size);
+        requests[i].status = asked[i].status;
+        pthread_mutex_init(&requests[i].mutex, NULL);
     }
 }
 
@@ -88,7 +88,7 @@ static void drop_id(char *body) {
     }
 }
 
-static void check(struct question *q, const struct client_response *response) {
+static void check(struct request *q, const struct client_response *response) {
     if (response->status == 503) { /* busy, or late */
         atomic_fetch_add(&refused, 1);
         return;
@@ -103,12 +103,12 @@ static void check(struct question *q, const struct client_response *response) {
     if (q->answer == NULL) {
         q->answer = strdup(response->body);
     } else if (strcmp(q->answer, response->body) != 0) {
-        fault("two answers to one question", response->status, response->body);
+        fault("two answers to one request", response->status, response->body);
     }
     pthread_mutex_unlock(&q->mutex);
 }
 
-static bool send_question(struct client_connection *connection, const struct question *q) {
+static bool send_request(struct client_connection *connection, const struct request *q) {
     char head[256];
     const int size =
         snprintf(head, sizeof head,
@@ -125,8 +125,8 @@ static void *client(void *seed) {
             break;
         }
         for (size_t left = rng_between(&rng, 1, 20); left > 0; left--) {
-            struct question *q = &questions[rng_between(&rng, 0, QUESTIONS - 1)];
-            if (!send_question(&connection, q) || rng_chance(&rng, 8) ||
+            struct request *q = &requests[rng_between(&rng, 0, REQUESTS - 1)];
+            if (!send_request(&connection, q) || rng_chance(&rng, 8) ||
                 !client_receive(&connection, false, &response)) {
                 break; /* the client leaves, or the server ends */
             }
@@ -187,12 +187,12 @@ int main(void) {
         fault("jobs or memory are left", 0, "");
     }
     jobs_stop(state.jobs);
-    for (size_t i = 0; i < QUESTIONS; i++) {
-        if (questions[i].answer == NULL && questions[i].status != 503) {
-            fault("a question without any answer", (int)i, "");
+    for (size_t i = 0; i < REQUESTS; i++) {
+        if (requests[i].answer == NULL && requests[i].status != 503) {
+            fault("a request without any answer", (int)i, "");
         }
-        free(questions[i].answer);
-        free(questions[i].body);
+        free(requests[i].answer);
+        free(requests[i].body);
     }
     printf("%u answers, %u refused, %u faults\n", atomic_load(&answered), atomic_load(&refused),
            atomic_load(&faults));

@@ -89,9 +89,9 @@ void app_ask(const struct http_app *app, const struct http_request *request,
         note(false);
     }
     append(answer, "", 0);
-    if (response->read != NULL) {
+    if (response->read != NULL && answer->fault == NULL) {
         answer->fault = read_stream(answer);
-    } else {
+    } else if (response->read == NULL) {
         append(answer, response->body, response->size);
     }
     note(true);

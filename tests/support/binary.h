@@ -45,7 +45,7 @@ extern const struct binary_call binary_rich, binary_long;
 struct binary_call binary_with(const struct binary_call *call, const char *option,
                                char options[2048]);
 
-/* The inputs of a small question to /v2/models/attention/infer. All of them are JSON. */
+/* The inputs of a small request to /v2/models/attention/infer. All of them are JSON. */
 #define BINARY_QKV                                                                                 \
     "\"inputs\":[{\"name\":\"Q\",\"datatype\":\"FP32\",\"shape\":[1,2],\"data\":[1,2]},"           \
     "{\"name\":\"K\",\"datatype\":\"FP32\",\"shape\":[2,2],\"data\":[[1,0],[0,1]]},"               \

@@ -256,7 +256,7 @@ Test(account, allocates_bytes_that_are_taken) {
     account_close(&account);
 }
 
-/* The answer stays when the question is freed, also a block of it that has moved. The leak checker
+/* The answer stays when the request is freed, also a block of it that has moved. The leak checker
  * sees a block that no region frees. */
 Test(account, frees_a_region) {
     static _Alignas(64) char arena[ARENA];

@@ -1,11 +1,79 @@
 /*
  * test_attention_ends.c - tests calls whose last query stands at the last valid key of its batch
- * item, as flash-attention documents it for `cache_seqlens`. test_attention_random.c compares
- * random calls with the reference.
+ * item. Their rule is compared with the one that flash-attention documents for `cache_seqlens`,
+ * `causal`, `window_size` and `alibi_slopes`, which is written here from its words.
+ * test_attention_random.c compares all results of random calls with the reference.
  */
 #include <math.h>
 
+#include "support/rng.h"
+#include "support/scale.h"
 #include "test_by_hand.h"
+
+/* ------------------------------------------------------------------ the rule of flash-attention */
+
+/* "Query at position i will only attend to keys between [i + seqlen_k - seqlen_q - window_size[0],
+ * i + seqlen_k - seqlen_q + window_size[1]] inclusive." "The causal mask is aligned to the bottom
+ * right corner of the attention matrix." "A bias of (-alibi_slope * |i + seqlen_k - seqlen_q - j|)
+ * is added to the attention score of query i and key j." Returns what is added to the score. */
+static double flash_adds(const attn_options *o, int64_t seqlen_q, int64_t seqlen_k, double slope,
+                         int64_t i, int64_t j) {
+    const int64_t corner = i + seqlen_k - seqlen_q;
+    const bool allowed = j < seqlen_k && !(o->causal && j > corner) &&
+                         (o->window[0] < 0 || j >= corner - o->window[0]) &&
+                         (o->window[1] < 0 || j <= corner + o->window[1]);
+    return allowed ? -slope * fabs((double)(corner - j)) : -INFINITY;
+}
+
+/* Compares the masked scores of a drawn call whose other scores are 0. */
+static void compare_with_flash(struct rng *rng, size_t call) {
+    enum {
+        MOST = 40
+    };
+    static const double zeros[3 * MOST];
+    static double masked[3 * MOST * MOST];
+    const size_t batch = rng_between(rng, 1, 3),
+                 n = rng_between(rng, 1, rng_chance(rng, 3) ? 1 : MOST),
+                 m = rng_between(rng, 1, MOST);
+    const double slope = rng_chance(rng, 2) ? 0.5 : 0;
+    const attn_tensor q = {
+        .data = zeros, .dtype = ATTN_FLOAT64, .rank = 4, .shape = {batch, 1, n, 1}};
+    const attn_tensor k = {
+        .data = zeros, .dtype = ATTN_FLOAT64, .rank = 4, .shape = {batch, 1, m, 1}};
+    const attn_tensor slopes = {.data = &slope, .dtype = ATTN_FLOAT64, .rank = 1, .shape = {1}};
+    size_t lengths[3];
+    for (size_t b = 0; b < batch; b++) {
+        lengths[b] = rng_between(rng, 0, m);
+    }
+    attn_options o = {.flags = ATTN_FLAG_BOTTOM_RIGHT | ATTN_FLAG_WINDOW,
+                      .results = ATTN_WANT(MASKED_SCORES),
+                      .causal = rng_chance(rng, 2),
+                      .window = {-1, -1},
+                      .alibi_slopes = slope == 0 ? NULL : &slopes,
+                      .lengths = lengths,
+                      .lengths_count = batch};
+    for (int side = 0; side < 2; side++) {
+        o.window[side] = rng_chance(rng, 2) ? (int64_t)rng_between(rng, 0, m) : -1;
+    }
+    void *const data[ATTN_RESULT_COUNT] = {[ATTN_RESULT_MASKED_SCORES] = masked};
+    cr_assert_eq(plan_and_run(&q, &k, &k, &o, data, NULL), ATTN_OK);
+    for (size_t at = 0; at < batch * n * m; at++) {
+        const size_t b = at / m / n, i = at / m % n, j = at % m;
+        const double want =
+            flash_adds(&o, (int64_t)n, (int64_t)lengths[b], slope, (int64_t)i, (int64_t)j);
+        cr_assert(masked[at] == want, "call %zu, item %zu, %zu, %zu: %g, not %g", call, b, i, j,
+                  masked[at], want);
+    }
+}
+
+Test(ends, random_calls_follow_the_rule_of_flash_attention, .timeout = 60) {
+    struct rng rng = {2023};
+    for (size_t call = 0; call < test_scale(2000); call++) {
+        compare_with_flash(&rng, call);
+    }
+}
+
+/* -------------------------------------------------------------------------------------- by hand */
 
 enum {
     ITEMS = 3,

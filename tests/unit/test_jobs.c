@@ -39,7 +39,7 @@ static struct counted *all_jobs; /* of a test, the last one first */
 
 static void start_workers(unsigned threads, unsigned max_jobs, double max_cost) {
     const struct jobs_options options = {threads, max_jobs, max_cost};
-    jobs_stop(jobs); /* those of the theory before, if there are any */
+    jobs_stop(jobs); /* those of the workers before, if there are any */
     jobs = jobs_start(&options);
     cr_assert_not_null(jobs);
 }

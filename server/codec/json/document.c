@@ -306,8 +306,9 @@ bool codec_make_tensor(struct codec_document *document, const struct codec_value
 /* ------------------------------------------------------------------------------------ pointers */
 
 /* Appends the pointer of `target` to that of the error. cJSON nodes do not know their parents, so
- * this searches the document from its root. It is not recursive: `path` is as long as documents are
- * deep. False if `target` is not found or its pointer is too long. */
+ * this searches the document from its root. It is not recursive. A text that is read as JSON may
+ * stand in a body, so `path` is as long as two bodies are deep. False if `target` is not found or
+ * its pointer is too long. */
 static bool locate(const struct codec_document *document, const cJSON *target,
                    struct codec_error *error) {
     const cJSON *path[2 * CODEC_MAX_DEPTH];
