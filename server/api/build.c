@@ -98,7 +98,7 @@ bool build_option(struct build *build, const char *name, const struct codec_valu
                   struct codec_error *error) {
     const enum codec_kind kind = codec_kind_of(value);
     double number;
-    struct codec_value *member = build_member(build, name, kind, error);
+    struct codec_value *member = build_member(build, name, CODEC_NULL, error);
     if (member == NULL) {
         return false;
     }

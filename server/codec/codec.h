@@ -136,7 +136,7 @@ const struct codec_value *codec_next(const struct codec_value *value);
 
 /* Makes a value and adds it to an array, or to an object under a name, which must live as long as
  * the document. Without a parent the value is no part of the tree, but it may become the root.
- * Returns NULL if there is no memory. */
+ * The kind is any but CODEC_TENSOR. Returns NULL if there is no memory. */
 struct codec_value *codec_make_value(struct codec_document *, struct codec_value *parent,
                                      const char *name, enum codec_kind kind);
 
