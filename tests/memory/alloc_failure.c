@@ -190,10 +190,19 @@ static void *real_malloc(size_t size) {
     return __interceptor_malloc != NULL ? __interceptor_malloc(size) : __libc_malloc(size);
 }
 
-/* Begins an allocation by `caller`. Returns whether it must fail. */
-static bool begin(const void *caller, bool *counts) {
-    *counts = is_counted(caller);
-    return *counts && fails(caller);
+enum way {
+    UNSEEN, /* it does not count */
+    COUNTED,
+    FAILS
+};
+
+/* Begins an allocation by `caller`. Returns by value, because AddressSanitizer allocates before its
+ * checks of variables whose address is taken can work. */
+static enum way begin(const void *caller) {
+    if (!is_counted(caller)) {
+        return UNSEEN;
+    }
+    return fails(caller) ? FAILS : COUNTED;
 }
 
 /* Ends it: notes the block if it counts. */
@@ -205,8 +214,8 @@ static void *end(void *block, size_t size, const void *caller, bool counts) {
 }
 
 static void *allocate(size_t size, const void *caller) {
-    bool counts;
-    return begin(caller, &counts) ? NULL : end(real_malloc(size), size, caller, counts);
+    const enum way way = begin(caller);
+    return way == FAILS ? NULL : end(real_malloc(size), size, caller, way == COUNTED);
 }
 
 REPLACES void *malloc(size_t size) {
@@ -214,23 +223,23 @@ REPLACES void *malloc(size_t size) {
 }
 
 REPLACES void *calloc(size_t count, size_t size) {
-    bool counts;
-    if (begin(CALLER, &counts)) {
+    const enum way way = begin(CALLER);
+    if (way == FAILS) {
         return NULL;
     }
     void *block = __interceptor_calloc != NULL ? __interceptor_calloc(count, size)
                                                : __libc_calloc(count, size);
-    return end(block, count * size, CALLER, counts);
+    return end(block, count * size, CALLER, way == COUNTED);
 }
 
 REPLACES void *aligned_alloc(size_t align, size_t size) {
-    bool counts;
-    if (begin(CALLER, &counts)) {
+    const enum way way = begin(CALLER);
+    if (way == FAILS) {
         return NULL;
     }
     void *block = __interceptor_aligned_alloc != NULL ? __interceptor_aligned_alloc(align, size)
                                                       : __libc_memalign(align, size);
-    return end(block, size, CALLER, counts);
+    return end(block, size, CALLER, way == COUNTED);
 }
 
 REPLACES void free(void *block) {
@@ -244,14 +253,15 @@ REPLACES void free(void *block) {
 
 /* If the caller does not count, a block that counted keeps its first caller. */
 REPLACES void *realloc(void *old, size_t size) {
-    bool counts;
-    if (begin(CALLER, &counts)) {
+    const enum way way = begin(CALLER);
+    if (way == FAILS) {
         return NULL;
     }
     const struct block was = forget(old);
     void *block = __interceptor_realloc != NULL ? __interceptor_realloc(old, size)
                                                 : __libc_realloc(old, size);
-    return end(block, size, counts ? CALLER : was.caller, counts || was.inverted != 0);
+    return end(block, size, way == COUNTED ? CALLER : was.caller,
+               way == COUNTED || was.inverted != 0);
 }
 
 REPLACES char *strndup(const char *text, size_t limit) {
@@ -271,22 +281,23 @@ REPLACES char *strdup(const char *text) {
 }
 
 REPLACES void *mmap(void *address, size_t size, int access, int flags, int file, off_t offset) {
-    bool counts;
-    if (begin(CALLER, &counts)) {
+    const enum way way = begin(CALLER);
+    if (way == FAILS) {
         return MAP_FAILED;
     }
     void *block = (void *)syscall(SYS_mmap, address, size, access, flags, file, offset);
-    return end(block, size, CALLER, counts);
+    return end(block, size, CALLER, way == COUNTED);
 }
 
 REPLACES void *mremap(void *old, size_t old_size, size_t size, int flags, ...) {
-    bool counts;
-    if (begin(CALLER, &counts)) {
+    const enum way way = begin(CALLER);
+    if (way == FAILS) {
         return MAP_FAILED;
     }
     const struct block was = forget(old);
     void *block = (void *)syscall(SYS_mremap, old, old_size, size, flags, NULL);
-    return end(block, size, counts ? CALLER : was.caller, counts || was.inverted != 0);
+    return end(block, size, way == COUNTED ? CALLER : was.caller,
+               way == COUNTED || was.inverted != 0);
 }
 
 REPLACES int munmap(void *block, size_t size) {
