@@ -47,17 +47,23 @@ class Load:
         check(34, name, f"{what}; {lost} lost, {wrong} wrong; p50 {percentile(times, 0.5):.1f}, p99 {p99:.1f} ms "
               f"({p99 / self.usual:.1f} times that without a fault), longest {max(times):.0f} ms",
               "0, 0, <= 5 times", lost == 0 and wrong == 0 and result["faults"] >= 2, p99 <= 5 * self.usual)
-        if lost + wrong > 0:
-            print("   ", result["ends"], result["statuses"], *self.fleet.failed()[-5:], sep="\n    ", flush=True)
+        self.explain(result, lost + wrong)
 
     def fails_cleanly(self, name, fault, seconds):
-        """Requests that HAProxy cannot keep may fail, but with an answer that says so, or cut."""
+        """Requests that HAProxy cannot keep may fail: with an answer that says so, or with an end of the connection. HAProxy
+        ends it without an answer if the request was not the first one on it, so that the client sends the request again."""
         result, _, what = self.during(fault, seconds, REQUESTS / 100)
         statuses, ends = result["statuses"], result["ends"]
-        failed = statuses.get("502", 0) + ends["cut"]
+        ended = ends["lost_used"] + ends["lost_new"]
+        failed = statuses.get("502", 0) + ends["cut"] + ended
         wrong = result["sent"] - statuses.get("200", 0) - failed + result["mismatches"]
-        check(34, name, f"{what}; {statuses.get('502', 0)} got a 502, {ends['cut']} were cut, {wrong} wrong",
-              "0 wrong", wrong == 0 and statuses.get("200", 0) > 0 and result["faults"] >= 2)
+        check(34, name, f"{what}; {statuses.get('502', 0)} got a 502, {ends['cut']} were cut, {ended} got no answer, "
+              f"{wrong} wrong", "0 wrong", wrong == 0 and statuses.get("200", 0) > 0 and result["faults"] >= 2)
+        self.explain(result, wrong)
+
+    def explain(self, result, failed):
+        if failed > 0:
+            print("   ", result["ends"], result["statuses"], *self.fleet.failed()[-5:], sep="\n    ", flush=True)
 
 
 def faults(fleet):
