@@ -158,37 +158,22 @@ static bool check_vector(struct layer *layer, enum layer_part part, const char *
            search_refuse(layer, "the %s has %zu numbers, not %zu", name, t->count, size);
 }
 
-/* Returns the number that one of these names has; names that have one must agree. Returns 0 with a
- * reason if they do not. `names` ends with NULL. */
-static size_t count_of(const struct search *s, const char *const *names, size_t otherwise) {
-    size_t count = 0;
-    for (; *names != NULL; names++) {
-        const size_t own = keys_count(s, *names, 0);
-        if (own != 0 && count != 0 && own != count) {
-            search_refuse(s->layer, "%s is %zu, but another name of the same setting is %zu",
-                          *names, own, count);
-            return 0;
-        }
-        count = own != 0 ? own : count;
-    }
-    return count == 0 ? otherwise : count;
-}
-
 static bool find_heads(const struct search *s) {
     static const char *const names[] = {"heads",  "num_heads", "num_attention_heads",
                                         "n_head", "n_heads",   NULL};
     static const char *const kv_names[] = {"kv_heads", "num_key_value_heads", NULL};
     struct layer *layer = s->layer;
     const bool named = s->type->name != NULL;
-    layer->heads = named ? keys_count(s, s->stack->heads, 0) : count_of(s, names, 0);
+    layer->heads = (size_t)(named ? keys_number(s, s->stack->heads, 0) : keys_agreed(s, names, 0));
     if (layer->heads == 0) {
         return search_refuse(layer,
                              "the number of heads is not known: __metadata__ has no \"heads\"");
     }
-    layer->kv_heads = !named ? count_of(s, kv_names, layer->heads)
-                      : models_uses(s, "num_key_value_heads")
-                          ? keys_count(s, "num_key_value_heads", layer->heads)
-                          : layer->heads;
+    const double heads = (double)layer->heads;
+    layer->kv_heads = (size_t)(!named ? keys_agreed(s, kv_names, heads)
+                               : models_uses(s, "num_key_value_heads")
+                                   ? keys_number(s, "num_key_value_heads", heads)
+                                   : heads);
     return (layer->kv_heads > 0 && layer->heads % layer->kv_heads == 0) ||
            search_refuse(layer, "%zu heads are no multiple of %zu heads of keys", layer->heads,
                          layer->kv_heads);

@@ -6,6 +6,7 @@
 #include "layers/search.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -377,7 +378,42 @@ bool keys_find_model(struct search *s) {
 
 double keys_number(const struct search *s, const char *name, double otherwise) {
     const char *text = s->type->name == NULL ? config_metadata(s->config, name) : NULL;
-    return text != NULL ? strtod(text, NULL) : config_number(s->object, name, otherwise);
+    if (kind_of_key(name) != KEY_FLAG) {
+        return text != NULL ? strtod(text, NULL) : config_number(s->object, name, otherwise);
+    }
+    return text != NULL ? strcmp(text, "true") == 0 : config_flag(s->object, name, otherwise != 0);
+}
+
+/* Returns whether a name of a setting is given. */
+static bool is_given(const struct search *s, const char *name) {
+    return config_metadata(s->config, name) != NULL || config_value(s->object, name) != NULL;
+}
+
+/* Writes a value of a key. */
+static const char *text_of(const char *name, double number, char text[static 32]) {
+    snprintf(text, 32, "%.17g", number);
+    return kind_of_key(name) != KEY_FLAG ? text : number != 0 ? "true" : "false";
+}
+
+double keys_agreed(const struct search *s, const char *const *names, double otherwise) {
+    char texts[2][32];
+    const char *first = NULL;
+    double value = otherwise;
+    for (; *names != NULL; names++) {
+        const double own = keys_number(s, *names, 0);
+        if (!is_given(s, *names)) {
+            continue;
+        }
+        if (first != NULL && own != value) {
+            search_refuse(s->layer, "%s is %s, but %s, another name of the same setting, is %s",
+                          *names, text_of(*names, own, texts[0]), first,
+                          text_of(first, value, texts[1]));
+            return 0;
+        }
+        first = *names;
+        value = own;
+    }
+    return value;
 }
 
 size_t keys_count(const struct search *s, const char *name, size_t otherwise) {

@@ -218,24 +218,19 @@ static bool find_scale(const struct search *s) {
     return true;
 }
 
-/* Returns a flag of a layer without a model_type. */
-static bool own_flag(const struct search *s, const char *name) {
-    const char *text = config_metadata(s->config, name);
-    return text != NULL ? strcmp(text, "true") == 0 : config_flag(s->object, name, false);
-}
-
 /* Reads the options of a layer without a model_type. */
 static bool find_own_options(const struct search *s) {
+    static const char *const zero_names[] = {"zero_key", "add_zero_attn", NULL};
     attn_options *o = &s->layer->options;
     const double scale = keys_number(s, "scale", NAN);
-    o->causal = own_flag(s, "causal");
+    o->causal = keys_number(s, "causal", 0) != 0;
     o->norm_epsilon = keys_number(s, "norm_epsilon", 0);
-    s->layer->zero_key = own_flag(s, "zero_key") || own_flag(s, "add_zero_attn");
+    s->layer->zero_key = keys_agreed(s, zero_names, 0) != 0;
     if (!isnan(scale)) {
         o->flags |= ATTN_FLAG_SCALE;
         o->scale = scale;
     }
-    return true;
+    return s->layer->reason[0] == '\0';
 }
 
 bool search_options(const struct search *s) {

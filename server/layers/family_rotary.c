@@ -81,9 +81,14 @@ static bool read_rope_type(const struct search *s, struct config_object scaling,
         [ATTN_ROTARY_UNSCALED] = "default",  [ATTN_ROTARY_LINEAR] = "linear",
         [ATTN_ROTARY_DYNAMIC] = "dynamic",   [ATTN_ROTARY_YARN] = "yarn",
         [ATTN_ROTARY_LONGROPE] = "longrope", [ATTN_ROTARY_LLAMA3] = "llama3"};
-    const char *text = config_text(scaling, "rope_type");
-    text = text == NULL ? config_text(scaling, "type") : text;
-    text = text == NULL ? "default" : text;
+    const char *text = config_text(scaling, "rope_type"), *old = config_text(scaling, "type");
+    if (text != NULL && old != NULL && strcmp(text, old) != 0) {
+        return search_refuse(s->layer,
+                             "type is %.40s, but rope_type, another name of the same setting, is "
+                             "%.40s",
+                             old, text);
+    }
+    text = text != NULL ? text : old != NULL ? old : "default";
     for (size_t i = 0; i < COUNT(types); i++) {
         if (strcmp(types[i], text) == 0) {
             *type = (attn_rotary_scaling)i;

@@ -200,9 +200,13 @@ bool keys_check(const struct search *s, struct config_object object, const char 
                 const struct key *keys, size_t count);
 
 /* Each reads a number whose default is `otherwise`. Without a model_type the metadata come first. A
- * count is a number from 0 to 2^20. */
+ * count is a number from 0 to 2^20. A flag is 0 or 1. */
 double keys_number(const struct search *s, const char *name, double otherwise);
 size_t keys_count(const struct search *s, const char *name, size_t otherwise);
+
+/* Reads a setting of a layer without a model_type that has several names. `names` ends with NULL.
+ * The names that are given must agree. Returns 0 with the reason in the layer if they do not. */
+double keys_agreed(const struct search *s, const char *const *names, double otherwise);
 
 /* Reads the rotary embedding of a layer. `slides` says whether it has a sliding window. Returns
  * false with the reason in the layer. */
