@@ -18,9 +18,10 @@
 #include "layers/shard.h"
 
 enum {
-    MOST_BYTES = 16 << 20,   /* of a header, an index or a config.json; each is read as a whole */
-    MOST_SHARDS = 256,       /* files of one model */
-    MOST_READING = 256 << 20 /* bytes of memory while a model is read */
+    MOST_BYTES = 16 << 20,  /* of a header, an index or a config.json; each is read as a whole */
+    MOST_SHARDS = 256,      /* files of one model */
+    MOST_READING = 64 << 20 /* bytes of memory while a model is read: a tensor takes about 1 KiB in
+                               the tree of its header, and a fifth of that in an index */
 };
 
 /* A model that is being read, and the memory that only its reading needs. */
