@@ -105,6 +105,7 @@ bool decoder_open(struct decoder *decoder, const struct codec_options *json) {
         options.dtype_value = codec_inference_types[CODEC_TYPE_FP64];
         /* A number is rounded once to FP16, so it must not be a float before. */
         options.dtype_other = codec_inference_types[CODEC_TYPE_FP16];
+        options.dtype_narrow = codec_inference_types[CODEC_TYPE_FP32];
         options.infinity_key = "data";
     }
     decoder->account = json->account;

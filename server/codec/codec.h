@@ -53,7 +53,11 @@ struct codec_options {
     const char *dtype_key;   /* a value makes all matrices float64; NULL = no key */
     const char *dtype_value; /* that value; NULL = "float64" */
     const char *dtype_other; /* another value that does the same; NULL = none */
-    attn_dtype dtype;        /* of all matrices without such a key: ATTN_FLOAT32 or ATTN_FLOAT64 */
+    /* A value that does not; NULL = none. Float64 numbers of an object with this value or with
+     * dtype_other are rounded to float32 or to halves later. If the value stands before them, that
+     * gives what rounding their texts gives. */
+    const char *dtype_narrow;
+    attn_dtype dtype; /* of all matrices without such a key: ATTN_FLOAT32 or ATTN_FLOAT64 */
     /* The value may hold -Infinity, which is not JSON; NULL = no key, "" = the whole body. */
     const char *infinity_key;
     bool integers; /* numbers are integers, and are written so: 4 is taken, and 4.0 is refused */

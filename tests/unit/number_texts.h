@@ -14,7 +14,7 @@
 enum {
     BATCH = 1000, /* texts that are read at once */
     TEXT = 900,   /* bytes of a text */
-    KINDS = 10    /* kinds of texts */
+    KINDS = 11    /* kinds of texts */
 };
 
 static inline float random_float(void) {
@@ -79,7 +79,11 @@ static inline void make_number_text(char *text, size_t kind) {
         sprintf(text, "%.*g", (int)(1 + random_bits() % 20),
                 (double)ldexpf((float)uniform(), -126 - (int)(random_bits() % 26)));
         break;
-    case 8: /* leading zeros */
+    case 8: /* halfway between two halves, and close to it */
+        sprintf(text, "%.*g", (int)(12 + random_bits() % 12),
+                ldexp((double)(2049 + random_bits() % 2048), -(int)(random_bits() % 26)));
+        break;
+    case 9: /* leading zeros */
         sprintf(text, "%s0.%0*llu", digits % 2 == 0 ? "-" : "", (int)(random_bits() % 40),
                 (unsigned long long)digits);
         break;

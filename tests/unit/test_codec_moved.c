@@ -7,12 +7,11 @@
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-/* Moves the array `key` of a document into T0, a tensor of two axes in another tree of this float
- * type, and settles one number after the other. */
-static struct outcome move(const char *json, const char *key, enum codec_type type,
-                           const size_t shape[2], bool wide) {
-    struct outcome outcome = {.document = read_good(json)};
-    struct codec_document *document = outcome.document;
+/* Moves an array of a document into T0, a tensor of two axes in another tree of this float type,
+ * and settles one number after the other. Takes the document. */
+static struct outcome move_value(struct codec_document *document, const struct codec_value *value,
+                                 enum codec_type type, const size_t shape[2], bool wide) {
+    struct outcome outcome = {.document = document};
     const struct codec_tensor_form form = {.type = type,
                                            .rank = 2,
                                            .shape = {shape[0], shape[1]},
@@ -20,7 +19,7 @@ static struct outcome move(const char *json, const char *key, enum codec_type ty
     struct codec_value *root = codec_make_value(document, NULL, NULL, CODEC_OBJECT);
     struct codec_value *at = codec_make_value(document, root, "T0", CODEC_NULL);
     codec_set_dtype(document, wide ? ATTN_FLOAT64 : ATTN_FLOAT32);
-    bool good = codec_move_tensor(document, at, member(document, key), &form, &outcome.error);
+    bool good = codec_move_tensor(document, at, value, &form, &outcome.error);
     codec_set_root(document, root);
     for (size_t left; good && (left = codec_unsettled(document)) > 0;) {
         good = codec_settle(document, 1, &outcome.error);
@@ -31,6 +30,13 @@ static struct outcome move(const char *json, const char *key, enum codec_type ty
         outcome.document = NULL;
     }
     return outcome;
+}
+
+/* Does the same with the member `key` of a document. */
+static struct outcome move(const char *json, const char *key, enum codec_type type,
+                           const size_t shape[2], bool wide) {
+    struct codec_document *document = read_good(json);
+    return move_value(document, member(document, key), type, shape, wide);
 }
 
 /* Expects that T0 has these bytes, and frees the document. */
@@ -253,6 +259,79 @@ Test(codec_moved, all_halves) {
                 number + 0.49 * step, number + 0.5 * step, -number - 0.51 * step);
         const double wanted[] = {number, number, even, -number - step};
         expect_moved(move(json, "d", CODEC_TYPE_FP16, shape, true), wanted, sizeof wanted, json);
+    }
+}
+
+enum {
+    LONG = 140 /* digits of a text: more than any number halfway between two floats has */
+};
+
+/* Writes the number halfway between two neighbours, or what lies close to it on a side. */
+static void write_beside(char *text, double halfway, int side) {
+    char *last = text + snprintf(text, 2 * LONG, "%.*e", LONG, halfway);
+    while (*--last != 'e') {
+    }
+    last--; /* a zero */
+    *last = side > 0 ? '1' : '0';
+    for (; side < 0 && (*last == '0' || *last == '.'); last--) {
+        *last = *last == '.' ? '.' : '9';
+    }
+    *last = (char)(*last - (side < 0));
+}
+
+/* Reads a text in an object that says its type before the numbers, beside one of FP64. Expects
+ * that the text is rounded once: to `wanted`. */
+static void expect_rounded(const char *text, enum codec_type type, double wanted) {
+    static const size_t shape[] = {1, 12};
+    const struct codec_options options = {.key_level = 2,
+                                          .dtype_key = "dtype",
+                                          .dtype_value = "FP64",
+                                          .dtype_other = "FP16",
+                                          .dtype_narrow = "FP32"};
+    char json[1024];
+    for (int nested = 0; nested < 2; nested++) {
+        snprintf(
+            json, sizeof json,
+            "{\"w\":{\"dtype\":\"FP64\"},\"x\":{\"dtype\":\"%s\",\"d\":%s0.5,%s,0.5,0.5,0.5,0.5,"
+            "0.5,0.5,0.5,0.5,0.5,0.5%s},\"y\":{\"dtype\":\"FP64\",\"d\":[%s]}}",
+            codec_inference_types[type], nested ? "[[" : "[", text, nested ? "]]" : "]", text);
+        struct codec_document *document = read_sized(json, strlen(json), &options).document;
+        cr_assert_not_null(document, "%s", json);
+        const struct codec_value *wide = codec_get(member(document, "y"), "d");
+        struct codec_error error;
+        attn_tensor tensor;
+        cr_assert(codec_as_reals(document, wide, 1, 1, &tensor, &error));
+        cr_expect_eq(*(const double *)tensor.data, strtod(text, NULL), "%s", text);
+        const double numbers[] = {0.5, wanted};
+        const struct codec_value *value = codec_get(member(document, "x"), "d");
+        expect_moved(move_value(document, value, type, shape, true), numbers, sizeof numbers, text);
+    }
+}
+
+static double half_of(unsigned bits) {
+    const unsigned place = bits >> 10 > 0 ? bits >> 10 : 1;
+    return ldexp((bits >> 10 > 0 ? 1024 : 0) + (bits & 0x3FF), (int)place - 25);
+}
+
+/* Texts that a double cannot tell from halfway between two neighbours. */
+Test(codec_moved, numbers_are_rounded_once) {
+    char text[2 * LONG];
+    expect_rounded("1.0004882812500001", CODEC_TYPE_FP16, 1.0009765625);
+    expect_rounded("65519.99999999999999999999", CODEC_TYPE_FP16, 65504);
+    expect_rounded("9999.99999999999999999999", CODEC_TYPE_FP16, 10000);
+    for (unsigned i = 0; i < 1500; i++) {
+        const unsigned half = (unsigned)(random_bits() % 0x7BFF);
+        const float low = ldexpf((float)(1 + random_bits() % (1 << 23)), (int)(i % 250) - 149);
+        const float high = nextafterf(low, INFINITY);
+        const double halves[] = {half_of(half), half_of(half + 1)}, floats[] = {low, high};
+        for (int side = -1; side <= 1; side++) {
+            uint32_t bits;
+            memcpy(&bits, &low, sizeof bits);
+            write_beside(text, (halves[0] + halves[1]) / 2, side);
+            expect_rounded(text, CODEC_TYPE_FP16, halves[side > 0 || (side == 0 && half % 2 != 0)]);
+            write_beside(text, ((double)low + (double)high) / 2, side);
+            expect_rounded(text, CODEC_TYPE_FP32, floats[side > 0 || (side == 0 && bits % 2 != 0)]);
+        }
     }
 }
 

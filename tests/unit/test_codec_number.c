@@ -80,6 +80,32 @@ Test(codec_number, double_midpoints) {
     compare_batch(texts, BATCH, true);
 }
 
+/* The side of a double on which its text lies. */
+Test(codec_number, side_of_a_text) {
+    static const struct {
+        const char *text;
+        double value;
+        int side;
+    } rows[] = {
+        {"1.5", 1.5, 0},
+        {"-1.50", -1.5, 0},
+        {"15E-1", 1.5, 0},
+        {"0.0015e3", 1.5, 0},
+        {"1.50000000000000000000000000001", 1.5, 1},
+        {"-1.49999999999999999999999999999e0", -1.5, -1},
+        {"100000000000000000001e-20", 1, 1},
+        {"0.99999999999999999999", 1, -1},
+        {"9.9999999999999999999e4", 1e5, -1},
+        {"10000000000000000.5", 1e16, 1},
+        {"1e23", 1e23, 1}, /* 99999999999999991611392 */
+        {"0.1", 0.1, -1},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const int side = number_side(rows[i].text, strlen(rows[i].text), rows[i].value);
+        cr_expect_eq((side > 0) - (side < 0), rows[i].side, "%s", rows[i].text);
+    }
+}
+
 Test(codec_number, edges) {
     static const char *const edges[] = {
         "0",

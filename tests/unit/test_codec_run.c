@@ -16,10 +16,17 @@ static size_t list_readers(run_reader readers[2]) {
     return count;
 }
 
+/* Returns whether a number lies halfway between two halves, if these have no largest exponent. */
+static bool lies_between_halves(double number) {
+    int exponent;
+    const double fraction = frexp(fabs(number), &exponent); /* from 1/2 to 1 */
+    return fmod(ldexp(fraction, exponent < -13 ? exponent + 25 : 12), 2) == 1;
+}
+
 /* Reads the texts with one loop and compares what it stores with the C library. A number at which
  * the loop stops is left out. Returns how many it stored. */
 static size_t compare_run(run_reader reader, char texts[BATCH][TEXT], const char *gap,
-                          attn_dtype dtype, bool exact) {
+                          enum decimal_kind kind) {
     static char list[BATCH * (TEXT + 2) + 100];
     static double numbers[BATCH];
     char *out = list;
@@ -30,14 +37,17 @@ static size_t compare_run(run_reader reader, char texts[BATCH][TEXT], const char
     const char *text = list;
     size_t stored = 0;
     for (size_t next = 0; next < BATCH; next++) {
-        struct lifted lifted = {
-            .data = numbers, .dtype = dtype, .exact = exact, .capacity = BATCH - next};
+        struct lifted lifted = {.data = numbers,
+                                .dtype = kind == DECIMAL_FLOATS ? ATTN_FLOAT32 : ATTN_FLOAT64,
+                                .exact = kind == DECIMAL_EXACT,
+                                .rounds = kind == DECIMAL_ROUNDED,
+                                .capacity = BATCH - next};
         size_t added;
         bool after;
         const char *stop = reader(&lifted, text, out + 100, &added, &after);
         for (size_t i = 0; i < added; i++, next++) {
             const float expected = strtof(texts[next], NULL);
-            if (dtype == ATTN_FLOAT32) {
+            if (kind == DECIMAL_FLOATS) {
                 const float actual = ((float *)numbers)[i];
                 cr_assert(memcmp(&actual, &expected, sizeof actual) == 0, "%s: %a, not %a",
                           texts[next], (double)actual, (double)expected);
@@ -45,7 +55,10 @@ static size_t compare_run(run_reader reader, char texts[BATCH][TEXT], const char
                 const double wide = strtod(texts[next], NULL);
                 cr_assert(memcmp(&numbers[i], &wide, sizeof wide) == 0, "%s: %a, not %a",
                           texts[next], numbers[i], wide);
-                cr_assert(!exact || (float)wide == expected, "%s", texts[next]);
+                cr_assert(kind == DECIMAL_DOUBLES || (float)wide == expected, "%s", texts[next]);
+                cr_assert(kind != DECIMAL_ROUNDED || !lies_between_halves(wide) ||
+                              strtold(texts[next], NULL) == (long double)wide,
+                          "%s", texts[next]);
             }
             text += strlen(texts[next]) + strlen(gap);
         }
@@ -72,12 +85,14 @@ Test(codec_run, loops_equal_strtof_and_strtod) {
             make_number_text(texts[i], round % KINDS);
         for (size_t r = 0; r < count; r++) {
             const char *gap = round / KINDS % 2 == 0 ? "," : ", ";
-            const size_t floats = compare_run(readers[r], texts, gap, ATTN_FLOAT32, false);
-            const size_t doubles = compare_run(readers[r], texts, gap, ATTN_FLOAT64, false);
-            compare_run(readers[r], texts, gap, ATTN_FLOAT64, true);
+            const size_t floats = compare_run(readers[r], texts, gap, DECIMAL_FLOATS);
+            const size_t doubles = compare_run(readers[r], texts, gap, DECIMAL_DOUBLES);
+            compare_run(readers[r], texts, gap, DECIMAL_EXACT);
+            const size_t rounded = compare_run(readers[r], texts, gap, DECIMAL_ROUNDED);
             if (round % KINDS == 1) {
                 cr_assert_gt(floats, BATCH * 9 / 10);
                 cr_assert_gt(doubles, BATCH * 9 / 10);
+                cr_assert_gt(rounded, BATCH * 9 / 10);
             }
         }
     }
@@ -104,8 +119,8 @@ Test(codec_run, loops_read_every_length) {
                 *out = '\0';
             }
             for (size_t r = 0; r < count; r++) {
-                const size_t floats = compare_run(readers[r], texts, ", ", ATTN_FLOAT32, false);
-                compare_run(readers[r], texts, ",", ATTN_FLOAT64, false);
+                const size_t floats = compare_run(readers[r], texts, ", ", DECIMAL_FLOATS);
+                compare_run(readers[r], texts, ",", DECIMAL_DOUBLES);
                 if (before <= 4 && after <= 13)
                     cr_assert_gt(floats, BATCH * 9 / 10, "%zu digits, %zu after the point", before,
                                  after);

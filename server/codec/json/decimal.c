@@ -80,7 +80,7 @@ __attribute__((noinline)) const char *decimal_read(const char *text, struct deci
 }
 
 /* Adds the numbers of a run to the buffer. `kind` is a constant in every call, so the compiler
- * makes three loops. */
+ * makes a loop of each. */
 static inline __attribute__((always_inline)) const char *add_run(struct lifted *lifted,
                                                                  enum decimal_kind kind,
                                                                  const char *text, const char *end,
@@ -112,6 +112,8 @@ const char *decimal_add_run(struct lifted *lifted, const char *text, const char 
     size_t before = lifted->count;
     if (lifted->exact) {
         text = add_run(lifted, DECIMAL_EXACT, text, end, after);
+    } else if (lifted->rounds) {
+        text = add_run(lifted, DECIMAL_ROUNDED, text, end, after);
     } else if (lifted->dtype == ATTN_FLOAT64) {
         text = add_run(lifted, DECIMAL_DOUBLES, text, end, after);
     } else {

@@ -144,6 +144,15 @@ static inline bool is_halfway(double value) {
     return (bits & 0x1FFFFFFF) == 0x10000000;
 }
 
+/* May this double lie halfway between two halves? Then it has 12 bits, or fewer below 2^-14, where
+ * halves are subnormal. */
+static inline bool may_lie_between_halves(double value) {
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    const bool tiny = (bits >> 52 & 0x7FF) < 1023 - 14 && value != 0;
+    return (bits & 0x1FFFFFFFFFF) == 0 && (tiny || (bits & 0x20000000000) != 0);
+}
+
 /* Does this double round to the same float as the text that it was read from? It does unless it
  * lies halfway between two floats, because no text lies on the other side of a halfway point than
  * its double. False also where floats are denormal or near their end: there the answer is not
@@ -156,11 +165,12 @@ static inline bool rounds_alike(double value) {
 }
 
 /* The kinds of the numbers in a buffer. The doubles of an exact buffer must round to the floats of
- * the text. */
+ * the text, and those of a buffer that is rounded later to its halves, too. */
 enum decimal_kind {
     DECIMAL_FLOATS,
     DECIMAL_DOUBLES,
-    DECIMAL_EXACT
+    DECIMAL_EXACT,
+    DECIMAL_ROUNDED
 };
 
 /* Stores the number. False if its rounding is open. */
@@ -170,7 +180,8 @@ static inline __attribute__((always_inline)) bool decimal_store(const struct dec
         return decimal_to_float(number, out);
     }
     return decimal_to_double(number, out) &&
-           (kind == DECIMAL_DOUBLES || rounds_alike(*(double *)out));
+           (kind == DECIMAL_DOUBLES || rounds_alike(*(double *)out)) &&
+           (kind != DECIMAL_ROUNDED || !may_lie_between_halves(*(double *)out));
 }
 
 /* Reads and stores a number of any form. Returns its end, or NULL. */

@@ -50,7 +50,8 @@ static inline __attribute__((always_inline)) bool find_shape(const char *text, u
 }
 
 /* Stores a number with few digits: w < 2^53 divided by a power of ten is the double nearest to the
- * text. False if its rounding to float is open. */
+ * text. False if its rounding to float is open; that to half never is, because a number with so few
+ * digits that is not halfway between two halves is more than a double's error away from there. */
 static inline __attribute__((always_inline)) bool
 store_few(const char *text, const struct shape *shape, enum decimal_kind kind, void *out) {
     const double w =
@@ -108,7 +109,7 @@ store_many(const char *text, const struct shape *shape, enum decimal_kind kind, 
 }
 
 /* Adds the numbers of a run to the buffer. `kind` is a constant in every call, so the compiler
- * makes three loops. */
+ * makes a loop of each. */
 static inline __attribute__((always_inline)) const char *add_numbers(struct lifted *lifted,
                                                                      enum decimal_kind kind,
                                                                      const char *text,
@@ -173,6 +174,8 @@ const char *decimal_add_run_vector(struct lifted *lifted, const char *text, cons
     const size_t before = lifted->count;
     if (lifted->exact) {
         text = add_numbers(lifted, DECIMAL_EXACT, text, end, after);
+    } else if (lifted->rounds) {
+        text = add_numbers(lifted, DECIMAL_ROUNDED, text, end, after);
     } else if (lifted->dtype == ATTN_FLOAT64) {
         text = add_numbers(lifted, DECIMAL_DOUBLES, text, end, after);
     } else {

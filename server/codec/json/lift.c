@@ -291,10 +291,27 @@ static bool read_exact(const char *text, size_t size, double *out) {
     return fits;
 }
 
+/* Reads a double that rounds to the same float and to the same half as the text. What lies halfway
+ * between two of them has at most 25 bits. If the double nearest to the text has so few, the one
+ * beside it is taken, on the side of the text. */
+static bool read_rounding(const char *text, size_t size, double *out) {
+    const bool fits = number_read_double(text, size, out);
+    uint64_t bits;
+    memcpy(&bits, out, sizeof bits);
+    if (fits && *out != 0 && (bits & 0xFFFFFFF) == 0) {
+        const int side = number_side(text, size, *out);
+        bits += side > 0 ? 1 : side < 0 ? UINT64_MAX : 0;
+        memcpy(out, &bits, sizeof bits);
+    }
+    return fits;
+}
+
 void lifted_add_number(struct lifted *lifted, const char *text, size_t size) {
     bool fits;
     if (lifted->exact) {
         fits = read_exact(text, size, &((double *)lifted->data)[lifted->count]);
+    } else if (lifted->rounds) {
+        fits = read_rounding(text, size, &((double *)lifted->data)[lifted->count]);
     } else if (lifted->dtype == ATTN_FLOAT64) {
         fits = number_read_double(text, size, &((double *)lifted->data)[lifted->count]);
     } else {

@@ -37,6 +37,8 @@ bool reader_begin_matrix(struct codec_reader *reader, bool is_bool) {
     }
     attn_dtype dtype = is_bool ? ATTN_BOOL : reader->type.dtype;
     lifted_init(reader->matrix, dtype, (int)rank, reader->first);
+    reader->matrix->rounds =
+        dtype == ATTN_FLOAT64 && reader->type.rounds && reader->base == reader->options.key_level;
     reader->type.used = reader->type.used || dtype == ATTN_FLOAT32;
     reader->held = 0;
     return true;

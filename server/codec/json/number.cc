@@ -42,6 +42,29 @@ template <typename T> bool read(const char *text, size_t size, T *out) {
     return fits;
 }
 
+/* Compares the digits of a text with those of the double nearest to it. */
+int side_of(std::string_view text, double value) {
+    constexpr size_t DIGITS = 120; /* enough for all that lies halfway between two floats */
+    char exact[DIGITS + 16];
+    std::to_chars(exact, exact + sizeof exact, value < 0 ? -value : value,
+                  std::chars_format::scientific, DIGITS - 1);
+    exact[1] = exact[0]; /* in place of the point */
+    std::string_view digits(exact + 1, DIGITS);
+    bool leads = true;
+    for (char c : text.substr(0, text.find_first_of("eE"))) {
+        leads = leads && c < '1'; /* a sign, a zero or the point */
+        if (leads || c == '.') {
+            continue;
+        }
+        const int more = c - (digits.empty() ? '0' : digits.front());
+        if (more != 0) { /* 9.99... beside 10.0 begins with a larger digit, but is less */
+            return digits.size() == DIGITS && (more > 1 || more < -1) ? -more : more;
+        }
+        digits.remove_prefix(!digits.empty());
+    }
+    return digits.find_first_not_of('0') == digits.npos ? 0 : -1;
+}
+
 /* Reads "d.ddde-XX" as digits and a power. */
 void parse_scientific(const char *text, const char *end, number_digits *out) {
     *out = {};
@@ -70,6 +93,10 @@ bool number_read_float(const char *text, size_t size, float *out) {
 
 bool number_read_double(const char *text, size_t size, double *out) {
     return read(text, size, out);
+}
+
+int number_side(const char *text, size_t size, double value) {
+    return side_of({text, size}, value);
 }
 
 void number_exact_float(float value, number_digits *out) {

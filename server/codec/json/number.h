@@ -27,6 +27,10 @@ enum {
 bool number_read_float(const char *text, size_t size, float *out);
 bool number_read_double(const char *text, size_t size, double *out);
 
+/* Compares the magnitudes of a text and of the finite double nearest to it, which is not 0: above 0
+ * if the text is larger, 0 if they are equal. Only the first 120 digits of the double count. */
+int number_side(const char *text, size_t size, double value);
+
 /* Each writes a finite number as a JSON number, without NUL, and returns its length.
  * number_write_float() and number_write_double() write the fewest digits that read back as the same
  * value. number_write_rounded() writes at most `digits` significant digits (1 to 17), rounded as

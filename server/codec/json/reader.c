@@ -69,6 +69,7 @@ static bool open_frame(struct codec_reader *reader, size_t offset, bool is_objec
                                                             .value = value,
                                                             .first_key = reader->keys.count};
     reader->deepest = reader->depth > reader->deepest ? reader->depth : reader->deepest;
+    reader->type.rounds &= reader->depth != reader->options.key_level;
     reader->expect = is_object ? READER_EXPECT_KEY_OR_END : READER_EXPECT_VALUE_OR_END;
     return true;
 }
@@ -110,12 +111,17 @@ static bool colon(struct codec_reader *reader, size_t offset) {
 
 /* --------------------------------------------------------------------------------------- dtype */
 
+/* Returns whether the last string is this text, which may be NULL. */
+static bool is_text(const struct codec_reader *reader, const char *text) {
+    return text != NULL && strcmp(reader->string.text, text) == 0;
+}
+
 /* Takes the value of the dtype_key, which decides how all matrices are read, even those before it.
  * `offset` is the place of its closing quote. False on error, and if the body is read `again`. */
 static bool set_dtype(struct codec_reader *reader, size_t offset) {
-    const bool other = reader->options.dtype_other != NULL &&
-                       strcmp(reader->string.text, reader->options.dtype_other) == 0;
-    const bool wide = other || strcmp(reader->string.text, reader->options.dtype_value) == 0;
+    const bool other = is_text(reader, reader->options.dtype_other);
+    const bool wide = other || is_text(reader, reader->options.dtype_value);
+    reader->type.rounds = other || is_text(reader, reader->options.dtype_narrow);
     if (!wide || reader->type.dtype == ATTN_FLOAT64) {
         reader->type.known |= wide || reader->options.key_level == 1; /* other keys may follow */
         return true;

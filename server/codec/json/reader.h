@@ -106,6 +106,8 @@ struct reader_type {
     bool known;  /* the dtype_key was read, or there is none: no bytes are kept */
     bool used;   /* float32 arrays were lifted, which float64 would read differently */
     bool again;  /* the kept bytes must be read again, as float64 */
+    bool rounds; /* the dtype_key of the current object has a value of which codec_options says that
+                    the numbers are rounded later */
     char *kept;  /* the beginning of the body, or NULL */
     size_t room; /* bytes that there is room for in it */
 };
