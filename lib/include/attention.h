@@ -132,6 +132,8 @@ ATTN_API bool attn_tensor_bytes(const attn_tensor *tensor, size_t *bytes);
  *                       first; of equal weights, the smaller index first
  *   top_k_weights       (B,H,n,k), the weights of these keys
  *   statistics          (4) float64, the population variances of Q, K, scores and scaled_scores
+ *   grad_Q, grad_K, grad_V, grad_past_K, grad_past_V, grad_bias, grad_sink, grad_alibi
+ *                       the gradients of a loss by these inputs, in their shapes, see attn_upstream
  *   present_K, present_V   past and new rows together, in the form of K and V
  *   Q, K, V             the projected matrices, (B,H,n,d), (B,H_kv,m,d) and (B,H_kv,m,d_v), without
  *                       the past rows; Q and K as they are multiplied: after norm_q, norm_k and
@@ -149,6 +151,14 @@ ATTN_API bool attn_tensor_bytes(const attn_tensor *tensor, size_t *bytes);
     X(ENTROPY, "entropy")                                                                          \
     X(TOP_K_INDICES, "top_k_indices")                                                              \
     X(TOP_K_WEIGHTS, "top_k_weights")                                                              \
+    X(GRAD_Q, "grad_Q")                                                                            \
+    X(GRAD_K, "grad_K")                                                                            \
+    X(GRAD_V, "grad_V")                                                                            \
+    X(GRAD_PAST_K, "grad_past_K")                                                                  \
+    X(GRAD_PAST_V, "grad_past_V")                                                                  \
+    X(GRAD_BIAS, "grad_bias")                                                                      \
+    X(GRAD_SINK, "grad_sink")                                                                      \
+    X(GRAD_ALIBI, "grad_alibi")                                                                    \
     X(PRESENT_K, "present_K")                                                                      \
     X(PRESENT_V, "present_V")                                                                      \
     X(Q, "Q")                                                                                      \
@@ -163,7 +173,7 @@ typedef enum attn_result {
 } attn_result;
 
 /* The bit of a result in attn_options.results. */
-#define ATTN_WANT(name) (1u << ATTN_RESULT_##name)
+#define ATTN_WANT(name) (UINT64_C(1) << ATTN_RESULT_##name)
 
 /* Returns the name of a result as it is in ATTN_RESULT_MAP, or NULL if the value is not a
  * result. */
@@ -259,6 +269,19 @@ typedef struct attn_rotary {
 } attn_rotary;
 
 /*
+ * The gradients of a loss by results of a call, from which the results grad_* follow by the chain
+ * rule. Each has the shape and the dtype of its result; NULL stands for zeros, and one of them is
+ * given. Their numbers for queries that may attend to no key change nothing. With P = weights,
+ * D = output, and the formulas of attention.h (Dao 2023, arXiv 2307.08691, appendix B):
+ *     grad_V = P^T D,  dP = D V^T + weights,  delta = the sum over the keys of P dP
+ *     the gradient of masked_scores is P (dP - delta + lse), and 0 where a key is forbidden
+ * Gradients of inputs that are broadcast, or shared by heads or batch items, are sums.
+ */
+typedef struct attn_upstream {
+    const attn_tensor *output, *lse, *weights;
+} attn_upstream;
+
+/*
  * The options of a call. Zero is the default of each field, so `attn_options o = {0}` is valid and
  * asks for the output only. Causal, window, ALiBi and rotary use the position of a query: query i
  * is at i + s, where s is the number of past keys. With ATTN_FLAG_BOTTOM_RIGHT, s is L - n, where L
@@ -267,7 +290,7 @@ typedef struct attn_rotary {
  */
 typedef struct attn_options {
     unsigned flags;   /* bits ATTN_FLAG_*; unknown bits are refused */
-    unsigned results; /* bits ATTN_WANT(...); 0 = output */
+    uint64_t results; /* bits ATTN_WANT(...); 0 = output */
     bool causal;      /* query i attends to keys j <= i + s only */
     attn_normalization normalization;
     double scale;        /* finite */
@@ -299,6 +322,7 @@ typedef struct attn_options {
     const attn_tensor *norm_q, *norm_k;
     double norm_epsilon;       /* >= 0 and finite; 0 = 1e-6 */
     const attn_rotary *rotary; /* borrowed while the plan is made; NULL = none */
+    const attn_upstream *upstream; /* borrowed while the plan is made; for the results grad_* */
 } attn_options;
 
 /* ------------------------------------------------------------------------------------ planning */

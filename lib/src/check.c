@@ -79,8 +79,8 @@ static attn_status check_enums(const attn_options *o, attn_error *error) {
                          o->flags & ~known);
     }
     if ((o->results >> ATTN_RESULT_COUNT) != 0) {
-        return attn_fail(error, ATTN_INVALID_ARGUMENT, "results", "unknown bits in results: 0x%x",
-                         o->results);
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, "results", "unknown bits in results: 0x%llx",
+                         (unsigned long long)o->results);
     }
     if ((unsigned)o->normalization > ATTN_SIGMOID) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "normalization",

@@ -56,7 +56,7 @@ enum {
 /* The cost of one score without the multiply-adds of its products. */
 static double cost_of_score(const attn_plan *plan) {
     const struct path *path = &plan->path;
-    const unsigned stages[] = {ATTN_WANT(SCORES), ATTN_WANT(SCALED_SCORES),
+    const uint64_t stages[] = {ATTN_WANT(SCORES), ATTN_WANT(SCALED_SCORES),
                                ATTN_WANT(MASKED_SCORES)};
     double cost = path->long_rows ? LONG : path->plain && !path->materialized ? PLAIN : GENERAL;
     cost += path->without_blas ? ROW_PRODUCT : BLAS_PRODUCT / (double)plan->n;
@@ -271,7 +271,9 @@ double cost_of_plan(const attn_plan *plan) {
                     ? 0
                     : cost_of_projection(&plan->project[i]);
     }
-    return cost;
+    return cost + plan->gradients.cost +
+           (double)(attn_plan_phases(plan) - PHASE_COUNT) * (double)plan->gradients.units *
+               (double)plan->gradients.stripes * TASK;
 }
 
 double cost_of_softmax(const attn_plan *plan) {

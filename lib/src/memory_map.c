@@ -64,8 +64,12 @@ bool memory_map_workspace(attn_plan *plan) {
     const size_t q = projected || plan_prepares_queries(plan) ? plan->in.q.numbers : 0;
     const size_t k = projected || plan_prepares_keys(plan) ? plan->in.k.numbers : 0;
     const size_t v = projected ? plan->in.v.numbers : 0;
-    const bool w_o = plan->project[PROJECT_OUT].count > 0 && plan_wants(plan, ATTN_WANT(OUTPUT));
-    const size_t heads_out = w_o ? plan->out.batch : 0;
+    const struct gradients *g = &plan->gradients;
+    const bool w_o = plan->project[PROJECT_OUT].count > 0, out = plan_wants(plan, ATTN_WANT(OUTPUT));
+    const size_t heads_out = plan_makes_output(plan) && (w_o || !out) ? plan->out.batch : 0;
+    const size_t wide_out = w_o && out ? plan->out.batch : 0;
+    const bool row_bias =
+        plan_wants(plan, ATTN_WANT(GRAD_BIAS)) && plan->rules.bias.stride[3] == 0;
     /* A product that begins inside of a panel reads beyond its last panel. */
     const size_t beyond = plan->rules.window[0] >= 0 || path->long_rows ? t->panel : 0;
     bool fits = !path->packs || place_packed_keys(plan);
@@ -105,6 +109,13 @@ bool memory_map_scratch(attn_plan *plan, size_t d, size_t d_v) {
     const bool prepares = plan_prepares_queries(plan) || plan_prepares_keys(plan);
     const bool top_k = plan_wants_top_k(plan);
     const size_t out_columns = plan->project[PROJECT_OUT].ld;
+    const size_t g_rows = plan->gradients.tile_rows, g_keys = plan->gradients.tile_keys;
+    const size_t g_ld = plan->gradients.ld;
+    const bool grad_k = plan_wants(plan, ATTN_WANT(GRAD_K) | ATTN_WANT(GRAD_PAST_K)),
+               grad_v = plan->gradients.output != NULL &&
+                        plan_wants(plan, ATTN_WANT(GRAD_V) | ATTN_WANT(GRAD_PAST_V)),
+               column_bias = plan_wants(plan, ATTN_WANT(GRAD_BIAS)) &&
+                             plan->rules.bias.stride[3] == 1 && plan->rules.bias.stride[2] == 0;
     bool fits = true;
     s->wide_numbers = widest_small_row(plan, d);
     ATTN_SCRATCH(RESERVE)

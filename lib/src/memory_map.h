@@ -33,7 +33,7 @@
     X(wide_q, double, sizeof(double), path->small ? q : 0, 1)                                      \
     X(wide_k, double, sizeof(double), path->small ? k : 0, 1)                                      \
     X(wide_v, double, sizeof(double), path->small ? v : 0, 1)                                      \
-    X(wide_out, double, sizeof(double), path->small ? plan->batch : 0, heads_out)                  \
+    X(wide_out, double, sizeof(double), path->small ? plan->batch : 0, wide_out)                   \
     /* Statistics: scores and scaled scores that each task of PHASE_ATTEND saw, and parts of Q, K  \
      * and past_K. */                                                                              \
     X(moments, struct moments, sizeof(struct moments), statistics ? s->tasks[PHASE_ATTEND] : 0, 2) \
@@ -43,14 +43,20 @@
      * and 1 / sum, for PHASE_WEIGH; the sorted parts for top_k, which are struct entry. */        \
     X(partials, double, sizeof(double), path->cut ? rows * t->splits : 0, s->merge.partial)        \
     X(totals, double, sizeof(double), s->tasks[PHASE_WEIGH] > 0 ? rows : 0, 2)                     \
-    X(runs, void, 2 * size, rows * t->splits, s->rank.run)
+    X(runs, void, 2 * size, rows * t->splits, s->rank.run)                                         \
+    /* Gradients: the lse of each row; delta - grad_lse; and sums of the gradients of its logits, \
+     * those for the slope of ALiBi and those for a bias that is the same for all keys. */         \
+    X(lse, double, sizeof(double), g->wanted ? rows : 0, 1)                                        \
+    X(shift, double, sizeof(double), g->wanted ? rows : 0, 1)                                      \
+    X(slope_sums, double, sizeof(double), plan_wants(plan, ATTN_WANT(GRAD_ALIBI)) ? rows : 0, 1)   \
+    X(bias_sums, double, sizeof(double), row_bias ? rows : 0, 1)
 
 /* A scratch belongs to one task at a time. d and d_v are those of the widest heads. */
 #define ATTN_SCRATCH(X)                                                                            \
     /* Scores of a block, then its weights. */                                                     \
     X(x, real, size, rows, t->ld)                                                                  \
     /* One row, or one tile of it, between raw score and weight; and its logits if it is long. */  \
-    X(row, double, sizeof(double), whole ? plan->m : t->keys, 1)                                   \
+    X(row, double, sizeof(double), size_max(whole ? plan->m : t->keys, g_keys), 1)                 \
     X(logits, double, sizeof(double), path->long_rows ? t->keys : 0, 1)                            \
     /* Partial results, see partial.h, unless the keys are cut. */                                 \
     X(total, double, sizeof(double), path->cut ? 0 : rows, s->merge.partial)                       \
@@ -76,7 +82,25 @@
     X(used, uint32_t, sizeof(uint32_t), top_k && path->long_rows ? t->splits : 0, 1)               \
     X(heap, uint32_t, sizeof(uint32_t), top_k && path->long_rows ? t->splits : 0, 1)               \
     /* The cos and sin of a row, and the row of a head that is rotated. */                         \
-    X(rotated, double, sizeof(double), prepares ? 2 : 0, d)
+    X(rotated, double, sizeof(double), prepares ? 2 : 0, d)                                        \
+    /* Gradients: a tile of weights, and of gradients of scores; the queries of the tile and the   \
+     * gradients of their outputs, also transposed; its keys and values, packed transposed, and    \
+     * its keys packed; sums of the gradients of its keys and values, transposed; rows on their    \
+     * way; the derivative of softcap, and the gradient of a bias, for one row of the tile. */      \
+    X(g_weights, real, size, g_rows, g_ld)                                                         \
+    X(g_scores, real, size, g_rows, g_ld)                                                          \
+    X(g_q, real, size, g_rows, d)                                                                  \
+    X(g_q_turned, real, size, g_rows, d)                                                           \
+    X(g_out, real, size, g_rows, d_v)                                                              \
+    X(g_out_turned, real, size, g_rows, d_v)                                                       \
+    X(g_k_turned, real, size, g_ld, d)                                                             \
+    X(g_v_turned, real, size, g_ld, d_v)                                                           \
+    X(g_k, real, size, g_keys, packed_columns(plan, d))                                            \
+    X(g_k_sums, real, size, grad_k ? g_ld : 0, d)                                                       \
+    X(g_v_sums, real, size, grad_v ? g_ld : 0, d_v)                                                        \
+    X(g_moved, real, size, size_max(g_rows, g_keys), size_max(d, d_v))                             \
+    X(g_slope, double, sizeof(double), g_keys, 1)                                                  \
+    X(g_bias, double, sizeof(double), column_bias ? g_keys : 0, 1)
 
 /* clang-format on */
 

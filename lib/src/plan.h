@@ -297,7 +297,7 @@ enum {
 
 /* The results of a plan. */
 struct result_set {
-    unsigned wanted; /* ATTN_WANT bits */
+    uint64_t wanted; /* ATTN_WANT bits */
     bool mean;       /* the weights are the mean over heads */
     size_t top_k;
     struct result of[ATTN_RESULT_COUNT];
@@ -313,6 +313,35 @@ enum {
     PROJECT_INPUTS,
     PROJECT_OUT = PROJECT_INPUTS,
     PROJECT_COUNT
+};
+
+/*
+ * The gradients of a call. plan_gradients.c decides how they are cut. A unit is a set of heads and
+ * batch items whose gradients add up somewhere: they share keys or a bias. Each of these pairs is a
+ * member of its unit. The keys of a member are cut into stripes, and its queries into blocks. A task
+ * computes what a stripe of one unit and a block give to all gradients. No two tasks of a phase have
+ * the same block or the same stripe of a unit: in turn t, stripe s takes block (s + t) mod turns. So
+ * tasks may add to the gradients without another copy of them, and the order of the sums is fixed.
+ */
+struct gradients {
+    bool wanted;
+    const void *output, *lse, *weights; /* those of attn_upstream; NULL: zeros */
+    size_t items, heads;                /* of a unit */
+    size_t units, members;
+    size_t rows, keys;           /* of a block and of a stripe */
+    size_t blocks, stripes;      /* of a member */
+    size_t turns;                /* the larger of both */
+    size_t tile_rows, tile_keys; /* scores that are computed at once */
+    size_t ld;                   /* from one row of them to the next */
+    size_t together;             /* members of which a task takes its turn */
+    struct cut start;            /* queries that get their `shift` */
+    size_t phases;               /* they follow all others; 0 if no gradients are wanted */
+    size_t parts;                /* pieces of the gradients, which are cleared, and checked */
+    double cost;
+};
+
+enum {
+    GRADIENT_SUMS = 3 /* the gradients of sink, slopes and bias that are sums over whole rows */
 };
 
 struct attn_plan {
@@ -340,6 +369,7 @@ struct attn_plan {
     struct rotary rotary;
     struct projection project[PROJECT_COUNT]; /* one that the call lacks has no pieces */
     struct result_set results;
+    struct gradients gradients;
     struct path path;
     struct tiling tiling;
     struct schedule schedule;
@@ -354,8 +384,13 @@ struct attn_plan {
      ATTN_WANT(STATISTICS))
 
 /* Returns whether any of these results is wanted. */
-static inline bool plan_wants(const attn_plan *plan, unsigned bits) {
+static inline bool plan_wants(const attn_plan *plan, uint64_t bits) {
     return (plan->results.wanted & bits) != 0;
+}
+
+/* Are the outputs of heads computed? */
+static inline bool plan_makes_output(const attn_plan *plan) {
+    return plan_wants(plan, ATTN_WANT(OUTPUT)) || plan->gradients.wanted;
 }
 
 static inline bool plan_wants_top_k(const attn_plan *plan) {
@@ -374,6 +409,27 @@ static inline bool plan_prepares_keys(const attn_plan *plan) {
 /* Returns the place of a row of X in the result of a projection. */
 static inline size_t projected_row(const struct projection *p, size_t row) {
     return p->gap == 0 ? row : row + row / p->item_rows * p->gap;
+}
+
+/* Is a gradient by any input wanted? */
+#define EVERY_GRADIENT                                                                             \
+    (ATTN_WANT(GRAD_Q) | ATTN_WANT(GRAD_K) | ATTN_WANT(GRAD_V) | ATTN_WANT(GRAD_PAST_K) |          \
+     ATTN_WANT(GRAD_PAST_V) | ATTN_WANT(GRAD_BIAS) | ATTN_WANT(GRAD_SINK) | ATTN_WANT(GRAD_ALIBI))
+
+/* Returns the pieces of a gradient that tasks clear and check: none of a gradient that is made of
+ * sums over whole rows. */
+static inline size_t gradient_parts(const attn_plan *plan, attn_result which) {
+    const struct result *result = &plan->results.of[which];
+    const bool sums = which >= ATTN_RESULT_GRAD_SINK ||
+                      (which == ATTN_RESULT_GRAD_BIAS && plan->rules.bias.stride[3] == 0);
+    size_t count = 1;
+    if (result->count == 0 || sums) {
+        return 0;
+    }
+    for (int axis = 0; axis < result->parts[0].rank; axis++) {
+        count *= result->parts[0].shape[axis];
+    }
+    return ceil_div(count, COPY_NUMBERS);
 }
 
 /* Returns the position of query i of batch item b. This is the only place that knows it: causal,

@@ -13,7 +13,7 @@
  * bound, too. */
 static size_t scratches(const attn_plan *plan, size_t threads) {
     size_t most = 1;
-    for (size_t phase = 0; phase < PHASE_COUNT; phase++) {
+    for (size_t phase = 0; phase < attn_plan_phases(plan); phase++) {
         most = size_max(most, attn_plan_tasks(plan, phase));
     }
     return size_min(threads, most);
@@ -35,7 +35,8 @@ bool attn_plan_bytes(const attn_plan *plan, size_t threads, size_t *bytes) {
 static void merge_groups(attn_plan *plan) {
     const size_t group = plan->heads / plan->kv_heads;
     if (plan->n != 1 || group == 1 || plan->form.per_head || plan->scoring.slopes != NULL ||
-        plan->scoring.sinks != NULL || plan->results.mean || plan->norm_q.whole) {
+        plan->scoring.sinks != NULL || plan->results.mean || plan->norm_q.whole ||
+        plan->gradients.wanted) {
         return;
     }
     plan->in.q.ld = plan->head[1].q - plan->head[0].q;
@@ -61,6 +62,7 @@ attn_status plan_finish(attn_plan *plan, const attn_options *o, attn_error *erro
     }
     ATTN_TRY(plan_options(plan, o, error));
     ATTN_TRY(plan_results(plan, error));
+    ATTN_TRY(plan_gradients(plan, o, error));
     merge_groups(plan);
     return plan_schedule(plan, error);
 }

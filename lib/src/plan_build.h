@@ -76,6 +76,9 @@ void plan_frequencies(attn_plan *plan);
 /* Allocates the parts of all wanted results, and gives each its shape and dtype. */
 attn_status plan_results(attn_plan *plan, attn_error *error);
 
+/* Gives `part` the shape and the dtype of a result that does not have the form of Q, K or V. */
+void plan_shape(const attn_plan *plan, attn_result which, attn_result_tensor *part);
+
 /* Adds the bytes of a part to those of a buffer for all results. Returns false if the part alone is
  * larger than any buffer. */
 bool plan_add_bytes(attn_plan *plan, const attn_result_tensor *part);
@@ -88,6 +91,20 @@ size_t plan_panel(attn_dtype dtype);
 
 /* Cuts the work into phases of tasks, lays out the memory of a run, and estimates its cost. */
 attn_status plan_schedule(attn_plan *plan, attn_error *error);
+
+/* Cuts units, which cost `cost` together, into tasks. */
+struct cut plan_cut(size_t units, double cost);
+
+/* -------------------------------------------------------------------------- in plan_gradients.c */
+
+/* Checks the gradients that are wanted and those of results that are given. */
+attn_status plan_gradients(attn_plan *plan, const attn_options *o, attn_error *error);
+
+/* Cuts the computation of the gradients. The widest row has d numbers. */
+void plan_cut_gradients(attn_plan *plan, size_t d);
+
+/* Returns the number of tasks of a phase of the gradients. */
+size_t gradient_tasks(const attn_plan *plan, size_t phase);
 
 /* ---------------------------------------------------------------------------- in memory_map.c */
 

@@ -2,6 +2,7 @@
 #include "plan_build.h"
 
 #include <assert.h>
+#include <string.h>
 
 #include "status.h"
 #include "tensor.h"
@@ -12,15 +13,20 @@ static_assert(ATTN_RESULT_PRESENT_V == COPY_FIRST + 1 && ATTN_RESULT_Q == COPY_F
                   COPY_COUNT == 5,
               "the last results are present_K, present_V, Q, K and V");
 
-/* Adds a part to a result. Its axes are the batch and the heads, if the call has these axes (or K
+/* Does a result have the axes of K and V? */
+static bool has_form_of_kv(attn_result which) {
+    return ((int)which >= COPY_FIRST && which != ATTN_RESULT_Q) ||
+           (which >= ATTN_RESULT_GRAD_K && which <= ATTN_RESULT_GRAD_PAST_V);
+}
+
+/* Shapes a part of a result. Its axes are the batch and the heads, if the call has these axes (or K
  * and V, if the result has their form), then rows and columns. `heads` is the number of heads or
  * key heads, or 0 for no such axis; `columns` is 0 for no such axis. */
-static void add_part(attn_plan *plan, attn_result which, size_t heads, size_t rows,
-                     size_t columns) {
+static void shape_part(const attn_plan *plan, attn_result which, size_t heads, size_t rows,
+                       size_t columns, attn_result_tensor *part) {
     const struct form *form = &plan->form;
-    struct result *result = &plan->results.of[which];
-    attn_result_tensor *part = &result->parts[result->count++];
-    const bool kv = (int)which >= COPY_FIRST && which != ATTN_RESULT_Q;
+    const bool kv = has_form_of_kv(which);
+    *part = (attn_result_tensor){0};
     part->dtype = which == ATTN_RESULT_TOP_K_INDICES ? ATTN_INT64 : plan->dtype;
     if (kv ? form->has_kv_batch_axis : form->has_batch_axis) {
         part->shape[part->rank++] = plan->batch;
@@ -38,51 +44,81 @@ static void add_part(attn_plan *plan, attn_result which, size_t heads, size_t ro
 static void add_copies(attn_plan *plan, attn_result which) {
     const struct copy_form form = copy_form_of(plan, which);
     const bool axis = !plan->form.packed && !plan->form.per_head;
+    struct result *result = &plan->results.of[which];
     for (size_t h = 0; h < (plan->form.per_head ? plan->heads : 1); h++) {
-        add_part(plan, which, axis ? form.heads : 0, form.rows,
-                 copy_columns(plan, &form, h) * (plan->form.packed ? form.heads : 1));
+        shape_part(plan, which, axis ? form.heads : 0, form.rows,
+                   copy_columns(plan, &form, h) * (plan->form.packed ? form.heads : 1),
+                   &result->parts[result->count++]);
     }
 }
 
-static void shape_result(attn_plan *plan, attn_result which) {
-    const size_t n = plan->n, heads = plan->heads;
+/* Shapes the gradient of a matrix of `rows` rows in `heads` heads, each of `columns` columns. */
+static void shape_gradient(const attn_plan *plan, attn_result which, size_t heads, size_t rows,
+                           size_t columns, attn_result_tensor *part) {
+    const bool packed = plan->form.packed;
+    shape_part(plan, which, packed ? 0 : heads, rows, columns * (packed ? heads : 1), part);
+}
+
+static void shape_like(const attn_tensor *input, attn_result_tensor *part) {
+    *part = (attn_result_tensor){.dtype = input->dtype, .rank = input->rank};
+    memcpy(part->shape, input->shape, sizeof part->shape);
+}
+
+void plan_shape(const attn_plan *plan, attn_result which, attn_result_tensor *part) {
+    const size_t n = plan->n, heads = plan->heads, kv = plan->kv_heads, new = plan->form.new_keys;
     const struct projection *out = &plan->project[PROJECT_OUT];
+    const struct head *head = &plan->head[0];
     switch (which) {
     case ATTN_RESULT_OUTPUT:
-        add_part(plan, which, plan->form.packed || plan->form.projected ? 0 : heads, n,
-                 out->count > 0 ? out->ld : plan->out.ld);
+        shape_part(plan, which, plan->form.packed || plan->form.projected ? 0 : heads, n,
+                   out->count > 0 ? out->ld : plan->out.ld, part);
         break;
     case ATTN_RESULT_WEIGHTS:
-        add_part(plan, which, plan->results.mean ? 0 : heads, n, plan->m);
+        shape_part(plan, which, plan->results.mean ? 0 : heads, n, plan->m, part);
         break;
     case ATTN_RESULT_SCORES:
     case ATTN_RESULT_SCALED_SCORES:
     case ATTN_RESULT_MASKED_SCORES:
-        add_part(plan, which, heads, n, plan->m);
+        shape_part(plan, which, heads, n, plan->m, part);
         break;
     case ATTN_RESULT_LSE:
     case ATTN_RESULT_ENTROPY:
-        add_part(plan, which, heads, n, 0);
+        shape_part(plan, which, heads, n, 0, part);
         break;
-    case ATTN_RESULT_STATISTICS: {
-        struct result *result = &plan->results.of[which];
-        result->parts[result->count++] =
-            (attn_result_tensor){.dtype = ATTN_FLOAT64, .rank = 1, .shape = {4}};
+    case ATTN_RESULT_STATISTICS:
+        *part = (attn_result_tensor){.dtype = ATTN_FLOAT64, .rank = 1, .shape = {4}};
         break;
-    }
-    case ATTN_RESULT_TOP_K_INDICES:
-    case ATTN_RESULT_TOP_K_WEIGHTS:
-        add_part(plan, which, heads, n, plan->results.top_k);
+    case ATTN_RESULT_GRAD_Q:
+        shape_gradient(plan, which, heads, n, head->d, part);
         break;
-    default:
-        add_copies(plan, which);
+    case ATTN_RESULT_GRAD_K:
+        shape_gradient(plan, which, kv, new, head->d, part);
+        break;
+    case ATTN_RESULT_GRAD_V:
+        shape_gradient(plan, which, kv, new, head->d_v, part);
+        break;
+    case ATTN_RESULT_GRAD_PAST_K:
+        shape_gradient(plan, which, kv, plan->form.past, head->d, part);
+        break;
+    case ATTN_RESULT_GRAD_PAST_V:
+        shape_gradient(plan, which, kv, plan->form.past, head->d_v, part);
+        break;
+    case ATTN_RESULT_GRAD_BIAS:
+        shape_like(plan->options.bias, part);
+        break;
+    case ATTN_RESULT_GRAD_SINK:
+    case ATTN_RESULT_GRAD_ALIBI:
+        *part = (attn_result_tensor){.dtype = plan->dtype, .rank = 1, .shape = {heads}};
+        break;
+    default: /* top_k */
+        shape_part(plan, which, heads, n, plan->results.top_k, part);
     }
 }
 
 /* Returns how many parts a result has at most. The results with one part for each head are the last
  * ones of the map. */
 static size_t most_parts(const attn_plan *plan, attn_result which) {
-    return !plan_wants(plan, 1u << which)                    ? 0
+    return !plan_wants(plan, UINT64_C(1) << which)           ? 0
            : plan->form.per_head && (int)which >= COPY_FIRST ? plan->heads
                                                              : 1;
 }
@@ -126,7 +162,7 @@ bool plan_add_bytes(attn_plan *plan, const attn_result_tensor *part) {
 attn_status plan_results(attn_plan *plan, attn_error *error) {
     ATTN_TRY(new_parts(plan, error));
     for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
-        if (!plan_wants(plan, 1u << r)) {
+        if (!plan_wants(plan, UINT64_C(1) << r)) {
             continue;
         }
         bool projected_only = r == ATTN_RESULT_Q || r == ATTN_RESULT_K || r == ATTN_RESULT_V;
@@ -135,7 +171,12 @@ attn_status plan_results(attn_plan *plan, attn_error *error) {
                              "%s is a result of calls with projections only",
                              attn_result_name((attn_result)r));
         }
-        shape_result(plan, (attn_result)r);
+        struct result *result = &plan->results.of[r];
+        if (r >= COPY_FIRST) {
+            add_copies(plan, (attn_result)r);
+        } else {
+            plan_shape(plan, (attn_result)r, &result->parts[result->count++]);
+        }
         for (size_t p = 0; p < plan->results.of[r].count; p++) {
             if (!plan_add_bytes(plan, &plan->results.of[r].parts[p])) {
                 return attn_too_large(error);

@@ -197,7 +197,7 @@ size_t plan_panel(attn_dtype dtype) {
 
 static void choose_paths(attn_plan *plan, double head_cost) {
     struct path *path = &plan->path;
-    const unsigned weights = ATTN_WANT(WEIGHTS) | ATTN_WANT(ENTROPY) | ATTN_WANT(TOP_K_INDICES) |
+    const uint64_t weights = ATTN_WANT(WEIGHTS) | ATTN_WANT(ENTROPY) | ATTN_WANT(TOP_K_INDICES) |
                              ATTN_WANT(TOP_K_WEIGHTS);
     path->materialized =
         plan_wants(plan, STAGES_OF_ALL_KEYS) || plan->options.normalization != ATTN_SOFTMAX;
@@ -268,7 +268,7 @@ static size_t choose_heads_in_turn(const attn_plan *plan, size_t d) {
 
 /* Cuts units, which cost `cost` together, into tasks. Each costs about TASK_WORK, or more if there
  * would be more than MOST_TASKS of them. */
-static struct cut cut_into_tasks(size_t units, double cost) {
+struct cut plan_cut(size_t units, double cost) {
     const double each = cost / (double)units, least = each * (double)units / MOST_TASKS;
     const double work = fmin(fmax(TASK_WORK, least), TASK_MOST), fit = work / fmax(each, 1);
     const size_t some = fit < 1 ? 1 : fit > (double)units ? units : (size_t)fit;
@@ -286,7 +286,7 @@ static void choose_tasks(attn_plan *plan) {
     const size_t heads = together ? 1 : plan->heads;
     const size_t blocks = plan->batch * heads * t->blocks * t->splits;
     const double cost = path->small ? 0 : cost_of_attending(plan); /* a small call is one task */
-    s->attend = cut_into_tasks(blocks, cost);
+    s->attend = plan_cut(blocks, cost);
     s->tasks[PHASE_ATTEND] = s->attend.tasks;
 }
 
@@ -408,7 +408,7 @@ static void choose_preparation(attn_plan *plan) {
             continue;
         }
         const double cost = cost_of_preparing(plan, (enum prepare)i) * (double)rows[i];
-        s->prepare[i] = cut_into_tasks(rows[i], cost);
+        s->prepare[i] = plan_cut(rows[i], cost);
         s->tasks[PHASE_PREPARE] += s->prepare[i].tasks;
         s->input_cost += cost;
     }
@@ -423,11 +423,11 @@ static void choose_pack(attn_plan *plan, size_t d) {
         s->pack.tiles = size_min(t->tiles, size_max(1, PACK_NUMBERS / (t->keys * d)));
         s->pack.parts = ceil_div(t->tiles, s->pack.tiles);
         s->pack.all =
-            cut_into_tasks(kv_items(plan) * plan->kv_heads * s->pack.parts, cost_of_packing(plan));
+            plan_cut(kv_items(plan) * plan->kv_heads * s->pack.parts, cost_of_packing(plan));
     }
     s->tasks[PHASE_PACK] = s->pack.all.tasks;
     for (int which = 0; which < COPY_COUNT; which++) {
-        if (!plan_wants(plan, 1u << (COPY_FIRST + which))) {
+        if (!plan_wants(plan, UINT64_C(1) << (COPY_FIRST + which))) {
             continue;
         }
         const struct copy_form form = copy_form_of(plan, (attn_result)(COPY_FIRST + which));
@@ -440,7 +440,7 @@ static void choose_pack(attn_plan *plan, size_t d) {
         const double cost =
             (double)matrices * cost_of_copying((double)rows * (double)widest, (double)rows);
         s->input_cost += cost;
-        s->copy[which].all = cut_into_tasks(matrices * s->copy[which].parts, cost);
+        s->copy[which].all = plan_cut(matrices * s->copy[which].parts, cost);
         s->tasks[PHASE_PACK] += s->copy[which].all.tasks;
     }
     if (plan_wants(plan, ATTN_WANT(STATISTICS))) {
@@ -457,13 +457,13 @@ static void choose_after_cuts(attn_plan *plan, size_t d_v) {
     const struct path *path = &plan->path;
     struct schedule *s = &plan->schedule;
     const size_t rows = plan->batch * plan->heads * plan->n;
-    s->merge.partial = PARTIAL_HEAD + (plan_wants(plan, ATTN_WANT(OUTPUT)) ? d_v : 0);
+    s->merge.partial = PARTIAL_HEAD + (plan_makes_output(plan) ? d_v : 0);
     if (!path->cut) {
         return;
     }
     s->merge.columns = size_max(256, MERGE_NUMBERS / plan->tiling.splits);
     s->merge.parts = ceil_div(d_v, s->merge.columns);
-    s->merge.all = cut_into_tasks(rows * s->merge.parts, cost_of_merging(plan));
+    s->merge.all = plan_cut(rows * s->merge.parts, cost_of_merging(plan));
     s->tasks[PHASE_MERGE] = s->merge.all.tasks;
     const bool blocks =
         s->rank.run > 0 || (plan_wants(plan, ATTN_WANT(WEIGHTS)) && !plan->results.mean);
@@ -471,7 +471,7 @@ static void choose_after_cuts(attn_plan *plan, size_t d_v) {
     s->tasks[PHASE_WEIGH] = s->weigh.tasks + plan->batch * plan->n * s->weigh.mean_parts;
     if (s->rank.run > 0) {
         s->rank.parts = ceil_div(plan->results.top_k, RANK_NUMBERS);
-        s->rank.all = cut_into_tasks(rows * s->rank.parts, cost_of_ranking(plan));
+        s->rank.all = plan_cut(rows * s->rank.parts, cost_of_ranking(plan));
         s->tasks[PHASE_RANK] = s->rank.all.tasks;
     }
 }
@@ -489,7 +489,7 @@ attn_status plan_schedule(attn_plan *plan, attn_error *error) {
         values += (double)head->d_v;
     }
     s->columns = (keys + values) / heads;
-    s->read_columns = plan_wants(plan, ATTN_WANT(OUTPUT)) ? s->columns : keys / heads;
+    s->read_columns = plan_makes_output(plan) ? s->columns : keys / heads;
     const double head_cost = (double)plan->n * (double)plan->m * s->columns;
     plan->tiling.value_columns = size_min(d_v, VALUE_COLUMNS);
     choose_paths(plan, head_cost);
@@ -497,6 +497,7 @@ attn_status plan_schedule(attn_plan *plan, attn_error *error) {
     choose_preparation(plan);
     choose_pack(plan, d);
     choose_after_cuts(plan, d_v);
+    plan_cut_gradients(plan, size_max(d, d_v));
     s->tasks[PHASE_PROJECT] = choose_projection(plan, PROJECT_Q) +
                               choose_projection(plan, PROJECT_K) +
                               choose_projection(plan, PROJECT_V);
@@ -522,11 +523,13 @@ size_t attn_plan_scratch(const attn_plan *plan) {
 }
 
 size_t attn_plan_phases(const attn_plan *plan) {
-    (void)plan;
-    return PHASE_COUNT;
+    return PHASE_COUNT + plan->gradients.phases;
 }
 
 size_t attn_plan_tasks(const attn_plan *plan, size_t phase) {
+    if (phase >= PHASE_COUNT) {
+        return phase < attn_plan_phases(plan) ? gradient_tasks(plan, phase - PHASE_COUNT) : 0;
+    }
     if (plan->path.small) { /* one task runs those of all phases */
         return phase == 0;
     }

@@ -115,7 +115,7 @@ static const attn_tensor *tensor_or_null(const struct layer_use *use, enum layer
 
 void layer_fill(struct layer_use *use, attn_multihead *multihead, attn_options *options) {
     const struct layer *layer = use->layer;
-    const unsigned results = options->results;
+    const uint64_t results = options->results;
     use->projection = (attn_projection){
         .w_q = tensor_or_null(use, LAYER_W_Q),
         .w_k = tensor_or_null(use, LAYER_W_K),

@@ -245,7 +245,7 @@ static void run_plan(attn_plan *plan, run_tasks *run, struct results *r) {
     }
 }
 
-struct results try_call_by(const struct call *c, unsigned wanted, run_tasks *run) {
+struct results try_call_by(const struct call *c, uint64_t wanted, run_tasks *run) {
     const attn_tensor none = {0};
     const attn_tensor mask = {
         .data = c->mask, .dtype = ATTN_BOOL, .rank = 4, .shape = {c->batch, c->heads, c->n, c->m}};
@@ -288,11 +288,11 @@ struct results try_call_by(const struct call *c, unsigned wanted, run_tasks *run
     return r;
 }
 
-struct results try_call(const struct call *c, unsigned wanted) {
+struct results try_call(const struct call *c, uint64_t wanted) {
     return try_call_by(c, wanted, attn_plan_run);
 }
 
-struct results run_call(const struct call *c, unsigned wanted) {
+struct results run_call(const struct call *c, uint64_t wanted) {
     struct results r = try_call(c, wanted);
     cr_assert_eq(r.status, ATTN_OK, "%s", r.error.message);
     return r;

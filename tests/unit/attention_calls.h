@@ -101,9 +101,9 @@ typedef attn_status run_tasks(attn_plan *plan, attn_error *error);
 
 /* Runs a call; the plan must be possible. With try_call() the run may fail, and the caller looks at
  * the status. With run_call() the run must succeed. Free the results with free_results(). */
-struct results try_call(const struct call *c, unsigned wanted);
-struct results try_call_by(const struct call *c, unsigned wanted, run_tasks *run);
-struct results run_call(const struct call *c, unsigned wanted);
+struct results try_call(const struct call *c, uint64_t wanted);
+struct results try_call_by(const struct call *c, uint64_t wanted, run_tasks *run);
+struct results run_call(const struct call *c, uint64_t wanted);
 void free_results(struct results *r);
 
 #endif

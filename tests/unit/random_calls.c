@@ -390,6 +390,8 @@ static void draw_padding(struct random_call *c) {
 }
 
 static void draw_options(struct random_call *c) {
+    const uint64_t every_gradient = ATTN_WANT(PRESENT_K) - ATTN_WANT(GRAD_Q);
+    const uint64_t every_result = (UINT64_C(1) << ATTN_RESULT_COUNT) - 1;
     attn_options *o = &c->options;
     if (rng_chance(&c->rng, 3)) {
         o->mask = draw_broadcast(c, true, &c->mask_full);
@@ -439,7 +441,7 @@ static void draw_options(struct random_call *c) {
         draw_padding(c);
     }
     o->top_k = rng_chance(&c->rng, 2) ? rng_between(&c->rng, 1, 12) : 0;
-    o->results = (unsigned)rng_bits(&c->rng) & ((1u << ATTN_RESULT_COUNT) - 1);
+    o->results = rng_bits(&c->rng) & every_result & ~every_gradient;
     o->results |=
         rng_chance(&c->rng, 2) ? ATTN_WANT(OUTPUT) | ATTN_WANT(WEIGHTS) : ATTN_WANT(OUTPUT);
     if (rng_chance(&c->rng, 2)) { /* results that need no stages */
@@ -461,14 +463,10 @@ attn_plan *draw_random_call(struct random_call *c, uint64_t seed) {
         rng_bits(&c->rng);
     }
     c->options.flags = rng_chance(&c->rng, 3) ? ATTN_FLAG_BOTTOM_RIGHT : 0;
-    attn_plan *plan = NULL;
-    attn_error error = {0};
     draw_sizes(c);
     if (c->form == PROJECTED) {
         draw_projected(c);
         draw_options(c);
-        draw_rotation(c);
-        attn_plan_multihead(&plan, &c->multihead, &c->options, &error);
     } else {
         for (size_t b = 0; b < c->B; b++) {
             for (size_t h = 0; h < c->H; h++) {
@@ -485,16 +483,26 @@ attn_plan *draw_random_call(struct random_call *c, uint64_t seed) {
             c->options.heads = c->H;
             c->options.kv_heads = c->KV;
         }
-        attn_tensor *q = in_form(c, c->Q, c->H, 0, c->n, c->d[0], c->form);
-        attn_tensor *k = in_form(c, c->K, c->KV, c->p, c->m, c->d[0], c->kv_form);
-        attn_tensor *v = in_form(c, c->V, c->KV, c->p, c->m, c->d_v[0], c->kv_form);
+        c->q = in_form(c, c->Q, c->H, 0, c->n, c->d[0], c->form);
+        c->k = in_form(c, c->K, c->KV, c->p, c->m, c->d[0], c->kv_form);
+        c->v = in_form(c, c->V, c->KV, c->p, c->m, c->d_v[0], c->kv_form);
         if (c->p != 0) {
             c->options.past_k = in_form(c, c->K, c->KV, 0, c->p, c->d[0], c->kv_form);
             c->options.past_v = in_form(c, c->V, c->KV, 0, c->p, c->d_v[0], c->kv_form);
         }
         draw_options(c);
-        draw_rotation(c);
-        attn_plan_attention(&plan, q, k, v, &c->options, &error);
+    }
+    draw_rotation(c);
+    return plan_random_call(c, seed);
+}
+
+attn_plan *plan_random_call(struct random_call *c, uint64_t seed) {
+    attn_plan *plan = NULL;
+    attn_error error = {0};
+    if (c->form == PROJECTED) {
+        attn_plan_multihead(&plan, &c->multihead, &c->options, &error);
+    } else {
+        attn_plan_attention(&plan, c->q, c->k, c->v, &c->options, &error);
     }
     cr_assert(plan != NULL, "seed %llu: %s", (unsigned long long)seed, error.message);
     return plan;

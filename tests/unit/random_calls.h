@@ -49,6 +49,7 @@ struct random_call {
     unsigned char *exists; /* key_padding, (B,m), or NULL */
     double *w_o, *b_o;     /* (sum d_v, d_out), (d_out) */
     size_t d_out;
+    attn_tensor *q, *k, *v; /* of a call without projections */
     attn_options options;
     attn_rotary rotary;
     attn_multihead multihead;
@@ -62,6 +63,9 @@ struct random_call {
 /* Draws the call of a seed, and plans it; the plan must be possible. The caller frees the plan, and
  * the call by free_random_call(). */
 attn_plan *draw_random_call(struct random_call *c, uint64_t seed);
+
+/* Plans a drawn call again, after its options were changed; the plan must be possible. */
+attn_plan *plan_random_call(struct random_call *c, uint64_t seed);
 void free_random_call(struct random_call *c);
 
 /* Returns the position of query i of batch item b. */

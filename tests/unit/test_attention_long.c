@@ -94,7 +94,7 @@ static attn_status run_cut_rows(attn_plan *plan, attn_error *error) {
 }
 
 /* Runs a call whose rows are cut. Free the results. */
-static struct results run_cut(const struct call *c, unsigned wanted) {
+static struct results run_cut(const struct call *c, uint64_t wanted) {
     struct results r = try_call_by(c, wanted, run_cut_rows);
     cr_assert_eq(r.status, ATTN_OK, "%s", r.error.message);
     return r;
@@ -209,7 +209,7 @@ Test(attention_long, mean_over_heads) {
  * each other, do not fit it. */
 Test(attention_long, large_logits) {
     for (int split = 0; split < 2; split++) {
-        const unsigned wanted = ROWS | (split ? 0 : ATTN_WANT(WEIGHTS) | ATTN_WANT(ENTROPY));
+        const uint64_t wanted = ROWS | (split ? 0 : ATTN_WANT(WEIGHTS) | ATTN_WANT(ENTROPY));
         struct call c = draw_call(PLAIN, ATTN_FLOAT32, 1, 2, SPLIT, 2, 1);
         c.options.scale = 1;
         c.q[0] = c.q[1] = 0x1p20;

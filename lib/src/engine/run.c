@@ -69,7 +69,7 @@ attn_status attn_plan_run(attn_plan *plan, attn_error *error) {
         return attn_no_memory(error);
     }
     attn_status status = ATTN_OK;
-    for (size_t phase = 0; phase < PHASE_COUNT; phase++) {
+    for (size_t phase = 0; phase < attn_plan_phases(plan); phase++) {
         for (size_t task = 0; task < attn_plan_tasks(plan, phase) && status == ATTN_OK; task++) {
             status = attn_plan_task(plan, phase, task, scratch, error);
         }

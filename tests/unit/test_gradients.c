@@ -1,0 +1,196 @@
+/*
+ * test_gradients.c - compares the gradients of random calls, over all options and forms, with the
+ * differences of a loss. The loss is the sum of results, each number multiplied by a drawn one. Its
+ * derivative in a drawn direction of one input is the sum of that direction times the gradient.
+ * TEST_SEED chooses other calls.
+ */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "attention.h"
+#include "random_calls.h"
+#include "support/scale.h"
+
+/* An input, and its gradient. */
+struct input {
+    attn_result gradient;
+    attn_tensor *tensor;
+};
+
+enum {
+    INPUTS = ATTN_RESULT_GRAD_ALIBI - ATTN_RESULT_GRAD_Q + 1
+};
+
+static double number(const attn_tensor *t, size_t i) {
+    return t->dtype == ATTN_FLOAT32 ? (double)((const float *)t->data)[i]
+                                    : ((const double *)t->data)[i];
+}
+
+static size_t count_of(const attn_tensor *t) {
+    size_t count = 0;
+    cr_assert(attn_tensor_count(t, &count));
+    return count;
+}
+
+/* Lists the inputs that have gradients. */
+static size_t list_inputs(const struct random_call *c, struct input inputs[INPUTS]) {
+    const attn_options *o = &c->options;
+    const struct input all[INPUTS] = {
+        {ATTN_RESULT_GRAD_Q, c->q},
+        {ATTN_RESULT_GRAD_K, c->k},
+        {ATTN_RESULT_GRAD_V, c->v},
+        {ATTN_RESULT_GRAD_PAST_K, (attn_tensor *)o->past_k},
+        {ATTN_RESULT_GRAD_PAST_V, (attn_tensor *)o->past_v},
+        {ATTN_RESULT_GRAD_BIAS, (attn_tensor *)o->bias},
+        {ATTN_RESULT_GRAD_SINK, (attn_tensor *)o->sink},
+        {ATTN_RESULT_GRAD_ALIBI, (attn_tensor *)o->alibi_slopes},
+    };
+    size_t count = 0;
+    for (size_t i = 0; i < INPUTS; i++) {
+        if (all[i].tensor != NULL) {
+            inputs[count++] = all[i];
+        }
+    }
+    return count;
+}
+
+/* Binds all results of a plan to memory of the call, and runs it. */
+static void run(struct random_call *c, attn_plan *plan) {
+    attn_error error = {0};
+    size_t bytes;
+    cr_assert(attn_plan_results_bytes(plan, &bytes));
+    char *memory = keep_block(c, bytes + ATTN_ALIGNMENT);
+    memset(memory, 0xff, bytes + ATTN_ALIGNMENT); /* NaN */
+    memory += ATTN_ALIGNMENT - (uintptr_t)memory % ATTN_ALIGNMENT;
+    cr_assert_eq(attn_plan_bind_all(plan, memory), ATTN_OK);
+    cr_assert_eq(attn_plan_run(plan, &error), ATTN_OK, "%s", error.message);
+}
+
+/* Returns the loss: the sum of the results times their gradients. */
+static double loss(struct random_call *c, attn_plan *plan, const attn_upstream *up) {
+    static const attn_result results[] = {ATTN_RESULT_OUTPUT, ATTN_RESULT_LSE, ATTN_RESULT_WEIGHTS};
+    const attn_tensor *given[] = {up->output, up->lse, up->weights};
+    double sum = 0;
+    attn_error error = {0};
+    cr_assert_eq(attn_plan_run(plan, &error), ATTN_OK, "%s", error.message);
+    for (int i = 0; i < 3; i++) {
+        const attn_result_tensor *t = attn_plan_tensor(plan, results[i], 0);
+        for (size_t j = 0; given[i] != NULL && j < count_of(given[i]); j++) {
+            const attn_tensor result = attn_as_tensor(t);
+            const double x = number(&result, j);
+            sum += x == -INFINITY ? 0 : x * number(given[i], j);
+        }
+    }
+    (void)c;
+    return sum;
+}
+
+/* Draws the gradient of a result, with its shape. */
+static const attn_tensor *draw_upstream(struct random_call *c, const attn_plan *plan,
+                                        attn_result which) {
+    const attn_result_tensor *t = attn_plan_tensor(plan, which, 0);
+    const attn_tensor shape = attn_as_tensor(t);
+    return tensor_of(c, draw_normals(c, count_of(&shape), 1), t->rank, t->shape);
+}
+
+/* Adds `step` times the direction to an input. */
+static void move(const attn_tensor *t, const double *start, const double *direction, double step) {
+    double *x = (double *)(uintptr_t)t->data;
+    for (size_t i = 0; i < count_of(t); i++) {
+        x[i] = start[i] + (direction[i] == 0 ? 0 : step * direction[i]);
+    }
+}
+
+/* Compares the derivative of the loss in a drawn direction with the gradient. Returns the error. */
+static double check_input(struct random_call *c, attn_plan *forward, const attn_plan *plan,
+                          const attn_upstream *up, const struct input *input) {
+    const double step = 1e-5;
+    const attn_tensor *t = input->tensor;
+    const attn_tensor gradient = attn_as_tensor(attn_plan_tensor(plan, input->gradient, 0));
+    const size_t count = count_of(t);
+    double *direction = draw_normals(c, count, 1), *start = keep_block(c, count * sizeof *start);
+    double want = 0, size = 1;
+    cr_assert_eq(gradient.rank, t->rank);
+    cr_assert_eq(count_of(&gradient), count);
+    for (size_t i = 0; i < count; i++) {
+        start[i] = number(t, i);
+        const double g = number(&gradient, i);
+        if (start[i] == -INFINITY) {
+            direction[i] = 0;
+            cr_expect_eq(g, 0, "%s of -inf is %g", attn_result_name(input->gradient), g);
+        }
+        want += direction[i] * g;
+        size += fabs(direction[i] * g);
+    }
+    move(t, start, direction, step);
+    const double after = loss(c, forward, up);
+    move(t, start, direction, -step);
+    const double before = loss(c, forward, up);
+    move(t, start, direction, 0);
+    return fabs((after - before) / (2 * step) - want) / size;
+}
+
+/* Draws the results whose gradients are given. */
+static void draw_loss(struct random_call *c, const attn_plan *plan, attn_upstream *up) {
+    const bool softmax = c->options.normalization == ATTN_SOFTMAX;
+    const bool output = !rng_chance(&c->rng, 8);
+    up->lse = softmax && rng_chance(&c->rng, 2) ? draw_upstream(c, plan, ATTN_RESULT_LSE) : NULL;
+    up->weights = rng_chance(&c->rng, 3) ? draw_upstream(c, plan, ATTN_RESULT_WEIGHTS) : NULL;
+    if (output || (up->lse == NULL && up->weights == NULL)) {
+        up->output = draw_upstream(c, plan, ATTN_RESULT_OUTPUT);
+    }
+}
+
+static double check_seed(uint64_t seed, size_t *compared) {
+    struct random_call *c = malloc(sizeof *c);
+    attn_upstream up = {0};
+    struct input inputs[INPUTS];
+    double worst = 0;
+    attn_plan_free(draw_random_call(c, seed));
+    if (c->dtype == ATTN_FLOAT64 && c->form != PROJECTED && c->options.rotary == NULL &&
+        c->options.norm_q == NULL && c->options.norm_k == NULL) {
+        const bool softmax = c->options.normalization == ATTN_SOFTMAX;
+        c->options.results =
+            ATTN_WANT(OUTPUT) | ATTN_WANT(WEIGHTS) | (softmax ? ATTN_WANT(LSE) : 0);
+        attn_plan *forward = plan_random_call(c, seed);
+        run(c, forward);
+        draw_loss(c, forward, &up);
+        const size_t count = list_inputs(c, inputs);
+        c->options.upstream = &up;
+        c->options.results = 0;
+        for (size_t i = 0; i < count; i++) {
+            c->options.results |= UINT64_C(1) << inputs[i].gradient;
+        }
+        attn_plan *plan = plan_random_call(c, seed);
+        run(c, plan);
+        for (size_t i = 0; i < count; i++, ++*compared) {
+            const double error = check_input(c, forward, plan, &up, &inputs[i]);
+            worst = fmax(worst, error);
+            cr_expect(error < 1e-6, "seed %llu, %s: %g", (unsigned long long)seed,
+                      attn_result_name(inputs[i].gradient), error);
+        }
+        attn_plan_free(plan);
+        attn_plan_free(forward);
+    }
+    free_random_call(c);
+    free(c);
+    return worst;
+}
+
+Test(gradients, are_the_differences_of_a_loss, .timeout = 300) {
+    enum {
+        CALLS = 2000
+    };
+    const char *other = getenv("TEST_SEED");
+    const uint64_t first = 1 + (other != NULL ? strtoull(other, NULL, 10) * CALLS : 0);
+    double worst = 0;
+    size_t compared = 0;
+    for (uint64_t seed = first; seed < first + test_scale(CALLS); seed++) {
+        worst = fmax(worst, check_seed(seed, &compared));
+    }
+    fprintf(stderr, "%zu gradients: worst error %.2g\n", compared, worst);
+    cr_assert_gt(compared, test_scale(CALLS) / 4);
+}
