@@ -132,13 +132,15 @@ ATTN_API bool attn_tensor_bytes(const attn_tensor *tensor, size_t *bytes);
  *                       first; of equal weights, the smaller index first
  *   top_k_weights       (B,H,n,k), the weights of these keys
  *   statistics          (4) float64, the population variances of Q, K, scores and scaled_scores
- *   grad_Q, grad_K, grad_V, grad_past_K, grad_past_V, grad_bias, grad_sink, grad_alibi
- *                       the gradients of a loss by these inputs, in their shapes, see attn_upstream
  *   present_K, present_V   past and new rows together, in the form of K and V
  *   Q, K, V             the projected matrices, (B,H,n,d), (B,H_kv,m,d) and (B,H_kv,m,d_v), without
  *                       the past rows; Q and K as they are multiplied: after norm_q, norm_k and
  *                       rotary. If the heads have projections of their own, these results,
  *                       present_K and present_V have one part for each head (see attn_plan_parts)
+ *   grad_*              the gradients of a loss by inputs, in the shapes of these, see attn_upstream.
+ *                       grad_Q, grad_K and grad_V of a call with projections are those by the results
+ *                       Q, K and V. If the heads have projections of their own, these three and the
+ *                       gradients of weights and their biases have one part for each head
  */
 #define ATTN_RESULT_MAP(X)                                                                         \
     X(OUTPUT, "output")                                                                            \
@@ -151,6 +153,11 @@ ATTN_API bool attn_tensor_bytes(const attn_tensor *tensor, size_t *bytes);
     X(ENTROPY, "entropy")                                                                          \
     X(TOP_K_INDICES, "top_k_indices")                                                              \
     X(TOP_K_WEIGHTS, "top_k_weights")                                                              \
+    X(PRESENT_K, "present_K")                                                                      \
+    X(PRESENT_V, "present_V")                                                                      \
+    X(Q, "Q")                                                                                      \
+    X(K, "K")                                                                                      \
+    X(V, "V")                                                                                      \
     X(GRAD_Q, "grad_Q")                                                                            \
     X(GRAD_K, "grad_K")                                                                            \
     X(GRAD_V, "grad_V")                                                                            \
@@ -159,11 +166,21 @@ ATTN_API bool attn_tensor_bytes(const attn_tensor *tensor, size_t *bytes);
     X(GRAD_BIAS, "grad_bias")                                                                      \
     X(GRAD_SINK, "grad_sink")                                                                      \
     X(GRAD_ALIBI, "grad_alibi")                                                                    \
-    X(PRESENT_K, "present_K")                                                                      \
-    X(PRESENT_V, "present_V")                                                                      \
-    X(Q, "Q")                                                                                      \
-    X(K, "K")                                                                                      \
-    X(V, "V")
+    X(GRAD_NORM_Q, "grad_norm_Q")                                                                  \
+    X(GRAD_NORM_K, "grad_norm_K")                                                                  \
+    X(GRAD_X, "grad_X")                                                                            \
+    X(GRAD_CONTEXT, "grad_context")                                                                \
+    X(GRAD_VALUE_CONTEXT, "grad_value_context")                                                    \
+    X(GRAD_W_Q, "grad_W_Q")                                                                        \
+    X(GRAD_W_K, "grad_W_K")                                                                        \
+    X(GRAD_W_V, "grad_W_V")                                                                        \
+    X(GRAD_W_O, "grad_W_O")                                                                        \
+    X(GRAD_B_Q, "grad_b_Q")                                                                        \
+    X(GRAD_B_K, "grad_b_K")                                                                        \
+    X(GRAD_B_V, "grad_b_V")                                                                        \
+    X(GRAD_B_O, "grad_b_O")                                                                        \
+    X(GRAD_BIAS_K, "grad_bias_K")                                                                  \
+    X(GRAD_BIAS_V, "grad_bias_V")
 
 typedef enum attn_result {
 #define ATTN_RESULT_ENUM(name, text) ATTN_RESULT_##name,

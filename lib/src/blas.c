@@ -29,6 +29,22 @@ void blas_gemm_f64(bool trans_b, size_t m, size_t n, size_t k, const double *a, 
                 (blasint)ldc);
 }
 
+void blas_gemm_turned_f32(size_t m, size_t n, size_t k, const float *a, size_t lda, const float *b,
+                          size_t ldb, float beta, float *c, size_t ldc) {
+    assert(m <= BLAS_MAX_DIM && n <= BLAS_MAX_DIM && k <= BLAS_MAX_DIM);
+    assert(lda <= BLAS_MAX_DIM && ldb <= BLAS_MAX_DIM && ldc <= BLAS_MAX_DIM);
+    cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (blasint)m, (blasint)n, (blasint)k, 1.0f,
+                a, (blasint)lda, b, (blasint)ldb, beta, c, (blasint)ldc);
+}
+
+void blas_gemm_turned_f64(size_t m, size_t n, size_t k, const double *a, size_t lda,
+                          const double *b, size_t ldb, double beta, double *c, size_t ldc) {
+    assert(m <= BLAS_MAX_DIM && n <= BLAS_MAX_DIM && k <= BLAS_MAX_DIM);
+    assert(lda <= BLAS_MAX_DIM && ldb <= BLAS_MAX_DIM && ldc <= BLAS_MAX_DIM);
+    cblas_dgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (blasint)m, (blasint)n, (blasint)k, 1.0, a,
+                (blasint)lda, b, (blasint)ldb, beta, c, (blasint)ldc);
+}
+
 void blas_transpose_f32(size_t rows, size_t cols, const float *a, size_t lda, float *b,
                         size_t ldb) {
     assert(rows <= BLAS_MAX_DIM && cols <= BLAS_MAX_DIM && lda <= BLAS_MAX_DIM);

@@ -28,6 +28,12 @@ void blas_gemm_f32(bool trans_b, size_t m, size_t n, size_t k, const float *a, s
 void blas_gemm_f64(bool trans_b, size_t m, size_t n, size_t k, const double *a, size_t lda,
                    const double *b, size_t ldb, double beta, double *c, size_t ldc);
 
+/* Computes C = A^T B + beta C, where A is (k,m). */
+void blas_gemm_turned_f32(size_t m, size_t n, size_t k, const float *a, size_t lda, const float *b,
+                          size_t ldb, float beta, float *c, size_t ldc);
+void blas_gemm_turned_f64(size_t m, size_t n, size_t k, const double *a, size_t lda,
+                          const double *b, size_t ldb, double beta, double *c, size_t ldc);
+
 /* Returns true if this BLAS has the kernels for small matrices. They read the matrices without
  * packing them, and are as fast as large products. */
 bool blas_has_small(void);

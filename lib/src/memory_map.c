@@ -53,6 +53,20 @@ static bool place_packed_keys(attn_plan *plan) {
     return fits;
 }
 
+/* Returns the numbers of a gradient of norm_q or norm_k, and the tasks that each make a part of it. */
+static size_t norm_numbers(const attn_plan *plan, enum prepare what) {
+    const bool query = what == PREPARE_QUERIES;
+    const struct norm *norm = query ? &plan->norm_q : &plan->norm_k;
+    const size_t heads = query ? plan->heads : plan->kv_heads;
+    return (norm->whole ? heads : 1) * plan->head[0].d;
+}
+
+static size_t norm_tasks(const attn_plan *plan, enum prepare what) {
+    const uint64_t want =
+        what == PREPARE_QUERIES ? ATTN_WANT(GRAD_NORM_Q) : ATTN_WANT(GRAD_NORM_K);
+    return plan_wants(plan, want) ? plan->schedule.prepare[what].tasks : 0;
+}
+
 bool memory_map_workspace(attn_plan *plan) {
     const struct path *path = &plan->path;
     const struct tiling *t = &plan->tiling;
@@ -69,7 +83,7 @@ bool memory_map_workspace(attn_plan *plan) {
     const size_t heads_out = plan_makes_output(plan) && (w_o || !out) ? plan->out.batch : 0;
     const size_t wide_out = w_o && out ? plan->out.batch : 0;
     const bool row_bias =
-        plan_wants(plan, ATTN_WANT(GRAD_BIAS)) && plan->rules.bias.stride[3] == 0;
+        plan_wants(plan, ATTN_WANT(GRAD_BIAS)) && g->bias_numbers == 0;
     /* A product that begins inside of a panel reads beyond its last panel. */
     const size_t beyond = plan->rules.window[0] >= 0 || path->long_rows ? t->panel : 0;
     bool fits = !path->packs || place_packed_keys(plan);
@@ -109,13 +123,14 @@ bool memory_map_scratch(attn_plan *plan, size_t d, size_t d_v) {
     const bool prepares = plan_prepares_queries(plan) || plan_prepares_keys(plan);
     const bool top_k = plan_wants_top_k(plan);
     const size_t out_columns = plan->project[PROJECT_OUT].ld;
-    const size_t g_rows = plan->gradients.tile_rows, g_keys = plan->gradients.tile_keys;
-    const size_t g_ld = plan->gradients.ld;
-    const bool grad_k = plan_wants(plan, ATTN_WANT(GRAD_K) | ATTN_WANT(GRAD_PAST_K)),
-               grad_v = plan->gradients.output != NULL &&
-                        plan_wants(plan, ATTN_WANT(GRAD_V) | ATTN_WANT(GRAD_PAST_V)),
-               column_bias = plan_wants(plan, ATTN_WANT(GRAD_BIAS)) &&
-                             plan->rules.bias.stride[3] == 1 && plan->rules.bias.stride[2] == 0;
+    const struct gradients *g = &plan->gradients;
+    const size_t g_rows = g->tile_rows, g_keys = g->tile_keys, g_ld = g->ld;
+    const bool grad_k = gradient_is_kept(plan, SUMS_K) ||
+                        plan_wants(plan, ATTN_WANT(GRAD_K) | ATTN_WANT(GRAD_PAST_K)),
+               grad_v = g->upstream.output != NULL &&
+                        (gradient_is_kept(plan, SUMS_V) ||
+                         plan_wants(plan, ATTN_WANT(GRAD_V) | ATTN_WANT(GRAD_PAST_V))),
+               column_bias = g->bias_numbers > 0 && g->bias.stride[2] == 0;
     bool fits = true;
     s->wide_numbers = widest_small_row(plan, d);
     ATTN_SCRATCH(RESERVE)

@@ -44,12 +44,22 @@
     X(partials, double, sizeof(double), path->cut ? rows * t->splits : 0, s->merge.partial)        \
     X(totals, double, sizeof(double), s->tasks[PHASE_WEIGH] > 0 ? rows : 0, 2)                     \
     X(runs, void, 2 * size, rows * t->splits, s->rank.run)                                         \
-    /* Gradients: the lse of each row; delta - grad_lse; and sums of the gradients of its logits, \
+    /* Gradients: the lse of each row; delta - grad_lse; and sums of the gradients of its logits,  \
      * those for the slope of ALiBi and those for a bias that is the same for all keys. */         \
     X(lse, double, sizeof(double), g->wanted ? rows : 0, 1)                                        \
     X(shift, double, sizeof(double), g->wanted ? rows : 0, 1)                                      \
     X(slope_sums, double, sizeof(double), plan_wants(plan, ATTN_WANT(GRAD_ALIBI)) ? rows : 0, 1)   \
-    X(bias_sums, double, sizeof(double), row_bias ? rows : 0, 1)
+    X(bias_sums, double, sizeof(double), row_bias ? rows : 0, 1)                                   \
+    /* Gradients of Q, K and V, unless these are results as they are, and of the heads' outputs.   \
+     * Projected Q and K before their norms. Gradients of the norms, from each task. */            \
+    X(grad_q, real, size, gradient_is_kept(plan, SUMS_Q) ? plan->in.q.numbers : 0, 1)              \
+    X(grad_k, real, size, gradient_is_kept(plan, SUMS_K) ? plan->in.k.numbers : 0, 1)              \
+    X(grad_v, real, size, gradient_is_kept(plan, SUMS_V) ? plan->in.v.numbers : 0, 1)              \
+    X(grad_out, real, size, w_o && g->upstream.output != NULL ? plan->batch : 0, plan->out.batch)  \
+    X(raw_q, real, size, raw_is_kept(plan, &plan->norm_q) ? plan->in.q.numbers : 0, 1)             \
+    X(raw_k, real, size, raw_is_kept(plan, &plan->norm_k) ? plan->in.k.numbers : 0, 1)             \
+    X(norm_q_sums, double, sizeof(double), norm_tasks(plan, PREPARE_QUERIES), norm_numbers(plan, PREPARE_QUERIES)) \
+    X(norm_k_sums, double, sizeof(double), norm_tasks(plan, PREPARE_KEYS), norm_numbers(plan, PREPARE_KEYS))
 
 /* A scratch belongs to one task at a time. d and d_v are those of the widest heads. */
 #define ATTN_SCRATCH(X)                                                                            \
@@ -100,7 +110,9 @@
     X(g_v_sums, real, size, grad_v ? g_ld : 0, d_v)                                                        \
     X(g_moved, real, size, size_max(g_rows, g_keys), size_max(d, d_v))                             \
     X(g_slope, double, sizeof(double), g_keys, 1)                                                  \
-    X(g_bias, double, sizeof(double), column_bias ? g_keys : 0, 1)
+    X(g_bias, double, sizeof(double), column_bias ? g_keys : 0, 1)                            \
+    X(g_row, double, sizeof(double), g->wanted ? 3 : 0, size_max(d, 256))                          \
+    X(g_clean, real, size, g->widest > 0 ? GRADIENT_ROWS : 0, g->widest)
 
 /* clang-format on */
 

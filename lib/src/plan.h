@@ -111,10 +111,11 @@ enum phase {
     PHASE_COUNT
 };
 
-/* The last results of ATTN_RESULT_MAP have the form of Q, K or V. PHASE_PACK copies them. */
+/* These results have the form of Q, K or V. PHASE_PACK copies them. The gradients follow them. */
 enum {
     COPY_FIRST = ATTN_RESULT_PRESENT_K,
-    COPY_COUNT = ATTN_RESULT_COUNT - COPY_FIRST
+    COPY_END = ATTN_RESULT_GRAD_Q,
+    COPY_COUNT = COPY_END - COPY_FIRST
 };
 
 /* What PHASE_PREPARE does, in this order. */
@@ -266,6 +267,7 @@ struct form {
     bool packed;        /* K and V, and so present_K and present_V, are (B,m,H*d) */
     bool projected;     /* Q, K and V are computed from X */
     bool per_head;      /* each head has projections with sizes of its own */
+    bool same;          /* Q, K and V are one matrix, X */
     bool merged;        /* the n queries are heads of the caller, see merge_groups */
     int64_t shift;      /* see plan_position() */
     const size_t *ends; /* the lengths, if the position of a query counts from them; or NULL */
@@ -315,6 +317,29 @@ enum {
     PROJECT_COUNT
 };
 
+/* The phases of the gradients. All but PHASE_STEP are one phase. */
+enum gradient_phase {
+    GRADIENT_OUT,     /* gradients of the heads' outputs, of W_O and of b_O; numbers are cleared */
+    GRADIENT_START,   /* `shift` of each query */
+    GRADIENT_STEP,    /* what pairs of stripes and blocks give to the gradients of Q, K and V */
+    GRADIENT_COPY,    /* gradients of projected Q, K and V are copied to results */
+    GRADIENT_PREPARE, /* rotary embedding and norms */
+    GRADIENT_PROJECT, /* gradients of X, of the contexts and of their weights */
+    GRADIENT_END,     /* sums over rows; all gradients are checked */
+    GRADIENT_COUNT
+};
+
+/* The matrices of numbers that begin as 0, and to which tasks add. */
+enum {
+    SUMS_Q,
+    SUMS_K,
+    SUMS_V,
+    SUMS_PAST_K,
+    SUMS_PAST_V,
+    SUMS_BIAS,
+    SUMS_COUNT
+};
+
 /*
  * The gradients of a call. plan_gradients.c decides how they are cut. A unit is a set of heads and
  * batch items whose gradients add up somewhere: they share keys or a bias. Each of these pairs is a
@@ -325,7 +350,9 @@ enum {
  */
 struct gradients {
     bool wanted;
-    const void *output, *lse, *weights; /* those of attn_upstream; NULL: zeros */
+    struct {
+        const void *output, *lse, *weights; /* NULL: zeros */
+    } upstream;
     size_t items, heads;                /* of a unit */
     size_t units, members;
     size_t rows, keys;           /* of a block and of a stripe */
@@ -334,14 +361,22 @@ struct gradients {
     size_t tile_rows, tile_keys; /* scores that are computed at once */
     size_t ld;                   /* from one row of them to the next */
     size_t together;             /* members of which a task takes its turn */
+    struct broadcast bias;       /* the given one; without data unless its gradient is wanted */
+    size_t bias_keys;            /* the keys that have a bias */
     struct cut start;            /* queries that get their `shift` */
+    size_t bias_numbers;         /* of its gradient, unless that is a sum over whole rows */
+    struct cut copies[3];        /* heads of projected Q, K and V whose gradients are results */
+    bool prepares[2];            /* have Q and K to be rotated back, or norms to be differentiated? */
+    int input[PROJECT_COUNT];    /* the input of each projection: that of the first with the same */
+    /* Rows of the inputs, rows of the gradients of weights, and columns of their biases. */
+    struct cut inputs[PROJECT_COUNT], weights[PROJECT_COUNT], biases[PROJECT_COUNT];
+    size_t steps;                /* the phases of GRADIENT_STEP */
     size_t phases;               /* they follow all others; 0 if no gradients are wanted */
-    size_t parts;                /* pieces of the gradients, which are cleared, and checked */
+    size_t tasks[GRADIENT_COUNT];
+    size_t widest;               /* numbers of the longest row of a projection */
+    size_t clears[SUMS_COUNT];   /* tasks that clear numbers */
+    size_t checks[ATTN_RESULT_COUNT];   /* tasks that check results */
     double cost;
-};
-
-enum {
-    GRADIENT_SUMS = 3 /* the gradients of sink, slopes and bias that are sums over whole rows */
 };
 
 struct attn_plan {
@@ -359,8 +394,9 @@ struct attn_plan {
     struct {
         size_t ld, batch; /* from one row, or batch item, of the heads' outputs to the next */
     } out;
-    /* As given: the engine reads numbers and enums in it, and never what it points to. */
+    /* As given: the engine reads numbers and enums in them, and never what they point to. */
     attn_options options;
+    attn_multihead call;
     struct rules rules;
     struct extra_keys extra;
     struct scoring scoring;
@@ -413,23 +449,43 @@ static inline size_t projected_row(const struct projection *p, size_t row) {
 
 /* Is a gradient by any input wanted? */
 #define EVERY_GRADIENT                                                                             \
-    (ATTN_WANT(GRAD_Q) | ATTN_WANT(GRAD_K) | ATTN_WANT(GRAD_V) | ATTN_WANT(GRAD_PAST_K) |          \
-     ATTN_WANT(GRAD_PAST_V) | ATTN_WANT(GRAD_BIAS) | ATTN_WANT(GRAD_SINK) | ATTN_WANT(GRAD_ALIBI))
+    ((UINT64_C(1) << ATTN_RESULT_COUNT) - ATTN_WANT(GRAD_Q))
 
-/* Returns the pieces of a gradient that tasks clear and check: none of a gradient that is made of
- * sums over whole rows. */
-static inline size_t gradient_parts(const attn_plan *plan, attn_result which) {
-    const struct result *result = &plan->results.of[which];
-    const bool sums = which >= ATTN_RESULT_GRAD_SINK ||
-                      (which == ATTN_RESULT_GRAD_BIAS && plan->rules.bias.stride[3] == 0);
-    size_t count = 1;
-    if (result->count == 0 || sums) {
-        return 0;
-    }
-    for (int axis = 0; axis < result->parts[0].rank; axis++) {
-        count *= result->parts[0].shape[axis];
-    }
-    return ceil_div(count, COPY_NUMBERS);
+/* The gradients that GRADIENT_END makes of sums. */
+enum {
+    GRADIENT_SUMS = 7,
+    GRADIENT_ROWS = 64 /* rows of X that are copied if they are not finite */
+};
+
+/* Returns the kind of phase `phase` of the gradients. */
+static inline enum gradient_phase gradient_phase_of(const struct gradients *g, size_t phase) {
+    return phase < GRADIENT_STEP              ? (enum gradient_phase)phase
+           : phase < GRADIENT_STEP + g->steps ? GRADIENT_STEP
+                                              : (enum gradient_phase)(phase + 1 - g->steps);
+}
+
+/* Is a gradient made by GRADIENT_END? */
+static inline bool gradient_is_sum(const attn_plan *plan, attn_result which) {
+    return (which == ATTN_RESULT_GRAD_BIAS && plan->gradients.bias_numbers == 0) ||
+           (which >= ATTN_RESULT_GRAD_SINK && which <= ATTN_RESULT_GRAD_NORM_K) ||
+           which >= ATTN_RESULT_GRAD_BIAS_K;
+}
+
+/* Is the gradient of Q (or K, V) kept in the workspace, because it is no result as it is? */
+static inline bool gradient_is_kept(const attn_plan *plan, int which) {
+    static const attn_result results[] = {ATTN_RESULT_GRAD_Q, ATTN_RESULT_GRAD_K,
+                                          ATTN_RESULT_GRAD_V};
+    const bool norm = which == SUMS_Q   ? plan_wants(plan, ATTN_WANT(GRAD_NORM_Q))
+                      : which == SUMS_K ? plan_wants(plan, ATTN_WANT(GRAD_NORM_K))
+                                        : false;
+    return plan->gradients.wanted &&
+           (plan->form.projected || ((norm || plan_wants(plan, ATTN_WANT(GRAD_X))) &&
+                                     !plan_wants(plan, UINT64_C(1) << results[which])));
+}
+
+/* Are rows of Q (or K) kept as they were before their norm? */
+static inline bool raw_is_kept(const attn_plan *plan, const struct norm *norm) {
+    return plan->gradients.wanted && plan->form.projected && norm->weights != NULL;
 }
 
 /* Returns the position of query i of batch item b. This is the only place that knows it: causal,
@@ -449,16 +505,18 @@ static inline size_t kv_items(const attn_plan *plan) {
     return plan->form.has_kv_batch_axis ? plan->batch : 1;
 }
 
-/* The form of a result from COPY_FIRST on. */
+/* The form of a result from COPY_FIRST on, or of the gradient of Q, K or V. */
 struct copy_form {
     bool query, value, present;
     size_t items, heads, rows; /* batch items, heads or key heads, and the rows of each */
 };
 
 static inline struct copy_form copy_form_of(const attn_plan *plan, attn_result which) {
-    struct copy_form form = {.query = which == ATTN_RESULT_Q,
-                             .value = which == ATTN_RESULT_V || which == ATTN_RESULT_PRESENT_V,
-                             .present = which <= ATTN_RESULT_PRESENT_V,
+    struct copy_form form = {
+        .query = which == ATTN_RESULT_Q || which == ATTN_RESULT_GRAD_Q,
+        .value = which == ATTN_RESULT_V || which == ATTN_RESULT_GRAD_V ||
+                 which == ATTN_RESULT_PRESENT_V,
+        .present = which == ATTN_RESULT_PRESENT_K || which == ATTN_RESULT_PRESENT_V,
                              .items = kv_items(plan),
                              .heads = plan->kv_heads,
                              .rows = plan->form.new_keys};

@@ -192,5 +192,6 @@ attn_status attn_plan_attention(attn_plan **plan, const attn_tensor *q, const at
     *plan = NULL;
     ATTN_TRY(check_options(o, error));
     ATTN_TRY(plan_new(plan, error));
+    (*plan)->form.same = one;
     return plan_or_free(plan, plan_qkv(*plan, &m[0], &m[1], &m[2], o, error));
 }

@@ -97,8 +97,11 @@ struct cut plan_cut(size_t units, double cost);
 
 /* -------------------------------------------------------------------------- in plan_gradients.c */
 
-/* Checks the gradients that are wanted and those of results that are given. */
-attn_status plan_gradients(attn_plan *plan, const attn_options *o, attn_error *error);
+/* Checks whether a call has what the wanted gradients need. */
+attn_status plan_check_gradients(attn_plan *plan, const attn_options *o, attn_error *error);
+
+/* Checks the given gradients of results against the shapes of these. */
+attn_status plan_upstream(attn_plan *plan, const attn_options *o, attn_error *error);
 
 /* Cuts the computation of the gradients. The widest row has d numbers. */
 void plan_cut_gradients(attn_plan *plan, size_t d);

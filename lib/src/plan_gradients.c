@@ -40,37 +40,57 @@ static attn_status check_upstream(const attn_plan *plan, const attn_tensor *give
     return ATTN_OK;
 }
 
-/* Fails if a gradient is wanted of an input that the call does not have. */
-static attn_status check_input(const attn_plan *plan, attn_result which, bool has, const char *need,
-                               attn_error *error) {
-    const char *name = attn_result_name(which);
-    return has || !plan_wants(plan, UINT64_C(1) << which)
-               ? ATTN_OK
-               : attn_fail(error, ATTN_INVALID_ARGUMENT, "results", "%s needs %s", name, need);
+/* Do all heads have this bias of a projection? */
+static bool has_bias(const attn_multihead *call, int which) {
+    for (size_t h = 0; h < call->count; h++) {
+        const attn_projection *p = &call->projections[h];
+        const attn_tensor *const biases[] = {p->b_q, p->b_k, p->b_v};
+        if (biases[which] == NULL) {
+            return false;
+        }
+    }
+    return call->count > 0;
 }
 
-static attn_status check_inputs(const attn_plan *plan, const attn_options *o, attn_error *error) {
-    ATTN_TRY(check_input(plan, ATTN_RESULT_GRAD_PAST_K, o->past_k != NULL, "past_K", error));
-    ATTN_TRY(check_input(plan, ATTN_RESULT_GRAD_PAST_V, o->past_v != NULL, "past_V", error));
-    ATTN_TRY(check_input(plan, ATTN_RESULT_GRAD_BIAS, o->bias != NULL, "bias", error));
-    ATTN_TRY(check_input(plan, ATTN_RESULT_GRAD_SINK, o->sink != NULL, "sink", error));
-    return check_input(plan, ATTN_RESULT_GRAD_ALIBI, o->alibi_slopes != NULL, "the slopes of alibi",
-                       error);
-}
-
-attn_status plan_gradients(attn_plan *plan, const attn_options *o, attn_error *error) {
-    struct gradients *g = &plan->gradients;
+attn_status plan_check_gradients(attn_plan *plan, const attn_options *o, attn_error *error) {
+    const attn_multihead *call = &plan->call;
     const attn_upstream *up = o->upstream;
-    attn_result_tensor output, lse, weights;
-    g->wanted = plan_wants(plan, EVERY_GRADIENT);
-    if (!g->wanted && up == NULL) {
+    const bool projected = plan->form.projected, weights = call->layout != ATTN_PREPACKED;
+    const struct {
+        attn_result gradient;
+        bool has;
+        const char *need;
+    } inputs[] = {
+        {ATTN_RESULT_GRAD_PAST_K, o->past_k != NULL, "past_K"},
+        {ATTN_RESULT_GRAD_PAST_V, o->past_v != NULL, "past_V"},
+        {ATTN_RESULT_GRAD_BIAS, o->bias != NULL, "bias"},
+        {ATTN_RESULT_GRAD_SINK, o->sink != NULL, "sink"},
+        {ATTN_RESULT_GRAD_ALIBI, o->alibi_slopes != NULL, "slopes in alibi"},
+        {ATTN_RESULT_GRAD_NORM_Q, o->norm_q != NULL, "norm_Q"},
+        {ATTN_RESULT_GRAD_NORM_K, o->norm_k != NULL, "norm_K"},
+        {ATTN_RESULT_GRAD_X, projected || plan->form.same, "X"},
+        {ATTN_RESULT_GRAD_CONTEXT, call->context != NULL, "context"},
+        {ATTN_RESULT_GRAD_VALUE_CONTEXT, call->value_context != NULL, "value_context"},
+        {ATTN_RESULT_GRAD_W_Q, projected && weights, "weights that are not stored"},
+        {ATTN_RESULT_GRAD_W_K, projected && weights, "weights that are not stored"},
+        {ATTN_RESULT_GRAD_W_V, projected && weights, "weights that are not stored"},
+        {ATTN_RESULT_GRAD_W_O, call->w_o != NULL && weights, "W_O that is not stored"},
+        {ATTN_RESULT_GRAD_B_Q, has_bias(call, PROJECT_Q), "b_Q"},
+        {ATTN_RESULT_GRAD_B_K, has_bias(call, PROJECT_K), "b_K"},
+        {ATTN_RESULT_GRAD_B_V, has_bias(call, PROJECT_V), "b_V"},
+        {ATTN_RESULT_GRAD_B_O, call->b_o != NULL, "b_O"},
+        {ATTN_RESULT_GRAD_BIAS_K, call->bias_k != NULL, "bias_K"},
+        {ATTN_RESULT_GRAD_BIAS_V, call->bias_v != NULL, "bias_V"},
+    };
+    plan->gradients.wanted = plan_wants(plan, EVERY_GRADIENT);
+    if (!plan->gradients.wanted && up == NULL) {
         return ATTN_OK;
     }
     if (up == NULL || (up->output == NULL && up->lse == NULL && up->weights == NULL)) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "grad_output",
                          "gradients need grad_output, grad_lse or grad_weights");
     }
-    if (!g->wanted) {
+    if (!plan->gradients.wanted) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "results",
                          "grad_output, grad_lse and grad_weights need a result such as grad_Q");
     }
@@ -78,21 +98,41 @@ attn_status plan_gradients(attn_plan *plan, const attn_options *o, attn_error *e
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "grad_lse",
                          "grad_lse needs softmax, without which there is no lse");
     }
-    ATTN_TRY(check_inputs(plan, o, error));
+    for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++) {
+        if (!inputs[i].has && plan_wants(plan, UINT64_C(1) << inputs[i].gradient)) {
+            return attn_fail(error, ATTN_INVALID_ARGUMENT, "results", "%s needs %s",
+                             attn_result_name(inputs[i].gradient), inputs[i].need);
+        }
+    }
+    return ATTN_OK;
+}
+
+attn_status plan_upstream(attn_plan *plan, const attn_options *o, attn_error *error) {
+    struct gradients *g = &plan->gradients;
+    const attn_upstream *up = o->upstream;
+    attn_result_tensor output, lse, weights;
+    if (!g->wanted) {
+        return ATTN_OK;
+    }
     plan_shape(plan, ATTN_RESULT_OUTPUT, &output);
     plan_shape(plan, ATTN_RESULT_LSE, &lse);
     plan_shape(plan, ATTN_RESULT_WEIGHTS, &weights);
-    ATTN_TRY(check_upstream(plan, up->output, "grad_output", &output, &g->output, error));
-    ATTN_TRY(check_upstream(plan, up->lse, "grad_lse", &lse, &g->lse, error));
-    return check_upstream(plan, up->weights, "grad_weights", &weights, &g->weights, error);
+    ATTN_TRY(check_upstream(plan, up->output, "grad_output", &output, &g->upstream.output, error));
+    ATTN_TRY(check_upstream(plan, up->lse, "grad_lse", &lse, &g->upstream.lse, error));
+    return check_upstream(plan, up->weights, "grad_weights", &weights, &g->upstream.weights, error);
 }
 
 /* Finds the units. Heads that share keys are of one unit, and so are heads and batch items that
  * share a bias whose gradient is wanted. */
 static void choose_units(attn_plan *plan) {
     struct gradients *g = &plan->gradients;
-    const size_t *bias = plan->rules.bias.stride;
     const bool adds = plan_wants(plan, ATTN_WANT(GRAD_BIAS));
+    g->bias = plan->extra.count > 0 ? plan->extra.given.bias : plan->rules.bias;
+    g->bias_keys = plan->extra.count > 0 ? plan->extra.given.keys : plan->m;
+    const size_t *bias = g->bias.stride;
+    for (int axis = 0; adds && bias[3] != 0 && axis < plan->options.bias->rank; axis++) {
+        g->bias_numbers = size_max(1, g->bias_numbers) * plan->options.bias->shape[axis];
+    }
     g->items = !plan->form.has_kv_batch_axis || (adds && bias[0] == 0) ? plan->batch : 1;
     g->heads = adds && bias[1] == 0 ? plan->heads : plan->heads / plan->kv_heads;
     g->units = plan->batch / g->items * (plan->heads / g->heads);
@@ -129,35 +169,143 @@ static void choose_stripes(attn_plan *plan) {
     g->together = parts_of(g->members, 1, LEAST_WORK / pair);
 }
 
+/* Returns the numbers that begin as 0. */
+static size_t sums_count(const attn_plan *plan, int which) {
+    static const attn_result results[] = {ATTN_RESULT_GRAD_Q,      ATTN_RESULT_GRAD_K,
+                                          ATTN_RESULT_GRAD_V,      ATTN_RESULT_GRAD_PAST_K,
+                                          ATTN_RESULT_GRAD_PAST_V, ATTN_RESULT_GRAD_BIAS};
+    const size_t numbers[] = {plan->in.q.numbers,      plan->in.k.numbers,
+                              plan->in.v.numbers,      plan->in.past_k.numbers,
+                              plan->in.past_v.numbers, plan->gradients.bias_numbers};
+    const bool kept = which <= SUMS_V && gradient_is_kept(plan, which);
+    return kept || plan_wants(plan, UINT64_C(1) << results[which]) ? numbers[which] : 0;
+}
+
+/* Cuts the gradients of one projection: those of its input, which are wanted with `inputs`, of its
+ * weights and of its bias. */
+static void cut_projection(attn_plan *plan, int which, bool inputs) {
+    static const attn_result weights[] = {ATTN_RESULT_GRAD_W_Q, ATTN_RESULT_GRAD_W_K,
+                                          ATTN_RESULT_GRAD_W_V, ATTN_RESULT_GRAD_W_O};
+    static const attn_result biases[] = {ATTN_RESULT_GRAD_B_Q, ATTN_RESULT_GRAD_B_K,
+                                         ATTN_RESULT_GRAD_B_V, ATTN_RESULT_GRAD_B_O};
+    struct gradients *g = &plan->gradients;
+    const struct projection *p = &plan->project[which];
+    const double work = (double)p->rows * (double)p->inner * (double)p->ld;
+    if (p->count == 0) {
+        return;
+    }
+    g->cost += work * 3;
+    if (inputs) {
+        const double uses = which == PROJECT_OUT ? 1 : PROJECT_INPUTS;
+        g->inputs[which] = plan_cut(p->rows, work * uses + (double)p->rows * 4000);
+    }
+    if (plan_wants(plan, UINT64_C(1) << weights[which])) {
+        const size_t rows = p->out_in ? p->ld : p->inner * p->count;
+        g->weights[which] = plan_cut(rows, work + (double)rows * 4000);
+    }
+    if (plan_wants(plan, UINT64_C(1) << biases[which])) {
+        g->biases[which] = plan_cut(p->ld, (double)p->rows * (double)p->ld * 40 + 4000);
+    }
+    g->widest = size_max(g->widest, size_max(p->inner, p->ld));
+}
+
+static void cut_projections(attn_plan *plan) {
+    struct gradients *g = &plan->gradients;
+    const attn_tensor *const inputs[] = {plan->call.x, plan->call.context,
+                                         plan->call.value_context};
+    static const attn_result results[] = {ATTN_RESULT_GRAD_X, ATTN_RESULT_GRAD_CONTEXT,
+                                          ATTN_RESULT_GRAD_VALUE_CONTEXT};
+    for (int i = 0; i < PROJECT_INPUTS && plan->form.projected; i++) {
+        g->input[i] = inputs[i] != NULL ? i : g->input[i - 1];
+        cut_projection(plan, i, plan_wants(plan, UINT64_C(1) << results[i]));
+    }
+    if (plan->form.same && plan_wants(plan, ATTN_WANT(GRAD_X))) {
+        g->inputs[0] = plan_cut(plan->in.q.numbers, (double)plan->in.q.numbers * 60);
+    }
+    g->input[PROJECT_OUT] = PROJECT_OUT;
+    cut_projection(plan, PROJECT_OUT, g->upstream.output != NULL);
+}
+
+static size_t projection_tasks(const struct gradients *g, int which) {
+    return g->inputs[which].tasks + g->weights[which].tasks + g->biases[which].tasks;
+}
+
+/* Cuts the copies of the gradients of projected Q, K and V into heads. */
+static void cut_copies(attn_plan *plan) {
+    struct gradients *g = &plan->gradients;
+    for (int r = ATTN_RESULT_GRAD_Q; r <= ATTN_RESULT_GRAD_V; r++) {
+        if (plan->form.projected && plan_wants(plan, UINT64_C(1) << r)) {
+            const struct copy_form form = copy_form_of(plan, (attn_result)r);
+            const double numbers = (double)form.rows * plan->schedule.columns;
+            const size_t heads = form.items * form.heads;
+            g->copies[r - ATTN_RESULT_GRAD_Q] =
+                plan_cut(heads, (double)heads * cost_of_copying(numbers, (double)form.rows));
+        }
+    }
+}
+
+/* Counts the tasks of each phase. */
+static void count_tasks(attn_plan *plan) {
+    struct gradients *g = &plan->gradients;
+    const struct cut *prepare = plan->schedule.prepare;
+    size_t *tasks = g->tasks;
+    g->steps = ceil_div(g->members, g->together) * g->turns;
+    g->phases = GRADIENT_COUNT - 1 + g->steps;
+    for (int i = 0; i < SUMS_COUNT; i++) {
+        g->clears[i] = ceil_div(sums_count(plan, i), COPY_NUMBERS);
+        tasks[GRADIENT_OUT] += g->clears[i];
+    }
+    tasks[GRADIENT_OUT] += projection_tasks(g, PROJECT_OUT);
+    tasks[GRADIENT_START] = g->start.tasks;
+    tasks[GRADIENT_STEP] = g->units * g->stripes;
+    for (int i = 0; i < PROJECT_INPUTS; i++) {
+        tasks[GRADIENT_COPY] += g->copies[i].tasks;
+        tasks[GRADIENT_PROJECT] += projection_tasks(g, i);
+    }
+    g->prepares[0] = sums_count(plan, SUMS_Q) > 0 && plan_prepares_queries(plan);
+    g->prepares[1] = sums_count(plan, SUMS_K) > 0 && plan_prepares_keys(plan);
+    tasks[GRADIENT_PREPARE] = (g->prepares[0] ? prepare[PREPARE_QUERIES].tasks : 0) +
+                              (g->prepares[1] ? prepare[PREPARE_KEYS].tasks : 0);
+    tasks[GRADIENT_END] = GRADIENT_SUMS;
+    for (int r = ATTN_RESULT_GRAD_Q; r < ATTN_RESULT_COUNT; r++) {
+        const struct result *result = &plan->results.of[r];
+        size_t numbers = 0;
+        for (size_t part = 0; part < result->count; part++) {
+            numbers += part_numbers(&result->parts[part]);
+        }
+        g->checks[r] = gradient_is_sum(plan, (attn_result)r) ? 0 : ceil_div(numbers, COPY_NUMBERS);
+        tasks[GRADIENT_END] += g->checks[r];
+    }
+    for (int phase = 0; phase < GRADIENT_COUNT; phase++) {
+        g->cost += (double)tasks[phase] * (phase == GRADIENT_STEP ? (double)g->steps : 1) * 4000;
+    }
+}
+
 void plan_cut_gradients(attn_plan *plan, size_t d) {
     struct gradients *g = &plan->gradients;
-    const size_t size = attn_dtype_size(plan->dtype);
+    const size_t size = attn_dtype_size(plan->dtype), panel = size_max(1, plan->tiling.panel);
     if (!g->wanted) {
         return;
     }
     g->tile_keys = size_max(64, size_min(TILE_KEYS, TILE_BYTES / (d * size) / 64 * 64));
     g->tile_keys = size_min(g->tile_keys, plan->m);
     g->tile_rows = size_min(TILE_ROWS, plan->n);
-    const size_t panel = size_max(1, plan->tiling.panel);
     g->ld = ceil_div(g->tile_keys, panel) * panel;
     choose_units(plan);
     choose_stripes(plan);
-    const double row = plan->schedule.columns * 20 + 2000 +
-                       (g->weights == NULL ? 0 : cost_of_row(plan));
+    const double row =
+        plan->schedule.columns * 20 + 2000 + (g->upstream.weights == NULL ? 0 : cost_of_row(plan));
     const size_t rows = plan->batch * plan->heads * plan->n;
     g->start = plan_cut(rows, row * (double)rows);
-    for (int r = ATTN_RESULT_GRAD_Q; r <= ATTN_RESULT_GRAD_ALIBI; r++) {
-        g->parts += gradient_parts(plan, (attn_result)r);
-    }
-    g->phases = 2 + ceil_div(g->members, g->together) * g->turns;
     g->cost = row * (double)rows +
               (double)plan->batch * (double)plan->heads *
-                  cost_of_pair(plan, (double)plan->n, (double)plan->m);
+                  cost_of_pair(plan, (double)plan->n, (double)plan->m) +
+              plan->schedule.input_cost;
+    cut_projections(plan);
+    cut_copies(plan);
+    count_tasks(plan);
 }
 
 size_t gradient_tasks(const attn_plan *plan, size_t phase) {
-    const struct gradients *g = &plan->gradients;
-    return phase == 0 ? g->start.tasks + g->parts
-           : phase + 1 < g->phases ? g->units * g->stripes
-                          : g->parts + GRADIENT_SUMS;
+    return plan->gradients.tasks[gradient_phase_of(&plan->gradients, phase)];
 }

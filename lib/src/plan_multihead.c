@@ -357,6 +357,7 @@ static attn_status plan_projections(attn_plan *plan, const attn_multihead *call,
     const attn_projection *first = &call->projections[0];
     const attn_tensor *const w[] = {first->w_q, first->w_k, first->w_v};
     plan->form.per_head = call->per_head;
+    plan->call = *call;
     for (int i = 0; i < PROJECT_INPUTS; i++) {
         ATTN_TRY(plan_check_heads(plan, piece_count(call, w[i]), error));
     }

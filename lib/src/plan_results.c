@@ -11,11 +11,11 @@
 static_assert(ATTN_RESULT_PRESENT_V == COPY_FIRST + 1 && ATTN_RESULT_Q == COPY_FIRST + 2 &&
                   ATTN_RESULT_K == COPY_FIRST + 3 && ATTN_RESULT_V == COPY_FIRST + 4 &&
                   COPY_COUNT == 5,
-              "the last results are present_K, present_V, Q, K and V");
+              "the results before the gradients are present_K, present_V, Q, K and V");
 
 /* Does a result have the axes of K and V? */
 static bool has_form_of_kv(attn_result which) {
-    return ((int)which >= COPY_FIRST && which != ATTN_RESULT_Q) ||
+    return ((int)which >= COPY_FIRST && (int)which < COPY_END && which != ATTN_RESULT_Q) ||
            (which >= ATTN_RESULT_GRAD_K && which <= ATTN_RESULT_GRAD_PAST_V);
 }
 
@@ -110,16 +110,66 @@ void plan_shape(const attn_plan *plan, attn_result which, attn_result_tensor *pa
     case ATTN_RESULT_GRAD_ALIBI:
         *part = (attn_result_tensor){.dtype = plan->dtype, .rank = 1, .shape = {heads}};
         break;
+    case ATTN_RESULT_GRAD_NORM_Q:
+        shape_like(plan->options.norm_q, part);
+        break;
+    case ATTN_RESULT_GRAD_NORM_K:
+        shape_like(plan->options.norm_k, part);
+        break;
+    case ATTN_RESULT_GRAD_X:
+        if (plan->form.projected) {
+            shape_like(plan->call.x, part);
+        } else {
+            shape_gradient(plan, ATTN_RESULT_GRAD_Q, heads, n, head->d, part);
+        }
+        break;
+    case ATTN_RESULT_GRAD_CONTEXT:
+        shape_like(plan->call.context, part);
+        break;
+    case ATTN_RESULT_GRAD_VALUE_CONTEXT:
+        shape_like(plan->call.value_context, part);
+        break;
+    case ATTN_RESULT_GRAD_W_O:
+        shape_like(plan->call.w_o, part);
+        break;
+    case ATTN_RESULT_GRAD_B_O:
+        shape_like(plan->call.b_o, part);
+        break;
+    case ATTN_RESULT_GRAD_BIAS_K:
+        shape_like(plan->call.bias_k, part);
+        break;
+    case ATTN_RESULT_GRAD_BIAS_V:
+        shape_like(plan->call.bias_v, part);
+        break;
     default: /* top_k */
         shape_part(plan, which, heads, n, plan->results.top_k, part);
     }
+}
+
+/* Adds the gradients of the weights, or of their biases, of one projection. */
+static void add_weight_gradients(attn_plan *plan, attn_result which) {
+    struct result *result = &plan->results.of[which];
+    for (size_t h = 0; h < plan->call.count; h++) {
+        const attn_projection *p = &plan->call.projections[h];
+        const attn_tensor *const all[] = {p->w_q, p->w_k, p->w_v, plan->call.w_o,
+                                          p->b_q, p->b_k, p->b_v};
+        shape_like(all[which - ATTN_RESULT_GRAD_W_Q], &result->parts[result->count++]);
+    }
+}
+
+/* Is a result the gradient of weights that each head may have for itself? */
+static bool is_of_weights(attn_result which) {
+    return which >= ATTN_RESULT_GRAD_W_Q && which <= ATTN_RESULT_GRAD_B_V &&
+           which != ATTN_RESULT_GRAD_W_O;
 }
 
 /* Returns how many parts a result has at most. The results with one part for each head are the last
  * ones of the map. */
 static size_t most_parts(const attn_plan *plan, attn_result which) {
     return !plan_wants(plan, UINT64_C(1) << which)           ? 0
-           : plan->form.per_head && (int)which >= COPY_FIRST ? plan->heads
+           : plan->form.per_head &&
+                   (((int)which >= COPY_FIRST && which <= ATTN_RESULT_GRAD_V) || is_of_weights(which))
+               ? plan->heads
                                                              : 1;
 }
 
@@ -172,8 +222,11 @@ attn_status plan_results(attn_plan *plan, attn_error *error) {
                              attn_result_name((attn_result)r));
         }
         struct result *result = &plan->results.of[r];
-        if (r >= COPY_FIRST) {
+        const bool copied = r >= ATTN_RESULT_GRAD_Q && r <= ATTN_RESULT_GRAD_V;
+        if ((r >= COPY_FIRST && r < COPY_END) || (copied && plan->form.projected)) {
             add_copies(plan, (attn_result)r);
+        } else if (is_of_weights((attn_result)r)) {
+            add_weight_gradients(plan, (attn_result)r);
         } else {
             plan_shape(plan, (attn_result)r, &result->parts[result->count++]);
         }

@@ -51,6 +51,15 @@ static inline bool size_mul_shape(size_t *size, int rank, const size_t *shape) {
     return fits;
 }
 
+/* Returns the numbers of a part of a result, which fit a size_t. */
+static inline size_t part_numbers(const attn_result_tensor *part) {
+    size_t count = 1;
+    for (int axis = 0; axis < part->rank; axis++) {
+        count *= part->shape[axis];
+    }
+    return count;
+}
+
 /* Rounds a size up to a multiple of ATTN_ALIGNMENT. Returns false if that does not fit. */
 static inline bool size_align(size_t *size) {
     const bool fits = size_add(*size, ATTN_ALIGNMENT - 1, size);

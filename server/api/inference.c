@@ -336,7 +336,7 @@ static bool read_output(struct decoder *decoder, const struct codec_value *outpu
 static bool read_outputs(struct decoder *decoder, struct build *build,
                          const struct codec_value *outputs, struct codec_error *error) {
     const struct codec_value *output = outputs != NULL ? codec_at(outputs, 0) : NULL;
-    unsigned returned = 0; /* bits of the results */
+    uint64_t returned = 0; /* bits of the results */
     if (outputs != NULL && codec_kind_of(outputs) != CODEC_ARRAY) {
         return codec_refuse(decoder->document, outputs, "an array of objects", error);
     }
@@ -357,14 +357,14 @@ static bool read_outputs(struct decoder *decoder, struct build *build,
         if (!read_output(decoder, output, &which, error)) {
             return false;
         }
-        if (returns && (returned & 1u << which) == 0) {
+        if (returns && (returned & UINT64_C(1) << which) == 0) {
             struct codec_value *name = codec_make_value(build->document, list, NULL, CODEC_TEXT);
             if (name == NULL) {
                 return codec_no_memory(error);
             }
             codec_set_text(name, answer_names[which]);
         }
-        returned |= 1u << which;
+        returned |= UINT64_C(1) << which;
     }
     return true;
 }

@@ -11,7 +11,7 @@
 
 void *keep_block(struct random_call *c, size_t bytes) {
     void *block = calloc(1, bytes == 0 ? 1 : bytes);
-    cr_assert(block != NULL && c->block_count < 1024);
+    cr_assert(block != NULL && c->block_count < 4096);
     c->blocks[c->block_count++] = block;
     return block;
 }
@@ -33,7 +33,7 @@ double *draw_normals(struct random_call *c, size_t count, double scale) {
 
 attn_tensor *tensor_of(struct random_call *c, const double *x, int rank, const size_t *shape) {
     attn_tensor *t = &c->tensors[c->tensor_count++];
-    cr_assert_lt(c->tensor_count, 64);
+    cr_assert_lt(c->tensor_count, 80);
     *t = (attn_tensor){.dtype = c->dtype, .rank = rank};
     memcpy(t->shape, shape, (size_t)rank * sizeof *shape);
     size_t count, bytes;
@@ -390,8 +390,6 @@ static void draw_padding(struct random_call *c) {
 }
 
 static void draw_options(struct random_call *c) {
-    const uint64_t every_gradient = ATTN_WANT(PRESENT_K) - ATTN_WANT(GRAD_Q);
-    const uint64_t every_result = (UINT64_C(1) << ATTN_RESULT_COUNT) - 1;
     attn_options *o = &c->options;
     if (rng_chance(&c->rng, 3)) {
         o->mask = draw_broadcast(c, true, &c->mask_full);
@@ -441,7 +439,7 @@ static void draw_options(struct random_call *c) {
         draw_padding(c);
     }
     o->top_k = rng_chance(&c->rng, 2) ? rng_between(&c->rng, 1, 12) : 0;
-    o->results = rng_bits(&c->rng) & every_result & ~every_gradient;
+    o->results = rng_bits(&c->rng) & (ATTN_WANT(GRAD_Q) - 1); /* no gradients */
     o->results |=
         rng_chance(&c->rng, 2) ? ATTN_WANT(OUTPUT) | ATTN_WANT(WEIGHTS) : ATTN_WANT(OUTPUT);
     if (rng_chance(&c->rng, 2)) { /* results that need no stages */

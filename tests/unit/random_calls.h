@@ -54,9 +54,9 @@ struct random_call {
     attn_rotary rotary;
     attn_multihead multihead;
     attn_projection projections[MAX_HEADS];
-    attn_tensor tensors[64];
+    attn_tensor tensors[80];
     size_t tensor_count;
-    void *blocks[1024];
+    void *blocks[4096];
     size_t block_count;
 };
 

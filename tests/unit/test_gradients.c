@@ -14,14 +14,15 @@
 #include "random_calls.h"
 #include "support/scale.h"
 
-/* An input, and its gradient. */
+/* An input, and the part of its gradient. */
 struct input {
     attn_result gradient;
-    attn_tensor *tensor;
+    const attn_tensor *tensor;
+    size_t part;
 };
 
 enum {
-    INPUTS = ATTN_RESULT_GRAD_ALIBI - ATTN_RESULT_GRAD_Q + 1
+    INPUTS = 20 + 6 * MAX_HEADS
 };
 
 static double number(const attn_tensor *t, size_t i) {
@@ -38,20 +39,46 @@ static size_t count_of(const attn_tensor *t) {
 /* Lists the inputs that have gradients. */
 static size_t list_inputs(const struct random_call *c, struct input inputs[INPUTS]) {
     const attn_options *o = &c->options;
-    const struct input all[INPUTS] = {
-        {ATTN_RESULT_GRAD_Q, c->q},
-        {ATTN_RESULT_GRAD_K, c->k},
-        {ATTN_RESULT_GRAD_V, c->v},
-        {ATTN_RESULT_GRAD_PAST_K, (attn_tensor *)o->past_k},
-        {ATTN_RESULT_GRAD_PAST_V, (attn_tensor *)o->past_v},
-        {ATTN_RESULT_GRAD_BIAS, (attn_tensor *)o->bias},
-        {ATTN_RESULT_GRAD_SINK, (attn_tensor *)o->sink},
-        {ATTN_RESULT_GRAD_ALIBI, (attn_tensor *)o->alibi_slopes},
+    const attn_multihead *m = &c->multihead;
+    const struct input all[] = {
+        {ATTN_RESULT_GRAD_Q, c->q, 0},
+        {ATTN_RESULT_GRAD_K, c->k, 0},
+        {ATTN_RESULT_GRAD_V, c->v, 0},
+        {ATTN_RESULT_GRAD_PAST_K, o->past_k, 0},
+        {ATTN_RESULT_GRAD_PAST_V, o->past_v, 0},
+        {ATTN_RESULT_GRAD_BIAS, o->bias, 0},
+        {ATTN_RESULT_GRAD_SINK, o->sink, 0},
+        {ATTN_RESULT_GRAD_ALIBI, o->alibi_slopes, 0},
+        {ATTN_RESULT_GRAD_NORM_Q, o->norm_q, 0},
+        {ATTN_RESULT_GRAD_NORM_K, o->norm_k, 0},
+        {ATTN_RESULT_GRAD_X, m->x, 0},
+        {ATTN_RESULT_GRAD_CONTEXT, m->context, 0},
+        {ATTN_RESULT_GRAD_VALUE_CONTEXT, m->value_context, 0},
+        {ATTN_RESULT_GRAD_W_O, m->w_o, 0},
+        {ATTN_RESULT_GRAD_B_O, m->b_o, 0},
+        {ATTN_RESULT_GRAD_BIAS_K, m->bias_k, 0},
+        {ATTN_RESULT_GRAD_BIAS_V, m->bias_v, 0},
     };
     size_t count = 0;
-    for (size_t i = 0; i < INPUTS; i++) {
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         if (all[i].tensor != NULL) {
             inputs[count++] = all[i];
+        }
+    }
+    for (size_t h = 0; h < m->count; h++) {
+        const attn_projection *p = &c->projections[h], *first = &c->projections[0];
+        const bool own = m->per_head; /* a gradient needs the biases of all heads */
+        inputs[count++] = (struct input){ATTN_RESULT_GRAD_W_Q, p->w_q, h};
+        inputs[count++] = (struct input){ATTN_RESULT_GRAD_W_K, p->w_k, h};
+        inputs[count++] = (struct input){ATTN_RESULT_GRAD_W_V, p->w_v, h};
+        if (first->b_q != NULL && (!own || p->b_q != NULL)) {
+            inputs[count++] = (struct input){ATTN_RESULT_GRAD_B_Q, p->b_q, h};
+        }
+        if (first->b_k != NULL && (!own || p->b_k != NULL)) {
+            inputs[count++] = (struct input){ATTN_RESULT_GRAD_B_K, p->b_k, h};
+        }
+        if (first->b_v != NULL && (!own || p->b_v != NULL)) {
+            inputs[count++] = (struct input){ATTN_RESULT_GRAD_B_V, p->b_v, h};
         }
     }
     return count;
@@ -109,7 +136,7 @@ static double check_input(struct random_call *c, attn_plan *forward, const attn_
                           const attn_upstream *up, const struct input *input) {
     const double step = 1e-5;
     const attn_tensor *t = input->tensor;
-    const attn_tensor gradient = attn_as_tensor(attn_plan_tensor(plan, input->gradient, 0));
+    const attn_tensor gradient = attn_as_tensor(attn_plan_tensor(plan, input->gradient, input->part));
     const size_t count = count_of(t);
     double *direction = draw_normals(c, count, 1), *start = keep_block(c, count * sizeof *start);
     double want = 0, size = 1;
@@ -150,8 +177,7 @@ static double check_seed(uint64_t seed, size_t *compared) {
     struct input inputs[INPUTS];
     double worst = 0;
     attn_plan_free(draw_random_call(c, seed));
-    if (c->dtype == ATTN_FLOAT64 && c->form != PROJECTED && c->options.rotary == NULL &&
-        c->options.norm_q == NULL && c->options.norm_k == NULL) {
+    if (c->dtype == ATTN_FLOAT64) {
         const bool softmax = c->options.normalization == ATTN_SOFTMAX;
         c->options.results =
             ATTN_WANT(OUTPUT) | ATTN_WANT(WEIGHTS) | (softmax ? ATTN_WANT(LSE) : 0);
@@ -168,6 +194,7 @@ static double check_seed(uint64_t seed, size_t *compared) {
         run(c, plan);
         for (size_t i = 0; i < count; i++, ++*compared) {
             const double error = check_input(c, forward, plan, &up, &inputs[i]);
+            if (getenv("DUMP")) fprintf(stderr, "%llu %s %g\n", (unsigned long long)seed, attn_result_name(inputs[i].gradient), error);
             worst = fmax(worst, error);
             cr_expect(error < 1e-6, "seed %llu, %s: %g", (unsigned long long)seed,
                       attn_result_name(inputs[i].gradient), error);
