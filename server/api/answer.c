@@ -11,7 +11,7 @@
 #define ANSWER_BITS(name, text, rank, bits) bits,
 #define ANSWER_RANK(name, text, rank, bits) rank,
 const char *const answer_names[ANSWER_COUNT] = {ANSWER_MAP(ANSWER_TEXT)};
-const unsigned answer_bits[ANSWER_COUNT] = {ANSWER_MAP(ANSWER_BITS)};
+const uint64_t answer_bits[ANSWER_COUNT] = {ANSWER_MAP(ANSWER_BITS)};
 static const int ranks[ANSWER_COUNT] = {ANSWER_MAP(ANSWER_RANK)};
 
 /* Adds the matrices of heads that have weights, and so sizes, of their own:
@@ -49,17 +49,24 @@ static attn_tensor whole(const attn_plan *plan, attn_result result) {
     return attn_as_tensor(attn_plan_tensor(plan, result, 0));
 }
 
+/* Has a result one part for each head, if the heads have projections of their own? */
+static bool has_part_of_each_head(attn_result result) {
+    return (result >= ATTN_RESULT_PRESENT_K && result <= ATTN_RESULT_GRAD_V) ||
+           (result >= ATTN_RESULT_GRAD_W_Q && result <= ATTN_RESULT_GRAD_B_V &&
+            result != ATTN_RESULT_GRAD_W_O);
+}
+
 static void add_result(struct codec_items *list, const struct call *call, enum answer_name which) {
     const char *key = answer_names[which];
     /* ATTN_WANT() is the bit whose number is the result. */
-    const attn_result result = (attn_result)__builtin_ctz(answer_bits[which]);
+    const attn_result result = (attn_result)__builtin_ctzll(answer_bits[which]);
     const attn_tensor tensor = whole(call->plan, result);
     if (which == ANSWER_STATISTICS) {
         add_statistics(list, tensor.data);
     } else if (which == ANSWER_TOP_K) {
         const attn_tensor weights = whole(call->plan, ATTN_RESULT_TOP_K_WEIGHTS);
         add_top_k(list, &tensor, &weights);
-    } else if (call->multihead.per_head && which >= ANSWER_PRESENT_K) {
+    } else if (call->multihead.per_head && has_part_of_each_head(result)) {
         add_parts(list, key, call->plan, result);
     } else {
         codec_add_tensor(list, key, &tensor);

@@ -10,8 +10,7 @@
 struct call;
 
 /* One row for each name: X(NAME, text, the greatest rank of its results, the bits of its results in
- * attn_options.results). From PRESENT_K on, a result has one part for each head if the heads have
- * projections of their own. */
+ * attn_options.results). */
 #define ANSWER_MAP(X)                                                                              \
     X(OUTPUT, "output", 4, ATTN_WANT(OUTPUT))                                                      \
     X(WEIGHTS, "weights", 4, ATTN_WANT(WEIGHTS))                                                   \
@@ -24,9 +23,32 @@ struct call;
     X(TOP_K, "top_k", 4, ATTN_WANT(TOP_K_INDICES) | ATTN_WANT(TOP_K_WEIGHTS))                      \
     X(PRESENT_K, "present_K", 4, ATTN_WANT(PRESENT_K))                                             \
     X(PRESENT_V, "present_V", 4, ATTN_WANT(PRESENT_V))                                             \
+    X(GRAD_Q, "grad_Q", 4, ATTN_WANT(GRAD_Q))                                                      \
+    X(GRAD_K, "grad_K", 4, ATTN_WANT(GRAD_K))                                                      \
+    X(GRAD_V, "grad_V", 4, ATTN_WANT(GRAD_V))                                                      \
+    X(GRAD_X, "grad_X", 4, ATTN_WANT(GRAD_X))                                                      \
+    X(GRAD_PAST_K, "grad_past_K", 4, ATTN_WANT(GRAD_PAST_K))                                       \
+    X(GRAD_PAST_V, "grad_past_V", 4, ATTN_WANT(GRAD_PAST_V))                                       \
+    X(GRAD_BIAS, "grad_bias", 4, ATTN_WANT(GRAD_BIAS))                                             \
+    X(GRAD_SINK, "grad_sink", 1, ATTN_WANT(GRAD_SINK))                                             \
+    X(GRAD_ALIBI, "grad_alibi", 1, ATTN_WANT(GRAD_ALIBI))                                          \
+    X(GRAD_NORM_Q, "grad_norm_Q", 1, ATTN_WANT(GRAD_NORM_Q))                                       \
+    X(GRAD_NORM_K, "grad_norm_K", 1, ATTN_WANT(GRAD_NORM_K))                                       \
     X(Q, "Q", 4, ATTN_WANT(Q))                                                                     \
     X(K, "K", 4, ATTN_WANT(K))                                                                     \
-    X(V, "V", 4, ATTN_WANT(V))
+    X(V, "V", 4, ATTN_WANT(V))                                                                     \
+    X(GRAD_CONTEXT, "grad_context", 3, ATTN_WANT(GRAD_CONTEXT))                                    \
+    X(GRAD_VALUE_CONTEXT, "grad_value_context", 3, ATTN_WANT(GRAD_VALUE_CONTEXT))                  \
+    X(GRAD_W_Q, "grad_W_Q", 3, ATTN_WANT(GRAD_W_Q))                                                \
+    X(GRAD_W_K, "grad_W_K", 3, ATTN_WANT(GRAD_W_K))                                                \
+    X(GRAD_W_V, "grad_W_V", 3, ATTN_WANT(GRAD_W_V))                                                \
+    X(GRAD_W_O, "grad_W_O", 2, ATTN_WANT(GRAD_W_O))                                                \
+    X(GRAD_B_Q, "grad_b_Q", 2, ATTN_WANT(GRAD_B_Q))                                                \
+    X(GRAD_B_K, "grad_b_K", 2, ATTN_WANT(GRAD_B_K))                                                \
+    X(GRAD_B_V, "grad_b_V", 2, ATTN_WANT(GRAD_B_V))                                                \
+    X(GRAD_B_O, "grad_b_O", 1, ATTN_WANT(GRAD_B_O))                                                \
+    X(GRAD_BIAS_K, "grad_bias_K", 2, ATTN_WANT(GRAD_BIAS_K))                                       \
+    X(GRAD_BIAS_V, "grad_bias_V", 2, ATTN_WANT(GRAD_BIAS_V))
 
 enum answer_name {
 #define ANSWER_ENUM(name, text, rank, bits) ANSWER_##name,
@@ -37,7 +59,7 @@ enum answer_name {
 };
 
 extern const char *const answer_names[ANSWER_COUNT];
-extern const unsigned answer_bits[ANSWER_COUNT];
+extern const uint64_t answer_bits[ANSWER_COUNT];
 
 /* Returns how many of the names, from the first on, objects with these fields can return. Objects
  * without the key "return" have an output alone. */

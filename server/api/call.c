@@ -150,8 +150,8 @@ static bool make_block(struct call *call, struct account *account) {
 /* Returns the bytes of a result that a call returns. */
 static size_t result_bytes(const struct call *call, enum answer_name name) {
     size_t bytes = 0;
-    for (unsigned bits = answer_bits[name]; bits != 0; bits &= bits - 1) {
-        const attn_result result = (attn_result)__builtin_ctz(bits);
+    for (uint64_t bits = answer_bits[name]; bits != 0; bits &= bits - 1) {
+        const attn_result result = (attn_result)__builtin_ctzll(bits);
         for (size_t part = 0; part < attn_plan_parts(call->plan, result); part++) {
             const attn_result_tensor *tensor = attn_plan_tensor(call->plan, result, part);
             size_t size = attn_dtype_size(tensor->dtype);

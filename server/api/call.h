@@ -25,11 +25,13 @@ struct call {
     attn_options options;
     attn_multihead multihead; /* of a call without projections, only `x` is used */
     attn_rotary rotary;       /* options.rotary points to it */
+    attn_upstream upstream;   /* options.upstream points to it */
     const attn_tensor *q, *k, *v;
     struct {
         attn_tensor q, k, v, x, context, value_context, w_o, b_o, bias_k, bias_v;
         attn_tensor mask, key_padding, bias, alibi_slopes, sink, past_k, past_v;
         attn_tensor norm_q, norm_k, rotary_cos, rotary_sin, positions;
+        attn_tensor grad_output, grad_lse, grad_weights;
     } tensors;
     struct stored stored; /* the layer whose weights the call takes */
     bool all_layers; /* the answer lists the results of this call and of those that follow it */

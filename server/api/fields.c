@@ -145,6 +145,12 @@ static const struct field table[] = {
      TENSOR(rotary_sin, rotary.sin)},
     {"positions", ATTENTIONS, FIELDS_OPTIONS, FIELD_MATRIX, 1, 2, NUMBERS, "bn",
      TENSOR(positions, rotary.positions)},
+    {"grad_output", ATTENTIONS, FIELDS_OPTIONS, FIELD_MATRIX, 2, 4, NUMBERS, "",
+     TENSOR(grad_output, upstream.output)},
+    {"grad_lse", ATTENTIONS, FIELDS_OPTIONS, FIELD_MATRIX, 1, 3, NUMBERS, "",
+     TENSOR(grad_lse, upstream.lse)},
+    {"grad_weights", ATTENTIONS, FIELDS_OPTIONS, FIELD_MATRIX, 2, 4, NUMBERS, "",
+     TENSOR(grad_weights, upstream.weights)},
     {"heads", ATTENTION, FIELDS_OPTIONS, FIELD_COUNT, CALL(options.heads)},
     {"heads", PROJECTIONS, FIELDS_APART, .kind = FIELD_APART}, /* multihead.c reads it */
 
@@ -525,6 +531,10 @@ bool fields_read_options(const struct api_request *request, struct call *call,
     }
     if (call->rotary.cos != NULL || call->rotary.sin != NULL) {
         call->options.rotary = &call->rotary;
+    }
+    if (call->upstream.output != NULL || call->upstream.lse != NULL ||
+        call->upstream.weights != NULL) {
+        call->options.upstream = &call->upstream;
     }
     return positions == NULL || call->options.rotary != NULL ||
            codec_fail(request->body, positions, error,

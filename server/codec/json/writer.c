@@ -284,20 +284,24 @@ static size_t batch_of(const struct codec_item *list) {
     return list->count > 0 && list->parts[0].rank == 3 ? list->parts[0].shape[0] : 0;
 }
 
-/* Begins the next matrix of a list of parts, and writes the brackets of its batch item. */
+/* Begins the next matrix or row of a list of parts, and writes the brackets of its batch item. */
 static char *put_next_part(struct codec_writer *w, char *out) {
     const struct codec_item *list = w->list;
     const size_t item = w->list_next / list->count, index = w->list_next % list->count;
     const attn_result_tensor *part = &list->parts[index];
-    const size_t *size = part->shape + part->rank - 2;
+    const int rank = part->rank < 2 ? part->rank : 2;
+    size_t count = 1;
     if (w->list_next > 0) {
         out = stpcpy(out, index == 0 ? "],[" : ",");
     } else if (batch_of(list) > 0) {
         *out++ = '[';
     }
-    w->list_part = (attn_tensor){.dtype = part->dtype, .rank = 2, .shape = {size[0], size[1]}};
-    w->list_part.data =
-        (const char *)part->data + item * size[0] * size[1] * attn_dtype_size(part->dtype);
+    w->list_part = (attn_tensor){.dtype = part->dtype, .rank = rank};
+    for (int axis = 0; axis < rank; axis++) {
+        w->list_part.shape[axis] = part->shape[part->rank - rank + axis];
+        count *= w->list_part.shape[axis];
+    }
+    w->list_part.data = (const char *)part->data + item * count * attn_dtype_size(part->dtype);
     w->list_next++;
     begin_tensor(w, &w->list_part);
     return out;
