@@ -271,9 +271,7 @@ double cost_of_plan(const attn_plan *plan) {
                     ? 0
                     : cost_of_projection(&plan->project[i]);
     }
-    return cost + plan->gradients.cost +
-           (double)(attn_plan_phases(plan) - PHASE_COUNT) * (double)plan->gradients.units *
-               (double)plan->gradients.stripes * TASK;
+    return cost + plan->gradients.cost;
 }
 
 double cost_of_softmax(const attn_plan *plan) {
@@ -296,4 +294,13 @@ double cost_of_softmax(const attn_plan *plan) {
     }
     return CALL + tasks * TASK + numbers * size * FRESH +
            (s->chunks > 1 ? 2 : 1) * (numbers * each + parts * SLICE);
+}
+
+/* Cuts units, which cost `cost` together, into tasks. Each costs about TASK_WORK, or more if there
+ * would be more than MOST_TASKS of them. */
+struct cut plan_cut(size_t units, double cost) {
+    const double each = cost / (double)units, least = each * (double)units / MOST_TASKS;
+    const double work = fmin(fmax(TASK_WORK, least), TASK_MOST), fit = work / fmax(each, 1);
+    const size_t some = fit < 1 ? 1 : fit > (double)units ? units : (size_t)fit;
+    return (struct cut){units, some, ceil_div(units, some)};
 }

@@ -62,8 +62,7 @@ static size_t norm_numbers(const attn_plan *plan, enum prepare what) {
 }
 
 static size_t norm_tasks(const attn_plan *plan, enum prepare what) {
-    const uint64_t want =
-        what == PREPARE_QUERIES ? ATTN_WANT(GRAD_NORM_Q) : ATTN_WANT(GRAD_NORM_K);
+    const uint64_t want = what == PREPARE_QUERIES ? ATTN_WANT(GRAD_NORM_Q) : ATTN_WANT(GRAD_NORM_K);
     return plan_wants(plan, want) ? plan->schedule.prepare[what].tasks : 0;
 }
 
@@ -79,11 +78,11 @@ bool memory_map_workspace(attn_plan *plan) {
     const size_t k = projected || plan_prepares_keys(plan) ? plan->in.k.numbers : 0;
     const size_t v = projected ? plan->in.v.numbers : 0;
     const struct gradients *g = &plan->gradients;
-    const bool w_o = plan->project[PROJECT_OUT].count > 0, out = plan_wants(plan, ATTN_WANT(OUTPUT));
+    const bool w_o = plan->project[PROJECT_OUT].count > 0,
+               out = plan_wants(plan, ATTN_WANT(OUTPUT));
     const size_t heads_out = plan_makes_output(plan) && (w_o || !out) ? plan->out.batch : 0;
     const size_t wide_out = w_o && out ? plan->out.batch : 0;
-    const bool row_bias =
-        plan_wants(plan, ATTN_WANT(GRAD_BIAS)) && g->bias_numbers == 0;
+    const bool row_bias = plan_wants(plan, ATTN_WANT(GRAD_BIAS)) && g->bias_numbers == 0;
     /* A product that begins inside of a panel reads beyond its last panel. */
     const size_t beyond = plan->rules.window[0] >= 0 || path->long_rows ? t->panel : 0;
     bool fits = !path->packs || place_packed_keys(plan);

@@ -268,6 +268,7 @@ struct form {
     bool projected;     /* Q, K and V are computed from X */
     bool per_head;      /* each head has projections with sizes of its own */
     bool same;          /* Q, K and V are one matrix, X */
+    bool widens;        /* a plan in float64 computes the gradients */
     bool merged;        /* the n queries are heads of the caller, see merge_groups */
     int64_t shift;      /* see plan_position() */
     const size_t *ends; /* the lengths, if the position of a query counts from them; or NULL */
@@ -353,7 +354,7 @@ struct gradients {
     struct {
         const void *output, *lse, *weights; /* NULL: zeros */
     } upstream;
-    size_t items, heads;                /* of a unit */
+    size_t items, heads; /* of a unit */
     size_t units, members;
     size_t rows, keys;           /* of a block and of a stripe */
     size_t blocks, stripes;      /* of a member */
@@ -366,17 +367,30 @@ struct gradients {
     struct cut start;            /* queries that get their `shift` */
     size_t bias_numbers;         /* of its gradient, unless that is a sum over whole rows */
     struct cut copies[3];        /* heads of projected Q, K and V whose gradients are results */
-    bool prepares[2];            /* have Q and K to be rotated back, or norms to be differentiated? */
-    int input[PROJECT_COUNT];    /* the input of each projection: that of the first with the same */
+    bool prepares[2];         /* have Q and K to be rotated back, or norms to be differentiated? */
+    int input[PROJECT_COUNT]; /* the input of each projection: that of the first with the same */
     /* Rows of the inputs, rows of the gradients of weights, and columns of their biases. */
     struct cut inputs[PROJECT_COUNT], weights[PROJECT_COUNT], biases[PROJECT_COUNT];
-    size_t steps;                /* the phases of GRADIENT_STEP */
-    size_t phases;               /* they follow all others; 0 if no gradients are wanted */
+    size_t steps;  /* the phases of GRADIENT_STEP */
+    size_t phases; /* they follow all others; 0 if no gradients are wanted */
     size_t tasks[GRADIENT_COUNT];
-    size_t widest;               /* numbers of the longest row of a projection */
-    size_t clears[SUMS_COUNT];   /* tasks that clear numbers */
-    size_t checks[ATTN_RESULT_COUNT];   /* tasks that check results */
+    size_t widest;                    /* numbers of the longest row of a projection */
+    size_t clears[SUMS_COUNT];        /* tasks that clear numbers */
+    size_t checks[ATTN_RESULT_COUNT]; /* tasks that check results */
     double cost;
+};
+
+/* The plan in float64 of the gradients of a small call, and the inputs that are copied for it. */
+struct wide_input {
+    const float *from;
+    double *to;
+    size_t count;
+};
+
+struct wide {
+    attn_plan *plan; /* owned */
+    size_t count;
+    struct wide_input inputs[];
 };
 
 struct attn_plan {
@@ -406,6 +420,7 @@ struct attn_plan {
     struct projection project[PROJECT_COUNT]; /* one that the call lacks has no pieces */
     struct result_set results;
     struct gradients gradients;
+    struct wide *wide; /* of a small call whose gradients are wanted; or NULL */
     struct path path;
     struct tiling tiling;
     struct schedule schedule;
@@ -448,8 +463,7 @@ static inline size_t projected_row(const struct projection *p, size_t row) {
 }
 
 /* Is a gradient by any input wanted? */
-#define EVERY_GRADIENT                                                                             \
-    ((UINT64_C(1) << ATTN_RESULT_COUNT) - ATTN_WANT(GRAD_Q))
+#define EVERY_GRADIENT ((UINT64_C(1) << ATTN_RESULT_COUNT) - ATTN_WANT(GRAD_Q))
 
 /* The gradients that GRADIENT_END makes of sums. */
 enum {
@@ -512,11 +526,11 @@ struct copy_form {
 };
 
 static inline struct copy_form copy_form_of(const attn_plan *plan, attn_result which) {
-    struct copy_form form = {
-        .query = which == ATTN_RESULT_Q || which == ATTN_RESULT_GRAD_Q,
-        .value = which == ATTN_RESULT_V || which == ATTN_RESULT_GRAD_V ||
-                 which == ATTN_RESULT_PRESENT_V,
-        .present = which == ATTN_RESULT_PRESENT_K || which == ATTN_RESULT_PRESENT_V,
+    struct copy_form form = {.query = which == ATTN_RESULT_Q || which == ATTN_RESULT_GRAD_Q,
+                             .value = which == ATTN_RESULT_V || which == ATTN_RESULT_GRAD_V ||
+                                      which == ATTN_RESULT_PRESENT_V,
+                             .present =
+                                 which == ATTN_RESULT_PRESENT_K || which == ATTN_RESULT_PRESENT_V,
                              .items = kv_items(plan),
                              .heads = plan->kv_heads,
                              .rows = plan->form.new_keys};

@@ -180,11 +180,8 @@ static attn_status plan_qkv(attn_plan *plan, struct matrix *q, struct matrix *k,
     return plan_finish(plan, o, error);
 }
 
-attn_status attn_plan_attention(attn_plan **plan, const attn_tensor *q, const attn_tensor *k,
-                                const attn_tensor *v, const attn_options *options,
-                                attn_error *error) {
-    static const attn_options defaults = {0};
-    const attn_options *o = options != NULL ? options : &defaults;
+attn_status plan_attention(attn_plan **plan, const attn_tensor *q, const attn_tensor *k,
+                           const attn_tensor *v, const attn_options *o, attn_error *error) {
     const bool one = q != NULL && q == k && k == v; /* one matrix, which messages call X */
     struct matrix m[] = {{.tensor = q, .name = one ? "X" : "Q"},
                          {.tensor = k, .name = one ? "X" : "K"},

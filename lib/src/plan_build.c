@@ -20,13 +20,14 @@ static size_t scratches(const attn_plan *plan, size_t threads) {
 }
 
 bool attn_plan_bytes(const attn_plan *plan, size_t threads, size_t *bytes) {
-    size_t results, scratch, sum;
-    if (!attn_plan_results_bytes(plan, &results) ||
+    size_t results, scratch, sum, wide = 0;
+    if ((plan->wide != NULL && !attn_plan_bytes(plan->wide->plan, 1, &wide)) ||
+        !attn_plan_results_bytes(plan, &results) ||
         !size_mul(plan->schedule.scratch.bytes, scratches(plan, threads), &scratch) ||
         !size_add(results, scratch, &sum) || !size_add(sum, plan->schedule.workspace.bytes, &sum)) {
         return false;
     }
-    return size_add(sum, sizeof *plan + plan->bytes, bytes);
+    return size_add(sum, wide, &sum) && size_add(sum, sizeof *plan + plan->bytes, bytes);
 }
 
 /* If there is one query, the query heads that share a key head become the queries of one head. Keys
@@ -64,6 +65,9 @@ attn_status plan_finish(attn_plan *plan, const attn_options *o, attn_error *erro
     ATTN_TRY(plan_check_gradients(plan, o, error));
     ATTN_TRY(plan_results(plan, error));
     ATTN_TRY(plan_upstream(plan, o, error));
+    plan->form.widens = plan->gradients.wanted && plan->dtype == ATTN_FLOAT32 &&
+                        plan->call.layout != ATTN_PREPACKED && plan_is_small(plan);
+    plan->gradients.wanted &= !plan->form.widens;
     merge_groups(plan);
     return plan_schedule(plan, error);
 }

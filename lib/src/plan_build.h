@@ -9,6 +9,11 @@
 #include "plan.h"
 
 enum {
+    /* The least multiply-adds of one task: about 3 us, more than the time to hand it out. */
+    TASK_WORK = 1 << 18,
+    /* The most multiply-adds of one task: about 13 ms, because other calls want their turn and a
+     * call may be cancelled. */
+    TASK_MOST = 1 << 30,
     MOST_TASKS = 1 << 16 /* A phase has more tasks only if its tasks would be too long otherwise. */
 };
 
@@ -38,6 +43,10 @@ attn_status plan_finish(attn_plan *plan, const attn_options *o, attn_error *erro
 
 /* ------------------------------------------------------------------------ in plan_attention.c */
 
+/* Plans attention over given Q, K and V, but not the wide plan of small gradients. */
+attn_status plan_attention(attn_plan **plan, const attn_tensor *q, const attn_tensor *k,
+                           const attn_tensor *v, const attn_options *o, attn_error *error);
+
 /* The four sizes of a matrix, whatever its form. */
 struct dims {
     size_t batch, heads, rows, columns; /* columns of one head */
@@ -49,6 +58,12 @@ attn_status plan_check_past(const attn_options *o, attn_error *error);
 /* Checks past_K and past_V against the sizes of K and V, and makes them operands of the plan. */
 attn_status plan_past(attn_plan *plan, const attn_options *o, struct dims k, struct dims v,
                       bool packed, attn_error *error);
+
+/* ------------------------------------------------------------------------ in plan_multihead.c */
+
+/* Plans attention with projections, but not the wide plan of small gradients. */
+attn_status plan_multihead(attn_plan **plan, const attn_multihead *call, const attn_options *o,
+                           attn_error *error);
 
 /* -------------------------------------------------------------------------- in plan_options.c */
 
@@ -92,8 +107,8 @@ size_t plan_panel(attn_dtype dtype);
 /* Cuts the work into phases of tasks, lays out the memory of a run, and estimates its cost. */
 attn_status plan_schedule(attn_plan *plan, attn_error *error);
 
-/* Cuts units, which cost `cost` together, into tasks. */
-struct cut plan_cut(size_t units, double cost);
+/* Is a call so small that it is computed in double? */
+bool plan_is_small(const attn_plan *plan);
 
 /* -------------------------------------------------------------------------- in plan_gradients.c */
 
@@ -105,9 +120,6 @@ attn_status plan_upstream(attn_plan *plan, const attn_options *o, attn_error *er
 
 /* Cuts the computation of the gradients. The widest row has d numbers. */
 void plan_cut_gradients(attn_plan *plan, size_t d);
-
-/* Returns the number of tasks of a phase of the gradients. */
-size_t gradient_tasks(const attn_plan *plan, size_t phase);
 
 /* ---------------------------------------------------------------------------- in memory_map.c */
 
@@ -131,5 +143,8 @@ double cost_of_ranking(const attn_plan *plan);
 double cost_of_projecting(const struct projection *p, size_t rows, size_t columns);
 double cost_of_plan(const attn_plan *plan);
 double cost_of_softmax(const attn_plan *plan);
+
+/* Cuts units, which cost `cost` together, into tasks. */
+struct cut plan_cut(size_t units, double cost);
 
 #endif

@@ -10,8 +10,6 @@
 #include "tensor.h"
 
 enum {
-    /* The most multiply-adds of one task of the gradients: about 13 ms. */
-    MOST_WORK = 1 << 30,
     /* Tasks that cost less than this are not cut further, so that there are more of them. */
     LEAST_WORK = 1 << 24,
     /* Tasks of a phase that are enough for all threads. */
@@ -154,12 +152,12 @@ static size_t parts_of(size_t all, size_t tile, double parts) {
 static void choose_stripes(attn_plan *plan) {
     struct gradients *g = &plan->gradients;
     const double all = cost_of_pair(plan, (double)plan->n, (double)plan->m);
-    const double least = ceil(sqrt(all / MOST_WORK)), most = sqrt(all / LEAST_WORK);
+    const double least = ceil(sqrt(all / TASK_MOST)), most = sqrt(all / LEAST_WORK);
     const double parts = fmax(least, fmin(most, (double)ceil_div(MANY, g->units)));
     g->blocks = parts_of(plan->n, g->tile_rows, parts);
-    g->stripes = parts_of(plan->m, g->tile_keys, fmax(parts, all / MOST_WORK / (double)g->blocks));
+    g->stripes = parts_of(plan->m, g->tile_keys, fmax(parts, all / TASK_MOST / (double)g->blocks));
     g->blocks = parts_of(plan->n, g->tile_rows,
-                         fmax((double)g->blocks, ceil(all / MOST_WORK / (double)g->stripes)));
+                         fmax((double)g->blocks, ceil(all / TASK_MOST / (double)g->stripes)));
     g->rows = ceil_div(ceil_div(plan->n, g->blocks), g->tile_rows) * g->tile_rows;
     g->keys = ceil_div(ceil_div(plan->m, g->stripes), g->tile_keys) * g->tile_keys;
     g->blocks = ceil_div(plan->n, g->rows);
@@ -304,8 +302,4 @@ void plan_cut_gradients(attn_plan *plan, size_t d) {
     cut_projections(plan);
     cut_copies(plan);
     count_tasks(plan);
-}
-
-size_t gradient_tasks(const attn_plan *plan, size_t phase) {
-    return plan->gradients.tasks[gradient_phase_of(&plan->gradients, phase)];
 }

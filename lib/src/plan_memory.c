@@ -36,6 +36,9 @@ void attn_plan_free(attn_plan *plan) {
     if (plan == NULL) {
         return;
     }
+    if (plan->wide != NULL) {
+        attn_plan_free(plan->wide->plan);
+    }
     for (struct plan_memory *next; plan->memory != NULL; plan->memory = next) {
         next = plan->memory->next;
         free(plan->memory);

@@ -403,10 +403,8 @@ static attn_status plan_projections(attn_plan *plan, const attn_multihead *call,
     return plan_finish(plan, o, error);
 }
 
-attn_status attn_plan_multihead(attn_plan **plan, const attn_multihead *call,
-                                const attn_options *options, attn_error *error) {
-    static const attn_options defaults = {0};
-    const attn_options *o = options != NULL ? options : &defaults;
+attn_status plan_multihead(attn_plan **plan, const attn_multihead *call, const attn_options *o,
+                           attn_error *error) {
     *plan = NULL;
     ATTN_TRY(check_options(o, error));
     ATTN_TRY(check_inputs(call, error));

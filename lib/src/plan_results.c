@@ -166,11 +166,11 @@ static bool is_of_weights(attn_result which) {
 /* Returns how many parts a result has at most. The results with one part for each head are the last
  * ones of the map. */
 static size_t most_parts(const attn_plan *plan, attn_result which) {
-    return !plan_wants(plan, UINT64_C(1) << which)           ? 0
-           : plan->form.per_head &&
-                   (((int)which >= COPY_FIRST && which <= ATTN_RESULT_GRAD_V) || is_of_weights(which))
+    return !plan_wants(plan, UINT64_C(1) << which) ? 0
+           : plan->form.per_head && (((int)which >= COPY_FIRST && which <= ATTN_RESULT_GRAD_V) ||
+                                     is_of_weights(which))
                ? plan->heads
-                                                             : 1;
+               : 1;
 }
 
 static attn_status new_parts(attn_plan *plan, attn_error *error) {

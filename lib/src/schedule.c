@@ -56,11 +56,6 @@ enum {
     WHOLE_BYTES = 1 << 20,
     /* Weights of more bytes than this fit no L2 cache. */
     STREAM_BYTES = 1 << 23,
-    /* The least multiply-adds of one task: about 3 us, more than the time to hand it out. */
-    TASK_WORK = 1 << 18,
-    /* The most multiply-adds of one task: about 13 ms, because other calls want their turn and a
-     * call may be cancelled. */
-    TASK_MOST = 1 << 30,
     /* TILE_ROWS rows pass over a tile of keys or weights. A tile of TILE_BYTES stays in an L1
      * cache. */
     TILE_ROWS = 96,
@@ -105,6 +100,16 @@ static double all_projections(const attn_plan *plan) {
         work += (double)p->rows * (double)p->inner * (double)p->ld;
     }
     return work;
+}
+
+bool plan_is_small(const attn_plan *plan) {
+    const double pairs = (double)plan->batch * (double)plan->n * (double)plan->m;
+    double columns = 0;
+    for (size_t h = 0; h < plan->heads; h++) {
+        columns += (double)plan->head[h].d + (double)plan->head[h].d_v;
+    }
+    return pairs * (double)plan->heads <= SMALL_SCORES && pairs * columns <= SMALL_WORK &&
+           all_projections(plan) <= SMALL_WORK;
 }
 
 enum {
@@ -266,15 +271,6 @@ static size_t choose_heads_in_turn(const attn_plan *plan, size_t d) {
     return size_max(1, heads);
 }
 
-/* Cuts units, which cost `cost` together, into tasks. Each costs about TASK_WORK, or more if there
- * would be more than MOST_TASKS of them. */
-struct cut plan_cut(size_t units, double cost) {
-    const double each = cost / (double)units, least = each * (double)units / MOST_TASKS;
-    const double work = fmin(fmax(TASK_WORK, least), TASK_MOST), fit = work / fmax(each, 1);
-    const size_t some = fit < 1 ? 1 : fit > (double)units ? units : (size_t)fit;
-    return (struct cut){units, some, ceil_div(units, some)};
-}
-
 /* Gives each task of PHASE_ATTEND the same number of blocks: more than one if blocks are small. */
 static void choose_tasks(attn_plan *plan) {
     const struct path *path = &plan->path;
@@ -350,16 +346,14 @@ static void keep_whole_rows(attn_plan *plan) {
 }
 
 /* Cuts queries into blocks and keys into tiles and parts. The widest row has d numbers. */
-static void choose_blocks(attn_plan *plan, size_t d, double head_cost) {
+static void choose_blocks(attn_plan *plan, size_t d) {
     struct path *path = &plan->path;
     struct tiling *t = &plan->tiling;
     const size_t size = attn_dtype_size(plan->dtype);
-    const double calls = (double)plan->batch * (double)plan->heads;
     choose_tile(plan, d, size);
     t->keys = size_min(t->keys, plan->m);
     t->tiles = ceil_div(plan->m, t->keys);
-    path->small = calls * (double)plan->n * (double)plan->m <= SMALL_SCORES &&
-                  calls * head_cost <= SMALL_WORK && all_projections(plan) <= SMALL_WORK;
+    path->small = plan_is_small(plan);
     t->ld = t->keys;
     path->packs = path->packs && d <= WIDE;
     path->long_rows = rows_are_long(plan, d);
@@ -493,7 +487,7 @@ attn_status plan_schedule(attn_plan *plan, attn_error *error) {
     const double head_cost = (double)plan->n * (double)plan->m * s->columns;
     plan->tiling.value_columns = size_min(d_v, VALUE_COLUMNS);
     choose_paths(plan, head_cost);
-    choose_blocks(plan, size_max(d, d_v), head_cost);
+    choose_blocks(plan, size_max(d, d_v));
     choose_preparation(plan);
     choose_pack(plan, d);
     choose_after_cuts(plan, d_v);
@@ -523,15 +517,19 @@ size_t attn_plan_scratch(const attn_plan *plan) {
 }
 
 size_t attn_plan_phases(const attn_plan *plan) {
-    return PHASE_COUNT + plan->gradients.phases;
+    return PHASE_COUNT + (plan->wide != NULL ? 1 : plan->gradients.phases);
 }
 
 size_t attn_plan_tasks(const attn_plan *plan, size_t phase) {
+    const struct gradients *g = &plan->gradients;
+    if (phase >= attn_plan_phases(plan)) {
+        return 0;
+    }
     if (phase >= PHASE_COUNT) {
-        return phase < attn_plan_phases(plan) ? gradient_tasks(plan, phase - PHASE_COUNT) : 0;
+        return plan->wide != NULL ? 1 : g->tasks[gradient_phase_of(g, phase - PHASE_COUNT)];
     }
     if (plan->path.small) { /* one task runs those of all phases */
         return phase == 0;
     }
-    return phase < PHASE_COUNT ? plan->schedule.tasks[phase] : 0;
+    return plan->schedule.tasks[phase];
 }

@@ -3,6 +3,8 @@
 
 #include <stdio.h>
 
+#include "status.h"
+
 size_t attn_dtype_size(attn_dtype dtype) {
     switch (dtype) {
     case ATTN_FLOAT32:
@@ -43,4 +45,17 @@ const char *shape_text(const attn_tensor *tensor, char text[SHAPE_TEXT]) {
         snprintf(text + used, SHAPE_TEXT - used, tensor->rank == 0 ? "()" : ")");
     }
     return text;
+}
+
+attn_status gradient_not_finite(const attn_result_tensor *part, attn_result which, size_t index,
+                                const char *dtype, attn_error *error) {
+    char place[SHAPE_TEXT];
+    attn_tensor at = attn_as_tensor(part);
+    for (int axis = part->rank; axis-- > 0;) {
+        at.shape[axis] = index % part->shape[axis];
+        index /= part->shape[axis];
+    }
+    return attn_fail(error, ATTN_NOT_FINITE, attn_result_name(which),
+                     "%s is not a finite %s at %s: the values are too large",
+                     attn_result_name(which), dtype, shape_text(&at, place));
 }

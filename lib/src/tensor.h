@@ -74,6 +74,10 @@ enum {
 /* Writes a shape such as "(4, 3)" to `text`, and returns `text`. */
 const char *shape_text(const attn_tensor *tensor, char text[SHAPE_TEXT]);
 
+/* Fails because number `index` of a part of a gradient is not finite. */
+attn_status gradient_not_finite(const attn_result_tensor *part, attn_result which, size_t index,
+                                const char *dtype, attn_error *error);
+
 static inline bool dtype_is_float(attn_dtype dtype) {
     return dtype == ATTN_FLOAT32 || dtype == ATTN_FLOAT64;
 }

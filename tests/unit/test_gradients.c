@@ -98,7 +98,7 @@ static void run(struct random_call *c, attn_plan *plan) {
 }
 
 /* Returns the loss: the sum of the results times their gradients. */
-static double loss(struct random_call *c, attn_plan *plan, const attn_upstream *up) {
+static double loss(attn_plan *plan, const attn_upstream *up) {
     static const attn_result results[] = {ATTN_RESULT_OUTPUT, ATTN_RESULT_LSE, ATTN_RESULT_WEIGHTS};
     const attn_tensor *given[] = {up->output, up->lse, up->weights};
     double sum = 0;
@@ -112,7 +112,6 @@ static double loss(struct random_call *c, attn_plan *plan, const attn_upstream *
             sum += x == -INFINITY ? 0 : x * number(given[i], j);
         }
     }
-    (void)c;
     return sum;
 }
 
@@ -125,7 +124,8 @@ static const attn_tensor *draw_upstream(struct random_call *c, const attn_plan *
 }
 
 /* Adds `step` times the direction to an input. */
-static void move(const attn_tensor *t, const double *start, const double *direction, double step) {
+static void move_input(const attn_tensor *t, const double *start, const double *direction,
+                       double step) {
     double *x = (double *)(uintptr_t)t->data;
     for (size_t i = 0; i < count_of(t); i++) {
         x[i] = start[i] + (direction[i] == 0 ? 0 : step * direction[i]);
@@ -137,7 +137,8 @@ static double check_input(struct random_call *c, attn_plan *forward, const attn_
                           const attn_upstream *up, const struct input *input) {
     const double step = 1e-5;
     const attn_tensor *t = input->tensor;
-    const attn_tensor gradient = attn_as_tensor(attn_plan_tensor(plan, input->gradient, input->part));
+    const attn_tensor gradient =
+        attn_as_tensor(attn_plan_tensor(plan, input->gradient, input->part));
     const size_t count = count_of(t);
     double *direction = draw_normals(c, count, 1), *start = keep_block(c, count * sizeof *start);
     double want = 0, size = 1;
@@ -153,11 +154,11 @@ static double check_input(struct random_call *c, attn_plan *forward, const attn_
         want += direction[i] * g;
         size += fabs(direction[i] * g);
     }
-    move(t, start, direction, step);
-    const double after = loss(c, forward, up);
-    move(t, start, direction, -step);
-    const double before = loss(c, forward, up);
-    move(t, start, direction, 0);
+    move_input(t, start, direction, step);
+    const double after = loss(forward, up);
+    move_input(t, start, direction, -step);
+    const double before = loss(forward, up);
+    move_input(t, start, direction, 0);
     return fabs((after - before) / (2 * step) - want) / size;
 }
 
@@ -172,7 +173,7 @@ static void draw_loss(struct random_call *c, const attn_plan *plan, attn_upstrea
     }
 }
 
-static double check_seed(uint64_t seed, size_t *compared) {
+static double compare_differences(uint64_t seed, size_t *compared) {
     struct random_call *c = malloc(sizeof *c);
     attn_upstream up = {0};
     struct input inputs[INPUTS];
@@ -216,7 +217,7 @@ Test(gradients, are_the_differences_of_a_loss, .timeout = 300) {
     double worst = 0;
     size_t compared = 0;
     for (uint64_t seed = first; seed < first + test_scale(CALLS); seed++) {
-        worst = fmax(worst, check_seed(seed, &compared));
+        worst = fmax(worst, compare_differences(seed, &compared));
     }
     fprintf(stderr, "%zu gradients: worst error %.2g\n", compared, worst);
     cr_assert_gt(compared, test_scale(CALLS) / 4);
@@ -231,14 +232,16 @@ enum {
 /* Sizes at which a call has several tiles, blocks and stripes. */
 static const struct {
     size_t heads, n, m, d, d_v;
-} long_sizes[] = {{2, 200, 700, 40, 24}, {4, 300, 300, 16, 64}, {2, 3, 3000, 8, 8},
-                  {2, 1500, 40, 8, 20},   {2, 130, 530, 300, 8}};
+} long_sizes[] = {{2, 200, 700, 40, 24},
+                  {4, 300, 300, 16, 64},
+                  {2, 3, 3000, 8, 8},
+                  {2, 1500, 40, 8, 20},
+                  {2, 130, 530, 300, 8}};
 
-static const unsigned long_kinds[] = {
-    PLAIN,         CAUSAL,          BOTTOM_RIGHT | WINDOW,
-    ALL,           GROUPED | PAST,  SHARED | BIAS | CAUSAL,
-    MASK | SINK,   LENGTHS | ALIBI, SIGMOID | BIAS | WINDOW,
-    NONE | CAUSAL, SOFTCAP | PADDING};
+static const unsigned long_kinds[] = {PLAIN,         CAUSAL,           BOTTOM_RIGHT | WINDOW,
+                                      ALL,           GROUPED | PAST,   SHARED | BIAS | CAUSAL,
+                                      MASK | SINK,   LENGTHS | ALIBI,  SIGMOID | BIAS | WINDOW,
+                                      NONE | CAUSAL, SOFTCAP | PADDING};
 
 /* Draws the gradients of output and lse. The caller frees their data. */
 static void draw_long_loss(const struct call *c, attn_tensor *output, attn_tensor *lse,
@@ -263,12 +266,11 @@ static struct results run_gradients(struct call *c) {
     attn_upstream up;
     draw_long_loss(c, &output, &lse, &up);
     c->options.upstream = &up;
-    const uint64_t wanted =
-        ATTN_WANT(GRAD_Q) | ATTN_WANT(GRAD_K) | ATTN_WANT(GRAD_V) |
-        (c->past > 0 ? ATTN_WANT(GRAD_PAST_K) | ATTN_WANT(GRAD_PAST_V) : 0) |
-        (c->bias != NULL ? ATTN_WANT(GRAD_BIAS) : 0) |
-        (c->sinks != NULL ? ATTN_WANT(GRAD_SINK) : 0) |
-        (c->slopes != NULL ? ATTN_WANT(GRAD_ALIBI) : 0);
+    const uint64_t wanted = ATTN_WANT(GRAD_Q) | ATTN_WANT(GRAD_K) | ATTN_WANT(GRAD_V) |
+                            (c->past > 0 ? ATTN_WANT(GRAD_PAST_K) | ATTN_WANT(GRAD_PAST_V) : 0) |
+                            (c->bias != NULL ? ATTN_WANT(GRAD_BIAS) : 0) |
+                            (c->sinks != NULL ? ATTN_WANT(GRAD_SINK) : 0) |
+                            (c->slopes != NULL ? ATTN_WANT(GRAD_ALIBI) : 0);
     struct results r = run_call(c, wanted);
     c->options.upstream = NULL;
     free((void *)(uintptr_t)output.data);
