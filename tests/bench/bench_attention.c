@@ -228,7 +228,15 @@ static attn_status plan_attention(struct call *c, attn_dtype dtype, const attn_o
     const attn_tensor q = heads_of(c, dtype, s->heads, s->n, s->d);
     const attn_tensor k = heads_of(c, dtype, s->kv_heads, s->m, s->d);
     const attn_tensor v = heads_of(c, dtype, s->kv_heads, s->m, shape_d_v(s));
-    return attn_plan_attention(&c->plan, &q, &k, &v, options, error);
+    attn_options o = *options;
+    attn_tensor grad_output;
+    const attn_upstream upstream = {.output = &grad_output};
+    if (s->gradients) {
+        grad_output = heads_of(c, dtype, s->heads, s->n, shape_d_v(s));
+        o.upstream = &upstream;
+        o.results |= ATTN_WANT(GRAD_Q) | ATTN_WANT(GRAD_K) | ATTN_WANT(GRAD_V);
+    }
+    return attn_plan_attention(&c->plan, &q, &k, &v, &o, error);
 }
 
 static void open_call(struct call *c, const struct shape *s) {
@@ -324,6 +332,10 @@ static void keep_result(const char *group, const struct shape *s, double ratio) 
 
 static bool in_grid(const struct result *r) {
     return strcmp(r->group, "grid") == 0;
+}
+
+static bool with_gradients(const struct result *r) {
+    return strcmp(r->group, "gradients") == 0;
 }
 
 static bool in_models(const struct result *r) {
@@ -455,6 +467,7 @@ static void run_bench(const struct shape_choice *choice, int count, char *lines[
     }
     print_summary("n = 2 ... 64", is_small);
     print_summary("grid", in_grid);
+    print_summary("gradients", with_gradients);
     print_summary("models", in_models);
     print_summary("drawn", is_drawn);
     print_summary("drawn, n >= 128, d >= 32", is_drawn_large);

@@ -30,6 +30,7 @@ static const struct field {
     {"window", offsetof(struct shape, window)},
     {"packed", offsetof(struct shape, packed)},
     {"prepacked", offsetof(struct shape, prepacked)},
+    {"gradients", offsetof(struct shape, gradients)},
 };
 
 enum {
@@ -66,7 +67,7 @@ bool shape_read(struct shape *s, const char *line) {
         line = end + strspn(end, " ");
     }
     return s->heads > 0 && s->kv_heads > 0 && s->n > 0 && s->m > 0 && s->d > 0 &&
-           (s->d_model == 0 || (s->packed == 0 && s->m == s->n)) &&
+           (s->d_model == 0 || (s->packed == 0 && s->m == s->n && s->gradients == 0)) &&
            (s->window == 0 || s->causal > 0) && (s->prepacked == 0 || s->d_model > 0);
 }
 
@@ -90,9 +91,9 @@ static double visible_pairs(const struct shape *s) {
 
 double shape_flops(const struct shape *s) {
     const double columns = (double)(s->d + shape_d_v(s));
-    return 2 * columns *
-           ((double)s->heads * visible_pairs(s) +
-            (double)s->n * (double)s->d_model * (double)(s->heads + s->kv_heads));
+    const double of_gradients = s->gradients ? (double)(3 * s->d + 2 * shape_d_v(s)) : 0;
+    return 2 * ((columns + of_gradients) * (double)s->heads * visible_pairs(s) +
+                columns * (double)s->n * (double)s->d_model * (double)(s->heads + s->kv_heads));
 }
 
 /* --------------------------------------------------------------------------------------- groups */
@@ -165,6 +166,24 @@ static void pass_grid(const struct way *way) {
         }
         s.weights = 1;
         pass(way, &s);
+    }
+}
+
+/* Passes calls with gradients, as training makes them. */
+static void pass_gradients(const struct way *way) {
+    static const size_t sizes[] = {512, 1024, 2048, 4096}, dims[] = {64, 128};
+    for (size_t j = 0; j < sizeof dims / sizeof *dims; j++) {
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+            struct shape s = {.heads = 8,
+                              .kv_heads = 8,
+                              .n = sizes[i],
+                              .m = sizes[i],
+                              .d = dims[j],
+                              .gradients = 1};
+            pass(way, &s);
+            s.causal = 1;
+            pass(way, &s);
+        }
     }
 }
 
@@ -281,6 +300,8 @@ void shape_each(const struct shape_choice *choice,
     if (!choice->without_grid) {
         way.group = "grid";
         pass_grid(&way);
+        way.group = "gradients";
+        pass_gradients(&way);
     }
     way.group = "models";
     pass_models(&way);

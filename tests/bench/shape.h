@@ -21,6 +21,7 @@ struct shape {
     size_t window;    /* with causal: a query sees so many keys before its own */
     size_t prepacked; /* the weights of the projections are packed before the measurement */
     size_t packed;    /* if not 0, given Q, K, V and the output are (n,heads*d) */
+    size_t gradients; /* those of given Q, K and V are computed, too */
 };
 
 /* Writes the line of a call without a newline into line[SHAPE_LINE]. */
@@ -33,7 +34,7 @@ bool shape_read(struct shape *s, const char *line);
 size_t shape_d_v(const struct shape *s);
 
 /* Returns the floating-point operations of a call's matrix products: two for each multiply-add of
- * the two products of attention and of the projections. Pairs of query and key that causal or a
+ * the two products of attention, of the five of its gradients and of the projections. Pairs of query and key that causal or a
  * window forbids do not count. Pairs that a mask forbids count, because masks are arbitrary. */
 double shape_flops(const struct shape *s);
 

@@ -205,8 +205,8 @@ def panel_and_line(entry):
         return f"projections, {heads}, d_model {f['d_model']}", line, f["n"]
     if f["n"] == 1 and f["m"] != 1:
         return "one query, by keys", f"{heads}, d {f['d']}", f["m"]
-    for names in (("causal", "window"), ("causal",), ("mask",), ("weights",), ("float64",),
-                  ("packed",)):  # fmt: skip
+    for names in (("gradients", "causal"), ("gradients",), ("causal", "window"), ("causal",),
+                  ("mask",), ("weights",), ("float64",), ("packed",)):  # fmt: skip
         if all(name in f for name in names):
             return f"{heads}, d {f['d']}, with", " + ".join(names), f["n"]
     return heads, f"d {f['d']}", f["n"]

@@ -24,7 +24,7 @@ LARGEST_SCORES = 1 << 30  # bytes; no user would keep more scores than this only
 FOR_LIFE = []  # objects that must last as long as the process
 
 FIELDS = ("heads", "kv_heads", "n", "m", "d", "d_v", "d_model", "float64", "weights", "mask",
-          "causal", "window", "packed", "prepacked")  # fmt: skip
+          "causal", "window", "packed", "prepacked", "gradients")  # fmt: skip
 
 
 class Cannot(Exception):
@@ -66,6 +66,7 @@ class Call:
         else:
             self.q, self.k = draw_heads(heads, n, d), draw_heads(kv_heads, m, d)
             self.v = draw_heads(kv_heads, m, d_v)
+            self.grad_output = draw_heads(heads, n, d_v) if self.gradients else None
         i, j = np.arange(n)[:, None], np.arange(m)
         self.allowed = None  # or bool (n,m)
         if self.causal:
@@ -110,7 +111,21 @@ class Call:
             output = output.swapaxes(0, 1).reshape(len(self.rows), -1) @ self.w_o
         return output, np.stack(weights)
 
-    def check(self, output, weights):
+    def gradients_of(self, h):
+        """Computes the gradients of Q, K and V of a head by the formula."""
+        q, k, v, grad = (t[h].astype(float) for t in (self.q, self.k, self.v, self.grad_output))
+        p = q @ k.T * self.scale
+        if self.allowed is not None:
+            p[~self.allowed] = -np.inf
+        p -= p.max(-1, keepdims=True)
+        np.exp(p, out=p)
+        p /= p.sum(-1, keepdims=True)
+        s = grad @ v.T
+        s -= (p * s).sum(-1, keepdims=True)
+        s *= p
+        return s @ k * self.scale, s.T @ q * self.scale, p.T @ grad
+
+    def check(self, output, weights, *gradients):
         """Raises AssertionError unless these arrays are the expected ones. They may have any rank."""
         wanted = self.expected
         if self.d_model:
@@ -123,8 +138,11 @@ class Call:
         if self.weights:
             weights = weights.reshape(self.heads, self.n, self.m)
             pairs.append((weights[:, self.rows], wanted[1]))
+        for h in (0, self.heads - 1) if gradients else ():
+            pairs += [(got.reshape(self.heads, *right.shape)[h], right)
+                      for got, right in zip(gradients, self.gradients_of(h), strict=True)]  # fmt: skip
         for got, right in pairs:
-            error = np.abs(got - right).max()
+            error = np.abs(got - right).max() / max(1, np.abs(right).max())
             # NaN fails this comparison, too.
             assert error <= TOLERANCE[self.type], f"wrong result: off by {error:.3g}"
 
@@ -252,6 +270,23 @@ def pytorch_peer(threads):
 
         return around(call, core)
 
+    def backward(call):
+        """The forward and the backward pass, as training runs them."""
+        only(call.group == 1 and not call.packed, "heads apart only")
+        only(not call.window and not call.mask, "no mask but causal")
+        results = []
+        with torch.inference_mode(False):
+            q, k, v, grad = (tensor(t)[None].clone()
+                             for t in (call.q, call.k, call.v, call.grad_output))  # fmt: skip
+            inputs = [t.requires_grad_() for t in (q, k, v)]
+
+        def run():
+            with torch.inference_mode(False):
+                output = scaled_dot_product_attention(q, k, v, is_causal=bool(call.causal))
+                results[:] = output, None, *torch.autograd.grad(output, inputs, grad)
+
+        return run, lambda: [r if r is None else r.detach().numpy() for r in results]
+
     def multihead(call, fast):
         only(call.d_model, "projections only")
         square = call.group == 1 and call.d_v == call.d and call.heads * call.d == call.d_model
@@ -275,6 +310,7 @@ def pytorch_peer(threads):
         "sdpa-repeated": functools.partial(sdpa, repeat=True),
         "sdpa-bias": functools.partial(sdpa, bias=True),
         "matmul": matmul,
+        "backward": backward,
         "multihead": functools.partial(multihead, fast=False),
         "multihead-fast": functools.partial(multihead, fast=True),
     }
@@ -652,9 +688,10 @@ def rest():
     raise RuntimeError("the threads of this peer do not rest")
 
 
-def prepared(variant, call):
+def prepared(name, variant, call):
     """Returns the variant's two functions, or the reason why it has none, in the library's words."""
     try:
+        only(call.gradients == (name == "backward"), "other results")
         run, read = variant(call)
         run()
         call.check(*read())
@@ -678,7 +715,7 @@ def main():
             call = None
             last, call = text, Call(text)
         if name not in runs:
-            runs[name] = prepared(variants[name], call)
+            runs[name] = prepared(name, variants[name], call)
             rest()  # NumPy's threads spin after the check
         answer = runs[name] if isinstance(runs[name], str) else f"{sample(runs[name][0]):.9g}"
         rest()
