@@ -128,15 +128,11 @@ double cost_of_attending(const attn_plan *plan) {
 /* The share of all scores that causal, window and lengths leave to be computed. It is estimated
  * from some rows of each batch item. */
 static double visible_share(const attn_plan *plan) {
-    const struct path *path = &plan->path;
     enum {
         ROWS = 32,
         FEW_ROWS = 5,
         ITEMS = 64 /* if there are more batch items, only FEW_ROWS of each are counted */
     };
-    if (plan_wants(plan, STAGES_OF_ALL_KEYS) || (path->materialized && !path->long_rows)) {
-        return 1;
-    }
     const bool few = plan->rules.lengths != NULL && plan->batch > ITEMS;
     const size_t rows = size_min(plan->n, few ? FEW_ROWS : ROWS);
     const size_t items = plan->rules.lengths == NULL ? 1 : plan->batch;
@@ -152,9 +148,13 @@ static double visible_share(const attn_plan *plan) {
     return seen / ((double)items * (double)rows * (double)plan->m);
 }
 
-/* The cost of PHASE_ATTEND if only `share` of all scores is computed. A row has a least cost, even
+/* The cost of PHASE_ATTEND if only `share` of all scores is visible. A row has a least cost, even
  * if it sees no key. */
 static double cost_of_visible(const attn_plan *plan, double share) {
+    const struct path *path = &plan->path;
+    if (plan_wants(plan, STAGES_OF_ALL_KEYS) || (path->materialized && !path->long_rows)) {
+        share = 1; /* all scores are computed */
+    }
     const double rows = (double)plan->batch * (double)plan->heads * (double)plan->n;
     const double row = cost_of_row(plan), least = plan->path.plain ? ROW : GENERAL_ROW;
     return rows * (share * row > least ? share * row : least) + cost_of_blocks(plan);
@@ -257,7 +257,8 @@ static double cost_of_memory(const attn_plan *plan) {
 
 double cost_of_plan(const attn_plan *plan) {
     const struct schedule *s = &plan->schedule;
-    const double attending = cost_of_visible(plan, visible_share(plan));
+    const struct gradients *g = &plan->gradients;
+    const double share = visible_share(plan), attending = cost_of_visible(plan, share);
     const double again = (s->weigh.tasks > 0) + (s->weigh.mean_parts > 0); /* PHASE_WEIGH */
     double cost = CALL + (double)plan->heads * (plan->form.per_head ? OWN_HEAD : HEAD) +
                   cost_of_memory(plan) + s->input_cost + cost_of_packing(plan) +
@@ -271,7 +272,10 @@ double cost_of_plan(const attn_plan *plan) {
                     ? 0
                     : cost_of_projection(&plan->project[i]);
     }
-    return cost + plan->gradients.cost;
+    /* A tile of queries takes the keys that any of them sees. */
+    const double tiles = fmin(1, share + (double)g->tile_rows / (double)plan->m);
+    return cost + g->cost + g->cost_of_pairs * tiles +
+           (g->wanted ? (double)s->scratch.bytes * FRESH : 0);
 }
 
 double cost_of_softmax(const attn_plan *plan) {

@@ -341,6 +341,13 @@ enum {
     SUMS_COUNT
 };
 
+/* Blocks of a matrix, which tasks compute. */
+struct blocks {
+    size_t rows, columns; /* of a block */
+    size_t across;        /* blocks beside each other */
+    struct cut all;
+};
+
 /*
  * The gradients of a call. plan_gradients.c decides how they are cut. A unit is a set of heads and
  * batch items whose gradients add up somewhere: they share keys or a bias. Each of these pairs is a
@@ -369,15 +376,17 @@ struct gradients {
     struct cut copies[3];        /* heads of projected Q, K and V whose gradients are results */
     bool prepares[2];         /* have Q and K to be rotated back, or norms to be differentiated? */
     int input[PROJECT_COUNT]; /* the input of each projection: that of the first with the same */
-    /* Rows of the inputs, rows of the gradients of weights, and columns of their biases. */
-    struct cut inputs[PROJECT_COUNT], weights[PROJECT_COUNT], biases[PROJECT_COUNT];
-    size_t steps;  /* the phases of GRADIENT_STEP */
-    size_t phases; /* they follow all others; 0 if no gradients are wanted */
+    struct blocks inputs[PROJECT_COUNT];  /* of (rows, inner) */
+    struct blocks weights[PROJECT_COUNT]; /* of (inner, ld) */
+    struct cut biases[PROJECT_COUNT];     /* columns */
+    size_t steps;                         /* the phases of GRADIENT_STEP */
+    size_t phases;                        /* they follow all others; 0 if no gradients are wanted */
     size_t tasks[GRADIENT_COUNT];
-    size_t widest;                    /* numbers of the longest row of a projection */
+    size_t widest;                    /* columns of the widest block of `weights` */
     size_t clears[SUMS_COUNT];        /* tasks that clear numbers */
     size_t checks[ATTN_RESULT_COUNT]; /* tasks that check results */
-    double cost;
+    double cost_of_pairs;             /* if every query sees every key */
+    double cost;                      /* of everything else */
 };
 
 /* The plan in float64 of the gradients of a small call, and the inputs that are copied for it. */
@@ -434,6 +443,11 @@ struct attn_plan {
     (ATTN_WANT(SCORES) | ATTN_WANT(SCALED_SCORES) | ATTN_WANT(MASKED_SCORES) |                     \
      ATTN_WANT(STATISTICS))
 
+/* Returns the tasks of the gradients of a projection. */
+static inline size_t projection_tasks(const struct gradients *g, int which) {
+    return g->inputs[which].all.tasks + g->weights[which].all.tasks + g->biases[which].tasks;
+}
+
 /* Returns whether any of these results is wanted. */
 static inline bool plan_wants(const attn_plan *plan, uint64_t bits) {
     return (plan->results.wanted & bits) != 0;
@@ -468,7 +482,8 @@ static inline size_t projected_row(const struct projection *p, size_t row) {
 /* The gradients that GRADIENT_END makes of sums. */
 enum {
     GRADIENT_SUMS = 7,
-    GRADIENT_ROWS = 64 /* rows of X that are copied if they are not finite */
+    GRADIENT_ROWS =
+        256 /* rows of X that are multiplied at once, or copied if they are not finite */
 };
 
 /* Returns the kind of phase `phase` of the gradients. */

@@ -18,8 +18,22 @@ enum {
     TILE_BYTES = 1 << 17,
     TILE_ROWS = 96,
     TILE_KEYS = 256,
-    /* The cost of one score beside its five products. */
-    SCORE = 200
+    /* The rows of a tile if a row has more numbers than this. */
+    WIDE = 4096,
+    WIDE_ROWS = 16,
+    /* The most columns of a head, so that a tile takes at most about 10 ms. */
+    MOST_WIDE = 16384,
+    /* The multiply-adds of a block of a product of projections, and the sides of blocks. */
+    BLOCK_WORK = 1 << 26,
+    LEAST_SIDE = 16,
+    MOST_SIDE = 256,
+    MOST_COLUMNS = 4096,
+    /* The cost of one score beside its five products, and those of a tile, of a call of BLAS and of
+     * reading a number. */
+    SCORE = 200,
+    TILE = 100000,
+    PRODUCT = 30000,
+    READ_NUMBER = 12
 };
 
 /* Checks the gradient of a result against the shape of that result. */
@@ -96,6 +110,14 @@ attn_status plan_check_gradients(attn_plan *plan, const attn_options *o, attn_er
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "grad_lse",
                          "grad_lse needs softmax, without which there is no lse");
     }
+    for (size_t h = 0; h < plan->heads; h++) {
+        const size_t columns = size_max(plan->head[h].d, plan->head[h].d_v);
+        if (columns > MOST_WIDE) {
+            return attn_fail(error, ATTN_INVALID_ARGUMENT, "results",
+                             "gradients need heads of at most %d columns, not %zu", MOST_WIDE,
+                             columns);
+        }
+    }
     for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++) {
         if (!inputs[i].has && plan_wants(plan, UINT64_C(1) << inputs[i].gradient)) {
             return attn_fail(error, ATTN_INVALID_ARGUMENT, "results", "%s needs %s",
@@ -137,8 +159,11 @@ static void choose_units(attn_plan *plan) {
     g->members = g->items * g->heads;
 }
 
+/* Returns the cost of some queries and some keys of a member. */
 static double cost_of_pair(const attn_plan *plan, double rows, double keys) {
-    return rows * keys * (2.5 * plan->schedule.columns + SCORE);
+    const struct gradients *g = &plan->gradients;
+    const double tiles = ceil(rows / (double)g->tile_rows) * ceil(keys / (double)g->tile_keys);
+    return rows * keys * (2.5 * plan->schedule.columns + SCORE) + tiles * TILE;
 }
 
 /* Returns into how many parts of at least `tile` things all of them are cut. */
@@ -179,32 +204,53 @@ static size_t sums_count(const attn_plan *plan, int which) {
     return kept || plan_wants(plan, UINT64_C(1) << results[which]) ? numbers[which] : 0;
 }
 
-/* Cuts the gradients of one projection: those of its input, which are wanted with `inputs`, of its
- * weights and of its bias. */
-static void cut_projection(attn_plan *plan, int which, bool inputs) {
+/* Cuts a product (rows, columns) of so many multiply-adds for each number into blocks that BLAS
+ * computes fast, of about BLOCK_WORK. Such a block costs `more` beside its product. */
+static struct blocks cut_blocks(size_t rows, size_t columns, double depth, double more) {
+    const double side = fmax(LEAST_SIDE, fmin(sqrt(BLOCK_WORK / depth), MOST_SIDE));
+    struct blocks b = {.rows = size_min(rows, (size_t)side)};
+    const double wide = fmin(BLOCK_WORK / depth / (double)b.rows, MOST_COLUMNS);
+    b.columns = size_min(columns, (size_t)fmax(side, wide));
+    b.across = ceil_div(columns, b.columns);
+    const size_t units = ceil_div(rows, b.rows) * b.across;
+    b.all = plan_cut(units, (double)rows * (double)columns * depth + (double)units * more);
+    return b;
+}
+
+/* Cuts the gradients of one projection: those of its input, which are wanted with `inputs` and to
+ * which `depth` columns of all its projections add, of its weights and of its bias. */
+static void cut_projection(attn_plan *plan, int which, bool inputs, double depth) {
     static const attn_result weights[] = {ATTN_RESULT_GRAD_W_Q, ATTN_RESULT_GRAD_W_K,
                                           ATTN_RESULT_GRAD_W_V, ATTN_RESULT_GRAD_W_O};
     static const attn_result biases[] = {ATTN_RESULT_GRAD_B_Q, ATTN_RESULT_GRAD_B_K,
                                          ATTN_RESULT_GRAD_B_V, ATTN_RESULT_GRAD_B_O};
     struct gradients *g = &plan->gradients;
     const struct projection *p = &plan->project[which];
-    const double work = (double)p->rows * (double)p->inner * (double)p->ld;
+    const double rows = (double)p->rows, inner = (double)p->inner, ld = (double)p->ld;
+    const double calls = (double)p->count * PRODUCT;
     if (p->count == 0) {
         return;
     }
-    g->cost += work * 3;
     if (inputs) {
-        const double uses = which == PROJECT_OUT ? 1 : PROJECT_INPUTS;
-        g->inputs[which] = plan_cut(p->rows, work * uses + (double)p->rows * 4000);
+        struct blocks *b = &g->inputs[which];
+        *b = cut_blocks(p->rows, p->inner, depth, calls);
+        g->cost += rows * inner * (depth + READ_NUMBER) + (double)b->all.units * calls +
+                   (double)ceil_div(p->rows, b->rows) * inner * depth * READ_NUMBER;
     }
     if (plan_wants(plan, UINT64_C(1) << weights[which])) {
-        const size_t rows = p->out_in ? p->ld : p->inner * p->count;
-        g->weights[which] = plan_cut(rows, work + (double)rows * 4000);
+        struct blocks *b = &g->weights[which];
+        const double steps = (double)ceil_div(p->rows, GRADIENT_ROWS);
+        const double own = (double)p->count / (double)ceil_div(p->ld, MOST_SIDE) + 1;
+        *b = cut_blocks(p->inner, p->ld, rows, steps * own * PRODUCT);
+        g->cost += inner * ld * (rows + READ_NUMBER) +
+                   (double)b->all.units * steps * own * PRODUCT +
+                   (double)ceil_div(p->ld, b->columns) * rows * inner * READ_NUMBER;
+        g->widest = size_max(g->widest, b->rows);
     }
     if (plan_wants(plan, UINT64_C(1) << biases[which])) {
-        g->biases[which] = plan_cut(p->ld, (double)p->rows * (double)p->ld * 40 + 4000);
+        g->biases[which] = plan_cut(p->ld, rows * ld * READ_NUMBER);
+        g->cost += rows * ld * READ_NUMBER;
     }
-    g->widest = size_max(g->widest, size_max(p->inner, p->ld));
 }
 
 static void cut_projections(attn_plan *plan) {
@@ -213,19 +259,21 @@ static void cut_projections(attn_plan *plan) {
                                          plan->call.value_context};
     static const attn_result results[] = {ATTN_RESULT_GRAD_X, ATTN_RESULT_GRAD_CONTEXT,
                                           ATTN_RESULT_GRAD_VALUE_CONTEXT};
+    double depth[PROJECT_INPUTS] = {0};
     for (int i = 0; i < PROJECT_INPUTS && plan->form.projected; i++) {
         g->input[i] = inputs[i] != NULL ? i : g->input[i - 1];
-        cut_projection(plan, i, plan_wants(plan, UINT64_C(1) << results[i]));
+        depth[g->input[i]] += (double)plan->project[i].ld;
+    }
+    for (int i = 0; i < PROJECT_INPUTS && plan->form.projected; i++) {
+        cut_projection(plan, i, plan_wants(plan, UINT64_C(1) << results[i]), depth[i]);
     }
     if (plan->form.same && plan_wants(plan, ATTN_WANT(GRAD_X))) {
-        g->inputs[0] = plan_cut(plan->in.q.numbers, (double)plan->in.q.numbers * 60);
+        g->inputs[0] = cut_blocks(plan->in.q.numbers, 1, READ_NUMBER, 0);
+        g->cost += (double)plan->in.q.numbers * 3 * READ_NUMBER;
     }
     g->input[PROJECT_OUT] = PROJECT_OUT;
-    cut_projection(plan, PROJECT_OUT, g->upstream.output != NULL);
-}
-
-static size_t projection_tasks(const struct gradients *g, int which) {
-    return g->inputs[which].tasks + g->weights[which].tasks + g->biases[which].tasks;
+    cut_projection(plan, PROJECT_OUT, g->upstream.output != NULL,
+                   (double)plan->project[PROJECT_OUT].ld);
 }
 
 /* Cuts the copies of the gradients of projected Q, K and V into heads. */
@@ -287,7 +335,7 @@ void plan_cut_gradients(attn_plan *plan, size_t d) {
     }
     g->tile_keys = size_max(64, size_min(TILE_KEYS, TILE_BYTES / (d * size) / 64 * 64));
     g->tile_keys = size_min(g->tile_keys, plan->m);
-    g->tile_rows = size_min(TILE_ROWS, plan->n);
+    g->tile_rows = size_min(d > WIDE ? WIDE_ROWS : TILE_ROWS, plan->n);
     g->ld = ceil_div(g->tile_keys, panel) * panel;
     choose_units(plan);
     choose_stripes(plan);
@@ -295,10 +343,9 @@ void plan_cut_gradients(attn_plan *plan, size_t d) {
         plan->schedule.columns * 20 + 2000 + (g->upstream.weights == NULL ? 0 : cost_of_row(plan));
     const size_t rows = plan->batch * plan->heads * plan->n;
     g->start = plan_cut(rows, row * (double)rows);
-    g->cost = row * (double)rows +
-              (double)plan->batch * (double)plan->heads *
-                  cost_of_pair(plan, (double)plan->n, (double)plan->m) +
-              plan->schedule.input_cost;
+    g->cost = row * (double)rows + plan->schedule.input_cost;
+    g->cost_of_pairs = (double)plan->batch * (double)plan->heads *
+                       cost_of_pair(plan, (double)plan->n, (double)plan->m);
     cut_projections(plan);
     cut_copies(plan);
     count_tasks(plan);

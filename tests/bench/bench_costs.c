@@ -25,6 +25,7 @@
 enum {
     NUMBERS = 1 << 25,      /* numbers in each array from which inputs are taken */
     RESULT_BYTES = 1 << 28, /* the most bytes of all results of a call */
+    WIDE = 16384,           /* the most columns of a head of a call with gradients */
     MOST_SECONDS = 1,       /* the most seconds of a call, by its cost */
     WORST = 16              /* calls that are printed */
 };
@@ -126,18 +127,19 @@ static bool fits(size_t a, size_t b, size_t c, size_t d) {
 
 /* The tensors and lengths that the options point to. */
 struct extras {
-    attn_tensor mask, bias, slopes, sink, past_k, past_v;
+    attn_tensor mask, bias, slopes, sink, past_k, past_v, grad_output;
+    attn_upstream upstream;
     size_t *lengths; /* owned */
 };
 
 static void draw_options(struct rng *rng, const struct sizes *s, bool projected, attn_options *o,
                          struct extras *e) {
-    const unsigned projections = ATTN_WANT(Q) | ATTN_WANT(K) | ATTN_WANT(V);
-    const unsigned possible =
-        ((1u << ATTN_RESULT_COUNT) - 1) & ~(ATTN_WANT(OUTPUT) | (projected ? 0 : projections));
+    const uint64_t projections = ATTN_WANT(Q) | ATTN_WANT(K) | ATTN_WANT(V);
+    const uint64_t possible =
+        (ATTN_WANT(GRAD_Q) - 1) & ~(ATTN_WANT(OUTPUT) | (projected ? 0 : projections));
     o->results = rng_chance(rng, 4) ? 0 : ATTN_WANT(OUTPUT);
-    for (unsigned r = 0; r < ATTN_RESULT_COUNT || o->results == 0; r++) {
-        o->results |= rng_chance(rng, 6) ? 1u << r % ATTN_RESULT_COUNT & possible : 0;
+    for (int r = 0; r < ATTN_RESULT_GRAD_Q || o->results == 0; r++) {
+        o->results |= rng_chance(rng, 6) ? UINT64_C(1) << r % ATTN_RESULT_GRAD_Q & possible : 0;
     }
     o->top_k = rng_chance(rng, 3) ? s->m : rng_chance(rng, 2) ? size_up_to(rng, (double)s->m) : 0;
     o->causal = rng_chance(rng, 3);
@@ -221,11 +223,65 @@ static void describe(struct call *c, const char *kind, const struct sizes *s,
              o->top_k);
 }
 
+/* The inputs of a call: X and its projections, or Q, K and V. */
+struct inputs {
+    const attn_multihead *multihead; /* or NULL */
+    const attn_tensor *q, *k, *v;
+};
+
+static attn_status plan_inputs(attn_plan **plan, const struct inputs *in, const attn_options *o) {
+    return in->multihead != NULL ? attn_plan_multihead(plan, in->multihead, o, NULL)
+                                 : attn_plan_attention(plan, in->q, in->k, in->v, o, NULL);
+}
+
+/* Adds gradients to some calls. */
+static void draw_gradients(struct rng *rng, const struct sizes *s, const struct inputs *in,
+                           attn_options *o, struct extras *e) {
+    const uint64_t projected =
+        ATTN_WANT(GRAD_X) | ATTN_WANT(GRAD_W_Q) | ATTN_WANT(GRAD_W_K) | ATTN_WANT(GRAD_W_V);
+    const uint64_t possible = ATTN_WANT(GRAD_Q) | ATTN_WANT(GRAD_K) | ATTN_WANT(GRAD_V) |
+                              (o->bias != NULL ? ATTN_WANT(GRAD_BIAS) : 0) |
+                              (o->sink != NULL ? ATTN_WANT(GRAD_SINK) : 0) |
+                              (in->multihead != NULL ? projected : 0);
+    attn_options output = *o;
+    attn_plan *plan;
+    if (!rng_chance(rng, 4) || s->d > WIDE || s->d_v > WIDE) {
+        return;
+    }
+    output.results = ATTN_WANT(OUTPUT);
+    output.top_k = 0;
+    if (plan_inputs(&plan, in, &output) != ATTN_OK) {
+        return;
+    }
+    e->grad_output = attn_as_tensor(attn_plan_tensor(plan, ATTN_RESULT_OUTPUT, 0));
+    e->upstream.output = &e->grad_output;
+    attn_plan_free(plan);
+    size_t count = 0;
+    attn_tensor_count(&e->grad_output, &count);
+    if (count > NUMBERS) {
+        return;
+    }
+    e->grad_output.data = numbers(rng, e->grad_output.dtype, count, false);
+    o->upstream = &e->upstream;
+    o->results |= rng_chance(rng, 4) ? ATTN_WANT(GRAD_Q) : possible;
+}
+
+/* Draws the gradients of a call, describes it and plans it. */
+static bool plan_call(struct rng *rng, struct call *c, const char *kind, const struct sizes *s,
+                      const struct inputs *in, attn_options *o, struct extras *e) {
+    draw_gradients(rng, s, in, o, e);
+    describe(c, kind, s, o);
+    const double start = task_now();
+    const attn_status status = plan_inputs(&c->plan, in, o);
+    c->plan_seconds = task_now() - start;
+    free(e->lengths);
+    return status == ATTN_OK;
+}
+
 static bool draw_attention(struct rng *rng, struct call *c) {
     struct sizes s = draw_sizes(rng);
     struct extras e = {0};
     attn_options o = {0};
-    attn_error error;
     const bool packed = rng_chance(rng, 3);
     if (!fits(s.batch, s.heads, s.n, s.d) || !fits(s.batch, s.kv_heads, s.m, s.d) ||
         !fits(s.batch, s.kv_heads, s.m, s.d_v)) {
@@ -245,12 +301,8 @@ static bool draw_attention(struct rng *rng, struct call *c) {
         o.heads = s.heads;
         o.kv_heads = s.kv_heads;
     }
-    describe(c, packed ? "packed" : "attention", &s, &o);
-    const double start = task_now();
-    const attn_status status = attn_plan_attention(&c->plan, &q, &k, &v, &o, &error);
-    c->plan_seconds = task_now() - start;
-    free(e.lengths);
-    return status == ATTN_OK;
+    const struct inputs in = {NULL, &q, &k, &v};
+    return plan_call(rng, c, packed ? "packed" : "attention", &s, &in, &o, &e);
 }
 
 static attn_tensor weights(struct rng *rng, attn_dtype dtype, size_t in, size_t out, bool out_in) {
@@ -265,7 +317,6 @@ static bool draw_multihead(struct rng *rng, struct call *c) {
     struct sizes s = draw_sizes(rng);
     struct extras e = {0};
     attn_options o = {0};
-    attn_error error;
     const bool per_head = rng_chance(rng, 3);
     size_t model = rng_chance(rng, 6) ? size_up_to(rng, 1000000) : size_up_to(rng, 1024);
     s.past = 0;
@@ -299,16 +350,13 @@ static bool draw_multihead(struct rng *rng, struct call *c) {
                                  .per_head = per_head,
                                  .layout = out_in ? ATTN_OUT_IN : ATTN_IN_OUT,
                                  .w_o = projects ? &w_o : NULL};
-    describe(c, per_head ? "per_head" : "multihead", &s, &o);
+    const struct inputs in = {.multihead = &call};
+    const bool planned = plan_call(rng, c, per_head ? "per_head" : "multihead", &s, &in, &o, &e);
     const size_t used = strlen(c->text);
     snprintf(c->text + used, sizeof c->text - used, " model=%zu%s out=%zu", model,
              out_in ? " out_in" : "", projects ? w_o.shape[!out_in] : 0);
-    const double start = task_now();
-    const attn_status status = attn_plan_multihead(&c->plan, &call, &o, &error);
-    c->plan_seconds = task_now() - start;
     free(projections);
-    free(e.lengths);
-    return status == ATTN_OK;
+    return planned;
 }
 
 static bool draw_softmax(struct rng *rng, struct call *c) {
@@ -388,7 +436,7 @@ static void *bind_all(attn_plan *plan) {
 }
 
 static const char *const phases[] = {"project", "pack", "attend", "merge",
-                                     "weigh",   "rank", "out",    "?"};
+                                     "weigh",   "rank", "out",    "gradients"};
 
 static void run_plan(struct call *c, bool verbose) {
     attn_error error = {0};
