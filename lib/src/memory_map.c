@@ -53,7 +53,7 @@ static bool place_packed_keys(attn_plan *plan) {
     return fits;
 }
 
-/* Returns the numbers of a gradient of norm_q or norm_k, and the tasks that each make a part of it. */
+/* Returns the numbers of a gradient of norm_q or norm_k, and the tasks that each make a part. */
 static size_t norm_numbers(const attn_plan *plan, enum prepare what) {
     const bool query = what == PREPARE_QUERIES;
     const struct norm *norm = query ? &plan->norm_q : &plan->norm_k;

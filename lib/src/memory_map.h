@@ -58,8 +58,10 @@
     X(grad_out, real, size, w_o && g->upstream.output != NULL ? plan->batch : 0, plan->out.batch)  \
     X(raw_q, real, size, raw_is_kept(plan, &plan->norm_q) ? plan->in.q.numbers : 0, 1)             \
     X(raw_k, real, size, raw_is_kept(plan, &plan->norm_k) ? plan->in.k.numbers : 0, 1)             \
-    X(norm_q_sums, double, sizeof(double), norm_tasks(plan, PREPARE_QUERIES), norm_numbers(plan, PREPARE_QUERIES)) \
-    X(norm_k_sums, double, sizeof(double), norm_tasks(plan, PREPARE_KEYS), norm_numbers(plan, PREPARE_KEYS))
+    X(norm_q_sums, double, sizeof(double), norm_tasks(plan, PREPARE_QUERIES),                      \
+      norm_numbers(plan, PREPARE_QUERIES))                                                         \
+    X(norm_k_sums, double, sizeof(double), norm_tasks(plan, PREPARE_KEYS),                         \
+      norm_numbers(plan, PREPARE_KEYS))
 
 /* A scratch belongs to one task at a time. d and d_v are those of the widest heads. */
 #define ATTN_SCRATCH(X)                                                                            \
@@ -96,7 +98,7 @@
     /* Gradients: a tile of weights, and of gradients of scores; the queries of the tile and the   \
      * gradients of their outputs, also transposed; its keys and values, packed transposed, and    \
      * its keys packed; sums of the gradients of its keys and values, transposed; rows on their    \
-     * way; the derivative of softcap, and the gradient of a bias, for one row of the tile. */      \
+     * way; the derivative of softcap, and the gradient of a bias, for one row of the tile. */     \
     X(g_weights, real, size, g_rows, g_ld)                                                         \
     X(g_scores, real, size, g_rows, g_ld)                                                          \
     X(g_q, real, size, g_rows, d)                                                                  \
@@ -106,11 +108,11 @@
     X(g_k_turned, real, size, g_ld, d)                                                             \
     X(g_v_turned, real, size, g_ld, d_v)                                                           \
     X(g_k, real, size, g_keys, packed_columns(plan, d))                                            \
-    X(g_k_sums, real, size, grad_k ? g_ld : 0, d)                                                       \
-    X(g_v_sums, real, size, grad_v ? g_ld : 0, d_v)                                                        \
+    X(g_k_sums, real, size, grad_k ? g_ld : 0, d)                                                  \
+    X(g_v_sums, real, size, grad_v ? g_ld : 0, d_v)                                                \
     X(g_moved, real, size, size_max(g_rows, g_keys), size_max(d, d_v))                             \
     X(g_slope, double, sizeof(double), g_keys, 1)                                                  \
-    X(g_bias, double, sizeof(double), column_bias ? g_keys : 0, 1)                            \
+    X(g_bias, double, sizeof(double), column_bias ? g_keys : 0, 1)                                 \
     X(g_row, double, sizeof(double), g->wanted ? 3 : 0, size_max(d, 256))                          \
     X(g_clean, real, size, g->widest > 0 ? GRADIENT_ROWS : 0, g->widest)
 

@@ -1,7 +1,8 @@
 /*
- * plan_call.c - the public functions that plan a call of attention. The gradients of a small float32
- * call are computed in double: a plan in float64, the wide plan, takes copies of all inputs, and its
- * results are rounded once. So they are as exact as the other results, see engine/small.inc.
+ * plan_call.c - the public functions that plan a call of attention. The gradients of a small
+ * float32 call are computed in double: a plan in float64, the wide plan, takes copies of all
+ * inputs, and its results are rounded once. So they are as exact as the other results, see
+ * engine/small.inc.
  */
 #include <string.h>
 
@@ -95,7 +96,7 @@ static attn_status build_plan(attn_plan *plan, const attn_tensor *const qkv[3],
     attn_upstream upstream;
     o.results = plan->results.wanted & EVERY_GRADIENT;
     widen_options(copies, &o, &rotary, &upstream);
-    if (plan->form.projected) {
+    if (qkv == NULL) {
         widen_call(copies, &call, projections);
         return copies->complete ? plan_multihead(&plan->wide->plan, &call, &o, error)
                                 : attn_no_memory(error);
@@ -136,7 +137,7 @@ static attn_status plan_wide(attn_plan *plan, const attn_tensor *const qkv[3], a
     return ATTN_OK;
 }
 
-/* ----------------------------------------------------------------------------- the public functions */
+/* ------------------------------------------------------------------------- the public functions */
 
 static const attn_options defaults = {0};
 

@@ -172,8 +172,8 @@ static size_t parts_of(size_t all, size_t tile, double parts) {
     return parts < 1 ? 1 : parts > (double)most ? most : (size_t)parts;
 }
 
-/* Cuts keys into stripes and queries into blocks: so that there is work for many threads, as long as
- * tasks do not become short, and so that no task becomes long. */
+/* Cuts keys into stripes and queries into blocks: so that there is work for many threads, as long
+ * as tasks do not become short, and so that no task becomes long. */
 static void choose_stripes(attn_plan *plan) {
     struct gradients *g = &plan->gradients;
     const double all = cost_of_pair(plan, (double)plan->n, (double)plan->m);

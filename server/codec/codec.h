@@ -340,7 +340,7 @@ enum codec_op {
     CODEC_OP_ARRAY,  /* begins an array */
     CODEC_OP_END,    /* ends the innermost object or array */
     CODEC_OP_TENSOR, /* nested arrays; rank 0 is a plain number. -inf, +inf and NaN become null */
-    CODEC_OP_PARTS,  /* the matrices or rows of `parts` in an array; with a batch, one for each item */
+    CODEC_OP_PARTS,  /* the matrices or rows of `parts` in an array, for each item of a batch */
     CODEC_OP_TEXTS,  /* `texts` in an array */
     CODEC_OP_IDS,    /* an object in which each of `texts` has its number of `ids` */
     CODEC_OP_NUMBER,

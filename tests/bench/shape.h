@@ -34,8 +34,9 @@ bool shape_read(struct shape *s, const char *line);
 size_t shape_d_v(const struct shape *s);
 
 /* Returns the floating-point operations of a call's matrix products: two for each multiply-add of
- * the two products of attention, of the five of its gradients and of the projections. Pairs of query and key that causal or a
- * window forbids do not count. Pairs that a mask forbids count, because masks are arbitrary. */
+ * the two products of attention, of the five of its gradients and of the projections. Pairs of
+ * query and key that causal or a window forbids do not count. Pairs that a mask forbids count,
+ * because masks are arbitrary. */
 double shape_flops(const struct shape *s);
 
 /* Which calls are measured. */
