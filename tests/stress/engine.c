@@ -1,6 +1,6 @@
 /*
- * engine.c - checks that the tasks of a plan give the same bytes on 1, 2, 3 and 7 threads, and that
- * several plans run side by side. It is written for ThreadSanitizer, and it is a plain program
+ * engine.c - checks that the tasks of a plan give the same bytes on 1, 2, 3, 7 and 64 threads, and
+ * that several plans run side by side. It is written for ThreadSanitizer, and it is a plain program
  * because Criterion does not start under ThreadSanitizer.
  */
 #include <pthread.h>
@@ -19,7 +19,7 @@ enum {
     QUERIES = 200, /* three blocks, for which the keys are packed once */
     KEYS = 4000,
     COLUMNS = 24,
-    MAX_THREADS = 7,
+    MAX_THREADS = 64,
     PLANS = 4
 };
 
@@ -49,11 +49,13 @@ enum call {
     TILES,    /* many queries, so that keys are packed and queries form blocks */
     WEIGHTS,  /* the same with weights; these are over 8 MiB, so they are written past the caches */
     DECODING, /* one query of grouped heads with many keys, so that rows are cut and merged */
-    PROJECTED, /* X and weight matrices, so that all phases have tasks */
-    LONG_ROWS, /* rows that are cut along their keys, with all results */
-    LONG_MEAN, /* the same with the mean over heads */
-    COPIES,    /* projections with all results, so that Q, K and V are copied */
-    SOFTMAX,   /* softmax alone, with slices that are cut */
+    PROJECTED,           /* X and weight matrices, so that all phases have tasks */
+    LONG_ROWS,           /* rows that are cut along their keys, with all results */
+    LONG_MEAN,           /* the same with the mean over heads */
+    COPIES,              /* projections with all results, so that Q, K and V are copied */
+    SOFTMAX,             /* softmax alone, with slices that are cut */
+    GRADIENTS,           /* of all inputs; that of the bias is a sum over heads and queries */
+    GRADIENTS_PROJECTED, /* of X and the weights */
     CALLS
 };
 
@@ -72,7 +74,8 @@ static attn_plan *new_plan(enum call call) {
                       [WEIGHTS] = {HEADS, HEADS, QUERIES, KEYS, COLUMNS},
                       [DECODING] = {GROUP, 1, 1, LONG, COLUMNS},
                       [LONG_ROWS] = {2, 2, 3, 2 * LONG, 2},
-                      [LONG_MEAN] = {2, 2, 3, 2 * LONG, 2}};
+                      [LONG_MEAN] = {2, 2, 3, 2 * LONG, 2},
+                      [GRADIENTS] = {HEADS, HEADS, QUERIES, KEYS, COLUMNS}};
     const size_t columns = sizes[call].columns;
     const attn_tensor tq = {
         .data = q, .rank = 3, .shape = {sizes[call].heads, sizes[call].queries, columns}};
@@ -84,15 +87,31 @@ static attn_plan *new_plan(enum call call) {
     const attn_tensor slices = {.data = k, .rank = 2, .shape = {LONG / 2, 2 * COLUMNS}};
     const attn_projection projection = {.w_q = &w, .w_k = &w, .w_v = &w};
     const attn_multihead multihead = {
-        .x = &x, .projections = &projection, .count = 1, .w_o = call == PROJECTED ? &w : NULL};
-    const unsigned all = (1u << ATTN_RESULT_COUNT) - 1;
+        .x = &x,
+        .projections = &projection,
+        .count = 1,
+        .w_o = call == PROJECTED || call == GRADIENTS_PROJECTED ? &w : NULL};
+    const attn_tensor bias = {.data = v, .rank = 2, .shape = {1, KEYS}};
+    const attn_tensor heads = {.data = v, .rank = 1, .shape = {HEADS}};
+    const attn_upstream upstream = {.output = call == GRADIENTS ? &tq : &x};
+    const uint64_t all = ATTN_WANT(GRAD_Q) - 1; /* no gradients */
+    const uint64_t qkv = ATTN_WANT(GRAD_Q) | ATTN_WANT(GRAD_K) | ATTN_WANT(GRAD_V);
     attn_options o = {.results = ATTN_WANT(OUTPUT) | ATTN_WANT(LSE), .top_k = 2 * LONG};
     attn_plan *plan = NULL;
     if (call == LONG_ROWS || call == LONG_MEAN) {
-        o.results = all & ~(unsigned)(ATTN_WANT(Q) | ATTN_WANT(K) | ATTN_WANT(V));
+        o.results = all & ~(ATTN_WANT(Q) | ATTN_WANT(K) | ATTN_WANT(V));
         o.flags = call == LONG_MEAN ? (unsigned)ATTN_FLAG_MEAN_OVER_HEADS : 0;
     } else if (call == COPIES) {
         o.results = all;
+    } else if (call == GRADIENTS) {
+        o.upstream = &upstream;
+        o.bias = &bias;
+        o.sink = o.alibi_slopes = &heads;
+        o.results = qkv | ATTN_WANT(GRAD_BIAS) | ATTN_WANT(GRAD_SINK) | ATTN_WANT(GRAD_ALIBI);
+    } else if (call == GRADIENTS_PROJECTED) {
+        o.upstream = &upstream;
+        o.results = qkv | ATTN_WANT(GRAD_X) | ATTN_WANT(GRAD_W_Q) | ATTN_WANT(GRAD_W_K) |
+                    ATTN_WANT(GRAD_W_V) | ATTN_WANT(GRAD_W_O);
     } else {
         o.causal = true;
         o.flags = ATTN_FLAG_BOTTOM_RIGHT;
@@ -101,7 +120,7 @@ static attn_plan *new_plan(enum call call) {
     }
     if (call == SOFTMAX) {
         attn_plan_softmax(&plan, &slices, 0, NULL);
-    } else if (call == PROJECTED || call == COPIES) {
+    } else if (call == PROJECTED || call == COPIES || call == GRADIENTS_PROJECTED) {
         o.heads = HEADS;
         attn_plan_multihead(&plan, &multihead, &o, NULL);
     } else {
@@ -139,7 +158,7 @@ static char *bind_block(attn_plan *plan, size_t *bytes) {
 }
 
 static int same_bytes(enum call call) {
-    static const size_t counts[] = {1, 2, 3, 7};
+    static const size_t counts[] = {1, 2, 3, 7, MAX_THREADS};
     char *first = NULL;
     int failures = 0;
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
@@ -207,6 +226,6 @@ int main(void) {
     for (int call = 0; call < CALLS; call++) {
         failures += same_bytes((enum call)call);
     }
-    printf("%s\n", failures == 0 ? "same bytes on 1, 2, 3 and 7 threads" : "FAILED");
+    printf("%s\n", failures == 0 ? "same bytes on 1, 2, 3, 7 and 64 threads" : "FAILED");
     return failures != 0;
 }
