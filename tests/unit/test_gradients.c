@@ -374,3 +374,28 @@ Test(gradients, of_long_calls, .timeout = 300) {
         }
     }
 }
+
+/* Memory does not grow with n m: with Q, K and V, a plan and its results take less than twice the
+ * bytes of Q, K, V and their gradients. */
+Test(gradients, take_memory_that_does_not_grow_with_scores) {
+    enum {
+        ROWS = 16384,
+        COLUMNS = 64
+    };
+    const size_t matrix = sizeof(float) * ROWS * COLUMNS;
+    const attn_tensor x = {
+        .data = calloc(ROWS, matrix / ROWS), .rank = 2, .shape = {ROWS, COLUMNS}};
+    const attn_tensor k = x, v = x;
+    const attn_upstream up = {.output = &x};
+    const attn_options o = {
+        .results = ATTN_WANT(GRAD_Q) | ATTN_WANT(GRAD_K) | ATTN_WANT(GRAD_V),
+        .upstream = &up,
+    };
+    attn_plan *plan = NULL;
+    size_t bytes = 0;
+    cr_assert_eq(attn_plan_attention(&plan, &x, &k, &v, &o, NULL), ATTN_OK);
+    cr_assert(attn_plan_bytes(plan, 2, &bytes));
+    cr_expect_lt(bytes + 3 * matrix, 2 * 6 * matrix, "%zu bytes", bytes);
+    attn_plan_free(plan);
+    free((void *)(uintptr_t)x.data);
+}
