@@ -1,7 +1,8 @@
 #!/bin/bash
 # run.sh FOLDER [ARGUMENT...] sends the test cases of ONNX's Attention and RotaryEmbedding to $ATTENTIOND_BIN, or to
-# FOLDER/attentiond if that is not set. The first run downloads their package into the virtual
-# environment FOLDER/venv-conformance. The other arguments go to onnx_cases.py.
+# FOLDER/attentiond if that is not set, and then PyTorch's samples of attention and softmax. The first run downloads their
+# packages into the virtual environments FOLDER/venv-conformance and build/models. Other arguments go to onnx_cases.py, which
+# then runs alone.
 set -euo pipefail
 
 here=$(dirname "$(realpath "$0")")
@@ -11,4 +12,5 @@ venv=$folder/venv-conformance
 export ATTENTIOND_BIN=${ATTENTIOND_BIN:-$folder/attentiond}
 
 "$here/../support/venv.sh" "$venv" "$here/requirements.txt"
-exec "$venv/bin/python" "$here/onnx_cases.py" "$@"
+"$venv/bin/python" "$here/onnx_cases.py" "$@"
+[ $# != 0 ] || "$here/../models/run.sh" "$folder" ../conformance/torch_cases.py

@@ -1,11 +1,15 @@
 #!/bin/bash
 # venv.sh FOLDER REQUIREMENTS [OPTION...] makes a virtual environment of Python in FOLDER, with the packages from
 # PyPI that the file REQUIREMENTS lists. pip gets the options. If FOLDER has the packages already, it needs no network.
+# Two tests may share FOLDER: the second one waits until the first one has made it.
 set -euo pipefail
 
 venv=${1:?usage: venv.sh FOLDER REQUIREMENTS [OPTION...]}
 requirements=${2:?usage: venv.sh FOLDER REQUIREMENTS [OPTION...]}
 shift 2
+mkdir -p "$(dirname "$venv")"
+exec 9>"$venv.lock"
+flock 9
 
 # The copy of the requirements is written last, so a broken installation is made again.
 cmp -s "$requirements" "$venv/installed.txt" && exit
