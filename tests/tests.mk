@@ -145,7 +145,7 @@ bench-peers: ## Measure beside PyTorch, onnxruntime, OpenVINO, NumPy (6 GB from 
 	@tests/bench/peers/run.sh $(O) $(ARGS)
 
 # ----------------------------------------------------------------------------------------- checks
-.PHONY: docs test-conformance test-models search-models test-openapi test-clients test-metrics check-asan check-valgrind check-neon check-hardening check-clang check-layers house lint format coverage test-container \
+.PHONY: docs test-conformance test-models search-models search-gradients test-openapi test-clients test-metrics check-asan check-valgrind check-neon check-hardening check-clang check-layers house lint format coverage test-container \
         test-arm64 test-reproducible test-deb
 docs: ## Make the page /docs from openapi.yaml
 	@docker/packages.sh test
@@ -223,7 +223,7 @@ check-neon: ## Run the row kernels of 64-bit ARM in an emulator
 	$(again) O=build/neon CC=aarch64-linux-gnu-gcc build/neon/run_kernels
 	@TEST_DIVISOR=20 timeout 300 qemu-aarch64 build/neon/run_kernels scalar neon
 
-test-conformance: ## Run ONNX's cases of attention over HTTP (fetches Python packages from PyPI)
+test-conformance: ## Run the cases of ONNX and PyTorch over HTTP (6 GB from PyPI)
 	@docker/packages.sh build python
 	$(again) all
 	@tests/conformance/run.sh $(O)
@@ -232,6 +232,11 @@ test-models: ## Compare stored layers with PyTorch and transformers (6 GB from P
 	@docker/packages.sh build python
 	$(again) all
 	@tests/models/run.sh $(O) $(if $(ARGS),test_models.py $(ARGS))
+
+search-gradients: ## Compare the gradients of drawn calls with those of PyTorch: ARGS="--calls 3000 --seed 7"
+	@docker/packages.sh build python
+	$(again) all
+	@tests/models/run.sh $(O) search_gradients.py $(ARGS)
 
 search-models: ## Search for wrong layers among drawn models of transformers: ARGS="--calls 3000 --seed 7"
 	@docker/packages.sh build python

