@@ -77,7 +77,9 @@ size_t answer_count(unsigned fields) {
     if (!fields_has("return", fields)) {
         return 1;
     }
-    return fields == FIELDS_AT_ATTENTION ? ANSWER_PROJECTED : ANSWER_COUNT;
+    return fields == FIELDS_AT_ATTENTION ? ANSWER_PROJECTED
+           : fields == FIELDS_AT_LAYER   ? ANSWER_STORED
+                                         : ANSWER_COUNT;
 }
 
 void answer_describe(struct codec_items *list, unsigned fields) {

@@ -55,7 +55,8 @@ enum answer_name {
     ANSWER_MAP(ANSWER_ENUM)
 #undef ANSWER_ENUM
     ANSWER_COUNT,
-    ANSWER_PROJECTED = ANSWER_Q /* the first name that is a result of projections only */
+    ANSWER_PROJECTED = ANSWER_Q,    /* the first name that is a result of projections only */
+    ANSWER_STORED = ANSWER_GRAD_W_Q /* the first gradient of weights, which may be stored */
 };
 
 extern const char *const answer_names[ANSWER_COUNT];

@@ -22,6 +22,25 @@ bool field_count(const struct codec_document *document, const struct codec_value
     return true;
 }
 
+/* Refuses a result that other endpoints have. */
+static bool refuse_result(const struct codec_document *document, const struct field *field,
+                          const struct codec_value *item, size_t which, struct codec_error *error) {
+    return codec_fail(document, item, error, "%s is %s", answer_names[which],
+                      field->choice_count == ANSWER_STORED
+                          ? "the gradient of stored weights, which this service does not compute"
+                          : "a result of calls with projections only, such as /self-attention");
+}
+
+/* Reads the name of a result. */
+static bool read_result(const struct codec_document *document, const struct field *field,
+                        const struct codec_value *item, size_t *which, struct codec_error *error) {
+    struct codec_error unused;
+    return codec_as_choice(document, item, answer_names, ANSWER_COUNT, which, &unused) &&
+                   *which >= field->choice_count
+               ? refuse_result(document, field, item, *which, error)
+               : codec_as_choice(document, item, field->choices, field->choice_count, which, error);
+}
+
 bool field_return(struct call *call, struct codec_document *document, const struct field *field,
                   const struct codec_value *value, struct codec_error *error) {
     if (codec_kind_of(value) != CODEC_ARRAY || codec_size(value) == 0) {
@@ -33,7 +52,7 @@ bool field_return(struct call *call, struct codec_document *document, const stru
     for (const struct codec_value *item = codec_at(value, 0); item != NULL;
          item = codec_next(item)) {
         size_t which;
-        if (!codec_as_choice(document, item, field->choices, field->choice_count, &which, error)) {
+        if (!read_result(document, field, item, &which, error)) {
             return false;
         }
         for (size_t i = 0; i < call->return_count; i++) {

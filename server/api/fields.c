@@ -20,6 +20,8 @@ static const char *const alignments[] = {
     [FIELD_TOP_LEFT] = "top_left", [FIELD_BOTTOM_RIGHT] = "bottom_right"};
 static const char of_projections[] =
     "it is a key of /self-attention, which projects X by W_Q, W_K and W_V";
+static const char of_softmax[] = "/softmax has no gradients: that of X is \"grad_bias\" of "
+                                 "/attention if \"bias\" is X and \"scale\" is 0";
 
 #define ATTENTION      FIELDS_AT_ATTENTION
 #define PROJECTIONS    FIELDS_AT_PROJECTIONS
@@ -46,6 +48,7 @@ static const char of_projections[] =
 #define PROJECTED                                                                                  \
     .hint_at = PROJECTIONS,                                                                        \
     .hint = "Q, K and V are keys of /attention; here \"return\" names them as results"
+#define OF_SOFTMAX   .hint_at = SOFTMAX, .hint = of_softmax
 #define BESIDE_HEADS .hint_at = HEAD, .hint = "it belongs beside \"heads\", once for all heads"
 
 static const struct field table[] = {
@@ -94,8 +97,10 @@ static const struct field table[] = {
      * "alignment" depends on "causal", so they come after these. */
     {"return", ATTENTION, FIELDS_OPTIONS, FIELD_READER, .read = field_return,
      .choices = answer_names, .choice_count = ANSWER_PROJECTED, .argument = "results"},
-    {"return", WITH_X, FIELDS_OPTIONS, FIELD_READER, .read = field_return, .choices = answer_names,
-     .choice_count = ANSWER_COUNT, .argument = "results"},
+    {"return", PROJECTIONS, FIELDS_OPTIONS, FIELD_READER, .read = field_return,
+     .choices = answer_names, .choice_count = ANSWER_COUNT, .argument = "results"},
+    {"return", LAYER, FIELDS_OPTIONS, FIELD_READER, .read = field_return, .choices = answer_names,
+     .choice_count = ANSWER_STORED, .argument = "results"},
     {"scale", ATTENTIONS, FIELDS_OPTIONS, FIELD_NUMBER, CALL(options.scale),
      .flag = ATTN_FLAG_SCALE},
     {"softcap", ATTENTIONS, FIELDS_OPTIONS, FIELD_NUMBER, CALL(options.softcap)},
@@ -145,12 +150,14 @@ static const struct field table[] = {
      TENSOR(rotary_sin, rotary.sin)},
     {"positions", ATTENTIONS, FIELDS_OPTIONS, FIELD_MATRIX, 1, 2, NUMBERS, "bn",
      TENSOR(positions, rotary.positions)},
-    {"grad_output", ATTENTIONS, FIELDS_OPTIONS, FIELD_MATRIX, 2, 4, NUMBERS, "",
+    {"grad_output", ATTENTION, FIELDS_OPTIONS, FIELD_MATRIX, 2, 4, NUMBERS, "bHnv",
+     TENSOR(grad_output, upstream.output), OF_SOFTMAX},
+    {"grad_output", WITH_X, FIELDS_OPTIONS, FIELD_MATRIX, 2, 4, NUMBERS, "bno",
      TENSOR(grad_output, upstream.output)},
-    {"grad_lse", ATTENTIONS, FIELDS_OPTIONS, FIELD_MATRIX, 1, 3, NUMBERS, "",
+    {"grad_lse", ATTENTIONS, FIELDS_OPTIONS, FIELD_MATRIX, 1, 3, NUMBERS, "bHn",
      TENSOR(grad_lse, upstream.lse)},
-    {"grad_weights", ATTENTIONS, FIELDS_OPTIONS, FIELD_MATRIX, 2, 4, NUMBERS, "",
-     TENSOR(grad_weights, upstream.weights)},
+    {"grad_weights", ATTENTIONS, FIELDS_OPTIONS, FIELD_MATRIX, 2, 4, NUMBERS, "bHna",
+     TENSOR(grad_weights, upstream.weights), OF_SOFTMAX},
     {"heads", ATTENTION, FIELDS_OPTIONS, FIELD_COUNT, CALL(options.heads)},
     {"heads", PROJECTIONS, FIELDS_APART, .kind = FIELD_APART}, /* multihead.c reads it */
 

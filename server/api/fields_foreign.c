@@ -27,10 +27,15 @@
 #define PAST_V      "it is \"past_V\" here"
 #define PACKED      "it is W_Q, W_K and W_V" OUT_IN
 #define TOP         "all keys stand at the top of the body, not in an object under this name"
-#define OUT_IN      " of /self-attention, with \"weight_layout\": \"out_in\""
+#define GRAD_OUTPUT "it is \"grad_output\" here"
+#define NO_GRADIENT                                                                                \
+    "only \"output\", \"lse\" and \"weights\" have gradients: grad_output, grad_lse and "          \
+    "grad_weights"
+#define OUT_IN " of /self-attention, with \"weight_layout\": \"out_in\""
 
 /* These are the names of PyTorch, ONNX, flash-attention, JAX and Transformers. If a name means
- * different things in several of them, its hint is right for all of them. */
+ * different things in several of them, its hint is right for all of them. Some names of gradients
+ * are those of other results. */
 const struct codec_foreign fields_foreign[] = {
     {"attn_mask", ATTENTIONS,
      "it is \"mask\" here, where true attends (as in scaled_dot_product_attention and ONNX; in "
@@ -125,6 +130,12 @@ const struct codec_foreign fields_foreign[] = {
     {"q_norm", ATTENTIONS, "it is \"norm_Q\" here"},
     {"k_norm", ATTENTIONS, "it is \"norm_K\" here"},
     {"return_weights", ATTENTIONS, RETURNED},
+    {"dout", ATTENTIONS, GRAD_OUTPUT},
+    {"dO", ATTENTIONS, GRAD_OUTPUT},
+    {"grad_out", ATTENTIONS, GRAD_OUTPUT},
+    {"grad_scores", ATTENTIONS, NO_GRADIENT},
+    {"grad_entropy", ATTENTIONS, NO_GRADIENT},
+    {"grad_top_k", ATTENTIONS, NO_GRADIENT},
     {"seed", ALL,
      "it stands in \"random\": {\"generator\": \"numpy\", \"seed\": 42} here, for "
      "matrices that are drawn"},

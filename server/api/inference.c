@@ -276,19 +276,6 @@ static bool find_output(const struct decoder *decoder, const char *name, size_t 
     return good;
 }
 
-/* Refuses an output that the model does not have. The message lists those that it has. */
-static bool refuse_output(const struct decoder *decoder, const struct codec_value *name,
-                          const char *text, struct codec_error *error) {
-    char names[256];
-    size_t size = 0;
-    for (size_t i = 0; i < answer_count(decoder->fields) && size < sizeof names; i++) {
-        size += (size_t)snprintf(names + size, sizeof names - size, "%s%s", i > 0 ? ", " : "",
-                                 answer_names[i]);
-    }
-    return codec_fail(decoder->document, name, error,
-                      "the output \"%.64s\" is unknown; this model has %s", text, names);
-}
-
 /* Reads one output into decoder->outputs. *which is the index of its result in answer_names. */
 static bool read_output(struct decoder *decoder, const struct codec_value *output, size_t *which,
                         struct codec_error *error) {
@@ -313,7 +300,8 @@ static bool read_output(struct decoder *decoder, const struct codec_value *outpu
         return codec_no_memory(error);
     }
     if (*which == ANSWER_COUNT) {
-        return refuse_output(decoder, name, wanted.name, error);
+        return codec_as_choice(document, name, answer_names, answer_count(decoder->fields), which,
+                               error);
     }
     for (size_t i = 0; i < decoder->output_count; i++) {
         if (strcmp(decoder->outputs[i].name, wanted.name) == 0) {

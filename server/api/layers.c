@@ -158,8 +158,65 @@ static bool refuse_past(struct api_request *request, size_t count, struct codec_
     return true;
 }
 
-/* Reads the inputs and options of a call. X is one matrix of the body if it has one for each layer.
- */
+/* Takes the part of a call's layer from a tensor whose first axis counts the layers of a model. */
+static bool take_part(const struct call *call, struct api_request *request, const char *key,
+                      attn_tensor *tensor, struct codec_error *error) {
+    const size_t count = call->stored.count;
+    if (tensor->shape[0] != count) {
+        return codec_fail(request->body, fields_get(&request->fields, key), error,
+                          "the first axis of %s has %zu layers, but this model has %zu", key,
+                          tensor->shape[0], count);
+    }
+    size_t size = attn_dtype_size(tensor->dtype);
+    for (int axis = 1; axis < tensor->rank; axis++) {
+        tensor->shape[axis - 1] = tensor->shape[axis];
+        size *= tensor->shape[axis];
+    }
+    tensor->rank--;
+    tensor->data = (char *)tensor->data + call->stored.item * size;
+    return true;
+}
+
+/* Takes the part of each gradient of a result. */
+static bool take_gradients(struct call *call, struct api_request *request,
+                           struct codec_error *error) {
+    const attn_upstream *up = &call->upstream;
+    return (up->output == NULL ||
+            take_part(call, request, "grad_output", &call->tensors.grad_output, error)) &&
+           (up->lse == NULL ||
+            take_part(call, request, "grad_lse", &call->tensors.grad_lse, error)) &&
+           (up->weights == NULL ||
+            take_part(call, request, "grad_weights", &call->tensors.grad_weights, error));
+}
+
+/* Refuses gradients of what is stored. */
+static bool refuse_gradients(const struct call *call, struct api_request *request,
+                             struct codec_error *error) {
+    const attn_options *o = &call->options;
+    const struct layer_use *use = &call->stored.weights.use;
+    const struct {
+        enum answer_name gradient;
+        bool stored;
+        const char *what;
+    } all[] = {
+        {ANSWER_GRAD_NORM_Q, o->norm_q == &use->tensors[LAYER_NORM_Q], "norm_Q"},
+        {ANSWER_GRAD_NORM_K, o->norm_k == &use->tensors[LAYER_NORM_K], "norm_K"},
+        {ANSWER_GRAD_SINK, o->sink == &use->tensors[LAYER_SINK], "sink"},
+        {ANSWER_GRAD_BIAS, use->tensors[LAYER_RELATIVE_BIAS].data != NULL, "relative bias"},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        if (all[i].stored && (o->results & answer_bits[all[i].gradient]) != 0) {
+            return codec_fail(request->body, fields_get(&request->fields, "return"), error,
+                              "%s: the layer %s has a %s of its own, and this service computes no "
+                              "gradients of stored weights",
+                              answer_names[all[i].gradient], use->layer->name, all[i].what);
+        }
+    }
+    return true;
+}
+
+/* Reads the inputs and options of a call. X and the gradients of results are one matrix of the body
+ * if it has one for each layer. */
 static bool read_inputs(struct call *call, struct api_request *request, struct codec_error *error) {
     const size_t count = call->stored.count;
     const struct codec_value *value = fields_get(&request->fields, "X");
@@ -178,20 +235,13 @@ static bool read_inputs(struct call *call, struct api_request *request, struct c
                               "of this model: %zu",
                               count);
         }
-        if (x->shape[0] != count) {
-            return codec_fail(request->body, value, error,
-                              "the first axis of X has %zu layers, but this model has %zu",
-                              x->shape[0], count);
+        if (!take_part(call, request, "X", x, error)) {
+            return false;
         }
-        size_t size = attn_dtype_size(x->dtype);
-        for (int axis = 1; axis < x->rank; axis++) {
-            x->shape[axis - 1] = x->shape[axis];
-            size *= x->shape[axis];
-        }
-        x->rank--;
-        x->data = (char *)x->data + call->stored.item * size;
     }
-    return fields_read_options(request, call, error);
+    return fields_read_options(request, call, error) &&
+           (!call->all_layers || take_gradients(call, request, error)) &&
+           refuse_gradients(call, request, error);
 }
 
 /* Checks the columns of the inputs. The weights are no part of the request, so the error names an

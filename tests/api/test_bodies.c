@@ -393,7 +393,7 @@ static bool points_into(const char *pointer, const char *name) {
 
 /* Returns whether the sizes of two axes must agree, or one follows from the other. */
 static bool are_related(char one, char other, bool keys) {
-    static const char *const groups[] = {"HGhi", "pk", "mk", "dei", "vi", "cxy"};
+    static const char *const groups[] = {"HGhi", "pka", "mka", "dei", "vi", "cxy"};
     for (size_t i = 0; i < COUNT(groups); i++) {
         if (strchr(groups[i], one) != NULL && strchr(groups[i], other) != NULL) {
             return true;

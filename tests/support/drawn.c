@@ -16,11 +16,21 @@ const char *const drawn_paths[] = {
 const size_t drawn_path_count = COUNT(drawn_paths);
 
 /* A call with the first key has the second one, too. */
-static const char *const needs[][2] = {
-    {"past_K", "past_V"}, {"past_V", "past_K"},          {"bias_K", "bias_V"},
-    {"bias_V", "bias_K"}, {"rotary_cos", "rotary_sin"},  {"rotary_sin", "rotary_cos"},
-    {"b_O", "W_O"},       {"positions", "rotary"},       {"embedding_dim", "random"},
-    {"top_k", "return"},  {"mean_over_heads", "return"}, {"sigmoid_bias", "normalization"}};
+static const char *const needs[][2] = {{"past_K", "past_V"},
+                                       {"past_V", "past_K"},
+                                       {"bias_K", "bias_V"},
+                                       {"bias_V", "bias_K"},
+                                       {"rotary_cos", "rotary_sin"},
+                                       {"rotary_sin", "rotary_cos"},
+                                       {"b_O", "W_O"},
+                                       {"positions", "rotary"},
+                                       {"embedding_dim", "random"},
+                                       {"top_k", "return"},
+                                       {"mean_over_heads", "return"},
+                                       {"sigmoid_bias", "normalization"},
+                                       {"grad_output", "return"},
+                                       {"grad_lse", "return"},
+                                       {"grad_weights", "return"}};
 
 /* If a call has the first key, it has not the second one. A query may stand before the first row of
  * the tables of rotary_cos and rotary_sin if causal or alignment is given. */
@@ -35,7 +45,8 @@ static const char *const excludes[][2] = {{"embedding_dim", "embedding"},
                                           {"alignment", "causal"},
                                           {"rotary_cos", "causal"},
                                           {"rotary_cos", "alignment"},
-                                          {"sink", "normalization"}};
+                                          {"sink", "normalization"},
+                                          {"grad_lse", "normalization"}};
 
 struct state {
     struct rng *rng;
@@ -46,6 +57,9 @@ struct state {
      * stand in the columns; and whether each has weights of its own. */
     bool batch, headed, packed, list;
     bool out_in;      /* the layout of the weights */
+    bool gradients;   /* whether there are gradients of results */
+    bool mean;        /* weights have no axis of the heads */
+    char output;      /* the letter of the columns of the output */
     size_t size[128]; /* of an axis, by its letter */
     FILE *options;
 };
@@ -170,7 +184,9 @@ static void choose_sizes(struct state *s) {
     size['x'] = *given(s, "context") && !layers ? 5 : size['c'];
     size['y'] = *given(s, "value_context") && !layers ? 7 : size['x'];
     size['k'] = size['m'] + (*given(s, "past_K") ? size['p'] : 0);
+    size['a'] = size['k'] + *given(s, "bias_K") + *given(s, "zero_key");
     size['i'] = size['h'] * size['v'];
+    s->output = *given(s, "W_O") ? 'o' : 'i';
     size['e'] = size['d'] / 2;
 }
 
@@ -182,19 +198,22 @@ static struct binary_input input_of(struct state *s, const struct field *row, ch
     const size_t all = strcspn(axes, "|");
     size_t first = 0, rank = 0, columns = 1;
     memset(letters, 0, 5);
-    /* Past keys that are projected have the form of the result K. */
-    const bool projected = s->at != FIELDS_AT_ATTENTION && strncmp(row->name, "past", 4) == 0;
+    /* Past keys that are projected have the form of the result K. Gradients have that of lse and of
+     * weights. */
+    const bool of_weights = strcmp(row->name, "grad_weights") == 0;
+    const bool apart = (s->at != FIELDS_AT_ATTENTION && strncmp(row->name, "past", 4) == 0) ||
+                       strcmp(row->name, "grad_lse") == 0 || (of_weights && !s->mean);
     if (strncmp(axes, "bh", 2) == 0) { /* any number of axes may be missing */
         const size_t most = s->batch ? 4 : s->headed ? 3 : 2;
         const size_t least = (size_t)row->least;
         first = all - rng_between(s->rng, least, most);
     }
     for (size_t i = first; i < all; i++) {
-        const char axis = axes[i];
+        const char axis = axes[i] == 'o' ? s->output : axes[i];
         const size_t size = s->size[tolower((unsigned char)axis)];
-        if (isupper((unsigned char)axis) && !(projected && s->headed)) {
-            columns = s->headed && s->packed ? size : 1;
-            if (!s->headed || s->packed) {
+        if (isupper((unsigned char)axis) && !(apart && s->headed)) {
+            columns = s->headed && s->packed && !of_weights ? size : 1;
+            if (!s->headed || s->packed || of_weights) {
                 continue;
             }
         } else if (axis == 'b' && !s->batch) {
@@ -252,6 +271,17 @@ static void put_sample(struct state *s, const char *from) {
     fprintf(s->options, "%.*s", (int)strcspn(from, "|"), from);
 }
 
+/* Returns whether a call has a gradient: whether it has gradients of results, and the input. */
+static bool has_gradient(const struct state *s, const char *input) {
+    const struct binary_input *inputs = s->drawn->call.inputs;
+    bool has = strlen(input) == 1 && (input[0] != 'X' || s->drawn->words);
+    has |= s->list && input[0] == 'W' && input[2] != 'O';
+    for (size_t i = 0; inputs[i].name != NULL; i++) {
+        has |= strcmp(inputs[i].name, input) == 0;
+    }
+    return has && s->gradients;
+}
+
 /* Writes the names of results. */
 static void draw_results(struct state *s, const struct field *row) {
     char *returned = s->drawn->returned;
@@ -260,10 +290,14 @@ static void draw_results(struct state *s, const struct field *row) {
     for (size_t i = 0; i < row->choice_count; i++) {
         const char *name = row->choices[i];
         const bool needed = (strcmp(name, "top_k") == 0 && *given(s, "top_k")) ||
-                            (strcmp(name, "weights") == 0 && *given(s, "mean_over_heads")) ||
-                            (i == 0 && !*given(s, "top_k") && !*given(s, "mean_over_heads"));
+                            (strcmp(name, "weights") == 0 && s->mean) ||
+                            (strcmp(name, "grad_V") == 0 && s->gradients) ||
+                            (i == 0 && !*given(s, "top_k") && !s->mean && !s->gradients);
         if (none && (strcmp(name, "lse") == 0 || strcmp(name, "entropy") == 0)) {
             continue; /* these are of softmax */
+        }
+        if (strncmp(name, "grad_", 5) == 0 && !has_gradient(s, name + 5)) {
+            continue;
         }
         if (needed || rng_chance(s->rng, 3)) {
             size += (size_t)sprintf(returned + size, "%s\"%s\"", size > 0 ? "," : "[", name);
@@ -349,6 +383,8 @@ void draw_call(struct rng *rng, const char *path, bool json, struct drawn_call *
     choose_sizes(&s);
     drawn->words = *given(&s, "text") || *given(&s, "tokens");
     s.out_in = *given(&s, "weight_layout") && rng_chance(rng, 2);
+    s.mean = *given(&s, "mean_over_heads");
+    s.gradients = *given(&s, "grad_output") || *given(&s, "grad_lse") || *given(&s, "grad_weights");
     add_inputs(&s, json);
     s.options = fmemopen(drawn->options, sizeof drawn->options, "w");
     for (size_t i = 0; fields_row(i) != NULL; i++) {

@@ -4,9 +4,9 @@
  * matrix:
  *
  *     b batch   h heads   H G heads of Q and of K, which may stand in the columns instead
- *     n queries   m new keys   p past keys   k all keys   w words   r positions
+ *     n queries   m new keys   p past keys   k all keys   a with extra ones   w words   r positions
  *     d v columns of a head of K and of V   e half of d   i all columns of the heads of V
- *     c x y o columns of X, of the context, of the value context and of the output
+ *     c x y o columns of X, of the context, of the value context and of the projected output
  *
  * A matrix with fewer axes than these lacks the first ones.
  */
@@ -22,9 +22,9 @@ enum {
 
 struct drawn_call {
     struct binary_call call;
-    bool words;                        /* stand in place of X, and the answer has them, too */
-    char options[4096], returned[256]; /* the call borrows them */
-    char axes[BINARY_INPUTS][5];       /* of the inputs: a letter for each axis */
+    bool words;                         /* stand in place of X, and the answer has them, too */
+    char options[4096], returned[1024]; /* the call borrows them */
+    char axes[BINARY_INPUTS][5];        /* of the inputs: a letter for each axis */
 };
 
 /* The endpoints that take calls. The last one needs a stored layer, tests/data/layers. */

@@ -102,11 +102,18 @@ bool codec_as_text(const struct codec_document *document, const struct codec_val
     return true;
 }
 
-/* Writes a list of names: "a", "b" or "c". */
+/* Writes a list of names: "a", "b" or "c". If there is no room for all of them, it ends with the
+ * number of the others. */
 static void list_names(char *out, size_t size, const char *const *names, size_t count) {
+    const size_t others = sizeof " or one of 9999 others";
     size_t used = 0;
-    for (size_t i = 0; i < count && used < size; i++) {
+    for (size_t i = 0; i < count; i++) {
         const char *before = i == 0 ? "" : i + 1 < count ? ", " : " or ";
+        const size_t next = strlen(before) + strlen(names[i]) + 2;
+        if (used + next + others > size) {
+            snprintf(out + used, size - used, " or one of %zu others", count - i);
+            return;
+        }
         used += (size_t)snprintf(out + used, size - used, "%s\"%s\"", before, names[i]);
     }
 }
