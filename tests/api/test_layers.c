@@ -127,8 +127,14 @@ Test(layers, give_the_answer_of_their_weights) {
 
 Test(layers, take_the_options_of_a_request) {
     static const char *const options[] = {
-        "\"causal\":true", "\"window\":[1,0]", "\"return\":[\"Q\",\"K\",\"scores\",\"lse\"]",
-        "\"rotary\":{\"base\":10}", "\"scale\":0.5,\"softcap\":2"};
+        "\"causal\":true",
+        "\"window\":[1,0]",
+        "\"return\":[\"Q\",\"K\",\"scores\",\"lse\"]",
+        "\"rotary\":{\"base\":10}",
+        "\"scale\":0.5,\"softcap\":2",
+        "\"random\":{\"generator\":\"numpy\",\"seed\":1},"
+        "\"grad_output\":{\"random\":\"randn\",\"shape\":[2,5,6]},"
+        "\"return\":[\"grad_X\",\"grad_Q\",\"grad_K\",\"grad_V\",\"output\"]"};
     serve_small();
     for (size_t i = 0; i < COUNT(options); i++) {
         char a[2048], b[2048];
@@ -307,6 +313,82 @@ Test(layers, answer_for_all_layers_of_a_model) {
     json_free(whole);
 }
 
+/* Each layer has gradients of its own results. */
+Test(layers, return_gradients_for_all_layers_of_a_model) {
+#define X0 "[[1,2],[0.5,-1]]"
+#define X1 "[[3,1],[2,0.25]]"
+#define D0 "[[1,0],[2,-1]]"
+#define D1 "[[0,4],[-3,1]]"
+    static const char *const of_each[] = {
+        "{\"return\":[\"grad_X\"],\"X\":" X0 ",\"grad_output\":" D0 ",\"grad_weights\":[" D1 "]}",
+        "{\"return\":[\"grad_X\"],\"X\":" X1 ",\"grad_output\":" D1 ",\"grad_weights\":[" D0 "]}"};
+    layer_file_model("two.safetensors", "", 2, 2, 2, 1);
+    serve();
+    struct cJSON *answer =
+        ask_body("/layers/two/attention",
+                 "{\"return\":[\"grad_X\"],\"X\":[" X0 "," X1 "],\"grad_output\":[" D0 "," D1
+                 "],\"grad_weights\":[[" D1 "],[" D0 "]]}");
+    const struct cJSON *layer = json_first(json_get(answer, "layers"));
+    for (size_t i = 0; i < 2; i++, layer = json_next(layer)) {
+        char path[64];
+        snprintf(path, sizeof path, "/layers/two.h.%zu/attention", i);
+        struct cJSON *one = ask_body(path, of_each[i]);
+        cr_expect(are_close(json_get(layer, "grad_X"), json_get(one, "grad_X"), 0), "%zu", i);
+        json_free(one);
+    }
+    json_free(answer);
+}
+
+/* What a layer stores has no gradient. What a request gives in its place has one. */
+Test(layers, have_no_gradients_of_what_they_store) {
+#define GRADIENTS "{\"X\":[[1,2]],\"grad_output\":[[1,1]],\"return\":[\"grad_"
+    static const struct binary_call own = {"",
+                                           "\"heads\":1",
+                                           NULL,
+                                           {{"W_Q", {2, 2}, 0},
+                                            {"W_K", {2, 2}, 0},
+                                            {"W_V", {2, 2}, 0},
+                                            {"W_O", {2, 2}, 0},
+                                            {"norm_Q", {2}, 0},
+                                            {"norm_K", {2}, 0},
+                                            {"b_V", {2}, 0}}};
+    static const struct {
+        const char *rest;
+        int status;
+        const char *text;
+    } rows[] = {
+        {"W_V\"]}", 422, "grad_W_V is the gradient of stored weights, which this service does not"},
+        {"b_V\"]}", 422, "grad_b_V is the gradient of stored weights"},
+        {"bias_K\"]}", 422, "grad_bias_K is the gradient of stored weights"},
+        {"norm_Q\"]}", 422, "grad_norm_Q: the layer own.attention has a norm_Q of its own, and"},
+        {"norm_K\"]}", 422, "grad_norm_K: the layer own.attention has a norm_K of its own"},
+        {"alibi\"]}", 422, "grad_alibi needs slopes in alibi"},
+        {"norm_Q\"],\"norm_Q\":[1,1]}", 200, "grad_norm_Q"},
+        {"sink\"],\"sink\":[1]}", 200, "grad_sink"},
+        {"bias\"],\"bias\":[[1]]}", 200, "grad_bias"},
+    };
+    put_weights("own.safetensors", &own, "F32");
+    layer_file_text(
+        "g.config.json",
+        "{\"model_type\":\"gpt_oss\",\"num_attention_heads\":1,\"num_key_value_heads\":1,"
+        "\"hidden_size\":4,\"head_dim\":4,\"sliding_window\":4,\"attention_bias\":false,"
+        "\"rope_parameters\":{\"rope_type\":\"default\"}}");
+    layer_file_described("g.safetensors", "layers.0.self_attn.",
+                         "q_proj.weight 4x4, k_proj.weight 4x4, v_proj.weight 4x4, "
+                         "o_proj.weight 4x4, sinks 1",
+                         "", NULL);
+    serve();
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        char body[256];
+        snprintf(body, sizeof body, GRADIENTS "%s", rows[i].rest);
+        expect_answer("POST", "/layers/own.attention/attention", NULL, body, rows[i].status,
+                      rows[i].text);
+    }
+    expect_answer("POST", "/layers/g.layers.0.self_attn/attention", NULL,
+                  "{\"X\":[[1,2,3,4]],\"grad_lse\":[[1]],\"return\":[\"grad_sink\"]}", 422,
+                  "grad_sink: the layer g.layers.0.self_attn has a sink of its own");
+}
+
 Test(layers, refuse_what_is_wrong) {
 #define ONE  "{\"X\":[[1]]}"
 #define PAIR "{\"X\":[[[1,2]],[[1,2]]]"
@@ -332,6 +414,8 @@ Test(layers, refuse_what_is_wrong) {
         {"/layers/small/attention", ONE, 422, "counts the layers of this model: 1"},
         {"/layers/small/attention", "{\"X\":[[[1]],[[1]]]}", 422,
          "the first axis of X has 2 layers, but this model has 1"},
+        {"/layers/several/attention", PAIR ",\"grad_output\":[[1,2]],\"return\":[\"grad_X\"]}", 422,
+         "the first axis of grad_output has 1 layers, but this model has 2"},
         {"/layers/m.h/attention", PAIR "}", 422,
          "the name m.h stands for layers of the model m and for layers of the model m.h"},
         {"/layers/several/attention", PAIR ",\"past_K\":[[[1,2]]],\"past_V\":[[[1,2]]]}", 422,

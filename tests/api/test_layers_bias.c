@@ -89,3 +89,11 @@ Test(layers_bias, refuses_what_is_no_bias) {
         expect_answer("POST", DECODER, NULL, body, 422, rows[i][1]);
     }
 }
+
+/* The layer adds a bias to that of the request. */
+Test(layers_bias, has_no_gradient) {
+    expect_answer("POST", ENCODER, NULL,
+                  "{" X
+                  ",\"bias\":[[0]],\"grad_lse\":[[1,1,1],[1,1,1]],\"return\":[\"grad_bias\"]}",
+                  422, "grad_bias: the layer m.encoder." LAYER " has a relative bias of its own");
+}
