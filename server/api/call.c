@@ -182,7 +182,8 @@ static void name_largest(const struct call *call, size_t total, size_t room, cha
     }
     reply_put_size(text, bytes[largest]);
     const int used = snprintf(out, size, "; \"%s\" takes %s of it", answer_names[largest], text);
-    if (bytes[ANSWER_OUTPUT] > 0 && others > 0 && total - others + ANSWER_ROOM <= room) {
+    if (bytes[ANSWER_OUTPUT] > 0 && others > 0 && total - others + ANSWER_ROOM <= room &&
+        call->options.upstream == NULL) { /* gradients of results need gradients */
         snprintf(out + used, size - (size_t)used,
                  ", and with \"return\": [\"output\"] the request would fit");
     }

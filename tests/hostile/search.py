@@ -130,6 +130,7 @@ class Draw:
             "lengths": lambda: [self.rng.choice((0, m, self.size(m)))] * min(s["batch"], 9000),
             "top_k": lambda: self.rng.choice((1, self.size(m), m, m)),
         }
+        rows = {key: row for key, row in rows.items() if not key.startswith("grad_")}
         if "top_k" not in call["return"] or self.chance(0.2):
             rows.pop("top_k")
         if "weights" not in call["return"]:
@@ -137,6 +138,22 @@ class Draw:
         for key in [key for key in rows if key not in CHOSEN and self.chance(0.8 if key == "top_k" else 0.1)]:
             for key in (key, PAIRS.get(key, key)):
                 call[key] = extremes[key]() if key in extremes else self.value(rows[key], sizes, "heads" in call)
+        self.gradients(call, s)
+
+    def gradients(self, call, s):
+        """Keeps the gradients that the request can have among its results, and adds `grad_output` if there are any."""
+        def shape(matrix):
+            return matrix["shape"] if isinstance(matrix, dict) else [len(matrix), *shape(matrix[0])] if isinstance(matrix, list) else []
+        own = ["W_Q", "W_K", "W_V"] if isinstance(call.get("heads"), list) else []
+        inputs = {"Q", "K", "V", *own, *call} - ({"alibi"} if call.get("alibi") is True else set())
+        call["return"] = [name for name in call["return"] if name[:5] != "grad_" or name[5:] in inputs] or ["output"]
+        if not any(name.startswith("grad_") for name in call["return"]):
+            return
+        first = shape(call.get("Q", call.get("X", [[0] * s["d"]] * s["n"])))
+        columns = s["heads"] * s["dv"] if "heads" in call or "W_Q" in call else s["dv"] if "V" in call else first[-1]
+        if "W_O" in call:
+            columns = shape(call["W_O"])[0 if call.get("weight_layout") == "out_in" else 1]
+        call["grad_output"] = self.matrix(*first[:-1], columns)
 
     def value(self, row, sizes, packed):
         """Draws a value of a row: a matrix, one of its choices or samples, or one that its kind allows."""
