@@ -399,11 +399,11 @@ def check_table(document, path):
     for name in re.findall(r"""\bkey: '(\w+)'|'"(\w+)"'""", explorer):
         if "".join(name) not in known:
             document.fail(f"options.js has a control for {''.join(name)}, which no request has")
-    lists = dict(re.findall(r"const (MATRICES|PROJECTIONS|OF_SOFTMAX) = \[(.*?)\]",
+    lists = dict(re.findall(r"const (MATRICES|GRADIENTS|PROJECTIONS|OF_SOFTMAX) = \[(.*?)\]",
                             (ROOT / "server/explorer/src/request.js").read_text(encoding="utf-8"), re.S))
     names = {name: set(re.findall(r"'(\w+)'", listed)) for name, listed in lists.items()}
     differences(document, "request.js: /softmax: ", {row["key"] for row in rows if "/softmax" in row["at"]}, names["OF_SOFTMAX"])
-    for name in sorted((names["MATRICES"] | names["PROJECTIONS"]) - {row["key"] for row in rows if row["drawn"]}):
+    for name in sorted((names["MATRICES"] | names["GRADIENTS"] | names["PROJECTIONS"]) - {row["key"] for row in rows if row["drawn"]}):
         document.fail(f"request.js has a matrix {name}, which no request has")
 
 

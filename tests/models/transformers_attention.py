@@ -8,7 +8,7 @@ with PyTorch, and no other package.
     print(service.calls)  # the number of layers' calls that the daemon has computed
 
 A model whose layers would not ask the daemon is refused with an error: transformers itself would compute eager attention and say nothing.
-All layers share one connection, so one thread at a time may call the model. The daemon has no dropout and no gradients."""
+All layers share one connection, so one thread at a time may call the model. There is no dropout, and no gradient passes through."""
 
 import functools
 import inspect
@@ -79,7 +79,7 @@ class Service:
                  s_aux=None, position_bias=None, output_attentions=False, **others):
         """Is called by each layer with (batch, heads, n, d). Returns (batch, n, heads, d), and the weights if they are wanted."""
         if torch.is_grad_enabled() and any(x.requires_grad for x in (query, key, value)):
-            raise NotImplementedError("attentiond has no gradients: call the model under torch.no_grad()")
+            raise NotImplementedError("no gradients pass through attentiond: call the model under torch.no_grad()")
         foreign = [name for name in ("cache", "indices", "block_indices", "sinks") if others.get(name) is not None]
         if dropout or foreign:
             raise NotImplementedError(f"attentiond has no {foreign[0] if foreign else 'dropout: call model.eval()'}")

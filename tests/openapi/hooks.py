@@ -475,6 +475,39 @@ def fit_options(body, batch, heads, queries, keys):
         body["lengths"] = build([] if one else [batch], lengths)
 
 
+GRADIENTS = ("grad_output", "grad_lse", "grad_weights")
+
+
+def inputs_of(body):
+    """Returns the names of what a body can have gradients of."""
+    heads = body["heads"] if isinstance(body.get("heads"), list) else []
+    own = set.intersection(*map(set, heads)) if heads else set()
+    return {"Q", "K", "V"} | own | {name for name in body if name != "alibi" or not isinstance(body[name], bool)}
+
+
+def fit_gradients(body, output, first, heads, rows, keys):
+    """Makes the gradients of results fit, and `return`. `output` is the shape of the output. `first` and `heads` have the
+    axes of lse before the queries, and `keys` is the number of columns of weights."""
+    lse, of_heads = [*first, *heads, rows], [] if body.get("mean_over_heads") else heads
+    if body.get("normalization", "softmax") != "softmax" or len(lse) > 3:
+        body.pop("grad_lse", None)
+    if len(lse) > 3:
+        body.pop("grad_weights", None)
+    for name, shape in zip(GRADIENTS, (output, lse, [*first, *of_heads, rows, keys])):
+        if is_drawn(body.get(name)):
+            body[name] = reshape(body[name], shape)
+        elif name in body:
+            body[name] = build(shape, itertools.cycle([math.fmod(leaf, 8) for leaf in leaves(body[name])]))
+    if "norm_epsilon" in body:
+        body["norm_epsilon"] = max(body["norm_epsilon"], 1e-3)
+    given, inputs = any(name in body for name in GRADIENTS), inputs_of(body)
+    if given or "return" in body:
+        names = [name for name in body.get("return", ["output", "weights"])
+                 if not name.startswith("grad_") or (given and name.removeprefix("grad_") in inputs)]
+        more = ["grad_V"] if given and not any(name.startswith("grad_") for name in names) else []
+        body["return"] = names + more or ["output"]
+
+
 # ---------------------------------------------------------------------------------------------- requests
 
 
@@ -522,6 +555,9 @@ def fit_attention(body):
     kv_batch = lead(kv_heads, kv_rank)[: kv_rank - (2 if packed else 3)]
     fit_turns(body, d, kv_batch, axis(q, 2), axis(k, 2), past)
     fit_options(body, batch, heads, axis(q, 2), axis(k, 2) + past)
+    rows, first = axis(q, 2), lead(heads, rank)
+    axes = [*first, *([heads] if packed else [])]  # before the queries; the last one is that of the heads
+    fit_gradients(body, [*first, rows, columns(heads, d_v)], axes[:-1], axes[-1:], rows, axis(k, 2) + past)
 
 
 def fit_weight(body, name, stack, rows, columns, out_in):
@@ -605,6 +641,9 @@ def fit_projected(body):
             body[name] = reshape(body[name], [*batch, *([kv_heads] if head_axis else []), past, each])
     fit_turns(body, d, batch, axis(x, 2), axis(context, 2), past)
     fit_options(body, math.prod(batch), heads, axis(x, 2), axis(context, 2) + past)
+    extras = ("bias_K" in body) + bool(body.get("zero_key"))
+    output = [*batch, axis(x, 2), d_out if "W_O" in body else width]
+    fit_gradients(body, output, batch, [heads] if head_axis else [], axis(x, 2), axis(context, 2) + past + extras)
 
 
 def fit_stored(body):
@@ -621,3 +660,6 @@ def fit_stored(body):
             body[name] = reshape(body[name], [*batch, LAYER_HEADS, past, d])
     fit_turns(body, d, batch, axis(x, 2), axis(context, 2), past)
     fit_options(body, math.prod(batch), LAYER_HEADS, axis(x, 2), axis(context, 2) + past)
+    first = [*([1] if len(sizes(x)) == 4 else []), *batch]
+    output = [*first, axis(x, 2), LAYER_COLUMNS]
+    fit_gradients(body, output, first, [LAYER_HEADS], axis(x, 2), axis(context, 2) + past)

@@ -1,7 +1,8 @@
 // request.js says what a request means: its shapes, heads and batch, which results to ask for, and which options apply. It needs no page.
 // It checks nothing; the server does.
 
-export const MATRICES = ['X', 'Q', 'K', 'V', 'context', 'past_K', 'past_V', 'mask', 'bias', 'embedding'];
+const GRADIENTS = ['grad_output', 'grad_lse', 'grad_weights'];
+export const MATRICES = ['X', 'Q', 'K', 'V', 'context', 'past_K', 'past_V', 'mask', 'bias', 'embedding', ...GRADIENTS];
 export const PROJECTIONS = ['W_Q', 'W_K', 'W_V', 'W_O', 'b_Q', 'b_K', 'b_V', 'b_O'];
 
 export const PATHS = ['/attention', '/self-attention', '/multi-head-attention'];
@@ -61,13 +62,14 @@ export function summarise(path, body) {
 
 export const hasSoftmax = ({ normalization }) => (normalization ?? 'softmax') === 'softmax';
 
-// Returns the results that the page asks for.
+// Returns the results that the page asks for. It shows no gradient, but a request with gradients of results must ask for one.
 export function wanted(summary) {
   const list = [];
   if (summary.projected) list.push('Q', 'K', 'V');
   if (summary.shapes.past_K || summary.drawn) list.push('present_K', 'present_V');
   list.push('scores', 'statistics', 'scaled_scores', 'masked_scores', 'weights');
   if (hasSoftmax(summary.options)) list.push('entropy');
+  if (GRADIENTS.some((name) => name in summary.shapes)) list.push('grad_V');
   return [...list, 'output'];
 }
 

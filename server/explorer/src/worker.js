@@ -110,7 +110,7 @@ function understood(answer, summary, body) {
       shown[name] = vectors(value, summary.batched);
     } else if (name === 'present_K' || name === 'present_V') {
       shown[name.at(-1)] = perHead(shared(value, summary), summary, body.kv_heads ?? body.heads);
-    } else if (Array.isArray(value) && name !== 'tokens') {
+    } else if (Array.isArray(value) && name !== 'tokens' && name !== 'grad_V') {
       if (!(name in shown) || summary.projected) shown[name] ??= matrices(value, summary.batched);
     }
   }

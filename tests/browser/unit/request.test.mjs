@@ -106,6 +106,8 @@ test('requests are understood: path, batch, heads, results', () => {
     assert.equal(inapplicable(summary, 1).sigmoid_bias, normalization === 'none' ? 'needs sigmoid' : undefined);
   }
   assert.ok(wanted(summarise('/self-attention', { X })).includes('Q'));
+  assert.ok(!wanted(summarise('/attention', { X })).includes('grad_V'));
+  assert.ok(wanted(summarise('/attention', { X, grad_lse: [1, 1] })).includes('grad_V'));
   assert.ok(wanted(summarise('/attention', { text: 'a b', embedding_dim: 2 })).includes('present_K'));
   assert.equal(inapplicable(summarise('/attention', { X, causal: 'bottom_right' }), 1).alignment, 'set by Causal');
   assert.equal(inapplicable(summarise('/self-attention', { X, heads: [{}, {}] }), 2).heads, 'each head has its own');
