@@ -1,7 +1,7 @@
 /*
  * test_extremes.c - promise 19: an answer holds finite numbers. The test sends random calls with
- * numbers at the ends of their range, with queries that may attend to nothing, and with biases of
- * minus infinity. Each gets a 200 without NaN and infinity, or a 422 that says what is not finite.
+ * numbers at the ends of their range, with queries that may attend to nothing, with biases of minus
+ * infinity, and with gradients. Each gets a 200 without NaN and infinity, or a 422 that says what is not finite.
  * In a 200, null stands only for minus infinity, and only in masked_scores and lse. The test knows
  * the service by its socket only.
  */
@@ -107,6 +107,21 @@ static void put_options(struct draw *d, size_t queries, size_t keys, bool none) 
     }
 }
 
+/* Writes gradients of results. Returns the names of the gradients by inputs, which begin with a
+ * comma. */
+static const char *put_gradients(struct draw *d, size_t queries, size_t keys, size_t columns,
+                                 bool projected) {
+    if (!rng_chance(&d->rng, 3)) {
+        return "";
+    }
+    put_matrix(d, "grad_output", 'x', queries, columns);
+    if (rng_chance(&d->rng, 3)) {
+        put_matrix(d, "grad_weights", 'x', queries, keys);
+    }
+    return projected ? ",\"grad_X\",\"grad_W_Q\",\"grad_W_V\",\"grad_W_O\",\"grad_context\""
+                     : ",\"grad_Q\",\"grad_K\",\"grad_V\"";
+}
+
 /* Writes a call. Returns the path to send it to. */
 static const char *put_call(struct draw *d) {
     static const size_t sizes[] = {1, 2, 3, 4, 5, 17, 33};
@@ -138,13 +153,16 @@ static const char *put_call(struct draw *d) {
         fputs(",\"sigmoid_bias\":", d->to);
         put_number(d);
     }
-    fprintf(d->to,
-            ",\"normalization\":\"%s\",\"return\":[\"output\",\"weights\",\"scores\","
-            "\"scaled_scores\",\"masked_scores\",\"statistics\"%s]}",
-            sigmoid ? "sigmoid"
-            : none  ? "none"
-                    : "softmax",
-            none ? "" : ",\"lse\",\"entropy\",\"top_k\"");
+    const char *gradients = put_gradients(d, queries, keys, projected ? 3 : columns, projected);
+    fprintf(d->to, ",\"normalization\":\"%s\"", sigmoid ? "sigmoid" : none ? "none" : "softmax");
+    if (gradients[0] != '\0' && rng_chance(&d->rng, 2)) {
+        fprintf(d->to, ",\"return\":[%s]}", gradients + 1);
+    } else {
+        fprintf(d->to,
+                ",\"return\":[\"output\",\"weights\",\"scores\",\"scaled_scores\","
+                "\"masked_scores\",\"statistics\"%s%s]}",
+                none ? "" : ",\"lse\",\"entropy\",\"top_k\"", gradients);
+    }
     return projected ? "/self-attention" : "/attention";
 }
 
