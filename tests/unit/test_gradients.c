@@ -260,13 +260,13 @@ static void draw_long_loss(const struct call *c, attn_tensor *output, attn_tenso
     free(x);
 }
 
-/* Returns the gradients by all inputs of a call. */
-static struct results run_gradients(struct call *c) {
+/* Returns the gradients by all inputs of a call, and more results. */
+static struct results run_with(struct call *c, uint64_t more) {
     attn_tensor output, lse;
     attn_upstream up;
     draw_long_loss(c, &output, &lse, &up);
     c->options.upstream = &up;
-    const uint64_t wanted = ATTN_WANT(GRAD_Q) | ATTN_WANT(GRAD_K) | ATTN_WANT(GRAD_V) |
+    const uint64_t wanted = more | ATTN_WANT(GRAD_Q) | ATTN_WANT(GRAD_K) | ATTN_WANT(GRAD_V) |
                             (c->past > 0 ? ATTN_WANT(GRAD_PAST_K) | ATTN_WANT(GRAD_PAST_V) : 0) |
                             (c->bias != NULL ? ATTN_WANT(GRAD_BIAS) : 0) |
                             (c->sinks != NULL ? ATTN_WANT(GRAD_SINK) : 0) |
@@ -276,6 +276,10 @@ static struct results run_gradients(struct call *c) {
     free((void *)(uintptr_t)output.data);
     free((void *)(uintptr_t)lse.data);
     return r;
+}
+
+static struct results run_gradients(struct call *c) {
+    return run_with(c, 0);
 }
 
 static double largest_number(const double *x, size_t count) {
@@ -333,6 +337,17 @@ static void check_difference(struct call *c, double *x, const double *gradient, 
     free(direction);
 }
 
+/* Compares float32 gradients with others, which differ by rounding. */
+static void expect_close(const struct results *a, const struct results *b, int result,
+                         const char *what) {
+    const double scale = largest_number(b->of[result], b->count[result]);
+    for (size_t i = 0; i < b->count[result]; i++) {
+        const double x = a->of[result][i], want = b->of[result][i];
+        cr_assert_float_eq(x, want, 4e-6 * scale, "%s: %s[%zu] is %g, not %g", what,
+                           attn_result_name((attn_result)result), i, x, want);
+    }
+}
+
 static void check_long_call(unsigned kind, size_t at) {
     struct call c = draw_call(kind, ATTN_FLOAT32, long_sizes[at].heads, long_sizes[at].n,
                               long_sizes[at].m, long_sizes[at].d, long_sizes[at].d_v);
@@ -344,12 +359,7 @@ static void check_long_call(unsigned kind, size_t at) {
     c.dtype = ATTN_FLOAT64;
     struct results wide = run_gradients(&c);
     for (int r = ATTN_RESULT_GRAD_Q; r <= ATTN_RESULT_GRAD_ALIBI; r++) {
-        const double scale = largest_number(wide.of[r], wide.count[r]);
-        for (size_t i = 0; i < wide.count[r]; i++) {
-            cr_assert_float_eq(narrow.of[r][i], wide.of[r][i], 4e-6 * scale,
-                               "kind %x, sizes %zu, %s[%zu]: %g, not %g", kind, at,
-                               attn_result_name((attn_result)r), i, narrow.of[r][i], wide.of[r][i]);
-        }
+        expect_close(&narrow, &wide, r, "float32");
     }
     if (!c.shared) {
         check_difference(&c, c.q, wide.of[ATTN_RESULT_GRAD_Q], wide.count[ATTN_RESULT_GRAD_Q], "Q");
@@ -398,4 +408,165 @@ Test(gradients, take_memory_that_does_not_grow_with_scores) {
     cr_expect_lt(bytes + 3 * matrix, 2 * 6 * matrix, "%zu bytes", bytes);
     attn_plan_free(plan);
     free((void *)(uintptr_t)x.data);
+}
+
+/* ---------------------------------------------------------------------------------------- rules */
+
+/* Sizes of a small call, of one with a tile, and of one with several. */
+static const struct {
+    size_t heads, n, m, d, d_v;
+} sizes[] = {{2, 3, 5, 4, 3}, {2, 20, 30, 8, 8}, {2, 120, 300, 16, 8}};
+
+static void expect_equal(const struct results *a, const struct results *b, int result, bool round,
+                         const char *what) {
+    cr_assert_eq(a->count[result], b->count[result]);
+    for (size_t i = 0; i < a->count[result]; i++) {
+        const double x = b->of[result][i], want = round ? (double)(float)x : x;
+        cr_assert_eq(a->of[result][i], want, "%s: %s[%zu] is %.17g, not %.17g", what,
+                     attn_result_name((attn_result)result), i, a->of[result][i], want);
+    }
+}
+
+Test(gradients, of_small_calls_are_rounded_once) {
+    for (size_t kind = 0; kind < sizeof long_kinds / sizeof *long_kinds; kind++) {
+        struct call c = draw_call(long_kinds[kind], ATTN_FLOAT32, 2, 3, 5, 4, 3);
+        struct results narrow = run_gradients(&c);
+        c.dtype = ATTN_FLOAT64;
+        struct results wide = run_gradients(&c);
+        for (int r = ATTN_RESULT_GRAD_Q; r <= ATTN_RESULT_GRAD_ALIBI; r++) {
+            expect_equal(&narrow, &wide, r, true, "small");
+        }
+        free_results(&narrow);
+        free_results(&wide);
+        free_call(&c);
+    }
+}
+
+Test(gradients, change_no_other_result) {
+    const uint64_t others = ATTN_WANT(OUTPUT) | ATTN_WANT(WEIGHTS) | ATTN_WANT(LSE) |
+                            ATTN_WANT(SCORES) | ATTN_WANT(PRESENT_K);
+    static const unsigned kinds[] = {PLAIN, CAUSAL | BIAS, GROUPED | PAST | SINK, ALL};
+    for (size_t i = 0; i < 4 * sizeof sizes / sizeof *sizes; i++) {
+        const size_t at = i / 4;
+        struct call c = draw_call(kinds[i % 4], ATTN_FLOAT32, sizes[at].heads, sizes[at].n,
+                                  sizes[at].m, sizes[at].d, sizes[at].d_v);
+        for (int output = 0; output < 2; output++) { /* with all of them, or output alone */
+            const uint64_t wanted = output ? ATTN_WANT(OUTPUT) : others;
+            struct results with = run_with(&c, wanted), without = run_call(&c, wanted);
+            for (int r = 0; r < ATTN_RESULT_GRAD_Q; r++) {
+                expect_equal(&with, &without, r, false, "beside gradients");
+            }
+            free_results(&with);
+            free_results(&without);
+        }
+        free_call(&c);
+    }
+}
+
+/* Writes x to the key and value j of a batch item and head, if no query may attend to it. Returns
+ * whether it did. */
+static bool fill_forbidden(struct call *c, size_t b, size_t kv, size_t j, double x) {
+    const size_t group = c->heads / c->kv_heads;
+    for (size_t h = kv * group; h < (kv + 1) * group; h++) {
+        for (size_t i = 0; i < c->n; i++) {
+            if (may_attend(c, b, h, i, j)) {
+                return false;
+            }
+        }
+    }
+    const size_t row = key_row(c, b, kv * group) + j;
+    for (size_t e = 0; e < c->d; e++) {
+        c->k[row * c->d + e] = x;
+    }
+    for (size_t e = 0; e < c->d_v; e++) {
+        c->v[row * c->d_v + e] = x;
+    }
+    return true;
+}
+
+static size_t fill_all_forbidden(struct call *c, double x) {
+    size_t filled = 0;
+    for (size_t b = 0; b < c->batch; b++) {
+        for (size_t kv = 0; kv < c->kv_heads; kv++) {
+            for (size_t j = 0; j < c->m; j++) {
+                filled += fill_forbidden(c, b, kv, j, x);
+            }
+        }
+    }
+    return filled;
+}
+
+Test(gradients, see_no_forbidden_number) {
+    static const unsigned kinds[] = {PADDING, LENGTHS | CAUSAL, PADDING | SIGMOID,
+                                     LENGTHS | NONE | BIAS, PADDING | WINDOW | GROUPED};
+    size_t filled = 0;
+    for (size_t i = 0; i < 5 * sizeof sizes / sizeof *sizes; i++) {
+        const size_t at = i / 5;
+        struct call c = draw_call(kinds[i % 5], ATTN_FLOAT32, sizes[at].heads, sizes[at].n,
+                                  sizes[at].m, sizes[at].d, sizes[at].d_v);
+        fill_all_forbidden(&c, 0);
+        struct results zeros = run_gradients(&c);
+        filled += fill_all_forbidden(&c, NAN);
+        struct results nans = run_gradients(&c);
+        for (int r = ATTN_RESULT_GRAD_Q; r <= ATTN_RESULT_GRAD_ALIBI; r++) {
+            expect_close(&nans, &zeros, r, "forbidden NaN");
+        }
+        for (size_t b = 0; b < c.batch; b++) {
+            for (size_t h = 0; h < c.heads; h++) {
+                for (size_t j = 0; j < c.m; j++) {
+                    const size_t row = key_row(&c, b, h) + j;
+                    for (size_t e = 0; isnan(c.k[row * c.d]) && e < c.d; e++) {
+                        cr_assert_eq(nans.of[ATTN_RESULT_GRAD_K][row * c.d + e], 0);
+                    }
+                }
+            }
+        }
+        free_results(&zeros);
+        free_results(&nans);
+        free_call(&c);
+    }
+    cr_assert_gt(filled, 100);
+}
+
+/* The first query of the first head of a call with a mask may attend to no key. */
+Test(gradients, of_rows_without_a_key_are_zero) {
+    static const unsigned kinds[] = {MASK, MASK | SIGMOID, MASK | NONE, MASK | SINK};
+    for (size_t i = 0; i < 4 * sizeof sizes / sizeof *sizes; i++) {
+        const size_t at = i / 4;
+        struct call c = draw_call(kinds[i % 4], ATTN_FLOAT32, sizes[at].heads, sizes[at].n,
+                                  sizes[at].m, sizes[at].d, sizes[at].d_v);
+        struct results r = run_gradients(&c);
+        for (size_t e = 0; e < c.d; e++) {
+            const double x = r.of[ATTN_RESULT_GRAD_Q][e];
+            cr_assert_eq(x, 0, "kind %x: %g", kinds[i % 4], x);
+        }
+        free_results(&r);
+        free_call(&c);
+    }
+}
+
+/* The output is finite, but its gradient times the values is not. */
+Test(gradients, that_overflow_are_errors) {
+    for (size_t at = 0; at < sizeof sizes / sizeof *sizes; at++) {
+        struct call c = draw_call(PLAIN, ATTN_FLOAT32, sizes[at].heads, sizes[at].n, sizes[at].m,
+                                  sizes[at].d, sizes[at].d_v);
+        attn_tensor output, lse;
+        attn_upstream up;
+        draw_long_loss(&c, &output, &lse, &up);
+        float *grad = (float *)(uintptr_t)output.data;
+        for (size_t i = 0; i < count_of(&output); i++) {
+            grad[i] = 3e38f;
+        }
+        c.options.upstream = &up;
+        struct results r = try_call(&c, ATTN_WANT(GRAD_Q) | ATTN_WANT(GRAD_V));
+        cr_expect_eq(r.status, ATTN_NOT_FINITE);
+        cr_expect(strstr(r.error.message, "grad_") != NULL, "%s", r.error.message);
+        cr_expect(strstr(r.error.message, "is not a finite float32 at (") != NULL, "%s",
+                  r.error.message);
+        free_results(&r);
+        free((void *)(uintptr_t)output.data);
+        free((void *)(uintptr_t)lse.data);
+        c.options.upstream = NULL;
+        free_call(&c);
+    }
 }
