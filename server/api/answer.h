@@ -10,7 +10,7 @@
 struct call;
 
 /* One row for each name: X(NAME, text, the greatest rank of its results, the bits of its results in
- * attn_options.results). From PRESENT_K on, a result has one part for each head if the heads have
+ * attn_options.results). The library has no result COMPARISON. From PRESENT_K on, a result has one part for each head if the heads have
  * projections of their own. */
 #define ANSWER_MAP(X)                                                                              \
     X(OUTPUT, "output", 4, ATTN_WANT(OUTPUT))                                                      \
@@ -22,6 +22,7 @@ struct call;
     X(STATISTICS, "statistics", 0, ATTN_WANT(STATISTICS))                                          \
     X(ENTROPY, "entropy", 3, ATTN_WANT(ENTROPY))                                                   \
     X(TOP_K, "top_k", 4, ATTN_WANT(TOP_K_INDICES) | ATTN_WANT(TOP_K_WEIGHTS))                      \
+    X(COMPARISON, "comparison", 0, 0)                                                              \
     X(PRESENT_K, "present_K", 4, ATTN_WANT(PRESENT_K))                                             \
     X(PRESENT_V, "present_V", 4, ATTN_WANT(PRESENT_V))                                             \
     X(Q, "Q", 4, ATTN_WANT(Q))                                                                     \
@@ -38,6 +39,7 @@ enum answer_name {
 
 extern const char *const answer_names[ANSWER_COUNT];
 extern const unsigned answer_bits[ANSWER_COUNT];
+extern const int answer_ranks[ANSWER_COUNT];
 
 /* Returns how many of the names, from the first on, objects with these fields can return. Objects
  * without the key "return" have an output alone. */

@@ -71,6 +71,9 @@ TO_PROVOKE = {
     ("NotFound", ""): ("GET", "/atention", {}, None),
     ("MethodNotAllowed", ""): ("GET", "/attention", {}, None),
     ("TooLarge", ""): ("POST", "/attention", {"Content-Length": "70000000", "Expect": "100-continue"}, None),
+    ("Different", ""): ("POST", "/attention", {}, json.dumps({
+        "Q": [[1, 2]], "K": [[1, 0], [0, 1]], "V": [[5, 6], [7, 8]], "scale": 0, "return": ["output"],
+        "expected": {"output": [[6, 8]]}, "fail_on_difference": True})),
     ("UnsupportedMediaType", ""): ("POST", "/attention", {"Content-Type": "text/plain"}, FITTING + "}"),
     ("Unprocessable", "shapes"): ("POST", "/attention", {}, json.dumps({"Q": [[0] * 64], "K": [[0] * 48], "V": [[0]]})),
     ("Unprocessable", "misspelt"): ("POST", "/attention", {}, FITTING + ', "casual": true}'),

@@ -16,11 +16,20 @@ const char *const drawn_paths[] = {
 const size_t drawn_path_count = COUNT(drawn_paths);
 
 /* A call with the first key has the second one, too. */
-static const char *const needs[][2] = {
-    {"past_K", "past_V"}, {"past_V", "past_K"},          {"bias_K", "bias_V"},
-    {"bias_V", "bias_K"}, {"rotary_cos", "rotary_sin"},  {"rotary_sin", "rotary_cos"},
-    {"b_O", "W_O"},       {"positions", "rotary"},       {"embedding_dim", "random"},
-    {"top_k", "return"},  {"mean_over_heads", "return"}, {"sigmoid_bias", "normalization"}};
+static const char *const needs[][2] = {{"past_K", "past_V"},
+                                       {"past_V", "past_K"},
+                                       {"bias_K", "bias_V"},
+                                       {"bias_V", "bias_K"},
+                                       {"rotary_cos", "rotary_sin"},
+                                       {"rotary_sin", "rotary_cos"},
+                                       {"b_O", "W_O"},
+                                       {"positions", "rotary"},
+                                       {"embedding_dim", "random"},
+                                       {"top_k", "return"},
+                                       {"mean_over_heads", "return"},
+                                       {"sigmoid_bias", "normalization"},
+                                       {"tolerance", "expected"},
+                                       {"fail_on_difference", "expected"}};
 
 /* If a call has the first key, it has not the second one. A query may stand before the first row of
  * the tables of rotary_cos and rotary_sin if causal or alignment is given. */
@@ -35,7 +44,8 @@ static const char *const excludes[][2] = {{"embedding_dim", "embedding"},
                                           {"alignment", "causal"},
                                           {"rotary_cos", "causal"},
                                           {"rotary_cos", "alignment"},
-                                          {"sink", "normalization"}};
+                                          {"sink", "normalization"},
+                                          {"expected", "normalization"}};
 
 struct state {
     struct rng *rng;
@@ -117,6 +127,7 @@ static void choose_keys(struct state *s, bool json) {
     give(s, "random", json && *given(s, "random"));
     give(s, "digits", json && *given(s, "digits"));
     give(s, "timeout", json && *given(s, "timeout"));
+    give(s, "expected", !words && *given(s, "expected"));
     give(s, "dtype", false); /* whoever writes the call chooses it */
     for (size_t i = 0; i < COUNT(own) && s->list; i++) {
         give(s, own[i], false);
@@ -215,6 +226,26 @@ static struct binary_input input_of(struct state *s, const struct field *row, ch
     return input;
 }
 
+/* Returns an expected tensor: the lse, or the output of /softmax. */
+static struct binary_input expected_of(const struct state *s, char letters[5]) {
+    struct binary_input input = {.name = "expected.lse"};
+    size_t rank = 0;
+    if (s->at == FIELDS_AT_SOFTMAX) {
+        input = s->drawn->call.inputs[0]; /* X */
+        input.name = "expected.output";
+        input.kind = 0;
+        memcpy(letters, s->drawn->axes[0], 5);
+        return input;
+    }
+    for (const char *axis = "bhn"; *axis != '\0'; axis++) {
+        if (*axis == 'n' || (*axis == 'b' ? s->batch : s->headed)) {
+            letters[rank] = *axis;
+            input.shape[rank++] = s->size[(int)*axis];
+        }
+    }
+    return input;
+}
+
 /* Adds the matrices, and takes their keys from those that are given. */
 static void add_inputs(struct state *s, bool json) {
     size_t count = 0;
@@ -234,6 +265,10 @@ static void add_inputs(struct state *s, bool json) {
         }
         count++;
         s->given[i] = false;
+    }
+    if (*given(s, "expected")) {
+        s->drawn->call.inputs[count] = expected_of(s, s->drawn->axes[count]);
+        give(s, "expected", false);
     }
     give(s, "random", random || *given(s, "random"));
 }
@@ -262,8 +297,9 @@ static void draw_results(struct state *s, const struct field *row) {
         const bool needed = (strcmp(name, "top_k") == 0 && *given(s, "top_k")) ||
                             (strcmp(name, "weights") == 0 && *given(s, "mean_over_heads")) ||
                             (i == 0 && !*given(s, "top_k") && !*given(s, "mean_over_heads"));
-        if (none && (strcmp(name, "lse") == 0 || strcmp(name, "entropy") == 0)) {
-            continue; /* these are of softmax */
+        if ((none && (strcmp(name, "lse") == 0 || strcmp(name, "entropy") == 0)) ||
+            strcmp(name, "comparison") == 0) {
+            continue; /* these are of softmax, and this one needs expected results */
         }
         if (needed || rng_chance(s->rng, 3)) {
             size += (size_t)sprintf(returned + size, "%s\"%s\"", size > 0 ? "," : "[", name);
