@@ -10,8 +10,8 @@
 struct call;
 
 /* One row for each name: X(NAME, text, the greatest rank of its results, the bits of its results in
- * attn_options.results). The library has no result COMPARISON. From PRESENT_K on, a result has one part for each head if the heads have
- * projections of their own. */
+ * attn_options.results). The library has no result COMPARISON. From PRESENT_K on, a result has one
+ * part for each head if the heads have projections of their own. */
 #define ANSWER_MAP(X)                                                                              \
     X(OUTPUT, "output", 4, ATTN_WANT(OUTPUT))                                                      \
     X(WEIGHTS, "weights", 4, ATTN_WANT(WEIGHTS))                                                   \

@@ -29,15 +29,15 @@ struct build {
 bool build_begin(struct build *build, struct codec_document *document, size_t max_values);
 
 /* Adds a tensor. One with a name such as "expected.output" becomes a member of an object, and keeps
- * its own float type. Errors: CODEC_NO_MEMORY; CODEC_CONTENT for more than CODEC_MAX_TENSORS tensors,
- * and for a name that is there. */
+ * its own float type. Errors: CODEC_NO_MEMORY; CODEC_CONTENT for more than CODEC_MAX_TENSORS
+ * tensors, and for a name that is there. */
 bool build_tensor(struct build *build, const struct build_tensor *tensor,
                   struct codec_error *error);
 
 /* Finds the float type of the document when all tensors are there, from those that do not keep
- * their own and from the options, which are added after it; NULL: there are none. *floats becomes the type of float results: that
- * of the tensors of floats, if all have the same type and there is no option "dtype". Errors:
- * CODEC_NO_MEMORY. */
+ * their own and from the options, which are added after it; NULL: there are none. *floats becomes
+ * the type of float results: that of the tensors of floats, if all have the same type and there is
+ * no option "dtype". Errors: CODEC_NO_MEMORY. */
 bool build_type(struct build *build, const struct codec_value *options, enum codec_type *floats,
                 struct codec_error *error);
 

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* --------------------------------------------------------------------------- the expected tensors */
+/* ------------------------------------------------------------------------ the expected tensors */
 
 /* Returns the result of the library that is compared under a name. */
 static attn_result result_of(enum answer_name which) {
@@ -219,7 +219,7 @@ static bool is_batched(const struct call *call, enum answer_name which) {
     if (m->projections == NULL) { /* X stands for Q, K and V */
         return m->x->rank == (call->options.heads > 0 ? 3 : 4);
     }
-    return (of_keys && m->context != NULL ? m->context : m->x)->rank == 3;
+    return m->x->rank == 3; /* and a context has its rank */
 }
 
 /* Finds the axis of the heads: it stands before the rows, and after the batch. */

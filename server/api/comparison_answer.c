@@ -1,4 +1,4 @@
-/* comparison_answer.c - what an answer says of a comparison: verdicts, errors and where they are. */
+/* comparison_answer.c - what an answer says of a comparison: verdicts, errors and their places. */
 #include "api/comparison.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
 /*
- * comparison_run.c - compares expected tensors with results, as tasks of the job of the call. A task
- * compares a chunk of one tensor. What several tasks find is put together by sums of counts and by
- * maxima, so the order of the tasks changes nothing.
+ * comparison_run.c - compares expected tensors with results, as tasks of the job of the call. A
+ * task compares a chunk of one tensor. What several tasks find is put together by sums of counts
+ * and by maxima, so the order of the tasks changes nothing.
  */
 #include "api/comparison.h"
 

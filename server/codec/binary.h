@@ -68,9 +68,9 @@ bool codec_as_texts_form(const struct codec_document *document, const struct cod
                          const char *name, struct codec_tensor_form *form,
                          struct codec_error *error);
 
-/* Returns the dtype that the numbers of a tensor of this form have in a document. An `own` float type
- * has the narrowest dtype that holds its numbers: FP64 is float64, and the other floats are float32.
- * Every other tensor has the dtype of the document. */
+/* Returns the dtype that the numbers of a tensor of this form have in a document. An `own` float
+ * type has the narrowest dtype that holds its numbers: FP64 is float64, and the other floats are
+ * float32. Every other tensor has the dtype of the document. */
 attn_dtype codec_form_dtype(const struct codec_tensor_form *form, attn_dtype document);
 
 /* Private to the codec: refuses the tensor `name`, after which the message states a rule. Returns

@@ -81,6 +81,10 @@ TO_PROVOKE = {
     ("NotHttp", ""): ("get", "/version", {}, None),
     ("InferenceRefused", ""): ("POST", "/v2/models/attention/infer", {}, json.dumps({"inputs": [
         {"name": name, "shape": [1, size], "datatype": "FP32", "data": [0] * size} for name, size in (("Q", 2), ("K", 3), ("V", 1))]})),
+    ("InferenceDifferent", ""): ("POST", "/v2/models/attention/infer", {}, json.dumps({
+        "parameters": {"fail_on_difference": True}, "inputs": [
+            {"name": name, "shape": [1, 1], "datatype": "FP32", "data": [number]}
+            for name, number in (("Q", 1), ("K", 2), ("V", 3), ("expected.output", 4))]})),
     ("InferenceUnauthorized", ""): ("GET", "/v2/models/stats", {}, None),
     ("InferenceNotImplemented", ""): ("POST", "/v2/repository/models/softmax/load", {}, ""),
 }

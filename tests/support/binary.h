@@ -19,8 +19,8 @@ struct cJSON;
  * first query. */
 struct binary_input {
     const char *name; /* of a member of an object there is one: "expected.lse" */
-    size_t shape[4]; /* ends with a 0 if there are fewer than four axes */
-    unsigned kind;   /* bits BINARY_* */
+    size_t shape[4];  /* ends with a 0 if there are fewer than four axes */
+    unsigned kind;    /* bits BINARY_* */
 };
 
 enum {
