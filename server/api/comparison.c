@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ------------------------------------------------------------------------ the expected tensors */
+/* ------------------------------------------------------------------------- the expected tensors */
 
 /* Returns the result of the library that is compared under a name. */
 static attn_result result_of(enum answer_name which) {
@@ -112,7 +112,10 @@ static bool read_part(const struct codec_document *document, const struct codec_
 bool field_tolerance(struct call *call, struct codec_document *document, const struct field *field,
                      const struct codec_value *value, struct codec_error *error) {
     static const char *const names[] = {"absolute", "relative"};
-    static const struct codec_keys keys = {.names = names, .count = 2};
+    static const struct codec_foreign others[] = {{"atol", 1, "it is \"absolute\" here"},
+                                                  {"rtol", 1, "it is \"relative\" here"}};
+    static const struct codec_keys keys = {
+        .names = names, .count = 2, .foreign = others, .foreign_count = 2, .here = 1};
     struct comparison *own = call->comparison;
     if (own == NULL) {
         return codec_fail(document, value, error, "%s is given without \"expected\"", field->name);
@@ -141,10 +144,6 @@ bool field_fail_on_difference(struct call *call, struct codec_document *document
 /* Sets the tolerance of torch.testing.assert_close() for the type of the expected tensor, but not
  * less than that for the type of the result. */
 static void set_tolerance(struct comparison_pair *pair, const struct comparison *own) {
-    static const double absolute[CODEC_TYPE_COUNT] = {[CODEC_TYPE_FP16] = 1e-5,
-                                                      [CODEC_TYPE_BF16] = 1e-5,
-                                                      [CODEC_TYPE_FP32] = 1e-5,
-                                                      [CODEC_TYPE_FP64] = 1e-7};
     static const double relative[CODEC_TYPE_COUNT] = {[CODEC_TYPE_FP16] = 1e-3,
                                                       [CODEC_TYPE_BF16] = 1.6e-2,
                                                       [CODEC_TYPE_FP32] = 1.3e-6,
@@ -153,35 +152,38 @@ static void set_tolerance(struct comparison_pair *pair, const struct comparison 
         pair->result->dtype == ATTN_FLOAT64 ? CODEC_TYPE_FP64 : CODEC_TYPE_FP32;
     const enum codec_type wider =
         relative[of_result] > relative[pair->type] ? of_result : pair->type;
-    pair->absolute = own->absolute >= 0 ? own->absolute : absolute[wider];
+    const double absolute = wider == CODEC_TYPE_FP64 ? 1e-7 : 1e-5;
+    pair->absolute = own->absolute >= 0 ? own->absolute : absolute;
     pair->relative = own->relative >= 0 ? own->relative : relative[wider];
 }
 
 /* ---------------------------------------------------------------------------------- the results */
 
-/* Writes a shape: [2, 3]. */
-static void put_shape(char out[static 192], int rank, const size_t *shape) {
+void comparison_put(char out[static COMPARISON_TEXT], int rank, const size_t *numbers) {
     size_t used = 0;
     for (int axis = 0; axis < rank; axis++) {
-        used +=
-            (size_t)snprintf(out + used, 192 - used, "%s%zu", axis > 0 ? ", " : "[", shape[axis]);
+        used += (size_t)snprintf(out + used, COMPARISON_TEXT - used, "%s%zu", axis > 0 ? ", " : "[",
+                                 numbers[axis]);
     }
-    snprintf(out + used, 192 - used, "]");
+    snprintf(out + used, COMPARISON_TEXT - used, "]");
 }
 
-/* Finds two axes of a shape whose exchange makes it the wanted one. Returns false if there are no
- * such axes. */
-static bool find_exchange(int rank, const size_t *shape, const size_t *wanted, int axes[2]) {
-    int count = 0;
+/* Finds the transposition of a shape that is the wanted shape: its axis i is the axis axes[i] of
+ * the shape. Returns false if there is none. */
+static bool find_transposition(int rank, const size_t *shape, const size_t *wanted, size_t *axes) {
+    unsigned taken = 0;
     for (int axis = 0; axis < rank; axis++) {
-        if (shape[axis] != wanted[axis]) {
-            if (count == 2) {
-                return false;
-            }
-            axes[count++] = axis;
+        int from = 0;
+        while (from < rank && ((taken >> from & 1) != 0 || shape[from] != wanted[axis])) {
+            from++;
         }
+        if (from == rank) {
+            return false;
+        }
+        taken |= 1u << from;
+        axes[axis] = (size_t)from;
     }
-    return count == 2 && shape[axes[0]] == wanted[axes[1]] && shape[axes[1]] == wanted[axes[0]];
+    return true;
 }
 
 /* Checks the shape of an expected tensor. */
@@ -189,22 +191,21 @@ static bool check_shape(const struct comparison_pair *pair, const struct codec_d
                         struct codec_error *error) {
     const attn_tensor *expected = &pair->expected;
     const attn_result_tensor *result = pair->result;
-    char here[192], there[192], hint[96] = "";
-    int axes[2];
+    char here[COMPARISON_TEXT], there[COMPARISON_TEXT], order[COMPARISON_TEXT];
+    size_t axes[ATTN_MAX_RANK];
     if (expected->rank == result->rank &&
         memcmp(expected->shape, result->shape, (size_t)result->rank * sizeof *result->shape) == 0) {
         return true;
     }
-    put_shape(here, expected->rank, expected->shape);
-    put_shape(there, result->rank, result->shape);
-    if (expected->rank == result->rank &&
-        find_exchange(result->rank, expected->shape, result->shape, axes)) {
-        snprintf(hint, sizeof hint, "; with its axes %d and %d exchanged it would fit", axes[0],
-                 axes[1]);
-    }
+    comparison_put(here, expected->rank, expected->shape);
+    comparison_put(there, result->rank, result->shape);
+    const bool fits = expected->rank == result->rank &&
+                      find_transposition(result->rank, expected->shape, result->shape, axes);
+    comparison_put(order, fits ? result->rank : 0, axes);
     return codec_fail(document, pair->from, error,
-                      "the expected %s has the shape %s, but the result has the shape %s%s",
-                      pair->name, here, there, hint);
+                      "the expected %s has the shape %s, but the result has the shape %s%s%s",
+                      pair->name, here, there,
+                      fits ? "; it would fit with its axes in the order " : "", fits ? order : "");
 }
 
 /* Returns whether the first axis of a result counts batch items, if one axis stands before its

@@ -9,6 +9,10 @@
 
 #include "api/answer.h"
 
+enum {
+    COMPARISON_TEXT = 21 * (ATTN_MAX_RANK + 1) /* bytes of a shape in a message */
+};
+
 /* The element at which an error is the largest. */
 struct comparison_place {
     double error;   /* infinity: one of the two numbers is not finite */
@@ -40,7 +44,7 @@ struct comparison_pair {
     /* What the answer says; comparison_end() sets it. */
     double bound;
     const char *verdict;
-    int64_t beyond, nan, infinite, absolute_index[ATTN_MAX_RANK], relative_index[ATTN_MAX_RANK];
+    size_t absolute_index[ATTN_MAX_RANK], relative_index[ATTN_MAX_RANK];
 };
 
 /* The account of the request owns it. */
@@ -52,7 +56,7 @@ struct comparison {
     pthread_mutex_t *mutex;   /* of the call; it guards `found` of each pair while tasks run */
     const char *verdict;      /* the worst one; comparison_end() sets it and `within` */
     bool within;              /* every result is within its tolerance */
-    char detail[320];         /* of the error */
+    char detail[384];         /* of the error */
     struct codec_buffer text; /* the comparison in JSON, for the other formats */
     size_t count;
     struct comparison_pair pairs[];
@@ -68,6 +72,9 @@ double comparison_cost(const struct comparison *comparison);
 
 /* Puts the phases of the comparison at *end. Returns the end of the list. */
 struct job_phases **comparison_add_phases(struct comparison *comparison, struct job_phases **end);
+
+/* Writes a shape, an index or an order of axes: [2, 3]. */
+void comparison_put(char out[static COMPARISON_TEXT], int rank, const size_t *numbers);
 
 /* Ends the comparison after its last task. Returns whether every result is within the tolerance. */
 bool comparison_end(struct comparison *comparison);

@@ -38,9 +38,9 @@ static double bound_of(const struct comparison_pair *pair) {
 }
 
 /* Writes the index of an element along each axis. */
-static void put_index(const struct comparison_pair *pair, size_t element, int64_t *index) {
+static void put_index(const struct comparison_pair *pair, size_t element, size_t *index) {
     for (int axis = pair->result->rank - 1; axis >= 0; axis--) {
-        index[axis] = (int64_t)(element % pair->result->shape[axis]);
+        index[axis] = element % pair->result->shape[axis];
         element /= pair->result->shape[axis];
     }
 }
@@ -49,12 +49,9 @@ static enum verdict judge(struct comparison_pair *pair) {
     const struct comparison_findings *found = &pair->found;
     const double error = found->absolute.error;
     pair->bound = bound_of(pair);
-    pair->beyond = (int64_t)found->beyond;
-    pair->nan = (int64_t)found->nan;
-    pair->infinite = (int64_t)found->infinite;
     put_index(pair, found->absolute.element, pair->absolute_index);
     put_index(pair, found->relative.element, pair->relative_index);
-    return error == 0 ? EQUAL : error <= pair->bound ? ROUNDED : pair->beyond == 0 ? CLOSE : WRONG;
+    return error == 0 ? EQUAL : error <= pair->bound ? ROUNDED : found->beyond == 0 ? CLOSE : WRONG;
 }
 
 bool comparison_end(struct comparison *comparison) {
@@ -65,7 +62,7 @@ bool comparison_end(struct comparison *comparison) {
         const enum verdict verdict = judge(pair);
         pair->verdict = verdicts[verdict];
         worst = verdict > worst ? verdict : worst;
-        within = within && pair->beyond == 0;
+        within = within && pair->found.beyond == 0;
     }
     comparison->verdict = verdicts[worst];
     comparison->within = within;
@@ -82,7 +79,7 @@ static attn_tensor element_of(const void *data, attn_dtype dtype, size_t element
 
 /* Adds the place of an error. An infinite error is null. */
 static void add_place(struct codec_items *list, const char *key, const struct comparison_pair *pair,
-                      const struct comparison_place *place, const int64_t *index) {
+                      const struct comparison_place *place, const size_t *index) {
     codec_add_open(list, CODEC_OP_OBJECT, key);
     codec_add_number(list, "largest", place->error);
     if (place->element != SIZE_MAX) {
@@ -102,15 +99,15 @@ static void add_pair(struct codec_items *list, const struct comparison_pair *pai
         .data = pair->errors, .dtype = ATTN_FLOAT64, .rank = 1, .shape = {pair->heads}};
     codec_add_open(list, CODEC_OP_OBJECT, pair->name);
     codec_add_text(list, "verdict", pair->verdict);
-    codec_add_bool(list, "within_tolerance", pair->beyond == 0);
+    codec_add_bool(list, "within_tolerance", pair->found.beyond == 0);
     codec_add_open(list, CODEC_OP_OBJECT, "tolerance");
     codec_add_number(list, "absolute", pair->absolute);
     codec_add_number(list, "relative", pair->relative);
     codec_add_close(list);
     codec_add_number(list, "bound", pair->bound);
-    codec_add_integer(list, "beyond_tolerance", &pair->beyond);
-    codec_add_integer(list, "expected_nan", &pair->nan);
-    codec_add_integer(list, "expected_infinite", &pair->infinite);
+    codec_add_integer(list, "beyond_tolerance", &pair->found.beyond);
+    codec_add_integer(list, "expected_nan", &pair->found.nan);
+    codec_add_integer(list, "expected_infinite", &pair->found.infinite);
     add_place(list, "absolute_error", pair, &pair->found.absolute, pair->absolute_index);
     add_place(list, "relative_error", pair, &pair->found.relative, pair->relative_index);
     if (pair->heads > 0) {
@@ -171,23 +168,18 @@ static void put_element(char out[static 32], const void *data, attn_dtype dtype,
 /* Says of the first result beyond the tolerance where it differs most. */
 static void put_detail(struct comparison *comparison) {
     const struct comparison_pair *pair = comparison->pairs;
-    char expected[32], result[32], index[160] = "";
-    size_t used = 0;
-    while (pair->beyond == 0) {
+    char expected[32], result[32], index[COMPARISON_TEXT];
+    while (pair->found.beyond == 0) {
         pair++;
     }
     const size_t element = pair->found.absolute.element;
-    for (int axis = 0; axis < pair->result->rank; axis++) {
-        used += (size_t)snprintf(index + used, sizeof index - used, "%s%lld", axis > 0 ? ", " : "",
-                                 (long long)pair->absolute_index[axis]);
-    }
+    comparison_put(index, pair->result->rank, pair->absolute_index);
     put_element(expected, pair->expected.data, pair->expected.dtype, element);
     put_element(result, pair->result->data, pair->result->dtype, element);
-    snprintf(
-        comparison->detail, sizeof comparison->detail,
-        "%s is beyond the tolerance in %zu of %zu numbers; it differs most at [%s], which is %s "
-        "and is expected to be %s",
-        pair->name, pair->found.beyond, pair->count, index, result, expected);
+    snprintf(comparison->detail, sizeof comparison->detail,
+             "%s is beyond the tolerance in %zu of %zu numbers; it differs most at %s, which is %s "
+             "and is expected to be %s",
+             pair->name, pair->found.beyond, pair->count, index, result, expected);
 }
 
 void comparison_refuse(struct comparison *comparison, struct api_request *request, int digits) {
