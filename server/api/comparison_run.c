@@ -10,7 +10,7 @@
 #include <string.h>
 
 enum {
-    CHUNK = 256 * 1024,   /* elements that one task compares; it takes at most about 5 ms */
+    CHUNK = 256 * 1024,   /* elements that one task compares; it takes at most about 10 ms */
     BLOCK = 256,          /* elements that are widened before they are compared */
     COST_OF_ELEMENT = 250 /* multiply-adds that take as long as comparing an element */
 };

@@ -284,7 +284,9 @@ bool codec_safetensors_write(struct codec_buffer *buffer, struct codec_results *
     struct codec_buffer texts[MOST_TEXTS] = {0};
     struct codec_items list;
     codec_items_begin(&list, results->account);
-    qsort(results->list, results->count, sizeof *results->list, by_width);
+    if (results->count > 0) { /* a comparison is no tensor */
+        qsort(results->list, results->count, sizeof *results->list, by_width);
+    }
     codec_add_open(&list, CODEC_OP_OBJECT, NULL);
     bool good = add_metadata(&list, texts, items);
     add_tensors(&list, results);

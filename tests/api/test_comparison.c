@@ -373,6 +373,28 @@ Test(comparison, nan_and_infinities_are_counted_and_found) {
     }
 }
 
+/* The comparison is a text in the header, so the answer may have no tensor at all. */
+Test(comparison, an_answer_in_safetensors_may_have_no_tensor) {
+    static const struct binary_call call = {
+        "/attention",
+        "",
+        "[\"comparison\"]",
+        {{"Q", {2, 3}, 0}, {"K", {2, 3}, 0}, {"V", {2, 3}, 0}, {"expected.output", {2, 3}, 0}}};
+    size_t size;
+    char *body = binary_safetensors(&call, "F32", &size), message[256];
+    struct client_response response = daemon_ask_shared(
+        "POST", "/attention", "Content-Type: application/vnd.safetensors\r\n", body, size);
+    struct binary_answer answer;
+    cr_assert(binary_read_safetensors(&answer, response.body, response.size, message), "%s",
+              message);
+    cr_expect_eq(answer.count, 0);
+    expect_text(json_text(json_get(json_get(answer.head, "__metadata__"), "comparison")),
+                "{\"verdict\":\"wrong\"", "comparison", "no tensor");
+    binary_free(&answer);
+    client_response_free(&response);
+    free(body);
+}
+
 /* ------------------------------------------------------------------------------- large tensors */
 
 /* Several tasks compare a tensor, and the last chunk of the first head ends in the second one. */
