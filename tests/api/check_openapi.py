@@ -63,7 +63,7 @@ NOT_THE_SAME = {"X", "heads", "return", "tokens", "output"}
 # A request that is not correct HTTP gets one of these statuses, whatever its path is.
 ANSWERED_ANYWHERE = {400, 411, 413, 414, 415, 417, 431, 501, 505}
 # If a POST endpoint documents one of these statuses, a test provokes it. (A 503 needs a busy or stopping service.)
-PROVOKED = {"200", "400", "404", "413", "415", "422", "501"}
+PROVOKED = {"200", "400", "404", "409", "413", "415", "422", "501"}
 # The requests to which the examples of errors are the answers: (response, name of the example) -> method, path, headers, body.
 FITTING = '{"Q": [[1]], "K": [[1]], "V": [[1]]'
 TO_PROVOKE = {
