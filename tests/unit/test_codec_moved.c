@@ -281,7 +281,7 @@ static void write_beside(char *text, double halfway, int side) {
 
 /* Reads a text in an object that says its type before the numbers, beside one of FP64. Expects
  * that the text is rounded once: to `wanted`. */
-static void expect_rounded(const char *text, enum codec_type type, double wanted) {
+static void expect_nearest(const char *text, enum codec_type type, double wanted) {
     static const size_t shape[] = {1, 12};
     const struct codec_options options = {.key_level = 2,
                                           .dtype_key = "dtype",
@@ -316,9 +316,9 @@ static double half_of(unsigned bits) {
 /* Texts that a double cannot tell from halfway between two neighbours. */
 Test(codec_moved, numbers_are_rounded_once) {
     char text[2 * LONG];
-    expect_rounded("1.0004882812500001", CODEC_TYPE_FP16, 1.0009765625);
-    expect_rounded("65519.99999999999999999999", CODEC_TYPE_FP16, 65504);
-    expect_rounded("9999.99999999999999999999", CODEC_TYPE_FP16, 10000);
+    expect_nearest("1.0004882812500001", CODEC_TYPE_FP16, 1.0009765625);
+    expect_nearest("65519.99999999999999999999", CODEC_TYPE_FP16, 65504);
+    expect_nearest("9999.99999999999999999999", CODEC_TYPE_FP16, 10000);
     for (unsigned i = 0; i < 1500; i++) {
         const unsigned half = (unsigned)(random_bits() % 0x7BFF);
         const float low = ldexpf((float)(1 + random_bits() % (1 << 23)), (int)(i % 250) - 149);
@@ -328,9 +328,9 @@ Test(codec_moved, numbers_are_rounded_once) {
             uint32_t bits;
             memcpy(&bits, &low, sizeof bits);
             write_beside(text, (halves[0] + halves[1]) / 2, side);
-            expect_rounded(text, CODEC_TYPE_FP16, halves[side > 0 || (side == 0 && half % 2 != 0)]);
+            expect_nearest(text, CODEC_TYPE_FP16, halves[side > 0 || (side == 0 && half % 2 != 0)]);
             write_beside(text, ((double)low + (double)high) / 2, side);
-            expect_rounded(text, CODEC_TYPE_FP32, floats[side > 0 || (side == 0 && bits % 2 != 0)]);
+            expect_nearest(text, CODEC_TYPE_FP32, floats[side > 0 || (side == 0 && bits % 2 != 0)]);
         }
     }
 }
