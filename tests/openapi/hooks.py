@@ -30,6 +30,7 @@ from exact import exact_schemas
 from hypothesis import strategies
 from schemathesis.core import NOT_SET
 from schemathesis.core.parameters import ParameterLocation
+from schemathesis.generation.meta import TestPhase
 
 MAX_RANK = 8
 LARGEST = 1000.0  # sums of some products of such numbers are finite in float32
@@ -92,6 +93,8 @@ def before_call(context, case, kwargs):
         return
     if not is_meant_to_be_valid(case, ParameterLocation.BODY):
         spoil_nulls(case.body)
+        if is_example(case):
+            remove_expected(case.body)
         return
     if case.operation.path == INFER:
         fit_inference(case)
@@ -107,6 +110,11 @@ def before_call(context, case, kwargs):
 def is_meant_to_be_valid(case, location):
     component = case.meta.components.get(location) if case.meta else None
     return component is not None and not component.mode.is_negative
+
+
+def is_example(case):
+    """Returns whether the tool has filled an example of openapi.yaml with values for the keys that it does not have."""
+    return case.meta is not None and case.meta.phase.name == TestPhase.EXAMPLES and isinstance(case.body, dict)
 
 
 def name_layer(case):
@@ -143,11 +151,13 @@ def fit(path, body):
 
 
 def remove_expected(body):
-    """Removes expected results, which would have to have the shapes of the results."""
+    """Removes expected results, which would have to have the shapes of the results. Weights are returned in place of their
+    comparison."""
     for key in ("expected", "tolerance", "fail_on_difference"):
         body.pop(key, None)
     if isinstance(body.get("return"), list):
-        body["return"] = [name for name in body["return"] if name != "comparison"] or ["output"]
+        names = ["weights" if name == "comparison" else name for name in body["return"]]
+        body["return"] = list(dict.fromkeys(names))
 
 
 # ----------------------------------------------------------------------------------------------- tensors
