@@ -4,6 +4,7 @@
 #include "api/answer.h"
 
 #include "api/call.h"
+#include "api/comparison.h"
 #include "api/fields.h"
 #include "api/format.h"
 
@@ -12,7 +13,7 @@
 #define ANSWER_RANK(name, text, rank, bits) rank,
 const char *const answer_names[ANSWER_COUNT] = {ANSWER_MAP(ANSWER_TEXT)};
 const uint64_t answer_bits[ANSWER_COUNT] = {ANSWER_MAP(ANSWER_BITS)};
-static const int ranks[ANSWER_COUNT] = {ANSWER_MAP(ANSWER_RANK)};
+const int answer_ranks[ANSWER_COUNT] = {ANSWER_MAP(ANSWER_RANK)};
 
 /* Adds the matrices of heads that have weights, and so sizes, of their own:
  * [head][row][column], or [batch][head][row][column]. */
@@ -49,13 +50,6 @@ static attn_tensor whole(const attn_plan *plan, attn_result result) {
     return attn_as_tensor(attn_plan_tensor(plan, result, 0));
 }
 
-/* Has a result one part for each head, if the heads have projections of their own? */
-static bool has_part_of_each_head(attn_result result) {
-    return (result >= ATTN_RESULT_PRESENT_K && result <= ATTN_RESULT_GRAD_V) ||
-           (result >= ATTN_RESULT_GRAD_W_Q && result <= ATTN_RESULT_GRAD_B_V &&
-            result != ATTN_RESULT_GRAD_W_O);
-}
-
 static void add_result(struct codec_items *list, const struct call *call, enum answer_name which) {
     const char *key = answer_names[which];
     /* ATTN_WANT() is the bit whose number is the result. */
@@ -66,7 +60,7 @@ static void add_result(struct codec_items *list, const struct call *call, enum a
     } else if (which == ANSWER_TOP_K) {
         const attn_tensor weights = whole(call->plan, ATTN_RESULT_TOP_K_WEIGHTS);
         add_top_k(list, &tensor, &weights);
-    } else if (call->multihead.per_head && has_part_of_each_head(result)) {
+    } else if (call->multihead.per_head && answer_has_parts(which)) {
         add_parts(list, key, call->plan, result);
     } else {
         codec_add_tensor(list, key, &tensor);
@@ -88,13 +82,13 @@ void answer_describe(struct codec_items *list, unsigned fields) {
     codec_add_open(list, CODEC_OP_OBJECT, NULL);
     for (size_t which = 0; which < answer_count(fields); which++) {
         const attn_tensor tensor = {.dtype = ATTN_FLOAT32,
-                                    .rank = returns ? ranks[which] : ATTN_MAX_RANK};
-        const attn_tensor indices = {.dtype = ATTN_INT64, .rank = ranks[which]};
+                                    .rank = returns ? answer_ranks[which] : ATTN_MAX_RANK};
+        const attn_tensor indices = {.dtype = ATTN_INT64, .rank = answer_ranks[which]};
         if (which == ANSWER_STATISTICS) {
             add_statistics(list, no_numbers);
         } else if (which == ANSWER_TOP_K) {
             add_top_k(list, &indices, &tensor);
-        } else {
+        } else if (which != ANSWER_COMPARISON) { /* its text is no tensor */
             codec_add_tensor(list, answer_names[which], &tensor);
         }
     }
@@ -113,19 +107,30 @@ static bool end_call(struct call *call, struct api_request *request) {
     return true;
 }
 
-static void add_results(struct codec_items *list, const struct call *call) {
+/* Adds the results in their order, and then the comparison, unless it has a place among them. */
+static void add_results(struct codec_items *list, const struct call *call, enum api_format format) {
+    bool rest = call->comparison != NULL;
     for (size_t i = 0; i < call->return_count; i++) {
-        add_result(list, call, call->returned[i]);
+        if (call->returned[i] == ANSWER_COMPARISON) {
+            comparison_add(list, call->comparison, format, call->work.digits);
+            rest = false;
+        } else {
+            add_result(list, call, call->returned[i]);
+        }
+    }
+    if (rest) {
+        comparison_add(list, call->comparison, format, call->work.digits);
     }
 }
 
 /* Adds an object for each layer of a model. */
-static void add_each_layer(struct codec_items *list, const struct call *call) {
+static void add_each_layer(struct codec_items *list, const struct call *call,
+                           enum api_format format) {
     codec_add_open(list, CODEC_OP_ARRAY, "layers");
     for (; call != NULL; call = call->next) {
         codec_add_open(list, CODEC_OP_OBJECT, NULL);
         codec_add_text(list, "name", call->stored.weights.use.layer->name);
-        add_results(list, call);
+        add_results(list, call, format);
         codec_add_close(list);
     }
     codec_add_close(list);
@@ -141,15 +146,20 @@ void answer_call(struct call *call, struct api_request *request) {
         }
         each = each->next;
     } while (each != NULL);
+    if (call->comparison != NULL && !comparison_end(call->comparison) &&
+        call->comparison->refuses) {
+        comparison_refuse(call->comparison, request, call->work.digits);
+        return;
+    }
     codec_items_begin(&list, &request->account);
     codec_add_open(&list, CODEC_OP_OBJECT, NULL);
     if (words != NULL) { /* they stand in place of X */
         codec_add_texts(&list, "tokens", words->words, words->count);
     }
     if (call->all_layers) {
-        add_each_layer(&list, call);
+        add_each_layer(&list, call, request->format);
     } else {
-        add_results(&list, call);
+        add_results(&list, call, request->format);
     }
     codec_add_close(&list);
     format_reply(request, &list, call->work.digits);

@@ -10,7 +10,7 @@
 struct call;
 
 /* One row for each name: X(NAME, text, the greatest rank of its results, the bits of its results in
- * attn_options.results). */
+ * attn_options.results). The library has no result COMPARISON. */
 #define ANSWER_MAP(X)                                                                              \
     X(OUTPUT, "output", 4, ATTN_WANT(OUTPUT))                                                      \
     X(WEIGHTS, "weights", 4, ATTN_WANT(WEIGHTS))                                                   \
@@ -21,6 +21,7 @@ struct call;
     X(STATISTICS, "statistics", 0, ATTN_WANT(STATISTICS))                                          \
     X(ENTROPY, "entropy", 3, ATTN_WANT(ENTROPY))                                                   \
     X(TOP_K, "top_k", 4, ATTN_WANT(TOP_K_INDICES) | ATTN_WANT(TOP_K_WEIGHTS))                      \
+    X(COMPARISON, "comparison", 0, 0)                                                              \
     X(PRESENT_K, "present_K", 4, ATTN_WANT(PRESENT_K))                                             \
     X(PRESENT_V, "present_V", 4, ATTN_WANT(PRESENT_V))                                             \
     X(GRAD_Q, "grad_Q", 4, ATTN_WANT(GRAD_Q))                                                      \
@@ -61,10 +62,24 @@ enum answer_name {
 
 extern const char *const answer_names[ANSWER_COUNT];
 extern const uint64_t answer_bits[ANSWER_COUNT];
+extern const int answer_ranks[ANSWER_COUNT];
 
 /* Returns how many of the names, from the first on, objects with these fields can return. Objects
  * without the key "return" have an output alone. */
 size_t answer_count(unsigned fields);
+
+/* Is a result a gradient? */
+static inline bool answer_is_gradient(enum answer_name which) {
+    return answer_bits[which] >= ATTN_WANT(GRAD_Q);
+}
+
+/* Has a result one part for each head, if the heads have projections of their own? */
+static inline bool answer_has_parts(enum answer_name which) {
+    const uint64_t bits = answer_bits[which];
+    return (bits >= ATTN_WANT(PRESENT_K) && bits <= ATTN_WANT(GRAD_V)) ||
+           (bits >= ATTN_WANT(GRAD_W_Q) && bits <= ATTN_WANT(GRAD_B_V) &&
+            bits != ATTN_WANT(GRAD_W_O));
+}
 
 /* Lists all results of objects with these fields as items without numbers: each has its type and
  * its greatest rank. */

@@ -8,25 +8,47 @@
 bool build_begin(struct build *build, struct codec_document *document, size_t max_values) {
     build->document = document;
     build->call = codec_make_value(document, NULL, NULL, CODEC_OBJECT);
+    build->expected = NULL;
     build->max_values = max_values;
     build->tensor_count = 0;
     return build->call != NULL;
 }
 
+/* Returns the object that gets the tensor `*name`, and makes it if it is not there. *name becomes
+ * the name of the member. Returns NULL if there is no memory. */
+static struct codec_value *object_of(struct build *build, const char **name) {
+    const char *key = fields_expected_key();
+    const size_t size = strlen(key);
+    if (strncmp(*name, key, size) != 0 || (*name)[size] != '.') {
+        return build->call;
+    }
+    *name += size + 1;
+    if (build->expected == NULL) {
+        build->expected = codec_make_value(build->document, build->call, key, CODEC_OBJECT);
+    }
+    return build->expected;
+}
+
 bool build_tensor(struct build *build, const struct build_tensor *tensor,
                   struct codec_error *error) {
+    const char *name = tensor->name;
     if (build->tensor_count == CODEC_MAX_TENSORS) {
         return codec_fail(build->document, NULL, error,
                           "the request has more than %d tensors, which is a fixed limit",
                           CODEC_MAX_TENSORS);
     }
-    if (codec_get(build->call, tensor->name) != NULL) {
+    struct codec_value *object = object_of(build, &name);
+    if (object == NULL) {
+        return codec_no_memory(error);
+    }
+    if (codec_get(object, name) != NULL) {
         return codec_fail(build->document, NULL, error, "the tensor \"%.64s\" is given twice",
                           tensor->name);
     }
     struct build_tensor *own = &build->tensors[build->tensor_count++];
     *own = *tensor;
-    own->member = codec_make_value(build->document, build->call, tensor->name, CODEC_NULL);
+    own->form.own = object != build->call;
+    own->member = codec_make_value(build->document, object, name, CODEC_NULL);
     return own->member != NULL || codec_no_memory(error);
 }
 
@@ -48,8 +70,9 @@ static bool set_text(struct build *build, struct codec_value *value, const char 
 static enum codec_type type_of_tensors(const struct build *build) {
     unsigned types = 0;
     for (size_t i = 0; i < build->tensor_count; i++) {
-        const enum codec_type type = build->tensors[i].form.type;
-        types |= codec_type_is_float(type) ? 1u << type : 0; /* texts have no float type */
+        const struct codec_tensor_form *form = &build->tensors[i].form;
+        const bool counts = codec_type_is_float(form->type) && !form->own;
+        types |= counts ? 1u << form->type : 0; /* texts have no float type */
     }
     return (types & 1u << CODEC_TYPE_FP64) != 0 ? CODEC_TYPE_FP64
            : types == 1u << CODEC_TYPE_FP16     ? CODEC_TYPE_FP16

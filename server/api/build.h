@@ -11,7 +11,7 @@
 /* A tensor that the request describes. Everything is borrowed from the document. */
 struct build_tensor {
     const char *name;
-    struct codec_tensor_form form;
+    struct codec_tensor_form form;  /* build_tensor() sets `own` */
     const struct codec_value *data; /* the array of its elements; NULL: its bytes follow */
     struct codec_value *member;     /* its place in the call; build_tensor() sets it */
 };
@@ -19,6 +19,7 @@ struct build_tensor {
 struct build {
     struct codec_document *document; /* borrowed; the JSON that the client sent */
     struct codec_value *call;        /* the object */
+    struct codec_value *expected;    /* its member whose tensors are results; NULL: there is none */
     size_t max_values;               /* values outside of arrays of numbers in an option */
     struct build_tensor tensors[CODEC_MAX_TENSORS];
     size_t tensor_count;
@@ -27,15 +28,16 @@ struct build {
 /* Begins a call without members. Returns false if there is no memory. */
 bool build_begin(struct build *build, struct codec_document *document, size_t max_values);
 
-/* Adds a tensor. Errors: CODEC_NO_MEMORY; CODEC_CONTENT for more than CODEC_MAX_TENSORS tensors,
- * and for a name that is there. */
+/* Adds a tensor. One with a name such as "expected.output" becomes a member of an object, and keeps
+ * its own float type. Errors: CODEC_NO_MEMORY; CODEC_CONTENT for more than CODEC_MAX_TENSORS
+ * tensors, and for a name that is there. */
 bool build_tensor(struct build *build, const struct build_tensor *tensor,
                   struct codec_error *error);
 
-/* Finds the float type of the document when all tensors are there, from them and from the options,
- * which are added after it; NULL: there are none. *floats becomes the type of float results: that
- * of the tensors of floats, if all have the same type and there is no option "dtype". Errors:
- * CODEC_NO_MEMORY. */
+/* Finds the float type of the document when all tensors are there, from those that do not keep
+ * their own and from the options, which are added after it; NULL: there are none. *floats becomes
+ * the type of float results: that of the tensors of floats, if all have the same type and there is
+ * no option "dtype". Errors: CODEC_NO_MEMORY. */
 bool build_type(struct build *build, const struct codec_value *options, enum codec_type *floats,
                 struct codec_error *error);
 

@@ -4,6 +4,7 @@
  */
 #include "api/call.h"
 
+#include "api/comparison.h"
 #include "api/fields.h"
 #include "api/reply.h"
 
@@ -61,6 +62,11 @@ bool call_make(struct call *call, struct api_request *request, call_read *read, 
         fields_refuse(request, &error);
         return false;
     }
+    if (call->comparison != NULL &&
+        !comparison_check(call, &request->account, request->body, &codec_error)) {
+        reply_codec_error(request, &codec_error);
+        return false;
+    }
     return true;
 }
 
@@ -108,6 +114,9 @@ static void add_phases(struct call *call, struct job *job) {
         call->phases = (struct job_phases){NULL, count, call_tasks, call_task, call};
         *stored_prepare(call, end) = &call->phases;
         end = &call->phases.next;
+        if (call->comparison != NULL) {
+            end = comparison_add_phases(call->comparison, end);
+        }
     }
 }
 
@@ -128,7 +137,8 @@ static bool add_to_job(const struct call *call, unsigned threads, struct job *jo
     const attn_plan *plan = call->plan;
     const size_t own = attn_plan_scratch(plan);
     size_t bytes;
-    job->cost += attn_plan_cost(plan) + stored_cost(call);
+    job->cost += attn_plan_cost(plan) + stored_cost(call) +
+                 (call->comparison != NULL ? comparison_cost(call->comparison) : 0);
     job->scratch = own > job->scratch ? own : job->scratch;
     return attn_plan_bytes(plan, threads, &bytes) && !__builtin_add_overflow(*total, bytes, total);
 }
@@ -147,7 +157,7 @@ static bool make_block(struct call *call, struct account *account) {
     return block != NULL;
 }
 
-/* Returns the bytes of a result that a call returns. */
+/* Returns the bytes of a result, or 0 if the call does not compute it. */
 static size_t result_bytes(const struct call *call, enum answer_name name) {
     size_t bytes = 0;
     for (uint64_t bits = answer_bits[name]; bits != 0; bits &= bits - 1) {
@@ -172,8 +182,8 @@ static void name_largest(const struct call *call, size_t total, size_t room, cha
     enum answer_name largest = call->returned[0];
     char text[32];
     for (const struct call *c = call; c != NULL; c = c->next) {
-        for (size_t i = 0; i < c->return_count; i++) {
-            bytes[c->returned[i]] += result_bytes(c, c->returned[i]);
+        for (size_t name = 0; name < ANSWER_COUNT; name++) {
+            bytes[name] += result_bytes(c, (enum answer_name)name);
         }
     }
     for (size_t name = 0; name < ANSWER_COUNT; name++) {
@@ -182,8 +192,8 @@ static void name_largest(const struct call *call, size_t total, size_t room, cha
     }
     reply_put_size(text, bytes[largest]);
     const int used = snprintf(out, size, "; \"%s\" takes %s of it", answer_names[largest], text);
-    if (bytes[ANSWER_OUTPUT] > 0 && others > 0 && total - others + ANSWER_ROOM <= room &&
-        call->options.upstream == NULL) { /* gradients of results need gradients */
+    if (call->comparison == NULL && call->options.upstream == NULL && bytes[ANSWER_OUTPUT] > 0 &&
+        others > 0 && total - others + ANSWER_ROOM <= room) {
         snprintf(out + used, size - (size_t)used,
                  ", and with \"return\": [\"output\"] the request would fit");
     }

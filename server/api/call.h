@@ -15,6 +15,8 @@ struct call_weights {
     attn_tensor w_q, w_k, w_v, b_q, b_k, b_v;
 };
 
+struct comparison;
+
 struct call {
     struct api_work work; /* first */
     struct call *next;    /* the call of the next layer of the same request, or NULL */
@@ -40,10 +42,11 @@ struct call {
     enum answer_name returned[ANSWER_COUNT]; /* in the order of "return" */
     size_t return_count;
 
-    attn_plan *plan;          /* owned; the account of the request owns all else */
-    struct job_phases phases; /* of the plan */
-    pthread_mutex_t mutex;    /* guards the next two members while tasks run */
-    size_t failed;            /* the task that `error` is about */
+    struct comparison *comparison; /* of the results; NULL: the request expects none */
+    attn_plan *plan;               /* owned; the account of the request owns all else */
+    struct job_phases phases;      /* of the plan */
+    pthread_mutex_t mutex;         /* guards the next two members while tasks run */
+    size_t failed;                 /* the task that `error` is about */
     attn_error error;
 };
 

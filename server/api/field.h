@@ -10,20 +10,21 @@
 
 /* How a value is read, and what the target of the row is. */
 enum field_kind {
-    FIELD_APART,   /* generated.c or the handler reads it */
-    FIELD_WORDS,   /* a text, or texts; generated.c reads it */
-    FIELD_MATRIX,  /* finite numbers, of rank least..most */
-    FIELD_LOGITS,  /* as FIELD_MATRIX, and null means minus infinity */
-    FIELD_BIAS,    /* as FIELD_LOGITS, and -Infinity means minus infinity */
-    FIELD_MASK,    /* true and false, or 1 and 0, of rank least..most */
-    FIELD_DTYPE,   /* one of the choices; the codec has followed it while it read the body */
-    FIELD_CHOICE,  /* one of the choices; its index goes to an enum */
-    FIELD_INTEGER, /* a whole number in least..most; goes to an int */
-    FIELD_COUNT,   /* a whole number >= 1; goes to a size_t */
-    FIELD_NUMBER,  /* a finite number; goes to a double */
-    FIELD_BOOL,    /* true or false; goes to a bool */
-    FIELD_SECONDS, /* a number > 0; goes to a double */
-    FIELD_READER   /* `read` of the row reads it */
+    FIELD_APART,    /* generated.c or the handler reads it */
+    FIELD_WORDS,    /* a text, or texts; generated.c reads it */
+    FIELD_MATRIX,   /* finite numbers, of rank least..most */
+    FIELD_LOGITS,   /* as FIELD_MATRIX, and null means minus infinity */
+    FIELD_BIAS,     /* as FIELD_LOGITS, and -Infinity means minus infinity */
+    FIELD_MASK,     /* true and false, or 1 and 0, of rank least..most */
+    FIELD_DTYPE,    /* one of the choices; the codec has followed it while it read the body */
+    FIELD_CHOICE,   /* one of the choices; its index goes to an enum */
+    FIELD_INTEGER,  /* a whole number in least..most; goes to an int */
+    FIELD_COUNT,    /* a whole number >= 1; goes to a size_t */
+    FIELD_NUMBER,   /* a finite number; goes to a double */
+    FIELD_BOOL,     /* true or false; goes to a bool */
+    FIELD_SECONDS,  /* a number > 0; goes to a double */
+    FIELD_EXPECTED, /* an object of tensors under the names of results; `read` reads it */
+    FIELD_READER    /* `read` of the row reads it */
 };
 
 /* The choices of "alignment". */
@@ -70,7 +71,8 @@ const struct field *fields_row(size_t row);
 /* The readers of fields whose values have a form of their own; see field_readers.c and
  * field_rotary.c. */
 field_reader field_return, field_mean_over_heads, field_top_k, field_causal, field_alignment,
-    field_window, field_alibi, field_sink, field_lengths, field_rotary;
+    field_window, field_alibi, field_sink, field_lengths, field_rotary, field_tolerance,
+    field_fail_on_difference, comparison_read;
 
 /* The names that other programs have for keys; see fields_foreign.c. */
 extern const struct codec_foreign fields_foreign[];

@@ -4,6 +4,7 @@
  * calls it. The fields of a group are read in the order of their rows, so a request with several
  * faults is told the fault of the first row.
  */
+#include "api/comparison.h"
 #include "api/field.h"
 #include "api/reply.h"
 
@@ -31,6 +32,7 @@ static const char of_softmax[] = "/softmax has no gradients: that of X is \"grad
 #define LAYER          FIELDS_AT_LAYER
 #define WITH_X         (PROJECTIONS | LAYER)
 #define ATTENTIONS     (ATTENTION | PROJECTIONS | LAYER)
+#define CALLS          (ATTENTIONS | SOFTMAX)
 #define WORDS          (ATTENTIONS | EMBEDDINGS)
 #define ALL            (WORDS | SOFTMAX)
 
@@ -101,6 +103,18 @@ static const struct field table[] = {
      .choices = answer_names, .choice_count = ANSWER_COUNT, .argument = "results"},
     {"return", LAYER, FIELDS_OPTIONS, FIELD_READER, .read = field_return, .choices = answer_names,
      .choice_count = ANSWER_STORED, .argument = "results"},
+    {"expected", ATTENTION, FIELDS_OPTIONS, FIELD_EXPECTED, .read = comparison_read,
+     .choices = answer_names, .choice_count = ANSWER_PROJECTED, .argument = "results"},
+    {"expected", PROJECTIONS, FIELDS_OPTIONS, FIELD_EXPECTED, .read = comparison_read,
+     .choices = answer_names, .choice_count = ANSWER_COUNT, .argument = "results"},
+    {"expected", LAYER, FIELDS_OPTIONS, FIELD_EXPECTED, .read = comparison_read,
+     .choices = answer_names, .choice_count = ANSWER_STORED, .argument = "results"},
+    {"expected", SOFTMAX, FIELDS_OPTIONS, FIELD_EXPECTED, .read = comparison_read,
+     .choices = answer_names, .choice_count = 1},
+    {"tolerance", CALLS, FIELDS_OPTIONS, FIELD_READER, .read = field_tolerance,
+     .sample = "{\"absolute\":1e-5,\"relative\":1e-5}"},
+    {"fail_on_difference", CALLS, FIELDS_OPTIONS, FIELD_READER, .read = field_fail_on_difference,
+     .sample = "false"},
     {"scale", ATTENTIONS, FIELDS_OPTIONS, FIELD_NUMBER, CALL(options.scale),
      .flag = ATTN_FLAG_SCALE},
     {"softcap", ATTENTIONS, FIELDS_OPTIONS, FIELD_NUMBER, CALL(options.softcap)},
@@ -364,6 +378,10 @@ const char *fields_dtype_key(void) {
     return key_of(FIELD_DTYPE);
 }
 
+const char *fields_expected_key(void) {
+    return key_of(FIELD_EXPECTED);
+}
+
 const char *fields_infinity_key(void) {
     return key_of(FIELD_BIAS);
 }
@@ -490,6 +508,7 @@ static bool read_field(struct codec_document *document, const struct field *fiel
     case FIELD_SECONDS:
         good = read_seconds(document, value, out, error);
         break;
+    case FIELD_EXPECTED:
     case FIELD_READER:
         good = field->read(values, document, field, value, error);
         break;
@@ -529,6 +548,19 @@ bool fields_read_weights(const struct fields *fields, struct codec_document *doc
     return read_group(fields, FIELDS_WEIGHTS, document, weights, projection, error);
 }
 
+/* Refuses to return a comparison with nothing. */
+static bool check_return(const struct api_request *request, const struct call *call,
+                         struct codec_error *error) {
+    for (size_t i = 0; i < call->return_count; i++) {
+        if (call->returned[i] == ANSWER_COMPARISON) {
+            return codec_fail(request->body, fields_get(&request->fields, "return"), error,
+                              "return names \"comparison\", but the request has no \"expected\" "
+                              "to compare with");
+        }
+    }
+    return true;
+}
+
 bool fields_read_options(const struct api_request *request, struct call *call,
                          struct codec_error *error) {
     const struct codec_value *positions = fields_get(&request->fields, "positions");
@@ -543,6 +575,9 @@ bool fields_read_options(const struct api_request *request, struct call *call,
         call->upstream.weights != NULL) {
         call->options.upstream = &call->upstream;
     }
+    if (call->comparison == NULL && !check_return(request, call, error)) {
+        return false;
+    }
     return positions == NULL || call->options.rotary != NULL ||
            codec_fail(request->body, positions, error,
                       "positions is given without rotary or rotary_cos and rotary_sin");
@@ -551,16 +586,21 @@ bool fields_read_options(const struct api_request *request, struct call *call,
 /* -------------------------------------------------------------------------------------- errors */
 
 /* Returns the key under which an argument of the library stands in the body. The key of X is "text"
- * if the words of a text stand in place of X. */
+ * if the words of a text stand in place of X. Of several keys for an argument, the first one that
+ * is given counts. */
 static const char *key_of_argument(const struct fields *fields, const char *argument) {
+    const char *key = NULL;
     for (size_t row = 0; row < ROWS; row++) {
         const char *name = table[row].argument != NULL ? table[row].argument : table[row].name;
         if ((table[row].at & fields->at) != 0 && strcmp(name, argument) == 0) {
             const struct codec_value *value = fields_get(fields, table[row].name);
-            return value != NULL ? codec_name(value) : table[row].name;
+            if (value != NULL) {
+                return codec_name(value);
+            }
+            key = key == NULL ? table[row].name : key;
         }
     }
-    return argument;
+    return key != NULL ? key : argument;
 }
 
 /* Returns whether the request says that its weights are out_in. */

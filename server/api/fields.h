@@ -109,6 +109,9 @@ enum fields_draw fields_draw_of(const char *name);
 const char *fields_dtype_key(void);
 const char *fields_infinity_key(void);
 
+/* The key of the object of expected tensors. */
+const char *fields_expected_key(void);
+
 /* Each of these reads the given fields of one group, in the order of the table, and leaves the
  * targets of the other fields as they are. Matrices borrow their numbers from the body. Each
  * returns false with the error set. */

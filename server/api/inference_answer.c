@@ -68,15 +68,35 @@ static void add_output(struct codec_items *list, const struct codec_result *resu
     codec_add_close(list);
 }
 
-/* Adds the words of a text. */
-static void add_words(struct codec_items *list, const struct codec_item *words,
-                      const size_t *count) {
+/* Begins an output of `*count` texts. A long answer is made after the items are gone, so the count
+ * is not that of an item. */
+static void begin_texts(struct codec_items *list, const char *name, const size_t *count) {
     codec_add_open(list, CODEC_OP_OBJECT, NULL);
-    codec_add_text(list, "name", words->key);
+    codec_add_text(list, "name", name);
     codec_add_text(list, "datatype", "BYTES");
     codec_add_integers(list, "shape", count, 1);
-    codec_add_texts(list, "data", words->texts, words->count);
-    codec_add_close(list);
+}
+
+/* Adds the texts of an answer: words, which no request asks for by a name, and a comparison. */
+static void add_texts(struct codec_items *list, const struct api_request *request,
+                      const struct codec_items *items) {
+    static const size_t one = 1;
+    size_t depth = 0;
+    for (size_t i = 0; i < items->count; i++) {
+        const struct codec_item *item = &items->list[i];
+        depth += codec_item_depth(item);
+        if (item->op == CODEC_OP_TEXTS && request->input.decoder.output_count == 0) {
+            begin_texts(list, item->key, &request->generated.words->count);
+            codec_add_texts(list, "data", item->texts, item->count);
+            codec_add_close(list);
+        } else if (item->op == CODEC_OP_TEXT && depth == 1) {
+            begin_texts(list, item->key, &one);
+            codec_add_open(list, CODEC_OP_ARRAY, "data");
+            codec_add_text(list, NULL, item->text);
+            codec_add_close(list);
+            codec_add_close(list);
+        }
+    }
 }
 
 /* Lists the JSON of the answer. `items` are the results as the handler lists them. */
@@ -91,12 +111,7 @@ static void add_answer(struct codec_items *list, struct api_request *request,
         codec_add_text(list, "id", decoder->id);
     }
     codec_add_open(list, CODEC_OP_ARRAY, "outputs");
-    for (size_t i = 0; i < items->count && decoder->output_count == 0; i++) {
-        if (items->list[i].op == CODEC_OP_TEXTS) {
-            /* A long answer is made after the items are gone, but before the words are. */
-            add_words(list, &items->list[i], &request->generated.words->count);
-        }
-    }
+    add_texts(list, request, items);
     for (size_t i = 0; i < results->count; i++) {
         add_output(list, &results->list[i]);
     }

@@ -158,6 +158,17 @@ static bool refuse_past(struct api_request *request, size_t count, struct codec_
     return true;
 }
 
+/* Refuses expected results where the answer lists layers. Returns false with the error set. */
+static bool refuse_expected(struct api_request *request, struct codec_error *error) {
+    const char *key = fields_expected_key();
+    const struct codec_value *value = fields_get(&request->fields, key);
+    return value == NULL ||
+           codec_fail(request->body, value, error,
+                      "%s holds results of one layer, but this path stands for all "
+                      "layers of a model: ask for one layer by its whole name",
+                      key);
+}
+
 /* Takes the part of a call's layer from a tensor whose first axis counts the layers of a model. */
 static bool take_part(const struct call *call, struct api_request *request, const char *key,
                       attn_tensor *tensor, struct codec_error *error) {
@@ -225,6 +236,7 @@ static bool read_inputs(struct call *call, struct api_request *request, struct c
         return codec_fail(request->body, NULL, error, "X is missing");
     }
     if ((count > 1 && !refuse_past(request, count, error)) ||
+        (call->all_layers && !refuse_expected(request, error)) ||
         !fields_read_inputs(request, call, error)) {
         return false;
     }

@@ -10,8 +10,7 @@ static bool softmax_read(struct call *call, struct api_request *request,
     if (fields_get(&request->fields, "X") == NULL) {
         return codec_fail(request->body, NULL, error, "X is missing");
     }
-    return fields_read_inputs(request, call, error) &&
-           fields_read_work(request, &call->work, error);
+    return fields_read_inputs(request, call, error) && fields_read_options(request, call, error);
 }
 
 static attn_status softmax_plan(struct call *call, attn_error *error) {

@@ -111,7 +111,7 @@ bool codec_as_form(const struct codec_document *document, const struct codec_val
         !read_shape(document, shape, name, sizeof(double), form, error)) {
         return false;
     }
-    form->texts = false;
+    form->texts = form->own = false;
     form->bytes = sizes[form->type] * codec_count(form->rank, form->shape);
     return true;
 }
@@ -124,10 +124,18 @@ bool codec_as_texts_form(const struct codec_document *document, const struct cod
     }
     form->type = CODEC_TYPE_UINT8;
     form->texts = true;
+    form->own = false;
     const size_t count = codec_count(form->rank, form->shape);
     return count <= CODEC_MAX_WORDS ||
            binary_refuse(document, shape, name, error, "has %zu texts; it may have at most %d",
                          count, CODEC_MAX_WORDS);
+}
+
+attn_dtype codec_form_dtype(const struct codec_tensor_form *form, attn_dtype document) {
+    if (!form->own || !codec_type_is_float(form->type)) {
+        return document;
+    }
+    return form->type == CODEC_TYPE_FP64 ? ATTN_FLOAT64 : ATTN_FLOAT32;
 }
 
 /* --------------------------------------------------------------------------------- conversions */
@@ -225,8 +233,9 @@ bool codec_widen(enum codec_type type, const void *bytes, size_t count, attn_dty
 bool codec_expect(struct codec_stream *stream, const struct codec_value *value,
                   const struct codec_tensor_form *form, struct codec_error *error) {
     struct codec_document *document = stream->document;
-    const attn_dtype dtype =
-        form->type == CODEC_TYPE_BOOL || form->texts ? ATTN_BOOL : codec_document_dtype(document);
+    const attn_dtype dtype = form->type == CODEC_TYPE_BOOL || form->texts
+                                 ? ATTN_BOOL
+                                 : codec_form_dtype(form, codec_document_dtype(document));
     const size_t elements = form->bytes / sizes[form->type];
     struct lifted *tensor = document_new_tensor(document, value);
     assert(stream->count < CODEC_MAX_TENSORS);
@@ -238,6 +247,7 @@ bool codec_expect(struct codec_stream *stream, const struct codec_value *value,
         tensor->dtype = dtype;
         tensor->exact = false;
     }
+    tensor->type = (int)form->type;
     tensor->capacity = 0;
     tensor->texts = form->texts ? codec_count(form->rank, form->shape) : 0;
     memcpy(tensor->shape, form->shape, sizeof tensor->shape);

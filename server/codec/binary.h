@@ -51,6 +51,7 @@ struct codec_tensor_form {
     size_t shape[ATTN_MAX_RANK];
     size_t bytes;
     bool texts; /* the elements are texts, which have no type; `bytes` is set by the caller */
+    bool own;   /* the tensor does not get the float type of the document, see codec_form_dtype() */
 };
 
 /* Reads the type and the shape of the tensor `name`. `names` has the names of the types. Every axis
@@ -66,6 +67,11 @@ bool codec_as_form(const struct codec_document *document, const struct codec_val
 bool codec_as_texts_form(const struct codec_document *document, const struct codec_value *shape,
                          const char *name, struct codec_tensor_form *form,
                          struct codec_error *error);
+
+/* Returns the dtype that the numbers of a tensor of this form have in a document. An `own` float
+ * type has the narrowest dtype that holds its numbers: FP64 is float64, and the other floats are
+ * float32. Every other tensor has the dtype of the document. */
+attn_dtype codec_form_dtype(const struct codec_tensor_form *form, attn_dtype document);
 
 /* Private to the codec: refuses the tensor `name`, after which the message states a rule. Returns
  * false. */
@@ -102,9 +108,9 @@ struct codec_stream {
 };
 
 /* Replaces a value of the document by a tensor, and expects its bytes after those of the tensors
- * before it. There are fewer than CODEC_MAX_TENSORS tensors so far. The tensor has the float type
- * of the document, or ATTN_BOOL if its type is BOOL. Whole numbers in a short vector stay exact, as
- * in JSON. Memory is taken while the bytes arrive. Errors: CODEC_NO_MEMORY. */
+ * before it. There are fewer than CODEC_MAX_TENSORS tensors so far. The tensor has the dtype of
+ * codec_form_dtype(), or ATTN_BOOL if its type is BOOL. Whole numbers in a short vector stay exact,
+ * as in JSON. Memory is taken while the bytes arrive. Errors: CODEC_NO_MEMORY. */
 bool codec_expect(struct codec_stream *stream, const struct codec_value *value,
                   const struct codec_tensor_form *form, struct codec_error *error);
 
@@ -125,8 +131,15 @@ bool codec_move_texts(struct codec_document *, struct codec_value *at,
                       const struct codec_value *value, const struct codec_tensor_form *form,
                       struct codec_error *error);
 
+/* Reads a tensor of any float dtype whose numbers may be anything: null stands for minus infinity,
+ * and a datatype may also have NaN and infinities. *type is the datatype, or that of the dtype in a
+ * body of JSON. In JSON a number out of the range of its dtype is refused. The data are borrowed
+ * from the document. */
+bool codec_as_any_reals(const struct codec_document *, const struct codec_value *, attn_tensor *out,
+                        enum codec_type *type, struct codec_error *);
+
 /* Moves a lifted array to the value `at`. The array is flat, or it has the shape of `form`; it gets
- * this shape, and the float type of the document. Errors: CODEC_NO_MEMORY; CODEC_CONTENT if the
+ * this shape, and the dtype of codec_form_dtype(). Errors: CODEC_NO_MEMORY; CODEC_CONTENT if the
  * array does not have as many elements as the shape, or has an element that the type does not have.
  * The message names the tensor by codec_name(at). */
 bool codec_move_tensor(struct codec_document *, struct codec_value *at,

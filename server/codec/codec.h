@@ -253,8 +253,8 @@ bool codec_mask_is_zeros(const struct codec_value *);
 /* Says that codec_as_mask() will read a value, which may be of any kind. */
 void codec_expect_mask(const struct codec_value *);
 
-/* Returns how many numbers of the members of the root are still to be settled. A number that is
- * settled twice counts twice. */
+/* Returns how many numbers of the members of the root, and of the objects among them, are still to
+ * be settled. A number that is settled twice counts twice. */
 size_t codec_unsettled(const struct codec_document *);
 
 /* Settles the next numbers of these members, at most `most`. Errors: CODEC_CONTENT for a number
@@ -362,6 +362,13 @@ struct codec_item {
     const char *const *texts;
     const int64_t *ids;
 };
+
+/* Returns how many more objects and arrays are open after an item: 1, 0, or SIZE_MAX for 1 less. */
+static inline size_t codec_item_depth(const struct codec_item *item) {
+    return item->op == CODEC_OP_OBJECT || item->op == CODEC_OP_ARRAY ? 1
+           : item->op == CODEC_OP_END                                ? SIZE_MAX
+                                                                     : 0;
+}
 
 enum {
     CODEC_FEW_ITEMS = 40 /* items of a list that needs no memory of its own */

@@ -51,7 +51,7 @@ static bool zeros_like(struct lifted *out, struct account *account, const struct
 bool codec_move_tensor(struct codec_document *document, struct codec_value *at,
                        const struct codec_value *value, const struct codec_tensor_form *form,
                        struct codec_error *error) {
-    const attn_dtype dtype = codec_document_dtype(document);
+    const attn_dtype dtype = codec_form_dtype(form, codec_document_dtype(document));
     if (!check_array(document, value, codec_name(at), form, error)) {
         return false;
     }

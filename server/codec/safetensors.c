@@ -195,7 +195,7 @@ bool codec_safetensors_read(const struct codec_document *document, size_t bytes,
 /* ---------------------------------------------------------------------------- writing a header */
 
 enum {
-    MOST_TEXTS = 2 /* most lists of texts in one answer */
+    MOST_TEXTS = 2 /* most texts and lists of texts in one answer */
 };
 
 static int by_width(const void *a, const void *b) {
@@ -219,24 +219,27 @@ static bool write_text(struct codec_buffer *text, struct account *account,
     return true;
 }
 
-/* Lists the texts of an answer in the metadata. Each is written as JSON into one of `texts`.
- * Returns false if there is no memory. */
+/* Lists the texts of an answer in the metadata, but not those of an array. A list of texts is
+ * written as JSON into one of `texts`. Returns false if there is no memory. */
 static bool add_metadata(struct codec_items *list, struct codec_buffer texts[static MOST_TEXTS],
                          const struct codec_items *items) {
-    size_t count = 0;
+    size_t count = 0, depth = 0;
     for (size_t i = 0; i < items->count; i++) {
         const struct codec_item *item = &items->list[i];
-        if (item->op != CODEC_OP_TEXTS && item->op != CODEC_OP_IDS) {
+        depth += codec_item_depth(item);
+        if (depth != 1 ||
+            (item->op != CODEC_OP_TEXTS && item->op != CODEC_OP_IDS && item->op != CODEC_OP_TEXT)) {
             continue;
         }
         assert(count < MOST_TEXTS);
-        if (!write_text(&texts[count], list->account, item)) {
+        if (item->op != CODEC_OP_TEXT && !write_text(&texts[count], list->account, item)) {
             return false;
         }
         if (count == 0) {
             codec_add_open(list, CODEC_OP_OBJECT, "__metadata__");
         }
-        codec_add_text(list, item->key, texts[count++].data);
+        codec_add_text(list, item->key, item->op == CODEC_OP_TEXT ? item->text : texts[count].data);
+        count++;
     }
     if (count > 0) {
         codec_add_close(list);
@@ -281,7 +284,9 @@ bool codec_safetensors_write(struct codec_buffer *buffer, struct codec_results *
     struct codec_buffer texts[MOST_TEXTS] = {0};
     struct codec_items list;
     codec_items_begin(&list, results->account);
-    qsort(results->list, results->count, sizeof *results->list, by_width);
+    if (results->count > 0) { /* a comparison is no tensor */
+        qsort(results->list, results->count, sizeof *results->list, by_width);
+    }
     codec_add_open(&list, CODEC_OP_OBJECT, NULL);
     bool good = add_metadata(&list, texts, items);
     add_tensors(&list, results);

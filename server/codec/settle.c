@@ -234,36 +234,57 @@ static struct lifted *unsettled_tensor(const struct codec_value *member) {
     return is_settled(array) ? NULL : array;
 }
 
-size_t codec_unsettled(const struct codec_document *document) {
+/* Returns how many numbers of the members of an object are still to be settled. */
+static size_t unsettled_members(const struct codec_value *object) {
     size_t count = 0;
-    for (const struct codec_value *member = codec_at(codec_root(document), 0); member != NULL;
+    for (const struct codec_value *member = codec_at(object, 0); member != NULL;
          member = codec_next(member)) {
         const struct lifted *array = unsettled_tensor(member);
         if (array != NULL) {
             const bool both = array->rest == (LIFT_TYPE | LIFT_MASK);
             count += array->count - array->settled + (both ? array->count : 0);
+        } else if (codec_kind_of(member) == CODEC_OBJECT) {
+            count += unsettled_members(member);
         }
     }
     return count;
 }
 
-bool codec_settle(struct codec_document *document, size_t most, struct codec_error *error) {
+size_t codec_unsettled(const struct codec_document *document) {
+    return unsettled_members(codec_root(document));
+}
+
+/* Refuses a number that its datatype does not have. */
+static bool refuse_misfit(const struct codec_document *document, const struct codec_value *member,
+                          const struct lifted *array, struct codec_error *error) {
     char rule[96];
-    for (const struct codec_value *member = codec_at(codec_root(document), 0);
-         member != NULL && most > 0; member = codec_next(member)) {
+    snprintf(rule, sizeof rule, "a number of its datatype %s%s", codec_inference_types[array->type],
+             array->type == CODEC_TYPE_FP16 ? ", of which the largest is 65504" : "");
+    return document_refuse_element(document, member, array->source != NULL ? array->source : array,
+                                   array->misfit, rule, error);
+}
+
+/* Settles at most *most numbers of the members of an object, and takes their number from *most. */
+static bool settle_members(struct codec_document *document, const struct codec_value *object,
+                           size_t *most, struct codec_error *error) {
+    for (const struct codec_value *member = codec_at(object, 0); member != NULL && *most > 0;
+         member = codec_next(member)) {
         struct lifted *array = unsettled_tensor(member);
         if (array == NULL) {
+            if (codec_kind_of(member) == CODEC_OBJECT &&
+                !settle_members(document, member, most, error)) {
+                return false;
+            }
             continue;
         }
-        most -= settle_array(array, codec_document_account(document), most);
+        *most -= settle_array(array, codec_document_account(document), *most);
         if (array->misfit != LIFT_NONE && (array->rest & LIFT_TYPE) != 0) {
-            snprintf(rule, sizeof rule, "a number of its datatype %s%s",
-                     codec_inference_types[array->type],
-                     array->type == CODEC_TYPE_FP16 ? ", of which the largest is 65504" : "");
-            return document_refuse_element(document, member,
-                                           array->source != NULL ? array->source : array,
-                                           array->misfit, rule, error);
+            return refuse_misfit(document, member, array, error);
         }
     }
     return true;
+}
+
+bool codec_settle(struct codec_document *document, size_t most, struct codec_error *error) {
+    return settle_members(document, codec_root(document), &most, error);
 }

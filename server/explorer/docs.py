@@ -271,7 +271,10 @@ def typed(document, schema, where):
         return f"array of{size} {MANY.get(one, one)} {more}".rstrip()
     if kind == "object":
         inner = schema.get("additionalProperties")
-        return "object of " + MANY[inner["type"]] if isinstance(inner, dict) else "object"
+        if not isinstance(inner, dict):
+            return "object"
+        one = typed(document, inner, where)
+        return f"object of {MANY.get(one, one)}"
     if kind in ("number", "integer"):
         return kind + bounds(schema)
     if kind in ("string", "boolean"):

@@ -25,6 +25,7 @@ struct http_server;
     X(401, "Unauthorized")                                                                         \
     X(404, "Not Found")                                                                            \
     X(405, "Method Not Allowed")                                                                   \
+    X(409, "Conflict")                                                                             \
     X(411, "Length Required")                                                                      \
     X(413, "Content Too Large")                                                                    \
     X(414, "URI Too Long")                                                                         \
@@ -140,6 +141,9 @@ int http_accepts(const char *accept, const char *type);
 struct http_place {
     uint64_t offset, line, column;
 };
+
+/* Returns the standard reason phrase of a status. Static. */
+const char *http_title(int status);
 
 /* Fills `response` with an RFC 9457 problem document (application/problem+json):
  * {"type":"about:blank","title":..,"status":..,"detail":..,"pointer":..,"offset":..,"line":..,

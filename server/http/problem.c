@@ -13,8 +13,7 @@ enum {
     MAX_TEXT = 2048 /* bytes of a detail, a pointer or an id; what follows them is cut off */
 };
 
-/* The standard reason phrase of a status. */
-static const char *title_of(int status) {
+const char *http_title(int status) {
 #define CASE(code, title)                                                                          \
     case code:                                                                                     \
         return title;
@@ -107,7 +106,7 @@ static void no_memory(struct http_response *response, bool inference) {
 static char *put_problem(char *out, const struct http_request *request, int status,
                          const char *detail, const char *pointer, const struct http_place *place) {
     out = stpcpy(out, "{\"type\":\"about:blank\"");
-    out = put_member(out, "title", title_of(status));
+    out = put_member(out, "title", http_title(status));
     out += sprintf(out, ",\"status\":%d", status);
     out = put_member(out, "detail", detail);
     if (pointer != NULL) {

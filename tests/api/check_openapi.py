@@ -63,7 +63,7 @@ NOT_THE_SAME = {"X", "heads", "return", "tokens", "output"}
 # A request that is not correct HTTP gets one of these statuses, whatever its path is.
 ANSWERED_ANYWHERE = {400, 411, 413, 414, 415, 417, 431, 501, 505}
 # If a POST endpoint documents one of these statuses, a test provokes it. (A 503 needs a busy or stopping service.)
-PROVOKED = {"200", "400", "404", "413", "415", "422", "501"}
+PROVOKED = {"200", "400", "404", "409", "413", "415", "422", "501"}
 # The requests to which the examples of errors are the answers: (response, name of the example) -> method, path, headers, body.
 FITTING = '{"Q": [[1]], "K": [[1]], "V": [[1]]'
 TO_PROVOKE = {
@@ -71,6 +71,9 @@ TO_PROVOKE = {
     ("NotFound", ""): ("GET", "/atention", {}, None),
     ("MethodNotAllowed", ""): ("GET", "/attention", {}, None),
     ("TooLarge", ""): ("POST", "/attention", {"Content-Length": "70000000", "Expect": "100-continue"}, None),
+    ("Different", ""): ("POST", "/attention", {}, json.dumps({
+        "Q": [[1, 2]], "K": [[1, 0], [0, 1]], "V": [[5, 6], [7, 8]], "scale": 0, "return": ["output"],
+        "expected": {"output": [[6, 8]]}, "fail_on_difference": True})),
     ("UnsupportedMediaType", ""): ("POST", "/attention", {"Content-Type": "text/plain"}, FITTING + "}"),
     ("Unprocessable", "shapes"): ("POST", "/attention", {}, json.dumps({"Q": [[0] * 64], "K": [[0] * 48], "V": [[0]]})),
     ("Unprocessable", "misspelt"): ("POST", "/attention", {}, FITTING + ', "casual": true}'),
@@ -78,6 +81,10 @@ TO_PROVOKE = {
     ("NotHttp", ""): ("get", "/version", {}, None),
     ("InferenceRefused", ""): ("POST", "/v2/models/attention/infer", {}, json.dumps({"inputs": [
         {"name": name, "shape": [1, size], "datatype": "FP32", "data": [0] * size} for name, size in (("Q", 2), ("K", 3), ("V", 1))]})),
+    ("InferenceDifferent", ""): ("POST", "/v2/models/attention/infer", {}, json.dumps({
+        "parameters": {"fail_on_difference": True}, "inputs": [
+            {"name": name, "shape": [1, 1], "datatype": "FP32", "data": [number]}
+            for name, number in (("Q", 1), ("K", 2), ("V", 3), ("expected.output", 4))]})),
     ("InferenceUnauthorized", ""): ("GET", "/v2/models/stats", {}, None),
     ("InferenceNotImplemented", ""): ("POST", "/v2/repository/models/softmax/load", {}, ""),
 }

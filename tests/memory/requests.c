@@ -39,6 +39,8 @@ static const struct {
      "{\"X\":#700x8,\"W_Q\":#8x8,\"W_K\":#8x8,\"W_V\":#8x8,\"return\":[\"output\",\"lse\"]}"},
     {"stages for the workers, a long answer", "/attention", 200,
      "{\"X\":#200x16,\"return\":[\"weights\",\"scores\"]}"},
+    {"a result that is not the expected one", "/attention", 409,
+     "{\"X\":#3x4,\"expected\":{\"output\":#3x4},\"fail_on_difference\":true}"},
     {"an overflow that a worker finds", "/attention", 422,
      "{\"Q\":#400x16,\"K\":#400x16,\"V\":#400x16,\"scale\":1e38}"},
 };

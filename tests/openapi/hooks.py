@@ -7,7 +7,7 @@ Schemathesis makes requests that fit their schema. No schema can demand that all
 that K has as many columns as Q. So fit() changes a valid body before it is sent. Matrices get sizes that suit each other,
 numbers get magnitudes with which the call stays within float32, and draws get a generator, sizes and parameters of the same
 kind. Which keys there are, how many axes a matrix has, and the options do not change. Only tables and positions of rotary
-embedding are removed if they cannot suit the sizes, and so is alibi if a key has no position.
+embedding are removed if they cannot suit the sizes, and so is alibi if a key has no position. Expected results are removed.
 
 fit() does not change a body that fits already and whose numbers are at most 1000. Bodies that are meant to be refused are
 left alone. A schema cannot say either which files there are under /assets and which layers are stored, so a valid request
@@ -30,6 +30,7 @@ from exact import exact_schemas
 from hypothesis import strategies
 from schemathesis.core import NOT_SET
 from schemathesis.core.parameters import ParameterLocation
+from schemathesis.generation.meta import TestPhase
 
 MAX_RANK = 8
 LARGEST = 1000.0  # sums of some products of such numbers are finite in float32
@@ -92,6 +93,8 @@ def before_call(context, case, kwargs):
         return
     if not is_meant_to_be_valid(case, ParameterLocation.BODY):
         spoil_nulls(case.body)
+        if is_example(case):
+            remove_expected(case.body)
         return
     if case.operation.path == INFER:
         fit_inference(case)
@@ -107,6 +110,11 @@ def before_call(context, case, kwargs):
 def is_meant_to_be_valid(case, location):
     component = case.meta.components.get(location) if case.meta else None
     return component is not None and not component.mode.is_negative
+
+
+def is_example(case):
+    """Returns whether the tool has filled an example of openapi.yaml with values for the keys that it does not have."""
+    return case.meta is not None and case.meta.phase.name == TestPhase.EXAMPLES and isinstance(case.body, dict)
 
 
 def name_layer(case):
@@ -129,6 +137,7 @@ def fit(path, body):
     body = copy.deepcopy(body)
     if "timeout" in body:
         body["timeout"] = max(body["timeout"], SECONDS)
+    remove_expected(body)
     fit_draws(body)
     if "text" in body or "tokens" in body:
         add_x_of_words(body)
@@ -139,6 +148,16 @@ def fit(path, body):
     if "text" in body or "tokens" in body:
         remove_x_of_words(body)
     return body
+
+
+def remove_expected(body):
+    """Removes expected results, which would have to have the shapes of the results. Weights are returned in place of their
+    comparison."""
+    for key in ("expected", "tolerance", "fail_on_difference"):
+        body.pop(key, None)
+    if isinstance(body.get("return"), list):
+        names = ["weights" if name == "comparison" else name for name in body["return"]]
+        body["return"] = list(dict.fromkeys(names))
 
 
 # ----------------------------------------------------------------------------------------------- tensors

@@ -18,9 +18,9 @@ struct cJSON;
  * multiple of 1/16, which all float types hold. A mask has some zeros, and forbids all keys to its
  * first query. */
 struct binary_input {
-    const char *name;
-    size_t shape[4]; /* ends with a 0 if there are fewer than four axes */
-    unsigned kind;   /* bits BINARY_* */
+    const char *name; /* of a member of an object there is one: "expected.lse" */
+    size_t shape[4];  /* ends with a 0 if there are fewer than four axes */
+    unsigned kind;    /* bits BINARY_* */
 };
 
 enum {

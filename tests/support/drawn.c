@@ -30,7 +30,9 @@ static const char *const needs[][2] = {{"past_K", "past_V"},
                                        {"sigmoid_bias", "normalization"},
                                        {"grad_output", "return"},
                                        {"grad_lse", "return"},
-                                       {"grad_weights", "return"}};
+                                       {"grad_weights", "return"},
+                                       {"tolerance", "expected"},
+                                       {"fail_on_difference", "expected"}};
 
 /* If a call has the first key, it has not the second one. A query may stand before the first row of
  * the tables of rotary_cos and rotary_sin if causal or alignment is given. */
@@ -46,7 +48,8 @@ static const char *const excludes[][2] = {{"embedding_dim", "embedding"},
                                           {"rotary_cos", "causal"},
                                           {"rotary_cos", "alignment"},
                                           {"sink", "normalization"},
-                                          {"grad_lse", "normalization"}};
+                                          {"grad_lse", "normalization"},
+                                          {"expected", "normalization"}};
 
 struct state {
     struct rng *rng;
@@ -131,6 +134,7 @@ static void choose_keys(struct state *s, bool json) {
     give(s, "random", json && *given(s, "random"));
     give(s, "digits", json && *given(s, "digits"));
     give(s, "timeout", json && *given(s, "timeout"));
+    give(s, "expected", !words && *given(s, "expected"));
     give(s, "dtype", false); /* whoever writes the call chooses it */
     for (size_t i = 0; i < COUNT(own) && s->list; i++) {
         give(s, own[i], false);
@@ -234,6 +238,26 @@ static struct binary_input input_of(struct state *s, const struct field *row, ch
     return input;
 }
 
+/* Returns an expected tensor: the lse, or the output of /softmax. */
+static struct binary_input expected_of(const struct state *s, char letters[5]) {
+    struct binary_input input = {.name = "expected.lse"};
+    size_t rank = 0;
+    if (s->at == FIELDS_AT_SOFTMAX) {
+        input = s->drawn->call.inputs[0]; /* X */
+        input.name = "expected.output";
+        input.kind = 0;
+        memcpy(letters, s->drawn->axes[0], 5);
+        return input;
+    }
+    for (const char *axis = "bhn"; *axis != '\0'; axis++) {
+        if (*axis == 'n' || (*axis == 'b' ? s->batch : s->headed)) {
+            letters[rank] = *axis;
+            input.shape[rank++] = s->size[(int)*axis];
+        }
+    }
+    return input;
+}
+
 /* Adds the matrices, and takes their keys from those that are given. */
 static void add_inputs(struct state *s, bool json) {
     size_t count = 0;
@@ -253,6 +277,10 @@ static void add_inputs(struct state *s, bool json) {
         }
         count++;
         s->given[i] = false;
+    }
+    if (*given(s, "expected")) {
+        s->drawn->call.inputs[count] = expected_of(s, s->drawn->axes[count]);
+        give(s, "expected", false);
     }
     give(s, "random", random || *given(s, "random"));
 }
@@ -293,8 +321,9 @@ static void draw_results(struct state *s, const struct field *row) {
                             (strcmp(name, "weights") == 0 && s->mean) ||
                             (strcmp(name, "grad_V") == 0 && s->gradients) ||
                             (i == 0 && !*given(s, "top_k") && !s->mean && !s->gradients);
-        if (none && (strcmp(name, "lse") == 0 || strcmp(name, "entropy") == 0)) {
-            continue; /* these are of softmax */
+        if ((none && (strcmp(name, "lse") == 0 || strcmp(name, "entropy") == 0)) ||
+            strcmp(name, "comparison") == 0) {
+            continue; /* these are of softmax, and this one needs expected results */
         }
         if (strncmp(name, "grad_", 5) == 0 && !has_gradient(s, name + 5)) {
             continue;

@@ -7,11 +7,11 @@
 #include "api/field.h"
 
 static const char *const kinds[] = {
-    [FIELD_APART] = "apart",     [FIELD_WORDS] = "words",   [FIELD_MATRIX] = "matrix",
-    [FIELD_LOGITS] = "logits",   [FIELD_BIAS] = "bias",     [FIELD_MASK] = "mask",
-    [FIELD_DTYPE] = "choice",    [FIELD_CHOICE] = "choice", [FIELD_INTEGER] = "integer",
-    [FIELD_COUNT] = "count",     [FIELD_NUMBER] = "number", [FIELD_BOOL] = "bool",
-    [FIELD_SECONDS] = "seconds", [FIELD_READER] = "reader",
+    [FIELD_APART] = "apart",     [FIELD_WORDS] = "words",       [FIELD_MATRIX] = "matrix",
+    [FIELD_LOGITS] = "logits",   [FIELD_BIAS] = "bias",         [FIELD_MASK] = "mask",
+    [FIELD_DTYPE] = "choice",    [FIELD_CHOICE] = "choice",     [FIELD_INTEGER] = "integer",
+    [FIELD_COUNT] = "count",     [FIELD_NUMBER] = "number",     [FIELD_BOOL] = "bool",
+    [FIELD_SECONDS] = "seconds", [FIELD_EXPECTED] = "expected", [FIELD_READER] = "reader",
 };
 static const char *const draws[] = {
     [FIELDS_NOT_DRAWN] = "", [FIELDS_NUMBERS] = "numbers", [FIELDS_MASK] = "mask"};
@@ -52,7 +52,7 @@ int main(void) {
         fputs(",\"sample\":", stdout);
         print_string(row->sample != NULL ? row->sample : "");
         fputs(",\"choices\":[", stdout);
-        for (size_t k = 0; k < row->choice_count; k++) {
+        for (size_t k = 0; k < row->choice_count && row->kind != FIELD_EXPECTED; k++) {
             printf("%s\"%s\"", k > 0 ? "," : "", row->choices[k]);
         }
         fputs("]}", stdout);

@@ -173,38 +173,40 @@ static void draw_loss(struct random_call *c, const attn_plan *plan, attn_upstrea
     }
 }
 
-static double compare_differences(uint64_t seed, size_t *compared) {
-    struct random_call *c = malloc(sizeof *c);
+/* Compares the gradients by all inputs of a call in float64 with differences. In float32 these
+ * would be too inexact, and the gradients must only be finite. Returns the worst error. */
+static double compare_differences(struct random_call *c, uint64_t seed, size_t *compared) {
+    const bool softmax = c->options.normalization == ATTN_SOFTMAX;
     attn_upstream up = {0};
     struct input inputs[INPUTS];
     double worst = 0;
-    attn_plan_free(draw_random_call(c, seed));
-    if (c->dtype == ATTN_FLOAT64) {
-        const bool softmax = c->options.normalization == ATTN_SOFTMAX;
-        c->options.results =
-            ATTN_WANT(OUTPUT) | ATTN_WANT(WEIGHTS) | (softmax ? ATTN_WANT(LSE) : 0);
-        attn_plan *forward = plan_random_call(c, seed);
-        run(c, forward);
-        draw_loss(c, forward, &up);
-        const size_t count = list_inputs(c, inputs);
-        c->options.upstream = &up;
-        c->options.results = 0;
-        for (size_t i = 0; i < count; i++) {
-            c->options.results |= UINT64_C(1) << inputs[i].gradient;
-        }
-        attn_plan *plan = plan_random_call(c, seed);
-        run(c, plan);
-        for (size_t i = 0; i < count; i++, ++*compared) {
-            const double error = check_input(c, forward, plan, &up, &inputs[i]);
-            worst = fmax(worst, error);
-            cr_expect(error < 1e-6, "seed %llu, %s: %g", (unsigned long long)seed,
-                      attn_result_name(inputs[i].gradient), error);
-        }
-        attn_plan_free(plan);
-        attn_plan_free(forward);
+    c->options.results = ATTN_WANT(OUTPUT) | ATTN_WANT(WEIGHTS) | (softmax ? ATTN_WANT(LSE) : 0);
+    attn_plan *forward = plan_random_call(c, seed);
+    run(c, forward);
+    draw_loss(c, forward, &up);
+    const size_t count = list_inputs(c, inputs);
+    c->options.upstream = &up;
+    c->options.results = 0;
+    for (size_t i = 0; i < count; i++) {
+        c->options.results |= UINT64_C(1) << inputs[i].gradient;
     }
-    free_random_call(c);
-    free(c);
+    attn_plan *plan = plan_random_call(c, seed);
+    run(c, plan);
+    for (size_t i = 0; i < count && c->dtype == ATTN_FLOAT32; i++) {
+        const attn_tensor gradient =
+            attn_as_tensor(attn_plan_tensor(plan, inputs[i].gradient, inputs[i].part));
+        for (size_t j = 0; j < count_of(&gradient); j++) {
+            cr_assert(isfinite(number(&gradient, j)));
+        }
+    }
+    for (size_t i = 0; i < count && c->dtype == ATTN_FLOAT64; i++, ++*compared) {
+        const double error = check_input(c, forward, plan, &up, &inputs[i]);
+        worst = fmax(worst, error);
+        cr_expect(error < 1e-6, "seed %llu, %s: %g", (unsigned long long)seed,
+                  attn_result_name(inputs[i].gradient), error);
+    }
+    attn_plan_free(plan);
+    attn_plan_free(forward);
     return worst;
 }
 
@@ -217,7 +219,11 @@ Test(gradients, are_the_differences_of_a_loss, .timeout = 300) {
     double worst = 0;
     size_t compared = 0;
     for (uint64_t seed = first; seed < first + test_scale(CALLS); seed++) {
-        worst = fmax(worst, compare_differences(seed, &compared));
+        struct random_call *c = malloc(sizeof *c);
+        attn_plan_free(draw_random_call(c, seed));
+        worst = fmax(worst, compare_differences(c, seed, &compared));
+        free_random_call(c);
+        free(c);
     }
     fprintf(stderr, "%zu gradients: worst error %.2g\n", compared, worst);
     cr_assert_gt(compared, test_scale(CALLS) / 4);
@@ -382,6 +388,66 @@ Test(gradients, of_long_calls, .timeout = 300) {
         for (size_t at = 0; at < sizeof long_sizes / sizeof *long_sizes; at++) {
             check_long_call(long_kinds[kind], at);
         }
+    }
+}
+
+/* Draws a call with projections whose gradients have several blocks along each side. */
+static void draw_wide_projections(struct random_call *c, attn_layout layout, bool per_head) {
+    enum {
+        ITEMS = 2,
+        ROWS = 420,
+        INNER = 350,
+        HEADS = 4,
+        COLUMNS = 80,
+        OUT = 330
+    };
+    const size_t columns = per_head ? COLUMNS : HEADS * COLUMNS, all = HEADS * COLUMNS;
+    const bool turned = layout == ATTN_OUT_IN;
+    const size_t x[] = {ITEMS, ROWS, INNER},
+                 w[] = {turned ? columns : INNER, turned ? INNER : columns},
+                 w_o[] = {turned ? OUT : all, turned ? all : OUT}, bias[] = {columns},
+                 b_o[] = {OUT}, extra[] = {all};
+    const double scale = 1 / sqrt(INNER);
+    c->form = PROJECTED;
+    c->multihead =
+        (attn_multihead){.x = tensor_of(c, draw_normals(c, ITEMS * ROWS * INNER, 1), 3, x),
+                         .projections = c->projections,
+                         .count = per_head ? HEADS : 1,
+                         .per_head = per_head,
+                         .layout = layout,
+                         .w_o = tensor_of(c, draw_normals(c, all * OUT, scale), 2, w_o),
+                         .b_o = tensor_of(c, draw_normals(c, OUT, 1), 1, b_o),
+                         .zero_key = true};
+    if (!per_head) {
+        c->options.heads = HEADS;
+        c->multihead.bias_k = tensor_of(c, draw_normals(c, all, 1), 1, extra);
+        c->multihead.bias_v = tensor_of(c, draw_normals(c, all, 1), 1, extra);
+    }
+    for (size_t h = 0; h < c->multihead.count; h++) {
+        const attn_tensor *all_of[6];
+        for (int i = 0; i < 6; i++) {
+            all_of[i] = i < 3 ? tensor_of(c, draw_normals(c, INNER * columns, scale), 2, w)
+                              : tensor_of(c, draw_normals(c, columns, 1), 1, bias);
+        }
+        c->projections[h] = (attn_projection){.w_q = all_of[0],
+                                              .w_k = all_of[1],
+                                              .w_v = all_of[2],
+                                              .b_q = all_of[3],
+                                              .b_k = all_of[4],
+                                              .b_v = all_of[5]};
+    }
+}
+
+Test(gradients, of_wide_projections, .timeout = 300) {
+    size_t compared = 0;
+    for (uint64_t kind = 0; kind < 2 && !too_slow(8, 420, 420, 160); kind++) {
+        struct random_call *c = calloc(1, sizeof *c);
+        c->dtype = ATTN_FLOAT64;
+        c->rng = (struct rng){77 + kind};
+        draw_wide_projections(c, kind == 0 ? ATTN_IN_OUT : ATTN_OUT_IN, kind == 0);
+        compare_differences(c, kind, &compared);
+        free_random_call(c);
+        free(c);
     }
 }
 

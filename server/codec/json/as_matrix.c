@@ -42,6 +42,18 @@ static struct lifted *find_numbers(const struct codec_document *document,
     return tensor;
 }
 
+/* Returns whether the first number out of range is a NaN or an Infinity of a datatype. */
+static bool is_special(const struct lifted *tensor) {
+    return tensor->first_range != LIFT_NONE && tensor->range_text[0] > '9';
+}
+
+static bool refuse_range(const struct codec_document *document, const struct codec_value *value,
+                         const struct lifted *tensor, struct codec_error *error) {
+    return document_refuse(document, value, tensor->first_range, error,
+                           "is %s, which is out of the range of %s", tensor->range_text,
+                           tensor->dtype == ATTN_FLOAT64 ? "float64" : "float32");
+}
+
 bool codec_as_reals_or_null(const struct codec_document *document, const struct codec_value *value,
                             int min_rank, int max_rank, attn_tensor *out,
                             struct codec_error *error) {
@@ -49,16 +61,30 @@ bool codec_as_reals_or_null(const struct codec_document *document, const struct 
     if (tensor == NULL) {
         return false;
     }
-    if (tensor->first_range != LIFT_NONE && tensor->range_text[0] > '9') { /* NaN or Infinity */
+    if (is_special(tensor)) {
         return document_refuse(document, value, tensor->first_range, error,
                                "must be a finite number, not %s", tensor->range_text);
     }
     if (tensor->first_range != LIFT_NONE) {
-        return document_refuse(document, value, tensor->first_range, error,
-                               "is %s, which is out of the range of %s", tensor->range_text,
-                               tensor->dtype == ATTN_FLOAT64 ? "float64" : "float32");
+        return refuse_range(document, value, tensor, error);
     }
     put_tensor(tensor, out);
+    return true;
+}
+
+bool codec_as_any_reals(const struct codec_document *document, const struct codec_value *value,
+                        attn_tensor *out, enum codec_type *type, struct codec_error *error) {
+    const struct lifted *tensor = find_numbers(document, value, 1, ATTN_MAX_RANK, error);
+    if (tensor == NULL) {
+        return false;
+    }
+    if (tensor->first_range != LIFT_NONE && !is_special(tensor)) {
+        return refuse_range(document, value, tensor, error);
+    }
+    put_tensor(tensor, out);
+    *type = codec_type_is_float((enum codec_type)tensor->type) ? (enum codec_type)tensor->type
+            : tensor->dtype == ATTN_FLOAT64                    ? CODEC_TYPE_FP64
+                                                               : CODEC_TYPE_FP32;
     return true;
 }
 

@@ -48,9 +48,9 @@ struct lifted {
     char range_text[LIFT_TEXT + 1]; /* the beginning of that number */
     double few[2]; /* the buffer of an array that is small enough after lifted_trim() */
     size_t texts;  /* > 0: the bytes are so many texts, each after its length in four bytes */
+    int type;      /* the enum codec_type of a tensor that has a datatype; 0 in a body of JSON */
     /* Only settle.c uses the rest. */
     unsigned rest;         /* LIFT_TYPE, LIFT_MASK */
-    int type;              /* LIFT_TYPE: the enum codec_type of the numbers */
     struct lifted *source; /* LIFT_TYPE: the numbers before they are converted, borrowed; or NULL */
     size_t settled;        /* numbers to which the lowest bit of `rest` is done */
     bool boolean;  /* LIFT_TYPE: the type is BOOL, so the numbers 0 and 1 stand for booleans */

@@ -28,7 +28,7 @@ export function pathAfter(path, body) {
   return (path === PATHS[0]) === (other === PATHS[0]) ? path : other;
 }
 
-const OF_SOFTMAX = ['X', 'axis', 'random', 'dtype', 'digits', 'timeout'];
+const OF_SOFTMAX = ['X', 'axis', 'random', 'dtype', 'digits', 'timeout', 'expected', 'tolerance', 'fail_on_difference'];
 
 // Returns whether a body fits only /softmax, which the page does not show.
 export function isSoftmax(body) {

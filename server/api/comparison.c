@@ -1,0 +1,275 @@
+/*
+ * comparison.c - what is compared: the expected tensors of a request, the tolerance, and the
+ * results of the plan that they belong to.
+ */
+#include "api/comparison.h"
+
+#include "api/call.h"
+#include "api/field.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ------------------------------------------------------------------------- the expected tensors */
+
+/* Returns the result of the library that is compared under a name. */
+static attn_result result_of(enum answer_name which) {
+    return (attn_result)__builtin_ctzll(answer_bits[which]);
+}
+
+/* Returns whether a result is one tensor of floats. */
+static bool is_tensor(size_t which) {
+    return answer_ranks[which] > 0 && __builtin_popcountll(answer_bits[which]) == 1;
+}
+
+/* Refuses a member that is no name of a result that can be expected. */
+static bool check_names(const struct codec_document *document, const struct field *field,
+                        const struct codec_value *object, struct codec_error *error) {
+    static const char no_tensor[] = "it is not one tensor of floats, so it cannot be compared";
+    static const struct codec_foreign others[] = {
+        {"top_k", 1, no_tensor}, {"statistics", 1, no_tensor}, {"comparison", 1, no_tensor}};
+    const char *names[ANSWER_COUNT];
+    struct codec_keys keys = {
+        .names = names, .foreign = others, .foreign_count = 3, .here = field->choice_count > 1};
+    for (size_t which = 0; which < field->choice_count; which++) {
+        if (is_tensor(which)) {
+            names[keys.count++] = answer_names[which];
+        }
+    }
+    return codec_check_keys(document, object, &keys, error);
+}
+
+static enum answer_name answer_of(const char *name) {
+    size_t which = 0;
+    while (strcmp(answer_names[which], name) != 0) {
+        which++;
+    }
+    return (enum answer_name)which;
+}
+
+/* Returns an empty comparison with room for the members of an object, or NULL. */
+static struct comparison *new_comparison(struct call *call, struct account *account,
+                                         const struct field *field,
+                                         const struct codec_value *object) {
+    const size_t bytes =
+        sizeof(struct comparison) + codec_size(object) * sizeof(struct comparison_pair);
+    struct comparison *comparison = account_alloc(account, bytes);
+    if (comparison != NULL) {
+        memset(comparison, 0, bytes);
+        comparison->absolute = comparison->relative = -1;
+        comparison->mutex = &call->mutex;
+        comparison->headless = field->choice_count == 1;
+    }
+    return comparison;
+}
+
+bool comparison_read(struct call *call, struct codec_document *document, const struct field *field,
+                     const struct codec_value *value, struct codec_error *error) {
+    if (!check_names(document, field, value, error)) {
+        return false;
+    }
+    struct comparison *own = new_comparison(call, codec_document_account(document), field, value);
+    if (own == NULL) {
+        return codec_no_memory(error);
+    }
+    for (const struct codec_value *member = codec_at(value, 0); member != NULL;
+         member = codec_next(member)) {
+        struct comparison_pair *pair = &own->pairs[own->count];
+        if (codec_kind_of(member) == CODEC_NULL) { /* many clients write null for "not given" */
+            continue;
+        }
+        if (!codec_as_any_reals(document, member, &pair->expected, &pair->type, error)) {
+            return false;
+        }
+        pair->which = answer_of(codec_name(member));
+        pair->name = answer_names[pair->which];
+        pair->from = member;
+        call->options.results |= answer_bits[pair->which];
+        own->count++;
+    }
+    call->comparison = own;
+    return own->count > 0 ||
+           codec_fail(document, value, error,
+                      "%s is empty; it must have a tensor under the name of a result, such as "
+                      "{\"output\": [[1, 2]]}",
+                      field->name);
+}
+
+/* -------------------------------------------------------------------------------- the tolerance */
+
+/* Reads a part of the tolerance, if it is given. */
+static bool read_part(const struct codec_document *document, const struct codec_value *object,
+                      const char *name, double *part, struct codec_error *error) {
+    const struct codec_value *value = codec_given(object, name);
+    if (value == NULL) {
+        return true;
+    }
+    return codec_as_number(document, value, part, error) &&
+           (*part >= 0 ||
+            codec_fail(document, value, error, "%s must be at least 0, not %g", name, *part));
+}
+
+bool field_tolerance(struct call *call, struct codec_document *document, const struct field *field,
+                     const struct codec_value *value, struct codec_error *error) {
+    static const char *const names[] = {"absolute", "relative"};
+    static const struct codec_foreign others[] = {{"atol", 1, "it is \"absolute\" here"},
+                                                  {"rtol", 1, "it is \"relative\" here"}};
+    static const struct codec_keys keys = {
+        .names = names, .count = 2, .foreign = others, .foreign_count = 2, .here = 1};
+    struct comparison *own = call->comparison;
+    if (own == NULL) {
+        return codec_fail(document, value, error, "%s is given without \"expected\"", field->name);
+    }
+    return codec_check_keys(document, value, &keys, error) &&
+           read_part(document, value, names[0], &own->absolute, error) &&
+           read_part(document, value, names[1], &own->relative, error);
+}
+
+bool field_fail_on_difference(struct call *call, struct codec_document *document,
+                              const struct field *field, const struct codec_value *value,
+                              struct codec_error *error) {
+    bool refuses = false;
+    if (!codec_as_bool(document, value, &refuses, error)) {
+        return false;
+    }
+    if (refuses && call->comparison == NULL) {
+        return codec_fail(document, value, error, "%s is true without \"expected\"", field->name);
+    }
+    if (refuses) {
+        call->comparison->refuses = true;
+    }
+    return true;
+}
+
+/* Sets the tolerance of torch.testing.assert_close() for the type of the expected tensor, but not
+ * less than that for the type of the result. */
+static void set_tolerance(struct comparison_pair *pair, const struct comparison *own) {
+    static const double relative[CODEC_TYPE_COUNT] = {[CODEC_TYPE_FP16] = 1e-3,
+                                                      [CODEC_TYPE_BF16] = 1.6e-2,
+                                                      [CODEC_TYPE_FP32] = 1.3e-6,
+                                                      [CODEC_TYPE_FP64] = 1e-7};
+    const enum codec_type of_result =
+        pair->result->dtype == ATTN_FLOAT64 ? CODEC_TYPE_FP64 : CODEC_TYPE_FP32;
+    const enum codec_type wider =
+        relative[of_result] > relative[pair->type] ? of_result : pair->type;
+    const double absolute = wider == CODEC_TYPE_FP64 ? 1e-7 : 1e-5;
+    pair->absolute = own->absolute >= 0 ? own->absolute : absolute;
+    pair->relative = own->relative >= 0 ? own->relative : relative[wider];
+}
+
+/* ---------------------------------------------------------------------------------- the results */
+
+void comparison_put(char out[static COMPARISON_TEXT], int rank, const size_t *numbers) {
+    size_t used = 0;
+    for (int axis = 0; axis < rank; axis++) {
+        used += (size_t)snprintf(out + used, COMPARISON_TEXT - used, "%s%zu", axis > 0 ? ", " : "[",
+                                 numbers[axis]);
+    }
+    snprintf(out + used, COMPARISON_TEXT - used, "]");
+}
+
+/* Finds the transposition of a shape that is the wanted shape: its axis i is the axis axes[i] of
+ * the shape. Returns false if there is none. */
+static bool find_transposition(int rank, const size_t *shape, const size_t *wanted, size_t *axes) {
+    unsigned taken = 0;
+    for (int axis = 0; axis < rank; axis++) {
+        int from = 0;
+        while (from < rank && ((taken >> from & 1) != 0 || shape[from] != wanted[axis])) {
+            from++;
+        }
+        if (from == rank) {
+            return false;
+        }
+        taken |= 1u << from;
+        axes[axis] = (size_t)from;
+    }
+    return true;
+}
+
+/* Checks the shape of an expected tensor. */
+static bool check_shape(const struct comparison_pair *pair, const struct codec_document *document,
+                        struct codec_error *error) {
+    const attn_tensor *expected = &pair->expected;
+    const attn_result_tensor *result = pair->result;
+    char here[COMPARISON_TEXT], there[COMPARISON_TEXT], order[COMPARISON_TEXT];
+    size_t axes[ATTN_MAX_RANK];
+    if (expected->rank == result->rank &&
+        memcmp(expected->shape, result->shape, (size_t)result->rank * sizeof *result->shape) == 0) {
+        return true;
+    }
+    comparison_put(here, expected->rank, expected->shape);
+    comparison_put(there, result->rank, result->shape);
+    const bool fits = expected->rank == result->rank &&
+                      find_transposition(result->rank, expected->shape, result->shape, axes);
+    comparison_put(order, fits ? result->rank : 0, axes);
+    return codec_fail(document, pair->from, error,
+                      "the expected %s has the shape %s, but the result has the shape %s%s%s",
+                      pair->name, here, there,
+                      fits ? "; it would fit with its axes in the order " : "", fits ? order : "");
+}
+
+/* Returns whether the first axis of a result counts batch items, if one axis stands before its
+ * rows. With two such axes the first one always does. */
+static bool is_batched(const struct call *call, enum answer_name which) {
+    const attn_multihead *m = &call->multihead;
+    const bool of_keys = which == ANSWER_PRESENT_K || which == ANSWER_PRESENT_V ||
+                         which == ANSWER_K || which == ANSWER_V || which == ANSWER_GRAD_K ||
+                         which == ANSWER_GRAD_V || which == ANSWER_GRAD_PAST_K ||
+                         which == ANSWER_GRAD_PAST_V;
+    if (call->q != NULL) {
+        return (of_keys ? call->k : call->q)->rank == (call->options.heads > 0 ? 3 : 4);
+    }
+    if (m->projections == NULL) { /* X stands for Q, K and V */
+        return m->x->rank == (call->options.heads > 0 ? 3 : 4);
+    }
+    return m->x->rank == 3; /* and a context has its rank */
+}
+
+/* Finds the axis of the heads: it stands before the rows, and after the batch. */
+static void find_heads(struct comparison_pair *pair, const struct call *call) {
+    const attn_result_tensor *result = pair->result;
+    const int own = answer_ranks[pair->which] - 2; /* axes of one head */
+    const int axis = is_batched(call, pair->which) ? 1 : 0;
+    pair->count = codec_count(result->rank, result->shape);
+    pair->head_size = pair->count;
+    const bool of_others = answer_is_gradient(pair->which) && pair->which > ANSWER_GRAD_PAST_V;
+    if (!call->comparison->headless && !of_others && result->rank - own == axis + 1) {
+        pair->heads = result->shape[axis];
+        pair->head_size = codec_count(own, result->shape + axis + 1);
+    }
+}
+
+static bool check_pair(struct comparison_pair *pair, const struct call *call,
+                       struct account *account, const struct codec_document *document,
+                       struct codec_error *error) {
+    const attn_result result = result_of(pair->which);
+    if (call->multihead.per_head && answer_has_parts(pair->which)) {
+        return codec_fail(document, pair->from, error,
+                          "%s is one matrix for each head, because the heads have weights of their "
+                          "own: it cannot be compared",
+                          pair->name);
+    }
+    pair->result = attn_plan_tensor(call->plan, result, 0);
+    if (!check_shape(pair, document, error)) {
+        return false;
+    }
+    set_tolerance(pair, call->comparison);
+    find_heads(pair, call);
+    pair->found.absolute.element = pair->found.relative.element = SIZE_MAX;
+    pair->errors = account_alloc(account, (pair->heads + 1) * sizeof *pair->errors);
+    if (pair->errors == NULL) {
+        return codec_no_memory(error);
+    }
+    memset(pair->errors, 0, (pair->heads + 1) * sizeof *pair->errors);
+    return true;
+}
+
+bool comparison_check(struct call *call, struct account *account,
+                      const struct codec_document *document, struct codec_error *error) {
+    for (size_t i = 0; i < call->comparison->count; i++) {
+        if (!check_pair(&call->comparison->pairs[i], call, account, document, error)) {
+            return false;
+        }
+    }
+    return true;
+}
