@@ -527,7 +527,7 @@ def compare(call, daemon, dtype):
         error = float((got - want).abs().max())
         errors[name.split(".")[0]] = error / largest if largest else error
         # The gradient of a slope is a sum of numbers that cancel, each multiplied by a distance.
-        distances = max(1, (call.past + call.m) / 20) if name == "grad_alibi" and dtype == torch.float32 else 1
+        distances = max(1, (call.past + max(call.n, call.m)) / 10) if name == "grad_alibi" and dtype == torch.float32 else 1
         if not error <= TOLERANCES[dtype] * largest * distances:
             faults.append(f"{name} is off by {error:.3g}; the largest gradient is {largest:.3g}, and the largest of {name} "
                           f"{float(want.abs().max()):.3g}")
