@@ -28,9 +28,10 @@ enum {
     LEAST_SIDE = 16,
     MOST_SIDE = 256,
     MOST_COLUMNS = 4096,
-    /* The cost of one score beside its five products, and those of a tile, of a call of BLAS and of
-     * reading a number. */
+    /* The cost of one score beside its five products, in a plain call and in another one, and those
+     * of a tile, of a call of BLAS and of reading a number. */
     SCORE = 200,
+    GENERAL_SCORE = 700,
     TILE = 100000,
     PRODUCT = 30000,
     READ_NUMBER = 12
@@ -164,7 +165,9 @@ static void choose_units(attn_plan *plan) {
 static double cost_of_pair(const attn_plan *plan, double rows, double keys) {
     const struct gradients *g = &plan->gradients;
     const double tiles = ceil(rows / (double)g->tile_rows) * ceil(keys / (double)g->tile_keys);
-    return rows * keys * (2.5 * plan->schedule.columns + SCORE) + tiles * TILE;
+    const double wide = plan->dtype == ATTN_FLOAT64 ? 2 : 1;
+    const double score = plan->path.plain ? SCORE : GENERAL_SCORE;
+    return rows * keys * wide * (2.5 * plan->schedule.columns + score) + tiles * TILE;
 }
 
 /* Returns into how many parts of at least `tile` things all of them are cut. */
