@@ -575,8 +575,8 @@ class Page:
         groups = []
         for title, anchor, names in self.contents:
             links = " ".join(f'<a href="#{place}">{text(name)}</a>' for name, place in names)
-            kind = "topics" if anchor == "overview" else "keys"
-            groups.append(f'<li><a href="#{anchor}">{title}</a>' + (f'<p class="{kind}">{links}</p>' if links else ""))
+            kind = "topics" if anchor == "overview" else "keys" if anchor in LISTED else None
+            groups.append(f'<li><a href="#{anchor}">{title}</a>' + (f'<p class="{kind}">{links}</p>' if kind else ""))
         page = TEMPLATE
         for name, value in {
             "summary": spans(info["summary"], "info"),
@@ -590,6 +590,8 @@ class Page:
         check_anchors(page)
         return page
 
+
+LISTED = ("options", "results", "errors", "headers")  # the sections whose entries the contents list
 
 TEMPLATE = """<!doctype html>
 <!-- Made from openapi.yaml by docs.py: run make docs. -->

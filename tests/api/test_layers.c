@@ -126,15 +126,15 @@ Test(layers, give_the_answer_of_their_weights) {
 }
 
 Test(layers, take_the_options_of_a_request) {
-    static const char *const options[] = {
-        "\"causal\":true",
-        "\"window\":[1,0]",
-        "\"return\":[\"Q\",\"K\",\"scores\",\"lse\"]",
-        "\"rotary\":{\"base\":10}",
-        "\"scale\":0.5,\"softcap\":2",
-        "\"random\":{\"generator\":\"numpy\",\"seed\":1},"
-        "\"grad_output\":{\"random\":\"randn\",\"shape\":[2,5,6]},"
-        "\"return\":[\"grad_X\",\"grad_Q\",\"grad_K\",\"grad_V\",\"output\"]"};
+    static const char gradients[] = "\"random\":{\"generator\":\"numpy\",\"seed\":1},"
+                                    "\"grad_output\":{\"random\":\"randn\",\"shape\":[2,5,6]},"
+                                    "\"return\":[\"grad_X\",\"grad_Q\",\"grad_K\",\"grad_V\"]";
+    static const char *const options[] = {"\"causal\":true",
+                                          "\"window\":[1,0]",
+                                          "\"return\":[\"Q\",\"K\",\"scores\",\"lse\"]",
+                                          "\"rotary\":{\"base\":10}",
+                                          "\"scale\":0.5,\"softcap\":2",
+                                          gradients};
     serve_small();
     for (size_t i = 0; i < COUNT(options); i++) {
         char a[2048], b[2048];
