@@ -113,8 +113,7 @@
     X(g_moved, real, size, size_max(g_rows, g_keys), size_max(d, d_v))                             \
     X(g_slope, double, sizeof(double), g_keys, 1)                                                  \
     X(g_bias, double, sizeof(double), column_bias ? g_keys : 0, 1)                                 \
-    X(g_row, double, sizeof(double), g->wanted ? 3 : 0, size_max(d, 256))                          \
-    X(g_clean, real, size, g->widest > 0 ? GRADIENT_ROWS : 0, g->widest)
+    X(g_row, double, sizeof(double), g->wanted && prepares ? 1 : 0, d)
 
 /* clang-format on */
 

@@ -383,7 +383,6 @@ struct gradients {
     size_t steps;                         /* the phases of GRADIENT_STEP */
     size_t phases;                        /* they follow all others; 0 if no gradients are wanted */
     size_t tasks[GRADIENT_COUNT];
-    size_t widest;                    /* columns of the widest block of `weights` */
     size_t clears[SUMS_COUNT];        /* tasks that clear numbers */
     size_t checks[ATTN_RESULT_COUNT]; /* tasks that check results */
     double cost_of_pairs;             /* if every query sees every key */
@@ -482,9 +481,7 @@ static inline size_t projected_row(const struct projection *p, size_t row) {
 
 /* The gradients that GRADIENT_END makes of sums. */
 enum {
-    GRADIENT_SUMS = 7,
-    GRADIENT_ROWS =
-        256 /* rows of X that are multiplied at once, or copied if they are not finite */
+    GRADIENT_SUMS = 7
 };
 
 /* Returns the kind of phase `phase` of the gradients. */

@@ -243,13 +243,12 @@ static void cut_projection(attn_plan *plan, int which, bool inputs, double depth
     }
     if (plan_wants(plan, UINT64_C(1) << weights[which])) {
         struct blocks *b = &g->weights[which];
-        const double steps = (double)ceil_div(p->rows, GRADIENT_ROWS);
+        const double steps = p->gap == 0 ? 1 : rows / (double)p->item_rows;
         const double own = (double)p->count / (double)ceil_div(p->ld, MOST_SIDE) + 1;
         *b = cut_blocks(p->inner, p->ld, rows, steps * own * PRODUCT);
         g->cost += inner * ld * (rows + READ_NUMBER) +
                    (double)b->all.units * steps * own * PRODUCT +
                    (double)ceil_div(p->ld, b->columns) * rows * inner * READ_NUMBER;
-        g->widest = size_max(g->widest, b->rows);
     }
     if (plan_wants(plan, UINT64_C(1) << biases[which])) {
         g->biases[which] = plan_cut(p->ld, rows * ld * READ_NUMBER);
