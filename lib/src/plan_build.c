@@ -19,15 +19,22 @@ static size_t scratches(const attn_plan *plan, size_t threads) {
     return size_min(threads, most);
 }
 
+/* Adds the bytes of a plan itself and of its workspace. */
+static bool add_own_bytes(const attn_plan *plan, size_t *bytes) {
+    return size_add(*bytes, sizeof *plan + plan->bytes, bytes) &&
+           size_add(*bytes, plan->schedule.workspace.bytes, bytes);
+}
+
 bool attn_plan_bytes(const attn_plan *plan, size_t threads, size_t *bytes) {
-    size_t results, scratch, sum, wide = 0;
-    if ((plan->wide != NULL && !attn_plan_bytes(plan->wide->plan, 1, &wide)) ||
-        !attn_plan_results_bytes(plan, &results) ||
-        !size_mul(plan->schedule.scratch.bytes, scratches(plan, threads), &scratch) ||
-        !size_add(results, scratch, &sum) || !size_add(sum, plan->schedule.workspace.bytes, &sum)) {
+    size_t results, sum; /* the wide plan has its results in memory of this one, and its scratch */
+    if (!attn_plan_results_bytes(plan, &results) ||
+        !size_mul(plan->schedule.scratch.bytes, scratches(plan, threads), &sum) ||
+        !size_add(results, sum, &sum) || !add_own_bytes(plan, &sum) ||
+        (plan->wide != NULL && !add_own_bytes(plan->wide->plan, &sum))) {
         return false;
     }
-    return size_add(sum, wide, &sum) && size_add(sum, sizeof *plan + plan->bytes, bytes);
+    *bytes = sum;
+    return true;
 }
 
 /* If there is one query, the query heads that share a key head become the queries of one head. Keys
