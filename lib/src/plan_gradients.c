@@ -69,6 +69,7 @@ attn_status plan_check_gradients(attn_plan *plan, const attn_options *o, attn_er
     const attn_multihead *call = &plan->call;
     const attn_upstream *up = o->upstream;
     const bool projected = plan->form.projected, weights = call->layout != ATTN_PREPACKED;
+    const char *const open = "weights that are not prepacked";
     const struct {
         attn_result gradient;
         bool has;
@@ -84,11 +85,10 @@ attn_status plan_check_gradients(attn_plan *plan, const attn_options *o, attn_er
         {ATTN_RESULT_GRAD_X, projected || plan->form.same, "X"},
         {ATTN_RESULT_GRAD_CONTEXT, call->context != NULL, "context"},
         {ATTN_RESULT_GRAD_VALUE_CONTEXT, call->value_context != NULL, "value_context"},
-        {ATTN_RESULT_GRAD_W_Q, projected && weights, "weights that are not prepacked"},
-        {ATTN_RESULT_GRAD_W_K, projected && weights, "weights that are not prepacked"},
-        {ATTN_RESULT_GRAD_W_V, projected && weights, "weights that are not prepacked"},
-        {ATTN_RESULT_GRAD_W_O, call->w_o != NULL && weights,
-         weights ? "W_O" : "weights that are not prepacked"},
+        {ATTN_RESULT_GRAD_W_Q, projected && weights, weights ? "W_Q" : open},
+        {ATTN_RESULT_GRAD_W_K, projected && weights, weights ? "W_K" : open},
+        {ATTN_RESULT_GRAD_W_V, projected && weights, weights ? "W_V" : open},
+        {ATTN_RESULT_GRAD_W_O, call->w_o != NULL && weights, weights ? "W_O" : open},
         {ATTN_RESULT_GRAD_B_Q, has_bias(call, PROJECT_Q), "b_Q"},
         {ATTN_RESULT_GRAD_B_K, has_bias(call, PROJECT_K), "b_K"},
         {ATTN_RESULT_GRAD_B_V, has_bias(call, PROJECT_V), "b_V"},

@@ -18,6 +18,15 @@ struct refusal {
 static const size_t three_lengths[3] = {1, 1, 1}, long_length[1] = {9};
 
 static const unsigned char existing[10] = {0};
+static const double zeros[64];
+static const attn_tensor zeros_4_8 = {
+    .data = zeros, .dtype = ATTN_FLOAT64, .rank = 2, .shape = {4, 8}};
+static const attn_tensor zeros_4 = {.data = zeros, .dtype = ATTN_FLOAT64, .rank = 1, .shape = {4}};
+static const attn_tensor no_data = {.dtype = ATTN_FLOAT64, .rank = 2, .shape = {4, 8}};
+static const attn_upstream none = {0}, of_output = {.output = &zeros_4_8},
+                           of_lse = {.lse = &zeros_4}, of_nothing = {.output = &no_data},
+                           wrong_output = {.output = &zeros_4}, wrong_lse = {.lse = &zeros_4_8},
+                           wrong_weights = {.weights = &zeros_4_8};
 static const attn_tensor
     two_numbers = {.data = (const double[]){1, 2}, .dtype = ATTN_FLOAT64, .rank = 1, .shape = {2}},
     padding_of_5 = {.data = existing, .dtype = ATTN_BOOL, .rank = 1, .shape = {5}},
@@ -30,6 +39,11 @@ static const attn_tensor
 #define BAD(shapes_, status_, argument_, contains_, ...)                                           \
     { shapes_, __VA_ARGS__, ATTN_##status_, argument_, contains_ }
 #define GOOD(shapes_, ...) BAD(shapes_, OK, "", "", __VA_ARGS__)
+
+/* A gradient by an input that the call does not have. */
+#define NEEDS(result, contains)                                                                    \
+    BAD("4,8 5,8 5,8", INVALID_ARGUMENT, "results", contains,                                      \
+        {.results = ATTN_WANT(result), .upstream = &of_output})
 
 static const struct refusal refusals[] = {
     BAD("4,64 5,48 5,3", SHAPE_MISMATCH, "K", "48 columns but Q has 64", {0}),
@@ -81,6 +95,60 @@ static const struct refusal refusals[] = {
         {.past_k = &narrow, .past_v = &identity2}),
     BAD("2,2 2,2 2,2", INVALID_ARGUMENT, "past_V", "float64",
         {.past_k = &identity2, .past_v = &narrow}),
+    /* Gradients. */
+    GOOD("4,8 5,8 5,8", {.results = ATTN_WANT(GRAD_Q), .upstream = &of_output}),
+    GOOD("4,8 5,8 5,8", {.results = ATTN_WANT(GRAD_Q), .upstream = &of_lse}),
+    BAD("4,8 5,8 5,8", INVALID_ARGUMENT, "grad_output",
+        "gradients need grad_output, grad_lse or grad_weights", {.results = ATTN_WANT(GRAD_Q)}),
+    BAD("4,8 5,8 5,8", INVALID_ARGUMENT, "grad_output",
+        "gradients need grad_output, grad_lse or grad_weights",
+        {.results = ATTN_WANT(GRAD_Q), .upstream = &none}),
+    BAD("4,8 5,8 5,8", INVALID_ARGUMENT, "results",
+        "grad_output, grad_lse and grad_weights need a result such as grad_Q",
+        {.upstream = &of_output}),
+    BAD("4,8 5,8 5,8", INVALID_ARGUMENT, "grad_lse", "needs softmax, without which there is no lse",
+        {.results = ATTN_WANT(GRAD_Q), .upstream = &of_lse, .normalization = ATTN_SIGMOID}),
+    BAD("4,8 5,8 5,8", INVALID_ARGUMENT, "grad_output", "grad_output is missing",
+        {.results = ATTN_WANT(GRAD_Q), .upstream = &of_nothing}),
+    BAD("4,8 5,8 5,8", SHAPE_MISMATCH, "grad_output",
+        "grad_output must have the shape (4, 8), not (4)",
+        {.results = ATTN_WANT(GRAD_Q), .upstream = &wrong_output}),
+    BAD("4,8 5,8 5,8", SHAPE_MISMATCH, "grad_lse", "grad_lse must have the shape (4), not (4, 8)",
+        {.results = ATTN_WANT(GRAD_Q), .upstream = &wrong_lse}),
+    BAD("4,8 5,8 5,8", SHAPE_MISMATCH, "grad_weights",
+        "grad_weights must have the shape (4, 5), not (4, 8)",
+        {.results = ATTN_WANT(GRAD_Q), .upstream = &wrong_weights}),
+    BAD("2,4,8 5,8 5,8", SHAPE_MISMATCH, "grad_weights",
+        "grad_weights must have the shape (2, 4, 5), not (4, 8)",
+        {.results = ATTN_WANT(GRAD_Q), .upstream = &wrong_weights}),
+    BAD("2,4,8 5,8 5,8", SHAPE_MISMATCH, "grad_weights",
+        "grad_weights must have the shape (4, 5), not (4, 8)",
+        {.results = ATTN_WANT(GRAD_Q),
+         .upstream = &wrong_weights,
+         .flags = ATTN_FLAG_MEAN_OVER_HEADS}),
+    BAD("4,16385 5,16385 5,8", INVALID_ARGUMENT, "results",
+        "gradients need heads of at most 16384 columns, not 16385",
+        {.results = ATTN_WANT(GRAD_Q), .upstream = &of_output}),
+    NEEDS(GRAD_PAST_K, "grad_past_K needs past_K"),
+    NEEDS(GRAD_PAST_V, "grad_past_V needs past_V"),
+    NEEDS(GRAD_BIAS, "grad_bias needs bias"),
+    NEEDS(GRAD_SINK, "grad_sink needs sink"),
+    NEEDS(GRAD_ALIBI, "grad_alibi needs slopes in alibi"),
+    NEEDS(GRAD_NORM_Q, "grad_norm_Q needs norm_Q"),
+    NEEDS(GRAD_NORM_K, "grad_norm_K needs norm_K"),
+    NEEDS(GRAD_X, "grad_X needs X"),
+    NEEDS(GRAD_CONTEXT, "grad_context needs context"),
+    NEEDS(GRAD_VALUE_CONTEXT, "grad_value_context needs value_context"),
+    NEEDS(GRAD_W_Q, "grad_W_Q needs W_Q"),
+    NEEDS(GRAD_W_K, "grad_W_K needs W_K"),
+    NEEDS(GRAD_W_V, "grad_W_V needs W_V"),
+    NEEDS(GRAD_W_O, "grad_W_O needs W_O"),
+    NEEDS(GRAD_B_Q, "grad_b_Q needs b_Q"),
+    NEEDS(GRAD_B_K, "grad_b_K needs b_K"),
+    NEEDS(GRAD_B_V, "grad_b_V needs b_V"),
+    NEEDS(GRAD_B_O, "grad_b_O needs b_O"),
+    NEEDS(GRAD_BIAS_K, "grad_bias_K needs bias_K"),
+    NEEDS(GRAD_BIAS_V, "grad_bias_V needs bias_V"),
     /* key_padding is never broadcast, and never taken for a mask (n,m). */
     GOOD("2,8 5,8 5,8", {.key_padding = &padding_of_5}),
     GOOD("2,8 5,8 5,8", {.key_padding = &padding_1_5}),
@@ -310,4 +378,30 @@ Test(errors, multihead_names_the_weights) {
         cr_expect_str_eq(error.argument, wrong[i].argument);
         cr_expect_not_null(strstr(error.message, wrong[i].message), "%s", error.message);
     }
+}
+
+/* Packed weights have no gradients, and a bias has one only if all heads have it. */
+Test(errors, of_gradients_of_weights) {
+    static const attn_upstream of_eye = {.output = &identity2};
+    const attn_tensor *const x = &identity2;
+    attn_projection heads[2] = {{x, x, x, &two_numbers, NULL, NULL}, {x, x, x, NULL, NULL, NULL}};
+    attn_multihead call = {
+        .x = x, .projections = heads, .count = 1, .w_o = x, .layout = ATTN_PREPACKED};
+    static const struct {
+        uint64_t result;
+        const char *message;
+    } packed[] = {{ATTN_WANT(GRAD_W_Q), "grad_W_Q needs weights that are not prepacked"},
+                  {ATTN_WANT(GRAD_W_K), "grad_W_K needs weights that are not prepacked"},
+                  {ATTN_WANT(GRAD_W_V), "grad_W_V needs weights that are not prepacked"},
+                  {ATTN_WANT(GRAD_W_O), "grad_W_O needs weights that are not prepacked"},
+                  {ATTN_WANT(GRAD_B_K), "grad_b_K needs b_K"}};
+    for (size_t i = 0; i < sizeof packed / sizeof *packed; i++) {
+        const attn_options o = {.results = packed[i].result, .upstream = &of_eye};
+        expect_multihead_refused(&call, &o, ATTN_INVALID_ARGUMENT, "results", packed[i].message);
+    }
+    call = (attn_multihead){.x = x, .projections = heads, .count = 2, .per_head = true, .w_o = x};
+    heads[1].w_v = heads[0].w_v =
+        &(attn_tensor){.data = zeros, .dtype = ATTN_FLOAT64, .rank = 2, .shape = {2, 1}};
+    const attn_options o = {.results = ATTN_WANT(GRAD_B_Q), .upstream = &of_eye};
+    expect_multihead_refused(&call, &o, ATTN_INVALID_ARGUMENT, "results", "grad_b_Q needs b_Q");
 }
