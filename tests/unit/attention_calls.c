@@ -288,6 +288,25 @@ struct results try_call_by(const struct call *c, uint64_t wanted, run_tasks *run
     return r;
 }
 
+attn_status run_backwards(attn_plan *plan, attn_error *error) {
+    const size_t used = (attn_plan_scratch(plan) + ATTN_ALIGNMENT - 1) / ATTN_ALIGNMENT;
+    const size_t bytes = (used + 1) * ATTN_ALIGNMENT;
+    unsigned char *scratch = aligned_alloc(ATTN_ALIGNMENT, bytes);
+    attn_status status = attn_plan_begin(plan, error);
+    cr_assert_not_null(scratch);
+    for (size_t phase = 0; phase < attn_plan_phases(plan); phase++) {
+        for (size_t task = attn_plan_tasks(plan, phase); task-- > 0 && status == ATTN_OK;) {
+            memset(scratch, 0xff, bytes);
+            status = attn_plan_task(plan, phase, task, scratch, error);
+            for (size_t i = bytes - ATTN_ALIGNMENT; i < bytes; i++) {
+                cr_assert_eq(scratch[i], 0xff, "a task wrote past its scratch");
+            }
+        }
+    }
+    free(scratch);
+    return status == ATTN_OK ? attn_plan_end(plan, error) : status;
+}
+
 struct results try_call(const struct call *c, uint64_t wanted) {
     return try_call_by(c, wanted, attn_plan_run);
 }

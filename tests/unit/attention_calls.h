@@ -99,6 +99,9 @@ attn_tensor rows_of_heads(const struct call *c, const double *x, size_t heads, s
 /* Runs all tasks of a plan, as attn_plan_run() does. */
 typedef attn_status run_tasks(attn_plan *plan, attn_error *error);
 
+/* Runs the tasks of each phase from the last to the first, each on a scratch full of NaN. */
+run_tasks run_backwards;
+
 /* Runs a call; the plan must be possible. With try_call() the run may fail, and the caller looks at
  * the status. With run_call() the run must succeed. Free the results with free_results(). */
 struct results try_call(const struct call *c, uint64_t wanted);

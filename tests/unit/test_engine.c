@@ -57,26 +57,6 @@ enum {
     SHAPES = sizeof shapes / sizeof *shapes
 };
 
-/* Runs the tasks of each phase from the last to the first, each on a scratch full of NaN. */
-static attn_status run_backwards(attn_plan *plan, attn_error *error) {
-    const size_t used = (attn_plan_scratch(plan) + ATTN_ALIGNMENT - 1) / ATTN_ALIGNMENT;
-    const size_t bytes = (used + 1) * ATTN_ALIGNMENT;
-    unsigned char *scratch = aligned_alloc(ATTN_ALIGNMENT, bytes);
-    attn_status status = attn_plan_begin(plan, error);
-    cr_assert_not_null(scratch);
-    for (size_t phase = 0; phase < attn_plan_phases(plan); phase++) {
-        for (size_t task = attn_plan_tasks(plan, phase); task-- > 0 && status == ATTN_OK;) {
-            memset(scratch, 0xff, bytes);
-            status = attn_plan_task(plan, phase, task, scratch, error);
-            for (size_t i = bytes - ATTN_ALIGNMENT; i < bytes; i++) {
-                cr_assert_eq(scratch[i], 0xff, "a task wrote past its scratch");
-            }
-        }
-    }
-    free(scratch);
-    return status == ATTN_OK ? attn_plan_end(plan, error) : status;
-}
-
 /* Draws the call of a case. Its mask forbids whole tiles. */
 static struct call draw_shape(const struct shape *s, attn_dtype dtype) {
     struct call c = draw_call((s->sink ? SINK : PLAIN) | (s->masked ? MASK : PLAIN), dtype,

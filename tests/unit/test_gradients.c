@@ -12,90 +12,8 @@
 
 #include "attention.h"
 #include "attention_calls.h"
-#include "random_calls.h"
+#include "random_gradients.h"
 #include "support/scale.h"
-
-/* An input, and the part of its gradient. */
-struct input {
-    attn_result gradient;
-    const attn_tensor *tensor;
-    size_t part;
-};
-
-enum {
-    INPUTS = 20 + 6 * MAX_HEADS
-};
-
-static double number(const attn_tensor *t, size_t i) {
-    return t->dtype == ATTN_FLOAT32 ? (double)((const float *)t->data)[i]
-                                    : ((const double *)t->data)[i];
-}
-
-static size_t count_of(const attn_tensor *t) {
-    size_t count = 0;
-    cr_assert(attn_tensor_count(t, &count));
-    return count;
-}
-
-/* Lists the inputs that have gradients. */
-static size_t list_inputs(const struct random_call *c, struct input inputs[INPUTS]) {
-    const attn_options *o = &c->options;
-    const attn_multihead *m = &c->multihead;
-    const struct input all[] = {
-        {ATTN_RESULT_GRAD_Q, c->q, 0},
-        {ATTN_RESULT_GRAD_K, c->k, 0},
-        {ATTN_RESULT_GRAD_V, c->v, 0},
-        {ATTN_RESULT_GRAD_PAST_K, o->past_k, 0},
-        {ATTN_RESULT_GRAD_PAST_V, o->past_v, 0},
-        {ATTN_RESULT_GRAD_BIAS, o->bias, 0},
-        {ATTN_RESULT_GRAD_SINK, o->sink, 0},
-        {ATTN_RESULT_GRAD_ALIBI, o->alibi_slopes, 0},
-        {ATTN_RESULT_GRAD_NORM_Q, o->norm_q, 0},
-        {ATTN_RESULT_GRAD_NORM_K, o->norm_k, 0},
-        {ATTN_RESULT_GRAD_X, m->x, 0},
-        {ATTN_RESULT_GRAD_CONTEXT, m->context, 0},
-        {ATTN_RESULT_GRAD_VALUE_CONTEXT, m->value_context, 0},
-        {ATTN_RESULT_GRAD_W_O, m->w_o, 0},
-        {ATTN_RESULT_GRAD_B_O, m->b_o, 0},
-        {ATTN_RESULT_GRAD_BIAS_K, m->bias_k, 0},
-        {ATTN_RESULT_GRAD_BIAS_V, m->bias_v, 0},
-    };
-    size_t count = 0;
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        if (all[i].tensor != NULL) {
-            inputs[count++] = all[i];
-        }
-    }
-    for (size_t h = 0; h < m->count; h++) {
-        const attn_projection *p = &c->projections[h], *first = &c->projections[0];
-        const bool own = m->per_head; /* a gradient needs the biases of all heads */
-        inputs[count++] = (struct input){ATTN_RESULT_GRAD_W_Q, p->w_q, h};
-        inputs[count++] = (struct input){ATTN_RESULT_GRAD_W_K, p->w_k, h};
-        inputs[count++] = (struct input){ATTN_RESULT_GRAD_W_V, p->w_v, h};
-        if (first->b_q != NULL && (!own || p->b_q != NULL)) {
-            inputs[count++] = (struct input){ATTN_RESULT_GRAD_B_Q, p->b_q, h};
-        }
-        if (first->b_k != NULL && (!own || p->b_k != NULL)) {
-            inputs[count++] = (struct input){ATTN_RESULT_GRAD_B_K, p->b_k, h};
-        }
-        if (first->b_v != NULL && (!own || p->b_v != NULL)) {
-            inputs[count++] = (struct input){ATTN_RESULT_GRAD_B_V, p->b_v, h};
-        }
-    }
-    return count;
-}
-
-/* Binds all results of a plan to memory of the call, and runs it. */
-static void run(struct random_call *c, attn_plan *plan) {
-    attn_error error = {0};
-    size_t bytes;
-    cr_assert(attn_plan_results_bytes(plan, &bytes));
-    char *memory = keep_block(c, bytes + ATTN_ALIGNMENT);
-    memset(memory, 0xff, bytes + ATTN_ALIGNMENT); /* NaN */
-    memory += ATTN_ALIGNMENT - (uintptr_t)memory % ATTN_ALIGNMENT;
-    cr_assert_eq(attn_plan_bind_all(plan, memory), ATTN_OK);
-    cr_assert_eq(attn_plan_run(plan, &error), ATTN_OK, "%s", error.message);
-}
 
 /* Returns the loss: the sum of the results times their gradients. */
 static double loss(attn_plan *plan, const attn_upstream *up) {
@@ -108,19 +26,11 @@ static double loss(attn_plan *plan, const attn_upstream *up) {
         const attn_result_tensor *t = attn_plan_tensor(plan, results[i], 0);
         for (size_t j = 0; given[i] != NULL && j < count_of(given[i]); j++) {
             const attn_tensor result = attn_as_tensor(t);
-            const double x = number(&result, j);
-            sum += x == -INFINITY ? 0 : x * number(given[i], j);
+            const double x = number_at(&result, j);
+            sum += x == -INFINITY ? 0 : x * number_at(given[i], j);
         }
     }
     return sum;
-}
-
-/* Draws the gradient of a result, with its shape. */
-static const attn_tensor *draw_upstream(struct random_call *c, const attn_plan *plan,
-                                        attn_result which) {
-    const attn_result_tensor *t = attn_plan_tensor(plan, which, 0);
-    const attn_tensor shape = attn_as_tensor(t);
-    return tensor_of(c, draw_normals(c, count_of(&shape), 1), t->rank, t->shape);
 }
 
 /* Adds `step` times the direction to an input. */
@@ -145,8 +55,8 @@ static double check_input(struct random_call *c, attn_plan *forward, const attn_
     cr_assert_eq(gradient.rank, t->rank);
     cr_assert_eq(count_of(&gradient), count);
     for (size_t i = 0; i < count; i++) {
-        start[i] = number(t, i);
-        const double g = number(&gradient, i);
+        start[i] = number_at(t, i);
+        const double g = number_at(&gradient, i);
         if (start[i] == -INFINITY) {
             direction[i] = 0;
             cr_expect_eq(g, 0, "%s of -inf is %g", attn_result_name(input->gradient), g);
@@ -162,51 +72,34 @@ static double check_input(struct random_call *c, attn_plan *forward, const attn_
     return fabs((after - before) / (2 * step) - want) / size;
 }
 
-/* Draws the results whose gradients are given. */
-static void draw_loss(struct random_call *c, const attn_plan *plan, attn_upstream *up) {
-    const bool softmax = c->options.normalization == ATTN_SOFTMAX;
-    const bool output = !rng_chance(&c->rng, 8);
-    up->lse = softmax && rng_chance(&c->rng, 2) ? draw_upstream(c, plan, ATTN_RESULT_LSE) : NULL;
-    up->weights = rng_chance(&c->rng, 3) ? draw_upstream(c, plan, ATTN_RESULT_WEIGHTS) : NULL;
-    if (output || (up->lse == NULL && up->weights == NULL)) {
-        up->output = draw_upstream(c, plan, ATTN_RESULT_OUTPUT);
-    }
-}
-
-/* Compares the gradients by all inputs of a call in float64 with differences. In float32 these
- * would be too inexact, and the gradients must only be finite. Returns the worst error. */
-static double compare_differences(struct random_call *c, uint64_t seed, size_t *compared) {
-    const bool softmax = c->options.normalization == ATTN_SOFTMAX;
+static double compare_differences(uint64_t seed, size_t *compared) {
+    struct random_call *c = malloc(sizeof *c);
     attn_upstream up = {0};
     struct input inputs[INPUTS];
     double worst = 0;
-    c->options.results = ATTN_WANT(OUTPUT) | ATTN_WANT(WEIGHTS) | (softmax ? ATTN_WANT(LSE) : 0);
-    attn_plan *forward = plan_random_call(c, seed);
-    run(c, forward);
-    draw_loss(c, forward, &up);
-    const size_t count = list_inputs(c, inputs);
-    c->options.upstream = &up;
-    c->options.results = 0;
-    for (size_t i = 0; i < count; i++) {
-        c->options.results |= UINT64_C(1) << inputs[i].gradient;
-    }
-    attn_plan *plan = plan_random_call(c, seed);
-    run(c, plan);
-    for (size_t i = 0; i < count && c->dtype == ATTN_FLOAT32; i++) {
-        const attn_tensor gradient =
-            attn_as_tensor(attn_plan_tensor(plan, inputs[i].gradient, inputs[i].part));
-        for (size_t j = 0; j < count_of(&gradient); j++) {
-            cr_assert(isfinite(number(&gradient, j)));
+    attn_plan_free(draw_random_call(c, seed));
+    if (c->dtype == ATTN_FLOAT64) {
+        const bool softmax = c->options.normalization == ATTN_SOFTMAX;
+        c->options.results = 0;
+        const size_t count = ask_for_gradients(c, seed, &up, inputs);
+        attn_plan *plan = plan_random_call(c, seed);
+        bind_and_run(c, plan);
+        c->options.upstream = NULL;
+        c->options.results =
+            ATTN_WANT(OUTPUT) | ATTN_WANT(WEIGHTS) | (softmax ? ATTN_WANT(LSE) : 0);
+        attn_plan *forward = plan_random_call(c, seed);
+        bind_and_run(c, forward);
+        for (size_t i = 0; i < count; i++, ++*compared) {
+            const double error = check_input(c, forward, plan, &up, &inputs[i]);
+            worst = fmax(worst, error);
+            cr_expect(error < 1e-6, "seed %llu, %s: %g", (unsigned long long)seed,
+                      attn_result_name(inputs[i].gradient), error);
         }
+        attn_plan_free(plan);
+        attn_plan_free(forward);
     }
-    for (size_t i = 0; i < count && c->dtype == ATTN_FLOAT64; i++, ++*compared) {
-        const double error = check_input(c, forward, plan, &up, &inputs[i]);
-        worst = fmax(worst, error);
-        cr_expect(error < 1e-6, "seed %llu, %s: %g", (unsigned long long)seed,
-                  attn_result_name(inputs[i].gradient), error);
-    }
-    attn_plan_free(plan);
-    attn_plan_free(forward);
+    free_random_call(c);
+    free(c);
     return worst;
 }
 
@@ -219,11 +112,7 @@ Test(gradients, are_the_differences_of_a_loss, .timeout = 300) {
     double worst = 0;
     size_t compared = 0;
     for (uint64_t seed = first; seed < first + test_scale(CALLS); seed++) {
-        struct random_call *c = malloc(sizeof *c);
-        attn_plan_free(draw_random_call(c, seed));
-        worst = fmax(worst, compare_differences(c, seed, &compared));
-        free_random_call(c);
-        free(c);
+        worst = fmax(worst, compare_differences(seed, &compared));
     }
     fprintf(stderr, "%zu gradients: worst error %.2g\n", compared, worst);
     cr_assert_gt(compared, test_scale(CALLS) / 4);
@@ -304,11 +193,11 @@ static double long_loss(const struct call *c) {
     struct results r = run_call(c, ATTN_WANT(OUTPUT) | (up.lse != NULL ? ATTN_WANT(LSE) : 0));
     double sum = 0;
     for (size_t i = 0; i < r.count[ATTN_RESULT_OUTPUT]; i++) {
-        sum += r.of[ATTN_RESULT_OUTPUT][i] * number(&output, i);
+        sum += r.of[ATTN_RESULT_OUTPUT][i] * number_at(&output, i);
     }
     for (size_t i = 0; up.lse != NULL && i < r.count[ATTN_RESULT_LSE]; i++) {
         const double x = r.of[ATTN_RESULT_LSE][i];
-        sum += x == -INFINITY ? 0 : x * number(&lse, i);
+        sum += x == -INFINITY ? 0 : x * number_at(&lse, i);
     }
     free_results(&r);
     free((void *)(uintptr_t)output.data);
@@ -391,66 +280,6 @@ Test(gradients, of_long_calls, .timeout = 300) {
     }
 }
 
-/* Draws a call with projections whose gradients have several blocks along each side. */
-static void draw_wide_projections(struct random_call *c, attn_layout layout, bool per_head) {
-    enum {
-        ITEMS = 2,
-        ROWS = 420,
-        INNER = 350,
-        HEADS = 4,
-        COLUMNS = 80,
-        OUT = 330
-    };
-    const size_t columns = per_head ? COLUMNS : HEADS * COLUMNS, all = HEADS * COLUMNS;
-    const bool turned = layout == ATTN_OUT_IN;
-    const size_t x[] = {ITEMS, ROWS, INNER},
-                 w[] = {turned ? columns : INNER, turned ? INNER : columns},
-                 w_o[] = {turned ? OUT : all, turned ? all : OUT}, bias[] = {columns},
-                 b_o[] = {OUT}, extra[] = {all};
-    const double scale = 1 / sqrt(INNER);
-    c->form = PROJECTED;
-    c->multihead =
-        (attn_multihead){.x = tensor_of(c, draw_normals(c, ITEMS * ROWS * INNER, 1), 3, x),
-                         .projections = c->projections,
-                         .count = per_head ? HEADS : 1,
-                         .per_head = per_head,
-                         .layout = layout,
-                         .w_o = tensor_of(c, draw_normals(c, all * OUT, scale), 2, w_o),
-                         .b_o = tensor_of(c, draw_normals(c, OUT, 1), 1, b_o),
-                         .zero_key = true};
-    if (!per_head) {
-        c->options.heads = HEADS;
-        c->multihead.bias_k = tensor_of(c, draw_normals(c, all, 1), 1, extra);
-        c->multihead.bias_v = tensor_of(c, draw_normals(c, all, 1), 1, extra);
-    }
-    for (size_t h = 0; h < c->multihead.count; h++) {
-        const attn_tensor *all_of[6];
-        for (int i = 0; i < 6; i++) {
-            all_of[i] = i < 3 ? tensor_of(c, draw_normals(c, INNER * columns, scale), 2, w)
-                              : tensor_of(c, draw_normals(c, columns, 1), 1, bias);
-        }
-        c->projections[h] = (attn_projection){.w_q = all_of[0],
-                                              .w_k = all_of[1],
-                                              .w_v = all_of[2],
-                                              .b_q = all_of[3],
-                                              .b_k = all_of[4],
-                                              .b_v = all_of[5]};
-    }
-}
-
-Test(gradients, of_wide_projections, .timeout = 300) {
-    size_t compared = 0;
-    for (uint64_t kind = 0; kind < 2 && !too_slow(8, 420, 420, 160); kind++) {
-        struct random_call *c = calloc(1, sizeof *c);
-        c->dtype = ATTN_FLOAT64;
-        c->rng = (struct rng){77 + kind};
-        draw_wide_projections(c, kind == 0 ? ATTN_IN_OUT : ATTN_OUT_IN, kind == 0);
-        compare_differences(c, kind, &compared);
-        free_random_call(c);
-        free(c);
-    }
-}
-
 /* Memory does not grow with n m: with Q, K and V, a plan and its results take less than twice the
  * bytes of Q, K, V and their gradients. */
 Test(gradients, take_memory_that_does_not_grow_with_scores) {
@@ -483,28 +312,12 @@ static const struct {
     size_t heads, n, m, d, d_v;
 } sizes[] = {{2, 3, 5, 4, 3}, {2, 20, 30, 8, 8}, {2, 120, 300, 16, 8}};
 
-static void expect_equal(const struct results *a, const struct results *b, int result, bool round,
-                         const char *what) {
+static void expect_equal(const struct results *a, const struct results *b, int result) {
     cr_assert_eq(a->count[result], b->count[result]);
     for (size_t i = 0; i < a->count[result]; i++) {
-        const double x = b->of[result][i], want = round ? (double)(float)x : x;
-        cr_assert_eq(a->of[result][i], want, "%s: %s[%zu] is %.17g, not %.17g", what,
-                     attn_result_name((attn_result)result), i, a->of[result][i], want);
-    }
-}
-
-Test(gradients, of_small_calls_are_rounded_once) {
-    for (size_t kind = 0; kind < sizeof long_kinds / sizeof *long_kinds; kind++) {
-        struct call c = draw_call(long_kinds[kind], ATTN_FLOAT32, 2, 3, 5, 4, 3);
-        struct results narrow = run_gradients(&c);
-        c.dtype = ATTN_FLOAT64;
-        struct results wide = run_gradients(&c);
-        for (int r = ATTN_RESULT_GRAD_Q; r <= ATTN_RESULT_GRAD_ALIBI; r++) {
-            expect_equal(&narrow, &wide, r, true, "small");
-        }
-        free_results(&narrow);
-        free_results(&wide);
-        free_call(&c);
+        cr_assert_eq(a->of[result][i], b->of[result][i],
+                     "%s[%zu] beside gradients is %.17g, not %.17g",
+                     attn_result_name((attn_result)result), i, a->of[result][i], b->of[result][i]);
     }
 }
 
@@ -520,7 +333,7 @@ Test(gradients, change_no_other_result) {
             const uint64_t wanted = output ? ATTN_WANT(OUTPUT) : others;
             struct results with = run_with(&c, wanted), without = run_call(&c, wanted);
             for (int r = 0; r < ATTN_RESULT_GRAD_Q; r++) {
-                expect_equal(&with, &without, r, false, "beside gradients");
+                expect_equal(&with, &without, r);
             }
             free_results(&with);
             free_results(&without);

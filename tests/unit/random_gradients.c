@@ -1,0 +1,132 @@
+/* random_gradients.c - see random_gradients.h. */
+#include "random_gradients.h"
+
+#include <criterion/criterion.h>
+#include <string.h>
+
+double number_at(const attn_tensor *t, size_t i) {
+    return t->dtype == ATTN_FLOAT32 ? (double)((const float *)t->data)[i]
+                                    : ((const double *)t->data)[i];
+}
+
+size_t count_of(const attn_tensor *t) {
+    size_t count = 0;
+    cr_assert(attn_tensor_count(t, &count));
+    return count;
+}
+
+size_t list_inputs(const struct random_call *c, struct input inputs[INPUTS]) {
+    const attn_options *o = &c->options;
+    const attn_multihead *m = &c->multihead;
+    const struct input all[] = {
+        {ATTN_RESULT_GRAD_Q, c->q, 0},
+        {ATTN_RESULT_GRAD_K, c->k, 0},
+        {ATTN_RESULT_GRAD_V, c->v, 0},
+        {ATTN_RESULT_GRAD_PAST_K, o->past_k, 0},
+        {ATTN_RESULT_GRAD_PAST_V, o->past_v, 0},
+        {ATTN_RESULT_GRAD_BIAS, o->bias, 0},
+        {ATTN_RESULT_GRAD_SINK, o->sink, 0},
+        {ATTN_RESULT_GRAD_ALIBI, o->alibi_slopes, 0},
+        {ATTN_RESULT_GRAD_NORM_Q, o->norm_q, 0},
+        {ATTN_RESULT_GRAD_NORM_K, o->norm_k, 0},
+        {ATTN_RESULT_GRAD_X, m->x, 0},
+        {ATTN_RESULT_GRAD_CONTEXT, m->context, 0},
+        {ATTN_RESULT_GRAD_VALUE_CONTEXT, m->value_context, 0},
+        {ATTN_RESULT_GRAD_W_O, m->w_o, 0},
+        {ATTN_RESULT_GRAD_B_O, m->b_o, 0},
+        {ATTN_RESULT_GRAD_BIAS_K, m->bias_k, 0},
+        {ATTN_RESULT_GRAD_BIAS_V, m->bias_v, 0},
+    };
+    size_t count = 0;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        if (all[i].tensor != NULL) {
+            inputs[count++] = all[i];
+        }
+    }
+    for (size_t h = 0; h < m->count; h++) {
+        const attn_projection *p = &c->projections[h], *first = &c->projections[0];
+        const bool own = m->per_head; /* a gradient needs the biases of all heads */
+        inputs[count++] = (struct input){ATTN_RESULT_GRAD_W_Q, p->w_q, h};
+        inputs[count++] = (struct input){ATTN_RESULT_GRAD_W_K, p->w_k, h};
+        inputs[count++] = (struct input){ATTN_RESULT_GRAD_W_V, p->w_v, h};
+        if (first->b_q != NULL && (!own || p->b_q != NULL)) {
+            inputs[count++] = (struct input){ATTN_RESULT_GRAD_B_Q, p->b_q, h};
+        }
+        if (first->b_k != NULL && (!own || p->b_k != NULL)) {
+            inputs[count++] = (struct input){ATTN_RESULT_GRAD_B_K, p->b_k, h};
+        }
+        if (first->b_v != NULL && (!own || p->b_v != NULL)) {
+            inputs[count++] = (struct input){ATTN_RESULT_GRAD_B_V, p->b_v, h};
+        }
+    }
+    return count;
+}
+
+/* Draws the gradient of a result, with its shape. */
+static const attn_tensor *draw_upstream(struct random_call *c, const attn_plan *plan,
+                                        attn_result which) {
+    const attn_result_tensor *t = attn_plan_tensor(plan, which, 0);
+    const attn_tensor shape = attn_as_tensor(t);
+    return tensor_of(c, draw_normals(c, count_of(&shape), 1), t->rank, t->shape);
+}
+
+/* Draws the results whose gradients are given. */
+static void draw_loss(struct random_call *c, const attn_plan *plan, attn_upstream *up) {
+    const bool softmax = c->options.normalization == ATTN_SOFTMAX;
+    const bool output = !rng_chance(&c->rng, 8);
+    up->lse = softmax && rng_chance(&c->rng, 2) ? draw_upstream(c, plan, ATTN_RESULT_LSE) : NULL;
+    up->weights = rng_chance(&c->rng, 3) ? draw_upstream(c, plan, ATTN_RESULT_WEIGHTS) : NULL;
+    if (output || (up->lse == NULL && up->weights == NULL)) {
+        up->output = draw_upstream(c, plan, ATTN_RESULT_OUTPUT);
+    }
+}
+
+size_t ask_for_gradients(struct random_call *c, uint64_t seed, attn_upstream *up,
+                         struct input inputs[INPUTS]) {
+    const uint64_t drawn = c->options.results;
+    const bool softmax = c->options.normalization == ATTN_SOFTMAX;
+    c->options.results = ATTN_WANT(OUTPUT) | ATTN_WANT(WEIGHTS) | (softmax ? ATTN_WANT(LSE) : 0);
+    attn_plan *shapes = plan_random_call(c, seed);
+    *up = (attn_upstream){0};
+    draw_loss(c, shapes, up);
+    attn_plan_free(shapes);
+    c->options.upstream = up;
+    c->options.results = drawn;
+    const size_t count = list_inputs(c, inputs);
+    for (size_t i = 0; i < count; i++) {
+        c->options.results |= UINT64_C(1) << inputs[i].gradient;
+    }
+    return count;
+}
+
+void widen_call(struct random_call *c) {
+    cr_assert_eq(c->dtype, ATTN_FLOAT32);
+    c->dtype = ATTN_FLOAT64;
+    for (size_t t = 0; t < c->tensor_count; t++) {
+        attn_tensor *tensor = &c->tensors[t];
+        if (tensor->dtype == ATTN_FLOAT32) {
+            const size_t count = count_of(tensor);
+            double *wide = keep_block(c, count * sizeof *wide);
+            for (size_t i = 0; i < count; i++) {
+                wide[i] = number_at(tensor, i);
+            }
+            tensor->data = wide;
+            tensor->dtype = ATTN_FLOAT64;
+        }
+    }
+}
+
+void bind_all(struct random_call *c, attn_plan *plan) {
+    size_t bytes;
+    cr_assert(attn_plan_results_bytes(plan, &bytes));
+    char *memory = keep_block(c, bytes + ATTN_ALIGNMENT);
+    memset(memory, 0xff, bytes + ATTN_ALIGNMENT);
+    memory += ATTN_ALIGNMENT - (uintptr_t)memory % ATTN_ALIGNMENT;
+    cr_assert_eq(attn_plan_bind_all(plan, memory), ATTN_OK);
+}
+
+void bind_and_run(struct random_call *c, attn_plan *plan) {
+    attn_error error = {0};
+    bind_all(c, plan);
+    cr_assert_eq(attn_plan_run(plan, &error), ATTN_OK, "%s", error.message);
+}

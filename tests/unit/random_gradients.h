@@ -1,0 +1,42 @@
+/*
+ * random_gradients.h - asks for the gradients of random calls. The loss is the sum of results, each
+ * number multiplied by a drawn one.
+ */
+#ifndef RANDOM_GRADIENTS_H
+#define RANDOM_GRADIENTS_H
+
+#include "random_calls.h"
+
+/* An input, and the part of its gradient. */
+struct input {
+    attn_result gradient;
+    const attn_tensor *tensor;
+    size_t part;
+};
+
+enum {
+    INPUTS = 20 + 6 * MAX_HEADS
+};
+
+/* Returns a number of a tensor, or the count of its numbers. */
+double number_at(const attn_tensor *t, size_t i);
+size_t count_of(const attn_tensor *t);
+
+/* Lists the inputs that have gradients, and returns their count. */
+size_t list_inputs(const struct random_call *c, struct input inputs[INPUTS]);
+
+/* Draws the gradients of some results of a drawn call, in `up`, and makes them an option. Adds the
+ * gradients by all inputs to the wanted results. Returns the count of inputs. */
+size_t ask_for_gradients(struct random_call *c, uint64_t seed, attn_upstream *up,
+                         struct input inputs[INPUTS]);
+
+/* Makes a drawn float32 call one of float64. Its tensors keep their places and their numbers. */
+void widen_call(struct random_call *c);
+
+/* Binds all results of a plan to memory of the call, which holds NaN. */
+void bind_all(struct random_call *c, attn_plan *plan);
+
+/* Binds all results of a plan to memory of the call, and runs it. */
+void bind_and_run(struct random_call *c, attn_plan *plan);
+
+#endif
