@@ -152,6 +152,14 @@ bool may_attend(const struct call *c, size_t b, size_t h, size_t i, size_t j) {
            (c->mask == NULL || c->mask[at] != 0) && (c->bias == NULL || c->bias[at] != -INFINITY);
 }
 
+uint64_t gradients_of(const struct call *c) {
+    return ATTN_WANT(GRAD_Q) | ATTN_WANT(GRAD_K) | ATTN_WANT(GRAD_V) |
+           (c->past > 0 ? ATTN_WANT(GRAD_PAST_K) | ATTN_WANT(GRAD_PAST_V) : 0) |
+           (c->bias != NULL ? ATTN_WANT(GRAD_BIAS) : 0) |
+           (c->sinks != NULL ? ATTN_WANT(GRAD_SINK) : 0) |
+           (c->slopes != NULL ? ATTN_WANT(GRAD_ALIBI) : 0);
+}
+
 struct call copy_call(const struct call *c) {
     struct call to = *c;
     const size_t pairs = c->batch * c->heads * c->n * c->m;

@@ -89,6 +89,9 @@ size_t length_of(const struct call *c, size_t b);
 int64_t position_of(const struct call *c, size_t b, size_t i);
 bool may_attend(const struct call *c, size_t b, size_t h, size_t i, size_t j);
 
+/* Returns the bits of the gradients by all inputs of a call. */
+uint64_t gradients_of(const struct call *c);
+
 /* ---------------------------------------------------------------------------------------- runs */
 
 /* Returns rows [from, to) of each of `heads` matrices (rows, columns) in the call's dtype. The

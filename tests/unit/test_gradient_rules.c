@@ -212,14 +212,6 @@ static const struct {
                            {SHARED | BIAS | CAUSAL, 2, 1000, 300, 8, 20},
                            {GROUPED | PAST | SINK, 4, 200, 5000, 8, 8}};
 
-static uint64_t gradients_of(const struct call *c) {
-    return ATTN_WANT(GRAD_Q) | ATTN_WANT(GRAD_K) | ATTN_WANT(GRAD_V) |
-           (c->past > 0 ? ATTN_WANT(GRAD_PAST_K) | ATTN_WANT(GRAD_PAST_V) : 0) |
-           (c->bias != NULL ? ATTN_WANT(GRAD_BIAS) : 0) |
-           (c->sinks != NULL ? ATTN_WANT(GRAD_SINK) : 0) |
-           (c->slopes != NULL ? ATTN_WANT(GRAD_ALIBI) : 0);
-}
-
 static attn_status run_on_one(attn_plan *plan, attn_error *error) {
     (void)error;
     run_on_threads(plan, 1);

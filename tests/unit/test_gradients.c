@@ -161,12 +161,7 @@ static struct results run_with(struct call *c, uint64_t more) {
     attn_upstream up;
     draw_long_loss(c, &output, &lse, &up);
     c->options.upstream = &up;
-    const uint64_t wanted = more | ATTN_WANT(GRAD_Q) | ATTN_WANT(GRAD_K) | ATTN_WANT(GRAD_V) |
-                            (c->past > 0 ? ATTN_WANT(GRAD_PAST_K) | ATTN_WANT(GRAD_PAST_V) : 0) |
-                            (c->bias != NULL ? ATTN_WANT(GRAD_BIAS) : 0) |
-                            (c->sinks != NULL ? ATTN_WANT(GRAD_SINK) : 0) |
-                            (c->slopes != NULL ? ATTN_WANT(GRAD_ALIBI) : 0);
-    struct results r = run_call(c, wanted);
+    struct results r = run_call(c, more | gradients_of(c));
     c->options.upstream = NULL;
     free((void *)(uintptr_t)output.data);
     free((void *)(uintptr_t)lse.data);
