@@ -425,9 +425,12 @@ static size_t check_poison(struct drawn *d) {
         const attn_tensor is = attn_as_tensor(attn_plan_tensor(plan, input->gradient, input->part)),
                           was =
                               attn_as_tensor(attn_plan_tensor(want, input->gradient, input->part));
-        double largest = input->gradient == ATTN_RESULT_GRAD_ALIBI ? (double)c->m : 1;
+        double largest = 1;
         for (size_t e = 0; e < count_of(&is); e++) {
             largest = fmax(largest, fabs(number_at(&was, e)));
+        }
+        if (input->gradient == ATTN_RESULT_GRAD_ALIBI) { /* it is a sum over all queries */
+            largest = fmax(largest, (double)(c->n * c->m));
         }
         const double bound = (c->dtype == ATTN_FLOAT32 ? 4e-6 : 1e-13) * largest;
         for (size_t e = 0; e < count_of(&is); e++) {
