@@ -69,10 +69,10 @@ typedef enum attn_status {
 } attn_status;
 
 /* An error: `argument` names the argument at fault, such as "K", "past_K", "W_Q", "mask" or
- * "heads/2/W_K" (W_K of the third head). With ATTN_NOT_FINITE it names the stage, such as "scores".
- * It is empty if no argument is at fault. `message` states the rule and the wrong values.
- * `transposed` says that the transpose of this weight would fit: perhaps the weights have the other
- * attn_layout. */
+ * "heads/2/W_K" (W_K of the third head). With ATTN_NOT_FINITE it names the stage, such as "scores",
+ * or the gradient. It is empty if no argument is at fault. `message` states the rule and the wrong
+ * values. `transposed` says that the transpose of this weight would fit: perhaps the weights have
+ * the other attn_layout. */
 typedef struct attn_error {
     attn_status status;
     char argument[40];
@@ -137,10 +137,11 @@ ATTN_API bool attn_tensor_bytes(const attn_tensor *tensor, size_t *bytes);
  *                       the past rows; Q and K as they are multiplied: after norm_q, norm_k and
  *                       rotary. If the heads have projections of their own, these results,
  *                       present_K and present_V have one part for each head (see attn_plan_parts)
- *   grad_*              the gradients of a loss by inputs, in the shapes of these, see attn_upstream.
- *                       grad_Q, grad_K and grad_V of a call with projections are those by the results
- *                       Q, K and V. If the heads have projections of their own, these three and the
- *                       gradients of weights and their biases have one part for each head
+ *   grad_*              the gradients of a loss by inputs, in the shapes of these, see
+ *                       attn_upstream. grad_Q, grad_K and grad_V of a call with projections are
+ *                       those by the results Q, K and V. If the heads have projections of their
+ *                       own, these three and the gradients of weights and their biases have one
+ *                       part for each head
  */
 #define ATTN_RESULT_MAP(X)                                                                         \
     X(OUTPUT, "output")                                                                            \
@@ -287,12 +288,16 @@ typedef struct attn_rotary {
 
 /*
  * The gradients of a loss by results of a call, from which the results grad_* follow by the chain
- * rule. Each has the shape and the dtype of its result; NULL stands for zeros, and one of them is
- * given. Their numbers for queries that may attend to no key change nothing. With P = weights,
- * D = output, and the formulas of attention.h (Dao 2023, arXiv 2307.08691, appendix B):
+ * rule. Each has the shape and the dtype of its result, also if that is not wanted: weights have
+ * the shape (B,n,m) with ATTN_FLAG_MEAN_OVER_HEADS. NULL stands for zeros, and one of them is
+ * given. They are borrowed as inputs are. With P = weights, D = output, and the formulas of
+ * attention.h (Dao 2023, arXiv 2307.08691, appendix B; lib/README.md has all of them):
  *     grad_V = P^T D,  dP = D V^T + weights,  delta = the sum over the keys of P dP
  *     the gradient of masked_scores is P (dP - delta + lse), and 0 where a key is forbidden
- * Gradients of inputs that are broadcast, or shared by heads or batch items, are sums.
+ * Gradients of inputs that are broadcast, or shared by heads or batch items, are sums. The caller
+ * makes sure that the numbers are finite. Only those of queries that may attend to no key, and the
+ * weights of forbidden keys, may be NaN, because they add nothing to a gradient. There are two
+ * exceptions: lse goes to the gradient of a sink, and output goes to that of b_O if there is a W_O.
  */
 typedef struct attn_upstream {
     const attn_tensor *output, *lse, *weights;
@@ -339,7 +344,10 @@ typedef struct attn_options {
     const attn_tensor *norm_q, *norm_k;
     double norm_epsilon;           /* >= 0 and finite; 0 = 1e-6 */
     const attn_rotary *rotary;     /* borrowed while the plan is made; NULL = none */
-    const attn_upstream *upstream; /* borrowed while the plan is made; for the results grad_* */
+    /* Borrowed while the plan is made; NULL = none. With it, the results name at least one grad_*,
+     * each by an input that the call has. Prepacked weights have no gradients. No head has more
+     * than 16384 columns then. */
+    const attn_upstream *upstream;
 } attn_options;
 
 /* ------------------------------------------------------------------------------------ planning */
@@ -447,7 +455,8 @@ ATTN_API attn_status attn_prepack_part(const attn_tensor *weights, attn_layout l
                                        attn_error *error);
 
 /* Returns the number of parts of a result: 0 if it is not wanted; the number of heads for Q, K, V,
- * present_K and present_V of a per_head plan; 1 otherwise. */
+ * present_K, present_V and the gradients of Q, K, V and of the weights of heads and their biases of
+ * a per_head plan; 1 otherwise. */
 ATTN_API size_t attn_plan_parts(const attn_plan *plan, attn_result result);
 
 /* Returns a part of a wanted result with its shape and dtype, borrowed from the plan, or NULL if
@@ -496,7 +505,7 @@ ATTN_API bool attn_plan_bytes(const attn_plan *plan, size_t threads, size_t *byt
  * even if the whole sum would be finite. The same holds for outputs in float64 of few queries or
  * long rows whose values are near the largest float64, because they are divided at the end.
  * Errors: ATTN_INVALID_ARGUMENT (a part is not bound, or a slope or sink is not finite),
- * ATTN_NOT_FINITE (a stage overflowed; the message says where), ATTN_NO_MEMORY. */
+ * ATTN_NOT_FINITE (a stage or a gradient overflowed; the message says where), ATTN_NO_MEMORY. */
 ATTN_API attn_status attn_plan_run(attn_plan *plan, attn_error *error);
 
 /*

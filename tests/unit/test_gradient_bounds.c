@@ -1,7 +1,7 @@
 /*
  * test_gradient_bounds.c - compares gradients with plain loops in long double that follow the
- * formulas of lib/README.md. That page states the bounds: an error is relative to the largest sum of
- * the absolute values of all terms of a number of the gradient.
+ * formulas of lib/README.md. That page states the bounds: an error is relative to the largest sum
+ * of the absolute values of all terms of a number of the gradient.
  */
 #include <criterion/criterion.h>
 #include <math.h>
@@ -147,7 +147,7 @@ static void add_query(const struct query *t, struct gradients_of_call *g) {
     }
 }
 
-static double *draw_numbers(struct rng *rng, size_t count) {
+static double *draw_inputs_of(struct rng *rng, size_t count) {
     double *x = allocate(count, sizeof *x);
     for (size_t i = 0; i < count; i++) {
         x[i] = (double)(float)rng_normal(rng);
@@ -156,7 +156,8 @@ static double *draw_numbers(struct rng *rng, size_t count) {
 }
 
 /* Computes the gradients that `r` has. */
-static void compute(const struct call *c, const struct results *r, struct gradients_of_call *g) {
+static void compute_formulas(const struct call *c, const struct results *r,
+                             struct gradients_of_call *g) {
     struct query t = {.c = c};
     long double *numbers = allocate(4 * c->m, sizeof *numbers);
     t.x = numbers;
@@ -191,14 +192,14 @@ static double error_of(const struct sums *want, const double *is, size_t count) 
     return isnan(worst) ? INFINITY : worst;
 }
 
-static void check_call(unsigned kind, size_t size, int dtype, double worst[ATTN_RESULT_COUNT]) {
+static void check_bounds(unsigned kind, size_t size, int dtype, double worst[ATTN_RESULT_COUNT]) {
     struct call c = draw_law_call(kind, size, dtype);
     const bool softmax = c.options.normalization == ATTN_SOFTMAX;
     const size_t rows = c.batch * c.heads * c.n;
     struct rng rng = {kind * 31 + size};
-    struct gradients_of_call g = {.output = draw_numbers(&rng, rows * c.d_v)};
-    g.lse = softmax && size % 2 == 0 ? draw_numbers(&rng, rows) : NULL;
-    g.weights = size % 3 == 0 ? draw_numbers(&rng, rows * c.m) : NULL;
+    struct gradients_of_call g = {.output = draw_inputs_of(&rng, rows * c.d_v)};
+    g.lse = softmax && size % 2 == 0 ? draw_inputs_of(&rng, rows) : NULL;
+    g.weights = size % 3 == 0 ? draw_inputs_of(&rng, rows * c.m) : NULL;
     attn_tensor t[] = {
         rows_of_heads(&c, g.output, c.heads, c.n, 0, c.n, c.d_v), {.data = NULL}, {.data = NULL}};
     if (g.lse != NULL) {
@@ -213,7 +214,7 @@ static void check_call(unsigned kind, size_t size, int dtype, double worst[ATTN_
                               .weights = g.weights == NULL ? NULL : &t[2]};
     c.options.upstream = &up;
     struct results r = run_call(&c, gradients_of(&c));
-    compute(&c, &r, &g);
+    compute_formulas(&c, &r, &g);
     for (int i = ATTN_RESULT_GRAD_Q; i < ATTN_RESULT_COUNT; i++) {
         if (r.of[i] != NULL) {
             const double error = error_of(&g.by[i], r.of[i], r.count[i]);
@@ -242,7 +243,7 @@ Test(gradients, stay_within_their_bounds, .timeout = 300) {
         double worst[ATTN_RESULT_COUNT] = {0};
         for (size_t at = 0; at < sizeof kinds / sizeof *kinds * 6; at++) {
             if (!law_is_too_slow(at % 6)) {
-                check_call(kinds[at / 6], at % 6, dtype, worst);
+                check_bounds(kinds[at / 6], at % 6, dtype, worst);
             }
         }
         for (int i = ATTN_RESULT_GRAD_Q; i < ATTN_RESULT_COUNT; i++) {

@@ -40,7 +40,7 @@ static struct drawn draw(uint64_t seed) {
     return d;
 }
 
-static void ask(struct drawn *d) {
+static void ask_for_all(struct drawn *d) {
     d->count = ask_for_gradients(d->call, d->seed, &d->upstream, d->inputs);
     d->call->options.upstream = &d->upstream; /* `d` may have moved */
 }
@@ -102,7 +102,7 @@ static size_t check_small(struct drawn *d) {
     if (d->call->dtype != ATTN_FLOAT32) {
         return 0;
     }
-    ask(d);
+    ask_for_all(d);
     attn_plan *narrow = run_drawn(d);
     const bool small = is_small(narrow);
     if (small) {
@@ -132,7 +132,7 @@ Test(gradients, of_small_calls_are_rounded_once) {
 /* The results beside gradients have the bytes that they have alone. */
 static size_t check_others(struct drawn *d) {
     attn_plan *alone = run_drawn(d);
-    ask(d);
+    ask_for_all(d);
     attn_plan *beside = run_drawn(d);
     /* One query of grouped heads is computed in another way, within the bounds of any result. */
     const bool merged = d->call->n == 1 && d->call->H > d->call->KV && !is_small(beside);
@@ -146,7 +146,7 @@ Test(gradients, change_no_result_of_any_form) {
     for_each_call(check_others);
 }
 
-/* --------------------------------------------------------------------------------- order of tasks */
+/* ------------------------------------------------------------------------------- order of tasks */
 
 /* Threads that take the tasks of a phase. */
 struct team {
@@ -189,7 +189,7 @@ static void run_on_threads(attn_plan *plan, size_t count) {
 
 static size_t check_order(struct drawn *d) {
     attn_error error = {0};
-    ask(d);
+    ask_for_all(d);
     attn_plan *plan = run_drawn(d), *backwards = plan_random_call(d->call, d->seed);
     bind_all(d->call, backwards);
     cr_assert_eq(run_backwards(backwards, &error), ATTN_OK, "%s", error.message);
@@ -267,7 +267,7 @@ Test(gradients, do_not_depend_on_the_threads, .timeout = 120) {
     }
 }
 
-/* ------------------------------------------------------------------------- what nobody attends to */
+/* ----------------------------------------------------------------------- what nobody attends to */
 
 /* The pairs of a query and a key that is forbidden to it: (B,H,n,m). */
 static unsigned char *forbidden_pairs(struct drawn *d) {
@@ -406,7 +406,7 @@ static size_t check_poison(struct drawn *d) {
     size_t zeros = 0;
     const struct unseen u = {c, forbidden_pairs(d)};
     c->options.results = 0; /* the stages of these rows are not finite */
-    ask(d);
+    ask_for_all(d);
     const bool packed = c->kv_form == PACKED_2D || c->kv_form == PACKED_3D;
     attn_plan *want = run_drawn(d);
     poison_keys(&u, c->k, c->p, packed, c->KV);
@@ -452,7 +452,7 @@ Test(gradients, of_what_nobody_attends_to_are_zeros) {
     cr_expect_gt(for_each_call(check_poison), 20 * test_scale(CALLS));
 }
 
-/* -------------------------------------------------------------------------- plans that run again */
+/* ------------------------------------------------------------------------- plans that run again */
 
 /* Draws new numbers for all inputs and gradients of results. -inf remains. */
 static void change_inputs(struct drawn *d) {
@@ -475,7 +475,7 @@ static void change_inputs(struct drawn *d) {
 /* A plan that was left in the middle and runs again gives the same bytes. If its inputs change, it
  * gives the results of a new plan. */
 static size_t check_again(struct drawn *d) {
-    ask(d);
+    ask_for_all(d);
     attn_plan *want = run_drawn(d), *plan = plan_random_call(d->call, d->seed);
     bind_all(d->call, plan);
     const size_t units = attn_plan_scratch(plan) / ATTN_ALIGNMENT + 1;
@@ -519,7 +519,7 @@ static double *run_alone(attn_plan *plan) {
     return buffer;
 }
 
-static attn_tensor matrix(const void *data, attn_dtype dtype, size_t rows, size_t columns) {
+static attn_tensor matrix_of(const void *data, attn_dtype dtype, size_t rows, size_t columns) {
     return (attn_tensor){.data = data, .dtype = dtype, .rank = 2, .shape = {rows, columns}};
 }
 
@@ -536,7 +536,7 @@ Test(gradients, of_one_matrix_are_the_sum_of_three) {
         const size_t rows = at < 2 ? 4 : ROWS; /* small, or not */
         struct call c = draw_call(PLAIN, dtype, 1, rows, rows, WIDE, WIDE);
         const attn_tensor given = rows_of_heads(&c, c.q, 1, rows, 0, rows, WIDE);
-        const attn_tensor x = matrix(given.data, dtype, rows, WIDE), k = x, v = x;
+        const attn_tensor x = matrix_of(given.data, dtype, rows, WIDE), k = x, v = x;
         const attn_upstream up = {.output = &x};
         const uint64_t three = ATTN_WANT(GRAD_Q) | ATTN_WANT(GRAD_K) | ATTN_WANT(GRAD_V);
         const attn_options apart = {.results = three, .upstream = &up},
@@ -585,8 +585,8 @@ Test(gradients, of_prepacked_weights_reach_inputs_and_biases) {
             c.q[e] /= 4; /* scores of about the size of 1 */
         }
         const attn_tensor all = rows_of_heads(&c, c.q, 1, columns, 0, columns, columns);
-        const attn_tensor x = matrix(all.data, dtype, rows, columns),
-                          w = matrix(all.data, dtype, columns, columns),
+        const attn_tensor x = matrix_of(all.data, dtype, rows, columns),
+                          w = matrix_of(all.data, dtype, columns, columns),
                           b = {.data = all.data, .dtype = dtype, .rank = 1, .shape = {columns}};
         size_t bytes;
         attn_tensor packed;
@@ -641,13 +641,13 @@ Test(gradients, of_prepacked_weights_reach_inputs_and_biases) {
     }
 }
 
-/* A norm does not change if its row is multiplied by a number. So the gradient by the row is divided
- * by it, and that by the weights of the norm stays, although the squares overflow. */
+/* A norm does not change if its row is multiplied by a number. So the gradient by the row is
+ * divided by it, and that by the weights of the norm stays, although the squares overflow. */
 Test(gradients, of_norms_of_large_numbers) {
     static const double scales[] = {0x1p60, 0x1p1000};
     struct call c = draw_call(PLAIN, ATTN_FLOAT64, 1, ROWS, ROWS, WIDE, WIDE);
-    const attn_tensor q = matrix(c.q, ATTN_FLOAT64, ROWS, WIDE),
-                      v = matrix(c.v, ATTN_FLOAT64, ROWS, WIDE),
+    const attn_tensor q = matrix_of(c.q, ATTN_FLOAT64, ROWS, WIDE),
+                      v = matrix_of(c.v, ATTN_FLOAT64, ROWS, WIDE),
                       norm = {.data = c.v, .dtype = ATTN_FLOAT64, .rank = 1, .shape = {WIDE}};
     const attn_upstream up = {.output = &v};
     const attn_options o = {
@@ -659,7 +659,7 @@ Test(gradients, of_norms_of_large_numbers) {
         for (size_t e = 0; e < ROWS * WIDE; e++) {
             keys[i][e] = c.k[e] * scales[i];
         }
-        const attn_tensor k = matrix(keys[i], ATTN_FLOAT64, ROWS, WIDE);
+        const attn_tensor k = matrix_of(keys[i], ATTN_FLOAT64, ROWS, WIDE);
         cr_assert_eq(attn_plan_attention(&plans[i], &q, &k, &v, &o, NULL), ATTN_OK);
         results[i] = run_alone(plans[i]);
     }
@@ -691,7 +691,7 @@ static size_t check_bytes(struct drawn *d) {
     enum {
         ROUNDING = 100 /* of a block, and of the 40 blocks that a plan has at most */
     };
-    ask(d);
+    ask_for_all(d);
     const size_t before = allocated();
     attn_plan *plan = plan_random_call(d->call, d->seed);
     size_t bytes, results;

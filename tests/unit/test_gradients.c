@@ -72,34 +72,29 @@ static double check_input(struct random_call *c, attn_plan *forward, const attn_
     return fabs((after - before) / (2 * step) - want) / size;
 }
 
-static double compare_differences(uint64_t seed, size_t *compared) {
-    struct random_call *c = malloc(sizeof *c);
+/* Compares the gradients by all inputs of a call in float64 with differences. Returns the worst
+ * error. */
+static double compare_differences(struct random_call *c, uint64_t seed, size_t *compared) {
+    const bool softmax = c->options.normalization == ATTN_SOFTMAX;
     attn_upstream up = {0};
     struct input inputs[INPUTS];
     double worst = 0;
-    attn_plan_free(draw_random_call(c, seed));
-    if (c->dtype == ATTN_FLOAT64) {
-        const bool softmax = c->options.normalization == ATTN_SOFTMAX;
-        c->options.results = 0;
-        const size_t count = ask_for_gradients(c, seed, &up, inputs);
-        attn_plan *plan = plan_random_call(c, seed);
-        bind_and_run(c, plan);
-        c->options.upstream = NULL;
-        c->options.results =
-            ATTN_WANT(OUTPUT) | ATTN_WANT(WEIGHTS) | (softmax ? ATTN_WANT(LSE) : 0);
-        attn_plan *forward = plan_random_call(c, seed);
-        bind_and_run(c, forward);
-        for (size_t i = 0; i < count; i++, ++*compared) {
-            const double error = check_input(c, forward, plan, &up, &inputs[i]);
-            worst = fmax(worst, error);
-            cr_expect(error < 1e-6, "seed %llu, %s: %g", (unsigned long long)seed,
-                      attn_result_name(inputs[i].gradient), error);
-        }
-        attn_plan_free(plan);
-        attn_plan_free(forward);
+    c->options.results = 0;
+    const size_t count = ask_for_gradients(c, seed, &up, inputs);
+    attn_plan *plan = plan_random_call(c, seed);
+    bind_and_run(c, plan);
+    c->options.upstream = NULL;
+    c->options.results = ATTN_WANT(OUTPUT) | ATTN_WANT(WEIGHTS) | (softmax ? ATTN_WANT(LSE) : 0);
+    attn_plan *forward = plan_random_call(c, seed);
+    bind_and_run(c, forward);
+    for (size_t i = 0; i < count; i++, ++*compared) {
+        const double error = check_input(c, forward, plan, &up, &inputs[i]);
+        worst = fmax(worst, error);
+        cr_expect(error < 1e-6, "seed %llu, %s: %g", (unsigned long long)seed,
+                  attn_result_name(inputs[i].gradient), error);
     }
-    free_random_call(c);
-    free(c);
+    attn_plan_free(plan);
+    attn_plan_free(forward);
     return worst;
 }
 
@@ -112,7 +107,13 @@ Test(gradients, are_the_differences_of_a_loss, .timeout = 300) {
     double worst = 0;
     size_t compared = 0;
     for (uint64_t seed = first; seed < first + test_scale(CALLS); seed++) {
-        worst = fmax(worst, compare_differences(seed, &compared));
+        struct random_call *c = malloc(sizeof *c);
+        attn_plan_free(draw_random_call(c, seed));
+        if (c->dtype == ATTN_FLOAT64) {
+            worst = fmax(worst, compare_differences(c, seed, &compared));
+        }
+        free_random_call(c);
+        free(c);
     }
     fprintf(stderr, "%zu gradients: worst error %.2g\n", compared, worst);
     cr_assert_gt(compared, test_scale(CALLS) / 4);
@@ -155,21 +156,17 @@ static void draw_long_loss(const struct call *c, attn_tensor *output, attn_tenso
     free(x);
 }
 
-/* Returns the gradients by all inputs of a call, and more results. */
-static struct results run_with(struct call *c, uint64_t more) {
+/* Returns the gradients by all inputs of a call. */
+static struct results run_gradients(struct call *c) {
     attn_tensor output, lse;
     attn_upstream up;
     draw_long_loss(c, &output, &lse, &up);
     c->options.upstream = &up;
-    struct results r = run_call(c, more | gradients_of(c));
+    struct results r = run_call(c, gradients_of(c));
     c->options.upstream = NULL;
     free((void *)(uintptr_t)output.data);
     free((void *)(uintptr_t)lse.data);
     return r;
-}
-
-static struct results run_gradients(struct call *c) {
-    return run_with(c, 0);
 }
 
 static double largest_number(const double *x, size_t count) {
@@ -275,6 +272,66 @@ Test(gradients, of_long_calls, .timeout = 300) {
     }
 }
 
+/* Draws a call with projections whose gradients have several blocks along each side. */
+static void draw_wide_projections(struct random_call *c, attn_layout layout, bool per_head) {
+    enum {
+        ITEMS = 2,
+        ROWS = 420,
+        INNER = 350,
+        HEADS = 4,
+        COLUMNS = 80,
+        OUT = 330
+    };
+    const size_t columns = per_head ? COLUMNS : HEADS * COLUMNS, all = HEADS * COLUMNS;
+    const bool turned = layout == ATTN_OUT_IN;
+    const size_t x[] = {ITEMS, ROWS, INNER},
+                 w[] = {turned ? columns : INNER, turned ? INNER : columns},
+                 w_o[] = {turned ? OUT : all, turned ? all : OUT}, bias[] = {columns},
+                 b_o[] = {OUT}, extra[] = {all};
+    const double scale = 1 / sqrt(INNER);
+    c->form = PROJECTED;
+    c->multihead =
+        (attn_multihead){.x = tensor_of(c, draw_normals(c, ITEMS * ROWS * INNER, 1), 3, x),
+                         .projections = c->projections,
+                         .count = per_head ? HEADS : 1,
+                         .per_head = per_head,
+                         .layout = layout,
+                         .w_o = tensor_of(c, draw_normals(c, all * OUT, scale), 2, w_o),
+                         .b_o = tensor_of(c, draw_normals(c, OUT, 1), 1, b_o),
+                         .zero_key = true};
+    if (!per_head) {
+        c->options.heads = HEADS;
+        c->multihead.bias_k = tensor_of(c, draw_normals(c, all, 1), 1, extra);
+        c->multihead.bias_v = tensor_of(c, draw_normals(c, all, 1), 1, extra);
+    }
+    for (size_t h = 0; h < c->multihead.count; h++) {
+        const attn_tensor *all_of[6];
+        for (int i = 0; i < 6; i++) {
+            all_of[i] = i < 3 ? tensor_of(c, draw_normals(c, INNER * columns, scale), 2, w)
+                              : tensor_of(c, draw_normals(c, columns, 1), 1, bias);
+        }
+        c->projections[h] = (attn_projection){.w_q = all_of[0],
+                                              .w_k = all_of[1],
+                                              .w_v = all_of[2],
+                                              .b_q = all_of[3],
+                                              .b_k = all_of[4],
+                                              .b_v = all_of[5]};
+    }
+}
+
+Test(gradients, of_wide_projections, .timeout = 300) {
+    size_t compared = 0;
+    for (uint64_t kind = 0; kind < 2 && !too_slow(8, 420, 420, 160); kind++) {
+        struct random_call *c = calloc(1, sizeof *c);
+        c->dtype = ATTN_FLOAT64;
+        c->rng = (struct rng){77 + kind};
+        draw_wide_projections(c, kind == 0 ? ATTN_IN_OUT : ATTN_OUT_IN, kind == 0);
+        compare_differences(c, kind, &compared);
+        free_random_call(c);
+        free(c);
+    }
+}
+
 /* Memory does not grow with n m: with Q, K and V, a plan and its results take less than twice the
  * bytes of Q, K, V and their gradients. */
 Test(gradients, take_memory_that_does_not_grow_with_scores) {
@@ -300,124 +357,12 @@ Test(gradients, take_memory_that_does_not_grow_with_scores) {
     free((void *)(uintptr_t)x.data);
 }
 
-/* ---------------------------------------------------------------------------------------- rules */
+/* ------------------------------------------------------------------------------------ overflow */
 
 /* Sizes of a small call, of one with a tile, and of one with several. */
 static const struct {
     size_t heads, n, m, d, d_v;
 } sizes[] = {{2, 3, 5, 4, 3}, {2, 20, 30, 8, 8}, {2, 120, 300, 16, 8}};
-
-static void expect_equal(const struct results *a, const struct results *b, int result) {
-    cr_assert_eq(a->count[result], b->count[result]);
-    for (size_t i = 0; i < a->count[result]; i++) {
-        cr_assert_eq(a->of[result][i], b->of[result][i],
-                     "%s[%zu] beside gradients is %.17g, not %.17g",
-                     attn_result_name((attn_result)result), i, a->of[result][i], b->of[result][i]);
-    }
-}
-
-Test(gradients, change_no_other_result) {
-    const uint64_t others = ATTN_WANT(OUTPUT) | ATTN_WANT(WEIGHTS) | ATTN_WANT(LSE) |
-                            ATTN_WANT(SCORES) | ATTN_WANT(PRESENT_K);
-    static const unsigned kinds[] = {PLAIN, CAUSAL | BIAS, GROUPED | PAST | SINK, ALL};
-    for (size_t i = 0; i < 4 * sizeof sizes / sizeof *sizes; i++) {
-        const size_t at = i / 4;
-        struct call c = draw_call(kinds[i % 4], ATTN_FLOAT32, sizes[at].heads, sizes[at].n,
-                                  sizes[at].m, sizes[at].d, sizes[at].d_v);
-        for (int output = 0; output < 2; output++) { /* with all of them, or output alone */
-            const uint64_t wanted = output ? ATTN_WANT(OUTPUT) : others;
-            struct results with = run_with(&c, wanted), without = run_call(&c, wanted);
-            for (int r = 0; r < ATTN_RESULT_GRAD_Q; r++) {
-                expect_equal(&with, &without, r);
-            }
-            free_results(&with);
-            free_results(&without);
-        }
-        free_call(&c);
-    }
-}
-
-/* Writes x to the key and value j of a batch item and head, if no query may attend to it. Returns
- * whether it did. */
-static bool fill_forbidden(struct call *c, size_t b, size_t kv, size_t j, double x) {
-    const size_t group = c->heads / c->kv_heads;
-    for (size_t h = kv * group; h < (kv + 1) * group; h++) {
-        for (size_t i = 0; i < c->n; i++) {
-            if (may_attend(c, b, h, i, j)) {
-                return false;
-            }
-        }
-    }
-    const size_t row = key_row(c, b, kv * group) + j;
-    for (size_t e = 0; e < c->d; e++) {
-        c->k[row * c->d + e] = x;
-    }
-    for (size_t e = 0; e < c->d_v; e++) {
-        c->v[row * c->d_v + e] = x;
-    }
-    return true;
-}
-
-static size_t fill_all_forbidden(struct call *c, double x) {
-    size_t filled = 0;
-    for (size_t b = 0; b < c->batch; b++) {
-        for (size_t kv = 0; kv < c->kv_heads; kv++) {
-            for (size_t j = 0; j < c->m; j++) {
-                filled += fill_forbidden(c, b, kv, j, x);
-            }
-        }
-    }
-    return filled;
-}
-
-Test(gradients, see_no_forbidden_number) {
-    static const unsigned kinds[] = {PADDING, LENGTHS | CAUSAL, PADDING | SIGMOID,
-                                     LENGTHS | NONE | BIAS, PADDING | WINDOW | GROUPED};
-    size_t filled = 0;
-    for (size_t i = 0; i < 5 * sizeof sizes / sizeof *sizes; i++) {
-        const size_t at = i / 5;
-        struct call c = draw_call(kinds[i % 5], ATTN_FLOAT32, sizes[at].heads, sizes[at].n,
-                                  sizes[at].m, sizes[at].d, sizes[at].d_v);
-        fill_all_forbidden(&c, 0);
-        struct results zeros = run_gradients(&c);
-        filled += fill_all_forbidden(&c, NAN);
-        struct results nans = run_gradients(&c);
-        for (int r = ATTN_RESULT_GRAD_Q; r <= ATTN_RESULT_GRAD_ALIBI; r++) {
-            expect_close(&nans, &zeros, r, "forbidden NaN");
-        }
-        for (size_t b = 0; b < c.batch; b++) {
-            for (size_t h = 0; h < c.heads; h++) {
-                for (size_t j = 0; j < c.m; j++) {
-                    const size_t row = key_row(&c, b, h) + j;
-                    for (size_t e = 0; isnan(c.k[row * c.d]) && e < c.d; e++) {
-                        cr_assert_eq(nans.of[ATTN_RESULT_GRAD_K][row * c.d + e], 0);
-                    }
-                }
-            }
-        }
-        free_results(&zeros);
-        free_results(&nans);
-        free_call(&c);
-    }
-    cr_assert_gt(filled, 100);
-}
-
-/* The first query of the first head of a call with a mask may attend to no key. */
-Test(gradients, of_rows_without_a_key_are_zero) {
-    static const unsigned kinds[] = {MASK, MASK | SIGMOID, MASK | NONE, MASK | SINK};
-    for (size_t i = 0; i < 4 * sizeof sizes / sizeof *sizes; i++) {
-        const size_t at = i / 4;
-        struct call c = draw_call(kinds[i % 4], ATTN_FLOAT32, sizes[at].heads, sizes[at].n,
-                                  sizes[at].m, sizes[at].d, sizes[at].d_v);
-        struct results r = run_gradients(&c);
-        for (size_t e = 0; e < c.d; e++) {
-            const double x = r.of[ATTN_RESULT_GRAD_Q][e];
-            cr_assert_eq(x, 0, "kind %x: %g", kinds[i % 4], x);
-        }
-        free_results(&r);
-        free_call(&c);
-    }
-}
 
 /* The output is finite, but its gradient times the values is not. */
 Test(gradients, that_overflow_are_errors) {
