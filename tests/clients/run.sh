@@ -4,6 +4,8 @@
 # - typescript, python, go, java: a client is generated from openapi.yaml and compiled. It asks the first notebook, the same
 #   with drawn matrices, and a bad request. Then the client in plain/ runs that needs only the standard library of Go or Java.
 # - javascript, rust: the clients in plain/.
+# - c, cuda, triton, and after their other clients go and rust: the examples in kernel/. Without a NAME, triton runs only if
+#   build/models has the PyTorch of "make test-models", which is a download of 3 GB.
 # - stock: tritonclient, and safetensors with requests. kserve: KServe's client. mlserver: MLServer's codecs.
 # - readme, torch: the section "Python first" of README.md, with NumPy and with PyTorch. $TORCH_PYTHON is a Python that has
 #   PyTorch; by default it is Debian's.
@@ -16,8 +18,12 @@ root=$(realpath "$here/../..")
 document=$root/openapi.yaml
 folder=$(realpath "${1:?usage: run.sh FOLDER [NAME...]}")
 shift
-[ $# != 0 ] || set -- lint typescript python go java javascript rust stock kserve mlserver readme torch
 work=$root/build/clients
+models=$root/build/models
+if [ $# = 0 ]; then
+    set -- lint typescript python go java javascript rust c cuda stock kserve mlserver readme torch
+    [ ! -e "$models/installed.txt" ] || set -- "$@" triton
+fi
 mkdir -p "$work"
 log=$work/log.txt
 
@@ -33,6 +39,14 @@ check() { # NAME GENERATOR COMMAND...: runs a client, and lets check.py read wha
 plain() { # NAME COMMAND...: runs a client of plain/, and lets its check read what it prints
     "${@:2}" "$url" >"$work/plain.txt" || { echo "$1 failed: ${*:2}" >&2; exit 1; }
     /usr/bin/python3 "$here/plain/check.py" "$1 by hand" <"$work/plain.txt"
+}
+
+kernel() { # NAME COMMAND...: runs an example of kernel/, and lets its check send the file that it writes
+    mkdir -p "$work/kernel"
+    cd "$work/kernel"
+    rm -f kernel.safetensors
+    quietly "${@:2}"
+    /usr/bin/python3 "$here/kernel/check.py" "kernel in $1" "$url"
 }
 
 start_daemon() { # OPTION...: starts a daemon; its address is then in $url, and its process in ${daemons[-1]}
@@ -97,6 +111,9 @@ run_go() {
     quietly test -z "$(gofmt -l "$here/plain/attention.go")"
     quietly go vet "$here/plain/attention.go"
     plain go go run "$here/plain/attention.go"
+    quietly test -z "$(gofmt -l "$here/kernel/kernel.go")"
+    quietly go vet "$here/kernel/kernel.go"
+    kernel go go run "$here/kernel/kernel.go"
 }
 
 run_java() {
@@ -124,6 +141,24 @@ run_javascript() {
 run_rust() {
     quietly rustc -D warnings -o "$work/attention" "$here/plain/attention.rs"
     plain rust "$work/attention"
+    quietly rustc -D warnings -o "$work/kernel-rust" "$here/kernel/kernel.rs"
+    kernel rust "$work/kernel-rust"
+}
+
+run_c() {
+    quietly "${CC:-cc}" -std=c99 -pedantic -Wall -Wextra -Werror "$here/kernel/kernel.c" -o "$work/kernel-c"
+    kernel c "$work/kernel-c"
+}
+
+run_cuda() {
+    sed 's/<<<.*>>>//' "$here/kernel/kernel.cu" >"$work/kernel.cc"
+    quietly "${CXX:-c++}" -Wall -Wextra -Werror -I "$here/kernel" -I "$here/kernel/cpu" "$work/kernel.cc" -o "$work/kernel-cuda"
+    kernel cuda "$work/kernel-cuda"
+}
+
+run_triton() {
+    [ -n "${MODELS_PYTHON:-}" ] || "$here/../support/venv.sh" "$models" "$here/../models/requirements.txt"
+    TRITON_INTERPRET=1 kernel triton "${MODELS_PYTHON:-$models/bin/python}" -B "$here/kernel/kernel.py"
 }
 
 stock_tests() { # PYTHON FILE...: runs tests of stock clients; a test that was not found is a failure, too
