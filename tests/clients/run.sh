@@ -5,7 +5,7 @@
 #   with drawn matrices, and a bad request. Then the client in plain/ runs that needs only the standard library of Go or Java.
 # - javascript, rust: the clients in plain/.
 # - c, cuda, triton, and after their other clients go and rust: the examples in kernel/. Without a NAME, triton runs only if
-#   build/models has the PyTorch of "make test-models", which is a download of 3 GB.
+#   build/models has the PyTorch of "make test-models", which takes 6 GB.
 # - stock: tritonclient, and safetensors with requests. kserve: KServe's client. mlserver: MLServer's codecs.
 # - readme, torch: the section "Python first" of README.md, with NumPy and with PyTorch. $TORCH_PYTHON is a Python that has
 #   PyTorch; by default it is Debian's.
