@@ -342,8 +342,8 @@ typedef struct attn_options {
      * 1910.07467). With (H*d), or (H_kv*d) for norm_k, the mean is that of all heads together, as
      * in OLMo 2 (arXiv 2501.00656). */
     const attn_tensor *norm_q, *norm_k;
-    double norm_epsilon;           /* >= 0 and finite; 0 = 1e-6 */
-    const attn_rotary *rotary;     /* borrowed while the plan is made; NULL = none */
+    double norm_epsilon;       /* >= 0 and finite; 0 = 1e-6 */
+    const attn_rotary *rotary; /* borrowed while the plan is made; NULL = none */
     /* Borrowed while the plan is made; NULL = none. With it, the results name at least one grad_*,
      * each by an input that the call has. Prepacked weights have no gradients. No head has more
      * than 16384 columns then. */

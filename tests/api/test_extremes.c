@@ -1,9 +1,9 @@
 /*
  * test_extremes.c - promise 19: an answer holds finite numbers. The test sends random calls with
  * numbers at the ends of their range, with queries that may attend to nothing, with biases of minus
- * infinity, and with gradients. Each gets a 200 without NaN and infinity, or a 422 that says what is
- * not finite. In a 200, null stands only for minus infinity, and only in masked_scores and lse. The
- * test knows the service by its socket only.
+ * infinity, and with gradients. Each gets a 200 without NaN and infinity, or a 422 that says what
+ * is not finite. In a 200, null stands only for minus infinity, and only in masked_scores and lse.
+ * The test knows the service by its socket only.
  */
 #include <criterion/criterion.h>
 #include <float.h>

@@ -1,5 +1,5 @@
-/* cuda_runtime.h stands for that of CUDA where there is no GPU: the memory of the device is that of the host. A launch is a
- * call, because run.sh removes <<<1, 1>>>. */
+/* cuda_runtime.h stands for that of CUDA where there is no GPU: the memory of the device is that of
+ * the host. A launch is a call, because run.sh removes <<<1, 1>>>. */
 #include <stdlib.h>
 
 #define __global__ static
