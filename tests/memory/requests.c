@@ -41,6 +41,11 @@ static const struct {
      "{\"X\":#200x16,\"return\":[\"weights\",\"scores\"]}"},
     {"a result that is not the expected one", "/attention", 409,
      "{\"X\":#3x4,\"expected\":{\"output\":#3x4},\"fail_on_difference\":true}"},
+    {"gradients of a small call", "/attention", 200,
+     "{\"X\":#3x4,\"bias\":#3x3,\"grad_output\":#3x4,\"return\":[\"grad_X\",\"grad_bias\"]}"},
+    {"gradients for the workers", "/self-attention", 200,
+     "{\"X\":#200x8,\"W_Q\":#8x8,\"W_K\":#8x8,\"W_V\":#8x8,\"grad_output\":#200x8,"
+     "\"return\":[\"grad_W_Q\",\"grad_X\"]}"},
     {"an overflow that a worker finds", "/attention", 422,
      "{\"Q\":#400x16,\"K\":#400x16,\"V\":#400x16,\"scale\":1e38}"},
 };
