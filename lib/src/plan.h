@@ -301,7 +301,7 @@ enum {
 /* The results of a plan. */
 struct result_set {
     uint64_t wanted; /* ATTN_WANT bits */
-    bool mean;       /* the weights are the mean over heads */
+    bool mean;       /* the wanted weights are the mean over heads */
     size_t top_k;
     struct result of[ATTN_RESULT_COUNT];
     attn_result_tensor few[PLAN_FEW_PARTS]; /* the parts, if there are not more */
@@ -383,10 +383,10 @@ struct gradients {
     size_t steps;                         /* the phases of GRADIENT_STEP */
     size_t phases;                        /* they follow all others; 0 if no gradients are wanted */
     size_t tasks[GRADIENT_COUNT];
-    size_t clears[SUMS_COUNT];        /* tasks that clear numbers */
-    size_t checks[ATTN_RESULT_COUNT]; /* tasks that check results */
-    double cost_of_pairs;             /* if every query sees every key */
-    double cost;                      /* of everything else */
+    size_t clears[SUMS_COUNT];      /* tasks that clear numbers */
+    size_t ends[ATTN_RESULT_COUNT]; /* tasks of GRADIENT_END */
+    double cost_of_pairs;           /* if every query sees every key */
+    double cost;                    /* of everything else */
 };
 
 /* The plan in float64 of the gradients of a small call, and the inputs that are copied for it. */
@@ -453,6 +453,11 @@ static inline bool plan_wants(const attn_plan *plan, uint64_t bits) {
     return (plan->results.wanted & bits) != 0;
 }
 
+/* Do weights, or their given gradients, have the shape of a mean over heads? */
+static inline bool plan_has_mean(const attn_plan *plan) {
+    return (plan->options.flags & ATTN_FLAG_MEAN_OVER_HEADS) != 0;
+}
+
 /* Are the outputs of heads computed? */
 static inline bool plan_makes_output(const attn_plan *plan) {
     return plan_wants(plan, ATTN_WANT(OUTPUT)) || plan->gradients.wanted;
@@ -478,11 +483,6 @@ static inline size_t projected_row(const struct projection *p, size_t row) {
 
 /* Is a gradient by any input wanted? */
 #define EVERY_GRADIENT ((UINT64_C(1) << ATTN_RESULT_COUNT) - ATTN_WANT(GRAD_Q))
-
-/* The gradients that GRADIENT_END makes of sums. */
-enum {
-    GRADIENT_SUMS = 7
-};
 
 /* Returns the kind of phase `phase` of the gradients. */
 static inline enum gradient_phase gradient_phase_of(const struct gradients *g, size_t phase) {

@@ -29,9 +29,10 @@ enum {
     MOST_SIDE = 256,
     MOST_COLUMNS = 4096,
     /* The cost of one score beside its five products, in a plain call and in another one, and those
-     * of a tile, of a call of BLAS and of reading a number. */
+     * of one term of a sum over queries, of a tile, of a call of BLAS and of reading a number. */
     SCORE = 200,
     GENERAL_SCORE = 700,
+    TERM = 800,
     TILE = 100000,
     PRODUCT = 30000,
     READ_NUMBER = 12
@@ -293,6 +294,27 @@ static void cut_copies(attn_plan *plan) {
     }
 }
 
+/* Counts the tasks of GRADIENT_END for one gradient: a part of it is checked, or made of sums. */
+static size_t end_tasks(const attn_plan *plan, attn_result which) {
+    const struct result *result = &plan->results.of[which];
+    const struct cut *prepare = plan->schedule.prepare;
+    double terms = (double)plan->batch;
+    size_t numbers = 0;
+    for (size_t part = 0; part < result->count; part++) {
+        numbers += part_numbers(&result->parts[part]);
+    }
+    if (numbers == 0 || !gradient_is_sum(plan, which)) {
+        return ceil_div(numbers, COPY_NUMBERS);
+    }
+    if (which <= ATTN_RESULT_GRAD_ALIBI) { /* of the bias, the sinks or the slopes */
+        terms *= (double)plan->heads * (double)plan->n / (double)numbers;
+    } else if (which <= ATTN_RESULT_GRAD_NORM_K) {
+        terms = (double)prepare[which == ATTN_RESULT_GRAD_NORM_Q ? PREPARE_QUERIES : PREPARE_KEYS]
+                    .tasks;
+    }
+    return plan_cut(numbers, (double)numbers * terms * TERM).tasks;
+}
+
 /* Counts the tasks of each phase. */
 static void count_tasks(attn_plan *plan) {
     struct gradients *g = &plan->gradients;
@@ -315,15 +337,9 @@ static void count_tasks(attn_plan *plan) {
     g->prepares[1] = sums_count(plan, SUMS_K) > 0 && plan_prepares_keys(plan);
     tasks[GRADIENT_PREPARE] = (g->prepares[0] ? prepare[PREPARE_QUERIES].tasks : 0) +
                               (g->prepares[1] ? prepare[PREPARE_KEYS].tasks : 0);
-    tasks[GRADIENT_END] = GRADIENT_SUMS;
     for (int r = ATTN_RESULT_GRAD_Q; r < ATTN_RESULT_COUNT; r++) {
-        const struct result *result = &plan->results.of[r];
-        size_t numbers = 0;
-        for (size_t part = 0; part < result->count; part++) {
-            numbers += part_numbers(&result->parts[part]);
-        }
-        g->checks[r] = gradient_is_sum(plan, (attn_result)r) ? 0 : ceil_div(numbers, COPY_NUMBERS);
-        tasks[GRADIENT_END] += g->checks[r];
+        g->ends[r] = end_tasks(plan, (attn_result)r);
+        tasks[GRADIENT_END] += g->ends[r];
     }
     for (int phase = 0; phase < GRADIENT_COUNT; phase++) {
         g->cost += (double)tasks[phase] * (phase == GRADIENT_STEP ? (double)g->steps : 1) * 4000;

@@ -195,9 +195,7 @@ attn_status plan_options(attn_plan *plan, const attn_options *o, attn_error *err
     plan->rules.window[0] = windowed ? o->window[0] : -1;
     plan->rules.window[1] = windowed ? o->window[1] : -1;
     plan->results.wanted = o->results != 0 ? o->results : ATTN_WANT(OUTPUT);
-    plan->results.mean = (o->flags & ATTN_FLAG_MEAN_OVER_HEADS) != 0 &&
-                         (plan_wants(plan, ATTN_WANT(WEIGHTS)) ||
-                          (o->upstream != NULL && o->upstream->weights != NULL));
+    plan->results.mean = plan_has_mean(plan) && plan_wants(plan, ATTN_WANT(WEIGHTS));
     plan->results.top_k = o->top_k != 0 ? o->top_k : DEFAULT_TOP_K;
     if (plan->results.top_k > plan->m) {
         plan->results.top_k = plan->m;

@@ -74,7 +74,7 @@ void plan_shape(const attn_plan *plan, attn_result which, attn_result_tensor *pa
                    out->count > 0 ? out->ld : plan->out.ld, part);
         break;
     case ATTN_RESULT_WEIGHTS:
-        shape_part(plan, which, plan->results.mean ? 0 : heads, n, plan->m, part);
+        shape_part(plan, which, plan_has_mean(plan) ? 0 : heads, n, plan->m, part);
         break;
     case ATTN_RESULT_SCORES:
     case ATTN_RESULT_SCALED_SCORES:

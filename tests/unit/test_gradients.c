@@ -389,3 +389,43 @@ Test(gradients, that_overflow_are_errors) {
         free_call(&c);
     }
 }
+
+/* Each number of a sum over queries is finite, but the sum is not. */
+Test(gradients, whose_sums_overflow_are_errors) {
+    for (size_t at = 0; at < sizeof sizes / sizeof *sizes; at++) {
+        struct call c = draw_call(NONE | BIAS, ATTN_FLOAT32, sizes[at].heads, sizes[at].n,
+                                  sizes[at].m, sizes[at].d, sizes[at].d_v);
+        attn_tensor output, lse;
+        attn_upstream up;
+        draw_long_loss(&c, &output, &lse, &up);
+        attn_tensor bias = rows_of_heads(&c, c.q, 1, 1, 0, 1, 1);
+        const attn_tensor q = rows_of_heads(&c, c.q, c.heads, c.n, 0, c.n, c.d),
+                          k = rows_of_heads(&c, c.k, c.heads, c.m, 0, c.m, c.d),
+                          v = rows_of_heads(&c, c.v, c.heads, c.m, 0, c.m, c.d_v);
+        for (size_t i = 0; i < count_of(&v); i++) {
+            ((float *)(uintptr_t)v.data)[i] = 1;
+        }
+        for (size_t i = 0; i < count_of(&output); i++) {
+            ((float *)(uintptr_t)output.data)[i] = 2e37f;
+        }
+        const attn_options o = {.results = ATTN_WANT(GRAD_BIAS),
+                                .normalization = ATTN_UNNORMALIZED,
+                                .bias = &bias,
+                                .upstream = &up};
+        attn_plan *plan;
+        attn_error error = {0};
+        float sum;
+        cr_assert_eq(attn_plan_attention(&plan, &q, &k, &v, &o, &error), ATTN_OK, "%s",
+                     error.message);
+        attn_plan_bind(plan, ATTN_RESULT_GRAD_BIAS, 0, &sum);
+        cr_expect_eq(attn_plan_run(plan, &error), ATTN_NOT_FINITE);
+        cr_expect_str_eq(error.message, "grad_bias is not a finite float32 at (0, 0, 0, 0): the "
+                                        "values are too large");
+        attn_plan_free(plan);
+        const attn_tensor *const all[] = {&output, &lse, &bias, &q, &k, &v};
+        for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+            free((void *)(uintptr_t)all[i]->data);
+        }
+        free_call(&c);
+    }
+}
