@@ -23,10 +23,12 @@ static const attn_tensor zeros_4_8 = {
     .data = zeros, .dtype = ATTN_FLOAT64, .rank = 2, .shape = {4, 8}};
 static const attn_tensor zeros_4 = {.data = zeros, .dtype = ATTN_FLOAT64, .rank = 1, .shape = {4}};
 static const attn_tensor no_data = {.dtype = ATTN_FLOAT64, .rank = 2, .shape = {4, 8}};
+static const attn_tensor floats_4_8 = {
+    .data = zeros, .dtype = ATTN_FLOAT32, .rank = 2, .shape = {4, 8}};
 static const attn_upstream none = {0}, of_output = {.output = &zeros_4_8},
                            of_lse = {.lse = &zeros_4}, of_nothing = {.output = &no_data},
-                           wrong_output = {.output = &zeros_4}, wrong_lse = {.lse = &zeros_4_8},
-                           wrong_weights = {.weights = &zeros_4_8};
+                           of_floats = {.output = &floats_4_8}, wrong_output = {.output = &zeros_4},
+                           wrong_lse = {.lse = &zeros_4_8}, wrong_weights = {.weights = &zeros_4_8};
 static const attn_tensor
     two_numbers = {.data = (const double[]){1, 2}, .dtype = ATTN_FLOAT64, .rank = 1, .shape = {2}},
     padding_of_5 = {.data = existing, .dtype = ATTN_BOOL, .rank = 1, .shape = {5}},
@@ -110,6 +112,9 @@ static const struct refusal refusals[] = {
         {.results = ATTN_WANT(GRAD_Q), .upstream = &of_lse, .normalization = ATTN_SIGMOID}),
     BAD("4,8 5,8 5,8", INVALID_ARGUMENT, "grad_output", "grad_output is missing",
         {.results = ATTN_WANT(GRAD_Q), .upstream = &of_nothing}),
+    BAD("4,8 5,8 5,8", INVALID_ARGUMENT, "grad_output",
+        "grad_output must be float64 like the other matrices",
+        {.results = ATTN_WANT(GRAD_Q), .upstream = &of_floats}),
     BAD("4,8 5,8 5,8", SHAPE_MISMATCH, "grad_output",
         "grad_output must have the shape (4, 8), not (4)",
         {.results = ATTN_WANT(GRAD_Q), .upstream = &wrong_output}),
