@@ -364,6 +364,96 @@ static const struct {
     size_t heads, n, m, d, d_v;
 } sizes[] = {{2, 3, 5, 4, 3}, {2, 20, 30, 8, 8}, {2, 120, 300, 16, 8}};
 
+/* Writes x to the key and value j of a batch item and head, if no query may attend to it. Returns
+ * whether it did. */
+static bool fill_forbidden(struct call *c, size_t b, size_t kv, size_t j, double x) {
+    const size_t group = c->heads / c->kv_heads;
+    for (size_t h = kv * group; h < (kv + 1) * group; h++) {
+        for (size_t i = 0; i < c->n; i++) {
+            if (may_attend(c, b, h, i, j)) {
+                return false;
+            }
+        }
+    }
+    const size_t row = key_row(c, b, kv * group) + j;
+    for (size_t e = 0; e < c->d; e++) {
+        c->k[row * c->d + e] = x;
+    }
+    for (size_t e = 0; e < c->d_v; e++) {
+        c->v[row * c->d_v + e] = x;
+    }
+    return true;
+}
+
+static size_t fill_all_forbidden(struct call *c, double x) {
+    size_t filled = 0;
+    for (size_t b = 0; b < c->batch; b++) {
+        for (size_t kv = 0; kv < c->kv_heads; kv++) {
+            for (size_t j = 0; j < c->m; j++) {
+                filled += fill_forbidden(c, b, kv, j, x);
+            }
+        }
+    }
+    return filled;
+}
+
+/* Compares the gradients of a call whose forbidden keys and values are x with those of zeros.
+ * Returns how many keys are forbidden. */
+static size_t compare_forbidden(struct call *c, const struct results *zeros, double x) {
+    const size_t filled = fill_all_forbidden(c, x);
+    struct results got = run_gradients(c);
+    for (int r = ATTN_RESULT_GRAD_Q; r <= ATTN_RESULT_GRAD_ALIBI; r++) {
+        expect_close(&got, zeros, r, "forbidden number");
+    }
+    for (size_t b = 0; b < c->batch; b++) {
+        for (size_t h = 0; h < c->heads; h++) {
+            for (size_t j = 0; j < c->m; j++) {
+                const size_t row = key_row(c, b, h) + j;
+                const bool forbidden = !(fabs(c->k[row * c->d]) < 1e30);
+                for (size_t e = 0; forbidden && e < c->d; e++) {
+                    cr_assert_eq(got.of[ATTN_RESULT_GRAD_K][row * c->d + e], 0);
+                }
+            }
+        }
+    }
+    free_results(&got);
+    return filled;
+}
+
+/* A number may be NaN, or so large that its products with other numbers are infinite. */
+Test(gradients, see_no_forbidden_number) {
+    static const unsigned kinds[] = {PADDING, LENGTHS | CAUSAL, PADDING | SIGMOID,
+                                     LENGTHS | NONE | BIAS, PADDING | WINDOW | GROUPED};
+    size_t filled = 0;
+    for (size_t i = 0; i < 10 * sizeof sizes / sizeof *sizes; i++) {
+        const size_t at = i / 10;
+        const attn_dtype dtype = i / 5 % 2 == 0 ? ATTN_FLOAT32 : ATTN_FLOAT64;
+        struct call c = draw_call(kinds[i % 5], dtype, sizes[at].heads, sizes[at].n, sizes[at].m,
+                                  sizes[at].d, sizes[at].d_v);
+        c.options.scale = 2;
+        fill_all_forbidden(&c, 0);
+        struct results zeros = run_gradients(&c);
+        filled += compare_forbidden(&c, &zeros, NAN);
+        filled += compare_forbidden(&c, &zeros, dtype == ATTN_FLOAT32 ? 3e38 : 1e308);
+        free_results(&zeros);
+        free_call(&c);
+    }
+    cr_assert_gt(filled, 400);
+}
+
+/* The product of a key and its weights is infinite in double. */
+Test(gradients, of_norms_see_no_forbidden_number) {
+    const double weights[] = {100, 100, 100, 100};
+    const attn_tensor norm = {.data = weights, .dtype = ATTN_FLOAT64, .rank = 1, .shape = {4}};
+    struct call c = draw_call(PADDING, ATTN_FLOAT64, 2, 20, 30, 4, 8);
+    c.options.norm_k = &norm;
+    fill_all_forbidden(&c, 0);
+    struct results zeros = run_gradients(&c);
+    cr_assert_gt(compare_forbidden(&c, &zeros, 1e307), 0);
+    free_results(&zeros);
+    free_call(&c);
+}
+
 /* The output is finite, but its gradient times the values is not. */
 Test(gradients, that_overflow_are_errors) {
     for (size_t at = 0; at < sizeof sizes / sizeof *sizes; at++) {
