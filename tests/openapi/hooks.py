@@ -138,6 +138,7 @@ def fit(path, body):
     if "timeout" in body:
         body["timeout"] = max(body["timeout"], SECONDS)
     remove_expected(body)
+    add_needed_results(body)
     fit_draws(body)
     if "text" in body or "tokens" in body:
         add_x_of_words(body)
@@ -148,6 +149,15 @@ def fit(path, body):
     if "text" in body or "tokens" in body:
         remove_x_of_words(body)
     return body
+
+
+def add_needed_results(body):
+    """Names the results without which top_k and mean_over_heads are refused. As rules of exact.yaml they would be so many
+    that the tool could not make requests any more."""
+    if "top_k" in body and "top_k" not in body.setdefault("return", []):
+        body["return"].append("top_k")
+    if body.get("mean_over_heads") and "return" in body and "weights" not in body["return"]:
+        body["return"].append("weights")
 
 
 def remove_expected(body):
