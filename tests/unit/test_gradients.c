@@ -512,9 +512,9 @@ Test(gradients, whose_sums_overflow_are_errors) {
         cr_expect_str_eq(error.message, "grad_bias is not a finite float32 at (0, 0, 0, 0): the "
                                         "values are too large");
         attn_plan_free(plan);
-        const attn_tensor *const all[] = {&output, &lse, &bias, &q, &k, &v};
+        const attn_tensor all[] = {output, lse, bias, q, k, v};
         for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-            free((void *)(uintptr_t)all[i]->data);
+            free((void *)(uintptr_t)all[i].data);
         }
         free_call(&c);
     }
