@@ -19,7 +19,7 @@ struct comparison_place {
     size_t element; /* SIZE_MAX: no element differs */
 };
 
-/* What is found in some of the elements, or in all of them. */
+/* The findings of a comparison of some elements, or of all of them. */
 struct comparison_findings {
     struct comparison_place absolute, relative;
     double magnitude;     /* the largest magnitude of the results */
@@ -41,7 +41,7 @@ struct comparison_pair {
     size_t head_size;          /* elements of a head that follow one another */
     _Atomic double *errors;    /* of each head: the largest absolute error */
     struct comparison_findings found;
-    /* What the answer says; comparison_end() sets it. */
+    /* These members go into the answer; comparison_end() sets them. */
     double bound;
     const char *verdict;
     size_t absolute_index[ATTN_MAX_RANK], relative_index[ATTN_MAX_RANK];

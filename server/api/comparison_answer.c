@@ -7,7 +7,7 @@
 
 /* ---------------------------------------------------------------------------------- the verdict */
 
-/* In the order from the best to the worst. */
+/* The verdicts are ordered from the best to the worst. */
 enum verdict {
     EQUAL,   /* no number differs */
     ROUNDED, /* no number differs by more than the bound of rounding */
@@ -18,7 +18,8 @@ static const char *const verdicts[] = {
     [EQUAL] = "equal", [ROUNDED] = "rounded", [CLOSE] = "close", [WRONG] = "wrong"};
 
 /* Returns the error that lib/README.md promises of a result in float32 or float64, relative to its
- * magnitude. */
+ * magnitude. The bounds there of a gradient are relative to the size of its terms, which is not
+ * known here, so those of gradients are wider. */
 static double promise(enum answer_name which, bool wide) {
     if (answer_is_gradient(which)) {
         return wide ? 1e-12 : which == ANSWER_GRAD_ALIBI ? 1e-4 : 1e-5;

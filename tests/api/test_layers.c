@@ -339,7 +339,7 @@ Test(layers, return_gradients_for_all_layers_of_a_model) {
     json_free(answer);
 }
 
-/* What a layer stores has no gradient. What a request gives in its place has one. */
+/* A stored tensor has no gradient. A tensor that the request gives in its place has one. */
 Test(layers, have_no_gradients_of_what_they_store) {
 #define GRADIENTS "{\"X\":[[1,2]],\"grad_output\":[[1,1]],\"return\":[\"grad_"
     static const struct binary_call own = {"",

@@ -286,8 +286,8 @@ static unsigned char *forbidden_pairs(struct drawn *d) {
     return forbidden;
 }
 
-/* What of a call nobody attends to: queries (B,H,n) without a key, and keys (B,H,m) without a
- * query. */
+/* The queries (B,H,n) of a call that attend to no key, and the keys (B,H,m) to which no query
+ * attends. */
 struct unseen {
     const struct random_call *call;
     const unsigned char *pairs;
