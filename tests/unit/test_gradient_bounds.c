@@ -236,7 +236,7 @@ static void check_bounds(unsigned kind, size_t size, int dtype, double worst[ATT
     free_call(&c);
 }
 
-Test(gradients, stay_within_their_bounds, .timeout = 300) {
+Test(laws, gradients_stay_within_their_bounds, .timeout = 300) {
     static const unsigned kinds[] = {ALL_KINDS, SIGMOID | BIAS | WINDOW, SIGMOID | CAUSAL,
                                      NONE | CAUSAL, NONE | ALIBI | SOFTCAP};
     for (int dtype = ATTN_FLOAT32; dtype <= ATTN_FLOAT64; dtype++) {
