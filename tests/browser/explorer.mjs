@@ -6,7 +6,8 @@ export async function open(page, address = '/') {
   await done(page);
 }
 
-// Waits until the page shows the answer to its last request ('done') or an 'error'. Throws if it is not the expected one of the two.
+// Waits until the page shows the answer to its request ('done') or an 'error'. Throws if it is not the expected one of the two. The page is
+// 'busy' as soon as the request is changed, so no answer to an earlier request counts.
 export async function done(page, state = 'done') {
   const told = await page.waitForSelector('#status:is([data-state="done"], [data-state="error"])', { state: 'attached' });
   if ((await told.getAttribute('data-state')) !== state) {

@@ -150,6 +150,14 @@ const theme = createTheme($('theme'), (dark) => {
 
 // ---------------------------------------------------------------- asking
 
+// Computes the request when its user has stopped changing it. The page is busy at once, because it shows no answer to the request yet.
+function computeSoon(wait) {
+  clearTimeout(state.timer);
+  state.asked++;
+  $('status').dataset.state = 'busy';
+  state.timer = setTimeout(compute, wait);
+}
+
 async function compute() {
   const mine = ++state.asked;
   clearTimeout(state.timer);
@@ -163,10 +171,11 @@ async function compute() {
   if (!reply) return;
   $('progress').hidden = true;
   showNew();
-  if (reply.failure) return failed(reply);
+  const status = (kind, text) => mine === state.asked && showStatus(kind, text);
+  if (reply.failure) return status('error', failed(reply));
   state.summary = reply.summary ?? null;
   state.sent = reply.sent ?? null;
-  if (reply.status !== 200) return failed(reply);
+  if (reply.status !== 200) return status('error', failed(reply));
   problem.show(null);
   state.answer = Object.assign(new Answer(reply, state.labels), { text, described });
   clampToAnswer();
@@ -176,7 +185,7 @@ async function compute() {
   view.show(state.answer, state);
   state.compared?.render(state.answer, state);
   await allDone();
-  if (mine === state.asked) showStatus('done', doneText(reply));
+  status('done', doneText(reply));
   if (state.mean) askMean();
 }
 
@@ -194,6 +203,7 @@ function doneText({ timing, milliseconds, bytes: received }) {
   return `${state.answer.queries} × ${state.answer.keys}: ${inside}total ${wide(Math.round(milliseconds), 3)} ms, ${formatBytes(received)}`;
 }
 
+// Shows why the page has no answer, and returns it in a few words.
 function failed(reply) {
   if (reply.problem) {
     $('options-note').textContent = state.summary ? '' : NO_OBJECT;
@@ -206,7 +216,7 @@ function failed(reply) {
   const odd = { title: 'The answer cannot be read', detail: reply.failure, again: true };
   const found = reply.unreachable ? lost : reply.failure ? odd : reply.problem;
   problem.show(found);
-  showStatus('error', found.title);
+  return found.title;
 }
 
 // The page does not send a body for /softmax. If an answer is still on its way, it belongs to an older request, and the page drops it.
@@ -376,8 +386,7 @@ function editRequest(text, push) {
   state.text = text;
   editor.set(text);
   writeAddress(push);
-  clearTimeout(state.timer);
-  state.timer = setTimeout(compute, push ? 60 : TYPING);
+  computeSoon(push ? 60 : TYPING);
 }
 
 // Changes the request while the user moves a slider. The next request is sent when the last one has been answered, so that there is always
@@ -417,8 +426,7 @@ function takeText(text, replaced, labels = []) {
   if (body && typeof body === 'object') state.path = replaced ? pathFor(body) : pathAfter(state.path, body);
   $('path').value = state.path;
   writeAddress(replaced);
-  clearTimeout(state.timer);
-  state.timer = setTimeout(compute, replaced ? 0 : TYPING);
+  computeSoon(replaced ? 0 : TYPING);
 }
 
 // Shows an example as the user left it. If the page opens at a link, it shows the example as the link has it (`kept`) and adds no step to
