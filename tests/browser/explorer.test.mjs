@@ -488,6 +488,19 @@ test('every option is computed anew by the service', () =>
     }
   }));
 
+test('the page is busy from the moment its request is changed', () =>
+  onPage({}, async (page) => {
+    await open(page, '/#example=000');
+    const changed = await page.evaluate(() => {
+      const area = document.getElementById('request');
+      area.value += ' ';
+      area.dispatchEvent(new Event('input', { bubbles: true }));
+      return document.getElementById('status').dataset.state;
+    });
+    assert.equal(changed, 'busy');
+    await done(page);
+  }));
+
 test('an option that cannot be read says its rule, and the request keeps the value it had', () =>
   onPage({}, async (page) => {
     await open(page, '/#example=own');
