@@ -72,7 +72,7 @@ test('docs: every path, and every key of what it takes and returns, without a sc
         );
       }
     }
-    await picture(page, 'docs', { fullPage: true });
+    await picture(page, 'docs');
   }));
 
 test('docs: every link within the page leads somewhere, and a key shows that it is one', () =>

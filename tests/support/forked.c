@@ -74,7 +74,8 @@ static const struct criterion_suite *suite_of(const struct criterion_test *test)
     return at < __stop_cr_sts ? *at : &without_options;
 }
 
-/* Starts a process for a test. If its time is over, a signal ends it. */
+/* Starts a process for a test. If its time is over, a signal ends it. The times of the tests are
+ * for programs that run alone and without valgrind, so a test has five times as long here. */
 static void start_child(const struct criterion_test *test) {
     const struct criterion_suite *suite = suite_of(test);
     pid_t pid = fork();
@@ -82,7 +83,8 @@ static void start_child(const struct criterion_test *test) {
         /* Criterion writes these pointers, too. They are constants only for tests. */
         *(const struct criterion_test **)&criterion_current_test = test;
         *(const struct criterion_suite **)&criterion_current_suite = suite;
-        alarm((unsigned)(test->data->timeout != 0 ? test->data->timeout : suite->data->timeout));
+        alarm((unsigned)(5 *
+                         (test->data->timeout != 0 ? test->data->timeout : suite->data->timeout)));
         test->test();
         exit(failures == 0 ? EXIT_SUCCESS : EXIT_FAILURE);
     }
