@@ -304,6 +304,17 @@ typedef struct attn_upstream {
 } attn_upstream;
 
 /*
+ * Packed sequences: the rows of Q, and those of K and V, are the rows of `count` sequences, one after
+ * the other. Each sequence is a call of its own: its queries attend to its keys only, and positions
+ * begin anew. A length may be 0: queries without keys get zeros, as if all keys were forbidden.
+ */
+typedef struct attn_sequences {
+    size_t count;
+    const size_t *queries; /* the rows of each sequence in Q */
+    const size_t *keys;    /* its rows in K and V; NULL = as many as in Q */
+} attn_sequences;
+
+/*
  * The options of a call. Zero is the default of each field, so `attn_options o = {0}` is valid and
  * asks for the output only. Causal, window, ALiBi and rotary use the position of a query: query i
  * is at i + s, where s is the number of past keys. With ATTN_FLAG_BOTTOM_RIGHT, s is L - n, where L
@@ -348,6 +359,7 @@ typedef struct attn_options {
      * each by an input that the call has. Prepacked weights have no gradients. No head has more
      * than 16384 columns then. */
     const attn_upstream *upstream;
+    const attn_sequences *sequences; /* borrowed while the plan is made; NULL = the rows are one */
 } attn_options;
 
 /* ------------------------------------------------------------------------------------ planning */
@@ -364,6 +376,12 @@ typedef struct attn_plan attn_plan;
  * ones, and all batch items and heads along them share K and V: K (m,d) is that of all heads of all
  * batch items, and K (H_kv,m,d), or K (m,H_kv*d) if it is packed, is that of all batch items. Past
  * keys and values have the rank of K and V, and so have present_K and present_V.
+ * With options->sequences, Q, K and V have one rank and no batch axis, and their rows are the rows of
+ * all sequences:
+ *   Q (n,d), or (n,H*d) with options->heads, or (n,H,d); K and V in the same form.
+ * The results are output, lse, entropy and gradients. output and gradients have the form of Q, K and
+ * V; lse and entropy are (H,n). `positions` of rotary embedding has a number for each row. Mask, bias,
+ * lengths, key_padding, past keys and the gradient of weights are not possible then.
  * The plan is returned owned and borrows the tensors' data. `options` may be NULL for the defaults,
  * and `error` may be NULL.
  * Errors: ATTN_INVALID_ARGUMENT, ATTN_SHAPE_MISMATCH, ATTN_TOO_LARGE, ATTN_NO_MEMORY; *plan is then
@@ -482,7 +500,8 @@ ATTN_API bool attn_plan_results_bytes(const attn_plan *plan, size_t *bytes);
  * is not aligned; ATTN_TOO_LARGE if no buffer can hold all results. Nothing is bound then. */
 ATTN_API attn_status attn_plan_bind_all(attn_plan *plan, void *buffer);
 
-/* Returns i + s, the position of a query of a batch item (see attn_options). */
+/* Returns i + s, the position of a query of a batch item (see attn_options). The plan has no
+ * sequences. */
 ATTN_API int64_t attn_plan_position(const attn_plan *plan, size_t item, size_t query);
 
 /* Returns the cost of making and running the plan. The unit is the time of one multiply-add in

@@ -303,6 +303,7 @@ struct result_set {
     uint64_t wanted; /* ATTN_WANT bits */
     bool mean;       /* the wanted weights are the mean over heads */
     size_t top_k;
+    size_t head_rows; /* rows from one head to the next: n, or those of all sequences */
     struct result of[ATTN_RESULT_COUNT];
     attn_result_tensor few[PLAN_FEW_PARTS]; /* the parts, if there are not more */
     size_t bytes; /* of a buffer for all results; SIZE_MAX if it does not fit a size_t */
@@ -348,6 +349,13 @@ struct blocks {
     struct cut all;
 };
 
+/* The gradients of inputs that all packed sequences share. */
+enum {
+    SHARED_FIRST = ATTN_RESULT_GRAD_SINK,
+    SHARED_END = ATTN_RESULT_GRAD_NORM_K + 1,
+    SHARED_COUNT = SHARED_END - SHARED_FIRST
+};
+
 /*
  * The gradients of a call. plan_gradients.c decides how they are cut. A unit is a set of heads and
  * batch items whose gradients add up somewhere: they share keys or a bias. Each of these pairs is a
@@ -383,6 +391,8 @@ struct gradients {
     size_t steps;                         /* the phases of GRADIENT_STEP */
     size_t phases;                        /* they follow all others; 0 if no gradients are wanted */
     size_t tasks[GRADIENT_COUNT];
+    /* Of a sequence: the sums to which its part of a gradient that all sequences share is added. */
+    double *shared[SHARED_COUNT];
     size_t clears[SUMS_COUNT];      /* tasks that clear numbers */
     size_t ends[ATTN_RESULT_COUNT]; /* tasks of GRADIENT_END */
     double cost_of_pairs;           /* if every query sees every key */
@@ -400,6 +410,64 @@ struct wide {
     attn_plan *plan; /* owned */
     size_t count;
     struct wide_input inputs[];
+};
+
+/* ----------------------------------------------------------------------------- packed sequences */
+
+/* The rows of a sequence; or some rows without keys or without queries, whose results are zeros. */
+struct packed_rows {
+    size_t index; /* of the sequence */
+    size_t q, k;  /* its first rows in Q and in K */
+    size_t n, m;
+};
+
+/* The inputs of which each sequence has rows of its own. */
+enum {
+    ROWS_Q,
+    ROWS_K,
+    ROWS_V,
+    ROWS_POSITIONS,
+    ROWS_GRAD_OUTPUT,
+    ROWS_GRAD_LSE,
+    ROWS_COUNT
+};
+
+/*
+ * Sequences of the same lengths, which have one plan: each task takes a copy of it whose pointers are
+ * those of its sequence. A short sequence is computed by one task, from its first phase to its last,
+ * with all memory in the scratch. A long one has its own tasks in each phase, and a workspace.
+ */
+struct alike {
+    attn_plan *plan; /* owned; NULL: these are rows whose results are zeros */
+    size_t first, count;
+    bool is_long;
+    struct cut runs;  /* of short sequences */
+    size_t sums;      /* the place of the first run, or long sequence, among the shared sums */
+    size_t workspace; /* of the first long sequence, in that of the call; or in the scratch */
+    /* In the scratch: the rows of the wide plan, its results and its workspace. */
+    struct {
+        size_t rows[ROWS_COUNT], results, workspace;
+    } wide;
+};
+
+/*
+ * The sequences of a call. Phase 0 has the runs of short sequences, and clears the shared sums of the
+ * long ones. Phase p + 1 has the tasks of phase p of all long sequences. The last phase adds up the
+ * shared gradients, if there are any.
+ */
+struct sequences {
+    size_t count;
+    struct packed_rows *rows; /* in the order of their lengths */
+    size_t kinds, short_kinds;
+    struct alike *alike; /* first those of short sequences */
+    size_t phases;
+    /* The tasks of each phase that come before those of each kind, and all tasks: of phase 0 from the
+     * first kind on, of the other phases from the first long one on. */
+    size_t **before;
+    size_t shared;   /* numbers of shared gradients */
+    size_t places;   /* so many runs and long sequences add to sums of their own */
+    size_t sums;     /* where these begin in the workspace */
+    struct cut adds; /* the shared numbers */
 };
 
 struct attn_plan {
@@ -429,7 +497,8 @@ struct attn_plan {
     struct projection project[PROJECT_COUNT]; /* one that the call lacks has no pieces */
     struct result_set results;
     struct gradients gradients;
-    struct wide *wide; /* of a small call whose gradients are wanted; or NULL */
+    struct wide *wide;           /* of a small call whose gradients are wanted; or NULL */
+    struct sequences *sequences; /* NULL: there are none. Such a plan has no schedule of its own */
     struct path path;
     struct tiling tiling;
     struct schedule schedule;
@@ -513,6 +582,23 @@ static inline bool gradient_is_kept(const attn_plan *plan, int which) {
 /* Are rows of Q (or K) kept as they were before their norm? */
 static inline bool raw_is_kept(const attn_plan *plan, const struct norm *norm) {
     return plan->gradients.wanted && plan->form.projected && norm->weights != NULL;
+}
+
+/* Returns the sums to which a sequence adds its part of a gradient, or NULL. */
+static inline double *gradient_shared(const attn_plan *plan, attn_result which) {
+    const int r = (int)which;
+    return r < SHARED_FIRST || r >= SHARED_END ? NULL : plan->gradients.shared[r - SHARED_FIRST];
+}
+
+/* The first kind that has tasks in a phase of the sequences. */
+static inline size_t sequences_first(const struct sequences *s, size_t phase) {
+    return phase == 0 ? 0 : s->short_kinds;
+}
+
+static inline size_t sequences_tasks(const struct sequences *s, size_t phase) {
+    return s->shared > 0 && phase + 1 == s->phases
+               ? s->adds.tasks
+               : s->before[phase][s->kinds - sequences_first(s, phase)];
 }
 
 /* Returns the position of query i of batch item b. This is the only place that knows it: causal,

@@ -72,6 +72,10 @@ attn_status plan_finish(attn_plan *plan, const attn_options *o, attn_error *erro
     ATTN_TRY(plan_check_gradients(plan, o, error));
     ATTN_TRY(plan_results(plan, error));
     ATTN_TRY(plan_upstream(plan, o, error));
+    plan->results.head_rows = plan->n;
+    if (o->sequences != NULL) {
+        return ATTN_OK;
+    }
     plan->form.widens = plan->gradients.wanted && plan->dtype == ATTN_FLOAT32 &&
                         plan->call.layout != ATTN_PREPACKED && plan_is_small(plan);
     plan->gradients.wanted &= !plan->form.widens;

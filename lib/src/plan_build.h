@@ -38,7 +38,7 @@ attn_status plan_new_heads(attn_plan *plan, attn_error *error);
 /* ---------------------------------------------------------------------------- in plan_build.c */
 
 /* Completes a plan whose sizes, heads and operands are known: its options, its results, its
- * schedule and its cost. */
+ * schedule and its cost. The last two of a call of sequences are left to plan_sequences(). */
 attn_status plan_finish(attn_plan *plan, const attn_options *o, attn_error *error);
 
 /* ------------------------------------------------------------------------ in plan_attention.c */
@@ -64,6 +64,21 @@ attn_status plan_past(attn_plan *plan, const attn_options *o, struct dims k, str
 /* Plans attention with projections, but not the wide plan of small gradients. */
 attn_status plan_multihead(attn_plan **plan, const attn_multihead *call, const attn_options *o,
                            attn_error *error);
+
+/* ----------------------------------------------------------------------------- in plan_wide.c */
+
+/* Makes the wide plan of a call, if it needs one. Q, K and V are those of a call without
+ * projections. */
+attn_status plan_wide(attn_plan *plan, const attn_tensor *const qkv[3], attn_error *error);
+
+/* ------------------------------------------------------------------------ in plan_sequences.c */
+
+/* Plans attention over packed sequences. */
+attn_status plan_sequences(attn_plan **plan, const attn_tensor *const qkv[3], const attn_options *o,
+                           attn_error *error);
+
+/* Returns the numbers of a row of a result. A row of lse or entropy is a query of one head. */
+size_t plan_row_numbers(const attn_plan *plan, attn_result which);
 
 /* -------------------------------------------------------------------------- in plan_options.c */
 

@@ -39,6 +39,9 @@ void attn_plan_free(attn_plan *plan) {
     if (plan->wide != NULL) {
         attn_plan_free(plan->wide->plan);
     }
+    for (size_t i = 0; plan->sequences != NULL && i < plan->sequences->kinds; i++) {
+        attn_plan_free(plan->sequences->alike[i].plan);
+    }
     for (struct plan_memory *next; plan->memory != NULL; plan->memory = next) {
         next = plan->memory->next;
         free(plan->memory);

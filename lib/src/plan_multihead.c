@@ -407,6 +407,10 @@ attn_status plan_multihead(attn_plan **plan, const attn_multihead *call, const a
                            attn_error *error) {
     *plan = NULL;
     ATTN_TRY(check_options(o, error));
+    if (o->sequences != NULL) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, "sequences",
+                         "sequences need Q, K and V: they are not possible with projections");
+    }
     ATTN_TRY(check_inputs(call, error));
     ATTN_TRY(plan_new(plan, error));
     return plan_or_free(plan, plan_projections(*plan, call, o, error));

@@ -289,8 +289,8 @@ static attn_status check_tables(attn_plan *plan, const attn_rotary *g, attn_erro
     r->table_rows = g->cos->shape[g->cos->rank - 2];
     r->cos = g->cos->data;
     r->sin = g->sin->data;
-    if (r->positions != NULL) {
-        return ATTN_OK; /* their numbers are checked when they are read */
+    if (r->positions != NULL || plan->options.sequences != NULL) {
+        return ATTN_OK; /* the numbers are checked when they are read, and sequences by their plans */
     }
     int64_t first, last;
     positions_of_queries(plan, &first, &last);

@@ -517,6 +517,9 @@ size_t attn_plan_scratch(const attn_plan *plan) {
 }
 
 size_t attn_plan_phases(const attn_plan *plan) {
+    if (plan->sequences != NULL) {
+        return plan->sequences->phases;
+    }
     return PHASE_COUNT + (plan->wide != NULL ? 1 : plan->gradients.phases);
 }
 
@@ -524,6 +527,9 @@ size_t attn_plan_tasks(const attn_plan *plan, size_t phase) {
     const struct gradients *g = &plan->gradients;
     if (phase >= attn_plan_phases(plan)) {
         return 0;
+    }
+    if (plan->sequences != NULL) {
+        return sequences_tasks(plan->sequences, phase);
     }
     if (phase >= PHASE_COUNT) {
         return plan->wide != NULL ? 1 : g->tasks[gradient_phase_of(g, phase - PHASE_COUNT)];

@@ -3,6 +3,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 const char *attn_status_text(attn_status status) {
     switch (status) {
@@ -34,6 +35,18 @@ attn_status attn_fail(attn_error *error, attn_status status, const char *argumen
         va_start(args, format);
         vsnprintf(error->message, sizeof error->message, format, args);
         va_end(args);
+    }
+    return status;
+}
+
+attn_status attn_of_sequence(attn_error *error, attn_status status, size_t index) {
+    if (error != NULL && status != ATTN_OK && status != ATTN_NO_MEMORY) {
+        char prefix[40];
+        const size_t used = (size_t)snprintf(prefix, sizeof prefix, "sequence %zu: ", index);
+        const size_t last = sizeof error->message - 1;
+        memmove(error->message + used, error->message, last - used);
+        memcpy(error->message, prefix, used);
+        error->message[last] = '\0';
     }
     return status;
 }

@@ -26,17 +26,6 @@ static void extend_into_workspace(attn_plan *plan) {
     }
 }
 
-/* Copies the inputs of the wide plan, and begins it. */
-static attn_status begin_wide(const attn_plan *plan, attn_error *error) {
-    const struct wide *wide = plan->wide;
-    for (size_t i = 0; i < wide->count; i++) {
-        for (size_t e = 0; e < wide->inputs[i].count; e++) {
-            wide->inputs[i].to[e] = (double)wide->inputs[i].from[e];
-        }
-    }
-    return attn_plan_begin(wide->plan, error);
-}
-
 attn_status attn_plan_begin(attn_plan *plan, attn_error *error) {
     for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
         for (size_t part = 0; part < plan->results.of[r].count; part++) {
@@ -57,46 +46,20 @@ attn_status attn_plan_begin(attn_plan *plan, attn_error *error) {
         extend_into_workspace(plan);
     }
     ATTN_TRY(plan_read_numbers(plan, error));
-    return plan->wide != NULL ? begin_wide(plan, error) : ATTN_OK;
-}
-
-/* Rounds the results of the wide plan to those of the plan. */
-static attn_status round_results(const attn_plan *plan, attn_error *error) {
-    for (int r = ATTN_RESULT_GRAD_Q; r < ATTN_RESULT_COUNT; r++) {
-        const struct result *from = &plan->wide->plan->results.of[r];
-        for (size_t part = 0; part < from->count; part++) {
-            const double *x = from->parts[part].data;
-            const attn_result_tensor *to = &plan->results.of[r].parts[part];
-            for (size_t i = 0; i < part_numbers(to); i++) {
-                const float rounded = (float)x[i];
-                ((float *)to->data)[i] = rounded;
-                if (rounded - rounded != 0) {
-                    return gradient_not_finite(to, (attn_result)r, i, "float32", error);
-                }
-            }
-        }
+    if (plan->sequences != NULL) {
+        return sequences_begin(plan, error);
     }
-    return ATTN_OK;
-}
-
-/* Runs the wide plan, and rounds its results. */
-static attn_status run_wide(const attn_plan *plan, void *scratch, attn_error *error) {
-    const attn_plan *wide = plan->wide->plan;
-    for (size_t phase = 0; phase < attn_plan_phases(wide); phase++) {
-        for (size_t task = 0; task < attn_plan_tasks(wide, phase); task++) {
-            ATTN_TRY(attn_plan_task(wide, phase, task, scratch, error));
-        }
+    if (plan->wide == NULL) {
+        return ATTN_OK;
     }
-    return round_results(plan, error);
+    task_widen(plan);
+    return attn_plan_begin(plan->wide->plan, error);
 }
 
 attn_status attn_plan_task(const attn_plan *plan, size_t phase, size_t task, void *scratch,
                            attn_error *error) {
-    if (phase >= PHASE_COUNT && plan->wide != NULL) {
-        return run_wide(plan, scratch, error);
-    }
-    return plan->dtype == ATTN_FLOAT32 ? run_task_f32(plan, phase, task, scratch, error)
-                                       : run_task_f64(plan, phase, task, scratch, error);
+    return plan->sequences != NULL ? sequences_task(plan, phase, task, scratch, error)
+                                   : task_run(plan, phase, task, scratch, error);
 }
 
 attn_status attn_plan_end(attn_plan *plan, attn_error *error) {

@@ -1,5 +1,6 @@
 /*
- * run.h - the functions that the templates of this folder become for float32 and for float64.
+ * run.h - the functions that the templates of this folder become for float32 and for float64, and
+ * those that choose between both.
  */
 #ifndef ATTN_RUN_H
 #define ATTN_RUN_H
@@ -15,5 +16,19 @@ attn_status run_task_f64(const attn_plan *plan, size_t phase, size_t task, void 
 /* Computes the statistics result, once all phases are done. */
 attn_status run_statistics_f32(const attn_plan *plan, attn_error *error);
 attn_status run_statistics_f64(const attn_plan *plan, attn_error *error);
+
+/* Runs one task of a plan, or its wide plan, which is the task after all others. */
+attn_status task_run(const attn_plan *plan, size_t phase, size_t task, void *scratch,
+                     attn_error *error);
+
+/* Copies the inputs of the wide plan. */
+void task_widen(const attn_plan *plan);
+
+/* Reads the numbers that the plans of all sequences need, see plan_read_numbers(). */
+attn_status sequences_begin(const attn_plan *plan, attn_error *error);
+
+/* Runs one task of a plan of sequences, see attn_plan_task. */
+attn_status sequences_task(const attn_plan *plan, size_t phase, size_t task, void *scratch,
+                           attn_error *error);
 
 #endif

@@ -1,0 +1,58 @@
+/*
+ * task.c runs one task of a plan. The dtype of the plan chooses the function for float32 or for
+ * float64. The wide plan, see plan_wide.c, is one task.
+ */
+#include "engine/run.h"
+#include "plan_build.h"
+#include "status.h"
+
+void task_widen(const attn_plan *plan) {
+    const struct wide *wide = plan->wide;
+    for (size_t i = 0; i < wide->count; i++) {
+        for (size_t e = 0; e < wide->inputs[i].count; e++) {
+            wide->inputs[i].to[e] = (double)wide->inputs[i].from[e];
+        }
+    }
+}
+
+/* Rounds the results of the wide plan to those of the plan. */
+static attn_status round_results(const attn_plan *plan, attn_error *error) {
+    for (int r = ATTN_RESULT_GRAD_Q; r < ATTN_RESULT_COUNT; r++) {
+        const struct result *from = &plan->wide->plan->results.of[r];
+        if (gradient_shared(plan, (attn_result)r) != NULL) {
+            continue; /* the wide plan has added to the sum of all sequences */
+        }
+        for (size_t part = 0; part < from->count; part++) {
+            const double *x = from->parts[part].data;
+            const attn_result_tensor *to = &plan->results.of[r].parts[part];
+            for (size_t i = 0; i < part_numbers(to); i++) {
+                const float rounded = (float)x[i];
+                ((float *)to->data)[i] = rounded;
+                if (rounded - rounded != 0) {
+                    return gradient_not_finite(to, (attn_result)r, i, "float32", error);
+                }
+            }
+        }
+    }
+    return ATTN_OK;
+}
+
+/* Runs the wide plan, and rounds its results. */
+static attn_status run_wide(const attn_plan *plan, void *scratch, attn_error *error) {
+    const attn_plan *wide = plan->wide->plan;
+    for (size_t phase = 0; phase < attn_plan_phases(wide); phase++) {
+        for (size_t task = 0; task < attn_plan_tasks(wide, phase); task++) {
+            ATTN_TRY(run_task_f64(wide, phase, task, scratch, error));
+        }
+    }
+    return round_results(plan, error);
+}
+
+attn_status task_run(const attn_plan *plan, size_t phase, size_t task, void *scratch,
+                     attn_error *error) {
+    if (phase >= PHASE_COUNT && plan->wide != NULL) {
+        return run_wide(plan, scratch, error);
+    }
+    return plan->dtype == ATTN_FLOAT32 ? run_task_f32(plan, phase, task, scratch, error)
+                                       : run_task_f64(plan, phase, task, scratch, error);
+}

@@ -1,0 +1,497 @@
+/*
+ * plan_sequences.c - plans attention over packed sequences. The call as a whole is planned first: its
+ * options and inputs are checked, and its results get their shapes. Then the sequences get plans of
+ * their own, as if each were a call: one plan for all sequences of the same lengths. So a sequence has
+ * the bytes that it would have alone. engine/sequences.c runs them.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "check.h"
+#include "plan_build.h"
+#include "status.h"
+#include "tensor.h"
+
+enum {
+    /* Each sequence takes memory, and so do the heads of each plan, and a caller can refuse a plan
+     * only after it is made. A plan counts as at least LEAST_HEADS. */
+    MOST_SEQUENCES = 65536,
+    MOST_HEADS = 65536,
+    LEAST_HEADS = 16,
+    /* A sequence of at most so many multiply-adds, about 50 us, is one task. */
+    SHORT_WORK = 1 << 22
+};
+
+/* The call without sequences: Q, K and V are (rows,columns), with the columns of all heads. */
+struct flat {
+    attn_tensor tensors[3], grad_output;
+    const attn_tensor *qkv[3];
+    attn_options options;
+    attn_upstream upstream;
+    size_t heads; /* of a Q of rank 3; otherwise 0 */
+};
+
+/* ----------------------------------------------------------------------------- the call as a whole */
+
+/* Refuses what packed sequences do not have. */
+static attn_status check_sequence_options(const attn_options *o, attn_error *error) {
+    const struct {
+        const char *name;
+        bool given;
+    } options[] = {
+        {"mask", o->mask != NULL},
+        {"bias", o->bias != NULL},
+        {"lengths", o->lengths_count != 0},
+        {"key_padding", o->key_padding != NULL},
+        {"past_K", o->past_k != NULL},
+        {"past_V", o->past_v != NULL},
+        {"grad_weights", o->upstream != NULL && o->upstream->weights != NULL},
+    };
+    const uint64_t can = ATTN_WANT(OUTPUT) | ATTN_WANT(LSE) | ATTN_WANT(ENTROPY) |
+                         ATTN_WANT(GRAD_Q) | ATTN_WANT(GRAD_K) | ATTN_WANT(GRAD_V) |
+                         ATTN_WANT(GRAD_X) | ATTN_WANT(GRAD_SINK) | ATTN_WANT(GRAD_ALIBI) |
+                         ATTN_WANT(GRAD_NORM_Q) | ATTN_WANT(GRAD_NORM_K);
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
+        if (options[i].given) {
+            return attn_fail(error, ATTN_INVALID_ARGUMENT, options[i].name,
+                             "%s is not possible with sequences", options[i].name);
+        }
+    }
+    for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
+        if ((o->results & ~can) >> r & 1) {
+            return attn_fail(error, ATTN_INVALID_ARGUMENT, "results",
+                             "%s is not possible with sequences, which have output, lse, entropy "
+                             "and gradients",
+                             attn_result_name((attn_result)r));
+        }
+    }
+    return ATTN_OK;
+}
+
+/* Makes (rows,heads*columns) of (rows,heads,columns). */
+static attn_tensor flattened(const attn_tensor *t) {
+    attn_tensor flat = {.data = t->data, .dtype = t->dtype, .rank = 2};
+    flat.shape[0] = t->shape[0];
+    flat.shape[1] = t->shape[1] * t->shape[2]; /* fits: the tensor was checked */
+    return flat;
+}
+
+/* Flattens Q, K and V of rank 3, whose heads are an axis. */
+static attn_status flatten_heads(struct flat *f, const attn_tensor *const qkv[3],
+                                 const char *const names[3], attn_error *error) {
+    const size_t heads = qkv[0]->shape[1], kv_heads = qkv[1]->shape[1];
+    attn_options *o = &f->options;
+    if (o->heads != 0 || o->kv_heads != 0) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, o->heads != 0 ? "heads" : "kv_heads",
+                         "%s has rank 3, so with sequences its heads are an axis: heads and "
+                         "kv_heads are for matrices of rank 2",
+                         names[0]);
+    }
+    if (heads % kv_heads != 0) {
+        return attn_fail(error, ATTN_SHAPE_MISMATCH, names[1],
+                         "%s has %zu head%s, which is not a multiple of the %zu heads of %s",
+                         names[0], heads, plural_end(heads), kv_heads, names[1]);
+    }
+    ATTN_TRY(check_equal(names[2], qkv[2]->shape[1], "head", names[1], kv_heads, error));
+    f->heads = o->heads = heads;
+    o->kv_heads = kv_heads;
+    for (int i = 0; i < 3; i++) {
+        f->tensors[i] = flattened(qkv[i]);
+    }
+    if (o->upstream != NULL && o->upstream->output != NULL) {
+        const attn_tensor *given = o->upstream->output;
+        const size_t shape[] = {qkv[0]->shape[0], heads, qkv[2]->shape[2]};
+        ATTN_TRY(check_shape(given, "grad_output", 3, shape, error));
+        f->grad_output = flattened(given);
+        f->upstream = *o->upstream;
+        f->upstream.output = &f->grad_output;
+        o->upstream = &f->upstream;
+    }
+    return ATTN_OK;
+}
+
+/* Makes the flat call. */
+static attn_status flatten(struct flat *f, const attn_tensor *const qkv[3], const attn_options *o,
+                           attn_error *error) {
+    const bool same = qkv[0] == qkv[1] && qkv[1] == qkv[2];
+    const char *const names[] = {same ? "X" : "Q", same ? "X" : "K", same ? "X" : "V"};
+    *f = (struct flat){.options = *o};
+    ATTN_TRY(check_matrix(qkv[0], names[0], 2, 3, error));
+    for (int i = 1; i < 3; i++) {
+        ATTN_TRY(check_matrix(qkv[i], names[i], qkv[0]->rank, qkv[0]->rank, error));
+    }
+    for (int i = 0; i < 3; i++) {
+        f->tensors[i] = *qkv[i];
+        f->qkv[i] = &f->tensors[same ? 0 : i];
+    }
+    return qkv[0]->rank == 3 ? flatten_heads(f, qkv, names, error) : ATTN_OK;
+}
+
+/* Gives results of the form of Q, K and V the heads as an axis. */
+static void unflatten(attn_plan *plan) {
+    static const attn_result results[] = {ATTN_RESULT_OUTPUT, ATTN_RESULT_GRAD_Q,
+                                          ATTN_RESULT_GRAD_K, ATTN_RESULT_GRAD_V,
+                                          ATTN_RESULT_GRAD_X};
+    for (size_t i = 0; i < sizeof results / sizeof *results; i++) {
+        const struct result *result = &plan->results.of[results[i]];
+        const bool kv = results[i] == ATTN_RESULT_GRAD_K || results[i] == ATTN_RESULT_GRAD_V;
+        if (result->count > 0) {
+            attn_result_tensor *part = &result->parts[0];
+            const size_t heads = kv ? plan->kv_heads : plan->heads;
+            part->rank = 3;
+            part->shape[2] = part->shape[1] / heads;
+            part->shape[1] = heads;
+        }
+    }
+}
+
+/* ----------------------------------------------------------------------------------- the sequences */
+
+static attn_status check_sum(const size_t *lengths, size_t count, const char *name, size_t rows,
+                             attn_error *error) {
+    size_t sum = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (!size_add(sum, lengths[i], &sum)) {
+            return attn_too_large(error);
+        }
+    }
+    return sum == rows ? ATTN_OK
+                       : attn_fail(error, ATTN_SHAPE_MISMATCH, "sequences",
+                                   "the lengths of sequences add up to %zu, but %s has %zu row%s",
+                                   sum, name, rows, plural_end(rows));
+}
+
+static attn_status check_lists(const attn_plan *plan, const attn_sequences *s, attn_error *error) {
+    const bool same = plan->form.same;
+    if (s->count == 0 || s->queries == NULL) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, "sequences", "sequences has no lengths");
+    }
+    if (s->count > MOST_SEQUENCES) {
+        return attn_fail(error, ATTN_TOO_LARGE, "sequences",
+                         "there are %zu sequences; at most %d are possible", s->count,
+                         MOST_SEQUENCES);
+    }
+    ATTN_TRY(check_sum(s->queries, s->count, same ? "X" : "Q", plan->n, error));
+    if (s->keys == NULL) {
+        return check_sum(s->queries, s->count, same ? "X" : "K", plan->m, error);
+    }
+    if (same && memcmp(s->keys, s->queries, s->count * sizeof *s->keys) != 0) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, "sequences",
+                         "X stands for Q and K, so sequences has one list of lengths for both");
+    }
+    return check_sum(s->keys, s->count, same ? "X" : "K", plan->m, error);
+}
+
+size_t plan_row_numbers(const attn_plan *plan, attn_result which) {
+    const attn_result_tensor *part = plan->results.of[which].parts;
+    return which == ATTN_RESULT_LSE || which == ATTN_RESULT_ENTROPY
+               ? 1
+               : part_numbers(part) / part->shape[0];
+}
+
+/* Returns how many rows without keys, or without queries, one task clears. */
+static size_t rows_to_clear(const attn_plan *plan) {
+    size_t numbers = 1;
+    for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
+        if (plan->results.of[r].count > 0 && !(r >= SHARED_FIRST && r < SHARED_END)) {
+            numbers += plan_row_numbers(plan, (attn_result)r);
+        }
+    }
+    return size_max(1, COPY_NUMBERS / (numbers + plan->heads));
+}
+
+static bool is_empty(const struct packed_rows *rows) {
+    return rows->n == 0 || rows->m == 0;
+}
+
+/* Orders rows by their lengths, those without queries or keys first. */
+static int compare_rows(const void *a_, const void *b_) {
+    const struct packed_rows *a = a_, *b = b_;
+    if (is_empty(a) != is_empty(b)) {
+        return is_empty(a) ? -1 : 1;
+    }
+    if (a->n != b->n && !is_empty(a)) {
+        return a->n < b->n ? -1 : 1;
+    }
+    if (a->m != b->m && !is_empty(a)) {
+        return a->m < b->m ? -1 : 1;
+    }
+    return a->q + a->k < b->q + b->k ? -1 : a->q + a->k > b->q + b->k;
+}
+
+/* Lists the sequences. Rows without keys, or without queries, are cut into `some` rows. */
+static attn_status list_rows(attn_plan *plan, const attn_sequences *given, attn_error *error) {
+    struct sequences *s = plan->sequences;
+    const size_t some = rows_to_clear(plan),
+                 *keys = given->keys != NULL ? given->keys : given->queries;
+    struct packed_rows next = {0};
+    s->rows = plan_alloc(plan, given->count + (plan->n + plan->m) / some, sizeof *s->rows);
+    if (s->rows == NULL) {
+        return attn_no_memory(error);
+    }
+    for (size_t i = 0; i < given->count; i++) {
+        next.index = i;
+        for (size_t n = given->queries[i], m = keys[i]; n + m > 0; n -= next.n, m -= next.m) {
+            const bool empty = n == 0 || m == 0;
+            next.n = empty ? size_min(n, some) : n;
+            next.m = empty ? size_min(m, some) : m;
+            s->rows[s->count++] = next;
+            next.q += next.n;
+            next.k += next.m;
+        }
+    }
+    qsort(s->rows, s->count, sizeof *s->rows, compare_rows);
+    return ATTN_OK;
+}
+
+/* Does the plan of a sequence depend on the numbers of its positions? */
+static bool reads_positions(const struct rotary *r) {
+    return r->positions != NULL &&
+           (r->given.scaling == ATTN_ROTARY_DYNAMIC || r->given.scaling == ATTN_ROTARY_LONGROPE);
+}
+
+/* Returns the end of the rows that have one plan with row `first`. */
+static size_t end_of_alike(const attn_plan *plan, size_t first) {
+    const struct packed_rows *rows = plan->sequences->rows, *one = &rows[first];
+    const bool alone = reads_positions(&plan->rotary) && !is_empty(one);
+    size_t end = first + 1;
+    while (
+        end < plan->sequences->count && !alone &&
+        (is_empty(one) ? is_empty(&rows[end]) : rows[end].n == one->n && rows[end].m == one->m)) {
+        end++;
+    }
+    return end;
+}
+
+/* Counts the kinds, and makes room for them. */
+static attn_status new_kinds(attn_plan *plan, attn_error *error) {
+    struct sequences *s = plan->sequences;
+    const size_t most = MOST_HEADS / size_max(plan->heads, LEAST_HEADS);
+    for (size_t first = 0; first < s->count; first = end_of_alike(plan, first)) {
+        s->kinds++;
+    }
+    if (s->kinds > most && s->kinds > 1) {
+        return attn_fail(error, ATTN_TOO_LARGE, "sequences",
+                         "the sequences have %zu different %s; with %zu head%s at most %zu are "
+                         "possible",
+                         s->kinds,
+                         reads_positions(&plan->rotary) ? "positions" : "pairs of lengths",
+                         plan->heads, plural_end(plan->heads), most);
+    }
+    s->alike = plan_alloc(plan, s->kinds, sizeof *s->alike);
+    return s->alike == NULL ? attn_no_memory(error) : ATTN_OK;
+}
+
+/* ---------------------------------------------------------------------------- the plans of sequences */
+
+/* Returns rows [first, first + rows) of a tensor along an axis, which is 0 or its last one. */
+static attn_tensor some_rows(const attn_tensor *t, int axis, size_t first, size_t rows) {
+    attn_tensor some = *t;
+    size_t numbers = first;
+    for (int i = axis + 1; i < t->rank; i++) {
+        numbers *= t->shape[i];
+    }
+    some.data = (const char *)t->data + numbers * attn_dtype_size(t->dtype);
+    some.shape[axis] = rows;
+    return some;
+}
+
+/* Plans a sequence as a call of its own. */
+static attn_status plan_sequence(const attn_plan *plan, const struct flat *f,
+                                 const struct packed_rows *at, attn_plan **own, attn_error *error) {
+    const attn_tensor q = some_rows(f->qkv[0], 0, at->q, at->n),
+                      k = some_rows(f->qkv[1], 0, at->k, at->m),
+                      v = some_rows(f->qkv[2], 0, at->k, at->m);
+    const bool same = plan->form.same;
+    const attn_tensor *const qkv[] = {&q, same ? &q : &k, same ? &q : &v};
+    attn_options o = f->options;
+    attn_tensor output, lse, positions;
+    attn_upstream upstream = {0};
+    attn_rotary rotary;
+    o.sequences = NULL;
+    if (o.upstream != NULL && o.upstream->output != NULL) {
+        output = some_rows(o.upstream->output, 0, at->q, at->n);
+        upstream.output = &output;
+    }
+    if (o.upstream != NULL && o.upstream->lse != NULL) { /* its rows lie as in the call */
+        lse = some_rows(o.upstream->lse, o.upstream->lse->rank - 1, at->q, at->n);
+        upstream.lse = &lse;
+    }
+    o.upstream = o.upstream != NULL ? &upstream : NULL;
+    if (plan->rotary.positions != NULL) {
+        rotary = *o.rotary;
+        positions = some_rows(rotary.positions, rotary.positions->rank - 1, at->q, at->n);
+        rotary.positions = &positions;
+        o.rotary = &rotary;
+    }
+    ATTN_TRY(plan_attention(own, qkv[0], qkv[1], qkv[2], &o, error));
+    (*own)->results.head_rows = plan->n;
+    return plan_or_free(own, plan_wide(*own, qkv, error));
+}
+
+/* Plans all sequences: the short kinds from the first one on, the long ones from the last one on. */
+static attn_status plan_kinds(attn_plan *plan, const struct flat *f, attn_error *error) {
+    struct sequences *s = plan->sequences;
+    size_t next_long = s->kinds;
+    for (size_t first = 0, end; first < s->count; first = end) {
+        struct alike kind = {.first = first};
+        attn_plan *own = NULL;
+        end = end_of_alike(plan, first);
+        kind.count = end - first;
+        if (!is_empty(&s->rows[first])) {
+            ATTN_TRY(attn_of_sequence(error, plan_sequence(plan, f, &s->rows[first], &own, error),
+                                      s->rows[first].index));
+            plan->bytes += sizeof *own + own->bytes;
+            if (own->wide != NULL) {
+                plan->bytes += sizeof *own + own->wide->plan->bytes;
+            }
+        }
+        kind.plan = own;
+        kind.is_long = own != NULL && own->schedule.cost > SHORT_WORK;
+        s->alike[kind.is_long ? --next_long : s->short_kinds++] = kind;
+    }
+    return ATTN_OK;
+}
+
+/* ------------------------------------------------------------------------------------- the schedule */
+
+/* Reserves bytes at the end of a memory. Returns false if the memory could not be addressed. */
+static bool reserve_bytes(size_t *memory, size_t bytes, size_t *at) {
+    *at = *memory;
+    return size_align(&bytes) && size_add(*memory, bytes, memory);
+}
+
+/* Lays out the scratch of a short kind: what its plan needs, then its workspace, then what the wide
+ * plan needs. Everything is small. */
+static size_t map_short_scratch(struct alike *kind) {
+    const attn_plan *own = kind->plan;
+    size_t bytes = own->schedule.scratch.bytes;
+    reserve_bytes(&bytes, own->schedule.workspace.bytes, &kind->workspace);
+    if (own->wide != NULL) {
+        const attn_plan *wide = own->wide->plan; /* its heads are those of the caller */
+        const size_t numbers[ROWS_COUNT] = {
+            own->in.q.numbers,
+            own->in.k.numbers,
+            own->in.v.numbers,
+            own->rotary.positions != NULL ? wide->n : 0,
+            own->gradients.upstream.output != NULL ? own->out.batch : 0,
+            own->gradients.upstream.lse != NULL ? wide->heads * wide->n : 0,
+        };
+        for (int i = 0; i < ROWS_COUNT; i++) {
+            reserve_bytes(&bytes, numbers[i] * sizeof(double), &kind->wide.rows[i]);
+        }
+        reserve_bytes(&bytes, wide->results.bytes, &kind->wide.results);
+        reserve_bytes(&bytes, wide->schedule.workspace.bytes, &kind->wide.workspace);
+    }
+    return bytes;
+}
+
+/* Cuts a kind into runs, and gives it its memory. Returns false if that cannot be addressed. */
+static bool cut_kind(attn_plan *plan, struct alike *kind) {
+    struct sequences *s = plan->sequences;
+    struct schedule *schedule = &plan->schedule;
+    const size_t rows = rows_to_clear(plan);
+    const double each = kind->plan != NULL ? kind->plan->schedule.cost
+                                           : cost_of_copying(COPY_NUMBERS, (double)rows);
+    size_t scratch = 0, workspace = 0;
+    bool fits = true;
+    schedule->cost += each * (double)kind->count;
+    kind->sums = s->places;
+    if (kind->is_long) {
+        scratch = kind->plan->schedule.scratch.bytes;
+        fits = size_mul(kind->plan->schedule.workspace.bytes, kind->count, &workspace) &&
+               reserve_bytes(&schedule->workspace.bytes, workspace, &kind->workspace);
+        s->places += kind->count;
+    } else {
+        kind->runs = plan_cut(kind->count, each * (double)kind->count);
+        scratch = kind->plan != NULL ? map_short_scratch(kind) : 0;
+        s->places += kind->plan != NULL ? kind->runs.tasks : 0;
+    }
+    schedule->scratch.bytes = size_max(schedule->scratch.bytes, scratch);
+    return fits;
+}
+
+/* Returns the tasks of all sequences of a kind in a phase. */
+static size_t tasks_of_kind(const struct sequences *s, const struct alike *kind, size_t phase) {
+    if (!kind->is_long) {
+        return kind->runs.tasks;
+    }
+    return kind->count * (phase > 0       ? attn_plan_tasks(kind->plan, phase - 1)
+                          : s->shared > 0 ? 1
+                                          : 0);
+}
+
+/* Counts the tasks of all phases. */
+static attn_status count_phases(attn_plan *plan, attn_error *error) {
+    struct sequences *s = plan->sequences;
+    s->phases = 1;
+    for (size_t i = s->short_kinds; i < s->kinds; i++) {
+        s->phases = size_max(s->phases, 1 + attn_plan_phases(s->alike[i].plan));
+    }
+    const size_t phases = s->phases;
+    s->phases += s->shared > 0;
+    s->before = plan_alloc(plan, phases, sizeof *s->before);
+    for (size_t phase = 0; s->before != NULL && phase < phases; phase++) {
+        const size_t first = sequences_first(s, phase);
+        size_t *before = plan_alloc(plan, s->kinds - first + 1, sizeof *before);
+        if (before == NULL) {
+            return attn_no_memory(error);
+        }
+        for (size_t i = first; i < s->kinds; i++) {
+            before[i - first + 1] = before[i - first] + tasks_of_kind(s, &s->alike[i], phase);
+        }
+        s->before[phase] = before;
+    }
+    return s->before == NULL ? attn_no_memory(error) : ATTN_OK;
+}
+
+/* Cuts the sums of shared gradients. Returns false if their memory cannot be addressed. */
+static bool cut_shared(attn_plan *plan) {
+    struct sequences *s = plan->sequences;
+    size_t sums;
+    if (s->shared == 0) {
+        return true;
+    }
+    s->adds = plan_cut(s->shared, 8.0 * (double)s->shared * (double)s->places);
+    return size_mul(s->places * sizeof(double), s->shared, &sums) &&
+           reserve_bytes(&plan->schedule.workspace.bytes, sums, &s->sums);
+}
+
+static attn_status plan_parts_of_call(attn_plan *plan, const struct flat *f, attn_error *error) {
+    const attn_sequences *given = f->options.sequences;
+    bool fits = true;
+    ATTN_TRY(check_lists(plan, given, error));
+    plan->sequences = plan_alloc(plan, 1, sizeof *plan->sequences);
+    if (plan->sequences == NULL) {
+        return attn_no_memory(error);
+    }
+    struct sequences *s = plan->sequences;
+    ATTN_TRY(list_rows(plan, given, error));
+    ATTN_TRY(new_kinds(plan, error));
+    ATTN_TRY(plan_kinds(plan, f, error));
+    for (int r = SHARED_FIRST; r < SHARED_END; r++) {
+        s->shared +=
+            plan_wants(plan, UINT64_C(1) << r) ? part_numbers(plan->results.of[r].parts) : 0;
+    }
+    for (size_t i = 0; i < s->kinds; i++) {
+        fits = cut_kind(plan, &s->alike[i]) && fits;
+    }
+    if (!cut_shared(plan) || !fits) {
+        return attn_too_large(error);
+    }
+    if (f->heads > 0) {
+        unflatten(plan);
+    }
+    return count_phases(plan, error);
+}
+
+attn_status plan_sequences(attn_plan **plan, const attn_tensor *const qkv[3], const attn_options *o,
+                           attn_error *error) {
+    struct flat f;
+    *plan = NULL;
+    ATTN_TRY(check_options(o, error));
+    ATTN_TRY(check_sequence_options(o, error));
+    ATTN_TRY(flatten(&f, qkv, o, error));
+    ATTN_TRY(plan_attention(plan, f.qkv[0], f.qkv[1], f.qkv[2], &f.options, error));
+    return plan_or_free(plan, plan_parts_of_call(*plan, &f, error));
+}

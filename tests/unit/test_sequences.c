@@ -1,0 +1,430 @@
+/*
+ * test_sequences.c - packed sequences: each has the bytes of a call of its own, whatever the order of
+ * the tasks; the cost is the sum of the parts; and gradients of what all share are sums. Calls are
+ * drawn over all options that sequences have. TEST_SEED chooses other calls.
+ */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "attention.h"
+#include "support/rng.h"
+#include "support/scale.h"
+
+enum {
+    MOST = 12, /* sequences of a drawn call */
+    TENSORS = 16
+};
+
+/* A call of sequences. Rows of Q, K and V have all heads. */
+struct packed {
+    struct rng rng;
+    attn_dtype dtype;
+    size_t heads, kv_heads, d, d_v;
+    bool axis, same; /* the heads are an axis; Q, K and V are one matrix */
+    size_t queries[MOST], keys[MOST], rows[2];
+    attn_tensor q, k, v;
+    attn_options options;
+    attn_sequences sequences;
+    attn_rotary rotary;
+    attn_upstream upstream;
+    attn_tensor tensors[TENSORS];
+    size_t tensor_count;
+};
+
+static attn_tensor *draw(struct packed *c, int rank, size_t a, size_t b, size_t columns) {
+    const size_t count = a * (rank > 1 ? b : 1) * (rank > 2 ? columns : 1);
+    cr_assert_lt(c->tensor_count, TENSORS);
+    attn_tensor *t = &c->tensors[c->tensor_count++];
+    *t = (attn_tensor){.dtype = c->dtype, .rank = rank, .shape = {a, b, columns}};
+    void *data = calloc(count + 1, sizeof(double));
+    for (size_t i = 0; i < count; i++) {
+        const double x = rng_normal(&c->rng);
+        if (c->dtype == ATTN_FLOAT32) {
+            ((float *)data)[i] = (float)x;
+        } else {
+            ((double *)data)[i] = x;
+        }
+    }
+    t->data = data;
+    return t;
+}
+
+/* Draws rows with all heads, in the form of the call. */
+static attn_tensor *draw_rows(struct packed *c, size_t rows, size_t heads, size_t columns) {
+    return c->axis ? draw(c, 3, rows, heads, columns) : draw(c, 2, rows, heads * columns, 0);
+}
+
+static void free_packed(struct packed *c) {
+    for (size_t i = 0; i < c->tensor_count; i++) {
+        free((void *)(uintptr_t)c->tensors[i].data);
+    }
+}
+
+/* Draws a length: mostly short ones, some of which several sequences have. */
+static size_t draw_length(struct packed *c, bool is_long) {
+    return rng_chance(&c->rng, 6)              ? 0
+           : is_long && rng_chance(&c->rng, 2) ? rng_between(&c->rng, 200, 500)
+           : rng_chance(&c->rng, 2)            ? 5
+                                               : rng_between(&c->rng, 1, 12);
+}
+
+static void draw_lengths(struct packed *c, bool is_long) {
+    const bool list = !c->same && rng_chance(&c->rng, 2);
+    c->sequences.count = rng_between(&c->rng, 1, MOST);
+    for (size_t i = 0; i < c->sequences.count; i++) {
+        c->queries[i] = i == 0 ? 3 : draw_length(c, is_long);
+        c->keys[i] = list ? (i == 0 ? 4 : draw_length(c, is_long)) : c->queries[i];
+        c->rows[0] += c->queries[i];
+        c->rows[1] += c->keys[i];
+    }
+    c->sequences.queries = c->queries;
+    c->sequences.keys = list ? c->keys : NULL;
+    c->options.sequences = &c->sequences;
+}
+
+static void draw_rotary(struct packed *c) {
+    static const attn_rotary_scaling scalings[] = {ATTN_ROTARY_UNSCALED, ATTN_ROTARY_LINEAR,
+                                                   ATTN_ROTARY_DYNAMIC, ATTN_ROTARY_LLAMA3};
+    c->rotary = (attn_rotary){.scaling = scalings[rng_between(&c->rng, 0, 3)],
+                              .base = 100,
+                              .factor = 2,
+                              .original_positions = 4,
+                              .low_factor = 1,
+                              .high_factor = 4};
+    if (c->sequences.keys == NULL && rng_chance(&c->rng, 2)) {
+        attn_tensor *positions = draw(c, 1, c->rows[0], 0, 0);
+        c->rotary.positions = positions;
+    }
+    c->options.rotary = &c->rotary;
+}
+
+static void draw_options(struct packed *c) {
+    struct rng *rng = &c->rng;
+    attn_options *o = &c->options;
+    o->causal = rng_chance(rng, 2);
+    o->softcap = rng_chance(rng, 4) ? 2 : 0;
+    o->flags |= rng_chance(rng, 3) ? ATTN_FLAG_BOTTOM_RIGHT : 0;
+    if (rng_chance(rng, 3)) {
+        o->flags |= ATTN_FLAG_WINDOW;
+        o->window[0] = (int64_t)rng_between(rng, 0, 4);
+        o->window[1] = (int64_t)rng_between(rng, 0, 4) - 1;
+    }
+    if (rng_chance(rng, 4)) {
+        o->normalization = rng_chance(rng, 2) ? ATTN_SIGMOID : ATTN_UNNORMALIZED;
+    } else {
+        o->sink = rng_chance(rng, 3) ? draw(c, 1, c->heads, 0, 0) : NULL;
+    }
+    if (rng_chance(rng, 3)) {
+        o->alibi_slopes = draw(c, 1, c->heads, 0, 0);
+    } else if (rng_chance(rng, 4)) {
+        o->flags |= ATTN_FLAG_ALIBI;
+    }
+    o->norm_q = rng_chance(rng, 4) ? draw(c, 1, c->d, 0, 0) : NULL;
+    o->norm_k = rng_chance(rng, 4) ? draw(c, 1, c->kv_heads * c->d, 0, 0) : NULL;
+    if (c->d % 2 == 0 && rng_chance(rng, 3)) {
+        draw_rotary(c);
+    }
+}
+
+/* Chooses the results, and draws the gradients of output and lse. */
+static void draw_results(struct packed *c, bool gradients) {
+    attn_options *o = &c->options;
+    const bool softmax = o->normalization == ATTN_SOFTMAX;
+    o->results = ATTN_WANT(OUTPUT) | (softmax ? ATTN_WANT(LSE) | ATTN_WANT(ENTROPY) : 0);
+    if (!gradients) {
+        return;
+    }
+    const bool lse = softmax && rng_chance(&c->rng, 2);
+    c->upstream.output = draw_rows(c, c->rows[0], c->heads, c->d_v);
+    c->upstream.lse = !lse                       ? NULL
+                      : c->axis || o->heads != 0 ? draw(c, 2, c->heads, c->rows[0], 0)
+                                                 : draw(c, 1, c->rows[0], 0, 0);
+    o->upstream = &c->upstream;
+    o->results |= ATTN_WANT(GRAD_Q) | ATTN_WANT(GRAD_K) | ATTN_WANT(GRAD_V) |
+                  (c->same ? ATTN_WANT(GRAD_X) : 0) | (o->sink != NULL ? ATTN_WANT(GRAD_SINK) : 0) |
+                  (o->alibi_slopes != NULL ? ATTN_WANT(GRAD_ALIBI) : 0) |
+                  (o->norm_q != NULL ? ATTN_WANT(GRAD_NORM_Q) : 0) |
+                  (o->norm_k != NULL ? ATTN_WANT(GRAD_NORM_K) : 0);
+}
+
+static void draw_packed(struct packed *c, uint64_t seed) {
+    *c = (struct packed){.rng = {seed * 7919 + 1}};
+    struct rng *rng = &c->rng;
+    const bool is_long = rng_chance(rng, 8);
+    c->dtype = rng_chance(rng, 2) ? ATTN_FLOAT32 : ATTN_FLOAT64;
+    c->same = rng_chance(rng, 5);
+    c->axis = rng_chance(rng, 2);
+    c->kv_heads = rng_between(rng, 1, 2);
+    c->heads = c->kv_heads * (c->same ? 1 : rng_between(rng, 1, 3));
+    c->d = rng_between(rng, 1, 8) * (is_long ? 4 : 1);
+    c->d_v = c->same ? c->d : rng_between(rng, 1, 8);
+    draw_lengths(c, is_long);
+    c->q = *draw_rows(c, c->rows[0], c->heads, c->d);
+    c->k = c->same ? c->q : *draw_rows(c, c->rows[1], c->kv_heads, c->d);
+    c->v = c->same ? c->q : *draw_rows(c, c->rows[1], c->kv_heads, c->d_v);
+    if (!c->axis && (c->heads > 1 || rng_chance(rng, 2))) {
+        c->options.heads = c->heads;
+        c->options.kv_heads = c->kv_heads;
+    }
+    draw_options(c);
+    draw_results(c, rng_chance(rng, 2));
+}
+
+/* ------------------------------------------------------------------------------------------- runs */
+
+static void *aligned(size_t bytes) {
+    return aligned_alloc(ATTN_ALIGNMENT, bytes / ATTN_ALIGNMENT * ATTN_ALIGNMENT + ATTN_ALIGNMENT);
+}
+
+static attn_plan *plan_of(const struct packed *c) {
+    attn_plan *plan;
+    attn_error error = {0};
+    cr_assert_eq(attn_plan_attention(&plan, &c->q, c->same ? &c->q : &c->k, c->same ? &c->q : &c->v,
+                                     &c->options, &error),
+                 ATTN_OK, "%s", error.message);
+    return plan;
+}
+
+/* Runs all tasks in order or, with `backwards`, those of each phase in the opposite one. Returns the
+ * buffer of all results. */
+static char *run(attn_plan *plan, bool backwards) {
+    attn_error error = {0};
+    size_t bytes;
+    cr_assert(attn_plan_results_bytes(plan, &bytes));
+    char *results = aligned(bytes), *scratch = aligned(attn_plan_scratch(plan));
+    memset(results, 0xff, bytes); /* NaN */
+    memset(scratch, 0xff, attn_plan_scratch(plan));
+    cr_assert_eq(attn_plan_bind_all(plan, results), ATTN_OK);
+    cr_assert_eq(attn_plan_begin(plan, &error), ATTN_OK, "%s", error.message);
+    for (size_t phase = 0; phase < attn_plan_phases(plan); phase++) {
+        const size_t tasks = attn_plan_tasks(plan, phase);
+        for (size_t i = 0; i < tasks; i++) {
+            const size_t task = backwards ? tasks - 1 - i : i;
+            cr_assert_eq(attn_plan_task(plan, phase, task, scratch, &error), ATTN_OK, "%s",
+                         error.message);
+        }
+    }
+    cr_assert_eq(attn_plan_end(plan, &error), ATTN_OK, "%s", error.message);
+    free(scratch);
+    return results;
+}
+
+/* Rows [first, first + count) of a matrix, with all heads, as a call with options->heads takes
+ * them. */
+static attn_tensor rows_of(const attn_tensor *t, size_t first, size_t count) {
+    attn_tensor rows = {.dtype = t->dtype, .rank = 2, .shape = {count, t->shape[1]}};
+    rows.shape[1] *= t->rank == 3 ? t->shape[2] : 1;
+    rows.data = (const char *)t->data + first * rows.shape[1] * attn_dtype_size(t->dtype);
+    return rows;
+}
+
+/* Columns [first, first + count) of (heads,rows) or (rows). */
+static attn_tensor columns_of(struct packed *c, const attn_tensor *t, size_t first, size_t count) {
+    attn_tensor *some = t->rank == 1 ? draw(c, 1, count, 0, 0) : draw(c, 2, t->shape[0], count, 0);
+    const size_t size = attn_dtype_size(t->dtype), heads = t->rank == 1 ? 1 : t->shape[0];
+    for (size_t h = 0; h < heads; h++) {
+        memcpy((char *)(uintptr_t)some->data + h * count * size,
+               (const char *)t->data + (h * t->shape[t->rank - 1] + first) * size, count * size);
+    }
+    return *some;
+}
+
+/* Plans sequence i of a call as a call of its own. */
+static attn_plan *plan_alone(struct packed *c, size_t q, size_t k, size_t i) {
+    struct packed own = *c;
+    own.axis = false;
+    own.q = rows_of(&c->q, q, c->queries[i]);
+    own.k = rows_of(&c->k, k, c->keys[i]);
+    own.v = rows_of(&c->v, k, c->keys[i]);
+    own.options.sequences = NULL;
+    if (c->axis) {
+        own.options.heads = c->heads;
+        own.options.kv_heads = c->kv_heads;
+    }
+    attn_tensor output, lse, positions;
+    if (c->options.upstream != NULL) {
+        output = rows_of(c->upstream.output, q, c->queries[i]);
+        own.upstream.output = &output;
+        if (c->upstream.lse != NULL) {
+            lse = columns_of(c, c->upstream.lse, q, c->queries[i]);
+            own.upstream.lse = &lse;
+        }
+        own.options.upstream = &own.upstream;
+    }
+    if (c->rotary.positions != NULL) {
+        positions = columns_of(c, c->rotary.positions, q, c->queries[i]);
+        own.rotary.positions = &positions;
+        own.options.rotary = &own.rotary;
+    }
+    return plan_of(&own);
+}
+
+static double number(const attn_result_tensor *t, size_t i) {
+    return t->dtype == ATTN_FLOAT32 ? (double)((const float *)t->data)[i]
+                                    : ((const double *)t->data)[i];
+}
+
+static size_t numbers_of(const attn_result_tensor *part) {
+    size_t count = 0;
+    const attn_tensor t = attn_as_tensor(part);
+    cr_assert(attn_tensor_count(&t, &count));
+    return count;
+}
+
+/* ------------------------------------------------------------------------------------ comparisons */
+
+enum {
+    SHARED = ATTN_RESULT_GRAD_NORM_K + 1 - ATTN_RESULT_GRAD_SINK,
+    MOST_SHARED = 64
+};
+
+/* What sequences are compared with. */
+struct sums {
+    double of[SHARED][MOST_SHARED], sizes[SHARED][MOST_SHARED];
+    double cost;
+};
+
+static bool is_shared(int result) {
+    return result >= ATTN_RESULT_GRAD_SINK && result < ATTN_RESULT_GRAD_SINK + SHARED;
+}
+
+/* Compares the bytes of some rows: all heads of a row, or the rows of each head. */
+static void compare_rows(const attn_result_tensor *all, const attn_result_tensor *alone,
+                         attn_result which, size_t first, size_t index) {
+    const bool heads = which == ATTN_RESULT_LSE || which == ATTN_RESULT_ENTROPY;
+    const size_t size = attn_dtype_size(all->dtype),
+                 runs = heads && all->rank == 2 ? all->shape[0] : 1;
+    const size_t count = numbers_of(alone) / runs;
+    const size_t place = heads ? first : first * (numbers_of(all) / all->shape[0]);
+    for (size_t h = 0; h < runs; h++) {
+        const size_t from = h * all->shape[all->rank - 1] * (heads ? 1 : 0) + place;
+        cr_assert_arr_eq((const char *)all->data + from * size,
+                         (const char *)alone->data + h * count * size, count * size,
+                         "%s of sequence %zu is not what it is alone", attn_result_name(which),
+                         index);
+    }
+}
+
+static void add_sums(const attn_result_tensor *t, struct sums *sums, int which) {
+    for (size_t e = 0; e < numbers_of(t); e++) {
+        sums->of[which][e] += number(t, e);
+        sums->sizes[which][e] += fabs(number(t, e));
+    }
+}
+
+/* Compares a sequence with a call of its own. */
+static void compare_sequence(struct packed *c, const attn_plan *plan, size_t q, size_t k, size_t i,
+                             struct sums *sums) {
+    const size_t tensors = c->tensor_count;
+    attn_plan *alone = plan_alone(c, q, k, i);
+    char *results = run(alone, false);
+    sums->cost += attn_plan_cost(alone);
+    for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
+        const attn_result_tensor *got = attn_plan_tensor(plan, (attn_result)r, 0);
+        const bool keys = r == ATTN_RESULT_GRAD_K || r == ATTN_RESULT_GRAD_V;
+        if (got != NULL && is_shared(r)) {
+            add_sums(attn_plan_tensor(alone, (attn_result)r, 0), sums, r - ATTN_RESULT_GRAD_SINK);
+        } else if (got != NULL) {
+            compare_rows(got, attn_plan_tensor(alone, (attn_result)r, 0), (attn_result)r,
+                         keys ? k : q, i);
+        }
+    }
+    free(results);
+    attn_plan_free(alone);
+    while (c->tensor_count > tensors) {
+        free((void *)(uintptr_t)c->tensors[--c->tensor_count].data);
+    }
+}
+
+/* Checks the results of queries without keys, or of keys without queries. */
+static void check_zeros(const struct packed *c, const attn_plan *plan, size_t q, size_t k,
+                        size_t i) {
+    for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
+        const attn_result_tensor *t = attn_plan_tensor(plan, (attn_result)r, 0);
+        const bool heads = r == ATTN_RESULT_LSE || r == ATTN_RESULT_ENTROPY;
+        const bool keys = r == ATTN_RESULT_GRAD_K || r == ATTN_RESULT_GRAD_V;
+        if (t == NULL || is_shared(r)) {
+            continue;
+        }
+        const size_t rows = keys ? c->keys[i] : c->queries[i], first = keys ? k : q;
+        const size_t width = heads ? c->heads : numbers_of(t) / t->shape[0];
+        for (size_t e = 0; e < rows * width; e++) {
+            const size_t h = heads ? e / rows : 0;
+            const size_t at = heads ? h * c->rows[0] + first + e % rows : first * width + e;
+            double want = 0;
+            if (r == ATTN_RESULT_LSE) {
+                const attn_tensor *s = c->options.sink;
+                want = s == NULL                  ? -INFINITY
+                       : s->dtype == ATTN_FLOAT32 ? (double)((const float *)s->data)[h]
+                                                  : ((const double *)s->data)[h];
+            }
+            cr_assert_eq(number(t, at), want, "%s[%zu] is %g, not %g",
+                         attn_result_name((attn_result)r), at, number(t, at), want);
+        }
+    }
+}
+
+static void check_sums(const attn_plan *plan, const struct sums *sums, attn_dtype dtype) {
+    const double bound = dtype == ATTN_FLOAT32 ? 1e-6 : 1e-14;
+    for (int r = 0; r < SHARED; r++) {
+        const attn_result which = (attn_result)(ATTN_RESULT_GRAD_SINK + r);
+        const attn_result_tensor *t = attn_plan_tensor(plan, which, 0);
+        for (size_t e = 0; t != NULL && e < numbers_of(t); e++) {
+            cr_assert_float_eq(number(t, e), sums->of[r][e], bound * (sums->sizes[r][e] + 1e-300),
+                               "%s[%zu] is %g, not %g", attn_result_name(which), e, number(t, e),
+                               sums->of[r][e]);
+        }
+    }
+}
+
+static void check_packed(uint64_t seed) {
+    struct packed c;
+    struct sums *sums = calloc(1, sizeof *sums);
+    draw_packed(&c, seed);
+    attn_plan *plan = plan_of(&c);
+    char *results = run(plan, false);
+    size_t q = 0, k = 0, bytes = 0, empty = 0;
+    for (size_t i = 0; i < c.sequences.count; q += c.queries[i], k += c.keys[i], i++) {
+        if (c.queries[i] > 0 && c.keys[i] > 0) {
+            compare_sequence(&c, plan, q, k, i, sums);
+        } else {
+            empty += c.queries[i] + c.keys[i];
+            check_zeros(&c, plan, q, k, i);
+        }
+    }
+    check_sums(plan, sums, c.dtype);
+    if (empty == 0) {
+        cr_assert_float_eq(attn_plan_cost(plan), sums->cost, 1e-9 * sums->cost);
+    } else {
+        cr_assert_gt(attn_plan_cost(plan), sums->cost);
+    }
+    char *again = run(plan, true);
+    attn_plan_results_bytes(plan, &bytes);
+    cr_assert_eq(bytes, bytes / ATTN_ALIGNMENT * ATTN_ALIGNMENT);
+    for (int r = 0; r < ATTN_RESULT_COUNT; r++) { /* what lies between results is not written */
+        const attn_result_tensor *t = attn_plan_tensor(plan, (attn_result)r, 0);
+        if (t != NULL) {
+            const size_t at = (size_t)((char *)t->data - again);
+            cr_assert_arr_eq(results + at, again + at, numbers_of(t) * attn_dtype_size(t->dtype));
+        }
+    }
+    free(again);
+    free(results);
+    free(sums);
+    attn_plan_free(plan);
+    free_packed(&c);
+}
+
+Test(sequences, each_is_a_call_of_its_own, .timeout = 300) {
+    enum {
+        CALLS = 3000
+    };
+    const char *other = getenv("TEST_SEED");
+    const uint64_t first = 1 + (other != NULL ? strtoull(other, NULL, 10) * CALLS : 0);
+    for (uint64_t seed = first; seed < first + test_scale(CALLS); seed++) {
+        check_packed(seed);
+    }
+}
