@@ -267,19 +267,23 @@ static size_t end_of_alike(const attn_plan *plan, size_t first) {
 static attn_status new_kinds(attn_plan *plan, attn_error *error) {
     struct sequences *s = plan->sequences;
     const size_t most = MOST_HEADS / size_max(plan->heads, LEAST_HEADS);
+    size_t kinds = 0;
     for (size_t first = 0; first < s->count; first = end_of_alike(plan, first)) {
-        s->kinds++;
+        kinds++;
     }
-    if (s->kinds > most && s->kinds > 1) {
+    if (kinds > most) {
         return attn_fail(error, ATTN_TOO_LARGE, "sequences",
                          "the sequences have %zu different %s; with %zu head%s at most %zu are "
                          "possible",
-                         s->kinds,
-                         reads_positions(&plan->rotary) ? "positions" : "pairs of lengths",
+                         kinds, reads_positions(&plan->rotary) ? "positions" : "pairs of lengths",
                          plan->heads, plural_end(plan->heads), most);
     }
-    s->alike = plan_alloc(plan, s->kinds, sizeof *s->alike);
-    return s->alike == NULL ? attn_no_memory(error) : ATTN_OK;
+    s->alike = plan_alloc(plan, kinds, sizeof *s->alike);
+    if (s->alike == NULL) {
+        return attn_no_memory(error);
+    }
+    s->kinds = kinds;
+    return ATTN_OK;
 }
 
 /* ---------------------------------------------------------------------------- the plans of sequences */

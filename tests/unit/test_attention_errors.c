@@ -38,6 +38,17 @@ static const attn_tensor
     narrow = {.data = (const float[4]){0}, .dtype = ATTN_FLOAT32, .rank = 2, .shape = {2, 2}},
     narrow_one = {.data = (const float[1]){0}, .dtype = ATTN_FLOAT32, .rank = 1, .shape = {1}};
 
+static const attn_sequences no_lengths = {0}, of_4 = {2, (const size_t[]){1, 3}, NULL},
+                            of_4_and_5 = {2, (const size_t[]){1, 3}, (const size_t[]){5, 0}},
+                            endless = {2, (const size_t[]){SIZE_MAX, 3}, NULL},
+                            many_lengths = {65537, three_lengths, NULL};
+static const attn_upstream by_identity = {.output = &identity2},
+                           by_weights = {.weights = &identity2};
+
+static const attn_tensor two_rows = {
+    .data = (const double[]){1, 2}, .dtype = ATTN_FLOAT64, .rank = 2, .shape = {2, 1}};
+static const attn_rotary short_tables = {.cos = &two_rows, .sin = &two_rows};
+
 #define BAD(shapes_, status_, argument_, contains_, ...)                                           \
     { shapes_, __VA_ARGS__, ATTN_##status_, argument_, contains_ }
 #define GOOD(shapes_, ...) BAD(shapes_, OK, "", "", __VA_ARGS__)
@@ -179,6 +190,50 @@ static const struct refusal refusals[] = {
     BAD("2,4,2 1,5,2 1,5,2", SHAPE_MISMATCH, "past_K", "rank 2 but K has rank 3",
         {.past_k = &identity2, .past_v = &identity2}),
     GOOD("2,4,2 5,2 5,2", {.past_k = &identity2, .past_v = &identity2}),
+    /* Packed sequences. */
+    GOOD("4,8 5,8 5,3", {.sequences = &of_4_and_5}),
+    GOOD("4,8 5,4 5,6", {.heads = 4, .kv_heads = 2, .sequences = &of_4_and_5}),
+    GOOD("4,4,2 4,2,2 4,2,3", {.sequences = &of_4}),
+    BAD("5,8 5,8 5,3", SHAPE_MISMATCH, "sequences", "add up to 4, but Q has 5 rows",
+        {.sequences = &of_4_and_5}),
+    BAD("4,8 5,8 5,3", SHAPE_MISMATCH, "sequences", "add up to 4, but K has 5 rows",
+        {.sequences = &of_4}),
+    BAD("4,8 1,8 1,3", SHAPE_MISMATCH, "sequences", "add up to 5, but K has 1 row",
+        {.sequences = &of_4_and_5}),
+    BAD("4,8 4,8 4,3", INVALID_ARGUMENT, "sequences", "no lengths", {.sequences = &no_lengths}),
+    BAD("4,8 4,8 4,3", TOO_LARGE, "", "too large", {.sequences = &endless}),
+    BAD("4,8 4,8 4,3", TOO_LARGE, "sequences", "65537 sequences; at most 65536",
+        {.sequences = &many_lengths}),
+    BAD("1,4,2,2 4,2,2 4,2,2", SHAPE_MISMATCH, "Q", "rank 2 to 3, not 4", {.sequences = &of_4}),
+    BAD("4,2,2 4,2 4,2", SHAPE_MISMATCH, "K", "rank 3, not 2", {.sequences = &of_4}),
+    BAD("4,2 4,2 4,2,2", SHAPE_MISMATCH, "V", "rank 2, not 3", {.sequences = &of_4}),
+    BAD("4,3,2 4,2,2 4,2,2", SHAPE_MISMATCH, "K", "3 heads, which is not a multiple of the 2",
+        {.sequences = &of_4}),
+    BAD("4,2,2 4,2,2 4,1,2", SHAPE_MISMATCH, "V", "1 head but K has 2", {.sequences = &of_4}),
+    BAD("4,2,2 4,2,2 4,2,2", INVALID_ARGUMENT, "heads", "Q has rank 3",
+        {.heads = 2, .sequences = &of_4}),
+    BAD("4,2,2 4,2,2 4,2,2", INVALID_ARGUMENT, "kv_heads", "Q has rank 3",
+        {.kv_heads = 2, .sequences = &of_4}),
+    BAD("4,2 4,2 4,2", INVALID_ARGUMENT, "mask", "not possible with sequences",
+        {.mask = &padding_1_5, .sequences = &of_4}),
+    BAD("4,2 4,2 4,2", INVALID_ARGUMENT, "bias", "not possible with sequences",
+        {.bias = &identity2, .sequences = &of_4}),
+    BAD("4,2 4,2 4,2", INVALID_ARGUMENT, "lengths", "not possible with sequences",
+        {.lengths = three_lengths, .lengths_count = 1, .sequences = &of_4}),
+    BAD("4,2 4,2 4,2", INVALID_ARGUMENT, "key_padding", "not possible with sequences",
+        {.key_padding = &padding_of_5, .sequences = &of_4}),
+    BAD("4,2 4,2 4,2", INVALID_ARGUMENT, "past_K", "not possible with sequences",
+        {.past_k = &identity2, .past_v = &identity2, .sequences = &of_4}),
+    BAD("4,2 4,2 4,2", INVALID_ARGUMENT, "grad_weights", "not possible with sequences",
+        {.upstream = &by_weights, .sequences = &of_4}),
+    BAD("4,2 4,2 4,2", INVALID_ARGUMENT, "results", "weights is not possible with sequences",
+        {.results = ATTN_WANT(WEIGHTS), .sequences = &of_4}),
+    BAD("4,2 4,2 4,2", SHAPE_MISMATCH, "grad_output", "(4, 2), not (2, 2)",
+        {.upstream = &by_identity, .results = ATTN_WANT(GRAD_Q), .sequences = &of_4}),
+    BAD("4,2,2 4,2,2 4,2,3", SHAPE_MISMATCH, "grad_output", "(4, 2, 3), not (2, 2)",
+        {.upstream = &by_identity, .results = ATTN_WANT(GRAD_Q), .sequences = &of_4}),
+    BAD("4,2 4,2 4,2", SHAPE_MISMATCH, "rotary_cos", "sequence 1: rotary_cos has rows for",
+        {.rotary = &short_tables, .sequences = &of_4}),
     BAD("1099511627776,8 5,8 5,8", TOO_LARGE, "Q", "1099511627776", {0}),
     GOOD("1073741824,1 1073741824,1 1073741824,1", {0}),
     GOOD("65536,1,1 65536,1,1 65536,1,1", {0}),
@@ -249,6 +304,35 @@ Test(errors, x_alone_is_called_x) {
     const attn_tensor x = MATRIX(2, 3, 1, 2, 3, 4, 5, 6);
     expect_refused(&x, &x, &x, &(attn_options){.heads = 2},
                    &(struct verdict){ATTN_SHAPE_MISMATCH, "X", "X has 3 columns"});
+}
+
+Test(errors, x_alone_has_one_list_of_lengths) {
+    const attn_tensor x = MATRIX(3, 2, 1, 2, 3, 4, 5, 6);
+    const attn_sequences two = {2, (const size_t[]){1, 2}, (const size_t[]){2, 1}};
+    expect_refused(&x, &x, &x, &(attn_options){.sequences = &two},
+                   &(struct verdict){ATTN_INVALID_ARGUMENT, "sequences", "X stands for Q and K"});
+    expect_refused(&x, &x, &x, &(attn_options){.sequences = &of_4},
+                   &(struct verdict){ATTN_SHAPE_MISMATCH, "sequences", "4, but X has 3 rows"});
+}
+
+/* Plans of heads and of sequences take memory before a caller can refuse them. */
+Test(errors, name_the_different_lengths) {
+    enum {
+        MANY = 5000
+    };
+    static size_t queries[MANY], keys[MANY];
+    size_t rows[2] = {0};
+    for (size_t i = 0; i < MANY; i++) {
+        rows[0] += queries[i] = 1 + i / 71;
+        rows[1] += keys[i] = 1 + i % 71;
+    }
+    static const double data[1 << 19];
+    const attn_tensor q = {data, ATTN_FLOAT64, 2, {rows[0], 1}},
+                      k = {data, ATTN_FLOAT64, 2, {rows[1], 1}};
+    const attn_sequences sequences = {MANY, queries, keys};
+    expect_refused(&q, &k, &k, &(attn_options){.sequences = &sequences},
+                   &(struct verdict){ATTN_TOO_LARGE, "sequences",
+                                     "5000 different pairs of lengths; with 1 head at most 4096"});
 }
 
 Test(errors, mixed_dtypes_are_refused) {
