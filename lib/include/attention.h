@@ -303,10 +303,15 @@ typedef struct attn_upstream {
     const attn_tensor *output, *lse, *weights;
 } attn_upstream;
 
+enum {
+    ATTN_MAX_SEQUENCES = 65536 /* the most sequences of a call */
+};
+
 /*
- * Packed sequences: the rows of Q, and those of K and V, are the rows of `count` sequences, one after
- * the other. Each sequence is a call of its own: its queries attend to its keys only, and positions
- * begin anew. A length may be 0: queries without keys get zeros, as if all keys were forbidden.
+ * Packed sequences: the rows of Q, and those of K and V, are the rows of `count` sequences, one
+ * after the other. Each sequence is a call of its own: its queries attend to its keys only, and
+ * positions begin anew. A length may be 0: queries without keys get zeros, as if all keys were
+ * forbidden.
  */
 typedef struct attn_sequences {
     size_t count;
@@ -376,12 +381,12 @@ typedef struct attn_plan attn_plan;
  * ones, and all batch items and heads along them share K and V: K (m,d) is that of all heads of all
  * batch items, and K (H_kv,m,d), or K (m,H_kv*d) if it is packed, is that of all batch items. Past
  * keys and values have the rank of K and V, and so have present_K and present_V.
- * With options->sequences, Q, K and V have one rank and no batch axis, and their rows are the rows of
+ * With options->sequences, Q, K and V have one rank and no batch axis, and their rows are those of
  * all sequences:
  *   Q (n,d), or (n,H*d) with options->heads, or (n,H,d); K and V in the same form.
- * The results are output, lse, entropy and gradients. output and gradients have the form of Q, K and
- * V; lse and entropy are (H,n). `positions` of rotary embedding has a number for each row. Mask, bias,
- * lengths, key_padding, past keys and the gradient of weights are not possible then.
+ * The results are output, lse, entropy and gradients. output and gradients have the form of Q, K
+ * and V; lse and entropy are (H,n). `positions` of rotary embedding has a number for each row.
+ * Mask, bias, lengths, key_padding, past keys and the gradient of weights are not possible then.
  * The plan is returned owned and borrows the tensors' data. `options` may be NULL for the defaults,
  * and `error` may be NULL.
  * Errors: ATTN_INVALID_ARGUMENT, ATTN_SHAPE_MISMATCH, ATTN_TOO_LARGE, ATTN_NO_MEMORY; *plan is then

@@ -433,9 +433,10 @@ enum {
 };
 
 /*
- * Sequences of the same lengths, which have one plan: each task takes a copy of it whose pointers are
- * those of its sequence. A short sequence is computed by one task, from its first phase to its last,
- * with all memory in the scratch. A long one has its own tasks in each phase, and a workspace.
+ * Sequences of the same lengths, which have one plan: each task takes a copy of it whose pointers
+ * are those of its sequence. A short sequence is computed by one task, from its first phase to its
+ * last, with all memory in the scratch. A long one has its own tasks in each phase, and a
+ * workspace.
  */
 struct alike {
     attn_plan *plan; /* owned; NULL: these are rows whose results are zeros */
@@ -451,9 +452,9 @@ struct alike {
 };
 
 /*
- * The sequences of a call. Phase 0 has the runs of short sequences, and clears the shared sums of the
- * long ones. Phase p + 1 has the tasks of phase p of all long sequences. The last phase adds up the
- * shared gradients, if there are any.
+ * The sequences of a call. Phase 0 has the runs of short sequences, and clears the shared sums of
+ * the long ones. Phase p + 1 has the tasks of phase p of all long sequences. The last phase adds up
+ * the shared gradients, if there are any.
  */
 struct sequences {
     size_t count;
@@ -461,8 +462,8 @@ struct sequences {
     size_t kinds, short_kinds;
     struct alike *alike; /* first those of short sequences */
     size_t phases;
-    /* The tasks of each phase that come before those of each kind, and all tasks: of phase 0 from the
-     * first kind on, of the other phases from the first long one on. */
+    /* The tasks of each phase that come before those of each kind, and all tasks: of phase 0 from
+     * the first kind on, of the other phases from the first long one on. */
     size_t **before;
     size_t shared;   /* numbers of shared gradients */
     size_t places;   /* so many runs and long sequences add to sums of their own */

@@ -290,7 +290,7 @@ static attn_status check_tables(attn_plan *plan, const attn_rotary *g, attn_erro
     r->cos = g->cos->data;
     r->sin = g->sin->data;
     if (r->positions != NULL || plan->options.sequences != NULL) {
-        return ATTN_OK; /* the numbers are checked when they are read, and sequences by their plans */
+        return ATTN_OK; /* numbers are checked when they are read, sequences by their own plans */
     }
     int64_t first, last;
     positions_of_queries(plan, &first, &last);

@@ -1,8 +1,8 @@
 /*
- * plan_sequences.c - plans attention over packed sequences. The call as a whole is planned first: its
- * options and inputs are checked, and its results get their shapes. Then the sequences get plans of
- * their own, as if each were a call: one plan for all sequences of the same lengths. So a sequence has
- * the bytes that it would have alone. engine/sequences.c runs them.
+ * plan_sequences.c - plans attention over packed sequences. The call as a whole is planned first:
+ * its options and inputs are checked, and its results get their shapes. Then the sequences get
+ * plans of their own, as if each were a call: one plan for all sequences of the same lengths. So a
+ * sequence has the bytes that it would have alone. engine/sequences.c runs them.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,6 @@
 enum {
     /* Each sequence takes memory, and so do the heads of each plan, and a caller can refuse a plan
      * only after it is made. A plan counts as at least LEAST_HEADS. */
-    MOST_SEQUENCES = 65536,
     MOST_HEADS = 65536,
     LEAST_HEADS = 16,
     /* A sequence of at most so many multiply-adds, about 50 us, is one task. */
@@ -31,7 +30,7 @@ struct flat {
     size_t heads; /* of a Q of rank 3; otherwise 0 */
 };
 
-/* ----------------------------------------------------------------------------- the call as a whole */
+/* -------------------------------------------------------------------------- the call as a whole */
 
 /* Refuses what packed sequences do not have. */
 static attn_status check_sequence_options(const attn_options *o, attn_error *error) {
@@ -145,7 +144,7 @@ static void unflatten(attn_plan *plan) {
     }
 }
 
-/* ----------------------------------------------------------------------------------- the sequences */
+/* -------------------------------------------------------------------------------- the sequences */
 
 static attn_status check_sum(const size_t *lengths, size_t count, const char *name, size_t rows,
                              attn_error *error) {
@@ -166,10 +165,10 @@ static attn_status check_lists(const attn_plan *plan, const attn_sequences *s, a
     if (s->count == 0 || s->queries == NULL) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "sequences", "sequences has no lengths");
     }
-    if (s->count > MOST_SEQUENCES) {
+    if (s->count > ATTN_MAX_SEQUENCES) {
         return attn_fail(error, ATTN_TOO_LARGE, "sequences",
                          "there are %zu sequences; at most %d are possible", s->count,
-                         MOST_SEQUENCES);
+                         ATTN_MAX_SEQUENCES);
     }
     ATTN_TRY(check_sum(s->queries, s->count, same ? "X" : "Q", plan->n, error));
     if (s->keys == NULL) {
@@ -286,7 +285,7 @@ static attn_status new_kinds(attn_plan *plan, attn_error *error) {
     return ATTN_OK;
 }
 
-/* ---------------------------------------------------------------------------- the plans of sequences */
+/* ----------------------------------------------------------------------- the plans of sequences */
 
 /* Returns rows [first, first + rows) of a tensor along an axis, which is 0 or its last one. */
 static attn_tensor some_rows(const attn_tensor *t, int axis, size_t first, size_t rows) {
@@ -333,7 +332,8 @@ static attn_status plan_sequence(const attn_plan *plan, const struct flat *f,
     return plan_or_free(own, plan_wide(*own, qkv, error));
 }
 
-/* Plans all sequences: the short kinds from the first one on, the long ones from the last one on. */
+/* Plans all sequences: the short kinds from the first one on, the long ones from the last one
+ * on. */
 static attn_status plan_kinds(attn_plan *plan, const struct flat *f, attn_error *error) {
     struct sequences *s = plan->sequences;
     size_t next_long = s->kinds;
@@ -357,7 +357,7 @@ static attn_status plan_kinds(attn_plan *plan, const struct flat *f, attn_error 
     return ATTN_OK;
 }
 
-/* ------------------------------------------------------------------------------------- the schedule */
+/* --------------------------------------------------------------------------------- the schedule */
 
 /* Reserves bytes at the end of a memory. Returns false if the memory could not be addressed. */
 static bool reserve_bytes(size_t *memory, size_t bytes, size_t *at) {

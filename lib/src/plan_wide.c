@@ -1,7 +1,7 @@
 /*
- * plan_wide.c - the gradients of a small float32 call are computed in double: a plan in float64, the
- * wide plan, takes copies of all inputs, and its results are rounded once. So they are as exact as
- * the other results, see engine/small.inc.
+ * plan_wide.c - the gradients of a small float32 call are computed in double: a plan in float64,
+ * the wide plan, takes copies of all inputs, and its results are rounded once. So they are as exact
+ * as the other results, see engine/small.inc.
  */
 #include <string.h>
 

@@ -18,8 +18,8 @@ attn_status attn_fail(attn_error *error, attn_status status, const char *argumen
 __attribute__((cold)) attn_status attn_no_memory(attn_error *error);
 __attribute__((cold)) attn_status attn_too_large(attn_error *error);
 
-/* Names the sequence that an error is about, and returns `status`. Does nothing if that is no error,
- * or one of memory. */
+/* Names the sequence that an error is about, and returns `status`. Does nothing if that is no
+ * error, or one of memory. */
 attn_status attn_of_sequence(attn_error *error, attn_status status, size_t index);
 
 /* Returns from the calling function if `expression` is not ATTN_OK. A function may use it only

@@ -1,7 +1,7 @@
 /*
- * test_sequences.c - packed sequences: each has the bytes of a call of its own, whatever the order of
- * the tasks; the cost is the sum of the parts; and gradients of what all share are sums. Calls are
- * drawn over all options that sequences have. TEST_SEED chooses other calls.
+ * test_sequences.c - packed sequences: each has the bytes of a call of its own, whatever the order
+ * of the tasks; the cost is the sum of the parts; and gradients of what all share are sums. Calls
+ * are drawn over all options that sequences have. TEST_SEED chooses other calls.
  */
 #include <criterion/criterion.h>
 #include <math.h>
@@ -85,7 +85,7 @@ static void draw_lengths(struct packed *c, bool is_long) {
     c->options.sequences = &c->sequences;
 }
 
-static void draw_rotary(struct packed *c) {
+static void draw_turns(struct packed *c) {
     static const attn_rotary_scaling scalings[] = {ATTN_ROTARY_UNSCALED, ATTN_ROTARY_LINEAR,
                                                    ATTN_ROTARY_DYNAMIC, ATTN_ROTARY_LLAMA3};
     c->rotary = (attn_rotary){.scaling = scalings[rng_between(&c->rng, 0, 3)],
@@ -101,7 +101,7 @@ static void draw_rotary(struct packed *c) {
     c->options.rotary = &c->rotary;
 }
 
-static void draw_options(struct packed *c) {
+static void draw_sequence_options(struct packed *c) {
     struct rng *rng = &c->rng;
     attn_options *o = &c->options;
     o->causal = rng_chance(rng, 2);
@@ -125,7 +125,7 @@ static void draw_options(struct packed *c) {
     o->norm_q = rng_chance(rng, 4) ? draw(c, 1, c->d, 0, 0) : NULL;
     o->norm_k = rng_chance(rng, 4) ? draw(c, 1, c->kv_heads * c->d, 0, 0) : NULL;
     if (c->d % 2 == 0 && rng_chance(rng, 3)) {
-        draw_rotary(c);
+        draw_turns(c);
     }
 }
 
@@ -169,17 +169,18 @@ static void draw_packed(struct packed *c, uint64_t seed) {
         c->options.heads = c->heads;
         c->options.kv_heads = c->kv_heads;
     }
-    draw_options(c);
+    draw_sequence_options(c);
     draw_results(c, rng_chance(rng, 2));
 }
 
-/* ------------------------------------------------------------------------------------------- runs */
+/* -------------------------------------------------------------------------------------------
+ * runs */
 
 static void *aligned(size_t bytes) {
     return aligned_alloc(ATTN_ALIGNMENT, bytes / ATTN_ALIGNMENT * ATTN_ALIGNMENT + ATTN_ALIGNMENT);
 }
 
-static attn_plan *plan_of(const struct packed *c) {
+static attn_plan *plan_packed(const struct packed *c) {
     attn_plan *plan;
     attn_error error = {0};
     cr_assert_eq(attn_plan_attention(&plan, &c->q, c->same ? &c->q : &c->k, c->same ? &c->q : &c->v,
@@ -188,9 +189,9 @@ static attn_plan *plan_of(const struct packed *c) {
     return plan;
 }
 
-/* Runs all tasks in order or, with `backwards`, those of each phase in the opposite one. Returns the
- * buffer of all results. */
-static char *run(attn_plan *plan, bool backwards) {
+/* Runs all tasks in order or, with `backwards`, those of each phase in the opposite one. Returns
+ * the buffer of all results. */
+static char *run_tasks(attn_plan *plan, bool backwards) {
     attn_error error = {0};
     size_t bytes;
     cr_assert(attn_plan_results_bytes(plan, &bytes));
@@ -259,22 +260,23 @@ static attn_plan *plan_alone(struct packed *c, size_t q, size_t k, size_t i) {
         own.rotary.positions = &positions;
         own.options.rotary = &own.rotary;
     }
-    return plan_of(&own);
+    return plan_packed(&own);
 }
 
-static double number(const attn_result_tensor *t, size_t i) {
+static double real_at(const attn_result_tensor *t, size_t i) {
     return t->dtype == ATTN_FLOAT32 ? (double)((const float *)t->data)[i]
                                     : ((const double *)t->data)[i];
 }
 
-static size_t numbers_of(const attn_result_tensor *part) {
+static size_t reals_of(const attn_result_tensor *part) {
     size_t count = 0;
     const attn_tensor t = attn_as_tensor(part);
     cr_assert(attn_tensor_count(&t, &count));
     return count;
 }
 
-/* ------------------------------------------------------------------------------------ comparisons */
+/* ------------------------------------------------------------------------------------
+ * comparisons */
 
 enum {
     SHARED = ATTN_RESULT_GRAD_NORM_K + 1 - ATTN_RESULT_GRAD_SINK,
@@ -292,13 +294,13 @@ static bool is_shared(int result) {
 }
 
 /* Compares the bytes of some rows: all heads of a row, or the rows of each head. */
-static void compare_rows(const attn_result_tensor *all, const attn_result_tensor *alone,
-                         attn_result which, size_t first, size_t index) {
+static void compare_bytes(const attn_result_tensor *all, const attn_result_tensor *alone,
+                          attn_result which, size_t first, size_t index) {
     const bool heads = which == ATTN_RESULT_LSE || which == ATTN_RESULT_ENTROPY;
     const size_t size = attn_dtype_size(all->dtype),
                  runs = heads && all->rank == 2 ? all->shape[0] : 1;
-    const size_t count = numbers_of(alone) / runs;
-    const size_t place = heads ? first : first * (numbers_of(all) / all->shape[0]);
+    const size_t count = reals_of(alone) / runs;
+    const size_t place = heads ? first : first * (reals_of(all) / all->shape[0]);
     for (size_t h = 0; h < runs; h++) {
         const size_t from = h * all->shape[all->rank - 1] * (heads ? 1 : 0) + place;
         cr_assert_arr_eq((const char *)all->data + from * size,
@@ -309,9 +311,9 @@ static void compare_rows(const attn_result_tensor *all, const attn_result_tensor
 }
 
 static void add_sums(const attn_result_tensor *t, struct sums *sums, int which) {
-    for (size_t e = 0; e < numbers_of(t); e++) {
-        sums->of[which][e] += number(t, e);
-        sums->sizes[which][e] += fabs(number(t, e));
+    for (size_t e = 0; e < reals_of(t); e++) {
+        sums->of[which][e] += real_at(t, e);
+        sums->sizes[which][e] += fabs(real_at(t, e));
     }
 }
 
@@ -320,7 +322,7 @@ static void compare_sequence(struct packed *c, const attn_plan *plan, size_t q, 
                              struct sums *sums) {
     const size_t tensors = c->tensor_count;
     attn_plan *alone = plan_alone(c, q, k, i);
-    char *results = run(alone, false);
+    char *results = run_tasks(alone, false);
     sums->cost += attn_plan_cost(alone);
     for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
         const attn_result_tensor *got = attn_plan_tensor(plan, (attn_result)r, 0);
@@ -328,8 +330,8 @@ static void compare_sequence(struct packed *c, const attn_plan *plan, size_t q, 
         if (got != NULL && is_shared(r)) {
             add_sums(attn_plan_tensor(alone, (attn_result)r, 0), sums, r - ATTN_RESULT_GRAD_SINK);
         } else if (got != NULL) {
-            compare_rows(got, attn_plan_tensor(alone, (attn_result)r, 0), (attn_result)r,
-                         keys ? k : q, i);
+            compare_bytes(got, attn_plan_tensor(alone, (attn_result)r, 0), (attn_result)r,
+                          keys ? k : q, i);
         }
     }
     free(results);
@@ -350,7 +352,7 @@ static void check_zeros(const struct packed *c, const attn_plan *plan, size_t q,
             continue;
         }
         const size_t rows = keys ? c->keys[i] : c->queries[i], first = keys ? k : q;
-        const size_t width = heads ? c->heads : numbers_of(t) / t->shape[0];
+        const size_t width = heads ? c->heads : reals_of(t) / t->shape[0];
         for (size_t e = 0; e < rows * width; e++) {
             const size_t h = heads ? e / rows : 0;
             const size_t at = heads ? h * c->rows[0] + first + e % rows : first * width + e;
@@ -361,20 +363,20 @@ static void check_zeros(const struct packed *c, const attn_plan *plan, size_t q,
                        : s->dtype == ATTN_FLOAT32 ? (double)((const float *)s->data)[h]
                                                   : ((const double *)s->data)[h];
             }
-            cr_assert_eq(number(t, at), want, "%s[%zu] is %g, not %g",
-                         attn_result_name((attn_result)r), at, number(t, at), want);
+            cr_assert_eq(real_at(t, at), want, "%s[%zu] is %g, not %g",
+                         attn_result_name((attn_result)r), at, real_at(t, at), want);
         }
     }
 }
 
-static void check_sums(const attn_plan *plan, const struct sums *sums, attn_dtype dtype) {
+static void check_shared(const attn_plan *plan, const struct sums *sums, attn_dtype dtype) {
     const double bound = dtype == ATTN_FLOAT32 ? 1e-6 : 1e-14;
     for (int r = 0; r < SHARED; r++) {
         const attn_result which = (attn_result)(ATTN_RESULT_GRAD_SINK + r);
         const attn_result_tensor *t = attn_plan_tensor(plan, which, 0);
-        for (size_t e = 0; t != NULL && e < numbers_of(t); e++) {
-            cr_assert_float_eq(number(t, e), sums->of[r][e], bound * (sums->sizes[r][e] + 1e-300),
-                               "%s[%zu] is %g, not %g", attn_result_name(which), e, number(t, e),
+        for (size_t e = 0; t != NULL && e < reals_of(t); e++) {
+            cr_assert_float_eq(real_at(t, e), sums->of[r][e], bound * (sums->sizes[r][e] + 1e-300),
+                               "%s[%zu] is %g, not %g", attn_result_name(which), e, real_at(t, e),
                                sums->of[r][e]);
         }
     }
@@ -384,8 +386,8 @@ static void check_packed(uint64_t seed) {
     struct packed c;
     struct sums *sums = calloc(1, sizeof *sums);
     draw_packed(&c, seed);
-    attn_plan *plan = plan_of(&c);
-    char *results = run(plan, false);
+    attn_plan *plan = plan_packed(&c);
+    char *results = run_tasks(plan, false);
     size_t q = 0, k = 0, empty = 0;
     for (size_t i = 0; i < c.sequences.count; q += c.queries[i], k += c.keys[i], i++) {
         if (c.queries[i] > 0 && c.keys[i] > 0) {
@@ -395,18 +397,18 @@ static void check_packed(uint64_t seed) {
             check_zeros(&c, plan, q, k, i);
         }
     }
-    check_sums(plan, sums, c.dtype);
+    check_shared(plan, sums, c.dtype);
     if (empty == 0) {
         cr_assert_float_eq(attn_plan_cost(plan), sums->cost, 1e-9 * sums->cost);
     } else {
         cr_assert_gt(attn_plan_cost(plan), sums->cost);
     }
-    char *again = run(plan, true);
+    char *again = run_tasks(plan, true);
     for (int r = 0; r < ATTN_RESULT_COUNT; r++) { /* what lies between results is not written */
         const attn_result_tensor *t = attn_plan_tensor(plan, (attn_result)r, 0);
         if (t != NULL) {
             const size_t at = (size_t)((char *)t->data - again);
-            cr_assert_arr_eq(results + at, again + at, numbers_of(t) * attn_dtype_size(t->dtype));
+            cr_assert_arr_eq(results + at, again + at, reals_of(t) * attn_dtype_size(t->dtype));
         }
     }
     free(again);

@@ -1,6 +1,6 @@
 /*
- * sequences.c runs plans of packed sequences, see struct sequences. A task takes a copy of the plan of
- * its sequence, whose pointers are those of the rows of the sequence.
+ * sequences.c runs plans of packed sequences, see struct sequences. A task takes a copy of the plan
+ * of its sequence, whose pointers are those of the rows of the sequence.
  */
 #include <assert.h>
 #include <math.h>
@@ -102,7 +102,7 @@ static void make_instance(const attn_plan *plan, const struct alike *kind,
     }
 }
 
-/* ---------------------------------------------------------------------------------- short sequences */
+/* ------------------------------------------------------------------------------ short sequences */
 
 /* Copies rows of the inputs of a small sequence in double. */
 static void widen_rows(const attn_plan *own, const void *const from[ROWS_COUNT],
@@ -227,7 +227,7 @@ static attn_status run_short(const attn_plan *plan, const struct alike *kind, si
     return ATTN_OK;
 }
 
-/* ----------------------------------------------------------------------------------- long sequences */
+/* ------------------------------------------------------------------------------- long sequences */
 
 /* Runs one task of a phase of a long kind; the first phase clears shared sums. */
 static attn_status run_long(const attn_plan *plan, const struct alike *kind, size_t phase,
@@ -246,7 +246,7 @@ static attn_status run_long(const attn_plan *plan, const struct alike *kind, siz
                             at->index);
 }
 
-/* --------------------------------------------------------------------------------- shared gradients */
+/* ----------------------------------------------------------------------------- shared gradients */
 
 /* Writes element `index` of a shared gradient. */
 static attn_status keep_shared(const attn_plan *plan, attn_result which, size_t index, double sum,
@@ -283,7 +283,7 @@ static attn_status add_shared(const attn_plan *plan, size_t task, attn_error *er
     return ATTN_OK;
 }
 
-/* ---------------------------------------------------------------------------------- the entry points */
+/* ----------------------------------------------------------------------------- the entry points */
 
 attn_status sequences_begin(const attn_plan *plan, attn_error *error) {
     const struct sequences *s = plan->sequences;
