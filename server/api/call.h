@@ -28,6 +28,7 @@ struct call {
     attn_multihead multihead; /* of a call without projections, only `x` is used */
     attn_rotary rotary;       /* options.rotary points to it */
     attn_upstream upstream;   /* options.upstream points to it */
+    attn_sequences sequences; /* options.sequences points to it */
     const attn_tensor *q, *k, *v;
     struct {
         attn_tensor q, k, v, x, context, value_context, w_o, b_o, bias_k, bias_v;

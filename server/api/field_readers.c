@@ -201,3 +201,99 @@ bool field_lengths(struct call *call, struct codec_document *document, const str
     return codec_as_integers(document, value, 0, INT32_MAX, (int64_t *)lengths, count, &count,
                              error);
 }
+
+/* Reads lists of whole numbers for Q and K, or one for both, into memory of the account. With
+ * `offsets` a list has one number more than there are sequences. */
+static bool read_lists(const struct codec_document *document, const struct codec_value *value,
+                       bool offsets, struct codec_integers *lists, struct codec_error *error) {
+    int64_t first;
+    size_t shape[ATTN_MAX_RANK];
+    if (codec_shape(value, shape) == 1) {
+        return codec_fail(
+            document, value, error,
+            "%s must be an array of one list for Q and K, such as [[5, 3]], or of one for each",
+            codec_name(value));
+    }
+    *lists = (struct codec_integers){.numbers = &first, .most = 1};
+    if (!codec_as_integer_lists(document, value, 0, INT32_MAX, lists, error)) {
+        return false;
+    }
+    const size_t each = lists->count / lists->lists;
+    if (lists->lists > 2) {
+        return codec_fail(document, value, error,
+                          "%s has %zu lists; it must have one list for Q and K, or one for each",
+                          codec_name(value), lists->lists);
+    }
+    if (each > ATTN_MAX_SEQUENCES + (size_t)offsets) {
+        return codec_fail(document, value, error,
+                          "%s has %zu numbers; at most %d sequences are possible",
+                          codec_name(value), each, ATTN_MAX_SEQUENCES);
+    }
+    lists->most = lists->count;
+    lists->numbers =
+        account_alloc(codec_document_account(document), lists->count * sizeof(int64_t));
+    return lists->numbers == NULL
+               ? codec_no_memory(error)
+               : codec_as_integer_lists(document, value, 0, INT32_MAX, lists, error);
+}
+
+/* Gives the call `count` lengths, which are the first numbers of each list. */
+static void keep_sequences(struct call *call, const struct codec_integers *lists, size_t count) {
+    const size_t *lengths = (const size_t *)lists->numbers;
+    call->sequences = (attn_sequences){.count = count, .queries = lengths};
+    call->sequences.keys = lists->lists == 2 ? lengths + lists->count / 2 : NULL;
+    call->options.sequences = &call->sequences;
+}
+
+bool field_sequences(struct call *call, struct codec_document *document, const struct field *field,
+                     const struct codec_value *value, struct codec_error *error) {
+    struct codec_integers lists;
+    (void)field;
+    if (!read_lists(document, value, false, &lists, error)) {
+        return false;
+    }
+    keep_sequences(call, &lists, lists.count / lists.lists);
+    return true;
+}
+
+/* Replaces the offsets of a list by lengths, which are one fewer. */
+static bool make_lengths(const struct codec_document *document, const struct codec_value *value,
+                         int64_t *offsets, size_t count, struct codec_error *error) {
+    if (count < 2 || offsets[0] != 0) {
+        return codec_fail(document, value, error,
+                          "sequence_offsets must begin with 0 and end with the number of rows, as "
+                          "in [[0, 5, 8]] for sequences of 5 and 3 rows");
+    }
+    for (size_t i = 1; i < count; i++) {
+        if (offsets[i] < offsets[i - 1]) {
+            return codec_fail(document, value, error,
+                              "sequence_offsets has %lld after %lld; each must be at least the one "
+                              "before",
+                              (long long)offsets[i], (long long)offsets[i - 1]);
+        }
+        offsets[i - 1] = offsets[i] - offsets[i - 1];
+    }
+    return true;
+}
+
+bool field_sequence_offsets(struct call *call, struct codec_document *document,
+                            const struct field *field, const struct codec_value *value,
+                            struct codec_error *error) {
+    struct codec_integers lists;
+    (void)field;
+    if (call->options.sequences != NULL) {
+        return codec_fail(document, value, error,
+                          "sequence_offsets and sequences say the same: give one of them");
+    }
+    if (!read_lists(document, value, true, &lists, error)) {
+        return false;
+    }
+    const size_t each = lists.count / lists.lists;
+    for (size_t list = 0; list < lists.lists; list++) {
+        if (!make_lengths(document, value, lists.numbers + list * each, each, error)) {
+            return false;
+        }
+    }
+    keep_sequences(call, &lists, each - 1);
+    return true;
+}

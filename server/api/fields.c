@@ -50,6 +50,8 @@ static const char of_softmax[] = "/softmax has no gradients: that of X is \"grad
 #define PROJECTED                                                                                  \
     .hint_at = PROJECTIONS,                                                                        \
     .hint = "Q, K and V are keys of /attention; here \"return\" names them as results"
+#define OF_ATTENTION                                                                               \
+    .hint_at = WITH_X, .hint = "it is a key of /attention: packed sequences have no projections"
 #define OF_SOFTMAX   .hint_at = SOFTMAX, .hint = of_softmax
 #define BESIDE_HEADS .hint_at = HEAD, .hint = "it belongs beside \"heads\", once for all heads"
 
@@ -137,6 +139,10 @@ static const struct field table[] = {
      TENSOR(sink, options.sink), .read = field_sink},
     {"lengths", ATTENTIONS, FIELDS_OPTIONS, FIELD_READER, 1, 1, .sample = "b",
      .read = field_lengths},
+    {"sequences", ATTENTION, FIELDS_OPTIONS, FIELD_READER, 2, 2, .sample = "n",
+     .read = field_sequences, OF_ATTENTION},
+    {"sequence_offsets", ATTENTION, FIELDS_OPTIONS, FIELD_READER, 2, 2, .sample = "n",
+     .read = field_sequence_offsets, .argument = "sequences", OF_ATTENTION},
     {"mask", ATTENTIONS, FIELDS_OPTIONS, FIELD_MASK, 2, 4, FIELDS_MASK, "bhnk",
      TENSOR(mask, options.mask),
      .not_a_mask = "numbers that are added to scores belong in \"bias\"",
@@ -577,6 +583,12 @@ bool fields_read_options(const struct api_request *request, struct call *call,
     }
     if (call->comparison == NULL && !check_return(request, call, error)) {
         return false;
+    }
+    if (call->options.sequences != NULL && fields_get(&request->fields, "return") == NULL) {
+        /* weights have no packed form */
+        call->options.results = answer_bits[ANSWER_OUTPUT] | comparison_results(call->comparison);
+        call->returned[0] = ANSWER_OUTPUT;
+        call->return_count = 1;
     }
     return positions == NULL || call->options.rotary != NULL ||
            codec_fail(request->body, positions, error,

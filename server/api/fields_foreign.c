@@ -23,6 +23,8 @@
 #define SCALE       "it is \"scale\" here"
 #define SOFTCAP     "it is \"softcap\" here"
 #define SINK        "it is \"sink\" here, one number for each head"
+#define OFFSETS     "it is \"sequence_offsets\" here: [[those of Q], [those of K]]"
+#define BY_LENGTHS  "it follows from the lengths of \"sequences\": leave it out"
 #define PAST_K      "it is \"past_K\" here"
 #define PAST_V      "it is \"past_V\" here"
 #define PACKED      "it is W_Q, W_K and W_V" OUT_IN
@@ -98,6 +100,15 @@ const struct codec_foreign fields_foreign[] = {
     {"nonpad_kv_seqlen", ATTENTIONS, LENGTHS AT_THE_END},
     {"cache_seqlens", ATTENTIONS, LENGTHS ", new ones included" AT_THE_END},
     {"key_value_seq_lengths", ATTENTIONS, LENGTHS},
+    {"cu_seqlens", ATTENTION, OFFSETS},
+    {"cu_seqlens_q", ATTENTION, OFFSETS},
+    {"cu_seqlens_k", ATTENTION, OFFSETS},
+    {"cu_seq_q", ATTENTION, OFFSETS},
+    {"cu_seq_k", ATTENTION, OFFSETS},
+    {"cu_seq_lens_q", ATTENTION, OFFSETS},
+    {"cu_seq_lens_k", ATTENTION, OFFSETS},
+    {"max_seqlen_q", ATTENTION, BY_LENGTHS},
+    {"max_seqlen_k", ATTENTION, BY_LENGTHS},
     {"past_key", ATTENTIONS, PAST_K},
     {"past_value", ATTENTIONS, PAST_V},
     {"query", ATTENTION, "it is \"Q\" here"},

@@ -20,7 +20,8 @@ enum {
     COST_OF_NORMAL = 1600,
     COST_OF_COPY = 16,
     ROWS_BYTES = 1 << 20, /* bytes of embedded words that one task copies */
-    MOST_PARTS = 1 << 20
+    MOST_PARTS = 1 << 20,
+    SEQUENCE_PARTS = 16 /* planning for a sequence takes as long as for so many heads */
 };
 
 /* The numbers that one request may draw. They take minutes of one core. */
@@ -168,6 +169,17 @@ static double matrix_batch(const struct codec_document *document,
     return batch;
 }
 
+/* Returns the number of packed sequences. */
+static double sequences_of(const struct fields *fields) {
+    const struct codec_value *lengths = fields_get(fields, "sequences");
+    const struct codec_value *offsets = fields_get(fields, "sequence_offsets");
+    size_t shape[ATTN_MAX_RANK], rank = 0;
+    if (lengths != NULL || offsets != NULL) {
+        rank = codec_shape(lengths != NULL ? lengths : offsets, shape);
+    }
+    return rank == 0 ? 0 : (double)shape[rank - 1];
+}
+
 double generated_parts(const struct fields *fields, const struct codec_document *document) {
     const struct codec_value *value = fields_get(fields, "heads");
     double batch = 1;
@@ -182,7 +194,7 @@ double generated_parts(const struct fields *fields, const struct codec_document 
             batch = fmax(batch, matrix_batch(document, fields->given[i].value));
         }
     }
-    return fmin((double)heads * batch, MOST_PARTS);
+    return fmin((double)heads * batch + SEQUENCE_PARTS * sequences_of(fields), MOST_PARTS);
 }
 
 /* Adds the draws of an object, which is the body or one of its heads, in the order of its members,

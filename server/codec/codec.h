@@ -210,6 +210,17 @@ bool codec_as_integer(const struct codec_document *, const struct codec_value *,
 bool codec_as_integers(const struct codec_document *, const struct codec_value *, int64_t min,
                        int64_t max, int64_t *out, size_t most, size_t *count, struct codec_error *);
 
+/* Lists of whole numbers, which have one length and follow each other. */
+struct codec_integers {
+    int64_t *numbers; /* the first `most` of them */
+    size_t most, count, lists;
+};
+
+/* Reads an array of such lists. The caller sets `numbers` and `most`. Numbers that are refused are
+ * those of codec_as_integers(), but all lists have the type of the document. */
+bool codec_as_integer_lists(const struct codec_document *, const struct codec_value *, int64_t min,
+                            int64_t max, struct codec_integers *, struct codec_error *);
+
 /* Reads a text. It is borrowed from the document, ends with NUL and has no NUL inside. */
 bool codec_as_text(const struct codec_document *, const struct codec_value *, const char **out,
                    struct codec_error *);

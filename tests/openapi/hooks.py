@@ -8,6 +8,7 @@ that K has as many columns as Q. So fit() changes a valid body before it is sent
 numbers get magnitudes with which the call stays within float32, and draws get a generator, sizes and parameters of the same
 kind. Which keys there are, how many axes a matrix has, and the options do not change. Only tables and positions of rotary
 embedding are removed if they cannot suit the sizes, and so is alibi if a key has no position. Expected results are removed.
+Matrices of packed sequences get two axes, and what these do not have is removed.
 
 fit() does not change a body that fits already and whose numbers are at most 1000. Bodies that are meant to be refused are
 left alone. A schema cannot say either which files there are under /assets and which layers are stored, so a valid request
@@ -531,7 +532,8 @@ def fit_gradients(body, output, first, heads, rows, keys):
         body["norm_epsilon"] = max(body["norm_epsilon"], 1e-3)
     given, inputs = any(name in body for name in GRADIENTS), inputs_of(body)
     if given or "return" in body:
-        names = [name for name in body.get("return", ["output", "weights"])
+        default = ["output"] if "sequences" in body or "sequence_offsets" in body else ["output", "weights"]
+        names = [name for name in body.get("return", default)
                  if not name.startswith("grad_") or (given and name.removeprefix("grad_") in inputs)]
         more = ["grad_V"] if given and not any(name.startswith("grad_") for name in names) else []
         body["return"] = names + more or ["output"]
@@ -547,10 +549,40 @@ def fit_softmax(body):
         body["axis"] = max(-len(shape), min(body["axis"], len(shape) - 1))
 
 
+NOT_PACKED = ("mask", "bias", "lengths", "key_padding", "past_K", "past_V", "grad_weights", "top_k", "mean_over_heads")
+OF_PACKED = ("output", "lse", "entropy")
+
+
+def pack(body):
+    """Makes the rows of Q, K and V, or of X, packed rows. Returns the key of their sequences, or None."""
+    keys = [key for key in ("sequences", "sequence_offsets") if key in body]
+    if not keys:
+        return None
+    for name in (*NOT_PACKED, *keys[1:]):
+        body.pop(name, None)
+    for name in "XQKV":
+        if name in body:
+            body[name] = reshape(body[name], [axis(body[name], 2), axis(body[name], 1)])
+    if "return" in body:
+        names = [name for name in body["return"] if name in OF_PACKED or name.startswith("grad_")]
+        body["return"] = names or ["output"]
+    return keys[0]
+
+
+def fit_sequences(body, key, queries, keys):
+    """Makes two sequences of these rows."""
+    lists = body[key] if len(body[key]) == 2 or queries == keys else body[key] * 2
+    firsts = [min(each[-1], rows) for each, rows in zip(lists, (queries, keys))]
+    if "X" in body or "positions" in body:
+        firsts = firsts[:1]
+    offsets = key == "sequence_offsets"
+    body[key] = [[0, first, rows] if offsets else [first, rows - first] for first, rows in zip(firsts, (queries, keys))]
+
+
 def fit_attention(body):
     """Makes the sizes fit. Q decides the rank, the batch and the heads, K the keys and their heads. The rank of K, V and
     their past rows is that of K or, if that is lower, of Q."""
-    alone = "X" in body
+    alone, sequences = "X" in body, pack(body)
     q, k, v = (body["X"],) * 3 if alone else (body["Q"], body["K"], body["V"])
     packed = "heads" in body
     rank = min(len(sizes(q)), 3 if packed else 4)
@@ -584,6 +616,8 @@ def fit_attention(body):
     kv_batch = lead(kv_heads, kv_rank)[: kv_rank - (2 if packed else 3)]
     fit_turns(body, d, kv_batch, axis(q, 2), axis(k, 2), past)
     fit_options(body, batch, heads, axis(q, 2), axis(k, 2) + past)
+    if sequences:
+        fit_sequences(body, sequences, axis(q, 2), axis(k, 2))
     rows, first = axis(q, 2), lead(heads, rank)
     axes = [*first, *([heads] if packed else [])]  # before the queries; the last one is that of the heads
     fit_gradients(body, [*first, rows, columns(heads, d_v)], axes[:-1], axes[-1:], rows, axis(k, 2) + past)

@@ -49,7 +49,13 @@ static const char *const excludes[][2] = {{"embedding_dim", "embedding"},
                                           {"rotary_cos", "alignment"},
                                           {"sink", "normalization"},
                                           {"grad_lse", "normalization"},
-                                          {"expected", "normalization"}};
+                                          {"expected", "normalization"},
+                                          {"sequences", "sequence_offsets"}};
+
+/* A call with sequences has none of these. */
+static const char *const not_packed[] = {"mask",         "bias",   "lengths",
+                                         "key_padding",  "past_K", "past_V",
+                                         "grad_weights", "top_k",  "mean_over_heads"};
 
 struct state {
     struct rng *rng;
@@ -60,6 +66,7 @@ struct state {
      * stand in the columns; and whether each has weights of its own. */
     bool batch, headed, packed, list;
     bool out_in;      /* the layout of the weights */
+    bool sequences;   /* whether the rows are those of packed sequences */
     bool gradients;   /* whether there are gradients of results */
     bool mean;        /* weights have no axis of the heads */
     char output;      /* the letter of the columns of the output */
@@ -110,6 +117,22 @@ static void give(struct state *s, const char *name, bool whether) {
     *given(s, name) = whether;
 }
 
+/* Makes a call one of packed sequences, or not. Their rows have their heads in the columns. */
+static void choose_sequences(struct state *s) {
+    s->sequences =
+        (*given(s, "sequences") || *given(s, "sequence_offsets")) && rng_chance(s->rng, 2);
+    if (!s->sequences) {
+        give(s, "sequences", false);
+        give(s, "sequence_offsets", false);
+        return;
+    }
+    s->batch = false;
+    s->packed = s->headed;
+    for (size_t i = 0; i < COUNT(not_packed); i++) {
+        give(s, not_packed[i], false);
+    }
+}
+
 /* Chooses the keys of a call. */
 static void choose_keys(struct state *s, bool json) {
     static const char *const weights[] = {"W_Q", "W_K", "W_V"}, *const qkv[] = {"Q", "K", "V"};
@@ -122,6 +145,7 @@ static void choose_keys(struct state *s, bool json) {
     for (size_t i = 0; fields_row(i) != NULL; i++) {
         s->given[i] = row_at(s->at, i) != NULL && rng_chance(s->rng, 4);
     }
+    choose_sequences(s);
     for (size_t i = 0; i < 3; i++) {
         give(s, weights[i], true);
         give(s, qkv[i], !alone);
@@ -325,6 +349,10 @@ static void draw_results(struct state *s, const struct field *row) {
             strcmp(name, "comparison") == 0) {
             continue; /* these are of softmax, and this one needs expected results */
         }
+        if (s->sequences && strcmp(name, "output") != 0 && strcmp(name, "lse") != 0 &&
+            strcmp(name, "entropy") != 0 && strncmp(name, "grad_", 5) != 0) {
+            continue; /* these have no packed form */
+        }
         if (strncmp(name, "grad_", 5) == 0 && !has_gradient(s, name + 5)) {
             continue;
         }
@@ -339,6 +367,18 @@ static void draw_results(struct state *s, const struct field *row) {
 static void put_lengths(struct state *s) {
     for (size_t i = 0; i < s->size['b']; i++) {
         fprintf(s->options, "%c%zu", i > 0 ? ',' : '[', rng_between(s->rng, 1, s->size['k']));
+    }
+    fputc(']', s->options);
+}
+
+/* Writes the lengths, or the offsets, of two sequences, for Q and K or for each. */
+static void put_sequences(struct state *s, bool offsets) {
+    const size_t rows[] = {s->size['n'], s->size['m']};
+    fputc('[', s->options);
+    for (size_t i = 0; i < (rows[0] == rows[1] ? 1 : 2); i++) {
+        const size_t first = rng_between(s->rng, 0, rows[i]);
+        fprintf(s->options, offsets ? "%s[0,%zu,%zu]" : "%s[%zu,%zu]", i > 0 ? "," : "", first,
+                offsets ? rows[i] : rows[i] - first);
     }
     fputc(']', s->options);
 }
@@ -379,6 +419,8 @@ static void put_option(struct state *s, const struct field *row) {
         fputs("\"sigmoid\"", s->options);
     } else if (row->choice_count > 0) {
         fprintf(s->options, "\"%s\"", row->choices[rng_between(s->rng, 0, row->choice_count - 1)]);
+    } else if (row->read == field_sequences || row->read == field_sequence_offsets) {
+        put_sequences(s, row->read == field_sequence_offsets);
     } else if (row->most > 0 && row->draw == FIELDS_NOT_DRAWN && row->kind == FIELD_READER) {
         put_lengths(s);
     } else if (row->sample != NULL) {

@@ -158,15 +158,14 @@ bool codec_as_choice(const struct codec_document *document, const struct codec_v
     return false;
 }
 
-bool codec_as_integers(const struct codec_document *document, const struct codec_value *value,
-                       int64_t min, int64_t max, int64_t *out, size_t most, size_t *count,
-                       struct codec_error *error) {
-    *count = 1;
-    if (codec_kind_of(value) == CODEC_NUMBER) {
-        return codec_as_integer(document, value, min, max, out, error);
-    }
-    const struct lifted *tensor =
-        document_find_tensor(document, value, "an array of whole numbers", 1, 1, error);
+/* Reads the numbers of a tensor of rank 1 or 2. */
+static bool read_integers(const struct codec_document *document, const struct codec_value *value,
+                          struct range range, int rank, struct codec_integers *out,
+                          struct codec_error *error) {
+    const struct lifted *tensor = document_find_tensor(
+        document, value,
+        rank == 1 ? "an array of whole numbers" : "an array of arrays of whole numbers", rank, rank,
+        error);
     if (tensor == NULL) {
         return false;
     }
@@ -174,9 +173,10 @@ bool codec_as_integers(const struct codec_document *document, const struct codec
         return document_refuse(document, value, DOCUMENT_WHOLE, error,
                                "must be an array of whole numbers, not of booleans");
     }
-    const struct range range = {min, max, tensor->dtype == ATTN_FLOAT32};
-    *count = tensor->count;
-    for (size_t i = 0; i < *count && i < most; i++) {
+    range.narrow = tensor->dtype == ATTN_FLOAT32;
+    out->count = tensor->count;
+    out->lists = rank == 2 ? tensor->shape[0] : 1;
+    for (size_t i = 0; i < out->count && i < out->most; i++) {
         const double number = lifted_number(tensor, i);
         if (!isfinite(number)) {
             return document_refuse_element(document, value, tensor, i, "a whole number", error);
@@ -184,7 +184,27 @@ bool codec_as_integers(const struct codec_document *document, const struct codec
         if (!check_integer(document, value, i, number, &range, error)) {
             return false;
         }
-        out[i] = (int64_t)number;
+        out->numbers[i] = (int64_t)number;
     }
     return true;
+}
+
+bool codec_as_integers(const struct codec_document *document, const struct codec_value *value,
+                       int64_t min, int64_t max, int64_t *out, size_t most, size_t *count,
+                       struct codec_error *error) {
+    *count = 1;
+    if (codec_kind_of(value) == CODEC_NUMBER) {
+        return codec_as_integer(document, value, min, max, out, error);
+    }
+    struct codec_integers list = {.numbers = out, .most = most};
+    const bool good =
+        read_integers(document, value, (struct range){min, max, false}, 1, &list, error);
+    *count = list.count;
+    return good;
+}
+
+bool codec_as_integer_lists(const struct codec_document *document, const struct codec_value *value,
+                            int64_t min, int64_t max, struct codec_integers *out,
+                            struct codec_error *error) {
+    return read_integers(document, value, (struct range){min, max, false}, 2, out, error);
 }
