@@ -241,22 +241,20 @@ static size_t try_reload(const struct attempt *attempt) {
 
 /* ---------------------------------------------------------------------------- the library alone */
 
+static const float numbers[64 * 8] = {1, -2, 3};
+static const attn_tensor x = {.data = numbers, .dtype = ATTN_FLOAT32, .rank = 2, .shape = {64, 8}};
+
 /* Makes and runs a plan while an allocation fails. A plan whose run failed must run again. Returns
  * how many allocations failed. */
-static size_t try_library(const struct attempt *attempt) {
-    (void)attempt;
-    static const float numbers[64 * 8] = {1, -2, 3};
-    static float output[64 * 8], usual[64 * 8];
-    const attn_tensor x = {
-        .dtype = ATTN_FLOAT32, .rank = 2, .shape = {64, 8}, .data = (void *)(uintptr_t)numbers};
-    const attn_options options = {.causal = true};
+static size_t try_plan(const attn_options *options) {
+    static _Alignas(ATTN_ALIGNMENT) char results[8192], usual[8192];
     attn_plan *plan = NULL;
-    memset(output, 0, sizeof output);
+    memset(results, 0, sizeof results);
     alloc_failure_exempt(false);
     alloc_failure_arm(trial.first, trial.forever);
-    attn_status status = attn_plan_attention(&plan, &x, &x, &x, &options, NULL);
+    attn_status status = attn_plan_attention(&plan, &x, &x, &x, options, NULL);
     if (status == ATTN_OK) {
-        attn_plan_bind(plan, ATTN_RESULT_OUTPUT, 0, output);
+        attn_plan_bind_all(plan, results);
         status = attn_plan_run(plan, NULL);
     } else if (plan != NULL) {
         trial_fault("there is a plan in spite of status %d", (int)status);
@@ -271,14 +269,32 @@ static size_t try_library(const struct attempt *attempt) {
             trial_fault("the plan cannot be run again");
         }
         if (trial.first == 0) {
-            memcpy(usual, output, sizeof usual);
-        } else if (memcmp(usual, output, sizeof usual) != 0) {
-            trial_fault("the output is not the usual one");
+            memcpy(usual, results, sizeof usual);
+        } else if (memcmp(usual, results, sizeof usual) != 0) {
+            trial_fault("the results are not the usual ones");
         }
     }
     attn_plan_free(plan);
     expect_settled();
     return failed;
+}
+
+static size_t try_library(const struct attempt *attempt) {
+    (void)attempt;
+    return try_plan(&(attn_options){.causal = true});
+}
+
+static size_t try_sequences(const struct attempt *attempt) {
+    static const size_t lengths[] = {5, 50, 0, 5, 4};
+    const attn_sequences sequences = {5, lengths, NULL};
+    const attn_tensor sink = {.data = numbers, .rank = 1, .shape = {1}};
+    const attn_upstream upstream = {.output = &x};
+    (void)attempt;
+    return try_plan(
+        &(attn_options){.sequences = &sequences,
+                        .sink = &sink,
+                        .upstream = &upstream,
+                        .results = ATTN_WANT(OUTPUT) | ATTN_WANT(GRAD_X) | ATTN_WANT(GRAD_SINK)});
 }
 
 /* ------------------------------------------------------------------------------- all requests */
@@ -334,6 +350,9 @@ int main(int argc, char *argv[]) {
     trial.first = 0;
     try_library(NULL); /* notes the usual output */
     fail_each("the library alone", "attn_plan_run", try_library, NULL);
+    trial.first = 0;
+    try_sequences(NULL);
+    fail_each("the library with sequences", "attn_plan_run", try_sequences, NULL);
     unlink(trial_file);
     free(notebook.body);
     printf("%u faults\n", trial_faults());

@@ -56,6 +56,7 @@ enum call {
     SOFTMAX,             /* softmax alone, with slices that are cut */
     GRADIENTS,           /* of all inputs; that of the bias is a sum over heads and queries */
     GRADIENTS_PROJECTED, /* of X and the weights */
+    SEQUENCES,           /* short, long and empty ones, and gradients that they share */
     CALLS
 };
 
@@ -96,6 +97,11 @@ static attn_plan *new_plan(enum call call) {
     const attn_upstream upstream = {.output = call == GRADIENTS ? &tq : &x};
     const uint64_t all = ATTN_WANT(GRAD_Q) - 1; /* no gradients */
     const uint64_t qkv = ATTN_WANT(GRAD_Q) | ATTN_WANT(GRAD_K) | ATTN_WANT(GRAD_V);
+    const attn_tensor rows = {.data = q, .rank = 3, .shape = {QUERIES, HEADS, COLUMNS}};
+    const attn_tensor keys = {.data = k, .rank = 3, .shape = {KEYS, 1, COLUMNS}};
+    const attn_upstream by_rows = {.output = &rows};
+    static const size_t lengths[2][6] = {{5, 90, 5, 0, 95, 5}, {7, 1900, 7, 86, 2000, 0}};
+    const attn_sequences sequences = {6, lengths[0], lengths[1]};
     attn_options o = {.results = ATTN_WANT(OUTPUT) | ATTN_WANT(LSE), .top_k = 2 * LONG};
     attn_plan *plan = NULL;
     if (call == LONG_ROWS || call == LONG_MEAN) {
@@ -108,6 +114,11 @@ static attn_plan *new_plan(enum call call) {
         o.bias = &bias;
         o.sink = o.alibi_slopes = &heads;
         o.results = qkv | ATTN_WANT(GRAD_BIAS) | ATTN_WANT(GRAD_SINK) | ATTN_WANT(GRAD_ALIBI);
+    } else if (call == SEQUENCES) {
+        o.sequences = &sequences;
+        o.upstream = &by_rows;
+        o.sink = &heads;
+        o.results |= qkv | ATTN_WANT(GRAD_SINK);
     } else if (call == GRADIENTS_PROJECTED) {
         o.upstream = &upstream;
         o.results = qkv | ATTN_WANT(GRAD_X) | ATTN_WANT(GRAD_W_Q) | ATTN_WANT(GRAD_W_K) |
@@ -118,7 +129,9 @@ static attn_plan *new_plan(enum call call) {
         o.results |= call == WEIGHTS ? ATTN_WANT(WEIGHTS) : 0;
         tv.data = v;
     }
-    if (call == SOFTMAX) {
+    if (call == SEQUENCES) {
+        attn_plan_attention(&plan, &rows, &keys, &keys, &o, NULL);
+    } else if (call == SOFTMAX) {
         attn_plan_softmax(&plan, &slices, 0, NULL);
     } else if (call == PROJECTED || call == COPIES || call == GRADIENTS_PROJECTED) {
         o.heads = HEADS;
