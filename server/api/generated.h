@@ -37,10 +37,10 @@ struct generated {
     struct job_phases drawing, copying;
 };
 
-/* Returns the number of parts that a handler has to plan for: the heads of all batch items, and some
- * for each packed sequence. It follows from "heads" and from the shapes of the matrices, given or to be drawn. The result is at
- * least 1 and at most 2^20, because a handler refuses more at once. A member that is wrong counts
- * as 1, because the handler refuses it. */
+/* Returns the number of parts that a handler has to plan for: the heads of all batch items, and
+ * some for each packed sequence. It follows from "heads" and from the shapes of the matrices, given
+ * or to be drawn. The result is at least 1 and at most 2^20, because a handler refuses more at
+ * once. A member that is wrong counts as 1, because the handler refuses it. */
 double generated_parts(const struct fields *fields, const struct codec_document *document);
 
 /* Reads the words and the draws of a request, checks them, and makes a tensor of each, which takes
