@@ -17,7 +17,8 @@ enum {
      * only after it is made. A plan counts as at least LEAST_HEADS. */
     MOST_HEADS = 65536,
     LEAST_HEADS = 16,
-    /* A sequence of at most so many multiply-adds, about 50 us, is one task. */
+    /* A sequence of at most so many multiply-adds, about 50 us, is one task. One with a wide plan,
+     * which is one task itself, always is. */
     SHORT_WORK = 1 << 22
 };
 
@@ -351,7 +352,7 @@ static attn_status plan_kinds(attn_plan *plan, const struct flat *f, attn_error 
             }
         }
         kind.plan = own;
-        kind.is_long = own != NULL && own->schedule.cost > SHORT_WORK;
+        kind.is_long = own != NULL && own->wide == NULL && own->schedule.cost > SHORT_WORK;
         s->alike[kind.is_long ? --next_long : s->short_kinds++] = kind;
     }
     return ATTN_OK;
