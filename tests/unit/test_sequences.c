@@ -34,7 +34,7 @@ struct packed {
     size_t tensor_count;
 };
 
-static attn_tensor *draw(struct packed *c, int rank, size_t a, size_t b, size_t columns) {
+static attn_tensor *draw_tensor(struct packed *c, int rank, size_t a, size_t b, size_t columns) {
     const size_t count = a * (rank > 1 ? b : 1) * (rank > 2 ? columns : 1);
     cr_assert_lt(c->tensor_count, TENSORS);
     attn_tensor *t = &c->tensors[c->tensor_count++];
@@ -54,7 +54,8 @@ static attn_tensor *draw(struct packed *c, int rank, size_t a, size_t b, size_t 
 
 /* Draws rows with all heads, in the form of the call. */
 static attn_tensor *draw_rows(struct packed *c, size_t rows, size_t heads, size_t columns) {
-    return c->axis ? draw(c, 3, rows, heads, columns) : draw(c, 2, rows, heads * columns, 0);
+    return c->axis ? draw_tensor(c, 3, rows, heads, columns)
+                   : draw_tensor(c, 2, rows, heads * columns, 0);
 }
 
 static void free_packed(struct packed *c) {
@@ -99,7 +100,7 @@ static void draw_turns(struct packed *c) {
                               .low_factor = 1,
                               .high_factor = 4};
     if (c->sequences.keys == NULL && rng_chance(&c->rng, 2)) {
-        attn_tensor *positions = draw(c, 1, c->rows[0], 0, 0);
+        attn_tensor *positions = draw_tensor(c, 1, c->rows[0], 0, 0);
         c->rotary.positions = positions;
     }
     c->options.rotary = &c->rotary;
@@ -119,15 +120,15 @@ static void draw_sequence_options(struct packed *c) {
     if (rng_chance(rng, 4)) {
         o->normalization = rng_chance(rng, 2) ? ATTN_SIGMOID : ATTN_UNNORMALIZED;
     } else {
-        o->sink = rng_chance(rng, 3) ? draw(c, 1, c->heads, 0, 0) : NULL;
+        o->sink = rng_chance(rng, 3) ? draw_tensor(c, 1, c->heads, 0, 0) : NULL;
     }
     if (rng_chance(rng, 3)) {
-        o->alibi_slopes = draw(c, 1, c->heads, 0, 0);
+        o->alibi_slopes = draw_tensor(c, 1, c->heads, 0, 0);
     } else if (rng_chance(rng, 4)) {
         o->flags |= ATTN_FLAG_ALIBI;
     }
-    o->norm_q = rng_chance(rng, 4) ? draw(c, 1, c->d, 0, 0) : NULL;
-    o->norm_k = rng_chance(rng, 4) ? draw(c, 1, c->kv_heads * c->d, 0, 0) : NULL;
+    o->norm_q = rng_chance(rng, 4) ? draw_tensor(c, 1, c->d, 0, 0) : NULL;
+    o->norm_k = rng_chance(rng, 4) ? draw_tensor(c, 1, c->kv_heads * c->d, 0, 0) : NULL;
     if (c->d % 2 == 0 && rng_chance(rng, 3)) {
         draw_turns(c);
     }
@@ -144,8 +145,8 @@ static void draw_results(struct packed *c, bool gradients) {
     const bool lse = softmax && rng_chance(&c->rng, 2);
     c->upstream.output = draw_rows(c, c->rows[0], c->heads, c->d_v);
     c->upstream.lse = !lse                       ? NULL
-                      : c->axis || o->heads != 0 ? draw(c, 2, c->heads, c->rows[0], 0)
-                                                 : draw(c, 1, c->rows[0], 0, 0);
+                      : c->axis || o->heads != 0 ? draw_tensor(c, 2, c->heads, c->rows[0], 0)
+                                                 : draw_tensor(c, 1, c->rows[0], 0, 0);
     o->upstream = &c->upstream;
     o->results |= ATTN_WANT(GRAD_Q) | ATTN_WANT(GRAD_K) | ATTN_WANT(GRAD_V) |
                   (c->same ? ATTN_WANT(GRAD_X) : 0) | (o->sink != NULL ? ATTN_WANT(GRAD_SINK) : 0) |
@@ -177,8 +178,7 @@ static void draw_packed(struct packed *c, uint64_t seed) {
     draw_results(c, rng_chance(rng, 2));
 }
 
-/* -------------------------------------------------------------------------------------------
- * runs */
+/* ----------------------------------------------------------------------------------------- runs */
 
 static void *aligned(size_t bytes) {
     return aligned_alloc(ATTN_ALIGNMENT, bytes / ATTN_ALIGNMENT * ATTN_ALIGNMENT + ATTN_ALIGNMENT);
@@ -228,7 +228,8 @@ static attn_tensor rows_of(const attn_tensor *t, size_t first, size_t count) {
 
 /* Columns [first, first + count) of (heads,rows) or (rows). */
 static attn_tensor columns_of(struct packed *c, const attn_tensor *t, size_t first, size_t count) {
-    attn_tensor *some = t->rank == 1 ? draw(c, 1, count, 0, 0) : draw(c, 2, t->shape[0], count, 0);
+    attn_tensor *some =
+        t->rank == 1 ? draw_tensor(c, 1, count, 0, 0) : draw_tensor(c, 2, t->shape[0], count, 0);
     const size_t size = attn_dtype_size(t->dtype), heads = t->rank == 1 ? 1 : t->shape[0];
     for (size_t h = 0; h < heads; h++) {
         memcpy((char *)(uintptr_t)some->data + h * count * size,
@@ -279,8 +280,7 @@ static size_t reals_of(const attn_result_tensor *part) {
     return count;
 }
 
-/* ------------------------------------------------------------------------------------
- * comparisons */
+/* ---------------------------------------------------------------------------------- comparisons */
 
 enum {
     SHARED = ATTN_RESULT_GRAD_NORM_K + 1 - ATTN_RESULT_GRAD_SINK,
