@@ -147,8 +147,11 @@ static void unflatten(attn_plan *plan) {
 
 /* -------------------------------------------------------------------------------- the sequences */
 
-static attn_status check_sum(const size_t *lengths, size_t count, const char *name, size_t rows,
+/* Checks that lengths add up to the rows of Q, or of K. */
+static attn_status check_sum(const struct flat *f, int which, const size_t *lengths, size_t count,
                              attn_error *error) {
+    const char *name = f->qkv[0] == f->qkv[1] ? "X" : which == 0 ? "Q" : "K";
+    const size_t rows = f->qkv[which]->shape[0];
     size_t sum = 0;
     for (size_t i = 0; i < count; i++) {
         if (!size_add(sum, lengths[i], &sum)) {
@@ -157,12 +160,13 @@ static attn_status check_sum(const size_t *lengths, size_t count, const char *na
     }
     return sum == rows ? ATTN_OK
                        : attn_fail(error, ATTN_SHAPE_MISMATCH, "sequences",
-                                   "the lengths of sequences add up to %zu, but %s has %zu row%s",
-                                   sum, name, rows, plural_end(rows));
+                                   "the lengths of sequences add up to %zu, but %s has %zu row%s%s",
+                                   sum, name, rows, plural_end(rows),
+                                   f->heads > 0 ? "; its axes are (rows, heads, columns)" : "");
 }
 
-static attn_status check_lists(const attn_plan *plan, const attn_sequences *s, attn_error *error) {
-    const bool same = plan->form.same;
+static attn_status check_lists(const struct flat *f, attn_error *error) {
+    const attn_sequences *s = f->options.sequences;
     if (s->count == 0 || s->queries == NULL) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "sequences", "sequences has no lengths");
     }
@@ -171,15 +175,15 @@ static attn_status check_lists(const attn_plan *plan, const attn_sequences *s, a
                          "there are %zu sequences; at most %d are possible", s->count,
                          ATTN_MAX_SEQUENCES);
     }
-    ATTN_TRY(check_sum(s->queries, s->count, same ? "X" : "Q", plan->n, error));
+    ATTN_TRY(check_sum(f, 0, s->queries, s->count, error));
     if (s->keys == NULL) {
-        return check_sum(s->queries, s->count, same ? "X" : "K", plan->m, error);
+        return check_sum(f, 1, s->queries, s->count, error);
     }
-    if (same && memcmp(s->keys, s->queries, s->count * sizeof *s->keys) != 0) {
+    if (f->qkv[0] == f->qkv[1] && memcmp(s->keys, s->queries, s->count * sizeof *s->keys) != 0) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "sequences",
                          "X stands for Q and K, so sequences has one list of lengths for both");
     }
-    return check_sum(s->keys, s->count, same ? "X" : "K", plan->m, error);
+    return check_sum(f, 1, s->keys, s->count, error);
 }
 
 size_t plan_row_numbers(const attn_plan *plan, attn_result which) {
@@ -465,7 +469,7 @@ static bool cut_shared(attn_plan *plan) {
 static attn_status plan_parts_of_call(attn_plan *plan, const struct flat *f, attn_error *error) {
     const attn_sequences *given = f->options.sequences;
     bool fits = true;
-    ATTN_TRY(check_lists(plan, given, error));
+    ATTN_TRY(check_lists(f, error));
     plan->sequences = plan_alloc(plan, 1, sizeof *plan->sequences);
     if (plan->sequences == NULL) {
         return attn_no_memory(error);

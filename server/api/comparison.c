@@ -93,14 +93,6 @@ bool comparison_read(struct call *call, struct codec_document *document, const s
     return true;
 }
 
-uint64_t comparison_results(const struct comparison *comparison) {
-    uint64_t results = 0;
-    for (size_t i = 0; comparison != NULL && i < comparison->count; i++) {
-        results |= answer_bits[comparison->pairs[i].which];
-    }
-    return results;
-}
-
 /* -------------------------------------------------------------------------------- the tolerance */
 
 /* Reads a part of the tolerance, if it is given. */
@@ -231,18 +223,20 @@ static bool is_batched(const struct call *call, enum answer_name which) {
     return m->x->rank == 3; /* and a context has its rank */
 }
 
-/* Finds the axis of the heads: it stands before the rows, and after the batch. */
+/* Finds the axis of the heads: it stands before the rows, and after the batch; or after packed
+ * rows. */
 static void find_heads(struct comparison_pair *pair, const struct call *call) {
     const attn_result_tensor *result = pair->result;
     const int own = answer_ranks[pair->which] - 2; /* axes of one head */
-    const int axis = is_batched(call, pair->which) ? 1 : 0;
+    const bool packed = call->options.sequences != NULL && own == 2;
+    const int axis = packed || is_batched(call, pair->which) ? 1 : 0;
     pair->count = codec_count(result->rank, result->shape);
     pair->head_size = pair->count;
-    const bool packed = call->options.sequences != NULL && own == 2; /* heads of rows in turn */
     const bool of_others = answer_is_gradient(pair->which) && pair->which > ANSWER_GRAD_PAST_V;
-    if (!call->comparison->headless && !of_others && !packed && result->rank - own == axis + 1) {
+    if (!call->comparison->headless && !of_others &&
+        result->rank - own == (packed ? 1 : axis + 1)) {
         pair->heads = result->shape[axis];
-        pair->head_size = codec_count(own, result->shape + axis + 1);
+        pair->head_size = codec_count(result->rank - axis - 1, result->shape + axis + 1);
     }
 }
 

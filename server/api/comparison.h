@@ -62,9 +62,6 @@ struct comparison {
     struct comparison_pair pairs[];
 };
 
-/* Returns the results that are compared, as in attn_options.results. `comparison` may be NULL. */
-uint64_t comparison_results(const struct comparison *comparison);
-
 /* Finds the result of each expected tensor in the plan of the call, and checks its shape. Returns
  * false with the error set. */
 bool comparison_check(struct call *call, struct account *account,

@@ -209,10 +209,10 @@ static bool read_lists(const struct codec_document *document, const struct codec
     int64_t first;
     size_t shape[ATTN_MAX_RANK];
     if (codec_shape(value, shape) == 1) {
-        return codec_fail(
-            document, value, error,
-            "%s must be an array of one list for Q and K, such as [[5, 3]], or of one for each",
-            codec_name(value));
+        return codec_fail(document, value, error,
+                          "%s must be an array of one list for Q and K, such as [[%s]], or of one "
+                          "for each",
+                          codec_name(value), offsets ? "0, 5, 8" : "5, 3");
     }
     *lists = (struct codec_integers){.numbers = &first, .most = 1};
     if (!codec_as_integer_lists(document, value, 0, INT32_MAX, lists, error)) {

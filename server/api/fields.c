@@ -567,9 +567,19 @@ static bool check_return(const struct api_request *request, const struct call *c
     return true;
 }
 
+/* Leaves the weights out of the results that a request without "return" gets, if they have no
+ * packed form. */
+static void choose_results(const struct fields *fields, struct call *call) {
+    if (fields_get(fields, "sequences") != NULL || fields_get(fields, "sequence_offsets") != NULL) {
+        call->options.results = answer_bits[ANSWER_OUTPUT];
+        call->return_count = 1; /* the first one is the output */
+    }
+}
+
 bool fields_read_options(const struct api_request *request, struct call *call,
                          struct codec_error *error) {
     const struct codec_value *positions = fields_get(&request->fields, "positions");
+    choose_results(&request->fields, call);
     if (!fields_read_work(request, &call->work, error) ||
         !read_group(&request->fields, FIELDS_OPTIONS, request->body, call, call, error)) {
         return false;
@@ -583,12 +593,6 @@ bool fields_read_options(const struct api_request *request, struct call *call,
     }
     if (call->comparison == NULL && !check_return(request, call, error)) {
         return false;
-    }
-    if (call->options.sequences != NULL && fields_get(&request->fields, "return") == NULL) {
-        /* weights have no packed form */
-        call->options.results = answer_bits[ANSWER_OUTPUT] | comparison_results(call->comparison);
-        call->returned[0] = ANSWER_OUTPUT;
-        call->return_count = 1;
     }
     return positions == NULL || call->options.rotary != NULL ||
            codec_fail(request->body, positions, error,
