@@ -1,28 +1,17 @@
 """Sends the daemon the samples that PyTorch's own tests (OpInfo) have for attention and softmax, forward and backward, in float32 and
 float64. Samples with dropout are left out. $ATTENTIOND_BIN is the daemon."""
 
-import collections
-import json
-import pathlib
 import sys
 import tempfile
 
 import torch
-from safetensors.torch import load, save
+from asked import TOLERANCES, Count, Daemon, Skipped, ask, compare
 from torch.testing._internal.common_methods_invocations import op_db
 
-sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "models"))
-from eager import SAFETENSORS, Daemon  # noqa: E402 pylint: disable=wrong-import-position
-
-TOLERANCES = {torch.float32: 1e-5, torch.float64: 1e-12}
 PROJECTED = 10  # The scores of projected samples reach hundreds, and the exponential multiplies their rounding.
 MHA = ("query", "key", "value", "embed_dim", "heads", "in_proj_weight", "in_proj_bias", "bias_k", "bias_v", "add_zero_attn", "dropout_p",
        "out_proj_weight", "out_proj_bias")
 MINIMUM = 100
-
-
-class Skipped(Exception):
-    """The sample has dropout, or the daemon cannot express it."""
 
 
 def mask_of(given, forbids):
@@ -96,17 +85,6 @@ def tensors_of(sample):
     return [x for x in found if isinstance(x, torch.Tensor) and x.is_floating_point()]
 
 
-def compare(name, got, want, tolerance):
-    """Compares tensors, by the largest number of all. Numbers that PyTorch does not have (NaN) are zeros here: those of a row whose
-    keys are all forbidden."""
-    want = [x.nan_to_num(nan=0) for x in want]
-    most = max(1.0, *(float(x.abs().max()) for x in want))
-    for x, y in zip(got, want, strict=True):
-        error = float((x - y).abs().max()) / most
-        assert x.shape == y.shape, f"{name} has shape {tuple(x.shape)}, not {tuple(y.shape)}"
-        assert error <= tolerance, f"{name} {tuple(x.shape)} is off by {error:.2g} of the largest number, {most:.3g}"
-
-
 def run(daemon, operator, sample, dtype):
     """Compares the results of a sample, and the gradients of all its tensors."""
     tensors = [x.requires_grad_() for x in tensors_of(sample)]
@@ -115,19 +93,20 @@ def run(daemon, operator, sample, dtype):
     expected = operator(sample.input, *sample.args, **sample.kwargs)
     expected = dict(zip(results, expected if isinstance(expected, tuple) else (expected,)))
     sent = {name: x for name, x in request.items() if isinstance(x, torch.Tensor)}
+    options = {name: x for name, x in request.items() if name not in sent}
     inputs = {name: x for name, x in sent.items() if x.requires_grad}
     # `back` turns a result into that of PyTorch, so its gradient turns the gradient of PyTorch's into that of the result.
     upstream, loss = {}, 0
     generator = torch.Generator().manual_seed(1)
     tolerance = TOLERANCES[dtype] * (PROJECTED if "W_Q" in request else 1)
-    answer = ask(daemon, path, sent, request, list(results), dtype)
+    answer = ask(daemon, path, sent, options, list(results), dtype)
     for name, back in results.items():
         compare(name, [back(answer[name])], [expected[name].detach()], tolerance)
         gradient = torch.randn(expected[name].shape, generator=generator, dtype=dtype)
         result = torch.zeros_like(answer[name], requires_grad=True)
         upstream["grad_" + name] = torch.autograd.grad((back(result) * gradient).sum(), result)[0]
         loss = loss + (expected[name] * gradient).sum()
-    answer = ask(daemon, path, {**sent, **upstream}, request, [*results, *("grad_" + name for name in inputs)], dtype)
+    answer = ask(daemon, path, {**sent, **upstream}, options, [*results, *("grad_" + name for name in inputs)], dtype)
     # The gradients by the tensors of the request go back to those of the sample by the way in which the request was made.
     total = sum((x * answer["grad_" + name]).sum() for name, x in inputs.items())
     own = torch.autograd.grad(total, tensors, allow_unused=True)
@@ -136,36 +115,17 @@ def run(daemon, operator, sample, dtype):
     compare("the gradient", got, want, tolerance)
 
 
-def ask(daemon, path, tensors, request, results, dtype):
-    options = {name: x for name, x in request.items() if not isinstance(x, torch.Tensor)}
-    options["return"] = results
-    body = save({name: x.detach().to(x.dtype if x.dtype == torch.bool else dtype).contiguous().clone() for name, x in tensors.items()},
-                {name: json.dumps(x) for name, x in options.items()})
-    status, answer = daemon.send("POST", path, body, {"Content-Type": SAFETENSORS})
-    assert status == 200, answer.decode(errors="replace").strip()
-    return load(answer)
-
-
 def main():
-    passed, failed, skipped = collections.Counter(), 0, collections.Counter()
+    count = Count()
     torch.manual_seed(1)
     with tempfile.TemporaryDirectory() as folder:
         daemon = Daemon(folder)
         for operator in (x for x in op_db if x.name in OPERATORS):
             for dtype in TOLERANCES:
                 for i, sample in enumerate(operator.sample_inputs("cpu", dtype, requires_grad=False)):
-                    try:
-                        run(daemon, operator, sample, dtype)
-                        passed[operator.name] += 1
-                    except Skipped as reason:
-                        skipped[str(reason)] += 1
-                    except AssertionError as error:
-                        print(f"{operator.name} {operator.variant_test_name} {dtype}, sample {i}: {error}")
-                        failed += 1
+                    count.run(operator.name, f"{operator.variant_test_name} {dtype}, sample {i}", run, daemon, operator, sample, dtype)
         daemon.stop()
-    print(*(f"{name}: {count}" for name, count in passed.items()), *(f"left out, {name}: {count}" for name, count in skipped.items()), sep="\n")
-    print(f"{sum(passed.values())} passed, {failed} failed, {sum(skipped.values())} skipped")
-    return failed > 0 or sum(passed.values()) < MINIMUM
+    return count.print(MINIMUM)
 
 
 if __name__ == "__main__":
