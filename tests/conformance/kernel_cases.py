@@ -275,6 +275,7 @@ def main():
     suites = [make(fetched(pathlib.Path(sys.argv[1]), package)) for make, package in zip((Flash, Xformers), PACKAGES)]
     count = Count()
     warnings.simplefilter("ignore", UserWarning)  # The tests cause some.
+    torch.set_num_threads(1)  # The calls are small, and threads that wait for each other are slow on a busy machine.
     with tempfile.TemporaryDirectory() as layers:
         daemon = Daemon(layers)
         for dtype in TOLERANCES:
