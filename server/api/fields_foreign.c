@@ -13,7 +13,6 @@
 
 #define HEADS       "it is \"heads\" here"
 #define KV_HEADS    "it is \"kv_heads\" here, the number of heads of K and V"
-#define NO_DROPOUT  "there is no dropout here: leave it out"
 #define BY_SHAPES   "it follows from the shapes of the matrices: leave it out"
 #define WINDOW      "it is \"window\" here: [left, right]"
 #define LENGTHS     "it is \"lengths\" here, the number of valid keys of each batch item"
@@ -34,6 +33,11 @@
     "only \"output\", \"lse\" and \"weights\" have gradients: grad_output, grad_lse and "          \
     "grad_weights"
 #define OUT_IN " of /self-attention, with \"weight_layout\": \"out_in\""
+
+/* Dropout does not renormalise, and a mask does: the quotient of the two sums undoes it. */
+#define NO_DROPOUT                                                                                 \
+    "equal requests have equal answers here, so nothing is dropped at random: leave it out; with " \
+    "a \"mask\" of what is kept, output * exp(lse - lse without the mask) / (1 - p) has dropout"
 
 /* These are the names of PyTorch, ONNX, flash-attention, JAX and Transformers. If a name means
  * different things in several of them, its hint is right for all of them. Some names of gradients
@@ -73,6 +77,8 @@ const struct codec_foreign fields_foreign[] = {
      "it is \"mean_over_heads\" here, and its default is false"},
     {"dropout", ATTENTIONS, NO_DROPOUT},
     {"dropout_p", ATTENTIONS, NO_DROPOUT},
+    {"dropout_rate", ATTENTIONS, NO_DROPOUT},
+    {"attention_dropout", ATTENTIONS, NO_DROPOUT},
     {"embed_dim", ATTENTIONS, BY_SHAPES},
     {"head_dim", ATTENTIONS, BY_SHAPES},
     {"kdim", ATTENTIONS, BY_SHAPES},

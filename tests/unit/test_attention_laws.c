@@ -126,6 +126,55 @@ Theory((double shift, unsigned kind, size_t size, int dtype), laws,
     free_call(&moved);
 }
 
+/* -------------------------------------------------------------------------------------- dropout */
+
+/* Returns column e of the output of a query if its weights are dropped where `kept` has no key. */
+static double dropped_output(const struct call *c, const struct results *r,
+                             const unsigned char *kept, size_t row, size_t e) {
+    const double *v = c->v + key_row(c, row / c->n / c->heads, row / c->n % c->heads) * c->d_v;
+    double sum = 0;
+    for (size_t j = 0; j < c->m; j++) {
+        sum += kept[row * c->m + j] != 0
+                   ? r->of[ATTN_RESULT_WEIGHTS][row * c->m + j] * v[j * c->d_v + e]
+                   : 0;
+    }
+    return sum;
+}
+
+/* Dropout sets weights to zero after the softmax, and a mask forbids keys before it. The quotient
+ * of the two denominators, which are exp(lse), makes one of the other, as openapi.yaml says. */
+TheoryDataPoints(laws, a_mask_and_two_lse_make_dropout) = {
+    DataPoints(unsigned, MASK, MASK | CAUSAL, MASK | BIAS | GROUPED, ALL), SIZES, DTYPES};
+
+Theory((unsigned kind, size_t size, int dtype), laws, a_mask_and_two_lse_make_dropout) {
+    if (law_is_too_slow(size)) {
+        return;
+    }
+    struct call c = draw_law_call(kind, size, dtype), kept = copy_call(&c);
+    struct rng rng = {size};
+    for (size_t i = 0; i < all_rows(&c) * c.m; i++) {
+        kept.mask[i] = c.mask[i] != 0 && rng_uniform(&rng) < 0.7;
+    }
+    struct results all = run_call(&c, TILED), some = run_call(&kept, TILED);
+    struct worst worst = {0};
+    const double most = largest_of(c.v, c.batch * c.kv_heads * c.m * c.d_v);
+    for (size_t row = 0; row < all_rows(&c); row++) {
+        const double lse = all.of[ATTN_RESULT_LSE][row], less = some.of[ATTN_RESULT_LSE][row];
+        const double factor = less == -INFINITY ? 0 : exp(less - lse);
+        const double bound = 4 * bound_of(c.dtype) * most * (1 + fabs(less == -INFINITY ? 0 : lse));
+        for (size_t e = 0; e < c.d_v; e++) {
+            compare_number(&worst, "dropped output", row,
+                           some.of[ATTN_RESULT_OUTPUT][row * c.d_v + e] * factor,
+                           dropped_output(&c, &all, kept.mask, row, e), bound);
+        }
+    }
+    expect_within_bounds(&worst);
+    free_results(&all);
+    free_results(&some);
+    free_call(&c);
+    free_call(&kept);
+}
+
 /* ------------------------------------------------------------------ what may not be attended to */
 
 /* Replaces the numbers of all keys and values from key `from` on: by NaN and infinities if `poison`
