@@ -162,11 +162,12 @@ static bool check_place(const struct decoder *decoder, const struct codec_value 
                           "the data of the input \"%.64s\" must be an array of %s", tensor->name,
                           texts ? "strings" : "numbers or booleans");
     }
-    if (tensor->form.type == CODEC_TYPE_BF16) {
-        return codec_fail(document, data, error,
-                          "the input \"%.64s\" has the datatype BF16, which no client writes as "
-                          "JSON: send its bytes, or the numbers as FP32",
-                          tensor->name);
+    if (!texts && codec_type_is_bytes(tensor->form.type)) {
+        return codec_fail(
+            document, data, error,
+            "the input \"%.64s\" has the datatype %s, which no client writes as JSON: "
+            "send its bytes, or the numbers as FP32",
+            tensor->name, codec_inference_types[tensor->form.type]);
     }
     return true;
 }

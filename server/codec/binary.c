@@ -30,7 +30,7 @@ size_t codec_type_size(enum codec_type type) {
 
 bool binary_refuse(const struct codec_document *document, const struct codec_value *value,
                    const char *name, struct codec_error *error, const char *format, ...) {
-    char quoted[CODEC_QUOTE_SIZE], rule[192];
+    char quoted[CODEC_QUOTE_SIZE], rule[256];
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(rule, sizeof rule, format, arguments);
@@ -61,10 +61,11 @@ static bool read_type(const struct codec_document *document, const struct codec_
     codec_quote(quoted, text, strlen(text));
     return binary_refuse(
         document, value, name, error,
-        "has the type \"%s\"; the types are %s, %s, %s, %s, %s, and %s to %s and %s to %s", quoted,
-        names[CODEC_TYPE_FP32], names[CODEC_TYPE_FP64], names[CODEC_TYPE_FP16],
-        names[CODEC_TYPE_BF16], names[CODEC_TYPE_BOOL], names[CODEC_TYPE_INT8],
-        names[CODEC_TYPE_INT64], names[CODEC_TYPE_UINT8], names[CODEC_TYPE_UINT64]);
+        "has the type \"%s\"; the types are %s, %s, %s, %s, %s, %s, %s, and %s to %s and %s to %s",
+        quoted, names[CODEC_TYPE_FP32], names[CODEC_TYPE_FP64], names[CODEC_TYPE_FP16],
+        names[CODEC_TYPE_BF16], names[CODEC_TYPE_FP8_E4M3], names[CODEC_TYPE_FP8_E5M2],
+        names[CODEC_TYPE_BOOL], names[CODEC_TYPE_INT8], names[CODEC_TYPE_INT64],
+        names[CODEC_TYPE_UINT8], names[CODEC_TYPE_UINT64]);
 }
 
 /* Reads a shape, each of whose elements takes at most `most` bytes. */
@@ -161,6 +162,23 @@ static inline float widen_bfloat(uint16_t bfloat) {
     return wide.number;
 }
 
+/* E5M2 is the upper byte of a half. */
+static inline float widen_e5m2(uint8_t byte) {
+    return widen_half((uint16_t)(byte << 8));
+}
+
+/* As widen_half(), with 2^120. E4M3 has no infinity, and NaN is its largest magnitude alone. */
+static inline float widen_e4m3(uint8_t byte) {
+    const uint32_t magnitude = byte & 0x7F;
+    union {
+        uint32_t bits;
+        float number;
+    } wide = {.bits = magnitude << 20};
+    wide.number *= 0x1p120F;
+    wide.bits |= (magnitude == 0x7F ? 0x7FC00000u : 0) | (uint32_t)(byte & 0x80) << 24;
+    return wide.number;
+}
+
 /* The loops of one type, to float and to double. The bytes need not be aligned. */
 #define LOOP(name, from, to, convert)                                                              \
     static void name(void *restrict out_, const unsigned char *restrict bytes, size_t count) {     \
@@ -183,6 +201,8 @@ LOOPS(int8, int8_t, )
 LOOPS(int16, int16_t, )
 LOOPS(int32, int32_t, )
 LOOPS(int64, int64_t, )
+LOOPS(e4m3, uint8_t, widen_e4m3)
+LOOPS(e5m2, uint8_t, widen_e5m2)
 LOOPS(half, uint16_t, widen_half)
 LOOPS(bfloat, uint16_t, widen_bfloat)
 LOOPS(float32, float, )
@@ -197,6 +217,7 @@ static converter *const converters[CODEC_TYPE_COUNT][2] = {
     [CODEC_TYPE_UINT32] = PAIR(uint32), [CODEC_TYPE_UINT64] = PAIR(uint64),
     [CODEC_TYPE_INT8] = PAIR(int8),     [CODEC_TYPE_INT16] = PAIR(int16),
     [CODEC_TYPE_INT32] = PAIR(int32),   [CODEC_TYPE_INT64] = PAIR(int64),
+    [CODEC_TYPE_FP8_E4M3] = PAIR(e4m3), [CODEC_TYPE_FP8_E5M2] = PAIR(e5m2),
     [CODEC_TYPE_FP16] = PAIR(half),     [CODEC_TYPE_BF16] = PAIR(bfloat),
     [CODEC_TYPE_FP32] = PAIR(float32),  [CODEC_TYPE_FP64] = PAIR(float64),
 };

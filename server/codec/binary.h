@@ -9,7 +9,9 @@
 
 #include "codec/codec.h"
 
-/* X(NAME, name in the Open Inference Protocol, name in safetensors, bytes of an element) */
+/* X(NAME, name in the Open Inference Protocol, name in safetensors, bytes of an element). That
+ * protocol has no type of 8 bits with a fraction, so these two have names like its own. They are
+ * those of Micikevicius et al. 2022 (arXiv 2209.05433), float8_e4m3fn and float8_e5m2 of PyTorch. */
 #define CODEC_TYPES(X)                                                                             \
     X(BOOL, "BOOL", "BOOL", 1)                                                                     \
     X(UINT8, "UINT8", "U8", 1)                                                                     \
@@ -20,6 +22,8 @@
     X(INT16, "INT16", "I16", 2)                                                                    \
     X(INT32, "INT32", "I32", 4)                                                                    \
     X(INT64, "INT64", "I64", 8)                                                                    \
+    X(FP8_E4M3, "FP8_E4M3", "F8_E4M3", 1)                                                          \
+    X(FP8_E5M2, "FP8_E5M2", "F8_E5M2", 1)                                                          \
     X(FP16, "FP16", "F16", 2)                                                                      \
     X(BF16, "BF16", "BF16", 2)                                                                     \
     X(FP32, "FP32", "F32", 4)                                                                      \
@@ -39,9 +43,14 @@ extern const char *const codec_safetensors_types[CODEC_TYPE_COUNT];
 /* Returns the bytes of one element. */
 size_t codec_type_size(enum codec_type type);
 
-/* Returns whether the type is one of FP16, BF16, FP32 and FP64. */
+/* Returns whether the type has fractions: it is one of the last six. */
 static inline bool codec_type_is_float(enum codec_type type) {
-    return type >= CODEC_TYPE_FP16;
+    return type >= CODEC_TYPE_FP8_E4M3;
+}
+
+/* Returns whether no client writes numbers of this type as JSON. */
+static inline bool codec_type_is_bytes(enum codec_type type) {
+    return type == CODEC_TYPE_FP8_E4M3 || type == CODEC_TYPE_FP8_E5M2 || type == CODEC_TYPE_BF16;
 }
 
 /* A tensor as a header describes it. */

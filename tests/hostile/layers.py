@@ -6,7 +6,7 @@ from hostile import *
 
 FILES = int(os.environ.get("FILES", 500))
 LAYERS = os.path.join(FOLDER, "layers")
-TYPES = "F32", "F16", "BF16", "F64", "I8", "F8_E4M3", "BOOL", "X", "", 7, None
+TYPES = "F32", "F16", "BF16", "F64", "I8", "F8_E4M3", "F8_E8M0", "BOOL", "X", "", 7, None
 NAMES = "W_Q", "W_K", "W_V", "W_O", "b_Q", "norm_Q", "in_proj_weight", "out_proj.weight", "a.self.query.weight", "../../x", "/etc/passwd"
 
 

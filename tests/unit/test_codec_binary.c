@@ -108,6 +108,12 @@ static void convert_plainly(enum codec_type type, const void *bytes, double *wid
         PLAINLY(INT64, int64_t)
         PLAINLY(FP32, float)
         PLAINLY(FP64, double)
+    case CODEC_TYPE_FP8_E4M3:
+    case CODEC_TYPE_FP8_E5M2:
+        *wide = type == CODEC_TYPE_FP8_E4M3 ? e4m3_value(*(const uint8_t *)bytes)
+                                            : e5m2_value(*(const uint8_t *)bytes);
+        *narrow = (float)*wide;
+        break;
     case CODEC_TYPE_FP16:
     case CODEC_TYPE_BF16:
         memcpy(&half, bytes, sizeof half);
@@ -167,6 +173,25 @@ Test(codec_binary, every_half_and_bfloat) {
     }
     for (enum codec_type type = CODEC_TYPE_FP16; type <= CODEC_TYPE_BF16; type++) {
         const struct sent sent = {type, 2, {256, 256}, all};
+        expect_converted(&sent, false);
+        expect_converted(&sent, true);
+    }
+}
+
+Test(codec_binary, every_number_of_8_bits) {
+    uint8_t all[256];
+    size_t finite[2] = {0};
+    for (size_t i = 0; i < COUNT(all); i++) {
+        all[i] = (uint8_t)i;
+        finite[0] += isfinite(e4m3_value(all[i])) != 0;
+        finite[1] += isfinite(e5m2_value(all[i])) != 0;
+    }
+    cr_assert_eq(finite[0], 254); /* all but the two NaN */
+    cr_assert_eq(finite[1], 248); /* all but two infinities and six NaN */
+    cr_assert_eq(e4m3_value(0x7E), 448);
+    cr_assert_eq(e5m2_value(0x7B), 57344);
+    for (enum codec_type type = CODEC_TYPE_FP8_E4M3; type <= CODEC_TYPE_FP8_E5M2; type++) {
+        const struct sent sent = {type, 2, {16, 16}, all};
         expect_converted(&sent, false);
         expect_converted(&sent, true);
     }
@@ -292,7 +317,7 @@ Test(codec_binary, numbers_that_are_not_finite) {
 #define HUGE_TEXT "T0/0/1 is 1e300, which is out of the range of float32"
     static const struct {
         enum codec_type type;
-        double number; /* in FP16 and BF16 the bits */
+        double number; /* in types of 8 and 16 bits the bits */
         const char *narrow, *narrow_or_null, *wide, *wide_or_null;
     } rows[] = {
         {CODEC_TYPE_FP64, 1e300, HUGE_TEXT, HUGE_TEXT, NULL, NULL},
@@ -315,6 +340,14 @@ Test(codec_binary, numbers_that_are_not_finite) {
         {CODEC_TYPE_FP16, 0x7C01, "T0/0/1 must be a finite number, not NaN",
          "T0/0/1 must be a finite number, not NaN", "T0/0/1 must be a finite number, not NaN",
          "T0/0/1 must be a finite number, not NaN"},
+        {CODEC_TYPE_FP8_E4M3, 0xFF, "T0/0/1 must be a finite number, not NaN",
+         "T0/0/1 must be a finite number, not NaN", "T0/0/1 must be a finite number, not NaN",
+         "T0/0/1 must be a finite number, not NaN"},
+        {CODEC_TYPE_FP8_E5M2, 0xFC, "T0/0/1 must be a finite number, not -Infinity", NULL,
+         "T0/0/1 must be a finite number, not -Infinity", NULL},
+        {CODEC_TYPE_FP8_E5M2, 0x7D, "T0/0/1 must be a finite number, not NaN",
+         "T0/0/1 must be a finite number, not NaN", "T0/0/1 must be a finite number, not NaN",
+         "T0/0/1 must be a finite number, not NaN"},
         {CODEC_TYPE_BF16, 0x7F80, "T0/0/1 must be a finite number, not Infinity",
          "T0/0/1 must be a finite number, not Infinity",
          "T0/0/1 must be a finite number, not Infinity",
@@ -324,7 +357,7 @@ Test(codec_binary, numbers_that_are_not_finite) {
         char bytes[4 * 8] = "";
         const size_t size = codec_type_size(rows[i].type);
         const float narrow = (float)rows[i].number;
-        const uint16_t bits = (uint16_t)(size == 2 ? rows[i].number : 0);
+        const uint16_t bits = (uint16_t)(size <= 2 ? rows[i].number : 0);
         memcpy(bytes + size,
                size == 8   ? (const void *)&rows[i].number
                : size == 4 ? (const void *)&narrow

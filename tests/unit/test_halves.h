@@ -1,4 +1,4 @@
-/* test_halves.h - the values of numbers of 16 bits in plain arithmetic. */
+/* test_halves.h - the values of numbers of 16 and 8 bits in plain arithmetic. */
 #ifndef TEST_HALVES_H
 #define TEST_HALVES_H
 
@@ -24,6 +24,19 @@ static inline double half_value(uint16_t bits) {
 
 static inline double bfloat_value(uint16_t bits) {
     return value_of_bits(bits, 8);
+}
+
+/* Micikevicius et al. 2022 (arXiv 2209.05433), table 1: E5M2 is as IEEE 754 would have it, and E4M3
+ * has numbers in place of the infinities and of all NaN but one for each sign. */
+static inline double e5m2_value(uint8_t bits) {
+    return value_of_bits((uint16_t)(bits << 8), 5);
+}
+
+static inline double e4m3_value(uint8_t bits) {
+    const int e = bits >> 3 & 15, f = bits & 7;
+    const double sign = bits >= 128 ? -1 : 1;
+    return e == 15 && f == 7 ? (double)NAN
+                             : sign * ldexp(e == 0 ? f : 8 + f, (e == 0 ? 1 : e) - 7 - 3);
 }
 
 #endif

@@ -27,12 +27,22 @@ function brain(bits) {
   return view.getFloat32(0);
 }
 
+// Returns the number that the bits of float8_e4m3fn stand for. It has no infinity, and one NaN for each sign.
+function e4m3(bits) {
+  const sign = bits & 0x80 ? -1 : 1;
+  const exponent = (bits >> 3) & 15;
+  if ((bits & 0x7f) === 0x7f) return NaN;
+  return sign * (exponent ? (8 + (bits & 7)) * 2 ** (exponent - 10) : (bits & 7) * 2 ** -9);
+}
+
 // The types, each with the bytes of an element and the function that reads an element.
 export const TYPES = {
   F64: [8, (view, at, little) => view.getFloat64(at, little)],
   F32: [4, (view, at, little) => view.getFloat32(at, little)],
   F16: [2, (view, at, little) => half(view.getUint16(at, little))],
   BF16: [2, (view, at, little) => brain(view.getUint16(at, little))],
+  F8_E4M3: [1, (view, at) => e4m3(view.getUint8(at))],
+  F8_E5M2: [1, (view, at) => half(view.getUint8(at) << 8)],
   I64: [8, (view, at, little) => view.getBigInt64(at, little)],
   I32: [4, (view, at, little) => view.getInt32(at, little)],
   I16: [2, (view, at, little) => view.getInt16(at, little)],

@@ -58,6 +58,13 @@ class Types(unittest.TestCase):
         got = np.frombuffer(data[start + begin:start + end], ml_dtypes.bfloat16).reshape(described["output"]["shape"])
         stock.check(got, expected, ml_dtypes.bfloat16)
 
+    def test_float8(self):
+        """Numbers of 8 bits are widened, and the results are float32."""
+        for dtype in (ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2):
+            with self.subTest(dtype=np.dtype(dtype).name):
+                given = stock.matrices(dtype)
+                stock.check(ask("/attention", given)["output"], stock.attention(given)["output"])
+
     def test_masks_and_lengths(self):
         given = stock.matrices()
         mask = stock.draw(2, 1, 5, 7, seed=4) > -0.5
