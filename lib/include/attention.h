@@ -340,7 +340,7 @@ typedef struct attn_options {
      * kv_heads: 0 = as many as heads; query head h uses key head h / (heads / kv_heads). */
     size_t heads, kv_heads;
     size_t top_k;            /* for top_k_*: k is the smaller of top_k and m; 0 = 5 */
-    const attn_tensor *mask; /* ATTN_BOOL, rank 2..4, broadcast to (B,H,n,m); true = may attend */
+    const attn_tensor *mask; /* ATTN_BOOL, broadcast to (B,H,n,m), also (m); true = may attend */
     /* The same in Q's dtype; added to scaled_scores, and -inf forbids. The caller makes sure that
      * no number is NaN or +inf: the library does not look for them. They make the call fail with
      * ATTN_NOT_FINITE only if some query may attend to their key by all other rules. */
@@ -349,7 +349,7 @@ typedef struct attn_options {
     const attn_tensor *sink; /* (H), in Q's dtype: logits that are added to the denominator only */
     const size_t *lengths;   /* (B): the valid keys of each batch item, past ones included */
     size_t lengths_count;    /* numbers in `lengths`; 0 = all keys are valid */
-    /* ATTN_BOOL, (B,m), or (m) if B is 1; never broadcast: true = the key exists, past ones
+    /* ATTN_BOOL, (B,m), or (1,m) or (m) for all batch items: true = the key exists, past ones
      * included. What is false is forbidden to every query, as by a mask. */
     const attn_tensor *key_padding;
     const attn_tensor *past_k, *past_v; /* rows before those of K and V, in their form; or NULL */
@@ -373,14 +373,16 @@ typedef struct attn_plan attn_plan;
 
 /*
  * Makes a plan of attention over given Q, K and V. They have one dtype:
- *   Q (n,d), (H,n,d) or (B,H,n,d); K the same with H_kv heads, m rows and d columns; V the same
- *   with H_kv heads, m rows and d_v columns. H is a multiple of H_kv.
+ *   Q (n,d), (H,n,d) or (B,H,n,d); K the same with H_k heads, m rows and d columns; V the same
+ *   with H_v heads, m rows and d_v columns. H is a multiple of H_k and of H_v.
  * With options->heads they are packed:
  *   Q (n,H*d) or (B,n,H*d); K (m,H_kv*d) or (B,m,H_kv*d); V (m,H_kv*d_v) or (B,m,H_kv*d_v).
- * K and V have one rank, which may be lower than that of Q. The axes that they lack are the first
- * ones, and all batch items and heads along them share K and V: K (m,d) is that of all heads of all
- * batch items, and K (H_kv,m,d), or K (m,H_kv*d) if it is packed, is that of all batch items. Past
- * keys and values have the rank of K and V, and so have present_K and present_V.
+ * B stands for the axes of the batch, of which there are at most five. They are counted from the
+ * right. All batch items share a matrix that lacks these axes, or has 1 in each of them: Q (n,d) is
+ * that of all heads and batch items, and K (H_k,m,d) is that of all batch items. If Q has one head,
+ * or no axis of heads, H is the larger one of H_k and H_v. Results have all axes of the call. Past
+ * keys have the batch axes and the heads of K, and so has present_K; past values have those of V,
+ * and so has present_V. A gradient has the shape of its input.
  * With options->sequences, Q, K and V have one rank and no batch axis, and their rows are those of
  * all sequences:
  *   Q (n,d), or (n,H*d) with options->heads, or (n,H,d); K and V in the same form.

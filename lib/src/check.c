@@ -4,6 +4,7 @@
 #include "check.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "blas.h"
 #include "status.h"
@@ -146,6 +147,34 @@ attn_status check_columns(const char *name, size_t columns, size_t heads, const 
     return ATTN_OK;
 }
 
+attn_status check_batch(const attn_tensor *tensor, const char *name, int last,
+                        const struct form *form, size_t *items, attn_error *error) {
+    const int axes = tensor->rank - last, count = form->axis_count;
+    size_t batch = 1;
+    bool all = true, one = true;
+    for (int back = 1; back <= axes || back <= count; back++) {
+        const size_t own = back <= axes ? tensor->shape[axes - back] : 1;
+        const size_t size = back <= count ? form->axes[count - back] : 1;
+        batch *= size; /* fits: it is the batch of the call */
+        all = all && own == size;
+        one = one && own == 1;
+    }
+    *items = one ? 1 : batch;
+    if (all || one) {
+        return ATTN_OK;
+    }
+    if (axes == 1 && count <= 1) {
+        return check_equal(name, tensor->shape[0], "batch item", "the call", batch, error);
+    }
+    attn_tensor call = {.rank = count};
+    char got[SHAPE_TEXT], want[SHAPE_TEXT];
+    memcpy(call.shape, form->axes, sizeof form->axes);
+    return attn_fail(error, ATTN_SHAPE_MISMATCH, name,
+                     "%s has the shape %s, but the batch axes of the call are %s: it must have all "
+                     "of them, or 1 in each",
+                     name, shape_text(tensor, got), shape_text(&call, want));
+}
+
 attn_status check_broadcast(const attn_tensor *tensor, const char *name, const attn_plan *plan,
                             struct broadcast *out, attn_error *error) {
     *out = (struct broadcast){0};
@@ -158,12 +187,12 @@ attn_status check_broadcast(const attn_tensor *tensor, const char *name, const a
     if (tensor->data == NULL) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, name, "%s is missing", name);
     }
-    if (tensor->rank < 2 || tensor->rank > 4) {
-        return attn_fail(error, ATTN_SHAPE_MISMATCH, name, "%s must have rank 2 to 4, not %d", name,
-                         tensor->rank);
+    if (tensor->rank < 1 || tensor->rank > 3 + MOST_AXES) {
+        return attn_fail(error, ATTN_SHAPE_MISMATCH, name, "%s must have rank 1 to %d, not %d",
+                         name, 3 + MOST_AXES, tensor->rank);
     }
-    size_t stride = 1;
-    for (int back = 1; back <= tensor->rank; back++) {
+    size_t stride = 1, items = 1;
+    for (int back = 1; back <= tensor->rank && back <= 3; back++) {
         size_t size = tensor->shape[tensor->rank - back];
         size_t want = full[4 - back];
         if (size != want && size != 1) {
@@ -177,6 +206,10 @@ attn_status check_broadcast(const attn_tensor *tensor, const char *name, const a
         out->stride[4 - back] = size == 1 ? 0 : stride;
         stride *= size; /* fits: the product of the plan's sizes was checked */
     }
+    if (tensor->rank > 3) {
+        ATTN_TRY(check_batch(tensor, name, 3, &plan->form, &items, error));
+    }
+    out->stride[0] = items == 1 ? 0 : stride;
     out->data = tensor->data;
     return ATTN_OK;
 }

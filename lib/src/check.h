@@ -37,7 +37,12 @@ attn_status check_columns(const char *name, size_t columns, size_t heads, const 
 attn_status check_equal(const char *name, size_t got, const char *what, const char *other,
                         size_t want, attn_error *error);
 
-/* Checks that `tensor` (rank 2..4) broadcasts to (batch, heads, n, m), and writes its strides to
+/* Finds how many batch items a tensor has before its `last` axes. These axes are those of the call,
+ * counted from the right. It has all items, or 1 if each of its batch axes is 1. */
+attn_status check_batch(const attn_tensor *tensor, const char *name, int last,
+                        const struct form *form, size_t *items, attn_error *error);
+
+/* Checks that `tensor` broadcasts to (batch..., heads, n, m), and writes its strides to
  * `out`. If `tensor` is NULL, the data of `out` is NULL, too. */
 attn_status check_broadcast(const attn_tensor *tensor, const char *name, const attn_plan *plan,
                             struct broadcast *out, attn_error *error);

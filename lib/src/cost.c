@@ -165,7 +165,7 @@ double cost_of_preparing(const attn_plan *plan, enum prepare what) {
     const double head = (double)plan->head[0].d * ROTATE + ROW, keys = (double)plan->m;
     switch (what) {
     case PREPARE_QUERIES:
-        return angles + (double)plan->heads * head;
+        return angles + (double)plan->in.q.heads * head;
     case PREPARE_KEYS:
         return angles + (double)plan->kv_heads * head;
     case PREPARE_EXTRA:
@@ -181,8 +181,9 @@ double cost_of_packing(const attn_plan *plan) {
     const struct path *path = &plan->path;
     const struct tiling *t = &plan->tiling;
     const double numbers = (double)t->tiles * (double)t->keys * plan->schedule.columns / 2;
-    return path->packs ? (double)kv_items(plan) * (double)plan->kv_heads * (numbers * PACK + BLOCK)
-                       : 0;
+    return path->packs
+               ? (double)plan->in.k.items * (double)plan->kv_heads * (numbers * PACK + BLOCK)
+               : 0;
 }
 
 double cost_of_copying(double numbers, double rows) {

@@ -57,7 +57,7 @@ static bool place_packed_keys(attn_plan *plan) {
 static size_t norm_numbers(const attn_plan *plan, enum prepare what) {
     const bool query = what == PREPARE_QUERIES;
     const struct norm *norm = query ? &plan->norm_q : &plan->norm_k;
-    const size_t heads = query ? plan->heads : plan->kv_heads;
+    const size_t heads = query ? plan->in.q.heads : plan->in.k.heads;
     return (norm->whole ? heads : 1) * plan->head[0].d;
 }
 

@@ -26,7 +26,7 @@
     X(mask, unsigned char, 1, extended_rows_of(&plan->extra.mask), plan->m)                        \
     X(bias, real, size, extended_rows_of(&plan->extra.bias), plan->m)                              \
     /* Tiles of keys, transposed. */                                                               \
-    X(packed_keys, real, size, path->packs ? kv_items(plan) : 0, s->pack.batch + beyond)           \
+    X(packed_keys, real, size, path->packs ? plan->in.k.items : 0, s->pack.batch + beyond)         \
     /* The outputs of heads, if W_O takes them. */                                                 \
     X(heads_out, real, size, plan->batch, heads_out)                                               \
     /* Q, K, V and the outputs of heads of a small call. */                                        \

@@ -10,13 +10,17 @@
 
 /* ------------------------------------------------------------------------------------- matrices */
 
-/* Q, K, V, past_K or past_V: the rows of all batch items and heads. Distances are counted in
- * elements of the plan's dtype. struct head says where the rows of a head begin. */
+/* Q, K, V, past_K or past_V: the rows of all its batch items and heads. It is broadcast to those of
+ * the call: all items share one, and so many query heads follow each other that share a head.
+ * Distances are counted in elements of the plan's dtype. struct head says where the rows of a head
+ * begin. */
 struct operand {
-    const void *data; /* NULL: there is none, or the run computes it */
-    size_t ld;        /* from one row to the next */
-    size_t batch;     /* from one batch item to the next; 0 if there is one, or all share it */
-    size_t numbers;   /* of all batch items together */
+    const attn_tensor *given; /* borrowed while the plan is made; NULL if the run computes it */
+    const void *data;         /* NULL: there is none, or the run computes it */
+    size_t items, heads;      /* the items are 1 or those of the call; the heads divide its heads */
+    size_t ld;                /* from one row to the next */
+    size_t batch;             /* from one batch item to the next; 0 if there is one */
+    size_t numbers;           /* of all batch items together */
 };
 
 /* One query head. The places are offsets, in elements, from the start of a batch item of the
@@ -41,9 +45,15 @@ struct rules {
     int64_t window[2];            /* -1: open */
     size_t *lengths;              /* one for each batch item; NULL if there are none */
     struct broadcast mask, bias;  /* without a mask, key_padding is the mask */
-    const unsigned char *padding; /* key_padding (B, keys) beside a mask, borrowed; or NULL */
+    const unsigned char *padding; /* key_padding beside a mask, borrowed; or NULL */
+    size_t padding_item;          /* from one batch item of it to the next, or 0 */
     size_t keys;                  /* the keys that the rules are about */
 };
+
+/* Returns the key_padding of batch item b beside a mask, or NULL. */
+static inline const unsigned char *padding_of(const struct rules *rules, size_t b) {
+    return rules->padding == NULL ? NULL : rules->padding + b * rules->padding_item;
+}
 
 /* A mask or bias that is made for extra keys: it has a row for each of these items, heads and
  * queries. */
@@ -258,12 +268,17 @@ struct slices {
 
 /* ------------------------------------------------------------------------------------- the plan */
 
+enum {
+    MOST_AXES = ATTN_MAX_RANK - 3 /* so that weights have room for heads, queries and keys */
+};
+
 /* The form of a call, beside its sizes. */
 struct form {
     size_t past, new_keys; /* the first of the m keys; extra keys follow them */
-    bool has_batch_axis, has_head_axis;
-    /* The axes of K and V. If Q has an axis that these do not have, all share their rows. */
-    bool has_kv_batch_axis, has_kv_head_axis;
+    /* The axes of the batch, from the left. `batch` of the plan is their product. */
+    size_t axes[MOST_AXES];
+    int axis_count;
+    bool has_head_axis;
     bool packed;        /* K and V, and so present_K and present_V, are (B,m,H*d) */
     bool projected;     /* Q, K and V are computed from X */
     bool per_head;      /* each head has projections with sizes of its own */
@@ -358,8 +373,8 @@ enum {
 
 /*
  * The gradients of a call. plan_gradients.c decides how they are cut. A unit is a set of heads and
- * batch items whose gradients add up somewhere: they share keys or a bias. Each of these pairs is a
- * member of its unit. The keys of a member are cut into stripes, and its queries into blocks. A
+ * batch items whose gradients add up somewhere: they share rows of Q, K or V, or a bias. Each of
+ * these pairs is a member of its unit. The keys of a member are cut into stripes, and its queries into blocks. A
  * task computes what a stripe of one unit and a block give to all gradients. No two tasks of a
  * phase have the same block or the same stripe of a unit: in turn t, stripe s takes block (s + t)
  * mod turns. So tasks may add to the gradients without another copy of them, and the order of the
@@ -474,9 +489,10 @@ struct sequences {
 struct attn_plan {
     attn_dtype dtype;
     struct slices slices; /* a plan of softmax alone has only these, results and a schedule */
-    size_t batch, heads, kv_heads;
-    size_t n; /* queries */
-    size_t m; /* keys: past ones, then new ones, then extra ones */
+    size_t batch, heads;
+    size_t kv_heads; /* those of K */
+    size_t n;        /* queries */
+    size_t m;        /* keys: past ones, then new ones, then extra ones */
     struct form form;
     struct head *head; /* one for each query head; &one_head if there is one */
     struct head one_head;
@@ -614,11 +630,6 @@ static inline size_t present_rows(const attn_plan *plan) {
     return plan->form.past + plan->form.new_keys;
 }
 
-/* The batch items that K and V have. */
-static inline size_t kv_items(const attn_plan *plan) {
-    return plan->form.has_kv_batch_axis ? plan->batch : 1;
-}
-
 /* The form of a result from COPY_FIRST on, or of the gradient of Q, K or V. */
 struct copy_form {
     bool query, value, present;
@@ -630,17 +641,11 @@ static inline struct copy_form copy_form_of(const attn_plan *plan, attn_result w
                              .value = which == ATTN_RESULT_V || which == ATTN_RESULT_GRAD_V ||
                                       which == ATTN_RESULT_PRESENT_V,
                              .present =
-                                 which == ATTN_RESULT_PRESENT_K || which == ATTN_RESULT_PRESENT_V,
-                             .items = kv_items(plan),
-                             .heads = plan->kv_heads,
-                             .rows = plan->form.new_keys};
-    if (form.query) {
-        form.items = plan->batch;
-        form.heads = plan->heads;
-        form.rows = plan->n;
-    } else if (form.present) {
-        form.rows = present_rows(plan);
-    }
+                                 which == ATTN_RESULT_PRESENT_K || which == ATTN_RESULT_PRESENT_V};
+    const struct operand *of = form.query ? &plan->in.q : form.value ? &plan->in.v : &plan->in.k;
+    form.items = of->items;
+    form.heads = of->heads;
+    form.rows = form.query ? plan->n : form.present ? present_rows(plan) : plan->form.new_keys;
     return form;
 }
 
@@ -652,12 +657,12 @@ static inline size_t copy_columns(const attn_plan *plan, const struct copy_form 
 
 /* The place of batch item b among the packed keys. */
 static inline size_t packed_item(const attn_plan *plan, size_t b) {
-    return plan->form.has_kv_batch_axis ? b : 0;
+    return plan->in.k.items > 1 ? b : 0;
 }
 
-/* The key and value head that query head h uses. */
-static inline size_t kv_head(const attn_plan *plan, size_t h) {
-    return h / (plan->heads / plan->kv_heads);
+/* Returns how many heads of the call share a head of an operand. They follow each other. */
+static inline size_t heads_of_one(const attn_plan *plan, const struct operand *o) {
+    return plan->heads / o->heads;
 }
 
 #endif

@@ -1,10 +1,10 @@
 /*
  * plan_attention.c - plans attention over given Q, K and V in any of their forms: (n,d), (H,n,d),
- * (B,H,n,d), or packed as (n,H*d) or (B,n,H*d). K and V may lack the first axes of Q.
+ * (B...,H,n,d), or packed as (n,H*d) or (B...,n,H*d). They are broadcast to each other: all batch
+ * items share a matrix that lacks the batch axes, or has the size 1 there. K and V may have fewer
+ * heads than Q, and Q may have one.
  */
 #include "plan_build.h"
-
-#include <assert.h>
 
 #include "check.h"
 #include "status.h"
@@ -17,23 +17,32 @@ struct matrix {
     struct dims d;
 };
 
+/* Returns how many axes of the batch a matrix has. */
+static int batch_axes(const attn_tensor *t, bool packed) {
+    return packed || t->rank == 2 ? t->rank - 2 : t->rank - 3;
+}
+
 static struct dims dims_of(const attn_tensor *t, size_t packed_heads) {
     const size_t *end = t->shape + t->rank;
     struct dims d = {.batch = 1, .heads = 1, .rows = end[-2], .columns = end[-1]};
     if (packed_heads != 0) {
         d.heads = packed_heads;
         d.columns /= packed_heads;
-        d.batch = t->rank == 3 ? end[-3] : 1;
     } else {
         d.heads = t->rank >= 3 ? end[-3] : 1;
-        d.batch = t->rank == 4 ? end[-4] : 1;
+    }
+    for (int axis = 0; axis < batch_axes(t, packed_heads != 0); axis++) {
+        d.batch *= t->shape[axis]; /* fits, because tensors were checked */
     }
     return d;
 }
 
 static struct operand operand_of(const attn_tensor *t, struct dims d, bool packed) {
     const size_t item = d.heads * d.rows * d.columns; /* fits, because tensors were checked */
-    return (struct operand){.data = t->data,
+    return (struct operand){.given = t,
+                            .data = t->data,
+                            .items = d.batch,
+                            .heads = d.heads,
                             .ld = packed ? d.heads * d.columns : d.columns,
                             .batch = d.batch > 1 ? item : 0,
                             .numbers = d.batch * item};
@@ -44,34 +53,103 @@ static size_t head_offset(struct dims d, bool packed, size_t h) {
     return packed ? h * d.columns : h * d.rows * d.columns;
 }
 
-/* Checks a matrix whose rank is that of `other` or, with `lower`, at most that. If it is packed,
- * its `heads` heads have the name heads_name. */
-static attn_status check_one(const struct matrix *m, const struct matrix *other, bool lower,
-                             size_t heads, const char *heads_name, attn_error *error) {
+/* Checks a matrix. If it is packed, its `heads` heads have the name heads_name. */
+static attn_status check_one(const struct matrix *m, attn_dtype dtype, size_t heads,
+                             const char *heads_name, attn_error *error) {
     const attn_tensor *t = m->tensor;
-    ATTN_TRY(check_matrix(t, m->name, 2, heads != 0 ? 3 : 4, error));
-    assert(other->tensor != NULL); /* it was checked before, or is the same */
-    const int rank = other->tensor->rank;
-    ATTN_TRY(check_dtype(t, m->name, other->tensor->dtype, error));
-    if (t->rank != rank && (t->rank > rank || !lower)) {
-        return attn_fail(error, ATTN_SHAPE_MISMATCH, m->name, "%s has rank %d but %s has rank %d",
-                         m->name, t->rank, other->name, rank);
-    }
+    ATTN_TRY(check_matrix(t, m->name, 2, MOST_AXES + (heads != 0 ? 2 : 3), error));
+    ATTN_TRY(check_dtype(t, m->name, dtype, error));
     return heads == 0 ? ATTN_OK
                       : check_columns(m->name, t->shape[t->rank - 1], heads, heads_name, error);
 }
 
-/* Checks the sizes of K and V against Q and against each other. If they have no batch axis, all
- * batch items share them. */
-static attn_status check_kv(const struct matrix *q, const struct matrix *k, const struct matrix *v,
-                            bool shared, attn_error *error) {
-    ATTN_TRY(check_equal(k->name, k->d.columns, "column", q->name, q->d.columns, error));
-    if (!shared) {
-        ATTN_TRY(check_equal(k->name, k->d.batch, "batch item", q->name, q->d.batch, error));
-        ATTN_TRY(check_equal(v->name, v->d.batch, "batch item", q->name, q->d.batch, error));
+/* Checks past rows of `of`, which have its rank. */
+static attn_status check_past(const attn_tensor *past, const char *name, const struct matrix *of,
+                              size_t heads, const char *heads_name, attn_error *error) {
+    ATTN_TRY(check_one(&(struct matrix){.tensor = past, .name = name}, of->tensor->dtype, heads,
+                       heads_name, error));
+    if (past->rank != of->tensor->rank) {
+        return attn_fail(error, ATTN_SHAPE_MISMATCH, name, "%s has rank %d but %s has rank %d",
+                         name, past->rank, of->name, of->tensor->rank);
     }
+    return ATTN_OK;
+}
+
+/* Checks that the batch axes of the past rows are those of the rows. */
+static attn_status check_past_axes(const attn_tensor *past, const char *name,
+                                   const struct matrix *of, attn_error *error) {
+    attn_tensor wanted = *of->tensor;
+    wanted.shape[wanted.rank - 2] = past->shape[past->rank - 2];
+    return check_shape(past, name, wanted.rank, wanted.shape, error);
+}
+
+/* Returns the size of a batch axis of a matrix, which is counted from the right from 1 on. */
+static size_t axis_size(const struct matrix *m, bool packed, int back) {
+    const int axes = batch_axes(m->tensor, packed);
+    return back <= axes ? m->tensor->shape[axes - back] : 1;
+}
+
+/* Finds the batch axes of the call: those of Q, K and V together. A matrix has the size of the call
+ * in all of them, or 1 in all. */
+static attn_status join_axes(attn_plan *plan, const struct matrix m[3], bool packed,
+                             attn_error *error) {
+    struct form *form = &plan->form;
+    for (int i = 0; i < 3; i++) {
+        const int axes = batch_axes(m[i].tensor, packed);
+        form->axis_count = axes > form->axis_count ? axes : form->axis_count;
+    }
+    for (int back = 1; back <= form->axis_count; back++) {
+        size_t *size = &form->axes[form->axis_count - back];
+        *size = 1;
+        for (int i = 0, first = 0; i < 3; i++) {
+            const size_t own = axis_size(&m[i], packed, back);
+            if (own != 1 && *size != 1) {
+                ATTN_TRY(check_equal(m[i].name, own, "batch item", m[first].name, *size, error));
+            } else if (own != 1) {
+                *size = own;
+                first = i;
+            }
+        }
+    }
+    plan->batch = 1;
+    if (!size_mul_shape(&plan->batch, form->axis_count, form->axes)) {
+        return attn_too_large(error);
+    }
+    for (int i = 0; i < 3; i++) {
+        size_t items;
+        ATTN_TRY(check_batch(m[i].tensor, m[i].name,
+                             m[i].tensor->rank - batch_axes(m[i].tensor, packed), form, &items,
+                             error));
+    }
+    return ATTN_OK;
+}
+
+/* Finds the heads of the call: those of Q. If Q has one head, they are those of K or V. */
+static attn_status join_heads(attn_plan *plan, const struct matrix m[3], attn_error *error) {
+    const struct matrix *most = &m[0];
+    for (int i = 1; i < 3 && m[0].d.heads == 1; i++) {
+        most = m[i].d.heads > most->d.heads ? &m[i] : most;
+    }
+    plan->heads = most->d.heads;
+    plan->kv_heads = m[1].d.heads;
+    for (int i = 1; i < 3; i++) {
+        if (plan->heads % m[i].d.heads != 0) {
+            return attn_fail(error, ATTN_SHAPE_MISMATCH, m[i].name,
+                             "%s has %zu head%s, which is not a multiple of the %zu heads of %s",
+                             most->name, plan->heads, plural_end(plan->heads), m[i].d.heads,
+                             m[i].name);
+        }
+    }
+    return ATTN_OK;
+}
+
+/* Checks the sizes of K and V against Q and against each other, and finds the axes of the call. */
+static attn_status join(attn_plan *plan, const struct matrix m[3], bool packed, attn_error *error) {
+    const struct matrix *q = &m[0], *k = &m[1], *v = &m[2];
+    ATTN_TRY(check_equal(k->name, k->d.columns, "column", q->name, q->d.columns, error));
+    ATTN_TRY(join_axes(plan, m, packed, error));
     ATTN_TRY(check_equal(v->name, v->d.rows, "row", k->name, k->d.rows, error));
-    return check_equal(v->name, v->d.heads, "head", k->name, k->d.heads, error);
+    return join_heads(plan, m, error);
 }
 
 attn_status plan_check_past(const attn_options *o, attn_error *error) {
@@ -86,7 +164,7 @@ attn_status plan_past(attn_plan *plan, const attn_options *o, struct dims k, str
                       bool packed, attn_error *error) {
     struct dims pk = dims_of(o->past_k, packed ? plan->kv_heads : 0);
     struct dims pv = dims_of(o->past_v, packed ? plan->kv_heads : 0);
-    if (plan->form.has_batch_axis &&
+    if (plan->form.projected && plan->form.axis_count > 0 &&
         !plan->form.has_head_axis) { /* (B,p,d): the first axis is the batch */
         pk.batch = pk.heads, pv.batch = pv.heads;
         pk.heads = pv.heads = 1;
@@ -102,17 +180,17 @@ attn_status plan_past(attn_plan *plan, const attn_options *o, struct dims k, str
     plan->in.past_k = operand_of(o->past_k, pk, packed);
     plan->in.past_v = operand_of(o->past_v, pv, packed);
     for (size_t h = 0; h < plan->heads; h++) {
-        plan->head[h].past_k = head_offset(pk, packed, kv_head(plan, h));
-        plan->head[h].past_v = head_offset(pv, packed, kv_head(plan, h));
+        plan->head[h].past_k = head_offset(pk, packed, h / (plan->heads / pk.heads));
+        plan->head[h].past_v = head_offset(pv, packed, h / (plan->heads / pv.heads));
     }
     return ATTN_OK;
 }
 
-static attn_status plan_qkv(attn_plan *plan, struct matrix *q, struct matrix *k, struct matrix *v,
-                            const attn_options *o, attn_error *error) {
+static attn_status plan_qkv(attn_plan *plan, struct matrix m[3], const attn_options *o,
+                            attn_error *error) {
+    struct matrix *q = &m[0], *k = &m[1], *v = &m[2];
     struct form *form = &plan->form;
     const bool packed = o->heads != 0;
-    const int batched_rank = packed ? 3 : 4; /* of a matrix with a batch axis */
     size_t kv_heads = 0;
     if (packed) {
         ATTN_TRY(plan_kv_heads(o, o->heads, &kv_heads, error));
@@ -126,36 +204,24 @@ static attn_status plan_qkv(attn_plan *plan, struct matrix *q, struct matrix *k,
                          o->heads);
     }
     const char *kv_name = o->kv_heads != 0 ? "kv_heads" : "heads";
-    ATTN_TRY(check_matrix(q->tensor, q->name, 2, batched_rank, error));
-    ATTN_TRY(check_one(q, q, false, o->heads, "heads", error));
-    ATTN_TRY(check_one(k, q, true, kv_heads, kv_name, error));
-    ATTN_TRY(check_one(v, k, false, kv_heads, kv_name, error));
-    ATTN_TRY(plan_check_past(o, error));
-    q->d = dims_of(q->tensor, o->heads);
-    k->d = dims_of(k->tensor, kv_heads);
-    v->d = dims_of(v->tensor, kv_heads);
-    form->has_batch_axis = q->tensor->rank == batched_rank;
-    form->has_head_axis = packed || q->tensor->rank >= 3;
-    form->has_kv_batch_axis = k->tensor->rank == batched_rank;
-    form->has_kv_head_axis = packed || k->tensor->rank >= 3;
-    ATTN_TRY(check_kv(q, k, v, !form->has_kv_batch_axis, error));
-    if (q->d.heads % k->d.heads != 0) {
-        return attn_fail(error, ATTN_SHAPE_MISMATCH, k->name,
-                         "%s has %zu head%s, which is not a multiple of the %zu heads of %s",
-                         q->name, q->d.heads, plural_end(q->d.heads), k->d.heads, k->name);
-    }
+    ATTN_TRY(check_matrix(q->tensor, q->name, 2, MOST_AXES + (packed ? 2 : 3), error));
     plan->dtype = q->tensor->dtype;
+    for (int i = 0; i < 3; i++) {
+        const size_t heads = i == 0 ? o->heads : kv_heads;
+        ATTN_TRY(check_one(&m[i], plan->dtype, heads, i == 0 ? "heads" : kv_name, error));
+        m[i].d = dims_of(m[i].tensor, heads);
+        form->has_head_axis |= packed || m[i].tensor->rank >= 3;
+    }
+    ATTN_TRY(plan_check_past(o, error));
+    ATTN_TRY(join(plan, m, packed, error));
     form->packed = packed;
-    plan->batch = q->d.batch;
-    plan->heads = q->d.heads;
-    plan->kv_heads = k->d.heads;
     ATTN_TRY(plan_new_heads(plan, error));
     if (o->past_k != NULL) {
-        const struct matrix past_k = {.tensor = o->past_k, .name = "past_K"};
-        const struct matrix past_v = {.tensor = o->past_v, .name = "past_V"};
-        ATTN_TRY(check_one(&past_k, k, false, kv_heads, kv_name, error));
-        ATTN_TRY(check_one(&past_v, k, false, kv_heads, kv_name, error));
+        ATTN_TRY(check_past(o->past_k, "past_K", k, kv_heads, kv_name, error));
+        ATTN_TRY(check_past(o->past_v, "past_V", v, kv_heads, kv_name, error));
         ATTN_TRY(plan_past(plan, o, k->d, v->d, packed, error));
+        ATTN_TRY(check_past_axes(o->past_k, "past_K", k, error));
+        ATTN_TRY(check_past_axes(o->past_v, "past_V", v, error));
     }
     plan->n = q->d.rows;
     form->new_keys = k->d.rows;
@@ -163,7 +229,7 @@ static attn_status plan_qkv(attn_plan *plan, struct matrix *q, struct matrix *k,
     plan->in.q = operand_of(q->tensor, q->d, packed);
     plan->in.k = operand_of(k->tensor, k->d, packed);
     plan->in.v = operand_of(v->tensor, v->d, packed);
-    const struct dims out = {q->d.batch, q->d.heads, q->d.rows, v->d.columns};
+    const struct dims out = {plan->batch, plan->heads, q->d.rows, v->d.columns};
     plan->out.ld = packed ? out.heads * out.columns : out.columns;
     if (!size_mul(out.heads * out.rows, out.columns, &plan->out.batch)) {
         return attn_too_large(error);
@@ -172,9 +238,9 @@ static attn_status plan_qkv(attn_plan *plan, struct matrix *q, struct matrix *k,
         struct head *head = &plan->head[h];
         head->d = q->d.columns;
         head->d_v = v->d.columns;
-        head->q = head_offset(q->d, packed, h);
-        head->k = head_offset(k->d, packed, kv_head(plan, h));
-        head->v = head_offset(v->d, packed, kv_head(plan, h));
+        head->q = head_offset(q->d, packed, h / heads_of_one(plan, &plan->in.q));
+        head->k = head_offset(k->d, packed, h / heads_of_one(plan, &plan->in.k));
+        head->v = head_offset(v->d, packed, h / heads_of_one(plan, &plan->in.v));
         head->out = head_offset(out, packed, h);
     }
     return plan_finish(plan, o, error);
@@ -190,5 +256,5 @@ attn_status plan_attention(attn_plan **plan, const attn_tensor *q, const attn_te
     ATTN_TRY(check_options(o, error));
     ATTN_TRY(plan_new(plan, error));
     (*plan)->form.same = one;
-    return plan_or_free(plan, plan_qkv(*plan, &m[0], &m[1], &m[2], o, error));
+    return plan_or_free(plan, plan_qkv(*plan, m, o, error));
 }

@@ -41,10 +41,11 @@ bool attn_plan_bytes(const attn_plan *plan, size_t threads, size_t *bytes) {
  * and values are then read once for all of them. Nothing moves in memory, because (H,1,d) is also
  * (H_kv,H/H_kv,d). */
 static void merge_groups(attn_plan *plan) {
-    const size_t group = plan->heads / plan->kv_heads;
-    if (plan->n != 1 || group == 1 || plan->form.per_head || plan->scoring.slopes != NULL ||
-        plan->scoring.sinks != NULL || plan->results.mean || plan->norm_q.whole ||
-        plan->gradients.wanted) {
+    const size_t group = heads_of_one(plan, &plan->in.k);
+    if (plan->n != 1 || group == 1 || plan->in.q.heads != plan->heads ||
+        plan->in.v.heads != plan->in.k.heads || plan->form.per_head ||
+        plan->scoring.slopes != NULL || plan->scoring.sinks != NULL || plan->results.mean ||
+        plan->norm_q.whole || plan->gradients.wanted) {
         return;
     }
     plan->in.q.ld = plan->head[1].q - plan->head[0].q;
@@ -56,7 +57,7 @@ static void merge_groups(attn_plan *plan) {
     for (size_t h = 0; h < plan->kv_heads; h++) {
         plan->head[h] = plan->head[h * group];
     }
-    plan->heads = plan->kv_heads;
+    plan->heads = plan->in.q.heads = plan->kv_heads;
     plan->n = group;
     plan->form.merged = true;
 }

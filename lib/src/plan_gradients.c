@@ -145,8 +145,19 @@ attn_status plan_upstream(attn_plan *plan, const attn_options *o, attn_error *er
     return check_upstream(plan, up->weights, "grad_weights", &weights, &g->upstream.weights, error);
 }
 
-/* Finds the units. Heads that share keys are of one unit, and so are heads and batch items that
- * share a bias whose gradient is wanted. */
+/* Returns the least common multiple. */
+static size_t common_multiple(size_t a, size_t b) {
+    size_t x = a, y = b;
+    while (y != 0) {
+        const size_t rest = x % y;
+        x = y;
+        y = rest;
+    }
+    return a / x * b;
+}
+
+/* Finds the units. Heads and batch items that share rows of Q, K or V are of one unit, and so are
+ * those that share a bias whose gradient is wanted. */
 static void choose_units(attn_plan *plan) {
     struct gradients *g = &plan->gradients;
     const bool adds = plan_wants(plan, ATTN_WANT(GRAD_BIAS));
@@ -156,8 +167,12 @@ static void choose_units(attn_plan *plan) {
     for (int axis = 0; adds && bias[3] != 0 && axis < plan->options.bias->rank; axis++) {
         g->bias_numbers = size_max(1, g->bias_numbers) * plan->options.bias->shape[axis];
     }
-    g->items = !plan->form.has_kv_batch_axis || (adds && bias[0] == 0) ? plan->batch : 1;
-    g->heads = adds && bias[1] == 0 ? plan->heads : plan->heads / plan->kv_heads;
+    g->items = adds && bias[0] == 0 ? plan->batch : 1;
+    g->heads = adds && bias[1] == 0 ? plan->heads : 1;
+    for (const struct operand *o = &plan->in.q; o <= &plan->in.v; o++) {
+        g->items = o->items == 1 ? plan->batch : g->items;
+        g->heads = common_multiple(g->heads, heads_of_one(plan, o));
+    }
     g->units = plan->batch / g->items * (plan->heads / g->heads);
     g->members = g->items * g->heads;
 }

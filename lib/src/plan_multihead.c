@@ -198,7 +198,7 @@ static attn_status plan_shared(attn_plan *plan, const attn_multihead *call, cons
     }
     ATTN_TRY(plan_new_heads(plan, error));
     for (size_t h = 0; h < plan->heads; h++) {
-        size_t kv = kv_head(plan, h);
+        const size_t kv = h / (plan->heads / plan->kv_heads);
         plan->head[h] = (struct head){
             .d = d, .d_v = d_v, .q = h * d, .k = kv * d, .v = kv * d_v, .out = h * d_v};
     }
@@ -344,10 +344,15 @@ static attn_status plan_extra(attn_plan *plan, const attn_multihead *call, const
 }
 
 /* Returns the operand that a projection makes. */
-static struct operand projected_operand(const attn_plan *plan, const struct projection *p) {
+static struct operand projected_operand(const attn_plan *plan, const struct projection *p,
+                                        size_t heads) {
     const size_t rows = p->item_rows + p->gap;
     const size_t item = rows * p->ld; /* fits, because BLAS can address both sizes */
-    return (struct operand){.ld = p->ld, .batch = item, .numbers = plan->batch * item};
+    return (struct operand){.items = plan->batch,
+                            .heads = heads,
+                            .ld = p->ld,
+                            .batch = item,
+                            .numbers = plan->batch * item};
 }
 
 static attn_status plan_projections(attn_plan *plan, const attn_multihead *call,
@@ -367,8 +372,8 @@ static attn_status plan_projections(attn_plan *plan, const attn_multihead *call,
     }
     plan->dtype = x->dtype;
     plan->form.projected = true;
-    plan->form.has_batch_axis = x->rank == 3;
-    plan->batch = x->rank == 3 ? x->shape[0] : 1;
+    plan->form.axis_count = x->rank == 3;
+    plan->batch = plan->form.axes[0] = x->rank == 3 ? x->shape[0] : 1;
     plan->n = x->shape[x->rank - 2];
     const size_t new_keys = c->shape[c->rank - 2];
     ATTN_TRY(call->per_head ? plan_per_head(plan, call, o, error)
@@ -379,7 +384,7 @@ static attn_status plan_projections(attn_plan *plan, const attn_multihead *call,
     }
     ATTN_TRY(plan_check_past(o, error));
     if (o->past_k != NULL) {
-        const int rank = 2 + plan->form.has_head_axis + plan->form.has_batch_axis;
+        const int rank = 2 + plan->form.has_head_axis + plan->form.axis_count;
         ATTN_TRY(check_matrix(o->past_k, "past_K", rank, rank, error));
         ATTN_TRY(check_matrix(o->past_v, "past_V", rank, rank, error));
         ATTN_TRY(check_dtype(o->past_k, "past_K", plan->dtype, error));
@@ -391,11 +396,9 @@ static attn_status plan_projections(attn_plan *plan, const attn_multihead *call,
     plan->form.new_keys = new_keys;
     plan->m = plan->form.past + new_keys;
     ATTN_TRY(plan_extra(plan, call, o, error));
-    plan->form.has_kv_batch_axis = plan->form.has_batch_axis;
-    plan->form.has_kv_head_axis = plan->form.has_head_axis;
-    plan->in.q = projected_operand(plan, &plan->project[PROJECT_Q]);
-    plan->in.k = projected_operand(plan, &plan->project[PROJECT_K]);
-    plan->in.v = projected_operand(plan, &plan->project[PROJECT_V]);
+    plan->in.q = projected_operand(plan, &plan->project[PROJECT_Q], plan->heads);
+    plan->in.k = projected_operand(plan, &plan->project[PROJECT_K], plan->kv_heads);
+    plan->in.v = projected_operand(plan, &plan->project[PROJECT_V], plan->kv_heads);
     if (!size_mul(plan->n, plan->out.ld, &plan->out.batch)) {
         return attn_too_large(error);
     }

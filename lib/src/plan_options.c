@@ -124,8 +124,8 @@ static attn_status resolve_mask(attn_plan *plan, const attn_options *o, attn_err
     return check_broadcast(o->bias, "bias", plan, &plan->rules.bias, error);
 }
 
-/* Makes key_padding the mask, or keeps it beside the mask. Its shape is (batch, keys), or (keys) if
- * there is one batch item. */
+/* Makes key_padding the mask, or keeps it beside the mask. Its shape is (batch..., keys), or (keys)
+ * for all batch items. */
 static attn_status resolve_padding(attn_plan *plan, const attn_options *o, attn_error *error) {
     static const char name[] = "key_padding";
     const attn_tensor *t = o->key_padding;
@@ -135,8 +135,10 @@ static attn_status resolve_padding(attn_plan *plan, const attn_options *o, attn_
     if (t->data == NULL || t->dtype != ATTN_BOOL) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, name, "%s must hold booleans", name);
     }
-    const bool flat = t->rank == 1 && plan->batch == 1 && t->shape[0] == plan->rules.keys;
-    if (!flat && (t->rank != 2 || t->shape[0] != plan->batch || t->shape[1] != plan->rules.keys)) {
+    size_t items = 0;
+    attn_error refused; /* what follows says more */
+    if (t->rank < 1 || t->rank > 1 + MOST_AXES || t->shape[t->rank - 1] != plan->rules.keys ||
+        check_batch(t, name, 1, &plan->form, &items, &refused) != ATTN_OK) {
         char got[SHAPE_TEXT];
         return attn_fail(error, ATTN_SHAPE_MISMATCH, name,
                          "%s has the shape %s; it must have one element for each key of each batch "
@@ -144,11 +146,12 @@ static attn_status resolve_padding(attn_plan *plan, const attn_options *o, attn_
                          name, shape_text(t, got), plan->batch, plan->rules.keys,
                          plan->form.past > 0 ? ", with the past keys" : "");
     }
+    const size_t item = items == 1 ? 0 : plan->rules.keys;
     if (plan->rules.mask.data != NULL) {
         plan->rules.padding = t->data;
+        plan->rules.padding_item = item;
     } else {
-        plan->rules.mask =
-            (struct broadcast){.data = t->data, .stride = {plan->rules.keys, 0, 0, 1}};
+        plan->rules.mask = (struct broadcast){.data = t->data, .stride = {item, 0, 0, 1}};
     }
     return ATTN_OK;
 }

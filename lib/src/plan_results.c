@@ -13,25 +13,16 @@ static_assert(ATTN_RESULT_PRESENT_V == COPY_FIRST + 1 && ATTN_RESULT_Q == COPY_F
                   COPY_COUNT == 5,
               "the results before the gradients are present_K, present_V, Q, K and V");
 
-/* Does a result have the axes of K and V? */
-static bool has_form_of_kv(attn_result which) {
-    return ((int)which >= COPY_FIRST && (int)which < COPY_END && which != ATTN_RESULT_Q) ||
-           (which >= ATTN_RESULT_GRAD_K && which <= ATTN_RESULT_GRAD_PAST_V);
-}
-
-/* Shapes a part of a result. Its axes are the batch and the heads, if the call has these axes (or K
- * and V, if the result has their form), then rows and columns. `heads` is the number of heads or
- * key heads, or 0 for no such axis; `columns` is 0 for no such axis. */
+/* Shapes a part of a result. Its axes are those of the batch, the heads, if the call has this axis,
+ * then rows and columns. `heads` is the number of heads or key heads, or 0 for no such axis;
+ * `columns` is 0 for no such axis. */
 static void shape_part(const attn_plan *plan, attn_result which, size_t heads, size_t rows,
                        size_t columns, attn_result_tensor *part) {
     const struct form *form = &plan->form;
-    const bool kv = has_form_of_kv(which);
-    *part = (attn_result_tensor){0};
+    *part = (attn_result_tensor){.rank = form->axis_count};
     part->dtype = which == ATTN_RESULT_TOP_K_INDICES ? ATTN_INT64 : plan->dtype;
-    if (kv ? form->has_kv_batch_axis : form->has_batch_axis) {
-        part->shape[part->rank++] = plan->batch;
-    }
-    if (heads != 0 && (kv ? form->has_kv_head_axis : form->has_head_axis)) {
+    memcpy(part->shape, form->axes, sizeof form->axes);
+    if (heads != 0 && form->has_head_axis) {
         part->shape[part->rank++] = heads;
     }
     part->shape[part->rank++] = rows;
@@ -40,34 +31,31 @@ static void shape_part(const attn_plan *plan, attn_result which, size_t heads, s
     }
 }
 
-/* Adds the parts of a result from COPY_FIRST on. */
-static void add_copies(attn_plan *plan, attn_result which) {
-    const struct copy_form form = copy_form_of(plan, which);
-    const bool axis = !plan->form.packed && !plan->form.per_head;
-    struct result *result = &plan->results.of[which];
-    for (size_t h = 0; h < (plan->form.per_head ? plan->heads : 1); h++) {
-        shape_part(plan, which, axis ? form.heads : 0, form.rows,
-                   copy_columns(plan, &form, h) * (plan->form.packed ? form.heads : 1),
-                   &result->parts[result->count++]);
-    }
-}
-
-/* Shapes the gradient of a matrix of `rows` rows in `heads` heads, each of `columns` columns. */
-static void shape_gradient(const attn_plan *plan, attn_result which, size_t heads, size_t rows,
-                           size_t columns, attn_result_tensor *part) {
-    const bool packed = plan->form.packed;
-    shape_part(plan, which, packed ? 0 : heads, rows, columns * (packed ? heads : 1), part);
-}
-
 static void shape_like(const attn_tensor *input, attn_result_tensor *part) {
     *part = (attn_result_tensor){.dtype = input->dtype, .rank = input->rank};
     memcpy(part->shape, input->shape, sizeof part->shape);
 }
 
+/* Adds the parts of a result from COPY_FIRST on, or of a gradient of projected Q, K or V. A present
+ * result of a call without projections has the axes of its new rows. */
+static void add_copies(attn_plan *plan, attn_result which) {
+    const struct copy_form form = copy_form_of(plan, which);
+    struct result *result = &plan->results.of[which];
+    if (!plan->form.projected) {
+        attn_result_tensor *part = &result->parts[result->count++];
+        shape_like(form.value ? plan->in.v.given : plan->in.k.given, part);
+        part->shape[part->rank - 2] = form.rows;
+        return;
+    }
+    for (size_t h = 0; h < (plan->form.per_head ? plan->heads : 1); h++) {
+        shape_part(plan, which, plan->form.per_head ? 0 : form.heads, form.rows,
+                   copy_columns(plan, &form, h), &result->parts[result->count++]);
+    }
+}
+
 void plan_shape(const attn_plan *plan, attn_result which, attn_result_tensor *part) {
-    const size_t n = plan->n, heads = plan->heads, kv = plan->kv_heads, new = plan->form.new_keys;
+    const size_t n = plan->n, heads = plan->heads;
     const struct projection *out = &plan->project[PROJECT_OUT];
-    const struct head *head = &plan->head[0];
     switch (which) {
     case ATTN_RESULT_OUTPUT:
         shape_part(plan, which, plan->form.packed || plan->form.projected ? 0 : heads, n,
@@ -89,19 +77,19 @@ void plan_shape(const attn_plan *plan, attn_result which, attn_result_tensor *pa
         *part = (attn_result_tensor){.dtype = ATTN_FLOAT64, .rank = 1, .shape = {4}};
         break;
     case ATTN_RESULT_GRAD_Q:
-        shape_gradient(plan, which, heads, n, head->d, part);
+        shape_like(plan->in.q.given, part);
         break;
     case ATTN_RESULT_GRAD_K:
-        shape_gradient(plan, which, kv, new, head->d, part);
+        shape_like(plan->in.k.given, part);
         break;
     case ATTN_RESULT_GRAD_V:
-        shape_gradient(plan, which, kv, new, head->d_v, part);
+        shape_like(plan->in.v.given, part);
         break;
     case ATTN_RESULT_GRAD_PAST_K:
-        shape_gradient(plan, which, kv, plan->form.past, head->d, part);
+        shape_like(plan->options.past_k, part);
         break;
     case ATTN_RESULT_GRAD_PAST_V:
-        shape_gradient(plan, which, kv, plan->form.past, head->d_v, part);
+        shape_like(plan->options.past_v, part);
         break;
     case ATTN_RESULT_GRAD_BIAS:
         shape_like(plan->options.bias, part);
@@ -117,11 +105,7 @@ void plan_shape(const attn_plan *plan, attn_result which, attn_result_tensor *pa
         shape_like(plan->options.norm_k, part);
         break;
     case ATTN_RESULT_GRAD_X:
-        if (plan->form.projected) {
-            shape_like(plan->call.x, part);
-        } else {
-            shape_gradient(plan, ATTN_RESULT_GRAD_Q, heads, n, head->d, part);
-        }
+        shape_like(plan->form.projected ? plan->call.x : plan->in.q.given, part);
         break;
     case ATTN_RESULT_GRAD_CONTEXT:
         shape_like(plan->call.context, part);

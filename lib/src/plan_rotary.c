@@ -241,20 +241,29 @@ static attn_status check_scaling(const attn_rotary *g, size_t pairs, attn_error 
     return ATTN_OK;
 }
 
-/* Checks that a tensor is (rows, ...) or (B, rows, ...) with `last` axes after the batch axis, and
- * sets the distance of its batch items. */
+/* Checks that the batch items may have positions of their own. */
+static attn_status check_own_positions(const attn_plan *plan, const char *name, attn_error *error) {
+    if (plan->batch > 1 && (plan->in.q.items == 1 || plan->in.k.items == 1)) {
+        return attn_fail(error, ATTN_SHAPE_MISMATCH, name,
+                         "%s gives each batch item its own positions, but all batch items share "
+                         "one %s",
+                         name, plan->in.q.items == 1 ? "Q" : "K");
+    }
+    return ATTN_OK;
+}
+
+/* Checks that a tensor is (rows, ...), or has the batch axes of the call before these `last` axes,
+ * and sets the distance of its batch items. */
 static attn_status check_items(const attn_plan *plan, const attn_tensor *t, const char *name,
                                int last, size_t *distance, attn_error *error) {
-    ATTN_TRY(check_matrix(t, name, last, last + 1, error));
+    size_t items;
+    ATTN_TRY(check_matrix(t, name, last, last + MOST_AXES, error));
     ATTN_TRY(check_dtype(t, name, plan->dtype, error));
+    ATTN_TRY(check_batch(t, name, last, &plan->form, &items, error));
     *distance = 0;
-    if (t->rank > last) {
-        if (plan->batch > 1 && !plan->form.has_kv_batch_axis) {
-            return attn_fail(error, ATTN_SHAPE_MISMATCH, name,
-                             "%s has a batch axis, but all batch items share one K", name);
-        }
-        ATTN_TRY(check_equal(name, t->shape[0], "batch item", "the call", plan->batch, error));
-        *distance = t->shape[1] * (last > 1 ? t->shape[2] : 1);
+    if (items > 1) {
+        ATTN_TRY(check_own_positions(plan, name, error));
+        *distance = t->shape[t->rank - last] * (last > 1 ? t->shape[t->rank - 1] : 1);
     }
     return ATTN_OK;
 }
@@ -355,6 +364,9 @@ static attn_status check_rotary(attn_plan *plan, const attn_rotary *given, attn_
                          MOST_OFFSET);
     }
     r->factor = 1;
+    if (plan->form.ends != NULL && plan->in.q.items == 1) {
+        ATTN_TRY(check_own_positions(plan, "lengths", error));
+    }
     if (given->positions != NULL) {
         ATTN_TRY(check_positions(plan, given->positions, error));
     }
@@ -381,7 +393,7 @@ attn_status plan_rotary(attn_plan *plan, const attn_options *o, attn_error *erro
                          "norm_epsilon is %g; it must be a finite number of at least 0",
                          o->norm_epsilon);
     }
-    ATTN_TRY(check_norm(plan, o->norm_q, "norm_Q", plan->heads, &plan->norm_q, error));
+    ATTN_TRY(check_norm(plan, o->norm_q, "norm_Q", plan->in.q.heads, &plan->norm_q, error));
     ATTN_TRY(check_norm(plan, o->norm_k, "norm_K", plan->kv_heads, &plan->norm_k, error));
     return o->rotary == NULL ? ATTN_OK : check_rotary(plan, o->rotary, error);
 }

@@ -391,8 +391,8 @@ static void choose_preparation(attn_plan *plan) {
     struct schedule *s = &plan->schedule;
     const struct extended *mask = &plan->extra.mask, *bias = &plan->extra.bias;
     const size_t rows[PREPARE_COUNT] = {
-        plan_prepares_queries(plan) ? plan->batch * plan->n : 0,
-        plan_prepares_keys(plan) ? kv_items(plan) * plan->form.new_keys : 0,
+        plan_prepares_queries(plan) ? plan->in.q.items * plan->n : 0,
+        plan_prepares_keys(plan) ? plan->in.k.items * plan->form.new_keys : 0,
         plan->extra.count > 0 ? plan->batch : 0,
         mask->items * mask->heads * mask->rows,
         bias->items * bias->heads * bias->rows,
@@ -417,7 +417,7 @@ static void choose_pack(attn_plan *plan, size_t d) {
         s->pack.tiles = size_min(t->tiles, size_max(1, PACK_NUMBERS / (t->keys * d)));
         s->pack.parts = ceil_div(t->tiles, s->pack.tiles);
         s->pack.all =
-            plan_cut(kv_items(plan) * plan->kv_heads * s->pack.parts, cost_of_packing(plan));
+            plan_cut(plan->in.k.items * plan->kv_heads * s->pack.parts, cost_of_packing(plan));
     }
     s->tasks[PHASE_PACK] = s->pack.all.tasks;
     for (int which = 0; which < COPY_COUNT; which++) {

@@ -134,17 +134,17 @@ static bool read_dtype(const struct codec_document *document, const struct codec
 static bool read_shape(const struct codec_document *document, const struct codec_value *object,
                        struct draw *out, struct codec_error *error) {
     const struct codec_value *value = codec_get(object, "shape");
-    int64_t sizes[DRAW_MAX_RANK];
+    int64_t sizes[ATTN_MAX_RANK];
     size_t rank;
     if (value == NULL) {
         return codec_fail(document, object, error, "%s has no shape", matrix_name(object));
     }
-    if (!codec_as_integers(document, value, 1, LARGEST, sizes, DRAW_MAX_RANK, &rank, error)) {
+    if (!codec_as_integers(document, value, 1, LARGEST, sizes, ATTN_MAX_RANK, &rank, error)) {
         return false;
     }
-    if (rank > DRAW_MAX_RANK) {
+    if (rank > ATTN_MAX_RANK) {
         return codec_fail(document, value, error, "shape has %zu axes; it may have at most %d",
-                          rank, DRAW_MAX_RANK);
+                          rank, (int)ATTN_MAX_RANK);
     }
     out->rank = (int)rank;
     out->draw.count = 1;

@@ -7,15 +7,11 @@
 
 #include "codec/codec.h"
 
-enum {
-    DRAW_MAX_RANK = 4
-};
-
 /* A matrix that is to be drawn. */
 struct draw {
     attn_draw draw;
     int rank;
-    size_t shape[DRAW_MAX_RANK];
+    size_t shape[ATTN_MAX_RANK];
     /* "discard": an array of draws that are made before this one and thrown away; NULL = none. */
     const struct codec_value *discard;
 };

@@ -61,8 +61,7 @@ struct field {
     /* `hint` is for the objects of the bits `hint_at`, which do not have the key. */
     unsigned hint_at;
     const char *hint;
-    /* The hints for a mask: if its numbers are not 0 and 1 or are all 0, and if it has rank 1. */
-    const char *not_a_mask, *flat;
+    const char *not_a_mask; /* the hint for a mask whose numbers are not 0 and 1, or are all 0 */
 };
 
 /* Returns a row of the table, or NULL if there is none. */

@@ -174,10 +174,16 @@ bool field_sink(struct call *call, struct codec_document *document, const struct
     return codec_as_real(document, value, &call->scalar, sink, error);
 }
 
-/* Returns the most batch items that the call can have, by the shape of its X or Q. */
+/* Returns the most batch items that the call can have, by the axes of its X, Q, K and V. */
 static size_t most_items(const struct call *call) {
-    const attn_tensor *first = call->multihead.x != NULL ? call->multihead.x : call->q;
-    return first->rank > 2 ? first->shape[0] : 1;
+    const attn_tensor *const inputs[] = {call->multihead.x, call->q, call->k, call->v};
+    size_t most = 1;
+    for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++) {
+        const int axes = inputs[i] != NULL ? inputs[i]->rank - 2 : 0;
+        const size_t items = axes > 0 ? codec_count(axes, inputs[i]->shape) : 1;
+        most = items > most ? items : most;
+    }
+    return most;
 }
 
 bool field_lengths(struct call *call, struct codec_document *document, const struct field *field,

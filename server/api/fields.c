@@ -57,10 +57,14 @@ static const char of_softmax[] = "/softmax has no gradients: that of X is \"grad
 
 static const struct field table[] = {
     /* The matrices that a call is about, and its projections. */
-    {"Q", ATTENTION, FIELDS_INPUTS, FIELD_MATRIX, 2, 4, NUMBERS, "bHnd", TENSOR(q, q), PROJECTED},
-    {"K", ATTENTION, FIELDS_INPUTS, FIELD_MATRIX, 2, 4, NUMBERS, "bGmd", TENSOR(k, k), PROJECTED},
-    {"V", ATTENTION, FIELDS_INPUTS, FIELD_MATRIX, 2, 4, NUMBERS, "bGmv", TENSOR(v, v), PROJECTED},
-    {"X", ATTENTION, FIELDS_INPUTS, FIELD_MATRIX, 2, 4, NUMBERS, "bHnd", TENSOR(x, multihead.x)},
+    {"Q", ATTENTION, FIELDS_INPUTS, FIELD_MATRIX, 2, ATTN_MAX_RANK, NUMBERS, "bHnd", TENSOR(q, q),
+     PROJECTED},
+    {"K", ATTENTION, FIELDS_INPUTS, FIELD_MATRIX, 2, ATTN_MAX_RANK, NUMBERS, "bGmd", TENSOR(k, k),
+     PROJECTED},
+    {"V", ATTENTION, FIELDS_INPUTS, FIELD_MATRIX, 2, ATTN_MAX_RANK, NUMBERS, "bGmv", TENSOR(v, v),
+     PROJECTED},
+    {"X", ATTENTION, FIELDS_INPUTS, FIELD_MATRIX, 2, ATTN_MAX_RANK, NUMBERS, "bHnd",
+     TENSOR(x, multihead.x)},
     {"X", PROJECTIONS, FIELDS_INPUTS, FIELD_MATRIX, 2, 3, NUMBERS, "bnc", TENSOR(x, multihead.x)},
     {"X", LAYER, FIELDS_INPUTS, FIELD_MATRIX, 2, 4, NUMBERS, "bnc", TENSOR(x, multihead.x)},
     {"X", SOFTMAX, FIELDS_INPUTS, FIELD_LOGITS, 1, ATTN_MAX_RANK, NUMBERS, "bhnc",
@@ -143,18 +147,17 @@ static const struct field table[] = {
      .read = field_sequences, OF_ATTENTION},
     {"sequence_offsets", ATTENTION, FIELDS_OPTIONS, FIELD_READER, 2, 2, .sample = "n",
      .read = field_sequence_offsets, .argument = "sequences", OF_ATTENTION},
-    {"mask", ATTENTIONS, FIELDS_OPTIONS, FIELD_MASK, 2, 4, FIELDS_MASK, "bhnk",
+    {"mask", ATTENTIONS, FIELDS_OPTIONS, FIELD_MASK, 1, ATTN_MAX_RANK, FIELDS_MASK, "bhnk",
      TENSOR(mask, options.mask),
-     .not_a_mask = "numbers that are added to scores belong in \"bias\"",
-     .flat = "one element for each key is a \"key_padding\""},
-    {"key_padding", ATTENTIONS, FIELDS_OPTIONS, FIELD_MASK, 1, 2, FIELDS_MASK, "bk",
+     .not_a_mask = "numbers that are added to scores belong in \"bias\""},
+    {"key_padding", ATTENTIONS, FIELDS_OPTIONS, FIELD_MASK, 1, ATTN_MAX_RANK - 2, FIELDS_MASK, "bk",
      TENSOR(key_padding, options.key_padding),
      .not_a_mask = "here 1 or true says that the key exists"},
-    {"bias", ATTENTIONS, FIELDS_OPTIONS, FIELD_BIAS, 2, 4, NUMBERS, "bhnk",
+    {"bias", ATTENTIONS, FIELDS_OPTIONS, FIELD_BIAS, 1, ATTN_MAX_RANK, NUMBERS, "bhnk",
      TENSOR(bias, options.bias)},
-    {"past_K", ATTENTIONS, FIELDS_OPTIONS, FIELD_MATRIX, 2, 4, NUMBERS, "bGpd",
+    {"past_K", ATTENTIONS, FIELDS_OPTIONS, FIELD_MATRIX, 2, ATTN_MAX_RANK, NUMBERS, "bGpd",
      TENSOR(past_k, options.past_k)},
-    {"past_V", ATTENTIONS, FIELDS_OPTIONS, FIELD_MATRIX, 2, 4, NUMBERS, "bGpv",
+    {"past_V", ATTENTIONS, FIELDS_OPTIONS, FIELD_MATRIX, 2, ATTN_MAX_RANK, NUMBERS, "bGpv",
      TENSOR(past_v, options.past_v)},
     {"norm_Q", ATTENTIONS, FIELDS_OPTIONS, FIELD_MATRIX, 1, 1, NUMBERS, "d",
      TENSOR(norm_q, options.norm_q)},
@@ -164,19 +167,19 @@ static const struct field table[] = {
     {"rotary", ATTENTIONS, FIELDS_OPTIONS, FIELD_READER, .read = field_rotary,
      .sample = "true|{\"base\":100,\"columns\":2,\"interleaved\":true,\"offset\":1}|"
                "{\"scaling\":{\"rope_type\":\"linear\",\"factor\":2}}"},
-    {"rotary_cos", ATTENTIONS, FIELDS_OPTIONS, FIELD_MATRIX, 2, 3, NUMBERS, "bre",
+    {"rotary_cos", ATTENTIONS, FIELDS_OPTIONS, FIELD_MATRIX, 2, ATTN_MAX_RANK - 1, NUMBERS, "bre",
      TENSOR(rotary_cos, rotary.cos)},
-    {"rotary_sin", ATTENTIONS, FIELDS_OPTIONS, FIELD_MATRIX, 2, 3, NUMBERS, "bre",
+    {"rotary_sin", ATTENTIONS, FIELDS_OPTIONS, FIELD_MATRIX, 2, ATTN_MAX_RANK - 1, NUMBERS, "bre",
      TENSOR(rotary_sin, rotary.sin)},
-    {"positions", ATTENTIONS, FIELDS_OPTIONS, FIELD_MATRIX, 1, 2, NUMBERS, "bn",
+    {"positions", ATTENTIONS, FIELDS_OPTIONS, FIELD_MATRIX, 1, ATTN_MAX_RANK - 2, NUMBERS, "bn",
      TENSOR(positions, rotary.positions)},
-    {"grad_output", ATTENTION, FIELDS_OPTIONS, FIELD_MATRIX, 2, 4, NUMBERS, "bHnv",
+    {"grad_output", ATTENTION, FIELDS_OPTIONS, FIELD_MATRIX, 2, ATTN_MAX_RANK, NUMBERS, "bHnv",
      TENSOR(grad_output, upstream.output), OF_SOFTMAX},
-    {"grad_output", WITH_X, FIELDS_OPTIONS, FIELD_MATRIX, 2, 4, NUMBERS, "bno",
+    {"grad_output", WITH_X, FIELDS_OPTIONS, FIELD_MATRIX, 2, ATTN_MAX_RANK, NUMBERS, "bno",
      TENSOR(grad_output, upstream.output)},
-    {"grad_lse", ATTENTIONS, FIELDS_OPTIONS, FIELD_MATRIX, 1, 3, NUMBERS, "bHn",
+    {"grad_lse", ATTENTIONS, FIELDS_OPTIONS, FIELD_MATRIX, 1, ATTN_MAX_RANK - 1, NUMBERS, "bHn",
      TENSOR(grad_lse, upstream.lse)},
-    {"grad_weights", ATTENTIONS, FIELDS_OPTIONS, FIELD_MATRIX, 2, 4, NUMBERS, "bHna",
+    {"grad_weights", ATTENTIONS, FIELDS_OPTIONS, FIELD_MATRIX, 2, ATTN_MAX_RANK, NUMBERS, "bHna",
      TENSOR(grad_weights, upstream.weights), OF_SOFTMAX},
     {"heads", ATTENTION, FIELDS_OPTIONS, FIELD_COUNT, CALL(options.heads)},
     {"heads", PROJECTIONS, FIELDS_APART, .kind = FIELD_APART}, /* multihead.c reads it */
@@ -334,7 +337,9 @@ size_t fields_matrices(unsigned at, struct fields_matrix matrices[static FIELDS_
         const bool words = field->kind == FIELD_WORDS;
         if ((field->at & at) != 0 &&
             (words || (field->most > 0 && field->draw != FIELDS_NOT_DRAWN))) {
-            matrices[count++] = (struct fields_matrix){field->name, words ? 1 : field->most,
+            const int axes =
+                field->kind == FIELD_LOGITS ? field->most : (int)strcspn(field->sample, "|");
+            matrices[count++] = (struct fields_matrix){field->name, words ? 1 : axes,
                                                        field->kind == FIELD_MASK, words};
         }
     }
@@ -408,7 +413,7 @@ static const char *hint_for(const struct field *field, const struct codec_value 
     size_t shape[ATTN_MAX_RANK];
     const size_t rank = codec_shape(value, shape);
     if (rank == 1 && field->least == 2) {
-        return field->flat != NULL ? field->flat : "a matrix of one row is [[1, 2]]";
+        return "a matrix of one row is [[1, 2]]";
     }
     return rank >= (size_t)field->least && rank <= (size_t)field->most ? field->not_a_mask : NULL;
 }

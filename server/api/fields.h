@@ -80,7 +80,7 @@ void fields_expect_masks(const struct fields *fields);
 /* A key whose value is a matrix, a mask, a list of numbers, or words. */
 struct fields_matrix {
     const char *name;
-    int rank; /* the greatest */
+    int rank; /* with a batch axis and heads, where it can have them */
     bool mask, words;
 };
 

@@ -107,6 +107,12 @@ bool stored_begin(struct call *call, struct api_request *request, const struct l
 
 /* ---------------------------------------------------------------------------- the relative bias */
 
+/* Removes the first axis of a tensor. */
+static void drop_axis(attn_tensor *tensor) {
+    memmove(tensor->shape, tensor->shape + 1, (ATTN_MAX_RANK - 1) * sizeof *tensor->shape);
+    tensor->rank--;
+}
+
 bool stored_bias(struct call *call, struct account *account, struct codec_error *error) {
     struct stored *s = &call->stored;
     const attn_tensor *x = call->multihead.x, *given = call->options.bias;
@@ -123,9 +129,15 @@ bool stored_bias(struct call *call, struct account *account, struct codec_error 
         call->options.lengths_count > 0 && (call->options.flags & ATTN_FLAG_BOTTOM_RIGHT) != 0;
     size_t items = apart && x->rank > 2 ? x->shape[0] : 1, bytes;
     if (given != NULL) {
+        while (given->rank > 4 && given->shape[0] == 1) {
+            drop_axis(&call->tensors.bias);
+        }
+        if (given->rank > 4) { /* the library will refuse it */
+            return true;
+        }
         items = !apart && given->rank == 4 ? given->shape[0] : items;
         const size_t want[] = {items, heads, n, keys};
-        for (int back = 1; back <= given->rank; back++) { /* the library would refuse it */
+        for (int back = 1; back <= given->rank; back++) { /* the same */
             const size_t size = given->shape[given->rank - back];
             if (size != 1 && size != want[4 - back]) {
                 return true;

@@ -70,6 +70,12 @@ Test(layers_bias, counts_from_the_position_of_the_query) {
         {DECODER, X PAST ",\"dtype\":\"float64\",\"bias\":[[0.5,-1,0.25,2,0,-0.75,1,0.125]]",
          "[[[5.5,3,3.25,4,1,-0.75,null,null],[6.5,4,4.25,5,2,0.25,1,null],"
          "[7.5,5,5.25,6,3,1.25,2,0.125]],[[105.5,103,"},
+        {DECODER, X PAST ",\"dtype\":\"float64\",\"bias\":[[[[[0.5,-1,0.25,2,0,-0.75,1,0.125]]]]]",
+         "[[[5.5,3,3.25,4,1,-0.75,null,null],[6.5,4,4.25,5,2,0.25,1,null],"
+         "[7.5,5,5.25,6,3,1.25,2,0.125]],[[105.5,103,"},
+        {DECODER, X PAST ",\"dtype\":\"float64\",\"bias\":[0.5,-1,0.25,2,0,-0.75,1,0.125]",
+         "[[[5.5,3,3.25,4,1,-0.75,null,null],[6.5,4,4.25,5,2,0.25,1,null],"
+         "[7.5,5,5.25,6,3,1.25,2,0.125]],[[105.5,103,"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char body[1024];
@@ -80,9 +86,8 @@ Test(layers_bias, counts_from_the_position_of_the_query) {
 
 /* A bias of the request that fits no call is refused as it is for every other call. */
 Test(layers_bias, refuses_what_is_no_bias) {
-    static const char *const rows[][2] = {{"[[[[[0]]]]]", "bias must have rank 2 to 4, not 5"},
-                                          {"[[1,2,3]]", "bias"},
-                                          {"[[[0]],[[0]],[[0]]]", "bias"}};
+    static const char *const rows[][2] = {
+        {"[[[[[[[[[0]]]]]]]]]", "bias"}, {"[[1,2,3]]", "bias"}, {"[[[0]],[[0]],[[0]]]", "bias"}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char body[256];
         snprintf(body, sizeof body, "{\"X\":[[1,2,3,4],[8,7,6,5]],\"bias\":%s}", rows[i][0]);

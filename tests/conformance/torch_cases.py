@@ -20,13 +20,11 @@ def mask_of(given, forbids):
 
 
 def attention(sample):
-    """Q that is shared by batch items is sent once for each."""
     options = dict(sample.kwargs)
     if options.pop("dropout_p", 0):
         raise Skipped("dropout")
     q, (k, v) = sample.input, sample.args
-    request = {"Q": q.expand(*k.shape[:k.dim() - q.dim()], *q.shape), "K": k, "V": v, "causal": options.pop("is_causal", False),
-               **mask_of(options.pop("attn_mask", None), False)}
+    request = {"Q": q, "K": k, "V": v, "causal": options.pop("is_causal", False), **mask_of(options.pop("attn_mask", None), False)}
     options.pop("enable_gqa", None)  # heads are shared if there are fewer of them
     return "/attention", request, {"output": lambda result: result}, options
 

@@ -480,11 +480,11 @@ def fit_options(body, batch, heads, queries, keys):
             body[name] = tame(body[name])
     for name in ("mask", "bias"):
         if name in body:
-            shape = sizes(body[name])
+            shape = sizes(body[name])[-4:]
             wanted = [1 if size == 1 else full[back] for back, size in zip(range(-len(shape), 0), shape)]
             body[name] = reshape(body[name], wanted)
     if "key_padding" in body:
-        flat = batch == 1 and len(sizes(body["key_padding"])) == 1
+        flat = len(sizes(body["key_padding"])) == 1
         body["key_padding"] = reshape(body["key_padding"], [keys] if flat else [batch, keys])
     for name in ("mask", "key_padding"):
         if isinstance(body.get(name), list):  # elements must be all booleans or all numbers

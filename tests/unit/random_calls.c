@@ -50,14 +50,15 @@ attn_tensor *tensor_of(struct random_call *c, const double *x, int rank, const s
     return t;
 }
 
-/* Returns rows [from, to) of the matrices x[b][h], which have `cols` columns, in the form of the
- * call. */
-static attn_tensor *in_form(struct random_call *c, double *x[MAX_BATCH][MAX_HEADS], size_t heads,
-                            size_t from, size_t to, size_t cols, enum form form) {
-    const size_t rows = to - from;
-    double *all = keep_block(c, c->B * heads * rows * cols * sizeof *all);
-    const bool packed = form == PACKED_2D || form == PACKED_3D;
-    for (size_t b = 0; b < c->B; b++) {
+/* Returns rows [from, to) of the matrices x[b][h], which have `cols` columns, in a form. */
+static attn_tensor *in_form(struct random_call *c, double *x[MAX_BATCH][MAX_HEADS], size_t from,
+                            size_t to, size_t cols, const struct own *own) {
+    const size_t rows = to - from, heads = own->heads, items = own->one ? 1 : c->B;
+    double *all = keep_block(c, items * heads * rows * cols * sizeof *all);
+    const bool packed = form_is_packed(own->form);
+    size_t shape[ATTN_MAX_RANK], *first = shape;
+    int rank = 0;
+    for (size_t b = 0; b < items; b++) {
         for (size_t h = 0; h < heads; h++) {
             for (size_t i = 0; i < rows; i++) {
                 size_t at = packed ? ((b * rows + i) * heads + h) * cols
@@ -66,37 +67,77 @@ static attn_tensor *in_form(struct random_call *c, double *x[MAX_BATCH][MAX_HEAD
             }
         }
     }
-    switch (form) {
-    case PLAIN_2D:
-        return tensor_of(c, all, 2, (size_t[]){rows, cols});
-    case PLAIN_3D:
-        return tensor_of(c, all, 3, (size_t[]){heads, rows, cols});
-    case PACKED_2D:
-        return tensor_of(c, all, 2, (size_t[]){rows, heads * cols});
-    case PACKED_3D:
-        return tensor_of(c, all, 3, (size_t[]){c->B, rows, heads * cols});
-    default:
-        return tensor_of(c, all, 4, (size_t[]){c->B, heads, rows, cols});
+    for (size_t i = 0; i < own->ones; i++) {
+        shape[rank++] = 1;
     }
+    if (own->form == PLAIN_4D || own->form == PACKED_3D) {
+        shape[rank++] = items;
+    }
+    if (own->form == PLAIN_3D || own->form == PLAIN_4D) {
+        shape[rank++] = heads;
+    }
+    shape[rank++] = rows;
+    shape[rank++] = packed ? heads * cols : cols;
+    for (size_t i = 0; i < own->drop && rank > 2 && *first == 1; i++, rank--) {
+        first++;
+    }
+    return tensor_of(c, all, rank, first);
 }
 
 /* ------------------------------------------------------------------------------ drawing a call */
 
 /* Draws whether K and V have a lower rank than Q, and are shared. */
 static void draw_kv_form(struct random_call *c) {
-    c->kv_form = c->form;
-    if (!rng_chance(&c->rng, 3)) {
+    struct own kv = {.form = c->form};
+    if (rng_chance(&c->rng, 3)) {
+        if (c->form == PLAIN_3D || c->form == PLAIN_4D) {
+            kv.form = c->form == PLAIN_4D && rng_chance(&c->rng, 2) ? PLAIN_3D : PLAIN_2D;
+            kv.one = true;
+            if (kv.form == PLAIN_2D) {
+                c->KV = 1;
+            }
+        } else if (c->form == PACKED_3D) {
+            kv.form = PACKED_2D;
+            kv.one = true;
+        }
+    }
+    kv.heads = c->KV;
+    c->own_k = c->own_v = kv;
+    c->own_q = (struct own){.form = c->form, .heads = c->H};
+}
+
+/* Draws which of Q, K and V have one batch item, and which fewer heads than the call, and adds or
+ * leaves out axes of the size 1. */
+static void draw_broadcasts(struct random_call *c, struct rng *rng) {
+    struct own *const all[] = {&c->own_q, &c->own_k, &c->own_v};
+    const size_t whole = rng_between(rng, 0, 2); /* it has all batch items */
+    const bool shared = c->own_k.one;
+    for (size_t i = 0; i < 3; i++) {
+        all[i]->ones = rng_chance(rng, 3) ? rng_between(rng, 1, 2) : 0;
+        all[i]->drop = rng_between(rng, 0, 3);
+        all[i]->one |= !shared && i != whole && rng_chance(rng, 2);
+    }
+    if (shared || form_is_packed(c->form)) {
         return;
     }
-    if (c->form == PLAIN_3D || c->form == PLAIN_4D) {
-        c->kv_form = c->form == PLAIN_4D && rng_chance(&c->rng, 2) ? PLAIN_3D : PLAIN_2D;
-        c->shared = true;
-        if (c->kv_form == PLAIN_2D) {
-            c->KV = 1;
+    if (rng_chance(rng, 2)) {
+        do {
+            c->own_v.heads = rng_between(rng, 1, c->H);
+        } while (c->H % c->own_v.heads != 0);
+    }
+    if ((c->KV == c->H || c->own_v.heads == c->H) && rng_chance(rng, 3)) {
+        c->own_q.heads = 1;
+    }
+}
+
+/* Makes the matrices equal that share their numbers. */
+static void share_matrices(struct random_call *c) {
+    for (size_t b = 0; b < c->B; b++) {
+        for (size_t h = 0; h < c->H; h++) {
+            c->Q[b][h] = c->Q[c->own_q.one ? 0 : b][h / (c->H / c->own_q.heads)];
+            c->K[b][h] = c->K[c->own_k.one ? 0 : b][h];
+            c->V[b][h] = c->V[c->own_v.one ? 0 : b][h];
         }
-    } else if (c->form == PACKED_3D) {
-        c->kv_form = PACKED_2D;
-        c->shared = true;
     }
 }
 
@@ -311,8 +352,9 @@ static void draw_projected(struct random_call *c) {
         }
     }
     if (c->p != 0) {
-        attn_tensor *past[2] = {in_form(c, c->K, c->KV, 0, c->p, c->d[0], PLAIN_4D),
-                                in_form(c, c->V, c->KV, 0, c->p, c->d_v[0], PLAIN_4D)};
+        const struct own own = {.form = PLAIN_4D, .heads = c->KV};
+        attn_tensor *past[2] = {in_form(c, c->K, 0, c->p, c->d[0], &own),
+                                in_form(c, c->V, 0, c->p, c->d_v[0], &own)};
         for (int i = 0; i < 2; i++) { /* leave out the axes that the call does not have */
             const size_t full[4] = {c->B, c->KV, c->p, past[i]->shape[3]};
             past[i]->rank = 0;
@@ -462,31 +504,34 @@ attn_plan *draw_random_call(struct random_call *c, uint64_t seed) {
     }
     c->options.flags = rng_chance(&c->rng, 3) ? ATTN_FLAG_BOTTOM_RIGHT : 0;
     draw_sizes(c);
+    struct rng forms = {seed + 1}; /* apart, so that the numbers of a seed stay the same */
     if (c->form == PROJECTED) {
         draw_projected(c);
+        c->own_q.heads = c->H;
+        c->own_k.heads = c->own_v.heads = c->KV;
         draw_options(c);
     } else {
+        if (rng_chance(&forms, 2)) {
+            draw_broadcasts(c, &forms);
+        }
         for (size_t b = 0; b < c->B; b++) {
             for (size_t h = 0; h < c->H; h++) {
                 c->Q[b][h] = draw_normals(c, c->n * c->d[0], 1);
                 c->K[b][h] = draw_normals(c, c->m * c->d[0], 1);
                 c->V[b][h] = draw_normals(c, c->m * c->d_v[0], 1);
-                if (c->shared) {
-                    c->K[b][h] = c->K[0][h];
-                    c->V[b][h] = c->V[0][h];
-                }
             }
         }
-        if (c->form == PACKED_2D || c->form == PACKED_3D) {
+        share_matrices(c);
+        if (form_is_packed(c->form)) {
             c->options.heads = c->H;
             c->options.kv_heads = c->KV;
         }
-        c->q = in_form(c, c->Q, c->H, 0, c->n, c->d[0], c->form);
-        c->k = in_form(c, c->K, c->KV, c->p, c->m, c->d[0], c->kv_form);
-        c->v = in_form(c, c->V, c->KV, c->p, c->m, c->d_v[0], c->kv_form);
+        c->q = in_form(c, c->Q, 0, c->n, c->d[0], &c->own_q);
+        c->k = in_form(c, c->K, c->p, c->m, c->d[0], &c->own_k);
+        c->v = in_form(c, c->V, c->p, c->m, c->d_v[0], &c->own_v);
         if (c->p != 0) {
-            c->options.past_k = in_form(c, c->K, c->KV, 0, c->p, c->d[0], c->kv_form);
-            c->options.past_v = in_form(c, c->V, c->KV, 0, c->p, c->d_v[0], c->kv_form);
+            c->options.past_k = in_form(c, c->K, 0, c->p, c->d[0], &c->own_k);
+            c->options.past_v = in_form(c, c->V, 0, c->p, c->d_v[0], &c->own_v);
         }
         draw_options(c);
     }

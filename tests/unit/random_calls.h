@@ -28,15 +28,27 @@ enum form {
     FORM_COUNT
 };
 
+static inline bool form_is_packed(enum form form) {
+    return form == PACKED_2D || form == PACKED_3D;
+}
+
+/* The form of a matrix, and what of the batch and the heads of the call it has. */
+struct own {
+    enum form form;
+    bool one;     /* it has one batch item, which all share */
+    size_t heads; /* each is shared by H / heads heads */
+    size_t ones;  /* axes of the size 1 before the others */
+    size_t drop;  /* most axes of the size 1 that are left out */
+};
+
 /* One call with all its inputs. The doubles are exact in the dtype of the call. */
 struct random_call {
     struct rng rng;
     attn_dtype dtype;
     enum form form;
     bool batched, has_heads; /* which axes the results have */
-    enum form kv_form;       /* the form of K and V, whose rank may be lower than that of Q */
-    bool shared;             /* all batch items have the same K and V */
     size_t B, H, KV, n, p;
+    struct own own_q, own_k, own_v;
     size_t m;                            /* keys, past and extra ones included */
     size_t extra;                        /* the last of them, which are bias_K and zero_key */
     size_t d[MAX_HEADS], d_v[MAX_HEADS]; /* of each key head */

@@ -84,7 +84,7 @@ static void draw_rotary(struct random_call *c, struct rotation *t) {
     for (size_t b = 0; b < c->B; b++) {
         first = random_position(c, b, 0) < first ? random_position(c, b, 0) : first;
     }
-    const bool may_have_items = !c->shared || c->B == 1;
+    const bool may_have_items = c->B == 1 || !(c->own_q.one || c->own_k.one);
     r->columns = rng_chance(&c->rng, 2) ? 2 * rng_between(&c->rng, 1, c->d[0] / 2) : 0;
     r->columns = c->d[0] % 2 != 0 && r->columns == 0 ? c->d[0] - 1 : r->columns;
     r->interleaved = rng_chance(&c->rng, 2);
@@ -124,27 +124,30 @@ void draw_rotation(struct random_call *c) {
     }
     if (rng_chance(&c->rng, 4)) {
         whole = rng_chance(&c->rng, 3);
-        c->options.norm_q = draw_norm(c, whole ? c->H * d : d, &norm_q);
+        c->options.norm_q = draw_norm(c, whole ? c->own_q.heads * d : d, &norm_q);
         c->options.norm_k =
             rng_chance(&c->rng, 2) ? draw_norm(c, whole ? c->KV * d : d, &norm_k) : NULL;
         c->options.norm_epsilon = epsilon;
     }
-    if (d > 1 && rng_chance(&c->rng, 3)) {
+    const bool apart =
+        c->options.lengths != NULL && (c->options.flags & ATTN_FLAG_BOTTOM_RIGHT) != 0;
+    if (d > 1 && rng_chance(&c->rng, 3) && !(c->B > 1 && apart && c->own_q.one)) {
         draw_rotary(c, &t);
     }
     for (size_t b = 0; b < c->B; b++) {
-        for (size_t i = 0; norm_q != NULL && i < c->n; i++) {
-            normalise_heads(c->Q[b], c->H, i * d, norm_q, d, epsilon, whole);
+        const bool has_q = b == 0 || !c->own_q.one, has_k = b == 0 || !c->own_k.one;
+        for (size_t i = 0; norm_q != NULL && has_q && i < c->n; i++) {
+            normalise_heads(c->Q[b], c->own_q.heads, i * d, norm_q, d, epsilon, whole);
         }
-        for (size_t j = c->p; norm_k != NULL && !(b > 0 && c->shared) && j < c->m - c->extra; j++) {
+        for (size_t j = c->p; norm_k != NULL && has_k && j < c->m - c->extra; j++) {
             normalise_heads(c->K[b], c->KV, j * d, norm_k, d, epsilon, whole);
         }
-        for (size_t h = 0; h < c->H; h++) {
+        for (size_t h = 0; h < c->own_q.heads && has_q; h++) {
             for (size_t i = 0; i < c->n; i++) {
                 turn(c, &t, c->Q[b][h] + i * d, b, i, random_position(c, b, i) + c->rotary.offset);
             }
         }
-        for (size_t h = 0; h < c->KV && !(b > 0 && c->shared); h++) {
+        for (size_t h = 0; h < c->KV && has_k; h++) {
             for (size_t j = c->p; j < c->m - c->extra; j++) {
                 turn(c, &t, c->K[b][h] + j * d, b, j - c->p, (int64_t)j + c->rotary.offset);
             }

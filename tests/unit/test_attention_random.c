@@ -94,7 +94,8 @@ static void check_top_k_of_row(const struct random_call *c, const attn_plan *pla
 
 static void check_head(struct worst *worst, struct random_call *c, const attn_plan *plan, size_t b,
                        size_t h, double *mean, double *concat, size_t concat_ld, size_t concat_at) {
-    const size_t kv = h / (c->H / c->KV), n = c->n, m = c->m;
+    const size_t k = h / (c->H / c->own_k.heads), v = h / (c->H / c->own_v.heads);
+    const size_t n = c->n, m = c->m;
     const size_t dh = c->multihead.per_head ? h : 0, d = c->d[dh], d_v = c->d_v[dh];
     const attn_options *o = &c->options;
     const size_t row0 = (b * c->H + h) * n;
@@ -112,8 +113,8 @@ static void check_head(struct worst *worst, struct random_call *c, const attn_pl
         .d_v = d_v,
         .extra = c->extra,
         .q = c->Q[b][h],
-        .k = c->K[b][kv],
-        .v = c->V[b][kv],
+        .k = c->K[b][k],
+        .v = c->V[b][v],
         .scale = (o->flags & ATTN_FLAG_SCALE) ? o->scale : 1 / sqrt((double)d),
         .bias = c->bias_full == NULL ? NULL : c->bias_full + row0 * m,
         .mask = mask,
@@ -167,26 +168,43 @@ static void check_head(struct worst *worst, struct random_call *c, const attn_pl
     free(r.scores);
 }
 
+/* A head of K or V: how many heads there are, its batch item, its number, its columns, and its part
+ * of the result. */
+struct place {
+    const struct random_call *call;
+    size_t heads, b, h, d, part;
+};
+
+/* Compares K and present_K, or V and present_V, of a head. */
+static void check_rows(struct worst *worst, const attn_plan *plan, attn_result which,
+                       const struct place *at, const double *rows) {
+    const struct random_call *c = at->call;
+    const bool packed = form_is_packed(c->form);
+    const attn_result present =
+        which == ATTN_RESULT_K ? ATTN_RESULT_PRESENT_K : ATTN_RESULT_PRESENT_V;
+    const size_t slot = c->multihead.per_head ? at->b : at->b * at->heads + at->h, d = at->d;
+    const size_t all = c->m - c->extra, keys = all - c->p;
+    compare_rows(worst, plan, which, at->part, slot * keys * d, rows + c->p * d, keys * d, 4);
+    for (size_t j = 0; j < all; j++) {
+        const size_t row = packed ? (at->b * all + j) * at->heads + at->h : slot * all + j;
+        compare_rows(worst, plan, present, at->part, row * d, rows + j * d, d, 4);
+    }
+}
+
 /* Compares Q, K, V, present_K and present_V of head h. */
 static void check_matrices(struct worst *worst, struct random_call *c, const attn_plan *plan,
                            size_t b, size_t h) {
-    const bool own = c->multihead.per_head, packed = c->form == PACKED_2D || c->form == PACKED_3D;
+    const bool own = c->multihead.per_head;
     const size_t d = c->d[own ? h : 0], d_v = c->d_v[own ? h : 0], part = own ? h : 0;
-    const size_t slot = own ? b : b * c->H + h, kv_slot = own ? b : b * c->KV + h;
-    const size_t keys = c->m - c->extra - c->p, present = c->p + keys;
+    const size_t slot = own ? b : b * c->H + h;
     compare_rows(worst, plan, ATTN_RESULT_Q, part, slot * c->n * d, c->Q[b][h], c->n * d, 4);
-    if (h >= c->KV || (c->shared && b > 0)) {
-        return; /* the key head is compared already */
+    if (h < c->own_k.heads && (b == 0 || !c->own_k.one)) { /* others are compared already */
+        check_rows(worst, plan, ATTN_RESULT_K, &(struct place){c, c->own_k.heads, b, h, d, part},
+                   c->K[b][h]);
     }
-    compare_rows(worst, plan, ATTN_RESULT_K, part, kv_slot * keys * d, c->K[b][h] + c->p * d,
-                 keys * d, 4);
-    compare_rows(worst, plan, ATTN_RESULT_V, part, kv_slot * keys * d_v, c->V[b][h] + c->p * d_v,
-                 keys * d_v, 4);
-    for (size_t j = 0; j < present; j++) {
-        size_t at = packed ? (b * present + j) * c->KV + h : kv_slot * present + j;
-        compare_rows(worst, plan, ATTN_RESULT_PRESENT_K, part, at * d, c->K[b][h] + j * d, d, 4);
-        compare_rows(worst, plan, ATTN_RESULT_PRESENT_V, part, at * d_v, c->V[b][h] + j * d_v, d_v,
-                     4);
+    if (h < c->own_v.heads && (b == 0 || !c->own_v.one)) {
+        check_rows(worst, plan, ATTN_RESULT_V, &(struct place){c, c->own_v.heads, b, h, d_v, part},
+                   c->V[b][h]);
     }
 }
 

@@ -298,21 +298,25 @@ static bool query_is_unseen(const struct unseen *u, size_t b, size_t h, size_t i
     return memchr(u->pairs + ((b * c->H + h) * c->n + i) * c->m, 0, c->m) == NULL;
 }
 
-/* The same for all heads. */
-static bool row_is_unseen(const struct unseen *u, size_t b, size_t i) {
-    for (size_t h = 0; h < u->call->H; h++) {
-        if (!query_is_unseen(u, b, h, i)) {
-            return false;
+/* The same for a row of a matrix: the row belongs to all heads and items that share it. */
+static bool row_is_unseen(const struct unseen *u, const struct own *own, size_t item, size_t head,
+                          size_t i) {
+    const size_t group = u->call->H / own->heads;
+    for (size_t b = 0; b < u->call->B; b++) {
+        for (size_t h = head * group; (b == item || own->one) && h < (head + 1) * group; h++) {
+            if (!query_is_unseen(u, b, h, i)) {
+                return false;
+            }
         }
     }
     return true;
 }
 
 /* Is a key of all heads and, if items share it, of all items unseen? */
-static bool key_is_unseen(const struct unseen *u, size_t item, size_t j) {
+static bool key_is_unseen(const struct unseen *u, const struct own *own, size_t item, size_t j) {
     const struct random_call *c = u->call;
     for (size_t b = 0; b < c->B; b++) {
-        for (size_t i = 0; (b == item || c->shared) && i < c->H * c->n; i++) {
+        for (size_t i = 0; (b == item || own->one) && i < c->H * c->n; i++) {
             if (u->pairs[(b * c->H * c->n + i) * c->m + j] == 0) {
                 return false;
             }
@@ -338,15 +342,16 @@ static void poison(const struct unseen *u, const attn_tensor *t, size_t i) {
 }
 
 /* Poisons the rows of keys or values from key `first` on that are unseen. */
-static void poison_keys(const struct unseen *u, const attn_tensor *t, size_t first, bool packed,
-                        size_t heads) {
+static void poison_keys(const struct unseen *u, const attn_tensor *t, size_t first,
+                        const struct own *own) {
     if (t == NULL) {
         return;
     }
+    const size_t heads = form_is_packed(own->form) ? 1 : own->heads;
     const size_t columns = t->shape[t->rank - 1], rows = t->shape[t->rank - 2];
     for (size_t e = 0; e < count_of(t); e++) {
-        const size_t row = e / columns, b = row / rows / (packed ? 1 : heads);
-        if (key_is_unseen(u, b, first + row % rows)) {
+        const size_t row = e / columns, b = row / rows / heads;
+        if (key_is_unseen(u, own, b, first + row % rows)) {
             poison(u, t, e);
         }
     }
@@ -356,35 +361,47 @@ static void poison_keys(const struct unseen *u, const attn_tensor *t, size_t fir
 static void poison_x(const struct unseen *u) {
     const struct random_call *c = u->call;
     const attn_tensor *x = c->multihead.x;
+    const struct own own = {.heads = 1};
     const size_t columns = x->shape[x->rank - 1];
     for (size_t e = 0; e < count_of(x); e++) {
         const size_t row = e / columns, b = row / c->n, i = row % c->n;
-        if (row_is_unseen(u, b, i) &&
-            (c->multihead.context != NULL || key_is_unseen(u, b, c->p + i))) {
+        if (row_is_unseen(u, &own, b, 0, i) &&
+            (c->multihead.context != NULL || key_is_unseen(u, &own, b, c->p + i))) {
             poison(u, x, e);
         }
     }
 }
 
-/* Poisons Q, and the gradients of results, for queries without a key, and the gradients of weights
- * of forbidden keys. */
-static void poison_queries(const struct unseen *u) {
+/* Poisons the rows of Q that are queries without a key. */
+static void poison_q(const struct unseen *u) {
     const struct random_call *c = u->call;
-    const bool packed = c->form == PACKED_2D || c->form == PACKED_3D,
-               projected = c->form == PROJECTED;
-    const attn_upstream *up = c->options.upstream;
-    const bool mean = (c->options.flags & ATTN_FLAG_MEAN_OVER_HEADS) != 0;
+    const struct own *own = &c->own_q;
+    const bool packed = form_is_packed(own->form);
     const attn_tensor *norm = c->options.norm_q;
     const bool whole = norm != NULL && norm->shape[0] > c->d[0]; /* it goes over all heads */
-    for (size_t row = 0; row < c->B * c->H * c->n; row++) {
-        const size_t b = row / c->n / c->H, h = row / c->n % c->H, i = row % c->n;
-        const size_t at = packed ? (b * c->n + i) * c->H + h : row;
-        const bool unseen = query_is_unseen(u, b, h, i);
-        for (size_t e = 0; e < c->d[0] && (whole ? row_is_unseen(u, b, i) : unseen) && !projected;
-             e++) {
+    const struct own norms = {.one = own->one, .heads = 1};
+    for (size_t row = 0; row < (own->one ? 1 : c->B) * own->heads * c->n; row++) {
+        const size_t b = row / c->n / own->heads, h = row / c->n % own->heads, i = row % c->n;
+        const size_t at = packed ? (b * c->n + i) * own->heads + h : row;
+        const bool unseen =
+            whole ? row_is_unseen(u, &norms, b, 0, i) : row_is_unseen(u, own, b, h, i);
+        for (size_t e = 0; e < c->d[0] && unseen; e++) {
             poison(u, c->q, at * c->d[0] + e);
         }
-        for (size_t e = 0; e < c->d_v[0] && unseen && !projected && up->output != NULL; e++) {
+    }
+}
+
+/* Poisons the gradients of results for queries without a key, and the gradients of weights of
+ * forbidden keys. */
+static void poison_upstream(const struct unseen *u) {
+    const struct random_call *c = u->call;
+    const attn_upstream *up = c->options.upstream;
+    const bool mean = (c->options.flags & ATTN_FLAG_MEAN_OVER_HEADS) != 0;
+    for (size_t row = 0; row < c->B * c->H * c->n; row++) {
+        const size_t b = row / c->n / c->H, h = row / c->n % c->H, i = row % c->n;
+        const size_t at = form_is_packed(c->form) ? (b * c->n + i) * c->H + h : row;
+        const bool unseen = query_is_unseen(u, b, h, i), own = c->form != PROJECTED;
+        for (size_t e = 0; e < c->d_v[0] && unseen && own && up->output != NULL; e++) {
             poison(u, up->output, at * c->d_v[0] + e);
         }
         if (unseen && up->lse != NULL && !c->has_sinks) {
@@ -407,17 +424,19 @@ static size_t check_poison(struct drawn *d) {
     const struct unseen u = {c, forbidden_pairs(d)};
     c->options.results = 0; /* the stages of these rows are not finite */
     ask_for_all(d);
-    const bool packed = c->kv_form == PACKED_2D || c->kv_form == PACKED_3D;
     attn_plan *want = run_drawn(d);
-    poison_keys(&u, c->k, c->p, packed, c->KV);
-    poison_keys(&u, c->v, c->p, packed, c->KV);
-    poison_keys(&u, c->options.past_k, 0, packed, c->KV);
-    poison_keys(&u, c->options.past_v, 0, packed, c->KV);
-    poison_queries(&u);
+    poison_keys(&u, c->k, c->p, &c->own_k);
+    poison_keys(&u, c->v, c->p, &c->own_v);
+    poison_keys(&u, c->options.past_k, 0, &c->own_k);
+    poison_keys(&u, c->options.past_v, 0, &c->own_v);
+    poison_upstream(&u);
     if (c->form == PROJECTED) {
+        const struct own context = {.heads = 1};
         poison_x(&u);
-        poison_keys(&u, c->multihead.context, c->p, true, c->KV);
-        poison_keys(&u, c->multihead.value_context, c->p, true, c->KV);
+        poison_keys(&u, c->multihead.context, c->p, &context);
+        poison_keys(&u, c->multihead.value_context, c->p, &context);
+    } else {
+        poison_q(&u);
     }
     attn_plan *plan = run_drawn(d);
     for (size_t k = 0; k < d->count; k++) {

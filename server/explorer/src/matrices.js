@@ -43,15 +43,18 @@ export function rank(value) {
   return count;
 }
 
-// Returns matrices as [batch][head]. batched: whether the first axis is that of the batch. The axis of heads may be absent.
-export function matrices(value, batched) {
-  const items = batched ? value : [value];
+// Returns the batch items of an array, whose first `axes` axes are those of the batch.
+const itemsOf = (value, axes) => (axes ? value.flat(axes - 1) : [value]);
+
+// Returns matrices as [batch][head]. The axis of heads may be absent.
+export function matrices(value, axes) {
+  const items = itemsOf(value, axes);
   return items.map((item) => (rank(item) === 3 ? item.map(flat) : [flat(item)]));
 }
 
 // Returns vectors with a number for each query, as [batch][head].
-export function vectors(value, batched) {
-  const items = batched ? value : [value];
+export function vectors(value, axes) {
+  const items = itemsOf(value, axes);
   return items.map((item) => (rank(item) === 2 ? item : [item]).map((row) => Float64Array.from(row, (x) => x ?? -Infinity)));
 }
 

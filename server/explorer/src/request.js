@@ -37,7 +37,7 @@ export function isSoftmax(body) {
 }
 
 // Returns what the page needs to know of a body: its options, and the shapes of its matrices. projected: the path projects X to Q, K and V.
-// packed: the columns of a matrix hold all heads side by side. batched: the first axis of a matrix is that of the batch. words: the body
+// packed: the columns of a matrix hold all heads side by side. axes: how many axes of the batch the call has. words: the body
 // has a text or tokens. drawn: the server draws K and V, so the body does not have their numbers.
 export function summarise(path, body) {
   const options = {};
@@ -52,12 +52,12 @@ export function summarise(path, body) {
     }
   }
   const projected = path !== '/attention';
-  const rank = (shapes.X ?? shapes.Q ?? []).length;
+  const rank = Math.max(...['X', 'Q', 'K', 'V'].map((name) => shapes[name]?.length ?? 0));
   const packed = !projected && Number.isInteger(options.heads);
-  const batched = projected || packed ? rank === 3 : rank === 4;
+  const axes = Math.max(rank - (projected || packed ? 2 : 3), 0);
   const words = 'text' in body || 'tokens' in body;
   const drawn = !projected && (words || [body.X, body.K].some((value) => value && !Array.isArray(value)));
-  return { path, options, shapes, projected, packed, batched, words, drawn };
+  return { path, options, shapes, projected, packed, axes, words, drawn };
 }
 
 export const hasSoftmax = ({ normalization }) => (normalization ?? 'softmax') === 'softmax';

@@ -44,23 +44,22 @@ async function post(base, path, body, key, signal, type = 'application/json') {
 // Splits matrices whose columns hold all heads side by side into one matrix for each head, if the request has such matrices.
 const perHead = (whole, summary, heads) => (summary.packed && heads > 1 ? split(whole, heads) : whole);
 
-// Returns the matrices of Q, K or V. K and V may have no axis of the batch, because all items share them then.
-function shared(value, { batched, packed }) {
-  return matrices(value, batched && rank(value) === (packed ? 3 : 4));
+// Returns the matrices of Q, K or V. One that lacks axes of the batch is shared by all items.
+function shared(value, { packed }) {
+  return matrices(value, Math.max(rank(value) - (packed ? 2 : 3), 0));
 }
 
 // Returns the matrices X, context, Q, K and V that the request itself has, because the answer does not repeat them.
 function given(body, summary) {
   const literal = (value) => Array.isArray(value) && Array.isArray(value[0]);
   const shown = {};
-  const rankBatched = (name) => (name === 'context' || name === 'X' ? summary.batched : false);
   if (summary.projected) {
     for (const name of ['X', 'context']) {
-      if (literal(body[name])) shown[name] = matrices(body[name], rankBatched(name));
+      if (literal(body[name])) shown[name] = matrices(body[name], summary.axes);
     }
     return shown;
   }
-  if (literal(body.X)) shown.X = matrices(body.X, summary.batched);
+  if (literal(body.X)) shown.X = matrices(body.X, summary.axes);
   for (const name of ['Q', 'K', 'V']) {
     const value = body[name] ?? body.X;
     const heads = name === 'Q' ? body.heads : (body.kv_heads ?? body.heads);
@@ -107,11 +106,11 @@ function understood(answer, summary, body) {
   const shown = given(body, summary);
   for (const [name, value] of Object.entries(answer)) {
     if (name === 'entropy' || name === 'lse') {
-      shown[name] = vectors(value, summary.batched);
+      shown[name] = vectors(value, summary.axes);
     } else if (name === 'present_K' || name === 'present_V') {
       shown[name.at(-1)] = perHead(shared(value, summary), summary, body.kv_heads ?? body.heads);
     } else if (Array.isArray(value) && name !== 'tokens' && name !== 'grad_V') {
-      if (!(name in shown) || summary.projected) shown[name] ??= matrices(value, summary.batched);
+      if (!(name in shown) || summary.projected) shown[name] ??= matrices(value, summary.axes);
     }
   }
   if (summary.drawn && !('Q' in body)) {
@@ -190,7 +189,7 @@ async function askLayers({ id, base, path, key, stored: { body, batched } }) {
   const reply = { id, status: response.status, retryAfter: Number(response.headers.get('Retry-After')) || 0, bytes: received };
   if (!response.ok) return self.postMessage({ ...reply, problem: problemOf(response, text) });
   const answer = JSON.parse(text);
-  const layers = (answer.layers ?? [answer]).map(({ name, weights }) => ({ name, weights: matrices(weights, batched) }));
+  const layers = (answer.layers ?? [answer]).map(({ name, weights }) => ({ name, weights: matrices(weights, Number(batched)) }));
   const rollouts = layers[0].weights.map((_, batch) => rollout(layers.map(({ weights }) => weights[batch])));
   self.postMessage({ ...reply, layers, rollouts, milliseconds: performance.now() - started });
 }

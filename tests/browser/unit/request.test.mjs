@@ -95,10 +95,12 @@ test('requests are understood: path, batch, heads, results', () => {
   assert.equal(pathFor({ X, W_Q: X, heads: 2 }), '/multi-head-attention');
   assert.equal(pathFor({ X, W_Q: [X] }), '/multi-head-attention');
   assert.equal(pathFor({ X, heads: [{}] }), '/multi-head-attention');
-  assert.equal(summarise('/attention', { Q: [[X]] }).batched, true);
-  assert.equal(summarise('/attention', { Q: [X] }).batched, false);
-  assert.equal(summarise('/attention', { Q: [X], heads: 2 }).batched, true);
-  assert.equal(summarise('/self-attention', { X: { random: 'rand', shape: [2, 3, 4] } }).batched, true);
+  assert.equal(summarise('/attention', { Q: [[X]] }).axes, 1);
+  assert.equal(summarise('/attention', { Q: [X] }).axes, 0);
+  assert.equal(summarise('/attention', { Q: X, K: [[X]], V: [X] }).axes, 1);
+  assert.equal(summarise('/attention', { Q: X, K: X, V: [[[X]]] }).axes, 2);
+  assert.equal(summarise('/attention', { Q: [X], heads: 2 }).axes, 1);
+  assert.equal(summarise('/self-attention', { X: { random: 'rand', shape: [2, 3, 4] } }).axes, 1);
   for (const normalization of ['none', 'sigmoid']) {
     const summary = summarise('/attention', { X, normalization });
     assert.ok(!wanted(summary).includes('entropy'));
@@ -130,21 +132,21 @@ test('an edit changes the path only when its keys fit another alone; a body for 
 });
 
 test('answers become a matrix for each batch item and head', () => {
-  const [[one]] = matrices([[1, null, -3]], false);
+  const [[one]] = matrices([[1, null, -3]], 0);
   assert.deepEqual([...one.data], [1, -Infinity, -3]);
   assert.deepEqual([one.rows, one.cols, one.lo, one.hi, one.masked, [...one.bits], [...one.largest]], [1, 3, -3, 1, 1, [0, 1, 0], [1]]);
-  const ragged = matrices([[[1, 2]], [[3]]], false);
+  const ragged = matrices([[[1, 2]], [[3]]], 0);
   assert.deepEqual(
     ragged[0].map(({ cols }) => cols),
     [2, 1],
   );
   assert.deepEqual(
-    matrices([[[1]], [[2]]], true).map(([{ data }]) => data[0]),
+    matrices([[[1]], [[2]]], 1).map(([{ data }]) => data[0]),
     [1, 2],
   );
-  assert.equal(matrices([[[1]]], false)[0][0].bits, null);
+  assert.equal(matrices([[[1]]], 0)[0][0].bits, null);
   assert.deepEqual(
-    vectors([[[1, 2]], [[3, null]]], true).map(([row]) => [...row]),
+    vectors([[[1, 2]], [[3, null]]], 1).map(([row]) => [...row]),
     [
       [1, 2],
       [3, -Infinity],
@@ -156,7 +158,7 @@ test('answers become a matrix for each batch item and head', () => {
         [1, 2, 3, 4],
         [5, 6, 7, 8],
       ],
-      false,
+      0,
     ),
     2,
   );
