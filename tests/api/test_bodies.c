@@ -402,19 +402,31 @@ static bool are_related(char one, char other, bool keys) {
     return keys && strchr("nk", one) != NULL && strchr("nk", other) != NULL;
 }
 
-/* Returns whether the size of an axis must agree with that of another input: 2 if that one has the
- * same axis, 1 if it has one that follows from it, 0 if any size is right. */
-static int bound_of(const struct drawn_call *drawn, size_t input, char axis) {
+/* Returns whether the size of an axis must agree with that of an input: 2 if the input has the same
+ * axis, 1 if it has one that follows from it, 0 if any size is right. */
+static int bound_by(const struct drawn_call *drawn, size_t input, char axis) {
     bool keys = true; /* as many as queries */
     int bound = 0;
     for (size_t i = 0; drawn->call.inputs[i].name != NULL; i++) {
         keys = keys && strchr(drawn->axes[i], 'm') == NULL;
     }
+    for (const char *other = drawn->axes[input]; *other != '\0'; other++) {
+        const int found = axis == *other ? 2 : are_related(axis, *other, keys);
+        bound = found > bound ? found : bound;
+    }
+    return bound;
+}
+
+/* Returns the same for all inputs but one. If `refused` is the pointer of a refusal to another one of
+ * them, it returns the same for this one alone. */
+static int bound_of(const struct drawn_call *drawn, size_t input, char axis, const char *refused) {
+    int bound = 0;
     for (size_t i = 0; drawn->call.inputs[i].name != NULL; i++) {
-        for (const char *other = drawn->axes[i]; i != input && *other != '\0'; other++) {
-            const int found = axis == *other ? 2 : are_related(axis, *other, keys);
-            bound = found > bound ? found : bound;
+        const int found = i != input ? bound_by(drawn, i, axis) : 0;
+        if (i != input && points_into(refused, drawn->call.inputs[i].name)) {
+            return found;
         }
+        bound = found > bound ? found : bound;
     }
     return bound;
 }
@@ -425,20 +437,21 @@ static void expect_neighbours(const struct drawn_call *drawn, size_t input) {
     const struct binary_input *m = &drawn->call.inputs[input];
     for (size_t axis = 0; axis < 4 && m->shape[axis] > 0; axis++) {
         const char letter = drawn->axes[input][axis];
-        const int bound = bound_of(drawn, input, letter);
+        const int others = bound_of(drawn, input, letter, "");
         for (int change = -1; change <= 1; change += 2) {
             size_t shape[4];
             memcpy(shape, m->shape, sizeof shape);
             shape[axis] += (size_t)change;
-            if (shape[axis] == 0 || bound == 0 ||
+            if (shape[axis] == 0 || others == 0 ||
                 (shape[axis] == 1 && (letter == 'b' || letter == 'h'))) { /* it is for all */
                 continue;
             }
             const struct answer answer = ask_changed(drawn, input, NULL, shape);
+            const int bound = bound_of(drawn, input, letter, answer.pointer);
             cr_expect(answer.status == 422 && answer.pointer[0] == '/' &&
                           (bound == 1 || (says(answer.detail, shape[axis]) &&
-                                          (says(answer.detail, m->shape[axis]) ||
-                                           strstr(answer.detail, "multiple of") != NULL))),
+                                         (says(answer.detail, m->shape[axis]) ||
+                                          strstr(answer.detail, "multiple of") != NULL))),
                       "%s %s, axis %zu, %zu instead of %zu: %s", drawn->call.path, m->name, axis,
                       shape[axis], m->shape[axis], answer.text);
         }
