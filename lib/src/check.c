@@ -163,11 +163,13 @@ attn_status check_batch(const attn_tensor *tensor, const char *name, int last,
     if (all || one) {
         return ATTN_OK;
     }
-    if (axes == 1 && count <= 1) {
-        return check_equal(name, tensor->shape[0], "batch item", "the call", batch, error);
-    }
     attn_tensor call = {.rank = count};
     char got[SHAPE_TEXT], want[SHAPE_TEXT];
+    if (count == 0) {
+        return attn_fail(error, ATTN_SHAPE_MISMATCH, name,
+                         "%s has the shape %s, but the call has no batch axis", name,
+                         shape_text(tensor, got));
+    }
     memcpy(call.shape, form->axes, sizeof form->axes);
     return attn_fail(error, ATTN_SHAPE_MISMATCH, name,
                      "%s has the shape %s, but the batch axes of the call are %s: it must have all "

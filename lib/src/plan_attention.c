@@ -89,6 +89,16 @@ static size_t axis_size(const struct matrix *m, bool packed, int back) {
     return back <= axes ? m->tensor->shape[axes - back] : 1;
 }
 
+static attn_status unequal_axes(const struct matrix *m, const struct matrix *first,
+                                attn_error *error) {
+    char got[SHAPE_TEXT], want[SHAPE_TEXT];
+    return attn_fail(error, ATTN_SHAPE_MISMATCH, m->name,
+                     "%s has the shape %s but %s has the shape %s: their batch axes must be equal, "
+                     "or 1 in each",
+                     m->name, shape_text(m->tensor, got), first->name,
+                     shape_text(first->tensor, want));
+}
+
 /* Finds the batch axes of the call: those of Q, K and V together. A matrix has the size of the call
  * in all of them, or 1 in all. */
 static attn_status join_axes(attn_plan *plan, const struct matrix m[3], bool packed,
@@ -103,9 +113,10 @@ static attn_status join_axes(attn_plan *plan, const struct matrix m[3], bool pac
         *size = 1;
         for (int i = 0, first = 0; i < 3; i++) {
             const size_t own = axis_size(&m[i], packed, back);
-            if (own != 1 && *size != 1) {
-                ATTN_TRY(check_equal(m[i].name, own, "batch item", m[first].name, *size, error));
-            } else if (own != 1) {
+            if (own != 1 && *size != 1 && own != *size) {
+                return unequal_axes(&m[i], &m[first], error);
+            }
+            if (own != 1 && *size == 1) {
                 *size = own;
                 first = i;
             }
