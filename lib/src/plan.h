@@ -374,11 +374,11 @@ enum {
 /*
  * The gradients of a call. plan_gradients.c decides how they are cut. A unit is a set of heads and
  * batch items whose gradients add up somewhere: they share rows of Q, K or V, or a bias. Each of
- * these pairs is a member of its unit. The keys of a member are cut into stripes, and its queries into blocks. A
- * task computes what a stripe of one unit and a block give to all gradients. No two tasks of a
- * phase have the same block or the same stripe of a unit: in turn t, stripe s takes block (s + t)
- * mod turns. So tasks may add to the gradients without another copy of them, and the order of the
- * sums is fixed.
+ * these pairs is a member of its unit. The keys of a member are cut into stripes, and its queries
+ * into blocks. A task computes what a stripe of one unit and a block give to all gradients. No two
+ * tasks of a phase have the same block or the same stripe of a unit: in turn t, stripe s takes
+ * block (s + t) mod turns. So tasks may add to the gradients without another copy of them, and the
+ * order of the sums is fixed.
  */
 struct gradients {
     bool wanted;

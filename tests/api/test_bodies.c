@@ -417,8 +417,8 @@ static int bound_by(const struct drawn_call *drawn, size_t input, char axis) {
     return bound;
 }
 
-/* Returns the same for all inputs but one. If `refused` is the pointer of a refusal to another one of
- * them, it returns the same for this one alone. */
+/* Returns the same for all inputs but one. If `refused` is the pointer of a refusal to another one
+ * of them, it returns the same for this one alone. */
 static int bound_of(const struct drawn_call *drawn, size_t input, char axis, const char *refused) {
     int bound = 0;
     for (size_t i = 0; drawn->call.inputs[i].name != NULL; i++) {
@@ -450,8 +450,8 @@ static void expect_neighbours(const struct drawn_call *drawn, size_t input) {
             const int bound = bound_of(drawn, input, letter, answer.pointer);
             cr_expect(answer.status == 422 && answer.pointer[0] == '/' &&
                           (bound == 1 || (says(answer.detail, shape[axis]) &&
-                                         (says(answer.detail, m->shape[axis]) ||
-                                          strstr(answer.detail, "multiple of") != NULL))),
+                                          (says(answer.detail, m->shape[axis]) ||
+                                           strstr(answer.detail, "multiple of") != NULL))),
                       "%s %s, axis %zu, %zu instead of %zu: %s", drawn->call.path, m->name, axis,
                       shape[axis], m->shape[axis], answer.text);
         }

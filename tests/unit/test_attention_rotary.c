@@ -86,7 +86,8 @@ static const struct bad_rotation bad_rotations[] = {
     BAD(SHAPE_MISMATCH, "rotary", "long_factor of rotary", ROTARY(LISTS(ones, 2, ones, 1))),
 
     BAD(SHAPE_MISMATCH, "positions", "2 numbers", ROTARY(.positions = ZEROS(1, 2))),
-    BAD(SHAPE_MISMATCH, "positions", "2 batch", ROTARY(.positions = ZEROS(2, 2, 3))),
+    BAD(SHAPE_MISMATCH, "positions", "(2, 3), but the call has no batch axis",
+        ROTARY(.positions = ZEROS(2, 2, 3))),
     BAD_CALL(2, 3, 4, SHAPE_MISMATCH, "positions", "3 new keys", ROTARY(.positions = ZEROS(1, 2))),
     BAD(INVALID_ARGUMENT, "positions", "float64", ROTARY(.positions = OF_DTYPE(ATTN_INT64, 1, 3))),
     BAD(INVALID_ARGUMENT, "rotary_sin", "given together", ROTARY(.cos = ZEROS(2, 3, 2))),
