@@ -28,14 +28,16 @@ static double promise(enum answer_name which, bool wide) {
 }
 
 /* Returns the largest difference that rounding explains: the error of the result, and the error of
- * an expected tensor that is as exact as its type lets it be. A type of 16 bits rounds the weights
- * and then the result. */
+ * an expected tensor that is as exact as its type lets it be. A type of 8 or 16 bits rounds the
+ * weights and then the result. */
 static double bound_of(const struct comparison_pair *pair) {
+    static const double steps[CODEC_TYPE_COUNT] = {[CODEC_TYPE_FP8_E4M3] = 0x1p-3,
+                                                   [CODEC_TYPE_FP8_E5M2] = 0x1p-2,
+                                                   [CODEC_TYPE_FP16] = 0x1p-10,
+                                                   [CODEC_TYPE_BF16] = 0x1p-7};
     const bool wide = pair->result->dtype == ATTN_FLOAT64;
-    const double own = pair->type == CODEC_TYPE_FP16 ? 0x1p-10
-                       : pair->type == CODEC_TYPE_BF16
-                           ? 0x1p-7
-                           : promise(pair->which, pair->type == CODEC_TYPE_FP64);
+    const double step = steps[pair->type];
+    const double own = step > 0 ? step : promise(pair->which, pair->type == CODEC_TYPE_FP64);
     const bool logarithm = pair->which == ANSWER_LSE || pair->which == ANSWER_ENTROPY;
     const double magnitude = fmax(pair->found.magnitude, logarithm ? 1 : 0);
     return (promise(pair->which, wide) + own) * magnitude;

@@ -301,6 +301,8 @@ Test(comparison, each_type_has_a_tolerance_and_keeps_its_numbers) {
         size_t size;
         double error, relative, bound;
     } types[] = {
+        {"F8_E4M3", {0x39, 0x40}, 2, 0x1p-3, 1.3e-6, 2 * (1e-6 + 0x1p-3)},
+        {"F8_E5M2", {0x3D, 0x40}, 2, 0x1p-2, 1.3e-6, 2 * (1e-6 + 0x1p-2)},
         {"F16", {1, 0x3C, 0, 0x40}, 4, 0x1p-10, 1e-3, 2 * (1e-6 + 0x1p-10)},
         {"BF16", {0x81, 0x3F, 0, 0x40}, 4, 0x1p-7, 1.6e-2, 2 * (1e-6 + 0x1p-7)},
         {"F32", {1, 0, 0x80, 0x3F, 0, 0, 0, 0x40}, 8, 0x1p-23, 1.3e-6, 2 * 2e-6},
@@ -319,7 +321,7 @@ Test(comparison, each_type_has_a_tolerance_and_keeps_its_numbers) {
                      types[i].type);
         cr_expect_eq(number_of(json_get(output, "tolerance"), "relative"), types[i].relative);
         cr_expect_float_eq(number_of(output, "bound") / types[i].bound, 1, 1e-12);
-        cr_expect_str_eq(verdict_of(output), i < 4 ? "rounded" : "wrong");
+        cr_expect_str_eq(verdict_of(output), i < 6 ? "rounded" : "wrong");
         json_free(json);
     }
 }
