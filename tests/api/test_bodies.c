@@ -443,7 +443,7 @@ static void expect_neighbours(const struct drawn_call *drawn, size_t input) {
             memcpy(shape, m->shape, sizeof shape);
             shape[axis] += (size_t)change;
             if (shape[axis] == 0 || others == 0 ||
-                (shape[axis] == 1 && (letter == 'b' || letter == 'h'))) { /* it is for all */
+                (shape[axis] == 1 && strchr("bhHG", letter) != NULL)) { /* it is for all */
                 continue;
             }
             const struct answer answer = ask_changed(drawn, input, NULL, shape);
