@@ -331,7 +331,10 @@ typedef struct attn_options {
     uint64_t results; /* bits ATTN_WANT(...); 0 = output */
     bool causal;      /* query i attends to keys j <= i + s only */
     attn_normalization normalization;
-    double scale;        /* finite */
+    double scale; /* finite */
+    /* The scale of each head in place of `scale`, finite; borrowed while the plan is made. */
+    const double *scales;
+    size_t scales_count; /* numbers in `scales`: 0 = none, or H */
     double softcap;      /* > 0, or 0 for none */
     double sigmoid_bias; /* finite; for ATTN_SIGMOID only */
     int64_t window[2]; /* left and right: i+s-left <= j <= i+s+right; -1 = no limit on that side */

@@ -121,6 +121,10 @@ attn_status check_options(const attn_options *o, attn_error *error) {
     if ((o->flags & ATTN_FLAG_SCALE) != 0 && !isfinite(o->scale)) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "scale", "scale must be finite");
     }
+    if ((o->flags & ATTN_FLAG_SCALE) != 0 && o->scales_count != 0) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, "scale",
+                         "scale takes one number or a number for each head, not both");
+    }
     if (!(o->softcap >= 0) || isinf(o->softcap)) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "softcap",
                          "softcap must be 0 (no bound) or a positive number, not %g", o->softcap);

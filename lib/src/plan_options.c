@@ -28,6 +28,34 @@ attn_status plan_read_numbers(attn_plan *plan, attn_error *error) {
     return read_numbers(&plan->scoring.sink, "sink", plan->scoring.sinks, error);
 }
 
+/* Checks how many numbers there are of an option that has one for each head. */
+static attn_status check_per_head(const attn_plan *plan, size_t count, const char *name,
+                                  attn_error *error) {
+    return count == plan->heads
+               ? ATTN_OK
+               : attn_fail(error, ATTN_SHAPE_MISMATCH, name,
+                           "%s has %zu number%s; it must have one for each of the %zu head%s", name,
+                           count, plural_end(count), plan->heads, plural_end(plan->heads));
+}
+
+/* Gives each head its scale. */
+static attn_status resolve_scale(attn_plan *plan, const attn_options *o, attn_error *error) {
+    if (o->scales_count != 0) {
+        ATTN_TRY(check_per_head(plan, o->scales_count, "scale", error));
+    }
+    for (size_t h = 0; h < plan->heads; h++) {
+        struct head *head = &plan->head[h];
+        head->scale = o->scales_count != 0                ? o->scales[h]
+                      : (o->flags & ATTN_FLAG_SCALE) != 0 ? o->scale
+                                                          : 1.0 / sqrt((double)head->d);
+        if (!isfinite(head->scale)) {
+            return attn_fail(error, ATTN_INVALID_ARGUMENT, "scale",
+                             "scale must be finite, but scale[%zu] is %g", h, head->scale);
+        }
+    }
+    return ATTN_OK;
+}
+
 /* Checks a vector of one number for each head, which plan_read_numbers() reads into new doubles in
  * `out`. Does nothing if `tensor` is NULL. */
 static attn_status per_head_numbers(const attn_tensor *tensor, const char *name, attn_plan *plan,
@@ -37,12 +65,7 @@ static attn_status per_head_numbers(const attn_tensor *tensor, const char *name,
     }
     ATTN_TRY(check_matrix(tensor, name, 1, 1, error));
     ATTN_TRY(check_dtype(tensor, name, plan->dtype, error));
-    if (tensor->shape[0] != plan->heads) {
-        return attn_fail(error, ATTN_SHAPE_MISMATCH, name,
-                         "%s has %zu number%s; it must have one for each of the %zu head%s", name,
-                         tensor->shape[0], plural_end(tensor->shape[0]), plan->heads,
-                         plural_end(plan->heads));
-    }
+    ATTN_TRY(check_per_head(plan, tensor->shape[0], name, error));
     *kept = *tensor;
     *out = plan_alloc(plan, plan->heads, sizeof **out);
     return *out == NULL ? attn_no_memory(error) : ATTN_OK;
@@ -203,10 +226,7 @@ attn_status plan_options(attn_plan *plan, const attn_options *o, attn_error *err
     if (plan->results.top_k > plan->m) {
         plan->results.top_k = plan->m;
     }
-    for (size_t h = 0; h < plan->heads; h++) {
-        plan->head[h].scale =
-            (o->flags & ATTN_FLAG_SCALE) != 0 ? o->scale : 1.0 / sqrt((double)plan->head[h].d);
-    }
+    ATTN_TRY(resolve_scale(plan, o, error));
     ATTN_TRY(resolve_alibi(plan, o, error));
     ATTN_TRY(
         per_head_numbers(o->sink, "sink", plan, &plan->scoring.sink, &plan->scoring.sinks, error));

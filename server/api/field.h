@@ -55,7 +55,6 @@ struct field {
     size_t value, pointer;
     const char *const *choices;
     size_t choice_count;
-    unsigned flag; /* ATTN_FLAG_* that says that the option is given */
     field_reader *read;
     const char *argument; /* the library's name of the argument; NULL = the name of the key */
     /* `hint` is for the objects of the bits `hint_at`, which do not have the key. */
@@ -70,8 +69,9 @@ const struct field *fields_row(size_t row);
 /* The readers of fields whose values have a form of their own; see field_readers.c and
  * field_rotary.c. */
 field_reader field_return, field_mean_over_heads, field_top_k, field_causal, field_alignment,
-    field_window, field_alibi, field_sink, field_lengths, field_sequences, field_sequence_offsets,
-    field_rotary, field_tolerance, field_fail_on_difference, comparison_read;
+    field_window, field_scale, field_alibi, field_sink, field_lengths, field_sequences,
+    field_sequence_offsets, field_rotary, field_tolerance, field_fail_on_difference,
+    comparison_read;
 
 /* The names that other programs have for keys; see fields_foreign.c. */
 extern const struct codec_foreign fields_foreign[];

@@ -9,7 +9,8 @@
 enum {
     /* Numbers. A longer list of lengths is refused before it is read, if no call can have so many
      * batch items. */
-    LONG_LIST = 4096
+    LONG_LIST = 4096,
+    MOST_HEADS = 65536 /* the library takes no more */
 };
 
 bool field_count(const struct codec_document *document, const struct codec_value *value,
@@ -143,6 +144,22 @@ bool field_window(struct call *call, struct codec_document *document, const stru
     call->options.window[0] = sides[0];
     call->options.window[1] = sides[1];
     return true;
+}
+
+/* A number is the scale of all heads. The scale of a stored layer counts no longer. */
+bool field_scale(struct call *call, struct codec_document *document, const struct field *field,
+                 const struct codec_value *value, struct codec_error *error) {
+    attn_options *o = &call->options;
+    (void)field;
+    if (codec_kind_of(value) == CODEC_NUMBER) {
+        o->flags |= ATTN_FLAG_SCALE;
+        return codec_as_number(document, value, &o->scale, error);
+    }
+    if (codec_kind_of(value) != CODEC_TENSOR && codec_kind_of(value) != CODEC_ARRAY) {
+        return codec_refuse(document, value, "a number, or an array with one for each head", error);
+    }
+    o->flags &= ~(unsigned)ATTN_FLAG_SCALE;
+    return codec_as_numbers(document, value, MOST_HEADS, &o->scales, &o->scales_count, error);
 }
 
 /* "alibi": true stands for the slopes of the ALiBi paper. */

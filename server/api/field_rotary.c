@@ -43,36 +43,12 @@ static const size_t numbers_of_scaling[] = {
     offsetof(attn_rotary, beta_slow),        offsetof(attn_rotary, mscale),
     offsetof(attn_rotary, mscale_all)};
 
-/* Reads a list of numbers into memory of the account. */
+/* Reads a list of numbers, if it is given. */
 static bool read_factors(const struct codec_document *document, const struct codec_value *object,
                          const char *name, const double **factors, size_t *count,
                          struct codec_error *error) {
     const struct codec_value *value = codec_given(object, name);
-    attn_tensor list;
-    if (value == NULL) {
-        return true;
-    }
-    if (!codec_as_reals(document, value, 1, 1, &list, error)) {
-        return false;
-    }
-    if (list.shape[0] > MOST_PAIRS) { /* the library refuses shorter lists */
-        return codec_fail(document, value, error,
-                          "%s has %zu numbers; it must have one for each pair of columns that "
-                          "turn, and a head has at most %d pairs",
-                          name, list.shape[0], MOST_PAIRS);
-    }
-    double *numbers =
-        account_alloc(codec_document_account(document), list.shape[0] * sizeof *numbers);
-    if (numbers == NULL) {
-        return codec_no_memory(error);
-    }
-    for (size_t i = 0; i < list.shape[0]; i++) {
-        numbers[i] = list.dtype == ATTN_FLOAT32 ? (double)((const float *)list.data)[i]
-                                                : ((const double *)list.data)[i];
-    }
-    *factors = numbers;
-    *count = list.shape[0];
-    return true;
+    return value == NULL || codec_as_numbers(document, value, MOST_PAIRS, factors, count, error);
 }
 
 static bool read_scaling(struct call *call, struct codec_document *document,

@@ -121,8 +121,8 @@ static const struct field table[] = {
      .sample = "{\"absolute\":1e-5,\"relative\":1e-5}"},
     {"fail_on_difference", CALLS, FIELDS_OPTIONS, FIELD_READER, .read = field_fail_on_difference,
      .sample = "false"},
-    {"scale", ATTENTIONS, FIELDS_OPTIONS, FIELD_NUMBER, CALL(options.scale),
-     .flag = ATTN_FLAG_SCALE},
+    {"scale", ATTENTIONS, FIELDS_OPTIONS, FIELD_READER, 1, 1, .sample = "h|0.5|0",
+     .read = field_scale},
     {"softcap", ATTENTIONS, FIELDS_OPTIONS, FIELD_NUMBER, CALL(options.softcap)},
     {"normalization", ATTENTIONS, FIELDS_OPTIONS, FIELD_CHOICE, CALL(options.normalization),
      CHOICES(normalizations)},
@@ -523,9 +523,6 @@ static bool read_field(struct codec_document *document, const struct field *fiel
     case FIELD_READER:
         good = field->read(values, document, field, value, error);
         break;
-    }
-    if (field->flag != 0) { /* only options have flags, and they go into a call */
-        ((struct call *)values)->options.flags |= field->flag;
     }
     return good;
 }

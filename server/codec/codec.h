@@ -220,6 +220,10 @@ struct codec_integers {
  * those of codec_as_integers(), but all lists have the type of the document. */
 bool codec_as_integer_lists(const struct codec_document *, const struct codec_value *, int64_t min,
                             int64_t max, struct codec_integers *, struct codec_error *);
+/* Reads a list of *count finite numbers, at most `most`, into memory of the document's account. A
+ * list of at most 4096 numbers has all digits of float64, whatever the type of the document is. */
+bool codec_as_numbers(const struct codec_document *, const struct codec_value *, size_t most,
+                      const double **out, size_t *count, struct codec_error *);
 
 /* Reads a text. It is borrowed from the document, ends with NUL and has no NUL inside. */
 bool codec_as_text(const struct codec_document *, const struct codec_value *, const char **out,

@@ -177,10 +177,11 @@ Test(errors, lists_that_are_too_long, .init = daemon_start_plain, .fini = daemon
     expect_long_list(
         SCALING "\"short_factor\":[", 32768, "]}}}", "\"/rotary\"",
         "short_factor of rotary has 32768 numbers; it must have one for each of the 1");
-    expect_long_list(
-        SCALING "\"short_factor\":[", 32769, "]}}}", "\"/rotary/scaling/short_factor\"",
-        "short_factor has 32769 numbers; it must have one for each pair of columns that "
-        "turn, and a head has at most 32768 pairs");
+    expect_long_list(SCALING "\"short_factor\":[", 32769, "]}}}",
+                     "\"/rotary/scaling/short_factor\"",
+                     "short_factor must have at most 32768 numbers, not 32769");
+    expect_long_list("{\"X\":[[1]],\"scale\":[", 65537, "]}", "\"/scale\"",
+                     "scale must have at most 65536 numbers, not 65537");
 }
 
 /* Returns the first object in a text, without its escapes; owned. */

@@ -389,6 +389,29 @@ Test(layers, have_no_gradients_of_what_they_store) {
                   "grad_sink: the layer g.layers.0.self_attn has a sink of its own");
 }
 
+/* A request may have a scale of its own, or one for each head, in place of that of the layer. */
+Test(layers, have_a_scale_that_a_request_may_replace) {
+    static const struct binary_call own = {
+        "",
+        "\"heads\":2,\"scale\":0",
+        NULL,
+        {{"W_Q", {2, 2}, 0}, {"W_K", {2, 2}, 0}, {"W_V", {2, 2}, 0}}};
+    static const struct {
+        const char *scale, *equal;
+    } rows[] = {{"", "{\"weights\":[[[0.5,0.5],[0.5,0.5]],[[0.5,0.5],[0.5,0.5]]]}"},
+                {",\"scale\":[0,0]", "{\"weights\":[[[0.5,0.5],[0.5,0.5]],[[0.5,0.5],[0.5,0.5]]]}"},
+                {",\"scale\":[0,1]", "{\"weights\":[[[0.5,0.5],[0.5,0.5]],[[8.18"},
+                {",\"scale\":[1,0]", "]],[[0.5,0.5],[0.5,0.5]]]}"}};
+    put_weights("own.safetensors", &own, "F32");
+    serve();
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        char body[256];
+        snprintf(body, sizeof body, "{\"X\":[[1,2],[3,5]],\"return\":[\"weights\"]%s}",
+                 rows[i].scale);
+        expect_answer("POST", "/layers/own.attention/attention", NULL, body, 200, rows[i].equal);
+    }
+}
+
 Test(layers, refuse_what_is_wrong) {
 #define ONE  "{\"X\":[[1]]}"
 #define PAIR "{\"X\":[[[1,2]],[[1,2]]]"

@@ -76,6 +76,7 @@ test('the arithmetic holds with every option, and says what it cannot show', () 
       [{ bias: Q.map(() => [0.5, 0, 1, -0.25]) }, /\+ bias −0\.25 =/],
       [{ alibi: true }, /\+ bias/],
       [{ scale: 0.25 }, /× 0\.25 =/],
+      [{ scale: [0.25] }, /× 0\.25 =/],
       [{ scale: 30 }, /e\^\(/],
       [{ normalization: 'none' }, /no softmax: weight/],
       [{ normalization: 'sigmoid', sigmoid_bias: -1 }, /sigmoid of/],

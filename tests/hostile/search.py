@@ -125,7 +125,7 @@ class Draw:
                  "r": s["n"] + m, "e": s["d"] // 2}
         extremes = {
             "window": lambda: [self.rng.choice((-1, 0, self.size(m))), self.rng.choice((-1, 0, self.size(m)))],
-            "scale": lambda: self.rng.choice((1, 0.1, 1e-3, 7.5)),
+            "scale": lambda: self.rng.choice((1, 0.1, 1e-3, 7.5, [0.5] * min(s["heads"], 9000))),
             "softcap": lambda: self.rng.choice((1, 30)),
             "lengths": lambda: [self.rng.choice((0, m, self.size(m)))] * min(s["batch"], 9000),
             "top_k": lambda: self.rng.choice((1, self.size(m), m, m)),

@@ -207,7 +207,8 @@ class Call:
         if self.chance(3):
             options["window"] = [self.draw.randint(-1, 20) for _ in range(2)]
         if self.chance(3):
-            options["scale"] = 0 if self.chance(5) else self.draw.uniform(-1, 1) * self.d ** -0.5
+            scales = [0 if self.chance(5) else self.draw.uniform(-1, 1) * self.d ** -0.5 for _ in range(self.heads)]
+            options["scale"] = scales if self.chance(2) else scales[0]
         if self.chance(3):
             options["softcap"] = self.draw.uniform(0.5, 5)
         if self.chance(3):
@@ -397,7 +398,7 @@ class Call:
 
     def masked_scores(self, q, k, at):
         d = torch.tensor(self.ds if self.projected else [self.d] * self.heads).double()
-        scale = self.options["scale"] if "scale" in self.options else d[:, None, None].rsqrt()
+        scale = torch.tensor(self.options["scale"]).double().view(-1, 1, 1) if "scale" in self.options else d[:, None, None].rsqrt()
         scores = scale * (q @ k.transpose(-1, -2))
         if "softcap" in self.options:
             scores = self.options["softcap"] * torch.tanh(scores / self.options["softcap"])

@@ -475,9 +475,8 @@ def fit_options(body, batch, heads, queries, keys):
     full = [batch, heads, queries, keys]
     if body.get("causal") == "bottom_right" and "alignment" in body:
         body["alignment"] = "bottom_right"
-    for name in ("scale", "softcap"):
-        if name in body:
-            body[name] = tame(body[name])
+    if "softcap" in body:
+        body["softcap"] = tame(body["softcap"])
     for name in ("mask", "bias"):
         if name in body:
             shape = sizes(body[name])[-4:]
@@ -493,7 +492,7 @@ def fit_options(body, batch, heads, queries, keys):
             if not isinstance(first, bool) and not any(elements):  # numbers that are all 0 are refused
                 elements[0] = 1
             body[name] = build(sizes(body[name]), iter(elements))
-    for name in ("alibi", "sink"):
+    for name in ("alibi", "scale", "sink"):
         listed = isinstance(body.get(name), list) or is_drawn(body.get(name))
         if listed or (name in body and name == "sink" and heads > 1):
             body[name] = reshape(body[name], [heads])

@@ -364,9 +364,16 @@ static void draw_results(struct state *s, const struct field *row) {
     s->drawn->call.returned = returned;
 }
 
-static void put_lengths(struct state *s) {
-    for (size_t i = 0; i < s->size['b']; i++) {
-        fprintf(s->options, "%c%zu", i > 0 ? ',' : '[', rng_between(s->rng, 1, s->size['k']));
+/* Writes a list of lengths, or of scales; or one of the other values in its sample. */
+static void put_list(struct state *s, const char *sample) {
+    const char *others = strchr(sample, '|');
+    if (others != NULL && rng_chance(s->rng, 2)) {
+        put_sample(s, others + 1);
+        return;
+    }
+    for (size_t i = 0; i < s->size[(int)sample[0]]; i++) {
+        const size_t most = sample[0] == 'b' ? s->size['k'] : 3;
+        fprintf(s->options, "%c%zu", i > 0 ? ',' : '[', rng_between(s->rng, 1, most));
     }
     fputc(']', s->options);
 }
@@ -422,7 +429,7 @@ static void put_option(struct state *s, const struct field *row) {
     } else if (row->read == field_sequences || row->read == field_sequence_offsets) {
         put_sequences(s, row->read == field_sequence_offsets);
     } else if (row->most > 0 && row->draw == FIELDS_NOT_DRAWN && row->kind == FIELD_READER) {
-        put_lengths(s);
+        put_list(s, row->sample);
     } else if (row->sample != NULL) {
         put_sample(s, row->sample +
                           (row->draw != FIELDS_NOT_DRAWN ? strcspn(row->sample, "|") + 1 : 0));

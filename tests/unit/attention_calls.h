@@ -47,7 +47,7 @@ struct call {
     double *slopes;        /* (H) or NULL */
     double *sinks;         /* (H) or NULL */
     size_t *lengths;       /* (B) or NULL */
-    attn_options options;  /* without pointers and results; with a scale and a window */
+    attn_options options;  /* without results; as drawn with a scale, a window and no pointers */
 };
 
 /* The results of a run, as doubles. */

@@ -431,6 +431,10 @@ static void draw_padding(struct random_call *c) {
     c->options.key_padding = t;
 }
 
+static double draw_scale(struct random_call *c) {
+    return rng_chance(&c->rng, 5) ? 0 : (2 * rng_uniform(&c->rng) - 1) / sqrt((double)c->d[0]);
+}
+
 static void draw_options(struct random_call *c) {
     attn_options *o = &c->options;
     if (rng_chance(&c->rng, 3)) {
@@ -447,8 +451,13 @@ static void draw_options(struct random_call *c) {
     }
     if (rng_chance(&c->rng, 3)) {
         o->flags |= ATTN_FLAG_SCALE;
-        o->scale =
-            rng_chance(&c->rng, 5) ? 0 : (2 * rng_uniform(&c->rng) - 1) / sqrt((double)c->d[0]);
+        o->scale = draw_scale(c);
+    } else if (rng_chance(&c->rng, 3)) {
+        for (size_t h = 0; h < c->H; h++) {
+            c->scales[h] = draw_scale(c);
+        }
+        o->scales = c->scales;
+        o->scales_count = c->H;
     }
     o->softcap = rng_chance(&c->rng, 4) ? 0.5 + 5 * rng_uniform(&c->rng) : 0;
     o->normalization = rng_chance(&c->rng, 6) ? ATTN_UNNORMALIZED : ATTN_SOFTMAX;

@@ -55,7 +55,7 @@ struct random_call {
     /* The matrices of each batch item and head; K and V begin with the past rows. */
     double *Q[MAX_BATCH][MAX_HEADS], *K[MAX_BATCH][MAX_HEADS], *V[MAX_BATCH][MAX_HEADS];
     double *mask_full, *bias_full; /* (B,H,n,m) or NULL */
-    double slopes[MAX_HEADS], sinks[MAX_HEADS];
+    double scales[MAX_HEADS], slopes[MAX_HEADS], sinks[MAX_HEADS];
     bool has_sinks;
     size_t lengths[MAX_BATCH];
     unsigned char *exists; /* key_padding, (B,m), or NULL */

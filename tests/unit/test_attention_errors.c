@@ -18,7 +18,7 @@ struct refusal {
 static const size_t three_lengths[3] = {1, 1, 1}, long_length[1] = {9};
 
 static const unsigned char existing[10] = {0};
-static const double zeros[64];
+static const double zeros[64], two_scales[] = {1, -2}, not_a_scale[] = {NAN};
 static const attn_tensor zeros_4_8 = {
     .data = zeros, .dtype = ATTN_FLOAT64, .rank = 2, .shape = {4, 8}};
 static const attn_tensor zeros_4 = {.data = zeros, .dtype = ATTN_FLOAT64, .rank = 1, .shape = {4}};
@@ -75,6 +75,14 @@ static const struct refusal refusals[] = {
     BAD("4,8 5,8 5,8", INVALID_ARGUMENT, "softcap", "nan", {.softcap = NAN}),
     BAD("4,8 5,8 5,8", INVALID_ARGUMENT, "scale", "finite",
         {.flags = ATTN_FLAG_SCALE, .scale = INFINITY}),
+    BAD("4,8 5,8 5,8", SHAPE_MISMATCH, "scale",
+        "2 numbers; it must have one for each of the 1 head",
+        {.scales = two_scales, .scales_count = 2}),
+    BAD("4,8 5,8 5,8", INVALID_ARGUMENT, "scale", "scale[0] is nan",
+        {.scales = not_a_scale, .scales_count = 1}),
+    BAD("4,8 5,8 5,8", INVALID_ARGUMENT, "scale", "not both",
+        {.flags = ATTN_FLAG_SCALE, .scales = two_scales, .scales_count = 1}),
+    GOOD("4,8 5,8 5,8", {.scales = two_scales, .scales_count = 1}),
     BAD("4,8 5,8 5,8", INVALID_ARGUMENT, "window", "[-2, 0]",
         {.flags = ATTN_FLAG_WINDOW, .window = {-2, 0}}),
     BAD("4,8 5,8 5,8", SHAPE_MISMATCH, "lengths", "has 3 numbers",

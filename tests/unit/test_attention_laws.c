@@ -175,6 +175,37 @@ Theory((unsigned kind, size_t size, int dtype), laws, a_mask_and_two_lse_make_dr
     free_call(&kept);
 }
 
+/* ------------------------------------------------------------------------------------- scales */
+
+/* A head with twice the scale has the results of a head with twice the queries, byte for byte. The
+ * scores alone differ. */
+TheoryDataPoints(laws, each_head_has_its_scale) = {KINDS, SIZES, DTYPES};
+
+Theory((unsigned kind, size_t size, int dtype), laws, each_head_has_its_scale) {
+    static const uint64_t ways[] = {ATTN_WANT(OUTPUT) | ATTN_WANT(LSE),
+                                    TILED | ATTN_WANT(TOP_K_INDICES), STAGES & ~ATTN_WANT(SCORES)};
+    if (law_is_too_slow(size)) {
+        return;
+    }
+    struct call c = draw_law_call(kind, size, dtype), doubled = copy_call(&c);
+    const double scales[] = {c.options.scale, 2 * c.options.scale};
+    c.options.flags &= ~(unsigned)ATTN_FLAG_SCALE;
+    c.options.scales = scales;
+    c.options.scales_count = c.heads;
+    cr_assert_eq(c.heads, 2);
+    for (size_t i = 0; i < all_rows(&c) * c.d; i++) {
+        doubled.q[i] *= i / (c.n * c.d) % 2 == 1 ? 2 : 1;
+    }
+    for (size_t way = 0; way < sizeof ways / sizeof *ways; way++) {
+        struct results is = run_call(&c, ways[way]), want = run_call(&doubled, ways[way]);
+        cr_assert(same_bytes(&is, &want), "way %zu", way);
+        free_results(&is);
+        free_results(&want);
+    }
+    free_call(&c);
+    free_call(&doubled);
+}
+
 /* ------------------------------------------------------------------ what may not be attended to */
 
 /* Replaces the numbers of all keys and values from key `from` on: by NaN and infinities if `poison`

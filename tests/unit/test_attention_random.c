@@ -115,7 +115,9 @@ static void check_head(struct worst *worst, struct random_call *c, const attn_pl
         .q = c->Q[b][h],
         .k = c->K[b][k],
         .v = c->V[b][v],
-        .scale = (o->flags & ATTN_FLAG_SCALE) ? o->scale : 1 / sqrt((double)d),
+        .scale = o->scales_count != 0           ? o->scales[h]
+                 : (o->flags & ATTN_FLAG_SCALE) ? o->scale
+                                                : 1 / sqrt((double)d),
         .bias = c->bias_full == NULL ? NULL : c->bias_full + row0 * m,
         .mask = mask,
         .slope = c->slopes[h],

@@ -1,4 +1,4 @@
-/* as_value.c - reads booleans, numbers, lists of whole numbers, texts and choices out of a
+/* as_value.c - reads booleans, numbers, lists of numbers, texts and choices out of a
  * document. */
 #include "codec/codec.h"
 
@@ -90,6 +90,36 @@ bool codec_as_integer(const struct codec_document *document, const struct codec_
         return false;
     }
     *out = (int64_t)number;
+    return true;
+}
+
+bool codec_as_numbers(const struct codec_document *document, const struct codec_value *value,
+                      size_t most, const double **out, size_t *count, struct codec_error *error) {
+    const struct lifted *tensor =
+        document_find_tensor(document, value, "an array of numbers", 1, 1, error);
+    if (tensor == NULL) {
+        return false;
+    }
+    if (tensor->dtype == ATTN_BOOL || tensor->count > most) {
+        return tensor->dtype == ATTN_BOOL
+                   ? document_refuse(document, value, DOCUMENT_WHOLE, error,
+                                     "must be an array of numbers, not of booleans")
+                   : document_refuse(document, value, DOCUMENT_WHOLE, error,
+                                     "must have at most %zu numbers, not %zu", most, tensor->count);
+    }
+    double *numbers =
+        account_alloc(codec_document_account(document), tensor->count * sizeof *numbers);
+    if (numbers == NULL) {
+        return codec_no_memory(error);
+    }
+    for (size_t i = 0; i < tensor->count; i++) {
+        numbers[i] = lifted_number(tensor, i);
+        if (!isfinite(numbers[i])) {
+            return document_refuse_element(document, value, tensor, i, "a finite number", error);
+        }
+    }
+    *out = numbers;
+    *count = tensor->count;
     return true;
 }
 

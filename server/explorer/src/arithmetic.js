@@ -12,10 +12,12 @@ const NEAR = 1e-3; // relative error; if the sum of the products differs more fr
 
 const rowOf = (matrix, row) => matrix.data.subarray(row * matrix.cols, (row + 1) * matrix.cols);
 
+// Returns what an option is for a head: a number, or one number for each head.
+const ofHead = (value, head) => (Array.isArray(value) ? (value[head] ?? value[0]) : value);
+
 // Returns the sink of a head, null if there is none, or undefined if the server has drawn it, because the answer does not have it then.
-// The option is a number, or one number for each head.
 function sinkOf({ sink = null }, head) {
-  const value = Array.isArray(sink) ? (sink[head] ?? sink[0]) : sink;
+  const value = ofHead(sink, head);
   return typeof value === 'number' || value === null ? value : undefined;
 }
 
@@ -92,13 +94,14 @@ export function arithmetic(answer, { batch, head, row, col }) {
   const weights = own ?? weightsOf(maskedRow, softmax, options);
   const weight = weights[col];
   const forbidden = masked === -Infinity;
+  const scale = ofHead(options.scale, head);
   const extra = Boolean(K) && col >= K.rows;
   const v = V && !extra && !Number.isNaN(weight) ? rowOf(V, col) : null;
   return {
     ...(fits ? { q, k, products, sum } : { q: null, k: null, products: null, sum: null }),
     ...{ d: Q?.cols ?? null, score, scaled, masked, weight, forbidden, mean: averaged ? at('weights') : null },
     digits: options.digits < FEW ? options.digits : null,
-    factor: typeof options.scale === 'number' ? options.scale : null,
+    factor: typeof scale === 'number' ? scale : null,
     softcap: options.softcap > 0 ? options.softcap : null,
     added: forbidden ? 0 : masked - scaled,
     ...{ shift: softmax?.shift ?? null, power: softmax?.power ?? null, total: softmax?.sum ?? null, sinkPower: softmax?.sinkPower ?? null },
