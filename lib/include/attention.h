@@ -356,6 +356,10 @@ typedef struct attn_options {
      * included. What is false is forbidden to every query, as by a mask. */
     const attn_tensor *key_padding;
     const attn_tensor *past_k, *past_v; /* rows before those of K and V, in their form; or NULL */
+    /* For attn_plan_attention() only: (H*d) or (H,d), (H_kv*d) or (H_kv,d), and (H_kv*d_v) or
+     * (H_kv,d_v), in Q's dtype, or NULL. They are added to each row of Q, K and V in every head,
+     * before a norm and rotary embedding. Rows of past_K and past_V do not change. */
+    const attn_tensor *b_q, *b_k, *b_v;
     /* (d), in Q's dtype, or NULL: each row of Q, or of new keys, becomes w * x / sqrt(mean(x^2) +
      * norm_epsilon) in every head, before rotary (RMSNorm: Zhang and Sennrich 2019, arXiv
      * 1910.07467). With (H*d), or (H_kv*d) for norm_k, the mean is that of all heads together, as

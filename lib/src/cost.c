@@ -168,6 +168,8 @@ double cost_of_preparing(const attn_plan *plan, enum prepare what) {
         return angles + (double)plan->in.q.heads * head;
     case PREPARE_KEYS:
         return angles + (double)plan->kv_heads * head;
+    case PREPARE_VALUES:
+        return (double)plan->in.v.heads * ((double)plan->head[0].d_v * ROTATE + ROW);
     case PREPARE_EXTRA:
         return ROW + 2 * COPY * (double)(plan->project[PROJECT_K].ld + plan->project[PROJECT_V].ld);
     case PREPARE_MASK:

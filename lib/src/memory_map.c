@@ -76,7 +76,7 @@ bool memory_map_workspace(attn_plan *plan) {
                statistics = plan_wants(plan, ATTN_WANT(STATISTICS));
     const size_t q = projected || plan_prepares_queries(plan) ? plan->in.q.numbers : 0;
     const size_t k = projected || plan_prepares_keys(plan) ? plan->in.k.numbers : 0;
-    const size_t v = projected ? plan->in.v.numbers : 0;
+    const size_t v = projected || plan->in.v.bias != NULL ? plan->in.v.numbers : 0;
     const struct gradients *g = &plan->gradients;
     const bool w_o = plan->project[PROJECT_OUT].count > 0,
                out = plan_wants(plan, ATTN_WANT(OUTPUT));
@@ -119,7 +119,8 @@ bool memory_map_scratch(attn_plan *plan, size_t d, size_t d_v) {
     const size_t size = attn_dtype_size(plan->dtype), rows = t->scratch_rows;
     const bool whole = (path->materialized && !path->long_rows) || path->small;
     const bool parts = path->adds_parts || (path->cut && !path->long_rows);
-    const bool prepares = plan_prepares_queries(plan) || plan_prepares_keys(plan);
+    const bool prepares =
+        plan_prepares_queries(plan) || plan_prepares_keys(plan) || plan->in.v.bias != NULL;
     const bool top_k = plan_wants_top_k(plan);
     const size_t out_columns = plan->project[PROJECT_OUT].ld;
     const struct gradients *g = &plan->gradients;

@@ -18,7 +18,7 @@
 /* The workspace is shared by all tasks. The plan owns it. That of a plan of softmax alone holds
  * only the maximum and the sum of each part of a slice, see softmax.inc. */
 #define ATTN_WORKSPACE(X)                                                                          \
-    /* Q and K, if they are projected or prepared, and V, if it is projected. */                   \
+    /* Q, K and V, if they are projected or prepared. */                                           \
     X(q, real, size, q, 1)                                                                         \
     X(k, real, size, k, 1)                                                                         \
     X(v, real, size, v, 1)                                                                         \
@@ -93,8 +93,8 @@
     X(filled, size_t, sizeof(size_t), path->long_rows ? rows : 0, 1)                               \
     X(used, uint32_t, sizeof(uint32_t), top_k && path->long_rows ? t->splits : 0, 1)               \
     X(heap, uint32_t, sizeof(uint32_t), top_k && path->long_rows ? t->splits : 0, 1)               \
-    /* The cos and sin of a row, and the row of a head that is rotated. */                         \
-    X(rotated, double, sizeof(double), prepares ? 2 : 0, d)                                        \
+    /* The cos and sin of a row, and the row of a head that is prepared. */                        \
+    X(rotated, double, sizeof(double), prepares ? 1 : 0, d + size_max(d, d_v))                     \
     /* Gradients: a tile of weights, and of gradients of scores; the queries of the tile and the   \
      * gradients of their outputs, also transposed; its keys and values, packed transposed, and    \
      * its keys packed; sums of the gradients of its keys and values, transposed; rows on their    \

@@ -21,6 +21,7 @@ struct operand {
     size_t ld;                /* from one row to the next */
     size_t batch;             /* from one batch item to the next; 0 if there is one */
     size_t numbers;           /* of all batch items together */
+    const void *bias; /* added to each row of a given matrix: (heads, columns); NULL: none */
 };
 
 /* One query head. The places are offsets, in elements, from the start of a batch item of the
@@ -111,7 +112,7 @@ struct projection {
 /* The phases of a run. All tasks of one phase may run at once and in any order. */
 enum phase {
     PHASE_PROJECT, /* Q, K and V are computed from X */
-    PHASE_PREPARE, /* Q and K are normalised and rotated by rotary embedding, and get extra keys */
+    PHASE_PREPARE, /* Q, K and V get biases, norms, rotary embedding and extra keys */
     PHASE_PACK,    /* keys are packed, matrices are copied to results, Q and K give moments */
     PHASE_ATTEND,  /* a task takes blocks of queries, each with all keys or a part of them */
     PHASE_MERGE,   /* the parts of the keys of a row become one */
@@ -130,8 +131,9 @@ enum {
 
 /* What PHASE_PREPARE does, in this order. */
 enum prepare {
-    PREPARE_QUERIES, /* rows of Q are normalised and rotated */
+    PREPARE_QUERIES, /* rows of Q get their bias, and are normalised and rotated */
     PREPARE_KEYS,    /* the same for K; a row is a position of a batch item, with all heads */
+    PREPARE_VALUES,  /* rows of V get their bias */
     PREPARE_EXTRA,   /* the rows of extra keys in K and V; a row is a batch item */
     PREPARE_MASK,    /* rows of the mask for all keys */
     PREPARE_BIAS,    /* rows of the bias for all keys */
@@ -553,13 +555,18 @@ static inline bool plan_wants_top_k(const attn_plan *plan) {
     return plan_wants(plan, ATTN_WANT(TOP_K_INDICES) | ATTN_WANT(TOP_K_WEIGHTS));
 }
 
+/* Are rows of Q (or K) normalised or rotated? */
+static inline bool plan_turns(const attn_plan *plan, const struct norm *norm) {
+    return norm->weights != NULL || plan->rotary.columns > 0;
+}
+
 /* Do rows of Q, or of new keys, change before they are multiplied? */
 static inline bool plan_prepares_queries(const attn_plan *plan) {
-    return plan->norm_q.weights != NULL || plan->rotary.columns > 0;
+    return plan->in.q.bias != NULL || plan_turns(plan, &plan->norm_q);
 }
 
 static inline bool plan_prepares_keys(const attn_plan *plan) {
-    return plan->norm_k.weights != NULL || plan->rotary.columns > 0;
+    return plan->in.k.bias != NULL || plan_turns(plan, &plan->norm_k);
 }
 
 /* Returns the place of a row of X in the result of a projection. */
@@ -581,6 +588,8 @@ static inline enum gradient_phase gradient_phase_of(const struct gradients *g, s
 static inline bool gradient_is_sum(const attn_plan *plan, attn_result which) {
     return (which == ATTN_RESULT_GRAD_BIAS && plan->gradients.bias_numbers == 0) ||
            (which >= ATTN_RESULT_GRAD_SINK && which <= ATTN_RESULT_GRAD_NORM_K) ||
+           (which >= ATTN_RESULT_GRAD_B_Q && which <= ATTN_RESULT_GRAD_B_V &&
+            !plan->form.projected) ||
            which >= ATTN_RESULT_GRAD_BIAS_K;
 }
 
@@ -588,11 +597,11 @@ static inline bool gradient_is_sum(const attn_plan *plan, attn_result which) {
 static inline bool gradient_is_kept(const attn_plan *plan, int which) {
     static const attn_result results[] = {ATTN_RESULT_GRAD_Q, ATTN_RESULT_GRAD_K,
                                           ATTN_RESULT_GRAD_V};
-    const bool norm = which == SUMS_Q   ? plan_wants(plan, ATTN_WANT(GRAD_NORM_Q))
-                      : which == SUMS_K ? plan_wants(plan, ATTN_WANT(GRAD_NORM_K))
-                                        : false;
+    static const uint64_t others[] = {ATTN_WANT(GRAD_NORM_Q) | ATTN_WANT(GRAD_B_Q),
+                                      ATTN_WANT(GRAD_NORM_K) | ATTN_WANT(GRAD_B_K),
+                                      ATTN_WANT(GRAD_B_V)};
     return plan->gradients.wanted &&
-           (plan->form.projected || ((norm || plan_wants(plan, ATTN_WANT(GRAD_X))) &&
+           (plan->form.projected || (plan_wants(plan, others[which] | ATTN_WANT(GRAD_X)) &&
                                      !plan_wants(plan, UINT64_C(1) << results[which])));
 }
 

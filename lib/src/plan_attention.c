@@ -197,6 +197,19 @@ attn_status plan_past(attn_plan *plan, const attn_options *o, struct dims k, str
     return ATTN_OK;
 }
 
+/* Checks a bias of Q, K or V, and makes it one of its operand. */
+static attn_status plan_bias(attn_plan *plan, const attn_tensor *bias, const char *name,
+                             struct dims d, struct operand *operand, attn_error *error) {
+    if (bias == NULL) {
+        return ATTN_OK;
+    }
+    const size_t columns = d.heads * d.columns, shape[] = {d.heads, d.columns};
+    ATTN_TRY(check_matrix(bias, name, 1, 2, error));
+    ATTN_TRY(check_dtype(bias, name, plan->dtype, error));
+    operand->bias = bias->data;
+    return check_shape(bias, name, bias->rank, bias->rank == 1 ? &columns : shape, error);
+}
+
 static attn_status plan_qkv(attn_plan *plan, struct matrix m[3], const attn_options *o,
                             attn_error *error) {
     struct matrix *q = &m[0], *k = &m[1], *v = &m[2];
@@ -240,6 +253,9 @@ static attn_status plan_qkv(attn_plan *plan, struct matrix m[3], const attn_opti
     plan->in.q = operand_of(q->tensor, q->d, packed);
     plan->in.k = operand_of(k->tensor, k->d, packed);
     plan->in.v = operand_of(v->tensor, v->d, packed);
+    ATTN_TRY(plan_bias(plan, o->b_q, "b_Q", q->d, &plan->in.q, error));
+    ATTN_TRY(plan_bias(plan, o->b_k, "b_K", k->d, &plan->in.k, error));
+    ATTN_TRY(plan_bias(plan, o->b_v, "b_V", v->d, &plan->in.v, error));
     const struct dims out = {plan->batch, plan->heads, q->d.rows, v->d.columns};
     plan->out.ld = packed ? out.heads * out.columns : out.columns;
     if (!size_mul(out.heads * out.rows, out.columns, &plan->out.batch)) {

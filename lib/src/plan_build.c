@@ -45,8 +45,8 @@ static void merge_groups(attn_plan *plan) {
     if (plan->n != 1 || group == 1 || plan->in.q.heads != plan->heads ||
         plan->in.v.heads != plan->in.k.heads || plan->form.per_head ||
         plan->scoring.slopes != NULL || plan->scoring.sinks != NULL ||
-        plan->options.scales_count != 0 || plan->results.mean || plan->norm_q.whole ||
-        plan->gradients.wanted) {
+        plan->options.scales_count != 0 || plan->results.mean || plan->in.q.bias != NULL ||
+        plan->norm_q.whole || plan->gradients.wanted) {
         return;
     }
     plan->in.q.ld = plan->head[1].q - plan->head[0].q;

@@ -29,13 +29,16 @@ enum {
     MOST_SIDE = 256,
     MOST_COLUMNS = 4096,
     /* The cost of one score beside its five products, in a plain call and in another one, and those
-     * of one term of a sum over queries, of a tile, of a call of BLAS and of reading a number. */
+     * of one term of a sum over queries, of a tile, of a call of BLAS, of reading a number, and of
+     * adding a number to the gradient of a bias. */
     SCORE = 200,
     GENERAL_SCORE = 700,
     TERM = 800,
     TILE = 100000,
     PRODUCT = 30000,
-    READ_NUMBER = 12
+    READ_NUMBER = 12,
+    SUMMED = 40,
+    LINE = 16 /* numbers of a bias whose gradients one task makes at least */
 };
 
 /* Checks the gradient of a result against the shape of that result. */
@@ -90,9 +93,9 @@ attn_status plan_check_gradients(attn_plan *plan, const attn_options *o, attn_er
         {ATTN_RESULT_GRAD_W_K, projected && weights, weights ? "W_K" : open},
         {ATTN_RESULT_GRAD_W_V, projected && weights, weights ? "W_V" : open},
         {ATTN_RESULT_GRAD_W_O, call->w_o != NULL && weights, weights ? "W_O" : open},
-        {ATTN_RESULT_GRAD_B_Q, has_bias(call, PROJECT_Q), "b_Q"},
-        {ATTN_RESULT_GRAD_B_K, has_bias(call, PROJECT_K), "b_K"},
-        {ATTN_RESULT_GRAD_B_V, has_bias(call, PROJECT_V), "b_V"},
+        {ATTN_RESULT_GRAD_B_Q, o->b_q != NULL || has_bias(call, PROJECT_Q), "b_Q"},
+        {ATTN_RESULT_GRAD_B_K, o->b_k != NULL || has_bias(call, PROJECT_K), "b_K"},
+        {ATTN_RESULT_GRAD_B_V, o->b_v != NULL || has_bias(call, PROJECT_V), "b_V"},
         {ATTN_RESULT_GRAD_B_O, call->b_o != NULL, "b_O"},
         {ATTN_RESULT_GRAD_BIAS_K, call->bias_k != NULL, "bias_K"},
         {ATTN_RESULT_GRAD_BIAS_V, call->bias_v != NULL, "bias_V"},
@@ -309,6 +312,12 @@ static void cut_copies(attn_plan *plan) {
     }
 }
 
+/* Returns the cost of the gradient of the bias of given Q, K or V. */
+static double cost_of_bias(const attn_plan *plan, attn_result which) {
+    const size_t numbers[] = {plan->in.q.numbers, plan->in.k.numbers, plan->in.v.numbers};
+    return SUMMED * (double)numbers[which - ATTN_RESULT_GRAD_B_Q];
+}
+
 /* Counts the tasks of GRADIENT_END for one gradient: a part of it is checked, or made of sums. */
 static size_t end_tasks(const attn_plan *plan, attn_result which) {
     const struct result *result = &plan->results.of[which];
@@ -326,6 +335,8 @@ static size_t end_tasks(const attn_plan *plan, attn_result which) {
     } else if (which <= ATTN_RESULT_GRAD_NORM_K) {
         terms = (double)prepare[which == ATTN_RESULT_GRAD_NORM_Q ? PREPARE_QUERIES : PREPARE_KEYS]
                     .tasks;
+    } else if (which <= ATTN_RESULT_GRAD_B_V) { /* whole lines of a cache are read */
+        return plan_cut(ceil_div(numbers, LINE), cost_of_bias(plan, which)).tasks;
     }
     return plan_cut(numbers, (double)numbers * terms * TERM).tasks;
 }
@@ -348,13 +359,16 @@ static void count_tasks(attn_plan *plan) {
         tasks[GRADIENT_COPY] += g->copies[i].tasks;
         tasks[GRADIENT_PROJECT] += projection_tasks(g, i);
     }
-    g->prepares[0] = sums_count(plan, SUMS_Q) > 0 && plan_prepares_queries(plan);
-    g->prepares[1] = sums_count(plan, SUMS_K) > 0 && plan_prepares_keys(plan);
+    g->prepares[0] = sums_count(plan, SUMS_Q) > 0 && plan_turns(plan, &plan->norm_q);
+    g->prepares[1] = sums_count(plan, SUMS_K) > 0 && plan_turns(plan, &plan->norm_k);
     tasks[GRADIENT_PREPARE] = (g->prepares[0] ? prepare[PREPARE_QUERIES].tasks : 0) +
                               (g->prepares[1] ? prepare[PREPARE_KEYS].tasks : 0);
     for (int r = ATTN_RESULT_GRAD_Q; r < ATTN_RESULT_COUNT; r++) {
         g->ends[r] = end_tasks(plan, (attn_result)r);
         tasks[GRADIENT_END] += g->ends[r];
+    }
+    for (int r = ATTN_RESULT_GRAD_B_Q; r <= ATTN_RESULT_GRAD_B_V && !plan->form.projected; r++) {
+        g->cost += plan_wants(plan, UINT64_C(1) << r) ? cost_of_bias(plan, (attn_result)r) : 0;
     }
     for (int phase = 0; phase < GRADIENT_COUNT; phase++) {
         g->cost += (double)tasks[phase] * (phase == GRADIENT_STEP ? (double)g->steps : 1) * 4000;

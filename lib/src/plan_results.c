@@ -116,6 +116,15 @@ void plan_shape(const attn_plan *plan, attn_result which, attn_result_tensor *pa
     case ATTN_RESULT_GRAD_W_O:
         shape_like(plan->call.w_o, part);
         break;
+    case ATTN_RESULT_GRAD_B_Q: /* of given Q, K and V; add_weight_gradients() has the others */
+        shape_like(plan->options.b_q, part);
+        break;
+    case ATTN_RESULT_GRAD_B_K:
+        shape_like(plan->options.b_k, part);
+        break;
+    case ATTN_RESULT_GRAD_B_V:
+        shape_like(plan->options.b_v, part);
+        break;
     case ATTN_RESULT_GRAD_B_O:
         shape_like(plan->call.b_o, part);
         break;
@@ -209,7 +218,7 @@ attn_status plan_results(attn_plan *plan, attn_error *error) {
         const bool copied = r >= ATTN_RESULT_GRAD_Q && r <= ATTN_RESULT_GRAD_V;
         if ((r >= COPY_FIRST && r < COPY_END) || (copied && plan->form.projected)) {
             add_copies(plan, (attn_result)r);
-        } else if (is_of_weights((attn_result)r)) {
+        } else if (is_of_weights((attn_result)r) && plan->form.projected) {
             add_weight_gradients(plan, (attn_result)r);
         } else {
             plan_shape(plan, (attn_result)r, &result->parts[result->count++]);

@@ -378,14 +378,19 @@ attn_status plan_rotary(attn_plan *plan, const attn_options *o, attn_error *erro
     enum {
         MOST_COLUMNS = 1 << 16 /* so that a scratch has room for a row in double */
     };
-    if (plan->head[0].d > MOST_COLUMNS &&
-        (o->norm_q != NULL || o->norm_k != NULL || o->rotary != NULL)) {
-        return attn_fail(error, ATTN_TOO_LARGE,
-                         o->rotary != NULL   ? "rotary"
+    const size_t d = plan->head[0].d, d_v = plan->head[0].d_v;
+    const char *reason = d <= MOST_COLUMNS   ? NULL
+                         : o->rotary != NULL ? "rotary"
                          : o->norm_q != NULL ? "norm_Q"
-                                             : "norm_K",
-                         "a head has %zu columns; with rotary or a norm it may have at most %d",
-                         plan->head[0].d, MOST_COLUMNS);
+                         : o->norm_k != NULL ? "norm_K"
+                         : o->b_q != NULL    ? "b_Q"
+                         : o->b_k != NULL    ? "b_K"
+                                             : NULL;
+    reason = reason == NULL && o->b_v != NULL && d_v > MOST_COLUMNS ? "b_V" : reason;
+    if (reason != NULL) {
+        return attn_fail(error, ATTN_TOO_LARGE, reason,
+                         "a head has %zu columns; with %s it may have at most %d", size_max(d, d_v),
+                         reason, MOST_COLUMNS);
     }
     plan->norm_epsilon = o->norm_epsilon == 0 ? 1e-6 : o->norm_epsilon;
     if (!(plan->norm_epsilon > 0) || isinf(plan->norm_epsilon)) {

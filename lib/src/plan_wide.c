@@ -52,6 +52,9 @@ static void widen_options(struct copies *copies, attn_options *o, attn_rotary *r
     o->sink = widened(copies, o->sink);
     o->past_k = widened(copies, o->past_k);
     o->past_v = widened(copies, o->past_v);
+    o->b_q = widened(copies, o->b_q);
+    o->b_k = widened(copies, o->b_k);
+    o->b_v = widened(copies, o->b_v);
     o->norm_q = widened(copies, o->norm_q);
     o->norm_k = widened(copies, o->norm_k);
     if (o->rotary != NULL) {

@@ -393,6 +393,7 @@ static void choose_preparation(attn_plan *plan) {
     const size_t rows[PREPARE_COUNT] = {
         plan_prepares_queries(plan) ? plan->in.q.items * plan->n : 0,
         plan_prepares_keys(plan) ? plan->in.k.items * plan->form.new_keys : 0,
+        plan->in.v.bias != NULL ? plan->in.v.items * plan->form.new_keys : 0,
         plan->extra.count > 0 ? plan->batch : 0,
         mask->items * mask->heads * mask->rows,
         bias->items * bias->heads * bias->rows,

@@ -12,6 +12,8 @@
 #define ANSWER_BITS(name, text, rank, bits) bits,
 #define ANSWER_RANK(name, text, rank, bits) rank,
 const char *const answer_names[ANSWER_COUNT] = {ANSWER_MAP(ANSWER_TEXT)};
+const char *const answer_stored_names[ANSWER_STORED] = {ANSWER_OF_ALL(ANSWER_TEXT)
+                                                            ANSWER_OF_PROJECTIONS(ANSWER_TEXT)};
 const uint64_t answer_bits[ANSWER_COUNT] = {ANSWER_MAP(ANSWER_BITS)};
 const int answer_ranks[ANSWER_COUNT] = {ANSWER_MAP(ANSWER_RANK)};
 
@@ -67,20 +69,22 @@ static void add_result(struct codec_items *list, const struct call *call, enum a
     }
 }
 
-size_t answer_count(unsigned fields) {
-    if (!fields_has("return", fields)) {
-        return 1;
-    }
-    return fields == FIELDS_AT_ATTENTION ? ANSWER_PROJECTED
-           : fields == FIELDS_AT_LAYER   ? ANSWER_STORED
-                                         : ANSWER_COUNT;
+const char *const *answer_names_of(unsigned fields, size_t *count) {
+    *count = !fields_has("return", fields)   ? 1
+             : fields == FIELDS_AT_ATTENTION ? ANSWER_PROJECTED
+             : fields == FIELDS_AT_LAYER     ? ANSWER_STORED
+                                             : ANSWER_COUNT;
+    return fields == FIELDS_AT_LAYER ? answer_stored_names : answer_names;
 }
 
 void answer_describe(struct codec_items *list, unsigned fields) {
     static const double no_numbers[4];
     const bool returns = fields_has("return", fields); /* otherwise the output is like the input */
+    size_t count;
+    const char *const *names = answer_names_of(fields, &count);
     codec_add_open(list, CODEC_OP_OBJECT, NULL);
-    for (size_t which = 0; which < answer_count(fields); which++) {
+    for (size_t i = 0; i < count; i++) {
+        const enum answer_name which = answer_of(names[i]);
         const attn_tensor tensor = {.dtype = ATTN_FLOAT32,
                                     .rank = returns ? answer_ranks[which] : ATTN_MAX_RANK};
         const attn_tensor indices = {.dtype = ATTN_INT64, .rank = answer_ranks[which]};

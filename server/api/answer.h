@@ -5,13 +5,17 @@
 #ifndef API_ANSWER_H
 #define API_ANSWER_H
 
+#include <string.h>
+
 #include "api/reply.h"
 
 struct call;
 
 /* One row for each name: X(NAME, text, the greatest rank of its results, the bits of its results in
- * attn_options.results). The library has no result COMPARISON. */
-#define ANSWER_MAP(X)                                                                              \
+ * attn_options.results). The library has no result COMPARISON. First come the results of every
+ * call. Calls of /attention have the gradients of biases, too, and calls of stored layers have the
+ * results of projections. Calls with projections have all results. */
+#define ANSWER_OF_ALL(X)                                                                           \
     X(OUTPUT, "output", 4, ATTN_WANT(OUTPUT))                                                      \
     X(WEIGHTS, "weights", 4, ATTN_WANT(WEIGHTS))                                                   \
     X(SCORES, "scores", 4, ATTN_WANT(SCORES))                                                      \
@@ -34,39 +38,58 @@ struct call;
     X(GRAD_SINK, "grad_sink", 1, ATTN_WANT(GRAD_SINK))                                             \
     X(GRAD_ALIBI, "grad_alibi", 1, ATTN_WANT(GRAD_ALIBI))                                          \
     X(GRAD_NORM_Q, "grad_norm_Q", 1, ATTN_WANT(GRAD_NORM_Q))                                       \
-    X(GRAD_NORM_K, "grad_norm_K", 1, ATTN_WANT(GRAD_NORM_K))                                       \
+    X(GRAD_NORM_K, "grad_norm_K", 1, ATTN_WANT(GRAD_NORM_K))
+
+#define ANSWER_OF_BIASES(X)                                                                        \
+    X(GRAD_B_Q, "grad_b_Q", 2, ATTN_WANT(GRAD_B_Q))                                                \
+    X(GRAD_B_K, "grad_b_K", 2, ATTN_WANT(GRAD_B_K))                                                \
+    X(GRAD_B_V, "grad_b_V", 2, ATTN_WANT(GRAD_B_V))
+
+#define ANSWER_OF_PROJECTIONS(X)                                                                   \
     X(Q, "Q", 4, ATTN_WANT(Q))                                                                     \
     X(K, "K", 4, ATTN_WANT(K))                                                                     \
     X(V, "V", 4, ATTN_WANT(V))                                                                     \
     X(GRAD_CONTEXT, "grad_context", 3, ATTN_WANT(GRAD_CONTEXT))                                    \
-    X(GRAD_VALUE_CONTEXT, "grad_value_context", 3, ATTN_WANT(GRAD_VALUE_CONTEXT))                  \
+    X(GRAD_VALUE_CONTEXT, "grad_value_context", 3, ATTN_WANT(GRAD_VALUE_CONTEXT))
+
+#define ANSWER_OF_WEIGHTS(X)                                                                       \
     X(GRAD_W_Q, "grad_W_Q", 3, ATTN_WANT(GRAD_W_Q))                                                \
     X(GRAD_W_K, "grad_W_K", 3, ATTN_WANT(GRAD_W_K))                                                \
     X(GRAD_W_V, "grad_W_V", 3, ATTN_WANT(GRAD_W_V))                                                \
     X(GRAD_W_O, "grad_W_O", 2, ATTN_WANT(GRAD_W_O))                                                \
-    X(GRAD_B_Q, "grad_b_Q", 2, ATTN_WANT(GRAD_B_Q))                                                \
-    X(GRAD_B_K, "grad_b_K", 2, ATTN_WANT(GRAD_B_K))                                                \
-    X(GRAD_B_V, "grad_b_V", 2, ATTN_WANT(GRAD_B_V))                                                \
     X(GRAD_B_O, "grad_b_O", 1, ATTN_WANT(GRAD_B_O))                                                \
     X(GRAD_BIAS_K, "grad_bias_K", 2, ATTN_WANT(GRAD_BIAS_K))                                       \
     X(GRAD_BIAS_V, "grad_bias_V", 2, ATTN_WANT(GRAD_BIAS_V))
+
+#define ANSWER_MAP(X)                                                                              \
+    ANSWER_OF_ALL(X) ANSWER_OF_BIASES(X) ANSWER_OF_PROJECTIONS(X) ANSWER_OF_WEIGHTS(X)
 
 enum answer_name {
 #define ANSWER_ENUM(name, text, rank, bits) ANSWER_##name,
     ANSWER_MAP(ANSWER_ENUM)
 #undef ANSWER_ENUM
     ANSWER_COUNT,
-    ANSWER_PROJECTED = ANSWER_Q,    /* the first name that is a result of projections only */
-    ANSWER_STORED = ANSWER_GRAD_W_Q /* the first gradient of weights, which may be stored */
+    ANSWER_PROJECTED = ANSWER_Q, /* the first name that is a result of projections only */
+    ANSWER_STORED = ANSWER_GRAD_W_Q - (ANSWER_Q - ANSWER_GRAD_B_Q) /* names of stored layers */
 };
 
 extern const char *const answer_names[ANSWER_COUNT];
+extern const char *const answer_stored_names[ANSWER_STORED]; /* those of calls of stored layers */
 extern const uint64_t answer_bits[ANSWER_COUNT];
 extern const int answer_ranks[ANSWER_COUNT];
 
-/* Returns how many of the names, from the first on, objects with these fields can return. Objects
- * without the key "return" have an output alone. */
-size_t answer_count(unsigned fields);
+/* Returns the names that objects with these fields can return, and their number. Objects without
+ * the key "return" have an output alone. */
+const char *const *answer_names_of(unsigned fields, size_t *count);
+
+/* Returns the name of a result, which must be one of them. */
+static inline enum answer_name answer_of(const char *name) {
+    size_t which = 0;
+    while (strcmp(answer_names[which], name) != 0) {
+        which++;
+    }
+    return (enum answer_name)which;
+}
 
 /* Is a result a gradient? */
 static inline bool answer_is_gradient(enum answer_name which) {

@@ -18,7 +18,7 @@ static attn_result result_of(enum answer_name which) {
 }
 
 /* Returns whether a result is one tensor of floats. */
-static bool is_tensor(size_t which) {
+static bool is_tensor(enum answer_name which) {
     return answer_ranks[which] > 0 && __builtin_popcountll(answer_bits[which]) == 1;
 }
 
@@ -31,20 +31,12 @@ static bool check_names(const struct codec_document *document, const struct fiel
     const char *names[ANSWER_COUNT];
     struct codec_keys keys = {
         .names = names, .foreign = others, .foreign_count = 3, .here = field->choice_count > 1};
-    for (size_t which = 0; which < field->choice_count; which++) {
-        if (is_tensor(which)) {
-            names[keys.count++] = answer_names[which];
+    for (size_t i = 0; i < field->choice_count; i++) {
+        if (is_tensor(answer_of(field->choices[i]))) {
+            names[keys.count++] = field->choices[i];
         }
     }
     return codec_check_keys(document, object, &keys, error);
-}
-
-static enum answer_name answer_of(const char *name) {
-    size_t which = 0;
-    while (strcmp(answer_names[which], name) != 0) {
-        which++;
-    }
-    return (enum answer_name)which;
 }
 
 /* Returns an empty comparison with room for the members of an object, or NULL. */

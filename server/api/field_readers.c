@@ -27,19 +27,21 @@ bool field_count(const struct codec_document *document, const struct codec_value
 static bool refuse_result(const struct codec_document *document, const struct field *field,
                           const struct codec_value *item, size_t which, struct codec_error *error) {
     return codec_fail(document, item, error, "%s is %s", answer_names[which],
-                      field->choice_count == ANSWER_STORED
+                      field->choices == answer_stored_names
                           ? "the gradient of stored weights, which this service does not compute"
                           : "a result of calls with projections only, such as /self-attention");
 }
 
-/* Reads the name of a result. */
+/* Reads the name of a result. *which is its index in answer_names. */
 static bool read_result(const struct codec_document *document, const struct field *field,
                         const struct codec_value *item, size_t *which, struct codec_error *error) {
     struct codec_error unused;
-    return codec_as_choice(document, item, answer_names, ANSWER_COUNT, which, &unused) &&
-                   *which >= field->choice_count
-               ? refuse_result(document, field, item, *which, error)
-               : codec_as_choice(document, item, field->choices, field->choice_count, which, error);
+    size_t choice;
+    const bool known = codec_as_choice(document, item, answer_names, ANSWER_COUNT, which, &unused);
+    if (codec_as_choice(document, item, field->choices, field->choice_count, &choice, error)) {
+        return true;
+    }
+    return known && refuse_result(document, field, item, *which, error);
 }
 
 bool field_return(struct call *call, struct codec_document *document, const struct field *field,

@@ -303,8 +303,9 @@ static bool read_output(struct decoder *decoder, const struct codec_value *outpu
         return codec_no_memory(error);
     }
     if (*which == ANSWER_COUNT) {
-        return codec_as_choice(document, name, answer_names, answer_count(decoder->fields), which,
-                               error);
+        size_t count;
+        const char *const *names = answer_names_of(decoder->fields, &count);
+        return codec_as_choice(document, name, names, count, which, error);
     }
     for (size_t i = 0; i < decoder->output_count; i++) {
         if (strcmp(decoder->outputs[i].name, wanted.name) == 0) {

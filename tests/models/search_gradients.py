@@ -104,6 +104,9 @@ class Call:
         if self.past:
             self.give("past_K", *shape(self.kv_heads, self.past, self.d, dropped))
             self.give("past_V", *shape(self.kv_heads, self.past, self.d_v, dropped))
+        for name, heads, columns in ("b_Q", self.heads, self.d), ("b_K", self.kv_heads, self.d), ("b_V", self.kv_heads, self.d_v):
+            if self.chance(4):
+                self.give(name, *((heads, columns) if self.chance(2) else (heads * columns,)))
         self.shared = dropped > 0
 
     def draw_projections(self):
@@ -314,7 +317,8 @@ class Call:
         """Returns Q and the new rows of K and V."""
         heads = self.heads, self.kv_heads, self.kv_heads
         if not self.projected:
-            return [self.split(self.inputs[name], count) for name, count in zip("QKV", heads)]
+            biases = [self.given["b_" + name].view(count, 1, -1) if "b_" + name in self.given else 0 for name, count in zip("QKV", heads)]
+            return [self.split(self.inputs[name], count) + bias for name, count, bias in zip("QKV", heads, biases)]
         inputs = [self.given["X"]]
         inputs.append(self.given.get("context", inputs[-1]))
         inputs.append(self.given.get("value_context", inputs[-1]))

@@ -613,6 +613,8 @@ def fit_attention(body):
         if name in body:
             body[name] = reshape(body[name], [*lead(kv_heads, kv_rank), past, columns(kv_heads, each)])
     kv_batch = lead(kv_heads, kv_rank)[: kv_rank - (2 if packed else 3)]
+    for name, count, each in (("b_Q", heads, d), ("b_K", kv_heads, d), ("b_V", kv_heads, d_v)):
+        fit_bias(body, name, [count], each)
     fit_turns(body, d, kv_batch, axis(q, 2), axis(k, 2), past)
     fit_options(body, batch, heads, axis(q, 2), axis(k, 2) + past)
     if sequences:

@@ -435,6 +435,24 @@ static double draw_scale(struct random_call *c) {
     return rng_chance(&c->rng, 5) ? 0 : (2 * rng_uniform(&c->rng) - 1) / sqrt((double)c->d[0]);
 }
 
+/* Draws the bias of a given Q, K or V, or NULL, and adds it to rows [from, to) of x[b][h]. */
+static const attn_tensor *draw_bias(struct random_call *c, double *x[MAX_BATCH][MAX_HEADS],
+                                    size_t items, size_t heads, size_t from, size_t to,
+                                    size_t columns) {
+    const size_t all = heads * columns;
+    if (!rng_chance(&c->rng, 4)) {
+        return NULL;
+    }
+    const double *bias = draw_normals(c, all, 0.5);
+    for (size_t at = 0; at < items * heads * (to - from) * columns; at++) {
+        const size_t e = at % columns, i = at / columns % (to - from);
+        const size_t h = at / columns / (to - from) % heads, b = at / columns / (to - from) / heads;
+        x[b][h][(from + i) * columns + e] += bias[h * columns + e];
+    }
+    return rng_chance(&c->rng, 2) ? tensor_of(c, bias, 1, &all)
+                                  : tensor_of(c, bias, 2, (size_t[]){heads, columns});
+}
+
 static void draw_options(struct random_call *c) {
     attn_options *o = &c->options;
     if (rng_chance(&c->rng, 3)) {
@@ -542,6 +560,10 @@ attn_plan *draw_random_call(struct random_call *c, uint64_t seed) {
             c->options.past_k = in_form(c, c->K, 0, c->p, c->d[0], &c->own_k);
             c->options.past_v = in_form(c, c->V, 0, c->p, c->d_v[0], &c->own_v);
         }
+        const size_t items = c->shared ? 1 : c->B;
+        c->options.b_q = draw_bias(c, c->Q, c->B, c->H, 0, c->n, c->d[0]);
+        c->options.b_k = draw_bias(c, c->K, items, c->KV, c->p, c->m, c->d[0]);
+        c->options.b_v = draw_bias(c, c->V, items, c->KV, c->p, c->m, c->d_v[0]);
         draw_options(c);
     }
     draw_rotation(c);

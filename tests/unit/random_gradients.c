@@ -36,6 +36,9 @@ size_t list_inputs(const struct random_call *c, struct input inputs[INPUTS]) {
         {ATTN_RESULT_GRAD_B_O, m->b_o, 0},
         {ATTN_RESULT_GRAD_BIAS_K, m->bias_k, 0},
         {ATTN_RESULT_GRAD_BIAS_V, m->bias_v, 0},
+        {ATTN_RESULT_GRAD_B_Q, o->b_q, 0},
+        {ATTN_RESULT_GRAD_B_K, o->b_k, 0},
+        {ATTN_RESULT_GRAD_B_V, o->b_v, 0},
     };
     size_t count = 0;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {

@@ -89,6 +89,13 @@ static const struct refusal refusals[] = {
         {.lengths = three_lengths, .lengths_count = 3}),
     BAD("4,8 5,8 5,8", INVALID_ARGUMENT, "lengths", "is 9, but the number of keys is 5",
         {.lengths = long_length, .lengths_count = 1}),
+    BAD("4,8 5,8 5,8", SHAPE_MISMATCH, "b_Q", "b_Q must have the shape (8), not (4)",
+        {.b_q = &zeros_4}),
+    BAD("4,8 5,8 5,8", SHAPE_MISMATCH, "b_V", "b_V must have the shape (1, 8), not (4, 8)",
+        {.b_v = &zeros_4_8}),
+    BAD("4,8 5,8 5,8", INVALID_ARGUMENT, "b_K", "float64", {.b_k = &floats_4_8}),
+    GOOD("4,4 5,4 5,8", {.b_q = &zeros_4, .b_k = &zeros_4}),
+    GOOD("4,4,8 4,5,8 4,5,8", {.b_q = &zeros_4_8, .b_k = &zeros_4_8, .b_v = &zeros_4_8}),
     BAD("4,8 5,8 5,8", SHAPE_MISMATCH, "sink", "rank", {.sink = &identity2}),
     BAD("4,8 5,8 5,8", SHAPE_MISMATCH, "sink", "2 numbers; it must have one for each of the 1 head",
         {.sink = &two_numbers}),
@@ -526,4 +533,6 @@ Test(errors, of_gradients_of_weights) {
         &(attn_tensor){.data = zeros, .dtype = ATTN_FLOAT64, .rank = 2, .shape = {2, 1}};
     const attn_options o = {.results = ATTN_WANT(GRAD_B_Q), .upstream = &of_eye};
     expect_multihead_refused(&call, &o, ATTN_INVALID_ARGUMENT, "results", "grad_b_Q needs b_Q");
+    const attn_options biased = {.b_k = x};
+    expect_multihead_refused(&call, &biased, ATTN_INVALID_ARGUMENT, "b_K", "belong to these");
 }

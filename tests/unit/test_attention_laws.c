@@ -1,6 +1,7 @@
 /*
  * test_attention_laws.c - laws of attention that hold whatever the numbers are: sums of rows,
- * shifts and forbidden keys. Each law is tested over many kinds of calls (attention_laws.h).
+ * shifts, scales, biases and forbidden keys. Each law is tested over many kinds of calls
+ * (attention_laws.h).
  */
 #include <criterion/criterion.h>
 #include <criterion/theories.h>
@@ -204,6 +205,107 @@ Theory((unsigned kind, size_t size, int dtype), laws, each_head_has_its_scale) {
     }
     free_call(&c);
     free_call(&doubled);
+}
+
+/* ------------------------------------------------------------------------------------- biases */
+
+/* Rounds numbers to multiples of 1/64, so that their sums are exact. */
+static void make_round(double *x, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        x[i] = round(x[i] * 64) / 64;
+    }
+}
+
+/* Draws a bias (heads, columns), and adds it to rows [from, rows) of each head of x. */
+static attn_tensor draw_round_bias(struct rng *rng, double *x, attn_dtype dtype, size_t items,
+                                   size_t heads, size_t from, size_t rows, size_t columns) {
+    void *data = allocate(heads * columns, sizeof(double));
+    make_round(x, items * heads * rows * columns);
+    for (size_t e = 0; e < heads * columns; e++) {
+        const double bias = (double)rng_between(rng, 0, 128) / 64 - 1;
+        if (dtype == ATTN_FLOAT32) {
+            ((float *)data)[e] = (float)bias;
+        } else {
+            ((double *)data)[e] = bias;
+        }
+        for (size_t row = 0; row < items * rows; row++) {
+            const size_t head = row / rows * heads + e / columns, i = row % rows;
+            x[(head * rows + i) * columns + e % columns] += i >= from ? bias : 0;
+        }
+    }
+    return (attn_tensor){.data = data, .dtype = dtype, .rank = 1, .shape = {heads * columns}};
+}
+
+/* Checks that the gradient of a bias is the sum over the rows of that of its matrix. */
+static void check_bias_gradient(const struct results *r, attn_result which, attn_result matrix,
+                                size_t heads, size_t rows, size_t columns) {
+    const double *grad = r->of[matrix];
+    const size_t items = r->count[matrix] / (heads * rows * columns);
+    for (size_t e = 0; e < heads * columns; e++) {
+        double sum = 0, size = 0;
+        for (size_t row = 0; row < items * rows; row++) {
+            const size_t head = row / rows * heads + e / columns;
+            const double x = grad[(head * rows + row % rows) * columns + e % columns];
+            sum += x;
+            size += fabs(x);
+        }
+        cr_assert_float_eq(r->of[which][e], sum, 1e-6 * size, "%s[%zu] is %g, not %g",
+                           attn_result_name(which), e, r->of[which][e], sum);
+    }
+}
+
+/* Biases give the results, and the gradients, of a call to whose rows they were added, byte for
+ * byte. Past rows get no bias. */
+TheoryDataPoints(laws, biases_are_added_to_new_rows) = {KINDS, SIZES, DTYPES};
+
+Theory((unsigned kind, size_t size, int dtype), laws, biases_are_added_to_new_rows) {
+    if (law_is_too_slow(size)) {
+        return;
+    }
+    struct call added = draw_law_call(kind, size, dtype);
+    const size_t items = added.batch, kv = added.kv_heads, heads = added.heads;
+    make_round(added.q, all_rows(&added) * added.d);
+    make_round(added.k, items * kv * added.m * added.d);
+    make_round(added.v, items * kv * added.m * added.d_v);
+    struct call c = copy_call(&added);
+    struct rng rng = {size + 7};
+    const attn_tensor b[] = {
+        draw_round_bias(&rng, added.q, added.dtype, items, heads, 0, c.n, c.d),
+        draw_round_bias(&rng, added.k, added.dtype, items, kv, c.past, c.m, c.d),
+        draw_round_bias(&rng, added.v, added.dtype, items, kv, c.past, c.m, c.d_v)};
+    double *numbers = allocate(all_rows(&c) * c.d_v, sizeof *numbers);
+    for (size_t i = 0; i < all_rows(&c) * c.d_v; i++) {
+        numbers[i] = (double)(float)rng_normal(&rng);
+    }
+    const attn_tensor output = rows_of_heads(&c, numbers, heads, c.n, 0, c.n, c.d_v);
+    const attn_upstream up = {.output = &output};
+    const uint64_t biases = ATTN_WANT(GRAD_B_Q) | ATTN_WANT(GRAD_B_K) | ATTN_WANT(GRAD_B_V);
+    c.options.b_q = &b[0];
+    c.options.b_k = &b[1];
+    c.options.b_v = &b[2];
+    for (size_t way = 0; way < WAYS + 1; way++) {
+        const bool gradients = way == WAYS;
+        c.options.upstream = added.options.upstream = gradients ? &up : NULL;
+        const uint64_t wanted = gradients ? gradients_of(&c) : all_ways[way];
+        struct results is = run_call(&c, wanted | (gradients ? biases : 0));
+        struct results want = run_call(&added, wanted);
+        cr_assert(same_bytes(&is, &want), "way %zu", way);
+        if (gradients) {
+            const size_t rows = c.m - c.past;
+            check_bias_gradient(&is, ATTN_RESULT_GRAD_B_Q, ATTN_RESULT_GRAD_Q, heads, c.n, c.d);
+            check_bias_gradient(&is, ATTN_RESULT_GRAD_B_K, ATTN_RESULT_GRAD_K, kv, rows, c.d);
+            check_bias_gradient(&is, ATTN_RESULT_GRAD_B_V, ATTN_RESULT_GRAD_V, kv, rows, c.d_v);
+        }
+        free_results(&is);
+        free_results(&want);
+    }
+    for (size_t i = 0; i < 3; i++) {
+        free((void *)(uintptr_t)b[i].data);
+    }
+    free((void *)(uintptr_t)output.data);
+    free(numbers);
+    free_call(&c);
+    free_call(&added);
 }
 
 /* ------------------------------------------------------------------ what may not be attended to */

@@ -18,7 +18,8 @@ function shapeOf(value) {
 // Returns the path that fits a body.
 export function pathFor(body) {
   if (Array.isArray(body.heads)) return PATHS[2];
-  if (!Object.keys(body).some((key) => PROJECTIONS.includes(key))) return PATHS[0];
+  const biases = ['b_Q', 'b_K', 'b_V']; // of Q, K and V, too
+  if (!Object.keys(body).some((key) => PROJECTIONS.includes(key) && !biases.includes(key))) return PATHS[0];
   return body.heads > 1 || shapeOf(body.W_Q).length === 3 ? PATHS[2] : PATHS[1];
 }
 

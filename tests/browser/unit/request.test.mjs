@@ -91,6 +91,8 @@ test("-Infinity as Python writes it is taken, in strings it is left alone; bytes
 test('requests are understood: path, batch, heads, results', () => {
   const X = [[1, 2]];
   assert.equal(pathFor({ X }), '/attention');
+  assert.equal(pathFor({ Q: X, K: X, V: X, b_Q: [1] }), '/attention');
+  assert.equal(pathFor({ X, W_Q: X, b_Q: [1] }), '/self-attention');
   assert.equal(pathFor({ X, W_Q: X }), '/self-attention');
   assert.equal(pathFor({ X, W_Q: X, heads: 2 }), '/multi-head-attention');
   assert.equal(pathFor({ X, W_Q: [X] }), '/multi-head-attention');
