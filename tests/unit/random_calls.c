@@ -437,9 +437,8 @@ static double draw_scale(struct random_call *c) {
 
 /* Draws the bias of a given Q, K or V, or NULL, and adds it to rows [from, to) of x[b][h]. */
 static const attn_tensor *draw_bias(struct random_call *c, double *x[MAX_BATCH][MAX_HEADS],
-                                    size_t items, size_t heads, size_t from, size_t to,
-                                    size_t columns) {
-    const size_t all = heads * columns;
+                                    const struct own *own, size_t from, size_t to, size_t columns) {
+    const size_t heads = own->heads, items = own->one ? 1 : c->B, all = heads * columns;
     if (!rng_chance(&c->rng, 4)) {
         return NULL;
     }
@@ -560,10 +559,9 @@ attn_plan *draw_random_call(struct random_call *c, uint64_t seed) {
             c->options.past_k = in_form(c, c->K, 0, c->p, c->d[0], &c->own_k);
             c->options.past_v = in_form(c, c->V, 0, c->p, c->d_v[0], &c->own_v);
         }
-        const size_t items = c->shared ? 1 : c->B;
-        c->options.b_q = draw_bias(c, c->Q, c->B, c->H, 0, c->n, c->d[0]);
-        c->options.b_k = draw_bias(c, c->K, items, c->KV, c->p, c->m, c->d[0]);
-        c->options.b_v = draw_bias(c, c->V, items, c->KV, c->p, c->m, c->d_v[0]);
+        c->options.b_q = draw_bias(c, c->Q, &c->own_q, 0, c->n, c->d[0]);
+        c->options.b_k = draw_bias(c, c->K, &c->own_k, c->p, c->m, c->d[0]);
+        c->options.b_v = draw_bias(c, c->V, &c->own_v, c->p, c->m, c->d_v[0]);
         draw_options(c);
     }
     draw_rotation(c);
