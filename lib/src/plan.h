@@ -369,9 +369,14 @@ struct blocks {
 /* The gradients of inputs that all packed sequences share. */
 enum {
     SHARED_FIRST = ATTN_RESULT_GRAD_SINK,
-    SHARED_END = ATTN_RESULT_GRAD_NORM_K + 1,
+    SHARED_END = ATTN_RESULT_GRAD_B_V + 1,
     SHARED_COUNT = SHARED_END - SHARED_FIRST
 };
+
+static inline bool is_shared(int result) {
+    return (result >= SHARED_FIRST && result <= ATTN_RESULT_GRAD_NORM_K) ||
+           (result >= ATTN_RESULT_GRAD_B_Q && result < SHARED_END);
+}
 
 /*
  * The gradients of a call. plan_gradients.c decides how they are cut. A unit is a set of heads and
@@ -612,8 +617,7 @@ static inline bool raw_is_kept(const attn_plan *plan, const struct norm *norm) {
 
 /* Returns the sums to which a sequence adds its part of a gradient, or NULL. */
 static inline double *gradient_shared(const attn_plan *plan, attn_result which) {
-    const int r = (int)which;
-    return r < SHARED_FIRST || r >= SHARED_END ? NULL : plan->gradients.shared[r - SHARED_FIRST];
+    return is_shared((int)which) ? plan->gradients.shared[(int)which - SHARED_FIRST] : NULL;
 }
 
 /* The first kind that has tasks in a phase of the sequences. */

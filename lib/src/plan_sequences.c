@@ -50,7 +50,8 @@ static attn_status check_sequence_options(const attn_options *o, attn_error *err
     const uint64_t can = ATTN_WANT(OUTPUT) | ATTN_WANT(LSE) | ATTN_WANT(ENTROPY) |
                          ATTN_WANT(GRAD_Q) | ATTN_WANT(GRAD_K) | ATTN_WANT(GRAD_V) |
                          ATTN_WANT(GRAD_X) | ATTN_WANT(GRAD_SINK) | ATTN_WANT(GRAD_ALIBI) |
-                         ATTN_WANT(GRAD_NORM_Q) | ATTN_WANT(GRAD_NORM_K);
+                         ATTN_WANT(GRAD_NORM_Q) | ATTN_WANT(GRAD_NORM_K) | ATTN_WANT(GRAD_B_Q) |
+                         ATTN_WANT(GRAD_B_K) | ATTN_WANT(GRAD_B_V);
     for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
         if (options[i].given) {
             return attn_fail(error, ATTN_INVALID_ARGUMENT, options[i].name,
@@ -197,7 +198,7 @@ size_t plan_row_numbers(const attn_plan *plan, attn_result which) {
 static size_t rows_to_clear(const attn_plan *plan) {
     size_t numbers = 1;
     for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
-        if (plan->results.of[r].count > 0 && !(r >= SHARED_FIRST && r < SHARED_END)) {
+        if (plan->results.of[r].count > 0 && !is_shared(r)) {
             numbers += plan_row_numbers(plan, (attn_result)r);
         }
     }
@@ -479,8 +480,9 @@ static attn_status plan_parts_of_call(attn_plan *plan, const struct flat *f, att
     ATTN_TRY(new_kinds(plan, error));
     ATTN_TRY(plan_kinds(plan, f, error));
     for (int r = SHARED_FIRST; r < SHARED_END; r++) {
-        s->shared +=
-            plan_wants(plan, UINT64_C(1) << r) ? part_numbers(plan->results.of[r].parts) : 0;
+        s->shared += is_shared(r) && plan_wants(plan, UINT64_C(1) << r)
+                         ? part_numbers(plan->results.of[r].parts)
+                         : 0;
     }
     for (size_t i = 0; i < s->kinds; i++) {
         fits = cut_kind(plan, &s->alike[i]) && fits;

@@ -12,7 +12,7 @@
 #include "tensor.h"
 
 enum {
-    SEQUENCE_RESULTS = 11 /* the results that a call of sequences may have */
+    SEQUENCE_RESULTS = 14 /* the results that a call of sequences may have */
 };
 
 /* The copy of a plan for one sequence. */
@@ -92,7 +92,7 @@ static void make_instance(const attn_plan *plan, const struct alike *kind,
         if (result->count == 0) {
             continue;
         }
-        if (r >= SHARED_FIRST && r < SHARED_END) {
+        if (is_shared(r)) {
             to->plan.gradients.shared[r - SHARED_FIRST] = sums;
             result->parts[0].data = sums;
             sums += part_numbers(&result->parts[0]);
@@ -193,8 +193,7 @@ static void fill_lse(const attn_plan *plan, const struct packed_rows *at) {
 static void clear_rows(const attn_plan *plan, const struct packed_rows *at) {
     const size_t size = attn_dtype_size(plan->dtype);
     for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
-        if (plan->results.of[r].count == 0 || r == ATTN_RESULT_LSE ||
-            (r >= SHARED_FIRST && r < SHARED_END)) {
+        if (plan->results.of[r].count == 0 || r == ATTN_RESULT_LSE || is_shared(r)) {
             continue;
         }
         const bool keys = r == ATTN_RESULT_GRAD_K || r == ATTN_RESULT_GRAD_V;
@@ -270,7 +269,8 @@ static attn_status add_shared(const attn_plan *plan, size_t task, attn_error *er
     units_of_task(&s->adds, task, &first, &end);
     for (int r = SHARED_FIRST; r < SHARED_END; r++) {
         const struct result *result = &plan->results.of[r];
-        const size_t numbers = result->count > 0 ? part_numbers(&result->parts[0]) : 0;
+        const size_t numbers =
+            is_shared(r) && result->count > 0 ? part_numbers(&result->parts[0]) : 0;
         for (size_t e = size_max(first, before); e < size_min(end, before + numbers); e++) {
             double sum = 0;
             for (size_t place = 0; place < s->places; place++) {
