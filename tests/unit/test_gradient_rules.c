@@ -1,14 +1,12 @@
 /*
  * test_gradient_rules.c - tests what holds for the gradients of any call: their digits, that they
- * change no other result, what a forbidden key may hold, the order of tasks, and plans that run
- * again. Random calls show it over all options and forms. TEST_SEED chooses other calls.
+ * change no other result, the order of tasks, what a forbidden key may hold, plans that run again,
+ * and the bytes of a plan. Random calls show it over all options and forms. TEST_SEED chooses other
+ * calls.
  */
 #include <criterion/criterion.h>
 #include <malloc.h>
 #include <math.h>
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -148,45 +146,6 @@ Test(gradients, change_no_result_of_any_form) {
 
 /* ------------------------------------------------------------------------------- order of tasks */
 
-/* Threads that take the tasks of a phase. */
-struct team {
-    attn_plan *plan;
-    size_t phase;
-    atomic_size_t next;
-    atomic_int failed;
-};
-
-static void *take_tasks(void *data) {
-    struct team *team = data;
-    const size_t units = attn_plan_scratch(team->plan) / ATTN_ALIGNMENT + 1;
-    void *scratch = aligned_alloc(ATTN_ALIGNMENT, units * ATTN_ALIGNMENT);
-    const size_t tasks = attn_plan_tasks(team->plan, team->phase);
-    for (size_t task; (task = atomic_fetch_add(&team->next, 1)) < tasks;) {
-        if (attn_plan_task(team->plan, team->phase, task, scratch, NULL) != ATTN_OK) {
-            team->failed = 1;
-        }
-    }
-    free(scratch);
-    return NULL;
-}
-
-static void run_on_threads(attn_plan *plan, size_t count) {
-    struct team team = {.plan = plan};
-    pthread_t threads[64];
-    cr_assert_eq(attn_plan_begin(plan, NULL), ATTN_OK);
-    for (; team.phase < attn_plan_phases(plan); team.phase++) {
-        team.next = 0;
-        for (size_t i = 0; i < count; i++) {
-            cr_assert_eq(pthread_create(&threads[i], NULL, take_tasks, &team), 0);
-        }
-        for (size_t i = 0; i < count; i++) {
-            pthread_join(threads[i], NULL);
-        }
-    }
-    cr_assert_eq(team.failed, 0);
-    cr_assert_eq(attn_plan_end(plan, NULL), ATTN_OK);
-}
-
 static size_t check_order(struct drawn *d) {
     attn_error error = {0};
     ask_for_all(d);
@@ -201,70 +160,6 @@ static size_t check_order(struct drawn *d) {
 
 Test(gradients, do_not_depend_on_the_order_of_tasks) {
     for_each_call(CALLS, check_order);
-}
-
-/* Sizes at which each phase has many tasks. */
-static const struct {
-    unsigned kind;
-    size_t heads, n, m, d, d_v;
-} sizes_of_many_tasks[] = {{PLAIN, 2, 300, 700, 40, 24},
-                           {ALL, 4, 300, 300, 16, 64},
-                           {SHARED | BIAS | CAUSAL, 2, 1000, 300, 8, 20},
-                           {GROUPED | PAST | SINK, 4, 200, 5000, 8, 8}};
-
-static attn_status run_on_one(attn_plan *plan, attn_error *error) {
-    (void)error;
-    run_on_threads(plan, 1);
-    return ATTN_OK;
-}
-
-static attn_status run_on_two(attn_plan *plan, attn_error *error) {
-    (void)error;
-    run_on_threads(plan, 2);
-    return ATTN_OK;
-}
-
-static attn_status run_on_many(attn_plan *plan, attn_error *error) {
-    (void)error;
-    run_on_threads(plan, 64);
-    return ATTN_OK;
-}
-
-Test(gradients, do_not_depend_on_the_threads, .timeout = 120) {
-    run_tasks *const ways[] = {run_on_one, run_on_two, run_on_many, run_backwards};
-    for (size_t at = 0; at < sizeof sizes_of_many_tasks / sizeof *sizes_of_many_tasks * 2; at++) {
-        const size_t s = at / 2;
-        struct call c = draw_call(sizes_of_many_tasks[s].kind, at % 2 ? ATTN_FLOAT64 : ATTN_FLOAT32,
-                                  sizes_of_many_tasks[s].heads, sizes_of_many_tasks[s].n,
-                                  sizes_of_many_tasks[s].m, sizes_of_many_tasks[s].d,
-                                  sizes_of_many_tasks[s].d_v);
-        if (too_slow(c.heads * c.batch, c.n, c.m, c.d + c.d_v)) {
-            free_call(&c);
-            continue;
-        }
-        const size_t numbers = c.batch * c.heads * c.n * c.d_v;
-        double *x = allocate(numbers, sizeof *x);
-        for (size_t i = 0; i < numbers; i++) {
-            x[i] = (double)(i % 31) / 8 - 2;
-        }
-        const attn_tensor output = rows_of_heads(&c, x, c.heads, c.n, 0, c.n, c.d_v);
-        const attn_upstream up = {.output = &output};
-        c.options.upstream = &up;
-        struct results want = run_call(&c, gradients_of(&c));
-        for (size_t way = 0; way < sizeof ways / sizeof *ways; way++) {
-            struct results is = try_call_by(&c, gradients_of(&c), ways[way]);
-            for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
-                cr_expect(want.of[r] == NULL ||
-                              memcmp(want.of[r], is.of[r], want.count[r] * sizeof(double)) == 0,
-                          "case %zu, way %zu: %s", at, way, attn_result_name((attn_result)r));
-            }
-            free_results(&is);
-        }
-        free_results(&want);
-        free((void *)(uintptr_t)output.data);
-        free(x);
-        free_call(&c);
-    }
 }
 
 /* ----------------------------------------------------------------------- what nobody attends to */
@@ -525,179 +420,7 @@ Test(gradients, of_a_plan_that_runs_again_follow_its_inputs) {
     for_each_call(CALLS, check_again);
 }
 
-/* ------------------------------------------------------------------------------- single calls */
-
-/* Runs a plan of float64 results in one buffer, and returns the buffer. */
-static double *run_alone(attn_plan *plan) {
-    attn_error error = {0};
-    size_t bytes;
-    cr_assert(attn_plan_results_bytes(plan, &bytes));
-    double *buffer = aligned_alloc(ATTN_ALIGNMENT, bytes);
-    cr_assert_eq(attn_plan_bind_all(plan, buffer), ATTN_OK);
-    cr_assert_eq(attn_plan_run(plan, &error), ATTN_OK, "%s", error.message);
-    return buffer;
-}
-
-static attn_tensor matrix_of(const void *data, attn_dtype dtype, size_t rows, size_t columns) {
-    return (attn_tensor){.data = data, .dtype = dtype, .rank = 2, .shape = {rows, columns}};
-}
-
-enum {
-    ROWS = 40,
-    WIDE = 24
-};
-
-/* If one matrix is Q, K and V, its gradient is the sum of theirs. The others need not be
- * results. */
-Test(gradients, of_one_matrix_are_the_sum_of_three) {
-    for (int at = 0; at < 4; at++) {
-        const attn_dtype dtype = at % 2 ? ATTN_FLOAT64 : ATTN_FLOAT32;
-        const size_t rows = at < 2 ? 4 : ROWS; /* small, or not */
-        struct call c = draw_call(PLAIN, dtype, 1, rows, rows, WIDE, WIDE);
-        const attn_tensor given = rows_of_heads(&c, c.q, 1, rows, 0, rows, WIDE);
-        const attn_tensor x = matrix_of(given.data, dtype, rows, WIDE), k = x, v = x;
-        const attn_upstream up = {.output = &x};
-        const uint64_t three = ATTN_WANT(GRAD_Q) | ATTN_WANT(GRAD_K) | ATTN_WANT(GRAD_V);
-        const attn_options apart = {.results = three, .upstream = &up},
-                           alone = {.results = ATTN_WANT(GRAD_X), .upstream = &up},
-                           beside = {.results = ATTN_WANT(GRAD_X) | three, .upstream = &up};
-        attn_plan *plans[3];
-        cr_assert_eq(attn_plan_attention(&plans[0], &x, &k, &v, &apart, NULL), ATTN_OK);
-        cr_assert_eq(attn_plan_attention(&plans[1], &x, &x, &x, &alone, NULL), ATTN_OK);
-        cr_assert_eq(attn_plan_attention(&plans[2], &x, &x, &x, &beside, NULL), ATTN_OK);
-        double *buffers[3];
-        for (int i = 0; i < 3; i++) {
-            buffers[i] = run_alone(plans[i]);
-        }
-        for (size_t e = 0; e < rows * WIDE; e++) {
-            double sum = 0;
-            for (int r = ATTN_RESULT_GRAD_Q; r <= ATTN_RESULT_GRAD_V; r++) {
-                const attn_tensor t = attn_as_tensor(attn_plan_tensor(plans[0], (attn_result)r, 0)),
-                                  u = attn_as_tensor(attn_plan_tensor(plans[2], (attn_result)r, 0));
-                sum += number_at(&t, e);
-                cr_assert_eq(number_at(&t, e), number_at(&u, e));
-            }
-            for (int i = 1; i < 3; i++) {
-                const attn_tensor t =
-                    attn_as_tensor(attn_plan_tensor(plans[i], ATTN_RESULT_GRAD_X, 0));
-                cr_assert_float_eq(number_at(&t, e), sum, (at % 2 ? 1e-14 : 1e-6) * 10);
-            }
-        }
-        for (int i = 0; i < 3; i++) {
-            attn_plan_free(plans[i]);
-            free(buffers[i]);
-        }
-        free((void *)(uintptr_t)given.data);
-        free_call(&c);
-    }
-}
-
-/* Prepacked weights give the gradients by inputs and biases that plain ones give. */
-Test(gradients, of_prepacked_weights_reach_inputs_and_biases) {
-    static const uint64_t wanted = ATTN_WANT(GRAD_X) | ATTN_WANT(GRAD_Q) | ATTN_WANT(GRAD_B_Q) |
-                                   ATTN_WANT(GRAD_B_V) | ATTN_WANT(GRAD_B_O);
-    for (int at = 0; at < 4; at++) {
-        const attn_dtype dtype = at % 2 ? ATTN_FLOAT64 : ATTN_FLOAT32;
-        const size_t rows = at < 2 ? 3 : ROWS, columns = 72; /* more than are packed together */
-        struct call c = draw_call(PLAIN, dtype, 1, columns, columns, columns, columns);
-        for (size_t e = 0; e < columns * columns; e++) {
-            c.q[e] /= 4; /* scores of about the size of 1 */
-        }
-        const attn_tensor all = rows_of_heads(&c, c.q, 1, columns, 0, columns, columns);
-        const attn_tensor x = matrix_of(all.data, dtype, rows, columns),
-                          w = matrix_of(all.data, dtype, columns, columns),
-                          b = {.data = all.data, .dtype = dtype, .rank = 1, .shape = {columns}};
-        size_t bytes;
-        attn_tensor packed;
-        cr_assert_eq(attn_prepack_bytes(&w, ATTN_OUT_IN, &bytes, NULL), ATTN_OK);
-        void *memory = aligned_alloc(ATTN_ALIGNMENT, bytes);
-        cr_assert_eq(attn_prepack(&w, ATTN_OUT_IN, memory, &packed, NULL), ATTN_OK);
-        const attn_projection plain = {&w, &w, &w, &b, NULL, &b},
-                              stored = {&packed, &packed, &packed, &b, NULL, &b};
-        const attn_multihead calls[] = {{.x = &x,
-                                         .projections = &plain,
-                                         .count = 1,
-                                         .layout = ATTN_OUT_IN,
-                                         .w_o = &w,
-                                         .b_o = &b},
-                                        {.x = &x,
-                                         .projections = &stored,
-                                         .count = 1,
-                                         .layout = ATTN_PREPACKED,
-                                         .w_o = &packed,
-                                         .b_o = &b}};
-        const attn_upstream up = {.output = &x};
-        const attn_options o = {.results = wanted, .heads = 3, .upstream = &up};
-        attn_plan *plans[2];
-        double *buffers[2];
-        for (int i = 0; i < 2; i++) {
-            cr_assert_eq(attn_plan_multihead(&plans[i], &calls[i], &o, NULL), ATTN_OK);
-            buffers[i] = run_alone(plans[i]);
-        }
-        for (int r = ATTN_RESULT_GRAD_Q; r < ATTN_RESULT_COUNT; r++) {
-            if ((wanted >> r & 1) == 0) {
-                continue;
-            }
-            const attn_tensor want = attn_as_tensor(attn_plan_tensor(plans[0], (attn_result)r, 0)),
-                              is = attn_as_tensor(attn_plan_tensor(plans[1], (attn_result)r, 0));
-            double largest = 0;
-            for (size_t e = 0; e < count_of(&want); e++) {
-                largest = fmax(largest, fabs(number_at(&want, e)));
-            }
-            for (size_t e = 0; e < count_of(&want); e++) {
-                cr_assert_float_eq(number_at(&is, e), number_at(&want, e),
-                                   (at % 2 ? 1e-13 : 1e-5) * largest, "call %d: %s", at,
-                                   attn_result_name((attn_result)r));
-            }
-        }
-        for (int i = 0; i < 2; i++) {
-            attn_plan_free(plans[i]);
-            free(buffers[i]);
-        }
-        free(memory);
-        free((void *)(uintptr_t)all.data);
-        free_call(&c);
-    }
-}
-
-/* A norm does not change if its row is multiplied by a number. So the gradient by the row is
- * divided by it, and that by the weights of the norm stays, although the squares overflow. */
-Test(gradients, of_norms_of_large_numbers) {
-    static const double scales[] = {0x1p60, 0x1p1000};
-    struct call c = draw_call(PLAIN, ATTN_FLOAT64, 1, ROWS, ROWS, WIDE, WIDE);
-    const attn_tensor q = matrix_of(c.q, ATTN_FLOAT64, ROWS, WIDE),
-                      v = matrix_of(c.v, ATTN_FLOAT64, ROWS, WIDE),
-                      norm = {.data = c.v, .dtype = ATTN_FLOAT64, .rank = 1, .shape = {WIDE}};
-    const attn_upstream up = {.output = &v};
-    const attn_options o = {
-        .results = ATTN_WANT(GRAD_K) | ATTN_WANT(GRAD_NORM_K), .upstream = &up, .norm_k = &norm};
-    double *keys[2], *results[2];
-    attn_plan *plans[2];
-    for (int i = 0; i < 2; i++) {
-        keys[i] = allocate(ROWS * WIDE, sizeof(double));
-        for (size_t e = 0; e < ROWS * WIDE; e++) {
-            keys[i][e] = c.k[e] * scales[i];
-        }
-        const attn_tensor k = matrix_of(keys[i], ATTN_FLOAT64, ROWS, WIDE);
-        cr_assert_eq(attn_plan_attention(&plans[i], &q, &k, &v, &o, NULL), ATTN_OK);
-        results[i] = run_alone(plans[i]);
-    }
-    for (int r = 0; r < 2; r++) {
-        const attn_result which = r ? ATTN_RESULT_GRAD_NORM_K : ATTN_RESULT_GRAD_K;
-        const double *want = attn_plan_tensor(plans[0], which, 0)->data,
-                     *is = attn_plan_tensor(plans[1], which, 0)->data;
-        for (size_t e = 0; e < (r ? WIDE : ROWS * WIDE); e++) {
-            const double factor = r ? 1 : scales[1] / scales[0];
-            cr_assert_float_eq(is[e] * factor, want[e], r ? 1e-12 : 1e-12 / scales[0]);
-        }
-    }
-    for (int i = 0; i < 2; i++) {
-        attn_plan_free(plans[i]);
-        free(results[i]);
-        free(keys[i]);
-    }
-    free_call(&c);
-}
+/* ---------------------------------------------------------------------------------------- bytes */
 
 /* Returns the bytes that are allocated, or 0 in a program with a sanitizer. */
 static size_t allocated(void) {
