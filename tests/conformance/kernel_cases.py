@@ -28,9 +28,8 @@ PACKAGES = {
         "d0f9f0b08a986cdeadbffcf5ec8b3a8f514366c68ad1853d3ab061bc83cc340b",
     "de/5a/6e27734bd793adc44d0b8d294e67cfacf4ec590572c1aef51d683fc7a791/xformers-0.0.35.tar.gz":
         "f7fc183a58e4bf0e2ae339a18fb1b1d4a37854c0f2545b4f360fef001646ab76"}
-PACKED = "packed sequences"
 LARGEST = 1 << 23  # multiplications of the forward pass of a case
-MINIMUM = 1000
+MINIMUM = 3000
 
 
 # -------------------------------------------------------------------------------------------- packages
@@ -172,24 +171,25 @@ class Flash:
         self.tests = [self.module.test_op_prefill_bwd_impl]
 
     def check(self, _, __, case):
-        if case["layout"] == "thd":
-            raise Skipped(PACKED)
         check_size(case["BATCH"] * case["HQ"], case["N_CTX_Q"], case["N_CTX_K"], 2 * case["D_HEAD"])
 
     def arguments(self, case):
         return case
 
     def patches(self, kernel):
-        def backward(do, q, k, v, o, lse, dq, dk, dv, scale, alibi, causal, *_):
+        def backward(do, q, k, v, o, lse, dq, dk, dv, scale, alibi, causal, layout, queries, keys, *_):
             tensors = {"Q": q, "K": k, "V": v, "grad_output": do}
-            tensors = {name: x.transpose(1, 2) for name, x in tensors.items()}
-            answer = kernel.ask(tensors, {"scale": scale, **({"causal": "bottom_right"} if causal else {})},
+            options = {"scale": scale, **({"causal": "bottom_right"} if causal else {})}
+            if layout == "thd":
+                options["sequence_offsets"] = [queries.tolist(), keys.tolist()]
+            answer = kernel.ask({name: swapped(name, x) for name, x in tensors.items()}, options,
                                 ["output", "grad_Q", "grad_K", "grad_V"])
-            output, *gradients = (answer[name].transpose(1, 2) for name in ("output", "grad_Q", "grad_K", "grad_V"))
+            output, *gradients = (swapped(name, answer[name]) for name in ("output", "grad_Q", "grad_K", "grad_V"))
             kernel.close(output, o, "output")
             for place, gradient in zip((dq, dk, dv), gradients):
                 place.copy_(gradient)
-            return (output * do).sum(-1).transpose(1, 2)
+            delta = (output * do).sum(-1)
+            return delta if layout == "thd" else delta.transpose(1, 2)
         yield mock.patch.object(self.module, "attention_prefill_backward_triton_split_impl", backward)
         yield mock.patch.object(torch.testing, "assert_close", kernel.close)
 
@@ -200,12 +200,15 @@ class Xformers:
 
     NAME = "xformers"
     SHAPE = "opBW_device_dtype_biasT_B_Mq_Mkv_H_K_Kv"
-    BIASES = {
-        "NoneType": lambda bias: {},
-        "LowerTriangularMask": lambda bias: {"causal": True},
-        "LowerTriangularFromBottomRightMask": lambda bias: {"causal": "bottom_right"},
-        "LowerTriangularFromBottomRightLocalAttentionMask": lambda bias: {"causal": "bottom_right", "window": [bias._window_size - 1, -1]},
-        "LocalAttentionFromBottomRightMask": lambda bias: {"alignment": "bottom_right", "window": [bias.window_left, bias.window_right]}}
+    MASKS = {
+        "NoneType": {}, "BlockDiagonalMask": {},
+        "LowerTriangularMask": {"causal": True}, "BlockDiagonalCausalMask": {"causal": True},
+        "BlockDiagonalCausalLocalAttentionMask": {"causal": True},
+        "LowerTriangularFromBottomRightMask": {"causal": "bottom_right"},
+        "LowerTriangularFromBottomRightLocalAttentionMask": {"causal": "bottom_right"},
+        "BlockDiagonalCausalFromBottomRightMask": {"causal": "bottom_right"},
+        "BlockDiagonalCausalLocalAttentionFromBottomRightMask": {"causal": "bottom_right"},
+        "LocalAttentionFromBottomRightMask": {"alignment": "bottom_right"}}
 
     def __init__(self, place):
         logging.getLogger("xformers").setLevel(logging.ERROR)  # it says that its kernels are not built
@@ -241,17 +244,29 @@ class Xformers:
         """A test that wants a GPU gets the name of one."""
         return {name: (x[0], "cuda", *x[2:]) if name == self.SHAPE else x for name, x in case.items()}
 
+    def masked(self, mask):
+        """Returns the options of a mask. One that is block diagonal stands for packed sequences."""
+        options = dict(self.MASKS[type(mask).__name__])
+        if hasattr(mask, "q_seqinfo"):
+            options["sequence_offsets"] = [mask.q_seqinfo.seqstart_py, mask.k_seqinfo.seqstart_py]
+        if hasattr(mask, "_window_size"):
+            options["window"] = [mask._window_size - 1, -1]
+        elif hasattr(mask, "window_left"):
+            options["window"] = [mask.window_left, mask.window_right]
+        return options
+
     def patches(self, kernel):
         def attend(query, key, value, attn_bias=None, p=0.0, scale=None, op=None):
             tensors = dict(zip("QKV", (query, key, value)))
             options = {} if scale is None else {"scale": scale}
             if isinstance(attn_bias, torch.Tensor):
                 tensors["bias"] = attn_bias
-            elif type(attn_bias).__name__ in self.BIASES:
-                options.update(self.BIASES[type(attn_bias).__name__](attn_bias))
             else:
-                raise Skipped(PACKED)
-            return Attention.apply(kernel, options, list(tensors), *tensors.values())
+                options.update(self.masked(attn_bias))
+            if "sequence_offsets" not in options:
+                return Attention.apply(kernel, options, list(tensors), *tensors.values())
+            rows = [x.squeeze(0) for x in tensors.values()]
+            return Attention.apply(kernel, options, list(tensors), *rows).unsqueeze(0)
         yield mock.patch.object(self.module.xformers.ops, "memory_efficient_attention", attend)
         yield mock.patch.object(self.fmha, "memory_efficient_attention", attend)
         yield mock.patch.object(self.module, "assert_allclose", kernel.close)
