@@ -3,7 +3,7 @@
 // bars. A click locks the word.
 //
 // Words and lines are made only for the rows that are in view, so that 1024 words cost as much as 30. Up to SVG_LINES lines are SVG;
-// more are painted on a canvas in slices. colours.css has the colours of the heads. pairs.js chooses the pairs.
+// more are painted on a canvas in slices. figurecolours.css has the colours of the heads. pairs.js chooses the pairs.
 import { toSVG } from './download.js';
 import { choosePairs, makeHead } from './pairs.js';
 import { Column, element, HEAD_COLOURS, ROW } from './wordcolumn.js';
