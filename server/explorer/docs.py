@@ -1,13 +1,14 @@
 #!/usr/bin/python3
-"""Writes the page /docs, server/explorer/src/docs.html, from openapi.yaml, and openapi.json beside it.
+"""Writes the page /docs, server/explorer/src/docs.html, from openapi.yaml, and openapi.json beside it. The section "Check
+your kernel" comes from the guide in tests/clients/kernel and from its example in Python.
 
     docs.py            writes both
-    docs.py --check    writes nothing and ends with status 1 if one of them is not what openapi.yaml says
+    docs.py --check    writes nothing and ends with status 1 if one of them is not what these files say
 
 The page needs no JavaScript. A key that several paths take or return is shown once, and each of the paths links to it.
 The type of a key is its x-type, or else the type of its schema. The default of a key is the last sentence of its
 description, "Default: ...".
-The program understands only what openapi.yaml uses. It ends with a message at anything else.
+The program understands only what these files use. It ends with a message at anything else.
 """
 
 import argparse
@@ -23,6 +24,7 @@ import yaml
 
 HERE = pathlib.Path(__file__).resolve().parent
 DOCUMENT = HERE.parent.parent / "openapi.yaml"
+KERNEL = HERE.parent.parent / "tests" / "clients" / "kernel"
 PAGE = HERE / "src" / "docs.html"
 IN_JSON = HERE / "src" / "openapi.json"
 
@@ -39,7 +41,7 @@ ERRORS = {"Problem", "InferenceError"}  # the types of errors
 
 
 class Unknown(Exception):
-    """openapi.yaml has something that this program does not understand."""
+    """A file has something that this program does not understand."""
 
 
 # ------------------------------------------------------------------------------------------ text
@@ -537,6 +539,23 @@ class Page:
             table("Headers of answers", "answer", ["Header of the answer", "Example", "Meaning"], answers),
         ]
 
+    def kernel(self):
+        """The beginning of the guide "Check your kernel", the end of its example in Python, and the names of all examples."""
+        guide = GUIDE.match((KERNEL / "README.md").read_text(encoding="utf-8"))
+        if not guide:
+            raise Unknown("tests/clients/kernel/README.md: no title, paragraph, table and command")
+        example = (KERNEL / "kernel.py").read_text(encoding="utf-8").rstrip().rsplit("\n\n\n", 1)[-1]
+        files = [f"{code(file)} ({text(name)})" for name, file in re.findall(r"^\| (\w+) \| \[([\w.]+)\]", guide["table"], re.M)]
+        self.contents.append((text(guide["title"]), "kernel", []))
+        return [
+            f'<h2 id="kernel">{text(guide["title"])}</h2>',
+            prose(guide["about"], "README.md"),
+            f'<pre tabindex="0">{text(example)}</pre>',
+            f'<pre tabindex="0">{text(guide["command"])}</pre>',
+            f"<p>This is the end of {code('kernel.py')}, and the command. The folder {code('tests/clients/kernel')} of the sources "
+            f"explains the file. It has whole examples: {listed(files)}.</p>",
+        ]
+
     def tag(self, name):
         tag = next(each for each in self.document.root["tags"] if each["name"] == name)
         lines = [f'<h2 id="tag-{name}">{name.capitalize()}</h2>', prose(tag["description"], name)]
@@ -552,6 +571,7 @@ class Page:
         self.contents.append(("Overview", "overview", [(lead, f"about-{slug(lead).lower()}") for lead in leads]))
         first, *others = [tag["name"] for tag in self.document.root["tags"]]
         lines = self.tag(first)
+        lines += self.kernel()
         lines += self.shared_keys(REQUEST, "Options")
         lines += self.shared_keys(ANSWER, "Results")
         lines += self.objects()
@@ -578,10 +598,12 @@ class Page:
         return page
 
 
+GUIDE = re.compile(r"# (?P<title>.+?)\n\n(?P<about>.+?)\n\n(?P<table>\|.+?)\n\n.*?\n```sh\n(?P<command>.+?)\n```\n", re.S)
+
 LISTED = ("options", "results", "errors", "headers")  # the sections whose entries the contents list
 
 TEMPLATE = """<!doctype html>
-<!-- Made from openapi.yaml by docs.py: run make docs. -->
+<!-- Made from openapi.yaml and tests/clients/kernel by docs.py: run make docs. -->
 <html lang="en">
 <head>
 <meta charset="utf-8">
@@ -638,19 +660,19 @@ def in_json(value, levels=3):
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Writes the page /docs and openapi.json from openapi.yaml.")
+    parser = argparse.ArgumentParser(description="Writes the page /docs and openapi.json.")
     parser.add_argument("--check", action="store_true", help="write nothing, and fail if one of them is not up to date")
     arguments = parser.parse_args()
     try:
         page = Page(Document(DOCUMENT)).make()
     except Unknown as error:
-        sys.exit(f"{DOCUMENT.name}: {error}; docs.py does not understand that")
+        sys.exit(f"docs.py does not understand this: {error}")
     document = in_json(yaml.safe_load(DOCUMENT.read_text(encoding="utf-8"))) + "\n"
     if not arguments.check:
         PAGE.write_text(page, encoding="utf-8")
         IN_JSON.write_text(document, encoding="utf-8")
     elif PAGE.read_text(encoding="utf-8") != page or IN_JSON.read_text(encoding="utf-8") != document:
-        sys.exit("server/explorer/src/docs.html or openapi.json is not what openapi.yaml says: run make docs")
+        sys.exit("server/explorer/src/docs.html or openapi.json is not what openapi.yaml and tests/clients/kernel say: run make docs")
 
 
 if __name__ == "__main__":

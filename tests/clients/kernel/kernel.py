@@ -5,8 +5,6 @@ import triton
 import triton.language as tl
 from safetensors.torch import save_file
 
-N, D = 16, 16
-
 
 @triton.jit
 def product(a, b):
@@ -32,6 +30,7 @@ def attention(Q, K, V, dO, O, LSE, dQ, dK, dV, scale, N: tl.constexpr, D: tl.con
     tl.store(dV + at, product(tl.trans(weights), do))
 
 
+N, D = 16, 16
 torch.manual_seed(1)
 device = "cuda" if torch.cuda.is_available() else "cpu"
 inputs = {name: torch.randn(N, D, device=device) for name in ("Q", "K", "V", "grad_output")}
