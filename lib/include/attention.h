@@ -229,6 +229,19 @@ typedef enum attn_normalization {
     ATTN_SIGMOID = 2
 } attn_normalization;
 
+/* A type of 16 bits whose rounding is imitated. The matrices are float32, and so are the results,
+ * but each is rounded to this type where PyTorch's math path rounds it: inputs; Q, K and V after
+ * projections or biases, and after norms and rotary; Q and K once more after each is multiplied by
+ * the root of the scale; scaled_scores, masked_scores, weights, and the output, before W_O and
+ * after it. The result scores is that of Q and K before they are scaled. lse, entropy and
+ * statistics are not rounded. Between these places everything is computed in float32 or in double.
+ * lib/README.md has the formulas. */
+typedef enum attn_compute_dtype {
+    ATTN_COMPUTE_AS_GIVEN = 0,
+    ATTN_COMPUTE_FLOAT16 = 1,
+    ATTN_COMPUTE_BFLOAT16 = 2
+} attn_compute_dtype;
+
 enum {
     ATTN_FLAG_SCALE = 1u << 0,  /* `scale` is used, even if it is 0; otherwise 1/sqrt(d) */
     ATTN_FLAG_WINDOW = 1u << 1, /* `window` is used */
@@ -367,6 +380,9 @@ typedef struct attn_options {
     const attn_tensor *norm_q, *norm_k;
     double norm_epsilon;       /* >= 0 and finite; 0 = 1e-6 */
     const attn_rotary *rotary; /* borrowed while the plan is made; NULL = none */
+    /* Rounds as a type of 16 bits does. It needs float32 and rows of at most 32768 keys and 4096
+     * columns, and no gradient. A number that the type cannot hold is ATTN_NOT_FINITE. */
+    attn_compute_dtype compute_dtype;
     /* Borrowed while the plan is made; NULL = none. With it, the results name at least one grad_*,
      * each by an input that the call has. Prepacked weights have no gradients. No head has more
      * than 16384 columns then. */

@@ -90,6 +90,20 @@ static attn_status check_enums(const attn_options *o, attn_error *error) {
     return ATTN_OK;
 }
 
+static attn_status check_compute_dtype(const attn_options *o, attn_error *error) {
+    if ((unsigned)o->compute_dtype > ATTN_COMPUTE_BFLOAT16) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, "compute_dtype",
+                         "compute_dtype is %d; it must be 0 to 2", (int)o->compute_dtype);
+    }
+    if (o->compute_dtype != ATTN_COMPUTE_AS_GIVEN &&
+        (o->upstream != NULL || (o->results & EVERY_GRADIENT) != 0)) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, "compute_dtype",
+                         "compute_dtype rounds the results of the forward pass; gradients are "
+                         "computed without it");
+    }
+    return ATTN_OK;
+}
+
 static attn_status check_normalization(const attn_options *o, attn_error *error) {
     static const char *const names[] = {"softmax", "none", "sigmoid"};
     const char *name = names[o->normalization];
@@ -138,6 +152,7 @@ attn_status check_options(const attn_options *o, attn_error *error) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "alibi",
                          "alibi takes the slopes of the paper or given slopes, not both");
     }
+    ATTN_TRY(check_compute_dtype(o, error));
     return check_normalization(o, error);
 }
 

@@ -21,6 +21,7 @@ enum {
     BLAS_PRODUCT = 400, /* added if BLAS makes them, divided by the number of queries */
     MASK = 20,          /* reading a byte of a mask */
     SOFTCAP = 120,      /* tanh */
+    ROUND = 60,         /* rounding a number to a compute_dtype */
     SIGMOID = 150,      /* exp and a division */
     ENTROPY = 350,      /* a logarithm of libm */
     LONG_ENTROPY = 80,  /* the moment of a long row, of which entropy is made */
@@ -64,6 +65,7 @@ static double cost_of_score(const attn_plan *plan) {
     cost += plan->rules.padding != NULL ? MASK : 0;
     cost += plan->rules.bias.data != NULL ? MASK : 0;
     cost += plan->options.softcap > 0 ? SOFTCAP : 0;
+    cost += plan->narrow.type != NULL ? 3 * ROUND : 0;
     cost += plan->options.normalization == ATTN_SIGMOID ? SIGMOID : 0;
     if (plan_wants(plan, ATTN_WANT(ENTROPY))) {
         cost += path->long_rows ? LONG_ENTROPY : ENTROPY;
@@ -279,6 +281,11 @@ double cost_of_plan(const attn_plan *plan) {
     const double tiles = fmin(1, share + (double)g->tile_rows / (double)plan->m);
     return cost + g->cost + g->cost_of_pairs * tiles +
            (g->wanted ? (double)s->scratch.bytes * FRESH : 0);
+}
+
+double cost_of_narrowing(const attn_plan *plan) {
+    return (double)plan->narrow.numbers * (ROUND + sizeof(float) * FRESH) +
+           (double)plan->schedule.tasks[PHASE_NARROW] * TASK;
 }
 
 double cost_of_softmax(const attn_plan *plan) {

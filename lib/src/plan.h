@@ -107,10 +107,30 @@ struct projection {
     bool copies_tiles; /* a tile of the weights is copied before it is multiplied */
 };
 
+/* ------------------------------------------------------------------------------- compute_dtype */
+
+/* An input of which a run makes a rounded copy. */
+struct narrow_input {
+    const void **place; /* the member of the plan that says where it is; a run makes it the copy */
+    const float *from;
+    const char *name;
+    size_t count, at; /* its numbers, and the place of the copy among those of all inputs */
+};
+
+/* A call with a compute_dtype. */
+struct narrowing {
+    const struct narrow_type *type; /* NULL: there is no compute_dtype */
+    struct narrow_input *inputs;    /* in the order of their copies */
+    size_t count;                   /* inputs that there are */
+    size_t numbers;                 /* of all copies */
+    size_t memory;                  /* where they begin in the workspace */
+};
+
 /* --------------------------------------------------------------------------------- the schedule */
 
 /* The phases of a run. All tasks of one phase may run at once and in any order. */
 enum phase {
+    PHASE_NARROW,  /* inputs are rounded to the compute_dtype */
     PHASE_PROJECT, /* Q, K and V are computed from X */
     PHASE_PREPARE, /* Q, K and V get biases, norms, rotary embedding and extra keys */
     PHASE_PACK,    /* keys are packed, matrices are copied to results, Q and K give moments */
@@ -187,7 +207,7 @@ struct tiling {
 };
 
 enum {
-    COPY_NUMBERS = 1 << 17, /* the most numbers of a matrix that are copied as one part */
+    COPY_NUMBERS = 1 << 17, /* the most numbers that are copied as one part */
     RANK_NUMBERS = 1 << 15, /* the most entries of a row of top_k that are found as one part */
 };
 
@@ -474,18 +494,23 @@ struct alike {
 };
 
 /*
- * The sequences of a call. Phase 0 has the runs of short sequences, and clears the shared sums of
- * the long ones. Phase p + 1 has the tasks of phase p of all long sequences. The last phase adds up
- * the shared gradients, if there are any.
+ * The sequences of a call. PHASE_NARROW is that of the call as a whole. PHASE_SHORT has the runs
+ * of short sequences, and clears the shared sums of the long ones. Phase p + 1 has the tasks of
+ * phase p of all long sequences, which have no PHASE_NARROW. The last phase adds up the shared
+ * gradients, if there are any.
  */
+enum {
+    PHASE_SHORT = PHASE_NARROW + 1
+};
+
 struct sequences {
     size_t count;
     struct packed_rows *rows; /* in the order of their lengths */
     size_t kinds, short_kinds;
     struct alike *alike; /* first those of short sequences */
     size_t phases;
-    /* The tasks of each phase that come before those of each kind, and all tasks: of phase 0 from
-     * the first kind on, of the other phases from the first long one on. */
+    /* The tasks of each phase that come before those of each kind, and all tasks: of PHASE_SHORT
+     * from the first kind on, of the phases after it from the first long one on. */
     size_t **before;
     size_t shared;   /* numbers of shared gradients */
     size_t places;   /* so many runs and long sequences add to sums of their own */
@@ -519,6 +544,7 @@ struct attn_plan {
     double norm_epsilon;
     struct rotary rotary;
     struct projection project[PROJECT_COUNT]; /* one that the call lacks has no pieces */
+    struct narrowing narrow;
     struct result_set results;
     struct gradients gradients;
     struct wide *wide;           /* of a small call whose gradients are wanted; or NULL */
@@ -622,7 +648,7 @@ static inline double *gradient_shared(const attn_plan *plan, attn_result which) 
 
 /* The first kind that has tasks in a phase of the sequences. */
 static inline size_t sequences_first(const struct sequences *s, size_t phase) {
-    return phase == 0 ? 0 : s->short_kinds;
+    return phase == PHASE_SHORT ? 0 : s->short_kinds;
 }
 
 static inline size_t sequences_tasks(const struct sequences *s, size_t phase) {

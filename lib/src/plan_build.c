@@ -71,6 +71,7 @@ attn_status plan_finish(attn_plan *plan, const attn_options *o, attn_error *erro
         return attn_too_large(error);
     }
     ATTN_TRY(plan_options(plan, o, error));
+    ATTN_TRY(plan_compute_dtype(plan, o, error));
     ATTN_TRY(plan_check_gradients(plan, o, error));
     ATTN_TRY(plan_results(plan, error));
     ATTN_TRY(plan_upstream(plan, o, error));

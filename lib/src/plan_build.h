@@ -93,6 +93,19 @@ attn_status plan_read_numbers(attn_plan *plan, attn_error *error);
 /* Resolves all options against the sizes and the heads of the plan. */
 attn_status plan_options(attn_plan *plan, const attn_options *o, attn_error *error);
 
+/* --------------------------------------------------------------------------- in plan_narrow.c */
+
+/* Chooses the type of a compute_dtype. */
+attn_status plan_compute_dtype(attn_plan *plan, const attn_options *o, attn_error *error);
+
+/* Lets a call with a compute_dtype round its inputs. Its schedule is known. The plans of sequences
+ * take rounded rows of the call as a whole, see engine/sequences.c. */
+attn_status plan_narrow(attn_plan *plan, attn_error *error);
+
+/* Fails because a number of an input is too large for the type. */
+attn_status narrow_fail(const struct narrow_type *type, const char *name, double number,
+                        attn_error *error);
+
 /* --------------------------------------------------------------------------- in plan_rotary.c */
 
 /* Checks norm_q, norm_k and rotary. The heads, the sizes and plan_position() are known. */
@@ -157,6 +170,7 @@ double cost_of_merging(const attn_plan *plan);
 double cost_of_ranking(const attn_plan *plan);
 double cost_of_projecting(const struct projection *p, size_t rows, size_t columns);
 double cost_of_plan(const attn_plan *plan);
+double cost_of_narrowing(const attn_plan *plan); /* PHASE_NARROW and its memory */
 double cost_of_softmax(const attn_plan *plan);
 
 /* Cuts units, which cost `cost` together, into tasks. */

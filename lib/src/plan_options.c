@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "check.h"
+#include "narrow.h"
 #include "status.h"
 #include "tensor.h"
 
@@ -11,12 +12,18 @@ enum {
     DEFAULT_TOP_K = 5
 };
 
-static attn_status read_numbers(const attn_tensor *tensor, const char *name, double *out,
-                                attn_error *error) {
+static attn_status read_numbers(const attn_plan *plan, const attn_tensor *tensor, const char *name,
+                                double *out, attn_error *error) {
+    const struct narrow_type *type = plan->narrow.type;
     for (size_t h = 0; tensor->data != NULL && h < tensor->shape[0]; h++) {
         out[h] = number_at(tensor->data, tensor->dtype, h);
         if (!isfinite(out[h])) {
             return attn_fail(error, ATTN_INVALID_ARGUMENT, name, "%s must be finite", name);
+        }
+        const double given = out[h];
+        out[h] = type == NULL ? given : (double)narrow_number(type, (float)given);
+        if (isinf(out[h])) {
+            return narrow_fail(type, name, given, error);
         }
     }
     return ATTN_OK;
@@ -24,8 +31,8 @@ static attn_status read_numbers(const attn_tensor *tensor, const char *name, dou
 
 attn_status plan_read_numbers(attn_plan *plan, attn_error *error) {
     plan_frequencies(plan);
-    ATTN_TRY(read_numbers(&plan->scoring.alibi, "alibi", plan->scoring.slopes, error));
-    return read_numbers(&plan->scoring.sink, "sink", plan->scoring.sinks, error);
+    ATTN_TRY(read_numbers(plan, &plan->scoring.alibi, "alibi", plan->scoring.slopes, error));
+    return read_numbers(plan, &plan->scoring.sink, "sink", plan->scoring.sinks, error);
 }
 
 /* Checks how many numbers there are of an option that has one for each head. */

@@ -426,22 +426,22 @@ static size_t tasks_of_kind(const struct sequences *s, const struct alike *kind,
     if (!kind->is_long) {
         return kind->runs.tasks;
     }
-    return kind->count * (phase > 0       ? attn_plan_tasks(kind->plan, phase - 1)
-                          : s->shared > 0 ? 1
-                                          : 0);
+    return kind->count * (phase > PHASE_SHORT ? attn_plan_tasks(kind->plan, phase - 1)
+                          : s->shared > 0     ? 1
+                                              : 0);
 }
 
 /* Counts the tasks of all phases. */
 static attn_status count_phases(attn_plan *plan, attn_error *error) {
     struct sequences *s = plan->sequences;
-    s->phases = 1;
+    s->phases = PHASE_SHORT + 1;
     for (size_t i = s->short_kinds; i < s->kinds; i++) {
         s->phases = size_max(s->phases, 1 + attn_plan_phases(s->alike[i].plan));
     }
     const size_t phases = s->phases;
     s->phases += s->shared > 0;
     s->before = plan_alloc(plan, phases, sizeof *s->before);
-    for (size_t phase = 0; s->before != NULL && phase < phases; phase++) {
+    for (size_t phase = PHASE_SHORT; s->before != NULL && phase < phases; phase++) {
         const size_t first = sequences_first(s, phase);
         size_t *before = plan_alloc(plan, s->kinds - first + 1, sizeof *before);
         if (before == NULL) {
@@ -476,6 +476,7 @@ static attn_status plan_parts_of_call(attn_plan *plan, const struct flat *f, att
         return attn_no_memory(error);
     }
     struct sequences *s = plan->sequences;
+    ATTN_TRY(plan_narrow(plan, error));
     ATTN_TRY(list_rows(plan, given, error));
     ATTN_TRY(new_kinds(plan, error));
     ATTN_TRY(plan_kinds(plan, f, error));

@@ -108,7 +108,7 @@ bool plan_is_small(const attn_plan *plan) {
     for (size_t h = 0; h < plan->heads; h++) {
         columns += (double)plan->head[h].d + (double)plan->head[h].d_v;
     }
-    return pairs * (double)plan->heads <= SMALL_SCORES && pairs * columns <= SMALL_WORK &&
+    return plan->narrow.type == NULL && pairs * (double)plan->heads <= SMALL_SCORES && pairs * columns <= SMALL_WORK &&
            all_projections(plan) <= SMALL_WORK;
 }
 
@@ -204,9 +204,10 @@ static void choose_paths(attn_plan *plan, double head_cost) {
     struct path *path = &plan->path;
     const uint64_t weights = ATTN_WANT(WEIGHTS) | ATTN_WANT(ENTROPY) | ATTN_WANT(TOP_K_INDICES) |
                              ATTN_WANT(TOP_K_WEIGHTS);
-    path->materialized =
-        plan_wants(plan, STAGES_OF_ALL_KEYS) || plan->options.normalization != ATTN_SOFTMAX;
-    path->keeps_tiles = plan->options.normalization == ATTN_SOFTMAX && plan_wants(plan, weights);
+    const bool narrow = plan->narrow.type != NULL;
+    path->materialized = narrow || plan_wants(plan, STAGES_OF_ALL_KEYS) ||
+                         plan->options.normalization != ATTN_SOFTMAX;
+    path->keeps_tiles = !narrow && plan->options.normalization == ATTN_SOFTMAX && plan_wants(plan, weights);
     /* Each row must begin with a cache line, because a line that is stored in two parts is slow. */
     path->streams_weights = path->keeps_tiles && plan_wants(plan, ATTN_WANT(WEIGHTS)) &&
                             !plan->results.mean &&
@@ -224,8 +225,8 @@ static void choose_paths(attn_plan *plan, double head_cost) {
     }
     plan->tiling.panel = plan_panel(plan->dtype);
     path->without_blas =
-        plan->n <= ROW_QUERIES || (plan->n < PACK_QUERIES && head_cost <= ROW_WORK);
-    path->packs = !path->without_blas && plan->n * (plan->heads / plan->kv_heads) >= PACK_QUERIES;
+        !narrow && (plan->n <= ROW_QUERIES || (plan->n < PACK_QUERIES && head_cost <= ROW_WORK));
+    path->packs = !narrow && !path->without_blas && plan->n * (plan->heads / plan->kv_heads) >= PACK_QUERIES;
 }
 
 /* Cuts the keys of long rows into parts. With few queries each part is a task, so that there is
@@ -380,7 +381,9 @@ static void choose_blocks(attn_plan *plan, size_t d) {
     path->packs = path->packs && !path->small;
     const bool few = path->packs ? t->blocks <= 2 && plan->heads == plan->kv_heads
                                  : t->panel > 0 && !path->without_blas && !path->small;
-    path->packs_late = few && !path->long_rows && t->keys * d * size <= LATE_BYTES;
+    /* With a compute_dtype, a block rounds the keys that it packs. */
+    path->packs_late = plan->narrow.type != NULL ||
+                       (few && !path->long_rows && t->keys * d * size <= LATE_BYTES);
     path->packs = path->packs && !path->packs_late;
     t->heads_in_turn = t->splits > 1 ? 1 : choose_heads_in_turn(plan, d);
     choose_tasks(plan);
@@ -489,6 +492,12 @@ attn_status plan_schedule(attn_plan *plan, attn_error *error) {
     plan->tiling.value_columns = size_min(d_v, VALUE_COLUMNS);
     choose_paths(plan, head_cost);
     choose_blocks(plan, size_max(d, d_v));
+    if (plan->narrow.type != NULL && plan->path.long_rows) {
+        return attn_fail(error, ATTN_TOO_LARGE, "compute_dtype",
+                         "compute_dtype needs rows of at most %d keys, and of fewer if their %zu "
+                         "columns are many, but there are %zu",
+                         WHOLE_BYTES / 8 / (int)sizeof(float), size_max(d, d_v), plan->m);
+    }
     choose_preparation(plan);
     choose_pack(plan, d);
     choose_after_cuts(plan, d_v);
@@ -530,13 +539,14 @@ size_t attn_plan_tasks(const attn_plan *plan, size_t phase) {
         return 0;
     }
     if (plan->sequences != NULL) {
-        return sequences_tasks(plan->sequences, phase);
+        return phase == PHASE_NARROW ? plan->schedule.tasks[PHASE_NARROW]
+                                     : sequences_tasks(plan->sequences, phase);
     }
     if (phase >= PHASE_COUNT) {
         return plan->wide != NULL ? 1 : g->tasks[gradient_phase_of(g, phase - PHASE_COUNT)];
     }
     if (plan->path.small) { /* one task runs those of all phases */
-        return phase == 0;
+        return phase == PHASE_PROJECT;
     }
     return plan->schedule.tasks[phase];
 }

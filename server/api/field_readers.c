@@ -113,6 +113,18 @@ bool field_causal(struct call *call, struct codec_document *document, const stru
     return codec_as_bool(document, value, &o->causal, error);
 }
 
+/* The first choice is the first type to which anything is rounded. */
+bool field_compute_dtype(struct call *call, struct codec_document *document,
+                         const struct field *field, const struct codec_value *value,
+                         struct codec_error *error) {
+    size_t which;
+    if (!codec_as_choice(document, value, field->choices, field->choice_count, &which, error)) {
+        return false;
+    }
+    call->options.compute_dtype = (attn_compute_dtype)(ATTN_COMPUTE_FLOAT16 + which);
+    return true;
+}
+
 /* "alignment" says where the queries stand, with causal or without it. */
 bool field_alignment(struct call *call, struct codec_document *document, const struct field *field,
                      const struct codec_value *value, struct codec_error *error) {

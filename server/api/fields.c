@@ -17,6 +17,7 @@ static const char *const dtypes[] = {"float32", "float64"};
 static const char *const layouts[] = {[ATTN_IN_OUT] = "in_out", [ATTN_OUT_IN] = "out_in"};
 static const char *const normalizations[] = {
     [ATTN_SOFTMAX] = "softmax", [ATTN_UNNORMALIZED] = "none", [ATTN_SIGMOID] = "sigmoid"};
+static const char *const compute_dtypes[] = {"float16", "bfloat16"};
 static const char *const alignments[] = {
     [FIELD_TOP_LEFT] = "top_left", [FIELD_BOTTOM_RIGHT] = "bottom_right"};
 static const char of_projections[] =
@@ -124,6 +125,8 @@ static const struct field table[] = {
      .sample = "{\"absolute\":1e-5,\"relative\":1e-5}"},
     {"fail_on_difference", CALLS, FIELDS_OPTIONS, FIELD_READER, .read = field_fail_on_difference,
      .sample = "false"},
+    {"compute_dtype", ATTENTIONS, FIELDS_OPTIONS, FIELD_READER, .read = field_compute_dtype,
+     CHOICES(compute_dtypes)},
     {"scale", ATTENTIONS, FIELDS_OPTIONS, FIELD_READER, 1, 1, .sample = "h|0.5|0",
      .read = field_scale},
     {"softcap", ATTENTIONS, FIELDS_OPTIONS, FIELD_NUMBER, CALL(options.softcap)},

@@ -1,9 +1,12 @@
-/* test_halves.h - the values of numbers of 16 and 8 bits in plain arithmetic. */
+/* test_halves.h - the values of numbers of 16 and 8 bits, and rounding to 16 bits, in plain
+ * arithmetic. */
 #ifndef TEST_HALVES_H
 #define TEST_HALVES_H
 
 #include <math.h>
 #include <stdint.h>
+
+#include "attention.h"
 
 /* Returns the value of a number with a sign, `exponent` bits of exponent and the rest of fraction
  * (IEEE 754-2008, 3.4). */
@@ -37,6 +40,20 @@ static inline double e4m3_value(uint8_t bits) {
     const double sign = bits >= 128 ? -1 : 1;
     return e == 15 && f == 7 ? (double)NAN
                              : sign * ldexp(e == 0 ? f : 8 + f, (e == 0 ? 1 : e) - 7 - 3);
+}
+
+/* Rounds to a number of the type, to nearest with ties to even (IEEE 754-2019, 4.3.1). */
+static inline double rounded(attn_compute_dtype type, double x) {
+    const bool half = type == ATTN_COMPUTE_FLOAT16;
+    const int digits = half ? 11 : 8, least = half ? -24 : -133;
+    int exponent;
+    if (type == ATTN_COMPUTE_AS_GIVEN || x == 0 || !isfinite(x)) {
+        return x;
+    }
+    frexp(x, &exponent);
+    const int unit = exponent - digits > least ? exponent - digits : least;
+    const double number = ldexp(nearbyint(ldexp(x, -unit)), unit);
+    return fabs(number) > (half ? 65504 : 0x1.FEp127) ? copysign(INFINITY, x) : number;
 }
 
 #endif

@@ -26,6 +26,15 @@ static void extend_into_workspace(attn_plan *plan) {
     }
 }
 
+/* The inputs of a call with a compute_dtype are their rounded copies. */
+static void narrow_into_workspace(const attn_plan *plan) {
+    const char *memory = plan->workspace;
+    for (size_t i = 0; i < plan->narrow.count; i++) {
+        const struct narrow_input *input = &plan->narrow.inputs[i];
+        *input->place = memory + plan->narrow.memory + input->at * sizeof(float);
+    }
+}
+
 attn_status attn_plan_begin(attn_plan *plan, attn_error *error) {
     for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
         for (size_t part = 0; part < plan->results.of[r].count; part++) {
@@ -45,6 +54,7 @@ attn_status attn_plan_begin(attn_plan *plan, attn_error *error) {
     if (plan->extra.count > 0) {
         extend_into_workspace(plan);
     }
+    narrow_into_workspace(plan);
     ATTN_TRY(plan_read_numbers(plan, error));
     if (plan->sequences != NULL) {
         return sequences_begin(plan, error);

@@ -231,7 +231,7 @@ static attn_status run_short(const attn_plan *plan, const struct alike *kind, si
 /* Runs one task of a phase of a long kind; the first phase clears shared sums. */
 static attn_status run_long(const attn_plan *plan, const struct alike *kind, size_t phase,
                             size_t task, void *scratch, attn_error *error) {
-    if (phase == 0) {
+    if (phase == PHASE_SHORT) {
         clear_shared(plan, kind->sums + task);
         return ATTN_OK;
     }
@@ -285,11 +285,23 @@ static attn_status add_shared(const attn_plan *plan, size_t task, attn_error *er
 
 /* ----------------------------------------------------------------------------- the entry points */
 
+/* Gives the plan of a sequence the inputs that all share. They may be rounded copies. */
+static void share_inputs(const attn_plan *plan, attn_plan *own) {
+    own->in.q.bias = plan->in.q.bias;
+    own->in.k.bias = plan->in.k.bias;
+    own->in.v.bias = plan->in.v.bias;
+    own->norm_q.weights = plan->norm_q.weights;
+    own->norm_k.weights = plan->norm_k.weights;
+    own->rotary.cos = plan->rotary.cos;
+    own->rotary.sin = plan->rotary.sin;
+}
+
 attn_status sequences_begin(const attn_plan *plan, attn_error *error) {
     const struct sequences *s = plan->sequences;
     for (size_t i = 0; i < s->kinds; i++) {
         attn_plan *own = s->alike[i].plan;
         if (own != NULL) {
+            share_inputs(plan, own);
             ATTN_TRY(plan_read_numbers(own, error));
         }
         if (own != NULL && own->wide != NULL) {
@@ -305,6 +317,9 @@ attn_status sequences_task(const attn_plan *plan, size_t phase, size_t task, voi
     const struct sequences *s = plan->sequences;
     if (s->shared > 0 && phase + 1 == s->phases) {
         return add_shared(plan, task, error);
+    }
+    if (phase == PHASE_NARROW) {
+        return task_run(plan, phase, task, scratch, error);
     }
     const size_t first = sequences_first(s, phase), *before = s->before[phase];
     size_t low = 0, high = s->kinds - first; /* before[low] <= task < before[high] */
