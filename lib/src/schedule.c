@@ -108,8 +108,8 @@ bool plan_is_small(const attn_plan *plan) {
     for (size_t h = 0; h < plan->heads; h++) {
         columns += (double)plan->head[h].d + (double)plan->head[h].d_v;
     }
-    return plan->narrow.type == NULL && pairs * (double)plan->heads <= SMALL_SCORES && pairs * columns <= SMALL_WORK &&
-           all_projections(plan) <= SMALL_WORK;
+    return plan->narrow.type == NULL && pairs * (double)plan->heads <= SMALL_SCORES &&
+           pairs * columns <= SMALL_WORK && all_projections(plan) <= SMALL_WORK;
 }
 
 enum {
@@ -207,7 +207,8 @@ static void choose_paths(attn_plan *plan, double head_cost) {
     const bool narrow = plan->narrow.type != NULL;
     path->materialized = narrow || plan_wants(plan, STAGES_OF_ALL_KEYS) ||
                          plan->options.normalization != ATTN_SOFTMAX;
-    path->keeps_tiles = !narrow && plan->options.normalization == ATTN_SOFTMAX && plan_wants(plan, weights);
+    path->keeps_tiles =
+        !narrow && plan->options.normalization == ATTN_SOFTMAX && plan_wants(plan, weights);
     /* Each row must begin with a cache line, because a line that is stored in two parts is slow. */
     path->streams_weights = path->keeps_tiles && plan_wants(plan, ATTN_WANT(WEIGHTS)) &&
                             !plan->results.mean &&
@@ -226,7 +227,8 @@ static void choose_paths(attn_plan *plan, double head_cost) {
     plan->tiling.panel = plan_panel(plan->dtype);
     path->without_blas =
         !narrow && (plan->n <= ROW_QUERIES || (plan->n < PACK_QUERIES && head_cost <= ROW_WORK));
-    path->packs = !narrow && !path->without_blas && plan->n * (plan->heads / plan->kv_heads) >= PACK_QUERIES;
+    path->packs =
+        !narrow && !path->without_blas && plan->n * (plan->heads / plan->kv_heads) >= PACK_QUERIES;
 }
 
 /* Cuts the keys of long rows into parts. With few queries each part is a task, so that there is
@@ -382,8 +384,8 @@ static void choose_blocks(attn_plan *plan, size_t d) {
     const bool few = path->packs ? t->blocks <= 2 && plan->heads == plan->kv_heads
                                  : t->panel > 0 && !path->without_blas && !path->small;
     /* With a compute_dtype, a block rounds the keys that it packs. */
-    path->packs_late = plan->narrow.type != NULL ||
-                       (few && !path->long_rows && t->keys * d * size <= LATE_BYTES);
+    path->packs_late =
+        plan->narrow.type != NULL || (few && !path->long_rows && t->keys * d * size <= LATE_BYTES);
     path->packs = path->packs && !path->packs_late;
     t->heads_in_turn = t->splits > 1 ? 1 : choose_heads_in_turn(plan, d);
     choose_tasks(plan);

@@ -412,6 +412,9 @@ static int bound_by(const struct drawn_call *drawn, size_t input, char axis) {
     }
     for (const char *other = drawn->axes[input]; *other != '\0'; other++) {
         const int found = axis == *other ? 2 : are_related(axis, *other, keys);
+        if (keys && axis == 'n' && *other == 'k') {
+            return 1; /* the refusal may name all keys, with the past ones */
+        }
         bound = found > bound ? found : bound;
     }
     return bound;

@@ -475,6 +475,8 @@ def fit_options(body, batch, heads, queries, keys):
     full = [batch, heads, queries, keys]
     if body.get("causal") == "bottom_right" and "alignment" in body:
         body["alignment"] = "bottom_right"
+    if "compute_dtype" in body:
+        body["compute_dtype"] = "bfloat16"  # products of such numbers are too large for float16
     if "softcap" in body:
         body["softcap"] = tame(body["softcap"])
     for name in ("mask", "bias"):

@@ -169,10 +169,10 @@ static void check_row(const struct head *head, size_t i, double *output, double 
     memset(terms, 0, call->d_v * sizeof *terms);
     for (size_t j = 0; j < m; j++) {
         const double y = (double)x[j], bias = c->options.sigmoid_bias;
-        const double weight = y == -INFINITY                                 ? 0
+        const double weight = y == -INFINITY                                  ? 0
                               : c->options.normalization == ATTN_UNNORMALIZED ? y
                               : c->options.normalization == ATTN_SIGMOID ? 1 / (1 + exp(-y - bias))
-                                                                          : exp(y - max) / sum;
+                                                                         : exp(y - max) / sum;
         check(c, "weights", (double)w[j], weight, 1e-6 * fabs(weight));
         for (size_t e = 0; w[j] != 0 && e < call->d_v; e++) {
             output[e] += (double)w[j] * call->v[j * call->d_v + e];
@@ -182,7 +182,7 @@ static void check_row(const struct head *head, size_t i, double *output, double 
 }
 
 /* Checks a head. Its outputs are compared unless W_O follows. */
-static void check_head(const struct head *head, size_t column, size_t ld) {
+static void check_rounded_head(const struct head *head, size_t column, size_t ld) {
     struct random_call *c = head->c;
     const size_t d_v = head->call.d_v, n = head->call.n;
     double *output = keep_block(c, 2 * d_v * sizeof *output), *terms = output + d_v;
@@ -252,7 +252,7 @@ static void run_call(struct random_call *c, attn_plan *plan) {
 }
 
 /* Compares the call of a seed, if it has float32 and Q is known. Returns whether it was compared. */
-static bool check_seed(uint64_t seed) {
+static bool check_rounded_seed(uint64_t seed) {
     struct random_call *c = malloc(sizeof *c);
     attn_plan *plan = draw_random_call(c, seed);
     const bool turned = c->options.norm_q != NULL || c->options.rotary != NULL;
@@ -277,7 +277,7 @@ static bool check_seed(uint64_t seed) {
             }
             for (size_t h = 0; h < c->H; h++) {
                 const struct head head = head_of(c, plan, b, h);
-                check_head(&head, column, ld);
+                check_rounded_head(&head, column, ld);
                 column += head.call.d_v;
             }
         }
@@ -292,7 +292,7 @@ Test(compute_dtype, stages_are_rounded, .timeout = 300) {
     const size_t calls = test_scale(1500);
     size_t compared = 0;
     for (uint64_t seed = 1; seed <= calls; seed++) {
-        compared += check_seed(seed);
+        compared += check_rounded_seed(seed);
     }
     cr_assert_gt(compared, calls / 5);
 }
@@ -305,14 +305,14 @@ enum {
 };
 
 /* Numbers that a type of 16 bits does not have. */
-static const float X[ROWS * COLUMNS] = {1.001F, -2.003F, 0.3337F, 0.1F,    -1.77F, 0.9F,
-                                        2.7183F, 0.05F,  -0.123F, 1.4142F, 3.1416F, -0.6F};
+static const float X[ROWS * COLUMNS] = {1.001F,  -2.003F, 0.3337F, 0.1F,    -1.77F,  0.9F,
+                                        2.7183F, 0.05F,   -0.123F, 1.4142F, 3.1416F, -0.6F};
 static const float W[COLUMNS * COLUMNS] = {0.3F,  -0.7F, 1.1F,  0.2F,  0.61F, 0.33F, -0.9F, 1.7F,
                                            -0.2F, 0.77F, 0.44F, -1.3F, 0.9F,  0.1F,  0.21F, -0.4F};
 static const float ROW[COLUMNS] = {0.0123F, -1.23F, 0.777F, 1.9F};
 
 /* y = x W + b, rounded, of rounded x. */
-static void project(attn_compute_dtype type, const double *x, double y[COLUMNS]) {
+static void project_rounded(attn_compute_dtype type, const double *x, double y[COLUMNS]) {
     for (int e = 0; e < COLUMNS; e++) {
         y[e] = rounded(type, (double)ROW[e]);
         for (int i = 0; i < COLUMNS; i++) {
@@ -387,10 +387,10 @@ Test(compute_dtype, projections_norms_and_rotary_are_rounded) {
             for (int e = 0; e < COLUMNS; e++) {
                 x[e] = (double)X[i * COLUMNS + e];
             }
-            project(to, x, y);
+            project_rounded(to, x, y);
             if (i == 0) { /* it sees one key, so the output of the head is V */
                 double o[COLUMNS];
-                project(to, y, o);
+                project_rounded(to, y, o);
                 for (int e = 0; e < COLUMNS; e++) {
                     cr_assert_eq((double)out[e], o[e]);
                 }
@@ -449,9 +449,8 @@ static attn_status run_large(const struct large *n, attn_error *error, float *ou
     const attn_tensor keys = {.data = k, .rank = 2, .shape = {2, 1}};
     const attn_tensor values = {.data = v, .rank = 2, .shape = {2, 1}};
     const attn_tensor added = {.data = bias, .rank = 2, .shape = {1, 2}};
-    const attn_options options = {.compute_dtype = ATTN_COMPUTE_FLOAT16,
-                                  .normalization = ATTN_UNNORMALIZED,
-                                  .bias = &added};
+    const attn_options options = {
+        .compute_dtype = ATTN_COMPUTE_FLOAT16, .normalization = ATTN_UNNORMALIZED, .bias = &added};
     attn_plan *plan;
     cr_assert_eq(attn_plan_attention(&plan, &q, &keys, &values, &options, error), ATTN_OK);
     attn_plan_bind(plan, ATTN_RESULT_OUTPUT, 0, out);
@@ -465,7 +464,8 @@ Test(compute_dtype, overflow_is_an_error) {
         {1, 65520, 1, 0, "K", "K holds 65520, but the largest number of compute_dtype \"float16\""},
         {1, 1, 1, -7e4F, "bias", "bias holds -70000"},
         {300, 300, 1, 0, "scaled_scores", "scaled_scores is not a finite float16"},
-        {1, 6e4F, 1, 6e4F, "masked_scores", "masked_scores is not a finite float16 at batch item 0"},
+        {1, 6e4F, 1, 6e4F, "masked_scores",
+         "masked_scores is not a finite float16 at batch item 0"},
         {200, 200, 2, 0, "output", "output is not a finite float16"},
         {1, 65519, 1, 0, "", ""}, /* rounds to the largest number */
     };
@@ -495,9 +495,9 @@ Test(compute_dtype, mean_over_heads_is_rounded) {
     apart.flags = 0;
     for (int i = 0; i < 2; i++) {
         attn_plan *plan;
-        cr_assert_eq(attn_plan_attention(&plan, &matrix, &matrix, &matrix, i ? &apart : &options,
-                                         NULL),
-                     ATTN_OK);
+        cr_assert_eq(
+            attn_plan_attention(&plan, &matrix, &matrix, &matrix, i ? &apart : &options, NULL),
+            ATTN_OK);
         attn_plan_bind(plan, ATTN_RESULT_WEIGHTS, 0, to[i]);
         cr_assert_eq(attn_plan_run(plan, NULL), ATTN_OK);
         attn_plan_free(plan);
