@@ -65,7 +65,10 @@ static double cost_of_score(const attn_plan *plan) {
     cost += plan->rules.padding != NULL ? MASK : 0;
     cost += plan->rules.bias.data != NULL ? MASK : 0;
     cost += plan->options.softcap > 0 ? SOFTCAP : 0;
-    cost += plan->narrow.type != NULL ? 3 * ROUND : 0;
+    if (plan->narrow.type != NULL) { /* scores that are a result are a product of their own */
+        const bool raw = plan_wants(plan, ATTN_WANT(SCORES) | ATTN_WANT(STATISTICS));
+        cost += 4 * ROUND + (raw ? plan->schedule.columns / 2 : 0);
+    }
     cost += plan->options.normalization == ATTN_SIGMOID ? SIGMOID : 0;
     if (plan_wants(plan, ATTN_WANT(ENTROPY))) {
         cost += path->long_rows ? LONG_ENTROPY : ENTROPY;

@@ -185,6 +185,9 @@ static void draw_options(struct rng *rng, const struct sizes *s, bool projected,
         o->lengths = e->lengths;
         o->lengths_count = s->batch;
     }
+    if (rng_chance(rng, 8) && s->dtype == ATTN_FLOAT32) {
+        o->compute_dtype = ATTN_COMPUTE_BFLOAT16;
+    }
 }
 
 static attn_tensor matrix(struct rng *rng, const struct sizes *s, size_t heads, size_t rows,
@@ -214,13 +217,13 @@ static void describe(struct call *c, const char *kind, const struct sizes *s,
                              attn_result_name((attn_result)r));
         }
     }
-    snprintf(c->text + used, sizeof c->text - (size_t)used, "%s%s%s%s%s%s%s%s%s top_k=%zu",
+    snprintf(c->text + used, sizeof c->text - (size_t)used, "%s%s%s%s%s%s%s%s%s%s top_k=%zu",
              o->causal ? " +causal" : "", o->flags & ATTN_FLAG_WINDOW ? " +window" : "",
              o->mask ? " +mask" : "", o->bias ? " +bias" : "", o->softcap > 0 ? " +softcap" : "",
              o->normalization == ATTN_UNNORMALIZED ? " +none" : "",
              o->flags & ATTN_FLAG_ALIBI ? " +alibi" : "",
              o->flags & ATTN_FLAG_MEAN_OVER_HEADS ? " +mean" : "", o->lengths ? " +lengths" : "",
-             o->top_k);
+             o->compute_dtype != ATTN_COMPUTE_AS_GIVEN ? " +compute_dtype" : "", o->top_k);
 }
 
 /* The inputs of a call: X and its projections, or Q, K and V. */
@@ -245,7 +248,8 @@ static void draw_gradients(struct rng *rng, const struct sizes *s, const struct 
                               (in->multihead != NULL ? projected : 0);
     attn_options output = *o;
     attn_plan *plan;
-    if (!rng_chance(rng, 4) || s->d > WIDE || s->d_v > WIDE) {
+    if (!rng_chance(rng, 4) || s->d > WIDE || s->d_v > WIDE ||
+        o->compute_dtype != ATTN_COMPUTE_AS_GIVEN) {
         return;
     }
     output.results = ATTN_WANT(OUTPUT);
@@ -435,8 +439,8 @@ static void *bind_all(attn_plan *plan) {
     return block;
 }
 
-static const char *const phases[] = {"project", "pack", "attend", "merge",
-                                     "weigh",   "rank", "out",    "gradients"};
+static const char *const phases[] = {"narrow", "project", "prepare", "pack", "attend",
+                                     "merge",  "weigh",   "rank",    "out"};
 
 static void run_plan(struct call *c, bool verbose) {
     attn_error error = {0};
