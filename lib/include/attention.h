@@ -70,9 +70,9 @@ typedef enum attn_status {
 
 /* An error: `argument` names the argument at fault, such as "K", "past_K", "W_Q", "mask" or
  * "heads/2/W_K" (W_K of the third head). With ATTN_NOT_FINITE it names the stage, such as "scores",
- * the gradient, or the input that the compute_dtype cannot hold. It is empty if no argument is at fault. `message` states the rule and the wrong
- * values. `transposed` says that the transpose of this weight would fit: perhaps the weights have
- * the other attn_layout. */
+ * the gradient, or the input that the compute_dtype cannot hold. It is empty if no argument is at
+ * fault. `message` states the rule and the wrong values. `transposed` says that the transpose of
+ * this weight would fit: perhaps the weights have the other attn_layout. */
 typedef struct attn_error {
     attn_status status;
     char argument[40];

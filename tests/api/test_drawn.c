@@ -45,10 +45,7 @@ Test(drawn, every_key_is_answered) {
             struct drawn_call drawn;
             size_t size;
             draw_call(&rng, drawn_paths[p], true, &drawn);
-            const bool narrow =
-                strstr(drawn.options, "compute_dtype") != NULL; /* it needs float32 */
-            char *text =
-                binary_json(&drawn.call, narrow || i % 2 == 0 ? "float32" : "float64", &size);
+            char *text = binary_json(&drawn.call, drawn_dtype(&drawn, i % 2 != 0), &size);
             struct client_response response =
                 daemon_ask_shared("POST", drawn_paths[p], "", text, size);
             cr_expect_eq(response.status, 200, "%s: %s %s", drawn_paths[p], response.body, text);

@@ -440,7 +440,7 @@ static void *bind_all(attn_plan *plan) {
 }
 
 static const char *const phases[] = {"narrow", "project", "prepare", "pack", "attend",
-                                     "merge",  "weigh",   "rank",    "out"};
+                                     "merge",  "weigh",   "rank",    "out",  "gradients"};
 
 static void run_plan(struct call *c, bool verbose) {
     attn_error error = {0};
@@ -460,11 +460,11 @@ static void run_plan(struct call *c, bool verbose) {
         for (size_t task = 0; task < tasks && status == ATTN_OK; task++) {
             status = attn_plan_task(c->plan, phase, task, scratch, &error);
             after = task_now();
-            note_seconds(c, after - before, phases[phase > 7 ? 7 : phase]);
+            note_seconds(c, after - before, phases[phase > 9 ? 9 : phase]);
             before = after;
         }
         if (verbose && tasks > 0) {
-            printf("  %-8s %8zu tasks %10.3f ms\n", phases[phase > 7 ? 7 : phase], tasks,
+            printf("  %-8s %8zu tasks %10.3f ms\n", phases[phase > 9 ? 9 : phase], tasks,
                    (before - begun) * 1e3);
         }
     }

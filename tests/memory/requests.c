@@ -190,7 +190,7 @@ void requests_visit(void (*visit)(const struct request *request)) {
         q.path = drawn_paths[i % 5]; /* there is no layer */
         snprintf(name, sizeof name, "drawn call %zu", i);
         draw_call(&rng, q.path, true, &drawn);
-        q.body = binary_json(&drawn.call, i % 2 == 0 ? "float32" : "float64", &q.size);
+        q.body = binary_json(&drawn.call, drawn_dtype(&drawn, i % 2 != 0), &q.size);
         visit(&q);
         free(q.body);
     }

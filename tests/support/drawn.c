@@ -479,6 +479,10 @@ void draw_call(struct rng *rng, const char *path, bool json, struct drawn_call *
     fclose(s.options);
 }
 
+const char *drawn_dtype(const struct drawn_call *drawn, bool wide) {
+    return wide && strstr(drawn->options, "compute_dtype") == NULL ? "float64" : "float32";
+}
+
 void draw_binary(size_t i, struct drawn_call *drawn) {
     struct rng rng = {i + 1};
     draw_call(&rng, drawn_paths[i % 4], false, drawn); /* these paths are models */

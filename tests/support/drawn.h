@@ -35,6 +35,9 @@ extern const size_t drawn_path_count;
  * heads with weights of their own, and digits. The calls of equal seeds are equal. */
 void draw_call(struct rng *rng, const char *path, bool json, struct drawn_call *drawn);
 
+/* Returns the dtype of a drawn call: "float64" if `wide` is true, unless the call needs float32. */
+const char *drawn_dtype(const struct drawn_call *drawn, bool wide);
+
 /* Draws call `i` of those that are sent in every format. */
 void draw_binary(size_t i, struct drawn_call *drawn);
 

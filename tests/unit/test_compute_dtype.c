@@ -251,7 +251,7 @@ static void run_call(struct random_call *c, attn_plan *plan) {
     cr_assert_eq(attn_plan_run(plan, &error), ATTN_OK, "%s", error.message);
 }
 
-/* Compares the call of a seed, if it has float32 and Q is known. Returns whether it was compared. */
+/* Compares the call of a seed, if it has float32 and Q is known. Returns whether it did so. */
 static bool check_rounded_seed(uint64_t seed) {
     struct random_call *c = malloc(sizeof *c);
     attn_plan *plan = draw_random_call(c, seed);
@@ -322,7 +322,8 @@ static void project_rounded(attn_compute_dtype type, const double *x, double y[C
     }
 }
 
-/* Makes y w y / sqrt(mean(y^2) + 1e-6), rotates its halves by `angle` and angle / 100, and rounds. */
+/* Makes y w y / sqrt(mean(y^2) + 1e-6), rotates its pairs by `angle` and angle / 100, and rounds.
+ */
 static void normalise_and_turn(attn_compute_dtype type, double angle, double y[COLUMNS]) {
     double squares = 0;
     for (int e = 0; e < COLUMNS; e++) {
