@@ -289,12 +289,11 @@ static bool check_rounded_seed(uint64_t seed) {
 }
 
 Test(compute_dtype, stages_are_rounded, .timeout = 300) {
-    const size_t calls = test_scale(1500);
+    const size_t calls = test_scale(400);
     size_t compared = 0;
-    for (uint64_t seed = 1; seed <= calls; seed++) {
+    for (uint64_t seed = 1; compared < calls; seed++) {
         compared += check_rounded_seed(seed);
     }
-    cr_assert_gt(compared, calls / 5);
 }
 
 /* ------------------------------------------------------------------------- projections by hand */
