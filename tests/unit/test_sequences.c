@@ -186,6 +186,9 @@ static void draw_packed(struct packed *c, uint64_t seed) {
     if (c->dtype == ATTN_FLOAT32 && c->options.upstream == NULL) {
         c->options.compute_dtype = (attn_compute_dtype)rng_between(rng, 0, 2);
     }
+    if (c->options.normalization == ATTN_UNNORMALIZED) { /* the output of many keys is large */
+        c->options.compute_dtype = ATTN_COMPUTE_AS_GIVEN;
+    }
 }
 
 /* ----------------------------------------------------------------------------------------- runs */
