@@ -10,10 +10,35 @@
 #include "status.h"
 #include "tensor.h"
 
-attn_status check_matrix(const attn_tensor *tensor, const char *name, int min_rank, int max_rank,
-                         attn_error *error) {
+/* Checks the axes of a tensor. So that every product of some of them fits, an empty axis counts as
+ * one element. */
+static attn_status check_axes(const attn_tensor *tensor, const char *name, unsigned empty,
+                              attn_error *error) {
     char shape[SHAPE_TEXT];
-    if (tensor == NULL || tensor->data == NULL) {
+    attn_tensor least = *tensor;
+    for (int axis = 0; axis < tensor->rank; axis++) {
+        if (tensor->shape[axis] == 0 && (empty >> (tensor->rank - 1 - axis) & 1) == 0) {
+            return attn_fail(error, ATTN_SHAPE_MISMATCH, name, "%s is empty: its shape is %s", name,
+                             shape_text(tensor, shape));
+        }
+        if (tensor->shape[axis] > BLAS_MAX_DIM) {
+            return attn_fail(error, ATTN_TOO_LARGE, name,
+                             "%s has the shape %s; no size may exceed %d", name,
+                             shape_text(tensor, shape), BLAS_MAX_DIM);
+        }
+        least.shape[axis] = size_max(1, tensor->shape[axis]);
+    }
+    size_t bytes;
+    if (!attn_tensor_bytes(&least, &bytes)) {
+        return attn_fail(error, ATTN_TOO_LARGE, name, "%s has the shape %s, which is too large",
+                         name, shape_text(tensor, shape));
+    }
+    return ATTN_OK;
+}
+
+attn_status check_sizes(const attn_tensor *tensor, const char *name, int min_rank, int max_rank,
+                        unsigned empty, attn_error *error) {
+    if (tensor == NULL || tensor_lacks_data(tensor)) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, name, "%s is missing", name);
     }
     if (!dtype_is_float(tensor->dtype)) {
@@ -27,23 +52,17 @@ attn_status check_matrix(const attn_tensor *tensor, const char *name, int min_ra
         return attn_fail(error, ATTN_SHAPE_MISMATCH, name, "%s must have rank %d to %d, not %d",
                          name, min_rank, max_rank, tensor->rank);
     }
-    for (int axis = 0; axis < tensor->rank; axis++) {
-        if (tensor->shape[axis] == 0) {
-            return attn_fail(error, ATTN_SHAPE_MISMATCH, name, "%s is empty: its shape is %s", name,
-                             shape_text(tensor, shape));
-        }
-        if (tensor->shape[axis] > BLAS_MAX_DIM) {
-            return attn_fail(error, ATTN_TOO_LARGE, name,
-                             "%s has the shape %s; no size may exceed %d", name,
-                             shape_text(tensor, shape), BLAS_MAX_DIM);
-        }
-    }
-    size_t bytes;
-    if (!attn_tensor_bytes(tensor, &bytes)) {
-        return attn_fail(error, ATTN_TOO_LARGE, name, "%s has the shape %s, which is too large",
-                         name, shape_text(tensor, shape));
-    }
-    return ATTN_OK;
+    return check_axes(tensor, name, empty, error);
+}
+
+attn_status check_matrix(const attn_tensor *tensor, const char *name, int min_rank, int max_rank,
+                         attn_error *error) {
+    return check_sizes(tensor, name, min_rank, max_rank, 0, error);
+}
+
+attn_status check_rows(const attn_tensor *tensor, const char *name, int min_rank, int max_rank,
+                       int last, attn_error *error) {
+    return check_sizes(tensor, name, min_rank, max_rank, 1u << 1 | ~0u << last, error);
 }
 
 attn_status check_dtype(const attn_tensor *tensor, const char *name, attn_dtype dtype,
@@ -70,6 +89,14 @@ attn_status check_shape(const attn_tensor *tensor, const char *name, int rank, c
                          name, shape_text(&wanted, want), shape_text(tensor, got));
     }
     return ATTN_OK;
+}
+
+attn_status check_open_shape(const attn_tensor *tensor, const char *name, int rank,
+                             const size_t *shape, attn_error *error) {
+    const int own = tensor->rank;
+    const bool begins = own > 0 && own < rank && tensor->shape[own - 1] == 0 &&
+                        memcmp(tensor->shape, shape, (size_t)own * sizeof *shape) == 0;
+    return begins ? ATTN_OK : check_shape(tensor, name, rank, shape, error);
 }
 
 static attn_status check_enums(const attn_options *o, attn_error *error) {
@@ -205,7 +232,7 @@ attn_status check_broadcast(const attn_tensor *tensor, const char *name, const a
     static const char *const axes[4] = {"batch", "heads", "queries", "keys"};
     const size_t full[4] = {plan->batch, plan->heads, plan->n, plan->rules.keys};
     char got[SHAPE_TEXT];
-    if (tensor->data == NULL) {
+    if (tensor_lacks_data(tensor)) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, name, "%s is missing", name);
     }
     if (tensor->rank < 1 || tensor->rank > 3 + MOST_AXES) {

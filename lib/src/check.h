@@ -12,6 +12,16 @@
 attn_status check_matrix(const attn_tensor *tensor, const char *name, int min_rank, int max_rank,
                          attn_error *error);
 
+/* The same, but the axes of which `empty` has the bit may be empty: bit 0 is the last axis. A
+ * tensor that is empty needs no data. */
+attn_status check_sizes(const attn_tensor *tensor, const char *name, int min_rank, int max_rank,
+                        unsigned empty, attn_error *error);
+
+/* The same for a matrix whose rows may be none, and also its batch items, whose axes come before
+ * the `last` ones. */
+attn_status check_rows(const attn_tensor *tensor, const char *name, int min_rank, int max_rank,
+                       int last, attn_error *error);
+
 /* Checks that a tensor has the dtype of the call. */
 attn_status check_dtype(const attn_tensor *tensor, const char *name, attn_dtype dtype,
                         attn_error *error);
@@ -19,6 +29,10 @@ attn_status check_dtype(const attn_tensor *tensor, const char *name, attn_dtype 
 /* Checks that a tensor has exactly this shape. */
 attn_status check_shape(const attn_tensor *tensor, const char *name, int rank, const size_t *shape,
                         attn_error *error);
+
+/* The same, but the axes after an empty one may be left out. */
+attn_status check_open_shape(const attn_tensor *tensor, const char *name, int rank,
+                             const size_t *shape, attn_error *error);
 
 /* Checks the numbers, flags and enums of the options, but nothing that depends on shapes. */
 attn_status check_options(const attn_options *options, attn_error *error);

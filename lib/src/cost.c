@@ -263,15 +263,24 @@ static double cost_of_memory(const attn_plan *plan) {
            ((double)plan->results.bytes + (double)plan->schedule.workspace.bytes) * FRESH;
 }
 
-double cost_of_plan(const attn_plan *plan) {
+/* The cost of scores, and of all that is made of them but the output projection. */
+static double cost_of_scores(const attn_plan *plan) {
     const struct schedule *s = &plan->schedule;
     const struct gradients *g = &plan->gradients;
-    const double share = visible_share(plan), attending = cost_of_visible(plan, share);
+    const double share = visible_share(plan);
     const double again = (s->weigh.tasks > 0) + (s->weigh.mean_parts > 0); /* PHASE_WEIGH */
+    /* A tile of queries takes the keys that any of them sees. */
+    const double tiles = fmin(1, share + (double)g->tile_rows / (double)plan->m);
+    return cost_of_packing(plan) + cost_of_moments(plan) + cost_of_visible(plan, share) +
+           cost_of_merging(plan) + again * cost_of_attending(plan) + cost_of_ranking(plan) +
+           g->cost + g->cost_of_pairs * tiles + (g->wanted ? (double)s->scratch.bytes * FRESH : 0);
+}
+
+double cost_of_plan(const attn_plan *plan) {
+    const struct schedule *s = &plan->schedule;
     double cost = CALL + (double)plan->heads * (plan->form.per_head ? OWN_HEAD : HEAD) +
-                  cost_of_memory(plan) + s->input_cost + cost_of_packing(plan) +
-                  cost_of_moments(plan) + attending + cost_of_merging(plan) +
-                  again * cost_of_attending(plan) + cost_of_ranking(plan);
+                  cost_of_memory(plan) + s->input_cost +
+                  (plan->form.empty ? plan_cost_of_fills(plan) : cost_of_scores(plan));
     for (int phase = 0; phase < PHASE_COUNT; phase++) {
         cost += (double)s->tasks[phase] * TASK;
     }
@@ -280,10 +289,7 @@ double cost_of_plan(const attn_plan *plan) {
                     ? 0
                     : cost_of_projection(&plan->project[i]);
     }
-    /* A tile of queries takes the keys that any of them sees. */
-    const double tiles = fmin(1, share + (double)g->tile_rows / (double)plan->m);
-    return cost + g->cost + g->cost_of_pairs * tiles +
-           (g->wanted ? (double)s->scratch.bytes * FRESH : 0);
+    return cost;
 }
 
 double cost_of_narrowing(const attn_plan *plan) {
@@ -316,6 +322,9 @@ double cost_of_softmax(const attn_plan *plan) {
 /* Cuts units, which cost `cost` together, into tasks. Each costs about TASK_WORK, or more if there
  * would be more than MOST_TASKS of them. */
 struct cut plan_cut(size_t units, double cost) {
+    if (units == 0) {
+        return (struct cut){0};
+    }
     const double each = cost / (double)units, least = each * (double)units / MOST_TASKS;
     const double work = fmin(fmax(TASK_WORK, least), TASK_MOST), fit = work / fmax(each, 1);
     const size_t some = fit < 1 ? 1 : fit > (double)units ? units : (size_t)fit;

@@ -306,6 +306,7 @@ struct form {
     bool per_head;      /* each head has projections with sizes of its own */
     bool same;          /* Q, K and V are one matrix, X */
     bool widens;        /* a plan in float64 computes the gradients */
+    bool empty;         /* there is no query, no key or no batch item, see plan_empty.c */
     bool merged;        /* the n queries are heads of the caller, see merge_groups */
     int64_t shift;      /* see plan_position() */
     const size_t *ends; /* the lengths, if the position of a query counts from them; or NULL */

@@ -57,7 +57,8 @@ static size_t head_offset(struct dims d, bool packed, size_t h) {
 static attn_status check_one(const struct matrix *m, attn_dtype dtype, size_t heads,
                              const char *heads_name, attn_error *error) {
     const attn_tensor *t = m->tensor;
-    ATTN_TRY(check_matrix(t, m->name, 2, MOST_AXES + (heads != 0 ? 2 : 3), error));
+    const int last = heads != 0 ? 2 : 3;
+    ATTN_TRY(check_rows(t, m->name, 2, MOST_AXES + last, last, error));
     ATTN_TRY(check_dtype(t, m->name, dtype, error));
     return heads == 0 ? ATTN_OK
                       : check_columns(m->name, t->shape[t->rank - 1], heads, heads_name, error);
@@ -228,7 +229,8 @@ static attn_status plan_qkv(attn_plan *plan, struct matrix m[3], const attn_opti
                          o->heads);
     }
     const char *kv_name = o->kv_heads != 0 ? "kv_heads" : "heads";
-    ATTN_TRY(check_matrix(q->tensor, q->name, 2, MOST_AXES + (packed ? 2 : 3), error));
+    const int last = packed ? 2 : 3;
+    ATTN_TRY(check_rows(q->tensor, q->name, 2, MOST_AXES + last, last, error));
     plan->dtype = q->tensor->dtype;
     for (int i = 0; i < 3; i++) {
         const size_t heads = i == 0 ? o->heads : kv_heads;

@@ -64,15 +64,23 @@ static void merge_groups(attn_plan *plan) {
 }
 
 attn_status plan_finish(attn_plan *plan, const attn_options *o, attn_error *error) {
-    size_t pairs; /* bytes of all scores in double; no product of sizes below is larger */
-    if (!size_mul(plan->n, plan->m, &pairs) || !size_mul(pairs, plan->batch, &pairs) ||
-        !size_mul(pairs, plan->heads, &pairs) || !size_mul(pairs, sizeof(double), &pairs) ||
-        plan->m > BLAS_MAX_DIM - 32 || plan->out.ld > BLAS_MAX_DIM) {
+    /* The bytes of all scores in double. No product of sizes below is larger, not even if an empty
+     * axis is left out. */
+    size_t pairs;
+    bool fits = size_mul(size_max(1, plan->n), size_max(1, plan->m), &pairs);
+    for (int axis = 0; axis < plan->form.axis_count; axis++) {
+        fits = fits && size_mul(pairs, size_max(1, plan->form.axes[axis]), &pairs);
+    }
+    if (!fits || !size_mul(pairs, plan->heads, &pairs) ||
+        !size_mul(pairs, sizeof(double), &pairs) || plan->m > BLAS_MAX_DIM - 32 ||
+        plan->out.ld > BLAS_MAX_DIM) {
         return attn_too_large(error);
     }
+    plan->form.empty = plan->batch == 0 || plan->n == 0 || plan->m == 0;
     ATTN_TRY(plan_options(plan, o, error));
     ATTN_TRY(plan_compute_dtype(plan, o, error));
     ATTN_TRY(plan_check_gradients(plan, o, error));
+    ATTN_TRY(plan_check_empty(plan, error));
     ATTN_TRY(plan_results(plan, error));
     ATTN_TRY(plan_upstream(plan, o, error));
     plan->results.head_rows = plan->n;

@@ -149,6 +149,20 @@ attn_status plan_upstream(attn_plan *plan, const attn_options *o, attn_error *er
 /* Cuts the computation of the gradients. The widest row has d numbers. */
 void plan_cut_gradients(attn_plan *plan, size_t d);
 
+/* ---------------------------------------------------------------------------- in plan_empty.c */
+
+/* Checks that the results of a call with an empty axis exist. */
+attn_status plan_check_empty(const attn_plan *plan, attn_error *error);
+
+/* Counts the tasks that fill the results of a call with an empty axis. They are PHASE_ATTEND. */
+size_t plan_count_fills(const attn_plan *plan);
+
+/* The cost of these tasks. */
+double plan_cost_of_fills(const attn_plan *plan);
+
+/* Runs one of these tasks. */
+attn_status plan_fill(const attn_plan *plan, size_t task, attn_error *error);
+
 /* ---------------------------------------------------------------------------- in memory_map.c */
 
 /* These functions lay out the workspace, and a scratch for heads whose widest d and d_v are given.

@@ -48,11 +48,11 @@ static attn_status check_upstream(const attn_plan *plan, const attn_tensor *give
     if (given == NULL) {
         return ATTN_OK;
     }
-    if (given->data == NULL) {
+    if (tensor_lacks_data(given)) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, name, "%s is missing", name);
     }
     ATTN_TRY(check_dtype(given, name, plan->dtype, error));
-    ATTN_TRY(check_shape(given, name, result->rank, result->shape, error));
+    ATTN_TRY(check_open_shape(given, name, result->rank, result->shape, error));
     *data = given->data;
     return ATTN_OK;
 }
@@ -140,6 +140,7 @@ attn_status plan_upstream(attn_plan *plan, const attn_options *o, attn_error *er
     if (!g->wanted) {
         return ATTN_OK;
     }
+    g->wanted = !plan->form.empty; /* otherwise no gradient needs a score, see plan_empty.c */
     plan_shape(plan, ATTN_RESULT_OUTPUT, &output);
     plan_shape(plan, ATTN_RESULT_LSE, &lse);
     plan_shape(plan, ATTN_RESULT_WEIGHTS, &weights);
@@ -231,7 +232,7 @@ static size_t sums_count(const attn_plan *plan, int which) {
  * computes fast, of about BLOCK_WORK. Such a block costs `more` beside its product. */
 static struct blocks cut_blocks(size_t rows, size_t columns, double depth, double more) {
     const double side = fmax(LEAST_SIDE, fmin(sqrt(BLOCK_WORK / depth), MOST_SIDE));
-    struct blocks b = {.rows = size_min(rows, (size_t)side)};
+    struct blocks b = {.rows = size_max(1, size_min(rows, (size_t)side))};
     const double wide = fmin(BLOCK_WORK / depth / (double)b.rows, MOST_COLUMNS);
     b.columns = size_min(columns, (size_t)fmax(side, wide));
     b.across = ceil_div(columns, b.columns);
@@ -262,7 +263,7 @@ static void cut_projection(attn_plan *plan, int which, bool inputs, double depth
     }
     if (plan_wants(plan, UINT64_C(1) << weights[which])) {
         struct blocks *b = &g->weights[which];
-        const double steps = p->gap == 0 ? 1 : rows / (double)p->item_rows;
+        const double steps = p->gap == 0 ? 1 : rows / (double)size_max(1, p->item_rows);
         const double own = (double)p->count / (double)ceil_div(p->ld, MOST_SIDE) + 1;
         *b = cut_blocks(p->inner, p->ld, rows, steps * own * PRODUCT);
         g->cost += inner * ld * (rows + READ_NUMBER) +

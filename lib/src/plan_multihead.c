@@ -267,7 +267,7 @@ static attn_status check_context(const attn_tensor *c, const char *name, const a
     if (c == NULL) {
         return ATTN_OK;
     }
-    ATTN_TRY(check_matrix(c, name, 2, 3, error));
+    ATTN_TRY(check_rows(c, name, 2, 3, 2, error));
     ATTN_TRY(check_dtype(c, name, x->dtype, error));
     if (c->rank != x->rank) {
         return attn_fail(error, ATTN_SHAPE_MISMATCH, name, "%s has rank %d but X has rank %d", name,
@@ -281,7 +281,7 @@ static attn_status check_inputs(const attn_multihead *call, const attn_options *
                                 attn_error *error) {
     const char *context_name;
     const attn_tensor *context = input_of(call, PROJECT_K, &context_name);
-    ATTN_TRY(check_matrix(call->x, "X", 2, 3, error));
+    ATTN_TRY(check_rows(call->x, "X", 2, 3, 2, error));
     ATTN_TRY(check_context(call->context, "context", call->x, error));
     ATTN_TRY(check_context(call->value_context, "value_context", call->x, error));
     if (call->value_context != NULL) {
@@ -392,9 +392,9 @@ static attn_status plan_projections(attn_plan *plan, const attn_multihead *call,
     }
     ATTN_TRY(plan_check_past(o, error));
     if (o->past_k != NULL) {
-        const int rank = 2 + plan->form.has_head_axis + plan->form.axis_count;
-        ATTN_TRY(check_matrix(o->past_k, "past_K", rank, rank, error));
-        ATTN_TRY(check_matrix(o->past_v, "past_V", rank, rank, error));
+        const int last = 2 + plan->form.has_head_axis, rank = last + plan->form.axis_count;
+        ATTN_TRY(check_rows(o->past_k, "past_K", rank, rank, last, error));
+        ATTN_TRY(check_rows(o->past_v, "past_V", rank, rank, last, error));
         ATTN_TRY(check_dtype(o->past_k, "past_K", plan->dtype, error));
         ATTN_TRY(check_dtype(o->past_v, "past_V", plan->dtype, error));
         struct dims k = {plan->batch, plan->kv_heads, new_keys, plan->head[0].d};

@@ -162,7 +162,7 @@ static attn_status resolve_padding(attn_plan *plan, const attn_options *o, attn_
     if (t == NULL) {
         return ATTN_OK;
     }
-    if (t->data == NULL || t->dtype != ATTN_BOOL) {
+    if (tensor_lacks_data(t) || t->dtype != ATTN_BOOL) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, name, "%s must hold booleans", name);
     }
     size_t items = 0;

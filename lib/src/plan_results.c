@@ -13,9 +13,11 @@ static_assert(ATTN_RESULT_PRESENT_V == COPY_FIRST + 1 && ATTN_RESULT_Q == COPY_F
                   COPY_COUNT == 5,
               "the results before the gradients are present_K, present_V, Q, K and V");
 
+#define NO_COLUMNS SIZE_MAX /* a result has no such axis */
+
 /* Shapes a part of a result. Its axes are those of the batch, the heads, if the call has this axis,
  * then rows and columns. `heads` is the number of heads or key heads, or 0 for no such axis;
- * `columns` is 0 for no such axis. */
+ * `columns` is NO_COLUMNS for no such axis. */
 static void shape_part(const attn_plan *plan, attn_result which, size_t heads, size_t rows,
                        size_t columns, attn_result_tensor *part) {
     const struct form *form = &plan->form;
@@ -26,7 +28,7 @@ static void shape_part(const attn_plan *plan, attn_result which, size_t heads, s
         part->shape[part->rank++] = heads;
     }
     part->shape[part->rank++] = rows;
-    if (columns != 0) {
+    if (columns != NO_COLUMNS) {
         part->shape[part->rank++] = columns;
     }
 }
@@ -71,7 +73,7 @@ void plan_shape(const attn_plan *plan, attn_result which, attn_result_tensor *pa
         break;
     case ATTN_RESULT_LSE:
     case ATTN_RESULT_ENTROPY:
-        shape_part(plan, which, heads, n, 0, part);
+        shape_part(plan, which, heads, n, NO_COLUMNS, part);
         break;
     case ATTN_RESULT_STATISTICS:
         *part = (attn_result_tensor){.dtype = ATTN_FLOAT64, .rank = 1, .shape = {4}};

@@ -256,8 +256,9 @@ static attn_status check_own_positions(const attn_plan *plan, const char *name, 
  * and sets the distance of its batch items. */
 static attn_status check_items(const attn_plan *plan, const attn_tensor *t, const char *name,
                                int last, size_t *distance, attn_error *error) {
+    const unsigned empty = ~0u << (last - 1); /* without positions, or without batch items */
     size_t items;
-    ATTN_TRY(check_matrix(t, name, last, last + MOST_AXES, error));
+    ATTN_TRY(check_sizes(t, name, last, last + MOST_AXES, empty, error));
     ATTN_TRY(check_dtype(t, name, plan->dtype, error));
     ATTN_TRY(check_batch(t, name, last, &plan->form, &items, error));
     *distance = 0;
@@ -298,8 +299,12 @@ static attn_status check_tables(attn_plan *plan, const attn_rotary *g, attn_erro
     r->table_rows = g->cos->shape[g->cos->rank - 2];
     r->cos = g->cos->data;
     r->sin = g->sin->data;
-    if (r->positions != NULL || plan->options.sequences != NULL) {
-        return ATTN_OK; /* numbers are checked when they are read, sequences by their own plans */
+    if (plan->options.sequences != NULL) {
+        return ATTN_OK; /* the plans of the sequences check them */
+    }
+    if (r->positions != NULL) { /* their numbers are checked when they are read */
+        return plan->form.empty ? ATTN_OK
+                                : check_matrix(g->cos, "rotary_cos", 2, 2 + MOST_AXES, error);
     }
     int64_t first, last;
     positions_of_queries(plan, &first, &last);
@@ -307,9 +312,9 @@ static attn_status check_tables(attn_plan *plan, const attn_rotary *g, attn_erro
     const double end = positions_of_call(plan);
     if (first < 0 || end > (double)r->table_rows) {
         return attn_fail(error, ATTN_SHAPE_MISMATCH, "rotary_cos",
-                         "rotary_cos has rows for the positions 0 to %zu, but the call has the "
-                         "positions %lld to %.0f",
-                         r->table_rows - 1, (long long)first, end - 1);
+                         "rotary_cos has %zu row%s, one for each position from 0 on, but the call "
+                         "has the positions %lld to %.0f",
+                         r->table_rows, plural_end(r->table_rows), (long long)first, end - 1);
     }
     return ATTN_OK;
 }

@@ -77,6 +77,13 @@ static attn_tensor flattened(const attn_tensor *t) {
     return flat;
 }
 
+/* Checks the rows of Q, K or V, of which there may be none. Their heads may be an axis. */
+static attn_status check_packed(const attn_tensor *t, const char *name, int min_rank, int max_rank,
+                                attn_error *error) {
+    const unsigned rows = t != NULL && t->rank == 3 ? 1u << 2 : 1u << 1;
+    return check_sizes(t, name, min_rank, max_rank, rows, error);
+}
+
 /* Flattens Q, K and V of rank 3, whose heads are an axis. */
 static attn_status flatten_heads(struct flat *f, const attn_tensor *const qkv[3],
                                  const char *const names[3], attn_error *error) {
@@ -102,8 +109,10 @@ static attn_status flatten_heads(struct flat *f, const attn_tensor *const qkv[3]
     if (o->upstream != NULL && o->upstream->output != NULL) {
         const attn_tensor *given = o->upstream->output;
         const size_t shape[] = {qkv[0]->shape[0], heads, qkv[2]->shape[2]};
-        ATTN_TRY(check_shape(given, "grad_output", 3, shape, error));
-        f->grad_output = flattened(given);
+        ATTN_TRY(check_open_shape(given, "grad_output", 3, shape, error));
+        f->grad_output = *given;
+        f->grad_output.rank = 2;
+        f->grad_output.shape[1] = heads * shape[2]; /* fits: both are sizes that were checked */
         f->upstream = *o->upstream;
         f->upstream.output = &f->grad_output;
         o->upstream = &f->upstream;
@@ -117,9 +126,9 @@ static attn_status flatten(struct flat *f, const attn_tensor *const qkv[3], cons
     const bool same = qkv[0] == qkv[1] && qkv[1] == qkv[2];
     const char *const names[] = {same ? "X" : "Q", same ? "X" : "K", same ? "X" : "V"};
     *f = (struct flat){.options = *o};
-    ATTN_TRY(check_matrix(qkv[0], names[0], 2, 3, error));
+    ATTN_TRY(check_packed(qkv[0], names[0], 2, 3, error));
     for (int i = 1; i < 3; i++) {
-        ATTN_TRY(check_matrix(qkv[i], names[i], qkv[0]->rank, qkv[0]->rank, error));
+        ATTN_TRY(check_packed(qkv[i], names[i], qkv[0]->rank, qkv[0]->rank, error));
     }
     for (int i = 0; i < 3; i++) {
         f->tensors[i] = *qkv[i];
@@ -188,10 +197,9 @@ static attn_status check_lists(const struct flat *f, attn_error *error) {
 }
 
 size_t plan_row_numbers(const attn_plan *plan, attn_result which) {
-    const attn_result_tensor *part = plan->results.of[which].parts;
-    return which == ATTN_RESULT_LSE || which == ATTN_RESULT_ENTROPY
-               ? 1
-               : part_numbers(part) / part->shape[0];
+    attn_result_tensor row = plan->results.of[which].parts[0];
+    row.shape[0] = 1;
+    return which == ATTN_RESULT_LSE || which == ATTN_RESULT_ENTROPY ? 1 : part_numbers(&row);
 }
 
 /* Returns how many rows without keys, or without queries, one task clears. */
@@ -415,7 +423,7 @@ static bool cut_kind(attn_plan *plan, struct alike *kind) {
     } else {
         kind->runs = plan_cut(kind->count, each * (double)kind->count);
         scratch = kind->plan != NULL ? map_short_scratch(kind) : 0;
-        s->places += kind->plan != NULL ? kind->runs.tasks : 0;
+        s->places += kind->runs.tasks;
     }
     schedule->scratch.bytes = size_max(schedule->scratch.bytes, scratch);
     return fits;

@@ -158,6 +158,7 @@ static size_t choose_projection(attn_plan *plan, int which) {
         SHARES = 6
     };
     if (p->count == 0 || p->rows == 0) {
+        p->task_rows = 1; /* of no rows */
         return 0;
     }
     const bool panels = t->panel > 0, small = panels || blas_has_small();
@@ -493,7 +494,12 @@ attn_status plan_schedule(attn_plan *plan, attn_error *error) {
     const double head_cost = (double)plan->n * (double)plan->m * s->columns;
     plan->tiling.value_columns = size_min(d_v, VALUE_COLUMNS);
     choose_paths(plan, head_cost);
-    choose_blocks(plan, size_max(d, d_v));
+    if (plan->form.empty) { /* the path of the scores does not matter */
+        plan->path = (struct path){0};
+        s->tasks[PHASE_ATTEND] = plan_count_fills(plan);
+    } else {
+        choose_blocks(plan, size_max(d, d_v));
+    }
     if (plan->narrow.type != NULL && plan->path.long_rows) {
         return attn_fail(error, ATTN_TOO_LARGE, "compute_dtype",
                          "compute_dtype needs rows of at most %d keys, and of fewer if their %zu "

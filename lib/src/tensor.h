@@ -51,6 +51,15 @@ static inline bool size_mul_shape(size_t *size, int rank, const size_t *shape) {
     return fits;
 }
 
+/* Has a tensor neither data nor an empty axis? */
+static inline bool tensor_lacks_data(const attn_tensor *tensor) {
+    bool empty = false;
+    for (int axis = 0; axis < tensor->rank && axis < ATTN_MAX_RANK; axis++) {
+        empty = empty || tensor->shape[axis] == 0;
+    }
+    return tensor->data == NULL && !empty;
+}
+
 /* Returns the numbers of a part of a result, which fit a size_t. */
 static inline size_t part_numbers(const attn_result_tensor *part) {
     size_t count = 1;

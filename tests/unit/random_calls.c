@@ -16,6 +16,10 @@ void *keep_block(struct random_call *c, size_t bytes) {
     return block;
 }
 
+size_t drawn_items(const struct random_call *c) {
+    return c->B == 0 ? 1 : c->B;
+}
+
 int64_t random_position(const struct random_call *c, size_t b, size_t i) {
     const attn_options *o = &c->options;
     const bool at_the_end = (o->flags & ATTN_FLAG_BOTTOM_RIGHT) != 0;
@@ -132,7 +136,7 @@ static void draw_broadcasts(struct random_call *c, struct rng *rng) {
 
 /* Makes the matrices equal that share their numbers. */
 static void share_matrices(struct random_call *c) {
-    for (size_t b = 0; b < c->B; b++) {
+    for (size_t b = 0; b < drawn_items(c); b++) {
         for (size_t h = 0; h < c->H; h++) {
             c->Q[b][h] = c->Q[c->own_q.one ? 0 : b][h / (c->H / c->own_q.heads)];
             c->K[b][h] = c->K[c->own_k.one ? 0 : b][h];
@@ -165,6 +169,16 @@ static void draw_sizes(struct random_call *c) {
     for (size_t h = 0; h < MAX_HEADS; h++) {
         c->d[h] = d;
         c->d_v[h] = d_v;
+    }
+}
+
+/* Makes an axis empty in some calls: the queries, the new keys, both, or the batch items. */
+static void empty_axes(struct random_call *c, uint64_t seed) {
+    const uint64_t which = seed % 32;
+    c->n = which == 0 || which == 2 ? 0 : c->n;
+    c->m = which == 1 || which == 2 ? c->p : c->m;
+    if (which == 3 && (c->batched || c->form == PROJECTED)) {
+        c->B = 0;
     }
 }
 
@@ -480,7 +494,7 @@ static void draw_options(struct random_call *c) {
     o->normalization = rng_chance(&c->rng, 6) ? ATTN_UNNORMALIZED : ATTN_SOFTMAX;
     if (rng_chance(&c->rng, 6)) {
         o->normalization = ATTN_SIGMOID;
-        o->sigmoid_bias = rng_chance(&c->rng, 2) ? -log((double)c->m) : 0;
+        o->sigmoid_bias = rng_chance(&c->rng, 2) ? -log(fmax(1, (double)c->m)) : 0;
     }
     if (rng_chance(&c->rng, 4) && c->extra == 0) {
         double *s = draw_normals(c, c->H, 0.3);
@@ -493,7 +507,7 @@ static void draw_options(struct random_call *c) {
         c->has_sinks = true;
         o->sink = tensor_of(c, s, 1, &c->H);
     }
-    for (size_t b = 0; b < c->B; b++) {
+    for (size_t b = 0; b < drawn_items(c); b++) {
         c->lengths[b] = c->m - c->extra;
     }
     if (rng_chance(&c->rng, 4)) {
@@ -517,6 +531,9 @@ static void draw_options(struct random_call *c) {
     if (c->form != PROJECTED) {
         o->results &= ~(ATTN_WANT(Q) | ATTN_WANT(K) | ATTN_WANT(V));
     }
+    if (c->B == 0 || c->n == 0 || c->m == 0) {
+        o->results &= ~ATTN_WANT(STATISTICS);
+    }
     if (o->normalization != ATTN_SOFTMAX) {
         o->results &= ~(ATTN_WANT(LSE) | ATTN_WANT(ENTROPY));
     }
@@ -530,6 +547,7 @@ attn_plan *draw_random_call(struct random_call *c, uint64_t seed) {
     }
     c->options.flags = rng_chance(&c->rng, 3) ? ATTN_FLAG_BOTTOM_RIGHT : 0;
     draw_sizes(c);
+    empty_axes(c, seed);
     struct rng forms = {seed + 1}; /* apart, so that the numbers of a seed stay the same */
     if (c->form == PROJECTED) {
         draw_projected(c);
@@ -540,7 +558,7 @@ attn_plan *draw_random_call(struct random_call *c, uint64_t seed) {
         if (rng_chance(&forms, 2)) {
             draw_broadcasts(c, &forms);
         }
-        for (size_t b = 0; b < c->B; b++) {
+        for (size_t b = 0; b < drawn_items(c); b++) {
             for (size_t h = 0; h < c->H; h++) {
                 c->Q[b][h] = draw_normals(c, c->n * c->d[0], 1);
                 c->K[b][h] = draw_normals(c, c->m * c->d[0], 1);

@@ -80,6 +80,10 @@ attn_plan *draw_random_call(struct random_call *c, uint64_t seed);
 attn_plan *plan_random_call(struct random_call *c, uint64_t seed);
 void free_random_call(struct random_call *c);
 
+/* Returns the batch items whose matrices are drawn: one at least, which a matrix may have although
+ * the call has none. */
+size_t drawn_items(const struct random_call *c);
+
 /* Returns the position of query i of batch item b. */
 int64_t random_position(const struct random_call *c, size_t b, size_t i);
 

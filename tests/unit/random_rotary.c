@@ -81,7 +81,7 @@ static const attn_tensor *draw_table(struct random_call *c, double **x, bool ite
 static void draw_rotary(struct random_call *c, struct rotation *t) {
     attn_rotary *r = &c->rotary;
     int64_t first = 0; /* of all positions without the offset */
-    for (size_t b = 0; b < c->B; b++) {
+    for (size_t b = 0; b < drawn_items(c); b++) {
         first = random_position(c, b, 0) < first ? random_position(c, b, 0) : first;
     }
     const bool may_have_items = c->B == 1 || !(c->own_q.one || c->own_k.one);
@@ -134,8 +134,9 @@ void draw_rotation(struct random_call *c) {
     if (d > 1 && rng_chance(&c->rng, 3) && !(c->B > 1 && apart && c->own_q.one)) {
         draw_rotary(c, &t);
     }
-    for (size_t b = 0; b < c->B; b++) {
-        const bool has_q = b == 0 || !c->own_q.one, has_k = b == 0 || !c->own_k.one;
+    for (size_t b = 0; b < drawn_items(c); b++) {
+        const bool has_q = c->own_q.one ? b == 0 : b < c->B;
+        const bool has_k = c->own_k.one ? b == 0 : b < c->B;
         for (size_t i = 0; norm_q != NULL && has_q && i < c->n; i++) {
             normalise_heads(c->Q[b], c->own_q.heads, i * d, norm_q, d, epsilon, whole);
         }

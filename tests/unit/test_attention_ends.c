@@ -211,7 +211,7 @@ Test(ends, tables_have_rows_for_all_batch_items) {
     attn_error error = {0};
     cr_expect_eq(plan_and_run(&q, &k, &k, &o, data, &error), ATTN_SHAPE_MISMATCH);
     cr_expect_str_eq(error.message,
-                     "rotary_cos has rows for the positions 0 to 3, but the call has "
+                     "rotary_cos has 4 rows, one for each position from 0 on, but the call has "
                      "the positions -1 to 3");
     rotary.offset = 1;
     cr_expect_eq(plan_and_run(&q, &k, &k, &o, data, &error), ATTN_SHAPE_MISMATCH);

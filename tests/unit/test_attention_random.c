@@ -193,18 +193,25 @@ static void check_rows(struct worst *worst, const attn_plan *plan, attn_result w
     }
 }
 
+/* Has a matrix rows of its own for batch item b? */
+static bool has_item(const struct random_call *c, const struct own *own, size_t b) {
+    return own->one ? b == 0 : b < c->B;
+}
+
 /* Compares Q, K, V, present_K and present_V of head h. */
 static void check_matrices(struct worst *worst, struct random_call *c, const attn_plan *plan,
                            size_t b, size_t h) {
     const bool own = c->multihead.per_head;
     const size_t d = c->d[own ? h : 0], d_v = c->d_v[own ? h : 0], part = own ? h : 0;
     const size_t slot = own ? b : b * c->H + h;
-    compare_rows(worst, plan, ATTN_RESULT_Q, part, slot * c->n * d, c->Q[b][h], c->n * d, 4);
-    if (h < c->own_k.heads && (b == 0 || !c->own_k.one)) { /* others are compared already */
+    if (b < c->B) {
+        compare_rows(worst, plan, ATTN_RESULT_Q, part, slot * c->n * d, c->Q[b][h], c->n * d, 4);
+    }
+    if (h < c->own_k.heads && has_item(c, &c->own_k, b)) {
         check_rows(worst, plan, ATTN_RESULT_K, &(struct place){c, c->own_k.heads, b, h, d, part},
                    c->K[b][h]);
     }
-    if (h < c->own_v.heads && (b == 0 || !c->own_v.one)) {
+    if (h < c->own_v.heads && has_item(c, &c->own_v, b)) {
         check_rows(worst, plan, ATTN_RESULT_V, &(struct place){c, c->own_v.heads, b, h, d_v, part},
                    c->V[b][h]);
     }
@@ -231,11 +238,14 @@ static void check_call(struct worst *worst, struct random_call *c, attn_plan *pl
     }
     double *mean = keep_block(c, c->B * c->n * c->m * sizeof *mean);
     double *concat = keep_block(c, c->B * c->n * (ld + 1) * sizeof *concat);
-    for (size_t b = 0; b < c->B; b++) {
+    for (size_t b = 0; b < drawn_items(c); b++) {
         size_t at = 0;
         for (size_t h = 0; h < c->H; h++) {
-            check_head(worst, c, plan, b, h, mean, concat, ld, at);
             check_matrices(worst, c, plan, b, h);
+            if (b == c->B) {
+                continue;
+            }
+            check_head(worst, c, plan, b, h, mean, concat, ld, at);
             at += c->d_v[c->multihead.per_head ? h : 0];
         }
     }

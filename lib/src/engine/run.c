@@ -38,7 +38,8 @@ static void narrow_into_workspace(const attn_plan *plan) {
 attn_status attn_plan_begin(attn_plan *plan, attn_error *error) {
     for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
         for (size_t part = 0; part < plan->results.of[r].count; part++) {
-            if (plan->results.of[r].parts[part].data == NULL) {
+            const attn_result_tensor *tensor = &plan->results.of[r].parts[part];
+            if (tensor->data == NULL && part_numbers(tensor) > 0) {
                 return attn_fail(error, ATTN_INVALID_ARGUMENT, attn_result_name((attn_result)r),
                                  "part %zu of %s is not bound to a buffer", part,
                                  attn_result_name((attn_result)r));
@@ -51,7 +52,7 @@ attn_status attn_plan_begin(attn_plan *plan, attn_error *error) {
             return attn_no_memory(error);
         }
     }
-    if (plan->extra.count > 0) {
+    if (plan->extra.count > 0 && !plan->form.empty) {
         extend_into_workspace(plan);
     }
     narrow_into_workspace(plan);

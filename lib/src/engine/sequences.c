@@ -207,18 +207,31 @@ static void clear_rows(const attn_plan *plan, const struct packed_rows *at) {
     fill_lse(plan, at);
 }
 
+/* Adds the gradients of the sinks by the lse of queries without keys, which is the sink. */
+static void add_sinks(const attn_plan *plan, const struct packed_rows *at, size_t place) {
+    const void *lse = plan->gradients.upstream.lse;
+    if (lse == NULL || !plan_wants(plan, ATTN_WANT(GRAD_SINK))) {
+        return;
+    }
+    double *sums = shared_sums(plan, place); /* those of the sinks are the first ones */
+    for (size_t h = 0; h < plan->heads; h++) {
+        for (size_t i = 0; i < at->n; i++) {
+            sums[h] += number_at(lse, plan->dtype, h * plan->n + at->q + i);
+        }
+    }
+}
+
 /* Runs one run of a short kind. */
 static attn_status run_short(const attn_plan *plan, const struct alike *kind, size_t run,
                              char *scratch, attn_error *error) {
     const struct packed_rows *rows = plan->sequences->rows + kind->first;
     size_t first, end;
     units_of_task(&kind->runs, run, &first, &end);
-    if (kind->plan != NULL) {
-        clear_shared(plan, kind->sums + run);
-    }
+    clear_shared(plan, kind->sums + run);
     for (size_t i = first; i < end; i++) {
         if (kind->plan == NULL) {
             clear_rows(plan, &rows[i]);
+            add_sinks(plan, &rows[i], kind->sums + run);
         } else {
             ATTN_TRY(run_sequence(plan, kind, &rows[i], kind->sums + run, scratch, error));
         }

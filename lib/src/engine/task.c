@@ -53,6 +53,9 @@ attn_status task_run(const attn_plan *plan, size_t phase, size_t task, void *scr
     if (phase >= PHASE_COUNT && plan->wide != NULL) {
         return run_wide(plan, scratch, error);
     }
+    if (phase == PHASE_ATTEND && plan->form.empty) {
+        return plan_fill(plan, task, error);
+    }
     return plan->dtype == ATTN_FLOAT32 ? run_task_f32(plan, phase, task, scratch, error)
                                        : run_task_f64(plan, phase, task, scratch, error);
 }

@@ -1,0 +1,165 @@
+/*
+ * test_attention_empty.c - tests calls without queries, keys or batch items, by hand. The random
+ * calls have some, too.
+ */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "attention.h"
+#include "test_by_hand.h"
+
+/* Tensors without elements have no data. */
+#define EMPTY(rows, columns)                                                                       \
+    ((attn_tensor){.dtype = ATTN_FLOAT64, .rank = 2, .shape = {rows, columns}})
+
+static bool are_zeros(const double *numbers, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        if (numbers[i] != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void expect_shape(const attn_plan *plan, attn_result result, size_t rows, size_t columns) {
+    const attn_result_tensor *t = attn_plan_tensor(plan, result, 0);
+    cr_assert_not_null(t);
+    cr_expect(t->rank == 2 && t->shape[0] == rows && t->shape[1] == columns, "%s: (%zu, %zu)",
+              attn_result_name(result), t->shape[0], t->shape[1]);
+}
+
+/* Results without elements need no buffer. */
+Test(empty, no_query_gives_zeros_to_keys) {
+    const attn_tensor q = EMPTY(0, 2), k = MATRIX(3, 2, 1, 2, 3, 4, 5, 6),
+                      v = MATRIX(3, 1, 1, 2, 3);
+    const attn_tensor grad = EMPTY(0, 1), early = {.dtype = ATTN_FLOAT64, .rank = 1};
+    const attn_tensor *const given[] = {&grad, &early};
+    for (size_t i = 0; i < 2; i++) {
+        const attn_upstream up = {.output = given[i]};
+        const attn_options o = {.results = ATTN_WANT(OUTPUT) | ATTN_WANT(WEIGHTS) |
+                                           ATTN_WANT(GRAD_Q) | ATTN_WANT(GRAD_K) |
+                                           ATTN_WANT(GRAD_V) | ATTN_WANT(PRESENT_K),
+                                .upstream = &up};
+        double grad_k[6], grad_v[3], present[6];
+        attn_plan *plan;
+        attn_error error;
+        memset(grad_k, 0xff, sizeof grad_k);
+        memset(grad_v, 0xff, sizeof grad_v);
+        cr_assert_eq(attn_plan_attention(&plan, &q, &k, &v, &o, &error), ATTN_OK, "%s",
+                     error.message);
+        expect_shape(plan, ATTN_RESULT_OUTPUT, 0, 1);
+        expect_shape(plan, ATTN_RESULT_WEIGHTS, 0, 3);
+        expect_shape(plan, ATTN_RESULT_GRAD_Q, 0, 2);
+        attn_plan_bind(plan, ATTN_RESULT_GRAD_K, 0, grad_k);
+        attn_plan_bind(plan, ATTN_RESULT_GRAD_V, 0, grad_v);
+        attn_plan_bind(plan, ATTN_RESULT_PRESENT_K, 0, present);
+        cr_expect_eq(attn_plan_run(plan, &error), ATTN_OK, "%s", error.message);
+        cr_expect(are_zeros(grad_k, 6) && are_zeros(grad_v, 3));
+        cr_expect_eq(memcmp(present, k.data, sizeof present), 0);
+        attn_plan_free(plan);
+    }
+}
+
+Test(empty, no_key_is_a_query_that_attends_to_none) {
+    const attn_tensor q = MATRIX(2, 2, 1, 2, 3, 4), k = EMPTY(0, 2), v = EMPTY(0, 3);
+    const attn_tensor sink = {
+        .data = (const double[]){7}, .dtype = ATTN_FLOAT64, .rank = 1, .shape = {1}};
+    for (int with = 0; with < 2; with++) {
+        const attn_options o = {.results = ATTN_WANT(OUTPUT) | ATTN_WANT(WEIGHTS) | ATTN_WANT(LSE) |
+                                           ATTN_WANT(ENTROPY) | ATTN_WANT(SCORES),
+                                .sink = with ? &sink : NULL};
+        double output[6], lse[2], entropy[2];
+        attn_plan *plan;
+        attn_error error;
+        memset(output, 0xff, sizeof output);
+        memset(entropy, 0xff, sizeof entropy);
+        cr_assert_eq(attn_plan_attention(&plan, &q, &k, &v, &o, &error), ATTN_OK, "%s",
+                     error.message);
+        expect_shape(plan, ATTN_RESULT_WEIGHTS, 2, 0);
+        expect_shape(plan, ATTN_RESULT_SCORES, 2, 0);
+        attn_plan_bind(plan, ATTN_RESULT_OUTPUT, 0, output);
+        attn_plan_bind(plan, ATTN_RESULT_LSE, 0, lse);
+        attn_plan_bind(plan, ATTN_RESULT_ENTROPY, 0, entropy);
+        cr_expect_eq(attn_plan_run(plan, &error), ATTN_OK, "%s", error.message);
+        cr_expect(are_zeros(output, 6) && are_zeros(entropy, 2));
+        cr_expect(with ? lse[0] == 7 && lse[1] == 7 : lse[0] == -INFINITY && lse[1] == -INFINITY);
+        attn_plan_free(plan);
+    }
+}
+
+/* The keys have no batch axis, so they have gradients although there is no batch item. */
+Test(empty, no_batch_item_gives_zeros_to_shared_keys) {
+    const attn_tensor q = {.dtype = ATTN_FLOAT64, .rank = 4, .shape = {0, 2, 3, 2}};
+    const attn_tensor k = MATRIX(2, 2, 1, 2, 3, 4), v = MATRIX(2, 1, 1, 2);
+    const attn_tensor grad = {.dtype = ATTN_FLOAT64, .rank = 4, .shape = {0, 2, 3, 1}};
+    const attn_tensor mask = {.dtype = ATTN_BOOL, .rank = 4, .shape = {0, 2, 3, 2}};
+    const attn_upstream up = {.output = &grad};
+    const attn_options o = {.results = ATTN_WANT(GRAD_K) | ATTN_WANT(GRAD_V),
+                            .mask = &mask,
+                            .causal = true,
+                            .upstream = &up};
+    double grad_k[4], grad_v[2];
+    void *const data[ATTN_RESULT_COUNT] = {
+        [ATTN_RESULT_GRAD_K] = grad_k, [ATTN_RESULT_GRAD_V] = grad_v};
+    attn_error error = {0};
+    memset(grad_k, 0xff, sizeof grad_k);
+    memset(grad_v, 0xff, sizeof grad_v);
+    cr_assert_eq(plan_and_run(&q, &k, &v, &o, data, &error), ATTN_OK, "%s", error.message);
+    cr_expect(are_zeros(grad_k, 4) && are_zeros(grad_v, 2));
+}
+
+enum {
+    LONG = 300000, /* queries; tasks fill fewer numbers than their results have */
+    OUT = 3
+};
+
+/* Runs a call without keys whose gradients of W_O and b_O are wanted, and whose D is `x`. */
+static attn_status run_long(double x, double output[static LONG * OUT], double *grad_w_o,
+                            double *grad_b_o, attn_error *error) {
+    double *d = malloc(sizeof *d * LONG * OUT);
+    for (size_t i = 0; i < (size_t)LONG * OUT; i++) {
+        d[i] = i % OUT == 2 ? x : (double)(i % OUT);
+    }
+    const attn_tensor X = {.data = d, .dtype = ATTN_FLOAT64, .rank = 2, .shape = {LONG, 1}};
+    const attn_tensor D = {.data = d, .dtype = ATTN_FLOAT64, .rank = 2, .shape = {LONG, OUT}};
+    const attn_tensor w = MATRIX(1, 1, 1), w_o = MATRIX(1, OUT, 1, 2, 3), context = EMPTY(0, 1);
+    const attn_tensor b_o = {
+        .data = (const double[]){4, 5, 6}, .dtype = ATTN_FLOAT64, .rank = 1, .shape = {OUT}};
+    const attn_projection all = {.w_q = &w, .w_k = &w, .w_v = &w};
+    const attn_multihead call = {
+        .x = &X, .context = &context, .projections = &all, .count = 1, .w_o = &w_o, .b_o = &b_o};
+    const attn_upstream up = {.output = &D};
+    const attn_options o = {
+        .results = ATTN_WANT(OUTPUT) | ATTN_WANT(GRAD_W_O) | ATTN_WANT(GRAD_B_O), .upstream = &up};
+    attn_plan *plan;
+    attn_status status = attn_plan_multihead(&plan, &call, &o, error);
+    cr_assert_eq(status, ATTN_OK, "%s", error->message);
+    attn_plan_bind(plan, ATTN_RESULT_OUTPUT, 0, output);
+    attn_plan_bind(plan, ATTN_RESULT_GRAD_W_O, 0, grad_w_o);
+    attn_plan_bind(plan, ATTN_RESULT_GRAD_B_O, 0, grad_b_o);
+    status = attn_plan_run(plan, error);
+    attn_plan_free(plan);
+    free(d);
+    return status;
+}
+
+Test(empty, no_key_leaves_the_bias_of_the_output) {
+    double *output = malloc(sizeof *output * LONG * OUT), grad_w_o[OUT], grad_b_o[OUT];
+    attn_error error = {0};
+    memset(output, 0xff, sizeof *output * LONG * OUT);
+    memset(grad_w_o, 0xff, sizeof grad_w_o);
+    cr_assert_eq(run_long(2, output, grad_w_o, grad_b_o, &error), ATTN_OK, "%s", error.message);
+    for (size_t i = 0; i < (size_t)LONG * OUT; i++) {
+        cr_assert_eq(output[i], (double)(4 + i % OUT));
+    }
+    cr_expect(are_zeros(grad_w_o, OUT));
+    for (size_t c = 0; c < OUT; c++) {
+        cr_expect_eq(grad_b_o[c], (double)(c * LONG));
+    }
+    cr_expect_eq(run_long(1e307, output, grad_w_o, grad_b_o, &error), ATTN_NOT_FINITE);
+    cr_expect_str_eq(error.message,
+                     "grad_b_O is not a finite float64 at (2): the values are too large");
+    free(output);
+}
