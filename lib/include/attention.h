@@ -302,9 +302,10 @@ typedef struct attn_rotary {
 /*
  * The gradients of a loss by results of a call, from which the results grad_* follow by the chain
  * rule. Each has the shape and the dtype of its result, also if that is not wanted: weights have
- * the shape (B,n,m) with ATTN_FLAG_MEAN_OVER_HEADS. NULL stands for zeros, and one of them is
- * given. They are borrowed as inputs are. With P = weights, D = output, and the formulas of
- * attention.h (Dao 2023, arXiv 2307.08691, appendix B; lib/README.md has all of them):
+ * the shape (B,n,m) with ATTN_FLAG_MEAN_OVER_HEADS. The axes after one of size 0 may be left out.
+ * NULL stands for zeros, and one of them is given. They are borrowed as inputs are. With P =
+ * weights, D = output, and the formulas of attention.h (Dao 2023, arXiv 2307.08691, appendix B;
+ * lib/README.md has all of them):
  *     grad_V = P^T D,  dP = D V^T + weights,  delta = the sum over the keys of P dP
  *     the gradient of masked_scores is P (dP - delta + lse), and 0 where a key is forbidden
  * Gradients of inputs that are broadcast, or shared by heads or batch items, are sums. The caller
@@ -405,7 +406,8 @@ typedef struct attn_plan attn_plan;
  * that of all heads and batch items, and K (H_k,m,d) is that of all batch items. If Q has one head,
  * or no axis of heads, H is the larger one of H_k and H_v. Results have all axes of the call. Past
  * keys have the batch axes and the heads of K, and so has present_K; past values have those of V,
- * and so has present_V. A gradient has the shape of its input.
+ * and so has present_V. A gradient has the shape of its input. n, m, each axis of B and the number
+ * of past keys may be 0. A tensor without elements needs no data.
  * With options->sequences, Q, K and V have one rank and no batch axis, and their rows are those of
  * all sequences:
  *   Q (n,d), or (n,H*d) with options->heads, or (n,H,d); K and V in the same form.
@@ -515,6 +517,7 @@ ATTN_API const attn_result_tensor *attn_plan_tensor(const attn_plan *plan, attn_
 
 /* Binds a part of a result to a buffer of the caller, who keeps it until the plan is freed. `data`
  * holds the bytes of the part, is aligned for its dtype, and overlaps no input and no other result.
+ * A part without elements needs no buffer.
  * Errors: ATTN_INVALID_ARGUMENT if there is no such part or `data` is NULL. */
 ATTN_API attn_status attn_plan_bind(attn_plan *plan, attn_result result, size_t part, void *data);
 

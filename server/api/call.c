@@ -13,7 +13,8 @@
 #include <string.h>
 
 enum {
-    ANSWER_ROOM = 256 * 1024 /* bytes that sending an answer takes, at most */
+    ANSWER_ROOM = 256 * 1024, /* bytes that sending an answer takes, at most */
+    EMPTY_BYTES = 3           /* of an empty array in an answer, with its comma */
 };
 
 static_assert((int)JOBS_ALIGNMENT == (int)ATTN_ALIGNMENT, "the jobs' scratches suit the library");
@@ -131,6 +132,33 @@ static void call_release(struct api_work *work) {
     call_end((struct call *)work);
 }
 
+/* Returns the bytes that the empty arrays of a result have in an answer, or SIZE_MAX if they cannot
+ * be counted. They take no memory, but there may be many. */
+static size_t empty_bytes(const attn_result_tensor *tensor) {
+    size_t bytes = EMPTY_BYTES;
+    for (int axis = 0; axis < tensor->rank; axis++) {
+        if (tensor->shape[axis] == 0) {
+            return bytes;
+        }
+        if (bytes == SIZE_MAX || __builtin_mul_overflow(bytes, tensor->shape[axis], &bytes)) {
+            bytes = SIZE_MAX;
+        }
+    }
+    return 0;
+}
+
+/* Adds the bytes of the empty arrays of all results. Returns false if that does not fit. */
+static bool add_empty_arrays(const attn_plan *plan, size_t *bytes) {
+    bool fits = true;
+    for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
+        for (size_t part = 0; part < attn_plan_parts(plan, (attn_result)r); part++) {
+            const size_t more = empty_bytes(attn_plan_tensor(plan, (attn_result)r, part));
+            fits = fits && !__builtin_add_overflow(*bytes, more, bytes);
+        }
+    }
+    return fits;
+}
+
 /* Adds the limits and the memory of one call to those of the job. Returns false if the bytes do not
  * fit into a size_t. */
 static bool add_to_job(const struct call *call, unsigned threads, struct job *job, size_t *total) {
@@ -140,7 +168,8 @@ static bool add_to_job(const struct call *call, unsigned threads, struct job *jo
     job->cost += attn_plan_cost(plan) + stored_cost(call) +
                  (call->comparison != NULL ? comparison_cost(call->comparison) : 0);
     job->scratch = own > job->scratch ? own : job->scratch;
-    return attn_plan_bytes(plan, threads, &bytes) && !__builtin_add_overflow(*total, bytes, total);
+    return attn_plan_bytes(plan, threads, &bytes) && add_empty_arrays(plan, &bytes) &&
+           !__builtin_add_overflow(*total, bytes, total);
 }
 
 /* Makes room for the results of a call. Returns false if there is no memory. */
@@ -168,7 +197,7 @@ static size_t result_bytes(const struct call *call, enum answer_name name) {
             for (int axis = 0; axis < tensor->rank; axis++) {
                 size *= tensor->shape[axis];
             }
-            bytes += size;
+            bytes += size + empty_bytes(tensor);
         }
     }
     return bytes;

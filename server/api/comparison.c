@@ -70,7 +70,8 @@ bool comparison_read(struct call *call, struct codec_document *document, const s
         if (codec_kind_of(member) == CODEC_NULL) { /* many clients write null for "not given" */
             continue;
         }
-        if (!codec_as_any_reals(document, member, &pair->expected, &pair->type, error)) {
+        if (!codec_make_empty(document, member, error) ||
+            !codec_as_any_reals(document, member, &pair->expected, &pair->type, error)) {
             return false;
         }
         pair->which = answer_of(codec_name(member));
@@ -176,15 +177,16 @@ static bool find_transposition(int rank, const size_t *shape, const size_t *want
     return true;
 }
 
-/* Checks the shape of an expected tensor. */
+/* Checks the shape of an expected tensor. The axes after an empty one may be left out. */
 static bool check_shape(const struct comparison_pair *pair, const struct codec_document *document,
                         struct codec_error *error) {
     const attn_tensor *expected = &pair->expected;
     const attn_result_tensor *result = pair->result;
     char here[COMPARISON_TEXT], there[COMPARISON_TEXT], order[COMPARISON_TEXT];
     size_t axes[ATTN_MAX_RANK];
-    if (expected->rank == result->rank &&
-        memcmp(expected->shape, result->shape, (size_t)result->rank * sizeof *result->shape) == 0) {
+    const int rank = expected->rank;
+    if ((rank == result->rank || (rank < result->rank && expected->shape[rank - 1] == 0)) &&
+        memcmp(expected->shape, result->shape, (size_t)rank * sizeof *result->shape) == 0) {
         return true;
     }
     comparison_put(here, expected->rank, expected->shape);

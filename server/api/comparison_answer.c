@@ -45,7 +45,7 @@ static double bound_of(const struct comparison_pair *pair) {
 
 /* Writes the index of an element along each axis. */
 static void put_index(const struct comparison_pair *pair, size_t element, size_t *index) {
-    for (int axis = pair->result->rank - 1; axis >= 0; axis--) {
+    for (int axis = pair->result->rank - 1; axis >= 0 && pair->count > 0; axis--) {
         index[axis] = element % pair->result->shape[axis];
         element /= pair->result->shape[axis];
     }

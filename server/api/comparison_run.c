@@ -107,7 +107,7 @@ static void compare_chunk(struct comparison_pair *pair, struct comparison_findin
 /* A phase compares one pair. */
 static size_t comparison_tasks(const void *comparison, size_t phase) {
     const struct comparison_pair *pair = &((const struct comparison *)comparison)->pairs[phase];
-    return (pair->count - 1) / CHUNK + 1;
+    return pair->count / CHUNK + (pair->count % CHUNK > 0);
 }
 
 static bool comparison_task(void *comparison_, const struct jobs_task *task) {

@@ -139,7 +139,7 @@ static bool read_shape(const struct codec_document *document, const struct codec
     if (value == NULL) {
         return codec_fail(document, object, error, "%s has no shape", matrix_name(object));
     }
-    if (!codec_as_integers(document, value, 1, LARGEST, sizes, ATTN_MAX_RANK, &rank, error)) {
+    if (!codec_as_integers(document, value, 0, LARGEST, sizes, ATTN_MAX_RANK, &rank, error)) {
         return false;
     }
     if (rank > ATTN_MAX_RANK) {
@@ -147,14 +147,15 @@ static bool read_shape(const struct codec_document *document, const struct codec
                           rank, (int)ATTN_MAX_RANK);
     }
     out->rank = (int)rank;
-    out->draw.count = 1;
+    size_t count = 1; /* an empty axis counts as one element */
     for (size_t axis = 0; axis < rank; axis++) {
         out->shape[axis] = (size_t)sizes[axis];
-        if (__builtin_mul_overflow(out->draw.count, out->shape[axis], &out->draw.count)) {
+        if (__builtin_mul_overflow(count, sizes[axis] > 0 ? out->shape[axis] : 1, &count)) {
             return codec_fail(document, value, error,
                               "shape has more elements than can be counted");
         }
     }
+    out->draw.count = codec_count(out->rank, out->shape);
     return true;
 }
 
@@ -203,9 +204,12 @@ bool draw_read(const struct codec_document *document, const struct codec_value *
     }
     *out = (struct draw){.draw = {.distribution = kinds[kind].distribution},
                          .discard = codec_get(object, "discard")};
-    return draw_generator_check(document, object, generator, error) &&
-           read_dtype(document, object, generator->kind, &out->draw, error) &&
-           read_parameters(document, object, kind, &out->draw, error) &&
-           read_shape(document, object, out, error) &&
-           check_draw(document, object, generator, &out->draw, error);
+    if (!read_shape(document, object, out, error) ||
+        !read_dtype(document, object, generator->kind, &out->draw, error) ||
+        !read_parameters(document, object, kind, &out->draw, error)) {
+        return false;
+    }
+    return out->draw.count == 0 || /* nothing is drawn */
+           (draw_generator_check(document, object, generator, error) &&
+            check_draw(document, object, generator, &out->draw, error));
 }

@@ -46,6 +46,9 @@ static bool add_draw(struct generated *g, struct codec_document *document,
                      const struct codec_value *value, const struct generated_draw *next,
                      struct codec_error *error) {
     const attn_draw *draw = &next->draw;
+    if (draw->count == 0) {
+        return true;
+    }
     if (draw->count > MAX_ELEMENTS - g->elements) {
         codec_fail(document, value, error,
                    "the request draws more than %lld numbers, which is a fixed limit",
@@ -276,6 +279,9 @@ static bool embed(struct generated *g, struct codec_document *document,
     size_t bytes;
     if (!codec_as_reals(document, embedding, 2, 2, rows, error)) {
         return false;
+    }
+    if (codec_count(rows->rank, rows->shape) == 0) {
+        return codec_fail(document, embedding, error, "%s is empty", codec_name(embedding));
     }
     for (size_t i = 0; i < words->count; i++) {
         if ((size_t)words->ids[i] >= rows->shape[0]) {

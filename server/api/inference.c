@@ -157,7 +157,9 @@ static bool check_place(const struct decoder *decoder, const struct codec_value 
                           "the input \"%.64s\" has neither data nor a binary_data_size",
                           tensor->name);
     }
-    if (codec_kind_of(data) != (texts ? CODEC_ARRAY : CODEC_TENSOR)) {
+    size_t unused[ATTN_MAX_RANK];
+    const bool empty = !texts && tensor->form.bytes == 0 && codec_empty_shape(data, unused) > 0;
+    if (codec_kind_of(data) != (texts ? CODEC_ARRAY : CODEC_TENSOR) && !empty) {
         return codec_fail(document, data, error,
                           "the data of the input \"%.64s\" must be an array of %s", tensor->name,
                           texts ? "strings" : "numbers or booleans");

@@ -11,6 +11,7 @@
 
 #include <stdio.h>
 
+#include "api/empty.h"
 #include "api/reply.h"
 #include "clock.h"
 
@@ -246,7 +247,8 @@ static bool handle(struct api_request *request) {
     if (!fields_check(&request->fields, request->body, codec_root(request->body),
                       &request->input.error) ||
         !generated_make(&request->generated, &request->fields, request->body,
-                        &request->input.error)) {
+                        &request->input.error) ||
+        !empty_make(&request->fields, request->body, &request->input.error)) {
         return refuse_content(request);
     }
     request->run.work = request->route->handler(request);

@@ -68,9 +68,10 @@ static bool read_type(const struct codec_document *document, const struct codec_
         names[CODEC_TYPE_UINT8], names[CODEC_TYPE_UINT64]);
 }
 
-/* Reads a shape, each of whose elements takes at most `most` bytes. */
+/* Reads a shape, each of whose elements takes at most `most` bytes. An axis has at least `least`
+ * elements; an empty one counts as one element of its tensor. */
 static bool read_shape(const struct codec_document *document, const struct codec_value *shape,
-                       const char *name, size_t most, struct codec_tensor_form *form,
+                       const char *name, int64_t least, size_t most, struct codec_tensor_form *form,
                        struct codec_error *error) {
     int64_t axes[ATTN_MAX_RANK];
     size_t count = 0;
@@ -82,7 +83,7 @@ static bool read_shape(const struct codec_document *document, const struct codec
         if (codec_kind_of(shape) == CODEC_NUMBER) {
             return binary_refuse(document, shape, name, error, "has a shape that is not an array");
         }
-        if (!codec_as_integers(document, shape, 1, INT64_MAX, axes, ATTN_MAX_RANK, &count,
+        if (!codec_as_integers(document, shape, least, INT64_MAX, axes, ATTN_MAX_RANK, &count,
                                &fault)) {
             return binary_refuse(document, shape, name, error, "has a wrong shape: %s",
                                  fault.message);
@@ -95,7 +96,7 @@ static bool read_shape(const struct codec_document *document, const struct codec
     form->rank = (int)count;
     for (size_t axis = 0; axis < count; axis++) {
         form->shape[axis] = (size_t)axes[axis];
-        if (__builtin_mul_overflow(most, form->shape[axis], &most)) {
+        if (__builtin_mul_overflow(most, axes[axis] > 0 ? form->shape[axis] : 1, &most)) {
             return binary_refuse(document, shape, name, error,
                                  "has a shape of more bytes than a file can have");
         }
@@ -109,7 +110,7 @@ bool codec_as_form(const struct codec_document *document, const struct codec_val
                    struct codec_error *error) {
     /* An element takes the bytes of a double at most in a document. */
     if (!read_type(document, type, name, names, &form->type, error) ||
-        !read_shape(document, shape, name, sizeof(double), form, error)) {
+        !read_shape(document, shape, name, 0, sizeof(double), form, error)) {
         return false;
     }
     form->texts = form->own = false;
@@ -120,7 +121,7 @@ bool codec_as_form(const struct codec_document *document, const struct codec_val
 bool codec_as_texts_form(const struct codec_document *document, const struct codec_value *shape,
                          const char *name, struct codec_tensor_form *form,
                          struct codec_error *error) {
-    if (!read_shape(document, shape, name, sizeof(uint32_t), form, error)) {
+    if (!read_shape(document, shape, name, 1, sizeof(uint32_t), form, error)) {
         return false;
     }
     form->type = CODEC_TYPE_UINT8;
@@ -270,6 +271,7 @@ bool codec_expect(struct codec_stream *stream, const struct codec_value *value,
     }
     tensor->type = (int)form->type;
     tensor->capacity = 0;
+    tensor->data = tensor->few; /* of a tensor without elements, no byte of which arrives */
     tensor->texts = form->texts ? codec_count(form->rank, form->shape) : 0;
     memcpy(tensor->shape, form->shape, sizeof tensor->shape);
     stream->list[stream->count++] = (struct codec_expected){value, tensor, form->type, elements};
@@ -378,10 +380,20 @@ static bool take(struct codec_stream *stream, const struct codec_expected *expec
     return store(stream, expected, tensor, bytes, size / width, error);
 }
 
+/* Returns the tensor to which the next bytes belong: tensors without elements have none. */
+static size_t next_tensor(const struct codec_stream *stream) {
+    size_t next = stream->next;
+    while (next < stream->count && stream->list[next].elements == 0) {
+        next++;
+    }
+    return next;
+}
+
 bool codec_stream_feed(struct codec_stream *stream, const void *bytes_, size_t size,
                        struct codec_error *error) {
     const unsigned char *bytes = bytes_;
     while (size > 0) {
+        stream->next = next_tensor(stream);
         if (stream->next == stream->count) {
             codec_error_set(error, CODEC_SYNTAX,
                             "the body has bytes after the last of its tensors");
@@ -403,10 +415,11 @@ bool codec_stream_feed(struct codec_stream *stream, const void *bytes_, size_t s
 }
 
 bool codec_stream_finish(const struct codec_stream *stream, struct codec_error *error) {
-    if (stream->next == stream->count) {
+    const size_t next = next_tensor(stream);
+    if (next == stream->count) {
         return true;
     }
-    const struct codec_expected *expected = &stream->list[stream->next];
+    const struct codec_expected *expected = &stream->list[next];
     const struct lifted *tensor = expected->tensor;
     const size_t width = sizes[expected->type], whole = expected->elements * width;
     char quoted[CODEC_QUOTE_SIZE];

@@ -238,7 +238,8 @@ bool codec_as_choice(const struct codec_document *, const struct codec_value *,
 
 /* Reads a matrix of finite numbers in the type of the document, with min_rank <= rank <= max_rank.
  * null, a number out of range of the type, booleans and empty arrays are refused; the message names
- * the element. The data are borrowed from the document. */
+ * the element. A tensor without elements may lack the axes after an empty one. The data are
+ * borrowed from the document. */
 bool codec_as_reals(const struct codec_document *, const struct codec_value *, int min_rank,
                     int max_rank, attn_tensor *out, struct codec_error *);
 
@@ -279,6 +280,11 @@ bool codec_settle(struct codec_document *, size_t most, struct codec_error *);
 /* Writes the shape of a lifted array and returns its rank; returns 0 for every other value. */
 size_t codec_shape(const struct codec_value *, size_t shape[static ATTN_MAX_RANK]);
 
+/* Writes the shape of an array in which every array on one level has the same length and those on
+ * the last level are empty: [[], []] has the shape (2, 0). JSON cannot show the axes after an empty
+ * one. Returns the rank, or 0 for every other value. */
+size_t codec_empty_shape(const struct codec_value *, size_t shape[static ATTN_MAX_RANK]);
+
 /* Returns the product of a shape, which fits in a size_t. */
 static inline size_t codec_count(int rank, const size_t *shape) {
     size_t count = 1;
@@ -289,11 +295,15 @@ static inline size_t codec_count(int rank, const size_t *shape) {
 }
 
 /* Replaces a value by a tensor of zeros. The caller may write its elements through *data until the
- * document is freed. No axis of the shape is 0, and the product of the shape fits in a size_t.
+ * document is freed. The product of the shape fits in a size_t.
  * There is room for `capacity` elements; the first of them are those of the tensor. */
 bool codec_make_tensor(struct codec_document *, const struct codec_value *, attn_dtype dtype,
                        int rank, const size_t *shape, size_t capacity, void **data,
                        struct codec_error *);
+
+/* Makes a tensor of a value if codec_empty_shape() knows its shape. Returns false with the error
+ * set if there is no memory. */
+bool codec_make_empty(struct codec_document *, const struct codec_value *, struct codec_error *);
 
 /* ---------------------------------------------------------------------------- refusing a value */
 

@@ -48,10 +48,27 @@ static bool zeros_like(struct lifted *out, struct account *account, const struct
     return true;
 }
 
+/* Makes a tensor without elements. Its data is an empty array, or arrays that are empty. */
+static bool move_empty(struct codec_document *document, const struct codec_value *at,
+                       const struct codec_tensor_form *form, attn_dtype dtype,
+                       struct codec_error *error) {
+    void *data;
+    const bool is_bool = form->type == CODEC_TYPE_BOOL;
+    if (!codec_make_tensor(document, at, is_bool ? ATTN_BOOL : dtype, form->rank, form->shape, 0,
+                           &data, error)) {
+        return false;
+    }
+    document_tensor(at)->type = (int)form->type;
+    return true;
+}
+
 bool codec_move_tensor(struct codec_document *document, struct codec_value *at,
                        const struct codec_value *value, const struct codec_tensor_form *form,
                        struct codec_error *error) {
     const attn_dtype dtype = codec_form_dtype(form, codec_document_dtype(document));
+    if (form->bytes == 0 && codec_kind_of(value) == CODEC_ARRAY) {
+        return move_empty(document, at, form, dtype, error);
+    }
     if (!check_array(document, value, codec_name(at), form, error)) {
         return false;
     }

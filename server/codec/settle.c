@@ -171,7 +171,7 @@ static void end_step(struct lifted *array, struct account *account) {
     array->rest -= step;
     array->settled = 0;
     if (step == LIFT_MASK) {
-        array->zeros = !array->ones && !array->boolean;
+        array->zeros = array->count > 0 && !array->ones && !array->boolean;
         array->dtype = ATTN_BOOL;
         array->exact = false;
         lifted_trim(array, account);

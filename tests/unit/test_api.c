@@ -247,7 +247,7 @@ Test(api, leaves_the_planning_for_many_parts_to_the_workers) {
         {DRAWN("[1,3000]", "\"heads\":1e308,"), 422, "/heads"},
         {DRAWN("[1,3000]", "\"heads\":-3000,"), 422, "/heads"},
         {DRAWN("[1,3000]", "\"heads\":2.5,"), 422, "/heads"},
-        {DRAWN("[0,0,0,0,3,4]", ""), 422, "/X/shape"},
+        {DRAWN("[0,0,0,0,3,4]", ""), 422, "its shape is (0, 0, 0, 0, 3, 4)"},
         {DRAWN("[3000,1,-1]", ""), 422, "/X/shape/2"},
         {DRAWN("\"3000\"", ""), 422, "/X/shape"},
         {"{\"heads\":3000,\"X\":[[1,2],[3,4]]}", 503, busy},

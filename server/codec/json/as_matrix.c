@@ -17,6 +17,35 @@ size_t codec_shape(const struct codec_value *value, size_t shape[static ATTN_MAX
     return (size_t)tensor->rank;
 }
 
+/* Has an array the shape from an axis on? */
+static bool has_shape(const struct codec_value *value, const size_t *shape, size_t rank) {
+    bool same = codec_kind_of(value) == CODEC_ARRAY && codec_size(value) == shape[0];
+    for (const struct codec_value *item = same ? codec_at(value, 0) : NULL; same && item != NULL;
+         item = codec_next(item)) {
+        same = rank > 1 && has_shape(item, shape + 1, rank - 1);
+    }
+    return same;
+}
+
+size_t codec_empty_shape(const struct codec_value *value, size_t shape[static ATTN_MAX_RANK]) {
+    size_t rank = 0, last = 1;
+    for (const struct codec_value *at = value;
+         last > 0 && rank < ATTN_MAX_RANK && codec_kind_of(at) == CODEC_ARRAY;
+         at = codec_at(at, 0)) {
+        shape[rank++] = last = codec_size(at);
+    }
+    return last == 0 && has_shape(value, shape, rank) ? rank : 0;
+}
+
+bool codec_make_empty(struct codec_document *document, const struct codec_value *value,
+                      struct codec_error *error) {
+    size_t shape[ATTN_MAX_RANK];
+    void *data;
+    const size_t rank = codec_empty_shape(value, shape);
+    return rank == 0 || codec_make_tensor(document, value, codec_document_dtype(document),
+                                          (int)rank, shape, 0, &data, error);
+}
+
 static void put_tensor(const struct lifted *tensor, attn_tensor *out) {
     *out = (attn_tensor){.data = tensor->data, .dtype = tensor->dtype, .rank = tensor->rank};
     memcpy(out->shape, tensor->shape, sizeof out->shape);

@@ -107,6 +107,9 @@ bool codec_as_numbers(const struct codec_document *document, const struct codec_
                    : document_refuse(document, value, DOCUMENT_WHOLE, error,
                                      "must have at most %zu numbers, not %zu", most, tensor->count);
     }
+    if (tensor->count == 0) {
+        return document_refuse(document, value, DOCUMENT_WHOLE, error, "is empty");
+    }
     double *numbers =
         account_alloc(codec_document_account(document), tensor->count * sizeof *numbers);
     if (numbers == NULL) {
@@ -202,6 +205,9 @@ static bool read_integers(const struct codec_document *document, const struct co
     if (tensor->dtype == ATTN_BOOL) {
         return document_refuse(document, value, DOCUMENT_WHOLE, error,
                                "must be an array of whole numbers, not of booleans");
+    }
+    if (tensor->count == 0) {
+        return document_refuse(document, value, DOCUMENT_WHOLE, error, "is empty");
     }
     range.narrow = tensor->dtype == ATTN_FLOAT32;
     out->count = tensor->count;

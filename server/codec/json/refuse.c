@@ -140,7 +140,7 @@ struct lifted *document_find_tensor(const struct codec_document *document,
         return NULL;
     }
     struct lifted *tensor = document_tensor(value);
-    if (tensor->rank >= min_rank && tensor->rank <= max_rank) {
+    if ((tensor->rank >= min_rank || tensor->count == 0) && tensor->rank <= max_rank) {
         return tensor;
     }
     if (min_rank == max_rank) {

@@ -327,7 +327,8 @@ static char *put_list(struct codec_writer *w, char *out) {
     const struct codec_item *list = w->list;
     const bool parts = list->op == CODEC_OP_PARTS;
     const size_t batch = parts ? batch_of(list) : 0;
-    if (w->list_next == list->count * (batch > 0 ? batch : 1) && !w->list_named) {
+    const bool no_items = parts && batch == 0 && list->count > 0 && list->parts[0].rank == 3;
+    if (no_items || (w->list_next == list->count * (batch > 0 ? batch : 1) && !w->list_named)) {
         w->list = NULL;
         return stpcpy(out, list->op == CODEC_OP_IDS ? "}" : batch > 0 ? "]]" : "]");
     }
