@@ -398,7 +398,8 @@ static void check_packed(uint64_t seed) {
     }
     check_shared(plan, sums, c.dtype);
     if (c.options.compute_dtype != ATTN_COMPUTE_AS_GIVEN) { /* what all share is rounded once */
-        cr_assert(empty > 0 || attn_plan_cost(plan) <= sums->cost);
+        const double most = sums->cost * (1 + 1e-9);
+        cr_assert(empty > 0 || sums->cost == 0 || attn_plan_cost(plan) <= most);
     } else if (empty == 0) {
         cr_assert_float_eq(attn_plan_cost(plan), sums->cost, 1e-9 * sums->cost);
     } else {
