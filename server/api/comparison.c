@@ -132,6 +132,18 @@ bool field_fail_on_difference(struct call *call, struct codec_document *document
     return true;
 }
 
+static enum codec_type type_of_result(const attn_result_tensor *result,
+                                      attn_compute_dtype compute_dtype) {
+    switch (compute_dtype) {
+    case ATTN_COMPUTE_FLOAT16:
+        return CODEC_TYPE_FP16;
+    case ATTN_COMPUTE_BFLOAT16:
+        return CODEC_TYPE_BF16;
+    default:
+        return result->dtype == ATTN_FLOAT64 ? CODEC_TYPE_FP64 : CODEC_TYPE_FP32;
+    }
+}
+
 /* Sets the tolerance of torch.testing.assert_close() for the type of the expected tensor, but not
  * less than that for the type of the result. */
 static void set_tolerance(struct comparison_pair *pair, const struct comparison *own) {
@@ -139,10 +151,8 @@ static void set_tolerance(struct comparison_pair *pair, const struct comparison 
                                                       [CODEC_TYPE_BF16] = 1.6e-2,
                                                       [CODEC_TYPE_FP32] = 1.3e-6,
                                                       [CODEC_TYPE_FP64] = 1e-7};
-    const enum codec_type of_result =
-        pair->result->dtype == ATTN_FLOAT64 ? CODEC_TYPE_FP64 : CODEC_TYPE_FP32;
     const enum codec_type wider =
-        relative[of_result] > relative[pair->type] ? of_result : pair->type;
+        relative[pair->result_type] > relative[pair->type] ? pair->result_type : pair->type;
     const double absolute = wider == CODEC_TYPE_FP64 ? 1e-7 : 1e-5;
     pair->absolute = own->absolute >= 0 ? own->absolute : absolute;
     pair->relative = own->relative >= 0 ? own->relative : relative[wider];
@@ -248,6 +258,7 @@ static bool check_pair(struct comparison_pair *pair, const struct call *call,
     if (!check_shape(pair, document, error)) {
         return false;
     }
+    pair->result_type = type_of_result(pair->result, call->options.compute_dtype);
     set_tolerance(pair, call->comparison);
     find_heads(pair, call);
     pair->found.absolute.element = pair->found.relative.element = SIZE_MAX;

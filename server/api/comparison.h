@@ -35,11 +35,12 @@ struct comparison_pair {
     attn_tensor expected;
     enum codec_type type; /* of the numbers of `expected` */
     const attn_result_tensor *result;
-    double absolute, relative; /* the tolerance */
-    size_t count;              /* elements */
-    size_t heads;              /* along the axis of the heads; 0: there is none */
-    size_t head_size;          /* elements of a head that follow one another */
-    _Atomic double *errors;    /* of each head: the largest absolute error */
+    enum codec_type result_type; /* of the arithmetic of the result: its compute_dtype, if given */
+    double absolute, relative;   /* the tolerance */
+    size_t count;                /* elements */
+    size_t heads;                /* along the axis of the heads; 0: there is none */
+    size_t head_size;            /* elements of a head that follow one another */
+    _Atomic double *errors;      /* of each head: the largest absolute error */
     struct comparison_findings found;
     /* These members go into the answer; comparison_end() sets them. */
     double bound;

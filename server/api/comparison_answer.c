@@ -17,30 +17,30 @@ enum verdict {
 static const char *const verdicts[] = {
     [EQUAL] = "equal", [ROUNDED] = "rounded", [CLOSE] = "close", [WRONG] = "wrong"};
 
-/* Returns the error that lib/README.md promises of a result in float32 or float64, relative to its
- * magnitude. The bounds there of a gradient are relative to the size of its terms, which is not
- * known here, so those of gradients are wider. */
-static double promise(enum answer_name which, bool wide) {
+/* Returns the error of a result that is as exact as the type lets it be, relative to its magnitude:
+ * in float32 and float64 what lib/README.md promises. The bounds there of a gradient are relative
+ * to the size of its terms, which is not known here, so those of gradients are wider. A type of 8
+ * or 16 bits rounds the weights and then the result. */
+static double promise(enum answer_name which, enum codec_type type) {
+    static const double steps[CODEC_TYPE_COUNT] = {[CODEC_TYPE_FP8_E4M3] = 0x1p-3,
+                                                   [CODEC_TYPE_FP8_E5M2] = 0x1p-2,
+                                                   [CODEC_TYPE_FP16] = 0x1p-10,
+                                                   [CODEC_TYPE_BF16] = 0x1p-7};
+    const bool wide = type == CODEC_TYPE_FP64;
+    if (steps[type] > 0) {
+        return steps[type];
+    }
     if (answer_is_gradient(which)) {
         return wide ? 1e-12 : which == ANSWER_GRAD_ALIBI ? 1e-4 : 1e-5;
     }
     return wide ? 1e-13 : which == ANSWER_WEIGHTS ? 2e-6 : 1e-6;
 }
 
-/* Returns the largest difference that rounding explains: the error of the result, and the error of
- * an expected tensor that is as exact as its type lets it be. A type of 8 or 16 bits rounds the
- * weights and then the result. */
+/* Returns the largest difference that rounding explains: the errors of both results. */
 static double bound_of(const struct comparison_pair *pair) {
-    static const double steps[CODEC_TYPE_COUNT] = {[CODEC_TYPE_FP8_E4M3] = 0x1p-3,
-                                                   [CODEC_TYPE_FP8_E5M2] = 0x1p-2,
-                                                   [CODEC_TYPE_FP16] = 0x1p-10,
-                                                   [CODEC_TYPE_BF16] = 0x1p-7};
-    const bool wide = pair->result->dtype == ATTN_FLOAT64;
-    const double step = steps[pair->type];
-    const double own = step > 0 ? step : promise(pair->which, pair->type == CODEC_TYPE_FP64);
     const bool logarithm = pair->which == ANSWER_LSE || pair->which == ANSWER_ENTROPY;
     const double magnitude = fmax(pair->found.magnitude, logarithm ? 1 : 0);
-    return (promise(pair->which, wide) + own) * magnitude;
+    return (promise(pair->which, pair->result_type) + promise(pair->which, pair->type)) * magnitude;
 }
 
 /* Writes the index of an element along each axis. */

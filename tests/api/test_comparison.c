@@ -326,6 +326,28 @@ Test(comparison, each_type_has_a_tolerance_and_keeps_its_numbers) {
     }
 }
 
+/* A result that is rounded to a type of 16 bits has the tolerance of this type. */
+Test(comparison, a_compute_dtype_has_a_tolerance) {
+    static const struct {
+        const char *type;
+        double relative, step;
+    } types[] = {{"float16", 1e-3, 0x1p-10}, {"bfloat16", 1.6e-2, 0x1p-7}};
+    char body[256];
+    for (size_t i = 0; i < COUNT(types); i++) {
+        const int size =
+            snprintf(body, sizeof body,
+                     "{\"compute_dtype\":\"%s\",\"Q\":[[1]],\"K\":[[1]],\"V\":[[1,2]],"
+                     "\"return\":[\"comparison\"],\"expected\":{\"output\":[[1,2.001]]}}",
+                     types[i].type);
+        struct cJSON *json = daemon_ask_json("/attention", body, (size_t)size);
+        const struct cJSON *output = output_of(json);
+        cr_expect_eq(number_of(json_get(output, "tolerance"), "relative"), types[i].relative);
+        cr_expect_float_eq(number_of(output, "bound"), 2 * (types[i].step + 1e-6), 1e-12);
+        cr_expect_str_eq(verdict_of(output), "rounded");
+        json_free(json);
+    }
+}
+
 /* The datatype of an expected tensor is not that of the call. */
 Test(comparison, an_expected_type_changes_no_result) {
     static const double numbers[] = {1, 2};
