@@ -402,7 +402,8 @@ class Call:
 
     def masked_scores(self, q, k, at):
         d = torch.tensor(self.ds if self.projected else [self.d] * self.heads).double()
-        scale = torch.tensor(self.options["scale"]).double().view(-1, 1, 1) if "scale" in self.options else d[:, None, None].rsqrt()
+        given = torch.tensor(self.options.get("scale", 0), dtype=torch.float64)
+        scale = given.view(-1, 1, 1) if "scale" in self.options else d[:, None, None].rsqrt()
         scores = scale * (q @ k.transpose(-1, -2))
         if "softcap" in self.options:
             scores = self.options["softcap"] * torch.tanh(scores / self.options["softcap"])
