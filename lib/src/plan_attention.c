@@ -4,6 +4,8 @@
  * items share a matrix that lacks the batch axes, or has the size 1 there. K and V may have fewer
  * heads than Q, and Q may have one.
  */
+#include <assert.h>
+
 #include "plan_build.h"
 
 #include "check.h"
@@ -231,6 +233,7 @@ static attn_status plan_qkv(attn_plan *plan, struct matrix m[3], const attn_opti
     const char *kv_name = o->kv_heads != 0 ? "kv_heads" : "heads";
     const int last = packed ? 2 : 3;
     ATTN_TRY(check_rows(q->tensor, q->name, 2, MOST_AXES + last, last, error));
+    assert(q->tensor != NULL);
     plan->dtype = q->tensor->dtype;
     for (int i = 0; i < 3; i++) {
         const size_t heads = i == 0 ? o->heads : kv_heads;

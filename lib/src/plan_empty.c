@@ -5,6 +5,7 @@
  * that may attend to no key. Its output and its entropy are 0, its lse is -inf or the sink, and
  * only the sink and b_O have a gradient.
  */
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -151,6 +152,7 @@ static attn_status fill_range(const attn_plan *plan, const struct fill *fill, si
     if (fill->which == ATTN_RESULT_LSE) {
         fill_lse(plan, &fill->part, first, end);
     } else if (first < end) {
+        assert(fill->part.data != NULL);
         memset((char *)fill->part.data + first * size, 0, (end - first) * size);
     }
     return ATTN_OK;

@@ -2,6 +2,7 @@
  * plan_gradients.c checks what a call needs for its gradients, and cuts their computation into
  * phases of tasks, which follow the phases of the results (engine/gradient.inc).
  */
+#include <assert.h>
 #include <math.h>
 
 #include "check.h"
@@ -152,6 +153,7 @@ attn_status plan_upstream(attn_plan *plan, const attn_options *o, attn_error *er
 /* Returns the least common multiple. */
 static size_t common_multiple(size_t a, size_t b) {
     size_t x = a, y = b;
+    assert(a > 0 && b > 0);
     while (y != 0) {
         const size_t rest = x % y;
         x = y;

@@ -4,6 +4,7 @@
  * plans of their own, as if each were a call: one plan for all sequences of the same lengths. So a
  * sequence has the bytes that it would have alone. engine/sequences.c runs them.
  */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -416,6 +417,7 @@ static bool cut_kind(attn_plan *plan, struct alike *kind) {
     schedule->cost += each * (double)kind->count;
     kind->sums = s->places;
     if (kind->is_long) {
+        assert(kind->plan != NULL);
         scratch = kind->plan->schedule.scratch.bytes;
         fits = size_mul(kind->plan->schedule.workspace.bytes, kind->count, &workspace) &&
                reserve_bytes(&schedule->workspace.bytes, workspace, &kind->workspace);

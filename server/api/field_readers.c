@@ -207,9 +207,12 @@ bool field_sink(struct call *call, struct codec_document *document, const struct
 
 /* Returns the most batch items that the call can have, by the axes of its X, Q, K and V. */
 static size_t most_items(const struct call *call) {
-    const attn_tensor *const inputs[] = {call->multihead.x, call->q, call->k, call->v};
+    enum {
+        INPUTS = 4
+    };
+    const attn_tensor *const inputs[INPUTS] = {call->multihead.x, call->q, call->k, call->v};
     size_t most = 1;
-    for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++) {
+    for (int i = 0; i < INPUTS; i++) {
         const int axes = inputs[i] != NULL ? inputs[i]->rank - 2 : 0;
         const size_t items = axes > 0 ? codec_count(axes, inputs[i]->shape) : 1;
         most = items > most ? items : most;
@@ -245,13 +248,13 @@ static bool read_lists(const struct codec_document *document, const struct codec
                        bool offsets, struct codec_integers *lists, struct codec_error *error) {
     int64_t first;
     size_t shape[ATTN_MAX_RANK];
+    *lists = (struct codec_integers){.numbers = &first, .most = 1, .lists = 1};
     if (codec_shape(value, shape) == 1) {
         return codec_fail(document, value, error,
                           "%s must be an array of one list for Q and K, such as [[%s]], or of one "
                           "for each",
                           codec_name(value), offsets ? "0, 5, 8" : "5, 3");
     }
-    *lists = (struct codec_integers){.numbers = &first, .most = 1};
     if (!codec_as_integer_lists(document, value, 0, INT32_MAX, lists, error)) {
         return false;
     }

@@ -11,7 +11,7 @@
 
 /* X(NAME, name in the Open Inference Protocol, name in safetensors, bytes of an element). That
  * protocol has no type of 8 bits with a fraction, so these two have names like its own. They are
- * those of Micikevicius et al. 2022 (arXiv 2209.05433), float8_e4m3fn and float8_e5m2 of PyTorch. */
+ * of Micikevicius et al. 2022 (arXiv 2209.05433): PyTorch's float8_e4m3fn and float8_e5m2. */
 #define CODEC_TYPES(X)                                                                             \
     X(BOOL, "BOOL", "BOOL", 1)                                                                     \
     X(UINT8, "UINT8", "U8", 1)                                                                     \

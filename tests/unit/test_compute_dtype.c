@@ -331,10 +331,11 @@ static void normalise_and_turn(attn_compute_dtype type, double angle, double y[C
     for (int e = 0; e < COLUMNS; e++) {
         y[e] *= rounded(type, (double)ROW[e]) / sqrt(squares + 1e-6);
     }
-    for (int e = 0; e < COLUMNS / 2; e++, angle /= 100) {
+    for (int e = 0; e < COLUMNS / 2; e++) {
         const double a = y[e], b = y[e + COLUMNS / 2];
         y[e] = rounded(type, a * cos(angle) - b * sin(angle));
         y[e + COLUMNS / 2] = rounded(type, b * cos(angle) + a * sin(angle));
+        angle /= 100;
     }
 }
 

@@ -20,6 +20,12 @@ enum {
     TENSORS = 16
 };
 
+/* The numbers of a tensor, and of those that were drawn before. */
+struct numbers {
+    struct numbers *before;
+    double of[];
+};
+
 /* A call of sequences. Rows of Q, K and V have all heads. */
 struct packed {
     struct rng rng;
@@ -35,6 +41,7 @@ struct packed {
     attn_upstream upstream;
     attn_tensor tensors[TENSORS];
     size_t tensor_count;
+    struct numbers *numbers; /* of the last tensor */
 };
 
 static attn_tensor *draw_tensor(struct packed *c, int rank, size_t a, size_t b, size_t columns) {
@@ -42,7 +49,10 @@ static attn_tensor *draw_tensor(struct packed *c, int rank, size_t a, size_t b, 
     cr_assert_lt(c->tensor_count, TENSORS);
     attn_tensor *t = &c->tensors[c->tensor_count++];
     *t = (attn_tensor){.dtype = c->dtype, .rank = rank, .shape = {a, b, columns}};
-    void *data = calloc(count + 1, sizeof(double));
+    struct numbers *numbers = calloc(1, sizeof *numbers + count * sizeof(double));
+    numbers->before = c->numbers;
+    c->numbers = numbers;
+    void *data = numbers->of;
     for (size_t i = 0; i < count; i++) {
         const double x = rng_normal(&c->rng);
         if (c->dtype == ATTN_FLOAT32) {
@@ -61,9 +71,12 @@ static attn_tensor *draw_rows(struct packed *c, size_t rows, size_t heads, size_
                    : draw_tensor(c, 2, rows, heads * columns, 0);
 }
 
-static void free_packed(struct packed *c) {
-    for (size_t i = 0; i < c->tensor_count; i++) {
-        free((void *)(uintptr_t)c->tensors[i].data);
+/* Frees the tensors that were drawn after the first `count`. */
+static void free_tensors(struct packed *c, size_t count) {
+    for (; c->tensor_count > count; c->tensor_count--) {
+        struct numbers *last = c->numbers;
+        c->numbers = last->before;
+        free(last);
     }
 }
 
@@ -367,9 +380,7 @@ static void compare_sequence(struct packed *c, const attn_plan *plan, size_t q, 
     }
     free(results);
     attn_plan_free(alone);
-    while (c->tensor_count > tensors) {
-        free((void *)(uintptr_t)c->tensors[--c->tensor_count].data);
-    }
+    free_tensors(c, tensors);
 }
 
 static void check_shared(const attn_plan *plan, const struct sums *sums, attn_dtype dtype) {
@@ -377,7 +388,7 @@ static void check_shared(const attn_plan *plan, const struct sums *sums, attn_dt
     for (int r = 0; r < SHARED; r++) {
         const attn_result which = (attn_result)(ATTN_RESULT_GRAD_SINK + r);
         const attn_result_tensor *t = attn_plan_tensor(plan, which, 0);
-        for (size_t e = 0; t != NULL && is_shared(which) && e < reals_of(t); e++) {
+        for (size_t e = 0; t != NULL && is_shared((int)which) && e < reals_of(t); e++) {
             cr_assert_float_eq(real_at(t, e), sums->of[r][e], bound * (sums->sizes[r][e] + 1e-300),
                                "%s[%zu] is %g, not %g", attn_result_name(which), e, real_at(t, e),
                                sums->of[r][e]);
@@ -417,7 +428,7 @@ static void check_packed(uint64_t seed) {
     free(results);
     free(sums);
     attn_plan_free(plan);
-    free_packed(&c);
+    free_tensors(&c, 0);
 }
 
 Test(sequences, each_is_a_call_of_its_own, .timeout = 300) {
