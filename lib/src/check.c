@@ -125,8 +125,8 @@ static attn_status check_compute_dtype(const attn_options *o, attn_error *error)
     if (o->compute_dtype != ATTN_COMPUTE_AS_GIVEN &&
         (o->upstream != NULL || (o->results & EVERY_GRADIENT) != 0)) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "compute_dtype",
-                         "compute_dtype rounds the results of the forward pass; gradients are "
-                         "computed without it");
+                         "gradients are computed without compute_dtype: ask for them in a call of "
+                         "their own");
     }
     return ATTN_OK;
 }

@@ -114,9 +114,10 @@ attn_status plan_compute_dtype(attn_plan *plan, const attn_options *o, attn_erro
     plan->narrow.type = &types[o->compute_dtype];
     return plan->dtype == ATTN_FLOAT32
                ? ATTN_OK
-               : attn_fail(error, ATTN_INVALID_ARGUMENT, "compute_dtype",
-                           "compute_dtype \"%s\" rounds float32 matrices, but these are float64",
-                           plan->narrow.type->name);
+               : attn_fail(
+                     error, ATTN_INVALID_ARGUMENT, "compute_dtype",
+                     "compute_dtype \"%s\" rounds float32 matrices, but the call is in float64",
+                     plan->narrow.type->name);
 }
 
 attn_status plan_narrow(attn_plan *plan, attn_error *error) {

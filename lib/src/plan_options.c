@@ -114,8 +114,9 @@ static attn_status resolve_lengths(attn_plan *plan, const attn_options *o, attn_
     if (o->lengths_count != plan->batch) {
         return attn_fail(
             error, ATTN_SHAPE_MISMATCH, "lengths",
-            "lengths has %zu numbers; it must have one for each of the %zu batch items",
-            o->lengths_count, plan->batch);
+            "lengths has %zu numbers; it must have one for each of the %zu batch items%s",
+            o->lengths_count, plan->batch,
+            plan->batch == 1 ? ", and the lengths of packed rows are \"sequences\"" : "");
     }
     plan->rules.lengths = plan_alloc(plan, plan->batch, sizeof *plan->rules.lengths);
     if (plan->rules.lengths == NULL) {

@@ -82,6 +82,12 @@ static attn_tensor flattened(const attn_tensor *t) {
 static attn_status check_packed(const attn_tensor *t, const char *name, int min_rank, int max_rank,
                                 attn_error *error) {
     const unsigned rows = t != NULL && t->rank == 3 ? 1u << 2 : 1u << 1;
+    if (t != NULL && t->rank > 3) {
+        return attn_fail(error, ATTN_SHAPE_MISMATCH, name,
+                         "%s has rank %d, but with sequences it has no batch axis: its axes are "
+                         "(rows, columns) or (rows, heads, columns)",
+                         name, t->rank);
+    }
     return check_sizes(t, name, min_rank, max_rank, rows, error);
 }
 
@@ -171,8 +177,8 @@ static attn_status check_sum(const struct flat *f, int which, const size_t *leng
     }
     return sum == rows ? ATTN_OK
                        : attn_fail(error, ATTN_SHAPE_MISMATCH, "sequences",
-                                   "the lengths of sequences add up to %zu, but %s has %zu row%s%s",
-                                   sum, name, rows, plural_end(rows),
+                                   "the sequences have %zu row%s together, but %s has %zu row%s%s",
+                                   sum, plural_end(sum), name, rows, plural_end(rows),
                                    f->heads > 0 ? "; its axes are (rows, heads, columns)" : "");
 }
 

@@ -25,12 +25,11 @@ static bool is_tensor(enum answer_name which) {
 /* Refuses a member that is no name of a result that can be expected. */
 static bool check_names(const struct codec_document *document, const struct field *field,
                         const struct codec_value *object, struct codec_error *error) {
-    static const char no_tensor[] = "it is not one tensor of floats, so it cannot be compared";
-    static const struct codec_foreign others[] = {
-        {"top_k", 1, no_tensor}, {"statistics", 1, no_tensor}, {"comparison", 1, no_tensor}};
     const char *names[ANSWER_COUNT];
-    struct codec_keys keys = {
-        .names = names, .foreign = others, .foreign_count = 3, .here = field->choice_count > 1};
+    struct codec_keys keys = {.names = names,
+                              .foreign = fields_foreign_results,
+                              .foreign_count = fields_foreign_results_count,
+                              .here = field->choice_count > 1 ? FIELDS_IN_EXPECTED : 0};
     for (size_t i = 0; i < field->choice_count; i++) {
         if (is_tensor(answer_of(field->choices[i]))) {
             names[keys.count++] = field->choices[i];
@@ -261,7 +260,8 @@ static bool check_pair(struct comparison_pair *pair, const struct call *call,
     pair->result_type = type_of_result(pair->result, call->options.compute_dtype);
     set_tolerance(pair, call->comparison);
     find_heads(pair, call);
-    pair->found.absolute.element = pair->found.relative.element = SIZE_MAX;
+    pair->found.absolute.element = pair->found.relative.element = pair->found.worst.element =
+        SIZE_MAX;
     pair->errors = account_alloc(account, (pair->heads + 1) * sizeof *pair->errors);
     if (pair->errors == NULL) {
         return codec_no_memory(error);

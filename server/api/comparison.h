@@ -22,6 +22,7 @@ struct comparison_place {
 /* The findings of a comparison of some elements, or of all of them. */
 struct comparison_findings {
     struct comparison_place absolute, relative;
+    struct comparison_place worst; /* the largest absolute error beyond the tolerance */
     double magnitude;     /* the largest magnitude of the results */
     size_t beyond;        /* elements beyond the tolerance */
     size_t nan, infinite; /* elements of the expected tensor */
@@ -57,7 +58,7 @@ struct comparison {
     pthread_mutex_t *mutex;   /* of the call; it guards `found` of each pair while tasks run */
     const char *verdict;      /* the worst one; comparison_end() sets it and `within` */
     bool within;              /* every result is within its tolerance */
-    char detail[384];         /* of the error */
+    char detail[448];         /* of the error */
     struct codec_buffer text; /* the comparison in JSON, for the other formats */
     size_t count;
     struct comparison_pair pairs[];

@@ -171,21 +171,26 @@ static void put_element(char out[static 32], const void *data, attn_dtype dtype,
     }
 }
 
-/* Says of the first result beyond the tolerance where it differs most. */
+/* Says of the first result beyond the tolerance which of the numbers beyond it differs most. */
 static void put_detail(struct comparison *comparison) {
     const struct comparison_pair *pair = comparison->pairs;
-    char expected[32], result[32], index[COMPARISON_TEXT];
+    char expected[32], result[32], text[COMPARISON_TEXT];
+    size_t index[ATTN_MAX_RANK];
     while (pair->found.beyond == 0) {
         pair++;
     }
-    const size_t element = pair->found.absolute.element;
-    comparison_put(index, pair->result->rank, pair->absolute_index);
+    const size_t element = pair->found.worst.element;
+    put_index(pair, element, index);
+    comparison_put(text, pair->result->rank, index);
     put_element(expected, pair->expected.data, pair->expected.dtype, element);
     put_element(result, pair->result->data, pair->result->dtype, element);
     snprintf(comparison->detail, sizeof comparison->detail,
              "%s is beyond the tolerance in %zu of %zu numbers; it differs most at %s, which is %s "
-             "and is expected to be %s",
-             pair->name, pair->found.beyond, pair->count, index, result, expected);
+             "and is expected to be %s%s",
+             pair->name, pair->found.beyond, pair->count, text, result, expected,
+             pair->verdict == verdicts[ROUNDED]
+                 ? "; rounding explains it, so give a larger \"tolerance\""
+                 : "");
 }
 
 void comparison_refuse(struct comparison *comparison, struct api_request *request, int digits) {

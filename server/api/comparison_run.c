@@ -39,7 +39,10 @@ static inline void compare(const struct comparison_pair *pair, struct comparison
                            double result, double expected, size_t element) {
     const double difference = fabs(result - expected), magnitude = fabs(expected);
     const double error = difference <= DBL_MAX ? difference : (double)INFINITY;
-    found->beyond += isinf(error) || error > pair->absolute + pair->relative * magnitude;
+    if (isinf(error) || error > pair->absolute + pair->relative * magnitude) {
+        found->beyond++;
+        keep_larger(&found->worst, error, element);
+    }
     keep_larger(&found->absolute, error, element);
     if (isinf(error)) {
         keep_larger(&found->relative, error, element);
@@ -70,6 +73,7 @@ static void compare_block(const struct comparison_pair *pair, struct comparison_
 static void add_findings(struct comparison_findings *all, const struct comparison_findings *some) {
     keep_larger(&all->absolute, some->absolute.error, some->absolute.element);
     keep_larger(&all->relative, some->relative.error, some->relative.element);
+    keep_larger(&all->worst, some->worst.error, some->worst.element);
     all->magnitude = fmax(all->magnitude, some->magnitude);
     all->beyond += some->beyond;
     all->nan += some->nan;
@@ -87,7 +91,8 @@ static void keep_error(_Atomic double *largest, double error) {
 /* Compares the elements [first, end), head by head. */
 static void compare_chunk(struct comparison_pair *pair, struct comparison_findings *all,
                           size_t first, size_t end) {
-    const struct comparison_findings none = {.absolute = {0, SIZE_MAX}, .relative = {0, SIZE_MAX}};
+    const struct comparison_findings none = {
+        .absolute = {0, SIZE_MAX}, .relative = {0, SIZE_MAX}, .worst = {0, SIZE_MAX}};
     *all = none;
     while (first < end) {
         const size_t run = first / pair->head_size, after = (run + 1) * pair->head_size;

@@ -4,7 +4,7 @@
 #include <string.h>
 
 enum {
-    MOST_OTHERS = 2
+    MOST_OTHERS = 3
 };
 
 /* A matrix that may have no rows, and those by which its columns are known. */
@@ -14,9 +14,9 @@ struct input {
 };
 
 static const struct input inputs[] = {
-    {"Q", {"K", "past_K"}, false}, {"K", {"past_K", "Q"}, false},    {"V", {"past_V"}, false},
-    {"past_K", {"K", "Q"}, false}, {"past_V", {"V"}, false},         {"X", {"W_Q"}, true},
-    {"context", {"W_K"}, true},    {"value_context", {"W_V"}, true},
+    {"Q", {"K", "past_K"}, false},      {"K", {"past_K", "Q"}, false},    {"V", {"past_V"}, false},
+    {"past_K", {"K", "Q", "X"}, false}, {"past_V", {"V", "X"}, false},    {"X", {"W_Q"}, true},
+    {"context", {"W_K"}, true},         {"value_context", {"W_V"}, true},
 };
 
 enum {
@@ -66,6 +66,26 @@ static size_t rows_of_weights(const struct fields *fields, const struct codec_do
     return size_of(weights, strcmp(text, "out_in") == 0 ? 1 : 2);
 }
 
+/* Refuses a matrix without rows that has more axes than the first one beside it, such as [[]] beside
+ * [[1, 2]]: one row without columns was probably meant. */
+static bool check_axes(const struct fields *fields, struct codec_document *document,
+                       const struct input *input, size_t rank, struct codec_error *error) {
+    size_t axes = SIZE_MAX, which = 0;
+    for (size_t i = 0; !input->weights && i < MOST_OTHERS && input->others[i] != NULL; i++) {
+        const struct codec_value *other = fields_get(fields, input->others[i]);
+        size_t shape[ATTN_MAX_RANK];
+        const size_t own = other == NULL ? 0 : codec_shape(other, shape);
+        if (own >= 2 && axes == SIZE_MAX) {
+            axes = own;
+            which = i;
+        }
+    }
+    return axes >= rank ||
+           codec_fail(document, fields_get(fields, input->name), error,
+                      "%s is empty and has %zu axes, but %s has %zu: a matrix without rows is []",
+                      input->name, rank, input->others[which], axes);
+}
+
 /* Returns the columns of an input, or SIZE_MAX if nothing tells them. */
 static size_t columns_of(const struct fields *fields, const struct codec_document *document,
                          const struct input *input) {
@@ -75,7 +95,8 @@ static size_t columns_of(const struct fields *fields, const struct codec_documen
     }
     for (size_t i = 0; i < MOST_OTHERS && input->others[i] != NULL; i++) {
         const char *other = input->others[i];
-        const size_t given = size_of(fields_get(fields, other), 1);
+        const bool projected = strcmp(other, "X") == 0 && fields->at != FIELDS_AT_ATTENTION;
+        const size_t given = projected ? SIZE_MAX : size_of(fields_get(fields, other), 1);
         const size_t from = heads_of(fields, document, other);
         if (given != SIZE_MAX && given % from == 0 && columns == SIZE_MAX &&
             __builtin_mul_overflow(given / from, heads_of(fields, document, input->name),
@@ -106,11 +127,13 @@ static bool make_input(const struct fields *fields, struct codec_document *docum
     shape[rank] = columns_of(fields, document, input);
     if (shape[rank] == SIZE_MAX || shape[rank] == 0) {
         return codec_fail(document, value, error,
-                          "%s is empty, and nothing tells its number of columns: give its shape, "
+                          "%s is empty, and nothing tells its number of columns: %sgive its shape, "
                           "as in {\"random\": \"randn\", \"shape\": [0, 4]}",
-                          codec_name(value));
+                          codec_name(value),
+                          strncmp(input->name, "past", 4) == 0 ? "leave it out, or " : "");
     }
-    return make_tensor(document, value, rank + 1, shape, error);
+    return check_axes(fields, document, input, rank + 1, error) &&
+           make_tensor(document, value, rank + 1, shape, error);
 }
 
 /* Has the call no key that a mask or bias is about? */

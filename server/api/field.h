@@ -77,4 +77,14 @@ field_reader field_return, field_mean_over_heads, field_top_k, field_causal, fie
 extern const struct codec_foreign fields_foreign[];
 extern const size_t fields_foreign_count;
 
+/* Where a result is named. */
+enum {
+    FIELDS_IN_RETURN = 1,
+    FIELDS_IN_EXPECTED = 2
+};
+
+/* The names that other programs have for results, and those that cannot be expected. */
+extern const struct codec_foreign fields_foreign_results[];
+extern const size_t fields_foreign_results_count;
+
 #endif

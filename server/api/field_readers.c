@@ -32,6 +32,24 @@ static bool refuse_result(const struct codec_document *document, const struct fi
                           : "a result of calls with projections only, such as /self-attention");
 }
 
+/* Says which result has the name that other programs have for it. The error is set. */
+static bool refuse_foreign(const struct codec_document *document, const struct field *field,
+                           const struct codec_value *item, struct codec_error *error) {
+    const struct codec_foreign *row = fields_foreign_results;
+    const char *text = "";
+    struct codec_error unused;
+    if (field->choice_count == 1 || !codec_as_text(document, item, &text, &unused)) {
+        return false;
+    }
+    for (size_t i = 0; i < fields_foreign_results_count; i++, row++) {
+        if ((row->where & FIELDS_IN_RETURN) != 0 && strcmp(text, row->name) == 0) {
+            return codec_fail(document, item, error, "there is no result \"%s\"; %s", text,
+                              row->hint);
+        }
+    }
+    return false;
+}
+
 /* Reads the name of a result. *which is its index in answer_names. */
 static bool read_result(const struct codec_document *document, const struct field *field,
                         const struct codec_value *item, size_t *which, struct codec_error *error) {
@@ -41,7 +59,8 @@ static bool read_result(const struct codec_document *document, const struct fiel
     if (codec_as_choice(document, item, field->choices, field->choice_count, &choice, error)) {
         return true;
     }
-    return known && refuse_result(document, field, item, *which, error);
+    return known ? refuse_result(document, field, item, *which, error)
+                 : refuse_foreign(document, field, item, error);
 }
 
 bool field_return(struct call *call, struct codec_document *document, const struct field *field,
@@ -152,7 +171,7 @@ bool field_window(struct call *call, struct codec_document *document, const stru
     }
     if (count != 2) {
         return codec_fail(document, value, error,
-                          "window must be two numbers, [left, right], not %zu", count);
+                          "window must be two numbers, [left, right], but it has %zu", count);
     }
     call->options.flags |= ATTN_FLAG_WINDOW;
     call->options.window[0] = sides[0];

@@ -503,7 +503,10 @@ static bool read_field(struct codec_document *document, const struct field *fiel
         good = read_matrix(document, field, value, out, pointer, error);
         break;
     case FIELD_DTYPE:
-        good = read_choice(document, field, value, &choice, error);
+        good = read_choice(document, field, value, &choice, error) ||
+               add_hint(error, (field->at & FIELDS_AT_ATTENTION) == 0
+                                   ? NULL
+                                   : "\"compute_dtype\" rounds every stage to 16 bits");
         break;
     case FIELD_CHOICE:
         good = read_choice(document, field, value, &choice, error);

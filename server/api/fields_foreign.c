@@ -1,6 +1,6 @@
 /*
- * fields_foreign.c - the names that other programs have for the keys of requests, and what the
- * message of an unknown key says about each.
+ * fields_foreign.c - the names that other programs have for the keys of requests and for results,
+ * and what the message of an unknown name says about each.
  */
 #include "api/field.h"
 
@@ -27,8 +27,16 @@
 #define PAST_K      "it is \"past_K\" here"
 #define PAST_V      "it is \"past_V\" here"
 #define PACKED      "it is W_Q, W_K and W_V" OUT_IN
+#define DIGITS      "it is \"digits\" here, the significant digits of numbers in JSON"
 #define TOP         "all keys stand at the top of the body, not in an object under this name"
 #define GRAD_OUTPUT "it is \"grad_output\" here"
+#define OUTPUT      "it is \"output\" here"
+#define WEIGHTS     "it is \"weights\" here"
+#define LSE         "it is \"lse\" here"
+#define GRAD_(name) "it is \"grad_" name "\" here"
+#define GRAD_SCORES "with a \"bias\" of zeros, \"grad_bias\" is the gradient by the scaled scores"
+#define NO_TENSOR   "it is not one tensor of floats, so it cannot be compared"
+#define ANYWHERE    (FIELDS_IN_RETURN | FIELDS_IN_EXPECTED)
 #define NO_GRADIENT                                                                                \
     "only \"output\", \"lse\" and \"weights\" have gradients: grad_output, grad_lse and "          \
     "grad_weights"
@@ -37,7 +45,9 @@
 /* Dropout does not renormalise, and a mask does: the quotient of the two sums undoes it. */
 #define NO_DROPOUT                                                                                 \
     "equal requests have equal answers here, so nothing is dropped at random: leave it out; with " \
-    "a \"mask\" of what is kept, output * exp(lse - lse without the mask) / (1 - p) has dropout"
+    "a \"mask\" of what is kept, output * exp(lse - lse without the mask) / (1 - p) has dropout; " \
+    "W_O "                                                                                         \
+    "is multiplied after that"
 
 /* These are the names of PyTorch, ONNX, flash-attention, JAX and Transformers. If a name means
  * different things in several of them, its hint is right for all of them. Some names of gradients
@@ -79,6 +89,12 @@ const struct codec_foreign fields_foreign[] = {
     {"dropout_p", ATTENTIONS, NO_DROPOUT},
     {"dropout_rate", ATTENTIONS, NO_DROPOUT},
     {"attention_dropout", ATTENTIONS, NO_DROPOUT},
+    {"attn_dropout", ATTENTIONS, NO_DROPOUT},
+    {"attn_drop", ATTENTIONS, NO_DROPOUT},
+    {"attn_pdrop", ATTENTIONS, NO_DROPOUT},
+    {"attention_probs_dropout_prob", ATTENTIONS, NO_DROPOUT},
+    {"dropout_mask", ATTENTIONS, NO_DROPOUT},
+    {"training", ATTENTIONS, NO_DROPOUT},
     {"embed_dim", ATTENTIONS, BY_SHAPES},
     {"head_dim", ATTENTIONS, BY_SHAPES},
     {"kdim", ATTENTIONS, BY_SHAPES},
@@ -122,6 +138,7 @@ const struct codec_foreign fields_foreign[] = {
     {"max_length_k", ATTENTION, BY_LENGTHS},
     {"max_q", ATTENTION, BY_LENGTHS},
     {"max_k", ATTENTION, BY_LENGTHS},
+    {"seqlens", ATTENTION, "it is \"sequences\" here: [[5, 3, 8]]"},
     {"seqused_k", ATTENTION,
      "leave the unused rows out of K and V: the second list of \"sequences\" has their lengths"},
     {"past_key", ATTENTIONS, PAST_K},
@@ -162,6 +179,9 @@ const struct codec_foreign fields_foreign[] = {
     {"grad_scores", ATTENTIONS, NO_GRADIENT},
     {"grad_entropy", ATTENTIONS, NO_GRADIENT},
     {"grad_top_k", ATTENTIONS, NO_GRADIENT},
+    {"precision", ALL, DIGITS},
+    {"decimals", ALL, DIGITS},
+    {"include", ATTENTIONS, RETURNED},
     {"seed", ALL,
      "it stands in \"random\": {\"generator\": \"numpy\", \"seed\": 42} here, for "
      "matrices that are drawn"},
@@ -174,6 +194,28 @@ const struct codec_foreign fields_foreign[] = {
     {"logits", SOFTMAX, "it is \"X\" here"},
     {"dim", SOFTMAX, "it is \"axis\" here"},
     {"input", SOFTMAX, "it is \"X\" here"},
+    {"input", FIELDS_AT_EMBEDDINGS, "it is \"text\" here"},
 };
 
 const size_t fields_foreign_count = sizeof fields_foreign / sizeof *fields_foreign;
+
+const struct codec_foreign fields_foreign_results[] = {
+    {"out", ANYWHERE, OUTPUT},
+    {"attn_output", ANYWHERE, OUTPUT},
+    {"attn_weights", ANYWHERE, WEIGHTS},
+    {"logsumexp", ANYWHERE, LSE},
+    {"softmax_lse", ANYWHERE, LSE},
+    {"dQ", ANYWHERE, GRAD_("Q")},
+    {"dK", ANYWHERE, GRAD_("K")},
+    {"dV", ANYWHERE, GRAD_("V")},
+    {"grad_query", ANYWHERE, GRAD_("Q")},
+    {"grad_key", ANYWHERE, GRAD_("K")},
+    {"grad_value", ANYWHERE, GRAD_("V")},
+    {"grad_scores", ANYWHERE, GRAD_SCORES},
+    {"top_k", FIELDS_IN_EXPECTED, NO_TENSOR},
+    {"statistics", FIELDS_IN_EXPECTED, NO_TENSOR},
+    {"comparison", FIELDS_IN_EXPECTED, NO_TENSOR},
+};
+
+const size_t fields_foreign_results_count =
+    sizeof fields_foreign_results / sizeof *fields_foreign_results;

@@ -138,9 +138,10 @@ static const struct refusal refusals[] = {
         {.past_k = &identity2, .past_v = &narrow}),
     BAD("4,8 5,8 5,8", INVALID_ARGUMENT, "compute_dtype", "0 to 2",
         {.compute_dtype = ATTN_COMPUTE_BFLOAT16 + 1}),
-    BAD("4,8 5,8 5,8", INVALID_ARGUMENT, "compute_dtype", "these are float64",
+    BAD("4,8 5,8 5,8", INVALID_ARGUMENT, "compute_dtype", "the call is in float64",
         {.compute_dtype = ATTN_COMPUTE_FLOAT16}),
-    BAD("4,8 5,8 5,8", INVALID_ARGUMENT, "compute_dtype", "gradients are computed without it",
+    BAD("4,8 5,8 5,8", INVALID_ARGUMENT, "compute_dtype",
+        "gradients are computed without compute_dtype",
         {.results = ATTN_WANT(GRAD_Q),
          .upstream = &of_output,
          .compute_dtype = ATTN_COMPUTE_FLOAT16}),
@@ -255,17 +256,17 @@ static const struct refusal refusals[] = {
     GOOD("4,8 5,8 5,3", {.sequences = &of_4_and_5}),
     GOOD("4,8 5,4 5,6", {.heads = 4, .kv_heads = 2, .sequences = &of_4_and_5}),
     GOOD("4,4,2 4,2,2 4,2,3", {.sequences = &of_4}),
-    BAD("5,8 5,8 5,3", SHAPE_MISMATCH, "sequences", "add up to 4, but Q has 5 rows",
+    BAD("5,8 5,8 5,3", SHAPE_MISMATCH, "sequences", "have 4 rows together, but Q has 5 rows",
         {.sequences = &of_4_and_5}),
-    BAD("4,8 5,8 5,3", SHAPE_MISMATCH, "sequences", "add up to 4, but K has 5 rows",
+    BAD("4,8 5,8 5,3", SHAPE_MISMATCH, "sequences", "have 4 rows together, but K has 5 rows",
         {.sequences = &of_4}),
-    BAD("4,8 1,8 1,3", SHAPE_MISMATCH, "sequences", "add up to 5, but K has 1 row",
+    BAD("4,8 1,8 1,3", SHAPE_MISMATCH, "sequences", "have 5 rows together, but K has 1 row",
         {.sequences = &of_4_and_5}),
     BAD("4,8 4,8 4,3", INVALID_ARGUMENT, "sequences", "no lengths", {.sequences = &no_lengths}),
     BAD("4,8 4,8 4,3", TOO_LARGE, "", "too large", {.sequences = &endless}),
     BAD("4,8 4,8 4,3", TOO_LARGE, "sequences", "65537 sequences; at most 65536",
         {.sequences = &many_lengths}),
-    BAD("1,4,2,2 4,2,2 4,2,2", SHAPE_MISMATCH, "Q", "rank 2 to 3, not 4", {.sequences = &of_4}),
+    BAD("1,4,2,2 4,2,2 4,2,2", SHAPE_MISMATCH, "Q", "it has no batch axis", {.sequences = &of_4}),
     BAD("4,2,2 4,2 4,2", SHAPE_MISMATCH, "K", "rank 3, not 2", {.sequences = &of_4}),
     BAD("4,2 4,2 4,2,2", SHAPE_MISMATCH, "V", "rank 2, not 3", {.sequences = &of_4}),
     BAD("4,3,2 4,2,2 4,2,2", SHAPE_MISMATCH, "K", "3 heads, which is not a multiple of the 2",
@@ -373,8 +374,9 @@ Test(errors, x_alone_has_one_list_of_lengths) {
     const attn_sequences two = {2, (const size_t[]){1, 2}, (const size_t[]){2, 1}};
     expect_refused(&x, &x, &x, &(attn_options){.sequences = &two},
                    &(struct verdict){ATTN_INVALID_ARGUMENT, "sequences", "X stands for Q and K"});
-    expect_refused(&x, &x, &x, &(attn_options){.sequences = &of_4},
-                   &(struct verdict){ATTN_SHAPE_MISMATCH, "sequences", "4, but X has 3 rows"});
+    expect_refused(
+        &x, &x, &x, &(attn_options){.sequences = &of_4},
+        &(struct verdict){ATTN_SHAPE_MISMATCH, "sequences", "4 rows together, but X has 3"});
 }
 
 /* Plans of heads and of sequences take memory before a caller can refuse them. */

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "codec/binary.h"
 #include "codec/json/refuse.h"
 #include "codec/nearest.h"
 
@@ -205,6 +206,12 @@ static bool read_integers(const struct codec_document *document, const struct co
     if (tensor->dtype == ATTN_BOOL) {
         return document_refuse(document, value, DOCUMENT_WHOLE, error,
                                "must be an array of whole numbers, not of booleans");
+    }
+    const enum codec_type type = (enum codec_type)tensor->type;
+    if (codec_type_is_float(type) && type < CODEC_TYPE_FP32) {
+        return document_refuse(document, value, DOCUMENT_WHOLE, error,
+                               "must be an array of whole numbers, not of %s, which rounds them",
+                               codec_inference_types[type]);
     }
     if (tensor->count == 0) {
         return document_refuse(document, value, DOCUMENT_WHOLE, error, "is empty");
