@@ -293,7 +293,7 @@ double cost_of_plan(const attn_plan *plan) {
 }
 
 double cost_of_narrowing(const attn_plan *plan) {
-    return (double)plan->narrow.numbers * (ROUND + sizeof(float) * FRESH) +
+    return (double)plan->narrow.copies.numbers * (ROUND + sizeof(float) * FRESH) +
            (double)plan->schedule.tasks[PHASE_NARROW] * TASK;
 }
 

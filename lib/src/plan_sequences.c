@@ -344,7 +344,7 @@ static attn_status plan_sequence(const attn_plan *plan, const struct flat *f,
     }
     ATTN_TRY(plan_attention(own, qkv[0], qkv[1], qkv[2], &o, error));
     (*own)->results.head_rows = plan->n;
-    return plan_or_free(own, plan_wide(*own, qkv, error));
+    return ATTN_OK;
 }
 
 /* Plans all sequences: the short kinds from the first one on, the long ones from the last one

@@ -168,7 +168,7 @@ static size_t choose_projection(attn_plan *plan, int which) {
            cost_of_projecting(p, p->task_rows, p->task_columns) > PROJECT_WORK) {
         p->task_rows = (p->task_rows + 1) / 2;
     }
-    while (p->task_columns > (p->prepacked ? t->panel : 1) &&
+    while (p->task_columns > (p->panel > 0 ? p->panel : 1) &&
            cost_of_projecting(p, p->task_rows, p->task_columns) > PROJECT_WORK) {
         p->task_columns /= 2;
     }
@@ -179,7 +179,7 @@ static size_t choose_projection(attn_plan *plan, int which) {
     p->tile_columns = p->task_columns;
     p->tile_rows = p->task_rows;
     p->tile_inner = p->inner;
-    if (panels && !p->prepacked) {
+    if (panels && p->panel == 0) {
         assert(NARROW % t->panel == 0);
         p->copies_tiles = packs_weights(p, size);
         p->tile_inner = PANELS_ROWS;
