@@ -394,7 +394,7 @@ Test(errors, name_the_different_lengths) {
     const attn_sequences sequences = {MANY, queries, keys};
     expect_refused(&q, &k, &k, &(attn_options){.sequences = &sequences},
                    &(struct verdict){ATTN_TOO_LARGE, "sequences",
-                                     "5000 different pairs of lengths; with 1 head at most 4096"});
+                                     "5000 different pairs of lengths; with 1 head at most 1024"});
 }
 
 Test(errors, mixed_dtypes_are_refused) {
