@@ -30,7 +30,7 @@ static attn_status round_results(const attn_plan *plan, attn_error *error) {
                 const float rounded = (float)x[i];
                 ((float *)to->data)[i] = rounded;
                 if (rounded - rounded != 0) {
-                    return gradient_not_finite(to, (attn_result)r, i, "float32", error);
+                    return gradient_not_finite(to, (attn_result)r, i, error);
                 }
             }
         }
