@@ -325,7 +325,7 @@ enum {
  * Packed sequences: the rows of Q, and those of K and V, are the rows of `count` sequences, one
  * after the other. Each sequence is a call of its own: its queries attend to its keys only, and
  * positions begin anew. A length may be 0: queries without keys get zeros, as if all keys were
- * forbidden.
+ * forbidden. At most 1024 sequences differ in their lengths, and fewer with more than 64 heads.
  */
 typedef struct attn_sequences {
     size_t count;

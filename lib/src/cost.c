@@ -22,6 +22,7 @@ enum {
     MASK = 20,          /* reading a byte of a mask */
     SOFTCAP = 120,      /* tanh */
     ROUND = 60,         /* rounding a number to a compute_dtype */
+    ROUND_KEY = 20,     /* the same for a number of a packed key, once for a block */
     SIGMOID = 150,      /* exp and a division */
     ENTROPY = 350,      /* a logarithm of libm */
     LONG_ENTROPY = 80,  /* the moment of a long row, of which entropy is made */
@@ -54,6 +55,10 @@ enum {
     TOTAL = 2000,            /* merging the sums of one part of a row */
 };
 
+enum {
+    LEAST_ROWS = 8 /* of a block, if there are so many queries */
+};
+
 /* The cost of one score without the multiply-adds of its products. */
 static double cost_of_score(const attn_plan *plan) {
     const struct path *path = &plan->path;
@@ -68,6 +73,7 @@ static double cost_of_score(const attn_plan *plan) {
     if (plan->narrow.type != NULL) { /* scores that are a result are a product of their own */
         const bool raw = plan_wants(plan, ATTN_WANT(SCORES) | ATTN_WANT(STATISTICS));
         cost += 4 * ROUND + (raw ? plan->schedule.columns / 2 : 0);
+        cost += ROUND_KEY * (double)plan->head[0].d / (double)size_min(plan->n, LEAST_ROWS);
     }
     cost += plan->options.normalization == ATTN_SIGMOID ? SIGMOID : 0;
     if (plan_wants(plan, ATTN_WANT(ENTROPY))) {
@@ -293,7 +299,7 @@ double cost_of_plan(const attn_plan *plan) {
 }
 
 double cost_of_narrowing(const attn_plan *plan) {
-    return (double)plan->narrow.numbers * (ROUND + sizeof(float) * FRESH) +
+    return (double)plan->narrow.copies.numbers * (ROUND + sizeof(float) * FRESH) +
            (double)plan->schedule.tasks[PHASE_NARROW] * TASK;
 }
 

@@ -93,7 +93,7 @@ struct projection {
     const void *x;
     size_t rows, inner, ld;
     bool out_in;          /* W is (cols, inner); otherwise it is (inner, cols) */
-    bool prepacked;       /* W is in panels of all its rows */
+    size_t panel;         /* W is in panels of so many columns and of all its rows; 0: it is not */
     struct piece *pieces; /* in the order of their columns */
     size_t count;         /* pieces that there are */
     const char *name;     /* name of the result in messages */
@@ -107,22 +107,26 @@ struct projection {
     bool copies_tiles; /* a tile of the weights is copied before it is multiplied */
 };
 
-/* ------------------------------------------------------------------------------- compute_dtype */
+/* --------------------------------------------------------------------------- copies of inputs */
 
-/* An input of which a run makes a rounded copy. */
-struct narrow_input {
-    const void **place; /* the member of the plan that says where it is; a run makes it the copy */
+/* A float32 input of which a run makes a copy. */
+struct copied_input {
+    const void **place; /* the member of the plan that says where it is; it becomes the copy */
     const float *from;
     const char *name;
     size_t count, at; /* its numbers, and the place of the copy among those of all inputs */
 };
 
+struct copies {
+    struct copied_input *inputs; /* in the order of their copies */
+    size_t count;                /* inputs that there are */
+    size_t numbers;              /* of all copies */
+};
+
 /* A call with a compute_dtype. */
 struct narrowing {
     const struct narrow_type *type; /* NULL: there is no compute_dtype */
-    struct narrow_input *inputs;    /* in the order of their copies */
-    size_t count;                   /* inputs that there are */
-    size_t numbers;                 /* of all copies */
+    struct copies copies;           /* they are rounded */
     size_t memory;                  /* where they begin in the workspace */
 };
 
@@ -305,7 +309,6 @@ struct form {
     bool projected;     /* Q, K and V are computed from X */
     bool per_head;      /* each head has projections with sizes of its own */
     bool same;          /* Q, K and V are one matrix, X */
-    bool widens;        /* a plan in float64 computes the gradients */
     bool empty;         /* there is no query, no key or no batch item, see plan_empty.c */
     bool merged;        /* the n queries are heads of the caller, see merge_groups */
     int64_t shift;      /* see plan_position() */
@@ -410,6 +413,7 @@ static inline bool is_shared(int result) {
  */
 struct gradients {
     bool wanted;
+    attn_upstream given;
     struct {
         const void *output, *lse, *weights; /* NULL: zeros */
     } upstream;
@@ -442,17 +446,11 @@ struct gradients {
     double cost;                    /* of everything else */
 };
 
-/* The plan in float64 of the gradients of a small call, and the inputs that are copied for it. */
-struct wide_input {
-    const float *from;
-    double *to;
-    size_t count;
-};
-
+/* The plan in float64 of the gradients of a small call, and the copies of its inputs. */
 struct wide {
     attn_plan *plan; /* owned */
-    size_t count;
-    struct wide_input inputs[];
+    struct copies copies;
+    double *numbers; /* of all copies */
 };
 
 /* ----------------------------------------------------------------------------- packed sequences */

@@ -288,5 +288,6 @@ attn_status plan_attention(attn_plan **plan, const attn_tensor *q, const attn_te
     ATTN_TRY(check_options(o, error));
     ATTN_TRY(plan_new(plan, error));
     (*plan)->form.same = one;
+    (*plan)->call.x = one ? q : NULL;
     return plan_or_free(plan, plan_qkv(*plan, m, o, error));
 }

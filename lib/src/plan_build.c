@@ -87,9 +87,18 @@ attn_status plan_finish(attn_plan *plan, const attn_options *o, attn_error *erro
     if (o->sequences != NULL) {
         return ATTN_OK;
     }
-    plan->form.widens = plan->gradients.wanted && plan->dtype == ATTN_FLOAT32 &&
-                        plan->call.layout != ATTN_PREPACKED && plan_is_small(plan);
-    plan->gradients.wanted &= !plan->form.widens;
+    if (plan->gradients.wanted && plan->dtype == ATTN_FLOAT32 &&
+        plan->call.layout != ATTN_PREPACKED && plan_is_small(plan)) {
+        ATTN_TRY(plan_wide(plan, error));
+        plan->gradients.wanted = false;
+    }
     merge_groups(plan);
-    return plan_schedule(plan, error);
+    ATTN_TRY(plan_schedule(plan, error));
+    if (plan->wide != NULL) {
+        const struct schedule *wide = &plan->wide->plan->schedule;
+        struct schedule *s = &plan->schedule;
+        s->scratch.bytes = size_max(s->scratch.bytes, wide->scratch.bytes);
+        s->cost += wide->cost;
+    }
+    return ATTN_OK;
 }

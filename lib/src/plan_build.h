@@ -43,7 +43,7 @@ attn_status plan_finish(attn_plan *plan, const attn_options *o, attn_error *erro
 
 /* ------------------------------------------------------------------------ in plan_attention.c */
 
-/* Plans attention over given Q, K and V, but not the wide plan of small gradients. */
+/* Plans attention over given Q, K and V. */
 attn_status plan_attention(attn_plan **plan, const attn_tensor *q, const attn_tensor *k,
                            const attn_tensor *v, const attn_options *o, attn_error *error);
 
@@ -61,15 +61,14 @@ attn_status plan_past(attn_plan *plan, const attn_options *o, struct dims k, str
 
 /* ------------------------------------------------------------------------ in plan_multihead.c */
 
-/* Plans attention with projections, but not the wide plan of small gradients. */
+/* Plans attention with projections. */
 attn_status plan_multihead(attn_plan **plan, const attn_multihead *call, const attn_options *o,
                            attn_error *error);
 
 /* ----------------------------------------------------------------------------- in plan_wide.c */
 
-/* Makes the wide plan of a call, if it needs one. Q, K and V are those of a call without
- * projections. */
-attn_status plan_wide(attn_plan *plan, const attn_tensor *const qkv[3], attn_error *error);
+/* Makes the wide plan of a small call, whose results are known, but not its schedule. */
+attn_status plan_wide(attn_plan *plan, attn_error *error);
 
 /* ------------------------------------------------------------------------ in plan_sequences.c */
 
@@ -92,6 +91,15 @@ attn_status plan_read_numbers(attn_plan *plan, attn_error *error);
 
 /* Resolves all options against the sizes and the heads of the plan. */
 attn_status plan_options(attn_plan *plan, const attn_options *o, attn_error *error);
+
+/* --------------------------------------------------------------------------- in plan_inputs.c */
+
+/* Returns the input that a gradient is about, or NULL if the call lacks it. It is not about weights
+ * of Q, K or V. */
+const attn_tensor *plan_input_of(const attn_plan *plan, attn_result gradient);
+
+/* Lists all inputs that a run copies: with `exact` those that a compute_dtype does not round, too. */
+attn_status plan_copy_inputs(attn_plan *plan, bool exact, struct copies *copies, attn_error *error);
 
 /* --------------------------------------------------------------------------- in plan_narrow.c */
 

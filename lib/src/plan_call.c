@@ -4,13 +4,6 @@
 
 static const attn_options defaults = {0};
 
-/* Plans the copies of inputs: rounded ones, or wide ones. */
-static attn_status plan_copies(attn_plan *plan, const attn_tensor *const qkv[3],
-                               attn_error *error) {
-    ATTN_TRY(plan_narrow(plan, error));
-    return plan_wide(plan, qkv, error);
-}
-
 attn_status attn_plan_attention(attn_plan **plan, const attn_tensor *q, const attn_tensor *k,
                                 const attn_tensor *v, const attn_options *options,
                                 attn_error *error) {
@@ -20,11 +13,11 @@ attn_status attn_plan_attention(attn_plan **plan, const attn_tensor *q, const at
         return plan_sequences(plan, qkv, o, error);
     }
     ATTN_TRY(plan_attention(plan, q, k, v, o, error));
-    return plan_or_free(plan, plan_copies(*plan, qkv, error));
+    return plan_or_free(plan, plan_narrow(*plan, error));
 }
 
 attn_status attn_plan_multihead(attn_plan **plan, const attn_multihead *call,
                                 const attn_options *options, attn_error *error) {
     ATTN_TRY(plan_multihead(plan, call, options != NULL ? options : &defaults, error));
-    return plan_or_free(plan, plan_copies(*plan, NULL, error));
+    return plan_or_free(plan, plan_narrow(*plan, error));
 }

@@ -103,20 +103,12 @@ double plan_cost_of_fills(const attn_plan *plan) {
     return cost;
 }
 
-static void put_number(const attn_result_tensor *part, size_t index, double number) {
-    if (part->dtype == ATTN_FLOAT32) {
-        ((float *)part->data)[index] = (float)number;
-    } else {
-        ((double *)part->data)[index] = number;
-    }
-}
-
 /* Writes numbers [first, end) of an lse: each head has its own sink. */
 static void fill_lse(const attn_plan *plan, const attn_result_tensor *part, size_t first,
                      size_t end) {
     for (size_t i = first; i < end; i++) {
         const size_t head = i / plan->n % plan->heads;
-        put_number(part, i,
+        put_number(part->data, part->dtype, i,
                    plan->scoring.sinks == NULL ? -(double)INFINITY : plan->scoring.sinks[head]);
     }
 }
@@ -132,10 +124,9 @@ static attn_status fill_sum(const struct sum *sum, const struct fill *fill, size
                 all += number_at(sum->x, dtype, (o * sum->numbers + j) * sum->inner + i);
             }
         }
-        put_number(&fill->part, j, all);
+        put_number(fill->part.data, dtype, j, all);
         if (!isfinite(number_at(fill->part.data, dtype, j))) {
-            return gradient_not_finite(&fill->part, fill->which, j,
-                                       dtype == ATTN_FLOAT32 ? "float32" : "float64", error);
+            return gradient_not_finite(&fill->part, fill->which, j, error);
         }
     }
     return ATTN_OK;

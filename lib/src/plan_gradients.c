@@ -4,6 +4,7 @@
  */
 #include <assert.h>
 #include <math.h>
+#include <string.h>
 
 #include "check.h"
 #include "plan_build.h"
@@ -70,37 +71,29 @@ static bool has_bias(const attn_multihead *call, int which) {
     return call->count > 0;
 }
 
+/* Checks that a call has the input of a gradient. */
+static attn_status check_input(const attn_plan *plan, attn_result gradient, attn_error *error) {
+    const bool weights = gradient >= ATTN_RESULT_GRAD_W_Q && gradient <= ATTN_RESULT_GRAD_W_O;
+    const bool open = plan->call.layout != ATTN_PREPACKED;
+    const char *need = attn_result_name(gradient) + strlen("grad_");
+    bool has = plan->form.projected;
+    if (gradient >= ATTN_RESULT_GRAD_B_Q && gradient <= ATTN_RESULT_GRAD_B_V && has) {
+        has = has_bias(&plan->call, (int)gradient - ATTN_RESULT_GRAD_B_Q);
+    } else if (!weights || gradient == ATTN_RESULT_GRAD_W_O) {
+        has = plan_input_of(plan, gradient) != NULL;
+    }
+    if (has && (open || !weights)) {
+        return ATTN_OK;
+    }
+    return attn_fail(error, ATTN_INVALID_ARGUMENT, "results", "%s needs %s",
+                     attn_result_name(gradient),
+                     gradient == ATTN_RESULT_GRAD_ALIBI ? "slopes in alibi"
+                     : weights && !open                 ? "weights that are not prepacked"
+                                                        : need);
+}
+
 attn_status plan_check_gradients(attn_plan *plan, const attn_options *o, attn_error *error) {
-    const attn_multihead *call = &plan->call;
     const attn_upstream *up = o->upstream;
-    const bool projected = plan->form.projected, weights = call->layout != ATTN_PREPACKED;
-    const char *const open = "weights that are not prepacked";
-    const struct {
-        attn_result gradient;
-        bool has;
-        const char *need;
-    } inputs[] = {
-        {ATTN_RESULT_GRAD_PAST_K, o->past_k != NULL, "past_K"},
-        {ATTN_RESULT_GRAD_PAST_V, o->past_v != NULL, "past_V"},
-        {ATTN_RESULT_GRAD_BIAS, o->bias != NULL, "bias"},
-        {ATTN_RESULT_GRAD_SINK, o->sink != NULL, "sink"},
-        {ATTN_RESULT_GRAD_ALIBI, o->alibi_slopes != NULL, "slopes in alibi"},
-        {ATTN_RESULT_GRAD_NORM_Q, o->norm_q != NULL, "norm_Q"},
-        {ATTN_RESULT_GRAD_NORM_K, o->norm_k != NULL, "norm_K"},
-        {ATTN_RESULT_GRAD_X, projected || plan->form.same, "X"},
-        {ATTN_RESULT_GRAD_CONTEXT, call->context != NULL, "context"},
-        {ATTN_RESULT_GRAD_VALUE_CONTEXT, call->value_context != NULL, "value_context"},
-        {ATTN_RESULT_GRAD_W_Q, projected && weights, weights ? "W_Q" : open},
-        {ATTN_RESULT_GRAD_W_K, projected && weights, weights ? "W_K" : open},
-        {ATTN_RESULT_GRAD_W_V, projected && weights, weights ? "W_V" : open},
-        {ATTN_RESULT_GRAD_W_O, call->w_o != NULL && weights, weights ? "W_O" : open},
-        {ATTN_RESULT_GRAD_B_Q, o->b_q != NULL || has_bias(call, PROJECT_Q), "b_Q"},
-        {ATTN_RESULT_GRAD_B_K, o->b_k != NULL || has_bias(call, PROJECT_K), "b_K"},
-        {ATTN_RESULT_GRAD_B_V, o->b_v != NULL || has_bias(call, PROJECT_V), "b_V"},
-        {ATTN_RESULT_GRAD_B_O, call->b_o != NULL, "b_O"},
-        {ATTN_RESULT_GRAD_BIAS_K, call->bias_k != NULL, "bias_K"},
-        {ATTN_RESULT_GRAD_BIAS_V, call->bias_v != NULL, "bias_V"},
-    };
     plan->gradients.wanted = plan_wants(plan, EVERY_GRADIENT);
     if (!plan->gradients.wanted && up == NULL) {
         return ATTN_OK;
@@ -125,12 +118,12 @@ attn_status plan_check_gradients(attn_plan *plan, const attn_options *o, attn_er
                              columns);
         }
     }
-    for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++) {
-        if (!inputs[i].has && plan_wants(plan, UINT64_C(1) << inputs[i].gradient)) {
-            return attn_fail(error, ATTN_INVALID_ARGUMENT, "results", "%s needs %s",
-                             attn_result_name(inputs[i].gradient), inputs[i].need);
+    for (int r = ATTN_RESULT_GRAD_PAST_K; r < ATTN_RESULT_COUNT; r++) {
+        if (plan_wants(plan, UINT64_C(1) << r)) {
+            ATTN_TRY(check_input(plan, (attn_result)r, error));
         }
     }
+    plan->gradients.given = *up;
     return ATTN_OK;
 }
 

@@ -96,7 +96,7 @@ static attn_status start_projection(attn_plan *plan, int which, const attn_tenso
     static const char *const names[PROJECT_COUNT] = {"Q", "K", "V", "output"};
     struct projection *p = &plan->project[which];
     *p = (struct projection){.name = names[which], .x = x->data, .out_in = layout == ATTN_OUT_IN};
-    p->prepacked = layout == ATTN_PREPACKED && plan_panel(x->dtype) > 0;
+    p->panel = layout == ATTN_PREPACKED ? plan_panel(x->dtype) : 0;
     p->inner = x->shape[x->rank - 1];
     p->item_rows = x->shape[x->rank - 2];
     p->rows = p->item_rows * (x->rank == 3 ? x->shape[0] : 1); /* fits: x was checked */

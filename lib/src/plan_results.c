@@ -33,8 +33,8 @@ static void shape_part(const attn_plan *plan, attn_result which, size_t heads, s
     }
 }
 
-static void shape_like(const attn_tensor *input, attn_result_tensor *part) {
-    *part = (attn_result_tensor){.dtype = input->dtype, .rank = input->rank};
+static void shape_like(const attn_plan *plan, const attn_tensor *input, attn_result_tensor *part) {
+    *part = (attn_result_tensor){.dtype = plan->dtype, .rank = input->rank};
     memcpy(part->shape, input->shape, sizeof part->shape);
 }
 
@@ -45,7 +45,7 @@ static void add_copies(attn_plan *plan, attn_result which) {
     struct result *result = &plan->results.of[which];
     if (!plan->form.projected) {
         attn_result_tensor *part = &result->parts[result->count++];
-        shape_like(form.value ? plan->in.v.given : plan->in.k.given, part);
+        shape_like(plan, form.value ? plan->in.v.given : plan->in.k.given, part);
         part->shape[part->rank - 2] = form.rows;
         return;
     }
@@ -78,66 +78,12 @@ void plan_shape(const attn_plan *plan, attn_result which, attn_result_tensor *pa
     case ATTN_RESULT_STATISTICS:
         *part = (attn_result_tensor){.dtype = ATTN_FLOAT64, .rank = 1, .shape = {4}};
         break;
-    case ATTN_RESULT_GRAD_Q:
-        shape_like(plan->in.q.given, part);
-        break;
-    case ATTN_RESULT_GRAD_K:
-        shape_like(plan->in.k.given, part);
-        break;
-    case ATTN_RESULT_GRAD_V:
-        shape_like(plan->in.v.given, part);
-        break;
-    case ATTN_RESULT_GRAD_PAST_K:
-        shape_like(plan->options.past_k, part);
-        break;
-    case ATTN_RESULT_GRAD_PAST_V:
-        shape_like(plan->options.past_v, part);
-        break;
-    case ATTN_RESULT_GRAD_BIAS:
-        shape_like(plan->options.bias, part);
-        break;
-    case ATTN_RESULT_GRAD_SINK:
-    case ATTN_RESULT_GRAD_ALIBI:
-        *part = (attn_result_tensor){.dtype = plan->dtype, .rank = 1, .shape = {heads}};
-        break;
-    case ATTN_RESULT_GRAD_NORM_Q:
-        shape_like(plan->options.norm_q, part);
-        break;
-    case ATTN_RESULT_GRAD_NORM_K:
-        shape_like(plan->options.norm_k, part);
-        break;
-    case ATTN_RESULT_GRAD_X:
-        shape_like(plan->form.projected ? plan->call.x : plan->in.q.given, part);
-        break;
-    case ATTN_RESULT_GRAD_CONTEXT:
-        shape_like(plan->call.context, part);
-        break;
-    case ATTN_RESULT_GRAD_VALUE_CONTEXT:
-        shape_like(plan->call.value_context, part);
-        break;
-    case ATTN_RESULT_GRAD_W_O:
-        shape_like(plan->call.w_o, part);
-        break;
-    case ATTN_RESULT_GRAD_B_Q: /* of given Q, K and V; add_weight_gradients() has the others */
-        shape_like(plan->options.b_q, part);
-        break;
-    case ATTN_RESULT_GRAD_B_K:
-        shape_like(plan->options.b_k, part);
-        break;
-    case ATTN_RESULT_GRAD_B_V:
-        shape_like(plan->options.b_v, part);
-        break;
-    case ATTN_RESULT_GRAD_B_O:
-        shape_like(plan->call.b_o, part);
-        break;
-    case ATTN_RESULT_GRAD_BIAS_K:
-        shape_like(plan->call.bias_k, part);
-        break;
-    case ATTN_RESULT_GRAD_BIAS_V:
-        shape_like(plan->call.bias_v, part);
-        break;
-    default: /* top_k */
+    case ATTN_RESULT_TOP_K_INDICES:
+    case ATTN_RESULT_TOP_K_WEIGHTS:
         shape_part(plan, which, heads, n, plan->results.top_k, part);
+        break;
+    default: /* a gradient; add_weight_gradients() has those of weights */
+        shape_like(plan, plan_input_of(plan, which), part);
     }
 }
 
@@ -148,7 +94,7 @@ static void add_weight_gradients(attn_plan *plan, attn_result which) {
         const attn_projection *p = &plan->call.projections[h];
         const attn_tensor *const all[] = {p->w_q, p->w_k, p->w_v, plan->call.w_o,
                                           p->b_q, p->b_k, p->b_v};
-        shape_like(all[which - ATTN_RESULT_GRAD_W_Q], &result->parts[result->count++]);
+        shape_like(plan, all[which - ATTN_RESULT_GRAD_W_Q], &result->parts[result->count++]);
     }
 }
 

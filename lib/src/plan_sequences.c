@@ -15,9 +15,9 @@
 
 enum {
     /* Each sequence takes memory, and so do the heads of each plan, and a caller can refuse a plan
-     * only after it is made. A plan counts as at least LEAST_HEADS. */
+     * only after it is made. A plan counts as at least LEAST_HEADS, because it takes as much memory. */
     MOST_HEADS = 65536,
-    LEAST_HEADS = 16,
+    LEAST_HEADS = 64,
     /* A sequence of at most so many multiply-adds, about 50 us, is one task. One with a wide plan,
      * which is one task itself, always is. */
     SHORT_WORK = 1 << 22
@@ -350,7 +350,7 @@ static attn_status plan_sequence(const attn_plan *plan, const struct flat *f,
     }
     ATTN_TRY(plan_attention(own, qkv[0], qkv[1], qkv[2], &o, error));
     (*own)->results.head_rows = plan->n;
-    return plan_or_free(own, plan_wide(*own, qkv, error));
+    return ATTN_OK;
 }
 
 /* Plans all sequences: the short kinds from the first one on, the long ones from the last one

@@ -168,7 +168,7 @@ static size_t choose_projection(attn_plan *plan, int which) {
            cost_of_projecting(p, p->task_rows, p->task_columns) > PROJECT_WORK) {
         p->task_rows = (p->task_rows + 1) / 2;
     }
-    while (p->task_columns > (p->prepacked ? t->panel : 1) &&
+    while (p->task_columns > (p->panel > 0 ? p->panel : 1) &&
            cost_of_projecting(p, p->task_rows, p->task_columns) > PROJECT_WORK) {
         p->task_columns /= 2;
     }
@@ -179,7 +179,7 @@ static size_t choose_projection(attn_plan *plan, int which) {
     p->tile_columns = p->task_columns;
     p->tile_rows = p->task_rows;
     p->tile_inner = p->inner;
-    if (panels && !p->prepacked) {
+    if (panels && p->panel == 0) {
         assert(NARROW % t->panel == 0);
         p->copies_tiles = packs_weights(p, size);
         p->tile_inner = PANELS_ROWS;
@@ -477,6 +477,18 @@ static void choose_after_cuts(attn_plan *plan, size_t d_v) {
     }
 }
 
+/* Refuses long rows of a call with a compute_dtype. The widest row has d numbers. */
+static attn_status refuse_long_rows(const attn_plan *plan, size_t d, attn_error *error) {
+    if (d > WIDE) {
+        return attn_fail(error, ATTN_TOO_LARGE, "compute_dtype",
+                         "compute_dtype needs heads of at most %d columns, not %zu", WIDE, d);
+    }
+    return attn_fail(error, ATTN_TOO_LARGE, "compute_dtype",
+                     "compute_dtype needs rows of at most %d keys, and of fewer if their %zu "
+                     "columns are many, but there are %zu",
+                     WHOLE_BYTES / 8 / (int)sizeof(float), d, plan->m);
+}
+
 attn_status plan_schedule(attn_plan *plan, attn_error *error) {
     struct schedule *s = &plan->schedule;
     const double heads = (double)plan->heads;
@@ -501,10 +513,7 @@ attn_status plan_schedule(attn_plan *plan, attn_error *error) {
         choose_blocks(plan, size_max(d, d_v));
     }
     if (plan->narrow.type != NULL && plan->path.long_rows) {
-        return attn_fail(error, ATTN_TOO_LARGE, "compute_dtype",
-                         "compute_dtype needs rows of at most %d keys, and of fewer if their %zu "
-                         "columns are many, but there are %zu",
-                         WHOLE_BYTES / 8 / (int)sizeof(float), size_max(d, d_v), plan->m);
+        return refuse_long_rows(plan, size_max(d, d_v), error);
     }
     choose_preparation(plan);
     choose_pack(plan, d);

@@ -48,7 +48,7 @@ const char *shape_text(const attn_tensor *tensor, char text[SHAPE_TEXT]) {
 }
 
 attn_status gradient_not_finite(const attn_result_tensor *part, attn_result which, size_t index,
-                                const char *dtype, attn_error *error) {
+                                attn_error *error) {
     char place[SHAPE_TEXT];
     attn_tensor at = attn_as_tensor(part);
     for (int axis = part->rank; axis-- > 0;) {
@@ -57,5 +57,6 @@ attn_status gradient_not_finite(const attn_result_tensor *part, attn_result whic
     }
     return attn_fail(error, ATTN_NOT_FINITE, attn_result_name(which),
                      "%s is not a finite %s at %s: the values are too large",
-                     attn_result_name(which), dtype, shape_text(&at, place));
+                     attn_result_name(which), part->dtype == ATTN_FLOAT32 ? "float32" : "float64",
+                     shape_text(&at, place));
 }

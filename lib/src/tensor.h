@@ -42,6 +42,15 @@ static inline double number_at(const void *data, attn_dtype dtype, size_t index)
                                  : ((const double *)data)[index];
 }
 
+/* Rounds a number to element `index` of an array of this float dtype. */
+static inline void put_number(void *data, attn_dtype dtype, size_t index, double number) {
+    if (dtype == ATTN_FLOAT32) {
+        ((float *)data)[index] = (float)number;
+    } else {
+        ((double *)data)[index] = number;
+    }
+}
+
 /* Multiplies a size by those of all axes of a shape. Returns false if that does not fit. */
 static inline bool size_mul_shape(size_t *size, int rank, const size_t *shape) {
     bool fits = true;
@@ -85,7 +94,7 @@ const char *shape_text(const attn_tensor *tensor, char text[SHAPE_TEXT]);
 
 /* Fails because number `index` of a part of a gradient is not finite. */
 attn_status gradient_not_finite(const attn_result_tensor *part, attn_result which, size_t index,
-                                const char *dtype, attn_error *error);
+                                attn_error *error);
 
 static inline bool dtype_is_float(attn_dtype dtype) {
     return dtype == ATTN_FLOAT32 || dtype == ATTN_FLOAT64;

@@ -14,7 +14,11 @@
 
 enum {
     ANSWER_ROOM = 256 * 1024, /* bytes that sending an answer takes, at most */
-    EMPTY_BYTES = 3           /* of an empty array in an answer, with its comma */
+    EMPTY_BYTES = 3,          /* of an empty array in an answer, with its comma */
+    /* The plan of a packed sequence, with that of its gradients, takes less than PLAN_BYTES. No more
+     * than MOST_PLANS sequences have plans of their own. */
+    PLAN_BYTES = 16 * 1024,
+    MOST_PLANS = 1024
 };
 
 static_assert((int)JOBS_ALIGNMENT == (int)ATTN_ALIGNMENT, "the jobs' scratches suit the library");
@@ -52,15 +56,31 @@ attn_status call_plan_multihead(struct call *call, attn_error *error) {
     return attn_plan_multihead(&call->plan, &call->multihead, &call->options, error);
 }
 
+/* Plans a call. The memory of a plan is known only when it is made, so the most that sequences may
+ * take is taken for as long as that lasts. */
+static bool make_plan(struct call *call, struct api_request *request, call_plan *plan) {
+    const size_t count = call->sequences.count;
+    const size_t bytes = (count < MOST_PLANS ? count : MOST_PLANS) * PLAN_BYTES;
+    attn_error error = {0};
+    if (!account_take(&request->account, bytes)) {
+        reply_no_memory(request);
+        return false;
+    }
+    const bool good = plan(call, &error) == ATTN_OK;
+    account_give(&request->account, bytes);
+    if (!good) {
+        fields_refuse(request, &error);
+    }
+    return good;
+}
+
 bool call_make(struct call *call, struct api_request *request, call_read *read, call_plan *plan) {
     struct codec_error codec_error = {0};
-    attn_error error = {0};
     if (!read(call, request, &codec_error)) {
         reply_codec_error(request, &codec_error);
         return false;
     }
-    if (plan(call, &error) != ATTN_OK) {
-        fields_refuse(request, &error);
+    if (!make_plan(call, request, plan)) {
         return false;
     }
     if (call->comparison != NULL &&

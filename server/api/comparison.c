@@ -209,21 +209,36 @@ static bool check_shape(const struct comparison_pair *pair, const struct codec_d
                       fits ? "; it would fit with its axes in the order " : "", fits ? order : "");
 }
 
-/* Returns whether the first axis of a result counts batch items, if one axis stands before its
- * rows. With two such axes the first one always does. */
-static bool is_batched(const struct call *call, enum answer_name which) {
+/* Returns how many axes count batch items: those of Q, K or V, or those of X, which stands for
+ * them. */
+static int axes_of(const struct call *call, const attn_tensor *matrix) {
+    const int rank = matrix != NULL ? matrix->rank : call->multihead.x->rank;
+    const int axes = rank - (call->options.heads > 0 ? 2 : 3);
+    return axes > 0 ? axes : 0;
+}
+
+/* Returns how many axes of a result count batch items. A result that is not about one matrix has
+ * those of Q, K and V together. */
+static int batch_axes(const struct call *call, enum answer_name which) {
     const attn_multihead *m = &call->multihead;
-    const bool of_keys = which == ANSWER_PRESENT_K || which == ANSWER_PRESENT_V ||
-                         which == ANSWER_K || which == ANSWER_V || which == ANSWER_GRAD_K ||
-                         which == ANSWER_GRAD_V || which == ANSWER_GRAD_PAST_K ||
-                         which == ANSWER_GRAD_PAST_V;
-    if (call->q != NULL) {
-        return (of_keys ? call->k : call->q)->rank == (call->options.heads > 0 ? 3 : 4);
+    if (m->projections != NULL) {
+        return m->x->rank - 2; /* and a context has its rank */
     }
-    if (m->projections == NULL) { /* X stands for Q, K and V */
-        return m->x->rank == (call->options.heads > 0 ? 3 : 4);
+    const int q = axes_of(call, call->q), k = axes_of(call, call->k), v = axes_of(call, call->v);
+    switch (which) {
+    case ANSWER_GRAD_Q:
+        return q;
+    case ANSWER_PRESENT_K:
+    case ANSWER_GRAD_K:
+    case ANSWER_GRAD_PAST_K:
+        return k;
+    case ANSWER_PRESENT_V:
+    case ANSWER_GRAD_V:
+    case ANSWER_GRAD_PAST_V:
+        return v;
+    default:
+        return q > k && q > v ? q : k > v ? k : v;
     }
-    return m->x->rank == 3; /* and a context has its rank */
 }
 
 /* Finds the axis of the heads: it stands before the rows, and after the batch; or after packed
@@ -232,7 +247,7 @@ static void find_heads(struct comparison_pair *pair, const struct call *call) {
     const attn_result_tensor *result = pair->result;
     const int own = answer_ranks[pair->which] - 2; /* axes of one head */
     const bool packed = call->options.sequences != NULL && own == 2;
-    const int axis = packed || is_batched(call, pair->which) ? 1 : 0;
+    const int axis = packed ? 1 : batch_axes(call, pair->which);
     pair->count = codec_count(result->rank, result->shape);
     pair->head_size = pair->count;
     const bool of_others = answer_is_gradient(pair->which) && pair->which > ANSWER_GRAD_PAST_V;

@@ -1,4 +1,5 @@
 """Promise 20: with any bodies, memory stays within --total-memory and what the daemon needs beside it."""
+import json
 from concurrent.futures import ThreadPoolExecutor
 from hostile import *
 
@@ -10,6 +11,14 @@ BESIDE = 64 * MIB  # for the buffers of BLAS and the arenas of malloc, with a ma
 def fill(head, piece, tail, size=LIMIT):
     """Returns a body of this size."""
     return head + piece * ((size - len(head) - len(tail)) // len(piece)) + tail
+
+
+def sequences():
+    """Returns a body with as many sequences of different lengths, of which each has a plan, as are possible."""
+    lengths = [(q, k) for q in range(1, 33) for k in range(1, 33)]
+    rows = {"random": "rand", "shape": [sum(q for q, _ in lengths), 1]}  # of Q, and as many of K and V
+    return json.dumps({"random": {"generator": "torch", "seed": 1}, "Q": rows, "K": rows, "V": rows, "grad_output": rows,
+                       "return": ["grad_Q", "grad_K", "grad_V"], "sequences": list(zip(*lengths))}).encode()
 
 
 BODIES = {
@@ -26,6 +35,7 @@ BODIES = {
     "draws, 1 MiB": fill(b'{"random":{"generator":"torch","seed":1},"X":{"random":"rand","shape":[9,9],"discard":[{"random":"rand","shape":200}',
                          b',{"random":"rand","shape":1}', b"]}}", MIB - 16),
     "strings, 1 MiB": fill(b'{"return":["a"', b',"a"', b"]}", MIB - 16),
+    "sequences": sequences(),
 }
 
 for name, content in BODIES.items():

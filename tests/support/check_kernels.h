@@ -13,6 +13,7 @@
     X(exp_f64_is_right_to_one_ulp)                                                                 \
     X(softcap_is_right_to_four_ulp)                                                                \
     X(alibi_agrees_with_plain_loop)                                                                \
+    X(narrow_rounds_each_number)                                                                   \
     X(max_agrees_with_plain_loop)                                                                  \
     X(rows_f32_agree_with_plain_loops)                                                             \
     X(rows_f64_agree_with_plain_loops)                                                             \

@@ -396,7 +396,24 @@ Test(errors, name_the_different_lengths) {
     const attn_sequences sequences = {MANY, queries, keys};
     expect_refused(&q, &k, &k, &(attn_options){.sequences = &sequences},
                    &(struct verdict){ATTN_TOO_LARGE, "sequences",
-                                     "5000 different pairs of lengths; with 1 head at most 4096"});
+                                     "5000 different pairs of lengths; with 1 head at most 1024"});
+}
+
+/* Whole rows must fit a task. Keys are rounded once for at least 8 queries. */
+Test(errors, name_the_rows_that_are_too_long_for_a_compute_dtype) {
+    static const float data[1];
+    static const struct {
+        size_t n, m, d;
+        const char *text;
+    } cases[] = {{1, 32769, 8, "at most 32768 keys"},
+                 {1, 2, 4097, "at most 4096 columns, not 4097"},
+                 {8, 20000, 2048, "2048 columns are many, but there are 20000"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const attn_tensor q = {data, ATTN_FLOAT32, 2, {cases[i].n, cases[i].d}},
+                          k = {data, ATTN_FLOAT32, 2, {cases[i].m, cases[i].d}};
+        expect_refused(&q, &k, &k, &(attn_options){.compute_dtype = ATTN_COMPUTE_FLOAT16},
+                       &(struct verdict){ATTN_TOO_LARGE, "compute_dtype", cases[i].text});
+    }
 }
 
 Test(errors, mixed_dtypes_are_refused) {

@@ -29,8 +29,8 @@ static void extend_into_workspace(attn_plan *plan) {
 /* The inputs of a call with a compute_dtype are their rounded copies. */
 static void narrow_into_workspace(const attn_plan *plan) {
     const char *memory = plan->workspace;
-    for (size_t i = 0; i < plan->narrow.count; i++) {
-        const struct narrow_input *input = &plan->narrow.inputs[i];
+    for (size_t i = 0; i < plan->narrow.copies.count; i++) {
+        const struct copied_input *input = &plan->narrow.copies.inputs[i];
         *input->place = memory + plan->narrow.memory + input->at * sizeof(float);
     }
 }

@@ -180,11 +180,7 @@ static void fill_lse(const attn_plan *plan, const struct packed_rows *at) {
         const double sink = plan->scoring.sinks == NULL ? -INFINITY : plan->scoring.sinks[h];
         const size_t first = h * plan->n + at->q;
         for (size_t i = first; i < first + at->n; i++) {
-            if (plan->dtype == ATTN_FLOAT32) {
-                ((float *)lse->parts[0].data)[i] = (float)sink;
-            } else {
-                ((double *)lse->parts[0].data)[i] = sink;
-            }
+            put_number(lse->parts[0].data, plan->dtype, i, sink);
         }
     }
 }
@@ -264,15 +260,10 @@ static attn_status run_long(const attn_plan *plan, const struct alike *kind, siz
 static attn_status keep_shared(const attn_plan *plan, attn_result which, size_t index, double sum,
                                attn_error *error) {
     const attn_result_tensor *part = &plan->results.of[which].parts[0];
-    const bool narrow = plan->dtype == ATTN_FLOAT32;
-    if (narrow) {
-        ((float *)part->data)[index] = (float)sum;
-    } else {
-        ((double *)part->data)[index] = sum;
-    }
+    put_number(part->data, plan->dtype, index, sum);
     return isfinite(number_at(part->data, plan->dtype, index))
                ? ATTN_OK
-               : gradient_not_finite(part, which, index, narrow ? "float32" : "float64", error);
+               : gradient_not_finite(part, which, index, error);
 }
 
 /* Adds up some numbers of the shared gradients, in the order of the places of their sums. */

@@ -7,10 +7,11 @@
 #include "status.h"
 
 void task_widen(const attn_plan *plan) {
-    const struct wide *wide = plan->wide;
-    for (size_t i = 0; i < wide->count; i++) {
-        for (size_t e = 0; e < wide->inputs[i].count; e++) {
-            wide->inputs[i].to[e] = (double)wide->inputs[i].from[e];
+    const struct copies *copies = &plan->wide->copies;
+    for (size_t i = 0; i < copies->count; i++) {
+        const struct copied_input *input = &copies->inputs[i];
+        for (size_t e = 0; e < input->count; e++) {
+            plan->wide->numbers[input->at + e] = (double)input->from[e];
         }
     }
 }
@@ -29,7 +30,7 @@ static attn_status round_results(const attn_plan *plan, attn_error *error) {
                 const float rounded = (float)x[i];
                 ((float *)to->data)[i] = rounded;
                 if (rounded - rounded != 0) {
-                    return gradient_not_finite(to, (attn_result)r, i, "float32", error);
+                    return gradient_not_finite(to, (attn_result)r, i, error);
                 }
             }
         }

@@ -1,6 +1,6 @@
 /*
  * kernels.h - the row kernels: arithmetic on one row of numbers. There is one table of kernels for
- * each instruction set, and every table is complete. The kernels mask, widen, alibi, admit,
+ * each instruction set, and every table is complete. The kernels mask, widen, alibi, narrow, admit,
  * wide_dots and mix have the same source in every table and are compiled for its instruction set.
  * tests/support/check_kernels.c compares every kernel with a plain loop.
  *
@@ -15,6 +15,8 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+
+#include "narrow.h"
 
 struct attn_kernels {
     const char *name;
@@ -31,6 +33,8 @@ struct attn_kernels {
     void (*softcap)(double *y, size_t n, double softcap);
     /* y[i] -= slope |first + i|. */
     void (*alibi)(double *y, size_t n, double slope, double first);
+    /* x = scale x, rounded to the numbers of a narrower type. */
+    void (*narrow)(float *x, size_t n, float scale, const struct narrow_type *type);
     /* y += bias, and y = -INFINITY where bias is -INFINITY or mask is 0. bias and mask may be NULL.
      * Returns whether all other numbers are finite when they are rounded to float (double). */
     bool (*admit_f32)(double *y, const float *bias, const unsigned char *mask, size_t n);
