@@ -210,21 +210,41 @@ static bool check_shape(const struct comparison_pair *pair, const struct codec_d
                       fits ? "; it would fit with its axes in the order " : "", fits ? order : "");
 }
 
-/* Returns whether the first axis of a result counts batch items, if one axis stands before its
- * rows. With two such axes the first one always does. */
-static bool is_batched(const struct call *call, enum answer_name which) {
+/* Returns how many axes of the batch a matrix of /attention has. */
+static int matrix_axes(const struct call *call, const attn_tensor *matrix) {
+    return matrix->rank - (call->options.heads > 0 || matrix->rank == 2 ? 2 : 3);
+}
+
+/* Returns how many axes of the batch a result has: those of its own matrix, or of all together. */
+static int batch_axes(const struct call *call, enum answer_name which) {
     const attn_multihead *m = &call->multihead;
-    const bool of_keys = which == ANSWER_PRESENT_K || which == ANSWER_PRESENT_V ||
-                         which == ANSWER_K || which == ANSWER_V || which == ANSWER_GRAD_K ||
-                         which == ANSWER_GRAD_V || which == ANSWER_GRAD_PAST_K ||
-                         which == ANSWER_GRAD_PAST_V;
-    if (call->q != NULL) {
-        return (of_keys ? call->k : call->q)->rank == (call->options.heads > 0 ? 3 : 4);
+    const attn_tensor *const qkv[] = {call->q, call->k, call->v};
+    if (m->projections != NULL) {
+        return m->x->rank - 2; /* and a context has its rank */
     }
-    if (m->projections == NULL) { /* X stands for Q, K and V */
-        return m->x->rank == (call->options.heads > 0 ? 3 : 4);
+    if (call->q == NULL) { /* X stands for Q, K and V */
+        return matrix_axes(call, m->x);
     }
-    return m->x->rank == 3; /* and a context has its rank */
+    switch (which) {
+    case ANSWER_GRAD_Q:
+        return matrix_axes(call, call->q);
+    case ANSWER_PRESENT_K:
+    case ANSWER_GRAD_K:
+    case ANSWER_GRAD_PAST_K:
+        return matrix_axes(call, call->k);
+    case ANSWER_PRESENT_V:
+    case ANSWER_GRAD_V:
+    case ANSWER_GRAD_PAST_V:
+        return matrix_axes(call, call->v);
+    default:
+        break;
+    }
+    int most = 0;
+    for (int i = 0; i < 3; i++) {
+        const int axes = matrix_axes(call, qkv[i]);
+        most = axes > most ? axes : most;
+    }
+    return most;
 }
 
 /* Finds the axis of the heads: it stands before the rows, and after the batch; or after packed
@@ -233,12 +253,14 @@ static void find_heads(struct comparison_pair *pair, const struct call *call) {
     const attn_result_tensor *result = pair->result;
     const int own = answer_ranks[pair->which] - 2; /* axes of one head */
     const bool packed = call->options.sequences != NULL && own == 2;
-    const int axis = packed || is_batched(call, pair->which) ? 1 : 0;
     pair->count = codec_count(result->rank, result->shape);
     pair->head_size = pair->count;
-    const bool of_others = answer_is_gradient(pair->which) && pair->which > ANSWER_GRAD_PAST_V;
-    if (!call->comparison->headless && !of_others &&
-        result->rank - own == (packed ? 1 : axis + 1)) {
+    if (call->comparison->headless ||
+        (answer_is_gradient(pair->which) && pair->which > ANSWER_GRAD_PAST_V)) {
+        return;
+    }
+    const int axes = batch_axes(call, pair->which), axis = packed ? 1 : axes;
+    if (result->rank - own == axes + 1) {
         pair->heads = result->shape[axis];
         pair->head_size = codec_count(result->rank - axis - 1, result->shape + axis + 1);
     }
