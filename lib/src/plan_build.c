@@ -39,10 +39,11 @@ bool attn_plan_bytes(const attn_plan *plan, size_t threads, size_t *bytes) {
 
 /* If there is one query, the query heads that share a key head become the queries of one head. Keys
  * and values are then read once for all of them. Nothing moves in memory, because (H,1,d) is also
- * (H_kv,H/H_kv,d). */
+ * (H_kv,H/H_kv,d). A call without keys has nothing to read, and it fills its results by the queries
+ * and heads of the caller. */
 static void merge_groups(attn_plan *plan) {
     const size_t group = heads_of_one(plan, &plan->in.k);
-    if (plan->n != 1 || group == 1 || plan->in.q.heads != plan->heads ||
+    if (plan->form.empty || plan->n != 1 || group == 1 || plan->in.q.heads != plan->heads ||
         plan->in.v.heads != plan->in.k.heads || plan->form.per_head ||
         plan->scoring.slopes != NULL || plan->scoring.sinks != NULL ||
         plan->options.scales_count != 0 || plan->results.mean || plan->in.q.bias != NULL ||

@@ -2,6 +2,7 @@
 #include "plan_build.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "check.h"
 #include "narrow.h"
@@ -170,11 +171,14 @@ static attn_status resolve_padding(attn_plan *plan, const attn_options *o, attn_
     attn_error refused; /* what follows says more */
     if (t->rank < 1 || t->rank > 1 + MOST_AXES || t->shape[t->rank - 1] != plan->rules.keys ||
         check_batch(t, name, 1, &plan->form, &items, &refused) != ATTN_OK) {
-        char got[SHAPE_TEXT];
+        char got[SHAPE_TEXT], want[SHAPE_TEXT];
+        attn_tensor keys = {.rank = plan->form.axis_count};
+        memcpy(keys.shape, plan->form.axes, sizeof plan->form.axes);
+        keys.shape[keys.rank++] = plan->rules.keys;
         return attn_fail(error, ATTN_SHAPE_MISMATCH, name,
-                         "%s has the shape %s; it must have one element for each key of each batch "
-                         "item, (batch %zu, keys %zu)%s; what each query may see is a mask",
-                         name, shape_text(t, got), plan->batch, plan->rules.keys,
+                         "%s has the shape %s, not %s: it must have one element for each key of "
+                         "each batch item%s; what each query may see is a mask",
+                         name, shape_text(t, got), shape_text(&keys, want),
                          plan->form.past > 0 ? ", with the past keys" : "");
     }
     const size_t item = items == 1 ? 0 : plan->rules.keys;

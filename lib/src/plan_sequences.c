@@ -230,10 +230,10 @@ static int compare_rows(const void *a_, const void *b_) {
     if (is_empty(a) != is_empty(b)) {
         return is_empty(a) ? -1 : 1;
     }
-    if (a->n != b->n && !is_empty(a)) {
+    if (a->n != b->n) {
         return a->n < b->n ? -1 : 1;
     }
-    if (a->m != b->m && !is_empty(a)) {
+    if (a->m != b->m) {
         return a->m < b->m ? -1 : 1;
     }
     return a->q + a->k < b->q + b->k ? -1 : a->q + a->k > b->q + b->k;

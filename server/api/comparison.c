@@ -247,12 +247,14 @@ static void find_heads(struct comparison_pair *pair, const struct call *call) {
     const attn_result_tensor *result = pair->result;
     const int own = answer_ranks[pair->which] - 2; /* axes of one head */
     const bool packed = call->options.sequences != NULL && own == 2;
-    const int axis = packed ? 1 : batch_axes(call, pair->which);
     pair->count = codec_count(result->rank, result->shape);
     pair->head_size = pair->count;
-    const bool of_others = answer_is_gradient(pair->which) && pair->which > ANSWER_GRAD_PAST_V;
-    if (!call->comparison->headless && !of_others &&
-        result->rank - own == (packed ? 1 : axis + 1)) {
+    if (call->comparison->headless ||
+        (answer_is_gradient(pair->which) && pair->which > ANSWER_GRAD_PAST_V)) {
+        return;
+    }
+    const int axes = batch_axes(call, pair->which), axis = packed ? 1 : axes;
+    if (result->rank - own == axes + 1) {
         pair->heads = result->shape[axis];
         pair->head_size = codec_count(result->rank - axis - 1, result->shape + axis + 1);
     }

@@ -163,3 +163,27 @@ Test(empty, no_key_leaves_the_bias_of_the_output) {
                      "grad_b_O is not a finite float64 at (2): the values are too large");
     free(output);
 }
+
+/* Heads that share a key head are not taken for queries. The numbers after D belong to nobody. */
+Test(empty, one_query_of_grouped_heads_is_one_query) {
+    static const double given[] = {2, 3, 1000, 1000};
+    const attn_tensor D = {.data = given, .dtype = ATTN_FLOAT64, .rank = 2, .shape = {1, 2}};
+    const attn_tensor x = MATRIX(1, 1, 1), context = EMPTY(0, 1), w_q = MATRIX(1, 2, 1, 1),
+                      w = MATRIX(1, 1, 1), w_o = MATRIX(2, 2, 1, 2, 3, 4);
+    const attn_tensor b_o = {
+        .data = (const double[]){4, 5}, .dtype = ATTN_FLOAT64, .rank = 1, .shape = {2}};
+    const attn_projection all = {.w_q = &w_q, .w_k = &w, .w_v = &w};
+    const attn_multihead call = {
+        .x = &x, .context = &context, .projections = &all, .count = 1, .w_o = &w_o, .b_o = &b_o};
+    const attn_upstream up = {.output = &D};
+    const attn_options o = {
+        .results = ATTN_WANT(GRAD_B_O), .heads = 2, .kv_heads = 1, .upstream = &up};
+    double grad_b_o[2];
+    attn_plan *plan;
+    attn_error error;
+    cr_assert_eq(attn_plan_multihead(&plan, &call, &o, &error), ATTN_OK, "%s", error.message);
+    attn_plan_bind(plan, ATTN_RESULT_GRAD_B_O, 0, grad_b_o);
+    cr_expect_eq(attn_plan_run(plan, &error), ATTN_OK, "%s", error.message);
+    cr_expect(grad_b_o[0] == 2 && grad_b_o[1] == 3, "%g, %g", grad_b_o[0], grad_b_o[1]);
+    attn_plan_free(plan);
+}

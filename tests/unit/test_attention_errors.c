@@ -45,6 +45,11 @@ static const attn_sequences no_lengths = {0}, of_4 = {2, (const size_t[]){1, 3},
 static const attn_upstream by_identity = {.output = &identity2},
                            by_weights = {.weights = &identity2};
 
+static const attn_tensor
+    past_2_3 = {.data = zeros, .dtype = ATTN_FLOAT64, .rank = 5, .shape = {2, 3, 1, 1, 2}},
+    past_3_2 = {.data = zeros, .dtype = ATTN_FLOAT64, .rank = 5, .shape = {3, 2, 1, 1, 2}},
+    past_of_4 = {.data = zeros, .dtype = ATTN_FLOAT64, .rank = 3, .shape = {4, 1, 2}};
+
 static const attn_tensor two_rows = {
     .data = (const double[]){1, 2}, .dtype = ATTN_FLOAT64, .rank = 2, .shape = {2, 1}};
 static const attn_rotary short_tables = {.cos = &two_rows, .sin = &two_rows};
@@ -207,19 +212,23 @@ static const struct refusal refusals[] = {
     GOOD("2,8 5,8 5,8", {.key_padding = &padding_1_5}),
     GOOD("2,2,8 5,8 5,8", {.key_padding = &padding_of_5}),
     BAD("2,8 5,8 5,8", SHAPE_MISMATCH, "key_padding",
-        "(2, 5); it must have one element for each key of each batch item, (batch 1, keys 5)",
+        "has the shape (2, 5), not (5): it must have one element for each key of each batch item",
         {.key_padding = &padding_2_5}),
-    BAD("2,8 5,8 5,8", SHAPE_MISMATCH, "key_padding", "(1, 1); it must",
+    BAD("2,8 5,8 5,8", SHAPE_MISMATCH, "key_padding", "(1, 1), not (5)",
         {.key_padding = &padding_1_1}),
     GOOD("2,2,4 2,5,4 2,5,8", {.heads = 2, .key_padding = &padding_2_5}),
     GOOD("2,2,4 2,5,4 2,5,8", {.heads = 2, .key_padding = &padding_of_5}),
     GOOD("2,2,4 2,5,4 2,5,8", {.heads = 2, .key_padding = &padding_1_5}),
-    BAD("3,2,4 3,5,4 3,5,8", SHAPE_MISMATCH, "key_padding", "(2, 5); it must",
+    BAD("3,2,4 3,5,4 3,5,8", SHAPE_MISMATCH, "key_padding", "(2, 5), not (3, 5)",
         {.heads = 2, .key_padding = &padding_2_5}),
     GOOD("4,2 3,2 3,2", {.past_k = &identity2, .past_v = &identity2, .key_padding = &padding_of_5}),
-    BAD("4,2 5,2 5,2", SHAPE_MISMATCH, "key_padding", "(batch 1, keys 7), with the past keys",
+    BAD("4,2 5,2 5,2", SHAPE_MISMATCH, "key_padding",
+        "(5), not (7): it must have one element for each key of each batch item, with the past "
+        "keys",
         {.past_k = &identity2, .past_v = &identity2, .key_padding = &padding_of_5}),
     BAD("4,2 2,2 2,2", INVALID_ARGUMENT, "key_padding", "bool", {.key_padding = &identity2}),
+    BAD("2,2,1,2,8 5,8 5,8", SHAPE_MISMATCH, "key_padding", "(2, 5), not (2, 2, 5)",
+        {.key_padding = &padding_2_5}),
     /* Batch axes are broadcast, and so are heads; but a matrix has all batch items or one. */
     GOOD("2,4,8 5,8 5,3", {0}),
     GOOD("2,4,8 5,8 1,5,3", {0}),
@@ -252,6 +261,15 @@ static const struct refusal refusals[] = {
     BAD("2,4,2 1,5,2 1,5,2", SHAPE_MISMATCH, "past_K", "rank 2 but K has rank 3",
         {.past_k = &identity2, .past_v = &identity2}),
     GOOD("2,4,2 5,2 5,2", {.past_k = &identity2, .past_v = &identity2}),
+    GOOD("2,3,1,4,2 2,3,1,5,2 2,3,1,5,2", {.past_k = &past_2_3, .past_v = &past_2_3}),
+    BAD("2,3,1,4,2 2,3,1,5,2 2,3,1,5,2", SHAPE_MISMATCH, "past_K", "(2, 3, 1, 1, 2), not",
+        {.past_k = &past_3_2, .past_v = &past_2_3}),
+    BAD("2,3,1,4,2 2,3,1,5,2 2,3,1,5,2", SHAPE_MISMATCH, "past_V", "(2, 3, 1, 1, 2), not",
+        {.past_k = &past_2_3, .past_v = &past_3_2}),
+    BAD("4,4,2 4,5,2 2,5,2", SHAPE_MISMATCH, "past_V", "past_V has 4 heads but V has 2",
+        {.past_k = &past_of_4, .past_v = &past_of_4}),
+    BAD("4,4,2 2,5,2 4,5,2", SHAPE_MISMATCH, "past_K", "past_K has 4 heads but K has 2",
+        {.past_k = &past_of_4, .past_v = &past_of_4}),
     /* Packed sequences. */
     GOOD("4,8 5,8 5,3", {.sequences = &of_4_and_5}),
     GOOD("4,8 5,4 5,6", {.heads = 4, .kv_heads = 2, .sequences = &of_4_and_5}),

@@ -130,6 +130,29 @@ Test(costs, of_a_task_and_its_scratch_are_bounded) {
     }
 }
 
+/* The gradient of a bias is a sum over all rows: its cost is counted, and many tasks make it. */
+Test(costs, of_the_bias_of_many_rows) {
+    const size_t rows = 3000000, columns = 64;
+    const attn_tensor q = {data, ATTN_FLOAT32, 2, {rows, columns}},
+                      k = {data, ATTN_FLOAT32, 2, {1, columns}},
+                      v = {data, ATTN_FLOAT32, 2, {1, 1}},
+                      grad = {data, ATTN_FLOAT32, 2, {rows, 1}},
+                      b_q = {data, ATTN_FLOAT32, 1, {columns}};
+    const attn_upstream upstream = {.output = &grad};
+    double costs[2];
+    for (int with = 0; with < 2; with++) {
+        const attn_options o = {.b_q = &b_q,
+                                .upstream = &upstream,
+                                .results = ATTN_WANT(GRAD_V) | (with ? ATTN_WANT(GRAD_B_Q) : 0)};
+        attn_plan *plan;
+        cr_assert_eq(attn_plan_attention(&plan, &q, &k, &v, &o, NULL), ATTN_OK);
+        costs[with] = attn_plan_cost(plan);
+        cr_expect(!with || attn_plan_tasks(plan, attn_plan_phases(plan) - 1) >= 4);
+        attn_plan_free(plan);
+    }
+    cr_expect_gt(costs[1] - costs[0], 30.0 * (double)rows * (double)columns);
+}
+
 /* Keys that all batch items and heads share are packed once. */
 Test(costs, shared_keys_are_packed_once, .init = use_plain_loops) {
     const attn_tensor q = {.data = data, .rank = 4, .shape = {64, 8, 256, 64}},

@@ -110,6 +110,20 @@ static void draw_lengths(struct packed *c, bool is_long) {
     c->options.sequences = &c->sequences;
 }
 
+/* Draws positions, of which many are beyond those of the training. */
+static const attn_tensor *draw_spread(struct packed *c, size_t count) {
+    const attn_tensor *positions = draw_tensor(c, 1, count, 0, 0);
+    void *data = c->numbers->of;
+    for (size_t i = 0; i < count; i++) {
+        if (c->dtype == ATTN_FLOAT32) {
+            ((float *)data)[i] *= 8;
+        } else {
+            ((double *)data)[i] *= 8;
+        }
+    }
+    return positions;
+}
+
 static void draw_turns(struct packed *c) {
     static const attn_rotary_scaling scalings[] = {ATTN_ROTARY_UNSCALED, ATTN_ROTARY_LINEAR,
                                                    ATTN_ROTARY_DYNAMIC, ATTN_ROTARY_LLAMA3};
@@ -120,8 +134,7 @@ static void draw_turns(struct packed *c) {
                               .low_factor = 1,
                               .high_factor = 4};
     if (c->sequences.keys == NULL && rng_chance(&c->rng, 2)) {
-        attn_tensor *positions = draw_tensor(c, 1, c->rows[0], 0, 0);
-        c->rotary.positions = positions;
+        c->rotary.positions = draw_spread(c, c->rows[0]);
     }
     c->options.rotary = &c->rotary;
 }
@@ -488,4 +501,49 @@ Test(sequences, may_all_have_no_keys) {
     attn_plan_free(plan);
     cr_expect_arr_eq(out, ((double[]){0, 0, 0, 0}), sizeof out);
     cr_expect_arr_eq(sums, ((double[]){0, 0}), sizeof sums);
+}
+
+enum {
+    EQUAL = 3000 /* sequences of one query and one key */
+};
+
+/* Runs equal sequences whose weights are 1/2 each, beside a sink of 0, and whose D is `d`. */
+static attn_status run_equal(float d, float *grad_sink, float *grad_b_v, attn_error *error) {
+    static size_t lengths[EQUAL];
+    static float zeros[EQUAL], grad[EQUAL];
+    const attn_tensor q = {zeros, ATTN_FLOAT32, 2, {EQUAL, 1}},
+                      sink = {zeros, ATTN_FLOAT32, 1, {1}},
+                      given = {grad, ATTN_FLOAT32, 2, {EQUAL, 1}},
+                      b_v = {(const float[]){2}, ATTN_FLOAT32, 1, {1}};
+    const attn_sequences sequences = {EQUAL, lengths, NULL};
+    const attn_upstream upstream = {.output = &given};
+    const attn_options options = {.sequences = &sequences,
+                                  .sink = &sink,
+                                  .b_v = &b_v,
+                                  .upstream = &upstream,
+                                  .results = ATTN_WANT(GRAD_SINK) | ATTN_WANT(GRAD_B_V)};
+    attn_plan *plan;
+    for (size_t i = 0; i < EQUAL; i++) {
+        lengths[i] = 1;
+        grad[i] = d;
+    }
+    attn_status status = attn_plan_attention(&plan, &q, &q, &q, &options, error);
+    cr_assert_eq(status, ATTN_OK, "%s", error->message);
+    attn_plan_bind(plan, ATTN_RESULT_GRAD_SINK, 0, grad_sink);
+    attn_plan_bind(plan, ATTN_RESULT_GRAD_B_V, 0, grad_b_v);
+    status = attn_plan_run(plan, error);
+    attn_plan_free(plan);
+    return status;
+}
+
+/* The gradients by what all sequences share are sums, which may overflow. */
+Test(sequences, have_sums_that_are_checked) {
+    attn_error error = {0};
+    float grad_sink = 0, grad_b_v = 0;
+    cr_assert_eq(run_equal(1, &grad_sink, &grad_b_v, &error), ATTN_OK, "%s", error.message);
+    cr_expect_float_eq(grad_sink, -EQUAL / 2.0, EQUAL * 1e-6);
+    cr_expect_float_eq(grad_b_v, EQUAL / 2.0, EQUAL * 1e-6);
+    cr_expect_eq(run_equal(1e38f, &grad_sink, &grad_b_v, &error), ATTN_NOT_FINITE);
+    cr_expect_str_eq(error.argument, "grad_sink");
+    cr_expect_not_null(strstr(error.message, "at (0)"), "%s", error.message);
 }
