@@ -114,8 +114,8 @@ static attn_status resolve_lengths(attn_plan *plan, const attn_options *o, attn_
     if (o->lengths_count != plan->batch) {
         return attn_fail(
             error, ATTN_SHAPE_MISMATCH, "lengths",
-            "lengths has %zu numbers; it must have one for each of the %zu batch items",
-            o->lengths_count, plan->batch);
+            "lengths has %zu number%s; it must have one for each of the %zu batch item%s",
+            o->lengths_count, plural_end(o->lengths_count), plan->batch, plural_end(plan->batch));
     }
     plan->rules.lengths = plan_alloc(plan, plan->batch, sizeof *plan->rules.lengths);
     if (plan->rules.lengths == NULL) {
