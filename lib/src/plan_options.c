@@ -115,8 +115,8 @@ static attn_status resolve_lengths(attn_plan *plan, const attn_options *o, attn_
     if (o->lengths_count != plan->batch) {
         return attn_fail(
             error, ATTN_SHAPE_MISMATCH, "lengths",
-            "lengths has %zu numbers; it must have one for each of the %zu batch items%s",
-            o->lengths_count, plan->batch,
+            "lengths has %zu number%s; it must have one for each of the %zu batch item%s%s",
+            o->lengths_count, plural_end(o->lengths_count), plan->batch, plural_end(plan->batch),
             plan->batch == 1 ? ", and the lengths of packed rows are \"sequences\"" : "");
     }
     plan->rules.lengths = plan_alloc(plan, plan->batch, sizeof *plan->rules.lengths);

@@ -243,7 +243,7 @@ static attn_status check_scaling(const attn_rotary *g, size_t pairs, attn_error 
 
 /* Checks that the batch items may have positions of their own. */
 static attn_status check_own_positions(const attn_plan *plan, const char *name, attn_error *error) {
-    if (plan->batch > 1 && (plan->in.q.items == 1 || plan->in.k.items == 1)) {
+    if (plan->batch != 1 && (plan->in.q.items == 1 || plan->in.k.items == 1)) {
         return attn_fail(error, ATTN_SHAPE_MISMATCH, name,
                          "%s gives each batch item its own positions, but all batch items share "
                          "one %s",
@@ -262,7 +262,7 @@ static attn_status check_items(const attn_plan *plan, const attn_tensor *t, cons
     ATTN_TRY(check_dtype(t, name, plan->dtype, error));
     ATTN_TRY(check_batch(t, name, last, &plan->form, &items, error));
     *distance = 0;
-    if (items > 1) {
+    if (items != 1) { /* without items there is no row that a shared Q or K could have */
         ATTN_TRY(check_own_positions(plan, name, error));
         *distance = t->shape[t->rank - last] * (last > 1 ? t->shape[t->rank - 1] : 1);
     }

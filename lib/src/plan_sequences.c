@@ -209,15 +209,15 @@ size_t plan_row_numbers(const attn_plan *plan, attn_result which) {
     return which == ATTN_RESULT_LSE || which == ATTN_RESULT_ENTROPY ? 1 : part_numbers(&row);
 }
 
-/* Returns how many rows without keys, or without queries, one task clears. */
-static size_t rows_to_clear(const attn_plan *plan) {
+/* Returns how many numbers are cleared for a row without keys, or without queries. */
+static size_t numbers_to_clear(const attn_plan *plan) {
     size_t numbers = 1;
     for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
         if (plan->results.of[r].count > 0 && !is_shared(r)) {
             numbers += plan_row_numbers(plan, (attn_result)r);
         }
     }
-    return size_max(1, COPY_NUMBERS / (numbers + plan->heads));
+    return numbers + plan->heads;
 }
 
 static bool is_empty(const struct packed_rows *rows) {
@@ -242,7 +242,7 @@ static int compare_rows(const void *a_, const void *b_) {
 /* Lists the sequences. Rows without keys, or without queries, are cut into `some` rows. */
 static attn_status list_rows(attn_plan *plan, const attn_sequences *given, attn_error *error) {
     struct sequences *s = plan->sequences;
-    const size_t some = rows_to_clear(plan),
+    const size_t some = size_max(1, COPY_NUMBERS / numbers_to_clear(plan)),
                  *keys = given->keys != NULL ? given->keys : given->queries;
     struct packed_rows next = {0};
     s->rows = plan_alloc(plan, given->count + (plan->n + plan->m) / some, sizeof *s->rows);
@@ -411,16 +411,30 @@ static size_t map_short_scratch(struct alike *kind) {
     return bytes;
 }
 
+/* Returns the cost of all sequences of a kind. Pieces without keys, or without queries, may have any
+ * number of rows. */
+static double cost_of_kind(const attn_plan *plan, const struct alike *kind) {
+    const struct packed_rows *pieces = &plan->sequences->rows[kind->first];
+    const double numbers = (double)numbers_to_clear(plan);
+    double cost = 0;
+    if (kind->plan != NULL) {
+        return kind->plan->schedule.cost * (double)kind->count;
+    }
+    for (size_t i = 0; i < kind->count; i++) {
+        const double rows = (double)pieces[i].n + (double)pieces[i].m;
+        cost += cost_of_copying(rows * numbers, rows);
+    }
+    return cost;
+}
+
 /* Cuts a kind into runs, and gives it its memory. Returns false if that cannot be addressed. */
 static bool cut_kind(attn_plan *plan, struct alike *kind) {
     struct sequences *s = plan->sequences;
     struct schedule *schedule = &plan->schedule;
-    const size_t rows = rows_to_clear(plan);
-    const double each = kind->plan != NULL ? kind->plan->schedule.cost
-                                           : cost_of_copying(COPY_NUMBERS, (double)rows);
+    const double cost = cost_of_kind(plan, kind);
     size_t scratch = 0, workspace = 0;
     bool fits = true;
-    schedule->cost += each * (double)kind->count;
+    schedule->cost += cost;
     kind->sums = s->places;
     if (kind->is_long) {
         assert(kind->plan != NULL);
@@ -429,7 +443,7 @@ static bool cut_kind(attn_plan *plan, struct alike *kind) {
                reserve_bytes(&schedule->workspace.bytes, workspace, &kind->workspace);
         s->places += kind->count;
     } else {
-        kind->runs = plan_cut(kind->count, each * (double)kind->count);
+        kind->runs = plan_cut(kind->count, cost);
         scratch = kind->plan != NULL ? map_short_scratch(kind) : 0;
         s->places += kind->runs.tasks;
     }

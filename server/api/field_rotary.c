@@ -51,25 +51,37 @@ static bool read_factors(const struct codec_document *document, const struct cod
     return value == NULL || codec_as_numbers(document, value, MOST_PAIRS, factors, count, error);
 }
 
+/* Reads the kind of scaling, which has two names. */
+static bool read_type(const struct codec_document *document, const struct codec_value *object,
+                      attn_rotary_scaling *scaling, struct codec_error *error) {
+    const struct codec_value *type = codec_given(object, "rope_type");
+    const struct codec_value *older = codec_given(object, "type");
+    size_t choice, other;
+    if (type == NULL && older == NULL) {
+        return codec_fail(document, object, error, "scaling has no \"rope_type\"");
+    }
+    type = type != NULL ? type : older;
+    older = older != NULL ? older : type;
+    if (!codec_as_choice(document, type, types, COUNT(types), &choice, error) ||
+        !codec_as_choice(document, older, types, COUNT(types), &other, error)) {
+        return false;
+    }
+    *scaling = (attn_rotary_scaling)choice;
+    return choice == other ||
+           codec_fail(document, older, error, "type is \"%s\", but rope_type is \"%s\"",
+                      types[other], types[choice]);
+}
+
 static bool read_scaling(struct call *call, struct codec_document *document,
                          const struct codec_value *object, struct codec_error *error) {
     const struct codec_keys keys = {.names = keys_of_scaling, .count = COUNT(keys_of_scaling)};
     attn_rotary *rotary = &call->rotary;
-    const struct codec_value *type, *truncate;
-    size_t choice;
+    const struct codec_value *truncate;
     bool on = true;
-    if (!codec_check_keys(document, object, &keys, error)) {
+    if (!codec_check_keys(document, object, &keys, error) ||
+        !read_type(document, object, &rotary->scaling, error)) {
         return false;
     }
-    type = codec_given(object, "rope_type") != NULL ? codec_given(object, "rope_type")
-                                                    : codec_given(object, "type");
-    if (type == NULL) {
-        return codec_fail(document, object, error, "scaling has no \"rope_type\"");
-    }
-    if (!codec_as_choice(document, type, types, COUNT(types), &choice, error)) {
-        return false;
-    }
-    rotary->scaling = (attn_rotary_scaling)choice;
     for (size_t i = 0; i < COUNT(numbers_of_scaling); i++) {
         const struct codec_value *value = codec_given(object, keys_of_scaling[i]);
         double *number = (double *)((char *)rotary + numbers_of_scaling[i]);

@@ -587,27 +587,37 @@ static void choose_results(const struct fields *fields, struct call *call) {
     }
 }
 
+/* Turns rotary embedding on if its tables are given. Refuses them beside `false`, and positions that
+ * turn nothing. */
+static bool choose_rotary(const struct api_request *request, struct call *call,
+                          struct codec_error *error) {
+    const struct codec_value *rotary = fields_get(&request->fields, "rotary");
+    const struct codec_value *positions = fields_get(&request->fields, "positions");
+    if (call->rotary.cos != NULL || call->rotary.sin != NULL) {
+        if (rotary != NULL && call->options.rotary == NULL) {
+            return codec_fail(request->body, rotary, error,
+                              "rotary is false, but rotary_cos and rotary_sin turn it on");
+        }
+        call->options.rotary = &call->rotary;
+    }
+    return positions == NULL || call->options.rotary != NULL ||
+           codec_fail(request->body, positions, error,
+                      "positions is given without rotary or rotary_cos and rotary_sin");
+}
+
 bool fields_read_options(const struct api_request *request, struct call *call,
                          struct codec_error *error) {
-    const struct codec_value *positions = fields_get(&request->fields, "positions");
     choose_results(&request->fields, call);
     if (!fields_read_work(request, &call->work, error) ||
-        !read_group(&request->fields, FIELDS_OPTIONS, request->body, call, call, error)) {
+        !read_group(&request->fields, FIELDS_OPTIONS, request->body, call, call, error) ||
+        !choose_rotary(request, call, error)) {
         return false;
-    }
-    if (call->rotary.cos != NULL || call->rotary.sin != NULL) {
-        call->options.rotary = &call->rotary;
     }
     if (call->upstream.output != NULL || call->upstream.lse != NULL ||
         call->upstream.weights != NULL) {
         call->options.upstream = &call->upstream;
     }
-    if (call->comparison == NULL && !check_return(request, call, error)) {
-        return false;
-    }
-    return positions == NULL || call->options.rotary != NULL ||
-           codec_fail(request->body, positions, error,
-                      "positions is given without rotary or rotary_cos and rotary_sin");
+    return call->comparison != NULL || check_return(request, call, error);
 }
 
 /* -------------------------------------------------------------------------------------- errors */

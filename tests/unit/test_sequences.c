@@ -547,3 +547,34 @@ Test(sequences, have_sums_that_are_checked) {
     cr_expect_str_eq(error.argument, "grad_sink");
     cr_expect_not_null(strstr(error.message, "at (0)"), "%s", error.message);
 }
+
+/* Returns the cost of one head with `count` sequences of `rows` queries without keys. */
+static double cost_without_keys(size_t count, size_t rows) {
+    enum {
+        ROWS = 1024
+    };
+    static const float ones[ROWS];
+    static size_t queries[ROWS], keys[ROWS];
+    const attn_tensor q = {ones, ATTN_FLOAT32, 2, {count * rows, 1}},
+                      k = {ones, ATTN_FLOAT32, 2, {0, 1}};
+    const attn_sequences sequences = {count, queries, keys};
+    const attn_options options = {.sequences = &sequences};
+    attn_plan *plan;
+    attn_error error = {0};
+    for (size_t i = 0; i < count; i++) {
+        queries[i] = rows;
+    }
+    cr_assert_eq(attn_plan_attention(&plan, &q, &k, &k, &options, &error), ATTN_OK, "%s",
+                 error.message);
+    const double cost = attn_plan_cost(plan);
+    attn_plan_free(plan);
+    return cost;
+}
+
+Test(sequences, cost_the_rows_without_keys_that_they_have) {
+    const double one = cost_without_keys(1, 1), many = cost_without_keys(1024, 1);
+    cr_expect_lt(one, 1e5, "clearing a row costs %g", one);
+    cr_expect_leq(many, 1024 * one, "clearing 1024 rows costs %g", many);
+    cr_expect_lt(one, cost_without_keys(1, 1024));
+    cr_expect_lt(cost_without_keys(1, 1024), many);
+}
