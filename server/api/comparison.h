@@ -23,9 +23,9 @@ struct comparison_place {
 struct comparison_findings {
     struct comparison_place absolute, relative;
     struct comparison_place worst; /* the largest absolute error beyond the tolerance */
-    double magnitude;     /* the largest magnitude of the results */
-    size_t beyond;        /* elements beyond the tolerance */
-    size_t nan, infinite; /* elements of the expected tensor */
+    double magnitude;              /* the largest magnitude of the results */
+    size_t beyond;                 /* elements beyond the tolerance */
+    size_t nan, infinite;          /* elements of the expected tensor */
 };
 
 /* An expected tensor, and the result of the same name. */
