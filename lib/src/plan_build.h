@@ -98,7 +98,8 @@ attn_status plan_options(attn_plan *plan, const attn_options *o, attn_error *err
  * of Q, K or V. */
 const attn_tensor *plan_input_of(const attn_plan *plan, attn_result gradient);
 
-/* Lists all inputs that a run copies: with `exact` those that a compute_dtype does not round, too. */
+/* Lists all inputs that a run copies: with `exact` those that a compute_dtype does not round, too.
+ * */
 attn_status plan_copy_inputs(attn_plan *plan, bool exact, struct copies *copies, attn_error *error);
 
 /* --------------------------------------------------------------------------- in plan_narrow.c */

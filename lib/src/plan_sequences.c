@@ -15,7 +15,8 @@
 
 enum {
     /* Each sequence takes memory, and so do the heads of each plan, and a caller can refuse a plan
-     * only after it is made. A plan counts as at least LEAST_HEADS, because it takes as much memory. */
+     * only after it is made. A plan counts as at least LEAST_HEADS, because it takes as much
+     * memory. */
     MOST_HEADS = 65536,
     LEAST_HEADS = 64,
     /* A sequence of at most so many multiply-adds, about 50 us, is one task. One with a wide plan,
@@ -411,8 +412,8 @@ static size_t map_short_scratch(struct alike *kind) {
     return bytes;
 }
 
-/* Returns the cost of all sequences of a kind. Pieces without keys, or without queries, may have any
- * number of rows. */
+/* Returns the cost of all sequences of a kind. Pieces without keys, or without queries, may have
+ * any number of rows. */
 static double cost_of_kind(const attn_plan *plan, const struct alike *kind) {
     const struct packed_rows *pieces = &plan->sequences->rows[kind->first];
     const double numbers = (double)numbers_to_clear(plan);

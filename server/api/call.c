@@ -15,8 +15,8 @@
 enum {
     ANSWER_ROOM = 256 * 1024, /* bytes that sending an answer takes, at most */
     EMPTY_BYTES = 3,          /* of an empty array in an answer, with its comma */
-    /* The plan of a packed sequence, with that of its gradients, takes less than PLAN_BYTES. No more
-     * than MOST_PLANS sequences have plans of their own. */
+    /* The plan of a packed sequence, with that of its gradients, takes less than PLAN_BYTES. No
+     * more than MOST_PLANS sequences have plans of their own. */
     PLAN_BYTES = 16 * 1024,
     MOST_PLANS = 1024
 };

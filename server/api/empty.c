@@ -66,8 +66,8 @@ static size_t rows_of_weights(const struct fields *fields, const struct codec_do
     return size_of(weights, strcmp(text, "out_in") == 0 ? 1 : 2);
 }
 
-/* Refuses a matrix without rows that has more axes than the first one beside it, such as [[]] beside
- * [[1, 2]]: one row without columns was probably meant. */
+/* Refuses a matrix without rows that has more axes than the first one beside it, such as [[]]
+ * beside [[1, 2]]: one row without columns was probably meant. */
 static bool check_axes(const struct fields *fields, struct codec_document *document,
                        const struct input *input, size_t rank, struct codec_error *error) {
     size_t axes = SIZE_MAX, which = 0;

@@ -587,8 +587,8 @@ static void choose_results(const struct fields *fields, struct call *call) {
     }
 }
 
-/* Turns rotary embedding on if its tables are given. Refuses them beside `false`, and positions that
- * turn nothing. */
+/* Turns rotary embedding on if its tables are given. Refuses them beside `false`, and positions
+ * that turn nothing. */
 static bool choose_rotary(const struct api_request *request, struct call *call,
                           struct codec_error *error) {
     const struct codec_value *rotary = fields_get(&request->fields, "rotary");
