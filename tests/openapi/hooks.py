@@ -428,6 +428,8 @@ def head_columns(body, d):
 
 def fit_scaling(scaling, pairs):
     kind = scaling.setdefault("rope_type", scaling.get("type", "linear"))
+    if "type" in scaling:  # both names say the same
+        scaling["type"] = kind
     for name, value in scaling.items():
         if type(value) in (int, float):
             scaling[name] = tame(value)
