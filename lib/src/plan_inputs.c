@@ -13,8 +13,9 @@ struct input {
     const char *name;
     attn_result gradient; /* ATTN_RESULT_COUNT: none */
     size_t tensor;        /* the given one: const attn_tensor * */
-    size_t numbers; /* where the engine reads them: const void *. The lists of weights and what
-                             is read as one number for each head have no such place */
+    /* Where the engine reads them: const void *. Lists of weights have no such place, and neither
+     * has what is read as one number for each head. */
+    size_t numbers;
 };
 
 #define INPUT(name, gradient, tensor, numbers)                                                     \

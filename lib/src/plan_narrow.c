@@ -33,7 +33,7 @@ attn_status plan_compute_dtype(attn_plan *plan, const attn_options *o, attn_erro
                      plan->narrow.type->name);
 }
 
-/* Those of one number for each head are rounded when they are read. */
+/* Inputs with one number for each head are rounded when they are read. */
 attn_status plan_narrow(attn_plan *plan, attn_error *error) {
     struct narrowing *n = &plan->narrow;
     struct schedule *s = &plan->schedule;

@@ -45,9 +45,8 @@
 /* Dropout does not renormalise, and a mask does: the quotient of the two sums undoes it. */
 #define NO_DROPOUT                                                                                 \
     "equal requests have equal answers here, so nothing is dropped at random: leave it out; with " \
-    "a \"mask\" of what is kept, output * exp(lse - lse without the mask) / (1 - p) has dropout; " \
-    "W_O "                                                                                         \
-    "is multiplied after that"
+    "a \"mask\" of what is kept, output * exp(lse - lse without the mask) / (1 - p) has dropout, " \
+    "before W_O"
 
 /* These are the names of PyTorch, ONNX, flash-attention, JAX and Transformers. If a name means
  * different things in several of them, its hint is right for all of them. Some names of gradients

@@ -8,37 +8,47 @@ import hashlib
 import importlib
 import io
 import logging
+import os
 import pathlib
+import re
 import sys
 import tarfile
 import tempfile
 import types
+import urllib.parse
 import urllib.request
 import warnings
 from unittest import mock
 
 import torch
 from asked import TOLERANCES, Count, Daemon, Skipped, ask, compare
+from pip._internal.models.index import PyPI
 from torch.overrides import TorchFunctionMode
 
-# The packages are pinned by their address and their SHA-256. pip cannot fetch them without running their setup.py.
-FILES = "https://files.pythonhosted.org/packages/"
+# The packages are pinned by their SHA-256. `pip download` would run their setup.py, so their links are looked up here.
 PACKAGES = {
-    "6c/b1/b77625e3d11260d2bd6a4fc249a4be9a3da97ff848e2222e810c4f0e0211/flash_attn-2.8.3.post2.tar.gz":
-        "d0f9f0b08a986cdeadbffcf5ec8b3a8f514366c68ad1853d3ab061bc83cc340b",
-    "de/5a/6e27734bd793adc44d0b8d294e67cfacf4ec590572c1aef51d683fc7a791/xformers-0.0.35.tar.gz":
-        "f7fc183a58e4bf0e2ae339a18fb1b1d4a37854c0f2545b4f360fef001646ab76"}
+    "flash_attn-2.8.3.post2.tar.gz": "d0f9f0b08a986cdeadbffcf5ec8b3a8f514366c68ad1853d3ab061bc83cc340b",
+    "xformers-0.0.35.tar.gz": "f7fc183a58e4bf0e2ae339a18fb1b1d4a37854c0f2545b4f360fef001646ab76"}
 LARGEST = 1 << 23  # multiplications of the forward pass of a case
 MINIMUM = 3000
 
 
 # -------------------------------------------------------------------------------------------- packages
+def address(package):
+    """Returns the address of a package in the index that pip uses."""
+    project = package.rsplit("-", 1)[0].replace("_", "-")
+    page = f"{os.environ.get('PIP_INDEX_URL', PyPI.simple_url).rstrip('/')}/{project}/"
+    with urllib.request.urlopen(page, timeout=60) as response:
+        links = re.findall(r'href="([^"#]+)', response.read().decode())
+    return next(urllib.parse.urljoin(page, link) for link in links if link.endswith(f"/{package}"))
+
+
 def fetched(folder, package):
     """Returns the folder that has the Python files of a package. The first call downloads it."""
-    place = folder / package.rsplit("/", 1)[-1].removesuffix(".tar.gz")
+    place = folder / package.removesuffix(".tar.gz")
     if not place.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        with urllib.request.urlopen(FILES + package, timeout=60) as response:
+        with urllib.request.urlopen(address(package), timeout=60) as response:
             data = response.read()
         digest = hashlib.sha256(data).hexdigest()
         assert digest == PACKAGES[package], f"{package} has the SHA-256 {digest}, not {PACKAGES[package]}"

@@ -8,7 +8,7 @@
 #include "api/comparison.h"
 #include "jobs/jobs.h"
 
-/* Of equal errors the first one is named, also if the task that finds it is the last to end. */
+/* The first of equal errors is named, also if the task that finds it is the last to end. */
 Test(comparison, the_first_of_equal_errors_is_named) {
     enum {
         NUMBERS = 1 << 20,
@@ -40,6 +40,7 @@ Test(comparison, the_first_of_equal_errors_is_named) {
     }
     cr_expect_eq(pair->found.absolute.element, FIRST);
     cr_expect_eq(pair->found.relative.element, FIRST);
+    cr_expect_eq(pair->found.worst.element, FIRST);
     cr_expect_eq(pair->found.beyond, 2);
     free(comparison);
     free(others);
