@@ -11,16 +11,17 @@
  *     weights       = softmax of masked_scores over the keys
  *     output        = weights V
  *
- * attn_normalization says what the weights are without softmax.
+ * attn_normalization says what the weights are without softmax. attn_plan_linear() has attention
+ * that keeps a state in place of a list of keys.
  *
  * Sources: Vaswani et al. 2017 (arXiv 1706.03762, section 3.2) for the attention and the heads; the
  * ONNX operator Attention (opset 23 to 25) for the order of the stages, past keys and windows;
  * Press et al. 2021 (arXiv 2108.12409) for ALiBi; Ainslie et al. 2023 (arXiv 2305.13245) for
  * grouped heads; Su et al. 2021 (arXiv 2104.09864) and the ONNX operator RotaryEmbedding (opset 23)
- * for rotary embedding.
+ * for rotary embedding. attn_linear has those of linear attention.
  *
- * A call has three steps. attn_plan_attention(), attn_plan_multihead() or attn_plan_softmax()
- * checks the call and makes a plan, which has the shape of each result. attn_plan_bind() or
+ * A call has three steps. attn_plan_attention(), attn_plan_multihead(), attn_plan_linear() or
+ * attn_plan_softmax() checks the call and makes a plan, which has the shape of each result. attn_plan_bind() or
  * attn_plan_bind_all() says where the results go. attn_plan_run() computes them. The library owns
  * no thread, prints nothing and keeps no state between calls, so any number of plans may run at the
  * same time.
@@ -132,6 +133,10 @@ ATTN_API bool attn_tensor_bytes(const attn_tensor *tensor, size_t *bytes);
  *                       first; of equal weights, the smaller index first
  *   top_k_weights       (B,H,n,k), the weights of these keys
  *   statistics          (4) float64, the population variances of Q, K, scores and scaled_scores
+ *   present_state       (B,H_s,d,d_v), the state of linear attention after the last position
+ *   states              (B,H_s,n,d,d_v), the state after each position
+ *   decays              exp(decay), in the axes of K: (B,H_k,n) or (B,H_k,n,d) with H_s in place
+ *                       of H_k; packed (B,n,H_s) or (B,n,H_s*d)
  *   present_K, present_V   past and new rows together, in the form of K and V
  *   Q, K, V             the projected matrices, (B,H,n,d), (B,H_kv,m,d) and (B,H_kv,m,d_v), without
  *                       the past rows; Q and K as they are multiplied: after norm_q, norm_k and
@@ -154,6 +159,9 @@ ATTN_API bool attn_tensor_bytes(const attn_tensor *tensor, size_t *bytes);
     X(ENTROPY, "entropy")                                                                          \
     X(TOP_K_INDICES, "top_k_indices")                                                              \
     X(TOP_K_WEIGHTS, "top_k_weights")                                                              \
+    X(PRESENT_STATE, "present_state")                                                              \
+    X(STATES, "states")                                                                            \
+    X(DECAYS, "decays")                                                                            \
     X(PRESENT_K, "present_K")                                                                      \
     X(PRESENT_V, "present_V")                                                                      \
     X(Q, "Q")                                                                                      \
@@ -469,6 +477,71 @@ typedef struct attn_multihead {
  * Ownership and errors are those of attn_plan_attention(). */
 ATTN_API attn_status attn_plan_multihead(attn_plan **plan, const attn_multihead *call,
                                          const attn_options *options, attn_error *error);
+
+/* How the state of linear attention changes at a position, see attn_linear. */
+typedef enum attn_update {
+    /* ATTN_GATED if there is a decay, ATTN_DELTA if there is a beta, ATTN_GATED_DELTA if there are
+     * both, and ATTN_LINEAR if there is neither. */
+    ATTN_UPDATE_AS_GIVEN = 0,
+    ATTN_LINEAR = 1,
+    ATTN_GATED = 2,
+    ATTN_DELTA = 3,
+    ATTN_GATED_DELTA = 4
+} attn_update;
+
+/*
+ * Attention without softmax. One state S (d,d_v) stands for all keys and values so far. At each
+ * position, with its rows q, k, v, and with a = exp(decay):
+ *
+ *     S = a S                   with a decay: one number, or one for each row of S
+ *     u = v                     ATTN_LINEAR, ATTN_GATED
+ *     u = beta (v - S^T k)      ATTN_DELTA, ATTN_GATED_DELTA: with the S that was just decayed
+ *     S = S + k u^T
+ *     output = scale S^T q      so a position sees itself
+ *
+ * The implied weights are those numbers A for which output = A V + what the past state gives. They
+ * are 0 for all later positions.
+ *
+ * Sources: Katharopoulos et al. 2020 (arXiv 2006.16236) for the state; Sun et al. 2023 (arXiv
+ * 2307.08621) and Yang et al. 2023 (arXiv 2312.06635) for the gates; Yang et al. 2024 (arXiv
+ * 2406.06484) for the delta rule and its chunks; Yang, Kautz and Hatamizadeh 2025 (arXiv
+ * 2412.06464) for both together; the ONNX operator LinearAttention (opset 27) for the order.
+ *
+ * There are as many states, H_s, as the larger one of H_k and H_v. H is the largest one of the
+ * heads of Q, K and V. The others divide it, and H_k and H_v divide H_s: several query heads may
+ * read one state, and several states may take one head of K. All have n rows.
+ */
+typedef struct attn_linear {
+    /* In the forms of attn_plan_attention(), with as many rows each. If they are packed, Q has
+     * options->heads heads and V has kv_heads; K has columns / d heads. kv_heads may be a multiple
+     * of heads, too. */
+    const attn_tensor *q, *k, *v;
+    attn_update update;
+    /* The logarithm of the gate, at most 0; -inf forgets everything. In Q's dtype and with the axes
+     * of K, but with H_s heads: (B,H_s,n), or (B,H_s,n,d) for each row of S; packed (B,n,H_s) or
+     * (B,n,H_s*d). The batch axes may be 1 in each, and heads and n may be 1. (H_s) is one number
+     * for each head, if the call has heads. */
+    const attn_tensor *decay;
+    /* (B,H_s,n), packed (B,n,H_s), with the same axes of 1; or (n) for all heads and batch
+     * items. */
+    const attn_tensor *beta;
+    /* (B,H_s,d,d_v), or without the batch axes for all batch items; zeros if NULL. With sequences
+     * (count,H_s,d,d_v), one for each sequence. Without heads, there is no axis for them. */
+    const attn_tensor *past_state;
+    /* Each row of Q and K is divided by sqrt(its sum of squares + norm_epsilon). */
+    bool normalize_qk;
+} attn_linear;
+
+/* Makes a plan of linear attention. Of the options it takes results, scale, scales, heads,
+ * kv_heads, norm_epsilon, lengths and sequences; all others have no meaning here. The results are
+ * output, present_state, decays, weights and states; weights and states have no packed form, so
+ * sequences have neither. A position from the length of its batch item on gives zeros and changes
+ * no state. With sequences, present_state is (count,H_s,d,d_v), and Q, K and V are in the forms of
+ * attn_plan_attention(). d is at most 4096, and weights have at most 32768 positions.
+ * Ownership and errors are those of attn_plan_attention(). A run has the error
+ * ATTN_INVALID_ARGUMENT if a decay is above 0 or NaN, or a beta is not finite. */
+ATTN_API attn_status attn_plan_linear(attn_plan **plan, const attn_linear *call,
+                                      const attn_options *options, attn_error *error);
 
 /*
  * These functions pack the weights of a projection once, in the form in which the products of this
