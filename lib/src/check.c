@@ -183,6 +183,15 @@ attn_status check_options(const attn_options *o, attn_error *error) {
     return check_normalization(o, error);
 }
 
+attn_status check_norm_epsilon(const attn_options *o, double *epsilon, attn_error *error) {
+    *epsilon = o->norm_epsilon == 0 ? 1e-6 : o->norm_epsilon;
+    return *epsilon > 0 && isfinite(*epsilon)
+               ? ATTN_OK
+               : attn_fail(error, ATTN_INVALID_ARGUMENT, "norm_epsilon",
+                           "norm_epsilon is %g; it must be a finite number of at least 0",
+                           o->norm_epsilon);
+}
+
 attn_status check_columns(const char *name, size_t columns, size_t heads, const char *heads_name,
                           attn_error *error) {
     if (columns % heads != 0) {

@@ -547,6 +547,7 @@ struct attn_plan {
     struct result_set results;
     struct gradients gradients;
     struct wide *wide;           /* of a small call whose gradients are wanted; or NULL */
+    struct linear *linear;       /* of linear attention, see plan_linear.h; NULL: this is none */
     struct sequences *sequences; /* NULL: there are none. Such a plan has no schedule of its own */
     struct path path;
     struct tiling tiling;

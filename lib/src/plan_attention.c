@@ -138,15 +138,16 @@ static attn_status join_axes(attn_plan *plan, const struct matrix m[3], bool pac
     return ATTN_OK;
 }
 
-/* Finds the heads of the call: those of Q. If Q has one head, they are those of K or V. */
+/* Finds the heads of the call: those of Q. If Q has one head, or if the call keeps states, they are
+ * the most heads that a matrix has. */
 static attn_status join_heads(attn_plan *plan, const struct matrix m[3], attn_error *error) {
     const struct matrix *most = &m[0];
-    for (int i = 1; i < 3 && m[0].d.heads == 1; i++) {
+    for (int i = 1; i < 3 && (m[0].d.heads == 1 || plan->linear != NULL); i++) {
         most = m[i].d.heads > most->d.heads ? &m[i] : most;
     }
     plan->heads = most->d.heads;
     plan->kv_heads = m[1].d.heads;
-    for (int i = 1; i < 3; i++) {
+    for (int i = 0; i < 3; i++) {
         if (plan->heads % m[i].d.heads != 0) {
             return attn_fail(error, ATTN_SHAPE_MISMATCH, m[i].name,
                              "%s has %zu head%s, which is not a multiple of the %zu heads of %s",
@@ -213,54 +214,50 @@ static attn_status plan_bias(attn_plan *plan, const attn_tensor *bias, const cha
     return check_shape(bias, name, bias->rank, bias->rank == 1 ? &columns : shape, error);
 }
 
-static attn_status plan_qkv(attn_plan *plan, struct matrix m[3], const attn_options *o,
-                            attn_error *error) {
-    struct matrix *q = &m[0], *k = &m[1], *v = &m[2];
-    struct form *form = &plan->form;
-    const bool packed = o->heads != 0;
-    size_t kv_heads = 0;
-    if (packed) {
-        ATTN_TRY(plan_kv_heads(o, o->heads, &kv_heads, error));
+/* Finds the heads of packed K and V. */
+static attn_status packed_heads(const attn_options *o, bool same, size_t *kv_heads,
+                                attn_error *error) {
+    *kv_heads = 0;
+    if (o->heads != 0) {
+        ATTN_TRY(plan_kv_heads(o, o->heads, kv_heads, error));
     } else if (o->kv_heads != 0) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "kv_heads",
                          "kv_heads needs heads: without heads, the heads are an axis of Q and K");
     }
-    if (packed && q->tensor == k->tensor && kv_heads != o->heads) {
+    if (o->heads != 0 && same && *kv_heads != o->heads) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "kv_heads",
-                         "X stands for Q and K, so kv_heads = %zu must be heads = %zu", kv_heads,
+                         "X stands for Q and K, so kv_heads = %zu must be heads = %zu", *kv_heads,
                          o->heads);
     }
-    const char *kv_name = o->kv_heads != 0 ? "kv_heads" : "heads";
+    return ATTN_OK;
+}
+
+/* Checks Q, K and V, and finds their sizes and the dtype of the call. */
+static attn_status check_matrices(attn_plan *plan, struct matrix m[3], const size_t heads[3],
+                                  const char *kv_name, attn_error *error) {
+    const bool packed = heads[0] != 0;
     const int last = packed ? 2 : 3;
-    ATTN_TRY(check_rows(q->tensor, q->name, 2, MOST_AXES + last, last, error));
-    assert(q->tensor != NULL);
-    plan->dtype = q->tensor->dtype;
+    ATTN_TRY(check_rows(m[0].tensor, m[0].name, 2, MOST_AXES + last, last, error));
+    assert(m[0].tensor != NULL);
+    plan->dtype = m[0].tensor->dtype;
     for (int i = 0; i < 3; i++) {
-        const size_t heads = i == 0 ? o->heads : kv_heads;
-        ATTN_TRY(check_one(&m[i], plan->dtype, heads, i == 0 ? "heads" : kv_name, error));
-        m[i].d = dims_of(m[i].tensor, heads);
-        form->has_head_axis |= packed || m[i].tensor->rank >= 3;
+        ATTN_TRY(check_one(&m[i], plan->dtype, heads[i], i == 0 ? "heads" : kv_name, error));
+        m[i].d = dims_of(m[i].tensor, heads[i]);
+        plan->form.has_head_axis |= packed || m[i].tensor->rank >= 3;
     }
-    ATTN_TRY(plan_check_past(o, error));
-    ATTN_TRY(join(plan, m, packed, error));
-    form->packed = packed;
-    ATTN_TRY(plan_new_heads(plan, error));
-    if (o->past_k != NULL) {
-        ATTN_TRY(check_past(o->past_k, "past_K", k, kv_heads, kv_name, error));
-        ATTN_TRY(check_past(o->past_v, "past_V", v, kv_heads, kv_name, error));
-        ATTN_TRY(plan_past(plan, o, k->d, v->d, packed, error));
-        ATTN_TRY(check_past_axes(o->past_k, "past_K", k, error));
-        ATTN_TRY(check_past_axes(o->past_v, "past_V", v, error));
-    }
+    return ATTN_OK;
+}
+
+/* Makes Q, K and V operands of the plan, and finds where the rows of each head are. */
+static attn_status place_matrices(attn_plan *plan, const struct matrix m[3], bool packed,
+                                  attn_error *error) {
+    const struct matrix *q = &m[0], *k = &m[1], *v = &m[2];
     plan->n = q->d.rows;
-    form->new_keys = k->d.rows;
-    plan->m = form->past + k->d.rows;
+    plan->form.new_keys = k->d.rows;
+    plan->m = plan->form.past + k->d.rows;
     plan->in.q = operand_of(q->tensor, q->d, packed);
     plan->in.k = operand_of(k->tensor, k->d, packed);
     plan->in.v = operand_of(v->tensor, v->d, packed);
-    ATTN_TRY(plan_bias(plan, o->b_q, "b_Q", q->d, &plan->in.q, error));
-    ATTN_TRY(plan_bias(plan, o->b_k, "b_K", k->d, &plan->in.k, error));
-    ATTN_TRY(plan_bias(plan, o->b_v, "b_V", v->d, &plan->in.v, error));
     const struct dims out = {plan->batch, plan->heads, q->d.rows, v->d.columns};
     plan->out.ld = packed ? out.heads * out.columns : out.columns;
     if (!size_mul(out.heads * out.rows, out.columns, &plan->out.batch)) {
@@ -275,6 +272,46 @@ static attn_status plan_qkv(attn_plan *plan, struct matrix m[3], const attn_opti
         head->v = head_offset(v->d, packed, h / heads_of_one(plan, &plan->in.v));
         head->out = head_offset(out, packed, h);
     }
+    return ATTN_OK;
+}
+
+attn_status plan_matrices(attn_plan *plan, const attn_tensor *const qkv[3], const size_t heads[3],
+                          attn_error *error) {
+    struct matrix m[] = {{.tensor = qkv[0], .name = "Q"},
+                         {.tensor = qkv[1], .name = "K"},
+                         {.tensor = qkv[2], .name = "V"}};
+    plan->form.packed = heads[0] != 0;
+    ATTN_TRY(check_matrices(plan, m, heads, "kv_heads", error));
+    ATTN_TRY(join(plan, m, plan->form.packed, error));
+    ATTN_TRY(plan_new_heads(plan, error));
+    return place_matrices(plan, m, plan->form.packed, error);
+}
+
+static attn_status plan_qkv(attn_plan *plan, struct matrix m[3], const attn_options *o,
+                            attn_error *error) {
+    struct matrix *q = &m[0], *k = &m[1], *v = &m[2];
+    struct form *form = &plan->form;
+    const bool packed = o->heads != 0;
+    size_t kv_heads;
+    ATTN_TRY(packed_heads(o, q->tensor == k->tensor, &kv_heads, error));
+    const char *kv_name = o->kv_heads != 0 ? "kv_heads" : "heads";
+    const size_t heads[] = {o->heads, kv_heads, kv_heads};
+    ATTN_TRY(check_matrices(plan, m, heads, kv_name, error));
+    ATTN_TRY(plan_check_past(o, error));
+    ATTN_TRY(join(plan, m, packed, error));
+    form->packed = packed;
+    ATTN_TRY(plan_new_heads(plan, error));
+    if (o->past_k != NULL) {
+        ATTN_TRY(check_past(o->past_k, "past_K", k, kv_heads, kv_name, error));
+        ATTN_TRY(check_past(o->past_v, "past_V", v, kv_heads, kv_name, error));
+        ATTN_TRY(plan_past(plan, o, k->d, v->d, packed, error));
+        ATTN_TRY(check_past_axes(o->past_k, "past_K", k, error));
+        ATTN_TRY(check_past_axes(o->past_v, "past_V", v, error));
+    }
+    ATTN_TRY(place_matrices(plan, m, packed, error));
+    ATTN_TRY(plan_bias(plan, o->b_q, "b_Q", q->d, &plan->in.q, error));
+    ATTN_TRY(plan_bias(plan, o->b_k, "b_K", k->d, &plan->in.k, error));
+    ATTN_TRY(plan_bias(plan, o->b_v, "b_V", v->d, &plan->in.v, error));
     return plan_finish(plan, o, error);
 }
 

@@ -17,6 +17,12 @@ enum {
     MOST_TASKS = 1 << 16 /* A phase has more tasks only if its tasks would be too long otherwise. */
 };
 
+/* ----------------------------------------------------------------------- in schedule_linear.c */
+
+/* Cuts a plan of linear attention, whose lines are listed, into phases of tasks, lays out its
+ * memory, and estimates its cost. With lengths, some results are to be cleared. */
+attn_status plan_schedule_linear(attn_plan *plan, bool lengths, attn_error *error);
+
 /* --------------------------------------------------------------------------- in plan_memory.c */
 
 /* Allocates an empty plan. */
@@ -46,6 +52,11 @@ attn_status plan_finish(attn_plan *plan, const attn_options *o, attn_error *erro
 /* Plans attention over given Q, K and V. */
 attn_status plan_attention(attn_plan **plan, const attn_tensor *q, const attn_tensor *k,
                            const attn_tensor *v, const attn_options *o, attn_error *error);
+
+/* Checks Q, K and V of linear attention against each other, and makes them operands of the plan.
+ * `heads` are those of packed matrices, or zeros. */
+attn_status plan_matrices(attn_plan *plan, const attn_tensor *const qkv[3], const size_t heads[3],
+                          attn_error *error);
 
 /* The four sizes of a matrix, whatever its form. */
 struct dims {
@@ -88,6 +99,9 @@ attn_status plan_kv_heads(const attn_options *o, size_t heads, size_t *kv_heads,
  * have changed since the last run. Fails with ATTN_INVALID_ARGUMENT if a slope or sink is not
  * finite. */
 attn_status plan_read_numbers(attn_plan *plan, attn_error *error);
+
+/* Gives each head its scale. */
+attn_status plan_scale(attn_plan *plan, const attn_options *o, attn_error *error);
 
 /* Resolves all options against the sizes and the heads of the plan. */
 attn_status plan_options(attn_plan *plan, const attn_options *o, attn_error *error);

@@ -46,8 +46,7 @@ static attn_status check_per_head(const attn_plan *plan, size_t count, const cha
                            count, plural_end(count), plan->heads, plural_end(plan->heads));
 }
 
-/* Gives each head its scale. */
-static attn_status resolve_scale(attn_plan *plan, const attn_options *o, attn_error *error) {
+attn_status plan_scale(attn_plan *plan, const attn_options *o, attn_error *error) {
     if (o->scales_count != 0) {
         ATTN_TRY(check_per_head(plan, o->scales_count, "scale", error));
     }
@@ -238,7 +237,7 @@ attn_status plan_options(attn_plan *plan, const attn_options *o, attn_error *err
     if (plan->results.top_k > plan->m) {
         plan->results.top_k = plan->m;
     }
-    ATTN_TRY(resolve_scale(plan, o, error));
+    ATTN_TRY(plan_scale(plan, o, error));
     ATTN_TRY(resolve_alibi(plan, o, error));
     ATTN_TRY(
         per_head_numbers(o->sink, "sink", plan, &plan->scoring.sink, &plan->scoring.sinks, error));

@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "plan_linear.h"
 #include "status.h"
 #include "tensor.h"
 
@@ -55,6 +56,36 @@ static void add_copies(attn_plan *plan, attn_result which) {
     }
 }
 
+/* Shapes decays as a decay that is not broadcast. */
+static void shape_decays(const attn_plan *plan, attn_result_tensor *part) {
+    const struct linear *l = plan->linear;
+    const bool packed = plan->form.packed, by_column = l->by_column && !packed;
+    const size_t columns = l->by_column && packed ? l->states * l->d : l->states;
+    shape_part(plan, ATTN_RESULT_DECAYS, packed ? 0 : l->states, plan->n,
+               packed      ? columns
+               : by_column ? l->d
+                           : NO_COLUMNS,
+               part);
+}
+
+/* Shapes present_state, states or decays. */
+static void shape_linear(const attn_plan *plan, attn_result which, attn_result_tensor *part) {
+    const struct linear *l = plan->linear;
+    if (which == ATTN_RESULT_DECAYS) {
+        shape_decays(plan, part);
+        return;
+    }
+    shape_part(plan, which, l->states, l->d, l->d_v, part);
+    const size_t more = which == ATTN_RESULT_STATES ? plan->n : l->count;
+    if (which == ATTN_RESULT_STATES || l->sequences) { /* an axis of positions, or of sequences */
+        const int at = which == ATTN_RESULT_STATES ? part->rank - 2 : 0;
+        memmove(part->shape + at + 1, part->shape + at,
+                (size_t)(part->rank - at) * sizeof *part->shape);
+        part->shape[at] = more;
+        part->rank++;
+    }
+}
+
 void plan_shape(const attn_plan *plan, attn_result which, attn_result_tensor *part) {
     const size_t n = plan->n, heads = plan->heads;
     const struct projection *out = &plan->project[PROJECT_OUT];
@@ -81,6 +112,11 @@ void plan_shape(const attn_plan *plan, attn_result which, attn_result_tensor *pa
     case ATTN_RESULT_TOP_K_INDICES:
     case ATTN_RESULT_TOP_K_WEIGHTS:
         shape_part(plan, which, heads, n, plan->results.top_k, part);
+        break;
+    case ATTN_RESULT_PRESENT_STATE:
+    case ATTN_RESULT_STATES:
+    case ATTN_RESULT_DECAYS:
+        shape_linear(plan, which, part);
         break;
     default: /* a gradient; add_weight_gradients() has those of weights */
         shape_like(plan, plan_input_of(plan, which), part);
@@ -160,6 +196,11 @@ attn_status plan_results(attn_plan *plan, attn_error *error) {
         if (projected_only && !plan->form.projected) {
             return attn_fail(error, ATTN_INVALID_ARGUMENT, "results",
                              "%s is a result of calls with projections only",
+                             attn_result_name((attn_result)r));
+        }
+        if (r >= ATTN_RESULT_PRESENT_STATE && r <= ATTN_RESULT_DECAYS && plan->linear == NULL) {
+            return attn_fail(error, ATTN_INVALID_ARGUMENT, "results",
+                             "%s is a result of linear attention only",
                              attn_result_name((attn_result)r));
         }
         struct result *result = &plan->results.of[r];

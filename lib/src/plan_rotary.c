@@ -397,12 +397,7 @@ attn_status plan_rotary(attn_plan *plan, const attn_options *o, attn_error *erro
                          "a head has %zu columns; with %s it may have at most %d", size_max(d, d_v),
                          reason, MOST_COLUMNS);
     }
-    plan->norm_epsilon = o->norm_epsilon == 0 ? 1e-6 : o->norm_epsilon;
-    if (!(plan->norm_epsilon > 0) || isinf(plan->norm_epsilon)) {
-        return attn_fail(error, ATTN_INVALID_ARGUMENT, "norm_epsilon",
-                         "norm_epsilon is %g; it must be a finite number of at least 0",
-                         o->norm_epsilon);
-    }
+    ATTN_TRY(check_norm_epsilon(o, &plan->norm_epsilon, error));
     ATTN_TRY(check_norm(plan, o->norm_q, "norm_Q", plan->in.q.heads, &plan->norm_q, error));
     ATTN_TRY(check_norm(plan, o->norm_k, "norm_K", plan->kv_heads, &plan->norm_k, error));
     return o->rotary == NULL ? ATTN_OK : check_rotary(plan, o->rotary, error);

@@ -11,6 +11,7 @@
 #include "engine/partial.h"
 #include "kernels/kernels.h"
 #include "plan_build.h"
+#include "plan_linear.h"
 #include "status.h"
 #include "tensor.h"
 
@@ -544,6 +545,9 @@ size_t attn_plan_scratch(const attn_plan *plan) {
 }
 
 size_t attn_plan_phases(const attn_plan *plan) {
+    if (plan->linear != NULL) {
+        return linear_phases(plan->linear);
+    }
     if (plan->sequences != NULL) {
         return plan->sequences->phases;
     }
@@ -554,6 +558,9 @@ size_t attn_plan_tasks(const attn_plan *plan, size_t phase) {
     const struct gradients *g = &plan->gradients;
     if (phase >= attn_plan_phases(plan)) {
         return 0;
+    }
+    if (plan->linear != NULL) {
+        return linear_tasks(plan, phase);
     }
     if (plan->sequences != NULL) {
         return phase == PHASE_NARROW ? plan->schedule.tasks[PHASE_NARROW]

@@ -17,6 +17,10 @@ attn_status run_task_f64(const attn_plan *plan, size_t phase, size_t task, void 
 attn_status run_statistics_f32(const attn_plan *plan, attn_error *error);
 attn_status run_statistics_f64(const attn_plan *plan, attn_error *error);
 
+/* Runs one task of a plan of linear attention. */
+attn_status linear_task(const attn_plan *plan, size_t phase, size_t task, void *scratch,
+                        attn_error *error);
+
 /* Runs one task of a plan, or its wide plan, which is the task after all others. */
 attn_status task_run(const attn_plan *plan, size_t phase, size_t task, void *scratch,
                      attn_error *error);

@@ -9,4 +9,7 @@ typedef double wider;
 #define REAL(name) name##_f32
 #define REAL_NAME  "float32"
 
+/* clang-format off */
 #include "engine/run.inc"
+#include "engine/chunks.inc"
+/* clang-format on */

@@ -9,4 +9,8 @@ typedef long double wider;
 #define REAL(name) name##_f64
 #define REAL_NAME  "float64"
 
+/* clang-format off */
 #include "engine/run.inc"
+#include "engine/chunks.inc"
+#include "engine/chunk_weights.inc"
+/* clang-format on */

@@ -51,6 +51,9 @@ static attn_status run_wide(const attn_plan *plan, void *scratch, attn_error *er
 
 attn_status task_run(const attn_plan *plan, size_t phase, size_t task, void *scratch,
                      attn_error *error) {
+    if (plan->linear != NULL) {
+        return linear_task(plan, phase, task, scratch, error);
+    }
     if (phase >= PHASE_COUNT && plan->wide != NULL) {
         return run_wide(plan, scratch, error);
     }

@@ -1,7 +1,7 @@
 /*
  * kernels.h - the row kernels: arithmetic on one row of numbers. There is one table of kernels for
  * each instruction set, and every table is complete. The kernels mask, widen, alibi, narrow, admit,
- * wide_dots and mix have the same source in every table and are compiled for its instruction set.
+ * wide_dots, mix, decay and fold have the same source in every table and are compiled for its instruction set.
  * tests/support/check_kernels.c compares every kernel with a plain loop.
  *
  * Kernels allocate nothing, never read or write outside of their rows, and accept any alignment.
@@ -94,6 +94,15 @@ struct attn_kernels {
                     size_t columns);
     void (*mix_f64)(double *sum, const double *w, const double *v, size_t ld, size_t count,
                     size_t columns);
+    /* to = x * factor, number by number, rounded once; `to` may be x. */
+    void (*decay_f32)(float *to, const float *x, const double *factor, size_t n);
+    void (*decay_f64)(double *to, const double *x, const double *factor, size_t n);
+    /* sum = factor * sum + add, and rounded = sum, for `rows` rows of n numbers that follow each
+     * other. All rows have factor[0], or each has one of its own with `each`. */
+    void (*fold_f32)(double *sum, float *rounded, const float *add, size_t rows, size_t n,
+                     const double *factor, bool each);
+    void (*fold_f64)(double *sum, double *rounded, const double *add, size_t rows, size_t n,
+                     const double *factor, bool each);
 
     /* Matrix products whose right operand is cut into panels of `panel` columns. The table of plain
      * loops has no such products: `panel` is 0 there, and the functions are NULL. */

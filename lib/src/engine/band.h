@@ -1,0 +1,127 @@
+/*
+ * band.h - what the two ways to compute a state share: linear.c computes positions one by one in
+ * double, and chunks.inc computes chunks of them.
+ */
+#ifndef ATTN_BAND_H
+#define ATTN_BAND_H
+
+#include <math.h>
+#include <string.h>
+
+#include "kernels/kernels.h"
+#include "plan_linear.h"
+
+/* A band of a state, and the line whose positions it is computed for. */
+struct band {
+    const attn_plan *plan;
+    const struct linear *l;
+    const struct attn_kernels *kernels;
+    attn_error *error;
+    const struct line *line;
+    size_t state;           /* of the line */
+    size_t column, columns; /* of V */
+    size_t first, end;      /* positions of the line that are computed now */
+};
+
+/* Computes a band in chunks, in the type of the plan or in double. */
+attn_status chunks_run_f32(const struct band *s, void *scratch);
+attn_status chunks_run_f64(const struct band *s, void *scratch);
+
+/* Computes the weights of a block of queries of head h, in double. */
+attn_status chunks_weigh_f64(const struct band *s, size_t h, size_t block, void *scratch);
+
+/* Returns number `index` of an array whose numbers have the dtype of the plan. */
+static inline const char *at_number(const attn_plan *plan, const void *data, size_t index) {
+    return (const char *)data + index * attn_dtype_size(plan->dtype);
+}
+
+/* Reads `count` numbers of the dtype of the plan, times `scale`. */
+static inline void read_doubles(const struct band *s, const void *from, size_t count, double scale,
+                                double *to) {
+    if (s->plan->dtype == ATTN_FLOAT32) {
+        s->kernels->widen_f32(from, to, count, scale);
+    } else {
+        s->kernels->widen_f64(from, to, count, scale);
+    }
+}
+
+/* Returns a row of Q, K or V: position i of the line, in the head that begins at `at`. */
+static inline const void *row_of(const struct band *s, const struct operand *o, size_t at,
+                                 size_t i) {
+    return at_number(s->plan, o->data,
+                     s->line->item * o->batch + at + (s->line->first + i) * o->ld);
+}
+
+/* Returns 1 / sqrt(the sum of squares of a row of K or Q + epsilon), or 1 if rows stay as they
+ * are. */
+static inline double norm_of(const struct band *s, const void *row) {
+    if (!s->l->given.normalize_qk) {
+        return 1;
+    }
+    const size_t d = s->l->d;
+    double mean, m2;
+    if (s->plan->dtype == ATTN_FLOAT32) {
+        s->kernels->moments_f32(row, d, &mean, &m2);
+    } else {
+        s->kernels->moments_f64(row, d, &mean, &m2);
+    }
+    return 1 / sqrt(m2 + (double)d * mean * mean + s->plan->norm_epsilon);
+}
+
+/* Returns a decay or beta of position i of the line, in column 0. */
+static inline const void *gate_of(const struct band *s, const struct broadcast *gates, size_t i) {
+    const size_t *stride = gates->stride;
+    const size_t item = s->l->sequences ? 0 : s->line->item;
+    return at_number(s->plan, gates->data,
+                     item * stride[0] + s->state * stride[1] + (s->line->first + i) * stride[2]);
+}
+
+static inline double beta_of(const struct band *s, size_t i) {
+    return number_at(gate_of(s, &s->l->beta, i), s->plan->dtype, 0);
+}
+
+/* Returns how many decays a position has. */
+static inline size_t decays_of(const struct linear *l) {
+    return l->decay.data == NULL ? 0 : l->by_column ? l->d : 1;
+}
+
+/* Returns the place of a band among the states that the workspace keeps, row after row. */
+static inline double *kept_state(const struct band *s) {
+    const struct linear *l = s->l;
+    const size_t place = (size_t)(s->line - l->lines) * l->states + s->state;
+    return (double *)s->plan->workspace + place * l->d * l->d_v + s->column * l->d;
+}
+
+/* Returns row c of a band of the past state, or NULL if it is zeros. */
+static inline const void *past_row(const struct band *s, size_t c) {
+    const struct linear *l = s->l;
+    return l->past == NULL ? NULL
+                           : at_number(s->plan, l->past,
+                                       s->line->item * l->past_item +
+                                           (s->state * l->d + c) * l->d_v + s->column);
+}
+
+/* Returns row c of a band of a state in a result whose item has `rows` states of each head. */
+static inline void *band_state(const struct band *s, attn_result which, size_t rows, size_t row,
+                               size_t c) {
+    const struct linear *l = s->l;
+    const size_t state = (s->line->item * l->states + s->state) * rows + row;
+    const void *data = s->plan->results.of[which].parts[0].data;
+    return (char *)at_number(s->plan, data, (state * l->d + c) * l->d_v + s->column);
+}
+
+/* Returns the output of position i of the line in head h, from the first column of the band on. */
+static inline void *band_output(const struct band *s, size_t h, size_t i) {
+    const attn_plan *p = s->plan;
+    const size_t item = s->l->sequences ? 0 : s->line->item * p->out.batch;
+    return (char *)at_number(p, p->results.of[ATTN_RESULT_OUTPUT].parts[0].data,
+                             item + p->head[h].out + (s->line->first + i) * p->out.ld + s->column);
+}
+
+/* Writes a row of numbers in the dtype of the plan. Returns whether all of them are finite. */
+bool band_round(const struct band *s, const double *from, size_t count, void *to);
+
+/* Fails because a number of a result is not finite at a position. */
+attn_status band_not_finite(const struct band *s, const char *name, size_t h, size_t i);
+
+#endif

@@ -1,0 +1,333 @@
+/*
+ * linear.c runs the tasks of linear attention. Few positions, and states that are results, are
+ * computed here one by one, in double. Everything else is left to chunks.inc.
+ */
+#include "engine/band.h"
+
+#include "engine/run.h"
+#include "status.h"
+#include "tensor.h"
+
+/* ------------------------------------------------------------------------------------- the checks */
+
+/* Fails because a decay or beta is no possible number. */
+static attn_status bad_gate(const struct band *s, const char *name, double number, size_t i,
+                            const char *rule) {
+    return attn_fail(s->error, ATTN_INVALID_ARGUMENT, name,
+                     "%s is %g at %s %zu, head %zu, position %zu: %s", name, number,
+                     s->l->sequences ? "sequence" : "batch item", s->line->item, s->state, i, rule);
+}
+
+/* Checks the decays and the beta of a position, and writes its gates. */
+static attn_status check_position(const struct band *s, size_t i) {
+    const struct linear *l = s->l;
+    const attn_plan *p = s->plan;
+    const size_t count = decays_of(l), row = s->line->first + i;
+    const size_t item = l->sequences ? 0 : s->line->item;
+    const size_t place = p->form.packed ? ((item * p->n + row) * l->states + s->state) * count
+                                        : ((item * l->states + s->state) * p->n + row) * count;
+    void *gates = count > 0 && plan_wants(p, ATTN_WANT(DECAYS))
+                      ? p->results.of[ATTN_RESULT_DECAYS].parts[0].data
+                      : NULL;
+    for (size_t c = 0; c < count; c++) {
+        const double decay = number_at(gate_of(s, &l->decay, i), p->dtype, c);
+        if (!(decay <= 0)) {
+            return bad_gate(s, "decay", decay, i,
+                            "decay is the logarithm of the gate, so it is at most 0");
+        }
+        if (gates != NULL) {
+            put_number(gates, p->dtype, place + c, exp(decay));
+        }
+    }
+    const double beta = l->beta.data == NULL ? 0 : beta_of(s, i);
+    return isfinite(beta) ? ATTN_OK : bad_gate(s, "beta", beta, i, "beta must be finite");
+}
+
+/* Clears what the results have for a position that belongs to no line. */
+static void clear_position(const attn_plan *p, size_t item, size_t i) {
+    const struct linear *l = p->linear;
+    const size_t size = attn_dtype_size(p->dtype), state = l->d * l->d_v;
+    char *output = p->results.of[ATTN_RESULT_OUTPUT].count > 0
+                       ? p->results.of[ATTN_RESULT_OUTPUT].parts[0].data
+                       : NULL;
+    for (size_t h = 0; output != NULL && h < p->heads; h++) {
+        const size_t place = item * p->out.batch + p->head[h].out + i * p->out.ld;
+        memset(output + place * size, 0, l->d_v * size);
+    }
+    const struct {
+        attn_result which;
+        size_t numbers;
+    } each[] = {{ATTN_RESULT_STATES, state}, {ATTN_RESULT_DECAYS, decays_of(l)}};
+    for (int r = 0; r < 2; r++) {
+        const bool packed = p->form.packed && each[r].which == ATTN_RESULT_DECAYS;
+        for (size_t s = 0; p->results.of[each[r].which].count > 0 && s < l->states; s++) {
+            const size_t place =
+                packed ? (item * p->n + i) * l->states + s : (item * l->states + s) * p->n + i;
+            char *data = p->results.of[each[r].which].parts[0].data;
+            memset(data + place * each[r].numbers * size, 0, each[r].numbers * size);
+        }
+    }
+}
+
+/* Checks, or clears, rows [first, end) of a batch item, or of all sequences. */
+static attn_status check_rows_of(const struct band *of, const struct line *line, size_t first,
+                                 size_t end) {
+    const size_t begin = size_max(first, line->first),
+                 stop = size_min(end, line->first + line->rows);
+    struct band s = *of;
+    s.line = line;
+    for (s.state = 0; s.state < s.l->states; s.state++) {
+        for (size_t row = begin; row < stop; row++) {
+            ATTN_TRY(check_position(&s, row - line->first));
+        }
+    }
+    for (size_t row = size_max(begin, stop); row < end && !s.l->sequences; row++) {
+        clear_position(s.plan, line->item, row);
+    }
+    return ATTN_OK;
+}
+
+/* Checks rows [first, end) of packed sequences. */
+static attn_status check_sequences(const struct band *s, size_t first, size_t end) {
+    const size_t *starts = s->l->starts;
+    size_t low = 0, high = s->l->count; /* starts[low] <= first < starts[high] */
+    while (high - low > 1) {
+        const size_t middle = low + (high - low) / 2;
+        *(starts[middle] <= first ? &low : &high) = middle;
+    }
+    for (size_t i = low; i < s->l->count && starts[i] < end; i++) {
+        const struct line line = {.item = i, .first = starts[i], .rows = starts[i + 1] - starts[i]};
+        ATTN_TRY(check_rows_of(s, &line, first, end));
+    }
+    return ATTN_OK;
+}
+
+static attn_status check_task(const struct band *s, size_t task) {
+    const struct linear *l = s->l;
+    size_t unit, end;
+    for (units_of_task(&l->checks, task, &unit, &end); unit < end; unit++) {
+        const size_t first = unit % l->check_blocks * l->check_rows,
+                     last = end_of(first, l->check_rows, s->plan->n);
+        ATTN_TRY(l->sequences ? check_sequences(s, first, last)
+                              : check_rows_of(s, &l->lines[unit / l->check_blocks], first, last));
+    }
+    return ATTN_OK;
+}
+
+/* -------------------------------------------------------------------------- positions one by one */
+
+/* The memory of a band that is computed position by position. */
+struct steps {
+    double *state;          /* (d, columns) */
+    double *q, *k, *gates;  /* (d) */
+    double *v, *u, *output; /* (columns) */
+};
+
+static struct steps find_steps(const struct band *s, void *scratch) {
+    struct steps at = {.state = scratch};
+    at.q = at.state + s->l->d * s->l->columns;
+    at.k = at.q + s->l->d;
+    at.gates = at.k + s->l->d;
+    at.v = at.gates + s->l->d;
+    at.u = at.v + s->l->columns;
+    at.output = at.u + s->l->columns;
+    return at;
+}
+
+/* Reads the state before the first position. */
+static void begin_state(const struct band *s, double *state) {
+    const size_t d = s->l->d, columns = s->columns;
+    if (s->first > 0) {
+        memcpy(state, kept_state(s), d * columns * sizeof *state);
+        return;
+    }
+    for (size_t c = 0; c < d; c++) {
+        if (s->l->past == NULL) {
+            memset(state + c * columns, 0, columns * sizeof *state);
+        } else {
+            read_doubles(s, past_row(s, c), columns, 1, state + c * columns);
+        }
+    }
+}
+
+/* Keeps the state after the last position, or writes it to a result. */
+static attn_status end_state(const struct band *s, const double *state) {
+    const size_t d = s->l->d, columns = s->columns;
+    if (s->end < s->line->rows) {
+        memcpy(kept_state(s), state, d * columns * sizeof *state);
+        return ATTN_OK;
+    }
+    for (size_t c = 0; c < d && plan_wants(s->plan, ATTN_WANT(PRESENT_STATE)); c++) {
+        void *to = band_state(s, ATTN_RESULT_PRESENT_STATE, 1, 0, c);
+        if (!band_round(s, state + c * columns, columns, to)) {
+            return band_not_finite(s, "present_state", s->state, s->end == 0 ? 0 : s->end - 1);
+        }
+    }
+    return ATTN_OK;
+}
+
+/* Multiplies the state by the gates of position i. */
+static void decay_state(const struct band *s, const struct steps *at, size_t i) {
+    const size_t d = s->l->d, columns = s->columns, count = decays_of(s->l);
+    if (count == 0) {
+        return;
+    }
+    read_doubles(s, gate_of(s, &s->l->decay, i), count, 1, at->gates);
+    for (size_t c = 0; c < count; c++) {
+        at->gates[c] = exp(at->gates[c]);
+    }
+    for (size_t c = count; c < d; c++) {
+        at->gates[c] = at->gates[0];
+    }
+    s->kernels->mul_f64(at->state, columns, d, columns, at->gates);
+}
+
+/* Adds k u^T to the state. */
+static void add_position(const struct band *s, const struct steps *at, size_t i) {
+    const struct linear *l = s->l;
+    const attn_plan *p = s->plan;
+    const struct head *head = &p->head[s->state * l->group];
+    const size_t columns = s->columns;
+    const void *k = row_of(s, &p->in.k, head->k, i);
+    read_doubles(s, k, l->d, norm_of(s, k), at->k);
+    read_doubles(s, row_of(s, &p->in.v, head->v + s->column, i), columns, 1, at->v);
+    if (l->corrects) {
+        const double beta = beta_of(s, i);
+        memset(at->u, 0, columns * sizeof *at->u);
+        s->kernels->combine_f64(at->u, at->k, at->state, columns, l->d, columns);
+        for (size_t c = 0; c < columns; c++) {
+            at->v[c] = beta * (at->v[c] - at->u[c]);
+        }
+    }
+    for (size_t c = 0; c < l->d; c++) {
+        s->kernels->axpy_f64(at->state + c * columns, at->v, columns, at->k[c]);
+    }
+}
+
+/* Computes the output of position i in head h. */
+static attn_status read_state(const struct band *s, const struct steps *at, size_t h, size_t i) {
+    const attn_plan *p = s->plan;
+    const struct head *head = &p->head[h];
+    const void *q = row_of(s, &p->in.q, head->q, i);
+    read_doubles(s, q, s->l->d, norm_of(s, q) * head->scale, at->q);
+    memset(at->output, 0, s->columns * sizeof *at->output);
+    s->kernels->combine_f64(at->output, at->q, at->state, s->columns, s->l->d, s->columns);
+    return band_round(s, at->output, s->columns, band_output(s, h, i))
+               ? ATTN_OK
+               : band_not_finite(s, "output", h, i);
+}
+
+static attn_status keep_state(const struct band *s, const struct steps *at, size_t i) {
+    for (size_t c = 0; c < s->l->d; c++) {
+        void *to = band_state(s, ATTN_RESULT_STATES, s->plan->n, i, c);
+        if (!band_round(s, at->state + c * s->columns, s->columns, to)) {
+            return band_not_finite(s, "states", s->state, i);
+        }
+    }
+    return ATTN_OK;
+}
+
+/* Computes a band position by position. */
+static attn_status run_steps(const struct band *s, void *scratch) {
+    const struct steps at = find_steps(s, scratch);
+    const size_t group = s->l->group;
+    begin_state(s, at.state);
+    for (size_t i = s->first; i < s->end; i++) {
+        decay_state(s, &at, i);
+        add_position(s, &at, i);
+        for (size_t h = s->state * group;
+             plan_wants(s->plan, ATTN_WANT(OUTPUT)) && h < (s->state + 1) * group; h++) {
+            ATTN_TRY(read_state(s, &at, h, i));
+        }
+        if (plan_wants(s->plan, ATTN_WANT(STATES))) {
+            ATTN_TRY(keep_state(s, &at, i));
+        }
+    }
+    return end_state(s, at.state);
+}
+
+/* ------------------------------------------------------------------------------------------ tasks */
+
+/* Are the delta rules to be computed in double? Where beta times the squared length of a row of K
+ * comes near 2, a correction does not shrink the state, and errors of float32 would add up. */
+static bool needs_double(const struct band *s) {
+    enum {
+        NEAR = 15 /* tenths */
+    };
+    const struct operand *k = &s->plan->in.k;
+    const size_t at = s->plan->head[s->state * s->l->group].k;
+    bool near = false;
+    for (size_t i = s->first; s->l->corrects && i < s->end && !near; i++) {
+        double mean = 0, m2 = 1;
+        if (!s->l->given.normalize_qk) {
+            s->kernels->moments_f32(row_of(s, k, at, i), s->l->d, &mean, &m2);
+        }
+        near = fabs(beta_of(s, i)) * (m2 + (double)s->l->d * mean * mean) > NEAR / 10.0;
+    }
+    return near;
+}
+
+/* Computes a band in one segment. */
+static attn_status run_band(struct band *s, size_t segment, void *scratch) {
+    const struct linear *l = s->l;
+    s->first = size_min(segment * l->rows, s->line->rows);
+    s->end = end_of(s->first, l->rows, s->line->rows);
+    if (l->chunk == 0) {
+        return run_steps(s, scratch);
+    }
+    return s->plan->dtype == ATTN_FLOAT32 && !needs_double(s) ? chunks_run_f32(s, scratch)
+                                                              : chunks_run_f64(s, scratch);
+}
+
+static attn_status segment_task(struct band *s, size_t segment, size_t task, void *scratch) {
+    const struct linear *l = s->l;
+    const struct cut cut = {l->longer[segment] * l->states * l->bands, l->per_task, 0};
+    size_t unit, end;
+    for (units_of_task(&cut, task, &unit, &end); unit < end; unit++) {
+        s->line = &l->lines[unit / l->bands / l->states];
+        s->state = unit / l->bands % l->states;
+        s->column = unit % l->bands * l->columns;
+        s->columns = size_min(l->columns, l->d_v - s->column);
+        ATTN_TRY(run_band(s, segment, scratch));
+    }
+    return ATTN_OK;
+}
+
+/* Clears the weights of queries that belong to no line. */
+static void clear_rows_of_weights(const struct band *s, size_t h, size_t first, size_t end) {
+    const attn_plan *p = s->plan;
+    const size_t head = (s->line->item * p->heads + h) * p->n;
+    char *data = p->results.of[ATTN_RESULT_WEIGHTS].parts[0].data;
+    const size_t size = p->n * attn_dtype_size(p->dtype);
+    for (size_t i = size_max(first, s->line->rows); i < end; i++) {
+        memset(data + (head + i) * size, 0, size);
+    }
+}
+
+static attn_status weigh_blocks(struct band *s, size_t task, void *scratch) {
+    const struct linear *l = s->l;
+    size_t unit, end;
+    for (units_of_task(&l->weights, task, &unit, &end); unit < end; unit++) {
+        /* The last blocks come first: they cost most. */
+        const size_t block = l->blocks - 1 - unit % l->blocks,
+                     h = unit / l->blocks % s->plan->heads, first = block * l->block;
+        s->line = &l->lines[unit / l->blocks / s->plan->heads];
+        s->state = h / l->group;
+        clear_rows_of_weights(s, h, first, end_of(first, l->block, s->plan->n));
+        if (first < s->line->rows) {
+            ATTN_TRY(chunks_weigh_f64(s, h, block, scratch));
+        }
+    }
+    return ATTN_OK;
+}
+
+attn_status linear_task(const attn_plan *plan, size_t phase, size_t task, void *scratch,
+                        attn_error *error) {
+    struct band s = {.plan = plan, .l = plan->linear, .kernels = attn_kernels(), .error = error};
+    if (phase == 0) {
+        return check_task(&s, task);
+    }
+    const size_t tasks = linear_segment_tasks(plan, phase - 1);
+    return task < tasks ? segment_task(&s, phase - 1, task, scratch)
+                        : weigh_blocks(&s, task - tasks, scratch);
+}

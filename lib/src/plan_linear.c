@@ -1,0 +1,524 @@
+/*
+ * plan_linear.c - plans linear attention: it checks the call, and gives its results their shapes.
+ * schedule_linear.c cuts it into tasks.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "check.h"
+#include "plan_build.h"
+#include "plan_linear.h"
+#include "status.h"
+#include "tensor.h"
+
+enum {
+    MOST_COLUMNS = 4096, /* of a row of K, so that a chunk fits a scratch */
+    MOST_WEIGHTS = 32768 /* positions of a row of weights, so that a task ends soon */
+};
+
+/* ----------------------------------------------------------------------------------- the options */
+
+/* Refuses what linear attention does not have. */
+static attn_status check_linear_options(const attn_options *o, attn_error *error) {
+    static const char softmax[] = "linear attention has no softmax and no list of keys";
+    const struct {
+        const char *name;
+        bool given;
+    } options[] = {
+        {"mask", o->mask != NULL},
+        {"bias", o->bias != NULL},
+        {"key_padding", o->key_padding != NULL},
+        {"past_K", o->past_k != NULL},
+        {"past_V", o->past_v != NULL},
+        {"softcap", o->softcap != 0},
+        {"sink", o->sink != NULL},
+        {"window", (o->flags & ATTN_FLAG_WINDOW) != 0},
+        {"alibi", (o->flags & ATTN_FLAG_ALIBI) != 0 || o->alibi_slopes != NULL},
+        {"normalization", o->normalization != ATTN_SOFTMAX},
+        {"sigmoid_bias", o->sigmoid_bias != 0},
+        {"top_k", o->top_k != 0},
+        {"weights_mean", (o->flags & ATTN_FLAG_MEAN_OVER_HEADS) != 0},
+        {"causal", (o->flags & ATTN_FLAG_BOTTOM_RIGHT) != 0},
+        {"rotary", o->rotary != NULL},
+        {"norm_Q", o->norm_q != NULL},
+        {"norm_K", o->norm_k != NULL},
+        {"b_Q", o->b_q != NULL},
+        {"b_K", o->b_k != NULL},
+        {"b_V", o->b_v != NULL},
+        {"compute_dtype", o->compute_dtype != ATTN_COMPUTE_AS_GIVEN},
+        {"upstream", o->upstream != NULL},
+    };
+    const uint64_t can = ATTN_WANT(OUTPUT) | ATTN_WANT(WEIGHTS) | ATTN_WANT(PRESENT_STATE) |
+                         ATTN_WANT(STATES) | ATTN_WANT(DECAYS);
+    ATTN_TRY(check_options(o, error));
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
+        if (options[i].given) {
+            return attn_fail(error, ATTN_INVALID_ARGUMENT, options[i].name,
+                             "%s is no option of linear attention: %s", options[i].name, softmax);
+        }
+    }
+    for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
+        if ((o->results & ~can) >> r & 1) {
+            return attn_fail(error, ATTN_INVALID_ARGUMENT, "results",
+                             "%s is no result of linear attention, which has output, weights, "
+                             "present_state, states and decays",
+                             attn_result_name((attn_result)r));
+        }
+    }
+    return ATTN_OK;
+}
+
+/* Checks the update against what is given. */
+static attn_status check_update(struct linear *l, attn_error *error) {
+    static const char *const names[] = {"linear", "gated", "delta", "gated_delta"};
+    const attn_linear *call = &l->given;
+    const bool decay = call->decay != NULL, beta = call->beta != NULL;
+    if ((unsigned)call->update > ATTN_GATED_DELTA) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, "update", "update is %d; it must be 0 to 4",
+                         (int)call->update);
+    }
+    l->corrects = beta;
+    if (call->update == ATTN_UPDATE_AS_GIVEN) {
+        return ATTN_OK;
+    }
+    const bool gated = call->update == ATTN_GATED || call->update == ATTN_GATED_DELTA;
+    const bool delta = call->update == ATTN_DELTA || call->update == ATTN_GATED_DELTA;
+    const char *name = names[call->update - ATTN_LINEAR];
+    if (gated != decay) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, "decay",
+                         gated ? "update \"%s\" needs decay, the logarithm of the gates"
+                               : "update \"%s\" has no decay: use \"gated\" or \"gated_delta\"",
+                         name);
+    }
+    if (delta != beta) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, "beta",
+                         delta ? "update \"%s\" needs beta, the share of each correction"
+                               : "update \"%s\" has no beta: use \"delta\" or \"gated_delta\"",
+                         name);
+    }
+    return ATTN_OK;
+}
+
+/* ---------------------------------------------------------------------------------- the matrices */
+
+/* Finds the heads of packed Q, K and V. d is the columns of Q divided by its heads, and so those of
+ * K say how many heads it has. */
+static attn_status find_packed_heads(const attn_linear *call, const attn_options *o,
+                                     size_t heads[3], attn_error *error) {
+    const size_t q = o->heads, kv = o->kv_heads != 0 ? o->kv_heads : q;
+    heads[0] = heads[1] = heads[2] = 0;
+    if (q == 0 && o->kv_heads != 0) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, "kv_heads",
+                         "kv_heads needs heads: without heads, the heads are an axis of Q and K");
+    }
+    if (q == 0) {
+        return ATTN_OK;
+    }
+    if (q % kv != 0 && kv % q != 0) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, "kv_heads",
+                         "heads = %zu and kv_heads = %zu: one of them must be a multiple of the "
+                         "other",
+                         q, kv);
+    }
+    ATTN_TRY(check_rows(call->q, "Q", 2, MOST_AXES + 2, 2, error));
+    ATTN_TRY(check_rows(call->k, "K", 2, MOST_AXES + 2, 2, error));
+    const size_t wide = call->q->shape[call->q->rank - 1],
+                 columns = call->k->shape[call->k->rank - 1];
+    ATTN_TRY(check_columns("Q", wide, q, "heads", error));
+    const size_t d = wide / q, k = columns / d;
+    if (columns % d != 0 || kv % k != 0) {
+        return attn_fail(error, ATTN_SHAPE_MISMATCH, "K",
+                         "K has %zu column%s; with %zu columns for each head as in Q, it has "
+                         "kv_heads = %zu heads, or a number that divides kv_heads",
+                         columns, plural_end(columns), d, kv);
+    }
+    heads[0] = q, heads[1] = k, heads[2] = kv;
+    return ATTN_OK;
+}
+
+/* Makes (rows,heads*columns) of (rows,heads,columns), which packed sequences may have. */
+static attn_status flatten_matrix(const attn_tensor *t, const char *name, attn_tensor *flat,
+                                  const attn_tensor **used, size_t *heads, attn_error *error) {
+    ATTN_TRY(check_sizes(t, name, 3, 3, 1u << 2, error));
+    *flat = (attn_tensor){.data = t->data, .dtype = t->dtype, .rank = 2};
+    flat->shape[0] = t->shape[0];
+    flat->shape[1] = t->shape[1] * t->shape[2]; /* fits: the tensor was checked */
+    *heads = t->shape[1];
+    *used = flat;
+    return ATTN_OK;
+}
+
+static attn_status check_no_batch(const attn_tensor *t, const char *name, attn_error *error) {
+    return t == NULL || t->rank <= 3
+               ? ATTN_OK
+               : attn_fail(error, ATTN_SHAPE_MISMATCH, name,
+                           "%s has rank %d, but with sequences it has no batch axis: its axes are "
+                           "(rows, columns) or (rows, heads, columns)",
+                           name, t->rank);
+}
+
+/* Plans Q, K and V, and finds the states. */
+static attn_status plan_rows(attn_plan *plan, const attn_options *o, bool *stacked,
+                             attn_error *error) {
+    static const char *const names[] = {"Q", "K", "V"};
+    struct linear *l = plan->linear;
+    const attn_tensor *qkv[] = {l->given.q, l->given.k, l->given.v};
+    attn_tensor flat[3];
+    size_t heads[3];
+    for (int i = 0; i < 3 && o->sequences != NULL; i++) {
+        ATTN_TRY(check_no_batch(qkv[i], names[i], error));
+    }
+    *stacked = o->sequences != NULL && qkv[0] != NULL && qkv[0]->rank == 3;
+    if (*stacked && (o->heads != 0 || o->kv_heads != 0)) {
+        return attn_fail(
+            error, ATTN_INVALID_ARGUMENT, o->heads != 0 ? "heads" : "kv_heads",
+            "Q has rank 3, so with sequences its heads are an axis: heads and kv_heads "
+            "are for matrices of rank 2");
+    }
+    for (int i = 0; i < 3 && *stacked; i++) {
+        ATTN_TRY(flatten_matrix(qkv[i], names[i], &flat[i], &qkv[i], &heads[i], error));
+    }
+    if (!*stacked) {
+        ATTN_TRY(find_packed_heads(&l->given, o, heads, error));
+    }
+    ATTN_TRY(plan_matrices(plan, qkv, heads, error));
+    ATTN_TRY(check_equal("K", plan->in.k.given->shape[plan->in.k.given->rank - 2], "row", "Q",
+                         plan->n, error));
+    const size_t k = plan->in.k.heads, v = plan->in.v.heads;
+    l->states = size_max(k, v);
+    l->group = plan->heads / l->states;
+    plan->kv_heads = l->states;
+    if (l->states % k != 0 || l->states % v != 0 || plan->heads % l->states != 0) {
+        return attn_fail(error, ATTN_SHAPE_MISMATCH, l->states % v != 0 ? "V" : "K",
+                         "Q has %zu head%s, K has %zu and V has %zu: the heads of K or of V must "
+                         "be a multiple of the other's, and the most heads of all a multiple of "
+                         "both",
+                         plan->in.q.heads, plural_end(plan->in.q.heads), k, v);
+    }
+    l->d = plan->head[0].d;
+    l->d_v = plan->head[0].d_v;
+    return l->d <= MOST_COLUMNS
+               ? ATTN_OK
+               : attn_fail(error, ATTN_TOO_LARGE, "K",
+                           "K has %zu columns for each head; linear attention has at most %d", l->d,
+                           MOST_COLUMNS);
+}
+
+/* --------------------------------------------------------------------- decay, beta and past_state */
+
+/* Fails because a decay or beta has another shape than `want`, which may have axes of 1. */
+static attn_status wrong_gates(const attn_tensor *t, const char *name, const attn_tensor *want,
+                               const char *more, attn_error *error) {
+    char got_text[SHAPE_TEXT], want_text[SHAPE_TEXT];
+    return attn_fail(error, ATTN_SHAPE_MISMATCH, name,
+                     "%s has the shape %s; it has the axes of K, %s with the heads of the states%s",
+                     name, shape_text(t, got_text), shape_text(want, want_text), more);
+}
+
+/* Returns the stride of an axis, which is 0 if its size is 1, and multiplies *step by the size. */
+static size_t stride_of(size_t size, size_t *step) {
+    const size_t stride = size == 1 ? 0 : *step;
+    *step *= size; /* fits: the tensor was checked */
+    return stride;
+}
+
+/* Resolves a decay or beta whose last axes are rows and heads: (n,H), or (n,H*d) by column. */
+static bool fits_packed(const attn_plan *plan, const attn_tensor *t, bool by_column,
+                        struct broadcast *out) {
+    const struct linear *l = plan->linear;
+    const size_t columns = t->shape[t->rank - 1], rows = t->shape[t->rank - 2];
+    const size_t all = by_column ? l->states * l->d : l->states;
+    if ((columns != all && (columns != 1 || by_column)) || (rows != plan->n && rows != 1)) {
+        return false;
+    }
+    size_t step = 1;
+    out->stride[1] = columns == 1 ? 0 : by_column ? l->d : 1;
+    out->stride[3] = by_column ? 1 : 0;
+    stride_of(columns, &step);
+    out->stride[2] = stride_of(rows, &step);
+    out->stride[0] = step;
+    return true;
+}
+
+/* The same for (H,n), or (H,n,d) by column; without heads (n), or (n,d). */
+static bool fits_stacked(const attn_plan *plan, const attn_tensor *t, bool by_column,
+                         struct broadcast *out) {
+    const struct linear *l = plan->linear;
+    const size_t *end = t->shape + t->rank - (by_column ? 1 : 0);
+    const bool headed = plan->form.has_head_axis;
+    const size_t rows = end[-1], heads = headed ? end[-2] : 1;
+    if ((by_column && *end != l->d) || (rows != plan->n && rows != 1) ||
+        (heads != l->states && heads != 1)) {
+        return false;
+    }
+    size_t step = by_column ? l->d : 1;
+    out->stride[3] = by_column ? 1 : 0;
+    out->stride[2] = stride_of(rows, &step);
+    out->stride[1] = headed ? stride_of(heads, &step) : 0;
+    out->stride[0] = step;
+    return true;
+}
+
+/* Resolves a vector: (H) of a decay, or (n) of a beta, if the call has heads. */
+static attn_status resolve_vector(const attn_plan *plan, const attn_tensor *t, const char *name,
+                                  bool by_head, struct broadcast *out, attn_error *error) {
+    const size_t heads = plan->linear->states, count = t->shape[0],
+                 want = by_head ? heads : plan->n;
+    if (count != want) {
+        return attn_fail(error, ATTN_SHAPE_MISMATCH, name,
+                         "%s has %zu number%s; a list has one for each of the %zu %s%s", name,
+                         count, plural_end(count), want, by_head ? "head" : "position",
+                         plural_end(want));
+    }
+    if (heads == plan->n && heads > 1) {
+        return attn_fail(error, ATTN_SHAPE_MISMATCH, name,
+                         "%s has %zu numbers, and there are as many heads as positions: give it an "
+                         "axis of each, one of them with the size 1",
+                         name, count);
+    }
+    out->stride[by_head ? 1 : 2] = 1;
+    out->data = t->data;
+    return ATTN_OK;
+}
+
+/* Resolves decay or beta. Only a decay may have numbers by column. */
+static attn_status resolve_gates(attn_plan *plan, const attn_tensor *t, const char *name,
+                                 bool is_decay, struct broadcast *out, attn_error *error) {
+    struct linear *l = plan->linear;
+    const struct form *form = &plan->form;
+    const bool packed = form->packed, headed = form->has_head_axis;
+    const int per_head = form->axis_count + 1 + headed;
+    if (t == NULL) {
+        return ATTN_OK;
+    }
+    ATTN_TRY(check_sizes(t, name, 1, per_head + 1, ~0u, error));
+    ATTN_TRY(check_dtype(t, name, plan->dtype, error));
+    attn_tensor want = {.rank = form->axis_count};
+    memcpy(want.shape, form->axes, sizeof form->axes);
+    for (int axis = 0; axis < 1 + headed; axis++) {
+        want.shape[want.rank++] = (axis == 0) == packed || !headed ? plan->n : l->states;
+    }
+    if (t->rank == 1 && headed) {
+        return resolve_vector(plan, t, name, is_decay, out, error);
+    }
+    const bool wide =
+        packed && l->d > 1 && t->rank == per_head && t->shape[t->rank - 1] == l->states * l->d;
+    const bool by_column = is_decay && (wide || t->rank == per_head + 1);
+    const char *more = is_decay ? "; columns may follow" : "";
+    const int last = packed ? 2 : 1 + headed + by_column;
+    const bool flat = packed && t->rank == per_head, ranked = t->rank == per_head + by_column;
+    size_t items = 1;
+    if (!(packed ? flat && fits_packed(plan, t, by_column, out)
+                 : ranked && fits_stacked(plan, t, by_column, out))) {
+        return wrong_gates(t, name, &want, more, error);
+    }
+    ATTN_TRY(check_batch(t, name, last, form, &items, error));
+    out->stride[0] = items == 1 ? 0 : out->stride[0];
+    out->data = t->data;
+    l->by_column = l->by_column || by_column;
+    return ATTN_OK;
+}
+
+/* With sequences whose heads are an axis, a decay by column is (n,H,d). */
+static attn_status resolve_decay(attn_plan *plan, bool stacked, attn_error *error) {
+    struct linear *l = plan->linear;
+    const attn_tensor *t = l->given.decay;
+    attn_tensor flat;
+    size_t heads;
+    if (stacked && t != NULL && t->rank == 3) {
+        ATTN_TRY(flatten_matrix(t, "decay", &flat, &t, &heads, error));
+    }
+    return resolve_gates(plan, t, "decay", true, &l->decay, error);
+}
+
+static attn_status resolve_past(attn_plan *plan, bool sequences, attn_error *error) {
+    struct linear *l = plan->linear;
+    const attn_tensor *t = l->given.past_state;
+    if (t == NULL) {
+        return ATTN_OK;
+    }
+    attn_result_tensor want;
+    plan_shape(plan, ATTN_RESULT_PRESENT_STATE, &want);
+    ATTN_TRY(check_sizes(t, "past_state", 2, ATTN_MAX_RANK, ~3u, error));
+    ATTN_TRY(check_dtype(t, "past_state", plan->dtype, error));
+    const int own = 2 + plan->form.has_head_axis;
+    const size_t *last = t->shape + t->rank - 2;
+    const bool few = t->rank == own && !sequences;
+    const size_t *shape = few ? want.shape + want.rank - own : want.shape;
+    const int rank = few ? own : want.rank;
+    attn_error refused;
+    l->past = t->data;
+    l->past_item = few ? 0 : l->states * l->d * l->d_v;
+    if (check_shape(t, "past_state", rank, shape, &refused) == ATTN_OK) {
+        return ATTN_OK;
+    }
+    char got[SHAPE_TEXT], text[SHAPE_TEXT];
+    attn_tensor right = {.rank = rank};
+    memcpy(right.shape, shape, (size_t)rank * sizeof *shape);
+    const bool turned = last[0] == l->d_v && last[1] == l->d && l->d != l->d_v;
+    return attn_fail(error, ATTN_SHAPE_MISMATCH, "past_state",
+                     "past_state has the shape %s, not %s: a state has a row for each column of K "
+                     "and a column for each column of V%s",
+                     shape_text(t, got), shape_text(&right, text),
+                     turned ? "; its last two axes are exchanged" : "");
+}
+
+/* -------------------------------------------------------------------------------------- the lines */
+
+static attn_status list_sequences(attn_plan *plan, const attn_sequences *s, attn_error *error) {
+    struct linear *l = plan->linear;
+    size_t first = 0;
+    l->starts = plan_alloc(plan, s->count + 1, sizeof *l->starts);
+    if (l->starts == NULL) {
+        return attn_no_memory(error);
+    }
+    for (size_t i = 0; i < s->count; i++) {
+        l->lines[i] = (struct line){.item = i, .first = first, .rows = s->queries[i]};
+        if (!size_add(first, s->queries[i], &first)) {
+            return attn_too_large(error);
+        }
+        l->starts[i + 1] = first;
+    }
+    return first == plan->n
+               ? ATTN_OK
+               : attn_fail(error, ATTN_SHAPE_MISMATCH, "sequences",
+                           "the sequences have %zu row%s together, but Q has %zu row%s", first,
+                           plural_end(first), plan->n, plural_end(plan->n));
+}
+
+static attn_status list_items(attn_plan *plan, const attn_options *o, attn_error *error) {
+    struct linear *l = plan->linear;
+    for (size_t b = 0; b < plan->batch; b++) {
+        l->lines[b] = (struct line){.item = b, .rows = plan->n};
+        if (o->lengths_count != 0 && o->lengths[b] > plan->n) {
+            return attn_fail(error, ATTN_INVALID_ARGUMENT, "lengths",
+                             "lengths[%zu] is %zu, but the number of positions is %zu", b,
+                             o->lengths[b], plan->n);
+        }
+        l->lines[b].rows = o->lengths_count != 0 ? o->lengths[b] : plan->n;
+    }
+    return ATTN_OK;
+}
+
+static attn_status check_lines(const attn_plan *plan, const attn_options *o, attn_error *error) {
+    const attn_sequences *s = o->sequences;
+    if (s == NULL) {
+        return o->lengths_count == 0 || o->lengths_count == plan->batch
+                   ? ATTN_OK
+                   : attn_fail(error, ATTN_SHAPE_MISMATCH, "lengths",
+                               "lengths has %zu number%s; it must have one for each of the %zu "
+                               "batch item%s",
+                               o->lengths_count, plural_end(o->lengths_count), plan->batch,
+                               plural_end(plan->batch));
+    }
+    if (o->lengths_count != 0) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, "lengths",
+                         "lengths is not possible with sequences");
+    }
+    if (s->count == 0 || s->queries == NULL) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, "sequences", "sequences has no lengths");
+    }
+    if (s->count > ATTN_MAX_SEQUENCES) {
+        return attn_fail(error, ATTN_TOO_LARGE, "sequences",
+                         "there are %zu sequences; at most %d are possible", s->count,
+                         ATTN_MAX_SEQUENCES);
+    }
+    if (s->keys != NULL && memcmp(s->keys, s->queries, s->count * sizeof *s->keys) != 0) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, "sequences",
+                         "in linear attention a sequence has as many rows in K as in Q");
+    }
+    return ATTN_OK;
+}
+
+static attn_status list_lines(attn_plan *plan, const attn_options *o, attn_error *error) {
+    struct linear *l = plan->linear;
+    ATTN_TRY(check_lines(plan, o, error));
+    l->count = o->sequences != NULL ? o->sequences->count : plan->batch;
+    l->lines = plan_alloc(plan, l->count, sizeof *l->lines);
+    if (l->lines == NULL) {
+        return attn_no_memory(error);
+    }
+    return o->sequences != NULL ? list_sequences(plan, o->sequences, error)
+                                : list_items(plan, o, error);
+}
+
+/* ------------------------------------------------------------------------------------ the results */
+
+static attn_status check_linear_results(const attn_plan *plan, bool sequences, attn_error *error) {
+    const struct linear *l = plan->linear;
+    const uint64_t flat = ATTN_WANT(WEIGHTS) | ATTN_WANT(STATES);
+    if (sequences && plan_wants(plan, flat)) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, "results",
+                         "%s is not possible with sequences, which have output, present_state and "
+                         "decays",
+                         plan_wants(plan, ATTN_WANT(WEIGHTS)) ? "weights" : "states");
+    }
+    if (plan_wants(plan, ATTN_WANT(DECAYS)) && l->decay.data == NULL && l->given.decay == NULL) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, "results", "decays needs decay");
+    }
+    if (plan_wants(plan, ATTN_WANT(WEIGHTS)) && plan->n > MOST_WEIGHTS) {
+        return attn_fail(error, ATTN_TOO_LARGE, "results",
+                         "weights has at most %d positions, not %zu", MOST_WEIGHTS, plan->n);
+    }
+    if (plan_wants(plan, ATTN_WANT(STATES)) && plan->form.axis_count > ATTN_MAX_RANK - 4) {
+        return attn_fail(error, ATTN_TOO_LARGE, "results",
+                         "states has four axes beside those of the batch, of which it has at most "
+                         "%d, not %d",
+                         ATTN_MAX_RANK - 4, plan->form.axis_count);
+    }
+    return ATTN_OK;
+}
+
+/* With sequences whose heads are an axis, the output and decays by column have one, too. */
+static void stack_results(attn_plan *plan) {
+    const attn_result results[] = {ATTN_RESULT_OUTPUT, ATTN_RESULT_DECAYS};
+    for (int i = 0; i < 2; i++) {
+        const struct result *result = &plan->results.of[results[i]];
+        const size_t heads = i == 0 ? plan->heads : plan->linear->states;
+        if (result->count > 0 && (i == 0 || plan->linear->by_column)) {
+            attn_result_tensor *part = &result->parts[0];
+            part->rank = 3;
+            part->shape[2] = part->shape[1] / heads;
+            part->shape[1] = heads;
+        }
+    }
+}
+
+/* --------------------------------------------------------------------------------------- the plan */
+
+static attn_status plan_call(attn_plan *plan, const attn_options *o, attn_error *error) {
+    struct linear *l = plan->linear;
+    const bool sequences = o->sequences != NULL;
+    bool stacked;
+    ATTN_TRY(check_linear_options(o, error));
+    ATTN_TRY(check_update(l, error));
+    ATTN_TRY(plan_rows(plan, o, &stacked, error));
+    l->sequences = sequences;
+    ATTN_TRY(check_norm_epsilon(o, &plan->norm_epsilon, error));
+    ATTN_TRY(plan_scale(plan, o, error));
+    ATTN_TRY(list_lines(plan, o, error));
+    ATTN_TRY(resolve_decay(plan, stacked, error));
+    ATTN_TRY(resolve_gates(plan, l->given.beta, "beta", false, &l->beta, error));
+    ATTN_TRY(resolve_past(plan, sequences, error));
+    plan->options = *o;
+    plan->results.wanted = o->results != 0 ? o->results : ATTN_WANT(OUTPUT);
+    ATTN_TRY(check_linear_results(plan, sequences, error));
+    ATTN_TRY(plan_results(plan, error));
+    if (stacked) {
+        stack_results(plan);
+    }
+    return plan_schedule_linear(plan, o->lengths_count != 0, error);
+}
+
+attn_status attn_plan_linear(attn_plan **plan, const attn_linear *call, const attn_options *options,
+                             attn_error *error) {
+    static const attn_options defaults = {0};
+    *plan = NULL;
+    ATTN_TRY(plan_new(plan, error));
+    (*plan)->linear = plan_alloc(*plan, 1, sizeof *(*plan)->linear);
+    if ((*plan)->linear == NULL) {
+        return plan_or_free(plan, attn_no_memory(error));
+    }
+    (*plan)->linear->given = *call;
+    return plan_or_free(plan, plan_call(*plan, options != NULL ? options : &defaults, error));
+}
