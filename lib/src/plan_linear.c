@@ -126,10 +126,10 @@ static attn_status find_packed_heads(const attn_linear *call, const attn_options
                  columns = call->k->shape[call->k->rank - 1];
     ATTN_TRY(check_columns("Q", wide, q, "heads", error));
     const size_t d = wide / q, k = columns / d;
-    if (columns % d != 0 || kv % k != 0) {
+    if (columns % d != 0 || k == 0 || (kv % k != 0 && k % kv != 0)) {
         return attn_fail(error, ATTN_SHAPE_MISMATCH, "K",
                          "K has %zu column%s; with %zu columns for each head as in Q, it has "
-                         "kv_heads = %zu heads, or a number that divides kv_heads",
+                         "kv_heads = %zu heads, or a multiple or divisor of this number",
                          columns, plural_end(columns), d, kv);
     }
     heads[0] = q, heads[1] = k, heads[2] = kv;
