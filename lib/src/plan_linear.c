@@ -437,9 +437,9 @@ static attn_status check_lines(const attn_plan *plan, const attn_options *o, att
     for (size_t i = 0; s->keys != NULL && i < s->count; i++) {
         if (s->keys[i] != s->queries[i]) {
             return attn_fail(error, ATTN_INVALID_ARGUMENT, "sequences",
-                             "sequence %zu has %zu rows in Q and %zu in K: in linear attention "
+                             "sequence %zu has %zu row%s in Q and %zu in K: in linear attention "
                              "they are equal",
-                             i, s->queries[i], s->keys[i]);
+                             i, s->queries[i], plural_end(s->queries[i]), s->keys[i]);
         }
     }
     return ATTN_OK;

@@ -226,7 +226,7 @@ Test(codec_reader, keys_are_given) {
     expect_error_sized(body, strlen(body), &none, CODEC_SYNTAX, NULL, 9,
                        "-Infinity is not JSON: numbers must be finite");
     expect_error_sized(body, strlen(body), &others, CODEC_SYNTAX, NULL, 9,
-                       "-Infinity is not JSON: only \"low\" takes it");
+                       "-Infinity is not JSON: only \"low\" and \"lower\" take it");
     body = "{\"low\":[1,NaN]}";
     expect_error_sized(body, strlen(body), &others, CODEC_SYNTAX, NULL, 10,
                        "NaN is not JSON: \"low\" takes finite numbers, null and -Infinity");
