@@ -74,11 +74,13 @@ static void run_positions(const struct reference_linear *c, struct reference_lin
     for (size_t i = 0; i < c->n; i++) {
         change_state(c, out, i, k + i * c->d, state);
         for (size_t e = 0; e < c->d_v; e++) {
-            long double sum = 0;
+            long double sum = 0, terms = 0;
             for (size_t r = 0; r < c->d; r++) {
                 sum += state[r * c->d_v + e] * q[i * c->d + r];
+                terms += fabsl(state[r * c->d_v + e] * q[i * c->d + r]);
             }
             out->output[i * c->d_v + e] = (double)(c->scale * sum);
+            out->terms = fmax(out->terms, fabs((double)(c->scale * terms)));
         }
         for (size_t x = 0; x < size && out->states != NULL; x++) {
             out->states[i * size + x] = (double)state[x];
@@ -90,25 +92,30 @@ static void run_positions(const struct reference_linear *c, struct reference_lin
     free(state);
 }
 
-/* Computes sum_c x_ic k_jc exp(G_ic - G_jc) for j <= i, where G is the running sum of decays. */
-static void multiply_pairs(const struct reference_linear *c, const long double *x,
-                           const long double *k, long double *pairs) {
+/* Computes sum_c x_ic k_jc exp(G_ic - G_jc) for j <= i, where G is the running sum of decays. Returns
+ * the largest sum of the absolute values of these terms. */
+static double multiply_pairs(const struct reference_linear *c, const long double *x,
+                             const long double *k, long double *pairs) {
     long double *between = zeros(c->d, sizeof *between); /* G_i - G_j */
+    double largest = 0;
     for (size_t j = 0; j < c->n; j++) {
         for (size_t r = 0; r < c->d; r++) {
             between[r] = 0;
         }
         for (size_t i = j; i < c->n; i++) {
-            long double gate = 1, sum = 0;
+            long double gate = 1, sum = 0, terms = 0;
             for (size_t r = 0; r < c->d; r++) {
                 between[r] += i > j ? decay_at(c, i, r) : 0;
                 gate = r == 0 || c->decays > 1 ? expl(between[r]) : gate;
                 sum += x[i * c->d + r] * k[j * c->d + r] * gate;
+                terms += fabsl(x[i * c->d + r] * k[j * c->d + r] * gate);
             }
+            largest = fmax(largest, (double)terms);
             pairs[i * c->n + j] = sum;
         }
     }
     free(between);
+    return largest;
 }
 
 /* Replaces each row a of A by a (I + L)^-1 diag(beta), where L_ij = beta_i pairs_ij for j < i. */
@@ -130,7 +137,7 @@ static void correct_weights(const struct reference_linear *c, const long double 
 static void weigh(const struct reference_linear *c, struct reference_linear_results *out,
                   const long double *q, const long double *k) {
     long double *a = zeros(c->n * c->n, sizeof *a), *pairs = zeros(c->n * c->n, sizeof *pairs);
-    multiply_pairs(c, q, k, a);
+    out->pairs = fabs(c->scale) * multiply_pairs(c, q, k, a);
     if (c->beta != NULL) {
         multiply_pairs(c, k, k, pairs);
         correct_weights(c, pairs, a);
