@@ -41,12 +41,15 @@ static void note_largest(struct reference_linear_results *out, long double x) {
 /* Changes the state at position i. */
 static void change_state(const struct reference_linear *c, struct reference_linear_results *out,
                          size_t i, const long double *k, long double *state) {
+    long double most = 0;
     for (size_t r = 0; r < c->d; r++) {
         const long double gate = expl(decay_at(c, i, r));
+        most = fmaxl(most, gate);
         for (size_t e = 0; e < c->d_v; e++) {
             state[r * c->d_v + e] *= gate;
         }
     }
+    out->size *= (double)most;
     for (size_t e = 0; e < c->d_v; e++) {
         long double u = c->v[i * c->d_v + e];
         if (c->beta != NULL) {
@@ -59,6 +62,7 @@ static void change_state(const struct reference_linear *c, struct reference_line
         for (size_t r = 0; r < c->d; r++) {
             state[r * c->d_v + e] += k[r] * u;
             note_largest(out, state[r * c->d_v + e]);
+            out->size = fmax(out->size, fabs((double)state[r * c->d_v + e]));
         }
     }
 }
@@ -70,6 +74,7 @@ static void run_positions(const struct reference_linear *c, struct reference_lin
     long double *state = zeros(size, sizeof *state);
     for (size_t x = 0; x < size && c->past != NULL; x++) {
         state[x] = c->past[x];
+        out->size = fmax(out->size, fabs(c->past[x]));
     }
     for (size_t i = 0; i < c->n; i++) {
         change_state(c, out, i, k + i * c->d, state);

@@ -30,6 +30,7 @@ struct reference_linear_results {
     double *weights; /* (n,n), or NULL */
     double *gates;   /* (n,decays) */
     double largest;  /* the largest absolute value that a state or a correction u ever had */
+    double size;     /* the largest absolute value that the state had, decayed since then */
     double terms;    /* the largest sum of the absolute values of the terms of an output */
     double pairs;    /* the same of q_i k_j with its gates, times the scale */
 };

@@ -427,6 +427,53 @@ struct linear_call *draw_linear_call(uint64_t seed, bool is_long) {
     return c;
 }
 
+static void draw_range(struct linear_call *c, struct linear_matrix *m, const double range[2]) {
+    m->x = keep_linear(c, count_of(m), sizeof *m->x);
+    for (size_t i = 0; i < count_of(m); i++) {
+        m->x[i] = in_dtype(
+            c,
+            range[0] + (range[0] == range[1] ? 0 : rng_uniform(&c->rng) * (range[1] - range[0])));
+    }
+}
+
+struct linear_call *draw_linear_kind(const struct linear_kind *kind) {
+    const size_t n = kind->n, d = kind->d;
+    struct linear_call *c = allocate(1, sizeof *c);
+    *c = (struct linear_call){.rng = {n * 31 + d},
+                              .dtype = kind->dtype,
+                              .B = 1,
+                              .H = 1,
+                              .H_s = 1,
+                              .n = n,
+                              .d = d,
+                              .d_v = kind->d_v,
+                              .q = {1, 1, n, d, NULL},
+                              .k = {1, 1, n, d, NULL},
+                              .v = {1, 1, n, kind->d_v, NULL},
+                              .decay = {1, 1, n, kind->decays, NULL},
+                              .beta = {1, 1, n, 1, NULL},
+                              .scales = {1 / sqrt((double)d)},
+                              .line_count = 1,
+                              .line_rows = {n}};
+    struct linear_matrix *all[] = {&c->q, &c->k, &c->v};
+    for (size_t i = 0; i < 3; i++) {
+        draw_normals_of(c, all[i], 1);
+    }
+    make_unit_rows(c, &c->k);
+    for (size_t i = d; kind->one_key && i < n * d; i++) {
+        c->k.x[i] = c->k.x[i - d];
+    }
+    if (kind->decays > 0) {
+        draw_range(c, &c->decay, kind->decay);
+    }
+    if (kind->has_beta) {
+        draw_range(c, &c->beta, kind->beta);
+    }
+    c->options.results = ATTN_WANT(OUTPUT) | ATTN_WANT(PRESENT_STATE);
+    make_linear_tensors(c);
+    return c;
+}
+
 void free_linear_call(struct linear_call *c) {
     for (size_t i = 0; i < c->block_count; i++) {
         free(c->blocks[i]);
@@ -660,15 +707,15 @@ static void compare_row(const struct comparison *k, size_t i, double largest[ATT
     }
 }
 
-/* Compares all results of a head. An error is relative to the largest number of its result. The
- * numbers of a float32 call may be computed in double, but a float64 output whose terms cancel
+/* Compares all results of a head. An error is relative to the largest number of its result. That of
+ * the last state is relative to what the state was before, because a delta rule may cancel it. The
+ * numbers of a float32 call may be computed in double, but a float64 number whose terms cancel
  * cannot be more exact than its terms. Returns the largest number of the wanted results. */
 static double compare_head(const struct comparison *k) {
     const struct linear_call *c = k->c;
     const size_t n = c->line_rows[k->line], state = c->d * c->d_v;
     double largest[ATTN_RESULT_COUNT] = {0}, most = 0;
-    largest[ATTN_RESULT_OUTPUT] =
-        c->dtype == ATTN_FLOAT32 ? largest_number(k->want->output, n * c->d_v) : k->want->terms;
+    largest[ATTN_RESULT_OUTPUT] = largest_number(k->want->output, n * c->d_v);
     largest[ATTN_RESULT_PRESENT_STATE] = largest_number(k->want->state, state);
     largest[ATTN_RESULT_WEIGHTS] =
         k->want->weights == NULL ? 0 : largest_number(k->want->weights, n * n);
@@ -678,6 +725,11 @@ static double compare_head(const struct comparison *k) {
         const bool wanted = (c->options.results >> r & 1) != 0 ||
                             (r == ATTN_RESULT_OUTPUT && c->options.results == 0);
         most = wanted && !(largest[r] <= most) ? largest[r] : most;
+    }
+    largest[ATTN_RESULT_PRESENT_STATE] = k->want->size;
+    if (c->dtype == ATTN_FLOAT64) {
+        largest[ATTN_RESULT_OUTPUT] = k->want->terms;
+        largest[ATTN_RESULT_WEIGHTS] = fmax(largest[ATTN_RESULT_WEIGHTS], k->want->pairs);
     }
     for (size_t i = 0; i < (has_sequences(c) ? n : c->n) && isfinite(most); i++) {
         compare_row(k, i, largest);

@@ -76,6 +76,19 @@ struct linear_errors {
 struct linear_call *draw_linear_call(uint64_t seed, bool is_long);
 void free_linear_call(struct linear_call *c);
 
+/* A call of one head whose rows of K have the length 1, and whose gates are drawn from ranges. */
+struct linear_kind {
+    attn_dtype dtype;
+    size_t n, d, d_v, decays; /* decays: 1 or d; 0 = none */
+    double decay[2];
+    bool has_beta;
+    double beta[2];
+    bool one_key; /* all positions have the same row of K */
+};
+
+/* Draws a call of a kind with an output and a state. Free it with free_linear_call(). */
+struct linear_call *draw_linear_kind(const struct linear_kind *kind);
+
 /* Allocates zeros that are freed with the call. */
 void *keep_linear(struct linear_call *c, size_t count, size_t size);
 

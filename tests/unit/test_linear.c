@@ -105,5 +105,54 @@ Test(linear, random_calls_agree_with_the_recurrence, .timeout = 36000) {
 }
 
 Test(linear, long_calls_agree_with_the_recurrence, .timeout = 36000) {
-    check_drawn(true, 5, 0.1);
+    check_drawn(true, 6, 0.1);
+}
+
+/* Gates from 1 to 0, and corrections that are as large as a stable rule has them. */
+Test(linear, extreme_gates_agree_with_the_recurrence, .timeout = 300) {
+    static const struct linear_kind kinds[] = {
+        {.decays = 1, .decay = {-1000, -1000}},
+        {.decays = 2, .decay = {-1000, -1000}},
+        {.decays = 1, .decay = {-69.1, -69}}, /* the gates are about 1e-30 */
+        {.decays = 2, .decay = {-69.1, -69}},
+        {.decays = 2, .decay = {-1000, 0}},
+        {.decays = 1, .decay = {-INFINITY, -INFINITY}},
+        {.decays = 1, .decay = {-1e-6, 0}},
+        {.has_beta = true, .beta = {2, 2}},
+        {.has_beta = true, .beta = {1.9, 1.9}, .one_key = true},
+        {.has_beta = true, .beta = {0, 0}},
+        {.has_beta = true, .beta = {0, 2}, .decays = 1, .decay = {-1000, -1000}},
+        {.has_beta = true, .beta = {2, 2}, .decays = 2, .decay = {-69.1, -69}},
+        {.has_beta = true, .beta = {2, 2}, .decays = 1, .decay = {-1e-3, 0}},
+        {.has_beta = true, .beta = {1.4, 1.6}, .decays = 2, .decay = {-1e-3, 0}},
+        {.has_beta = true, .beta = {1.4, 1.5}, .one_key = true}};
+    static const size_t sizes[][3] = {{9, 4, 5}, {130, 33, 17}, {300, 64, 64}, {200, 128, 40}};
+    struct linear_worst worst[2] = {0};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds * 8; i++) {
+        const size_t *size = sizes[i / 2 % 4];
+        struct linear_kind kind = kinds[i / 8];
+        kind.dtype = i % 2 == 0 ? ATTN_FLOAT32 : ATTN_FLOAT64;
+        kind.n = test_scale(size[0]);
+        kind.d = size[1];
+        kind.d_v = size[2];
+        kind.decays = kind.decays == 2 ? kind.d : kind.decays;
+        check_linear(worst, draw_linear_kind(&kind), i, false);
+    }
+    print_worst("extreme gates", worst);
+    cr_expect_eq(worst[0].refused + worst[1].refused, 0);
+}
+
+Test(linear, a_very_long_call_agrees_with_the_recurrence, .timeout = 300) {
+    const struct linear_kind kind = {.dtype = ATTN_FLOAT32,
+                                     .n = test_scale(100000),
+                                     .d = 16,
+                                     .d_v = 16,
+                                     .decays = 1,
+                                     .decay = {-1e-3, 0},
+                                     .has_beta = true,
+                                     .beta = {0, 1}};
+    struct linear_worst worst[2] = {0};
+    check_linear(worst, draw_linear_kind(&kind), 0, true);
+    print_worst("a very long call", worst);
+    cr_expect_eq(worst[0].refused, 0);
 }
