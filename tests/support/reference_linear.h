@@ -1,0 +1,42 @@
+/*
+ * reference_linear.h - linear attention of one head of one batch item, in long double, by plain
+ * loops that follow the formulas of attn_linear in attention.h. The tests compare the library with
+ * it, so it shares no code with the library, and it is easy to read rather than fast.
+ */
+#ifndef SUPPORT_REFERENCE_LINEAR_H
+#define SUPPORT_REFERENCE_LINEAR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct reference_linear {
+    size_t n, d, d_v;
+    const double *q, *k, *v; /* (n,d), (n,d), (n,d_v) */
+    const double *decay;     /* (n,decays), NULL = none */
+    size_t decays;           /* 1, or d: each row of the state has its own; 0 = none */
+    const double *beta;      /* (n), NULL = no delta rule */
+    const double *past;      /* (d,d_v), NULL = zeros */
+    double scale;
+    bool normalize; /* rows of Q and K are divided by sqrt(sum of squares + epsilon) */
+    double epsilon;
+    bool keep_states, weigh; /* makes `states` or `weights` */
+};
+
+/* What is not finite in double is an infinity or NaN. */
+struct reference_linear_results {
+    double *output;  /* (n,d_v) */
+    double *state;   /* (d,d_v), after the last position */
+    double *states;  /* (n,d,d_v), or NULL */
+    double *weights; /* (n,n), or NULL */
+    double *gates;   /* (n,decays) */
+    double largest;  /* the largest absolute value that a state or a correction u ever had */
+    double size;     /* the largest absolute value that the state had, decayed since then */
+    double terms;    /* the largest sum of the absolute values of the terms of an output */
+    double pairs;    /* the same of q_i k_j with its gates, times the scale */
+};
+
+/* Computes all results of one head. Free them with reference_linear_free(). */
+struct reference_linear_results reference_linear(const struct reference_linear *call);
+void reference_linear_free(struct reference_linear_results *results);
+
+#endif

@@ -1,0 +1,767 @@
+/* linear_calls.c - see linear_calls.h. */
+#include "linear_calls.h"
+
+#include <criterion/criterion.h>
+#include <float.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool has_sequences(const struct linear_call *c) {
+    return c->form >= LINEAR_ROWS;
+}
+
+static bool is_packed(const struct linear_call *c) {
+    return c->form == LINEAR_PACKED || has_sequences(c);
+}
+
+static bool has_heads(const struct linear_call *c) {
+    return c->form != LINEAR_PLAIN && c->form != LINEAR_ROWS;
+}
+
+void *keep_linear(struct linear_call *c, size_t count, size_t size) {
+    cr_assert_lt(c->block_count, sizeof c->blocks / sizeof *c->blocks);
+    return c->blocks[c->block_count++] = allocate(count, size);
+}
+
+/* ------------------------------------------------------------------------------- drawing numbers */
+
+static double in_dtype(const struct linear_call *c, double x) {
+    return c->dtype == ATTN_FLOAT32 ? (double)(float)x : x;
+}
+
+static size_t count_of(const struct linear_matrix *m) {
+    return m->items * m->heads * m->rows * m->columns;
+}
+
+static double *number_of(const struct linear_matrix *m, size_t b, size_t h, size_t i) {
+    const size_t item = m->items == 1 ? 0 : b, head = m->heads == 1 ? 0 : h,
+                 row = m->rows == 1 ? 0 : i;
+    return m->x + ((item * m->heads + head) * m->rows + row) * m->columns;
+}
+
+static void draw_normals_of(struct linear_call *c, struct linear_matrix *m, double size) {
+    m->x = keep_linear(c, count_of(m), sizeof *m->x);
+    for (size_t i = 0; i < count_of(m); i++) {
+        m->x[i] = in_dtype(c, size * rng_normal(&c->rng));
+    }
+}
+
+/* Gives each row of K the length 1. */
+static void make_unit_rows(const struct linear_call *c, const struct linear_matrix *m) {
+    for (size_t row = 0; row < count_of(m) / m->columns; row++) {
+        double *x = m->x + row * m->columns, squares = 0;
+        for (size_t e = 0; e < m->columns; e++) {
+            squares += x[e] * x[e];
+        }
+        for (size_t e = 0; e < m->columns && squares > 0; e++) {
+            x[e] = in_dtype(c, x[e] / sqrt(squares));
+        }
+    }
+}
+
+enum decay_kind {
+    DECAY_ZERO,
+    DECAY_TINY,
+    DECAY_USUAL,
+    DECAY_WIDE, /* to -1000 */
+    DECAY_MIXED /* of all these, and -inf */
+};
+
+static double draw_decay(struct linear_call *c, enum decay_kind kind) {
+    const double u = rng_uniform(&c->rng);
+    switch (kind) {
+    case DECAY_ZERO:
+        return 0;
+    case DECAY_TINY:
+        return -pow(10, -10 + 7 * u);
+    case DECAY_USUAL:
+        return -pow(10, -2 + 2 * u);
+    case DECAY_WIDE:
+        return -pow(10, -2 + 5 * u);
+    default:
+        return rng_chance(&c->rng, 12)
+                   ? -INFINITY
+                   : draw_decay(c, (enum decay_kind)rng_between(&c->rng, 0, DECAY_WIDE));
+    }
+}
+
+/* Chooses which axes of decay or beta have the size 1. */
+static struct linear_matrix draw_gate_axes(struct linear_call *c, size_t columns) {
+    const size_t items = has_sequences(c) ? 1 : c->B;
+    return (struct linear_matrix){.items = rng_chance(&c->rng, 4) ? 1 : items,
+                                  .heads = rng_chance(&c->rng, 4) && columns == 1 ? 1 : c->H_s,
+                                  .rows = rng_chance(&c->rng, 6) ? 1 : c->n,
+                                  .columns = columns};
+}
+
+static void draw_decays(struct linear_call *c) {
+    const bool by_column = rng_chance(&c->rng, 2);
+    c->decay = draw_gate_axes(c, by_column ? c->d : 1);
+    if (by_column && !is_packed(c) && rng_chance(&c->rng, 4)) {
+        c->decay.heads = 1;
+    }
+    const enum decay_kind kind = (enum decay_kind)rng_between(&c->rng, 0, DECAY_MIXED);
+    c->decay.x = keep_linear(c, count_of(&c->decay), sizeof *c->decay.x);
+    for (size_t i = 0; i < count_of(&c->decay); i++) {
+        c->decay.x[i] = in_dtype(c, draw_decay(c, kind));
+    }
+}
+
+static void draw_betas(struct linear_call *c) {
+    const size_t kind = rng_between(&c->rng, 0, 3);
+    c->beta = draw_gate_axes(c, 1);
+    c->beta.x = keep_linear(c, count_of(&c->beta), sizeof *c->beta.x);
+    for (size_t i = 0; i < count_of(&c->beta); i++) {
+        const double whole = (double)rng_between(&c->rng, 0, 2);
+        c->beta.x[i] = in_dtype(c, kind == 0   ? 2
+                                   : kind == 1 ? whole
+                                               : rng_uniform(&c->rng) * (kind == 2 ? 2 : 1));
+    }
+}
+
+/* --------------------------------------------------------------------------------- drawing a call */
+
+/* Draws a size in [1, most], of which each power of 2 is as likely as the next one. */
+static size_t draw_size(struct linear_call *c, size_t most) {
+    return (size_t)exp(rng_uniform(&c->rng) * log((double)most + 0.999));
+}
+
+static void draw_form(struct linear_call *c, bool is_long) {
+    c->form = (enum linear_form)rng_between(&c->rng, 0, LINEAR_FORMS - 1);
+    c->B = 1;
+    if (c->form == LINEAR_HEADS || c->form == LINEAR_PACKED) {
+        c->axis_count = is_long ? 0 : (int)rng_between(&c->rng, 0, 2);
+    }
+    for (int i = 0; i < c->axis_count; i++) {
+        c->axes[i] = rng_between(&c->rng, 1, i == 0 ? 3 : 2);
+        c->B *= c->axes[i];
+    }
+}
+
+/* Draws the heads. In a packed call V has as many as there are states. */
+static void draw_heads(struct linear_call *c, bool is_long) {
+    static const size_t counts[] = {1, 1, 2, 3, 4, 6};
+    c->H = c->H_s = c->q.heads = c->k.heads = c->v.heads = 1;
+    if (!has_heads(c) || is_long) {
+        return;
+    }
+    c->H_s = counts[rng_between(&c->rng, 0, 5)];
+    c->k.heads = c->v.heads = c->H_s;
+    size_t *fewer = is_packed(c) && c->form != LINEAR_ROWS_AND_HEADS ? &c->k.heads
+                    : rng_chance(&c->rng, 2)                         ? &c->k.heads
+                                                                     : &c->v.heads;
+    *fewer = rng_chance(&c->rng, 2) ? c->H_s : c->H_s / (c->H_s % 2 == 0 ? 2 : c->H_s);
+    c->H = c->H_s * rng_between(&c->rng, 1, c->H_s > 3 ? 2 : 3);
+    c->q.heads = c->H;
+    if (rng_chance(&c->rng, 3)) { /* several states for a head of Q */
+        c->H = c->H_s;
+        c->q.heads = c->H_s % 2 == 0 && rng_chance(&c->rng, 2) ? c->H_s / 2 : 1;
+    }
+}
+
+static void draw_sizes(struct linear_call *c, bool is_long) {
+    const size_t most = is_long ? 100000000 : 4000000;
+    do {
+        c->n = is_long ? 300 + draw_size(c, 4700) : draw_size(c, 300);
+        c->d = draw_size(c, 160);
+        c->d_v = draw_size(c, 160);
+        c->d = rng_chance(&c->rng, 4) ? 16 * (1 + c->d / 16) : c->d;
+    } while (c->B * c->H * c->n * c->d * c->d_v > most);
+}
+
+/* Draws the lengths of batch items, or sequences. */
+static void draw_lines(struct linear_call *c) {
+    c->line_count = c->B;
+    for (size_t b = 0; b < c->B; b++) {
+        c->line_rows[b] = c->n;
+    }
+    if (has_sequences(c)) {
+        size_t left = c->n;
+        c->line_count = rng_between(&c->rng, 1, MAX_SEQUENCES);
+        for (size_t i = 0; i < c->line_count; i++) {
+            const size_t some = rng_chance(&c->rng, 4) ? 0 : rng_between(&c->rng, 0, left);
+            c->queries[i] = c->line_rows[i] = i + 1 == c->line_count ? left : some;
+            c->line_first[i] = c->n - left;
+            left -= c->line_rows[i];
+        }
+        c->sequences = (attn_sequences){.count = c->line_count, .queries = c->queries};
+        c->sequences.keys = rng_chance(&c->rng, 2) ? c->queries : NULL;
+        c->options.sequences = &c->sequences;
+    } else if (rng_chance(&c->rng, 3)) {
+        for (size_t b = 0; b < c->B; b++) {
+            c->lengths[b] = c->line_rows[b] = rng_between(&c->rng, 0, c->n);
+        }
+        c->options.lengths = c->lengths;
+        c->options.lengths_count = c->B;
+    }
+}
+
+static void draw_matrices(struct linear_call *c) {
+    struct linear_matrix *all[] = {&c->q, &c->k, &c->v};
+    const size_t whole = rng_between(&c->rng, 0, 2), keys = rng_between(&c->rng, 0, 7);
+    for (size_t i = 0; i < 3; i++) {
+        all[i]->items = has_sequences(c) || (i != whole && rng_chance(&c->rng, 4)) ? 1 : c->B;
+        all[i]->rows = c->n;
+        all[i]->columns = i == 2 ? c->d_v : c->d;
+        draw_normals_of(c, all[i], i == 1 && keys < 2 ? 1 / sqrt((double)c->d) : 1);
+    }
+    c->call.normalize_qk = keys == 7 || rng_chance(&c->rng, 6);
+    if (keys >= 3 && keys < 7) { /* with 2 the rows are as long as they are drawn */
+        make_unit_rows(c, &c->k);
+    }
+    if (rng_chance(&c->rng, 2)) {
+        const size_t items = has_sequences(c) ? c->line_count : rng_chance(&c->rng, 2) ? 1 : c->B;
+        c->past = (struct linear_matrix){items, c->H_s, c->d, c->d_v, NULL};
+        draw_normals_of(c, &c->past, 1);
+    }
+}
+
+static void draw_options(struct linear_call *c) {
+    static const double fixed[] = {1, -0.5, 0, 0.125};
+    attn_options *o = &c->options;
+    o->norm_epsilon = rng_chance(&c->rng, 3) ? 1e-3 : 0;
+    if (rng_chance(&c->rng, 3)) {
+        o->flags = ATTN_FLAG_SCALE;
+        o->scale = fixed[rng_between(&c->rng, 0, 3)];
+    }
+    for (size_t h = 0; h < c->H; h++) {
+        c->scales[h] = o->flags != 0 ? o->scale : 1 / sqrt((double)c->d);
+    }
+    if (o->flags == 0 && rng_chance(&c->rng, 3)) {
+        for (size_t h = 0; h < c->H; h++) {
+            c->scales[h] = rng_normal(&c->rng);
+        }
+        o->scales = c->scales;
+        o->scales_count = c->H;
+    }
+    if (o->flags == 0 && o->scales == NULL) {
+        o->scale = 17; /* is not used */
+    }
+}
+
+/* Chooses the results. The reference makes weights and states slowly. */
+static void draw_results(struct linear_call *c) {
+    const double rows = (double)(c->B * c->H) * (double)c->n;
+    const bool few = rows * (double)c->n * (double)(c->d + c->n) < 4e6 && !has_sequences(c);
+    const bool small = rows * (double)(c->d * c->d_v) < 2e6 && !has_sequences(c);
+    uint64_t *results = &c->options.results;
+    *results |= rng_chance(&c->rng, 4) ? 0 : ATTN_WANT(OUTPUT);
+    *results |= rng_chance(&c->rng, 2) ? ATTN_WANT(PRESENT_STATE) : 0;
+    *results |= few && rng_chance(&c->rng, 3) ? ATTN_WANT(WEIGHTS) : 0;
+    *results |= small && rng_chance(&c->rng, 4) ? ATTN_WANT(STATES) : 0;
+    *results |= c->decay.x != NULL && rng_chance(&c->rng, 3) ? ATTN_WANT(DECAYS) : 0;
+}
+
+/* ------------------------------------------------------------------------------------- the tensors */
+
+static void *convert(struct linear_call *c, size_t count) {
+    return keep_linear(c, count, attn_dtype_size(c->dtype));
+}
+
+static void put(const struct linear_call *c, void *data, size_t at, double x) {
+    if (c->dtype == ATTN_FLOAT32) {
+        ((float *)data)[at] = (float)x;
+    } else {
+        ((double *)data)[at] = x;
+    }
+}
+
+static void add_axis(attn_tensor *t, size_t size) {
+    t->shape[t->rank++] = size;
+}
+
+/* Adds the axes of the batch, or axes of the size 1, or none. */
+static void add_batch(const struct linear_call *c, attn_tensor *t, size_t items, bool may_lack) {
+    for (int i = 0; i < c->axis_count && !(may_lack && items == 1); i++) {
+        add_axis(t, items == c->B ? c->axes[i] : 1);
+    }
+}
+
+/* Writes the numbers of a matrix, with the rows before the heads in a packed call. */
+static void write_numbers(struct linear_call *c, attn_tensor *t, const struct linear_matrix *m,
+                          bool packed) {
+    void *data = convert(c, count_of(m));
+    const size_t outer = packed ? m->rows : m->heads, inner = packed ? m->heads : m->rows;
+    for (size_t at = 0; at < count_of(m); at++) {
+        const size_t e = at % m->columns, low = at / m->columns % inner,
+                     high = at / m->columns / inner % outer, b = at / m->columns / inner / outer;
+        put(c, data, at, number_of(m, b, packed ? low : high, packed ? high : low)[e]);
+    }
+    t->data = data;
+    t->dtype = c->dtype;
+}
+
+/* Makes Q, K or V. Some of those that all batch items share lack axes. */
+static void make_rows(struct linear_call *c, attn_tensor *t, const struct linear_matrix *m) {
+    const bool lacks = m->items == 1 && c->B > 1 && m->rows % 2 == 1;
+    const bool flat = c->form == LINEAR_ROWS_PACKED || c->form == LINEAR_PACKED;
+    *t = (attn_tensor){0};
+    add_batch(c, t, m->items, lacks);
+    if (c->form == LINEAR_HEADS && !(lacks && m->heads == 1)) {
+        add_axis(t, m->heads);
+    }
+    add_axis(t, m->rows);
+    if (c->form == LINEAR_ROWS_AND_HEADS) {
+        add_axis(t, m->heads);
+    }
+    add_axis(t, flat ? m->heads * m->columns : m->columns);
+    write_numbers(c, t, m, is_packed(c));
+}
+
+/* Makes decay or beta. One number for each head, or the betas of all heads, may be a list. */
+static void make_gates(struct linear_call *c, attn_tensor *t, const struct linear_matrix *m) {
+    const bool by_column = m->columns > 1 || (m == &c->decay && c->d == 1 && c->n % 2 == 1);
+    const bool is_list =
+        m->items == 1 && !by_column && has_heads(c) && c->n != c->H_s &&
+        (m == &c->decay ? m->rows == 1 && m->heads == c->H_s : m->heads == 1 && m->rows == c->n);
+    *t = (attn_tensor){0};
+    if (is_list) {
+        add_axis(t, m->heads * m->rows);
+    } else if (is_packed(c)) {
+        add_batch(c, t, m->items, false);
+        add_axis(t, m->rows);
+        if (c->form == LINEAR_ROWS_AND_HEADS && by_column) {
+            add_axis(t, m->heads);
+            add_axis(t, m->columns);
+        } else if (has_heads(c)) {
+            add_axis(t, m->heads * m->columns);
+        } else if (by_column) {
+            add_axis(t, m->columns);
+        }
+    } else {
+        add_batch(c, t, m->items, false);
+        if (has_heads(c)) {
+            add_axis(t, m->heads);
+        }
+        add_axis(t, m->rows);
+        if (by_column) {
+            add_axis(t, m->columns);
+        }
+    }
+    write_numbers(c, t, m, is_packed(c));
+}
+
+static void make_past(struct linear_call *c, attn_tensor *t) {
+    *t = (attn_tensor){0};
+    if (has_sequences(c)) {
+        add_axis(t, c->line_count);
+    } else {
+        add_batch(c, t, c->past.items, true);
+    }
+    if (has_heads(c)) {
+        add_axis(t, c->H_s);
+    }
+    add_axis(t, c->d);
+    add_axis(t, c->d_v);
+    write_numbers(c, t, &c->past, false);
+}
+
+void make_linear_tensors(struct linear_call *c) {
+    attn_tensor *t = c->tensors;
+    make_rows(c, &t[0], &c->q);
+    make_rows(c, &t[1], &c->k);
+    make_rows(c, &t[2], &c->v);
+    c->call.q = &t[0];
+    c->call.k = &t[1];
+    c->call.v = &t[2];
+    if (c->decay.x != NULL) {
+        make_gates(c, &t[3], &c->decay);
+        c->call.decay = &t[3];
+    }
+    if (c->beta.x != NULL) {
+        make_gates(c, &t[4], &c->beta);
+        c->call.beta = &t[4];
+    }
+    if (c->past.x != NULL) {
+        make_past(c, &t[5]);
+        c->call.past_state = &t[5];
+    }
+    if (c->form == LINEAR_PACKED || c->form == LINEAR_ROWS_PACKED) {
+        c->options.heads = c->q.heads;
+        c->options.kv_heads = c->v.heads == c->q.heads && c->n % 2 == 0 ? 0 : c->v.heads;
+    }
+}
+
+/* What lies behind the lengths of all batch items may be NaN. */
+static void spoil_the_rest(struct linear_call *c) {
+    size_t longest = 0;
+    for (size_t b = 0; b < c->B; b++) {
+        longest = c->line_rows[b] > longest ? c->line_rows[b] : longest;
+    }
+    struct linear_matrix *all[] = {&c->q, &c->k, &c->v, &c->decay, &c->beta};
+    for (size_t m = 0; m < 5 && !has_sequences(c); m++) {
+        for (size_t at = 0; all[m]->x != NULL && at < count_of(all[m]); at++) {
+            if (all[m]->rows > 1 && at / all[m]->columns % all[m]->rows >= longest) {
+                all[m]->x[at] = NAN;
+            }
+        }
+    }
+}
+
+struct linear_call *draw_linear_call(uint64_t seed, bool is_long) {
+    struct linear_call *c = allocate(1, sizeof *c);
+    c->rng.state = seed * UINT64_C(0x9E3779B97F4A7C15) + is_long;
+    rng_bits(&c->rng);
+    c->dtype = rng_chance(&c->rng, 3) ? ATTN_FLOAT64 : ATTN_FLOAT32;
+    draw_form(c, is_long);
+    draw_heads(c, is_long);
+    draw_sizes(c, is_long);
+    draw_lines(c);
+    draw_matrices(c);
+    const size_t rule = rng_between(&c->rng, 0, 3);
+    if (rule % 2 == 1) {
+        draw_decays(c);
+    }
+    if (rule >= 2) {
+        draw_betas(c);
+    }
+    c->call.update = rng_chance(&c->rng, 2) ? ATTN_UPDATE_AS_GIVEN : (attn_update)(rule + 1);
+    draw_options(c);
+    draw_results(c);
+    spoil_the_rest(c);
+    make_linear_tensors(c);
+    return c;
+}
+
+static void draw_range(struct linear_call *c, struct linear_matrix *m, const double range[2]) {
+    m->x = keep_linear(c, count_of(m), sizeof *m->x);
+    for (size_t i = 0; i < count_of(m); i++) {
+        m->x[i] = in_dtype(
+            c,
+            range[0] + (range[0] == range[1] ? 0 : rng_uniform(&c->rng) * (range[1] - range[0])));
+    }
+}
+
+struct linear_call *draw_linear_kind(const struct linear_kind *kind) {
+    const size_t n = kind->n, d = kind->d;
+    struct linear_call *c = allocate(1, sizeof *c);
+    *c = (struct linear_call){.rng = {n * 31 + d},
+                              .dtype = kind->dtype,
+                              .B = 1,
+                              .H = 1,
+                              .H_s = 1,
+                              .n = n,
+                              .d = d,
+                              .d_v = kind->d_v,
+                              .q = {1, 1, n, d, NULL},
+                              .k = {1, 1, n, d, NULL},
+                              .v = {1, 1, n, kind->d_v, NULL},
+                              .decay = {1, 1, n, kind->decays, NULL},
+                              .beta = {1, 1, n, 1, NULL},
+                              .scales = {1 / sqrt((double)d)},
+                              .line_count = 1,
+                              .line_rows = {n}};
+    struct linear_matrix *all[] = {&c->q, &c->k, &c->v};
+    for (size_t i = 0; i < 3; i++) {
+        draw_normals_of(c, all[i], 1);
+    }
+    make_unit_rows(c, &c->k);
+    for (size_t i = d; kind->one_key && i < n * d; i++) {
+        c->k.x[i] = c->k.x[i - d];
+    }
+    if (kind->decays > 0) {
+        draw_range(c, &c->decay, kind->decay);
+    }
+    if (kind->has_beta) {
+        draw_range(c, &c->beta, kind->beta);
+    }
+    c->options.results = ATTN_WANT(OUTPUT) | ATTN_WANT(PRESENT_STATE);
+    make_linear_tensors(c);
+    return c;
+}
+
+void free_linear_call(struct linear_call *c) {
+    for (size_t i = 0; i < c->block_count; i++) {
+        free(c->blocks[i]);
+    }
+    free(c);
+}
+
+const char *describe_linear(const struct linear_call *c) {
+    static const char *const forms[] = {"plain", "heads",       "packed",
+                                        "rows",  "rows_packed", "rows_and_heads"};
+    static char text[256];
+    snprintf(text, sizeof text,
+             "%s float%d B=%zu heads %zu/%zu/%zu n=%zu d=%zu d_v=%zu%s%s%s%s%s%s results %llx",
+             forms[c->form], c->dtype == ATTN_FLOAT32 ? 32 : 64, c->B, c->q.heads, c->k.heads,
+             c->v.heads, c->n, c->d, c->d_v,
+             c->decay.x == NULL      ? ""
+             : c->decay.columns == 1 ? " decay"
+                                     : " decay by column",
+             c->beta.x != NULL ? " beta" : "", c->past.x != NULL ? " past" : "",
+             c->options.lengths != NULL ? " lengths" : "",
+             c->call.normalize_qk ? " normalized" : "", c->options.scales != NULL ? " scales" : "",
+             (unsigned long long)c->options.results);
+    return text;
+}
+
+/* ----------------------------------------------------------------------------------------- running */
+
+/* Threads that share the tasks of one phase. */
+struct team {
+    attn_plan *plan;
+    size_t phase;
+    _Atomic size_t next;
+    _Atomic int status;
+};
+
+static void *work(void *arg) {
+    struct team *team = arg;
+    const size_t bytes =
+        (attn_plan_scratch(team->plan) / ATTN_ALIGNMENT + 1) * (size_t)ATTN_ALIGNMENT;
+    void *scratch = aligned_alloc(ATTN_ALIGNMENT, bytes);
+    size_t task;
+    if (scratch == NULL) {
+        team->status = ATTN_NO_MEMORY;
+        return NULL;
+    }
+    memset(scratch, 0xff, bytes);
+    while ((task = atomic_fetch_add(&team->next, 1)) < attn_plan_tasks(team->plan, team->phase)) {
+        const attn_status status = attn_plan_task(team->plan, team->phase, task, scratch, NULL);
+        team->status = status != ATTN_OK ? (int)status : team->status;
+    }
+    free(scratch);
+    return NULL;
+}
+
+attn_status run_on_threads(attn_plan *plan, size_t threads, attn_error *error) {
+    pthread_t ids[64];
+    cr_assert_leq(threads, 64);
+    attn_status status = attn_plan_begin(plan, error);
+    for (size_t phase = 0; phase < attn_plan_phases(plan) && status == ATTN_OK; phase++) {
+        struct team team = {.plan = plan, .phase = phase};
+        for (size_t i = 0; i < threads; i++) {
+            cr_assert_eq(pthread_create(&ids[i], NULL, work, &team), 0);
+        }
+        for (size_t i = 0; i < threads; i++) {
+            pthread_join(ids[i], NULL);
+        }
+        status = (attn_status)team.status;
+    }
+    return status == ATTN_OK ? attn_plan_end(plan, error) : status;
+}
+
+struct results run_linear_plan(attn_plan *plan, run_tasks *run) {
+    struct results r = {0};
+    void *data[ATTN_RESULT_COUNT] = {0};
+    for (int i = 0; i < ATTN_RESULT_COUNT; i++) {
+        size_t bytes;
+        if (attn_plan_parts(plan, (attn_result)i) > 0) {
+            const attn_tensor t = attn_as_tensor(attn_plan_tensor(plan, (attn_result)i, 0));
+            cr_assert(attn_tensor_bytes(&t, &bytes) && attn_tensor_count(&t, &r.count[i]));
+            data[i] = memset(allocate(bytes, 1), 0xff, bytes); /* NaN */
+            attn_plan_bind(plan, (attn_result)i, 0, data[i]);
+        }
+    }
+    r.status = (run != NULL ? run : attn_plan_run)(plan, &r.error);
+    for (int i = 0; i < ATTN_RESULT_COUNT; i++) {
+        if (data[i] != NULL && r.status == ATTN_OK) {
+            const bool narrow = attn_plan_tensor(plan, (attn_result)i, 0)->dtype == ATTN_FLOAT32;
+            r.of[i] = allocate(r.count[i], sizeof *r.of[i]);
+            for (size_t e = 0; e < r.count[i]; e++) {
+                r.of[i][e] = narrow ? (double)((float *)data[i])[e] : ((double *)data[i])[e];
+            }
+        }
+        free(data[i]);
+    }
+    attn_plan_free(plan);
+    return r;
+}
+
+struct results try_linear(const struct linear_call *c, run_tasks *run) {
+    attn_plan *plan;
+    attn_error error = {0};
+    cr_assert_eq(attn_plan_linear(&plan, &c->call, &c->options, &error), ATTN_OK, "%s: %s",
+                 describe_linear(c), error.message);
+    return run_linear_plan(plan, run);
+}
+
+/* --------------------------------------------------------------------------------------- comparing */
+
+/* Returns the gates of a head, with a row for each position. The caller frees them. */
+static double *spread_rows(const struct linear_call *c, const struct linear_matrix *m, size_t line,
+                           size_t h) {
+    if (m->x == NULL) {
+        return NULL;
+    }
+    double *rows = allocate(c->line_rows[line] * m->columns, sizeof *rows);
+    for (size_t i = 0; i < c->line_rows[line]; i++) {
+        memcpy(rows + i * m->columns,
+               number_of(m, has_sequences(c) ? 0 : line, h, c->line_first[line] + i),
+               m->columns * sizeof *rows);
+    }
+    return rows;
+}
+
+struct reference_linear_results reference_of_linear(const struct linear_call *c, size_t line,
+                                                    size_t h) {
+    const size_t s = h / (c->H / c->H_s), b = has_sequences(c) ? 0 : line,
+                 first = c->line_first[line];
+    double *decay = spread_rows(c, &c->decay, line, s), *beta = spread_rows(c, &c->beta, line, s);
+    const struct reference_linear call = {
+        .n = c->line_rows[line],
+        .d = c->d,
+        .d_v = c->d_v,
+        .q = number_of(&c->q, b, h / (c->H / c->q.heads), first),
+        .k = number_of(&c->k, b, h / (c->H / c->k.heads), first),
+        .v = number_of(&c->v, b, h / (c->H / c->v.heads), first),
+        .decay = decay,
+        .decays = decay == NULL ? 0 : c->decay.columns,
+        .beta = beta,
+        .past = c->past.x == NULL ? NULL : number_of(&c->past, line, s, 0),
+        .scale = c->scales[h],
+        .normalize = c->call.normalize_qk,
+        .epsilon = c->options.norm_epsilon != 0 ? c->options.norm_epsilon : 1e-6,
+        .keep_states = (c->options.results & ATTN_WANT(STATES)) != 0,
+        .weigh = (c->options.results & ATTN_WANT(WEIGHTS)) != 0};
+    const struct reference_linear_results r = reference_linear(&call);
+    free(decay);
+    free(beta);
+    return r;
+}
+
+/* The errors of a rule that is not stable grow with its state, at each position a little more. */
+enum {
+    GROWN = 10
+};
+
+/* A comparison of one head of one line. */
+struct comparison {
+    const struct linear_call *c;
+    const struct results *r;
+    struct linear_errors *errors;
+    size_t line, h, s;
+    const struct reference_linear_results *want;
+    double growth; /* how many times larger an error may be than otherwise */
+};
+
+static double largest_number(const double *x, size_t count) {
+    double largest = 0;
+    for (size_t i = 0; i < count; i++) {
+        largest = !(fabs(x[i]) <= largest) ? fabs(x[i]) : largest;
+    }
+    return largest;
+}
+
+/* Compares numbers [at, at + count) of a result, which may be missing. */
+static void compare_part(const struct comparison *k, attn_result which, size_t at,
+                         const double *want, size_t count, double largest) {
+    const double *is = k->r->of[which];
+    const double denormal = k->c->dtype == ATTN_FLOAT32 ? 0x1p-149 : 0x1p-1074;
+    for (size_t i = 0; is != NULL && i < count; i++) {
+        const double away = fabs(is[at + i] - want[i]);
+        const double error = away <= denormal ? 0 : away / largest / k->growth;
+        if (!(error <= k->errors->of[which])) { /* true for NaN, too */
+            k->errors->of[which] = isnan(error) ? INFINITY : error;
+        }
+    }
+}
+
+static void expect_zeros(const struct comparison *k, attn_result which, size_t at, size_t count) {
+    for (size_t i = 0; k->r->of[which] != NULL && i < count; i++) {
+        cr_expect(k->r->of[which][at + i] == 0, "%s: %s behind a length is %g",
+                  describe_linear(k->c), attn_result_name(which), k->r->of[which][at + i]);
+    }
+}
+
+/* Returns the index of position i of a head among all rows of the call. */
+static size_t place_of_row(const struct comparison *k, size_t heads, size_t h, size_t i,
+                           bool packed) {
+    const struct linear_call *c = k->c;
+    const size_t b = has_sequences(c) ? 0 : k->line, row = c->line_first[k->line] + i;
+    return packed ? (b * c->n + row) * heads + h : (b * heads + h) * c->n + row;
+}
+
+/* Compares one row of each result that has rows. */
+static void compare_row(const struct comparison *k, size_t i, double largest[ATTN_RESULT_COUNT]) {
+    const struct linear_call *c = k->c;
+    const size_t rows = c->line_rows[k->line], state = c->d * c->d_v, gates = c->decay.columns;
+    const struct {
+        attn_result which;
+        size_t place, count;
+        const double *want;
+    } parts[] = {
+        {ATTN_RESULT_OUTPUT, place_of_row(k, c->H, k->h, i, is_packed(c)), c->d_v, k->want->output},
+        {ATTN_RESULT_WEIGHTS, place_of_row(k, c->H, k->h, i, false), rows, k->want->weights},
+        {ATTN_RESULT_STATES, place_of_row(k, c->H_s, k->s, i, false), state, k->want->states},
+        {ATTN_RESULT_DECAYS, place_of_row(k, c->H_s, k->s, i, is_packed(c)), gates,
+         k->want->gates}};
+    for (size_t p = 0; p < 4; p++) {
+        const bool is_weights = parts[p].which == ATTN_RESULT_WEIGHTS;
+        const size_t at = parts[p].place * (is_weights ? c->n : parts[p].count);
+        if (i < rows) {
+            const double *want = parts[p].want + i * parts[p].count;
+            compare_part(k, parts[p].which, at, want, parts[p].count,
+                         parts[p].which == ATTN_RESULT_DECAYS ? 1 : largest[parts[p].which]);
+        }
+        if (is_weights) {
+            const size_t seen = i < rows ? i + 1 : 0;
+            expect_zeros(k, parts[p].which, at + seen, c->n - seen);
+        } else if (i >= rows) {
+            expect_zeros(k, parts[p].which, at, parts[p].count);
+        }
+    }
+}
+
+/* Compares all results of a head. An error is relative to the largest number of its result. That of
+ * the last state is relative to what the state was before, because a delta rule may cancel it. The
+ * numbers of a float32 call may be computed in double, but a float64 number whose terms cancel
+ * cannot be more exact than its terms. Returns the largest number of the wanted results. */
+static double compare_head(const struct comparison *k) {
+    const struct linear_call *c = k->c;
+    const size_t n = c->line_rows[k->line], state = c->d * c->d_v;
+    double largest[ATTN_RESULT_COUNT] = {0}, most = 0;
+    largest[ATTN_RESULT_OUTPUT] = largest_number(k->want->output, n * c->d_v);
+    largest[ATTN_RESULT_PRESENT_STATE] = largest_number(k->want->state, state);
+    largest[ATTN_RESULT_WEIGHTS] =
+        k->want->weights == NULL ? 0 : largest_number(k->want->weights, n * n);
+    largest[ATTN_RESULT_STATES] =
+        k->want->states == NULL ? 0 : largest_number(k->want->states, n * state);
+    for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
+        const bool wanted = (c->options.results >> r & 1) != 0 ||
+                            (r == ATTN_RESULT_OUTPUT && c->options.results == 0);
+        most = wanted && !(largest[r] <= most) ? largest[r] : most;
+    }
+    largest[ATTN_RESULT_PRESENT_STATE] = k->want->size;
+    if (c->dtype == ATTN_FLOAT64) {
+        largest[ATTN_RESULT_OUTPUT] = k->want->terms;
+        largest[ATTN_RESULT_WEIGHTS] = fmax(largest[ATTN_RESULT_WEIGHTS], k->want->pairs);
+    }
+    for (size_t i = 0; i < (has_sequences(c) ? n : c->n) && isfinite(most); i++) {
+        compare_row(k, i, largest);
+    }
+    if (isfinite(most)) {
+        compare_part(k, ATTN_RESULT_PRESENT_STATE, (k->line * c->H_s + k->s) * state,
+                     k->want->state, state, largest[ATTN_RESULT_PRESENT_STATE]);
+    }
+    return most;
+}
+
+bool compare_linear(const struct linear_call *c, const struct results *r,
+                    struct linear_errors *errors) {
+    const bool narrow = c->dtype == ATTN_FLOAT32;
+    const double limit = narrow ? (double)FLT_MAX : DBL_MAX, safe = narrow ? 1e30 : 1e290;
+    double result = 0, within = 0;
+    for (size_t line = 0; line < c->line_count; line++) {
+        for (size_t h = 0; h < c->H; h++) {
+            struct reference_linear_results want = reference_of_linear(c, line, h);
+            const double growth = want.largest > 1e6 ? GROWN : 1;
+            const struct comparison k = {c, r, errors, line, h, h / (c->H / c->H_s), &want, growth};
+            const double most = compare_head(&k);
+            result = !(most <= result) ? most : result;
+            within = !(want.largest <= within) ? want.largest : within;
+            reference_linear_free(&want);
+        }
+    }
+    if (!(result <= limit * (1 + 1e-6))) {
+        cr_expect_eq(r->status, ATTN_NOT_FINITE, "%s: the result %g has no error",
+                     describe_linear(c), result);
+    } else if (within <= safe && result <= safe) {
+        cr_expect_eq(r->status, ATTN_OK, "%s: %s", describe_linear(c), r->error.message);
+    }
+    return r->status == ATTN_OK;
+}

@@ -1,0 +1,119 @@
+/*
+ * linear_calls.h - draws calls of linear attention over all updates, options, forms and both dtypes,
+ * runs them, and compares their results with the reference. The numbers of each head are made first,
+ * and are then put into the form of the call. The doubles are exact in the dtype of the call.
+ */
+#ifndef LINEAR_CALLS_H
+#define LINEAR_CALLS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "attention.h"
+#include "attention_calls.h"
+#include "support/reference_linear.h"
+#include "support/rng.h"
+
+enum linear_form {
+    LINEAR_PLAIN,          /* (n,d): no axis of heads */
+    LINEAR_HEADS,          /* (H,n,d) with up to two axes of a batch */
+    LINEAR_PACKED,         /* (n,H*d) with up to two axes of a batch */
+    LINEAR_ROWS,           /* sequences (n,d) */
+    LINEAR_ROWS_PACKED,    /* sequences (n,H*d) */
+    LINEAR_ROWS_AND_HEADS, /* sequences (n,H,d) */
+    LINEAR_FORMS
+};
+
+enum {
+    MAX_SEQUENCES = 6,
+    MAX_LINES = 6,
+    MAX_LINEAR_HEADS = 12,
+    LINEAR_TENSORS = 6,
+};
+
+/* A matrix or a list of gates with its own axes: of those of size 1, all share the numbers. */
+struct linear_matrix {
+    size_t items, heads, rows, columns;
+    double *x; /* (items,heads,rows,columns) */
+};
+
+/* One call with all its inputs. H_s is the number of states. */
+struct linear_call {
+    struct rng rng;
+    attn_dtype dtype;
+    enum linear_form form;
+    int axis_count;
+    size_t axes[2], B, H, H_s, n, d, d_v;
+    struct linear_matrix q, k, v, decay, beta, past; /* past: (items,H_s,d,d_v); x may be NULL */
+    double scales[MAX_LINEAR_HEADS];
+    size_t lengths[MAX_LINES];
+    /* The batch items, or the sequences, and their rows. */
+    size_t line_count, line_first[MAX_LINES], line_rows[MAX_LINES], queries[MAX_SEQUENCES];
+    attn_tensor tensors[LINEAR_TENSORS]; /* Q, K, V, decay, beta and past_state */
+    attn_sequences sequences;
+    attn_linear call;
+    attn_options options;
+    void *blocks[32];
+    size_t block_count;
+};
+
+/* The results that linear attention has. */
+#define LINEAR_RESULT_MAP(X)                                                                       \
+    X(OUTPUT)                                                                                      \
+    X(WEIGHTS)                                                                                     \
+    X(PRESENT_STATE)                                                                               \
+    X(STATES)                                                                                      \
+    X(DECAYS)
+
+/* The largest errors, each relative to the largest number of its result in a head. */
+struct linear_errors {
+    double of[ATTN_RESULT_COUNT];
+};
+
+/* Draws the call of a seed: short with n up to 300, or long with n up to 5000. Free it with
+ * free_linear_call(). */
+struct linear_call *draw_linear_call(uint64_t seed, bool is_long);
+void free_linear_call(struct linear_call *c);
+
+/* A call of one head whose rows of K have the length 1, and whose gates are drawn from ranges. */
+struct linear_kind {
+    attn_dtype dtype;
+    size_t n, d, d_v, decays; /* decays: 1 or d; 0 = none */
+    double decay[2];
+    bool has_beta;
+    double beta[2];
+    bool one_key; /* all positions have the same row of K */
+};
+
+/* Draws a call of a kind with an output and a state. Free it with free_linear_call(). */
+struct linear_call *draw_linear_kind(const struct linear_kind *kind);
+
+/* Allocates zeros that are freed with the call. */
+void *keep_linear(struct linear_call *c, size_t count, size_t size);
+
+/* Makes the tensors of a call from its numbers. They are made again after the numbers changed. */
+void make_linear_tensors(struct linear_call *c);
+
+/* Describes a call, for messages. The text is static. */
+const char *describe_linear(const struct linear_call *c);
+
+/* Runs all tasks of a plan on threads, each of which takes the next task. */
+attn_status run_on_threads(attn_plan *plan, size_t threads, attn_error *error);
+
+/* Runs a call by attn_plan_run(), or by `run`. The plan must be possible. */
+struct results try_linear(const struct linear_call *c, run_tasks *run);
+
+/* Runs a plan, which is freed, as try_linear() does. */
+struct results run_linear_plan(attn_plan *plan, run_tasks *run);
+
+/* Returns the reference's results of head h of a line. */
+struct reference_linear_results reference_of_linear(const struct linear_call *c, size_t line,
+                                                    size_t h);
+
+/* Compares the results of a call with the reference, and adds its errors. A result may be missing
+ * only if it is too large for the dtype. Returns false if the call was such a one. */
+bool compare_linear(const struct linear_call *c, const struct results *r,
+                    struct linear_errors *errors);
+
+#endif

@@ -1,0 +1,158 @@
+/*
+ * test_linear.c - compares linear attention with the recurrence, in drawn calls, long calls, and
+ * extreme ones, and runs each on several threads. TEST_SEED chooses other calls, and TEST_CALLS
+ * more of them (make search-linear).
+ */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "attention_bounds.h"
+#include "linear_calls.h"
+#include "support/scale.h"
+
+/* The largest errors of the calls of a dtype, and their seeds. */
+struct linear_worst {
+    size_t calls, refused;
+    struct linear_errors errors;
+    uint64_t seeds[ATTN_RESULT_COUNT];
+};
+
+static const double bounds[2] = {[ATTN_FLOAT32] = 1e-6, [ATTN_FLOAT64] = 1e-13};
+
+static attn_status on_2_threads(attn_plan *plan, attn_error *error) {
+    return run_on_threads(plan, 2, error);
+}
+
+static attn_status on_3_threads(attn_plan *plan, attn_error *error) {
+    return run_on_threads(plan, 3, error);
+}
+
+static attn_status on_7_threads(attn_plan *plan, attn_error *error) {
+    return run_on_threads(plan, 7, error);
+}
+
+static attn_status on_64_threads(attn_plan *plan, attn_error *error) {
+    return run_on_threads(plan, 64, error);
+}
+
+/* Runs the tasks of a call in other ways. Each must give the same bytes. */
+static void check_same_bytes(const struct linear_call *c, const struct results *r, bool all) {
+    run_tasks *const ways[] = {run_backwards, on_2_threads, on_64_threads, on_3_threads,
+                               on_7_threads};
+    for (size_t i = 0; i < (all ? 5 : 1); i++) {
+        struct results other = try_linear(c, ways[i]);
+        cr_expect_eq(other.status, r->status, "%s: way %zu: %s", describe_linear(c), i,
+                     other.error.message);
+        cr_expect(other.status != ATTN_OK || same_bytes(r, &other), "%s: way %zu differs",
+                  describe_linear(c), i);
+        free_results(&other);
+    }
+}
+
+/* Compares a call with the reference, and frees it. */
+static void check_linear(struct linear_worst worst[2], struct linear_call *c, uint64_t seed,
+                         bool all_ways) {
+    struct linear_worst *of = &worst[c->dtype];
+    struct linear_errors errors = {0};
+    struct results r = try_linear(c, NULL);
+    of->calls++;
+    of->refused += !compare_linear(c, &r, &errors);
+    for (int i = 0; i < ATTN_RESULT_COUNT && r.status == ATTN_OK; i++) {
+        cr_expect_leq(errors.of[i], bounds[c->dtype], "seed %llu: %s: %s is off by %.3g",
+                      (unsigned long long)seed, describe_linear(c),
+                      attn_result_name((attn_result)i), errors.of[i]);
+        if (errors.of[i] > of->errors.of[i]) {
+            of->errors.of[i] = errors.of[i];
+            of->seeds[i] = seed;
+        }
+    }
+    check_same_bytes(c, &r, all_ways);
+    free_results(&r);
+    free_linear_call(c);
+}
+
+static void print_worst(const char *what, const struct linear_worst worst[2]) {
+    for (int dtype = 0; dtype < 2; dtype++) {
+        fprintf(stderr, "%s: %zu float%d calls, of which %zu overflow; worst errors:", what,
+                worst[dtype].calls, dtype == ATTN_FLOAT32 ? 32 : 64, worst[dtype].refused);
+#define PRINT_WORST(name)                                                                          \
+    fprintf(stderr, " %s %.2g (seed %llu)", attn_result_name(ATTN_RESULT_##name),                  \
+            worst[dtype].errors.of[ATTN_RESULT_##name],                                            \
+            (unsigned long long)worst[dtype].seeds[ATTN_RESULT_##name]);
+        LINEAR_RESULT_MAP(PRINT_WORST)
+        fprintf(stderr, "\n");
+    }
+}
+
+/* Checks drawn calls: `calls`, or a part of those that TEST_CALLS asks for. */
+static void check_drawn(bool is_long, size_t calls, double part) {
+    const char *other = getenv("TEST_SEED"), *more = getenv("TEST_CALLS");
+    struct linear_worst worst[2] = {0};
+    calls = more != NULL ? (size_t)(part * strtod(more, NULL)) : test_scale(calls);
+    const uint64_t first = 1 + (other != NULL ? strtoull(other, NULL, 10) * 1000000 : 0);
+    for (uint64_t seed = first; seed < first + calls; seed++) {
+        check_linear(worst, draw_linear_call(seed, is_long), seed, more != NULL || seed % 8 == 0);
+    }
+    print_worst(is_long ? "long calls" : "calls", worst);
+    cr_expect_lt(worst[0].refused + worst[1].refused, 1 + calls / 4);
+}
+
+Test(linear, random_calls_agree_with_the_recurrence, .timeout = 36000) {
+    check_drawn(false, 400, 0.9);
+}
+
+Test(linear, long_calls_agree_with_the_recurrence, .timeout = 36000) {
+    check_drawn(true, 6, 0.1);
+}
+
+/* Gates from 1 to 0, and corrections that are as large as a stable rule has them. */
+Test(linear, extreme_gates_agree_with_the_recurrence, .timeout = 300) {
+    static const struct linear_kind kinds[] = {
+        {.decays = 1, .decay = {-1000, -1000}},
+        {.decays = 2, .decay = {-1000, -1000}},
+        {.decays = 1, .decay = {-69.1, -69}}, /* the gates are about 1e-30 */
+        {.decays = 2, .decay = {-69.1, -69}},
+        {.decays = 2, .decay = {-1000, 0}},
+        {.decays = 1, .decay = {-INFINITY, -INFINITY}},
+        {.decays = 1, .decay = {-1e-6, 0}},
+        {.has_beta = true, .beta = {2, 2}},
+        {.has_beta = true, .beta = {1.9, 1.9}, .one_key = true},
+        {.has_beta = true, .beta = {0, 0}},
+        {.has_beta = true, .beta = {0, 2}, .decays = 1, .decay = {-1000, -1000}},
+        {.has_beta = true, .beta = {2, 2}, .decays = 2, .decay = {-69.1, -69}},
+        {.has_beta = true, .beta = {2, 2}, .decays = 1, .decay = {-1e-3, 0}},
+        {.has_beta = true, .beta = {1.4, 1.6}, .decays = 2, .decay = {-1e-3, 0}},
+        {.has_beta = true, .beta = {1.4, 1.5}, .one_key = true}};
+    static const size_t sizes[][3] = {{9, 4, 5}, {130, 33, 17}, {300, 64, 64}, {200, 128, 40}};
+    struct linear_worst worst[2] = {0};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds * 8; i++) {
+        const size_t *size = sizes[i / 2 % 4];
+        struct linear_kind kind = kinds[i / 8];
+        kind.dtype = i % 2 == 0 ? ATTN_FLOAT32 : ATTN_FLOAT64;
+        kind.n = test_scale(size[0]);
+        kind.d = size[1];
+        kind.d_v = size[2];
+        kind.decays = kind.decays == 2 ? kind.d : kind.decays;
+        check_linear(worst, draw_linear_kind(&kind), i, false);
+    }
+    print_worst("extreme gates", worst);
+    cr_expect_eq(worst[0].refused + worst[1].refused, 0);
+}
+
+Test(linear, a_very_long_call_agrees_with_the_recurrence, .timeout = 300) {
+    const struct linear_kind kind = {.dtype = ATTN_FLOAT32,
+                                     .n = test_scale(100000),
+                                     .d = 16,
+                                     .d_v = 16,
+                                     .decays = 1,
+                                     .decay = {-1e-3, 0},
+                                     .has_beta = true,
+                                     .beta = {0, 1}};
+    struct linear_worst worst[2] = {0};
+    check_linear(worst, draw_linear_kind(&kind), 0, true);
+    print_worst("a very long call", worst);
+    cr_expect_eq(worst[0].refused, 0);
+}
