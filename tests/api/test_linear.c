@@ -61,7 +61,7 @@ struct part {
 };
 
 /* Writes a matrix, or decay or beta, which have no columns. */
-static void put_matrix(FILE *to, const char *name, const double *numbers, const struct part *part,
+static void put_numbers(FILE *to, const char *name, const double *numbers, const struct part *part,
                        size_t columns) {
     const size_t outer = part->packed ? part->rows : HEADS,
                  inner = part->packed ? HEADS : part->rows;
@@ -126,14 +126,14 @@ static struct cJSON *ask(const struct data *data, size_t which, const struct par
     FILE *to = open_memstream(&body, &size);
     cr_assert_not_null(to);
     fprintf(to, "{\"dtype\":\"float64\",\"update\":\"%s\"", updates[which]);
-    put_matrix(to, "Q", data->q, part, D);
-    put_matrix(to, "K", data->k, part, D);
-    put_matrix(to, "V", data->v, part, DV);
+    put_numbers(to, "Q", data->q, part, D);
+    put_numbers(to, "K", data->k, part, D);
+    put_numbers(to, "V", data->v, part, DV);
     if (which % 2 == 1) {
-        put_matrix(to, "decay", data->decay, part, 0);
+        put_numbers(to, "decay", data->decay, part, 0);
     }
     if (which >= 2) {
-        put_matrix(to, "beta", data->beta, part, 0);
+        put_numbers(to, "beta", data->beta, part, 0);
     }
     if (past != NULL) {
         put_states(to, past, states);

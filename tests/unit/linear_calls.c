@@ -220,7 +220,7 @@ static void draw_matrices(struct linear_call *c) {
     }
 }
 
-static void draw_options(struct linear_call *c) {
+static void draw_linear_options(struct linear_call *c) {
     static const double fixed[] = {1, -0.5, 0, 0.125};
     attn_options *o = &c->options;
     o->norm_epsilon = rng_chance(&c->rng, 3) ? 1e-3 : 0;
@@ -420,7 +420,7 @@ struct linear_call *draw_linear_call(uint64_t seed, bool is_long) {
         draw_betas(c);
     }
     c->call.update = rng_chance(&c->rng, 2) ? ATTN_UPDATE_AS_GIVEN : (attn_update)(rule + 1);
-    draw_options(c);
+    draw_linear_options(c);
     draw_linear_results(c);
     spoil_the_rest(c);
     make_linear_tensors(c);
