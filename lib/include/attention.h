@@ -520,10 +520,10 @@ typedef struct attn_linear {
     /* The logarithm of the gate, at most 0; -inf forgets everything. In Q's dtype and with the axes
      * of K, but with H_s heads: (B,H_s,n), or (B,H_s,n,d) for each row of S; packed (B,n,H_s) or
      * (B,n,H_s*d). The batch axes may be 1 in each, and heads and n may be 1. (H_s) is one number
-     * for each head, if the call has heads. */
+     * for each head, if the call has heads, and not as many heads as positions. */
     const attn_tensor *decay;
     /* (B,H_s,n), packed (B,n,H_s), with the same axes of 1; or (n) for all heads and batch
-     * items. */
+     * items, if there are not as many heads as positions. */
     const attn_tensor *beta;
     /* (B,H_s,d,d_v), or without the batch axes for all batch items; zeros if NULL. With sequences
      * (count,H_s,d,d_v), one for each sequence. Without heads, there is no axis for them. */

@@ -126,11 +126,11 @@ static attn_status find_packed_heads(const attn_linear *call, const attn_options
                  columns = call->k->shape[call->k->rank - 1];
     ATTN_TRY(check_columns("Q", wide, q, "heads", error));
     const size_t d = wide / q, k = columns / d;
-    if (columns % d != 0 || kv % k != 0) {
+    if (columns % d != 0 || k == 0 || (kv % k != 0 && k % kv != 0)) {
         return attn_fail(error, ATTN_SHAPE_MISMATCH, "K",
-                         "K has %zu column%s; with %zu columns for each head as in Q, it has "
-                         "kv_heads = %zu heads, or a number that divides kv_heads",
-                         columns, plural_end(columns), d, kv);
+                         "K has %zu column%s, not %zu: with %zu for each head as in Q, it has "
+                         "kv_heads = %zu heads, or a multiple or divisor of this number",
+                         columns, plural_end(columns), kv * d, d, kv);
     }
     heads[0] = q, heads[1] = k, heads[2] = kv;
     return ATTN_OK;
@@ -206,13 +206,30 @@ static attn_status plan_rows(attn_plan *plan, const attn_options *o, bool *stack
 
 /* --------------------------------------------------------------------- decay, beta and past_state */
 
-/* Fails because a decay or beta has another shape than `want`, which may have axes of 1. */
-static attn_status wrong_gates(const attn_tensor *t, const char *name, const attn_tensor *want,
-                               const char *more, attn_error *error) {
-    char got_text[SHAPE_TEXT], want_text[SHAPE_TEXT];
-    return attn_fail(error, ATTN_SHAPE_MISMATCH, name,
-                     "%s has the shape %s; it has the axes of K, %s with the heads of the states%s",
-                     name, shape_text(t, got_text), shape_text(want, want_text), more);
+/* Fails because a decay or beta has another shape than the states and positions want. */
+static attn_status wrong_gates(const attn_plan *plan, const attn_tensor *t, const char *name,
+                               bool is_decay, attn_error *error) {
+    const struct linear *l = plan->linear;
+    const struct form *form = &plan->form;
+    char got[SHAPE_TEXT], by_head[SHAPE_TEXT], by_column[SHAPE_TEXT];
+    attn_tensor want = {.rank = form->axis_count};
+    memcpy(want.shape, form->axes, sizeof form->axes);
+    if (form->has_head_axis && !form->packed) {
+        want.shape[want.rank++] = l->states;
+    }
+    want.shape[want.rank++] = plan->n;
+    if (form->packed) {
+        want.shape[want.rank++] = l->states;
+    }
+    shape_text(&want, by_head);
+    if (form->packed) {
+        want.shape[want.rank - 1] *= l->d;
+    } else {
+        want.shape[want.rank++] = l->d;
+    }
+    return attn_fail(error, ATTN_SHAPE_MISMATCH, name, "%s has the shape %s, not %s%s%s", name,
+                     shape_text(t, got), by_head, is_decay ? ", or by column " : "",
+                     is_decay ? shape_text(&want, by_column) : "");
 }
 
 /* Returns the stride of an axis, which is 0 if its size is 1, and multiplies *step by the size. */
@@ -293,24 +310,18 @@ static attn_status resolve_gates(attn_plan *plan, const attn_tensor *t, const ch
     }
     ATTN_TRY(check_sizes(t, name, 1, per_head + 1, ~0u, error));
     ATTN_TRY(check_dtype(t, name, plan->dtype, error));
-    attn_tensor want = {.rank = form->axis_count};
-    memcpy(want.shape, form->axes, sizeof form->axes);
-    for (int axis = 0; axis < 1 + headed; axis++) {
-        want.shape[want.rank++] = (axis == 0) == packed || !headed ? plan->n : l->states;
-    }
     if (t->rank == 1 && headed) {
         return resolve_vector(plan, t, name, is_decay, out, error);
     }
     const bool wide =
         packed && l->d > 1 && t->rank == per_head && t->shape[t->rank - 1] == l->states * l->d;
     const bool by_column = is_decay && (wide || t->rank == per_head + 1);
-    const char *more = is_decay ? "; columns may follow" : "";
     const int last = packed ? 2 : 1 + headed + by_column;
     const bool flat = packed && t->rank == per_head, ranked = t->rank == per_head + by_column;
     size_t items = 1;
     if (!(packed ? flat && fits_packed(plan, t, by_column, out)
                  : ranked && fits_stacked(plan, t, by_column, out))) {
-        return wrong_gates(t, name, &want, more, error);
+        return wrong_gates(plan, t, name, is_decay, error);
     }
     ATTN_TRY(check_batch(t, name, last, form, &items, error));
     out->stride[0] = items == 1 ? 0 : out->stride[0];
@@ -423,9 +434,13 @@ static attn_status check_lines(const attn_plan *plan, const attn_options *o, att
                          "there are %zu sequences; at most %d are possible", s->count,
                          ATTN_MAX_SEQUENCES);
     }
-    if (s->keys != NULL && memcmp(s->keys, s->queries, s->count * sizeof *s->keys) != 0) {
-        return attn_fail(error, ATTN_INVALID_ARGUMENT, "sequences",
-                         "in linear attention a sequence has as many rows in K as in Q");
+    for (size_t i = 0; s->keys != NULL && i < s->count; i++) {
+        if (s->keys[i] != s->queries[i]) {
+            return attn_fail(error, ATTN_INVALID_ARGUMENT, "sequences",
+                             "sequence %zu has %zu row%s in Q and %zu in K: in linear attention "
+                             "they are equal",
+                             i, s->queries[i], plural_end(s->queries[i]), s->keys[i]);
+        }
     }
     return ATTN_OK;
 }

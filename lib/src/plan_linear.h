@@ -11,6 +11,12 @@
 
 #include "plan.h"
 
+enum {
+    /* Fewer positions are computed one by one: a chunk would cost more than it saves, and outputs
+     * of so few positions may all be sums that cancel. */
+    LINEAR_FEW_POSITIONS = 16
+};
+
 /* The positions of a batch item, or of a sequence. */
 struct line {
     size_t item;  /* of the batch, or the index of the sequence */
@@ -37,6 +43,7 @@ struct linear {
     size_t segments; /* at least 1 */
     size_t *longer;  /* for each segment, the lines that have positions in it; all have the first */
     size_t bands, columns; /* bands of a state, and the columns of each */
+    bool exact;            /* in double, because little is to be computed, or states are results */
     /* Positions that are computed together, see chunks.inc. 0: they are computed one by one. */
     size_t chunk;
     size_t per_task; /* bands of states that a task computes */
@@ -73,9 +80,9 @@ static inline size_t linear_tasks(const attn_plan *plan, size_t phase) {
 }
 
 /* The scratch of a task that computes positions one by one, in doubles: a band of a state, its
- * rows of Q and K and their decays, and rows of V, u and the output. */
+ * rows of Q and K and their decays, and rows of V and u. */
 static inline size_t linear_rows_numbers(const struct linear *l) {
-    return l->d * l->columns + 3 * l->d + 3 * l->columns;
+    return l->d * l->columns + 3 * l->d + 2 * l->columns;
 }
 
 /*
@@ -86,8 +93,8 @@ static inline size_t linear_rows_numbers(const struct linear *l) {
  */
 /* clang-format off */
 #define ATTN_CHUNK_AREAS(X)                                                                        \
-    X(state, double, d * S_P)   /* in panels */                                                    \
-    X(packed, real, d * S_P)    /* the same, rounded */                                            \
+    X(state, real, d * S_P)     /* in panels */                                                    \
+    X(rest, real, d * S_P)      /* what the numbers of `state` lack */                             \
     X(sum, real, d * P)         /* what a chunk adds to a panel of the state */                    \
     X(queries, real, C * d)     /* rows of Q */                                                    \
     X(keys, real, C * d)        /* rows of K */                                                    \
@@ -95,7 +102,7 @@ static inline size_t linear_rows_numbers(const struct linear *l) {
     X(right, real, C * d)       /* such rows, decayed, of which `turned` is made */                \
     X(turned, real, W_T)        /* rows of K in panels, transposed or as they are */               \
     X(gates, double, C * (by_column ? d : 1))                                                      \
-    X(running, double, C + d)   /* products of gates; and a row in double */                       \
+    X(running, double, C + d + P) /* products of gates, or a row in double */                       \
     X(weights, real, C * C_P)   /* of the rows of a chunk and its keys */                          \
     X(system, real, C * C_P)    /* -beta times the products of its keys */                         \
     X(values, real, C * W)      /* u, in panels */                                                 \

@@ -12,9 +12,7 @@
 #include "tensor.h"
 
 enum {
-    /* With fewer positions a chunk costs more than it saves, and with fewer numbers a call may as
-     * well be exact. */
-    FEW_POSITIONS = 16,
+    /* With fewer numbers a call may as well be exact. */
     FEW_NUMBERS = 1 << 14,
     /* A segment costs at most about this much, which is 3 ms. */
     SEGMENT_WORK = 1 << 28,
@@ -65,8 +63,9 @@ static void choose_chunk(attn_plan *plan) {
     const size_t longest = l->count > 0 ? l->lines[0].rows : 0;
     const double work = all_positions(l) * (double)(l->d * l->d_v) * (double)plan->heads;
     l->columns = size_min(l->d_v, size_max(BAND_COLUMNS, STATE_NUMBERS / l->d));
-    if (longest >= FEW_POSITIONS && work > FEW_NUMBERS && !plan_wants(plan, ATTN_WANT(STATES))) {
-        l->chunk = size_max(16, size_min(l->d < 96 ? 32 : 64, CHUNK_NUMBERS / l->d / 16 * 16));
+    const bool exact = work <= FEW_NUMBERS || plan_wants(plan, ATTN_WANT(STATES));
+    if (longest >= LINEAR_FEW_POSITIONS && !exact) {
+        l->chunk = size_max(16, size_min(32, CHUNK_NUMBERS / l->d / 16 * 16));
     }
     const size_t enough = ceil_div(ENOUGH_TASKS, size_max(1, l->count * l->states));
     const double position = cost_of_position(plan, (double)l->d_v);

@@ -14,6 +14,8 @@
 const char *const answer_names[ANSWER_COUNT] = {ANSWER_MAP(ANSWER_TEXT)};
 const char *const answer_stored_names[ANSWER_STORED] = {ANSWER_OF_ALL(ANSWER_TEXT)
                                                             ANSWER_OF_PROJECTIONS(ANSWER_TEXT)};
+const char *const answer_linear_names[ANSWER_LINEAR] = {"output", "weights",
+                                                        ANSWER_OF_STATES(ANSWER_TEXT) "comparison"};
 const uint64_t answer_bits[ANSWER_COUNT] = {ANSWER_MAP(ANSWER_BITS)};
 const int answer_ranks[ANSWER_COUNT] = {ANSWER_MAP(ANSWER_RANK)};
 
@@ -73,8 +75,11 @@ const char *const *answer_names_of(unsigned fields, size_t *count) {
     *count = !fields_has("return", fields)   ? 1
              : fields == FIELDS_AT_ATTENTION ? ANSWER_PROJECTED
              : fields == FIELDS_AT_LAYER     ? ANSWER_STORED
-                                             : ANSWER_COUNT;
-    return fields == FIELDS_AT_LAYER ? answer_stored_names : answer_names;
+             : fields == FIELDS_AT_LINEAR    ? ANSWER_LINEAR
+                                             : ANSWER_SOFTMAX;
+    return fields == FIELDS_AT_LAYER    ? answer_stored_names
+           : fields == FIELDS_AT_LINEAR ? answer_linear_names
+                                        : answer_names;
 }
 
 void answer_describe(struct codec_items *list, unsigned fields) {

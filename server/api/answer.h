@@ -13,8 +13,9 @@ struct call;
 
 /* One row for each name: X(NAME, text, the greatest rank of its results, the bits of its results in
  * attn_options.results). The library has no result COMPARISON. First come the results of every
- * call. Calls of /attention have the gradients of biases, too, and calls of stored layers have the
- * results of projections. Calls with projections have all results. */
+ * call with softmax. Calls of /attention have the gradients of biases, too, and calls of stored layers
+ * have the results of projections. Calls with projections have all these. Last come the results
+ * that only linear attention has. */
 #define ANSWER_OF_ALL(X)                                                                           \
     X(OUTPUT, "output", 4, ATTN_WANT(OUTPUT))                                                      \
     X(WEIGHTS, "weights", 4, ATTN_WANT(WEIGHTS))                                                   \
@@ -61,20 +62,29 @@ struct call;
     X(GRAD_BIAS_K, "grad_bias_K", 2, ATTN_WANT(GRAD_BIAS_K))                                       \
     X(GRAD_BIAS_V, "grad_bias_V", 2, ATTN_WANT(GRAD_BIAS_V))
 
+#define ANSWER_OF_STATES(X)                                                                        \
+    X(PRESENT_STATE, "present_state", 4, ATTN_WANT(PRESENT_STATE))                                 \
+    X(STATES, "states", 5, ATTN_WANT(STATES))                                                      \
+    X(DECAYS, "decays", 4, ATTN_WANT(DECAYS))
+
 #define ANSWER_MAP(X)                                                                              \
-    ANSWER_OF_ALL(X) ANSWER_OF_BIASES(X) ANSWER_OF_PROJECTIONS(X) ANSWER_OF_WEIGHTS(X)
+    ANSWER_OF_ALL(X)                                                                               \
+    ANSWER_OF_BIASES(X) ANSWER_OF_PROJECTIONS(X) ANSWER_OF_WEIGHTS(X) ANSWER_OF_STATES(X)
 
 enum answer_name {
 #define ANSWER_ENUM(name, text, rank, bits) ANSWER_##name,
     ANSWER_MAP(ANSWER_ENUM)
 #undef ANSWER_ENUM
     ANSWER_COUNT,
-    ANSWER_PROJECTED = ANSWER_Q, /* the first name that is a result of projections only */
+    ANSWER_PROJECTED = ANSWER_Q,           /* the first one that is a result of projections only */
+    ANSWER_SOFTMAX = ANSWER_PRESENT_STATE, /* the first one that only linear attention has */
+    ANSWER_LINEAR = 6,                     /* names of linear attention */
     ANSWER_STORED = ANSWER_GRAD_W_Q - (ANSWER_Q - ANSWER_GRAD_B_Q) /* names of stored layers */
 };
 
 extern const char *const answer_names[ANSWER_COUNT];
 extern const char *const answer_stored_names[ANSWER_STORED]; /* those of calls of stored layers */
+extern const char *const answer_linear_names[ANSWER_LINEAR]; /* those of linear attention */
 extern const uint64_t answer_bits[ANSWER_COUNT];
 extern const int answer_ranks[ANSWER_COUNT];
 

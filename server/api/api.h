@@ -19,7 +19,8 @@ struct api_request;
 struct layers;
 
 enum {
-    API_ANCESTORS = 4096 /* bytes of a list of frame_ancestors, at most */
+    API_ANCESTORS = 4096, /* bytes of a list of frame_ancestors, at most */
+    API_INFINITY_KEYS = 4 /* keys whose matrices may hold -Infinity, and a NULL */
 };
 
 /* The settings and the counters that all requests share. */
@@ -37,8 +38,9 @@ struct api_state {
      * The owner has checked that nothing else is in this list. */
     const char *frame_ancestors;
 
-    struct codec_options codec;       /* how bodies are read; api_app() sets it */
-    char policy[API_ANCESTORS + 256]; /* of the files for browsers; api_app() sets it */
+    struct codec_options codec;                   /* how bodies are read; api_app() sets it */
+    const char *infinity_keys[API_INFINITY_KEYS]; /* of `codec` */
+    char policy[API_ANCESTORS + 256];             /* of the files for browsers; api_app() sets it */
     struct metrics metrics;
 };
 
@@ -110,7 +112,7 @@ void assets_set_policy(struct api_state *state);
  * after filling the response with a 413 or a 503. A 413 for too many bytes ends with `hint`. */
 bool api_admit(struct api_request *request, struct api_work *work, size_t bytes, const char *hint);
 
-api_handler api_attention, api_multihead, api_softmax, api_embeddings;
+api_handler api_attention, api_linear_attention, api_multihead, api_softmax, api_embeddings;
 api_handler api_explorer, api_docs, api_asset;             /* assets.c */
 api_handler api_openapi, api_openapi_json;                 /* assets.c */
 api_handler api_layers, api_layer, api_layer_attention;    /* layers.c */

@@ -238,8 +238,9 @@ static void app_completed(void *context, const struct http_request *request,
 }
 
 struct http_app api_app(struct api_state *state) {
+    fields_infinity_keys(state->infinity_keys);
     state->codec = (struct codec_options){.dtype_key = fields_dtype_key(),
-                                          .infinity_key = fields_infinity_key()};
+                                          .infinity_keys = state->infinity_keys};
     assets_set_policy(state);
     return (struct http_app){
         .context = state,

@@ -1,4 +1,5 @@
-/* attention.c - POST /attention: attention over given Q, K, V, or over X or words for all three. */
+/* attention.c - POST /attention and /linear-attention: attention over given Q, K, V, or over X or
+ * words for all three, with softmax or with a state. */
 #include "api/call.h"
 #include "api/fields.h"
 #include "api/request.h"
@@ -34,6 +35,19 @@ static attn_status attention_plan(struct call *call, attn_error *error) {
                : attn_plan_attention(&call->plan, call->q, call->k, call->v, &call->options, error);
 }
 
+static attn_status linear_plan(struct call *call, attn_error *error) {
+    const attn_tensor *x = call->multihead.x;
+    attn_linear *linear = &call->linear;
+    linear->q = x != NULL ? x : call->q;
+    linear->k = x != NULL ? x : call->k;
+    linear->v = x != NULL ? x : call->v;
+    return attn_plan_linear(&call->plan, linear, &call->options, error);
+}
+
 struct api_work *api_attention(struct api_request *request) {
     return call_handle(request, attention_read, attention_plan);
+}
+
+struct api_work *api_linear_attention(struct api_request *request) {
+    return call_handle(request, attention_read, linear_plan);
 }

@@ -55,11 +55,12 @@ bool build_tensor(struct build *build, const struct build_tensor *tensor,
 /* Gives a value the content of a text, as JSON if it is JSON. */
 static bool set_text(struct build *build, struct codec_value *value, const char *name,
                      const struct codec_value *text, struct codec_error *error) {
+    static const char *const whole[] = {"", NULL};
     const struct codec_options options = {
         .account = codec_document_account(build->document),
         .max_values = build->max_values,
         .dtype = codec_document_dtype(build->document),
-        .infinity_key = strcmp(name, fields_infinity_key()) == 0 ? "" : NULL,
+        .infinity_keys = fields_takes_infinity(name) ? whole : NULL,
     };
     const char *characters;
     return codec_as_text(build->document, text, &characters, error) &&

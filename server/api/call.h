@@ -29,6 +29,7 @@ struct call {
     attn_rotary rotary;       /* options.rotary points to it */
     attn_upstream upstream;   /* options.upstream points to it */
     attn_sequences sequences; /* options.sequences points to it */
+    attn_linear linear;       /* of a call of linear attention, without Q, K and V */
     const attn_tensor *q, *k, *v;
     struct {
         attn_tensor q, k, v, x, context, value_context, w_o, b_o, bias_k, bias_v;
@@ -36,6 +37,7 @@ struct call {
         attn_tensor b_q, b_k, b_v; /* of Q, K and V without projections */
         attn_tensor norm_q, norm_k, rotary_cos, rotary_sin, positions;
         attn_tensor grad_output, grad_lse, grad_weights;
+        attn_tensor decay, beta, past_state;
     } tensors;
     struct stored stored; /* the layer whose weights the call takes */
     bool all_layers; /* the answer lists the results of this call and of those that follow it */

@@ -209,6 +209,16 @@ static bool check_shape(const struct comparison_pair *pair, const struct codec_d
                       fits ? "; it would fit with its axes in the order " : "", fits ? order : "");
 }
 
+/* Returns whether the heads of Q, K or V, or of X, are an axis. */
+static bool has_head_axis(const struct call *call) {
+    const attn_tensor *const matrices[] = {call->q, call->k, call->v, call->multihead.x};
+    bool has = false;
+    for (int i = 0; i < 4 && call->options.heads == 0; i++) {
+        has = has || (matrices[i] != NULL && matrices[i]->rank > 2);
+    }
+    return has;
+}
+
 /* Returns how many axes count batch items: those of Q, K or V, or those of X, which stands for
  * them. */
 static int axes_of(const struct call *call, const attn_tensor *matrix) {
@@ -245,15 +255,21 @@ static int batch_axes(const struct call *call, enum answer_name which) {
  * rows. */
 static void find_heads(struct comparison_pair *pair, const struct call *call) {
     const attn_result_tensor *result = pair->result;
-    const int own = answer_ranks[pair->which] - 2; /* axes of one head */
-    const bool packed = call->options.sequences != NULL && own == 2;
+    const bool sequences = call->options.sequences != NULL;
+    const bool states = pair->which == ANSWER_PRESENT_STATE; /* one for each sequence */
+    int own = answer_ranks[pair->which] - 2;                 /* axes of one head */
+    const bool packed = sequences && own == 2 && !states;
     pair->count = codec_count(result->rank, result->shape);
     pair->head_size = pair->count;
     if (call->comparison->headless ||
         (answer_is_gradient(pair->which) && pair->which > ANSWER_GRAD_PAST_V)) {
         return;
     }
-    const int axes = batch_axes(call, pair->which), axis = packed ? 1 : axes;
+    const int axes = sequences && states ? 1 : batch_axes(call, pair->which);
+    const int axis = packed ? 1 : axes;
+    if (pair->which == ANSWER_DECAYS && !sequences && has_head_axis(call)) {
+        own = result->rank - axes - 1; /* one for each head, or one for each column */
+    }
     if (result->rank - own == axes + 1) {
         pair->heads = result->shape[axis];
         pair->head_size = codec_count(result->rank - axis - 1, result->shape + axis + 1);

@@ -95,7 +95,8 @@ static size_t columns_of(const struct fields *fields, const struct codec_documen
     }
     for (size_t i = 0; i < MOST_OTHERS && input->others[i] != NULL; i++) {
         const char *other = input->others[i];
-        const bool projected = strcmp(other, "X") == 0 && fields->at != FIELDS_AT_ATTENTION;
+        const bool projected = strcmp(other, "X") == 0 &&
+                               (fields->at & (FIELDS_AT_PROJECTIONS | FIELDS_AT_LAYER)) != 0;
         const size_t given = projected ? SIZE_MAX : size_of(fields_get(fields, other), 1);
         const size_t from = heads_of(fields, document, other);
         if (given != SIZE_MAX && given % from == 0 && columns == SIZE_MAX &&
@@ -166,8 +167,8 @@ static bool make_rule(const struct fields *fields, struct codec_document *docume
 bool empty_make(const struct fields *fields, struct codec_document *document,
                 struct codec_error *error) {
     static const char *const rules[] = {"mask", "bias"};
-    static const char *const whole[] = {"key_padding", "positions", "grad_output", "grad_lse",
-                                        "grad_weights"};
+    static const char *const whole[] = {"key_padding",  "positions", "grad_output", "grad_lse",
+                                        "grad_weights", "decay",     "beta"};
     bool good = true;
     for (size_t i = 0; good && i < INPUTS && fields->at != FIELDS_AT_SOFTMAX; i++) {
         good = make_input(fields, document, &inputs[i], error);

@@ -26,10 +26,16 @@ bool field_count(const struct codec_document *document, const struct codec_value
 /* Refuses a result that other endpoints have. */
 static bool refuse_result(const struct codec_document *document, const struct field *field,
                           const struct codec_value *item, size_t which, struct codec_error *error) {
-    return codec_fail(document, item, error, "%s is %s", answer_names[which],
-                      field->choices == answer_stored_names
-                          ? "the gradient of stored weights, which this service does not compute"
-                          : "a result of calls with projections only, such as /self-attention");
+    const char *name = answer_names[which];
+    const char *rule = "a result of calls with projections only, such as /self-attention";
+    if (which >= ANSWER_SOFTMAX) {
+        rule = "a result of /linear-attention only";
+    } else if (field->choices == answer_linear_names) {
+        rule = which < ANSWER_PROJECTED ? "a result of /attention, which has a list of keys" : rule;
+    } else if (field->choices == answer_stored_names) {
+        rule = "the gradient of stored weights, which this service does not compute";
+    }
+    return codec_fail(document, item, error, "%s is %s", name, rule);
 }
 
 /* Says which result has the name that other programs have for it. The error is set. */
@@ -130,6 +136,40 @@ bool field_causal(struct call *call, struct codec_document *document, const stru
         return codec_refuse(document, value, "true, false or \"bottom_right\"", error);
     }
     return codec_as_bool(document, value, &o->causal, error);
+}
+
+/* A state holds what came before, so linear attention is always causal. */
+bool field_always_causal(struct call *call, struct codec_document *document,
+                         const struct field *field, const struct codec_value *value,
+                         struct codec_error *error) {
+    const char *text = "";
+    bool causal = false;
+    (void)call;
+    (void)field;
+    if (codec_kind_of(value) == CODEC_TEXT && codec_as_text(document, value, &text, error) &&
+        strcmp(text, "bottom_right") == 0) {
+        return codec_fail(document, value, error,
+                          "causal is \"bottom_right\", but in linear attention each query stands "
+                          "at the key of the same position: leave it out");
+    }
+    if (codec_kind_of(value) != CODEC_BOOL) {
+        return codec_refuse(document, value, "true", error);
+    }
+    return (codec_as_bool(document, value, &causal, error) && causal) ||
+           codec_fail(document, value, error,
+                      "causal is false, but linear attention is always causal: its state holds "
+                      "only what came before");
+}
+
+/* Without this key, decay and beta say which update it is. */
+bool field_update(struct call *call, struct codec_document *document, const struct field *field,
+                  const struct codec_value *value, struct codec_error *error) {
+    size_t which;
+    if (!codec_as_choice(document, value, field->choices, field->choice_count, &which, error)) {
+        return false;
+    }
+    call->linear.update = (attn_update)(ATTN_LINEAR + which);
+    return true;
 }
 
 /* The first choice is the first type to which anything is rounded. */

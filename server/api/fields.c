@@ -17,11 +17,14 @@ static const char *const dtypes[] = {"float32", "float64"};
 static const char *const layouts[] = {[ATTN_IN_OUT] = "in_out", [ATTN_OUT_IN] = "out_in"};
 static const char *const normalizations[] = {
     [ATTN_SOFTMAX] = "softmax", [ATTN_UNNORMALIZED] = "none", [ATTN_SIGMOID] = "sigmoid"};
+static const char *const updates[] = {"linear", "gated", "delta", "gated_delta"};
 static const char *const compute_dtypes[] = {"float16", "bfloat16"};
 static const char *const alignments[] = {
     [FIELD_TOP_LEFT] = "top_left", [FIELD_BOTTOM_RIGHT] = "bottom_right"};
 static const char of_projections[] =
     "it is a key of /self-attention, which projects X by W_Q, W_K and W_V";
+static const char beside_heads[] = "it belongs beside \"heads\", once for all heads";
+static const char of_scores[] = "linear attention has no softmax and no list of keys";
 static const char of_softmax[] = "/softmax has no gradients: that of X is \"grad_bias\" of "
                                  "/attention if \"bias\" is X and \"scale\" is 0";
 
@@ -31,10 +34,12 @@ static const char of_softmax[] = "/softmax has no gradients: that of X is \"grad
 #define SOFTMAX        FIELDS_AT_SOFTMAX
 #define EMBEDDINGS     FIELDS_AT_EMBEDDINGS
 #define LAYER          FIELDS_AT_LAYER
+#define LINEAR         FIELDS_AT_LINEAR
+#define FREE           (ATTENTION | LINEAR)
 #define WITH_X         (PROJECTIONS | LAYER)
 #define ATTENTIONS     (ATTENTION | PROJECTIONS | LAYER)
-#define CALLS          (ATTENTIONS | SOFTMAX)
-#define WORDS          (ATTENTIONS | EMBEDDINGS)
+#define CALLS          (ATTENTIONS | LINEAR | SOFTMAX)
+#define WORDS          (ATTENTIONS | LINEAR | EMBEDDINGS)
 #define ALL            (WORDS | SOFTMAX)
 
 #define CALL(member)   .value = offsetof(struct call, member)
@@ -53,18 +58,20 @@ static const char of_softmax[] = "/softmax has no gradients: that of X is \"grad
     .hint = "Q, K and V are keys of /attention; here \"return\" names them as results"
 #define OF_ATTENTION                                                                               \
     .hint_at = WITH_X, .hint = "it is a key of /attention: packed sequences have no projections"
-#define OF_SOFTMAX   .hint_at = SOFTMAX, .hint = of_softmax
-#define BESIDE_HEADS .hint_at = HEAD, .hint = "it belongs beside \"heads\", once for all heads"
+#define OF_SOFTMAX .hint_at = SOFTMAX, .hint = of_softmax
+#define OF_SCORES  .hint_at = LINEAR, .hint = of_scores
+#define OF_KEYS    .hint_at = LINEAR, .hint = "a state stands in place of past keys: \"past_state\""
+#define OF_NORMS   .hint_at = LINEAR, .hint = "\"normalize_QK\" divides each row by its norm here"
 
 static const struct field table[] = {
     /* The matrices that a call is about, and its projections. */
-    {"Q", ATTENTION, FIELDS_INPUTS, FIELD_MATRIX, 2, ATTN_MAX_RANK, NUMBERS, "bHnd", TENSOR(q, q),
+    {"Q", FREE, FIELDS_INPUTS, FIELD_MATRIX, 2, ATTN_MAX_RANK, NUMBERS, "bHnd", TENSOR(q, q),
      PROJECTED},
-    {"K", ATTENTION, FIELDS_INPUTS, FIELD_MATRIX, 2, ATTN_MAX_RANK, NUMBERS, "bGmd", TENSOR(k, k),
+    {"K", FREE, FIELDS_INPUTS, FIELD_MATRIX, 2, ATTN_MAX_RANK, NUMBERS, "bGmd", TENSOR(k, k),
      PROJECTED},
-    {"V", ATTENTION, FIELDS_INPUTS, FIELD_MATRIX, 2, ATTN_MAX_RANK, NUMBERS, "bGmv", TENSOR(v, v),
+    {"V", FREE, FIELDS_INPUTS, FIELD_MATRIX, 2, ATTN_MAX_RANK, NUMBERS, "bGmv", TENSOR(v, v),
      PROJECTED},
-    {"X", ATTENTION, FIELDS_INPUTS, FIELD_MATRIX, 2, ATTN_MAX_RANK, NUMBERS, "bHnd",
+    {"X", FREE, FIELDS_INPUTS, FIELD_MATRIX, 2, ATTN_MAX_RANK, NUMBERS, "bHnd",
      TENSOR(x, multihead.x)},
     {"X", PROJECTIONS, FIELDS_INPUTS, FIELD_MATRIX, 2, 3, NUMBERS, "bnc", TENSOR(x, multihead.x)},
     {"X", LAYER, FIELDS_INPUTS, FIELD_MATRIX, 2, 4, NUMBERS, "bnc", TENSOR(x, multihead.x)},
@@ -83,7 +90,7 @@ static const struct field table[] = {
     {"W_K", HEAD, FIELDS_WEIGHTS, FIELD_MATRIX, 2, 2, NUMBERS, "xd", WEIGHT(w_k)},
     {"W_V", HEAD, FIELDS_WEIGHTS, FIELD_MATRIX, 2, 2, NUMBERS, "yv", WEIGHT(w_v)},
     {"W_O", PROJECTIONS, FIELDS_INPUTS, FIELD_MATRIX, 2, 2, NUMBERS, "io",
-     TENSOR(w_o, multihead.w_o), BESIDE_HEADS},
+     TENSOR(w_o, multihead.w_o)},
     {"b_Q", ATTENTION, FIELDS_INPUTS, FIELD_MATRIX, 1, 2, NUMBERS, "Hd", TENSOR(b_q, options.b_q)},
     {"b_K", ATTENTION, FIELDS_INPUTS, FIELD_MATRIX, 1, 2, NUMBERS, "Gd", TENSOR(b_k, options.b_k)},
     {"b_V", ATTENTION, FIELDS_INPUTS, FIELD_MATRIX, 1, 2, NUMBERS, "Gv", TENSOR(b_v, options.b_v)},
@@ -91,17 +98,18 @@ static const struct field table[] = {
     {"b_K", PROJECTIONS | HEAD, FIELDS_WEIGHTS, FIELD_MATRIX, 1, 2, NUMBERS, "Gd", WEIGHT(b_k)},
     {"b_V", PROJECTIONS | HEAD, FIELDS_WEIGHTS, FIELD_MATRIX, 1, 2, NUMBERS, "Gv", WEIGHT(b_v)},
     {"b_O", PROJECTIONS, FIELDS_INPUTS, FIELD_MATRIX, 1, 1, NUMBERS, "o",
-     TENSOR(b_o, multihead.b_o), BESIDE_HEADS},
+     TENSOR(b_o, multihead.b_o)},
     {"bias_K", PROJECTIONS, FIELDS_INPUTS, FIELD_MATRIX, 1, 2, NUMBERS, "Gd",
-     TENSOR(bias_k, multihead.bias_k), BESIDE_HEADS},
+     TENSOR(bias_k, multihead.bias_k)},
     {"bias_V", PROJECTIONS, FIELDS_INPUTS, FIELD_MATRIX, 1, 2, NUMBERS, "Gv",
-     TENSOR(bias_v, multihead.bias_v), BESIDE_HEADS},
+     TENSOR(bias_v, multihead.bias_v)},
     {"zero_key", PROJECTIONS, FIELDS_INPUTS, FIELD_BOOL, CALL(multihead.zero_key)},
     {"weight_layout", PROJECTIONS, FIELDS_INPUTS, FIELD_CHOICE, CALL(multihead.layout),
      CHOICES(layouts), .argument = "layout"},
 
     /* The keys of every endpoint. */
-    {"dtype", ALL, FIELDS_WORK, .kind = FIELD_DTYPE, CHOICES(dtypes)},
+    {"dtype", ATTENTIONS, FIELDS_WORK, .kind = FIELD_DTYPE, CHOICES(dtypes)},
+    {"dtype", ALL & ~ATTENTIONS, FIELDS_WORK, .kind = FIELD_DTYPE, CHOICES(dtypes)},
     {"digits", ALL, FIELDS_WORK, FIELD_INTEGER, 1, 17, WORK(digits)},
     {"timeout", ALL, FIELDS_WORK, FIELD_SECONDS, WORK(seconds)},
 
@@ -110,13 +118,17 @@ static const struct field table[] = {
     {"return", ATTENTION, FIELDS_OPTIONS, FIELD_READER, .read = field_return,
      .choices = answer_names, .choice_count = ANSWER_PROJECTED, .argument = "results"},
     {"return", PROJECTIONS, FIELDS_OPTIONS, FIELD_READER, .read = field_return,
-     .choices = answer_names, .choice_count = ANSWER_COUNT, .argument = "results"},
+     .choices = answer_names, .choice_count = ANSWER_SOFTMAX, .argument = "results"},
+    {"return", LINEAR, FIELDS_OPTIONS, FIELD_READER, .read = field_return,
+     CHOICES(answer_linear_names), .argument = "results"},
     {"return", LAYER, FIELDS_OPTIONS, FIELD_READER, .read = field_return,
      CHOICES(answer_stored_names), .argument = "results"},
     {"expected", ATTENTION, FIELDS_OPTIONS, FIELD_EXPECTED, .read = comparison_read,
      .choices = answer_names, .choice_count = ANSWER_PROJECTED, .argument = "results"},
     {"expected", PROJECTIONS, FIELDS_OPTIONS, FIELD_EXPECTED, .read = comparison_read,
-     .choices = answer_names, .choice_count = ANSWER_COUNT, .argument = "results"},
+     .choices = answer_names, .choice_count = ANSWER_SOFTMAX, .argument = "results"},
+    {"expected", LINEAR, FIELDS_OPTIONS, FIELD_EXPECTED, .read = comparison_read,
+     CHOICES(answer_linear_names), .argument = "results"},
     {"expected", LAYER, FIELDS_OPTIONS, FIELD_EXPECTED, .read = comparison_read,
      CHOICES(answer_stored_names), .argument = "results"},
     {"expected", SOFTMAX, FIELDS_OPTIONS, FIELD_EXPECTED, .read = comparison_read,
@@ -127,49 +139,61 @@ static const struct field table[] = {
      .sample = "false"},
     {"compute_dtype", ATTENTIONS, FIELDS_OPTIONS, FIELD_READER, .read = field_compute_dtype,
      CHOICES(compute_dtypes)},
-    {"scale", ATTENTIONS, FIELDS_OPTIONS, FIELD_READER, 1, 1, .sample = "h|0.5|0",
+    {"scale", ATTENTIONS | LINEAR, FIELDS_OPTIONS, FIELD_READER, 1, 1, .sample = "h|0.5|0",
      .read = field_scale},
-    {"softcap", ATTENTIONS, FIELDS_OPTIONS, FIELD_NUMBER, CALL(options.softcap)},
+    {"update", LINEAR, FIELDS_OPTIONS, FIELD_READER, .read = field_update, CHOICES(updates)},
+    {"normalize_QK", LINEAR, FIELDS_OPTIONS, FIELD_BOOL, CALL(linear.normalize_qk)},
+    {"softcap", ATTENTIONS, FIELDS_OPTIONS, FIELD_NUMBER, CALL(options.softcap), OF_SCORES},
     {"normalization", ATTENTIONS, FIELDS_OPTIONS, FIELD_CHOICE, CALL(options.normalization),
-     CHOICES(normalizations)},
-    {"sigmoid_bias", ATTENTIONS, FIELDS_OPTIONS, FIELD_NUMBER, CALL(options.sigmoid_bias)},
+     CHOICES(normalizations), OF_SCORES},
+    {"sigmoid_bias", ATTENTIONS, FIELDS_OPTIONS, FIELD_NUMBER, CALL(options.sigmoid_bias),
+     OF_SCORES},
     {"mean_over_heads", ATTENTIONS, FIELDS_OPTIONS, FIELD_READER, .read = field_mean_over_heads,
      .sample = "true"},
-    {"top_k", ATTENTIONS, FIELDS_OPTIONS, FIELD_READER, .read = field_top_k, .sample = "2"},
-    {"kv_heads", ATTENTION | PROJECTIONS, FIELDS_OPTIONS, FIELD_COUNT, CALL(options.kv_heads)},
+    {"top_k", ATTENTIONS, FIELDS_OPTIONS, FIELD_READER, .read = field_top_k, .sample = "2",
+     OF_SCORES},
+    {"kv_heads", FREE | PROJECTIONS, FIELDS_OPTIONS, FIELD_COUNT, CALL(options.kv_heads)},
     {"causal", ATTENTIONS, FIELDS_OPTIONS, FIELD_READER, .read = field_causal,
      .sample = "true|false|\"bottom_right\""},
+    {"causal", LINEAR, FIELDS_OPTIONS, FIELD_READER, .read = field_always_causal, .sample = "true"},
     {"alignment", ATTENTIONS, FIELDS_OPTIONS, FIELD_READER, .read = field_alignment,
-     CHOICES(alignments)},
+     CHOICES(alignments), OF_SCORES},
     {"window", ATTENTIONS, FIELDS_OPTIONS, FIELD_READER, .read = field_window,
-     .sample = "[1,0]|[2,-1]|[-1,1]"},
+     .sample = "[1,0]|[2,-1]|[-1,1]", OF_SCORES},
     {"alibi", ATTENTIONS, FIELDS_OPTIONS, FIELD_READER, 1, 1, NUMBERS, "h|true",
-     TENSOR(alibi_slopes, options.alibi_slopes), .read = field_alibi},
+     TENSOR(alibi_slopes, options.alibi_slopes), .read = field_alibi, OF_SCORES},
     {"sink", ATTENTIONS, FIELDS_OPTIONS, FIELD_READER, 1, 1, NUMBERS, "h",
-     TENSOR(sink, options.sink), .read = field_sink},
-    {"lengths", ATTENTIONS, FIELDS_OPTIONS, FIELD_READER, 1, 1, .sample = "b",
+     TENSOR(sink, options.sink), .read = field_sink, OF_SCORES},
+    {"lengths", ATTENTIONS | LINEAR, FIELDS_OPTIONS, FIELD_READER, 1, 1, .sample = "b",
      .read = field_lengths},
-    {"sequences", ATTENTION, FIELDS_OPTIONS, FIELD_READER, 2, 2, .sample = "n",
-     .read = field_sequences, OF_ATTENTION},
-    {"sequence_offsets", ATTENTION, FIELDS_OPTIONS, FIELD_READER, 2, 2, .sample = "n",
+    {"sequences", FREE, FIELDS_OPTIONS, FIELD_READER, 2, 2, .sample = "n", .read = field_sequences,
+     OF_ATTENTION},
+    {"sequence_offsets", FREE, FIELDS_OPTIONS, FIELD_READER, 2, 2, .sample = "n",
      .read = field_sequence_offsets, .argument = "sequences", OF_ATTENTION},
     {"mask", ATTENTIONS, FIELDS_OPTIONS, FIELD_MASK, 1, ATTN_MAX_RANK, FIELDS_MASK, "bhnk",
      TENSOR(mask, options.mask),
-     .not_a_mask = "numbers that are added to scores belong in \"bias\""},
+     .not_a_mask = "numbers that are added to scores belong in \"bias\"", OF_SCORES},
     {"key_padding", ATTENTIONS, FIELDS_OPTIONS, FIELD_MASK, 1, ATTN_MAX_RANK - 2, FIELDS_MASK, "bk",
      TENSOR(key_padding, options.key_padding),
-     .not_a_mask = "here 1 or true says that the key exists"},
+     .not_a_mask = "here 1 or true says that the key exists", .hint_at = LINEAR,
+     .hint = "a position without a token is beyond its length in \"lengths\" here"},
     {"bias", ATTENTIONS, FIELDS_OPTIONS, FIELD_BIAS, 1, ATTN_MAX_RANK, NUMBERS, "bhnk",
-     TENSOR(bias, options.bias)},
+     TENSOR(bias, options.bias), OF_SCORES},
+    {"decay", LINEAR, FIELDS_OPTIONS, FIELD_BIAS, 1, ATTN_MAX_RANK, NUMBERS, "bGnd",
+     TENSOR(decay, linear.decay)},
+    {"beta", LINEAR, FIELDS_OPTIONS, FIELD_MATRIX, 1, ATTN_MAX_RANK - 1, NUMBERS, "bGn",
+     TENSOR(beta, linear.beta)},
+    {"past_state", LINEAR, FIELDS_OPTIONS, FIELD_MATRIX, 2, ATTN_MAX_RANK, NUMBERS, "bGdv",
+     TENSOR(past_state, linear.past_state)},
     {"past_K", ATTENTIONS, FIELDS_OPTIONS, FIELD_MATRIX, 2, ATTN_MAX_RANK, NUMBERS, "bGpd",
-     TENSOR(past_k, options.past_k)},
+     TENSOR(past_k, options.past_k), OF_KEYS},
     {"past_V", ATTENTIONS, FIELDS_OPTIONS, FIELD_MATRIX, 2, ATTN_MAX_RANK, NUMBERS, "bGpv",
-     TENSOR(past_v, options.past_v)},
+     TENSOR(past_v, options.past_v), OF_KEYS},
     {"norm_Q", ATTENTIONS, FIELDS_OPTIONS, FIELD_MATRIX, 1, 1, NUMBERS, "d",
-     TENSOR(norm_q, options.norm_q)},
+     TENSOR(norm_q, options.norm_q), OF_NORMS},
     {"norm_K", ATTENTIONS, FIELDS_OPTIONS, FIELD_MATRIX, 1, 1, NUMBERS, "d",
-     TENSOR(norm_k, options.norm_k)},
-    {"norm_epsilon", ATTENTIONS, FIELDS_OPTIONS, FIELD_NUMBER, CALL(options.norm_epsilon)},
+     TENSOR(norm_k, options.norm_k), OF_NORMS},
+    {"norm_epsilon", ATTENTIONS | LINEAR, FIELDS_OPTIONS, FIELD_NUMBER, CALL(options.norm_epsilon)},
     {"rotary", ATTENTIONS, FIELDS_OPTIONS, FIELD_READER, .read = field_rotary,
      .sample = "true|{\"base\":100,\"columns\":2,\"interleaved\":true,\"offset\":1}|"
                "{\"scaling\":{\"rope_type\":\"linear\",\"factor\":2}}"},
@@ -187,7 +211,7 @@ static const struct field table[] = {
      TENSOR(grad_lse, upstream.lse)},
     {"grad_weights", ATTENTIONS, FIELDS_OPTIONS, FIELD_MATRIX, 2, ATTN_MAX_RANK, NUMBERS, "bHna",
      TENSOR(grad_weights, upstream.weights), OF_SOFTMAX},
-    {"heads", ATTENTION, FIELDS_OPTIONS, FIELD_COUNT, CALL(options.heads)},
+    {"heads", FREE, FIELDS_OPTIONS, FIELD_COUNT, CALL(options.heads)},
     {"heads", PROJECTIONS, FIELDS_APART, .kind = FIELD_APART}, /* multihead.c reads it */
 
     /* generated.c reads these fields. */
@@ -201,7 +225,8 @@ static const struct field table[] = {
 };
 
 enum {
-    ROWS = sizeof table / sizeof *table
+    ROWS = sizeof table / sizeof *table,
+    HINT = 64 /* bytes of a hint that names an endpoint */
 };
 static_assert((int)ROWS <= (int)FIELDS_MOST, "struct fields has room for each row");
 static_assert(sizeof(attn_layout) == sizeof(int) && sizeof(attn_normalization) == sizeof(int),
@@ -253,8 +278,30 @@ const struct field *fields_row(size_t row) {
     return row < ROWS ? &table[row] : NULL;
 }
 
-/* Returns what is said of a key that another object has and this one does not, or NULL. */
-static const char *hint_of(const char *name, unsigned at) {
+/* Returns the path of the first endpoint that has a key, or NULL. */
+static const char *place_of(const char *name) {
+    for (size_t i = 0; i < api_route_count; i++) {
+        if ((api_routes[i].fields & API_NO_BODY) == 0 &&
+            row_of(name, api_routes[i].fields) < ROWS) {
+            return api_routes[i].path;
+        }
+    }
+    return NULL;
+}
+
+/* Returns whether other programs have this name for a key of these objects. */
+static bool is_foreign(const char *name, unsigned at) {
+    size_t i = 0;
+    while (i < fields_foreign_count &&
+           ((fields_foreign[i].where & at) == 0 || strcmp(fields_foreign[i].name, name) != 0)) {
+        i++;
+    }
+    return i < fields_foreign_count;
+}
+
+/* Returns what is said of a key that another object has and this one does not, or NULL. It may be
+ * written to `text`. */
+static const char *hint_of(const char *name, unsigned at, char text[HINT]) {
     for (size_t row = 0; row < ROWS; row++) {
         if (strcmp(table[row].name, name) != 0) {
             continue;
@@ -262,11 +309,20 @@ static const char *hint_of(const char *name, unsigned at) {
         if ((table[row].hint_at & at) != 0) {
             return table[row].hint;
         }
-        if (at == FIELDS_AT_ATTENTION && (table[row].at & FIELDS_AT_PROJECTIONS) != 0) {
+        if ((at & FREE) != 0 && (table[row].at & PROJECTIONS) != 0 &&
+            row_of(name, ATTENTION) == ROWS) {
             return of_projections;
         }
+        if (at == HEAD && (table[row].at & PROJECTIONS) != 0) {
+            return beside_heads;
+        }
     }
-    return NULL;
+    const char *place = place_of(name);
+    if (place == NULL || is_foreign(name, at)) {
+        return NULL;
+    }
+    snprintf(text, HINT, "it is a key of %s", place);
+    return text;
 }
 
 /* Refuses the first member that is no key, or a value that is no object. */
@@ -281,6 +337,7 @@ static bool refuse_key(const struct codec_document *document, const struct codec
     struct codec_foreign own = {.where = at};
     const struct codec_value *member = codec_at(object, 0);
     const char *text;
+    char hint[HINT];
     const size_t results = row_of("return", at);
     if (results < ROWS) {
         keys.place = table[results].name;
@@ -296,7 +353,7 @@ static bool refuse_key(const struct codec_document *document, const struct codec
                           "the body is a string with JSON in it: send the object itself");
     }
     own.name = member != NULL ? codec_name(member) : NULL;
-    own.hint = own.name != NULL ? hint_of(own.name, at) : NULL;
+    own.hint = own.name != NULL ? hint_of(own.name, at, hint) : NULL;
     if (own.hint != NULL) {
         keys.foreign = &own;
         keys.foreign_count = 1;
@@ -357,7 +414,7 @@ bool fields_has(const char *name, unsigned at) {
 }
 
 const char *fields_example(unsigned at) {
-    return at == ATTENTION     ? "{\"Q\": [[1, 2]], \"K\": [[1, 2]], \"V\": [[1, 2]]}"
+    return (at & FREE) != 0    ? "{\"Q\": [[1, 2]], \"K\": [[1, 2]], \"V\": [[1, 2]]}"
            : at == PROJECTIONS ? "{\"X\": [[1]], \"W_Q\": [[1]], \"W_K\": [[1]], \"W_V\": [[1]]}"
            : at == EMBEDDINGS  ? "{\"text\": \"a b\", \"embedding\": [[1, 2], [3, 4]]}"
                                : "{\"X\": [[1, 2]]}";
@@ -399,8 +456,20 @@ const char *fields_expected_key(void) {
     return key_of(FIELD_EXPECTED);
 }
 
-const char *fields_infinity_key(void) {
-    return key_of(FIELD_BIAS);
+void fields_infinity_keys(const char *keys[static API_INFINITY_KEYS]) {
+    size_t count = 0;
+    for (size_t row = 0; row < ROWS; row++) {
+        if (table[row].kind == FIELD_BIAS && row == row_of(table[row].name, ~0u)) {
+            assert(count + 1 < API_INFINITY_KEYS);
+            keys[count++] = table[row].name;
+        }
+    }
+    keys[count] = NULL;
+}
+
+bool fields_takes_infinity(const char *name) {
+    const size_t row = row_of(name, ~0u);
+    return row < ROWS && table[row].kind == FIELD_BIAS;
 }
 
 /* ---------------------------------------------------------------------------------- the readers */

@@ -19,11 +19,12 @@ enum {
     FIELDS_AT_HEAD = 4,        /* one head of the list "heads" */
     FIELDS_AT_SOFTMAX = 8,
     FIELDS_AT_EMBEDDINGS = 16,
-    FIELDS_AT_LAYER = 32 /* /layers/{name}/attention */
+    FIELDS_AT_LAYER = 32, /* /layers/{name}/attention */
+    FIELDS_AT_LINEAR = 64 /* /linear-attention */
 };
 
 enum {
-    FIELDS_MOST = 96 /* most rows of the table */
+    FIELDS_MOST = 112 /* most rows of the table */
 };
 
 /* The fields that are read together, in the order of the table. */
@@ -104,10 +105,13 @@ size_t fields_names(unsigned at, const char *names[static FIELDS_MOST]);
 /* Says how a value under this name can be drawn, whatever the object is. */
 enum fields_draw fields_draw_of(const char *name);
 
-/* The key whose value decides the dtype of all matrices, and the key whose matrix may hold
- * -Infinity, for codec_reader_create(). */
+/* The key whose value decides the dtype of all matrices, and the keys whose matrices may hold
+ * -Infinity, with NULL after the last one, for codec_reader_create(). */
 const char *fields_dtype_key(void);
-const char *fields_infinity_key(void);
+void fields_infinity_keys(const char *keys[static API_INFINITY_KEYS]);
+
+/* Returns whether a matrix under this name may hold -Infinity. */
+bool fields_takes_infinity(const char *name);
 
 /* The key of the object of expected tensors. */
 const char *fields_expected_key(void);

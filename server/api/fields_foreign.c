@@ -9,7 +9,10 @@
 #define SOFTMAX     FIELDS_AT_SOFTMAX
 #define LAYER       FIELDS_AT_LAYER
 #define ATTENTIONS  (ATTENTION | PROJECTIONS | LAYER)
-#define ALL         (ATTENTIONS | SOFTMAX | FIELDS_AT_EMBEDDINGS)
+#define LINEAR      FIELDS_AT_LINEAR
+#define CALLS       (ATTENTIONS | LINEAR)
+#define FREE        (ATTENTION | LINEAR)
+#define ALL         (CALLS | SOFTMAX | FIELDS_AT_EMBEDDINGS)
 
 #define HEADS       "it is \"heads\" here"
 #define KV_HEADS    "it is \"kv_heads\" here, the number of heads of K and V"
@@ -24,6 +27,11 @@
 #define SINK        "it is \"sink\" here, one number for each head"
 #define OFFSETS     "it is \"sequence_offsets\" here: [[those of Q], [those of K]]"
 #define BY_LENGTHS  "it follows from the lengths of \"sequences\": leave it out"
+#define PAST_STATE  "it is \"past_state\" here"
+#define DECAY       "it is \"decay\" here"
+#define LOGARITHM   "its logarithm is \"decay\" here"
+#define GATE        "\"decay\" is -exp(A_log) * softplus(a + dt_bias) here"
+#define NORMALIZE   "it is \"normalize_QK\" here"
 #define PAST_K      "it is \"past_K\" here"
 #define PAST_V      "it is \"past_V\" here"
 #define PACKED      "it is W_Q, W_K and W_V" OUT_IN
@@ -48,9 +56,9 @@
     "a \"mask\" of what is kept, output * exp(lse - lse without the mask) / (1 - p) has dropout, " \
     "before W_O"
 
-/* These are the names of PyTorch, ONNX, flash-attention, JAX and Transformers. If a name means
- * different things in several of them, its hint is right for all of them. Some names of gradients
- * are those of other results. */
+/* These are the names of PyTorch, ONNX, flash-attention, flash-linear-attention, JAX and
+ * Transformers. If a name means different things in several of them, its hint is right for all of
+ * them. Some names of gradients are those of other results. */
 const struct codec_foreign fields_foreign[] = {
     {"attn_mask", ATTENTIONS,
      "it is \"mask\" here, where true attends (as in scaled_dot_product_attention and ONNX; in "
@@ -63,20 +71,20 @@ const struct codec_foreign fields_foreign[] = {
      "torch.nn.MultiheadAttention true says the opposite)"},
     {"block_mask", ATTENTIONS, "it is \"mask\" here, where true attends"},
     {"attn_bias", ATTENTIONS, "it is \"bias\" here"},
-    {"is_causal", ATTENTIONS, "it is \"causal\" here"},
-    {"num_heads", ATTENTIONS, HEADS},
-    {"q_num_heads", ATTENTIONS, HEADS},
-    {"nhead", ATTENTIONS, HEADS},
-    {"n_heads", ATTENTIONS, HEADS},
-    {"num_attention_heads", ATTENTIONS, HEADS},
-    {"kv_num_heads", ATTENTIONS, KV_HEADS},
-    {"num_kv_heads", ATTENTIONS, KV_HEADS},
-    {"num_key_value_heads", ATTENTIONS, KV_HEADS},
+    {"is_causal", CALLS, "it is \"causal\" here"},
+    {"num_heads", CALLS, HEADS},
+    {"q_num_heads", CALLS, HEADS},
+    {"nhead", CALLS, HEADS},
+    {"n_heads", CALLS, HEADS},
+    {"num_attention_heads", CALLS, HEADS},
+    {"kv_num_heads", CALLS, KV_HEADS},
+    {"num_kv_heads", CALLS, KV_HEADS},
+    {"num_key_value_heads", CALLS, KV_HEADS},
     {"enable_gqa", ATTENTIONS,
      "grouped heads need no switch here: give K and V fewer heads than Q, or \"kv_heads\""},
-    {"need_weights", ATTENTIONS, RETURNED},
-    {"output_attentions", ATTENTIONS, RETURNED},
-    {"return_attn_probs", ATTENTIONS, RETURNED},
+    {"need_weights", CALLS, RETURNED},
+    {"output_attentions", CALLS, RETURNED},
+    {"return_attn_probs", CALLS, RETURNED},
     {"return_lse", ATTENTIONS, RETURN_LSE},
     {"return_softmax_lse", ATTENTIONS, RETURN_LSE},
     {"qk_matmul_output_mode", ATTENTIONS,
@@ -94,15 +102,15 @@ const struct codec_foreign fields_foreign[] = {
     {"attention_probs_dropout_prob", ATTENTIONS, NO_DROPOUT},
     {"dropout_mask", ATTENTIONS, NO_DROPOUT},
     {"training", ATTENTIONS, NO_DROPOUT},
-    {"embed_dim", ATTENTIONS, BY_SHAPES},
-    {"head_dim", ATTENTIONS, BY_SHAPES},
-    {"kdim", ATTENTIONS, BY_SHAPES},
-    {"vdim", ATTENTIONS, BY_SHAPES},
-    {"batch_first", ATTENTIONS,
+    {"embed_dim", CALLS, BY_SHAPES},
+    {"head_dim", CALLS, BY_SHAPES},
+    {"kdim", CALLS, BY_SHAPES},
+    {"vdim", CALLS, BY_SHAPES},
+    {"batch_first", CALLS,
      "the batch is always the first axis here, as with batch_first=True: leave it out"},
     {"softmax_precision", ATTENTIONS, "it is \"dtype\" here: \"float32\" or \"float64\""},
-    {"softmax_scale", ATTENTIONS, SCALE},
-    {"sm_scale", ATTENTIONS, SCALE},
+    {"softmax_scale", CALLS, SCALE},
+    {"sm_scale", CALLS, SCALE},
     {"temperature", ATTENTIONS,
      "there is no temperature here: divide \"scale\" by it; the default of \"scale\" is "
      "1 / sqrt(columns of a head of Q)"},
@@ -137,14 +145,38 @@ const struct codec_foreign fields_foreign[] = {
     {"max_length_k", ATTENTION, BY_LENGTHS},
     {"max_q", ATTENTION, BY_LENGTHS},
     {"max_k", ATTENTION, BY_LENGTHS},
-    {"seqlens", ATTENTION, "it is \"sequences\" here: [[5, 3, 8]]"},
+    {"seqlens", FREE, "it is \"sequences\" here: [[5, 3, 8]]"},
     {"seqused_k", ATTENTION,
      "leave the unused rows out of K and V: the second list of \"sequences\" has their lengths"},
+    {"cu_seqlens", LINEAR, "it is \"sequence_offsets\" here: [[0, 5, 8]]"},
+    {"attention_mask", LINEAR,
+     "a position without a token is beyond its length in \"lengths\" here"},
+    {"initial_state", LINEAR, PAST_STATE},
+    {"recurrent_state", LINEAR, PAST_STATE},
+    {"last_recurrent_state", LINEAR, PAST_STATE},
+    {"output_final_state", LINEAR,
+     "\"return\" names the results here, such as [\"output\", \"present_state\"]"},
+    {"g", LINEAR, DECAY},
+    {"gk", LINEAR, DECAY},
+    {"log_decay", LINEAR, DECAY},
+    {"log_gate", LINEAR, DECAY},
+    {"g_gamma", LINEAR, DECAY ", one number for each head"},
+    {"slope_rate", LINEAR, "its negative is \"decay\" here, one number for each head"},
+    {"gamma", LINEAR, LOGARITHM},
+    {"alpha", LINEAR, LOGARITHM},
+    {"forget_gate", LINEAR, LOGARITHM},
+    {"A_log", LINEAR, GATE},
+    {"dt_bias", LINEAR, GATE},
+    {"update_rule", LINEAR, "it is \"update\" here"},
+    {"use_qk_l2norm_in_kernel", LINEAR, NORMALIZE},
+    {"use_qk_l2norm", LINEAR, NORMALIZE},
+    {"head_first", LINEAR, "the heads stand before the rows here: leave it out"},
+    {"chunk_size", LINEAR, "the engine chooses the chunks: leave it out"},
     {"past_key", ATTENTIONS, PAST_K},
     {"past_value", ATTENTIONS, PAST_V},
-    {"query", ATTENTION, "it is \"Q\" here"},
-    {"key", ATTENTION, "it is \"K\" here"},
-    {"value", ATTENTION, "it is \"V\" here"},
+    {"query", FREE, "it is \"Q\" here"},
+    {"key", FREE, "it is \"K\" here"},
+    {"value", FREE, "it is \"V\" here"},
     {"query", PROJECTIONS, "it is \"X\" here"},
     {"hidden_states", PROJECTIONS, "it is \"X\" here"},
     {"key", PROJECTIONS, "it is \"context\" here, from which K and V are projected"},
@@ -171,7 +203,7 @@ const struct codec_foreign fields_foreign[] = {
      "it is \"rotary\" here, with \"base\" for rope_theta and the rest in \"scaling\""},
     {"q_norm", ATTENTIONS, "it is \"norm_Q\" here"},
     {"k_norm", ATTENTIONS, "it is \"norm_K\" here"},
-    {"return_weights", ATTENTIONS, RETURNED},
+    {"return_weights", CALLS, RETURNED},
     {"dout", ATTENTIONS, GRAD_OUTPUT},
     {"dO", ATTENTIONS, GRAD_OUTPUT},
     {"grad_out", ATTENTIONS, GRAD_OUTPUT},
@@ -180,7 +212,7 @@ const struct codec_foreign fields_foreign[] = {
     {"grad_top_k", ATTENTIONS, NO_GRADIENT},
     {"precision", ALL, DIGITS},
     {"decimals", ALL, DIGITS},
-    {"include", ATTENTIONS, RETURNED},
+    {"include", CALLS, RETURNED},
     {"seed", ALL,
      "it stands in \"random\": {\"generator\": \"numpy\", \"seed\": 42} here, for "
      "matrices that are drawn"},
@@ -211,6 +243,7 @@ const struct codec_foreign fields_foreign_results[] = {
     {"grad_key", ANYWHERE, GRAD_("K")},
     {"grad_value", ANYWHERE, GRAD_("V")},
     {"grad_scores", ANYWHERE, GRAD_SCORES},
+    {"final_state", ANYWHERE, "it is \"present_state\" of /linear-attention"},
     {"top_k", FIELDS_IN_EXPECTED, NO_TENSOR},
     {"statistics", FIELDS_IN_EXPECTED, NO_TENSOR},
     {"comparison", FIELDS_IN_EXPECTED, NO_TENSOR},

@@ -42,14 +42,15 @@ enum {
     "content_type", "headers", "id", "priority", "sequence_id", "sequence_start", "sequence_end"
 
 /* Returns whether a parameter of a request changes nothing. Names with this prefix are reserved for
- * Triton. */
-static bool is_ignored(const char *name) {
+ * Triton, and ONNX's LinearAttention has the hint chunk_size. */
+static bool is_ignored(const char *name, unsigned fields) {
     static const char *const ignored[] = {IGNORED};
     size_t i = 0;
     while (i < sizeof ignored / sizeof *ignored && strcmp(ignored[i], name) != 0) {
         i++;
     }
-    return i < sizeof ignored / sizeof *ignored || strncmp(name, "triton_", 7) == 0;
+    return i < sizeof ignored / sizeof *ignored || strncmp(name, "triton_", 7) == 0 ||
+           (fields == FIELDS_AT_LINEAR && strcmp(name, "chunk_size") == 0);
 }
 
 /* Checks the parameters of the input or output `name`; they may be NULL. `own` is the parameter
@@ -370,7 +371,7 @@ static bool read_reserved(struct decoder *decoder, struct build *build, const ch
                           const struct codec_value *value, bool *known, struct codec_error *error) {
     int64_t microseconds = 0;
     *known = true;
-    if (strcmp(name, "binary_data_output") == 0 || is_ignored(name)) {
+    if (strcmp(name, "binary_data_output") == 0 || is_ignored(name, decoder->fields)) {
         return true;
     }
     if (strcmp(name, "timeout") != 0) {

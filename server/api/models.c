@@ -11,7 +11,8 @@
 #include "api/reply.h"
 
 bool inference_is_endpoint(const struct api_route *route) {
-    return (route->fields & (FIELDS_AT_ATTENTION | FIELDS_AT_PROJECTIONS | FIELDS_AT_SOFTMAX)) != 0;
+    return (route->fields & (FIELDS_AT_ATTENTION | FIELDS_AT_PROJECTIONS | FIELDS_AT_LINEAR |
+                             FIELDS_AT_SOFTMAX)) != 0;
 }
 
 const struct api_route *inference_model(const char *name) {

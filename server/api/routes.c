@@ -14,6 +14,7 @@ const struct api_route api_routes[] = {
     {"POST", "/attention", FIELDS_AT_ATTENTION, api_attention, API_KEYED},
     {"POST", "/self-attention", FIELDS_AT_PROJECTIONS, api_multihead, API_KEYED},
     {"POST", "/multi-head-attention", FIELDS_AT_PROJECTIONS, api_multihead, API_KEYED},
+    {"POST", "/linear-attention", FIELDS_AT_LINEAR, api_linear_attention, API_KEYED},
     {"POST", "/softmax", FIELDS_AT_SOFTMAX, api_softmax, API_KEYED},
     {"POST", "/embeddings", FIELDS_AT_EMBEDDINGS, api_embeddings, API_KEYED},
     {"GET", "/layers", API_NO_BODY, api_layers, API_KEYED},

@@ -58,8 +58,9 @@ struct codec_options {
      * gives what rounding their texts gives. */
     const char *dtype_narrow;
     attn_dtype dtype; /* of all matrices without such a key: ATTN_FLOAT32 or ATTN_FLOAT64 */
-    /* The value may hold -Infinity, which is not JSON; NULL = no key, "" = the whole body. */
-    const char *infinity_key;
+    /* The values may hold -Infinity, which is not JSON. NULL comes after the last key; "" = the
+     * whole body. */
+    const char *const *infinity_keys;
     bool integers; /* numbers are integers, and are written so: 4 is taken, and 4.0 is refused */
     struct account *account; /* counts all that is allocated; borrowed; NULL = nothing is counted */
 };
@@ -249,7 +250,7 @@ bool codec_as_real(const struct codec_document *, const struct codec_value *, do
                    attn_tensor *out, struct codec_error *);
 
 /* Reads what codec_as_reals() reads, and null and -Infinity as minus infinity. The reader accepts
- * -Infinity only in the value of the infinity_key. */
+ * -Infinity only in the values of the infinity_keys. */
 bool codec_as_reals_or_null(const struct codec_document *, const struct codec_value *, int min_rank,
                             int max_rank, attn_tensor *out, struct codec_error *);
 

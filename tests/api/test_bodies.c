@@ -393,7 +393,7 @@ static bool points_into(const char *pointer, const char *name) {
 
 /* Returns whether the sizes of two axes must agree, or one follows from the other. */
 static bool are_related(char one, char other, bool keys) {
-    static const char *const groups[] = {"HGhi", "pka", "mka", "dei", "vi", "cxy"};
+    static const char *const groups[] = {"HGhgi", "pka", "mka", "dei", "vi", "cxy"};
     for (size_t i = 0; i < COUNT(groups); i++) {
         if (strchr(groups[i], one) != NULL && strchr(groups[i], other) != NULL) {
             return true;
@@ -446,7 +446,7 @@ static void expect_neighbours(const struct drawn_call *drawn, size_t input) {
             memcpy(shape, m->shape, sizeof shape);
             shape[axis] += (size_t)change;
             if (shape[axis] == 0 || others == 0 ||
-                (shape[axis] == 1 && strchr("bhHG", letter) != NULL)) { /* it is for all */
+                (shape[axis] == 1 && strchr("bhgHG", letter) != NULL)) { /* it is for all */
                 continue;
             }
             const struct answer answer = ask_changed(drawn, input, NULL, shape);
@@ -477,7 +477,8 @@ static void expect_shapes(const struct drawn_call *drawn, size_t input) {
     }
     for (size_t i = 0; i < COUNT(no_matrices); i++) {
         if (strcmp(no_matrices[i], "[[null]]") == 0 &&
-            (strcmp(m->name, "bias") == 0 || strcmp(drawn->call.path, "/softmax") == 0)) {
+            (strcmp(m->name, "bias") == 0 || strcmp(m->name, "decay") == 0 ||
+             strcmp(drawn->call.path, "/softmax") == 0)) {
             continue; /* minus infinity is allowed */
         }
         const struct answer answer = ask_changed(drawn, input, no_matrices[i], NULL);

@@ -30,6 +30,8 @@ static const char *const extremes64[] = {"1e300",  "-1e300", "1.7e308", "-1.7e30
                                          "-1e154", "5e-324", "1e-308",  "-0",       "1e30",
                                          "7000",   "-7000",  "1",       "0.5"};
 
+static const char *const decays[] = {"null", "-Infinity", "0", "-0", "-1e-45", "-3.4e38", "-700"};
+
 /* The state from which a call is drawn. */
 struct draw {
     struct rng rng;
@@ -50,6 +52,10 @@ static void put_number(struct draw *d) {
 static void put_element(struct draw *d, char kind) {
     if (kind == 'm') { /* an element of a mask */
         fputs(rng_chance(&d->rng, 2) ? "true" : "false", d->to);
+    } else if (kind == 'd' && rng_chance(&d->rng, 2)) { /* an element of decay */
+        fprintf(d->to, "-%.3g", fabs(rng_normal(&d->rng)));
+    } else if (kind == 'd') {
+        fputs(decays[rng_between(&d->rng, 0, COUNT(decays) - 1)], d->to);
     } else if (kind == 'b' && rng_chance(&d->rng, 4)) {
         fputs(rng_chance(&d->rng, 2) ? "null" : "-Infinity", d->to);
     } else {
@@ -122,6 +128,31 @@ static const char *put_gradients(struct draw *d, size_t queries, size_t keys, si
                      : ",\"grad_Q\",\"grad_K\",\"grad_V\"";
 }
 
+/* Writes the matrices and options of linear attention. */
+static void put_linear(struct draw *d, size_t rows, size_t depth, size_t columns) {
+    put_matrix(d, "Q", 'x', rows, depth);
+    put_matrix(d, "K", 'x', rows, depth);
+    put_matrix(d, "V", 'x', rows, columns);
+    const bool gated = rng_chance(&d->rng, 2);
+    if (gated) {
+        put_matrix(d, "decay", 'd', rows, depth);
+    }
+    if (rng_chance(&d->rng, 2)) {
+        fputs(",\"beta\":[", d->to);
+        for (size_t i = 0; i < rows; i++) {
+            fprintf(d->to, "%s%.3g", i > 0 ? "," : "", 2 * rng_uniform(&d->rng));
+        }
+        fputs("]", d->to);
+    }
+    if (rng_chance(&d->rng, 3)) {
+        put_matrix(d, "past_state", 'x', depth, columns);
+    }
+    fprintf(
+        d->to,
+        ",\"normalize_QK\":%s,\"return\":[\"output\",\"weights\",\"present_state\",\"states\"%s]}",
+        rng_chance(&d->rng, 2) ? "true" : "false", gated ? ",\"decays\"" : "");
+}
+
 /* Writes a call. Returns the path to send it to. */
 static const char *put_call(struct draw *d) {
     static const size_t sizes[] = {1, 2, 3, 4, 5, 17, 33};
@@ -134,6 +165,10 @@ static const char *put_call(struct draw *d) {
         put_matrix(d, "X", 'x', queries, depth);
         fprintf(d->to, ",\"axis\":%zu}", rng_between(&d->rng, 0, 1));
         return "/softmax";
+    }
+    if (rng_chance(&d->rng, 6)) {
+        put_linear(d, queries, depth, columns);
+        return "/linear-attention";
     }
     if (projected) {
         put_matrix(d, "X", 'x', queries, depth);

@@ -30,8 +30,8 @@ struct request {
 };
 
 /* One request is from a notebook, one is computed by the workers, one has a long answer, one is
- * in float64. */
-static struct request requests[4];
+ * in float64, and one keeps a state. */
+static struct request requests[5];
 static const size_t request_count = sizeof requests / sizeof *requests;
 static atomic_uint answered, faults;
 static atomic_bool ending;
@@ -108,6 +108,8 @@ static void read_requests(void) {
     draw(&requests[1], 1, 300, 32, ",\"causal\":true,\"return\":[\"output\",\"lse\"],\"digits\":9");
     draw(&requests[2], 2, 110, 8, ",\"return\":[\"weights\",\"masked_scores\"]");
     draw(&requests[3], 3, 200, 16, ",\"dtype\":\"float64\",\"softcap\":5,\"return\":[\"entropy\"]");
+    draw(&requests[4], 4, 300, 32, ",\"normalize_QK\":true,\"return\":[\"output\"]");
+    requests[4].path = "/linear-attention";
     for (size_t i = 0; i < request_count; i++) {
         struct request *q = &requests[i];
         cr_assert(

@@ -95,7 +95,8 @@ static char *make_body(enum form form, size_t rows, size_t columns, size_t *size
 }
 
 static double time_read(const char *body, size_t size) {
-    const struct codec_options options = {.dtype_key = "dtype", .infinity_key = "bias"};
+    static const char *const infinite[] = {"bias", NULL};
+    const struct codec_options options = {.dtype_key = "dtype", .infinity_keys = infinite};
     struct codec_document *document;
     double start = now_ns();
     struct codec_reader *reader = codec_reader_create(&options);

@@ -34,7 +34,7 @@ enum {
 
 static const char *const paths[] = {
     "/v2/models/attention/infer", "/v2/models/self-attention/versions/1/infer",
-    "/v2/models/multi-head-attention/infer", "/v2/models/softmax/infer"};
+    "/v2/models/linear-attention/infer", "/v2/models/softmax/infer"};
 
 /* ---------------------------------------------------------------------------------- the answer */
 

@@ -16,11 +16,13 @@ enum {
     MAX_INTEGERS = 64 /* whole numbers of a list that are compared */
 };
 
+static const char *const infinite[] = {"bias", "decay", NULL};
+
 /* Bit 0 of the first byte chooses one. The limits of the first are so small that inputs of some
  * hundred bytes reach them. */
 static const struct codec_options options[] = {
-    {.max_bytes = 256, .dtype_key = "dtype", .infinity_key = "bias"},
-    {.max_bytes = 65536, .dtype_key = "dtype", .infinity_key = "bias"},
+    {.max_bytes = 256, .dtype_key = "dtype", .infinity_keys = infinite},
+    {.max_bytes = 65536, .dtype_key = "dtype", .infinity_keys = infinite},
 };
 
 /* ------------------------------------------------------------------------------------- reading */

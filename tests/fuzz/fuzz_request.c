@@ -17,7 +17,8 @@ enum {
     OTHER = 3 << 6   /* both bits: the request is others[bits 0 to 3] and computes nothing */
 };
 
-static const char *const paths[] = {"/attention", "/self-attention", "/multi-head-attention",
+/* /multi-head-attention is the same as /self-attention. */
+static const char *const paths[] = {"/attention", "/self-attention", "/linear-attention",
                                     "/softmax"};
 
 #define JSON "application/json"

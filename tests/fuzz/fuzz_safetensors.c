@@ -29,7 +29,7 @@ enum {
 
 #define SAFETENSORS "application/vnd.safetensors"
 
-static const char *const paths[] = {"/attention", "/self-attention", "/multi-head-attention",
+static const char *const paths[] = {"/attention", "/self-attention", "/linear-attention",
                                     "/softmax",   "/embeddings",     "/attention",
                                     "/softmax",   "/embeddings"};
 static const struct {

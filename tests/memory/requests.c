@@ -189,7 +189,7 @@ void requests_visit(void (*visit)(const struct request *request)) {
         struct drawn_call drawn;
         char name[32];
         struct request q = {.name = name, .method = "POST", .status = 200};
-        q.path = drawn_paths[i % 5]; /* there is no layer */
+        q.path = drawn_paths[i % 6]; /* there is no layer */
         snprintf(name, sizeof name, "drawn call %zu", i);
         draw_call(&rng, q.path, true, &drawn);
         q.body = binary_json(&drawn.call, drawn_dtype(&drawn, i % 2 != 0), &q.size);

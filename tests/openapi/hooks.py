@@ -51,6 +51,7 @@ MATRICES = {
     "/attention": ["Q", "K", "V"],
     "/self-attention": ["X", "W_Q", "W_K", "W_V"],
     "/multi-head-attention": ["X", "W_Q", "W_K", "W_V"],
+    "/linear-attention": ["Q", "K", "V"],
     "/softmax": ["X"],
     "/embeddings": ["embedding"],
     STORED_ATTENTION: ["X"],
@@ -58,7 +59,7 @@ MATRICES = {
 # The options that tensors have beside them, and a value of each. A text stands for this value, too, in JSON.
 OPTIONS = {"causal": True, "scale": 0.5, "window": [1, 0], "digits": 3, "dtype": "float64"}
 OF_ALL = {"digits", "dtype"}  # the options of every endpoint
-ENDPOINTS_OF_ALL_OPTIONS = MATRICES.keys() - {"/softmax", "/embeddings"}
+ENDPOINTS_OF_ALL_OPTIONS = MATRICES.keys() - {"/linear-attention", "/softmax", "/embeddings"}
 # The names of types in safetensors and in the protocol, and the format of their elements.
 TYPES = {"F32": ("FP32", "<f"), "F64": ("FP64", "<d"), "F16": ("FP16", "<e")}
 
@@ -153,7 +154,7 @@ def fit(path, body):
     fit_draws(body)
     if "text" in body or "tokens" in body:
         add_x_of_words(body)
-    fits = {"/softmax": fit_softmax, "/attention": fit_attention, "/self-attention": fit_projected,
+    fits = {"/softmax": fit_softmax, "/attention": fit_attention, "/linear-attention": fit_linear, "/self-attention": fit_projected,
             "/multi-head-attention": fit_projected, STORED_ATTENTION: fit_stored}
     if path in fits:
         fits[path](body)
@@ -562,8 +563,9 @@ def fit_softmax(body):
         body["axis"] = max(-len(shape), min(body["axis"], len(shape) - 1))
 
 
-NOT_PACKED = ("mask", "bias", "lengths", "key_padding", "past_K", "past_V", "grad_weights", "top_k", "mean_over_heads")
-OF_PACKED = ("output", "lse", "entropy")
+NOT_PACKED = ("mask", "bias", "lengths", "key_padding", "past_K", "past_V", "grad_weights", "top_k", "mean_over_heads",
+              "past_state")
+OF_PACKED = ("output", "lse", "entropy", "present_state", "decays")
 
 
 def pack(body):
@@ -636,6 +638,42 @@ def fit_attention(body):
     rows, first = axis(q, 2), lead(heads, rank)
     axes = [*first, *([heads] if packed else [])]  # before the queries; the last one is that of the heads
     fit_gradients(body, [*first, rows, columns(heads, d_v)], axes[:-1], axes[-1:], rows, axis(k, 2) + past)
+
+
+def small(value):
+    """Returns numbers below 1, so that a state does not grow."""
+    return value if is_drawn(value) else reshape([math.fmod(leaf, 8) / 8 for leaf in leaves(value)], sizes(value))
+
+
+def fit_linear(body):
+    """Makes K and V as long as Q, and then the sizes fit. Gates are at most 1, and have the axes of the states."""
+    for name in "XQKV":
+        if name in body:
+            rows = axis(body["Q" if "Q" in body else name], 2)
+            body[name] = small(reshape(body[name], [*sizes(body[name])[-4:-2], rows, axis(body[name], 1)]))
+    fit_attention(body)
+    q, k, v = (body["X"],) * 3 if "X" in body else (body["Q"], body["K"], body["V"])
+    rows, packed, rank = axis(q, 2), "heads" in body, len(sizes(q))
+    heads = body.get("kv_heads", body["heads"]) if packed else max(axis(k, 3), axis(v, 3))
+    batch = sizes(q)[: -2 if packed else -3]
+    d = axis(q, 1) // (body["heads"] if packed else 1)
+    d_v = axis(v, 1) // (heads if packed else 1)
+    gates = [*batch, *([rows, heads] if packed else [heads, rows] if rank > 2 else [rows])]
+    if "decay" in body and is_drawn(body["decay"]):
+        body["decay"] = {"random": "uniform", "low": -2, "high": 0, "shape": gates}
+    elif "decay" in body:
+        found = [leaf if leaf is None else -abs(tame(leaf)) for leaf in leaves(body["decay"])]
+        body["decay"] = build(gates, itertools.cycle(found))
+    if "beta" in body:
+        body["beta"] = reshape(small(body["beta"]), gates)
+    if "past_state" in body:
+        body["past_state"] = reshape(small(body["past_state"]), [*batch, *([heads] if packed or rank > 2 else []), d, d_v])
+    if "causal" in body:
+        body["causal"] = True
+    if "update" in body:
+        body["update"] = ("linear", "gated", "delta", "gated_delta")[("decay" in body) + 2 * ("beta" in body)]
+    if "return" in body and "decay" not in body:
+        body["return"] = [name for name in body["return"] if name != "decays"] or ["output"]
 
 
 def fit_weight(body, name, stack, rows, columns, out_in):

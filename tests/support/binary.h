@@ -15,7 +15,7 @@ struct cJSON;
 /* -------------------------------------------------------------------------------------- a call */
 
 /* An input whose numbers are made of its name, and are the same in every form. Each is a small
- * multiple of 1/16, which all float types hold. A mask has some zeros, and forbids all keys to its
+ * multiple of 1/64, which all float types hold. A mask has some zeros, and forbids all keys to its
  * first query. */
 struct binary_input {
     const char *name; /* of a member of an object there is one: "expected.lse" */
@@ -25,8 +25,10 @@ struct binary_input {
 
 enum {
     BINARY_MASK = 1,
-    BINARY_DRAWN = 2, /* JSON has {"random": ...} in place of the numbers */
-    BINARY_HOLES = 4, /* JSON has null and -Infinity in place of some numbers */
+    BINARY_DRAWN = 2,     /* JSON has {"random": ...} in place of the numbers */
+    BINARY_HOLES = 4,     /* JSON has null and -Infinity in place of some numbers */
+    BINARY_LOGARITHM = 8, /* the numbers are those of gates, at most 0 */
+    BINARY_SHARE = 16,    /* the numbers are between 0 and 1/4 */
     BINARY_INPUTS = 40
 };
 

@@ -10,10 +10,18 @@
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-const char *const drawn_paths[] = {
-    "/attention", "/self-attention", "/multi-head-attention",
-    "/softmax",   "/embeddings",     "/layers/small.attention/attention"};
+const char *const drawn_paths[] = {"/attention",
+                                   "/self-attention",
+                                   "/linear-attention",
+                                   "/softmax",
+                                   "/multi-head-attention",
+                                   "/embeddings",
+                                   "/layers/small.attention/attention"};
 const size_t drawn_path_count = COUNT(drawn_paths);
+
+enum {
+    MODELS = 5 /* the first paths are models */
+};
 
 /* A call with the first key has the second one, too. */
 static const char *const needs[][2] = {{"past_K", "past_V"},
@@ -56,14 +64,15 @@ static const char *const excludes[][2] = {{"embedding_dim", "embedding"},
                                           {"sequences", "sequence_offsets"}};
 
 /* A call with sequences has none of these. */
-static const char *const not_packed[] = {"mask",         "bias",   "lengths",
-                                         "key_padding",  "past_K", "past_V",
-                                         "grad_weights", "top_k",  "mean_over_heads"};
+static const char *const not_packed[] = {
+    "mask",   "bias",         "lengths", "key_padding",     "past_K",
+    "past_V", "grad_weights", "top_k",   "mean_over_heads", "past_state"};
 
 struct state {
     struct rng *rng;
     struct drawn_call *drawn;
     unsigned at;
+    bool free; /* Q, K and V are inputs, or X alone */
     bool given[FIELDS_MOST];
     /* Whether matrices have an axis of the batch; whether there are several heads; whether these
      * stand in the columns; and whether each has weights of its own. */
@@ -142,9 +151,9 @@ static void choose_keys(struct state *s, bool json) {
     static const char *const own[] = {"W_Q", "W_K", "W_V", "b_Q", "b_K", "b_V", "past_K", "past_V"};
     const bool words =
         s->at != FIELDS_AT_SOFTMAX && (s->at == FIELDS_AT_EMBEDDINGS || rng_chance(s->rng, 5));
-    const bool alone = words || s->at != FIELDS_AT_ATTENTION || rng_chance(s->rng, 4);
+    const bool alone = words || !s->free || rng_chance(s->rng, 4);
     s->batch &= !words;
-    s->packed |= words && s->at == FIELDS_AT_ATTENTION;
+    s->packed |= words && s->free;
     for (size_t i = 0; fields_row(i) != NULL; i++) {
         s->given[i] = row_at(s->at, i) != NULL && rng_chance(s->rng, 4);
     }
@@ -189,10 +198,10 @@ static void choose_keys(struct state *s, bool json) {
 /* --------------------------------------------------------------------------------- the matrices */
 
 static void choose_sizes(struct state *s) {
-    static const char letters[] = "bhnmpdcovwr";
-    static const size_t sizes[] = {2, 4, 3, 5, 2, 4, 6, 5, 3, 5, 12};
+    static const char letters[] = "bhnmpdcovwrs";
+    static const size_t sizes[] = {2, 4, 3, 5, 2, 4, 6, 5, 3, 5, 12, 2};
     const bool words = *given(s, "text") || *given(s, "tokens"), layers = s->at == FIELDS_AT_LAYER;
-    const bool attention = s->at == FIELDS_AT_ATTENTION, alone = words || *given(s, "X");
+    const bool attention = s->free, alone = words || *given(s, "X");
     size_t *size = s->size;
     for (size_t i = 0; i < COUNT(sizes); i++) {
         size[(int)letters[i]] = sizes[i];
@@ -200,7 +209,8 @@ static void choose_sizes(struct state *s) {
     size['b'] = s->batch ? 2 : 1;
     size['h'] = layers ? 2 : s->headed ? 4 : 1;
     size['n'] = words ? 4 : size['n'];
-    if (attention ? alone || *given(s, "positions") : !*given(s, "context")) {
+    if (attention ? alone || s->at == FIELDS_AT_LINEAR || *given(s, "positions")
+                  : !*given(s, "context")) {
         size['m'] = size['n'];
     }
     if (attention) {
@@ -225,10 +235,16 @@ static void choose_sizes(struct state *s) {
 /* Returns an input of a call, or of one of its heads, and the letters of its axes. */
 static struct binary_input input_of(struct state *s, const struct field *row, char letters[5]) {
     struct binary_input input = {.name = row->name,
-                                 .kind = row->draw == FIELDS_MASK ? BINARY_MASK : 0};
+                                 .kind = row->draw == FIELDS_MASK          ? BINARY_MASK
+                                         : strcmp(row->name, "decay") == 0 ? BINARY_LOGARITHM
+                                         : strcmp(row->name, "beta") == 0  ? BINARY_SHARE
+                                                                           : 0};
     const char *axes = row->sample;
-    const size_t all = strcspn(axes, "|");
+    /* A decay may be the same for all columns. */
+    const bool by_head = (input.kind & BINARY_LOGARITHM) != 0 && rng_chance(s->rng, 2);
+    const size_t all = strcspn(axes, "|") - by_head;
     size_t first = 0, rank = 0, columns = 1;
+    char follows = 0;
     memset(letters, 0, 5);
     /* Past keys that are projected have the form of the result K. Gradients have that of lse and of
      * weights. */
@@ -245,6 +261,7 @@ static struct binary_input input_of(struct state *s, const struct field *row, ch
         const size_t size = s->size[tolower((unsigned char)axis)];
         if (isupper((unsigned char)axis) && !(apart && s->headed)) {
             columns = s->headed && s->packed && !of_weights ? size : 1;
+            follows = axes[all - 1] == 'n' && columns > 1 ? axis : 0;
             if (!s->headed || s->packed || of_weights) {
                 continue;
             }
@@ -253,6 +270,11 @@ static struct binary_input input_of(struct state *s, const struct field *row, ch
         }
         letters[rank] = axis;
         input.shape[rank++] = size;
+    }
+    if (follows != 0) { /* without columns of a head, packed heads stand after the rows */
+        letters[rank] = follows;
+        input.shape[rank++] = columns;
+        columns = 1;
     }
     input.shape[rank - 1] *= columns;
     if (row->name[0] == 'W' && s->out_in) {
@@ -266,9 +288,10 @@ static struct binary_input input_of(struct state *s, const struct field *row, ch
     return input;
 }
 
-/* Returns an expected tensor: the lse, or the output of /softmax. */
+/* Returns an expected tensor: the lse, the last state, or the output of /softmax. */
 static struct binary_input expected_of(const struct state *s, char letters[5]) {
-    struct binary_input input = {.name = "expected.lse"};
+    const bool linear = s->at == FIELDS_AT_LINEAR;
+    struct binary_input input = {.name = linear ? "expected.present_state" : "expected.lse"};
     size_t rank = 0;
     if (s->at == FIELDS_AT_SOFTMAX) {
         input = s->drawn->call.inputs[0]; /* X */
@@ -277,8 +300,11 @@ static struct binary_input expected_of(const struct state *s, char letters[5]) {
         memcpy(letters, s->drawn->axes[0], 5);
         return input;
     }
-    for (const char *axis = "bhn"; *axis != '\0'; axis++) {
-        if (*axis == 'n' || (*axis == 'b' ? s->batch : s->headed)) {
+    for (const char *axis = linear ? "sbgdv" : "bhn"; *axis != '\0'; axis++) {
+        if (*axis == 's'                   ? s->sequences
+            : *axis == 'b'                 ? s->batch
+            : *axis == 'h' || *axis == 'g' ? s->headed
+                                           : true) {
             letters[rank] = *axis;
             input.shape[rank++] = s->size[(int)*axis];
         }
@@ -327,15 +353,20 @@ static void put_sample(struct state *s, const char *from) {
     fprintf(s->options, "%.*s", (int)strcspn(from, "|"), from);
 }
 
+/* Returns whether a call has an input of this name. */
+static bool has_input(const struct state *s, const char *name) {
+    const struct binary_input *input = s->drawn->call.inputs;
+    while (input->name != NULL && strcmp(input->name, name) != 0) {
+        input++;
+    }
+    return input->name != NULL;
+}
+
 /* Returns whether a call has a gradient: whether it has gradients of results, and the input. */
 static bool has_gradient(const struct state *s, const char *input) {
-    const struct binary_input *inputs = s->drawn->call.inputs;
     bool has = strlen(input) == 1 && (input[0] != 'X' || s->drawn->words);
     has |= s->list && input[0] == 'W' && input[2] != 'O';
-    for (size_t i = 0; inputs[i].name != NULL; i++) {
-        has |= strcmp(inputs[i].name, input) == 0;
-    }
-    return has && s->gradients;
+    return (has || has_input(s, input)) && s->gradients;
 }
 
 /* Writes the names of results. */
@@ -354,8 +385,12 @@ static void draw_results(struct state *s, const struct field *row) {
             continue; /* these are of softmax, and this one needs expected results */
         }
         if (s->sequences && strcmp(name, "output") != 0 && strcmp(name, "lse") != 0 &&
-            strcmp(name, "entropy") != 0 && strncmp(name, "grad_", 5) != 0) {
+            strcmp(name, "entropy") != 0 && strcmp(name, "present_state") != 0 &&
+            strcmp(name, "decays") != 0 && strncmp(name, "grad_", 5) != 0) {
             continue; /* these have no packed form */
+        }
+        if (strcmp(name, "decays") == 0 && !has_input(s, "decay")) {
+            continue;
         }
         if (strncmp(name, "grad_", 5) == 0 && !has_gradient(s, name + 5)) {
             continue;
@@ -426,6 +461,9 @@ static void put_option(struct state *s, const struct field *row) {
         fprintf(s->options, "%zu", s->size['c']);
     } else if (strcmp(row->name, "weight_layout") == 0) {
         fprintf(s->options, "\"%s\"", row->choices[s->out_in]);
+    } else if (row->read == field_update) { /* the choices are in the order of these bits */
+        fprintf(s->options, "\"%s\"",
+                row->choices[has_input(s, "decay") + 2 * has_input(s, "beta")]);
     } else if (strcmp(row->name, "normalization") == 0 && *given(s, "sigmoid_bias")) {
         fputs("\"sigmoid\"", s->options);
     } else if (row->choice_count > 0) {
@@ -458,7 +496,8 @@ void draw_call(struct rng *rng, const char *path, bool json, struct drawn_call *
     s.list = json && s.at == FIELDS_AT_PROJECTIONS && rng_chance(rng, 4);
     s.headed |= s.list;
     s.packed |= s.list;
-    if (s.at == FIELDS_AT_ATTENTION && s.batch && !s.headed) {
+    s.free = s.at == FIELDS_AT_ATTENTION || s.at == FIELDS_AT_LINEAR;
+    if (s.free && s.batch && !s.headed) {
         s.headed = true; /* the first of three axes counts the heads */
     }
     choose_keys(&s, json);
@@ -485,5 +524,5 @@ const char *drawn_dtype(const struct drawn_call *drawn, bool wide) {
 
 void draw_binary(size_t i, struct drawn_call *drawn) {
     struct rng rng = {i + 1};
-    draw_call(&rng, drawn_paths[i % 4], false, drawn); /* these paths are models */
+    draw_call(&rng, drawn_paths[i % MODELS], false, drawn);
 }

@@ -5,6 +5,7 @@
  *
  *     b batch   h heads   H G heads of Q and of K, which may stand in the columns instead
  *     n queries   m new keys   p past keys   k all keys   a with extra ones   w words   r positions
+ *     s sequences, of which there are two
  *     d v columns of a head of K and of V   e half of d   i all columns of the heads of V
  *     c x y o columns of X, of the context, of the value context and of the projected output
  *
@@ -17,7 +18,7 @@
 #include "support/rng.h"
 
 enum {
-    DRAWN_BINARY = 40
+    DRAWN_BINARY = 50
 };
 
 struct drawn_call {

@@ -14,7 +14,7 @@ static bool has_sequences(const struct linear_call *c) {
     return c->form >= LINEAR_ROWS;
 }
 
-static bool is_packed(const struct linear_call *c) {
+static bool linear_is_packed(const struct linear_call *c) {
     return c->form == LINEAR_PACKED || has_sequences(c);
 }
 
@@ -37,7 +37,7 @@ static size_t count_of(const struct linear_matrix *m) {
     return m->items * m->heads * m->rows * m->columns;
 }
 
-static double *number_of(const struct linear_matrix *m, size_t b, size_t h, size_t i) {
+static double *linear_number(const struct linear_matrix *m, size_t b, size_t h, size_t i) {
     const size_t item = m->items == 1 ? 0 : b, head = m->heads == 1 ? 0 : h,
                  row = m->rows == 1 ? 0 : i;
     return m->x + ((item * m->heads + head) * m->rows + row) * m->columns;
@@ -101,7 +101,7 @@ static struct linear_matrix draw_gate_axes(struct linear_call *c, size_t columns
 static void draw_decays(struct linear_call *c) {
     const bool by_column = rng_chance(&c->rng, 2);
     c->decay = draw_gate_axes(c, by_column ? c->d : 1);
-    if (by_column && !is_packed(c) && rng_chance(&c->rng, 4)) {
+    if (by_column && !linear_is_packed(c) && rng_chance(&c->rng, 4)) {
         c->decay.heads = 1;
     }
     const enum decay_kind kind = (enum decay_kind)rng_between(&c->rng, 0, DECAY_MIXED);
@@ -151,9 +151,9 @@ static void draw_heads(struct linear_call *c, bool is_long) {
     }
     c->H_s = counts[rng_between(&c->rng, 0, 5)];
     c->k.heads = c->v.heads = c->H_s;
-    size_t *fewer = is_packed(c) && c->form != LINEAR_ROWS_AND_HEADS ? &c->k.heads
-                    : rng_chance(&c->rng, 2)                         ? &c->k.heads
-                                                                     : &c->v.heads;
+    size_t *fewer = linear_is_packed(c) && c->form != LINEAR_ROWS_AND_HEADS ? &c->k.heads
+                    : rng_chance(&c->rng, 2)                                ? &c->k.heads
+                                                                            : &c->v.heads;
     *fewer = rng_chance(&c->rng, 2) ? c->H_s : c->H_s / (c->H_s % 2 == 0 ? 2 : c->H_s);
     c->H = c->H_s * rng_between(&c->rng, 1, c->H_s > 3 ? 2 : 3);
     c->q.heads = c->H;
@@ -289,7 +289,7 @@ static void write_numbers(struct linear_call *c, attn_tensor *t, const struct li
     for (size_t at = 0; at < count_of(m); at++) {
         const size_t e = at % m->columns, low = at / m->columns % inner,
                      high = at / m->columns / inner % outer, b = at / m->columns / inner / outer;
-        put(c, data, at, number_of(m, b, packed ? low : high, packed ? high : low)[e]);
+        put(c, data, at, linear_number(m, b, packed ? low : high, packed ? high : low)[e]);
     }
     t->data = data;
     t->dtype = c->dtype;
@@ -309,7 +309,7 @@ static void make_rows(struct linear_call *c, attn_tensor *t, const struct linear
         add_axis(t, m->heads);
     }
     add_axis(t, flat ? m->heads * m->columns : m->columns);
-    write_numbers(c, t, m, is_packed(c));
+    write_numbers(c, t, m, linear_is_packed(c));
 }
 
 /* Makes decay or beta. One number for each head, or the betas of all heads, may be a list. */
@@ -321,7 +321,7 @@ static void make_gates(struct linear_call *c, attn_tensor *t, const struct linea
     *t = (attn_tensor){0};
     if (is_list) {
         add_axis(t, m->heads * m->rows);
-    } else if (is_packed(c)) {
+    } else if (linear_is_packed(c)) {
         add_batch(c, t, m->items, false);
         add_axis(t, m->rows);
         if (c->form == LINEAR_ROWS_AND_HEADS && by_column) {
@@ -342,7 +342,7 @@ static void make_gates(struct linear_call *c, attn_tensor *t, const struct linea
             add_axis(t, m->columns);
         }
     }
-    write_numbers(c, t, m, is_packed(c));
+    write_numbers(c, t, m, linear_is_packed(c));
 }
 
 static void make_past(struct linear_call *c, attn_tensor *t) {
@@ -591,7 +591,7 @@ static double *spread_rows(const struct linear_call *c, const struct linear_matr
     double *rows = allocate(c->line_rows[line] * m->columns, sizeof *rows);
     for (size_t i = 0; i < c->line_rows[line]; i++) {
         memcpy(rows + i * m->columns,
-               number_of(m, has_sequences(c) ? 0 : line, h, c->line_first[line] + i),
+               linear_number(m, has_sequences(c) ? 0 : line, h, c->line_first[line] + i),
                m->columns * sizeof *rows);
     }
     return rows;
@@ -606,13 +606,13 @@ struct reference_linear_results reference_of_linear(const struct linear_call *c,
         .n = c->line_rows[line],
         .d = c->d,
         .d_v = c->d_v,
-        .q = number_of(&c->q, b, h / (c->H / c->q.heads), first),
-        .k = number_of(&c->k, b, h / (c->H / c->k.heads), first),
-        .v = number_of(&c->v, b, h / (c->H / c->v.heads), first),
+        .q = linear_number(&c->q, b, h / (c->H / c->q.heads), first),
+        .k = linear_number(&c->k, b, h / (c->H / c->k.heads), first),
+        .v = linear_number(&c->v, b, h / (c->H / c->v.heads), first),
         .decay = decay,
         .decays = decay == NULL ? 0 : c->decay.columns,
         .beta = beta,
-        .past = c->past.x == NULL ? NULL : number_of(&c->past, line, s, 0),
+        .past = c->past.x == NULL ? NULL : linear_number(&c->past, line, s, 0),
         .scale = c->scales[h],
         .normalize = c->call.normalize_qk,
         .epsilon = c->options.norm_epsilon != 0 ? c->options.norm_epsilon : 1e-6,
@@ -639,7 +639,7 @@ struct comparison {
     double growth; /* how many times larger an error may be than otherwise */
 };
 
-static double largest_number(const double *x, size_t count) {
+static double largest_of_both(const double *x, size_t count) {
     double largest = 0;
     for (size_t i = 0; i < count; i++) {
         largest = !(fabs(x[i]) <= largest) ? fabs(x[i]) : largest;
@@ -685,10 +685,11 @@ static void compare_row(const struct comparison *k, size_t i, double largest[ATT
         size_t place, count;
         const double *want;
     } parts[] = {
-        {ATTN_RESULT_OUTPUT, place_of_row(k, c->H, k->h, i, is_packed(c)), c->d_v, k->want->output},
+        {ATTN_RESULT_OUTPUT, place_of_row(k, c->H, k->h, i, linear_is_packed(c)), c->d_v,
+         k->want->output},
         {ATTN_RESULT_WEIGHTS, place_of_row(k, c->H, k->h, i, false), rows, k->want->weights},
         {ATTN_RESULT_STATES, place_of_row(k, c->H_s, k->s, i, false), state, k->want->states},
-        {ATTN_RESULT_DECAYS, place_of_row(k, c->H_s, k->s, i, is_packed(c)), gates,
+        {ATTN_RESULT_DECAYS, place_of_row(k, c->H_s, k->s, i, linear_is_packed(c)), gates,
          k->want->gates}};
     for (size_t p = 0; p < 4; p++) {
         const bool is_weights = parts[p].which == ATTN_RESULT_WEIGHTS;
@@ -715,12 +716,12 @@ static double compare_head(const struct comparison *k) {
     const struct linear_call *c = k->c;
     const size_t n = c->line_rows[k->line], state = c->d * c->d_v;
     double largest[ATTN_RESULT_COUNT] = {0}, most = 0;
-    largest[ATTN_RESULT_OUTPUT] = largest_number(k->want->output, n * c->d_v);
-    largest[ATTN_RESULT_PRESENT_STATE] = largest_number(k->want->state, state);
+    largest[ATTN_RESULT_OUTPUT] = largest_of_both(k->want->output, n * c->d_v);
+    largest[ATTN_RESULT_PRESENT_STATE] = largest_of_both(k->want->state, state);
     largest[ATTN_RESULT_WEIGHTS] =
-        k->want->weights == NULL ? 0 : largest_number(k->want->weights, n * n);
+        k->want->weights == NULL ? 0 : largest_of_both(k->want->weights, n * n);
     largest[ATTN_RESULT_STATES] =
-        k->want->states == NULL ? 0 : largest_number(k->want->states, n * state);
+        k->want->states == NULL ? 0 : largest_of_both(k->want->states, n * state);
     for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
         const bool wanted = (c->options.results >> r & 1) != 0 ||
                             (r == ATTN_RESULT_OUTPUT && c->options.results == 0);

@@ -522,6 +522,7 @@ static void draw_options(struct random_call *c) {
     }
     o->top_k = rng_chance(&c->rng, 2) ? rng_between(&c->rng, 1, 12) : 0;
     o->results = rng_bits(&c->rng) & (ATTN_WANT(GRAD_Q) - 1); /* no gradients */
+    o->results &= ~(ATTN_WANT(PRESENT_STATE) | ATTN_WANT(STATES) | ATTN_WANT(DECAYS));
     o->results |=
         rng_chance(&c->rng, 2) ? ATTN_WANT(OUTPUT) | ATTN_WANT(WEIGHTS) : ATTN_WANT(OUTPUT);
     if (rng_chance(&c->rng, 2)) { /* results that need no stages */

@@ -36,6 +36,9 @@ static inline struct account *test_account(void) {
     return &account;
 }
 
+/* The keys that take -Infinity, as in the service. */
+static const char *const codec_bias[] = {"bias", NULL};
+
 /* Reads text[0..size) in pieces of `piece` bytes, or of a random size from 1 to `piece`; 0 means
  * whole. Without options, the keys are "dtype" and "bias", as in the service. Each piece is a block
  * of its own, so a sanitizer sees every read beyond it. */
@@ -43,7 +46,7 @@ static inline struct outcome read_cuts(const char *text, size_t size,
                                        const struct codec_options *options, size_t piece,
                                        bool at_random) {
     struct outcome outcome = {0};
-    struct codec_options counted = {.dtype_key = "dtype", .infinity_key = "bias"};
+    struct codec_options counted = {.dtype_key = "dtype", .infinity_keys = codec_bias};
     if (options != NULL) {
         counted = *options;
     }

@@ -157,7 +157,7 @@ static size_t read_within(const char *body, size_t most, enum codec_status statu
     struct account account;
     account_open(&account, &budget, 0);
     const struct codec_options options = {
-        .dtype_key = "dtype", .infinity_key = "bias", .account = &account};
+        .dtype_key = "dtype", .infinity_keys = codec_bias, .account = &account};
     struct outcome outcome = read_pieces(body, strlen(body), &options, 1000);
     cr_expect_eq(outcome.error.status, status, "%s", outcome.error.message);
     cr_expect_eq(account.refusal, status == CODEC_OK ? ACCOUNT_NOT_REFUSED : ACCOUNT_OVER_REQUEST);
@@ -208,14 +208,15 @@ Test(codec_reader, errors_stay) {
 
 /* The keys of the service mean something only if they are given, and others can be given. */
 Test(codec_reader, keys_are_given) {
-    const struct codec_options none = {0}, others = {.dtype_key = "type", .infinity_key = "low"};
+    static const char *const low[] = {"low", "lower", NULL};
+    const struct codec_options none = {0}, others = {.dtype_key = "type", .infinity_keys = low};
     const char *body = "{\"dtype\":\"float64\",\"K\":[[1]]}";
     struct outcome outcome = read_sized(body, strlen(body), &none);
     cr_assert_not_null(outcome.document, "%s", outcome.error.message);
     cr_expect_eq(codec_document_dtype(outcome.document), ATTN_FLOAT32);
     codec_document_free(outcome.document);
 
-    body = "{\"K\":[[1]],\"low\":[-Infinity],\"type\":\"float64\"}";
+    body = "{\"K\":[[1]],\"low\":[-Infinity],\"lower\":[-Infinity],\"type\":\"float64\"}";
     outcome = read_sized(body, strlen(body), &others);
     cr_assert_not_null(outcome.document, "%s", outcome.error.message);
     cr_expect_eq(codec_document_dtype(outcome.document), ATTN_FLOAT64);
@@ -225,7 +226,7 @@ Test(codec_reader, keys_are_given) {
     expect_error_sized(body, strlen(body), &none, CODEC_SYNTAX, NULL, 9,
                        "-Infinity is not JSON: numbers must be finite");
     expect_error_sized(body, strlen(body), &others, CODEC_SYNTAX, NULL, 9,
-                       "-Infinity is not JSON: only \"low\" takes it");
+                       "-Infinity is not JSON: only \"low\" and \"lower\" take it");
     body = "{\"low\":[1,NaN]}";
     expect_error_sized(body, strlen(body), &others, CODEC_SYNTAX, NULL, 10,
                        "NaN is not JSON: \"low\" takes finite numbers, null and -Infinity");
@@ -240,8 +241,9 @@ Test(codec_reader, keys_are_given) {
 /* A text becomes the value that it is as JSON, or stays a text. What is left of a text that is no
  * JSON does not reach the next one. A text that cannot be read for want of memory is no text. */
 Test(codec_reader, texts_that_are_json) {
+    static const char *const whole[] = {"", NULL};
     static const struct {
-        const char *text, *infinity_key;
+        const char *text, *const *infinity_keys;
         enum codec_kind kind;
     } rows[] = {{"\"abc", NULL, CODEC_TEXT},
                 {"[\"a\",[2,", NULL, CODEC_TEXT},
@@ -260,12 +262,12 @@ Test(codec_reader, texts_that_are_json) {
                 {"1 2", NULL, CODEC_TEXT},
                 {"NaN", NULL, CODEC_TEXT},
                 {"[-Infinity]", NULL, CODEC_TEXT},
-                {"-Infinity", "", CODEC_NUMBER},
-                {"[[-Infinity,0]]", "", CODEC_TENSOR},
-                {"{\"a\":[-Infinity]}", "", CODEC_OBJECT},
-                {"[NaN]", "", CODEC_TEXT},
-                {"[-Infinit]", "", CODEC_TEXT},
-                {"[-Infinityx]", "", CODEC_TEXT}};
+                {"-Infinity", whole, CODEC_NUMBER},
+                {"[[-Infinity,0]]", whole, CODEC_TENSOR},
+                {"{\"a\":[-Infinity]}", whole, CODEC_OBJECT},
+                {"[NaN]", whole, CODEC_TEXT},
+                {"[-Infinit]", whole, CODEC_TEXT},
+                {"[-Infinityx]", whole, CODEC_TEXT}};
     const size_t count = sizeof rows / sizeof *rows;
     for (size_t most = 0, read = 0; read < count; most += 64) {
         struct budget budget = {.max_request = SIZE_MAX / 2, .max_total = SIZE_MAX / 2};
@@ -277,7 +279,7 @@ Test(codec_reader, texts_that_are_json) {
         for (read = 0; read < count; read++) {
             struct codec_error error;
             struct codec_value *value = codec_make_value(document, NULL, NULL, CODEC_NULL);
-            options.infinity_key = rows[read].infinity_key;
+            options.infinity_keys = rows[read].infinity_keys;
             if (value == NULL || !codec_set_json(document, value, "\"no JSON", &options, &error) ||
                 !codec_set_json(document, value, rows[read].text, &options, &error)) {
                 cr_expect(account.refusal != ACCOUNT_NOT_REFUSED);
@@ -299,6 +301,7 @@ Test(codec_reader, texts_that_are_json) {
 /* The keys may be members of objects at another level, and the value that means float64 may be
  * another one. In {"a":[{"k":1}]} the inner object has the level 3. */
 Test(codec_reader, keys_of_another_level) {
+    static const char *const low[] = {"low", NULL};
     static const struct {
         size_t level;
         const char *body;
@@ -326,7 +329,7 @@ Test(codec_reader, keys_of_another_level) {
         const struct codec_options options = {.key_level = rows[i].level,
                                               .dtype_key = "type",
                                               .dtype_value = "D",
-                                              .infinity_key = "low"};
+                                              .infinity_keys = low};
         if (rows[i].offset >= 0) {
             expect_error_sized(rows[i].body, strlen(rows[i].body), &options, CODEC_SYNTAX, NULL,
                                rows[i].offset, "-Infinity is not JSON");

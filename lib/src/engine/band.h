@@ -1,6 +1,6 @@
 /*
- * band.h - what the two ways to compute a state share: linear.c computes positions one by one in
- * double, and chunks.inc computes chunks of them.
+ * band.h - what the two ways to compute a state share: steps.inc computes positions one by one, and
+ * chunks.inc computes chunks of them.
  */
 #ifndef ATTN_BAND_H
 #define ATTN_BAND_H
@@ -23,9 +23,14 @@ struct band {
     size_t first, end;      /* positions of the line that are computed now */
 };
 
-/* Computes a band in chunks, in the type of the plan or in double. */
-attn_status chunks_run_f32(const struct band *s, void *scratch);
-attn_status chunks_run_f64(const struct band *s, void *scratch);
+/* Computes a band position by position. */
+attn_status steps_run(const struct band *s, void *scratch);
+
+/* Computes a band in chunks, in the type of the plan or in double. *hard becomes true if the keys
+ * of a chunk are so much alike that errors of the delta rules would add up; the results of the band
+ * are not complete then. */
+attn_status chunks_run_f32(const struct band *s, void *scratch, bool *hard);
+attn_status chunks_run_f64(const struct band *s, void *scratch, bool *hard);
 
 /* Computes the weights of a block of queries of head h, in double. */
 attn_status chunks_weigh_f64(const struct band *s, size_t h, size_t block, void *scratch);

@@ -1,6 +1,6 @@
 /*
- * linear.c runs the tasks of linear attention. Few positions, and states that are results, are
- * computed here one by one, in double. Everything else is left to chunks.inc.
+ * linear.c runs the tasks of linear attention: it checks numbers, and finds the bands of a task,
+ * which steps.inc computes position by position, or chunks.inc in chunks.
  */
 #include "engine/band.h"
 
@@ -114,138 +114,6 @@ static attn_status check_task(const struct band *s, size_t task) {
     return ATTN_OK;
 }
 
-/* -------------------------------------------------------------------------- positions one by one */
-
-/* The memory of a band that is computed position by position. */
-struct steps {
-    double *state;          /* (d, columns) */
-    double *q, *k, *gates;  /* (d) */
-    double *v, *u, *output; /* (columns) */
-};
-
-static struct steps find_steps(const struct band *s, void *scratch) {
-    struct steps at = {.state = scratch};
-    at.q = at.state + s->l->d * s->l->columns;
-    at.k = at.q + s->l->d;
-    at.gates = at.k + s->l->d;
-    at.v = at.gates + s->l->d;
-    at.u = at.v + s->l->columns;
-    at.output = at.u + s->l->columns;
-    return at;
-}
-
-/* Reads the state before the first position. */
-static void begin_state(const struct band *s, double *state) {
-    const size_t d = s->l->d, columns = s->columns;
-    if (s->first > 0) {
-        memcpy(state, kept_state(s), d * columns * sizeof *state);
-        return;
-    }
-    for (size_t c = 0; c < d; c++) {
-        if (s->l->past == NULL) {
-            memset(state + c * columns, 0, columns * sizeof *state);
-        } else {
-            read_doubles(s, past_row(s, c), columns, 1, state + c * columns);
-        }
-    }
-}
-
-/* Keeps the state after the last position, or writes it to a result. */
-static attn_status end_state(const struct band *s, const double *state) {
-    const size_t d = s->l->d, columns = s->columns;
-    if (s->end < s->line->rows) {
-        memcpy(kept_state(s), state, d * columns * sizeof *state);
-        return ATTN_OK;
-    }
-    for (size_t c = 0; c < d && plan_wants(s->plan, ATTN_WANT(PRESENT_STATE)); c++) {
-        void *to = band_state(s, ATTN_RESULT_PRESENT_STATE, 1, 0, c);
-        if (!band_round(s, state + c * columns, columns, to)) {
-            return band_not_finite(s, "present_state", s->state, s->end == 0 ? 0 : s->end - 1);
-        }
-    }
-    return ATTN_OK;
-}
-
-/* Multiplies the state by the gates of position i. */
-static void decay_state(const struct band *s, const struct steps *at, size_t i) {
-    const size_t d = s->l->d, columns = s->columns, count = decays_of(s->l);
-    if (count == 0) {
-        return;
-    }
-    read_doubles(s, gate_of(s, &s->l->decay, i), count, 1, at->gates);
-    for (size_t c = 0; c < count; c++) {
-        at->gates[c] = exp(at->gates[c]);
-    }
-    for (size_t c = count; c < d; c++) {
-        at->gates[c] = at->gates[0];
-    }
-    s->kernels->mul_f64(at->state, columns, d, columns, at->gates);
-}
-
-/* Adds k u^T to the state. */
-static void add_position(const struct band *s, const struct steps *at, size_t i) {
-    const struct linear *l = s->l;
-    const attn_plan *p = s->plan;
-    const struct head *head = &p->head[s->state * l->group];
-    const size_t columns = s->columns;
-    const void *k = row_of(s, &p->in.k, head->k, i);
-    read_doubles(s, k, l->d, norm_of(s, k), at->k);
-    read_doubles(s, row_of(s, &p->in.v, head->v + s->column, i), columns, 1, at->v);
-    if (l->corrects) {
-        const double beta = beta_of(s, i);
-        memset(at->u, 0, columns * sizeof *at->u);
-        s->kernels->combine_f64(at->u, at->k, at->state, columns, l->d, columns);
-        for (size_t c = 0; c < columns; c++) {
-            at->v[c] = beta * (at->v[c] - at->u[c]);
-        }
-    }
-    for (size_t c = 0; c < l->d; c++) {
-        s->kernels->axpy_f64(at->state + c * columns, at->v, columns, at->k[c]);
-    }
-}
-
-/* Computes the output of position i in head h. */
-static attn_status read_state(const struct band *s, const struct steps *at, size_t h, size_t i) {
-    const attn_plan *p = s->plan;
-    const struct head *head = &p->head[h];
-    const void *q = row_of(s, &p->in.q, head->q, i);
-    read_doubles(s, q, s->l->d, norm_of(s, q) * head->scale, at->q);
-    memset(at->output, 0, s->columns * sizeof *at->output);
-    s->kernels->combine_f64(at->output, at->q, at->state, s->columns, s->l->d, s->columns);
-    return band_round(s, at->output, s->columns, band_output(s, h, i))
-               ? ATTN_OK
-               : band_not_finite(s, "output", h, i);
-}
-
-static attn_status keep_state(const struct band *s, const struct steps *at, size_t i) {
-    for (size_t c = 0; c < s->l->d; c++) {
-        void *to = band_state(s, ATTN_RESULT_STATES, s->plan->n, i, c);
-        if (!band_round(s, at->state + c * s->columns, s->columns, to)) {
-            return band_not_finite(s, "states", s->state, i);
-        }
-    }
-    return ATTN_OK;
-}
-
-/* Computes a band position by position. */
-static attn_status run_steps(const struct band *s, void *scratch) {
-    const struct steps at = find_steps(s, scratch);
-    const size_t group = s->l->group;
-    begin_state(s, at.state);
-    for (size_t i = s->first; i < s->end; i++) {
-        decay_state(s, &at, i);
-        add_position(s, &at, i);
-        for (size_t h = s->state * group;
-             plan_wants(s->plan, ATTN_WANT(OUTPUT)) && h < (s->state + 1) * group; h++) {
-            ATTN_TRY(read_state(s, &at, h, i));
-        }
-        if (plan_wants(s->plan, ATTN_WANT(STATES))) {
-            ATTN_TRY(keep_state(s, &at, i));
-        }
-    }
-    return end_state(s, at.state);
-}
-
 /* ------------------------------------------------------------------------------------------ tasks */
 
 /* Are the delta rules to be computed in double? Where beta times the squared length of a row of K
@@ -255,28 +123,39 @@ static bool needs_double(const struct band *s) {
         NEAR = 15 /* tenths */
     };
     const struct operand *k = &s->plan->in.k;
-    const size_t at = s->plan->head[s->state * s->l->group].k;
+    const size_t at = s->plan->head[s->state * s->l->group].k, d = s->l->d;
     bool near = false;
     for (size_t i = s->first; s->l->corrects && i < s->end && !near; i++) {
-        double mean = 0, m2 = 1;
+        const float *row = row_of(s, k, at, i);
+        float length = 1;
         if (!s->l->given.normalize_qk) {
-            s->kernels->moments_f32(row_of(s, k, at, i), s->l->d, &mean, &m2);
+            s->kernels->dots_f32(&length, row, row, d, 1, d);
         }
-        near = fabs(beta_of(s, i)) * (m2 + (double)s->l->d * mean * mean) > NEAR / 10.0;
+        near = fabs(beta_of(s, i)) * (double)length > NEAR / 10.0;
     }
     return near;
 }
 
-/* Computes a band in one segment. */
+/* Computes a band in one segment: in the fastest of three ways that is exact enough. A line that is
+ * as short as calls that are computed step by step is computed so, too. */
 static attn_status run_band(struct band *s, size_t segment, void *scratch) {
     const struct linear *l = s->l;
+    bool hard = s->plan->dtype == ATTN_FLOAT64;
     s->first = size_min(segment * l->rows, s->line->rows);
     s->end = end_of(s->first, l->rows, s->line->rows);
-    if (l->chunk == 0) {
-        return run_steps(s, scratch);
+    if (l->chunk == 0 || s->line->rows < LINEAR_FEW_POSITIONS) {
+        return steps_run(s, scratch);
     }
-    return s->plan->dtype == ATTN_FLOAT32 && !needs_double(s) ? chunks_run_f32(s, scratch)
-                                                              : chunks_run_f64(s, scratch);
+    if (!hard && !needs_double(s)) {
+        const attn_status status = chunks_run_f32(s, scratch, &hard);
+        if (status != ATTN_OK || !hard) {
+            return status;
+        }
+    }
+    hard = false;
+    const attn_status status = chunks_run_f64(s, scratch, &hard);
+    return status == ATTN_OK && hard && s->plan->dtype == ATTN_FLOAT64 ? steps_run(s, scratch)
+                                                                       : status;
 }
 
 static attn_status segment_task(struct band *s, size_t segment, size_t task, void *scratch) {

@@ -1,7 +1,7 @@
 /*
  * kernels.h - the row kernels: arithmetic on one row of numbers. There is one table of kernels for
  * each instruction set, and every table is complete. The kernels mask, widen, alibi, narrow, admit,
- * wide_dots, mix, decay and fold have the same source in every table and are compiled for its instruction set.
+ * wide_dots, mix, decay and step have the same source in every table and are compiled for its instruction set.
  * tests/support/check_kernels.c compares every kernel with a plain loop.
  *
  * Kernels allocate nothing, never read or write outside of their rows, and accept any alignment.
@@ -97,12 +97,15 @@ struct attn_kernels {
     /* to = x * factor, number by number, rounded once; `to` may be x. */
     void (*decay_f32)(float *to, const float *x, const double *factor, size_t n);
     void (*decay_f64)(double *to, const double *x, const double *factor, size_t n);
-    /* sum = factor * sum + add, and rounded = sum, for `rows` rows of n numbers that follow each
-     * other. All rows have factor[0], or each has one of its own with `each`. */
-    void (*fold_f32)(double *sum, float *rounded, const float *add, size_t rows, size_t n,
-                     const double *factor, bool each);
-    void (*fold_f64)(double *sum, double *rounded, const double *add, size_t rows, size_t n,
-                     const double *factor, bool each);
+    /* One step of a state of `rows` rows of n numbers, which begin ld numbers apart: row r of `to`
+     * is gates[r] times row r of `from`, plus key[r] * u, rounded once, and out is the sum over r
+     * of query[r] * row r before it is rounded. `gates` may be NULL for 1. `to` may be `from`. */
+    void (*step_f32)(float *to, size_t to_ld, const float *from, size_t from_ld, size_t rows,
+                     size_t n, const double *gates, const double *key, const double *u,
+                     const double *query, double *out);
+    void (*step_f64)(double *to, size_t to_ld, const double *from, size_t from_ld, size_t rows,
+                     size_t n, const double *gates, const double *key, const double *u,
+                     const double *query, double *out);
 
     /* Matrix products whose right operand is cut into panels of `panel` columns. The table of plain
      * loops has no such products: `panel` is 0 there, and the functions are NULL. */
@@ -129,6 +132,15 @@ struct attn_kernels {
     void (*multiply_f64)(double *c, size_t ldc, size_t rows, size_t columns, const double *a,
                          size_t lda, size_t inner, const double *b, size_t ldb, size_t distance,
                          bool add);
+    /* Adds a product to a long sum: sum + rest = factor (sum + rest) + a b. `sum` is rounded, and
+     * `rest` is what it lacks. Both are (rows, panel), one row after another. All rows have
+     * factor[0], or each has one of its own with `each`. a (rows, inner) is what pack_transposed
+     * makes of (inner, rows): a panel has `panel` columns of all rows. Rows of b begin ldb numbers
+     * apart. */
+    void (*gather_f32)(float *sum, float *rest, size_t rows, const float *a, size_t inner,
+                       const float *b, size_t ldb, const double *factor, bool each);
+    void (*gather_f64)(double *sum, double *rest, size_t rows, const double *a, size_t inner,
+                       const double *b, size_t ldb, const double *factor, bool each);
 };
 
 extern const struct attn_kernels attn_kernels_scalar, attn_kernels_avx2, attn_kernels_avx512,

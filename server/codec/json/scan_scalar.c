@@ -6,10 +6,15 @@
 #include "codec/json/reader.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "codec/error.h"
 #include "codec/json/number.h"
+
+enum {
+    KEYS_TEXT = 64 /* room for the names of the keys that take -Infinity */
+};
 
 /* ------------------------------------------------------------------------------------- grammar */
 
@@ -74,6 +79,26 @@ static bool refuse_fraction(struct codec_reader *reader, const char *text, size_
     return false;
 }
 
+/* Returns the key whose value is being read, if it may hold -Infinity, or NULL. */
+static const char *takes_infinity(const struct codec_reader *reader) {
+    const char *const *key = reader->options.infinity_keys;
+    while (key != NULL && *key != NULL && !reader_is_under(reader, *key)) {
+        key++;
+    }
+    return key != NULL ? *key : NULL;
+}
+
+/* Writes which keys take -Infinity: "bias" takes, or "bias" and "decay" take. */
+static void put_infinity_keys(const struct codec_reader *reader, char out[KEYS_TEXT]) {
+    const char *const *keys = reader->options.infinity_keys;
+    size_t used = 0, i = 0;
+    for (; keys[i] != NULL && used < KEYS_TEXT; i++) {
+        used += (size_t)snprintf(out + used, KEYS_TEXT - used, "%s\"%s\"", i > 0 ? " and " : "",
+                                 keys[i]);
+    }
+    snprintf(out + used, used < KEYS_TEXT ? KEYS_TEXT - used : 0, i > 1 ? " take" : " takes");
+}
+
 /* Refuses texts that other programs write, and a byte order mark, with messages of their own. True
  * if the text is none of them. */
 static bool not_json(struct codec_reader *reader, const char *text, size_t size, size_t offset) {
@@ -84,14 +109,16 @@ static bool not_json(struct codec_reader *reader, const char *text, size_t size,
                   {"-nan", finite},         {"Infinity", finite},   {"inf", finite},
                   {"-Infinity", finite},    {"-inf", finite},       {"True", "write true"},
                   {"False", "write false"}, {"None", "write null"}, {"undefined", "write null"}};
-    const char *key = reader->options.infinity_key;
-    if (key != NULL && size == strlen("-Infinity") && memcmp(text, "-Infinity", size) == 0) {
-        return reader_syntax(reader, offset, "-Infinity is not JSON: only \"%s\" takes it", key);
+    const char *key = takes_infinity(reader);
+    char keys[KEYS_TEXT];
+    if (reader->options.infinity_keys != NULL && size == strlen("-Infinity") &&
+        memcmp(text, "-Infinity", size) == 0) {
+        put_infinity_keys(reader, keys);
+        return reader_syntax(reader, offset, "-Infinity is not JSON: only %s it", keys);
     }
-    const bool infinity = reader_is_under(reader, key);
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
         if (size == strlen(others[i].text) && memcmp(text, others[i].text, size) == 0) {
-            if (infinity && others[i].hint == finite) {
+            if (key != NULL && others[i].hint == finite) {
                 return reader_syntax(
                     reader, offset,
                     "%s is not JSON: \"%s\" takes finite numbers, null and -Infinity",
@@ -136,8 +163,7 @@ static bool classify(struct codec_reader *reader, const char *text, size_t size,
         if (text[0] != literals[i].text[0]) {
             continue;
         }
-        if (text[0] == '-' && (size < 2 || text[1] != 'I' ||
-                               !reader_is_under(reader, reader->options.infinity_key))) {
+        if (text[0] == '-' && (size < 2 || text[1] != 'I' || takes_infinity(reader) == NULL)) {
             continue;
         }
         good = 0;

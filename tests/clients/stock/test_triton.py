@@ -15,7 +15,7 @@ from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 
 import stock
 
-MODELS = {"attention", "self-attention", "multi-head-attention", "softmax"}
+MODELS = {"attention", "self-attention", "multi-head-attention", "linear-attention", "softmax"}
 
 
 def connect(url=stock.URL, **options):

@@ -1,0 +1,194 @@
+/*
+ * steps.c computes a state of linear attention position by position, in double: few positions,
+ * states that are results, and calls that are to be exact.
+ */
+#include "engine/band.h"
+#include "status.h"
+#include "tensor.h"
+
+/* A state: its rows are of the dtype of the plan, or double in the scratch. */
+struct state_rows {
+    void *data;
+    size_t ld;
+    bool is_float;
+};
+
+/* A band, and its places in the scratch. */
+struct steps {
+    const struct band *s;
+    double *state;         /* (d, columns) */
+    double *q, *k, *gates; /* (d) */
+    double *v, *u;         /* (columns) */
+};
+
+static struct steps find_steps(const struct band *s, double *memory) {
+    struct steps at = {.s = s, .state = memory};
+    at.q = at.state + s->l->d * s->l->columns;
+    at.k = at.q + s->l->d;
+    at.gates = at.k + s->l->d;
+    at.v = at.gates + s->l->d;
+    at.u = at.v + s->l->columns;
+    return at;
+}
+
+/* Reads the state before the first position into the scratch. */
+static void begin_state(const struct steps *at) {
+    const struct band *s = at->s;
+    const size_t d = s->l->d, columns = s->columns;
+    if (s->first > 0) {
+        memcpy(at->state, kept_state(s), d * columns * sizeof(double));
+    } else if (s->l->past == NULL) {
+        memset(at->state, 0, d * columns * sizeof(double));
+    }
+    for (size_t c = 0; c < d && s->first == 0 && s->l->past != NULL; c++) {
+        read_doubles(s, past_row(s, c), columns, 1, at->state + c * columns);
+    }
+}
+
+/* Keeps the state after the last position, or writes it to a result. */
+static attn_status end_state(const struct steps *at) {
+    const struct band *s = at->s;
+    const size_t d = s->l->d, columns = s->columns;
+    if (s->end < s->line->rows) {
+        memcpy(kept_state(s), at->state, d * columns * sizeof(double));
+        return ATTN_OK;
+    }
+    for (size_t c = 0; c < d && plan_wants(s->plan, ATTN_WANT(PRESENT_STATE)); c++) {
+        if (!band_round(s, at->state + c * columns, columns,
+                        band_state(s, ATTN_RESULT_PRESENT_STATE, 1, 0, c))) {
+            return band_not_finite(s, "present_state", s->state, s->end == 0 ? 0 : s->end - 1);
+        }
+    }
+    return ATTN_OK;
+}
+
+/* Reads the gates of a position. Returns NULL if there are none. */
+static const double *gates_of_step(const struct steps *at, size_t i) {
+    const struct band *s = at->s;
+    const size_t d = s->l->d, count = decays_of(s->l);
+    const void *decays = count == 0 ? NULL : gate_of(s, &s->l->decay, i);
+    for (size_t c = 0; c < count; c++) {
+        at->gates[c] = exp(number_at(decays, s->plan->dtype, c));
+    }
+    for (size_t c = count; count > 0 && c < d; c++) {
+        at->gates[c] = at->gates[0];
+    }
+    return count == 0 ? NULL : at->gates;
+}
+
+/* Adds the product of a row of d numbers and a state. */
+static void read_state(const struct steps *at, const double *row, const struct state_rows *state,
+                       double *sum) {
+    const struct band *s = at->s;
+    if (state->is_float) {
+        s->kernels->mix_f32(sum, row, state->data, state->ld, s->l->d, s->columns);
+    } else {
+        s->kernels->mix_f64(sum, row, state->data, state->ld, s->l->d, s->columns);
+    }
+}
+
+/* Makes u of a position of the delta rules, in the place of v. */
+static void correct_step(const struct steps *at, const struct state_rows *from, const double *gates,
+                         size_t i) {
+    const struct band *s = at->s;
+    const double beta = beta_of(s, i);
+    const double *k = at->k;
+    if (gates != NULL) {
+        s->kernels->decay_f64(at->q, gates, k, s->l->d);
+        k = at->q;
+    }
+    memset(at->u, 0, s->columns * sizeof(double));
+    read_state(at, k, from, at->u);
+    for (size_t c = 0; c < s->columns; c++) {
+        at->v[c] = beta * (at->v[c] - at->u[c]);
+    }
+}
+
+static void read_query(const struct steps *at, size_t h, size_t i) {
+    const struct band *s = at->s;
+    const struct head *head = &s->plan->head[h];
+    const void *q = row_of(s, &s->plan->in.q, head->q, i);
+    read_doubles(s, q, s->l->d, norm_of(s, q) * head->scale, at->q);
+}
+
+/* Writes the outputs of position i. That of the first head is in `u`. */
+static attn_status write_outputs_of(const struct steps *at, const struct state_rows *to, size_t i) {
+    const struct band *s = at->s;
+    const size_t first = s->state * s->l->group;
+    for (size_t h = first; h < first + s->l->group; h++) {
+        if (h > first) {
+            read_query(at, h, i);
+            memset(at->u, 0, s->columns * sizeof(double));
+            read_state(at, at->q, to, at->u);
+        }
+        if (!band_round(s, at->u, s->columns, band_output(s, h, i))) {
+            return band_not_finite(s, "output", h, i);
+        }
+    }
+    return ATTN_OK;
+}
+
+/* Computes position i. `from` is the state before it, and `to` the one after it. */
+static attn_status run_step(const struct steps *at, const struct state_rows *from,
+                            const struct state_rows *to, size_t i) {
+    const struct band *s = at->s;
+    const struct linear *l = s->l;
+    const attn_plan *p = s->plan;
+    const struct head *head = &p->head[s->state * l->group];
+    const void *k = row_of(s, &p->in.k, head->k, i);
+    const double *gates = gates_of_step(at, i);
+    read_doubles(s, k, l->d, norm_of(s, k), at->k);
+    read_doubles(s, row_of(s, &p->in.v, head->v + s->column, i), s->columns, 1, at->v);
+    if (l->corrects) {
+        correct_step(at, from, gates, i);
+    }
+    read_query(at, s->state * l->group, i);
+    if (to->is_float) {
+        s->kernels->step_f32(to->data, to->ld, from->data, from->ld, l->d, s->columns, gates, at->k,
+                             at->v, at->q, at->u);
+    } else {
+        s->kernels->step_f64(to->data, to->ld, from->data, from->ld, l->d, s->columns, gates, at->k,
+                             at->v, at->q, at->u);
+    }
+    return plan_wants(p, ATTN_WANT(OUTPUT)) ? write_outputs_of(at, to, i) : ATTN_OK;
+}
+
+static attn_status keep_state(const struct steps *at, size_t i) {
+    const struct band *s = at->s;
+    for (size_t c = 0; c < s->l->d; c++) {
+        if (!band_round(s, at->state + c * s->columns, s->columns,
+                        band_state(s, ATTN_RESULT_STATES, s->plan->n, i, c))) {
+            return band_not_finite(s, "states", s->state, i);
+        }
+    }
+    return ATTN_OK;
+}
+
+/* Computes a line of one position, whose past state is given and whose present state is wanted,
+ * where these lie: both are read and written once. A number of the state that is not finite makes
+ * the output not finite, too. */
+static attn_status run_one(const struct steps *at) {
+    const struct band *s = at->s;
+    const bool is_float = s->plan->dtype == ATTN_FLOAT32;
+    void *past = (char *)(uintptr_t)past_row(s, 0), /* the step only reads it */
+        *present = band_state(s, ATTN_RESULT_PRESENT_STATE, 1, 0, 0);
+    const struct state_rows from = {past, s->l->d_v, is_float}, to = {present, s->l->d_v, is_float};
+    return run_step(at, &from, &to, 0);
+}
+
+attn_status steps_run(const struct band *s, void *scratch) {
+    const struct steps at = find_steps(s, scratch);
+    const uint64_t both = ATTN_WANT(OUTPUT) | ATTN_WANT(PRESENT_STATE);
+    if (s->line->rows == 1 && s->l->past != NULL && s->plan->results.wanted == both) {
+        return run_one(&at);
+    }
+    const struct state_rows state = {at.state, s->columns, false};
+    begin_state(&at);
+    for (size_t i = s->first; i < s->end; i++) {
+        ATTN_TRY(run_step(&at, &state, &state, i));
+        if (plan_wants(s->plan, ATTN_WANT(STATES))) {
+            ATTN_TRY(keep_state(&at, i));
+        }
+    }
+    return end_state(&at);
+}
