@@ -181,7 +181,8 @@ ATTN_API bool attn_tensor_bytes(const attn_tensor *tensor, size_t *bytes);
     X(GRAD_B_V, "grad_b_V")                                                                        \
     X(GRAD_B_O, "grad_b_O")                                                                        \
     X(GRAD_BIAS_K, "grad_bias_K")                                                                  \
-    X(GRAD_BIAS_V, "grad_bias_V")
+    X(GRAD_BIAS_V, "grad_bias_V")                                                                  \
+    X(GRAD_DECAY, "grad_decay")
 
 typedef enum attn_result {
 #define ATTN_RESULT_ENUM(name, text) ATTN_RESULT_##name,
@@ -362,6 +363,12 @@ typedef struct attn_options {
      * no number is NaN or +inf: the library does not look for them. They make the call fail with
      * ATTN_NOT_FINITE only if some query may attend to their key by all other rules. */
     const attn_tensor *bias;
+    /* The logarithms of forget gates, each <= 0, in Q's dtype (Lin et al. 2025, arXiv 2503.02130):
+     * (H,m), or (m) without an axis of heads, with the batch axes of the call, or none or 1 in
+     * each, before these. H may be 1. If Q, K and V are packed: (m,H) or (B,m,H). The decays of the
+     * keys after j, up to the position of the query, are added to the masked score of key j. -inf
+     * is a gate of 0: what lies before that key is forbidden. It needs `causal`. */
+    const attn_tensor *decay;
     const attn_tensor *alibi_slopes; /* (H), in Q's dtype: adds -slope * |i + s - j| */
     const attn_tensor *sink; /* (H), in Q's dtype: logits that are added to the denominator only */
     const size_t *lengths;   /* (B): the valid keys of each batch item, past ones included */

@@ -175,6 +175,11 @@ attn_status check_options(const attn_options *o, attn_error *error) {
                          "window is [%lld, %lld]; each side must be -1 (no limit) or at least 0",
                          (long long)o->window[0], (long long)o->window[1]);
     }
+    if (o->decay != NULL && !o->causal) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, "decay",
+                         "decay needs causal: a key after the query would be remembered, not "
+                         "forgotten");
+    }
     if ((o->flags & ATTN_FLAG_ALIBI) != 0 && o->alibi_slopes != NULL) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "alibi",
                          "alibi takes the slopes of the paper or given slopes, not both");

@@ -20,6 +20,7 @@ enum {
     ROW_PRODUCT = 200,  /* added if the products are made row by row */
     BLAS_PRODUCT = 400, /* added if BLAS makes them, divided by the number of queries */
     MASK = 20,          /* reading a byte of a mask */
+    DECAY = 100,        /* adding a decay to a sum, and the sum to a score */
     SOFTCAP = 120,      /* tanh */
     ROUND = 60,         /* rounding a number to a compute_dtype */
     ROUND_KEY = 20,     /* the same for a number of a packed key, once for a block */
@@ -69,6 +70,7 @@ static double cost_of_score(const attn_plan *plan) {
     cost += plan->rules.mask.data != NULL ? MASK : 0;
     cost += plan->rules.padding != NULL ? MASK : 0;
     cost += plan->rules.bias.data != NULL ? MASK : 0;
+    cost += plan->decay.data != NULL ? DECAY : 0;
     cost += plan->options.softcap > 0 ? SOFTCAP : 0;
     if (plan->narrow.type != NULL) { /* scores that are a result are a product of their own */
         const bool raw = plan_wants(plan, ATTN_WANT(SCORES) | ATTN_WANT(STATISTICS));
@@ -185,8 +187,10 @@ double cost_of_preparing(const attn_plan *plan, enum prepare what) {
         return ROW + 2 * COPY * (double)(plan->project[PROJECT_K].ld + plan->project[PROJECT_V].ld);
     case PREPARE_MASK:
         return ROW + keys * (COPY + MASK);
-    default:
+    case PREPARE_BIAS:
         return ROW + keys * COPY;
+    default:
+        return ROW + fmin(keys, DECAY_KEYS) * 2 * DECAY;
     }
 }
 

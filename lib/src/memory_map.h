@@ -25,6 +25,8 @@
     /* Mask and bias of all keys, if there are extra keys, see struct extended. */                 \
     X(mask, unsigned char, 1, extended_rows_of(&plan->extra.mask), plan->m)                        \
     X(bias, real, size, extended_rows_of(&plan->extra.bias), plan->m)                              \
+    /* Sums of decays, see decay.inc. */                                                           \
+    X(decay, double, sizeof(double), plan->decay.items * plan->decay.heads, 2 * plan->m)           \
     /* Tiles of keys, transposed. */                                                               \
     X(packed_keys, real, size, path->packs ? plan->in.k.items : 0, s->pack.batch + beyond)         \
     /* The outputs of heads, if W_O takes them. */                                                 \
@@ -50,6 +52,9 @@
     X(shift, double, sizeof(double), g->wanted ? rows : 0, 1)                                      \
     X(slope_sums, double, sizeof(double), plan_wants(plan, ATTN_WANT(GRAD_ALIBI)) ? rows : 0, 1)   \
     X(bias_sums, double, sizeof(double), row_bias ? rows : 0, 1)                                   \
+    /* The same for the decays, of each row and of each column. */                                 \
+    X(decay_rows, double, sizeof(double), grad_decay ? rows : 0, 1)                                \
+    X(decay_columns, double, sizeof(double), sums_of_columns(plan), 1)                             \
     /* Gradients of Q, K and V, unless these are results as they are, and of the heads' outputs.   \
      * Projected Q and K before their norms. Gradients of the norms, from each task. */            \
     X(grad_q, real, size, gradient_is_kept(plan, SUMS_Q) ? plan->in.q.numbers : 0, 1)              \

@@ -31,10 +31,11 @@ enum {
     MOST_SIDE = 256,
     MOST_COLUMNS = 4096,
     /* The cost of one score beside its five products, in a plain call and in another one, and those
-     * of one term of a sum over queries, of a tile, of a call of BLAS, of reading a number, and of
+     * of a decay, of one term of a sum over queries, of a tile, of a call of BLAS, of reading a number, and of
      * adding a number to the gradient of a bias. */
     SCORE = 200,
     GENERAL_SCORE = 700,
+    DECAY_SCORE = 150,
     TERM = 800,
     TILE = 100000,
     PRODUCT = 30000,
@@ -181,7 +182,9 @@ static double cost_of_pair(const attn_plan *plan, double rows, double keys) {
     const struct gradients *g = &plan->gradients;
     const double tiles = ceil(rows / (double)g->tile_rows) * ceil(keys / (double)g->tile_keys);
     const double wide = plan->dtype == ATTN_FLOAT64 ? 2 : 1;
-    const double score = plan->path.plain ? SCORE : GENERAL_SCORE;
+    const double score = plan->path.plain           ? SCORE
+                         : plan->decay.data != NULL ? GENERAL_SCORE + DECAY_SCORE
+                                                    : GENERAL_SCORE;
     return rows * keys * wide * (2.5 * plan->schedule.columns + score) + tiles * TILE;
 }
 
@@ -215,10 +218,12 @@ static void choose_stripes(attn_plan *plan) {
 static size_t sums_count(const attn_plan *plan, int which) {
     static const attn_result results[] = {ATTN_RESULT_GRAD_Q,      ATTN_RESULT_GRAD_K,
                                           ATTN_RESULT_GRAD_V,      ATTN_RESULT_GRAD_PAST_K,
-                                          ATTN_RESULT_GRAD_PAST_V, ATTN_RESULT_GRAD_BIAS};
+                                          ATTN_RESULT_GRAD_PAST_V, ATTN_RESULT_GRAD_BIAS,
+                                          ATTN_RESULT_GRAD_DECAY};
     const size_t numbers[] = {plan->in.q.numbers,      plan->in.k.numbers,
                               plan->in.v.numbers,      plan->in.past_k.numbers,
-                              plan->in.past_v.numbers, plan->gradients.bias_numbers};
+                              plan->in.past_v.numbers, plan->gradients.bias_numbers,
+                              sums_of_columns(plan)};
     const bool kept = which <= SUMS_V && gradient_is_kept(plan, which);
     return kept || plan_wants(plan, UINT64_C(1) << results[which]) ? numbers[which] : 0;
 }
@@ -314,6 +319,12 @@ static double cost_of_bias(const attn_plan *plan, attn_result which) {
     return SUMMED * (double)numbers[which - ATTN_RESULT_GRAD_B_Q];
 }
 
+/* Returns how many heads, of all batch items, share a decay. */
+static double sharers_of_decay(const attn_plan *plan) {
+    const struct decay *d = &plan->decay;
+    return (double)plan->batch * (double)plan->heads / ((double)d->items * (double)d->heads);
+}
+
 /* Counts the tasks of GRADIENT_END for one gradient: a part of it is checked, or made of sums. */
 static size_t end_tasks(const attn_plan *plan, attn_result which) {
     const struct result *result = &plan->results.of[which];
@@ -333,6 +344,8 @@ static size_t end_tasks(const attn_plan *plan, attn_result which) {
                     .tasks;
     } else if (which <= ATTN_RESULT_GRAD_B_V) { /* whole lines of a cache are read */
         return plan_cut(ceil_div(numbers, LINE), cost_of_bias(plan, which)).tasks;
+    } else if (which == ATTN_RESULT_GRAD_DECAY) {
+        terms = sharers_of_decay(plan);
     }
     return plan_cut(numbers, (double)numbers * terms * TERM).tasks;
 }
@@ -365,6 +378,10 @@ static void count_tasks(attn_plan *plan) {
     }
     for (int r = ATTN_RESULT_GRAD_B_Q; r <= ATTN_RESULT_GRAD_B_V && !plan->form.projected; r++) {
         g->cost += plan_wants(plan, UINT64_C(1) << r) ? cost_of_bias(plan, (attn_result)r) : 0;
+    }
+    if (g->ends[ATTN_RESULT_GRAD_DECAY] > 0) { /* each task reads the keys after its own */
+        g->cost += (double)g->ends[ATTN_RESULT_GRAD_DECAY] * sharers_of_decay(plan) * SUMMED *
+                   (double)(plan->n + plan->m);
     }
     for (int phase = 0; phase < GRADIENT_COUNT; phase++) {
         g->cost += (double)tasks[phase] * (phase == GRADIENT_STEP ? (double)g->steps : 1) * 4000;

@@ -219,7 +219,8 @@ static void choose_paths(attn_plan *plan, double head_cost) {
                                 STREAM_BYTES;
     path->plain = plan->rules.mask.stride[3] == (plan->rules.mask.data != NULL) &&
                   plan->rules.bias.data == NULL && plan->scoring.slopes == NULL &&
-                  plan->options.softcap == 0 && plan->options.normalization == ATTN_SOFTMAX;
+                  plan->decay.data == NULL && plan->options.softcap == 0 &&
+                  plan->options.normalization == ATTN_SOFTMAX;
     for (size_t h = 0; h < plan->heads; h++) { /* a plain call rounds the scale to the dtype */
         const double scale = plan->head[h].scale;
         path->plain = path->plain && scale > 0 &&
@@ -403,6 +404,7 @@ static void choose_preparation(attn_plan *plan) {
         plan->extra.count > 0 ? plan->batch : 0,
         mask->items * mask->heads * mask->rows,
         bias->items * bias->heads * bias->rows,
+        plan->decay.items * plan->decay.heads * ceil_div(plan->m, DECAY_KEYS),
     };
     for (int i = 0; i < PREPARE_COUNT; i++) {
         if (rows[i] == 0) {

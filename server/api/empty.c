@@ -166,8 +166,8 @@ static bool make_rule(const struct fields *fields, struct codec_document *docume
 bool empty_make(const struct fields *fields, struct codec_document *document,
                 struct codec_error *error) {
     static const char *const rules[] = {"mask", "bias"};
-    static const char *const whole[] = {"key_padding", "positions", "grad_output", "grad_lse",
-                                        "grad_weights"};
+    static const char *const whole[] = {"key_padding", "decay",    "positions",
+                                        "grad_output", "grad_lse", "grad_weights"};
     bool good = true;
     for (size_t i = 0; good && i < INPUTS && fields->at != FIELDS_AT_SOFTMAX; i++) {
         good = make_input(fields, document, &inputs[i], error);

@@ -14,6 +14,7 @@ enum field_kind {
     FIELD_WORDS,    /* a text, or texts; generated.c reads it */
     FIELD_MATRIX,   /* finite numbers, of rank least..most */
     FIELD_LOGITS,   /* as FIELD_MATRIX, and null means minus infinity */
+    FIELD_DECAY,    /* as FIELD_LOGITS, and no number is above 0 */
     FIELD_BIAS,     /* as FIELD_LOGITS, and -Infinity means minus infinity */
     FIELD_MASK,     /* true and false, or 1 and 0, of rank least..most */
     FIELD_DTYPE,    /* one of the choices; the codec has followed it while it read the body */

@@ -161,6 +161,8 @@ static const struct field table[] = {
      .not_a_mask = "here 1 or true says that the key exists"},
     {"bias", ATTENTIONS, FIELDS_OPTIONS, FIELD_BIAS, 1, ATTN_MAX_RANK, NUMBERS, "bhnk",
      TENSOR(bias, options.bias)},
+    {"decay", ATTENTION | PROJECTIONS, FIELDS_OPTIONS, FIELD_DECAY, 1, ATTN_MAX_RANK - 1, NUMBERS,
+     "bHk", TENSOR(decay, options.decay)},
     {"past_K", ATTENTIONS, FIELDS_OPTIONS, FIELD_MATRIX, 2, ATTN_MAX_RANK, NUMBERS, "bGpd",
      TENSOR(past_k, options.past_k)},
     {"past_V", ATTENTIONS, FIELDS_OPTIONS, FIELD_MATRIX, 2, ATTN_MAX_RANK, NUMBERS, "bGpv",
@@ -450,6 +452,7 @@ static bool read_matrix(struct codec_document *document, const struct field *fie
         good = read_mask(document, field, value, tensor, error);
         break;
     case FIELD_LOGITS:
+    case FIELD_DECAY:
     case FIELD_BIAS:
         good = codec_as_reals_or_null(document, value, field->least, field->most, tensor, error);
         break;
@@ -498,6 +501,7 @@ static bool read_field(struct codec_document *document, const struct field *fiel
         break;
     case FIELD_MATRIX:
     case FIELD_LOGITS:
+    case FIELD_DECAY:
     case FIELD_BIAS:
     case FIELD_MASK:
         good = read_matrix(document, field, value, out, pointer, error);

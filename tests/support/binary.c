@@ -61,7 +61,7 @@ static double element_of(const struct binary_input *input, size_t i) {
     if (is_mask(input)) {
         return (rank_of(input) == 1 || i >= input->shape[rank_of(input) - 1]) && hash % 4 != 0;
     }
-    return ((double)(hash % 129) - 64) / 16;
+    return ((double)(hash % 129) - ((input->kind & BINARY_DECAY) != 0 ? 128 : 64)) / 16;
 }
 
 static bool is_wide(const char *type) {

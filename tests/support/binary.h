@@ -26,6 +26,7 @@ struct binary_input {
 enum {
     BINARY_MASK = 1,
     BINARY_DRAWN = 2, /* JSON has {"random": ...} in place of the numbers */
+    BINARY_DECAY = 8, /* no number is above 0 */
     BINARY_HOLES = 4, /* JSON has null and -Infinity in place of some numbers */
     BINARY_INPUTS = 40
 };

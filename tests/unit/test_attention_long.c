@@ -49,6 +49,8 @@ static const unsigned kinds[] = {
     LENGTHS | AT_THE_END | WINDOW | ALIBI,
     NONE | BOTTOM_RIGHT,
     SIGMOID | MASK,
+    DECAY,
+    DECAY | PAST | GROUPED,
 };
 
 enum {

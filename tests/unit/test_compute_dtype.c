@@ -225,6 +225,7 @@ static struct head head_of(struct random_call *c, attn_plan *plan, size_t b, siz
         .bias = c->bias_full == NULL ? NULL : rounded_all(c, c->bias_full + slot * n * m, n * m),
         .mask = mask,
         .slope = rounded(o->compute_dtype, c->slopes[h]),
+        .decay = c->decay_full == NULL ? NULL : rounded_all(c, c->decay_full + slot * m, m),
         .first = random_position(c, b, 0),
         .length = c->lengths[b],
         .exists = c->exists == NULL ? NULL : c->exists + b * m,

@@ -59,6 +59,7 @@ static long double weigh(const struct query *t) {
         const long double capped = o->softcap > 0 ? tanhl(x / o->softcap) : 0;
         x = o->softcap > 0 ? o->softcap * capped : x;
         x += c->bias == NULL ? 0 : c->bias[row * c->m + j];
+        x += decay_between(c, t->b, t->h, t->i, j);
         x -= c->slopes == NULL ? 0 : c->slopes[t->h] * away(t, j);
         t->slope[j] = 1 - capped * capped;
         t->x[j] = may_attend(c, t->b, t->h, t->i, j) ? x : -INFINITY;
@@ -115,6 +116,7 @@ static void add_query(const struct query *t, struct gradients_of_call *g) {
     const size_t row = row_of(c, t->b, t->h, t->i), key = key_row(c, t->b, t->h);
     const double *out = g->output + row * c->d_v;
     const long double share = weigh(t);
+    const int64_t position = position_of(c, t->b, t->i);
     for (size_t j = 0; j < c->m; j++) {
         t->dp[j] = g->weights == NULL ? 0 : g->weights[row * c->m + j];
         t->terms[j] = fabs((double)t->dp[j]);
@@ -134,6 +136,9 @@ static void add_query(const struct query *t, struct gradients_of_call *g) {
         const double terms = t->terms[j], size = fabs(c->options.scale) * terms;
         add(&g->by[ATTN_RESULT_GRAD_BIAS], row * c->m + j, ds, terms);
         add(&g->by[ATTN_RESULT_GRAD_ALIBI], t->h, -ds * away(t, j), terms * away(t, j));
+        for (size_t s = j + 1; c->decay != NULL && s < c->m && (int64_t)s <= position; s++) {
+            add(&g->by[ATTN_RESULT_GRAD_DECAY], row / c->n * c->m + s, ds, terms);
+        }
         for (size_t e = 0; e < c->d; e++) {
             const double q = c->q[row * c->d + e], k = c->k[(key + j) * c->d + e];
             add(&g->by[ATTN_RESULT_GRAD_Q], row * c->d + e, scaled * k, size * fabs(k));
@@ -237,8 +242,8 @@ static void check_bounds(unsigned kind, size_t size, int dtype, double worst[ATT
 }
 
 Test(laws, gradients_stay_within_their_bounds, .timeout = 300) {
-    static const unsigned kinds[] = {ALL_KINDS, SIGMOID | BIAS | WINDOW, SIGMOID | CAUSAL,
-                                     NONE | CAUSAL, NONE | ALIBI | SOFTCAP};
+    static const unsigned kinds[] = {ALL_KINDS,     SIGMOID | BIAS | WINDOW, SIGMOID | CAUSAL,
+                                     NONE | CAUSAL, NONE | ALIBI | SOFTCAP,  NONE | DECAY};
     for (int dtype = ATTN_FLOAT32; dtype <= ATTN_FLOAT64; dtype++) {
         double worst[ATTN_RESULT_COUNT] = {0};
         for (size_t at = 0; at < sizeof kinds / sizeof *kinds * 6; at++) {

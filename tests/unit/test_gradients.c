@@ -158,10 +158,18 @@ static const struct {
                   {2, 1500, 40, 8, 20},
                   {2, 130, 530, 300, 8}};
 
-static const unsigned long_kinds[] = {PLAIN,         CAUSAL,           BOTTOM_RIGHT | WINDOW,
-                                      ALL,           GROUPED | PAST,   SHARED | BIAS | CAUSAL,
-                                      MASK | SINK,   LENGTHS | ALIBI,  SIGMOID | BIAS | WINDOW,
-                                      NONE | CAUSAL, SOFTCAP | PADDING};
+static const unsigned long_kinds[] = {PLAIN,
+                                      CAUSAL,
+                                      BOTTOM_RIGHT | WINDOW,
+                                      ALL,
+                                      GROUPED | PAST,
+                                      SHARED | BIAS | CAUSAL,
+                                      MASK | SINK,
+                                      LENGTHS | ALIBI,
+                                      SIGMOID | BIAS | WINDOW,
+                                      NONE | CAUSAL,
+                                      SOFTCAP | PADDING,
+                                      DECAY | GROUPED};
 
 /* Draws the gradients of output and lse. The caller frees their data. */
 static void draw_long_loss(const struct call *c, attn_tensor *output, attn_tensor *lse,
@@ -278,6 +286,10 @@ static void check_long_call(unsigned kind, size_t at) {
     if (c.bias != NULL) {
         check_difference(&c, c.bias, wide.of[ATTN_RESULT_GRAD_BIAS],
                          wide.count[ATTN_RESULT_GRAD_BIAS], "bias");
+    }
+    if (c.decay != NULL) {
+        check_difference(&c, c.decay, wide.of[ATTN_RESULT_GRAD_DECAY],
+                         wide.count[ATTN_RESULT_GRAD_DECAY], "decay");
     }
     if (c.past == 0 && !c.shared) {
         check_difference(&c, c.k, wide.of[ATTN_RESULT_GRAD_K], wide.count[ATTN_RESULT_GRAD_K], "K");
