@@ -227,7 +227,11 @@ typedef enum attn_normalization {
     ATTN_UNNORMALIZED = 1, /* weights = masked scores */
     /* weights = 1 / (1 + exp(-(masked score + sigmoid_bias))). Ramapuram et al. 2024, arXiv
      * 2409.04431, set sigmoid_bias to the negative natural logarithm of the number of keys. */
-    ATTN_SIGMOID = 2
+    ATTN_SIGMOID = 2,
+    /* weight of key j = s_j times the product of 1 - s_k over all keys k > j that the query may
+     * attend to, where s = 1 / (1 + exp(-masked score)): a stick that is broken from the last key
+     * backwards (Tan et al. 2024, arXiv 2410.17980). The weights sum to at most 1. */
+    ATTN_STICK_BREAKING = 3
 } attn_normalization;
 
 /* A type of 16 bits whose rounding is imitated. The matrices are float32, and so are the results,

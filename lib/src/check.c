@@ -110,9 +110,9 @@ static attn_status check_enums(const attn_options *o, attn_error *error) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "results", "unknown bits in results: 0x%llx",
                          (unsigned long long)o->results);
     }
-    if ((unsigned)o->normalization > ATTN_SIGMOID) {
+    if ((unsigned)o->normalization > ATTN_STICK_BREAKING) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "normalization",
-                         "normalization is %d; it must be 0 to 2", (int)o->normalization);
+                         "normalization is %d; it must be 0 to 3", (int)o->normalization);
     }
     return ATTN_OK;
 }
@@ -132,7 +132,7 @@ static attn_status check_compute_dtype(const attn_options *o, attn_error *error)
 }
 
 static attn_status check_normalization(const attn_options *o, attn_error *error) {
-    static const char *const names[] = {"softmax", "none", "sigmoid"};
+    static const char *const names[] = {"softmax", "none", "sigmoid", "stick_breaking"};
     const char *name = names[o->normalization];
     if (!isfinite(o->sigmoid_bias)) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "sigmoid_bias",

@@ -25,6 +25,7 @@ enum {
     ROUND = 60,         /* rounding a number to a compute_dtype */
     ROUND_KEY = 20,     /* the same for a number of a packed key, once for a block */
     SIGMOID = 150,      /* exp and a division */
+    STICK = 350,        /* exp twice, a logarithm and sums that wait for each other */
     ENTROPY = 350,      /* a logarithm of libm */
     LONG_ENTROPY = 80,  /* the moment of a long row, of which entropy is made */
     STAGE = 60,         /* storing a number of a stage */
@@ -77,7 +78,9 @@ static double cost_of_score(const attn_plan *plan) {
         cost += 4 * ROUND + (raw ? plan->schedule.columns / 2 : 0);
         cost += ROUND_KEY * (double)plan->head[0].d / (double)size_min(plan->n, LEAST_ROWS);
     }
-    cost += plan->options.normalization == ATTN_SIGMOID ? SIGMOID : 0;
+    cost += plan->options.normalization == ATTN_SIGMOID          ? SIGMOID
+            : plan->options.normalization == ATTN_STICK_BREAKING ? STICK
+                                                                 : 0;
     if (plan_wants(plan, ATTN_WANT(ENTROPY))) {
         cost += path->long_rows ? LONG_ENTROPY : ENTROPY;
     }

@@ -55,6 +55,10 @@
     /* The same for the decays, of each row and of each column. */                                 \
     X(decay_rows, double, sizeof(double), grad_decay ? rows : 0, 1)                                \
     X(decay_columns, double, sizeof(double), sums_of_columns(plan), 1)                             \
+    /* Sticks: what the keys after each tile have broken, and the sum of P dP over the keys before   \
+     * it, of each row. */                                                                         \
+    X(stick_after, double, sizeof(double), stick_tiles(plan), rows)                                \
+    X(stick_before, double, sizeof(double), stick_tiles(plan), rows)                               \
     /* Gradients of Q, K and V, unless these are results as they are, and of the heads' outputs.   \
      * Projected Q and K before their norms. Gradients of the norms, from each task. */            \
     X(grad_q, real, size, gradient_is_kept(plan, SUMS_Q) ? plan->in.q.numbers : 0, 1)              \
@@ -105,7 +109,7 @@
     /* Gradients: a tile of weights, and of gradients of scores; the queries of the tile and the   \
      * gradients of their outputs, also transposed; its keys and values, packed transposed, and    \
      * its keys packed; sums of the gradients of its keys and values, transposed; rows on their    \
-     * way; the derivative of softcap, and the gradient of a bias, for one row of the tile. */     \
+     * way; the share that each key takes of a stick, and what it leaves; the derivative of softcap, and the gradient of a bias, for one row of the tile. */     \
     X(g_weights, real, size, g_rows, g_ld)                                                         \
     X(g_scores, real, size, g_rows, g_ld)                                                          \
     X(g_q, real, size, g_rows, d)                                                                  \
@@ -118,6 +122,7 @@
     X(g_k_sums, real, size, grad_k ? g_ld : 0, d)                                                  \
     X(g_v_sums, real, size, grad_v ? g_ld : 0, d_v)                                                \
     X(g_moved, real, size, size_max(g_rows, g_keys), size_max(d, d_v))                             \
+    X(g_stick, double, sizeof(double), stick_tiles(plan) > 0 ? g_keys : 0, 2)                      \
     X(g_slope, double, sizeof(double), g_keys, 1)                                                  \
     X(g_bias, double, sizeof(double), column_bias ? g_keys : 0, 1)                                 \
     X(g_row, double, sizeof(double), g->wanted && prepares ? 1 : 0, d)

@@ -645,6 +645,13 @@ static inline size_t sums_of_columns(const attn_plan *plan) {
     return plan_wants(plan, ATTN_WANT(GRAD_DECAY)) ? plan->batch * plan->heads * plan->m : 0;
 }
 
+/* Returns the tiles of keys of a call whose gradients go through sticks; otherwise 0. */
+static inline size_t stick_tiles(const attn_plan *plan) {
+    return plan->gradients.wanted && plan->options.normalization == ATTN_STICK_BREAKING
+               ? ceil_div(plan->m, plan->gradients.tile_keys)
+               : 0;
+}
+
 /* Is the gradient of Q (or K, V) kept in the workspace, because it is no result as it is? */
 static inline bool gradient_is_kept(const attn_plan *plan, int which) {
     static const attn_result results[] = {ATTN_RESULT_GRAD_Q, ATTN_RESULT_GRAD_K,

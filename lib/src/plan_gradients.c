@@ -31,11 +31,12 @@ enum {
     MOST_SIDE = 256,
     MOST_COLUMNS = 4096,
     /* The cost of one score beside its five products, in a plain call and in another one, and those
-     * of a decay, of one term of a sum over queries, of a tile, of a call of BLAS, of reading a number, and of
+     * of a decay, of a share of a stick, of one term of a sum over queries, of a tile, of a call of BLAS, of reading a number, and of
      * adding a number to the gradient of a bias. */
     SCORE = 200,
     GENERAL_SCORE = 700,
     DECAY_SCORE = 150,
+    STICK_SCORE = 600,
     TERM = 800,
     TILE = 100000,
     PRODUCT = 30000,
@@ -182,9 +183,9 @@ static double cost_of_pair(const attn_plan *plan, double rows, double keys) {
     const struct gradients *g = &plan->gradients;
     const double tiles = ceil(rows / (double)g->tile_rows) * ceil(keys / (double)g->tile_keys);
     const double wide = plan->dtype == ATTN_FLOAT64 ? 2 : 1;
-    const double score = plan->path.plain           ? SCORE
-                         : plan->decay.data != NULL ? GENERAL_SCORE + DECAY_SCORE
-                                                    : GENERAL_SCORE;
+    const bool stick = plan->options.normalization == ATTN_STICK_BREAKING;
+    const double score = (plan->path.plain ? SCORE : GENERAL_SCORE) +
+                         (plan->decay.data != NULL ? DECAY_SCORE : 0) + (stick ? STICK_SCORE : 0);
     return rows * keys * wide * (2.5 * plan->schedule.columns + score) + tiles * TILE;
 }
 
@@ -388,6 +389,28 @@ static void count_tasks(attn_plan *plan) {
     }
 }
 
+/* Cuts the queries that get their `shift` into tasks. What goes through sticks needs two products of
+ * each row then, and a task packs all keys and values for its rows. */
+static void cut_start(attn_plan *plan) {
+    enum {
+        LEAST_ROWS = 16 /* of a task with sticks, unless they cost too much */
+    };
+    struct gradients *g = &plan->gradients;
+    const bool stick = plan->options.normalization == ATTN_STICK_BREAKING;
+    const size_t rows = plan->batch * plan->heads * plan->n;
+    const double pack = (double)plan->m * plan->schedule.columns * 2 * SUMMED;
+    const double row = plan->schedule.columns * 20 + 2000 +
+                       (g->upstream.weights == NULL ? 0 : cost_of_row(plan)) +
+                       (stick ? cost_of_pair(plan, 1, (double)plan->m) + pack / LEAST_ROWS : 0);
+    g->start = plan_cut(rows, row * (double)rows);
+    if (stick) {
+        const double fit = fmin(LEAST_ROWS, TASK_MOST / row);
+        g->start.per_task = size_max(g->start.per_task, fit < 1 ? 1 : (size_t)fit);
+        g->start.tasks = ceil_div(rows, g->start.per_task);
+    }
+    g->cost = row * (double)rows + plan->schedule.input_cost;
+}
+
 void plan_cut_gradients(attn_plan *plan, size_t d) {
     struct gradients *g = &plan->gradients;
     const size_t size = attn_dtype_size(plan->dtype), panel = size_max(1, plan->tiling.panel);
@@ -400,11 +423,7 @@ void plan_cut_gradients(attn_plan *plan, size_t d) {
     g->ld = ceil_div(g->tile_keys, panel) * panel;
     choose_units(plan);
     choose_stripes(plan);
-    const double row =
-        plan->schedule.columns * 20 + 2000 + (g->upstream.weights == NULL ? 0 : cost_of_row(plan));
-    const size_t rows = plan->batch * plan->heads * plan->n;
-    g->start = plan_cut(rows, row * (double)rows);
-    g->cost = row * (double)rows + plan->schedule.input_cost;
+    cut_start(plan);
     g->cost_of_pairs = (double)plan->batch * (double)plan->heads *
                        cost_of_pair(plan, (double)plan->n, (double)plan->m);
     cut_projections(plan);

@@ -479,6 +479,19 @@ static void choose_after_cuts(attn_plan *plan, size_t d_v) {
     }
 }
 
+/* Refuses what long rows of broken sticks do not have. */
+static attn_status check_sticks(const attn_plan *plan, attn_error *error) {
+    return plan->options.normalization == ATTN_STICK_BREAKING && plan->path.long_rows &&
+                   plan->results.mean
+               ? attn_fail(error, ATTN_TOO_LARGE, "normalization",
+                           "the mean over heads of normalization \"stick_breaking\" needs rows of "
+                           "at most %d keys, and of fewer if the %zu heads have many columns, but "
+                           "there are %zu",
+                           WHOLE_BYTES / 8 / (int)attn_dtype_size(plan->dtype), plan->heads,
+                           plan->m)
+               : ATTN_OK;
+}
+
 /* Refuses long rows of a call with a compute_dtype. The widest row has d numbers. */
 static attn_status refuse_long_rows(const attn_plan *plan, size_t d, attn_error *error) {
     if (d > WIDE) {
@@ -517,6 +530,7 @@ attn_status plan_schedule(attn_plan *plan, attn_error *error) {
     if (plan->narrow.type != NULL && plan->path.long_rows) {
         return refuse_long_rows(plan, size_max(d, d_v), error);
     }
+    ATTN_TRY(check_sticks(plan, error));
     choose_preparation(plan);
     choose_pack(plan, d);
     choose_after_cuts(plan, d_v);

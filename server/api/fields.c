@@ -15,8 +15,10 @@
 
 static const char *const dtypes[] = {"float32", "float64"};
 static const char *const layouts[] = {[ATTN_IN_OUT] = "in_out", [ATTN_OUT_IN] = "out_in"};
-static const char *const normalizations[] = {
-    [ATTN_SOFTMAX] = "softmax", [ATTN_UNNORMALIZED] = "none", [ATTN_SIGMOID] = "sigmoid"};
+static const char *const normalizations[] = {[ATTN_SOFTMAX] = "softmax",
+                                             [ATTN_UNNORMALIZED] = "none",
+                                             [ATTN_SIGMOID] = "sigmoid",
+                                             [ATTN_STICK_BREAKING] = "stick_breaking"};
 static const char *const compute_dtypes[] = {"float16", "bfloat16"};
 static const char *const alignments[] = {
     [FIELD_TOP_LEFT] = "top_left", [FIELD_BOTTOM_RIGHT] = "bottom_right"};

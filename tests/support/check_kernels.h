@@ -12,6 +12,7 @@
     X(exp_f32_is_right_to_one_ulp)                                                                 \
     X(exp_f64_is_right_to_one_ulp)                                                                 \
     X(softcap_is_right_to_four_ulp)                                                                \
+    X(log1p_is_right_to_three_ulp)                                                                 \
     X(alibi_agrees_with_plain_loop)                                                                \
     X(narrow_rounds_each_number)                                                                   \
     X(max_agrees_with_plain_loop)                                                                  \

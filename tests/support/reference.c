@@ -59,6 +59,16 @@ static void scores_of_query(const struct reference_head *c, const struct referen
     }
 }
 
+/* Makes weights of the masked scores x of a query by breaking a stick from the last key backwards. */
+static void break_stick_of_query(const struct reference_head *c, const double *x, double *w) {
+    double rest = 0; /* the logarithm of what is left */
+    for (size_t j = c->m; j-- > 0;) {
+        const bool sees = x[j] > -INFINITY;
+        w[j] = sees ? exp(rest - (x[j] < 0 ? log1p(exp(x[j])) - x[j] : log1p(exp(-x[j])))) : 0;
+        rest -= !sees ? 0 : x[j] < 0 ? log1p(exp(x[j])) : x[j] + log1p(exp(-x[j]));
+    }
+}
+
 static void weights_of_query(const struct reference_head *c, const struct reference_results *out,
                              size_t i) {
     const double *x = out->masked_scores + i * c->m;
@@ -84,6 +94,9 @@ static void weights_of_query(const struct reference_head *c, const struct refere
             w[j] = exp(x[j] - max) / sum;
         }
         out->entropy[i] -= w[j] > 0 ? w[j] * log(w[j]) : 0;
+    }
+    if (c->options.normalization == ATTN_STICK_BREAKING) {
+        break_stick_of_query(c, x, w);
     }
 }
 

@@ -66,6 +66,7 @@ struct call draw_call(unsigned kind, attn_dtype dtype, size_t heads, size_t n, s
     o->causal = (kind & (CAUSAL | BOTTOM_RIGHT | DECAY)) != 0;
     o->normalization = kind & NONE      ? ATTN_UNNORMALIZED
                        : kind & SIGMOID ? ATTN_SIGMOID
+                       : kind & STICK   ? ATTN_STICK_BREAKING
                                         : ATTN_SOFTMAX;
     o->sigmoid_bias = kind & SIGMOID ? -2 : 0;
     o->window[0] = kind & WINDOW ? (int64_t)(m / 4) : -1;

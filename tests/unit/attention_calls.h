@@ -33,6 +33,7 @@ enum {
     NONE = 1 << 15,       /* no normalization */
     SIGMOID = 1 << 16,
     DECAY = 1 << 17, /* forget gates, of which a few are 0; the call is causal */
+    STICK = 1 << 18, /* stick-breaking */
     ALL = WINDOW | MASK | BIAS | SOFTCAP | ALIBI | GROUPED | SINK | LENGTHS | PAST | PADDING,
 };
 

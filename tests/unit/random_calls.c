@@ -525,6 +525,8 @@ static void draw_options(struct random_call *c) {
     if (rng_chance(&c->rng, 6)) {
         o->normalization = ATTN_SIGMOID;
         o->sigmoid_bias = rng_chance(&c->rng, 2) ? -log(fmax(1, (double)c->m)) : 0;
+    } else if (rng_chance(&c->rng, 6)) {
+        o->normalization = ATTN_STICK_BREAKING;
     }
     if (rng_chance(&c->rng, 4) && c->extra == 0) {
         double *s = draw_normals(c, c->H, 0.3);

@@ -51,6 +51,8 @@ static const unsigned kinds[] = {
     SIGMOID | MASK,
     DECAY,
     DECAY | PAST | GROUPED,
+    STICK | CAUSAL,
+    STICK | MASK | BOTTOM_RIGHT,
 };
 
 enum {

@@ -44,6 +44,31 @@ static double away(const struct query *t, size_t j) {
     return fabs((double)position_of(t->c, t->b, t->i) - (double)j);
 }
 
+/* Makes the weights of a query by breaking a stick. */
+static void break_query(const struct query *t) {
+    long double left = 1;
+    for (size_t j = t->c->m; j-- > 0;) {
+        const long double share = t->x[j] == -INFINITY ? 0 : 1 / (1 + expl(-t->x[j]));
+        t->p[j] = share * left;
+        left *= t->x[j] == -INFINITY ? 1 : 1 / (1 + expl(t->x[j]));
+    }
+}
+
+/* Replaces dP by dS of such weights. */
+static void differentiate_stick(const struct query *t) {
+    long double before = 0;
+    double terms = 0;
+    for (size_t j = 0; j < t->c->m; j++) {
+        const long double share = t->x[j] == -INFINITY ? 0 : 1 / (1 + expl(-t->x[j]));
+        const long double got = t->p[j] == 0 ? 0 : t->p[j] * t->dp[j];
+        const double size = (double)t->p[j] * t->terms[j];
+        t->dp[j] = t->x[j] == -INFINITY ? 0 : got / (1 + expl(t->x[j])) - share * before;
+        t->terms[j] = t->x[j] == -INFINITY ? 0 : size + (double)share * terms;
+        before += got;
+        terms += size;
+    }
+}
+
 /* Makes the weights of a query. Returns the share of the sink, which is 0 without a sink. */
 static long double weigh(const struct query *t) {
     const struct call *c = t->c;
@@ -72,6 +97,9 @@ static long double weigh(const struct query *t) {
                                                      : expl(t->x[j] - max);
         sum += t->p[j];
     }
+    if (o->normalization == ATTN_STICK_BREAKING) {
+        break_query(t);
+    }
     if (o->normalization != ATTN_SOFTMAX || max == -INFINITY) {
         return 0;
     }
@@ -93,6 +121,10 @@ static void differentiate(const struct query *t, const struct gradients_of_call 
     for (size_t j = 0; j < c->m; j++) {
         delta += t->p[j] * t->dp[j];
         terms += fabs((double)t->p[j]) * t->terms[j];
+    }
+    if (c->options.normalization == ATTN_STICK_BREAKING) {
+        differentiate_stick(t);
+        return;
     }
     for (size_t j = 0; j < c->m; j++) {
         const long double p = t->p[j];
@@ -242,8 +274,9 @@ static void check_bounds(unsigned kind, size_t size, int dtype, double worst[ATT
 }
 
 Test(laws, gradients_stay_within_their_bounds, .timeout = 300) {
-    static const unsigned kinds[] = {ALL_KINDS,     SIGMOID | BIAS | WINDOW, SIGMOID | CAUSAL,
-                                     NONE | CAUSAL, NONE | ALIBI | SOFTCAP,  NONE | DECAY};
+    static const unsigned kinds[] = {ALL_KINDS,      SIGMOID | BIAS | WINDOW, SIGMOID | CAUSAL,
+                                     NONE | CAUSAL,  NONE | ALIBI | SOFTCAP,  NONE | DECAY,
+                                     STICK | CAUSAL, STICK | MASK | SOFTCAP};
     for (int dtype = ATTN_FLOAT32; dtype <= ATTN_FLOAT64; dtype++) {
         double worst[ATTN_RESULT_COUNT] = {0};
         for (size_t at = 0; at < sizeof kinds / sizeof *kinds * 6; at++) {

@@ -167,7 +167,9 @@ static void draw_sequence_options(struct packed *c) {
         o->window[1] = (int64_t)rng_between(rng, 0, 4) - 1;
     }
     if (rng_chance(rng, 4)) {
-        o->normalization = rng_chance(rng, 2) ? ATTN_SIGMOID : ATTN_UNNORMALIZED;
+        static const attn_normalization others[] = {ATTN_SIGMOID, ATTN_UNNORMALIZED,
+                                                    ATTN_STICK_BREAKING};
+        o->normalization = others[rng_between(rng, 0, 2)];
     } else {
         o->sink = rng_chance(rng, 3) ? draw_tensor(c, 1, c->heads, 0, 0) : NULL;
     }
