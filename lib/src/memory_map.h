@@ -55,8 +55,8 @@
     /* The same for the decays, of each row and of each column. */                                 \
     X(decay_rows, double, sizeof(double), grad_decay ? rows : 0, 1)                                \
     X(decay_columns, double, sizeof(double), sums_of_columns(plan), 1)                             \
-    /* Sticks: what the keys after each tile have broken, and the sum of P dP over the keys before   \
-     * it, of each row. */                                                                         \
+    /* Sticks: what the keys after each tile of a row have broken, and the sum of P dP over the    \
+     * keys before it. */                                                                          \
     X(stick_after, double, sizeof(double), stick_tiles(plan), rows)                                \
     X(stick_before, double, sizeof(double), stick_tiles(plan), rows)                               \
     /* Gradients of Q, K and V, unless these are results as they are, and of the heads' outputs.   \
@@ -109,7 +109,8 @@
     /* Gradients: a tile of weights, and of gradients of scores; the queries of the tile and the   \
      * gradients of their outputs, also transposed; its keys and values, packed transposed, and    \
      * its keys packed; sums of the gradients of its keys and values, transposed; rows on their    \
-     * way; the share that each key takes of a stick, and what it leaves; the derivative of softcap, and the gradient of a bias, for one row of the tile. */     \
+     * way; and for one row of the tile the share that each key takes of a stick and what it       \
+     * leaves, the derivative of softcap, and the gradient of a bias. */                           \
     X(g_weights, real, size, g_rows, g_ld)                                                         \
     X(g_scores, real, size, g_rows, g_ld)                                                          \
     X(g_q, real, size, g_rows, d)                                                                  \

@@ -31,8 +31,8 @@ enum {
     MOST_SIDE = 256,
     MOST_COLUMNS = 4096,
     /* The cost of one score beside its five products, in a plain call and in another one, and those
-     * of a decay, of a share of a stick, of one term of a sum over queries, of a tile, of a call of BLAS, of reading a number, and of
-     * adding a number to the gradient of a bias. */
+     * of a decay, of a share of a stick, of one term of a sum over queries, of a tile, of a call of
+     * BLAS, of reading a number, and of adding a number to the gradient of a bias. */
     SCORE = 200,
     GENERAL_SCORE = 700,
     DECAY_SCORE = 150,
@@ -389,8 +389,8 @@ static void count_tasks(attn_plan *plan) {
     }
 }
 
-/* Cuts the queries that get their `shift` into tasks. What goes through sticks needs two products of
- * each row then, and a task packs all keys and values for its rows. */
+/* Cuts the queries that get their `shift` into tasks. Sticks need two products of each row then,
+ * and a task packs all keys and values for its rows. */
 static void cut_start(attn_plan *plan) {
     enum {
         LEAST_ROWS = 16 /* of a task with sticks, unless they cost too much */

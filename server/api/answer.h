@@ -13,8 +13,8 @@ struct call;
 
 /* One row for each name: X(NAME, text, the greatest rank of its results, the bits of its results in
  * attn_options.results). The library has no result COMPARISON. First come the results of every
- * call. Calls of /attention have the gradients of biases and decays, too, and calls of stored layers
- * have the results of projections. Calls with projections have all results. */
+ * call. Calls of /attention have the gradients of biases and decays, too, and calls of stored
+ * layers have the results of projections. Calls with projections have all results. */
 #define ANSWER_OF_ALL(X)                                                                           \
     X(OUTPUT, "output", 4, ATTN_WANT(OUTPUT))                                                      \
     X(WEIGHTS, "weights", 4, ATTN_WANT(WEIGHTS))                                                   \

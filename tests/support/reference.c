@@ -59,7 +59,7 @@ static void scores_of_query(const struct reference_head *c, const struct referen
     }
 }
 
-/* Makes weights of the masked scores x of a query by breaking a stick from the last key backwards. */
+/* Makes weights of the masked scores x of a query by breaking a stick from the last key on. */
 static void break_stick_of_query(const struct reference_head *c, const double *x, double *w) {
     double rest = 0; /* the logarithm of what is left */
     for (size_t j = c->m; j-- > 0;) {

@@ -145,8 +145,7 @@ static void check_stages(const struct head *head) {
     free(r.scores);
 }
 
-/* Returns the logarithm of what later keys have left of a stick, which is broken by rounded scores x
- * of `count` keys. */
+/* Returns the logarithm of what `count` keys with the rounded scores x leave of a stick. */
 static double left_of_stick(const float *x, size_t count) {
     double left = 0;
     for (size_t j = 0; j < count; j++) {

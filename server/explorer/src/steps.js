@@ -145,7 +145,7 @@ export function textOf(step, { options }) {
   if (step.name === 'scaled_scores') return scaledText(step, options);
   if (step.name !== 'weights') return step.text;
   if (options.normalization === 'none') return 'the masked scores themselves, and 0 in the hatched cells';
-  if (options.normalization === 'stick_breaking') return 'from the last key backwards, each takes the sigmoid of its score from what is left of 1';
+  if (options.normalization === 'stick_breaking') return 'from the last key on, each takes the sigmoid of its score of what is left of 1';
   if (!hasSoftmax(options)) return 'the sigmoid of each masked score; a row need not sum to 1';
   return 'sink' in options ? 'how each query shares its attention; the sink takes the rest up to 1' : step.text;
 }
