@@ -25,7 +25,7 @@ enum {
     ROUND = 60,         /* rounding a number to a compute_dtype */
     ROUND_KEY = 20,     /* the same for a number of a packed key, once for a block */
     SIGMOID = 150,      /* exp and a division */
-    STICK = 350,        /* exp twice, a logarithm and sums that wait for each other */
+    STICK = 400,        /* exp twice, a logarithm and sums that wait for each other */
     ENTROPY = 350,      /* a logarithm of libm */
     LONG_ENTROPY = 80,  /* the moment of a long row, of which entropy is made */
     STAGE = 60,         /* storing a number of a stage */

@@ -42,6 +42,7 @@ enum {
     PRODUCT = 30000,
     READ_NUMBER = 12,
     SUMMED = 40,
+    DOT = 4,  /* a multiply-add of a dot product of a row */
     LINE = 16 /* numbers of a bias whose gradients one task makes at least */
 };
 
@@ -345,8 +346,10 @@ static size_t end_tasks(const attn_plan *plan, attn_result which) {
                     .tasks;
     } else if (which <= ATTN_RESULT_GRAD_B_V) { /* whole lines of a cache are read */
         return plan_cut(ceil_div(numbers, LINE), cost_of_bias(plan, which)).tasks;
-    } else if (which == ATTN_RESULT_GRAD_DECAY) {
+    } else if (which == ATTN_RESULT_GRAD_DECAY) { /* each task reads the keys after its own */
+        const size_t most = 4 * plan->decay.items * plan->decay.heads;
         terms = sharers_of_decay(plan);
+        return size_min(most, plan_cut(numbers, (double)numbers * terms * TERM).tasks);
     }
     return plan_cut(numbers, (double)numbers * terms * TERM).tasks;
 }
@@ -389,25 +392,17 @@ static void count_tasks(attn_plan *plan) {
     }
 }
 
-/* Cuts the queries that get their `shift` into tasks. Sticks need two products of each row then,
- * and a task packs all keys and values for its rows. */
+/* Cuts the queries that get their `shift` into tasks. Sticks need scores and dP of each row then. */
 static void cut_start(attn_plan *plan) {
-    enum {
-        LEAST_ROWS = 16 /* of a task with sticks, unless they cost too much */
-    };
     struct gradients *g = &plan->gradients;
-    const bool stick = plan->options.normalization == ATTN_STICK_BREAKING;
-    const size_t rows = plan->batch * plan->heads * plan->n;
-    const double pack = (double)plan->m * plan->schedule.columns * 2 * SUMMED;
+    const double wide = plan->dtype == ATTN_FLOAT64 ? 2 : 1;
+    const double stick =
+        (double)plan->m * wide * (DOT * plan->schedule.columns + GENERAL_SCORE + STICK_SCORE);
     const double row = plan->schedule.columns * 20 + 2000 +
                        (g->upstream.weights == NULL ? 0 : cost_of_row(plan)) +
-                       (stick ? cost_of_pair(plan, 1, (double)plan->m) + pack / LEAST_ROWS : 0);
+                       (plan->options.normalization == ATTN_STICK_BREAKING ? stick : 0);
+    const size_t rows = plan->batch * plan->heads * plan->n;
     g->start = plan_cut(rows, row * (double)rows);
-    if (stick) {
-        const double fit = fmin(LEAST_ROWS, TASK_MOST / row);
-        g->start.per_task = size_max(g->start.per_task, fit < 1 ? 1 : (size_t)fit);
-        g->start.tasks = ceil_div(rows, g->start.per_task);
-    }
     g->cost = row * (double)rows + plan->schedule.input_cost;
 }
 
