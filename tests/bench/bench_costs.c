@@ -145,8 +145,10 @@ static void draw_options(struct rng *rng, const struct sizes *s, bool projected,
     o->causal = rng_chance(rng, 3);
     o->flags |= rng_chance(rng, 2) ? ATTN_FLAG_BOTTOM_RIGHT : 0;
     o->softcap = rng_chance(rng, 8) ? 2 : 0;
-    o->normalization = rng_chance(rng, 12) ? ATTN_UNNORMALIZED : ATTN_SOFTMAX;
-    if (o->normalization == ATTN_UNNORMALIZED) {
+    o->normalization = rng_chance(rng, 12)   ? ATTN_UNNORMALIZED
+                       : rng_chance(rng, 12) ? ATTN_STICK_BREAKING
+                                             : ATTN_SOFTMAX;
+    if (o->normalization != ATTN_SOFTMAX) {
         o->results &= ~(ATTN_WANT(LSE) | ATTN_WANT(ENTROPY));
         o->results |= o->results == 0 ? ATTN_WANT(OUTPUT) : 0;
     }
@@ -220,7 +222,9 @@ static void describe(struct call *c, const char *kind, const struct sizes *s,
     snprintf(c->text + used, sizeof c->text - (size_t)used, "%s%s%s%s%s%s%s%s%s%s top_k=%zu",
              o->causal ? " +causal" : "", o->flags & ATTN_FLAG_WINDOW ? " +window" : "",
              o->mask ? " +mask" : "", o->bias ? " +bias" : "", o->softcap > 0 ? " +softcap" : "",
-             o->normalization == ATTN_UNNORMALIZED ? " +none" : "",
+             o->normalization == ATTN_UNNORMALIZED     ? " +none"
+             : o->normalization == ATTN_STICK_BREAKING ? " +stick"
+                                                       : "",
              o->flags & ATTN_FLAG_ALIBI ? " +alibi" : "",
              o->flags & ATTN_FLAG_MEAN_OVER_HEADS ? " +mean" : "", o->lengths ? " +lengths" : "",
              o->compute_dtype != ATTN_COMPUTE_AS_GIVEN ? " +compute_dtype" : "", o->top_k);
