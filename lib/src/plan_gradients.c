@@ -392,7 +392,7 @@ static void count_tasks(attn_plan *plan) {
     }
 }
 
-/* Cuts the queries that get their `shift` into tasks. Sticks need scores and dP of each row then. */
+/* Cuts the queries that get their `shift` into tasks. Sticks need scores and dP of rows then. */
 static void cut_start(attn_plan *plan) {
     struct gradients *g = &plan->gradients;
     const double wide = plan->dtype == ATTN_FLOAT64 ? 2 : 1;

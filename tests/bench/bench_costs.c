@@ -158,7 +158,9 @@ static void draw_options(struct rng *rng, const struct sizes *s, bool projected,
         o->window[1] = rng_chance(rng, 2) ? -1 : (int64_t)size_up_to(rng, (double)s->m);
     }
     o->flags |= rng_chance(rng, 8) ? (unsigned)ATTN_FLAG_ALIBI : 0;
-    o->flags |= rng_chance(rng, 8) ? (unsigned)ATTN_FLAG_MEAN_OVER_HEADS : 0;
+    o->flags |= rng_chance(rng, 8) && o->normalization != ATTN_STICK_BREAKING
+                    ? (unsigned)ATTN_FLAG_MEAN_OVER_HEADS
+                    : 0;
     const bool shared = !fits(s->batch, s->heads, s->n, s->m) || rng_chance(rng, 3);
     const attn_tensor pairs = {.rank = 4,
                                .shape = {shared ? 1 : s->batch, shared ? 1 : s->heads, s->n, s->m}};
