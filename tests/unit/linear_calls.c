@@ -63,6 +63,13 @@ static void make_unit_rows(const struct linear_call *c, const struct linear_matr
     }
 }
 
+/* Makes each row of K nearly the one before it: `away` is how far they differ. */
+static void make_rows_alike(struct linear_call *c, const struct linear_matrix *m, double away) {
+    for (size_t i = m->columns; i < count_of(m); i++) {
+        m->x[i] = in_dtype(c, m->x[i - m->columns] + away * m->x[i]);
+    }
+}
+
 enum decay_kind {
     DECAY_ZERO,
     DECAY_TINY,
@@ -202,15 +209,18 @@ static void draw_lines(struct linear_call *c) {
 
 static void draw_matrices(struct linear_call *c) {
     struct linear_matrix *all[] = {&c->q, &c->k, &c->v};
-    const size_t whole = rng_between(&c->rng, 0, 2), keys = rng_between(&c->rng, 0, 7);
+    const size_t whole = rng_between(&c->rng, 0, 2), keys = rng_between(&c->rng, 0, 9);
     for (size_t i = 0; i < 3; i++) {
         all[i]->items = has_sequences(c) || (i != whole && rng_chance(&c->rng, 4)) ? 1 : c->B;
         all[i]->rows = c->n;
         all[i]->columns = i == 2 ? c->d_v : c->d;
         draw_normals_of(c, all[i], i == 1 && keys < 2 ? 1 / sqrt((double)c->d) : 1);
     }
-    c->call.normalize_qk = keys == 7 || rng_chance(&c->rng, 6);
-    if (keys >= 3 && keys < 7) { /* with 2 the rows are as long as they are drawn */
+    c->call.normalize_qk = keys == 3 || rng_chance(&c->rng, 6);
+    if (keys >= 8) {
+        make_rows_alike(c, &c->k, keys == 8 ? 0 : pow(10, -4 + 3 * rng_uniform(&c->rng)));
+    }
+    if (keys > 3) { /* with 2 the rows are as long as they are drawn */
         make_unit_rows(c, &c->k);
     }
     if (rng_chance(&c->rng, 2)) {
@@ -220,7 +230,7 @@ static void draw_matrices(struct linear_call *c) {
     }
 }
 
-static void draw_options(struct linear_call *c) {
+static void draw_linear_options(struct linear_call *c) {
     static const double fixed[] = {1, -0.5, 0, 0.125};
     attn_options *o = &c->options;
     o->norm_epsilon = rng_chance(&c->rng, 3) ? 1e-3 : 0;
@@ -420,7 +430,7 @@ struct linear_call *draw_linear_call(uint64_t seed, bool is_long) {
         draw_betas(c);
     }
     c->call.update = rng_chance(&c->rng, 2) ? ATTN_UPDATE_AS_GIVEN : (attn_update)(rule + 1);
-    draw_options(c);
+    draw_linear_options(c);
     draw_linear_results(c);
     spoil_the_rest(c);
     make_linear_tensors(c);
