@@ -78,7 +78,7 @@ enum answer_name {
 #undef ANSWER_ENUM
     ANSWER_COUNT,
     ANSWER_PROJECTED = ANSWER_Q,           /* the first one that is a result of projections only */
-    ANSWER_SOFTMAX = ANSWER_PRESENT_STATE, /* the first one that only linear attention has */
+    ANSWER_SOFTMAX = ANSWER_PRESENT_STATE, /* names of softmax; the others are of states */
     ANSWER_LINEAR = 6,                     /* names of linear attention */
     ANSWER_STORED = ANSWER_GRAD_W_Q - (ANSWER_Q - ANSWER_GRAD_B_Q) /* names of stored layers */
 };
