@@ -21,6 +21,8 @@
     X(matrices_f64_agree_with_plain_loops)                                                         \
     X(products_f32_agree_with_plain_loops)                                                         \
     X(products_f64_agree_with_plain_loops)                                                         \
+    X(gathers_f32_agree_with_plain_loops)                                                          \
+    X(gathers_f64_agree_with_plain_loops)                                                         \
     X(far_below_f32_is_zero)                                                                       \
     X(far_below_f64_is_zero)                                                                       \
     X(spread_f32_writes_its_row_alone)                                                             \

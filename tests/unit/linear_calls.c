@@ -170,7 +170,7 @@ static void draw_heads(struct linear_call *c, bool is_long) {
     }
 }
 
-static void draw_sizes(struct linear_call *c, bool is_long) {
+static void draw_linear_sizes(struct linear_call *c, bool is_long) {
     const size_t most = is_long ? 100000000 : 4000000;
     do {
         c->n = is_long ? 300 + draw_size(c, 4700) : draw_size(c, 300);
@@ -230,7 +230,7 @@ static void draw_matrices(struct linear_call *c) {
     }
 }
 
-static void draw_options(struct linear_call *c) {
+static void draw_linear_options(struct linear_call *c) {
     static const double fixed[] = {1, -0.5, 0, 0.125};
     attn_options *o = &c->options;
     o->norm_epsilon = rng_chance(&c->rng, 3) ? 1e-3 : 0;
@@ -254,7 +254,7 @@ static void draw_options(struct linear_call *c) {
 }
 
 /* Chooses the results. The reference makes weights and states slowly. */
-static void draw_results(struct linear_call *c) {
+static void draw_linear_results(struct linear_call *c) {
     const double rows = (double)(c->B * c->H) * (double)c->n;
     const bool few = rows * (double)c->n * (double)(c->d + c->n) < 4e6 && !has_sequences(c);
     const bool small = rows * (double)(c->d * c->d_v) < 2e6 && !has_sequences(c);
@@ -419,7 +419,7 @@ struct linear_call *draw_linear_call(uint64_t seed, bool is_long) {
     c->dtype = rng_chance(&c->rng, 3) ? ATTN_FLOAT64 : ATTN_FLOAT32;
     draw_form(c, is_long);
     draw_heads(c, is_long);
-    draw_sizes(c, is_long);
+    draw_linear_sizes(c, is_long);
     draw_lines(c);
     draw_matrices(c);
     const size_t rule = rng_between(&c->rng, 0, 3);
@@ -430,8 +430,8 @@ struct linear_call *draw_linear_call(uint64_t seed, bool is_long) {
         draw_betas(c);
     }
     c->call.update = rng_chance(&c->rng, 2) ? ATTN_UPDATE_AS_GIVEN : (attn_update)(rule + 1);
-    draw_options(c);
-    draw_results(c);
+    draw_linear_options(c);
+    draw_linear_results(c);
     spoil_the_rest(c);
     make_linear_tensors(c);
     return c;

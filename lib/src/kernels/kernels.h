@@ -132,11 +132,11 @@ struct attn_kernels {
     void (*multiply_f64)(double *c, size_t ldc, size_t rows, size_t columns, const double *a,
                          size_t lda, size_t inner, const double *b, size_t ldb, size_t distance,
                          bool add);
-    /* Adds a product to a long sum: sum + rest = factor (sum + rest) + a b. `sum` is rounded, and
-     * `rest` is what it lacks. Both are (rows, panel), one row after another. All rows have
-     * factor[0], or each has one of its own with `each`. a (rows, inner) is what pack_transposed
-     * makes of (inner, rows): a panel has `panel` columns of all rows. Rows of b begin ldb numbers
-     * apart. */
+    /* Adds a product to a long sum: sum + rest = factor (sum + rest) + a b, where `sum` is rounded
+     * and `rest` is what it lacks. If the old sum is larger, the error is that of a b alone. Both
+     * are (rows, panel), one row after another. All rows have factor[0], or each has one of its own
+     * with `each`. a (rows, inner) is what pack_transposed makes of (inner, rows): a panel has
+     * `panel` columns of all rows. Rows of b begin ldb numbers apart. */
     void (*gather_f32)(float *sum, float *rest, size_t rows, const float *a, size_t inner,
                        const float *b, size_t ldb, const double *factor, bool each);
     void (*gather_f64)(double *sum, double *rest, size_t rows, const double *a, size_t inner,
