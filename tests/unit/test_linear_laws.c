@@ -44,10 +44,11 @@ static double *law_numbers(struct rng *rng, size_t count, double low, double hig
 
 static struct law draw_law(size_t size, unsigned rule, int dtype) {
     struct rng rng = {size * 31 + rule + 1};
+    const struct law_size *s = &sizes[size];
     struct law l = {.dtype = (attn_dtype)dtype,
-                    .n = sizes[size].n,
-                    .d = sizes[size].d,
-                    .d_v = sizes[size].d_v,
+                    .n = too_slow(1, s->n, s->d, s->d_v) ? s->n / 4 : s->n,
+                    .d = s->d,
+                    .d_v = s->d_v,
                     .normalize = true};
     rng_bits(&rng);
     l.decays = (rule & 1) == 0 ? 0 : rule & 4 ? l.d : 1;
@@ -358,7 +359,7 @@ Theory((size_t size, unsigned rule, int dtype, uint64_t results), linear_laws,
     struct law l = draw_law(size, rule, dtype);
     l.normalize = false;
     for (size_t i = 0; i < l.n * l.d; i++) {
-        l.k[i] *= 30;
+        l.k[i] *= 100;
     }
     const attn_options o = {.results = results};
     struct results r = run_law(&l, 0, l.n, &o);
