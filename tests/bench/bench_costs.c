@@ -24,6 +24,7 @@
 
 enum {
     NUMBERS = 1 << 25,      /* numbers in each array from which inputs are taken */
+    GATES = 1 << 22,        /* the same for decays and betas */
     RESULT_BYTES = 1 << 28, /* the most bytes of all results of a call */
     WIDE = 16384,           /* the most columns of a head of a call with gradients */
     MOST_SECONDS = 1,       /* the most seconds of a call, by its cost */
@@ -33,6 +34,9 @@ enum {
 /* The numbers of inputs: of size 1 (index 0), or so large that logits round badly (index 1). */
 static float *narrow[2];
 static double *wide[2];
+/* Decays of linear attention (index 0), and its betas (index 1). */
+static float *narrow_gates[2];
+static double *wide_gates[2];
 static unsigned char *bytes;
 
 struct call {
@@ -125,6 +129,9 @@ static bool fits(size_t a, size_t b, size_t c, size_t d) {
     return (double)a * (double)b * (double)c * (double)d <= NUMBERS;
 }
 
+/* The results of linear attention alone. */
+#define STATE_RESULTS (ATTN_WANT(PRESENT_STATE) | ATTN_WANT(STATES) | ATTN_WANT(DECAYS))
+
 /* The tensors and lengths that the options point to. */
 struct extras {
     attn_tensor mask, bias, slopes, sink, past_k, past_v, grad_output;
@@ -135,8 +142,8 @@ struct extras {
 static void draw_options(struct rng *rng, const struct sizes *s, bool projected, attn_options *o,
                          struct extras *e) {
     const uint64_t projections = ATTN_WANT(Q) | ATTN_WANT(K) | ATTN_WANT(V);
-    const uint64_t possible =
-        (ATTN_WANT(GRAD_Q) - 1) & ~(ATTN_WANT(OUTPUT) | (projected ? 0 : projections));
+    const uint64_t possible = (ATTN_WANT(GRAD_Q) - 1) &
+                              ~(ATTN_WANT(OUTPUT) | STATE_RESULTS | (projected ? 0 : projections));
     o->results = rng_chance(rng, 4) ? 0 : ATTN_WANT(OUTPUT);
     for (int r = 0; r < ATTN_RESULT_GRAD_Q || o->results == 0; r++) {
         o->results |= rng_chance(rng, 6) ? UINT64_C(1) << r % ATTN_RESULT_GRAD_Q & possible : 0;
@@ -369,6 +376,57 @@ static bool draw_multihead(struct rng *rng, struct call *c) {
     return planned;
 }
 
+static attn_tensor gates(const struct sizes *s, bool betas, bool by_column) {
+    attn_tensor t = {.dtype = s->dtype, .rank = 3, .shape = {s->batch, s->heads, s->n}};
+    t.data = s->dtype == ATTN_FLOAT32 ? (const void *)narrow_gates[betas] : wide_gates[betas];
+    if (by_column) {
+        t.shape[t.rank++] = s->d;
+    }
+    return t;
+}
+
+/* Draws a call of linear attention, whose rows of K have the length 1. */
+static bool draw_linear(struct rng *rng, struct call *c) {
+    struct sizes s = draw_sizes(rng);
+    const bool by_column = rng_chance(rng, 3);
+    s.past = 0;
+    s.kv_heads = s.heads;
+    s.m = s.n = s.n < s.m ? s.m : s.n;
+    if (!fits(s.batch, s.heads, s.n, s.d) || !fits(s.batch, s.heads, s.n, s.d_v) ||
+        (double)s.batch * (double)s.heads * (double)s.n * (double)(by_column ? s.d : 1) > GATES) {
+        return false;
+    }
+    attn_tensor rows[3];
+    for (int i = 0; i < 3; i++) {
+        rows[i] = (attn_tensor){
+            .dtype = s.dtype, .rank = 4, .shape = {s.batch, s.heads, s.n, i == 2 ? s.d_v : s.d}};
+        rows[i].data = numbers(rng, s.dtype, s.batch * s.heads * s.n * rows[i].shape[3], false);
+    }
+    const attn_tensor decay = gates(&s, false, by_column), beta = gates(&s, true, false);
+    const attn_linear call = {.q = &rows[0],
+                              .k = &rows[1],
+                              .v = &rows[2],
+                              .beta = rng_chance(rng, 2) ? &beta : NULL,
+                              .normalize_qk = true};
+    attn_options o = {.results = rng_chance(rng, 4) ? 0 : ATTN_WANT(OUTPUT)};
+    o.decay = rng_chance(rng, 2) ? &decay : NULL;
+    o.results |= rng_chance(rng, 2) ? ATTN_WANT(PRESENT_STATE) : 0;
+    o.results |= rng_chance(rng, 4) ? ATTN_WANT(WEIGHTS) : 0;
+    o.results |= rng_chance(rng, 6) ? ATTN_WANT(STATES) : 0;
+    o.results |= rng_chance(rng, 6) && o.decay != NULL ? ATTN_WANT(DECAYS) : 0;
+    o.results |= o.results == 0 ? ATTN_WANT(OUTPUT) : 0;
+    describe(c, call.beta == NULL ? "linear" : "delta", &s, &o);
+    const size_t used = strlen(c->text);
+    snprintf(c->text + used, sizeof c->text - used, "%s",
+             o.decay == NULL ? ""
+             : by_column     ? " +decay by column"
+                             : " +decay");
+    const double start = task_now();
+    const attn_status status = attn_plan_linear(&c->plan, &call, &o, NULL);
+    c->plan_seconds = task_now() - start;
+    return status == ATTN_OK;
+}
+
 static bool draw_softmax(struct rng *rng, struct call *c) {
     attn_tensor x = {.dtype = rng_chance(rng, 3) ? ATTN_FLOAT64 : ATTN_FLOAT32};
     double left = 1 << 24;
@@ -408,13 +466,16 @@ static bool draw_call(struct call *c, uint64_t seed) {
     for (int i = 0; i < 4; i++) {
         rng_bits(&rng);
     }
-    switch (rng_between(&rng, 0, 9)) {
+    switch (rng_between(&rng, 0, 11)) {
     case 0:
     case 1:
     case 2:
         return draw_multihead(&rng, c);
     case 3:
         return draw_softmax(&rng, c);
+    case 10:
+    case 11:
+        return draw_linear(&rng, c);
     case 4:
         return rng_chance(&rng, 4) ? draw_draw(&rng, c) : draw_attention(&rng, c);
     default:
@@ -445,6 +506,7 @@ static void *bind_all(attn_plan *plan) {
     return block;
 }
 
+/* Those of linear attention have no names of their own. */
 static const char *const phases[] = {"narrow", "project", "prepare", "pack", "attend",
                                      "merge",  "weigh",   "rank",    "out",  "gradients"};
 
@@ -592,6 +654,14 @@ static void make_inputs(void) {
     for (int large = 0; large < 2; large++) {
         narrow[large] = malloc(NUMBERS * sizeof(float));
         wide[large] = malloc(NUMBERS * sizeof(double));
+    }
+    for (int betas = 0; betas < 2; betas++) {
+        narrow_gates[betas] = malloc(GATES * sizeof(float));
+        wide_gates[betas] = malloc(GATES * sizeof(double));
+        for (size_t i = 0; i < GATES; i++) {
+            wide_gates[betas][i] = betas ? rng_uniform(&rng) : -0.1 * rng_uniform(&rng);
+            narrow_gates[betas][i] = (float)wide_gates[betas][i];
+        }
     }
     bytes = malloc(NUMBERS);
     if (wide[1] == NULL || bytes == NULL) {
