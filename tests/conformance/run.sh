@@ -1,5 +1,5 @@
 #!/bin/bash
-# run.sh FOLDER [ARGUMENT...] sends the test cases of ONNX's Attention and RotaryEmbedding to $ATTENTIOND_BIN, or to
+# run.sh FOLDER [ARGUMENT...] sends the test cases of ONNX's operators of attention to $ATTENTIOND_BIN, or to
 # FOLDER/attentiond if that is not set, then PyTorch's samples of attention and softmax, then the backward tests of
 # flash-attention and xformers, and then calls in half precision. The first run downloads their packages into the virtual
 # environments FOLDER/venv-conformance and build/models, and into FOLDER/packages. Other arguments go to onnx_cases.py,
