@@ -145,7 +145,7 @@ bench-peers: ## Measure beside PyTorch, onnxruntime, OpenVINO, NumPy (6 GB from 
 	@tests/bench/peers/run.sh $(O) $(ARGS)
 
 # ----------------------------------------------------------------------------------------- checks
-.PHONY: docs test-conformance test-models search-models search-gradients test-openapi test-clients test-metrics check-asan check-valgrind check-neon check-hardening check-clang check-layers house lint format coverage test-container \
+.PHONY: docs test-conformance test-models search-models search-gradients search-linear test-openapi test-clients test-metrics check-asan check-valgrind check-neon check-hardening check-clang check-layers house lint format coverage test-container \
         test-arm64 test-reproducible test-deb
 docs: ## Make the page /docs from openapi.yaml
 	@docker/packages.sh test
@@ -237,6 +237,11 @@ search-gradients: ## Compare the gradients of drawn calls with those of PyTorch:
 	@docker/packages.sh build python
 	$(again) all
 	@tests/models/run.sh $(O) search_gradients.py $(ARGS)
+
+search-linear: ## Compare drawn calls of linear attention with the recurrence: CALLS=20000 SEED=7 (10 minutes)
+	@docker/packages.sh build unit
+	$(again) $(O)/unit-tests
+	@TEST_CALLS=$(or $(CALLS),20000) TEST_SEED=$(or $(SEED),1) $(O)/unit-tests --filter='linear/@(random|long)_*'
 
 search-models: ## Search for wrong layers among drawn models of transformers: ARGS="--calls 3000 --seed 7"
 	@docker/packages.sh build python

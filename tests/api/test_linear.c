@@ -33,7 +33,7 @@ struct data {
     double decay[HEADS * ROWS], beta[HEADS * ROWS], state[HEADS * D * DV];
 };
 
-static void draw(struct data *data) {
+static void draw_row(struct data *data) {
     struct rng rng = {34};
     for (size_t i = 0; i < HEADS * ROWS * D; i++) {
         data->q[i] = rng_normal(&rng);
@@ -61,8 +61,8 @@ struct part {
 };
 
 /* Writes a matrix, or decay or beta, which have no columns. */
-static void put_matrix(FILE *to, const char *name, const double *numbers, const struct part *part,
-                       size_t columns) {
+static void put_numbers(FILE *to, const char *name, const double *numbers, const struct part *part,
+                        size_t columns) {
     const size_t outer = part->packed ? part->rows : HEADS,
                  inner = part->packed ? HEADS : part->rows;
     fprintf(to, ",\"%s\":[", name);
@@ -119,21 +119,21 @@ static void take_numbers(const struct cJSON *value, double numbers[MOST], size_t
 }
 
 /* Sends a call with update `which`, `past` states and more members. Returns the answer, owned. */
-static struct cJSON *ask(const struct data *data, size_t which, const struct part *part,
-                         const double *past, size_t states, const char *more) {
+static struct cJSON *ask_linear(const struct data *data, size_t which, const struct part *part,
+                                const double *past, size_t states, const char *more) {
     char *body;
     size_t size;
     FILE *to = open_memstream(&body, &size);
     cr_assert_not_null(to);
     fprintf(to, "{\"dtype\":\"float64\",\"update\":\"%s\"", updates[which]);
-    put_matrix(to, "Q", data->q, part, D);
-    put_matrix(to, "K", data->k, part, D);
-    put_matrix(to, "V", data->v, part, DV);
+    put_numbers(to, "Q", data->q, part, D);
+    put_numbers(to, "K", data->k, part, D);
+    put_numbers(to, "V", data->v, part, DV);
     if (which % 2 == 1) {
-        put_matrix(to, "decay", data->decay, part, 0);
+        put_numbers(to, "decay", data->decay, part, 0);
     }
     if (which >= 2) {
-        put_matrix(to, "beta", data->beta, part, 0);
+        put_numbers(to, "beta", data->beta, part, 0);
     }
     if (past != NULL) {
         put_states(to, past, states);
@@ -165,15 +165,15 @@ Test(linear, implied_weights_times_V_and_the_past_are_the_output) {
     static const struct part whole = {0, ROWS, false};
     static struct data data, zeros;
     static double output[MOST], weights[MOST], past[MOST];
-    draw(&data);
+    draw_row(&data);
     zeros = data;
     memset(zeros.v, 0, sizeof zeros.v);
     for (size_t which = 0; which < 4; which++) {
-        struct cJSON *answer = ask(&data, which, &whole, data.state, 1, "");
+        struct cJSON *answer = ask_linear(&data, which, &whole, data.state, 1, "");
         cr_assert_eq(take(answer, "output", output), HEADS * ROWS * DV);
         cr_assert_eq(take(answer, "weights", weights), HEADS * ROWS * ROWS);
         json_free(answer);
-        answer = ask(&zeros, which, &whole, data.state, 1, ",\"return\":[\"output\"]");
+        answer = ask_linear(&zeros, which, &whole, data.state, 1, ",\"return\":[\"output\"]");
         take(answer, "output", past);
         json_free(answer);
         for (size_t i = 0; i < HEADS * ROWS; i++) {
@@ -199,17 +199,17 @@ Test(linear, a_call_may_be_split_at_any_position) {
     static const char more[] = ",\"return\":[\"output\",\"present_state\"]";
     static struct data data;
     static double output[MOST], state[MOST], part[MOST], middle[MOST];
-    draw(&data);
+    draw_row(&data);
     for (size_t i = 0; i < 4 * (sizeof cuts / sizeof *cuts); i++) {
         const size_t which = i % 4, cut = cuts[i / 4];
         struct part parts[] = {{0, cut, false}, {cut, ROWS - cut, false}};
-        struct cJSON *answer = ask(&data, which, &whole, data.state, 1, more);
+        struct cJSON *answer = ask_linear(&data, which, &whole, data.state, 1, more);
         take(answer, "output", output);
         cr_assert_eq(take(answer, "present_state", state), HEADS * D * DV);
         json_free(answer);
         memcpy(middle, data.state, sizeof data.state);
         for (size_t p = cut > 0 ? 0 : 1; p < 2; p++) {
-            answer = ask(&data, which, &parts[p], middle, 1, more);
+            answer = ask_linear(&data, which, &parts[p], middle, 1, more);
             take(answer, "output", part);
             take(answer, "present_state", middle);
             json_free(answer);
@@ -235,14 +235,14 @@ Test(linear, packed_sequences_are_calls_of_their_own) {
     static struct data data;
     static double output[MOST], states[MOST], own[MOST], past[COUNT * HEADS * D * DV];
     const size_t state = HEADS * D * DV;
-    draw(&data);
+    draw_row(&data);
     for (size_t i = 0; i < COUNT * state; i++) {
         past[i] = data.state[i % state] * (double)(i / state + 1);
     }
     for (size_t which = 0; which < 4; which++) {
         struct cJSON *answer =
-            ask(&data, which, &packed, past, COUNT,
-                ",\"sequences\":[[33,0,117]],\"return\":[\"output\",\"present_state\"]");
+            ask_linear(&data, which, &packed, past, COUNT,
+                       ",\"sequences\":[[33,0,117]],\"return\":[\"output\",\"present_state\"]");
         cr_assert_eq(take(answer, "output", output), ROWS * HEADS * DV);
         cr_assert_eq(take(answer, "present_state", states), COUNT * state);
         json_free(answer);
@@ -254,8 +254,8 @@ Test(linear, packed_sequences_are_calls_of_their_own) {
                 }
                 continue;
             }
-            answer = ask(&data, which, &part, past + s * state, 1,
-                         ",\"return\":[\"output\",\"present_state\"]");
+            answer = ask_linear(&data, which, &part, past + s * state, 1,
+                                ",\"return\":[\"output\",\"present_state\"]");
             take(answer, "output", own);
             for (size_t k = 0; k < HEADS * part.rows * DV; k++) {
                 const size_t head = k / DV / part.rows, row = part.first + k / DV % part.rows;
@@ -275,15 +275,15 @@ Test(linear, states_and_decays) {
     static const struct part whole = {0, 5, false};
     static struct data data;
     static double states[MOST], decays[MOST], last[MOST];
-    draw(&data);
+    draw_row(&data);
     struct cJSON *answer =
-        ask(&data, 3, &whole, data.state, 1, ",\"return\":[\"states\",\"decays\"]");
+        ask_linear(&data, 3, &whole, data.state, 1, ",\"return\":[\"states\",\"decays\"]");
     cr_assert_eq(take(answer, "states", states), HEADS * 5 * D * DV);
     cr_assert_eq(take(answer, "decays", decays), HEADS * 5);
     json_free(answer);
     for (size_t n = 1; n <= 5; n++) {
         const struct part part = {0, n, false};
-        answer = ask(&data, 3, &part, data.state, 1, ",\"return\":[\"present_state\"]");
+        answer = ask_linear(&data, 3, &part, data.state, 1, ",\"return\":[\"present_state\"]");
         take(answer, "present_state", last);
         json_free(answer);
         for (size_t k = 0; k < HEADS * D * DV; k++) {

@@ -3,6 +3,7 @@
  * that several plans run side by side. It is written for ThreadSanitizer, and it is a plain program
  * because Criterion does not start under ThreadSanitizer.
  */
+#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -19,11 +20,14 @@ enum {
     QUERIES = 200, /* three blocks, for which the keys are packed once */
     KEYS = 4000,
     COLUMNS = 24,
+    WIDE = 96, /* columns of linear attention */
+    POSITIONS = 20000,
     MAX_THREADS = 64,
     PLANS = 4
 };
 
 static float q[HEADS * QUERIES * COLUMNS], k[LONG * COLUMNS], v[LONG * COLUMNS];
+static float wide[POSITIONS * WIDE], decay[POSITIONS], beta[POSITIONS];
 
 /* Threads that share the tasks of one phase. */
 struct team {
@@ -57,6 +61,9 @@ enum call {
     GRADIENTS,           /* of all inputs; that of the bias is a sum over heads and queries */
     GRADIENTS_PROJECTED, /* of X and the weights */
     SEQUENCES,           /* short, long and empty ones, and gradients that they share */
+    LINEAR,              /* one state, which is cut into bands, and its positions into segments */
+    LINEAR_WEIGHTS,      /* the weights of linear attention, and all results beside them */
+    LINEAR_SEQUENCES,    /* states of short, long and empty sequences */
     CALLS
 };
 
@@ -66,6 +73,29 @@ static size_t phases_with_tasks(const attn_plan *plan) {
         count += attn_plan_tasks(plan, phase) > 0;
     }
     return count;
+}
+
+/* Makes a plan of linear attention, with the gated delta rule. */
+static attn_plan *new_linear_plan(enum call call) {
+    static const size_t lengths[] = {5, 90, 5, 0, 95, 805};
+    const size_t n = call == LINEAR ? POSITIONS : 1000;
+    const attn_tensor rows = {.data = wide, .rank = 2, .shape = {n, WIDE}};
+    const attn_tensor decays = {.data = decay, .rank = 1, .shape = {n}};
+    const attn_tensor betas = {.data = beta, .rank = 1, .shape = {n}};
+    const attn_linear linear = {
+        .q = &rows, .k = &rows, .v = &rows, .beta = &betas, .normalize_qk = true};
+    const attn_sequences sequences = {6, lengths, NULL};
+    attn_options o = {.results = ATTN_WANT(OUTPUT) | ATTN_WANT(PRESENT_STATE) | ATTN_WANT(DECAYS),
+                      .decay = &decays};
+    o.results |= call == LINEAR_WEIGHTS ? ATTN_WANT(WEIGHTS) : 0;
+    o.sequences = call == LINEAR_SEQUENCES ? &sequences : NULL;
+    attn_plan *plan = NULL;
+    attn_plan_linear(&plan, &linear, &o, NULL);
+    if (plan == NULL || (call == LINEAR && phases_with_tasks(plan) < 3)) {
+        printf("call %d is refused, or has one segment\n", (int)call);
+        exit(1);
+    }
+    return plan;
 }
 
 static attn_plan *new_plan(enum call call) {
@@ -95,7 +125,8 @@ static attn_plan *new_plan(enum call call) {
     const attn_tensor bias = {.data = v, .rank = 2, .shape = {1, KEYS}};
     const attn_tensor heads = {.data = v, .rank = 1, .shape = {HEADS}};
     const attn_upstream upstream = {.output = call == GRADIENTS ? &tq : &x};
-    const uint64_t all = ATTN_WANT(GRAD_Q) - 1; /* no gradients */
+    const uint64_t states = ATTN_WANT(PRESENT_STATE) | ATTN_WANT(STATES) | ATTN_WANT(DECAYS);
+    const uint64_t all = (ATTN_WANT(GRAD_Q) - 1) & ~states; /* no gradients */
     const uint64_t qkv = ATTN_WANT(GRAD_Q) | ATTN_WANT(GRAD_K) | ATTN_WANT(GRAD_V);
     const attn_tensor rows = {.data = q, .rank = 3, .shape = {QUERIES, HEADS, COLUMNS}};
     const attn_tensor keys = {.data = k, .rank = 3, .shape = {KEYS, 1, COLUMNS}};
@@ -104,6 +135,9 @@ static attn_plan *new_plan(enum call call) {
     const attn_sequences sequences = {6, lengths[0], lengths[1]};
     attn_options o = {.results = ATTN_WANT(OUTPUT) | ATTN_WANT(LSE), .top_k = 2 * LONG};
     attn_plan *plan = NULL;
+    if (call >= LINEAR) {
+        return new_linear_plan(call);
+    }
     if (call == LONG_ROWS || call == LONG_MEAN) {
         o.results = all & ~(ATTN_WANT(Q) | ATTN_WANT(K) | ATTN_WANT(V));
         o.flags = call == LONG_MEAN ? (unsigned)ATTN_FLAG_MEAN_OVER_HEADS : 0;
@@ -226,13 +260,18 @@ static int side_by_side(void) {
 
 int main(void) {
     uint32_t state = 1;
-    float *const all[] = {q, k, v};
-    const size_t counts[] = {sizeof q / sizeof *q, sizeof k / sizeof *k, sizeof v / sizeof *v};
-    for (size_t i = 0; i < 3; i++) {
+    float *const all[] = {q, k, v, wide};
+    const size_t counts[] = {sizeof q / sizeof *q, sizeof k / sizeof *k, sizeof v / sizeof *v,
+                             sizeof wide / sizeof *wide};
+    for (size_t i = 0; i < 4; i++) {
         for (size_t j = 0; j < counts[i]; j++) {
             state = state * 1664525 + 1013904223;
             all[i][j] = (float)(int32_t)state / 2147483648.0f;
         }
+    }
+    for (size_t i = 0; i < POSITIONS; i++) {
+        decay[i] = -fabsf(v[i]) / 8;
+        beta[i] = 1 + k[i] / 2;
     }
     attn_blas_set_threads(1);
     int failures = side_by_side();

@@ -47,7 +47,6 @@ static attn_linear call_of(const struct shapes *s, attn_update update) {
     return (attn_linear){.q = t[0],
                          .k = t[1],
                          .v = t[2],
-                         .decay = t[3],
                          .beta = t[4],
                          .past_state = t[5],
                          .update = update};
@@ -63,9 +62,11 @@ struct refusal {
 static void expect_plan(size_t number, const struct shapes *s, attn_update update,
                         const attn_options *options, const struct verdict *verdict) {
     const attn_linear call = call_of(s, update);
+    attn_options o = *options;
     attn_plan *plan;
     attn_error error = {0};
-    const attn_status status = attn_plan_linear(&plan, &call, options, &error);
+    o.decay = s->given[3] ? &s->t[3] : NULL;
+    const attn_status status = attn_plan_linear(&plan, &call, &o, &error);
     expect_verdict(number, verdict, status, plan, &error);
 }
 
@@ -129,7 +130,7 @@ static const struct refusal refusals[] = {
     REFUSED("5,32 5,16 5,9", "kv_heads", "needs heads", {.kv_heads = 3}),
     WRONG("5,33 5,16 5,6", "Q", "33 columns", {.heads = 2}),
     WRONG("5,16 5,17 5,6", "K", "17 columns", {.heads = 2}),
-    WRONG("5,16 5,32 5,18", "K", "kv_heads = 6 heads, or a number that divides",
+    WRONG("5,16 5,32 5,18", "K", "kv_heads = 6 heads, or a multiple or divisor",
           {.heads = 2, .kv_heads = 6}),
     WRONG("5,16 5,16 5,7", "V", "7 columns", {.heads = 2}),
     REFUSED("5,2,8 5,2,8 5,2,3", "heads", "its heads are an axis",
@@ -163,7 +164,8 @@ static const struct refusal refusals[] = {
             {.lengths = lengths_5_0, .lengths_count = 1, .sequences = &of_5}),
     REFUSED("5,8 5,8 5,3", "sequences", "no lengths", {.sequences = &no_lengths}),
     WRONG("5,8 5,8 5,3", "sequences", "6 rows together, but Q has 5", {.sequences = &of_6}),
-    REFUSED("5,8 5,8 5,3", "sequences", "as many rows in K as in Q", {.sequences = &other_keys}),
+    REFUSED("5,8 5,8 5,3", "sequences", "in linear attention they are equal",
+            {.sequences = &other_keys}),
     BAD("5,8 5,8 5,3", ATTN_UPDATE_AS_GIVEN, TOO_LARGE, "sequences", "at most 65536",
         {.sequences = &too_many}),
     BAD("5,8 5,8 5,3", ATTN_UPDATE_AS_GIVEN, TOO_LARGE, "", "", {.sequences = &endless}),
