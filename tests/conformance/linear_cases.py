@@ -1,4 +1,4 @@
-"""Draws calls of linear attention, and compares the daemon with functions of flash-linear-attention (the files naive.py) and of
+"""Draws calls of linear attention, of forgetting attention and of stick-breaking attention, and compares the daemon with functions of flash-linear-attention (the files naive.py) and of
 transformers (Qwen3-Next), which are plain PyTorch and run in float64 here. Usage: linear_cases.py FOLDER. The packages are
 kept in FOLDER, and $ATTENTIOND_BIN is the daemon."""
 
@@ -12,7 +12,7 @@ import tempfile
 from typing import NamedTuple
 
 import torch
-from asked import Count, Daemon, ask, compare
+from asked import TOLERANCES, Count, Daemon, ask, compare
 from eager import in_float64
 from packages import fetched
 from transformers.models.qwen3_next import modeling_qwen3_next
@@ -23,8 +23,8 @@ PACKAGES = {
     "fla_core-0.6.0.tar.gz": "cdd5b7ff6d5c0e5c08fde73f2624d76e0b506f8684af4e316bc7f2d8bfd9a623",
     "einops-0.8.2.tar.gz": "609da665570e5e265e27283aab09e7f279ade90c4f01bcfca111f3d3e13f2827"}
 CALLS = 40  # of each function
-TOLERANCES = {torch.float32: 1e-6, torch.float64: 1e-13}  # of the largest number of a result
-MINIMUM = 600
+LINEAR_TOLERANCES = {torch.float32: 1e-6, torch.float64: 1e-13}  # of the largest number of a result
+MINIMUM = 700
 # The names of the daemon's tensors in the functions.
 NAMES = {"Q": ("q", "query"), "K": ("k", "key"), "V": ("v", "value"), "decay": ("g", "gk"), "beta": ("beta",),
          "past_state": ("initial_state",)}
@@ -35,10 +35,10 @@ class Peer(NamedTuple):
 
     module: str  # a folder of flash-linear-attention, or that of transformers
     name: str
-    update: str
+    update: str  # "" for attention that has scores and weights of its own
     second: str = "present_state"  # its second result
     columns: bool = False  # a decay for each column of K
-    grouped: bool = False  # V may have more heads than Q and K
+    grouped: str = ""  # the matrix that may have more heads than K: Q or V
     rows_first: bool = True  # the axis of the rows stands before that of the heads
     multiple: int = 0  # n must be a multiple of this, or of chunk_size if it has one
     forgets: bool = True  # it can take a decay of −∞; the others subtract sums of decays, and then −∞ gives NaN
@@ -54,13 +54,15 @@ PEERS = [
     Peer("simple_gla", "naive_chunk_simple_gla", "gated", forgets=False),
     Peer("simple_gla", "naive_recurrent_simple_gla", "gated"),
     Peer("simple_gla", "naive_parallel_simple_gla", "gated", "weights", forgets=False),
-    Peer("kda", "naive_recurrent_kda", "gated_delta", columns=True, grouped=True),
-    Peer("kda", "naive_chunk_kda", "gated_delta", columns=True, grouped=True, multiple=64, forgets=False),
+    Peer("kda", "naive_recurrent_kda", "gated_delta", columns=True, grouped="V"),
+    Peer("kda", "naive_chunk_kda", "gated_delta", columns=True, grouped="V", multiple=64, forgets=False),
     Peer("retention", "naive_retention", "gated", "", rows_first=False),
     Peer("linear_attn", "naive_recurrent_linear_attn", "linear"),
     Peer("linear_attn", "naive_chunk_linear_attn", "linear", "", multiple=64),
-    Peer("transformers", "torch_chunk_gated_delta_rule", "gated_delta", grouped=True, forgets=False),
-    Peer("transformers", "torch_recurrent_gated_delta_rule", "gated_delta", grouped=True)]
+    Peer("transformers", "torch_chunk_gated_delta_rule", "gated_delta", grouped="V", forgets=False),
+    Peer("transformers", "torch_recurrent_gated_delta_rule", "gated_delta", grouped="V"),
+    Peer("forgetting_attn", "naive_forgetting_attn", "", "", grouped="Q", forgets=False),
+    Peer("stickbreaking_attn", "naive_stickbreaking_attn", "", "", grouped="Q")]
 
 
 def function_of(peer, place):
@@ -73,9 +75,19 @@ def function_of(peer, place):
     return getattr(module, peer.name)
 
 
+def relative_options(peer, n, chosen):
+    """Returns the options of forgetting or stick-breaking attention, and those of the function."""
+    if peer.module == "forgetting_attn":
+        window = chosen.choice((None, 1, 5, 40))
+        return {"causal": True, **({"window": [window - 1, -1]} if window else {})}, {"window_size": window}
+    current = chosen.random() < 0.5
+    options = {"causal": True} if current else {"mask": torch.ones(n, n, dtype=torch.bool).tril(-1)}
+    return {"normalization": "stick_breaking", **options}, {"attend_current": current}
+
+
 def options_of(peer, parameters, chosen):
-    """Returns the options of the daemon, and those of the function."""
-    options, own = {"update": peer.update}, {}
+    """Returns the options of linear attention, and those of the function."""
+    options, own = {"update": peer.update} if peer.update else {}, {}
     if "scale" in parameters and chosen.random() < 0.5:
         options["scale"] = own["scale"] = chosen.choice((0.3, -1.5))
     if "chunk_size" in parameters:
@@ -93,15 +105,15 @@ def tensors_of(peer, parameters, multiple, chosen):
     and are now and then all the same."""
     batch, heads, group, d, d_v = (chosen.choice(x) for x in ((1, 2), (1, 2, 3), (1, 2, 3), (1, 5, 16, 64), (1, 3, 16, 48)))
     n = multiple * chosen.choice((1, 2, 3)) if multiple else chosen.choice((1, 2, 7, 33, 64, 65, 130))
-    states = heads * (group if peer.grouped else 1)
+    queries, states = (heads * (group if peer.grouped == name else 1) for name in "QV")
     keys = torch.randn(batch, heads, chosen.choice((1, n, n, n)), d).expand(batch, heads, n, d)
-    tensors = {"Q": torch.randn(batch, heads, n, d), "K": torch.nn.functional.normalize(keys, dim=-1),
+    tensors = {"Q": torch.randn(batch, queries, n, d), "K": torch.nn.functional.normalize(keys, dim=-1),
                "V": torch.randn(batch, states, n, d_v)}
-    if "gated" in peer.update:
-        decay = -chosen.choice((0, 1e-3, 0.1, 2, 1000)) * torch.rand(batch, states, n, *([d] if peer.columns else []))
+    if parameters.keys() & set(NAMES["decay"]):
+        decay = -chosen.choice((0, 1e-3, 0.1, 2, 1000)) * torch.rand(batch, max(queries, states), n, *([d] if peer.columns else []))
         forgotten = torch.rand(decay.shape) < chosen.choice((0, 0, 0.1)) * peer.forgets
         tensors["decay"] = decay.masked_fill(forgotten, -math.inf)
-    if "delta" in peer.update:
+    if "beta" in parameters:
         tensors["beta"] = chosen.choice((1, 1.9)) * torch.rand(batch, states, n)
     if "initial_state" in parameters and chosen.random() < 0.5:
         tensors["past_state"] = torch.randn(batch, states, d, d_v)
@@ -123,7 +135,7 @@ def computed(peer, function, tensors, own):
     with in_float64():
         results = function(**given, **own)
     names = ["output", peer.second] if peer.second else ["output"]
-    results = {name: turned(name, x) for name, x in zip(names, results if peer.second else [results], strict=True)}
+    results = {name: turned(name, x) for name, x in zip(names, results if isinstance(results, tuple) else [results])}
     if peer.second == "weights" and "beta" in tensors:  # those of beta · V
         results["weights"] = results["weights"] * tensors["beta"].unsqueeze(-2)
     return results
@@ -133,13 +145,18 @@ def run(daemon, peer, function, chosen):
     parameters = inspect.signature(function).parameters
     options, own = options_of(peer, parameters, chosen)
     tensors = tensors_of(peer, parameters, peer.multiple and own.get("chunk_size", peer.multiple), chosen)
-    if peer.module == "retention":
-        del tensors["decay"]
+    if not peer.update:
+        for known, more in zip((options, own), relative_options(peer, tensors["Q"].shape[2], chosen)):
+            known.update(more)
     want = computed(peer, function, tensors, own)
     if peer.module == "retention":
         tensors["decay"] = retention(*tensors["Q"].shape[1:3])
-    for dtype, tolerance in TOLERANCES.items():
-        answer = ask(daemon, "/linear-attention", tensors, options, list(want), dtype)
+    sent = dict(tensors)
+    if "mask" in options:
+        sent["mask"] = options.pop("mask")
+    path, tolerances = ("/linear-attention", LINEAR_TOLERANCES) if peer.update else ("/attention", TOLERANCES)
+    for dtype, tolerance in tolerances.items():
+        answer = ask(daemon, path, sent, options, list(want), dtype)
         for name, x in want.items():
             assert x.dtype == torch.float64, f"{name} of the function is {x.dtype}"
             case = f"{name} in {dtype} with {options} {own} {({name: tuple(x.shape) for name, x in tensors.items()})}:"
