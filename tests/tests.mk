@@ -223,7 +223,7 @@ check-neon: ## Run the row kernels of 64-bit ARM in an emulator
 	$(again) O=build/neon CC=aarch64-linux-gnu-gcc build/neon/run_kernels
 	@TEST_DIVISOR=20 timeout 300 qemu-aarch64 build/neon/run_kernels scalar neon
 
-test-conformance: ## Run the cases of ONNX, PyTorch, flash-attention and xformers over HTTP (6 GB from PyPI)
+test-conformance: ## Run the cases of ONNX, onnxruntime, PyTorch, flash-attention, xformers and flash-linear-attention over HTTP (6 GB from PyPI)
 	@docker/packages.sh build python
 	$(again) all
 	@tests/conformance/run.sh $(O)

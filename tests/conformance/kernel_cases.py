@@ -4,28 +4,21 @@ What a test compares must agree within the tolerances of this folder. Usage: ker
 FOLDER, and $ATTENTIOND_BIN is the daemon."""
 
 import contextlib
-import hashlib
 import importlib
-import io
 import logging
-import os
 import pathlib
-import re
 import sys
-import tarfile
 import tempfile
 import types
-import urllib.parse
-import urllib.request
 import warnings
 from unittest import mock
 
 import torch
 from asked import TOLERANCES, Count, Daemon, Skipped, ask, compare
-from pip._internal.models.index import PyPI
+from packages import fetched
 from torch.overrides import TorchFunctionMode
 
-# The packages are pinned by their SHA-256. `pip download` would run their setup.py, so their links are looked up here.
+# The packages and their SHA-256.
 PACKAGES = {
     "flash_attn-2.8.3.post2.tar.gz": "d0f9f0b08a986cdeadbffcf5ec8b3a8f514366c68ad1853d3ab061bc83cc340b",
     "xformers-0.0.35.tar.gz": "f7fc183a58e4bf0e2ae339a18fb1b1d4a37854c0f2545b4f360fef001646ab76"}
@@ -33,35 +26,7 @@ LARGEST = 1 << 23  # multiplications of the forward pass of a case
 MINIMUM = 3000
 
 
-# -------------------------------------------------------------------------------------------- packages
-def address(package):
-    """Returns the address of a package in the index that pip uses."""
-    project = package.rsplit("-", 1)[0].replace("_", "-")
-    page = f"{os.environ.get('PIP_INDEX_URL', PyPI.simple_url).rstrip('/')}/{project}/"
-    with urllib.request.urlopen(page, timeout=60) as response:
-        links = re.findall(r'href="([^"#]+)', response.read().decode())
-    return next(urllib.parse.urljoin(page, link) for link in links if link.endswith(f"/{package}"))
-
-
-def fetched(folder, package):
-    """Returns the folder that has the Python files of a package. The first call downloads it."""
-    place = folder / package.removesuffix(".tar.gz")
-    if not place.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        with urllib.request.urlopen(address(package), timeout=60) as response:
-            data = response.read()
-        digest = hashlib.sha256(data).hexdigest()
-        assert digest == PACKAGES[package], f"{package} has the SHA-256 {digest}, not {PACKAGES[package]}"
-        with tempfile.TemporaryDirectory(dir=folder) as work, tarfile.open(fileobj=io.BytesIO(data)) as files:
-            for file in files:
-                if file.isfile() and file.name.endswith(".py"):
-                    target = pathlib.Path(work, file.name)
-                    target.parent.mkdir(parents=True, exist_ok=True)
-                    target.write_bytes(files.extractfile(file).read())
-            pathlib.Path(work, place.name).rename(place)
-    return place
-
-
+# ----------------------------------------------------------------------------------------------- stubs
 class Stub(types.ModuleType):
     """A module that is not there. Everything in it returns its first argument, as a decorator may."""
 
@@ -297,7 +262,7 @@ def run(suite, kernel, test, case):
 
 
 def main():
-    suites = [make(fetched(pathlib.Path(sys.argv[1]), package)) for make, package in zip((Flash, Xformers), PACKAGES)]
+    suites = [make(fetched(pathlib.Path(sys.argv[1]), *package)) for make, package in zip((Flash, Xformers), PACKAGES.items())]
     count = Count()
     warnings.simplefilter("ignore", UserWarning)  # The tests cause some.
     torch.set_num_threads(1)  # The calls are small, and threads that wait for each other are slow on a busy machine.

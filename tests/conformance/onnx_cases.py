@@ -1,11 +1,13 @@
-"""Sends the daemon every test case of the ONNX operators Attention and RotaryEmbedding, as JSON.
+"""Sends the daemon every test case of the ONNX operators Attention, RotaryEmbedding, LinearAttention and
+FlexAttention, as JSON.
 
     ATTENTIOND_BIN=build/attentiond onnx_cases.py [-v] [NAME...]
 
 The cases are those that the PyPI package onnx generates for the operators' own conformance tests
-(opsets 23 to 25). Each becomes one POST /attention, and passes if every output of the operator comes
-back: Y of RotaryEmbedding is present_K of a call whose rows of K are turned. Half-precision inputs are widened to float32. The answer to these must also be what ONNX's
-reference implementation computes from the widened inputs, within the tolerance of float32.
+(opsets 23 to 27, and 1 of ai.onnx.preview). Each becomes one POST /attention or /linear-attention, and passes if every
+output of the operator comes back: Y of RotaryEmbedding is present_K of a call whose rows of K are turned.
+Half-precision inputs are widened to float32. The answer to these must also be what ONNX's reference implementation
+computes from the widened inputs, within the tolerance of float32.
 The status is 0 only if all cases pass and at least MINIMUM of them ran.
 """
 
@@ -24,21 +26,25 @@ from onnx.backend.test.case.node import collect_testcases
 from onnx.reference import ReferenceEvaluator
 
 # The operators, and how the names of their cases begin.
-OPERATORS = {"Attention": "test_attention", "RotaryEmbedding": "test_rotary_embedding"}
-MINIMUM = 68
+OPERATORS = {
+    "Attention": "test_attention", "RotaryEmbedding": "test_rotary_embedding",
+    "LinearAttention": "test_linear_attention", "FlexAttention": "test_flexattention",
+}  # fmt: skip
+PATHS = {"LinearAttention": "/linear-attention"}  # all others are /attention
+MINIMUM = 120
 
 # Maps the name of a case to the reason why the daemon cannot express it. A case in this table is an
 # error if it passes, or if the package does not have it.
-SKIPPED = {}
+SKIPPED = {"test_flexattention_prob_mod": "prob_mod halves the weights, which no option does"}
 
 # The allowed difference, relative to the largest expected number of the row. The operator rounds
 # every stage to its type, so half precision may differ by two of its units: 2 * 2**-10, 2 * 2**-7.
-TOLERANCE = {"float32": 1e-5, "float16": 2e-3, "bfloat16": 1.6e-2}
+TOLERANCE = {"float32": 1e-5, "float64": 1e-12, "float16": 2e-3, "bfloat16": 1.6e-2}
 
 KNOWN_ATTRIBUTES = {
-    "interleaved", "is_causal", "kv_num_heads", "left_window_size", "num_heads", "q_num_heads",
-    "qk_matmul_output_mode", "right_window_size", "rotary_embedding_dim", "scale", "softcap",
-    "softmax_precision",
+    "interleaved", "is_causal", "kv_num_heads", "left_window_size", "num_heads", "prob_mod",
+    "q_num_heads", "qk_matmul_output_mode", "right_window_size", "rotary_embedding_dim", "scale",
+    "score_mod", "softcap", "softmax_precision", "update_rule",
 }  # fmt: skip
 
 
@@ -61,10 +67,10 @@ class Daemon:
             sys.exit(f"{program} does not say where it listens: {line!r}")
         self.connection = http.client.HTTPConnection(address[1], int(address[2]), timeout=60)
 
-    def ask(self, request):
+    def ask(self, path, request):
         try:
             self.connection.request(
-                "POST", "/attention", json.dumps(request), {"Content-Type": "application/json"}
+                "POST", path, json.dumps(request), {"Content-Type": "application/json"}
             )
             response = self.connection.getresponse()
             body = response.read()
@@ -104,8 +110,9 @@ def as_lists(array):
 
 
 def widen(array):
-    """Converts all types but bool and integers to float32."""
-    return array if array.dtype.kind in "biu" else array.astype(np.float32)
+    """Converts all types but bool, integers and float64 to float32."""
+    kept = array.dtype.kind in "biu" or array.dtype == np.float64
+    return array if kept else array.astype(np.float32)
 
 
 def pack(array):
@@ -192,20 +199,65 @@ def attention_request(inputs, outputs, attributes):
     return request, wanted
 
 
-def request_of(operator, inputs, outputs, attributes):
+def linear_request(inputs, attributes):
+    """Returns the request for LinearAttention, and the output of the operator for each result."""
+    names = {"query": "Q", "key": "K", "value": "V"}
+    request = {names.get(name, name): as_lists(array) for name, array in inputs.items()}
+    request["heads"], request["kv_heads"] = attributes["q_num_heads"], attributes["kv_num_heads"]
+    request["update"] = attributes.get("update_rule", b"gated_delta").decode()
+    if attributes.get("scale", 0) != 0:
+        request["scale"] = attributes["scale"]
+    request["return"] = ["output", "present_state"]
+    return request, {name: name for name in request["return"]}
+
+
+def score_options(graph, opsets, shape):
+    """Returns the options that do what a score_mod does to scores of this shape."""
+    numbers = [onnx.numpy_helper.to_array(x) for x in graph.initializer]
+    if [node.op_type for node in graph.node] == ["Div", "Tanh", "Mul"] and len(numbers) == 1:
+        return {"softcap": float(numbers[0])}
+    modify = ReferenceEvaluator(onnx.helper.make_model(graph, opset_imports=opsets)).run
+    scores = np.random.default_rng(1).standard_normal(shape).astype(np.float32)
+    bias, modified = (modify(None, {graph.input[0].name: x})[0] for x in (0 * scores, scores))
+    if not np.array_equal(modified, scores + bias):
+        raise Failure("score_mod does more than to add a bias")
+    causal = np.where(np.tri(*shape[-2:]), 0, -np.inf)
+    return {"causal": True} if np.all(bias == causal) else {"bias": as_lists(bias)}
+
+
+def flex_request(inputs, attributes, opsets):
+    """Returns the request for FlexAttention, and the output of the operator for its result."""
+    if "prob_mod" in attributes:
+        raise Failure("no option modifies the weights")
+    request = {name: as_lists(inputs[name]) for name in "QKV"}
+    if "scale" in attributes:
+        request["scale"] = attributes["scale"]
+    if "score_mod" in attributes:
+        shape = (*inputs["Q"].shape[:3], inputs["K"].shape[2])
+        request.update(score_options(attributes["score_mod"], opsets, shape))
+    request["return"] = ["output"]
+    return request, {"output": "Y"}
+
+
+def request_of(model, inputs, outputs, attributes):
     """Returns the request, and the output of the operator for each result."""
     unknown = set(attributes) - KNOWN_ATTRIBUTES
     if unknown:
         raise Failure(f"unknown attributes: {sorted(unknown)}")
+    operator = model.graph.node[0].op_type
     if operator == "RotaryEmbedding":
         return rotary_request(inputs, attributes)
+    if operator == "LinearAttention":
+        return linear_request(inputs, attributes)
+    if operator == "FlexAttention":
+        return flex_request(inputs, attributes, model.opset_import)
     return attention_request(inputs, outputs, attributes)
 
 
-def as_array(result, lists):
-    """Returns the float32 numbers that the daemon computed. null is -inf, in masked scores only."""
+def as_array(result, lists, dtype):
+    """Returns the numbers of dtype that the daemon computed. null is -inf, in masked scores only."""
     try:
-        array = np.array(lists, dtype=np.float64).astype(np.float32)  # None becomes NaN
+        array = np.array(lists, dtype=np.float64).astype(dtype)  # None becomes NaN
     except (TypeError, ValueError) as error:
         raise Failure(f"{result} is not an array of numbers: {error}") from error
     if result == "masked_scores":
@@ -243,19 +295,20 @@ def run(daemon, case):
         kind = values[0].dtype.name
         inputs = dict(zip(input_names, map(widen, values), strict=True))
         outputs = dict(zip(output_names, expected, strict=True))
-        request, wanted = request_of(node.op_type, inputs, outputs, attributes)
-        answer = daemon.ask(request)
+        request, wanted = request_of(case.model, inputs, outputs, attributes)
+        dtype = "float64" if kind == "float64" else "float32"
+        answer = daemon.ask(PATHS.get(node.op_type, "/attention"), {"dtype": dtype, **request})
         if list(answer) != list(wanted):
             raise Failure(f"the answer holds {list(answer)}, not {list(wanted)}")
-        answer = {wanted[name]: as_array(name, lists) for name, lists in answer.items()}
+        answer = {wanted[name]: as_array(name, lists, dtype) for name, lists in answer.items()}
         tries = [(outputs, TOLERANCE[kind])]
-        if kind != "float32":
+        if kind not in ("float32", "float64"):
             exact = ReferenceEvaluator(case.model).run(output_names, inputs)
             tries.append((dict(zip(output_names, exact, strict=True)), TOLERANCE["float32"]))
         for outputs, tolerance in tries:
             for name, array in outputs.items():
                 array = array.astype(np.float64)
-                if name.startswith("present_"):
+                if name in ("present_key", "present_value"):
                     # This result is a copy, so nothing may differ. It has the form of K and V.
                     array = pack(array) if inputs["Q"].ndim == 3 else array
                     compare(name, answer[name], array, 0)
@@ -271,7 +324,7 @@ def collect():
         found = [c for c in collect_testcases(None) if c.name.startswith(tuple(OPERATORS.values()))]
     cases = [c for c in found if [n.op_type for n in c.model.graph.node][0] in OPERATORS]
     names = {c.name for c in cases}
-    strays = [c.name for c in found if c.name.removesuffix("_expanded") not in names]
+    strays = [c.name for c in found if re.sub("_expanded(_ver[0-9]+)?$", "", c.name) not in names]
     if strays or len(names) != len(cases):
         sys.exit(f"these cases are not one node, or two have the same name: {strays}")
     return cases
