@@ -105,7 +105,7 @@ Test(linear, random_calls_agree_with_the_recurrence, .timeout = 36000) {
 }
 
 Test(linear, long_calls_agree_with_the_recurrence, .timeout = 36000) {
-    check_drawn(true, 6, 0.1);
+    check_drawn(true, 12, 0.1);
 }
 
 /* Gates from 1 to 0, and corrections that are as large as a stable rule has them. */
