@@ -189,7 +189,8 @@ ATTN_API bool attn_tensor_bytes(const attn_tensor *tensor, size_t *bytes);
     X(GRAD_B_V, "grad_b_V")                                                                        \
     X(GRAD_B_O, "grad_b_O")                                                                        \
     X(GRAD_BIAS_K, "grad_bias_K")                                                                  \
-    X(GRAD_BIAS_V, "grad_bias_V")
+    X(GRAD_BIAS_V, "grad_bias_V")                                                                  \
+    X(GRAD_DECAY, "grad_decay")
 
 typedef enum attn_result {
 #define ATTN_RESULT_ENUM(name, text) ATTN_RESULT_##name,
@@ -234,7 +235,11 @@ typedef enum attn_normalization {
     ATTN_UNNORMALIZED = 1, /* weights = masked scores */
     /* weights = 1 / (1 + exp(-(masked score + sigmoid_bias))). Ramapuram et al. 2024, arXiv
      * 2409.04431, set sigmoid_bias to the negative natural logarithm of the number of keys. */
-    ATTN_SIGMOID = 2
+    ATTN_SIGMOID = 2,
+    /* weight of key j = s_j times the product of 1 - s_k over all keys k > j that the query may
+     * attend to, where s = 1 / (1 + exp(-masked score)): a stick that is broken from the last key
+     * backwards (Tan et al. 2024, arXiv 2410.17980). The weights sum to at most 1. */
+    ATTN_STICK_BREAKING = 3
 } attn_normalization;
 
 /* A type of 16 bits whose rounding is imitated. The matrices are float32, and so are the results,
@@ -370,6 +375,13 @@ typedef struct attn_options {
      * no number is NaN or +inf: the library does not look for them. They make the call fail with
      * ATTN_NOT_FINITE only if some query may attend to their key by all other rules. */
     const attn_tensor *bias;
+    /* The logarithms of forget gates, each <= 0, in Q's dtype (Lin et al. 2025, arXiv 2503.02130):
+     * (H,m), or (m) without an axis of heads, with the batch axes of the call, or none or 1 in
+     * each, before these. H may be 1. If Q, K and V are packed: (m,H) or (B,m,H). The decays of the
+     * keys after j, up to the position of the query, are added to the masked score of key j. -inf
+     * is a gate of 0: what lies before that key is forbidden. It needs `causal`. attn_linear says
+     * what it is there. */
+    const attn_tensor *decay;
     const attn_tensor *alibi_slopes; /* (H), in Q's dtype: adds -slope * |i + s - j| */
     const attn_tensor *sink; /* (H), in Q's dtype: logits that are added to the denominator only */
     const size_t *lengths;   /* (B): the valid keys of each batch item, past ones included */
@@ -499,6 +511,11 @@ typedef enum attn_update {
  *     S = S + k u^T
  *     output = scale S^T q      so a position sees itself
  *
+ * options->decay is the logarithm of the gate, at most 0; -inf forgets everything. It has the axes
+ * of K, but with H_s heads: (B,H_s,n), or (B,H_s,n,d) for each row of S; packed (B,n,H_s) or
+ * (B,n,H_s*d). The batch axes may be 1 in each, and heads and n may be 1. (H_s) is one number for
+ * each head, if the call has heads, and not as many heads as positions.
+ *
  * The implied weights are those numbers A for which output = A V + what the past state gives. They
  * are 0 for all later positions.
  *
@@ -517,13 +534,8 @@ typedef struct attn_linear {
      * of heads, too. */
     const attn_tensor *q, *k, *v;
     attn_update update;
-    /* The logarithm of the gate, at most 0; -inf forgets everything. In Q's dtype and with the axes
-     * of K, but with H_s heads: (B,H_s,n), or (B,H_s,n,d) for each row of S; packed (B,n,H_s) or
-     * (B,n,H_s*d). The batch axes may be 1 in each, and heads and n may be 1. (H_s) is one number
-     * for each head, if the call has heads, and not as many heads as positions. */
-    const attn_tensor *decay;
-    /* (B,H_s,n), packed (B,n,H_s), with the same axes of 1; or (n) for all heads and batch
-     * items, if there are not as many heads as positions. */
+    /* In the forms of the decay of each head; or (n) for all heads and batch items, if there are not
+     * as many heads as positions. */
     const attn_tensor *beta;
     /* (B,H_s,d,d_v), or without the batch axes for all batch items; zeros if NULL. With sequences
      * (count,H_s,d,d_v), one for each sequence. Without heads, there is no axis for them. */
@@ -533,7 +545,7 @@ typedef struct attn_linear {
 } attn_linear;
 
 /* Makes a plan of linear attention. Of the options it takes results, scale, scales, heads,
- * kv_heads, norm_epsilon, lengths and sequences; all others have no meaning here. The results are
+ * kv_heads, decay, norm_epsilon, lengths and sequences; all others have no meaning here. The results are
  * output, present_state, decays, weights and states; weights and states have no packed form, so
  * sequences have neither. A position from the length of its batch item on gives zeros and changes
  * no state. With sequences, present_state is (count,H_s,d,d_v), and Q, K and V are in the forms of

@@ -110,9 +110,9 @@ static attn_status check_enums(const attn_options *o, attn_error *error) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "results", "unknown bits in results: 0x%llx",
                          (unsigned long long)o->results);
     }
-    if ((unsigned)o->normalization > ATTN_SIGMOID) {
+    if ((unsigned)o->normalization > ATTN_STICK_BREAKING) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "normalization",
-                         "normalization is %d; it must be 0 to 2", (int)o->normalization);
+                         "normalization is %d; it must be 0 to 3", (int)o->normalization);
     }
     return ATTN_OK;
 }
@@ -132,7 +132,7 @@ static attn_status check_compute_dtype(const attn_options *o, attn_error *error)
 }
 
 static attn_status check_normalization(const attn_options *o, attn_error *error) {
-    static const char *const names[] = {"softmax", "none", "sigmoid"};
+    static const char *const names[] = {"softmax", "none", "sigmoid", "stick_breaking"};
     const char *name = names[o->normalization];
     if (!isfinite(o->sigmoid_bias)) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "sigmoid_bias",
@@ -174,6 +174,11 @@ attn_status check_options(const attn_options *o, attn_error *error) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "window",
                          "window is [%lld, %lld]; each side must be -1 (no limit) or at least 0",
                          (long long)o->window[0], (long long)o->window[1]);
+    }
+    if (o->decay != NULL && !o->causal) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, "decay",
+                         "decay needs causal: a key after the query would be remembered, not "
+                         "forgotten");
     }
     if ((o->flags & ATTN_FLAG_ALIBI) != 0 && o->alibi_slopes != NULL) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "alibi",

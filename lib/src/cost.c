@@ -20,10 +20,12 @@ enum {
     ROW_PRODUCT = 200,  /* added if the products are made row by row */
     BLAS_PRODUCT = 400, /* added if BLAS makes them, divided by the number of queries */
     MASK = 20,          /* reading a byte of a mask */
+    DECAY = 100,        /* adding a decay to a sum, and the sum to a score */
     SOFTCAP = 120,      /* tanh */
     ROUND = 60,         /* rounding a number to a compute_dtype */
     ROUND_KEY = 20,     /* the same for a number of a packed key, once for a block */
     SIGMOID = 150,      /* exp and a division */
+    STICK = 400,        /* exp twice, a logarithm and sums that wait for each other */
     ENTROPY = 350,      /* a logarithm of libm */
     LONG_ENTROPY = 80,  /* the moment of a long row, of which entropy is made */
     STAGE = 60,         /* storing a number of a stage */
@@ -69,13 +71,16 @@ static double cost_of_score(const attn_plan *plan) {
     cost += plan->rules.mask.data != NULL ? MASK : 0;
     cost += plan->rules.padding != NULL ? MASK : 0;
     cost += plan->rules.bias.data != NULL ? MASK : 0;
+    cost += plan->decay.data != NULL ? DECAY : 0;
     cost += plan->options.softcap > 0 ? SOFTCAP : 0;
     if (plan->narrow.type != NULL) { /* scores that are a result are a product of their own */
         const bool raw = plan_wants(plan, ATTN_WANT(SCORES) | ATTN_WANT(STATISTICS));
         cost += 4 * ROUND + (raw ? plan->schedule.columns / 2 : 0);
         cost += ROUND_KEY * (double)plan->head[0].d / (double)size_min(plan->n, LEAST_ROWS);
     }
-    cost += plan->options.normalization == ATTN_SIGMOID ? SIGMOID : 0;
+    cost += plan->options.normalization == ATTN_SIGMOID          ? SIGMOID
+            : plan->options.normalization == ATTN_STICK_BREAKING ? STICK
+                                                                 : 0;
     if (plan_wants(plan, ATTN_WANT(ENTROPY))) {
         cost += path->long_rows ? LONG_ENTROPY : ENTROPY;
     }
@@ -185,8 +190,10 @@ double cost_of_preparing(const attn_plan *plan, enum prepare what) {
         return ROW + 2 * COPY * (double)(plan->project[PROJECT_K].ld + plan->project[PROJECT_V].ld);
     case PREPARE_MASK:
         return ROW + keys * (COPY + MASK);
-    default:
+    case PREPARE_BIAS:
         return ROW + keys * COPY;
+    default:
+        return ROW + fmin(keys, DECAY_KEYS) * 2 * DECAY;
     }
 }
 

@@ -83,6 +83,7 @@ bool memory_map_workspace(attn_plan *plan) {
     const size_t heads_out = plan_makes_output(plan) && (w_o || !out) ? plan->out.batch : 0;
     const size_t wide_out = w_o && out ? plan->out.batch : 0;
     const bool row_bias = plan_wants(plan, ATTN_WANT(GRAD_BIAS)) && g->bias_numbers == 0;
+    const bool grad_decay = plan_wants(plan, ATTN_WANT(GRAD_DECAY));
     /* A product that begins inside of a panel reads beyond its last panel. */
     const size_t beyond = plan->rules.window[0] >= 0 || path->long_rows ? t->panel : 0;
     bool fits = !path->packs || place_packed_keys(plan);

@@ -25,6 +25,8 @@
     /* Mask and bias of all keys, if there are extra keys, see struct extended. */                 \
     X(mask, unsigned char, 1, extended_rows_of(&plan->extra.mask), plan->m)                        \
     X(bias, real, size, extended_rows_of(&plan->extra.bias), plan->m)                              \
+    /* Sums of decays, see decay.inc. */                                                           \
+    X(decay, double, sizeof(double), plan->decay.items * plan->decay.heads, 2 * plan->m)           \
     /* Tiles of keys, transposed. */                                                               \
     X(packed_keys, real, size, path->packs ? plan->in.k.items : 0, s->pack.batch + beyond)         \
     /* The outputs of heads, if W_O takes them. */                                                 \
@@ -50,6 +52,13 @@
     X(shift, double, sizeof(double), g->wanted ? rows : 0, 1)                                      \
     X(slope_sums, double, sizeof(double), plan_wants(plan, ATTN_WANT(GRAD_ALIBI)) ? rows : 0, 1)   \
     X(bias_sums, double, sizeof(double), row_bias ? rows : 0, 1)                                   \
+    /* The same for the decays, of each row and of each column. */                                 \
+    X(decay_rows, double, sizeof(double), grad_decay ? rows : 0, 1)                                \
+    X(decay_columns, double, sizeof(double), sums_of_columns(plan), 1)                             \
+    /* Sticks: what the keys after each tile of a row have broken, and the sum of P dP over the    \
+     * keys before it. */                                                                          \
+    X(stick_after, double, sizeof(double), stick_tiles(plan), rows)                                \
+    X(stick_before, double, sizeof(double), stick_tiles(plan), rows)                               \
     /* Gradients of Q, K and V, unless these are results as they are, and of the heads' outputs.   \
      * Projected Q and K before their norms. Gradients of the norms, from each task. */            \
     X(grad_q, real, size, gradient_is_kept(plan, SUMS_Q) ? plan->in.q.numbers : 0, 1)              \
@@ -100,7 +109,8 @@
     /* Gradients: a tile of weights, and of gradients of scores; the queries of the tile and the   \
      * gradients of their outputs, also transposed; its keys and values, packed transposed, and    \
      * its keys packed; sums of the gradients of its keys and values, transposed; rows on their    \
-     * way; the derivative of softcap, and the gradient of a bias, for one row of the tile. */     \
+     * way; and for one row of the tile the share that each key takes of a stick and what it       \
+     * leaves, the derivative of softcap, and the gradient of a bias. */                           \
     X(g_weights, real, size, g_rows, g_ld)                                                         \
     X(g_scores, real, size, g_rows, g_ld)                                                          \
     X(g_q, real, size, g_rows, d)                                                                  \
@@ -113,6 +123,7 @@
     X(g_k_sums, real, size, grad_k ? g_ld : 0, d)                                                  \
     X(g_v_sums, real, size, grad_v ? g_ld : 0, d_v)                                                \
     X(g_moved, real, size, size_max(g_rows, g_keys), size_max(d, d_v))                             \
+    X(g_stick, double, sizeof(double), stick_tiles(plan) > 0 ? g_keys : 0, 2)                      \
     X(g_slope, double, sizeof(double), g_keys, 1)                                                  \
     X(g_bias, double, sizeof(double), column_bias ? g_keys : 0, 1)                                 \
     X(g_row, double, sizeof(double), g->wanted && prepares ? 1 : 0, d)

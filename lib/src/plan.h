@@ -161,6 +161,7 @@ enum prepare {
     PREPARE_EXTRA,   /* the rows of extra keys in K and V; a row is a batch item */
     PREPARE_MASK,    /* rows of the mask for all keys */
     PREPARE_BIAS,    /* rows of the bias for all keys */
+    PREPARE_DECAY,   /* sums of decays; a row is DECAY_KEYS keys of a head */
     PREPARE_COUNT
 };
 
@@ -321,6 +322,17 @@ struct scoring {
     double *slopes, *sinks;  /* their numbers, one for each head; NULL if there are none */
 };
 
+/* The logarithms of the forget gates, see engine/decay.inc. */
+struct decay {
+    const void *data;    /* NULL: there are none */
+    size_t items, heads; /* 1, or those of the call */
+    size_t stride[3];    /* from one item, head or key to the next, in elements */
+};
+
+enum {
+    DECAY_KEYS = 1 << 16 /* the most keys whose decays one task adds */
+};
+
 /* The keys without a position: bias_K and zero_key. If there are any, the engine's rules are one
  * mask and one bias for all keys, which each run makes of the `given` rules. */
 struct extra_keys {
@@ -372,7 +384,8 @@ enum gradient_phase {
     GRADIENT_COUNT
 };
 
-/* The matrices of numbers that begin as 0, and to which tasks add. */
+/* The matrices of numbers that begin as 0, and to which tasks add. Those of SUMS_DECAY are double.
+ */
 enum {
     SUMS_Q,
     SUMS_K,
@@ -380,6 +393,7 @@ enum {
     SUMS_PAST_K,
     SUMS_PAST_V,
     SUMS_BIAS,
+    SUMS_DECAY,
     SUMS_COUNT
 };
 
@@ -467,6 +481,7 @@ enum {
     ROWS_Q,
     ROWS_K,
     ROWS_V,
+    ROWS_DECAY,
     ROWS_POSITIONS,
     ROWS_GRAD_OUTPUT,
     ROWS_GRAD_LSE,
@@ -539,6 +554,7 @@ struct attn_plan {
     struct rules rules;
     struct extra_keys extra;
     struct scoring scoring;
+    struct decay decay;
     struct norm norm_q, norm_k;
     double norm_epsilon;
     struct rotary rotary;
@@ -622,6 +638,19 @@ static inline bool gradient_is_sum(const attn_plan *plan, attn_result which) {
            (which >= ATTN_RESULT_GRAD_B_Q && which <= ATTN_RESULT_GRAD_B_V &&
             !plan->form.projected) ||
            which >= ATTN_RESULT_GRAD_BIAS_K;
+}
+
+/* Returns the sums of gradients of logits over the queries, one for each key of each head, of which
+ * the gradient of the decays is made. */
+static inline size_t sums_of_columns(const attn_plan *plan) {
+    return plan_wants(plan, ATTN_WANT(GRAD_DECAY)) ? plan->batch * plan->heads * plan->m : 0;
+}
+
+/* Returns the tiles of keys of a call whose gradients go through sticks; otherwise 0. */
+static inline size_t stick_tiles(const attn_plan *plan) {
+    return plan->gradients.wanted && plan->options.normalization == ATTN_STICK_BREAKING
+               ? ceil_div(plan->m, plan->gradients.tile_keys)
+               : 0;
 }
 
 /* Is the gradient of Q (or K, V) kept in the workspace, because it is no result as it is? */

@@ -45,7 +45,7 @@ static void merge_groups(attn_plan *plan) {
     const size_t group = heads_of_one(plan, &plan->in.k);
     if (plan->form.empty || plan->n != 1 || group == 1 || plan->in.q.heads != plan->heads ||
         plan->in.v.heads != plan->in.k.heads || plan->form.per_head ||
-        plan->scoring.slopes != NULL || plan->scoring.sinks != NULL ||
+        plan->scoring.slopes != NULL || plan->scoring.sinks != NULL || plan->decay.data != NULL ||
         plan->options.scales_count != 0 || plan->results.mean || plan->in.q.bias != NULL ||
         plan->norm_q.whole || plan->gradients.wanted) {
         return;

@@ -31,15 +31,18 @@ enum {
     MOST_SIDE = 256,
     MOST_COLUMNS = 4096,
     /* The cost of one score beside its five products, in a plain call and in another one, and those
-     * of one term of a sum over queries, of a tile, of a call of BLAS, of reading a number, and of
-     * adding a number to the gradient of a bias. */
+     * of a decay, of a share of a stick, of one term of a sum over queries, of a tile, of a call of
+     * BLAS, of reading a number, and of adding a number to the gradient of a bias. */
     SCORE = 200,
     GENERAL_SCORE = 700,
+    DECAY_SCORE = 150,
+    STICK_SCORE = 600,
     TERM = 800,
     TILE = 100000,
     PRODUCT = 30000,
     READ_NUMBER = 12,
     SUMMED = 40,
+    DOT = 4,  /* a multiply-add of a dot product of a row */
     LINE = 16 /* numbers of a bias whose gradients one task makes at least */
 };
 
@@ -181,7 +184,9 @@ static double cost_of_pair(const attn_plan *plan, double rows, double keys) {
     const struct gradients *g = &plan->gradients;
     const double tiles = ceil(rows / (double)g->tile_rows) * ceil(keys / (double)g->tile_keys);
     const double wide = plan->dtype == ATTN_FLOAT64 ? 2 : 1;
-    const double score = plan->path.plain ? SCORE : GENERAL_SCORE;
+    const bool stick = plan->options.normalization == ATTN_STICK_BREAKING;
+    const double score = (plan->path.plain ? SCORE : GENERAL_SCORE) +
+                         (plan->decay.data != NULL ? DECAY_SCORE : 0) + (stick ? STICK_SCORE : 0);
     return rows * keys * wide * (2.5 * plan->schedule.columns + score) + tiles * TILE;
 }
 
@@ -215,10 +220,12 @@ static void choose_stripes(attn_plan *plan) {
 static size_t sums_count(const attn_plan *plan, int which) {
     static const attn_result results[] = {ATTN_RESULT_GRAD_Q,      ATTN_RESULT_GRAD_K,
                                           ATTN_RESULT_GRAD_V,      ATTN_RESULT_GRAD_PAST_K,
-                                          ATTN_RESULT_GRAD_PAST_V, ATTN_RESULT_GRAD_BIAS};
+                                          ATTN_RESULT_GRAD_PAST_V, ATTN_RESULT_GRAD_BIAS,
+                                          ATTN_RESULT_GRAD_DECAY};
     const size_t numbers[] = {plan->in.q.numbers,      plan->in.k.numbers,
                               plan->in.v.numbers,      plan->in.past_k.numbers,
-                              plan->in.past_v.numbers, plan->gradients.bias_numbers};
+                              plan->in.past_v.numbers, plan->gradients.bias_numbers,
+                              sums_of_columns(plan)};
     const bool kept = which <= SUMS_V && gradient_is_kept(plan, which);
     return kept || plan_wants(plan, UINT64_C(1) << results[which]) ? numbers[which] : 0;
 }
@@ -314,6 +321,12 @@ static double cost_of_bias(const attn_plan *plan, attn_result which) {
     return SUMMED * (double)numbers[which - ATTN_RESULT_GRAD_B_Q];
 }
 
+/* Returns how many heads, of all batch items, share a decay. */
+static double sharers_of_decay(const attn_plan *plan) {
+    const struct decay *d = &plan->decay;
+    return (double)plan->batch * (double)plan->heads / ((double)d->items * (double)d->heads);
+}
+
 /* Counts the tasks of GRADIENT_END for one gradient: a part of it is checked, or made of sums. */
 static size_t end_tasks(const attn_plan *plan, attn_result which) {
     const struct result *result = &plan->results.of[which];
@@ -333,6 +346,10 @@ static size_t end_tasks(const attn_plan *plan, attn_result which) {
                     .tasks;
     } else if (which <= ATTN_RESULT_GRAD_B_V) { /* whole lines of a cache are read */
         return plan_cut(ceil_div(numbers, LINE), cost_of_bias(plan, which)).tasks;
+    } else if (which == ATTN_RESULT_GRAD_DECAY) { /* each task reads the keys after its own */
+        const size_t most = 4 * plan->decay.items * plan->decay.heads;
+        terms = sharers_of_decay(plan);
+        return size_min(most, plan_cut(numbers, (double)numbers * terms * TERM).tasks);
     }
     return plan_cut(numbers, (double)numbers * terms * TERM).tasks;
 }
@@ -366,9 +383,27 @@ static void count_tasks(attn_plan *plan) {
     for (int r = ATTN_RESULT_GRAD_B_Q; r <= ATTN_RESULT_GRAD_B_V && !plan->form.projected; r++) {
         g->cost += plan_wants(plan, UINT64_C(1) << r) ? cost_of_bias(plan, (attn_result)r) : 0;
     }
+    if (g->ends[ATTN_RESULT_GRAD_DECAY] > 0) { /* each task reads the keys after its own */
+        g->cost += (double)g->ends[ATTN_RESULT_GRAD_DECAY] * sharers_of_decay(plan) * SUMMED *
+                   (double)(plan->n + plan->m);
+    }
     for (int phase = 0; phase < GRADIENT_COUNT; phase++) {
         g->cost += (double)tasks[phase] * (phase == GRADIENT_STEP ? (double)g->steps : 1) * 4000;
     }
+}
+
+/* Cuts the queries that get their `shift` into tasks. Sticks need scores and dP of rows then. */
+static void cut_start(attn_plan *plan) {
+    struct gradients *g = &plan->gradients;
+    const double wide = plan->dtype == ATTN_FLOAT64 ? 2 : 1;
+    const double stick =
+        (double)plan->m * wide * (DOT * plan->schedule.columns + GENERAL_SCORE + STICK_SCORE);
+    const double row = plan->schedule.columns * 20 + 2000 +
+                       (g->upstream.weights == NULL ? 0 : cost_of_row(plan)) +
+                       (plan->options.normalization == ATTN_STICK_BREAKING ? stick : 0);
+    const size_t rows = plan->batch * plan->heads * plan->n;
+    g->start = plan_cut(rows, row * (double)rows);
+    g->cost = row * (double)rows + plan->schedule.input_cost;
 }
 
 void plan_cut_gradients(attn_plan *plan, size_t d) {
@@ -383,11 +418,7 @@ void plan_cut_gradients(attn_plan *plan, size_t d) {
     g->ld = ceil_div(g->tile_keys, panel) * panel;
     choose_units(plan);
     choose_stripes(plan);
-    const double row =
-        plan->schedule.columns * 20 + 2000 + (g->upstream.weights == NULL ? 0 : cost_of_row(plan));
-    const size_t rows = plan->batch * plan->heads * plan->n;
-    g->start = plan_cut(rows, row * (double)rows);
-    g->cost = row * (double)rows + plan->schedule.input_cost;
+    cut_start(plan);
     g->cost_of_pairs = (double)plan->batch * (double)plan->heads *
                        cost_of_pair(plan, (double)plan->n, (double)plan->m);
     cut_projections(plan);

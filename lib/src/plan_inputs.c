@@ -37,6 +37,7 @@ static const struct input inputs[] = {
     INPUT("past_K", GRAD_PAST_K, options.past_k, in.past_k.data),
     INPUT("past_V", GRAD_PAST_V, options.past_v, in.past_v.data),
     INPUT("bias", GRAD_BIAS, options.bias, rules.bias.data),
+    INPUT("decay", GRAD_DECAY, options.decay, decay.data),
     INPUT("norm_Q", GRAD_NORM_Q, options.norm_q, norm_q.weights),
     INPUT("norm_K", GRAD_NORM_K, options.norm_k, norm_k.weights),
     INPUT("rotary_cos", COUNT, rotary.given.cos, rotary.cos),

@@ -50,7 +50,9 @@ static attn_status check_linear_options(const attn_options *o, attn_error *error
     };
     const uint64_t can = ATTN_WANT(OUTPUT) | ATTN_WANT(WEIGHTS) | ATTN_WANT(PRESENT_STATE) |
                          ATTN_WANT(STATES) | ATTN_WANT(DECAYS);
-    ATTN_TRY(check_options(o, error));
+    attn_options rest = *o;
+    rest.decay = NULL; /* the rules of attention about it are others */
+    ATTN_TRY(check_options(&rest, error));
     for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
         if (options[i].given) {
             return attn_fail(error, ATTN_INVALID_ARGUMENT, options[i].name,
@@ -69,10 +71,10 @@ static attn_status check_linear_options(const attn_options *o, attn_error *error
 }
 
 /* Checks the update against what is given. */
-static attn_status check_update(struct linear *l, attn_error *error) {
+static attn_status check_update(struct linear *l, const attn_options *o, attn_error *error) {
     static const char *const names[] = {"linear", "gated", "delta", "gated_delta"};
     const attn_linear *call = &l->given;
-    const bool decay = call->decay != NULL, beta = call->beta != NULL;
+    const bool decay = o->decay != NULL, beta = call->beta != NULL;
     if ((unsigned)call->update > ATTN_GATED_DELTA) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "update", "update is %d; it must be 0 to 4",
                          (int)call->update);
@@ -333,7 +335,7 @@ static attn_status resolve_gates(attn_plan *plan, const attn_tensor *t, const ch
 /* With sequences whose heads are an axis, a decay by column is (n,H,d). */
 static attn_status resolve_decay(attn_plan *plan, bool stacked, attn_error *error) {
     struct linear *l = plan->linear;
-    const attn_tensor *t = l->given.decay;
+    const attn_tensor *t = plan->options.decay;
     attn_tensor flat;
     size_t heads;
     if (stacked && t != NULL && t->rank == 3) {
@@ -468,7 +470,7 @@ static attn_status check_linear_results(const attn_plan *plan, bool sequences, a
                          "decays",
                          plan_wants(plan, ATTN_WANT(WEIGHTS)) ? "weights" : "states");
     }
-    if (plan_wants(plan, ATTN_WANT(DECAYS)) && l->decay.data == NULL && l->given.decay == NULL) {
+    if (plan_wants(plan, ATTN_WANT(DECAYS)) && l->decay.data == NULL && plan->options.decay == NULL) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "results", "decays needs decay");
     }
     if (plan_wants(plan, ATTN_WANT(WEIGHTS)) && plan->n > MOST_WEIGHTS) {
@@ -505,8 +507,9 @@ static attn_status plan_call(attn_plan *plan, const attn_options *o, attn_error 
     struct linear *l = plan->linear;
     const bool sequences = o->sequences != NULL;
     bool stacked;
+    plan->options = *o;
     ATTN_TRY(check_linear_options(o, error));
-    ATTN_TRY(check_update(l, error));
+    ATTN_TRY(check_update(l, o, error));
     ATTN_TRY(plan_rows(plan, o, &stacked, error));
     l->sequences = sequences;
     ATTN_TRY(check_norm_epsilon(o, &plan->norm_epsilon, error));
@@ -515,7 +518,6 @@ static attn_status plan_call(attn_plan *plan, const attn_options *o, attn_error 
     ATTN_TRY(resolve_decay(plan, stacked, error));
     ATTN_TRY(resolve_gates(plan, l->given.beta, "beta", false, &l->beta, error));
     ATTN_TRY(resolve_past(plan, sequences, error));
-    plan->options = *o;
     plan->results.wanted = o->results != 0 ? o->results : ATTN_WANT(OUTPUT);
     ATTN_TRY(check_linear_results(plan, sequences, error));
     ATTN_TRY(plan_results(plan, error));

@@ -346,6 +346,11 @@ static attn_status plan_extra(attn_plan *plan, const attn_multihead *call, const
                          "alibi needs the position of each key, but the key of %s has none",
                          plan->extra.k != NULL ? "bias_K" : "zero_key");
     }
+    if (plan->extra.count > 0 && o->decay != NULL) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, "decay",
+                         "decay needs the position of each key, but the key of %s has none",
+                         plan->extra.k != NULL ? "bias_K" : "zero_key");
+    }
     plan->project[PROJECT_K].gap = plan->project[PROJECT_V].gap = plan->extra.count;
     plan->m += plan->extra.count;
     return ATTN_OK;

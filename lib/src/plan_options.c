@@ -190,6 +190,58 @@ static attn_status resolve_padding(attn_plan *plan, const attn_options *o, attn_
     return ATTN_OK;
 }
 
+/* Writes the shape that the decay of one batch item has, with `heads` heads. Returns its rank. */
+static int decay_shape(const attn_plan *plan, size_t heads, size_t shape[2]) {
+    const bool packed = plan->form.packed, headed = packed || plan->form.has_head_axis;
+    shape[packed || !headed ? 0 : 1] = plan->m;
+    if (headed) {
+        shape[packed ? 1 : 0] = heads;
+    }
+    return headed ? 2 : 1;
+}
+
+static attn_status refuse_decay(const attn_plan *plan, const attn_tensor *t, attn_error *error) {
+    char got[SHAPE_TEXT], want[SHAPE_TEXT];
+    attn_tensor all = {.rank = plan->form.axis_count};
+    memcpy(all.shape, plan->form.axes, sizeof plan->form.axes);
+    all.rank += decay_shape(plan, plan->heads, all.shape + all.rank);
+    return attn_fail(error, ATTN_SHAPE_MISMATCH, "decay",
+                     "decay has the shape %s, not %s: it must have one number for each key%s%s",
+                     shape_text(t, got), shape_text(&all, want),
+                     plan->form.past > 0 ? ", with the past keys," : "",
+                     all.rank > 1 ? " of each head, or of one head for all" : "");
+}
+
+static attn_status resolve_decay(attn_plan *plan, const attn_options *o, attn_error *error) {
+    const attn_tensor *t = o->decay;
+    size_t shape[2], items = 0;
+    const int last = decay_shape(plan, plan->heads, shape);
+    if (t == NULL) {
+        return ATTN_OK;
+    }
+    if (tensor_lacks_data(t)) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, "decay", "decay is missing");
+    }
+    ATTN_TRY(check_dtype(t, "decay", plan->dtype, error));
+    if (t->rank < last || t->rank > last + MOST_AXES) {
+        return refuse_decay(plan, t, error);
+    }
+    const size_t *own = t->shape + t->rank - last;
+    const int heads_axis = last < 2 ? -1 : plan->form.packed ? 1 : 0;
+    for (int axis = 0; axis < last; axis++) {
+        if (own[axis] != shape[axis] && !(axis == heads_axis && own[axis] == 1)) {
+            return refuse_decay(plan, t, error);
+        }
+    }
+    ATTN_TRY(check_batch(t, "decay", last, &plan->form, &items, error));
+    const size_t heads = heads_axis < 0 ? 1 : own[heads_axis];
+    plan->decay = (struct decay){.data = t->data, .items = items, .heads = heads};
+    plan->decay.stride[0] = items == 1 ? 0 : heads * plan->m;
+    plan->decay.stride[1] = heads == 1 ? 0 : plan->form.packed ? 1 : plan->m;
+    plan->decay.stride[2] = plan->form.packed ? heads : 1;
+    return ATTN_OK;
+}
+
 /* Returns a mask or a bias with a row for all keys. It has one row for each item, head and query
  * only where the rules differ between them; *rows gets these counts. Its data is a placeholder
  * until a run begins. */
@@ -245,6 +297,7 @@ attn_status plan_options(attn_plan *plan, const attn_options *o, attn_error *err
     place_queries(plan, o);
     ATTN_TRY(resolve_mask(plan, o, error));
     ATTN_TRY(resolve_padding(plan, o, error));
+    ATTN_TRY(resolve_decay(plan, o, error));
     extend_rules(plan);
     return plan_rotary(plan, o, error);
 }

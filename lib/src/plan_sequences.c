@@ -53,7 +53,7 @@ static attn_status check_sequence_options(const attn_options *o, attn_error *err
                          ATTN_WANT(GRAD_Q) | ATTN_WANT(GRAD_K) | ATTN_WANT(GRAD_V) |
                          ATTN_WANT(GRAD_X) | ATTN_WANT(GRAD_SINK) | ATTN_WANT(GRAD_ALIBI) |
                          ATTN_WANT(GRAD_NORM_Q) | ATTN_WANT(GRAD_NORM_K) | ATTN_WANT(GRAD_B_Q) |
-                         ATTN_WANT(GRAD_B_K) | ATTN_WANT(GRAD_B_V);
+                         ATTN_WANT(GRAD_B_K) | ATTN_WANT(GRAD_B_V) | ATTN_WANT(GRAD_DECAY);
     for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
         if (options[i].given) {
             return attn_fail(error, ATTN_INVALID_ARGUMENT, options[i].name,
@@ -330,7 +330,7 @@ static attn_status plan_sequence(const attn_plan *plan, const struct flat *f,
     const bool same = plan->form.same;
     const attn_tensor *const qkv[] = {&q, same ? &q : &k, same ? &q : &v};
     attn_options o = f->options;
-    attn_tensor output, lse, positions;
+    attn_tensor output, lse, positions, decay;
     attn_upstream upstream = {0};
     attn_rotary rotary;
     o.sequences = NULL;
@@ -343,6 +343,10 @@ static attn_status plan_sequence(const attn_plan *plan, const struct flat *f,
         upstream.lse = &lse;
     }
     o.upstream = o.upstream != NULL ? &upstream : NULL;
+    if (o.decay != NULL) {
+        decay = some_rows(o.decay, o.decay->rank - (plan->form.packed ? 2 : 1), at->k, at->m);
+        o.decay = &decay;
+    }
     if (plan->rotary.positions != NULL) {
         rotary = *o.rotary;
         positions = some_rows(rotary.positions, rotary.positions->rank - 1, at->q, at->n);
@@ -399,6 +403,7 @@ static size_t map_short_scratch(struct alike *kind) {
             own->in.q.numbers,
             own->in.k.numbers,
             own->in.v.numbers,
+            own->decay.heads * own->m,
             own->rotary.positions != NULL ? wide->n : 0,
             own->gradients.upstream.output != NULL ? own->out.batch : 0,
             own->gradients.upstream.lse != NULL ? wide->heads * wide->n : 0,

@@ -220,7 +220,8 @@ static void choose_paths(attn_plan *plan, double head_cost) {
                                 STREAM_BYTES;
     path->plain = plan->rules.mask.stride[3] == (plan->rules.mask.data != NULL) &&
                   plan->rules.bias.data == NULL && plan->scoring.slopes == NULL &&
-                  plan->options.softcap == 0 && plan->options.normalization == ATTN_SOFTMAX;
+                  plan->decay.data == NULL && plan->options.softcap == 0 &&
+                  plan->options.normalization == ATTN_SOFTMAX;
     for (size_t h = 0; h < plan->heads; h++) { /* a plain call rounds the scale to the dtype */
         const double scale = plan->head[h].scale;
         path->plain = path->plain && scale > 0 &&
@@ -404,6 +405,7 @@ static void choose_preparation(attn_plan *plan) {
         plan->extra.count > 0 ? plan->batch : 0,
         mask->items * mask->heads * mask->rows,
         bias->items * bias->heads * bias->rows,
+        plan->decay.items * plan->decay.heads * ceil_div(plan->m, DECAY_KEYS),
     };
     for (int i = 0; i < PREPARE_COUNT; i++) {
         if (rows[i] == 0) {
@@ -478,6 +480,19 @@ static void choose_after_cuts(attn_plan *plan, size_t d_v) {
     }
 }
 
+/* Refuses what long rows of broken sticks do not have. */
+static attn_status check_sticks(const attn_plan *plan, attn_error *error) {
+    return plan->options.normalization == ATTN_STICK_BREAKING && plan->path.long_rows &&
+                   plan->results.mean
+               ? attn_fail(error, ATTN_TOO_LARGE, "normalization",
+                           "the mean over heads of normalization \"stick_breaking\" needs rows of "
+                           "at most %d keys, and of fewer if the %zu heads have many columns, but "
+                           "there are %zu",
+                           WHOLE_BYTES / 8 / (int)attn_dtype_size(plan->dtype), plan->heads,
+                           plan->m)
+               : ATTN_OK;
+}
+
 /* Refuses long rows of a call with a compute_dtype. The widest row has d numbers. */
 static attn_status refuse_long_rows(const attn_plan *plan, size_t d, attn_error *error) {
     if (d > WIDE) {
@@ -516,6 +531,7 @@ attn_status plan_schedule(attn_plan *plan, attn_error *error) {
     if (plan->narrow.type != NULL && plan->path.long_rows) {
         return refuse_long_rows(plan, size_max(d, d_v), error);
     }
+    ATTN_TRY(check_sticks(plan, error));
     choose_preparation(plan);
     choose_pack(plan, d);
     choose_after_cuts(plan, d_v);

@@ -13,9 +13,9 @@ struct call;
 
 /* One row for each name: X(NAME, text, the greatest rank of its results, the bits of its results in
  * attn_options.results). The library has no result COMPARISON. First come the results of every
- * call with softmax. Calls of /attention have the gradients of biases, too, and calls of stored layers
- * have the results of projections. Calls with projections have all these. Last come the results
- * that only linear attention has. */
+ * call with softmax. Calls of /attention have the gradients of biases and decays, too, and calls of
+ * stored layers have the results of projections. Calls with projections have all these. Last come
+ * the results that only linear attention has. */
 #define ANSWER_OF_ALL(X)                                                                           \
     X(OUTPUT, "output", 4, ATTN_WANT(OUTPUT))                                                      \
     X(WEIGHTS, "weights", 4, ATTN_WANT(WEIGHTS))                                                   \
@@ -44,7 +44,8 @@ struct call;
 #define ANSWER_OF_BIASES(X)                                                                        \
     X(GRAD_B_Q, "grad_b_Q", 2, ATTN_WANT(GRAD_B_Q))                                                \
     X(GRAD_B_K, "grad_b_K", 2, ATTN_WANT(GRAD_B_K))                                                \
-    X(GRAD_B_V, "grad_b_V", 2, ATTN_WANT(GRAD_B_V))
+    X(GRAD_B_V, "grad_b_V", 2, ATTN_WANT(GRAD_B_V))                                                \
+    X(GRAD_DECAY, "grad_decay", 3, ATTN_WANT(GRAD_DECAY))
 
 #define ANSWER_OF_PROJECTIONS(X)                                                                   \
     X(Q, "Q", 4, ATTN_WANT(Q))                                                                     \
@@ -77,7 +78,7 @@ enum answer_name {
 #undef ANSWER_ENUM
     ANSWER_COUNT,
     ANSWER_PROJECTED = ANSWER_Q,           /* the first one that is a result of projections only */
-    ANSWER_SOFTMAX = ANSWER_PRESENT_STATE, /* the first one that only linear attention has */
+    ANSWER_SOFTMAX = ANSWER_PRESENT_STATE, /* names of softmax; the others are of states */
     ANSWER_LINEAR = 6,                     /* names of linear attention */
     ANSWER_STORED = ANSWER_GRAD_W_Q - (ANSWER_Q - ANSWER_GRAD_B_Q) /* names of stored layers */
 };

@@ -33,11 +33,11 @@ struct call {
     const attn_tensor *q, *k, *v;
     struct {
         attn_tensor q, k, v, x, context, value_context, w_o, b_o, bias_k, bias_v;
-        attn_tensor mask, key_padding, bias, alibi_slopes, sink, past_k, past_v;
+        attn_tensor mask, key_padding, bias, decay, alibi_slopes, sink, past_k, past_v;
         attn_tensor b_q, b_k, b_v; /* of Q, K and V without projections */
         attn_tensor norm_q, norm_k, rotary_cos, rotary_sin, positions;
         attn_tensor grad_output, grad_lse, grad_weights;
-        attn_tensor decay, beta, past_state;
+        attn_tensor beta, past_state;
     } tensors;
     struct stored stored; /* the layer whose weights the call takes */
     bool all_layers; /* the answer lists the results of this call and of those that follow it */

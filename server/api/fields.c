@@ -15,8 +15,10 @@
 
 static const char *const dtypes[] = {"float32", "float64"};
 static const char *const layouts[] = {[ATTN_IN_OUT] = "in_out", [ATTN_OUT_IN] = "out_in"};
-static const char *const normalizations[] = {
-    [ATTN_SOFTMAX] = "softmax", [ATTN_UNNORMALIZED] = "none", [ATTN_SIGMOID] = "sigmoid"};
+static const char *const normalizations[] = {[ATTN_SOFTMAX] = "softmax",
+                                             [ATTN_UNNORMALIZED] = "none",
+                                             [ATTN_SIGMOID] = "sigmoid",
+                                             [ATTN_STICK_BREAKING] = "stick_breaking"};
 static const char *const updates[] = {"linear", "gated", "delta", "gated_delta"};
 static const char *const compute_dtypes[] = {"float16", "bfloat16"};
 static const char *const alignments[] = {
@@ -179,8 +181,8 @@ static const struct field table[] = {
      .hint = "a position without a token is beyond its length in \"lengths\" here"},
     {"bias", ATTENTIONS, FIELDS_OPTIONS, FIELD_BIAS, 1, ATTN_MAX_RANK, NUMBERS, "bhnk",
      TENSOR(bias, options.bias), OF_SCORES},
-    {"decay", LINEAR, FIELDS_OPTIONS, FIELD_BIAS, 1, ATTN_MAX_RANK, NUMBERS, "bGnd",
-     TENSOR(decay, linear.decay)},
+    {"decay", ATTENTION | PROJECTIONS | LINEAR, FIELDS_OPTIONS, FIELD_DECAY, 1, ATTN_MAX_RANK,
+     NUMBERS, "bHk", TENSOR(decay, options.decay)},
     {"beta", LINEAR, FIELDS_OPTIONS, FIELD_MATRIX, 1, ATTN_MAX_RANK - 1, NUMBERS, "bGn",
      TENSOR(beta, linear.beta)},
     {"past_state", LINEAR, FIELDS_OPTIONS, FIELD_MATRIX, 2, ATTN_MAX_RANK, NUMBERS, "bGdv",
@@ -456,10 +458,15 @@ const char *fields_expected_key(void) {
     return key_of(FIELD_EXPECTED);
 }
 
+/* Does a key take -Infinity? */
+static bool takes_infinity(const struct field *field) {
+    return field->kind == FIELD_BIAS || field->kind == FIELD_DECAY;
+}
+
 void fields_infinity_keys(const char *keys[static API_INFINITY_KEYS]) {
     size_t count = 0;
     for (size_t row = 0; row < ROWS; row++) {
-        if (table[row].kind == FIELD_BIAS && row == row_of(table[row].name, ~0u)) {
+        if (takes_infinity(&table[row]) && row == row_of(table[row].name, ~0u)) {
             assert(count + 1 < API_INFINITY_KEYS);
             keys[count++] = table[row].name;
         }
@@ -469,7 +476,7 @@ void fields_infinity_keys(const char *keys[static API_INFINITY_KEYS]) {
 
 bool fields_takes_infinity(const char *name) {
     const size_t row = row_of(name, ~0u);
-    return row < ROWS && table[row].kind == FIELD_BIAS;
+    return row < ROWS && takes_infinity(&table[row]);
 }
 
 /* ---------------------------------------------------------------------------------- the readers */
@@ -519,6 +526,7 @@ static bool read_matrix(struct codec_document *document, const struct field *fie
         good = read_mask(document, field, value, tensor, error);
         break;
     case FIELD_LOGITS:
+    case FIELD_DECAY:
     case FIELD_BIAS:
         good = codec_as_reals_or_null(document, value, field->least, field->most, tensor, error);
         break;
@@ -567,6 +575,7 @@ static bool read_field(struct codec_document *document, const struct field *fiel
         break;
     case FIELD_MATRIX:
     case FIELD_LOGITS:
+    case FIELD_DECAY:
     case FIELD_BIAS:
     case FIELD_MASK:
         good = read_matrix(document, field, value, out, pointer, error);

@@ -124,6 +124,7 @@ const struct codec_foreign fields_foreign[] = {
     {"left_window_size", ATTENTIONS, WINDOW},
     {"right_window_size", ATTENTIONS, WINDOW},
     {"alibi_slopes", ATTENTIONS, "it is \"alibi\" here"},
+    {"log_fgate", ATTENTION, "it is \"decay\" here"},
     {"sinks", ATTENTIONS, SINK},
     {"learnable_sink", ATTENTIONS, SINK},
     {"nonpad_kv_seqlen", ATTENTIONS, LENGTHS AT_THE_END},

@@ -189,7 +189,8 @@ static const char *put_call(struct draw *d) {
         put_number(d);
     }
     const char *gradients = put_gradients(d, queries, keys, projected ? 3 : columns, projected);
-    fprintf(d->to, ",\"normalization\":\"%s\"", sigmoid ? "sigmoid" : none ? "none" : "softmax");
+    const char *other = sigmoid ? "sigmoid" : rng_chance(&d->rng, 2) ? "none" : "stick_breaking";
+    fprintf(d->to, ",\"normalization\":\"%s\"", none ? other : "softmax");
     if (gradients[0] != '\0' && rng_chance(&d->rng, 2)) {
         fprintf(d->to, ",\"return\":[%s]}", gradients + 1);
     } else {

@@ -145,8 +145,10 @@ static void draw_options(struct rng *rng, const struct sizes *s, bool projected,
     o->causal = rng_chance(rng, 3);
     o->flags |= rng_chance(rng, 2) ? ATTN_FLAG_BOTTOM_RIGHT : 0;
     o->softcap = rng_chance(rng, 8) ? 2 : 0;
-    o->normalization = rng_chance(rng, 12) ? ATTN_UNNORMALIZED : ATTN_SOFTMAX;
-    if (o->normalization == ATTN_UNNORMALIZED) {
+    o->normalization = rng_chance(rng, 12)   ? ATTN_UNNORMALIZED
+                       : rng_chance(rng, 12) ? ATTN_STICK_BREAKING
+                                             : ATTN_SOFTMAX;
+    if (o->normalization != ATTN_SOFTMAX) {
         o->results &= ~(ATTN_WANT(LSE) | ATTN_WANT(ENTROPY));
         o->results |= o->results == 0 ? ATTN_WANT(OUTPUT) : 0;
     }
@@ -156,7 +158,9 @@ static void draw_options(struct rng *rng, const struct sizes *s, bool projected,
         o->window[1] = rng_chance(rng, 2) ? -1 : (int64_t)size_up_to(rng, (double)s->m);
     }
     o->flags |= rng_chance(rng, 8) ? (unsigned)ATTN_FLAG_ALIBI : 0;
-    o->flags |= rng_chance(rng, 8) ? (unsigned)ATTN_FLAG_MEAN_OVER_HEADS : 0;
+    o->flags |= rng_chance(rng, 8) && o->normalization != ATTN_STICK_BREAKING
+                    ? (unsigned)ATTN_FLAG_MEAN_OVER_HEADS
+                    : 0;
     const bool shared = !fits(s->batch, s->heads, s->n, s->m) || rng_chance(rng, 3);
     const attn_tensor pairs = {.rank = 4,
                                .shape = {shared ? 1 : s->batch, shared ? 1 : s->heads, s->n, s->m}};
@@ -220,7 +224,9 @@ static void describe(struct call *c, const char *kind, const struct sizes *s,
     snprintf(c->text + used, sizeof c->text - (size_t)used, "%s%s%s%s%s%s%s%s%s%s top_k=%zu",
              o->causal ? " +causal" : "", o->flags & ATTN_FLAG_WINDOW ? " +window" : "",
              o->mask ? " +mask" : "", o->bias ? " +bias" : "", o->softcap > 0 ? " +softcap" : "",
-             o->normalization == ATTN_UNNORMALIZED ? " +none" : "",
+             o->normalization == ATTN_UNNORMALIZED     ? " +none"
+             : o->normalization == ATTN_STICK_BREAKING ? " +stick"
+                                                       : "",
              o->flags & ATTN_FLAG_ALIBI ? " +alibi" : "",
              o->flags & ATTN_FLAG_MEAN_OVER_HEADS ? " +mean" : "", o->lengths ? " +lengths" : "",
              o->compute_dtype != ATTN_COMPUTE_AS_GIVEN ? " +compute_dtype" : "", o->top_k);

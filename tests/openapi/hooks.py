@@ -484,7 +484,8 @@ def fit_turns(body, d, batch, queries, new_keys, past):
             body["positions"] = build(shape, itertools.cycle([tame(leaf) for leaf in leaves(body["positions"])]))
 
 
-def fit_options(body, batch, heads, queries, keys):
+def fit_options(body, batch, heads, queries, keys, decay=()):
+    """Makes the options fit. `decay` is the shape of decays."""
     full = [batch, heads, queries, keys]
     if body.get("causal") == "bottom_right" and "alignment" in body:
         body["alignment"] = "bottom_right"
@@ -507,6 +508,13 @@ def fit_options(body, batch, heads, queries, keys):
             if not isinstance(first, bool) and not any(elements):  # numbers that are all 0 are refused
                 elements[0] = 1
             body[name] = build(sizes(body[name]), iter(elements))
+    if "decay" in body:
+        body["causal"] = body.get("causal") or True
+        if is_drawn(body["decay"]):
+            body["decay"]["shape"] = decay
+        else:
+            below = itertools.cycle([None if leaf is None else -abs(math.fmod(leaf, 8)) for leaf in leaves(body["decay"])])
+            body["decay"] = build(decay, below)
     for name in ("alibi", "scale", "sink"):
         listed = isinstance(body.get(name), list) or is_drawn(body.get(name))
         if listed or (name in body and name == "sink" and heads > 1):
@@ -632,7 +640,9 @@ def fit_attention(body):
     for name, count, each in (("b_Q", heads, d), ("b_K", kv_heads, d), ("b_V", kv_heads, d_v)):
         fit_bias(body, name, [count], each)
     fit_turns(body, d, kv_batch, axis(q, 2), axis(k, 2), past)
-    fit_options(body, batch, heads, axis(q, 2), axis(k, 2) + past)
+    keys = axis(k, 2) + past
+    decay = [*lead(1, rank), keys, heads] if packed else [*lead(heads, rank), keys]
+    fit_options(body, batch, heads, axis(q, 2), keys, decay)
     if sequences:
         fit_sequences(body, sequences, axis(q, 2), axis(k, 2))
     rows, first = axis(q, 2), lead(heads, rank)
@@ -746,6 +756,7 @@ def fit_projected(body):
             body[name] = reshape(body[name], shape if len(sizes(body[name])) == 2 else [math.prod(shape)])
     if "bias_K" in body or body.get("zero_key"):  # these keys have no positions for alibi
         body.pop("alibi", None)
+        body.pop("decay", None)
 
     if "W_O" in body:
         d_out = axis(body["W_O"], last)
@@ -756,7 +767,8 @@ def fit_projected(body):
         if name in body:
             body[name] = reshape(body[name], [*batch, *([kv_heads] if head_axis else []), past, each])
     fit_turns(body, d, batch, axis(x, 2), axis(context, 2), past)
-    fit_options(body, math.prod(batch), heads, axis(x, 2), axis(context, 2) + past)
+    keys = axis(context, 2) + past
+    fit_options(body, math.prod(batch), heads, axis(x, 2), keys, [*batch, *([heads] if head_axis else []), keys])
     extras = ("bias_K" in body) + bool(body.get("zero_key"))
     output = [*batch, axis(x, 2), d_out if "W_O" in body else width]
     fit_gradients(body, output, batch, [heads] if head_axis else [], axis(x, 2), axis(context, 2) + past + extras)

@@ -83,9 +83,10 @@ static attn_plan *new_linear_plan(enum call call) {
     const attn_tensor decays = {.data = decay, .rank = 1, .shape = {n}};
     const attn_tensor betas = {.data = beta, .rank = 1, .shape = {n}};
     const attn_linear linear = {
-        .q = &rows, .k = &rows, .v = &rows, .decay = &decays, .beta = &betas, .normalize_qk = true};
+        .q = &rows, .k = &rows, .v = &rows, .beta = &betas, .normalize_qk = true};
     const attn_sequences sequences = {6, lengths, NULL};
-    attn_options o = {.results = ATTN_WANT(OUTPUT) | ATTN_WANT(PRESENT_STATE) | ATTN_WANT(DECAYS)};
+    attn_options o = {.results = ATTN_WANT(OUTPUT) | ATTN_WANT(PRESENT_STATE) | ATTN_WANT(DECAYS),
+                      .decay = &decays};
     o.results |= call == LINEAR_WEIGHTS ? ATTN_WANT(WEIGHTS) : 0;
     o.sequences = call == LINEAR_SEQUENCES ? &sequences : NULL;
     attn_plan *plan = NULL;

@@ -61,11 +61,10 @@ static double element_of(const struct binary_input *input, size_t i) {
     if (is_mask(input)) {
         return (rank_of(input) == 1 || i >= input->shape[rank_of(input) - 1]) && hash % 4 != 0;
     }
-    if ((input->kind & (BINARY_LOGARITHM | BINARY_SHARE)) != 0) {
-        return (input->kind & BINARY_SHARE) != 0 ? (double)(hash % 17) / 64
-                                                 : -(double)(hash % 65) / 16;
+    if ((input->kind & BINARY_SHARE) != 0) {
+        return (double)(hash % 17) / 64;
     }
-    return ((double)(hash % 129) - 64) / 16;
+    return ((double)(hash % 129) - ((input->kind & BINARY_DECAY) != 0 ? 128 : 64)) / 16;
 }
 
 static bool is_wide(const char *type) {
@@ -144,7 +143,7 @@ void binary_put(FILE *to, const struct binary_input *input) {
         put_nested(to, input, 0, &next);
         return;
     }
-    fputs((input->kind & BINARY_LOGARITHM) != 0
+    fputs((input->kind & BINARY_DECAY) != 0
               ? "{\"random\":\"uniform\",\"low\":-2,\"high\":0,\"shape\":"
           : is_mask(input)
               ? "{\"random\":\"randint\",\"high\":2,\"shape\":"

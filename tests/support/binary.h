@@ -25,10 +25,10 @@ struct binary_input {
 
 enum {
     BINARY_MASK = 1,
-    BINARY_DRAWN = 2,     /* JSON has {"random": ...} in place of the numbers */
-    BINARY_HOLES = 4,     /* JSON has null and -Infinity in place of some numbers */
-    BINARY_LOGARITHM = 8, /* the numbers are those of gates, at most 0 */
-    BINARY_SHARE = 16,    /* the numbers are between 0 and 1/4 */
+    BINARY_DRAWN = 2,  /* JSON has {"random": ...} in place of the numbers */
+    BINARY_HOLES = 4,  /* JSON has null and -Infinity in place of some numbers */
+    BINARY_DECAY = 8,  /* no number is above 0 */
+    BINARY_SHARE = 16, /* the numbers are between 0 and 1/4 */
     BINARY_INPUTS = 40
 };
 

@@ -134,6 +134,31 @@ const char *check_softcap_is_right_to_four_ulp(const struct attn_kernels *k) {
     return NULL;
 }
 
+/* The arguments are 0, 1 and numbers of every magnitude between. */
+const char *check_log1p_is_right_to_three_ulp(const struct attn_kernels *k) {
+    enum {
+        COUNT = 70
+    };
+    struct rng rng = {10};
+    for (size_t c = 0; c < 100 * COUNT; c++) {
+        const size_t n = c % COUNT;
+        double y[COUNT + 1], was[COUNT];
+        for (size_t i = 0; i < n; i++) {
+            was[i] = ldexp(rng_uniform(&rng), -(int)rng_between(&rng, 0, c % 2 == 0 ? 4 : 1000));
+            was[i] = rng_chance(&rng, 20) ? (double)rng_between(&rng, 0, 1) : was[i];
+            y[i] = was[i];
+        }
+        y[n] = 7;
+        k->log1p(y, n);
+        for (size_t i = 0; i < n; i++) {
+            const double off = ulps_f64(y[i], log1pl((long double)was[i]));
+            REQUIRE(off <= 3, "log1p(%a) is %g ulp off, %zu of %zu", was[i], off, i, n);
+        }
+        REQUIRE(y[n] == 7, "log1p writes beyond %zu", n);
+    }
+    return NULL;
+}
+
 const char *check_alibi_agrees_with_plain_loop(const struct attn_kernels *k) {
     enum {
         COUNT = 70

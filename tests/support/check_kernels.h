@@ -12,6 +12,7 @@
     X(exp_f32_is_right_to_one_ulp)                                                                 \
     X(exp_f64_is_right_to_one_ulp)                                                                 \
     X(softcap_is_right_to_four_ulp)                                                                \
+    X(log1p_is_right_to_three_ulp)                                                                 \
     X(alibi_agrees_with_plain_loop)                                                                \
     X(narrow_rounds_each_number)                                                                   \
     X(max_agrees_with_plain_loop)                                                                  \
@@ -22,7 +23,7 @@
     X(products_f32_agree_with_plain_loops)                                                         \
     X(products_f64_agree_with_plain_loops)                                                         \
     X(gathers_f32_agree_with_plain_loops)                                                          \
-    X(gathers_f64_agree_with_plain_loops)                                                         \
+    X(gathers_f64_agree_with_plain_loops)                                                          \
     X(far_below_f32_is_zero)                                                                       \
     X(far_below_f64_is_zero)                                                                       \
     X(spread_f32_writes_its_row_alone)                                                             \

@@ -31,6 +31,7 @@ static const char *const needs[][2] = {{"past_K", "past_V"},
                                        {"rotary_cos", "rotary_sin"},
                                        {"rotary_sin", "rotary_cos"},
                                        {"b_O", "W_O"},
+                                       {"decay", "causal"},
                                        {"positions", "rotary"},
                                        {"embedding_dim", "random"},
                                        {"top_k", "return"},
@@ -50,6 +51,9 @@ static const char *const excludes[][2] = {{"embedding_dim", "embedding"},
                                           {"alibi", "bias_K"},
                                           {"alibi", "bias_V"},
                                           {"alibi", "zero_key"},
+                                          {"decay", "bias_K"},
+                                          {"decay", "bias_V"},
+                                          {"decay", "zero_key"},
                                           {"context", "positions"},
                                           {"value_context", "positions"},
                                           {"alignment", "causal"},
@@ -80,6 +84,7 @@ struct state {
     bool out_in;      /* the layout of the weights */
     bool sequences;   /* whether the rows are those of packed sequences */
     bool gradients;   /* whether there are gradients of results */
+    bool decays;      /* whether there are decays */
     bool mean;        /* weights have no axis of the heads */
     char output;      /* the letter of the columns of the output */
     size_t size[128]; /* of an axis, by its letter */
@@ -235,13 +240,17 @@ static void choose_sizes(struct state *s) {
 /* Returns an input of a call, or of one of its heads, and the letters of its axes. */
 static struct binary_input input_of(struct state *s, const struct field *row, char letters[5]) {
     struct binary_input input = {.name = row->name,
-                                 .kind = row->draw == FIELDS_MASK          ? BINARY_MASK
-                                         : strcmp(row->name, "decay") == 0 ? BINARY_LOGARITHM
-                                         : strcmp(row->name, "beta") == 0  ? BINARY_SHARE
-                                                                           : 0};
+                                 .kind = row->draw == FIELDS_MASK         ? BINARY_MASK
+                                         : row->kind == FIELD_DECAY       ? BINARY_DECAY
+                                         : strcmp(row->name, "beta") == 0 ? BINARY_SHARE
+                                                                          : 0};
     const char *axes = row->sample;
-    /* A decay may be the same for all columns. */
-    const bool by_head = (input.kind & BINARY_LOGARITHM) != 0 && rng_chance(s->rng, 2);
+    const bool linear = s->at == FIELDS_AT_LINEAR;
+    if (row->kind == FIELD_DECAY && (linear || (s->packed && s->at == FIELDS_AT_ATTENTION))) {
+        axes = linear ? "bGnd" : "bkH"; /* the heads are an axis, packed or not */
+    }
+    /* A decay of a state may be the same for all columns. */
+    const bool by_head = row->kind == FIELD_DECAY && linear && rng_chance(s->rng, 2);
     const size_t all = strcspn(axes, "|") - by_head;
     size_t first = 0, rank = 0, columns = 1;
     char follows = 0;
@@ -249,7 +258,8 @@ static struct binary_input input_of(struct state *s, const struct field *row, ch
     /* Past keys that are projected have the form of the result K. Gradients have that of lse and of
      * weights. */
     const bool of_weights = strcmp(row->name, "grad_weights") == 0;
-    const bool apart = (s->at != FIELDS_AT_ATTENTION && strncmp(row->name, "past", 4) == 0) ||
+    const bool apart = (row->kind == FIELD_DECAY && !linear) ||
+                       (s->at != FIELDS_AT_ATTENTION && strncmp(row->name, "past", 4) == 0) ||
                        strcmp(row->name, "grad_lse") == 0 || (of_weights && !s->mean);
     if (strncmp(axes, "bh", 2) == 0) { /* any number of axes may be missing */
         const size_t most = s->batch ? 4 : s->headed ? 3 : 2;
@@ -323,7 +333,7 @@ static void add_inputs(struct state *s, bool json) {
             continue;
         }
         s->drawn->call.inputs[count] = input_of(s, row, s->drawn->axes[count]);
-        if (json && rng_chance(s->rng, 8)) {
+        if (json && row->kind != FIELD_DECAY && rng_chance(s->rng, 8)) {
             s->drawn->call.inputs[count].kind |= BINARY_DRAWN;
             random = true;
         } else if (json && row->kind == FIELD_BIAS) {
@@ -466,6 +476,8 @@ static void put_option(struct state *s, const struct field *row) {
                 row->choices[has_input(s, "decay") + 2 * has_input(s, "beta")]);
     } else if (strcmp(row->name, "normalization") == 0 && *given(s, "sigmoid_bias")) {
         fputs("\"sigmoid\"", s->options);
+    } else if (strcmp(row->name, "causal") == 0 && s->decays) {
+        fputs("true", s->options);
     } else if (row->choice_count > 0) {
         fprintf(s->options, "\"%s\"", row->choices[rng_between(s->rng, 0, row->choice_count - 1)]);
     } else if (row->read == field_sequences || row->read == field_sequence_offsets) {
@@ -505,6 +517,7 @@ void draw_call(struct rng *rng, const char *path, bool json, struct drawn_call *
     drawn->words = *given(&s, "text") || *given(&s, "tokens");
     s.out_in = *given(&s, "weight_layout") && rng_chance(rng, 2);
     s.mean = *given(&s, "mean_over_heads");
+    s.decays = *given(&s, "decay");
     s.gradients = *given(&s, "grad_output") || *given(&s, "grad_lse") || *given(&s, "grad_weights");
     add_inputs(&s, json);
     s.options = fmemopen(drawn->options, sizeof drawn->options, "w");

@@ -7,11 +7,12 @@
 #include "api/field.h"
 
 static const char *const kinds[] = {
-    [FIELD_APART] = "apart",     [FIELD_WORDS] = "words",       [FIELD_MATRIX] = "matrix",
-    [FIELD_LOGITS] = "logits",   [FIELD_BIAS] = "bias",         [FIELD_MASK] = "mask",
-    [FIELD_DTYPE] = "choice",    [FIELD_CHOICE] = "choice",     [FIELD_INTEGER] = "integer",
-    [FIELD_COUNT] = "count",     [FIELD_NUMBER] = "number",     [FIELD_BOOL] = "bool",
-    [FIELD_SECONDS] = "seconds", [FIELD_EXPECTED] = "expected", [FIELD_READER] = "reader",
+    [FIELD_APART] = "apart",     [FIELD_WORDS] = "words",     [FIELD_MATRIX] = "matrix",
+    [FIELD_LOGITS] = "logits",   [FIELD_DECAY] = "decay",     [FIELD_BIAS] = "bias",
+    [FIELD_MASK] = "mask",       [FIELD_DTYPE] = "choice",    [FIELD_CHOICE] = "choice",
+    [FIELD_INTEGER] = "integer", [FIELD_COUNT] = "count",     [FIELD_NUMBER] = "number",
+    [FIELD_BOOL] = "bool",       [FIELD_SECONDS] = "seconds", [FIELD_EXPECTED] = "expected",
+    [FIELD_READER] = "reader",
 };
 static const char *const draws[] = {
     [FIELDS_NOT_DRAWN] = "", [FIELDS_NUMBERS] = "numbers", [FIELDS_MASK] = "mask"};

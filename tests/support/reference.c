@@ -8,6 +8,16 @@ int64_t reference_position(bool at_the_end, size_t past, size_t length, size_t n
     return at_the_end ? (int64_t)(length + i) - (int64_t)n : (int64_t)(past + i);
 }
 
+/* Returns the sum of the decays after key j, up to the position of query i. */
+static double decay_between(const struct reference_head *c, size_t i, size_t j) {
+    double sum = 0;
+    for (size_t t = j + 1; c->decay != NULL && t < c->m && (int64_t)t <= c->first + (int64_t)i;
+         t++) {
+        sum += c->decay[t];
+    }
+    return sum;
+}
+
 static bool may_attend(const struct reference_head *c, size_t i, size_t j) {
     const int64_t position = c->first + (int64_t)i, key = (int64_t)j;
     const attn_options *o = &c->options;
@@ -19,7 +29,7 @@ static bool may_attend(const struct reference_head *c, size_t i, size_t j) {
            !(windowed && o->window[0] >= 0 && key < position - o->window[0]) &&
            !(windowed && o->window[1] >= 0 && key > position + o->window[1]) &&
            !(c->mask != NULL && c->mask[i * c->m + j] == 0) &&
-           !(c->exists != NULL && c->exists[j] == 0) &&
+           !(c->exists != NULL && c->exists[j] == 0) && decay_between(c, i, j) > -INFINITY &&
            !(c->bias != NULL && c->bias[i * c->m + j] == -INFINITY);
 }
 
@@ -41,10 +51,21 @@ static void scores_of_query(const struct reference_head *c, const struct referen
         out->scaled_scores[i * c->m + j] = scaled;
         double masked = -INFINITY;
         if (may_attend(c, i, j)) {
-            masked = scaled + (c->bias != NULL ? c->bias[i * c->m + j] : 0) -
+            masked = scaled + decay_between(c, i, j) +
+                     (c->bias != NULL ? c->bias[i * c->m + j] : 0) -
                      c->slope * fabs((double)c->first + (double)i - (double)j);
         }
         out->masked_scores[i * c->m + j] = masked;
+    }
+}
+
+/* Makes weights of the masked scores x of a query by breaking a stick from the last key on. */
+static void break_stick_of_query(const struct reference_head *c, const double *x, double *w) {
+    double rest = 0; /* the logarithm of what is left */
+    for (size_t j = c->m; j-- > 0;) {
+        const bool sees = x[j] > -INFINITY;
+        w[j] = sees ? exp(rest - (x[j] < 0 ? log1p(exp(x[j])) - x[j] : log1p(exp(-x[j])))) : 0;
+        rest -= !sees ? 0 : x[j] < 0 ? log1p(exp(x[j])) : x[j] + log1p(exp(-x[j]));
     }
 }
 
@@ -73,6 +94,9 @@ static void weights_of_query(const struct reference_head *c, const struct refere
             w[j] = exp(x[j] - max) / sum;
         }
         out->entropy[i] -= w[j] > 0 ? w[j] * log(w[j]) : 0;
+    }
+    if (c->options.normalization == ATTN_STICK_BREAKING) {
+        break_stick_of_query(c, x, w);
     }
 }
 

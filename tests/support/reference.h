@@ -21,6 +21,7 @@ struct reference_head {
     const unsigned char *mask;   /* (n,m), NULL = none; 0 forbids */
     const unsigned char *exists; /* (m), NULL = all keys exist; 0 = the key does not */
     double slope;                /* the slope of ALiBi, 0 = none */
+    const double *decay;         /* (m), NULL = none; logarithms of forget gates */
     int64_t first;               /* the position of query 0, see reference_position() */
     size_t length;               /* keys j >= length are forbidden */
     bool has_sink;

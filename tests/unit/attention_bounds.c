@@ -84,6 +84,7 @@ struct reference_results reference_of(const struct call *c, size_t b, size_t h) 
         .bias = c->bias == NULL ? NULL : c->bias + row * m,
         .mask = c->mask == NULL ? NULL : c->mask + row * m,
         .slope = c->slopes == NULL ? 0 : c->slopes[h],
+        .decay = c->decay == NULL ? NULL : c->decay + row / n * m,
         .first = position_of(c, b, 0),
         .length = length_of(c, b),
         .exists = c->exists == NULL ? NULL : c->exists + b * m,

@@ -63,9 +63,10 @@ struct call draw_call(unsigned kind, attn_dtype dtype, size_t heads, size_t n, s
     o->flags |= kind & (BOTTOM_RIGHT | AT_THE_END) ? ATTN_FLAG_BOTTOM_RIGHT : 0;
     o->scale = (kind & NEGATIVE ? -1 : 1) / sqrt((double)d);
     o->softcap = kind & SOFTCAP ? 1.5 : 0;
-    o->causal = (kind & (CAUSAL | BOTTOM_RIGHT)) != 0;
+    o->causal = (kind & (CAUSAL | BOTTOM_RIGHT | DECAY)) != 0;
     o->normalization = kind & NONE      ? ATTN_UNNORMALIZED
                        : kind & SIGMOID ? ATTN_SIGMOID
+                       : kind & STICK   ? ATTN_STICK_BREAKING
                                         : ATTN_SOFTMAX;
     o->sigmoid_bias = kind & SIGMOID ? -2 : 0;
     o->window[0] = kind & WINDOW ? (int64_t)(m / 4) : -1;
@@ -95,6 +96,11 @@ struct call draw_call(unsigned kind, attn_dtype dtype, size_t heads, size_t n, s
     for (size_t h = 0; h < heads && c.slopes != NULL; h++) {
         c.slopes[h] = (double)(h + 1) / 64;
     }
+    c.decay = kind & DECAY ? round_numbers(&rng, c.batch * heads * m) : NULL;
+    for (size_t i = 0; i < c.batch * heads * m && c.decay != NULL; i++) { /* the sum is about -8 */
+        const double part = exp2(-ceil(log2((double)m / 4)));
+        c.decay[i] = rng_chance(&rng, m) ? -INFINITY : -fabs(c.decay[i]) * part - 0x1p-14;
+    }
     c.sinks = kind & SINK ? round_numbers(&rng, heads) : NULL;
     if (kind & LENGTHS) {
         c.lengths = allocate(c.batch, sizeof *c.lengths);
@@ -118,6 +124,7 @@ void free_call(struct call *c) {
     free(c->exists);
     free(c->bias);
     free(c->slopes);
+    free(c->decay);
     free(c->sinks);
     free(c->lengths);
     *c = (struct call){0};
@@ -142,6 +149,15 @@ size_t length_of(const struct call *c, size_t b) {
     return c->lengths == NULL ? c->m : c->lengths[b];
 }
 
+double decay_between(const struct call *c, size_t b, size_t h, size_t i, size_t j) {
+    const int64_t position = position_of(c, b, i);
+    double sum = 0;
+    for (size_t t = j + 1; c->decay != NULL && t < c->m && (int64_t)t <= position; t++) {
+        sum += c->decay[(b * c->heads + h) * c->m + t];
+    }
+    return sum;
+}
+
 bool may_attend(const struct call *c, size_t b, size_t h, size_t i, size_t j) {
     const int64_t away = (int64_t)j - position_of(c, b, i);
     const size_t at = row_of(c, b, h, i) * c->m + j;
@@ -149,7 +165,8 @@ bool may_attend(const struct call *c, size_t b, size_t h, size_t i, size_t j) {
     return (!c->options.causal || away <= 0) && (window[0] < 0 || -away <= window[0]) &&
            (window[1] < 0 || away <= window[1]) && j < length_of(c, b) &&
            (c->exists == NULL || c->exists[b * c->m + j] != 0) &&
-           (c->mask == NULL || c->mask[at] != 0) && (c->bias == NULL || c->bias[at] != -INFINITY);
+           (c->mask == NULL || c->mask[at] != 0) && decay_between(c, b, h, i, j) > -INFINITY &&
+           (c->bias == NULL || c->bias[at] != -INFINITY);
 }
 
 uint64_t gradients_of(const struct call *c) {
@@ -157,7 +174,8 @@ uint64_t gradients_of(const struct call *c) {
            (c->past > 0 ? ATTN_WANT(GRAD_PAST_K) | ATTN_WANT(GRAD_PAST_V) : 0) |
            (c->bias != NULL ? ATTN_WANT(GRAD_BIAS) : 0) |
            (c->sinks != NULL ? ATTN_WANT(GRAD_SINK) : 0) |
-           (c->slopes != NULL ? ATTN_WANT(GRAD_ALIBI) : 0);
+           (c->slopes != NULL ? ATTN_WANT(GRAD_ALIBI) : 0) |
+           (c->decay != NULL ? ATTN_WANT(GRAD_DECAY) : 0);
 }
 
 struct call copy_call(const struct call *c) {
@@ -170,6 +188,7 @@ struct call copy_call(const struct call *c) {
     to.exists = copy_of(c->exists, c->batch * c->m, 1);
     to.bias = copy_of(c->bias, pairs, sizeof *c->bias);
     to.slopes = copy_of(c->slopes, c->heads, sizeof *c->slopes);
+    to.decay = copy_of(c->decay, c->batch * c->heads * c->m, sizeof *c->decay);
     to.sinks = copy_of(c->sinks, c->heads, sizeof *c->sinks);
     to.lengths = copy_of(c->lengths, c->batch, sizeof *c->lengths);
     return to;
@@ -186,6 +205,8 @@ struct call only_head(const struct call *c, size_t b, size_t h) {
     to.exists = c->exists == NULL ? NULL : copy_of(c->exists + b * c->m, c->m, 1);
     to.bias = c->bias == NULL ? NULL : copy_of(c->bias + row * c->m, pairs, sizeof *c->bias);
     to.slopes = c->slopes == NULL ? NULL : copy_of(c->slopes + h, 1, sizeof *c->slopes);
+    to.decay =
+        c->decay == NULL ? NULL : copy_of(c->decay + row / c->n * c->m, c->m, sizeof *c->decay);
     to.sinks = c->sinks == NULL ? NULL : copy_of(c->sinks + h, 1, sizeof *c->sinks);
     to.lengths = c->lengths == NULL ? NULL : copy_of(c->lengths + b, 1, sizeof *c->lengths);
     return to;
@@ -268,6 +289,7 @@ struct results try_call_by(const struct call *c, uint64_t wanted, run_tasks *run
         c->bias == NULL ? none : rows_of_heads(c, c->bias, c->heads, c->n, 0, c->n, c->m),
         c->slopes == NULL ? none : per_head(c, c->slopes),
         c->sinks == NULL ? none : per_head(c, c->sinks),
+        c->decay == NULL ? none : rows_of_heads(c, c->decay, c->heads, 1, 0, 1, c->m),
     };
     attn_options o = c->options;
     o.results = wanted;
@@ -278,6 +300,9 @@ struct results try_call_by(const struct call *c, uint64_t wanted, run_tasks *run
     o.bias = c->bias == NULL ? NULL : &t[5];
     o.alibi_slopes = c->slopes == NULL ? NULL : &t[6];
     o.sink = c->sinks == NULL ? NULL : &t[7];
+    o.decay = c->decay == NULL ? NULL : &t[8];
+    t[8].rank = 3;
+    t[8].shape[2] = c->m;
     o.lengths = c->lengths;
     o.lengths_count = c->lengths == NULL ? 0 : c->batch;
     for (size_t i = 1; i < 5 && c->shared; i++) { /* K, V, past_K and past_V */

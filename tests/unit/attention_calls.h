@@ -32,6 +32,8 @@ enum {
     AT_THE_END = 1 << 14, /* bottom right without causal */
     NONE = 1 << 15,       /* no normalization */
     SIGMOID = 1 << 16,
+    DECAY = 1 << 17, /* forget gates, of which a few are 0; the call is causal */
+    STICK = 1 << 18, /* stick-breaking */
     ALL = WINDOW | MASK | BIAS | SOFTCAP | ALIBI | GROUPED | SINK | LENGTHS | PAST | PADDING,
 };
 
@@ -45,6 +47,7 @@ struct call {
     unsigned char *exists; /* key_padding, (B,m), or NULL */
     double *bias;          /* (B,H,n,m) or NULL */
     double *slopes;        /* (H) or NULL */
+    double *decay;         /* (B,H,m) or NULL */
     double *sinks;         /* (H) or NULL */
     size_t *lengths;       /* (B) or NULL */
     attn_options options;  /* without results; as drawn with a scale, a window and no pointers */
@@ -87,6 +90,8 @@ size_t key_row(const struct call *c, size_t b, size_t h);
 /* Returns the valid keys of a batch item, and the position of query i. */
 size_t length_of(const struct call *c, size_t b);
 int64_t position_of(const struct call *c, size_t b, size_t i);
+/* Returns the sum of the decays after key j, up to the position of query i; 0 without decays. */
+double decay_between(const struct call *c, size_t b, size_t h, size_t i, size_t j);
 bool may_attend(const struct call *c, size_t b, size_t h, size_t i, size_t j);
 
 /* Returns the bits of the gradients by all inputs of a call. */

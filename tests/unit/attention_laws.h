@@ -13,7 +13,8 @@
 #define ALL_KINDS                                                                                  \
     PLAIN, CAUSAL, BOTTOM_RIGHT | WINDOW, WINDOW | PAST, MASK, BIAS, SOFTCAP, ALIBI | CAUSAL,      \
         GROUPED, SINK, LENGTHS, PAST | CAUSAL | NEGATIVE, PADDING, SHARED | PADDING,               \
-        SHARED | PAST | GROUPED, ALL, ALL | BOTTOM_RIGHT, AT_THE_END | WINDOW | ALIBI | LENGTHS
+        SHARED | PAST | GROUPED, ALL, ALL | BOTTOM_RIGHT, AT_THE_END | WINDOW | ALIBI | LENGTHS,   \
+        DECAY, DECAY | BOTTOM_RIGHT | ALL
 #define KINDS DataPoints(unsigned, ALL_KINDS)
 
 enum {

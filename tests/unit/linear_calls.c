@@ -380,7 +380,7 @@ void make_linear_tensors(struct linear_call *c) {
     c->call.v = &t[2];
     if (c->decay.x != NULL) {
         make_gates(c, &t[3], &c->decay);
-        c->call.decay = &t[3];
+        c->options.decay = &t[3];
     }
     if (c->beta.x != NULL) {
         make_gates(c, &t[4], &c->beta);

@@ -445,6 +445,36 @@ static void draw_padding(struct random_call *c) {
     c->options.key_padding = t;
 }
 
+/* Has a call an axis of heads? */
+static bool has_head_axis(const struct random_call *c) {
+    return c->form == PROJECTED
+               ? c->has_heads
+               : c->q->rank > 2 || c->k->rank > 2 || c->v->rank > 2 || form_is_packed(c->form);
+}
+
+/* Draws the logarithms of forget gates, of which some are 0. They have the axes of K. */
+static void draw_decay(struct random_call *c, struct rng *rng) {
+    const bool packed = form_is_packed(c->form);
+    const size_t heads = rng_chance(rng, 3) ? 1 : c->H, items = rng_chance(rng, 3) ? 1 : c->B;
+    const size_t m = c->m, one_in = rng_chance(rng, 2) ? 12 : 1000, count = items * heads * m;
+    const size_t shape[] = {items, packed ? m : heads, packed ? heads : m};
+    const size_t line[] = {items, m};
+    double *x = draw_normals(c, count, 0.3);
+    for (size_t i = 0; i < count; i++) {
+        x[i] = rng_chance(rng, one_in) ? -INFINITY : -fabs(x[i]) - 0x1p-10;
+        x[i] = c->dtype == ATTN_FLOAT32 ? (double)(float)x[i] : x[i];
+    }
+    c->decay_full = keep_block(c, c->B * c->H * m * sizeof *x);
+    for (size_t at = 0; at < c->B * c->H * m; at++) {
+        const size_t j = at % m, h = heads == 1 ? 0 : at / m % c->H;
+        const size_t b = items == 1 ? 0 : at / m / c->H;
+        c->decay_full[at] = x[packed ? (b * m + j) * heads + h : (b * heads + h) * m + j];
+    }
+    const int skip = c->batched && !(items == 1 && rng_chance(rng, 2)) ? 0 : 1;
+    c->options.decay = has_head_axis(c) ? tensor_of(c, x, 3 - skip, shape + skip)
+                                        : tensor_of(c, x, 2 - skip, line + skip);
+}
+
 static double draw_scale(struct random_call *c) {
     return rng_chance(&c->rng, 5) ? 0 : (2 * rng_uniform(&c->rng) - 1) / sqrt((double)c->d[0]);
 }
@@ -495,6 +525,8 @@ static void draw_options(struct random_call *c) {
     if (rng_chance(&c->rng, 6)) {
         o->normalization = ATTN_SIGMOID;
         o->sigmoid_bias = rng_chance(&c->rng, 2) ? -log(fmax(1, (double)c->m)) : 0;
+    } else if (rng_chance(&c->rng, 6)) {
+        o->normalization = ATTN_STICK_BREAKING;
     }
     if (rng_chance(&c->rng, 4) && c->extra == 0) {
         double *s = draw_normals(c, c->H, 0.3);
@@ -584,6 +616,9 @@ attn_plan *draw_random_call(struct random_call *c, uint64_t seed) {
         draw_options(c);
     }
     draw_rotation(c);
+    if (c->options.causal && c->extra == 0 && rng_chance(&forms, 3)) {
+        draw_decay(c, &forms);
+    }
     return plan_random_call(c, seed);
 }
 

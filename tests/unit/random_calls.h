@@ -55,6 +55,7 @@ struct random_call {
     /* The matrices of each batch item and head; K and V begin with the past rows. */
     double *Q[MAX_BATCH][MAX_HEADS], *K[MAX_BATCH][MAX_HEADS], *V[MAX_BATCH][MAX_HEADS];
     double *mask_full, *bias_full; /* (B,H,n,m) or NULL */
+    double *decay_full;            /* (B,H,m) or NULL */
     double scales[MAX_HEADS], slopes[MAX_HEADS], sinks[MAX_HEADS];
     bool has_sinks;
     size_t lengths[MAX_BATCH];

@@ -39,6 +39,7 @@ size_t list_inputs(const struct random_call *c, struct input inputs[INPUTS]) {
         {ATTN_RESULT_GRAD_B_Q, o->b_q, 0},
         {ATTN_RESULT_GRAD_B_K, o->b_k, 0},
         {ATTN_RESULT_GRAD_B_V, o->b_v, 0},
+        {ATTN_RESULT_GRAD_DECAY, o->decay, 0},
     };
     size_t count = 0;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {

@@ -15,7 +15,7 @@ struct input {
 };
 
 enum {
-    INPUTS = 20 + 6 * MAX_HEADS
+    INPUTS = 21 + 6 * MAX_HEADS
 };
 
 /* Returns a number of a tensor, or the count of its numbers. */

@@ -49,6 +49,10 @@ static const unsigned kinds[] = {
     LENGTHS | AT_THE_END | WINDOW | ALIBI,
     NONE | BOTTOM_RIGHT,
     SIGMOID | MASK,
+    DECAY,
+    DECAY | PAST | GROUPED,
+    STICK | CAUSAL,
+    STICK | MASK | BOTTOM_RIGHT,
 };
 
 enum {

@@ -13,7 +13,9 @@
 
 /* The output is the same alone, with the weights, and with every stage: the reference's. */
 TheoryDataPoints(laws, whatever_is_asked_for_has_one_value) = {
-    DataPoints(unsigned, ALL_KINDS, NONE | MASK | BIAS, SIGMOID | CAUSAL | PADDING), SIZES, DTYPES};
+    DataPoints(unsigned, ALL_KINDS, NONE | MASK | BIAS, SIGMOID | CAUSAL | PADDING, STICK | CAUSAL,
+               STICK | DECAY | MASK),
+    SIZES, DTYPES};
 
 Theory((unsigned kind, size_t size, int dtype), laws, whatever_is_asked_for_has_one_value,
        .timeout = 120) {

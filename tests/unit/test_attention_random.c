@@ -121,6 +121,7 @@ static void check_head(struct worst *worst, struct random_call *c, const attn_pl
         .bias = c->bias_full == NULL ? NULL : c->bias_full + row0 * m,
         .mask = mask,
         .slope = c->slopes[h],
+        .decay = c->decay_full == NULL ? NULL : c->decay_full + (b * c->H + h) * m,
         .first = random_position(c, b, 0),
         .length = c->lengths[b],
         .exists = c->exists == NULL ? NULL : c->exists + b * (m - c->extra),

@@ -145,6 +145,15 @@ static void check_stages(const struct head *head) {
     free(r.scores);
 }
 
+/* Returns the logarithm of what `count` keys with the rounded scores x leave of a stick. */
+static double left_of_stick(const float *x, size_t count) {
+    double left = 0;
+    for (size_t j = 0; j < count; j++) {
+        left -= log1p(exp((double)x[j]));
+    }
+    return left;
+}
+
 /* Checks the weights of query i, and its lse, and adds its output to `output`. */
 static void check_row(const struct head *head, size_t i, double *output, double *terms) {
     const struct random_call *c = head->c;
@@ -171,6 +180,8 @@ static void check_row(const struct head *head, size_t i, double *output, double 
         const double y = (double)x[j], bias = c->options.sigmoid_bias;
         const double weight = y == -INFINITY                                  ? 0
                               : c->options.normalization == ATTN_UNNORMALIZED ? y
+                              : c->options.normalization == ATTN_STICK_BREAKING
+                                  ? exp(left_of_stick(x + j + 1, m - j - 1)) / (1 + exp(-y))
                               : c->options.normalization == ATTN_SIGMOID ? 1 / (1 + exp(-y - bias))
                                                                          : exp(y - max) / sum;
         check(c, "weights", (double)w[j], weight, 1e-6 * fabs(weight));
@@ -225,6 +236,7 @@ static struct head head_of(struct random_call *c, attn_plan *plan, size_t b, siz
         .bias = c->bias_full == NULL ? NULL : rounded_all(c, c->bias_full + slot * n * m, n * m),
         .mask = mask,
         .slope = rounded(o->compute_dtype, c->slopes[h]),
+        .decay = c->decay_full == NULL ? NULL : rounded_all(c, c->decay_full + slot * m, m),
         .first = random_position(c, b, 0),
         .length = c->lengths[b],
         .exists = c->exists == NULL ? NULL : c->exists + b * m,

@@ -44,6 +44,31 @@ static double away(const struct query *t, size_t j) {
     return fabs((double)position_of(t->c, t->b, t->i) - (double)j);
 }
 
+/* Makes the weights of a query by breaking a stick. */
+static void break_query(const struct query *t) {
+    long double left = 1;
+    for (size_t j = t->c->m; j-- > 0;) {
+        const long double share = t->x[j] == -INFINITY ? 0 : 1 / (1 + expl(-t->x[j]));
+        t->p[j] = share * left;
+        left *= t->x[j] == -INFINITY ? 1 : 1 / (1 + expl(t->x[j]));
+    }
+}
+
+/* Replaces dP by dS of such weights. */
+static void differentiate_stick(const struct query *t) {
+    long double before = 0;
+    double terms = 0;
+    for (size_t j = 0; j < t->c->m; j++) {
+        const long double share = t->x[j] == -INFINITY ? 0 : 1 / (1 + expl(-t->x[j]));
+        const long double got = t->p[j] == 0 ? 0 : t->p[j] * t->dp[j];
+        const double size = (double)t->p[j] * t->terms[j];
+        t->dp[j] = t->x[j] == -INFINITY ? 0 : got / (1 + expl(t->x[j])) - share * before;
+        t->terms[j] = t->x[j] == -INFINITY ? 0 : size + (double)share * terms;
+        before += got;
+        terms += size;
+    }
+}
+
 /* Makes the weights of a query. Returns the share of the sink, which is 0 without a sink. */
 static long double weigh(const struct query *t) {
     const struct call *c = t->c;
@@ -59,6 +84,7 @@ static long double weigh(const struct query *t) {
         const long double capped = o->softcap > 0 ? tanhl(x / o->softcap) : 0;
         x = o->softcap > 0 ? o->softcap * capped : x;
         x += c->bias == NULL ? 0 : c->bias[row * c->m + j];
+        x += decay_between(c, t->b, t->h, t->i, j);
         x -= c->slopes == NULL ? 0 : c->slopes[t->h] * away(t, j);
         t->slope[j] = 1 - capped * capped;
         t->x[j] = may_attend(c, t->b, t->h, t->i, j) ? x : -INFINITY;
@@ -70,6 +96,9 @@ static long double weigh(const struct query *t) {
                   : o->normalization == ATTN_SIGMOID ? 1 / (1 + expl(-t->x[j] - o->sigmoid_bias))
                                                      : expl(t->x[j] - max);
         sum += t->p[j];
+    }
+    if (o->normalization == ATTN_STICK_BREAKING) {
+        break_query(t);
     }
     if (o->normalization != ATTN_SOFTMAX || max == -INFINITY) {
         return 0;
@@ -93,6 +122,10 @@ static void differentiate(const struct query *t, const struct gradients_of_call 
         delta += t->p[j] * t->dp[j];
         terms += fabs((double)t->p[j]) * t->terms[j];
     }
+    if (c->options.normalization == ATTN_STICK_BREAKING) {
+        differentiate_stick(t);
+        return;
+    }
     for (size_t j = 0; j < c->m; j++) {
         const long double p = t->p[j];
         if (t->x[j] == -INFINITY) {
@@ -115,6 +148,7 @@ static void add_query(const struct query *t, struct gradients_of_call *g) {
     const size_t row = row_of(c, t->b, t->h, t->i), key = key_row(c, t->b, t->h);
     const double *out = g->output + row * c->d_v;
     const long double share = weigh(t);
+    const int64_t position = position_of(c, t->b, t->i);
     for (size_t j = 0; j < c->m; j++) {
         t->dp[j] = g->weights == NULL ? 0 : g->weights[row * c->m + j];
         t->terms[j] = fabs((double)t->dp[j]);
@@ -134,6 +168,9 @@ static void add_query(const struct query *t, struct gradients_of_call *g) {
         const double terms = t->terms[j], size = fabs(c->options.scale) * terms;
         add(&g->by[ATTN_RESULT_GRAD_BIAS], row * c->m + j, ds, terms);
         add(&g->by[ATTN_RESULT_GRAD_ALIBI], t->h, -ds * away(t, j), terms * away(t, j));
+        for (size_t s = j + 1; c->decay != NULL && s < c->m && (int64_t)s <= position; s++) {
+            add(&g->by[ATTN_RESULT_GRAD_DECAY], row / c->n * c->m + s, ds, terms);
+        }
         for (size_t e = 0; e < c->d; e++) {
             const double q = c->q[row * c->d + e], k = c->k[(key + j) * c->d + e];
             add(&g->by[ATTN_RESULT_GRAD_Q], row * c->d + e, scaled * k, size * fabs(k));
@@ -237,8 +274,9 @@ static void check_bounds(unsigned kind, size_t size, int dtype, double worst[ATT
 }
 
 Test(laws, gradients_stay_within_their_bounds, .timeout = 300) {
-    static const unsigned kinds[] = {ALL_KINDS, SIGMOID | BIAS | WINDOW, SIGMOID | CAUSAL,
-                                     NONE | CAUSAL, NONE | ALIBI | SOFTCAP};
+    static const unsigned kinds[] = {ALL_KINDS,      SIGMOID | BIAS | WINDOW, SIGMOID | CAUSAL,
+                                     NONE | CAUSAL,  NONE | ALIBI | SOFTCAP,  NONE | DECAY,
+                                     STICK | CAUSAL, STICK | MASK | SOFTCAP};
     for (int dtype = ATTN_FLOAT32; dtype <= ATTN_FLOAT64; dtype++) {
         double worst[ATTN_RESULT_COUNT] = {0};
         for (size_t at = 0; at < sizeof kinds / sizeof *kinds * 6; at++) {

@@ -158,10 +158,19 @@ static const struct {
                   {2, 1500, 40, 8, 20},
                   {2, 130, 530, 300, 8}};
 
-static const unsigned long_kinds[] = {PLAIN,         CAUSAL,           BOTTOM_RIGHT | WINDOW,
-                                      ALL,           GROUPED | PAST,   SHARED | BIAS | CAUSAL,
-                                      MASK | SINK,   LENGTHS | ALIBI,  SIGMOID | BIAS | WINDOW,
-                                      NONE | CAUSAL, SOFTCAP | PADDING};
+static const unsigned long_kinds[] = {PLAIN,
+                                      CAUSAL,
+                                      BOTTOM_RIGHT | WINDOW,
+                                      ALL,
+                                      GROUPED | PAST,
+                                      SHARED | BIAS | CAUSAL,
+                                      MASK | SINK,
+                                      LENGTHS | ALIBI,
+                                      SIGMOID | BIAS | WINDOW,
+                                      NONE | CAUSAL,
+                                      SOFTCAP | PADDING,
+                                      DECAY | GROUPED,
+                                      STICK | CAUSAL};
 
 /* Draws the gradients of output and lse. The caller frees their data. */
 static void draw_long_loss(const struct call *c, attn_tensor *output, attn_tensor *lse,
@@ -278,6 +287,10 @@ static void check_long_call(unsigned kind, size_t at) {
     if (c.bias != NULL) {
         check_difference(&c, c.bias, wide.of[ATTN_RESULT_GRAD_BIAS],
                          wide.count[ATTN_RESULT_GRAD_BIAS], "bias");
+    }
+    if (c.decay != NULL) {
+        check_difference(&c, c.decay, wide.of[ATTN_RESULT_GRAD_DECAY],
+                         wide.count[ATTN_RESULT_GRAD_DECAY], "decay");
     }
     if (c.past == 0 && !c.shared) {
         check_difference(&c, c.k, wide.of[ATTN_RESULT_GRAD_K], wide.count[ATTN_RESULT_GRAD_K], "K");
@@ -446,13 +459,17 @@ static size_t compare_forbidden(struct call *c, const struct results *zeros, dou
 
 /* A number may be NaN, or so large that its products with other numbers are infinite. */
 Test(gradients, see_no_forbidden_number) {
-    static const unsigned kinds[] = {PADDING, LENGTHS | CAUSAL, PADDING | SIGMOID,
-                                     LENGTHS | NONE | BIAS, PADDING | WINDOW | GROUPED};
+    static const unsigned kinds[] = {PADDING,
+                                     LENGTHS | CAUSAL,
+                                     PADDING | SIGMOID,
+                                     LENGTHS | NONE | BIAS,
+                                     PADDING | WINDOW | GROUPED,
+                                     PADDING | STICK};
     size_t filled = 0;
-    for (size_t i = 0; i < 10 * sizeof sizes / sizeof *sizes; i++) {
-        const size_t at = i / 10;
-        const attn_dtype dtype = i / 5 % 2 == 0 ? ATTN_FLOAT32 : ATTN_FLOAT64;
-        struct call c = draw_call(kinds[i % 5], dtype, sizes[at].heads, sizes[at].n, sizes[at].m,
+    for (size_t i = 0; i < 12 * sizeof sizes / sizeof *sizes; i++) {
+        const size_t at = i / 12;
+        const attn_dtype dtype = i / 6 % 2 == 0 ? ATTN_FLOAT32 : ATTN_FLOAT64;
+        struct call c = draw_call(kinds[i % 6], dtype, sizes[at].heads, sizes[at].n, sizes[at].m,
                                   sizes[at].d, sizes[at].d_v);
         c.options.scale = 2;
         fill_all_forbidden(&c, 0);

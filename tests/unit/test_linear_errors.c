@@ -47,7 +47,6 @@ static attn_linear call_of(const struct shapes *s, attn_update update) {
     return (attn_linear){.q = t[0],
                          .k = t[1],
                          .v = t[2],
-                         .decay = t[3],
                          .beta = t[4],
                          .past_state = t[5],
                          .update = update};
@@ -63,9 +62,11 @@ struct refusal {
 static void expect_plan(size_t number, const struct shapes *s, attn_update update,
                         const attn_options *options, const struct verdict *verdict) {
     const attn_linear call = call_of(s, update);
+    attn_options o = *options;
     attn_plan *plan;
     attn_error error = {0};
-    const attn_status status = attn_plan_linear(&plan, &call, options, &error);
+    o.decay = s->given[3] ? &s->t[3] : NULL;
+    const attn_status status = attn_plan_linear(&plan, &call, &o, &error);
     expect_verdict(number, verdict, status, plan, &error);
 }
 

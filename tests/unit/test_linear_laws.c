@@ -94,13 +94,14 @@ static struct results run_law(const struct law *l, size_t first, size_t end,
     const attn_linear call = {.q = &t[0],
                               .k = &t[1],
                               .v = &t[2],
-                              .decay = l->decay == NULL ? NULL : &t[3],
                               .beta = l->beta == NULL ? NULL : &t[4],
                               .past_state = l->past == NULL ? NULL : &t[5],
                               .normalize_qk = l->normalize};
+    attn_options own = options == NULL ? (attn_options){0} : *options;
+    own.decay = l->decay == NULL ? NULL : &t[3];
     attn_plan *plan;
     attn_error error = {0};
-    cr_assert_eq(attn_plan_linear(&plan, &call, options, &error), ATTN_OK, "%s", error.message);
+    cr_assert_eq(attn_plan_linear(&plan, &call, &own, &error), ATTN_OK, "%s", error.message);
     struct results r = run_linear_plan(plan, NULL);
     for (size_t i = 0; i < 6; i++) {
         free((void *)(uintptr_t)t[i].data);

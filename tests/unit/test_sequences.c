@@ -139,6 +139,22 @@ static void draw_turns(struct packed *c) {
     c->options.rotary = &c->rotary;
 }
 
+/* Draws the logarithms of forget gates, of which some are 0. */
+static void draw_gates(struct packed *c) {
+    const bool headed = c->axis || c->options.heads != 0;
+    const size_t heads = headed && rng_chance(&c->rng, 2) ? c->heads : 1;
+    c->options.decay = draw_tensor(c, headed ? 2 : 1, c->rows[1], heads, 0);
+    void *data = c->numbers->of;
+    for (size_t i = 0; i < c->rows[1] * heads; i++) {
+        const bool forgets = rng_chance(&c->rng, 8);
+        if (c->dtype == ATTN_FLOAT32) {
+            ((float *)data)[i] = forgets ? -INFINITY : -fabsf(((float *)data)[i]);
+        } else {
+            ((double *)data)[i] = forgets ? -INFINITY : -fabs(((double *)data)[i]);
+        }
+    }
+}
+
 static void draw_sequence_options(struct packed *c) {
     struct rng *rng = &c->rng;
     attn_options *o = &c->options;
@@ -151,7 +167,9 @@ static void draw_sequence_options(struct packed *c) {
         o->window[1] = (int64_t)rng_between(rng, 0, 4) - 1;
     }
     if (rng_chance(rng, 4)) {
-        o->normalization = rng_chance(rng, 2) ? ATTN_SIGMOID : ATTN_UNNORMALIZED;
+        static const attn_normalization others[] = {ATTN_SIGMOID, ATTN_UNNORMALIZED,
+                                                    ATTN_STICK_BREAKING};
+        o->normalization = others[rng_between(rng, 0, 2)];
     } else {
         o->sink = rng_chance(rng, 3) ? draw_tensor(c, 1, c->heads, 0, 0) : NULL;
     }
@@ -165,6 +183,9 @@ static void draw_sequence_options(struct packed *c) {
     }
     o->scales = c->scales;
     o->scales_count = rng_chance(rng, 4) ? c->heads : 0;
+    if (o->causal && rng_chance(rng, 3)) {
+        draw_gates(c);
+    }
     o->norm_q = rng_chance(rng, 4) ? draw_tensor(c, 1, c->d, 0, 0) : NULL;
     o->norm_k = rng_chance(rng, 4) ? draw_tensor(c, 1, c->kv_heads * c->d, 0, 0) : NULL;
     o->b_q = rng_chance(rng, 4) ? draw_tensor(c, 2, c->heads, c->d, 0) : NULL;
@@ -192,6 +213,7 @@ static void draw_results(struct packed *c, bool gradients) {
     o->results |= ATTN_WANT(GRAD_Q) | ATTN_WANT(GRAD_K) | ATTN_WANT(GRAD_V) |
                   (c->same ? ATTN_WANT(GRAD_X) : 0) | (o->sink != NULL ? ATTN_WANT(GRAD_SINK) : 0) |
                   (o->alibi_slopes != NULL ? ATTN_WANT(GRAD_ALIBI) : 0) |
+                  (o->decay != NULL ? ATTN_WANT(GRAD_DECAY) : 0) |
                   (o->norm_q != NULL ? ATTN_WANT(GRAD_NORM_Q) : 0) |
                   (o->norm_k != NULL ? ATTN_WANT(GRAD_NORM_K) : 0) |
                   (o->b_q != NULL ? ATTN_WANT(GRAD_B_Q) : 0) |
@@ -300,7 +322,14 @@ static attn_plan *plan_alone(struct packed *c, size_t q, size_t k, size_t i) {
         own.options.heads = c->heads;
         own.options.kv_heads = c->kv_heads;
     }
-    attn_tensor output, lse, positions;
+    attn_tensor output, lse, positions, decay;
+    if (c->options.decay != NULL) {
+        decay = *c->options.decay;
+        decay.shape[0] = c->keys[i];
+        decay.data = (const char *)decay.data +
+                     k * (decay.rank == 2 ? decay.shape[1] : 1) * attn_dtype_size(c->dtype);
+        own.options.decay = &decay;
+    }
     if (c->options.upstream != NULL) {
         output = rows_of(c->upstream.output, q, c->queries[i]);
         own.upstream.output = &output;
@@ -383,7 +412,8 @@ static void compare_sequence(struct packed *c, const attn_plan *plan, size_t q, 
     sums->cost += empty ? 0 : attn_plan_cost(alone);
     for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
         const attn_result_tensor *got = attn_plan_tensor(plan, (attn_result)r, 0);
-        const bool keys = r == ATTN_RESULT_GRAD_K || r == ATTN_RESULT_GRAD_V;
+        const bool keys =
+            r == ATTN_RESULT_GRAD_K || r == ATTN_RESULT_GRAD_V || r == ATTN_RESULT_GRAD_DECAY;
         if (got != NULL && is_shared(r)) {
             add_sums(attn_plan_tensor(alone, (attn_result)r, 0), sums, r - ATTN_RESULT_GRAD_SINK);
         } else if (got != NULL) {

@@ -36,10 +36,11 @@ static inline void moments_merge(struct moments *into, struct moments other) {
  * of the part, and e = exp(logit - c) of each key, entropy follows from PARTIAL_MOMENT without a
  * logarithm for each key. */
 enum {
-    PARTIAL_MAX,    /* c; -inf without softmax */
-    PARTIAL_SUM,    /* the sum of e */
-    PARTIAL_MOMENT, /* the sum of e (logit - c) */
-    PARTIAL_HEAD    /* here begins the part's output, if it is wanted: the sum of e v */
+    PARTIAL_MAX,                     /* c; -inf without softmax */
+    PARTIAL_SUM,                     /* the sum of e */
+    PARTIAL_MOMENT,                  /* the sum of e (logit - c) */
+    PARTIAL_BROKEN = PARTIAL_MOMENT, /* of a stick, see break_stick() */
+    PARTIAL_HEAD /* here begins the part's output, if it is wanted: the sum of e v */
 };
 
 #endif

@@ -12,7 +12,7 @@
 #include "tensor.h"
 
 enum {
-    SEQUENCE_RESULTS = 14 /* the results that a call of sequences may have */
+    SEQUENCE_RESULTS = 15 /* the results that a call of sequences may have */
 };
 
 /* The copy of a plan for one sequence. */
@@ -38,6 +38,7 @@ static void place_inputs(attn_plan *own, const void *const rows[ROWS_COUNT]) {
     own->in.q.data = rows[ROWS_Q];
     own->in.k.data = rows[ROWS_K];
     own->in.v.data = rows[ROWS_V];
+    own->decay.data = rows[ROWS_DECAY];
     own->rotary.positions = rows[ROWS_POSITIONS];
     own->gradients.upstream.output = rows[ROWS_GRAD_OUTPUT];
     own->gradients.upstream.lse = rows[ROWS_GRAD_LSE];
@@ -54,17 +55,24 @@ static void place_sequence(const attn_plan *plan, const struct packed_rows *at,
     rows[ROWS_Q] = row_of_bytes(plan->in.q.data, at->q, plan->in.q.ld * size);
     rows[ROWS_K] = row_of_bytes(plan->in.k.data, at->k, plan->in.k.ld * size);
     rows[ROWS_V] = row_of_bytes(plan->in.v.data, at->k, plan->in.v.ld * size);
+    rows[ROWS_DECAY] = row_of_bytes(plan->decay.data, at->k, plan->decay.stride[2] * size);
     rows[ROWS_POSITIONS] = row_of_bytes(plan->rotary.positions, at->q, size);
     rows[ROWS_GRAD_OUTPUT] =
         row_of_bytes(plan->gradients.upstream.output, at->q, plan->out.ld * size);
     rows[ROWS_GRAD_LSE] = row_of_bytes(plan->gradients.upstream.lse, at->q, size);
 }
 
+/* Are the rows of a result those of K? */
+static bool has_key_rows(int which) {
+    return which == ATTN_RESULT_GRAD_K || which == ATTN_RESULT_GRAD_V ||
+           which == ATTN_RESULT_GRAD_DECAY;
+}
+
 /* Returns where the results of some rows begin. */
 static void *result_rows(const attn_plan *plan, attn_result which, const struct packed_rows *at) {
-    const bool keys = which == ATTN_RESULT_GRAD_K || which == ATTN_RESULT_GRAD_V;
     return (char *)plan->results.of[which].parts[0].data +
-           (keys ? at->k : at->q) * plan_row_numbers(plan, which) * attn_dtype_size(plan->dtype);
+           (has_key_rows((int)which) ? at->k : at->q) * plan_row_numbers(plan, which) *
+               attn_dtype_size(plan->dtype);
 }
 
 /* Returns the shared sums of a run, or of a long sequence. */
@@ -114,6 +122,7 @@ static void widen_rows(const attn_plan *own, const void *const from[ROWS_COUNT],
         [ROWS_Q] = {1, own->in.q.numbers, 0},
         [ROWS_K] = {1, own->in.k.numbers, 0},
         [ROWS_V] = {1, own->in.v.numbers, 0},
+        [ROWS_DECAY] = {1, own->decay.heads * own->m, 0},
         [ROWS_POSITIONS] = {1, wide->n, 0},
         [ROWS_GRAD_OUTPUT] = {1, own->out.batch, 0},
         [ROWS_GRAD_LSE] = {wide->heads, wide->n, own->results.head_rows},
@@ -138,6 +147,7 @@ static void add_wide(struct instance *own, const struct alike *kind, char *scrat
         p->in.q.data,
         p->in.k.data,
         p->in.v.data,
+        p->decay.data,
         p->rotary.positions,
         p->gradients.upstream.output,
         p->gradients.upstream.lse,
@@ -192,8 +202,8 @@ static void clear_rows(const attn_plan *plan, const struct packed_rows *at) {
         if (plan->results.of[r].count == 0 || r == ATTN_RESULT_LSE || is_shared(r)) {
             continue;
         }
-        const bool keys = r == ATTN_RESULT_GRAD_K || r == ATTN_RESULT_GRAD_V;
-        const size_t bytes = (keys ? at->m : at->n) * plan_row_numbers(plan, (attn_result)r) * size;
+        const size_t bytes =
+            (has_key_rows(r) ? at->m : at->n) * plan_row_numbers(plan, (attn_result)r) * size;
         char *to = result_rows(plan, (attn_result)r, at);
         const size_t copies = r == ATTN_RESULT_ENTROPY ? plan->heads : 1;
         for (size_t h = 0; h < copies; h++) {

@@ -1,7 +1,8 @@
 /*
  * kernels.h - the row kernels: arithmetic on one row of numbers. There is one table of kernels for
- * each instruction set, and every table is complete. The kernels mask, widen, alibi, narrow, admit,
- * wide_dots, mix, decay and step have the same source in every table and are compiled for its instruction set.
+ * each instruction set, and every table is complete. The kernels mask, widen, log1p, alibi, narrow,
+ * admit, wide_dots, mix, decay and step have the same source in every table and are compiled for its
+ * instruction set.
  * tests/support/check_kernels.c compares every kernel with a plain loop.
  *
  * Kernels allocate nothing, never read or write outside of their rows, and accept any alignment.
@@ -31,6 +32,8 @@ struct attn_kernels {
     /* y = softcap tanh(y / softcap), with an error of at most 4 ulp of softcap or of y, whichever
      * is smaller. Infinities and NaN stay as they are. softcap > 0. */
     void (*softcap)(double *y, size_t n, double softcap);
+    /* y = ln(1 + y), with an error of at most 3 ulp. 0 <= y <= 1. */
+    void (*log1p)(double *y, size_t n);
     /* y[i] -= slope |first + i|. */
     void (*alibi)(double *y, size_t n, double slope, double first);
     /* x = scale x, rounded to the numbers of a narrower type. */

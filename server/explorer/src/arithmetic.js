@@ -33,13 +33,26 @@ function softmaxOf(row, col, sink, weights) {
   return { shift, power: Math.exp(row[col] - shift), sum: keys + (sinkPower ?? 0), sinkPower };
 }
 
+// Returns the weights of a row of masked scores that break a stick from the last key backwards.
+function stickOf(masked) {
+  let left = 1;
+  const shares = masked.map((score) => 1 / (1 + Math.exp(-score)));
+  return shares.reduceRight((weights, share, key) => {
+    weights[key] = left * share;
+    left *= 1 - share;
+    return weights;
+  }, shares);
+}
+
 // Returns the weights of a head whose answer has only the mean over heads.
-const weightsOf = (masked, softmax, { normalization, sigmoid_bias: bias = 0 }) =>
-  masked.map((score) => {
+const weightsOf = (masked, softmax, { normalization, sigmoid_bias: bias = 0 }) => {
+  if (normalization === 'stick_breaking') return stickOf(masked);
+  return masked.map((score) => {
     if (normalization === 'sigmoid') return 1 / (1 + Math.exp(-score - bias));
     if (!softmax) return score === -Infinity ? 0 : score;
     return softmax.sum === 0 ? 0 : Math.exp(score - softmax.shift) / softmax.sum;
   });
+};
 
 // Returns the part of the output that belongs to a head, {values, mixed}. The outputs of heads stand side by side, unless W_O has mixed
 // them; then the part is the sum over the keys, computed here. Returns null if this is not possible, because the request adds a key whose

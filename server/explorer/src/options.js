@@ -17,6 +17,7 @@ const NORMALIZATION = [
   ['', 'softmax', undefined],
   ['none', 'none', '"none"'],
   ['sigmoid', 'sigmoid', '"sigmoid"'],
+  ['stick_breaking', 'stick-breaking', '"stick_breaking"'],
 ];
 const DTYPE = [
   ['', 'float32', undefined],

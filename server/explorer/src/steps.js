@@ -129,6 +129,7 @@ export const GROUPS = {
 // Returns the heading of a group for a request.
 export function titleOf(group, { options }) {
   if (group !== 'weigh' || hasSoftmax(options)) return GROUPS[group];
+  if (options.normalization === 'stick_breaking') return 'Broken sticks turn scores into weights';
   return options.normalization === 'none' ? 'The masked scores are the weights, without softmax' : 'The sigmoid turns scores into weights';
 }
 
@@ -144,6 +145,7 @@ export function textOf(step, { options }) {
   if (step.name === 'scaled_scores') return scaledText(step, options);
   if (step.name !== 'weights') return step.text;
   if (options.normalization === 'none') return 'the masked scores themselves, and 0 in the hatched cells';
+  if (options.normalization === 'stick_breaking') return 'from the last key on, each takes the sigmoid of its score of what is left of 1';
   if (!hasSoftmax(options)) return 'the sigmoid of each masked score; a row need not sum to 1';
   return 'sink' in options ? 'how each query shares its attention; the sink takes the rest up to 1' : step.text;
 }
@@ -158,6 +160,9 @@ export function formulaOf(step, summary) {
     return math(sub('S', 'scaled'), mo('='), `<mn>${Number(options.scale)}</mn>`, mo('·'), mi('S'));
   }
   if (step.name === 'weights' && options.normalization === 'none') return math(mi('A'), mo('='), sub('S', 'masked'));
+  if (step.name === 'weights' && options.normalization === 'stick_breaking') {
+    return math(mi('A'), mo('='), mi('stick'), mo('('), sub('S', 'masked'), mo(')'));
+  }
   if (step.name === 'weights' && !hasSoftmax(options)) {
     const bias = options.sigmoid_bias ? [mo('+'), mi('b')] : [];
     return math(mi('A'), mo('='), mi('σ'), mo('('), sub('S', 'masked'), ...bias, mo(')'));

@@ -1,0 +1,135 @@
+/*
+ * test_attention_decay.c - the forget gates at their limits: a gate of 0, decays of very different
+ * sizes, many keys, queries that stand behind all keys, and decays that are refused.
+ */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "attention_bounds.h"
+
+/* Draws a causal call of one head, whose decays are x. */
+static struct call draw_with(attn_dtype dtype, size_t n, size_t m, const double *x) {
+    struct call c = draw_call(CAUSAL, dtype, 1, n, m, 2, 3);
+    c.decay = allocate(m, sizeof *c.decay);
+    for (size_t j = 0; j < m; j++) {
+        c.decay[j] = x[j];
+    }
+    return c;
+}
+
+/* A large decay takes no digit of those after it, and a gate of 0 changes no bit of what follows
+ * it. */
+Test(decay, large_ones_leave_the_others_exact) {
+    static const double small[] = {-0.25, -0.5, -0.125, -1, -0.0625, -0.75, -0.375, -2};
+    static const double large[] = {-1e30, -INFINITY, -3e38, -1e10};
+    for (size_t i = 0; i < 8; i++) {
+        double x[8], y[8];
+        for (size_t j = 0; j < 8; j++) {
+            x[j] = j == 3 ? large[i % 4] : small[j];
+            y[j] = j == 3 ? -INFINITY : small[j];
+        }
+        const attn_dtype dtype = i < 4 ? ATTN_FLOAT32 : ATTN_FLOAT64;
+        struct call a = draw_with(dtype, 8, 8, x), b = draw_with(dtype, 8, 8, y);
+        const uint64_t wanted = ATTN_WANT(OUTPUT) | ATTN_WANT(WEIGHTS) | ATTN_WANT(LSE);
+        struct results is = run_call(&a, wanted), want = run_call(&b, wanted);
+        cr_expect(same_bytes(&is, &want), "decay %g", large[i % 4]);
+        cr_expect_eq(want.of[ATTN_RESULT_WEIGHTS][3 * 8 + 3], 1);
+        free_results(&is);
+        free_results(&want);
+        free_call(&a);
+        free_call(&b);
+    }
+}
+
+/* A decay is not applied to the key at its own position. */
+Test(decay, counts_from_the_key_after) {
+    static const double x[] = {-4, -0.5, -0.25, -2};
+    static const double sums[4][4] = {{0}, {-0.5, 0}, {-0.75, -0.25, 0}, {-2.75, -2.25, -2, 0}};
+    struct call c = draw_with(ATTN_FLOAT64, 6, 4, x); /* two queries stand behind all keys */
+    struct results r = run_call(&c, ATTN_WANT(SCALED_SCORES) | ATTN_WANT(MASKED_SCORES));
+    for (size_t i = 0; i < 6; i++) {
+        for (size_t j = 0; j < 4 && j <= i; j++) {
+            const double scaled = r.of[ATTN_RESULT_SCALED_SCORES][i * 4 + j];
+            cr_expect_eq(r.of[ATTN_RESULT_MASKED_SCORES][i * 4 + j],
+                         scaled + sums[i < 4 ? i : 3][j]);
+        }
+    }
+    free_results(&r);
+    free_call(&c);
+}
+
+/* The decays of so many keys are added in several trees. */
+Test(decay, of_many_keys) {
+    enum {
+        KEYS = 140000
+    };
+    static const uint64_t ways[] = {ATTN_WANT(OUTPUT) | ATTN_WANT(LSE),
+                                    ATTN_WANT(OUTPUT) | ATTN_WANT(LSE) | ATTN_WANT(WEIGHTS)};
+    double *x = allocate(KEYS, sizeof *x);
+    if (too_slow(1, 3, KEYS, 2)) {
+        cr_skip_test("too large for a slow run");
+    }
+    for (size_t gate = 0; gate < 2; gate++) {
+        for (size_t j = 0; j < KEYS; j++) {
+            x[j] = -1.0 / (double)(1 << (14 + j % 4));
+        }
+        x[KEYS / 2 + 3] = gate == 0 ? -0.5 : -INFINITY;
+        struct call c = draw_with(ATTN_FLOAT64, 3, KEYS, x);
+        c.options.flags |= ATTN_FLAG_BOTTOM_RIGHT;
+        double *running = allocate(KEYS + 1, sizeof *running); /* these sums are exact */
+        for (size_t j = KEYS; j-- > 0;) {
+            running[j] = running[j + 1] + c.decay[j];
+        }
+        c.bias = allocate(3 * (size_t)KEYS, sizeof *c.bias);
+        for (size_t i = 0; i < 3; i++) {
+            for (size_t j = 0; j < KEYS; j++) {
+                const size_t end = KEYS - 2 + i;
+                c.bias[i * KEYS + j] = j + 1 >= end ? 0
+                                       : running[j + 1] == -INFINITY
+                                           ? -INFINITY
+                                           : running[j + 1] - running[end];
+            }
+        }
+        struct call biased = copy_call(&c);
+        free(biased.decay);
+        biased.decay = NULL;
+        free(c.bias);
+        c.bias = NULL;
+        for (size_t way = 0; way < 2; way++) {
+            struct results is = run_call(&c, ways[way]), want = run_call(&biased, ways[way]);
+            cr_expect(same_bytes(&is, &want), "gate %zu, way %zu", gate, way);
+            free_results(&is);
+            free_results(&want);
+        }
+        free(running);
+        free_call(&c);
+        free_call(&biased);
+    }
+    free(x);
+}
+
+/* A plan looks at the numbers when it runs. */
+Test(decay, above_0_is_refused) {
+    static const struct {
+        double x;
+        const char *message;
+    } bad[] = {{0.5,
+                "decay is 0.5 at batch item 0, head 0, key 2: it is the logarithm of a gate, so "
+                "it must be at most 0"},
+               {INFINITY, "decay is inf"},
+               {NAN, "nan at batch item 0, head 0, key 2"}};
+    for (size_t i = 0; i < 3; i++) {
+        for (size_t n = 4; n <= 200; n += 196) {
+            double x[200] = {[2] = bad[i].x};
+            struct call c = draw_with(ATTN_FLOAT64, n, n, x);
+            struct results r = try_call(&c, ATTN_WANT(OUTPUT));
+            cr_expect_eq(r.status, ATTN_INVALID_ARGUMENT);
+            cr_expect_str_eq(r.error.argument, "decay");
+            cr_expect(strstr(r.error.message, bad[i].message) != NULL, "%s", r.error.message);
+            free_results(&r);
+            free_call(&c);
+        }
+    }
+}
