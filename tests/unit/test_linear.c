@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "attention_bounds.h"
-#include "linear_calls.h"
+#include "linear_bounds.h"
 #include "support/scale.h"
 
 /* The largest errors of the calls of a dtype, and their seeds. */

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "linear_calls.h"
+#include "linear_bounds.h"
 #include "test_by_hand.h"
 
 enum {
@@ -44,12 +44,8 @@ static attn_linear call_of(const struct shapes *s, attn_update update) {
     for (size_t i = 0; i < TENSORS; i++) {
         t[i] = s->given[i] ? &s->t[i] : NULL;
     }
-    return (attn_linear){.q = t[0],
-                         .k = t[1],
-                         .v = t[2],
-                         .beta = t[4],
-                         .past_state = t[5],
-                         .update = update};
+    return (attn_linear){
+        .q = t[0], .k = t[1], .v = t[2], .beta = t[4], .past_state = t[5], .update = update};
 }
 
 struct refusal {
@@ -320,7 +316,7 @@ Test(linear_errors, of_states_of_other_attention) {
     }
 }
 
-/* ----------------------------------------------------------------------------- errors of a run */
+/* ------------------------------------------------------------------------------ errors of a run */
 
 /* One number of decay or beta at run time. */
 struct bad_number {
@@ -441,7 +437,7 @@ Test(linear_errors, of_a_run_are_not_behind_a_length) {
     free_results(&r);
 }
 
-/* ------------------------------------------------------------------------------------ empty calls */
+/* ---------------------------------------------------------------------------------- empty calls */
 
 /* Runs a call without positions, and compares present_state with `want`, or with zeros. */
 static void expect_empty(size_t number, const char *shapes, const attn_options *options,
