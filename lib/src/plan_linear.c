@@ -333,7 +333,7 @@ static attn_status resolve_gates(attn_plan *plan, const attn_tensor *t, const ch
 }
 
 /* With sequences whose heads are an axis, a decay by column is (n,H,d). */
-static attn_status resolve_decay(attn_plan *plan, bool stacked, attn_error *error) {
+static attn_status resolve_gate_logarithms(attn_plan *plan, bool stacked, attn_error *error) {
     struct linear *l = plan->linear;
     const attn_tensor *t = plan->options.decay;
     attn_tensor flat;
@@ -470,7 +470,8 @@ static attn_status check_linear_results(const attn_plan *plan, bool sequences, a
                          "decays",
                          plan_wants(plan, ATTN_WANT(WEIGHTS)) ? "weights" : "states");
     }
-    if (plan_wants(plan, ATTN_WANT(DECAYS)) && l->decay.data == NULL && plan->options.decay == NULL) {
+    if (plan_wants(plan, ATTN_WANT(DECAYS)) && l->decay.data == NULL &&
+        plan->options.decay == NULL) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "results", "decays needs decay");
     }
     if (plan_wants(plan, ATTN_WANT(WEIGHTS)) && plan->n > MOST_WEIGHTS) {
@@ -515,7 +516,7 @@ static attn_status plan_call(attn_plan *plan, const attn_options *o, attn_error 
     ATTN_TRY(check_norm_epsilon(o, &plan->norm_epsilon, error));
     ATTN_TRY(plan_scale(plan, o, error));
     ATTN_TRY(list_lines(plan, o, error));
-    ATTN_TRY(resolve_decay(plan, stacked, error));
+    ATTN_TRY(resolve_gate_logarithms(plan, stacked, error));
     ATTN_TRY(resolve_gates(plan, l->given.beta, "beta", false, &l->beta, error));
     ATTN_TRY(resolve_past(plan, sequences, error));
     plan->results.wanted = o->results != 0 ? o->results : ATTN_WANT(OUTPUT);

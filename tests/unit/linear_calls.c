@@ -77,7 +77,7 @@ enum decay_kind {
     DECAY_MIXED /* of all these, and -inf */
 };
 
-static double draw_gate(struct linear_call *c, enum decay_kind kind) {
+static double draw_gate_logarithms(struct linear_call *c, enum decay_kind kind) {
     const double u = rng_uniform(&c->rng);
     switch (kind) {
     case DECAY_ZERO:
@@ -91,7 +91,7 @@ static double draw_gate(struct linear_call *c, enum decay_kind kind) {
     default:
         return rng_chance(&c->rng, 12)
                    ? -INFINITY
-                   : draw_gate(c, (enum decay_kind)rng_between(&c->rng, 0, DECAY_WIDE));
+                   : draw_gate_logarithms(c, (enum decay_kind)rng_between(&c->rng, 0, DECAY_WIDE));
     }
 }
 
@@ -113,7 +113,7 @@ static void draw_decays(struct linear_call *c) {
     const enum decay_kind kind = (enum decay_kind)rng_between(&c->rng, 0, DECAY_MIXED);
     c->decay.x = keep_linear(c, count_of(&c->decay), sizeof *c->decay.x);
     for (size_t i = 0; i < count_of(&c->decay); i++) {
-        c->decay.x[i] = in_dtype(c, draw_gate(c, kind));
+        c->decay.x[i] = in_dtype(c, draw_gate_logarithms(c, kind));
     }
 }
 

@@ -39,13 +39,20 @@ static struct shapes parse_shapes(const char *text) {
     return s;
 }
 
-static attn_linear call_of(const struct shapes *s, attn_update update) {
+/* Plans the call of these shapes. */
+static attn_status plan_shapes(attn_plan **plan, const struct shapes *s, attn_update update,
+                               const attn_options *options, attn_error *error) {
     const attn_tensor *t[TENSORS];
+    attn_options o = options == NULL ? (attn_options){0} : *options;
     for (size_t i = 0; i < TENSORS; i++) {
         t[i] = s->given[i] ? &s->t[i] : NULL;
     }
-    return (attn_linear){
-        .q = t[0], .k = t[1], .v = t[2], .beta = t[4], .past_state = t[5], .update = update};
+    o.decay = t[3];
+    return attn_plan_linear(
+        plan,
+        &(attn_linear){
+            .q = t[0], .k = t[1], .v = t[2], .beta = t[4], .past_state = t[5], .update = update},
+        &o, error);
 }
 
 struct refusal {
@@ -57,12 +64,9 @@ struct refusal {
 
 static void expect_plan(size_t number, const struct shapes *s, attn_update update,
                         const attn_options *options, const struct verdict *verdict) {
-    const attn_linear call = call_of(s, update);
-    attn_options o = *options;
     attn_plan *plan;
     attn_error error = {0};
-    o.decay = s->given[3] ? &s->t[3] : NULL;
-    const attn_status status = attn_plan_linear(&plan, &call, &o, &error);
+    const attn_status status = plan_shapes(&plan, s, update, options, &error);
     expect_verdict(number, verdict, status, plan, &error);
 }
 
@@ -220,10 +224,9 @@ Test(linear_errors, of_each_size) {
                 size_t *size = &s.t[t].shape[axis];
                 *size += more - 1;
                 const bool is_shared = axis < 2 && *size == 1 && (shared[t] >> axis & 1) != 0;
-                const attn_linear call = call_of(&s, ATTN_GATED_DELTA);
                 attn_plan *plan;
                 attn_error error = {0};
-                const attn_status status = attn_plan_linear(&plan, &call, NULL, &error);
+                const attn_status status = plan_shapes(&plan, &s, ATTN_GATED_DELTA, NULL, &error);
                 cr_expect_eq(status, is_shared ? ATTN_OK : ATTN_SHAPE_MISMATCH,
                              "%s, axis %d is %zu: %d %s", names[t], axis, *size, status,
                              error.message);
@@ -268,6 +271,7 @@ Test(linear_errors, of_options_without_a_meaning) {
         {"alibi", {.alibi_slopes = x}},
         {"normalization", {.normalization = ATTN_UNNORMALIZED}},
         {"normalization", {.normalization = ATTN_SIGMOID, .sigmoid_bias = 1}},
+        {"normalization", {.normalization = ATTN_STICK_BREAKING}},
         {"top_k", {.top_k = 1}},
         {"weights_mean", {.flags = ATTN_FLAG_MEAN_OVER_HEADS}},
         {"causal", {.flags = ATTN_FLAG_BOTTOM_RIGHT, .causal = true}},
@@ -333,12 +337,12 @@ static void expect_bad_number(size_t number, const struct bad_number *bad, uint6
     memset(copy, 0, sizeof copy);
     copy[bad->at] = bad->number;
     s.t[bad->tensor].data = copy;
-    const attn_linear call = call_of(&s, ATTN_UPDATE_AS_GIVEN);
     attn_options o = bad->options;
     o.results = results;
     attn_plan *plan;
     attn_error error = {0};
-    cr_assert_eq(attn_plan_linear(&plan, &call, &o, &error), ATTN_OK, "%s", error.message);
+    cr_assert_eq(plan_shapes(&plan, &s, ATTN_UPDATE_AS_GIVEN, &o, &error), ATTN_OK, "%s",
+                 error.message);
     struct results r = run_linear_plan(plan, NULL);
     cr_expect_eq(r.status, ATTN_INVALID_ARGUMENT, "case %zu: %d", number, r.status);
     cr_expect_str_eq(r.error.argument, names[bad->tensor], "case %zu: %s", number, r.error.message);
@@ -425,11 +429,10 @@ Test(linear_errors, of_a_run_are_not_behind_a_length) {
     const size_t length = 3;
     s.t[3].data = decay;
     s.t[4].data = beta;
-    const attn_linear call = call_of(&s, ATTN_GATED_DELTA);
     const attn_options o = {
         .lengths = &length, .lengths_count = 1, .results = ATTN_WANT(DECAYS) | ATTN_WANT(OUTPUT)};
     attn_plan *plan;
-    cr_assert_eq(attn_plan_linear(&plan, &call, &o, NULL), ATTN_OK);
+    cr_assert_eq(plan_shapes(&plan, &s, ATTN_GATED_DELTA, &o, NULL), ATTN_OK);
     struct results r = run_linear_plan(plan, NULL);
     cr_assert_eq(r.status, ATTN_OK, "%s", r.error.message);
     cr_expect_eq(r.of[ATTN_RESULT_DECAYS][3], 0);
@@ -444,15 +447,14 @@ static void expect_empty(size_t number, const char *shapes, const attn_options *
                          const double *past, const double *want, size_t states) {
     struct shapes s = parse_shapes(shapes);
     s.t[5].data = past;
-    const attn_linear call = call_of(&s, ATTN_UPDATE_AS_GIVEN);
     attn_options o = *options;
     o.results = ATTN_WANT(OUTPUT) | ATTN_WANT(PRESENT_STATE);
     o.results |= o.sequences == NULL ? ATTN_WANT(WEIGHTS) | ATTN_WANT(STATES) : 0;
     o.results |= s.given[3] ? ATTN_WANT(DECAYS) : 0;
     attn_plan *plan;
     attn_error error = {0};
-    cr_assert_eq(attn_plan_linear(&plan, &call, &o, &error), ATTN_OK, "case %zu: %s", number,
-                 error.message);
+    cr_assert_eq(plan_shapes(&plan, &s, ATTN_UPDATE_AS_GIVEN, &o, &error), ATTN_OK, "case %zu: %s",
+                 number, error.message);
     struct results r = run_linear_plan(plan, NULL);
     cr_assert_eq(r.status, ATTN_OK, "case %zu: %s", number, r.error.message);
     cr_expect_eq(r.count[ATTN_RESULT_OUTPUT], 0, "case %zu", number);
