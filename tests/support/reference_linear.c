@@ -97,8 +97,8 @@ static void run_positions(const struct reference_linear *c, struct reference_lin
     free(state);
 }
 
-/* Computes sum_c x_ic k_jc exp(G_ic - G_jc) for j <= i, where G is the running sum of decays. Returns
- * the largest sum of the absolute values of these terms. */
+/* Computes sum_c x_ic k_jc exp(G_ic - G_jc) for j <= i, where G is the running sum of decays.
+ * Returns the largest sum of the absolute values of these terms. */
 static double multiply_pairs(const struct reference_linear *c, const long double *x,
                              const long double *k, long double *pairs) {
     long double *between = zeros(c->d, sizeof *between); /* G_i - G_j */

@@ -2,7 +2,6 @@
 #include "linear_calls.h"
 
 #include <criterion/criterion.h>
-#include <float.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -10,12 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool has_sequences(const struct linear_call *c) {
+bool linear_has_sequences(const struct linear_call *c) {
     return c->form >= LINEAR_ROWS;
 }
 
-static bool linear_is_packed(const struct linear_call *c) {
-    return c->form == LINEAR_PACKED || has_sequences(c);
+bool linear_is_packed(const struct linear_call *c) {
+    return c->form == LINEAR_PACKED || linear_has_sequences(c);
 }
 
 static bool has_heads(const struct linear_call *c) {
@@ -27,7 +26,7 @@ void *keep_linear(struct linear_call *c, size_t count, size_t size) {
     return c->blocks[c->block_count++] = allocate(count, size);
 }
 
-/* ------------------------------------------------------------------------------- drawing numbers */
+/* ------------------------------------------------------------------------------ drawing numbers */
 
 static double in_dtype(const struct linear_call *c, double x) {
     return c->dtype == ATTN_FLOAT32 ? (double)(float)x : x;
@@ -37,7 +36,7 @@ static size_t count_of(const struct linear_matrix *m) {
     return m->items * m->heads * m->rows * m->columns;
 }
 
-static double *linear_number(const struct linear_matrix *m, size_t b, size_t h, size_t i) {
+double *linear_number(const struct linear_matrix *m, size_t b, size_t h, size_t i) {
     const size_t item = m->items == 1 ? 0 : b, head = m->heads == 1 ? 0 : h,
                  row = m->rows == 1 ? 0 : i;
     return m->x + ((item * m->heads + head) * m->rows + row) * m->columns;
@@ -98,7 +97,7 @@ static double draw_gate_logarithms(struct linear_call *c, enum decay_kind kind) 
 
 /* Chooses which axes of decay or beta have the size 1. */
 static struct linear_matrix draw_gate_axes(struct linear_call *c, size_t columns) {
-    const size_t items = has_sequences(c) ? 1 : c->B;
+    const size_t items = linear_has_sequences(c) ? 1 : c->B;
     return (struct linear_matrix){.items = rng_chance(&c->rng, 4) ? 1 : items,
                                   .heads = rng_chance(&c->rng, 4) && columns == 1 ? 1 : c->H_s,
                                   .rows = rng_chance(&c->rng, 6) ? 1 : c->n,
@@ -130,7 +129,7 @@ static void draw_betas(struct linear_call *c) {
     }
 }
 
-/* --------------------------------------------------------------------------------- drawing a call */
+/* ------------------------------------------------------------------------------- drawing a call */
 
 /* Draws a size in [1, most], of which each power of 2 is as likely as the next one. */
 static size_t draw_size(struct linear_call *c, size_t most) {
@@ -186,7 +185,7 @@ static void draw_lines(struct linear_call *c) {
     for (size_t b = 0; b < c->B; b++) {
         c->line_rows[b] = c->n;
     }
-    if (has_sequences(c)) {
+    if (linear_has_sequences(c)) {
         size_t left = c->n;
         c->line_count = rng_between(&c->rng, 1, MAX_SEQUENCES);
         for (size_t i = 0; i < c->line_count; i++) {
@@ -211,7 +210,8 @@ static void draw_matrices(struct linear_call *c) {
     struct linear_matrix *all[] = {&c->q, &c->k, &c->v};
     const size_t whole = rng_between(&c->rng, 0, 2), keys = rng_between(&c->rng, 0, 9);
     for (size_t i = 0; i < 3; i++) {
-        all[i]->items = has_sequences(c) || (i != whole && rng_chance(&c->rng, 4)) ? 1 : c->B;
+        all[i]->items =
+            linear_has_sequences(c) || (i != whole && rng_chance(&c->rng, 4)) ? 1 : c->B;
         all[i]->rows = c->n;
         all[i]->columns = i == 2 ? c->d_v : c->d;
         draw_normals_of(c, all[i], i == 1 && keys < 2 ? 1 / sqrt((double)c->d) : 1);
@@ -224,7 +224,9 @@ static void draw_matrices(struct linear_call *c) {
         make_unit_rows(c, &c->k);
     }
     if (rng_chance(&c->rng, 2)) {
-        const size_t items = has_sequences(c) ? c->line_count : rng_chance(&c->rng, 2) ? 1 : c->B;
+        const size_t items = linear_has_sequences(c)  ? c->line_count
+                             : rng_chance(&c->rng, 2) ? 1
+                                                      : c->B;
         c->past = (struct linear_matrix){items, c->H_s, c->d, c->d_v, NULL};
         draw_normals_of(c, &c->past, 1);
     }
@@ -256,8 +258,8 @@ static void draw_linear_options(struct linear_call *c) {
 /* Chooses the results. The reference makes weights and states slowly. */
 static void draw_linear_results(struct linear_call *c) {
     const double rows = (double)(c->B * c->H) * (double)c->n;
-    const bool few = rows * (double)c->n * (double)(c->d + c->n) < 4e6 && !has_sequences(c);
-    const bool small = rows * (double)(c->d * c->d_v) < 2e6 && !has_sequences(c);
+    const bool few = rows * (double)c->n * (double)(c->d + c->n) < 4e6 && !linear_has_sequences(c);
+    const bool small = rows * (double)(c->d * c->d_v) < 2e6 && !linear_has_sequences(c);
     uint64_t *results = &c->options.results;
     *results |= rng_chance(&c->rng, 4) ? 0 : ATTN_WANT(OUTPUT);
     *results |= rng_chance(&c->rng, 2) ? ATTN_WANT(PRESENT_STATE) : 0;
@@ -266,7 +268,7 @@ static void draw_linear_results(struct linear_call *c) {
     *results |= c->decay.x != NULL && rng_chance(&c->rng, 3) ? ATTN_WANT(DECAYS) : 0;
 }
 
-/* ------------------------------------------------------------------------------------- the tensors */
+/* ---------------------------------------------------------------------------------- the tensors */
 
 static void *convert(struct linear_call *c, size_t count) {
     return keep_linear(c, count, attn_dtype_size(c->dtype));
@@ -357,7 +359,7 @@ static void make_gates(struct linear_call *c, attn_tensor *t, const struct linea
 
 static void make_past(struct linear_call *c, attn_tensor *t) {
     *t = (attn_tensor){0};
-    if (has_sequences(c)) {
+    if (linear_has_sequences(c)) {
         add_axis(t, c->line_count);
     } else {
         add_batch(c, t, c->past.items, true);
@@ -403,7 +405,7 @@ static void spoil_the_rest(struct linear_call *c) {
         longest = c->line_rows[b] > longest ? c->line_rows[b] : longest;
     }
     struct linear_matrix *all[] = {&c->q, &c->k, &c->v, &c->decay, &c->beta};
-    for (size_t m = 0; m < 5 && !has_sequences(c); m++) {
+    for (size_t m = 0; m < 5 && !linear_has_sequences(c); m++) {
         for (size_t at = 0; all[m]->x != NULL && at < count_of(all[m]); at++) {
             if (all[m]->rows > 1 && at / all[m]->columns % all[m]->rows >= longest) {
                 all[m]->x[at] = NAN;
@@ -509,7 +511,7 @@ const char *describe_linear(const struct linear_call *c) {
     return text;
 }
 
-/* ----------------------------------------------------------------------------------------- running */
+/* -------------------------------------------------------------------------------------- running */
 
 /* Threads that share the tasks of one phase. */
 struct team {
@@ -588,194 +590,4 @@ struct results try_linear(const struct linear_call *c, run_tasks *run) {
     cr_assert_eq(attn_plan_linear(&plan, &c->call, &c->options, &error), ATTN_OK, "%s: %s",
                  describe_linear(c), error.message);
     return run_linear_plan(plan, run);
-}
-
-/* --------------------------------------------------------------------------------------- comparing */
-
-/* Returns the gates of a head, with a row for each position. The caller frees them. */
-static double *spread_rows(const struct linear_call *c, const struct linear_matrix *m, size_t line,
-                           size_t h) {
-    if (m->x == NULL) {
-        return NULL;
-    }
-    double *rows = allocate(c->line_rows[line] * m->columns, sizeof *rows);
-    for (size_t i = 0; i < c->line_rows[line]; i++) {
-        memcpy(rows + i * m->columns,
-               linear_number(m, has_sequences(c) ? 0 : line, h, c->line_first[line] + i),
-               m->columns * sizeof *rows);
-    }
-    return rows;
-}
-
-struct reference_linear_results reference_of_linear(const struct linear_call *c, size_t line,
-                                                    size_t h) {
-    const size_t s = h / (c->H / c->H_s), b = has_sequences(c) ? 0 : line,
-                 first = c->line_first[line];
-    double *decay = spread_rows(c, &c->decay, line, s), *beta = spread_rows(c, &c->beta, line, s);
-    const struct reference_linear call = {
-        .n = c->line_rows[line],
-        .d = c->d,
-        .d_v = c->d_v,
-        .q = linear_number(&c->q, b, h / (c->H / c->q.heads), first),
-        .k = linear_number(&c->k, b, h / (c->H / c->k.heads), first),
-        .v = linear_number(&c->v, b, h / (c->H / c->v.heads), first),
-        .decay = decay,
-        .decays = decay == NULL ? 0 : c->decay.columns,
-        .beta = beta,
-        .past = c->past.x == NULL ? NULL : linear_number(&c->past, line, s, 0),
-        .scale = c->scales[h],
-        .normalize = c->call.normalize_qk,
-        .epsilon = c->options.norm_epsilon != 0 ? c->options.norm_epsilon : 1e-6,
-        .keep_states = (c->options.results & ATTN_WANT(STATES)) != 0,
-        .weigh = (c->options.results & ATTN_WANT(WEIGHTS)) != 0};
-    const struct reference_linear_results r = reference_linear(&call);
-    free(decay);
-    free(beta);
-    return r;
-}
-
-/* The errors of a rule that is not stable grow with its state, at each position a little more. */
-enum {
-    GROWN = 10
-};
-
-/* A comparison of one head of one line. */
-struct comparison {
-    const struct linear_call *c;
-    const struct results *r;
-    struct linear_errors *errors;
-    size_t line, h, s;
-    const struct reference_linear_results *want;
-    double growth; /* how many times larger an error may be than otherwise */
-};
-
-static double largest_of_both(const double *x, size_t count) {
-    double largest = 0;
-    for (size_t i = 0; i < count; i++) {
-        largest = !(fabs(x[i]) <= largest) ? fabs(x[i]) : largest;
-    }
-    return largest;
-}
-
-/* Compares numbers [at, at + count) of a result, which may be missing. */
-static void compare_part(const struct comparison *k, attn_result which, size_t at,
-                         const double *want, size_t count, double largest) {
-    const double *is = k->r->of[which];
-    const double denormal = k->c->dtype == ATTN_FLOAT32 ? 0x1p-149 : 0x1p-1074;
-    for (size_t i = 0; is != NULL && i < count; i++) {
-        const double away = fabs(is[at + i] - want[i]);
-        const double error = away <= denormal ? 0 : away / largest / k->growth;
-        if (!(error <= k->errors->of[which])) { /* true for NaN, too */
-            k->errors->of[which] = isnan(error) ? INFINITY : error;
-        }
-    }
-}
-
-static void expect_zeros(const struct comparison *k, attn_result which, size_t at, size_t count) {
-    const double *is = k->r->of[which];
-    size_t others = 0;
-    for (size_t i = 0; is != NULL && i < count; i++) {
-        others += !(is[at + i] == 0);
-    }
-    cr_expect_eq(others, 0, "%s: %zu of %zu numbers of %s are not 0", describe_linear(k->c), others,
-                 count, attn_result_name(which));
-}
-
-/* Returns the index of position i of a head among all rows of the call. */
-static size_t place_of_row(const struct comparison *k, size_t heads, size_t h, size_t i,
-                           bool packed) {
-    const struct linear_call *c = k->c;
-    const size_t b = has_sequences(c) ? 0 : k->line, row = c->line_first[k->line] + i;
-    return packed ? (b * c->n + row) * heads + h : (b * heads + h) * c->n + row;
-}
-
-/* Compares one row of each result that has rows. */
-static void compare_row(const struct comparison *k, size_t i, double largest[ATTN_RESULT_COUNT]) {
-    const struct linear_call *c = k->c;
-    const size_t rows = c->line_rows[k->line], state = c->d * c->d_v, gates = c->decay.columns;
-    const struct {
-        attn_result which;
-        size_t place, count;
-        const double *want;
-    } parts[] = {
-        {ATTN_RESULT_OUTPUT, place_of_row(k, c->H, k->h, i, linear_is_packed(c)), c->d_v,
-         k->want->output},
-        {ATTN_RESULT_WEIGHTS, place_of_row(k, c->H, k->h, i, false), rows, k->want->weights},
-        {ATTN_RESULT_STATES, place_of_row(k, c->H_s, k->s, i, false), state, k->want->states},
-        {ATTN_RESULT_DECAYS, place_of_row(k, c->H_s, k->s, i, linear_is_packed(c)), gates,
-         k->want->gates}};
-    for (size_t p = 0; p < 4; p++) {
-        const bool is_weights = parts[p].which == ATTN_RESULT_WEIGHTS;
-        const size_t at = parts[p].place * (is_weights ? c->n : parts[p].count);
-        if (i < rows) {
-            const double *want = parts[p].want + i * parts[p].count;
-            compare_part(k, parts[p].which, at, want, parts[p].count,
-                         parts[p].which == ATTN_RESULT_DECAYS ? 1 : largest[parts[p].which]);
-        }
-        if (is_weights) {
-            const size_t seen = i < rows ? i + 1 : 0;
-            expect_zeros(k, parts[p].which, at + seen, c->n - seen);
-        } else if (i >= rows) {
-            expect_zeros(k, parts[p].which, at, parts[p].count);
-        }
-    }
-}
-
-/* Compares all results of a head. An error is relative to the largest number of its result. That of
- * the last state is relative to what the state was before, because a delta rule may cancel it. The
- * numbers of a float32 call may be computed in double, but a float64 number whose terms cancel
- * cannot be more exact than its terms. Returns the largest number of the wanted results. */
-static double compare_head(const struct comparison *k) {
-    const struct linear_call *c = k->c;
-    const size_t n = c->line_rows[k->line], state = c->d * c->d_v;
-    double largest[ATTN_RESULT_COUNT] = {0}, most = 0;
-    largest[ATTN_RESULT_OUTPUT] = largest_of_both(k->want->output, n * c->d_v);
-    largest[ATTN_RESULT_PRESENT_STATE] = largest_of_both(k->want->state, state);
-    largest[ATTN_RESULT_WEIGHTS] =
-        k->want->weights == NULL ? 0 : largest_of_both(k->want->weights, n * n);
-    largest[ATTN_RESULT_STATES] =
-        k->want->states == NULL ? 0 : largest_of_both(k->want->states, n * state);
-    for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
-        const bool wanted = (c->options.results >> r & 1) != 0 ||
-                            (r == ATTN_RESULT_OUTPUT && c->options.results == 0);
-        most = wanted && !(largest[r] <= most) ? largest[r] : most;
-    }
-    largest[ATTN_RESULT_PRESENT_STATE] = k->want->size;
-    if (c->dtype == ATTN_FLOAT64) {
-        largest[ATTN_RESULT_OUTPUT] = k->want->terms;
-        largest[ATTN_RESULT_WEIGHTS] = fmax(largest[ATTN_RESULT_WEIGHTS], k->want->pairs);
-    }
-    for (size_t i = 0; i < (has_sequences(c) ? n : c->n) && isfinite(most); i++) {
-        compare_row(k, i, largest);
-    }
-    if (isfinite(most)) {
-        compare_part(k, ATTN_RESULT_PRESENT_STATE, (k->line * c->H_s + k->s) * state,
-                     k->want->state, state, largest[ATTN_RESULT_PRESENT_STATE]);
-    }
-    return most;
-}
-
-bool compare_linear(const struct linear_call *c, const struct results *r,
-                    struct linear_errors *errors) {
-    const bool narrow = c->dtype == ATTN_FLOAT32;
-    const double limit = narrow ? (double)FLT_MAX : DBL_MAX, safe = narrow ? 1e30 : 1e290;
-    double result = 0, within = 0;
-    for (size_t line = 0; line < c->line_count; line++) {
-        for (size_t h = 0; h < c->H; h++) {
-            struct reference_linear_results want = reference_of_linear(c, line, h);
-            const double growth = want.largest > 1e6 ? GROWN : 1;
-            const struct comparison k = {c, r, errors, line, h, h / (c->H / c->H_s), &want, growth};
-            const double most = compare_head(&k);
-            result = !(most <= result) ? most : result;
-            within = !(want.largest <= within) ? want.largest : within;
-            reference_linear_free(&want);
-        }
-    }
-    if (!(result <= limit * (1 + 1e-6))) {
-        cr_expect_eq(r->status, ATTN_NOT_FINITE, "%s: the result %g has no error",
-                     describe_linear(c), result);
-    } else if (within <= safe && result <= safe) {
-        cr_expect_eq(r->status, ATTN_OK, "%s: %s", describe_linear(c), r->error.message);
-    }
-    return r->status == ATTN_OK;
 }

@@ -1,7 +1,7 @@
 /*
- * linear_calls.h - draws calls of linear attention over all updates, options, forms and both dtypes,
- * runs them, and compares their results with the reference. The numbers of each head are made first,
- * and are then put into the form of the call. The doubles are exact in the dtype of the call.
+ * linear_calls.h - draws calls of linear attention over all updates, options, forms and dtypes, and
+ * runs them. The numbers of each head are made first, and are then put into the form of the call.
+ * The doubles are exact in the dtype of the call.
  */
 #ifndef LINEAR_CALLS_H
 #define LINEAR_CALLS_H
@@ -12,7 +12,6 @@
 
 #include "attention.h"
 #include "attention_calls.h"
-#include "support/reference_linear.h"
 #include "support/rng.h"
 
 enum linear_form {
@@ -58,19 +57,6 @@ struct linear_call {
     size_t block_count;
 };
 
-/* The results that linear attention has. */
-#define LINEAR_RESULT_MAP(X)                                                                       \
-    X(OUTPUT)                                                                                      \
-    X(WEIGHTS)                                                                                     \
-    X(PRESENT_STATE)                                                                               \
-    X(STATES)                                                                                      \
-    X(DECAYS)
-
-/* The largest errors, each relative to the largest number of its result in a head. */
-struct linear_errors {
-    double of[ATTN_RESULT_COUNT];
-};
-
 /* Draws the call of a seed: short with n up to 300, or long with n up to 5000. Free it with
  * free_linear_call(). */
 struct linear_call *draw_linear_call(uint64_t seed, bool is_long);
@@ -89,6 +75,13 @@ struct linear_kind {
 /* Draws a call of a kind with an output and a state. Free it with free_linear_call(). */
 struct linear_call *draw_linear_kind(const struct linear_kind *kind);
 
+/* Does a call have packed sequences? Are its heads not an axis before that of the positions? */
+bool linear_has_sequences(const struct linear_call *c);
+bool linear_is_packed(const struct linear_call *c);
+
+/* Returns the row of a batch item, a head and a position. */
+double *linear_number(const struct linear_matrix *m, size_t b, size_t h, size_t i);
+
 /* Allocates zeros that are freed with the call. */
 void *keep_linear(struct linear_call *c, size_t count, size_t size);
 
@@ -106,14 +99,5 @@ struct results try_linear(const struct linear_call *c, run_tasks *run);
 
 /* Runs a plan, which is freed, as try_linear() does. */
 struct results run_linear_plan(attn_plan *plan, run_tasks *run);
-
-/* Returns the reference's results of head h of a line. */
-struct reference_linear_results reference_of_linear(const struct linear_call *c, size_t line,
-                                                    size_t h);
-
-/* Compares the results of a call with the reference, and adds its errors. A result may be missing
- * only if it is too large for the dtype. Returns false if the call was such a one. */
-bool compare_linear(const struct linear_call *c, const struct results *r,
-                    struct linear_errors *errors);
 
 #endif

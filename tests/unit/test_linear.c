@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "attention_bounds.h"
-#include "linear_calls.h"
+#include "linear_bounds.h"
 #include "support/scale.h"
 
 /* The largest errors of the calls of a dtype, and their seeds. */
@@ -105,7 +105,7 @@ Test(linear, random_calls_agree_with_the_recurrence, .timeout = 36000) {
 }
 
 Test(linear, long_calls_agree_with_the_recurrence, .timeout = 36000) {
-    check_drawn(true, 6, 0.1);
+    check_drawn(true, 12, 0.1);
 }
 
 /* Gates from 1 to 0, and corrections that are as large as a stable rule has them. */

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "linear_calls.h"
+#include "linear_bounds.h"
 #include "test_by_hand.h"
 
 enum {
@@ -320,7 +320,7 @@ Test(linear_errors, of_states_of_other_attention) {
     }
 }
 
-/* ----------------------------------------------------------------------------- errors of a run */
+/* ------------------------------------------------------------------------------ errors of a run */
 
 /* One number of decay or beta at run time. */
 struct bad_number {
@@ -440,7 +440,7 @@ Test(linear_errors, of_a_run_are_not_behind_a_length) {
     free_results(&r);
 }
 
-/* ------------------------------------------------------------------------------------ empty calls */
+/* ---------------------------------------------------------------------------------- empty calls */
 
 /* Runs a call without positions, and compares present_state with `want`, or with zeros. */
 static void expect_empty(size_t number, const char *shapes, const attn_options *options,

@@ -128,7 +128,7 @@ static void expect_equal_rows(const char *what, const struct law *l, const doubl
     }
 }
 
-/* ------------------------------------------------------------------------------------- split calls */
+/* ---------------------------------------------------------------------------------- split calls */
 
 TheoryDataPoints(linear_laws, a_split_call_is_the_whole) = {LAW_SIZES, LAW_RULES, LAW_DTYPES};
 
@@ -209,7 +209,7 @@ Theory((size_t size, unsigned rule, int dtype), linear_laws, sequences_are_calls
     free_law(&l);
 }
 
-/* ------------------------------------------------------------------------- weights and past states */
+/* ---------------------------------------------------------------------- weights and past states */
 
 /* output = A V + the output of the past state with values of 0. */
 TheoryDataPoints(linear_laws, the_output_is_weights_times_values) = {LAW_SIZES, LAW_RULES,
@@ -255,7 +255,7 @@ Theory((size_t size, unsigned rule, int dtype), linear_laws, states_are_present_
     free_law(&l);
 }
 
-/* -------------------------------------------------------------------------------------------- gates */
+/* ---------------------------------------------------------------------------------------- gates */
 
 /* After a gate of 0 nothing is left of what was before. */
 TheoryDataPoints(linear_laws, a_gate_of_zero_forgets_everything) = {
@@ -346,7 +346,7 @@ Test(linear_laws, a_beta_of_one_replaces_the_value) {
     free_results(&r);
 }
 
-/* ------------------------------------------------------------------------------------------ overflow */
+/* ------------------------------------------------------------------------------------- overflow */
 
 /* A rule that is not stable overflows in the end, and the error names a result. */
 TheoryDataPoints(linear_laws, a_growing_state_is_an_error) = {

@@ -1,0 +1,33 @@
+/*
+ * linear_bounds.h - compares the results of a call of linear attention with the reference. Every
+ * error is relative to the largest number of its result in a head.
+ */
+#ifndef LINEAR_BOUNDS_H
+#define LINEAR_BOUNDS_H
+
+#include "linear_calls.h"
+#include "support/reference_linear.h"
+
+/* The results that linear attention has. */
+#define LINEAR_RESULT_MAP(X)                                                                       \
+    X(OUTPUT)                                                                                      \
+    X(WEIGHTS)                                                                                     \
+    X(PRESENT_STATE)                                                                               \
+    X(STATES)                                                                                      \
+    X(DECAYS)
+
+/* The largest errors, each relative to the largest number of its result in a head. */
+struct linear_errors {
+    double of[ATTN_RESULT_COUNT];
+};
+
+/* Returns the reference's results of head h of a line. */
+struct reference_linear_results reference_of_linear(const struct linear_call *c, size_t line,
+                                                    size_t h);
+
+/* Compares the results of a call with the reference, and adds its errors. A result may be missing
+ * only if it is too large for the dtype. Returns false if the call was such a one. */
+bool compare_linear(const struct linear_call *c, const struct results *r,
+                    struct linear_errors *errors);
+
+#endif
