@@ -21,10 +21,10 @@
  * for rotary embedding. attn_linear has those of linear attention.
  *
  * A call has three steps. attn_plan_attention(), attn_plan_multihead(), attn_plan_linear() or
- * attn_plan_softmax() checks the call and makes a plan, which has the shape of each result. attn_plan_bind() or
- * attn_plan_bind_all() says where the results go. attn_plan_run() computes them. The library owns
- * no thread, prints nothing and keeps no state between calls, so any number of plans may run at the
- * same time.
+ * attn_plan_softmax() checks the call and makes a plan, which has the shape of each result.
+ * attn_plan_bind() or attn_plan_bind_all() says where the results go. attn_plan_run() computes
+ * them. The library owns no thread, prints nothing and keeps no state between calls, so any number
+ * of plans may run at the same time.
  *
  * Ownership: a plan is returned owned; free it with attn_plan_free(). It borrows the data of its
  * input tensors, and the buffers that are bound to its results, until it is freed. The numbers of
@@ -534,8 +534,8 @@ typedef struct attn_linear {
      * of heads, too. */
     const attn_tensor *q, *k, *v;
     attn_update update;
-    /* In the forms of the decay of each head; or (n) for all heads and batch items, if there are not
-     * as many heads as positions. */
+    /* In the forms of the decay of each head; or (n) for all heads and batch items, if there are
+     * not as many heads as positions. */
     const attn_tensor *beta;
     /* (B,H_s,d,d_v), or without the batch axes for all batch items; zeros if NULL. With sequences
      * (count,H_s,d,d_v), one for each sequence. Without heads, there is no axis for them. */
@@ -545,11 +545,11 @@ typedef struct attn_linear {
 } attn_linear;
 
 /* Makes a plan of linear attention. Of the options it takes results, scale, scales, heads,
- * kv_heads, decay, norm_epsilon, lengths and sequences; all others have no meaning here. The results are
- * output, present_state, decays, weights and states; weights and states have no packed form, so
- * sequences have neither. A position from the length of its batch item on gives zeros and changes
- * no state. With sequences, present_state is (count,H_s,d,d_v), and Q, K and V are in the forms of
- * attn_plan_attention(). d is at most 4096, and weights have at most 32768 positions.
+ * kv_heads, decay, norm_epsilon, lengths and sequences; all others have no meaning here. The
+ * results are output, present_state, decays, weights and states; weights and states have no packed
+ * form, so sequences have neither. A position from the length of its batch item on gives zeros and
+ * changes no state. With sequences, present_state is (count,H_s,d,d_v), and Q, K and V are in the
+ * forms of attn_plan_attention(). d is at most 4096, and weights have at most 32768 positions.
  * Ownership and errors are those of attn_plan_attention(). A run has the error
  * ATTN_INVALID_ARGUMENT if a decay is above 0 or NaN, or a beta is not finite. */
 ATTN_API attn_status attn_plan_linear(attn_plan **plan, const attn_linear *call,

@@ -16,7 +16,7 @@ enum {
     MOST_WEIGHTS = 32768 /* positions of a row of weights, so that a task ends soon */
 };
 
-/* ----------------------------------------------------------------------------------- the options */
+/* ---------------------------------------------------------------------------------- the options */
 
 /* Refuses what linear attention does not have. */
 static attn_status check_linear_options(const attn_options *o, attn_error *error) {
@@ -101,7 +101,7 @@ static attn_status check_update(struct linear *l, const attn_options *o, attn_er
     return ATTN_OK;
 }
 
-/* ---------------------------------------------------------------------------------- the matrices */
+/* --------------------------------------------------------------------------------- the matrices */
 
 /* Finds the heads of packed Q, K and V. d is the columns of Q divided by its heads, and so those of
  * K say how many heads it has. */
@@ -206,7 +206,7 @@ static attn_status plan_rows(attn_plan *plan, const attn_options *o, bool *stack
                            MOST_COLUMNS);
 }
 
-/* --------------------------------------------------------------------- decay, beta and past_state */
+/* ------------------------------------------------------------------- decay, beta and past_state */
 
 /* Fails because a decay or beta has another shape than the states and positions want. */
 static attn_status wrong_gates(const attn_plan *plan, const attn_tensor *t, const char *name,
@@ -376,7 +376,7 @@ static attn_status resolve_past(attn_plan *plan, bool sequences, attn_error *err
                      turned ? "; its last two axes are exchanged" : "");
 }
 
-/* -------------------------------------------------------------------------------------- the lines */
+/* ------------------------------------------------------------------------------------ the lines */
 
 static attn_status list_sequences(attn_plan *plan, const attn_sequences *s, attn_error *error) {
     struct linear *l = plan->linear;
@@ -459,7 +459,7 @@ static attn_status list_lines(attn_plan *plan, const attn_options *o, attn_error
                                 : list_items(plan, o, error);
 }
 
-/* ------------------------------------------------------------------------------------ the results */
+/* ---------------------------------------------------------------------------------- the results */
 
 static attn_status check_linear_results(const attn_plan *plan, bool sequences, attn_error *error) {
     const struct linear *l = plan->linear;
@@ -502,7 +502,7 @@ static void stack_results(attn_plan *plan) {
     }
 }
 
-/* --------------------------------------------------------------------------------------- the plan */
+/* ------------------------------------------------------------------------------------- the plan */
 
 static attn_status plan_call(attn_plan *plan, const attn_options *o, attn_error *error) {
     struct linear *l = plan->linear;

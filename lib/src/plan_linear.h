@@ -1,6 +1,6 @@
 /*
- * plan_linear.h - what a plan of linear attention knows beside its matrices. plan_linear.c fills it, and
- * engine/linear.c runs it.
+ * plan_linear.h - what a plan of linear attention knows beside its matrices. plan_linear.c fills
+ * it, and engine/linear.c runs it.
  *
  * A state is computed for all positions of a line: a batch item or a packed sequence. Its columns
  * are those of V, and they do not depend on each other, so they may be cut into bands. A long line
@@ -102,7 +102,7 @@ static inline size_t linear_rows_numbers(const struct linear *l) {
     X(right, real, C * d)       /* such rows, decayed, of which `turned` is made */                \
     X(turned, real, W_T)        /* rows of K in panels, transposed or as they are */               \
     X(gates, double, C * (by_column ? d : 1))                                                      \
-    X(running, double, C + d + P) /* products of gates, or a row in double */                       \
+    X(running, double, C + d + P) /* products of gates, or a row */                                \
     X(weights, real, C * C_P)   /* of the rows of a chunk and its keys */                          \
     X(system, real, C * C_P)    /* -beta times the products of its keys */                         \
     X(values, real, C * W)      /* u, in panels */                                                 \

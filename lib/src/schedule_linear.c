@@ -29,7 +29,7 @@ enum {
 /* The cost of one position of a band of `columns` columns, see cost.c. */
 static double cost_of_position(const attn_plan *plan, double columns) {
     enum {
-        PASS = 8,       /* one number of a state in double, read and written */
+        PASS = 8,        /* one number of a state in double, read and written */
         STEP = 4000,     /* one position */
         CHUNK_STEP = 700 /* one position of a chunk, and the same for each number of its rows */
     };

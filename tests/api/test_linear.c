@@ -1,8 +1,8 @@
 /*
- * test_linear.c - laws of /linear-attention that no row of a table can say: the implied weights give
- * the output, a call may be split at any position, packed sequences have the numbers of calls of
- * their own, and all four updates do so. data/answers.txt has numbers that were worked out by hand.
- * The test knows the service by its socket only.
+ * test_linear.c - laws of /linear-attention that no row of a table can say: the implied weights
+ * give the output, a call may be split at any position, packed sequences have the numbers of calls
+ * of their own, and all four updates do so. data/answers.txt has numbers that were worked out by
+ * hand. The test knows the service by its socket only.
  */
 #include <criterion/criterion.h>
 #include <math.h>
@@ -157,7 +157,7 @@ static void expect_near(double got, double want, const char *what, size_t which)
               want);
 }
 
-/* -------------------------------------------------------------------------------------- the laws */
+/* ------------------------------------------------------------------------------------- the laws */
 
 /* The output is linear in V and the past state, so what the past state gives is the output of a V
  * of zeros. */

@@ -8,7 +8,7 @@
 #include "status.h"
 #include "tensor.h"
 
-/* ------------------------------------------------------------------------------------- the checks */
+/* ----------------------------------------------------------------------------------- the checks */
 
 /* Fails because a decay or beta is no possible number. */
 static attn_status bad_gate(const struct band *s, const char *name, double number, size_t i,
@@ -114,7 +114,7 @@ static attn_status check_task(const struct band *s, size_t task) {
     return ATTN_OK;
 }
 
-/* ------------------------------------------------------------------------------------------ tasks */
+/* ---------------------------------------------------------------------------------------- tasks */
 
 /* Are the delta rules to be computed in double? Where beta times the squared length of a row of K
  * comes near 2, a correction does not shrink the state, and errors of float32 would add up. */
