@@ -214,18 +214,23 @@ static attn_status wrong_gates(const attn_plan *plan, const attn_tensor *t, cons
     const struct linear *l = plan->linear;
     const struct form *form = &plan->form;
     char got[SHAPE_TEXT], by_head[SHAPE_TEXT], by_column[SHAPE_TEXT];
-    attn_tensor want = {.rank = form->axis_count};
-    memcpy(want.shape, form->axes, sizeof form->axes);
-    if (form->has_head_axis && !form->packed) {
-        want.shape[want.rank++] = l->states;
+    const bool packed = form->packed;
+    attn_tensor want = {0};
+    int rank = 0;
+    for (int axis = 0; axis < form->axis_count; axis++) {
+        want.shape[rank++] = form->axes[axis];
     }
-    want.shape[want.rank++] = plan->n;
-    if (form->packed) {
-        want.shape[want.rank++] = l->states;
+    if (form->has_head_axis && !packed) {
+        want.shape[rank++] = l->states;
     }
+    want.shape[rank++] = plan->n;
+    if (packed) {
+        want.shape[rank++] = l->states;
+    }
+    want.rank = rank;
     shape_text(&want, by_head);
-    if (form->packed) {
-        want.shape[want.rank - 1] *= l->d;
+    if (packed) {
+        want.shape[rank - 1] = l->states * l->d;
     } else {
         want.shape[want.rank++] = l->d;
     }

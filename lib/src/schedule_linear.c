@@ -29,23 +29,29 @@ enum {
 /* The cost of one position of a band of `columns` columns, see cost.c. */
 static double cost_of_position(const attn_plan *plan, double columns) {
     enum {
-        PASS = 8,        /* one number of a state in double, read and written */
-        STEP = 4000,     /* one position */
-        CHUNK_STEP = 700 /* one position of a chunk, and the same for each number of its rows */
+        PASS = 10,         /* one number of a state in double, read and written */
+        NARROW = 16,       /* a row of fewer numbers takes as long */
+        KEEP = 200,        /* writing a number of a state to a result */
+        STEP = 6000,       /* one position */
+        CHUNK_STEP = 5000, /* one position of a chunk */
+        ROW = 20,          /* one number of its rows */
+        FOLD = 40,         /* one number of a state, once for a chunk */
+        SOLVE = 60,        /* one row of the triangular system */
+        COLUMN = 300       /* the gates of one column of K, for each row that they decay */
     };
     const struct linear *l = plan->linear;
     const double d = (double)l->d, group = (double)l->group, wide = plan->dtype == ATTN_FLOAT64;
     if (l->chunk == 0) {
         const double passes = 1 + group + (l->decay.data != NULL) + l->corrects;
-        const double kept = plan_wants(plan, ATTN_WANT(STATES)) ? 60 : 0;
-        return STEP + d * columns * (passes * PASS + kept);
+        const double kept = plan_wants(plan, ATTN_WANT(STATES)) ? KEEP * columns : 0;
+        return STEP + d * (fmax(columns, NARROW) * passes * PASS + kept);
     }
     const double c = (double)l->chunk, numbers = d * columns;
     const double products =
         numbers * (1 + group + l->corrects) + (0.6 + 0.6 * l->corrects) * c * (d + columns) * group;
-    const double columns_cost = l->by_column ? 60 * d * (1 + group + l->corrects) : 0;
-    return (1 + wide) * (1.5 * products + 40 * numbers / c) + columns_cost + CHUNK_STEP +
-           20 * (d + columns) + (l->corrects ? c * 60 : 0);
+    const double by_column = l->by_column ? COLUMN * d * (group + l->corrects) : 0;
+    return (1 + wide) * (1.5 * products + FOLD * numbers / c) + by_column + CHUNK_STEP +
+           ROW * (d + columns) + (l->corrects ? c * SOLVE : 0);
 }
 
 /* The positions of all lines. */
@@ -138,7 +144,8 @@ static void cut_weights(attn_plan *plan) {
     }
     l->block = size_max(16, size_min(64, CHUNK_NUMBERS / l->d / 16 * 16));
     l->blocks = ceil_div(plan->n, l->block);
-    const double d = (double)l->d, block = (double)l->block, pairs = (double)l->blocks * block;
+    const double d = (double)l->d, pairs = (double)plan->n,
+                 block = (double)size_min(l->block, plan->n);
     const double each = 2 * (d * (1 + 2.0 * l->corrects) + l->corrects * 2 * block) + 60 +
                         (l->by_column ? 20 * d : 0);
     const double units = (double)plan->batch * (double)plan->heads * (double)l->blocks;
@@ -196,7 +203,8 @@ attn_status plan_schedule_linear(attn_plan *plan, bool lengths, attn_error *erro
                  position = cost_of_position(plan, (double)l->columns);
     if (linear_runs(plan)) {
         s->cost += all_positions(l) * bands * position;
-        s->cost += (double)l->count * (double)l->states * (double)(l->d * l->d_v) * 40;
+        s->cost += (double)l->count * (double)l->states *
+                   ((double)(l->d * l->d_v) * 40 + (double)l->bands * 10000);
     }
     for (size_t phase = 1; phase < linear_phases(l); phase++) {
         s->cost += (double)linear_segment_tasks(plan, phase - 1) * 4000;

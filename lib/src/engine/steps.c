@@ -21,8 +21,8 @@ struct steps {
     double *v, *u;         /* (columns) */
 };
 
-static struct steps find_steps(const struct band *s, double *memory) {
-    struct steps at = {.s = s, .state = memory};
+static struct steps find_steps(const struct band *s, void *scratch) {
+    struct steps at = {.s = s, .state = scratch};
     at.q = at.state + s->l->d * s->l->columns;
     at.k = at.q + s->l->d;
     at.gates = at.k + s->l->d;
