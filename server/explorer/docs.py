@@ -311,11 +311,15 @@ def keys(document, schema, where):
 
 
 def table(label, anchors, heads, rows):
-    """A table. Each name in the first column has an anchor. Rows with the same cells become one row with all names."""
+    """A table. Each name in the first column has an anchor; that of a shared option or result is a link, too. Rows with the
+    same cells become one row with all names."""
     merged = {}
     for name, *cells in rows:
         anchor = f"{anchors}-{slug(name)}"
-        merged.setdefault(tuple(cells), []).append(f'<a id="{anchor}" href="#{anchor}">{text(name)}</a>')
+        shown = f'<a id="{anchor}" href="#{anchor}">{text(name)}</a>'
+        if anchors not in ("option", "result"):
+            shown = f'<span id="{anchor}">{text(name)}</span>'
+        merged.setdefault(tuple(cells), []).append(shown)
     lines = [f'<tr><th scope="row">{" ".join(names)}<td>{"<td>".join(cells)}' for cells, names in merged.items()]
     head = "".join(f'<th scope="col">{head}' for head in heads)
     return "\n".join([f'<table aria-label="{html.escape(label)}">', f"<tr>{head}", *lines, "</table>"])

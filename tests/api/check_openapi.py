@@ -59,7 +59,7 @@ VERSION = "/versions/1"  # it may follow the name of a model
 NOT_PLAIN = {"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "const", "contains", "prefixItems", "dependentRequired",
              "dependentSchemas", "patternProperties", "uniqueItems", "nullable", "default", "title"}
 # These keys differ between requests or between answers. All others are described with the same words everywhere.
-NOT_THE_SAME = {"X", "heads", "return", "tokens", "output", "b_Q", "b_K", "b_V", "decay"}
+NOT_THE_SAME = {"X", "heads", "return", "tokens", "output", "b_Q", "b_K", "b_V"}
 # A request that is not correct HTTP gets one of these statuses, whatever its path is.
 ANSWERED_ANYWHERE = {400, 411, 413, 414, 415, 417, 431, 501, 505}
 # If a POST endpoint documents one of these statuses, a test provokes it. (A 503 needs a busy or stopping service.)
