@@ -33,13 +33,14 @@ function near(got, wanted) {
   return String(Object.keys(got ?? {})) === String(names) && names.every((name) => near(got[name], wanted[name]));
 }
 
-// Returns the links within the page that are below a heading, as [text, hash]. heading: "GET /layers", or the hash of the heading.
+// Returns the links within the page, and the keys of tables, that are below a heading, as [text, hash]. heading: "GET /layers", or the hash of the heading.
 const links = (page, heading) =>
   page.evaluate((heading) => {
     const own = [...document.querySelectorAll('main h3')].find(({ textContent, id }) => textContent === heading || `#${id}` === heading);
     const found = [];
     for (let part = own?.nextElementSibling; part && !/^H[23]$/.test(part.tagName); part = part.nextElementSibling) {
       for (const { textContent, hash } of part.querySelectorAll('a[href^="#"]')) found.push([textContent, hash]);
+      for (const { textContent, id } of part.querySelectorAll('th span[id]')) found.push([textContent, `#${id}`]);
     }
     return found;
   }, heading);
