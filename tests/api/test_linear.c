@@ -237,7 +237,8 @@ Test(linear, packed_sequences_are_calls_of_their_own) {
     const size_t state = HEADS * D * DV;
     draw_row(&data);
     for (size_t i = 0; i < COUNT * state; i++) {
-        past[i] = data.state[i % state] * (double)(i / state + 1);
+        const size_t item = i / state;
+        past[i] = data.state[i % state] * (double)(item + 1);
     }
     for (size_t which = 0; which < 4; which++) {
         struct cJSON *answer =

@@ -285,6 +285,7 @@ TheoryDataPoints(linear_laws, decays_of_zero_change_nothing) = {
 
 Theory((size_t size, unsigned rule, int dtype), linear_laws, decays_of_zero_change_nothing) {
     struct law l = draw_law(size, rule, dtype), none = l;
+    cr_assert_not_null(l.decay);
     memset(l.decay, 0, l.n * l.decays * sizeof *l.decay);
     none.decay = NULL;
     none.decays = 0;
@@ -306,6 +307,7 @@ Theory((size_t size, unsigned rule, int dtype), linear_laws,
        equal_decays_of_columns_are_one_decay) {
     struct law l = draw_law(size, rule, dtype), wide = l;
     wide.decays = l.d;
+    cr_assert_not_null(l.decay);
     wide.decay = allocate(l.n * l.d, sizeof *wide.decay);
     for (size_t i = 0; i < l.n * l.d; i++) {
         wide.decay[i] = l.decay[i / l.d];
