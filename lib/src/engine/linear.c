@@ -116,26 +116,6 @@ static attn_status check_task(const struct band *s, size_t task) {
 
 /* ---------------------------------------------------------------------------------------- tasks */
 
-/* Are the delta rules to be computed in double? Where beta times the squared length of a row of K
- * comes near 2, a correction does not shrink the state, and errors of float32 would add up. */
-static bool needs_double(const struct band *s) {
-    enum {
-        NEAR = 15 /* tenths */
-    };
-    const struct operand *k = &s->plan->in.k;
-    const size_t at = s->plan->head[s->state * s->l->group].k, d = s->l->d;
-    bool near = false;
-    for (size_t i = s->first; s->l->corrects && i < s->end && !near; i++) {
-        const float *row = row_of(s, k, at, i);
-        float length = 1;
-        if (!s->l->given.normalize_qk) {
-            s->kernels->dots_f32(&length, row, row, d, 1, d);
-        }
-        near = fabs(beta_of(s, i)) * (double)length > NEAR / 10.0;
-    }
-    return near;
-}
-
 /* Computes a band in one segment: in the fastest of three ways that is exact enough. A line that is
  * as short as calls that are computed step by step is computed so, too. */
 static attn_status run_band(struct band *s, size_t segment, void *scratch) {
@@ -146,7 +126,7 @@ static attn_status run_band(struct band *s, size_t segment, void *scratch) {
     if (l->chunk == 0 || s->line->rows < LINEAR_FEW_POSITIONS) {
         return steps_run(s, scratch);
     }
-    if (!hard && !needs_double(s)) {
+    if (!hard) {
         const attn_status status = chunks_run_f32(s, scratch, &hard);
         if (status != ATTN_OK || !hard) {
             return status;
