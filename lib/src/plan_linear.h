@@ -80,9 +80,9 @@ static inline size_t linear_tasks(const attn_plan *plan, size_t phase) {
 }
 
 /* The scratch of a task that computes positions one by one, in doubles: a band of a state, its
- * rows of Q, K and a decayed K, their decays, and rows of V and u. */
+ * rows of Q and K and their decays, and rows of V and u. */
 static inline size_t linear_rows_numbers(const struct linear *l) {
-    return l->d * l->columns + 4 * l->d + 2 * l->columns;
+    return l->d * l->columns + 3 * l->d + 2 * l->columns;
 }
 
 /*

@@ -17,8 +17,8 @@ struct state_rows {
 struct steps {
     const struct band *s;
     double *state;         /* (d, columns) */
-    double *q, *k, *gates, *seen; /* (d); `seen` is the decayed row of K */
-    double *v, *u;                /* (columns) */
+    double *q, *k, *gates; /* (d) */
+    double *v, *u;         /* (columns) */
 };
 
 static struct steps find_steps(const struct band *s, void *scratch) {
@@ -26,8 +26,7 @@ static struct steps find_steps(const struct band *s, void *scratch) {
     at.q = at.state + s->l->d * s->l->columns;
     at.k = at.q + s->l->d;
     at.gates = at.k + s->l->d;
-    at.seen = at.gates + s->l->d;
-    at.v = at.seen + s->l->d;
+    at.v = at.gates + s->l->d;
     at.u = at.v + s->l->columns;
     return at;
 }
