@@ -29,10 +29,12 @@ worker=
 files=
 layers=
 compare=
+linear=
 outputs=
 bundle() { # NAME: makes assets/STEM-HASH.SUFFIX of src/STEM.SUFFIX and prints the name with the hash
     esbuild "$src/$1" --outfile="$1" --define:WORKER_NAME="\"$worker\"" --define:FILES_NAME="\"$files\"" \
         --define:LAYERS_NAME="\"$layers\"" --define:COMPARE_NAME="\"$compare\"" --define:OUTPUTS_NAME="\"$outputs\"" \
+        --define:LINEAR_NAME="\"$linear\"" \
         --bundle --minify --format=esm --target=es2022 --legal-comments=none --log-level=warning
     name=${1%.*}-$(hash "$1").${1##*.}
     mv "$1" "assets/$name"
@@ -40,12 +42,13 @@ bundle() { # NAME: makes assets/STEM-HASH.SUFFIX of src/STEM.SUFFIX and prints t
 }
 
 # The pages get the new names: "main.js" becomes "assets/main-HASH.js". Only main.js names the script of the worker and
-# the scripts that it loads when they are needed: with the first file that is not JSON, for stored layers, and for comparisons.
-# Only compare.js names the script of its worker.
+# the scripts that it loads when they are needed: with the first file that is not JSON, for stored layers, for attention
+# without softmax, and for comparisons. Only compare.js names the script of its worker.
 worker=$(bundle worker.js)
 files=$(bundle files.js)
 layers=$(bundle layers.js)
 outputs=$(bundle outputsworker.js)
+linear=$(bundle linear.js)
 compare=$(bundle compare.js)
 for name in $(grep -Eoh '"[a-z]+\.(js|css)"' "$src"/*.html | tr -d '"' | sort -u); do
     bundled=$(bundle "$name")

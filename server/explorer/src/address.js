@@ -11,7 +11,7 @@ import { STEPS } from './steps.js';
 const LONGEST = 60_000; // the most characters of a packed request in an address
 const MOST = 4_000_000; // the most characters of a request before it is packed
 const MOST_LABELS = 10_000;
-const PLACES = ['head', 'compare', 'batch', 'row'];
+const PLACES = ['head', 'compare', 'batch', 'row', 'position'];
 const NUMBERS = [...PLACES, 'threshold'];
 const FLAGS = ['log', 'numbers', 'lines', 'mean', 'mass', 'every'];
 
@@ -67,8 +67,7 @@ export async function toHash(state, edited) {
   for (const name of NUMBERS) {
     if (state[name]) hash.set(name, state[name]);
   }
-  if (state.row === 0) hash.set('row', 0);
-  if (state.compare === 0) hash.set('compare', 0);
+  for (const name of ['row', 'compare', 'position']) if (state[name] === 0) hash.set(name, 0);
   for (const name of FLAGS) {
     if (state[name]) hash.set(name, '');
   }

@@ -8,6 +8,9 @@ function intersection(masks) {
   return common;
 }
 
+// Returns a byte for each pair of n words, 1 if the key comes after the query.
+const laterKeys = (n) => Uint8Array.from({ length: n * n }, (_, at) => Number(at % n > Math.floor(at / n)));
+
 // An answer to a request for attention. labels: the names that the user gave the rows, or none.
 export class Answer {
   constructor(reply, labels) {
@@ -18,11 +21,15 @@ export class Answer {
     this.common = [];
     this.mean = null; // the mean of the weights over heads, a matrix for each batch item, once the server has sent it
     this.relabel(labels);
-    const [[scores]] = this.matrices.scores;
+    const all = this.matrices.scores ?? this.matrices.weights; // without softmax, the server gives the weights alone
+    const [[scores]] = all;
     this.queries = scores.rows;
     this.keys = scores.cols;
-    this.heads = this.matrices.scores[0].length;
-    this.batch = this.matrices.scores.length;
+    this.heads = all[0].length;
+    this.batch = all.length;
+    this.own = null; // what linear.js adds to an answer without softmax
+    this.position = null; // the position after which the state is shown, or null for the last one
+    this.later = this.summary.options.update ? laterKeys(this.queries) : null;
     this.past = this.summary.shapes.past_K?.at(-2) ?? 0; // how many keys stand before those of the words
   }
 
@@ -41,9 +48,21 @@ export class Answer {
     return { batch: item, head: count === this.heads ? head : Math.floor((head * count) / this.heads) };
   }
 
+  // Returns a matrix. Of the states, it is the one that is shown.
   matrix(name, batch, head) {
     const place = this.place(name, batch, head);
-    return place && this.matrices[name][place.batch][place.head];
+    return place && this.shown(this.matrices[name][place.batch][place.head]);
+  }
+
+  // Returns the state that is shown of a list of states. A matrix is no list.
+  shown(found) {
+    return Array.isArray(found) ? found[Math.min(this.position ?? Infinity, found.length - 1)] : found;
+  }
+
+  // Returns all matrices with a name, as [batch][head].
+  groups(name) {
+    const all = this.matrices[name];
+    return name === 'states' ? all?.map((item) => item.map((list) => this.shown(list))) : all;
   }
 
   entropy(batch, head) {
@@ -52,11 +71,12 @@ export class Answer {
 
   // Returns a byte for each cell, 1 if the query may not attend to the key. Returns null if no cell is masked.
   mask(batch, head) {
-    return this.matrix('masked_scores', batch, head).bits;
+    return this.later ?? this.matrix('masked_scores', batch, head).bits;
   }
 
   // Returns the mask of the cells that are masked in every head, or null.
   commonMask(batch) {
+    if (this.later) return this.later;
     this.common[batch] ??= { bits: intersection(this.matrices.masked_scores[batch].map(({ bits }) => bits)) };
     return this.common[batch].bits;
   }
@@ -108,6 +128,7 @@ export class Answer {
   label(kind) {
     if (kind === 'query') return (at) => this.query(at);
     if (kind === 'key') return (at) => this.key(at);
+    if (kind === 'gate') return (at) => (this.matrices.gates[0][0].cols === 1 ? 'all' : String(at));
     return kind === 'both' ? (at) => this.word(at) : (at) => String(at);
   }
 }

@@ -92,7 +92,9 @@ export class ArithmeticPanel {
     this.title = Object.assign(make('button', 'quiet arithmetic-title', root), { type: 'button' });
     const body = make('div', 'arithmetic-body', root);
     this.keys = new Strips(body, 'strips-keys', say);
-    this.chain = make('ol', 'chain', body);
+    const middle = make('div', 'chain-place', body);
+    this.chain = make('ol', 'chain', middle);
+    this.way = make('div', 'way', middle);
     this.values = new Strips(body, 'strips-values', say);
     this.body = body;
     this.open(!matchMedia('(max-width: 900px)').matches);
@@ -120,7 +122,8 @@ export class ArithmeticPanel {
     this.room = this.body.clientWidth;
   }
 
-  // given: {found, query, key, head, dark}. found: what arithmetic() returns. query, key: their labels. head: a text, or empty.
+  // given: {found, drawWay, query, key, head, dark}. found: what arithmetic() returns. drawWay(place, found) draws what happened between the
+  // key and the query, without softmax. query, key: their labels. head: a text, or empty.
   show(given) {
     this.given = given;
     const { found, query, key, head } = given;
@@ -128,7 +131,9 @@ export class ArithmeticPanel {
     const weight = found.forbidden ? 'masked' : formatNumber(found.weight, 4);
     this.title.replaceChildren(make('b', '', null, `${query} → ${key}`), ` ${head ? `${head}, ` : ''}weight ${weight}`);
     this.showChain(found);
+    this.way.replaceChildren();
     if (!this.opened) return;
+    given.drawWay?.(this.way, found);
     const room = this.room;
     const compact = Math.max(found.q?.length ?? 0, found.v?.length ?? 0) <= 8;
     const half = room < 700 ? room - 64 : compact ? room / 3.4 : room / 2 - 90;
@@ -159,6 +164,7 @@ export class ArithmeticPanel {
   showChain(found) {
     const { d, score, scaled, masked, weight, mean, factor, softcap, added, forbidden, shift, power, total, sinkPower } = found;
     this.chain.replaceChildren();
+    if (found.links) return this.showLinks(found);
     this.link(found.q ? 'sum' : 'score', score);
     const times = factor === null ? `× 1/√${d ?? 'd'}` : `× ${formatNumber(factor, 4)}`;
     this.link(softcap === null ? `${times} =` : `${times}, capped at ${formatNumber(softcap, 3)} =`, scaled);
@@ -178,6 +184,12 @@ export class ArithmeticPanel {
     if (found.digits !== null) this.link(`the server rounds its numbers to ${found.digits} digits`, null);
     if (found.extra) this.link('bias_K or zero_key adds this key, and the answer has no row for it', null);
     else if (found.v && this.opened) this.link('× v is its part of the output', null);
+  }
+
+  // Shows the links that are given: [[what, value, strong]].
+  showLinks(found) {
+    for (const one of found.links) this.link(...one);
+    if (found.v && this.opened) this.link('× v is its part of the output', null);
   }
 
   showValues({ found, dark }, most) {

@@ -21,22 +21,23 @@ function word(value) {
   return typeof value === 'string' ? value.replaceAll('_', ' ') : JSON.stringify(value).replaceAll(',', ', ');
 }
 
-function change(key, now, then) {
+function change(key, now, then, source) {
   const [here, there] = [now ?? DEFAULTS[key], then ?? DEFAULTS[key]];
   if (same(here, there)) return null;
   if (key === 'text' || key === 'tokens') return 'the sentence is different';
-  if (there === undefined) return `${key} is ${sayable(here) ? word(here) : 'set'}; the notebook does not set it`;
+  if (there === undefined) return `${key} is ${sayable(here) ? word(here) : 'set'}; the ${source} does not set it`;
   if (here === undefined) return `${key} is left out`;
-  if (!sayable(here) || !sayable(there)) return `${key} is not the notebook’s`;
-  return `${key} is ${word(here)}; in the notebook it is ${word(there)}`;
+  if (!sayable(here) || !sayable(there)) return `${key} is not the ${source}’s`;
+  return `${key} is ${word(here)}; in the ${source} it is ${word(there)}`;
 }
 
-// Describes the difference between two requests {path, body} in words. The text is empty if nothing that matters is different.
-export function changes(now, then) {
+// Describes the difference between two requests {path, body} in words. The text is empty if nothing that matters is different. source: what
+// the second request comes from.
+export function changes(now, then, source = 'notebook') {
   if (!now.body || typeof now.body !== 'object') return '';
   const keys = [...new Set([...Object.keys(then.body), ...Object.keys(now.body)])];
-  const list = keys.map((key) => change(key, now.body[key], then.body[key])).filter(Boolean);
-  if (now.path !== then.path) list.push(`the path is ${now.path}; in the notebook it is ${then.path}`);
+  const list = keys.map((key) => change(key, now.body[key], then.body[key], source)).filter(Boolean);
+  if (now.path !== then.path) list.push(`the path is ${now.path}; in the ${source} it is ${then.path}`);
   const rest = list.length - NAMED;
   const said = rest > 0 ? [...list.slice(0, NAMED), `${rest} more ${rest === 1 ? 'change' : 'changes'}`] : list;
   return said.length ? `Edited: ${said.join('. ')}.` : '';

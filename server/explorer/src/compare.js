@@ -7,7 +7,7 @@ import { makeWith } from './dom.js';
 import { movedCell } from './keyboard.js';
 import { measured, split } from './matrices.js';
 import { formatNumber } from './numbers.js';
-import { axisNames, STEPS } from './steps.js';
+import { axisNames, isSigned, STEPS } from './steps.js';
 import { shapeText } from './tensortext.js';
 
 /* global OUTPUTS_NAME */
@@ -174,7 +174,8 @@ export function createCompare(section, tools) {
     const { answer, state } = now;
     if (file) return file.pairs.find(({ name }) => name === state.step) ?? file.pairs[0];
     const name = answer.matrices[state.step] ? state.step : 'weights';
-    const [ours, theirs] = [kept.matrices[name], answer.matrices[name]];
+    kept.position = state.position;
+    const [ours, theirs] = [kept, answer].map((one) => one.groups(name));
     const said = (groups) => shapeText(Object.values(sizesOf(groups)));
     if (!ours) throw new Error(`A has no ${name}.`);
     if (said(ours) !== said(theirs) || !ours[0].every(({ cols }, head) => cols === theirs[0][head].cols))
@@ -224,7 +225,7 @@ export function createCompare(section, tools) {
     const diff = difference(a, b);
     found.parts = [a, b, diff];
     const { palette, log, dark, range } = state;
-    const signed = found.name !== 'weights' || answer.summary.options.normalization === 'none' || Math.min(a.lo, b.lo) < 0;
+    const signed = isSigned(found.name, answer.summary.options) || Math.min(a.lo, b.lo) < 0;
     const hi = !signed && rangeOf(range, answer.keys) === 'one' ? 1 : Math.max(a.hi, b.hi);
     const scale = makeScale({ lo: Math.min(a.lo, b.lo), hi, signed, log, palette, dark });
     const ofOwn = own ?? Boolean(file);

@@ -2,6 +2,7 @@
 import { rangeOf } from './colour.js';
 import { inFile, snippet } from './snippets.js';
 import { state } from './state.js';
+import { isSigned } from './steps.js';
 
 const $ = (id) => document.getElementById(id);
 
@@ -18,7 +19,7 @@ export function setControls() {
   $('numbers').checked = state.numbers;
   $('palette').value = state.palette;
   $('range').value = rangeOf(state.range, state.answer?.keys ?? 0);
-  $('range').disabled = state.summary?.options.normalization === 'none';
+  $('range').disabled = Boolean(state.summary) && isSigned('weights', state.summary.options);
   $('compare-box').hidden = heads < 2 || state.mean;
   const others = Array.from({ length: heads }, (_, at) => [at, `head ${at}`]).filter(([at]) => at !== state.head);
   setSelect($('compare'), [['', 'nothing'], ...others], state.compare ?? '');

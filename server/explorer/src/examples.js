@@ -1,5 +1,5 @@
-// examples.js has the five notebooks as requests, each with a note that says what to look at. The matrices of notebook 001 are drawn by
-// the server from the seed of the notebook.
+// examples.js has the five notebooks as requests, and one without softmax, each with a note that says what to look at. The matrices of
+// notebook 001 are drawn by the server from the seed of the notebook.
 import { formatJSON } from './snippets.js';
 
 const SENTENCE =
@@ -224,6 +224,45 @@ const STEP_BY_STEP = {
   dtype: 'float64',
 };
 
+// Eight words: a noun, then what is said of it. The numbers are made by hand. What is said is stored under the key of the noun before it; its
+// value has 1 or −1 in the column of its kind.
+const SAID = {
+  Q: [
+    [1.92, 0.56, 0, 0],
+    [1.6, 1.2, 0, 0],
+    [0, 0.56, 1.92, 0],
+    [0, 1.2, 1.6, 0],
+    [1.92, 0.56, 0, 0],
+    [1.6, 1.2, 0, 0],
+    [0, 0.56, 1.92, 0],
+    [0, 1.2, 1.6, 0],
+  ],
+  K: [
+    [0.28, 0, 0, 0.96],
+    [0.96, 0.28, 0, 0],
+    [0, 0, 0.28, 0.96],
+    [0, 0.28, 0.96, 0],
+    [0.28, 0, 0, 0.96],
+    [0.8, 0.6, 0, 0],
+    [0, 0, 0.28, 0.96],
+    [0, 0.6, 0.8, 0],
+  ],
+  V: [
+    [0, 0, 1],
+    [1, 0, 0],
+    [0, 0, -1],
+    [0, 1, 0],
+    [0, 0, 1],
+    [-1, 0, 0],
+    [0, 0, -1],
+    [0, -1, 0],
+  ],
+  dtype: 'float64',
+};
+const FORGET = { decay: [-0.05, -0.05, -0.1, -0.05, -0.36, -0.05, -0.1, -0.05] };
+const CORRECT = { beta: [0.2, 1, 0.2, 1, 0.2, 0.9, 0.2, 0.9] };
+const byRule = (update, given) => ({ path: '/linear-attention', body: { ...SAID, update, ...given } });
+
 // The examples. Each opens with the first of its variants. look: the note that the page shows while the request is unchanged.
 export const EXAMPLES = [
   {
@@ -345,6 +384,56 @@ export const EXAMPLES = [
       },
     ],
   },
+  {
+    id: '005',
+    title: 'Without softmax',
+    name: 'without softmax',
+    rules: true, // the variants are rules for the same words and matrices
+    labels: ['door', 'open', 'cat', 'in', 'door', 'shut', 'cat', 'out'],
+    variants: [
+      {
+        id: '005-softmax',
+        title: 'softmax',
+        look:
+          'Softmax keeps a list of all keys: the second “cat” compares itself with every word before it, and some weight goes to each. ' +
+          'The other rules keep one state in place of the list.',
+        path: '/attention',
+        body: { ...SAID, causal: true },
+      },
+      {
+        id: '005-linear',
+        title: 'linear',
+        look:
+          'Without softmax, the state adds up what all words write. Nothing is forgotten: for “out”, “in” and “out” weigh nearly the same, ' +
+          'and their values, 1 and −1, cancel each other out.',
+        ...byRule('linear'),
+      },
+      {
+        id: '005-gated',
+        title: 'gated',
+        look:
+          'At each word, a gate multiplies the state by a number below 1, so that older words fade. ' +
+          'The second “door” forgets most. But “open” and “in” are still there.',
+        ...byRule('gated', FORGET),
+      },
+      {
+        id: '005-delta',
+        title: 'delta',
+        look:
+          'A word first looks up what the state holds under its key, and writes only the difference. ' +
+          'So “shut” replaces “open”: point at “open” in the row of “shut” to see the correction.',
+        ...byRule('delta', CORRECT),
+      },
+      {
+        id: '005',
+        title: 'gated delta',
+        look:
+          'The state forgets and corrects, as in Qwen3-Next and Kimi Linear. Point at a weight to see how gates and corrections made it, ' +
+          'and open the state to see it change from word to word.',
+        ...byRule('gated_delta', { ...FORGET, ...CORRECT }),
+      },
+    ],
+  },
 ];
 
 // The requests that the entry "Your own" begins with.
@@ -414,7 +503,7 @@ const all = [...EXAMPLES, OWN];
 // Finds an example or a variant by its name, as {example, variant}. An unknown name gives the first example.
 export function find(name) {
   for (const example of all) {
-    const variant = example.id === name ? example.variants[0] : example.variants.find(({ id }) => id === name);
+    const variant = example.variants.find(({ id }) => id === name) ?? (example.id === name ? example.variants[0] : null);
     if (variant) return { example, variant };
   }
   return { example: EXAMPLES[0], variant: EXAMPLES[0].variants[0] };

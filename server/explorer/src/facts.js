@@ -1,6 +1,15 @@
 // facts.js says what a cell of a step stands for, and its numbers in words. It needs no page.
 import { formatNumber } from './numbers.js';
 
+// The numbers of a cell beside its weight: their names, and their steps.
+const NUMBERS = [
+  ['score', 'scores'],
+  ['scaled', 'scaled_scores'],
+  ['masked', 'masked_scores'],
+  ['uncorrected', 'uncorrected'],
+  ['corrections', 'corrections'],
+];
+
 // Returns the indices of the query and the key that a cell of a step belongs to, as far as it has them: {step, row, col, query, key}.
 export function meaningOf(step, { row, col }, answer) {
   const found = { step: step.name, row, col };
@@ -16,7 +25,9 @@ export function meaningOf(step, { row, col }, answer) {
 export function factsOf(step, { row, col }, { answer, batch, head, matrix, weights }) {
   if (step.cols !== 'key') {
     const own = formatNumber(matrix.data[row * matrix.cols + col]);
-    return { title: `${answer.label(step.rows)(row)}, column ${col}`, entries: [[step.title, own, true]] };
+    const more = step.name === 'states' ? answer.own.factsOf({ batch, head, row, col }) : [];
+    const place = step.rows === 'dimension' ? `row ${row}` : answer.label(step.rows)(row);
+    return { title: `${place}, column ${col}`, entries: [[step.title, own, true], ...more] };
   }
   const value = (name) => {
     const found = answer.matrix(name, batch, head);
@@ -30,9 +41,7 @@ export function factsOf(step, { row, col }, { answer, batch, head, matrix, weigh
     ['query', answer.query(row)],
     ['key', answer.key(col)],
     ['weight', masked ? 'masked' : formatNumber(weight), true],
-    ['score', value('scores')],
-    ['scaled', value('scaled_scores')],
-    ['masked', value('masked_scores')],
+    ...NUMBERS.filter(([, name]) => answer.matrices[name]).map(([title, name]) => [title, value(name)]),
     ...(masked ? [] : [['rank in row', `${rank} of ${rest.length}`]]),
   ];
   return { title: `${answer.query(row)} → ${answer.key(col)}`, entries };

@@ -21,6 +21,7 @@ import { createTable, formatBytes, formatNumber } from './numbers.js';
 import { createOptions } from './options.js';
 import { createProblemBox } from './problem.js';
 import { isSoftmax, pathAfter, pathFor, PATHS } from './request.js';
+import { carried } from './rules.js';
 import { createSaveMenu } from './savemenu.js';
 import { bodyText, formatJSON } from './snippets.js';
 import { FRESH, shownState, state } from './state.js';
@@ -30,7 +31,7 @@ import { createTour } from './tour.js';
 import { hideTooltip, showTooltip } from './tooltip.js';
 import { View } from './view.js';
 
-/* global LAYERS_NAME, COMPARE_NAME */
+/* global LAYERS_NAME, COMPARE_NAME, LINEAR_NAME */
 const TYPING = 300; // milliseconds from the last key to the request
 const LATE = 250; // milliseconds; if the answer to another example takes longer, the old one is hidden
 const SMALL = 1_000_000; // characters; the page parses only requests that are shorter than this before it sends them
@@ -143,7 +144,7 @@ const theme = createTheme($('theme'), (dark) => {
   state.dark = dark;
   if (state.answer) {
     redraw();
-    state.compared?.render(state.answer, state);
+    showOthers();
   }
   state.layers?.render();
 });
@@ -176,14 +177,21 @@ async function compute() {
   state.summary = reply.summary ?? null;
   state.sent = reply.sent ?? null;
   if (reply.status !== 200) return status('error', failed(reply));
+  const answer = Object.assign(new Answer(reply, state.labels), { text, described });
+  if (answer.later) {
+    const linear = await withoutSoftmax();
+    if (mine !== state.asked && !state.live) return;
+    if (!linear) return;
+    linear.understand(answer, reply.sent);
+  }
   problem.show(null);
-  state.answer = Object.assign(new Answer(reply, state.labels), { text, described });
+  state.answer = answer;
   clampToAnswer();
   $('options-note').textContent = '';
   options.update(state.summary, state.answer.heads, sizes());
   setControls();
   view.show(state.answer, state);
-  state.compared?.render(state.answer, state);
+  showOthers();
   await allDone();
   status('done', doneText(reply));
   if (state.mean) askMean();
@@ -268,6 +276,35 @@ async function askMean() {
   }
   state.answer.mean = reply.matrices.weights.map(([matrix]) => matrix);
   redraw();
+}
+
+// Shows what is shown beside the steps.
+function showOthers() {
+  state.compared?.render(state.answer, state);
+  const opened = view.opened();
+  state.linear?.render(state.answer, state, opened === 'states' || opened === 'all', view.canvas('states'));
+}
+
+// ---------------------------------------------------------------- attention without softmax
+
+// Resolves to what shows attention without softmax. The first call loads it.
+async function withoutSoftmax() {
+  if (!state.linear) {
+    const loaded = await import(new URL(LINEAR_NAME, import.meta.url)).catch(({ message }) => failed({ failure: message }));
+    if (!loaded.createLinear) return showStatus('error', loaded);
+    state.linear ??= loaded.createLinear($('player'), { defer, show: (change) => changeView(change), point: (cell) => view.setHover(cell) });
+  }
+  return state.linear;
+}
+
+// Shows the same words and matrices, as the user has edited them, by the rule of another variant.
+function changeRule(variant) {
+  const { text, labels, step, head, batch, row, position, lines, threshold, mass } = state;
+  const other = edited();
+  state.drafts.delete(variant.id);
+  if (other) state.drafts.set(variant.id, { path: variant.path, text: carried(text, variant, state.stash), labels });
+  else state.stash.clear();
+  choose(variant.id, { step, head, batch, row, position, lines, threshold, mass });
 }
 
 // ---------------------------------------------------------------- comparing
@@ -472,7 +509,7 @@ function edited() {
 // Returns a short name of the request.
 function describe() {
   const { example, variant } = find(state.example);
-  const names = [example === OWN ? 'your request' : `notebook ${example.id}`, ...(example.variants.length > 1 ? [variant.title] : [])];
+  const names = [example === OWN ? 'your request' : (example.name ?? `notebook ${example.id}`), ...(example.variants.length > 1 ? [variant.title] : [])];
   return [...names, ...(edited() ? ['edited'] : [])].join(', ');
 }
 
@@ -487,7 +524,7 @@ function describeExample(arrived = false) {
   else if (!arrived) state.drafts.delete(variant.id);
   const own = example === OWN;
   const body = other && !own ? parse(text) : null;
-  $('look').textContent = body === undefined ? '' : (body && changes({ path, body }, variant)) || variant.look || example.look;
+  $('look').textContent = body === undefined ? '' : (body && changes({ path, body }, variant, example.name && 'example')) || variant.look || example.look;
   $('back').hidden = !other;
 }
 
@@ -497,7 +534,7 @@ function changeView(change, push = false) {
   if (state.answer) {
     redraw();
     setControls();
-    state.compared?.render(state.answer, state);
+    showOthers();
   }
   state.layers?.render();
   writeAddress(push);
@@ -535,6 +572,7 @@ function clampToAnswer() {
   if (state.compare !== null && (state.compare >= heads || state.compare === state.head)) state.compare = null;
   if (heads < 2) state.mean = false;
   if (state.row !== null && state.row >= state.answer.queries) state.row = null;
+  if (state.position >= state.answer.queries - 1) state.position = null;
 }
 
 // Writes the state into the address. Each change waits for the one before it, because packing a request takes time.
@@ -601,7 +639,7 @@ function drawExamples() {
   $('variants').replaceChildren(
     ...(example.variants.length > 1 ? example.variants : []).map((one) => {
       const button = choice(one.title, one === variant, { variant: one.id });
-      button.addEventListener('click', () => choose(one.id));
+      button.addEventListener('click', () => (example.rules ? changeRule(one) : choose(one.id)));
       return button;
     }),
   );
@@ -649,7 +687,7 @@ function bind() {
     state.answer?.relabel(state.labels);
     if (!state.answer) return;
     view.show(state.answer, state);
-    state.compared?.render(state.answer, state);
+    showOthers();
   });
   on('copy', 'click', (button) => copyWith($('code').textContent, button));
   on('copy-link', 'click', (button) => copyWith(location.href, button));
@@ -713,6 +751,7 @@ const shortcuts = {
   g: () => changeView({ log: !state.log }),
   t: () => theme.next(),
   c() {
+    if (state.summary?.options.update) return; // without softmax, no word sees a later one
     const causal = state.summary?.options.causal;
     const at = CAUSAL.indexOf(causal ? JSON.stringify(causal) : undefined);
     editRequest(withMember(state.text, 'causal', CAUSAL[(at + 1) % CAUSAL.length]), true);

@@ -1,11 +1,30 @@
 // request.js says what a request means: its shapes, heads and batch, which results to ask for, and which options apply. It needs no page.
 // It checks nothing; the server does.
 
+import { OF_SCORES, ruleOf } from './rules.js';
+
+const MOST_OF_STATES = 200_000; // numbers
 const GRADIENTS = ['grad_output', 'grad_lse', 'grad_weights'];
-export const MATRICES = ['X', 'Q', 'K', 'V', 'context', 'past_K', 'past_V', 'mask', 'bias', 'embedding', ...GRADIENTS];
+export const MATRICES = [
+  'X',
+  'Q',
+  'K',
+  'V',
+  'context',
+  'past_K',
+  'past_V',
+  'mask',
+  'bias',
+  'embedding',
+  'decay',
+  'beta',
+  'past_state',
+  ...GRADIENTS,
+];
 export const PROJECTIONS = ['W_Q', 'W_K', 'W_V', 'W_O', 'b_Q', 'b_K', 'b_V', 'b_O'];
 
-export const PATHS = ['/attention', '/self-attention', '/multi-head-attention'];
+export const PATHS = ['/attention', '/self-attention', '/multi-head-attention', '/linear-attention'];
+const projects = (path) => path === PATHS[1] || path === PATHS[2];
 
 // Returns the shape of nested arrays by their first elements, or the shape of a draw {"random": ..., "shape": ...}.
 function shapeOf(value) {
@@ -15,18 +34,21 @@ function shapeOf(value) {
   return shape;
 }
 
+// Returns whether a body fits only attention without softmax. At the other paths, `decay` needs `causal`.
+const hasState = (body) => ['update', 'normalize_QK', 'beta', 'past_state'].some((key) => key in body) || ('decay' in body && !body.causal);
+
 // Returns the path that fits a body.
 export function pathFor(body) {
   if (Array.isArray(body.heads)) return PATHS[2];
   const biases = ['b_Q', 'b_K', 'b_V']; // of Q, K and V, too
-  if (!Object.keys(body).some((key) => PROJECTIONS.includes(key) && !biases.includes(key))) return PATHS[0];
+  if (!Object.keys(body).some((key) => PROJECTIONS.includes(key) && !biases.includes(key))) return hasState(body) ? PATHS[3] : PATHS[0];
   return body.heads > 1 || shapeOf(body.W_Q).length === 3 ? PATHS[2] : PATHS[1];
 }
 
 // Returns the path for an edited body: the present path, unless the keys of the body fit only another one.
 export function pathAfter(path, body) {
   const other = pathFor(body);
-  return (path === PATHS[0]) === (other === PATHS[0]) ? path : other;
+  return other !== PATHS[3] && projects(path) === projects(other) ? path : other;
 }
 
 const OF_SOFTMAX = ['X', 'axis', 'random', 'dtype', 'digits', 'timeout', 'expected', 'tolerance', 'fail_on_difference'];
@@ -39,7 +61,8 @@ export function isSoftmax(body) {
 
 // Returns what the page needs to know of a body: its options, and the shapes of its matrices. projected: the path projects X to Q, K and V.
 // packed: the columns of a matrix hold all heads side by side. axes: how many axes of the batch the call has. words: the body
-// has a text or tokens. drawn: the server draws K and V, so the body does not have their numbers.
+// has a text or tokens. drawn: the server draws K and V, so the body does not have their numbers. options.update: the rule by which a state
+// changes, if the path is that of attention without softmax.
 export function summarise(path, body) {
   const options = {};
   const shapes = {};
@@ -52,7 +75,8 @@ export function summarise(path, body) {
       options[key] = value;
     }
   }
-  const projected = path !== '/attention';
+  const projected = projects(path);
+  if (path === PATHS[3]) options.update = ruleOf(path, body);
   const rank = Math.max(...['X', 'Q', 'K', 'V'].map((name) => shapes[name]?.length ?? 0));
   const packed = !projected && Number.isInteger(options.heads);
   const axes = Math.max(rank - (projected || packed ? 2 : 3), 0);
@@ -61,10 +85,20 @@ export function summarise(path, body) {
   return { path, options, shapes, projected, packed, axes, words, drawn };
 }
 
-export const hasSoftmax = ({ normalization }) => (normalization ?? 'softmax') === 'softmax';
+export const hasSoftmax = ({ normalization, update }) => !update && (normalization ?? 'softmax') === 'softmax';
+
+// Returns whether the states after all positions are few numbers.
+function areFew({ shapes }) {
+  const [K, V] = ['K', 'V'].map((name) => shapes[name] ?? shapes.X ?? []);
+  return (
+    Math.max(...[K, V].map((shape) => shape.reduce((product, size) => product * size, 1))) * Math.max(K.at(-1), V.at(-1)) <= MOST_OF_STATES
+  );
+}
 
 // Returns the results that the page asks for. It shows no gradient, but a request with gradients of results must ask for one.
 export function wanted(summary) {
+  if (summary.options.update)
+    return ['weights', ...(summary.shapes.decay ? ['decays'] : []), ...(areFew(summary) ? ['states'] : []), 'output'];
   const list = [];
   if (summary.projected) list.push('Q', 'K', 'V');
   if (summary.shapes.past_K || summary.drawn) list.push('present_K', 'present_V');
@@ -101,6 +135,7 @@ export function inapplicable(summary, heads) {
   const reasons = {};
   if (options.causal === 'bottom_right') reasons.alignment = 'set by Causal';
   if (!hasSoftmax(options)) reasons.sink = 'needs softmax';
+  if (options.update) for (const key of ['causal', ...OF_SCORES]) reasons[key] = key === 'causal' ? 'always on' : 'needs softmax';
   if (options.normalization !== 'sigmoid') reasons.sigmoid_bias = 'needs sigmoid';
   if (options.heads?.own) reasons.heads = reasons.kv_heads = 'each head has its own';
   else if (projected && shapes.W_Q?.length === 3) reasons.heads = reasons.kv_heads = 'set by W_Q';

@@ -8,6 +8,7 @@ export const FRESH = {
   mean: false,
   batch: 0,
   row: null,
+  position: null, // the position after which the state of attention without softmax is shown; null for the last one
   threshold: 0,
   mass: false,
   lines: false,
@@ -47,6 +48,8 @@ export const state = {
   curve: null, // the softmax curve, once it has come into sight
   compared: null, // the comparison (compare.js), once it has been used
   layers: null, // the section of stored layers (layers.js), if the server has any
+  linear: null, // what shows attention without softmax (linear.js), once it has been used
+  stash: new Map(), // the values that the present rule of an example does not take (rules.js)
   drafts: new Map(), // for each edited variant of an example, what the user made of it: {path, text, labels}
   latest: new Map(), // for each example, the name of the variant that was shown last
 };

@@ -17,7 +17,7 @@ import { createLines } from './lines.js';
 import { createTable, formatNumber } from './numbers.js';
 import { drawExplanation } from './explanation.js';
 import { defer } from './defer.js';
-import { axisNames, formulaOf, GROUPS, STEPS, textOf, titleOf } from './steps.js';
+import { axisNames, formulaOf, GROUPS, isSigned, STEPS, textOf, titleOf } from './steps.js';
 import { colours } from './theme.js';
 import { drawThumb } from './thumbs.js';
 import { hideTooltip, showTooltip } from './tooltip.js';
@@ -28,6 +28,7 @@ const AROUND = 150; // pixels; the height of the title, the labels and the bar o
 const TALLEST = { least: 200, most: 620 }; // pixels; the height of the cells of a figure
 const PAPER = 660; // pixels; a little less than the width of A4 without the margins of print.css
 const ENTROPY = 'entropy, nats';
+const HATCHED = ['weights', 'uncorrected', 'corrections']; // in these steps, forbidden cells are hatched
 
 // Draws a picture of a matrix in the page itself, because a browser that prints does not wait for the worker.
 async function drawnNow(matrix, scale, part, side) {
@@ -121,6 +122,11 @@ export class View {
     return this.state.compare !== null && !this.state.mean;
   }
 
+  // Returns the canvas of a step.
+  canvas(name) {
+    return this.steps.get(name).figures[0].figure.canvas;
+  }
+
   saved(step, { figure, head }) {
     return { figure, name: this.fileName(step.name, head) };
   }
@@ -154,6 +160,8 @@ export class View {
 
   show(answer, state) {
     const words = JSON.stringify([answer.queries, answer.keys, answer.labels, answer.isSelf()]);
+    // Another rule leaves the words as they are, so their cell stays, too.
+    if (words === this.said && (answer.own || this.answer.own)) this.subject.answer = answer;
     this.answer = answer;
     this.hover = null;
     if (words !== this.said) this.words.show(answer);
@@ -184,6 +192,7 @@ export class View {
     this.panel.measure();
     this.colours = colours();
     const { answer } = this;
+    answer.position = state.position;
     const opened = this.opened();
     const all = opened === 'all';
     this.renderSmall(opened);
@@ -216,11 +225,12 @@ export class View {
   // Returns the scale of colours of matrices that share it.
   scaleOf(name, both) {
     const { state, answer } = this;
-    const signed = name !== 'weights' || answer.summary.options.normalization === 'none';
+    const signed = isSigned(name, answer.summary.options);
     const { palette, log, dark } = state;
-    const lo = Math.min(...both.map((one) => one.lo));
-    const fixed = !signed && rangeOf(state.range, answer.keys) === 'one';
-    const hi = fixed ? 1 : Math.max(...both.map((one) => one.hi));
+    const ends = both.map((one) => one.reach ?? one); // all states have the colours of the largest one
+    const lo = Math.min(...ends.map((one) => one.lo));
+    const fixed = name === 'gates' || (!signed && rangeOf(state.range, answer.keys) === 'one');
+    const hi = fixed ? 1 : Math.max(...ends.map((one) => one.hi));
     return makeScale({ lo, hi, signed, log, palette, dark });
   }
 
@@ -252,7 +262,7 @@ export class View {
     const { step } = parts;
     const { batch } = state;
     const shown = matrix ?? answer.matrix(step.name, batch, head);
-    const hatched = mask ?? (step.name === 'weights' ? answer.maskOfWeights(batch, head) : null);
+    const hatched = mask ?? (HATCHED.includes(step.name) ? answer.maskOfWeights(batch, head) : null);
     const beside = step.name === 'weights' && this.beside();
     const both = beside ? [state.head, state.compare].map((one) => answer.matrix('weights', batch, one)) : [shown];
     const scale = this.scaleOf(step.name, both);
@@ -267,7 +277,7 @@ export class View {
     pane.figure.update({
       matrix: shown,
       mask: hatched,
-      masked: hatched ? answer.matrix('masked_scores', batch, head).masked : shown.masked,
+      masked: hatched ? (answer.matrix('masked_scores', batch, head)?.masked ?? hatched.reduce((sum, bit) => sum + bit)) : shown.masked,
       rowLabels,
       colLabels,
       names: axisNames(step),
@@ -279,7 +289,7 @@ export class View {
       colours: this.colours,
       label: `${step.title}: ${shown.rows} × ${shown.cols}, ${range}. Arrow keys move, Enter keeps a row.`,
       picture: (picked, part, side) =>
-        this.printing
+        this.printing || answer.own
           ? drawnNow({ ...shown, mask: hatched }, picked, part, side)
           : this.act.picture({ name, ...place, mask: maskName, scale: picked, part, side }),
     });
@@ -415,11 +425,14 @@ export class View {
   thumb(canvas, name, head, batch = this.state.batch) {
     const { answer } = this;
     const matrix = answer.matrix(name, batch, head);
-    const mask = name === 'weights' ? answer.maskOfWeights(batch, head) : null;
+    const mask = HATCHED.includes(name) ? answer.maskOfWeights(batch, head) : null;
     const scale = this.scaleOf(name, [matrix]);
     const place = answer.place(name, batch, head);
     const maskName = mask ? 'masked_scores' : null;
-    const picture = (part, side) => this.act.picture({ name, ...place, mask: maskName, scale, part, side });
+    const picture = (part, side) =>
+      answer.own
+        ? drawnNow({ ...matrix, mask }, scale, part, side)
+        : this.act.picture({ name, ...place, mask: maskName, scale, part, side });
     defer(canvas, () => drawThumb(canvas, matrix, mask, scale, picture));
   }
 
@@ -468,7 +481,7 @@ export class View {
       const marks = { rows: [], cols: [], cell: null, locked: step.rows === 'query' || step.rows === 'both' ? state.row : null };
       if (hover) {
         const { query, key } = hover;
-        const rows = { query: [query], key: [key], both: [query, this.answer.wordOf(key)] }[step.rows];
+        const rows = { query: [query], key: [key], both: [query, this.answer.wordOf(key)] }[step.rows] ?? [];
         marks.rows = [...new Set(rows.filter((row) => row !== undefined))];
         if (step.cols === 'key') {
           if (query !== undefined && key !== undefined && hover.step !== 'X') marks.cell = { row: query, col: key };
@@ -506,13 +519,14 @@ export class View {
     this.subject = { query, key, answer };
     const place = { batch: state.batch, head: state.head, row: query, col: key };
     this.panel.show({
-      found: arithmetic(answer, place),
+      found: answer.own ? answer.own.arithmetic(place) : arithmetic(answer, place),
+      drawWay: answer.own?.drawWay,
       query: answer.query(query),
       key: answer.key(key),
       head: answer.heads > 1 ? `head ${state.head}` : '',
       dark: state.dark,
     });
-    const strongest = rangeOf(state.range, answer.keys) === 'one' && answer.summary.options.normalization !== 'none' ? 1 : largestOf(row);
+    const strongest = rangeOf(state.range, answer.keys) === 'one' && !isSigned('weights', answer.summary.options) ? 1 : largestOf(row);
     this.words.tint({ row: query, weights: row, most: strongest, locked: state.row === query });
   }
 

@@ -60,6 +60,7 @@ function given(body, summary) {
     return shown;
   }
   if (literal(body.X)) shown.X = matrices(body.X, summary.axes);
+  if (literal(body.past_state)) shown.past_state = matrices(body.past_state, Math.max(rank(body.past_state) - 3, 0));
   for (const name of ['Q', 'K', 'V']) {
     const value = body[name] ?? body.X;
     const heads = name === 'Q' ? body.heads : (body.kv_heads ?? body.heads);
@@ -101,11 +102,25 @@ async function drawnQ(message, body, summary, signal) {
   return perHead(shared(present_K, summary), summary, body.heads);
 }
 
+// Returns the states after each position, as [batch][head][position], and the gates as [batch][head], with a row for each position. Both
+// have an axis of heads if the weights have one.
+function ofStates(name, value, { weights }, { axes }) {
+  const items = axes ? value.flat(axes - 1) : [value];
+  const headed = rank(weights) - axes === 3;
+  return items.map((item) =>
+    (headed ? item : [item]).map((head) =>
+      name === 'states' ? matrices(head, 0)[0] : matrices(rank(head) === 1 ? head.map((gate) => [gate]) : head, 0)[0][0],
+    ),
+  );
+}
+
 // Returns all matrices of a request and its answer, by name.
 function understood(answer, summary, body) {
   const shown = given(body, summary);
   for (const [name, value] of Object.entries(answer)) {
-    if (name === 'entropy' || name === 'lse') {
+    if (name === 'states' || name === 'decays') {
+      shown[name === 'decays' ? 'gates' : name] = ofStates(name, value, answer, summary);
+    } else if (name === 'entropy' || name === 'lse') {
       shown[name] = vectors(value, summary.axes);
     } else if (name === 'present_K' || name === 'present_V') {
       shown[name.at(-1)] = perHead(shared(value, summary), summary, body.kv_heads ?? body.heads);
@@ -171,7 +186,7 @@ async function compute(message) {
   const copies = structuredClone(found);
   const buffers = new Set();
   for (const groups of Object.values(copies)) {
-    for (const item of groups.flat()) {
+    for (const item of groups.flat(2)) {
       for (const array of item.data ? [item.data, item.bits, item.largest] : [item]) if (array) buffers.add(array.buffer);
     }
   }

@@ -1,0 +1,218 @@
+// linear.js shows attention without softmax. It adds to an answer what the server does not send (the scores, the weights before corrections,
+// the corrections, and how each weight was made), and it shows the state after each word. The page loads it with the first such answer.
+// Parts of the page that exist once are given to it (`tools`).
+import { make } from './dom.js';
+import { measured } from './matrices.js';
+import { formatNumber } from './numbers.js';
+import { createPlayer } from './player.js';
+import { normalised, partsOf, stepOf, weightsOf } from './recurrence.js';
+
+const NEAR = 1e-3; // relative error; if the weights of the page differ more from those of the server, the page does not explain them
+const MOST = 20_000_000; // products; the page does not explain the weights of a longer request
+const EPSILON = 1e-6; // the server's norm_epsilon if the request names none
+const SHOWN = 12; // words between key and query that the arithmetic names
+
+const ofHead = (item, head, heads) => item?.[Math.floor((head * item.length) / heads)] ?? null;
+
+// Returns the shares of a request as lists [batch][head], or null if they are not lists of numbers. packed: a list for each row has a number
+// for each head.
+function sharesOf(beta, { packed }) {
+  if (!Array.isArray(beta)) return null;
+  if (!Array.isArray(beta[0])) return [[Float64Array.from(beta)]];
+  let items = beta;
+  while (Array.isArray(items[0][0]) && Array.isArray(items[0][0][0])) items = items.flat();
+  if (!Array.isArray(items[0][0])) items = [items];
+  return items.map((item) => (packed ? item[0].map((_, head) => Float64Array.from(item, (row) => row[head])) : item.map((row) => Float64Array.from(row)))); // prettier-ignore
+}
+
+// Returns the parts of a head that the page computes with, or null if it does not have their numbers.
+function headOf(answer, body, batch, head) {
+  const { update, scale, normalize_QK, norm_epsilon = EPSILON } = answer.summary.options;
+  const at = (name) => answer.matrix(name, batch, head);
+  let [Q, K] = [at('Q'), at('K')];
+  if (!Q || !K || Q.cols !== K.cols || Q.rows * K.rows * K.cols > MOST) return null;
+  if (normalize_QK) [Q, K] = [Q, K].map((matrix) => normalised(matrix, norm_epsilon));
+  const gates = at('gates');
+  const shares = sharesOf(body?.beta, answer.summary);
+  const beta = ofHead(shares?.[Math.min(batch, shares.length - 1)], head, answer.heads);
+  if (update.endsWith('delta') && beta?.length !== K.rows) return null;
+  const factor = Array.isArray(scale) ? (scale[head] ?? scale[0]) : scale;
+  return { Q, K, V: at('V'), gates, beta, scale: factor ?? 1 / Math.sqrt(Q.cols), ownScale: typeof factor === 'number' };
+}
+
+// Returns whether two lists of numbers are nearly equal.
+function agree(a, b) {
+  const most = b.reduce((largest, value) => Math.max(largest, Math.abs(value)), 1e-30);
+  return a.every((value, at) => Math.abs(value - b[at]) <= NEAR * most);
+}
+
+// Adds the steps that the server does not send to the matrices of an answer. Returns the heads as [batch][head], or null if the page cannot
+// compute the weights of the server.
+function complete(answer, body) {
+  const all = answer.matrices.weights.map((item, batch) =>
+    item.map((weights, head) => {
+      const parts = headOf(answer, body, batch, head);
+      const made = parts && weightsOf(parts);
+      return made && agree(made.weights, weights.data) ? { parts, made, weights } : null;
+    }),
+  );
+  if (all.some((item) => item.some((head) => !head))) return null;
+  const { options } = answer.summary;
+  const n = answer.queries;
+  const matrix = (data) => measured({ rows: n, cols: n, data });
+  const add = (name, from) => (answer.matrices[name] = all.map((item) => item.map((one) => matrix(from(one)))));
+  add('scores', ({ made }) => made.scores);
+  add('scaled_scores', ({ made }) => made.scaled_scores);
+  if (options.update.endsWith('delta')) {
+    add('uncorrected', ({ made }) => made.uncorrected);
+    add('corrections', ({ made, weights }) => weights.data.map((weight, at) => weight - made.uncorrected[at]));
+  }
+  return all.map((item) => item.map(({ parts }) => parts));
+}
+
+// Gives all states of a head the range of numbers that they have together.
+function measureStates(answer) {
+  for (const list of answer.matrices.states?.flat() ?? []) {
+    const reach = { lo: Math.min(...list.map(({ lo }) => lo)), hi: Math.max(...list.map(({ hi }) => hi)) };
+    for (const state of list) state.reach = reach;
+  }
+}
+
+const signedText = (value, digits = 3) => `${value < 0 ? '−' : '+'} ${formatNumber(Math.abs(value), digits)}`;
+const gateText = ([lo, hi]) => (lo === hi ? formatNumber(lo, 3) : `${formatNumber(lo, 3)} to ${formatNumber(hi, 3)}`);
+
+// Returns the links from the sum of the products to the weight: [[what, value, strong]].
+function linksOf({ parts, scale, d, key, forbidden, weight }) {
+  if (forbidden) return [['a later word, which is not in the state yet: weight', 0, true]];
+  if (!parts) return [['weight', weight, true]];
+  const { score, scaled, share, stored, gate, uncorrected, corrected, steps } = parts;
+  const links = [
+    ['sum', score],
+    [scale === null ? `× 1/√${d} =` : `× ${formatNumber(scale, 4)} =`, scaled],
+  ];
+  const delta = steps.length ? steps[0].correction !== null : parts.delta;
+  const gated = parts.gated && steps.length > 0;
+  if (delta) links.push([`× ${formatNumber(share, 3)}, the share that ${key} writes =`, stored]);
+  if (gated)
+    links.push([gate === null ? 'after the gates of its columns =' : `× ${formatNumber(gate, 3)}, the gates since then =`, uncorrected]);
+  if (delta && steps.length) links.push([`${signedText(corrected)} by corrections =`, weight]);
+  if (links.length === 2) links.push(['no softmax: weight', weight]);
+  links.at(-1)[2] = true;
+  return links;
+}
+
+// Returns the words between key and query that are shown: all, or the last one and those with the largest corrections or the smallest gates.
+function shownSteps(steps) {
+  if (steps.length <= SHOWN) return steps;
+  const size = ({ correction, gate }) => (correction === null ? 1 - gate[0] : Math.abs(correction));
+  const chosen = new Set([...steps.slice(0, -1)].sort((a, b) => size(b) - size(a)).slice(0, SHOWN - 1));
+  return steps.filter((step, at) => chosen.has(step) || at === steps.length - 1);
+}
+
+// Makes what shows attention without softmax. place: the element that gets the slider of the state. tools: {defer, colours, show(change),
+// point(cell|null)}.
+export function createLinear(place, tools) {
+  const player = createPlayer(place, tools);
+
+  // Adds what the page computes to an answer. text: the request.
+  function understand(answer, text) {
+    const body = text === null ? null : JSON.parse(text);
+    measureStates(answer);
+    const heads = complete(answer, body);
+    const partsAt = (batch, head) => heads?.[batch]?.[head] ?? null;
+    const rowOf = (matrix, row) => matrix.data.subarray(row * matrix.cols, (row + 1) * matrix.cols);
+
+    // Returns the arithmetic of a cell, as that of arithmetic.js: what the panel shows of q, k, v and the output, and the links between.
+    function arithmetic({ batch, head, row, col }) {
+      const one = partsAt(batch, head);
+      const weights = answer.matrix('weights', batch, head);
+      const weight = weights.data[row * weights.cols + col];
+      const forbidden = col > row;
+      const parts = one && !forbidden ? partsOf(one, row, col) : null;
+      const [q, k] = one ? [rowOf(one.Q, row), rowOf(one.K, col)] : [null, null];
+      const V = answer.matrix('V', batch, head);
+      const v = V ? rowOf(V, col) : null;
+      const output = answer.matrix('output', batch, head);
+      const fits = v && output.cols === V.cols;
+      if (parts) Object.assign(parts, { gated: Boolean(one.gates), delta: Boolean(one.beta) });
+      const scale = one?.ownScale ? one.scale : null;
+      return {
+        ...{ q, k, products: q?.map((value, at) => value * k[at]) ?? null, sum: parts?.score ?? null, forbidden, weight, mean: null },
+        ...{ row, col, parts, v, part: v?.map((value) => weight * value) ?? null },
+        output: fits ? { values: rowOf(output, row), mixed: false } : null,
+        links: linksOf({ parts, scale, d: one?.Q.cols, key: answer.key(col), forbidden, weight }),
+      };
+    }
+
+    // Draws what the words between key and query did, as a table.
+    function drawWay(root, { parts, row, col }) {
+      if (!parts?.steps.length || !(parts.gated || parts.delta)) return;
+      const shown = shownSteps(parts.steps);
+      const most = parts.steps.reduce((best, step) => (Math.abs(step.correction) > Math.abs(best.correction) ? step : best));
+      const table = make('table', '', root);
+      make('caption', 'unseen', table, `From ${answer.key(col)} to ${answer.query(row)}`);
+      const line = (title, cellOf) => {
+        const made = table.insertRow();
+        Object.assign(make('th', '', made, title), { scope: 'row' });
+        for (const step of shown) cellOf(made, step);
+      };
+      line('then', (made, { word }) => Object.assign(make('th', '', made, answer.key(word)), { scope: 'col', title: answer.key(word) }));
+      if (parts.gated) line('gate', (made, { gate }) => make('td', '', made, `× ${gateText(gate)}`));
+      if (parts.delta) {
+        line('corrects', (made, step) =>
+          make('td', step === most && step.correction ? 'strong' : '', made, step.correction ? signedText(step.correction) : '0'),
+        );
+      }
+      const left = parts.steps.length - shown.length;
+      if (left) make('p', 'note', root, `and ${left.toLocaleString('en')} more words, which changed less`);
+    }
+
+    // Returns the state before the one that is shown, or zeros if the request has none before the first.
+    function beforeOf(batch, head, position) {
+      const list = answer.matrices.states[Math.min(batch, answer.matrices.states.length - 1)];
+      const states = list[Math.floor((head * list.length) / answer.heads)];
+      if (position > 0) return states[position - 1].data;
+      const past = answer.summary.shapes.past_state ? answer.matrix('past_state', batch, head) : null;
+      return answer.summary.shapes.past_state ? (past?.data ?? null) : new Float64Array(states[0].data.length);
+    }
+
+    // Returns the numbers of a cell of the state that is shown: what it was, what the gate has left, and what the word has written.
+    function factsOf({ batch, head, row, col }) {
+      const state = answer.matrix('states', batch, head);
+      const position = Math.min(answer.position ?? Infinity, answer.queries - 1);
+      const before = beforeOf(batch, head, position);
+      if (!before) return [];
+      const at = row * state.cols + col;
+      const gates = answer.matrix('gates', batch, head);
+      const gate = gates ? gates.data[position * gates.cols + (gates.cols === 1 ? 0 : row)] : 1;
+      const kept = gate * before[at];
+      return [
+        [`before ${answer.key(position)}`, formatNumber(before[at])],
+        ...(gates ? [[`× its gate ${formatNumber(gate, 3)}`, formatNumber(kept)]] : []),
+        ['written', signedText(state.data[at] - kept, 4)],
+      ];
+    }
+
+    // Says in a sentence what a word did to the state.
+    function sayStep(batch, head, position) {
+      const one = partsAt(batch, head);
+      const before = beforeOf(batch, head, position);
+      if (!one?.V || !before) return '';
+      const { kept, held, share } = stepOf(one, before, position);
+      const short = (values) =>
+        values.length > 6 ? null : Array.from(values, (x) => formatNumber(Math.abs(x) < 1e-12 ? 0 : x, 2)).join(', ');
+      const word = answer.key(position);
+      const value = short(rowOf(one.V, position));
+      const keeps = kept ? `${word} keeps ${gateText(kept)} of the state. ` : '';
+      if (!one.beta) return `${keeps}${kept ? 'It' : word} adds its key times its value${value === null ? '' : ` (${value})`}.`;
+      const found = short(held) === null ? 'what the state holds under its key' : `the state holds ${short(held)}`;
+      const lead = short(held) === null ? '' : `Under the key of ${word}, ${found}. `;
+      const target = value === null ? `from ${found} to its value` : `to its value (${value})`;
+      return `${keeps}${lead}${word} writes ${formatNumber(share, 3)} of the way ${target}.`;
+    }
+
+    answer.own = { arithmetic, drawWay, factsOf, sayStep };
+  }
+
+  return { understand, render: player.render };
+}

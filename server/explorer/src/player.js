@@ -1,0 +1,116 @@
+// player.js has the slider below the steps' names, which goes from word to word and shows the state after each: by hand, by the arrow keys,
+// or by itself (Play). If the system asks for less movement, nothing moves by itself, and one state follows the other at once.
+import { makeScale } from './colour.js';
+import { make, makeWith } from './dom.js';
+import { drawThumb, thumbSize } from './thumbs.js';
+
+const PAUSE = 1000; // milliseconds for each word
+const THUMB = 40; // pixels; the longer side of a small picture
+const MOST = 24; // words; more have no small pictures
+
+// Makes the slider in an empty element. tools: {defer, show(change), point(cell|null)}.
+export function createPlayer(root, { defer, show, point }) {
+  const still = matchMedia('(prefers-reduced-motion: reduce)');
+  const line = make('div', 'player-line', root);
+  const button = makeWith('button', line, { type: 'button', textContent: 'Play' });
+  const label = makeWith('label', line, { htmlFor: 'position', textContent: 'State after' });
+  const slider = makeWith('input', line, { type: 'range', id: 'position', min: 0, step: 1 });
+  const word = makeWith('output', line, { className: 'player-word' });
+  word.htmlFor = 'position';
+  const small = make('div', 'player-thumbs', root);
+  small.setAttribute('aria-hidden', 'true'); // the slider does the same
+  const told = make('p', 'text', root);
+  let timer = 0;
+  let now = null; // {answer, state, last}
+  let drawn = {}; // what the small pictures show
+  label.title = 'Arrow keys go from word to word';
+
+  const at = () => Math.min(now.state.position ?? Infinity, now.last);
+
+  // Shows the state after a word. What the word asks is shown with it.
+  function go(position) {
+    show({ position: position === now.last ? null : position });
+    point({ query: position });
+  }
+
+  function stop() {
+    clearTimeout(timer);
+    timer = 0;
+    button.textContent = 'Play';
+  }
+
+  function next() {
+    if (root.hidden || at() === now.last) return stop();
+    go(at() + 1);
+    timer = setTimeout(next, PAUSE);
+  }
+
+  button.addEventListener('click', () => {
+    if (timer) return stop();
+    button.textContent = 'Pause';
+    if (at() === now.last) go(0);
+    timer = setTimeout(next, PAUSE);
+  });
+  slider.addEventListener('input', () => {
+    stop();
+    go(Number(slider.value));
+  });
+  const settle = () => {
+    if (still.matches) stop();
+    button.hidden = still.matches;
+  };
+  still.addEventListener('change', settle);
+  settle();
+
+  function drawSmall(states, scale, look) {
+    const same = drawn.states === states && drawn.look === look;
+    if (!same) {
+      drawn = { states, look };
+      small.replaceChildren();
+      states.forEach((matrix, position) => {
+        const place = make('span', 'player-thumb', small);
+        const canvas = make('canvas', 'thumb', place);
+        const { width, height } = thumbSize(matrix, THUMB);
+        Object.assign(canvas.style, { width: `${width}px`, height: `${height}px` });
+        make('small', '', place, now.answer.key(position));
+        place.addEventListener('click', () => (stop(), go(position)));
+        defer(canvas, () => drawThumb(canvas, matrix, null, scale, async () => ({ gone: true })));
+      });
+    }
+    [...small.children].forEach((place, position) => place.classList.toggle('current', position === at()));
+  }
+
+  // Lays the last picture of the state over the new one, and fades it out. The new one is painted later than this.
+  function fade(canvas) {
+    if (still.matches || !canvas?.width) return;
+    canvas.parentElement.querySelector('.figure-ghost')?.remove();
+    const ghost = makeWith('canvas', null, { className: 'figure-ghost', width: canvas.width, height: canvas.height });
+    ghost.getContext('2d').drawImage(canvas, 0, 0);
+    Object.assign(ghost.style, { width: canvas.style.width, height: canvas.style.height });
+    ghost.setAttribute('aria-hidden', 'true');
+    ghost.addEventListener('animationend', () => ghost.remove());
+    canvas.after(ghost);
+  }
+
+  // Shows the slider if the state is shown. shown: whether it is. canvas: that of the state's figure.
+  function render(answer, state, shown, canvas) {
+    const list = answer.matrices.states?.[Math.min(state.batch, answer.matrices.states.length - 1)];
+    root.hidden = !list || !shown;
+    if (root.hidden) return stop();
+    const states = list[Math.floor((state.head * list.length) / answer.heads)];
+    if (now?.answer !== answer) stop();
+    const moved = now?.answer === answer && now.position !== Math.min(state.position ?? Infinity, states.length - 1);
+    now = { answer, state: { ...state }, last: states.length - 1 };
+    now.position = at();
+    if (moved) fade(canvas);
+    slider.max = now.last;
+    slider.value = now.position;
+    word.textContent = `${answer.key(now.position)}, ${now.position + 1} of ${states.length}`;
+    slider.setAttribute('aria-valuetext', word.textContent);
+    told.textContent = answer.own.sayStep(state.batch, state.head, now.position);
+    small.hidden = states.length > MOST || Math.max(states[0].rows, states[0].cols) > 64;
+    const { palette, log, dark } = state;
+    if (!small.hidden) drawSmall(states, makeScale({ ...states[0].reach, signed: true, log, palette, dark }), [palette, log, dark].join());
+  }
+  return { render };
+}
