@@ -55,6 +55,6 @@ test('the examples are all there, and the page opens with the first', () =>
   onPage({}, async (page) => {
     await open(page);
     const examples = await page.locator('[data-example]').evaluateAll((all) => all.map(({ dataset }) => dataset.example));
-    assert.deepEqual(examples, ['000', '001', '002', '003', '004', 'own']);
+    assert.deepEqual(examples, ['000', '001', '002', '003', '004', '005', 'own']);
     assert.equal(await page.locator('[data-example][aria-pressed="true"]').getAttribute('data-example'), '000');
   }));

@@ -132,6 +132,7 @@ export class ArithmeticPanel {
     this.title.replaceChildren(make('b', '', null, `${query} → ${key}`), ` ${head ? `${head}, ` : ''}weight ${weight}`);
     this.showChain(found);
     this.way.replaceChildren();
+    this.body.classList.toggle('with-way', Boolean(given.drawWay));
     if (!this.opened) return;
     given.drawWay?.(this.way, found);
     const room = this.room;
@@ -189,7 +190,6 @@ export class ArithmeticPanel {
   // Shows the links that are given: [[what, value, strong]].
   showLinks(found) {
     for (const one of found.links) this.link(...one);
-    if (found.v && this.opened) this.link('× v is its part of the output', null);
   }
 
   showValues({ found, dark }, most) {

@@ -32,6 +32,7 @@ export function setControls() {
   $('line-mode').value = state.mass ? 'mass' : 'weight';
   $('threshold-value').textContent = state.mass ? `${Math.round(state.threshold * 100)} %` : state.threshold.toFixed(2);
   $('mask-edit').setAttribute('aria-pressed', String(state.editMask));
+  $('mask-edit').disabled = Boolean(state.summary?.options.update);
   $('mask-clear').hidden = !state.summary?.shapes.mask;
   document.body.classList.toggle('editing-mask', state.editMask);
   $('sentence-box').hidden = !state.summary?.words;

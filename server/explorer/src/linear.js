@@ -146,7 +146,7 @@ export function createLinear(place, tools) {
 
     // Draws what the words between key and query did, as a table.
     function drawWay(root, { parts, row, col }) {
-      if (!parts?.steps.length || !(parts.gated || parts.delta)) return;
+      if (!parts?.steps.length) return;
       const shown = shownSteps(parts.steps);
       const most = parts.steps.reduce((best, step) => (Math.abs(step.correction) > Math.abs(best.correction) ? step : best));
       const table = make('table', '', root);
@@ -211,7 +211,8 @@ export function createLinear(place, tools) {
       return `${keeps}${lead}${word} writes ${formatNumber(share, 3)} of the way ${target}.`;
     }
 
-    answer.own = { arithmetic, drawWay, factsOf, sayStep };
+    const { update } = answer.summary.options;
+    answer.own = { arithmetic, drawWay: heads && update !== 'linear' ? drawWay : null, factsOf, sayStep };
   }
 
   return { understand, render: player.render };

@@ -13,8 +13,8 @@ export function createPlayer(root, { defer, show, point }) {
   const still = matchMedia('(prefers-reduced-motion: reduce)');
   const line = make('div', 'player-line', root);
   const button = makeWith('button', line, { type: 'button', textContent: 'Play' });
-  const label = makeWith('label', line, { htmlFor: 'position', textContent: 'State after' });
-  const slider = makeWith('input', line, { type: 'range', id: 'position', min: 0, step: 1 });
+  const slider = makeWith('input', line, { type: 'range', id: 'position', min: 0, step: 1, title: 'Arrow keys go from word to word' });
+  slider.setAttribute('aria-label', 'The state after a word');
   const word = makeWith('output', line, { className: 'player-word' });
   word.htmlFor = 'position';
   const small = make('div', 'player-thumbs', root);
@@ -23,7 +23,6 @@ export function createPlayer(root, { defer, show, point }) {
   let timer = 0;
   let now = null; // {answer, state, last}
   let drawn = {}; // what the small pictures show
-  label.title = 'Arrow keys go from word to word';
 
   const at = () => Math.min(now.state.position ?? Infinity, now.last);
 
@@ -105,8 +104,9 @@ export function createPlayer(root, { defer, show, point }) {
     if (moved) fade(canvas);
     slider.max = now.last;
     slider.value = now.position;
-    word.textContent = `${answer.key(now.position)}, ${now.position + 1} of ${states.length}`;
-    slider.setAttribute('aria-valuetext', word.textContent);
+    const said = [answer.key(now.position), `word ${now.position + 1} of ${states.length}`];
+    word.replaceChildren('after ', make('b', '', null, said[0]), `, ${said[1]}`);
+    slider.setAttribute('aria-valuetext', said.join(', '));
     told.textContent = answer.own.sayStep(state.batch, state.head, now.position);
     small.hidden = states.length > MOST || Math.max(states[0].rows, states[0].cols) > 64;
     const { palette, log, dark } = state;

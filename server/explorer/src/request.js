@@ -110,20 +110,20 @@ export function wanted(summary) {
 
 const DRAWN = ['random', 'shape', 'low', 'high', 'mean', 'std', 'dtype'];
 
-// Returns the body of a call to /attention whose answer has the numbers of a drawn Q, or null if Q is not drawn. /attention does not return
-// Q, but it returns K as present_K. So this call draws as K what the request draws as Q. Everything that the request draws before Q is
-// drawn before this K, too, and discarded.
-export function askForQ(body) {
-  if (typeof body.Q?.random !== 'string') return null;
+// Returns the body of a call to /attention whose answer has the numbers of a drawn Q (or of another matrix with this name), or null if it is
+// not drawn. /attention does not return Q, but it returns K as present_K. So this call draws as K what the request draws as Q. Everything
+// that the request draws before Q is drawn before this K, too, and discarded.
+export function askFor(body, wanted) {
+  if (typeof body[wanted]?.random !== 'string') return null;
   const draws = [];
   for (const [key, value] of Object.entries(body)) {
     if (typeof value?.random !== 'string') continue;
     draws.push(...[...(value.discard ?? []), value].map((draw) => Object.fromEntries(DRAWN.map((name) => [name, draw[name]]))));
-    if (key === 'Q') break;
+    if (key === wanted) break;
   }
   const K = draws.pop();
   if (draws.length) K.discard = draws;
-  const shape = [body.Q.shape].flat();
+  const shape = [body[wanted].shape].flat();
   const drawn = (rows, cols) => ({ random: 'rand', shape: [...shape.slice(0, -2), rows, cols] });
   const { random, dtype } = body;
   return { random, dtype, K, Q: drawn(1, shape.at(-1)), V: drawn(shape.at(-2), 1), return: ['present_K'] };

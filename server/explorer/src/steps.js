@@ -100,6 +100,7 @@ export const STEPS = [
     formula: math(sub('g', 't'), mo('='), `<msup>${mi('e')}${mi('decay')}</msup>`),
     rows: 'query',
     cols: 'gate',
+    names: { rows: 'word ↓', cols: 'column of K →' },
     text: 'how much of the state each word keeps: 1 keeps all, and 0 forgets all',
   },
   {
@@ -157,7 +158,7 @@ export const STEPS = [
 
 // The names of the axes of figures.
 const ROWS = { query: 'query ↓', key: 'key ↓', both: 'word ↓' };
-const COLUMNS = { key: 'key →', dimension: 'column →', gate: 'column of K →' };
+const COLUMNS = { key: 'key →', dimension: 'column →' };
 export const axisNames = ({ rows, cols, names }) => names ?? { rows: ROWS[rows], cols: COLUMNS[cols] };
 
 export const GROUPS = {

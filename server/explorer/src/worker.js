@@ -3,7 +3,7 @@
 import { raster } from './colour.js';
 import { members, parse, withMember } from './jsontext.js';
 import { matrices, rank, split, vectors } from './matrices.js';
-import { askForQ, summarise, wanted } from './request.js';
+import { askFor, summarise, wanted } from './request.js';
 import { rollout } from './rollout.js';
 
 const PLAIN_ANSWER = 400_000; // characters; the page gets an answer of at most so many also as it came
@@ -92,26 +92,24 @@ async function embedded(message, body, signal) {
   );
 }
 
-// Fetches the numbers of a drawn Q, because the answer does not have them.
-async function drawnQ(message, body, summary, signal) {
-  const request = askForQ(body);
+// Fetches the numbers of a drawn Q, K or V, if the answer does not have them.
+async function drawnAs(name, message, body, summary, signal) {
+  const request = askFor(body, name);
   if (!request) return null;
   const response = await post(message.base, '/attention', JSON.stringify(request), message.key, signal);
   if (!response.ok) return null;
   const { present_K } = await response.json();
-  return perHead(shared(present_K, summary), summary, body.heads);
+  return perHead(shared(present_K, summary), summary, name === 'Q' ? body.heads : (body.kv_heads ?? body.heads));
 }
 
 // Returns the states after each position, as [batch][head][position], and the gates as [batch][head], with a row for each position. Both
-// have an axis of heads if the weights have one.
-function ofStates(name, value, { weights }, { axes }) {
+// have an axis of heads if the weights have one, but packed gates have all heads side by side.
+function ofStates(name, value, { weights }, { axes, packed, options }) {
   const items = axes ? value.flat(axes - 1) : [value];
+  if (name === 'decays' && packed) return items.flatMap((item) => split(matrices(item, 0), options.kv_heads ?? options.heads));
   const headed = rank(weights) - axes === 3;
-  return items.map((item) =>
-    (headed ? item : [item]).map((head) =>
-      name === 'states' ? matrices(head, 0)[0] : matrices(rank(head) === 1 ? head.map((gate) => [gate]) : head, 0)[0][0],
-    ),
-  );
+  const ofHead = (head) => matrices(rank(head) === 1 ? head.map((gate) => [gate]) : head, 0)[0];
+  return items.map((item) => (headed ? item : [item]).map((head) => (name === 'states' ? ofHead(head) : ofHead(head)[0])));
 }
 
 // Returns all matrices of a request and its answer, by name.
@@ -157,7 +155,8 @@ async function compute(message) {
   const started = performance.now();
   const aside = (asked) => asked.catch(() => null);
   const words = summary?.words && summary.projected ? aside(embedded(message, body, signal)) : null;
-  const queries = summary && !summary.projected && !as ? aside(drawnQ(message, body, summary, signal)) : null;
+  const names = !summary || summary.projected || as ? [] : summary.options.update ? ['Q', 'K', 'V'] : ['Q'];
+  const draws = names.map((name) => aside(drawnAs(name, message, body, summary, signal)));
   const response = await post(base, path, sent, key, signal);
   const received = await read(response, progress);
   const reply = {
@@ -178,8 +177,8 @@ async function compute(message) {
   const answer = JSON.parse(received.text);
   const found = understood(answer, summary, body);
   found.X = (await words) ?? found.X;
-  found.Q = (await queries) ?? found.Q;
-  for (const name of ['X', 'Q']) if (!found[name]) delete found[name];
+  for (const [at, name] of names.entries()) found[name] = (await draws[at]) ?? found[name];
+  for (const name of ['X', 'Q', 'K', 'V']) if (!found[name]) delete found[name];
   signal.throwIfAborted();
   if (as) kept[as] = found.weights;
   else kept = found;

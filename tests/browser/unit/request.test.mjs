@@ -7,7 +7,7 @@ import { makeScale, position, raster } from '../../../server/explorer/src/colour
 import { EXAMPLES, find, OWN, requestText } from '../../../server/explorer/src/examples.js';
 import { indexOfByte, locate, members, parse, withMember } from '../../../server/explorer/src/jsontext.js';
 import { matrices, split, vectors } from '../../../server/explorer/src/matrices.js';
-import { askForQ, inapplicable, isSoftmax, pathAfter, pathFor, PATHS, summarise, wanted } from '../../../server/explorer/src/request.js';
+import { askFor, inapplicable, isSoftmax, pathAfter, pathFor, PATHS, summarise, wanted } from '../../../server/explorer/src/request.js';
 import { fromHash, toHash } from '../../../server/explorer/src/address.js';
 
 const text = '{\n  "X": [[1, 2], [3, 4]], "a~/b": {"c": [7, "}]"]},\n  "causal": true\n}\n';
@@ -206,13 +206,13 @@ function packs() {
 test('a drawn Q is asked for as keys, after the same draws', () => {
   const randn = (...shape) => ({ random: 'randn', shape });
   const random = { generator: 'numpy', seed: 1 };
-  const first = JSON.stringify(askForQ({ random, Q: randn(5, 2), K: randn(3, 2), V: randn(3, 2) }).K);
+  const first = JSON.stringify(askFor({ random, Q: randn(5, 2), K: randn(3, 2), V: randn(3, 2) }, 'Q').K);
   assert.equal(first, '{"random":"randn","shape":[5,2]}');
-  const later = askForQ({ random, V: randn(3, 2), K: { ...randn(3, 2), discard: [randn(7)] }, Q: randn(4, 5, 2) });
+  const later = askFor({ random, V: randn(3, 2), K: { ...randn(3, 2), discard: [randn(7)] }, Q: randn(4, 5, 2) }, 'Q');
   const shapes = [...later.K.discard, later.Q, later.K, later.V].map(({ shape }) => shape.join());
   assert.deepEqual(shapes, ['3,2', '7', '3,2', '4,1,2', '4,5,2', '4,5,1']);
-  assert.equal(askForQ({ Q: [[1]], K: randn(1, 1) }), null);
-  assert.equal(askForQ({ random, X: randn(1, 1) }), null);
+  assert.equal(askFor({ Q: [[1]], K: randn(1, 1) }, 'Q'), null);
+  assert.equal(askFor({ random, X: randn(1, 1) }, 'Q'), null);
 });
 
 test('the state goes into the address and comes back', { skip: !packs() && 'Node.js 18 has no deflate-raw; browsers have' }, async () => {

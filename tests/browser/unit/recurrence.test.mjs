@@ -1,0 +1,132 @@
+// recurrence.test.mjs tests how the weights of attention without softmax are made, for every pair of words, and the change of a request from
+// one rule to another. NumPy has computed the expected numbers (../data/gen/make_linear_words.py).
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { test } from 'node:test';
+import { normalised, partsOf, stepOf, weightsOf } from '../../../server/explorer/src/recurrence.js';
+import { EXAMPLES, requestText } from '../../../server/explorer/src/examples.js';
+import { carried, ruleOf } from '../../../server/explorer/src/rules.js';
+import { pathFor } from '../../../server/explorer/src/request.js';
+
+const { cases } = JSON.parse(readFileSync(new URL('../../data/golden_linear_words.json', import.meta.url)));
+const near = (a, b, what) => assert.ok(Math.abs(a - b) <= 1e-12, `${what}: ${a} is not ${b}`);
+const matrix = (rows) => ({ rows: rows.length, cols: rows[0].length, data: Float64Array.from(rows.flat()) });
+const sum = (values) => values.reduce((total, value) => total + value, 0);
+
+// Returns the heads of a case, as recurrence.js takes them.
+function headsOf({ request: { Q, K, V, beta = null, scale, normalize_QK }, expect }) {
+  const one = !Array.isArray(Q[0][0]);
+  const of = (value, head) => (one ? value : value?.[head]);
+  return expect.map((wanted, head) => {
+    let [q, k] = [Q, K].map((value) => matrix(of(value, head)));
+    if (normalize_QK) [q, k] = [q, k].map((value) => normalised(value, 1e-6));
+    const gates = wanted.gates ? matrix(wanted.gates) : null;
+    const shares = beta && Float64Array.from(of(beta, head));
+    return { wanted, head: { Q: q, K: k, V: matrix(of(V, head)), gates, beta: shares, scale: scale ?? 1 / Math.sqrt(q.cols) } };
+  });
+}
+
+for (const one of cases.filter(({ path }) => path === '/linear-attention')) {
+  test(`the weights of ${one.id} and their parts are those of NumPy`, () => {
+    for (const { wanted, head } of headsOf(one)) {
+      const n = head.Q.rows;
+      const made = weightsOf(head);
+      for (const name of ['scores', 'scaled_scores', 'weights', ...(head.beta ? ['uncorrected'] : [])]) {
+        wanted[name].flat().forEach((value, at) => near(made[name][at], value, `${name} ${at}`));
+      }
+      for (let i = 0; i < n; i++) {
+        for (let j = 0; j <= i; j++) {
+          const parts = partsOf(head, i, j);
+          near(parts.weight, wanted.weights[i][j], `weight ${i} ${j}`);
+          near(parts.score, wanted.scores[i][j], 'score');
+          near(parts.stored, wanted.scaled_scores[i][j] * (head.beta ? head.beta[j] : 1), 'stored');
+          assert.deepEqual(parts.steps.map(({ word }) => word), Array.from({ length: i - j }, (_, at) => j + 1 + at)); // prettier-ignore
+          const between = parts.steps.map(({ word }) => wanted.gates?.[word]);
+          parts.steps.forEach(({ gate }, at) =>
+            assert.deepEqual(gate, between[at] ? [Math.min(...between[at]), Math.max(...between[at])] : null),
+          );
+          if (head.gates?.cols === 1)
+            near(parts.stored * between.reduce((product, [gate]) => product * gate, 1), parts.uncorrected, 'gates');
+          if (!head.beta) {
+            near(parts.uncorrected, wanted.weights[i][j], 'only gates');
+            assert.ok(parts.steps.every(({ correction }) => correction === null));
+            continue;
+          }
+          near(parts.uncorrected, wanted.uncorrected[i][j], 'uncorrected');
+          near(parts.corrected, wanted.corrections[i][j], 'corrected');
+          near(sum(parts.steps.map(({ correction }) => correction)), parts.corrected, 'the sum of the corrections');
+          for (const { word, correction } of parts.steps) near(correction, wanted.changes[word][i][j], `what ${word} changed in ${i} ${j}`);
+        }
+      }
+    }
+  });
+
+  test(`what each word of ${one.id} writes leads from state to state`, () => {
+    headsOf(one).forEach(({ wanted, head }, index) => {
+      const { past_state } = one.request;
+      let before = past_state ? Float64Array.from(past_state[index].flat()) : new Float64Array(head.K.cols * head.V.cols);
+      wanted.states.forEach((state, t) => {
+        const { kept, wrote, share } = stepOf(head, before, t);
+        assert.equal(share, head.beta ? head.beta[t] : 1);
+        assert.deepEqual(kept, wanted.gates ? [Math.min(...wanted.gates[t]), Math.max(...wanted.gates[t])] : null);
+        state.forEach((row, i) =>
+          row.forEach((value, j) => {
+            const gate = wanted.gates ? wanted.gates[t][wanted.gates[t].length === 1 ? 0 : i] : 1;
+            near(gate * before[i * row.length + j] + head.K.data[t * head.K.cols + i] * wrote[j], value, `state ${t}`);
+          }),
+        );
+        before = Float64Array.from(state.flat());
+      });
+    });
+  });
+}
+
+const { variants } = EXAMPLES.find(({ id }) => id === '005');
+const variantOf = (rule) => variants.find(({ path, body }) => ruleOf(path, body) === rule);
+
+test('the rule of a request is the one it names, or the one that follows from what is given', () => {
+  const path = '/linear-attention';
+  assert.deepEqual(
+    [{}, { decay: [0] }, { beta: [1] }, { decay: [0], beta: [1] }, { decay: [0], update: 'linear' }].map((body) => ruleOf(path, body)),
+    ['linear', 'gated', 'delta', 'gated_delta', 'linear'],
+  );
+  assert.equal(ruleOf('/attention', { decay: [0], causal: true }), 'softmax');
+  for (const { path: expected, body } of variants) assert.equal(pathFor(body), expected);
+});
+
+test('an edited request goes through all rules and comes back as it was', () => {
+  const stash = new Map();
+  const edited = { ...variantOf('gated_delta').body, scale: 0.25, decay: [0, -1, 0, 0, 0, 0, 0, -2] };
+  edited.V = edited.V.map((row, at) => (at === 3 ? [5, 6, 7] : row));
+  let text = JSON.stringify(edited);
+  for (const rule of ['softmax', 'linear', 'gated', 'delta', 'softmax', 'gated_delta']) {
+    text = carried(text, variantOf(rule), stash);
+    const body = JSON.parse(text);
+    const { path } = variantOf(rule);
+    assert.equal(pathFor(body), path, rule);
+    assert.equal(ruleOf(path, body), rule);
+    for (const key of ['Q', 'K', 'V', 'scale', 'dtype']) assert.deepEqual(body[key], edited[key], `${rule}: ${key}`);
+    assert.deepEqual(body.decay, rule.startsWith('gated') ? edited.decay : undefined);
+    assert.deepEqual(body.beta, rule.endsWith('delta') ? edited.beta : undefined);
+    if (rule === 'softmax') assert.equal(body.causal, true);
+  }
+  const { causal, ...rest } = JSON.parse(text);
+  assert.equal(causal, true, 'without softmax, causal says what holds anyway');
+  assert.deepEqual(rest, edited);
+});
+
+test('options of softmax wait while another rule is shown; gates and shares fit to another number of words', () => {
+  const stash = new Map();
+  const { Q, K, V } = variantOf('softmax').body;
+  const six = { Q: Q.slice(0, 6), K: K.slice(0, 6), V: V.slice(0, 6) };
+  const softmax = { ...six, causal: 'bottom_right', window: [2, 0], normalization: 'sigmoid' };
+  const gated = JSON.parse(carried(JSON.stringify(softmax), variantOf('gated_delta'), stash));
+  assert.deepEqual(Object.keys(gated), ['Q', 'K', 'V', 'update', 'decay', 'beta']);
+  assert.deepEqual([gated.decay, gated.beta], [variantOf('gated').body.decay.slice(0, 6), variantOf('delta').body.beta.slice(0, 6)]);
+  const back = JSON.parse(carried(JSON.stringify(gated), variantOf('softmax'), stash));
+  assert.deepEqual(back, { ...softmax, causal: true });
+  const ten = Object.fromEntries(Object.entries(six).map(([name, rows]) => [name, [...rows, ...rows.slice(0, 4)]]));
+  assert.equal(JSON.parse(carried(JSON.stringify(ten), variantOf('gated'), new Map())).decay.length, 10);
+  assert.equal(carried('no JSON', variantOf('delta'), stash), 'no JSON');
+  assert.equal(requestText(variantOf('delta')).includes('decay'), false);
+});
