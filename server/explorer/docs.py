@@ -30,7 +30,7 @@ IN_JSON = HERE / "src" / "openapi.json"
 
 SERVER = "http://127.0.0.1:8080"  # the default address of the daemon
 # The explorer shows these paths; tests/browser/docs.test.mjs compares the list with src/request.js.
-EXPLORED = ["/attention", "/self-attention", "/multi-head-attention"]
+EXPLORED = ["/attention", "/self-attention", "/multi-head-attention", "/linear-attention"]
 SHORT = 40  # characters; a longer default stays in the description
 WIDE = 88  # characters of a line of JSON in an example
 METHODS = ["get", "post"]

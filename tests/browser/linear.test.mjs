@@ -156,7 +156,7 @@ test('the slider goes from word to word; a link keeps its place; the sentence an
     // The state held something under the key of “shut”, which writes most of the difference.
     const held = V[0].map((_, col) => states[4].reduce((sum, row, at) => sum + gates[5][0] * K[5][at] * row[col], 0));
     const told = `shut keeps ${said(gates[5][0], 3)} of the state. Under the key of shut, the state holds ${held.map((x) => said(x, 2)).join(', ')}. shut writes ${beta[5]} of the way to its value (−1, 0, 0).`;
-    assert.equal(await page.textContent('#player .text'), told);
+    assert.equal(await page.textContent('#explanation'), told);
     // A cell of the map says what it was, what the gate left, and what was written.
     const { x, y } = await cell(page, 'states', 0, 0);
     await page.mouse.move(x, y);
@@ -167,6 +167,7 @@ test('the slider goes from word to word; a link keeps its place; the sentence an
       `row 0, column 0State${said(states[5][0][0])}before shut${said(states[4][0][0])}× its gate ${said(gates[5][0], 3)}${said(kept)}written${signed(states[5][0][0] - kept, 4)}`,
     );
     await page.mouse.move(2, 2);
+    await page.waitForFunction(() => !document.querySelector('.figure-ghost'));
     await picture(page, 'linear-state');
     await page.waitForFunction(() => location.hash.includes('position=5'));
     await page.reload();

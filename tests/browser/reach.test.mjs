@@ -81,7 +81,7 @@ test('README’s figure stands in a frame of a page whose origin is named, and i
 test('a step that does not exist cannot be embedded, and this is said', () =>
   onPage({}, async (page) => {
     await open(page, '/?embed=weight#example=003');
-    assert.match(await page.textContent('#problem'), /^There is no step weight to embed.*The steps are X, .*weights, output\./);
+    assert.match(await page.textContent('#problem'), /^There is no step weight to embed.*The steps are X, .*weights, states, output\./);
     assert.equal(await page.locator('#film').isVisible(), true);
   }));
 

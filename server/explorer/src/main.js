@@ -282,7 +282,8 @@ async function askMean() {
 function showOthers() {
   state.compared?.render(state.answer, state);
   const opened = view.opened();
-  state.linear?.render(state.answer, state, opened === 'states' || opened === 'all', view.canvas('states'));
+  const shown = opened === 'states' || opened === 'all';
+  if (state.linear?.render(state.answer, state, shown, view.canvas('states'))) redraw();
 }
 
 // ---------------------------------------------------------------- attention without softmax

@@ -1,4 +1,4 @@
-// player.js has the slider below the steps' names, which goes from word to word and shows the state after each: by hand, by the arrow keys,
+// player.js has the slider below the names of the steps, which goes from word to word and shows the state after each: by hand, by the arrow keys,
 // or by itself (Play). If the system asks for less movement, nothing moves by itself, and one state follows the other at once.
 import { makeScale } from './colour.js';
 import { make, makeWith } from './dom.js';
@@ -19,7 +19,6 @@ export function createPlayer(root, { defer, show, point }) {
   word.htmlFor = 'position';
   const small = make('div', 'player-thumbs', root);
   small.setAttribute('aria-hidden', 'true'); // the slider does the same
-  const told = make('p', 'text', root);
   let timer = 0;
   let now = null; // {answer, state, last}
   let drawn = {}; // what the small pictures show
@@ -91,13 +90,17 @@ export function createPlayer(root, { defer, show, point }) {
     canvas.after(ghost);
   }
 
-  // Shows the slider if the state is shown. shown: whether it is. canvas: that of the state's figure.
+  // Shows the slider if the state is shown. shown: whether it is. canvas: that of the state's figure. Returns whether the slider has come or
+  // gone, so that the figures have another height.
   function render(answer, state, shown, canvas) {
     const list = answer.matrices.states?.[Math.min(state.batch, answer.matrices.states.length - 1)];
+    const before = root.hidden;
     root.hidden = !list || !shown;
-    if (root.hidden) return stop();
+    if (root.hidden) stop();
+    if (root.hidden) return !before;
     const states = list[Math.floor((state.head * list.length) / answer.heads)];
-    if (now?.answer !== answer) stop();
+    const other = now?.answer !== answer || before;
+    if (other) stop();
     const moved = now?.answer === answer && now.position !== Math.min(state.position ?? Infinity, states.length - 1);
     now = { answer, state: { ...state }, last: states.length - 1 };
     now.position = at();
@@ -107,10 +110,11 @@ export function createPlayer(root, { defer, show, point }) {
     const said = [answer.key(now.position), `word ${now.position + 1} of ${states.length}`];
     word.replaceChildren('after ', make('b', '', null, said[0]), `, ${said[1]}`);
     slider.setAttribute('aria-valuetext', said.join(', '));
-    told.textContent = answer.own.sayStep(state.batch, state.head, now.position);
     small.hidden = states.length > MOST || Math.max(states[0].rows, states[0].cols) > 64;
     const { palette, log, dark } = state;
     if (!small.hidden) drawSmall(states, makeScale({ ...states[0].reach, signed: true, log, palette, dark }), [palette, log, dark].join());
+    if (other && state.row === null) point({ query: now.position });
+    return before;
   }
   return { render };
 }

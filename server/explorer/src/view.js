@@ -533,6 +533,12 @@ export class View {
   // Explains the row of the query in words.
   explain() {
     const { answer, state } = this;
+    if (this.opened() === 'states') {
+      const position = Math.min(state.position ?? Infinity, answer.queries - 1);
+      const said = answer.own.sayStep(state.batch, state.head, position);
+      this.parts.explanation.replaceChildren(make('p', 'lead', null, said));
+      return;
+    }
     const row = this.subject.query;
     const { matrix, mask } = this.weights();
     const part = (all) => all?.subarray(row * matrix.cols, (row + 1) * matrix.cols);
