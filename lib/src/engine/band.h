@@ -57,6 +57,10 @@ static inline const void *row_of(const struct band *s, const struct operand *o, 
                      s->line->item * o->batch + at + (s->line->first + i) * o->ld);
 }
 
+/* Returns 1 / sqrt(the sum of squares) of a float64 row that has a square beyond double. Any
+ * epsilon is too small to count beside it. */
+double band_long_norm(const double *row, size_t d);
+
 /* Returns 1 / sqrt(the sum of squares of a row of K or Q + epsilon), or 1 if rows stay as they
  * are. */
 static inline double norm_of(const struct band *s, const void *row) {
@@ -70,7 +74,8 @@ static inline double norm_of(const struct band *s, const void *row) {
     } else {
         s->kernels->moments_f64(row, d, &mean, &m2);
     }
-    return 1 / sqrt(m2 + (double)d * mean * mean + s->plan->norm_epsilon);
+    const double squares = m2 + (double)d * mean * mean;
+    return isfinite(squares) ? 1 / sqrt(squares + s->plan->norm_epsilon) : band_long_norm(row, d);
 }
 
 /* Returns a decay or beta of position i of the line, in column 0. */
