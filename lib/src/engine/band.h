@@ -27,8 +27,9 @@ struct band {
 attn_status steps_run(const struct band *s, void *scratch);
 
 /* Computes a band in chunks, in the type of the plan or in double. *hard becomes true if the keys
- * of a chunk are so much alike that errors of the delta rules would add up; the results of the band
- * are not complete then. */
+ * of a chunk are so much alike that errors of the delta rules would add up, or if products of rows
+ * of Q and K are too small or too large for the type. The results of the band are not complete
+ * then. */
 attn_status chunks_run_f32(const struct band *s, void *scratch, bool *hard);
 attn_status chunks_run_f64(const struct band *s, void *scratch, bool *hard);
 
