@@ -181,6 +181,31 @@ Test(linear, products_out_of_range_agree_with_the_recurrence, .timeout = 300) {
     cr_expect_eq(worst[0].refused + worst[1].refused, 0);
 }
 
+/* A product of gates may be a denormal float, which has few digits. The state still has all of its
+ * digits if only the first values are large. */
+Test(linear, products_of_gates_keep_their_digits, .timeout = 300) {
+    static const double decays[] = {-4.5, -5, -100, -1000};
+    struct linear_worst worst[2] = {0};
+    for (size_t i = 0; i < sizeof decays / sizeof *decays * 4; i++) {
+        struct linear_kind kind = {.dtype = ATTN_FLOAT32, .n = 20, .d = 33, .d_v = 40};
+        kind.decays = i % 2 == 0 ? 1 : kind.d;
+        kind.has_beta = i / 2 % 2 == 1;
+        kind.beta[1] = 1;
+        kind.decay[0] = kind.decay[1] = decays[i / 4];
+        struct linear_call *c = draw_linear_kind(&kind);
+        for (size_t j = 0; j < kind.n * kind.decays && decays[i / 4] <= -100; j++) {
+            c->decay.x[j] = j / kind.decays == 8 ? decays[i / 4] : 0; /* one gate is strong */
+        }
+        for (size_t j = 0; j < kind.n * kind.d_v; j++) {
+            c->v.x[j] = ldexp(c->v.x[j], j < 6 * kind.d_v ? 120 : -40);
+        }
+        make_linear_tensors(c);
+        check_linear(worst, c, i, false);
+    }
+    print_worst("products of gates", worst);
+    cr_expect_eq(worst[0].refused, 0);
+}
+
 Test(linear, a_very_long_call_agrees_with_the_recurrence, .timeout = 300) {
     const struct linear_kind kind = {.dtype = ATTN_FLOAT32,
                                      .n = test_scale(100000),
