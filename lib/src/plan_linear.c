@@ -305,6 +305,18 @@ static attn_status resolve_vector(const attn_plan *plan, const attn_tensor *t, c
     return ATTN_OK;
 }
 
+/* Fails because one row of numbers may be the decays of all columns, or those of all positions in a
+ * further axis. */
+static attn_status one_row_of_gates(const attn_plan *plan, const attn_tensor *t, const char *name,
+                                    attn_error *error) {
+    char got[SHAPE_TEXT];
+    return attn_fail(error, ATTN_SHAPE_MISMATCH, name,
+                     "%s has the shape %s, and there are as many positions as columns of K: give "
+                     "it a row of %zu numbers for each position, or leave out an axis of 1 if its "
+                     "numbers are those of the positions",
+                     name, shape_text(t, got), plan->linear->d);
+}
+
 /* Resolves decay or beta. Only a decay may have numbers by column. */
 static attn_status resolve_gates(attn_plan *plan, const attn_tensor *t, const char *name,
                                  bool is_decay, struct broadcast *out, attn_error *error) {
@@ -329,6 +341,9 @@ static attn_status resolve_gates(attn_plan *plan, const attn_tensor *t, const ch
     if (!(packed ? flat && fits_packed(plan, t, by_column, out)
                  : ranked && fits_stacked(plan, t, by_column, out))) {
         return wrong_gates(plan, t, name, is_decay, error);
+    }
+    if (by_column && !packed && l->d == plan->n && plan->n > 1 && out->stride[0] == l->d) {
+        return one_row_of_gates(plan, t, name, error);
     }
     ATTN_TRY(check_batch(t, name, last, form, &items, error));
     out->stride[0] = items == 1 ? 0 : out->stride[0];

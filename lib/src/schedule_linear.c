@@ -171,13 +171,10 @@ static attn_status lay_out(attn_plan *plan, attn_error *error) {
     if (widest.chunk > 0) {
         const size_t f32 = k->panel_f32 > 0 ? k->panel_f32 : CHUNK_PANEL,
                      f64 = k->panel_f64 > 0 ? k->panel_f64 : CHUNK_PANEL;
-        const bool wide = plan->dtype == ATTN_FLOAT64 || l->corrects || l->block > 0;
-        const size_t narrow = chunk_map(&widest, sizeof(float), f32).bytes;
-        s->scratch.bytes = size_max(s->scratch.bytes, narrow);
-        if (wide) {
-            const size_t bytes = chunk_map(&widest, sizeof(double), f64).bytes;
-            s->scratch.bytes = size_max(s->scratch.bytes, bytes);
-        }
+        /* Any call may need chunks in double, see chunks_run_f32(). */
+        const size_t narrow = chunk_map(&widest, sizeof(float), f32).bytes,
+                     wide = chunk_map(&widest, sizeof(double), f64).bytes;
+        s->scratch.bytes = size_max(s->scratch.bytes, size_max(narrow, wide));
     }
     return ATTN_OK;
 }

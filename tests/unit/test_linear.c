@@ -142,6 +142,70 @@ Test(linear, extreme_gates_agree_with_the_recurrence, .timeout = 300) {
     cr_expect_eq(worst[0].refused + worst[1].refused, 0);
 }
 
+/* Multiplies all numbers of Q or K or V by a power of 2, which keeps them exact. */
+static void scale_numbers(const struct linear_matrix *m, int power) {
+    for (size_t i = 0; i < m->items * m->heads * m->rows * m->columns; i++) {
+        m->x[i] = ldexp(m->x[i], power);
+    }
+}
+
+/* Products of rows of Q and K may be too small or too large for the dtype though outputs are not.
+ */
+Test(linear, products_out_of_range_agree_with_the_recurrence, .timeout = 300) {
+    static const struct {
+        struct linear_kind kind;
+        int q, k, v; /* powers of 2 for float32 */
+    } cases[] = {{{.decays = 0}, -84, -84, 84},
+                 {{.decays = 1, .decay = {-1, 0}}, -84, -84, 84},
+                 {{.decays = 2, .decay = {-1, 0}}, -84, -84, 84},
+                 {{.has_beta = true, .beta = {0, 1}}, -84, -84, 84},
+                 {{.decays = 2, .decay = {-1, 0}, .has_beta = true, .beta = {0, 1}}, -84, -84, 84},
+                 {{.decays = 0}, 84, 84, -100},
+                 {{.decays = 1, .decay = {-1, 0}}, 84, 84, -100},
+                 {{.decays = 2, .decay = {-1, 0}}, 84, 84, -100}};
+    struct linear_worst worst[2] = {0};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases * 2; i++) {
+        struct linear_kind kind = cases[i / 2].kind;
+        const int by = i % 2 == 0 ? 1 : 8; /* exponents of float64 are 8 times as large */
+        kind.dtype = i % 2 == 0 ? ATTN_FLOAT32 : ATTN_FLOAT64;
+        kind.n = 130, kind.d = 33, kind.d_v = i / 4 % 2 == 0 ? 17 : 64; /* 64 fills panels */
+        kind.decays = kind.decays == 2 ? kind.d : kind.decays;
+        struct linear_call *c = draw_linear_kind(&kind);
+        scale_numbers(&c->q, by * cases[i / 2].q);
+        scale_numbers(&c->k, by * cases[i / 2].k);
+        scale_numbers(&c->v, by * cases[i / 2].v);
+        make_linear_tensors(c);
+        check_linear(worst, c, i, false);
+    }
+    print_worst("products out of range", worst);
+    cr_expect_eq(worst[0].refused + worst[1].refused, 0);
+}
+
+/* A product of gates may be a denormal float, which has few digits. The state still has all of its
+ * digits if only the first values are large. */
+Test(linear, products_of_gates_keep_their_digits, .timeout = 300) {
+    static const double decays[] = {-4.5, -5, -100, -1000};
+    struct linear_worst worst[2] = {0};
+    for (size_t i = 0; i < sizeof decays / sizeof *decays * 4; i++) {
+        struct linear_kind kind = {.dtype = ATTN_FLOAT32, .n = 20, .d = 33, .d_v = 40};
+        kind.decays = i % 2 == 0 ? 1 : kind.d;
+        kind.has_beta = i / 2 % 2 == 1;
+        kind.beta[1] = 1;
+        kind.decay[0] = kind.decay[1] = decays[i / 4];
+        struct linear_call *c = draw_linear_kind(&kind);
+        for (size_t j = 0; j < kind.n * kind.decays && decays[i / 4] <= -100; j++) {
+            c->decay.x[j] = j / kind.decays == 8 ? decays[i / 4] : 0; /* one gate is strong */
+        }
+        for (size_t j = 0; j < kind.n * kind.d_v; j++) {
+            c->v.x[j] = ldexp(c->v.x[j], j < 6 * kind.d_v ? 120 : -40);
+        }
+        make_linear_tensors(c);
+        check_linear(worst, c, i, false);
+    }
+    print_worst("products of gates", worst);
+    cr_expect_eq(worst[0].refused, 0);
+}
+
 Test(linear, a_very_long_call_agrees_with_the_recurrence, .timeout = 300) {
     const struct linear_kind kind = {.dtype = ATTN_FLOAT32,
                                      .n = test_scale(100000),

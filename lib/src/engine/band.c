@@ -22,6 +22,15 @@ bool band_round(const struct band *s, const double *from, size_t count, void *to
     return !bad;
 }
 
+double band_long_norm(const double *row, size_t d) {
+    const double shrink = 0x1p-600; /* no square overflows after this */
+    double sum = 0;
+    for (size_t i = 0; i < d; i++) {
+        sum += row[i] * shrink * (row[i] * shrink);
+    }
+    return shrink / sqrt(sum);
+}
+
 attn_status band_not_finite(const struct band *s, const char *name, size_t h, size_t i) {
     return attn_fail(s->error, ATTN_NOT_FINITE, name,
                      "%s is not a finite %s at %s %zu, head %zu, position %zu: the values are too "

@@ -27,8 +27,9 @@ struct band {
 attn_status steps_run(const struct band *s, void *scratch);
 
 /* Computes a band in chunks, in the type of the plan or in double. *hard becomes true if the keys
- * of a chunk are so much alike that errors of the delta rules would add up; the results of the band
- * are not complete then. */
+ * of a chunk are so much alike that errors of the delta rules would add up, or if products of rows
+ * of Q and K are too small or too large for the type. The results of the band are not complete
+ * then. */
 attn_status chunks_run_f32(const struct band *s, void *scratch, bool *hard);
 attn_status chunks_run_f64(const struct band *s, void *scratch, bool *hard);
 
@@ -58,6 +59,10 @@ static inline const void *row_of(const struct band *s, const struct operand *o, 
                      s->line->item * o->batch + at + (s->line->first + i) * o->ld);
 }
 
+/* Returns 1 / sqrt(the sum of squares) of a float64 row that has a square beyond double. Any
+ * epsilon is too small to count beside it. */
+double band_long_norm(const double *row, size_t d);
+
 /* Returns 1 / sqrt(the sum of squares of a row of K or Q + epsilon), or 1 if rows stay as they
  * are. */
 static inline double norm_of(const struct band *s, const void *row) {
@@ -71,7 +76,8 @@ static inline double norm_of(const struct band *s, const void *row) {
     } else {
         s->kernels->moments_f64(row, d, &mean, &m2);
     }
-    return 1 / sqrt(m2 + (double)d * mean * mean + s->plan->norm_epsilon);
+    const double squares = m2 + (double)d * mean * mean;
+    return isfinite(squares) ? 1 / sqrt(squares + s->plan->norm_epsilon) : band_long_norm(row, d);
 }
 
 /* Returns a decay or beta of position i of the line, in column 0. */

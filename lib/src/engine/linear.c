@@ -129,13 +129,13 @@ static attn_status run_band(struct band *s, size_t segment, void *scratch) {
     if (!hard) {
         const attn_status status = chunks_run_f32(s, scratch, &hard);
         /* A product may be too large before a gate makes it small. Double has room for it. */
-        if (!(status == ATTN_NOT_FINITE && l->corrects) && (status != ATTN_OK || !hard)) {
+        if (status != ATTN_NOT_FINITE && (status != ATTN_OK || !hard)) {
             return status;
         }
     }
     hard = false;
     const attn_status status = chunks_run_f64(s, scratch, &hard);
-    hard = hard || (status == ATTN_NOT_FINITE && l->corrects);
+    hard = hard || status == ATTN_NOT_FINITE;
     return hard && s->plan->dtype == ATTN_FLOAT64 ? steps_run(s, scratch) : status;
 }
 
