@@ -214,10 +214,13 @@ static void add_gradients(const struct linear_call *c, size_t line, size_t h,
     struct reference_linear_gradients g = reference_linear_gradients(&call, output, state);
     for (int i = 0; i < REFERENCE_INPUTS; i++) {
         struct linear_matrix *m = &sums->of[i];
+        if (m->x == NULL) {
+            continue;
+        }
         const size_t owner = i == REFERENCE_Q ? h : s, all = i == REFERENCE_Q ? c->H : c->H_s,
                      rows = i == REFERENCE_PAST ? c->d : c->line_rows[line];
         const size_t head = owner / (all / m->heads), item = i == REFERENCE_PAST ? line : b;
-        for (size_t r = 0; r < rows && m->x != NULL; r++) {
+        for (size_t r = 0; r < rows; r++) {
             double *to = linear_number(m, item, head,
                                        i == REFERENCE_PAST ? r : c->line_first[line] + r);
             for (size_t e = 0; e < m->columns; e++) {
@@ -251,7 +254,7 @@ static double compare_gradients(const struct linear_call *c, const struct result
     for (int i = 0; i < REFERENCE_INPUTS; i++) {
         const struct linear_matrix *m = &sums.of[i];
         const bool wanted = (c->options.results >> gradients[i] & 1) != 0;
-        const double largest = m->x == NULL || !wanted ? 0 : largest_or_nan(m->x, numbers_of(m));
+        const double largest = !wanted ? 0 : largest_or_nan(m->x, numbers_of(m));
         const bool packed = linear_is_packed(c) && i != REFERENCE_PAST;
         const struct comparison k = {.c = c, .r = r, .errors = errors, .growth = growth};
         most = !(largest <= most) ? largest : most;

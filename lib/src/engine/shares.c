@@ -14,14 +14,15 @@ struct row {
     size_t place; /* its first number in the gradient */
 };
 
-/* Adds the shares of a batch item, or of a line. */
-static void add_shares(const struct band *s, const struct row *r, size_t item, double *sum) {
+/* Adds the shares of a batch item, or of a line. Returns false if it has none, because the row is a
+ * position of no line. */
+static bool add_shares(const struct band *s, const struct row *r, size_t item, double *sum) {
     const struct gradient_rows *of = &r->of;
     const struct linear *l = s->l;
     const size_t each = of->owners / of->heads;
     if (!of->of_lines && r->input != LINEAR_PAST && l->item_rows != NULL &&
         r->row >= l->item_rows[item]) {
-        return; /* a position of no line */
+        return false;
     }
     for (size_t owner = r->head * each; owner < (r->head + 1) * each; owner++) {
         for (size_t band = 0; band < of->bands; band++) {
@@ -34,6 +35,7 @@ static void add_shares(const struct band *s, const struct row *r, size_t item, d
             s->kernels->axpy_f64(sum, share, of->width, 1);
         }
     }
+    return true;
 }
 
 /* Makes the gradient by a row x of Q or K of that by r x, where r = 1 / sqrt(x x + epsilon):
@@ -53,14 +55,15 @@ static attn_status make_row(const struct band *s, const struct row *r, double *s
     const struct gradient_rows *of = &r->of;
     const attn_result_tensor *part = &s->plan->results.of[of->which].parts[0];
     const size_t size = attn_dtype_size(s->plan->dtype);
+    bool any = false;
     memset(sum, 0, of->width * sizeof *sum);
     if (of->items > 1) {
-        add_shares(s, r, r->item, sum);
+        any = add_shares(s, r, r->item, sum);
     }
     for (size_t item = 0; of->items == 1 && item < of->lines; item++) {
-        add_shares(s, r, item, sum);
+        any = add_shares(s, r, item, sum) || any;
     }
-    if (r->input <= LINEAR_K && s->l->given.normalize_qk) {
+    if (any && r->input <= LINEAR_K && s->l->given.normalize_qk) {
         go_back_through_norm(s, r, sum, sum + of->width);
     }
     if (band_round(s, sum, of->width, (char *)part->data + r->place * size)) {
