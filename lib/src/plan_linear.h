@@ -191,6 +191,7 @@ static inline size_t linear_back_numbers(const struct linear *l) {
     X(turned, real, W_T)        /* rows of K in panels, transposed or as they are */               \
     X(gates, double, C * (by_column ? d : 1))                                                      \
     X(running, double, C + d + P) /* products of gates, or a row */                                \
+    X(fades, real, C)           /* products of the gates of whole rows */                          \
     X(weights, real, C * C_P)   /* of the rows of a chunk and its keys */                          \
     X(system, real, C * C_P)    /* -beta times the products of its keys */                         \
     X(values, real, C * W)      /* u, in panels */                                                 \

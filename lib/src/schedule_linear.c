@@ -16,9 +16,9 @@ enum {
     FEW_NUMBERS = 1 << 14,
     /* A segment costs at most about this much, which is 3 ms. */
     SEGMENT_WORK = 1 << 28,
-    /* So many bands of states are enough for the threads of most machines. A band that is made
-     * only for them has at least BAND_COLUMNS columns and BAND_WORK multiply-adds. */
-    ENOUGH_TASKS = 16,
+    /* So many bands of states are enough for the threads of most machines. Each band computes the
+     * products of its keys again, so more of them cost more. A band that is made only for them has at least BAND_COLUMNS columns and BAND_WORK multiply-adds. */
+    ENOUGH_TASKS = 8,
     BAND_COLUMNS = 32,
     BAND_WORK = 1 << 20,
     /* The most numbers of a band of a state, and of the rows of K of a chunk. */

@@ -13,7 +13,9 @@
  *   bench_attention LINE...     measures these calls, which are written as --list does
  *   bench_attention --list      lists the calls; it takes the options above. A line "# GROUP" comes
  *                               before the calls of each group
- *   bench_attention --serve     reads lines of calls and answers each with a sample in seconds
+ *   bench_attention --serve     reads lines of calls and answers each with a sample in seconds. A
+ *                               line "numbers LINE" asks for numbers of the results, and "gemm" for
+ *                               the rate of cblas_sgemm in operations per second
  *
  * $BENCH_THREADS threads (default: as many as there are cores) run the tasks of a plan.
  */
@@ -239,6 +241,44 @@ static attn_status plan_attention(struct call *c, attn_dtype dtype, const attn_o
     return attn_plan_attention(&c->plan, &q, &k, &v, &o, error);
 }
 
+/* Replaces numbers between -1 and 1 by their distances from 0, times `factor`. */
+static void one_sided(attn_tensor *t, float factor) {
+    float *numbers = (float *)(uintptr_t)t->data;
+    for (size_t i = 0; i < t->shape[0] * t->shape[1]; i++) {
+        numbers[i] = factor * fabsf(numbers[i]);
+    }
+}
+
+/* Rows of K have a length of about 1, a gate is between 0.9 and 1, and beta is between 0 and 1. */
+static attn_status plan_linear(struct call *c, const attn_options *options, attn_error *error) {
+    const struct shape *s = &c->shape;
+    const size_t each[] = {s->n, s->heads}, rows[] = {s->n, s->heads * s->d},
+                 values[] = {s->n, s->heads * shape_d_v(s)},
+                 states[] = {s->heads, s->d, shape_d_v(s)};
+    const attn_tensor q = tensor(c, ATTN_FLOAT32, 1, 2, rows),
+                      k = tensor(c, ATTN_FLOAT32, 1 / sqrt((double)s->d), 2, rows),
+                      v = tensor(c, ATTN_FLOAT32, 1, 2, values);
+    attn_tensor decay, beta, past;
+    attn_linear call = {.q = &q, .k = &k, .v = &v};
+    attn_options o = *options;
+    o.results |= ATTN_WANT(PRESENT_STATE);
+    if (s->gated) {
+        decay = tensor(c, ATTN_FLOAT32, 1 / 1.7, 2, each);
+        one_sided(&decay, -0.1F);
+        o.decay = &decay;
+    }
+    if (s->delta) {
+        beta = tensor(c, ATTN_FLOAT32, 1 / 1.7, 2, each);
+        one_sided(&beta, 1);
+        call.beta = &beta;
+    }
+    if (s->n == 1) {
+        past = tensor(c, ATTN_FLOAT32, 1, 3, states);
+        call.past_state = &past;
+    }
+    return attn_plan_linear(&c->plan, &call, &o, error);
+}
+
 static void open_call(struct call *c, const struct shape *s) {
     const attn_dtype dtype = s->float64 ? ATTN_FLOAT64 : ATTN_FLOAT32;
     const bool split = s->d_model > 0 || s->packed;
@@ -261,7 +301,10 @@ static void open_call(struct call *c, const struct shape *s) {
         mask.data = c->memory[c->used++] = bytes;
         o.mask = &mask;
     }
-    if ((s->d_model > 0 ? plan_projections : plan_attention)(c, dtype, &o, &error) != ATTN_OK) {
+    const attn_status status = s->linear        ? plan_linear(c, &o, &error)
+                               : s->d_model > 0 ? plan_projections(c, dtype, &o, &error)
+                                                : plan_attention(c, dtype, &o, &error);
+    if (status != ATTN_OK) {
         fprintf(stderr, "%s\n", error.message);
         exit(1);
     }
@@ -336,6 +379,10 @@ static bool in_grid(const struct result *r) {
 
 static bool with_gradients(const struct result *r) {
     return strcmp(r->group, "gradients") == 0;
+}
+
+static bool is_linear(const struct result *r) {
+    return strcmp(r->group, "linear") == 0;
 }
 
 static bool in_models(const struct result *r) {
@@ -468,6 +515,7 @@ static void run_bench(const struct shape_choice *choice, int count, char *lines[
     print_summary("n = 2 ... 64", is_small);
     print_summary("grid", in_grid);
     print_summary("gradients", with_gradients);
+    print_summary("linear", is_linear);
     print_summary("models", in_models);
     print_summary("drawn", is_drawn);
     print_summary("drawn, n >= 128, d >= 32", is_drawn_large);
@@ -478,12 +526,54 @@ static void run_bench(const struct shape_choice *choice, int count, char *lines[
     }
 }
 
-/* Answers each line of standard input with the seconds of one sample. */
+/* Prints numbers of a result that are spread over all of it. */
+static void print_numbers(const attn_result_tensor *result) {
+    enum {
+        SPREAD = 997 /* as many as serve.py sends */
+    };
+    size_t count = 1;
+    for (int i = 0; i < result->rank; i++) {
+        count *= result->shape[i];
+    }
+    for (size_t i = 0; i < SPREAD; i++) {
+        printf("%.9g ", (double)((const float *)result->data)[i * (count - 1) / (SPREAD - 1)]);
+    }
+}
+
+/* Computes a call and prints numbers of its output and of its present state in one line. */
+static void answer_numbers(const char *line) {
+    struct shape s;
+    struct call c;
+    if (!shape_read(&s, line) || !s.linear) {
+        fprintf(stderr, "no such call of linear attention: %s", line);
+        exit(1);
+    }
+    open_call(&c, &s);
+    pool_wake();
+    pool_run(c.plan);
+    pool_rest();
+    print_numbers(attn_plan_tensor(c.plan, ATTN_RESULT_OUTPUT, 0));
+    print_numbers(attn_plan_tensor(c.plan, ATTN_RESULT_PRESENT_STATE, 0));
+    printf("\n");
+    close_call(&c);
+}
+
+/* Answers each line of standard input: with the seconds of one sample if it is a call. */
 static int serve(void) {
     char line[SHAPE_LINE], last[SHAPE_LINE] = "";
     struct call c = {0};
     struct shape s;
     while (fgets(line, sizeof line, stdin) != NULL) {
+        if (strcmp(line, "gemm\n") == 0) {
+            printf("%.9g\n", gemm_rate(false, gemm_size(false)));
+            fflush(stdout);
+            continue;
+        }
+        if (strncmp(line, "numbers ", 8) == 0) {
+            answer_numbers(line + 8);
+            fflush(stdout);
+            continue;
+        }
         if (strcmp(line, last) != 0) {
             if (!shape_read(&s, line)) {
                 fprintf(stderr, "no such call: %s", line);

@@ -31,6 +31,9 @@ static const struct field {
     {"packed", offsetof(struct shape, packed)},
     {"prepacked", offsetof(struct shape, prepacked)},
     {"gradients", offsetof(struct shape, gradients)},
+    {"linear", offsetof(struct shape, linear)},
+    {"gated", offsetof(struct shape, gated)},
+    {"delta", offsetof(struct shape, delta)},
 };
 
 enum {
@@ -66,7 +69,10 @@ bool shape_read(struct shape *s, const char *line) {
         memcpy((char *)s + fields[field].offset, &value, sizeof value);
         line = end + strspn(end, " ");
     }
+    const bool alone = s->d_model + s->causal + s->float64 + s->mask + s->gradients == 0;
     return s->heads > 0 && s->kv_heads > 0 && s->n > 0 && s->m > 0 && s->d > 0 &&
+           (s->linear > 0 ? alone && s->packed > 0 && s->m == s->n && s->kv_heads == s->heads
+                          : s->gated + s->delta == 0) &&
            (s->d_model == 0 || (s->packed == 0 && s->m == s->n && s->gradients == 0)) &&
            (s->window == 0 || s->causal > 0) && (s->prepacked == 0 || s->d_model > 0);
 }
@@ -90,6 +96,10 @@ static double visible_pairs(const struct shape *s) {
 }
 
 double shape_flops(const struct shape *s) {
+    if (s->linear) {
+        const double state = (double)s->d * (double)shape_d_v(s);
+        return 2 * (double)s->heads * (double)s->n * state * (s->delta ? 3 : 2);
+    }
     const double columns = (double)(s->d + shape_d_v(s));
     const double of_gradients = s->gradients ? (double)(3 * s->d + 2 * shape_d_v(s)) : 0;
     return 2 * ((columns + of_gradients) * (double)s->heads * visible_pairs(s) +
@@ -184,6 +194,27 @@ static void pass_gradients(const struct way *way) {
             s.causal = 1;
             pass(way, &s);
         }
+    }
+}
+
+/* Passes calls of linear attention with its four rules. */
+static void pass_linear(const struct way *way) {
+    static const size_t sizes[] = {1, 64, 512, 4096}, dims[] = {64, 128}, heads[] = {8, 32};
+    enum {
+        RULES = 4,
+        CALLS = RULES * 2 * 2 * 4
+    };
+    for (size_t i = 0; i < CALLS; i++) {
+        const size_t rule = i / 16, h = heads[i / 8 % 2], d = dims[i / 4 % 2], n = sizes[i % 4];
+        pass(way, &(struct shape){.heads = h,
+                                  .kv_heads = h,
+                                  .n = n,
+                                  .m = n,
+                                  .d = d,
+                                  .packed = 1,
+                                  .linear = 1,
+                                  .gated = rule % 2,
+                                  .delta = rule / 2});
     }
 }
 
@@ -302,6 +333,8 @@ void shape_each(const struct shape_choice *choice,
         pass_grid(&way);
         way.group = "gradients";
         pass_gradients(&way);
+        way.group = "linear";
+        pass_linear(&way);
     }
     way.group = "models";
     pass_models(&way);

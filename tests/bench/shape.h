@@ -22,6 +22,9 @@ struct shape {
     size_t prepacked; /* the weights of the projections are packed before the measurement */
     size_t packed;    /* if not 0, given Q, K, V and the output are (n,heads*d) */
     size_t gradients; /* those of given Q, K and V are computed, too */
+    /* Attention without softmax, in packed form, with its present state. `gated` and `delta` are
+     * its two rules, which may be combined. A single query has a past state. */
+    size_t linear, gated, delta;
 };
 
 /* Writes the line of a call without a newline into line[SHAPE_LINE]. */
@@ -36,7 +39,8 @@ size_t shape_d_v(const struct shape *s);
 /* Returns the floating-point operations of a call's matrix products: two for each multiply-add of
  * the two products of attention, of the five of its gradients and of the projections. Pairs of
  * query and key that causal or a window forbids do not count. Pairs that a mask forbids count,
- * because masks are arbitrary. */
+ * because masks are arbitrary. Linear attention has the products of its recurrence: that of a query
+ * and the state, that of a key and a value, and that of a key and the state with `delta`. */
 double shape_flops(const struct shape *s);
 
 /* Which calls are measured. */

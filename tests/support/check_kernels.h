@@ -24,6 +24,8 @@
     X(products_f64_agree_with_plain_loops)                                                         \
     X(gathers_f32_agree_with_plain_loops)                                                          \
     X(gathers_f64_agree_with_plain_loops)                                                          \
+    X(solutions_f32_fit_their_systems)                                                             \
+    X(solutions_f64_fit_their_systems)                                                             \
     X(far_below_f32_is_zero)                                                                       \
     X(far_below_f64_is_zero)                                                                       \
     X(spread_f32_writes_its_row_alone)                                                             \

@@ -44,7 +44,8 @@ attn_status shares_task(const struct band *s, size_t task, double *scratch);
 
 /* Returns number `index` of an array whose numbers have the dtype of the plan. */
 static inline const char *at_number(const attn_plan *plan, const void *data, size_t index) {
-    return (const char *)data + index * attn_dtype_size(plan->dtype);
+    return (const char *)data +
+           index * (plan->dtype == ATTN_FLOAT64 ? sizeof(double) : sizeof(float));
 }
 
 /* Reads `count` numbers of the dtype of the plan, times `scale`. */

@@ -116,26 +116,6 @@ static attn_status check_task(const struct band *s, size_t task) {
 
 /* ---------------------------------------------------------------------------------------- tasks */
 
-/* Are the delta rules to be computed in double? Where beta times the squared length of a row of K
- * comes near 2, a correction does not shrink the state, and errors of float32 would add up. */
-static bool needs_double(const struct band *s) {
-    enum {
-        NEAR = 15 /* tenths */
-    };
-    const struct operand *k = &s->plan->in.k;
-    const size_t at = s->plan->head[s->state * s->l->group].k, d = s->l->d;
-    bool near = false;
-    for (size_t i = s->first; s->l->corrects && i < s->end && !near; i++) {
-        const float *row = row_of(s, k, at, i);
-        float length = 1;
-        if (!s->l->given.normalize_qk) {
-            s->kernels->dots_f32(&length, row, row, d, 1, d);
-        }
-        near = fabs(beta_of(s, i)) * (double)length > NEAR / 10.0;
-    }
-    return near;
-}
-
 /* Finds the positions of a segment. */
 static void find_positions(struct band *s, size_t segment) {
     s->first = size_min(segment * s->l->rows, s->line->rows);
@@ -150,16 +130,17 @@ static attn_status run_band(const struct band *s, void *scratch) {
     if (l->chunk == 0 || s->line->rows < LINEAR_FEW_POSITIONS) {
         return steps_run(s, scratch);
     }
-    if (!hard && !needs_double(s)) {
+    if (!hard) {
         const attn_status status = chunks_run_f32(s, scratch, &hard);
-        if (status != ATTN_OK || !hard) {
+        /* A product may be too large before a gate makes it small. Double has room for it. */
+        if (!(status == ATTN_NOT_FINITE && l->corrects) && (status != ATTN_OK || !hard)) {
             return status;
         }
     }
     hard = false;
     const attn_status status = chunks_run_f64(s, scratch, &hard);
-    return status == ATTN_OK && hard && s->plan->dtype == ATTN_FLOAT64 ? steps_run(s, scratch)
-                                                                       : status;
+    hard = hard || (status == ATTN_NOT_FINITE && l->corrects);
+    return hard && s->plan->dtype == ATTN_FLOAT64 ? steps_run(s, scratch) : status;
 }
 
 /* Computes the bands of a task, or goes back through them. */

@@ -135,6 +135,11 @@ struct attn_kernels {
     void (*multiply_f64)(double *c, size_t ldc, size_t rows, size_t columns, const double *a,
                          size_t lda, size_t inner, const double *b, size_t ldb, size_t distance,
                          bool add);
+    /* Solves x = y + l x, where l (rows, rows) has 0 on its diagonal and above: y is given in the
+     * place of x. x is one panel, and rows of l begin ldl numbers apart. The numbers of l on its
+     * diagonal and above are not read. */
+    void (*solve_f32)(float *x, size_t rows, const float *l, size_t ldl);
+    void (*solve_f64)(double *x, size_t rows, const double *l, size_t ldl);
     /* Adds a product to a long sum: sum + rest = factor (sum + rest) + a b, where `sum` is rounded
      * and `rest` is what it lacks. If the old sum is larger, the error is that of a b alone. Both
      * are (rows, panel), one row after another. All rows have factor[0], or each has one of its own

@@ -23,6 +23,7 @@ LIBRARIES = ("pytorch", "onnxruntime", "openvino", "numpy")
 SLOW = 0.2  # seconds; a call that takes longer has fewer rounds
 SLOW_ROUNDS = 3
 LOOKS = 3  # samples by which the variants are chosen
+LINEAR_TOLERANCE = 1e-5  # of the largest number; a peer may sum 4096 positions in float32
 DROPPED = 2.0  # a variant that takes this many times as long as its library's best has no turns
 
 
@@ -100,7 +101,7 @@ def measure(line, ours, peers, rounds, factor):
 
     def ask_ours():
         answer = ours.ask(line)
-        if answer.startswith("-"):
+        if answer.startswith("- "):
             sys.exit(f"bench_attention ended at: {line}")
         return float(answer)
 
@@ -126,6 +127,35 @@ def measure(line, ours, peers, rounds, factor):
                 else:
                     results[library][variant].append(answer)
     return times, results
+
+
+def check_linear(line, ours, peers):
+    """Exits unless every peer that has linear attention computes the same numbers as we do."""
+    own = [float(x) for x in ours.ask(f"numbers {line}").split()]
+    halves = slice(len(own) // 2), slice(len(own) // 2, None)  # the output, and the present state
+    for library, (child, variants) in peers.items():
+        if "LinearAttention" not in variants:
+            continue
+        answer = child.ask(f"LinearAttention\tnumbers {line}")
+        if answer.startswith("- "):
+            sys.exit(f"{line}: {library} {answer}")
+        theirs = [float(x) for x in answer.split()]
+        for half in halves:
+            largest = max(map(abs, own[half]))
+            error = max(abs(a - b) for a, b in zip(own[half], theirs[half], strict=True))
+            if not error <= LINEAR_TOLERANCE * largest:
+                sys.exit(f"{line}: {library} has a wrong result, off by {error / largest:.3g}")
+
+
+def gemm_share(line, seconds, ours):
+    """Returns the operations of a call in a second, divided by those of sgemm; see shape_flops()."""
+    fields = fields_of({"call": line})
+    if "linear" not in fields or "delta" in fields or fields["n"] < 512:
+        return None
+    columns = fields.get("d_v", fields["d"])
+    flops = 4 * fields["heads"] * fields["n"] * fields["d"] * columns
+    rate = statistics.median(float(ours.ask("gemm")) for _ in range(LOOKS))
+    return flops / seconds / rate
 
 
 def fields_of(entry):
@@ -161,8 +191,9 @@ def report(entry):
         best = min((s for s in variants.values() if not isinstance(s, str)), default=None)
         cells.append(f"{best * 1e6:12.2f}" if best else f"{'-':>12}")
     ratio = f"{entry['ratio']:6.2f}" if entry["ratio"] else f"{'-':>6}"
+    share = f"  {entry['gemm']:.2f} of sgemm" if entry.get("gemm") else ""
     print(f"{entry['call']:<62} {entry['ours'] * 1e6:12.2f} {' '.join(cells)} {ratio}  "
-          f"{entry['fastest'] or ''}", flush=True)  # fmt: skip
+          f"{entry['fastest'] or ''}{share}", flush=True)  # fmt: skip
 
 
 def summarise(entries):
@@ -200,6 +231,9 @@ def panel_and_line(entry):
         return entry["group"], kind, f["n"]
     heads = str(f["heads"]) + (f" / {f['kv_heads']} key" if f["kv_heads"] != f["heads"] else "")
     heads += " head" if heads == "1" else " heads"
+    if "linear" in f:
+        rule = " ".join(name for name in ("gated", "delta") if name in f) or "linear"
+        return f"linear attention, {heads}", f"{rule}, d {f['d']}", f["n"]
     if "d_model" in f:
         line = "with weights" if "weights" in f else "output only"
         return f"projections, {heads}, d_model {f['d_model']}", line, f["n"]
@@ -276,6 +310,7 @@ def arguments():
     parser.add_argument("--only", help="only calls that match this extended regular expression")
     parser.add_argument("--seed", type=int, help="draw from this seed, and leave the grid out")
     parser.add_argument("--shapes", type=int, help="draw so many calls, and leave the grid out")
+    parser.add_argument("--peers", default=",".join(LIBRARIES), help="only these libraries")
     parser.add_argument("--rounds", type=int, default=7, help="samples of each variant")
     parser.add_argument("--quick", action="store_true", help="3 rounds, fewer variants")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
@@ -320,7 +355,7 @@ def run(options):
     }
     ours = Child([bench, "--serve"], environment, False)
     peers = {}
-    for library in LIBRARIES:
+    for library in options.peers.split(","):
         command = [sys.executable, str(HERE / "serve.py"), library, str(options.threads)]
         child = Child(command, environment, True)
         greeting = json.loads(child.greeting)
@@ -335,7 +370,10 @@ def run(options):
         if group != last:
             print(f"# {group}")
         last = group
+        if group == "linear":
+            check_linear(line, ours, peers)
         entry = entry_of(group, line, *measure(line, ours, peers, rounds, factor))
+        entry["gemm"] = gemm_share(line, entry["ours"], ours)
         data["calls"].append(entry)
         report(entry)
         # The file is written after each call, so an interrupted run leaves its results.

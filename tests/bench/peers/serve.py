@@ -4,7 +4,8 @@ First it prints {"versions": ..., "variants": [...]}. The variants are the ways 
 can compute a call. Then it reads lines "VARIANT CALL". It answers each with the seconds of one sample,
 or with "- REASON" if that variant cannot compute the call. The result of a variant is first compared
 with the formula in float64. Inputs are made once, outside of the timing; so are outputs, if the
-library can write to given memory.
+library can write to given memory. "VARIANT numbers CALL" asks for numbers of the results of linear
+attention, which has no formula here: peers.py compares them with ours.
 """
 
 import functools
@@ -18,17 +19,29 @@ import numpy as np
 # A right result is within 1e-6 of the formula in float32, and within 1e-14 in float64. A result that is
 # farther away has a wrong mask or head, or was computed in a narrower type than the call asks for.
 TOLERANCE = {np.float32: 1e-5, np.float64: 1e-12}
+SPREAD = 997  # numbers of each result that are sent, spread over all of them; as many as print_numbers()
 CHECKED_ROWS = 64  # rows of queries, spread over all rows, because the formula in float64 is slow
 LARGEST_SCORES = 1 << 30  # bytes; no user would keep more scores than this only to discard them
 
 FOR_LIFE = []  # objects that must last as long as the process
 
 FIELDS = ("heads", "kv_heads", "n", "m", "d", "d_v", "d_model", "float64", "weights", "mask",
-          "causal", "window", "packed", "prepacked", "gradients")  # fmt: skip
+          "causal", "window", "packed", "prepacked", "gradients", "linear", "gated", "delta")  # fmt: skip
 
 
 class Cannot(Exception):
     """A variant that cannot compute the call. The text says why."""
+
+
+def numbers_of_bench(shape, scale=1.0):
+    """Returns the numbers that make_numbers() of bench_attention makes: those of a congruential generator."""
+    count, factor, add = int(np.prod(shape)), 1664525, 1013904223
+    states = np.array([(12345 * factor + add) % 2**32], np.uint32)
+    while len(states) < count:  # one half gives the other: it is so many steps ahead
+        states = np.concatenate([states, states * np.uint32(factor) + np.uint32(add)])
+        factor, add = factor * factor % 2**32, (factor * add + add) % 2**32
+    numbers = states[:count].view(np.int32) / 2147483648.0 * 1.7 * scale
+    return numbers.astype(np.float32).reshape(shape)
 
 
 class Call:
@@ -48,6 +61,9 @@ class Call:
         self.scale = 1 / np.sqrt(d)
         self.group = heads // kv_heads
         self.score_bytes = heads * n * m * np.dtype(self.type).itemsize
+        if self.linear:
+            self.make_linear()
+            return
         random = np.random.default_rng(1)
 
         def draw(*shape):  # the variance is about 1
@@ -73,6 +89,22 @@ class Call:
             self.allowed = (j <= i) & (j >= i - (self.window or m))
         if self.mask:
             self.allowed = (np.arange(n * m) % 7 != 0).reshape(n, m)
+
+    def make_linear(self):
+        """Makes the same inputs as plan_linear() of bench_attention, with a batch axis."""
+        rows, each = (1, self.n, self.heads * self.d), (1, self.n, self.heads)
+        self.inputs = {
+            "query": numbers_of_bench(rows),
+            "key": numbers_of_bench(rows, 1 / np.sqrt(self.d)),
+            "value": numbers_of_bench((1, self.n, self.heads * self.d_v)),
+        }
+        self.state = (1, self.heads, self.d, self.d_v)
+        if self.n == 1:
+            self.inputs["past_state"] = numbers_of_bench(self.state)
+        if self.gated:
+            self.inputs["decay"] = np.float32(-0.1) * np.abs(numbers_of_bench(each, 1 / 1.7))
+        if self.delta:
+            self.inputs["beta"] = np.abs(numbers_of_bench(each, 1 / 1.7))
 
     @staticmethod
     def joined(t):
@@ -502,6 +534,18 @@ def onnxruntime_peer(threads):
                    "com.microsoft", **counts)  # fmt: skip
         return finish(graph)
 
+    def linear(call):
+        """com.microsoft LinearAttention. It has no other form than the packed one."""
+        graph = Graph(call)
+        graph.inputs = call.inputs
+        names = ["query", "key", "value", "past_state", "decay", "beta"]
+        rule = "_".join(["gated"] * call.gated + ["delta"] * call.delta) or "linear"
+        heads = {"q_num_heads": call.heads, "kv_num_heads": call.heads}
+        graph.node("LinearAttention", [name if name in call.inputs else "" for name in names], ["Y", "W"],
+                   "com.microsoft", update_rule=rule, **heads)  # fmt: skip
+        graph.outputs = {"Y": (1, call.n, call.heads * call.d_v), "W": call.state}
+        return graph.ends()
+
     def matmul(call):
         keeps_scores(call)
         only(not call.d_model, "attention alone")
@@ -527,6 +571,7 @@ def onnxruntime_peer(threads):
 
     return {"onnxruntime": onnxruntime.__version__, "onnx": onnx.__version__}, {
         "Attention": attention,
+        "LinearAttention": linear,
         "Attention-bias": functools.partial(attention, bias=True),
         "Attention-joined": functools.partial(attention, joined=True),
         "MultiHeadAttention": multihead,
@@ -692,15 +737,23 @@ def prepared(name, variant, call):
     """Returns the variant's two functions, or the reason why it has none, in the library's words."""
     try:
         only(call.gradients == (name == "backward"), "other results")
+        only(call.linear == (name == "LinearAttention"), "another kind of attention")
         run, read = variant(call)
         run()
-        call.check(*read())
+        if not call.linear:
+            call.check(*read())
         return run, read  # `read` owns the memory that a library only borrows
     except Cannot as error:
         return f"- {error}"
     except Exception as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         return f"- {reason[:300]}"
+
+
+def spread(array):
+    """Returns numbers of a result as text, as print_numbers() of bench_attention prints them."""
+    flat = array.reshape(-1)
+    return " ".join(f"{flat[i * (len(flat) - 1) // (SPREAD - 1)]:.9g}" for i in range(SPREAD))
 
 
 def main():
@@ -710,6 +763,7 @@ def main():
     last, call, runs = None, None, {}
     for line in sys.stdin:
         name, _, text = line.strip().partition("\t")
+        numbers, text = text.startswith("numbers "), text.removeprefix("numbers ")
         if text != last:
             runs.clear()  # the memory of this call is freed before the next call takes its own
             call = None
@@ -717,7 +771,12 @@ def main():
         if name not in runs:
             runs[name] = prepared(name, variants[name], call)
             rest()  # NumPy's threads spin after the check
-        answer = runs[name] if isinstance(runs[name], str) else f"{sample(runs[name][0]):.9g}"
+        if isinstance(runs[name], str):
+            answer = runs[name]
+        elif numbers:
+            answer = " ".join(map(spread, runs[name][1]()))
+        else:
+            answer = f"{sample(runs[name][0]):.9g}"
         rest()
         print(answer, flush=True)
 
