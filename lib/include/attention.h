@@ -190,7 +190,9 @@ ATTN_API bool attn_tensor_bytes(const attn_tensor *tensor, size_t *bytes);
     X(GRAD_B_O, "grad_b_O")                                                                        \
     X(GRAD_BIAS_K, "grad_bias_K")                                                                  \
     X(GRAD_BIAS_V, "grad_bias_V")                                                                  \
-    X(GRAD_DECAY, "grad_decay")
+    X(GRAD_DECAY, "grad_decay")                                                                    \
+    X(GRAD_BETA, "grad_beta")                                                                      \
+    X(GRAD_PAST_STATE, "grad_past_state")
 
 typedef enum attn_result {
 #define ATTN_RESULT_ENUM(name, text) ATTN_RESULT_##name,
@@ -316,7 +318,8 @@ typedef struct attn_rotary {
  * The gradients of a loss by results of a call, from which the results grad_* follow by the chain
  * rule. Each has the shape and the dtype of its result, also if that is not wanted: weights have
  * the shape (B,n,m) with ATTN_FLAG_MEAN_OVER_HEADS. The axes after one of size 0 may be left out.
- * NULL stands for zeros, and one of them is given. They are borrowed as inputs are. With P =
+ * NULL stands for zeros, and one of them is given. Linear attention has `output` and `state`, which
+ * is that by present_state, and attention has the others. They are borrowed as inputs are. With P =
  * weights, D = output, and the formulas of attention.h (Dao 2023, arXiv 2307.08691, appendix B;
  * lib/README.md has all of them):
  *     grad_V = P^T D,  dP = D V^T + weights,  delta = the sum over the keys of P dP
@@ -328,6 +331,7 @@ typedef struct attn_rotary {
  */
 typedef struct attn_upstream {
     const attn_tensor *output, *lse, *weights;
+    const attn_tensor *state; /* by present_state */
 } attn_upstream;
 
 enum {
@@ -546,13 +550,14 @@ typedef struct attn_linear {
 } attn_linear;
 
 /* Makes a plan of linear attention. Of the options it takes results, scale, scales, heads,
- * kv_heads, decay, norm_epsilon, lengths and sequences; all others have no meaning here. The
- * results are output, present_state, decays, weights and states; weights and states have no packed
- * form, so sequences have neither. A position from the length of its batch item on gives zeros and
- * changes no state. With sequences, present_state is (count,H_s,d,d_v), and Q, K and V are in the
- * forms of attn_plan_attention(). d is at most 4096, and weights have at most 32768 positions.
- * Ownership and errors are those of attn_plan_attention(). A run has the error
- * ATTN_INVALID_ARGUMENT if a decay is above 0 or NaN, or a beta is not finite. */
+ * kv_heads, decay, norm_epsilon, lengths, sequences and upstream; all others have no meaning here.
+ * The results are output, present_state, decays, weights, states and the gradients by Q, K, V,
+ * decay, beta and past_state; weights and states have no packed form, so sequences have neither. A
+ * position from the length of its batch item on gives zeros and changes no state. With sequences,
+ * present_state is (count,H_s,d,d_v), and Q, K and V are in the forms of attn_plan_attention(). d
+ * is at most 4096, and weights have at most 32768 positions. Ownership and errors are those of
+ * attn_plan_attention(). A run has the error ATTN_INVALID_ARGUMENT if a decay is above 0 or NaN, or
+ * a beta is not finite. */
 ATTN_API attn_status attn_plan_linear(attn_plan **plan, const attn_linear *call,
                                       const attn_options *options, attn_error *error);
 

@@ -624,6 +624,11 @@ static inline size_t projected_row(const struct projection *p, size_t row) {
 /* Is a gradient by any input wanted? */
 #define EVERY_GRADIENT ((UINT64_C(1) << ATTN_RESULT_COUNT) - ATTN_WANT(GRAD_Q))
 
+/* The results that only linear attention has. */
+#define ONLY_LINEAR                                                                                \
+    (ATTN_WANT(PRESENT_STATE) | ATTN_WANT(STATES) | ATTN_WANT(DECAYS) | ATTN_WANT(GRAD_BETA) |     \
+     ATTN_WANT(GRAD_PAST_STATE))
+
 /* Returns the kind of phase `phase` of the gradients. */
 static inline enum gradient_phase gradient_phase_of(const struct gradients *g, size_t phase) {
     return phase < GRADIENT_STEP              ? (enum gradient_phase)phase

@@ -166,6 +166,12 @@ bool plan_is_small(const attn_plan *plan);
 /* Checks whether a call has what the wanted gradients need. */
 attn_status plan_check_gradients(attn_plan *plan, const attn_options *o, attn_error *error);
 
+/* Checks the gradient of a result against the shape of that result. Leaves *data as it is if none
+ * is given. */
+attn_status plan_check_upstream(const attn_plan *plan, const attn_tensor *given, const char *name,
+                                const attn_result_tensor *result, const void **data,
+                                attn_error *error);
+
 /* Checks the given gradients of results against the shapes of these. */
 attn_status plan_upstream(attn_plan *plan, const attn_options *o, attn_error *error);
 

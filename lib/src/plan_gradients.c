@@ -46,10 +46,9 @@ enum {
     LINE = 16 /* numbers of a bias whose gradients one task makes at least */
 };
 
-/* Checks the gradient of a result against the shape of that result. */
-static attn_status check_upstream(const attn_plan *plan, const attn_tensor *given, const char *name,
-                                  const attn_result_tensor *result, const void **data,
-                                  attn_error *error) {
+attn_status plan_check_upstream(const attn_plan *plan, const attn_tensor *given, const char *name,
+                                const attn_result_tensor *result, const void **data,
+                                attn_error *error) {
     if (given == NULL) {
         return ATTN_OK;
     }
@@ -97,6 +96,17 @@ static attn_status check_input(const attn_plan *plan, attn_result gradient, attn
 
 attn_status plan_check_gradients(attn_plan *plan, const attn_options *o, attn_error *error) {
     const attn_upstream *up = o->upstream;
+    for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
+        if (plan_wants(plan, ONLY_LINEAR & UINT64_C(1) << r)) {
+            return attn_fail(error, ATTN_INVALID_ARGUMENT, "results",
+                             "%s is a result of linear attention only",
+                             attn_result_name((attn_result)r));
+        }
+    }
+    if (up != NULL && up->state != NULL) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, "grad_present_state",
+                         "grad_present_state needs linear attention, which has a present_state");
+    }
     plan->gradients.wanted = plan_wants(plan, EVERY_GRADIENT);
     if (!plan->gradients.wanted && up == NULL) {
         return ATTN_OK;
@@ -141,9 +151,11 @@ attn_status plan_upstream(attn_plan *plan, const attn_options *o, attn_error *er
     plan_shape(plan, ATTN_RESULT_OUTPUT, &output);
     plan_shape(plan, ATTN_RESULT_LSE, &lse);
     plan_shape(plan, ATTN_RESULT_WEIGHTS, &weights);
-    ATTN_TRY(check_upstream(plan, up->output, "grad_output", &output, &g->upstream.output, error));
-    ATTN_TRY(check_upstream(plan, up->lse, "grad_lse", &lse, &g->upstream.lse, error));
-    return check_upstream(plan, up->weights, "grad_weights", &weights, &g->upstream.weights, error);
+    ATTN_TRY(plan_check_upstream(plan, up->output, "grad_output", &output, &g->upstream.output,
+                                 error));
+    ATTN_TRY(plan_check_upstream(plan, up->lse, "grad_lse", &lse, &g->upstream.lse, error));
+    return plan_check_upstream(plan, up->weights, "grad_weights", &weights, &g->upstream.weights,
+                               error);
 }
 
 /* Returns the least common multiple. */

@@ -46,10 +46,12 @@ static attn_status check_linear_options(const attn_options *o, attn_error *error
         {"b_K", o->b_k != NULL},
         {"b_V", o->b_v != NULL},
         {"compute_dtype", o->compute_dtype != ATTN_COMPUTE_AS_GIVEN},
-        {"upstream", o->upstream != NULL},
+        {"grad_lse", o->upstream != NULL && o->upstream->lse != NULL},
+        {"grad_weights", o->upstream != NULL && o->upstream->weights != NULL},
     };
-    const uint64_t can = ATTN_WANT(OUTPUT) | ATTN_WANT(WEIGHTS) | ATTN_WANT(PRESENT_STATE) |
-                         ATTN_WANT(STATES) | ATTN_WANT(DECAYS);
+    const uint64_t can = ATTN_WANT(OUTPUT) | ATTN_WANT(WEIGHTS) | ATTN_WANT(GRAD_Q) |
+                         ATTN_WANT(GRAD_K) | ATTN_WANT(GRAD_V) | ATTN_WANT(GRAD_DECAY) |
+                         ONLY_LINEAR;
     attn_options rest = *o;
     rest.decay = NULL; /* the rules of attention about it are others */
     ATTN_TRY(check_options(&rest, error));
@@ -63,7 +65,7 @@ static attn_status check_linear_options(const attn_options *o, attn_error *error
         if ((o->results & ~can) >> r & 1) {
             return attn_fail(error, ATTN_INVALID_ARGUMENT, "results",
                              "%s is no result of linear attention, which has output, weights, "
-                             "present_state, states and decays",
+                             "present_state, states, decays and the gradients by its inputs",
                              attn_result_name((attn_result)r));
         }
     }
@@ -421,6 +423,10 @@ static attn_status list_sequences(attn_plan *plan, const attn_sequences *s, attn
 
 static attn_status list_items(attn_plan *plan, const attn_options *o, attn_error *error) {
     struct linear *l = plan->linear;
+    l->item_rows = plan_alloc(plan, plan->batch, sizeof *l->item_rows);
+    if (l->item_rows == NULL) {
+        return attn_no_memory(error);
+    }
     for (size_t b = 0; b < plan->batch; b++) {
         l->lines[b] = (struct line){.item = b, .rows = plan->n};
         if (o->lengths_count != 0 && o->lengths[b] > plan->n) {
@@ -428,7 +434,7 @@ static attn_status list_items(attn_plan *plan, const attn_options *o, attn_error
                              "lengths[%zu] is %zu, but the number of positions is %zu", b,
                              o->lengths[b], plan->n);
         }
-        l->lines[b].rows = o->lengths_count != 0 ? o->lengths[b] : plan->n;
+        l->lines[b].rows = l->item_rows[b] = o->lengths_count != 0 ? o->lengths[b] : plan->n;
     }
     return ATTN_OK;
 }
@@ -507,19 +513,73 @@ static attn_status check_linear_results(const attn_plan *plan, bool sequences, a
     return ATTN_OK;
 }
 
+/* Makes (rows,heads,columns) of a part (rows,heads*columns). */
+static void stack_part(attn_result_tensor *part, size_t heads) {
+    part->rank = 3;
+    part->shape[2] = part->shape[1] / heads;
+    part->shape[1] = heads;
+}
+
 /* With sequences whose heads are an axis, the output and decays by column have one, too. */
 static void stack_results(attn_plan *plan) {
-    const attn_result results[] = {ATTN_RESULT_OUTPUT, ATTN_RESULT_DECAYS};
-    for (int i = 0; i < 2; i++) {
-        const struct result *result = &plan->results.of[results[i]];
-        const size_t heads = i == 0 ? plan->heads : plan->linear->states;
-        if (result->count > 0 && (i == 0 || plan->linear->by_column)) {
-            attn_result_tensor *part = &result->parts[0];
-            part->rank = 3;
-            part->shape[2] = part->shape[1] / heads;
-            part->shape[1] = heads;
+    const struct result *output = &plan->results.of[ATTN_RESULT_OUTPUT],
+                        *decays = &plan->results.of[ATTN_RESULT_DECAYS];
+    if (output->count > 0) {
+        stack_part(&output->parts[0], plan->heads);
+    }
+    if (decays->count > 0 && plan->linear->by_column) {
+        stack_part(&decays->parts[0], plan->linear->states);
+    }
+}
+
+/* Checks whether a call has what its gradients need. */
+static attn_status check_linear_gradients(attn_plan *plan, const attn_options *o,
+                                          attn_error *error) {
+    static const struct {
+        attn_result gradient;
+        const char *input;
+    } gradients[] = {{ATTN_RESULT_GRAD_DECAY, "decay"},
+                     {ATTN_RESULT_GRAD_BETA, "beta"},
+                     {ATTN_RESULT_GRAD_PAST_STATE, "past_state"}};
+    const attn_upstream *up = o->upstream;
+    plan->linear->gradients.wanted = plan_wants(plan, EVERY_GRADIENT);
+    if (!plan_wants(plan, EVERY_GRADIENT)) {
+        return up == NULL || (up->output == NULL && up->state == NULL)
+                   ? ATTN_OK
+                   : attn_fail(error, ATTN_INVALID_ARGUMENT, "results",
+                               "grad_output and grad_present_state need a result such as grad_Q");
+    }
+    if (up == NULL || (up->output == NULL && up->state == NULL)) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, "grad_output",
+                         "gradients need grad_output or grad_present_state");
+    }
+    for (int i = 0; i < 3; i++) {
+        if (plan_wants(plan, UINT64_C(1) << gradients[i].gradient) &&
+            linear_input_of(plan, gradients[i].gradient) == NULL) {
+            return attn_fail(error, ATTN_INVALID_ARGUMENT, "results", "%s needs %s",
+                             attn_result_name(gradients[i].gradient), gradients[i].input);
         }
     }
+    return ATTN_OK;
+}
+
+/* Checks the gradients of the loss against the shapes of their results. */
+static attn_status resolve_upstream(attn_plan *plan, const attn_options *o, bool stacked,
+                                    attn_error *error) {
+    struct linear_gradients *g = &plan->linear->gradients;
+    attn_result_tensor output, state;
+    if (!g->wanted) {
+        return ATTN_OK;
+    }
+    plan_shape(plan, ATTN_RESULT_OUTPUT, &output);
+    plan_shape(plan, ATTN_RESULT_PRESENT_STATE, &state);
+    if (stacked) {
+        stack_part(&output, plan->heads);
+    }
+    ATTN_TRY(plan_check_upstream(plan, o->upstream->output, "grad_output", &output, &g->output,
+                                 error));
+    return plan_check_upstream(plan, o->upstream->state, "grad_present_state", &state, &g->state,
+                               error);
 }
 
 /* ------------------------------------------------------------------------------------- the plan */
@@ -541,6 +601,8 @@ static attn_status plan_call(attn_plan *plan, const attn_options *o, attn_error 
     ATTN_TRY(resolve_past(plan, sequences, error));
     plan->results.wanted = o->results != 0 ? o->results : ATTN_WANT(OUTPUT);
     ATTN_TRY(check_linear_results(plan, sequences, error));
+    ATTN_TRY(check_linear_gradients(plan, o, error));
+    ATTN_TRY(resolve_upstream(plan, o, stacked, error));
     ATTN_TRY(plan_results(plan, error));
     if (stacked) {
         stack_results(plan);

@@ -5,6 +5,7 @@
  * A state is computed for all positions of a line: a batch item or a packed sequence. Its columns
  * are those of V, and they do not depend on each other, so they may be cut into bands. A long line
  * is cut into segments, each of which is a phase; the workspace keeps the states between them.
+ * Gradients are computed in the same segments, from the last one to the first.
  */
 #ifndef ATTN_PLAN_LINEAR_H
 #define ATTN_PLAN_LINEAR_H
@@ -24,6 +25,34 @@ struct line {
     size_t rows;
 };
 
+/* The inputs that have gradients. */
+enum linear_input {
+    LINEAR_Q,
+    LINEAR_K,
+    LINEAR_V,
+    LINEAR_DECAY,
+    LINEAR_BETA,
+    LINEAR_PAST,
+    LINEAR_INPUTS
+};
+
+/*
+ * The gradients of linear attention. A strip is some columns of a band. Its states are computed
+ * again for a group of positions at a time, and kept until the gradients have gone back through
+ * them. Heads, bands, batch items and sequences that share an input each have a share of its
+ * gradient in the workspace, and the last phase adds the shares.
+ */
+struct linear_gradients {
+    bool wanted;
+    const void *output, *state; /* of the loss by output and present_state; NULL: zeros */
+    size_t strip;               /* columns */
+    size_t group, groups;       /* positions of a group, and groups of a segment */
+    /* Places in the workspace, in doubles. `states` has the gradients of the states, and so the
+     * shares of past_state. A share that is not wanted has the place SIZE_MAX. */
+    size_t states, shares[LINEAR_INPUTS];
+    struct cut sums[LINEAR_INPUTS]; /* rows of each gradient */
+};
+
 struct linear {
     attn_linear given;
     size_t d, d_v;
@@ -38,6 +67,7 @@ struct linear {
 
     struct line *lines; /* the longest first */
     size_t count;
+    size_t *item_rows; /* the rows of each batch item; NULL with sequences */
     size_t *starts;  /* of sequences in their order, and the end of the last one; or NULL */
     size_t rows;     /* positions of a segment */
     size_t segments; /* at least 1 */
@@ -54,35 +84,93 @@ struct linear {
     /* Blocks of queries whose weights are computed, of `block` rows each. */
     size_t block, blocks;
     struct cut weights;
+    struct linear_gradients gradients;
 };
 
+/* Returns the given input that has a gradient, or NULL. */
+static inline const attn_tensor *linear_input_of(const attn_plan *plan, attn_result gradient) {
+    const attn_linear *given = &plan->linear->given;
+    return gradient == ATTN_RESULT_GRAD_Q            ? given->q
+           : gradient == ATTN_RESULT_GRAD_K          ? given->k
+           : gradient == ATTN_RESULT_GRAD_V          ? given->v
+           : gradient == ATTN_RESULT_GRAD_DECAY      ? plan->options.decay
+           : gradient == ATTN_RESULT_GRAD_BETA       ? given->beta
+           : gradient == ATTN_RESULT_GRAD_PAST_STATE ? given->past_state
+                                                     : NULL;
+}
+
+/* The rows of a gradient, (items, heads, rows) of `width` numbers each. */
+struct gradient_rows {
+    attn_result which;
+    size_t items, heads, rows, width;
+    size_t stride[3];   /* from one item, head or row to the next */
+    size_t owners;      /* the query heads or states that have shares, of one line */
+    size_t bands;       /* shares of an owner */
+    bool of_lines;      /* each line has a share, and not each position */
+    size_t lines;       /* the lines, or the batch items, that have shares */
+    size_t shares;      /* of one row */
+};
+
+struct gradient_rows linear_gradient_rows(const attn_plan *plan, enum linear_input input);
+
+/* Returns a share of a row: that of a band of an owner at `place`, which is the number of a line,
+ * or that of a position among those of all batch items. */
+static inline double *linear_share(const attn_plan *plan, enum linear_input input,
+                                   const struct gradient_rows *rows, size_t band, size_t place,
+                                   size_t owner) {
+    const size_t places = rows->of_lines ? rows->lines : plan->batch * plan->n;
+    double *shares = (double *)plan->workspace + plan->linear->gradients.shares[input];
+    return shares + ((band * places + place) * rows->owners + owner) * rows->width;
+}
+
 /* The first phase checks numbers, and each of the others is a segment. The weights belong to the
- * first segment. */
+ * first segment. Then each segment has a phase of the gradients, from the last to the first, and
+ * the last phase adds their shares. */
 static inline size_t linear_phases(const struct linear *l) {
-    return 1 + l->segments;
+    return 1 + l->segments + (l->gradients.wanted ? l->segments + 1 : 0);
 }
 
-/* Are outputs or states computed? */
-static inline bool linear_runs(const attn_plan *plan) {
-    return plan_wants(plan, ATTN_WANT(OUTPUT) | ATTN_WANT(PRESENT_STATE) | ATTN_WANT(STATES));
-}
-
-/* The tasks of a segment, without those of the weights. */
-static inline size_t linear_segment_tasks(const attn_plan *plan, size_t segment) {
+/* Is a segment computed: for outputs or states, or for the gradients of the next segment? */
+static inline bool linear_runs(const attn_plan *plan, size_t segment) {
     const struct linear *l = plan->linear;
-    return linear_runs(plan) ? ceil_div(l->longer[segment] * l->states * l->bands, l->per_task) : 0;
+    return plan_wants(plan, ATTN_WANT(OUTPUT) | ATTN_WANT(PRESENT_STATE) | ATTN_WANT(STATES)) ||
+           (l->gradients.wanted && segment + 1 < l->segments);
+}
+
+/* The tasks of a segment that is computed, without those of the weights. */
+static inline size_t linear_segment_tasks(const struct linear *l, size_t segment) {
+    return ceil_div(l->longer[segment] * l->states * l->bands, l->per_task);
 }
 
 static inline size_t linear_tasks(const attn_plan *plan, size_t phase) {
     const struct linear *l = plan->linear;
-    return phase == 0 ? l->checks.tasks
-                      : linear_segment_tasks(plan, phase - 1) + (phase == 1 ? l->weights.tasks : 0);
+    size_t tasks = phase == 0 ? l->checks.tasks : 0;
+    if (phase > 0 && phase <= l->segments) {
+        tasks = (linear_runs(plan, phase - 1) ? linear_segment_tasks(l, phase - 1) : 0) +
+                (phase == 1 ? l->weights.tasks : 0);
+    } else if (phase > 0 && phase <= 2 * l->segments) {
+        tasks = linear_segment_tasks(l, 2 * l->segments - phase);
+    } else if (phase > 0) {
+        for (int i = 0; i < LINEAR_INPUTS; i++) {
+            tasks += l->gradients.sums[i].tasks;
+        }
+    }
+    return tasks;
 }
 
 /* The scratch of a task that computes positions one by one, in doubles: a band of a state, its
  * rows of Q and K and their decays, and rows of V and u. */
 static inline size_t linear_rows_numbers(const struct linear *l) {
     return l->d * l->columns + 3 * l->d + 2 * l->columns;
+}
+
+/* The scratch of a task of the gradients, in doubles: states of a strip at the begin of each group
+ * and before and after each position of one, and its gradient; rows of K and their gates, and rows
+ * of V and u, of a group; and rows of gradients. */
+static inline size_t linear_back_numbers(const struct linear *l) {
+    const struct linear_gradients *g = &l->gradients;
+    return (g->groups + g->group + 2) * l->d * g->strip + 2 * g->group * (l->d + g->strip) +
+           3 * (l->d + g->strip);
 }
 
 /*

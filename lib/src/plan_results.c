@@ -119,7 +119,9 @@ void plan_shape(const attn_plan *plan, attn_result which, attn_result_tensor *pa
         shape_linear(plan, which, part);
         break;
     default: /* a gradient; add_weight_gradients() has those of weights */
-        shape_like(plan, plan_input_of(plan, which), part);
+        shape_like(plan,
+                   plan->linear != NULL ? linear_input_of(plan, which) : plan_input_of(plan, which),
+                   part);
     }
 }
 
@@ -196,11 +198,6 @@ attn_status plan_results(attn_plan *plan, attn_error *error) {
         if (projected_only && !plan->form.projected) {
             return attn_fail(error, ATTN_INVALID_ARGUMENT, "results",
                              "%s is a result of calls with projections only",
-                             attn_result_name((attn_result)r));
-        }
-        if (r >= ATTN_RESULT_PRESENT_STATE && r <= ATTN_RESULT_DECAYS && plan->linear == NULL) {
-            return attn_fail(error, ATTN_INVALID_ARGUMENT, "results",
-                             "%s is a result of linear attention only",
                              attn_result_name((attn_result)r));
         }
         struct result *result = &plan->results.of[r];

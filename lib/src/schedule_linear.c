@@ -24,9 +24,30 @@ enum {
     /* The most numbers of a band of a state, and of the rows of K of a chunk. */
     STATE_NUMBERS = 1 << 16,
     CHUNK_NUMBERS = 1 << 14,
+    /* The numbers of a strip of a state, its columns, and the numbers of all states of a group. */
+    STRIP_NUMBERS = 1 << 12,
+    STRIP_COLUMNS = 8,
+    MOST_STRIP_COLUMNS = 64,
+    GROUP_NUMBERS = 1 << 17,
+    MOST_GROUP = 16,
 };
 
-/* The cost of one position of a band of `columns` columns, see cost.c. */
+/* The cost of the gradients of one position of a band of `columns` columns, see cost.c. */
+static double cost_of_going_back(const struct linear *l, double columns) {
+    enum {
+        BACK = 60,       /* one number of a state */
+        NARROW = 16,     /* a row of fewer numbers takes as long */
+        BACK_STEP = 8000 /* one position */
+    };
+    if (!l->gradients.wanted) {
+        return 0;
+    }
+    const double strips = ceil(columns / (double)l->gradients.strip);
+    const double passes = 1 + 0.5 * (double)l->group + (l->decay.data != NULL) + l->corrects;
+    return strips * BACK_STEP + BACK * passes * (double)l->d * fmax(columns, NARROW * strips);
+}
+
+/* The cost of one position of a band of `columns` columns. */
 static double cost_of_position(const attn_plan *plan, double columns) {
     enum {
         PASS = 10,         /* one number of a state in double, read and written */
@@ -40,17 +61,18 @@ static double cost_of_position(const attn_plan *plan, double columns) {
         COLUMN = 300       /* the gates of one column of K, for each row that they decay */
     };
     const struct linear *l = plan->linear;
-    const double d = (double)l->d, group = (double)l->group, wide = plan->dtype == ATTN_FLOAT64;
+    const double d = (double)l->d, group = (double)l->group, wide = plan->dtype == ATTN_FLOAT64,
+                 back = cost_of_going_back(l, columns);
     if (l->chunk == 0) {
         const double passes = 1 + group + (l->decay.data != NULL) + l->corrects;
         const double kept = plan_wants(plan, ATTN_WANT(STATES)) ? KEEP * columns : 0;
-        return STEP + d * (fmax(columns, NARROW) * passes * PASS + kept);
+        return back + STEP + d * (fmax(columns, NARROW) * passes * PASS + kept);
     }
     const double c = (double)l->chunk, numbers = d * columns;
     const double products =
         numbers * (1 + group + l->corrects) + (0.6 + 0.6 * l->corrects) * c * (d + columns) * group;
     const double by_column = l->by_column ? COLUMN * d * (group + l->corrects) : 0;
-    return (1 + wide) * (1.5 * products + FOLD * numbers / c) + by_column + CHUNK_STEP +
+    return back + (1 + wide) * (1.5 * products + FOLD * numbers / c) + by_column + CHUNK_STEP +
            ROW * (d + columns) + (l->corrects ? c * SOLVE : 0);
 }
 
@@ -82,13 +104,31 @@ static void choose_chunk(attn_plan *plan) {
     l->bands = ceil_div(l->d_v, l->columns);
 }
 
+/* Chooses the strips of gradients, and the positions whose states are kept together: a power of
+ * two, so that segments are whole chunks. */
+static void choose_groups(struct linear *l) {
+    struct linear_gradients *g = &l->gradients;
+    const size_t fit = size_max(STRIP_COLUMNS, STRIP_NUMBERS / size_max(1, l->d));
+    g->strip = size_max(1, size_min(l->columns, size_min(fit, MOST_STRIP_COLUMNS)));
+    g->group = MOST_GROUP;
+    while (g->group > 1 && g->group * l->d * g->strip > GROUP_NUMBERS) {
+        g->group /= 2;
+    }
+    g->groups = g->group;
+}
+
 /* Cuts the lines into segments, and the bands of states into tasks. */
 static attn_status cut_segments(attn_plan *plan, attn_error *error) {
     struct linear *l = plan->linear;
+    struct linear_gradients *g = &l->gradients;
     const double position = cost_of_position(plan, (double)l->columns);
     const size_t longest = l->count > 0 ? l->lines[0].rows : 0, step = size_max(1, l->chunk);
     const double fit = SEGMENT_WORK / position;
     l->rows = fit < (double)step ? step : (size_t)fmin(fit, 1e9) / step * step;
+    if (g->wanted) {
+        l->rows = size_max(step, size_min(l->rows, g->group * g->groups));
+        g->groups = ceil_div(l->rows, g->group);
+    }
     l->segments = size_max(1, ceil_div(longest, l->rows));
     l->longer = plan_alloc(plan, l->segments, sizeof *l->longer);
     if (l->longer == NULL) {
@@ -154,18 +194,53 @@ static void cut_weights(attn_plan *plan) {
     plan->schedule.cost += cost + (double)l->weights.tasks * 4000;
 }
 
-/* Lays out the workspace, which keeps the states of lines that have more than one segment, and the
- * scratch. */
+/* Adds a * b * c doubles to those of the workspace, which become SIZE_MAX if they are too many.
+ * Returns where they begin. */
+static size_t place_doubles(size_t *all, size_t a, size_t b, size_t c) {
+    const size_t at = *all;
+    size_t count;
+    if (!size_mul(a, b, &count) || !size_mul(count, c, &count) || !size_add(at, count, all)) {
+        *all = SIZE_MAX;
+    }
+    return at;
+}
+
+/* Lays out the gradients of the states, and the shares. */
+static void place_shares(attn_plan *plan, size_t *all) {
+    const struct linear *l = plan->linear;
+    struct linear_gradients *g = &plan->linear->gradients;
+    g->states = place_doubles(all, l->count * l->states, l->d, l->d_v);
+    g->shares[LINEAR_PAST] = g->states;
+    for (int i = 0; i < LINEAR_PAST; i++) {
+        const struct gradient_rows of = linear_gradient_rows(plan, (enum linear_input)i);
+        const size_t rows = of.of_lines ? of.lines : plan->batch * plan->n;
+        g->shares[i] = plan_wants(plan, UINT64_C(1) << of.which)
+                           ? place_doubles(all, of.bands * of.owners, rows, of.width)
+                           : SIZE_MAX;
+    }
+}
+
+/* Lays out the workspace, and the scratch. The workspace keeps the states of lines that have more
+ * than one segment: the last ones, or those after each segment if they go back to it. */
 static attn_status lay_out(attn_plan *plan, attn_error *error) {
     const struct linear *l = plan->linear;
     const struct attn_kernels *k = attn_kernels();
     struct schedule *s = &plan->schedule;
-    if (l->segments > 1 &&
-        (!size_mul(l->longer[1] * l->states, l->d * l->d_v, &s->workspace.bytes) ||
-         !size_mul(s->workspace.bytes, sizeof(double), &s->workspace.bytes))) {
+    size_t doubles = 0;
+    if (l->segments > 1) {
+        const size_t times = l->gradients.wanted ? l->segments - 1 : 1;
+        place_doubles(&doubles, l->longer[1] * l->states * times, l->d, l->d_v);
+    }
+    if (l->gradients.wanted) {
+        place_shares(plan, &doubles);
+    }
+    if (!size_mul(doubles, sizeof(double), &s->workspace.bytes)) {
         return attn_too_large(error);
     }
     s->scratch.bytes = linear_rows_numbers(l) * sizeof(double);
+    if (l->gradients.wanted) {
+        s->scratch.bytes = size_max(s->scratch.bytes, linear_back_numbers(l) * sizeof(double));
+    }
     struct linear widest = *l;
     widest.chunk = size_max(l->chunk, l->block);
     if (widest.chunk > 0) {
@@ -177,6 +252,77 @@ static attn_status lay_out(attn_plan *plan, attn_error *error) {
         s->scratch.bytes = size_max(s->scratch.bytes, size_max(narrow, wide));
     }
     return ATTN_OK;
+}
+
+/* Returns the rows of the gradient of Q, K or V. */
+static struct gradient_rows rows_of_matrix(const attn_plan *plan, enum linear_input input) {
+    static const attn_result results[] = {ATTN_RESULT_GRAD_Q, ATTN_RESULT_GRAD_K,
+                                          ATTN_RESULT_GRAD_V};
+    const struct linear *l = plan->linear;
+    const struct operand *o = &plan->in.q + input;
+    const struct head *head = plan->head, *next = head + heads_of_one(plan, o) % plan->heads;
+    const size_t strides[] = {next->q - head->q, next->k - head->k, next->v - head->v};
+    return (struct gradient_rows){.which = results[input],
+                                  .items = o->items,
+                                  .heads = o->heads,
+                                  .rows = plan->n,
+                                  .width = input == LINEAR_V ? l->d_v : l->d,
+                                  .stride = {o->batch, strides[input], o->ld},
+                                  .owners = input == LINEAR_Q ? plan->heads : l->states,
+                                  .bands = input == LINEAR_V ? 1 : l->bands,
+                                  .lines = plan->batch};
+}
+
+struct gradient_rows linear_gradient_rows(const attn_plan *plan, enum linear_input input) {
+    const struct linear *l = plan->linear;
+    const struct broadcast *gates = input == LINEAR_DECAY ? &l->decay : &l->beta;
+    struct gradient_rows rows;
+    if (input <= LINEAR_V) {
+        rows = rows_of_matrix(plan, input);
+    } else if (input == LINEAR_PAST) {
+        rows = (struct gradient_rows){.which = ATTN_RESULT_GRAD_PAST_STATE,
+                                      .items = l->past_item == 0 ? 1 : l->count,
+                                      .heads = l->states,
+                                      .rows = l->d,
+                                      .width = l->d_v,
+                                      .stride = {l->past_item, l->d * l->d_v, l->d_v},
+                                      .owners = l->states,
+                                      .bands = 1,
+                                      .lines = l->count};
+    } else {
+        const bool broadcast = gates->stride[2] == 0, decay = input == LINEAR_DECAY;
+        rows = (struct gradient_rows){
+            .which = decay ? ATTN_RESULT_GRAD_DECAY : ATTN_RESULT_GRAD_BETA,
+            .items = gates->stride[0] == 0 ? 1 : plan->batch,
+            .heads = gates->stride[1] == 0 ? 1 : l->states,
+            .rows = broadcast ? 1 : plan->n,
+            .width = gates->data == NULL ? 0 : decay && l->by_column ? l->d : 1,
+            .stride = {gates->stride[0], gates->stride[1], gates->stride[2]},
+            .owners = l->states,
+            .bands = l->bands,
+            .of_lines = broadcast,
+            .lines = broadcast ? l->count : plan->batch};
+    }
+    rows.shares = (rows.items == 1 ? rows.lines : 1) * (rows.owners / rows.heads) * rows.bands;
+    return rows;
+}
+
+/* Cuts the sums of the shares: each row of a gradient is the sum of those of some heads and items.
+ */
+static void cut_sums(attn_plan *plan) {
+    enum {
+        ROW = 300,  /* one row of a share */
+        SUMMED = 10 /* one number of it */
+    };
+    struct linear_gradients *g = &plan->linear->gradients;
+    for (int i = 0; i < LINEAR_INPUTS && g->wanted; i++) {
+        const struct gradient_rows rows = linear_gradient_rows(plan, (enum linear_input)i);
+        const size_t all = rows.items * rows.heads * rows.rows;
+        const double cost = (double)all * (double)rows.shares * (ROW + SUMMED * (double)rows.width);
+        const bool wanted = plan_wants(plan, UINT64_C(1) << rows.which);
+        g->sums[i] = wanted ? plan_cut(all, cost) : (struct cut){0};
+        plan->schedule.cost += wanted ? cost + (double)g->sums[i].tasks * 4000 : 0;
+    }
 }
 
 /* Orders lines by their lengths, the longest first. */
@@ -191,20 +337,22 @@ attn_status plan_schedule_linear(attn_plan *plan, bool lengths, attn_error *erro
     struct schedule *s = &plan->schedule;
     qsort(l->lines, l->count, sizeof *l->lines, compare_lines);
     choose_chunk(plan);
+    choose_groups(l);
     ATTN_TRY(cut_segments(plan, error));
     cut_checks(plan, lengths);
     cut_weights(plan);
+    cut_sums(plan);
     ATTN_TRY(lay_out(plan, error));
     const double size = (double)attn_dtype_size(plan->dtype);
     const double bands = (double)(l->states * l->bands),
                  position = cost_of_position(plan, (double)l->columns);
-    if (linear_runs(plan)) {
+    if (linear_runs(plan, 0) || l->gradients.wanted) {
         s->cost += all_positions(l) * bands * position;
         s->cost += (double)l->count * (double)l->states *
                    ((double)(l->d * l->d_v) * 40 + (double)l->bands * 10000);
     }
-    for (size_t phase = 1; phase < linear_phases(l); phase++) {
-        s->cost += (double)linear_segment_tasks(plan, phase - 1) * 4000;
+    for (size_t segment = 0; segment < l->segments; segment++) {
+        s->cost += (double)linear_segment_tasks(l, segment) * (l->gradients.wanted ? 8000 : 4000);
     }
     s->cost +=
         80000 + ((double)plan->results.bytes + (double)s->workspace.bytes) * 20 +

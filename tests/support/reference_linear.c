@@ -183,3 +183,201 @@ void reference_linear_free(struct reference_linear_results *results) {
     free(results->gates);
     *results = (struct reference_linear_results){0};
 }
+
+/* ------------------------------------------------------------------------------------- gradients */
+
+/* What one position needs: the state before it and after it, its rows and its gates. */
+struct position {
+    const struct reference_linear *c;
+    struct reference_linear_gradients *to;
+    size_t i;
+    const long double *before, *after, *q, *k;
+    const double *output; /* the gradient by its output, or NULL */
+    long double *grad;    /* that by the state after it, which becomes that by the state before it */
+    long double *u, *left, *grad_u;
+    long double *grad_q, *grad_k; /* by the rows as they are multiplied */
+};
+
+static void note_terms(struct reference_linear_gradients *to, int input, long double terms) {
+    to->terms[input] = fmax(to->terms[input], (double)terms);
+}
+
+/* Makes `left`, v or what the correction leaves of it, and u. */
+static void make_u(const struct position *p) {
+    const struct reference_linear *c = p->c;
+    for (size_t e = 0; e < c->d_v; e++) {
+        p->left[e] = c->v[p->i * c->d_v + e];
+        for (size_t r = 0; r < c->d && c->beta != NULL; r++) {
+            p->left[e] -= expl(decay_at(c, p->i, r)) * p->before[r * c->d_v + e] * p->k[r];
+        }
+        p->u[e] = c->beta != NULL ? c->beta[p->i] * p->left[e] : p->left[e];
+    }
+}
+
+/* output = scale S^T q */
+static void back_through_output(const struct position *p) {
+    const struct reference_linear *c = p->c;
+    for (size_t r = 0; r < c->d; r++) {
+        long double sum = 0, terms = 0;
+        for (size_t e = 0; e < c->d_v && p->output != NULL; e++) {
+            const long double by = c->scale * (long double)p->output[e];
+            sum += p->after[r * c->d_v + e] * by;
+            terms += fabsl(p->after[r * c->d_v + e] * by);
+            p->grad[r * c->d_v + e] += p->q[r] * by;
+        }
+        p->grad_q[r] = sum;
+        note_terms(p->to, REFERENCE_Q, terms);
+    }
+}
+
+/* S = S + k u^T and u = v, or u = beta (v - S^T k) */
+static void back_through_update(const struct position *p) {
+    const struct reference_linear *c = p->c;
+    const long double beta = c->beta != NULL ? c->beta[p->i] : 1;
+    long double by_beta = 0, beta_terms = 0;
+    for (size_t e = 0; e < c->d_v; e++) {
+        long double sum = 0, terms = 0;
+        for (size_t r = 0; r < c->d; r++) {
+            sum += p->grad[r * c->d_v + e] * p->k[r];
+            terms += fabsl(p->grad[r * c->d_v + e] * p->k[r]);
+        }
+        p->grad_u[e] = sum;
+        p->to->of[REFERENCE_V][p->i * c->d_v + e] = (double)(beta * sum);
+        note_terms(p->to, REFERENCE_V, fabsl(beta) * terms);
+        by_beta += sum * p->left[e];
+        beta_terms += terms * fabsl(p->left[e]);
+    }
+    p->to->of[REFERENCE_BETA][p->i] = (double)by_beta;
+    note_terms(p->to, REFERENCE_BETA, beta_terms);
+    for (size_t r = 0; r < c->d; r++) {
+        const long double gate = expl(decay_at(c, p->i, r));
+        long double sum = 0, terms = 0;
+        for (size_t e = 0; e < c->d_v; e++) {
+            const size_t x = r * c->d_v + e;
+            const long double own = p->grad[x] * p->u[e];
+            const long double corrected =
+                c->beta == NULL ? 0 : gate * p->before[x] * beta * p->grad_u[e];
+            sum += own - corrected;
+            terms += fabsl(own) + fabsl(corrected);
+            p->grad[x] -= c->beta == NULL ? 0 : p->k[r] * beta * p->grad_u[e];
+        }
+        p->grad_k[r] = sum;
+        note_terms(p->to, REFERENCE_K, terms);
+    }
+}
+
+/* S = a S */
+static void back_through_gates(const struct position *p) {
+    const struct reference_linear *c = p->c;
+    long double all = 0, all_terms = 0;
+    for (size_t r = 0; r < c->d; r++) {
+        const long double gate = expl(decay_at(c, p->i, r));
+        long double sum = 0, terms = 0;
+        for (size_t e = 0; e < c->d_v; e++) {
+            const size_t x = r * c->d_v + e;
+            p->grad[x] *= gate;
+            sum += p->grad[x] * p->before[x];
+            terms += fabsl(p->grad[x] * p->before[x]);
+        }
+        all += sum;
+        all_terms += terms;
+        if (c->decays > 1) {
+            p->to->of[REFERENCE_DECAY][p->i * c->decays + r] = (double)sum;
+            note_terms(p->to, REFERENCE_DECAY, terms);
+        }
+    }
+    if (c->decays == 1) {
+        p->to->of[REFERENCE_DECAY][p->i] = (double)all;
+        note_terms(p->to, REFERENCE_DECAY, all_terms);
+    }
+}
+
+/* y = x / sqrt(x x + epsilon) */
+static void back_through_norm(const struct reference_linear *c, const double *x,
+                              const long double *grad, double *to) {
+    long double squares = 0, product = 0;
+    for (size_t e = 0; e < c->d; e++) {
+        squares += (long double)x[e] * x[e];
+        product += x[e] * grad[e];
+    }
+    const long double length = sqrtl(squares + c->epsilon);
+    for (size_t e = 0; e < c->d; e++) {
+        to[e] = (double)(c->normalize
+                             ? grad[e] / length - x[e] * product / (length * length * length)
+                             : grad[e]);
+    }
+}
+
+/* Returns the states before the first position and after each one. The caller frees them. */
+static long double *all_states(const struct reference_linear *c, const long double *k) {
+    const size_t size = c->d * c->d_v;
+    struct reference_linear_results unused = {0};
+    long double *states = zeros((c->n + 1) * size, sizeof *states);
+    for (size_t x = 0; x < size && c->past != NULL; x++) {
+        states[x] = c->past[x];
+    }
+    for (size_t i = 0; i < c->n; i++) {
+        long double *state = states + i * size;
+        for (size_t x = 0; x < size; x++) {
+            state[size + x] = state[x];
+        }
+        change_state(c, &unused, i, k + i * c->d, state + size);
+    }
+    return states;
+}
+
+struct reference_linear_gradients reference_linear_gradients(const struct reference_linear *call,
+                                                             const double *output,
+                                                             const double *state) {
+    const size_t n = call->n, d = call->d, d_v = call->d_v, size = d * d_v;
+    const size_t counts[] = {n * d, n * d, n * d_v, n * call->decays, n, size};
+    struct reference_linear_gradients to = {0};
+    for (int i = 0; i < REFERENCE_INPUTS; i++) {
+        to.of[i] = zeros(counts[i], sizeof *to.of[i]);
+    }
+    long double *q = multiplied_rows(call, call->q), *k = multiplied_rows(call, call->k),
+                *states = all_states(call, k), *grad = zeros(size, sizeof *grad),
+                *rows = zeros(3 * d_v + 2 * d, sizeof *rows);
+    for (size_t x = 0; x < size && state != NULL; x++) {
+        grad[x] = state[x];
+    }
+    for (size_t i = n; i-- > 0;) {
+        const struct position p = {.c = call,
+                                   .to = &to,
+                                   .i = i,
+                                   .before = states + i * size,
+                                   .after = states + (i + 1) * size,
+                                   .q = q + i * d,
+                                   .k = k + i * d,
+                                   .output = output == NULL ? NULL : output + i * d_v,
+                                   .grad = grad,
+                                   .u = rows,
+                                   .left = rows + d_v,
+                                   .grad_u = rows + 2 * d_v,
+                                   .grad_q = rows + 3 * d_v,
+                                   .grad_k = rows + 3 * d_v + d};
+        make_u(&p);
+        back_through_output(&p);
+        back_through_update(&p);
+        back_through_gates(&p);
+        back_through_norm(call, call->q + i * d, p.grad_q, to.of[REFERENCE_Q] + i * d);
+        back_through_norm(call, call->k + i * d, p.grad_k, to.of[REFERENCE_K] + i * d);
+    }
+    for (size_t x = 0; x < size; x++) {
+        to.of[REFERENCE_PAST][x] = (double)grad[x];
+        note_terms(&to, REFERENCE_PAST, fabsl(grad[x]));
+    }
+    free(q);
+    free(k);
+    free(states);
+    free(grad);
+    free(rows);
+    return to;
+}
+
+void reference_linear_gradients_free(struct reference_linear_gradients *gradients) {
+    for (int i = 0; i < REFERENCE_INPUTS; i++) {
+        free(gradients->of[i]);
+    }
+    *gradients = (struct reference_linear_gradients){0};
+}

@@ -35,6 +35,31 @@ struct reference_linear_results {
     double pairs;    /* the same of q_i k_j with its gates, times the scale */
 };
 
+/* The gradients of a loss by the inputs of one head: q (n,d), k (n,d), v (n,d_v), decay (n,decays),
+ * beta (n) and past (d,d_v); and for each of them the largest sum of the absolute values of the
+ * terms of a number. */
+enum {
+    REFERENCE_Q,
+    REFERENCE_K,
+    REFERENCE_V,
+    REFERENCE_DECAY,
+    REFERENCE_BETA,
+    REFERENCE_PAST,
+    REFERENCE_INPUTS
+};
+
+struct reference_linear_gradients {
+    double *of[REFERENCE_INPUTS];
+    double terms[REFERENCE_INPUTS];
+};
+
+/* Computes the gradients of a loss, of which those by output (n,d_v) and by the last state (d,d_v)
+ * are given; NULL = zeros. Free them with reference_linear_gradients_free(). */
+struct reference_linear_gradients reference_linear_gradients(const struct reference_linear *call,
+                                                             const double *output,
+                                                             const double *state);
+void reference_linear_gradients_free(struct reference_linear_gradients *gradients);
+
 /* Computes all results of one head. Free them with reference_linear_free(). */
 struct reference_linear_results reference_linear(const struct reference_linear *call);
 void reference_linear_free(struct reference_linear_results *results);

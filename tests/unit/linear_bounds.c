@@ -22,12 +22,12 @@ static double *spread_rows(const struct linear_call *c, const struct linear_matr
     return rows;
 }
 
-struct reference_linear_results reference_of_linear(const struct linear_call *c, size_t line,
-                                                    size_t h) {
+/* Returns the call of head h of a line. The caller frees its decay and its beta. */
+static struct reference_linear call_of_linear(const struct linear_call *c, size_t line, size_t h) {
     const size_t s = h / (c->H / c->H_s), b = linear_has_sequences(c) ? 0 : line,
                  first = c->line_first[line];
     double *decay = spread_rows(c, &c->decay, line, s), *beta = spread_rows(c, &c->beta, line, s);
-    const struct reference_linear call = {
+    return (struct reference_linear){
         .n = c->line_rows[line],
         .d = c->d,
         .d_v = c->d_v,
@@ -43,9 +43,18 @@ struct reference_linear_results reference_of_linear(const struct linear_call *c,
         .epsilon = c->options.norm_epsilon != 0 ? c->options.norm_epsilon : 1e-6,
         .keep_states = (c->options.results & ATTN_WANT(STATES)) != 0,
         .weigh = (c->options.results & ATTN_WANT(WEIGHTS)) != 0};
+}
+
+static void free_reference_call(struct reference_linear *call) {
+    free((double *)(uintptr_t)call->decay);
+    free((double *)(uintptr_t)call->beta);
+}
+
+struct reference_linear_results reference_of_linear(const struct linear_call *c, size_t line,
+                                                    size_t h) {
+    struct reference_linear call = call_of_linear(c, line, h);
     const struct reference_linear_results r = reference_linear(&call);
-    free(decay);
-    free(beta);
+    free_reference_call(&call);
     return r;
 }
 
@@ -166,6 +175,101 @@ static double compare_head(const struct comparison *k) {
     return most;
 }
 
+/* ----------------------------------------------------------------------------------- gradients */
+
+static const attn_result gradients[] = {ATTN_RESULT_GRAD_Q,     ATTN_RESULT_GRAD_K,
+                                        ATTN_RESULT_GRAD_V,     ATTN_RESULT_GRAD_DECAY,
+                                        ATTN_RESULT_GRAD_BETA,  ATTN_RESULT_GRAD_PAST_STATE};
+
+/* The sums of the gradients by each input, and the largest sum of the absolute values of all terms
+ * of a number. */
+struct gradient_sums {
+    struct linear_matrix of[REFERENCE_INPUTS];
+    double terms[REFERENCE_INPUTS];
+};
+
+static size_t numbers_of(const struct linear_matrix *m) {
+    return m->items * m->heads * m->rows * m->columns;
+}
+
+static struct gradient_sums begin_sums(const struct linear_call *c) {
+    const struct linear_matrix *inputs[] = {&c->q, &c->k, &c->v, &c->decay, &c->beta, &c->past};
+    struct gradient_sums sums = {0};
+    for (int i = 0; i < REFERENCE_INPUTS; i++) {
+        sums.of[i] = *inputs[i];
+        sums.of[i].x = inputs[i]->x == NULL ? NULL : allocate(numbers_of(inputs[i]), sizeof(double));
+    }
+    return sums;
+}
+
+/* Adds the gradients of head h of a line. That by the last state is of the first of its heads. */
+static void add_gradients(const struct linear_call *c, size_t line, size_t h,
+                          struct gradient_sums *sums) {
+    const size_t group = c->H / c->H_s, s = h / group, b = linear_has_sequences(c) ? 0 : line;
+    struct reference_linear call = call_of_linear(c, line, h);
+    double *output = spread_rows(c, &c->grad_output, line, h);
+    const double *state = c->grad_state.x == NULL || h % group != 0
+                              ? NULL
+                              : linear_number(&c->grad_state, line, s, 0);
+    struct reference_linear_gradients g = reference_linear_gradients(&call, output, state);
+    for (int i = 0; i < REFERENCE_INPUTS; i++) {
+        struct linear_matrix *m = &sums->of[i];
+        if (m->x == NULL) {
+            continue;
+        }
+        const size_t owner = i == REFERENCE_Q ? h : s, all = i == REFERENCE_Q ? c->H : c->H_s,
+                     rows = i == REFERENCE_PAST ? c->d : c->line_rows[line];
+        const size_t head = owner / (all / m->heads), item = i == REFERENCE_PAST ? line : b;
+        for (size_t r = 0; r < rows; r++) {
+            double *to = linear_number(m, item, head,
+                                       i == REFERENCE_PAST ? r : c->line_first[line] + r);
+            for (size_t e = 0; e < m->columns; e++) {
+                to[e] += g.of[i][r * m->columns + e];
+            }
+        }
+        sums->terms[i] = !(g.terms[i] <= sums->terms[i]) ? g.terms[i] : sums->terms[i];
+    }
+    reference_linear_gradients_free(&g);
+    free(output);
+    free_reference_call(&call);
+}
+
+/* Returns how many numbers of the heads and lines of a call have one number of an input. */
+static double sharers(const struct linear_call *c, const struct linear_matrix *m, int input) {
+    const double heads = (double)(input == REFERENCE_Q ? c->H : c->H_s) / (double)m->heads;
+    const double items = m->items == 1 ? (double)c->line_count : 1;
+    return heads * items * (m->rows == 1 && input != REFERENCE_PAST ? (double)c->n : 1);
+}
+
+/* Compares the gradients. Returns their largest number, before it is rounded. */
+static double compare_gradients(const struct linear_call *c, const struct results *r,
+                                struct linear_errors *errors, double *within, double growth) {
+    struct gradient_sums sums = begin_sums(c);
+    double most = 0;
+    for (size_t line = 0; line < c->line_count; line++) {
+        for (size_t h = 0; h < c->H; h++) {
+            add_gradients(c, line, h, &sums);
+        }
+    }
+    for (int i = 0; i < REFERENCE_INPUTS; i++) {
+        const struct linear_matrix *m = &sums.of[i];
+        const bool wanted = (c->options.results >> gradients[i] & 1) != 0;
+        const double largest = !wanted ? 0 : largest_or_nan(m->x, numbers_of(m));
+        const bool packed = linear_is_packed(c) && i != REFERENCE_PAST;
+        const struct comparison k = {.c = c, .r = r, .errors = errors, .growth = growth};
+        most = !(largest <= most) ? largest : most;
+        *within = !(sums.terms[i] <= *within) ? sums.terms[i] : *within;
+        for (size_t x = 0; isfinite(largest) && wanted && x < numbers_of(m); x += m->columns) {
+            const size_t row = x / m->columns % m->rows, h = x / m->columns / m->rows % m->heads,
+                         b = x / m->columns / m->rows / m->heads;
+            compare_part(&k, gradients[i], linear_place(m, b, h, row, packed), m->x + x, m->columns,
+                         sums.terms[i] * sharers(c, m, i));
+        }
+        free(sums.of[i].x);
+    }
+    return most;
+}
+
 /* Returns how many times the errors of a head may be larger than those of a stable rule. Float32
  * calls of such rules are computed in double. In float64 a state that grows multiplies its errors,
  * and with a beta of 2 all errors stay. The recurrence in double has these errors, too. */
@@ -180,17 +284,22 @@ bool compare_linear(const struct linear_call *c, const struct results *r,
                     struct linear_errors *errors) {
     const bool narrow = c->dtype == ATTN_FLOAT32;
     const double limit = narrow ? (double)FLT_MAX : DBL_MAX, safe = narrow ? 1e30 : 1e290;
-    double result = 0, within = 0;
+    double result = 0, within = 0, growth_of_all = 1;
     for (size_t line = 0; line < c->line_count; line++) {
         for (size_t h = 0; h < c->H; h++) {
             struct reference_linear_results want = reference_of_linear(c, line, h);
             const double growth = growth_of(c, line, want.largest);
             const struct comparison k = {c, r, errors, line, h, h / (c->H / c->H_s), &want, growth};
             const double most = compare_head(&k);
+            growth_of_all = fmax(growth, growth_of_all);
             result = !(most <= result) ? most : result;
             within = !(want.largest <= within) ? want.largest : within;
             reference_linear_free(&want);
         }
+    }
+    if (c->upstream.output != NULL || c->upstream.state != NULL) {
+        const double most = compare_gradients(c, r, errors, &within, growth_of_all);
+        result = !(most <= result) ? most : result;
     }
     if (!(result <= limit * (1 + 1e-6))) {
         cr_expect_eq(r->status, ATTN_NOT_FINITE, "%s: the result %g has no error",

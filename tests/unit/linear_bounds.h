@@ -14,7 +14,13 @@
     X(WEIGHTS)                                                                                     \
     X(PRESENT_STATE)                                                                               \
     X(STATES)                                                                                      \
-    X(DECAYS)
+    X(DECAYS)                                                                                      \
+    X(GRAD_Q)                                                                                      \
+    X(GRAD_K)                                                                                      \
+    X(GRAD_V)                                                                                      \
+    X(GRAD_DECAY)                                                                                  \
+    X(GRAD_BETA)                                                                                   \
+    X(GRAD_PAST_STATE)
 
 /* The largest errors, each relative to the largest number of its result in a head. */
 struct linear_errors {

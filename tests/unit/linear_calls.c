@@ -42,6 +42,11 @@ double *linear_number(const struct linear_matrix *m, size_t b, size_t h, size_t 
     return m->x + ((item * m->heads + head) * m->rows + row) * m->columns;
 }
 
+size_t linear_place(const struct linear_matrix *m, size_t b, size_t h, size_t i, bool packed) {
+    const size_t row = packed ? i * m->heads + h : h * m->rows + i;
+    return (b * m->heads * m->rows + row) * m->columns;
+}
+
 static void draw_normals_of(struct linear_call *c, struct linear_matrix *m, double size) {
     m->x = keep_linear(c, count_of(m), sizeof *m->x);
     for (size_t i = 0; i < count_of(m); i++) {
@@ -271,6 +276,31 @@ static void draw_linear_results(struct linear_call *c) {
     *results |= c->decay.x != NULL && rng_chance(&c->rng, 3) ? ATTN_WANT(DECAYS) : 0;
 }
 
+/* Asks for gradients of a loss by output, by present_state, or by both. */
+static void draw_linear_gradients(struct linear_call *c) {
+    const double numbers = (double)(c->B * c->H * c->n) * (double)(c->d * c->d_v);
+    uint64_t *results = &c->options.results;
+    if (numbers > 8e6 || rng_chance(&c->rng, 2)) {
+        return;
+    }
+    const size_t items = linear_has_sequences(c) ? 1 : c->B, which = rng_between(&c->rng, 0, 3);
+    if (which != 0) {
+        c->grad_output = (struct linear_matrix){items, c->H, c->n, c->d_v, NULL};
+        draw_normals_of(c, &c->grad_output, 1);
+    }
+    if (which < 2) {
+        const size_t states = linear_has_sequences(c) ? c->line_count : c->B;
+        c->grad_state = (struct linear_matrix){states, c->H_s, c->d, c->d_v, NULL};
+        draw_normals_of(c, &c->grad_state, 1);
+    }
+    const uint64_t all = ATTN_WANT(GRAD_Q) | ATTN_WANT(GRAD_K) | ATTN_WANT(GRAD_V) |
+                         (c->decay.x != NULL ? ATTN_WANT(GRAD_DECAY) : 0) |
+                         (c->beta.x != NULL ? ATTN_WANT(GRAD_BETA) : 0) |
+                         (c->past.x != NULL ? ATTN_WANT(GRAD_PAST_STATE) : 0);
+    const uint64_t some = all & rng_bits(&c->rng);
+    *results |= some == 0 || rng_chance(&c->rng, 2) ? all : some;
+}
+
 /* ---------------------------------------------------------------------------------- the tensors */
 
 static void *convert(struct linear_call *c, size_t count) {
@@ -300,11 +330,11 @@ static void add_batch(const struct linear_call *c, attn_tensor *t, size_t items,
 static void write_numbers(struct linear_call *c, attn_tensor *t, const struct linear_matrix *m,
                           bool packed) {
     void *data = convert(c, count_of(m));
-    const size_t outer = packed ? m->rows : m->heads, inner = packed ? m->heads : m->rows;
-    for (size_t at = 0; at < count_of(m); at++) {
-        const size_t e = at % m->columns, low = at / m->columns % inner,
-                     high = at / m->columns / inner % outer, b = at / m->columns / inner / outer;
-        put(c, data, at, linear_number(m, b, packed ? low : high, packed ? high : low)[e]);
+    for (size_t x = 0; x < count_of(m); x++) {
+        const size_t e = x % m->columns, i = x / m->columns % m->rows,
+                     h = x / m->columns / m->rows % m->heads,
+                     b = x / m->columns / m->rows / m->heads;
+        put(c, data, linear_place(m, b, h, i, packed) + e, m->x[x]);
     }
     t->data = data;
     t->dtype = c->dtype;
@@ -360,19 +390,20 @@ static void make_gates(struct linear_call *c, attn_tensor *t, const struct linea
     write_numbers(c, t, m, linear_is_packed(c));
 }
 
-static void make_past(struct linear_call *c, attn_tensor *t) {
+/* Makes past_state, or the gradient by present_state, which has all axes. */
+static void make_state(struct linear_call *c, attn_tensor *t, const struct linear_matrix *m) {
     *t = (attn_tensor){0};
     if (linear_has_sequences(c)) {
         add_axis(t, c->line_count);
     } else {
-        add_batch(c, t, c->past.items, true);
+        add_batch(c, t, m->items, m == &c->past);
     }
     if (has_heads(c)) {
         add_axis(t, c->H_s);
     }
     add_axis(t, c->d);
     add_axis(t, c->d_v);
-    write_numbers(c, t, &c->past, false);
+    write_numbers(c, t, m, false);
 }
 
 void make_linear_tensors(struct linear_call *c) {
@@ -392,8 +423,18 @@ void make_linear_tensors(struct linear_call *c) {
         c->call.beta = &t[4];
     }
     if (c->past.x != NULL) {
-        make_past(c, &t[5]);
+        make_state(c, &t[5], &c->past);
         c->call.past_state = &t[5];
+    }
+    if (c->grad_output.x != NULL) {
+        make_rows(c, &t[6], &c->grad_output);
+        c->upstream.output = &t[6];
+        c->options.upstream = &c->upstream;
+    }
+    if (c->grad_state.x != NULL) {
+        make_state(c, &t[7], &c->grad_state);
+        c->upstream.state = &t[7];
+        c->options.upstream = &c->upstream;
     }
     if (c->form == LINEAR_PACKED || c->form == LINEAR_ROWS_PACKED) {
         c->options.heads = c->q.heads;
@@ -407,8 +448,8 @@ static void spoil_the_rest(struct linear_call *c) {
     for (size_t b = 0; b < c->B; b++) {
         longest = c->line_rows[b] > longest ? c->line_rows[b] : longest;
     }
-    struct linear_matrix *all[] = {&c->q, &c->k, &c->v, &c->decay, &c->beta};
-    for (size_t m = 0; m < 5 && !linear_has_sequences(c); m++) {
+    struct linear_matrix *all[] = {&c->q, &c->k, &c->v, &c->decay, &c->beta, &c->grad_output};
+    for (size_t m = 0; m < 6 && !linear_has_sequences(c); m++) {
         for (size_t at = 0; all[m]->x != NULL && at < count_of(all[m]); at++) {
             if (all[m]->rows > 1 && at / all[m]->columns % all[m]->rows >= longest) {
                 all[m]->x[at] = NAN;
@@ -437,6 +478,7 @@ struct linear_call *draw_linear_call(uint64_t seed, bool is_long) {
     c->call.update = rng_chance(&c->rng, 2) ? ATTN_UPDATE_AS_GIVEN : (attn_update)(rule + 1);
     draw_linear_options(c);
     draw_linear_results(c);
+    draw_linear_gradients(c);
     spoil_the_rest(c);
     make_linear_tensors(c);
     return c;

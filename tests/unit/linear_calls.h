@@ -28,7 +28,7 @@ enum {
     MAX_SEQUENCES = 6,
     MAX_LINES = 6,
     MAX_LINEAR_HEADS = 12,
-    LINEAR_TENSORS = 6,
+    LINEAR_TENSORS = 8,
 };
 
 /* A matrix or a list of gates with its own axes: of those of size 1, all share the numbers. */
@@ -44,12 +44,15 @@ struct linear_call {
     enum linear_form form;
     int axis_count;
     size_t axes[2], B, H, H_s, n, d, d_v;
-    struct linear_matrix q, k, v, decay, beta, past; /* past: (items,H_s,d,d_v); x may be NULL */
+    /* past: (items,H_s,d,d_v). grad_output and grad_state are gradients by results. x may be NULL.
+     */
+    struct linear_matrix q, k, v, decay, beta, past, grad_output, grad_state;
     double scales[MAX_LINEAR_HEADS];
     size_t lengths[MAX_LINES];
     /* The batch items, or the sequences, and their rows. */
     size_t line_count, line_first[MAX_LINES], line_rows[MAX_LINES], queries[MAX_SEQUENCES];
-    attn_tensor tensors[LINEAR_TENSORS]; /* Q, K, V, decay, beta and past_state */
+    attn_tensor tensors[LINEAR_TENSORS]; /* of these matrices */
+    attn_upstream upstream;
     attn_sequences sequences;
     attn_linear call;
     attn_options options;
@@ -81,6 +84,9 @@ bool linear_is_packed(const struct linear_call *c);
 
 /* Returns the row of a batch item, a head and a position. */
 double *linear_number(const struct linear_matrix *m, size_t b, size_t h, size_t i);
+
+/* Returns the place of such a row in a tensor. In a packed call the rows lie before the heads. */
+size_t linear_place(const struct linear_matrix *m, size_t b, size_t h, size_t i, bool packed);
 
 /* Allocates zeros that are freed with the call. */
 void *keep_linear(struct linear_call *c, size_t count, size_t size);

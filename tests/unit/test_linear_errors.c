@@ -253,7 +253,7 @@ Test(linear_errors, of_each_dtype) {
 Test(linear_errors, of_options_without_a_meaning) {
     const struct shapes s = parse_shapes("5,8 5,8 5,3");
     const attn_tensor *x = &s.t[0];
-    const attn_upstream upstream = {.output = x};
+    const attn_upstream lse = {.lse = x}, weights = {.weights = x};
     const attn_rotary rotary = {0};
     const struct {
         const char *name;
@@ -282,7 +282,8 @@ Test(linear_errors, of_options_without_a_meaning) {
         {"b_K", {.b_k = x}},
         {"b_V", {.b_v = x}},
         {"compute_dtype", {.compute_dtype = ATTN_COMPUTE_FLOAT16}},
-        {"upstream", {.upstream = &upstream}},
+        {"grad_lse", {.upstream = &lse}},
+        {"grad_weights", {.upstream = &weights}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         expect_plan(i, &s, ATTN_UPDATE_AS_GIVEN, &cases[i].options,
@@ -291,10 +292,12 @@ Test(linear_errors, of_options_without_a_meaning) {
 }
 
 Test(linear_errors, of_results_that_do_not_exist) {
-    const struct shapes s = parse_shapes("5,8 5,8 5,3 5");
+    const struct shapes s = parse_shapes("5,8 5,8 5,3 5 5 8,3");
+    const attn_upstream up = {.output = &s.t[2]};
     for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
         bool exists = false;
-        const attn_options o = {.results = ATTN_WANT(OUTPUT) | UINT64_C(1) << r};
+        const attn_options o = {.results = ATTN_WANT(OUTPUT) | UINT64_C(1) << r,
+                                .upstream = r >= ATTN_RESULT_GRAD_Q ? &up : NULL};
 #define EXISTS(name) exists |= r == ATTN_RESULT_##name;
         LINEAR_RESULT_MAP(EXISTS)
 #undef EXISTS
@@ -307,8 +310,9 @@ Test(linear_errors, of_results_that_do_not_exist) {
 
 /* States belong to linear attention only. */
 Test(linear_errors, of_states_of_other_attention) {
-    const uint64_t results[] = {ATTN_WANT(PRESENT_STATE), ATTN_WANT(STATES), ATTN_WANT(DECAYS)};
-    for (size_t i = 0; i < 3; i++) {
+    const uint64_t results[] = {ATTN_WANT(PRESENT_STATE), ATTN_WANT(STATES), ATTN_WANT(DECAYS),
+                                ATTN_WANT(GRAD_BETA), ATTN_WANT(GRAD_PAST_STATE)};
+    for (size_t i = 0; i < 5; i++) {
         const attn_options o = {.results = results[i]};
         attn_plan *plan;
         attn_error error = {0};
@@ -318,6 +322,67 @@ Test(linear_errors, of_states_of_other_attention) {
                        &(struct verdict){ATTN_INVALID_ARGUMENT, "results", "linear attention only"},
                        status, plan, &error);
     }
+}
+
+/* Gradients need a loss and an input, and have shapes. */
+Test(linear_errors, of_gradients) {
+    const struct shapes plain = parse_shapes("5,8 5,8 5,3"),
+                        all = parse_shapes("5,8 5,8 5,3 5 5 8,3");
+    const attn_tensor *v = &plain.t[2], *past = &all.t[5];
+    const attn_upstream output = {.output = v}, wide = {.output = &plain.t[0]},
+                        state = {.state = past}, turned = {.state = v}, none = {0},
+                        both = {.output = v, .state = past};
+    const uint64_t every = ATTN_WANT(GRAD_Q) | ATTN_WANT(GRAD_K) | ATTN_WANT(GRAD_V) |
+                           ATTN_WANT(GRAD_DECAY) | ATTN_WANT(GRAD_BETA) |
+                           ATTN_WANT(GRAD_PAST_STATE);
+    const struct {
+        const struct shapes *s;
+        uint64_t results;
+        const attn_upstream *up;
+        struct verdict verdict;
+    } cases[] = {
+        {&all, every, &both, {ATTN_OK, "", ""}},
+        {&plain, ATTN_WANT(GRAD_Q), &state, {ATTN_OK, "", ""}},
+        {&plain,
+         ATTN_WANT(GRAD_Q),
+         NULL,
+         {ATTN_INVALID_ARGUMENT, "grad_output", "need grad_output or grad_present_state"}},
+        {&plain,
+         ATTN_WANT(GRAD_Q),
+         &none,
+         {ATTN_INVALID_ARGUMENT, "grad_output", "need grad_output or grad_present_state"}},
+        {&plain,
+         ATTN_WANT(OUTPUT),
+         &output,
+         {ATTN_INVALID_ARGUMENT, "results", "need a result such as grad_Q"}},
+        {&plain,
+         ATTN_WANT(GRAD_DECAY),
+         &output,
+         {ATTN_INVALID_ARGUMENT, "results", "grad_decay needs decay"}},
+        {&plain,
+         ATTN_WANT(GRAD_BETA),
+         &output,
+         {ATTN_INVALID_ARGUMENT, "results", "grad_beta needs beta"}},
+        {&plain,
+         ATTN_WANT(GRAD_PAST_STATE),
+         &output,
+         {ATTN_INVALID_ARGUMENT, "results", "grad_past_state needs past_state"}},
+        {&plain, ATTN_WANT(GRAD_V), &wide, {ATTN_SHAPE_MISMATCH, "grad_output", "(5, 3)"}},
+        {&plain, ATTN_WANT(GRAD_V), &turned, {ATTN_SHAPE_MISMATCH, "grad_present_state", "(8, 3)"}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const attn_options o = {.results = cases[i].results, .upstream = cases[i].up};
+        expect_plan(i, cases[i].s, ATTN_UPDATE_AS_GIVEN, &o, &cases[i].verdict);
+    }
+    attn_plan *plan;
+    attn_error error = {0};
+    const attn_upstream up = {.output = &identity2, .state = &identity2};
+    const attn_options o = {.results = ATTN_WANT(GRAD_Q), .upstream = &up};
+    const attn_status status =
+        attn_plan_attention(&plan, &identity2, &identity2, &identity2, &o, &error);
+    expect_verdict(
+        0, &(struct verdict){ATTN_INVALID_ARGUMENT, "grad_present_state", "needs linear attention"},
+        status, plan, &error);
 }
 
 /* ------------------------------------------------------------------------------ errors of a run */

@@ -1,8 +1,20 @@
-/* band.c - writes the results of a band, see band.h. */
+/* band.c - reads the gates of a band, and writes its results, see band.h. */
 #include "engine/band.h"
 
 #include "status.h"
 #include "tensor.h"
+
+const double *band_gates(const struct band *s, size_t i, double *gates) {
+    const size_t d = s->l->d, count = decays_of(s->l);
+    const void *decays = count == 0 ? NULL : gate_of(s, &s->l->decay, i);
+    for (size_t c = 0; c < count; c++) {
+        gates[c] = exp(number_at(decays, s->plan->dtype, c));
+    }
+    for (size_t c = count; count > 0 && c < d; c++) {
+        gates[c] = gates[0];
+    }
+    return count == 0 ? NULL : gates;
+}
 
 bool band_round(const struct band *s, const double *from, size_t count, void *to) {
     int bad = 0; /* the loops are plain, so that a compiler can make vectors of them */

@@ -1,6 +1,6 @@
 /*
- * band.h - what the two ways to compute a state share: steps.inc computes positions one by one, and
- * chunks.inc computes chunks of them.
+ * band.h - what the ways to compute a state share: steps.c computes positions one by one, chunks.inc
+ * computes chunks of them, and back.c computes the gradients.
  */
 #ifndef ATTN_BAND_H
 #define ATTN_BAND_H
@@ -35,6 +35,13 @@ attn_status chunks_run_f64(const struct band *s, void *scratch, bool *hard);
 
 /* Computes the weights of a block of queries of head h, in double. */
 attn_status chunks_weigh_f64(const struct band *s, size_t h, size_t block, void *scratch);
+
+/* Computes the gradients of a band in one segment: adds to its shares, and takes the gradient of
+ * its state from the end of the segment to its begin. */
+void back_run(const struct band *s, double *scratch);
+
+/* Makes some rows of gradients, which are sums of shares. */
+attn_status shares_task(const struct band *s, size_t task, double *scratch);
 
 /* Returns number `index` of an array whose numbers have the dtype of the plan. */
 static inline const char *at_number(const attn_plan *plan, const void *data, size_t index) {
@@ -97,11 +104,14 @@ static inline size_t decays_of(const struct linear *l) {
     return l->decay.data == NULL ? 0 : l->by_column ? l->d : 1;
 }
 
-/* Returns the place of a band among the states that the workspace keeps, row after row. */
-static inline double *kept_state(const struct band *s) {
+/* Returns the place of a band among the states that the workspace keeps, row after row: that of the
+ * state after the positions before `end`, which is the end of a segment. */
+static inline double *kept_state(const struct band *s, size_t end) {
     const struct linear *l = s->l;
-    const size_t place = (size_t)(s->line - l->lines) * l->states + s->state;
-    return (double *)s->plan->workspace + place * l->d * l->d_v + s->column * l->d;
+    const size_t segment = l->gradients.wanted ? end / l->rows - 1 : 0;
+    const size_t line = segment * l->longer[1] + (size_t)(s->line - l->lines);
+    return (double *)s->plan->workspace + (line * l->states + s->state) * l->d * l->d_v +
+           s->column * l->d;
 }
 
 /* Returns row c of a band of the past state, or NULL if it is zeros. */
@@ -113,6 +123,15 @@ static inline const void *past_row(const struct band *s, size_t c) {
                                            (s->state * l->d + c) * l->d_v + s->column);
 }
 
+/* Reads row c of a band of the past state. */
+static inline void read_past(const struct band *s, size_t c, double *to) {
+    if (s->l->past == NULL) {
+        memset(to, 0, s->columns * sizeof *to);
+    } else {
+        read_doubles(s, past_row(s, c), s->columns, 1, to);
+    }
+}
+
 /* Returns row c of a band of a state in a result whose item has `rows` states of each head. */
 static inline void *band_state(const struct band *s, attn_result which, size_t rows, size_t row,
                                size_t c) {
@@ -122,13 +141,23 @@ static inline void *band_state(const struct band *s, attn_result which, size_t r
     return (char *)at_number(s->plan, data, (state * l->d + c) * l->d_v + s->column);
 }
 
-/* Returns the output of position i of the line in head h, from the first column of the band on. */
-static inline void *band_output(const struct band *s, size_t h, size_t i) {
+/* Returns the output, or the gradient by it, of position i of the line in head h, from the first
+ * column of the band on. */
+static inline const void *row_of_output(const struct band *s, const void *data, size_t h,
+                                        size_t i) {
     const attn_plan *p = s->plan;
     const size_t item = s->l->sequences ? 0 : s->line->item * p->out.batch;
-    return (char *)at_number(p, p->results.of[ATTN_RESULT_OUTPUT].parts[0].data,
-                             item + p->head[h].out + (s->line->first + i) * p->out.ld + s->column);
+    return at_number(p, data,
+                     item + p->head[h].out + (s->line->first + i) * p->out.ld + s->column);
 }
+
+static inline void *band_output(const struct band *s, size_t h, size_t i) {
+    return (char *)(uintptr_t)row_of_output(s, s->plan->results.of[ATTN_RESULT_OUTPUT].parts->data,
+                                            h, i);
+}
+
+/* Reads the gates of a position, one for each row of the state. Returns NULL if there are none. */
+const double *band_gates(const struct band *s, size_t i, double *gates);
 
 /* Writes a row of numbers in the dtype of the plan. Returns whether all of them are finite. */
 bool band_round(const struct band *s, const double *from, size_t count, void *to);

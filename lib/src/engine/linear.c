@@ -116,13 +116,17 @@ static attn_status check_task(const struct band *s, size_t task) {
 
 /* ---------------------------------------------------------------------------------------- tasks */
 
+/* Finds the positions of a segment. */
+static void find_positions(struct band *s, size_t segment) {
+    s->first = size_min(segment * s->l->rows, s->line->rows);
+    s->end = end_of(s->first, s->l->rows, s->line->rows);
+}
+
 /* Computes a band in one segment: in the fastest of three ways that is exact enough. A line that is
  * as short as calls that are computed step by step is computed so, too. */
-static attn_status run_band(struct band *s, size_t segment, void *scratch) {
+static attn_status run_band(const struct band *s, void *scratch) {
     const struct linear *l = s->l;
     bool hard = s->plan->dtype == ATTN_FLOAT64;
-    s->first = size_min(segment * l->rows, s->line->rows);
-    s->end = end_of(s->first, l->rows, s->line->rows);
     if (l->chunk == 0 || s->line->rows < LINEAR_FEW_POSITIONS) {
         return steps_run(s, scratch);
     }
@@ -139,7 +143,9 @@ static attn_status run_band(struct band *s, size_t segment, void *scratch) {
     return hard && s->plan->dtype == ATTN_FLOAT64 ? steps_run(s, scratch) : status;
 }
 
-static attn_status segment_task(struct band *s, size_t segment, size_t task, void *scratch) {
+/* Computes the bands of a task, or goes back through them. */
+static attn_status segment_task(struct band *s, size_t segment, size_t task, bool back,
+                                void *scratch) {
     const struct linear *l = s->l;
     const struct cut cut = {l->longer[segment] * l->states * l->bands, l->per_task, 0};
     size_t unit, end;
@@ -148,7 +154,12 @@ static attn_status segment_task(struct band *s, size_t segment, size_t task, voi
         s->state = unit / l->bands % l->states;
         s->column = unit % l->bands * l->columns;
         s->columns = size_min(l->columns, l->d_v - s->column);
-        ATTN_TRY(run_band(s, segment, scratch));
+        find_positions(s, segment);
+        if (back) {
+            back_run(s, scratch);
+        } else {
+            ATTN_TRY(run_band(s, scratch));
+        }
     }
     return ATTN_OK;
 }
@@ -184,10 +195,17 @@ static attn_status weigh_blocks(struct band *s, size_t task, void *scratch) {
 attn_status linear_task(const attn_plan *plan, size_t phase, size_t task, void *scratch,
                         attn_error *error) {
     struct band s = {.plan = plan, .l = plan->linear, .kernels = attn_kernels(), .error = error};
+    const size_t segments = s.l->segments;
     if (phase == 0) {
         return check_task(&s, task);
     }
-    const size_t tasks = linear_segment_tasks(plan, phase - 1);
-    return task < tasks ? segment_task(&s, phase - 1, task, scratch)
+    if (phase > 2 * segments) {
+        return shares_task(&s, task, scratch);
+    }
+    if (phase > segments) {
+        return segment_task(&s, 2 * segments - phase, task, true, scratch);
+    }
+    const size_t tasks = linear_runs(plan, phase - 1) ? linear_segment_tasks(s.l, phase - 1) : 0;
+    return task < tasks ? segment_task(&s, phase - 1, task, false, scratch)
                         : weigh_blocks(&s, task - tasks, scratch);
 }

@@ -36,12 +36,10 @@ static void begin_state(const struct steps *at) {
     const struct band *s = at->s;
     const size_t d = s->l->d, columns = s->columns;
     if (s->first > 0) {
-        memcpy(at->state, kept_state(s), d * columns * sizeof(double));
-    } else if (s->l->past == NULL) {
-        memset(at->state, 0, d * columns * sizeof(double));
+        memcpy(at->state, kept_state(s, s->first), d * columns * sizeof(double));
     }
-    for (size_t c = 0; c < d && s->first == 0 && s->l->past != NULL; c++) {
-        read_doubles(s, past_row(s, c), columns, 1, at->state + c * columns);
+    for (size_t c = 0; c < d && s->first == 0; c++) {
+        read_past(s, c, at->state + c * columns);
     }
 }
 
@@ -50,7 +48,7 @@ static attn_status end_state(const struct steps *at) {
     const struct band *s = at->s;
     const size_t d = s->l->d, columns = s->columns;
     if (s->end < s->line->rows) {
-        memcpy(kept_state(s), at->state, d * columns * sizeof(double));
+        memcpy(kept_state(s, s->end), at->state, d * columns * sizeof(double));
         return ATTN_OK;
     }
     for (size_t c = 0; c < d && plan_wants(s->plan, ATTN_WANT(PRESENT_STATE)); c++) {
@@ -60,20 +58,6 @@ static attn_status end_state(const struct steps *at) {
         }
     }
     return ATTN_OK;
-}
-
-/* Reads the gates of a position. Returns NULL if there are none. */
-static const double *gates_of_step(const struct steps *at, size_t i) {
-    const struct band *s = at->s;
-    const size_t d = s->l->d, count = decays_of(s->l);
-    const void *decays = count == 0 ? NULL : gate_of(s, &s->l->decay, i);
-    for (size_t c = 0; c < count; c++) {
-        at->gates[c] = exp(number_at(decays, s->plan->dtype, c));
-    }
-    for (size_t c = count; count > 0 && c < d; c++) {
-        at->gates[c] = at->gates[0];
-    }
-    return count == 0 ? NULL : at->gates;
 }
 
 /* Adds the product of a row of d numbers and a state. */
@@ -136,7 +120,7 @@ static attn_status run_step(const struct steps *at, const struct state_rows *fro
     const attn_plan *p = s->plan;
     const struct head *head = &p->head[s->state * l->group];
     const void *k = row_of(s, &p->in.k, head->k, i);
-    const double *gates = gates_of_step(at, i);
+    const double *gates = band_gates(s, i, at->gates);
     read_doubles(s, k, l->d, norm_of(s, k), at->k);
     read_doubles(s, row_of(s, &p->in.v, head->v + s->column, i), s->columns, 1, at->v);
     if (l->corrects) {

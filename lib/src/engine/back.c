@@ -1,0 +1,307 @@
+/*
+ * back.c computes the gradients of linear attention, in double, from the last position to the first.
+ *
+ * With D the gradient by the output, times the scale, and G that by the state, which begins with
+ * that by present_state, each position has
+ *
+ *     G          = G + q D^T
+ *     grad_q     = S D                      S is the state after the position
+ *     grad_k     = G u
+ *     grad_u     = G^T k
+ *     grad_v     = grad_u                   linear, gated
+ *
+ *     grad_beta  = grad_u (v - S'^T k)      delta rules; S' is a times the state before the position
+ *     grad_v     = beta grad_u
+ *     grad_k     = grad_k - S' grad_v
+ *     G          = G - k grad_v^T
+ *
+ *     G          = a G
+ *     grad_decay = the sum of G times the state before the position, number by number
+ *
+ * The states are computed again: first those at the begin of each group of positions, and then, for
+ * one group after the other, those of its positions.
+ */
+#include "engine/band.h"
+#include "tensor.h"
+
+/* A strip of a band, and its places in the scratch. */
+struct back {
+    struct band s; /* with the columns of the strip */
+    size_t band, offset, wide; /* of the strip: its band, and its first column and all columns there */
+    bool adds;                 /* another strip of the band has begun the shares */
+    struct gradient_rows rows[LINEAR_INPUTS];
+    double *starts, *states, *grad; /* states, and the gradient of one */
+    double *keys, *gates;           /* (group, d) */
+    double *left, *u;               /* (group, columns): v, or v - S'^T k; and u */
+    double *q, *x, *y;              /* (d) */
+    double *out, *grad_u, *unused;  /* (columns) */
+};
+
+static struct back find_back(const struct band *band, double *scratch) {
+    const struct linear *l = band->l;
+    const struct linear_gradients *g = &l->gradients;
+    struct back b = {.s = *band, .band = band->column / l->columns, .wide = band->columns};
+    const size_t size = l->d * g->strip;
+    for (int i = 0; i < LINEAR_INPUTS; i++) {
+        b.rows[i] = linear_gradient_rows(band->plan, (enum linear_input)i);
+    }
+    b.starts = scratch;
+    b.states = b.starts + g->groups * size;
+    b.grad = b.states + (g->group + 1) * size;
+    b.keys = b.grad + size;
+    b.gates = b.keys + g->group * l->d;
+    b.left = b.gates + g->group * l->d;
+    b.u = b.left + g->group * g->strip;
+    b.q = b.u + g->group * g->strip;
+    b.x = b.q + l->d;
+    b.y = b.x + l->d;
+    b.out = b.y + l->d;
+    b.grad_u = b.out + g->strip;
+    b.unused = b.grad_u + g->strip;
+    return b;
+}
+
+/* Returns the numbers of a state of the strip. */
+static size_t size_of(const struct back *b) {
+    return b->s.l->d * b->s.columns;
+}
+
+/* --------------------------------------------------------------------------------------- shares */
+
+/* Returns the share of a gradient that owner h has at position i, or NULL if the gradient is not
+ * wanted. */
+static double *share_of(const struct back *b, enum linear_input input, size_t h, size_t i) {
+    const struct band *s = &b->s;
+    const struct gradient_rows *rows = &b->rows[input];
+    const size_t item = s->l->sequences ? 0 : s->line->item;
+    const size_t place =
+        rows->of_lines ? s->line->item : item * s->plan->n + s->line->first + i;
+    return s->l->gradients.shares[input] == SIZE_MAX
+               ? NULL
+               : linear_share(s->plan, input, rows, rows->bands == 1 ? 0 : b->band, place, h);
+}
+
+/* Adds numbers to a share of a position, which the first strip begins. */
+static void add_share(const struct back *b, double *share, const double *from, size_t count) {
+    if (share != NULL && b->adds) {
+        b->s.kernels->axpy_f64(share, from, count, 1);
+    } else if (share != NULL) {
+        memcpy(share, from, count * sizeof *from);
+    }
+}
+
+/* Adds numbers to a share of decay or beta, which may be one of the whole line. */
+static void add_gates(const struct back *b, enum linear_input input, size_t i, const double *from) {
+    const struct gradient_rows *rows = &b->rows[input];
+    double *share = share_of(b, input, b->s.state, i);
+    if (share != NULL && rows->of_lines) {
+        b->s.kernels->axpy_f64(share, from, rows->width, 1);
+    } else {
+        add_share(b, share, from, rows->width);
+    }
+}
+
+/* The last segment of a line begins with shares of the line that are 0. */
+static void begin_shares(const struct back *b) {
+    for (enum linear_input input = LINEAR_DECAY; input <= LINEAR_BETA; input++) {
+        double *share = share_of(b, input, b->s.state, 0);
+        if (b->rows[input].of_lines && share != NULL) {
+            memset(share, 0, b->rows[input].width * sizeof *share);
+        }
+    }
+}
+
+/* --------------------------------------------------------------------------- the states and gates */
+
+/* Reads the state before the first position of the segment. */
+static void read_start(const struct back *b, double *to) {
+    const struct band *s = &b->s;
+    for (size_t c = 0; c < s->l->d; c++) {
+        if (s->first == 0) {
+            read_past(s, c, to + c * s->columns);
+        } else {
+            struct band band = *s;
+            band.column -= b->offset;
+            memcpy(to + c * s->columns, kept_state(&band, s->first) + c * b->wide + b->offset,
+                   s->columns * sizeof *to);
+        }
+    }
+}
+
+/* Returns row c of the gradient of the state in the workspace. */
+static double *kept_gradient(const struct back *b, size_t c) {
+    const struct band *s = &b->s;
+    const struct linear *l = s->l;
+    return (double *)s->plan->workspace + l->gradients.states +
+           ((s->line->item * l->states + s->state) * l->d + c) * l->d_v + s->column;
+}
+
+/* Reads the gradient of the state after the last position of the segment. */
+static void read_gradient(const struct back *b) {
+    const struct band *s = &b->s;
+    const struct linear *l = s->l;
+    const size_t state = (s->line->item * l->states + s->state) * l->d;
+    for (size_t c = 0; c < l->d; c++) {
+        double *row = b->grad + c * s->columns;
+        if (s->end < s->line->rows) {
+            memcpy(row, kept_gradient(b, c), s->columns * sizeof *row);
+        } else if (l->gradients.state == NULL) {
+            memset(row, 0, s->columns * sizeof *row);
+        } else {
+            const size_t at = (state + c) * l->d_v + s->column;
+            read_doubles(s, at_number(s->plan, l->gradients.state, at), s->columns, 1, row);
+        }
+    }
+}
+
+/* Computes the state after position i, which is number x of its group. */
+static void go_on(const struct back *b, size_t i, size_t x, const double *from, double *to) {
+    const struct band *s = &b->s;
+    const struct linear *l = s->l;
+    const struct head *head = &s->plan->head[s->state * l->group];
+    const size_t d = l->d, columns = s->columns;
+    double *key = b->keys + x * d, *left = b->left + x * columns, *u = b->u + x * columns;
+    const void *k = row_of(s, &s->plan->in.k, head->k, i);
+    const double *gates = band_gates(s, i, b->gates + x * d);
+    read_doubles(s, k, d, norm_of(s, k), key);
+    read_doubles(s, row_of(s, &s->plan->in.v, head->v + s->column, i), columns, 1, left);
+    if (l->corrects) {
+        s->kernels->spread_f64(b->x, key, d, -1, false);
+        if (gates != NULL) {
+            s->kernels->decay_f64(b->x, b->x, gates, d);
+        }
+        s->kernels->mix_f64(left, b->x, from, columns, d, columns);
+    }
+    s->kernels->spread_f64(u, left, columns, l->corrects ? beta_of(s, i) : 1, false);
+    s->kernels->step_f64(to, columns, from, columns, d, columns, gates, key, u, key, b->unused);
+}
+
+/* ---------------------------------------------------------------------------------------- gradients */
+
+/* Adds what the outputs of a position give: q D^T to the gradient of the state, and the shares of
+ * Q. Makes grad_u. */
+static void read_outputs(const struct back *b, size_t i, const double *key, const double *state) {
+    const struct band *s = &b->s;
+    const struct linear *l = s->l;
+    const attn_plan *p = s->plan;
+    const size_t d = l->d, columns = s->columns;
+    if (l->gradients.output == NULL) {
+        memset(b->grad_u, 0, columns * sizeof *b->grad_u);
+        s->kernels->mix_f64(b->grad_u, key, b->grad, columns, d, columns);
+        memset(b->x, 0, d * sizeof *b->x);
+    }
+    for (size_t h = s->state * l->group; h < (s->state + 1) * l->group; h++) {
+        double *share = share_of(b, LINEAR_Q, h, i);
+        if (l->gradients.output != NULL) {
+            const void *q = row_of(s, &p->in.q, p->head[h].q, i);
+            read_doubles(s, q, d, norm_of(s, q), b->q);
+            read_doubles(s, row_of_output(s, l->gradients.output, h, i), columns, p->head[h].scale,
+                         b->out);
+            s->kernels->step_f64(b->grad, columns, b->grad, columns, d, columns, NULL, b->q, b->out,
+                                 key, b->grad_u);
+            s->kernels->wide_dots_f64(b->x, b->out, state, columns, d, columns);
+        }
+        add_share(b, share, b->x, d);
+    }
+}
+
+/* Makes grad_v of grad_u, and adds the share of beta. Takes from `grad_k` and from the gradient of
+ * the state what the correction gives. `before` is the state before the position. */
+static void correct_gradients(const struct back *b, size_t i, size_t x, const double *before,
+                              double *grad_k) {
+    const struct band *s = &b->s;
+    const size_t d = s->l->d, columns = s->columns;
+    const double *key = b->keys + x * d, *gates = decays_of(s->l) == 0 ? NULL : b->gates + x * d;
+    double grad_beta;
+    s->kernels->wide_dots_f64(&grad_beta, b->grad_u, b->left + x * columns, columns, 1, columns);
+    add_gates(b, LINEAR_BETA, i, &grad_beta);
+    s->kernels->spread_f64(b->grad_u, b->grad_u, columns, beta_of(s, i), false);
+    s->kernels->wide_dots_f64(b->y, b->grad_u, before, columns, d, columns);
+    s->kernels->spread_f64(b->q, key, d, -1, false);
+    if (gates != NULL) {
+        s->kernels->decay_f64(b->y, b->y, gates, d);
+        s->kernels->decay_f64(b->q, b->q, gates, d);
+    }
+    s->kernels->axpy_f64(grad_k, b->y, d, -1);
+    s->kernels->step_f64(b->grad, columns, b->grad, columns, d, columns, gates, b->q, b->grad_u, key,
+                         b->unused);
+}
+
+/* Adds the shares of the decays. The gradient of the state is that before the position already. */
+static void add_decays(const struct back *b, size_t i, const double *before) {
+    const struct band *s = &b->s;
+    const size_t d = s->l->d, columns = s->columns;
+    double sum = 0;
+    for (size_t c = 0; c < d; c++) {
+        s->kernels->wide_dots_f64(b->y + c, b->grad + c * columns, before + c * columns, columns, 1,
+                                  columns);
+        sum += b->y[c];
+    }
+    add_gates(b, LINEAR_DECAY, i, s->l->by_column ? b->y : &sum);
+}
+
+/* Goes back through position i, which is number x of its group. */
+static void go_back(const struct back *b, size_t i, size_t x) {
+    const struct band *s = &b->s;
+    const struct linear *l = s->l;
+    const size_t d = l->d, columns = s->columns;
+    const double *before = b->states + x * size_of(b), *after = before + size_of(b);
+    const double *key = b->keys + x * d;
+    double *grad_v = share_of(b, LINEAR_V, s->state, i);
+    read_outputs(b, i, key, after);
+    s->kernels->wide_dots_f64(b->x, b->u + x * columns, b->grad, columns, d, columns);
+    if (l->corrects) {
+        correct_gradients(b, i, x, before, b->x);
+    } else if (decays_of(l) > 0) {
+        s->kernels->mul_f64(b->grad, columns, d, columns, b->gates + x * d);
+    }
+    add_share(b, share_of(b, LINEAR_K, s->state, i), b->x, d);
+    if (grad_v != NULL) {
+        memcpy(grad_v + s->column, b->grad_u, columns * sizeof *grad_v);
+    }
+    if (l->gradients.shares[LINEAR_DECAY] != SIZE_MAX && decays_of(l) > 0) {
+        add_decays(b, i, before);
+    }
+}
+
+/* Computes the gradients of a strip. */
+static void run_strip(const struct back *b) {
+    const struct band *s = &b->s;
+    const struct linear_gradients *g = &s->l->gradients;
+    const size_t size = size_of(b), rows = s->end - s->first, groups = ceil_div(rows, g->group);
+    if (!b->adds && s->end == s->line->rows) {
+        begin_shares(b);
+    }
+    read_gradient(b);
+    read_start(b, b->starts);
+    for (size_t i = 0; i + g->group < groups * g->group; i++) {
+        const size_t next = i / g->group + 1;
+        double *start = b->starts + next * size;
+        const double *from = i % g->group == 0 ? start - size : start;
+        go_on(b, s->first + i, 0, from, start);
+    }
+    for (size_t group = groups; group-- > 0;) {
+        const size_t first = group * g->group, some = size_min(g->group, rows - first);
+        memcpy(b->states, b->starts + group * size, size * sizeof *b->states);
+        for (size_t x = 0; x < some; x++) {
+            go_on(b, s->first + first + x, x, b->states + x * size, b->states + (x + 1) * size);
+        }
+        for (size_t x = some; x-- > 0;) {
+            go_back(b, s->first + first + x, x);
+        }
+    }
+    for (size_t c = 0; c < s->l->d; c++) {
+        memcpy(kept_gradient(b, c), b->grad + c * s->columns, s->columns * sizeof *b->grad);
+    }
+}
+
+void back_run(const struct band *band, double *scratch) {
+    struct back b = find_back(band, scratch);
+    for (size_t column = 0; column < band->columns; column += b.s.columns) {
+        b.offset = column;
+        b.adds = column > 0;
+        b.s.column = band->column + column;
+        b.s.columns = size_min(band->l->gradients.strip, band->columns - column);
+        run_strip(&b);
+    }
+}

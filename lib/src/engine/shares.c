@@ -1,0 +1,96 @@
+/*
+ * shares.c makes the gradients of linear attention: each row is the sum of the shares of the heads,
+ * bands, batch items and sequences that have the same input.
+ */
+#include "engine/band.h"
+#include "status.h"
+#include "tensor.h"
+
+/* A row of a gradient. */
+struct row {
+    enum linear_input input;
+    struct gradient_rows of;
+    size_t item, head, row;
+    size_t place; /* its first number in the gradient */
+};
+
+/* Adds the shares of a batch item, or of a line. Returns false if it has none, because the row is a
+ * position of no line. */
+static bool add_shares(const struct band *s, const struct row *r, size_t item, double *sum) {
+    const struct gradient_rows *of = &r->of;
+    const struct linear *l = s->l;
+    const size_t each = of->owners / of->heads;
+    if (!of->of_lines && r->input != LINEAR_PAST && l->item_rows != NULL &&
+        r->row >= l->item_rows[item]) {
+        return false;
+    }
+    for (size_t owner = r->head * each; owner < (r->head + 1) * each; owner++) {
+        for (size_t band = 0; band < of->bands; band++) {
+            const double *share =
+                r->input == LINEAR_PAST
+                    ? (double *)s->plan->workspace + l->gradients.states +
+                          ((item * l->states + owner) * l->d + r->row) * l->d_v
+                    : linear_share(s->plan, r->input, of, band,
+                                   of->of_lines ? item : item * s->plan->n + r->row, owner);
+            s->kernels->axpy_f64(sum, share, of->width, 1);
+        }
+    }
+    return true;
+}
+
+/* Makes the gradient by a row x of Q or K of that by r x, where r = 1 / sqrt(x x + epsilon):
+ * r grad - r^3 (x grad) x. */
+static void go_back_through_norm(const struct band *s, const struct row *r, double *sum, double *x) {
+    const struct operand *o = r->input == LINEAR_Q ? &s->plan->in.q : &s->plan->in.k;
+    const void *row = at_number(s->plan, o->data, r->place);
+    const double norm = norm_of(s, row);
+    double product;
+    read_doubles(s, row, r->of.width, norm, x);
+    s->kernels->wide_dots_f64(&product, x, sum, r->of.width, 1, r->of.width);
+    s->kernels->axpy_f64(sum, x, r->of.width, -product);
+    s->kernels->spread_f64(sum, sum, r->of.width, norm, false);
+}
+
+static attn_status make_row(const struct band *s, const struct row *r, double *sum) {
+    const struct gradient_rows *of = &r->of;
+    const attn_result_tensor *part = &s->plan->results.of[of->which].parts[0];
+    const size_t size = attn_dtype_size(s->plan->dtype);
+    bool any = false;
+    memset(sum, 0, of->width * sizeof *sum);
+    if (of->items > 1) {
+        any = add_shares(s, r, r->item, sum);
+    }
+    for (size_t item = 0; of->items == 1 && item < of->lines; item++) {
+        any = add_shares(s, r, item, sum) || any;
+    }
+    if (any && r->input <= LINEAR_K && s->l->given.normalize_qk) {
+        go_back_through_norm(s, r, sum, sum + of->width);
+    }
+    if (band_round(s, sum, of->width, (char *)part->data + r->place * size)) {
+        return ATTN_OK;
+    }
+    size_t bad = 0;
+    while (isfinite(number_at(part->data, s->plan->dtype, r->place + bad))) {
+        bad++;
+    }
+    return gradient_not_finite(part, of->which, r->place + bad, s->error);
+}
+
+attn_status shares_task(const struct band *s, size_t task, double *scratch) {
+    const struct cut *sums = s->l->gradients.sums;
+    struct row r = {.input = LINEAR_Q};
+    while (task >= sums[r.input].tasks) {
+        task -= sums[r.input++].tasks;
+    }
+    const struct gradient_rows *of = &r.of;
+    size_t unit, end;
+    r.of = linear_gradient_rows(s->plan, r.input);
+    for (units_of_task(&sums[r.input], task, &unit, &end); unit < end; unit++) {
+        r.row = unit % of->rows;
+        r.head = unit / of->rows % of->heads;
+        r.item = unit / of->rows / of->heads;
+        r.place = r.item * of->stride[0] + r.head * of->stride[1] + r.row * of->stride[2];
+        ATTN_TRY(make_row(s, &r, scratch));
+    }
+    return ATTN_OK;
+}
