@@ -151,8 +151,8 @@ attn_status plan_upstream(attn_plan *plan, const attn_options *o, attn_error *er
     plan_shape(plan, ATTN_RESULT_OUTPUT, &output);
     plan_shape(plan, ATTN_RESULT_LSE, &lse);
     plan_shape(plan, ATTN_RESULT_WEIGHTS, &weights);
-    ATTN_TRY(plan_check_upstream(plan, up->output, "grad_output", &output, &g->upstream.output,
-                                 error));
+    ATTN_TRY(
+        plan_check_upstream(plan, up->output, "grad_output", &output, &g->upstream.output, error));
     ATTN_TRY(plan_check_upstream(plan, up->lse, "grad_lse", &lse, &g->upstream.lse, error));
     return plan_check_upstream(plan, up->weights, "grad_weights", &weights, &g->upstream.weights,
                                error);

@@ -576,8 +576,8 @@ static attn_status resolve_upstream(attn_plan *plan, const attn_options *o, bool
     if (stacked) {
         stack_part(&output, plan->heads);
     }
-    ATTN_TRY(plan_check_upstream(plan, o->upstream->output, "grad_output", &output, &g->output,
-                                 error));
+    ATTN_TRY(
+        plan_check_upstream(plan, o->upstream->output, "grad_output", &output, &g->output, error));
     return plan_check_upstream(plan, o->upstream->state, "grad_present_state", &state, &g->state,
                                error);
 }

@@ -68,10 +68,10 @@ struct linear {
     struct line *lines; /* the longest first */
     size_t count;
     size_t *item_rows; /* the rows of each batch item; NULL with sequences */
-    size_t *starts;  /* of sequences in their order, and the end of the last one; or NULL */
-    size_t rows;     /* positions of a segment */
-    size_t segments; /* at least 1 */
-    size_t *longer;  /* for each segment, the lines that have positions in it; all have the first */
+    size_t *starts;    /* of sequences in their order, and the end of the last one; or NULL */
+    size_t rows;       /* positions of a segment */
+    size_t segments;   /* at least 1 */
+    size_t *longer; /* for each segment, the lines that have positions in it; all have the first */
     size_t bands, columns; /* bands of a state, and the columns of each */
     bool exact;            /* in double, because little is to be computed, or states are results */
     /* Positions that are computed together, see chunks.inc. 0: they are computed one by one. */
@@ -103,12 +103,12 @@ static inline const attn_tensor *linear_input_of(const attn_plan *plan, attn_res
 struct gradient_rows {
     attn_result which;
     size_t items, heads, rows, width;
-    size_t stride[3];   /* from one item, head or row to the next */
-    size_t owners;      /* the query heads or states that have shares, of one line */
-    size_t bands;       /* shares of an owner */
-    bool of_lines;      /* each line has a share, and not each position */
-    size_t lines;       /* the lines, or the batch items, that have shares */
-    size_t shares;      /* of one row */
+    size_t stride[3]; /* from one item, head or row to the next */
+    size_t owners;    /* the query heads or states that have shares, of one line */
+    size_t bands;     /* shares of an owner */
+    bool of_lines;    /* each line has a share, and not each position */
+    size_t lines;     /* the lines, or the batch items, that have shares */
+    size_t shares;    /* of one row */
 };
 
 struct gradient_rows linear_gradient_rows(const attn_plan *plan, enum linear_input input);

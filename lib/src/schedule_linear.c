@@ -291,17 +291,19 @@ struct gradient_rows linear_gradient_rows(const attn_plan *plan, enum linear_inp
                                       .lines = l->count};
     } else {
         const bool broadcast = gates->stride[2] == 0, decay = input == LINEAR_DECAY;
-        rows = (struct gradient_rows){
-            .which = decay ? ATTN_RESULT_GRAD_DECAY : ATTN_RESULT_GRAD_BETA,
-            .items = gates->stride[0] == 0 ? 1 : plan->batch,
-            .heads = gates->stride[1] == 0 ? 1 : l->states,
-            .rows = broadcast ? 1 : plan->n,
-            .width = gates->data == NULL ? 0 : decay && l->by_column ? l->d : 1,
-            .stride = {gates->stride[0], gates->stride[1], gates->stride[2]},
-            .owners = l->states,
-            .bands = l->bands,
-            .of_lines = broadcast,
-            .lines = broadcast ? l->count : plan->batch};
+        rows =
+            (struct gradient_rows){.which = decay ? ATTN_RESULT_GRAD_DECAY : ATTN_RESULT_GRAD_BETA,
+                                   .items = gates->stride[0] == 0 ? 1 : plan->batch,
+                                   .heads = gates->stride[1] == 0 ? 1 : l->states,
+                                   .rows = broadcast ? 1 : plan->n,
+                                   .width = gates->data == NULL     ? 0
+                                            : decay && l->by_column ? l->d
+                                                                    : 1,
+                                   .stride = {gates->stride[0], gates->stride[1], gates->stride[2]},
+                                   .owners = l->states,
+                                   .bands = l->bands,
+                                   .of_lines = broadcast,
+                                   .lines = broadcast ? l->count : plan->batch};
     }
     rows.shares = (rows.items == 1 ? rows.lines : 1) * (rows.owners / rows.heads) * rows.bands;
     return rows;

@@ -193,9 +193,10 @@ struct position {
     size_t i;
     const long double *before, *after, *q, *k;
     const double *output; /* the gradient by its output, or NULL */
-    long double *grad;    /* that by the state after it, which becomes that by the state before it */
+    long double *grad; /* that by the state after it, which becomes that by the state before it */
     long double *u, *left, *grad_u;
-    long double *grad_q, *grad_k; /* by the rows as they are multiplied */
+    /* Those by the rows as they are multiplied, and the sums of the absolute values of their terms. */
+    long double *grad_q, *grad_k, *terms_q, *terms_k;
 };
 
 static void note_terms(struct reference_linear_gradients *to, int input, long double terms) {
@@ -226,7 +227,7 @@ static void back_through_output(const struct position *p) {
             p->grad[r * c->d_v + e] += p->q[r] * by;
         }
         p->grad_q[r] = sum;
-        note_terms(p->to, REFERENCE_Q, terms);
+        p->terms_q[r] = terms;
     }
 }
 
@@ -262,7 +263,7 @@ static void back_through_update(const struct position *p) {
             p->grad[x] -= c->beta == NULL ? 0 : p->k[r] * beta * p->grad_u[e];
         }
         p->grad_k[r] = sum;
-        note_terms(p->to, REFERENCE_K, terms);
+        p->terms_k[r] = terms;
     }
 }
 
@@ -292,19 +293,25 @@ static void back_through_gates(const struct position *p) {
     }
 }
 
-/* y = x / sqrt(x x + epsilon) */
-static void back_through_norm(const struct reference_linear *c, const double *x,
-                              const long double *grad, double *to) {
-    long double squares = 0, product = 0;
-    for (size_t e = 0; e < c->d; e++) {
+/* y = x / sqrt(x x + epsilon), or x, for the row of Q or K at the position */
+static void back_through_norm(const struct position *p, int input) {
+    const struct reference_linear *c = p->c;
+    const bool query = input == REFERENCE_Q;
+    const double *x = (query ? c->q : c->k) + p->i * c->d;
+    const long double *grad = query ? p->grad_q : p->grad_k,
+                      *terms = query ? p->terms_q : p->terms_k;
+    double *to = p->to->of[input] + p->i * c->d;
+    long double squares = 0, product = 0, product_terms = 0;
+    for (size_t e = 0; e < c->d && c->normalize; e++) {
         squares += (long double)x[e] * x[e];
         product += x[e] * grad[e];
+        product_terms += fabs(x[e]) * terms[e];
     }
-    const long double length = sqrtl(squares + c->epsilon);
+    const long double length = c->normalize ? sqrtl(squares + c->epsilon) : 1,
+                      cube = length * length * length;
     for (size_t e = 0; e < c->d; e++) {
-        to[e] = (double)(c->normalize
-                             ? grad[e] / length - x[e] * product / (length * length * length)
-                             : grad[e]);
+        to[e] = (double)(grad[e] / length - x[e] * product / cube);
+        note_terms(p->to, input, terms[e] / length + fabs(x[e]) * product_terms / cube);
     }
 }
 
@@ -337,7 +344,7 @@ struct reference_linear_gradients reference_linear_gradients(const struct refere
     }
     long double *q = multiplied_rows(call, call->q), *k = multiplied_rows(call, call->k),
                 *states = all_states(call, k), *grad = zeros(size, sizeof *grad),
-                *rows = zeros(3 * d_v + 2 * d, sizeof *rows);
+                *rows = zeros(3 * d_v + 4 * d, sizeof *rows);
     for (size_t x = 0; x < size && state != NULL; x++) {
         grad[x] = state[x];
     }
@@ -355,13 +362,15 @@ struct reference_linear_gradients reference_linear_gradients(const struct refere
                                    .left = rows + d_v,
                                    .grad_u = rows + 2 * d_v,
                                    .grad_q = rows + 3 * d_v,
-                                   .grad_k = rows + 3 * d_v + d};
+                                   .grad_k = rows + 3 * d_v + d,
+                                   .terms_q = rows + 3 * d_v + 2 * d,
+                                   .terms_k = rows + 3 * d_v + 3 * d};
         make_u(&p);
         back_through_output(&p);
         back_through_update(&p);
         back_through_gates(&p);
-        back_through_norm(call, call->q + i * d, p.grad_q, to.of[REFERENCE_Q] + i * d);
-        back_through_norm(call, call->k + i * d, p.grad_k, to.of[REFERENCE_K] + i * d);
+        back_through_norm(&p, REFERENCE_Q);
+        back_through_norm(&p, REFERENCE_K);
     }
     for (size_t x = 0; x < size; x++) {
         to.of[REFERENCE_PAST][x] = (double)grad[x];

@@ -177,9 +177,9 @@ static double compare_head(const struct comparison *k) {
 
 /* ----------------------------------------------------------------------------------- gradients */
 
-static const attn_result gradients[] = {ATTN_RESULT_GRAD_Q,     ATTN_RESULT_GRAD_K,
-                                        ATTN_RESULT_GRAD_V,     ATTN_RESULT_GRAD_DECAY,
-                                        ATTN_RESULT_GRAD_BETA,  ATTN_RESULT_GRAD_PAST_STATE};
+static const attn_result gradients[] = {ATTN_RESULT_GRAD_Q,    ATTN_RESULT_GRAD_K,
+                                        ATTN_RESULT_GRAD_V,    ATTN_RESULT_GRAD_DECAY,
+                                        ATTN_RESULT_GRAD_BETA, ATTN_RESULT_GRAD_PAST_STATE};
 
 /* The sums of the gradients by each input, and the largest sum of the absolute values of all terms
  * of a number. */
@@ -188,7 +188,7 @@ struct gradient_sums {
     double terms[REFERENCE_INPUTS];
 };
 
-static size_t numbers_of(const struct linear_matrix *m) {
+static size_t gradient_count(const struct linear_matrix *m) {
     return m->items * m->heads * m->rows * m->columns;
 }
 
@@ -197,7 +197,8 @@ static struct gradient_sums begin_sums(const struct linear_call *c) {
     struct gradient_sums sums = {0};
     for (int i = 0; i < REFERENCE_INPUTS; i++) {
         sums.of[i] = *inputs[i];
-        sums.of[i].x = inputs[i]->x == NULL ? NULL : allocate(numbers_of(inputs[i]), sizeof(double));
+        sums.of[i].x =
+            inputs[i]->x == NULL ? NULL : allocate(gradient_count(inputs[i]), sizeof(double));
     }
     return sums;
 }
@@ -221,8 +222,8 @@ static void add_gradients(const struct linear_call *c, size_t line, size_t h,
                      rows = i == REFERENCE_PAST ? c->d : c->line_rows[line];
         const size_t head = owner / (all / m->heads), item = i == REFERENCE_PAST ? line : b;
         for (size_t r = 0; r < rows; r++) {
-            double *to = linear_number(m, item, head,
-                                       i == REFERENCE_PAST ? r : c->line_first[line] + r);
+            double *to =
+                linear_number(m, item, head, i == REFERENCE_PAST ? r : c->line_first[line] + r);
             for (size_t e = 0; e < m->columns; e++) {
                 to[e] += g.of[i][r * m->columns + e];
             }
@@ -254,12 +255,12 @@ static double compare_gradients(const struct linear_call *c, const struct result
     for (int i = 0; i < REFERENCE_INPUTS; i++) {
         const struct linear_matrix *m = &sums.of[i];
         const bool wanted = (c->options.results >> gradients[i] & 1) != 0;
-        const double largest = !wanted ? 0 : largest_or_nan(m->x, numbers_of(m));
+        const double largest = !wanted ? 0 : largest_or_nan(m->x, gradient_count(m));
         const bool packed = linear_is_packed(c) && i != REFERENCE_PAST;
         const struct comparison k = {.c = c, .r = r, .errors = errors, .growth = growth};
         most = !(largest <= most) ? largest : most;
         *within = !(sums.terms[i] <= *within) ? sums.terms[i] : *within;
-        for (size_t x = 0; isfinite(largest) && wanted && x < numbers_of(m); x += m->columns) {
+        for (size_t x = 0; isfinite(largest) && wanted && x < gradient_count(m); x += m->columns) {
             const size_t row = x / m->columns % m->rows, h = x / m->columns / m->rows % m->heads,
                          b = x / m->columns / m->rows / m->heads;
             compare_part(&k, gradients[i], linear_place(m, b, h, row, packed), m->x + x, m->columns,

@@ -27,8 +27,9 @@
 /* A strip of a band, and its places in the scratch. */
 struct back {
     struct band s; /* with the columns of the strip */
-    size_t band, offset, wide; /* of the strip: its band, and its first column and all columns there */
-    bool adds;                 /* another strip of the band has begun the shares */
+    size_t band, offset,
+        wide;  /* of the strip: its band, and its first column and all columns there */
+    bool adds; /* another strip of the band has begun the shares */
     struct gradient_rows rows[LINEAR_INPUTS];
     double *starts, *states, *grad; /* states, and the gradient of one */
     double *keys, *gates;           /* (group, d) */
@@ -74,8 +75,7 @@ static double *share_of(const struct back *b, enum linear_input input, size_t h,
     const struct band *s = &b->s;
     const struct gradient_rows *rows = &b->rows[input];
     const size_t item = s->l->sequences ? 0 : s->line->item;
-    const size_t place =
-        rows->of_lines ? s->line->item : item * s->plan->n + s->line->first + i;
+    const size_t place = rows->of_lines ? s->line->item : item * s->plan->n + s->line->first + i;
     return s->l->gradients.shares[input] == SIZE_MAX
                ? NULL
                : linear_share(s->plan, input, rows, rows->bands == 1 ? 0 : b->band, place, h);
@@ -91,7 +91,8 @@ static void add_share(const struct back *b, double *share, const double *from, s
 }
 
 /* Adds numbers to a share of decay or beta, which may be one of the whole line. */
-static void add_gates(const struct back *b, enum linear_input input, size_t i, const double *from) {
+static void share_gates(const struct back *b, enum linear_input input, size_t i,
+                        const double *from) {
     const struct gradient_rows *rows = &b->rows[input];
     double *share = share_of(b, input, b->s.state, i);
     if (share != NULL && rows->of_lines) {
@@ -214,7 +215,7 @@ static void correct_gradients(const struct back *b, size_t i, size_t x, const do
     const double *key = b->keys + x * d, *gates = decays_of(s->l) == 0 ? NULL : b->gates + x * d;
     double grad_beta;
     s->kernels->wide_dots_f64(&grad_beta, b->grad_u, b->left + x * columns, columns, 1, columns);
-    add_gates(b, LINEAR_BETA, i, &grad_beta);
+    share_gates(b, LINEAR_BETA, i, &grad_beta);
     s->kernels->spread_f64(b->grad_u, b->grad_u, columns, beta_of(s, i), false);
     s->kernels->wide_dots_f64(b->y, b->grad_u, before, columns, d, columns);
     s->kernels->spread_f64(b->q, key, d, -1, false);
@@ -223,12 +224,12 @@ static void correct_gradients(const struct back *b, size_t i, size_t x, const do
         s->kernels->decay_f64(b->q, b->q, gates, d);
     }
     s->kernels->axpy_f64(grad_k, b->y, d, -1);
-    s->kernels->step_f64(b->grad, columns, b->grad, columns, d, columns, gates, b->q, b->grad_u, key,
-                         b->unused);
+    s->kernels->step_f64(b->grad, columns, b->grad, columns, d, columns, gates, b->q, b->grad_u,
+                         key, b->unused);
 }
 
 /* Adds the shares of the decays. The gradient of the state is that before the position already. */
-static void add_decays(const struct back *b, size_t i, const double *before) {
+static void share_decays(const struct back *b, size_t i, const double *before) {
     const struct band *s = &b->s;
     const size_t d = s->l->d, columns = s->columns;
     double sum = 0;
@@ -237,7 +238,7 @@ static void add_decays(const struct back *b, size_t i, const double *before) {
                                   columns);
         sum += b->y[c];
     }
-    add_gates(b, LINEAR_DECAY, i, s->l->by_column ? b->y : &sum);
+    share_gates(b, LINEAR_DECAY, i, s->l->by_column ? b->y : &sum);
 }
 
 /* Goes back through position i, which is number x of its group. */
@@ -260,7 +261,7 @@ static void go_back(const struct back *b, size_t i, size_t x) {
         memcpy(grad_v + s->column, b->grad_u, columns * sizeof *grad_v);
     }
     if (l->gradients.shares[LINEAR_DECAY] != SIZE_MAX && decays_of(l) > 0) {
-        add_decays(b, i, before);
+        share_decays(b, i, before);
     }
 }
 

@@ -147,8 +147,7 @@ static inline const void *row_of_output(const struct band *s, const void *data, 
                                         size_t i) {
     const attn_plan *p = s->plan;
     const size_t item = s->l->sequences ? 0 : s->line->item * p->out.batch;
-    return at_number(p, data,
-                     item + p->head[h].out + (s->line->first + i) * p->out.ld + s->column);
+    return at_number(p, data, item + p->head[h].out + (s->line->first + i) * p->out.ld + s->column);
 }
 
 static inline void *band_output(const struct band *s, size_t h, size_t i) {

@@ -40,7 +40,8 @@ static bool add_shares(const struct band *s, const struct row *r, size_t item, d
 
 /* Makes the gradient by a row x of Q or K of that by r x, where r = 1 / sqrt(x x + epsilon):
  * r grad - r^3 (x grad) x. */
-static void go_back_through_norm(const struct band *s, const struct row *r, double *sum, double *x) {
+static void go_back_through_norm(const struct band *s, const struct row *r, double *sum,
+                                 double *x) {
     const struct operand *o = r->input == LINEAR_Q ? &s->plan->in.q : &s->plan->in.k;
     const void *row = at_number(s->plan, o->data, r->place);
     const double norm = norm_of(s, row);
