@@ -14,8 +14,9 @@
 const char *const answer_names[ANSWER_COUNT] = {ANSWER_MAP(ANSWER_TEXT)};
 const char *const answer_stored_names[ANSWER_STORED] = {ANSWER_OF_ALL(ANSWER_TEXT)
                                                             ANSWER_OF_PROJECTIONS(ANSWER_TEXT)};
-const char *const answer_linear_names[ANSWER_LINEAR] = {"output", "weights",
-                                                        ANSWER_OF_STATES(ANSWER_TEXT) "comparison"};
+const char *const answer_linear_names[ANSWER_LINEAR] = {
+    "output",     "weights",   ANSWER_OF_STATES(ANSWER_TEXT) "grad_Q", "grad_K", "grad_V",
+    "grad_decay", "comparison"};
 const uint64_t answer_bits[ANSWER_COUNT] = {ANSWER_MAP(ANSWER_BITS)};
 const int answer_ranks[ANSWER_COUNT] = {ANSWER_MAP(ANSWER_RANK)};
 

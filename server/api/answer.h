@@ -45,7 +45,7 @@ struct call;
     X(GRAD_B_Q, "grad_b_Q", 2, ATTN_WANT(GRAD_B_Q))                                                \
     X(GRAD_B_K, "grad_b_K", 2, ATTN_WANT(GRAD_B_K))                                                \
     X(GRAD_B_V, "grad_b_V", 2, ATTN_WANT(GRAD_B_V))                                                \
-    X(GRAD_DECAY, "grad_decay", 3, ATTN_WANT(GRAD_DECAY))
+    X(GRAD_DECAY, "grad_decay", 4, ATTN_WANT(GRAD_DECAY))
 
 #define ANSWER_OF_PROJECTIONS(X)                                                                   \
     X(Q, "Q", 4, ATTN_WANT(Q))                                                                     \
@@ -66,7 +66,9 @@ struct call;
 #define ANSWER_OF_STATES(X)                                                                        \
     X(PRESENT_STATE, "present_state", 4, ATTN_WANT(PRESENT_STATE))                                 \
     X(STATES, "states", 5, ATTN_WANT(STATES))                                                      \
-    X(DECAYS, "decays", 4, ATTN_WANT(DECAYS))
+    X(DECAYS, "decays", 4, ATTN_WANT(DECAYS))                                                      \
+    X(GRAD_BETA, "grad_beta", 3, ATTN_WANT(GRAD_BETA))                                             \
+    X(GRAD_PAST_STATE, "grad_past_state", 4, ATTN_WANT(GRAD_PAST_STATE))
 
 #define ANSWER_MAP(X)                                                                              \
     ANSWER_OF_ALL(X)                                                                               \
@@ -79,7 +81,7 @@ enum answer_name {
     ANSWER_COUNT,
     ANSWER_PROJECTED = ANSWER_Q,           /* the first one that is a result of projections only */
     ANSWER_SOFTMAX = ANSWER_PRESENT_STATE, /* names of softmax; the others are of states */
-    ANSWER_LINEAR = 6,                     /* names of linear attention */
+    ANSWER_LINEAR = 12,                    /* names of linear attention */
     ANSWER_STORED = ANSWER_GRAD_W_Q - (ANSWER_Q - ANSWER_GRAD_B_Q) /* names of stored layers */
 };
 

@@ -31,7 +31,9 @@ static bool refuse_result(const struct codec_document *document, const struct fi
     if (which >= ANSWER_SOFTMAX) {
         rule = "a result of /linear-attention only";
     } else if (field->choices == answer_linear_names) {
-        rule = which < ANSWER_PROJECTED ? "a result of /attention, which has a list of keys" : rule;
+        rule = which == ANSWER_GRAD_X ? "no result here: it is the sum of grad_Q, grad_K and grad_V"
+               : which < ANSWER_PROJECTED ? "a result of /attention, which has a list of keys"
+                                          : rule;
     } else if (field->choices == answer_stored_names) {
         rule = "the gradient of stored weights, which this service does not compute";
     }

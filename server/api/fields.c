@@ -205,14 +205,16 @@ static const struct field table[] = {
      TENSOR(rotary_sin, rotary.sin)},
     {"positions", ATTENTIONS, FIELDS_OPTIONS, FIELD_MATRIX, 1, ATTN_MAX_RANK - 2, NUMBERS, "bn",
      TENSOR(positions, rotary.positions)},
-    {"grad_output", ATTENTION, FIELDS_OPTIONS, FIELD_MATRIX, 2, ATTN_MAX_RANK, NUMBERS, "bHnv",
-     TENSOR(grad_output, upstream.output), OF_SOFTMAX},
+    {"grad_output", ATTENTION | LINEAR, FIELDS_OPTIONS, FIELD_MATRIX, 2, ATTN_MAX_RANK, NUMBERS,
+     "bHnv", TENSOR(grad_output, upstream.output), OF_SOFTMAX},
     {"grad_output", WITH_X, FIELDS_OPTIONS, FIELD_MATRIX, 2, ATTN_MAX_RANK, NUMBERS, "bno",
      TENSOR(grad_output, upstream.output)},
     {"grad_lse", ATTENTIONS, FIELDS_OPTIONS, FIELD_MATRIX, 1, ATTN_MAX_RANK - 1, NUMBERS, "bHn",
      TENSOR(grad_lse, upstream.lse)},
     {"grad_weights", ATTENTIONS, FIELDS_OPTIONS, FIELD_MATRIX, 2, ATTN_MAX_RANK, NUMBERS, "bHna",
      TENSOR(grad_weights, upstream.weights), OF_SOFTMAX},
+    {"grad_present_state", LINEAR, FIELDS_OPTIONS, FIELD_MATRIX, 2, ATTN_MAX_RANK, NUMBERS, "bGdv",
+     TENSOR(grad_present_state, upstream.state)},
     {"heads", FREE, FIELDS_OPTIONS, FIELD_COUNT, CALL(options.heads)},
     {"heads", PROJECTIONS, FIELDS_APART, .kind = FIELD_APART}, /* multihead.c reads it */
 
@@ -692,7 +694,7 @@ bool fields_read_options(const struct api_request *request, struct call *call,
         return false;
     }
     if (call->upstream.output != NULL || call->upstream.lse != NULL ||
-        call->upstream.weights != NULL) {
+        call->upstream.weights != NULL || call->upstream.state != NULL) {
         call->options.upstream = &call->upstream;
     }
     return call->comparison != NULL || check_return(request, call, error);

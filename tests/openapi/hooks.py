@@ -527,7 +527,7 @@ def fit_options(body, batch, heads, queries, keys, decay=()):
         body["lengths"] = build([] if one else [batch], lengths)
 
 
-GRADIENTS = ("grad_output", "grad_lse", "grad_weights")
+GRADIENTS = ("grad_output", "grad_lse", "grad_weights", "grad_present_state")
 
 
 def inputs_of(body):
@@ -572,7 +572,7 @@ def fit_softmax(body):
 
 
 NOT_PACKED = ("mask", "bias", "lengths", "key_padding", "past_K", "past_V", "grad_weights", "top_k", "mean_over_heads",
-              "past_state")
+              "past_state", "grad_present_state")
 OF_PACKED = ("output", "lse", "entropy", "present_state", "decays")
 
 
@@ -676,8 +676,9 @@ def fit_linear(body):
         body["decay"] = build(gates, itertools.cycle(found))
     if "beta" in body:
         body["beta"] = reshape(small(body["beta"]), gates)
-    if "past_state" in body:
-        body["past_state"] = reshape(small(body["past_state"]), [*batch, *([heads] if packed or rank > 2 else []), d, d_v])
+    for name in ("past_state", "grad_present_state"):
+        if name in body:
+            body[name] = reshape(small(body[name]), [*batch, *([heads] if packed or rank > 2 else []), d, d_v])
     if "causal" in body:
         body["causal"] = True
     if "update" in body:

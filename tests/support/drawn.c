@@ -40,6 +40,7 @@ static const char *const needs[][2] = {{"past_K", "past_V"},
                                        {"grad_output", "return"},
                                        {"grad_lse", "return"},
                                        {"grad_weights", "return"},
+                                       {"grad_present_state", "return"},
                                        {"tolerance", "expected"},
                                        {"fail_on_difference", "expected"}};
 
@@ -68,9 +69,17 @@ static const char *const excludes[][2] = {{"embedding_dim", "embedding"},
                                           {"sequences", "sequence_offsets"}};
 
 /* A call with sequences has none of these. */
-static const char *const not_packed[] = {
-    "mask",   "bias",         "lengths", "key_padding",     "past_K",
-    "past_V", "grad_weights", "top_k",   "mean_over_heads", "past_state"};
+static const char *const not_packed[] = {"mask",
+                                         "bias",
+                                         "lengths",
+                                         "key_padding",
+                                         "past_K",
+                                         "past_V",
+                                         "grad_weights",
+                                         "top_k",
+                                         "mean_over_heads",
+                                         "past_state",
+                                         "grad_present_state"};
 
 struct state {
     struct rng *rng;
@@ -255,12 +264,13 @@ static struct binary_input input_of(struct state *s, const struct field *row, ch
     size_t first = 0, rank = 0, columns = 1;
     char follows = 0;
     memset(letters, 0, 5);
-    /* Past keys that are projected have the form of the result K. Gradients have that of lse and of
-     * weights. */
+    /* Past keys that are projected have the form of the result K. Gradients have that of lse, of
+     * weights and of the state. */
     const bool of_weights = strcmp(row->name, "grad_weights") == 0;
     const bool apart = (row->kind == FIELD_DECAY && !linear) ||
                        (s->at != FIELDS_AT_ATTENTION && strncmp(row->name, "past", 4) == 0) ||
-                       strcmp(row->name, "grad_lse") == 0 || (of_weights && !s->mean);
+                       strcmp(row->name, "grad_lse") == 0 || (of_weights && !s->mean) ||
+                       strcmp(row->name, "grad_present_state") == 0;
     if (strncmp(axes, "bh", 2) == 0) { /* any number of axes may be missing */
         const size_t most = s->batch ? 4 : s->headed ? 3 : 2;
         const size_t least = (size_t)row->least;
@@ -518,7 +528,8 @@ void draw_call(struct rng *rng, const char *path, bool json, struct drawn_call *
     s.out_in = *given(&s, "weight_layout") && rng_chance(rng, 2);
     s.mean = *given(&s, "mean_over_heads");
     s.decays = *given(&s, "decay");
-    s.gradients = *given(&s, "grad_output") || *given(&s, "grad_lse") || *given(&s, "grad_weights");
+    s.gradients = *given(&s, "grad_output") || *given(&s, "grad_lse") ||
+                  *given(&s, "grad_weights") || *given(&s, "grad_present_state");
     add_inputs(&s, json);
     s.options = fmemopen(drawn->options, sizeof drawn->options, "w");
     for (size_t i = 0; fields_row(i) != NULL; i++) {

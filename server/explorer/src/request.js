@@ -4,7 +4,7 @@
 import { OF_SCORES, ruleOf } from './rules.js';
 
 const MOST_OF_STATES = 200_000; // numbers
-const GRADIENTS = ['grad_output', 'grad_lse', 'grad_weights'];
+const GRADIENTS = ['grad_output', 'grad_lse', 'grad_weights', 'grad_present_state'];
 export const MATRICES = [
   'X',
   'Q',
