@@ -415,12 +415,20 @@ static bool draw_linear(struct rng *rng, struct call *c) {
     o.results |= rng_chance(rng, 6) ? ATTN_WANT(STATES) : 0;
     o.results |= rng_chance(rng, 6) && o.decay != NULL ? ATTN_WANT(DECAYS) : 0;
     o.results |= o.results == 0 ? ATTN_WANT(OUTPUT) : 0;
+    const attn_upstream upstream = {.output = &rows[2]};
+    if (rng_chance(rng, 3)) {
+        o.upstream = &upstream;
+        o.results |= ATTN_WANT(GRAD_Q) | ATTN_WANT(GRAD_K) | ATTN_WANT(GRAD_V) |
+                     (o.decay != NULL ? ATTN_WANT(GRAD_DECAY) : 0) |
+                     (call.beta != NULL ? ATTN_WANT(GRAD_BETA) : 0);
+    }
     describe(c, call.beta == NULL ? "linear" : "delta", &s, &o);
     const size_t used = strlen(c->text);
-    snprintf(c->text + used, sizeof c->text - used, "%s",
+    snprintf(c->text + used, sizeof c->text - used, "%s%s",
              o.decay == NULL ? ""
              : by_column     ? " +decay by column"
-                             : " +decay");
+                             : " +decay",
+             o.upstream == NULL ? "" : " +gradients");
     const double start = task_now();
     const attn_status status = attn_plan_linear(&c->plan, &call, &o, NULL);
     c->plan_seconds = task_now() - start;

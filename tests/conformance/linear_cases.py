@@ -24,7 +24,9 @@ PACKAGES = {
     "einops-0.8.2.tar.gz": "609da665570e5e265e27283aab09e7f279ade90c4f01bcfca111f3d3e13f2827"}
 CALLS = 40  # of each function
 LINEAR_TOLERANCES = {torch.float32: 1e-6, torch.float64: 1e-13}  # of the largest number of a result
-MINIMUM = 700
+GRADIENT_TOLERANCES = {torch.float32: 1e-5, torch.float64: 1e-12}  # of the largest number of all gradients: terms may cancel in one
+STRONG = 1000  # a decay whose gate is 0
+MINIMUM = 1200
 # The names of the daemon's tensors in the functions.
 NAMES = {"Q": ("q", "query"), "K": ("k", "key"), "V": ("v", "value"), "decay": ("g", "gk"), "beta": ("beta",),
          "past_state": ("initial_state",)}
@@ -100,7 +102,7 @@ def options_of(peer, parameters, chosen):
     return options, own
 
 
-def tensors_of(peer, parameters, multiple, chosen):
+def tensors_of(peer, parameters, multiple, chosen, strong=STRONG):
     """Returns the tensors of a call, in float64 but with numbers of float32. Rows of K have the length 1, as the delta rule needs,
     and are now and then all the same."""
     batch, heads, group, d, d_v = (chosen.choice(x) for x in ((1, 2), (1, 2, 3), (1, 2, 3), (1, 5, 16, 64), (1, 3, 16, 48)))
@@ -110,7 +112,7 @@ def tensors_of(peer, parameters, multiple, chosen):
     tensors = {"Q": torch.randn(batch, queries, n, d), "K": torch.nn.functional.normalize(keys, dim=-1),
                "V": torch.randn(batch, states, n, d_v)}
     if parameters.keys() & set(NAMES["decay"]):
-        decay = -chosen.choice((0, 1e-3, 0.1, 2, 1000)) * torch.rand(batch, max(queries, states), n, *([d] if peer.columns else []))
+        decay = -chosen.choice((0, 1e-3, 0.1, 2, strong)) * torch.rand(batch, max(queries, states), n, *([d] if peer.columns else []))
         forgotten = torch.rand(decay.shape) < chosen.choice((0, 0, 0.1)) * peer.forgets
         tensors["decay"] = decay.masked_fill(forgotten, -math.inf)
     if "beta" in parameters:
@@ -141,6 +143,35 @@ def computed(peer, function, tensors, own):
     return results
 
 
+def ask_and_compare(daemon, path, sent, options, own, want, tolerances, least=1e-30):
+    """Asks for results in both dtypes, and compares them with those of the function."""
+    for dtype, tolerance in tolerances.items():
+        answer = ask(daemon, path, sent, options, list(want), dtype)
+        for name, x in want.items():
+            assert x.dtype == torch.float64, f"{name} of the function is {x.dtype}"
+            case = f"{name} in {dtype} with {options} {own} {({name: tuple(x.shape) for name, x in sent.items()})}:"
+            compare(case, [answer[name].double()], [x], tolerance, least)
+
+
+def run_gradients(daemon, peer, function, chosen):
+    """Compares the gradients of a loss, the sum of drawn numbers times results, with those of autograd. A function that
+    subtracts sums of decays has exponents above 0, and so NaN in its gradients, if a decay is strong."""
+    parameters = inspect.signature(function).parameters
+    options, own = options_of(peer, parameters, chosen)
+    multiple = peer.multiple and own.get("chunk_size", peer.multiple)
+    tensors = tensors_of(peer, parameters, multiple, chosen, STRONG if peer.forgets else 1)
+    tensors = {name: x.contiguous().requires_grad_() for name, x in tensors.items()}
+    results = {name: x for name, x in computed(peer, function, tensors, own).items() if name != "weights"}
+    given = {name: torch.randn(x.shape).double() for name, x in results.items()}
+    loss = sum((given[name] * x).sum() for name, x in results.items())
+    want = dict(zip([f"grad_{name}" for name in tensors], torch.autograd.grad(loss, list(tensors.values()))))
+    sent = {name: x.detach() for name, x in tensors.items()} | {f"grad_{name}": x for name, x in given.items()}
+    if peer.module == "retention":
+        sent["decay"] = retention(*tensors["Q"].shape[1:3])
+    least = max(float(x.abs().max()) for x in want.values())
+    ask_and_compare(daemon, "/linear-attention", sent, options, own, want, GRADIENT_TOLERANCES, least)
+
+
 def run(daemon, peer, function, chosen):
     parameters = inspect.signature(function).parameters
     options, own = options_of(peer, parameters, chosen)
@@ -155,12 +186,7 @@ def run(daemon, peer, function, chosen):
     if "mask" in options:
         sent["mask"] = options.pop("mask")
     path, tolerances = ("/linear-attention", LINEAR_TOLERANCES) if peer.update else ("/attention", TOLERANCES)
-    for dtype, tolerance in tolerances.items():
-        answer = ask(daemon, path, sent, options, list(want), dtype)
-        for name, x in want.items():
-            assert x.dtype == torch.float64, f"{name} of the function is {x.dtype}"
-            case = f"{name} in {dtype} with {options} {own} {({name: tuple(x.shape) for name, x in tensors.items()})}:"
-            compare(case, [answer[name].double()], [x], tolerance, 1e-30)
+    ask_and_compare(daemon, path, sent, options, own, want, tolerances)
 
 
 def main():
@@ -175,6 +201,8 @@ def main():
             function, chosen = function_of(peer, places[0]), random.Random(1)
             for i in range(CALLS):
                 count.run(f"{peer.module}, {peer.name}", f"call {i}", run, daemon, peer, function, chosen)
+                if peer.update:
+                    count.run(f"{peer.module}, {peer.name}", f"gradients {i}", run_gradients, daemon, peer, function, chosen)
         daemon.stop()
     return count.print(MINIMUM)
 

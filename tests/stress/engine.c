@@ -87,7 +87,13 @@ static attn_plan *new_linear_plan(enum call call) {
     const attn_sequences sequences = {6, lengths, NULL};
     attn_options o = {.results = ATTN_WANT(OUTPUT) | ATTN_WANT(PRESENT_STATE) | ATTN_WANT(DECAYS),
                       .decay = &decays};
-    o.results |= call == LINEAR_WEIGHTS ? ATTN_WANT(WEIGHTS) : 0;
+    const attn_upstream upstream = {.output = &rows};
+    if (call == LINEAR_WEIGHTS) {
+        o.results |= ATTN_WANT(WEIGHTS);
+    } else {
+        o.results |= ATTN_WANT(GRAD_Q) | ATTN_WANT(GRAD_V) | ATTN_WANT(GRAD_DECAY);
+        o.upstream = &upstream;
+    }
     o.sequences = call == LINEAR_SEQUENCES ? &sequences : NULL;
     attn_plan *plan = NULL;
     attn_plan_linear(&plan, &linear, &o, NULL);
