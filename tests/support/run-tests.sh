@@ -1,7 +1,7 @@
 #!/bin/bash
 # run-tests.sh FOLDER runs the test programs built in FOLDER (build/release, build/asan, ...) and
 # checks the recorded HTTP exchanges against openapi.yaml. The status is 0 only if everything passes.
-# The last line has the sums. The daemon's log is printed only if the program or the check that
+# The last lines have the names of what failed, and the sums. The daemon's log is printed only if the program or the check that
 # caused it fails.
 # Criterion passes a test whose process leaked or was reported by a sanitizer after the last
 # assertion. So the sanitizers write files, and any file is a failure.
@@ -21,7 +21,7 @@ export ATTENTIOND_BIN=$folder/attentiond
 export ASAN_OPTIONS=log_path=$folder/sanitizer/report
 export UBSAN_OPTIONS=log_path=$folder/sanitizer/report:print_stacktrace=1
 
-passed=0 failed=0 skipped=0
+passed=0 failed=0 skipped=0 names=()
 jobs=$((2 * $(nproc)))
 beside=$(mktemp -d)
 declare -A started
@@ -61,17 +61,24 @@ end_criterion() { # REPORT [SUITE...]: waits for such a program, and adds its re
         $1 ~ /<testsuite name=/ && $2 ~ suites { tests += $4; failures += $6; disabled += $10 }
         END { print tests + 0, failures + 0, disabled + 0 }' "$folder/$1.xml")
     if [ ${#sums[@]} != 3 ] || [ "${sums[0]}" = 0 ]; then
-        echo "$1: no tests ran (status $status)"
-        failed=$((failed + 1))
+        fail "$1: no tests ran (status $status)"
         return
     fi
     passed=$((passed + sums[0] - sums[1] - sums[2]))
     failed=$((failed + sums[1]))
+    mapfile -t -O ${#names[@]} names < <(awk -F'"' '
+        $1 ~ /<testsuite name=/ { suite = $2 }
+        $1 ~ /<testcase name=/ && $6 ~ /^(FAILED|ERRORED)/ { print suite "::" $2 }' "$folder/$1.xml")
     skipped=$((skipped + sums[2]))
     if [ $status != 0 ] && [ "${sums[1]}" = 0 ]; then
-        echo "$1: ended with status $status"
-        failed=$((failed + 1))
+        fail "$1: ended with status $status"
     fi
+}
+
+fail() { # TEXT: counts a failure that is no failed test
+    echo "$1"
+    names+=("$1")
+    failed=$((failed + 1))
 }
 
 run_check() { # NAME COMMAND...: runs a check, which counts as one test
@@ -81,7 +88,7 @@ run_check() { # NAME COMMAND...: runs a check, which counts as one test
         passed=$((passed + 1))
     else
         cat "$beside/log"
-        failed=$((failed + 1))
+        fail "$1: failed"
     fi
 }
 
@@ -144,6 +151,7 @@ case $folder in
 */asan) run_check "no sanitizer report" no_sanitizer_report ;;
 esac
 
+[ $failed = 0 ] || printf 'failed: %s\n' "${names[@]}"
 [ $skipped = 0 ] || echo "$skipped skipped"
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]
