@@ -17,8 +17,8 @@
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-TestSuite(assets, .init = daemon_start_plain, .fini = daemon_end, .timeout = 60);
-TestSuite(frames, .timeout = 60);
+TestSuite(assets, .init = daemon_start_plain, .fini = daemon_end, .timeout = 1200);
+TestSuite(frames, .timeout = 1200);
 
 static const char *media_type_of(const char *path) {
     const char *end = strrchr(path, '.');

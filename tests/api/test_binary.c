@@ -20,8 +20,8 @@
 #define SAFETENSORS  "Content-Type: application/vnd.safetensors\r\n"
 #define LENGTH       "Inference-Header-Content-Length"
 
-TestSuite(binary, .init = daemon_start_connected, .fini = daemon_end, .timeout = 120);
-TestSuite(binary_limits, .fini = daemon_end, .timeout = 120);
+TestSuite(binary, .init = daemon_start_connected, .fini = daemon_end, .timeout = 1200);
+TestSuite(binary_limits, .fini = daemon_end, .timeout = 1200);
 
 enum format {
     INFERENCE, /* the Open Inference Protocol */

@@ -16,7 +16,7 @@
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-TestSuite(bodies, .init = daemon_start_connected, .fini = daemon_end, .timeout = 120);
+TestSuite(bodies, .init = daemon_start_connected, .fini = daemon_end, .timeout = 1200);
 
 /* An answer. If it is a problem document, `detail`, `pointer` and `offset` are its members. */
 struct answer {
@@ -309,7 +309,7 @@ Test(bodies, promise_21_counts_of_any_size) {
 }
 
 /* All combinations of four of these options: a bad size is refused whatever the others are. */
-Test(bodies, promise_21_counts_of_any_size_together, .timeout = 300) {
+Test(bodies, promise_21_counts_of_any_size_together, .timeout = 1200) {
     static const struct counted *const heads = &counted[0], *const window = &counted[2],
                                        *const lengths = &counted[4], *const top_k = &counted[5];
     size_t taken = 0;

@@ -20,8 +20,8 @@
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 #define LENGTH       "Inference-Header-Content-Length"
 
-TestSuite(coding, .init = daemon_start_compressing, .fini = daemon_end, .timeout = 60);
-TestSuite(no_coding, .fini = daemon_end, .timeout = 60);
+TestSuite(coding, .init = daemon_start_compressing, .fini = daemon_end, .timeout = 1200);
+TestSuite(no_coding, .fini = daemon_end, .timeout = 1200);
 
 /* Asks on the shared connection, and expects that the daemon does not close it. */
 static struct client_response ask_and_keep(const char *method, const char *path,

@@ -19,7 +19,7 @@
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-TestSuite(comparison, .init = daemon_start_connected, .fini = daemon_end, .timeout = 120);
+TestSuite(comparison, .init = daemon_start_connected, .fini = daemon_end, .timeout = 1200);
 
 /* ---------------------------------------------------------------------------------- the kernel */
 
@@ -447,7 +447,7 @@ static char *compare_large(const char *threads) {
     return answer;
 }
 
-TestSuite(comparison_of_threads, .timeout = 120);
+TestSuite(comparison_of_threads, .timeout = 1200);
 
 Test(comparison_of_threads, does_not_depend_on_their_number) {
     char *one = compare_large("1"), *three = compare_large("3");

@@ -16,7 +16,7 @@
 #include "support/client.h"
 #include "support/daemon.h"
 
-TestSuite(daemon, .timeout = 60);
+TestSuite(daemon, .timeout = 1200);
 
 Test(daemon, bad_options_end_the_start) {
     char output[4096];

@@ -21,7 +21,7 @@ static void start_with_layers(void) {
     daemon_start_with((const char *const[]){"--layers", TESTS_DIR "/data/layers", NULL});
 }
 
-TestSuite(drawn, .init = start_with_layers, .fini = daemon_end, .timeout = 120);
+TestSuite(drawn, .init = start_with_layers, .fini = daemon_end, .timeout = 1200);
 
 /* Marks the keys that an object has. */
 static void mark(const struct cJSON *body, const char *path, bool marks[KEYS]) {

@@ -19,7 +19,7 @@
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-TestSuite(errors, .timeout = 120);
+TestSuite(errors, .timeout = 1200);
 
 /* A row of data/refusals.txt. */
 struct refusal {

@@ -16,7 +16,7 @@
 #include "support/json.h"
 #include "support/rows.h"
 
-TestSuite(exchanges, .timeout = 300);
+TestSuite(exchanges, .timeout = 1200);
 
 /* A row of data/exchanges.txt. */
 struct exchange {

@@ -241,7 +241,7 @@ static void expect_finite(const char *body, bool float64, const struct client_re
     json_free(answer);
 }
 
-Test(extremes, promise_19_answers_are_finite, .timeout = 300) {
+Test(extremes, promise_19_answers_are_finite, .timeout = 1200) {
     struct client_connection connection;
     struct draw d = {.rng = {19}};
     size_t finite = 0;

@@ -88,8 +88,8 @@ static void start_small(void) {
     daemon_start(arguments);
 }
 
-TestSuite(framing, .init = start_small, .fini = daemon_end, .timeout = 120);
-TestSuite(framing_own, .timeout = 120);
+TestSuite(framing, .init = start_small, .fini = daemon_end, .timeout = 1200);
+TestSuite(framing_own, .timeout = 1200);
 
 /* Expects that no response follows. Version 0.9.75 sends some of its own refusals twice. */
 static void expect_end(struct client_connection *connection, const struct probe *probe,

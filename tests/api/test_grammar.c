@@ -20,7 +20,7 @@ enum {
     MOST = 64 * 1024 /* bytes of the longest body */
 };
 
-TestSuite(grammar, .init = daemon_start_connected, .fini = daemon_end, .timeout = 120);
+TestSuite(grammar, .init = daemon_start_connected, .fini = daemon_end, .timeout = 1200);
 
 /* Sends the body and returns the status of the answer. *offset is the offset in the problem, or -1
  * if there is none. Then sends a correct request, which must be answered. */

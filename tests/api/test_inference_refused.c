@@ -19,7 +19,7 @@
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 #define INFER        "/v2/models/attention/infer"
 
-TestSuite(inference_refused, .init = daemon_start_compressing, .fini = daemon_end, .timeout = 120);
+TestSuite(inference_refused, .init = daemon_start_compressing, .fini = daemon_end, .timeout = 1200);
 
 /* ----------------------------------------------------------------------------------- requests */
 

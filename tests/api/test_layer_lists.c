@@ -79,7 +79,7 @@ static size_t ask_pages(size_t limit, char layers[static 512], char refused[stat
     return pages;
 }
 
-TestSuite(layer_lists, .init = start_with_keys, .fini = layer_folder_stop, .timeout = 60);
+TestSuite(layer_lists, .init = start_with_keys, .fini = layer_folder_stop, .timeout = 1200);
 
 Test(layer_lists, have_every_name_once_on_pages_of_any_size) {
     static const size_t limits[] = {1, 2, 3, 14, 15, 1000}, pages[] = {17, 9, 6, 2, 2, 1};
@@ -153,7 +153,7 @@ static void start_with_many(void) {
 
 /* A list counts in the account of its request, as every other answer does. */
 Test(many_layers, count_in_the_memory_of_a_request, .init = start_with_many,
-     .fini = layer_folder_stop, .timeout = 60) {
+     .fini = layer_folder_stop, .timeout = 1200) {
     static const struct {
         const char *method, *path;
     } large[] = {

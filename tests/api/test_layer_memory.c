@@ -36,7 +36,7 @@ static void start_for_one(void) {
 
 /* The layers of a model that are used together count together. */
 Test(layer_memory, counts_all_layers_of_a_request, .init = start_for_one, .fini = layer_folder_stop,
-     .timeout = 60) {
+     .timeout = 1200) {
     expect_answer("POST", "/layers/m.h.0/attention", NULL, ONE, 200, "\"lse\"");
     expect_answer("POST", "/layers/m.h.1/attention", NULL, ONE, 200, "\"lse\"");
     expect_answer("POST", "/layers/m/attention", NULL, BOTH, 413,
@@ -49,7 +49,7 @@ static void start_narrowly(void) {
 
 /* Each worker has 800 KB of numbers before they are packed. */
 Test(layer_memory, counts_what_packing_needs, .init = start_narrowly, .fini = layer_folder_stop,
-     .timeout = 60) {
+     .timeout = 1200) {
     expect_answer("POST", "/v2/repository/models/m.h.0/load", NULL, "", 413, "--max-memory");
     expect_answer("POST", "/layers/m.h.0/attention", NULL, ONE, 413, "--max-memory");
 }
@@ -61,7 +61,7 @@ static void start_patiently(void) {
 
 /* A client that does not read its answer of 11 MB holds no weights, which others need. */
 Test(layer_memory, is_free_while_an_answer_is_sent, .init = start_patiently,
-     .fini = layer_folder_stop, .timeout = 60) {
+     .fini = layer_folder_stop, .timeout = 1200) {
     static const char body[] =
         "{\"return\":[\"weights\"]," RANDOM ",\"X\":{\"random\":\"rand\",\"shape\":[1000,100]}}";
     struct client_connection connection;
@@ -88,7 +88,7 @@ static void start_with_little_work(void) {
 
 /* A load that is refused uses the layer no longer, so its weights can be unloaded. */
 Test(layer_memory, is_given_back_by_a_load_that_is_refused, .init = start_with_little_work,
-     .fini = layer_folder_stop, .timeout = 60) {
+     .fini = layer_folder_stop, .timeout = 1200) {
     expect_answer("POST", "/v2/repository/models/m.h.0/load", NULL, "", 413, "--max-work");
     expect_answer("POST", "/v2/repository/models/m.h.0/unload", NULL, "", 200, "\"loaded\":false");
     daemon_await_metric("attentiond_layers_packed_bytes", 0);

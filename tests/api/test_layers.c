@@ -22,7 +22,7 @@
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
 /* A test writes its files, and then starts the daemon. */
-TestSuite(layers, .init = layer_folder_begin, .fini = layer_folder_stop, .timeout = 60);
+TestSuite(layers, .init = layer_folder_begin, .fini = layer_folder_stop, .timeout = 1200);
 
 static void serve(void) {
     layer_folder_serve((const char *const[]){NULL});

@@ -30,7 +30,7 @@ static void start_t5(void) {
     layer_folder_serve((const char *const[]){NULL});
 }
 
-TestSuite(layers_bias, .init = start_t5, .fini = layer_folder_stop, .timeout = 60);
+TestSuite(layers_bias, .init = start_t5, .fini = layer_folder_stop, .timeout = 1200);
 
 /* In an encoder the keys up to the query are in the buckets 0, 1, 2 ..., and those after it in 17,
  * 18 ... In a decoder all keys are before the query. The number of past keys is neither that of the

@@ -14,7 +14,7 @@
 #include "support/json.h"
 #include "support/rng.h"
 
-TestSuite(linear, .init = daemon_start_connected, .fini = daemon_end, .timeout = 60);
+TestSuite(linear, .init = daemon_start_connected, .fini = daemon_end, .timeout = 1200);
 
 /* So many that the service computes them in chunks, and the weights in three blocks. */
 enum {

@@ -22,7 +22,7 @@
 
 static char path[64];
 
-TestSuite(log, .timeout = 60);
+TestSuite(log, .timeout = 1200);
 
 static bool spawn_at(const char *address, const char *format) {
     snprintf(path, sizeof path, "/tmp/attentiond-log-%d", (int)getpid());

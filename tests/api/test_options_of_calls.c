@@ -17,7 +17,7 @@
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-TestSuite(options_of_calls, .init = daemon_start_plain, .fini = daemon_end, .timeout = 120);
+TestSuite(options_of_calls, .init = daemon_start_plain, .fini = daemon_end, .timeout = 1200);
 
 /* Sends the rows of data/answers.txt. */
 Test(options_of_calls, have_the_answers_that_were_worked_out) {

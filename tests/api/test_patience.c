@@ -14,7 +14,7 @@
 #include "support/daemon.h"
 #include "support/expect.h"
 
-TestSuite(patience, .timeout = 60);
+TestSuite(patience, .timeout = 1200);
 
 /* The time limit for the head of a request begins with its first byte. Before that, a connection
  * that was used once may be idle for --idle-timeout. */

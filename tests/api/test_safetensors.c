@@ -21,7 +21,7 @@
 #define TYPE         "Content-Type: " MEDIA "\r\n"
 #define ACCEPT       "Accept: " MEDIA "\r\n"
 
-TestSuite(safetensors, .init = daemon_start_connected, .fini = daemon_end, .timeout = 120);
+TestSuite(safetensors, .init = daemon_start_connected, .fini = daemon_end, .timeout = 1200);
 
 /* Posts on the shared connection. */
 static struct client_response post_shared(const char *path, const char *headers, const void *body,

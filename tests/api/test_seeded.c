@@ -14,7 +14,7 @@
 #include "support/daemon.h"
 #include "support/expect.h"
 
-TestSuite(seeded, .timeout = 120);
+TestSuite(seeded, .timeout = 1200);
 
 /* A draw that takes one core minutes. */
 #define HUGE_BODY                                                                                  \

@@ -44,7 +44,7 @@ static void remove_folder(void) {
     rmdir(folder);
 }
 
-TestSuite(tls, .init = make_folder, .fini = remove_folder, .timeout = 120);
+TestSuite(tls, .init = make_folder, .fini = remove_folder, .timeout = 1200);
 
 /* Starts the daemon with the certificate and at most one option. */
 static void start_tls(const char *option, const char *value) {

@@ -11,7 +11,7 @@
 #include "attention_bounds.h"
 #include "support/rng.h"
 
-TestSuite(digits, .timeout = 300);
+TestSuite(digits, .timeout = 1200);
 
 enum {
     SUMS = ATTN_WANT(OUTPUT) | ATTN_WANT(LSE),

@@ -79,7 +79,7 @@ ParameterizedTestParameters(attention_long, every_option) {
 
 /* Rows of 33,000 keys are too long to be kept whole in float32, and rows of 17,000 in float64. Rows
  * of 8200 columns do not fit a scratch, however few keys there are. */
-ParameterizedTest(const size_t *index, attention_long, every_option, .timeout = 120) {
+ParameterizedTest(const size_t *index, attention_long, every_option, .timeout = 1200) {
     const attn_dtype dtype = *index < KINDS ? ATTN_FLOAT32 : ATTN_FLOAT64;
     const unsigned kind = kinds[*index % KINDS];
     if (test_scale(100) < 100) {
@@ -138,7 +138,7 @@ static void check_top_k(struct call *c, size_t k) {
 
 /* The logits have few different values, so most weights are equal to others in other parts of the
  * row. */
-Test(attention_long, top_k_is_a_plain_sort, .timeout = 60) {
+Test(attention_long, top_k_is_a_plain_sort, .timeout = 1200) {
     const size_t m = test_scale(100) < 100 ? 33000 : 70000, ks[] = {1, 5, 3000, 20000, 33000, m};
     for (int variant = 0; variant < 4; variant++) {
         const attn_dtype dtype = variant & 1 ? ATTN_FLOAT64 : ATTN_FLOAT32;

@@ -18,7 +18,7 @@ TheoryDataPoints(laws, whatever_is_asked_for_has_one_value) = {
     SIZES, DTYPES};
 
 Theory((unsigned kind, size_t size, int dtype), laws, whatever_is_asked_for_has_one_value,
-       .timeout = 120) {
+       .timeout = 1200) {
     if (law_is_too_slow(size)) {
         return;
     }
@@ -62,7 +62,7 @@ TheoryDataPoints(laws, every_edge_of_vectors_and_tiles) = {
     DataPoints(size_t, 0, 1, 2, 3), DTYPES};
 
 Theory((size_t index, size_t turn, int dtype), laws, every_edge_of_vectors_and_tiles,
-       .timeout = 120) {
+       .timeout = 1200) {
     static const unsigned kinds[] = {PLAIN, CAUSAL, MASK, BIAS, BOTTOM_RIGHT | WINDOW};
     enum {
         EDGES = sizeof edges / sizeof *edges,
@@ -120,7 +120,7 @@ Theory((unsigned kind, size_t size, int dtype), laws, one_head_of_many_is_that_h
 TheoryDataPoints(laws, large_weights_are_those_of_small_calls) = {
     DataPoints(unsigned, PLAIN, CAUSAL, WINDOW, MASK, BIAS | ALIBI), DTYPES};
 
-Theory((unsigned kind, int dtype), laws, large_weights_are_those_of_small_calls, .timeout = 120) {
+Theory((unsigned kind, int dtype), laws, large_weights_are_those_of_small_calls, .timeout = 1200) {
     enum {
         HEADS = 4,
         ROWS = 851

@@ -295,7 +295,7 @@ static void check_seed(struct seeds seeds[2], uint64_t seed) {
     free(c);
 }
 
-Test(attention, random_calls_agree_with_the_reference, .timeout = 300) {
+Test(attention, random_calls_agree_with_the_reference, .timeout = 1200) {
     enum {
         CALLS = 4000
     };

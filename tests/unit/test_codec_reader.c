@@ -54,7 +54,7 @@ Test(codec_reader, many_keys) {
 
 /* Many keys are found by a table. It must forget the keys of an object that has ended, and no
  * other. */
-Test(codec_reader, a_table_of_keys, .timeout = 30) {
+Test(codec_reader, a_table_of_keys, .timeout = 1200) {
     enum {
         KEYS = 3000
     };

@@ -300,7 +300,7 @@ static bool check_rounded_seed(uint64_t seed) {
     return compared;
 }
 
-Test(compute_dtype, stages_are_rounded, .timeout = 300) {
+Test(compute_dtype, stages_are_rounded, .timeout = 1200) {
     const size_t calls = test_scale(400);
     size_t compared = 0;
     for (uint64_t seed = 1; compared < calls; seed++) {

@@ -98,7 +98,7 @@ ParameterizedTestParameters(engine, sizes_over_the_tiles) {
     return cr_make_param_array(size_t, index, SHAPES);
 }
 
-ParameterizedTest(const size_t *index, engine, sizes_over_the_tiles, .timeout = 300) {
+ParameterizedTest(const size_t *index, engine, sizes_over_the_tiles, .timeout = 1200) {
     const struct shape *s = &shapes[*index];
     if (test_scale(100) < 100 && s->heads * s->n * s->m * (s->d + s->d_v) > 2000000) {
         cr_skip_test("too large for a slow run");

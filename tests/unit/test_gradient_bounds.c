@@ -273,7 +273,7 @@ static void check_bounds(unsigned kind, size_t size, int dtype, double worst[ATT
     free_call(&c);
 }
 
-Test(laws, gradients_stay_within_their_bounds, .timeout = 300) {
+Test(laws, gradients_stay_within_their_bounds, .timeout = 1200) {
     static const unsigned kinds[] = {ALL_KINDS,      SIGMOID | BIAS | WINDOW, SIGMOID | CAUSAL,
                                      NONE | CAUSAL,  NONE | ALIBI | SOFTCAP,  NONE | DECAY,
                                      STICK | CAUSAL, STICK | MASK | SOFTCAP};

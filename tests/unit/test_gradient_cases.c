@@ -82,7 +82,7 @@ static attn_status run_on_many(attn_plan *plan, attn_error *error) {
     return ATTN_OK;
 }
 
-Test(gradients, do_not_depend_on_the_threads, .timeout = 120) {
+Test(gradients, do_not_depend_on_the_threads, .timeout = 1200) {
     run_tasks *const ways[] = {run_on_one, run_on_two, run_on_many, run_backwards};
     for (size_t at = 0; at < sizeof sizes_of_many_tasks / sizeof *sizes_of_many_tasks * 2; at++) {
         const size_t s = at / 2;

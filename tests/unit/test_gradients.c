@@ -122,7 +122,7 @@ static double compare_differences(struct random_call *c, uint64_t seed, size_t *
     return worst;
 }
 
-Test(gradients, are_the_differences_of_a_loss, .timeout = 300) {
+Test(gradients, are_the_differences_of_a_loss, .timeout = 1200) {
     enum {
         CALLS = 2000
     };
@@ -301,7 +301,7 @@ static void check_long_call(unsigned kind, size_t at) {
     free_call(&c);
 }
 
-Test(gradients, of_long_calls, .timeout = 300) {
+Test(gradients, of_long_calls, .timeout = 1200) {
     for (size_t kind = 0; kind < sizeof long_kinds / sizeof *long_kinds; kind++) {
         for (size_t at = 0; at < sizeof long_sizes / sizeof *long_sizes; at++) {
             check_long_call(long_kinds[kind], at);
@@ -356,7 +356,7 @@ static void draw_wide_projections(struct random_call *c, attn_layout layout, boo
     }
 }
 
-Test(gradients, of_wide_projections, .timeout = 300) {
+Test(gradients, of_wide_projections, .timeout = 1200) {
     size_t compared = 0;
     for (uint64_t kind = 0; kind < 2 && !too_slow(8, 420, 420, 160); kind++) {
         struct random_call *c = calloc(1, sizeof *c);

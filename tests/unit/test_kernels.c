@@ -38,7 +38,7 @@ static void check_tables(const char *(*check)(const struct attn_kernels *k)) {
 }
 
 #define KERNEL_CHECK(name)                                                                         \
-    Test(kernels, name, .timeout = 300) {                                                          \
+    Test(kernels, name, .timeout = 1200) {                                                          \
         check_tables(check_##name);                                                                \
     }
 KERNEL_CHECKS(KERNEL_CHECK)
@@ -46,7 +46,7 @@ KERNEL_CHECKS(KERNEL_CHECK)
 /* ------------------------------------------------------------------------------- ATTENTION_ISA */
 
 /* Each test is a process of its own, in which the table is not chosen yet. */
-TestSuite(isa, .timeout = 60);
+TestSuite(isa, .timeout = 1200);
 
 /* Expects that attn_build() names the table with this index (-1: the fastest one), and that it says
  * whether the value of ATTENTION_ISA was refused. */

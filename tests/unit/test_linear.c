@@ -109,7 +109,7 @@ Test(linear, long_calls_agree_with_the_recurrence, .timeout = 36000) {
 }
 
 /* Gates from 1 to 0, and corrections that are as large as a stable rule has them. */
-Test(linear, extreme_gates_agree_with_the_recurrence, .timeout = 300) {
+Test(linear, extreme_gates_agree_with_the_recurrence, .timeout = 1200) {
     static const struct linear_kind kinds[] = {
         {.decays = 1, .decay = {-1000, -1000}},
         {.decays = 2, .decay = {-1000, -1000}},
@@ -151,7 +151,7 @@ static void scale_numbers(const struct linear_matrix *m, int power) {
 
 /* Products of rows of Q and K may be too small or too large for the dtype though outputs are not.
  */
-Test(linear, products_out_of_range_agree_with_the_recurrence, .timeout = 300) {
+Test(linear, products_out_of_range_agree_with_the_recurrence, .timeout = 1200) {
     static const struct {
         struct linear_kind kind;
         int q, k, v; /* powers of 2 for float32 */
@@ -183,7 +183,7 @@ Test(linear, products_out_of_range_agree_with_the_recurrence, .timeout = 300) {
 
 /* A product of gates may be a denormal float, which has few digits. The state still has all of its
  * digits if only the first values are large. */
-Test(linear, products_of_gates_keep_their_digits, .timeout = 300) {
+Test(linear, products_of_gates_keep_their_digits, .timeout = 1200) {
     static const double decays[] = {-4.5, -5, -100, -1000};
     struct linear_worst worst[2] = {0};
     for (size_t i = 0; i < sizeof decays / sizeof *decays * 4; i++) {
@@ -206,7 +206,7 @@ Test(linear, products_of_gates_keep_their_digits, .timeout = 300) {
     cr_expect_eq(worst[0].refused, 0);
 }
 
-Test(linear, a_very_long_call_agrees_with_the_recurrence, .timeout = 300) {
+Test(linear, a_very_long_call_agrees_with_the_recurrence, .timeout = 1200) {
     const struct linear_kind kind = {.dtype = ATTN_FLOAT32,
                                      .n = test_scale(100000),
                                      .d = 16,

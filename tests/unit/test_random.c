@@ -14,7 +14,7 @@
 #include "attention.h"
 #include "support/json.h"
 
-TestSuite(random, .timeout = 300);
+TestSuite(random, .timeout = 1200);
 
 static attn_random *seeded(attn_generator generator, uint64_t seed) {
     attn_random *random;

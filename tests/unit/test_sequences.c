@@ -474,7 +474,7 @@ static void check_packed(uint64_t seed) {
     free_tensors(&c, 0);
 }
 
-Test(sequences, each_is_a_call_of_its_own, .timeout = 300) {
+Test(sequences, each_is_a_call_of_its_own, .timeout = 1200) {
     enum {
         CALLS = 3000
     };
