@@ -556,8 +556,8 @@ class Page:
             prose(guide["about"], "README.md"),
             f'<pre tabindex="0">{text(example)}</pre>',
             f'<pre tabindex="0">{text(guide["command"])}</pre>',
-            f"<p>This is the end of {code('kernel.py')}, and the command. The folder {code('tests/clients/kernel')} of the sources "
-            f"explains the file. It has whole examples: {listed(files)}.</p>",
+            f"<p>This is the end of {code('kernel.py')}, and the command. {code('tests/clients/kernel')} of the sources explains the "
+            f"file. It has whole examples: {listed(files)}.</p>",
         ]
 
     def tag(self, name):
