@@ -108,7 +108,7 @@ struct gradient_rows {
     size_t bands;     /* shares of an owner */
     bool of_lines;    /* each line has a share, and not each position */
     size_t lines;     /* the lines, or the batch items, that have shares */
-    size_t shares;    /* of one row */
+    double shares;    /* of one row */
 };
 
 struct gradient_rows linear_gradient_rows(const attn_plan *plan, enum linear_input input);

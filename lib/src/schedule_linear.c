@@ -226,7 +226,10 @@ static attn_status lay_out(attn_plan *plan, attn_error *error) {
     const struct linear *l = plan->linear;
     const struct attn_kernels *k = attn_kernels();
     struct schedule *s = &plan->schedule;
-    size_t doubles = 0;
+    size_t doubles = 0, positions;
+    if (!size_mul(plan->batch, plan->n, &positions)) {
+        return attn_too_large(error);
+    }
     if (l->segments > 1) {
         const size_t times = l->gradients.wanted ? l->segments - 1 : 1;
         place_doubles(&doubles, l->longer[1] * l->states * times, l->d, l->d_v);
@@ -305,7 +308,8 @@ struct gradient_rows linear_gradient_rows(const attn_plan *plan, enum linear_inp
                                    .of_lines = broadcast,
                                    .lines = broadcast ? l->count : plan->batch};
     }
-    rows.shares = (rows.items == 1 ? rows.lines : 1) * (rows.owners / rows.heads) * rows.bands;
+    rows.shares = (rows.items == 1 ? (double)rows.lines : 1) *
+                  (double)(rows.owners / rows.heads * rows.bands);
     return rows;
 }
 
@@ -320,7 +324,7 @@ static void cut_sums(attn_plan *plan) {
     for (int i = 0; i < LINEAR_INPUTS && g->wanted; i++) {
         const struct gradient_rows rows = linear_gradient_rows(plan, (enum linear_input)i);
         const size_t all = rows.items * rows.heads * rows.rows;
-        const double cost = (double)all * (double)rows.shares * (ROW + SUMMED * (double)rows.width);
+        const double cost = (double)all * rows.shares * (ROW + SUMMED * (double)rows.width);
         const bool wanted = plan_wants(plan, UINT64_C(1) << rows.which);
         g->sums[i] = wanted ? plan_cut(all, cost) : (struct cut){0};
         plan->schedule.cost += wanted ? cost + (double)g->sums[i].tasks * 4000 : 0;
