@@ -173,6 +173,11 @@ static inline size_t linear_back_numbers(const struct linear *l) {
            3 * (l->d + g->strip);
 }
 
+/* The scratch of a task that adds shares, in doubles: a row of a gradient, and one of Q or K. */
+static inline size_t linear_sum_numbers(const struct linear *l) {
+    return size_max(2 * l->d, l->d_v);
+}
+
 /*
  * The scratch of a task that computes chunks, in numbers of `real`, or of double where that is
  * said. A panel has P columns, see kernels.h; C is the rows of a chunk, and C_P is the columns of

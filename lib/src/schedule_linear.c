@@ -242,7 +242,8 @@ static attn_status lay_out(attn_plan *plan, attn_error *error) {
     }
     s->scratch.bytes = linear_rows_numbers(l) * sizeof(double);
     if (l->gradients.wanted) {
-        s->scratch.bytes = size_max(s->scratch.bytes, linear_back_numbers(l) * sizeof(double));
+        const size_t numbers = size_max(linear_back_numbers(l), linear_sum_numbers(l));
+        s->scratch.bytes = size_max(s->scratch.bytes, numbers * sizeof(double));
     }
     struct linear widest = *l;
     widest.chunk = size_max(l->chunk, l->block);

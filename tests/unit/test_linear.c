@@ -181,6 +181,18 @@ Test(linear, products_out_of_range_agree_with_the_recurrence, .timeout = 1200) {
     cr_expect_eq(worst[0].refused + worst[1].refused, 0);
 }
 
+/* Rows of V may be longer than all else that a task of the gradients keeps. */
+Test(linear, gradients_of_long_rows_fit_their_scratch) {
+    struct linear_worst worst[2] = {0};
+    const struct linear_kind kind = {.dtype = ATTN_FLOAT32, .n = 8, .d = 1, .d_v = 10000};
+    struct linear_call *c = draw_linear_kind(&kind);
+    c->grad_output = c->v;
+    c->options.results = ATTN_WANT(GRAD_Q) | ATTN_WANT(GRAD_V);
+    make_linear_tensors(c);
+    check_linear(worst, c, 0, false);
+    cr_expect_eq(worst[0].refused, 0);
+}
+
 /* A product of gates may be a denormal float, which has few digits. The state still has all of its
  * digits if only the first values are large. */
 Test(linear, products_of_gates_keep_their_digits, .timeout = 1200) {
