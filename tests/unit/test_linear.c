@@ -181,6 +181,23 @@ Test(linear, products_out_of_range_agree_with_the_recurrence, .timeout = 1200) {
     cr_expect_eq(worst[0].refused + worst[1].refused, 0);
 }
 
+/* A state may overflow though the output of the same position does not. */
+Test(linear, a_state_that_overflows_is_an_error) {
+    struct linear_worst worst[2] = {0};
+    for (size_t n = 1; n < 4; n++) {
+        const struct linear_kind kind = {.dtype = ATTN_FLOAT32, .n = n, .d = 1, .d_v = 1};
+        struct linear_call *c = draw_linear_kind(&kind);
+        c->past = (struct linear_matrix){1, 1, 1, 1, keep_linear(c, 1, sizeof *c->past.x)};
+        c->past.x[0] = ldexp(1, 127);
+        c->q.x[n - 1] = 0.25;
+        c->k.x[n - 1] = 1;
+        c->v.x[n - 1] = ldexp(1, 127);
+        make_linear_tensors(c);
+        check_linear(worst, c, n, false);
+    }
+    cr_expect_eq(worst[0].refused, 3);
+}
+
 /* Rows of V may be longer than all else that a task of the gradients keeps. */
 Test(linear, gradients_of_long_rows_fit_their_scratch) {
     struct linear_worst worst[2] = {0};

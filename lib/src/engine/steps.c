@@ -148,16 +148,32 @@ static attn_status keep_state(const struct steps *at, size_t i) {
     return ATTN_OK;
 }
 
+/* Is a number of a float32 state infinite? Its output need not be: it is made before the state is
+ * rounded. The products with zeros, which stand in free places of the scratch, are the fastest way
+ * to find out. */
+static bool rounds_to_infinity(const struct steps *at, const float *state) {
+    const struct band *s = at->s;
+    float *zeros = (float *)at->v, *products = (float *)at->q, sum = 0;
+    memset(zeros, 0, s->columns * sizeof *zeros);
+    s->kernels->dots_f32(products, zeros, state, s->l->d_v, s->l->d, s->columns);
+    for (size_t c = 0; c < s->l->d; c++) {
+        sum += products[c];
+    }
+    return sum != 0;
+}
+
 /* Computes a line of one position, whose past state is given and whose present state is wanted,
- * where these lie: both are read and written once. A number of the state that is not finite makes
- * the output not finite, too. */
+ * where these lie: both are read and written once. */
 static attn_status run_one(const struct steps *at) {
     const struct band *s = at->s;
     const bool is_float = s->plan->dtype == ATTN_FLOAT32;
     void *past = (char *)(uintptr_t)past_row(s, 0), /* the step only reads it */
         *present = band_state(s, ATTN_RESULT_PRESENT_STATE, 1, 0, 0);
     const struct state_rows from = {past, s->l->d_v, is_float}, to = {present, s->l->d_v, is_float};
-    return run_step(at, &from, &to, 0);
+    ATTN_TRY(run_step(at, &from, &to, 0));
+    return is_float && rounds_to_infinity(at, present)
+               ? band_not_finite(s, "present_state", s->state, 0)
+               : ATTN_OK;
 }
 
 attn_status steps_run(const struct band *s, void *scratch) {
