@@ -149,7 +149,7 @@ static void scale_numbers(const struct linear_matrix *m, int power) {
     }
 }
 
-/* Products of rows of Q and K may be too small or too large for the dtype though outputs are not.
+/* Products of rows of Q, K and V may be too small or too large for the dtype though outputs are not.
  */
 Test(linear, products_out_of_range_agree_with_the_recurrence, .timeout = 1200) {
     static const struct {
@@ -162,11 +162,16 @@ Test(linear, products_out_of_range_agree_with_the_recurrence, .timeout = 1200) {
                  {{.decays = 2, .decay = {-1, 0}, .has_beta = true, .beta = {0, 1}}, -84, -84, 84},
                  {{.decays = 0}, 84, 84, -100},
                  {{.decays = 1, .decay = {-1, 0}}, 84, 84, -100},
-                 {{.decays = 2, .decay = {-1, 0}}, 84, 84, -100}};
+                 {{.decays = 2, .decay = {-1, 0}}, 84, 84, -100},
+                 {{.decays = 0}, 84, -84, -84},
+                 {{.decays = 2, .decay = {-1, 0}}, 84, -84, -84},
+                 {{.decays = 1, .decay = {-1, 0}, .has_beta = true, .beta = {0, 1}}, 84, -84, -84}};
     struct linear_worst worst[2] = {0};
     for (size_t i = 0; i < sizeof cases / sizeof *cases * 2; i++) {
         struct linear_kind kind = cases[i / 2].kind;
-        const int by = i % 2 == 0 ? 1 : 8; /* exponents of float64 are 8 times as large */
+        /* Exponents of float64 are 8 times as large, or 6 times, so that a state fits double. */
+        const bool small_state = cases[i / 2].k < 0 && cases[i / 2].v < 0;
+        const int by = i % 2 == 0 ? 1 : small_state ? 6 : 8;
         kind.dtype = i % 2 == 0 ? ATTN_FLOAT32 : ATTN_FLOAT64;
         kind.n = 130, kind.d = 33, kind.d_v = i / 4 % 2 == 0 ? 17 : 64; /* 64 fills panels */
         kind.decays = kind.decays == 2 ? kind.d : kind.decays;
@@ -179,6 +184,19 @@ Test(linear, products_out_of_range_agree_with_the_recurrence, .timeout = 1200) {
     }
     print_worst("products out of range", worst);
     cr_expect_eq(worst[0].refused + worst[1].refused, 0);
+}
+
+/* A scale may be a denormal float though outputs are not. */
+Test(linear, a_small_scale_keeps_its_digits) {
+    struct linear_worst worst[2] = {0};
+    const struct linear_kind kind = {.dtype = ATTN_FLOAT32, .n = 130, .d = 33, .d_v = 17};
+    struct linear_call *c = draw_linear_kind(&kind);
+    c->scales[0] = c->options.scale = 1e-42;
+    c->options.flags |= ATTN_FLAG_SCALE;
+    scale_numbers(&c->v, 60);
+    make_linear_tensors(c);
+    check_linear(worst, c, 0, false);
+    cr_expect_eq(worst[0].refused, 0);
 }
 
 /* A state may overflow though the output of the same position does not. */
