@@ -216,6 +216,44 @@ Test(linear, a_state_that_overflows_is_an_error) {
     cr_expect_eq(worst[0].refused, 3);
 }
 
+/* Returns the phases of a plan of the first n positions of a call. */
+static size_t phases_of(struct linear_call *c, size_t n) {
+    attn_plan *plan;
+    for (size_t i = 0; i < 4; i++) {
+        c->tensors[i].shape[0] = n;
+    }
+    cr_assert_eq(attn_plan_linear(&plan, &c->call, &c->options, NULL), ATTN_OK);
+    const size_t phases = attn_plan_phases(plan);
+    attn_plan_free(plan);
+    return phases;
+}
+
+/* A state may be too large for its type between two segments, and a gate makes it small again. */
+Test(linear, a_state_between_segments_may_be_large) {
+    struct linear_worst worst[2] = {0};
+    struct linear_kind kind = {.dtype = ATTN_FLOAT32, .n = 60000, .d = 16, .d_v = 16, .decays = 1};
+    struct linear_call *c = draw_linear_kind(&kind);
+    size_t end = 100, beyond = kind.n;
+    const size_t phases = phases_of(c, end);
+    cr_assert_gt(phases_of(c, beyond), phases);
+    while (beyond - end > 1) {
+        const size_t middle = (end + beyond) / 2;
+        *(phases_of(c, middle) > phases ? &beyond : &end) = middle;
+    }
+    free_linear_call(c);
+    kind.n = end + 40;
+    c = draw_linear_kind(&kind);
+    for (size_t e = 0; e < kind.d; e++) {
+        const size_t last = (end - 1) * kind.d + e;
+        c->q.x[last] = 0;
+        c->k.x[last] = c->v.x[last] = ldexp(1, 66);
+    }
+    c->decay.x[end] = -80;
+    make_linear_tensors(c);
+    check_linear(worst, c, 0, false);
+    cr_expect_eq(worst[0].refused, 0);
+}
+
 /* Rows of V may be longer than all else that a task of the gradients keeps. */
 Test(linear, gradients_of_long_rows_fit_their_scratch) {
     struct linear_worst worst[2] = {0};
