@@ -354,7 +354,7 @@ static attn_status resolve_gates(attn_plan *plan, const attn_tensor *t, const ch
     return ATTN_OK;
 }
 
-/* With sequences whose heads are an axis, a decay by column is (n,H,d). */
+/* Resolves the decay, which is (n,H,d) by column with sequences whose heads are an axis. */
 static attn_status resolve_gate_logarithms(attn_plan *plan, bool stacked, attn_error *error) {
     struct linear *l = plan->linear;
     const attn_tensor *t = plan->options.decay;
@@ -488,7 +488,6 @@ static attn_status list_lines(attn_plan *plan, const attn_options *o, attn_error
 /* ---------------------------------------------------------------------------------- the results */
 
 static attn_status check_linear_results(const attn_plan *plan, bool sequences, attn_error *error) {
-    const struct linear *l = plan->linear;
     const uint64_t flat = ATTN_WANT(WEIGHTS) | ATTN_WANT(STATES);
     if (sequences && plan_wants(plan, flat)) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "results",
@@ -496,8 +495,7 @@ static attn_status check_linear_results(const attn_plan *plan, bool sequences, a
                          "decays",
                          plan_wants(plan, ATTN_WANT(WEIGHTS)) ? "weights" : "states");
     }
-    if (plan_wants(plan, ATTN_WANT(DECAYS)) && l->decay.data == NULL &&
-        plan->options.decay == NULL) {
+    if (plan_wants(plan, ATTN_WANT(DECAYS)) && plan->options.decay == NULL) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "results", "decays needs decay");
     }
     if (plan_wants(plan, ATTN_WANT(WEIGHTS)) && plan->n > MOST_WEIGHTS) {
@@ -520,7 +518,7 @@ static void stack_part(attn_result_tensor *part, size_t heads) {
     part->shape[1] = heads;
 }
 
-/* With sequences whose heads are an axis, the output and decays by column have one, too. */
+/* Gives the output and decays by column an axis of heads, as sequences with such an axis have. */
 static void stack_results(attn_plan *plan) {
     const struct result *output = &plan->results.of[ATTN_RESULT_OUTPUT],
                         *decays = &plan->results.of[ATTN_RESULT_DECAYS];

@@ -123,6 +123,14 @@ static inline double *linear_share(const attn_plan *plan, enum linear_input inpu
     return shares + ((band * places + place) * rows->owners + owner) * rows->width;
 }
 
+/* Returns row c of the gradient of a state of a line, which is its share of past_state. */
+static inline double *linear_state_share(const attn_plan *plan, size_t line, size_t state,
+                                         size_t c) {
+    const struct linear *l = plan->linear;
+    return (double *)plan->workspace + l->gradients.states +
+           ((line * l->states + state) * l->d + c) * l->d_v;
+}
+
 /* The first phase checks numbers, and each of the others is a segment. The weights belong to the
  * first segment. Then each segment has a phase of the gradients, from the last to the first, and
  * the last phase adds their shares. */
@@ -212,9 +220,14 @@ struct chunk_map {
     size_t bytes;
 };
 
+/* Returns the most rows of a chunk, or of a block of weights, whose task has the same areas. */
+static inline size_t chunk_rows(const struct linear *l) {
+    return size_max(l->chunk, l->block);
+}
+
 /* Lays out the scratch for numbers of `size` bytes. No area is larger than a few MiB. */
 static inline struct chunk_map chunk_map(const struct linear *l, size_t size, size_t P) {
-    const size_t d = l->d, C = l->chunk, C_P = ceil_div(C, P) * P,
+    const size_t d = l->d, C = chunk_rows(l), C_P = ceil_div(C, P) * P,
                  S_P = ceil_div(l->columns, P) * P, W = size_max(S_P, C_P),
                  W_T = size_max(C_P * d, C * ceil_div(d, P) * P);
     const bool by_column = l->by_column;

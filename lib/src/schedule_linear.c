@@ -12,12 +12,13 @@
 #include "tensor.h"
 
 enum {
-    /* With fewer numbers a call may as well be exact. */
+    /* A call of fewer numbers may as well be exact. */
     FEW_NUMBERS = 1 << 14,
     /* A segment costs at most about this much, which is 3 ms. */
     SEGMENT_WORK = 1 << 28,
-    /* So many bands of states are enough for the threads of most machines. Each band computes the
-     * products of its keys again, so more of them cost more. A band that is made only for them has at least BAND_COLUMNS columns and BAND_WORK multiply-adds. */
+    /* Bands of states that are enough for the threads of most machines. Each band computes the
+     * products of its keys again, so more of them cost more. A band that is made only for threads
+     * has at least BAND_COLUMNS columns and BAND_WORK multiply-adds. */
     ENOUGH_TASKS = 8,
     BAND_COLUMNS = 32,
     BAND_WORK = 1 << 20,
@@ -245,14 +246,12 @@ static attn_status lay_out(attn_plan *plan, attn_error *error) {
         const size_t numbers = size_max(linear_back_numbers(l), linear_sum_numbers(l));
         s->scratch.bytes = size_max(s->scratch.bytes, numbers * sizeof(double));
     }
-    struct linear widest = *l;
-    widest.chunk = size_max(l->chunk, l->block);
-    if (widest.chunk > 0) {
+    if (chunk_rows(l) > 0) {
         const size_t f32 = k->panel_f32 > 0 ? k->panel_f32 : CHUNK_PANEL,
                      f64 = k->panel_f64 > 0 ? k->panel_f64 : CHUNK_PANEL;
         /* Any call may need chunks in double, see chunks_run_f32(). */
-        const size_t narrow = chunk_map(&widest, sizeof(float), f32).bytes,
-                     wide = chunk_map(&widest, sizeof(double), f64).bytes;
+        const size_t narrow = chunk_map(l, sizeof(float), f32).bytes,
+                     wide = chunk_map(l, sizeof(double), f64).bytes;
         s->scratch.bytes = size_max(s->scratch.bytes, size_max(narrow, wide));
     }
     return ATTN_OK;

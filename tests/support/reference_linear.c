@@ -184,18 +184,18 @@ void reference_linear_free(struct reference_linear_results *results) {
     *results = (struct reference_linear_results){0};
 }
 
-/* ------------------------------------------------------------------------------------- gradients */
+/* ------------------------------------------------------------------------------------ gradients */
 
-/* What one position needs: the state before it and after it, its rows and its gates. */
+/* A position: the state before it and after it, its rows and their gradients. */
 struct position {
     const struct reference_linear *c;
     struct reference_linear_gradients *to;
     size_t i;
     const long double *before, *after, *q, *k;
     const double *output; /* the gradient by its output, or NULL */
-    long double *grad; /* that by the state after it, which becomes that by the state before it */
+    long double *grad;    /* by the state after it, and in the end by the state before it */
     long double *u, *left, *grad_u;
-    /* Those by the rows as they are multiplied, and the sums of the absolute values of their terms. */
+    /* Gradients by the rows as they are multiplied, and the sums of the sizes of their terms. */
     long double *grad_q, *grad_k, *terms_q, *terms_k;
 };
 

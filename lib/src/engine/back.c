@@ -1,16 +1,16 @@
 /*
- * back.c computes the gradients of linear attention, in double, from the last position to the first.
- *
- * With D the gradient by the output, times the scale, and G that by the state, which begins with
- * that by present_state, each position has
+ * back.c computes the gradients of linear attention, in double, from the last position to the
+ * first. D is the gradient by the output, times the scale. G is the gradient by the state, and
+ * begins with that by present_state. S is the state after the position, and S' is a times the state
+ * before it. Each position has
  *
  *     G          = G + q D^T
- *     grad_q     = S D                      S is the state after the position
+ *     grad_q     = S D
  *     grad_k     = G u
  *     grad_u     = G^T k
  *     grad_v     = grad_u                   linear, gated
  *
- *     grad_beta  = grad_u (v - S'^T k)      delta rules; S' is a times the state before the position
+ *     grad_beta  = grad_u (v - S'^T k)      delta rules
  *     grad_v     = beta grad_u
  *     grad_k     = grad_k - S' grad_v
  *     G          = G - k grad_v^T
@@ -26,10 +26,10 @@
 
 /* A strip of a band, and its places in the scratch. */
 struct back {
-    struct band s; /* with the columns of the strip */
-    size_t band, offset,
-        wide;  /* of the strip: its band, and its first column and all columns there */
-    bool adds; /* another strip of the band has begun the shares */
+    struct band s;       /* with the columns of the strip */
+    size_t band;         /* the number of its band */
+    size_t offset, wide; /* its first column there, and all columns of the band */
+    bool adds;           /* another strip of the band has begun the shares */
     struct gradient_rows rows[LINEAR_INPUTS];
     double *starts, *states, *grad; /* states, and the gradient of one */
     double *keys, *gates;           /* (group, d) */
@@ -105,14 +105,14 @@ static void share_gates(const struct back *b, enum linear_input input, size_t i,
 /* The last segment of a line begins with shares of the line that are 0. */
 static void begin_shares(const struct back *b) {
     for (enum linear_input input = LINEAR_DECAY; input <= LINEAR_BETA; input++) {
-        double *share = share_of(b, input, b->s.state, 0);
-        if (b->rows[input].of_lines && share != NULL) {
+        double *share = b->rows[input].of_lines ? share_of(b, input, b->s.state, 0) : NULL;
+        if (share != NULL) {
             memset(share, 0, b->rows[input].width * sizeof *share);
         }
     }
 }
 
-/* --------------------------------------------------------------------------- the states and gates */
+/* ------------------------------------------------------------------------- the states and gates */
 
 /* Reads the state before the first position of the segment. */
 static void read_start(const struct back *b, double *to) {
@@ -132,9 +132,7 @@ static void read_start(const struct back *b, double *to) {
 /* Returns row c of the gradient of the state in the workspace. */
 static double *kept_gradient(const struct back *b, size_t c) {
     const struct band *s = &b->s;
-    const struct linear *l = s->l;
-    return (double *)s->plan->workspace + l->gradients.states +
-           ((s->line->item * l->states + s->state) * l->d + c) * l->d_v + s->column;
+    return linear_state_share(s->plan, s->line->item, s->state, c) + s->column;
 }
 
 /* Reads the gradient of the state after the last position of the segment. */
@@ -177,7 +175,7 @@ static void go_on(const struct back *b, size_t i, size_t x, const double *from, 
     s->kernels->step_f64(to, columns, from, columns, d, columns, gates, key, u, key, b->unused);
 }
 
-/* ---------------------------------------------------------------------------------------- gradients */
+/* ------------------------------------------------------------------------------------ gradients */
 
 /* Adds what the outputs of a position give: q D^T to the gradient of the state, and the shares of
  * Q. Makes grad_u. */

@@ -1,6 +1,6 @@
 /*
- * band.h - what the ways to compute a state share: steps.c computes positions one by one, chunks.inc
- * computes chunks of them, and back.c computes the gradients.
+ * band.h - what the ways to compute a state share: steps.c computes positions one by one,
+ * chunks.inc computes chunks of them, and back.c computes the gradients.
  */
 #ifndef ATTN_BAND_H
 #define ATTN_BAND_H
@@ -26,10 +26,10 @@ struct band {
 /* Computes a band position by position. */
 attn_status steps_run(const struct band *s, void *scratch);
 
-/* Computes a band in chunks, in the type of the plan or in double. *hard becomes true if the keys
- * of a chunk are so much alike that errors of the delta rules would add up, or if products of rows
- * of Q and K are too small or too large for the type. The results of the band are not complete
- * then. */
+/* Computes a band in chunks, in float or in double. *hard becomes true if the keys of a chunk are
+ * so much alike that errors of the delta rules would add up, or if the numbers between the inputs
+ * and the results are too small or too large for the type of the plan. The results of the band are
+ * not complete then. */
 attn_status chunks_run_f32(const struct band *s, void *scratch, bool *hard);
 attn_status chunks_run_f64(const struct band *s, void *scratch, bool *hard);
 

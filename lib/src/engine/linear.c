@@ -1,6 +1,6 @@
 /*
  * linear.c runs the tasks of linear attention: it checks numbers, and finds the bands of a task,
- * which steps.inc computes position by position, or chunks.inc in chunks.
+ * which steps.c computes position by position, or chunks.inc in chunks.
  */
 #include "engine/band.h"
 

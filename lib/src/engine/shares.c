@@ -28,8 +28,7 @@ static bool add_shares(const struct band *s, const struct row *r, size_t item, d
         for (size_t band = 0; band < of->bands; band++) {
             const double *share =
                 r->input == LINEAR_PAST
-                    ? (double *)s->plan->workspace + l->gradients.states +
-                          ((item * l->states + owner) * l->d + r->row) * l->d_v
+                    ? linear_state_share(s->plan, item, owner, r->row)
                     : linear_share(s->plan, r->input, of, band,
                                    of->of_lines ? item : item * s->plan->n + r->row, owner);
             s->kernels->axpy_f64(sum, share, of->width, 1);

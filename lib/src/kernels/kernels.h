@@ -1,8 +1,8 @@
 /*
  * kernels.h - the row kernels: arithmetic on one row of numbers. There is one table of kernels for
  * each instruction set, and every table is complete. The kernels mask, widen, log1p, alibi, narrow,
- * admit, wide_dots, mix, decay and step have the same source in every table and are compiled for its
- * instruction set.
+ * admit, wide_dots, mix, decay and step have the same source in every table and are compiled for
+ * its instruction set.
  * tests/support/check_kernels.c compares every kernel with a plain loop.
  *
  * Kernels allocate nothing, never read or write outside of their rows, and accept any alignment.
