@@ -280,8 +280,9 @@ attn_status plan_matrices(attn_plan *plan, const attn_tensor *const qkv[3], cons
     struct matrix m[] = {{.tensor = qkv[0], .name = "Q"},
                          {.tensor = qkv[1], .name = "K"},
                          {.tensor = qkv[2], .name = "V"}};
+    const char *kv_name = plan->options.kv_heads != 0 ? "kv_heads" : "heads";
     plan->form.packed = heads[0] != 0;
-    ATTN_TRY(check_matrices(plan, m, heads, "kv_heads", error));
+    ATTN_TRY(check_matrices(plan, m, heads, kv_name, error));
     ATTN_TRY(join(plan, m, plan->form.packed, error));
     ATTN_TRY(plan_new_heads(plan, error));
     return place_matrices(plan, m, plan->form.packed, error);

@@ -133,8 +133,9 @@ static attn_status find_packed_heads(const attn_linear *call, const attn_options
     if (columns % d != 0 || k == 0 || (kv % k != 0 && k % kv != 0)) {
         return attn_fail(error, ATTN_SHAPE_MISMATCH, "K",
                          "K has %zu column%s, not %zu: with %zu for each head as in Q, it has "
-                         "kv_heads = %zu heads, or a multiple or divisor of this number",
-                         columns, plural_end(columns), kv * d, d, kv);
+                         "%s = %zu heads, or a multiple or divisor of this number",
+                         columns, plural_end(columns), kv * d, d,
+                         o->kv_heads != 0 ? "kv_heads" : "heads", kv);
     }
     heads[0] = q, heads[1] = k, heads[2] = kv;
     return ATTN_OK;
