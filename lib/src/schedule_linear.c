@@ -22,8 +22,10 @@ enum {
     ENOUGH_TASKS = 8,
     BAND_COLUMNS = 32,
     BAND_WORK = 1 << 20,
-    /* The most numbers of a band of a state, and of the rows of K of a chunk. */
+    /* The most numbers of a band of a state, and of the rows of K of a chunk. A band of shorter
+     * rows of K has no more columns than if they had LEAST_D numbers. */
     STATE_NUMBERS = 1 << 16,
+    LEAST_D = 64,
     CHUNK_NUMBERS = 1 << 14,
     /* The numbers of a strip of a state, its columns, and the numbers of all states of a group. */
     STRIP_NUMBERS = 1 << 12,
@@ -91,7 +93,7 @@ static void choose_chunk(attn_plan *plan) {
     struct linear *l = plan->linear;
     const size_t longest = l->count > 0 ? l->lines[0].rows : 0;
     const double work = all_positions(l) * (double)(l->d * l->d_v) * (double)plan->heads;
-    l->columns = size_min(l->d_v, size_max(BAND_COLUMNS, STATE_NUMBERS / l->d));
+    l->columns = size_min(l->d_v, size_max(BAND_COLUMNS, STATE_NUMBERS / size_max(LEAST_D, l->d)));
     const bool exact = work <= FEW_NUMBERS || plan_wants(plan, ATTN_WANT(STATES));
     if (longest >= LINEAR_FEW_POSITIONS && !exact) {
         l->chunk = size_max(16, size_min(32, CHUNK_NUMBERS / l->d / 16 * 16));

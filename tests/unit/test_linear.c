@@ -305,3 +305,20 @@ Test(linear, a_very_long_call_agrees_with_the_recurrence, .timeout = 1200) {
     print_worst("a very long call", worst);
     cr_expect_eq(worst[0].refused, 0);
 }
+
+/* A task needs at most about 2 MiB, however long the rows of V are. */
+Test(linear, the_scratch_of_a_task_is_small) {
+    static const float number;
+    for (size_t d = 1; d <= 1024; d *= 4) {
+        for (size_t d_v = 8; d_v <= 32768; d_v *= 8) {
+            attn_tensor qk = {&number, ATTN_FLOAT32, 3, {16, 1000, d}}, v = qk;
+            attn_plan *plan;
+            v.shape[2] = d_v;
+            const attn_linear call = {.q = &qk, .k = &qk, .v = &v};
+            cr_assert_eq(attn_plan_linear(&plan, &call, NULL, NULL), ATTN_OK);
+            cr_expect_leq(attn_plan_scratch(plan), 2 << 20, "d=%zu d_v=%zu: %zu bytes", d, d_v,
+                          attn_plan_scratch(plan));
+            attn_plan_free(plan);
+        }
+    }
+}
