@@ -88,7 +88,8 @@ static double all_positions(const struct linear *l) {
     return rows;
 }
 
-/* Chooses how many positions are computed together, and the bands of a state. */
+/* Chooses how many positions are computed together, and the bands of a state. No strip is wider
+ * than a band. */
 static void choose_chunk(attn_plan *plan) {
     struct linear *l = plan->linear;
     const size_t longest = l->count > 0 ? l->lines[0].rows : 0;
@@ -105,6 +106,7 @@ static void choose_chunk(attn_plan *plan) {
     const size_t columns = ceil_div(ceil_div(l->d_v, bands), BAND_COLUMNS) * BAND_COLUMNS;
     l->columns = size_min(l->columns, size_min(l->d_v, columns));
     l->bands = ceil_div(l->d_v, l->columns);
+    l->gradients.strip = size_min(l->gradients.strip, l->columns);
 }
 
 /* Chooses the strips of gradients, and the positions whose states are kept together: a power of
@@ -112,7 +114,7 @@ static void choose_chunk(attn_plan *plan) {
 static void choose_groups(struct linear *l) {
     struct linear_gradients *g = &l->gradients;
     const size_t fit = size_max(STRIP_COLUMNS, STRIP_NUMBERS / size_max(1, l->d));
-    g->strip = size_max(1, size_min(l->columns, size_min(fit, MOST_STRIP_COLUMNS)));
+    g->strip = size_max(1, size_min(l->d_v, size_min(fit, MOST_STRIP_COLUMNS)));
     g->group = MOST_GROUP;
     while (g->group > 1 && g->group * l->d * g->strip > GROUP_NUMBERS) {
         g->group /= 2;
@@ -344,8 +346,8 @@ attn_status plan_schedule_linear(attn_plan *plan, bool lengths, attn_error *erro
     struct linear *l = plan->linear;
     struct schedule *s = &plan->schedule;
     qsort(l->lines, l->count, sizeof *l->lines, compare_lines);
-    choose_chunk(plan);
     choose_groups(l);
+    choose_chunk(plan);
     ATTN_TRY(cut_segments(plan, error));
     cut_checks(plan, lengths);
     cut_weights(plan);
