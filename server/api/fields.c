@@ -110,8 +110,7 @@ static const struct field table[] = {
      CHOICES(layouts), .argument = "layout"},
 
     /* The keys of every endpoint. */
-    {"dtype", ATTENTIONS, FIELDS_WORK, .kind = FIELD_DTYPE, CHOICES(dtypes)},
-    {"dtype", ALL & ~ATTENTIONS, FIELDS_WORK, .kind = FIELD_DTYPE, CHOICES(dtypes)},
+    {"dtype", ALL, FIELDS_WORK, .kind = FIELD_DTYPE, CHOICES(dtypes)},
     {"digits", ALL, FIELDS_WORK, FIELD_INTEGER, 1, 17, WORK(digits)},
     {"timeout", ALL, FIELDS_WORK, FIELD_SECONDS, WORK(seconds)},
 
