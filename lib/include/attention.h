@@ -534,13 +534,13 @@ typedef enum attn_update {
  * read one state, and several states may take one head of K. All have n rows.
  */
 typedef struct attn_linear {
-    /* In the forms of attn_plan_attention(), with as many rows each. If they are packed, Q has
-     * options->heads heads and V has kv_heads; K has columns / d heads. kv_heads may be a multiple
-     * of heads, too. */
+    /* Matrices in the forms of attn_plan_attention(), with as many rows each. If they are packed,
+     * Q has options->heads heads and V has kv_heads; K has columns / d heads. kv_heads may be a
+     * multiple of heads, too. */
     const attn_tensor *q, *k, *v;
     attn_update update;
-    /* In the forms of the decay of each head; or (n) for all heads and batch items, if there are
-     * not as many heads as positions. */
+    /* One number for each position, in the forms of the decay of each head; or (n) for all heads
+     * and batch items, if there are not as many heads as positions. */
     const attn_tensor *beta;
     /* (B,H_s,d,d_v), or without the batch axes for all batch items; zeros if NULL. With sequences
      * (count,H_s,d,d_v), one for each sequence. Without heads, there is no axis for them. */

@@ -163,7 +163,7 @@ bool field_always_causal(struct call *call, struct codec_document *document,
                       "only what came before");
 }
 
-/* Without this key, decay and beta say which update it is. */
+/* Decay and beta say which update it is if this key is not given. */
 bool field_update(struct call *call, struct codec_document *document, const struct field *field,
                   const struct codec_value *value, struct codec_error *error) {
     size_t which;

@@ -56,7 +56,7 @@
     "a \"mask\" of what is kept, output * exp(lse - lse without the mask) / (1 - p) has dropout, " \
     "before W_O"
 
-/* These are the names of PyTorch, ONNX, flash-attention, flash-linear-attention, JAX and
+/* The names of PyTorch, ONNX, flash-attention, flash-linear-attention, JAX and
  * Transformers. If a name means different things in several of them, its hint is right for all of
  * them. Some names of gradients are those of other results. */
 const struct codec_foreign fields_foreign[] = {

@@ -22,7 +22,7 @@ struct reference_linear {
     bool keep_states, weigh; /* makes `states` or `weights` */
 };
 
-/* What is not finite in double is an infinity or NaN. */
+/* A number that is not finite in double is an infinity or NaN. */
 struct reference_linear_results {
     double *output;  /* (n,d_v) */
     double *state;   /* (d,d_v), after the last position */

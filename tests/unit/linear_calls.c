@@ -442,7 +442,7 @@ void make_linear_tensors(struct linear_call *c) {
     }
 }
 
-/* What lies behind the lengths of all batch items may be NaN. */
+/* Rows behind the lengths of all batch items may be NaN. */
 static void spoil_the_rest(struct linear_call *c) {
     size_t longest = 0;
     for (size_t b = 0; b < c->B; b++) {

@@ -490,7 +490,7 @@ Test(linear_errors, of_a_run_name_the_place) {
     }
 }
 
-/* What lies behind a length is not looked at. */
+/* Numbers behind a length are not looked at. */
 Test(linear_errors, of_a_run_are_not_behind_a_length) {
     struct shapes s = parse_shapes("5,8 5,8 5,3 5 5");
     const double decay[] = {-1, -1, -1, 1, NAN}, beta[] = {1, 1, 1, INFINITY, NAN};

@@ -257,7 +257,7 @@ Theory((size_t size, unsigned rule, int dtype), linear_laws, states_are_present_
 
 /* ---------------------------------------------------------------------------------------- gates */
 
-/* After a gate of 0 nothing is left of what was before. */
+/* A gate of 0 leaves nothing of what was before. */
 TheoryDataPoints(linear_laws, a_gate_of_zero_forgets_everything) = {
     LAW_SIZES, DataPoints(unsigned, 1, 3, 5, 7), LAW_DTYPES, DataPoints(double, -INFINITY, -1e4)};
 
