@@ -517,9 +517,10 @@ typedef enum attn_update {
  *
  * options->decay is the logarithm of the gate, at most 0; -inf forgets everything. It has the axes
  * of K, but with H_s heads: (B,H_s,n), or (B,H_s,n,d) for each row of S; packed (B,n,H_s) or
- * (B,n,H_s*d). The batch axes may be 1 in each, and heads and n may be 1; but d numbers alone are
- * not for each row of S if there are d positions. (H_s) is one number for each head, if the call
- * has heads, and not as many heads as positions.
+ * (B,n,H_s*d); sequences with an axis of heads (n,H_s) or (n,H_s,d). The batch axes may be 1 in
+ * each, and heads and n may be 1; but d numbers alone are not for each row of S if there are d
+ * positions. (H_s) is one number for each head, if the call has heads, and not as many heads as
+ * positions.
  *
  * The implied weights are those numbers A for which output = A V + what the past state gives. They
  * are 0 for all later positions.

@@ -163,8 +163,7 @@ static attn_status check_no_batch(const attn_tensor *t, const char *name, attn_e
 }
 
 /* Plans Q, K and V, and finds the states. */
-static attn_status plan_rows(attn_plan *plan, const attn_options *o, bool *stacked,
-                             attn_error *error) {
+static attn_status plan_rows(attn_plan *plan, const attn_options *o, attn_error *error) {
     static const char *const names[] = {"Q", "K", "V"};
     struct linear *l = plan->linear;
     const attn_tensor *qkv[] = {l->given.q, l->given.k, l->given.v};
@@ -173,17 +172,17 @@ static attn_status plan_rows(attn_plan *plan, const attn_options *o, bool *stack
     for (int i = 0; i < 3 && o->sequences != NULL; i++) {
         ATTN_TRY(check_no_batch(qkv[i], names[i], error));
     }
-    *stacked = o->sequences != NULL && qkv[0] != NULL && qkv[0]->rank == 3;
-    if (*stacked && (o->heads != 0 || o->kv_heads != 0)) {
+    l->stacked = o->sequences != NULL && qkv[0] != NULL && qkv[0]->rank == 3;
+    if (l->stacked && (o->heads != 0 || o->kv_heads != 0)) {
         return attn_fail(
             error, ATTN_INVALID_ARGUMENT, o->heads != 0 ? "heads" : "kv_heads",
             "Q has rank 3, so with sequences its heads are an axis: heads and kv_heads "
             "are for matrices of rank 2");
     }
-    for (int i = 0; i < 3 && *stacked; i++) {
+    for (int i = 0; i < 3 && l->stacked; i++) {
         ATTN_TRY(flatten_matrix(qkv[i], names[i], &flat[i], &qkv[i], &heads[i], error));
     }
-    if (!*stacked) {
+    if (!l->stacked) {
         ATTN_TRY(find_packed_heads(&l->given, o, heads, error));
     }
     ATTN_TRY(plan_matrices(plan, qkv, heads, error));
@@ -232,7 +231,7 @@ static attn_status wrong_gates(const attn_plan *plan, const attn_tensor *t, cons
     }
     want.rank = rank;
     shape_text(&want, by_head);
-    if (packed) {
+    if (packed && !l->stacked) {
         want.shape[rank - 1] = l->states * l->d;
     } else {
         want.shape[want.rank++] = l->d;
@@ -284,6 +283,17 @@ static bool fits_stacked(const attn_plan *plan, const attn_tensor *t, bool by_co
     out->stride[1] = headed ? stride_of(heads, &step) : 0;
     out->stride[0] = step;
     return true;
+}
+
+/* The same for (n,H,d), which sequences have whose heads are an axis. */
+static bool fits_rows_of_heads(const attn_plan *plan, const attn_tensor *t, struct broadcast *out) {
+    const struct linear *l = plan->linear;
+    size_t step = l->d;
+    out->stride[3] = 1;
+    out->stride[1] = stride_of(t->shape[1], &step);
+    out->stride[2] = stride_of(t->shape[0], &step);
+    return t->shape[2] == l->d && (t->shape[1] == l->states || t->shape[1] == 1) &&
+           (t->shape[0] == plan->n || t->shape[0] == 1);
 }
 
 /* Resolves a vector: (H) of a decay, or (n) of a beta, if the call has heads. */
@@ -338,11 +348,12 @@ static attn_status resolve_gates(attn_plan *plan, const attn_tensor *t, const ch
     const bool wide =
         packed && l->d > 1 && t->rank == per_head && t->shape[t->rank - 1] == l->states * l->d;
     const bool by_column = is_decay && (wide || t->rank == per_head + 1);
-    const int last = packed ? 2 : 1 + headed + by_column;
-    const bool flat = packed && t->rank == per_head, ranked = t->rank == per_head + by_column;
+    const bool flat = t->rank == per_head, ranked = t->rank == per_head + by_column;
+    const int last = packed ? 2 + !flat : 1 + headed + by_column;
     size_t items = 1;
-    if (!(packed ? flat && fits_packed(plan, t, by_column, out)
-                 : ranked && fits_stacked(plan, t, by_column, out))) {
+    if (!(!packed ? ranked && fits_stacked(plan, t, by_column, out)
+          : flat  ? fits_packed(plan, t, by_column, out)
+                  : l->stacked && by_column && fits_rows_of_heads(plan, t, out))) {
         return wrong_gates(plan, t, name, is_decay, error);
     }
     if (by_column && !packed && l->d == plan->n && plan->n > 1 && out->stride[0] == l->d) {
@@ -353,18 +364,6 @@ static attn_status resolve_gates(attn_plan *plan, const attn_tensor *t, const ch
     out->data = t->data;
     l->by_column = l->by_column || by_column;
     return ATTN_OK;
-}
-
-/* Resolves the decay, which is (n,H,d) by column with sequences whose heads are an axis. */
-static attn_status resolve_gate_logarithms(attn_plan *plan, bool stacked, attn_error *error) {
-    struct linear *l = plan->linear;
-    const attn_tensor *t = plan->options.decay;
-    attn_tensor flat;
-    size_t heads;
-    if (stacked && t != NULL && t->rank == 3) {
-        ATTN_TRY(flatten_matrix(t, "decay", &flat, &t, &heads, error));
-    }
-    return resolve_gates(plan, t, "decay", true, &l->decay, error);
 }
 
 static attn_status resolve_past(attn_plan *plan, bool sequences, attn_error *error) {
@@ -563,8 +562,7 @@ static attn_status check_linear_gradients(attn_plan *plan, const attn_options *o
 }
 
 /* Checks the gradients of the loss against the shapes of their results. */
-static attn_status resolve_upstream(attn_plan *plan, const attn_options *o, bool stacked,
-                                    attn_error *error) {
+static attn_status resolve_upstream(attn_plan *plan, const attn_options *o, attn_error *error) {
     struct linear_gradients *g = &plan->linear->gradients;
     attn_result_tensor output, state;
     if (!g->wanted) {
@@ -572,7 +570,7 @@ static attn_status resolve_upstream(attn_plan *plan, const attn_options *o, bool
     }
     plan_shape(plan, ATTN_RESULT_OUTPUT, &output);
     plan_shape(plan, ATTN_RESULT_PRESENT_STATE, &state);
-    if (stacked) {
+    if (plan->linear->stacked) {
         stack_part(&output, plan->heads);
     }
     ATTN_TRY(
@@ -586,24 +584,23 @@ static attn_status resolve_upstream(attn_plan *plan, const attn_options *o, bool
 static attn_status plan_call(attn_plan *plan, const attn_options *o, attn_error *error) {
     struct linear *l = plan->linear;
     const bool sequences = o->sequences != NULL;
-    bool stacked;
     plan->options = *o;
     ATTN_TRY(check_linear_options(o, error));
     ATTN_TRY(check_update(l, o, error));
-    ATTN_TRY(plan_rows(plan, o, &stacked, error));
+    ATTN_TRY(plan_rows(plan, o, error));
     l->sequences = sequences;
     ATTN_TRY(check_norm_epsilon(o, &plan->norm_epsilon, error));
     ATTN_TRY(plan_scale(plan, o, error));
     ATTN_TRY(list_lines(plan, o, error));
-    ATTN_TRY(resolve_gate_logarithms(plan, stacked, error));
+    ATTN_TRY(resolve_gates(plan, o->decay, "decay", true, &l->decay, error));
     ATTN_TRY(resolve_gates(plan, l->given.beta, "beta", false, &l->beta, error));
     ATTN_TRY(resolve_past(plan, sequences, error));
     plan->results.wanted = o->results != 0 ? o->results : ATTN_WANT(OUTPUT);
     ATTN_TRY(check_linear_results(plan, sequences, error));
     ATTN_TRY(check_linear_gradients(plan, o, error));
-    ATTN_TRY(resolve_upstream(plan, o, stacked, error));
+    ATTN_TRY(resolve_upstream(plan, o, error));
     ATTN_TRY(plan_results(plan, error));
-    if (stacked) {
+    if (l->stacked) {
         stack_results(plan);
     }
     return plan_schedule_linear(plan, o->lengths_count != 0, error);

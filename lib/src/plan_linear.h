@@ -60,6 +60,7 @@ struct linear {
     bool corrects;        /* the delta rules */
     bool by_column;       /* each row of a state has a decay of its own */
     bool sequences;       /* the lines are packed sequences */
+    bool stacked;         /* their heads are an axis: (n,heads,d) */
     /* Strides of a batch item, a state, a position, and a column of K; without data if not given */
     struct broadcast decay, beta;
     const void *past;
