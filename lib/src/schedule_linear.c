@@ -16,6 +16,8 @@ enum {
     FEW_NUMBERS = 1 << 14,
     /* A segment costs at most about this much, which is 3 ms. */
     SEGMENT_WORK = 1 << 28,
+    /* A chunk that costs more is computed position by position. */
+    LONGEST_CHUNK = 1 << 30,
     /* Bands of states that are enough for the threads of most machines. Each band computes the
      * products of its keys again, so more of them cost more. A band that is made only for threads
      * has at least BAND_COLUMNS columns and BAND_WORK multiply-adds. */
@@ -38,16 +40,20 @@ enum {
 /* The cost of the gradients of one position of a band of `columns` columns, see cost.c. */
 static double cost_of_going_back(const struct linear *l, double columns) {
     enum {
-        BACK = 60,       /* one number of a state */
-        NARROW = 16,     /* a row of fewer numbers takes as long */
-        BACK_STEP = 8000 /* one position */
+        BACK = 60,        /* one number of a state */
+        NARROW = 16,      /* a row of fewer numbers takes as long */
+        BACK_STEP = 8000, /* one position */
+        BACK_HEAD = 2500, /* one of its query heads */
+        BACK_ROW = 500    /* one number of its row of Q */
     };
     if (!l->gradients.wanted) {
         return 0;
     }
     const double strips = ceil(columns / (double)l->gradients.strip);
     const double passes = 1 + 0.5 * (double)l->group + (l->decay.data != NULL) + l->corrects;
-    return strips * BACK_STEP + BACK * passes * (double)l->d * fmax(columns, NARROW * strips);
+    const double heads = (double)l->group * (BACK_HEAD + BACK_ROW * (double)l->d);
+    return strips * (BACK_STEP + heads) +
+           BACK * passes * (double)l->d * fmax(columns, NARROW * strips);
 }
 
 /* The cost of one position of a band of `columns` columns. */
@@ -57,7 +63,11 @@ static double cost_of_position(const attn_plan *plan, double columns) {
         NARROW = 16,       /* a row of fewer numbers takes as long */
         KEEP = 200,        /* writing a number of a state to a result */
         STEP = 6000,       /* one position */
+        READ_HEAD = 1500,  /* one more query head that reads the state, or a correction */
+        FEW_COLUMNS = 32,  /* sums of fewer columns do not stay in registers */
+        READ_FEW = 1000,   /* reading a row of a state of so few columns */
         CHUNK_STEP = 5000, /* one position of a chunk */
+        CHUNK_HEAD = 2500, /* one of its query heads */
         ROW = 20,          /* one number of its rows */
         FOLD = 40,         /* one number of a state, once for a chunk */
         SOLVE = 60,        /* one row of the triangular system */
@@ -67,16 +77,18 @@ static double cost_of_position(const attn_plan *plan, double columns) {
     const double d = (double)l->d, group = (double)l->group, wide = plan->dtype == ATTN_FLOAT64,
                  back = cost_of_going_back(l, columns);
     if (l->chunk == 0) {
-        const double passes = 1 + group + (l->decay.data != NULL) + l->corrects;
+        const double passes = 2 + (l->decay.data != NULL);
         const double kept = plan_wants(plan, ATTN_WANT(STATES)) ? KEEP * columns : 0;
-        return back + STEP + d * (fmax(columns, NARROW) * passes * PASS + kept);
+        const double read = READ_HEAD + d * (columns < FEW_COLUMNS ? READ_FEW : PASS * columns);
+        return back + STEP + d * (fmax(columns, NARROW) * passes * PASS + kept) +
+               (group - 1 + l->corrects) * read;
     }
     const double c = (double)l->chunk, numbers = d * columns;
     const double products =
         numbers * (1 + group + l->corrects) + (0.6 + 0.6 * l->corrects) * c * (d + columns) * group;
     const double by_column = l->by_column ? COLUMN * d * (group + l->corrects) : 0;
     return back + (1 + wide) * (1.5 * products + FOLD * numbers / c) + by_column + CHUNK_STEP +
-           ROW * (d + columns) + (l->corrects ? c * SOLVE : 0);
+           group * CHUNK_HEAD + ROW * (d + columns) + (l->corrects ? c * SOLVE : 0);
 }
 
 /* The positions of all lines. */
@@ -100,6 +112,9 @@ static void choose_chunk(attn_plan *plan) {
         l->chunk = size_max(16, size_min(32, CHUNK_NUMBERS / l->d / 16 * 16));
     }
     const size_t enough = ceil_div(ENOUGH_TASKS, size_max(1, l->count * l->states));
+    if ((double)l->chunk * cost_of_position(plan, (double)l->columns) > LONGEST_CHUNK) {
+        l->chunk = 0; /* very many query heads read each state */
+    }
     const double position = cost_of_position(plan, (double)l->d_v);
     const size_t worth = (size_t)fmin(1 + (double)longest * position / BAND_WORK, ENOUGH_TASKS);
     const size_t bands = size_min(size_min(enough, worth), ceil_div(l->d_v, BAND_COLUMNS));
@@ -321,14 +336,16 @@ struct gradient_rows linear_gradient_rows(const attn_plan *plan, enum linear_inp
  */
 static void cut_sums(attn_plan *plan) {
     enum {
-        ROW = 300,  /* one row of a share */
-        SUMMED = 10 /* one number of it */
+        ROW = 1000,  /* one row of a gradient */
+        SHARE = 500, /* one of its shares */
+        SUMMED = 40  /* one number of a share */
     };
     struct linear_gradients *g = &plan->linear->gradients;
     for (int i = 0; i < LINEAR_INPUTS && g->wanted; i++) {
         const struct gradient_rows rows = linear_gradient_rows(plan, (enum linear_input)i);
         const size_t all = rows.items * rows.heads * rows.rows;
-        const double cost = (double)all * rows.shares * (ROW + SUMMED * (double)rows.width);
+        const double cost =
+            (double)all * (ROW + rows.shares * (SHARE + SUMMED * (double)rows.width));
         const bool wanted = plan_wants(plan, UINT64_C(1) << rows.which);
         g->sums[i] = wanted ? plan_cut(all, cost) : (struct cut){0};
         plan->schedule.cost += wanted ? cost + (double)g->sums[i].tasks * 4000 : 0;

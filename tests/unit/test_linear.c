@@ -322,3 +322,22 @@ Test(linear, the_scratch_of_a_task_is_small) {
         }
     }
 }
+
+/* A task ends soon, however many query heads read one state. */
+Test(linear, many_query_heads_are_cut_into_segments) {
+    static const float number;
+    for (size_t d = 1; d <= 16; d *= 16) {
+        const attn_tensor q = {&number, ATTN_FLOAT32, 3, {16384, 256, d}},
+                          k = {&number, ATTN_FLOAT32, 3, {1, 256, d}};
+        const attn_upstream upstream = {.output = &q};
+        const attn_linear call = {.q = &q, .k = &k, .v = &k};
+        const attn_options gradients = {.results = ATTN_WANT(GRAD_Q), .upstream = &upstream};
+        attn_plan *plan;
+        cr_assert_eq(attn_plan_linear(&plan, &call, NULL, NULL), ATTN_OK);
+        cr_expect_geq(attn_plan_phases(plan), 1 + 256 / 16, "d=%zu", d);
+        attn_plan_free(plan);
+        cr_assert_eq(attn_plan_linear(&plan, &call, &gradients, NULL), ATTN_OK);
+        cr_expect_geq(attn_plan_phases(plan), 2 * (1 + 256 / 4), "d=%zu", d);
+        attn_plan_free(plan);
+    }
+}
