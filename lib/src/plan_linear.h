@@ -139,6 +139,11 @@ static inline size_t linear_phases(const struct linear *l) {
     return 1 + l->segments + (l->gradients.wanted ? l->segments + 1 : 0);
 }
 
+/* Are chunks computed in double at once? */
+static inline bool linear_is_wide(const attn_plan *plan) {
+    return plan->dtype == ATTN_FLOAT64 || plan->linear->gradients.wanted;
+}
+
 /* Is a segment computed: for outputs or states, or for the gradients of the next segment? */
 static inline bool linear_runs(const attn_plan *plan, size_t segment) {
     const struct linear *l = plan->linear;

@@ -74,7 +74,7 @@ static double cost_of_position(const attn_plan *plan, double columns) {
         COLUMN = 300       /* the gates of one column of K, for each row that they decay */
     };
     const struct linear *l = plan->linear;
-    const double d = (double)l->d, group = (double)l->group, wide = plan->dtype == ATTN_FLOAT64,
+    const double d = (double)l->d, group = (double)l->group, wide = linear_is_wide(plan),
                  back = cost_of_going_back(l, columns);
     if (l->chunk == 0) {
         const double passes = 2 + (l->decay.data != NULL);

@@ -341,3 +341,62 @@ Test(linear, many_query_heads_are_cut_into_segments) {
         attn_plan_free(plan);
     }
 }
+
+/* Computes grad_beta of a call whose state has learned all values after some positions. */
+static void learn(attn_dtype dtype, double *grad_beta) {
+    enum {
+        N = 600,
+        D = 16
+    };
+    static double numbers[4][N * D];
+    static float narrow[4][N * D];
+    attn_tensor t[5]; /* Q and K, V, beta, and the gradient by the output */
+    memset(numbers, 0, sizeof numbers);
+    for (size_t i = 0; i < N; i++) {
+        numbers[0][i * D + i % D] = 1;
+        numbers[2][i] = 0.5;
+        for (size_t e = 0; e < D; e++) {
+            numbers[1][i * D + e] = (double)((i % D * 7 + e * 3) % 11) / 8 + 0.1F;
+            numbers[3][i * D + e] = i == N - 1;
+        }
+    }
+    for (size_t x = 0; x < 4; x++) {
+        for (size_t i = 0; i < N * D; i++) {
+            narrow[x][i] = (float)numbers[x][i];
+            numbers[x][i] = (double)narrow[x][i];
+        }
+        const void *data = dtype == ATTN_FLOAT64 ? (const void *)numbers[x] : narrow[x];
+        t[x] = (attn_tensor){data, dtype, x == 2 ? 1 : 2, {N, D}};
+    }
+    const attn_linear call = {.q = &t[0], .k = &t[0], .v = &t[1], .beta = &t[2]};
+    const attn_upstream upstream = {.output = &t[3]};
+    const attn_options o = {.results = ATTN_WANT(GRAD_BETA), .upstream = &upstream};
+    attn_plan *plan;
+    union {
+        float narrow[N];
+        double wide[N];
+    } result;
+    cr_assert_eq(attn_plan_linear(&plan, &call, &o, NULL), ATTN_OK);
+    cr_assert_gt(attn_plan_phases(plan), 4); /* more than one segment */
+    cr_assert_eq(attn_plan_bind(plan, ATTN_RESULT_GRAD_BETA, 0, &result), ATTN_OK);
+    cr_assert_eq(attn_plan_run(plan, NULL), ATTN_OK);
+    for (size_t i = 0; i < N; i++) {
+        grad_beta[i] = dtype == ATTN_FLOAT64 ? result.wide[i] : (double)result.narrow[i];
+    }
+    attn_plan_free(plan);
+}
+
+/* The gradient by beta has v - S k as a factor, which is small if the state has learned v. */
+Test(linear, gradients_by_small_corrections_keep_their_digits) {
+    double narrow[600], wide[600], largest = 0;
+    learn(ATTN_FLOAT32, narrow);
+    learn(ATTN_FLOAT64, wide);
+    for (size_t i = 0; i < 600; i++) {
+        largest = fmax(largest, fabs(wide[i]));
+    }
+    cr_assert_gt(largest, 0);
+    for (size_t i = 0; i < 600; i++) {
+        cr_expect_leq(fabs(narrow[i] - wide[i]), 1e-6 * largest, "position %zu: %g and not %g", i,
+                      narrow[i], wide[i]);
+    }
+}

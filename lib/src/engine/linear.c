@@ -123,10 +123,11 @@ static void find_positions(struct band *s, size_t segment) {
 }
 
 /* Computes a band in one segment: in the fastest of three ways that is exact enough. A line that is
- * as short as calls that are computed step by step is computed so, too. */
+ * as short as calls that are computed step by step is computed so, too. Gradients begin with states
+ * in double, because a correction that is small beside its terms is a factor of that of beta. */
 static attn_status run_band(const struct band *s, void *scratch) {
     const struct linear *l = s->l;
-    bool hard = s->plan->dtype == ATTN_FLOAT64;
+    bool hard = linear_is_wide(s->plan);
     if (l->chunk == 0 || s->line->rows < LINEAR_FEW_POSITIONS) {
         return steps_run(s, scratch);
     }
