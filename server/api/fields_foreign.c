@@ -38,10 +38,13 @@
 #define DIGITS      "it is \"digits\" here, the significant digits of numbers in JSON"
 #define TOP         "all keys stand at the top of the body, not in an object under this name"
 #define GRAD_OUTPUT "it is \"grad_output\" here"
+#define GRAD_STATE  "it is \"grad_present_state\" here"
 #define OUTPUT      "it is \"output\" here"
 #define WEIGHTS     "it is \"weights\" here"
 #define LSE         "it is \"lse\" here"
 #define GRAD_(name) "it is \"grad_" name "\" here"
+#define GRAD_DECAY  "it is \"grad_decay\" of /attention and /linear-attention"
+#define GRAD_PAST   "it is \"grad_past_state\" of /linear-attention"
 #define GRAD_SCORES "with a \"bias\" of zeros, \"grad_bias\" is the gradient by the scaled scores"
 #define NO_TENSOR   "it is not one tensor of floats, so it cannot be compared"
 #define ANYWHERE    (FIELDS_IN_RETURN | FIELDS_IN_EXPECTED)
@@ -208,9 +211,13 @@ const struct codec_foreign fields_foreign[] = {
     {"q_norm", ATTENTIONS, "it is \"norm_Q\" here"},
     {"k_norm", ATTENTIONS, "it is \"norm_K\" here"},
     {"return_weights", CALLS, RETURNED},
-    {"dout", ATTENTIONS, GRAD_OUTPUT},
-    {"dO", ATTENTIONS, GRAD_OUTPUT},
-    {"grad_out", ATTENTIONS, GRAD_OUTPUT},
+    {"dout", CALLS, GRAD_OUTPUT},
+    {"do", CALLS, GRAD_OUTPUT},
+    {"dO", CALLS, GRAD_OUTPUT},
+    {"grad_out", CALLS, GRAD_OUTPUT},
+    {"dht", LINEAR, GRAD_STATE},
+    {"grad_final_state", LINEAR, GRAD_STATE},
+    {"grad_state", LINEAR, GRAD_STATE},
     {"grad_scores", ATTENTIONS, NO_GRADIENT},
     {"grad_entropy", ATTENTIONS, NO_GRADIENT},
     {"grad_top_k", ATTENTIONS, NO_GRADIENT},
@@ -243,6 +250,14 @@ const struct codec_foreign fields_foreign_results[] = {
     {"dQ", ANYWHERE, GRAD_("Q")},
     {"dK", ANYWHERE, GRAD_("K")},
     {"dV", ANYWHERE, GRAD_("V")},
+    {"dq", ANYWHERE, GRAD_("Q")},
+    {"dk", ANYWHERE, GRAD_("K")},
+    {"dv", ANYWHERE, GRAD_("V")},
+    {"dg", ANYWHERE, GRAD_DECAY},
+    {"grad_g", ANYWHERE, GRAD_DECAY},
+    {"db", ANYWHERE, "it is \"grad_beta\" of /linear-attention"},
+    {"dh0", ANYWHERE, GRAD_PAST},
+    {"grad_initial_state", ANYWHERE, GRAD_PAST},
     {"grad_query", ANYWHERE, GRAD_("Q")},
     {"grad_key", ANYWHERE, GRAD_("K")},
     {"grad_value", ANYWHERE, GRAD_("V")},
