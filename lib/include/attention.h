@@ -362,13 +362,15 @@ typedef struct attn_options {
     uint64_t results; /* bits ATTN_WANT(...); 0 = output */
     bool causal;      /* query i attends to keys j <= i + s only */
     attn_normalization normalization;
-    double scale; /* finite */
+    double scale; /* finite; 0 without ATTN_FLAG_SCALE */
     /* The scale of each head in place of `scale`, finite; borrowed while the plan is made. */
     const double *scales;
     size_t scales_count; /* numbers in `scales`: 0 = none, or H */
     double softcap;      /* > 0, or 0 for none */
     double sigmoid_bias; /* finite; for ATTN_SIGMOID only */
-    int64_t window[2]; /* left and right: i+s-left <= j <= i+s+right; -1 = no limit on that side */
+    /* left and right: i+s-left <= j <= i+s+right; -1 = no limit on that side. Zeros without
+     * ATTN_FLAG_WINDOW. */
+    int64_t window[2];
     /* attn_plan_attention: Q, K and V are packed as (n,heads*d); 0 = they are not packed.
      * attn_plan_multihead: the number of heads into which 2-D weights are split; 0 = one head.
      * kv_heads: 0 = as many as heads; query head h uses key head h / (heads / kv_heads). */
@@ -403,7 +405,7 @@ typedef struct attn_options {
      * 1910.07467). With (H*d), or (H_kv*d) for norm_k, the mean is that of all heads together, as
      * in OLMo 2 (arXiv 2501.00656). */
     const attn_tensor *norm_q, *norm_k;
-    double norm_epsilon;       /* >= 0 and finite; 0 = 1e-6 */
+    double norm_epsilon;       /* >= 0 and finite; 0 = 1e-6, and without a norm */
     const attn_rotary *rotary; /* borrowed while the plan is made; NULL = none */
     /* Rounds as a type of 16 bits does. It needs float32 and rows of at most 32768 keys and 4096
      * columns, and no gradient. A number that the type cannot hold is ATTN_NOT_FINITE. */
@@ -550,8 +552,8 @@ typedef struct attn_linear {
 } attn_linear;
 
 /* Makes a plan of linear attention. Of the options it takes results, scale, scales, heads,
- * kv_heads, decay, norm_epsilon, lengths, sequences and upstream; all others have no meaning here.
- * The results are output, present_state, decays, weights, states and the gradients by Q, K, V,
+ * kv_heads, decay, norm_epsilon, lengths, sequences, upstream and causal, which is always true; all
+ * others are errors. The results are output, present_state, decays, weights, states and the gradients by Q, K, V,
  * decay, beta and past_state; weights and states have no packed form, so sequences have neither. A
  * position from the length of its batch item on gives zeros and changes no state. With sequences,
  * present_state is (count,H_s,d,d_v), and Q, K and V are in the forms of attn_plan_attention(). d

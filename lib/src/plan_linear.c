@@ -37,8 +37,8 @@ static attn_status check_linear_options(const attn_options *o, attn_error *error
         {"normalization", o->normalization != ATTN_SOFTMAX},
         {"sigmoid_bias", o->sigmoid_bias != 0},
         {"top_k", o->top_k != 0},
-        {"weights_mean", (o->flags & ATTN_FLAG_MEAN_OVER_HEADS) != 0},
-        {"causal", (o->flags & ATTN_FLAG_BOTTOM_RIGHT) != 0},
+        {"mean_over_heads", (o->flags & ATTN_FLAG_MEAN_OVER_HEADS) != 0},
+        {"alignment", (o->flags & ATTN_FLAG_BOTTOM_RIGHT) != 0},
         {"rotary", o->rotary != NULL},
         {"norm_Q", o->norm_q != NULL},
         {"norm_K", o->norm_k != NULL},
@@ -286,16 +286,19 @@ static bool fits_stacked(const attn_plan *plan, const attn_tensor *t, bool by_co
     return true;
 }
 
-/* Resolves a vector: (H) of a decay, or (n) of a beta, if the call has heads. */
+/* Resolves a vector: (H) of a decay, or (n) of a beta, if the call has heads; or (1) for all. */
 static attn_status resolve_vector(const attn_plan *plan, const attn_tensor *t, const char *name,
                                   bool by_head, struct broadcast *out, attn_error *error) {
     const size_t heads = plan->linear->states, count = t->shape[0],
                  want = by_head ? heads : plan->n;
+    out->data = t->data;
+    if (count == 1) {
+        return ATTN_OK;
+    }
     if (count != want) {
         return attn_fail(error, ATTN_SHAPE_MISMATCH, name,
-                         "%s has %zu number%s; a list has one for each of the %zu %s%s", name,
-                         count, plural_end(count), want, by_head ? "head" : "position",
-                         plural_end(want));
+                         "%s has %zu numbers, not %zu: a list has one for each %s, or one for all",
+                         name, count, want, by_head ? "head" : "position");
     }
     if (heads == plan->n && heads > 1) {
         return attn_fail(error, ATTN_SHAPE_MISMATCH, name,
@@ -304,7 +307,6 @@ static attn_status resolve_vector(const attn_plan *plan, const attn_tensor *t, c
                          name, count);
     }
     out->stride[by_head ? 1 : 2] = 1;
-    out->data = t->data;
     return ATTN_OK;
 }
 
@@ -592,7 +594,8 @@ static attn_status plan_call(attn_plan *plan, const attn_options *o, attn_error 
     ATTN_TRY(check_update(l, o, error));
     ATTN_TRY(plan_rows(plan, o, &stacked, error));
     l->sequences = sequences;
-    ATTN_TRY(check_norm_epsilon(o, &plan->norm_epsilon, error));
+    ATTN_TRY(check_norm_epsilon(o, l->given.normalize_qk ? NULL : "normalize_QK",
+                                &plan->norm_epsilon, error));
     ATTN_TRY(plan_scale(plan, o, error));
     ATTN_TRY(list_lines(plan, o, error));
     ATTN_TRY(resolve_gate_logarithms(plan, stacked, error));

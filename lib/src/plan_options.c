@@ -42,8 +42,8 @@ static attn_status check_per_head(const attn_plan *plan, size_t count, const cha
     return count == plan->heads
                ? ATTN_OK
                : attn_fail(error, ATTN_SHAPE_MISMATCH, name,
-                           "%s has %zu number%s; it must have one for each of the %zu head%s", name,
-                           count, plural_end(count), plan->heads, plural_end(plan->heads));
+                           "%s has %zu number%s, not %zu: it must have one for each head", name,
+                           count, plural_end(count), plan->heads);
 }
 
 attn_status plan_scale(attn_plan *plan, const attn_options *o, attn_error *error) {
@@ -208,7 +208,7 @@ static attn_status refuse_decay(const attn_plan *plan, const attn_tensor *t, att
     return attn_fail(error, ATTN_SHAPE_MISMATCH, "decay",
                      "decay has the shape %s, not %s: it must have one number for each key%s%s",
                      shape_text(t, got), shape_text(&all, want),
-                     plan->form.past > 0 ? ", with the past keys," : "",
+                     plan->form.past > 0 ? " and each past key" : "",
                      all.rank > 1 ? " of each head, or of one head for all" : "");
 }
 

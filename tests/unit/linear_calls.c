@@ -243,7 +243,7 @@ static void draw_matrices(struct linear_call *c) {
 static void draw_linear_options(struct linear_call *c) {
     static const double fixed[] = {1, -0.5, 0, 0.125};
     attn_options *o = &c->options;
-    o->norm_epsilon = rng_chance(&c->rng, 3) ? 1e-3 : 0;
+    o->norm_epsilon = c->call.normalize_qk && rng_chance(&c->rng, 3) ? 1e-3 : 0;
     if (rng_chance(&c->rng, 3)) {
         o->flags = ATTN_FLAG_SCALE;
         o->scale = fixed[rng_between(&c->rng, 0, 3)];
@@ -257,9 +257,6 @@ static void draw_linear_options(struct linear_call *c) {
         }
         o->scales = c->scales;
         o->scales_count = c->H;
-    }
-    if (o->flags == 0 && o->scales == NULL) {
-        o->scale = 17; /* is not used */
     }
 }
 
@@ -357,12 +354,15 @@ static void make_rows(struct linear_call *c, attn_tensor *t, const struct linear
     write_numbers(c, t, m, linear_is_packed(c));
 }
 
-/* Makes decay or beta. One number for each head, or the betas of all heads, may be a list. */
+/* Makes decay or beta. One number for each head, the betas of all heads, or one number for all may
+ * be a list. */
 static void make_gates(struct linear_call *c, attn_tensor *t, const struct linear_matrix *m) {
     const bool by_column = m->columns > 1 || (m == &c->decay && c->d == 1 && c->n % 2 == 1);
+    const bool is_one = m->heads == 1 && m->rows == 1 && c->d_v % 2 == 1;
     const bool is_list =
-        m->items == 1 && !by_column && has_heads(c) && c->n != c->H_s &&
-        (m == &c->decay ? m->rows == 1 && m->heads == c->H_s : m->heads == 1 && m->rows == c->n);
+        m->items == 1 && !by_column && has_heads(c) && (c->n != c->H_s || is_one) &&
+        (is_one ||
+         (m == &c->decay ? m->rows == 1 && m->heads == c->H_s : m->heads == 1 && m->rows == c->n));
     *t = (attn_tensor){0};
     if (is_list) {
         add_axis(t, m->heads * m->rows);
