@@ -141,27 +141,6 @@ static attn_status find_packed_heads(const attn_linear *call, const attn_options
     return ATTN_OK;
 }
 
-/* Makes (rows,heads*columns) of (rows,heads,columns), which packed sequences may have. */
-static attn_status flatten_matrix(const attn_tensor *t, const char *name, attn_tensor *flat,
-                                  const attn_tensor **used, size_t *heads, attn_error *error) {
-    ATTN_TRY(check_sizes(t, name, 3, 3, 1u << 2, error));
-    *flat = (attn_tensor){.data = t->data, .dtype = t->dtype, .rank = 2};
-    flat->shape[0] = t->shape[0];
-    flat->shape[1] = t->shape[1] * t->shape[2]; /* fits: the tensor was checked */
-    *heads = t->shape[1];
-    *used = flat;
-    return ATTN_OK;
-}
-
-static attn_status check_no_batch(const attn_tensor *t, const char *name, attn_error *error) {
-    return t == NULL || t->rank <= 3
-               ? ATTN_OK
-               : attn_fail(error, ATTN_SHAPE_MISMATCH, name,
-                           "%s has rank %d, but with sequences it has no batch axis: its axes are "
-                           "(rows, columns) or (rows, heads, columns)",
-                           name, t->rank);
-}
-
 /* Plans Q, K and V, and finds the states. */
 static attn_status plan_rows(attn_plan *plan, const attn_options *o, attn_error *error) {
     static const char *const names[] = {"Q", "K", "V"};
@@ -169,18 +148,14 @@ static attn_status plan_rows(attn_plan *plan, const attn_options *o, attn_error 
     const attn_tensor *qkv[] = {l->given.q, l->given.k, l->given.v};
     attn_tensor flat[3];
     size_t heads[3];
-    for (int i = 0; i < 3 && o->sequences != NULL; i++) {
-        ATTN_TRY(check_no_batch(qkv[i], names[i], error));
+    if (o->sequences != NULL) {
+        ATTN_TRY(plan_check_packed(qkv, names, o, error));
     }
-    l->stacked = o->sequences != NULL && qkv[0] != NULL && qkv[0]->rank == 3;
-    if (l->stacked && (o->heads != 0 || o->kv_heads != 0)) {
-        return attn_fail(
-            error, ATTN_INVALID_ARGUMENT, o->heads != 0 ? "heads" : "kv_heads",
-            "Q has rank 3, so with sequences its heads are an axis: heads and kv_heads "
-            "are for matrices of rank 2");
-    }
+    l->stacked = o->sequences != NULL && qkv[0]->rank == 3;
     for (int i = 0; i < 3 && l->stacked; i++) {
-        ATTN_TRY(flatten_matrix(qkv[i], names[i], &flat[i], &qkv[i], &heads[i], error));
+        heads[i] = qkv[i]->shape[1];
+        flat[i] = plan_flattened(qkv[i]);
+        qkv[i] = &flat[i];
     }
     if (!l->stacked) {
         ATTN_TRY(find_packed_heads(&l->given, o, heads, error));
@@ -400,25 +375,18 @@ static attn_status resolve_past(attn_plan *plan, bool sequences, attn_error *err
 
 /* ------------------------------------------------------------------------------------ the lines */
 
+/* Lists sequences whose rows are those of Q. */
 static attn_status list_sequences(attn_plan *plan, const attn_sequences *s, attn_error *error) {
     struct linear *l = plan->linear;
-    size_t first = 0;
     l->starts = plan_alloc(plan, s->count + 1, sizeof *l->starts);
     if (l->starts == NULL) {
         return attn_no_memory(error);
     }
     for (size_t i = 0; i < s->count; i++) {
-        l->lines[i] = (struct line){.item = i, .first = first, .rows = s->queries[i]};
-        if (!size_add(first, s->queries[i], &first)) {
-            return attn_too_large(error);
-        }
-        l->starts[i + 1] = first;
+        l->lines[i] = (struct line){.item = i, .first = l->starts[i], .rows = s->queries[i]};
+        l->starts[i + 1] = l->starts[i] + s->queries[i];
     }
-    return first == plan->n
-               ? ATTN_OK
-               : attn_fail(error, ATTN_SHAPE_MISMATCH, "sequences",
-                           "the sequences have %zu row%s together, but Q has %zu row%s", first,
-                           plural_end(first), plan->n, plural_end(plan->n));
+    return ATTN_OK;
 }
 
 static attn_status list_items(attn_plan *plan, const attn_options *o, attn_error *error) {
@@ -428,40 +396,23 @@ static attn_status list_items(attn_plan *plan, const attn_options *o, attn_error
         return attn_no_memory(error);
     }
     for (size_t b = 0; b < plan->batch; b++) {
-        l->lines[b] = (struct line){.item = b, .rows = plan->n};
-        if (o->lengths_count != 0 && o->lengths[b] > plan->n) {
-            return attn_fail(error, ATTN_INVALID_ARGUMENT, "lengths",
-                             "lengths[%zu] is %zu, but the number of positions is %zu", b,
-                             o->lengths[b], plan->n);
-        }
-        l->lines[b].rows = l->item_rows[b] = o->lengths_count != 0 ? o->lengths[b] : plan->n;
+        l->item_rows[b] = o->lengths_count != 0 ? o->lengths[b] : plan->n;
+        l->lines[b] = (struct line){.item = b, .rows = l->item_rows[b]};
     }
     return ATTN_OK;
 }
 
+/* Checks the lengths of the lines. */
 static attn_status check_lines(const attn_plan *plan, const attn_options *o, attn_error *error) {
     const attn_sequences *s = o->sequences;
     if (s == NULL) {
-        return o->lengths_count == 0 || o->lengths_count == plan->batch
-                   ? ATTN_OK
-                   : attn_fail(error, ATTN_SHAPE_MISMATCH, "lengths",
-                               "lengths has %zu number%s; it must have one for each of the %zu "
-                               "batch item%s",
-                               o->lengths_count, plural_end(o->lengths_count), plan->batch,
-                               plural_end(plan->batch));
+        return plan_check_lengths(plan, o, plan->n, "positions", error);
     }
     if (o->lengths_count != 0) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "lengths",
                          "lengths is not possible with sequences");
     }
-    if (s->count == 0 || s->queries == NULL) {
-        return attn_fail(error, ATTN_INVALID_ARGUMENT, "sequences", "sequences has no lengths");
-    }
-    if (s->count > ATTN_MAX_SEQUENCES) {
-        return attn_fail(error, ATTN_TOO_LARGE, "sequences",
-                         "there are %zu sequences; at most %d are possible", s->count,
-                         ATTN_MAX_SEQUENCES);
-    }
+    ATTN_TRY(plan_check_sequences(s, "Q", plan->n, plan->linear->stacked, error));
     for (size_t i = 0; s->keys != NULL && i < s->count; i++) {
         if (s->keys[i] != s->queries[i]) {
             return attn_fail(error, ATTN_INVALID_ARGUMENT, "sequences",
@@ -491,8 +442,8 @@ static attn_status check_linear_results(const attn_plan *plan, bool sequences, a
     const uint64_t flat = ATTN_WANT(WEIGHTS) | ATTN_WANT(STATES);
     if (sequences && plan_wants(plan, flat)) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "results",
-                         "%s is not possible with sequences, which have output, present_state and "
-                         "decays",
+                         "%s is not possible with sequences, which have output, present_state, "
+                         "decays and gradients",
                          plan_wants(plan, ATTN_WANT(WEIGHTS)) ? "weights" : "states");
     }
     if (plan_wants(plan, ATTN_WANT(DECAYS)) && plan->options.decay == NULL) {
@@ -511,22 +462,15 @@ static attn_status check_linear_results(const attn_plan *plan, bool sequences, a
     return ATTN_OK;
 }
 
-/* Makes (rows,heads,columns) of a part (rows,heads*columns). */
-static void stack_part(attn_result_tensor *part, size_t heads) {
-    part->rank = 3;
-    part->shape[2] = part->shape[1] / heads;
-    part->shape[1] = heads;
-}
-
 /* Gives the output and decays by column an axis of heads, as sequences with such an axis have. */
 static void stack_results(attn_plan *plan) {
     const struct result *output = &plan->results.of[ATTN_RESULT_OUTPUT],
                         *decays = &plan->results.of[ATTN_RESULT_DECAYS];
     if (output->count > 0) {
-        stack_part(&output->parts[0], plan->heads);
+        plan_stack(&output->parts[0], plan->heads);
     }
     if (decays->count > 0 && plan->linear->by_column) {
-        stack_part(&decays->parts[0], plan->linear->states);
+        plan_stack(&decays->parts[0], plan->linear->states);
     }
 }
 
@@ -571,7 +515,7 @@ static attn_status resolve_upstream(attn_plan *plan, const attn_options *o, attn
     plan_shape(plan, ATTN_RESULT_OUTPUT, &output);
     plan_shape(plan, ATTN_RESULT_PRESENT_STATE, &state);
     if (plan->linear->stacked) {
-        stack_part(&output, plan->heads);
+        plan_stack(&output, plan->heads);
     }
     ATTN_TRY(
         plan_check_upstream(plan, o->upstream->output, "grad_output", &output, &g->output, error));
