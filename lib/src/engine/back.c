@@ -74,8 +74,8 @@ static size_t size_of(const struct back *b) {
 static double *share_of(const struct back *b, enum linear_input input, size_t h, size_t i) {
     const struct band *s = &b->s;
     const struct gradient_rows *rows = &b->rows[input];
-    const size_t item = s->l->sequences ? 0 : s->line->item;
-    const size_t place = rows->of_lines ? s->line->item : item * s->plan->n + s->line->first + i;
+    const size_t place =
+        rows->of_lines ? s->line->item : item_of(s) * s->plan->n + s->line->first + i;
     return s->l->gradients.shares[input] == SIZE_MAX
                ? NULL
                : linear_share(s->plan, input, rows, rows->bands == 1 ? 0 : b->band, place, h);
@@ -117,12 +117,12 @@ static void begin_shares(const struct back *b) {
 /* Reads the state before the first position of the segment. */
 static void read_start(const struct back *b, double *to) {
     const struct band *s = &b->s;
+    struct band band = *s;
+    band.column -= b->offset;
     for (size_t c = 0; c < s->l->d; c++) {
         if (s->first == 0) {
             read_past(s, c, to + c * s->columns);
         } else {
-            struct band band = *s;
-            band.column -= b->offset;
             memcpy(to + c * s->columns, kept_state(&band, s->first) + c * b->wide + b->offset,
                    s->columns * sizeof *to);
         }
