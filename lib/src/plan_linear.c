@@ -49,9 +49,6 @@ static attn_status check_linear_options(const attn_options *o, attn_error *error
         {"grad_lse", o->upstream != NULL && o->upstream->lse != NULL},
         {"grad_weights", o->upstream != NULL && o->upstream->weights != NULL},
     };
-    const uint64_t can = ATTN_WANT(OUTPUT) | ATTN_WANT(WEIGHTS) | ATTN_WANT(GRAD_Q) |
-                         ATTN_WANT(GRAD_K) | ATTN_WANT(GRAD_V) | ATTN_WANT(GRAD_DECAY) |
-                         ONLY_LINEAR;
     attn_options rest = *o;
     rest.decay = NULL; /* the rules of attention about it are others */
     ATTN_TRY(check_options(&rest, error));
@@ -59,14 +56,6 @@ static attn_status check_linear_options(const attn_options *o, attn_error *error
         if (options[i].given) {
             return attn_fail(error, ATTN_INVALID_ARGUMENT, options[i].name,
                              "%s is no option of linear attention: %s", options[i].name, softmax);
-        }
-    }
-    for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
-        if ((o->results & ~can) >> r & 1) {
-            return attn_fail(error, ATTN_INVALID_ARGUMENT, "results",
-                             "%s is no result of linear attention, which has output, weights, "
-                             "present_state, states, decays and the gradients by its inputs",
-                             attn_result_name((attn_result)r));
         }
     }
     return ATTN_OK;
@@ -440,6 +429,16 @@ static attn_status list_lines(attn_plan *plan, const attn_options *o, attn_error
 
 static attn_status check_linear_results(const attn_plan *plan, bool sequences, attn_error *error) {
     const uint64_t flat = ATTN_WANT(WEIGHTS) | ATTN_WANT(STATES);
+    const uint64_t can = flat | ATTN_WANT(OUTPUT) | ATTN_WANT(GRAD_Q) | ATTN_WANT(GRAD_K) |
+                         ATTN_WANT(GRAD_V) | ATTN_WANT(GRAD_DECAY) | ONLY_LINEAR;
+    for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
+        if ((plan->results.wanted & ~can) >> r & 1) {
+            return attn_fail(error, ATTN_INVALID_ARGUMENT, "results",
+                             "%s is no result of linear attention, which has output, weights, "
+                             "present_state, states, decays and the gradients by its inputs",
+                             attn_result_name((attn_result)r));
+        }
+    }
     if (sequences && plan_wants(plan, flat)) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "results",
                          "%s is not possible with sequences, which have output, present_state, "

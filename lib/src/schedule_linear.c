@@ -1,6 +1,6 @@
 /*
  * schedule_linear.c - cuts linear attention into tasks, lays out their memory, and estimates their
- * cost. Its decisions depend on the call and the kernels alone.
+ * cost. The decisions depend on the call and the kernels alone.
  */
 #include <math.h>
 #include <stdlib.h>
