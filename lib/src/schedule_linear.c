@@ -29,12 +29,12 @@ enum {
     STATE_NUMBERS = 1 << 16,
     LEAST_D = 64,
     CHUNK_NUMBERS = 1 << 14,
-    /* The numbers of a strip of a state, its columns, and the numbers of all states of a group. */
+    /* The numbers of a strip of a state, its columns, and the numbers of all states of a span. */
     STRIP_NUMBERS = 1 << 12,
     STRIP_COLUMNS = 8,
     MOST_STRIP_COLUMNS = 64,
-    GROUP_NUMBERS = 1 << 17,
-    MOST_GROUP = 16,
+    SPAN_NUMBERS = 1 << 17,
+    MOST_SPAN = 16,
     TASK = 4000 /* the cost of beginning a task, see cost.c */
 };
 
@@ -127,15 +127,15 @@ static void choose_chunk(attn_plan *plan) {
 
 /* Chooses the strips of gradients, and the positions whose states are kept together: a power of
  * two, so that segments are whole chunks. */
-static void choose_groups(struct linear *l) {
+static void choose_spans(struct linear *l) {
     struct linear_gradients *g = &l->gradients;
     const size_t fit = size_max(STRIP_COLUMNS, STRIP_NUMBERS / size_max(1, l->d));
     g->strip = size_max(1, size_min(l->d_v, size_min(fit, MOST_STRIP_COLUMNS)));
-    g->group = MOST_GROUP;
-    while (g->group > 1 && g->group * l->d * g->strip > GROUP_NUMBERS) {
-        g->group /= 2;
+    g->span = MOST_SPAN;
+    while (g->span > 1 && g->span * l->d * g->strip > SPAN_NUMBERS) {
+        g->span /= 2;
     }
-    g->groups = g->group;
+    g->spans = g->span;
 }
 
 /* Cuts the lines into segments, and the bands of states into tasks. */
@@ -147,8 +147,8 @@ static attn_status cut_segments(attn_plan *plan, attn_error *error) {
     const double fit = SEGMENT_WORK / position;
     l->rows = fit < (double)step ? step : (size_t)fmin(fit, 1e9) / step * step;
     if (g->wanted) {
-        l->rows = size_max(step, size_min(l->rows, g->group * g->groups));
-        g->groups = ceil_div(l->rows, g->group);
+        l->rows = size_max(step, size_min(l->rows, g->span * g->spans));
+        g->spans = ceil_div(l->rows, g->span);
     }
     l->segments = size_max(1, ceil_div(longest, l->rows));
     l->longer = plan_alloc(plan, l->segments, sizeof *l->longer);
@@ -370,7 +370,7 @@ attn_status plan_schedule_linear(attn_plan *plan, bool lengths, attn_error *erro
     struct linear *l = plan->linear;
     struct schedule *s = &plan->schedule;
     qsort(l->lines, l->count, sizeof *l->lines, compare_lines);
-    choose_groups(l);
+    choose_spans(l);
     choose_chunk(plan);
     ATTN_TRY(cut_segments(plan, error));
     cut_checks(plan, lengths);
