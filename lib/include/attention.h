@@ -135,8 +135,7 @@ ATTN_API bool attn_tensor_bytes(const attn_tensor *tensor, size_t *bytes);
  *   statistics          (4) float64, the population variances of Q, K, scores and scaled_scores
  *   present_state       (B,H_s,d,d_v), the state of linear attention after the last position
  *   states              (B,H_s,n,d,d_v), the state after each position
- *   decays              exp(decay), in the axes of K: (B,H_k,n) or (B,H_k,n,d) with H_s in place
- *                       of H_k; packed (B,n,H_s) or (B,n,H_s*d)
+ *   decays              exp(decay): (B,H_s,n) or (B,H_s,n,d); packed (B,n,H_s) or (B,n,H_s*d)
  *   present_K, present_V   past and new rows together, in the form of K and V
  *   Q, K, V             the projected matrices, (B,H,n,d), (B,H_kv,m,d) and (B,H_kv,m,d_v), without
  *                       the past rows; Q and K as they are multiplied: after norm_q, norm_k and
@@ -519,9 +518,10 @@ typedef enum attn_update {
  *
  * options->decay is the logarithm of the gate, at most 0; -inf forgets everything. It has the axes
  * of K, but with H_s heads: (B,H_s,n), or (B,H_s,n,d) for each row of S; packed (B,n,H_s) or
- * (B,n,H_s*d). The batch axes may be 1 in each, and heads and n may be 1; but d numbers alone are
- * not for each row of S if there are d positions. (H_s) is one number for each head, if the call
- * has heads, and not as many heads as positions.
+ * (B,n,H_s*d); sequences with an axis of heads (n,H_s) or (n,H_s,d). The batch axes may be 1 in
+ * each, and heads and n may be 1; but d numbers alone are not for each row of S if there are d
+ * positions. (H_s) is one number for each head, if the call has heads, and not as many heads as
+ * positions.
  *
  * The implied weights are those numbers A for which output = A V + what the past state gives. They
  * are 0 for all later positions.
@@ -552,12 +552,13 @@ typedef struct attn_linear {
 } attn_linear;
 
 /* Makes a plan of linear attention. Of the options it takes results, scale, scales, heads,
- * kv_heads, decay, norm_epsilon, lengths, sequences, upstream and causal, which is always true; all
- * others are errors. The results are output, present_state, decays, weights, states and the gradients by Q, K, V,
- * decay, beta and past_state; weights and states have no packed form, so sequences have neither. A
- * position from the length of its batch item on gives zeros and changes no state. With sequences,
- * present_state is (count,H_s,d,d_v), and Q, K and V are in the forms of attn_plan_attention(). d
- * is at most 4096, and weights have at most 32768 positions. Ownership and errors are those of
+ * kv_heads, decay, norm_epsilon, lengths, sequences and upstream; causal changes nothing, and all
+ * others are refused. The results are output, present_state, decays, weights, states and the
+ * gradients by Q, K, V, decay, beta and past_state; weights and states have no packed form, so
+ * sequences have neither. A position from the length of its batch item on gives zeros and changes
+ * no state. With sequences, present_state is (count,H_s,d,d_v), and Q, K and V are in the forms of
+ * attn_plan_attention(): if they are (n,H,d), decays are (n,H_s) or (n,H_s,d). d is at most 4096,
+ * and weights have at most 32768 positions. Ownership and errors are those of
  * attn_plan_attention(). A run has the error ATTN_INVALID_ARGUMENT if a decay is above 0 or NaN, or
  * a beta is not finite. */
 ATTN_API attn_status attn_plan_linear(attn_plan **plan, const attn_linear *call,

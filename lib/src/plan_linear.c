@@ -49,9 +49,6 @@ static attn_status check_linear_options(const attn_options *o, attn_error *error
         {"grad_lse", o->upstream != NULL && o->upstream->lse != NULL},
         {"grad_weights", o->upstream != NULL && o->upstream->weights != NULL},
     };
-    const uint64_t can = ATTN_WANT(OUTPUT) | ATTN_WANT(WEIGHTS) | ATTN_WANT(GRAD_Q) |
-                         ATTN_WANT(GRAD_K) | ATTN_WANT(GRAD_V) | ATTN_WANT(GRAD_DECAY) |
-                         ONLY_LINEAR;
     attn_options rest = *o;
     rest.decay = NULL; /* the rules of attention about it are others */
     ATTN_TRY(check_options(&rest, error));
@@ -59,14 +56,6 @@ static attn_status check_linear_options(const attn_options *o, attn_error *error
         if (options[i].given) {
             return attn_fail(error, ATTN_INVALID_ARGUMENT, options[i].name,
                              "%s is no option of linear attention: %s", options[i].name, softmax);
-        }
-    }
-    for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
-        if ((o->results & ~can) >> r & 1) {
-            return attn_fail(error, ATTN_INVALID_ARGUMENT, "results",
-                             "%s is no result of linear attention, which has output, weights, "
-                             "present_state, states, decays and the gradients by its inputs",
-                             attn_result_name((attn_result)r));
         }
     }
     return ATTN_OK;
@@ -141,49 +130,23 @@ static attn_status find_packed_heads(const attn_linear *call, const attn_options
     return ATTN_OK;
 }
 
-/* Makes (rows,heads*columns) of (rows,heads,columns), which packed sequences may have. */
-static attn_status flatten_matrix(const attn_tensor *t, const char *name, attn_tensor *flat,
-                                  const attn_tensor **used, size_t *heads, attn_error *error) {
-    ATTN_TRY(check_sizes(t, name, 3, 3, 1u << 2, error));
-    *flat = (attn_tensor){.data = t->data, .dtype = t->dtype, .rank = 2};
-    flat->shape[0] = t->shape[0];
-    flat->shape[1] = t->shape[1] * t->shape[2]; /* fits: the tensor was checked */
-    *heads = t->shape[1];
-    *used = flat;
-    return ATTN_OK;
-}
-
-static attn_status check_no_batch(const attn_tensor *t, const char *name, attn_error *error) {
-    return t == NULL || t->rank <= 3
-               ? ATTN_OK
-               : attn_fail(error, ATTN_SHAPE_MISMATCH, name,
-                           "%s has rank %d, but with sequences it has no batch axis: its axes are "
-                           "(rows, columns) or (rows, heads, columns)",
-                           name, t->rank);
-}
-
 /* Plans Q, K and V, and finds the states. */
-static attn_status plan_rows(attn_plan *plan, const attn_options *o, bool *stacked,
-                             attn_error *error) {
+static attn_status plan_rows(attn_plan *plan, const attn_options *o, attn_error *error) {
     static const char *const names[] = {"Q", "K", "V"};
     struct linear *l = plan->linear;
     const attn_tensor *qkv[] = {l->given.q, l->given.k, l->given.v};
     attn_tensor flat[3];
     size_t heads[3];
-    for (int i = 0; i < 3 && o->sequences != NULL; i++) {
-        ATTN_TRY(check_no_batch(qkv[i], names[i], error));
+    if (o->sequences != NULL) {
+        ATTN_TRY(plan_check_packed(qkv, names, o, error));
     }
-    *stacked = o->sequences != NULL && qkv[0] != NULL && qkv[0]->rank == 3;
-    if (*stacked && (o->heads != 0 || o->kv_heads != 0)) {
-        return attn_fail(
-            error, ATTN_INVALID_ARGUMENT, o->heads != 0 ? "heads" : "kv_heads",
-            "Q has rank 3, so with sequences its heads are an axis: heads and kv_heads "
-            "are for matrices of rank 2");
+    l->stacked = o->sequences != NULL && qkv[0]->rank == 3;
+    for (int i = 0; i < 3 && l->stacked; i++) {
+        heads[i] = qkv[i]->shape[1];
+        flat[i] = plan_flattened(qkv[i]);
+        qkv[i] = &flat[i];
     }
-    for (int i = 0; i < 3 && *stacked; i++) {
-        ATTN_TRY(flatten_matrix(qkv[i], names[i], &flat[i], &qkv[i], &heads[i], error));
-    }
-    if (!*stacked) {
+    if (!l->stacked) {
         ATTN_TRY(find_packed_heads(&l->given, o, heads, error));
     }
     ATTN_TRY(plan_matrices(plan, qkv, heads, error));
@@ -232,7 +195,7 @@ static attn_status wrong_gates(const attn_plan *plan, const attn_tensor *t, cons
     }
     want.rank = rank;
     shape_text(&want, by_head);
-    if (packed) {
+    if (packed && !l->stacked) {
         want.shape[rank - 1] = l->states * l->d;
     } else {
         want.shape[want.rank++] = l->d;
@@ -284,6 +247,17 @@ static bool fits_stacked(const attn_plan *plan, const attn_tensor *t, bool by_co
     out->stride[1] = headed ? stride_of(heads, &step) : 0;
     out->stride[0] = step;
     return true;
+}
+
+/* The same for (n,H,d), which sequences have whose heads are an axis. */
+static bool fits_rows_of_heads(const attn_plan *plan, const attn_tensor *t, struct broadcast *out) {
+    const struct linear *l = plan->linear;
+    size_t step = l->d;
+    out->stride[3] = 1;
+    out->stride[1] = stride_of(t->shape[1], &step);
+    out->stride[2] = stride_of(t->shape[0], &step);
+    return t->shape[2] == l->d && (t->shape[1] == l->states || t->shape[1] == 1) &&
+           (t->shape[0] == plan->n || t->shape[0] == 1);
 }
 
 /* Resolves a vector: (H) of a decay, or (n) of a beta, if the call has heads; or (1) for all. */
@@ -340,11 +314,12 @@ static attn_status resolve_gates(attn_plan *plan, const attn_tensor *t, const ch
     const bool wide =
         packed && l->d > 1 && t->rank == per_head && t->shape[t->rank - 1] == l->states * l->d;
     const bool by_column = is_decay && (wide || t->rank == per_head + 1);
-    const int last = packed ? 2 : 1 + headed + by_column;
-    const bool flat = packed && t->rank == per_head, ranked = t->rank == per_head + by_column;
+    const bool flat = t->rank == per_head, ranked = t->rank == per_head + by_column;
+    const int last = packed ? 2 + !flat : 1 + headed + by_column;
     size_t items = 1;
-    if (!(packed ? flat && fits_packed(plan, t, by_column, out)
-                 : ranked && fits_stacked(plan, t, by_column, out))) {
+    if (!(!packed ? ranked && fits_stacked(plan, t, by_column, out)
+          : flat  ? fits_packed(plan, t, by_column, out)
+                  : l->stacked && by_column && fits_rows_of_heads(plan, t, out))) {
         return wrong_gates(plan, t, name, is_decay, error);
     }
     if (by_column && !packed && l->d == plan->n && plan->n > 1 && out->stride[0] == l->d) {
@@ -355,18 +330,6 @@ static attn_status resolve_gates(attn_plan *plan, const attn_tensor *t, const ch
     out->data = t->data;
     l->by_column = l->by_column || by_column;
     return ATTN_OK;
-}
-
-/* Resolves the decay, which is (n,H,d) by column with sequences whose heads are an axis. */
-static attn_status resolve_gate_logarithms(attn_plan *plan, bool stacked, attn_error *error) {
-    struct linear *l = plan->linear;
-    const attn_tensor *t = plan->options.decay;
-    attn_tensor flat;
-    size_t heads;
-    if (stacked && t != NULL && t->rank == 3) {
-        ATTN_TRY(flatten_matrix(t, "decay", &flat, &t, &heads, error));
-    }
-    return resolve_gates(plan, t, "decay", true, &l->decay, error);
 }
 
 static attn_status resolve_past(attn_plan *plan, bool sequences, attn_error *error) {
@@ -403,25 +366,18 @@ static attn_status resolve_past(attn_plan *plan, bool sequences, attn_error *err
 
 /* ------------------------------------------------------------------------------------ the lines */
 
+/* Lists sequences whose rows are those of Q. */
 static attn_status list_sequences(attn_plan *plan, const attn_sequences *s, attn_error *error) {
     struct linear *l = plan->linear;
-    size_t first = 0;
     l->starts = plan_alloc(plan, s->count + 1, sizeof *l->starts);
     if (l->starts == NULL) {
         return attn_no_memory(error);
     }
     for (size_t i = 0; i < s->count; i++) {
-        l->lines[i] = (struct line){.item = i, .first = first, .rows = s->queries[i]};
-        if (!size_add(first, s->queries[i], &first)) {
-            return attn_too_large(error);
-        }
-        l->starts[i + 1] = first;
+        l->lines[i] = (struct line){.item = i, .first = l->starts[i], .rows = s->queries[i]};
+        l->starts[i + 1] = l->starts[i] + s->queries[i];
     }
-    return first == plan->n
-               ? ATTN_OK
-               : attn_fail(error, ATTN_SHAPE_MISMATCH, "sequences",
-                           "the sequences have %zu row%s together, but Q has %zu row%s", first,
-                           plural_end(first), plan->n, plural_end(plan->n));
+    return ATTN_OK;
 }
 
 static attn_status list_items(attn_plan *plan, const attn_options *o, attn_error *error) {
@@ -431,40 +387,23 @@ static attn_status list_items(attn_plan *plan, const attn_options *o, attn_error
         return attn_no_memory(error);
     }
     for (size_t b = 0; b < plan->batch; b++) {
-        l->lines[b] = (struct line){.item = b, .rows = plan->n};
-        if (o->lengths_count != 0 && o->lengths[b] > plan->n) {
-            return attn_fail(error, ATTN_INVALID_ARGUMENT, "lengths",
-                             "lengths[%zu] is %zu, but the number of positions is %zu", b,
-                             o->lengths[b], plan->n);
-        }
-        l->lines[b].rows = l->item_rows[b] = o->lengths_count != 0 ? o->lengths[b] : plan->n;
+        l->item_rows[b] = o->lengths_count != 0 ? o->lengths[b] : plan->n;
+        l->lines[b] = (struct line){.item = b, .rows = l->item_rows[b]};
     }
     return ATTN_OK;
 }
 
+/* Checks the lengths of the lines. */
 static attn_status check_lines(const attn_plan *plan, const attn_options *o, attn_error *error) {
     const attn_sequences *s = o->sequences;
     if (s == NULL) {
-        return o->lengths_count == 0 || o->lengths_count == plan->batch
-                   ? ATTN_OK
-                   : attn_fail(error, ATTN_SHAPE_MISMATCH, "lengths",
-                               "lengths has %zu number%s; it must have one for each of the %zu "
-                               "batch item%s",
-                               o->lengths_count, plural_end(o->lengths_count), plan->batch,
-                               plural_end(plan->batch));
+        return plan_check_lengths(plan, o, plan->n, "positions", error);
     }
     if (o->lengths_count != 0) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "lengths",
                          "lengths is not possible with sequences");
     }
-    if (s->count == 0 || s->queries == NULL) {
-        return attn_fail(error, ATTN_INVALID_ARGUMENT, "sequences", "sequences has no lengths");
-    }
-    if (s->count > ATTN_MAX_SEQUENCES) {
-        return attn_fail(error, ATTN_TOO_LARGE, "sequences",
-                         "there are %zu sequences; at most %d are possible", s->count,
-                         ATTN_MAX_SEQUENCES);
-    }
+    ATTN_TRY(plan_check_sequences(s, "Q", plan->n, plan->linear->stacked, error));
     for (size_t i = 0; s->keys != NULL && i < s->count; i++) {
         if (s->keys[i] != s->queries[i]) {
             return attn_fail(error, ATTN_INVALID_ARGUMENT, "sequences",
@@ -492,10 +431,20 @@ static attn_status list_lines(attn_plan *plan, const attn_options *o, attn_error
 
 static attn_status check_linear_results(const attn_plan *plan, bool sequences, attn_error *error) {
     const uint64_t flat = ATTN_WANT(WEIGHTS) | ATTN_WANT(STATES);
+    const uint64_t can = flat | ATTN_WANT(OUTPUT) | ATTN_WANT(GRAD_Q) | ATTN_WANT(GRAD_K) |
+                         ATTN_WANT(GRAD_V) | ATTN_WANT(GRAD_DECAY) | ONLY_LINEAR;
+    for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
+        if ((plan->results.wanted & ~can) >> r & 1) {
+            return attn_fail(error, ATTN_INVALID_ARGUMENT, "results",
+                             "%s is no result of linear attention, which has output, weights, "
+                             "present_state, states, decays and the gradients by its inputs",
+                             attn_result_name((attn_result)r));
+        }
+    }
     if (sequences && plan_wants(plan, flat)) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "results",
-                         "%s is not possible with sequences, which have output, present_state and "
-                         "decays",
+                         "%s is not possible with sequences, which have output, present_state, "
+                         "decays and gradients",
                          plan_wants(plan, ATTN_WANT(WEIGHTS)) ? "weights" : "states");
     }
     if (plan_wants(plan, ATTN_WANT(DECAYS)) && plan->options.decay == NULL) {
@@ -514,22 +463,15 @@ static attn_status check_linear_results(const attn_plan *plan, bool sequences, a
     return ATTN_OK;
 }
 
-/* Makes (rows,heads,columns) of a part (rows,heads*columns). */
-static void stack_part(attn_result_tensor *part, size_t heads) {
-    part->rank = 3;
-    part->shape[2] = part->shape[1] / heads;
-    part->shape[1] = heads;
-}
-
 /* Gives the output and decays by column an axis of heads, as sequences with such an axis have. */
 static void stack_results(attn_plan *plan) {
     const struct result *output = &plan->results.of[ATTN_RESULT_OUTPUT],
                         *decays = &plan->results.of[ATTN_RESULT_DECAYS];
     if (output->count > 0) {
-        stack_part(&output->parts[0], plan->heads);
+        plan_stack(&output->parts[0], plan->heads);
     }
     if (decays->count > 0 && plan->linear->by_column) {
-        stack_part(&decays->parts[0], plan->linear->states);
+        plan_stack(&decays->parts[0], plan->linear->states);
     }
 }
 
@@ -565,8 +507,7 @@ static attn_status check_linear_gradients(attn_plan *plan, const attn_options *o
 }
 
 /* Checks the gradients of the loss against the shapes of their results. */
-static attn_status resolve_upstream(attn_plan *plan, const attn_options *o, bool stacked,
-                                    attn_error *error) {
+static attn_status resolve_upstream(attn_plan *plan, const attn_options *o, attn_error *error) {
     struct linear_gradients *g = &plan->linear->gradients;
     attn_result_tensor output, state;
     if (!g->wanted) {
@@ -574,8 +515,8 @@ static attn_status resolve_upstream(attn_plan *plan, const attn_options *o, bool
     }
     plan_shape(plan, ATTN_RESULT_OUTPUT, &output);
     plan_shape(plan, ATTN_RESULT_PRESENT_STATE, &state);
-    if (stacked) {
-        stack_part(&output, plan->heads);
+    if (plan->linear->stacked) {
+        plan_stack(&output, plan->heads);
     }
     ATTN_TRY(
         plan_check_upstream(plan, o->upstream->output, "grad_output", &output, &g->output, error));
@@ -588,25 +529,24 @@ static attn_status resolve_upstream(attn_plan *plan, const attn_options *o, bool
 static attn_status plan_call(attn_plan *plan, const attn_options *o, attn_error *error) {
     struct linear *l = plan->linear;
     const bool sequences = o->sequences != NULL;
-    bool stacked;
     plan->options = *o;
     ATTN_TRY(check_linear_options(o, error));
     ATTN_TRY(check_update(l, o, error));
-    ATTN_TRY(plan_rows(plan, o, &stacked, error));
+    ATTN_TRY(plan_rows(plan, o, error));
     l->sequences = sequences;
     ATTN_TRY(check_norm_epsilon(o, l->given.normalize_qk ? NULL : "normalize_QK",
                                 &plan->norm_epsilon, error));
     ATTN_TRY(plan_scale(plan, o, error));
     ATTN_TRY(list_lines(plan, o, error));
-    ATTN_TRY(resolve_gate_logarithms(plan, stacked, error));
+    ATTN_TRY(resolve_gates(plan, o->decay, "decay", true, &l->decay, error));
     ATTN_TRY(resolve_gates(plan, l->given.beta, "beta", false, &l->beta, error));
     ATTN_TRY(resolve_past(plan, sequences, error));
     plan->results.wanted = o->results != 0 ? o->results : ATTN_WANT(OUTPUT);
     ATTN_TRY(check_linear_results(plan, sequences, error));
     ATTN_TRY(check_linear_gradients(plan, o, error));
-    ATTN_TRY(resolve_upstream(plan, o, stacked, error));
+    ATTN_TRY(resolve_upstream(plan, o, error));
     ATTN_TRY(plan_results(plan, error));
-    if (stacked) {
+    if (l->stacked) {
         stack_results(plan);
     }
     return plan_schedule_linear(plan, o->lengths_count != 0, error);

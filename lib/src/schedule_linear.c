@@ -1,6 +1,6 @@
 /*
  * schedule_linear.c - cuts linear attention into tasks, lays out their memory, and estimates their
- * cost. Its decisions depend on the call and the kernels alone.
+ * cost. The decisions depend on the call and the kernels alone.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -16,6 +16,8 @@ enum {
     FEW_NUMBERS = 1 << 14,
     /* A segment costs at most about this much, which is 3 ms. */
     SEGMENT_WORK = 1 << 28,
+    /* A chunk that costs more is computed position by position. */
+    LONGEST_CHUNK = 1 << 30,
     /* Bands of states that are enough for the threads of most machines. Each band computes the
      * products of its keys again, so more of them cost more. A band that is made only for threads
      * has at least BAND_COLUMNS columns and BAND_WORK multiply-adds. */
@@ -27,27 +29,32 @@ enum {
     STATE_NUMBERS = 1 << 16,
     LEAST_D = 64,
     CHUNK_NUMBERS = 1 << 14,
-    /* The numbers of a strip of a state, its columns, and the numbers of all states of a group. */
+    /* The numbers of a strip of a state, its columns, and the numbers of all states of a span. */
     STRIP_NUMBERS = 1 << 12,
     STRIP_COLUMNS = 8,
     MOST_STRIP_COLUMNS = 64,
-    GROUP_NUMBERS = 1 << 17,
-    MOST_GROUP = 16,
+    SPAN_NUMBERS = 1 << 17,
+    MOST_SPAN = 16,
+    TASK = 4000 /* the cost of beginning a task, see cost.c */
 };
 
 /* The cost of the gradients of one position of a band of `columns` columns, see cost.c. */
 static double cost_of_going_back(const struct linear *l, double columns) {
     enum {
-        BACK = 60,       /* one number of a state */
-        NARROW = 16,     /* a row of fewer numbers takes as long */
-        BACK_STEP = 8000 /* one position */
+        BACK = 60,        /* one number of a state */
+        NARROW = 16,      /* a row of fewer numbers takes as long */
+        BACK_STEP = 8000, /* one position */
+        BACK_HEAD = 2500, /* one of its query heads */
+        BACK_ROW = 500    /* one number of its row of Q */
     };
     if (!l->gradients.wanted) {
         return 0;
     }
     const double strips = ceil(columns / (double)l->gradients.strip);
     const double passes = 1 + 0.5 * (double)l->group + (l->decay.data != NULL) + l->corrects;
-    return strips * BACK_STEP + BACK * passes * (double)l->d * fmax(columns, NARROW * strips);
+    const double heads = (double)l->group * (BACK_HEAD + BACK_ROW * (double)l->d);
+    return strips * (BACK_STEP + heads) +
+           BACK * passes * (double)l->d * fmax(columns, NARROW * strips);
 }
 
 /* The cost of one position of a band of `columns` columns. */
@@ -57,7 +64,11 @@ static double cost_of_position(const attn_plan *plan, double columns) {
         NARROW = 16,       /* a row of fewer numbers takes as long */
         KEEP = 200,        /* writing a number of a state to a result */
         STEP = 6000,       /* one position */
+        READ_HEAD = 1500,  /* one more query head that reads the state, or a correction */
+        FEW_COLUMNS = 32,  /* sums of fewer columns do not stay in registers */
+        READ_FEW = 1000,   /* reading a row of a state of so few columns */
         CHUNK_STEP = 5000, /* one position of a chunk */
+        CHUNK_HEAD = 2500, /* one of its query heads */
         ROW = 20,          /* one number of its rows */
         FOLD = 40,         /* one number of a state, once for a chunk */
         SOLVE = 60,        /* one row of the triangular system */
@@ -67,16 +78,18 @@ static double cost_of_position(const attn_plan *plan, double columns) {
     const double d = (double)l->d, group = (double)l->group, wide = plan->dtype == ATTN_FLOAT64,
                  back = cost_of_going_back(l, columns);
     if (l->chunk == 0) {
-        const double passes = 1 + group + (l->decay.data != NULL) + l->corrects;
+        const double passes = 2 + (l->decay.data != NULL);
         const double kept = plan_wants(plan, ATTN_WANT(STATES)) ? KEEP * columns : 0;
-        return back + STEP + d * (fmax(columns, NARROW) * passes * PASS + kept);
+        const double read = READ_HEAD + d * (columns < FEW_COLUMNS ? READ_FEW : PASS * columns);
+        return back + STEP + d * (fmax(columns, NARROW) * passes * PASS + kept) +
+               (group - 1 + l->corrects) * read;
     }
     const double c = (double)l->chunk, numbers = d * columns;
     const double products =
         numbers * (1 + group + l->corrects) + (0.6 + 0.6 * l->corrects) * c * (d + columns) * group;
     const double by_column = l->by_column ? COLUMN * d * (group + l->corrects) : 0;
     return back + (1 + wide) * (1.5 * products + FOLD * numbers / c) + by_column + CHUNK_STEP +
-           ROW * (d + columns) + (l->corrects ? c * SOLVE : 0);
+           group * CHUNK_HEAD + ROW * (d + columns) + (l->corrects ? c * SOLVE : 0);
 }
 
 /* The positions of all lines. */
@@ -100,6 +113,9 @@ static void choose_chunk(attn_plan *plan) {
         l->chunk = size_max(16, size_min(32, CHUNK_NUMBERS / l->d / 16 * 16));
     }
     const size_t enough = ceil_div(ENOUGH_TASKS, size_max(1, l->count * l->states));
+    if ((double)l->chunk * cost_of_position(plan, (double)l->columns) > LONGEST_CHUNK) {
+        l->chunk = 0; /* very many query heads read each state */
+    }
     const double position = cost_of_position(plan, (double)l->d_v);
     const size_t worth = (size_t)fmin(1 + (double)longest * position / BAND_WORK, ENOUGH_TASKS);
     const size_t bands = size_min(size_min(enough, worth), ceil_div(l->d_v, BAND_COLUMNS));
@@ -111,15 +127,15 @@ static void choose_chunk(attn_plan *plan) {
 
 /* Chooses the strips of gradients, and the positions whose states are kept together: a power of
  * two, so that segments are whole chunks. */
-static void choose_groups(struct linear *l) {
+static void choose_spans(struct linear *l) {
     struct linear_gradients *g = &l->gradients;
     const size_t fit = size_max(STRIP_COLUMNS, STRIP_NUMBERS / size_max(1, l->d));
     g->strip = size_max(1, size_min(l->d_v, size_min(fit, MOST_STRIP_COLUMNS)));
-    g->group = MOST_GROUP;
-    while (g->group > 1 && g->group * l->d * g->strip > GROUP_NUMBERS) {
-        g->group /= 2;
+    g->span = MOST_SPAN;
+    while (g->span > 1 && g->span * l->d * g->strip > SPAN_NUMBERS) {
+        g->span /= 2;
     }
-    g->groups = g->group;
+    g->spans = g->span;
 }
 
 /* Cuts the lines into segments, and the bands of states into tasks. */
@@ -131,8 +147,8 @@ static attn_status cut_segments(attn_plan *plan, attn_error *error) {
     const double fit = SEGMENT_WORK / position;
     l->rows = fit < (double)step ? step : (size_t)fmin(fit, 1e9) / step * step;
     if (g->wanted) {
-        l->rows = size_max(step, size_min(l->rows, g->group * g->groups));
-        g->groups = ceil_div(l->rows, g->group);
+        l->rows = size_max(step, size_min(l->rows, g->span * g->spans));
+        g->spans = ceil_div(l->rows, g->span);
     }
     l->segments = size_max(1, ceil_div(longest, l->rows));
     l->longer = plan_alloc(plan, l->segments, sizeof *l->longer);
@@ -157,6 +173,13 @@ static attn_status cut_segments(attn_plan *plan, attn_error *error) {
     return ATTN_OK;
 }
 
+/* Cuts units, which cost `cost` together, into tasks, and adds their cost to that of the plan. */
+static struct cut cut_work(attn_plan *plan, size_t units, double cost) {
+    const struct cut cut = plan_cut(units, cost);
+    plan->schedule.cost += cost + (double)cut.tasks * TASK;
+    return cut;
+}
+
 /* Cuts the checks: the numbers of a position are decays and betas, and results to be cleared. */
 static void cut_checks(attn_plan *plan, bool lengths) {
     enum {
@@ -177,8 +200,7 @@ static void cut_checks(attn_plan *plan, bool lengths) {
     l->check_rows = size_min(plan->n, (size_t)fit);
     l->check_blocks = ceil_div(plan->n, l->check_rows);
     const double cost = (double)plan->batch * (double)plan->n * numbers * CHECK;
-    l->checks = plan_cut(plan->batch * l->check_blocks, cost);
-    plan->schedule.cost += cost + (double)l->checks.tasks * 4000;
+    l->checks = cut_work(plan, plan->batch * l->check_blocks, cost);
 }
 
 /* Cuts the weights into blocks of queries. */
@@ -195,8 +217,7 @@ static void cut_weights(attn_plan *plan) {
                         (l->by_column ? 20 * d : 0);
     const double units = (double)plan->batch * (double)plan->heads * (double)l->blocks;
     const double cost = units * (block * pairs / 2 * each + 30000 + pairs * block * 20);
-    l->weights = plan_cut(plan->batch * plan->heads * l->blocks, cost);
-    plan->schedule.cost += cost + (double)l->weights.tasks * 4000;
+    l->weights = cut_work(plan, plan->batch * plan->heads * l->blocks, cost);
 }
 
 /* Adds a * b * c doubles to those of the workspace, which become SIZE_MAX if they are too many.
@@ -295,6 +316,7 @@ struct gradient_rows linear_gradient_rows(const attn_plan *plan, enum linear_inp
                                       .stride = {l->past_item, l->d * l->d_v, l->d_v},
                                       .owners = l->states,
                                       .bands = 1,
+                                      .of_lines = true,
                                       .lines = l->count};
     } else {
         const bool broadcast = gates->stride[2] == 0, decay = input == LINEAR_DECAY;
@@ -321,17 +343,19 @@ struct gradient_rows linear_gradient_rows(const attn_plan *plan, enum linear_inp
  */
 static void cut_sums(attn_plan *plan) {
     enum {
-        ROW = 300,  /* one row of a share */
-        SUMMED = 10 /* one number of it */
+        ROW = 1000,  /* one row of a gradient */
+        SHARE = 500, /* one of its shares */
+        SUMMED = 40  /* one number of a share */
     };
     struct linear_gradients *g = &plan->linear->gradients;
     for (int i = 0; i < LINEAR_INPUTS && g->wanted; i++) {
         const struct gradient_rows rows = linear_gradient_rows(plan, (enum linear_input)i);
         const size_t all = rows.items * rows.heads * rows.rows;
-        const double cost = (double)all * rows.shares * (ROW + SUMMED * (double)rows.width);
-        const bool wanted = plan_wants(plan, UINT64_C(1) << rows.which);
-        g->sums[i] = wanted ? plan_cut(all, cost) : (struct cut){0};
-        plan->schedule.cost += wanted ? cost + (double)g->sums[i].tasks * 4000 : 0;
+        const double cost =
+            (double)all * (ROW + rows.shares * (SHARE + SUMMED * (double)rows.width));
+        if (plan_wants(plan, UINT64_C(1) << rows.which)) {
+            g->sums[i] = cut_work(plan, all, cost);
+        }
     }
 }
 
@@ -346,7 +370,7 @@ attn_status plan_schedule_linear(attn_plan *plan, bool lengths, attn_error *erro
     struct linear *l = plan->linear;
     struct schedule *s = &plan->schedule;
     qsort(l->lines, l->count, sizeof *l->lines, compare_lines);
-    choose_groups(l);
+    choose_spans(l);
     choose_chunk(plan);
     ATTN_TRY(cut_segments(plan, error));
     cut_checks(plan, lengths);
@@ -362,7 +386,8 @@ attn_status plan_schedule_linear(attn_plan *plan, bool lengths, attn_error *erro
                    ((double)(l->d * l->d_v) * 40 + (double)l->bands * 10000);
     }
     for (size_t segment = 0; segment < l->segments; segment++) {
-        s->cost += (double)linear_segment_tasks(l, segment) * (l->gradients.wanted ? 8000 : 4000);
+        s->cost +=
+            (double)linear_segment_tasks(l, segment) * (l->gradients.wanted ? 2 * TASK : TASK);
     }
     s->cost +=
         80000 + ((double)plan->results.bytes + (double)s->workspace.bytes) * 20 +

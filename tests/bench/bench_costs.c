@@ -377,7 +377,7 @@ static bool draw_multihead(struct rng *rng, struct call *c) {
 }
 
 static attn_tensor gates(const struct sizes *s, bool betas, bool by_column) {
-    attn_tensor t = {.dtype = s->dtype, .rank = 3, .shape = {s->batch, s->heads, s->n}};
+    attn_tensor t = {.dtype = s->dtype, .rank = 3, .shape = {s->batch, s->kv_heads, s->n}};
     t.data = s->dtype == ATTN_FLOAT32 ? (const void *)narrow_gates[betas] : wide_gates[betas];
     if (by_column) {
         t.shape[t.rank++] = s->d;
@@ -385,22 +385,26 @@ static attn_tensor gates(const struct sizes *s, bool betas, bool by_column) {
     return t;
 }
 
-/* Draws a call of linear attention, whose rows of K have the length 1. */
+/* Draws a call of linear attention, whose rows of K have the length 1. Several query heads may read
+ * each state. */
 static bool draw_linear(struct rng *rng, struct call *c) {
     struct sizes s = draw_sizes(rng);
     const bool by_column = rng_chance(rng, 3);
     s.past = 0;
     s.kv_heads = s.heads;
+    s.heads *= rng_chance(rng, 3) ? (size_t)1 << rng_between(rng, 1, 12) : 1;
     s.m = s.n = s.n < s.m ? s.m : s.n;
     if (!fits(s.batch, s.heads, s.n, s.d) || !fits(s.batch, s.heads, s.n, s.d_v) ||
-        (double)s.batch * (double)s.heads * (double)s.n * (double)(by_column ? s.d : 1) > GATES) {
+        (double)s.batch * (double)s.kv_heads * (double)s.n * (double)(by_column ? s.d : 1) >
+            GATES) {
         return false;
     }
-    attn_tensor rows[3];
-    for (int i = 0; i < 3; i++) {
-        rows[i] = (attn_tensor){
-            .dtype = s.dtype, .rank = 4, .shape = {s.batch, s.heads, s.n, i == 2 ? s.d_v : s.d}};
-        rows[i].data = numbers(rng, s.dtype, s.batch * s.heads * s.n * rows[i].shape[3], false);
+    attn_tensor rows[4]; /* Q, K, V and the gradient by the output */
+    for (int i = 0; i < 4; i++) {
+        const size_t heads = i == 0 || i == 3 ? s.heads : s.kv_heads, columns = i < 2 ? s.d : s.d_v;
+        rows[i] =
+            (attn_tensor){.dtype = s.dtype, .rank = 4, .shape = {s.batch, heads, s.n, columns}};
+        rows[i].data = numbers(rng, s.dtype, s.batch * heads * s.n * columns, false);
     }
     const attn_tensor decay = gates(&s, false, by_column), beta = gates(&s, true, false);
     const attn_linear call = {.q = &rows[0],
@@ -415,7 +419,7 @@ static bool draw_linear(struct rng *rng, struct call *c) {
     o.results |= rng_chance(rng, 6) ? ATTN_WANT(STATES) : 0;
     o.results |= rng_chance(rng, 6) && o.decay != NULL ? ATTN_WANT(DECAYS) : 0;
     o.results |= o.results == 0 ? ATTN_WANT(OUTPUT) : 0;
-    const attn_upstream upstream = {.output = &rows[2]};
+    const attn_upstream upstream = {.output = &rows[3]};
     if (rng_chance(rng, 3)) {
         o.upstream = &upstream;
         o.results |= ATTN_WANT(GRAD_Q) | ATTN_WANT(GRAD_K) | ATTN_WANT(GRAD_V) |

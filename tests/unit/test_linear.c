@@ -108,7 +108,7 @@ Test(linear, long_calls_agree_with_the_recurrence, .timeout = 36000) {
     check_drawn(true, 12, 0.1);
 }
 
-/* Gates from 1 to 0, and corrections that are as large as a stable rule has them. */
+/* Gates may be anything from 1 to 0, and corrections as large as a stable rule allows. */
 Test(linear, extreme_gates_agree_with_the_recurrence, .timeout = 1200) {
     static const struct linear_kind kinds[] = {
         {.decays = 1, .decay = {-1000, -1000}},
@@ -144,13 +144,12 @@ Test(linear, extreme_gates_agree_with_the_recurrence, .timeout = 1200) {
 
 /* Multiplies all numbers of Q or K or V by a power of 2, which keeps them exact. */
 static void scale_numbers(const struct linear_matrix *m, int power) {
-    for (size_t i = 0; i < m->items * m->heads * m->rows * m->columns; i++) {
+    for (size_t i = 0; i < linear_count(m); i++) {
         m->x[i] = ldexp(m->x[i], power);
     }
 }
 
-/* Products of rows of Q, K and V may be too small or too large for the dtype though outputs are not.
- */
+/* Products of rows of Q, K and V may be beyond the range of the dtype though outputs are not. */
 Test(linear, products_out_of_range_agree_with_the_recurrence, .timeout = 1200) {
     static const struct {
         struct linear_kind kind;
@@ -320,5 +319,24 @@ Test(linear, the_scratch_of_a_task_is_small) {
                           attn_plan_scratch(plan));
             attn_plan_free(plan);
         }
+    }
+}
+
+/* A task ends soon, however many query heads read one state. */
+Test(linear, many_query_heads_are_cut_into_segments) {
+    static const float number;
+    for (size_t d = 1; d <= 16; d *= 16) {
+        const attn_tensor q = {&number, ATTN_FLOAT32, 3, {16384, 256, d}},
+                          k = {&number, ATTN_FLOAT32, 3, {1, 256, d}};
+        const attn_upstream upstream = {.output = &q};
+        const attn_linear call = {.q = &q, .k = &k, .v = &k};
+        const attn_options gradients = {.results = ATTN_WANT(GRAD_Q), .upstream = &upstream};
+        attn_plan *plan;
+        cr_assert_eq(attn_plan_linear(&plan, &call, NULL, NULL), ATTN_OK);
+        cr_expect_geq(attn_plan_phases(plan), 1 + 256 / 16, "d=%zu", d);
+        attn_plan_free(plan);
+        cr_assert_eq(attn_plan_linear(&plan, &call, &gradients, NULL), ATTN_OK);
+        cr_expect_geq(attn_plan_phases(plan), 2 * (1 + 256 / 4), "d=%zu", d);
+        attn_plan_free(plan);
     }
 }
