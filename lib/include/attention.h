@@ -665,7 +665,7 @@ ATTN_API attn_status attn_plan_run(attn_plan *plan, attn_error *error);
  *   attn_plan_scratch   the bytes of one scratch, which is aligned to ATTN_ALIGNMENT; with 0 bytes
  *                       the scratch may be NULL
  * Errors: attn_plan_begin() has those of attn_plan_run() except ATTN_NOT_FINITE; a task and
- * attn_plan_end() have ATTN_NOT_FINITE.
+ * attn_plan_end() have ATTN_NOT_FINITE, and a task of linear attention ATTN_INVALID_ARGUMENT, too.
  */
 ATTN_API size_t attn_plan_phases(const attn_plan *plan);
 ATTN_API size_t attn_plan_tasks(const attn_plan *plan, size_t phase);
