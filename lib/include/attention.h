@@ -135,8 +135,7 @@ ATTN_API bool attn_tensor_bytes(const attn_tensor *tensor, size_t *bytes);
  *   statistics          (4) float64, the population variances of Q, K, scores and scaled_scores
  *   present_state       (B,H_s,d,d_v), the state of linear attention after the last position
  *   states              (B,H_s,n,d,d_v), the state after each position
- *   decays              exp(decay), in the axes of K: (B,H_k,n) or (B,H_k,n,d) with H_s in place
- *                       of H_k; packed (B,n,H_s) or (B,n,H_s*d)
+ *   decays              exp(decay): (B,H_s,n) or (B,H_s,n,d); packed (B,n,H_s) or (B,n,H_s*d)
  *   present_K, present_V   past and new rows together, in the form of K and V
  *   Q, K, V             the projected matrices, (B,H,n,d), (B,H_kv,m,d) and (B,H_kv,m,d_v), without
  *                       the past rows; Q and K as they are multiplied: after norm_q, norm_k and
@@ -362,13 +361,15 @@ typedef struct attn_options {
     uint64_t results; /* bits ATTN_WANT(...); 0 = output */
     bool causal;      /* query i attends to keys j <= i + s only */
     attn_normalization normalization;
-    double scale; /* finite */
+    double scale; /* finite; 0 without ATTN_FLAG_SCALE */
     /* The scale of each head in place of `scale`, finite; borrowed while the plan is made. */
     const double *scales;
     size_t scales_count; /* numbers in `scales`: 0 = none, or H */
     double softcap;      /* > 0, or 0 for none */
     double sigmoid_bias; /* finite; for ATTN_SIGMOID only */
-    int64_t window[2]; /* left and right: i+s-left <= j <= i+s+right; -1 = no limit on that side */
+    /* left and right: i+s-left <= j <= i+s+right; -1 = no limit on that side. Zeros without
+     * ATTN_FLAG_WINDOW. */
+    int64_t window[2];
     /* attn_plan_attention: Q, K and V are packed as (n,heads*d); 0 = they are not packed.
      * attn_plan_multihead: the number of heads into which 2-D weights are split; 0 = one head.
      * kv_heads: 0 = as many as heads; query head h uses key head h / (heads / kv_heads). */
@@ -403,7 +404,7 @@ typedef struct attn_options {
      * 1910.07467). With (H*d), or (H_kv*d) for norm_k, the mean is that of all heads together, as
      * in OLMo 2 (arXiv 2501.00656). */
     const attn_tensor *norm_q, *norm_k;
-    double norm_epsilon;       /* >= 0 and finite; 0 = 1e-6 */
+    double norm_epsilon;       /* >= 0 and finite; 0 = 1e-6, and without a norm */
     const attn_rotary *rotary; /* borrowed while the plan is made; NULL = none */
     /* Rounds as a type of 16 bits does. It needs float32 and rows of at most 32768 keys and 4096
      * columns, and no gradient. A number that the type cannot hold is ATTN_NOT_FINITE. */
@@ -551,12 +552,13 @@ typedef struct attn_linear {
 } attn_linear;
 
 /* Makes a plan of linear attention. Of the options it takes results, scale, scales, heads,
- * kv_heads, decay, norm_epsilon, lengths, sequences and upstream; all others have no meaning here.
- * The results are output, present_state, decays, weights, states and the gradients by Q, K, V,
- * decay, beta and past_state; weights and states have no packed form, so sequences have neither. A
- * position from the length of its batch item on gives zeros and changes no state. With sequences,
- * present_state is (count,H_s,d,d_v), and Q, K and V are in the forms of attn_plan_attention(). d
- * is at most 4096, and weights have at most 32768 positions. Ownership and errors are those of
+ * kv_heads, decay, norm_epsilon, lengths, sequences and upstream; causal changes nothing, and all
+ * others are refused. The results are output, present_state, decays, weights, states and the
+ * gradients by Q, K, V, decay, beta and past_state; weights and states have no packed form, so
+ * sequences have neither. A position from the length of its batch item on gives zeros and changes
+ * no state. With sequences, present_state is (count,H_s,d,d_v), and Q, K and V are in the forms of
+ * attn_plan_attention(): if they are (n,H,d), decays are (n,H_s) or (n,H_s,d). d is at most 4096,
+ * and weights have at most 32768 positions. Ownership and errors are those of
  * attn_plan_attention(). A run has the error ATTN_INVALID_ARGUMENT if a decay is above 0 or NaN, or
  * a beta is not finite. */
 ATTN_API attn_status attn_plan_linear(attn_plan **plan, const attn_linear *call,
@@ -663,7 +665,7 @@ ATTN_API attn_status attn_plan_run(attn_plan *plan, attn_error *error);
  *   attn_plan_scratch   the bytes of one scratch, which is aligned to ATTN_ALIGNMENT; with 0 bytes
  *                       the scratch may be NULL
  * Errors: attn_plan_begin() has those of attn_plan_run() except ATTN_NOT_FINITE; a task and
- * attn_plan_end() have ATTN_NOT_FINITE.
+ * attn_plan_end() have ATTN_NOT_FINITE, and a task of linear attention ATTN_INVALID_ARGUMENT, too.
  */
 ATTN_API size_t attn_plan_phases(const attn_plan *plan);
 ATTN_API size_t attn_plan_tasks(const attn_plan *plan, size_t phase);

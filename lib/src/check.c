@@ -157,9 +157,24 @@ static attn_status check_normalization(const attn_options *o, attn_error *error)
     return ATTN_OK;
 }
 
+/* Refuses numbers that no flag puts to use. */
+static attn_status check_flags(const attn_options *o, attn_error *error) {
+    if ((o->flags & ATTN_FLAG_SCALE) == 0 && o->scale != 0) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, "scale",
+                         "scale is %g, but flags does not have ATTN_FLAG_SCALE", o->scale);
+    }
+    if ((o->flags & ATTN_FLAG_WINDOW) == 0 && (o->window[0] != 0 || o->window[1] != 0)) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, "window",
+                         "window is [%lld, %lld], but flags does not have ATTN_FLAG_WINDOW",
+                         (long long)o->window[0], (long long)o->window[1]);
+    }
+    return ATTN_OK;
+}
+
 attn_status check_options(const attn_options *o, attn_error *error) {
     ATTN_TRY(check_enums(o, error));
-    if ((o->flags & ATTN_FLAG_SCALE) != 0 && !isfinite(o->scale)) {
+    ATTN_TRY(check_flags(o, error));
+    if (!isfinite(o->scale)) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "scale", "scale must be finite");
     }
     if ((o->flags & ATTN_FLAG_SCALE) != 0 && o->scales_count != 0) {
@@ -188,13 +203,19 @@ attn_status check_options(const attn_options *o, attn_error *error) {
     return check_normalization(o, error);
 }
 
-attn_status check_norm_epsilon(const attn_options *o, double *epsilon, attn_error *error) {
+attn_status check_norm_epsilon(const attn_options *o, const char *needs, double *epsilon,
+                               attn_error *error) {
     *epsilon = o->norm_epsilon == 0 ? 1e-6 : o->norm_epsilon;
-    return *epsilon > 0 && isfinite(*epsilon)
-               ? ATTN_OK
-               : attn_fail(error, ATTN_INVALID_ARGUMENT, "norm_epsilon",
-                           "norm_epsilon is %g; it must be a finite number of at least 0",
-                           o->norm_epsilon);
+    if (!(*epsilon > 0 && isfinite(*epsilon))) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, "norm_epsilon",
+                         "norm_epsilon is %g; it must be a finite number of at least 0",
+                         o->norm_epsilon);
+    }
+    if (o->norm_epsilon != 0 && needs != NULL) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, "norm_epsilon",
+                         "norm_epsilon is %g, but it needs %s", o->norm_epsilon, needs);
+    }
+    return ATTN_OK;
 }
 
 attn_status check_columns(const char *name, size_t columns, size_t heads, const char *heads_name,

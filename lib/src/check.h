@@ -38,7 +38,8 @@ attn_status check_open_shape(const attn_tensor *tensor, const char *name, int ra
 attn_status check_options(const attn_options *options, attn_error *error);
 
 /* Finds norm_epsilon or its default, and checks it. */
-attn_status check_norm_epsilon(const attn_options *o, double *epsilon, attn_error *error);
+attn_status check_norm_epsilon(const attn_options *o, const char *needs, double *epsilon,
+                               attn_error *error);
 
 /* Returns the ending of a noun that follows this number in a message: "1 row", "2 rows". */
 static inline const char *plural_end(size_t number) {

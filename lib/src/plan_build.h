@@ -87,6 +87,21 @@ attn_status plan_wide(attn_plan *plan, attn_error *error);
 attn_status plan_sequences(attn_plan **plan, const attn_tensor *const qkv[3], const attn_options *o,
                            attn_error *error);
 
+/* Checks Q, K and V of sequences, whose axes are (rows, columns), or (rows, heads, columns) if the
+ * options have no heads. There may be no rows. */
+attn_status plan_check_packed(const attn_tensor *const qkv[3], const char *const names[3],
+                              const attn_options *o, attn_error *error);
+
+/* Checks the number of sequences, and that their queries are the rows of a matrix. `stacked`: its
+ * heads are an axis. */
+attn_status plan_check_sequences(const attn_sequences *s, const char *name, size_t rows,
+                                 bool stacked, attn_error *error);
+
+/* Makes (rows,heads*columns) of (rows,heads,columns), which was checked, and such a part again of a
+ * part (rows,heads*columns). */
+attn_tensor plan_flattened(const attn_tensor *t);
+void plan_stack(attn_result_tensor *part, size_t heads);
+
 /* Returns the numbers of a row of a result. A row of lse or entropy is a query of one head. */
 size_t plan_row_numbers(const attn_plan *plan, attn_result which);
 
@@ -99,6 +114,11 @@ attn_status plan_kv_heads(const attn_options *o, size_t heads, size_t *kv_heads,
  * have changed since the last run. Fails with ATTN_INVALID_ARGUMENT if a slope or sink is not
  * finite. */
 attn_status plan_read_numbers(attn_plan *plan, attn_error *error);
+
+/* Checks that each batch item has a length, or none has, and that no length is above `most`, the
+ * number of `what`. */
+attn_status plan_check_lengths(const attn_plan *plan, const attn_options *o, size_t most,
+                               const char *what, attn_error *error);
 
 /* Gives each head its scale. */
 attn_status plan_scale(attn_plan *plan, const attn_options *o, attn_error *error);

@@ -37,8 +37,8 @@ static attn_status check_linear_options(const attn_options *o, attn_error *error
         {"normalization", o->normalization != ATTN_SOFTMAX},
         {"sigmoid_bias", o->sigmoid_bias != 0},
         {"top_k", o->top_k != 0},
-        {"weights_mean", (o->flags & ATTN_FLAG_MEAN_OVER_HEADS) != 0},
-        {"causal", (o->flags & ATTN_FLAG_BOTTOM_RIGHT) != 0},
+        {"mean_over_heads", (o->flags & ATTN_FLAG_MEAN_OVER_HEADS) != 0},
+        {"alignment", (o->flags & ATTN_FLAG_BOTTOM_RIGHT) != 0},
         {"rotary", o->rotary != NULL},
         {"norm_Q", o->norm_q != NULL},
         {"norm_K", o->norm_k != NULL},
@@ -49,9 +49,6 @@ static attn_status check_linear_options(const attn_options *o, attn_error *error
         {"grad_lse", o->upstream != NULL && o->upstream->lse != NULL},
         {"grad_weights", o->upstream != NULL && o->upstream->weights != NULL},
     };
-    const uint64_t can = ATTN_WANT(OUTPUT) | ATTN_WANT(WEIGHTS) | ATTN_WANT(GRAD_Q) |
-                         ATTN_WANT(GRAD_K) | ATTN_WANT(GRAD_V) | ATTN_WANT(GRAD_DECAY) |
-                         ONLY_LINEAR;
     attn_options rest = *o;
     rest.decay = NULL; /* the rules of attention about it are others */
     ATTN_TRY(check_options(&rest, error));
@@ -59,14 +56,6 @@ static attn_status check_linear_options(const attn_options *o, attn_error *error
         if (options[i].given) {
             return attn_fail(error, ATTN_INVALID_ARGUMENT, options[i].name,
                              "%s is no option of linear attention: %s", options[i].name, softmax);
-        }
-    }
-    for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
-        if ((o->results & ~can) >> r & 1) {
-            return attn_fail(error, ATTN_INVALID_ARGUMENT, "results",
-                             "%s is no result of linear attention, which has output, weights, "
-                             "present_state, states, decays and the gradients by its inputs",
-                             attn_result_name((attn_result)r));
         }
     }
     return ATTN_OK;
@@ -141,27 +130,6 @@ static attn_status find_packed_heads(const attn_linear *call, const attn_options
     return ATTN_OK;
 }
 
-/* Makes (rows,heads*columns) of (rows,heads,columns), which packed sequences may have. */
-static attn_status flatten_matrix(const attn_tensor *t, const char *name, attn_tensor *flat,
-                                  const attn_tensor **used, size_t *heads, attn_error *error) {
-    ATTN_TRY(check_sizes(t, name, 3, 3, 1u << 2, error));
-    *flat = (attn_tensor){.data = t->data, .dtype = t->dtype, .rank = 2};
-    flat->shape[0] = t->shape[0];
-    flat->shape[1] = t->shape[1] * t->shape[2]; /* fits: the tensor was checked */
-    *heads = t->shape[1];
-    *used = flat;
-    return ATTN_OK;
-}
-
-static attn_status check_no_batch(const attn_tensor *t, const char *name, attn_error *error) {
-    return t == NULL || t->rank <= 3
-               ? ATTN_OK
-               : attn_fail(error, ATTN_SHAPE_MISMATCH, name,
-                           "%s has rank %d, but with sequences it has no batch axis: its axes are "
-                           "(rows, columns) or (rows, heads, columns)",
-                           name, t->rank);
-}
-
 /* Plans Q, K and V, and finds the states. */
 static attn_status plan_rows(attn_plan *plan, const attn_options *o, attn_error *error) {
     static const char *const names[] = {"Q", "K", "V"};
@@ -169,18 +137,14 @@ static attn_status plan_rows(attn_plan *plan, const attn_options *o, attn_error 
     const attn_tensor *qkv[] = {l->given.q, l->given.k, l->given.v};
     attn_tensor flat[3];
     size_t heads[3];
-    for (int i = 0; i < 3 && o->sequences != NULL; i++) {
-        ATTN_TRY(check_no_batch(qkv[i], names[i], error));
+    if (o->sequences != NULL) {
+        ATTN_TRY(plan_check_packed(qkv, names, o, error));
     }
-    l->stacked = o->sequences != NULL && qkv[0] != NULL && qkv[0]->rank == 3;
-    if (l->stacked && (o->heads != 0 || o->kv_heads != 0)) {
-        return attn_fail(
-            error, ATTN_INVALID_ARGUMENT, o->heads != 0 ? "heads" : "kv_heads",
-            "Q has rank 3, so with sequences its heads are an axis: heads and kv_heads "
-            "are for matrices of rank 2");
-    }
+    l->stacked = o->sequences != NULL && qkv[0]->rank == 3;
     for (int i = 0; i < 3 && l->stacked; i++) {
-        ATTN_TRY(flatten_matrix(qkv[i], names[i], &flat[i], &qkv[i], &heads[i], error));
+        heads[i] = qkv[i]->shape[1];
+        flat[i] = plan_flattened(qkv[i]);
+        qkv[i] = &flat[i];
     }
     if (!l->stacked) {
         ATTN_TRY(find_packed_heads(&l->given, o, heads, error));
@@ -296,16 +260,19 @@ static bool fits_rows_of_heads(const attn_plan *plan, const attn_tensor *t, stru
            (t->shape[0] == plan->n || t->shape[0] == 1);
 }
 
-/* Resolves a vector: (H) of a decay, or (n) of a beta, if the call has heads. */
+/* Resolves a vector: (H) of a decay, or (n) of a beta, if the call has heads; or (1) for all. */
 static attn_status resolve_vector(const attn_plan *plan, const attn_tensor *t, const char *name,
                                   bool by_head, struct broadcast *out, attn_error *error) {
     const size_t heads = plan->linear->states, count = t->shape[0],
                  want = by_head ? heads : plan->n;
+    out->data = t->data;
+    if (count == 1) {
+        return ATTN_OK;
+    }
     if (count != want) {
         return attn_fail(error, ATTN_SHAPE_MISMATCH, name,
-                         "%s has %zu number%s; a list has one for each of the %zu %s%s", name,
-                         count, plural_end(count), want, by_head ? "head" : "position",
-                         plural_end(want));
+                         "%s has %zu numbers, not %zu: a list has one for each %s, or one for all",
+                         name, count, want, by_head ? "head" : "position");
     }
     if (heads == plan->n && heads > 1) {
         return attn_fail(error, ATTN_SHAPE_MISMATCH, name,
@@ -314,7 +281,6 @@ static attn_status resolve_vector(const attn_plan *plan, const attn_tensor *t, c
                          name, count);
     }
     out->stride[by_head ? 1 : 2] = 1;
-    out->data = t->data;
     return ATTN_OK;
 }
 
@@ -400,25 +366,18 @@ static attn_status resolve_past(attn_plan *plan, bool sequences, attn_error *err
 
 /* ------------------------------------------------------------------------------------ the lines */
 
+/* Lists sequences whose rows are those of Q. */
 static attn_status list_sequences(attn_plan *plan, const attn_sequences *s, attn_error *error) {
     struct linear *l = plan->linear;
-    size_t first = 0;
     l->starts = plan_alloc(plan, s->count + 1, sizeof *l->starts);
     if (l->starts == NULL) {
         return attn_no_memory(error);
     }
     for (size_t i = 0; i < s->count; i++) {
-        l->lines[i] = (struct line){.item = i, .first = first, .rows = s->queries[i]};
-        if (!size_add(first, s->queries[i], &first)) {
-            return attn_too_large(error);
-        }
-        l->starts[i + 1] = first;
+        l->lines[i] = (struct line){.item = i, .first = l->starts[i], .rows = s->queries[i]};
+        l->starts[i + 1] = l->starts[i] + s->queries[i];
     }
-    return first == plan->n
-               ? ATTN_OK
-               : attn_fail(error, ATTN_SHAPE_MISMATCH, "sequences",
-                           "the sequences have %zu row%s together, but Q has %zu row%s", first,
-                           plural_end(first), plan->n, plural_end(plan->n));
+    return ATTN_OK;
 }
 
 static attn_status list_items(attn_plan *plan, const attn_options *o, attn_error *error) {
@@ -428,40 +387,23 @@ static attn_status list_items(attn_plan *plan, const attn_options *o, attn_error
         return attn_no_memory(error);
     }
     for (size_t b = 0; b < plan->batch; b++) {
-        l->lines[b] = (struct line){.item = b, .rows = plan->n};
-        if (o->lengths_count != 0 && o->lengths[b] > plan->n) {
-            return attn_fail(error, ATTN_INVALID_ARGUMENT, "lengths",
-                             "lengths[%zu] is %zu, but the number of positions is %zu", b,
-                             o->lengths[b], plan->n);
-        }
-        l->lines[b].rows = l->item_rows[b] = o->lengths_count != 0 ? o->lengths[b] : plan->n;
+        l->item_rows[b] = o->lengths_count != 0 ? o->lengths[b] : plan->n;
+        l->lines[b] = (struct line){.item = b, .rows = l->item_rows[b]};
     }
     return ATTN_OK;
 }
 
+/* Checks the lengths of the lines. */
 static attn_status check_lines(const attn_plan *plan, const attn_options *o, attn_error *error) {
     const attn_sequences *s = o->sequences;
     if (s == NULL) {
-        return o->lengths_count == 0 || o->lengths_count == plan->batch
-                   ? ATTN_OK
-                   : attn_fail(error, ATTN_SHAPE_MISMATCH, "lengths",
-                               "lengths has %zu number%s; it must have one for each of the %zu "
-                               "batch item%s",
-                               o->lengths_count, plural_end(o->lengths_count), plan->batch,
-                               plural_end(plan->batch));
+        return plan_check_lengths(plan, o, plan->n, "positions", error);
     }
     if (o->lengths_count != 0) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "lengths",
                          "lengths is not possible with sequences");
     }
-    if (s->count == 0 || s->queries == NULL) {
-        return attn_fail(error, ATTN_INVALID_ARGUMENT, "sequences", "sequences has no lengths");
-    }
-    if (s->count > ATTN_MAX_SEQUENCES) {
-        return attn_fail(error, ATTN_TOO_LARGE, "sequences",
-                         "there are %zu sequences; at most %d are possible", s->count,
-                         ATTN_MAX_SEQUENCES);
-    }
+    ATTN_TRY(plan_check_sequences(s, "Q", plan->n, plan->linear->stacked, error));
     for (size_t i = 0; s->keys != NULL && i < s->count; i++) {
         if (s->keys[i] != s->queries[i]) {
             return attn_fail(error, ATTN_INVALID_ARGUMENT, "sequences",
@@ -489,10 +431,20 @@ static attn_status list_lines(attn_plan *plan, const attn_options *o, attn_error
 
 static attn_status check_linear_results(const attn_plan *plan, bool sequences, attn_error *error) {
     const uint64_t flat = ATTN_WANT(WEIGHTS) | ATTN_WANT(STATES);
+    const uint64_t can = flat | ATTN_WANT(OUTPUT) | ATTN_WANT(GRAD_Q) | ATTN_WANT(GRAD_K) |
+                         ATTN_WANT(GRAD_V) | ATTN_WANT(GRAD_DECAY) | ONLY_LINEAR;
+    for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
+        if ((plan->results.wanted & ~can) >> r & 1) {
+            return attn_fail(error, ATTN_INVALID_ARGUMENT, "results",
+                             "%s is no result of linear attention, which has output, weights, "
+                             "present_state, states, decays and the gradients by its inputs",
+                             attn_result_name((attn_result)r));
+        }
+    }
     if (sequences && plan_wants(plan, flat)) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "results",
-                         "%s is not possible with sequences, which have output, present_state and "
-                         "decays",
+                         "%s is not possible with sequences, which have output, present_state, "
+                         "decays and gradients",
                          plan_wants(plan, ATTN_WANT(WEIGHTS)) ? "weights" : "states");
     }
     if (plan_wants(plan, ATTN_WANT(DECAYS)) && plan->options.decay == NULL) {
@@ -511,22 +463,15 @@ static attn_status check_linear_results(const attn_plan *plan, bool sequences, a
     return ATTN_OK;
 }
 
-/* Makes (rows,heads,columns) of a part (rows,heads*columns). */
-static void stack_part(attn_result_tensor *part, size_t heads) {
-    part->rank = 3;
-    part->shape[2] = part->shape[1] / heads;
-    part->shape[1] = heads;
-}
-
 /* Gives the output and decays by column an axis of heads, as sequences with such an axis have. */
 static void stack_results(attn_plan *plan) {
     const struct result *output = &plan->results.of[ATTN_RESULT_OUTPUT],
                         *decays = &plan->results.of[ATTN_RESULT_DECAYS];
     if (output->count > 0) {
-        stack_part(&output->parts[0], plan->heads);
+        plan_stack(&output->parts[0], plan->heads);
     }
     if (decays->count > 0 && plan->linear->by_column) {
-        stack_part(&decays->parts[0], plan->linear->states);
+        plan_stack(&decays->parts[0], plan->linear->states);
     }
 }
 
@@ -571,7 +516,7 @@ static attn_status resolve_upstream(attn_plan *plan, const attn_options *o, attn
     plan_shape(plan, ATTN_RESULT_OUTPUT, &output);
     plan_shape(plan, ATTN_RESULT_PRESENT_STATE, &state);
     if (plan->linear->stacked) {
-        stack_part(&output, plan->heads);
+        plan_stack(&output, plan->heads);
     }
     ATTN_TRY(
         plan_check_upstream(plan, o->upstream->output, "grad_output", &output, &g->output, error));
@@ -589,7 +534,8 @@ static attn_status plan_call(attn_plan *plan, const attn_options *o, attn_error 
     ATTN_TRY(check_update(l, o, error));
     ATTN_TRY(plan_rows(plan, o, error));
     l->sequences = sequences;
-    ATTN_TRY(check_norm_epsilon(o, &plan->norm_epsilon, error));
+    ATTN_TRY(check_norm_epsilon(o, l->given.normalize_qk ? NULL : "normalize_QK",
+                                &plan->norm_epsilon, error));
     ATTN_TRY(plan_scale(plan, o, error));
     ATTN_TRY(list_lines(plan, o, error));
     ATTN_TRY(resolve_gates(plan, o->decay, "decay", true, &l->decay, error));

@@ -38,7 +38,7 @@ enum linear_input {
 
 /*
  * The gradients of linear attention. A strip is some columns of a band. Its states are computed
- * again for a group of positions at a time, and kept until the gradients have gone back through
+ * again for a span of positions at a time, and kept until the gradients have gone back through
  * them. Heads, bands, batch items and sequences that share an input each have a share of its
  * gradient in the workspace, and the last phase adds the shares.
  */
@@ -46,7 +46,7 @@ struct linear_gradients {
     bool wanted;
     const void *output, *state; /* of the loss by output and present_state; NULL: zeros */
     size_t strip;               /* columns */
-    size_t group, groups;       /* positions of a group, and groups of a segment */
+    size_t span, spans;         /* positions of a span, and spans of a segment */
     /* Places in the workspace, in doubles. `states` has the gradients of the states, and so the
      * shares of past_state. A share that is not wanted has the place SIZE_MAX. */
     size_t states, shares[LINEAR_INPUTS];
@@ -178,12 +178,12 @@ static inline size_t linear_rows_numbers(const struct linear *l) {
     return l->d * l->columns + 3 * l->d + 2 * l->columns;
 }
 
-/* The scratch of a task of the gradients, in doubles: states of a strip at the begin of each group
+/* The scratch of a task of the gradients, in doubles: states of a strip at the begin of each span
  * and before and after each position of one, and its gradient; rows of K and their gates, and rows
- * of V and u, of a group; and rows of gradients. */
+ * of V and u, of a span; and rows of gradients. */
 static inline size_t linear_back_numbers(const struct linear *l) {
     const struct linear_gradients *g = &l->gradients;
-    return (g->groups + g->group + 2) * l->d * g->strip + 2 * g->group * (l->d + g->strip) +
+    return (g->spans + g->span + 2) * l->d * g->strip + 2 * g->span * (l->d + g->strip) +
            3 * (l->d + g->strip);
 }
 

@@ -42,8 +42,8 @@ static attn_status check_per_head(const attn_plan *plan, size_t count, const cha
     return count == plan->heads
                ? ATTN_OK
                : attn_fail(error, ATTN_SHAPE_MISMATCH, name,
-                           "%s has %zu number%s; it must have one for each of the %zu head%s", name,
-                           count, plural_end(count), plan->heads, plural_end(plan->heads));
+                           "%s has %zu number%s, not %zu: it must have one for each head", name,
+                           count, plural_end(count), plan->heads);
 }
 
 attn_status plan_scale(attn_plan *plan, const attn_options *o, attn_error *error) {
@@ -107,29 +107,35 @@ static attn_status resolve_alibi(attn_plan *plan, const attn_options *o, attn_er
     return ATTN_OK;
 }
 
-static attn_status resolve_lengths(attn_plan *plan, const attn_options *o, attn_error *error) {
-    if (o->lengths_count == 0) {
-        return ATTN_OK;
-    }
-    if (o->lengths_count != plan->batch) {
+attn_status plan_check_lengths(const attn_plan *plan, const attn_options *o, size_t most,
+                               const char *what, attn_error *error) {
+    if (o->lengths_count != 0 && o->lengths_count != plan->batch) {
         return attn_fail(
             error, ATTN_SHAPE_MISMATCH, "lengths",
             "lengths has %zu number%s; it must have one for each of the %zu batch item%s%s",
             o->lengths_count, plural_end(o->lengths_count), plan->batch, plural_end(plan->batch),
             plan->batch == 1 ? ", and the lengths of packed rows are \"sequences\"" : "");
     }
+    for (size_t b = 0; b < o->lengths_count; b++) {
+        if (o->lengths[b] > most) {
+            return attn_fail(error, ATTN_INVALID_ARGUMENT, "lengths",
+                             "lengths[%zu] is %zu, but the number of %s is %zu", b, o->lengths[b],
+                             what, most);
+        }
+    }
+    return ATTN_OK;
+}
+
+static attn_status resolve_lengths(attn_plan *plan, const attn_options *o, attn_error *error) {
+    ATTN_TRY(plan_check_lengths(plan, o, plan->rules.keys, "keys", error));
+    if (o->lengths_count == 0) {
+        return ATTN_OK;
+    }
     plan->rules.lengths = plan_alloc(plan, plan->batch, sizeof *plan->rules.lengths);
     if (plan->rules.lengths == NULL) {
         return attn_no_memory(error);
     }
-    for (size_t b = 0; b < plan->batch; b++) {
-        if (o->lengths[b] > plan->rules.keys) {
-            return attn_fail(error, ATTN_INVALID_ARGUMENT, "lengths",
-                             "lengths[%zu] is %zu, but the number of keys is %zu", b, o->lengths[b],
-                             plan->rules.keys);
-        }
-        plan->rules.lengths[b] = o->lengths[b];
-    }
+    memcpy(plan->rules.lengths, o->lengths, plan->batch * sizeof *o->lengths);
     return ATTN_OK;
 }
 
@@ -208,7 +214,7 @@ static attn_status refuse_decay(const attn_plan *plan, const attn_tensor *t, att
     return attn_fail(error, ATTN_SHAPE_MISMATCH, "decay",
                      "decay has the shape %s, not %s: it must have one number for each key%s%s",
                      shape_text(t, got), shape_text(&all, want),
-                     plan->form.past > 0 ? ", with the past keys," : "",
+                     plan->form.past > 0 ? " and each past key" : "",
                      all.rank > 1 ? " of each head, or of one head for all" : "");
 }
 

@@ -397,7 +397,8 @@ attn_status plan_rotary(attn_plan *plan, const attn_options *o, attn_error *erro
                          "a head has %zu columns; with %s it may have at most %d", size_max(d, d_v),
                          reason, MOST_COLUMNS);
     }
-    ATTN_TRY(check_norm_epsilon(o, &plan->norm_epsilon, error));
+    const bool norms = o->norm_q != NULL || o->norm_k != NULL;
+    ATTN_TRY(check_norm_epsilon(o, norms ? NULL : "norm_Q or norm_K", &plan->norm_epsilon, error));
     ATTN_TRY(check_norm(plan, o->norm_q, "norm_Q", plan->in.q.heads, &plan->norm_q, error));
     ATTN_TRY(check_norm(plan, o->norm_k, "norm_K", plan->kv_heads, &plan->norm_k, error));
     return o->rotary == NULL ? ATTN_OK : check_rotary(plan, o->rotary, error);

@@ -71,8 +71,7 @@ static attn_status check_sequence_options(const attn_options *o, attn_error *err
     return ATTN_OK;
 }
 
-/* Makes (rows,heads*columns) of (rows,heads,columns). */
-static attn_tensor flattened(const attn_tensor *t) {
+attn_tensor plan_flattened(const attn_tensor *t) {
     attn_tensor flat = {.data = t->data, .dtype = t->dtype, .rank = 2};
     flat.shape[0] = t->shape[0];
     flat.shape[1] = t->shape[1] * t->shape[2]; /* fits: the tensor was checked */
@@ -92,17 +91,27 @@ static attn_status check_packed(const attn_tensor *t, const char *name, int min_
     return check_sizes(t, name, min_rank, max_rank, rows, error);
 }
 
-/* Flattens Q, K and V of rank 3, whose heads are an axis. */
-static attn_status flatten_heads(struct flat *f, const attn_tensor *const qkv[3],
-                                 const char *const names[3], attn_error *error) {
-    const size_t heads = qkv[0]->shape[1], kv_heads = qkv[1]->shape[1];
-    attn_options *o = &f->options;
-    if (o->heads != 0 || o->kv_heads != 0) {
+attn_status plan_check_packed(const attn_tensor *const qkv[3], const char *const names[3],
+                              const attn_options *o, attn_error *error) {
+    ATTN_TRY(check_packed(qkv[0], names[0], 2, 3, error));
+    const int rank = qkv[0]->rank;
+    for (int i = 1; i < 3; i++) {
+        ATTN_TRY(check_packed(qkv[i], names[i], rank, rank, error));
+    }
+    if (rank == 3 && (o->heads != 0 || o->kv_heads != 0)) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, o->heads != 0 ? "heads" : "kv_heads",
                          "%s has rank 3, so with sequences its heads are an axis: heads and "
                          "kv_heads are for matrices of rank 2",
                          names[0]);
     }
+    return ATTN_OK;
+}
+
+/* Flattens Q, K and V of rank 3, whose heads are an axis. */
+static attn_status flatten_heads(struct flat *f, const attn_tensor *const qkv[3],
+                                 const char *const names[3], attn_error *error) {
+    const size_t heads = qkv[0]->shape[1], kv_heads = qkv[1]->shape[1];
+    attn_options *o = &f->options;
     if (heads % kv_heads != 0) {
         return attn_fail(error, ATTN_SHAPE_MISMATCH, names[1],
                          "%s has %zu head%s, which is not a multiple of the %zu heads of %s",
@@ -112,7 +121,7 @@ static attn_status flatten_heads(struct flat *f, const attn_tensor *const qkv[3]
     f->heads = o->heads = heads;
     o->kv_heads = kv_heads;
     for (int i = 0; i < 3; i++) {
-        f->tensors[i] = flattened(qkv[i]);
+        f->tensors[i] = plan_flattened(qkv[i]);
     }
     if (o->upstream != NULL && o->upstream->output != NULL) {
         const attn_tensor *given = o->upstream->output;
@@ -134,15 +143,18 @@ static attn_status flatten(struct flat *f, const attn_tensor *const qkv[3], cons
     const bool same = qkv[0] == qkv[1] && qkv[1] == qkv[2];
     const char *const names[] = {same ? "X" : "Q", same ? "X" : "K", same ? "X" : "V"};
     *f = (struct flat){.options = *o};
-    ATTN_TRY(check_packed(qkv[0], names[0], 2, 3, error));
-    for (int i = 1; i < 3; i++) {
-        ATTN_TRY(check_packed(qkv[i], names[i], qkv[0]->rank, qkv[0]->rank, error));
-    }
+    ATTN_TRY(plan_check_packed(qkv, names, o, error));
     for (int i = 0; i < 3; i++) {
         f->tensors[i] = *qkv[i];
         f->qkv[i] = &f->tensors[same ? 0 : i];
     }
     return qkv[0]->rank == 3 ? flatten_heads(f, qkv, names, error) : ATTN_OK;
+}
+
+void plan_stack(attn_result_tensor *part, size_t heads) {
+    part->rank = 3;
+    part->shape[2] = part->shape[1] / heads;
+    part->shape[1] = heads;
 }
 
 /* Gives results of the form of Q, K and V the heads as an axis. */
@@ -154,11 +166,7 @@ static void unflatten(attn_plan *plan) {
         const struct result *result = &plan->results.of[results[i]];
         const bool kv = results[i] == ATTN_RESULT_GRAD_K || results[i] == ATTN_RESULT_GRAD_V;
         if (result->count > 0) {
-            attn_result_tensor *part = &result->parts[0];
-            const size_t heads = kv ? plan->kv_heads : plan->heads;
-            part->rank = 3;
-            part->shape[2] = part->shape[1] / heads;
-            part->shape[1] = heads;
+            plan_stack(&result->parts[0], kv ? plan->kv_heads : plan->heads);
         }
     }
 }
@@ -166,10 +174,8 @@ static void unflatten(attn_plan *plan) {
 /* -------------------------------------------------------------------------------- the sequences */
 
 /* Checks that lengths add up to the rows of Q, or of K. */
-static attn_status check_sum(const struct flat *f, int which, const size_t *lengths, size_t count,
-                             attn_error *error) {
-    const char *name = f->qkv[0] == f->qkv[1] ? "X" : which == 0 ? "Q" : "K";
-    const size_t rows = f->qkv[which]->shape[0];
+static attn_status check_sum(const char *name, size_t rows, bool stacked, const size_t *lengths,
+                             size_t count, attn_error *error) {
     size_t sum = 0;
     for (size_t i = 0; i < count; i++) {
         if (!size_add(sum, lengths[i], &sum)) {
@@ -180,11 +186,11 @@ static attn_status check_sum(const struct flat *f, int which, const size_t *leng
                        : attn_fail(error, ATTN_SHAPE_MISMATCH, "sequences",
                                    "the sequences have %zu row%s together, but %s has %zu row%s%s",
                                    sum, plural_end(sum), name, rows, plural_end(rows),
-                                   f->heads > 0 ? "; its axes are (rows, heads, columns)" : "");
+                                   stacked ? "; its axes are (rows, heads, columns)" : "");
 }
 
-static attn_status check_lists(const struct flat *f, attn_error *error) {
-    const attn_sequences *s = f->options.sequences;
+attn_status plan_check_sequences(const attn_sequences *s, const char *name, size_t rows,
+                                 bool stacked, attn_error *error) {
     if (s->count == 0 || s->queries == NULL) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "sequences", "sequences has no lengths");
     }
@@ -193,15 +199,20 @@ static attn_status check_lists(const struct flat *f, attn_error *error) {
                          "there are %zu sequences; at most %d are possible", s->count,
                          ATTN_MAX_SEQUENCES);
     }
-    ATTN_TRY(check_sum(f, 0, s->queries, s->count, error));
-    if (s->keys == NULL) {
-        return check_sum(f, 1, s->queries, s->count, error);
-    }
-    if (f->qkv[0] == f->qkv[1] && memcmp(s->keys, s->queries, s->count * sizeof *s->keys) != 0) {
+    return check_sum(name, rows, stacked, s->queries, s->count, error);
+}
+
+/* Checks both lists of lengths. */
+static attn_status check_lists(const struct flat *f, attn_error *error) {
+    const attn_sequences *s = f->options.sequences;
+    const bool same = f->qkv[0] == f->qkv[1], stacked = f->heads > 0;
+    ATTN_TRY(plan_check_sequences(s, same ? "X" : "Q", f->qkv[0]->shape[0], stacked, error));
+    if (same && s->keys != NULL && memcmp(s->keys, s->queries, s->count * sizeof *s->keys) != 0) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "sequences",
                          "X stands for Q and K, so sequences has one list of lengths for both");
     }
-    return check_sum(f, 1, s->keys, s->count, error);
+    return check_sum(same ? "X" : "K", f->qkv[1]->shape[0], stacked,
+                     s->keys != NULL ? s->keys : s->queries, s->count, error);
 }
 
 size_t plan_row_numbers(const attn_plan *plan, attn_result which) {

@@ -1,6 +1,6 @@
 /*
  * schedule_linear.c - cuts linear attention into tasks, lays out their memory, and estimates their
- * cost. Its decisions depend on the call and the kernels alone.
+ * cost. The decisions depend on the call and the kernels alone.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -29,12 +29,13 @@ enum {
     STATE_NUMBERS = 1 << 16,
     LEAST_D = 64,
     CHUNK_NUMBERS = 1 << 14,
-    /* The numbers of a strip of a state, its columns, and the numbers of all states of a group. */
+    /* The numbers of a strip of a state, its columns, and the numbers of all states of a span. */
     STRIP_NUMBERS = 1 << 12,
     STRIP_COLUMNS = 8,
     MOST_STRIP_COLUMNS = 64,
-    GROUP_NUMBERS = 1 << 17,
-    MOST_GROUP = 16,
+    SPAN_NUMBERS = 1 << 17,
+    MOST_SPAN = 16,
+    TASK = 4000 /* the cost of beginning a task, see cost.c */
 };
 
 /* The cost of the gradients of one position of a band of `columns` columns, see cost.c. */
@@ -126,15 +127,15 @@ static void choose_chunk(attn_plan *plan) {
 
 /* Chooses the strips of gradients, and the positions whose states are kept together: a power of
  * two, so that segments are whole chunks. */
-static void choose_groups(struct linear *l) {
+static void choose_spans(struct linear *l) {
     struct linear_gradients *g = &l->gradients;
     const size_t fit = size_max(STRIP_COLUMNS, STRIP_NUMBERS / size_max(1, l->d));
     g->strip = size_max(1, size_min(l->d_v, size_min(fit, MOST_STRIP_COLUMNS)));
-    g->group = MOST_GROUP;
-    while (g->group > 1 && g->group * l->d * g->strip > GROUP_NUMBERS) {
-        g->group /= 2;
+    g->span = MOST_SPAN;
+    while (g->span > 1 && g->span * l->d * g->strip > SPAN_NUMBERS) {
+        g->span /= 2;
     }
-    g->groups = g->group;
+    g->spans = g->span;
 }
 
 /* Cuts the lines into segments, and the bands of states into tasks. */
@@ -146,8 +147,8 @@ static attn_status cut_segments(attn_plan *plan, attn_error *error) {
     const double fit = SEGMENT_WORK / position;
     l->rows = fit < (double)step ? step : (size_t)fmin(fit, 1e9) / step * step;
     if (g->wanted) {
-        l->rows = size_max(step, size_min(l->rows, g->group * g->groups));
-        g->groups = ceil_div(l->rows, g->group);
+        l->rows = size_max(step, size_min(l->rows, g->span * g->spans));
+        g->spans = ceil_div(l->rows, g->span);
     }
     l->segments = size_max(1, ceil_div(longest, l->rows));
     l->longer = plan_alloc(plan, l->segments, sizeof *l->longer);
@@ -172,6 +173,13 @@ static attn_status cut_segments(attn_plan *plan, attn_error *error) {
     return ATTN_OK;
 }
 
+/* Cuts units, which cost `cost` together, into tasks, and adds their cost to that of the plan. */
+static struct cut cut_work(attn_plan *plan, size_t units, double cost) {
+    const struct cut cut = plan_cut(units, cost);
+    plan->schedule.cost += cost + (double)cut.tasks * TASK;
+    return cut;
+}
+
 /* Cuts the checks: the numbers of a position are decays and betas, and results to be cleared. */
 static void cut_checks(attn_plan *plan, bool lengths) {
     enum {
@@ -192,8 +200,7 @@ static void cut_checks(attn_plan *plan, bool lengths) {
     l->check_rows = size_min(plan->n, (size_t)fit);
     l->check_blocks = ceil_div(plan->n, l->check_rows);
     const double cost = (double)plan->batch * (double)plan->n * numbers * CHECK;
-    l->checks = plan_cut(plan->batch * l->check_blocks, cost);
-    plan->schedule.cost += cost + (double)l->checks.tasks * 4000;
+    l->checks = cut_work(plan, plan->batch * l->check_blocks, cost);
 }
 
 /* Cuts the weights into blocks of queries. */
@@ -210,8 +217,7 @@ static void cut_weights(attn_plan *plan) {
                         (l->by_column ? 20 * d : 0);
     const double units = (double)plan->batch * (double)plan->heads * (double)l->blocks;
     const double cost = units * (block * pairs / 2 * each + 30000 + pairs * block * 20);
-    l->weights = plan_cut(plan->batch * plan->heads * l->blocks, cost);
-    plan->schedule.cost += cost + (double)l->weights.tasks * 4000;
+    l->weights = cut_work(plan, plan->batch * plan->heads * l->blocks, cost);
 }
 
 /* Adds a * b * c doubles to those of the workspace, which become SIZE_MAX if they are too many.
@@ -310,6 +316,7 @@ struct gradient_rows linear_gradient_rows(const attn_plan *plan, enum linear_inp
                                       .stride = {l->past_item, l->d * l->d_v, l->d_v},
                                       .owners = l->states,
                                       .bands = 1,
+                                      .of_lines = true,
                                       .lines = l->count};
     } else {
         const bool broadcast = gates->stride[2] == 0, decay = input == LINEAR_DECAY;
@@ -346,9 +353,9 @@ static void cut_sums(attn_plan *plan) {
         const size_t all = rows.items * rows.heads * rows.rows;
         const double cost =
             (double)all * (ROW + rows.shares * (SHARE + SUMMED * (double)rows.width));
-        const bool wanted = plan_wants(plan, UINT64_C(1) << rows.which);
-        g->sums[i] = wanted ? plan_cut(all, cost) : (struct cut){0};
-        plan->schedule.cost += wanted ? cost + (double)g->sums[i].tasks * 4000 : 0;
+        if (plan_wants(plan, UINT64_C(1) << rows.which)) {
+            g->sums[i] = cut_work(plan, all, cost);
+        }
     }
 }
 
@@ -363,7 +370,7 @@ attn_status plan_schedule_linear(attn_plan *plan, bool lengths, attn_error *erro
     struct linear *l = plan->linear;
     struct schedule *s = &plan->schedule;
     qsort(l->lines, l->count, sizeof *l->lines, compare_lines);
-    choose_groups(l);
+    choose_spans(l);
     choose_chunk(plan);
     ATTN_TRY(cut_segments(plan, error));
     cut_checks(plan, lengths);
@@ -379,7 +386,8 @@ attn_status plan_schedule_linear(attn_plan *plan, bool lengths, attn_error *erro
                    ((double)(l->d * l->d_v) * 40 + (double)l->bands * 10000);
     }
     for (size_t segment = 0; segment < l->segments; segment++) {
-        s->cost += (double)linear_segment_tasks(l, segment) * (l->gradients.wanted ? 8000 : 4000);
+        s->cost +=
+            (double)linear_segment_tasks(l, segment) * (l->gradients.wanted ? 2 * TASK : TASK);
     }
     s->cost +=
         80000 + ((double)plan->results.bytes + (double)s->workspace.bytes) * 20 +

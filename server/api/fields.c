@@ -180,8 +180,10 @@ static const struct field table[] = {
      .hint = "a position without a token is beyond its length in \"lengths\" here"},
     {"bias", ATTENTIONS, FIELDS_OPTIONS, FIELD_BIAS, 1, ATTN_MAX_RANK, NUMBERS, "bhnk",
      TENSOR(bias, options.bias), OF_SCORES},
-    {"decay", ATTENTION | PROJECTIONS | LINEAR, FIELDS_OPTIONS, FIELD_DECAY, 1, ATTN_MAX_RANK,
-     NUMBERS, "bHk", TENSOR(decay, options.decay)},
+    {"decay", ATTENTION | PROJECTIONS, FIELDS_OPTIONS, FIELD_DECAY, 1, ATTN_MAX_RANK, NUMBERS,
+     "bHk", TENSOR(decay, options.decay)},
+    {"decay", LINEAR, FIELDS_OPTIONS, FIELD_DECAY, 1, ATTN_MAX_RANK, NUMBERS, "bGnd",
+     TENSOR(decay, options.decay)},
     {"beta", LINEAR, FIELDS_OPTIONS, FIELD_MATRIX, 1, ATTN_MAX_RANK - 1, NUMBERS, "bGn",
      TENSOR(beta, linear.beta)},
     {"past_state", LINEAR, FIELDS_OPTIONS, FIELD_MATRIX, 2, ATTN_MAX_RANK, NUMBERS, "bGdv",
@@ -498,6 +500,9 @@ static const char *hint_for(const struct field *field, const struct codec_value 
     if (rank == 1 && field->least == 2) {
         return "a matrix of one row is [[1, 2]]";
     }
+    if (rank == 0 && field->at == LINEAR) {
+        return "one number for all is [1]";
+    }
     return rank >= (size_t)field->least && rank <= (size_t)field->most ? field->not_a_mask : NULL;
 }
 
@@ -583,9 +588,7 @@ static bool read_field(struct codec_document *document, const struct field *fiel
         break;
     case FIELD_DTYPE:
         good = read_choice(document, field, value, &choice, error) ||
-               add_hint(error, (field->at & FIELDS_AT_ATTENTION) == 0
-                                   ? NULL
-                                   : "\"compute_dtype\" rounds every stage to 16 bits");
+               add_hint(error, "\"compute_dtype\" of /attention rounds every stage to 16 bits");
         break;
     case FIELD_CHOICE:
         good = read_choice(document, field, value, &choice, error);

@@ -28,6 +28,8 @@
 #define OFFSETS     "it is \"sequence_offsets\" here: [[those of Q], [those of K]]"
 #define BY_LENGTHS  "it follows from the lengths of \"sequences\": leave it out"
 #define PAST_STATE  "it is \"past_state\" here"
+#define OF_LINEAR   ", a result of /linear-attention"
+#define LAST_STATE  "it is \"present_state\" of /linear-attention"
 #define DECAY       "it is \"decay\" here"
 #define LOGARITHM   "its logarithm is \"decay\" here"
 #define GATE        "\"decay\" is -exp(A_log) * softplus(a + dt_bias) here"
@@ -159,6 +161,8 @@ const struct codec_foreign fields_foreign[] = {
     {"attention_mask", LINEAR,
      "a position without a token is beyond its length in \"lengths\" here"},
     {"initial_state", LINEAR, PAST_STATE},
+    {"h0", LINEAR, PAST_STATE},
+    {"state", LINEAR, PAST_STATE},
     {"recurrent_state", LINEAR, PAST_STATE},
     {"last_recurrent_state", LINEAR, PAST_STATE},
     {"output_final_state", LINEAR,
@@ -170,10 +174,18 @@ const struct codec_foreign fields_foreign[] = {
     {"g_gamma", LINEAR, DECAY ", one number for each head"},
     {"slope_rate", LINEAR, "its negative is \"decay\" here, one number for each head"},
     {"gamma", LINEAR, LOGARITHM},
+    {"gate", FREE, LOGARITHM},
+    {"gates", FREE, LOGARITHM},
+    {"fgate_logit", FREE, "its log-sigmoid is \"decay\" here"},
     {"alpha", LINEAR, LOGARITHM},
     {"forget_gate", FREE, LOGARITHM},
     {"A_log", LINEAR, GATE},
     {"dt_bias", LINEAR, GATE},
+    {"dht", LINEAR, GRAD_("present_state")},
+    {"grad_final_state", LINEAR, GRAD_("present_state")},
+    {"feature_map", LINEAR, "give Q and K after it: leave it out"},
+    {"allow_neg_eigval", LINEAR, "\"beta\" may be above 1: leave it out"},
+    {"stick_breaking", ATTENTIONS, "it is \"normalization\": \"stick_breaking\" here"},
     {"update_rule", LINEAR, "it is \"update\" here"},
     {"use_qk_l2norm_in_kernel", LINEAR, NORMALIZE},
     {"use_qk_l2norm", LINEAR, NORMALIZE},
@@ -262,7 +274,14 @@ const struct codec_foreign fields_foreign_results[] = {
     {"grad_key", ANYWHERE, GRAD_("K")},
     {"grad_value", ANYWHERE, GRAD_("V")},
     {"grad_scores", ANYWHERE, GRAD_SCORES},
-    {"final_state", ANYWHERE, "it is \"present_state\" of /linear-attention"},
+    {"dg", ANYWHERE, GRAD_("decay")},
+    {"grad_g", ANYWHERE, GRAD_("decay")},
+    {"dbeta", ANYWHERE, GRAD_("beta") OF_LINEAR},
+    {"dh0", ANYWHERE, GRAD_("past_state") OF_LINEAR},
+    {"grad_h0", ANYWHERE, GRAD_("past_state") OF_LINEAR},
+    {"grad_initial_state", ANYWHERE, GRAD_("past_state") OF_LINEAR},
+    {"state", ANYWHERE, LAST_STATE},
+    {"final_state", ANYWHERE, LAST_STATE},
     {"top_k", FIELDS_IN_EXPECTED, NO_TENSOR},
     {"statistics", FIELDS_IN_EXPECTED, NO_TENSOR},
     {"comparison", FIELDS_IN_EXPECTED, NO_TENSOR},

@@ -21,7 +21,7 @@ enum {
     CONNECTION_MEMORY = 32 * 1024, /* bytes, which libmicrohttpd clears after each request */
     DRAIN_TICK_MS = 10,
     DRAIN_QUIET = 5, /* ticks without any request, after which idle connections are closed */
-    END_TICKS = 100  /* one second for handlers and computations that are still at work */
+    END_TICKS = 300  /* three seconds for handlers and computations that are still at work */
 };
 
 static struct tls_pair *begin_tls(struct http_server *server, struct MHD_Connection *connection) {

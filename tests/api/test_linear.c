@@ -16,7 +16,7 @@
 
 TestSuite(linear, .init = daemon_start_connected, .fini = daemon_end, .timeout = 1200);
 
-/* So many that the service computes them in chunks, and the weights in three blocks. */
+/* The service computes so many rows in chunks, and their weights in three blocks. */
 enum {
     HEADS = 2,
     ROWS = 150,

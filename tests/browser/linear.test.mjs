@@ -203,7 +203,7 @@ test('Play goes from word to word and stops at the last one, at Pause, and at an
     await page.waitForFunction(() => window.explorer.state.position === null);
     await page.waitForFunction(() => document.querySelector('#player button').textContent === 'Play');
     await page.waitForFunction(() => !document.querySelector('.figure-ghost'));
-    // At the end it begins again.
+    // Play begins again at the end.
     await button.click();
     assert.equal((await state(page)).position, 0);
     await page.waitForFunction(() => window.explorer.state.position === 1);

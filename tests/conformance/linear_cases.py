@@ -1,6 +1,6 @@
-"""Draws calls of linear attention, of forgetting attention and of stick-breaking attention, and compares the daemon with functions of flash-linear-attention (the files naive.py) and of
-transformers (Qwen3-Next), which are plain PyTorch and run in float64 here. Usage: linear_cases.py FOLDER. The packages are
-kept in FOLDER, and $ATTENTIOND_BIN is the daemon."""
+"""Draws calls of linear attention, of forgetting attention and of stick-breaking attention, and compares the daemon with
+functions of flash-linear-attention (the files naive.py) and of transformers (Qwen3-Next), which are plain PyTorch and run in
+float64 here. Usage: linear_cases.py FOLDER. The packages are kept in FOLDER, and $ATTENTIOND_BIN is the daemon."""
 
 import importlib
 import inspect
@@ -17,8 +17,8 @@ from eager import in_float64
 from packages import fetched
 from transformers.models.qwen3_next import modeling_qwen3_next
 
-# The packages and their SHA-256. Only a few files of the first one are loaded, because all others need Triton. They need the
-# second one.
+# The packages and their SHA-256. Only a few files of fla_core are loaded, because all others need Triton. These few need
+# einops.
 PACKAGES = {
     "fla_core-0.6.0.tar.gz": "cdd5b7ff6d5c0e5c08fde73f2624d76e0b506f8684af4e316bc7f2d8bfd9a623",
     "einops-0.8.2.tar.gz": "609da665570e5e265e27283aab09e7f279ade90c4f01bcfca111f3d3e13f2827"}

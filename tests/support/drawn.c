@@ -207,6 +207,8 @@ static void choose_keys(struct state *s, bool json) {
             give(s, needs[i][0], false);
         }
     }
+    const bool norms = *given(s, "norm_Q") || *given(s, "norm_K") || *given(s, "normalize_QK");
+    give(s, "norm_epsilon", norms && *given(s, "norm_epsilon"));
 }
 
 /* --------------------------------------------------------------------------------- the matrices */
@@ -255,8 +257,8 @@ static struct binary_input input_of(struct state *s, const struct field *row, ch
                                                                           : 0};
     const char *axes = row->sample;
     const bool linear = s->at == FIELDS_AT_LINEAR;
-    if (row->kind == FIELD_DECAY && (linear || (s->packed && s->at == FIELDS_AT_ATTENTION))) {
-        axes = linear ? "bGnd" : "bkH"; /* the heads are an axis, packed or not */
+    if (row->kind == FIELD_DECAY && s->packed && s->at == FIELDS_AT_ATTENTION) {
+        axes = "bkH"; /* the heads are an axis, packed or not */
     }
     /* A decay of a state may be the same for all columns. */
     const bool by_head = row->kind == FIELD_DECAY && linear && rng_chance(s->rng, 2);

@@ -141,10 +141,10 @@ static void compare_row(const struct comparison *k, size_t i, double largest[ATT
     }
 }
 
-/* Compares all results of a head. An error is relative to the largest number of its result. That of
- * the last state is relative to what the state was before, because a delta rule may cancel it. The
- * numbers of a float32 call may be computed in double, but a float64 number whose terms cancel
- * cannot be more exact than its terms. Returns the largest number of the wanted results. */
+/* Compares all results of a head. An error is relative to the largest number of its result. The
+ * error of the last state is relative to what the state was before, because a delta rule may cancel
+ * it. The numbers of a float32 call may be computed in double, but a float64 number whose terms
+ * cancel cannot be more exact than its terms. Returns the largest number of the wanted results. */
 static double compare_head(const struct comparison *k) {
     const struct linear_call *c = k->c;
     const size_t n = c->line_rows[k->line], state = c->d * c->d_v;
@@ -188,22 +188,19 @@ struct gradient_sums {
     double terms[REFERENCE_INPUTS];
 };
 
-static size_t gradient_count(const struct linear_matrix *m) {
-    return m->items * m->heads * m->rows * m->columns;
-}
-
 static struct gradient_sums begin_sums(const struct linear_call *c) {
     const struct linear_matrix *inputs[] = {&c->q, &c->k, &c->v, &c->decay, &c->beta, &c->past};
     struct gradient_sums sums = {0};
     for (int i = 0; i < REFERENCE_INPUTS; i++) {
         sums.of[i] = *inputs[i];
         sums.of[i].x =
-            inputs[i]->x == NULL ? NULL : allocate(gradient_count(inputs[i]), sizeof(double));
+            inputs[i]->x == NULL ? NULL : allocate(linear_count(inputs[i]), sizeof(double));
     }
     return sums;
 }
 
-/* Adds the gradients of head h of a line. That by the last state is of the first of its heads. */
+/* Adds the gradients of head h of a line. The gradient by the last state goes to the first of its
+ * heads. */
 static void add_gradients(const struct linear_call *c, size_t line, size_t h,
                           struct gradient_sums *sums) {
     const size_t group = c->H / c->H_s, s = h / group, b = linear_has_sequences(c) ? 0 : line;
@@ -255,12 +252,12 @@ static double compare_gradients(const struct linear_call *c, const struct result
     for (int i = 0; i < REFERENCE_INPUTS; i++) {
         const struct linear_matrix *m = &sums.of[i];
         const bool wanted = (c->options.results >> gradients[i] & 1) != 0;
-        const double largest = !wanted ? 0 : largest_or_nan(m->x, gradient_count(m));
+        const double largest = !wanted ? 0 : largest_or_nan(m->x, linear_count(m));
         const bool packed = linear_is_packed(c) && i != REFERENCE_PAST;
         const struct comparison k = {.c = c, .r = r, .errors = errors, .growth = growth};
         most = !(largest <= most) ? largest : most;
         *within = !(sums.terms[i] <= *within) ? sums.terms[i] : *within;
-        for (size_t x = 0; isfinite(largest) && wanted && x < gradient_count(m); x += m->columns) {
+        for (size_t x = 0; isfinite(largest) && wanted && x < linear_count(m); x += m->columns) {
             const size_t row = x / m->columns % m->rows, h = x / m->columns / m->rows % m->heads,
                          b = x / m->columns / m->rows / m->heads;
             compare_part(&k, gradients[i], linear_place(m, b, h, row, packed), m->x + x, m->columns,
@@ -272,7 +269,7 @@ static double compare_gradients(const struct linear_call *c, const struct result
 }
 
 /* Returns how many times the errors of a head may be larger than those of a stable rule. Float32
- * calls of such rules are computed in double. In float64 a state that grows multiplies its errors,
+ * calls of such rules are computed in double. A float64 state that grows multiplies its errors,
  * and with a beta of 2 all errors stay. The recurrence in double has these errors, too. */
 static double growth_of(const struct linear_call *c, size_t line, double largest) {
     if (c->dtype == ATTN_FLOAT32 || c->beta.x == NULL) {

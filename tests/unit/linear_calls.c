@@ -32,7 +32,7 @@ static double in_dtype(const struct linear_call *c, double x) {
     return c->dtype == ATTN_FLOAT32 ? (double)(float)x : x;
 }
 
-static size_t count_of(const struct linear_matrix *m) {
+size_t linear_count(const struct linear_matrix *m) {
     return m->items * m->heads * m->rows * m->columns;
 }
 
@@ -48,15 +48,15 @@ size_t linear_place(const struct linear_matrix *m, size_t b, size_t h, size_t i,
 }
 
 static void draw_normals_of(struct linear_call *c, struct linear_matrix *m, double size) {
-    m->x = keep_linear(c, count_of(m), sizeof *m->x);
-    for (size_t i = 0; i < count_of(m); i++) {
+    m->x = keep_linear(c, linear_count(m), sizeof *m->x);
+    for (size_t i = 0; i < linear_count(m); i++) {
         m->x[i] = in_dtype(c, size * rng_normal(&c->rng));
     }
 }
 
 /* Gives each row of K the length 1. */
 static void make_unit_rows(const struct linear_call *c, const struct linear_matrix *m) {
-    for (size_t row = 0; row < count_of(m) / m->columns; row++) {
+    for (size_t row = 0; row < linear_count(m) / m->columns; row++) {
         double *x = m->x + row * m->columns, squares = 0;
         for (size_t e = 0; e < m->columns; e++) {
             squares += x[e] * x[e];
@@ -69,7 +69,7 @@ static void make_unit_rows(const struct linear_call *c, const struct linear_matr
 
 /* Makes each row of K nearly the one before it: `away` is how far they differ. */
 static void make_rows_alike(struct linear_call *c, const struct linear_matrix *m, double away) {
-    for (size_t i = m->columns; i < count_of(m); i++) {
+    for (size_t i = m->columns; i < linear_count(m); i++) {
         m->x[i] = in_dtype(c, m->x[i - m->columns] + away * m->x[i]);
     }
 }
@@ -119,8 +119,8 @@ static void draw_decays(struct linear_call *c) {
         c->decay.rows = c->n; /* one row could be the numbers of the positions, too */
     }
     const enum decay_kind kind = (enum decay_kind)rng_between(&c->rng, 0, DECAY_MIXED);
-    c->decay.x = keep_linear(c, count_of(&c->decay), sizeof *c->decay.x);
-    for (size_t i = 0; i < count_of(&c->decay); i++) {
+    c->decay.x = keep_linear(c, linear_count(&c->decay), sizeof *c->decay.x);
+    for (size_t i = 0; i < linear_count(&c->decay); i++) {
         c->decay.x[i] = in_dtype(c, draw_gate_logarithms(c, kind));
     }
 }
@@ -128,8 +128,8 @@ static void draw_decays(struct linear_call *c) {
 static void draw_betas(struct linear_call *c) {
     const size_t kind = rng_between(&c->rng, 0, 3);
     c->beta = draw_gate_axes(c, 1);
-    c->beta.x = keep_linear(c, count_of(&c->beta), sizeof *c->beta.x);
-    for (size_t i = 0; i < count_of(&c->beta); i++) {
+    c->beta.x = keep_linear(c, linear_count(&c->beta), sizeof *c->beta.x);
+    for (size_t i = 0; i < linear_count(&c->beta); i++) {
         const double whole = (double)rng_between(&c->rng, 0, 2);
         c->beta.x[i] = in_dtype(c, kind == 0   ? 2
                                    : kind == 1 ? whole
@@ -156,7 +156,7 @@ static void draw_form(struct linear_call *c, bool is_long) {
     }
 }
 
-/* Draws the heads. In a packed call V has as many as there are states. */
+/* Draws the heads. V of a packed call has as many as there are states. */
 static void draw_heads(struct linear_call *c, bool is_long) {
     static const size_t counts[] = {1, 1, 2, 3, 4, 6};
     c->H = c->H_s = c->q.heads = c->k.heads = c->v.heads = 1;
@@ -243,7 +243,7 @@ static void draw_matrices(struct linear_call *c) {
 static void draw_linear_options(struct linear_call *c) {
     static const double fixed[] = {1, -0.5, 0, 0.125};
     attn_options *o = &c->options;
-    o->norm_epsilon = rng_chance(&c->rng, 3) ? 1e-3 : 0;
+    o->norm_epsilon = c->call.normalize_qk && rng_chance(&c->rng, 3) ? 1e-3 : 0;
     if (rng_chance(&c->rng, 3)) {
         o->flags = ATTN_FLAG_SCALE;
         o->scale = fixed[rng_between(&c->rng, 0, 3)];
@@ -257,9 +257,6 @@ static void draw_linear_options(struct linear_call *c) {
         }
         o->scales = c->scales;
         o->scales_count = c->H;
-    }
-    if (o->flags == 0 && o->scales == NULL) {
-        o->scale = 17; /* is not used */
     }
 }
 
@@ -329,8 +326,8 @@ static void add_batch(const struct linear_call *c, attn_tensor *t, size_t items,
 /* Writes the numbers of a matrix, with the rows before the heads in a packed call. */
 static void write_numbers(struct linear_call *c, attn_tensor *t, const struct linear_matrix *m,
                           bool packed) {
-    void *data = convert(c, count_of(m));
-    for (size_t x = 0; x < count_of(m); x++) {
+    void *data = convert(c, linear_count(m));
+    for (size_t x = 0; x < linear_count(m); x++) {
         const size_t e = x % m->columns, i = x / m->columns % m->rows,
                      h = x / m->columns / m->rows % m->heads,
                      b = x / m->columns / m->rows / m->heads;
@@ -357,12 +354,15 @@ static void make_rows(struct linear_call *c, attn_tensor *t, const struct linear
     write_numbers(c, t, m, linear_is_packed(c));
 }
 
-/* Makes decay or beta. One number for each head, or the betas of all heads, may be a list. */
+/* Makes decay or beta. One number for each head, the betas of all heads, or one number for all may
+ * be a list. */
 static void make_gates(struct linear_call *c, attn_tensor *t, const struct linear_matrix *m) {
     const bool by_column = m->columns > 1 || (m == &c->decay && c->d == 1 && c->n % 2 == 1);
+    const bool is_one = m->heads == 1 && m->rows == 1 && c->d_v % 2 == 1;
     const bool is_list =
-        m->items == 1 && !by_column && has_heads(c) && c->n != c->H_s &&
-        (m == &c->decay ? m->rows == 1 && m->heads == c->H_s : m->heads == 1 && m->rows == c->n);
+        m->items == 1 && !by_column && has_heads(c) && (c->n != c->H_s || is_one) &&
+        (is_one ||
+         (m == &c->decay ? m->rows == 1 && m->heads == c->H_s : m->heads == 1 && m->rows == c->n));
     *t = (attn_tensor){0};
     if (is_list) {
         add_axis(t, m->heads * m->rows);
@@ -450,7 +450,7 @@ static void spoil_the_rest(struct linear_call *c) {
     }
     struct linear_matrix *all[] = {&c->q, &c->k, &c->v, &c->decay, &c->beta, &c->grad_output};
     for (size_t m = 0; m < 6 && !linear_has_sequences(c); m++) {
-        for (size_t at = 0; all[m]->x != NULL && at < count_of(all[m]); at++) {
+        for (size_t at = 0; all[m]->x != NULL && at < linear_count(all[m]); at++) {
             if (all[m]->rows > 1 && at / all[m]->columns % all[m]->rows >= longest) {
                 all[m]->x[at] = NAN;
             }
@@ -485,8 +485,8 @@ struct linear_call *draw_linear_call(uint64_t seed, bool is_long) {
 }
 
 static void draw_range(struct linear_call *c, struct linear_matrix *m, const double range[2]) {
-    m->x = keep_linear(c, count_of(m), sizeof *m->x);
-    for (size_t i = 0; i < count_of(m); i++) {
+    m->x = keep_linear(c, linear_count(m), sizeof *m->x);
+    for (size_t i = 0; i < linear_count(m); i++) {
         m->x[i] = in_dtype(
             c,
             range[0] + (range[0] == range[1] ? 0 : rng_uniform(&c->rng) * (range[1] - range[0])));

@@ -82,16 +82,17 @@ struct linear_call *draw_linear_kind(const struct linear_kind *kind);
 bool linear_has_sequences(const struct linear_call *c);
 bool linear_is_packed(const struct linear_call *c);
 
-/* Returns the row of a batch item, a head and a position. */
+/* Returns how many numbers a matrix has, or the row of a batch item, a head and a position. */
+size_t linear_count(const struct linear_matrix *m);
 double *linear_number(const struct linear_matrix *m, size_t b, size_t h, size_t i);
 
-/* Returns the place of such a row in a tensor. In a packed call the rows lie before the heads. */
+/* Returns the place of such a row in a tensor. The rows of a packed call lie before its heads. */
 size_t linear_place(const struct linear_matrix *m, size_t b, size_t h, size_t i, bool packed);
 
 /* Allocates zeros that are freed with the call. */
 void *keep_linear(struct linear_call *c, size_t count, size_t size);
 
-/* Makes the tensors of a call from its numbers. They are made again after the numbers changed. */
+/* Makes the tensors of a call from its numbers. Call it again after the numbers changed. */
 void make_linear_tensors(struct linear_call *c);
 
 /* Describes a call, for messages. The text is static. */

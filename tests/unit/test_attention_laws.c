@@ -191,6 +191,7 @@ Theory((unsigned kind, size_t size, int dtype), laws, each_head_has_its_scale) {
     struct call c = draw_law_call(kind, size, dtype), doubled = copy_call(&c);
     const double scales[] = {c.options.scale, 2 * c.options.scale};
     c.options.flags &= ~(unsigned)ATTN_FLAG_SCALE;
+    c.options.scale = 0;
     c.options.scales = scales;
     c.options.scales_count = c.heads;
     cr_assert_eq(c.heads, 2);

@@ -108,7 +108,7 @@ Test(linear, long_calls_agree_with_the_recurrence, .timeout = 36000) {
     check_drawn(true, 12, 0.1);
 }
 
-/* Gates from 1 to 0, and corrections that are as large as a stable rule has them. */
+/* Gates may be anything from 1 to 0, and corrections as large as a stable rule allows. */
 Test(linear, extreme_gates_agree_with_the_recurrence, .timeout = 1200) {
     static const struct linear_kind kinds[] = {
         {.decays = 1, .decay = {-1000, -1000}},
@@ -144,13 +144,12 @@ Test(linear, extreme_gates_agree_with_the_recurrence, .timeout = 1200) {
 
 /* Multiplies all numbers of Q or K or V by a power of 2, which keeps them exact. */
 static void scale_numbers(const struct linear_matrix *m, int power) {
-    for (size_t i = 0; i < m->items * m->heads * m->rows * m->columns; i++) {
+    for (size_t i = 0; i < linear_count(m); i++) {
         m->x[i] = ldexp(m->x[i], power);
     }
 }
 
-/* Products of rows of Q, K and V may be too small or too large for the dtype though outputs are not.
- */
+/* Products of rows of Q, K and V may be beyond the range of the dtype though outputs are not. */
 Test(linear, products_out_of_range_agree_with_the_recurrence, .timeout = 1200) {
     static const struct {
         struct linear_kind kind;

@@ -18,8 +18,8 @@
  *     G          = a G
  *     grad_decay = the sum of G times the state before the position, number by number
  *
- * The states are computed again: first those at the begin of each group of positions, and then, for
- * one group after the other, those of its positions.
+ * The states are computed again: first those at the begin of each span of positions, and then, for
+ * one span after the other, those of its positions.
  */
 #include "engine/band.h"
 #include "tensor.h"
@@ -32,8 +32,8 @@ struct back {
     bool adds;           /* another strip of the band has begun the shares */
     struct gradient_rows rows[LINEAR_INPUTS];
     double *starts, *states, *grad; /* states, and the gradient of one */
-    double *keys, *gates;           /* (group, d) */
-    double *left, *u;               /* (group, columns): v, or v - S'^T k; and u */
+    double *keys, *gates;           /* (span, d) */
+    double *left, *u;               /* (span, columns): v, or v - S'^T k; and u */
     double *q, *x, *y;              /* (d) */
     double *out, *grad_u, *unused;  /* (columns) */
 };
@@ -47,13 +47,13 @@ static struct back find_back(const struct band *band, double *scratch) {
         b.rows[i] = linear_gradient_rows(band->plan, (enum linear_input)i);
     }
     b.starts = scratch;
-    b.states = b.starts + g->groups * size;
-    b.grad = b.states + (g->group + 1) * size;
+    b.states = b.starts + g->spans * size;
+    b.grad = b.states + (g->span + 1) * size;
     b.keys = b.grad + size;
-    b.gates = b.keys + g->group * l->d;
-    b.left = b.gates + g->group * l->d;
-    b.u = b.left + g->group * g->strip;
-    b.q = b.u + g->group * g->strip;
+    b.gates = b.keys + g->span * l->d;
+    b.left = b.gates + g->span * l->d;
+    b.u = b.left + g->span * g->strip;
+    b.q = b.u + g->span * g->strip;
     b.x = b.q + l->d;
     b.y = b.x + l->d;
     b.out = b.y + l->d;
@@ -74,8 +74,8 @@ static size_t size_of(const struct back *b) {
 static double *share_of(const struct back *b, enum linear_input input, size_t h, size_t i) {
     const struct band *s = &b->s;
     const struct gradient_rows *rows = &b->rows[input];
-    const size_t item = s->l->sequences ? 0 : s->line->item;
-    const size_t place = rows->of_lines ? s->line->item : item * s->plan->n + s->line->first + i;
+    const size_t place =
+        rows->of_lines ? s->line->item : item_of(s) * s->plan->n + s->line->first + i;
     return s->l->gradients.shares[input] == SIZE_MAX
                ? NULL
                : linear_share(s->plan, input, rows, rows->bands == 1 ? 0 : b->band, place, h);
@@ -117,12 +117,12 @@ static void begin_shares(const struct back *b) {
 /* Reads the state before the first position of the segment. */
 static void read_start(const struct back *b, double *to) {
     const struct band *s = &b->s;
+    struct band band = *s;
+    band.column -= b->offset;
     for (size_t c = 0; c < s->l->d; c++) {
         if (s->first == 0) {
             read_past(s, c, to + c * s->columns);
         } else {
-            struct band band = *s;
-            band.column -= b->offset;
             memcpy(to + c * s->columns, kept_state(&band, s->first) + c * b->wide + b->offset,
                    s->columns * sizeof *to);
         }
@@ -153,7 +153,7 @@ static void read_gradient(const struct back *b) {
     }
 }
 
-/* Computes the state after position i, which is number x of its group. */
+/* Computes the state after position i, which is number x of its span. */
 static void go_on(const struct back *b, size_t i, size_t x, const double *from, double *to) {
     const struct band *s = &b->s;
     const struct linear *l = s->l;
@@ -239,7 +239,7 @@ static void share_decays(const struct back *b, size_t i, const double *before) {
     share_gates(b, LINEAR_DECAY, i, s->l->by_column ? b->y : &sum);
 }
 
-/* Goes back through position i, which is number x of its group. */
+/* Goes back through position i, which is number x of its span. */
 static void go_back(const struct back *b, size_t i, size_t x) {
     const struct band *s = &b->s;
     const struct linear *l = s->l;
@@ -267,21 +267,21 @@ static void go_back(const struct back *b, size_t i, size_t x) {
 static void run_strip(const struct back *b) {
     const struct band *s = &b->s;
     const struct linear_gradients *g = &s->l->gradients;
-    const size_t size = size_of(b), rows = s->end - s->first, groups = ceil_div(rows, g->group);
+    const size_t size = size_of(b), rows = s->end - s->first, spans = ceil_div(rows, g->span);
     if (!b->adds && s->end == s->line->rows) {
         begin_shares(b);
     }
     read_gradient(b);
     read_start(b, b->starts);
-    for (size_t i = 0; i + g->group < groups * g->group; i++) {
-        const size_t next = i / g->group + 1;
+    for (size_t i = 0; i + g->span < spans * g->span; i++) {
+        const size_t next = i / g->span + 1;
         double *start = b->starts + next * size;
-        const double *from = i % g->group == 0 ? start - size : start;
+        const double *from = i % g->span == 0 ? start - size : start;
         go_on(b, s->first + i, 0, from, start);
     }
-    for (size_t group = groups; group-- > 0;) {
-        const size_t first = group * g->group, some = size_min(g->group, rows - first);
-        memcpy(b->states, b->starts + group * size, size * sizeof *b->states);
+    for (size_t span = spans; span-- > 0;) {
+        const size_t first = span * g->span, some = size_min(g->span, rows - first);
+        memcpy(b->states, b->starts + span * size, size * sizeof *b->states);
         for (size_t x = 0; x < some; x++) {
             go_on(b, s->first + first + x, x, b->states + x * size, b->states + (x + 1) * size);
         }

@@ -90,9 +90,9 @@ static inline double norm_of(const struct band *s, const void *row) {
 /* Returns a decay or beta of position i of the line, in column 0. */
 static inline const void *gate_of(const struct band *s, const struct broadcast *gates, size_t i) {
     const size_t *stride = gates->stride;
-    const size_t item = s->l->sequences ? 0 : s->line->item;
     return at_number(s->plan, gates->data,
-                     item * stride[0] + s->state * stride[1] + (s->line->first + i) * stride[2]);
+                     s->line->item * stride[0] + s->state * stride[1] +
+                         (s->line->first + i) * stride[2]);
 }
 
 static inline double beta_of(const struct band *s, size_t i) {
@@ -104,8 +104,14 @@ static inline size_t decays_of(const struct linear *l) {
     return l->decay.data == NULL ? 0 : l->by_column ? l->d : 1;
 }
 
-/* Returns the place of a band among the states that the workspace keeps, row after row: that of the
- * state after the positions before `end`, which is the end of a segment. */
+/* Returns the batch item of the line in a result: all sequences are in the same one. An input that
+ * all lines share has the stride 0 in place of this. */
+static inline size_t item_of(const struct band *s) {
+    return s->l->sequences ? 0 : s->line->item;
+}
+
+/* Returns where the workspace keeps the band of the state after the positions before `end`, the end
+ * of a segment. */
 static inline double *kept_state(const struct band *s, size_t end) {
     const struct linear *l = s->l;
     const size_t segment = l->gradients.wanted ? end / l->rows - 1 : 0;
@@ -146,13 +152,21 @@ static inline void *band_state(const struct band *s, attn_result which, size_t r
 static inline const void *row_of_output(const struct band *s, const void *data, size_t h,
                                         size_t i) {
     const attn_plan *p = s->plan;
-    const size_t item = s->l->sequences ? 0 : s->line->item * p->out.batch;
-    return at_number(p, data, item + p->head[h].out + (s->line->first + i) * p->out.ld + s->column);
+    return at_number(p, data,
+                     item_of(s) * p->out.batch + p->head[h].out + (s->line->first + i) * p->out.ld +
+                         s->column);
 }
 
 static inline void *band_output(const struct band *s, size_t h, size_t i) {
     return (char *)(uintptr_t)row_of_output(s, s->plan->results.of[ATTN_RESULT_OUTPUT].parts->data,
                                             h, i);
+}
+
+/* Returns the weights of the query at position i of the line in head h. */
+static inline char *band_weights(const struct band *s, size_t h, size_t i) {
+    const attn_plan *p = s->plan;
+    return (char *)at_number(p, p->results.of[ATTN_RESULT_WEIGHTS].parts[0].data,
+                             ((s->line->item * p->heads + h) * p->n + i) * p->n);
 }
 
 /* Reads the gates of a position, one for each row of the state. Returns NULL if there are none. */

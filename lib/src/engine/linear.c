@@ -18,25 +18,30 @@ static attn_status bad_gate(const struct band *s, const char *name, double numbe
                      s->l->sequences ? "sequence" : "batch item", s->line->item, s->state, i, rule);
 }
 
+/* Returns the row of a position in the result decays. */
+static char *row_of_decays(const struct band *s, size_t i) {
+    const struct linear *l = s->l;
+    const attn_plan *p = s->plan;
+    const size_t item = item_of(s), row = s->line->first + i;
+    const size_t place = p->form.packed ? (item * p->n + row) * l->states + s->state
+                                        : (item * l->states + s->state) * p->n + row;
+    return (char *)at_number(p, p->results.of[ATTN_RESULT_DECAYS].parts[0].data,
+                             place * decays_of(l));
+}
+
 /* Checks the decays and the beta of a position, and writes its gates. */
 static attn_status check_position(const struct band *s, size_t i) {
     const struct linear *l = s->l;
     const attn_plan *p = s->plan;
-    const size_t count = decays_of(l), row = s->line->first + i;
-    const size_t item = l->sequences ? 0 : s->line->item;
-    const size_t place = p->form.packed ? ((item * p->n + row) * l->states + s->state) * count
-                                        : ((item * l->states + s->state) * p->n + row) * count;
-    void *gates = count > 0 && plan_wants(p, ATTN_WANT(DECAYS))
-                      ? p->results.of[ATTN_RESULT_DECAYS].parts[0].data
-                      : NULL;
-    for (size_t c = 0; c < count; c++) {
+    void *gates = plan_wants(p, ATTN_WANT(DECAYS)) ? row_of_decays(s, i) : NULL;
+    for (size_t c = 0; c < decays_of(l); c++) {
         const double decay = number_at(gate_of(s, &l->decay, i), p->dtype, c);
         if (!(decay <= 0)) {
             return bad_gate(s, "decay", decay, i,
                             "decay is the logarithm of the gate, so it is at most 0");
         }
         if (gates != NULL) {
-            put_number(gates, p->dtype, place + c, exp(decay));
+            put_number(gates, p->dtype, c, exp(decay));
         }
     }
     const double beta = l->beta.data == NULL ? 0 : beta_of(s, i);
@@ -44,27 +49,18 @@ static attn_status check_position(const struct band *s, size_t i) {
 }
 
 /* Clears what the results have for a position that belongs to no line. */
-static void clear_position(const attn_plan *p, size_t item, size_t i) {
-    const struct linear *l = p->linear;
-    const size_t size = attn_dtype_size(p->dtype), state = l->d * l->d_v;
-    char *output = p->results.of[ATTN_RESULT_OUTPUT].count > 0
-                       ? p->results.of[ATTN_RESULT_OUTPUT].parts[0].data
-                       : NULL;
-    for (size_t h = 0; output != NULL && h < p->heads; h++) {
-        const size_t place = item * p->out.batch + p->head[h].out + i * p->out.ld;
-        memset(output + place * size, 0, l->d_v * size);
+static void clear_position(struct band *s, size_t i) {
+    const attn_plan *p = s->plan;
+    const size_t size = attn_dtype_size(p->dtype), d_v = s->l->d_v;
+    for (size_t h = 0; plan_wants(p, ATTN_WANT(OUTPUT)) && h < p->heads; h++) {
+        memset(band_output(s, h, i), 0, d_v * size);
     }
-    const struct {
-        attn_result which;
-        size_t numbers;
-    } each[] = {{ATTN_RESULT_STATES, state}, {ATTN_RESULT_DECAYS, decays_of(l)}};
-    for (int r = 0; r < 2; r++) {
-        const bool packed = p->form.packed && each[r].which == ATTN_RESULT_DECAYS;
-        for (size_t s = 0; p->results.of[each[r].which].count > 0 && s < l->states; s++) {
-            const size_t place =
-                packed ? (item * p->n + i) * l->states + s : (item * l->states + s) * p->n + i;
-            char *data = p->results.of[each[r].which].parts[0].data;
-            memset(data + place * each[r].numbers * size, 0, each[r].numbers * size);
+    for (s->state = 0; s->state < s->l->states; s->state++) {
+        if (plan_wants(p, ATTN_WANT(STATES))) {
+            memset(band_state(s, ATTN_RESULT_STATES, p->n, i, 0), 0, s->l->d * d_v * size);
+        }
+        if (plan_wants(p, ATTN_WANT(DECAYS))) {
+            memset(row_of_decays(s, i), 0, decays_of(s->l) * size);
         }
     }
 }
@@ -82,7 +78,7 @@ static attn_status check_rows_of(const struct band *of, const struct line *line,
         }
     }
     for (size_t row = size_max(begin, stop); row < end && !s.l->sequences; row++) {
-        clear_position(s.plan, line->item, row);
+        clear_position(&s, row);
     }
     return ATTN_OK;
 }
@@ -127,21 +123,17 @@ static void find_positions(struct band *s, size_t segment) {
  * in double, because a correction that is small beside its terms is a factor of that of beta. */
 static attn_status run_band(const struct band *s, void *scratch) {
     const struct linear *l = s->l;
-    bool hard = linear_is_wide(s->plan);
+    const bool wide = linear_is_wide(s->plan);
+    bool hard = false;
     if (l->chunk == 0 || s->line->rows < LINEAR_FEW_POSITIONS) {
         return steps_run(s, scratch);
     }
-    if (!hard) {
-        const attn_status status = chunks_run_f32(s, scratch, &hard);
-        /* A product may be too large before a gate makes it small. Double has room for it. */
-        if (status != ATTN_NOT_FINITE && (status != ATTN_OK || !hard)) {
-            return status;
-        }
+    /* A product may be too large before a gate makes it small. Double has room for it. */
+    if (!wide && chunks_run_f32(s, scratch, &hard) == ATTN_OK && !hard) {
+        return ATTN_OK;
     }
-    hard = false;
     const attn_status status = chunks_run_f64(s, scratch, &hard);
-    hard = hard || status == ATTN_NOT_FINITE;
-    return hard && s->plan->dtype == ATTN_FLOAT64 ? steps_run(s, scratch) : status;
+    return wide && (hard || status != ATTN_OK) ? steps_run(s, scratch) : status;
 }
 
 /* Computes the bands of a task, or goes back through them. */
@@ -167,12 +159,9 @@ static attn_status segment_task(struct band *s, size_t segment, size_t task, boo
 
 /* Clears the weights of queries that belong to no line. */
 static void clear_rows_of_weights(const struct band *s, size_t h, size_t first, size_t end) {
-    const attn_plan *p = s->plan;
-    const size_t head = (s->line->item * p->heads + h) * p->n;
-    char *data = p->results.of[ATTN_RESULT_WEIGHTS].parts[0].data;
-    const size_t size = p->n * attn_dtype_size(p->dtype);
+    const size_t bytes = s->plan->n * attn_dtype_size(s->plan->dtype);
     for (size_t i = size_max(first, s->line->rows); i < end; i++) {
-        memset(data + (head + i) * size, 0, size);
+        memset(band_weights(s, h, i), 0, bytes);
     }
 }
 

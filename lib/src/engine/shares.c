@@ -20,8 +20,7 @@ static bool add_shares(const struct band *s, const struct row *r, size_t item, d
     const struct gradient_rows *of = &r->of;
     const struct linear *l = s->l;
     const size_t each = of->owners / of->heads;
-    if (!of->of_lines && r->input != LINEAR_PAST && l->item_rows != NULL &&
-        r->row >= l->item_rows[item]) {
+    if (!of->of_lines && l->item_rows != NULL && r->row >= l->item_rows[item]) {
         return false;
     }
     for (size_t owner = r->head * each; owner < (r->head + 1) * each; owner++) {

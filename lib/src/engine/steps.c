@@ -95,7 +95,7 @@ static void read_query(const struct steps *at, size_t h, size_t i) {
     read_doubles(s, q, s->l->d, norm_of(s, q) * head->scale, at->q);
 }
 
-/* Writes the outputs of position i. That of the first head is in `u`. */
+/* Writes the outputs of position i. The output of the first head is in `u`. */
 static attn_status write_outputs_of(const struct steps *at, const struct state_rows *to, size_t i) {
     const struct band *s = at->s;
     const size_t first = s->state * s->l->group;

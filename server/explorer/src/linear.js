@@ -172,8 +172,8 @@ export function createLinear(place, tools) {
       const list = answer.matrices.states[Math.min(batch, answer.matrices.states.length - 1)];
       const states = list[Math.floor((head * list.length) / answer.heads)];
       if (position > 0) return states[position - 1].data;
-      const past = answer.summary.shapes.past_state ? answer.matrix('past_state', batch, head) : null;
-      return answer.summary.shapes.past_state ? (past?.data ?? null) : new Float64Array(states[0].data.length);
+      if (!answer.summary.shapes.past_state) return new Float64Array(states[0].data.length);
+      return answer.matrix('past_state', batch, head)?.data ?? null;
     }
 
     // Returns the numbers of a cell of the state that is shown: what it was, what the gate has left, and what the word has written.
@@ -205,10 +205,9 @@ export function createLinear(place, tools) {
       const value = short(rowOf(one.V, position));
       const keeps = kept ? `${word} keeps ${gateText(kept)} of the state. ` : '';
       if (!one.beta) return `${keeps}${kept ? 'It' : word} adds its key times its value${value === null ? '' : ` (${value})`}.`;
-      const found = short(held) === null ? 'what the state holds under its key' : `the state holds ${short(held)}`;
-      const lead = short(held) === null ? '' : `Under the key of ${word}, ${found}. `;
-      const target = value === null ? `from ${found} to its value` : `to its value (${value})`;
-      return `${keeps}${lead}${word} writes ${formatNumber(share, 3)} of the way ${target}.`;
+      const way = `${word} writes ${formatNumber(share, 3)} of the way`;
+      if (value === null) return `${keeps}${way} from what the state holds under its key to its value.`;
+      return `${keeps}Under the key of ${word}, the state holds ${short(held)}. ${way} to its value (${value}).`;
     }
 
     const { update } = answer.summary.options;

@@ -1,7 +1,7 @@
 // recurrence.js follows what one word writes into the state of attention without softmax, until another word reads it: the gates fade it,
-// and the delta rule corrects it. From this follow the implied weights, and the parts that each of them is made of. It needs no page.
+// and the delta rule corrects it. The implied weights, and the parts of each, follow from this. The module needs no page.
 //
-// Word t writes beta · k · (v − what the state holds under k). So the state takes its key times its value, and what it held under the key
+// Word t writes beta · k · (v − what the state holds under k). The state takes its key times its value, and what it held under the key
 // becomes less. The part x of word j in the state is a vector like its key:
 //   x = share · k_j               at word j itself; the share is beta, or 1 without the delta rule
 //   x = g_t · x                   at each later word t: the gate, one number or one for each column of K
@@ -101,8 +101,8 @@ export function partsOf(head, i, j) {
   };
 }
 
-// Returns what word t did to the state: {kept, held, share, wrote}. kept: its gates, [smallest, largest], or null. held: what the state held
-// under the key, after the gates. wrote: the row u; the state becomes kept · state + k uᵀ. before: the state before the word.
+// Returns what word t did to the state: {kept, held, share}. kept: its gates, [smallest, largest], or null. held: what the state held under
+// the key, after the gates. share: how much of the way from that to its value the word writes. before: the state before the word.
 export function stepOf({ K, V, gates, beta }, before, t) {
   const k = rowOf(K, t);
   const gate = gates ? rowOf(gates, t) : null;
@@ -111,7 +111,5 @@ export function stepOf({ K, V, gates, beta }, before, t) {
     const kept = gate ? gate[gate.length === 1 ? 0 : row] : 1;
     for (let col = 0; col < V.cols; col++) held[col] += k[row] * kept * before[row * V.cols + col];
   }
-  const share = beta ? beta[t] : 1;
-  const wrote = rowOf(V, t).map((value, col) => (beta ? share * (value - held[col]) : value));
-  return { kept: gate && [Math.min(...gate), Math.max(...gate)], held, share, wrote };
+  return { kept: gate && [Math.min(...gate), Math.max(...gate)], held, share: beta ? beta[t] : 1 };
 }

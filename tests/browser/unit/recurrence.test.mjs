@@ -66,7 +66,8 @@ for (const one of cases.filter(({ path }) => path === '/linear-attention')) {
       const { past_state } = one.request;
       let before = past_state ? Float64Array.from(past_state[index].flat()) : new Float64Array(head.K.cols * head.V.cols);
       wanted.states.forEach((state, t) => {
-        const { kept, wrote, share } = stepOf(head, before, t);
+        const { kept, held, share } = stepOf(head, before, t);
+        const wrote = held.map((value, col) => share * (head.V.data[t * head.V.cols + col] - (head.beta ? value : 0)));
         assert.equal(share, head.beta ? head.beta[t] : 1);
         assert.deepEqual(kept, wanted.gates ? [Math.min(...wanted.gates[t]), Math.max(...wanted.gates[t])] : null);
         state.forEach((row, i) =>

@@ -2,8 +2,8 @@
 numbers that the page must show.
 
 Everything comes from the plain recurrence in NumPy float64. The output is linear in V, so the recurrence for V = I
-gives the implied weights. Without corrections it gives the weights before corrections. If only the words up to t
-correct, and then only those before t, the difference is what word t has changed.
+gives the implied weights. The recurrence without corrections gives the weights before corrections. If only the words up
+to t correct, and then only those before t, the difference is what word t has changed.
 """
 
 import math
