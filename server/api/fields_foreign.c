@@ -28,7 +28,6 @@
 #define OFFSETS     "it is \"sequence_offsets\" here: [[those of Q], [those of K]]"
 #define BY_LENGTHS  "it follows from the lengths of \"sequences\": leave it out"
 #define PAST_STATE  "it is \"past_state\" here"
-#define OF_LINEAR   ", a result of /linear-attention"
 #define LAST_STATE  "it is \"present_state\" of /linear-attention"
 #define DECAY       "it is \"decay\" here"
 #define LOGARITHM   "its logarithm is \"decay\" here"
@@ -46,6 +45,7 @@
 #define LSE         "it is \"lse\" here"
 #define GRAD_(name) "it is \"grad_" name "\" here"
 #define GRAD_DECAY  "it is \"grad_decay\" of /attention and /linear-attention"
+#define GRAD_BETA   "it is \"grad_beta\" of /linear-attention"
 #define GRAD_PAST   "it is \"grad_past_state\" of /linear-attention"
 #define GRAD_SCORES "with a \"bias\" of zeros, \"grad_bias\" is the gradient by the scaled scores"
 #define NO_TENSOR   "it is not one tensor of floats, so it cannot be compared"
@@ -181,8 +181,6 @@ const struct codec_foreign fields_foreign[] = {
     {"forget_gate", FREE, LOGARITHM},
     {"A_log", LINEAR, GATE},
     {"dt_bias", LINEAR, GATE},
-    {"dht", LINEAR, GRAD_("present_state")},
-    {"grad_final_state", LINEAR, GRAD_("present_state")},
     {"feature_map", LINEAR, "give Q and K after it: leave it out"},
     {"allow_neg_eigval", LINEAR, "\"beta\" may be above 1: leave it out"},
     {"stick_breaking", ATTENTIONS, "it is \"normalization\": \"stick_breaking\" here"},
@@ -267,19 +265,15 @@ const struct codec_foreign fields_foreign_results[] = {
     {"dv", ANYWHERE, GRAD_("V")},
     {"dg", ANYWHERE, GRAD_DECAY},
     {"grad_g", ANYWHERE, GRAD_DECAY},
-    {"db", ANYWHERE, "it is \"grad_beta\" of /linear-attention"},
+    {"db", ANYWHERE, GRAD_BETA},
     {"dh0", ANYWHERE, GRAD_PAST},
     {"grad_initial_state", ANYWHERE, GRAD_PAST},
     {"grad_query", ANYWHERE, GRAD_("Q")},
     {"grad_key", ANYWHERE, GRAD_("K")},
     {"grad_value", ANYWHERE, GRAD_("V")},
     {"grad_scores", ANYWHERE, GRAD_SCORES},
-    {"dg", ANYWHERE, GRAD_("decay")},
-    {"grad_g", ANYWHERE, GRAD_("decay")},
-    {"dbeta", ANYWHERE, GRAD_("beta") OF_LINEAR},
-    {"dh0", ANYWHERE, GRAD_("past_state") OF_LINEAR},
-    {"grad_h0", ANYWHERE, GRAD_("past_state") OF_LINEAR},
-    {"grad_initial_state", ANYWHERE, GRAD_("past_state") OF_LINEAR},
+    {"dbeta", ANYWHERE, GRAD_BETA},
+    {"grad_h0", ANYWHERE, GRAD_PAST},
     {"state", ANYWHERE, LAST_STATE},
     {"final_state", ANYWHERE, LAST_STATE},
     {"top_k", FIELDS_IN_EXPECTED, NO_TENSOR},

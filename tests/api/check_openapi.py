@@ -394,9 +394,9 @@ def check_table(document, path):
         for row in here:
             if row["key"] in exact:
                 check_row(document, row, exact[row["key"]], f"{place}: {row['key']}")
-        for foreign in table["foreign"]:
-            if place in foreign["at"] and any(foreign["name"] == row["key"] for row in here):
-                document.fail(f"{place}: {foreign['name']} is a key, and a name of other programs")
+        names = [row["key"] for row in here] + [name["name"] for name in table["foreign"] if place in name["at"]]
+        for name in sorted({name for name in names if names.count(name) > 1}):
+            document.fail(f"{place}: {name} has two meanings: a key, or a name of other programs")
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     for key in sorted({row["key"] for row in rows}):
         if f"`{key}`" not in readme and f'"{key}"' not in readme:
