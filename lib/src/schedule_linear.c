@@ -334,13 +334,12 @@ struct gradient_rows linear_gradient_rows(const attn_plan *plan, enum linear_inp
                                    .of_lines = broadcast,
                                    .lines = broadcast ? l->count : plan->batch};
     }
-    rows.shares = (rows.items == 1 ? (double)rows.lines : 1) *
-                  (double)(rows.owners / rows.heads * rows.bands);
+    rows.shares = (rows.items == 1 ? (double)rows.lines : 1) * (double)(rows.owners * rows.bands) /
+                  (double)rows.heads;
     return rows;
 }
 
-/* Cuts the sums of the shares: each row of a gradient is the sum of those of some heads and items.
- */
+/* Cuts the sums of the shares: each row of a gradient is the sum of those of heads and items. */
 static void cut_sums(attn_plan *plan) {
     enum {
         ROW = 1000,  /* one row of a gradient */

@@ -77,7 +77,8 @@ def fill():
 
 
 def shrink(daemon):
-    """Cuts a file again and again while clients use its layers. Returns the counts of the statuses."""
+    """Cuts a file again and again while clients use its layers. Returns the counts of the statuses. The daemon looks at the
+    folder now and then, so every tenth time the file stays whole until a client has used it."""
     path, statuses, over, lock = os.path.join(LAYERS, "big.safetensors"), {}, threading.Event(), threading.Lock()
     whole = join(*plain(256, 4))
     body = json.dumps({"X": [[0.5] * 256] * 2, "return": ["output"]}).encode()
@@ -94,6 +95,9 @@ def shrink(daemon):
     for turn in range(100):
         with open(path, "wb") as file:
             file.write(whole)
+        used, end = statuses.get(200, 0), time.monotonic() + 20
+        while turn % 10 == 0 and statuses.get(200, 0) == used and time.monotonic() < end:
+            time.sleep(0.001)
         time.sleep(0.02)
         os.truncate(path, random.Random(turn).randrange(len(whole)))
         time.sleep(0.02)

@@ -38,7 +38,7 @@ static void check_tables(const char *(*check)(const struct attn_kernels *k)) {
 }
 
 #define KERNEL_CHECK(name)                                                                         \
-    Test(kernels, name, .timeout = 1200) {                                                          \
+    Test(kernels, name, .timeout = 1200) {                                                         \
         check_tables(check_##name);                                                                \
     }
 KERNEL_CHECKS(KERNEL_CHECK)

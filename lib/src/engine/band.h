@@ -38,7 +38,7 @@ attn_status chunks_weigh_f64(const struct band *s, size_t h, size_t block, void 
 
 /* Computes the gradients of a band in one segment: adds to its shares, and takes the gradient of
  * its state from the end of the segment to its begin. */
-void back_run(const struct band *s, double *scratch);
+void back_run(const struct band *band, double *scratch);
 
 /* Makes some rows of gradients, which are sums of shares. */
 attn_status shares_task(const struct band *s, size_t task, double *scratch);
