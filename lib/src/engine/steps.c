@@ -149,17 +149,21 @@ static attn_status keep_state(const struct steps *at, size_t i) {
 }
 
 /* Is a number of a float32 state infinite? Its output need not be: it is made before the state is
- * rounded. The products with zeros, which stand in free places of the scratch, are the fastest way
- * to find out. */
+ * rounded. No gate is above 1, so only additions of half the last place of the largest float, which
+ * is 2^103, can make one. No addition is above the product of the lengths of k and u. */
 static bool rounds_to_infinity(const struct steps *at, const float *state) {
     const struct band *s = at->s;
-    float *zeros = (float *)at->v, *products = (float *)at->q, sum = 0;
-    memset(zeros, 0, s->columns * sizeof *zeros);
-    s->kernels->dots_f32(products, zeros, state, s->l->d_v, s->l->d, s->columns);
-    for (size_t c = 0; c < s->l->d; c++) {
-        sum += products[c];
+    double k, u;
+    s->kernels->wide_dots_f64(&k, at->k, at->k, s->l->d, 1, s->l->d);
+    s->kernels->wide_dots_f64(&u, at->v, at->v, s->columns, 1, s->columns);
+    for (size_t c = 0; c < s->l->d && !(k * u < 0x1p206); c++) {
+        for (size_t j = 0; j < s->columns; j++) {
+            if (isinf(state[c * s->l->d_v + j])) {
+                return true;
+            }
+        }
     }
-    return sum != 0;
+    return false;
 }
 
 /* Computes a line of one position, whose past state is given and whose present state is wanted,

@@ -125,30 +125,39 @@ static inline __m256d load_first_f64(const double *p, size_t n, double fill) {
 }
 
 /* Six rows and two vectors: 12 sums in 16 registers. */
-#define STRIP_ROWS          6
-#define PANEL_VECTORS       2
+#define STRIP_ROWS           6
+#define PANEL_VECTORS        2
 
-#define real                float
-#define REAL_IS_FLOAT       1
-#define ROW(name)           name##_f32
-#define V                   __m256
-#define LANES               8
-#define SET(c)              _mm256_set1_ps(c)
-#define LOAD(p)             _mm256_loadu_ps(p)
-#define STORE(p, v)         _mm256_storeu_ps(p, v)
-#define STREAM(p, v)        _mm256_stream_ps(p, v)
-#define MAX(a, b)           _mm256_max_ps(a, b)
-#define FMA(a, b, c)        _mm256_fmadd_ps(a, b, c)
-#define FNMA(a, b, c)       _mm256_fnmadd_ps(a, b, c)
-#define REDUCE_ADD(v)       add_f32(v)
-#define REDUCE_MAX(v)       max_lanes_f32(v)
-#define FOLD_ADD(v)         fold_add_f32(v)
-#define FOLD_MAX(v)         fold_max_f32(v)
-#define TRANSPOSE(v)        transpose_f32(v)
-#define CLAMP(x)            MAX(SET(EXP_MIN), x)
-#define LOAD_PART           load_first_f32
-#define STORE_PART(p, v, n) _mm256_maskstore_ps(p, first_f32(n), v)
-#define EXP2(p, n, x)       _mm256_andnot_ps(_mm256_cmp_ps(x, SET(EXP_MIN), _CMP_LT_OQ), exp2_f32(p, n))
+#define DOUBLES              __m256d
+#define DOUBLE_LANES         4
+#define SET_DOUBLES(c)       _mm256_set1_pd(c)
+#define LOAD_DOUBLES(p)      _mm256_loadu_pd(p)
+#define STORE_DOUBLES(p, v)  _mm256_storeu_pd(p, v)
+#define FMA_DOUBLES(a, b, c) _mm256_fmadd_pd(a, b, c)
+
+#define real                 float
+#define REAL_IS_FLOAT        1
+#define ROW(name)            name##_f32
+#define V                    __m256
+#define LANES                8
+#define SET(c)               _mm256_set1_ps(c)
+#define LOAD(p)              _mm256_loadu_ps(p)
+#define STORE(p, v)          _mm256_storeu_ps(p, v)
+#define STREAM(p, v)         _mm256_stream_ps(p, v)
+#define MAX(a, b)            _mm256_max_ps(a, b)
+#define WIDEN(p)             _mm256_cvtps_pd(_mm_loadu_ps(p))
+#define NARROW(p, v)         _mm_storeu_ps(p, _mm256_cvtpd_ps(v))
+#define FMA(a, b, c)         _mm256_fmadd_ps(a, b, c)
+#define FNMA(a, b, c)        _mm256_fnmadd_ps(a, b, c)
+#define REDUCE_ADD(v)        add_f32(v)
+#define REDUCE_MAX(v)        max_lanes_f32(v)
+#define FOLD_ADD(v)          fold_add_f32(v)
+#define FOLD_MAX(v)          fold_max_f32(v)
+#define TRANSPOSE(v)         transpose_f32(v)
+#define CLAMP(x)             MAX(SET(EXP_MIN), x)
+#define LOAD_PART            load_first_f32
+#define STORE_PART(p, v, n)  _mm256_maskstore_ps(p, first_f32(n), v)
+#define EXP2(p, n, x)        _mm256_andnot_ps(_mm256_cmp_ps(x, SET(EXP_MIN), _CMP_LT_OQ), exp2_f32(p, n))
 #include "vector.inc"
 
 #define real                    double
@@ -162,6 +171,8 @@ static inline __m256d load_first_f64(const double *p, size_t n, double fill) {
 #define STORE(p, v)             _mm256_storeu_pd(p, v)
 #define STREAM(p, v)            _mm256_stream_pd(p, v)
 #define MAX(a, b)               _mm256_max_pd(a, b)
+#define WIDEN(p)                LOAD(p)
+#define NARROW(p, v)            STORE(p, v)
 #define FMA(a, b, c)            _mm256_fmadd_pd(a, b, c)
 #define FNMA(a, b, c)           _mm256_fnmadd_pd(a, b, c)
 #define REDUCE_ADD(v)           add_f64(v)

@@ -95,6 +95,13 @@ static inline void transpose_f64(__m512d v[8]) {
 #define STRIP_ROWS            12
 #define PANEL_VECTORS         2
 
+#define DOUBLES               __m512d
+#define DOUBLE_LANES          8
+#define SET_DOUBLES(c)        _mm512_set1_pd(c)
+#define LOAD_DOUBLES(p)       _mm512_loadu_pd(p)
+#define STORE_DOUBLES(p, v)   _mm512_storeu_pd(p, v)
+#define FMA_DOUBLES(a, b, c)  _mm512_fmadd_pd(a, b, c)
+
 #define real                  float
 #define REAL_IS_FLOAT         1
 #define ROW(name)             name##_f32
@@ -105,6 +112,8 @@ static inline void transpose_f64(__m512d v[8]) {
 #define STORE(p, v)           _mm512_storeu_ps(p, v)
 #define STREAM(p, v)          _mm512_stream_ps(p, v)
 #define MAX(a, b)             _mm512_max_ps(a, b)
+#define WIDEN(p)              _mm512_cvtps_pd(_mm256_loadu_ps(p))
+#define NARROW(p, v)          _mm256_storeu_ps(p, _mm512_cvtpd_ps(v))
 #define FMA(a, b, c)          _mm512_fmadd_ps(a, b, c)
 #define FNMA(a, b, c)         _mm512_fnmadd_ps(a, b, c)
 #define REDUCE_ADD(v)         _mm512_reduce_add_ps(v)
@@ -129,6 +138,8 @@ static inline void transpose_f64(__m512d v[8]) {
 #define STORE(p, v)             _mm512_storeu_pd(p, v)
 #define STREAM(p, v)            _mm512_stream_pd(p, v)
 #define MAX(a, b)               _mm512_max_pd(a, b)
+#define WIDEN(p)                LOAD(p)
+#define NARROW(p, v)            STORE(p, v)
 #define FMA(a, b, c)            _mm512_fmadd_pd(a, b, c)
 #define FNMA(a, b, c)           _mm512_fnmadd_pd(a, b, c)
 #define REDUCE_ADD(v)           _mm512_reduce_add_pd(v)

@@ -26,26 +26,35 @@ static inline void transpose_f64(float64x2_t v[2]) {
 }
 
 /* Six rows and four vectors: 24 sums in 32 registers. */
-#define STRIP_ROWS    6
-#define PANEL_VECTORS 4
+#define STRIP_ROWS           6
+#define PANEL_VECTORS        4
 
-#define real          float
-#define REAL_IS_FLOAT 1
-#define ROW(name)     name##_f32
-#define V             float32x4_t
-#define LANES         4
-#define SET(c)        vdupq_n_f32(c)
-#define LOAD(p)       vld1q_f32(p)
-#define STORE(p, v)   vst1q_f32(p, v)
-#define MAX(a, b)     vbslq_f32(vcgtq_f32(a, b), a, b)
-#define FMA(a, b, c)  vfmaq_f32(c, a, b)
-#define FNMA(a, b, c) vfmsq_f32(c, a, b)
-#define REDUCE_ADD(v) vaddvq_f32(v)
-#define REDUCE_MAX(v) vmaxvq_f32(v)
-#define FOLD_ADD(v)   vpaddq_f32(vpaddq_f32((v)[0], (v)[1]), vpaddq_f32((v)[2], (v)[3]))
-#define FOLD_MAX(v)   vpmaxq_f32(vpmaxq_f32((v)[0], (v)[1]), vpmaxq_f32((v)[2], (v)[3]))
-#define TRANSPOSE(v)  transpose_f32(v)
-#define CLAMP(x)      vbslq_f32(vcltq_f32(x, SET(EXP_MIN)), SET(EXP_MIN), x)
+#define DOUBLES              float64x2_t
+#define DOUBLE_LANES         2
+#define SET_DOUBLES(c)       vdupq_n_f64(c)
+#define LOAD_DOUBLES(p)      vld1q_f64(p)
+#define STORE_DOUBLES(p, v)  vst1q_f64(p, v)
+#define FMA_DOUBLES(a, b, c) vfmaq_f64(c, a, b)
+
+#define real                 float
+#define REAL_IS_FLOAT        1
+#define ROW(name)            name##_f32
+#define V                    float32x4_t
+#define LANES                4
+#define SET(c)               vdupq_n_f32(c)
+#define LOAD(p)              vld1q_f32(p)
+#define STORE(p, v)          vst1q_f32(p, v)
+#define MAX(a, b)            vbslq_f32(vcgtq_f32(a, b), a, b)
+#define WIDEN(p)             vcvt_f64_f32(vld1_f32(p))
+#define NARROW(p, v)         vst1_f32(p, vcvt_f32_f64(v))
+#define FMA(a, b, c)         vfmaq_f32(c, a, b)
+#define FNMA(a, b, c)        vfmsq_f32(c, a, b)
+#define REDUCE_ADD(v)        vaddvq_f32(v)
+#define REDUCE_MAX(v)        vmaxvq_f32(v)
+#define FOLD_ADD(v)          vpaddq_f32(vpaddq_f32((v)[0], (v)[1]), vpaddq_f32((v)[2], (v)[3]))
+#define FOLD_MAX(v)          vpmaxq_f32(vpmaxq_f32((v)[0], (v)[1]), vpmaxq_f32((v)[2], (v)[3]))
+#define TRANSPOSE(v)         transpose_f32(v)
+#define CLAMP(x)             vbslq_f32(vcltq_f32(x, SET(EXP_MIN)), SET(EXP_MIN), x)
 #define EXP2(p, n, x)                                                                              \
     vbslq_f32(vcltq_f32(x, SET(EXP_MIN)), SET(0),                                                  \
               vreinterpretq_f32_s32(                                                               \
@@ -62,6 +71,8 @@ static inline void transpose_f64(float64x2_t v[2]) {
 #define LOAD(p)                 vld1q_f64(p)
 #define STORE(p, v)             vst1q_f64(p, v)
 #define MAX(a, b)               vbslq_f64(vcgtq_f64(a, b), a, b)
+#define WIDEN(p)                LOAD(p)
+#define NARROW(p, v)            STORE(p, v)
 #define FMA(a, b, c)            vfmaq_f64(c, a, b)
 #define FNMA(a, b, c)           vfmsq_f64(c, a, b)
 #define REDUCE_ADD(v)           vaddvq_f64(v)
