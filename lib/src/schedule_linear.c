@@ -17,7 +17,7 @@ enum {
     /* A segment costs at most about this much, which is 3 ms. */
     SEGMENT_WORK = 1 << 28,
     /* A chunk that costs more is computed position by position. */
-    LONGEST_CHUNK = 1 << 30,
+    LONGEST_CHUNK = 1 << 29,
     /* Bands of states that are enough for the threads of most machines. Each band computes the
      * products of its keys again, so more of them cost more. A band that is made only for threads
      * has at least BAND_COLUMNS columns and BAND_WORK multiply-adds. */
@@ -29,6 +29,9 @@ enum {
     STATE_NUMBERS = 1 << 16,
     LEAST_D = 64,
     CHUNK_NUMBERS = 1 << 14,
+    /* The most weights of a block, unless LEAST_ROWS rows have more. */
+    BLOCK_NUMBERS = 1 << 18,
+    LEAST_ROWS = 16, /* of a chunk, and of a block; others are a multiple of it */
     /* The numbers of a strip of a state, its columns, and the numbers of all states of a span. */
     STRIP_NUMBERS = 1 << 12,
     STRIP_COLUMNS = 8,
@@ -101,6 +104,11 @@ static double all_positions(const struct linear *l) {
     return rows;
 }
 
+/* Returns so many rows of a chunk or block, or a few less or more. */
+static size_t multiple_of_rows(size_t rows) {
+    return size_max(1, rows / LEAST_ROWS) * LEAST_ROWS;
+}
+
 /* Chooses how many positions are computed together, and the bands of a state. No strip is wider
  * than a band. */
 static void choose_chunk(attn_plan *plan) {
@@ -110,7 +118,7 @@ static void choose_chunk(attn_plan *plan) {
     l->columns = size_min(l->d_v, size_max(BAND_COLUMNS, STATE_NUMBERS / size_max(LEAST_D, l->d)));
     const bool exact = work <= FEW_NUMBERS || plan_wants(plan, ATTN_WANT(STATES));
     if (longest >= LINEAR_FEW_POSITIONS && !exact) {
-        l->chunk = size_max(16, size_min(32, CHUNK_NUMBERS / l->d / 16 * 16));
+        l->chunk = multiple_of_rows(size_min(32, CHUNK_NUMBERS / l->d));
     }
     const size_t enough = ceil_div(ENOUGH_TASKS, size_max(1, l->count * l->states));
     if ((double)l->chunk * cost_of_position(plan, (double)l->columns) > LONGEST_CHUNK) {
@@ -144,7 +152,9 @@ static attn_status cut_segments(attn_plan *plan, attn_error *error) {
     struct linear_gradients *g = &l->gradients;
     const double position = cost_of_position(plan, (double)l->columns);
     const size_t longest = l->count > 0 ? l->lines[0].rows : 0, step = size_max(1, l->chunk);
-    const double fit = SEGMENT_WORK / position;
+    /* The first band of a state that writes a row of `states` finds all of its memory new. */
+    const bool kept = plan_wants(plan, ATTN_WANT(STATES));
+    const double fit = SEGMENT_WORK / (kept ? cost_of_position(plan, (double)l->d_v) : position);
     l->rows = fit < (double)step ? step : (size_t)fmin(fit, 1e9) / step * step;
     if (g->wanted) {
         l->rows = size_max(step, size_min(l->rows, g->span * g->spans));
@@ -209,14 +219,15 @@ static void cut_weights(attn_plan *plan) {
     if (!plan_wants(plan, ATTN_WANT(WEIGHTS)) || plan->n == 0) {
         return;
     }
-    l->block = size_max(16, size_min(64, CHUNK_NUMBERS / l->d / 16 * 16));
+    l->block =
+        multiple_of_rows(size_min(size_min(64, CHUNK_NUMBERS / l->d), BLOCK_NUMBERS / plan->n));
     l->blocks = ceil_div(plan->n, l->block);
     const double d = (double)l->d, pairs = (double)plan->n,
                  block = (double)size_min(l->block, plan->n);
     const double each = 2 * (d * (1 + 2.0 * l->corrects) + l->corrects * 2 * block) + 60 +
                         (l->by_column ? 20 * d : 0);
     const double units = (double)plan->batch * (double)plan->heads * (double)l->blocks;
-    const double cost = units * (block * pairs / 2 * each + 30000 + pairs * block * 20);
+    const double cost = units * (block * pairs / 2 * each + 30000 + pairs * block * 100);
     l->weights = cut_work(plan, plan->batch * plan->heads * l->blocks, cost);
 }
 
