@@ -197,7 +197,19 @@ struct position {
     long double *u, *left, *grad_u;
     /* Gradients by the rows as they are multiplied, and the sums of the sizes of their terms. */
     long double *grad_q, *grad_k, *terms_q, *terms_k;
+    long double *error; /* of each number of `grad`, see note_cancelled() */
 };
+
+/* Where terms of a gradient by the state cancel, what is left cannot be more exact than they are.
+ * That error passes through the gates and corrections of all positions before. */
+static void note_cancelled(const struct position *p, long double terms, long double left,
+                           long double by) {
+    enum {
+        OFTEN = 16 /* times as large as what is left; smaller ones are in the bounds */
+    };
+    const long double stays = p->c->d == 1 ? fabsl(by) : fmaxl(1, fabsl(by));
+    *p->error = stays * *p->error + (terms > OFTEN * left ? terms : 0);
+}
 
 static void note_terms(struct reference_linear_gradients *to, int input, long double terms) {
     to->terms[input] = fmax(to->terms[input], (double)terms);
@@ -250,9 +262,11 @@ static void back_through_update(const struct position *p) {
     }
     p->to->of[REFERENCE_BETA][p->i] = (double)by_beta;
     note_terms(p->to, REFERENCE_BETA, beta_terms);
+    long double squares = 0, largest = 0, left = 0;
     for (size_t r = 0; r < c->d; r++) {
         const long double gate = expl(decay_at(c, p->i, r));
         long double sum = 0, terms = 0;
+        squares += p->k[r] * p->k[r];
         for (size_t e = 0; e < c->d_v; e++) {
             const size_t x = r * c->d_v + e;
             const long double own = p->grad[x] * p->u[e];
@@ -260,25 +274,30 @@ static void back_through_update(const struct position *p) {
                 c->beta == NULL ? 0 : gate * p->before[x] * beta * p->grad_u[e];
             sum += own - corrected;
             terms += fabsl(own) + fabsl(corrected);
-            p->grad[x] -= c->beta == NULL ? 0 : p->k[r] * beta * p->grad_u[e];
+            const long double taken = c->beta == NULL ? 0 : p->k[r] * beta * p->grad_u[e];
+            largest = fmaxl(largest, fabsl(p->grad[x]) + fabsl(taken));
+            p->grad[x] -= taken;
+            left = fmaxl(left, fabsl(p->grad[x]));
         }
         p->grad_k[r] = sum;
         p->terms_k[r] = terms;
     }
+    note_cancelled(p, largest, left, c->beta == NULL ? 1 : 1 - beta * squares);
 }
 
 /* S = a S */
 static void back_through_gates(const struct position *p) {
     const struct reference_linear *c = p->c;
-    long double all = 0, all_terms = 0;
+    long double all = 0, all_terms = 0, largest_gate = 0;
     for (size_t r = 0; r < c->d; r++) {
         const long double gate = expl(decay_at(c, p->i, r));
         long double sum = 0, terms = 0;
+        largest_gate = fmaxl(largest_gate, gate);
         for (size_t e = 0; e < c->d_v; e++) {
             const size_t x = r * c->d_v + e;
             p->grad[x] *= gate;
             sum += p->grad[x] * p->before[x];
-            terms += fabsl(p->grad[x] * p->before[x]);
+            terms += (fabsl(p->grad[x]) + gate * *p->error) * fabsl(p->before[x]);
         }
         all += sum;
         all_terms += terms;
@@ -291,6 +310,7 @@ static void back_through_gates(const struct position *p) {
         p->to->of[REFERENCE_DECAY][p->i] = (double)all;
         note_terms(p->to, REFERENCE_DECAY, all_terms);
     }
+    *p->error *= largest_gate;
 }
 
 /* y = x / sqrt(x x + epsilon), or x, for the row of Q or K at the position */
@@ -344,7 +364,7 @@ struct reference_linear_gradients reference_linear_gradients(const struct refere
     }
     long double *q = multiplied_rows(call, call->q), *k = multiplied_rows(call, call->k),
                 *states = all_states(call, k), *grad = zeros(size, sizeof *grad),
-                *rows = zeros(3 * d_v + 4 * d, sizeof *rows);
+                *rows = zeros(3 * d_v + 4 * d, sizeof *rows), error = 0;
     for (size_t x = 0; x < size && state != NULL; x++) {
         grad[x] = state[x];
     }
@@ -364,7 +384,8 @@ struct reference_linear_gradients reference_linear_gradients(const struct refere
                                    .grad_q = rows + 3 * d_v,
                                    .grad_k = rows + 3 * d_v + d,
                                    .terms_q = rows + 3 * d_v + 2 * d,
-                                   .terms_k = rows + 3 * d_v + 3 * d};
+                                   .terms_k = rows + 3 * d_v + 3 * d,
+                                   .error = &error};
         make_u(&p);
         back_through_output(&p);
         back_through_update(&p);
@@ -374,7 +395,7 @@ struct reference_linear_gradients reference_linear_gradients(const struct refere
     }
     for (size_t x = 0; x < size; x++) {
         to.of[REFERENCE_PAST][x] = (double)grad[x];
-        note_terms(&to, REFERENCE_PAST, fabsl(grad[x]));
+        note_terms(&to, REFERENCE_PAST, fabsl(grad[x]) + error);
     }
     free(q);
     free(k);

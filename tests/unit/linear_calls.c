@@ -115,7 +115,8 @@ static void draw_decays(struct linear_call *c) {
     if (by_column && !linear_is_packed(c) && rng_chance(&c->rng, 4)) {
         c->decay.heads = 1;
     }
-    if (by_column && !linear_is_packed(c) && c->decay.heads == 1 && c->d == c->n) {
+    const bool has_axis = !linear_is_packed(c) || !has_heads(c); /* one of positions, or of 1 */
+    if (by_column && has_axis && c->decay.heads == 1 && c->d == c->n) {
         c->decay.rows = c->n; /* one row could be the numbers of the positions, too */
     }
     const enum decay_kind kind = (enum decay_kind)rng_between(&c->rng, 0, DECAY_MIXED);

@@ -399,3 +399,38 @@ Test(linear, gradients_by_small_corrections_keep_their_digits) {
                       narrow[i], wide[i]);
     }
 }
+
+/* The state after one position is a result, which is rounded: 1 is left of 1 + 2^-30 in float32. No
+ * output is made of that, and so each head, which takes the difference to 1, has 2^-30. */
+Test(linear, outputs_are_made_of_a_state_that_is_not_rounded) {
+    const float q[] = {1, -1, 1, -1}, k[] = {0x1p-15F, 0}, v[] = {0x1p-15F, 0x1p-14F},
+                past[] = {1, 1}, zero[] = {0}, one[] = {1};
+    const attn_tensor t[] = {
+        {q, ATTN_FLOAT32, 3, {2, 1, 2}},    {k, ATTN_FLOAT32, 3, {1, 1, 2}},
+        {v, ATTN_FLOAT32, 3, {1, 1, 1}},    {v + 1, ATTN_FLOAT32, 3, {1, 1, 1}},
+        {past, ATTN_FLOAT32, 3, {1, 2, 1}}, {zero, ATTN_FLOAT32, 1, {1}},
+        {one, ATTN_FLOAT32, 1, {1}}};
+    for (int rule = 0; rule < 4; rule++) {
+        const bool corrects = rule >= 2;
+        const attn_linear call = {.q = &t[0],
+                                  .k = &t[1],
+                                  .v = &t[corrects ? 3 : 2],
+                                  .past_state = &t[4],
+                                  .beta = corrects ? &t[6] : NULL};
+        const attn_options o = {.flags = ATTN_FLAG_SCALE,
+                                .scale = 1,
+                                .decay = rule % 2 == 1 ? &t[5] : NULL,
+                                .results = ATTN_WANT(OUTPUT) | ATTN_WANT(PRESENT_STATE)};
+        float output[2], state[2];
+        attn_plan *plan;
+        attn_error error = {0};
+        cr_assert_eq(attn_plan_linear(&plan, &call, &o, &error), ATTN_OK, "%s", error.message);
+        attn_plan_bind(plan, ATTN_RESULT_OUTPUT, 0, output);
+        attn_plan_bind(plan, ATTN_RESULT_PRESENT_STATE, 0, state);
+        cr_assert_eq(attn_plan_run(plan, NULL), ATTN_OK);
+        cr_expect_eq(output[0], 0x1p-30F, "rule %d: %g", rule, (double)output[0]);
+        cr_expect_eq(output[1], 0x1p-30F, "rule %d: %g", rule, (double)output[1]);
+        cr_expect_eq(state[0], 1);
+        attn_plan_free(plan);
+    }
+}

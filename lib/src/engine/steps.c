@@ -95,15 +95,33 @@ static void read_query(const struct steps *at, size_t h, size_t i) {
     read_doubles(s, q, s->l->d, norm_of(s, q) * head->scale, at->q);
 }
 
+/* Makes `u` the output of one more head. A state of floats is rounded, and so the output is made of
+ * the state before it, and of k v. */
+static void read_once_more(const struct steps *at, const struct state_rows *from,
+                           const struct state_rows *to, const double *gates) {
+    const struct band *s = at->s;
+    const struct attn_kernels *kernels = s->kernels;
+    double product = 0;
+    memset(at->u, 0, s->columns * sizeof(double));
+    if (to->is_float) {
+        kernels->wide_dots_f64(&product, at->q, at->k, s->l->d, 1, s->l->d);
+        kernels->axpy_f64(at->u, at->v, s->columns, product);
+        if (gates != NULL) {
+            kernels->decay_f64(at->q, at->q, gates, s->l->d);
+        }
+    }
+    read_state(at, at->q, to->is_float ? from : to, at->u);
+}
+
 /* Writes the outputs of position i. The output of the first head is in `u`. */
-static attn_status write_outputs_of(const struct steps *at, const struct state_rows *to, size_t i) {
+static attn_status write_outputs_of(const struct steps *at, const struct state_rows *from,
+                                    const struct state_rows *to, const double *gates, size_t i) {
     const struct band *s = at->s;
     const size_t first = s->state * s->l->group;
     for (size_t h = first; h < first + s->l->group; h++) {
         if (h > first) {
             read_query(at, h, i);
-            memset(at->u, 0, s->columns * sizeof(double));
-            read_state(at, at->q, to, at->u);
+            read_once_more(at, from, to, gates);
         }
         if (!band_round(s, at->u, s->columns, band_output(s, h, i))) {
             return band_not_finite(s, "output", h, i);
@@ -134,7 +152,7 @@ static attn_status run_step(const struct steps *at, const struct state_rows *fro
         s->kernels->step_f64(to->data, to->ld, from->data, from->ld, l->d, s->columns, gates, at->k,
                              at->v, at->q, at->u);
     }
-    return plan_wants(p, ATTN_WANT(OUTPUT)) ? write_outputs_of(at, to, i) : ATTN_OK;
+    return plan_wants(p, ATTN_WANT(OUTPUT)) ? write_outputs_of(at, from, to, gates, i) : ATTN_OK;
 }
 
 static attn_status keep_state(const struct steps *at, size_t i) {
