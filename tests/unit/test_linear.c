@@ -108,6 +108,16 @@ Test(linear, long_calls_agree_with_the_recurrence, .timeout = 36000) {
     check_drawn(true, 12, 0.1);
 }
 
+/* Calls that the search for drawn calls found to be wrong, before they were mended. */
+Test(linear, calls_that_were_wrong_agree_with_the_recurrence, .timeout = 1200) {
+    static const uint64_t seeds[] = {927000635, 927002994, 927003225, 31013652};
+    struct linear_worst worst[2] = {0};
+    for (size_t i = 0; i < sizeof seeds / sizeof *seeds; i++) {
+        check_linear(worst, draw_linear_call(seeds[i], false), seeds[i], true);
+    }
+    print_worst("calls that were wrong", worst);
+}
+
 /* Gates may be anything from 1 to 0, and corrections as large as a stable rule allows. */
 Test(linear, extreme_gates_agree_with_the_recurrence, .timeout = 1200) {
     static const struct linear_kind kinds[] = {
