@@ -26,6 +26,7 @@ INCLUDEDIR   ?= $(PREFIX)/include
 PKGCONFIGDIR ?= $(LIBDIR)/pkgconfig
 UNITDIR      ?= $(PREFIX)/lib/systemd/system
 MANDIR       ?= $(PREFIX)/share/man
+DATADIR      ?= $(PREFIX)/share/attentiond
 
 # ------------------------------------------------------------------------------------------ files
 LIB_OBJECTS     := $(patsubst %.c,$(O)/%.o,$(wildcard lib/src/*.c lib/src/*/*.c))
@@ -33,7 +34,10 @@ MAIN_OBJECT     := $(O)/server/main.o
 SERVER_OBJECTS  := $(filter-out $(MAIN_OBJECT),$(patsubst %.c,$(O)/%.o,$(wildcard server/*.c server/*/*.c server/*/*/*.c))) \
                    $(O)/server/codec/json/number.cc.o $(O)/server/api/embed.o
 
-EXPLORER := server/explorer/build.sh $(wildcard server/explorer/src/* server/explorer/src/*/*)
+# The trained model of two layers, which pages load, too. `make run` serves its folder.
+MODEL := server/models/story.safetensors
+
+EXPLORER := server/explorer/build.sh $(wildcard server/explorer/src/* server/explorer/src/*/*) $(MODEL)
 
 # build/assets/ holds the web pages and what they load. It is the same for every BUILD; assets.inc lists it.
 ASSETS := build/assets/assets.inc
@@ -223,7 +227,7 @@ endif
 
 # If the tree is built and read-only, `make run` installs and builds nothing. It only starts the daemon.
 run: $(shell test -x $(DAEMON) -a ! -w $(O) || echo ready-to-run) ## Install what is missing, build, start the daemon: make run ARGS="--port 9000"
-	@exec $(DAEMON) $(ARGS)
+	@ATTENTIOND_LAYERS="$${ATTENTIOND_LAYERS-$(dir $(MODEL))}" exec $(DAEMON) $(ARGS)
 
 .PHONY: ready-to-run
 ready-to-run:
@@ -254,11 +258,11 @@ $(MANUAL): $(DAEMON) server/man.sh
 	$(Q)server/man.sh $< > $@
 
 .PHONY: install uninstall deb clean help
-install: all $(MANUAL) ## Install (DESTDIR, PREFIX, BINDIR, LIBDIR, INCLUDEDIR, PKGCONFIGDIR, UNITDIR, MANDIR)
-	@case '$(PREFIX)$(BINDIR)$(LIBDIR)$(INCLUDEDIR)' in *[\&\|\\\ ]*) \
+install: all $(MANUAL) ## Install (DESTDIR, PREFIX, BINDIR, LIBDIR, INCLUDEDIR, PKGCONFIGDIR, UNITDIR, MANDIR, DATADIR)
+	@case '$(PREFIX)$(BINDIR)$(LIBDIR)$(INCLUDEDIR)$(DATADIR)' in *[\&\|\\\ ]*) \
 	    echo "make install: the folders to install into may not contain a space, &, | or \\" >&2; exit 1 ;; esac
 	$(INSTALL) -d "$(DESTDIR)$(BINDIR)" "$(DESTDIR)$(LIBDIR)" "$(DESTDIR)$(INCLUDEDIR)" "$(DESTDIR)$(PKGCONFIGDIR)" \
-	    "$(DESTDIR)$(UNITDIR)" "$(DESTDIR)$(MANDIR)/man1"
+	    "$(DESTDIR)$(UNITDIR)" "$(DESTDIR)$(MANDIR)/man1" "$(DESTDIR)$(DATADIR)/models"
 	$(INSTALL) -m 755 $(DAEMON) "$(DESTDIR)$(BINDIR)/attentiond"
 	$(INSTALL) -m 644 $(STATIC) $(SHARED) "$(DESTDIR)$(LIBDIR)/"
 	ln -sfn libattention.so.$(VERSION) "$(DESTDIR)$(LIBDIR)/libattention.so.$(ABI)"
@@ -267,16 +271,17 @@ install: all $(MANUAL) ## Install (DESTDIR, PREFIX, BINDIR, LIBDIR, INCLUDEDIR, 
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' -e 's|@INCLUDEDIR@|$(INCLUDEDIR)|' \
 	    -e 's|@VERSION@|$(VERSION)|' lib/attention.pc.in | \
 	    $(INSTALL) -m 644 /dev/stdin "$(DESTDIR)$(PKGCONFIGDIR)/attention.pc"
-	sed 's|@BINDIR@|$(BINDIR)|' server/attentiond.service.in | \
+	sed -e 's|@BINDIR@|$(BINDIR)|' -e 's|@DATADIR@|$(DATADIR)|' server/attentiond.service.in | \
 	    $(INSTALL) -m 644 /dev/stdin "$(DESTDIR)$(UNITDIR)/attentiond.service"
 	$(INSTALL) -m 644 $(MANUAL) "$(DESTDIR)$(MANDIR)/man1/"
+	$(INSTALL) -m 644 $(MODEL) "$(DESTDIR)$(DATADIR)/models/"
 
 uninstall: ## Remove what install put there
 	rm -f "$(DESTDIR)$(BINDIR)/attentiond" "$(DESTDIR)$(INCLUDEDIR)/attention.h" \
 	    "$(DESTDIR)$(PKGCONFIGDIR)/attention.pc" "$(DESTDIR)$(LIBDIR)/libattention.a" \
 	    "$(DESTDIR)$(LIBDIR)/libattention.so" "$(DESTDIR)$(LIBDIR)/libattention.so.$(ABI)" \
 	    "$(DESTDIR)$(LIBDIR)/libattention.so.$(VERSION)" "$(DESTDIR)$(UNITDIR)/attentiond.service" \
-	    "$(DESTDIR)$(MANDIR)/man1/attentiond.1"
+	    "$(DESTDIR)$(MANDIR)/man1/attentiond.1" "$(DESTDIR)$(DATADIR)/models/$(notdir $(MODEL))"
 
 DEB_VERSION ?= $(VERSION)-1
 deb: ## Make the Debian packages in build/deb/: make deb DEB_VERSION=0.1.0-2

@@ -1,7 +1,7 @@
 #!/bin/sh
 # rootfs.sh PROGRAM FOLDER makes the root file system of the image in FOLDER. It has PROGRAM, the loader and the
-# libraries that it needs, what dpkg knows of their packages, their licences, one user, and a list of all of this
-# (sbom.sh). PROGRAM may be made for another architecture. $SOURCE_DATE_EPOCH is the time of every file.
+# libraries that it needs, what dpkg knows of their packages, their licences, the trained model, one user, and a list of
+# all of this (sbom.sh). PROGRAM may be made for another architecture. $SOURCE_DATE_EPOCH is the time of every file.
 set -eu
 export LC_ALL=C SOURCE_DATE_EPOCH="${SOURCE_DATE_EPOCH:-0}"
 umask 022
@@ -63,7 +63,9 @@ add_libraries "$program"
 add /etc/os-release
 add /etc/debian_version
 
-mkdir -p "$root/etc" "$root/mnt/models"
+# A volume that is mounted at /mnt/models hides the trained model.
+install -D -m 644 server/models/story.safetensors "$root/mnt/models/story.safetensors"
+mkdir -p "$root/etc"
 echo 'attentiond:x:65532:65532:attentiond:/:/nonexistent' >"$root/etc/passwd"
 echo 'attentiond:x:65532:' >"$root/etc/group"
 

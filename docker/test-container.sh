@@ -69,6 +69,7 @@ if find "$work/root" | grep -E '/(sh|bash|dash|busybox|apt|apt-get|dpkg|perl|pyt
 fi
 docker/packages.sh python
 tests/support/venv.sh build/sbom docker/requirements-sbom.txt || fail "spdx-tools cannot be installed"
+cmp server/models/story.safetensors "$work/root/mnt/models/story.safetensors" || fail "the trained model is not there"
 build/sbom/bin/python docker/check-sbom.py "$work/root" "$version" "$commit" "$arch" ||
     fail "the list of parts is wrong"
 say "$suite, $arch: $size MB, $(find "$work/root" -name '*.so*' | wc -l) libraries, user 65532, no shell"

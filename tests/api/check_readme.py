@@ -79,7 +79,7 @@ class ForwardingServer(http.server.BaseHTTPRequestHandler):
 @contextlib.contextmanager
 def between(daemon):
     """Yields the address of a server between a client and the daemon."""
-    with subprocess.Popen([daemon, "--port", "0"], text=True, stdout=subprocess.PIPE) as process:
+    with subprocess.Popen([daemon, "--port", "0", "--layers", "server/models"], text=True, stdout=subprocess.PIPE) as process:
         try:
             ForwardingServer.daemon = process.stdout.readline().split()[-1]
             with http.server.ThreadingHTTPServer(("127.0.0.1", 0), ForwardingServer) as server:
@@ -117,7 +117,8 @@ def check(language, code, promised):
 def check_command(command, promised, daemon):
     """Returns what is wrong with a curl command, in words, or an empty text."""
     words = shlex.split(command)
-    body = words[words.index("-d") + 1].encode()
+    body = words[words.index("-d") + 1]
+    body = pathlib.Path(body[1:]).read_bytes() if body.startswith("@") else body.encode()
     request = urllib.request.Request(words[1].replace(ADDRESS, daemon), body, {"Content-Type": "application/json"})
     with urllib.request.urlopen(request, timeout=10) as response:
         answer = response.read().decode()

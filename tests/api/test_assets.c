@@ -28,6 +28,7 @@ static const char *media_type_of(const char *path) {
            : strcmp(end, ".js") == 0            ? "text/javascript; charset=utf-8"
            : strcmp(end, ".css") == 0           ? "text/css; charset=utf-8"
            : strcmp(end, ".svg") == 0           ? "image/svg+xml"
+           : strcmp(end, ".safetensors") == 0   ? "application/vnd.safetensors"
                                                 : "text/plain; charset=utf-8";
 }
 
@@ -126,17 +127,29 @@ static void expect_asset(const char *path) {
     client_response_free(&plain);
 }
 
-/* Finds the next file that is named after `at`: a page names "assets/NAME", a script names
- * "NAME.js" with 16 digits of a hash before the dot. Writes its path, and returns where the name
- * begins, or NULL if there is no other file. */
+/* Returns whether a name of so many bytes has 16 digits of a hash before its ending. */
+static bool is_hashed(const char *name, size_t size) {
+    static const char *const endings[] = {".js", ".safetensors"};
+    for (size_t i = 0; i < COUNT(endings); i++) {
+        const size_t stem = size - strlen(endings[i]);
+        if (size > strlen(endings[i]) + 17 &&
+            strncmp(name + stem, endings[i], strlen(endings[i])) == 0 && name[stem - 17] == '-' &&
+            strspn(name + stem - 16, "0123456789abcdef") == 16) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Finds the next file that is named after `at`: a page names "assets/NAME", a script names the file
+ * with its hash. Writes its path, and returns where the name begins, or NULL if there is no other
+ * file. */
 static const char *next_file(const char *at, bool page, char path[static 128]) {
     const char *before = page ? "\"assets/" : "\"";
     while ((at = strstr(at, before)) != NULL) {
         at += strlen(before);
         const size_t size = strcspn(at, "\"");
-        if (size < 100 &&
-            (page || (size > 20 && strncmp(at + size - 3, ".js", 3) == 0 && at[size - 20] == '-' &&
-                      strspn(at + size - 19, "0123456789abcdef") == 16))) {
+        if (size < 100 && (page || is_hashed(at, size))) {
             snprintf(path, 128, "/assets/%.*s", (int)size, at);
             return at;
         }

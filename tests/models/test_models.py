@@ -403,6 +403,21 @@ class Families(Models):
         for layer, want in zip(answer["layers"], expected):
             error = np.abs(np.array(layer["weights"]) - numbers(want)[0]).max()
             self.assertLessEqual(error, TOLERANCE[torch.float32], layer["name"])
+        self.check_readme(words, answer["layers"])
+
+    def check_readme(self, words, layers):
+        """README.md names a head with two weights, which are those of the answer and the largest of their rows."""
+        readme = pathlib.Path(__file__).parents[2].joinpath("README.md").read_text()
+        layer, head, *said = re.search(
+            r'In layer (\d+), head (\d+), .*?: the first "(\w+)" gives ([\d.]+) of its weight to "(\w+)", and the '
+            r'second ([\d.]+) to "(\w+)"', " ".join(readme.split())).groups()
+        word, *pairs = said
+        weights = np.array(layers[int(layer)]["weights"][int(head)])
+        rows = [at for at, one in enumerate(words) if one == word]
+        self.assertEqual(len(rows), 2)
+        for row, weight, noun in zip(rows, (pairs[0], pairs[2]), (pairs[1], pairs[3])):
+            self.assertEqual(words[weights[row].argmax()], noun)
+            self.assertEqual(f"{weights[row].max():.2f}", weight)
 
 
 class Refused(Models):

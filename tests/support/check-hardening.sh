@@ -38,7 +38,7 @@ done
 # The unit is checked as it would be installed for this daemon. The threshold 20 stands for 2.0.
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-sed "s|@BINDIR@|$folder|" "$unit" >"$folder/attentiond.service"
+sed "s|@BINDIR@|$folder|; s|@DATADIR@|$folder|" "$unit" >"$folder/attentiond.service"
 cp "$daemon" "$folder/attentiond"
 said=$(systemd-analyze verify --recursive-errors=no --man=no "$folder/attentiond.service" 2>&1) || true
 if [ -n "$said" ]; then

@@ -144,6 +144,7 @@ run_check "Grafana's dashboard against the metrics" \
     /usr/bin/python3 tests/support/check-dashboard.py docker/grafana-dashboard.json --daemon "$folder/attentiond"
 run_check "the page /docs against openapi.yaml" /usr/bin/python3 server/explorer/docs.py --check
 run_check "the options in the documents" /usr/bin/python3 tests/api/check_options.py --daemon "$folder/attentiond"
+run_check "the trained model" /usr/bin/python3 tests/models/check_story.py --daemon "$folder/attentiond"
 run_check "the clients in README" /usr/bin/python3 tests/api/check_readme.py README.md --daemon "$folder/attentiond"
 end_check "openapi.yaml against the routes and the recorded exchanges"
 case $folder in
