@@ -1,7 +1,8 @@
 #!/bin/sh
 # build.sh FOLDER makes FOLDER, which has the files that the daemon serves to browsers:
 #   index.html, docs.html, openapi.yaml and openapi.json;
-#   assets/, the scripts and styles that the pages name. A hash of the content is part of the name of each file;
+#   assets/, the scripts and styles that the pages name, and the trained model. A hash of the content is part of the name
+#   of each file;
 #   NAME.gz and NAME.br beside each file NAME. They are empty if they are not shorter than NAME;
 #   assets.inc, a list of all files for server/api/embed.S and server/api/assets.c.
 # The script needs esbuild, gzip and brotli. The same sources and the same programs give the same bytes.
@@ -25,16 +26,24 @@ size() { # FILE: prints how many bytes FILE has
     wc -c <"$1"
 }
 
+# The page computes what the layers of the trained model do not: it needs the words and their vectors.
+model=$src/../../models/story.safetensors
+story=story-$(hash "$model").safetensors
+cp "$model" "assets/$story"
 worker=
 files=
 layers=
 compare=
 linear=
 outputs=
+lines=
+curve=
+storyview=
 bundle() { # NAME: makes assets/STEM-HASH.SUFFIX of src/STEM.SUFFIX and prints the name with the hash
     esbuild "$src/$1" --outfile="$1" --define:WORKER_NAME="\"$worker\"" --define:FILES_NAME="\"$files\"" \
         --define:LAYERS_NAME="\"$layers\"" --define:COMPARE_NAME="\"$compare\"" --define:OUTPUTS_NAME="\"$outputs\"" \
-        --define:LINEAR_NAME="\"$linear\"" \
+        --define:LINEAR_NAME="\"$linear\"" --define:LINES_NAME="\"$lines\"" --define:CURVE_NAME="\"$curve\"" \
+        --define:STORY_NAME="\"$story\"" --define:STORYVIEW_NAME="\"$storyview\"" \
         --bundle --minify --format=esm --target=es2022 --legal-comments=none --log-level=warning
     name=${1%.*}-$(hash "$1").${1##*.}
     mv "$1" "assets/$name"
@@ -43,12 +52,16 @@ bundle() { # NAME: makes assets/STEM-HASH.SUFFIX of src/STEM.SUFFIX and prints t
 
 # The pages get the new names: "main.js" becomes "assets/main-HASH.js". Only main.js names the script of the worker and
 # the scripts that it loads when they are needed: with the first file that is not JSON, for stored layers, for attention
-# without softmax, and for comparisons. Only compare.js names the script of its worker.
+# without softmax, for lines, for the curve of softmax, for the trained model,
+# and for comparisons. Only compare.js names the script of its worker.
 worker=$(bundle worker.js)
 files=$(bundle files.js)
 layers=$(bundle layers.js)
 outputs=$(bundle outputsworker.js)
 linear=$(bundle linear.js)
+lines=$(bundle lines.js)
+curve=$(bundle curve.js)
+storyview=$(bundle story.js)
 compare=$(bundle compare.js)
 for name in $(grep -Eoh '"[a-z]+\.(js|css)"' "$src"/*.html | tr -d '"' | sort -u); do
     bundled=$(bundle "$name")
@@ -78,6 +91,7 @@ for file in *.html openapi.* assets/*; do
     *.html) type='text/html; charset=utf-8' ;;
     *.js) type='text/javascript; charset=utf-8' ;;
     *.json) type='application/json' ;;
+    *.safetensors) type='application/vnd.safetensors' ;;
     *.yaml) type='application/yaml' ;;
     esac
     printf 'ASSET(%d, "%s", "%s.gz", "%s.br", %d, %d, %d, "%s", "W/\\"%s\\"", %s)\n' $number "$file" "$file" "$file" \

@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { readCase } from './expected.mjs';
-import { answered, cell, matrix, open, openStep, pane, painted } from './explorer.mjs';
+import { answered, cell, matrix, open, openDrawer, openStep, pane, painted, setBody, writtenLine, writtenTitle } from './explorer.mjs';
 import { onPage, picture } from './harness.mjs';
 
 const PHONE = { viewport: { width: 390, height: 844 }, isMobile: true, hasTouch: true };
@@ -19,16 +19,6 @@ const point = async (page, step, row, col) => {
   const { x, y } = await cell(page, step, row, col);
   await page.mouse.move(x, y);
 };
-
-// Gives the page a request as text.
-const setBody = (page, body) =>
-  answered(page, () =>
-    page.evaluate((text) => {
-      const area = document.getElementById('request');
-      area.value = text;
-      area.dispatchEvent(new InputEvent('input', { inputType: 'insertText' }));
-    }, JSON.stringify(body)),
-  );
 
 const CASES = [
   ['000', '000-self-attention', 0, [1, 2]],
@@ -58,11 +48,10 @@ for (const [example, name, head, [row, col]] of CASES) {
       assert.deepEqual(numbers(part), V[col].map((value) => value * weight)); // prettier-ignore
       const mixed = V[0].map((_, at) => dot(weights[row], V.map((value) => value[at]))); // prettier-ignore
       numbers(output.values).forEach((value, at) => close(value, mixed[at], 1e-3));
-      const said = await page.textContent('.chain');
+      const said = await writtenLine(page);
       const written = (value, digits) => String(Number(value.toPrecision(digits))).replace('-', '−');
       assert.ok(said.includes(written(score, 4)) && said.includes(written(scaled, 4)), said);
       assert.ok(weight < 1e-4 || said.includes(written(weight, 4)), said);
-      assert.match(await page.textContent('.strips-keys .strip-line'), /^largest product: column \d+: \S+ × \S+ = \S+/);
     }));
 }
 
@@ -80,12 +69,12 @@ test('the arithmetic holds with every option, and says what it cannot show', () 
       [{ scale: 30 }, /e\^\(/],
       [{ normalization: 'none' }, /no softmax: weight/],
       [{ normalization: 'sigmoid', sigmoid_bias: -1 }, /sigmoid of/],
-      [{ rotary: true, Q: [[1, 0, 2, 0], [0, 1, 0, 1]], K: [[1, 1, 0, 2], [2, 0, 1, 1]], V: [[1], [2]] }, /^score/], // prettier-ignore
+      [{ rotary: true, Q: [[1, 0, 2, 0], [0, 1, 0, 1]], K: [[1, 1, 0, 2], [2, 0, 1, 1]], V: [[1], [2]] }, /^ score [^×]* → ×/], // prettier-ignore
     ];
     for (const [option, said] of cases) {
       await setBody(page, { Q, K, V, ...option });
       await point(page, 'weights', 1, option.rotary ? 0 : 3);
-      const text = await page.textContent('.chain');
+      const text = await writtenLine(page);
       assert.match(text, said, JSON.stringify(option));
       const { power, total, squashed, weight, masked, scaled, added, q } = await found(page);
       if (squashed !== null) close(1 / (1 + Math.exp(1 - masked)), weight);
@@ -97,10 +86,10 @@ test('the arithmetic holds with every option, and says what it cannot show', () 
     await setBody(page, { Q, K, V, mask: Q.map(() => [1, 0, 1, 1]) });
     await point(page, 'weights', 1, 1);
     assert.equal((await found(page)).forbidden, true);
-    assert.match(await page.textContent('.arithmetic-title'), /weight masked$/);
-    assert.match(await page.textContent('.chain'), /\+ mask =−∞/);
+    assert.equal(await writtenTitle(page), 'q1 → k1: ');
+    assert.match(await writtenLine(page), /→ \+ mask = −∞ → e\^−∞ = 0 → ÷ .* = 0$/);
     await setBody(page, { Q, K, V, mask: Q.map(() => [false, false, false, false]) });
-    assert.match(await page.textContent('.chain'), /all keys of the row are masked: weight0/);
+    assert.match(await writtenLine(page), /→ all keys of the row are masked: weight 0$/);
   }));
 
 test('heads: the output of a head is its part, also if W_O mixes the heads or the server gives their mean', () =>
@@ -140,8 +129,7 @@ test('the arithmetic of keys that the request adds, of a drawn sink, and of keys
       const extra = await found(page);
       assert.deepEqual([extra.extra, extra.q, extra.v, extra.output], [true, null, null, null]);
       close(extra.power / extra.total, extra.weight, 1e-5);
-      assert.match(await page.textContent('.chain'), /zero_key adds this key/);
-      assert.equal(await page.locator('.strips-values').isVisible(), false);
+      assert.match(await writtenLine(page), /zero_key adds this key/);
       await point(page, 'weights', 1, 2);
       assert.equal(numbers((await found(page)).v).length, 2);
       assert.equal((await found(page)).output === null, 'W_O' in more, 'the part of the added key is not known before W_O');
@@ -155,49 +143,39 @@ test('the arithmetic of keys that the request adds, of a drawn sink, and of keys
     // A row of X is the key that stands after the keys of the past.
     await setBody(page, { X: Q, past_K: [K[0], K[1]], past_V: [V[0], V[1]] });
     await point(page, 'X', 2, 0);
-    assert.match(await page.textContent('.arithmetic-title'), /q2 → k4/);
+    assert.equal(await writtenTitle(page), 'X of x2, column 0: ');
+    const marked = async (step) => {
+      await openStep(page, step);
+      return pane(page, step)
+        .locator('.figure-over i')
+        .evaluateAll(
+          (marks, rows) => marks.map(({ style, parentElement }) => Math.round((parseFloat(style.top) / parentElement.clientHeight) * rows)),
+          (await matrix(page, step)).length,
+        );
+    };
+    assert.deepEqual([await marked('K'), await marked('V'), await marked('Q')], [[4], [4], [2]]);
     // All items of a batch share K and V that have no axis of the batch.
     await setBody(page, { Q: [[Q], [Q]], K, V });
     await point(page, 'weights', 1, 2);
     close((await found(page)).sum, dot(Q[1], K[2]), 1e-12);
   }));
 
-test('the strips of 64 columns can be read, and each column tells its numbers', () =>
-  onPage({}, async (page) => {
-    await open(page, '/#example=001-vanilla');
-    const strip = page.locator('.strips-keys canvas');
-    const box = await strip.boundingBox();
-    assert.ok(box.width / 64 >= 6, `${box.width / 64} pixels for a column`);
-    await page.mouse.move(box.x + (40.5 * box.width) / 64, box.y + 5);
-    const { q, k } = await found(page);
-    const said = await page.textContent('.strips-keys .strip-line');
-    const short = (value) => String(Number(value.toPrecision(4))).replace('-', '−');
-    assert.equal(said, `column 40: ${short(q[40])} × ${short(k[40])} = ${short(q[40] * k[40])}`);
-    await strip.focus();
-    await page.keyboard.press('ArrowRight');
-    assert.match(await page.textContent('#say'), /^column 41: /);
-  }));
-
 for (const [size, options] of Object.entries({ desktop: { viewport: { width: 1440, height: 900 } }, phone: PHONE })) {
-  test(`the first screen shows the words, the weights, the steps and the arithmetic, ${size}`, () =>
+  test(`the first screen shows the words, the steps, the matrices and the arithmetic, ${size}`, () =>
     onPage(options, async (page) => {
       const { height } = options.viewport;
       for (const [i, example] of ['000', '003', '004'].entries()) {
         await open(page, `/?${i}#example=${example}`);
-        for (const part of ['#words', '#film', '[data-step="weights"] .figure-over', '.arithmetic']) {
+        const { y: floor } = await page.locator('#written').boundingBox();
+        for (const part of ['#words', '#steps', size === 'phone' ? '#flow .node' : '#flow [data-node="weights"]', '.written-line']) {
           const box = await page.locator(part).first().boundingBox();
-          const hidden = part.includes('figure') ? await page.locator('#dock').boundingBox() : { y: height };
-          assert.ok(box.y >= 0 && box.y + Math.min(box.height, 150) <= hidden.y + 1, `${example}: ${part} at ${JSON.stringify(box)}`);
+          const least = part.startsWith('.written') ? height : floor;
+          assert.ok(box.y >= 0 && box.y + Math.min(box.height, 150) <= least + 1, `${example}: ${part} at ${JSON.stringify(box)}`);
         }
       }
-      await page.evaluate(() => window.scrollTo({ top: 700, behavior: 'instant' }));
-      await openStep(page, 'all');
-      await page.evaluate(() => window.scrollTo({ top: 700, behavior: 'instant' }));
-      await page.waitForTimeout(100);
-      const { y } = await page.locator('#film').boundingBox();
-      assert.ok(y > -2 && y < 10, `the steps stay at the upper edge: ${y}`);
-      const dock = await page.locator('.arithmetic').boundingBox();
-      assert.ok(dock.y < height && dock.y + dock.height <= height + 1, 'the arithmetic stays at the lower edge');
+      await page.evaluate(() => window.scrollTo({ top: 200, behavior: 'instant' }));
+      const written = await page.locator('#written').boundingBox();
+      if (size === 'phone') assert.ok(written.y > 0 && written.y + written.height <= height + 1, 'the arithmetic stays at the lower edge');
       await picture(page, `arithmetic-${size}`);
     }));
 }
@@ -205,22 +183,25 @@ for (const [size, options] of Object.entries({ desktop: { viewport: { width: 144
 test('a step opens in the place of the one before, by click, key and link', () =>
   onPage({}, async (page) => {
     await open(page);
-    const place = async (step) => (await page.locator(`[data-step="${step}"] h3`).boundingBox()).y;
+    const place = async (step) => (await page.locator(`#single[data-step="${step}"] h2`).boundingBox()).y;
+    assert.equal((await state(page)).step, 'flow');
+    await page.click('[data-frame="weights"]');
     const before = await place('weights');
     await page.click('[data-frame="scores"]');
     assert.equal(await place('scores'), before);
-    assert.equal(await page.locator('[data-step="weights"]').isVisible(), false);
+    assert.equal(await page.locator('#single[data-step="weights"]').isVisible(), false);
+    assert.equal(await page.locator('#flow').isVisible(), false);
     assert.equal(await page.getAttribute('[data-frame="scores"]', 'aria-current'), 'step');
     await page.waitForFunction(() => /step=scores/.test(location.hash));
     await page.keyboard.press('.');
     assert.equal((await state(page)).step, 'scaled_scores');
     await page.keyboard.press(',');
     await page.keyboard.press('a');
-    assert.equal(await page.locator('.step:visible').count(), 9);
+    assert.equal(await page.locator('.node:visible').count(), 15);
     await page.keyboard.press('.');
     assert.equal((await state(page)).step, 'X');
     await page.goBack();
-    await page.waitForFunction(() => window.explorer.state.step === 'all');
+    await page.waitForFunction(() => window.explorer.state.step === 'flow');
   }));
 
 test('axes have names, and colours a bar with numbers and a title; a figure for a paper is black on white', () =>
@@ -229,11 +210,8 @@ test('axes have names, and colours a bar with numbers and a title; a figure for 
     await painted(page, 'weights');
     const saved = async (format, step) => {
       await openStep(page, step);
-      await page.locator(`[data-step="${step}"] .menu summary`).click();
-      const [download] = await Promise.all([
-        page.waitForEvent('download'),
-        page.click(`[data-step="${step}"] [data-download="${format}"]`),
-      ]);
+      await page.click('#single .menu summary');
+      const [download] = await Promise.all([page.waitForEvent('download'), page.click(`#single [data-download="${format}"]`)]);
       return page.evaluate(
         (text) => {
           const svg = new DOMParser().parseFromString(text, 'image/svg+xml');
@@ -258,7 +236,7 @@ test('axes have names, and colours a bar with numbers and a title; a figure for 
     assert.deepEqual(paper.inks.filter((ink) => ink !== '#ffffff' && ink !== '#101014'), ['#000000']); // prettier-ignore
     assert.equal(paper.images, 0, 'it has vectors only');
     assert.notEqual((await saved('svg', 'scores')).ground, '#ffffff');
-    const label = await page.getAttribute('[data-step="scores"] .colours', 'aria-label');
+    const label = await page.getAttribute('#single .colours', 'aria-label');
     assert.match(label, /^Colours: score from −[\d.]+ to [\d.]+$/);
   }));
 
@@ -270,7 +248,7 @@ test('the words are tinted by the weights of the word that one points at', () =>
     const weights = await matrix(page, 'weights');
     await page.hover('#words [data-word="4"]');
     (await tints()).forEach((tint, key) => close(tint, weights[4][key], 1e-3));
-    assert.match(await page.textContent('#explanation'), /^self-contradictory gives/);
+    assert.match(await page.textContent('.written-row'), /^self-contradictory gives/);
     await page.click('#words [data-word="9"]');
     assert.equal((await state(page)).row, 9);
     await page.keyboard.press('ArrowRight');
@@ -323,6 +301,7 @@ test('64 heads of two batch items: all are there, sorted, found by number, chose
 test('a slider changes the request and the result while it moves; one step back undoes it', () =>
   onPage({}, async (page) => {
     await open(page, '/#example=000');
+    await openDrawer(page);
     const request = async () => JSON.parse((await state(page)).text);
     const press = async (key, times, slider) => {
       await page.focus(`[data-slider="${slider}"]`);
@@ -379,6 +358,7 @@ test('pointing at the old answer is harmless while the page waits for an answer 
 test('a slider and its field show the request of the page that one goes back to', () =>
   onPage({}, async (page) => {
     await open(page, '/#example=000');
+    await openDrawer(page);
     await page.focus('[data-slider="scale"]');
     await answered(page, () => page.keyboard.press('ArrowRight'));
     await page.waitForFunction(() => location.hash.includes('request='));
@@ -405,6 +385,6 @@ test('the box beside the pointer covers neither its cell, nor its row and column
       const apart = (a, b, from, to) => a >= to || b <= from;
       assert.ok(apart(box.x, box.x + box.width, left, left + over.width / 4), `column ${col}`);
       assert.ok(apart(box.y, box.y + box.height, top, top + over.height / 4), `row ${row}`);
-      assert.ok(box.y + box.height <= (await page.locator('#dock').boundingBox()).y);
+      assert.ok(box.y + box.height <= (await page.locator('#written').boundingBox()).y);
     }
   }));

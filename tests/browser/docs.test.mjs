@@ -129,7 +129,7 @@ test('docs: the explorer opens the examples and computes them', () =>
       await done(page);
       assert.equal(await page.inputValue('#path'), path);
       assert.deepEqual(JSON.parse(await page.inputValue('#request')), body);
-      assert.match(await page.textContent('#status'), /: server +[\d.]+ ms/);
+      assert.match(await page.textContent('#status'), /: server\s+[\d.]+ ms/);
     }
   }));
 

@@ -23,12 +23,38 @@ export async function answered(page, does, state = 'done') {
 }
 
 // Returns a pane of a step. The weights have two panes when two heads stand side by side.
-export const pane = (page, step, place = 0) => page.locator(`[data-step="${step}"] .pane`).nth(place);
+export const pane = (page, step, place = 0) => page.locator(`#single[data-step="${step}"] .pane`).nth(place);
 
-// Opens a step if it is not open.
+// Opens a step if it is not open. step: also `flow` or `lines`.
 export async function openStep(page, step) {
-  if (!(await page.locator(`[data-step="${step}"]`).isVisible())) await page.click(`[data-frame="${step}"]`);
+  const where = { flow: '#flow', lines: '#lines' }[step] ?? `#single[data-step="${step}"]:not(.as-lines)`;
+  if (!(await page.locator(where).isVisible())) await page.click(`[data-frame="${step}"]`);
 }
+
+// Opens the drawer with the options and the request, and all that is folded in it.
+export async function openDrawer(page) {
+  if (await page.locator('#drawer').isHidden()) await page.click('#drawer-open');
+  await page.evaluate(() => document.querySelectorAll('#drawer details').forEach((one) => (one.open = true)));
+}
+
+// Replaces the request in the editor, and waits for the answer or the error. body: text, or what becomes JSON.
+export const setBody = (page, body, state) =>
+  answered(page, () => writeBody(page, typeof body === 'string' ? body : JSON.stringify(body)), state);
+
+// Puts a text into the editor, and leaves the focus where it is.
+export const writeBody = (page, text) =>
+  page.evaluate((text) => {
+    const area = document.getElementById('request');
+    area.value = text;
+    area.dispatchEvent(new InputEvent('input', { inputType: 'insertText' }));
+  }, text);
+
+// What is written about the subject, without its title: how the number is made.
+export const writtenLine = async (page) => {
+  const parts = await page.locator('.written-line span').allTextContents();
+  return parts.join('');
+};
+export const writtenTitle = (page) => page.textContent('.written-line b');
 
 // Opens a step, and waits until its figure is painted.
 export async function painted(page, step) {
@@ -55,6 +81,16 @@ export async function matrix(page, step, head = 0, batch = 0) {
     },
     [step, head, batch],
   );
+}
+
+// Returns the middle of a cell of a matrix in the flow on the screen. Rows and columns are those of the drawn matrix.
+export async function flowCell(page, id, row, col) {
+  const node = page.locator(`#flow [data-node="${id}"]`);
+  await node.scrollIntoViewIfNeeded();
+  const { rows, cols } = await page.evaluate((step) => window.explorer.matrix(step), id.length > 1 ? id : id.toUpperCase());
+  const [down, across] = id === 'k' ? [cols, rows] : [rows, cols];
+  const box = await node.boundingBox();
+  return { x: box.x + ((col + 0.5) * box.width) / across, y: box.y + ((row + 0.5) * box.height) / down };
 }
 
 // Opens a step, and returns the middle of one of its cells on the screen. The cell is scrolled to the middle of the window if

@@ -8,8 +8,22 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { promisify } from 'node:util';
 import { readCase } from './expected.mjs';
-import { answered, cell, done, matrix, numbers, open, openStep, pane, painted } from './explorer.mjs';
-import { base, onPage, picture, serious, startDaemon } from './harness.mjs';
+import {
+  answered,
+  cell,
+  done,
+  flowCell,
+  matrix,
+  numbers,
+  open,
+  openDrawer,
+  openStep,
+  pane,
+  painted,
+  setBody,
+  writtenLine,
+} from './explorer.mjs';
+import { base, findings, onPage, picture, serious, startDaemon } from './harness.mjs';
 
 const run = promisify(execFile);
 // Chromium writes each refused request to the console. Some tests make the server refuse requests on purpose.
@@ -18,14 +32,6 @@ const close = (a, b, most = 1e-6) => assert.ok(Math.abs(a - b) <= most, `${a} is
 const result = (page) => page.evaluate(() => window.explorer.result);
 const state = (page) => page.evaluate(() => window.explorer.state);
 const shown = (number) => Number(number.replace('−∞', '-Infinity').replace('−', '-'));
-
-// Puts a request into the editor and leaves the focus where it is.
-const setBody = (page, text) =>
-  page.evaluate((text) => {
-    const area = document.getElementById('request');
-    area.value = text;
-    area.dispatchEvent(new InputEvent('input', { inputType: 'insertText' }));
-  }, text);
 
 // Returns the texts of the tooltip by the names of its entries.
 const tooltip = (page) =>
@@ -68,9 +74,9 @@ test('opens with notebook 000 computed, under a strict policy', () =>
     await picture(page, 'explorer', { fullPage: true });
   }));
 
-test('pointing at a cell tells query, key, weight and score, and marks it in the other steps', () =>
+test('pointing at a cell of a step tells query, key, weight and score, and the cell is that of the other steps', () =>
   onPage({}, async (page) => {
-    await open(page, '/#step=all');
+    await open(page, '/#step=weights');
     for (const step of ['weights', 'scores']) {
       const { x, y } = await cell(page, step, 1, 2);
       await page.mouse.move(x, y);
@@ -80,7 +86,13 @@ test('pointing at a cell tells query, key, weight and score, and marks it in the
       assert.equal(said.key, 'word 3');
       close(shown(said.weight), (await matrix(page, 'weights'))[1][2], 1e-4);
       close(shown(said.score), (await matrix(page, 'scores'))[1][2], 1e-3);
-      for (const other of ['scores', 'scaled_scores', 'weights']) {
+      assert.ok((await writtenLine(page)).includes(said[step === 'weights' ? 'weight' : 'score']));
+      const factors = { weights: ['Q', 'K', 'V', 'output'], scores: ['Q', 'K'] }[step];
+      for (const other of ['scores', 'scaled_scores', 'masked_scores', 'weights', ...factors]) {
+        await page.keyboard.press('Escape');
+        const { x, y } = await flowCell(page, step, 1, 2);
+        await page.mouse.move(x, y);
+        await openStep(page, other);
         assert.ok((await pane(page, other).locator('.figure-over i').count()) > 0, `${other} is marked`);
       }
     }
@@ -90,7 +102,7 @@ test('pointing at a cell tells query, key, weight and score, and marks it in the
 
 test('a click keeps a row, Escape lets it go', () =>
   onPage({}, async (page) => {
-    await open(page);
+    await open(page, '/#step=weights');
     const { x, y } = await cell(page, 'weights', 2, 0);
     await page.mouse.click(x, y);
     assert.equal((await state(page)).row, 2);
@@ -98,7 +110,9 @@ test('a click keeps a row, Escape lets it go', () =>
     assert.match(await page.textContent('#explanation'), /^word 3 gives [\d.]+ to word \d/);
     await page.waitForFunction(() => /row=2/.test(location.hash));
     await page.keyboard.press('Escape');
-    assert.equal((await state(page)).row, null);
+    assert.deepEqual([(await state(page)).row, (await state(page)).step], [null, 'weights']);
+    await page.keyboard.press('Escape');
+    assert.equal((await state(page)).step, 'flow');
   }));
 
 test('the keyboard goes through a heat map, keeps a row, and has keys for the rest', () =>
@@ -106,6 +120,7 @@ test('the keyboard goes through a heat map, keeps a row, and has keys for the re
     await open(page);
     await page.keyboard.press('Tab');
     assert.equal(await page.evaluate(() => document.activeElement.textContent), 'Skip to the result');
+    await openStep(page, 'weights');
     await pane(page, 'weights').locator('.figure').focus();
     for (const key of ['ArrowRight', 'ArrowRight', 'ArrowDown']) {
       await page.keyboard.press(key);
@@ -149,36 +164,23 @@ test('who goes by keyboard sees the numbers, too, and keeps the page where it is
     assert.equal(await page.isHidden('#tooltip'), true);
   }));
 
-test('the steps of a row stand side by side, none alone in the next', async () => {
-  for (const width of [820, 1440, 1920]) {
-    await onPage({ viewport: { width, height: 900 } }, async (page) => {
-      for (const [i, example] of ['000', '001', '002'].entries()) {
-        await open(page, `/?${i}#example=${example}&step=all`);
-        const tops = await page
-          .locator('.group-score .step:not([hidden]) .figure')
-          .evaluateAll((all) => all.map((figure) => Math.round(figure.getBoundingClientRect().top)));
-        assert.equal(tops.length, 3);
-        assert.ok(Math.max(...tops) - Math.min(...tops) <= 1, `${example} at ${width}: ${tops}`);
-      }
-    });
-  }
-});
-
 test('heads: chosen, as a mean, two side by side', () =>
   onPage({}, async (page) => {
     const { weights } = readCase('002-heads-of-any-size').expect;
     const same = (rows, expected) => rows.forEach((row, i) => row.forEach((value, j) => close(value, expected[i][j], 1e-9)));
-    await open(page, '/#example=002-heads&numbers');
+    await open(page, '/#example=002-heads&numbers&step=weights');
+    await openDrawer(page);
     assert.equal(await page.locator('#heads [data-head]').count(), 4, 'three heads and their mean');
     await page.click('#heads [data-head="2"]');
     same(await numbers(page, 'weights'), weights[2]);
     assert.equal((await numbers(page, 'Q'))[0].length, 4, 'the queries of the third head have 4 columns');
+    await openStep(page, 'weights');
     await page.click('#heads [data-head="0"]', { modifiers: ['Shift'] });
     same(await numbers(page, 'weights', 0), weights[2]);
     same(await numbers(page, 'weights', 1), weights[0]);
     await picture(page, 'explorer-side-by-side', { fullPage: true });
     await page.click('#heads [data-head="mean"]');
-    await page.waitForFunction(() => /mean of 3/.test(document.querySelector('[data-step="weights"] .pane-title').textContent));
+    await page.waitForFunction(() => /mean of 3/.test(document.querySelector('#single .pane-title').textContent));
     const mean = weights[0].map((row, i) => row.map((_, j) => (weights[0][i][j] + weights[1][i][j] + weights[2][i][j]) / 3));
     same(await numbers(page, 'weights'), mean);
     await page.fill('#labels', 'a, b, c, d, e');
@@ -205,11 +207,8 @@ const colourOf = (page, step, row, col, place = 0) =>
 // Saves a figure as SVG, and returns the labels of the rows and columns in it and its number of cells.
 const inSight = async (page, step) => {
   await openStep(page, step);
-  await page.locator(`[data-step="${step}"] .menu summary`).click();
-  const [download] = await Promise.all([
-    page.waitForEvent('download'),
-    page.locator(`[data-step="${step}"] [data-download="svg"]`).click(),
-  ]);
+  await page.locator('#single .menu summary').click();
+  const [download] = await Promise.all([page.waitForEvent('download'), page.locator('#single [data-download="svg"]').click()]);
   return page.evaluate(
     (text) => {
       const found = new DOMParser().parseFromString(text, 'image/svg+xml');
@@ -230,7 +229,7 @@ test('a rectangle that is dragged zooms in, to whole cells; a double click or th
   onPage({}, async (page) => {
     await open(page, '/#example=own');
     const X = Array.from({ length: 30 }, (_, i) => Array.from({ length: 20 }, (_, j) => Math.sin(i * 20 + j)));
-    await answered(page, () => setBody(page, JSON.stringify({ X })));
+    await setBody(page, { X });
     const reset = pane(page, 'X').locator('.reset');
     const drag = async (from, to, finish = () => page.mouse.up()) => {
       const [a, b] = [await cell(page, 'X', ...from), await cell(page, 'X', ...to)];
@@ -269,7 +268,7 @@ test('+ and − zoom by keyboard, arrows move what is in sight; a small matrix i
   onPage({}, async (page) => {
     await open(page, '/#example=own');
     const X = Array.from({ length: 30 }, (_, i) => Array.from({ length: 20 }, (_, j) => Math.sin(i * 20 + j)));
-    await answered(page, () => setBody(page, JSON.stringify({ X })));
+    await setBody(page, { X });
     await openStep(page, 'X');
     await pane(page, 'X').locator('.figure').focus();
     const press = async (...keys) => {
@@ -279,7 +278,8 @@ test('+ and − zoom by keyboard, arrows move what is in sight; a small matrix i
     assert.match(await page.textContent('#say'), /rows 0 to 14 of 30, columns 0 to 9 of 20/);
     assert.deepEqual(await inSight(page, 'X'), { rows: rowsOf(0, 15), cells: 150, picture: 0 });
     await pane(page, 'X').locator('.figure').focus();
-    await press(...Array(16).fill('ArrowDown'));
+    // The pointer has been over the picture on its way, so the keys go to the first cell at first.
+    await press(...Array(30).fill('ArrowUp'), ...Array(20).fill('ArrowLeft'), ...Array(15).fill('ArrowDown'));
     close(shown((await tooltip(page)).Words), Math.sin(15 * 20), 1e-4);
     assert.deepEqual((await inSight(page, 'X')).rows, rowsOf(1, 15));
     await pane(page, 'X').locator('.figure').focus();
@@ -298,7 +298,7 @@ test('a finger that is held draws the rectangle; one that moves at once scrolls'
   onPage({ viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true }, async (page, { context }) => {
     await open(page, '/#example=own');
     const X = Array.from({ length: 30 }, (_, i) => Array.from({ length: 20 }, (_, j) => Math.sin(i * 20 + j)));
-    await answered(page, () => setBody(page, JSON.stringify({ X })));
+    await setBody(page, { X });
     const session = await context.newCDPSession(page);
     const touch = (type, ...points) => session.send('Input.dispatchTouchEvent', { type, touchPoints: points });
     const band = pane(page, 'X').locator('.zoom-band');
@@ -321,7 +321,7 @@ test('a finger that is held draws the rectangle; one that moves at once scrolls'
 
 test('two heads beside each other: each with its own legend and file, bars and colours of one scale', () =>
   onPage({ viewport: { width: 1800, height: 900 } }, async (page) => {
-    await open(page, '/#example=002-heads&compare=2&range=largest');
+    await open(page, '/#example=002-heads&step=weights&compare=2&range=largest');
     const heads = [await matrix(page, 'weights', 0), await matrix(page, 'weights', 2)];
     const bars = [];
     for (const [place, head] of [0, 2].entries()) {
@@ -349,10 +349,10 @@ test('two heads beside each other: each with its own legend and file, bars and c
     }
     const share = Math.max(...heads[1].flat()) / Math.max(...heads[0].flat());
     close(bars[1] / bars[0], share, 0.05);
-    assert.equal(await page.locator('[data-step="weights"] > footer').isVisible(), false);
+    assert.equal(await page.locator('#single > footer').isVisible(), false);
     await page.selectOption('#compare', '');
-    assert.equal(await page.locator('[data-step="weights"] > footer').isVisible(), true);
-    assert.equal(await page.locator('[data-step="weights"] .pane footer:visible').count(), 0);
+    assert.equal(await page.locator('#single > footer').isVisible(), true);
+    assert.equal(await page.locator('#single .pane footer:visible').count(), 0);
   }));
 
 test('equal weights keep their colour while a mask is edited, unless colours go to the largest', () =>
@@ -361,24 +361,14 @@ test('equal weights keep their colour while a mask is edited, unless colours go 
       [1, 0],
       [0, 1],
     ];
-    const ask = (mask) =>
-      answered(page, () =>
-        page.fill(
-          '#request',
-          JSON.stringify({
-            scale: 1,
-            Q,
-            K: [
-              [0, 0],
-              [0, 0],
-              [3, 3],
-            ],
-            V: [[1], [1], [1]],
-            mask,
-          }),
-        ),
-      );
+    const K = [
+      [0, 0],
+      [0, 0],
+      [3, 3],
+    ];
+    const ask = (mask) => setBody(page, { scale: 1, Q, K, V: [[1], [1], [1]], mask });
     await open(page, '/#example=own');
+    await openDrawer(page);
     const seen = [];
     for (const range of ['one', 'largest']) {
       await ask([
@@ -386,6 +376,7 @@ test('equal weights keep their colour while a mask is edited, unless colours go 
         [1, 1, 0],
       ]);
       await page.selectOption('#range', range);
+      await openStep(page, 'weights');
       seen.push(await colourOf(page, 'weights', 0, 0));
       await ask([
         [1, 1, 0],
@@ -403,13 +394,14 @@ test('equal weights keep their colour while a mask is edited, unless colours go 
 
 test('what is masked is hatched, not coloured as zero', () =>
   onPage({}, async (page) => {
-    await open(page, '/#example=003&step=all');
-    await painted(page, 'weights');
+    await open(page, '/#example=003');
     for (const step of ['masked_scores', 'weights']) {
+      await painted(page, step);
       assert.equal(await pane(page, step).locator('.figure').getAttribute('data-masked'), '6');
       assert.equal(await isHatched(page, step, 0, 3), true, `${step}: a masked cell`);
       assert.equal(await isHatched(page, step, 3, 0), false, `${step}: an open cell`);
     }
+    await painted(page, 'scores');
     assert.equal(await isHatched(page, 'scores', 0, 3), false, 'scores are not masked yet');
     const { x, y } = await cell(page, 'weights', 0, 3);
     await page.mouse.move(x, y);
@@ -419,7 +411,8 @@ test('what is masked is hatched, not coloured as zero', () =>
 
 test('the mask is edited by clicking cells; a query that may attend to nothing is marked', () =>
   onPage({}, async (page) => {
-    await open(page, '/#example=000&numbers');
+    await open(page, '/#example=000&numbers&step=weights');
+    await openDrawer(page);
     await page.click('#mask-edit');
     for (const [col, place] of [2, 0, 1, 3].entries()) {
       const { x, y } = await cell(page, 'weights', 1, place);
@@ -431,7 +424,7 @@ test('the mask is edited by clicking cells; a query that may attend to nothing i
         col === 3 ? 0 : 1,
       );
     }
-    assert.match(await page.locator('[data-step="weights"] table tbody th').nth(1).textContent(), /∅/);
+    assert.match(await page.locator('#single table tbody th').nth(1).textContent(), /∅/);
     await answered(page, () => page.click('#mask-clear'));
     close((await numbers(page, 'weights'))[1][0], readCase('000-self-attention').expect.weights[1][0]);
   }));
@@ -439,7 +432,7 @@ test('the mask is edited by clicking cells; a query that may attend to nothing i
 // Sets the control of an option as a user does.
 async function setOption(page, key, value) {
   const control = page.locator(`[data-option="${key}"]`).first();
-  await page.evaluate(() => (document.querySelector('.more').open = true));
+  await openDrawer(page);
   if (await control.evaluate((element) => element.tagName === 'SELECT')) {
     await control.selectOption(value);
   } else if (typeof value === 'boolean') {
@@ -481,7 +474,7 @@ test('every option is computed anew by the service', () =>
       const { weights, output, detail } = await ask(option);
       assert.equal(detail, undefined, key);
       await open(page, `/?${key}-${value}#example=own`);
-      await answered(page, () => page.fill('#request', JSON.stringify({ Q, K, V })));
+      await setBody(page, { Q, K, V });
       await answered(page, () => setOption(page, key, value));
       assert.deepEqual(await matrix(page, 'weights'), weights, `${key}: weights`);
       assert.deepEqual(await matrix(page, 'output'), output, `${key}: output`);
@@ -504,6 +497,7 @@ test('the page is busy from the moment its request is changed', () =>
 test('an option that cannot be read says its rule, and the request keeps the value it had', () =>
   onPage({}, async (page) => {
     await open(page, '/#example=own');
+    await openDrawer(page);
     const field = (key) => page.locator(`[data-option="${key}"]`).first();
     const now = async (key) => JSON.parse(await page.inputValue('#request'))[key];
     const cases = {
@@ -514,7 +508,7 @@ test('an option that cannot be read says its rule, and the request keeps the val
       window: ['1', 'x'],
     };
     for (const [key, [good, ...bad]] of Object.entries(cases)) {
-      await page.locator('aside details').evaluateAll((all) => all.forEach((one) => (one.open = true)));
+      await openDrawer(page);
       await answered(page, () => field(key).fill(good));
       const kept = await now(key);
       assert.notEqual(kept, undefined, key);
@@ -558,6 +552,7 @@ test('options that do not apply are off, and say why', () =>
 test('what is pasted goes to the path that it fits; a body for /softmax is not sent', () =>
   onPage({ expected: refused }, async (page, { requests }) => {
     await open(page, '/#example=own');
+    await openDrawer(page);
     const paste = async (body) => {
       await page.evaluate((text) => navigator.clipboard.writeText(text), JSON.stringify(body));
       await page.focus('#request');
@@ -593,8 +588,8 @@ test('what is pasted goes to the path that it fits; a body for /softmax is not s
 test('notes and headings are about the request at hand; an edited one says what was edited', () =>
   onPage({}, async (page) => {
     const note = () => page.textContent('#look');
-    const text = (step) => page.textContent(`[data-step="${step}"] .text`);
-    await open(page, '/#example=003&step=all');
+    const text = async (step) => (await openStep(page, step), page.textContent('#single .text'));
+    await open(page, '/#example=003');
     const own = await note();
     assert.match(own, /No word sees what comes after/);
     await answered(page, () => setOption(page, 'causal', ''));
@@ -609,7 +604,7 @@ test('notes and headings are about the request at hand; an edited one says what 
     assert.match(await text('scaled_scores'), /scale is 1$/);
     await answered(page, () => setOption(page, 'scale', '0.1'));
     assert.equal(await text('scaled_scores'), scaled);
-    assert.match(await page.textContent('#group-weigh'), /^Softmax turns/);
+    assert.match(await text('weights'), /each row sums to 1$/);
     await answered(page, () => page.click('[data-example="001"]'));
     const notes = new Set();
     for (const variant of ['001-heads', '001-head', '001-vanilla', '001-raw']) {
@@ -618,12 +613,14 @@ test('notes and headings are about the request at hand; an edited one says what 
       assert.equal(/Untrained|untrained/.test(await note()), /head/.test(variant), variant);
     }
     assert.equal(notes.size, 4);
-    assert.match(await page.textContent('#group-weigh'), /without softmax/);
+    assert.match(await text('weights'), /^the masked scores themselves/);
+    assert.equal(await page.textContent('#single math'), 'A=Smasked');
   }));
 
 test('edits are kept while other examples are looked at, until they are taken back', () =>
   onPage({}, async (page) => {
     await open(page, '/#example=002');
+    await openDrawer(page);
     const choose = (what) => answered(page, () => page.click(what));
     const request = () => page.inputValue('#request');
     await choose('[data-variant="002-head"]');
@@ -657,6 +654,7 @@ test('edits are kept while other examples are looked at, until they are taken ba
 test('what is wrong with a request is told, and marked where it is', () =>
   onPage({ expected: refused }, async (page) => {
     await open(page, '/#example=own');
+    await openDrawer(page);
     const wrong = (text) => answered(page, () => page.fill('#request', text), 'error');
     await wrong('{"Q": [[1, 2]], "K": [[1, 2, 3]], "V": [[1]]}');
     assert.match(await page.textContent('#problem'), /K has 3 columns but Q has 2/);
@@ -675,6 +673,7 @@ test('what is wrong with a request is told, and marked where it is', () =>
 test('words in place of JSON are not sent; one line says so, and the options wait', () =>
   onPage({}, async (page) => {
     await open(page, '/#example=own');
+    await openDrawer(page);
     assert.match(await page.textContent('#look'), /^Paste a text, matrices as Python prints them, CSV or JSON/);
     const note = () => page.textContent('#options-note');
     await answered(page, () => page.fill('#request', 'the cat sat'), 'error');
@@ -694,7 +693,7 @@ test('a row with nearly all its weight on one key says so', () =>
   onPage({}, async (page) => {
     await open(page, '/#example=own');
     const told = async (K) => {
-      await answered(page, () => page.fill('#request', JSON.stringify({ scale: 1, Q: [[1]], K, V: [[1], [2]] })));
+      await setBody(page, { scale: 1, Q: [[1]], K, V: [[1], [2]] });
       const { x, y } = await cell(page, 'weights', 0, 0);
       await page.mouse.click(x, y);
       return page.locator('#explanation .note').first().textContent();
@@ -711,6 +710,7 @@ test('a body of one’s own: from a file, with labels; infinity as Python writes
     await answered(page, () => page.setInputFiles('#file', { name: 'body.json', mimeType: 'application/json', buffer: body }));
     const { expect } = readCase('003-masked-head-bias-infinity');
     (await matrix(page, 'weights')).forEach((row, i) => row.forEach((value, j) => close(value, expect.weights[i][j], 1e-12)));
+    await openDrawer(page);
     await page.fill('#labels', 'a, <b>b</b>, c, d');
     const { x, y } = await cell(page, 'weights', 1, 0);
     await page.mouse.move(x, y);
@@ -757,7 +757,7 @@ test('a file that is dropped anywhere is the request; text that is dragged is no
 test('lines: the page hands on its weights, mask, row and threshold', () =>
   onPage({}, async (page) => {
     await open(page, '/#example=003');
-    await page.click('#as-lines');
+    await page.click('[data-frame="lines"]');
     await page.waitForFunction(() => document.querySelectorAll('.lines-line').length === 10);
     assert.deepEqual(await page.locator('.lines-queries .lines-label').allTextContents(), ['My', 'name', 'is', 'Grant']);
     await page.click('.lines-word[data-query="3"]');
@@ -782,6 +782,7 @@ test('the address says what is seen; back and forward go through it', () =>
   onPage({}, async (page, { context }) => {
     await open(page, '/#example=002-heads');
     await page.click('#heads [data-head="1"]');
+    await openDrawer(page);
     await page.check('#log');
     await page.selectOption('#palette', 'cividis');
     await answered(page, () => setOption(page, 'causal', 'true'));
@@ -807,7 +808,7 @@ test('the address says what is seen; back and forward go through it', () =>
 test('the code that is copied gives the page’s own answer', () =>
   onPage({}, async (page) => {
     await open(page, '/#example=003');
-    await page.evaluate(() => (document.getElementById('panel-code').open = true));
+    await openDrawer(page);
     const inside = await page.locator('#code').evaluate(({ scrollHeight, clientHeight }) => scrollHeight - clientHeight);
     assert.ok(inside <= 1, 'the code scrolls with its column only');
     const folder = mkdtempSync(join(tmpdir(), 'explorer-'));
@@ -836,7 +837,7 @@ test('a page without a clipboard copies all the same; if it cannot, the text sta
   onPage({}, async (page) => {
     await page.addInitScript(() => Object.defineProperty(navigator, 'clipboard', { value: undefined }));
     await open(page, '/#example=003');
-    await page.evaluate(() => (document.getElementById('panel-code').open = true));
+    await openDrawer(page);
     const code = await page.textContent('#code');
     await page.click('#copy');
     await page.waitForFunction(() => document.getElementById('copy').textContent === 'Copied');
@@ -885,20 +886,28 @@ test('an error is in sight wherever the page is scrolled to, and leaves the focu
     { width: 390, height: 844 },
   ]) {
     await onPage({ viewport, expected: refused }, async (page) => {
-      await open(page);
-      await page.evaluate(() => document.querySelectorAll('details').forEach((one) => (one.open = true)));
-      for (const place of ['[data-step="weights"] .pane:first-child .figure', '[data-option="scale"]']) {
-        await page.locator(place).scrollIntoViewIfNeeded();
+      await open(page, '/#step=weights');
+      await openDrawer(page);
+      await setBody(page, '{"X": [[1, 2], [3, 4]]}'); // so that the note about what was edited is there already
+      for (const place of ['#single .pane:first-child .figure', '[data-option="scale"]']) {
+        await page.locator(place).evaluate((element) => element.scrollIntoView({ block: 'start', behavior: 'instant' }));
         await page.focus(place);
+        // The stage is drawn again for the room that the drawer leaves, so its place is read when it stays the same.
+        await page.waitForFunction(async (place) => {
+          const top = () => document.querySelector(place).getBoundingClientRect().top;
+          const first = top();
+          await new Promise((resolve) => setTimeout(resolve, 200));
+          return top() === first;
+        }, place);
         const before = await page.locator(place).boundingBox();
-        await answered(page, () => setBody(page, '{"X": [[1, 2], [3]]}'), 'error');
+        await setBody(page, '{"X": [[1, 2], [3]]}', 'error');
         assert.equal(await page.evaluate((place) => document.activeElement === document.querySelector(place), place), true, place);
         close((await page.locator(place).boundingBox()).y, before.y, 2);
         const box = await page.locator('#problem').boundingBox();
         assert.ok(box.y >= 0 && box.y + box.height <= viewport.height, `${place}: ${JSON.stringify(box)} of ${viewport.width}`);
         assert.equal(await page.getAttribute('#problem', 'role'), 'alert');
         await picture(page, `explorer-error-${viewport.width}`);
-        await answered(page, () => setBody(page, '{"X": [[1, 2], [3, 4]]}'));
+        await setBody(page, '{"X": [[1, 2], [3, 4]]}');
       }
     });
   }
@@ -906,7 +915,7 @@ test('an error is in sight wherever the page is scrolled to, and leaves the focu
 
 test('a drawn Q is shown, as K and V are, also at 1024 × 1024', () =>
   onPage({}, async (page) => {
-    await open(page, '/#example=own&step=all');
+    await open(page, '/#example=own');
     const random = { generator: 'numpy', seed: 5 };
     const drawn = (n, d) => ({ random: 'randn', shape: [n, d] });
     const ask = async (body) => {
@@ -918,9 +927,10 @@ test('a drawn Q is shown, as K and V are, also at 1024 × 1024', () =>
       [1024, 1024, 8],
     ]) {
       const body = { random, V: drawn(m, d), Q: drawn(n, d), K: drawn(m, d) };
-      await answered(page, () => setBody(page, JSON.stringify(body)));
+      await setBody(page, body);
       for (const name of ['Q', 'K', 'V']) {
-        assert.equal(await page.locator(`[data-step="${name}"]`).isVisible(), true, `${name} of ${n} rows`);
+        assert.equal(await page.locator(`[data-frame="${name}"]`).isVisible(), true, `${name} of ${n} rows`);
+        assert.equal(await page.locator(`#flow [data-node="${name.toLowerCase()}"]`).isVisible(), true, `${name} of ${n} rows`);
       }
       // If the Q on the page is right, the service makes the shown scores of this Q and of the K on the page.
       const [Q, K] = [await matrix(page, 'Q'), await matrix(page, 'K')];
@@ -938,12 +948,9 @@ test('a step is saved as CSV, JSON, SVG and PNG', () =>
     await open(page, '/#example=003');
     await painted(page, 'masked_scores');
     const saved = async (format, step) => {
-      await openStep(page, step);
-      await page.locator(`[data-step="${step}"] .menu summary`).click();
-      const [download] = await Promise.all([
-        page.waitForEvent('download'),
-        page.locator(`[data-step="${step}"] [data-download="${format}"]`).click(),
-      ]);
+      if (step) await openStep(page, step);
+      await page.locator('#single .menu summary').click();
+      const [download] = await Promise.all([page.waitForEvent('download'), page.locator(`#single [data-download="${format}"]`).click()]);
       assert.equal(download.suggestedFilename().endsWith(`.${format}`), true);
       return readFileSync(await download.path());
     };
@@ -975,46 +982,61 @@ test('a step is saved as CSV, JSON, SVG and PNG', () =>
       return { error: Boolean(found.querySelector('parsererror')), cells: fills.length, hatched };
     }, svg);
     assert.deepEqual(parsed, { error: false, cells: 16, hatched: 6 });
-    await page.click('#as-lines');
+    await page.click('[data-frame="lines"]');
     await page.waitForFunction(() => document.querySelectorAll('.lines-line').length === 10);
-    const drawn = String(await saved('svg', 'weights'));
+    const drawn = String(await saved('svg'));
     assert.equal(drawn.match(/<path /g).length, 10);
     assert.deepEqual(drawn.match(/(?<=>)[A-Za-z]+(?=<\/text>)/g), ['My', 'name', 'is', 'Grant', 'My', 'name', 'is', 'Grant']);
-    assert.equal((await saved('png', 'weights')).readUInt32BE(20), 2 * 4 * 26);
-    await page.click('#as-map');
+    const height = Number(/ height="(\d+)"/.exec(drawn)[1]);
+    assert.ok(height >= 4 * 26, 'four words and the legend');
+    assert.equal((await saved('png')).readUInt32BE(20), 2 * height);
     const png = await saved('png', 'weights');
     assert.deepEqual([...png.subarray(0, 4)], [0x89, 0x50, 0x4e, 0x47]);
     assert.ok(png.readUInt32BE(16) > 100);
   }));
 
-test('light and dark, in every view: nothing that axe-core finds', async () => {
-  const views = {
-    plain: '#example=000',
-    numbers: '#example=003&numbers',
-    heads: '#example=002-heads&lines&compare=1',
-    own: '#example=own',
-    all: '#example=002-heads&step=all',
-    alone: '?embed=output#example=004',
-  };
-  for (const colorScheme of ['light', 'dark']) {
-    for (const [name, hash] of Object.entries(views)) {
-      await onPage({ colorScheme }, async (page) => {
-        await open(page, `/${hash}`);
-        if (name !== 'alone') await painted(page, 'scores');
-        await page.evaluate(() => document.querySelectorAll('details').forEach((one) => (one.open = true)));
-        assert.deepEqual(await serious(page), [], `${name}, ${colorScheme}`);
-        const ground = await page.evaluate(() => getComputedStyle(document.body).backgroundColor);
-        const light =
-          ground
-            .match(/\d+/g)
-            .slice(0, 3)
-            .reduce((sum, value) => sum + Number(value), 0) / 3;
-        assert.equal(light > 128, colorScheme === 'light', `the ground is ${ground}`);
+// Returns whether the ground of the page is light.
+const isLight = (page) =>
+  page.evaluate(() => {
+    const [red, green, blue] = getComputedStyle(document.body).backgroundColor.match(/\d+/g).map(Number);
+    return (red + green + blue) / 3 > 128;
+  });
+
+for (const colorScheme of ['light', 'dark']) {
+  test(`${colorScheme}, in every view: nothing that axe-core finds`, () =>
+    onPage({ colorScheme }, async (page) => {
+      const check = async (name) => {
+        assert.deepEqual(await findings(page), [], name);
+        assert.equal(await isLight(page), colorScheme === 'light', name);
         await picture(page, `explorer-${name}-${colorScheme}`, { fullPage: true });
-      });
-    }
-  }
-});
+      };
+      const views = {
+        numbers: '#example=003&numbers&step=masked_scores',
+        heads: '#example=002-heads&step=weights&compare=1&numbers',
+        lines: '#example=002-heads&step=weights&lines&compare=1',
+        state: '#example=005&step=states',
+        own: '#example=own',
+        alone: '?embed=output#example=004',
+        'alone-flow': '?embed=flow#example=004',
+      };
+      for (const [name, hash] of Object.entries(views)) {
+        await open(page, `/${hash}`);
+        if (hash.startsWith('#')) await openDrawer(page);
+        await check(name);
+      }
+      for (const example of ['000', '001']) {
+        await open(page, `/?${example}#example=${example}`);
+        for (const step of await page.locator('[data-frame]').evaluateAll((all) => all.map(({ dataset }) => dataset.frame))) {
+          await openStep(page, step);
+          await check(`${example}-${step}`);
+        }
+      }
+      await page.click('#compare-open');
+      await page.waitForFunction(() => window.explorer.comparison !== null);
+      await answered(page, () => setOption(page, 'causal', 'true'));
+      await check('compare');
+    }));
+}
 
 test('the button for light and dark overrides the system', () =>
   onPage({ colorScheme: 'light' }, async (page) => {
@@ -1035,9 +1057,14 @@ test('the button for light and dark overrides the system', () =>
 
 test('on a phone nothing scrolls sideways', () =>
   onPage({ viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true }, async (page) => {
-    for (const [i, hash] of ['#example=000', '#example=002-heads&compare=1', '#example=003&numbers', '#example=004&lines'].entries()) {
+    for (const [i, hash] of [
+      '#example=000',
+      '#example=002-heads&step=weights&compare=1',
+      '#example=003&step=weights&numbers',
+      '#example=004&step=weights&lines',
+    ].entries()) {
       await open(page, `/?${i}${hash}`);
-      await page.evaluate(() => document.querySelectorAll('details').forEach((one) => (one.open = true)));
+      await openDrawer(page);
       const { inner, wide } = await page.evaluate(() => ({ inner: innerWidth, wide: document.documentElement.scrollWidth }));
       assert.ok(wide <= inner && inner <= 390, `${hash}: ${wide} of ${inner} pixels`);
       await picture(page, `explorer-phone-${i}`, { fullPage: true });

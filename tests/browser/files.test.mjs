@@ -1,7 +1,8 @@
 // files.test.mjs tests that the explorer takes .npy and .safetensors files: dropped, opened and pasted, right and wrong.
 import assert from 'node:assert/strict';
+import { readFile } from 'node:fs/promises';
 import { test } from 'node:test';
-import { answered, matrix, open } from './explorer.mjs';
+import { answered, matrix, open, openDrawer, setBody, writeBody } from './explorer.mjs';
 import { onPage, picture, serious } from './harness.mjs';
 import { entry, npyBytes, safetensorsBytes } from './tensorfiles.mjs';
 
@@ -53,7 +54,7 @@ test('a dropped .npy file is a matrix of the request, and the rest stays; the pa
     assert.equal((await matrix(page, 'weights')).length, 2);
     assert.equal(await note(page), 'q.npy (F32, 2 × 3) is Q now.');
     assert.equal(await page.isHidden('#problem'), true);
-    await page.fill('#request', JSON.stringify(before));
+    await writeBody(page, JSON.stringify(before));
     assert.equal(await note(page), '');
   }));
 
@@ -132,6 +133,7 @@ test('a .safetensors file that is opened by keyboard is the request', () =>
         window.opened = [event.isTrusted, event.target.multiple];
       });
     });
+    await openDrawer(page);
     await page.focus('#file');
     await page.keyboard.press('Space');
     const opened = await page.waitForFunction(() => window.opened);
@@ -194,35 +196,94 @@ test('a wrong file is refused in words, and the request stays', () =>
     assert.equal(await page.isHidden('#problem'), true);
   }));
 
-test('a file that is long but not too long is read in slices, and a longer one names the way with curl', () =>
-  onPage({}, async (page) => {
+const SHAPE = [8, 512, 64];
+const SIZE = 4 * 8 * 512 * 64; // bytes
+// Returns numbers of float32 that are always the same.
+const numbers = (from) => Float32Array.from({ length: SIZE / 4 }, (_, i) => Math.sin(i * 0.7 + from) * 1.5);
+
+test('Q, K and V of 8 × 512 × 64 go and come as bytes, and every option keeps them', () =>
+  onPage({ expected: refused }, async (page, { requests }) => {
     await open(page);
-    const rows = 1024;
-    const data = Float32Array.from({ length: rows * 96 }, (_, i) => Math.sin(i) * 3);
-    const three = { Q: 0, K: 1, V: 2 };
-    const header = (cols) =>
-      Object.fromEntries(
-        Object.entries(three).map(([key, at]) => [key, entry('F32', [rows, cols], at * rows * cols * 4, (at + 1) * rows * cols * 4)]),
-      );
-    const file = (name, cols) => ({
-      name,
-      mimeType: 'application/octet-stream',
-      buffer: safetensorsBytes(header(cols), data.subarray(0, rows * cols * 3)),
-    });
     await page.evaluate(() => {
       window.long = [];
       new PerformanceObserver((list) => window.long.push(...list.getEntries().map(({ duration }) => duration))).observe({
         type: 'longtask',
       });
     });
-    await answered(page, () => page.setInputFiles('#file', file('wide.safetensors', 32)));
-    console.log(`1024 × 32 three times: the longest task ${Math.max(0, ...(await page.evaluate(() => window.long)))} ms`);
-    const before = await state(page);
-    const last = (await matrix(page, 'V')).at(-1).at(-1);
-    assert.equal(Math.fround(last), data.at(-1));
-    assert.match(await note(page), /^wide\.safetensors is the request now\. [\d,]+ characters are too many to edit/);
-    const large = safetensorsBytes({ X: entry('U8', [1500, 1500], 0, 2_250_000) }, new Uint8Array(2_250_000));
-    await page.setInputFiles('#file', { name: 'large.safetensors', mimeType: 'application/octet-stream', buffer: large });
-    await told(page, /curl .*\/attention' -H 'Content-Type: application\/vnd\.safetensors' --data-binary '@large\.safetensors'/);
-    assert.deepEqual(await state(page), before);
+    const [q, k, v] = [0, 1, 2].map(numbers);
+    const files = { Q: q, K: k, V: v };
+    const buffers = Object.entries(files).map(([key, data]) => ({
+      name: `${key}.npy`,
+      mimeType: 'application/octet-stream',
+      buffer: npyBytes('<f4', SHAPE, data),
+    }));
+    const begin = performance.now();
+    await answered(page, () => page.setInputFiles('#file', buffers));
+    const [first, longest] = [performance.now() - begin, Math.max(0, ...(await page.evaluate(() => window.long)))];
+    console.log(`8 × 512 × 64: shown after ${Math.round(first)} ms; ${await page.textContent('#status')}; the longest task ${longest} ms`);
+    const standing = (key) => ({ file: `${key}.npy`, dtype: 'F32', shape: SHAPE });
+    assert.deepEqual(JSON.parse((await state(page)).text), { Q: standing('Q'), K: standing('K'), V: standing('V') });
+    assert.match(await note(page), /^Q \(F32, 8 × 512 × 64\), K/);
+    const sent = () => requests.findLast((request) => /\/attention$/.test(request.url()));
+    assert.equal(sent().headers()['content-type'], 'application/vnd.safetensors');
+    assert.equal(sent().headers().accept, 'application/vnd.safetensors');
+    assert.ok(sent().postDataBuffer().includes(Buffer.from(q.buffer)), 'the body has the bytes of Q');
+    assert.deepEqual((await matrix(page, 'V', 7)).at(-1), [...v.slice(-64)]);
+    // The page has the service's numbers: those of the first row, computed here in double.
+    const row = Array.from({ length: 512 }, (_, j) => q.slice(0, 64).reduce((sum, x, i) => sum + x * k[j * 64 + i], 0) / 8);
+    const exps = row.map((x) => Math.exp(x - Math.max(...row)));
+    const total = exps.reduce((a, b) => a + b);
+    const [weights] = await matrix(page, 'weights');
+    weights.forEach((weight, j) => assert.ok(Math.abs(weight - exps[j] / total) < 1e-6, `weight ${j}`));
+    // A changed option, a typed one, too, is sent with the same bytes.
+    await openDrawer(page);
+    await answered(page, () => page.selectOption('#option-causal', 'true'));
+    assert.equal((await matrix(page, 'weights', 3))[0][0], 1);
+    assert.ok(sent().postDataBuffer().includes(Buffer.from(v.buffer)), 'the body has the bytes of V');
+    assert.deepEqual(JSON.parse((await state(page)).text).K, standing('K'));
+    // The request is too long for a link, and its code sends a file that the page saves.
+    assert.equal(await page.isVisible('#no-link'), true);
+    assert.doesNotMatch(await page.evaluate(() => location.hash), /request=/);
+    assert.match(
+      await page.textContent('#code'),
+      /-H 'Content-Type: application\/vnd\.safetensors' .*--data-binary @request\.safetensors/s,
+    );
+    const [saved] = await Promise.all([page.waitForEvent('download'), page.click('#save-request')]);
+    assert.equal(saved.suggestedFilename(), 'request.safetensors');
+    const output = await matrix(page, 'output', 5);
+    await open(page, '/#example=001');
+    await answered(page, async () => page.setInputFiles('#file', { name: 'again.safetensors', mimeType: '', buffer: await readFile(await saved.path()) })); // prettier-ignore
+    assert.deepEqual(await matrix(page, 'output', 5), output);
+    // A matrix that no open file has is not sent.
+    const count = requests.length;
+    const other = JSON.stringify({ Q: { ...standing('Q'), shape: [8, 512, 32] }, K: [[1]], V: [[1]] });
+    await setBody(page, other, 'error');
+    assert.match(await page.textContent('#problem'), /The page does not have Q\.npy.*Open Q\.npy again/s);
+    assert.equal(await page.textContent('#problem-pointer'), '/Q');
+    assert.equal(requests.length, count);
+  }));
+
+test('1024 × 1024 weights come as bytes; a small request and its answer stay JSON', () =>
+  onPage({}, async (page, { requests }) => {
+    await open(page);
+    const of = (path) => requests.findLast((request) => request.url().endsWith(path));
+    assert.equal(of('attention').headers()['content-type'], 'application/json');
+    assert.equal(of('attention').headers().accept, 'application/json');
+    const rows = { random: 'randn', shape: [1024, 16] };
+    const begin = performance.now();
+    await setBody(page, { random: { generator: 'numpy', seed: 5 }, Q: rows, K: rows, V: rows });
+    console.log(`1024 × 1024: shown after ${Math.round(performance.now() - begin)} ms; ${await page.textContent('#status')}`);
+    const { headers } = await of('/attention')
+      .response()
+      .then(async (response) => ({ headers: await response.allHeaders() }));
+    assert.equal(headers['content-type'], 'application/vnd.safetensors');
+    const stages = 4 * 4 * 1024 * 1024;
+    assert.ok(Number(headers['content-length']) < stages * 1.05, `${headers['content-length']} bytes`);
+    // The same numbers come as text if the user chooses digits.
+    const fewer = { random: { generator: 'numpy', seed: 5 }, ...Object.fromEntries(['Q', 'K', 'V'].map((key) => [key, { random: 'randn', shape: [256, 16] }])) }; // prettier-ignore
+    await setBody(page, fewer);
+    const weights = (await matrix(page, 'weights'))[255];
+    await setBody(page, { ...fewer, digits: 4 });
+    assert.equal((await of('/attention').response()).headers()['content-type'], 'application/json');
+    (await matrix(page, 'weights'))[255].forEach((weight, j) => assert.ok(Math.abs(weight - weights[j]) <= 6e-4 * weights[j]));
   }));

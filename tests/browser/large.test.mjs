@@ -1,7 +1,7 @@
 // large.test.mjs tests that the page stays quick with 1024 × 1024 weights. It prints the longest task; with STRICT=yes it asserts its time.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { answered, cell, matrix, open, pane, painted } from './explorer.mjs';
+import { answered, cell, flowCell, matrix, open, openDrawer, pane, painted } from './explorer.mjs';
 import { onPage, picture, strict } from './harness.mjs';
 
 const N = 1024;
@@ -34,14 +34,22 @@ test('1024 × 1024: shown, pointed at, scrolled, as lines, with the page never f
     await page.mouse.move(x, y, { steps: 5 });
     await page.waitForSelector('#tooltip:not([hidden])');
     await page.mouse.wheel(0, 400);
+    await openDrawer(page);
     await page.click('#log');
-    await page.click('#as-lines');
+    await page.click('[data-frame="lines"]');
     await page.waitForSelector('.lines-word');
     await page.locator('.lines-scroll').evaluate((scroll) => (scroll.scrollTop = 9000));
     await page.waitForTimeout(1000);
     await picture(page, 'large-lines');
-    await page.click('#as-map');
+    await page.click('[data-frame="flow"]');
+    for (const id of ['scores', 'v', 'weights']) {
+      const place = await flowCell(page, id, 800, 7);
+      await page.mouse.move(place.x, place.y);
+      assert.equal(await page.locator(`[data-node="${id}"] .mark-cell`).count(), 1);
+    }
     await page.waitForTimeout(500);
+    await picture(page, 'large-flow');
+    await painted(page, 'weights');
     await picture(page, 'large', { fullPage: true });
     const long = (await page.evaluate(() => window.long)).filter(([start]) => start >= begin);
     const longest = Math.max(0, ...long.map(([, duration]) => duration));

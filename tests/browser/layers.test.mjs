@@ -1,5 +1,5 @@
-// layers.test.mjs tests what the explorer shows of stored layers: their list, the grid of all heads for hidden states, one head, and the
-// rollout. The model is a small BERT with invented weights. This file computes its attention in plain loops, and compares the numbers.
+// layers.test.mjs tests what the explorer shows of stored layers: their list, the grid of all heads for hidden states, its legend and its
+// picture, one head with what its numbers are made of, words that are hidden, links, and the rollout. The model is a small BERT with invented weights. This file computes its attention in plain loops, and compares the numbers.
 import assert from 'node:assert/strict';
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { css } from '../../server/explorer/src/colour.js';
 import { done, open } from './explorer.mjs';
-import { newPage, onPage, picture, serious, startDaemon, strict } from './harness.mjs';
+import { findings, newPage, onPage, picture, startDaemon, strict } from './harness.mjs';
 import { safetensorsBytes } from './tensorfiles.mjs';
 
 const LAYERS = 3;
@@ -58,16 +58,22 @@ function bert() {
   );
 }
 
+// Returns a part of what a layer makes of n vectors, such as its queries, for each head.
+function projected({ weight, bias }, X, n) {
+  const project = (row) =>
+    Array.from(bias, (sum, out) => X.subarray(row * D, (row + 1) * D).reduce((total, x, at) => total + x * weight[out * D + at], sum));
+  const all = Array.from({ length: n }, (_, row) => project(row));
+  return Array.from({ length: HEADS }, (_, head) => all.map((vector) => vector.slice((head * D) / HEADS, ((head + 1) * D) / HEADS)));
+}
+
+const dot = (a, b) => a.reduce((sum, x, at) => sum + x * b[at], 0);
+
 // Returns the weights of the heads of a layer for n vectors: softmax((X W_Qᵀ + b_Q) (X W_Kᵀ + b_K)ᵀ / √d).
 function attention({ query, key }, X, n) {
-  const project = ({ weight, bias }, row) =>
-    Array.from(bias, (sum, out) => X.subarray(row * D, (row + 1) * D).reduce((total, x, at) => total + x * weight[out * D + at], sum));
-  const all = Array.from({ length: n }, (_, row) => [project(query, row), project(key, row)]);
-  const d = D / HEADS;
+  const [Q, K] = [query, key].map((part) => projected(part, X, n));
   return Array.from({ length: HEADS }, (_, head) => {
-    const part = (vector) => vector.slice(head * d, (head + 1) * d);
-    return all.map(([q]) => {
-      const scores = all.map(([, k]) => part(q).reduce((sum, x, at) => sum + x * part(k)[at], 0) / Math.sqrt(d));
+    return Q[head].map((q) => {
+      const scores = K[head].map((k) => dot(q, k) / Math.sqrt(D / HEADS));
       const powers = scores.map((score) => Math.exp(score));
       const sum = powers.reduce((a, b) => a + b, 0);
       return powers.map((power) => power / sum);
@@ -77,19 +83,22 @@ function attention({ query, key }, X, n) {
 
 const range = (count) => Array.from({ length: count }, (_, at) => at);
 
+const identity = (n) => range(n).map((row) => range(n).map((col) => Number(row === col)));
+
+// Returns the mean over heads plus the identity, with rows that sum to 1.
+const mixed = (heads) =>
+  identity(heads[0].length).map((line, row) => {
+    const both = line.map((one, col) => one + heads.reduce((sum, head) => sum + head[row][col], 0) / heads.length);
+    const sum = both.reduce((a, b) => a + b, 0);
+    return both.map((weight) => weight / sum);
+  });
+
 // Returns the attention rollout of layers of heads of rows.
-function rollout(layers) {
-  const n = layers[0][0].length;
-  const identity = range(n).map((row) => range(n).map((col) => Number(row === col)));
-  return layers.reduce((below, heads) => {
-    const mixed = identity.map((line, row) => {
-      const both = line.map((one, col) => one + heads.reduce((sum, head) => sum + head[row][col], 0) / heads.length);
-      const sum = both.reduce((a, b) => a + b, 0);
-      return both.map((weight) => weight / sum);
-    });
-    return mixed.map((line) => range(n).map((col) => line.reduce((sum, factor, k) => sum + factor * below[k][col], 0)));
-  }, identity);
-}
+const rollout = (layers) =>
+  layers.reduce(
+    (below, heads) => mixed(heads).map((line) => line.map((_, col) => line.reduce((sum, factor, k) => sum + factor * below[k][col], 0))),
+    identity(layers[0][0].length),
+  );
 
 const X = draw(LAYERS * N * D);
 const ofLayer = (at) => X.subarray(at * N * D, (at + 1) * N * D);
@@ -136,6 +145,33 @@ const refused = async (page, pattern) => {
   assert.match(await page.textContent('#layers-problem'), pattern);
 };
 const shown = (page) => page.evaluate(() => window.explorer.layers);
+const large = (page) => page.waitForSelector('.large-map .figure[data-drawn="true"]');
+// Opens a map, and waits until its layer is drawn.
+async function openMap(page, row, col) {
+  await map(page, row, col).click();
+  await large(page);
+}
+// Points at a cell of the large map of n × n. What is written then may change the room of the figure, so it points until the figure keeps it.
+async function pointAt(page, row, col, n) {
+  const figure = page.locator('.large-map .figure').first();
+  const place = () =>
+    figure.evaluate(
+      (element, [row, col, n]) => {
+        const { offsetLeft, offsetTop, clientWidth, clientHeight } = element.querySelector('.figure-over');
+        return { x: offsetLeft + ((col + 0.5) * clientWidth) / n, y: offsetTop + ((row + 0.5) * clientHeight) / n };
+      },
+      [row, col, n],
+    );
+  for (let before = null, position = await place(); before?.x !== position.x || before?.y !== position.y; position = await place()) {
+    before = position;
+    await figure.hover({ position });
+    await large(page);
+  }
+}
+const written = (page) => page.textContent('.large-map .written-line');
+// The numbers of a text, in their order.
+const numbersIn = (text) => Array.from(text.replaceAll('−', '-').matchAll(/-?\d[\d.]*(e-?\d+)?/g), ([number]) => Number(number));
+const near = (got, want, where) => assert.ok(Math.abs(got - want) <= 6e-4 * Math.abs(want) + NEAR, `${where}: ${got} is not ${want}`);
 const map = (page, row, col) => page.locator('.maps [role="row"]').nth(row + 1).locator('.map').nth(col); // prettier-ignore
 const focused = (page) => page.evaluate(() => document.activeElement.ariaLabel?.replace(/:.*/, ''));
 
@@ -246,6 +282,8 @@ test('a small map has the colours of its weights, and follows the palette and th
       );
     const weights = [...Object.values((await shown(page)).layers[1].weights[0][2].data)];
     assert.deepEqual(await pixels(), { size: [N, N], pixels: colours('viridis', 1) });
+    await page.click('#drawer-open');
+    await page.click('#panel-colours summary');
     await page.selectOption('#palette', 'cividis');
     await page.selectOption('#range', 'largest');
     await drawn(page);
@@ -270,14 +308,16 @@ test('the keyboard goes through the grid, opens a map with its words, and goes b
     await press('ArrowUp', 'ArrowRight');
     assert.equal(await focused(page), 'layer 2, head 1');
     await press('Enter');
+    await large(page);
     assert.equal(await page.isVisible('.maps'), false);
-    assert.equal(await page.textContent('.large-head h3'), 'layer 2, head 1');
-    assert.equal(await focused(page), 'layer 2, head 1');
-    await press('ArrowRight', 'ArrowRight', 'ArrowDown', 'Enter');
-    const weight = Number(ATTENTION[2][1][1][1].toPrecision(4));
-    assert.match(await page.textContent('#say'), /^cat → cat: weight 0\.\d+, rank in row \d of 7$/);
-    const said = Number(/weight ([\d.]+)/.exec(await page.textContent('#say'))[1]);
-    assert.ok(Math.abs(said - weight) <= NEAR, `${said} is not ${weight}`);
+    assert.equal(await page.textContent('.map-tools h3'), 'layer 2, head 1');
+    assert.equal(await focused(page), 'Weights');
+    for (let at = 0; at < N; at++) await press('ArrowLeft', 'ArrowUp');
+    await press('ArrowRight', 'ArrowDown');
+    const said = await page.textContent('#say');
+    assert.match(said, /^cat → cat: weight 0\.\d+, score .*, rank in row \d of 7$/);
+    near(numbersIn(said)[0], ATTENTION[2][1][1][1], 'weight');
+    await press('Enter');
     assert.match(await page.textContent('.large-map .explanation'), /^cat gives 0\.\d+ to .*Esc releases the row/);
     await press('Escape');
     assert.equal(await page.isVisible('.large-map'), true, 'the first Escape releases the row');
@@ -285,8 +325,9 @@ test('the keyboard goes through the grid, opens a map with its words, and goes b
     assert.equal(await page.isVisible('.large-map'), false);
     assert.equal(await focused(page), 'layer 2, head 1');
 
-    await page.check('#numbers');
-    await map(page, 3, 0).click();
+    await page.keyboard.press('n');
+    await openMap(page, 3, 0);
+    await page.waitForSelector('.large-map table');
     const table = await page
       .locator('.large-map tbody tr')
       .evaluateAll((all) => all.map((row) => [row.cells[0].textContent, ...Array.from(row.querySelectorAll('[data-value]'), ({ dataset }) => Number(dataset.value))])); // prettier-ignore
@@ -294,13 +335,177 @@ test('the keyboard goes through the grid, opens a map with its words, and goes b
       assert.equal(table[at][0], WORDS[at]);
       row.forEach((value, col) => assert.ok(Math.abs(table[at][col + 1] - value) <= 1e-4));
     });
-    await page.click('.large-map .menu summary');
-    const [saved] = await Promise.all([page.waitForEvent('download'), page.click('.large-map [data-download="csv"]')]);
-    assert.equal(saved.suggestedFilename(), 'attention-tiny-rollout.csv');
-    const csv = readFileSync(await saved.path(), 'utf8').trim().split(/\r?\n/); // prettier-ignore
-    assert.deepEqual([csv.length, csv[1].split(',')[0]], [N + 1, WORDS[0]]);
+    const [last, below] = [mixed(ATTENTION[2]), rollout(ATTENTION.slice(0, 2))];
+    const row = 1;
+    await page.click(`.large-map [data-word="${row}"]`);
+    const numbers = numbersIn((await written(page)).replace(/^.*?: /, ''));
+    const col = last[row].map((_, at) => dot(last[row], below.map((line) => line[at]))); // prettier-ignore
+    const most = col.indexOf(Math.max(...col));
+    const terms = last[row].map((factor, at) => [factor, below[at][most]]).flat();
+    [...terms, col[most]].forEach((value, at) => near(numbers[at], value, `number ${at} of the rollout`));
     await page.click('text=Back to all heads');
     assert.equal(await focused(page), 'rollout');
+  }));
+
+test('a head has lines, and what its numbers are made of: the q and k of its own layer', () =>
+  onLayers({}, async (page, { requests }) => {
+    await give(page, STATES);
+    await drawn(page);
+    const before = requests.length;
+    await openMap(page, 1, 2);
+    const asked = () => requests.slice(before).map((request) => new URL(request.url()).pathname).filter((path) => /^.layers/.test(path)); // prettier-ignore
+    assert.deepEqual(asked(), ['/layers/tiny.encoder.layer.1.attention/attention']);
+    const check = async (head, row, col) => {
+      await page.click(`.large-map [data-word="${row}"]`);
+      await pointAt(page, row, col, N);
+      const [q, k] = [WEIGHTS[1].query, WEIGHTS[1].key].map((part) => projected(part, ofLayer(1), N)[head]);
+      const text = await written(page);
+      assert.ok(text.startsWith(`${WORDS[row]} → ${WORDS[col]}: `), text);
+      const terms = q[row].flatMap((value, at) => [value, k[col][at]]);
+      const scaled = dot(q[row], k[col]) / 2;
+      const sum = k.reduce((total, one) => total + Math.exp(dot(q[row], one) / 2), 0);
+      const numbers = numbersIn(text.replace(/^.*?: /, '').replace(/1\/√4 = /, '').replace(/e\^\S+ = /, '')); // prettier-ignore
+      const want = [...terms, 2 * scaled, scaled, Math.exp(scaled), sum, ATTENTION[1][head][row][col]];
+      assert.equal(numbers.length, want.length, text);
+      want.forEach((value, at) => near(numbers[at], value, `${text}, number ${at}`));
+      await page.click(`.large-map [data-word="${row}"]`);
+    };
+    await check(2, 3, 1);
+    await check(2, 5, 6);
+    await page.click('.large-map .head[data-head="3"]');
+    assert.equal(await page.textContent('.map-tools h3'), 'layer 1, head 3');
+    await check(3, 0, 4);
+    assert.equal(asked().length, 1, 'one request for all heads of a layer');
+    await page.click('.large-map [data-frame="lines"]');
+    await page.waitForFunction(() => document.querySelectorAll('.large-map .lines-line').length > 0);
+    assert.equal(await page.locator('.large-map .lines-line').count(), N * N);
+    await page.click('.large-map [data-head="mean"]');
+    await page.click('.large-map [data-frame="weights"]');
+    await page.keyboard.press('n');
+    const table = await page.locator('.large-map tbody tr').evaluateAll((all) => all.map((row) => Array.from(row.querySelectorAll('[data-value]'), ({ dataset }) => Number(dataset.value)))); // prettier-ignore
+    range(N).forEach((row) => range(N).forEach((col) => near(table[row][col], ATTENTION[1].reduce((sum, head) => sum + head[row][col] / HEADS, 0), 'mean'))); // prettier-ignore
+    await page.click('.large-map .step .menu summary');
+    const [saved] = await Promise.all([page.waitForEvent('download'), page.click('.large-map .step [data-download="csv"]')]);
+    assert.equal(saved.suggestedFilename(), 'attention-tiny.encoder.layer.1.attention-weights-mean.csv');
+    const csv = readFileSync(await saved.path(), 'utf8').trim().split(/\r?\n/); // prettier-ignore
+    assert.deepEqual([csv.length, csv[1].split(',')[0]], [N + 1, WORDS[0]]);
+  }));
+
+test('words of the tokenizer can be hidden, and every number stays that of the model', () =>
+  onLayers({}, async (page) => {
+    const words = ['[CLS]', 'cat', '[MASK]', 'on', 'the', 'mat', '[SEP]'];
+    await give(page, tensorFile([['X', [LAYERS, N, D], X]], { ...METADATA, words: JSON.stringify(words) }));
+    await drawn(page);
+    assert.equal((await page.textContent('.map-tools label')).trim(), 'hide [CLS] and [SEP]');
+    await page.check('.map-tools input');
+    await drawn(page);
+    const inner = (rows) => rows.slice(1, -1).map((row) => row.slice(1, -1)); // prettier-ignore
+    const largest = (rows) => Number(Math.max(...inner(rows).flat()).toPrecision(3));
+    assert.ok(
+      (await map(page, 2, 1).getAttribute('aria-label')).startsWith(`layer 2, head 1: the largest weight is ${largest(ATTENTION[2][1])},`),
+    );
+    assert.match(
+      await page.textContent('.model-view > .text'),
+      /Without \[CLS\] and \[SEP\], rows sum to less than 1, because the numbers stay/,
+    );
+    await page.keyboard.press('n');
+    await openMap(page, 2, 1);
+    const table = () =>
+      page.locator('.large-map tbody tr').evaluateAll((all) => all.map((row) => [row.cells[0].textContent, ...Array.from(row.querySelectorAll('[data-value]'), ({ dataset }) => Number(dataset.value))])); // prettier-ignore
+    const compare = async (rows) => {
+      const got = await table();
+      assert.deepEqual(got.map(([word]) => word), words.slice(1, -1)); // prettier-ignore
+      rows.forEach((row, at) => row.forEach((value, col) => near(got[at][col + 1], value, `row ${at}`)));
+    };
+    await compare(inner(ATTENTION[2][1]));
+    await page.click('.large-map [data-word="1"]');
+    const sum = projected(WEIGHTS[2].key, ofLayer(2), N)[1].reduce((total, k) => total + Math.exp(dot(projected(WEIGHTS[2].query, ofLayer(2), N)[1][2], k) / 2), 0); // prettier-ignore
+    near(Number(/÷ ([\d.]+), the row’s sum/.exec(await written(page))[1]), sum, 'the sum of all powers');
+    // The mixed values have the values of hidden words, too.
+    const V = projected(WEIGHTS[2].value, ofLayer(2), N)[1];
+    await page.click('.large-map [data-frame="mixed"]');
+    await compare(ATTENTION[2][1].slice(1, -1).map((row) => V[0].map((_, col) => dot(row, V.map((line) => line[col]))))); // prettier-ignore
+    await page.uncheck('.map-tools input');
+    assert.equal((await table()).length, N);
+    await give(page, tensorFile([['X', [LAYERS, N, D], X]], { ...METADATA, words: JSON.stringify(Array(N).fill('[PAD]')) }));
+    await page.waitForFunction(() => document.querySelector('.map-tools label').hidden);
+  }));
+
+test('the maps of all heads have a legend, and are saved as a picture and as numbers', () =>
+  onLayers({}, async (page) => {
+    await give(page, STATES);
+    await drawn(page);
+    const legend = () => page.getAttribute('.map-tools canvas', 'aria-label');
+    await page.waitForFunction(() => document.querySelector('.map-tools canvas').ariaLabel);
+    assert.equal(await legend(), 'Colours: weight from 0 to 1');
+    const saved = async (format) => {
+      await page.click('.map-tools .menu summary');
+      const [file] = await Promise.all([page.waitForEvent('download'), page.click(`.map-tools [data-download="${format}"]`)]);
+      return [file.suggestedFilename(), readFileSync(await file.path())];
+    };
+    const [name, svg] = await saved('svg');
+    assert.equal(name, 'attention-tiny-heads.svg');
+    assert.equal(svg.toString().match(/<image /g).length, LAYERS * HEADS + 1);
+    const texts = Array.from(svg.toString().matchAll(/<text [^>]*>([^<]*)</g), ([, text]) => text);
+    assert.deepEqual(texts, ['head', '0', '1', '2', '3', 'layer 0', 'layer 1', 'layer 2', 'rollout', 'weight', '0', '0.2', '0.4', '0.6', '0.8', '1']); // prettier-ignore
+    const [, png] = await saved('png');
+    const sizes = ['width', 'height'].map((side) => Math.round(2 * Number(new RegExp(`${side}="([\\d.]+)"`).exec(svg)[1])));
+    assert.deepEqual([png.readUInt32BE(16), png.readUInt32BE(20)], sizes);
+    const [, csv] = await saved('csv');
+    const lines = csv.toString().trim().split(/\r?\n/); // prettier-ignore
+    assert.equal(lines.length, 1 + N * (LAYERS * HEADS + 1));
+    const at = 1 + N * (HEADS + 2) + 3; // layer 1, head 2, row 3
+    assert.ok(lines[at].startsWith('"layer 1, head 2, on",'), lines[at]);
+    lines[at].split(',').slice(3).forEach((value, col) => near(Number(value), ATTENTION[1][2][3][col], 'a number of the CSV')); // prettier-ignore
+    await page.click('#drawer-open');
+    await page.click('#panel-colours summary');
+    await page.selectOption('#range', 'largest');
+    await page.waitForFunction(() => /largest/.test(document.querySelector('.map-tools canvas').ariaLabel));
+    assert.equal(await legend(), 'Colours: part of the largest weight of its map from 0 to 1');
+  }));
+
+test('a link leads to a layer and a head, once the hidden states are given', () =>
+  onLayers({}, async (page) => {
+    await give(page, STATES);
+    await drawn(page);
+    await openMap(page, 2, 1);
+    const hash = () => page.evaluate(() => location.hash);
+    await page.waitForFunction(() => /&model=tiny&map=2\.1(&|$)/.test(location.hash));
+    await page.click('.map-tools button.quiet');
+    await page.waitForFunction(() => document.getElementById('say').textContent === 'Copied');
+    const link = await page.evaluate(() => navigator.clipboard.readText());
+    assert.equal(new URL(link).hash, await hash());
+    await page.click('.large-map .head[data-head="3"]');
+    await page.waitForFunction(() => /map=2\.3(&|$)/.test(location.hash));
+    await page.goBack();
+    await page.waitForFunction(() => document.querySelector('.map-tools h3').textContent === 'layer 2, head 1');
+    await page.goBack();
+    await page.waitForFunction(() => document.querySelector('.large-map').hidden);
+
+    await page.goto('about:blank');
+    await open(page, link);
+    await page.waitForSelector('#layers:not([hidden])');
+    const told = 'The link leads to head 2.1 of tiny. Open the file with its hidden states, which are not in the link.';
+    assert.equal(await page.textContent('#layers-status'), told);
+    assert.equal(await hash(), new URL(link).hash);
+    await give(page, STATES);
+    await large(page);
+    assert.equal(await page.textContent('.map-tools h3'), 'layer 2, head 1');
+    await page.keyboard.press('Escape');
+    await page.waitForFunction(() => !location.hash.includes('map'));
+    assert.equal(await page.isVisible('.maps'), true);
+
+    await page.goto('about:blank');
+    await open(page, link.replace('model=tiny', 'model=huge'));
+    await page.waitForFunction(() => document.getElementById('layers-status')?.textContent.endsWith('This server has no such model.'));
+    for (const wrong of ['9.0', '1', 'x', '-1.0']) {
+      await page.goto('about:blank');
+      await open(page, link.replace('map=2.1', `map=${wrong}`));
+      await page.waitForSelector('#layers:not([hidden])');
+      await give(page, STATES);
+      await drawn(page);
+      assert.equal(await page.isVisible('.maps'), true, wrong);
+    }
   }));
 
 test('a file that is dropped anywhere goes to the model that it names; a request stays a request', () =>
@@ -415,6 +620,25 @@ test('the page asks again when the server is busy', () =>
     await page.waitForFunction(() => /busy \(too many requests wait\).* in 1 s/.test(document.getElementById('layers-status').textContent));
     await drawn(page);
     assert.equal(asked, 2);
+    const said = await page.textContent('#layers-status');
+    // The same is true for one layer. If it is refused, the page says why, and the user can try again.
+    const opened = [0, 0, 0];
+    await context.route(/tiny\.encoder\.layer\.[12]\.attention\/attention$/, (route) => {
+      const layer = Number(/(\d)\.attention\/attention$/.exec(route.request().url())[1]);
+      if (opened[layer]++) return route.continue();
+      const problem = JSON.stringify({ title: 'Not now', detail: 'the layer changes' });
+      const headers = layer === 1 ? { 'Retry-After': '1' } : {};
+      return route.fulfill({ status: layer === 1 ? 503 : 422, headers, contentType: 'application/problem+json', body: problem });
+    });
+    await openMap(page, 1, 0);
+    assert.equal(opened[1], 2);
+    assert.equal(await page.textContent('#layers-status'), said);
+    await page.click('text=Back to all heads');
+    await map(page, 2, 1).click();
+    await refused(page, /Not now.*the layer changes/);
+    await page.click('text=Back to all heads');
+    await openMap(page, 2, 1);
+    assert.equal(await page.isHidden('#layers-problem'), true);
   }));
 
 test('the list comes late, and nothing that is on the page moves', async () => {
@@ -427,7 +651,7 @@ test('the list comes late, and nothing that is on the page moves', async () => {
     await page.waitForTimeout(500);
     const places = () =>
       page.evaluate(() =>
-        ['nav', 'h1', '#examples', '#status', '#film', '#steps', '#curve'].map((name) => {
+        ['#tour-open', '#theme', 'h1', '#examples', '#status', '#picture', '#steps', '#curve'].map((name) => {
           const { x, y, width, height } = document.querySelector(name).getBoundingClientRect();
           return [name, x, y, width, height];
         }),
@@ -471,6 +695,11 @@ async function pretend(context, { layers, heads, n }) {
   const answer = JSON.stringify({ layers: list.map(({ name }) => ({ name, weights: Array(heads).fill(weights) })) });
   await context.route(/\/layers(\?.*)?$/, (route) => route.fulfill({ json: { layers: list, refused: [] } }));
   await context.route(/\/layers\/big\/attention$/, (route) => route.fulfill({ contentType: 'application/json', body: answer }));
+  // All other numbers of a layer are 0.
+  const zeros = (cols) => Array(heads).fill(Array(n).fill(Array(cols).fill(0)));
+  const scores = Object.fromEntries(['scores', 'scaled_scores', 'masked_scores'].map((name) => [name, zeros(n)]));
+  const one = { Q: zeros(4), K: zeros(4), V: zeros(4), ...scores, weights: Array(heads).fill(weights), output: zeros(D)[0] };
+  await context.route(/\/layers\/big\.\d+\/attention$/, (route) => route.fulfill({ json: one }));
 }
 const statesOf = (layers, n) => tensorFile([['X', [layers, n, D], new Float32Array(layers * n * D)]], { model: 'big' });
 
@@ -523,9 +752,8 @@ test('a map of many words is drawn smaller in the grid, and can be zoomed when i
   assert.deepEqual(await map(page, 0, 0).evaluate((button) => [button.firstChild.width, button.firstChild.height]), [64, 64]);
   await map(page, 3, 0).click();
   await page.waitForSelector('.large-map .figure[data-drawn="true"]');
-  const middle = await page.locator('.large-map .figure-over').boundingBox();
-  await page.mouse.move(middle.x + (10.5 / 90) * middle.width, middle.y + (20.5 / 90) * middle.height);
-  assert.match(await page.textContent('#tooltip'), /^20 → 10weight/);
+  await pointAt(page, 20, 10, 90);
+  assert.match(await page.textContent('#tooltip'), /^20 → 10query20key10weight/);
   await page.keyboard.press('ArrowRight');
   await page.keyboard.press('+');
   assert.equal(await page.isVisible('.large-map .reset'), true, 'a large map can be zoomed');
@@ -569,13 +797,17 @@ test('light, dark and on a phone: axe-core finds nothing, and nothing scrolls si
       await page.click('[data-model="tiny"] summary');
       await page.locator('#curve').scrollIntoViewIfNeeded(); // the curve has no name until its answer has come
       await page.waitForSelector('.curve[data-state="done"]');
-      assert.deepEqual(await serious(page), []);
+      assert.deepEqual(await findings(page), []);
       await picture(page.locator('#layers'), `layers-${name}`);
-      await map(page, 1, 1).click();
-      await page.waitForSelector('.large-map .figure[data-drawn="true"]');
-      assert.deepEqual(await serious(page), []);
-      assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), 'nothing to scroll sideways');
+      await openMap(page, 1, 1);
+      assert.deepEqual(await findings(page), []);
       await picture(page.locator('#layers'), `layers-${name}-large`);
+      for (const view of ['lines', 'flow', 'scores']) {
+        await page.click(`.large-map [data-frame="${view}"]`);
+        await page.waitForSelector(view === 'lines' ? '.large-map .lines-line' : '.large-map [data-drawn="true"]', { state: 'attached' });
+        assert.deepEqual(await findings(page), [], view);
+        assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `${view}: nothing to scroll sideways`);
+      }
     });
   }
 });

@@ -4,8 +4,21 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
-import { answered, cell, done, matrix, open, openStep, pane, painted } from './explorer.mjs';
-import { onPage, picture, serious } from './harness.mjs';
+import {
+  answered,
+  cell,
+  done,
+  matrix,
+  open,
+  openDrawer,
+  openStep,
+  pane,
+  painted,
+  setBody,
+  writtenLine,
+  writtenTitle,
+} from './explorer.mjs';
+import { findings, onPage, picture } from './harness.mjs';
 
 const { words, cases } = JSON.parse(readFileSync(new URL('../data/golden_linear_words.json', import.meta.url)));
 const caseOf = (id) => cases.find((one) => one.id === id);
@@ -43,8 +56,6 @@ const point = async (page, row, col) => {
   await page.mouse.move(x, y);
 };
 
-const setBody = (page, body, how) => answered(page, () => page.fill('#request', JSON.stringify(body)), how);
-
 for (const { id, path, request: body, expect } of cases.filter(({ id }) => id.startsWith('005'))) {
   test(`eight words, ${id}: the request and every step are those of NumPy`, () =>
     onPage({}, async (page) => {
@@ -56,10 +67,10 @@ for (const { id, path, request: body, expect } of cases.filter(({ id }) => id.st
       for (const [name, expected] of Object.entries(steps)) assertNear(await matrix(page, name), expected, name);
       const shown = await page.locator('[data-frame]').evaluateAll((all) => all.map(({ dataset }) => dataset.frame));
       const usual = ['Q', 'K', 'V', ...Object.keys(steps), ...(states ? ['states'] : [])];
-      assert.deepEqual(shown.filter((name) => name !== 'all').sort(), usual.sort());
+      assert.deepEqual(shown.filter((name) => !['flow', 'lines'].includes(name)).sort(), usual.sort());
       if (states) await assertStates(page, states, id);
-      assert.deepEqual(await serious(page), []);
-      await openStep(page, 'all');
+      assert.deepEqual(await findings(page), []);
+      await openStep(page, 'flow');
       await picture(page, `linear-${id}`, { fullPage: true });
     }));
 }
@@ -80,19 +91,22 @@ test('pointing at a weight says how product, share, gates and corrections made i
       const { parts, weight } = await found(page);
       assert.ok(Math.abs(weight - weights[i][j]) < 1e-12);
       assert.ok(Math.abs(parts.uncorrected + parts.corrected - weight) < 1e-12);
-      const chain = (await page.locator('.chain li').allTextContents()).join(' ');
+      const line = await writtenLine(page);
       const product = gates.slice(j + 1, i + 1).reduce((all, [gate]) => all * gate, 1);
+      const { Q, K } = caseOf('005').request;
+      const factor = (x) => (x < 0 ? `(${said(x)})` : said(x));
       const expected = [
-        `sum${said(scores[i][j])} × 1/√4 =${said(scaled_scores[i][j])}`,
-        `× ${said(beta[j], 3)}, the share that ${words[j]} writes =${said(scaled_scores[i][j] * beta[j])}`,
+        `${Q[i].map((q, at) => `${factor(q)} × ${factor(K[j][at])}`).join(' + ')} = ${said(scores[i][j])}`,
+        `× 1/√4 = ${said(scaled_scores[i][j])}`,
+        `× ${said(beta[j], 3)}, the share that ${words[j]} writes = ${said(scaled_scores[i][j] * beta[j])}`,
         ...(i > j
           ? [
-              `× ${said(product, 3)}, the gates since then =${said(uncorrected[i][j])}`,
-              `${signed(corrections[i][j])} by corrections =${said(weights[i][j])}`,
+              `× ${said(product, 3)}, the gates since then = ${said(uncorrected[i][j])}`,
+              `${signed(corrections[i][j])} by corrections = ${said(weights[i][j])}`,
             ]
           : []),
       ];
-      assert.equal(chain, expected.join(' '));
+      assert.equal(line, expected.join(' → '));
       const table = await page.locator('.way tr').evaluateAll((rows) => rows.map((row) => [...row.cells].map((one) => one.textContent)));
       const between = words.map((_, t) => t).slice(j + 1, i + 1);
       assert.deepEqual(
@@ -115,10 +129,10 @@ test('pointing at a weight says how product, share, gates and corrections made i
     await picture(page, 'linear-way');
     // A later word is not in the state, and a keyboard gets the same numbers.
     await point(page, 2, 4);
-    assert.match(await page.textContent('.chain'), /^a later word, which is not in the state yet: weight0$/);
+    assert.match(await writtenLine(page), /a later word, which is not in the state yet: weight 0$/);
     await page.mouse.move(2, 2);
     await pane(page, 'weights').locator('.figure').focus();
-    for (const key of ['ArrowDown', 'ArrowDown']) await page.keyboard.press(key);
+    for (const key of ['ArrowUp', ...Array(4).fill('ArrowLeft')]) await page.keyboard.press(key);
     assert.match(
       await page.textContent('#say'),
       new RegExp(`^open → door: weight ${said(weights[1][0])}, .*corrections ${said(corrections[1][0])}`),
@@ -127,14 +141,14 @@ test('pointing at a weight says how product, share, gates and corrections made i
     await answered(page, () => page.click('[data-variant="005-gated"]'));
     await point(page, 5, 1);
     const [gated] = caseOf('005-gated').expect;
-    assert.match(await page.textContent('.chain'), new RegExp(`the gates since then =${said(gated.weights[5][1])}$`));
+    assert.match(await writtenLine(page), new RegExp(`the gates since then = ${said(gated.weights[5][1])}$`));
     assert.equal(await page.locator('.way tr').count(), 2);
     await answered(page, () => page.click('[data-variant="005-delta"]'));
     await point(page, 5, 1);
     assert.deepEqual(await page.locator('.way th[scope="row"]').allTextContents(), ['then', 'corrects']);
     await answered(page, () => page.click('[data-variant="005-linear"]'));
     await point(page, 5, 1);
-    assert.match(await page.textContent('.chain'), /no softmax: weight1?\d*\.?\d+$/);
+    assert.match(await writtenLine(page), /no softmax: weight 1?\d*\.?\d+$/);
     assert.equal(await page.locator('.way tr').count(), 0);
   }));
 
@@ -143,7 +157,9 @@ test('the slider goes from word to word; a link keeps its place; the sentence an
     const [{ states, gates }] = caseOf('005').expect;
     const { K, V, beta } = caseOf('005').request;
     await open(page, '/#example=005');
-    assert.equal(await page.locator('#player').isVisible(), false, 'only the state has the slider');
+    assert.equal(await page.locator('#player').isVisible(), true, 'the flow has the state');
+    await openStep(page, 'weights');
+    assert.equal(await page.locator('#player').isVisible(), false, 'the slider stands with the state');
     await openStep(page, 'states');
     assert.equal(await after(page), 'after out, word 8 of 8');
     await page.focus('#position');
@@ -156,7 +172,7 @@ test('the slider goes from word to word; a link keeps its place; the sentence an
     // The state held something under the key of “shut”, which writes most of the difference.
     const held = V[0].map((_, col) => states[4].reduce((sum, row, at) => sum + gates[5][0] * K[5][at] * row[col], 0));
     const told = `shut keeps ${said(gates[5][0], 3)} of the state. Under the key of shut, the state holds ${held.map((x) => said(x, 2)).join(', ')}. shut writes ${beta[5]} of the way to its value (−1, 0, 0).`;
-    assert.equal(await page.textContent('#explanation'), told);
+    assert.equal(await page.textContent('.written-row'), told);
     // A cell of the map says what it was, what the gate left, and what was written.
     const { x, y } = await cell(page, 'states', 0, 0);
     await page.mouse.move(x, y);
@@ -181,14 +197,14 @@ test('the slider goes from word to word; a link keeps its place; the sentence an
     // All states share their colours, and arrow keys in the map go from cell to cell, not from word to word.
     const ends = (rows) => [Math.min(...rows.flat(3)), Math.max(...rows.flat(3))];
     const most = Math.max(...ends(states).map(Math.abs));
-    const bar = await page.getAttribute('[data-step="states"] canvas.colours', 'aria-label');
+    const bar = await page.getAttribute('#single canvas.colours', 'aria-label');
     assert.equal(bar, `Colours: entry of the state from ${said(-most, 3)} to ${said(most, 3)}`);
     await pane(page, 'states').locator('.figure').focus();
     await page.keyboard.press('ArrowRight');
     await page.keyboard.press('ArrowRight');
     assert.match(await page.textContent('#say'), /^row 0, column 1: State /);
     assert.equal(await after(page), 'after door, word 1 of 8');
-    assert.deepEqual(await serious(page), []);
+    assert.deepEqual(await findings(page), []);
   }));
 
 test('Play goes from word to word and stops at the last one, at Pause, and at another step', () =>
@@ -247,14 +263,14 @@ test('another rule keeps the words, the edited matrices, the step, the row and t
   onPage({}, async (page) => {
     await open(page, '/#example=005');
     const choose = (rule) => answered(page, () => page.click(`[data-variant="005${rule}"]`));
-    const cellOf = () => page.textContent('.arithmetic-title b');
+    const cellOf = () => writtenTitle(page);
     await point(page, 5, 1);
     await page.mouse.click(...Object.values(await cell(page, 'weights', 5, 1)));
     for (const rule of ['-softmax', '-linear', '-gated', '-delta', '']) {
       await choose(rule);
       const { row, labels } = await state(page);
       assert.deepEqual([row, labels], [5, words]);
-      assert.equal(await cellOf(), 'shut → open', rule);
+      assert.equal(await cellOf(), 'shut → open: ', rule);
       assert.equal(await page.isHidden('#back'), true, 'nothing is edited');
       const name = `005${rule}`;
       assertNear(await matrix(page, 'weights'), caseOf(name).expect[0].weights, name);
@@ -283,6 +299,7 @@ test('another rule keeps the words, the edited matrices, the step, the row and t
     assert.deepEqual(await request(page), caseOf('005').request, 'what is taken back stays back in all rules');
     // An option that only softmax takes waits until softmax comes back.
     await choose('-softmax');
+    await openDrawer(page);
     await answered(page, () => page.fill('#option-softcap', '2'));
     await choose('-delta');
     assert.equal('softcap' in (await request(page)), false);
@@ -300,7 +317,7 @@ test('Compare shows two rules beside each other, also their states after the sam
       const numbers = Object.values(data);
       return { name, shown: Array.from({ length: rows }, (_, row) => numbers.slice(row * cols, (row + 1) * cols)) };
     };
-    await open(page, '/#example=005-softmax');
+    await open(page, '/#example=005-softmax&step=weights');
     await page.click('#compare-open');
     await page.waitForFunction(() => window.explorer.comparison !== null);
     for (const id of ['005-linear', '005']) {
@@ -320,7 +337,7 @@ test('Compare shows two rules beside each other, also their states after the sam
     await page.focus('#position');
     for (let i = 0; i < 3; i++) await page.keyboard.press('ArrowLeft');
     assertNear((await compared()).shown, difference(gated[4], linear[4]), 'after the fifth word');
-    assert.deepEqual(await serious(page), []);
+    assert.deepEqual(await findings(page), []);
     await page.click('text=Stop comparing');
     assert.equal(await page.locator('#steps').isVisible(), true);
   }));
@@ -341,7 +358,7 @@ test('two heads with a gate for each column, rows of length 1 and a state from b
       const range = (t) => [Math.min, Math.max].map((of) => said(of(...steps.gates[t]), 3)).join(' to ');
       assert.deepEqual(table[1], ['gate', ...[2, 3, 4].map((t) => `× ${range(t)}`)]);
       assert.deepEqual(table[2], ['corrects', ...[2, 3, 4].map((t) => signed(changes[t][4][1]))]);
-      assert.match(await page.textContent('.chain'), /after the gates of its columns =/);
+      assert.match(await writtenLine(page), /after the gates of its columns =/);
     }
     await openStep(page, 'states');
     await page.focus('#position');
@@ -368,9 +385,9 @@ test('requests whose numbers the page does not have, or does not explain, still 
     assert.ok(Math.abs(drawnOne.parts.weight - drawnOne.weight) < 1e-5, JSON.stringify(drawnOne));
     // The page does not have drawn shares.
     await setBody(page, { random, Q: drawn(9, 3), K: drawn(9, 3), V: drawn(9, 2), beta: { random: 'rand', shape: [9] } });
-    assert.deepEqual(await frames(), ['Q', 'K', 'V', 'weights', 'states', 'output', 'all']);
+    assert.deepEqual(await frames(), ['flow', 'Q', 'K', 'V', 'weights', 'states', 'output']);
     await point(page, 5, 1);
-    assert.match(await page.textContent('.chain'), /^weight/);
+    assert.match(await writtenLine(page), /^ weight/);
     await setBody(page, { random: { generator: 'torch', seed: 3 }, text: 'a cat and a dog', embedding_dim: 4, update: 'linear' });
     assert.equal(await page.locator('.word').count(), 5);
     // Packed heads, and fewer heads of keys.
@@ -417,7 +434,7 @@ test('the script of this example is loaded with its first answer; one figure of 
     await open(page, '/?embed=states#example=005&position=3');
     await painted(page, 'states');
     assert.equal(await page.locator('#player').isVisible(), true);
-    assert.equal(await page.locator('#film').isVisible(), false);
+    assert.equal(await page.locator('#steps').isVisible(), false);
     assertNear(await matrix(page, 'states'), caseOf('005').expect[0].states[3], 'in a frame');
     await open(page, '/?embed=gates#example=005');
     await painted(page, 'gates');
@@ -428,7 +445,7 @@ test('on a phone and in the dark', () =>
   onPage({ ...PHONE, colorScheme: 'dark' }, async (page) => {
     await open(page, '/#example=005&step=states&position=5');
     await painted(page, 'states');
-    assert.deepEqual(await serious(page), []);
+    assert.deepEqual(await findings(page), []);
     const wide = await page.evaluate(() => document.documentElement.scrollWidth);
     assert.ok(wide <= 390, `${wide} pixels`);
     await picture(page, 'linear-phone', { fullPage: true });

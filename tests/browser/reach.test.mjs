@@ -9,8 +9,8 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { deflateRawSync } from 'node:zlib';
 import { promisify } from 'node:util';
-import { answered, done, matrix, open, painted } from './explorer.mjs';
-import { base, onPage, picture, serious, startDaemon } from './harness.mjs';
+import { answered, done, open, openDrawer, openStep, setBody } from './explorer.mjs';
+import { base, findings, onPage, picture, startDaemon } from './harness.mjs';
 
 const run = promisify(execFile);
 const state = (page) => page.evaluate(() => window.explorer.state);
@@ -56,12 +56,12 @@ test('README’s figure stands in a frame of a page whose origin is named, and i
           assert.equal(await frame.locator('#steps').count(), 0);
           return;
         }
-        await frame.locator('[data-step="weights"] .figure[data-drawn="true"]').waitFor();
+        await frame.locator('#single[data-step="weights"] .figure[data-drawn="true"]').waitFor();
         const inner = page.frames().find((one) => one.url().startsWith(address));
         const { data } = await inner.evaluate(() => window.explorer.matrix('weights'));
         assert.deepEqual([data[0], data[1]], [1, 0], 'the first word sees itself alone');
         assert.deepEqual(await inner.evaluate(() => window.explorer.state.labels), ['the', 'cat', 'sat']);
-        for (const part of ['.top', '#examples', '#film', '#dock .arithmetic', 'aside[aria-label="The request"]', '#curve']) {
+        for (const part of ['.top', '#examples', '.toolbar', '#words', '#written', '#flow', '#drawer', '#curve']) {
           assert.equal(await frame.locator(part).isVisible(), false, part);
         }
         const { wide, high } = await inner.evaluate(() => ({
@@ -81,65 +81,33 @@ test('README’s figure stands in a frame of a page whose origin is named, and i
 test('a step that does not exist cannot be embedded, and this is said', () =>
   onPage({}, async (page) => {
     await open(page, '/?embed=weight#example=003');
-    assert.match(await page.textContent('#problem'), /^There is no step weight to embed.*The steps are X, .*weights, states, output\./);
-    assert.equal(await page.locator('#film').isVisible(), true);
+    assert.match(
+      await page.textContent('#problem'),
+      /^There is no step weight to embed.*The steps are flow, X, .*weights, states, mixed, joined, W_O, output\./,
+    );
+    assert.equal(await page.locator('#steps').isVisible(), true);
   }));
 
-test('the tour: five stops with the page’s own numbers, by keyboard; it is gone once it is closed', () =>
+test('the tour gives the focus back and is not offered again; the user’s own change of the request ends it', () =>
   onPage({}, async (page) => {
     await open(page, '/#example=003');
-    assert.equal(await page.locator('#tour').isVisible(), true);
+    const tour = page.locator('#tour');
+    assert.equal(await tour.isVisible(), true, 'it is offered');
     await page.focus('#tour button');
     await answered(page, () => page.keyboard.press('Enter'));
     await page.waitForSelector('#tour h2');
-    assert.equal((await state(page)).example, '000');
-    const Q = await matrix(page, 'Q');
-    const weights = await matrix(page, 'weights');
-    const short = (value) => String(Number(value.toPrecision(3)));
-    const stops = [];
-    for (let at = 1; at <= 5; at++) {
-      assert.equal(await page.evaluate(() => document.activeElement.tagName), 'H2', 'the focus is on the stop');
-      const text = await page.textContent('#tour');
-      assert.ok(text.startsWith(`${at} of 5: `), text);
-      stops.push([(await state(page)).step, text]);
-      assert.deepEqual(await serious(page), []);
-      if (at < 5) await page.keyboard.press('ArrowRight');
-    }
-    assert.deepEqual(stops.map(([step]) => step), ['Q', 'K', 'weights', 'output', 'weights']); // prettier-ignore
-    assert.ok(stops[0][1].includes(`The query of word 1 is ${Q[0].join(', ')}`), stops[0][1]);
-    assert.ok(stops[1][1].includes('2 × 2 + 0 × 4 + 2 × 3 = 10'), stops[1][1]);
-    assert.ok(stops[2][1].includes(weights[0].map(short).join(', ')), stops[2][1]);
-    assert.match(stops[3][1], / = 0\.9852\. /);
-    await picture(page, 'reach-tour');
-    await page.keyboard.press('ArrowLeft');
+    assert.equal(await page.evaluate(() => document.activeElement.tagName), 'H2', 'the focus is on the stop');
+    await openDrawer(page);
+    await answered(page, () => page.selectOption('#option-causal', 'true'));
+    assert.equal(await tour.isVisible(), false);
+    await answered(page, () => page.click('#tour-open'));
+    await page.waitForSelector('#tour h2');
+    assert.equal(await page.inputValue('#option-causal'), '', 'the tour has its own numbers');
     await page.keyboard.press('Escape');
-    assert.equal(await page.locator('#tour').isVisible(), false);
     assert.equal(await page.evaluate(() => document.activeElement.id), 'tour-open');
     await page.reload();
     await done(page);
-    assert.equal(await page.locator('#tour').isVisible(), false, 'it is not offered again');
-    await page.click('#tour-open');
-    await page.waitForSelector('#tour h2');
-    await answered(page, () => page.click('[data-example="004"]'));
-    assert.equal(await page.locator('#tour').isVisible(), false, 'another example ends it');
-  }));
-
-test('the tour ends when the request changes, except at its last stop, which asks for that', () =>
-  onPage({}, async (page) => {
-    await open(page);
-    const go = (name) => page.click(`#tour button:has-text("${name}")`);
-    await go('Start the tour');
-    await go('Next');
-    await answered(page, () => page.selectOption('#option-causal', 'true'));
-    assert.equal(await page.locator('#tour').isVisible(), false);
-    await answered(page, () => page.click('#tour-open'));
-    assert.equal(await page.inputValue('#option-causal'), '', 'the tour has the numbers of the notebook itself');
-    for (let at = 0; at < 4; at++) await go('Next');
-    await answered(page, () => page.selectOption('#option-causal', 'true'));
-    assert.match(await page.textContent('#tour'), /^5 of 5/);
-    await answered(page, () => go('Back'));
-    assert.equal(await page.inputValue('#option-causal'), '');
-    await page.waitForFunction(() => document.getElementById('tour').textContent.startsWith('4 of 5'));
+    assert.equal(await tour.isVisible(), false, 'it is not offered again');
   }));
 
 test('a link that unpacks to 40 MB is refused, and a notice does not hide what is wrong with the request', () =>
@@ -151,7 +119,7 @@ test('a link that unpacks to 40 MB is refused, and a notice does not hide what i
       await page.goto('about:blank');
     }
     await open(page, '/#example=003');
-    await answered(page, () => page.fill('#request', '{"X": [[1, 2], [3]]}'), 'error');
+    await setBody(page, '{"X": [[1, 2], [3]]}', 'error');
     const wrong = await page.textContent('#problem');
     await page.setInputFiles('#file', { name: 'X.npy', mimeType: 'application/octet-stream', buffer: Buffer.from('no array') });
     await page.waitForFunction(() => document.getElementById('problem').textContent.startsWith('X.npy: not opened'));
@@ -165,35 +133,47 @@ test('a link that unpacks to 40 MB is refused, and a notice does not hide what i
 const SHEET = { width: 680, height: 1009 };
 
 test('every notebook prints in light colours, with no map that a page cuts', async () => {
-  for (const [i, hash] of ['000', '001', '002', '003&step=output', '004&lines', 'own-large'].entries()) {
+  for (const [i, hash] of ['000', '001', '002', '003&step=output', '004&step=weights&lines', 'own-large'].entries()) {
     await onPage({ colorScheme: 'dark' }, async (page) => {
       await open(page, `/?${i}#example=${hash}`);
       const before = await state(page);
+      const width = (await page.locator('.flow-canvas').boundingBox())?.width;
       await page.emulateMedia({ media: 'print' });
       await page.setViewportSize(SHEET);
       await page.evaluate(() => window.dispatchEvent(new Event('beforeprint')));
       const seen = await page.evaluate(() => {
-        const boxes = [...document.querySelectorAll('.step:not([hidden])')].map((step) => {
-          const { right, height } = step.getBoundingClientRect();
-          return { step: step.dataset.step, right, height, kept: getComputedStyle(step).breakInside };
+        const shown = [...document.querySelectorAll('#flow, #single')].filter((element) => element.checkVisibility());
+        const boxes = shown.map((element) => {
+          const { right, height } = element.getBoundingClientRect();
+          return { id: element.id, right, height, kept: getComputedStyle(element).breakInside };
         });
-        const blank = [...document.querySelectorAll('.step:not([hidden]) .pane:not([hidden]) .figure')].filter(
-          ({ dataset }) => dataset.drawn !== 'true',
+        const nodes = [...document.querySelectorAll('.node')].map((node) => {
+          const { left, right } = node.getBoundingClientRect();
+          return { id: node.dataset.node, left, right };
+        });
+        const canvas = document.querySelector('.flow-canvas');
+        const points = new Uint32Array(canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data.buffer);
+        const blank = [...document.querySelectorAll('#single .pane:not([hidden]) .figure')].filter(
+          (figure) => figure.checkVisibility() && figure.dataset.drawn !== 'true',
         );
         const grounds = [document.documentElement, document.body].map((element) => getComputedStyle(element).backgroundColor);
         return {
           boxes,
+          nodes,
+          colours: new Set(points).size,
           blank: blank.length,
           grounds,
           ink: getComputedStyle(document.body).color,
           wide: document.documentElement.scrollWidth,
         };
       });
-      assert.ok(seen.boxes.length >= 7, `${hash}: ${seen.boxes.length} steps`);
+      assert.deepEqual(seen.boxes.map(({ id }) => id), before.step === 'flow' ? ['flow'] : ['flow', 'single'], hash); // prettier-ignore
+      assert.ok(seen.nodes.length >= 8 && seen.colours > 20, `${hash}: ${seen.nodes.length} matrices in ${seen.colours} colours`);
+      for (const { id, left, right } of seen.nodes) assert.ok(left >= 0 && right <= SHEET.width, `${hash}: ${id} from ${left} to ${right}`);
       assert.equal(seen.blank, 0, `${hash}: every map is drawn`);
-      for (const { step, right, height, kept } of seen.boxes) {
-        assert.ok(right <= SHEET.width + 1 && height <= SHEET.height, `${hash}: ${step} ends at ${right} and is ${height} high`);
-        assert.equal(kept, 'avoid', step);
+      for (const { id, right, height, kept } of seen.boxes) {
+        assert.ok(right <= SHEET.width + 1 && height <= SHEET.height, `${hash}: ${id} ends at ${right} and is ${height} high`);
+        assert.equal(kept, 'avoid', id);
       }
       assert.ok(seen.wide <= SHEET.width, `${hash}: ${seen.wide} pixels wide`);
       assert.deepEqual(seen.grounds[1], 'rgb(255, 255, 255)');
@@ -202,6 +182,8 @@ test('every notebook prints in light colours, with no map that a page cuts', asy
       await page.evaluate(() => window.dispatchEvent(new Event('afterprint')));
       await page.emulateMedia({ media: 'screen' });
       assert.deepEqual(await state(page), before);
+      await page.setViewportSize({ width: 1440, height: 900 });
+      await page.waitForFunction((wide) => document.querySelector('.flow-canvas').getBoundingClientRect().width === wide, width ?? 0);
       assert.equal(await page.getAttribute('html', 'data-theme'), 'dark');
       // The browser itself calls both events when it prints.
       const pdf = await page.pdf({ format: 'A4' });
@@ -213,37 +195,43 @@ test('every notebook prints in light colours, with no map that a page cuts', asy
 test('with forced colours, what is chosen can be seen, and axe-core finds nothing', () =>
   onPage({ forcedColors: 'active' }, async (page) => {
     await open(page, '/#example=001');
-    await painted(page, 'weights');
     for (const [chosen, other] of [
       ['[data-example="001"]', '[data-example="000"]'],
       ['[data-variant="001-heads"]', '[data-variant="001-head"]'],
-      ['[data-frame="weights"]', '[data-frame="scores"]'],
+      ['[data-frame="flow"]', '[data-frame="scores"]'],
       ['#heads [data-head="0"]', '#heads [data-head="1"]'],
-      ['#as-map', '#as-lines'],
     ]) {
       const outline = (selector) => page.locator(selector).evaluate((element) => getComputedStyle(element).outlineStyle);
       assert.deepEqual([await outline(chosen), await outline(other)], ['solid', 'none'], chosen);
     }
-    assert.deepEqual(await serious(page), []);
+    assert.deepEqual(await findings(page), []);
     await picture(page, 'reach-forced');
+    await openStep(page, 'weights');
+    assert.deepEqual(await findings(page), []);
   }));
 
 test('at 400 % nothing is hidden by what stays in sight, and axe-core finds nothing', () =>
   onPage({ viewport: { width: 360, height: 225 } }, async (page) => {
     await open(page, '/#example=003');
-    const { position } = await page.locator('#dock').evaluate((element) => ({ position: getComputedStyle(element).position }));
-    assert.equal(position, 'static');
-    assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), 'nothing scrolls sideways');
-    await page.evaluate(() => document.querySelectorAll('details').forEach((one) => (one.open = true)));
-    assert.deepEqual(await serious(page), []);
+    assert.equal(
+      await page.locator('#written').evaluate((element) => getComputedStyle(element).position),
+      'relative',
+      'it scrolls with the page',
+    );
+    await openDrawer(page);
+    for (const step of ['flow', 'weights', 'lines']) {
+      await openStep(page, step);
+      assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `nothing scrolls sideways: ${step}`);
+      assert.deepEqual(await findings(page), [], step);
+    }
     await picture(page, 'reach-400', { fullPage: true });
   }));
 
 test('every target has at least 24 × 24 pixels, or a label of this size', async () => {
   for (const options of [{}, { viewport: { width: 390, height: 844 }, isMobile: true, hasTouch: true }]) {
     await onPage(options, async (page) => {
-      await open(page, '/#example=001&lines&numbers');
-      await page.evaluate(() => document.querySelectorAll('details').forEach((one) => (one.open = true)));
+      await open(page, '/#example=001&step=weights&numbers&lines');
+      await openDrawer(page);
       const small = await page.evaluate(() => {
         const all = [...document.querySelectorAll('button, input, select, summary, textarea, [tabindex="0"]')];
         const size = (element) => {

@@ -4,14 +4,15 @@
 // Programs may write the request in plain text instead: body=JSON, perhaps with path=/attention and labels=the,cat,sat.
 
 import { RANGES } from './colour.js';
-import { pathFor, PATHS } from './request.js';
+import { hasHeld, pathFor, PATHS } from './request.js';
 import { formatJSON } from './snippets.js';
 import { STEPS } from './steps.js';
 
 const LONGEST = 60_000; // the most characters of a packed request in an address
 const MOST = 4_000_000; // the most characters of a request before it is packed
 const MOST_LABELS = 10_000;
-const PLACES = ['head', 'compare', 'batch', 'row', 'position'];
+const PLACES = ['head', 'layer', 'compare', 'batch', 'row', 'position'];
+const TEXTS = ['words', 'off', 'model', 'map']; // of the trained model, and of stored layers
 const NUMBERS = [...PLACES, 'threshold'];
 const FLAGS = ['log', 'numbers', 'lines', 'mean', 'mass', 'every'];
 
@@ -55,23 +56,26 @@ function plain(hash) {
   return { path: hash.get('path') ?? pathFor(body), text: formatJSON(body), labels };
 }
 
-// Returns the hash of a state. edited: whether the request differs from that of the example.
+// Returns the hash of a state. edited: whether the request differs from that of the example. The hash has no request whose matrices are
+// those of files.
 export async function toHash(state, edited) {
   const hash = new URLSearchParams();
   if (state.example) hash.set('example', state.example);
-  if (edited) {
+  if (edited && !hasHeld(state.text)) {
     const text = JSON.stringify({ path: state.path, text: state.text, labels: state.labels });
     const packed = text.length <= MOST && state.labels.length <= MOST_LABELS ? await pack(text) : null;
     if (packed?.length <= LONGEST) hash.set('request', packed);
   }
   for (const name of NUMBERS) {
-    if (state[name]) hash.set(name, state[name]);
+    if (state[name] && name !== 'layer') hash.set(name, state[name]);
   }
+  if (state.layer === 0) hash.set('layer', 0);
   for (const name of ['row', 'compare', 'position']) if (state[name] === 0) hash.set(name, 0);
   for (const name of FLAGS) {
     if (state[name]) hash.set(name, '');
   }
-  if (state.step !== 'weights') hash.set('step', state.step);
+  for (const name of TEXTS) if (state[name]) hash.set(name, state[name]);
+  if (state.step !== 'flow') hash.set('step', state.step);
   if (state.palette !== 'viridis') hash.set('palette', state.palette);
   if (state.range) hash.set('range', state.range);
   return `#${hash}`.replace(/=(?=&|$)/g, '');
@@ -88,7 +92,9 @@ export async function fromHash(text) {
     if (hash.has(name) && value >= 0 && sound) state[name] = value;
   }
   for (const name of FLAGS) state[name] = hash.has(name);
-  if (STEPS.some(({ name }) => name === hash.get('step')) || hash.get('step') === 'all') state.step = hash.get('step');
+  for (const name of TEXTS) if (hash.has(name)) state[name] = hash.get(name).slice(0, LONGEST);
+  if (STEPS.some(({ name }) => name === hash.get('step')) || hash.get('step') === 'model') state.step = hash.get('step');
+  if (state.lines) state.step ??= 'weights'; // lines show the weights, also in links without a step
   if (hash.has('palette')) state.palette = hash.get('palette');
   if (RANGES.includes(hash.get('range'))) state.range = hash.get('range');
   if (hash.has('request') || hash.has('body')) {

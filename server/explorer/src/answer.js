@@ -1,6 +1,10 @@
 // answer.js gives the parts of an answer: the matrix of a step for a batch item and a head, its mask, and the labels of its rows and
 // columns. It uses only the worker's reply and the labels of the user; it needs no page.
 
+import { measured } from './matrices.js';
+
+const MOST = 4_000_000; // products; the page does not mix the values of a longer request
+
 function intersection(masks) {
   if (masks.some((mask) => !mask)) return null;
   const common = masks[0].slice();
@@ -11,6 +15,37 @@ function intersection(masks) {
 // Returns a byte for each pair of n words, 1 if the key comes after the query.
 const laterKeys = (n) => Uint8Array.from({ length: n * n }, (_, at) => Number(at % n > Math.floor(at / n)));
 
+// Returns the product of two matrices.
+export function product(a, b) {
+  const data = new Float64Array(a.rows * b.cols);
+  for (let row = 0; row < a.rows; row++) {
+    for (let k = 0; k < a.cols; k++) {
+      const factor = a.data[row * a.cols + k];
+      for (let col = 0; col < b.cols; col++) data[row * b.cols + col] += factor * b.data[k * b.cols + col];
+    }
+  }
+  return measured({ rows: a.rows, cols: b.cols, data });
+}
+
+// Returns so many columns of a matrix, the first of them at `from`.
+function columns({ rows, cols, data }, from, count) {
+  const part = Float64Array.from({ length: rows * count }, (_, at) => data[Math.floor(at / count) * cols + from + (at % count)]);
+  return measured({ rows, cols: count, data: part });
+}
+
+function sideBySide(all) {
+  const cols = all.reduce((sum, one) => sum + one.cols, 0);
+  const data = new Float64Array(all[0].rows * cols);
+  for (let row = 0; row < all[0].rows; row++) {
+    let at = row * cols;
+    for (const one of all) {
+      data.set(one.data.subarray(row * one.cols, (row + 1) * one.cols), at);
+      at += one.cols;
+    }
+  }
+  return measured({ rows: all[0].rows, cols, data });
+}
+
 // An answer to a request for attention. labels: the names that the user gave the rows, or none.
 export class Answer {
   constructor(reply, labels) {
@@ -19,8 +54,9 @@ export class Answer {
     this.matrices = reply.matrices;
     this.statistics = reply.statistics;
     this.common = [];
+    this.made = []; // for each batch item, what mixed() has made, by head
     this.mean = null; // the mean of the weights over heads, a matrix for each batch item, once the server has sent it
-    this.relabel(labels);
+    this.relabel(labels ?? []);
     const all = this.matrices.scores ?? this.matrices.weights; // without softmax, the server gives the weights alone
     const [[scores]] = all;
     this.queries = scores.rows;
@@ -33,9 +69,14 @@ export class Answer {
     this.past = this.summary.shapes.past_K?.at(-2) ?? 0; // how many keys stand before those of the words
   }
 
-  // Sets the names of the rows: the words of the answer, or else the labels of the user.
+  // Sets the names of the rows: the labels of the user, or else the words of the answer. The labels take the place of words only if each word
+  // has one; otherwise `unfit` says in a sentence why they do not.
   relabel(labels) {
-    this.labels = this.reply.tokens ?? labels ?? [];
+    const { tokens } = this.reply;
+    const count = labels.length;
+    const fits = !tokens || count === tokens.length;
+    this.unfit = fits || !count ? '' : `${count} label${count === 1 ? '' : 's'} for ${tokens.length} words: the words are shown.`;
+    this.labels = fits ? labels : tokens;
   }
 
   // Returns the place of a head in a result, as {batch, head}. A result has fewer heads than the scores if several query heads share a key
@@ -48,10 +89,35 @@ export class Answer {
     return { batch: item, head: count === this.heads ? head : Math.floor((head * count) / this.heads) };
   }
 
-  // Returns a matrix. Of the states, it is the one that is shown.
+  // Returns a matrix. Of the states, it is the one that is shown. The page itself makes `mixed` and `joined`, which no answer has.
   matrix(name, batch, head) {
+    if (name === 'mixed') return this.mixed(batch, head);
+    if (name === 'joined') return this.joined(batch);
     const place = this.place(name, batch, head);
     return place && this.shown(this.matrices[name][place.batch][place.head]);
+  }
+
+  // Returns the values mixed by the weights of a head, or null if they are the output itself or are not known.
+  mixed(batch, head) {
+    const { shapes } = this.summary;
+    if (!shapes.W_O && this.heads < 2) return null;
+    const made = (this.made[batch] ??= []);
+    if (made[head] !== undefined) return made[head];
+    const [A, V, output] = ['weights', 'V', 'output'].map((name) => this.matrix(name, batch, head));
+    const whole = this.matrices.weights[batch].length === this.heads && V?.rows === A.cols;
+    const sizes = Array.from({ length: this.heads }, (_, at) => this.matrix('V', batch, at)?.cols ?? NaN);
+    const cuts = sizes.map((_, at) => sizes.slice(0, at).reduce((sum, size) => sum + size, 0));
+    if (!shapes.W_O && output.cols === cuts.at(-1) + sizes.at(-1)) made[head] = columns(output, cuts[head], sizes[head]);
+    else if (!shapes.W_O && V && output.cols === V.cols) made[head] = null;
+    else made[head] = whole && A.rows * A.cols * V.cols <= MOST ? product(A, V) : null;
+    return made[head];
+  }
+
+  // Returns the mixed values of all heads, side by side, if W_O multiplies them.
+  joined(batch) {
+    if (!this.summary.shapes.W_O) return null;
+    const all = Array.from({ length: this.heads }, (_, head) => this.mixed(batch, head));
+    return all.every(Boolean) ? (this.made[batch].joined ??= sideBySide(all)) : null;
   }
 
   // Returns the state that is shown of a list of states. A matrix is no list.
@@ -71,13 +137,13 @@ export class Answer {
 
   // Returns a byte for each cell, 1 if the query may not attend to the key. Returns null if no cell is masked.
   mask(batch, head) {
-    return this.later ?? this.matrix('masked_scores', batch, head).bits;
+    return this.later ?? this.matrix('masked_scores', batch, head)?.bits ?? null;
   }
 
   // Returns the mask of the cells that are masked in every head, or null.
   commonMask(batch) {
     if (this.later) return this.later;
-    this.common[batch] ??= { bits: intersection(this.matrices.masked_scores[batch].map(({ bits }) => bits)) };
+    this.common[batch] ??= { bits: intersection(this.matrices.masked_scores?.[batch].map(({ bits }) => bits) ?? [null]) };
     return this.common[batch].bits;
   }
 

@@ -7,8 +7,8 @@ import { hasSoftmax } from './request.js';
 // If the magnitude of the largest masked score of a row is above this, it is subtracted from all of them, because its power of e is too
 // long to read.
 const LARGE = 40;
-const FEW = 5; // digits
-const NEAR = 1e-3; // relative error; if the sum of the products differs more from the score, the scores do not come from these rows
+const FEW = 5; // digits; keys whose powers are written
+const NEAR = 1e-4; // relative error; if the sum of the products differs more from the score, the scores do not come from these rows
 
 const rowOf = (matrix, row) => matrix.data.subarray(row * matrix.cols, (row + 1) * matrix.cols);
 
@@ -30,7 +30,8 @@ function softmaxOf(row, col, sink, weights) {
   const keys = open.reduce((total, score) => total + Math.exp(score - shift), 0);
   const rest = () => (weights ? keys / weights.reduce((total, weight) => total + weight, 0) - keys : NaN);
   const sinkPower = sink === null ? null : sink === undefined ? rest() : Math.exp(sink - shift);
-  return { shift, power: Math.exp(row[col] - shift), sum: keys + (sinkPower ?? 0), sinkPower };
+  const powers = row.length <= FEW ? Array.from(row, (score) => Math.exp(score - shift)) : null;
+  return { shift, power: Math.exp(row[col] - shift), powers, sum: keys + (sinkPower ?? 0), sinkPower };
 }
 
 // Returns the weights of a row of masked scores that break a stick from the last key backwards.
@@ -80,7 +81,7 @@ function outputOf(answer, { batch, head, row }, weights, V) {
 //   digits: to how many digits the server rounds, if it is so few that the steps do not fit together, or null
 //   softcap: or null; added: what bias and ALiBi add; forbidden: whether the key is masked
 //   shift, power, total, sinkPower: weight = power / total, where power = e^(masked − shift) and total has the power of the sink, too;
-//     they are null without softmax
+//     they are null without softmax; powers: those of all keys, or null if they are many
 //   squashed: the number whose sigmoid is the weight, or null
 //   weight: that of the head, or NaN if it is not known; mean: the mean over heads if the answer has only this, or null
 //   extra: whether the key is one that bias_K or zero_key adds, which has no row of K and V
@@ -117,7 +118,8 @@ export function arithmetic(answer, { batch, head, row, col }) {
     factor: typeof scale === 'number' ? scale : null,
     softcap: options.softcap > 0 ? options.softcap : null,
     added: forbidden ? 0 : masked - scaled,
-    ...{ shift: softmax?.shift ?? null, power: softmax?.power ?? null, total: softmax?.sum ?? null, sinkPower: softmax?.sinkPower ?? null },
+    ...{ shift: softmax?.shift ?? null, power: softmax?.power ?? null, powers: softmax?.powers ?? null },
+    ...{ total: softmax?.sum ?? null, sinkPower: softmax?.sinkPower ?? null },
     squashed: options.normalization === 'sigmoid' ? masked + (options.sigmoid_bias ?? 0) : null,
     ...{ extra, v, part: v?.map((value) => weight * value) ?? null },
     output: v && outputOf(answer, { batch, head, row }, weights, V),

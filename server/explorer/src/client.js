@@ -9,6 +9,7 @@ const LONGEST_WAIT = 30; // seconds
 export function createClient(base, on) {
   const worker = new Worker(new URL(WORKER_NAME, import.meta.url), { type: 'module' });
   const waiting = new Map();
+  const tensors = new Map(); // the matrices of files that stand in requests: Blobs by the JSON that stands for them (request.js)
   let key = null;
   let counter = 0;
   let latest = 0;
@@ -44,7 +45,7 @@ export function createClient(base, on) {
 
   // Sends a request. Resolves to the worker's reply, or to null if a later request has replaced this one.
   async function ask({ path, text }) {
-    const sent = send({ base, path, text, key });
+    const sent = send({ base, path, text, tensors, key });
     latest = sent.id;
     stopWaiting();
     const reply = await sent.reply;
@@ -69,9 +70,15 @@ export function createClient(base, on) {
       stopWaiting();
     },
     // Sends a request that does not replace the latest one. The worker keeps the weights of its answer under the name `as`.
-    aside: ({ path, text, results, as }) => send({ base, path, text, key, results, as }).reply,
-    // Asks for the weights of stored layers. body: a Blob in the format safetensors. batched: whether a layer has several batch items.
-    stored: (path, body, batched) => send({ base, path, key, stored: { body, batched } }).reply,
+    aside: ({ path, text, results, as }) => send({ base, path, text, tensors, key, results, as }).reply,
+    // Asks the service to compare its results with tensors whose names begin with `expected.`. Resolves to {comparison} or to {problem}.
+    judge: ({ path, text, expected }) => send({ base, path, text, tensors, key, expected }).reply,
+    // Resolves to the body of a request, which is a Blob if matrices of files are in it.
+    body: async (text) => (await send({ text, tensors, saved: true }).reply).body,
+    // Keeps matrices of files.
+    hold: (found) => found.forEach((data, standing) => tensors.set(standing, data)),
+    // Asks for results of stored layers. stored: as askLayers() of the worker takes it.
+    stored: (path, stored) => send({ base, path, key, stored }).reply,
     picture: (what) => send(what).reply,
     setKey: (value) => void (key = value),
     hasKey: () => key !== null,

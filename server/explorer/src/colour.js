@@ -7,6 +7,8 @@ const STOPS = {
   ink: ['f4f1ea', 'dfe3e0', 'bccfd2', '93b5c0', '6a98ad', '487a98', '305c80', '203f63', '152745', '0c1229'],
   light: ['0b4f94', '4a8fc7', 'a5c9e5', 'f2f0eb', 'f9cba4', 'e58339', '9c3a00'],
   dark: ['8cc2ff', '4683c4', '2a4a6d', '23252c', '63402a', 'b9692f', 'ffb074'],
+  'errors-light': ['08306b', '1d6bb5', '5aa3dc', 'd9d8d4', 'f0954a', 'd95f02', '8f2d00'],
+  'errors-dark': ['a9d2ff', '5b9be0', '2f6cb3', '3a3c42', 'b5601f', 'ef8a3c', 'ffc59a'],
 };
 
 export const SEQUENTIAL = ['viridis', 'cividis', 'ink'];
@@ -21,9 +23,7 @@ export function table(name) {
     for (let i = 0; i < 256; i++) {
       const place = (i / 255) * (stops.length - 1);
       const low = Math.min(Math.floor(place), stops.length - 2);
-      for (let c = 0; c < 3; c++) {
-        bytes[i * 3 + c] = Math.round(stops[low][c] + (place - low) * (stops[low + 1][c] - stops[low][c]));
-      }
+      for (let c = 0; c < 3; c++) bytes[i * 3 + c] = Math.round(stops[low][c] + (place - low) * (stops[low + 1][c] - stops[low][c]));
     }
     tables.set(name, bytes);
   }
@@ -57,9 +57,11 @@ export function textOn(name, t) {
   return 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b) > 0.18 ? '#101014' : '#ffffff';
 }
 
-// Makes a scale. It is plain data, because it is sent to the worker. lo and hi: the smallest and the largest number of the matrix.
-export function makeScale({ lo, hi, signed, log, palette, dark }) {
+// Makes a scale. It is plain data, because it is sent to the worker. lo and hi: the smallest and the largest number of the matrix. least: if
+// it is given, the scale is that of errors: smaller ones are grey, and the others have logarithmic colours, however small they are.
+export function makeScale({ lo, hi, signed, log, palette, dark, least }) {
   const reach = Math.max(Math.abs(lo), Math.abs(hi)) || 1;
+  if (least) return { signed, log: true, least, table: dark ? 'errors-dark' : 'errors-light', lo: -reach, hi: reach };
   if (signed) return { signed, log, table: dark ? 'dark' : 'light', lo: -reach, hi: reach };
   return { signed, log, table: palette, lo: 0, hi: hi > 0 ? hi : 1 };
 }
@@ -75,6 +77,10 @@ const DECADES = 6;
 // Returns the place of a number on a scale, 0 to 1. A logarithmic scale has six decades below the largest number; if it is signed, it is
 // asinh on both sides of 0.
 export function position(scale, x) {
+  if (scale.least) {
+    const size = Math.abs(x) / scale.least;
+    return size < 1 ? 0.5 : 0.5 + Math.sign(x) * Math.min(0.1 + (0.4 * Math.log(size)) / Math.log(scale.hi / scale.least), 0.5);
+  }
   if (!scale.log) return (x - scale.lo) / (scale.hi - scale.lo);
   if (scale.signed) return 0.5 + (0.5 * Math.asinh((x / scale.hi) * 100)) / Math.asinh(100);
   return x > 0 ? Math.max(0, 1 + Math.log10(x / scale.hi) / DECADES) : 0;

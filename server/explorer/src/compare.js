@@ -1,21 +1,27 @@
 // compare.js shows two results beside each other, and their difference: an answer that the user has kept (A) and the present answer (B), or
-// the present answer (A) and the output of the user's own kernel from a file (B). The page loads it when it is first needed. Parts of the
-// page that exist once are given to it (`tools`).
+// the present answer (A) and the output of the user's own kernel from a file (B). The service judges the file, and the page shows where the
+// numbers beyond its tolerance are. The page loads this script when it is first needed. Parts of the page that exist once are given to it
+// (`tools`).
 import { makeScale, raster, rangeOf } from './colour.js';
-import { ATOL, difference, fitTo, largestError, partsOf, RTOL } from './difference.js';
+import * as diff from './difference.js';
 import { makeWith } from './dom.js';
 import { movedCell } from './keyboard.js';
 import { measured, split } from './matrices.js';
 import { formatNumber } from './numbers.js';
 import { axisNames, isSigned, STEPS } from './steps.js';
-import { shapeText } from './tensortext.js';
+import { suspects } from './suspects.js';
+import { shapeText, TYPES } from './tensortext.js';
+import { drawThumb, thumbSize } from './thumbs.js';
 
 /* global OUTPUTS_NAME */
 const GAP = 28; // pixels between the figures
-const TYPES = { F16: 'float16', BF16: 'bfloat16', F32: 'float32' };
+const FOOT = 90; // pixels below a figure
+const [LEAST_THUMB, THUMB] = [40, 64]; // pixels of a side of the map of a head
+const MOST_THUMBS = 256; // heads; of more of them, those with the most errors are here
+const MOST_WEIGHTS = 30_000_000; // weights of an answer; the page does not look for the cause of a wrong result among more
 const PANES = ['A', 'B', 'B − A'];
-// The results that an array without a name is compared with: the first of them that has its shape.
-const USUAL = ['output', 'weights', 'scores', 'scaled_scores', 'masked_scores', 'Q', 'K', 'V'];
+// The colours of the difference.
+const COLOURS = { beyond: 'beyond the tolerance', log: 'all, logarithmic', same: 'as A and B' };
 
 // Resolves to the arrays of a file (outputs.js).
 function readOutputs(file) {
@@ -28,75 +34,91 @@ function readOutputs(file) {
 }
 
 const sizesOf = (groups) => ({ batch: groups.length, heads: groups[0].length, rows: groups[0][0].rows, cols: groups[0][0].cols });
-// Returns whether all heads have the same number of columns.
-const areEqual = (groups) => groups.every((item) => item.every(({ cols }) => cols === groups[0][0].cols));
-const measuredAll = (groups) => groups.map((item) => item.map(measured));
+const written = (x) => (Number.isNaN(x) ? 'NaN' : formatNumber(x, 6));
+const counted = (count) => count.toLocaleString('en');
 
-// Returns the result of an answer in a form that an array of this shape fits: as it is, or with its columns split into heads. Returns null
-// if none fits.
-function formOf(answer, name, shape) {
+// Returns whether the columns of a result hold all heads side by side.
+const isPacked = (answer, name) => name === 'output' && answer.summary.packed && answer.heads > 1;
+
+// Returns a result of an answer with one matrix for each head, or null if it has none that an array could be compared with. Numbers of a
+// text become those of float32 that the service has.
+function resultOf(answer, name) {
   const groups = answer.matrices[name];
-  if (!groups || !groups[0]?.[0]?.data || !areEqual(groups)) return null;
-  if (!fitTo(shape, sizesOf(groups), name)) return groups;
-  const { heads, cols } = { ...sizesOf(groups), heads: answer.heads };
-  if (groups[0].length > 1 || heads < 2 || cols % heads) return null;
-  const perHead = split(groups, heads);
-  return fitTo(shape, sizesOf(perHead), name) ? null : perHead;
+  if (!groups?.[0]?.[0]?.data) return null;
+  const heads = isPacked(answer, name) ? split(groups, answer.heads) : groups;
+  if (answer.summary.options.dtype === 'float64') return heads;
+  return heads.map((item) => item.map((matrix) => ({ ...matrix, data: Float32Array.from(matrix.data) })));
 }
 
-// Finds the result of an answer that an array of a file is compared with, as {name, type, ours, theirs}. Throws an Error with a sentence if
-// there is none.
-function pairOf(answer, { name, shape, data, type = 'F32' }) {
-  const names = name === null ? USUAL : [name];
-  for (const one of names) {
-    const groups = formOf(answer, one, shape);
-    if (groups) return { name: one, type, ours: groups, theirs: measuredAll(partsOf({ data }, sizesOf(groups))) };
-  }
-  const known = names.filter((one) => answer.matrices[one]?.[0]?.[0]?.data);
-  if (name !== null && !known.length) throw new Error(`The file has ${name}, and the answer has no such result.`);
-  if (name !== null)
-    throw new Error(
-      fitTo(shape, sizesOf(answer.matrices[name]), name) ??
-        `The heads of ${name} have different numbers of columns, so no array holds them.`,
-    );
-  const shapes = known.map((one) => `${one} ${shapeText(Object.values(sizesOf(answer.matrices[one])).slice(answer.batch > 1 ? 0 : 1))}`);
-  throw new Error(`The file has ${shapeText(shape)}, and no result has this shape: ${shapes.join(', ')}.`);
+// Finds the result of an answer that an array of a file is compared with, as {name, array, ours, sizes, own, orders}. own: the order in
+// which the service has the numbers. orders: those that the shape of the array fits. Throws an Error with a sentence if there is none.
+function pairOf(answer, array) {
+  const names = array.name === null ? diff.RESULTS : [array.name];
+  const known = names.map((name) => ({ name, ours: resultOf(answer, name) })).filter(({ ours }) => ours);
+  if (!known.length) throw new Error(`The file has ${array.name}, and the answer has no such result.`);
+  const all = known.map(({ name, ours }) => {
+    const sizes = sizesOf(ours);
+    const even = ours[0].every(({ cols }) => cols === sizes.cols);
+    const own = isPacked(answer, name) ? 'rows' : 'heads';
+    return { name, array, ours, sizes, even, own, orders: even ? diff.ordersOf(array.shape, sizes) : [] };
+  });
+  const found = all.find(({ orders, own }) => orders.includes(own)) ?? all.find(({ orders }) => orders.length);
+  if (found) return found;
+  const [{ name, sizes, even }] = all;
+  if (!even) throw new Error(`The heads of ${name} have different numbers of columns, so no array holds them.`);
+  if (array.name) throw new Error(diff.refusal(array.shape, sizes, name));
+  const shapes = all.map((one) => `${one.name} ${shapeText(Object.values(one.sizes).slice(answer.batch > 1 ? 0 : 1))}`);
+  throw new Error(`The file has ${shapeText(array.shape)}, and no result has this shape: ${shapes.join(', ')}.`);
 }
 
-// Returns a mask of the cells that have no colour: −∞, ∞ and NaN, or null if there is none.
-function unpaintable({ data }) {
-  const bits = Uint8Array.from(data, (value) => (Number.isFinite(value) ? 0 : 1));
-  return bits.includes(1) ? bits : null;
+// Returns the matrices of a pair whose array is read in an order.
+function theirsOf({ array, sizes }, order) {
+  const { batch, heads, rows, cols } = sizes;
+  return diff.partsOf(order === 'rows' ? diff.swapped(array.data, batch, rows, heads, cols) : array.data, sizes);
 }
 
-// Makes the comparison in an empty section. tools: {Figure, drawBar, makeRange, createSaveMenu, colours, defer, showTooltip, hideTooltip,
-// point({query, key}|null), show({step, batch, head, row}), tell(title, detail), close(), closed()}. close() removes what was told.
+// Returns the tensor that the service compares with its result.
+function expectedOf({ name, array, sizes: { batch, heads, rows, cols }, own }, order, shape) {
+  const { type, bytes } = array;
+  const [m, n] = order === 'rows' ? [rows, heads] : [heads, rows];
+  const data = order === own ? bytes : diff.swapped(bytes, batch, m, n, cols * TYPES[type][0]);
+  return { name: `expected.${name}`, type, shape, data };
+}
+
+// Returns a mask of the cells that have no colour: those of `bits`, −∞, ∞ and NaN, or null if there is none.
+function unpaintable({ data }, bits) {
+  const mask = Uint8Array.from(data, (value, at) => (Number.isFinite(value) && !bits?.[at] ? 0 : 1));
+  return mask.includes(1) ? mask : null;
+}
+
+// Makes the comparison in an empty section. It is as high as --compare-height of the section says, if it can. tools: {Figure, drawBar,
+// makeRange, createSaveMenu, colours, defer, showTooltip, hideTooltip, judge(request), point({query, key}|null), show({step, batch, head}),
+// say(text), tell(title, detail), opened(files), keep(), close(), closed()}. close() removes what was told.
 export function createCompare(section, tools) {
   let kept = null; // the answer A, if the user has kept one
-  let file = null; // {name, pairs}: what the file of the user's kernel has, as pairs with results of the answer
-  let arrays = null; // the arrays of this file
-  let own = null; // whether the difference has colours of its own; null: only that of a file has
+  let file = null; // {name, arrays, order}: what the file of the user's kernel has, and the order that the user chose, or null
+  let colours = null; // the colours of the difference that the user chose, or null
   let now = null; // {answer, state}
   let opened = 0; // how many times the user has chosen what is compared; a file that is still being read belongs to the choice before
-  let found = null; // what is shown: {name, type, ours, theirs, parts, worst}
+  let asked = 0; // how many comparisons have begun; a verdict that comes late belongs to one before
+  let found = null; // what is shown: {name, ours, theirs, tolerance, ..., parts} and what difference.js has found (`all`)
+  let shown = ''; // what the verdict belongs to
 
   const head = makeWith('p', section, { className: 'compare-head' });
   const title = makeWith('strong', head);
   const keep = makeWith('button', head, { type: 'button', textContent: 'Keep B as A' });
   makeWith('label', head, { className: 'button', htmlFor: 'compare-file', textContent: 'Open a kernel’s output' });
-  const input = makeWith('input', head, {
-    type: 'file',
-    id: 'compare-file',
-    className: 'unseen',
-    accept: '.npy,.safetensors,.json,.csv,.tsv,.txt',
-  });
-  const ownLabel = makeWith('label', head);
-  const ownBox = makeWith('input', ownLabel, { type: 'checkbox' });
-  ownLabel.append(' B − A in colours of its own');
+  const accept = '.npy,.safetensors,.json,.csv,.tsv,.txt';
+  const input = makeWith('input', head, { type: 'file', id: 'compare-file', className: 'unseen', accept });
+  const choice = makeWith('select', makeWith('label', head, { textContent: 'Colours of B − A ' }), { id: 'compare-colours' });
+  for (const [value, text] of Object.entries(COLOURS)) choice.append(new Option(text, value));
   const stop = makeWith('button', head, { type: 'button', className: 'quiet', textContent: 'Stop comparing' });
   const line = makeWith('div', section, { className: 'compare-told' });
   const told = makeWith('p', line, { id: 'compare-told', role: 'status' });
+  const flip = makeWith('button', line, { type: 'button', id: 'compare-order', hidden: true });
   const go = makeWith('button', line, { type: 'button', textContent: 'Show this place', hidden: true });
+  const ariaLabel = 'Numbers beyond the tolerance in each head';
+  const thumbs = makeWith('div', section, { className: 'compare-heads', role: 'group', ariaLabel, hidden: true });
   const row = makeWith('div', section, { className: 'compare-panes' });
   const panes = PANES.map((name) => makePane(name));
 
@@ -113,19 +135,17 @@ export function createCompare(section, tools) {
     const foot = makeWith('footer', pane);
     const bar = makeWith('canvas', foot, { className: 'colours' });
     const meta = makeWith('p', foot, { className: 'meta' });
-    const menu = tools.createSaveMenu(
-      foot,
-      () => ({ figure, lines: null, name: `attention-${found.name}-${name.replace(' − ', '-minus-')}` }),
-      tools.tell,
-    );
-    menu.name(name);
+    const saved = () => ({ figure, lines: null, name: `attention-${found.name}-${name.replace(' − ', '-minus-')}` });
+    tools.createSaveMenu(foot, saved, tools.tell).name(name);
     return { pane, figure, bar, meta };
   }
 
   const step = () => STEPS.find(({ name }) => name === found.name);
 
-  // Returns the numbers of a cell in A, B and B − A.
-  const numbersAt = (cell) => found.parts.map(({ data, cols }) => data[cell.row * cols + cell.col]);
+  // Returns the numbers of a cell in A, B and B − A, and its words.
+  const numbersAt = (cell) => found.parts.map(({ data, cols }) => written(data[cell.row * cols + cell.col]));
+  const titleOf = ({ row: r, col: c }) =>
+    `${now.answer.label(step().rows)(r)}, ${step().cols === 'key' ? now.answer.key(c) : `column ${c}`}`;
 
   let pointed = null;
   function point(cell, event, figure) {
@@ -135,9 +155,8 @@ export function createCompare(section, tools) {
     tools.point(cell && step().rows === 'query' ? names : null);
     if (!cell) tools.hideTooltip();
     else {
-      const [a, b, c] = numbersAt(cell).map((x) => formatNumber(x, 6));
-      const label = step().cols === 'key' ? now.answer.key(cell.col) : `column ${cell.col}`;
-      tools.showTooltip(`${now.answer.label(step().rows)(cell.row)}, ${label}`, [['A', a], ['B', b], ['B − A', c, true]], event, figure.rectOf(cell)); // prettier-ignore
+      const [a, b, c] = numbersAt(cell);
+      tools.showTooltip(titleOf(cell), [['A', a], ['B', b], ['B − A', c, true]], event, figure.rectOf(cell)); // prettier-ignore
     }
     mark();
   }
@@ -147,15 +166,17 @@ export function createCompare(section, tools) {
     if (!cell) return;
     figure.reveal(cell);
     point(cell, {}, figure);
-    const [a, b, c] = numbersAt(cell).map((x) => formatNumber(x, 6));
-    tools.say(`${now.answer.label(step().rows)(cell.row)}, ${now.answer.label(step().cols)(cell.col)}: A ${a}, B ${b}, B − A ${c}`);
+    const [a, b, c] = numbersAt(cell);
+    tools.say(`${titleOf(cell)}: A ${a}, B ${b}, B − A ${c}`);
     event.preventDefault();
     event.stopPropagation();
   }
 
+  // Returns the worst place: the first broken cell, or that of the largest error, or null if nothing differs.
+  const worstOf = ({ all }) => all.firstBroken ?? (all.error ? all : null);
+
   function mark() {
-    const { worst } = found;
-    const at = worst.firstBroken ?? (worst.error === null ? null : worst);
+    const at = worstOf(found);
     const { batch, head: index } = placeOf();
     const subject = at && at.batch === batch && at.head === index ? { row: at.row, col: at.col } : null;
     for (const { figure } of panes) figure.mark({ rows: [], cols: [], cell: pointed, subject, locked: null });
@@ -169,91 +190,250 @@ export function createCompare(section, tools) {
     return { batch, head: count === 1 ? 0 : Math.min(Math.floor((state.head * count) / now.answer.heads), count - 1) };
   }
 
-  // Finds what is compared: {name, type, ours, theirs}, or throws an Error with a sentence.
+  // Shows a head of the pair.
+  function showHead(batch, index) {
+    const heads = found.ours[batch].length;
+    tools.show({ step: found.name, batch, head: heads === 1 ? now.state.head : Math.floor((index * now.answer.heads) / heads) });
+  }
+
+  // Finds what is compared: {name, ours, theirs} and, for a file, the rest of pairOf() and the order. Throws an Error with a sentence.
   function pair() {
     const { answer, state } = now;
-    if (file) return file.pairs.find(({ name }) => name === state.step) ?? file.pairs[0];
+    if (file) {
+      const pairs = file.arrays.map((array) => pairOf(answer, array));
+      const one = pairs.find(({ name }) => name === state.step) ?? pairs[0];
+      const order = file.order ?? (one.orders.includes(one.own) ? one.own : null);
+      return { ...one, order, theirs: order && theirsOf(one, order) };
+    }
     const name = answer.matrices[state.step] ? state.step : 'weights';
     kept.position = state.position;
     const [ours, theirs] = [kept, answer].map((one) => one.groups(name));
     const said = (groups) => shapeText(Object.values(sizesOf(groups)));
     if (!ours) throw new Error(`A has no ${name}.`);
-    if (said(ours) !== said(theirs) || !ours[0].every(({ cols }, head) => cols === theirs[0][head].cols))
+    if (said(ours) !== said(theirs) || !ours[0].every(({ cols }, at) => cols === theirs[0][at].cols))
       throw new Error(`A has ${said(ours)} ${name} and B has ${said(theirs)}, so there is no difference to show.`);
-    return { name, type: 'F32', ours, theirs };
+    return { name, ours, theirs };
   }
 
-  // Says the largest difference and its place.
-  function tell({ worst, name, type }) {
-    const { answer } = now;
-    const place = ({ batch, head: index, row: r, col: c }) =>
-      [
-        ...(found.ours.length > 1 ? [`batch item ${batch}`] : []),
-        ...(found.ours[0].length > 1 ? [`head ${index}`] : []),
-        `row ${r} (${answer.label(step().rows)(r)})`,
-        `column ${c}${step().cols === 'key' ? ` (${answer.key(c)})` : ''}`,
-      ].join(', ');
+  // Asks the service for its verdict on the file, by a request or a changed one. Resolves to {tolerance, verdict, beyond}, or to {failure}.
+  async function judge({ name, order, ...rest }, { text, more = [] } = now.answer) {
+    const shape = now.answer.reply.shapes[name];
+    if (!shape) return { failure: 'The service has no verdict on what the request itself has.' };
+    const expected = [...more, expectedOf({ name, ...rest }, order, shape)];
+    const { comparison, problem, failure } = await tools.judge({ path: now.answer.summary.path, text, expected });
+    if (!comparison) return { failure: `The service has not compared the file: ${problem?.detail ?? failure}` };
+    const { tolerance, verdict, beyond_tolerance: beyond } = comparison.results[name];
+    return { tolerance, verdict, beyond };
+  }
+
+  const word = (r) => ` (${now.answer.label(step().rows)(r)})`;
+
+  // Says where a number is, and what both have there.
+  function spotOf({ batch, head: index, row: r, col: c, ours, theirs }) {
     const [mine, yours] = file ? ['the service', 'the file'] : ['A', 'B'];
-    const said = [];
-    if (worst.brokenCount) {
-      const { ours, theirs } = worst.firstBroken;
-      const cells = worst.brokenCount === 1 ? 'One number has' : `${worst.brokenCount.toLocaleString('en')} numbers have`;
-      said.push(
-        `${cells} no finite difference; the first is ${name} at ${place(worst.firstBroken)}: ${mine} has ${formatNumber(ours, 6)}, ${yours} has ${Number.isNaN(theirs) ? 'NaN' : formatNumber(theirs, 6)}.`,
-      );
+    const place = [
+      ...(found.ours.length > 1 ? [`batch item ${batch}`] : []),
+      ...(found.ours[0].length > 1 ? [`head ${index}`] : []),
+      `row ${r}${word(r)}`,
+      `column ${c}${step().cols === 'key' ? ` (${now.answer.key(c)})` : ''}`,
+    ];
+    return `${found.name} at ${place.join(', ')}: ${mine} has ${written(ours)}, ${yours} has ${written(theirs)}`;
+  }
+
+  // Says in which batch items, heads, rows and columns the numbers beyond the tolerance are.
+  function regionOf({ heads, rows, cols }) {
+    const items = heads.map((item) => Number(item.some(Boolean)));
+    const any = heads[0].map((_, at) => Number(heads.some((item) => item[at])));
+    return [
+      ...(items.length > 1 ? [diff.spanOf('batch item', items)] : []),
+      ...(any.length > 1 ? [diff.spanOf('head', any)] : []),
+      diff.spanOf('row', rows, word),
+      ...(cols.includes(0) ? [diff.spanOf('column', cols)] : []),
+    ].join(', ');
+  }
+
+  // Says what is wrong, and where. All numbers are those of the service, if it has judged.
+  function tell({ all, name, tolerance, verdict, beyond = all.over, failure, order, own }) {
+    const short = (x) => x.toExponential().replace('-', '−');
+    const limit = `beyond the tolerance, ${short(tolerance.absolute)} + ${short(tolerance.relative)} · |B|.`;
+    const [total, many] = [counted(all.count), counted(all.brokenCount)];
+    const said = failure ? [failure] : [];
+    if (!all.error && !all.brokenCount) said.push(`A and B have the same ${name}.`);
+    else if (beyond) {
+      const first = verdict === 'rounded' ? 'Rounded: ' : file ? 'Wrong: ' : '';
+      const [count, are, they] = beyond === 1 ? ['One', 'is', 'It is'] : [counted(beyond), 'are', 'They are'];
+      said.push(`${first}${count} of ${total} numbers ${are} ${limit} ${they} in ${regionOf(all)}.`);
+    } else said.push(`${verdict ? `${verdict[0].toUpperCase()}${verdict.slice(1)}: no` : 'No'} number is ${limit}`);
+    if (all.brokenCount) {
+      const cells = all.brokenCount === 1 ? 'One number has' : `${many} numbers have`;
+      said.push(`${cells} no finite difference; the first is ${spotOf(all.firstBroken)}.`);
     }
-    if (!worst.error && !worst.brokenCount) said.push(`A and B have the same ${name}.`);
-    else if (worst.error > 0) {
-      said.push(
-        `The largest ${file ? 'error' : 'difference'} is ${formatNumber(worst.error, 4)}, in ${name} at ${place(worst)}: ${mine} has ${formatNumber(worst.ours, 6)}, ${yours} has ${formatNumber(worst.theirs, 6)}.`,
-      );
-    }
-    const tolerance = `${formatNumber(ATOL, 3)} + ${formatNumber(RTOL[type], 3)} · |A|, the tolerance of PyTorch for ${TYPES[type]}`;
-    if (worst.over) {
-      said.push(
-        `In total, ${worst.over.toLocaleString('en')} of ${worst.count.toLocaleString('en')} numbers differ by more than ${tolerance}.`,
-      );
-    } else if (worst.error > 0) said.push(`No number differs by more than ${tolerance}.`);
+    if (all.error > 0) said.push(`The largest ${file ? 'error' : 'difference'} is ${formatNumber(all.error, 4)}, in ${spotOf(all)}.`);
+    if (verdict === 'rounded' && beyond) said.push('Rounding explains the differences.');
+    if (file && order !== own) said.push(`The file is read as ${diff.ORDERS[order]}.`);
     told.textContent = said.join(' ');
-    go.hidden = !worst.error && !worst.brokenCount;
+    go.hidden = !worstOf(found);
+  }
+
+  // Looks for the cause of a wrong result of a file: another order of its numbers, or another request. The first that explains it is said.
+  async function explain(mine) {
+    const { ours, order, sizes, all, tolerance, orders } = found;
+    const other = order === 'heads' ? 'rows' : 'heads';
+    flip.hidden = true;
+    const isBetter = () => orders.includes(other) || diff.survey(ours, theirsOf(found, other), tolerance).over < all.over / 10;
+    if (all.over && sizes.heads > 1 && isBetter()) {
+      offer(other);
+      if (!orders.includes(other)) told.textContent += ` They would agree if the file were ${diff.ORDERS[other]}: its layout is wrong.`;
+    }
+    const { batch, heads, queries, keys, text, summary } = now.answer;
+    if (found.verdict !== 'wrong' || !flip.hidden || batch * heads * queries * keys > MOST_WEIGHTS) return;
+    const tried = [];
+    for (const suspect of suspects(text, summary, queries, keys)) {
+      const { beyond = Infinity } = await judge(found, suspect);
+      if (mine !== asked) return;
+      tried.push({ ...suspect, beyond });
+      if (!beyond) break;
+    }
+    const [best] = tried.sort((a, b) => a.beyond - b.beyond);
+    if (!(best?.beyond < found.beyond / 10)) return;
+    const said = best.beyond ? `Only ${counted(best.beyond)} numbers of the file are wrong` : 'The file is right';
+    told.textContent += ` ${said} if ${best.says}.`;
+  }
+
+  function offer(order) {
+    flip.hidden = false;
+    flip.textContent = `Read it as ${diff.ORDERS[order]}`;
+    flip.dataset.order = order;
+  }
+
+  // Returns the difference of a head with its colours, as {matrix, shades, mask}.
+  function differenceOf(batch, index, how) {
+    const [a, b] = [found.ours[batch][index], found.theirs[batch][index]];
+    const matrix = diff.difference(a, b);
+    const shades = diff.shadesOf(matrix, a, b, how === 'beyond' ? found.tolerance : null);
+    const masks = [kept ?? now.answer, now.answer].map((answer) => maskOf(answer, batch, index));
+    const isMasked = (at) => masks.every((bits) => bits?.[at]) && matrix.data[at] === 0;
+    return { matrix, shades, mask: masks[0] && shades.map((_, at) => (isMasked(at) ? 1 : 0)) };
+  }
+
+  // Returns the mask of a head of the weights, or null. Other results have −∞ where they are masked.
+  const maskOf = (answer, batch, index) => (found.name === 'weights' ? answer.maskOfWeights(batch, index) : null);
+
+  // Returns a function that draws a part of a matrix as a picture.
+  const pictureOf = (matrix) => async (picked, part, side) => {
+    const { width, height, pixels } = raster(matrix, picked, part, side);
+    return { bitmap: await createImageBitmap(new ImageData(pixels, width, height)), width, height };
+  };
+
+  // Draws a small map for each head. They are drawn again if their colours have changed.
+  function drawThumbs(scale, how) {
+    const { heads } = found.all;
+    const list = heads.flatMap((item, batch) => item.map((over, index) => ({ batch, index, over })));
+    if (list.length > MOST_THUMBS) list.sort((a, b) => b.over - a.over).length = MOST_THUMBS;
+    thumbs.hidden = list.length < 2;
+    const look = [scale.table, scale.log, how].join();
+    if (found.drawn !== look) {
+      found.drawn = look;
+      thumbs.replaceChildren(...(thumbs.hidden ? [] : list).map((one) => makeThumb(one, scale, how)));
+    }
+    const at = placeOf();
+    for (const button of thumbs.children) {
+      button.setAttribute('aria-pressed', String(button.dataset.head === [at.batch, at.head].join()));
+    }
+  }
+
+  function makeThumb({ batch, index, over }, scale, how) {
+    const button = makeWith('button', null, { type: 'button', className: over ? 'wrong' : '' });
+    const name = `${found.ours.length > 1 ? `item ${batch}, ` : ''}head ${index}`;
+    button.dataset.head = [batch, index];
+    button.addEventListener('click', () => showHead(batch, index));
+    const canvas = makeWith('canvas', button);
+    const { width, height } = thumbSize(found.ours[batch][index], THUMB);
+    Object.assign(canvas.style, { width: `${Math.max(width, LEAST_THUMB)}px`, height: `${Math.max(height, LEAST_THUMB)}px` });
+    button.append(`${name} `, makeWith('b', null, { textContent: counted(over) }));
+    const pair = found;
+    tools.defer(canvas, () => {
+      if (pair !== found) return;
+      const { matrix, shades, mask } = differenceOf(batch, index, how);
+      const coloured = { ...matrix, data: shades, mask };
+      drawThumb(canvas, coloured, mask, scale, (part, side) => pictureOf(coloured)(scale, part, side));
+    });
+    return button;
   }
 
   function draw() {
     const { answer, state } = now;
     const { batch, head: index } = placeOf();
-    const [a, b] = [found.ours[batch][index], found.theirs[batch][index]];
-    const diff = difference(a, b);
-    found.parts = [a, b, diff];
+    const [a, b] = [found.ours[batch][index], measured(found.theirs[batch][index])];
     const { palette, log, dark, range } = state;
-    const signed = isSigned(found.name, answer.summary.options) || Math.min(a.lo, b.lo) < 0;
-    const hi = !signed && rangeOf(range, answer.keys) === 'one' ? 1 : Math.max(a.hi, b.hi);
-    const scale = makeScale({ lo: Math.min(a.lo, b.lo), hi, signed, log, palette, dark });
-    const ofOwn = own ?? Boolean(file);
-    ownBox.checked = ofOwn;
-    const reach = ofOwn ? Math.max(-diff.lo, diff.hi) : Math.max(Math.abs(scale.lo), scale.hi);
-    const scales = [scale, scale, makeScale({ lo: -reach, hi: reach, signed: true, log, palette, dark })];
+    const { all, tolerance } = found;
+    const how = colours ?? (file ? 'beyond' : 'same');
+    choice.value = how;
+    const own = differenceOf(batch, index, how);
+    found.parts = [a, b, measured(own.matrix)];
+    const signed = isSigned(found.name, answer.summary.options) || all.lo < 0;
+    const hi = !signed && rangeOf(range, answer.keys) === 'one' ? 1 : all.hi;
+    const scale = makeScale({ lo: all.lo, hi, signed, log, palette, dark });
+    const reach = how === 'same' ? Math.max(Math.abs(scale.lo), scale.hi) : (all.error ?? 0);
+    // The colours of errors begin at the smallest one that has a colour, or at a tenth of the largest, so that the largest stands out.
+    const least = how === 'log' ? Math.max(all.tiny, reach * 1e-9) : all.over ? all.least : tolerance.absolute;
+    const top = all.over || how === 'log' ? reach : 10 * tolerance.absolute;
+    const errors = { least: Math.min(least, top / 10) || Number.MIN_VALUE, hi: top };
+    const last = makeScale({ lo: -reach, hi: reach, signed: true, log, palette, dark, ...(how !== 'same' && errors) });
+    const scales = [scale, scale, last];
+    drawThumbs(last, how);
     const across = section.clientWidth < 700 ? 1 : 3;
-    const width = Math.min((section.clientWidth - (across - 1) * GAP) / across, 480);
+    row.style.setProperty('--across', across);
+    const width = Math.min((section.clientWidth - (across - 1) * GAP) / across, 560);
+    const height = parseFloat(getComputedStyle(section).getPropertyValue('--compare-height'));
+    const above = row.getBoundingClientRect().top - section.getBoundingClientRect().top + FOOT;
+    const tallest = height ? Math.max(160, height - above) : 420;
+    const bits = maskOf(answer, batch, index)?.map((bit, at) => bit && b.data[at] === 0);
+    const shown = [
+      { matrix: a, mask: unpaintable(a, maskOf(kept ?? answer, batch, index)) },
+      { matrix: b, mask: unpaintable(b, bits) },
+      { ...own, matrix: found.parts[2] },
+    ];
     panes.forEach(({ figure, bar, meta }, at) => {
-      const matrix = found.parts[at];
-      const mask = at === 2 ? (matrix.bits ?? null) : unpaintable(matrix);
+      const { matrix, mask, shades } = shown[at];
       figure.update({
-        ...{ matrix, mask, masked: matrix.masked, scale: scales[at], width, most: 56, tallest: 420, colours: tools.colours() },
+        ...{ matrix, shades, mask, masked: matrix.masked, scale: scales[at], width, most: 56, tallest, colours: tools.colours() },
         rowLabels: answer.label(step().rows),
         colLabels: answer.label(step().cols),
         names: axisNames(step()),
         measure: at === 2 ? `${step().measure}, B − A` : step().measure,
         label: `${PANES[at]}, ${step().title}: ${matrix.rows} × ${matrix.cols}. Arrow keys move.`,
-        picture: async (picked, part, side) => {
-          const { width: wide, height, pixels } = raster({ ...matrix, mask }, picked, part, side);
-          return { bitmap: await createImageBitmap(new ImageData(pixels, wide, height)), width: wide, height };
-        },
+        picture: pictureOf({ ...matrix, data: shades ?? matrix.data, mask }),
       });
       bar.style.marginLeft = `${figure.box.left}px`;
       tools.drawBar(bar, { scale: scales[at], measure: figure.given.measure, plotWidth: figure.box.plotWidth, colours: tools.colours() });
       meta.replaceChildren(tools.makeRange(matrix));
     });
     mark();
+  }
+
+  // Removes the verdict, its place and what the pointer shows.
+  function clear(text = '') {
+    found = pointed = null;
+    asked++;
+    shown = '';
+    told.textContent = text;
+    row.hidden = thumbs.hidden = go.hidden = flip.hidden = true;
+    tools.hideTooltip();
+    tools.point(null);
+  }
+
+  // Finds what is wrong with a pair, and shows it.
+  async function examine(next) {
+    const mine = ++asked;
+    const verdict = file ? await judge(next) : {};
+    if (mine !== asked) return;
+    const tolerance = verdict.tolerance ?? diff.toleranceOf(next.array?.type);
+    found = { ...next, ...verdict, tolerance, all: diff.survey(next.ours, next.theirs, tolerance), parts: [] };
+    row.hidden = false;
+    tell(found);
+    draw();
+    if (file) await explain(mine);
   }
 
   // Compares the present answer. A pair that cannot be compared is said in words.
@@ -264,27 +444,25 @@ export function createCompare(section, tools) {
     title.textContent = file ? `A: the service. B: ${file.name}.` : `A: ${kept.described}. B: the request now.`;
     keep.hidden = Boolean(file);
     try {
-      if (file && (other || !file.pairs)) {
-        file.pairs = null; // pairs of another answer must not stay if the file does not fit to this one
-        file.pairs = arrays.map((one) => pairOf(answer, one));
-      }
+      const name = file ? state.step : answer.matrices[state.step] ? state.step : 'weights';
+      const what = [name, state.position, file?.order].join();
+      if (!other && what === shown) return found && draw();
       const next = pair();
-      if (other || found?.ours !== next.ours || found?.theirs !== next.theirs) {
-        found = { ...next, worst: largestError(next.ours, next.theirs, next.type), parts: [] };
-        tell(found);
-      }
-      row.hidden = false;
-      draw();
+      if (other) pointed = null;
+      shown = what;
+      if (next.theirs) return void examine(next);
+      clear(`${diff.refusal(next.array.shape, next.sizes, next.name)} It has this shape as ${diff.ORDERS[next.orders[0]]}.`);
+      shown = what;
+      offer(next.orders[0]);
     } catch (error) {
-      found = null;
-      told.textContent = error.message;
-      row.hidden = go.hidden = true;
+      clear(error.message);
     }
   }
 
   function close() {
     opened++;
-    kept = file = arrays = found = null;
+    clear();
+    kept = file = null;
     section.hidden = true;
     tools.closed();
   }
@@ -295,12 +473,12 @@ export function createCompare(section, tools) {
     const mine = ++opened;
     try {
       if (files.length > 1) throw new Error('Open one file. A .safetensors or JSON file can have several results.');
-      const read = await readOutputs(files[0]);
+      const arrays = await readOutputs(files[0]);
       if (mine !== opened) return;
-      const pairs = read.map((one) => pairOf(answer, one));
-      [arrays, file, kept, own] = [read, { name: files[0].name, pairs }, null, null];
+      const pairs = arrays.map((one) => pairOf(answer, one));
+      clear();
+      [file, kept, colours, now] = [{ name: files[0].name, arrays, order: null }, null, null, null];
       section.hidden = false;
-      now = null;
       tools.close();
       tools.show({ step: (pairs.find(({ name }) => name === state.step) ?? pairs[0]).name });
     } catch (error) {
@@ -314,19 +492,27 @@ export function createCompare(section, tools) {
   });
   keep.addEventListener('click', () => tools.keep());
   stop.addEventListener('click', close);
-  ownBox.addEventListener('change', () => {
-    own = ownBox.checked;
+  choice.addEventListener('change', () => {
+    colours = choice.value;
     if (found) draw();
   });
+  flip.addEventListener('click', () => {
+    file.order = flip.dataset.order;
+    render(now.answer, now.state);
+  });
   go.addEventListener('click', () => {
-    const { batch, head: index, row: r, col: c } = found.worst.firstBroken ?? found.worst;
-    const heads = found.ours[batch].length;
-    tools.show({ step: found.name, batch, head: heads === 1 ? now.state.head : Math.floor((index * now.answer.heads) / heads) });
+    const { batch, head: index, row: r, col: c } = worstOf(found);
+    showHead(batch, index);
     const { figure } = panes[2];
     figure.reveal({ row: r, col: c });
     figure.root.focus();
     point({ row: r, col: c }, {}, figure);
   });
+  let wide = 0;
+  new ResizeObserver(() => {
+    if (wide !== section.clientWidth && found && !section.hidden) draw();
+    wide = section.clientWidth;
+  }).observe(section);
 
   return {
     render,
@@ -334,13 +520,17 @@ export function createCompare(section, tools) {
     open,
     // Keeps an answer as A.
     keep(answer) {
+      clear();
       kept = answer;
-      file = arrays = own = now = null;
+      file = colours = now = null;
       opened++;
       section.hidden = false;
     },
     holds: (element) => !section.hidden && section.contains(element),
-    // A copy of what is compared: {name, worst, difference}.
-    shown: () => found && structuredClone({ name: found.name, worst: found.worst, difference: found.parts[2] }),
+    // A copy of what is compared: {name, verdict, beyond, order, worst, difference}.
+    shown() {
+      const { name, verdict, beyond, order, all: worst, parts } = found ?? {};
+      return found && structuredClone({ name, verdict, beyond, order, worst, difference: parts[2] });
+    },
   };
 }

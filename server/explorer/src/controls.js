@@ -1,6 +1,6 @@
 // controls.js sets the controls beside the steps to the state of the page. main.js binds what they do.
 import { rangeOf } from './colour.js';
-import { inFile, snippet } from './snippets.js';
+import { bodyText, fileOf, snippet } from './snippets.js';
 import { state } from './state.js';
 import { isSigned } from './steps.js';
 
@@ -20,12 +20,10 @@ export function setControls() {
   $('palette').value = state.palette;
   $('range').value = rangeOf(state.range, state.answer?.keys ?? 0);
   $('range').disabled = Boolean(state.summary) && isSigned('weights', state.summary.options);
-  $('compare-box').hidden = heads < 2 || state.mean;
+  $('compare-box').hidden = heads < 2 || state.mean || state.step !== 'weights';
   const others = Array.from({ length: heads }, (_, at) => [at, `head ${at}`]).filter(([at]) => at !== state.head);
   setSelect($('compare'), [['', 'nothing'], ...others], state.compare ?? '');
-  $('as-map').setAttribute('aria-pressed', String(!state.lines));
-  $('as-lines').setAttribute('aria-pressed', String(state.lines));
-  $('line-tools').hidden = !state.lines;
+  $('line-tools').hidden = !state.lines || state.step !== 'weights';
   $('every-box').hidden = heads < 2;
   $('every').checked = state.every;
   $('threshold').value = state.threshold;
@@ -46,5 +44,7 @@ export function setControls() {
 export function setCode() {
   const request = { base: state.base, path: state.path, body: state.sent ?? state.text, key: state.needsKey };
   $('code').textContent = snippet(state.language, request);
-  $('save-body').hidden = !inFile(request.body);
+  const file = fileOf(bodyText(request.body));
+  $('save-body').hidden = !file;
+  $('save-body').textContent = `Save ${file}`;
 }

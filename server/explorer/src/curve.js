@@ -30,12 +30,8 @@ export function ticks(max) {
 
 function draw(name, attributes, parent, text) {
   const made = document.createElementNS(SVG, name);
-  for (const [key, value] of Object.entries(attributes)) {
-    made.setAttribute(key, value);
-  }
-  if (text !== undefined) {
-    made.textContent = text;
-  }
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  if (text !== undefined) made.textContent = text;
   parent.append(made);
   return made;
 }
@@ -101,13 +97,9 @@ class Curve {
     this.root.dataset.state = 'busy';
     try {
       const { output } = await this.post('/softmax', requestFor(temperature));
-      if (mine !== this.asked) {
-        return;
-      }
+      if (mine !== this.asked) return;
       this.values = output;
-      if (temperature === 1) {
-        this.reference = output;
-      }
+      if (temperature === 1) this.reference = output;
       this.root.dataset.temperature = temperature;
       this.root.dataset.state = 'done';
       this.show();
@@ -175,9 +167,7 @@ class Curve {
 
   // Writes the value at the pointer, or the sum and the largest value if the pointer is not on the curve.
   point(event) {
-    if (!this.values || !this.dot) {
-      return;
-    }
+    if (!this.values || !this.dot) return;
     if (!event) {
       const sum = this.values.reduce((total, y) => total + y, 0);
       this.dot.setAttribute('visibility', 'hidden');

@@ -34,9 +34,7 @@ export function save(name, type, data) {
 }
 
 function csvNumber(value) {
-  if (value === null || Number.isNaN(value)) {
-    return '';
-  }
+  if (value === null || Number.isNaN(value)) return '';
   return Number.isFinite(value) ? String(value) : value < 0 ? '-inf' : 'inf';
 }
 
@@ -73,9 +71,7 @@ export function toSVG(svg) {
     element.removeAttribute('class');
     for (const name of STYLES) {
       const value = style.getPropertyValue(name);
-      if (value) {
-        element.setAttribute(name, value);
-      }
+      if (value) element.setAttribute(name, value);
     }
   });
   copy.setAttribute('xmlns', 'http://www.w3.org/2000/svg');
@@ -112,9 +108,7 @@ async function rasterOf(text, { width, height }, ground) {
 function groundOf(element) {
   for (let at = element; at; at = at.parentElement) {
     const colour = getComputedStyle(at).backgroundColor;
-    if (colour && colour !== 'transparent' && !/,\s*0\)$/.test(colour)) {
-      return colour;
-    }
+    if (colour && colour !== 'transparent' && !/,\s*0\)$/.test(colour)) return colour;
   }
   return 'white';
 }
@@ -129,8 +123,6 @@ export async function downloadPNG(source, name) {
         ? await rasterOf(toSVG(source), sizeOf(source), groundOf(source))
         : await rasterOf(source.text, source, 'white');
   const blob = await new Promise((resolve) => canvas.toBlob(resolve, 'image/png'));
-  if (!blob) {
-    throw new Error('the browser makes no image of this size');
-  }
+  if (!blob) throw new Error('the browser makes no image of this size');
   save(name.endsWith('.png') ? name : `${name}.png`, 'image/png', blob);
 }

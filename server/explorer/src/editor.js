@@ -1,9 +1,12 @@
-// editor.js holds the request as text. The user types it, pastes it, drops it or opens it from a file. An error is marked in it. A long
-// text would make the text box slow, so the box shows only its beginning; the request is still the whole text.
+// editor.js holds the request as text. The user types it, pastes it anywhere on the page, drops it or opens it from a file. Buttons after the
+// note read a pasted text in another way, or undo it. An error is marked in the text. A long text would make the text box slow, so the box
+// shows only its beginning; the request is still the whole text.
 import { indexOfByte, locate, withMember } from './jsontext.js';
 
 /* global FILES_NAME */
 const OTHERS = /\.(npy|safetensors)$/i; // names of files that files.js reads; any other file is the text of a request
+// The elements that take a pasted text themselves.
+const FIELDS = 'textarea, [contenteditable], input:not([type=checkbox], [type=range], [type=file])';
 const LONG = 150_000; // characters; a longer text is not shown as a whole
 
 function lineAndColumn(text, index) {
@@ -12,19 +15,23 @@ function lineAndColumn(text, index) {
   return `line ${line}, column ${index - before.lastIndexOf('\n')}`;
 }
 
-// Makes the editor. elements: {area, marks, note, file, drop}. base: the URL that the paths of the API follow. onText(text, replaced) is
-// called when the user has changed the text. replaced: whether the whole text is a new one; labels may come with it. onUnreadable(message,
-// index) is called when a text is no request. sentence(words) returns the request for words. onRefused(title, detail) is called when a file
-// cannot be opened; the text stays then. onHidden(files) is called with a file of hidden states, and onOutputs(files) with the output of a
-// kernel; they are no requests. isFor(element) says what is dropped on an element: `request`, `layers` or `comparison`.
+// Makes the editor. elements: {area, marks, note, file, drop}. onText(text, replaced, labels, path) is called when the user has changed the
+// text. replaced: whether the whole text is a new one; labels and a path may come with it. keep() returns a function that brings the present
+// request back. onUnreadable(message, index) is called when a text is no request. sentence(words) returns the request for words.
+// onRefused(title, detail) is called when a file cannot be opened; the text stays then. onHidden(files) is called with a file of hidden
+// states, and onOutputs(files) with the output of a kernel; they are no requests. onTensors(tensors) is called with the matrices that a text
+// names and does not have (files.js). isFor(element) says what is dropped or pasted on an element: `request`, `layers` or `comparison`.
 export function createEditor(
   { area, marks, note, file, drop },
-  base,
-  { onText, onUnreadable, onRefused, onHidden, onOutputs, isFor, sentence },
+  { onText, keep, onUnreadable, onRefused, onHidden, onOutputs, onTensors, isFor, sentence },
 ) {
   let text = '';
   let place = null;
   let opened = 0; // how many times the text has been replaced, or its replacement has begun
+
+  const offers = document.createElement('span');
+  note.after(offers);
+  note.tabIndex = -1;
 
   const follow = () => {
     marks.scrollTop = area.scrollTop;
@@ -32,14 +39,43 @@ export function createEditor(
   };
 
   function mark() {
-    if (!place || text.length > LONG) {
-      marks.replaceChildren();
-      return;
-    }
+    if (!place || text.length > LONG) return marks.replaceChildren();
     const found = document.createElement('mark');
     found.textContent = text.slice(place.start, place.end) || ' ';
     marks.replaceChildren(text.slice(0, place.start), found, `${text.slice(place.end)}\n`);
     follow();
+  }
+
+  function tell(words) {
+    note.textContent = words;
+    offers.replaceChildren();
+  }
+
+  // Offers to read a pasted text in other ways (`choices`), and to undo what was done with it or with a file.
+  function offer(undo, choices = [], given = '') {
+    const button = (title, does) => {
+      const made = Object.assign(document.createElement('button'), { type: 'button', textContent: title });
+      made.addEventListener('click', () => {
+        note.focus();
+        undo();
+        does();
+      });
+      return made;
+    };
+    const others = choices.flatMap((as) => [button(`as ${as}`, () => convert(given, as)), ' ']);
+    offers.replaceChildren(
+      ...others,
+      button('Undo', () => tell('The request from before is here again.')),
+    );
+  }
+
+  // Takes what was read of a file or of a pasted text (`given`).
+  function take(found, given) {
+    const undo = keep();
+    set(found.text ?? withMember(text, found.key, found.value));
+    tell([found.note, note.textContent].filter(Boolean).join(' '));
+    onText(text, !found.key, found.labels, found.path);
+    offer(undo, found.choices, given);
   }
 
   function set(value) {
@@ -50,21 +86,15 @@ export function createEditor(
     const long = value.length > LONG;
     area.readOnly = long;
     area.value = long ? `${value.slice(0, 2000)}\n…` : value;
-    note.textContent = long ? `${value.length.toLocaleString('en')} characters are too many to edit here. The beginning is shown.` : '';
+    tell(long ? `${value.length.toLocaleString('en')} characters are too many to edit here. The beginning is shown.` : '');
     mark();
   }
 
   // Marks the place that a problem document names. Returns the line and the column in words, or null if it names no place.
   function setProblem(problem) {
-    place = null;
-    if (problem?.pointer) place = locate(text, problem.pointer);
-    if (!place && problem?.index !== undefined) {
-      place = { start: problem.index, end: problem.index + 1 };
-    }
-    if (!place && problem?.offset !== undefined) {
-      const start = Math.min(indexOfByte(text, problem.offset), text.length);
-      place = { start, end: Math.min(text.length, start + 1) };
-    }
+    const { pointer, index, offset } = problem ?? {};
+    const start = index ?? (offset === undefined ? undefined : Math.min(indexOfByte(text, offset), text.length));
+    place = (pointer && locate(text, pointer)) || (start === undefined ? null : { start, end: Math.min(text.length, start + 1) });
     area.setAttribute('aria-invalid', problem ? 'true' : 'false');
     mark();
     return place && lineAndColumn(text, place.start);
@@ -83,30 +113,26 @@ export function createEditor(
   async function read(files) {
     if (files.length === 1 && !OTHERS.test(files[0].name)) return asRequest(await files[0].text());
     const { readFiles } = await load();
-    return readFiles(files, text, base);
+    return readFiles(files, text);
   }
 
   // Makes a request of a text. Text that begins like JSON stays as it is.
-  async function asRequest(given) {
-    if (/^\s*(\{|$)/.test(given)) return { text: given };
+  async function asRequest(given, as) {
+    if (!as && /^\s*(\{|$)/.test(given)) return { text: given };
     const { requestOfText } = await load();
-    return requestOfText(given, sentence) ?? { text: given };
+    return requestOfText(given, sentence, { as, present: text }) ?? { text: given };
   }
 
-  // Makes a request of a text that the user has pasted over the whole text, or of the present text. If this is not possible, the text is
-  // shown with a mark at the place of the error.
-  async function convert(given) {
+  // Makes a request of a text that the user has pasted, or of the present text. as: the key that its matrix becomes, or `words`. If this is
+  // not possible, the text is shown with a mark at the place of the error.
+  async function convert(given, as) {
     const mine = ++opened;
     try {
-      const found = await asRequest(given);
-      if (mine !== opened) return;
-      set(found.text);
-      note.textContent = [found.note, note.textContent].filter(Boolean).join(' ');
-      onText(text, true, found.labels);
+      const found = await asRequest(given, as);
+      if (mine === opened) take({ note: 'The JSON is the request now.', ...found }, given);
     } catch ({ message, index = 0 }) {
       if (mine !== opened) return;
-      set(given);
-      onText(given, true);
+      take({ text: given, choices: ['words'] }, given);
       onUnreadable(message, index);
     }
   }
@@ -116,13 +142,13 @@ export function createEditor(
     const mine = ++opened;
     const { requestOfText } = await load();
     if (mine !== opened) return;
-    let value = given;
+    let value;
     try {
-      value = requestOfText(given, sentence, true)?.value ?? given;
+      ({ value } = requestOfText(given, sentence, { one: true }) ?? {});
     } catch {
       // The text goes in as it is, and the server says what is wrong.
     }
-    area.setRangeText(value, area.selectionStart, area.selectionEnd, 'end');
+    area.setRangeText(value ?? given, area.selectionStart, area.selectionEnd, 'end');
     text = area.value;
     place = null;
     mark();
@@ -137,9 +163,8 @@ export function createEditor(
       const found = await read(files);
       if (mine !== opened || !found) return;
       if (found.hidden) return onHidden(files);
-      set(found.text ?? withMember(text, found.key, found.value));
-      note.textContent = [found.note, note.textContent].filter(Boolean).join(' ');
-      onText(text, !found.key, found.labels);
+      if (found.tensors) onTensors(found.tensors);
+      take(found);
     } catch (error) {
       if (mine === opened) onRefused(`${files.map(({ name }) => name).join(', ')}: not opened`, error.message);
     }
@@ -150,26 +175,29 @@ export function createEditor(
     text = area.value;
     opened++;
     place = null;
-    note.textContent = '';
+    tell('');
     mark();
     onText(text, over && inputType === 'insertFromPaste');
     over = false;
   });
-  // A text that is pasted over the whole text is a new request. A long text is not pasted into the text box.
+  const give = (files, target) => ({ layers: onHidden, comparison: onOutputs, request: open })[isFor(target)](files);
+  // A text that is pasted over the whole text or anywhere else on the page is a new request. A long text is not pasted
+  // into the text box.
   let over = false;
-  area.addEventListener('paste', (event) => {
-    const { files } = event.clipboardData;
-    if (OTHERS.test(files[0]?.name)) {
-      event.preventDefault();
-      open(files);
-      return;
-    }
+  drop.addEventListener('paste', (event) => {
+    const inside = event.target === area;
+    if (!inside && (event.target.closest(FIELDS) || document.querySelector('dialog[open]') || document.body.dataset.embed)) return;
+    const files = [...event.clipboardData.files].filter(({ type }) => !type.startsWith('image/')); // a table may come with its picture
     const pasted = event.clipboardData.getData('text');
-    over = area.value.slice(area.selectionStart, area.selectionEnd).trim() === area.value.trim();
+    if (files.length) {
+      event.preventDefault();
+      return give(files, event.target);
+    }
+    over = inside && area.value.slice(area.selectionStart, area.selectionEnd).trim() === area.value.trim();
     const json = /^\s*\{/.test(pasted);
-    if (pasted.length <= LONG && (json || (!over && !/\d\s*[.,\]]/.test(pasted)))) return;
+    if (inside ? pasted.length <= LONG && (json || (!over && !/\d\s*[.,\]]/.test(pasted))) : !pasted.trim()) return;
     event.preventDefault();
-    if (over || pasted.length > LONG) convert(pasted);
+    if (over || !inside || pasted.length > LONG) convert(pasted);
     else if (!area.readOnly) insert(pasted);
     over = false;
   });
@@ -189,8 +217,7 @@ export function createEditor(
     if (!isFile(event)) return;
     event.preventDefault();
     drop.classList.remove('dropping');
-    const files = [...event.dataTransfer.files];
-    ({ layers: onHidden, comparison: onOutputs, request: open })[isFor(event.target)](files);
+    give([...event.dataTransfer.files], event.target);
   });
   return { set, setProblem, reveal, convert: () => convert(text) };
 }

@@ -1,6 +1,12 @@
 // examples.js has the five notebooks as requests, and one without softmax, each with a note that says what to look at. The matrices of
 // notebook 001 are drawn by the server from the seed of the notebook.
+import { formatNumber } from './numbers.js';
 import { formatJSON } from './snippets.js';
+
+const say = (x) => formatNumber(x, 3);
+
+// Returns the matrix that a text writes: numbers between spaces, rows between semicolons.
+const m = (text) => text.split(';').map((row) => row.trim().split(' ').map(Number));
 
 const SENTENCE =
   'Mathematics catalogues everything not self-contradictory; within its vast inventory, ' +
@@ -11,166 +17,41 @@ const words = { random: { generator: 'torch', seed: 123 }, text: SENTENCE, embed
 const oneHead = [rand(64, 32), rand(64, 32), rand(64, 48)];
 
 const FROM_SCRATCH = {
-  X: [
-    [1, 0, 0],
-    [0, 1, 0],
-    [1, 1, 0],
-    [0, 0, 1],
-  ],
-  W_Q: [
-    [2, 0, 2],
-    [2, 0, 0],
-    [2, 1, 2],
-  ],
-  W_K: [
-    [2, 2, 2],
-    [0, 2, 1],
-    [0, 1, 1],
-  ],
-  W_V: [
-    [1, 1, 0],
-    [0, 1, 1],
-    [0, 0, 0],
-  ],
+  X: m('1 0 0; 0 1 0; 1 1 0; 0 0 1'),
+  W_Q: m('2 0 2; 2 0 0; 2 1 2'),
+  W_K: m('2 2 2; 0 2 1; 0 1 1'),
+  W_V: m('1 1 0; 0 1 1; 0 0 0'),
 };
 
 const randint = { random: 'randint', high: 3, shape: [3, 3] };
 
 const ANY_SIZE = {
-  X: [
-    [0, 1, 1, 0, 0, 1, 0],
-    [1, 0, 1, 0, 1, 1, 1],
-    [1, 1, 1, 1, 0, 0, 0],
-    [0, 1, 1, 1, 0, 0, 0],
-    [1, 1, 1, 0, 0, 1, 0],
-  ],
+  X: m('0 1 1 0 0 1 0; 1 0 1 0 1 1 1; 1 1 1 1 0 0 0; 0 1 1 1 0 0 0; 1 1 1 0 0 1 0'),
   heads: [
     {
-      W_Q: [
-        [0, 0, 0],
-        [1, 0, 0],
-        [1, 0, 0],
-        [1, 1, 0],
-        [1, 1, 1],
-        [1, 0, 0],
-        [0, 1, 0],
-      ],
-      W_K: [
-        [1, 0, 1],
-        [0, 0, 0],
-        [1, 1, 0],
-        [0, 1, 1],
-        [1, 1, 1],
-        [1, 0, 0],
-        [0, 0, 1],
-      ],
-      W_V: [
-        [1, 1, 1],
-        [0, 1, 0],
-        [1, 1, 1],
-        [1, 0, 1],
-        [0, 1, 1],
-        [0, 0, 1],
-        [1, 0, 0],
-      ],
+      W_Q: m('0 0 0; 1 0 0; 1 0 0; 1 1 0; 1 1 1; 1 0 0; 0 1 0'),
+      W_K: m('1 0 1; 0 0 0; 1 1 0; 0 1 1; 1 1 1; 1 0 0; 0 0 1'),
+      W_V: m('1 1 1; 0 1 0; 1 1 1; 1 0 1; 0 1 1; 0 0 1; 1 0 0'),
     },
     {
-      W_Q: [
-        [0, 0],
-        [1, 0],
-        [0, 1],
-        [1, 0],
-        [0, 1],
-        [1, 1],
-        [1, 0],
-      ],
-      W_K: [
-        [1, 1],
-        [1, 0],
-        [0, 1],
-        [1, 0],
-        [0, 0],
-        [1, 1],
-        [1, 0],
-      ],
-      W_V: [
-        [0, 0],
-        [1, 0],
-        [1, 0],
-        [1, 1],
-        [0, 0],
-        [1, 0],
-        [1, 1],
-      ],
+      W_Q: m('0 0; 1 0; 0 1; 1 0; 0 1; 1 1; 1 0'),
+      W_K: m('1 1; 1 0; 0 1; 1 0; 0 0; 1 1; 1 0'),
+      W_V: m('0 0; 1 0; 1 0; 1 1; 0 0; 1 0; 1 1'),
     },
     {
-      W_Q: [
-        [1, 1, 0, 1],
-        [1, 0, 1, 0],
-        [0, 1, 1, 1],
-        [1, 1, 1, 1],
-        [1, 0, 1, 0],
-        [1, 0, 1, 1],
-        [1, 1, 0, 0],
-      ],
-      W_K: [
-        [0, 0, 0, 0],
-        [1, 1, 1, 1],
-        [0, 1, 1, 1],
-        [0, 0, 1, 0],
-        [1, 1, 1, 0],
-        [0, 0, 0, 1],
-        [0, 0, 0, 0],
-      ],
-      W_V: [
-        [1, 1, 1, 1],
-        [1, 1, 1, 0],
-        [0, 1, 1, 0],
-        [1, 1, 0, 0],
-        [0, 1, 0, 1],
-        [0, 1, 0, 0],
-        [0, 0, 1, 1],
-      ],
+      W_Q: m('1 1 0 1; 1 0 1 0; 0 1 1 1; 1 1 1 1; 1 0 1 0; 1 0 1 1; 1 1 0 0'),
+      W_K: m('0 0 0 0; 1 1 1 1; 0 1 1 1; 0 0 1 0; 1 1 1 0; 0 0 0 1; 0 0 0 0'),
+      W_V: m('1 1 1 1; 1 1 1 0; 0 1 1 0; 1 1 0 0; 0 1 0 1; 0 1 0 0; 0 0 1 1'),
     },
   ],
   dtype: 'float64',
 };
 
 const ONE_HEAD = {
-  X: [
-    [0, 1, 1, 0, 0, 1, 0],
-    [1, 0, 1, 0, 1, 1, 1],
-    [1, 1, 1, 1, 0, 0, 0],
-    [0, 1, 1, 1, 0, 0, 0],
-    [1, 1, 1, 0, 0, 1, 0],
-  ],
-  W_Q: [
-    [0, 1, 1],
-    [1, 0, 0],
-    [0, 0, 1],
-    [1, 1, 1],
-    [0, 0, 0],
-    [0, 0, 0],
-    [0, 0, 1],
-  ],
-  W_K: [
-    [1, 1, 1],
-    [1, 0, 0],
-    [0, 1, 0],
-    [1, 1, 1],
-    [0, 1, 1],
-    [0, 0, 0],
-    [1, 1, 1],
-  ],
-  W_V: [
-    [1, 0, 0],
-    [0, 0, 1],
-    [0, 1, 0],
-    [0, 0, 0],
-    [0, 0, 0],
-    [0, 0, 0],
-    [1, 0, 1],
-  ],
+  X: m('0 1 1 0 0 1 0; 1 0 1 0 1 1 1; 1 1 1 1 0 0 0; 0 1 1 1 0 0 0; 1 1 1 0 0 1 0'),
+  W_Q: m('0 1 1; 1 0 0; 0 0 1; 1 1 1; 0 0 0; 0 0 0; 0 0 1'),
+  W_K: m('1 1 1; 1 0 0; 0 1 0; 1 1 1; 0 1 1; 0 0 0; 1 1 1'),
+  W_V: m('1 0 0; 0 0 1; 0 1 0; 0 0 0; 0 0 0; 0 0 0; 1 0 1'),
   dtype: 'float64',
 };
 
@@ -198,11 +79,7 @@ const MASKED = {
 };
 
 const STEP_BY_STEP = {
-  X: [
-    [1, 0, 1, 0],
-    [0, 1, 0, 1],
-    [1, 1, 0, 0],
-  ],
+  X: m('1 0 1 0; 0 1 0 1; 1 1 0 0'),
   W_Q: [
     [0.05056170714293955, 0.499951333237829, -0.9959089311068651],
     [0.6935985082913116, -0.41830152002691007, -1.5845772351121241],
@@ -227,16 +104,7 @@ const STEP_BY_STEP = {
 // Eight words: a noun, then what is said of it. The numbers are made by hand. What is said is stored under the key of the noun before it; its
 // value has 1 or −1 in the column of its kind.
 const SAID = {
-  Q: [
-    [1.92, 0.56, 0, 0],
-    [1.6, 1.2, 0, 0],
-    [0, 0.56, 1.92, 0],
-    [0, 1.2, 1.6, 0],
-    [1.92, 0.56, 0, 0],
-    [1.6, 1.2, 0, 0],
-    [0, 0.56, 1.92, 0],
-    [0, 1.2, 1.6, 0],
-  ],
+  Q: m('1.92 0.56 0 0; 1.6 1.2 0 0; 0 0.56 1.92 0; 0 1.2 1.6 0; 1.92 0.56 0 0; 1.6 1.2 0 0; 0 0.56 1.92 0; 0 1.2 1.6 0'),
   K: [
     [0.28, 0, 0, 0.96],
     [0.96, 0.28, 0, 0],
@@ -247,23 +115,15 @@ const SAID = {
     [0, 0, 0.28, 0.96],
     [0, 0.6, 0.8, 0],
   ],
-  V: [
-    [0, 0, 1],
-    [1, 0, 0],
-    [0, 0, -1],
-    [0, 1, 0],
-    [0, 0, 1],
-    [-1, 0, 0],
-    [0, 0, -1],
-    [0, -1, 0],
-  ],
+  V: m('0 0 1; 1 0 0; 0 0 -1; 0 1 0; 0 0 1; -1 0 0; 0 0 -1; 0 -1 0'),
   dtype: 'float64',
 };
 const FORGET = { decay: [-0.05, -0.05, -0.1, -0.05, -0.36, -0.05, -0.1, -0.05] };
 const CORRECT = { beta: [0.2, 1, 0.2, 1, 0.2, 0.9, 0.2, 0.9] };
 const byRule = (update, given) => ({ path: '/linear-attention', body: { ...SAID, update, ...given } });
 
-// The examples. Each opens with the first of its variants. look: the note that the page shows while the request is unchanged.
+// The examples. Each opens with the first of its variants. look: the note that the page shows while the request is
+// unchanged, or a function of its answer that returns the note.
 export const EXAMPLES = [
   {
     id: '000',
@@ -273,9 +133,14 @@ export const EXAMPLES = [
       {
         id: '000',
         title: 'four words',
-        look:
-          'The first word scores 8 against word 1 and 10 against word 3. ' +
-          'Softmax turns this small lead into three quarters of its attention.',
+        look: (answer) => {
+          const row = (name) => answer.matrix(name, 0, 0).data.subarray(0, 3);
+          const [[a, , c], [b, , d], [, , weight]] = [row('scores'), row('scaled_scores'), row('weights')];
+          return (
+            `Word 1 scores ${say(a)} against itself and ${say(c)} against word 3. Divided by √3, these are ${say(b)} and ${say(d)}. ` +
+            `Softmax turns this small lead into ${say(weight)} of its attention. Point at any number to see how it is made.`
+          );
+        },
         path: '/self-attention',
         body: FROM_SCRATCH,
       },
@@ -339,14 +204,18 @@ export const EXAMPLES = [
       {
         id: '002-heads',
         title: 'three heads',
-        look: 'Three heads with 3, 2 and 4 columns read the same five words. Their outputs stand side by side in 9 columns.',
+        look: (answer) => {
+          const columns = [0, 1, 2].map((head) => answer.matrix('V', 0, head)?.cols);
+          return `Three heads with ${columns[0]}, ${columns[1]} and ${columns[2]} columns read the same five words. Their outputs stand side by side in ${answer.matrix('output', 0, 0).cols} columns.`;
+        },
         path: '/multi-head-attention',
         body: ANY_SIZE,
       },
       {
         id: '002-head',
         title: 'one head',
-        look: 'One head projects the five words to 3 columns. Its output has 3 columns, too.',
+        look: (answer) =>
+          `One head projects the five words to ${answer.matrix('Q', 0, 0).cols} columns. Its output has ${answer.matrix('output', 0, 0).cols} columns, too.`,
         path: '/self-attention',
         body: ONE_HEAD,
       },
@@ -360,9 +229,9 @@ export const EXAMPLES = [
       {
         id: '003',
         title: 'causal',
-        look:
+        look: ({ statistics }) =>
           'No word sees what comes after it: see the hatched triangle. The first word attends to itself alone. ' +
-          'Scaling reduces the variance from 4.5 to 0.6.',
+          `Scaling reduces the variance from ${formatNumber(statistics.variance.scores, 2)} to ${formatNumber(statistics.variance.scaled_scores, 2)}.`,
         path: '/attention',
         body: MASKED,
       },
@@ -436,6 +305,51 @@ export const EXAMPLES = [
   },
 ];
 
+// Four words whose numbers are made by hand for the tour. The columns of X say whether a word is an animal, a thing, an action or a pronoun.
+export const PRONOUN = {
+  id: 'it',
+  title: 'A pronoun',
+  name: 'a pronoun',
+  labels: ['cat', 'drinks', 'milk', 'it'],
+  columns: ['animal', 'thing', 'action', 'pronoun'], // what the columns of X mean
+  variants: [
+    {
+      id: 'it',
+      title: 'it',
+      look: (answer) => {
+        const [cat, , milk] = answer.matrix('weights', 0, 0).data.subarray(12);
+        return `“it” looks for an animal, and a little for a thing. So it gives ${say(cat)} to cat, and only ${say(milk)} to milk. The tour explains each number.`;
+      },
+      path: '/self-attention',
+      body: {
+        X: m('1 1 0 0; 0 0 1 0; 0 1 0 0; 0 0 0 1'),
+        W_Q: m('0 0 1 0; 0 0 1 0; 2 2 0 0; 3 1 0 0'),
+        W_K: m('1 0 0 0; 0 1 0 0; 0 0 1 0; 0 0 0 1'),
+        W_V: m('2 0; 0 1; 1 1; 0 0'),
+      },
+    },
+  ],
+};
+
+// The trained model (story.js). Its request is the layer of a head; story.js sets it, and the labels, for the words that are typed.
+export const MODEL = {
+  id: 'model',
+  title: 'A trained model',
+  name: 'the trained model',
+  words: 'Anna Hill meets the old cat . the old cat likes Ben Stone . Anna',
+  variants: [
+    {
+      id: 'model',
+      title: 'words',
+      look:
+        'Two layers of attention, trained on made-up stories. Head 0 of layer 0 looks at the word before. Head 0 of layer 1 finds the same word ' +
+        'earlier, and looks at the word after it: an induction head. Type words, and untick its box to see the prediction fail.',
+      path: '/multi-head-attention',
+      body: {},
+    },
+  ],
+};
+
 // The requests that the entry "Your own" begins with.
 export const OWN = {
   id: 'own',
@@ -464,23 +378,9 @@ export const OWN = {
       title: 'matrices',
       path: '/attention',
       body: {
-        Q: [
-          [1, 0, 1],
-          [0, 2, 0],
-          [1, 1, 0],
-        ],
-        K: [
-          [1, 0, 0],
-          [0, 1, 1],
-          [2, 0, 1],
-          [0, 0, 1],
-        ],
-        V: [
-          [1, 0],
-          [0, 1],
-          [1, 1],
-          [0.5, -1],
-        ],
+        Q: m('1 0 1; 0 2 0; 1 1 0'),
+        K: m('1 0 0; 0 1 1; 2 0 1; 0 0 1'),
+        V: m('1 0; 0 1; 1 1; 0.5 -1'),
       },
     },
     {
@@ -498,11 +398,11 @@ export const OWN = {
   ],
 };
 
-const all = [...EXAMPLES, OWN];
+export const ALL = [...EXAMPLES, PRONOUN, MODEL, OWN];
 
 // Finds an example or a variant by its name, as {example, variant}. An unknown name gives the first example.
 export function find(name) {
-  for (const example of all) {
+  for (const example of ALL) {
     const variant = example.variants.find(({ id }) => id === name) ?? (example.id === name ? example.variants[0] : null);
     if (variant) return { example, variant };
   }
@@ -510,4 +410,4 @@ export function find(name) {
 }
 
 // Returns the text of the request of a variant.
-export const requestText = (variant) => formatJSON(variant.body);
+export const requestText = (variant) => variant.text ?? formatJSON(variant.body);

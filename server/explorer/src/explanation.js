@@ -5,28 +5,39 @@ import { formatNumber } from './numbers.js';
 const MOST = 8; // bars
 const NAMED = 3; // keys in the sentence
 
-// Writes a sentence with the keys of the largest weights and the sum of the other weights.
-function sentence(lead, query, keys, keyLabel) {
-  make('strong', '', lead, query);
-  if (!keys.length) {
-    lead.append(' may attend to no key. Its weights and its output are 0.');
-    return;
-  }
-  const said = keys.filter(({ weight }, at) => at === 0 || Math.abs(weight) >= 0.0005).slice(0, NAMED);
+// Returns the keys that a row may attend to, the largest weight first.
+function keysOf({ row, mask }) {
+  const keys = Array.from(row, (weight, key) => ({ weight, key })).filter(({ key }) => !mask?.[key]);
+  return keys.sort((a, b) => Math.abs(b.weight) - Math.abs(a.weight) || a.key - b.key);
+}
+
+// Returns the sentence about a row as parts [text, strong]: the keys of the largest weights, and the sum of the other weights.
+function partsOf(given) {
+  const { query, keyLabel } = given;
+  const keys = keysOf(given);
+  const parts = [[query, true]];
+  if (!keys.length) return [...parts, [' may attend to no key. Its weights and its output are 0.']];
+  const large = keys.filter(({ weight }, at) => at === 0 || Math.abs(weight) >= 0.0005);
+  const said = keys.length === NAMED + 1 && large.length > NAMED ? keys : large.slice(0, NAMED); // one key more is named, not counted
   const rest = keys.slice(said.length);
   said.forEach(({ key, weight }, at) => {
     const before = at === 0 ? ' gives ' : at === said.length - 1 && !rest.length ? ' and ' : ', ';
-    lead.append(`${before}${formatNumber(weight, 3)} to `);
-    make('strong', '', lead, keyLabel(key));
+    parts.push([`${before}${formatNumber(weight, 3)} to `], [keyLabel(key), true]);
   });
   if (rest.length) {
     const sum = rest.reduce((total, { weight }) => total + weight, 0);
     const others = rest.length === 1 ? 'the other key' : `the other ${rest.length.toLocaleString('en')} keys`;
     const much = Math.abs(sum) < 0.0005 ? 'nearly nothing' : formatNumber(sum, 3);
-    lead.append(`${said.length > 1 ? ',' : ''} and ${much} to ${others}`);
+    parts.push([`${said.length > 1 ? ',' : ''} and ${much} to ${others}`]);
   }
-  lead.append('.');
+  return [...parts, ['.']];
 }
+
+// Returns the sentence about a row as text. given: as for drawExplanation().
+export const sentenceOf = (given) =>
+  partsOf(given)
+    .map(([text]) => text)
+    .join('');
 
 function bars(container, keys, keyLabel) {
   const most = Math.abs(keys[0].weight) || 1;
@@ -60,10 +71,9 @@ export function drawExplanation(container, given) {
       : 'Tap a row to see it explained in words.';
     return;
   }
-  const { query, row, mask, keyLabel, entropy, locked } = given;
-  const keys = Array.from(row, (weight, key) => ({ weight, key })).filter(({ key }) => !mask?.[key]);
-  keys.sort((a, b) => Math.abs(b.weight) - Math.abs(a.weight) || a.key - b.key);
-  sentence(lead, query, keys, keyLabel);
+  const { keyLabel, entropy, locked } = given;
+  const keys = keysOf(given);
+  for (const [text, strong] of partsOf(given)) make(strong ? 'strong' : 'span', '', lead, text);
   if (!keys.length) return;
   bars(container, keys, keyLabel);
   const notes = [];

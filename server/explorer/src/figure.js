@@ -11,7 +11,7 @@ const MOST_PIXELS = 512; // pixels of the longer side of this picture
 const FEW_CELLS = 400; // a matrix of at most so many cells needs no zoom
 const EDGE = 8; // pixels of paper around a saved figure, and above its bar of colours
 // The colours of a figure for a paper.
-const PRINTED = { ink: '#000000', paper: '#ffffff', hatch: '#8d8a84' };
+export const PRINTED = { ink: '#000000', paper: '#ffffff', hatch: '#8d8a84' };
 
 export class Figure {
   // on: the functions that the owner gives: {point(cell|null, event), click(cell, event), keydown(event), leave(), zoom(zoomed)}; cell is
@@ -44,8 +44,8 @@ export class Figure {
     root.addEventListener('blur', () => on.leave());
   }
 
-  // Shows a matrix. given: {matrix, mask, rowLabels, colLabels, names, measure, scale, width, most, tallest, label, colours: {ink, paper,
-  // hatch}, picture(scale, part, side)}. names: the names of the axes. measure: what a number is, for the bar of colours.
+  // Shows a matrix. given: {matrix, shades, mask, rowLabels, colLabels, names, measure, scale, width, most, tallest, label, colours: {ink,
+  // paper, hatch}, picture(scale, part, side)}. names: the names of the axes. measure: what a number is, for the bar of colours.
   update(given) {
     const { matrix } = given;
     const before = this.given?.matrix;
@@ -208,7 +208,7 @@ export class Figure {
     const size = this.fileSize();
     const shown = this.shown();
     if (printed) {
-      const scale = { ...shown.scale, table: shown.scale.signed ? 'light' : shown.scale.table };
+      const scale = { ...shown.scale, table: shown.scale.table.replace('dark', 'light') };
       const pixels = shown.pixels && { ...(await shown.picture(scale, shown.pixels.part, MOST_PIXELS)), part: shown.pixels.part };
       Object.assign(shown, { scale, pixels, colours: PRINTED });
     }

@@ -3,23 +3,16 @@
 import { members, parse } from './jsontext.js';
 import { readNpy } from './npy.js';
 import { readPasted } from './pasted.js';
-import { MATRICES, pathFor, PROJECTIONS } from './request.js';
+import { MATRICES, PATHS, PROJECTIONS } from './request.js';
 import { readSafetensors } from './safetensors.js';
-import { shell } from './snippets.js';
-import { fail, shapeText, textOf } from './tensortext.js';
+import { formatJSON } from './snippets.js';
+import { countOf, fail, shapeText, straight, textOf } from './tensortext.js';
 
-const ROOM = 4_000_000; // characters; the page shows the code of no longer request either
+const ROOM = 150_000; // characters of all matrices of a file; longer ones are held as bytes, and the editor shows what stands for them
+const FEW = 256; // elements; a matrix that has no more is text in any case
+const MOST_HEADER = 4_000_000; // bytes
 const KEYS = [...new Set(['Q', 'K', 'V', ...MATRICES, ...PROJECTIONS, 'alibi', 'sink', 'lengths'])];
 const NPY = /\.npy$/i;
-
-// Says that a file is too long for the page. shapes: a body with the shapes of its matrices, which says the path.
-function tooLong(name, shapes, base) {
-  const way = NPY.test(name) ? 'Save the matrices of the request as one .safetensors file and send that' : 'Send the file itself';
-  const file = NPY.test(name) ? 'request.safetensors' : name;
-  const send = `curl ${shell(`${base}${pathFor(shapes).slice(1)}`)} -H 'Content-Type: application/vnd.safetensors' --data-binary ${shell(`@${file}`)}`;
-  fail(`As text it has more than ${ROOM / 1e6} MB, which is too much for this page. ${way}: ${send}`);
-}
-
 const described = (name, { type, shape }) => `${name} (${type}, ${shapeText(shape)})`;
 
 // Returns the key that has the name of a file, or undefined.
@@ -50,22 +43,43 @@ function ask(name, chosen) {
   });
 }
 
-// Writes a request. options: pairs [key, JSON]. tensors: [key, tensor].
-async function requestOf(name, options, tensors, base) {
-  const given = new Map(options);
-  if (!given.has('dtype') && tensors.some(([, { type }]) => type === 'F64')) options.unshift(['dtype', '"float64"']);
-  options.sort(([a], [b]) => (b === 'dtype') - (a === 'dtype')); // the service needs dtype before the matrices
-  const wide = new Map(options).get('dtype') === '"float64"';
-  const shapes = Object.fromEntries([...options.map(([key, text]) => [key, JSON.parse(text)]), ...tensors]);
-  const all = [...options];
-  let room = ROOM - options.reduce((sum, [key, text]) => sum + key.length + text.length, 0);
-  for (const [key, tensor] of tensors) {
+// Resolves to the members that matrices become, as {texts: [[key, JSON]], tensors}. Long matrices are held: tensors has a Blob for each, by
+// the JSON that stands for it (request.js). given: [key, tensor, file]. wide: whether the request computes in float64.
+async function membersOf(given, wide) {
+  const texts = [];
+  const tensors = new Map();
+  const isDotted = (key) => key.includes('.'); // JSON has no such key
+  let room = given.some(([key]) => isDotted(key)) ? 0 : ROOM;
+  for (const [key, tensor] of given) {
     const text = room > 0 ? await textOf({ ...tensor, name: key }, { room, wide }) : null;
-    if (text === null) tooLong(name, shapes, base);
-    room -= text.length;
-    all.push([key, text]);
+    room = text === null ? 0 : room - text.length;
+    texts.push([key, text]);
   }
-  return `{\n${all.map(([key, text]) => `  ${JSON.stringify(key)}: ${text}`).join(',\n')}\n}\n`;
+  if (room > 0) return { texts, tensors };
+  for (const [at, [key, tensor, { name: file }]] of given.entries()) {
+    const { name, type, shape } = tensor;
+    if (countOf(shape) <= FEW && !isDotted(key)) {
+      texts[at][1] ??= await textOf({ ...tensor, name: key }, { room: ROOM, wide });
+      continue;
+    }
+    const standing = { file, ...(name && { tensor: name }), dtype: type, shape };
+    tensors.set(JSON.stringify(standing), new Blob([await straight(tensor)]));
+    texts[at][1] = formatJSON(standing);
+  }
+  return { texts, tensors };
+}
+
+// Writes the request that has these members, pairs [key, JSON].
+const objectOf = (pairs) =>
+  `{\n${pairs.map(([key, text]) => `  ${JSON.stringify(key)}: ${text.replaceAll('\n}', '\n  }')}`).join(',\n')}\n}\n`;
+
+// Writes a request. options: pairs [key, JSON]. given: [key, tensor, file]. Resolves to {text, tensors}.
+async function requestOf(options, given) {
+  const has = new Map(options);
+  if (!has.has('dtype') && given.some(([, { type }]) => type === 'F64')) options.unshift(['dtype', '"float64"']);
+  options.sort(([a], [b]) => (b === 'dtype') - (a === 'dtype')); // the service needs dtype before the matrices
+  const { texts, tensors } = await membersOf(given, new Map(options).get('dtype') === '"float64"');
+  return { text: objectOf([...options, ...texts]), tensors };
 }
 
 // A string of the metadata that is JSON is this JSON; any other is a string.
@@ -78,9 +92,9 @@ function optionOf([name, text]) {
   }
 }
 
-async function safetensorsRequest(file, base) {
-  const found = await readSafetensors(file, ROOM);
-  if (!found) tooLong(file.name, {}, base);
+async function safetensorsRequest(file) {
+  const found = await readSafetensors(file, MOST_HEADER);
+  if (!found) fail(`Its header has more than ${MOST_HEADER / 1e6} MB, which is too much for this page.`);
   const { metadata, tensors } = found;
   if (metadata.some(([key]) => key === 'words' || key === 'model') && tensors.some(({ name }) => name === 'X')) return { hidden: true };
   for (const { name } of tensors) {
@@ -88,13 +102,9 @@ async function safetensorsRequest(file, base) {
   }
   const place = ({ name }) => (KEYS.includes(name) ? KEYS.indexOf(name) : KEYS.length);
   tensors.sort((a, b) => place(a) - place(b));
-  const text = await requestOf(
-    file.name,
-    metadata.filter(([name]) => name !== 'format').map(optionOf), // "format" names the library that wrote the file
-    tensors.map((tensor) => [tensor.name, tensor]),
-    base,
-  );
-  return { text, note: `${file.name} is the request now.` };
+  const options = metadata.filter(([name]) => name !== 'format').map(optionOf); // "format" names the library that wrote the file
+  const given = tensors.map((tensor) => [tensor.name, tensor, file]);
+  return { ...(await requestOf(options, given)), note: `${file.name} is the request now.` };
 }
 
 // Resolves to the keys of .npy files as [key, tensor, file], or to null if the user does not say a key.
@@ -112,7 +122,7 @@ async function keysOf(files, has) {
 }
 
 // One file becomes a member of the present request.
-async function npyMember(file, present, base) {
+async function npyMember(file, present) {
   const all = members(present);
   if (!all) fail('A .npy file becomes a matrix of the present request, but this is no JSON object. Correct the request first.');
   const found = await keysOf([file], (key) => all.has(key));
@@ -120,41 +130,59 @@ async function npyMember(file, present, base) {
   const [[key, tensor]] = found;
   const dtype = all.get('dtype');
   const wide = dtype !== undefined && parse(present.slice(dtype.start, dtype.end)) === 'float64';
-  const value = await textOf({ ...tensor, name: key }, { room: ROOM, wide });
-  if (value === null) tooLong(file.name, { ...parse(present), [key]: tensor }, base);
+  const { texts, tensors } = await membersOf(found, wide);
   const loses = tensor.type === 'F64' && !wide;
   const more = loses ? ' It has float64; the request computes in float32 unless its first key is "dtype": "float64".' : '';
-  return { key, value, note: `${described(file.name, tensor)} is ${key} now.${more}` };
+  return { key, value: texts[0][1], tensors, note: `${described(file.name, tensor)} is ${key} now.${more}` };
 }
 
-// Reads files. present: the text of the request. base: the URL that the paths of the API follow. Resolves to {text, note}, a new request;
-// to {key, value, note}, a member of the present request with its JSON; to {hidden: true} for hidden states (hiddenstates.js), which are no
+// Reads files. present: the text of the request. Resolves to {text, tensors, note}, a new request and the matrices that it holds; to {key,
+// value, tensors, note}, a member of the present request with its JSON; to {hidden: true} for hidden states (hiddenstates.js), which are no
 // request; or to null if the user does not say which key a file becomes. Throws an Error with a sentence for the user.
-export async function readFiles(files, present, base) {
-  if (files.length === 1) return NPY.test(files[0].name) ? npyMember(files[0], present, base) : safetensorsRequest(files[0], base);
+export async function readFiles(files, present) {
+  if (files.length === 1) return NPY.test(files[0].name) ? npyMember(files[0], present) : safetensorsRequest(files[0]);
   if (!files.every(({ name }) => NPY.test(name))) fail('Open one file, or several .npy files. Several .npy files become a new request.');
   const found = await keysOf(files, () => false);
   if (!found) return null;
-  const text = await requestOf('.npy', [], found, base);
-  return { text, note: `${found.map(([key, tensor]) => described(key, tensor)).join(', ')} are the request now.` };
+  return {
+    ...(await requestOf([], found)),
+    note: `${found.map(([key, tensor]) => described(key, tensor)).join(', ')} are the request now.`,
+  };
 }
 
-// The keys of matrices that have no names, by their number.
-const UNNAMED = [[], ['X'], ['Q', 'K'], ['Q', 'K', 'V']];
+const UNNAMED = ['Q', 'K', 'V']; // the keys of two or three matrices that have no names
 
-// Makes a request of a text that is no JSON object: matrices as Python prints them, CSV, or words. sentence(words) returns the request for
-// words. Returns {text, labels, note}, or null if the text is meant to be JSON. one: the text goes into a request that is there, so the
-// result for one matrix without a name is {value}, its JSON. Throws an Error with a sentence and `index`, the place in the text.
-export function requestOfText(text, sentence, one = false) {
-  const found = readPasted(text);
-  if (!found) return null;
-  if (found.words !== undefined) return one ? null : { text: sentence(found.words), labels: [], note: 'The words are the sentence now.' };
-  const { matrices, labels } = found;
-  if (one) return matrices.length === 1 && matrices[0][0] === null ? { value: matrices[0][1] } : null;
-  const names = matrices.every(([name]) => name === null) ? UNNAMED[matrices.length] : matrices.map(([name]) => name);
-  if (!names || names.includes(null)) {
+// Makes a request of a text that is no JSON object: matrices and tables as programs print them, CSV, a curl command, or words. sentence(words)
+// returns the request for words. Returns {text, labels, path, note, choices}; {key, value, note, choices}, a member of the present request with
+// its JSON; or null if the text is meant to be JSON. choices: as what else the text can be taken. as: the choice of the user. present: the text
+// of the request. one: the text goes into a request that is there, so the result for one matrix without a name is {value}, its JSON. Throws an
+// Error with a sentence and `index`, the place in the text.
+export function requestOfText(text, sentence, { one = false, as, present = '' } = {}) {
+  const found = as === 'words' ? { words: text.replace(/\s+/g, ' ').trim() } : readPasted(text);
+  const { words, body, path, form, matrices, labels } = found ?? {};
+  if (!found || (one && !matrices)) return null;
+  const choices = ['X', 'Q', 'K', 'V', 'words'];
+  if (words !== undefined)
+    return { text: sentence(words), labels: [], note: 'The words are the sentence now.', choices: as ? choices.slice(0, -1) : [] };
+  if (body !== undefined) {
+    const known = PATHS.find((each) => path?.endsWith(each));
+    if (path?.length > 1 && !known) fail(`This page shows the answers of ${PATHS.join(', ')}, and the command asks ${path}.`);
+    return { text: body, path: known, note: `${form} is the request now${known ? `, for ${known}` : ''}.` };
+  }
+  const [[first, json, shape], ...others] = matrices;
+  if (one) return !others.length && first === null ? { value: json } : null;
+  if (!others.length) {
+    const key = as ?? (KEYS.includes(first) ? first : 'X');
+    const more = { note: `${form} of ${shapeText(shape)} is ${key} now.`, choices: choices.filter((choice) => choice !== key) };
+    // X begins a new request, and so does the first of Q, K and V, because none of them stands beside X or words.
+    const has = members(present);
+    if (has && key !== 'X' && (!UNNAMED.includes(key) || UNNAMED.some((name) => has.has(name)))) return { key, value: json, ...more };
+    const note = `${more.note}${labels ? ` Its ${form === 'A pandas table' ? 'index is' : 'first words are'} the labels.` : ''}`;
+    return { text: objectOf([[key, json]]), labels: labels ?? [], ...more, note };
+  }
+  const names = matrices.every(([name]) => name === null) ? UNNAMED.slice(0, matrices.length) : matrices.map(([name]) => name);
+  if (names.length < matrices.length || names.includes(null)) {
     fail(`The text has ${matrices.length} matrices, and some have no name. Write the name of its key before each, as in Q = [[1, 2]].`);
   }
-  const all = matrices.map(([, json], at) => `  ${JSON.stringify(names[at])}: ${json}`);
-  return { text: `{\n${all.join(',\n')}\n}\n`, labels: labels ?? [], note: `The text is ${names.join(', ')} now.` };
+  return { text: objectOf(matrices.map(([, json], at) => [names[at], json])), labels: [], note: `The text is ${names.join(', ')} now.` };
 }

@@ -10,14 +10,21 @@ const ELLIPSIS = '…';
 
 const context = document.createElement('canvas').getContext('2d');
 
-// Returns the width of a text in pixels.
+const widths = new Map();
+const MOST_WIDTHS = 10_000;
+
+// Returns the width of a text in pixels. Measuring takes long, so the widths of texts are kept.
 export function widthOf(text) {
-  context.font = FONT;
-  return context.measureText(text).width;
+  if (!widths.has(text)) {
+    if (widths.size === MOST_WIDTHS) widths.clear();
+    context.font = FONT;
+    widths.set(text, context.measureText(text).width);
+  }
+  return widths.get(text);
 }
 
 // Cuts a text so that it fits into a width.
-function elide(text, width) {
+export function elide(text, width) {
   if (widthOf(text) <= width) return text;
   let end = text.length - 1;
   while (end > 1 && widthOf(text.slice(0, end) + ELLIPSIS) > width) end--;

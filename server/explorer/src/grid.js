@@ -1,19 +1,21 @@
-// grid.js shows the weights of all heads of all layers as a grid of small maps: a row for each layer, a column for each head. A click or
-// Enter opens one map large; Escape goes back. The rollout is one more map, in a row of its own.
-import { raster } from './colour.js';
+// grid.js shows the weights of all heads of all layers as a grid of small maps: a row for each layer, a column for each head. The rollout is
+// one more map, in a row of its own. A click or Enter opens one map large (onelayer.js); Escape goes back. All maps can be saved as a picture.
+import { makeScale, rangeOf, raster } from './colour.js';
 import { makeWith } from './dom.js';
-import { wholeRange } from './geometry.js';
+import { wholeRange, widthOf } from './geometry.js';
 import { movedCell } from './keyboard.js';
 import { formatNumber } from './numbers.js';
+import { createOneLayer } from './onelayer.js';
+import { BAR_HEIGHT, CanvasSurface, paintBar, SVGSurface } from './paint.js';
 
 const SIDE = 64; // most pixels of a side of a small map; a pixel of a larger matrix shows the largest of several weights
 const MOST_LAYERS = 48;
 const MOST_HEADS = 32;
 const MANY = 400; // maps; the browser paints more of them only where they are in sight
-const LARGE = 640; // pixels; the greatest width of a large map
-const NARROW = 200; // pixels; the least width of a large map beside the row in words
 const MIXED = 'all layers: the mean over heads, plus the identity'; // the rollout, in the place of the name of a layer
-const BESIDE = 300; // pixels of the row in words, with the gap before it
+const BAR = 200; // pixels; the width of the bar of colours
+const SAVED = { edge: 8, top: 20, side: 64, each: 68 }; // pixels of a saved picture; each: from one map to the next
+const PRINTED = { ink: '#000000', paper: '#ffffff' };
 
 // Returns the place of the largest weight of a matrix.
 function largestOf({ data, cols }) {
@@ -22,15 +24,36 @@ function largestOf({ data, cols }) {
   return { row: Math.floor(best / cols), col: best % cols, weight: data[best] };
 }
 
-// Makes the grid. root: its element, still empty and hidden. tools: as in layers.js.
-export function createGrid(root, tools) {
+// Makes the grid. root: its element, still empty and hidden. tools: {Stage, createSaveMenu, drawBar, colours, defer, allDone, showTooltip,
+// hideTooltip, copy(button), say(text), tell(title, detail)}. on: {open(row, col, batch), close(), hide(whether)} tells what the user wants to
+// see, and the owner then calls show(). The row after the last layer is that of the rollout.
+export function createGrid(root, tools, on) {
+  const bar = makeWith('div', root, { className: 'map-tools' });
+  const back = makeWith('button', bar, { type: 'button', textContent: 'Back to all heads', onclick: () => on.close() });
+  const title = makeWith('h3', bar);
+  const source = makeWith('small', bar);
+  const hideBox = makeWith('label', bar);
+  const hide = makeWith('input', hideBox, { type: 'checkbox', onchange: () => on.hide(hide.checked) });
+  const hideText = makeWith('span', hideBox);
+  const copy = makeWith('button', bar, { type: 'button', className: 'quiet', textContent: 'Copy link', onclick: () => tools.copy(copy) });
   const note = makeWith('p', root, { className: 'text' });
-  const table = makeWith('div', root, { className: 'maps', role: 'grid' });
+  const all = makeWith('div', root);
+  const table = makeWith('div', all, { className: 'maps', role: 'grid' });
+  const foot = makeWith('div', all, { className: 'map-tools' });
+  const legend = makeWith('canvas', foot);
+  const menu = tools.createSaveMenu(foot, () => ({ figure: picture, name: `attention-${given.name}-heads` }), tools.tell);
+  menu.name('the maps of all heads');
   const large = makeWith('div', root, { className: 'large-map', hidden: true });
+  const one = createOneLayer(large, tools, { choose: (head, batch) => on.open(opened.where.row, head, batch), close: () => on.close() });
   let given = null; // what show() got
   let cells = []; // the maps, by row: {button, canvas, matrix, title, name, where}
   let at = { row: 0, col: 0 }; // the map that Tab reaches
   let opened = null; // the map that is shown large
+
+  const scaleOf = ({ hi, cols }) => {
+    const { palette, log, dark, range } = given.look;
+    return makeScale({ lo: 0, hi: rangeOf(range, cols) === 'one' ? 1 : hi, signed: false, log, palette, dark });
+  };
 
   // ---------------------------------------------------------------- the small maps
 
@@ -47,7 +70,7 @@ export function createGrid(root, tools) {
     const largest = formatNumber(weight, 3);
     button.ariaLabel = `${title}: the largest weight is ${largest}, from ${given.label(row)} to ${given.label(col)}`;
     const cell = { button, canvas, matrix, title, name, where };
-    button.addEventListener('click', () => open(cell));
+    button.addEventListener('click', () => on.open(where.row, where.col, given.batch));
     button.addEventListener('focus', () => focusable(where));
     button.addEventListener('pointermove', (event) => {
       if (event.pointerType === 'touch') return;
@@ -61,7 +84,7 @@ export function createGrid(root, tools) {
     const row = makeWith('div', table, { role: 'row' });
     makeWith('div', row, { role: 'rowheader', textContent: title, title: name });
     const number = cells.length;
-    cells.push(heads.map((matrix, col) => makeCell(row, matrix, titleOf(col), name, { row: number, col })));
+    cells.push(heads.map((matrix, col) => ({ ...makeCell(row, matrix, titleOf(col), name, { row: number, col }), line: title })));
   }
 
   function makeTable(layers, heads) {
@@ -79,30 +102,36 @@ export function createGrid(root, tools) {
   }
 
   // Says what the grid shows and what it leaves out.
-  function describe(layers, heads) {
-    const all = Math.max(...given.layers.map((layer) => layer.heads.length));
+  function describe() {
+    const { layers, rollout, special } = given;
+    const count = Math.max(...layers.map((layer) => layer.heads.length));
     const { rows, cols } = layers[0].heads[0];
-    const said = [
-      'Each row is a layer, and each map is a head: its rows are the words that look, its columns the words that they look at.',
-    ];
-    if (layers.length < given.layers.length) said.push(`The first ${layers.length} of ${given.layers.length} layers are here.`);
-    if (heads < all) said.push(`The first ${heads} of ${all} heads are here.`);
-    if (Math.max(rows, cols) > SIDE) said.push(`A pixel shows the largest of several weights, because a map has ${rows} × ${cols}.`);
-    if (given.rollout) said.push('Rollout is what all layers together take from each word: the mean over heads, plus the word itself.');
+    const isRollout = opened?.name === MIXED;
+    const maps = 'Each row is a layer, and each map is a head: its rows are the words that look, its columns the words that they look at.';
+    const said = [opened ? given.note : maps];
+    if (given.hidden) said.push(`Without ${special}, rows sum to less than 1, because the numbers stay those of the model.`);
+    if (!opened) {
+      if (layers.length > MOST_LAYERS) said.push(`The first ${MOST_LAYERS} of ${layers.length} layers are here.`);
+      if (count > MOST_HEADS) said.push(`The first ${MOST_HEADS} of ${count} heads are here.`);
+      if (Math.max(rows, cols) > SIDE) said.push(`A pixel shows the largest of several weights, because a map has ${rows} × ${cols}.`);
+    }
+    if (opened ? isRollout : rollout)
+      said.push('Rollout is what all layers together take from each word: the mean over heads, plus the word itself.');
+    if (isRollout) said.push('A number of it is a row of the last layer times a column of the rollout of the layers below.');
     note.textContent = said.join(' ');
   }
 
   function paint({ canvas, matrix }) {
-    const { width, height, pixels } = raster(matrix, given.scaleOf(matrix), wholeRange(matrix), SIDE);
+    const { width, height, pixels } = raster(matrix, scaleOf(matrix), wholeRange(matrix), SIDE);
     canvas.getContext('2d').putImageData(new ImageData(pixels, width, height), 0, 0);
   }
 
   async function paintAll() {
     table.dataset.drawn = 'false';
-    const mine = given;
+    const mine = cells;
     for (const cell of cells.flat()) tools.defer(cell.canvas, () => paint(cell));
     await tools.allDone();
-    if (mine === given) table.dataset.drawn = 'true';
+    if (mine === cells) table.dataset.drawn = 'true';
   }
 
   // Makes Tab reach one map.
@@ -112,207 +141,132 @@ export function createGrid(root, tools) {
     cells[row][col].button.tabIndex = 0;
   }
 
-  function moved({ key }) {
-    const { row, col } = at;
-    const last = (line) => cells[line].length - 1;
-    const down = Math.min(row + 1, cells.length - 1);
-    const up = Math.max(row - 1, 0);
-    return {
-      ArrowDown: { row: down, col: Math.min(col, last(down)) },
-      ArrowUp: { row: up, col: Math.min(col, last(up)) },
-      ArrowLeft: { row, col: Math.max(col - 1, 0) },
-      ArrowRight: { row, col: Math.min(col + 1, last(row)) },
-      Home: { row, col: 0 },
-      End: { row, col: last(row) },
-    }[key];
-  }
-
   table.addEventListener('keydown', (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
-    const to = moved(event);
+    const side = { Home: 0, End: MOST_HEADS }[event.key];
+    const to = side === undefined ? movedCell(at, event, { rows: cells.length, cols: MOST_HEADS }) : { row: at.row, col: side };
     if (!to) return;
-    cells[to.row][to.col].button.focus();
+    const line = cells[to.row];
+    line[Math.min(to.col, line.length - 1)].button.focus();
     event.preventDefault();
     event.stopPropagation();
   });
 
-  // ---------------------------------------------------------------- one large map
+  // ---------------------------------------------------------------- the legend and the picture of all maps
 
-  const head = makeWith('p', large, { className: 'large-head' });
-  const back = makeWith('button', head, { type: 'button', textContent: 'Back to all heads' });
-  const title = makeWith('h3', head);
-  const source = makeWith('small', head);
-  const both = makeWith('div', large, { className: 'weigh' });
-  const pane = makeWith('div', makeWith('div', both, { className: 'panes' }), { className: 'pane' });
-  const figure = new tools.Figure(pane, {
-    point: (cell, event) => event.pointerType !== 'touch' && point(cell, event),
-    click: (cell, event) => click(cell, event),
-    keydown: (event) => keydown(event),
-    leave: () => point(null),
-    zoom: (zoomed) => (reset.hidden = !zoomed),
-  });
-  const reset = makeWith('button', pane, { type: 'button', className: 'quiet reset', textContent: 'Show the whole matrix', hidden: true });
-  const foot = makeWith('footer', makeWith('div', pane, { className: 'step' }));
-  const bar = makeWith('canvas', foot, { className: 'colours' });
-  const meta = makeWith('p', foot, { className: 'meta' });
-  const menu = tools.createSaveMenu(foot, () => ({ figure, lines: null, name: fileName() }), tools.tell);
-  const numbers = makeWith('div', pane, { className: 'numbers-place' });
-  const explanation = makeWith('aside', both, { className: 'explanation', ariaLabel: 'The row in words' });
-  let pointed = null;
-  let locked = null;
+  // Returns what the bar of colours shows. If the colours of each map end at its own largest weight, it shows parts of that.
+  function barOf() {
+    const [{ cols }] = given.layers[0].heads;
+    const own = rangeOf(given.look.range, cols) !== 'one';
+    return { scale: scaleOf({ hi: 1, cols }), measure: own ? 'part of the largest weight of its map' : 'weight' };
+  }
 
-  const fileName = () => `attention-${given.name}-${opened.title.replace(/\W+/g, '-')}`;
+  // Returns the sizes of the picture of all maps.
+  function sizesOf() {
+    const { edge, top, each } = SAVED;
+    const left = edge + Math.max(...cells.map(([{ line }]) => widthOf(line))) + 8;
+    const below = edge + top + cells.length * each + edge;
+    return { left, below, width: Math.max(left + cells[0].length * each, left + BAR) + edge, height: below + BAR_HEIGHT + edge };
+  }
 
-  function renderLarge() {
-    const { matrix } = opened;
-    const { label } = given;
-    const scale = given.scaleOf(matrix);
-    const room = large.clientWidth - (large.clientWidth - BESIDE >= 2 * NARROW ? BESIDE : 0);
-    title.textContent = opened.title;
-    source.textContent = opened.name;
-    figure.update({
-      matrix,
-      mask: null,
-      rowLabels: label,
-      colLabels: label,
-      names: { rows: 'query ↓', cols: 'key →' },
-      measure: 'weight',
-      scale,
-      width: Math.min(room, LARGE),
-      most: 64,
-      colours: tools.colours(),
-      label: `${opened.title}: ${matrix.rows} × ${matrix.cols}, ${formatNumber(matrix.lo)} to ${formatNumber(matrix.hi)}. Arrow keys move, Enter keeps a row, Escape releases it or goes back.`,
-      picture: async (picked, part, side) => {
-        const { width, height, pixels } = raster(matrix, picked, part, side);
-        return { bitmap: await createImageBitmap(new ImageData(pixels, width, height)), width, height };
-      },
+  function paintFile(surface, { left, below, width, height }, colours) {
+    const { edge, top, side, each } = SAVED;
+    const write = (text, x, y, align) => surface.text(text, x, y, { colour: colours.ink, align });
+    surface.ground(width, height, colours.paper);
+    write('head', edge, edge + top / 2, 'left');
+    cells[0].forEach((_, col) => write(String(col), left + col * each + side / 2, edge + top / 2, 'center'));
+    cells.forEach((line, row) => {
+      const y = edge + top + row * each;
+      write(line[0].line, edge, y + side / 2, 'left');
+      line.forEach(({ canvas }, col) => {
+        const place = [left + col * each, y, side, side];
+        surface.picture({ bitmap: canvas, width: canvas.width, height: canvas.height }, place, place);
+      });
     });
-    meta.replaceChildren(
-      makeWith('span', null, { className: 'shape', textContent: `${matrix.rows} × ${matrix.cols}` }),
-      tools.makeRange(matrix),
-    );
-    tools.drawBar(bar, { scale, measure: 'weight', plotWidth: figure.box.plotWidth, colours: tools.colours() });
-    menu.name(opened.title);
-    numbers.replaceChildren(
-      ...(given.numbers ? [tools.createTable({ title: opened.title, matrix, mask: null, rowLabels: label, colLabels: label })] : []),
-    );
-    mark();
+    surface.move(left, below);
+    const { scale, measure } = barOf();
+    paintBar(surface, { scale, title: measure, width: BAR, colours });
   }
 
-  function mark() {
-    const row = locked ?? pointed?.row ?? null;
-    figure.mark({ rows: pointed ? [pointed.row] : [], cols: [], cell: pointed, locked });
-    const { data, cols } = opened.matrix;
-    const shown = row !== null && {
-      query: given.label(row),
-      row: data.subarray(row * cols, (row + 1) * cols),
-      mask: null,
-      keyLabel: given.label,
-      locked: row === locked,
-    };
-    tools.drawExplanation(explanation, shown || null);
+  // All maps as a figure that savemenu.js saves. As numbers, they stand below each other.
+  const picture = {
+    get given() {
+      const maps = cells.flat();
+      const { rows, cols } = maps[0].matrix;
+      const data = new Float64Array(maps.length * rows * cols);
+      maps.forEach(({ matrix }, place) => data.set(matrix.data, place * rows * cols));
+      const rowLabels = (row) => `${maps[Math.floor(row / rows)].title}, ${given.label(row % rows)}`;
+      return { matrix: { rows: maps.length * rows, cols, data }, rowLabels, colLabels: given.label };
+    },
+    async toCanvas() {
+      await tools.allDone();
+      const canvas = document.createElement('canvas');
+      const sizes = sizesOf();
+      paintFile(new CanvasSurface(canvas, sizes, 2), sizes, tools.colours());
+      return canvas;
+    },
+    async toSVG(printed) {
+      await tools.allDone();
+      const sizes = sizesOf();
+      const surface = new SVGSurface(sizes);
+      paintFile(surface, sizes, printed ? PRINTED : tools.colours());
+      return surface.toString();
+    },
+  };
+
+  // ---------------------------------------------------------------- what is shown
+
+  // Returns the title, the name and the place of a map, or null if there is none.
+  function named(where) {
+    const { row, col } = where ?? {};
+    const { layers, rollout } = given;
+    if (layers[row]?.heads[col]) return { title: `layer ${row}, head ${col}`, name: layers[row].name, where };
+    return rollout && row === layers.length && col === 0 ? { title: 'rollout', name: MIXED, where } : null;
   }
 
-  function factsOf({ row, col }) {
-    const { data, cols } = opened.matrix;
-    const rest = data.subarray(row * cols, (row + 1) * cols);
-    const rank = 1 + rest.reduce((count, other) => count + (other > rest[col]), 0);
-    const entries = [['weight', formatNumber(rest[col]), true], ['rank in row', `${rank} of ${cols}`]]; // prettier-ignore
-    return { title: `${given.label(row)} → ${given.label(col)}`, entries };
+  // Makes the maps again.
+  function build() {
+    const layers = given.layers.slice(0, MOST_LAYERS);
+    const heads = Math.min(MOST_HEADS, Math.max(...layers.map((layer) => layer.heads.length)));
+    table.ariaLabel = `Weights of ${given.name}: ${layers.length} layers, ${heads} heads. Arrow keys move, Enter opens a map.`;
+    makeTable(layers, heads);
+    focusable(cells[at.row]?.[at.col] ? at : { row: 0, col: 0 });
+    paintAll();
+    const { scale, measure } = barOf();
+    tools.defer(legend, () => tools.drawBar(legend, { scale, measure, plotWidth: BAR, colours: tools.colours() }));
   }
-
-  function point(cell, event) {
-    if (!opened) return;
-    if (!cell) tools.hideTooltip();
-    else tools.showTooltip(factsOf(cell).title, factsOf(cell).entries, event, figure.rectOf(cell));
-    if (cell?.row === pointed?.row && cell?.col === pointed?.col) return;
-    pointed = cell;
-    mark();
-  }
-
-  function click(cell, event) {
-    locked = locked === cell.row ? null : cell.row;
-    if (event?.pointerType === 'touch') point(cell, event);
-    mark();
-  }
-
-  function keydown(event) {
-    if (event.ctrlKey || event.metaKey || event.altKey) return;
-    const from = pointed ?? { row: 0, col: 0 };
-    const cell = movedCell(pointed, event, opened.matrix);
-    if (cell) {
-      figure.reveal(cell);
-      point(cell, {});
-      const facts = factsOf(cell);
-      tools.say(`${facts.title}: ${facts.entries.map((entry) => entry.slice(0, 2).join(' ')).join(', ')}`);
-    } else if (event.key === 'Enter' || event.key === ' ') {
-      click(from);
-    } else if (!('+=-'.includes(event.key) && figure.zoomAt(from, event.key !== '-'))) {
-      return;
-    }
-    event.preventDefault();
-    event.stopPropagation();
-  }
-
-  function open(cell) {
-    tools.hideTooltip();
-    opened = cell;
-    pointed = locked = null;
-    table.hidden = note.hidden = true;
-    large.hidden = false;
-    renderLarge();
-    figure.root.focus({ preventScroll: true });
-    root.scrollIntoView({ block: 'nearest' });
-  }
-
-  // Shows all maps again.
-  function close() {
-    if (!opened) return;
-    const { where } = opened;
-    opened = null;
-    tools.hideTooltip();
-    if (figure.range) figure.unzoom();
-    large.hidden = true;
-    table.hidden = note.hidden = false;
-    cells[where.row]?.[where.col]?.button.focus();
-  }
-
-  back.addEventListener('click', close);
-  reset.addEventListener('click', () => figure.unzoom());
-  large.addEventListener('keydown', (event) => {
-    if (event.key !== 'Escape') return;
-    tools.hideTooltip();
-    if (locked === null) close();
-    else click({ row: locked });
-    event.preventDefault();
-    event.stopPropagation();
-  });
-  let width = 0;
-  new ResizeObserver(() => {
-    if (!opened || large.clientWidth === width) return;
-    width = large.clientWidth;
-    renderLarge();
-  }).observe(large);
 
   return {
-    close,
-    // Shows weights. what: {name, layers: [{name, heads}], rollout, label(word), scaleOf(matrix), numbers}. rollout may be null.
+    // Shows weights. what: {name, layers: [{name, heads}], rollout, label(word), batch, look, special, hidden, note, open, answer}.
+    // rollout may be null. look: how the page shows weights, as its state has it. special: the words that the user may hide, as a text, or ''.
+    // hidden: whether they are hidden. note: what is said above a large map. open: the {row, col} of this map, or null. answer: the Answer of
+    // its layer, or null as long as it is computed.
     show(what) {
-      const before = opened?.where;
-      const same = given?.layers.length === what.layers.length && given.name === what.name;
+      const { layers, look } = given ?? {};
       given = what;
-      const layers = given.layers.slice(0, MOST_LAYERS);
-      const heads = Math.min(MOST_HEADS, Math.max(...layers.map((layer) => layer.heads.length)));
       root.hidden = false;
-      table.ariaLabel = `Weights of ${given.name}: ${layers.length} layers, ${heads} heads. Arrow keys move, Enter opens a map.`;
-      describe(layers, heads);
-      makeTable(layers, heads);
-      focusable(same && cells[at.row]?.[at.col] ? at : { row: 0, col: 0 });
-      paintAll();
-      if (before && cells[before.row]?.[before.col]) {
-        opened = cells[before.row][before.col];
-        renderLarge();
+      if (layers !== what.layers || JSON.stringify(look) !== JSON.stringify(what.look)) build();
+      const before = opened;
+      opened = named(what.open);
+      const waits = large.hidden;
+      for (const element of [back, title, source, copy]) element.hidden = !opened;
+      all.hidden = Boolean(opened);
+      large.hidden = !opened || !what.answer;
+      title.textContent = opened?.title ?? '';
+      source.textContent = opened?.name ?? '';
+      large.dataset.hidden = what.hidden;
+      hideBox.hidden = !what.special;
+      hide.checked = what.hidden;
+      hideText.textContent = ` hide ${what.special}`;
+      describe();
+      large.dataset.rollout = opened?.name === MIXED;
+      if (!large.hidden) one.show(what.answer, opened.where.col, what.batch, what.look);
+      if (waits && !large.hidden) {
+        root.scrollIntoView({ behavior: 'instant' });
+        if (document.activeElement === document.body) one.focus();
       }
+      if (Boolean(before) !== Boolean(opened)) tools.hideTooltip();
+      if (before && !opened) cells[before.where.row]?.[before.where.col]?.button.focus();
     },
   };
 }

@@ -4,7 +4,7 @@ import { make } from './dom.js';
 import { formatNumber } from './numbers.js';
 import { thumbSize } from './thumbs.js';
 
-const THUMB = 36; // pixels; the longer side of a small map
+const THUMB = 24; // pixels; the longer side of a small map
 const FEW = 12; // heads; more of them can be searched and sorted
 const MOST = 4096; // maps; if there are more, only the heads of the chosen batch item are here
 
@@ -58,7 +58,12 @@ export class Heads {
     const heads = answer.matrices.weights[0].length;
     this.root.hidden = heads < 2 && answer.batch < 2;
     this.state = state;
-    if (this.root.hidden) return;
+    if (this.root.hidden) {
+      this.watcher.disconnect();
+      this.grid.replaceChildren();
+      [this.buttons, this.shown] = [[], ''];
+      return;
+    }
     const all = heads * answer.batch <= MOST;
     const { rows, cols } = answer.matrix('weights', 0, 0);
     const spread = Boolean(answer.entropy(0, heads - 1));

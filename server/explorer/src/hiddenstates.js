@@ -1,14 +1,18 @@
-// hiddenstates.js reads a .safetensors file with hidden states, the vectors that go into the layers of a model, and makes the request for
-// the weights of all heads. It needs no page.
+// hiddenstates.js reads a .safetensors file with hidden states, the vectors that go into the layers of a model, and makes the requests for
+// the weights of all heads and for all results of one layer. It needs no page.
 //
 // The file has a tensor X: (n, d_model) for one layer, or with an axis of layers before these two, and perhaps one of the batch between
 // them. In __metadata__, `model` names the model and `words` has a JSON list of n words. All other tensors and texts are options of the
 // request, such as a mask.
-import { readSafetensors } from './safetensors.js';
+import { parse } from './jsontext.js';
+import { wanted } from './request.js';
+import { readSafetensors, safetensorsOf } from './safetensors.js';
 import { fail, shapeText } from './tensortext.js';
 
 const ROOM = 1_000_000; // bytes of a header
 const DIGITS = 5; // significant digits of the weights; more cannot be seen, and take longer
+// Words that a tokenizer adds, such as [CLS] and </s>. [MASK], [UNK] and bytes such as <0x0A> stand for words of the text.
+const SPECIAL = /^(\[(?!MASK|UNK)[A-Z]+\]|<(?!mask|unk|0x)[^<>\s]+>)$/;
 const OWN = ['words', 'model', 'format', 'return', 'digits']; // texts that are no options of the request
 
 function wordsOf(text, n) {
@@ -39,14 +43,29 @@ export async function readHiddenStates(file) {
   return { X, model: texts.get('model') ?? null, ...wordsOf(texts.get('words'), X.shape.at(-2)), tensors, options };
 }
 
-// Returns the body of the request for the weights, a Blob in the format safetensors.
-export function weightsRequest({ tensors, options }) {
-  let end = 0;
-  const place = (size) => [end, (end += size)];
-  const entries = tensors.map(({ name, type, shape, data }) => [name, { dtype: type, shape, data_offsets: place(data.size) }]);
-  const metadata = { ...Object.fromEntries(options), return: '["weights"]', digits: String(DIGITS) };
-  const text = new TextEncoder().encode(JSON.stringify({ __metadata__: metadata, ...Object.fromEntries(entries) }));
-  const size = new DataView(new ArrayBuffer(8));
-  size.setBigUint64(0, BigInt(text.length), true);
-  return new Blob([size, text, ...tensors.map(({ data }) => data)]);
+export const isSpecial = (word) => SPECIAL.test(word);
+
+// Returns the body of a request for results, a Blob in the format safetensors.
+const bodyOf = (tensors, options, results, more) =>
+  safetensorsOf({ ...Object.fromEntries(options), return: JSON.stringify(results), ...more }, tensors);
+
+// Returns the request for the weights: {body, batched}. one: whether it is for one layer and not for a model.
+export const weightsRequest = ({ X, tensors, options }, one) => ({
+  body: bodyOf(tensors, options, ['weights'], { digits: String(DIGITS) }),
+  batched: X.shape.length - (one ? 0 : 1) === 3,
+});
+
+// Returns the request for all results of one layer: {body, batched, summary}. at: the place of the layer along the first axis of X, or null
+// if X has no such axis. listed: the layer as the list of layers has it.
+export function layerRequest({ X, tensors, options }, at, { scale, softcap, sink, d_model }) {
+  const size = X.data.size / X.shape[0];
+  const part = at === null ? X : { ...X, shape: X.shape.slice(1), data: X.data.slice(at * size, (at + 1) * size) };
+  const given = tensors.map((tensor) => (tensor === X ? part : tensor));
+  const own = Object.entries({ scale, softcap, sink }).filter(([, value]) => value);
+  const summary = {
+    ...{ options: Object.fromEntries([...own, ...options.map(([name, text]) => [name, parse(text) ?? text])]), projected: true },
+    ...{ shapes: { W_O: [d_model, d_model], ...Object.fromEntries(given.map(({ name, shape }) => [name, shape])) } },
+    axes: part.shape.length - 2,
+  };
+  return { body: bodyOf(given, options, wanted(summary)), batched: summary.axes === 1, summary };
 }

@@ -1,14 +1,42 @@
 // keyboard.js has the keyboard shortcuts of the page, which do nothing while the user types in a field, except for Escape, and the arrow
-// keys in heat maps.
+// keys in heat maps. The user can switch the shortcuts off, except for Escape. The browser keeps this for the next visit if the page may
+// store it.
 
-// Calls does[name]() when the key with this name is pressed.
-export function listenToKeyboard(does) {
+const OFF = 'shortcuts'; // the key in the storage of the browser
+
+function areOff() {
+  try {
+    return localStorage.getItem(OFF) === 'off';
+  } catch {
+    return false;
+  }
+}
+
+// Makes the check box that switches shortcuts off, before the last part of a dialog.
+function makeSwitch(dialog) {
+  const label = document.createElement('label');
+  const box = Object.assign(document.createElement('input'), { type: 'checkbox', id: 'shortcuts-on', checked: !areOff() });
+  box.addEventListener('change', () => {
+    try {
+      localStorage.setItem(OFF, box.checked ? 'on' : 'off');
+    } catch {
+      // The page may not store it, so the next visit has the shortcuts again.
+    }
+  });
+  label.append(box, ' Single keys are shortcuts');
+  dialog.lastElementChild.before(label);
+  return box;
+}
+
+// Calls does[name]() when the key with this name is pressed. dialog: the list of the shortcuts.
+export function listenToKeyboard(does, dialog) {
+  const box = makeSwitch(dialog);
   document.addEventListener('keydown', (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented || document.querySelector('dialog[open]')) return;
     const typing = event.target.closest?.('textarea, select, input:not([type=checkbox]):not([type=range])');
     if (typing && event.key !== 'Escape') return;
     if (typing) typing.blur();
-    if (!(event.key in does)) return;
+    if (!(event.key in does) || (!box.checked && event.key !== 'Escape')) return;
     does[event.key]();
     event.preventDefault();
   });

@@ -1,10 +1,10 @@
 // layers.js shows stored layers: the list of them, and, for hidden states that the user gives, the weights of all heads of all layers as a
-// grid of small maps. The page loads it only if the server has stored layers. Parts of the page that exist once, such as the tooltip, are
-// given to it (`tools`).
-import { makeScale, rangeOf } from './colour.js';
+// grid of small maps, and one layer with all its matrices. The page loads it only if the server has stored layers. Parts of the page that
+// exist once, such as the tooltip, are given to it (`tools`).
 import { makeWith } from './dom.js';
 import { createGrid } from './grid.js';
-import { readHiddenStates, weightsRequest } from './hiddenstates.js';
+import { isSpecial, layerRequest, readHiddenStates, weightsRequest } from './hiddenstates.js';
+import { answerOfLayer, answerOfRollout, pick, withoutWords } from './layeranswer.js';
 import { formatBytes } from './numbers.js';
 import { shapeText } from './tensortext.js';
 
@@ -73,16 +73,17 @@ function drawTargets(select, models) {
   }
 }
 
-// Makes the section. section: its element, which is still empty. listed: the answer to GET /layers. state: how the page shows weights.
-// tools: {Figure, createSaveMenu, createTable, drawExplanation, drawBar, makeRange, colours, defer, allDone,
-// showTooltip, hideTooltip, stored(path, body, batched), say(text), tell(title, detail)}.
+// Makes the section. section: its element, which is still empty. listed: the answer to GET /layers. state: how the page shows weights, and
+// which map is large: {model, map}. tools: as in grid.js, and {stored(path, request), show(change)}, which changes the state.
 export function createLayers(section, listed, state, tools) {
   const models = modelsOf(listed.layers);
   const names = new Set(listed.layers.map(({ name }) => name));
   let asked = 0; // how many files the user has given
   let file = null;
-  let shown = null; // {target, layers, rollouts, words, batched}
-  let drawn = ''; // how the grid was drawn
+  let shown = null; // {name, layers, rollouts, words, found}
+  let answers = new Map(); // the answers of layers and of the rollout, by their rows in the grid; null as long as one is computed
+  let laid = null; // what the grid shows: {item, kept, layers, rollout, label}
+  let hidden = false; // whether words such as [CLS] are hidden
 
   makeWith('h2', section, { id: 'layers-title', textContent: 'Stored layers' });
   const lead = makeWith('p', section, { className: 'text' });
@@ -111,7 +112,17 @@ export function createLayers(section, listed, state, tools) {
   input.setAttribute('aria-describedby', 'layers-note');
   const status = makeWith('p', section, { className: 'note', id: 'layers-status', role: 'status' });
   const problem = makeWith('div', section, { className: 'problem', id: 'layers-problem', role: 'alert', hidden: true });
-  const grid = createGrid(makeWith('div', section, { className: 'model-view', hidden: true }), tools);
+  const grid = createGrid(makeWith('div', section, { className: 'model-view', hidden: true }), tools, {
+    open(row, col, item) {
+      batch.value = item;
+      tools.show({ model: shown.name, map: row === shown.layers.length ? 'rollout' : `${row}.${col}` });
+    },
+    close: () => tools.show({ model: null, map: null }),
+    hide(whether) {
+      hidden = whether;
+      render();
+    },
+  });
 
   function refuse(title, detail) {
     status.textContent = '';
@@ -153,12 +164,20 @@ export function createLayers(section, listed, state, tools) {
     );
   }
 
-  // Sends a request, and repeats it while the server is busy. Resolves to null if the user has given another file.
-  async function ask(path, body, batched, mine) {
-    for (;;) {
-      const reply = await tools.stored(path, body, batched);
+  // Says why an answer has no results. Returns whether it has none.
+  function refused({ problem: why, failure, unreachable }) {
+    if (why) refuse(why.title, why.detail);
+    else if (failure) refuse(unreachable ? 'The server cannot be reached' : 'The answer cannot be read', failure);
+    return Boolean(why || failure);
+  }
+
+  // Sends a request, and repeats it while the server is busy. Resolves to null if it is refused, or if the user has given another file.
+  async function ask(name, request, mine) {
+    for (const before = status.textContent; ;) {
+      const reply = await tools.stored(`/layers/${encodeURIComponent(name)}/attention`, request);
       if (mine !== asked) return null;
-      if (!reply.retryAfter) return reply;
+      if (!reply.retryAfter) status.textContent = before;
+      if (!reply.retryAfter) return refused(reply) ? null : reply;
       const seconds = Math.min(reply.retryAfter, LONGEST_WAIT);
       status.textContent = `The server is busy (${reply.problem.detail}). The page asks again in ${seconds} s`;
       await new Promise((resolve) => setTimeout(resolve, seconds * 1000));
@@ -177,12 +196,8 @@ export function createLayers(section, listed, state, tools) {
       if (fresh) chooseTarget(found);
       check(found);
       status.textContent = 'The server computes';
-      const batched = found.X.shape.length - (names.has(target.value) ? 0 : 1) === 3;
-      const reply = await ask(`/layers/${encodeURIComponent(target.value)}/attention`, weightsRequest(found), batched, mine);
-      if (!reply) return;
-      if (reply.problem) return refuse(reply.problem.title, reply.problem.detail);
-      if (reply.failure) return refuse(reply.unreachable ? 'The server cannot be reached' : 'The answer cannot be read', reply.failure);
-      show(found, reply);
+      const reply = await ask(target.value, weightsRequest(found, names.has(target.value)), mine);
+      if (reply) show(found, reply);
     } catch (error) {
       if (mine === asked) refuse(`${file.name}: not opened`, error.message);
     }
@@ -190,7 +205,7 @@ export function createLayers(section, listed, state, tools) {
 
   function show(found, reply) {
     const layers = reply.layers.map(({ name, weights }) => ({ name: name ?? target.value, weights }));
-    shown = { name: target.value, layers, rollouts: reply.rollouts, words: found.words };
+    shown = { name: target.value, layers, rollouts: reply.rollouts, words: found.words, found };
     const items = layers[0].weights.length;
     batchBox.hidden = items === 1;
     batch.replaceChildren(...Array.from({ length: items }, (_, at) => new Option(at)));
@@ -199,9 +214,35 @@ export function createLayers(section, listed, state, tools) {
     status.textContent =
       `${file.name} for ${target.value}: ${counted(layers.length, 'layer')} × ${heads} heads, ${counted(rows, 'word')}, ` +
       `${Math.round(reply.milliseconds)} ms, ${formatBytes(reply.bytes)}.${found.note}`;
-    drawn = '';
-    grid.close();
+    answers = new Map();
+    laid = null;
     render();
+  }
+
+  // Asks for all results of a layer. If they are too many, its weights are all that is shown.
+  async function fetchAnswer(row) {
+    const { name, layers, found, rollouts } = shown;
+    const mine = asked;
+    const { weights } = layers[row] ?? {};
+    const labels = found.words ?? Array.from({ length: found.X.shape.at(-2) }, (_, at) => String(at));
+    const keep = (answer) => answers.set(row, Object.assign(answer, { of: `-${layers[row]?.name ?? `${name}-rollout`}` }));
+    const numbers = weights?.flat().reduce((sum, { data }) => sum + 4 * data.length, 0);
+    if (!weights) return keep(answerOfRollout(layers, rollouts, labels));
+    if (numbers > MOST_WEIGHTS) return keep(answerOfLayer({ matrices: { weights } }, labels));
+    answers.set(row, null);
+    problem.hidden = true;
+    const entry = listed.layers.find((one) => one.name === layers[row].name);
+    const reply = await ask(entry.name, layerRequest(found, names.has(name) ? null : row, entry), mine);
+    if (reply) keep(answerOfLayer(reply, labels));
+    else if (mine === asked) answers.delete(row); // so that the user can try again
+    if (reply) render();
+  }
+
+  // Returns the answer of a row of the grid, without the words that are hidden, or null if it has not come.
+  function answerOf(row) {
+    if (!answers.has(row)) fetchAnswer(row);
+    const answer = answers.get(row);
+    return answer && laid.kept ? (answer.short ??= withoutWords(answer, laid.kept)) : answer;
   }
 
   function open(files) {
@@ -210,23 +251,33 @@ export function createLayers(section, listed, state, tools) {
     return compute(true);
   }
 
-  // Draws the grid as the state of the page says. It does nothing if this has not changed.
+  // Returns what the grid shows of a batch item. The words that are hidden have no rows and no columns.
+  function lay(item, special) {
+    const { words, layers, rollouts } = shown;
+    const kept = hidden && special.length ? Array.from(words.keys()).filter((at) => !isSpecial(words[at])) : null;
+    const part = (matrix) => (kept && matrix ? pick(matrix, kept, kept) : matrix);
+    const label = (at) => words?.[kept ? kept[at] : at] ?? String(at);
+    const heads = layers.map(({ name, weights }) => ({ name, heads: weights[item].map(part) }));
+    return { item, kept, layers: heads, rollout: part(rollouts[item]), label };
+  }
+
+  // Shows what the state of the page says.
   function render() {
     if (!shown) return;
-    const { palette, log, range, dark, numbers } = state;
+    const { palette, log, range, dark, numbers, threshold, mass, every, model, map } = state;
+    const { words, layers, name } = shown;
+    const [{ rows, cols }] = layers[0].weights[0];
+    const found = rows === cols && words?.some((word) => !isSpecial(word)) ? [...new Set(words.filter(isSpecial))] : [];
     const item = Number(batch.value);
-    const look = JSON.stringify([palette, log, range, dark, numbers, item]);
-    if (look === drawn) return;
-    drawn = look;
-    const scaleOf = ({ hi, cols }) => makeScale({ lo: 0, hi: rangeOf(range, cols) === 'one' ? 1 : hi, signed: false, log, palette, dark });
-    const label = (at) => shown.words?.[at] ?? String(at);
+    if (laid?.item !== item || Boolean(laid.kept) !== (hidden && found.length > 0)) laid = lay(item, found);
+    const [row, col] = map === 'rollout' ? [layers.length, 0] : (map ?? '').split('.').map(Number);
+    const isOpen = model === name && (layers[row] || (laid.rollout && row === layers.length));
     grid.show({
-      name: shown.name,
-      layers: shown.layers.map(({ name, weights }) => ({ name, heads: weights[item] })),
-      rollout: shown.rollouts[item],
-      label,
-      scaleOf,
-      numbers,
+      ...{ name, layers: laid.layers, rollout: laid.rollout, label: laid.label, batch: item },
+      look: { palette, log, range: range ?? (laid.kept ? 'largest' : null), dark, numbers, threshold, mass, every },
+      ...{ special: found.join(' and '), hidden: Boolean(laid.kept), open: isOpen ? { row, col } : null },
+      note: 'The link leads to this layer and this head. It has no hidden states: whoever opens it opens the file again.',
+      answer: isOpen ? answerOf(row) : null,
     });
   }
 
@@ -239,12 +290,19 @@ export function createLayers(section, listed, state, tools) {
   });
   batch.addEventListener('change', render);
   section.hidden = false;
+  if (state.map !== null) {
+    const known = [...target.options].some(({ value }) => value === state.model);
+    if (known) target.value = state.model;
+    const then = known ? 'Open the file with its hidden states, which are not in the link.' : 'This server has no such model.';
+    status.textContent = `The link leads to ${state.map === 'rollout' ? 'the rollout' : `head ${state.map}`} of ${state.model}. ${then}`;
+    section.scrollIntoView();
+  }
   return {
     open,
     render,
     // Whether a file that is dropped on this element is for the section.
     holds: (element) => section.contains(element),
     // A copy of what is shown.
-    shown: () => structuredClone(shown),
+    shown: () => shown && structuredClone({ ...shown, found: null }),
   };
 }

@@ -81,23 +81,22 @@ function measureStates(answer) {
 const signedText = (value, digits = 3) => `${value < 0 ? '−' : '+'} ${formatNumber(Math.abs(value), digits)}`;
 const gateText = ([lo, hi]) => (lo === hi ? formatNumber(lo, 3) : `${formatNumber(lo, 3)} to ${formatNumber(hi, 3)}`);
 
-// Returns the links from the sum of the products to the weight: [[what, value, strong]].
+// Returns the links from the products to the weight: [[step, what, value]].
 function linksOf({ parts, scale, d, key, forbidden, weight }) {
-  if (forbidden) return [['a later word, which is not in the state yet: weight', 0, true]];
-  if (!parts) return [['weight', weight, true]];
+  if (forbidden) return [['weights', 'a later word, which is not in the state yet: weight', 0]];
+  if (!parts) return [['weights', 'weight', weight]];
   const { score, scaled, share, stored, gate, uncorrected, corrected, steps } = parts;
   const links = [
-    ['sum', score],
-    [scale === null ? `× 1/√${d} =` : `× ${formatNumber(scale, 4)} =`, scaled],
+    ['scores', '=', score],
+    ['scaled_scores', scale === null ? `× 1/√${d} =` : `× ${formatNumber(scale, 4)} =`, scaled],
   ];
   const delta = steps.length ? steps[0].correction !== null : parts.delta;
   const gated = parts.gated && steps.length > 0;
-  if (delta) links.push([`× ${formatNumber(share, 3)}, the share that ${key} writes =`, stored]);
-  if (gated)
-    links.push([gate === null ? 'after the gates of its columns =' : `× ${formatNumber(gate, 3)}, the gates since then =`, uncorrected]);
-  if (delta && steps.length) links.push([`${signedText(corrected)} by corrections =`, weight]);
-  if (links.length === 2) links.push(['no softmax: weight', weight]);
-  links.at(-1)[2] = true;
+  if (delta) links.push(['uncorrected', `× ${formatNumber(share, 3)}, the share that ${key} writes =`, stored]);
+  const through = gate === null ? 'after the gates of its columns =' : `× ${formatNumber(gate, 3)}, the gates since then =`;
+  if (gated) links.push([delta ? 'uncorrected' : 'weights', through, uncorrected]);
+  if (delta && steps.length) links.push(['weights', `${signedText(corrected)} by corrections =`, weight]);
+  if (links.length === 2) links.push(['weights', 'no softmax: weight', weight]);
   return links;
 }
 

@@ -96,16 +96,12 @@ class Lines {
 
   wordOf(target) {
     const data = target.closest?.('.lines-word')?.dataset;
-    if (!data) {
-      return null;
-    }
+    if (!data) return null;
     return data.query === undefined ? { side: 'key', index: Number(data.key) } : { side: 'query', index: Number(data.query) };
   }
 
   point(word) {
-    if (word?.side === this.pointed?.side && word?.index === this.pointed?.index) {
-      return;
-    }
+    if (word?.side === this.pointed?.side && word?.index === this.pointed?.index) return;
     this.pointed = word;
     this.onHover(word && { query: word.side === 'query' ? word.index : null, key: word.side === 'key' ? word.index : null });
     this.later();
@@ -113,9 +109,7 @@ class Lines {
 
   // Locks a word, or releases it. The caller keeps a locked query (`row`); this object keeps a locked key.
   lock(word) {
-    if (!this.data || !word) {
-      return;
-    }
+    if (!this.data || !word) return;
     if (word.side === 'query') {
       this.lockedKey = null;
       const row = this.data.row === word.index ? null : word.index;
@@ -137,9 +131,7 @@ class Lines {
 
   keydown(event) {
     const word = this.wordOf(document.activeElement);
-    if (!this.data || event.altKey || event.ctrlKey || event.metaKey) {
-      return;
-    }
+    if (!this.data || event.altKey || event.ctrlKey || event.metaKey) return;
     if (event.key === 'Escape' && (this.data.row !== null || this.lockedKey !== null)) {
       this.lockedKey = null;
       this.unlockRow();
@@ -157,9 +149,7 @@ class Lines {
     const lengths = { query: this.data.rows, key: this.data.cols };
     const steps = { ArrowUp: -1, ArrowDown: 1, PageUp: -10, PageDown: 10, Home: -Infinity, End: Infinity };
     const across = { ArrowLeft: 'query', ArrowRight: 'key' }[key];
-    if (!across && !(key in steps)) {
-      return false;
-    }
+    if (!across && !(key in steps)) return false;
     const to = across ?? side;
     const place = Math.max(0, Math.min(lengths[to] - 1, index + (steps[key] ?? 0)));
     this.reveal(place);
@@ -181,12 +171,8 @@ class Lines {
 
   // Returns the word whose lines are shown alone, as {side, index, locked}, or null.
   active() {
-    if (this.data.row !== null) {
-      return { side: 'query', index: this.data.row, locked: true };
-    }
-    if (this.lockedKey !== null) {
-      return { side: 'key', index: this.lockedKey, locked: true };
-    }
+    if (this.data.row !== null) return { side: 'query', index: this.data.row, locked: true };
+    if (this.lockedKey !== null) return { side: 'key', index: this.lockedKey, locked: true };
     return this.pointed;
   }
 
@@ -199,9 +185,7 @@ class Lines {
       const old = same && before.heads.find((head) => head.weights === weights && head.masked === (masked ?? null));
       return Object.assign(old || makeHead(weights, masked ?? null), { name, colour: (index ?? place) % HEAD_COLOURS });
     });
-    if (before && (before.threshold !== threshold || before.mode !== mode)) {
-      made.forEach((head) => head.cuts.clear());
-    }
+    if (before && (before.threshold !== threshold || before.mode !== mode)) made.forEach((head) => head.cuts.clear());
     this.data = {
       rows,
       cols,
@@ -212,14 +196,10 @@ class Lines {
       queryLabels: Array.from({ length: rows }, (_, i) => String(given.queryLabels?.[i] ?? `q${i}`)),
       keyLabels: Array.from({ length: cols }, (_, i) => String(given.keyLabels?.[i] ?? `k${i}`)),
     };
-    if (!same) {
-      this.lockedKey = this.pointed = null;
-    }
+    if (!same) this.lockedKey = this.pointed = null;
     this.space.style.height = `${Math.max(rows, cols) * ROW}px`;
     this.scroll.style.height = `${Math.min(Math.max(rows, cols) * ROW, MAX_VIEW)}px`;
-    if (row !== null && row !== before?.row) {
-      this.reveal(row);
-    }
+    if (row !== null && row !== before?.row) this.reveal(row);
     this.showLegend();
     this.later();
   }
@@ -243,9 +223,7 @@ class Lines {
   render() {
     cancelAnimationFrame(this.frame);
     this.frame = 0;
-    if (!this.data || this.root.clientWidth === 0) {
-      return;
-    }
+    if (!this.data || this.root.clientWidth === 0) return;
     const { rows, cols, queryLabels, keyLabels } = this.data;
     const scrolled = this.scroll.scrollTop;
     const height = this.scroll.clientHeight;
@@ -340,29 +318,61 @@ class Lines {
     let size = 200;
     let before = 0;
     const slice = (now) => {
-      if (mine !== this.painting) {
-        return;
-      }
-      if (before > 0) {
-        size = now - before > FRAME_MS ? Math.max(50, size / 2) : Math.min(1000, size * 1.3);
-      }
+      if (mine !== this.painting) return;
+      if (before > 0) size = now - before > FRAME_MS ? Math.max(50, size / 2) : Math.min(1000, size * 1.3);
       before = now;
-      for (const end = Math.min(lines.length, at + size); at < end; at++) {
-        stroke(context, lines[at], colours);
-      }
+      for (const end = Math.min(lines.length, at + size); at < end; at++) stroke(context, lines[at], colours);
       this.root.dataset.painted = at;
-      if (at < lines.length) {
-        requestAnimationFrame(slice);
-      }
+      if (at < lines.length) requestAnimationFrame(slice);
     };
     requestAnimationFrame(slice);
   }
 
-  // Returns the lines and words in view as an SVG file on the ground of the page: {text, width, height}.
-  picture() {
+  // Says which lines are shown.
+  rule() {
+    const { mode, threshold, queryLabels, keyLabels } = this.data;
+    const active = this.active();
+    const word = active && (active.side === 'query' ? queryLabels : keyLabels)[active.index];
+    const least = threshold ? `weights of at least ${threshold}` : 'all weights';
+    const rule = mode === 'mass' ? `the largest weights that sum to ${Math.round(threshold * 100)} %` : least;
+    return `${rule}${active ? ` of the ${active.side} ${word}` : ''}: ${this.note.textContent}`;
+  }
+
+  // Writes the legend of a picture below `top`: the colour of each head, and which lines are shown. Returns the height of the legend.
+  writeLegend(add, picture, width, top) {
+    let [x, y] = [8, top + ROW / 2];
+    const { heads } = this.data;
+    for (const [place, { name, colour }] of heads.entries()) {
+      const text = add('text', { class: 'lines-written', y: y + 5 }, picture, name || `head ${place}`);
+      const needed = text.getComputedTextLength() + 44;
+      if (x > 8 && x + needed > width) [x, y] = [8, y + ROW];
+      text.setAttribute('x', x + 28);
+      text.setAttribute('y', y + 5);
+      add('line', { class: `lines-line lines-head-${colour}`, x1: x, x2: x + 22, y1: y, y2: y, 'stroke-width': 3.6 }, picture);
+      x += needed;
+    }
+    add('text', { class: 'lines-written', x: 8, y: y + ROW + 5 }, picture, this.rule());
+    return y + 2 * ROW - top;
+  }
+
+  // Returns the lines and words in view, with a legend, as an SVG file on the ground of the page: {text, width, height}. printed: whether the
+  // picture is for a paper: in the colours of the light theme on white.
+  picture(printed = false) {
+    const { dataset } = document.documentElement;
+    const { theme } = dataset;
+    if (printed) dataset.theme = 'light';
+    try {
+      return this.pictured(printed);
+    } finally {
+      if (theme) dataset.theme = theme;
+      else delete dataset.theme;
+    }
+  }
+
+  pictured(printed) {
     this.render();
     const place = this.layer.getBoundingClientRect();
-    const { width, height } = place;
+    const { width } = place;
     const stage = this.stage.getBoundingClientRect();
     const picture = document.createElementNS(SVG, 'svg');
     const add = (name, attributes, parent, text = '') => {
@@ -374,8 +384,7 @@ class Lines {
     };
     picture.setAttribute('class', 'lines-picture');
     picture.setAttribute('width', width);
-    picture.setAttribute('height', height);
-    add('rect', { class: 'lines-ground', width, height }, picture);
+    const ground = add('rect', { class: printed ? '' : 'lines-ground', width, ...(printed && { fill: 'white' }) }, picture);
     const group = add('g', { transform: `translate(${stage.left - place.left} 0)` }, picture);
     group.append(...this.drawn.map(pathOf));
     for (const { root, side, words } of [this.queries, this.keys]) {
@@ -391,6 +400,8 @@ class Lines {
       }
     }
     this.root.append(picture);
+    const height = place.height + this.writeLegend(add, picture, width, place.height);
+    for (const element of [picture, ground]) element.setAttribute('height', height);
     const text = toSVG(picture);
     picture.remove();
     return { text, width: Math.round(width), height: Math.round(height) };
@@ -413,5 +424,5 @@ class Lines {
 // a row that the fewest keys must hold. The weights are not copied, so changed weights must come in a new array.
 export function createLines(container, callbacks = {}) {
   const lines = new Lines(container, callbacks);
-  return { update: (data) => lines.update(data), picture: () => lines.picture(), destroy: () => lines.destroy() };
+  return { update: (data) => lines.update(data), picture: (printed) => lines.picture(printed), destroy: () => lines.destroy() };
 }

@@ -6,32 +6,30 @@ import { changes } from './changes.js';
 import { createClient } from './client.js';
 import { copyText } from './clipboard.js';
 import { SEQUENTIAL } from './colour.js';
-import { createCurve } from './curve.js';
 import { setControls, setCode, setSelect } from './controls.js';
 import { allDone, defer, setAtOnce } from './defer.js';
 import { save } from './download.js';
 import { createEditor } from './editor.js';
-import { EXAMPLES, find, OWN, requestText } from './examples.js';
-import { drawExplanation } from './explanation.js';
+import { ALL, EXAMPLES, find, MODEL, OWN, PRONOUN, requestText } from './examples.js';
 import { Figure } from './figure.js';
 import { parse, withMember } from './jsontext.js';
 import { listenToKeyboard } from './keyboard.js';
 import { drawBar, makeRange } from './legend.js';
-import { createTable, formatBytes, formatNumber } from './numbers.js';
+import { formatBytes, formatNumber } from './numbers.js';
 import { createOptions } from './options.js';
 import { createProblemBox } from './problem.js';
-import { isSoftmax, pathAfter, pathFor, PATHS } from './request.js';
+import { hasHeld, isSoftmax, pathAfter, pathFor, PATHS } from './request.js';
 import { carried } from './rules.js';
 import { createSaveMenu } from './savemenu.js';
 import { bodyText, formatJSON } from './snippets.js';
 import { FRESH, shownState, state } from './state.js';
+import { Stage } from './stage.js';
 import { STEPS } from './steps.js';
 import { colours, createTheme } from './theme.js';
 import { createTour } from './tour.js';
 import { hideTooltip, showTooltip } from './tooltip.js';
-import { View } from './view.js';
 
-/* global LAYERS_NAME, COMPARE_NAME, LINEAR_NAME */
+/* global LAYERS_NAME, COMPARE_NAME, LINEAR_NAME, CURVE_NAME, LINES_NAME, STORYVIEW_NAME */
 const TYPING = 300; // milliseconds from the last key to the request
 const LATE = 250; // milliseconds; if the answer to another example takes longer, the old one is hidden
 const SMALL = 1_000_000; // characters; the page parses only requests that are shorter than this before it sends them
@@ -41,8 +39,11 @@ state.base = new URL('.', location.href.split('#')[0]).href;
 
 // With ?embed=STEP, the page shows this one figure alone, for a frame in another page.
 const embed = new URLSearchParams(location.search).get('embed');
-const framed = STEPS.some(({ name }) => name === embed);
-if (framed) document.body.dataset.embed = embed;
+const framed = embed === 'flow' || STEPS.some(({ name }) => name === embed);
+if (framed) {
+  document.body.dataset.embed = embed;
+  document.querySelector('h1').className = 'unseen';
+}
 
 const explorer = {
   // A copy of the last request and of its answer.
@@ -63,13 +64,17 @@ const explorer = {
   get layers() {
     return state.layers?.shown() ?? null;
   },
+  // What is shown of the trained model.
+  get story() {
+    return state.story?.then((story) => structuredClone(story.said())) ?? null;
+  },
   // What is compared: {name, worst, difference}, or null.
   get comparison() {
     return state.compared?.shown() ?? null;
   },
   // The arithmetic of the cell that is shown below the steps.
   get arithmetic() {
-    return structuredClone(view.panel.given?.found ?? null);
+    return structuredClone(stage.arithmetic);
   },
   get state() {
     return shownState();
@@ -103,10 +108,10 @@ const client = createClient(state.base, {
   },
 });
 
-const view = new View(
+const stage = new Stage(
   {
-    ...{ root: $('steps'), words: $('words'), film: $('film'), heads: $('heads'), lines: $('lines') },
-    ...{ explanation: $('explanation'), arithmetic: $('arithmetic') },
+    ...{ root: $('picture'), words: $('words'), nav: $('steps'), heads: $('heads'), flow: $('flow'), single: $('single') },
+    ...{ lines: $('lines'), explanation: $('explanation'), written: $('written'), save: $('save'), story: $('story') },
   },
   {
     lock: (row) => changeView({ row }),
@@ -128,18 +133,22 @@ const changeOption = (key, value, live) => {
 const options = createOptions($('options'), changeOption, () => writeAddress(true));
 const editor = createEditor(
   { area: $('request'), marks: $('marks'), note: $('request-note'), file: $('file'), drop: document.body },
-  state.base,
   {
     onText: takeText,
+    keep: keepRequest,
     onUnreadable: (message, index) => refuseText(message, index),
     sentence: (words) => formatJSON({ ...OWN.variants[0].body, text: words }),
     onRefused: (title, detail) => notice(title, detail),
     onHidden: openHidden,
     onOutputs: openOutputs,
+    onTensors: client.hold,
     isFor: (element) => (state.layers?.holds(element) ? 'layers' : state.compared?.holds(element) ? 'comparison' : 'request'),
   },
 );
-const problem = createProblemBox({ box: $('problem'), result: $('result'), panel: $('panel-request') }, { editor, compute, askKey });
+const problem = createProblemBox(
+  { box: $('problem'), result: $('result'), panel: $('panel-request') },
+  { editor, compute, askKey, openDrawer },
+);
 const theme = createTheme($('theme'), (dark) => {
   state.dark = dark;
   if (state.answer) {
@@ -177,7 +186,10 @@ async function compute() {
   state.summary = reply.summary ?? null;
   state.sent = reply.sent ?? null;
   if (reply.status !== 200) return status('error', failed(reply));
-  const answer = Object.assign(new Answer(reply, state.labels), { text, described });
+  const answer = Object.assign(new Answer(reply, state.labels), {
+    ...{ text, described, body: body || null },
+    columns: find(state.example).example.columns ?? null,
+  });
   if (answer.later) {
     const linear = await withoutSoftmax();
     if (mine !== state.asked && !state.live) return;
@@ -187,15 +199,24 @@ async function compute() {
   problem.show(null);
   state.answer = answer;
   clampToAnswer();
+  tellLabels();
   $('options-note').textContent = '';
   options.update(state.summary, state.answer.heads, sizes());
   setControls();
-  view.show(state.answer, state);
-  showOthers();
-  await allDone();
+  try {
+    stage.show(state.answer, state);
+    describeExample(true);
+    showOthers();
+    await allDone();
+  } catch (error) {
+    return status('error', failed({ failure: error.message }));
+  }
   status('done', doneText(reply));
   if (state.mean) askMean();
 }
+
+// Says why labels are not shown.
+const tellLabels = () => ($('labels-note').textContent = state.answer?.unfit ?? '');
 
 // Returns how many keys, columns of Q and heads the last answer has.
 const sizes = () => ({
@@ -281,9 +302,10 @@ async function askMean() {
 // Shows what is shown beside the steps.
 function showOthers() {
   state.compared?.render(state.answer, state);
-  const opened = view.opened();
-  const shown = opened === 'states' || opened === 'all';
-  if (state.linear?.render(state.answer, state, shown, view.canvas('states'))) redraw();
+  if (state.example === MODEL.id) state.story?.then((story) => story.follow({ ...lookOf(), head: state.head }));
+  const opened = stage.opened();
+  const shown = opened === 'states' || opened === 'flow';
+  if (state.linear?.render(state.answer, state, shown, stage.panes[0].figure.canvas)) redraw();
 }
 
 // ---------------------------------------------------------------- attention without softmax
@@ -293,7 +315,11 @@ async function withoutSoftmax() {
   if (!state.linear) {
     const loaded = await import(new URL(LINEAR_NAME, import.meta.url)).catch(({ message }) => failed({ failure: message }));
     if (!loaded.createLinear) return showStatus('error', loaded);
-    state.linear ??= loaded.createLinear($('player'), { defer, show: (change) => changeView(change), point: (cell) => view.setHover(cell) });
+    state.linear ??= loaded.createLinear($('player'), {
+      defer,
+      show: (change) => changeView(change),
+      point: (cell) => stage.setHover(cell),
+    });
   }
   return state.linear;
 }
@@ -318,7 +344,8 @@ async function comparison() {
     const { createCompare } = loaded;
     state.compared ??= createCompare($('comparison'), {
       ...{ Figure, createSaveMenu, drawBar, makeRange, colours, defer, showTooltip, hideTooltip },
-      point: (cell) => view.setHover(cell),
+      point: (cell) => stage.setHover(cell),
+      judge: client.judge,
       show: (change) => changeView(change),
       say: (text) => ($('say').textContent = text),
       tell: (title, detail) => notice(title, detail),
@@ -357,7 +384,7 @@ async function openOutputs(files) {
 // Returns all pages of the list of stored layers, or null.
 async function listLayers() {
   const listed = { layers: [], refused: [] };
-  for (let path = '/layers?limit=1000'; path; ) {
+  for (let path = '/layers?limit=1000'; path;) {
     const page = await client.get(path);
     if (!page) return null;
     listed.layers.push(...page.layers);
@@ -374,8 +401,10 @@ async function findLayers() {
   if (!listed || state.layers || listed.layers.length + listed.refused.length === 0) return;
   const { createLayers } = await import(new URL(LAYERS_NAME, import.meta.url));
   state.layers ??= createLayers($('layers'), listed, state, {
-    ...{ Figure, createSaveMenu, createTable, drawExplanation, drawBar, makeRange, colours, defer, allDone, showTooltip, hideTooltip },
+    ...{ Stage, createSaveMenu, drawBar, colours, defer, allDone, showTooltip, hideTooltip },
     stored: client.stored,
+    show: (change) => changeView(change, true),
+    copy: (button) => copyWith(location.href, button),
     say: (text) => ($('say').textContent = text),
     tell: (title, detail) => notice(title, detail),
   });
@@ -396,22 +425,34 @@ function openHidden(files) {
   state.layers.open(files);
 }
 
+const isShown = () => state.answer?.text === state.text;
 const tour = createTour($('tour'), $('tour-open'), {
   async begin() {
-    const { id } = EXAMPLES[0];
-    const ready = () => state.example === id && !edited() && state.answer?.text === state.text;
+    const ready = () => state.example === PRONOUN.id && !edited() && isShown();
     if (!$('comparison').hidden) state.compared?.close();
     if (!ready()) {
-      state.drafts.delete(id);
-      await choose(id);
+      state.drafts.delete(PRONOUN.id);
+      await choose(PRONOUN.id);
     }
     return ready();
   },
-  show(step, cell) {
-    changeView({ step, row: null, mean: false, lines: false });
-    view.setHover(cell);
-    $('words').scrollIntoView();
+  async change(make) {
+    const changes = make(parse(state.text));
+    state.text = Object.entries(changes).reduce((text, [key, value]) => withMember(text, key, JSON.stringify(value)), state.text);
+    state.path = pathAfter(state.path, parse(state.text));
+    editor.set(state.text);
+    writeAddress(false);
+    await compute();
+    return isShown();
   },
+  show(cell, asking) {
+    if (state.step !== 'flow' || state.mean || state.row !== null) changeView({ step: 'flow', row: null, mean: false });
+    document.body.classList.add('touring');
+    document.body.classList.toggle('asking', asking);
+    stage.point(cell);
+    stage.reveal(cell.id);
+  },
+  leave: () => document.body.classList.remove('touring', 'asking'),
   answer: () => state.answer,
 });
 
@@ -420,7 +461,7 @@ const tour = createTour($('tour'), $('tour-open'), {
 // Changes the request as a control says. Labels and head stay if they fit. push: whether the history of the browser gets a step.
 function editRequest(text, push) {
   if (text === state.text) return;
-  tour.follow();
+  tour.leave();
   state.text = text;
   editor.set(text);
   writeAddress(push);
@@ -431,7 +472,7 @@ function editRequest(text, push) {
 // a result to see.
 async function editLive(text) {
   if (text === state.text) return;
-  tour.follow();
+  tour.leave();
   state.text = text;
   editor.set(text);
   describeExample();
@@ -451,9 +492,8 @@ async function editLive(text) {
 
 // Takes the text that the user gives. replaced: the user has dropped it, opened it or pasted it over the whole text. Otherwise the user
 // has typed in the text.
-function takeText(text, replaced, labels = []) {
-  if (replaced) tour.leave();
-  else tour.follow();
+function takeText(text, replaced, labels = [], path = undefined) {
+  tour.leave();
   state.text = text;
   if (replaced) {
     Object.assign(state, FRESH, { example: OWN.id, labels });
@@ -461,10 +501,21 @@ function takeText(text, replaced, labels = []) {
     drawExamples();
   }
   const body = parse(text);
-  if (body && typeof body === 'object') state.path = replaced ? pathFor(body) : pathAfter(state.path, body);
+  if (body && typeof body === 'object') state.path = replaced ? (path ?? pathFor(body)) : pathAfter(state.path, body);
   $('path').value = state.path;
   writeAddress(replaced);
   computeSoon(replaced ? 0 : TYPING);
+}
+
+// Returns a function that brings the present request back, with what the user made of the others.
+function keepRequest() {
+  const before = shownState();
+  delete before.dark;
+  const others = { drafts: new Map(state.drafts), latest: new Map(state.latest) };
+  return () => {
+    Object.assign(state, others);
+    choose(before.example, before);
+  };
 }
 
 // Shows an example as the user left it. If the page opens at a link, it shows the example as the link has it (`kept`) and adds no step to
@@ -472,7 +523,7 @@ function takeText(text, replaced, labels = []) {
 function choose(id, kept = {}, push = true) {
   const { example, variant } = find(id);
   const made = { path: variant.path, text: requestText(variant), labels: example.labels ?? [] };
-  if (push) tour.leave();
+  tour.leave();
   Object.assign(state, FRESH, made, push && state.drafts.get(variant.id), kept, { example: variant.id });
   editor.set(state.text);
   $('sentence-box').hidden = !('text' in variant.body);
@@ -481,7 +532,44 @@ function choose(id, kept = {}, push = true) {
   if (push) writeAddress(true);
   else describeExample(true);
   if (state.answer) hideOld();
-  return compute();
+  return example === MODEL ? openModel(kept) : compute();
+}
+
+// Shows the trained model. kept: what the address says of it.
+async function openModel(kept) {
+  Object.assign(state, { step: 'model', words: MODEL.words }, kept);
+  try {
+    const { createStory } = await import(new URL(STORYVIEW_NAME, import.meta.url));
+    state.story ??= createStory($('story'), {
+      post: client.post,
+      stored: async () => (await client.get('/layers?limit=1000'))?.layers ?? [],
+      take: takeLayer,
+      lines: () => import(new URL(LINES_NAME, import.meta.url)),
+      words: MODEL.words,
+      tell: (title, detail) => notice(title, detail),
+      say: (text) => ($('say').textContent = text),
+    });
+    const { words, layer, head, off } = state;
+    await (await state.story).open({ words, layer, head, off, look: lookOf() });
+  } catch ({ message }) {
+    state.story = null;
+    notice('The model cannot be loaded', message);
+    showStatus('error', 'The model cannot be loaded');
+  }
+}
+
+const lookOf = () => ({ palette: state.palette, log: state.log, dark: state.dark });
+
+// Makes a layer of the trained model the request. It is then what the example is, so it counts as not edited.
+async function takeLayer(path, text, labels, shown) {
+  Object.assign(MODEL, { labels });
+  Object.assign(MODEL.variants[0], { text, body: parse(text) });
+  Object.assign(state, { path, text, labels, ...shown, example: MODEL.id });
+  editor.set(text);
+  $('request-note').textContent = '';
+  writeAddress(false);
+  await compute();
+  stage.setHover({ query: labels.length - 1 });
 }
 
 // Hides the answer to the last example if the next one takes long, because its numbers are not those of the example that is named now.
@@ -510,7 +598,10 @@ function edited() {
 // Returns a short name of the request.
 function describe() {
   const { example, variant } = find(state.example);
-  const names = [example === OWN ? 'your request' : (example.name ?? `notebook ${example.id}`), ...(example.variants.length > 1 ? [variant.title] : [])];
+  const names = [
+    example === OWN ? 'your request' : (example.name ?? `notebook ${example.id}`),
+    ...(example.variants.length > 1 ? [variant.title] : []),
+  ];
   return [...names, ...(edited() ? ['edited'] : [])].join(', ');
 }
 
@@ -525,7 +616,9 @@ function describeExample(arrived = false) {
   else if (!arrived) state.drafts.delete(variant.id);
   const own = example === OWN;
   const body = other && !own ? parse(text) : null;
-  $('look').textContent = body === undefined ? '' : (body && changes({ path, body }, variant, example.name && 'example')) || variant.look || example.look;
+  const note = variant.look ?? example.look;
+  const known = () => (typeof note !== 'function' ? note : isShown() ? note(state.answer) : '');
+  $('look').textContent = body === undefined ? '' : (body && changes({ path, body }, variant, example.name && 'example')) || known();
   $('back').hidden = !other;
 }
 
@@ -541,27 +634,28 @@ function changeView(change, push = false) {
   writeAddress(push);
 }
 
-// Opens a step in the place of the one that was open. name: a step, or `all`.
+// Opens a step in the place of the one that was open. name: a step, `flow` or `lines`.
 function openStep(name) {
-  changeView({ step: name }, true);
+  const lines = name === 'lines';
+  changeView({ step: lines ? 'weights' : name, lines, mean: state.mean && name !== 'flow' }, true);
 }
 
 // Opens the step that is so many places after the open one.
 function openNext(places) {
   if (!state.answer) return;
-  const names = [...STEPS.map(({ name }) => name).filter((name) => state.answer.matrix(name, state.batch, state.head)), 'all'];
-  openStep(names[(names.indexOf(view.opened()) + places + names.length) % names.length]);
+  const names = ['flow', ...stage.names()];
+  openStep(names[(names.indexOf(stage.opened()) + places + names.length) % names.length]);
 }
 
 function toggleMean() {
-  changeView({ mean: !state.mean, compare: null }, true);
+  changeView({ mean: !state.mean, compare: null, step: state.step === 'flow' ? 'weights' : state.step }, true);
   if (state.mean && !state.answer.mean) askMean();
 }
 
 // Draws the present answer again. While the page waits, the state may be that of the next one.
 function redraw() {
   clampToAnswer();
-  view.render(state);
+  stage.render(state);
 }
 
 // Keeps the chosen batch item, heads and row within the answer.
@@ -571,7 +665,7 @@ function clampToAnswer() {
   state.batch = clamp(state.batch, state.answer.batch);
   state.head = clamp(state.head, heads);
   if (state.compare !== null && (state.compare >= heads || state.compare === state.head)) state.compare = null;
-  if (heads < 2) state.mean = false;
+  if (heads < 2 || state.step === 'flow') state.mean = false;
   if (state.row !== null && state.row >= state.answer.queries) state.row = null;
   if (state.position >= state.answer.queries - 1) state.position = null;
 }
@@ -595,8 +689,9 @@ async function readAddress() {
   const { broken, example, ...kept } = await fromHash(location.hash);
   if (mine !== state.read) return;
   tour.leave();
-  const { palette, range = null, log, numbers } = kept;
-  Object.assign(state, { palette: SEQUENTIAL.includes(palette) ? palette : 'viridis', range, log, numbers });
+  const { palette, range = null, log, numbers, model = null, map = null } = kept;
+  Object.assign(state, { palette: SEQUENTIAL.includes(palette) ? palette : 'viridis', range, log, numbers, model, map });
+  state.layers?.render();
   await choose(example ?? EXAMPLES[0].id, { ...kept, palette: state.palette, ...(framed && { step: embed }) }, false);
   const detail = 'The page cannot read the request in the link. It shows the example that the request came from.';
   if (broken) notice('This link is damaged', detail);
@@ -616,6 +711,13 @@ function toggleMask(row, col) {
   );
 }
 
+// Opens or closes the drawer with the options and the request.
+function openDrawer(open) {
+  $('drawer').hidden = !open;
+  $('drawer-open').setAttribute('aria-expanded', String(open));
+  if (open && matchMedia('(max-width: 900px)').matches) $('drawer').scrollIntoView();
+}
+
 // ---------------------------------------------------------------- controls
 
 function choice(title, pressed, data) {
@@ -629,9 +731,12 @@ function drawExamples() {
   const { example, variant } = find(state.example);
   const focus = document.activeElement?.dataset.example ?? document.activeElement?.dataset.variant;
   $('examples').replaceChildren(
-    ...[...EXAMPLES, OWN].map((one) => {
+    ...ALL.map((one) => {
       const button = choice('', one === example, { example: one.id });
-      const number = Object.assign(document.createElement('span'), { textContent: one === OWN ? '+' : one.id, className: 'id' });
+      const number = Object.assign(document.createElement('span'), {
+        textContent: one === OWN ? '+' : /^\d/.test(one.id) ? one.id : '',
+        className: 'id',
+      });
       button.append(number, one.title);
       button.addEventListener('click', () => resume(one.id));
       return button;
@@ -644,6 +749,8 @@ function drawExamples() {
       return button;
     }),
   );
+  const current = document.querySelector('#examples [aria-pressed="true"]');
+  $('examples').scrollLeft = current.offsetLeft - $('examples').offsetLeft - 16;
   if (focus) document.querySelector(`[data-example="${focus}"], [data-variant="${focus}"]`)?.focus();
 }
 
@@ -664,8 +771,7 @@ function bind() {
   on('palette', 'change', ({ value }) => changeView({ palette: value }));
   on('range', 'change', ({ value }) => changeView({ range: value }));
   on('compare', 'change', ({ value }) => changeView({ compare: value === '' ? null : Number(value) }, true));
-  on('as-map', 'click', () => changeView({ lines: false }));
-  on('as-lines', 'click', () => changeView({ lines: true }));
+  on('drawer-open', 'click', () => openDrawer($('drawer').hidden));
   on('every', 'change', ({ checked }) => changeView({ every: checked }));
   on('line-mode', 'change', ({ value }) => changeView({ mass: value === 'mass', threshold: value === 'mass' ? 0.9 : 0 }));
   on('threshold', 'input', ({ value }) => changeView({ threshold: Number(value) }));
@@ -686,14 +792,15 @@ function bind() {
       .filter(Boolean);
     writeAddress(false);
     state.answer?.relabel(state.labels);
+    tellLabels();
     if (!state.answer) return;
-    view.show(state.answer, state);
+    stage.show(state.answer, state);
     showOthers();
   });
   on('copy', 'click', (button) => copyWith($('code').textContent, button));
   on('copy-link', 'click', (button) => copyWith(location.href, button));
-  on('save-body', 'click', () => save('body.json', 'application/json', bodyText(state.sent ?? state.text)));
-  on('save-request', 'click', () => save('request.json', 'application/json', state.text));
+  on('save-body', 'click', () => saveRequest('body.json', bodyText(state.sent ?? state.text)));
+  on('save-request', 'click', () => saveRequest('request.json', state.text));
   // The hash of the address holds the state of the page, so this link must not change the hash.
   document.querySelector('.skip').addEventListener('click', (event) => {
     event.preventDefault();
@@ -718,6 +825,12 @@ function bind() {
   }
 }
 
+// Saves a request. One with matrices of files becomes a file of tensors, which can be opened here and sent by other programs.
+async function saveRequest(name, text) {
+  if (hasHeld(text)) save('request.safetensors', 'application/vnd.safetensors', await client.body(text));
+  else save(name, 'application/json', text);
+}
+
 async function copyWith(text, button) {
   button.dataset.label ??= button.textContent;
   const copied = await copyText(text, button);
@@ -728,9 +841,10 @@ async function copyWith(text, button) {
 
 // Makes the curve when it comes into sight, because the curve sends a request of its own.
 function watchCurve() {
-  const watcher = new IntersectionObserver(([entry]) => {
+  const watcher = new IntersectionObserver(async ([entry]) => {
     if (!entry.isIntersecting) return;
     watcher.disconnect();
+    const { createCurve } = await import(new URL(CURVE_NAME, import.meta.url));
     state.curve = createCurve($('curve'), { post: client.post });
   });
   watcher.observe($('curve'));
@@ -746,8 +860,9 @@ const shortcuts = {
   m: () => state.answer?.matrices.weights[0].length > 1 && toggleMean(),
   ',': () => openNext(-1),
   '.': () => openNext(1),
-  a: () => openStep('all'),
-  l: () => changeView({ lines: !state.lines }),
+  a: () => openStep('flow'),
+  l: () => openStep(state.lines ? 'weights' : 'lines'),
+  o: () => openDrawer($('drawer').hidden),
   n: () => changeView({ numbers: !state.numbers }),
   g: () => changeView({ log: !state.log }),
   t: () => theme.next(),
@@ -757,13 +872,10 @@ const shortcuts = {
     const at = CAUSAL.indexOf(causal ? JSON.stringify(causal) : undefined);
     editRequest(withMember(state.text, 'causal', CAUSAL[(at + 1) % CAUSAL.length]), true);
   },
-  Escape: () => changeView({ row: null, editMask: false }),
+  Escape: () => (state.row === null && !state.editMask && !framed ? openStep('flow') : changeView({ row: null, editMask: false })),
   ...Object.fromEntries(EXAMPLES.map(({ id }, at) => [String(at), () => resume(id)])),
 };
-listenToKeyboard(framed ? { Escape: shortcuts.Escape } : shortcuts);
-if (matchMedia('(max-width: 900px)').matches) {
-  for (const id of ['panel-options', 'panel-request']) $(id).open = false;
-}
+listenToKeyboard(framed ? { Escape: shortcuts.Escape } : shortcuts, $('help'));
 window.addEventListener('popstate', readAddress);
 for (const [event, printing] of [
   ['beforeprint', true],
@@ -772,7 +884,7 @@ for (const [event, printing] of [
   // prettier-ignore
   window.addEventListener(event, () => {
     setAtOnce(printing);
-    view.printing = printing;
+    stage.printing = printing;
     theme.print(printing);
   });
 }
@@ -781,8 +893,8 @@ watchCurve();
 setTimeout(async () => {
   await readAddress();
   if (!framed) findLayers();
-  const steps = STEPS.map(({ name }) => name).join(', ');
-  if (framed && state.answer && view.opened() !== embed) notice(`The answer has no ${embed} to show`, 'The figure shows the weights.');
+  const steps = ['flow', ...STEPS.map(({ name }) => name)].join(', ');
+  if (framed && state.answer && stage.opened() !== embed) notice(`The answer has no ${embed} to show`, 'The figure shows the weights.');
   if (embed !== null && !framed) notice(`There is no step ${embed} to embed`, `The address has ?embed=${embed}. The steps are ${steps}.`);
 });
 if (!framed) tour.offer();

@@ -1,8 +1,20 @@
-// matrices.js turns the nested arrays of an answer into one Float64Array for each batch item and head. It needs no page.
+// matrices.js turns the nested arrays of an answer into one typed array for each batch item and head. It needs no page.
 
-// Makes a matrix of rows. null becomes -Infinity.
+// Returns numbers in row-major order as nested arrays, whose rows are parts of their memory.
+export function nested(data, shape) {
+  if (shape.length < 2) return shape.length ? data : data[0];
+  const [count, ...rest] = shape;
+  const size = data.length / count;
+  return Array.from({ length: count }, (_, at) => nested(data.subarray(at * size, (at + 1) * size), rest));
+}
+
+// Makes a matrix of rows. null becomes -Infinity. Rows that are parts of one memory stay there.
 function flat(rows) {
   const cols = rows[0].length;
+  if (ArrayBuffer.isView(rows[0])) {
+    const { constructor: Numbers, buffer, byteOffset } = rows[0];
+    return measured({ rows: rows.length, cols, data: new Numbers(buffer, byteOffset, rows.length * cols) });
+  }
   const data = new Float64Array(rows.length * cols);
   let at = 0;
   for (const row of rows) {
@@ -36,10 +48,12 @@ export function measured(matrix) {
   return { ...matrix, lo: lo === Infinity ? 0 : lo, hi: hi === -Infinity ? 0 : hi, masked, bits, largest };
 }
 
+const isList = (value) => Array.isArray(value) || ArrayBuffer.isView(value);
+
 // Returns how many axes nested arrays have.
 export function rank(value) {
   let count = 0;
-  for (; Array.isArray(value); value = value[0]) count++;
+  for (; isList(value); value = value[0]) count++;
   return count;
 }
 
@@ -64,7 +78,7 @@ export function split(groups, heads) {
     const { rows, data } = matrix;
     const cols = matrix.cols / heads;
     return Array.from({ length: heads }, (_, head) => {
-      const part = new Float64Array(rows * cols);
+      const part = new data.constructor(rows * cols);
       for (let row = 0; row < rows; row++) {
         const from = row * matrix.cols + head * cols;
         part.set(data.subarray(from, from + cols), row * cols);

@@ -5,7 +5,7 @@ import { readOutputs } from './outputs.js';
 self.onmessage = async ({ data: file }) => {
   try {
     const arrays = await readOutputs(file);
-    self.postMessage({ arrays }, [...new Set(arrays.map(({ data }) => data.buffer))]);
+    self.postMessage({ arrays }, [...new Set(arrays.flatMap(({ bytes, data }) => [bytes.buffer, data.buffer]))]);
   } catch ({ message }) {
     self.postMessage({ message });
   }

@@ -5,6 +5,7 @@ import { axes, FONT, ticks, widthOf } from './geometry.js';
 import { formatNumber } from './numbers.js';
 
 const READABLE = { width: 38, height: 22 }; // a cell of this size has room for its number
+const SQUEEZED = 1.15; // a number may be so many times as wide as its cell, because it can be squeezed
 const HATCHING = 5; // the distance of the lines of the hatching
 const BAR = { width: 200, thick: 8, title: 13, below: 16 }; // the bar of colours, with room for its title and for its numbers
 export const BAR_HEIGHT = BAR.title + BAR.thick + BAR.below;
@@ -80,8 +81,8 @@ export class CanvasSurface {
     context.restore();
   }
 
-  // Writes a text. align: 'left', 'center' or 'right'. turned: whether the text runs upwards.
-  text(text, x, y, { colour, align, most, turned }) {
+  // Writes a text. align: 'left', 'center' or 'right'. turned: whether the text runs upwards. strong: whether it is bold.
+  text(text, x, y, { colour, align, most, turned, strong }) {
     const { context } = this;
     // A font takes long to find, and most canvases have no text.
     if (!this.written) Object.assign(context, { font: FONT, textBaseline: 'middle' });
@@ -89,6 +90,7 @@ export class CanvasSurface {
     context.save();
     context.translate(x, y);
     if (turned) context.rotate(-Math.PI / 2);
+    if (strong) context.font = `600 ${FONT}`;
     context.fillStyle = colour;
     context.textAlign = align;
     context.fillText(text, 0, 1, most);
@@ -141,9 +143,10 @@ export class SVGSurface {
     this.parts.push(`<image ${attributes} href="${canvas.toDataURL()}"/>`);
   }
 
-  text(text, x, y, { colour, align, turned }) {
+  text(text, x, y, { colour, align, turned, strong }) {
     const place = turned ? `transform="translate(${round(x + 4)} ${round(y)}) rotate(-90)"` : `x="${round(x)}" y="${round(y + 4)}"`;
-    this.parts.push(`<text ${place} text-anchor="${ANCHORS[align]}" fill="${colour}">${escape(text)}</text>`);
+    const bold = strong ? ' font-weight="600"' : '';
+    this.parts.push(`<text ${place}${bold} text-anchor="${ANCHORS[align]}" fill="${colour}">${escape(text)}</text>`);
   }
 
   toString() {
@@ -151,9 +154,19 @@ export class SVGSurface {
   }
 }
 
-// Paints the cells in `range`; the first is at the origin. numbers: whether numbers are written into cells that have room for them.
-// readable: the least size of such a cell. digits: the significant digits of a number.
-export function paintCells(on, { matrix, mask, scale, range, size, numbers, readable = READABLE, digits = 3 }) {
+// Writes a number with as many digits as fit into a width, or not at all.
+function fitted(value, digits, width) {
+  for (let count = digits; count > 0; count--) {
+    const text = formatNumber(value, count);
+    if (widthOf(text) <= width * SQUEEZED) return text;
+  }
+  return '';
+}
+
+// Paints the cells in `range`; the first is at the origin. shades: the numbers that choose the colours, if they are others. numbers: whether
+// numbers are written into cells that have room for them. readable: the least size of such a cell. digits: the significant digits of a
+// number. fit: whether a number gets fewer digits, or none, if it is too wide for its cell.
+export function paintCells(on, { matrix, shades = matrix.data, mask, scale, range, size, numbers, readable = READABLE, digits = 3, fit }) {
   const { width, height, gap } = size;
   const write = numbers && width >= readable.width && height >= readable.height;
   for (let row = range.row0; row < range.row1; row++) {
@@ -165,11 +178,12 @@ export function paintCells(on, { matrix, mask, scale, range, size, numbers, read
         continue;
       }
       const value = matrix.data[at];
-      const t = position(scale, value);
+      const t = position(scale, shades[at]);
       on.cell(...place, css(scale.table, t));
       if (!write) continue;
       const [x, y] = [place[0] + place[2] / 2, place[1] + place[3] / 2];
-      on.text(formatNumber(value, digits), x, y, { colour: textOn(scale.table, t), align: 'center', most: width - gap - 4 });
+      const text = fit ? fitted(value, digits, place[2]) : formatNumber(value, digits);
+      on.text(text, x, y, { colour: textOn(scale.table, t), align: 'center', most: width - gap - 4 });
     }
   }
 }
@@ -212,8 +226,8 @@ export function paintFigure(on, shown) {
 
 // Returns the numbers that a bar of colours names, and whether its scale is logarithmic, as {at, value}, where at is 0 to 1.
 function marksOf(scale) {
-  const { lo, hi, log, signed } = scale;
-  const decades = signed ? [-1, -0.1, 0, 0.1, 1] : [1e-6, 1e-4, 1e-2, 1];
+  const { lo, hi, log, signed, least } = scale;
+  const decades = least ? [-1, -least / hi, least / hi, 1] : signed ? [-1, -0.1, 0, 0.1, 1] : [1e-6, 1e-4, 1e-2, 1];
   const values = log ? decades.map((part) => part * hi) : ticks(lo, hi);
   return values.map((value) => ({ value, at: Math.min(Math.max(position(scale, value), 0), 1) }));
 }

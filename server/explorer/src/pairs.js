@@ -11,9 +11,7 @@ export function makeHead(weights, masked = null) {
   let max = 0;
   for (let i = 0; i < weights.length; i++) {
     const size = Math.abs(weights[i]);
-    if (size > max && !(masked && masked[i])) {
-      max = size;
-    }
+    if (size > max && !(masked && masked[i])) max = size;
   }
   return { weights, masked, max, cuts: new Map() };
 }
@@ -23,9 +21,7 @@ export function makeHead(weights, masked = null) {
 export function massCut(sizes, mass) {
   sizes.sort();
   let total = 0;
-  for (const size of sizes) {
-    total += size;
-  }
+  for (const size of sizes) total += size;
   let held = 0;
   let ties = 0;
   let at = sizes.length;
@@ -39,15 +35,11 @@ export function massCut(sizes, mass) {
 
 // Returns the smallest magnitude that a row keeps, and how many weights of just this magnitude it keeps.
 function rowCut(head, row, cols, { threshold, mode }) {
-  if (mode !== 'mass') {
-    return { least: threshold, ties: Infinity };
-  }
+  if (mode !== 'mass') return { least: threshold, ties: Infinity };
   let cut = head.cuts.get(row);
   if (!cut) {
     const sizes = new Float64Array(cols);
-    for (let key = 0, i = row * cols; key < cols; key++, i++) {
-      sizes[key] = head.masked?.[i] ? 0 : Math.abs(head.weights[i]);
-    }
+    for (let key = 0, i = row * cols; key < cols; key++, i++) sizes[key] = head.masked?.[i] ? 0 : Math.abs(head.weights[i]);
     cut = massCut(sizes, threshold);
     head.cuts.set(row, cut);
   }
@@ -62,12 +54,8 @@ function keep(kept, head, query, { cols, key, ...rule }) {
   let left = ties;
   for (let i = begin; i < begin + cols; i++) {
     const size = Math.abs(weights[i]);
-    if (size < least || !(size > 0) || (masked && masked[i]) || (size === least && left-- <= 0)) {
-      continue;
-    }
-    if (key === null || i === begin + key) {
-      kept.push(i);
-    }
+    if (size < least || !(size > 0) || (masked && masked[i]) || (size === least && left-- <= 0)) continue;
+    if (key === null || i === begin + key) kept.push(i);
   }
 }
 
@@ -81,9 +69,7 @@ export function choosePairs(heads, first, last, rule, limit) {
   const filled = new Uint32Array(BUCKETS);
   const kept = heads.map((head) => {
     const places = [];
-    for (let query = first; query < last; query++) {
-      keep(places, head, query, rule);
-    }
+    for (let query = first; query < last; query++) keep(places, head, query, rule);
     places.forEach((i) => filled[bucket(head.weights[i])]++);
     return places;
   });
@@ -112,11 +98,7 @@ export function choosePairs(heads, first, last, rule, limit) {
 // Writes the weight beside a word: with three decimals, or as a power of ten if it is smaller.
 export function weightText(weight) {
   const size = Math.abs(weight);
-  if (size === 0) {
-    return '0';
-  }
-  if (size < 0.0005) {
-    return weight.toExponential(0).replaceAll('-', '−');
-  }
+  if (size === 0) return '0';
+  if (size < 0.0005) return weight.toExponential(0).replaceAll('-', '−');
   return (size < 100 ? weight.toFixed(3) : weight.toPrecision(4)).replace('-', '−');
 }

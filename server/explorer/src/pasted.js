@@ -1,14 +1,16 @@
-// pasted.js reads what people paste in place of a request: arrays as Python prints them, CSV, or a sentence. It needs no page.
+// pasted.js reads what people paste in place of a request: arrays and tables as programs print them, CSV, a curl command, or a sentence. It
+// needs no page.
 //
 // Numbers stay text, so that they are right to the last digit. No regular expression here goes over a character more often than a fixed
 // number of times, because the text may have megabytes.
+import { MOST_AXES } from './tensortext.js';
 
-const MOST_AXES = 8; // no key of a request takes more
 const JSON_NUMBER = /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?$/;
 const NUMBER = /^([-+]?)(\d*)(?:\.(\d*))?(e[-+]?\d+)?$/i;
 const LITERAL = /^(?:true|false|null)$/i;
 const INFINITE = /^-(?:inf|infinity|∞)$/i;
 const UNUSABLE = /^(?:[-+]?nan|\+?(?:inf|infinity|∞)|[-+]?[.,]*\d[\d.,]*)$/i; // numbers that JSON or this page does not have
+const GAP = /^(?:\.{2,3}|…)$/; // where a print leaves numbers out
 const COMMA = /^([-+−]?\d+),(?=\d)/;
 const FORMULA = /^'(?=[=+\-@\t\r])/; // what toCSV in download.js puts before a label
 const BLANKS = '[^\\S\\r\\n]+';
@@ -50,8 +52,8 @@ function jsonOf(given) {
 
 // Says why a word between numbers cannot be used.
 function refuseWord(text, index, word) {
-  const all = "print all of them after np.set_printoptions(threshold=sys.maxsize) or torch.set_printoptions(profile='full')";
-  if (word === '...' || word === '…') refuse(text, index, `A matrix needs all its numbers (${all})`, word);
+  const all = "np.set_printoptions(threshold=sys.maxsize), torch.set_printoptions(profile='full') or df.to_string() prints all of them";
+  if (GAP.test(word)) refuse(text, index, `A matrix needs all its numbers (${all})`, word);
   const rule = /\d/.test(word) ? 'A number has at most one point and no comma' : 'A number is finite or -inf';
   if (word && jsonOf(word) === '') refuse(text, index, rule, shown(word));
   refuse(text, index, 'A matrix has numbers only', shown(word) || 'an empty field');
@@ -64,7 +66,7 @@ function written(parts, depth, isRow) {
   return `[${line}${parts.join(`,${line}`)}\n${'  '.repeat(depth)}]`;
 }
 
-// Reads the array whose bracket is at `start`. Returns its JSON, its rank, its length and the place after it.
+// Reads the array whose bracket is at `start`. Returns its JSON, its rank, its shape and the place after it.
 function readArray(text, start) {
   const lengths = []; // of the first array at each depth
   const counts = []; // of the arrays at each depth
@@ -99,16 +101,13 @@ function readArray(text, start) {
     lengths[depth] ??= parts.length;
     counts[depth] = (counts[depth] ?? 0) + 1;
     if (parts.length !== lengths[depth]) {
-      const [group, what] = [
-        ['Row', 'number'],
-        ['Block', 'row'],
-      ][rank - depth] ?? ['Block', 'block'];
-      refuseLength(text, open, `${group} ${counts[depth]}`, what, parts.length, lengths[depth]);
+      const what = ['number', 'row'][rank - depth] ?? 'block';
+      refuseLength(text, open, `${depth === rank ? 'Row' : 'Block'} ${counts[depth]}`, what, parts.length, lengths[depth]);
     }
     return written(parts, depth, depth === rank);
   }
 
-  return { start, json: nested(1), end: at, rank, length: lengths[1] };
+  return { start, json: nested(1), end: at, rank, shape: lengths.slice(1) };
 }
 
 // Returns whether a text that has a bracket at `open` is meant as an array. A sentence may begin with [CLS] or [1].
@@ -144,13 +143,15 @@ function readArrays(text) {
     AFTER.test(text);
     found.push({ name: name ?? null, ...array });
   }
-  if (found.length < 2 || names.size || found.some(({ rank }) => rank > 1)) return found.map(({ name, json }) => [name, json]);
+  if (found.length < 2 || names.size || found.some(({ rank }) => rank > 1))
+    return found.map(({ name, json, shape }) => [name, json, shape]);
   // They are the rows of one matrix, each printed for itself.
-  const rows = found.map(({ start, length, json }, row) => {
-    if (length !== found[0].length) refuseLength(text, start, `Row ${row + 1}`, 'number', length, found[0].length);
+  const [length] = found[0].shape;
+  const rows = found.map(({ start, shape: [own], json }, row) => {
+    if (own !== length) refuseLength(text, start, `Row ${row + 1}`, 'number', own, length);
     return json;
   });
-  return [[null, written(rows, 1)]];
+  return [[null, written(rows, 1), [rows.length, length]]];
 }
 
 // Splits CSV into lines of fields {text, index}. separator: the source of a regular expression.
@@ -173,10 +174,26 @@ function fieldsOf(text, separator) {
   return lines;
 }
 
-// Reads a table whose fields stand between separators. Returns {json, labels}, or null if the text is no such table.
-function readTable(text, separator) {
-  if (separator !== BLANKS && !text.includes(separator)) return null;
-  const lines = fieldsOf(text, separator);
+// Splits a Markdown table into lines of fields {text, index}. Returns null if the text is none.
+function pipedOf(text) {
+  const lines = Array.from(text.matchAll(/[^\r\n]*\S[^\r\n]*/g), ({ 0: line, index }) => ({ line, index }));
+  if (!/^[\s|:]*-[\s|:-]*$/.test(lines[1]?.line)) return null;
+  lines.splice(1, 1);
+  return lines.map(({ line, index }) => {
+    let at = index;
+    const fields = line.split(/(?<!\\)\|/).map((field) => {
+      const found = { text: field.trim().replace(/^(\*\*|`)(.*)\1$/, '$2').replaceAll('\\|', '|'), index: at }; // prettier-ignore
+      at += field.length + 1;
+      return found;
+    });
+    return fields.slice(/^\s*\|/.test(line) ? 1 : 0, /\|\s*$/.test(line) ? -1 : undefined);
+  });
+}
+
+const areCounted = (fields) => fields.every(({ text }, at) => text.trim() === String(at));
+
+// Reads a table of lines of fields {text, index}. Returns {json, shape, labels}, or null if the fields are no such table.
+function tableOf(text, lines, separator) {
   const commas = (separator === ';' || separator === '\t') && !/\d\.|\.\d/.test(text); // decimal commas
   const read = (word) => jsonOf(commas ? word.replace(COMMA, '$1.') : word);
   const values = lines.map((line) => line.map((field) => read(field.text.trim())));
@@ -184,40 +201,176 @@ function readTable(text, separator) {
   const every = values.flat();
   const numbers = every.filter((value) => !isText(value)).length;
   if ((separator === BLANKS || lines.length === 1) && (numbers < every.length || !/\d/.test(text))) return null;
-  const corner = lines[0][0].text.trim() === '';
-  const head = lines.length > 1 && (corner || values[0].every(isText)) ? 1 : 0;
-  const labelled = (head && corner) || values.slice(head).every(([first]) => isText(first)) ? 1 : 0;
-  const cells = values.slice(head).flatMap((row) => row.slice(labelled));
+  const corner = lines[0][0].text.trim() === '' || (isText(values[0][0]) && lines[0].length > 3 && areCounted(lines[0].slice(1)));
+  const head = lines.length > 1 && (corner || separator === '|' || values[0].every(isText)) ? 1 : 0;
+  const body = values.slice(head);
+  const words = (col) => body.filter((row) => isText(row[col])).length * (head ? 2 : 1) >= body.length;
+  const counts = head && body.length > 1 && areCounted(lines.slice(1).map(([field]) => field));
+  const index = (head && corner) || words(0) || counts ? 1 : 0;
+  const labelled = index && !words(0) && words(1) && lines[0].length > 2 ? 2 : index; // words beside the numbers of rows are labels
+  const cells = body.flatMap((row) => row.slice(labelled));
   const usable = cells.filter((value) => !isText(value)).length;
   if (!usable || (!corner && usable * 2 <= cells.length)) return null;
-  const rows = values.slice(head).map((row, at) => {
+  const { length } = lines[0];
+  const rows = body.map((row, at) => {
     const line = lines[at + head];
-    const { length } = lines[0];
     if (row.length !== length)
       refuseLength(text, line[0].index, `Row ${at + head + 1}`, head || labelled ? 'field' : 'number', row.length, length);
     row.forEach((value, col) => col < labelled || value || refuseWord(text, line[col].index, line[col].text.trim()));
     return written(row.slice(labelled), 2, true);
   });
-  const labels = labelled ? lines.slice(head).map(([label]) => label.text.replace(FORMULA, '')) : null;
-  return { json: written(rows, 1), labels };
+  const labels = labelled ? lines.slice(head).map((line) => line[labelled - 1].text.replace(FORMULA, '')) : null;
+  return { json: written(rows, 1), shape: [rows.length, length - labelled], labels };
 }
 
-// Reads a text that stands in place of a request. Returns null if it is JSON or meant to be; {matrices: [[name, JSON], ...], labels}, where
-// a name or the list of row labels may be null; or {words}, which are a sentence. Throws an Error with a sentence and the index of the
-// place in the text if the text is a matrix that cannot be used.
-export function readPasted(text) {
-  if (text.trimStart().startsWith('{')) return null;
+// Reads a table whose fields stand between separators.
+function readTable(text, separator) {
+  if (separator !== BLANKS && !text.includes(separator)) return null;
+  const lines = separator === '|' ? pipedOf(text) : fieldsOf(text, separator);
+  return lines && tableOf(text, lines, separator);
+}
+
+const isWord = ({ json }) => json === undefined;
+const areNumbers = (fields) => !fields.some(isWord);
+
+// Splits a text at blanks into lines of fields {text, index, json}.
+const linesOf = (text) =>
+  Array.from(text.matchAll(/[^\r\n]*\S[^\r\n]*/g), ({ 0: line, index }) =>
+    Array.from(line.matchAll(/\S+/g), (found) => ({ text: found[0], index: index + found.index, json: jsonOf(found[0]) })),
+  );
+
+// Returns how many columns the lines of a table have, and whether the first line names them, as {cols, head}. Returns null if the lines are
+// no table. A name or a label may have blanks, so a column is where a name and all that is below it end. Such places are counted from the
+// end of the line, because the blanks before the first name are easily lost.
+function layoutOf([names, ...rows], isIndented) {
+  const others = names.slice(1);
+  if (!rows.length) return null;
+  const isWhole = (fields) => fields.every(({ text }) => /^-?\d+$/.test(text));
+  const isLike = (row) =>
+    row.length === names.length && isWord(row[0]) && areNumbers(row.slice(1)) && (!isWhole(others) || isWhole(row.slice(1)));
+  if (others.length > 1 && [names, ...rows].every(isLike) && !(others.length > 2 && areCounted(others)))
+    return { cols: others.length, head: 0 };
+  const endsOf = (fields) => fields.map(({ text, index }) => fields.at(-1).index + fields.at(-1).text.length - index - text.length);
+  const all = rows.map(endsOf);
+  const sets = all.map((ends) => new Set(ends));
+  let ends = endsOf(names).filter((end) => sets.every((set) => set.has(end)));
+  const isLabel = (end) => rows.every((row, at) => all[at][0] === end && isWord(row[0]));
+  if (isLabel(ends[0])) ends = ends.slice(1);
+  const cols = ends.length;
+  const fits = rows.every((_, at) => all[at].at(-cols) === ends[0]);
+  const named = names.some(isWord) || (rows.every(({ length }) => length > names.length) && (isIndented || areCounted(names)));
+  return cols && fits && named && (isIndented || cols > 1) ? { cols, head: 1 } : null;
+}
+
+// Reads a table as pandas prints it. Returns {json, shape, labels, form}, or null if the text is no such table.
+function readPrint(text) {
+  const lines = linesOf(text);
+  const last = lines.at(-1)?.map((field) => field.text).join(' '); // prettier-ignore
+  const cut = /^\[\d+ rows x \d+ columns\]$/.test(last);
+  const series = /(?:^|, )dtype: \S+$/.test(last);
+  if (cut || series) lines.pop();
+  const wrapped = lines.filter((fields) => fields.length > 1 && fields.at(-1).text === '\\');
+  wrapped.forEach((fields) => fields.pop());
+  const gap = lines.flat().find((field) => GAP.test(field.text));
+  const all = lines.slice(1).flat();
+  if (gap && (cut || series || all.filter(isWord).length * 2 < all.length)) refuseWord(text, gap.index, gap.text);
+  const size = lines.length / (1 + wrapped.length);
+  if (!size || !Number.isInteger(size)) return null;
+  // A wide table is printed in blocks of columns. The name of the index has a line of its own.
+  const blocks = Array.from({ length: 1 + wrapped.length }, (_, at) => {
+    const [first, ...rest] = lines.slice(at * size, (at + 1) * size);
+    if (rest.length > 1 && rest[0].every(isWord)) rest.shift();
+    const layout = series ? { cols: 1, head: areNumbers(first.slice(-1)) ? 0 : 1 } : layoutOf([first, ...rest], /\s/.test(text[first[0].index - 1]) && !/[\r\n]/.test(text[first[0].index - 1])); // prettier-ignore
+    return layout && { ...layout, rows: layout.head ? rest : [first, ...rest] };
+  });
+  const [first] = blocks;
+  if (blocks.some((block) => !block || block.rows.length !== first.rows.length)) return null;
+  const { rows, cols, head } = first;
+  const cells = rows.map((_, at) => blocks.flatMap((block) => block.rows[at].slice(-block.cols)));
+  const flat = cells.flat();
+  if (flat.filter(isWord).length * 2 > flat.length) return null;
+  const label = (fields) => ({ text: text.slice(fields[0].index, fields.at(-cols).index).trim(), index: fields[0].index });
+  const bare = rows.every((fields) => fields.length === cols);
+  const table = [[{ text: '' }, ...cells[0]], ...rows.map((row, at) => [label(row), ...cells[at]])];
+  const found = tableOf(text, bare ? cells : table, ',');
+  return found && { ...found, form: head && !series ? 'A pandas table' : 'A table' };
+}
+
+const DATA = /^--(?:data(?:-raw|-binary|-ascii)?|json)$/; // options of curl that have the body
+const VALUED = /^-[a-zA-Z]*?([AbcCdDeEFHKmoPQrtTuUwxXyYz])(.*)$/s; // a letter that takes a value, after letters that take none
+const SHELL = /(\s+|\\\r?\n)|'([^']*)'|"((?:\\[^]|[^"\\])*)"|\\([^])|([^\s'"\\]+)/gy;
+
+// Splits a command as a POSIX shell does. It ends before a pipe or another command.
+function shellWords(text) {
+  const words = [];
+  let word = null;
+  let end = 0;
+  for (const [all, blank, single, double, escaped, plain] of text.matchAll(SHELL)) {
+    end += all.length;
+    if (blank === undefined && (word !== null || !/^[|;&>]/.test(plain))) {
+      word = (word ?? '') + (single ?? double?.replace(/\\([$`"\\])|\\\r?\n/g, '$1') ?? escaped ?? plain);
+    } else if (word !== null) {
+      words.push(word);
+      word = null;
+    }
+    if (blank === undefined && word === null) return words;
+  }
+  if (end < text.length) refuse(text, end, 'Every quote needs another one', 'the end of the command without it');
+  return word === null ? words : [...words, word];
+}
+
+// Reads a curl command. Returns {body, path, form}; path is that of its address. Returns null if it has neither.
+function readCurl(text) {
+  const words = shellWords(text);
+  const bodies = [];
+  let address;
+  for (let at = words.indexOf('curl') + 1; at < words.length; at++) {
+    const word = words[at];
+    const [, letter, attached] = VALUED.exec(word) ?? [];
+    const takes = letter ? attached === '' : DATA.test(word) || word === '--url';
+    const value = takes ? words[++at] : attached;
+    if (letter === 'd' || DATA.test(word)) bodies.push([value ?? '', word !== '--data-raw']);
+    else if (word === '--url' || (!word.startsWith('-') && /^(?:https?:\/\/|[\w.-]+(?::\d+)?\/|[\w.-]+:\d+)/.test(word))) address ??= value ?? word; // prettier-ignore
+  }
+  const [[body, isFile] = ['']] = bodies;
+  if (!body && !address) return null;
+  if (!body) refuse(text, 0, 'The body of a curl command stands after -d', 'a command without one');
+  const file = isFile && body.startsWith('@') && body.slice(1);
+  if (file) fail(`The command sends the file ${shown(file)}. A page cannot read it: open the file or drop it here.`, text.indexOf(body));
+  return { body, path: address && /^(?:\w+:\/\/)?[^/?#]*([^?#]*)/.exec(address)[1], form: 'A curl command' };
+}
+
+// Replaces the prompts of Python and IPython and the fences of Markdown by blanks, and a name that was asked for by `name =`. No place in the
+// text changes.
+function withoutPrompts(text) {
+  if (!/^\s*(?:Out\[|In \[|>>>|```)/.test(text)) return text;
+  return text
+    .replace(/^(?:In \[\d+\]:|>>>)[ \t]*(?:print\()?([a-z_][\w.]*)\)?[ \t]*$/gim, (all, name) => `${name} =`.padEnd(all.length))
+    .replace(/^(?:In \[\d+\]:|Out\[\d+\]:|>>>|[ \t]*\.\.\.:|\.\.\.(?= )|```\w*)/gm, (all) => ' '.repeat(all.length));
+}
+
+// Reads a text that stands in place of a request. Returns null if it is JSON or meant to be; {body, path, form} for a curl command and for
+// JSON between fences, where path may be undefined; {matrices: [[name, JSON, shape], ...], labels, form}, where a name or the list of row
+// labels may be null; or {words}, which are a sentence. form: what the text is, in words. Throws an Error with a sentence and the index of the
+// place in the text if the text is a matrix or a command that cannot be used.
+export function readPasted(given) {
+  const text = withoutPrompts(given);
+  if (/^\s*\{/.test(text)) return text === given ? null : { body: text.trim(), form: 'JSON' };
+  const command = /^\s*(?:\$\s+)?curl\s/.test(text) && readCurl(text);
+  if (command) return command;
   const matrices = readArrays(text);
-  if (matrices?.length) return { matrices, labels: null };
+  if (matrices?.length) return { matrices, labels: null, form: 'An array' };
+  const [head, name = null] = /^\s*([a-z_][\w.]*) =[ \t]*(?=[\r\n])/i.exec(text) ?? [''];
+  const rest = ' '.repeat(head.length) + text.slice(head.length);
   let failure = null;
-  for (const separator of ['\t', ';', ',', BLANKS]) {
+  for (const [separator, form] of [['|', 'A Markdown table'], ['\t', 'A table'], [';', 'CSV'], [',', 'CSV'], [null], [BLANKS, 'A table']]) {
     try {
-      const table = readTable(text, separator);
-      if (table) return { matrices: [[null, table.json]], labels: table.labels };
+      const table = separator === null ? readPrint(rest) : readTable(rest, separator);
+      if (table) return { matrices: [[name, table.json, table.shape]], labels: table.labels, form: form ?? table.form };
     } catch (error) {
       failure ??= error;
     }
   }
   if (failure) throw failure;
-  return { words: text.replace(/\s+/g, ' ').trim() };
+  return { words: given.replace(/\s+/g, ' ').trim() };
 }

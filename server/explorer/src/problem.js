@@ -6,7 +6,7 @@ function make(tag, textContent, more = {}) {
 
 // Makes the box. `result` is marked as stale while the problem is one of the request; `panel` has the editor. The buttons of the box call
 // editor.reveal(), compute() and askKey().
-export function createProblemBox({ box, result, panel }, { editor, compute, askKey }) {
+export function createProblemBox({ box, result, panel }, { editor, compute, askKey, openDrawer }) {
   let unsolved = null; // the problem of the request, which a notice may cover
 
   // Shows a problem of the request, {title, detail, pointer, offset, index, status, again, unread}, or removes the last one (null). The
@@ -34,7 +34,7 @@ export function createProblemBox({ box, result, panel }, { editor, compute, askK
     };
     if (found.pointer !== undefined) place.append(make('code', found.pointer || 'the whole request', { id: 'problem-pointer' }));
     if (where) {
-      act(`Show ${where}`, () => ((panel.open = true), editor.reveal()), { id: 'problem-show' });
+      act(`Show ${where}`, () => (openDrawer(true), (panel.open = true), editor.reveal()), { id: 'problem-show' });
     }
     if (found.unread) act('Make a request of it', editor.convert);
     if (found.again) act('Try again', compute);

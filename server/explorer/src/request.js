@@ -1,9 +1,11 @@
 // request.js says what a request means: its shapes, heads and batch, which results to ask for, and which options apply. It needs no page.
 // It checks nothing; the server does.
 
+import { parse } from './jsontext.js';
 import { OF_SCORES, ruleOf } from './rules.js';
 
 const MOST_OF_STATES = 200_000; // numbers
+const MANY = 100_000; // numbers; an answer that has more is not asked for as text
 const GRADIENTS = ['grad_output', 'grad_lse', 'grad_weights', 'grad_present_state'];
 export const MATRICES = [
   'X',
@@ -26,11 +28,19 @@ export const PROJECTIONS = ['W_Q', 'W_K', 'W_V', 'W_O', 'b_Q', 'b_K', 'b_V', 'b_
 export const PATHS = ['/attention', '/self-attention', '/multi-head-attention', '/linear-attention'];
 const projects = (path) => path === PATHS[1] || path === PATHS[2];
 
-// Returns the shape of nested arrays by their first elements, or the shape of a draw {"random": ..., "shape": ...}.
-function shapeOf(value) {
-  if (value && typeof value === 'object' && !Array.isArray(value)) return Array.isArray(value.shape) ? value.shape : [];
+// A matrix of a file that the page holds stands in the text of a request as {"file": "Q.npy", "dtype": "F32", "shape": [8, 512, 64]}. The
+// worker sends its bytes. Returns whether a value stands for such a matrix.
+export const isHeld = (value) => typeof value?.file === 'string' && Array.isArray(value.shape);
+
+// Returns whether a matrix of a request is held.
+export const hasHeld = (text) => text.includes('"file"') && Object.values(parse(text) ?? {}).some(isHeld);
+
+// Returns the shape of nested arrays by their first elements, or that of a draw {"random": ..., "shape": ...} or of a matrix that is held.
+export function shapeOf(value) {
+  const isList = () => Array.isArray(value) || ArrayBuffer.isView(value);
+  if (value && typeof value === 'object' && !isList()) return Array.isArray(value.shape) ? value.shape : [];
   const shape = [];
-  for (; Array.isArray(value); value = value[0]) shape.push(value.length);
+  for (; isList(); value = value[0]) shape.push(value.length);
   return shape;
 }
 
@@ -81,8 +91,20 @@ export function summarise(path, body) {
   const packed = !projected && Number.isInteger(options.heads);
   const axes = Math.max(rank - (projected || packed ? 2 : 3), 0);
   const words = 'text' in body || 'tokens' in body;
-  const drawn = !projected && (words || [body.X, body.K].some((value) => value && !Array.isArray(value)));
+  const drawn = !projected && (words || [body.X, body.K].some((value) => value && !Array.isArray(value) && !isHeld(value)));
   return { path, options, shapes, projected, packed, axes, words, drawn };
+}
+
+// Returns whether an answer has so many numbers that it comes as bytes. One with the digits that the user chose is text, and so are heads of
+// several sizes, which no tensor holds.
+export function isLarge({ shapes, options, projected, packed }) {
+  const { text, tokens, heads, digits } = options;
+  if (heads?.own || digits !== undefined) return false;
+  const words = Array.isArray(tokens) ? tokens.length : typeof text === 'string' ? text.split(/\s+/).length : undefined;
+  const rows = (...names) => shapes[names.find((name) => shapes[name])]?.at(-2) ?? words ?? 1;
+  const leading = Math.max(...['Q', 'K', 'X'].map((name) => (shapes[name] ?? []).slice(0, -2).reduce((a, b) => a * b, 1)));
+  const apart = projected || packed ? (heads ?? shapes.W_Q?.at(-3) ?? 1) : 1;
+  return leading * apart * rows('Q', 'X') * rows('K', 'context', 'X') * 4 > MANY;
 }
 
 export const hasSoftmax = ({ normalization, update }) => !update && (normalization ?? 'softmax') === 'softmax';
@@ -113,10 +135,12 @@ const DRAWN = ['random', 'shape', 'low', 'high', 'mean', 'std', 'dtype'];
 // Returns the body of a call to /attention whose answer has the numbers of a drawn Q (or of another matrix with this name), or null if it is
 // not drawn. /attention does not return Q, but it returns K as present_K. So this call draws as K what the request draws as Q. Everything
 // that the request draws before Q is drawn before this K, too, and discarded.
-export function askFor(body, wanted) {
+// words: the shape of the embedding that the server draws for words, or undefined.
+export function askFor(body, wanted, words) {
   if (typeof body[wanted]?.random !== 'string') return null;
   const draws = [];
   for (const [key, value] of Object.entries(body)) {
+    if (key === 'embedding_dim' && words) draws.push({ random: 'randn', shape: words });
     if (typeof value?.random !== 'string') continue;
     draws.push(...[...(value.discard ?? []), value].map((draw) => Object.fromEntries(DRAWN.map((name) => [name, draw[name]]))));
     if (key === wanted) break;

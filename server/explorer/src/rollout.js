@@ -1,31 +1,28 @@
 // rollout.js computes attention rollout (Abnar and Zuidema 2020, arXiv 2005.00928): how much of each word of the first layer is in each
 // word after the last layer, if only attention and the connections around it mixed them. It needs no page.
+import { product } from './answer.js';
 import { measured } from './matrices.js';
 
-// Returns the mean over heads plus the identity, with each row divided by its sum. heads: the weights of a layer.
-function mixed(heads, n) {
-  const data = new Float64Array(n * n);
+// Returns the mean over heads. heads: the weights of a layer.
+export function meanOf(heads) {
+  const [{ rows, cols }] = heads;
+  const data = new Float64Array(rows * cols);
   for (const { data: weights } of heads) {
     for (let at = 0; at < data.length; at++) data[at] += weights[at] / heads.length;
   }
+  return { rows, cols, data };
+}
+
+// Returns the mean over heads plus the identity, with each row divided by its sum.
+function mixed(heads) {
+  const { rows: n, data } = meanOf(heads);
   for (let row = 0; row < n; row++) {
     data[row * n + row] += 1;
     const part = data.subarray(row * n, (row + 1) * n);
     const sum = part.reduce((total, weight) => total + weight, 0);
     for (let col = 0; col < n; col++) part[col] /= sum;
   }
-  return data;
-}
-
-function product(a, b, n) {
-  const data = new Float64Array(n * n);
-  for (let row = 0; row < n; row++) {
-    for (let k = 0; k < n; k++) {
-      const factor = a[row * n + k];
-      for (let col = 0; col < n; col++) data[row * n + col] += factor * b[k * n + col];
-    }
-  }
-  return data;
+  return measured({ rows: n, cols: n, data });
 }
 
 // Returns the rollout of layers, the first one first. Each layer is a list of its heads' weights, matrices of matrices.js. Returns null if
@@ -33,6 +30,12 @@ function product(a, b, n) {
 export function rollout(layers) {
   const n = layers[0][0].rows;
   if (!layers.flat().every(({ rows, cols }) => rows === n && cols === n)) return null;
-  const data = layers.map((heads) => mixed(heads, n)).reduce((below, layer) => product(layer, below, n));
-  return measured({ rows: n, cols: n, data });
+  return layers.map(mixed).reduce((below, layer) => product(layer, below));
+}
+
+// Returns the two matrices whose product is the rollout: what the last layer takes from each word, and the rollout of the layers below it.
+export function factorsOf(layers) {
+  const last = mixed(layers.at(-1));
+  const identity = Float64Array.from(last.data, (_, at) => Number(at % (last.cols + 1) === 0));
+  return [last, layers.length > 1 ? rollout(layers.slice(0, -1)) : { ...last, data: identity }];
 }

@@ -1,4 +1,4 @@
-// safetensors.js reads .safetensors files with the checks of the format's own reader. It needs no page.
+// safetensors.js reads .safetensors files with the checks of the format's own reader, and writes them. It needs no page.
 import { Scanner } from './jsontext.js';
 import { countOf, fail, shapeText, TYPES } from './tensortext.js';
 
@@ -20,19 +20,17 @@ function refuseTwins(text, what) {
 }
 
 function parseHeader(bytes) {
-  let text;
-  try {
-    text = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes);
-  } catch {
-    fail('Its header is not UTF-8.');
-  }
+  const attempt = (does, message) => {
+    try {
+      return does();
+    } catch {
+      return fail(message);
+    }
+  };
+  const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
+  const text = attempt(() => decoder.decode(bytes), 'Its header is not UTF-8.');
   if (text[0] !== '{') fail('Its header does not begin with {, so it is no .safetensors file.');
-  let header;
-  try {
-    header = JSON.parse(text);
-  } catch {
-    fail('Its header is not JSON.');
-  }
+  const header = attempt(() => JSON.parse(text), 'Its header is not JSON.');
   const metadata = refuseTwins(text, 'The name').get('__metadata__');
   if (isObject(header.__metadata__)) refuseTwins(metadata, 'In __metadata__, the name');
   return header;
@@ -85,12 +83,22 @@ export async function readSafetensors(file, room) {
     if (typeof text !== 'string') fail(`In __metadata__, ${name} is no string.`);
   }
   const tensors = Object.entries(entries).map(([name, entry]) => checkEntry(name, entry));
-  checkPlaces(
-    [...tensors].sort((a, b) => a.begin - b.begin || a.end - b.end),
-    file.size - start,
-  );
+  const inOrder = [...tensors].sort((a, b) => a.begin - b.begin || a.end - b.end);
+  checkPlaces(inOrder, file.size - start);
   return {
     metadata,
     tensors: tensors.map(({ name, type, shape, begin, end }) => ({ name, type, shape, data: file.slice(start + begin, start + end) })),
   };
+}
+
+// Returns a .safetensors file, a Blob. metadata: an object of strings. tensors: [{name, type, shape, data}], where data is a Blob or bytes.
+export function safetensorsOf(metadata, tensors) {
+  let end = 0;
+  const place = (size) => [end, (end += size)];
+  const entryOf = ({ type, shape, data }) => ({ dtype: type, shape, data_offsets: place(data.size ?? data.length) });
+  const entries = Object.fromEntries(tensors.map((tensor) => [tensor.name, entryOf(tensor)]));
+  const text = new TextEncoder().encode(JSON.stringify({ __metadata__: metadata, ...entries }));
+  const size = new DataView(new ArrayBuffer(PREFIX));
+  size.setBigUint64(0, BigInt(text.length), true);
+  return new Blob([size, text, ...tensors.map(({ data }) => data)]);
 }

@@ -9,11 +9,12 @@ function asJSON(name, { rows, cols, data }, given) {
   return `${JSON.stringify({ name, rows: labels(rows, given.rowLabels), columns: labels(cols, given.colLabels), values })}\n`;
 }
 
-// Functions that save a step in a format. lines: the {text, width, height} of an SVG file if lines are shown instead of the figure.
+// Functions that save a step in a format. lines: what makes a picture() of lines (lines.js) if they are shown instead of the figure.
 const FORMATS = {
-  png: async ({ figure, lines, name }) => downloadPNG(lines ?? (await figure.toCanvas()), `${name}.png`),
-  svg: async ({ figure, lines, name }) => save(`${name}.svg`, 'image/svg+xml', lines?.text ?? (await figure.toSVG())),
-  paper: async ({ figure, name }) => save(`${name}-paper.svg`, 'image/svg+xml', await figure.toSVG(true)),
+  png: async ({ figure, lines, name }) => downloadPNG(lines?.picture() ?? (await figure.toCanvas()), `${name}.png`),
+  svg: async ({ figure, lines, name }) => save(`${name}.svg`, 'image/svg+xml', lines?.picture().text ?? (await figure.toSVG())),
+  paper: async ({ figure, lines, name }) =>
+    save(`${name}-paper.svg`, 'image/svg+xml', lines?.picture(true).text ?? (await figure.toSVG(true))),
   csv({ figure, name }) {
     const { matrix, rowLabels, colLabels } = figure.given;
     const labels = (count, label) => Array.from({ length: count }, (_, at) => label(at));

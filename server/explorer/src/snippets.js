@@ -1,8 +1,11 @@
 // snippets.js writes a request as code: for curl, Python (with its standard library only) or JavaScript.
 //
 // The code has the body byte for byte. The body is a raw string of the language if a raw string can hold it, and otherwise an escaped
-// string. The code of a long body reads the file body.json, and its first line says so.
+// string. The code of a long body reads the file body.json, and its first line says so. The body of a request with matrices of files is
+// request.safetensors.
+import { hasHeld } from './request.js';
 
+const JSON_TYPE = 'application/json';
 const LONG = 4000; // characters; a longer body is read from body.json
 
 // Quotes a text for a POSIX shell. Inside single quotes, only the single quote is special.
@@ -44,32 +47,30 @@ export function formatJSON(value) {
 }
 
 const writers = {
-  curl: ({ url, text, key }) => [
-    ...(text === null ? ['# The request is in body.json: download it first.'] : []),
-    `curl ${shell(url)} -H 'Content-Type: application/json' \\`,
+  curl: ({ url, text, key, file, types }) => [
+    ...(file ? [`# The request is in ${file}: download it first.`] : []),
+    `curl ${shell(url)}${types.map(([name, type]) => ` -H '${name}: ${type}'`).join('')} \\`,
     ...(key ? [`  -H "Authorization: Bearer $ATTENTIOND_KEY" \\`] : []),
-    text === null ? '  --data-binary @body.json' : `  --data-raw ${shell(text)}`,
+    file ? `  --data-binary @${file}` : `  --data-raw ${shell(text)}`,
   ],
-  python: ({ url, text, key }) => [
-    ...(text === null ? ['# The request is in body.json: download it first.'] : []),
+  python: ({ url, text, key, file, types }) => [
+    ...(file ? [`# The request is in ${file}: download it first.`] : []),
     'import json',
     ...(key ? ['import os'] : []),
     'from urllib.request import Request, urlopen',
     '',
-    text === null ? "body = open('body.json', 'rb').read()" : `body = ${python(text)}.encode()`,
-    "headers = {'Content-Type': 'application/json'}",
+    file ? `body = open('${file}', 'rb').read()` : `body = ${python(text)}.encode()`,
+    `headers = {${types.map(([name, type]) => `'${name}': '${type}'`).join(', ')}}`,
     ...(key ? ["headers['Authorization'] = 'Bearer ' + os.environ['ATTENTIOND_KEY']"] : []),
     `with urlopen(Request(${quoted(url)}, body, headers)) as response:`,
     '    answer = json.load(response)',
     'print(json.dumps(answer))',
   ],
-  javascript: ({ url, text, key }) => [
-    ...(text === null
-      ? ['// The request is in body.json: download it first. A module of Node.js; a page takes it from a file input.']
-      : []),
-    ...(text === null ? ["import { readFile } from 'node:fs/promises';", ''] : []),
-    `const body = ${text === null ? "await readFile('body.json')" : javascript(text)};`,
-    "const headers = { 'Content-Type': 'application/json' };",
+  javascript: ({ url, text, key, file, types }) => [
+    ...(file ? [`// The request is in ${file}: download it first. A module of Node.js; a page takes it from a file input.`] : []),
+    ...(file ? ["import { readFile } from 'node:fs/promises';", ''] : []),
+    `const body = ${file ? `await readFile('${file}')` : javascript(text)};`,
+    `const headers = { ${types.map(([name, type]) => `${name === 'Accept' ? name : `'${name}'`}: '${type}'`).join(', ')} };`,
     ...(key ? ['headers.Authorization = `Bearer ${process.env.ATTENTIOND_KEY}`;'] : []),
     `const response = await fetch(${quoted(url)}, { method: 'POST', headers, body });`,
     'const answer = await response.json();',
@@ -83,14 +84,15 @@ const writers = {
 // key itself is never in the code.
 export function snippet(language, { base, path, body, key = false }) {
   const text = bodyText(body);
-  const url = `${base.replace(/\/$/, '')}${path}`;
-  return `${writers[language]({ url, text: isLong(text) ? null : text, key }).join('\n')}\n`;
+  const file = fileOf(text);
+  const types = [['Content-Type', JSON_TYPE]];
+  if (hasHeld(text)) types[0][1] = 'application/vnd.safetensors';
+  if (hasHeld(text)) types.push(['Accept', JSON_TYPE]);
+  return `${writers[language]({ url: `${base.replace(/\/$/, '')}${path}`, text, key, file, types }).join('\n')}\n`;
 }
 
 // Returns the text of a body as it is in the code and in body.json.
 export const bodyText = (body) => (typeof body === 'string' ? body : formatJSON(body));
 
-// Returns whether the code for this body reads body.json.
-export const inFile = (body) => isLong(bodyText(body));
-
-const isLong = (text) => text.length > LONG;
+// Returns the name of the file that the code for this text of a body reads, or null if the body is in the code.
+export const fileOf = (text) => (hasHeld(text) ? 'request.safetensors' : text.length > LONG ? 'body.json' : null);

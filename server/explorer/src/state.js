@@ -2,7 +2,7 @@
 
 // How an answer is shown before the user has changed anything.
 export const FRESH = {
-  step: 'weights',
+  step: 'flow', // a step, or `flow` for all matrices
   head: 0,
   compare: null,
   mean: false,
@@ -13,6 +13,9 @@ export const FRESH = {
   mass: false,
   lines: false,
   every: false,
+  words: '', // what the user has typed for the trained model
+  layer: 1, // the layer of the trained model whose request is shown
+  off: '', // the heads of the trained model that are switched off, such as 0.1,1.2
 };
 
 // The request and how its answer is shown: the address of the page has most of it, and window.explorer.state has a copy of it.
@@ -26,6 +29,8 @@ const shown = {
   range: null,
   log: false,
   numbers: false,
+  model: null, // the model, or the layer, of the map of stored layers that is shown large
+  map: null, // this map: LAYER.HEAD or `rollout`; null if none is large
   editMask: false,
   dark: false,
 };
@@ -48,6 +53,7 @@ export const state = {
   curve: null, // the softmax curve, once it has come into sight
   compared: null, // the comparison (compare.js), once it has been used
   layers: null, // the section of stored layers (layers.js), if the server has any
+  story: null, // what shows the trained model (story.js), once it has been used
   linear: null, // what shows attention without softmax (linear.js), once it has been used
   stash: new Map(), // the values that the present rule of an example does not take (rules.js)
   drafts: new Map(), // for each edited variant of an example, what the user made of it: {path, text, labels}

@@ -1,4 +1,4 @@
-// steps.js has the steps of attention in the order in which they are computed: their titles, formulas and texts. view.js draws them.
+// steps.js has the steps of attention in the order in which they are computed: their titles, formulas and texts. stage.js shows them.
 import { hasSoftmax } from './request.js';
 
 const mi = (text) => `<mi>${text}</mi>`;
@@ -6,177 +6,67 @@ const mo = (text) => `<mo>${text}</mo>`;
 const sub = (base, below) => `<msub>${mi(base)}${mi(below)}</msub>`;
 const transposed = (base) => `<msup>${mi(base)}<mo>⊤</mo></msup>`;
 const math = (...parts) => `<math>${parts.join('')}</math>`;
-const projection = (name) => math(mi(name), mo('='), mi('X'), sub('W', name));
 const root = '<mfrac><mn>1</mn><msqrt><mi>d</mi></msqrt></mfrac>';
 
-// The steps. rows and cols say what a row and a column stand for: a query, a key, both (a word is a query and a key), or a dimension.
-// measure: what a number of the step is.
+// The formulas of the steps, as parts of MathML.
+const projectionOf = (name) => [mi(name), mo('='), mi('X'), sub('W', name)];
+const FORMULAS = {
+  X: [mi('X')],
+  context: [mi('C')],
+  W_Q: [sub('W', 'Q')],
+  Q: projectionOf('Q'),
+  W_K: [sub('W', 'K')],
+  K: projectionOf('K'),
+  W_V: [sub('W', 'V')],
+  V: projectionOf('V'),
+  scores: [mi('S'), mo('='), mi('Q'), transposed('K')],
+  scaled_scores: [sub('S', 'scaled'), mo('='), root, mi('S')],
+  masked_scores: [sub('S', 'masked'), mo('='), sub('S', 'scaled'), mo('+'), mi('M')],
+  gates: [sub('g', 't'), mo('='), `<msup>${mi('e')}${mi('decay')}</msup>`],
+  uncorrected: [mi('U')],
+  corrections: [mi('C')],
+  weights: [mi('A'), mo('='), mi('softmax'), mo('('), sub('S', 'masked'), mo(')')],
+  states: [mi('S')],
+  mixed: [mi('A'), mi('V')],
+  joined: [mi('A'), mi('V'), mo('…')],
+  W_O: [sub('W', 'O')],
+  output: [mi('Y'), mo('='), mi('A'), mi('V')],
+};
+
+// rows and cols say what a row and a column stand for: a query, a key, both (a word is a query and a key), or a dimension. measure: what a
+// number of the step is. names: the names of the axes, if they are others.
+const step = (name, title, measure, rows, cols, text, names) => ({ name, title, measure, rows, cols, text, names });
+
+// prettier-ignore
 export const STEPS = [
-  {
-    name: 'X',
-    group: 'project',
-    measure: 'entry of X',
-    title: 'Words',
-    formula: math(mi('X')),
-    rows: 'both',
-    cols: 'dimension',
-    text: 'one row for each word',
-  },
-  {
-    name: 'context',
-    group: 'project',
-    measure: 'entry of C',
-    title: 'Context',
-    formula: math(mi('C')),
-    rows: 'key',
-    cols: 'dimension',
-    text: 'what is attended to',
-  },
-  {
-    name: 'Q',
-    group: 'project',
-    measure: 'entry of Q',
-    title: 'Queries',
-    formula: projection('Q'),
-    rows: 'query',
-    cols: 'dimension',
-    text: 'what each word looks for',
-  },
-  {
-    name: 'K',
-    group: 'project',
-    measure: 'entry of K',
-    title: 'Keys',
-    formula: projection('K'),
-    rows: 'key',
-    cols: 'dimension',
-    text: 'what each word offers',
-  },
-  {
-    name: 'V',
-    group: 'project',
-    measure: 'entry of V',
-    title: 'Values',
-    formula: projection('V'),
-    rows: 'key',
-    cols: 'dimension',
-    text: 'what each word hands on',
-  },
-  {
-    name: 'scores',
-    group: 'score',
-    measure: 'score',
-    title: 'Scores',
-    formula: math(mi('S'), mo('='), mi('Q'), transposed('K')),
-    rows: 'query',
-    cols: 'key',
-    text: 'how well query and key match',
-  },
-  {
-    name: 'scaled_scores',
-    group: 'score',
-    measure: 'scaled score',
-    title: 'Scaled',
-    formula: math(sub('S', 'scaled'), mo('='), root, mi('S')),
-    rows: 'query',
-    cols: 'key',
-    text: 'makes the weights more equal',
-  },
-  {
-    name: 'masked_scores',
-    group: 'score',
-    measure: 'masked score',
-    title: 'Masked',
-    formula: math(sub('S', 'masked'), mo('='), sub('S', 'scaled'), mo('+'), mi('M')),
-    rows: 'query',
-    cols: 'key',
-    text: 'M is −∞ in the hatched cells',
-  },
-  {
-    name: 'gates',
-    group: 'forget',
-    measure: 'gate',
-    title: 'Gates',
-    formula: math(sub('g', 't'), mo('='), `<msup>${mi('e')}${mi('decay')}</msup>`),
-    rows: 'query',
-    cols: 'gate',
-    names: { rows: 'word ↓', cols: 'column of K →' },
-    text: 'how much of the state each word keeps: 1 keeps all, and 0 forgets all',
-  },
-  {
-    name: 'uncorrected',
-    group: 'forget',
-    measure: 'weight before corrections',
-    title: 'Uncorrected',
-    formula: math(mi('U')),
-    rows: 'query',
-    cols: 'key',
-    text: 'the scaled score, times the share of its value that the key writes, times the gates since then',
-  },
-  {
-    name: 'corrections',
-    group: 'forget',
-    measure: 'correction',
-    title: 'Corrections',
-    formula: math(mi('C')),
-    rows: 'query',
-    cols: 'key',
-    text: 'what words in between took away, or added, when they wrote under a similar key',
-  },
-  {
-    name: 'weights',
-    group: 'weigh',
-    measure: 'weight',
-    title: 'Weights',
-    formula: math(mi('A'), mo('='), mi('softmax'), mo('('), sub('S', 'masked'), mo(')')),
-    rows: 'query',
-    cols: 'key',
-    text: 'how each query shares its attention among the keys; each row sums to 1',
-  },
-  {
-    name: 'states',
-    group: 'mix',
-    measure: 'entry of the state',
-    title: 'State',
-    formula: math(mi('S')),
-    rows: 'dimension',
-    cols: 'dimension',
-    names: { rows: 'column of K ↓', cols: 'column of V →' },
-    text: 'what all words so far have stored. Each query reads its output from it, and no list of keys is kept',
-  },
-  {
-    name: 'output',
-    group: 'mix',
-    measure: 'entry of Y',
-    title: 'Output',
-    formula: math(mi('Y'), mo('='), mi('A'), mi('V')),
-    rows: 'query',
-    cols: 'dimension',
-    text: 'each word is a mix of the values',
-  },
+  step('X', 'Words', 'entry of X', 'both', 'dimension', 'one row for each word'),
+  step('context', 'Context', 'entry of C', 'key', 'dimension', 'what is attended to'),
+  step('W_Q', 'W_Q', 'entry of W_Q', 'dimension', 'dimension', 'learnt in training: it turns each word into its query'),
+  step('Q', 'Queries', 'entry of Q', 'query', 'dimension', 'what each word looks for'),
+  step('W_K', 'W_K', 'entry of W_K', 'dimension', 'dimension', 'learnt in training: it turns each word into its key'),
+  step('K', 'Keys', 'entry of K', 'key', 'dimension', 'what each word offers'),
+  step('W_V', 'W_V', 'entry of W_V', 'dimension', 'dimension', 'learnt in training: it turns each word into its value'),
+  step('V', 'Values', 'entry of V', 'key', 'dimension', 'what each word hands on'),
+  step('scores', 'Scores', 'score', 'query', 'key', 'how well query and key match'),
+  step('scaled_scores', 'Scaled', 'scaled score', 'query', 'key', 'makes the weights more equal'),
+  step('masked_scores', 'Masked', 'masked score', 'query', 'key', 'M is −∞ in the hatched cells'),
+  step('gates', 'Gates', 'gate', 'query', 'gate', 'how much of the state each word keeps: 1 keeps all, and 0 forgets all', { rows: 'word ↓', cols: 'column of K →' }),
+  step('uncorrected', 'Uncorrected', 'weight before corrections', 'query', 'key', 'the scaled score, times the share of its value that the key writes, times the gates since then'),
+  step('corrections', 'Corrections', 'correction', 'query', 'key', 'what words in between took away, or added, when they wrote under a similar key'),
+  step('weights', 'Weights', 'weight', 'query', 'key', 'how each query shares its attention among the keys; each row sums to 1'),
+  step('states', 'State', 'entry of the state', 'dimension', 'dimension', 'what all words so far have stored. Each query reads its output from it, and no list of keys is kept', { rows: 'column of K ↓', cols: 'column of V →' }),
+  step('mixed', 'Mixed values', 'entry of A V', 'query', 'dimension', 'what this head gives to each word: the values, mixed by its weights'),
+  step('joined', 'All heads', 'entry of all heads', 'query', 'dimension', 'the mixed values of all heads, side by side'),
+  step('W_O', 'W_O', 'entry of W_O', 'dimension', 'dimension', 'learnt in training: it mixes the outputs of all heads'),
+  step('output', 'Output', 'entry of Y', 'query', 'dimension', 'each word is a mix of the values'),
 ];
+
+export const stepNamed = (name) => STEPS.find((step) => step.name === name);
 
 // The names of the axes of figures.
 const ROWS = { query: 'query ↓', key: 'key ↓', both: 'word ↓' };
 const COLUMNS = { key: 'key →', dimension: 'column →' };
 export const axisNames = ({ rows, cols, names }) => names ?? { rows: ROWS[rows], cols: COLUMNS[cols] };
-
-export const GROUPS = {
-  project: 'Words become queries, keys and values',
-  score: 'Every query meets every key',
-  forget: 'Words forget and correct what is stored',
-  weigh: 'Softmax turns scores into weights',
-  mix: 'The weights mix the values',
-};
-
-// Returns the heading of a group for a request.
-export function titleOf(group, { options }) {
-  if (group === 'mix' && options.update) return 'The state gives the output';
-  if (group !== 'weigh' || hasSoftmax(options)) return GROUPS[group];
-  if (options.update) return 'What is left are the weights';
-  if (options.normalization === 'stick_breaking') return 'Broken sticks turn scores into weights';
-  return options.normalization === 'none' ? 'The masked scores are the weights, without softmax' : 'The sigmoid turns scores into weights';
-}
 
 function scaledText(step, options) {
   const { scale } = options;
@@ -229,6 +119,8 @@ export function formulaOf(step, summary) {
   const own = !projected && 'QKV'.includes(step.name);
   if (own) return math(mi(step.name), ...('X' in shapes || summary.words ? [mo('='), mi('X')] : []));
   if ('KV'.includes(step.name) && shapes.context) return math(mi(step.name), mo('='), mi('C'), sub('W', step.name));
+  if (step.name === 'scaled_scores' && 'scale' in options && typeof options.scale !== 'number')
+    return math(sub('S', 'scaled'), mo('='), mi('s'), mi('S'));
   if (step.name === 'scaled_scores' && 'scale' in options) {
     return math(sub('S', 'scaled'), mo('='), `<mn>${Number(options.scale)}</mn>`, mo('·'), mi('S'));
   }
@@ -245,5 +137,31 @@ export function formulaOf(step, summary) {
     return math(mi('A'), mo('='), mi('σ'), mo('('), sub('S', 'masked'), ...bias, mo(')'));
   }
   if (step.name === 'output' && shapes.W_O) return math(mi('Y'), mo('='), mo('('), mi('A'), mi('V'), mo(')'), sub('W', 'O'));
-  return step.formula;
+  return math(...FORMULAS[step.name]);
+}
+
+const SHORT = { context: 'C', scaled_scores: 'scaled', masked_scores: 'masked', joined: 'all heads', states: 'state' };
+const MEANT = { Q: 'queries', K: 'keys', V: 'values' };
+
+// Returns the title of a matrix in the flow. id: the name of a step, or q, k or v for the matrices beside the scores and the weights.
+export function titleOf(id, { projected, shapes, options }) {
+  if (id === 'X') return 'X, words';
+  if (id === 'k') return 'Kᵀ';
+  if (id === 'q' || id === 'v') return projected ? id.toUpperCase() : `${id.toUpperCase()}, ${MEANT[id.toUpperCase()]}`;
+  if (id in MEANT) return `${id} = ${id !== 'Q' && shapes.context ? 'C' : 'X'} W_${id}`;
+  if (id === 'scores') return 'S = Q Kᵀ';
+  if (id === 'weights') return options.normalization === 'none' ? 'A' : 'A, weights';
+  if (id === 'mixed') return 'A V';
+  if (id === 'output') return shapes.W_O ? 'Y' : 'Y, output';
+  return SHORT[id] ?? id;
+}
+
+// Returns what leads to a matrix of the flow, in a word. d: the columns of Q.
+export function opOf(id, { options }, d) {
+  if (id === 'scaled_scores')
+    return typeof options.scale === 'number' ? `× ${options.scale}` : options.scale ? '× scale' : `÷ √${d ?? 'd'}`;
+  if (id === 'masked_scores') return 'mask';
+  if (id !== 'weights') return '';
+  if (options.update) return '';
+  return { none: '', sigmoid: 'sigmoid', stick_breaking: 'stick' }[options.normalization] ?? 'softmax';
 }

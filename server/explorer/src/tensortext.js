@@ -1,11 +1,9 @@
-// tensortext.js writes the elements of a tensor that a file holds as JSON. It needs no page.
+// tensortext.js reads the elements of a tensor that a file holds, and writes them as JSON. It needs no page.
 //
 // A tensor is {name, type, shape, data, little, fortran}. type: a key of TYPES. data: a Blob that has the elements and nothing else.
 // little: whether the low byte of an element is the first. fortran: whether the first axis changes fastest; otherwise the last one does.
 
-const SLICE = 8; // milliseconds of work before the page gets its turn
-const OFTEN = 2048; // elements from one look at the clock to the next
-const MOST_AXES = 8; // no key of a request takes more
+export const MOST_AXES = 8; // no key of a request takes more
 
 export const fail = (message) => {
   throw new Error(message);
@@ -78,52 +76,74 @@ function element(value, isShort, where) {
   return isShort && !(Number.isInteger(value) && Math.abs(value) < 1e6) ? short(value) : String(value);
 }
 
-// Makes a function that writes the element at a byte. index: where the element is, for messages.
-function elementWriter({ name, type, little = true }, view, index, wide) {
-  const read = TYPES[type][1];
-  const isShort = type !== 'F64' && !wide;
-  const where = () => name + index.map((at) => `[${at}]`).join('');
-  return (at) => element(read(view, at, little), isShort, where);
+// Resolves to the bytes of a tensor in row-major order, with the low byte of each element first.
+export async function straight({ type, shape, data, little = true, fortran = false }) {
+  const [size] = TYPES[type];
+  const given = new Uint8Array(await data.arrayBuffer());
+  if (!little) for (let at = 0; at < given.length; at += size) given.subarray(at, at + size).reverse();
+  if (!fortran || shape.length < 2) return given;
+  const made = new Uint8Array(given.length);
+  let from = 0;
+  // The last axis is the outermost one of the file.
+  const place = (axis, at, step) => {
+    if (axis < 0) {
+      for (let byte = 0; byte < size; byte++) made[at + byte] = given[from++];
+    } else {
+      for (let index = 0; index < shape[axis]; index++) place(axis - 1, at + index * step[axis], step);
+    }
+  };
+  const steps = shape.map((_, axis) => shape.slice(axis + 1).reduce((a, b) => a * b, size));
+  place(shape.length - 1, 0, steps);
+  return made;
+}
+
+// Returns the numbers of straight bytes: a Float32Array, if its type holds them, or a Float64Array. Throws an Error for a boolean that is
+// none. name: what the tensor is called then.
+export function numbersOf(type, bytes, name) {
+  const [size, read] = TYPES[type];
+  const count = bytes.length / size;
+  const Own = { F64: Float64Array, F32: Float32Array }[type];
+  if (Own) return bytes.byteOffset % size ? new Own(bytes.slice().buffer) : new Own(bytes.buffer, bytes.byteOffset, count);
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
+  const wide = /64|32/.test(type) ? Float64Array : Float32Array;
+  if (type.endsWith('F16')) {
+    const bits = new DataView(new ArrayBuffer(2)); // a table has all numbers of 16 bits, because they are slow to compute
+    const table = Float32Array.from({ length: 65536 }, (_, pattern) => {
+      bits.setUint16(0, pattern);
+      return read(bits, 0, false);
+    });
+    return wide.from({ length: count }, (_, at) => table[view.getUint16(at * 2, true)]);
+  }
+  return wide.from({ length: count }, (_, at) => {
+    const value = read(view, at * size, true);
+    if (value === undefined) fail(`Element ${at} of ${name} is no boolean, because its byte is neither 0 nor 1.`);
+    return Number(value);
+  });
 }
 
 // Resolves to the elements of a tensor as JSON, with each row on a line, as a member of an object has them. Resolves to null if they need
 // more than `room` characters. wide: whether the service reads the numbers as float64. Otherwise it reads float32, for which shorter
 // decimals do. Throws an Error with a sentence if the elements cannot be in a request.
 export async function textOf(tensor, { room, wide }) {
-  const { name, type, shape, data, fortran = false } = tensor;
+  const { name, type, shape } = tensor;
   if (shape.length > MOST_AXES) fail(`${name} has ${shape.length} axes, and a matrix has at most ${MOST_AXES}.`);
   if (shape.includes(0)) fail(`${name} has the shape ${shapeText(shape)}, and a matrix has at least one row and one column.`);
   if (countOf(shape) * 3n > room + 2) return null; // a digit, a comma and a space
-  const index = shape.map(() => 0);
-  const write = elementWriter(tensor, new DataView(await data.arrayBuffer()), index, wide);
-  if (!shape.length) return write(0);
-  const steps = shape.map((_, axis) => (fortran ? shape.slice(0, axis) : shape.slice(axis + 1)).reduce((a, b) => a * b, TYPES[type][0]));
-  const last = shape.length - 1;
+  const [size, read] = TYPES[type];
+  const view = new DataView((await straight(tensor)).buffer);
+  const isShort = type !== 'F64' && !wide;
+  const index = [];
+  const where = () => name + index.map((at) => `[${at}]`).join('');
   const line = (depth) => `\n${'  '.repeat(depth + 1)}`;
-  let until = performance.now() + SLICE;
-  let written = 0;
-  let left = OFTEN;
-
-  async function look() {
-    left = OFTEN;
-    if (performance.now() <= until) return;
-    await new Promise((resolve) => setTimeout(resolve));
-    until = performance.now() + SLICE;
-  }
-
-  // Resolves to the array of an axis that begins at a byte, or to null if there is no more room.
-  async function nested(axis, base) {
+  let next = 0;
+  const nested = (axis) => {
+    if (axis === shape.length) return element(read(view, size * next++, true), isShort, where);
     const parts = [];
-    for (index[axis] = 0; index[axis] < shape[axis] && written <= room; index[axis]++) {
-      const at = base + index[axis] * steps[axis];
-      const part = axis === last ? write(at) : await nested(axis + 1, at);
-      parts.push(part);
-      if (axis === last) written += part.length + 2;
-      if (--left === 0) await look();
-    }
-    return axis === last ? `[${parts.join(', ')}]` : `[${line(axis + 1)}${parts.join(`,${line(axis + 1)}`)}${line(axis)}]`;
-  }
-
-  const text = await nested(0, 0);
+    for (index[axis] = 0; index[axis] < shape[axis]; index[axis]++) parts.push(nested(axis + 1));
+    index.length = axis;
+    if (axis === shape.length - 1) return `[${parts.join(', ')}]`;
+    return `[${line(axis + 1)}${parts.join(`,${line(axis + 1)}`)}${line(axis)}]`;
+  };
+  const text = nested(0);
   return text.length <= room ? text : null;
 }

@@ -4,7 +4,7 @@ const box = document.createElement('div');
 box.id = 'tooltip';
 box.hidden = true;
 box.setAttribute('role', 'tooltip');
-document.body.append(box);
+(document.querySelector('main') ?? document.body).append(box);
 
 const EDGE = 10; // pixels between the box and its cell
 
@@ -38,12 +38,15 @@ export function showTooltip(title, entries, { clientX, clientY, pointerType }, c
   box.hidden = false;
   const { width, height } = box.getBoundingClientRect();
   const { left, right, top, bottom } = cell ?? { left: clientX, right: clientX, top: clientY, bottom: clientY };
-  const dock = document.getElementById('dock')?.getBoundingClientRect().top ?? Infinity;
-  const floor = dock > bottom ? Math.min(dock, window.innerHeight) : window.innerHeight;
+  const written = document.getElementById('written')?.getBoundingClientRect().top ?? Infinity;
+  const floor = written > bottom ? Math.min(written, window.innerHeight) : window.innerHeight;
   box.style.left = `${beyond(width, left, right, 4, window.innerWidth)}px`;
   box.style.top = `${beyond(height, top, bottom, 4, floor)}px`;
 }
 
+// Hides the box, and returns whether it was there.
 export function hideTooltip() {
+  const shown = !box.hidden;
   box.hidden = true;
+  return shown;
 }

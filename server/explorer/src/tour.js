@@ -1,75 +1,146 @@
-// tour.js leads through the first notebook in five stops. It explains the words query, key, weight and output with the numbers of the
-// answer. The card of a stop stands above the arithmetic, so it covers nothing.
+// tour.js leads through the example "A pronoun" in eight stops. Each stop asks a question before it shows the answer, and changes something
+// in the request that the user can undo. All numbers in its sentences come from the answer of the server that the page shows. The card of
+// a stop stands below the picture, so it covers nothing.
 import { makeWith } from './dom.js';
 import { formatNumber } from './numbers.js';
 
 const DONE = 'tour'; // the key in the storage of the browser
+const [CAT, MILK, IT] = [0, 2, 3]; // words of the example
+const write = (x, digits = 3) => formatNumber(x, digits);
+const listed = (texts) => `${texts.slice(0, -1).join(', ')} and ${texts.at(-1)}`;
 
-const rowOf = ({ data, cols }, row) => Array.from(data.subarray(row * cols, (row + 1) * cols), (x) => formatNumber(x, 3));
-const sumOf = (numbers) =>
-  formatNumber(
-    numbers.reduce((sum, value) => sum + value, 0),
-    4,
-  );
+// Returns what sentences are made of, for the answer that is shown.
+function numbersOf(answer, head = 0) {
+  const row = (name, at) => {
+    const { data, cols } = answer.matrix(name, 0, head);
+    return Array.from(data.subarray(at * cols, (at + 1) * cols));
+  };
+  const column = (name, at) => {
+    const { data, cols, rows } = answer.matrix(name, 0, head);
+    return Array.from({ length: rows }, (_, line) => data[line * cols + at]);
+  };
+  const sum = (a, b) =>
+    `${a.map((x, at) => `${write(x)} × ${write(b[at])}`).join(' + ')} = ${write(a.reduce((all, x, at) => all + x * b[at], 0))}`;
+  const each = (values) => listed(values.map((value, at) => `${write(value)} to ${answer.key(at)}`));
+  return { row, column, sum, each, list: (values) => values.map((value) => write(value)).join(', ') };
+}
 
-// The stops. step: the step that is open. cell: the query and the key whose arithmetic is shown. text(numbers) returns sentences.
+const edited = (matrix, row, values) => matrix.map((line, at) => (at === row ? values : line));
+const only = (row, values) => [0, 1, 2, 3].map((at) => (at === row ? values : [1, 1, 1, 1]));
+
+const at = (id, row, col) => ({ id, row, col });
+
+// The stops. cell, after: the number that is shown before and after the change, {id, row, col}. text, ask, answer, changed: functions of
+// numbersOf() for head 0 and head 1 that return sentences. change: the title of the button that changes the request, and the change of its
+// body.
 const STOPS = [
   {
-    title: 'A query is a question',
-    step: 'Q',
-    text: ({ query, q }) =>
-      `For a computer, a word is a row of numbers. From these numbers it makes a second row, the query. The query is a question: which other ` +
-      `words matter to me? The query of ${query} is ${q.join(', ')}.`,
+    title: 'Why attention?',
+    cell: at('weights', IT, CAT),
+    after: at('weights', IT, MILK),
+    text: () => 'The words are: cat, drinks, milk, it. The word “it” alone says nothing: it stands for another word.',
+    ask: () => 'Which word does “it” stand for? Where would you look?',
+    answer: ({ each, row }) =>
+      `The last row of the matrix A shows where “it” looks. It gives ${each(row('weights', IT))}. Most goes to cat.`,
+    change: ['Hide cat from it', () => ({ mask: only(IT, [0, 1, 1, 1]) })],
+    changed: ({ each, row }) => `Now “it” cannot look at cat. It gives ${each(row('weights', IT))}.`,
   },
   {
-    title: 'A key is an answer to questions',
-    step: 'K',
-    text: ({ query, key, q, k, score }) =>
-      `Each word also has a key, which says what the word has to offer. The key of ${key} is ${k.join(', ')}. Multiply the query of ${query} ` +
-      `by this key, number by number, and add: ${q.map((value, at) => `${value} × ${k[at]}`).join(' + ')} = ${score}. This sum is the score. ` +
-      `A high score means that the key fits the question.`,
+    title: 'From words to vectors',
+    cell: at('X', MILK, 0),
+    after: at('X', MILK, 0),
+    text: ({ list, row }) =>
+      `A computer needs numbers, so each word is a row of numbers in X, a vector. The columns say: is it an animal, a thing, an action, a pronoun? ` +
+      `cat is ${list(row('X', CAT))}: an animal and a thing. Real models have hundreds of columns, and they learn the numbers.`,
+    ask: ({ list, row }) => `milk is ${list(row('X', MILK))}. What happens to the attention of “it” if we say that milk is an animal, too?`,
+    answer: () => 'milk would have the same numbers as cat. So “it” could not tell them apart. Try it with the button.',
+    change: ['Make milk an animal', ({ X }) => ({ X: edited(X, MILK, [1, 1, 0, 0]) })],
+    changed: ({ each, row }) => `Now “it” gives ${each(row('weights', IT))}: the same to cat and to milk.`,
   },
   {
-    title: 'Weights are shares of attention',
-    step: 'weights',
-    text: ({ query, key, scores, weights, weight }) =>
-      `${query} has the scores ${scores.join(', ')}, one for each word. Softmax turns them into shares, the weights: ${weights.join(', ')}. ` +
-      `Together they are 1. So ${query} gives ${weight} of its attention to ${key}. Each row of the picture is one word that asks.`,
-  },
-  {
-    title: 'The output is a mixture',
-    step: 'output',
-    text: ({ query, weights, column, sum }) =>
-      `Each word has a third row, the value: what it hands on. The output of ${query} mixes all values by the weights. Its first number is ` +
-      `${weights.map((value, at) => `${value} × ${column[at]}`).join(' + ')} = ${sum}. So the new row of ${query} has learnt from the others.`,
-  },
-  {
-    title: 'Now it is your turn',
-    step: 'weights',
+    title: 'A query says what a word looks for',
+    cell: at('Q', IT, 0),
+    after: at('Q', IT, 1),
     text: () =>
-      'Point at any cell, and the arithmetic below follows. Move the slider of Scale to the left, and the weights become more equal. Set ' +
-      'Causal to “on”, and no word sees the words after it. Then choose 001, a whole sentence.',
+      'Each word looks for other words that matter to it. What it looks for is a row of numbers, too: the query. It is the row of the word in X, ' +
+      'multiplied by the matrix W_Q. A model learns W_Q.',
+    ask: () => 'What is the first number in the query of “it”? Take the row of “it” in X, and the first column of W_Q.',
+    answer: ({ sum, row, column, list }) =>
+      `${sum(row('X', IT), column('W_Q', 0))}. The whole query is ${list(row('Q', IT))}: “it” looks for an animal, and a little for a thing.`,
+    change: ['Let it look for things', ({ W_Q }) => ({ W_Q: edited(W_Q, 3, [0, 3, 0, 0]) })],
+    changed: ({ list, row, each }) => `The query of “it” is ${list(row('Q', IT))} now. It gives ${each(row('weights', IT))}.`,
+  },
+  {
+    title: 'Query times key is the score',
+    cell: at('scores', IT, CAT),
+    after: at('scores', IT, CAT),
+    text: ({ list, row }) =>
+      `Each word also has a key: what it has to offer. The key of cat is ${list(row('K', CAT))}. Above the scores, each key stands as a column, so this ` +
+      `matrix is called Kᵀ. The score says how well a query and a key fit.`,
+    ask: ({ list, row }) => `The query of “it” is ${list(row('Q', IT))}. What is its score with the key of cat?`,
+    answer: ({ sum, row, list }) => `${sum(row('Q', IT), row('K', CAT))}. All scores of “it” are ${list(row('scores', IT))}.`,
+    change: ['Make the key of animals larger', ({ W_K }) => ({ W_K: edited(W_K, 0, [2, 0, 0, 0]) })],
+    changed: ({ sum, row }) =>
+      `The score is ${sum(row('Q', IT), row('K', CAT))} now, and cat gets more: the weight is ${write(row('weights', IT)[CAT])}.`,
+  },
+  {
+    title: 'Why divide by √d?',
+    cell: at('scaled_scores', IT, CAT),
+    after: at('weights', IT, CAT),
+    text: ({ row }) =>
+      `Each score adds up d = ${row('Q', IT).length} products. The more columns, the larger the scores. Dividing by √d keeps them about the same size, ` +
+      `however many columns there are.`,
+    ask: ({ list, row }) =>
+      `The larger a scaled score, the more attention. “it” has ${list(row('scaled_scores', IT))}. What if these were ten times larger?`,
+    answer: () => 'Then the largest one takes everything, and all other words are ignored. Try it with the button.',
+    change: ['Ten times larger', () => ({ scale: 5 })],
+    changed: ({ list, row }) =>
+      `With ${list(row('scaled_scores', IT))}, cat gets ${write(row('weights', IT)[CAT])}, and the others get next to nothing.`,
+  },
+  {
+    title: 'The mask',
+    cell: at('masked_scores', CAT, 1),
+    after: at('masked_scores', CAT, 1),
+    text: () => 'A model that writes a text word by word must not use words that come later. A mask puts −∞ in the place of their scores.',
+    ask: () => 'With this mask, which words can cat use, the first word? And “it”, the last one?',
+    answer: () => 'cat can use only itself. “it” can still use all words, so nothing changes for it. Try it with the button.',
+    change: ['Hide later words', () => ({ causal: true })],
+    changed: ({ row }) => `The hatched cells are −∞. cat gives ${write(row('weights', CAT)[CAT])} to itself.`,
+  },
+  {
+    title: 'Softmax makes shares',
+    cell: at('weights', IT, CAT),
+    after: at('weights', IT, CAT),
+    text: () => 'Take e^score for each word. Divide each of them by their sum. Now they are shares: together they are 1. This is softmax.',
+    ask: ({ list, row }) => `“it” has the scores ${list(row('masked_scores', IT))}. Does cat get a third, two thirds, or nearly all?`,
+    answer({ row, list }) {
+      const [scores, weights] = [row('masked_scores', IT), row('weights', IT)];
+      const powers = scores.map(Math.exp);
+      const total = powers.reduce((sum, power) => sum + power, 0);
+      return (
+        `e^${write(scores[CAT])} = ${write(powers[CAT], 4)}, and the powers sum to ${powers.map((x) => write(x, 4)).join(' + ')} = ${write(total, 4)}. ` +
+        `${write(powers[CAT], 4)} ÷ ${write(total, 4)} = ${write(weights[CAT])}. All shares are ${list(weights)}.`
+      );
+    },
+    change: ['Multiply all scores by 0', () => ({ scale: 0 })],
+    changed: ({ row, list }) => `Softmax of ${list(row('masked_scores', IT))} is ${list(row('weights', IT))}.`,
+  },
+  {
+    title: 'The output, and heads',
+    cell: at('output', IT, 0),
+    after: at('weights', CAT, 1),
+    text: ({ list, row }) =>
+      `Each word has a value: what it hands on. The value of cat is ${list(row('V', CAT))}. The output of “it” mixes all values by its weights.`,
+    ask: () => 'Which value will the output of “it” be most similar to?',
+    answer: ({ sum, row, column, list }) =>
+      `The first number is ${sum(row('weights', IT), column('V', 0))}. The output is ${list(row('output', IT))}: “it” has taken most from cat.`,
+    change: ['Use two heads', () => ({ heads: 2 })],
+    changed: ({ row }, second) =>
+      `A head is all of this with a W_Q, W_K and W_V of its own. Head 0 has the left half of their columns, and head 1 the right half, so d is ` +
+      `${row('Q', IT).length} now. In head 0, “it” gives ${write(row('weights', IT)[CAT])} to cat. In head 1, cat gives ` +
+      `${write(second.row('weights', CAT)[1])} to drinks: choose it above the picture. Then end the tour, and change what you like.`,
   },
 ];
-
-// Returns the numbers that the stops speak of, for a query and a key of an answer.
-function numbersOf(answer, { query, key }) {
-  const matrix = (name) => answer.matrix(name, 0, 0);
-  const [Q, K, V, scores, weights] = ['Q', 'K', 'V', 'scores', 'weights'].map(matrix);
-  const shares = Array.from(weights.data.subarray(query * weights.cols, (query + 1) * weights.cols));
-  return {
-    query: answer.query(query),
-    key: answer.key(key),
-    q: rowOf(Q, query),
-    k: rowOf(K, key),
-    score: formatNumber(scores.data[query * scores.cols + key]),
-    scores: rowOf(scores, query),
-    weights: rowOf(weights, query),
-    weight: formatNumber(shares[key], 3),
-    column: shares.map((_, row) => formatNumber(V.data[row * V.cols], 3)),
-    sum: sumOf(shares.map((share, row) => share * V.data[row * V.cols])),
-  };
-}
 
 function isDone() {
   try {
@@ -87,49 +158,76 @@ function setDone() {
   }
 }
 
-// Makes the tour in an empty, hidden section. opener: the button that starts it. page: {begin(), show(step, cell), answer()}. begin() shows
-// the first notebook, and resolves to whether the answer to it is there. show() opens a step and shows the arithmetic of a cell {query,
-// key}.
+// Makes the tour in an empty, hidden section. opener: the button that starts it, or goes on where the user has left it. page: {begin(),
+// change(make), show(cell, asking), leave(), answer()}. begin() shows the example, and resolves to whether the answer to it is there. change(make) changes
+// the body of the request, make(body) returns the keys that change; it resolves when the answer is there. show(cell, asking) shows how the number of
+// a cell is made, or, while the tour asks a question, only where it stands. leave() shows everything again.
 export function createTour(root, opener, page) {
-  let at = -1; // the stop that is shown, or −1
+  let stop = -1; // the stop that is shown, or −1
+  let last = 0; // the stop that was shown last
   let asked = 0; // how many times the user has asked for a stop, or closed the tour
+  let own = false; // whether the tour itself changes the request now
 
-  function card(title, text, buttons) {
+  function card(title, texts, buttons) {
     root.replaceChildren();
     const words = makeWith('div', root, { className: 'tour-words' });
     const heading = title ? makeWith('h2', words, { textContent: title, tabIndex: -1 }) : null;
-    makeWith('p', words, { textContent: text });
+    for (const [textContent, className = ''] of texts) makeWith('p', words, { textContent, className });
     const line = makeWith('p', root, { className: 'tour-buttons' });
-    for (const [name, does, quiet] of buttons) {
-      makeWith('button', line, { type: 'button', textContent: name, className: quiet ? 'quiet' : '' }).addEventListener('click', does);
-    }
+    const made = buttons.map(([textContent, does, quiet]) => {
+      const button = makeWith('button', line, { type: 'button', textContent, className: quiet ? 'quiet' : '' });
+      button.addEventListener('click', does);
+      return button;
+    });
     root.hidden = false;
-    return heading;
+    return { heading, made };
   }
 
-  // Shows a stop as soon as the page has the numbers of the first notebook.
-  async function go(stop) {
-    const mine = ++asked;
-    at = -1; // begin() shows an example, which must not close the tour
-    if (!(await page.begin()) || mine !== asked) return;
-    at = stop;
-    const { title, step, text } = STOPS[stop];
-    const cell = { query: 0, key: 2 };
+  // Shows a part of a stop: 'ask', 'answer' or 'changed'.
+  function show(part, focus) {
+    const one = STOPS[stop];
+    const answer = page.answer();
+    const numbers = numbersOf(answer);
+    const end = stop === STOPS.length - 1;
+    const texts =
+      part === 'changed'
+        ? [[one.changed(numbers, answer.heads > 1 ? numbersOf(answer, 1) : null), 'tour-answer']]
+        : [[one.text(numbers)], [one.ask(numbers), 'tour-ask']];
+    if (part === 'answer') texts.push([one.answer(numbers), 'tour-answer']);
+    const first = { ask: ['Show the answer', () => show('answer', 0)], answer: [one.change[0], change], changed: ['Undo', undo] }[part];
     const buttons = [
+      first,
       ...(stop ? [['Back', () => go(stop - 1)]] : []),
-      ...(stop < STOPS.length - 1 ? [['Next', () => go(stop + 1)]] : []),
-      ['End the tour', close, stop < STOPS.length - 1],
+      ...(end ? [] : [['Next', () => go(stop + 1)]]),
+      ['End the tour', close, !end],
     ];
-    const heading = card(`${stop + 1} of ${STOPS.length}: ${title}`, text(numbersOf(page.answer(), cell)), buttons);
-    page.show(step, cell);
-    heading.focus({ preventScroll: true });
+    const { heading, made } = card(`${stop + 1} of ${STOPS.length}: ${one.title}`, texts, buttons);
+    page.show(part === 'changed' ? one.after : one.cell, part === 'ask');
+    (focus === undefined ? heading : made[focus]).focus({ preventScroll: true });
   }
 
-  const start = () => go(0);
+  // Calls does(), which changes the request, and shows a part of the stop afterwards.
+  async function afterwards(does, part, focus) {
+    const mine = ++asked;
+    own = true;
+    const done = await does();
+    own = false;
+    if (done && mine === asked) show(part, focus);
+  }
+
+  const change = () => afterwards(() => page.change(STOPS[stop].change[1]), 'changed', 0);
+  const undo = () => afterwards(page.begin, 'answer', 0);
+
+  // Shows a stop as soon as the page has the numbers of the example.
+  function go(to) {
+    stop = last = to;
+    return afterwards(page.begin, 'ask');
+  }
 
   function close() {
     asked++;
-    at = -1;
+    stop = -1;
+    page.leave();
     if (root.contains(document.activeElement)) opener.focus({ preventScroll: true });
     root.hidden = true;
     root.replaceChildren();
@@ -139,26 +237,22 @@ export function createTour(root, opener, page) {
   root.addEventListener('keydown', (event) => {
     const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
     if (event.key === 'Escape') close();
-    else if (at >= 0 && step && STOPS[at + step]) go(at + step);
+    else if (stop >= 0 && step && STOPS[stop + step]) go(stop + step);
     else return;
     event.preventDefault();
     event.stopPropagation();
   });
-  opener.addEventListener('click', start);
+  opener.addEventListener('click', () => go(last));
 
   return {
     // Offers the tour to somebody who has not closed it before.
     offer() {
       if (isDone()) return;
-      card('', 'New to attention?', [['Start the tour', start], ['No, thanks', close, true]]); // prettier-ignore
+      card('', [['New to attention? Eight questions, eight minutes.']], [['Start the tour', () => go(0)], ['No, thanks', close, true]]); // prettier-ignore
     },
-    // Closes the tour, because the page shows another example now.
+    // Closes the tour, because the user changes the request or chooses another example.
     leave() {
-      if (at >= 0) close();
-    },
-    // Closes the tour if its text has numbers, because the user changes the request. The last stop asks the user to do so.
-    follow() {
-      if (at >= 0 && at < STOPS.length - 1) close();
+      if (stop >= 0 && !own) close();
     },
   };
 }

@@ -43,9 +43,7 @@ export class Column {
         this.words.delete(index);
       }
     }
-    if (this.current < first || this.current >= last) {
-      this.current = focused >= 0 && focused < labels.length ? focused : first;
-    }
+    if (this.current < first || this.current >= last) this.current = focused >= 0 && focused < labels.length ? focused : first;
     for (let index = first; index < last; index++) {
       const { label } = this.words.get(index) ?? this.make(index);
       if (label.textContent !== labels[index]) {

@@ -2,11 +2,17 @@
 // page need not wait for it. It keeps the matrices of the last answer to draw them again. It knows nothing of the page.
 import { raster } from './colour.js';
 import { members, parse, withMember } from './jsontext.js';
-import { matrices, rank, split, vectors } from './matrices.js';
-import { askFor, summarise, wanted } from './request.js';
+import { matrices, nested, rank, split, vectors } from './matrices.js';
+import { drawnWeights, givenWeights, weightOf } from './projections.js';
+import { askFor, isHeld, isLarge, shapeOf, summarise, wanted } from './request.js';
 import { rollout } from './rollout.js';
+import { safetensorsOf } from './safetensors.js';
+import { numbersOf } from './tensortext.js';
 
-const PLAIN_ANSWER = 400_000; // characters; the page gets an answer of at most so many also as it came
+const JSON_TYPE = 'application/json';
+const BINARY = 'application/vnd.safetensors';
+
+const PLAIN_ANSWER = 400_000; // bytes; the page gets an answer of at most so many also as it came
 const MOST_EMBEDDED = 200_000; // numbers; larger embeddings are not shown
 
 let kept = {}; // the matrices of the last answer, by name
@@ -28,11 +34,12 @@ async function read(response, progress) {
       progress({ phase: 'receiving', received, total });
     }
   }
-  return { text: await new Blob(pieces).text(), received };
+  return { blob: new Blob(pieces), received };
 }
 
-async function post(base, path, body, key, signal, type = 'application/json') {
-  const headers = { 'Content-Type': type, Accept: 'application/json' };
+// Sends a body: a text, or a Blob in the format safetensors. accept: the format of the answer.
+async function post({ base, key }, path, body, signal, accept = JSON_TYPE) {
+  const headers = { 'Content-Type': typeof body === 'string' ? JSON_TYPE : BINARY, Accept: accept };
   if (key) headers.Authorization = `Bearer ${key}`;
   try {
     return await fetch(base + path.slice(1), { method: 'POST', body, headers, signal, credentials: 'omit' });
@@ -41,17 +48,52 @@ async function post(base, path, body, key, signal, type = 'application/json') {
   }
 }
 
+// Returns the body that sends a request: its text, or a file of safetensors if a matrix is held or if there are more tensors. tensors: those
+// that are held, by the JSON that stands for them. A file of 16 bits alone would get results of 16 bits, so the type is always given.
+function bodyOf(text, tensors, more = []) {
+  const metadata = { dtype: '"float32"' };
+  const held = [];
+  for (const [name, { start, end }] of tensors.size || more.length ? members(text) : []) {
+    const value = text.slice(start, end);
+    const given = value[0] === '{' && parse(value);
+    if (isHeld(given)) held.push({ name, type: given.dtype, shape: given.shape, data: tensors.get(JSON.stringify(given)) });
+    else metadata[name] = value;
+  }
+  return held.length || more.length ? safetensorsOf(metadata, [...held, ...more]) : text;
+}
+
+// Reads an answer in the format safetensors, as the same answer in JSON would be read. Its matrices stay in the memory of the answer.
+function answerOf(buffer) {
+  const start = 8 + new DataView(buffer).getUint32(0, true);
+  const { __metadata__: texts = {}, ...tensors } = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 8, start - 8)));
+  const answer = Object.fromEntries(Object.entries(texts).map(([name, text]) => [name, JSON.parse(text)]));
+  for (const [
+    path,
+    {
+      dtype,
+      shape,
+      data_offsets: [begin, end],
+    },
+  ] of Object.entries(tensors)) {
+    const names = path.split('.');
+    const last = names.pop();
+    const parent = names.reduce((at, name) => (at[name] ??= {}), answer);
+    parent[last] = nested(numbersOf(dtype, new Uint8Array(buffer, start + begin, end - begin)), shape);
+  }
+  return answer;
+}
+
 // Splits matrices whose columns hold all heads side by side into one matrix for each head, if the request has such matrices.
 const perHead = (whole, summary, heads) => (summary.packed && heads > 1 ? split(whole, heads) : whole);
 
 // Returns the matrices of Q, K or V. One that lacks axes of the batch is shared by all items.
-function shared(value, { packed }) {
-  return matrices(value, Math.max(rank(value) - (packed ? 2 : 3), 0));
+function shared(value, { packed, projected, axes }) {
+  return matrices(value, projected ? axes : Math.max(rank(value) - (packed ? 2 : 3), 0));
 }
 
 // Returns the matrices X, context, Q, K and V that the request itself has, because the answer does not repeat them.
 function given(body, summary) {
-  const literal = (value) => Array.isArray(value) && Array.isArray(value[0]);
+  const literal = (value) => rank(value) > 1;
   const shown = {};
   if (summary.projected) {
     for (const name of ['X', 'context']) {
@@ -82,21 +124,29 @@ async function embedded(message, body, signal) {
   for (const key of ['random', 'text', 'tokens', 'embedding', 'embedding_dim', 'dtype']) {
     if (key in body) request[key] = body[key];
   }
-  const response = await post(message.base, '/embeddings', JSON.stringify(request), message.key, signal);
+  const response = await post(message, '/embeddings', bodyOf(JSON.stringify(request), message.tensors), signal);
   if (!response.ok) return null;
-  const { ids, embedding } = await response.json();
-  if (ids.length * embedding[0].length > MOST_EMBEDDED) return null;
-  return matrices(
-    ids.map((id) => embedding[id]),
-    false,
-  );
+  const { embedding } = await response.json();
+  const shape = [embedding.length, embedding[0].length];
+  return shape[0] * shape[1] > MOST_EMBEDDED ? null : { X: matrices(embedding, false), shape };
+}
+
+// Fetches the numbers of drawn weight matrices. words: what embedded() gives, or null.
+async function drawnProjections(message, body, words, signal) {
+  const names = body.embedding_dim && !words ? [] : drawnWeights(body);
+  const ask = async (name) => {
+    const request = askFor(body, name, words?.shape);
+    const response = request && (await post(message, '/attention', JSON.stringify(request), signal));
+    return response?.ok ? [name, (await response.json()).present_K] : null;
+  };
+  return (await Promise.all(names.map((name) => aside(ask(name))))).filter(Boolean);
 }
 
 // Fetches the numbers of a drawn Q, K or V, if the answer does not have them.
 async function drawnAs(name, message, body, summary, signal) {
   const request = askFor(body, name);
   if (!request) return null;
-  const response = await post(message.base, '/attention', JSON.stringify(request), message.key, signal);
+  const response = await post(message, '/attention', JSON.stringify(request), signal);
   if (!response.ok) return null;
   const { present_K } = await response.json();
   return perHead(shared(present_K, summary), summary, name === 'Q' ? body.heads : (body.kv_heads ?? body.heads));
@@ -108,7 +158,7 @@ function ofStates(name, value, { weights }, { axes, packed, options }) {
   const items = axes ? value.flat(axes - 1) : [value];
   if (name === 'decays' && packed) return items.flatMap((item) => split(matrices(item, 0), options.kv_heads ?? options.heads));
   const headed = rank(weights) - axes === 3;
-  const ofHead = (head) => matrices(rank(head) === 1 ? head.map((gate) => [gate]) : head, 0)[0];
+  const ofHead = (head) => matrices(rank(head) === 1 ? Array.from(head, (gate) => [gate]) : head, 0)[0];
   return items.map((item) => (headed ? item : [item]).map((head) => (name === 'states' ? ofHead(head) : ofHead(head)[0])));
 }
 
@@ -122,7 +172,7 @@ function understood(answer, summary, body) {
       shown[name] = vectors(value, summary.axes);
     } else if (name === 'present_K' || name === 'present_V') {
       shown[name.at(-1)] = perHead(shared(value, summary), summary, body.kv_heads ?? body.heads);
-    } else if (Array.isArray(value) && name !== 'tokens' && name !== 'grad_V') {
+    } else if (rank(value) && name !== 'tokens' && name !== 'grad_V') {
       if (!(name in shown) || summary.projected) shown[name] ??= matrices(value, summary.axes);
     }
   }
@@ -133,12 +183,22 @@ function understood(answer, summary, body) {
   return shown;
 }
 
+const aside = (asked) => asked.catch(() => null);
+
 // Returns what a problem document says. The answer may come from a proxy and may not be JSON.
 const problemOf = (response, text) => ({ title: `HTTP ${response.status}`, detail: response.statusText, ...Object(parse(text)) });
 
+// Returns the problem of a request that names a matrix which the page does not hold, or null.
+function missing(body, tensors) {
+  const [name, value] = Object.entries(body).find(([, one]) => isHeld(one) && !tensors.has(JSON.stringify(one))) ?? [];
+  if (!name) return null;
+  const detail = `The page holds the files that were opened since it was loaded, and none of them has this tensor, type and shape. Open ${value.file} again, and it becomes ${name}.`;
+  return { title: `The page does not have ${value.file}`, detail, pointer: `/${name}` };
+}
+
 // Sends a request, and posts its answer with the matrices.
 async function compute(message) {
-  const { id, base, path, text, key, as } = message;
+  const { id, path, text, tensors, as } = message;
   const control = new AbortController();
   const { signal } = control;
   if (!as) {
@@ -151,34 +211,46 @@ async function compute(message) {
   const summary = isObject ? summarise(path, body) : null;
   const list = message.results ?? (summary && wanted(summary));
   const sent = summary ? withMember(text, 'return', JSON.stringify(list)) : text;
-  progress({ phase: 'computing', sending: sent.length });
+  const problem = summary && missing(body, tensors);
+  if (problem) return self.postMessage({ id, status: 0, problem, summary, sent });
+  const whole = bodyOf(sent, summary ? tensors : new Map());
+  progress({ phase: 'computing', sending: whole.size ?? whole.length });
   const started = performance.now();
-  const aside = (asked) => asked.catch(() => null);
-  const words = summary?.words && summary.projected ? aside(embedded(message, body, signal)) : null;
+  const words = aside(summary?.words && summary.projected && !as ? embedded(message, body, signal) : Promise.resolve(null));
   const names = !summary || summary.projected || as ? [] : summary.options.update ? ['Q', 'K', 'V'] : ['Q'];
   const draws = names.map((name) => aside(drawnAs(name, message, body, summary, signal)));
-  const response = await post(base, path, sent, key, signal);
-  const received = await read(response, progress);
+  const projections = summary?.projected && !as ? words.then((all) => drawnProjections(message, body, all, signal)) : null;
+  const response = await post(message, path, whole, signal, summary && isLarge(summary) ? BINARY : JSON_TYPE);
+  const { blob, received } = await read(response, progress);
   const reply = {
     id,
     status: response.status,
     retryAfter: Number(response.headers.get('Retry-After')) || 0,
     timing: response.headers.get('Server-Timing'),
     milliseconds: performance.now() - started,
-    bytes: received.received,
+    bytes: received,
     summary,
     sent: sent.length < 4_000_000 ? sent : null,
   };
-  if (!response.ok) {
-    self.postMessage({ ...reply, problem: problemOf(response, received.text) });
-    return;
-  }
+  if (!response.ok) return self.postMessage({ ...reply, problem: problemOf(response, await blob.text()) });
   progress({ phase: 'reading' });
-  const answer = JSON.parse(received.text);
+  const isText = response.headers.get('Content-Type') !== BINARY;
+  const answer = isText ? JSON.parse(await blob.text()) : answerOf(await blob.arrayBuffer());
+  for (const [name, value] of Object.entries(body)) {
+    if (!isHeld(value)) continue;
+    const bytes = new Uint8Array(await tensors.get(JSON.stringify(value)).arrayBuffer());
+    body[name] = nested(numbersOf(value.dtype, bytes, name), value.shape);
+  }
   const found = understood(answer, summary, body);
-  found.X = (await words) ?? found.X;
+  const embedding = await words;
+  found.X = embedding?.X ?? found.X;
   for (const [at, name] of names.entries()) found[name] = (await draws[at]) ?? found[name];
-  for (const name of ['X', 'Q', 'K', 'V']) if (!found[name]) delete found[name];
+  if (projections) {
+    const heads = (found.scores ?? found.weights)[0].length;
+    Object.assign(found, givenWeights(body, heads));
+    for (const [name, value] of await projections) found[name] = weightOf(name, value, body, heads);
+  }
+  for (const name of ['X', 'Q', 'K', 'V', 'W_Q', 'W_K', 'W_V', 'W_O']) if (!found[name]) delete found[name];
   signal.throwIfAborted();
   if (as) kept[as] = found.weights;
   else kept = found;
@@ -189,20 +261,34 @@ async function compute(message) {
       for (const array of item.data ? [item.data, item.bits, item.largest] : [item]) if (array) buffers.add(array.buffer);
     }
   }
-  const plain = received.text.length <= PLAIN_ANSWER ? answer : null;
-  const extra = { statistics: answer.statistics, tokens: answer.tokens, answer: plain };
+  const plain = isText && received <= PLAIN_ANSWER ? answer : null;
+  const shapes = Object.fromEntries(Object.entries(answer).map(([name, value]) => [name, shapeOf(value)]));
+  const extra = { statistics: answer.statistics, tokens: answer.tokens, shapes, answer: plain };
   self.postMessage({ ...reply, ...extra, matrices: copies }, [...buffers]);
 }
 
-// Asks for the weights of stored layers, and posts them with their rollout. stored: {body, batched}: the hidden states as a Blob in the
-// format safetensors, and whether each layer has several batch items. The weights are matrices as [batch][head].
-async function askLayers({ id, base, path, key, stored: { body, batched } }) {
+// Asks the service to compare its results with those of a user's own program, and posts its verdict. expected: tensors whose names begin
+// with `expected.`, and whose data are bytes.
+async function judge({ id, path, text, tensors, expected, ...server }) {
+  const asked = ['expected', 'fail_on_difference'].reduce((made, key) => withMember(made, key, undefined), text);
+  const body = bodyOf(withMember(asked, 'return', '["comparison"]'), tensors, expected);
+  const response = await post(server, path, body);
+  const found = await response.text();
+  self.postMessage({ id, ...(response.ok ? JSON.parse(found) : { problem: problemOf(response, found) }) });
+}
+
+// Asks for the weights of stored layers, and posts them with their rollout, as matrices [batch][head]. stored: {body, batched, summary}: the
+// hidden states as a Blob in the format safetensors, whether each layer has several batch items, and the summary of a request for all
+// results of one layer, whose matrices are posted then.
+async function askLayers({ id, path, stored: { body, batched, summary }, ...server }) {
   const started = performance.now();
-  const response = await post(base, path, await body.arrayBuffer(), key, undefined, 'application/vnd.safetensors');
-  const { text, received } = await read(response, () => {});
-  const reply = { id, status: response.status, retryAfter: Number(response.headers.get('Retry-After')) || 0, bytes: received };
+  const response = await post(server, path, await body.arrayBuffer());
+  const { blob, received } = await read(response, () => {});
+  const text = await blob.text();
+  const reply = { id, status: response.status, retryAfter: Number(response.headers.get('Retry-After')) || 0, bytes: received, summary };
   if (!response.ok) return self.postMessage({ ...reply, problem: problemOf(response, text) });
   const answer = JSON.parse(text);
+  if (summary) return self.postMessage({ ...reply, matrices: understood(answer, summary, {}), statistics: answer.statistics });
   const layers = (answer.layers ?? [answer]).map(({ name, weights }) => ({ name, weights: matrices(weights, Number(batched)) }));
   const rollouts = layers[0].weights.map((_, batch) => rollout(layers.map(({ weights }) => weights[batch])));
   self.postMessage({ ...reply, layers, rollouts, milliseconds: performance.now() - started });
@@ -224,6 +310,8 @@ self.onmessage = async ({ data: message }) => {
   try {
     if (message.part) draw(message);
     else if (message.stored) await askLayers(message);
+    else if (message.expected) await judge(message);
+    else if (message.saved) self.postMessage({ id: message.id, body: bodyOf(message.text, message.tensors) });
     else await compute(message);
   } catch (error) {
     const gone = error.name === 'AbortError';

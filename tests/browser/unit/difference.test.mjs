@@ -1,138 +1,172 @@
-// difference.test.mjs tests how the explorer compares a result with that of a user's own kernel.
+// difference.test.mjs tests how the explorer compares a result with that of a user's own program, and in which requests it looks for the
+// cause of a wrong one.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { makeScale, raster } from '../../../server/explorer/src/colour.js';
-import { ATOL, difference, fitTo, largestError, partsOf, RTOL } from '../../../server/explorer/src/difference.js';
+import { css, makeScale, position, raster } from '../../../server/explorer/src/colour.js';
+import {
+  difference,
+  ordersOf,
+  partsOf,
+  refusal,
+  shadesOf,
+  spanOf,
+  survey,
+  swapped,
+  toleranceOf,
+} from '../../../server/explorer/src/difference.js';
+import { suspects } from '../../../server/explorer/src/suspects.js';
 
 const matrix = (rows, cols, values) => ({ rows, cols, data: Float64Array.from(values) });
 const row = (...values) => matrix(1, values.length, values);
 const one = (...values) => [[row(...values)]];
+const FLOAT = toleranceOf('F32');
+const sizes = ([batch, heads, rows, cols]) => ({ batch, heads, rows, cols });
 
-test('an array fits with and without the axes of size 1', () => {
-  const fits = (wanted, ...shapes) => {
-    const [batch, heads, rows, cols] = wanted;
-    for (const shape of shapes) assert.equal(fitTo(shape, { batch, heads, rows, cols }), null, `${shape} is ${wanted}`);
+test('the orders of an array: with and without the axes of size 1, and with the heads after the rows', () => {
+  const fits = (wanted, orders, ...shapes) => {
+    for (const shape of shapes) assert.deepEqual(ordersOf(shape, sizes(wanted)), orders, `${shape} is ${wanted}`);
   };
-  fits([1, 1, 4, 6], [4, 6], [1, 4, 6], [1, 1, 4, 6], [1, 1, 1, 4, 6]);
-  fits([1, 2, 4, 6], [2, 4, 6], [1, 2, 4, 6]);
-  fits([3, 1, 4, 6], [3, 4, 6], [3, 1, 4, 6], [1, 3, 4, 6]);
-  fits([3, 2, 4, 6], [3, 2, 4, 6], [1, 3, 2, 4, 6]);
-  fits([1, 1, 1, 6], [6], [1, 6]);
-  fits([1, 1, 1, 1], [], [1], [1, 1]);
+  fits([1, 1, 4, 6], ['heads'], [4, 6], [1, 4, 6], [1, 1, 4, 6], [1, 1, 1, 4, 6]);
+  fits([1, 2, 4, 6], ['heads'], [2, 4, 6], [1, 2, 4, 6]);
+  fits([3, 1, 4, 6], ['heads'], [3, 4, 6], [3, 1, 4, 6], [1, 3, 4, 6]);
+  fits([3, 2, 4, 6], ['heads'], [3, 2, 4, 6], [1, 3, 2, 4, 6]);
+  fits([1, 1, 1, 6], ['heads'], [6], [1, 6]);
+  fits([1, 1, 1, 1], ['heads'], [], [1], [1, 1]);
+  fits([1, 2, 4, 6], ['rows'], [4, 2, 6], [4, 12], [1, 4, 2, 6], [1, 4, 12]);
+  fits([3, 2, 4, 6], ['rows'], [3, 4, 2, 6], [3, 4, 12]);
+  fits([1, 4, 4, 6], ['heads', 'rows'], [4, 4, 6]);
+  fits([1, 2, 4, 6], [], [4, 6], [2, 6, 4], [6, 4, 2], [48], [0, 6]);
 });
 
 test('an array that does not fit is refused with both shapes', () => {
-  const says = (shape, [batch, heads, rows, cols], text, name) => assert.equal(fitTo(shape, { batch, heads, rows, cols }, name), text);
+  const says = (shape, wanted, text, name = 'output') => assert.equal(refusal(shape, sizes(wanted), name), text);
   says([4, 8], [1, 1, 4, 6], 'The file has 4 × 8, and the output has 4 × 6.');
-  says([6, 4], [1, 1, 4, 6], 'The file has 6 × 4, and the output has 4 × 6.');
   says([4, 6], [1, 2, 4, 6], 'The file has 4 × 6, and the weights have 2 × 4 × 6.', 'weights');
-  says([1, 4, 2, 6], [1, 2, 4, 6], 'The file has 1 × 4 × 2 × 6, and the scaled scores have 2 × 4 × 6.', 'scaled_scores');
+  says([1, 4], [1, 2, 4, 6], 'The file has 1 × 4, and the scaled scores have 2 × 4 × 6.', 'scaled_scores');
   says([2, 1, 4, 6], [1, 2, 4, 6], 'The file has 2 × 1 × 4 × 6, and Q has 2 × 4 × 6.', 'Q');
   says([6, 4, 6], [3, 2, 4, 6], 'The file has 6 × 4 × 6, and the output has 3 × 2 × 4 × 6.');
-  says([3, 6, 4], [3, 1, 4, 6], 'The file has 3 × 6 × 4, and the output has 3 × 4 × 6.');
-  says([24], [1, 1, 4, 6], 'The file has 24, and the output has 4 × 6.');
-  says([4], [1, 1, 4, 1], 'The file has 4, and the output has 4 × 1.');
-  says([0, 6], [1, 1, 4, 6], 'The file has 0 × 6, and the output has 4 × 6.');
   says([], [1, 1, 1, 2], 'The file has one number, and the output has 1 × 2.');
 });
 
-test('the parts of an array are its memory, by batch item and head', () => {
+test('the parts of an array are its memory, by batch item and head; two axes can be swapped', () => {
   const data = Float64Array.from({ length: 24 }, (_, i) => i);
-  const parts = partsOf({ data }, { batch: 2, heads: 3, rows: 2, cols: 2 });
+  const parts = partsOf(data, { batch: 2, heads: 3, rows: 2, cols: 2 });
   assert.deepEqual([parts.length, parts[0].length, parts[1].length], [2, 3, 3]);
   assert.deepEqual(parts[1][2], { rows: 2, cols: 2, data: Float64Array.of(20, 21, 22, 23) });
-  assert.deepEqual(parts[0][1], { rows: 2, cols: 2, data: Float64Array.of(4, 5, 6, 7) });
   assert.equal(parts[1][0].data.buffer, data.buffer);
+  // (2, 3, 2, 2) becomes (2, 2, 3, 2).
+  const other = swapped(data, 2, 3, 2, 2);
+  assert.deepEqual([...other.slice(0, 12)], [0, 1, 4, 5, 8, 9, 2, 3, 6, 7, 10, 11]);
+  assert.deepEqual(swapped(other, 2, 2, 3, 2), data);
 });
 
-test('a difference is theirs less ours, with its range', () => {
-  const { data, lo, hi, masked, bits, largest, broken, brokenCount } = difference(
-    matrix(2, 2, [1, 2, 3, -Infinity]),
-    matrix(2, 2, [1.5, 2, 1, -Infinity]),
-  );
-  assert.deepEqual([...data], [0.5, 0, -2, -Infinity]);
-  assert.deepEqual([lo, hi, masked, [...bits], [...largest]], [-2, 0.5, 1, [0, 0, 0, 1], [0.5, 0]]);
-  assert.deepEqual([broken, brokenCount], [[], 0]);
-  assert.equal(difference(row(1, 2), row(1, 2)).bits, null);
+test('a difference is theirs less ours; a masked cell is −∞ and a broken one NaN', () => {
+  const found = difference(matrix(2, 2, [1, 2, 3, -Infinity]), matrix(2, 2, [1.5, 2, 1, -Infinity]));
+  assert.deepEqual([[...found.data], found.masked], [[0.5, 0, -2, -Infinity], 1]);
+  const ours = row(1, 2, 3, 4, -Infinity, -Infinity, Infinity, 1e308);
+  const theirs = row(NaN, Infinity, -Infinity, 5, 6, NaN, Infinity, -1e308);
+  assert.deepEqual([...difference(ours, theirs).data], [NaN, NaN, NaN, 1, NaN, NaN, 0, NaN]);
 });
 
-test('a cell without a finite difference is broken and NaN', () => {
-  const ours = row(1, 2, 3, 4, -Infinity, -Infinity, -Infinity, -Infinity, 1e308);
-  const theirs = row(NaN, Infinity, -Infinity, 5, 6, NaN, Infinity, -Infinity, -1e308);
+test('errors beyond the tolerance have colours, broken ones the strongest, and the rest is grey', () => {
+  const [ours, theirs] = [row(1, 1, 1, 1, -Infinity, 1), row(1 + 1e-6, 1.002, 0.9, NaN, -Infinity, 3)];
   const found = difference(ours, theirs);
-  assert.deepEqual([...found.data], [NaN, NaN, NaN, 1, NaN, NaN, NaN, -Infinity, NaN]);
-  assert.deepEqual([found.lo, found.hi, found.masked, found.brokenCount], [1, 1, 1, 7]);
-  assert.deepEqual(found.broken, [0, 1, 2, 4, 5, 6, 8]);
-  assert.deepEqual([...found.bits], [1, 1, 1, 0, 1, 1, 1, 1, 1]);
-  const many = difference(matrix(50, 40, new Float64Array(2000)), matrix(50, 40, new Float64Array(2000).fill(NaN)));
-  assert.deepEqual([many.brokenCount, many.broken.length, many.broken.at(-1)], [2000, 1000, 999]);
-  assert.deepEqual([many.lo, many.hi, many.masked], [0, 0, 0]);
+  const shades = shadesOf(found, ours, theirs, FLOAT);
+  assert.deepEqual(
+    [...shades].map((x) => Number(x.toFixed(3))),
+    [0, 0.002, -0.1, Infinity, -Infinity, 2],
+  );
+  const scale = makeScale({ lo: -2, hi: 2, least: 1e-3, signed: true });
+  const at = [...shades].map((x) => position(scale, x));
+  assert.deepEqual([at[0], at[3], at[5]], [0.5, 1, 1]);
+  assert.ok(at[1] > 0.63 && at[1] < 0.64 && at[2] < 0.3 && at[2] > 0, `${at}`);
+  const { pixels } = raster({ ...found, data: shades }, scale, { row0: 0, row1: 1, col0: 0, col1: 6 }, 6);
+  const colour = (place) => `rgb(${pixels.slice(4 * place, 4 * place + 3).join(' ')})`;
+  assert.deepEqual([colour(0), colour(3), pixels[4 * 4 + 3]], [css('errors-light', 0.5), css('errors-light', 1), 0]);
+  // Without a tolerance, small errors have colours, too.
+  const all = position(makeScale({ lo: -2, hi: 2, least: 1e-7, signed: true }), shadesOf(found, ours, theirs)[0]);
+  assert.ok(all > 0.6 && all < 0.8, `${all}`);
 });
 
-test('a picture has no colour where cells are broken or masked', () => {
-  const found = difference(row(1, 2, -Infinity), row(2, NaN, -Infinity));
-  const scale = makeScale({ ...found, signed: true, log: false });
-  const range = { row0: 0, row1: 1, col0: 0, col1: 3 };
-  const { pixels } = raster({ ...found, mask: found.bits }, scale, range, 3);
-  assert.deepEqual([pixels[3], pixels[7], pixels[11]], [255, 0, 0]);
-});
-
-test('the largest error has its place and both numbers', () => {
+test('the largest error has its place and both numbers; each head has its count, and rows and columns are marked', () => {
   const ours = [
     [matrix(2, 2, [1, 2, 3, 4]), matrix(2, 2, [1, 2, 3, 4])],
     [matrix(2, 2, [1, 2, 3, 4]), matrix(2, 2, [1, 2, 3, -4])],
   ];
   const theirs = [
     [matrix(2, 2, [1, 2, 3, 4]), matrix(2, 2, [1, 2, 3.25, 4])],
-    [matrix(2, 2, [1, 1.5, 3, 4]), matrix(2, 2, [1, 2, 2, -5])],
+    [matrix(2, 2, [1, 2, 2.5, 4]), matrix(2, 2, [1, 2, 2, 4 - 9])],
   ];
-  assert.deepEqual(largestError(ours, theirs), {
-    error: 1,
-    relative: 1 / 3,
-    batch: 1,
-    head: 1,
-    row: 1,
-    col: 0,
-    ours: 3,
-    theirs: 2,
-    count: 16,
-    over: 4,
-    brokenCount: 0,
-    firstBroken: null,
+  assert.deepEqual(survey(ours, theirs, FLOAT), {
+    ...{ error: 1, batch: 1, head: 1, row: 1, col: 0, ours: 3, theirs: 2 },
+    ...{ count: 16, over: 4, brokenCount: 0, firstBroken: null, least: 0.25, tiny: 0.25, lo: -5, hi: 4 },
+    ...{ rows: Uint8Array.of(0, 1), cols: Uint8Array.of(1, 1) },
+    heads: [
+      [0, 1],
+      [1, 2],
+    ],
   });
-  const wide = largestError([[matrix(2, 3, [1, 1, 1, 1, 1, 1])]], [[matrix(2, 3, [1, 1, 1, 1, 1, 2])]]);
+  const wide = survey([[matrix(2, 3, [1, 1, 1, 1, 1, 1])]], [[matrix(2, 3, [1, 1, 1, 1, 1, 2])]], FLOAT);
   assert.deepEqual([wide.row, wide.col], [1, 2]);
-  const { error, relative, col } = largestError(one(1, 0), one(1, -2));
-  assert.deepEqual([error, relative, col], [2, Infinity, 1]);
+  const same = survey(one(0, 2), one(-0, 2), FLOAT);
+  assert.deepEqual([same.error, same.over, same.count, same.row], [0, 0, 2, 0]);
 });
 
-test('equal results have no error', () => {
-  const { error, relative, batch, head, row: at, col, ours, theirs, over, count } = largestError(one(0, 2), one(-0, 2));
-  assert.deepEqual([error, relative, batch, head, at, col, ours, theirs + 0, over, count], [0, 0, 0, 0, 0, 0, 0, 0, 0, 2]);
-});
-
-test('the tolerances are those of torch.testing.assert_close for the type of the numbers', () => {
-  assert.deepEqual([ATOL, RTOL], [1e-5, { F16: 1e-3, BF16: 1.6e-2, F32: 1.3e-6 }]);
-  const over = (ours, theirs) => largestError(one(ours), one(theirs)).over;
+test('the tolerances are those of torch.testing.assert_close, relative to the expected number', () => {
+  const over = (ours, theirs, type) => survey(one(ours), one(theirs), toleranceOf(type)).over;
   assert.deepEqual([over(0, 0.9e-5), over(0, 1.1e-5), over(0, -1.1e-5)], [0, 1, 1]);
-  const ofHalf = (type) => [1.0009, 1.0011, 1.015, 1.017].map((theirs) => largestError(one(1), one(theirs), type).over);
+  const ofHalf = (type) => [1.0009, 1.0011, 1.015, 1.017].map((theirs) => over(1, theirs, type));
   assert.deepEqual([ofHalf('F16'), ofHalf('BF16')], [[0, 1, 1, 1], [0, 0, 0, 1]]); // prettier-ignore
   assert.deepEqual([over(100, 100 + 1.3e-4), over(-100, -100 - 1.3e-4), over(-100, -100 + 1.5e-4)], [0, 0, 1]);
+  const half = { absolute: 0, relative: 0.5 };
+  assert.deepEqual([survey(one(1), one(2), half).over, survey(one(2), one(1), half).over], [0, 1]);
 });
 
 test('broken cells are counted apart, and they are over any tolerance', () => {
-  const ours = [[row(1, 2, -Infinity), row(-Infinity, 1, 3)]];
-  const theirs = [[row(1, 2.5, -Infinity), row(7, NaN, 3)]];
-  const found = largestError(ours, theirs);
-  assert.deepEqual([found.error, found.head, found.col, found.count, found.over, found.brokenCount], [0.5, 0, 1, 5, 3, 2]);
-  assert.deepEqual(found.firstBroken, { batch: 0, head: 1, row: 0, col: 0, ours: -Infinity, theirs: 7 });
+  const ours = [[row(1, 2, -Infinity, 5), row(-Infinity, 1, 3, Infinity)]];
+  const theirs = [[row(1, 2.5, -Infinity, -Infinity), row(7, NaN, 3, Infinity)]];
+  const found = survey(ours, theirs, FLOAT);
+  assert.deepEqual([found.error, found.head, found.col, found.count, found.over, found.brokenCount], [0.5, 0, 1, 7, 4, 3]);
+  assert.deepEqual(found.firstBroken, { batch: 0, head: 0, row: 0, col: 3, ours: 5, theirs: -Infinity });
+  const none = survey(one(1, -Infinity), one(Infinity, -Infinity), FLOAT);
+  assert.deepEqual([none.error, none.row, none.count, none.over, none.firstBroken.col], [null, undefined, 1, 1, 0]);
 });
 
-test('without a finite difference there is no largest error', () => {
-  const none = largestError(one(1, -Infinity), one(Infinity, -Infinity));
-  assert.deepEqual(
-    [none.error, none.relative, none.batch, none.row, none.ours, none.count, none.over],
-    [null, null, null, null, null, 1, 1],
+test('places are said in words', () => {
+  const span = (count, ...at) =>
+    spanOf(
+      'row',
+      Uint8Array.from({ length: count }, (_, i) => Number(at.includes(i))),
+    );
+  const range = (from, to) => Array.from({ length: to - from }, (_, i) => from + i);
+  assert.equal(span(512, 17), 'row 17');
+  assert.equal(span(512, ...range(0, 511)), 'rows 0 to 510');
+  assert.equal(span(512, ...range(0, 512)), 'all 512 rows');
+  assert.equal(span(9, 3, 5, 8), 'rows 3, 5 and 8');
+  assert.equal(span(9, 1, 3, 5, 7, 8), '5 of 9 rows, the first is 1');
+  assert.equal(
+    spanOf('row', Uint8Array.of(0, 1), (at) => ` (word ${at})`),
+    'row 1 (word 1)',
   );
-  assert.deepEqual(none.firstBroken, { batch: 0, head: 0, row: 0, col: 0, ours: 1, theirs: Infinity });
+});
+
+test('the causes of a wrong result are requests that differ in one thing', () => {
+  const says = (text, rows = 4, keys = 4) => {
+    const { mask, ...options } = JSON.parse(text);
+    return suspects(text, { options, shapes: { mask } }, rows, keys).map((one) => [one.says, JSON.parse(one.text), one.more.length]);
+  };
+  assert.deepEqual(says('{"causal": true}', 3, 4), [
+    ['each query also attends to the key after its own', { window: [-1, 1] }, 0],
+    ['no query attends to its own key', { causal: true }, 1],
+    ['there is no causal mask', {}, 0],
+    ['causal is "bottom_right"', { causal: 'bottom_right' }, 0],
+    ['the scale is 1', { causal: true, scale: 1 }, 0],
+  ]);
+  assert.deepEqual(says('{"mask": [[1]], "scale": 1}'), [
+    ['causal is true', { mask: [[1]], scale: 1, causal: true }, 0],
+    ['there is no mask', { scale: 1 }, 0],
+  ]);
+  assert.deepEqual(says('{"update": "linear"}'), []);
+  const [, { more }] = suspects('{"causal": true}', { options: { causal: true }, shapes: {} }, 2, 3);
+  assert.deepEqual(more, [{ name: 'mask', type: 'BOOL', shape: [2, 3], data: Uint8Array.of(0, 0, 0, 1, 0, 0) }]);
 });

@@ -1,9 +1,11 @@
 // pasted.test.mjs tests how the explorer reads what people paste in place of a request. What PyTorch, NumPy and JAX print was made by
-// PyTorch 1.13, by NumPy 1.24.2 and 2.4.6, and by JAX 0.10.2. What TensorFlow prints is written by hand after its documentation.
+// PyTorch 1.13, by NumPy 1.24.2 and 2.4.6, and by JAX 0.10.2, and what pandas prints by pandas 3.1.1. What TensorFlow prints is
+// written by hand after its documentation. Drawn tables are printed as pandas and Markdown have them.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { toCSV } from '../../../server/explorer/src/download.js';
 import { readPasted } from '../../../server/explorer/src/pasted.js';
+import { shell } from '../../../server/explorer/src/snippets.js';
 
 // Returns the JSON of a text that is one matrix without a name and without labels, with all white space as one blank.
 function one(text) {
@@ -12,6 +14,9 @@ function one(text) {
   JSON.parse(matrices[0][1]);
   return matrices[0][1].replace(/\s+/g, ' ').replaceAll('[ ', '[').replaceAll(' ]', ']');
 }
+
+const print = "np.set_printoptions(threshold=sys.maxsize), torch.set_printoptions(profile='full') or df.to_string() prints all of them";
+const gap = (line, word = '...') => `A matrix needs all its numbers (${print}), but line ${line} has ${word}.`;
 
 const words = (text) => assert.deepEqual(readPasted(text), { words: text }, text);
 
@@ -28,8 +33,12 @@ test('JSON is not touched', () => {
 });
 
 test('nested arrays of JSON and of Python are matrices, with each row on a line', () => {
-  assert.deepEqual(readPasted('[[1,2],[3,4]]'), { matrices: [[null, '[\n    [1, 2],\n    [3, 4]\n  ]']], labels: null });
-  assert.deepEqual(readPasted('[[[1],[2]]]').matrices, [[null, '[\n    [\n      [1],\n      [2]\n    ]\n  ]']]);
+  assert.deepEqual(readPasted('[[1,2],[3,4]]'), {
+    matrices: [[null, '[\n    [1, 2],\n    [3, 4]\n  ]', [2, 2]]],
+    labels: null,
+    form: 'An array',
+  });
+  assert.deepEqual(readPasted('[[[1],[2]]]').matrices, [[null, '[\n    [\n      [1],\n      [2]\n    ]\n  ]', [1, 2, 1]]]);
   assert.equal(one('\ufeff [[0, -Infinity], [null, true]]\n'), '[[0, null], [null, true]]');
   assert.equal(one('[0.5, 1]'), '[0.5, 1]');
   assert.equal(one('[5]'), '[5]');
@@ -260,8 +269,6 @@ test('a matrix that cannot be used is refused with the rule, the line and the pl
   refused('1 2\n\n3', 'Row 2 (line 3) has 1 number, and row 1 has 2.', '3');
   refused('a;b\nx;1,25;2', 'Row 2 (line 2) has 3 fields, and row 1 has 2.', 'x');
   refused('a,b\n1,2\n3', 'Row 3 (line 3) has 1 field, and row 1 has 2.', '3');
-  const print = "np.set_printoptions(threshold=sys.maxsize) or torch.set_printoptions(profile='full')";
-  const gap = (line) => `A matrix needs all its numbers (print all of them after ${print}), but line ${line} has ....`;
   refused(
     `tensor([[-0.8834, -0.4189, -0.8048,  ..., -1.3962, -0.0661, -0.3584],
         ...,
@@ -312,12 +319,171 @@ test('NaN, +∞ and numbers that are not clear are refused', () => {
 });
 
 test('brackets and quotes without end do not take the stack or the time', () => {
-  for (const part of ['[', '[1,', '"a,', '""",', 'tensor(', '<tf.Tensor: numpy=', ' ', '1']) {
+  for (const part of [
+    '[',
+    '[1,',
+    '|',
+    '-|',
+    'a 1\n',
+    ' 1 \\\n',
+    "curl '",
+    '...',
+    '>>> ',
+    'A =\n',
+    '"a,',
+    '""",',
+    'tensor(',
+    '<tf.Tensor: numpy=',
+    ' ',
+    '1',
+  ]) {
     const text = part.repeat(200_000);
     try {
       readPasted(text);
     } catch (error) {
       assert.ok(error.index >= 0, `${part}: ${error.message}`);
     }
+  }
+});
+
+// Reads a text that is one matrix. Returns {name, rows, shape, labels, form}.
+function read(text) {
+  const { matrices, labels, form } = readPasted(text);
+  assert.equal(matrices?.length, 1, text);
+  const [[name, json, shape]] = matrices;
+  return { name, rows: JSON.parse(json), shape, labels, form };
+}
+
+test('tables that pandas prints are read', () => {
+  const square = [[0.5, -1], [2, 30]]; // prettier-ignore
+  const cases = [
+    ['       a     b\nthe  0.5  -1.0\ncat  2.0  30.0', square, ['the', 'cat']],
+    ['a     b\nthe  0.5  -1.0\ncat  2.0  30.0', square, ['the', 'cat']], // without the blanks before its first word
+    ['Out[7]: \n     0     1\n0  0.5  -1.0\n1  2.0  30.0', square, ['0', '1']],
+    ['        a     b\ntoken          \nthe   0.5  -1.0\ncat   2.0  30.0', square, ['the', 'cat']],
+    ['key          a     b\ntoken               \nNew York   0.5  -1.0\ncat        2.0  30.0', square, ['New York', 'cat']],
+    ['     x y     b\nthe  0.5  -1.0\ncat  2.0  30.0', square, ['the', 'cat']],
+    ['  word    a     b\n0  the  0.5  -1.0\n1  cat  2.0  30.0', square, ['the', 'cat']],
+    ['       a  \\\nthe  0.5   \ncat  2.0   \n\n        b  \nthe  -1.0  \ncat  30.0  ', square, ['the', 'cat']],
+    ['the    0.5\ncat    2.0\nName: a, dtype: float64', [[0.5], [2]], ['the', 'cat']], // prettier-ignore
+    ['the 0.5 -1\ncat 2 30', square, ['the', 'cat']],
+    [' a     b\n0.5  -1.0\n2.0  30.0', square, null],
+  ];
+  for (const [text, rows, labels] of cases) {
+    const found = read(text);
+    assert.deepEqual([found.rows, found.labels, found.shape], [rows, labels, [rows.length, rows[0].length]], text);
+  }
+  assert.equal(read(cases[0][0]).form, 'A pandas table');
+  const long = '     0   1   2\n0   1   2   3\n1   4   5   6\n..  ..  ..  ..\n98  7   8   9\n\n[99 rows x 3 columns]';
+  refused(long, gap(4, '..'), '..');
+  refused('          0   ...        13\n0 -0.781908  ... -1.112021\n1  0.307605  ...  0.095483\n\n[2 rows x 14 columns]', gap(1), '...');
+  refused('     a    b\nthe  1  NaN\ncat  2  3.0', 'A number is finite or -inf, but line 2 has NaN.', 'NaN');
+  assert.deepEqual(readPasted('Scores:\nAnn 3\nBob 4'), { words: 'Scores: Ann 3 Bob 4' });
+  assert.ok(readPasted('Hello there\nI am 3\nyou are 4').words);
+});
+
+test('Markdown tables are read', () => {
+  const tables = [
+    '| | a | b |\n|---|:-:|--:|\n| the | 0.5 | **-1** |\n| ca\\|t | `2` | 30 |',
+    ' word | a | b\n---|---|---\nthe | 0.5 | -1\n ca\\|t|2|30',
+  ];
+  for (const text of tables) {
+    const { rows, labels, form } = read(text.replaceAll('\n', '\r\n'));
+    assert.deepEqual([rows, labels, form], [[[0.5, -1], [2, 30]], ['the', 'ca|t'], 'A Markdown table'], text); // prettier-ignore
+  }
+  assert.deepEqual(read('| 0 | 1 |\n|---|---|\n| 5 | 6 |').rows, [[5, 6]], 'the first line has names even if they are numbers');
+  refused('|a|b|\n|-|-|\n|1|2|\n|3|', 'Row 3 (line 4) has 1 number, and row 1 has 2.'.replace('number', 'field'), '3');
+  words('true | false and 3 | or');
+});
+
+test('what stands after prompts of Python and names is read', () => {
+  const square = [[0.5, -1], [2, 30]]; // prettier-ignore
+  const cases = [
+    ['      a  b\nthe 0.5 -1\ncat 2.0 30\n', null, ['the', 'cat'], 'A pandas table'],
+    ['Q =\n\n    0.5000   -1.0000\n    2.0000   30.0000\n', 'Q', null, 'A table'],
+    ['Out[5]: array([[ 0.5, -1. ],\n       [ 2. , 30. ]])', null, null, 'An array'],
+    ['In [4]: W_Q\nOut[4]: \narray([[ 0.5, -1. ],\n       [ 2. , 30. ]])', 'W_Q', null, 'An array'],
+    ['>>> print(K)\n[[ 0.5 -1. ]\n [ 2.  30. ]]', 'K', null, 'An array'],
+    ['>>> K = np.array([[0.5, -1],\n...               [2, 30]])', 'K', null, 'An array'],
+    ['In [4]: df\nOut[4]: \n       a     b\nthe  0.5  -1.0\ncat  2.0  30.0', 'df', ['the', 'cat'], 'A pandas table'],
+  ];
+  for (const [text, ...expected] of cases) {
+    const { rows, name, labels, form } = read(text);
+    assert.deepEqual([rows, name, labels, form], [square, ...expected], text);
+  }
+  refused('Out[5]:\narray([[1, 2],\n  [3, x]])', 'A matrix has numbers only, but line 3 has x.', 'x');
+});
+
+test('a curl command has a body and a path', () => {
+  const body = `{"text": "it's \\"so\\" $5", "x": "a\\\\b"}`;
+  const double = body.replace(/["\\$`]/g, '\\$&');
+  const cases = [
+    `curl http://127.0.0.1:8080/self-attention -d ${shell(body)}`,
+    `$ curl -sS -X POST -H 'Content-Type: application/json' 'https://host/base/self-attention?x=1' \\\n  --data-binary ${shell(body)} | grep don't`,
+    `curl --json "${double}" --max-time 5 localhost:8080/self-attention > out.json`,
+    `curl -XPOST -d${shell(body)} --url "http://h/self-attention"`,
+    `curl -sd ${shell(body)} \\\r\n --header "A: b" http://h/self-attention && echo done`,
+  ];
+  for (const text of cases) {
+    const found = readPasted(text);
+    assert.deepEqual([found.body, found.form], [body, 'A curl command'], text);
+    assert.match(found.path, /^(\/base)?\/self-attention$/, text);
+  }
+  const fenced = '```json\n{"X": [[1]]}\n```';
+  assert.deepEqual(readPasted(fenced), { body: '{"X": [[1]]}', form: 'JSON' });
+  refused('curl http://h/attention --data-binary @big.json', 'The command sends the file big.json. A page cannot read it: open the file or drop it here.', '@'); // prettier-ignore
+  refused('curl http://h/healthz', 'The body of a curl command stands after -d, but line 1 has a command without one.', 'c');
+  refused("curl h:1/attention \\\n -d '{", 'Every quote needs another one, but line 2 has the end of the command without it.', "'{");
+  words('curl is a program');
+});
+
+// Draws a whole number from 0 to before `count`.
+let seed = 20260; // the same tables at each run
+const draw = (count) => (seed = (seed * 48271) % 2147483647) % count;
+const pick = (list) => list[draw(list.length)];
+const columnWise = (head, labels, texts) => {
+  const widths = head.map((name, col) => Math.max(name.length, ...texts.map((row) => row[col].length)));
+  const first = Math.max(...labels.map(({ length }) => length));
+  const line = (label, row) => [label.padEnd(first), ...row.map((text, col) => text.padStart(widths[col]))];
+  return [line('', head), ...labels.map((label, row) => line(label, texts[row]))];
+};
+const PRINTERS = {
+  pandas: (head, labels, texts) => columnWise(head, labels, texts).map((line) => line.join('  ')).join('\n'), // prettier-ignore
+  wrapped(head, labels, texts) {
+    const [at, rest] = [Math.ceil(head.length / 2), Math.floor(head.length / 2)];
+    const block = (from, to) => PRINTERS.pandas(head.slice(from, to), labels, texts.map((row) => row.slice(from, to))); // prettier-ignore
+    return rest ? `${block(0, at).replace('\n', '  \\\n')}\n\n${block(at)}` : block(0);
+  },
+  notebook: (...given) => `Out[${draw(99)}]: \n${PRINTERS.pandas(...given)}`,
+  pipes: (head, labels, texts) => {
+    const [first, ...rest] = columnWise(head, labels, texts).map((line) => `| ${line.join(' | ')} |`);
+    return [first, first.replace(/[^|]/g, '-'), ...rest].join('\n');
+  },
+  tabs: (head, labels, texts) => [['', ...head], ...texts.map((row, at) => [labels[at], ...row])].map((line) => line.join('\t')).join('\n'), // prettier-ignore
+};
+
+test('drawn tables come back from each form of print', () => {
+  const words = ['the', 'cat', 'New York', 'self-contradictory', '[CLS]', 'x', "it's", 'a b c'];
+  for (let call = 0; call < 600; call++) {
+    const [rows, cols] = [1 + draw(8), 2 + draw(7)];
+    const whole = draw(2);
+    const number = () => (whole ? draw(90) - 9 : (draw(2e6) - 1e6) / 10 ** draw(12));
+    const values = Array.from({ length: rows }, () => Array.from({ length: cols }, number));
+    const texts = values.map((row) => row.map((value) => (whole ? String(value) : value.toExponential(9))));
+    const labels = Array.from({ length: rows }, (_, at) => `${pick(words)}${draw(2) ? `-${at}` : ''}`);
+    const head = Array.from({ length: cols }, (_, at) => (draw(9) ? `${pick('abcdefg'.split(''))}${at}` : `x ${at}z`));
+    for (const [name, written] of Object.entries(PRINTERS)) {
+      const text = written(head, labels, texts);
+      const found = read(text);
+      const expected = texts.map((row) => row.map(Number));
+      assert.deepEqual([found.rows, found.labels, found.shape], [expected, labels, [rows, cols]], `${name}\n${text}`);
+    }
+    const flat = texts.map((row) => `[${row.join(' ')}]`).join('\n ');
+    assert.deepEqual(read(`Out[1]:\n[${flat}]`).rows, texts.map((row) => row.map(Number))); // prettier-ignore
+    const size = Math.max(...texts.flat().map(({ length }) => length));
+    const named = `A =\n\n${texts.map((row) => row.map((text) => `   ${text.padStart(size)}`).join('')).join('\n')}\n\n`;
+    assert.deepEqual(read(named).rows, texts.map((row) => row.map(Number))); // prettier-ignore
+    const body = JSON.stringify({ X: values, text: labels.join(' ') });
+    assert.equal(readPasted(`curl h:1/attention -d ${shell(body)}`).body, body);
   }
 });

@@ -6,8 +6,19 @@ import { test } from 'node:test';
 import { makeScale, position, raster } from '../../../server/explorer/src/colour.js';
 import { EXAMPLES, find, OWN, requestText } from '../../../server/explorer/src/examples.js';
 import { indexOfByte, locate, members, parse, withMember } from '../../../server/explorer/src/jsontext.js';
-import { matrices, split, vectors } from '../../../server/explorer/src/matrices.js';
-import { askFor, inapplicable, isSoftmax, pathAfter, pathFor, PATHS, summarise, wanted } from '../../../server/explorer/src/request.js';
+import { matrices, nested, split, vectors } from '../../../server/explorer/src/matrices.js';
+import {
+  askFor,
+  hasHeld,
+  inapplicable,
+  isLarge,
+  isSoftmax,
+  pathAfter,
+  pathFor,
+  PATHS,
+  summarise,
+  wanted,
+} from '../../../server/explorer/src/request.js';
 import { fromHash, toHash } from '../../../server/explorer/src/address.js';
 
 const text = '{\n  "X": [[1, 2], [3, 4]], "a~/b": {"c": [7, "}]"]},\n  "causal": true\n}\n';
@@ -233,7 +244,7 @@ test('the state goes into the address and comes back', { skip: !packs() && 'Node
   assert.deepEqual({ example, path, text: back, labels, head, compare, row, batch: 0, step, log, palette }, state);
   assert.equal(numbers, false);
   assert.equal(
-    await toHash({ example: '000', step: 'weights', head: 0, compare: null, row: null, palette: 'viridis' }, false),
+    await toHash({ example: '000', step: 'flow', head: 0, compare: null, row: null, palette: 'viridis' }, false),
     '#example=000',
   );
   assert.equal((await fromHash('#example=000&request=%21')).broken, true);
@@ -244,6 +255,42 @@ test('the state goes into the address and comes back', { skip: !packs() && 'Node
   assert.equal((await fromHash('#body={')).broken, true);
   const foreign = await fromHash(await toHash({ ...state, path: '/metrics' }, true));
   assert.deepEqual([foreign.broken, foreign.path], [true, undefined]);
+});
+
+test('a matrix of a file stands in the text with its shape; a link does not have it', async () => {
+  const standing = (...shape) => ({ file: 'Q.npy', dtype: 'F32', shape });
+  const body = { Q: standing(8, 512, 64), K: standing(8, 512, 64), V: standing(8, 512, 64) };
+  const held = JSON.stringify(body);
+  assert.deepEqual([hasHeld(held), hasHeld('{"text": "a \\"file\\""}'), hasHeld('{"X": [["file"]]}')], [true, false, false]);
+  const summary = summarise('/attention', body);
+  assert.deepEqual([summary.shapes.K, summary.drawn, summary.axes], [[8, 512, 64], false, 0]);
+  assert.equal(wanted(summary).includes('present_K'), false);
+  const state = { example: 'own', path: '/attention', text: held, labels: [], head: 0, step: 'flow', palette: 'viridis' };
+  assert.equal(await toHash(state, true), '#example=own');
+});
+
+test('an answer is large if its weights are many, whatever says how many', () => {
+  const zeros = (...shape) => ({ random: 'zeros', shape });
+  const large = (path, body) => isLarge(summarise(path, body));
+  const all = (...shape) => ({ Q: zeros(...shape), K: zeros(...shape), V: zeros(...shape) });
+  assert.deepEqual([large('/attention', all(158, 4)), large('/attention', all(159, 4))], [false, true]);
+  assert.deepEqual([large('/attention', all(2, 8, 40, 4)), large('/attention', all(2, 7, 32, 4))], [true, false]);
+  assert.equal(large('/attention', { ...all(64, 64), heads: 8 }), true);
+  assert.equal(large('/attention', { ...all(159, 4), digits: 4 }), false);
+  assert.equal(large('/multi-head-attention', { X: zeros(80, 8), W_Q: zeros(8, 8, 4) }), true);
+  assert.equal(large('/self-attention', { text: 'word '.repeat(170), W_Q: zeros(8, 8) }), true);
+  assert.equal(large('/self-attention', { tokens: ['a', 'b'], W_Q: zeros(8, 8) }), false);
+});
+
+test('the bytes of an answer are the matrices, without a copy', () => {
+  const data = Float32Array.from({ length: 24 }, (_, i) => (i === 7 ? -Infinity : i));
+  const groups = matrices(nested(data, [2, 2, 3, 2]), 1);
+  assert.deepEqual([groups.length, groups[1].length, groups[1][1].rows, [...groups[1][1].data]], [2, 2, 3, [18, 19, 20, 21, 22, 23]]);
+  assert.equal(groups[1][1].data.buffer, data.buffer);
+  assert.deepEqual([...groups[0][1].bits, groups[0][1].masked], [0, 1, 0, 0, 0, 0, 1]);
+  assert.deepEqual([...split(matrices(nested(data, [3, 8]), 0), 2)[0][1].data.slice(0, 5)], [4, 5, 6, -Infinity, 12]);
+  assert.deepEqual([...vectors(nested(data, [2, 12]), 0)[0][1]], [...data.slice(12)]);
+  assert.equal(nested(data, []), 0);
 });
 
 test('every example is found by its name, and its text is its body', () => {

@@ -8,7 +8,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { promisify } from 'node:util';
-import { bodyText, formatJSON, inFile, snippet } from '../../../server/explorer/src/snippets.js';
+import { bodyText, fileOf, formatJSON, snippet } from '../../../server/explorer/src/snippets.js';
 
 const run = promisify(execFile);
 const BODIES = {
@@ -86,9 +86,15 @@ for (const language of ['curl', 'python', 'javascript']) {
       assert.equal(seen.path, '/attention');
       assert.equal(seen.headers['content-type'], 'application/json');
       assert.equal(seen.headers.authorization, undefined);
-      assert.equal(code.includes('body.json'), inFile(body));
+      assert.equal(code.includes('body.json'), fileOf(bodyText(body)) === 'body.json');
     });
   }
+  test(`${language} sends the file of a request whose matrices are those of files`, async () => {
+    writeFileSync(join(folder, 'request.safetensors'), 'the bytes');
+    const code = await runs(language, { body: { Q: { file: 'Q.npy', dtype: 'F32', shape: [8, 512, 64] } } });
+    assert.deepEqual([seen.body, code.includes('Q.npy')], ['the bytes', false]);
+    assert.deepEqual([seen.headers['content-type'], seen.headers.accept], ['application/vnd.safetensors', 'application/json']);
+  });
   test(`${language} takes the key from the environment`, async () => {
     await runs(language, { body: { X: [[1]] }, key: true });
     assert.equal(seen.headers.authorization, 'Bearer a key of the tests');

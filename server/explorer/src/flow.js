@@ -1,0 +1,435 @@
+// flow.js draws all matrices of an answer as one would on a blackboard. Each matrix stands where its multiplication needs it: the left
+// factor beside the product, and the right factor above it, so that a row and a column meet in their cell. All are on one canvas; over each
+// of them lies an element that has its marks. The owner says what is marked and what follows from a click.
+import { defer } from './defer.js';
+import { make, makeWith } from './dom.js';
+import { elide, widthOf, wholeRange } from './geometry.js';
+import { movedCell } from './keyboard.js';
+import { formatNumber } from './numbers.js';
+import { PRINTED } from './figure.js';
+import { CanvasSurface, paintCells, SVGSurface } from './paint.js';
+import { transposed } from './projections.js';
+import { stepNamed } from './steps.js';
+import { stepOf } from './way.js';
+
+const CELL = { width: 58, height: 34 }; // pixels; the largest cell
+const RATIO = 1.9; // a cell is at most so many times as wide as it is high
+const FEW = 8; // rows or columns; more of them become narrower, so that the other matrices keep their room
+const SQUEEZE = { words: [0.75, 30], dimensions: [0.35, 18] }; // how: an exponent, and the room of the longest side in cells of a short one
+const TITLE = 19; // pixels above a matrix
+const INSIDE = 14; // pixels between a factor and the product
+const BETWEEN = 30; // pixels between two multiplications without a word
+const BANDS = 12; // pixels between two lines of multiplications
+const LABEL = { longest: 84, least: 10, turned: 62 }; // pixels; the longest label, the lowest row with one, and the longest upright one
+export const NARROW = 640; // pixels; a narrower stage scrolls
+const PLAIN = 6400; // cells; more are painted as a picture
+const PIXELS = 256; // of the longer side of such a picture
+const LABELLED = ['X', 'context', 'q']; // matrices with words beside their rows
+
+// Returns the room of so many rows or columns, in cells of a short side. kind: `words` or `dimensions`.
+function units(count, kind) {
+  const [exponent, most] = SQUEEZE[kind];
+  return count <= FEW ? count : Math.min(FEW * (count / FEW) ** exponent, most);
+}
+
+// Returns the multiplications of an answer in their order: [{op, cells: [{id, x, y}]}]. op: what leads to them, in words. x and y: the
+// column and the line of a matrix; line 0 is that of the right factors.
+function blocksOf(answer, has, opOf) {
+  const { projected } = answer.summary;
+  const block = (op, ...cells) => ({ op, cells: cells.filter(({ id }) => has(id)) });
+  const at = (id, x, y) => ({ id, x, y });
+  const product = (op, left, top, result) => block(op, at(left, 0, 1), at(top, 1, 0), at(result, 1, 1));
+  const own = has('context');
+  const blocks = [];
+  if (projected) {
+    const keys = (x) => [at('W_K', x, 0), at('K', x, 1), at('W_V', x + 1, 0), at('V', x + 1, 1)];
+    blocks.push(block('', at('X', 0, 1), at('W_Q', 1, 0), at('Q', 1, 1), ...(own ? [] : keys(2))));
+    if (own) blocks.push(block('', at('context', 0, 1), ...keys(1)));
+    blocks.at(-1).breaks = true;
+  }
+  blocks.push(product('', 'q', 'k', 'scores'));
+  for (const id of ['scaled_scores', 'masked_scores', 'gates', 'uncorrected', 'corrections']) blocks.push(block(opOf(id), at(id, 0, 1)));
+  const mixed = has('mixed') ? 'mixed' : 'output';
+  blocks.push(product(opOf('weights'), 'weights', 'v', mixed));
+  if (has('states')) blocks.push(block('', at('states', 0, 1)));
+  if (has('joined')) blocks.push(product('all heads', 'joined', 'W_O', 'output'));
+  else if (mixed === 'mixed') blocks.push(block('all heads', at('output', 0, 1)));
+  return blocks.filter(({ cells }) => cells.length);
+}
+
+// Returns the sizes of a line of blocks: {columns: [{units, before}], fixed, heights: [units of line 0 and 1]}. before: the pixels before a
+// column.
+function measureBand(blocks, nodes, margin, labels) {
+  const columns = [];
+  const heights = [0, 0];
+  blocks.forEach(({ op, cells }, place) => {
+    const last = Math.max(...cells.map(({ x }) => x));
+    for (let x = 0; x <= last; x++) {
+      const column = cells.filter((cell) => cell.x === x);
+      if (!column.length) continue;
+      const labelled = !place || (!x && column.some(({ id }) => LABELLED.includes(id)));
+      const gap = labelled ? margin + (place ? INSIDE : 0) : Math.max(BETWEEN, op ? widthOf(op) + 16 : 0);
+      columns.push({ units: Math.max(...column.map(({ id }) => nodes.get(id).wide)), before: x && columns.length ? INSIDE : gap, column });
+    }
+    for (const { id, y } of cells) heights[y] = Math.max(heights[y], nodes.get(id).high);
+  });
+  const upper = blocks.some(({ cells }) => cells.some(({ id }) => id === 'k')) ? labels : 0;
+  return {
+    columns,
+    heights,
+    upper,
+    fixed: columns.reduce((sum, { before }) => sum + before, 0),
+    units: columns.reduce((sum, one) => sum + one.units, 0),
+  };
+}
+
+// Returns where all matrices stand, in a room: {width, height, boxes: Map of id -> {left, top, width, height}, ops}. It tries every way to
+// divide the blocks into lines, and takes the one with the largest cells.
+function arrange(blocks, nodes, room, margin, labels) {
+  let best = null;
+  for (let cut = 0; cut < 2 ** (blocks.length - 1); cut++) {
+    const lines = [[]];
+    blocks.forEach((block, at) => {
+      lines.at(-1).push(block);
+      if (at < blocks.length - 1 && cut & (1 << at)) lines.push([]);
+    });
+    const bands = lines.map((line) => measureBand(line, nodes, margin, labels));
+    const fixed = bands.reduce((sum, { heights, upper }) => sum + TITLE * (heights[0] ? 2 : 1) + upper, BANDS * (bands.length - 1));
+    const all = bands.reduce((sum, { heights }) => sum + heights[0] + heights[1], 0);
+    let width = Math.min(CELL.width, ...bands.map((band) => (room.width - band.fixed - 2) / band.units));
+    let height = room.height === Infinity ? Math.max(width / 1.6, 17) : (room.height - fixed) / all;
+    height = Math.min(CELL.height, height);
+    width = Math.min(width, RATIO * Math.max(height, 1));
+    const breaks = lines.length > 1 && lines.some((line) => line.slice(0, -1).some((block) => block.breaks)) ? 0.45 : 1;
+    const score = Math.min(width, RATIO * height) * breaks - lines.length * 0.01;
+    if (width > 0 && height > 0 && (!best || score > best.score))
+      best = { score, bands, lines, width, height: Math.min(height, 1.25 * width) };
+  }
+  return best && place(best, nodes, room);
+}
+
+function place({ bands, lines, width, height }, nodes, room) {
+  const boxes = new Map();
+  const ops = [];
+  const widest = Math.max(...bands.map((band) => band.fixed + band.units * width));
+  const indent = Math.max(0, (room.width - widest) / 2);
+  let top = 0;
+  bands.forEach(({ columns, heights, upper }, at) => {
+    const under = top + upper + (heights[0] ? TITLE + heights[0] * height : 0) + TITLE; // the top of the lower line
+    let left = indent;
+    const firsts = new Set(lines[at].map(({ cells }) => cells.find(({ x }) => x === Math.min(...cells.map((cell) => cell.x)))));
+    for (const { column, units: wide, before } of columns) {
+      left += before;
+      for (const { id, y } of column) {
+        const [w, h] = [nodes.get(id).wide * width, nodes.get(id).high * height];
+        boxes.set(id, { left, top: y ? under : under - TITLE - h, width: w, height: h });
+      }
+      const first = lines[at].find(({ op, cells }) => op && cells.includes(column[0]) && firsts.has(column[0]));
+      if (first)
+        ops.push({
+          text: first.op,
+          left: left - before,
+          right: left,
+          y: under + (nodes.get(column.at(-1).id).high * height) / 2,
+          leads: left - before >= indent + 1,
+        });
+      left += wide * width;
+    }
+    top = under + heights[1] * height + BANDS;
+  });
+  return { width: room.width, height: top - BANDS + 2, boxes, ops, cell: width };
+}
+
+export class Flow {
+  // on: {point(place|null), open(id), say(text), picture(what), mask(id), scale(name, matrix), title(id), op(id)}
+  constructor(root, on) {
+    Object.assign(this, { root, on });
+    root.setAttribute('role', 'group');
+    root.setAttribute(
+      'aria-label',
+      'All matrices. Arrow keys move from cell to cell, comma and full stop from matrix to matrix, Enter enlarges.',
+    );
+    this.canvas = make('canvas', 'flow-canvas', root);
+    this.canvas.setAttribute('aria-hidden', 'true');
+    this.nodes = new Map();
+    this.waiting = []; // the matrices of the last painting
+    this.turned = new WeakMap();
+    root.addEventListener('pointermove', (event) => event.pointerType !== 'touch' && this.pointed(event));
+    root.addEventListener('click', (event) => this.clicked(event));
+    root.addEventListener('keydown', (event) => this.keydown(event));
+    root.addEventListener('focusin', ({ target }) => target.dataset.node && this.setCurrent(target.dataset.node));
+  }
+
+  // Shows an answer in a room {width, height}. given: {answer, batch, head, colours, rowLabel(kind, at)}.
+  show(given, room) {
+    this.given = given;
+    const { answer, batch, head } = given;
+    const { projected } = answer.summary;
+    const own = (id) => (id.length > 1 ? id : projected ? id : id === id.toLowerCase() ? id.toUpperCase() : null);
+    const before = this.nodes;
+    this.nodes = new Map();
+    const has = (id) => {
+      const step = own(id) && stepOf(id);
+      const matrix = step && answer.matrix(step, batch, head);
+      if (!matrix?.data) return false;
+      const flipped = id === 'k' ? (this.turned.get(matrix) ?? transposed(matrix)) : matrix;
+      if (id === 'k') this.turned.set(matrix, flipped);
+      const old = before.get(id);
+      const { rows, cols } = flipped;
+      const kinds = stepNamed(step);
+      const [down, across] = [kinds.rows, kinds.cols].map((kind) => (kind === 'dimension' || kind === 'gate' ? 'dimensions' : 'words'));
+      const sizes =
+        id === 'k' ? { wide: units(cols, down), high: units(rows, across) } : { wide: units(cols, across), high: units(rows, down) };
+      const pixels = old?.matrix === flipped ? old.pixels : null;
+      this.nodes.set(id, { id, step, matrix: flipped, rows, cols, ...sizes, element: old?.element, pixels });
+      return true;
+    };
+    const blocks = blocksOf(answer, has, (id) => this.on.op(id));
+    const used = new Set(blocks.flatMap(({ cells }) => cells.map(({ id }) => id)));
+    for (const id of this.nodes.keys()) if (!used.has(id)) this.nodes.delete(id);
+    const labels = (kind, count) => Array.from({ length: Math.min(count, 64) }, (_, at) => widthOf(given.label(kind)(at)));
+    const margin = Math.min(LABEL.longest, Math.max(20, ...labels('query', answer.queries)), room.width / 5) + 8;
+    const widest = Math.max(...labels('key', answer.keys));
+    const tall = room.width < NARROW ? Infinity : room.height;
+    const within = (upper) => arrange(blocks, this.nodes, { width: room.width, height: tall }, margin, upper);
+    this.layout = within(12);
+    // Labels that are wider than a column are turned, if the column has room for a turned one.
+    this.across = this.layout && widest + 4 > this.columnOf(this.layout);
+    if (this.across) this.layout = within(this.columnOf(this.layout) < LABEL.least ? 0 : Math.min(widest, LABEL.turned) + 4);
+    if (!this.layout) return;
+    this.root.style.height = `${Math.max(this.layout.height, tall === Infinity ? 0 : room.height)}px`;
+    this.down = tall === Infinity ? 0 : Math.max(0, (room.height - this.layout.height) / 2);
+    for (const [id, { element }] of before) if (!this.nodes.has(id)) element.remove();
+    for (const node of this.nodes.values()) this.placeNode(node);
+    this.setCurrent([this.current, 'weights', ...this.nodes.keys()].find((id) => this.nodes.has(id)));
+    this.paint();
+    this.mark();
+  }
+
+  columnOf = ({ cell }) => ((this.nodes.get('k')?.wide ?? 0) * cell) / this.given.answer.keys;
+
+  placeNode(node) {
+    const { id, matrix, step } = node;
+    node.element ??= make('div', 'node', this.root);
+    const { left, top, width, height } = this.layout.boxes.get(id);
+    node.box = { left, top: top + this.down, width, height };
+    Object.assign(node.element.dataset, { node: id });
+    Object.assign(node.element.style, { left: `${left}px`, top: `${node.box.top}px`, width: `${width}px`, height: `${height}px` });
+    node.element.setAttribute('role', 'application');
+    node.element.setAttribute('aria-roledescription', 'matrix');
+    node.element.setAttribute(
+      'aria-label',
+      `${this.on.title(id)}: ${matrix.rows} × ${matrix.cols}, ${formatNumber(matrix.lo, 3)} to ${formatNumber(matrix.hi, 3)}`,
+    );
+    const size = { width: width / matrix.cols, height: height / matrix.rows };
+    node.size = { ...size, gap: Math.min(size.width, size.height) >= 6 ? 1 : 0 };
+    node.scale = this.on.scale(step, matrix);
+    node.mask = this.on.mask(step);
+    if (matrix.data.length > PLAIN) this.fetch(node);
+  }
+
+  // Asks for the picture of a large matrix.
+  async fetch(node) {
+    const look = JSON.stringify(node.scale);
+    if (node.pixels?.look === look) return;
+    const found = await this.on.picture(node.step, node.scale, node.mask, PIXELS);
+    if (found.gone || this.nodes.get(node.id) !== node) return;
+    const { bitmap, width, height } = found;
+    const turned = node.id === 'k';
+    const canvas = Object.assign(document.createElement('canvas'), turned ? { width: height, height: width } : { width, height });
+    const context = canvas.getContext('2d');
+    if (turned) context.transform(0, 1, 1, 0, 0, 0);
+    context.drawImage(bitmap, 0, 0);
+    node.pixels = { bitmap: canvas, width: canvas.width, height: canvas.height, look };
+    this.paint();
+  }
+
+  // Paints all matrices on a new canvas, each when there is time for it, and shows the canvas when it is complete.
+  paint() {
+    const { width } = this.layout;
+    const height = parseFloat(this.root.style.height);
+    const canvas = makeWith('canvas', null, { className: 'flow-canvas' });
+    canvas.setAttribute('aria-hidden', 'true');
+    Object.assign(canvas.style, { width: `${width}px`, height: `${height}px` });
+    this.root.dataset.drawn = false;
+    const { colours } = this.given;
+    const on = new CanvasSurface(canvas, { width, height }, window.devicePixelRatio, colours.hatch);
+    const nodes = [...this.nodes.values()];
+    for (const node of this.waiting) defer(node, () => {}); // a painting that is not complete is given up
+    this.waiting = nodes;
+    for (const node of nodes) defer(node, () => this.paintNode(on, node, colours));
+    defer(this, () => {
+      this.paintOps(on, colours);
+      this.canvas.replaceWith(canvas);
+      this.canvas = canvas;
+      this.root.dataset.drawn = nodes.every(({ matrix, pixels }) => matrix.data.length <= PLAIN || pixels);
+    });
+  }
+
+  // printed: whether it is painted for a paper, in the light colours.
+  paintOn(on, colours, printed = false) {
+    for (const node of this.nodes.values()) this.paintNode(on, node, colours, printed);
+    this.paintOps(on, colours);
+  }
+
+  paintNode(on, node, colours, printed = false) {
+    const { box, matrix, mask, size, pixels } = node;
+    const scale = printed && node.scale.signed ? { ...node.scale, table: 'light' } : node.scale;
+    on.move(box.left, box.top);
+    if (matrix.data.length <= PLAIN) {
+      const readable = { width: 12, height: 12 };
+      paintCells(on, { matrix, mask, scale, range: wholeRange(matrix), size, numbers: true, readable, fit: true });
+    } else if (pixels) {
+      on.hatch(0, 0, box.width, box.height);
+      on.picture(pixels, [0, 0, box.width, box.height], [0, 0, box.width, box.height]);
+    }
+    on.move(-box.left, -box.top);
+    this.paintLabels(on, node, colours);
+  }
+
+  // Writes what leads from one multiplication to the next.
+  paintOps(on, colours) {
+    for (const { text, left, right, y, leads } of this.layout.ops) {
+      const middle = (left + right) / 2;
+      on.text(text, middle, y + this.down - 9, { colour: colours.ink, align: 'center' });
+      if (leads) on.text('→', middle, y + this.down + 5, { colour: colours.ink, align: 'center' });
+    }
+  }
+
+  // Writes the title of a matrix, and the words beside its rows or above its columns.
+  paintLabels(on, { id, box, matrix, size }, { ink }) {
+    const { label } = this.given;
+    const words = id === 'v' || LABELLED.includes(id) || (id === 'weights' && !this.nodes.has('q'));
+    const kind = { X: 'both', v: 'key', context: 'key' }[id] ?? 'query';
+    if (words && size.height >= LABEL.least) {
+      const room = id === 'v' ? (this.nodes.get('weights')?.box.width ?? 60) + INSIDE - 6 : LABEL.longest;
+      for (let row = 0; row < matrix.rows; row++) {
+        on.text(elide(label(kind)(row), room), box.left - 5, box.top + (row + 0.5) * size.height, { colour: ink, align: 'right' });
+      }
+    }
+    const above = size.width >= LABEL.least ? this.labelsAbove(id) : null;
+    const widest = above ? Math.max(...above.map(widthOf)) : 0;
+    const across = id === 'k' ? this.across : widest > size.width;
+    above?.forEach((text, col) => {
+      const shown = elide(text, across ? LABEL.turned : size.width);
+      const placed = across ? { align: 'left', turned: true } : { align: 'center' };
+      on.text(shown, box.left + (col + 0.5) * size.width, box.top - (across ? 4 : 7), { colour: ink, ...placed });
+    });
+    const higher = !above ? 9 : across ? Math.min(LABEL.turned, widest) + 14 : 20;
+    const room = box.width + INSIDE - 2;
+    const title = this.on.title(id);
+    const short = widthOf(title) * 1.08 > room ? elide(title.split(/ =|,/)[0], room) : title; // a bold text is wider
+    on.text(short, box.left, box.top - higher, { colour: ink, align: 'left', strong: true });
+  }
+
+  // Returns the labels of the columns of a matrix that has some.
+  labelsAbove(id) {
+    const { answer, label } = this.given;
+    if (id === 'k') return Array.from({ length: answer.keys }, (_, key) => label('key')(key));
+    return id === 'X' && answer.columns?.length === this.nodes.get(id).cols ? answer.columns : null;
+  }
+
+  // ---------------------------------------------------------------- pointing
+
+  // Returns the place of an event, {id, row, col}, with the rows and columns of the step.
+  placeOf(event) {
+    const node = this.nodes.get(event.target.closest?.('[data-node]')?.dataset.node);
+    if (!node) return null;
+    const bounds = node.element.getBoundingClientRect();
+    const within = (part, count) => Math.min(Math.max(Math.floor(part * count), 0), count - 1);
+    const row = within((event.clientY - bounds.top) / bounds.height, node.rows);
+    const col = within((event.clientX - bounds.left) / bounds.width, node.cols);
+    return node.id === 'k' ? { id: node.id, row: col, col: row } : { id: node.id, row, col };
+  }
+
+  pointed(event) {
+    const found = this.placeOf(event);
+    if (found) this.on.point(found);
+  }
+
+  // On a touch screen, the first tap points and the second one enlarges.
+  clicked(event) {
+    const found = this.placeOf(event);
+    if (!found) return;
+    const { id, row, col } = this.marks?.subject ?? {};
+    const same = id === found.id && row === found.row && col === found.col;
+    if (event.pointerType === 'touch' && !same) this.on.point(found);
+    else this.on.open(found.id, found);
+  }
+
+  keydown(event) {
+    const node = this.nodes.get(event.target.closest?.('[data-node]')?.dataset.node);
+    if (!node || event.ctrlKey || event.metaKey || event.altKey) return;
+    const turned = node.id === 'k';
+    const { id, row, col } = this.marks?.subject ?? {};
+    const at = id !== node.id ? null : turned ? { row: col, col: row } : { row, col };
+    const cell = movedCell(at, event, node.matrix);
+    const step = { ',': -1, '.': 1 }[event.key];
+    if (cell) this.on.point(turned ? { id: node.id, row: cell.col, col: cell.row } : { id: node.id, ...cell }, true);
+    else if (step) {
+      const ids = [...this.nodes.keys()];
+      this.focus(ids[(ids.indexOf(node.id) + step + ids.length) % ids.length]);
+    } else if (event.key === 'Enter') this.on.open(node.id, at);
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+  }
+
+  // Makes a matrix the one that Tab leads to.
+  setCurrent(id) {
+    this.current = id;
+    for (const node of this.nodes.values()) node.element.tabIndex = node.id === id ? 0 : -1;
+  }
+
+  focus(id) {
+    this.nodes.get(id).element.focus({ preventScroll: true });
+  }
+
+  // Marks places: {subject, from: [place], to: [place]}.
+  mark(marks = this.marks) {
+    this.marks = marks;
+    for (const { element } of this.nodes.values()) element.replaceChildren();
+    if (!marks || !this.layout) return; // there is no layout without room
+    const add = (className, place) => {
+      const node = this.nodes.get(place.id);
+      if (!node) return;
+      const [row, col] = node.id === 'k' ? [place.col, place.row] : [place.row, place.col];
+      if (row >= node.rows || col >= node.cols || row < 0 || col < 0) return;
+      const { width, height, gap } = node.size;
+      const mark = make('i', className, node.element);
+      const [rows, cols] = [row === undefined ? node.rows : 1, col === undefined ? node.cols : 1];
+      Object.assign(mark.style, { left: `${(col ?? 0) * width}px`, top: `${(row ?? 0) * height}px` });
+      Object.assign(mark.style, { width: `${cols * width - gap}px`, height: `${rows * height - gap}px` });
+    };
+    for (const one of marks.to) add('mark-next', one);
+    for (const one of marks.from) {
+      const flat = this.nodes.get(one.id)?.id === 'k' ? { row: one.col, col: one.row } : one;
+      add(one.row !== undefined && one.col !== undefined ? 'mark-before' : flat.row !== undefined ? 'mark-row' : 'mark-col', one);
+    }
+    if (marks.subject) add('mark-cell', marks.subject);
+  }
+
+  // ---------------------------------------------------------------- files
+
+  fileSize() {
+    return { width: this.layout.width, height: this.layout.height + 2 * this.down };
+  }
+
+  async toCanvas(ratio = 2) {
+    const canvas = document.createElement('canvas');
+    const { width, height } = this.fileSize();
+    const on = new CanvasSurface(canvas, { width, height }, ratio, this.given.colours.hatch);
+    on.ground(width, height, this.given.colours.paper);
+    this.paintOn(on, this.given.colours);
+    return canvas;
+  }
+
+  async toSVG(printed = false) {
+    const size = this.fileSize();
+    const colours = printed ? PRINTED : this.given.colours;
+    const on = new SVGSurface(size, colours.hatch);
+    on.ground(size.width, size.height, colours.paper);
+    this.paintOn(on, colours, printed);
+    return on.toString();
+  }
+}

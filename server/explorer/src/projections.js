@@ -1,0 +1,43 @@
+// projections.js gives the weight matrices of a request as matrices for X W, one for each head, because no answer repeats them. It needs no
+// page.
+import { matrices, measured, rank, split } from './matrices.js';
+
+export const WEIGHTS = ['W_Q', 'W_K', 'W_V', 'W_O'];
+const MOST = 200_000; // numbers of a drawn matrix that the page asks for
+
+const transposedRows = (rows) => rows[0].map((_, col) => rows.map((row) => row[col]));
+
+// Returns the transpose of a matrix.
+export function transposed({ rows, cols, data }) {
+  const turned = new Float64Array(data.length);
+  for (let row = 0; row < rows; row++) for (let col = 0; col < cols; col++) turned[col * rows + row] = data[row * cols + col];
+  return measured({ rows: cols, cols: rows, data: turned });
+}
+
+// Returns a weight matrix of a request as [1][head], or null if it is not given in numbers. value: its numbers, from the request or drawn.
+export function weightOf(name, value, body, heads) {
+  if (!Array.isArray(value) || !Array.isArray(value[0])) return null;
+  const outIn = body.weight_layout === 'out_in';
+  const all = rank(value) === 3 ? value : [value];
+  const found = matrices(outIn ? all.map(transposedRows) : all, 0)[0];
+  if (name === 'W_O') return found.length > 1 ? null : [found];
+  const count = name === 'W_Q' ? body.heads : (body.kv_heads ?? body.heads);
+  const packed = found.length === 1 && Number.isInteger(count) && count > 1 && heads > 1 && found[0].cols % count === 0;
+  return packed ? split([found], count) : [found];
+}
+
+// Returns all weight matrices that a request gives in numbers, by name. heads: how many heads the answer has.
+export function givenWeights(body, heads) {
+  const found = {};
+  for (const name of WEIGHTS) {
+    const own = name !== 'W_O' && Array.isArray(body.heads);
+    const values = own ? body.heads.map((head) => weightOf(name, head[name], { weight_layout: body.weight_layout }, 1)?.[0][0]) : null;
+    const made = own ? values.every(Boolean) && [values] : weightOf(name, body[name], body, heads);
+    if (made) found[name] = made;
+  }
+  return found;
+}
+
+// Returns the names of the weight matrices that the server draws and that are short enough for the page to ask for them.
+export const drawnWeights = (body) =>
+  WEIGHTS.filter((name) => body[name]?.random && [body[name].shape].flat().reduce((product, size) => product * size, 1) <= MOST);

@@ -1,0 +1,669 @@
+// stage.js shows an answer on the stage of the page: as a flow of all matrices, or one matrix enlarged, or the weights as lines. One number
+// is the subject: the page writes how it is made, and marks what it is made of and where it goes. main.js tells this file what to show (an
+// Answer and the state), and it tells main.js what the user does. It sends no request.
+import { drawBars, barsWidth } from './bars.js';
+import { makeScale, rangeOf, raster } from './colour.js';
+import { make, makeWith } from './dom.js';
+import { createSaveMenu } from './savemenu.js';
+import { factsOf } from './facts.js';
+import { Figure } from './figure.js';
+import { Flow, NARROW } from './flow.js';
+import { Heads } from './heads.js';
+import { drawBar, makeRange } from './legend.js';
+import { movedCell } from './keyboard.js';
+import { createTable, formatNumber } from './numbers.js';
+import { drawExplanation, sentenceOf } from './explanation.js';
+import { defer } from './defer.js';
+import { axisNames, formulaOf, isSigned, opOf, stepNamed, STEPS, textOf, titleOf } from './steps.js';
+import { colours } from './theme.js';
+import { drawThumb } from './thumbs.js';
+import { hideTooltip, showTooltip } from './tooltip.js';
+import { found, stepOf, wayOf } from './way.js';
+import { Words } from './words.js';
+
+/* global LINES_NAME */
+const GAP = 36; // pixels between two heads
+const AROUND = 160; // pixels; the height of the title, the labels and the bar of colours of a figure
+const BESIDE = 300; // pixels of the row in words, with the gap before it
+const LEAST = 200; // pixels; the least height of the cells of a figure
+const PAPER = 660; // pixels; a little less than the width of A4 without the margins of print.css
+const LONG = 240; // milliseconds that a matrix takes to its new place
+const ENTROPY = 'entropy, nats';
+const HATCHED = ['weights', 'uncorrected', 'corrections']; // in these steps, forbidden cells are hatched
+
+// Draws a picture of a matrix in the page itself, because a browser that prints does not wait for the worker.
+function drawnNow(matrix, scale, part, side) {
+  const { width, height, pixels } = raster(matrix, scale, part, side);
+  const bitmap = Object.assign(document.createElement('canvas'), { width, height });
+  bitmap.getContext('2d').putImageData(new ImageData(pixels, width, height), 0, 0);
+  return { bitmap, width, height };
+}
+
+export class Stage {
+  // elements: the places of the words, the names of the steps (nav), the heads, the flow, one step (single), the lines, the explanation,
+  // and what is written about the subject (written). act: the functions that this file calls: {lock(row|null), open(step), head(h, batch),
+  // compare(h, batch), mean(), toggleMask(row, col), tell(title, detail), say(text), picture({name, batch, head, mask, scale, part, side})}
+  constructor({ root, words, nav, heads, flow, single, lines, explanation, written, save, story }, act) {
+    Object.assign(this, { root, nav, single, act, parts: { lines, explanation, written, save, story } });
+    this.subject = { id: 'weights', row: 0, col: 0 };
+    this.printing = false; // whether the page is drawn for paper
+    this.words = new Words(words, {
+      point: (row) => row !== null && this.setHover({ query: row }),
+      lock: (row) => act.lock(this.state.row === row ? null : row),
+    });
+    this.heads = new Heads(heads, {
+      ...{ choose: (head, batch) => act.head(head, batch), compare: (head, batch) => act.compare(head, batch), mean: () => act.mean() },
+      paint: (canvas, batch, head) => this.thumb(canvas, 'weights', head, batch),
+    });
+    this.flow = new Flow(flow, {
+      point: (place, byKey) => this.point(place, byKey),
+      open: (id, cell) => this.enlarge(id, cell),
+      picture: (step, scale, mask, side) => this.pictureOf(step, this.matrixOf(step), mask, this.state.head)(scale, null, side),
+      mask: (step) => this.maskOf(step, this.state.head),
+      scale: (step, matrix) => this.scaleOf(step, [matrix]),
+      title: (id) => titleOf(id, this.answer.summary),
+      op: (step) => opOf(step, this.answer.summary, this.matrixOf('Q')?.cols),
+    });
+    this.makeSingle();
+    this.saveFlow = createSaveMenu(save, () => this.saved(this.panes[0]), act.tell);
+    this.saveFlow.name('the picture');
+    nav.addEventListener('click', ({ target }) => target.dataset.frame && act.open(target.dataset.frame));
+    new ResizeObserver(() => this.resized()).observe(root);
+  }
+
+  makeSingle() {
+    const head = make('header', '', this.single);
+    this.title = make('h2', '', head);
+    this.formula = make('p', 'formula', head);
+    this.text = make('p', 'text', head);
+    this.panesRoot = make('div', 'panes', this.single);
+    this.single.append(this.parts.lines);
+    this.foot = this.makeFoot(this.single, () => ({ ...this.saved(this.panes[0]), lines: this.lined() ? this.lines : null }));
+    this.panes = [this.makePane(), this.makePane()];
+  }
+
+  // Makes what stands below figures: the bar of colours, their shape, and a menu that saves chosen().
+  makeFoot(parent, chosen) {
+    const foot = make('footer', '', parent);
+    const bar = make('canvas', 'colours', foot);
+    const meta = make('p', 'meta', foot);
+    return { foot, bar, meta, menu: createSaveMenu(foot, chosen, this.act.tell) };
+  }
+
+  makePane() {
+    const pane = make('div', 'pane', this.panesRoot);
+    const title = make('p', 'pane-title', pane);
+    const row = make('div', 'pane-row', pane);
+    const made = { pane, title, head: 0 };
+    made.figure = new Figure(row, {
+      point: (cell, event) => this.pointIn(made, cell, event),
+      click: (cell, event) => this.click(made, cell, event),
+      keydown: (event) => this.keydown(made, event),
+      leave: () => hideTooltip(),
+      zoom: (zoomed) => this.zoomed(made, zoomed),
+    });
+    made.bars = make('canvas', 'bars', row);
+    made.bars.hidden = true;
+    made.bars.setAttribute('role', 'img');
+    made.reset = makeWith('button', pane, { type: 'button', className: 'quiet reset', textContent: 'Show the whole matrix', hidden: true });
+    made.reset.addEventListener('click', () => made.figure.unzoom());
+    made.numbers = make('div', 'numbers-place', pane);
+    return made;
+  }
+
+  // ---------------------------------------------------------------- what is shown
+
+  // Returns whether the weights are shown as lines. On paper they are a heat map.
+  lined() {
+    return this.state.lines && this.opened() === 'weights' && !this.printing;
+  }
+
+  // Returns whether two heads stand side by side.
+  beside() {
+    return this.state.compare !== null && !this.state.mean && this.opened() === 'weights';
+  }
+
+  // Returns the name of the step that is open, or `flow` or `model`. A step that the answer does not have cannot be open.
+  opened() {
+    const { step, example } = this.state;
+    if (step === 'model') return example === 'model' ? step : 'flow';
+    return step === 'flow' || this.matrixOf(step) ? step : 'flow';
+  }
+
+  // Returns the steps that the answer has, in their order.
+  names() {
+    return STEPS.map(({ name }) => name).filter((name) => this.matrixOf(name));
+  }
+
+  // Returns the matrix of a step for a head. The weights may be the mean over heads.
+  matrixOf(name, head = this.state.head) {
+    const { answer, state } = this;
+    const mean = name === 'weights' && state.mean && answer.mean?.[state.batch];
+    return mean || answer.matrix(name, state.batch, head);
+  }
+
+  maskOf(name, head) {
+    const { answer, state } = this;
+    if (!HATCHED.includes(name)) return null;
+    return state.mean && answer.mean ? answer.commonMask(state.batch) : answer.maskOfWeights(state.batch, head);
+  }
+
+  // Returns a function of a scale, a part and a side that resolves to the picture of a matrix. part: null for the whole.
+  pictureOf(name, matrix, mask, head, batch = this.state.batch) {
+    const { answer, state } = this;
+    const mean = name === 'weights' && state.mean && answer.mean;
+    const place = mean ? { batch, head: 0 } : answer.place(name, batch, head);
+    const maskName = mask && name === 'weights' && !mean ? 'masked_scores' : null;
+    return async (scale, part, side) => {
+      const whole = part ?? { row0: 0, row1: matrix.rows, col0: 0, col1: matrix.cols };
+      if (this.printing || answer.own || !place) return drawnNow({ ...matrix, mask }, scale, whole, side);
+      return this.act.picture({ name: mean ? 'mean' : name, ...place, mask: maskName, scale, part: whole, side });
+    };
+  }
+
+  // Returns the scale of colours of matrices that share it.
+  scaleOf(name, both) {
+    const { state, answer } = this;
+    const signed = isSigned(name, answer.summary.options);
+    const { palette, log, dark } = state;
+    const ends = both.map((one) => one.reach ?? one); // all states have the colours of the largest one
+    const lo = Math.min(...ends.map((one) => one.lo));
+    const fixed = name === 'gates' || (!signed && rangeOf(state.range, answer.keys) === 'one');
+    const hi = fixed ? 1 : Math.max(...ends.map((one) => one.hi));
+    return makeScale({ lo, hi, signed, log, palette, dark });
+  }
+
+  fileName(name, head) {
+    const { batch, mean } = this.state;
+    const item = this.answer.batch > 1 ? `-batch-${batch}` : '';
+    const which = name === 'weights' && mean ? '-mean' : this.answer.heads > 1 ? `-head-${head}` : '';
+    return `attention${this.answer.of ?? ''}-${name}${item}${which}`; // of: what layers.js names an answer
+  }
+
+  saved({ figure, head }) {
+    if (this.opened() === 'flow') return { figure: this.flow, name: this.fileName('flow', this.state.head) };
+    return { figure, name: this.fileName(this.opened(), head) };
+  }
+
+  show(answer, state) {
+    const words = JSON.stringify([answer.queries, answer.keys, answer.labels, answer.isSelf()]);
+    this.answer = answer;
+    if (words !== this.said) {
+      this.words.show(answer);
+      this.subject = { id: 'weights', row: 0 };
+      this.keepRoom(0);
+    }
+    this.said = words;
+    this.render(state);
+    this.act.say(this.sentence());
+  }
+
+  resized() {
+    const { clientWidth: width, clientHeight: height } = this.root;
+    if (!this.answer || !width || (width === this.size?.width && height === this.size?.height)) return;
+    if (width !== this.size?.width) this.keepRoom(0);
+    cancelAnimationFrame(this.frame);
+    this.frame = requestAnimationFrame(() => this.render(this.state));
+  }
+
+  // Draws the present answer.
+  render(state) {
+    const before = this.state && this.answer ? this.root.dataset.step : '';
+    const focused = this.root.contains(document.activeElement);
+    this.state = { ...state }; // the state may already be that of another answer when the pointer moves
+    // The layout is read before anything changes, because reading it later would compute it once more.
+    const { clientWidth, clientHeight } = this.root;
+    this.size = { width: this.printing ? PAPER : clientWidth, height: this.printing ? 420 : clientHeight };
+    this.colours = colours();
+    const { answer } = this;
+    answer.position = state.position;
+    const opened = this.opened();
+    const place = opened !== before && before ? this.placeOfOpen(opened, before) : null;
+    this.root.dataset.step = opened;
+    const flow = opened === 'flow';
+    this.flow.root.hidden = !flow && !this.printing;
+    const model = opened === 'model';
+    this.single.hidden = flow || model;
+    this.parts.story.hidden = !model;
+    this.parts.save.hidden = !flow;
+    this.parts.explanation.hidden = this.single.hidden || opened === 'states';
+    this.renderNav(opened);
+    this.heads.show(answer, state, [state.palette, state.log, state.dark, state.range].join());
+    if (model) this.heads.root.hidden = true;
+    if (flow || this.printing) this.renderFlow();
+    if (!this.single.hidden) this.renderSingle(stepNamed(opened));
+    this.choose();
+    if (place) this.move(place, opened, before);
+    if (opened === before) return;
+    hideTooltip();
+    if (focused) this.refocus(opened, before);
+  }
+
+  // Gives the focus, which was in the view that was left, to what the view that is shown has in its place.
+  refocus(opened, before) {
+    if (opened === 'flow') this.flow.focus(this.nodeOf(before)?.id ?? this.flow.current);
+    else (this.lined() ? this.parts.lines.querySelector('[tabindex="0"]') : this.panes[0].figure.root)?.focus({ preventScroll: true });
+  }
+
+  renderNav(opened) {
+    const names = [...(this.state.example === 'model' ? ['model'] : []), 'flow', ...this.names(), ...(this.answer.later ? [] : ['lines'])];
+    const shown = names.join();
+    if (shown !== this.shownNames) {
+      this.nav.replaceChildren();
+      for (const name of names) {
+        const title = { model: 'Model', flow: 'All', lines: 'Lines' }[name] ?? (name.length === 1 ? name : stepNamed(name).title);
+        makeWith('button', this.nav, { type: 'button', textContent: title }).dataset.frame = name;
+      }
+      this.shownNames = shown;
+    }
+    const current = this.lined() ? 'lines' : opened;
+    for (const button of this.nav.children) {
+      if (button.dataset.frame === current) button.setAttribute('aria-current', 'step');
+      else button.removeAttribute('aria-current');
+    }
+  }
+
+  renderFlow() {
+    const { answer, state, size } = this;
+    const { batch, head } = state;
+    // On a low window, the height of the stage is that of what it shows, so the room is a part of the window.
+    const high = !this.printing && matchMedia('(max-width: 900px)').matches ? window.innerHeight - 200 : size.height - 8;
+    const room = { width: size.width, height: Math.max(high, 200) };
+    const label = (kind) => answer.label(kind);
+    // A file of numbers has the weights.
+    const saved = { matrix: this.matrixOf('weights'), rowLabels: label('query'), colLabels: label('key') };
+    this.flow.show({ answer, batch, head, colours: this.colours, label, ...saved }, room);
+  }
+
+  // ---------------------------------------------------------------- one step
+
+  renderSingle(step) {
+    const { state, answer, size } = this;
+    const lined = this.lined();
+    const two = this.beside();
+    const weights = step.name === 'weights';
+    this.single.dataset.step = step.name;
+    this.single.classList.toggle('as-lines', lined);
+    this.title.textContent = step.title;
+    this.formula.innerHTML = formulaOf(step, answer.summary);
+    this.text.textContent = textOf(step, answer.summary);
+    this.panes[1].pane.hidden = !two;
+    const shown = [[this.panes[0], state.head], ...(two ? [[this.panes[1], state.compare]] : [])];
+    const matrices = shown.map(([, head]) => this.matrixOf(step.name, head));
+    const width = size.width - (this.parts.explanation.hidden || this.printing || size.width < 640 ? 0 : BESIDE);
+    const room = Math.floor((width - (shown.length - 1) * GAP) / shown.length) - 1;
+    const largest = Math.max(...matrices.map(({ hi }) => hi));
+    const tallest = this.printing ? undefined : Math.max(size.height - AROUND, LEAST);
+    shown.forEach(([pane, head], at) => {
+      const columns = weights && width >= 520 ? this.barColumns(head, matrices[at], largest) : [];
+      const fits = room - barsWidth(columns) >= 200;
+      pane.head = head;
+      pane.title.textContent = two ? `head ${head}` : weights && state.mean && answer.mean ? `mean of ${answer.heads} heads` : '';
+      const scale = this.scaleOf(step.name, matrices);
+      this.fill(step, pane, matrices[at], scale, { width: Math.max((fits ? room : width) - barsWidth(columns), 120), tallest, most: 64 });
+      this.drawBars(pane, columns);
+    });
+    this.describe(step, matrices[0], two);
+    this.renderLines(shown);
+  }
+
+  // Fills a pane with the matrix of a step.
+  fill(step, pane, matrix, scale, room) {
+    const { answer, state } = this;
+    const mask = this.maskOf(step.name, pane.head);
+    const label = answer.label(step.rows);
+    const empties = step.name === 'weights' || step.name === 'masked_scores' ? answer.mask(state.batch, pane.head) : null;
+    const rowLabels = (row) => (answer.isEmpty(empties, row) ? `${label(row)} ∅` : label(row));
+    const colLabels = answer.label(step.cols);
+    const range = `${formatNumber(matrix.lo)} to ${formatNumber(matrix.hi)}`;
+    pane.figure.update({
+      ...{ matrix, mask, rowLabels, colLabels, scale, ...room, colours: this.colours, names: axisNames(step), measure: step.measure },
+      masked: mask ? mask.reduce((sum, bit) => sum + bit, 0) : matrix.masked,
+      label: `${step.title}: ${matrix.rows} × ${matrix.cols}, ${range}. Arrow keys move, Enter keeps a row.`,
+      picture: this.pictureOf(step.name, matrix, mask, pane.head),
+    });
+    pane.numbers.replaceChildren();
+    if (!state.numbers) return;
+    const entropy = step.name === 'weights' && this.entropyOf(pane.head);
+    const extra = step.name === 'weights' ? [{ title: 'largest', values: matrix.largest }] : [];
+    if (entropy) extra.push({ title: ENTROPY, values: entropy });
+    const masked = mask && ((row, col) => mask[row * matrix.cols + col] === 1);
+    const title = [step.title, pane.title.textContent].filter(Boolean).join(', ');
+    pane.numbers.append(createTable({ title, matrix, mask: masked, rowLabels, colLabels, extra }));
+  }
+
+  // Writes the line below the figures. If two heads stand side by side, each has its own menu.
+  describe(step, matrix, two) {
+    const variance = this.answer.statistics?.variance[step.name];
+    const feet = two ? this.panes : [this];
+    for (const pane of this.panes) {
+      if (two) pane.foot ??= this.makeFoot(pane.pane, () => this.saved(pane));
+      if (pane.foot) pane.foot.foot.hidden = !two || this.lined();
+    }
+    this.foot.foot.hidden = two && !this.lined();
+    for (const one of feet) {
+      const { figure, head } = one.figure ? one : this.panes[0];
+      const { bar, meta, menu } = one.foot;
+      const { matrix: shown, scale } = figure.given;
+      menu.name(two ? `${step.title}, head ${head}` : step.title);
+      bar.style.marginLeft = `${figure.box.left}px`;
+      defer(bar, () => drawBar(bar, { scale, measure: step.measure, plotWidth: figure.box.plotWidth, colours: this.colours }));
+      meta.replaceChildren(
+        make('span', 'shape', null, `${matrix.rows} × ${matrix.cols}`),
+        makeRange(shown),
+        ...(variance === undefined ? [] : [make('span', 'variance', null, `variance ${formatNumber(variance, 3)}`)]),
+      );
+    }
+  }
+
+  entropyOf(head) {
+    const { state, answer } = this;
+    return state.mean || answer.matrices.weights[0].length < answer.heads ? null : answer.entropy(state.batch, head);
+  }
+
+  // Returns the columns of bars beside a pane. largest: the largest weight of all panes, so that the bars of two panes can be compared.
+  barColumns(head, matrix, largest) {
+    const entropy = this.entropyOf(head);
+    const list = [{ title: 'largest', values: matrix.largest, most: Math.max(largest, 1e-300) }];
+    if (entropy) list.push({ title: ENTROPY, values: entropy, most: Math.log(matrix.cols) });
+    return list;
+  }
+
+  drawBars(pane, columns) {
+    pane.columns = columns;
+    pane.bars.hidden = !columns.length;
+    if (!columns.length) return;
+    pane.bars.setAttribute('aria-label', 'The largest weight and the entropy of each row. The table of numbers has the numbers.');
+    this.paintBars(pane);
+  }
+
+  zoomed(pane, zoomed) {
+    pane.reset.hidden = !zoomed;
+    if (pane.columns?.length) this.paintBars(pane);
+  }
+
+  paintBars({ bars, figure, columns }) {
+    Object.assign(bars.style, { width: `${barsWidth(columns)}px`, height: `${figure.box.height}px` });
+    defer(bars, () => drawBars(bars, figure.shown(), columns, this.colours));
+  }
+
+  // Loads the lines when they are first shown.
+  async loadLines() {
+    try {
+      const { createLines } = await import(new URL(LINES_NAME, import.meta.url));
+      this.lines ??= createLines(this.parts.lines, {
+        onHover: (word) => word && this.setHover({ query: word.query ?? undefined, key: word.key ?? undefined }),
+        onLock: (row) => this.act.lock(row),
+      });
+      this.render(this.state);
+    } catch ({ message }) {
+      this.act.tell('The lines cannot be loaded', message);
+    }
+  }
+
+  renderLines(shown) {
+    const { state, answer } = this;
+    this.parts.lines.hidden = !this.lined();
+    if (!this.lined()) return;
+    if (!this.lines) return this.loadLines();
+    const mean = state.mean && answer.mean;
+    const entry = (head) => ({
+      weights: this.matrixOf('weights', head).data,
+      masked: this.maskOf('weights', head),
+      name: mean ? 'mean' : `head ${head}`,
+      index: head,
+    });
+    const count = Math.min(answer.matrices.weights[state.batch].length, 8);
+    this.lines.update({
+      heads: state.every && !mean ? Array.from({ length: count }, (_, head) => entry(head)) : shown.map(([, head]) => entry(head)),
+      rows: answer.queries,
+      cols: answer.keys,
+      queryLabels: Array.from({ length: answer.queries }, (_, row) => answer.query(row)),
+      keyLabels: Array.from({ length: answer.keys }, (_, col) => answer.key(col)),
+      threshold: state.threshold,
+      mode: state.mass ? 'mass' : 'weight',
+      row: state.row,
+    });
+  }
+
+  thumb(canvas, name, head, batch = this.state.batch) {
+    const { answer } = this;
+    const matrix = answer.matrix(name, batch, head);
+    const mask = HATCHED.includes(name) ? answer.maskOfWeights(batch, head) : null;
+    const scale = this.scaleOf(name, [matrix]);
+    const picture = this.pictureOf(name, matrix, mask, head, batch);
+    defer(canvas, () => drawThumb(canvas, matrix, mask, scale, (part, side) => picture(scale, part, side)));
+  }
+
+  // ---------------------------------------------------------------- from the flow to one step and back
+
+  // Opens a matrix of the flow. cell: the cell that was chosen.
+  enlarge(id, cell) {
+    if (this.state.editMask && cell && stepNamed(stepOf(id)).cols === 'key') return this.act.toggleMask(cell.row, cell.col);
+    this.act.open(stepOf(id));
+  }
+
+  // Returns where the matrix is that grows or shrinks: its element in the view that is left.
+  placeOfOpen(opened, before) {
+    if (opened === 'flow') return this.panes[0].figure.over.getBoundingClientRect();
+    if (before !== 'flow') return null;
+    return this.nodeOf(opened)?.element.getBoundingClientRect() ?? null;
+  }
+
+  // Scrolls to a matrix of the flow, if the flow is longer than the window.
+  reveal(id) {
+    if (this.size.width < NARROW) this.flow.nodes.get(id)?.element.scrollIntoView({ block: 'center' });
+  }
+
+  nodeOf(step) {
+    const { nodes } = this.flow;
+    return [...nodes.values()].find((node) => node.step === step && node.id !== 'k') ?? (step === 'K' ? nodes.get('k') : undefined);
+  }
+
+  // Moves a matrix from its place in the view that was left to its place in the view that is shown.
+  move(from, opened, before) {
+    if (matchMedia('(prefers-reduced-motion: reduce)').matches || this.printing || !from.width) return;
+    const element = opened === 'flow' ? this.nodeOf(before)?.element : this.panes[0].figure.over;
+    const to = element?.getBoundingClientRect();
+    if (!to?.width) return;
+    const ghost = make('div', 'stage-ghost', document.body);
+    const at = ({ left, top, width, height }) => ({ left: `${left}px`, top: `${top}px`, width: `${width}px`, height: `${height}px` });
+    ghost.animate([{ ...at(from), opacity: 0.9 }, { ...at(to), opacity: 0.3 }], { duration: LONG, easing: 'ease-out' }).onfinish = () => ghost.remove(); // prettier-ignore
+  }
+
+  // ---------------------------------------------------------------- the subject
+
+  // Makes the cell of a query and a key the subject. If one of them is missing, it is that of the largest weight.
+  setHover(hover) {
+    if (!hover) return;
+    this.subject = { id: 'weights', row: hover.query ?? this.subject.row, col: hover.key };
+    this.choose();
+  }
+
+  // Makes a place of the flow the subject.
+  point(place, byKey) {
+    const { id, row, col } = this.subject;
+    if (id === place.id && row === place.row && col === place.col) return;
+    this.subject = place;
+    this.choose();
+    if (byKey) this.act.say(this.parts.written.textContent);
+  }
+
+  // Completes the subject, writes about it, and marks it and what belongs to it.
+  choose() {
+    const { state, answer, subject } = this;
+    if (!this.matrixOf(stepOf(subject.id))) Object.assign(subject, { id: 'weights', row: 0, col: undefined });
+    const matrix = this.matrixOf(stepOf(subject.id));
+    const row = Math.min(subject.row, matrix.rows - 1);
+    const largest = () => {
+      const weights = matrix.data.subarray(row * matrix.cols, (row + 1) * matrix.cols);
+      return weights.reduce((best, weight, at) => (Math.abs(weight) > Math.abs(weights[best]) ? at : best), 0);
+    };
+    const col = Math.min(subject.col ?? largest(), matrix.cols - 1);
+    this.subject = { id: subject.id, row, col };
+    const step = stepNamed(stepOf(subject.id));
+    const query =
+      step.rows === 'query' || step.rows === 'both'
+        ? row
+        : step.rows === 'key'
+          ? (answer.wordOf(row) ?? this.query ?? 0)
+          : (this.query ?? 0);
+    this.query = Math.min(query, answer.queries - 1);
+    this.key = step.cols === 'key' ? col : (this.key ?? 0);
+    if (this.key >= answer.keys) this.key = 0;
+    const now = { subject: this.subject, query: this.query, key: this.key };
+    const last = answer.queries - 1;
+    if (!this.kept) this.writeAbout({ subject: { id: 'weights', row: last, col: 0 }, query: last, key: 0 });
+    this.writeAbout(now);
+    const weights = this.rowOfWeights(this.query);
+    const one = rangeOf(state.range, answer.keys) === 'one' && !isSigned('weights', answer.summary.options);
+    const most = one ? 1 : weights.reduce((top, weight) => Math.max(top, Math.abs(weight)), 0) || 1;
+    this.words.tint({ row: this.query, weights, most, locked: state.row === this.query });
+    this.mark();
+  }
+
+  rowOfWeights(row) {
+    const { data, cols } = this.matrixOf('weights');
+    return data.subarray(row * cols, (row + 1) * cols);
+  }
+
+  // Returns what the explanation of a row is made of.
+  explained(row = this.query) {
+    const { answer, state } = this;
+    const mask = this.maskOf('weights', state.head);
+    return {
+      query: answer.query(row),
+      row: this.rowOfWeights(row),
+      mask: mask?.subarray(row * answer.keys, (row + 1) * answer.keys),
+      keyLabel: (col) => answer.key(col),
+      entropy: this.entropyOf(state.head)?.[row],
+      locked: state.row === row,
+    };
+  }
+
+  // Returns the sentence about the row of the subject, or about the state.
+  sentence() {
+    const { answer, state } = this;
+    if (this.opened() !== 'states') return sentenceOf(this.explained());
+    return answer.own.sayStep(state.batch, state.head, Math.min(state.position ?? Infinity, answer.queries - 1));
+  }
+
+  // The arithmetic of the query and the key of the subject.
+  get arithmetic() {
+    const { batch, head } = this.state ?? {};
+    return this.answer ? found(this.answer, { batch, head, row: this.query, col: this.key }) : null;
+  }
+
+  // Writes about a subject. The first one after a change of the width is the last weight of the first key, because its sentence is long.
+  writeAbout(what) {
+    const { answer, parts, state } = Object.assign(this, what);
+    const way = (this.way = wayOf(answer, { batch: state.batch, head: state.head }, what.subject, answer.body));
+    parts.written.replaceChildren();
+    const line = make('p', 'written-line', parts.written);
+    make('b', '', line, way.title);
+    for (const [text, kind] of way.parts) make('span', kind ?? '', line, text);
+    make('p', 'written-row', parts.written, this.sentence());
+    this.writeLegend();
+    if (answer.own?.drawWay && stepNamed(stepOf(this.subject.id)).cols === 'key')
+      answer.own.drawWay(make('div', 'way', parts.written), this.arithmetic);
+    this.keepRoom(Math.max(this.kept, parts.written.offsetHeight));
+    if (!parts.explanation.hidden) drawExplanation(parts.explanation, this.explained());
+  }
+
+  // Keeps so many pixels for what is written: as many as the longest sentence so far, so that the picture stays where it is.
+  keepRoom(height) {
+    if (height !== this.kept) this.parts.written.style.setProperty('--kept', `${height}px`);
+    this.kept = height;
+  }
+
+  // Says what the frames in the flow mean.
+  writeLegend() {
+    if (this.opened() !== 'flow') return;
+    const legend = make('p', 'written-legend', this.parts.written);
+    for (const [kind, text] of [['row', 'row'], ['col', 'column'], ['cell', 'this number'], ['next', 'goes next']]) make('span', `mark-${kind}`, legend, text); // prettier-ignore
+  }
+
+  // Marks the subject and the locked row.
+  mark() {
+    const { subject, state, way } = this;
+    this.flow.mark({ subject, from: way.from, to: way.to });
+    if (this.single.hidden) return;
+    const step = stepNamed(this.opened());
+    const marks = { rows: [], cols: [], cell: null, locked: step.rows === 'query' || step.rows === 'both' ? state.row : null };
+    if (stepOf(subject.id) === step.name) marks.cell = { row: subject.row, col: subject.col };
+    else {
+      const places = [...way.from, ...way.to].filter(({ id }) => stepOf(id) === step.name);
+      for (const { row, col } of places) {
+        if (row !== undefined && col !== undefined) marks.subject = { row, col };
+        else if (row !== undefined) marks.rows.push(row);
+        else marks.cols.push(col);
+      }
+      if (!places.length && step.cols === 'key' && stepNamed(stepOf(subject.id)).cols === 'key')
+        marks.subject = { row: subject.row, col: subject.col };
+    }
+    for (const { figure, pane } of this.panes) if (!pane.hidden) figure.mark(marks);
+  }
+
+  // ---------------------------------------------------------------- the pointer and the keys in one step
+
+  placeIn({ row, col }) {
+    const name = this.opened();
+    const { projected } = this.answer.summary;
+    return { id: name.length === 1 && !projected && name !== 'X' ? name.toLowerCase() : name, row, col };
+  }
+
+  pointIn(pane, cell, event) {
+    if (event.pointerType === 'touch') return;
+    if (!cell) return hideTooltip();
+    this.point(this.placeIn(cell));
+    this.tell(pane, cell, event);
+  }
+
+  facts(pane, cell) {
+    const { matrix } = pane.figure.given;
+    const step = stepNamed(this.opened());
+    const weights = step.name === 'weights' ? matrix : this.matrixOf('weights');
+    return factsOf(step, cell, { answer: this.answer, batch: this.state.batch, head: pane.head, matrix, weights });
+  }
+
+  tell(pane, cell, event) {
+    const { title, entries } = this.facts(pane, cell);
+    showTooltip(title, entries, event, pane.figure.rectOf(cell));
+  }
+
+  click(pane, cell, event) {
+    const step = stepNamed(this.opened());
+    if (this.state.editMask && step.cols === 'key') return this.act.toggleMask(cell.row, cell.col);
+    if (step.rows === 'query' || step.rows === 'both') this.act.lock(this.state.row === cell.row ? null : cell.row);
+    if (event?.pointerType !== 'touch') return;
+    this.point(this.placeIn(cell));
+    this.tell(pane, cell, event);
+  }
+
+  keydown(pane, event) {
+    const { figure } = pane;
+    const { rows, cols } = figure.given.matrix;
+    const at = figure.marks.cell ?? { row: 0, col: 0 };
+    const cell = movedCell(figure.marks.cell, event, figure.given.matrix);
+    if (cell) {
+      this.point(this.placeIn(cell));
+      figure.reveal(cell);
+      this.tell(pane, cell, {});
+      const { title, entries } = this.facts(pane, cell);
+      const shown = entries.slice(stepNamed(this.opened()).cols === 'key' ? 2 : 0);
+      this.act.say(`${title}: ${shown.map((entry) => entry.slice(0, 2).join(' ')).join(', ')}`);
+    } else if (event.key === 'Enter' || event.key === ' ') {
+      this.click(pane, at);
+    } else if ('+=-'.includes(event.key) && !event.ctrlKey && !event.metaKey && figure.zoomAt(at, event.key !== '-')) {
+      const { row0, row1, col0, col1 } = figure.range;
+      this.act.say(`rows ${row0} to ${row1 - 1} of ${rows}, columns ${col0} to ${col1 - 1} of ${cols}`);
+    } else if (event.key === 'Escape') {
+      // If nothing else is to be released, the first Escape hides the numbers. keyboard.js releases the row or goes back to the flow.
+      if (!hideTooltip() || this.state.row !== null || this.state.editMask) return;
+    } else {
+      return;
+    }
+    event.preventDefault();
+    event.stopPropagation();
+  }
+}

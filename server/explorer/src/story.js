@@ -1,0 +1,195 @@
+// story.js shows the trained model (trained.js) on the stage: the words that the user types, the weights of all heads of both layers, the
+// lines of one head, and the most likely next words. A head can be switched off. The page loads this file with the example. The layer of the
+// chosen head is the request of the page, so the other views show how its numbers are made.
+import { makeScale, raster } from './colour.js';
+import { make, makeWith } from './dom.js';
+import { wholeRange } from './geometry.js';
+import { formatNumber } from './numbers.js';
+import { formatJSON } from './snippets.js';
+import { isStored, loadTrained, requestOf, runTrained, wordsOf } from './trained.js';
+
+const TYPING = 250; // milliseconds from the last key to the computation
+const SHOWN = 6; // next words
+const MARK = '.'; // between the layer and the head of a head that is off, in the address
+
+// Makes the view in an empty element. tools: {post(path, body), stored(), take(path, text, labels, shown), words, lines(), tell(title, detail),
+// say(text)}. stored() resolves to the stored layers of the server. take() makes a request that of the page; shown: what the
+// address keeps. lines() resolves to lines.js.
+export async function createStory(root, tools) {
+  const model = await loadTrained();
+  const stored = isStored(model, await tools.stored());
+  let chosen = { layer: 1, head: 0 };
+  let off = []; // [[layer, head]]
+  let ran = null; // what runTrained() gives
+  let whole = null; // the same with all heads
+  let asked = 0;
+  let timer = 0;
+  let lines = null;
+  let look = {};
+  let locked = null; // the word whose lines are shown alone
+
+  const label = makeWith('label', root, { className: 'story-text', textContent: 'Words ' });
+  const area = makeWith('input', label, { id: 'story-text', autocomplete: 'off', spellcheck: false });
+  const note = makeWith('p', root, { className: 'note', role: 'status' });
+  const row = make('div', 'story-row', root);
+  const heads = makeWith('div', row, { className: 'story-heads', role: 'group', ariaLabel: 'Heads of both layers' });
+  const place = make('div', 'story-lines', row);
+  const next = make('div', 'story-next', row);
+  const known = makeWith('details', root, { className: 'note' });
+  makeWith('summary', known, { textContent: `The ${model.words.length} words that the model knows` });
+  makeWith('p', known, { textContent: model.words.join(' ') });
+
+  const isOff = (layer, head) => off.some(([l, h]) => l === layer && h === head);
+
+  // Returns what the address keeps.
+  const shown = () => ({ words: area.value, layer: chosen.layer, head: chosen.head, off: off.map((one) => one.join(MARK)).join() });
+
+  // Runs the model for the words of the field.
+  async function run() {
+    const mine = ++asked;
+    const { words, unknown, left } = wordsOf(model, area.value);
+    const said = [];
+    if (unknown.length)
+      said.push(`The model leaves out ${unknown.map(({ word }) => `“${word}”`).join(', ')}: it knows only the words below.`);
+    if (left) said.push(`It reads ${model.places} words at most; the last ${left} are left out.`);
+    if (!words.length) said.push('Type words that the model knows.');
+    note.textContent = said.join(' ');
+    if (!words.length) return;
+    try {
+      const all = await runTrained(model, words, tools.post, { stored });
+      const part = off.length ? await runTrained(model, words, tools.post, { stored, off }) : all;
+      if (mine !== asked) return;
+      [whole, ran, locked] = [all, part, words.length - 1];
+    } catch (error) {
+      return mine === asked && tools.tell('The model cannot be computed', error.message);
+    }
+    await take();
+    draw();
+    tools.say(sentence());
+  }
+
+  // Makes the layer of the chosen head the request of the page.
+  function take() {
+    const { layer, head } = chosen;
+    const { path, body } = requestOf(model, layer, ran.layers[layer].X, { off: ran.layers[layer].off, stored: false });
+    delete body.return;
+    return tools.take(path, formatJSON(body), ran.words, shown());
+  }
+
+  const percent = (probability) => `${formatNumber(100 * probability, 2)} %`;
+
+  function sentence() {
+    const [first, second] = ran.next;
+    const likely = `After “${ran.words.at(-1)}”, the model expects ${first.word} (${percent(first.probability)}), then ${second.word} (${percent(second.probability)}).`;
+    if (!off.length) return likely;
+    const before = whole.next[0];
+    const now = ran.next.find(({ word }) => word === before.word);
+    const names = off.map(([layer, head]) => `head ${head} of layer ${layer}`).join(' and ');
+    return `${likely} With all heads it expects ${before.word} (${percent(before.probability)}); without ${names}, ${before.word} has ${percent(now.probability)}.`;
+  }
+
+  function drawHeads() {
+    const { palette, log, dark } = look;
+    const focus = document.activeElement?.dataset.story;
+    heads.replaceChildren();
+    ran.layers.forEach(({ weights }, layer) => {
+      const line = make('div', 'story-layer', heads);
+      make('span', '', line, `layer ${layer}`);
+      weights.forEach((matrix, head) => {
+        const one = make('div', 'story-head', line);
+        const pressed = layer === chosen.layer && head === chosen.head;
+        const button = makeWith('button', one, { type: 'button', className: 'map', ariaPressed: String(pressed) });
+        button.dataset.story = `${layer}.${head}`;
+        const canvas = makeWith('canvas', button, { className: 'thumb' });
+        const { width, height, pixels } = raster(
+          matrix,
+          makeScale({ lo: 0, hi: 1, signed: false, log, palette, dark }),
+          wholeRange(matrix),
+          64,
+        );
+        Object.assign(canvas, { width, height })
+          .getContext('2d')
+          .putImageData(new ImageData(pixels, width, height), 0, 0);
+        canvas.setAttribute('aria-hidden', 'true');
+        make('span', '', button, `head ${head}`);
+        button.addEventListener('click', () => choose(layer, head));
+        const box = makeWith('input', makeWith('label', one), { type: 'checkbox', checked: !isOff(layer, head) });
+        box.dataset.story = `switch ${layer}.${head}`;
+        box.setAttribute('aria-label', `head ${head} of layer ${layer} takes part`);
+        box.after(' on');
+        box.addEventListener('change', () => switchHead(layer, head, box.checked));
+      });
+    });
+    if (focus) heads.querySelector(`[data-story="${focus}"]`)?.focus();
+  }
+
+  function drawNext() {
+    next.replaceChildren();
+    makeWith('p', next, { className: 'lead', textContent: sentence() });
+    const list = make('ol', '', next);
+    for (const { word, probability } of ran.next.slice(0, SHOWN)) {
+      const item = make('li', '', list);
+      make('span', '', item, word);
+      make('i', '', make('span', 'track', item)).style.width = `${Math.max(1, 100 * probability)}%`;
+      make('b', '', item, percent(probability));
+    }
+  }
+
+  async function drawLines() {
+    lines ??= (await tools.lines()).createLines(place, { onLock: (row) => (locked = row) });
+    const { layer, head } = chosen;
+    const matrix = ran.layers[layer].weights[head];
+    const labels = ran.words;
+    lines.update({
+      heads: [{ weights: matrix.data, masked: null, name: `layer ${layer}, head ${head}`, index: head }],
+      ...{ rows: matrix.rows, cols: matrix.cols, queryLabels: labels, keyLabels: labels, threshold: 0.1, mode: 'weight', row: locked },
+    });
+  }
+
+  function draw() {
+    drawHeads();
+    drawNext();
+    drawLines();
+  }
+
+  async function choose(layer, head) {
+    chosen = { layer, head };
+    await take();
+    draw();
+  }
+
+  function switchHead(layer, head, on) {
+    off = off.filter(([l, h]) => l !== layer || h !== head);
+    if (!on) off.push([layer, head]);
+    return run();
+  }
+
+  area.addEventListener('input', () => {
+    clearTimeout(timer);
+    timer = setTimeout(run, TYPING);
+  });
+
+  return {
+    // Shows the model as the address has it. given: {words, layer, head, off, look}; look: {palette, log, dark}.
+    async open(given) {
+      const none = !wordsOf(model, given.words).words.length;
+      area.value = none ? tools.words : given.words;
+      chosen = { layer: Math.min(given.layer, model.layers.length - 1), head: Math.min(given.head, model.heads - 1) };
+      const pairs = given.off.split(',').map((one) => one.split(MARK).map(Number));
+      off = pairs.filter(([layer, head]) => layer < model.layers.length && head < model.heads);
+      look = given.look;
+      await run();
+      if (none) note.textContent = 'The model knows none of the words in the address, so these are others.';
+    },
+    // Follows the page: its colours, and the head that the user has chosen in another view.
+    follow({ head, ...now }) {
+      const same = JSON.stringify(now) === JSON.stringify(look) && head === chosen.head;
+      look = now;
+      if (same || !ran) return;
+      chosen.head = head;
+      draw();
+    },
+    // What the model says.
+    said: () => ({ words: ran?.words, next: ran?.next.slice(0, SHOWN), layers: ran?.layers.map(({ weights }) => weights) }),
+  };
+}

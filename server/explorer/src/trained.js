@@ -1,0 +1,107 @@
+// trained.js has the trained model (server/models/story.safetensors): two layers that have attention and nothing else. The server computes
+// the attention of each layer. This module does the rest: it finds the rows of typed words, adds to them what each layer answers, and
+// multiplies the sum by the unembedding. It needs no page.
+/* global STORY_NAME */
+import { matrices } from './matrices.js';
+import { readSafetensors } from './safetensors.js';
+import { fail, TYPES } from './tensortext.js';
+
+export const NAME = 'story'; // of the model on the server; its layers are story.0 and story.1
+const PARTS = ['W_Q', 'W_K', 'W_V', 'W_O'];
+
+// Resolves to the numbers of a tensor of safetensors.js as {rows, cols, data}.
+async function numbersOf({ type, shape: [rows, cols], data }) {
+  const [size, read] = TYPES[type];
+  const view = new DataView(await data.arrayBuffer());
+  return { rows, cols, data: Float64Array.from({ length: rows * cols }, (_, at) => read(view, at * size, true)) };
+}
+
+const rowsOf = ({ rows, cols, data }) => Array.from({ length: rows }, (_, row) => [...data.subarray(row * cols, (row + 1) * cols)]);
+
+// Reads the file of the model, a Blob. Resolves to the model: {words, heads, places, layers, embedding, positions, unembedding}.
+// words: all words that it knows. places: how many words a text may have. layers: for each layer {W_Q, W_K, W_V, W_O}, each (d_model,
+// d_model). embedding and unembedding (words, d_model), positions (places, d_model). A matrix is {rows, cols, data}.
+export async function readTrained(file) {
+  const { metadata, tensors } = (await readSafetensors(file, file.size)) ?? fail('Its header is too long.');
+  const texts = Object.fromEntries(metadata);
+  const all = Object.fromEntries(await Promise.all(tensors.map(async (tensor) => [tensor.name, await numbersOf(tensor)])));
+  const { embedding, positions, unembedding } = all;
+  const layers = [0, 1].map((layer) => Object.fromEntries(PARTS.map((part) => [part, all[`${layer}.${part}`]])));
+  const heads = Number(texts.heads);
+  return { words: JSON.parse(texts.words), heads, places: positions.rows, layers, embedding, positions, unembedding };
+}
+
+// Resolves to the model that the page's own server has beside this script.
+export const loadTrained = async () => readTrained(await (await fetch(new URL(STORY_NAME, import.meta.url))).blob());
+
+// Splits typed text into words of the model; the case of letters does not matter. Returns {words, unknown, left}. words: those that the
+// model can take, as it writes them. unknown: [{word, at}], words and marks that it does not know, with their index in the text; the model
+// gets none of them. left: how many of the known words are too many; they are not in `words`.
+export function wordsOf(model, text) {
+  const known = new Map(model.words.map((word) => [word.toLowerCase(), word]));
+  const typed = [...text.matchAll(/[\p{L}\p{N}'’-]+|\S/gu)];
+  const found = typed.map(({ 0: word, index }) => ({ word, at: index, known: known.get(word.toLowerCase()) }));
+  const words = found.filter((one) => one.known).map((one) => one.known);
+  const unknown = found.filter((one) => !one.known).map(({ word, at }) => ({ word, at }));
+  return { words: words.slice(0, model.places), unknown, left: Math.max(0, words.length - model.places) };
+}
+
+// Says whether a server has the layers of this model. listed: the layers of the answer to GET /layers. An operator may serve other folders.
+export const isStored = (model, listed) =>
+  model.layers.every((_, layer) =>
+    listed.some(
+      ({ name, heads, d_model: columns, causal }) =>
+        name === `${NAME}.${layer}` && heads === model.heads && columns === model.embedding.cols && causal,
+    ),
+  );
+
+// Returns the request of a layer, {path, body}. X: (n, d_model), as rows. off: the heads of this layer that are switched off. stored: whether
+// the server has the layer; if not, the request has the weights. A head that is switched off may attend to nothing, so its output is zeros.
+export function requestOf(model, layer, X, { off = [], stored = true } = {}) {
+  const body = { X, return: ['output', 'weights'] };
+  if (off.length) {
+    body.mask = Array.from({ length: model.heads }, (_, head) => X.map(() => X.map(() => !off.includes(head))));
+  }
+  if (stored) return { path: `/layers/${NAME}.${layer}/attention`, body };
+  for (const part of PARTS) body[part] = rowsOf(model.layers[layer][part]);
+  return { path: '/multi-head-attention', body: { ...body, heads: model.heads, causal: true } };
+}
+
+const sum = (a, b) => a.map((row, i) => row.map((value, c) => value + b[i][c]));
+
+// Returns how likely each word of the model comes after a row of the last sums, the most likely one first: [{word, probability}].
+function nextOf({ words, unembedding: { cols, data } }, row) {
+  const scores = words.map((_, word) => row.reduce((total, value, c) => total + value * data[word * cols + c], 0));
+  const most = Math.max(...scores);
+  const all = scores.map((score) => Math.exp(score - most));
+  const total = all.reduce((a, b) => a + b);
+  return words.map((word, at) => ({ word, probability: all[at] / total })).sort((a, b) => b.probability - a.probability);
+}
+
+// Runs the model. words: n words of the model, as wordsOf() returns them, at least one and at most model.places. post(path, body) resolves
+// to the parsed answer of the server, as that of client.js. off: the heads that are switched off, as [[layer, head]]. Resolves to
+//   {words, layers: [{name, request, X, weights, off}], states, next, after(i)}.
+// request: {path, body} of requestOf(). X: (n, d_model), what goes into the layer, as rows. weights: of each head, a matrix n × n of
+// matrices.js; all zeros for a head that is off. off: the heads of this layer that are off. states: (n, d_model) after both layers, as rows.
+// next: what comes after the last word, [{word, probability}] for all words of the model, the most likely first. after(i): the same after
+// word i, which the model says from the words up to i alone. Throws what post() throws.
+export async function runTrained(model, words, post, { off = [], stored = true } = {}) {
+  const { embedding, positions } = model;
+  const ids = words.map((word) => model.words.indexOf(word));
+  if (!words.length || words.length > model.places || ids.includes(-1)) fail(`The model takes 1 to ${model.places} of its own words.`);
+  const row = (data, at) => [...data.subarray(at * embedding.cols, (at + 1) * embedding.cols)];
+  let X = sum(
+    ids.map((id) => row(embedding.data, id)),
+    ids.map((_, place) => row(positions.data, place)),
+  );
+  const layers = [];
+  for (let layer = 0; layer < model.layers.length; layer++) {
+    const without = off.filter(([where]) => where === layer).map(([, head]) => head);
+    const request = requestOf(model, layer, X, { off: without, stored });
+    const { output, weights } = await post(request.path, request.body);
+    layers.push({ name: `${NAME}.${layer}`, request, X, weights: matrices(weights, 0)[0], off: without });
+    X = sum(X, output);
+  }
+  const after = (i) => nextOf(model, X[i]);
+  return { words, layers, states: X, next: after(words.length - 1), after };
+}

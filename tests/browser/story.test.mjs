@@ -1,0 +1,98 @@
+// story.test.mjs tests the example "A trained model": typed words, the maps of both layers, the lines, the next words, the switches of the
+// heads, and links. The numbers are those that the daemon gives for the same requests.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { answered, done, matrix, open } from './explorer.mjs';
+import { findings, onPage, picture, startDaemon } from './harness.mjs';
+
+const story = (page) => page.evaluate(() => window.explorer.story);
+const type = (page, words) => answered(page, () => page.fill('#story-text', words));
+const switchHead = (page, name) => answered(page, () => page.click(`[data-story="switch ${name}"]`));
+const told = (page) => page.textContent('.story-next .lead');
+
+// Opens the example on a daemon that stores the model, or on one that has no layers.
+async function onModel(stored, does, options = {}) {
+  const daemon = await startDaemon(...(stored ? ['--layers', new URL('../../server/models', import.meta.url).pathname] : []));
+  try {
+    await onPage({ baseURL: daemon.base, origin: daemon.base, expected: /404/, ...options }, async (page, more) => {
+      await open(page, '/');
+      await answered(page, () => page.click('[data-example="model"]'));
+      await does(page, more);
+    });
+  } finally {
+    await daemon.stop();
+  }
+}
+
+for (const stored of [true, false]) {
+  test(`the model repeats what it has read, and fails without its induction head, ${stored ? 'stored' : 'not stored'}`, () =>
+    onModel(stored, async (page) => {
+      await type(page, 'Mia Snow sees the red bird . Otto Wood finds Mia');
+      const { words, next, layers } = await story(page);
+      assert.deepEqual(words.slice(-2), ['finds', 'Mia']);
+      assert.equal(next[0].word, 'Snow');
+      assert.ok(next[0].probability > 0.5, String(next[0].probability));
+      assert.equal(layers.length, 2);
+      // The last word looks at the one that came after it before: an induction head. The head of layer 0 looks at the word before.
+      const at = (head, row, col) => Object.values(head.data)[row * head.cols + col];
+      const last = words.length - 1;
+      assert.ok(at(layers[1][0], last, 1) > 0.5, 'induction');
+      const before = words.slice(1).filter((_, i) => at(layers[0][0], i + 1, i) > 0.3).length;
+      assert.ok(before > words.length / 2, `previous word: ${before} of ${words.length}`);
+      // The request of the page is this layer: the same weights.
+      const shown = await matrix(page, 'weights', 0);
+      shown.forEach((row, i) => row.forEach((weight, j) => assert.ok(Math.abs(weight - at(layers[1][0], i, j)) < 1e-5)));
+      await switchHead(page, '1.0');
+      const without = await story(page);
+      const then = without.next.find(({ word }) => word === 'Snow')?.probability ?? 0;
+      assert.ok(then < next[0].probability / 2, `${then} is not less than half of ${next[0].probability}`);
+      assert.match(await told(page), /With all heads it expects Snow .*; without head 0 of layer 1, Snow has/);
+      assert.ok(Object.values(without.layers[1][0].data).every((weight) => weight === 0));
+      await switchHead(page, '1.0');
+      assert.equal((await story(page)).next[0].word, 'Snow');
+    }));
+}
+
+test('unknown words and words that are too many are said, and the layer of a head is shown as a flow', () =>
+  onModel(true, async (page) => {
+    await type(page, 'Anna Hill meets Zorro . anna');
+    assert.match(await page.textContent('.story .note'), /leaves out “Zorro”/);
+    assert.deepEqual((await story(page)).words, ['Anna', 'Hill', 'meets', '.', 'Anna']);
+    await type(page, 'the old cat . '.repeat(20));
+    assert.match(await page.textContent('.story .note'), /at most; the last \d+ are left out/);
+    await page.fill('#story-text', 'Zorro');
+    await page.waitForFunction(() => /Type words that the model knows/.test(document.querySelector('.story .note').textContent));
+    await type(page, 'Anna Hill . Anna');
+    await answered(page, () => page.click('[data-story="0.0"]'));
+    await page.click('[data-frame="flow"]');
+    for (const id of ['X', 'W_Q', 'Q', 'q', 'k', 'scores', 'weights', 'v', 'mixed', 'joined', 'W_O', 'output']) {
+      assert.ok(await page.locator(`[data-node="${id}"]`).isVisible(), id);
+    }
+    await page.keyboard.press(']');
+    await page.click('[data-frame="model"]');
+    assert.equal(await page.getAttribute('[data-story="0.1"]', 'aria-pressed'), 'true', 'the view follows the head of the flow');
+  }));
+
+test('a link shows the same words, head and switches; axe-core finds nothing', () =>
+  onModel(
+    true,
+    async (page) => {
+      await type(page, 'Ben Stone likes Ben');
+      await answered(page, () => page.click('[data-story="0.1"]'));
+      await switchHead(page, '1.1');
+      const url = page.url();
+      const before = await story(page);
+      await picture(page, 'story');
+      assert.deepEqual(await findings(page), []);
+      await page.goto('about:blank');
+      await page.goto(url);
+      await done(page);
+      await page.waitForSelector('[data-story="0.1"][aria-pressed="true"]');
+      assert.equal(await page.isChecked('[data-story="switch 1.1"]'), false);
+      assert.deepEqual(await story(page), before);
+      await page.setViewportSize({ width: 390, height: 844 });
+      assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), 'the page scrolls sideways');
+      await picture(page, 'story-phone', { fullPage: true });
+    },
+    { viewport: { width: 1366, height: 768 } },
+  ));
