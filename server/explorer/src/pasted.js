@@ -176,7 +176,7 @@ function fieldsOf(text, separator) {
 
 // Splits a Markdown table into lines of fields {text, index}. Returns null if the text is none.
 function pipedOf(text) {
-  const lines = Array.from(text.matchAll(/[^\r\n]*\S[^\r\n]*/g), ({ 0: line, index }) => ({ line, index }));
+  const lines = Array.from(text.matchAll(/[^\r\n]+/g), ({ 0: line, index }) => ({ line, index })).filter(({ line }) => /\S/.test(line));
   if (!/^[\s|:]*-[\s|:-]*$/.test(lines[1]?.line)) return null;
   lines.splice(1, 1);
   return lines.map(({ line, index }) => {
@@ -235,9 +235,9 @@ const areNumbers = (fields) => !fields.some(isWord);
 
 // Splits a text at blanks into lines of fields {text, index, json}.
 const linesOf = (text) =>
-  Array.from(text.matchAll(/[^\r\n]*\S[^\r\n]*/g), ({ 0: line, index }) =>
+  Array.from(text.matchAll(/[^\r\n]+/g), ({ 0: line, index }) =>
     Array.from(line.matchAll(/\S+/g), (found) => ({ text: found[0], index: index + found.index, json: jsonOf(found[0]) })),
-  );
+  ).filter(({ length }) => length);
 
 // Returns how many columns the lines of a table have, and whether the first line names them, as {cols, head}. Returns null if the lines are
 // no table. A name or a label may have blanks, so a column is where a name and all that is below it end. Such places are counted from the
@@ -250,6 +250,12 @@ function layoutOf([names, ...rows], isIndented) {
     row.length === names.length && isWord(row[0]) && areNumbers(row.slice(1)) && (!isWhole(others) || isWhole(row.slice(1)));
   if (others.length > 1 && [names, ...rows].every(isLike) && !(others.length > 2 && areCounted(others)))
     return { cols: others.length, head: 0 };
+  const named = names.some(isWord) || (rows.every(({ length }) => length > names.length) && (isIndented || areCounted(names)));
+  if (!named) return null;
+  // If no name has blanks, the numbers need not stand below the names.
+  const { length } = names;
+  if ((isIndented || length > 1) && rows.every((row) => row.length > length && areNumbers(row.slice(-length))))
+    return { cols: length, head: 1 };
   const endsOf = (fields) => fields.map(({ text, index }) => fields.at(-1).index + fields.at(-1).text.length - index - text.length);
   const all = rows.map(endsOf);
   const sets = all.map((ends) => new Set(ends));
@@ -257,9 +263,9 @@ function layoutOf([names, ...rows], isIndented) {
   const isLabel = (end) => rows.every((row, at) => all[at][0] === end && isWord(row[0]));
   if (isLabel(ends[0])) ends = ends.slice(1);
   const cols = ends.length;
-  const fits = rows.every((_, at) => all[at].at(-cols) === ends[0]);
-  const named = names.some(isWord) || (rows.every(({ length }) => length > names.length) && (isIndented || areCounted(names)));
-  return cols && fits && named && (isIndented || cols > 1) ? { cols, head: 1 } : null;
+  // A number at the end of a label of several words would be one of a column that is not found.
+  const fits = rows.every((row, at) => all[at].at(-cols) === ends[0] && (row.length < cols + 2 || isWord(row.at(-cols - 1))));
+  return cols && fits && (isIndented || cols > 1) ? { cols, head: 1 } : null;
 }
 
 // Reads a table as pandas prints it. Returns {json, shape, labels, form}, or null if the text is no such table.

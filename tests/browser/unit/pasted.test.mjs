@@ -359,6 +359,7 @@ test('tables that pandas prints are read', () => {
   const cases = [
     ['       a     b\nthe  0.5  -1.0\ncat  2.0  30.0', square, ['the', 'cat']],
     ['a     b\nthe  0.5  -1.0\ncat  2.0  30.0', square, ['the', 'cat']], // without the blanks before its first word
+    ['       a     b\nthe  0.5  -1\ncat  2.0  30.0', square, ['the', 'cat']], // edited by hand
     ['Out[7]: \n     0     1\n0  0.5  -1.0\n1  2.0  30.0', square, ['0', '1']],
     ['        a     b\ntoken          \nthe   0.5  -1.0\ncat   2.0  30.0', square, ['the', 'cat']],
     ['key          a     b\ntoken               \nNew York   0.5  -1.0\ncat        2.0  30.0', square, ['New York', 'cat']],
@@ -380,6 +381,7 @@ test('tables that pandas prints are read', () => {
   refused('     a    b\nthe  1  NaN\ncat  2  3.0', 'A number is finite or -inf, but line 2 has NaN.', 'NaN');
   assert.deepEqual(readPasted('Scores:\nAnn 3\nBob 4'), { words: 'Scores: Ann 3 Bob 4' });
   assert.ok(readPasted('Hello there\nI am 3\nyou are 4').words);
+  assert.ok(readPasted('       x a     b\nthe  0.5  -1\ncat  2.0  30.0').words, 'no number becomes part of a label');
 });
 
 test('Markdown tables are read', () => {
