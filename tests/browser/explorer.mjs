@@ -49,7 +49,7 @@ export const writeBody = (page, text) =>
     area.dispatchEvent(new InputEvent('input', { inputType: 'insertText' }));
   }, text);
 
-// What is written about the subject, without its title: how the number is made.
+// Returns how the number of the subject is made, as the page writes it without its title.
 export const writtenLine = async (page) => {
   const parts = await page.locator('.written-line span').allTextContents();
   return parts.join('');

@@ -494,7 +494,7 @@ test('the keyboard reaches the flow, goes from cell to cell and from matrix to m
     assert.equal(order.at(-1), 'weights', 'it goes round');
     await page.keyboard.press(',');
     assert.equal(await node(), order.at(-2));
-    // In K transposed, ArrowRight goes to the next key.
+    // ArrowRight goes to the next key, because K is drawn transposed.
     await page.locator('[data-node="k"]').focus();
     await said(['ArrowRight', 'ArrowRight', 'ArrowDown'], 'K of word 2, column 1: ');
     await page.locator('[data-node="X"]').focus();

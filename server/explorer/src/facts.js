@@ -10,16 +10,6 @@ const NUMBERS = [
   ['corrections', 'corrections'],
 ];
 
-// Returns the indices of the query and the key that a cell of a step belongs to, as far as it has them: {step, row, col, query, key}.
-export function meaningOf(step, { row, col }, answer) {
-  const found = { step: step.name, row, col };
-  if (step.rows === 'query' || step.rows === 'both') found.query = row;
-  if (step.rows === 'key') found.key = row;
-  if (step.rows === 'both') found.key = answer.keyOf(row);
-  if (step.cols === 'key') found.key = col;
-  return found;
-}
-
 // Returns the numbers of a cell, as {title, entries}; each entry is [name, value, strong]. matrix: the numbers that are shown. weights: the
 // weights of the head, or their mean over heads.
 export function factsOf(step, { row, col }, { answer, batch, head, matrix, weights }) {

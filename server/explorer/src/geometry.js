@@ -41,20 +41,6 @@ function labelStep(count, size, least) {
   return count;
 }
 
-// Returns the least width of all columns together at which the figure is of use.
-const useful = (cols) => Math.min(Math.max(cols * 6, 120), 180);
-
-// Returns the width for each of these matrices and how many stand side by side (across), so that as many as possible stand in a row of this
-// width, `gap` apart, and none stands alone in the last row.
-export function share(matrices, width, gap) {
-  for (let across = matrices.length; across > 1; across--) {
-    const each = Math.floor((width - (across - 1) * gap) / across) - 1;
-    const fits = matrices.every(({ rows, cols, rowLabels, names }) => leftMargin(rows, rowLabels, each, names.rows) + useful(cols) <= each);
-    if (fits && matrices.length % across !== 1) return { width: each, across };
-  }
-  return { width, across: 1 };
-}
-
 // Returns the width of the labels of the rows, which is at most a third of the width of the figure. name: the name of the axis of rows.
 function leftMargin(rows, labels, width, name) {
   let most = widthOf(name);

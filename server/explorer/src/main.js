@@ -64,7 +64,7 @@ const explorer = {
   get layers() {
     return state.layers?.shown() ?? null;
   },
-  // What is shown of the trained model.
+  // The words, the weights and the next words of the trained model, or null.
   get story() {
     return state.story?.then((story) => structuredClone(story.said())) ?? null;
   },

@@ -304,17 +304,20 @@ function readPrint(text) {
 
 const DATA = /^--(?:data(?:-raw|-binary|-ascii)?|json)$/; // options of curl that have the body
 const VALUED = /^-[a-zA-Z]*?([AbcCdDeEFHKmoPQrtTuUwxXyYz])(.*)$/s; // a letter that takes a value, after letters that take none
-const SHELL = /(\s+|\\\r?\n)|'([^']*)'|"((?:\\[^]|[^"\\])*)"|\\([^])|([^\s'"\\]+)/gy;
+const SHELL = /(\s+|\\\r?\n)|'([^']*)'|\$'((?:\\[^]|[^'\\])*)'|"((?:\\[^]|[^"\\])*)"|\\([^])|([^\s'"\\$]+|\$)/gy;
+const ANSI = { n: '\n', t: '\t', r: '\r' }; // in $'…', which browsers write for a body with line ends
 
 // Splits a command as a POSIX shell does. It ends before a pipe or another command.
 function shellWords(text) {
   const words = [];
   let word = null;
   let end = 0;
-  for (const [all, blank, single, double, escaped, plain] of text.matchAll(SHELL)) {
+  for (const [all, blank, single, ansi, double, escaped, plain] of text.matchAll(SHELL)) {
     end += all.length;
     if (blank === undefined && (word !== null || !/^[|;&>]/.test(plain))) {
-      word = (word ?? '') + (single ?? double?.replace(/\\([$`"\\])|\\\r?\n/g, '$1') ?? escaped ?? plain);
+      const unescape = (_, code) => (/^[ux]./.test(code) ? String.fromCharCode(parseInt(code.slice(1), 16)) : (ANSI[code] ?? code));
+      const dollar = ansi?.replace(/\\(u[\da-f]{4}|x[\da-f]{2}|[^])/gi, unescape);
+      word = (word ?? '') + (single ?? dollar ?? double?.replace(/\\([$`"\\])|\\\r?\n/g, '$1') ?? escaped ?? plain);
     } else if (word !== null) {
       words.push(word);
       word = null;

@@ -189,7 +189,7 @@ export async function createStory(root, tools) {
       chosen.head = head;
       draw();
     },
-    // What the model says.
+    // Returns a copy of the words, the weights and the most likely next words.
     said: () => ({ words: ran?.words, next: ran?.next.slice(0, SHOWN), layers: ran?.layers.map(({ weights }) => weights) }),
   };
 }

@@ -167,7 +167,7 @@ function wayOfMixed(one) {
   };
 }
 
-// What stands side by side has the numbers of all heads. Only those of the head that is shown come from matrices of the flow.
+// A matrix of all heads side by side has numbers of other heads, too. Only those of the head that is shown come from matrices of the flow.
 function wayOfSide(one) {
   const { answer, batch, row, col, name } = one;
   const heads = Array.from({ length: answer.heads }, (_, head) => head);

@@ -423,6 +423,7 @@ test('a curl command has a body and a path', () => {
     `curl http://127.0.0.1:8080/self-attention -d ${shell(body)}`,
     `$ curl -sS -X POST -H 'Content-Type: application/json' 'https://host/base/self-attention?x=1' \\\n  --data-binary ${shell(body)} | grep don't`,
     `curl --json "${double}" --max-time 5 localhost:8080/self-attention > out.json`,
+    `curl 'http://h/self-attention' --data-raw $'${body.replaceAll('\\', '\\\\').replaceAll("'", '\\u0027').replaceAll('\n', '\\n')}'`,
     `curl -XPOST -d${shell(body)} --url "http://h/self-attention"`,
     `curl -sd ${shell(body)} \\\r\n --header "A: b" http://h/self-attention && echo done`,
   ];
