@@ -624,7 +624,8 @@ test('the matrices keep their places while one points at cells with long and sho
   onPage({ viewport: SIZES[0] }, async (page) => {
     for (const [i, example] of ['000', '001', '003', '005'].entries()) {
       await open(page, `/?${i}#example=${example}`);
-      await page.waitForTimeout(200);
+      if (example !== '005') await openDrawer(page); // so that sentences have up to three lines
+      await page.waitForTimeout(300);
       const before = await boxes(page);
       for (const id of ['output', 'weights', 'scores', 'v', 'q']) {
         const { x, y } = await flowCell(page, id, 1, 0);
