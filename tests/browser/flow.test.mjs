@@ -122,7 +122,9 @@ function marksOf(id, row, col, { all, before, past }) {
       own,
       ...factors,
       ...(at === 0 ? [] : [softmax ? `mark-row masked_scores ${row} *` : `mark-before ${chain[at - 1]} ${row} ${col}`]),
-      ...(last ? [...(has('v') ? [`mark-next v ${col} *`] : []), `mark-next ${mixed} ${row} *`] : [`mark-next ${chain[at + 1]} ${row} ${col}`]),
+      ...(last
+        ? [...(has('v') ? [`mark-next v ${col} *`] : []), `mark-next ${mixed} ${row} *`]
+        : [`mark-next ${chain[at + 1]} ${row} ${col}`]),
     ];
   }
   if (id === mixed) {

@@ -21,9 +21,19 @@ function checkSums(text) {
     }
   };
   each('((?:# × # \\+ )*# × #) = (#)', ([said, sum, result]) =>
-    near(sum.split(' + ').reduce((all, term) => all + numbers(term).reduce((a, b) => a * b), 0), number(result), said),
+    near(
+      sum.split(' + ').reduce((all, term) => all + numbers(term).reduce((a, b) => a * b), 0),
+      number(result),
+      said,
+    ),
   );
-  each('(?<!× )((?:# \\+ )+#) = (#)', ([said, sum, result]) => near(numbers(sum).reduce((a, b) => a + b), number(result), said));
+  each('(?<!× )((?:# \\+ )+#) = (#)', ([said, sum, result]) =>
+    near(
+      numbers(sum).reduce((a, b) => a + b),
+      number(result),
+      said,
+    ),
+  );
   each('(#) ÷ (#) = (#)', ([said, a, b, result]) => near(number(a) / number(b), number(result), said));
   each('e\\^(#) = (#)', ([said, a, result]) => near(Math.exp(number(a)), number(result), said));
   each('Softmax of ((?:#, )+#) is ((?:#, )+#)', ([said, scores, shares]) => {
@@ -31,14 +41,29 @@ function checkSums(text) {
     const total = powers.reduce((a, b) => a + b);
     numbers(shares).forEach((share, at) => near(share, powers[at] / total, said));
   });
-  each('gives ((?:# to \\w+(?:, | and )?){2,})', ([said, shares]) => near(numbers(shares).reduce((a, b) => a + b), 1, said));
-  each('shares are ((?:#, )+#)', ([said, shares]) => near(numbers(shares).reduce((a, b) => a + b), 1, said));
+  each('gives ((?:# to \\w+(?:, | and )?){2,})', ([said, shares]) =>
+    near(
+      numbers(shares).reduce((a, b) => a + b),
+      1,
+      said,
+    ),
+  );
+  each('shares are ((?:#, )+#)', ([said, shares]) =>
+    near(
+      numbers(shares).reduce((a, b) => a + b),
+      1,
+      said,
+    ),
+  );
   return count;
 }
 
 const card = (page) => page.textContent('#tour');
 
-for (const viewport of [{ width: 1366, height: 768 }, { width: 390, height: 844 }]) {
+for (const viewport of [
+  { width: 1366, height: 768 },
+  { width: 390, height: 844 },
+]) {
   test(`the tour has eight stops, each with a question, an answer and a change, ${viewport.width} wide`, () =>
     onPage({ viewport }, async (page) => {
       await open(page);
