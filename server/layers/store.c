@@ -137,13 +137,15 @@ void layers_give(struct layers *layers, const struct layers_catalogue *catalogue
 
 /* ---------------------------------------------------------------------------------- the refresh */
 
-/* Returns the model of a source in the old catalogue if its files have not changed, else NULL. */
+/* Returns the model of a source in the old catalogue if its files have not changed, else NULL. With
+ * `changed` it is the model of the source's name that has layers. */
 static struct layer_model *find_old(const struct layers_catalogue *old,
-                                    const struct model_source *source) {
+                                    const struct model_source *source, bool changed) {
     for (size_t i = names_first(old, source->name);
          i < old->count && strcmp(source->name, old->models[i]->name) == 0; i++) {
-        if (old->models[i]->version == source->version) {
-            return old->models[i];
+        struct layer_model *model = old->models[i];
+        if (changed ? model->count > 0 : model->version == source->version) {
+            return model;
         }
     }
     return NULL;
@@ -179,13 +181,14 @@ static struct layer_model *read_within(const struct layers *layers,
 }
 
 /* Finds the models of all sources. Those of the old catalogue stay, and then others are read as
- * long as there is room. Returns false if there is no memory. */
+ * long as there is room. One that cannot be read now, perhaps because its file is replaced
+ * meanwhile, stays as it was until it can. Returns false if there is no memory. */
 static bool find_models(struct layers *layers, const struct layers_catalogue *old,
                         const struct model_source *sources, size_t count,
                         struct layers_catalogue *made) {
     size_t room = layers->most;
     for (size_t i = 0; i < count; i++) {
-        made->models[i] = find_old(old, &sources[i]);
+        made->models[i] = find_old(old, &sources[i], false);
         if (made->models[i] != NULL && made->models[i]->left_out == 0) {
             take_room(&room, made->models[i]);
         }
@@ -197,6 +200,14 @@ static bool find_models(struct layers *layers, const struct layers_catalogue *ol
         }
         if (*model == NULL) {
             return false;
+        }
+        struct layer_model *before = (*model)->version != 0 || (*model)->published
+                                         ? NULL
+                                         : find_old(old, &sources[made->count], true);
+        if (before != NULL) {
+            model_free(*model);
+            *model = before;
+            take_room(&room, before);
         }
     }
     return true;

@@ -1,5 +1,6 @@
 """Promise 29: a file of stored layers is replaced by a renaming, and no answer mixes two versions. $REPLACEMENTS is their
 number; 100 if it is not set."""
+import multiprocessing
 import random
 import struct
 from hostile import *
@@ -9,41 +10,63 @@ LAYERS = os.path.join(FOLDER, "layers")
 SIZE = 96  # d_model
 
 
-def store(value):
+def store(name, value):
     """Puts a file with the weights of one layer into the folder as a whole. All numbers of W_V have this value."""
     size, header, numbers = 4 * SIZE * SIZE, {"__metadata__": {"heads": "2"}}, b""
-    for i, name in enumerate(("W_Q", "W_K", "W_V")):
-        header[name] = {"dtype": "F32", "shape": [SIZE, SIZE], "data_offsets": [i * size, (i + 1) * size]}
+    for i, weight in enumerate(("W_Q", "W_K", "W_V")):
+        header[weight] = {"dtype": "F32", "shape": [SIZE, SIZE], "data_offsets": [i * size, (i + 1) * size]}
         numbers += struct.pack("<f", value) * (SIZE * SIZE)
     text = json.dumps(header).encode()
     with open(os.path.join(LAYERS, ".new"), "wb") as file:
         file.write(struct.pack("<Q", len(text)) + text + numbers)
-    os.rename(file.name, os.path.join(LAYERS, "m.safetensors"))
+    os.rename(file.name, os.path.join(LAYERS, name))
 
 
-def read_while_it_is_replaced(readers):
-    """Replaces the file again and again, while readers ask for the output of the layer. Returns how many answers were of the
-    first version, of the second, and of neither, and the exit status of the daemon."""
-    answers, over, lock, moments = [0, 0, 0], threading.Event(), threading.Lock(), random.Random(7)
+def replace_with_pauses():
+    """Replaces the file again and again, with up to 0.2 s between."""
+    moments = random.Random(7)
+    for turn in range(REPLACEMENTS):
+        store("m.safetensors", 2 - turn % 2)
+        time.sleep(moments.uniform(0, 0.2))
+
+
+def replace_without_pauses(seconds=8):
+    """Gives the name to the one and the other of two files as often as possible, so that the file changes while it is read."""
+    store(".1", 1)
+    store(".2", 2)
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        for version in (".1", ".2"):
+            os.link(os.path.join(LAYERS, version), os.path.join(LAYERS, ".new"))
+            os.rename(os.path.join(LAYERS, ".new"), os.path.join(LAYERS, "m.safetensors"))
+
+
+def read_while(replace, readers=8):
+    """Asks for the output of the layer while another process replaces its file. Returns how many answers were of the first
+    version, of the second, and of neither, how many were a 503, and the exit status of the daemon."""
+    answers, over, lock = [0, 0, 0, 0], threading.Event(), threading.Lock()
     question = json.dumps({"X": [[1.0] * SIZE] * 4, "return": ["output"]}).encode()
 
     def read(daemon):
         while not over.is_set():
             status, answer = daemon.post("/layers/m.attention/attention", question)
-            if status == 503:  # The file was replaced between a look at the folder and the reading of its numbers.
-                continue
             rows = json.loads(answer)["output"] if status == 200 else []
             versions = {round(number / SIZE, 4) for row in rows for number in row}
+            # A 503 says that the file was replaced between a look at the folder and the reading of its numbers.
+            version = 3 if status == 503 else 0 if versions == {1} else 1 if versions == {2} else 2
             with lock:
-                answers[0 if versions == {1} else 1 if versions == {2} else 2] += 1
+                answers[version] += 1
+                if version == 2 and answers[version] == 1:
+                    print(f"The first of the other answers: {status} {answer[:300]!r}")
 
+    store("m.safetensors", 1)
+    writer = multiprocessing.Process(target=replace)
     with Daemon("--layers", LAYERS) as daemon:
         threads = [threading.Thread(target=read, args=(daemon,)) for _ in range(readers)]
+        writer.start()
         for thread in threads:
             thread.start()
-        for turn in range(REPLACEMENTS):
-            store(2 - turn % 2)
-            time.sleep(moments.uniform(0, 0.2))
+        writer.join()
         over.set()
         for thread in threads:
             thread.join()
@@ -51,8 +74,10 @@ def read_while_it_is_replaced(readers):
 
 
 os.mkdir(LAYERS)
-store(1)
-first, second, mixed, status = read_while_it_is_replaced(8)
+first, second, mixed, _, status = read_while(replace_with_pauses)
 check(29, f"8 readers during {REPLACEMENTS} replacements", f"{first} and {second} answers of the two versions, {mixed} others, "
       f"exit status {status}", "both, no others", min(first, second) > 0 and mixed == 0 and status == 0)
+first, second, mixed, later, status = read_while(replace_without_pauses)
+check(29, "8 readers during replacements without pauses", f"{first + second} answers of a version, {later} times 503, "
+      f"{mixed} others, exit status {status}", "no others", first + second + later > 0 and mixed == 0 and status == 0)
 finish()
