@@ -342,8 +342,8 @@ export const MODEL = {
       id: 'model',
       title: 'words',
       look:
-        'Two layers of attention, trained on made-up stories. Head 0 of layer 0 looks at the word before. Head 0 of layer 1 finds the same word ' +
-        'earlier, and looks at the word after it: an induction head. Type words, and untick its box to see the prediction fail.',
+        'Two layers of attention, trained on made-up stories. Head 0 of layer 0 tells a word which word stood before it. So head 0 of layer 1, an ' +
+        'induction head, finds where the word was followed by another one, and expects this one again. Switch it off to see the prediction fail.',
       path: '/multi-head-attention',
       body: {},
     },

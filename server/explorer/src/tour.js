@@ -68,51 +68,57 @@ const STOPS = [
     answer: ({ sum, row, column, list }) =>
       `${sum(row('X', IT), column('W_Q', 0))}. The whole query is ${list(row('Q', IT))}: “it” looks for an animal, and a little for a thing.`,
     change: ['Let it look for things', ({ W_Q }) => ({ W_Q: edited(W_Q, 3, [0, 3, 0, 0]) })],
-    changed: ({ list, row, each }) => `The query of “it” is ${list(row('Q', IT))} now. It gives ${each(row('weights', IT))}.`,
+    changed: ({ list, row, each }) =>
+      `The last row of W_Q is ${list(row('W_Q', 3))} now, so the query of “it” is ${list(row('Q', IT))}. It gives ${each(row('weights', IT))}.`,
   },
   {
     title: 'Query times key is the score',
     cell: at('scores', IT, CAT),
     after: at('scores', IT, CAT),
     text: ({ list, row }) =>
-      `Each word also has a key: what it has to offer. The key of cat is ${list(row('K', CAT))}. Above the scores, each key stands as a column, so this ` +
-      `matrix is called Kᵀ. The score says how well a query and a key fit.`,
+      `Each word also has a key: what it has to offer. It is the row of the word in X, multiplied by W_K. The key of cat is ${list(row('K', CAT))}. ` +
+      `Above the scores, each key stands as a column, so this matrix is called Kᵀ. The score says how well a query and a key fit: multiply them ` +
+      `number by number, and add the products.`,
     ask: ({ list, row }) => `The query of “it” is ${list(row('Q', IT))}. What is its score with the key of cat?`,
-    answer: ({ sum, row, list }) => `${sum(row('Q', IT), row('K', CAT))}. All scores of “it” are ${list(row('scores', IT))}.`,
+    answer: ({ sum, row, list }) =>
+      `${sum(row('Q', IT), row('K', CAT))}. All scores of “it”, before they are divided by √d, are ${list(row('scores', IT))}.`,
     change: ['Make the key of animals larger', ({ W_K }) => ({ W_K: edited(W_K, 0, [2, 0, 0, 0]) })],
-    changed: ({ sum, row }) =>
-      `The score is ${sum(row('Q', IT), row('K', CAT))} now, and cat gets more: the weight is ${write(row('weights', IT)[CAT])}.`,
+    changed: ({ sum, row, list }) =>
+      `The first row of W_K is ${list(row('W_K', 0))} now, so the score is ${sum(row('Q', IT), row('K', CAT))}. Cat gets more: its weight is ` +
+      `${write(row('weights', IT)[CAT])}.`,
   },
   {
     title: 'Why divide by √d?',
     cell: at('scaled_scores', IT, CAT),
     after: at('weights', IT, CAT),
     text: ({ row }) =>
-      `Each score adds up d = ${row('Q', IT).length} products. The more columns, the larger the scores. Dividing by √d keeps them about the same size, ` +
-      `however many columns there are.`,
+      `Each score adds up d = ${row('Q', IT).length} products. Some are positive and some negative, so a sum of d products is about √d times as large as ` +
+      `one of them, not d times. Dividing by √d keeps scores about the same size, however many columns there are.`,
     ask: ({ list, row }) =>
-      `The larger a scaled score, the more attention. “it” has ${list(row('scaled_scores', IT))}. What if these were ten times larger?`,
+      `The larger a scaled score is than the others of its row, the more attention. “it” has ${list(row('scaled_scores', IT))}. What if these were ten times larger?`,
     answer: () => 'Then the largest one takes everything, and all other words are ignored. Try it with the button.',
     change: ['Ten times larger', () => ({ scale: 5 })],
     changed: ({ list, row }) =>
-      `With ${list(row('scaled_scores', IT))}, cat gets ${write(row('weights', IT)[CAT])}, and the others get next to nothing.`,
+      `The scores are multiplied by ${write(10 / Math.sqrt(row('Q', IT).length))} now, which is ten times 1/√d. With ${list(row('scaled_scores', IT))}, cat gets ${write(row('weights', IT)[CAT])}, and the others get next to nothing.`,
   },
   {
     title: 'The mask',
     cell: at('masked_scores', CAT, 1),
     after: at('masked_scores', CAT, 1),
-    text: () => 'A model that writes a text word by word must not use words that come later. A mask puts −∞ in the place of their scores.',
+    text: () =>
+      'A model that writes a text word by word must not use words that come later. A mask adds −∞ to their scores, so their weights are 0.',
     ask: () => 'With this mask, which words can cat use, the first word? And “it”, the last one?',
     answer: () => 'cat can use only itself. “it” can still use all words, so nothing changes for it. Try it with the button.',
     change: ['Hide later words', () => ({ causal: true })],
-    changed: ({ row }) => `The hatched cells are −∞. cat gives ${write(row('weights', CAT)[CAT])} to itself.`,
+    changed: ({ row }) => `The hatched scores are −∞, and their weights are 0. cat gives ${write(row('weights', CAT)[CAT])} to itself.`,
   },
   {
     title: 'Softmax makes shares',
     cell: at('weights', IT, CAT),
     after: at('weights', IT, CAT),
     text: () => 'Take e^score for each word. Divide each of them by their sum. Now they are shares: together they are 1. This is softmax.',
-    ask: ({ list, row }) => `“it” has the scores ${list(row('masked_scores', IT))}. Does cat get a third, two thirds, or nearly all?`,
+    ask: ({ list, row }) =>
+      `“it” has the scaled scores ${list(row('masked_scores', IT))}. Does cat get a third, two thirds, or nearly all?`,
     answer({ row, list }) {
       const [scores, weights] = [row('masked_scores', IT), row('weights', IT)];
       const powers = scores.map(Math.exp);
@@ -128,17 +134,19 @@ const STOPS = [
   {
     title: 'The output, and heads',
     cell: at('output', IT, 0),
-    after: at('weights', CAT, 1),
+    after: at('weights', IT, CAT),
     text: ({ list, row }) =>
-      `Each word has a value: what it hands on. The value of cat is ${list(row('V', CAT))}. The output of “it” mixes all values by its weights.`,
-    ask: () => 'Which value will the output of “it” be most similar to?',
+      `Each word has a value: what it hands on. It is its row of X, multiplied by W_V. The value of cat is ${list(row('V', CAT))}. The output of “it” mixes all values by its weights.`,
+    ask: () => 'Which word adds most to the output of “it”?',
     answer: ({ sum, row, column, list }) =>
-      `The first number is ${sum(row('weights', IT), column('V', 0))}. The output is ${list(row('output', IT))}: “it” has taken most from cat.`,
+      `The first number is ${sum(row('weights', IT), column('V', 0))}. The largest of these products is the one of cat, because “it” gives most to cat. ` +
+      `The output is ${list(row('output', IT))}.`,
     change: ['Use two heads', () => ({ heads: 2 })],
     changed: ({ row }, second) =>
       `A head is all of this with a W_Q, W_K and W_V of its own. Head 0 has the left half of their columns, and head 1 the right half, so d is ` +
-      `${row('Q', IT).length} now. In head 0, “it” gives ${write(row('weights', IT)[CAT])} to cat. In head 1, cat gives ` +
-      `${write(second.row('weights', CAT)[1])} to drinks: choose it above the picture. Then end the tour, and change what you like.`,
+      `${row('Q', IT).length} now. In head 0, the word “it” gives ${write(row('weights', IT)[CAT])} to cat. In head 1, which you can choose above the ` +
+      `picture, cat gives ${write(second.row('weights', CAT)[1])} to drinks. W_O mixes the outputs of all heads, if there is one. Then end the tour: the ` +
+      `button at the top right opens the request, in which you can change every number.`,
   },
 ];
 
