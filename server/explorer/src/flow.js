@@ -10,7 +10,8 @@ import { PRINTED } from './figure.js';
 import { CanvasSurface, paintCells, SVGSurface } from './paint.js';
 import { transposed } from './projections.js';
 import { stepNamed } from './steps.js';
-import { stepOf } from './way.js';
+import { sourceOf } from './request.js';
+import { mixedOf, stepOf } from './way.js';
 
 const CELL = { width: 58, height: 34 }; // pixels; the largest cell
 const RATIO = 1.9; // a cell is at most so many times as wide as it is high
@@ -24,7 +25,7 @@ const LABEL = { longest: 84, least: 10, turned: 62 }; // pixels; the longest lab
 export const NARROW = 640; // pixels; a narrower stage scrolls
 const PLAIN = 6400; // cells; more are painted as a picture
 const PIXELS = 256; // of the longer side of such a picture
-const LABELLED = ['X', 'context', 'q']; // matrices with words beside their rows
+const LABELLED = ['X', 'context', 'value_context', 'q']; // matrices with words beside their rows
 
 // Returns the room of so many rows or columns, in cells of a short side. kind: `words` or `dimensions`.
 function units(count, kind) {
@@ -39,20 +40,20 @@ function blocksOf(answer, has, opOf) {
   const block = (op, ...cells) => ({ op, cells: cells.filter(({ id }) => has(id)) });
   const at = (id, x, y) => ({ id, x, y });
   const product = (op, left, top, result) => block(op, at(left, 0, 1), at(top, 1, 0), at(result, 1, 1));
-  const own = has('context');
   const blocks = [];
   if (projected) {
-    const keys = (x) => [at('W_K', x, 0), at('K', x, 1), at('W_V', x + 1, 0), at('V', x + 1, 1)];
-    blocks.push(block('', at('X', 0, 1), at('W_Q', 1, 0), at('Q', 1, 1), ...(own ? [] : keys(2))));
-    if (own) blocks.push(block('', at('context', 0, 1), ...keys(1)));
-    blocks.at(-1).breaks = true;
+    for (const source of ['X', 'context', 'value_context']) {
+      const names = ['Q', 'K', 'V'].filter((name) => sourceOf(name, answer.summary) === source);
+      blocks.push(block('', at(source, 0, 1), ...names.flatMap((name, place) => [at(`W_${name}`, place + 1, 0), at(name, place + 1, 1)])));
+    }
+    blocks.findLast(({ cells }) => cells.length).breaks = true;
   }
   blocks.push(product('', 'q', 'k', 'scores'));
   for (const id of ['scaled_scores', 'masked_scores', 'gates', 'uncorrected', 'corrections']) blocks.push(block(opOf(id), at(id, 0, 1)));
-  const mixed = has('mixed') ? 'mixed' : 'output';
-  blocks.push(product(opOf('weights'), 'weights', 'v', mixed));
+  const mixed = mixedOf(has, answer.summary);
+  blocks.push(mixed ? product(opOf('weights'), 'weights', 'v', mixed) : block(opOf('weights'), at('weights', 0, 1)));
   if (has('states')) blocks.push(block('', at('states', 0, 1)));
-  if (has('joined')) blocks.push(product('all heads', 'joined', 'W_O', 'output'));
+  if (answer.summary.shapes.W_O) blocks.push(product('all heads', 'joined', 'W_O', 'output'));
   else if (mixed === 'mixed') blocks.push(block('all heads', at('output', 0, 1)));
   return blocks.filter(({ cells }) => cells.length);
 }
@@ -300,7 +301,7 @@ export class Flow {
   paintLabels(on, { id, box, matrix, size }, { ink }) {
     const { label } = this.given;
     const words = id === 'v' || LABELLED.includes(id) || (id === 'weights' && !this.nodes.has('q'));
-    const kind = { X: 'both', v: 'key', context: 'key' }[id] ?? 'query';
+    const kind = { X: 'both', v: 'key', context: 'key', value_context: 'key' }[id] ?? 'query';
     if (words && size.height >= LABEL.least) {
       const room = id === 'v' ? (this.nodes.get('weights')?.box.width ?? 60) + INSIDE - 6 : LABEL.longest;
       for (let row = 0; row < matrix.rows; row++) {

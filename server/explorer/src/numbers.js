@@ -2,13 +2,14 @@
 
 const MOST_SIDE = 64; // rows or columns of a table
 
-// Writes a number with so many significant digits.
+// Writes a number with so many significant digits, and without zeros at its end.
 export function formatNumber(x, digits = 4) {
   if (x === undefined || Number.isNaN(x)) return '–';
   if (Math.abs(x) === Infinity) return x < 0 ? '−∞' : '∞';
   if (x === 0) return '0';
-  const size = Math.abs(x);
-  const text = size < 1e-4 || size >= 1e6 ? x.toExponential(Math.max(0, digits - 2)) : String(Number(x.toPrecision(digits)));
+  const rounded = Number(x.toPrecision(digits));
+  const size = Math.abs(rounded);
+  const text = size < 1e-4 || size >= 1e6 ? rounded.toExponential() : String(rounded);
   return text.replace('-', '−').replace('e+', 'e');
 }
 
