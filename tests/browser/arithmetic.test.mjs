@@ -572,7 +572,8 @@ function checkCell({ id, row, col, value, parts, marks, lit }, { matrices, head,
     assertNear(said, dot(a, b) + bias, 1e-5 * sum(a.map((x, at) => Math.abs(x * b[at]))) + unitOf(bias), where);
   }
   // A number of another head comes from no matrix in sight, so its head is marked.
-  if (id === 'output' && !body.W_O && heads > 1) assert.equal(lit !== undefined, !marks.some(({ kind }) => kind === 'mark-before'), where);
+  if (id === 'output' && !body.W_O && heads > 1 && !body.mean_over_heads)
+    assert.equal(lit !== undefined, !marks.some(({ kind }) => kind === 'mark-before'), where);
   if (lit !== undefined) assert.notEqual(Number(lit), head, where);
   return products;
 }
@@ -583,25 +584,27 @@ test('options at random: each written number is that of the service, follows fro
     const address = await base();
     const seen = new Set();
     let answers = 0;
-    for (let seed = 1; answers < 40; seed++) {
+    for (let seed = 1; answers < 24; seed++) {
       assert.ok(seed < 400, `${answers} requests of ${seed} were answered`);
       const { path, body, heads, head } = anyRequest(drawsOf(seed));
       const steps = ['weights', 'scores', 'output'];
-      const call = { method: 'POST', body: JSON.stringify({ ...body, return: steps }) };
+      const call = { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify({ ...body, return: steps }) };
       const response = await fetch(new URL(path, address), call);
       if (!response.ok) continue;
       const answer = await response.json();
       answers++;
       await page.evaluate((path) => (document.getElementById('path').value = path), path);
       await setBody(page, body);
-      if (heads > 1) await page.click(`#heads [data-head="${body.mean_over_heads ? 0 : head}"]`);
+      if (heads > 1 && !body.mean_over_heads) await page.click(`#heads [data-head="${head}"]`);
       const now = (await state(page)).head;
       const where = `${seed}, head ${now}, ${Object.keys(body)
         .filter((key) => body[key] !== undefined)
         .join(' ')} ${body.normalization ?? ''}`;
       const { matrices, cells } = await everyCell(page);
-      const one = (name, given) => (heads > 1 && name !== 'output' && !(name === 'weights' && body.mean_over_heads) ? given[now] : given);
-      for (const step of steps) assert.deepEqual(matrices[step], one(step, answer[step]), `${where}: ${step}`);
+      for (const step of steps) {
+        const given = answer[step];
+        assert.deepEqual(matrices[step], Array.isArray(given[0][0]) ? given[given.length > 1 ? now : 0] : given, `${where}: ${step}`);
+      }
       for (const cell of cells) {
         const at = `${where}: ${cell.id} ${cell.row} ${cell.col}, ${cell.title}`;
         const products = checkCell(cell, { matrices, head: now, heads, body }, at);

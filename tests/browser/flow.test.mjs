@@ -22,7 +22,7 @@ const number = (text) =>
   Number(
     text
       .replace(/^\((.*)\)$/, '$1')
-      .replace('−', '-')
+      .replaceAll('−', '-')
       .replace('∞', 'Infinity'),
   );
 

@@ -10,7 +10,7 @@ export function formatNumber(x, digits = 4) {
   const rounded = Number(x.toPrecision(digits));
   const size = Math.abs(rounded);
   const text = size < 1e-4 || size >= 1e6 ? rounded.toExponential() : String(rounded);
-  return text.replace('-', '−').replace('e+', 'e');
+  return text.replaceAll('-', '−').replace('e+', 'e');
 }
 
 // Writes a number of bytes with its unit.

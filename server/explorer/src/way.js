@@ -191,10 +191,7 @@ function wayOfOutput(one) {
   return {
     title: `output of ${answer.query(row)}, column ${col}: `,
     parts: productOf(get('joined'), get('W_O'), row, col, value, body?.b_O?.[col] ?? 0),
-    from: [
-      { id: 'joined', row },
-      { id: 'W_O', col },
-    ],
+    from: get('joined') ? [{ id: 'joined', row }, { id: 'W_O', col }] : [], // prettier-ignore
     to: [],
   };
 }
