@@ -25,11 +25,15 @@ const LABEL = { longest: 84, least: 10, turned: 62 }; // pixels; the longest lab
 export const NARROW = 640; // pixels; a narrower stage scrolls
 const PLAIN = 6400; // cells; more are painted as a picture
 const PIXELS = 256; // of the longer side of such a picture
+const CANVAS = { className: 'flow-canvas', ariaHidden: 'true' };
 const LABELLED = ['X', 'context', 'value_context', 'q']; // matrices with words beside their rows
 
-// Returns the room of so many rows or columns, in cells of a short side. kind: `words` or `dimensions`.
+// Returns a place of a matrix as it is drawn, or the place of what is drawn, because Kᵀ alone is turned.
+const turnedOf = (id, { row, col }) => (id === 'k' ? { row: col, col: row } : { row, col });
+
+// Returns the room of so many rows or columns, in cells of a short side. kind: what one of them stands for (steps.js).
 function units(count, kind) {
-  const [exponent, most] = SQUEEZE[kind];
+  const [exponent, most] = SQUEEZE[kind === 'dimension' || kind === 'gate' ? 'dimensions' : 'words'];
   return count <= FEW ? count : Math.min(FEW * (count / FEW) ** exponent, most);
 }
 
@@ -142,45 +146,41 @@ function place({ bands, lines, width, height }, nodes, room) {
 }
 
 export class Flow {
-  // on: {point(place|null), open(id), say(text), picture(what), mask(id), scale(name, matrix), title(id), op(id)}
+  // on: {point(place, byKey), open(id, cell), picture(step, scale, mask, side), mask(step), scale(step, matrix), title(id), op(step)}
   constructor(root, on) {
     Object.assign(this, { root, on });
-    root.setAttribute('role', 'group');
-    root.setAttribute(
-      'aria-label',
-      'All matrices. Arrow keys move from cell to cell, comma and full stop from matrix to matrix, Enter enlarges.',
-    );
-    this.canvas = make('canvas', 'flow-canvas', root);
-    this.canvas.setAttribute('aria-hidden', 'true');
+    const ariaLabel = 'All matrices. Arrow keys move from cell to cell, comma and full stop from matrix to matrix, Enter enlarges.';
+    Object.assign(root, { role: 'group', ariaLabel });
+    this.canvas = makeWith('canvas', root, CANVAS);
     this.nodes = new Map();
     this.waiting = []; // the matrices of the last painting
     this.turned = new WeakMap();
-    root.addEventListener('pointermove', (event) => event.pointerType !== 'touch' && this.pointed(event));
+    root.addEventListener('pointermove', (event) => {
+      const found = event.pointerType !== 'touch' && this.placeOf(event);
+      if (found) this.on.point(found);
+    });
     root.addEventListener('click', (event) => this.clicked(event));
     root.addEventListener('keydown', (event) => this.keydown(event));
     root.addEventListener('focusin', ({ target }) => target.dataset.node && this.setCurrent(target.dataset.node));
   }
 
-  // Shows an answer in a room {width, height}. given: {answer, batch, head, colours, rowLabel(kind, at)}.
+  // Shows an answer in a room {width, height}. given: {answer, batch, head, colours, label(kind)}.
   show(given, room) {
     this.given = given;
     const { answer, batch, head } = given;
-    const { projected } = answer.summary;
-    const own = (id) => (id.length > 1 ? id : projected ? id : id === id.toLowerCase() ? id.toUpperCase() : null);
     const before = this.nodes;
     this.nodes = new Map();
     const has = (id) => {
-      const step = own(id) && stepOf(id);
-      const matrix = step && answer.matrix(step, batch, head);
+      const step = stepOf(id);
+      const matrix = answer.matrix(step, batch, head);
       if (!matrix?.data) return false;
       const flipped = id === 'k' ? (this.turned.get(matrix) ?? transposed(matrix)) : matrix;
       if (id === 'k') this.turned.set(matrix, flipped);
       const old = before.get(id);
       const { rows, cols } = flipped;
       const kinds = stepNamed(step);
-      const [down, across] = [kinds.rows, kinds.cols].map((kind) => (kind === 'dimension' || kind === 'gate' ? 'dimensions' : 'words'));
-      const sizes =
-        id === 'k' ? { wide: units(cols, down), high: units(rows, across) } : { wide: units(cols, across), high: units(rows, down) };
+      const { row: down, col: across } = turnedOf(id, { row: kinds.rows, col: kinds.cols });
+      const sizes = { wide: units(cols, across), high: units(rows, down) };
       const pixels = old?.matrix === flipped ? old.pixels : null;
       this.nodes.set(id, { id, step, matrix: flipped, rows, cols, ...sizes, element: old?.element, pixels });
       return true;
@@ -214,14 +214,11 @@ export class Flow {
     node.element ??= make('div', 'node', this.root);
     const { left, top, width, height } = this.layout.boxes.get(id);
     node.box = { left, top: top + this.down, width, height };
-    Object.assign(node.element.dataset, { node: id });
+    node.element.dataset.node = id;
     Object.assign(node.element.style, { left: `${left}px`, top: `${node.box.top}px`, width: `${width}px`, height: `${height}px` });
-    node.element.setAttribute('role', 'application');
-    node.element.setAttribute('aria-roledescription', 'matrix');
-    node.element.setAttribute(
-      'aria-label',
-      `${this.on.title(id)}: ${matrix.rows} × ${matrix.cols}, ${formatNumber(matrix.lo, 3)} to ${formatNumber(matrix.hi, 3)}`,
-    );
+    const range = `${formatNumber(matrix.lo, 3)} to ${formatNumber(matrix.hi, 3)}`;
+    const ariaLabel = `${this.on.title(id)}: ${matrix.rows} × ${matrix.cols}, ${range}`;
+    Object.assign(node.element, { role: 'application', ariaRoleDescription: 'matrix', ariaLabel });
     const size = { width: width / matrix.cols, height: height / matrix.rows };
     node.size = { ...size, gap: Math.min(size.width, size.height) >= 6 ? 1 : 0 };
     node.scale = this.on.scale(step, matrix);
@@ -249,8 +246,7 @@ export class Flow {
   paint() {
     const { width } = this.layout;
     const height = parseFloat(this.root.style.height);
-    const canvas = makeWith('canvas', null, { className: 'flow-canvas' });
-    canvas.setAttribute('aria-hidden', 'true');
+    const canvas = makeWith('canvas', null, CANVAS);
     Object.assign(canvas.style, { width: `${width}px`, height: `${height}px` });
     this.root.dataset.drawn = false;
     const { colours } = this.given;
@@ -268,11 +264,6 @@ export class Flow {
   }
 
   // printed: whether it is painted for a paper, in the light colours.
-  paintOn(on, colours, printed = false) {
-    for (const node of this.nodes.values()) this.paintNode(on, node, colours, printed);
-    this.paintOps(on, colours);
-  }
-
   paintNode(on, node, colours, printed = false) {
     const { box, matrix, mask, size, pixels } = node;
     const scale = printed && node.scale.signed ? { ...node.scale, table: 'light' } : node.scale;
@@ -340,12 +331,7 @@ export class Flow {
     const within = (part, count) => Math.min(Math.max(Math.floor(part * count), 0), count - 1);
     const row = within((event.clientY - bounds.top) / bounds.height, node.rows);
     const col = within((event.clientX - bounds.left) / bounds.width, node.cols);
-    return node.id === 'k' ? { id: node.id, row: col, col: row } : { id: node.id, row, col };
-  }
-
-  pointed(event) {
-    const found = this.placeOf(event);
-    if (found) this.on.point(found);
+    return { id: node.id, ...turnedOf(node.id, { row, col }) };
   }
 
   // On a touch screen, the first tap points and the second one enlarges.
@@ -361,12 +347,11 @@ export class Flow {
   keydown(event) {
     const node = this.nodes.get(event.target.closest?.('[data-node]')?.dataset.node);
     if (!node || event.ctrlKey || event.metaKey || event.altKey) return;
-    const turned = node.id === 'k';
-    const { id, row, col } = this.marks?.subject ?? {};
-    const at = id !== node.id ? null : turned ? { row: col, col: row } : { row, col };
+    const { subject } = this.marks ?? {};
+    const at = subject?.id === node.id ? turnedOf(node.id, subject) : null;
     const cell = movedCell(at, event, node.matrix);
     const step = { ',': -1, '.': 1 }[event.key];
-    if (cell) this.on.point(turned ? { id: node.id, row: cell.col, col: cell.row } : { id: node.id, ...cell }, true);
+    if (cell) this.on.point({ id: node.id, ...turnedOf(node.id, cell) }, true);
     else if (step) {
       const ids = [...this.nodes.keys()];
       this.focus(ids[(ids.indexOf(node.id) + step + ids.length) % ids.length]);
@@ -394,7 +379,7 @@ export class Flow {
     const add = (className, place) => {
       const node = this.nodes.get(place.id);
       if (!node) return;
-      const [row, col] = node.id === 'k' ? [place.col, place.row] : [place.row, place.col];
+      const { row, col } = turnedOf(node.id, place);
       if (row >= node.rows || col >= node.cols || row < 0 || col < 0) return;
       const { width, height, gap } = node.size;
       const mark = make('i', className, node.element);
@@ -404,33 +389,33 @@ export class Flow {
     };
     for (const one of marks.to) add('mark-next', one);
     for (const one of marks.from) {
-      const flat = this.nodes.get(one.id)?.id === 'k' ? { row: one.col, col: one.row } : one;
-      add(one.row !== undefined && one.col !== undefined ? 'mark-before' : flat.row !== undefined ? 'mark-row' : 'mark-col', one);
+      const { row, col } = turnedOf(one.id, one);
+      add(row === undefined ? 'mark-col' : col === undefined ? 'mark-row' : 'mark-before', one);
     }
     if (marks.subject) add('mark-cell', marks.subject);
   }
 
   // ---------------------------------------------------------------- files
 
-  fileSize() {
-    return { width: this.layout.width, height: this.layout.height + 2 * this.down };
+  // Paints a file, and returns what it is painted on. surfaceOf: makes that for a size.
+  paintFile(surfaceOf, colours, printed) {
+    const size = { width: this.layout.width, height: this.layout.height + 2 * this.down };
+    const on = surfaceOf(size);
+    on.ground(size.width, size.height, colours.paper);
+    for (const node of this.nodes.values()) this.paintNode(on, node, colours, printed);
+    this.paintOps(on, colours);
+    return on;
   }
 
   async toCanvas(ratio = 2) {
     const canvas = document.createElement('canvas');
-    const { width, height } = this.fileSize();
-    const on = new CanvasSurface(canvas, { width, height }, ratio, this.given.colours.hatch);
-    on.ground(width, height, this.given.colours.paper);
-    this.paintOn(on, this.given.colours);
+    const { colours } = this.given;
+    this.paintFile((size) => new CanvasSurface(canvas, size, ratio, colours.hatch), colours);
     return canvas;
   }
 
   async toSVG(printed = false) {
-    const size = this.fileSize();
     const colours = printed ? PRINTED : this.given.colours;
-    const on = new SVGSurface(size, colours.hatch);
-    on.ground(size.width, size.height, colours.paper);
-    this.paintOn(on, colours, printed);
-    return on.toString();
+    return this.paintFile((size) => new SVGSurface(size, colours.hatch), colours, printed).toString();
   }
 }

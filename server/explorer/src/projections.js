@@ -2,7 +2,7 @@
 // page.
 import { matrices, measured, rank, split } from './matrices.js';
 
-export const WEIGHTS = ['W_Q', 'W_K', 'W_V', 'W_O'];
+const WEIGHTS = ['W_Q', 'W_K', 'W_V', 'W_O'];
 const MOST = 200_000; // numbers of a drawn matrix that the page asks for
 
 const transposedRows = (rows) => rows[0].map((_, col) => rows.map((row) => row[col]));
