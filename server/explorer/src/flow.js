@@ -57,7 +57,9 @@ function blocksOf(answer, has, opOf) {
   const mixed = mixedOf(has, answer.summary);
   blocks.push(mixed ? product(opOf('weights'), 'weights', 'v', mixed) : block(opOf('weights'), at('weights', 0, 1)));
   if (has('states')) blocks.push(block('', at('states', 0, 1)));
-  if (answer.summary.shapes.W_O) blocks.push(product('all heads', 'joined', 'W_O', 'output'));
+  if (has('joined')) blocks.push(product('all heads', 'joined', 'W_O', 'output'));
+  else if (!mixed)
+    blocks.push(block('all heads', at('W_O', 0, 0), at('output', 0, 1))); // what stands side by side is not known
   else if (mixed === 'mixed') blocks.push(block('all heads', at('output', 0, 1)));
   return blocks.filter(({ cells }) => cells.length);
 }
