@@ -5,7 +5,7 @@ import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { readCase } from './expected.mjs';
 import { answered, cell, matrix, open, openDrawer, openStep, pane, painted, setBody, writtenLine, writtenTitle } from './explorer.mjs';
-import { onPage, picture } from './harness.mjs';
+import { base, onPage, picture } from './harness.mjs';
 
 const PHONE = { viewport: { width: 390, height: 844 }, isMobile: true, hasTouch: true };
 const close = (a, b, most = 1e-6) => assert.ok(Math.abs(a - b) <= most * Math.max(1, Math.abs(b)), `${a} is not ${b}`);
@@ -34,20 +34,17 @@ for (const [example, name, head, [row, col]] of CASES) {
       const { expect } = readCase(name);
       await open(page, `/#example=${example}&head=${head}`);
       await point(page, 'weights', row, col);
-      const { q, k, products, sum: total, score, scaled, masked, power, total: all, weight, v, part, output } = await found(page);
-      const [Q, K, V] = await Promise.all(['Q', 'K', 'V'].map((step) => matrix(page, step, head)));
-      assert.deepEqual([numbers(q), numbers(k), numbers(v)], [Q[row], K[col], V[col]]);
+      const { q, k, products, sum: total, score, scaled, masked, softmax, weight } = await found(page);
+      const [Q, K] = await Promise.all(['Q', 'K'].map((step) => matrix(page, step, head)));
+      assert.deepEqual([numbers(q), numbers(k)], [Q[row], K[col]]);
       assert.deepEqual(numbers(products), Q[row].map((value, at) => value * K[col][at])); // prettier-ignore
       close(total, dot(Q[row], K[col]), 1e-12);
       close(score, total, 1e-4);
       close(scaled, score / Math.sqrt(Q[0].length), 1e-5);
       const weights = Array.isArray(expect.weights[0][0]) ? expect.weights[head] : expect.weights;
       close(weight, weights[row][col], 1e-4);
-      close(power / all, weights[row][col], 1e-4);
+      close(softmax.power / softmax.total, weights[row][col], 1e-4);
       close(masked, scaled, 1e-6);
-      assert.deepEqual(numbers(part), V[col].map((value) => value * weight)); // prettier-ignore
-      const mixed = V[0].map((_, at) => dot(weights[row], V.map((value) => value[at]))); // prettier-ignore
-      numbers(output.values).forEach((value, at) => close(value, mixed[at], 1e-3));
       const said = await writtenLine(page);
       const written = (value, digits) => String(Number(value.toPrecision(digits))).replace('-', '−');
       assert.ok(said.includes(written(score, 4)) && said.includes(written(scaled, 4)), said);
@@ -61,7 +58,7 @@ test('the arithmetic holds with every option, and says what it cannot show', () 
     await open(page, '/#example=own-matrices');
     const cases = [
       [{ softcap: 2 }, /capped at 2 =/],
-      [{ sink: [1.5] }, /with the sink’s 4\.48/],
+      [{ sink: [1.5] }, /÷ \([^=]* \+ 4\.482 of the sink = \S+\) = /],
       [{ bias: Q.map(() => [0.5, 0, 1, -0.25]) }, /\+ bias −0\.25 =/],
       [{ alibi: true }, /\+ bias/],
       [{ scale: 0.25 }, /× 0\.25 =/],
@@ -76,10 +73,10 @@ test('the arithmetic holds with every option, and says what it cannot show', () 
       await point(page, 'weights', 1, option.rotary ? 0 : 3);
       const text = await writtenLine(page);
       assert.match(text, said, JSON.stringify(option));
-      const { power, total, squashed, weight, masked, scaled, added, q } = await found(page);
+      const { softmax, squashed, weight, masked, scaled, added, q } = await found(page);
       if (squashed !== null) close(1 / (1 + Math.exp(1 - masked)), weight);
-      else if (total === null) close(weight, masked);
-      else close(power / total, weight, 1e-5);
+      else if (softmax === null) close(weight, masked);
+      else close(softmax.power / softmax.total, weight, 1e-5);
       close(added, masked - scaled, 1e-6);
       assert.equal(q === null, option.rotary === true, 'rotary turns q and k, so their products are not the score');
     }
@@ -92,7 +89,7 @@ test('the arithmetic holds with every option, and says what it cannot show', () 
     assert.match(await writtenLine(page), /→ all keys of the row are masked: weight 0$/);
   }));
 
-test('heads: the output of a head is its part, also if W_O mixes the heads or the server gives their mean', () =>
+test('heads: the arithmetic is that of the head, also if the server gives the mean over heads', () =>
   onPage({}, async (page) => {
     const random = { generator: 'numpy', seed: 4 };
     const drawn = (...shape) => ({ random: 'randn', shape });
@@ -103,15 +100,13 @@ test('heads: the output of a head is its part, also if W_O mixes the heads or th
       await setBody(page, { ...body, ...more });
       if (!more.mean_over_heads) await page.click('#heads [data-head="1"]');
       await point(page, 'scores', 2, 3);
-      const { weight, power, total, output, mean } = await found(page);
+      const { weight, softmax, mean } = await found(page);
       const head = (await state(page)).head;
-      const [V, masked] = [await matrix(page, 'V', head), await matrix(page, 'masked_scores', head)];
+      const masked = await matrix(page, 'masked_scores', head);
       const powers = masked[2].map((score) => Math.exp(score));
       const weights = powers.map((value) => value / sum(powers));
       close(weight, weights[3], 1e-5);
-      close(power / total, weights[3], 1e-5);
-      numbers(output.values).forEach((value, at) => close(value, dot(weights, V.map((row) => row[at])), 1e-4)); // prettier-ignore
-      assert.equal(output.mixed, 'W_O' in more);
+      close(softmax.power / softmax.total, weights[3], 1e-5);
       assert.equal(mean !== null, 'mean_over_heads' in more);
     }
   }));
@@ -122,24 +117,25 @@ test('the arithmetic of keys that the request adds, of a drawn sink, and of keys
     const drawn = (...shape) => ({ random: 'randn', shape });
     const projected = { random, X: drawn(3, 4), heads: 2, W_Q: drawn(4, 4), W_K: drawn(4, 4), W_V: drawn(4, 4) };
     await open(page, '/#example=own');
-    for (const more of [{ zero_key: true }, { zero_key: true, W_O: drawn(4, 4) }]) {
+    for (const drawnKey of [false, true]) {
+      const more = drawnKey ? { bias_K: drawn(4), bias_V: drawn(4) } : { zero_key: true };
       await page.evaluate(() => (document.getElementById('path').value = '/multi-head-attention'));
-      await setBody(page, { ...projected, ...more });
+      await setBody(page, { ...projected, W_O: drawn(4, 4), ...more });
       await point(page, 'weights', 1, 3);
-      const extra = await found(page);
-      assert.deepEqual([extra.extra, extra.q, extra.v, extra.output], [true, null, null, null]);
-      close(extra.power / extra.total, extra.weight, 1e-5);
-      assert.match(await writtenLine(page), /zero_key adds this key/);
-      await point(page, 'weights', 1, 2);
-      assert.equal(numbers((await found(page)).v).length, 2);
-      assert.equal((await found(page)).output === null, 'W_O' in more, 'the part of the added key is not known before W_O');
+      const { extra, q, softmax, weight } = await found(page);
+      assert.deepEqual([extra, q === null], [drawnKey, drawnKey]);
+      close(softmax.power / softmax.total, weight, 1e-5);
+      assert.equal(/bias_K or zero_key adds this key/.test(await writtenLine(page)), drawnKey);
+      // The output is not the product of the weights and V.
+      await openStep(page, 'output');
+      await point(page, 'output', 1, 0);
+      assert.equal(/ × /.test(await writtenLine(page)), !drawnKey);
     }
     const { Q, K, V } = JSON.parse(readFileSync(new URL('../notebooks/000-attention.request.json', import.meta.url)));
     await setBody(page, { random, Q, K, V, sink: drawn(1) });
     await point(page, 'weights', 1, 2);
-    const { power, total, weight, sinkPower } = await found(page);
-    assert.ok(sinkPower > 0);
-    close(power / total, weight, 1e-6);
+    const { softmax, weight } = await found(page);
+    close(softmax.power / softmax.total, weight, 1e-6);
     // A row of X is the key that stands after the keys of the past.
     await setBody(page, { X: Q, past_K: [K[0], K[1]], past_V: [V[0], V[1]] });
     await point(page, 'X', 2, 0);
@@ -387,4 +383,238 @@ test('the box beside the pointer covers neither its cell, nor its row and column
       assert.ok(apart(box.y, box.y + box.height, top, top + over.height / 4), `row ${row}`);
       assert.ok(box.y + box.height <= (await page.locator('#written').boundingBox()).y);
     }
+  }));
+
+// ---------------------------------------------------------------- options at random
+
+const TINY = 1.2e-38; // the server computes in float32, whose smaller numbers may be 0
+const CHAIN = ['scores', 'scaled_scores', 'masked_scores', 'weights'];
+
+// Returns a function that draws numbers from 0 to 1, the same ones for the same seed.
+function drawsOf(seed) {
+  let at = seed * 7919 + 1;
+  return () => (at = (at * 16807) % 2147483647) / 2147483647;
+}
+
+// Returns a request with options at random, as {path, body, heads, head}.
+function anyRequest(draw) {
+  const chance = (part) => draw() < part;
+  const among = (list) => list[Math.floor(draw() * list.length)];
+  const factor = among([1, 1, 1e-3, 30]);
+  const number = () => Number((factor * (4 * draw() - 2)).toPrecision(6));
+  const vector = (count) => Array.from({ length: count }, number);
+  const rows = (down, across) => Array.from({ length: down }, () => vector(across));
+  const [n, heads] = [among([2, 3, 6]), among([1, 2])];
+  const group = heads > 1 && chance(0.3) ? 1 : heads; // how many heads K and V have
+  const [d, width] = [among([2, 5]), among([3, 9])];
+  const projected = chance(0.7);
+  const own = projected && chance(0.3);
+  const m = own ? n + 1 : n;
+  const maybe = (part, more) => (chance(part) ? more() : {});
+  const options = () => ({
+    ...maybe(0.4, () => ({ scale: heads > 1 && chance(0.6) ? [0.5, -0.25] : 0.5 })),
+    ...maybe(0.2, () => ({ softcap: 2 })),
+    ...maybe(0.3, () => ({ normalization: among(['none', 'sigmoid', 'stick_breaking']) })),
+    ...maybe(0.3, () => ({ causal: true })),
+    ...maybe(0.2, () => ({ mean_over_heads: heads > 1 })),
+    ...maybe(0.3, () => ({ bias: rows(n, m) })),
+  });
+  const sink = (body) => (body.normalization || chance(0.5) ? body : { ...body, sink: vector(heads) });
+  const past = () => ({ past_K: among([[0, 1]]).map(() => vector(d)), past_V: rows(2, d) });
+  if (!projected) {
+    const body = { Q: rows(n, d), K: rows(m, d), V: rows(m, d), ...options() };
+    for (const name of ['b_Q', 'b_K', 'b_V']) if (chance(0.5)) body[name] = vector(d);
+    const more = body.bias ? {} : maybe(0.3, past);
+    const single = { ...body, ...more, scale: typeof body.scale === 'number' ? body.scale : undefined, mean_over_heads: undefined };
+    return { path: '/attention', body: single.normalization || chance(0.5) ? single : { ...single, sink: 0.7 }, heads: 1, head: 0 };
+  }
+  const body = { X: rows(n, width), heads, W_Q: rows(width, heads * d), W_K: rows(width, group * d), W_V: rows(width, group * d) };
+  if (group < heads) body.kv_heads = group;
+  if (own) body.context = rows(m, width);
+  if (chance(0.4)) body.value_context = rows(m, width);
+  for (const [name, count] of [['b_Q', heads * d], ['b_K', group * d], ['b_V', group * d]]) if (chance(0.3)) body[name] = vector(count); // prettier-ignore
+  if (chance(0.5)) Object.assign(body, { W_O: rows(heads * d, 4) }, chance(0.5) ? { b_O: vector(4) } : {});
+  Object.assign(body, options());
+  if (chance(0.3)) Object.assign(body, { bias_K: vector(group * d), bias_V: vector(group * d) });
+  if (chance(0.3)) body.zero_key = true;
+  if (chance(0.2) && !body.bias) {
+    const all = () => Array.from({ length: group }, () => rows(2, d));
+    Object.assign(body, { past_K: heads > 1 ? all() : all()[0], past_V: heads > 1 ? all() : all()[0] });
+  }
+  return { path: '/multi-head-attention', body: sink(body), heads, head: Math.floor(draw() * heads) };
+}
+
+// Points at every cell of the flow. Returns the matrices as they are drawn, by id, and what is written and marked for each cell.
+const everyCell = (page) =>
+  page.evaluate(() => {
+    const { head, batch } = window.explorer.state;
+    const matrices = {};
+    const cells = [];
+    for (const {
+      dataset: { node: id },
+    } of document.querySelectorAll('#flow .node')) {
+      // prettier-ignore
+      const { rows, cols, data } = window.explorer.matrix(id.length > 1 ? id : id.toUpperCase(), head, batch);
+      const whole = Array.from({ length: rows }, (_, row) => Array.from(data.subarray(row * cols, (row + 1) * cols)));
+      matrices[id] = id === 'k' ? whole[0].map((_, col) => whole.map((values) => values[col])) : whole;
+    }
+    const placeOf = (mark) => {
+      const node = mark.parentElement;
+      const drawn = matrices[node.dataset.node];
+      const at = (from, length, side, count) => (length > side * 0.99 - 2 && count > 1 ? null : Math.round((from / side) * count));
+      const [left, top, width, height] = ['left', 'top', 'width', 'height'].map((name) => parseFloat(mark.style[name]));
+      const place = { row: at(top, height, node.clientHeight, drawn.length), col: at(left, width, node.clientWidth, drawn[0].length) };
+      return { kind: mark.className, id: node.dataset.node, ...place };
+    };
+    for (const [id, drawn] of Object.entries(matrices)) {
+      const node = document.querySelector(`#flow [data-node="${id}"]`);
+      drawn.forEach((values, row) =>
+        values.forEach((value, col) => {
+          const { left, top, width, height } = node.getBoundingClientRect();
+          const at = { clientX: left + ((col + 0.5) * width) / values.length, clientY: top + ((row + 0.5) * height) / drawn.length };
+          node.dispatchEvent(new PointerEvent('pointermove', { bubbles: true, ...at }));
+          const parts = [...document.querySelectorAll('.written-line span')].map((one) => [one.textContent, one.className]);
+          const marks = [...document.querySelectorAll('#flow .node i')].map(placeOf);
+          const lit = document.querySelector('#heads .mark-before')?.dataset.head;
+          cells.push({
+            id,
+            row,
+            col,
+            value: value ?? -Infinity,
+            parts,
+            marks,
+            lit,
+            title: document.querySelector('.written-line b').textContent,
+          });
+        }),
+      );
+    }
+    return { matrices, cells };
+  });
+
+const numberOf = (text) => Number(text.replace(/[()]/g, '').replaceAll('−', '-').replace('∞', 'Infinity'));
+const unitOf = (x) => (x === 0 || !Number.isFinite(x) ? 0 : 0.50001 * 10 ** (Math.floor(Math.log10(Math.abs(x))) - 3)); // of 4 digits
+function assertNear(written, value, most, where) {
+  assert.ok(
+    written === value || Math.abs(written - value) <= most + unitOf(written) + TINY,
+    `${where}: ${written} is written, not ${value}`,
+  );
+}
+
+// Asserts that each link of a line follows from the numbers that are written before it.
+function checkLinks(line, where) {
+  let before = NaN;
+  let power = NaN;
+  line
+    .trim()
+    .split(' → ')
+    .forEach((link, at) => {
+      const [how, said] = / = \S+$/.test(link) ? [link.slice(0, link.lastIndexOf(' = ')), link.slice(link.lastIndexOf(' = ') + 3)] : [link, link.split(' ').at(-1)]; // prettier-ignore
+      const result = numberOf(said);
+      const error = unitOf(before);
+      const is = (pattern) => pattern.exec(how)?.slice(1);
+      let found;
+      if (at === 0 && / × /.test(how)) {
+        if (/… \(/.test(how))
+          found = []; // not all products are written
+        else {
+          const terms = how
+            .split(' + ')
+            .map((term) => (/^bias/.test(term) ? [numberOf(term.slice(5)), 1] : term.split(' × ').map(numberOf)));
+          const blur = sum(terms.map(([a, b]) => unitOf(a) * Math.abs(b) + unitOf(b) * Math.abs(a)));
+          assertNear(result, sum(terms.map(([a, b]) => a * b)), blur + 1e-6 * sum(terms.map(([a, b]) => Math.abs(a * b))), where);
+        }
+      } else if ((found = is(/^× (?:1\/√(\d+)|([^\s,]+))(?:, capped at (\S+))?$/))) {
+        const factor = found[0] ? 1 / Math.sqrt(found[0]) : numberOf(found[1]);
+        const times = before * factor;
+        const blur = Math.abs(factor) * error + Math.abs(before) * (found[0] ? 0 : unitOf(factor));
+        assertNear(result, found[2] ? found[2] * Math.tanh(times / found[2]) : times, blur, where);
+      } else if (/^\+ mask$/.test(how)) assert.equal(result, -Infinity, where);
+      else if ((found = is(/^\+ bias (\S+)$/))) assertNear(result, before + numberOf(found[0]), error + unitOf(numberOf(found[0])), where);
+      else if ((found = is(/^e\^(?:\((\S+) ([+−]) (\S+)\)|(\S+))$/))) {
+        const shift = found[0] ? numberOf(found[2]) * (found[1] === '+' ? 1 : -1) : 0;
+        const exponent = before + shift;
+        assert.equal(numberOf(found[0] ?? found[3]), before, where);
+        power = result;
+        assertNear(result, Math.exp(exponent), Math.exp(exponent) * (Math.exp(error + unitOf(shift)) - 1), where);
+      } else if ((found = is(/^÷ (?:\((.*) = (\S+)\)|(\S+), the row’s sum(?: with the sink’s \S+| with that of the sink)?)$/))) {
+        const total = numberOf(found[1] ?? found[2]);
+        const terms = found[0]?.split(' + ').map((term) => numberOf(term.replace(' of the sink', '')));
+        if (terms) assertNear(total, sum(terms), sum(terms.map(unitOf)), `${where}: the row’s sum`);
+        assertNear(result, power / total, (unitOf(power) + (power / total) * unitOf(total)) / total, where);
+      } else if ((found = is(/^sigmoid of (\S+)$/)))
+        assertNear(result, 1 / (1 + Math.exp(-numberOf(found[0]))), unitOf(numberOf(found[0])), where);
+      else if (/^no softmax: weight/.test(how)) assert.equal(result, before === -Infinity ? 0 : before, where);
+      else assert.match(how, /^(?:score |weight |mean over heads: |all keys of the row are masked: weight )?[−\d.e∞]+$/, where);
+      before = result;
+    });
+}
+
+// Asserts what must hold for any cell of any answer.
+function checkCell({ id, row, col, value, parts, marks, lit }, { matrices, head, heads, body }, where) {
+  const line = parts.map(([text]) => text).join('');
+  assertNear(numberOf(parts.findLast(([, kind]) => kind === 'is')[0]), value, 0, `${where}: ${line}`);
+  checkLinks(line, `${where}: ${line}`);
+  const factors = (kind) => parts.filter(([, one]) => one === kind).map(([text]) => numberOf(text));
+  const [left, right] = ['mark-row', 'mark-col'].map((kind) => marks.find((mark) => mark.kind === kind && mark.id !== 'masked_scores'));
+  const products = factors('row').length > 0;
+  if (id === 'X' || id.endsWith('context') || id.startsWith('W_')) return products;
+  if (left || right) assert.ok(products, `${where}: ${JSON.stringify(marks)} is marked, and no product is written`);
+  if (left && right) {
+    const [a, b] = [matrices[left.id][left.row], matrices[right.id].map((values) => values[right.col])];
+    if (!line.includes('…')) {
+      assert.equal(factors('row').length, a.length, where);
+      factors('row').forEach((factor, at) => assertNear(factor, a[at], 0, where));
+      factors('col').forEach((factor, at) => assertNear(factor, b[at], 0, where));
+    }
+    const bias = numberOf(/\+ bias (\S+) = /.exec(line.split(' → ')[0])?.[1] ?? '0');
+    const said = numberOf(/ = (\S+)/.exec(line)[1]);
+    assertNear(said, dot(a, b) + bias, 1e-5 * sum(a.map((x, at) => Math.abs(x * b[at]))) + unitOf(bias), where);
+  }
+  // A number of another head comes from no matrix in sight, so its head is marked.
+  if (id === 'output' && !body.W_O && heads > 1 && !body.mean_over_heads)
+    assert.equal(lit !== undefined, !marks.some(({ kind }) => kind === 'mark-before'), where);
+  if (lit !== undefined) assert.notEqual(Number(lit), head, where);
+  return products;
+}
+
+test('options at random: each written number is that of the service, follows from what is written before it, and has its factors marked', () =>
+  onPage({ viewport: { width: 1920, height: 1080 } }, async (page) => {
+    await open(page, '/#example=own');
+    const address = await base();
+    const seen = new Set();
+    let answers = 0;
+    for (let seed = 1; answers < 24; seed++) {
+      assert.ok(seed < 400, `${answers} requests of ${seed} were answered`);
+      const { path, body, heads, head } = anyRequest(drawsOf(seed));
+      const steps = ['weights', 'scores', 'output'];
+      const call = { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify({ ...body, return: steps }) };
+      const response = await fetch(new URL(path, address), call);
+      if (!response.ok) continue;
+      const answer = await response.json();
+      answers++;
+      await page.evaluate((path) => (document.getElementById('path').value = path), path);
+      await setBody(page, body);
+      if (heads > 1 && !body.mean_over_heads) await page.click(`#heads [data-head="${head}"]`);
+      const now = (await state(page)).head;
+      const where = `${seed}, head ${now}, ${Object.keys(body)
+        .filter((key) => body[key] !== undefined)
+        .join(' ')} ${body.normalization ?? ''}`;
+      const { matrices, cells } = await everyCell(page);
+      for (const step of steps) {
+        const given = answer[step];
+        assert.deepEqual(matrices[step], Array.isArray(given[0][0]) ? given[given.length > 1 ? now : 0] : given, `${where}: ${step}`);
+      }
+      for (const cell of cells) {
+        const at = `${where}: ${cell.id} ${cell.row} ${cell.col}, ${cell.title}`;
+        const products = checkCell(cell, { matrices, head: now, heads, body }, at);
+        if (products) seen.add(cell.id);
+        // The page knows the products of all these numbers.
+        const known = CHAIN.includes(cell.id) || (['mixed', 'joined', 'output'].includes(cell.id) && !body.mean_over_heads);
+        if (known) assert.ok(products, `${at}: no products`);
+      }
+      for (const key of Object.keys(body)) seen.add(key);
+    }
+    const wanted = 'Q K V q k v scores weights mixed joined output value_context bias_K zero_key past_K sink b_Q b_O scale softcap mean_over_heads'; // prettier-ignore
+    assert.deepEqual(wanted.split(' ').filter((one) => !seen.has(one)), []); // prettier-ignore
   }));

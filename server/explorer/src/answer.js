@@ -1,7 +1,7 @@
 // answer.js gives the parts of an answer: the matrix of a step for a batch item and a head, its mask, and the labels of its rows and
 // columns. It uses only the worker's reply and the labels of the user; it needs no page.
 
-import { measured } from './matrices.js';
+import { columns, measured } from './matrices.js';
 
 const MOST = 4_000_000; // products; the page does not mix the values of a longer request
 
@@ -27,22 +27,10 @@ export function product(a, b) {
   return measured({ rows: a.rows, cols: b.cols, data });
 }
 
-// Returns so many columns of a matrix, the first of them at `from`.
-function columns({ rows, cols, data }, from, count) {
-  const part = Float64Array.from({ length: rows * count }, (_, at) => data[Math.floor(at / count) * cols + from + (at % count)]);
-  return measured({ rows, cols: count, data: part });
-}
-
 function sideBySide(all) {
   const cols = all.reduce((sum, one) => sum + one.cols, 0);
-  const data = new Float64Array(all[0].rows * cols);
-  for (let row = 0; row < all[0].rows; row++) {
-    let at = row * cols;
-    for (const one of all) {
-      data.set(one.data.subarray(row * one.cols, (row + 1) * one.cols), at);
-      at += one.cols;
-    }
-  }
+  const rowOf = (row) => all.flatMap((one) => Array.from(one.data.subarray(row * one.cols, (row + 1) * one.cols)));
+  const data = Float64Array.from(Array.from({ length: all[0].rows }, (_, row) => rowOf(row)).flat());
   return measured({ rows: all[0].rows, cols, data });
 }
 

@@ -10,7 +10,8 @@ import { PRINTED } from './figure.js';
 import { CanvasSurface, paintCells, SVGSurface } from './paint.js';
 import { transposed } from './projections.js';
 import { stepNamed } from './steps.js';
-import { stepOf } from './way.js';
+import { sourceOf } from './request.js';
+import { mixedOf, stepOf } from './way.js';
 
 const CELL = { width: 58, height: 34 }; // pixels; the largest cell
 const RATIO = 1.9; // a cell is at most so many times as wide as it is high
@@ -24,11 +25,15 @@ const LABEL = { longest: 84, least: 10, turned: 62 }; // pixels; the longest lab
 export const NARROW = 640; // pixels; a narrower stage scrolls
 const PLAIN = 6400; // cells; more are painted as a picture
 const PIXELS = 256; // of the longer side of such a picture
-const LABELLED = ['X', 'context', 'q']; // matrices with words beside their rows
+const CANVAS = { className: 'flow-canvas', ariaHidden: 'true' };
+const LABELLED = ['X', 'context', 'value_context', 'q']; // matrices with words beside their rows
 
-// Returns the room of so many rows or columns, in cells of a short side. kind: `words` or `dimensions`.
+// Returns a place of a matrix as it is drawn, or the place of what is drawn, because Kᵀ alone is turned.
+const turnedOf = (id, { row, col }) => (id === 'k' ? { row: col, col: row } : { row, col });
+
+// Returns the room of so many rows or columns, in cells of a short side. kind: what one of them stands for (steps.js).
 function units(count, kind) {
-  const [exponent, most] = SQUEEZE[kind];
+  const [exponent, most] = SQUEEZE[kind === 'dimension' || kind === 'gate' ? 'dimensions' : 'words'];
   return count <= FEW ? count : Math.min(FEW * (count / FEW) ** exponent, most);
 }
 
@@ -39,20 +44,22 @@ function blocksOf(answer, has, opOf) {
   const block = (op, ...cells) => ({ op, cells: cells.filter(({ id }) => has(id)) });
   const at = (id, x, y) => ({ id, x, y });
   const product = (op, left, top, result) => block(op, at(left, 0, 1), at(top, 1, 0), at(result, 1, 1));
-  const own = has('context');
   const blocks = [];
   if (projected) {
-    const keys = (x) => [at('W_K', x, 0), at('K', x, 1), at('W_V', x + 1, 0), at('V', x + 1, 1)];
-    blocks.push(block('', at('X', 0, 1), at('W_Q', 1, 0), at('Q', 1, 1), ...(own ? [] : keys(2))));
-    if (own) blocks.push(block('', at('context', 0, 1), ...keys(1)));
-    blocks.at(-1).breaks = true;
+    for (const source of ['X', 'context', 'value_context']) {
+      const names = ['Q', 'K', 'V'].filter((name) => sourceOf(name, answer.summary) === source);
+      blocks.push(block('', at(source, 0, 1), ...names.flatMap((name, place) => [at(`W_${name}`, place + 1, 0), at(name, place + 1, 1)])));
+    }
+    blocks.findLast(({ cells }) => cells.length).breaks = true;
   }
   blocks.push(product('', 'q', 'k', 'scores'));
   for (const id of ['scaled_scores', 'masked_scores', 'gates', 'uncorrected', 'corrections']) blocks.push(block(opOf(id), at(id, 0, 1)));
-  const mixed = has('mixed') ? 'mixed' : 'output';
-  blocks.push(product(opOf('weights'), 'weights', 'v', mixed));
+  const mixed = mixedOf(has, answer.summary);
+  blocks.push(mixed ? product(opOf('weights'), 'weights', 'v', mixed) : block(opOf('weights'), at('weights', 0, 1)));
   if (has('states')) blocks.push(block('', at('states', 0, 1)));
   if (has('joined')) blocks.push(product('all heads', 'joined', 'W_O', 'output'));
+  else if (!mixed)
+    blocks.push(block('all heads', at('W_O', 0, 0), at('output', 0, 1))); // what stands side by side is not known
   else if (mixed === 'mixed') blocks.push(block('all heads', at('output', 0, 1)));
   return blocks.filter(({ cells }) => cells.length);
 }
@@ -141,45 +148,41 @@ function place({ bands, lines, width, height }, nodes, room) {
 }
 
 export class Flow {
-  // on: {point(place|null), open(id), say(text), picture(what), mask(id), scale(name, matrix), title(id), op(id)}
+  // on: {point(place, byKey), open(id, cell), picture(step, scale, mask, side), mask(step), scale(step, matrix), title(id), op(step)}
   constructor(root, on) {
     Object.assign(this, { root, on });
-    root.setAttribute('role', 'group');
-    root.setAttribute(
-      'aria-label',
-      'All matrices. Arrow keys move from cell to cell, comma and full stop from matrix to matrix, Enter enlarges.',
-    );
-    this.canvas = make('canvas', 'flow-canvas', root);
-    this.canvas.setAttribute('aria-hidden', 'true');
+    const ariaLabel = 'All matrices. Arrow keys move from cell to cell, comma and full stop from matrix to matrix, Enter enlarges.';
+    Object.assign(root, { role: 'group', ariaLabel });
+    this.canvas = makeWith('canvas', root, CANVAS);
     this.nodes = new Map();
     this.waiting = []; // the matrices of the last painting
     this.turned = new WeakMap();
-    root.addEventListener('pointermove', (event) => event.pointerType !== 'touch' && this.pointed(event));
+    root.addEventListener('pointermove', (event) => {
+      const found = event.pointerType !== 'touch' && this.placeOf(event);
+      if (found) this.on.point(found);
+    });
     root.addEventListener('click', (event) => this.clicked(event));
     root.addEventListener('keydown', (event) => this.keydown(event));
     root.addEventListener('focusin', ({ target }) => target.dataset.node && this.setCurrent(target.dataset.node));
   }
 
-  // Shows an answer in a room {width, height}. given: {answer, batch, head, colours, rowLabel(kind, at)}.
+  // Shows an answer in a room {width, height}. given: {answer, batch, head, colours, label(kind)}.
   show(given, room) {
     this.given = given;
     const { answer, batch, head } = given;
-    const { projected } = answer.summary;
-    const own = (id) => (id.length > 1 ? id : projected ? id : id === id.toLowerCase() ? id.toUpperCase() : null);
     const before = this.nodes;
     this.nodes = new Map();
     const has = (id) => {
-      const step = own(id) && stepOf(id);
-      const matrix = step && answer.matrix(step, batch, head);
+      const step = stepOf(id);
+      const matrix = answer.matrix(step, batch, head);
       if (!matrix?.data) return false;
       const flipped = id === 'k' ? (this.turned.get(matrix) ?? transposed(matrix)) : matrix;
       if (id === 'k') this.turned.set(matrix, flipped);
       const old = before.get(id);
       const { rows, cols } = flipped;
       const kinds = stepNamed(step);
-      const [down, across] = [kinds.rows, kinds.cols].map((kind) => (kind === 'dimension' || kind === 'gate' ? 'dimensions' : 'words'));
-      const sizes =
-        id === 'k' ? { wide: units(cols, down), high: units(rows, across) } : { wide: units(cols, across), high: units(rows, down) };
+      const { row: down, col: across } = turnedOf(id, { row: kinds.rows, col: kinds.cols });
+      const sizes = { wide: units(cols, across), high: units(rows, down) };
       const pixels = old?.matrix === flipped ? old.pixels : null;
       this.nodes.set(id, { id, step, matrix: flipped, rows, cols, ...sizes, element: old?.element, pixels });
       return true;
@@ -213,14 +216,11 @@ export class Flow {
     node.element ??= make('div', 'node', this.root);
     const { left, top, width, height } = this.layout.boxes.get(id);
     node.box = { left, top: top + this.down, width, height };
-    Object.assign(node.element.dataset, { node: id });
+    node.element.dataset.node = id;
     Object.assign(node.element.style, { left: `${left}px`, top: `${node.box.top}px`, width: `${width}px`, height: `${height}px` });
-    node.element.setAttribute('role', 'application');
-    node.element.setAttribute('aria-roledescription', 'matrix');
-    node.element.setAttribute(
-      'aria-label',
-      `${this.on.title(id)}: ${matrix.rows} × ${matrix.cols}, ${formatNumber(matrix.lo, 3)} to ${formatNumber(matrix.hi, 3)}`,
-    );
+    const range = `${formatNumber(matrix.lo, 3)} to ${formatNumber(matrix.hi, 3)}`;
+    const ariaLabel = `${this.on.title(id)}: ${matrix.rows} × ${matrix.cols}, ${range}`;
+    Object.assign(node.element, { role: 'application', ariaRoleDescription: 'matrix', ariaLabel });
     const size = { width: width / matrix.cols, height: height / matrix.rows };
     node.size = { ...size, gap: Math.min(size.width, size.height) >= 6 ? 1 : 0 };
     node.scale = this.on.scale(step, matrix);
@@ -248,8 +248,7 @@ export class Flow {
   paint() {
     const { width } = this.layout;
     const height = parseFloat(this.root.style.height);
-    const canvas = makeWith('canvas', null, { className: 'flow-canvas' });
-    canvas.setAttribute('aria-hidden', 'true');
+    const canvas = makeWith('canvas', null, CANVAS);
     Object.assign(canvas.style, { width: `${width}px`, height: `${height}px` });
     this.root.dataset.drawn = false;
     const { colours } = this.given;
@@ -267,11 +266,6 @@ export class Flow {
   }
 
   // printed: whether it is painted for a paper, in the light colours.
-  paintOn(on, colours, printed = false) {
-    for (const node of this.nodes.values()) this.paintNode(on, node, colours, printed);
-    this.paintOps(on, colours);
-  }
-
   paintNode(on, node, colours, printed = false) {
     const { box, matrix, mask, size, pixels } = node;
     const scale = printed && node.scale.signed ? { ...node.scale, table: 'light' } : node.scale;
@@ -300,7 +294,7 @@ export class Flow {
   paintLabels(on, { id, box, matrix, size }, { ink }) {
     const { label } = this.given;
     const words = id === 'v' || LABELLED.includes(id) || (id === 'weights' && !this.nodes.has('q'));
-    const kind = { X: 'both', v: 'key', context: 'key' }[id] ?? 'query';
+    const kind = { X: 'both', v: 'key', context: 'key', value_context: 'key' }[id] ?? 'query';
     if (words && size.height >= LABEL.least) {
       const room = id === 'v' ? (this.nodes.get('weights')?.box.width ?? 60) + INSIDE - 6 : LABEL.longest;
       for (let row = 0; row < matrix.rows; row++) {
@@ -339,12 +333,7 @@ export class Flow {
     const within = (part, count) => Math.min(Math.max(Math.floor(part * count), 0), count - 1);
     const row = within((event.clientY - bounds.top) / bounds.height, node.rows);
     const col = within((event.clientX - bounds.left) / bounds.width, node.cols);
-    return node.id === 'k' ? { id: node.id, row: col, col: row } : { id: node.id, row, col };
-  }
-
-  pointed(event) {
-    const found = this.placeOf(event);
-    if (found) this.on.point(found);
+    return { id: node.id, ...turnedOf(node.id, { row, col }) };
   }
 
   // On a touch screen, the first tap points and the second one enlarges.
@@ -360,12 +349,11 @@ export class Flow {
   keydown(event) {
     const node = this.nodes.get(event.target.closest?.('[data-node]')?.dataset.node);
     if (!node || event.ctrlKey || event.metaKey || event.altKey) return;
-    const turned = node.id === 'k';
-    const { id, row, col } = this.marks?.subject ?? {};
-    const at = id !== node.id ? null : turned ? { row: col, col: row } : { row, col };
+    const { subject } = this.marks ?? {};
+    const at = subject?.id === node.id ? turnedOf(node.id, subject) : null;
     const cell = movedCell(at, event, node.matrix);
     const step = { ',': -1, '.': 1 }[event.key];
-    if (cell) this.on.point(turned ? { id: node.id, row: cell.col, col: cell.row } : { id: node.id, ...cell }, true);
+    if (cell) this.on.point({ id: node.id, ...turnedOf(node.id, cell) }, true);
     else if (step) {
       const ids = [...this.nodes.keys()];
       this.focus(ids[(ids.indexOf(node.id) + step + ids.length) % ids.length]);
@@ -393,7 +381,7 @@ export class Flow {
     const add = (className, place) => {
       const node = this.nodes.get(place.id);
       if (!node) return;
-      const [row, col] = node.id === 'k' ? [place.col, place.row] : [place.row, place.col];
+      const { row, col } = turnedOf(node.id, place);
       if (row >= node.rows || col >= node.cols || row < 0 || col < 0) return;
       const { width, height, gap } = node.size;
       const mark = make('i', className, node.element);
@@ -403,33 +391,33 @@ export class Flow {
     };
     for (const one of marks.to) add('mark-next', one);
     for (const one of marks.from) {
-      const flat = this.nodes.get(one.id)?.id === 'k' ? { row: one.col, col: one.row } : one;
-      add(one.row !== undefined && one.col !== undefined ? 'mark-before' : flat.row !== undefined ? 'mark-row' : 'mark-col', one);
+      const { row, col } = turnedOf(one.id, one);
+      add(row === undefined ? 'mark-col' : col === undefined ? 'mark-row' : 'mark-before', one);
     }
     if (marks.subject) add('mark-cell', marks.subject);
   }
 
   // ---------------------------------------------------------------- files
 
-  fileSize() {
-    return { width: this.layout.width, height: this.layout.height + 2 * this.down };
+  // Paints a file, and returns what it is painted on. surfaceOf: makes that for a size.
+  paintFile(surfaceOf, colours, printed) {
+    const size = { width: this.layout.width, height: this.layout.height + 2 * this.down };
+    const on = surfaceOf(size);
+    on.ground(size.width, size.height, colours.paper);
+    for (const node of this.nodes.values()) this.paintNode(on, node, colours, printed);
+    this.paintOps(on, colours);
+    return on;
   }
 
   async toCanvas(ratio = 2) {
     const canvas = document.createElement('canvas');
-    const { width, height } = this.fileSize();
-    const on = new CanvasSurface(canvas, { width, height }, ratio, this.given.colours.hatch);
-    on.ground(width, height, this.given.colours.paper);
-    this.paintOn(on, this.given.colours);
+    const { colours } = this.given;
+    this.paintFile((size) => new CanvasSurface(canvas, size, ratio, colours.hatch), colours);
     return canvas;
   }
 
   async toSVG(printed = false) {
-    const size = this.fileSize();
     const colours = printed ? PRINTED : this.given.colours;
-    const on = new SVGSurface(size, colours.hatch);
-    on.ground(size.width, size.height, colours.paper);
-    this.paintOn(on, colours, printed);
-    return on.toString();
+    return this.paintFile((size) => new SVGSurface(size, colours.hatch), colours, printed).toString();
   }
 }

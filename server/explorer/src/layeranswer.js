@@ -20,7 +20,11 @@ export function answerOfLayer(reply, labels) {
   const answer = new Answer({ summary: PLAIN, ...reply }, labels);
   const alone = ({ batch, head, row, col }) => ({
     links: [
-      ['the other numbers of this layer are too many for the page. Weight:', matrices.weights[batch][head].data[row * answer.keys + col]],
+      [
+        'weights',
+        'the other numbers of this layer are too many for the page. Weight:',
+        matrices.weights[batch][head].data[row * answer.keys + col],
+      ],
     ],
   });
   answer.own = { arithmetic: (place) => (matrices.scores ? arithmetic(answer, place) : alone(place)) };
@@ -35,7 +39,7 @@ export function answerOfRollout(layers, rollouts, labels) {
     const [last, below] = (factors[batch] ??= factorsOf(layers.map(({ weights }) => weights[batch])));
     const q = last.data.subarray(row * last.cols, (row + 1) * last.cols);
     const k = q.map((_, at) => below.data[at * below.cols + col]);
-    return { q, k, products: true, links: [['=', rollouts[batch].data[row * below.cols + col]]] };
+    return { q, k, products: true, links: [['weights', '=', rollouts[batch].data[row * below.cols + col]]] };
   }
   answer.own = { arithmetic: ofCell };
   return answer;

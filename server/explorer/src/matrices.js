@@ -72,18 +72,19 @@ export function vectors(value, axes) {
   return items.map((item) => (rank(item) === 2 ? item : [item]).map((row) => Float64Array.from(row, (x) => x ?? -Infinity)));
 }
 
-// Splits matrices whose columns hold all heads side by side. Returns them as [batch][head].
-export function split(groups, heads) {
-  return groups.map(([matrix]) => {
-    const { rows, data } = matrix;
-    const cols = matrix.cols / heads;
-    return Array.from({ length: heads }, (_, head) => {
-      const part = new data.constructor(rows * cols);
-      for (let row = 0; row < rows; row++) {
-        const from = row * matrix.cols + head * cols;
-        part.set(data.subarray(from, from + cols), row * cols);
-      }
-      return measured({ rows, cols, data: part });
-    });
-  });
+// Returns so many columns of a matrix, the first of them at `from`.
+export function columns(matrix, from, count) {
+  const data = new matrix.data.constructor(matrix.rows * count);
+  for (let row = 0; row < matrix.rows; row++) {
+    const start = row * matrix.cols + from;
+    data.set(matrix.data.subarray(start, start + count), row * count);
+  }
+  return measured({ rows: matrix.rows, cols: count, data });
 }
+
+// Splits matrices whose columns hold all heads side by side. Returns them as [batch][head].
+export const split = (groups, heads) =>
+  groups.map(([matrix]) => {
+    const count = matrix.cols / heads;
+    return Array.from({ length: heads }, (_, head) => columns(matrix, head * count, count));
+  });

@@ -2,7 +2,7 @@
 // page.
 import { matrices, measured, rank, split } from './matrices.js';
 
-export const WEIGHTS = ['W_Q', 'W_K', 'W_V', 'W_O'];
+const WEIGHTS = ['W_Q', 'W_K', 'W_V', 'W_O'];
 const MOST = 200_000; // numbers of a drawn matrix that the page asks for
 
 const transposedRows = (rows) => rows[0].map((_, col) => rows.map((row) => row[col]));
@@ -36,6 +36,38 @@ export function givenWeights(body, heads) {
     if (made) found[name] = made;
   }
   return found;
+}
+
+// Returns the part of a vector that belongs to a head, or null if the request does not give its numbers. vector: the numbers for all columns
+// side by side, or a row for each head. matrices: those of the heads.
+export function partOf(vector, matrices, head) {
+  if (!Array.isArray(vector)) return null;
+  if (vector.some(Array.isArray)) return vector[head] ?? null;
+  const from = matrices.slice(0, head).reduce((sum, { cols }) => sum + cols, 0);
+  return vector.slice(from, from + matrices[head].cols);
+}
+
+// Completes the matrices of an answer with what the server does not send: Q with its bias if the request gives both, and the rows of K and
+// V of the keys that bias_K and zero_key add. Numbers that the request draws stay unknown. found: all matrices, by name.
+export function complete(found, body, { projected }) {
+  const change = (name, vector, changed) =>
+    found[name]?.map((item) => item.map((matrix, head) => measured({ ...matrix, ...changed(matrix, partOf(vector, item, head)) })));
+  if (!projected && body.b_Q)
+    found.Q = Array.isArray(body.b_Q)
+      ? change('Q', body.b_Q, ({ cols, data }, bias) => ({ data: data.map((x, at) => x + bias[at % cols]) }))
+      : null;
+  if (!projected || !(body.zero_key || body.bias_K)) return;
+  const vectors = { K: body.bias_K, V: body.bias_V };
+  if (body.bias_K && !Object.values(vectors).every(Array.isArray)) return;
+  for (const [name, vector] of Object.entries(vectors)) {
+    found[name] = change(name, vector, ({ rows, cols, data }, bias) => {
+      const more = Number(Boolean(bias)) + Number(body.zero_key === true);
+      const longer = new Float64Array((rows + more) * cols);
+      longer.set(data);
+      if (bias) longer.set(bias, rows * cols);
+      return { rows: rows + more, data: longer };
+    });
+  }
 }
 
 // Returns the names of the weight matrices that the server draws and that are short enough for the page to ask for them.

@@ -13,6 +13,7 @@ export const MATRICES = [
   'K',
   'V',
   'context',
+  'value_context',
   'past_K',
   'past_V',
   'mask',
@@ -23,7 +24,7 @@ export const MATRICES = [
   'past_state',
   ...GRADIENTS,
 ];
-export const PROJECTIONS = ['W_Q', 'W_K', 'W_V', 'W_O', 'b_Q', 'b_K', 'b_V', 'b_O'];
+export const PROJECTIONS = ['W_Q', 'W_K', 'W_V', 'W_O', 'b_Q', 'b_K', 'b_V', 'b_O', 'bias_K', 'bias_V'];
 
 export const PATHS = ['/attention', '/self-attention', '/multi-head-attention', '/linear-attention'];
 const projects = (path) => path === PATHS[1] || path === PATHS[2];
@@ -107,6 +108,13 @@ export function isLarge({ shapes, options, projected, packed }) {
   return leading * apart * rows('Q', 'X') * rows('K', 'context', 'X') * 4 > MANY;
 }
 
+// Returns the name of the matrix of which Q, K or V is made.
+export const sourceOf = (name, { shapes }) =>
+  ({ Q: [], K: ['context'], V: ['value_context', 'context'] })[name].find((source) => source in shapes) ?? 'X';
+
+// Returns whether the scores are made of other rows than Q and K, which a norm or a rotation has changed. given: a request, or its options.
+export const isTurned = (given) => ['rotary', 'rotary_cos', 'norm_Q', 'norm_K', 'normalize_QK'].some((key) => given[key]);
+
 export const hasSoftmax = ({ normalization, update }) => !update && (normalization ?? 'softmax') === 'softmax';
 
 // Returns whether the states after all positions are few numbers.
@@ -123,7 +131,8 @@ export function wanted(summary) {
     return ['weights', ...(summary.shapes.decay ? ['decays'] : []), ...(areFew(summary) ? ['states'] : []), 'output'];
   const list = [];
   if (summary.projected) list.push('Q', 'K', 'V');
-  if (summary.shapes.past_K || summary.drawn) list.push('present_K', 'present_V');
+  const { shapes, drawn } = summary;
+  if (shapes.past_K || drawn || (!summary.projected && (shapes.b_K || shapes.b_V))) list.push('present_K', 'present_V');
   list.push('scores', 'statistics', 'scaled_scores', 'masked_scores', 'weights');
   if (hasSoftmax(summary.options)) list.push('entropy');
   if (GRADIENTS.some((name) => name in summary.shapes)) list.push('grad_V');

@@ -62,7 +62,7 @@ export class Stage {
       mask: (step) => this.maskOf(step, this.state.head),
       scale: (step, matrix) => this.scaleOf(step, [matrix]),
       title: (id) => titleOf(id, this.answer.summary),
-      op: (step) => opOf(step, this.answer.summary, this.matrixOf('Q')?.cols),
+      op: (step) => opOf(step, this.answer.summary, this.state.head, this.matrixOf('Q')?.cols),
     });
     this.makeSingle();
     this.saveFlow = createSaveMenu(save, () => this.saved(this.panes[0]), act.tell);
@@ -557,7 +557,8 @@ export class Stage {
   // Writes about a subject. The first one after a change of the width is the last weight of the first key, because its sentence is long.
   writeAbout(what) {
     const { answer, parts, state } = Object.assign(this, what);
-    const way = (this.way = wayOf(answer, { batch: state.batch, head: state.head }, what.subject, answer.body));
+    const mean = state.mean && this.opened() !== 'flow' && answer.mean?.[state.batch];
+    const way = (this.way = wayOf(answer, { batch: state.batch, head: state.head, mean }, what.subject, answer.body));
     parts.written.replaceChildren();
     const line = make('p', 'written-line', parts.written);
     make('b', '', line, way.title);
@@ -587,6 +588,10 @@ export class Stage {
   mark() {
     const { subject, state, way } = this;
     this.flow.mark({ subject, from: way.from, to: way.to });
+    this.source?.classList.remove('mark-before');
+    const other = way.source !== undefined && way.source !== state.head;
+    this.source = other ? this.heads.root.querySelector(`[data-head="${way.source}"][data-batch="${state.batch}"]`) : null;
+    this.source?.classList.add('mark-before');
     if (this.single.hidden) return;
     const step = stepNamed(this.opened());
     const marks = { rows: [], cols: [], cell: null, locked: step.rows === 'query' || step.rows === 'both' ? state.row : null };

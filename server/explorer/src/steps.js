@@ -1,5 +1,6 @@
 // steps.js has the steps of attention in the order in which they are computed: their titles, formulas and texts. stage.js shows them.
-import { hasSoftmax } from './request.js';
+import { ofHead } from './arithmetic.js';
+import { hasSoftmax, isTurned, sourceOf } from './request.js';
 
 const mi = (text) => `<mi>${text}</mi>`;
 const mo = (text) => `<mo>${text}</mo>`;
@@ -9,18 +10,14 @@ const math = (...parts) => `<math>${parts.join('')}</math>`;
 const root = '<mfrac><mn>1</mn><msqrt><mi>d</mi></msqrt></mfrac>';
 
 // The formulas of the steps, as parts of MathML.
-const projectionOf = (name) => [mi(name), mo('='), mi('X'), sub('W', name)];
 const FORMULAS = {
   X: [mi('X')],
   context: [mi('C')],
+  value_context: [sub('C', 'V')],
   W_Q: [sub('W', 'Q')],
-  Q: projectionOf('Q'),
   W_K: [sub('W', 'K')],
-  K: projectionOf('K'),
   W_V: [sub('W', 'V')],
-  V: projectionOf('V'),
   scores: [mi('S'), mo('='), mi('Q'), transposed('K')],
-  scaled_scores: [sub('S', 'scaled'), mo('='), root, mi('S')],
   masked_scores: [sub('S', 'masked'), mo('='), sub('S', 'scaled'), mo('+'), mi('M')],
   gates: [sub('g', 't'), mo('='), `<msup>${mi('e')}${mi('decay')}</msup>`],
   uncorrected: [mi('U')],
@@ -41,6 +38,7 @@ const step = (name, title, measure, rows, cols, text, names) => ({ name, title, 
 export const STEPS = [
   step('X', 'Words', 'entry of X', 'both', 'dimension', 'one row for each word'),
   step('context', 'Context', 'entry of C', 'key', 'dimension', 'what is attended to'),
+  step('value_context', 'Value context', 'entry of C_V', 'key', 'dimension', 'what the values are made of'),
   step('W_Q', 'W_Q', 'entry of W_Q', 'dimension', 'dimension', 'learnt in training: it turns each word into its query'),
   step('Q', 'Queries', 'entry of Q', 'query', 'dimension', 'what each word looks for'),
   step('W_K', 'W_K', 'entry of W_K', 'dimension', 'dimension', 'learnt in training: it turns each word into its key'),
@@ -70,6 +68,7 @@ export const axisNames = ({ rows, cols, names }) => names ?? { rows: ROWS[rows],
 
 function scaledText(step, options) {
   const { scale } = options;
+  if (typeof (scale ?? 1) !== 'number') return 'the scores times the scale of their head';
   if (scale === 1) return 'the scores themselves, because scale is 1';
   if (!hasSoftmax(options) || scale <= 0) return 'the scores times the scale';
   return scale > 1 ? 'larger scores make softmax sharper' : step.text;
@@ -113,17 +112,28 @@ function ofState(name, update) {
   return [mi('S'), mo('←'), ...before, mo('+'), mi('k'), `<msup>${mi('u')}<mo>⊤</mo></msup>`];
 }
 
+// Returns the parts of the formula of Q, K or V, whose biases a request may add.
+function ofRows(name, summary) {
+  const { projected, shapes, words } = summary;
+  const given = 'X' in shapes || words ? [mo('='), mi('X')] : [];
+  const made = projected ? [mo('='), ...FORMULAS[sourceOf(name, summary)], sub('W', name)] : given;
+  return [mi(name), ...made, ...(shapes[`b_${name}`] ? [mo('+'), sub('b', name)] : [])];
+}
+
+// Returns the parts of the formula of the scaled scores.
+function ofScaled({ scale, softcap }) {
+  const factor = typeof scale === 'number' ? `<mn>${scale}</mn>${mo('·')}` : scale ? mi('s') : root;
+  const cap = softcap > 0 && `<mn>${softcap}</mn>`;
+  const capped = cap ? [cap, mi('tanh'), mo('('), factor, mi('S'), mo('/'), cap, mo(')')] : [factor, mi('S')];
+  return [sub('S', 'scaled'), mo('='), ...capped];
+}
+
 // Returns the formula of a step for a request.
 export function formulaOf(step, summary) {
-  const { options, projected, shapes } = summary;
-  const own = !projected && 'QKV'.includes(step.name);
-  if (own) return math(mi(step.name), ...('X' in shapes || summary.words ? [mo('='), mi('X')] : []));
-  if ('KV'.includes(step.name) && shapes.context) return math(mi(step.name), mo('='), mi('C'), sub('W', step.name));
-  if (step.name === 'scaled_scores' && 'scale' in options && typeof options.scale !== 'number')
-    return math(sub('S', 'scaled'), mo('='), mi('s'), mi('S'));
-  if (step.name === 'scaled_scores' && 'scale' in options) {
-    return math(sub('S', 'scaled'), mo('='), `<mn>${Number(options.scale)}</mn>`, mo('·'), mi('S'));
-  }
+  const { options, shapes } = summary;
+  if ('QKV'.includes(step.name)) return math(...ofRows(step.name, summary));
+  if (step.name === 'scores' && isTurned(options)) return math(mi('S'));
+  if (step.name === 'scaled_scores') return math(...ofScaled(options));
   if (options.update) {
     const formula = ofState(step.name, options.update);
     if (formula) return math(...formula);
@@ -140,16 +150,26 @@ export function formulaOf(step, summary) {
   return math(...FORMULAS[step.name]);
 }
 
-const SHORT = { context: 'C', scaled_scores: 'scaled', masked_scores: 'masked', joined: 'all heads', states: 'state' };
+const SHORT = {
+  context: 'C',
+  value_context: 'C_V',
+  scaled_scores: 'scaled',
+  masked_scores: 'masked',
+  joined: 'all heads',
+  states: 'state',
+};
 const MEANT = { Q: 'queries', K: 'keys', V: 'values' };
 
 // Returns the title of a matrix in the flow. id: the name of a step, or q, k or v for the matrices beside the scores and the weights.
-export function titleOf(id, { projected, shapes, options }) {
+export function titleOf(id, summary) {
+  const { projected, shapes, options } = summary;
+  const name = id.toUpperCase();
+  const bias = shapes[`b_${name}`] ? ` + b_${name}` : '';
   if (id === 'X') return 'X, words';
-  if (id === 'k') return 'Kᵀ';
-  if (id === 'q' || id === 'v') return projected ? id.toUpperCase() : `${id.toUpperCase()}, ${MEANT[id.toUpperCase()]}`;
-  if (id in MEANT) return `${id} = ${id !== 'Q' && shapes.context ? 'C' : 'X'} W_${id}`;
-  if (id === 'scores') return 'S = Q Kᵀ';
+  if (id === 'k') return projected || !bias ? 'Kᵀ' : '(K + b_K)ᵀ';
+  if (id in MEANT) return `${id} = ${SHORT[sourceOf(id, summary)] ?? 'X'} W_${id}${bias}`;
+  if (name in MEANT) return projected ? name : bias ? name + bias : `${name}, ${MEANT[name]}`;
+  if (id === 'scores') return isTurned(options) || (!projected && (shapes.b_Q || shapes.b_K)) ? 'S' : 'S = Q Kᵀ';
   if (id === 'weights') return options.normalization === 'none' ? 'A' : 'A, weights';
   if (id === 'mixed') return 'A V';
   if (id === 'output') return shapes.W_O ? 'Y' : 'Y, output';
@@ -157,9 +177,12 @@ export function titleOf(id, { projected, shapes, options }) {
 }
 
 // Returns what leads to a matrix of the flow, in a word. d: the columns of Q.
-export function opOf(id, { options }, d) {
-  if (id === 'scaled_scores')
-    return typeof options.scale === 'number' ? `× ${options.scale}` : options.scale ? '× scale' : `÷ √${d ?? 'd'}`;
+export function opOf(id, { options }, head, d) {
+  if (id === 'scaled_scores') {
+    const scale = ofHead(options.scale, head);
+    const cap = options.softcap > 0 ? `, capped at ${options.softcap}` : '';
+    return (typeof scale === 'number' ? `× ${scale}` : `÷ √${d ?? 'd'}`) + cap;
+  }
   if (id === 'masked_scores') return 'mask';
   if (id !== 'weights') return '';
   if (options.update) return '';

@@ -1,10 +1,7 @@
 // tooltip.js has the box beside the pointer, which shows the numbers of a cell. The page has one such box.
+import { make, makeWith } from './dom.js';
 
-const box = document.createElement('div');
-box.id = 'tooltip';
-box.hidden = true;
-box.setAttribute('role', 'tooltip');
-(document.querySelector('main') ?? document.body).append(box);
+const box = makeWith('div', document.querySelector('main') ?? document.body, { id: 'tooltip', hidden: true, role: 'tooltip' });
 
 const EDGE = 10; // pixels between the box and its cell
 
@@ -23,18 +20,13 @@ function beyond(length, from, to, least, most) {
 // either.
 export function showTooltip(title, entries, { clientX, clientY, pointerType }, cell = null) {
   tapped = pointerType === 'touch';
-  const list = document.createElement('dl');
+  box.replaceChildren();
+  make('p', '', box, title);
+  const list = make('dl', '', box);
   for (const [name, value, strong] of entries) {
-    const term = document.createElement('dt');
-    const text = document.createElement('dd');
-    term.textContent = name;
-    text.textContent = value;
-    if (strong) text.className = 'strong';
-    list.append(term, text);
+    make('dt', '', list, name);
+    make('dd', strong ? 'strong' : '', list, value);
   }
-  const head = document.createElement('p');
-  head.textContent = title;
-  box.replaceChildren(head, list);
   box.hidden = false;
   const { width, height } = box.getBoundingClientRect();
   const { left, right, top, bottom } = cell ?? { left: clientX, right: clientX, top: clientY, bottom: clientY };

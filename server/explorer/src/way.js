@@ -5,10 +5,13 @@
 // also if the page draws the matrix transposed.
 import { arithmetic } from './arithmetic.js';
 import { formatNumber } from './numbers.js';
+import { partOf } from './projections.js';
+import { sourceOf } from './request.js';
 
 const FEW = 8; // terms; of a longer sum, the largest ones are written
 const LARGEST = 3;
 const NEAR = 1e-4; // relative error; a larger one means that the number is not this sum
+const TINY = 1e-37; // smaller numbers of the server may be 0
 const BETWEEN = ['scores', 'scaled_scores', 'masked_scores', 'uncorrected', 'corrections', 'weights'];
 
 export const stepOf = (id) => (id.length === 1 ? id.toUpperCase() : id);
@@ -35,82 +38,88 @@ function productOf(left, right, row, col, value, added = 0) {
   return [...sumParts(terms), ...more, [' = '], [write(value), 'is']];
 }
 
-// Returns the links from the score to the weight: [[step, what, value]]. found: the arithmetic of the cell. row: the powers of the row, if
-// they are few.
-function linksOf(found, answer) {
-  if (found.links) return found.links;
-  const { d, score, scaled, masked, weight, mean, factor, softcap, added, forbidden, shift, power, total, sinkPower, powers } = found;
-  const times = factor === null ? `× 1/√${d ?? 'd'}` : `× ${write(factor)}`;
-  const links = [['scores', found.q ? '=' : 'score', score]];
-  links.push(['scaled_scores', softcap === null ? `${times} =` : `${times}, capped at ${formatNumber(softcap, 3)} =`, scaled]);
-  if (forbidden) links.push(['masked_scores', '+ mask =', masked]);
-  else if (added !== 0) links.push(['masked_scores', `+ bias ${formatNumber(added, 3)} =`, masked]);
-  if (power !== null) {
+// Returns what leads from the masked scores to the weight: [[step, what, value]].
+function linksOfWeight({ softmax, squashed, masked, weight, forbidden }, same, { normalization }) {
+  if (softmax?.total === 0 && weight === 0) return [['weights', 'all keys of the row are masked: weight', 0]];
+  if (softmax && same(softmax.power / softmax.total, weight)) {
+    const { shift, power, powers, total, sinkPower } = softmax;
     const shifted = `(${write(masked)} ${shift < 0 ? '+' : '−'} ${write(Math.abs(shift))})`;
-    const sink = sinkPower === null ? '' : ` with the sink’s ${formatNumber(sinkPower, 3)}`;
-    links.push(['weights', `e^${shift === 0 ? write(masked) : shifted} =`, power]);
-    const sum =
-      powers && sinkPower === null ? `(${powers.map(write).join(' + ')} = ${write(total)})` : `${write(total)}, the row’s sum${sink}`;
-    if (total === 0) links.push(['weights', 'all keys of the row are masked: weight', weight]);
-    else links.push(['weights', `÷ ${sum} =`, weight]);
-  } else {
-    links.push(['weights', found.squashed === null ? 'no softmax: weight' : `sigmoid of ${write(found.squashed)} =`, weight]);
+    const terms = powers?.map(write).concat(sinkPower === null ? [] : `${write(sinkPower)} of the sink`);
+    const unknown = sinkPower === undefined;
+    const sink = sinkPower === null ? '' : unknown ? ' with that of the sink' : ` with the sink’s ${write(sinkPower)}`;
+    const sum = terms && !unknown ? `(${terms.join(' + ')} = ${write(total)})` : `${write(total)}, the row’s sum${sink}`;
+    return [
+      ['weights', `e^${shift === 0 ? write(masked) : shifted} =`, power],
+      ['weights', `÷ ${sum} =`, weight],
+    ];
   }
-  if (mean !== null) links.push(['weights', 'mean over heads:', mean]);
-  if (found.digits !== null) links.push(['weights', `the server rounds its numbers to ${found.digits} digits`, null]);
-  if (found.extra) links.push(['weights', 'bias_K or zero_key adds this key, and the answer has no row for it', null]);
-  return links.filter(([step]) => answer.matrices[step]);
+  if (squashed !== null && same(1 / (1 + Math.exp(-squashed)), weight)) return [['weights', `sigmoid of ${write(squashed)} =`, weight]];
+  const plain = normalization === 'none' && same(weight, forbidden ? 0 : masked);
+  return [['weights', plain ? 'no softmax: weight' : 'weight', weight]];
 }
 
-// Returns the number that a bias of a request adds to a column of Q, K, V or the output of a head.
-// cols: how many columns the matrix of the head has. heads: how many heads the answer has, because several may share a key head.
-function biasOf(body, name, { head, col, cols, heads }) {
-  const own = Array.isArray(body?.heads) ? body.heads[head]?.[`b_${name}`] : body?.[`b_${name}`];
-  if (!Array.isArray(own)) return 0;
-  const rows = Array.isArray(own[0]);
-  const groups = Array.isArray(body.heads) ? 1 : rows ? own.length : own.length / cols;
-  const at = Math.floor((head * groups) / heads);
-  const value = rows ? own[at]?.[col] : own[at * cols + col];
-  return typeof value === 'number' ? value : 0;
+// Returns the links from the score to the weight: [[step, what, value]]. found: the arithmetic of the cell. A link says how its number is
+// made only if the number is made so.
+function linksOf(found, { matrices, summary }) {
+  if (found.links) return found.links;
+  const { d, near, score, scaled, masked, mean, factor, softcap, added, forbidden, digits } = found;
+  const same = (a, b) => Math.abs(a - b) <= near * Math.max(Math.abs(a), Math.abs(b)) + TINY;
+  const times = score * (factor ?? 1 / Math.sqrt(d ?? NaN));
+  const cap = softcap === null ? '' : `, capped at ${write(softcap)}`;
+  const how = same(softcap === null ? times : softcap * Math.tanh(times / softcap), scaled);
+  const links = [
+    ['scores', found.q ? '=' : 'score', score],
+    ['scaled_scores', how ? `× ${factor === null ? `1/√${d}` : write(factor)}${cap} =` : 'scaled', scaled],
+  ];
+  if (forbidden) links.push(['masked_scores', '+ mask =', masked]);
+  else if (added !== 0) links.push(['masked_scores', `+ bias ${write(added)} =`, masked]);
+  links.push(...linksOfWeight(found, same, summary.options));
+  if (mean !== null) links.push(['weights', 'mean over heads:', mean]);
+  if (digits !== null) links.push(['weights', `the server rounds its numbers to ${digits} digits`, null]);
+  if (found.extra) links.push(['weights', 'bias_K or zero_key adds this key, and its rows of K and V are not known', null]);
+  return links.filter(([step]) => matrices[step]);
+}
+
+// Returns the number that a bias of a request adds to a column of Q, K or V of a head.
+function biasOf({ answer, body, batch, head, col, name }) {
+  const vector = Array.isArray(body?.heads) ? body.heads.map((one) => one[`b_${name}`]) : body?.[`b_${name}`];
+  const place = answer.place(name, batch, head);
+  return partOf(vector, answer.matrices[name][place.batch], place.head)?.[col] ?? 0;
 }
 
 // Returns the arithmetic of the query and the key of a cell.
 export const found = (answer, place) => (answer.own ? answer.own.arithmetic(place) : arithmetic(answer, place));
 
-// The functions below return the way of a number, {title, parts, from, to}. one: {answer, body, batch, head, id, row, col, name, value, get(name),
-// mixed}. name: the step of id. get(name): a matrix, or null. mixed: the step that has the values mixed by the weights.
+// The functions below return the way of a number, {title, parts, from, to}. one: {answer, body, batch, head, id, row, col, name, value,
+// get(name), mixed}. name: the step of id. get(name): a matrix, or null. mixed: the step that has the values mixed by the weights, or null if
+// the page does not have it.
 
 function wayOfProjected(one) {
-  const { answer, body, head, id, row, col, name, value, get, mixed } = one;
+  const { answer, id, row, col, name, value, get, mixed } = one;
   const { projected } = answer.summary;
-  const isQuery = name === 'Q';
-  const word = isQuery ? answer.query(row) : answer.key(row);
-  const given = !isQuery && get('context') ? 'context' : 'X';
-  const from = isQuery ? row : row - answer.past;
-  const next = { Q: { id: 'scores', row }, K: { id: 'scores', col: row }, V: { id: mixed, col } }[name];
+  const word = name === 'Q' ? answer.query(row) : answer.key(row);
   const title = `${name} of ${word}, column ${col}: `;
-  if (!projected) return { title, parts: null, from: [], to: [next] };
-  const copy = id === name.toLowerCase();
-  const parts = productOf(
-    get(given),
-    get(`W_${name}`),
-    from,
-    col,
-    value,
-    biasOf(body, name, { head, col, cols: get(name).cols, heads: answer.heads }),
-  );
-  const sources = [{ id: given, row: from }, { id: `W_${name}`, col }, ...(copy ? [{ id: name, row, col }] : [])];
-  return { title, parts, from: sources, to: [copy ? next : { id: name.toLowerCase(), row, col }] };
+  const copy = !projected || id === name.toLowerCase();
+  const next = { Q: { id: 'scores', row }, K: { id: 'scores', col: row }, V: { id: mixed, col } }[name];
+  const to = [copy ? next : { id: name.toLowerCase(), row, col }];
+  const same = projected && copy ? [{ id: name, row, col }] : [];
+  const source = sourceOf(name, answer.summary);
+  const from = name === 'Q' ? row : row - answer.past;
+  // Rows of the past, and those of keys that the request adds, are no product.
+  if (!projected || from < 0 || from >= (get(source)?.rows ?? Infinity)) return { title, parts: null, from: same, to };
+  const parts = productOf(get(source), get(`W_${name}`), from, col, value, biasOf(one));
+  return { title, parts, from: [{ id: source, row: from }, { id: `W_${name}`, col }, ...same], to };
 }
 
-function wayOfInput({ answer, row, col, name, get }) {
-  const names = name === 'context' ? ['K', 'V'] : get('context') ? ['Q'] : ['Q', 'K', 'V'];
+function wayOfInput({ answer, row, col, name }) {
+  const names = ['Q', 'K', 'V'].filter((made) => sourceOf(made, answer.summary) === name);
   const title = `${name} of ${name === 'X' ? answer.word(row) : answer.key(row)}, column ${col}: `;
   return { title, parts: null, from: [], to: names.map((id) => ({ id, row: id === 'Q' ? row : row + answer.past })) };
 }
 
-function wayOfWeights({ row, col, name, get }) {
-  const [left, result] = name === 'W_O' ? ['joined', 'output'] : [get('context') && name !== 'W_Q' ? 'context' : 'X', name.at(-1)];
+function wayOfWeights({ answer, row, col, name }) {
+  const result = name === 'W_O' ? 'output' : name.at(-1);
+  const left = name === 'W_O' ? 'joined' : sourceOf(result, answer.summary);
   return { title: `${name}, row ${row}, column ${col}: `, parts: null, from: [{ id: left, col: row }], to: [{ id: result, col }] };
 }
 
@@ -118,35 +127,27 @@ function wayOfPair({ answer, batch, head, row, col, name, value, get, mixed }) {
   const chain = BETWEEN.filter(get);
   const [before, after] = [-1, 1].map((step) => chain[chain.indexOf(name) + step]);
   const made = found(answer, { batch, head, row, col });
-  const links = linksOf(made, answer);
-  const shown = links.filter(([step]) => chain.indexOf(step) <= chain.indexOf(name));
-  const parts = made.products ? sumParts(Array.from(made.q, (q, at) => [q, made.k[at]])) : [];
-  shown.forEach(([, what, number], at) => {
+  const links = linksOf(made, answer).filter(([step]) => chain.indexOf(step) <= chain.indexOf(name));
+  const parts = made.products && links[0]?.[1] === '=' ? sumParts(Array.from(made.q, (q, at) => [q, made.k[at]])) : [];
+  links.forEach(([, what, number], at) => {
     parts.push([at ? ` → ${what} ` : ` ${what} `]);
-    if (number !== null) parts.push([write(number), at === shown.length - 1 ? 'is' : 'then']);
+    if (number !== null) parts.push([write(number), at === links.findLastIndex((link) => link[2] !== null) ? 'is' : 'then']);
   });
   if (name === 'corrections') {
     const [weight, uncorrected] = ['weights', 'uncorrected'].map((step) => cellOf(get(step), row, col));
     parts.splice(0, Infinity, [`weight ${write(weight)} − uncorrected ${inBrackets(uncorrected)} = `], [write(value), 'is']);
-  } else if (!shown.length) parts.splice(0, Infinity, [write(value), 'is']);
-  const spread = name === 'weights' && typeof made.power === 'number'; // softmax takes the whole row
+  }
   const from = [
     { id: 'q', row },
     { id: 'k', row: col },
   ];
-  if (before) from.push(spread ? { id: before, row } : { id: before, row, col });
+  if (before) from.push(name === 'weights' && made.softmax ? { id: before, row } : { id: before, row, col }); // softmax takes the whole row
+  const mixing = [
+    { id: 'v', row: col },
+    { id: mixed ?? 'output', row },
+  ];
   const title = `${answer.query(row)} → ${answer.key(col)}: `;
-  return {
-    title,
-    parts,
-    from,
-    to: after
-      ? [{ id: after, row, col }]
-      : [
-          { id: 'v', row: col },
-          { id: mixed, row },
-        ],
-  };
+  return { title, parts: parts.length ? parts : null, from, to: after ? [{ id: after, row, col }] : mixing };
 }
 
 // Returns how many columns the heads before a head have in what stands side by side.
@@ -156,18 +157,18 @@ const columnsBefore = ({ answer, batch, head }) =>
 function wayOfMixed(one) {
   const { answer, row, col, value, get } = one;
   const side = get('joined') ? 'joined' : 'output';
+  const parts = productOf(get('weights'), get('V'), row, col, value);
   return {
     title: `output of ${answer.query(row)}, column ${col}: `,
-    parts: productOf(get('weights'), get('V'), row, col, value),
-    from: [
-      { id: 'weights', row },
-      { id: 'v', col },
-    ],
+    parts,
+    // Without a sum, the weights are a mean over heads, or the page does not have V.
+    from: parts ? [{ id: 'weights', row }, { id: 'v', col }] : [], // prettier-ignore
     to: one.mixed === 'mixed' ? [{ id: side, row, col: columnsBefore(one) + col }] : [],
   };
 }
 
 // A matrix of all heads side by side has numbers of other heads, too. Only those of the head that is shown come from matrices of the flow.
+// `source` is the other head.
 function wayOfSide(one) {
   const { answer, batch, row, col, name } = one;
   const heads = Array.from({ length: answer.heads }, (_, head) => head);
@@ -177,6 +178,7 @@ function wayOfSide(one) {
   return {
     title: `${name === 'joined' ? 'all heads' : 'output'} of ${answer.query(row)}, column ${col}, from head ${owner}: `,
     parts: way.parts,
+    source: owner,
     from: owner === one.head ? [{ id: 'mixed', row, col: own }] : [],
     to: name === 'joined' ? [{ id: 'output', row }] : [],
   };
@@ -185,21 +187,11 @@ function wayOfSide(one) {
 function wayOfOutput(one) {
   const { answer, body, row, col, value, get, mixed } = one;
   if (mixed === 'output') return wayOfMixed(one);
-  if (!get('joined')) return wayOfSide(one);
+  if (!answer.summary.shapes.W_O) return wayOfSide(one);
   return {
     title: `output of ${answer.query(row)}, column ${col}: `,
-    parts: productOf(
-      get('joined'),
-      get('W_O'),
-      row,
-      col,
-      value,
-      biasOf({ b_O: body?.b_O }, 'O', { head: 0, col, cols: get('output').cols, heads: 1 }),
-    ),
-    from: [
-      { id: 'joined', row },
-      { id: 'W_O', col },
-    ],
+    parts: productOf(get('joined'), get('W_O'), row, col, value, body?.b_O?.[col] ?? 0),
+    from: get('joined') ? [{ id: 'joined', row }, { id: 'W_O', col }] : [], // prettier-ignore
     to: [],
   };
 }
@@ -208,18 +200,24 @@ function kindOf(name) {
   if ('QKV'.includes(name)) return wayOfProjected;
   if (BETWEEN.includes(name)) return wayOfPair;
   if (name.startsWith('W_')) return wayOfWeights;
-  return { X: wayOfInput, context: wayOfInput, mixed: wayOfMixed, joined: wayOfSide, output: wayOfOutput }[name];
+  const inputs = { X: wayOfInput, context: wayOfInput, value_context: wayOfInput };
+  return { ...inputs, mixed: wayOfMixed, joined: wayOfSide, output: wayOfOutput }[name];
 }
 
-// Returns how the number at {id, row, col} is made, as {title, parts, from, to}: a name, the parts [[text, kind]] of a formula, and places.
-// place: {batch, head}. body: the request, if the page has parsed it.
-export function wayOf(answer, { batch, head }, { id, row, col }, body) {
+// Returns the step that has the values mixed by the weights of a head, or null if the page does not have it.
+export const mixedOf = (has, { shapes }) => (has('mixed') ? 'mixed' : shapes.W_O ? null : 'output');
+
+// Returns how the number at {id, row, col} is made, as {title, parts, from, to, source}: a name, the parts [[text, kind]] of a formula, places,
+// and the head that it comes from if it may be another one. place: {batch, head, mean}. mean: the mean of the weights over heads, if it is
+// shown. body: the request, if the page has parsed it.
+export function wayOf(answer, { batch, head, mean }, { id, row, col }, body) {
   const name = stepOf(id);
   const get = (one) => answer.matrix(one, batch, head);
-  const own = get(name);
+  const averaged = name === 'weights' && mean;
+  const own = averaged || get(name);
   const value = own ? cellOf(own, row, col) : NaN;
-  const mixed = get('mixed') ? 'mixed' : 'output';
-  const way = kindOf(name)?.({ answer, body, batch, head, id, row, col, name, value, get, mixed });
+  const way = kindOf(name)?.({ answer, body, batch, head, id, row, col, name, value, get, mixed: mixedOf(get, answer.summary) });
   const plain = { title: `${name}, row ${row}, column ${col}: `, from: [], to: [] };
-  return { ...plain, ...way, parts: way?.parts ?? [[write(value), 'is']] };
+  const parts = averaged ? [[`mean of ${answer.heads} heads: `], [write(value), 'is']] : (way?.parts ?? [[write(value), 'is']]);
+  return { ...plain, ...way, parts };
 }

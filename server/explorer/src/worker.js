@@ -3,8 +3,8 @@
 import { raster } from './colour.js';
 import { members, parse, withMember } from './jsontext.js';
 import { matrices, nested, rank, split, vectors } from './matrices.js';
-import { drawnWeights, givenWeights, weightOf } from './projections.js';
-import { askFor, isHeld, isLarge, shapeOf, summarise, wanted } from './request.js';
+import { complete, drawnWeights, givenWeights, weightOf } from './projections.js';
+import { askFor, isHeld, isLarge, isTurned, shapeOf, summarise, wanted } from './request.js';
 import { rollout } from './rollout.js';
 import { safetensorsOf } from './safetensors.js';
 import { numbersOf } from './tensortext.js';
@@ -91,12 +91,12 @@ function shared(value, { packed, projected, axes }) {
   return matrices(value, projected ? axes : Math.max(rank(value) - (packed ? 2 : 3), 0));
 }
 
-// Returns the matrices X, context, Q, K and V that the request itself has, because the answer does not repeat them.
+// Returns the matrices X, context, value_context, Q, K and V that the request itself has, because the answer does not repeat them.
 function given(body, summary) {
   const literal = (value) => rank(value) > 1;
   const shown = {};
   if (summary.projected) {
-    for (const name of ['X', 'context']) {
+    for (const name of ['X', 'context', 'value_context']) {
       if (literal(body[name])) shown[name] = matrices(body[name], summary.axes);
     }
     return shown;
@@ -176,7 +176,8 @@ function understood(answer, summary, body) {
       if (!(name in shown) || summary.projected) shown[name] ??= matrices(value, summary.axes);
     }
   }
-  if (summary.drawn && !('Q' in body)) {
+  const changed = isTurned(body) || ['past_K', 'b_Q', 'b_K'].some((key) => body[key]); // Q or K is not X then
+  if (summary.drawn && !('Q' in body) && !changed) {
     shown.Q ??= shown.K;
     if (!summary.packed) shown.X ??= shown.K;
   }
@@ -250,6 +251,7 @@ async function compute(message) {
     Object.assign(found, givenWeights(body, heads));
     for (const [name, value] of await projections) found[name] = weightOf(name, value, body, heads);
   }
+  complete(found, body, summary);
   for (const name of ['X', 'Q', 'K', 'V', 'W_Q', 'W_K', 'W_V', 'W_O']) if (!found[name]) delete found[name];
   signal.throwIfAborted();
   if (as) kept[as] = found.weights;
