@@ -7,7 +7,7 @@ import { isSigned } from './steps.js';
 const $ = (id) => document.getElementById(id);
 
 // Gives a list its options, pairs [value, label], and chooses one of them.
-export function setSelect(select, values, chosen) {
+function setSelect(select, values, chosen) {
   select.replaceChildren(...values.map(([value, label]) => new Option(label, value)));
   select.value = chosen;
 }
@@ -29,7 +29,7 @@ export function setControls() {
   $('threshold').value = state.threshold;
   $('line-mode').value = state.mass ? 'mass' : 'weight';
   $('threshold-value').textContent = state.mass ? `${Math.round(state.threshold * 100)} %` : state.threshold.toFixed(2);
-  $('mask-edit').setAttribute('aria-pressed', String(state.editMask));
+  $('mask-edit').ariaPressed = state.editMask;
   $('mask-edit').disabled = Boolean(state.summary?.options.update);
   $('mask-clear').hidden = !state.summary?.shapes.mask;
   document.body.classList.toggle('editing-mask', state.editMask);

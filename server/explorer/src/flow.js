@@ -7,7 +7,7 @@ import { elide, widthOf, wholeRange } from './geometry.js';
 import { movedCell } from './keyboard.js';
 import { formatNumber } from './numbers.js';
 import { PRINTED } from './figure.js';
-import { CanvasSurface, paintCells, SVGSurface } from './paint.js';
+import { CanvasSurface, paintCells } from './paint.js';
 import { transposed } from './projections.js';
 import { stepNamed } from './steps.js';
 import { stepOf } from './way.js';
@@ -266,12 +266,6 @@ export class Flow {
     });
   }
 
-  // printed: whether it is painted for a paper, in the light colours.
-  paintOn(on, colours, printed = false) {
-    for (const node of this.nodes.values()) this.paintNode(on, node, colours, printed);
-    this.paintOps(on, colours);
-  }
-
   paintNode(on, node, colours, printed = false) {
     const { box, matrix, mask, size, pixels } = node;
     const scale = printed && node.scale.signed ? { ...node.scale, table: 'light' } : node.scale;
@@ -411,25 +405,14 @@ export class Flow {
 
   // ---------------------------------------------------------------- files
 
-  fileSize() {
-    return { width: this.layout.width, height: this.layout.height + 2 * this.down };
-  }
-
-  async toCanvas(ratio = 2) {
-    const canvas = document.createElement('canvas');
-    const { width, height } = this.fileSize();
-    const on = new CanvasSurface(canvas, { width, height }, ratio, this.given.colours.hatch);
-    on.ground(width, height, this.given.colours.paper);
-    this.paintOn(on, this.given.colours);
-    return canvas;
-  }
-
-  async toSVG(printed = false) {
-    const size = this.fileSize();
+  // Returns what a file has (paint.js). printed: whether it is for a paper, in the light colours.
+  async drawing(printed = false) {
+    const { width, height } = this.layout;
     const colours = printed ? PRINTED : this.given.colours;
-    const on = new SVGSurface(size, colours.hatch);
-    on.ground(size.width, size.height, colours.paper);
-    this.paintOn(on, colours, printed);
-    return on.toString();
+    const paint = (on) => {
+      for (const node of this.nodes.values()) this.paintNode(on, node, colours, printed);
+      this.paintOps(on, colours);
+    };
+    return { size: { width, height: height + 2 * this.down }, colours, paint };
   }
 }

@@ -1,5 +1,5 @@
 // legend.js makes what stands below a heat map: its smallest and its largest number, and the bar of its colours.
-import { make } from './dom.js';
+import { make, setBox } from './dom.js';
 import { formatNumber } from './numbers.js';
 import { BAR_HEIGHT, barWidth, CanvasSurface, paintBar } from './paint.js';
 
@@ -17,8 +17,9 @@ export function makeRange({ lo, hi, data }) {
 // Paints the bar of a scale's colours on a canvas. measure: what its numbers are. plotWidth: the width of the cells of the figure.
 export function drawBar(canvas, { scale, measure, plotWidth, colours }) {
   const width = barWidth(plotWidth);
-  Object.assign(canvas.style, { width: `${width}px`, height: `${BAR_HEIGHT}px` });
-  canvas.setAttribute('role', 'img');
-  canvas.setAttribute('aria-label', `Colours: ${measure} from ${formatNumber(scale.lo, 3)} to ${formatNumber(scale.hi, 3)}`);
-  paintBar(new CanvasSurface(canvas, { width, height: BAR_HEIGHT }, window.devicePixelRatio), { scale, title: measure, width, colours });
+  const size = { width, height: BAR_HEIGHT };
+  setBox(canvas, size);
+  const ariaLabel = `Colours: ${measure} from ${formatNumber(scale.lo, 3)} to ${formatNumber(scale.hi, 3)}`;
+  Object.assign(canvas, { role: 'img', ariaLabel });
+  paintBar(new CanvasSurface(canvas, size, window.devicePixelRatio), { scale, title: measure, width, colours });
 }

@@ -87,3 +87,6 @@ export function split(groups, heads) {
     });
   });
 }
+
+// Returns a row of a matrix.
+export const rowOf = ({ cols, data }, row) => data.subarray(row * cols, (row + 1) * cols);

@@ -98,6 +98,26 @@ export class CanvasSurface {
   }
 }
 
+// A file with what is drawn, for which its owner gives {size, colours: {ink, paper, hatch}, paint(surface)}.
+function paintFile(surface, { size, colours, paint }) {
+  surface.ground(size.width, size.height, colours.paper);
+  paint(surface);
+}
+
+// Returns what is drawn on a new canvas, in twice its size.
+export function canvasOf(drawing) {
+  const canvas = document.createElement('canvas');
+  paintFile(new CanvasSurface(canvas, drawing.size, 2, drawing.colours.hatch), drawing);
+  return canvas;
+}
+
+// Returns what is drawn as the text of an SVG file.
+export function svgOf(drawing) {
+  const surface = new SVGSurface(drawing.size, drawing.colours.hatch);
+  paintFile(surface, drawing);
+  return surface.toString();
+}
+
 // XML cannot write these characters, so they become U+FFFD.
 const notXML = /[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\u{10000}-\u{10ffff}]/gu;
 const escape = (text) => text.replace(notXML, '\ufffd').replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('"', '&quot;');
@@ -105,7 +125,7 @@ const round = (x) => Math.round(x * 100) / 100;
 const ANCHORS = { left: 'start', center: 'middle', right: 'end' };
 
 // The text of an SVG file as a surface.
-export class SVGSurface {
+class SVGSurface {
   constructor({ width, height }, hatching) {
     const family = FONT.replace(/^\S+ /, '').replaceAll('"', "'");
     this.parts = [

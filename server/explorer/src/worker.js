@@ -83,12 +83,12 @@ function answerOf(buffer) {
   return answer;
 }
 
-// Splits matrices whose columns hold all heads side by side into one matrix for each head, if the request has such matrices.
-const perHead = (whole, summary, heads) => (summary.packed && heads > 1 ? split(whole, heads) : whole);
-
-// Returns the matrices of Q, K or V. One that lacks axes of the batch is shared by all items.
-function shared(value, { packed, projected, axes }) {
-  return matrices(value, projected ? axes : Math.max(rank(value) - (packed ? 2 : 3), 0));
+// Returns the matrices of Q, K or V. One that lacks axes of the batch is shared by all items. If the columns of the request's matrices hold
+// all heads side by side, there is one matrix for each head.
+function perHead(name, value, { packed, projected, axes }, body) {
+  const whole = matrices(value, projected ? axes : Math.max(rank(value) - (packed ? 2 : 3), 0));
+  const heads = name === 'Q' ? body.heads : (body.kv_heads ?? body.heads);
+  return packed && heads > 1 ? split(whole, heads) : whole;
 }
 
 // Returns the matrices X, context, Q, K and V that the request itself has, because the answer does not repeat them.
@@ -105,8 +105,7 @@ function given(body, summary) {
   if (literal(body.past_state)) shown.past_state = matrices(body.past_state, Math.max(rank(body.past_state) - 3, 0));
   for (const name of ['Q', 'K', 'V']) {
     const value = body[name] ?? body.X;
-    const heads = name === 'Q' ? body.heads : (body.kv_heads ?? body.heads);
-    if (literal(value)) shown[name] = perHead(shared(value, summary), summary, heads);
+    if (literal(value)) shown[name] = perHead(name, value, summary, body);
   }
   return shown;
 }
@@ -149,7 +148,7 @@ async function drawnAs(name, message, body, summary, signal) {
   const response = await post(message, '/attention', JSON.stringify(request), signal);
   if (!response.ok) return null;
   const { present_K } = await response.json();
-  return perHead(shared(present_K, summary), summary, name === 'Q' ? body.heads : (body.kv_heads ?? body.heads));
+  return perHead(name, present_K, summary, body);
 }
 
 // Returns the states after each position, as [batch][head][position], and the gates as [batch][head], with a row for each position. Both
@@ -171,7 +170,7 @@ function understood(answer, summary, body) {
     } else if (name === 'entropy' || name === 'lse') {
       shown[name] = vectors(value, summary.axes);
     } else if (name === 'present_K' || name === 'present_V') {
-      shown[name.at(-1)] = perHead(shared(value, summary), summary, body.kv_heads ?? body.heads);
+      shown[name.at(-1)] = perHead(name.at(-1), value, summary, body);
     } else if (rank(value) && name !== 'tokens' && name !== 'grad_V') {
       if (!(name in shown) || summary.projected) shown[name] ??= matrices(value, summary.axes);
     }
