@@ -54,6 +54,7 @@ export function toSVG(svg) {
   [copy, ...copy.querySelectorAll('*')].forEach((element, i) => {
     const style = getComputedStyle(from[i]);
     element.removeAttribute('class');
+    element.removeAttribute('style');
     for (const name of STYLES) {
       const value = style.getPropertyValue(name);
       if (value) element.setAttribute(name, value);

@@ -46,18 +46,12 @@ if (framed) {
   document.querySelector('h1').className = 'unseen';
 }
 
-const explorer = {
+window.explorer = Object.freeze({
   // A copy of the last request and of its answer.
   get result() {
     if (!state.answer) return null;
-    const { reply } = state.answer;
-    return structuredClone({
-      path: reply.summary.path,
-      request: reply.sent,
-      answer: reply.answer,
-      status: reply.status,
-      tokens: reply.tokens,
-    });
+    const { summary, sent, answer, status, tokens } = state.answer.reply;
+    return structuredClone({ path: summary.path, request: sent, answer, status, tokens });
   },
   // The numbers of a step for a head and a batch item, as {rows, cols, data}.
   matrix: (name, head = 0, batch = 0) => structuredClone(state.answer?.matrix(name, batch, head) ?? null),
@@ -80,8 +74,7 @@ const explorer = {
   get state() {
     return shownState();
   },
-};
-window.explorer = Object.freeze(explorer);
+});
 
 function showStatus(kind, text) {
   $('status').dataset.state = kind;
@@ -185,7 +178,11 @@ async function compute() {
   const { path, text } = state;
   const described = describe();
   const body = text.length < SMALL && parse(text);
-  if (body && typeof body === 'object' && isSoftmax(body)) return refuseSoftmax();
+  if (body && typeof body === 'object' && isSoftmax(body)) {
+    $('options-note').textContent = '';
+    const detail = 'This page shows attention. Attention needs X of rank 2 or more, and it takes no axis. Send this body to /softmax.';
+    return refuse({ title: 'This body is for /softmax', detail });
+  }
   if (body === undefined && !/^\s*\{/.test(text)) return refuseText();
   showStatus('busy', 'The server computes');
   const reply = await client.ask({ path, text });
@@ -256,7 +253,7 @@ function failed(reply) {
 }
 
 // Says why the page does not send the request. If an answer is still on its way, it belongs to an older request, and the page drops it.
-function refuse(status, found) {
+function refuse(found, status = found.title) {
   clearTimeout(state.timer);
   showNew();
   client.forget();
@@ -265,20 +262,12 @@ function refuse(status, found) {
   showStatus('error', status);
 }
 
-// The page does not send a body for /softmax.
-function refuseSoftmax() {
-  $('options-note').textContent = '';
-  const title = 'This body is for /softmax';
-  const detail = 'This page shows attention. Attention needs X of rank 2 or more, and it takes no axis. Send this body to /softmax.';
-  refuse(title, { title, detail });
-}
-
 // The page does not send a text that begins like no request. message, index: what is wrong, and where, if it is known.
 function refuseText(message, index) {
   state.summary = state.sent = null;
   showOptions();
   const detail = message ?? 'The page can make a request of words, of CSV, and of matrices as Python prints them.';
-  refuse('This is not JSON', { title: 'This is not JSON: a request begins with {', detail, index, unread: !message });
+  refuse({ title: 'This is not JSON: a request begins with {', detail, index, unread: !message }, 'This is not JSON');
 }
 
 function askKey() {
@@ -756,13 +745,10 @@ function bind() {
     writeAddress(true);
     compute();
   });
-  on('log', 'change', ({ checked }) => changeView({ log: checked }));
-  on('numbers', 'change', ({ checked }) => changeView({ numbers: checked }));
-  on('palette', 'change', ({ value }) => changeView({ palette: value }));
-  on('range', 'change', ({ value }) => changeView({ range: value }));
+  for (const name of ['log', 'numbers', 'every']) on(name, 'change', ({ checked }) => changeView({ [name]: checked }));
+  for (const name of ['palette', 'range']) on(name, 'change', ({ value }) => changeView({ [name]: value }));
   on('compare', 'change', ({ value }) => changeView({ compare: value === '' ? null : Number(value) }, true));
   on('drawer-open', 'click', () => openDrawer($('drawer').hidden));
-  on('every', 'change', ({ checked }) => changeView({ every: checked }));
   on('line-mode', 'change', ({ value }) => changeView({ mass: value === 'mass', threshold: value === 'mass' ? 0.9 : 0 }));
   on('threshold', 'input', ({ value }) => changeView({ threshold: Number(value) }));
   on('back', 'click', () => {

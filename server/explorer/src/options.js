@@ -5,29 +5,12 @@ import { make, makeWith } from './dom.js';
 import { inapplicable } from './request.js';
 import { readFraction, readList, readNumber, readWhole } from './fieldtext.js';
 
-const CAUSAL = [
-  ['', 'off', undefined],
-  ['true', 'on', 'true'],
-  ['bottom_right', 'bottom right', '"bottom_right"'],
-];
-const ALIGNMENT = [
-  ['', 'top left', undefined],
-  ['bottom_right', 'bottom right', '"bottom_right"'],
-];
-const NORMALIZATION = [
-  ['', 'softmax', undefined],
-  ['none', 'none', '"none"'],
-  ['sigmoid', 'sigmoid', '"sigmoid"'],
-  ['stick_breaking', 'stick-breaking', '"stick_breaking"'],
-];
-const DTYPE = [
-  ['', 'float32', undefined],
-  ['float64', 'float64', '"float64"'],
-];
-const LAYOUT = [
-  ['', 'X W', undefined],
-  ['out_in', 'X Wᵀ', '"out_in"'],
-];
+// The choices of options: what the request has, and how it is called here. '' is the default, which the request leaves out.
+const CAUSAL = { '': 'off', true: 'on', bottom_right: 'bottom right' };
+const ALIGNMENT = { '': 'top left', bottom_right: 'bottom right' };
+const NORMALIZATION = { '': 'softmax', none: 'none', sigmoid: 'sigmoid', stick_breaking: 'stick-breaking' };
+const DTYPE = { '': 'float32', float64: 'float64' };
+const LAYOUT = { '': 'X W', out_in: 'X Wᵀ' };
 
 // The kinds of text that fields accept: the function that reads it, and its rule in words.
 const NUMBER = { read: readNumber, rule: 'a number, such as 0.5' };
@@ -45,7 +28,7 @@ const OPTIONS = [
     label: 'Window',
     kind: 'pair',
     takes: WHOLE,
-    title: 'How many keys to its left and right a query attends to; an empty field means all',
+    title: 'How many keys to its left and right a query attends to; empty: all',
   },
   { key: 'scale', label: 'Scale', takes: FRACTION, hint: '1/√d', title: 'The factor of the scores' },
   { key: 'softcap', label: 'Softcap', takes: NUMBER, hint: 'off', title: 'Keeps scaled scores between −softcap and softcap' },
@@ -76,13 +59,12 @@ function input(option, attributes) {
 const KINDS = {
   choice(option) {
     const select = document.createElement('select');
-    select.append(...option.values.map(([value, label]) => new Option(label, value)));
+    select.append(...Object.entries(option.values).map(([value, label]) => new Option(label, value)));
     select.dataset.option = option.key;
     return {
       element: select,
-      read: () => option.values.find(([value]) => value === select.value)[2],
-      write: (value) =>
-        (select.value = value === undefined || value === false ? '' : (option.values.find((one) => one[0] === String(value))?.[0] ?? '')),
+      read: () => (select.value === '' ? undefined : select.value === 'true' ? 'true' : JSON.stringify(select.value)),
+      write: (value) => (select.value = value in option.values ? value : ''),
     };
   },
   switch(option) {

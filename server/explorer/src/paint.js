@@ -47,12 +47,6 @@ export class CanvasSurface {
     this.context.fillRect(left, top, snap(x + width) - left, snap(y + height) - top);
   }
 
-  outline(x, y, width, height, colour) {
-    this.context.strokeStyle = colour;
-    this.context.lineWidth = 2;
-    this.context.strokeRect(x, y, width, height);
-  }
-
   hatch(x, y, width, height) {
     if (!this.hatching) return;
     const { context } = this;

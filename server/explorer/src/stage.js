@@ -8,6 +8,7 @@ import { createSaveMenu } from './savemenu.js';
 import { factsOf } from './facts.js';
 import { Figure } from './figure.js';
 import { Flow, NARROW } from './flow.js';
+import { elide } from './geometry.js';
 import { Heads } from './heads.js';
 import { drawBar, makeRange } from './legend.js';
 import { movedCell } from './keyboard.js';
@@ -28,6 +29,7 @@ const AROUND = 160; // pixels; the height of the title, the labels and the bar o
 const BESIDE = 300; // pixels of the row in words, with the gap before it
 const LEAST = 200; // pixels; the least height of the cells of a figure
 const PAPER = 660; // pixels; a little less than the width of A4 without the margins of print.css
+const LABEL = 240; // pixels; the longest label in a sentence
 const LONG = 240; // milliseconds that a matrix takes to its new place
 const ENTROPY = 'entropy, nats';
 const HATCHED = ['weights', 'uncorrected', 'corrections']; // in these steps, forbidden cells are hatched
@@ -530,10 +532,10 @@ export class Stage {
     const { answer, state, query: row } = this;
     const mask = this.maskOf('weights', state.head);
     return {
-      query: answer.query(row),
+      query: elide(answer.query(row), LABEL),
       row: rowOf(this.matrixOf('weights'), row),
       mask: mask?.subarray(row * answer.keys, (row + 1) * answer.keys),
-      keyLabel: (col) => answer.key(col),
+      keyLabel: (col) => elide(answer.key(col), LABEL),
       entropy: this.entropyOf(state.head)?.[row],
       locked: state.row === row,
     };

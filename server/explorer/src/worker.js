@@ -48,6 +48,12 @@ async function post({ base, key }, path, body, signal, accept = JSON_TYPE) {
   }
 }
 
+// Resolves to the parsed answer to a request beside the one for attention, or to null if there is none.
+async function postAside(message, path, body, signal) {
+  const response = await post(message, path, body, signal);
+  return response.ok ? response.json() : null;
+}
+
 // Returns the body that sends a request: its text, or a file of safetensors if a matrix is held or if there are more tensors. tensors: those
 // that are held, by the JSON that stands for them. A file of 16 bits alone would get results of 16 bits, so the type is always given.
 function bodyOf(text, tensors, more = []) {
@@ -123,9 +129,8 @@ async function embedded(message, body, signal) {
   for (const key of ['random', 'text', 'tokens', 'embedding', 'embedding_dim', 'dtype']) {
     if (key in body) request[key] = body[key];
   }
-  const response = await post(message, '/embeddings', bodyOf(JSON.stringify(request), message.tensors), signal);
-  if (!response.ok) return null;
-  const { embedding } = await response.json();
+  const { embedding } = (await postAside(message, '/embeddings', bodyOf(JSON.stringify(request), message.tensors), signal)) ?? {};
+  if (!embedding) return null;
   const shape = [embedding.length, embedding[0].length];
   return shape[0] * shape[1] > MOST_EMBEDDED ? null : { X: matrices(embedding, false), shape };
 }
@@ -135,8 +140,8 @@ async function drawnProjections(message, body, words, signal) {
   const names = body.embedding_dim && !words ? [] : drawnWeights(body);
   const ask = async (name) => {
     const request = askFor(body, name, words?.shape);
-    const response = request && (await post(message, '/attention', JSON.stringify(request), signal));
-    return response?.ok ? [name, (await response.json()).present_K] : null;
+    const answer = request && (await postAside(message, '/attention', JSON.stringify(request), signal));
+    return answer && [name, answer.present_K];
   };
   return (await Promise.all(names.map((name) => aside(ask(name))))).filter(Boolean);
 }
@@ -144,11 +149,8 @@ async function drawnProjections(message, body, words, signal) {
 // Fetches the numbers of a drawn Q, K or V, if the answer does not have them.
 async function drawnAs(name, message, body, summary, signal) {
   const request = askFor(body, name);
-  if (!request) return null;
-  const response = await post(message, '/attention', JSON.stringify(request), signal);
-  if (!response.ok) return null;
-  const { present_K } = await response.json();
-  return perHead(name, present_K, summary, body);
+  const answer = request && (await postAside(message, '/attention', JSON.stringify(request), signal));
+  return answer && perHead(name, answer.present_K, summary, body);
 }
 
 // Returns the states after each position, as [batch][head][position], and the gates as [batch][head], with a row for each position. Both
