@@ -82,6 +82,15 @@ export function position(scale, x) {
   return x > 0 ? Math.max(0, 1 + Math.log10(x / scale.hi) / DECADES) : 0;
 }
 
+// Paints the pixels of a part of a matrix on a canvas, which gets their size, as for raster().
+export function paintPixels(canvas, matrix, scale, part, side) {
+  const { width, height, pixels } = raster(matrix, scale, part, side);
+  Object.assign(canvas, { width, height })
+    .getContext('2d')
+    .putImageData(new ImageData(pixels, width, height), 0, 0);
+  return canvas;
+}
+
 // Makes pixels of the part [row0, row1) x [col0, col1) of a row-major matrix, with no side longer than `side`. A pixel that covers several
 // numbers shows the one of largest magnitude. A pixel is transparent if all its numbers are masked, NaN or -Infinity.
 export function raster({ data, cols, mask }, scale, { row0, row1, col0, col1 }, side) {

@@ -180,8 +180,7 @@ export function createEditor(
     event.preventDefault();
     ({ layers: onHidden, comparison: onOutputs, request: open })[isFor(event.target)](files);
   };
-  // A text that is pasted over the whole text or anywhere else on the page is a new request. A long text is not pasted
-  // into the text box.
+  // A text that is pasted over the whole text or anywhere else on the page is a new request. A long text is not pasted into the text box.
   let over = false;
   drop.addEventListener('paste', (event) => {
     const inside = event.target === area;

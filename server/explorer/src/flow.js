@@ -296,7 +296,7 @@ export class Flow {
     const words = id === 'v' || LABELLED.includes(id) || (id === 'weights' && !this.nodes.has('q'));
     const kind = { X: 'both', v: 'key', context: 'key' }[id] ?? 'query';
     if (words && size.height >= LABEL.least) {
-      const room = id === 'v' ? (this.nodes.get('weights')?.box.width ?? 60) + INSIDE - 6 : LABEL.longest;
+      const room = id === 'v' ? (this.nodes.get('weights')?.box.width ?? 60) + INSIDE - 6 : Math.min(LABEL.longest, box.left - 6);
       for (let row = 0; row < matrix.rows; row++) {
         on.text(elide(label(kind)(row), room), box.left - 5, box.top + (row + 0.5) * size.height, { colour: ink, align: 'right' });
       }

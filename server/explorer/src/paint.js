@@ -92,24 +92,13 @@ export class CanvasSurface {
   }
 }
 
-// A file with what is drawn, for which its owner gives {size, colours: {ink, paper, hatch}, paint(surface)}.
-function paintFile(surface, { size, colours, paint }) {
-  surface.ground(size.width, size.height, colours.paper);
-  paint(surface);
-}
-
-// Returns what is drawn on a new canvas, in twice its size.
-export function canvasOf(drawing) {
+// Returns a drawing {size, colours: {ink, paper, hatch}, paint(surface)} on a new canvas, in twice its size, or as the text of an SVG file.
+export function fileOf({ size, colours, paint }, format) {
   const canvas = document.createElement('canvas');
-  paintFile(new CanvasSurface(canvas, drawing.size, 2, drawing.colours.hatch), drawing);
-  return canvas;
-}
-
-// Returns what is drawn as the text of an SVG file.
-export function svgOf(drawing) {
-  const surface = new SVGSurface(drawing.size, drawing.colours.hatch);
-  paintFile(surface, drawing);
-  return surface.toString();
+  const on = format === 'png' ? new CanvasSurface(canvas, size, 2, colours.hatch) : new SVGSurface(size, colours.hatch);
+  on.ground(size.width, size.height, colours.paper);
+  paint(on);
+  return format === 'png' ? canvas : on.toString();
 }
 
 // XML cannot write these characters, so they become U+FFFD.

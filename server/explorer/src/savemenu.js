@@ -1,7 +1,7 @@
 // savemenu.js has the menu that saves a step: its figure as PNG or SVG, or as SVG for a paper (black on white); its numbers as CSV or JSON.
 import { make, makeButton } from './dom.js';
 import { downloadPNG, save, toCSV } from './download.js';
-import { canvasOf, svgOf } from './paint.js';
+import { fileOf } from './paint.js';
 
 // Returns the numbers of a figure with the labels of their rows and columns.
 function numbersOf({ matrix, rowLabels, colLabels }) {
@@ -18,12 +18,12 @@ function asJSON(name, { rows, cols, data, rowNames, colNames }) {
 
 // Saves a step as SVG. printed: whether it is for a paper: black on white in the light colours, whatever the theme of the page is.
 async function saveSVG({ figure, lines, name }, printed) {
-  save(`${name}.svg`, 'image/svg+xml', lines?.picture(printed).text ?? svgOf(await figure.drawing(printed)));
+  save(`${name}.svg`, 'image/svg+xml', lines?.picture(printed).text ?? fileOf(await figure.drawing(printed), 'svg'));
 }
 
 // Functions that save a step in a format. lines: what makes a picture() of lines (lines.js) if they are shown instead of the figure.
 const FORMATS = {
-  png: async ({ figure, lines, name }) => downloadPNG(lines?.picture() ?? canvasOf(await figure.drawing()), name),
+  png: async ({ figure, lines, name }) => downloadPNG(lines?.picture() ?? fileOf(await figure.drawing(), 'png'), name),
   svg: (chosen) => saveSVG(chosen, false),
   paper: (chosen) => saveSVG({ ...chosen, name: `${chosen.name}-paper` }, true),
   csv({ figure, name }) {

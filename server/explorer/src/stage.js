@@ -2,7 +2,7 @@
 // is the subject: the page writes how it is made, and marks what it is made of and where it goes. main.js tells this file what to show (an
 // Answer and the state), and it tells main.js what the user does. It sends no request.
 import { drawBars, barsWidth } from './bars.js';
-import { makeScale, rangeOf, raster } from './colour.js';
+import { makeScale, paintPixels, rangeOf } from './colour.js';
 import { make, makeButton, makeWith, setBox } from './dom.js';
 import { createSaveMenu } from './savemenu.js';
 import { factsOf } from './facts.js';
@@ -37,14 +37,6 @@ const HATCHED = ['weights', 'uncorrected', 'corrections']; // in these steps, fo
 // Returns whether the rows of a step are those of queries.
 const ofQuery = ({ rows }) => rows === 'query' || rows === 'both';
 
-// Draws a picture of a matrix in the page itself, because a browser that prints does not wait for the worker.
-function drawnNow(matrix, scale, part, side) {
-  const { width, height, pixels } = raster(matrix, scale, part, side);
-  const bitmap = makeWith('canvas', null, { width, height });
-  bitmap.getContext('2d').putImageData(new ImageData(pixels, width, height), 0, 0);
-  return { bitmap, width, height };
-}
-
 export class Stage {
   // elements: the places of the words, the names of the steps (nav), the heads, the flow, one step (single), the lines, the explanation,
   // and what is written about the subject (written). act: the functions that this file calls: {lock(row|null), open(step), head(h, batch),
@@ -60,7 +52,7 @@ export class Stage {
     });
     this.heads = new Heads(heads, {
       ...{ choose: act.head, compare: act.compare, mean: act.mean },
-      paint: (canvas, batch, head) => this.thumb(canvas, 'weights', head, batch),
+      paint: (canvas, batch, head) => this.thumb(canvas, batch, head),
     });
     this.flow = new Flow(flow, {
       point: this.point.bind(this),
@@ -161,8 +153,10 @@ export class Stage {
     const maskName = mask && name === 'weights' && !mean ? 'masked_scores' : null;
     return async (scale, part, side) => {
       const whole = part ?? { row0: 0, row1: matrix.rows, col0: 0, col1: matrix.cols };
-      if (this.printing || answer.own || !place) return drawnNow({ ...matrix, mask }, scale, whole, side);
-      return this.act.picture({ name: mean ? 'mean' : name, ...place, mask: maskName, scale, part: whole, side });
+      const own = this.printing || answer.own || !place; // the page draws it itself: a browser that prints does not wait for the worker
+      if (!own) return this.act.picture({ name: mean ? 'mean' : name, ...place, mask: maskName, scale, part: whole, side });
+      const bitmap = paintPixels(make('canvas'), { ...matrix, mask }, scale, whole, side);
+      return { bitmap, width: bitmap.width, height: bitmap.height };
     };
   }
 
@@ -438,12 +432,12 @@ export class Stage {
     });
   }
 
-  thumb(canvas, name, head, batch = this.state.batch) {
-    const { answer } = this;
-    const matrix = answer.matrix(name, batch, head);
-    const mask = HATCHED.includes(name) ? answer.maskOfWeights(batch, head) : null;
-    const scale = this.scaleOf(name, [matrix]);
-    const picture = this.pictureOf(name, matrix, mask, head, batch);
+  // Draws the weights of a head small.
+  thumb(canvas, batch, head) {
+    const matrix = this.answer.matrix('weights', batch, head);
+    const mask = this.answer.maskOfWeights(batch, head);
+    const scale = this.scaleOf('weights', [matrix]);
+    const picture = this.pictureOf('weights', matrix, mask, head, batch);
     defer(canvas, () => drawThumb(canvas, matrix, mask, scale, (part, side) => picture(scale, part, side)));
   }
 

@@ -1,6 +1,6 @@
 // worker.js sends requests, reads answers of any length, and turns answers into matrices and matrices into pixels. It is a worker, so the
 // page need not wait for it. It keeps the matrices of the last answer to draw them again. It knows nothing of the page.
-import { raster } from './colour.js';
+import { paintPixels } from './colour.js';
 import { members, parse, withMember } from './jsontext.js';
 import { matrices, nested, rank, split, vectors } from './matrices.js';
 import { drawnWeights, givenWeights, weightOf } from './projections.js';
@@ -300,11 +300,8 @@ function draw({ id, name, batch, head, mask, scale, part, side }) {
   const matrix = kept[name]?.[batch]?.[head];
   if (!matrix) return self.postMessage({ id, gone: true });
   const shown = { ...matrix, mask: mask ? kept[mask]?.[batch]?.[head]?.bits : null };
-  const { width, height, pixels } = raster(shown, scale, part, side);
-  const canvas = new OffscreenCanvas(width, height);
-  canvas.getContext('2d').putImageData(new ImageData(pixels, width, height), 0, 0);
-  const bitmap = canvas.transferToImageBitmap();
-  self.postMessage({ id, bitmap, width, height }, [bitmap]);
+  const bitmap = paintPixels(new OffscreenCanvas(1, 1), shown, scale, part, side).transferToImageBitmap();
+  self.postMessage({ id, bitmap, width: bitmap.width, height: bitmap.height }, [bitmap]);
 }
 
 self.onmessage = async ({ data: message }) => {
