@@ -53,7 +53,11 @@ export class Curve {
     makeButton(files, 'PNG', () => downloadPNG(this.svg, 'softmax'), ariaLabel('PNG'));
     this.values = this.reference = null;
     this.asked = 0;
-    this.slider.addEventListener('input', () => this.askSoon());
+    this.slider.addEventListener('input', () => {
+      this.shown.textContent = this.temperature();
+      clearTimeout(this.timer);
+      this.timer = setTimeout(() => this.ask(), WAIT_MS);
+    });
     this.svg.addEventListener('pointermove', (event) => this.point(event));
     this.svg.addEventListener('pointerleave', () => this.point(null));
     new ResizeObserver(() => this.values && this.show()).observe(this.root);
@@ -62,12 +66,6 @@ export class Curve {
 
   temperature() {
     return temperatureAt(Number(this.slider.value));
-  }
-
-  askSoon() {
-    this.shown.textContent = this.temperature();
-    clearTimeout(this.timer);
-    this.timer = setTimeout(() => this.ask(), WAIT_MS);
   }
 
   // Asks for the curve. An answer to an earlier request is dropped.

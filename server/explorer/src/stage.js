@@ -1,16 +1,15 @@
 // stage.js shows an answer on the stage of the page: as a flow of all matrices, or one matrix enlarged, or the weights as lines. One number
 // is the subject: the page writes how it is made, and marks what it is made of and where it goes. main.js tells this file what to show (an
 // Answer and the state), and it tells main.js what the user does. It sends no request.
-import { drawBars, barsWidth } from './bars.js';
 import { makeScale, paintPixels, rangeOf } from './colour.js';
 import { make, makeButton, makeWith, setBox } from './dom.js';
 import { createSaveMenu } from './savemenu.js';
 import { factsOf } from './facts.js';
 import { Figure } from './figure.js';
 import { Flow, NARROW } from './flow.js';
-import { elide } from './geometry.js';
+import { elide, wholeRange } from './geometry.js';
 import { Heads } from './heads.js';
-import { drawBar, makeRange } from './legend.js';
+import { barsWidth, drawBar, drawBars, makeRange } from './legend.js';
 import { movedCell } from './keyboard.js';
 import { rowOf } from './matrices.js';
 import { createTable, formatNumber } from './numbers.js';
@@ -152,7 +151,7 @@ export class Stage {
     const place = mean ? { batch, head: 0 } : answer.place(name, batch, head);
     const maskName = mask && name === 'weights' && !mean ? 'masked_scores' : null;
     return async (scale, part, side) => {
-      const whole = part ?? { row0: 0, row1: matrix.rows, col0: 0, col1: matrix.cols };
+      const whole = part ?? wholeRange(matrix);
       const own = this.printing || answer.own || !place; // the page draws it itself: a browser that prints does not wait for the worker
       if (!own) return this.act.picture({ name: mean ? 'mean' : name, ...place, mask: maskName, scale, part: whole, side });
       const bitmap = paintPixels(make('canvas'), { ...matrix, mask }, scale, whole, side);
