@@ -6,6 +6,7 @@
 import { RANGES } from './colour.js';
 import { hasHeld, pathFor, PATHS } from './request.js';
 import { formatJSON } from './snippets.js';
+import { FRESH } from './state.js';
 import { STEPS } from './steps.js';
 
 const LONGEST = 60_000; // the most characters of a packed request in an address
@@ -66,14 +67,8 @@ export async function toHash(state, edited) {
     const packed = text.length <= MOST && state.labels.length <= MOST_LABELS ? await pack(text) : null;
     if (packed?.length <= LONGEST) hash.set('request', packed);
   }
-  for (const name of NUMBERS) {
-    if (state[name] && name !== 'layer') hash.set(name, state[name]);
-  }
-  if (state.layer === 0) hash.set('layer', 0);
-  for (const name of ['row', 'compare', 'position']) if (state[name] === 0) hash.set(name, 0);
-  for (const name of FLAGS) {
-    if (state[name]) hash.set(name, '');
-  }
+  for (const name of NUMBERS) if ((state[name] ?? FRESH[name]) !== FRESH[name]) hash.set(name, state[name]);
+  for (const name of FLAGS) if (state[name]) hash.set(name, '');
   for (const name of TEXTS) if (state[name]) hash.set(name, state[name]);
   if (state.step !== 'flow') hash.set('step', state.step);
   if (state.palette !== 'viridis') hash.set('palette', state.palette);

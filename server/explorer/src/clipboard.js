@@ -1,15 +1,6 @@
 // clipboard.js copies text. Browsers have no navigator.clipboard on a page from plain HTTP, except on localhost. There, the old command
 // "copy" is tried. If it fails, too, the text is shown beside the button and selected, so that the user can copy it with a key.
-
-function field(text) {
-  const made = document.createElement('textarea');
-  made.className = 'to-copy';
-  made.readOnly = true;
-  made.rows = 3;
-  made.value = text;
-  made.setAttribute('aria-label', 'The text to copy');
-  return made;
-}
+import { makeWith } from './dom.js';
 
 // Copies a text. Resolves to whether it was copied. If not, a field after the button has the text until it loses the focus.
 export async function copyText(text, button) {
@@ -19,7 +10,7 @@ export async function copyText(text, button) {
   } catch {
     // The page has no clipboard, or it may not write to it.
   }
-  const area = field(text);
+  const area = makeWith('textarea', null, { className: 'to-copy', readOnly: true, rows: 3, value: text, ariaLabel: 'The text to copy' });
   button.after(area);
   area.select();
   if (document.execCommand('copy')) {

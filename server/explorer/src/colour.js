@@ -30,28 +30,24 @@ export function table(name) {
   return tables.get(name);
 }
 
+// Returns the index of the colour at t, which is 0 to 1.
+const indexOf = (t) => Math.round(Math.min(Math.max(t, 0), 1) * 255);
+
 const written = new Map();
 
 // Returns the colour at t (0 to 1) of a palette, as CSS writes it.
 export function css(name, t) {
   if (!written.has(name)) {
-    written.set(
-      name,
-      Array.from(
-        { length: 256 },
-        (_, i) =>
-          `rgb(${table(name)
-            .subarray(i * 3, i * 3 + 3)
-            .join(' ')})`,
-      ),
-    );
+    const bytes = table(name);
+    const colour = (_, i) => `rgb(${bytes.subarray(i * 3, i * 3 + 3).join(' ')})`;
+    written.set(name, Array.from({ length: 256 }, colour));
   }
-  return written.get(name)[Math.round(Math.min(Math.max(t, 0), 1) * 255)];
+  return written.get(name)[indexOf(t)];
 }
 
 // Returns black or white, whichever is easier to read on the colour at t of a palette.
 export function textOn(name, t) {
-  const at = Math.round(Math.min(Math.max(t, 0), 1) * 255) * 3;
+  const at = indexOf(t) * 3;
   const linear = (byte) => (byte / 255 <= 0.03928 ? byte / 255 / 12.92 : ((byte / 255 + 0.055) / 1.055) ** 2.4);
   const [r, g, b] = table(name).subarray(at, at + 3);
   return 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b) > 0.18 ? '#101014' : '#ffffff';
@@ -86,6 +82,15 @@ export function position(scale, x) {
   return x > 0 ? Math.max(0, 1 + Math.log10(x / scale.hi) / DECADES) : 0;
 }
 
+// Paints the pixels of a part of a matrix on a canvas, which gets their size, as for raster().
+export function paintPixels(canvas, matrix, scale, part, side) {
+  const { width, height, pixels } = raster(matrix, scale, part, side);
+  Object.assign(canvas, { width, height })
+    .getContext('2d')
+    .putImageData(new ImageData(pixels, width, height), 0, 0);
+  return canvas;
+}
+
 // Makes pixels of the part [row0, row1) x [col0, col1) of a row-major matrix, with no side longer than `side`. A pixel that covers several
 // numbers shows the one of largest magnitude. A pixel is transparent if all its numbers are masked, NaN or -Infinity.
 export function raster({ data, cols, mask }, scale, { row0, row1, col0, col1 }, side) {
@@ -107,7 +112,7 @@ export function raster({ data, cols, mask }, scale, { row0, row1, col0, col1 }, 
         }
       }
       if (!Number.isNaN(best)) {
-        const colour = Math.round(Math.min(Math.max(position(scale, best), 0), 1) * 255) * 3;
+        const colour = indexOf(position(scale, best)) * 3;
         const pixel = (y * width + x) * 4;
         pixels[pixel] = colours[colour];
         pixels[pixel + 1] = colours[colour + 1];

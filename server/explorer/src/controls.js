@@ -7,7 +7,7 @@ import { isSigned } from './steps.js';
 const $ = (id) => document.getElementById(id);
 
 // Gives a list its options, pairs [value, label], and chooses one of them.
-export function setSelect(select, values, chosen) {
+function setSelect(select, values, chosen) {
   select.replaceChildren(...values.map(([value, label]) => new Option(label, value)));
   select.value = chosen;
 }
@@ -15,8 +15,7 @@ export function setSelect(select, values, chosen) {
 export function setControls() {
   const heads = state.answer ? state.answer.matrices.weights[0].length : 1;
   $('path').value = state.path;
-  $('log').checked = state.log;
-  $('numbers').checked = state.numbers;
+  for (const name of ['log', 'numbers', 'every']) $(name).checked = state[name];
   $('palette').value = state.palette;
   $('range').value = rangeOf(state.range, state.answer?.keys ?? 0);
   $('range').disabled = Boolean(state.summary) && isSigned('weights', state.summary.options);
@@ -25,11 +24,10 @@ export function setControls() {
   setSelect($('compare'), [['', 'nothing'], ...others], state.compare ?? '');
   $('line-tools').hidden = !state.lines || state.step !== 'weights';
   $('every-box').hidden = heads < 2;
-  $('every').checked = state.every;
   $('threshold').value = state.threshold;
   $('line-mode').value = state.mass ? 'mass' : 'weight';
   $('threshold-value').textContent = state.mass ? `${Math.round(state.threshold * 100)} %` : state.threshold.toFixed(2);
-  $('mask-edit').setAttribute('aria-pressed', String(state.editMask));
+  $('mask-edit').ariaPressed = state.editMask;
   $('mask-edit').disabled = Boolean(state.summary?.options.update);
   $('mask-clear').hidden = !state.summary?.shapes.mask;
   document.body.classList.toggle('editing-mask', state.editMask);

@@ -1,7 +1,7 @@
 // curve.js draws the softmax curve at the end of notebook 001: softmax of np.arange(-5, 5, 0.1), computed by POST /softmax, as SVG with
 // axes. A slider sets the temperature, which divides the values before softmax. A dashed line is the curve of the notebook, at temperature
 // 1. The module sends its requests with the function `post` of its caller; it knows neither the address of the server nor the API key.
-
+import { make, makeButton, makeWith } from './dom.js';
 import { downloadPNG, save, toSVG } from './download.js';
 
 const HEIGHT = 300;
@@ -36,57 +36,36 @@ function draw(name, attributes, parent, text) {
   return made;
 }
 
-class Curve {
+export class Curve {
+  // Makes the curve in `container` and asks the server for it. post(path, body) resolves to the parsed answer.
   constructor(container, post) {
     this.post = post;
-    this.root = document.createElement('div');
-    this.root.className = 'curve';
+    this.root = make('div', 'curve', container);
     this.svg = draw('svg', { class: 'curve-plot', height: HEIGHT, role: 'img' }, this.root);
-    const controls = document.createElement('div');
-    controls.className = 'curve-controls';
-    const label = document.createElement('label');
-    this.slider = Object.assign(document.createElement('input'), { type: 'range', min: -1, max: 1, step: 0.02, value: 0 });
-    this.shown = document.createElement('output');
-    label.append('temperature', this.slider, this.shown);
-    this.readout = document.createElement('span');
-    this.readout.className = 'curve-readout';
-    controls.append(label, this.readout, this.saveButtons());
-    this.root.append(controls);
-    container.append(this.root);
+    const controls = make('div', 'curve-controls', this.root);
+    const label = make('label', '', controls, 'temperature');
+    this.slider = makeWith('input', label, { type: 'range', min: -1, max: 1, step: 0.02, value: 0 });
+    this.shown = make('output', '', label);
+    this.readout = make('span', 'curve-readout', controls);
+    const files = make('span', 'curve-save', controls);
+    const ariaLabel = (format) => ({ ariaLabel: `Save the curve as ${format}` });
+    makeButton(files, 'SVG', () => save('softmax.svg', 'image/svg+xml', toSVG(this.svg)), ariaLabel('SVG'));
+    makeButton(files, 'PNG', () => downloadPNG(this.svg, 'softmax'), ariaLabel('PNG'));
     this.values = this.reference = null;
     this.asked = 0;
-    this.slider.addEventListener('input', () => this.askSoon());
+    this.slider.addEventListener('input', () => {
+      this.shown.textContent = this.temperature();
+      clearTimeout(this.timer);
+      this.timer = setTimeout(() => this.ask(), WAIT_MS);
+    });
     this.svg.addEventListener('pointermove', (event) => this.point(event));
     this.svg.addEventListener('pointerleave', () => this.point(null));
-    this.resizing = new ResizeObserver(() => this.values && this.show());
-    this.resizing.observe(this.root);
+    new ResizeObserver(() => this.values && this.show()).observe(this.root);
     this.ask();
-  }
-
-  saveButtons() {
-    const buttons = document.createElement('span');
-    buttons.className = 'curve-save';
-    const formats = {
-      SVG: () => save('softmax.svg', 'image/svg+xml', toSVG(this.svg)),
-      PNG: () => downloadPNG(this.svg, 'softmax'),
-    };
-    for (const [name, does] of Object.entries(formats)) {
-      const button = Object.assign(document.createElement('button'), { type: 'button', textContent: name });
-      button.setAttribute('aria-label', `Save the curve as ${name}`);
-      button.addEventListener('click', does);
-      buttons.append(button);
-    }
-    return buttons;
   }
 
   temperature() {
     return temperatureAt(Number(this.slider.value));
-  }
-
-  askSoon() {
-    this.shown.textContent = this.temperature();
-    clearTimeout(this.timer);
-    this.timer = setTimeout(() => this.ask(), WAIT_MS);
   }
 
   // Asks for the curve. An answer to an earlier request is dropped.
@@ -131,11 +110,8 @@ class Curve {
     this.width = Math.max(240, this.root.clientWidth);
     this.svg.replaceChildren();
     this.svg.setAttribute('viewBox', `0 0 ${this.width} ${HEIGHT}`);
-    this.svg.setAttribute(
-      'aria-label',
-      `Softmax of 100 values from −5 to 4.9 at temperature ${this.root.dataset.temperature}: it rises from ` +
-        `${this.values[0].toPrecision(3)} to ${max.toPrecision(3)}`,
-    );
+    const rise = `${this.values[0].toPrecision(3)} to ${max.toPrecision(3)}`;
+    this.svg.ariaLabel = `Softmax of 100 values from −5 to 4.9 at temperature ${this.root.dataset.temperature}: it rises from ${rise}`;
     this.drawAxes(marks);
     if (this.reference && this.reference !== this.values) {
       draw('path', { class: 'curve-reference', d: this.path(this.reference) }, this.svg);
@@ -182,20 +158,4 @@ class Curve {
     this.dot.setAttribute('visibility', 'visible');
     this.readout.textContent = `softmax at ${VALUES[at].toFixed(1).replace('-', '−')} is ${this.values[at].toPrecision(4)}`;
   }
-
-  destroy() {
-    this.asked++;
-    clearTimeout(this.timer);
-    this.resizing.disconnect();
-    this.root.remove();
-  }
-}
-
-// Makes the curve in `container` and asks the server for it. post(path, body) resolves to the parsed answer.
-export function createCurve(container, { post }) {
-  const curve = new Curve(container, post);
-  return {
-    ask: () => curve.ask(),
-    destroy: () => curve.destroy(),
-  };
 }

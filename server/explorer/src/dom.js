@@ -10,8 +10,38 @@ export function make(tag, className, parent, text) {
 }
 
 // Makes an element with these properties, and appends it to its parent if there is one.
-export function makeWith(tag, parent, properties = {}) {
+export function makeWith(tag, parent, properties) {
   const made = Object.assign(document.createElement(tag), properties);
   parent?.append(made);
   return made;
+}
+
+// Makes a button that calls does(event), with its text and perhaps other properties.
+export function makeButton(parent, textContent, does, properties) {
+  const made = makeWith('button', parent, { type: 'button', textContent, ...properties });
+  made.addEventListener('click', does);
+  return made;
+}
+
+// Sets the place and the size of an element as far as they are given: {left, top, width, height} in pixels.
+export function setBox({ style }, box) {
+  for (const [side, pixels] of Object.entries(box)) style[side] = `${pixels}px`;
+}
+
+// Returns what the browser has kept under a key since the last visit. Returns null if there is nothing, or if the page may not store it.
+export function kept(key) {
+  try {
+    return localStorage.getItem(key);
+  } catch {
+    return null;
+  }
+}
+
+// Keeps a value for the next visit, if the page may store it.
+export function keep(key, value) {
+  try {
+    localStorage.setItem(key, value);
+  } catch {
+    // The next visit begins without it.
+  }
 }

@@ -1,32 +1,17 @@
 // download.js makes files in the page and hands them to the user: CSV of a matrix, SVG and PNG of a drawing.
+import { makeWith } from './dom.js';
 
 const PNG_SCALE = 2; // pixels of a PNG for each pixel of CSS
 // The properties of a drawing's style that are written into its file, because the file has no style sheet.
 const STYLES = [
-  'fill',
-  'fill-opacity',
-  'font-family',
-  'font-size',
-  'font-style',
-  'font-weight',
-  'opacity',
-  'stroke',
-  'stroke-dasharray',
-  'stroke-linecap',
-  'stroke-linejoin',
-  'stroke-opacity',
-  'stroke-width',
-  'text-anchor',
-  'visibility',
+  ...['fill', 'fill-opacity', 'font-family', 'font-size', 'font-style', 'font-weight', 'opacity', 'stroke', 'stroke-dasharray'],
+  ...['stroke-linecap', 'stroke-linejoin', 'stroke-opacity', 'stroke-width', 'text-anchor', 'visibility'],
 ];
 
 // Hands `data` (text, bytes or a Blob) to the user as a file.
 export function save(name, type, data) {
   const url = URL.createObjectURL(data instanceof Blob ? data : new Blob([data], { type }));
-  const link = document.createElement('a');
-  link.href = url;
-  link.download = name;
-  document.body.append(link);
+  const link = makeWith('a', document.body, { href: url, download: name });
   link.click();
   link.remove();
   // The browser reads the file after the click.
@@ -69,6 +54,7 @@ export function toSVG(svg) {
   [copy, ...copy.querySelectorAll('*')].forEach((element, i) => {
     const style = getComputedStyle(from[i]);
     element.removeAttribute('class');
+    element.removeAttribute('style');
     for (const name of STYLES) {
       const value = style.getPropertyValue(name);
       if (value) element.setAttribute(name, value);
@@ -80,21 +66,13 @@ export function toSVG(svg) {
   return new XMLSerializer().serializeToString(copy);
 }
 
-async function loaded(url) {
-  const image = new Image();
-  image.src = url;
-  await image.decode();
-  return image;
-}
-
 // Draws the text of an SVG file on a new canvas.
 async function rasterOf(text, { width, height }, ground) {
   const url = URL.createObjectURL(new Blob([text], { type: 'image/svg+xml' }));
   try {
-    const image = await loaded(url);
-    const canvas = document.createElement('canvas');
-    canvas.width = width * PNG_SCALE;
-    canvas.height = height * PNG_SCALE;
+    const image = makeWith('img', null, { src: url });
+    await image.decode();
+    const canvas = makeWith('canvas', null, { width: width * PNG_SCALE, height: height * PNG_SCALE });
     const context = canvas.getContext('2d');
     context.fillStyle = ground;
     context.fillRect(0, 0, canvas.width, canvas.height);
@@ -105,24 +83,16 @@ async function rasterOf(text, { width, height }, ground) {
   }
 }
 
-function groundOf(element) {
-  for (let at = element; at; at = at.parentElement) {
-    const colour = getComputedStyle(at).backgroundColor;
-    if (colour && colour !== 'transparent' && !/,\s*0\)$/.test(colour)) return colour;
-  }
-  return 'white';
-}
-
-// Saves a drawing as NAME.png. source: an <svg> or the {text, width, height} of an SVG file, which is saved in twice its size; or a canvas,
-// which is saved in its own size.
+// Saves a drawing as NAME.png. source: an <svg> of the page or the {text, width, height} of an SVG file, which is saved in twice its size;
+// or a canvas, which is saved in its own size.
 export async function downloadPNG(source, name) {
-  const canvas =
-    source instanceof HTMLCanvasElement
-      ? source
-      : source instanceof SVGElement
-        ? await rasterOf(toSVG(source), sizeOf(source), groundOf(source))
-        : await rasterOf(source.text, source, 'white');
+  let canvas = source;
+  if (source instanceof SVGElement) {
+    canvas = await rasterOf(toSVG(source), sizeOf(source), getComputedStyle(document.body).backgroundColor);
+  } else if (source.text) {
+    canvas = await rasterOf(source.text, source, 'white');
+  }
   const blob = await new Promise((resolve) => canvas.toBlob(resolve, 'image/png'));
   if (!blob) throw new Error('the browser makes no image of this size');
-  save(name.endsWith('.png') ? name : `${name}.png`, 'image/png', blob);
+  save(`${name}.png`, 'image/png', blob);
 }

@@ -1,6 +1,7 @@
 // editor.js holds the request as text. The user types it, pastes it anywhere on the page, drops it or opens it from a file. Buttons after the
 // note read a pasted text in another way, or undo it. An error is marked in the text. A long text would make the text box slow, so the box
 // shows only its beginning; the request is still the whole text.
+import { make, makeButton } from './dom.js';
 import { indexOfByte, locate, withMember } from './jsontext.js';
 
 /* global FILES_NAME */
@@ -29,7 +30,7 @@ export function createEditor(
   let place = null;
   let opened = 0; // how many times the text has been replaced, or its replacement has begun
 
-  const offers = document.createElement('span');
+  const offers = make('span');
   note.after(offers);
   note.tabIndex = -1;
 
@@ -40,8 +41,7 @@ export function createEditor(
 
   function mark() {
     if (!place || text.length > LONG) return marks.replaceChildren();
-    const found = document.createElement('mark');
-    found.textContent = text.slice(place.start, place.end) || ' ';
+    const found = make('mark', '', null, text.slice(place.start, place.end) || ' ');
     marks.replaceChildren(text.slice(0, place.start), found, `${text.slice(place.end)}\n`);
     follow();
   }
@@ -53,20 +53,15 @@ export function createEditor(
 
   // Offers to read a pasted text in other ways (`choices`), and to undo what was done with it or with a file.
   function offer(undo, choices = [], given = '') {
-    const button = (title, does) => {
-      const made = Object.assign(document.createElement('button'), { type: 'button', textContent: title });
-      made.addEventListener('click', () => {
+    offers.replaceChildren();
+    const button = (title, does) =>
+      makeButton(offers, title, () => {
         note.focus();
         undo();
         does();
       });
-      return made;
-    };
-    const others = choices.flatMap((as) => [button(`as ${as}`, () => convert(given, as)), ' ']);
-    offers.replaceChildren(
-      ...others,
-      button('Undo', () => tell('The request from before is here again.')),
-    );
+    for (const as of choices) button(`as ${as}`, () => convert(given, as)).after(' ');
+    button('Undo', () => tell('The request from before is here again.'));
   }
 
   // Takes what was read of a file or of a pasted text (`given`).
@@ -95,7 +90,7 @@ export function createEditor(
     const { pointer, index, offset } = problem ?? {};
     const start = index ?? (offset === undefined ? undefined : Math.min(indexOfByte(text, offset), text.length));
     place = (pointer && locate(text, pointer)) || (start === undefined ? null : { start, end: Math.min(text.length, start + 1) });
-    area.setAttribute('aria-invalid', problem ? 'true' : 'false');
+    area.ariaInvalid = Boolean(problem);
     mark();
     return place && lineAndColumn(text, place.start);
   }
@@ -180,19 +175,19 @@ export function createEditor(
     onText(text, over && inputType === 'insertFromPaste');
     over = false;
   });
-  const give = (files, target) => ({ layers: onHidden, comparison: onOutputs, request: open })[isFor(target)](files);
-  // A text that is pasted over the whole text or anywhere else on the page is a new request. A long text is not pasted
-  // into the text box.
+  // Takes files that are pasted or dropped, instead of what the browser itself would do.
+  const giveInstead = (event, files) => {
+    event.preventDefault();
+    ({ layers: onHidden, comparison: onOutputs, request: open })[isFor(event.target)](files);
+  };
+  // A text that is pasted over the whole text or anywhere else on the page is a new request. A long text is not pasted into the text box.
   let over = false;
   drop.addEventListener('paste', (event) => {
     const inside = event.target === area;
     if (!inside && (event.target.closest(FIELDS) || document.querySelector('dialog[open]') || document.body.dataset.embed)) return;
     const files = [...event.clipboardData.files].filter(({ type }) => !type.startsWith('image/')); // a table may come with its picture
+    if (files.length) return giveInstead(event, files);
     const pasted = event.clipboardData.getData('text');
-    if (files.length) {
-      event.preventDefault();
-      return give(files, event.target);
-    }
     over = inside && area.value.slice(area.selectionStart, area.selectionEnd).trim() === area.value.trim();
     const json = /^\s*\{/.test(pasted);
     if (inside ? pasted.length <= LONG && (json || (!over && !/\d\s*[.,\]]/.test(pasted))) : !pasted.trim()) return;
@@ -215,9 +210,8 @@ export function createEditor(
   drop.addEventListener('dragleave', (event) => drop.contains(event.relatedTarget) || drop.classList.remove('dropping'));
   drop.addEventListener('drop', (event) => {
     if (!isFile(event)) return;
-    event.preventDefault();
     drop.classList.remove('dropping');
-    give([...event.dataTransfer.files], event.target);
+    giveInstead(event, [...event.dataTransfer.files]);
   });
   return { set, setProblem, reveal, convert: () => convert(text) };
 }

@@ -34,10 +34,7 @@ function partsOf(given) {
 }
 
 // Returns the sentence about a row as text. given: as for drawExplanation().
-export const sentenceOf = (given) =>
-  partsOf(given)
-    .map(([text]) => text)
-    .join('');
+export const sentenceOf = (given) => partsOf(given).reduce((sentence, [text]) => sentence + text, '');
 
 function bars(container, keys, keyLabel) {
   const most = Math.abs(keys[0].weight) || 1;
@@ -59,18 +56,11 @@ function spread(entropy, largest) {
   return `as much as ${over} equal ${over === '1' ? 'weight' : 'weights'}`;
 }
 
-// Writes the explanation of a row. given: {query, row, mask, keyLabel(col), entropy, locked}, or null for a hint how to choose a row.
-// query: the label of the row. row: its weights. mask: 1 for each masked key, or null. entropy: may be undefined. locked: whether the user
-// has locked the row.
+// Writes the explanation of a row. given: {query, row, mask, keyLabel(col), entropy, locked}. query: the label of the row. row: its
+// weights. mask: 1 for each masked key, or null. entropy: may be undefined. locked: whether the user has locked the row.
 export function drawExplanation(container, given) {
   container.replaceChildren();
   const lead = make('p', 'lead', container);
-  if (!given) {
-    lead.textContent = matchMedia('(hover: hover)').matches
-      ? 'Point at a row to see it explained in words. Click to keep it.'
-      : 'Tap a row to see it explained in words.';
-    return;
-  }
   const { keyLabel, entropy, locked } = given;
   const keys = keysOf(given);
   for (const [text, strong] of partsOf(given)) make(strong ? 'strong' : 'span', '', lead, text);

@@ -1,9 +1,9 @@
 // figure.js has the heat map of one matrix: a canvas, and over it the marks of cells. It can be zoomed. It tells its owner which cell the
 // pointer is on and which keys are pressed; the owner decides what follows.
 import { layOut, wholeRange } from './geometry.js';
-import { BAR_HEIGHT, barWidth, CanvasSurface, cellSize, paintBar, paintFigure, SVGSurface } from './paint.js';
+import { BAR_HEIGHT, barWidth, CanvasSurface, cellSize, paintBar, paintFigure } from './paint.js';
 import { defer } from './defer.js';
-import { make } from './dom.js';
+import { make, setBox } from './dom.js';
 import { holding, listenToDrag, scaled, within } from './zoom.js';
 
 const MOST_CELLS = 6400; // the worker draws a picture of a larger matrix
@@ -19,11 +19,9 @@ export class Figure {
   constructor(parent, on) {
     this.on = on;
     this.root = make('div', 'figure', parent);
-    this.root.tabIndex = 0;
-    this.root.setAttribute('role', 'application');
-    this.root.setAttribute('aria-roledescription', 'heat map');
+    Object.assign(this.root, { tabIndex: 0, role: 'application', ariaRoleDescription: 'heat map' });
     this.canvas = make('canvas', 'figure-canvas', this.root);
-    this.canvas.setAttribute('aria-hidden', 'true');
+    this.canvas.ariaHidden = true;
     this.over = make('div', 'figure-over', this.root);
     this.marks = { rows: [], cols: [], cell: null };
     this.serial = 0;
@@ -56,16 +54,10 @@ export class Figure {
     }
     const box = layOut({ ...matrix, ...given });
     this.box = box;
-    this.root.setAttribute('aria-label', given.label);
+    this.root.ariaLabel = given.label;
     this.root.dataset.masked = given.masked ?? matrix.masked;
-    for (const [one, { left = 0, top = 0, width, height }] of [
-      [this.root, box],
-      [this.canvas, box],
-      [this.over, { left: box.left, top: box.top, width: box.plotWidth, height: box.plotHeight }],
-    ]) {
-      if (one === this.over) Object.assign(one.style, { left: `${left}px`, top: `${top}px` });
-      Object.assign(one.style, { width: `${width}px`, height: `${height}px` });
-    }
+    for (const one of [this.root, this.canvas]) setBox(one, { width: box.width, height: box.height });
+    setBox(this.over, { left: box.left, top: box.top, width: box.plotWidth, height: box.plotHeight });
     this.drawn = this.redraw();
   }
 
@@ -160,60 +152,38 @@ export class Figure {
     const { width, height, gap } = this.size();
     const { row0, row1, col0, col1 } = this.range;
     this.over.replaceChildren();
-    const add = (className, row, col, rows, cols) => {
-      const mark = make('i', className, this.over);
-      Object.assign(mark.style, { left: `${(col - col0) * width}px`, top: `${(row - row0) * height}px` });
-      Object.assign(mark.style, { width: `${cols * width - gap}px`, height: `${rows * height - gap}px` });
+    // Marks a cell in sight. Without a column it is the whole row, and without a row the whole column.
+    const add = (className, { row = row0, col = col0, rows = 1, cols = 1 }) => {
+      if (row < row0 || row >= row1 || col < col0 || col >= col1) return;
+      const place = { left: (col - col0) * width, top: (row - row0) * height };
+      setBox(make('i', className, this.over), { ...place, width: cols * width - gap, height: rows * height - gap });
     };
-    for (const row of marks.rows) if (row >= row0 && row < row1) add('mark-band', row, col0, 1, col1 - col0);
-    for (const col of marks.cols) if (col >= col0 && col < col1) add('mark-band', row0, col, row1 - row0, 1);
-    if (marks.locked !== null && marks.locked >= row0 && marks.locked < row1) add('mark-locked', marks.locked, col0, 1, col1 - col0);
-    const outline = (className, cell) => {
-      if (cell && cell.row >= row0 && cell.row < row1 && cell.col >= col0 && cell.col < col1) add(className, cell.row, cell.col, 1, 1);
-    };
-    if (!marks.cell) outline('mark-subject', marks.subject);
-    outline('mark-cell', marks.cell);
+    for (const row of marks.rows) add('mark-band', { row, cols: col1 - col0 });
+    for (const col of marks.cols) add('mark-band', { col, rows: row1 - row0 });
+    if (marks.locked !== null) add('mark-locked', { row: marks.locked, cols: col1 - col0 });
+    if (marks.cell) add('mark-cell', marks.cell);
+    else if (marks.subject) add('mark-subject', marks.subject);
   }
 
-  // Returns the size of a file with the figure and its bar of colours.
-  fileSize() {
-    const { box } = this;
-    return { width: Math.max(box.width, box.left + barWidth(box.plotWidth)) + 2 * EDGE, height: box.height + 3 * EDGE + BAR_HEIGHT };
-  }
-
-  // Paints the figure and its bar of colours on the surface of a file.
-  paintFile(surface, { width, height }, shown) {
-    const { box, measure, colours, scale } = shown;
-    surface.ground(width, height, colours.paper);
-    surface.move(EDGE, EDGE);
-    surface.move(box.left, box.height + EDGE);
-    paintBar(surface, { scale, title: measure, width: barWidth(box.plotWidth), colours });
-    surface.move(-box.left, -box.height - EDGE);
-    paintFigure(surface, shown);
-  }
-
-  // Returns the figure on a new canvas for a file.
-  async toCanvas(ratio = 2) {
+  // Returns what a file has: the figure and its bar of colours (paint.js). printed: whether it is for a paper.
+  async drawing(printed = false) {
     await this.drawn;
-    const canvas = document.createElement('canvas');
-    const size = this.fileSize();
-    this.paintFile(new CanvasSurface(canvas, size, ratio, this.given.colours.hatch), size, this.shown());
-    return canvas;
-  }
-
-  // Returns the figure as the text of an SVG file. Many cells are one picture in it. printed: whether the figure is for a paper: black on
-  // white in the light colours, whatever the theme of the page is.
-  async toSVG(printed = false) {
-    await this.drawn;
-    const size = this.fileSize();
     const shown = this.shown();
+    const { box, measure } = shown;
     if (printed) {
       const scale = { ...shown.scale, table: shown.scale.table.replace('dark', 'light') };
       const pixels = shown.pixels && { ...(await shown.picture(scale, shown.pixels.part, MOST_PIXELS)), part: shown.pixels.part };
       Object.assign(shown, { scale, pixels, colours: PRINTED });
     }
-    const surface = new SVGSurface(size, shown.colours.hatch);
-    this.paintFile(surface, size, shown);
-    return surface.toString();
+    const width = barWidth(box.plotWidth);
+    const size = { width: Math.max(box.width, box.left + width) + 2 * EDGE, height: box.height + 3 * EDGE + BAR_HEIGHT };
+    const paint = (surface) => {
+      surface.move(EDGE, EDGE);
+      surface.move(box.left, box.height + EDGE);
+      paintBar(surface, { scale: shown.scale, title: measure, width, colours: shown.colours });
+      surface.move(-box.left, -box.height - EDGE);
+      paintFigure(surface, shown);
+    };
+    return { size, colours: shown.colours, paint };
   }
 }

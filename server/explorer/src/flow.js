@@ -7,7 +7,7 @@ import { elide, widthOf, wholeRange } from './geometry.js';
 import { movedCell } from './keyboard.js';
 import { formatNumber } from './numbers.js';
 import { PRINTED } from './figure.js';
-import { CanvasSurface, paintCells, SVGSurface } from './paint.js';
+import { CanvasSurface, paintCells } from './paint.js';
 import { transposed } from './projections.js';
 import { stepNamed } from './steps.js';
 import { sourceOf } from './request.js';
@@ -296,7 +296,7 @@ export class Flow {
     const words = id === 'v' || LABELLED.includes(id) || (id === 'weights' && !this.nodes.has('q'));
     const kind = { X: 'both', v: 'key', context: 'key', value_context: 'key' }[id] ?? 'query';
     if (words && size.height >= LABEL.least) {
-      const room = id === 'v' ? (this.nodes.get('weights')?.box.width ?? 60) + INSIDE - 6 : LABEL.longest;
+      const room = id === 'v' ? (this.nodes.get('weights')?.box.width ?? 60) + INSIDE - 6 : Math.min(LABEL.longest, box.left - 6);
       for (let row = 0; row < matrix.rows; row++) {
         on.text(elide(label(kind)(row), room), box.left - 5, box.top + (row + 0.5) * size.height, { colour: ink, align: 'right' });
       }
@@ -310,9 +310,10 @@ export class Flow {
       on.text(shown, box.left + (col + 0.5) * size.width, box.top - (across ? 4 : 7), { colour: ink, ...placed });
     });
     const higher = !above ? 9 : across ? Math.min(LABEL.turned, widest) + 14 : 20;
-    const room = box.width + INSIDE - 2;
+    const room = Math.min(box.width + INSIDE - 2, this.layout.width - box.left);
     const title = this.on.title(id);
     const short = widthOf(title) * 1.08 > room ? elide(title.split(/ =|,/)[0], room) : title; // a bold text is wider
+    this.nodes.get(id).element.title = short === title ? '' : title;
     on.text(short, box.left, box.top - higher, { colour: ink, align: 'left', strong: true });
   }
 
@@ -399,25 +400,14 @@ export class Flow {
 
   // ---------------------------------------------------------------- files
 
-  // Paints a file, and returns what it is painted on. surfaceOf: makes that for a size.
-  paintFile(surfaceOf, colours, printed) {
-    const size = { width: this.layout.width, height: this.layout.height + 2 * this.down };
-    const on = surfaceOf(size);
-    on.ground(size.width, size.height, colours.paper);
-    for (const node of this.nodes.values()) this.paintNode(on, node, colours, printed);
-    this.paintOps(on, colours);
-    return on;
-  }
-
-  async toCanvas(ratio = 2) {
-    const canvas = document.createElement('canvas');
-    const { colours } = this.given;
-    this.paintFile((size) => new CanvasSurface(canvas, size, ratio, colours.hatch), colours);
-    return canvas;
-  }
-
-  async toSVG(printed = false) {
+  // Returns what a file has (paint.js). printed: whether it is for a paper, in the light colours.
+  async drawing(printed = false) {
+    const { width, height } = this.layout;
     const colours = printed ? PRINTED : this.given.colours;
-    return this.paintFile((size) => new SVGSurface(size, colours.hatch), colours, printed).toString();
+    const paint = (on) => {
+      for (const node of this.nodes.values()) this.paintNode(on, node, colours, printed);
+      this.paintOps(on, colours);
+    };
+    return { size: { width, height: height + 2 * this.down }, colours, paint };
   }
 }

@@ -6,7 +6,7 @@ import { wholeRange, widthOf } from './geometry.js';
 import { movedCell } from './keyboard.js';
 import { formatNumber } from './numbers.js';
 import { createOneLayer } from './onelayer.js';
-import { BAR_HEIGHT, CanvasSurface, paintBar, SVGSurface } from './paint.js';
+import { BAR_HEIGHT, paintBar } from './paint.js';
 
 const SIDE = 64; // most pixels of a side of a small map; a pixel of a larger matrix shows the largest of several weights
 const MOST_LAYERS = 48;
@@ -169,10 +169,9 @@ export function createGrid(root, tools, on) {
     return { left, below, width: Math.max(left + cells[0].length * each, left + BAR) + edge, height: below + BAR_HEIGHT + edge };
   }
 
-  function paintFile(surface, { left, below, width, height }, colours) {
+  function paintFile(surface, { left, below }, colours) {
     const { edge, top, side, each } = SAVED;
     const write = (text, x, y, align) => surface.text(text, x, y, { colour: colours.ink, align });
-    surface.ground(width, height, colours.paper);
     write('head', edge, edge + top / 2, 'left');
     cells[0].forEach((_, col) => write(String(col), left + col * each + side / 2, edge + top / 2, 'center'));
     cells.forEach((line, row) => {
@@ -198,19 +197,10 @@ export function createGrid(root, tools, on) {
       const rowLabels = (row) => `${maps[Math.floor(row / rows)].title}, ${given.label(row % rows)}`;
       return { matrix: { rows: maps.length * rows, cols, data }, rowLabels, colLabels: given.label };
     },
-    async toCanvas() {
+    async drawing(printed) {
       await tools.allDone();
-      const canvas = document.createElement('canvas');
-      const sizes = sizesOf();
-      paintFile(new CanvasSurface(canvas, sizes, 2), sizes, tools.colours());
-      return canvas;
-    },
-    async toSVG(printed) {
-      await tools.allDone();
-      const sizes = sizesOf();
-      const surface = new SVGSurface(sizes);
-      paintFile(surface, sizes, printed ? PRINTED : tools.colours());
-      return surface.toString();
+      const [size, colours] = [sizesOf(), printed ? PRINTED : tools.colours()];
+      return { size, colours, paint: (surface) => paintFile(surface, size, colours) };
     },
   };
 

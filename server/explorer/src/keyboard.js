@@ -1,28 +1,15 @@
 // keyboard.js has the keyboard shortcuts of the page, which do nothing while the user types in a field, except for Escape, and the arrow
 // keys in heat maps. The user can switch the shortcuts off, except for Escape. The browser keeps this for the next visit if the page may
 // store it.
+import { keep, kept, makeWith } from './dom.js';
 
-const OFF = 'shortcuts'; // the key in the storage of the browser
-
-function areOff() {
-  try {
-    return localStorage.getItem(OFF) === 'off';
-  } catch {
-    return false;
-  }
-}
+const STORED = 'shortcuts'; // the key in the storage of the browser
 
 // Makes the check box that switches shortcuts off, before the last part of a dialog.
 function makeSwitch(dialog) {
   const label = document.createElement('label');
-  const box = Object.assign(document.createElement('input'), { type: 'checkbox', id: 'shortcuts-on', checked: !areOff() });
-  box.addEventListener('change', () => {
-    try {
-      localStorage.setItem(OFF, box.checked ? 'on' : 'off');
-    } catch {
-      // The page may not store it, so the next visit has the shortcuts again.
-    }
-  });
+  const box = makeWith('input', null, { type: 'checkbox', id: 'shortcuts-on', checked: kept(STORED) !== 'off' });
+  box.addEventListener('change', () => keep(STORED, box.checked ? 'on' : 'off'));
   label.append(box, ' Single keys are shortcuts');
   dialog.lastElementChild.before(label);
   return box;

@@ -2,7 +2,7 @@
 // the corrections, and how each weight was made), and it shows the state after each word. The page loads it with the first such answer.
 // Parts of the page that exist once are given to it (`tools`).
 import { make } from './dom.js';
-import { measured } from './matrices.js';
+import { measured, rowOf } from './matrices.js';
 import { formatNumber } from './numbers.js';
 import { createPlayer } from './player.js';
 import { normalised, partsOf, stepOf, weightsOf } from './recurrence.js';
@@ -119,7 +119,6 @@ export function createLinear(place, tools) {
     measureStates(answer);
     const heads = complete(answer, body);
     const partsAt = (batch, head) => heads?.[batch]?.[head] ?? null;
-    const rowOf = (matrix, row) => matrix.data.subarray(row * matrix.cols, (row + 1) * matrix.cols);
 
     // Returns the arithmetic of a cell, as that of arithmetic.js: what the panel shows of q, k, v and the output, and the links between.
     function arithmetic({ batch, head, row, col }) {
@@ -168,8 +167,8 @@ export function createLinear(place, tools) {
 
     // Returns the state before the one that is shown, or zeros if the request has none before the first.
     function beforeOf(batch, head, position) {
-      const list = answer.matrices.states[Math.min(batch, answer.matrices.states.length - 1)];
-      const states = list[Math.floor((head * list.length) / answer.heads)];
+      const place = answer.place('states', batch, head);
+      const states = answer.matrices.states[place.batch][place.head];
       if (position > 0) return states[position - 1].data;
       if (!answer.summary.shapes.past_state) return new Float64Array(states[0].data.length);
       return answer.matrix('past_state', batch, head)?.data ?? null;

@@ -6,7 +6,7 @@
 // more are painted on a canvas in slices. figurecolours.css has the colours of the heads. pairs.js chooses the pairs.
 import { toSVG } from './download.js';
 import { choosePairs, makeHead } from './pairs.js';
-import { Column, element, HEAD_COLOURS, ROW } from './wordcolumn.js';
+import { Column, element, HEAD_COLOURS, ROW, tint } from './wordcolumn.js';
 
 const MAX_VIEW = 26 * ROW; // pixels; the view scrolls if it would be higher
 const SVG_LINES = 1500;
@@ -27,7 +27,8 @@ const widthOf = (strength) => hundredths(0.6 + 3 * strength);
 function pathOf(line) {
   const path = document.createElementNS(SVG, 'path');
   path.setAttribute('d', pathData(line));
-  path.setAttribute('class', `lines-line lines-head-${line.head}${line.weight < 0 ? ' lines-negative' : ''}`);
+  path.setAttribute('class', `lines-line${line.weight < 0 ? ' lines-negative' : ''}`);
+  tint(path, line.head);
   path.setAttribute('stroke-opacity', opacityOf(line.strength));
   path.setAttribute('stroke-width', widthOf(line.strength));
   path.dataset.query = line.query;
@@ -209,7 +210,8 @@ class Lines {
     this.legend.hidden = heads.length < 2;
     this.legend.replaceChildren(
       ...heads.map((head, place) => {
-        const entry = element('li', `lines-head-${head.colour}`);
+        const entry = element('li');
+        tint(entry, head.colour);
         entry.textContent = head.name || `head ${place}`;
         return entry;
       }),
@@ -348,7 +350,7 @@ class Lines {
       if (x > 8 && x + needed > width) [x, y] = [8, y + ROW];
       text.setAttribute('x', x + 28);
       text.setAttribute('y', y + 5);
-      add('line', { class: `lines-line lines-head-${colour}`, x1: x, x2: x + 22, y1: y, y2: y, 'stroke-width': 3.6 }, picture);
+      tint(add('line', { class: 'lines-line', x1: x, x2: x + 22, y1: y, y2: y, 'stroke-width': 3.6 }, picture), colour);
       x += needed;
     }
     add('text', { class: 'lines-written', x: 8, y: y + ROW + 5 }, picture, this.rule());

@@ -6,8 +6,9 @@ import { changes } from './changes.js';
 import { createClient } from './client.js';
 import { copyText } from './clipboard.js';
 import { SEQUENTIAL } from './colour.js';
-import { setControls, setCode, setSelect } from './controls.js';
+import { setControls, setCode } from './controls.js';
 import { allDone, defer, setAtOnce } from './defer.js';
+import { make, makeButton } from './dom.js';
 import { save } from './download.js';
 import { createEditor } from './editor.js';
 import { ALL, EXAMPLES, find, MODEL, OWN, PRONOUN, requestText } from './examples.js';
@@ -33,8 +34,8 @@ import { hideTooltip, showTooltip } from './tooltip.js';
 const TYPING = 300; // milliseconds from the last key to the request
 const LATE = 250; // milliseconds; if the answer to another example takes longer, the old one is hidden
 const SMALL = 1_000_000; // characters; the page parses only requests that are shorter than this before it sends them
-const NO_OBJECT = '(the request is not a JSON object)';
 const $ = (id) => document.getElementById(id);
+const load = (name) => import(new URL(name, import.meta.url)); // resolves to a script that is loaded when it is needed
 state.base = new URL('.', location.href.split('#')[0]).href;
 
 // With ?embed=STEP, the page shows this one figure alone, for a frame in another page.
@@ -45,18 +46,12 @@ if (framed) {
   document.querySelector('h1').className = 'unseen';
 }
 
-const explorer = {
+window.explorer = Object.freeze({
   // A copy of the last request and of its answer.
   get result() {
     if (!state.answer) return null;
-    const { reply } = state.answer;
-    return structuredClone({
-      path: reply.summary.path,
-      request: reply.sent,
-      answer: reply.answer,
-      status: reply.status,
-      tokens: reply.tokens,
-    });
+    const { summary, sent, answer, status, tokens } = state.answer.reply;
+    return structuredClone({ path: summary.path, request: sent, answer, status, tokens });
   },
   // The numbers of a step for a head and a batch item, as {rows, cols, data}.
   matrix: (name, head = 0, batch = 0) => structuredClone(state.answer?.matrix(name, batch, head) ?? null),
@@ -79,13 +74,22 @@ const explorer = {
   get state() {
     return shownState();
   },
-};
-window.explorer = Object.freeze(explorer);
+});
 
-const showStatus = (kind, text) => {
+function showStatus(kind, text) {
   $('status').dataset.state = kind;
   $('status').textContent = text;
-};
+}
+
+// Tells the user something that is no problem of the request.
+function notice(title, detail) {
+  problem.notice({ title, detail });
+}
+
+// Says something to the user of a screen reader.
+function say(text) {
+  $('say').textContent = text;
+}
 
 const client = createClient(state.base, {
   progress({ phase, received, total, sending }) {
@@ -118,11 +122,11 @@ const stage = new Stage(
     open: openStep,
     head: (head, batch) => changeView({ head, batch, mean: false, compare: head === state.compare ? null : state.compare }, true),
     compare: (head, batch) => changeView({ compare: head === state.head ? null : head, batch, mean: false }, true),
-    mean: () => toggleMean(),
+    mean: toggleMean,
     toggleMask,
     picture: (what) => client.picture(what),
-    tell: (title, detail) => notice(title, detail),
-    say: (text) => ($('say').textContent = text),
+    tell: notice,
+    say,
   },
 );
 const changeOption = (key, value, live) => {
@@ -136,9 +140,9 @@ const editor = createEditor(
   {
     onText: takeText,
     keep: keepRequest,
-    onUnreadable: (message, index) => refuseText(message, index),
+    onUnreadable: refuseText,
     sentence: (words) => formatJSON({ ...OWN.variants[0].body, text: words }),
-    onRefused: (title, detail) => notice(title, detail),
+    onRefused: notice,
     onHidden: openHidden,
     onOutputs: openOutputs,
     onTensors: client.hold,
@@ -174,7 +178,11 @@ async function compute() {
   const { path, text } = state;
   const described = describe();
   const body = text.length < SMALL && parse(text);
-  if (body && typeof body === 'object' && isSoftmax(body)) return refuseSoftmax();
+  if (body && typeof body === 'object' && isSoftmax(body)) {
+    $('options-note').textContent = '';
+    const detail = 'This page shows attention. Attention needs X of rank 2 or more, and it takes no axis. Send this body to /softmax.';
+    return refuse({ title: 'This body is for /softmax', detail });
+  }
   if (body === undefined && !/^\s*\{/.test(text)) return refuseText();
   showStatus('busy', 'The server computes');
   const reply = await client.ask({ path, text });
@@ -200,9 +208,7 @@ async function compute() {
   state.answer = answer;
   clampToAnswer();
   tellLabels();
-  $('options-note').textContent = '';
-  options.update(state.summary, state.answer.heads, sizes());
-  setControls();
+  showOptions();
   try {
     stage.show(state.answer, state);
     describeExample(true);
@@ -218,12 +224,13 @@ async function compute() {
 // Says why labels are not shown.
 const tellLabels = () => ($('labels-note').textContent = state.answer?.unfit ?? '');
 
-// Returns how many keys, columns of Q and heads the last answer has.
-const sizes = () => ({
-  keys: state.answer?.keys ?? 1,
-  d: state.answer?.matrix('Q', 0, 0)?.cols ?? 1,
-  heads: state.answer?.heads ?? 1,
-});
+// Sets the controls to the request and to the last answer.
+function showOptions() {
+  const { answer, summary } = state;
+  $('options-note').textContent = summary ? '' : '(the request is not a JSON object)';
+  options.update(summary, { keys: answer?.keys ?? 1, d: answer?.matrix('Q', 0, 0)?.cols ?? 1, heads: answer?.heads ?? 1 });
+  setControls();
+}
 
 function doneText({ timing, milliseconds, bytes: received }) {
   const stage = /(?:^|[\s,])compute;dur=([\d.]+)/.exec(timing ?? '');
@@ -234,12 +241,9 @@ function doneText({ timing, milliseconds, bytes: received }) {
 
 // Shows why the page has no answer, and returns it in a few words.
 function failed(reply) {
-  if (reply.problem) {
-    $('options-note').textContent = state.summary ? '' : NO_OBJECT;
-    options.update(state.summary, state.answer?.heads ?? 1, sizes());
-  }
   state.needsKey ||= reply.status === 401;
-  setControls();
+  if (reply.problem) showOptions();
+  else setControls();
   if (reply.status === 401) askKey();
   const lost = { title: 'The server cannot be reached', detail: 'Check that it is running. The page still has your request.', again: true };
   const odd = { title: 'The answer cannot be read', detail: reply.failure, again: true };
@@ -248,33 +252,23 @@ function failed(reply) {
   return found.title;
 }
 
-// The page does not send a body for /softmax. If an answer is still on its way, it belongs to an older request, and the page drops it.
-function refuseSoftmax() {
-  showNew();
-  client.forget();
-  $('progress').hidden = true;
-  $('options-note').textContent = '';
-  const detail = 'This page shows attention. Attention needs X of rank 2 or more, and it takes no axis. Send this body to /softmax.';
-  problem.show({ title: 'This body is for /softmax', detail });
-  showStatus('error', 'This body is for /softmax');
-}
-
-// The page does not send a text that begins like no request. message, index: what is wrong, and where, if it is known.
-function refuseText(message, index) {
+// Says why the page does not send the request. If an answer is still on its way, it belongs to an older request, and the page drops it.
+function refuse(found, status = found.title) {
   clearTimeout(state.timer);
   showNew();
   client.forget();
   $('progress').hidden = true;
-  state.summary = state.sent = null;
-  $('options-note').textContent = NO_OBJECT;
-  options.update(null, 1, sizes());
-  setControls();
-  const detail = message ?? 'The page can make a request of words, of CSV, and of matrices as Python prints them.';
-  problem.show({ title: 'This is not JSON: a request begins with {', detail, index, unread: !message });
-  showStatus('error', 'This is not JSON');
+  problem.show(found);
+  showStatus('error', status);
 }
 
-const notice = (title, detail) => problem.notice({ title, detail });
+// The page does not send a text that begins like no request. message, index: what is wrong, and where, if it is known.
+function refuseText(message, index) {
+  state.summary = state.sent = null;
+  showOptions();
+  const detail = message ?? 'The page can make a request of words, of CSV, and of matrices as Python prints them.';
+  refuse({ title: 'This is not JSON: a request begins with {', detail, index, unread: !message }, 'This is not JSON');
+}
 
 function askKey() {
   const dialog = $('key-dialog');
@@ -313,11 +307,11 @@ function showOthers() {
 // Resolves to what shows attention without softmax. The first call loads it.
 async function withoutSoftmax() {
   if (!state.linear) {
-    const loaded = await import(new URL(LINEAR_NAME, import.meta.url)).catch(({ message }) => failed({ failure: message }));
-    if (!loaded.createLinear) return showStatus('error', loaded);
+    const loaded = await load(LINEAR_NAME).catch(({ message }) => showStatus('error', failed({ failure: message })));
+    if (!loaded) return null;
     state.linear ??= loaded.createLinear($('player'), {
       defer,
-      show: (change) => changeView(change),
+      show: changeView,
       point: (cell) => stage.setHover(cell),
     });
   }
@@ -336,21 +330,21 @@ function changeRule(variant) {
 
 // ---------------------------------------------------------------- comparing
 
-// Resolves to the comparison, or to null if it cannot be loaded. The first call loads it.
+// Resolves to the comparison, or to null if there is no answer or if it cannot be loaded. The first call loads it.
 async function comparison() {
+  if (!state.answer) return null;
   if (!state.compared) {
-    const loaded = await import(new URL(COMPARE_NAME, import.meta.url)).catch(({ message }) => notice('Compare cannot be loaded', message));
+    const loaded = await load(COMPARE_NAME).catch(({ message }) => notice('Compare cannot be loaded', message));
     if (!loaded) return null;
-    const { createCompare } = loaded;
-    state.compared ??= createCompare($('comparison'), {
+    state.compared ??= loaded.createCompare($('comparison'), {
       ...{ Figure, createSaveMenu, drawBar, makeRange, colours, defer, showTooltip, hideTooltip },
       point: (cell) => stage.setHover(cell),
       judge: client.judge,
-      show: (change) => changeView(change),
-      say: (text) => ($('say').textContent = text),
-      tell: (title, detail) => notice(title, detail),
+      show: changeView,
+      say,
+      tell: notice,
       close: () => problem.close(),
-      opened: (files) => openOutputs(files),
+      opened: openOutputs,
       keep: keepAnswer,
       closed: () => {
         $('result').classList.remove('comparing');
@@ -358,23 +352,22 @@ async function comparison() {
       },
     });
   }
+  $('result').classList.add('comparing');
   return state.compared;
 }
 
 // Keeps the present answer as A, so that later answers are compared with it.
 async function keepAnswer() {
-  const compared = state.answer && (await comparison());
+  const compared = await comparison();
   if (!compared) return;
   compared.keep(state.answer);
-  $('result').classList.add('comparing');
   changeView({});
 }
 
 // Compares the present answer with the output of the user's own kernel.
 async function openOutputs(files) {
-  const compared = state.answer && (await comparison());
+  const compared = await comparison();
   if (!compared) return;
-  $('result').classList.add('comparing');
   await compared.open(files, state.answer, state);
   if ($('comparison').hidden) $('result').classList.remove('comparing');
 }
@@ -399,14 +392,14 @@ async function findLayers() {
   if (state.layers || (state.needsKey && !client.hasKey())) return;
   const listed = await listLayers();
   if (!listed || state.layers || listed.layers.length + listed.refused.length === 0) return;
-  const { createLayers } = await import(new URL(LAYERS_NAME, import.meta.url));
+  const { createLayers } = await load(LAYERS_NAME);
   state.layers ??= createLayers($('layers'), listed, state, {
     ...{ Stage, createSaveMenu, drawBar, colours, defer, allDone, showTooltip, hideTooltip },
     stored: client.stored,
     show: (change) => changeView(change, true),
     copy: (button) => copyWith(location.href, button),
-    say: (text) => ($('say').textContent = text),
-    tell: (title, detail) => notice(title, detail),
+    say,
+    tell: notice,
   });
   $('to-layers').hidden = false;
 }
@@ -539,15 +532,15 @@ function choose(id, kept = {}, push = true) {
 async function openModel(kept) {
   Object.assign(state, { step: 'model', words: MODEL.words }, kept);
   try {
-    const { createStory } = await import(new URL(STORYVIEW_NAME, import.meta.url));
+    const { createStory } = await load(STORYVIEW_NAME);
     state.story ??= createStory($('story'), {
       post: client.post,
       stored: async () => (await client.get('/layers?limit=1000'))?.layers ?? [],
       take: takeLayer,
-      lines: () => import(new URL(LINES_NAME, import.meta.url)),
+      lines: () => load(LINES_NAME),
       words: MODEL.words,
-      tell: (title, detail) => notice(title, detail),
-      say: (text) => ($('say').textContent = text),
+      tell: notice,
+      say,
     });
     const { words, layer, head, off } = state;
     await (await state.story).open({ words, layer, head, off, look: lookOf() });
@@ -714,15 +707,14 @@ function toggleMask(row, col) {
 // Opens or closes the drawer with the options and the request.
 function openDrawer(open) {
   $('drawer').hidden = !open;
-  $('drawer-open').setAttribute('aria-expanded', String(open));
+  $('drawer-open').ariaExpanded = open;
   if (open && matchMedia('(max-width: 900px)').matches) $('drawer').scrollIntoView();
 }
 
 // ---------------------------------------------------------------- controls
 
-function choice(title, pressed, data) {
-  const button = Object.assign(document.createElement('button'), { type: 'button', textContent: title });
-  button.setAttribute('aria-pressed', String(pressed));
+function choice(place, title, pressed, data, does) {
+  const button = makeButton($(place), title, does, { ariaPressed: pressed });
   Object.assign(button.dataset, data);
   return button;
 }
@@ -730,25 +722,16 @@ function choice(title, pressed, data) {
 function drawExamples() {
   const { example, variant } = find(state.example);
   const focus = document.activeElement?.dataset.example ?? document.activeElement?.dataset.variant;
-  $('examples').replaceChildren(
-    ...ALL.map((one) => {
-      const button = choice('', one === example, { example: one.id });
-      const number = Object.assign(document.createElement('span'), {
-        textContent: one === OWN ? '+' : /^\d/.test(one.id) ? one.id : '',
-        className: 'id',
-      });
-      button.append(number, one.title);
-      button.addEventListener('click', () => resume(one.id));
-      return button;
-    }),
-  );
-  $('variants').replaceChildren(
-    ...(example.variants.length > 1 ? example.variants : []).map((one) => {
-      const button = choice(one.title, one === variant, { variant: one.id });
-      button.addEventListener('click', () => (example.rules ? changeRule(one) : choose(one.id)));
-      return button;
-    }),
-  );
+  $('examples').replaceChildren();
+  for (const one of ALL) {
+    const button = choice('examples', '', one === example, { example: one.id }, () => resume(one.id));
+    make('span', 'id', button, one === OWN ? '+' : /^\d/.test(one.id) ? one.id : '');
+    button.append(one.title);
+  }
+  $('variants').replaceChildren();
+  for (const one of example.variants.length > 1 ? example.variants : []) {
+    choice('variants', one.title, one === variant, { variant: one.id }, () => (example.rules ? changeRule(one) : choose(one.id)));
+  }
   const current = document.querySelector('#examples [aria-pressed="true"]');
   $('examples').scrollLeft = current.offsetLeft - $('examples').offsetLeft - 16;
   if (focus) document.querySelector(`[data-example="${focus}"], [data-variant="${focus}"]`)?.focus();
@@ -756,23 +739,16 @@ function drawExamples() {
 
 function bind() {
   const on = (id, event, does) => $(id).addEventListener(event, () => does($(id)));
-  setSelect(
-    $('path'),
-    PATHS.map((path) => [path, path]),
-    state.path,
-  );
+  $('path').append(...PATHS.map((path) => new Option(path)));
   on('path', 'change', ({ value }) => {
     state.path = value;
     writeAddress(true);
     compute();
   });
-  on('log', 'change', ({ checked }) => changeView({ log: checked }));
-  on('numbers', 'change', ({ checked }) => changeView({ numbers: checked }));
-  on('palette', 'change', ({ value }) => changeView({ palette: value }));
-  on('range', 'change', ({ value }) => changeView({ range: value }));
+  for (const name of ['log', 'numbers', 'every']) on(name, 'change', ({ checked }) => changeView({ [name]: checked }));
+  for (const name of ['palette', 'range']) on(name, 'change', ({ value }) => changeView({ [name]: value }));
   on('compare', 'change', ({ value }) => changeView({ compare: value === '' ? null : Number(value) }, true));
   on('drawer-open', 'click', () => openDrawer($('drawer').hidden));
-  on('every', 'change', ({ checked }) => changeView({ every: checked }));
   on('line-mode', 'change', ({ value }) => changeView({ mass: value === 'mass', threshold: value === 'mass' ? 0.9 : 0 }));
   on('threshold', 'input', ({ value }) => changeView({ threshold: Number(value) }));
   on('back', 'click', () => {
@@ -819,7 +795,7 @@ function bind() {
   for (const button of $('languages').children) {
     button.addEventListener('click', () => {
       state.language = button.dataset.language;
-      for (const one of $('languages').children) one.setAttribute('aria-pressed', String(one === button));
+      for (const one of $('languages').children) one.ariaPressed = one === button;
       setCode();
     });
   }
@@ -835,7 +811,7 @@ async function copyWith(text, button) {
   button.dataset.label ??= button.textContent;
   const copied = await copyText(text, button);
   button.textContent = copied ? 'Copied' : 'Not copied';
-  $('say').textContent = copied ? 'Copied' : 'Not copied. The text is selected: press Ctrl+C or ⌘C.';
+  say(copied ? 'Copied' : 'Not copied. The text is selected: press Ctrl+C or ⌘C.');
   setTimeout(() => (button.textContent = button.dataset.label), 1500);
 }
 
@@ -844,8 +820,8 @@ function watchCurve() {
   const watcher = new IntersectionObserver(async ([entry]) => {
     if (!entry.isIntersecting) return;
     watcher.disconnect();
-    const { createCurve } = await import(new URL(CURVE_NAME, import.meta.url));
-    state.curve = createCurve($('curve'), { post: client.post });
+    const { Curve } = await load(CURVE_NAME);
+    state.curve = new Curve($('curve'), client.post);
   });
   watcher.observe($('curve'));
 }
@@ -877,12 +853,9 @@ const shortcuts = {
 };
 listenToKeyboard(framed ? { Escape: shortcuts.Escape } : shortcuts, $('help'));
 window.addEventListener('popstate', readAddress);
-for (const [event, printing] of [
-  ['beforeprint', true],
-  ['afterprint', false],
-]) {
-  // prettier-ignore
+for (const event of ['beforeprint', 'afterprint']) {
   window.addEventListener(event, () => {
+    const printing = event === 'beforeprint';
     setAtOnce(printing);
     stage.printing = printing;
     theme.print(printing);

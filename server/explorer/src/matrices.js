@@ -88,3 +88,6 @@ export const split = (groups, heads) =>
     const count = matrix.cols / heads;
     return Array.from({ length: heads }, (_, head) => columns(matrix, head * count, count));
   });
+
+// Returns a row of a matrix.
+export const rowOf = ({ cols, data }, row) => data.subarray(row * cols, (row + 1) * cols);

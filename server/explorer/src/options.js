@@ -1,32 +1,16 @@
 // options.js shows the options of the API as controls. Each control edits the text of the request. The control of an option that does not
 // apply is disabled and says why; but if the request has the option, the user can remove it. If the text of a field cannot be read, it
 // stays in the field, the rule stands beside it, and the request keeps its old value.
+import { make, makeWith } from './dom.js';
 import { inapplicable } from './request.js';
 import { readFraction, readList, readNumber, readWhole } from './fieldtext.js';
 
-const CAUSAL = [
-  ['', 'off', undefined],
-  ['true', 'on', 'true'],
-  ['bottom_right', 'bottom right', '"bottom_right"'],
-];
-const ALIGNMENT = [
-  ['', 'top left', undefined],
-  ['bottom_right', 'bottom right', '"bottom_right"'],
-];
-const NORMALIZATION = [
-  ['', 'softmax', undefined],
-  ['none', 'none', '"none"'],
-  ['sigmoid', 'sigmoid', '"sigmoid"'],
-  ['stick_breaking', 'stick-breaking', '"stick_breaking"'],
-];
-const DTYPE = [
-  ['', 'float32', undefined],
-  ['float64', 'float64', '"float64"'],
-];
-const LAYOUT = [
-  ['', 'X W', undefined],
-  ['out_in', 'X Wᵀ', '"out_in"'],
-];
+// The choices of options: what the request has, and how it is called here. '' is the default, which the request leaves out.
+const CAUSAL = { '': 'off', true: 'on', bottom_right: 'bottom right' };
+const ALIGNMENT = { '': 'top left', bottom_right: 'bottom right' };
+const NORMALIZATION = { '': 'softmax', none: 'none', sigmoid: 'sigmoid', stick_breaking: 'stick-breaking' };
+const DTYPE = { '': 'float32', float64: 'float64' };
+const LAYOUT = { '': 'X W', out_in: 'X Wᵀ' };
 
 // The kinds of text that fields accept: the function that reads it, and its rule in words.
 const NUMBER = { read: readNumber, rule: 'a number, such as 0.5' };
@@ -44,7 +28,7 @@ const OPTIONS = [
     label: 'Window',
     kind: 'pair',
     takes: WHOLE,
-    title: 'How many keys to its left and right a query attends to; an empty field means all',
+    title: 'How many keys to its left and right a query attends to; empty: all',
   },
   { key: 'scale', label: 'Scale', takes: FRACTION, hint: '1/√d', title: 'The factor of the scores' },
   { key: 'softcap', label: 'Softcap', takes: NUMBER, hint: 'off', title: 'Keeps scaled scores between −softcap and softcap' },
@@ -65,7 +49,7 @@ const OPTIONS = [
 const SELDOM = 'kv_heads'; // this option and the ones after it are folded away
 
 function input(option, attributes) {
-  const made = Object.assign(document.createElement('input'), { type: 'text', autocomplete: 'off', ...attributes });
+  const made = makeWith('input', null, { type: 'text', autocomplete: 'off', ...attributes });
   made.dataset.option = option.key;
   return made;
 }
@@ -75,13 +59,12 @@ function input(option, attributes) {
 const KINDS = {
   choice(option) {
     const select = document.createElement('select');
-    select.append(...option.values.map(([value, label]) => new Option(label, value)));
+    select.append(...Object.entries(option.values).map(([value, label]) => new Option(label, value)));
     select.dataset.option = option.key;
     return {
       element: select,
-      read: () => option.values.find(([value]) => value === select.value)[2],
-      write: (value) =>
-        (select.value = value === undefined || value === false ? '' : (option.values.find((one) => one[0] === String(value))?.[0] ?? '')),
+      read: () => (select.value === '' ? undefined : select.value === 'true' ? 'true' : JSON.stringify(select.value)),
+      write: (value) => (select.value = value in option.values ? value : ''),
     };
   },
   switch(option) {
@@ -102,13 +85,11 @@ const KINDS = {
   },
   pair(option) {
     const sides = ['left', 'right'].map((side) => {
-      const field = input(option, { placeholder: side, inputMode: 'numeric' });
+      const field = input(option, { placeholder: side, inputMode: 'numeric', ariaLabel: `${option.label}, ${side}` });
       field.dataset.side = side;
-      field.setAttribute('aria-label', `${option.label}, ${side}`);
       return field;
     });
-    const element = document.createElement('span');
-    element.className = 'pair';
+    const element = make('span', 'pair');
     element.append(...sides);
     return {
       element,
@@ -159,13 +140,12 @@ const SLIDERS = {
 // Makes the slider of a field. write(text) puts a text into the field as the user would. rest() is called when the slider is at rest.
 // The returned set(value, sizes, disabled, kept) moves the slider; kept: it stays where the user has put it.
 function createSlider(key, label, write, rest) {
-  const slider = Object.assign(document.createElement('input'), { type: 'range', className: 'slider' });
+  const slider = makeWith('input', null, { type: 'range', className: 'slider', ariaLabel: `${label}, slider` });
   const { range, toText, toPlace } = SLIDERS[key];
   let sizes = { keys: 1, d: 1, heads: 1 };
   let timer = 0;
   slider.dataset.slider = key;
-  slider.setAttribute('aria-label', `${label}, slider`);
-  const tell = () => slider.setAttribute('aria-valuetext', toText(Number(slider.value), sizes) || 'default');
+  const tell = () => (slider.ariaValueText = toText(Number(slider.value), sizes) || 'default');
   slider.addEventListener('input', () => {
     tell();
     write(toText(Number(slider.value), sizes));
@@ -192,25 +172,15 @@ function createSlider(key, label, write, rest) {
 export function createOptions(container, onChange, onRest) {
   const rows = OPTIONS.map((option) => {
     const control = KINDS[option.kind ?? 'field'](option);
-    const row = document.createElement('div');
-    row.className = 'option';
-    row.title = option.title;
-    const label = document.createElement('label');
-    const reason = document.createElement('small');
     const fields = control.fields ?? [control.element];
-    const name = document.createElement('span');
-    label.textContent = option.label;
-    name.append(label, reason);
+    const row = makeWith('div', container, { className: 'option', title: option.title });
+    const name = make('span', '', row);
     fields[0].id = `option-${option.key}`;
-    label.htmlFor = fields[0].id;
-    reason.id = `reason-${option.key}`;
-    const error = document.createElement('small');
-    error.id = `error-${option.key}`;
-    error.className = 'wrong';
-    error.setAttribute('role', 'status');
+    makeWith('label', name, { textContent: option.label, htmlFor: fields[0].id });
+    const reason = makeWith('small', name, { id: `reason-${option.key}` });
+    row.append(control.element);
+    const error = makeWith('small', row, { id: `error-${option.key}`, className: 'wrong', role: 'status' });
     for (const field of fields) field.setAttribute('aria-describedby', `${reason.id} ${error.id}`);
-    row.append(name, control.element, error);
-    container.append(row);
     const one = { option, control, row, reason, error, fields, sliders: [] };
     const change = (live = false) => {
       const value = control.read();
@@ -219,13 +189,13 @@ export function createOptions(container, onChange, onRest) {
     };
     if (option.key in SLIDERS) {
       row.classList.add('with-slider');
-      const place = Object.assign(document.createElement('span'), { className: 'sliders' });
+      const place = make('span', 'sliders');
       one.sliders = fields.map((field) => {
         const slide = (text) => {
           field.value = text;
           change(true);
         };
-        const made = createSlider(option.key, field.getAttribute('aria-label') ?? option.label, slide, onRest);
+        const made = createSlider(option.key, field.ariaLabel ?? option.label, slide, onRest);
         place.append(made.slider);
         return made;
       });
@@ -237,23 +207,21 @@ export function createOptions(container, onChange, onRest) {
   });
 
   let kept = true; // whether the field and the slider that the user is at keep what the user has given
-  const more = document.createElement('details');
-  const title = document.createElement('summary');
+  const more = make('details', 'more', container);
+  const title = make('summary', '', more);
   const seldom = rows.slice(OPTIONS.findIndex(({ key }) => key === SELDOM));
-  more.className = 'more';
-  more.append(title, ...seldom.map(({ row }) => row));
-  container.append(more);
+  more.append(...seldom.map(({ row }) => row));
 
   function complain({ option, row, error, fields }, wrong) {
     row.classList.toggle('invalid', wrong);
     error.textContent = wrong ? `This needs ${option.takes.rule}.` : '';
-    for (const field of fields) field.setAttribute('aria-invalid', String(wrong && option.takes.read(field.value) === null));
+    for (const field of fields) field.ariaInvalid = wrong && option.takes.read(field.value) === null;
   }
 
-  // Sets the controls to the options of a request; null disables every option. heads: how many heads the answer has. sizes: {keys, d,
-  // heads} of the answer: how many keys, columns of Q and heads.
-  function update(summary, heads, sizes) {
-    const reasons = summary ? inapplicable(summary, heads) : {};
+  // Sets the controls to the options of a request; null disables every option. sizes: {keys, d, heads}: how many keys, columns of Q and
+  // heads the answer has.
+  function update(summary, sizes) {
+    const reasons = summary ? inapplicable(summary, sizes.heads) : {};
     for (const one of rows) {
       const { option, control, row, reason, fields } = one;
       const why = reasons[option.key] ?? '';

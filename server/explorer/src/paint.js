@@ -47,12 +47,6 @@ export class CanvasSurface {
     this.context.fillRect(left, top, snap(x + width) - left, snap(y + height) - top);
   }
 
-  outline(x, y, width, height, colour) {
-    this.context.strokeStyle = colour;
-    this.context.lineWidth = 2;
-    this.context.strokeRect(x, y, width, height);
-  }
-
   hatch(x, y, width, height) {
     if (!this.hatching) return;
     const { context } = this;
@@ -98,6 +92,15 @@ export class CanvasSurface {
   }
 }
 
+// Returns a drawing {size, colours: {ink, paper, hatch}, paint(surface)} on a new canvas, in twice its size, or as the text of an SVG file.
+export function fileOf({ size, colours, paint }, format) {
+  const canvas = document.createElement('canvas');
+  const on = format === 'png' ? new CanvasSurface(canvas, size, 2, colours.hatch) : new SVGSurface(size, colours.hatch);
+  on.ground(size.width, size.height, colours.paper);
+  paint(on);
+  return format === 'png' ? canvas : on.toString();
+}
+
 // XML cannot write these characters, so they become U+FFFD.
 const notXML = /[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\u{10000}-\u{10ffff}]/gu;
 const escape = (text) => text.replace(notXML, '\ufffd').replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('"', '&quot;');
@@ -105,7 +108,7 @@ const round = (x) => Math.round(x * 100) / 100;
 const ANCHORS = { left: 'start', center: 'middle', right: 'end' };
 
 // The text of an SVG file as a surface.
-export class SVGSurface {
+class SVGSurface {
   constructor({ width, height }, hatching) {
     const family = FONT.replace(/^\S+ /, '').replaceAll('"', "'");
     this.parts = [

@@ -1,7 +1,7 @@
 // player.js has the slider below the names of the steps, which goes from word to word and shows the state after each: by hand, by the arrow keys,
 // or by itself (Play). If the system asks for less movement, nothing moves by itself, and one state follows the other at once.
 import { makeScale } from './colour.js';
-import { make, makeWith } from './dom.js';
+import { make, makeButton, makeWith, setBox } from './dom.js';
 import { drawThumb, thumbSize } from './thumbs.js';
 
 const PAUSE = 1000; // milliseconds for each word
@@ -12,13 +12,13 @@ const MOST = 24; // words; more have no small pictures
 export function createPlayer(root, { defer, show, point }) {
   const still = matchMedia('(prefers-reduced-motion: reduce)');
   const line = make('div', 'player-line', root);
-  const button = makeWith('button', line, { type: 'button', textContent: 'Play' });
+  const button = makeButton(line, 'Play', toggle);
   const slider = makeWith('input', line, { type: 'range', id: 'position', min: 0, step: 1, title: 'Arrow keys go from word to word' });
-  slider.setAttribute('aria-label', 'The state after a word');
+  slider.ariaLabel = 'The state after a word';
   const word = makeWith('output', line, { className: 'player-word' });
   word.htmlFor = 'position';
   const small = make('div', 'player-thumbs', root);
-  small.setAttribute('aria-hidden', 'true'); // the slider does the same
+  small.ariaHidden = true; // the slider does the same
   let timer = 0;
   let now = null; // {answer, state, last}
   let drawn = {}; // what the small pictures show
@@ -43,12 +43,13 @@ export function createPlayer(root, { defer, show, point }) {
     timer = setTimeout(next, PAUSE);
   }
 
-  button.addEventListener('click', () => {
+  function toggle() {
     if (timer) return stop();
     button.textContent = 'Pause';
     if (at() === now.last) go(0);
     timer = setTimeout(next, PAUSE);
-  });
+  }
+
   slider.addEventListener('input', () => {
     stop();
     go(Number(slider.value));
@@ -61,15 +62,13 @@ export function createPlayer(root, { defer, show, point }) {
   settle();
 
   function drawSmall(states, scale, look) {
-    const same = drawn.states === states && drawn.look === look;
-    if (!same) {
+    if (drawn.states !== states || drawn.look !== look) {
       drawn = { states, look };
       small.replaceChildren();
       states.forEach((matrix, position) => {
         const place = make('span', 'player-thumb', small);
         const canvas = make('canvas', 'thumb', place);
-        const { width, height } = thumbSize(matrix, THUMB);
-        Object.assign(canvas.style, { width: `${width}px`, height: `${height}px` });
+        setBox(canvas, thumbSize(matrix, THUMB));
         make('small', '', place, now.answer.key(position));
         place.addEventListener('click', () => (stop(), go(position)));
         defer(canvas, () => drawThumb(canvas, matrix, null, scale, async () => ({ gone: true })));
@@ -85,7 +84,7 @@ export function createPlayer(root, { defer, show, point }) {
     const ghost = makeWith('canvas', null, { className: 'figure-ghost', width: canvas.width, height: canvas.height });
     ghost.getContext('2d').drawImage(canvas, 0, 0);
     Object.assign(ghost.style, { width: canvas.style.width, height: canvas.style.height });
-    ghost.setAttribute('aria-hidden', 'true');
+    ghost.ariaHidden = true;
     ghost.addEventListener('animationend', () => ghost.remove());
     canvas.after(ghost);
   }
@@ -93,12 +92,14 @@ export function createPlayer(root, { defer, show, point }) {
   // Shows the slider if the state is shown. shown: whether it is. canvas: that of the state's figure. Returns whether the slider has come or
   // gone, so that the figures have another height.
   function render(answer, state, shown, canvas) {
-    const list = answer.matrices.states?.[Math.min(state.batch, answer.matrices.states.length - 1)];
+    const place = answer.place('states', state.batch, state.head);
     const before = root.hidden;
-    root.hidden = !list || !shown;
-    if (root.hidden) stop();
-    if (root.hidden) return !before;
-    const states = list[Math.floor((state.head * list.length) / answer.heads)];
+    root.hidden = !place || !shown;
+    if (root.hidden) {
+      stop();
+      return !before;
+    }
+    const states = answer.matrices.states[place.batch][place.head];
     const other = now?.answer !== answer || before;
     if (other) stop();
     const moved = now?.answer === answer && now.position !== Math.min(state.position ?? Infinity, states.length - 1);
@@ -109,7 +110,7 @@ export function createPlayer(root, { defer, show, point }) {
     slider.value = now.position;
     const said = [answer.key(now.position), `word ${now.position + 1} of ${states.length}`];
     word.replaceChildren('after ', make('b', '', null, said[0]), `, ${said[1]}`);
-    slider.setAttribute('aria-valuetext', said.join(', '));
+    slider.ariaValueText = said.join(', ');
     small.hidden = states.length > MOST || Math.max(states[0].rows, states[0].cols) > 64;
     const { palette, log, dark } = state;
     if (!small.hidden) drawSmall(states, makeScale({ ...states[0].reach, signed: true, log, palette, dark }), [palette, log, dark].join());

@@ -1,8 +1,5 @@
 // problem.js shows what went wrong, in a box that stays in sight.
-
-function make(tag, textContent, more = {}) {
-  return Object.assign(document.createElement(tag), { textContent, ...more });
-}
+import { make, makeButton, makeWith } from './dom.js';
 
 // Makes the box. `result` is marked as stale while the problem is one of the request; `panel` has the editor. The buttons of the box call
 // editor.reveal(), compute() and askKey().
@@ -27,20 +24,16 @@ export function createProblemBox({ box, result, panel }, { editor, compute, askK
     box.replaceChildren();
     if (!found) return;
     const place = document.createElement('p');
-    const act = (title, does, more) => {
-      const button = make('button', title, { type: 'button', ...more });
-      button.addEventListener('click', does);
-      place.append(' ', button);
-    };
-    if (found.pointer !== undefined) place.append(make('code', found.pointer || 'the whole request', { id: 'problem-pointer' }));
-    if (where) {
-      act(`Show ${where}`, () => (openDrawer(true), (panel.open = true), editor.reveal()), { id: 'problem-show' });
-    }
+    const act = (title, does, more) => place.append(' ', makeButton(null, title, does, more));
+    if (found.pointer !== undefined) makeWith('code', place, { textContent: found.pointer || 'the whole request', id: 'problem-pointer' });
+    if (where) act(`Show ${where}`, () => (openDrawer(true), (panel.open = true), editor.reveal()), { id: 'problem-show' });
     if (found.unread) act('Make a request of it', editor.convert);
     if (found.again) act('Try again', compute);
     if (found.status === 401) act('Enter a key', askKey);
     if (found !== unsolved) act('Close', () => show(unsolved));
-    box.append(make('h2', found.title), make('p', found.detail), ...(place.childNodes.length ? [place] : []));
+    make('h2', '', box, found.title);
+    make('p', '', box, found.detail);
+    if (place.childNodes.length) box.append(place);
   }
   return { show, notice, close: () => show(unsolved) };
 }

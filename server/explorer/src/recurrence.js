@@ -7,9 +7,10 @@
 //   x = g_t · x                   at each later word t: the gate, one number or one for each column of K
 //   x = x − beta_t (k_t · x) k_t  the correction, with the delta rule
 // and the weight of word j for query i is scale · q_i · x.
+import { rowOf } from './matrices.js';
 
 const dot = (a, b) => a.reduce((sum, value, at) => sum + value * b[at], 0);
-const rowOf = ({ cols, data }, row) => data.subarray(row * cols, (row + 1) * cols);
+const rangeOf = (gates) => [Math.min(...gates), Math.max(...gates)];
 
 // Multiplies a vector by the gates of a word.
 function fade(x, gates, t) {
@@ -89,7 +90,7 @@ export function partsOf(head, i, j) {
     const much = beta ? correct(x, head, t) : null;
     const row = gates ? rowOf(gates, t) : null;
     const correction = beta ? -much * dot(read[t], rowOf(K, t)) || 0 : null;
-    steps.push({ word: t, gate: row && [Math.min(...row), Math.max(...row)], correction });
+    steps.push({ word: t, gate: row && rangeOf(row), correction });
   }
   const score = dot(rowOf(Q, i), rowOf(K, j));
   const share = beta ? beta[j] : 1;
@@ -111,5 +112,5 @@ export function stepOf({ K, V, gates, beta }, before, t) {
     const kept = gate ? gate[gate.length === 1 ? 0 : row] : 1;
     for (let col = 0; col < V.cols; col++) held[col] += k[row] * kept * before[row * V.cols + col];
   }
-  return { kept: gate && [Math.min(...gate), Math.max(...gate)], held, share: beta ? beta[t] : 1 };
+  return { kept: gate && rangeOf(gate), held, share: beta ? beta[t] : 1 };
 }

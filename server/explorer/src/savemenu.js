@@ -1,42 +1,46 @@
 // savemenu.js has the menu that saves a step: its figure as PNG or SVG, or as SVG for a paper (black on white); its numbers as CSV or JSON.
+import { make, makeButton } from './dom.js';
 import { downloadPNG, save, toCSV } from './download.js';
+import { fileOf } from './paint.js';
 
-function asJSON(name, { rows, cols, data }, given) {
+// Returns the numbers of a figure with the labels of their rows and columns.
+function numbersOf({ matrix, rowLabels, colLabels }) {
+  const labels = (count, label) => Array.from({ length: count }, (_, at) => label(at));
+  return { ...matrix, rowNames: labels(matrix.rows, rowLabels), colNames: labels(matrix.cols, colLabels) };
+}
+
+function asJSON(name, { rows, cols, data, rowNames, colNames }) {
   const values = Array.from({ length: rows }, (_, row) =>
     Array.from(data.subarray(row * cols, (row + 1) * cols), (x) => (x === -Infinity ? null : x)),
   );
-  const labels = (count, label) => Array.from({ length: count }, (_, at) => label(at));
-  return `${JSON.stringify({ name, rows: labels(rows, given.rowLabels), columns: labels(cols, given.colLabels), values })}\n`;
+  return `${JSON.stringify({ name, rows: rowNames, columns: colNames, values })}\n`;
+}
+
+// Saves a step as SVG. printed: whether it is for a paper: black on white in the light colours, whatever the theme of the page is.
+async function saveSVG({ figure, lines, name }, printed) {
+  save(`${name}.svg`, 'image/svg+xml', lines?.picture(printed).text ?? fileOf(await figure.drawing(printed), 'svg'));
 }
 
 // Functions that save a step in a format. lines: what makes a picture() of lines (lines.js) if they are shown instead of the figure.
 const FORMATS = {
-  png: async ({ figure, lines, name }) => downloadPNG(lines?.picture() ?? (await figure.toCanvas()), `${name}.png`),
-  svg: async ({ figure, lines, name }) => save(`${name}.svg`, 'image/svg+xml', lines?.picture().text ?? (await figure.toSVG())),
-  paper: async ({ figure, lines, name }) =>
-    save(`${name}-paper.svg`, 'image/svg+xml', lines?.picture(true).text ?? (await figure.toSVG(true))),
+  png: async ({ figure, lines, name }) => downloadPNG(lines?.picture() ?? fileOf(await figure.drawing(), 'png'), name),
+  svg: (chosen) => saveSVG(chosen, false),
+  paper: (chosen) => saveSVG({ ...chosen, name: `${chosen.name}-paper` }, true),
   csv({ figure, name }) {
-    const { matrix, rowLabels, colLabels } = figure.given;
-    const labels = (count, label) => Array.from({ length: count }, (_, at) => label(at));
-    const rows = labels(matrix.rows, rowLabels);
-    save(`${name}.csv`, 'text/csv', toCSV(matrix.data, matrix.rows, matrix.cols, rows, labels(matrix.cols, colLabels)));
+    const { data, rows, cols, rowNames, colNames } = numbersOf(figure.given);
+    save(`${name}.csv`, 'text/csv', toCSV(data, rows, cols, rowNames, colNames));
   },
-  json: ({ figure, name }) => save(`${name}.json`, 'application/json', asJSON(name, figure.given.matrix, figure.given)),
+  json: ({ figure, name }) => save(`${name}.json`, 'application/json', asJSON(name, numbersOf(figure.given))),
 };
 
 // Makes the menu. chosen() returns {figure, lines, name} when the user has chosen a format; lines may be null. tell(title, detail) tells
 // the user why nothing was saved. The returned name(title) sets what the menu saves, for screen readers.
 export function createSaveMenu(parent, chosen, tell) {
-  const menu = document.createElement('details');
-  menu.className = 'menu';
-  const summary = document.createElement('summary');
-  summary.textContent = 'Save';
-  const list = document.createElement('div');
+  const menu = make('details', 'menu', parent);
+  const summary = make('summary', '', menu, 'Save');
+  const list = make('div', '', menu);
   for (const format of Object.keys(FORMATS)) {
-    const title = format === 'paper' ? 'For a paper' : format.toUpperCase();
-    const button = Object.assign(document.createElement('button'), { type: 'button', textContent: title });
-    button.dataset.download = format;
-    button.addEventListener('click', async () => {
+    const button = makeButton(list, format === 'paper' ? 'For a paper' : format.toUpperCase(), async () => {
       menu.open = false;
       summary.focus();
       try {
@@ -45,10 +49,8 @@ export function createSaveMenu(parent, chosen, tell) {
         tell('The file was not saved', error.message);
       }
     });
-    list.append(button);
+    button.dataset.download = format;
   }
-  menu.append(summary, list);
   menu.addEventListener('focusout', (event) => (menu.open = menu.contains(event.relatedTarget) && menu.open));
-  parent.append(menu);
-  return { name: (title) => summary.setAttribute('aria-label', `Save ${title}`) };
+  return { name: (title) => (summary.ariaLabel = `Save ${title}`) };
 }

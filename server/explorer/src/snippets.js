@@ -31,18 +31,14 @@ function javascript(text) {
 
 // Writes JSON with each row of a matrix on a line of its own.
 export function formatJSON(value) {
-  if (value === null || typeof value !== 'object') {
-    return JSON.stringify(value);
-  }
+  if (value === null || typeof value !== 'object') return JSON.stringify(value);
   const parts = Array.isArray(value)
     ? value.map(formatJSON)
     : Object.entries(value).map(([key, member]) => `${JSON.stringify(key)}: ${formatJSON(member)}`);
   const [open, close] = Array.isArray(value) ? '[]' : '{}';
   const flat = `${open}${parts.join(', ')}${close}`;
   const nested = Array.isArray(value) ? value.some(Array.isArray) : flat.length > 78;
-  if (!nested || parts.length === 0) {
-    return flat;
-  }
+  if (!nested || parts.length === 0) return flat;
   return `${open}\n${parts.map((part) => `  ${part.replaceAll('\n', '\n  ')}`).join(',\n')}\n${close}`;
 }
 

@@ -1,16 +1,17 @@
 // stage.js shows an answer on the stage of the page: as a flow of all matrices, or one matrix enlarged, or the weights as lines. One number
 // is the subject: the page writes how it is made, and marks what it is made of and where it goes. main.js tells this file what to show (an
 // Answer and the state), and it tells main.js what the user does. It sends no request.
-import { drawBars, barsWidth } from './bars.js';
-import { makeScale, rangeOf, raster } from './colour.js';
-import { make, makeWith } from './dom.js';
+import { makeScale, paintPixels, rangeOf } from './colour.js';
+import { make, makeButton, makeWith, setBox } from './dom.js';
 import { createSaveMenu } from './savemenu.js';
 import { factsOf } from './facts.js';
 import { Figure } from './figure.js';
 import { Flow, NARROW } from './flow.js';
+import { elide, wholeRange } from './geometry.js';
 import { Heads } from './heads.js';
-import { drawBar, makeRange } from './legend.js';
+import { barsWidth, drawBar, drawBars, makeRange } from './legend.js';
 import { movedCell } from './keyboard.js';
+import { rowOf } from './matrices.js';
 import { createTable, formatNumber } from './numbers.js';
 import { drawExplanation, sentenceOf } from './explanation.js';
 import { defer } from './defer.js';
@@ -27,17 +28,13 @@ const AROUND = 160; // pixels; the height of the title, the labels and the bar o
 const BESIDE = 300; // pixels of the row in words, with the gap before it
 const LEAST = 200; // pixels; the least height of the cells of a figure
 const PAPER = 660; // pixels; a little less than the width of A4 without the margins of print.css
+const LABEL = 240; // pixels; the longest label in a sentence
 const LONG = 240; // milliseconds that a matrix takes to its new place
 const ENTROPY = 'entropy, nats';
 const HATCHED = ['weights', 'uncorrected', 'corrections']; // in these steps, forbidden cells are hatched
 
-// Draws a picture of a matrix in the page itself, because a browser that prints does not wait for the worker.
-function drawnNow(matrix, scale, part, side) {
-  const { width, height, pixels } = raster(matrix, scale, part, side);
-  const bitmap = Object.assign(document.createElement('canvas'), { width, height });
-  bitmap.getContext('2d').putImageData(new ImageData(pixels, width, height), 0, 0);
-  return { bitmap, width, height };
-}
+// Returns whether the rows of a step are those of queries.
+const ofQuery = ({ rows }) => rows === 'query' || rows === 'both';
 
 export class Stage {
   // elements: the places of the words, the names of the steps (nav), the heads, the flow, one step (single), the lines, the explanation,
@@ -45,20 +42,21 @@ export class Stage {
   // compare(h, batch), mean(), toggleMask(row, col), tell(title, detail), say(text), picture({name, batch, head, mask, scale, part, side})}
   constructor({ root, words, nav, heads, flow, single, lines, explanation, written, save, story }, act) {
     Object.assign(this, { root, nav, single, act, parts: { lines, explanation, written, save, story } });
-    this.subject = { id: 'weights', row: 0, col: 0 };
+    Object.assign(this, { subject: { id: 'weights', row: 0, col: 0 }, query: 0, key: 0 });
     this.printing = false; // whether the page is drawn for paper
+    this.pictures = new WeakMap(); // for each matrix of the flow, the last {look, picture}
     this.words = new Words(words, {
       point: (row) => row !== null && this.setHover({ query: row }),
       lock: (row) => act.lock(this.state.row === row ? null : row),
     });
     this.heads = new Heads(heads, {
-      ...{ choose: (head, batch) => act.head(head, batch), compare: (head, batch) => act.compare(head, batch), mean: () => act.mean() },
-      paint: (canvas, batch, head) => this.thumb(canvas, 'weights', head, batch),
+      ...{ choose: act.head, compare: act.compare, mean: act.mean },
+      paint: (canvas, batch, head) => this.thumb(canvas, batch, head),
     });
     this.flow = new Flow(flow, {
-      point: (place, byKey) => this.point(place, byKey),
-      open: (id, cell) => this.enlarge(id, cell),
-      picture: (step, scale, mask, side) => this.pictureOf(step, this.matrixOf(step), mask, this.state.head)(scale, null, side),
+      point: this.point.bind(this),
+      open: this.enlarge.bind(this),
+      picture: (step, scale, mask, side) => this.keptPicture(step, scale, mask, side),
       mask: (step) => this.maskOf(step, this.state.head),
       scale: (step, matrix) => this.scaleOf(step, [matrix]),
       title: (id) => titleOf(id, this.answer.summary),
@@ -67,7 +65,6 @@ export class Stage {
     this.makeSingle();
     this.saveFlow = createSaveMenu(save, () => this.saved(this.panes[0]), act.tell);
     this.saveFlow.name('the picture');
-    nav.addEventListener('click', ({ target }) => target.dataset.frame && act.open(target.dataset.frame));
     new ResizeObserver(() => this.resized()).observe(root);
   }
 
@@ -94,7 +91,7 @@ export class Stage {
     const pane = make('div', 'pane', this.panesRoot);
     const title = make('p', 'pane-title', pane);
     const row = make('div', 'pane-row', pane);
-    const made = { pane, title, head: 0 };
+    const made = { pane, title, head: 0, columns: [] };
     made.figure = new Figure(row, {
       point: (cell, event) => this.pointIn(made, cell, event),
       click: (cell, event) => this.click(made, cell, event),
@@ -102,11 +99,10 @@ export class Stage {
       leave: () => hideTooltip(),
       zoom: (zoomed) => this.zoomed(made, zoomed),
     });
-    made.bars = make('canvas', 'bars', row);
-    made.bars.hidden = true;
-    made.bars.setAttribute('role', 'img');
-    made.reset = makeWith('button', pane, { type: 'button', className: 'quiet reset', textContent: 'Show the whole matrix', hidden: true });
-    made.reset.addEventListener('click', () => made.figure.unzoom());
+    const ariaLabel = 'The largest weight and the entropy of each row. The table of numbers has the numbers.';
+    made.bars = makeWith('canvas', row, { className: 'bars', hidden: true, role: 'img', ariaLabel });
+    const whole = { className: 'quiet reset', hidden: true };
+    made.reset = makeButton(pane, 'Show the whole matrix', () => made.figure.unzoom(), whole);
     made.numbers = make('div', 'numbers-place', pane);
     return made;
   }
@@ -155,10 +151,23 @@ export class Stage {
     const place = mean ? { batch, head: 0 } : answer.place(name, batch, head);
     const maskName = mask && name === 'weights' && !mean ? 'masked_scores' : null;
     return async (scale, part, side) => {
-      const whole = part ?? { row0: 0, row1: matrix.rows, col0: 0, col1: matrix.cols };
-      if (this.printing || answer.own || !place) return drawnNow({ ...matrix, mask }, scale, whole, side);
-      return this.act.picture({ name: mean ? 'mean' : name, ...place, mask: maskName, scale, part: whole, side });
+      const whole = part ?? wholeRange(matrix);
+      const own = this.printing || answer.own || !place; // the page draws it itself: a browser that prints does not wait for the worker
+      if (!own) return this.act.picture({ name: mean ? 'mean' : name, ...place, mask: maskName, scale, part: whole, side });
+      const bitmap = paintPixels(make('canvas'), { ...matrix, mask }, scale, whole, side);
+      return { bitmap, width: bitmap.width, height: bitmap.height };
     };
+  }
+
+  // Resolves to the picture of a whole matrix. It is asked for only once as long as the matrix and its colours are the same.
+  keptPicture(name, scale, mask, side) {
+    const matrix = this.matrixOf(name);
+    const look = JSON.stringify(scale);
+    const kept = this.pictures.get(matrix);
+    if (kept?.look === look && !this.printing) return kept.picture;
+    const picture = this.pictureOf(name, matrix, mask, this.state.head)(scale, null, side);
+    this.pictures.set(matrix, { look, picture });
+    return picture;
   }
 
   // Returns the scale of colours of matrices that share it.
@@ -252,15 +261,12 @@ export class Stage {
       this.nav.replaceChildren();
       for (const name of names) {
         const title = { model: 'Model', flow: 'All', lines: 'Lines' }[name] ?? (name.length === 1 ? name : stepNamed(name).title);
-        makeWith('button', this.nav, { type: 'button', textContent: title }).dataset.frame = name;
+        makeButton(this.nav, title, () => this.act.open(name)).dataset.frame = name;
       }
       this.shownNames = shown;
     }
     const current = this.lined() ? 'lines' : opened;
-    for (const button of this.nav.children) {
-      if (button.dataset.frame === current) button.setAttribute('aria-current', 'step');
-      else button.removeAttribute('aria-current');
-    }
+    for (const button of this.nav.children) button.ariaCurrent = button.dataset.frame === current ? 'step' : null;
   }
 
   renderFlow() {
@@ -372,18 +378,17 @@ export class Stage {
   drawBars(pane, columns) {
     pane.columns = columns;
     pane.bars.hidden = !columns.length;
-    if (!columns.length) return;
-    pane.bars.setAttribute('aria-label', 'The largest weight and the entropy of each row. The table of numbers has the numbers.');
     this.paintBars(pane);
   }
 
   zoomed(pane, zoomed) {
     pane.reset.hidden = !zoomed;
-    if (pane.columns?.length) this.paintBars(pane);
+    this.paintBars(pane);
   }
 
   paintBars({ bars, figure, columns }) {
-    Object.assign(bars.style, { width: `${barsWidth(columns)}px`, height: `${figure.box.height}px` });
+    if (!columns.length) return;
+    setBox(bars, { width: barsWidth(columns), height: figure.box.height });
     defer(bars, () => drawBars(bars, figure.shown(), columns, this.colours));
   }
 
@@ -426,12 +431,12 @@ export class Stage {
     });
   }
 
-  thumb(canvas, name, head, batch = this.state.batch) {
-    const { answer } = this;
-    const matrix = answer.matrix(name, batch, head);
-    const mask = HATCHED.includes(name) ? answer.maskOfWeights(batch, head) : null;
-    const scale = this.scaleOf(name, [matrix]);
-    const picture = this.pictureOf(name, matrix, mask, head, batch);
+  // Draws the weights of a head small.
+  thumb(canvas, batch, head) {
+    const matrix = this.answer.matrix('weights', batch, head);
+    const mask = this.answer.maskOfWeights(batch, head);
+    const scale = this.scaleOf('weights', [matrix]);
+    const picture = this.pictureOf('weights', matrix, mask, head, batch);
     defer(canvas, () => drawThumb(canvas, matrix, mask, scale, (part, side) => picture(scale, part, side)));
   }
 
@@ -468,7 +473,8 @@ export class Stage {
     if (!to?.width) return;
     const ghost = make('div', 'stage-ghost', document.body);
     const at = ({ left, top, width, height }) => ({ left: `${left}px`, top: `${top}px`, width: `${width}px`, height: `${height}px` });
-    ghost.animate([{ ...at(from), opacity: 0.9 }, { ...at(to), opacity: 0.3 }], { duration: LONG, easing: 'ease-out' }).onfinish = () => ghost.remove(); // prettier-ignore
+    const frames = [{ ...at(from), opacity: 0.9 }, { ...at(to), opacity: 0.3 }]; // prettier-ignore
+    ghost.animate(frames, { duration: LONG, easing: 'ease-out' }).onfinish = () => ghost.remove();
   }
 
   // ---------------------------------------------------------------- the subject
@@ -495,47 +501,34 @@ export class Stage {
     if (!this.matrixOf(stepOf(subject.id))) Object.assign(subject, { id: 'weights', row: 0, col: undefined });
     const matrix = this.matrixOf(stepOf(subject.id));
     const row = Math.min(subject.row, matrix.rows - 1);
-    const largest = () => {
-      const weights = matrix.data.subarray(row * matrix.cols, (row + 1) * matrix.cols);
-      return weights.reduce((best, weight, at) => (Math.abs(weight) > Math.abs(weights[best]) ? at : best), 0);
-    };
-    const col = Math.min(subject.col ?? largest(), matrix.cols - 1);
+    const largest = (weights) => weights.reduce((best, weight, at) => (Math.abs(weight) > Math.abs(weights[best]) ? at : best), 0);
+    const col = Math.min(subject.col ?? largest(rowOf(matrix, row)), matrix.cols - 1);
     this.subject = { id: subject.id, row, col };
     const step = stepNamed(stepOf(subject.id));
-    const query =
-      step.rows === 'query' || step.rows === 'both'
-        ? row
-        : step.rows === 'key'
-          ? (answer.wordOf(row) ?? this.query ?? 0)
-          : (this.query ?? 0);
-    this.query = Math.min(query, answer.queries - 1);
-    this.key = step.cols === 'key' ? col : (this.key ?? 0);
+    const last = answer.queries - 1;
+    const asked = ofQuery(step) ? row : step.rows === 'key' ? answer.wordOf(row) : undefined;
+    this.query = Math.min(asked ?? this.query, last);
+    if (step.cols === 'key') this.key = col;
     if (this.key >= answer.keys) this.key = 0;
     const now = { subject: this.subject, query: this.query, key: this.key };
-    const last = answer.queries - 1;
     if (!this.kept) this.writeAbout({ subject: { id: 'weights', row: last, col: 0 }, query: last, key: 0 });
     this.writeAbout(now);
-    const weights = this.rowOfWeights(this.query);
+    const weights = rowOf(this.matrixOf('weights'), this.query);
     const one = rangeOf(state.range, answer.keys) === 'one' && !isSigned('weights', answer.summary.options);
     const most = one ? 1 : weights.reduce((top, weight) => Math.max(top, Math.abs(weight)), 0) || 1;
     this.words.tint({ row: this.query, weights, most, locked: state.row === this.query });
     this.mark();
   }
 
-  rowOfWeights(row) {
-    const { data, cols } = this.matrixOf('weights');
-    return data.subarray(row * cols, (row + 1) * cols);
-  }
-
   // Returns what the explanation of a row is made of.
-  explained(row = this.query) {
-    const { answer, state } = this;
+  explained() {
+    const { answer, state, query: row } = this;
     const mask = this.maskOf('weights', state.head);
     return {
-      query: answer.query(row),
-      row: this.rowOfWeights(row),
+      query: elide(answer.query(row), LABEL),
+      row: rowOf(this.matrixOf('weights'), row),
       mask: mask?.subarray(row * answer.keys, (row + 1) * answer.keys),
-      keyLabel: (col) => answer.key(col),
+      keyLabel: (col) => elide(answer.key(col), LABEL),
       entropy: this.entropyOf(state.head)?.[row],
       locked: state.row === row,
     };
@@ -581,7 +574,8 @@ export class Stage {
   writeLegend() {
     if (this.opened() !== 'flow') return;
     const legend = make('p', 'written-legend', this.parts.written);
-    for (const [kind, text] of [['row', 'row'], ['col', 'column'], ['cell', 'this number'], ['next', 'goes next']]) make('span', `mark-${kind}`, legend, text); // prettier-ignore
+    for (const [kind, text] of Object.entries({ row: 'row', col: 'column', cell: 'this number', next: 'goes next' }))
+      make('span', `mark-${kind}`, legend, text);
   }
 
   // Marks the subject and the locked row.
@@ -594,7 +588,7 @@ export class Stage {
     this.source?.classList.add('mark-before');
     if (this.single.hidden) return;
     const step = stepNamed(this.opened());
-    const marks = { rows: [], cols: [], cell: null, locked: step.rows === 'query' || step.rows === 'both' ? state.row : null };
+    const marks = { rows: [], cols: [], cell: null, locked: ofQuery(step) ? state.row : null };
     if (stepOf(subject.id) === step.name) marks.cell = { row: subject.row, col: subject.col };
     else {
       const places = [...way.from, ...way.to].filter(({ id }) => stepOf(id) === step.name);
@@ -639,7 +633,7 @@ export class Stage {
   click(pane, cell, event) {
     const step = stepNamed(this.opened());
     if (this.state.editMask && step.cols === 'key') return this.act.toggleMask(cell.row, cell.col);
-    if (step.rows === 'query' || step.rows === 'both') this.act.lock(this.state.row === cell.row ? null : cell.row);
+    if (ofQuery(step)) this.act.lock(this.state.row === cell.row ? null : cell.row);
     if (event?.pointerType !== 'touch') return;
     this.point(this.placeIn(cell));
     this.tell(pane, cell, event);

@@ -1,20 +1,13 @@
 // theme.js chooses the light or the dark theme: that of the system, or the one that the user has chosen. The browser keeps the user's
 // choice for the next visit if the page may store it.
+import { keep, kept } from './dom.js';
 
 const NAMES = ['auto', 'light', 'dark'];
-
-function stored() {
-  try {
-    return localStorage.getItem('theme');
-  } catch {
-    return null;
-  }
-}
 
 // Sets the theme. The button shows it and changes it. onChange(dark) is called at every change, and once at the beginning.
 export function createTheme(button, onChange) {
   const system = matchMedia('(prefers-color-scheme: dark)');
-  let name = NAMES.includes(stored()) ? stored() : 'auto';
+  let name = NAMES.includes(kept('theme')) ? kept('theme') : 'auto';
 
   function apply() {
     const dark = name === 'dark' || (name === 'auto' && system.matches);
@@ -25,11 +18,7 @@ export function createTheme(button, onChange) {
 
   function next() {
     name = NAMES[(NAMES.indexOf(name) + 1) % NAMES.length];
-    try {
-      localStorage.setItem('theme', name);
-    } catch {
-      // The page may not store the choice, so it is lost at the end of the visit.
-    }
+    keep('theme', name);
     apply();
   }
 

@@ -4,6 +4,9 @@ import { weightText } from './pairs.js';
 export const ROW = 26; // pixels; the height of a word
 export const HEAD_COLOURS = 8;
 
+// Gives what belongs to a head its colour.
+export const tint = ({ style }, colour) => style.setProperty('--lines-colour', `var(--head-${colour})`);
+
 export function element(name, className, parent) {
   const made = document.createElement(name);
   made.className = className;
@@ -70,7 +73,8 @@ export class Column {
       value.classList.toggle('lines-masked', weights.length > 0 && open.length === 0);
       bars.replaceChildren(
         ...open.map(({ head, part }) => {
-          const bar = element('span', `lines-bar lines-head-${head % HEAD_COLOURS}`);
+          const bar = element('span', 'lines-bar');
+          tint(bar, head % HEAD_COLOURS);
           bar.style.width = `${Math.round(part * 100)}%`;
           return bar;
         }),

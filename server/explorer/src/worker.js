@@ -1,6 +1,6 @@
 // worker.js sends requests, reads answers of any length, and turns answers into matrices and matrices into pixels. It is a worker, so the
 // page need not wait for it. It keeps the matrices of the last answer to draw them again. It knows nothing of the page.
-import { raster } from './colour.js';
+import { paintPixels } from './colour.js';
 import { members, parse, withMember } from './jsontext.js';
 import { matrices, nested, rank, split, vectors } from './matrices.js';
 import { complete, drawnWeights, givenWeights, weightOf } from './projections.js';
@@ -48,6 +48,12 @@ async function post({ base, key }, path, body, signal, accept = JSON_TYPE) {
   }
 }
 
+// Resolves to the parsed answer to a request beside the one for attention, or to null if there is none.
+async function postAside(message, path, body, signal) {
+  const response = await post(message, path, body, signal);
+  return response.ok ? response.json() : null;
+}
+
 // Returns the body that sends a request: its text, or a file of safetensors if a matrix is held or if there are more tensors. tensors: those
 // that are held, by the JSON that stands for them. A file of 16 bits alone would get results of 16 bits, so the type is always given.
 function bodyOf(text, tensors, more = []) {
@@ -83,12 +89,12 @@ function answerOf(buffer) {
   return answer;
 }
 
-// Splits matrices whose columns hold all heads side by side into one matrix for each head, if the request has such matrices.
-const perHead = (whole, summary, heads) => (summary.packed && heads > 1 ? split(whole, heads) : whole);
-
-// Returns the matrices of Q, K or V. One that lacks axes of the batch is shared by all items.
-function shared(value, { packed, projected, axes }) {
-  return matrices(value, projected ? axes : Math.max(rank(value) - (packed ? 2 : 3), 0));
+// Returns the matrices of Q, K or V. One that lacks axes of the batch is shared by all items. If the columns of the request's matrices hold
+// all heads side by side, there is one matrix for each head.
+function perHead(name, value, { packed, projected, axes }, body) {
+  const whole = matrices(value, projected ? axes : Math.max(rank(value) - (packed ? 2 : 3), 0));
+  const heads = name === 'Q' ? body.heads : (body.kv_heads ?? body.heads);
+  return packed && heads > 1 ? split(whole, heads) : whole;
 }
 
 // Returns the matrices X, context, value_context, Q, K and V that the request itself has, because the answer does not repeat them.
@@ -105,8 +111,7 @@ function given(body, summary) {
   if (literal(body.past_state)) shown.past_state = matrices(body.past_state, Math.max(rank(body.past_state) - 3, 0));
   for (const name of ['Q', 'K', 'V']) {
     const value = body[name] ?? body.X;
-    const heads = name === 'Q' ? body.heads : (body.kv_heads ?? body.heads);
-    if (literal(value)) shown[name] = perHead(shared(value, summary), summary, heads);
+    if (literal(value)) shown[name] = perHead(name, value, summary, body);
   }
   return shown;
 }
@@ -124,9 +129,8 @@ async function embedded(message, body, signal) {
   for (const key of ['random', 'text', 'tokens', 'embedding', 'embedding_dim', 'dtype']) {
     if (key in body) request[key] = body[key];
   }
-  const response = await post(message, '/embeddings', bodyOf(JSON.stringify(request), message.tensors), signal);
-  if (!response.ok) return null;
-  const { embedding } = await response.json();
+  const { embedding } = (await postAside(message, '/embeddings', bodyOf(JSON.stringify(request), message.tensors), signal)) ?? {};
+  if (!embedding) return null;
   const shape = [embedding.length, embedding[0].length];
   return shape[0] * shape[1] > MOST_EMBEDDED ? null : { X: matrices(embedding, false), shape };
 }
@@ -136,8 +140,8 @@ async function drawnProjections(message, body, words, signal) {
   const names = body.embedding_dim && !words ? [] : drawnWeights(body);
   const ask = async (name) => {
     const request = askFor(body, name, words?.shape);
-    const response = request && (await post(message, '/attention', JSON.stringify(request), signal));
-    return response?.ok ? [name, (await response.json()).present_K] : null;
+    const answer = request && (await postAside(message, '/attention', JSON.stringify(request), signal));
+    return answer && [name, answer.present_K];
   };
   return (await Promise.all(names.map((name) => aside(ask(name))))).filter(Boolean);
 }
@@ -145,11 +149,8 @@ async function drawnProjections(message, body, words, signal) {
 // Fetches the numbers of a drawn Q, K or V, if the answer does not have them.
 async function drawnAs(name, message, body, summary, signal) {
   const request = askFor(body, name);
-  if (!request) return null;
-  const response = await post(message, '/attention', JSON.stringify(request), signal);
-  if (!response.ok) return null;
-  const { present_K } = await response.json();
-  return perHead(shared(present_K, summary), summary, name === 'Q' ? body.heads : (body.kv_heads ?? body.heads));
+  const answer = request && (await postAside(message, '/attention', JSON.stringify(request), signal));
+  return answer && perHead(name, answer.present_K, summary, body);
 }
 
 // Returns the states after each position, as [batch][head][position], and the gates as [batch][head], with a row for each position. Both
@@ -171,7 +172,7 @@ function understood(answer, summary, body) {
     } else if (name === 'entropy' || name === 'lse') {
       shown[name] = vectors(value, summary.axes);
     } else if (name === 'present_K' || name === 'present_V') {
-      shown[name.at(-1)] = perHead(shared(value, summary), summary, body.kv_heads ?? body.heads);
+      shown[name.at(-1)] = perHead(name.at(-1), value, summary, body);
     } else if (rank(value) && name !== 'tokens' && name !== 'grad_V') {
       if (!(name in shown) || summary.projected) shown[name] ??= matrices(value, summary.axes);
     }
@@ -301,11 +302,8 @@ function draw({ id, name, batch, head, mask, scale, part, side }) {
   const matrix = kept[name]?.[batch]?.[head];
   if (!matrix) return self.postMessage({ id, gone: true });
   const shown = { ...matrix, mask: mask ? kept[mask]?.[batch]?.[head]?.bits : null };
-  const { width, height, pixels } = raster(shown, scale, part, side);
-  const canvas = new OffscreenCanvas(width, height);
-  canvas.getContext('2d').putImageData(new ImageData(pixels, width, height), 0, 0);
-  const bitmap = canvas.transferToImageBitmap();
-  self.postMessage({ id, bitmap, width, height }, [bitmap]);
+  const bitmap = paintPixels(new OffscreenCanvas(1, 1), shown, scale, part, side).transferToImageBitmap();
+  self.postMessage({ id, bitmap, width: bitmap.width, height: bitmap.height }, [bitmap]);
 }
 
 self.onmessage = async ({ data: message }) => {

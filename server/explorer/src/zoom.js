@@ -1,5 +1,6 @@
 // zoom.js has the rectangle that the user drags over a heat map to zoom in. A mouse and a pen drag it at once. A finger drags it after it
 // was held still; a finger that moves at once scrolls the page. A range of cells is {row0, row1, col0, col1}, without row1 and col1.
+import { make, setBox } from './dom.js';
 
 const CLICK = 5; // pixels; a pointer that moves less has clicked
 const THIN = 10; // pixels; a rectangle with a shorter side takes the whole axis
@@ -40,10 +41,8 @@ export function holding({ row0, row1, col0, col1 }, { row, col }) {
 // Listens to the pointer on the root of a figure. plot() returns {bounds, range}, the rectangle of the cells on the screen and their range,
 // or null if the figure cannot be zoomed. on: {click(event), begin(), drag(range), reset()}.
 export function listenToDrag(root, plot, on) {
-  const band = document.createElement('i');
-  band.className = 'zoom-band';
+  const band = make('i', 'zoom-band', root);
   band.hidden = true;
-  root.append(band);
   let down = null; // the event of the pointer that is down
   let draws = false;
   let timer = 0;
@@ -72,10 +71,8 @@ export function listenToDrag(root, plot, on) {
     const corner = root.getBoundingClientRect();
     if (band.hidden) on.begin();
     band.hidden = false;
-    band.style.left = `${bounds.left - corner.left + left}px`;
-    band.style.top = `${bounds.top - corner.top + top}px`;
-    band.style.width = `${right - left}px`;
-    band.style.height = `${bottom - top}px`;
+    const [x, y] = [bounds.left - corner.left + left, bounds.top - corner.top + top];
+    setBox(band, { left: x, top: y, width: right - left, height: bottom - top });
   }
 
   function zoom(event) {

@@ -1,5 +1,5 @@
 // page.js is the script of the page of views.test.mjs. It makes the lines and the curve, and records what they report for the test.
-import { createCurve } from './curve.js';
+import { Curve } from './curve.js';
 import { createLines } from './lines.js';
 
 const told = { hover: [], lock: [] };
@@ -15,5 +15,5 @@ const post = async (path, body) => {
   });
   return response.json();
 };
-const curve = createCurve(document.getElementById('curve'), { post });
+const curve = new Curve(document.getElementById('curve'), post);
 window.views = { lines, curve, told };
