@@ -166,8 +166,10 @@ export function createLinear(place, tools) {
       if (left) make('p', 'note', root, `and ${left.toLocaleString('en')} more words, which changed less`);
     }
 
-    // Returns the state before the one that is shown, or zeros if the request has none before the first.
+    // Returns the state before the one that is shown, or zeros if the request has none before the first. Returns null after the last word that
+    // `lengths` names, because the words after it write nothing.
     function beforeOf(batch, head, position) {
+      if (position >= ([answer.summary.options.lengths].flat()[batch] ?? Infinity)) return null;
       const list = answer.matrices.states[Math.min(batch, answer.matrices.states.length - 1)];
       const states = list[Math.floor((head * list.length) / answer.heads)];
       if (position > 0) return states[position - 1].data;

@@ -4,9 +4,10 @@
 //
 // Words and lines are made only for the rows that are in view, so that 1024 words cost as much as 30. Up to SVG_LINES lines are SVG;
 // more are painted on a canvas in slices. figurecolours.css has the colours of the heads. pairs.js chooses the pairs.
+import { make } from './dom.js';
 import { toSVG } from './download.js';
 import { choosePairs, makeHead } from './pairs.js';
-import { Column, element, HEAD_COLOURS, ROW } from './wordcolumn.js';
+import { Column, HEAD_COLOURS, ROW } from './wordcolumn.js';
 
 const MAX_VIEW = 26 * ROW; // pixels; the view scrolls if it would be higher
 const SVG_LINES = 1500;
@@ -15,83 +16,78 @@ const CLEAR_LINES = 400; // more lines are drawn weaker, so that they do not cov
 const FRAME_MS = 20; // milliseconds; if a frame takes longer, the slices become smaller
 const SVG = 'http://www.w3.org/2000/svg';
 
-function pathData(line) {
-  const middle = (line.x0 + line.x1) / 2;
-  return `M${line.x0} ${line.y0}C${middle} ${line.y0} ${middle} ${line.y1} ${line.x1} ${line.y1}`;
+// Makes an element of SVG with these attributes and a text, and appends it to its parent.
+function draw(name, attributes, parent, text = '') {
+  const made = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  made.textContent = text;
+  parent?.append(made);
+  return made;
+}
+
+function curveOf({ x0, x1, y0, y1 }) {
+  const middle = (x0 + x1) / 2;
+  return `M${x0} ${y0}C${middle} ${y0} ${middle} ${y1} ${x1} ${y1}`;
 }
 
 const hundredths = (value) => Math.round(value * 100) / 100;
 const opacityOf = (strength) => hundredths(0.06 + 0.86 * strength);
 const widthOf = (strength) => hundredths(0.6 + 3 * strength);
 
-function pathOf(line) {
-  const path = document.createElementNS(SVG, 'path');
-  path.setAttribute('d', pathData(line));
-  path.setAttribute('class', `lines-line lines-head-${line.head}${line.weight < 0 ? ' lines-negative' : ''}`);
-  path.setAttribute('stroke-opacity', opacityOf(line.strength));
-  path.setAttribute('stroke-width', widthOf(line.strength));
-  path.dataset.query = line.query;
-  path.dataset.key = line.key;
-  return path;
-}
+const pathOf = (line) =>
+  draw('path', {
+    d: curveOf(line),
+    class: `lines-line lines-head-${line.head}${line.weight < 0 ? ' lines-negative' : ''}`,
+    ...{ 'stroke-opacity': opacityOf(line.strength), 'stroke-width': widthOf(line.strength) },
+    ...{ 'data-query': line.query, 'data-key': line.key },
+  });
 
 function stroke(context, line, colours) {
-  const middle = (line.x0 + line.x1) / 2;
   context.strokeStyle = colours[line.head];
   context.globalAlpha = opacityOf(line.strength);
   context.lineWidth = widthOf(line.strength);
   context.setLineDash(line.weight < 0 ? [5, 3] : []);
-  context.beginPath();
-  context.moveTo(line.x0, line.y0);
-  context.bezierCurveTo(middle, line.y0, middle, line.y1, line.x1, line.y1);
-  context.stroke();
+  context.stroke(new Path2D(curveOf(line)));
 }
 
 class Lines {
   constructor(container, { onHover = () => {}, onLock = () => {} }) {
     this.onHover = onHover;
     this.onLock = onLock;
-    this.root = element('div', 'lines', container);
-    this.legend = element('ul', 'lines-legend', this.root);
-    this.scroll = element('div', 'lines-scroll', this.root);
-    this.space = element('div', 'lines-space', this.scroll);
-    this.layer = element('div', 'lines-layer', this.space);
+    this.root = make('div', 'lines', container);
+    this.legend = make('ul', 'lines-legend', this.root);
+    this.scroll = make('div', 'lines-scroll', this.root);
+    this.space = make('div', 'lines-space', this.scroll);
+    this.layer = make('div', 'lines-layer', this.space);
     this.queries = new Column('query', 'queries', this.layer);
-    this.stage = element('div', 'lines-stage', this.layer);
-    this.svg = document.createElementNS(SVG, 'svg');
-    this.svg.setAttribute('class', 'lines-svg');
-    this.svg.setAttribute('aria-hidden', 'true');
-    this.canvas = element('canvas', 'lines-canvas');
+    this.stage = make('div', 'lines-stage', this.layer);
+    this.svg = draw('svg', { class: 'lines-svg', 'aria-hidden': 'true' }, this.stage);
+    this.canvas = make('canvas', 'lines-canvas', this.stage);
     this.canvas.setAttribute('aria-hidden', 'true');
-    this.stage.append(this.svg, this.canvas);
     this.keys = new Column('key', 'keys', this.layer);
-    this.note = element('p', 'lines-note', this.root);
+    this.note = make('p', 'lines-note', this.root);
     this.data = null;
     this.pointed = null; // the word that the pointer is on or that has the focus: {side, index}
     this.lockedKey = null;
     this.frame = 0;
     this.painting = 0;
-    this.listen();
-  }
-
-  listen() {
-    this.stop = new AbortController();
-    const on = (target, name, does) => target.addEventListener(name, does, { signal: this.stop.signal });
+    const on = (target, name, does) => target.addEventListener(name, does);
     on(this.scroll, 'scroll', () => this.later());
     on(this.layer, 'pointerover', (event) => this.point(this.wordOf(event.target)));
     on(this.layer, 'pointerleave', () => this.point(null));
     on(this.layer, 'focusin', (event) => {
       const word = this.wordOf(event.target);
-      if (word) {
-        (word.side === 'query' ? this.queries : this.keys).current = word.index;
-        this.point(word);
-      }
+      if (word) this.columnOf(word.side).current = word.index;
+      if (word) this.point(word);
     });
     on(this.layer, 'focusout', () => this.point(null));
     on(this.layer, 'click', (event) => this.lock(this.wordOf(event.target)));
     on(this.root, 'keydown', (event) => this.keydown(event));
-    this.resizing = new ResizeObserver(() => this.later());
-    this.resizing.observe(this.root);
+    new ResizeObserver(() => this.later()).observe(this.root);
+  }
+
+  columnOf(side) {
+    return side === 'query' ? this.queries : this.keys;
   }
 
   wordOf(target) {
@@ -110,37 +106,26 @@ class Lines {
   // Locks a word, or releases it. The caller keeps a locked query (`row`); this object keeps a locked key.
   lock(word) {
     if (!this.data || !word) return;
-    if (word.side === 'query') {
-      this.lockedKey = null;
-      const row = this.data.row === word.index ? null : word.index;
-      this.data.row = row;
-      this.onLock(row);
-    } else {
-      this.lockedKey = this.lockedKey === word.index ? null : word.index;
-      this.unlockRow();
-    }
-    this.later();
+    const { row } = this.data;
+    if (word.side === 'query') this.keep(row === word.index ? null : word.index, null);
+    else this.keep(null, this.lockedKey === word.index ? null : word.index);
   }
 
-  unlockRow() {
-    if (this.data.row !== null) {
-      this.data.row = null;
-      this.onLock(null);
+  keep(row, key) {
+    this.lockedKey = key;
+    if (this.data.row !== row) {
+      this.data.row = row;
+      this.onLock(row);
     }
+    this.later();
   }
 
   keydown(event) {
     const word = this.wordOf(document.activeElement);
     if (!this.data || event.altKey || event.ctrlKey || event.metaKey) return;
-    if (event.key === 'Escape' && (this.data.row !== null || this.lockedKey !== null)) {
-      this.lockedKey = null;
-      this.unlockRow();
-      this.later();
-    } else if (word && this.move(word, event.key)) {
-      event.preventDefault();
-    } else {
-      return;
-    }
+    if (event.key === 'Escape' && (this.data.row !== null || this.lockedKey !== null)) this.keep(null, null);
+    else if (word && this.move(word, event.key)) event.preventDefault();
+    else return;
     event.stopPropagation();
   }
 
@@ -153,7 +138,7 @@ class Lines {
     const to = across ?? side;
     const place = Math.max(0, Math.min(lengths[to] - 1, index + (steps[key] ?? 0)));
     this.reveal(place);
-    const column = to === 'query' ? this.queries : this.keys;
+    const column = this.columnOf(to);
     column.current = place;
     this.render();
     column.words.get(place).word.focus({ preventScroll: true });
@@ -162,11 +147,9 @@ class Lines {
 
   reveal(index) {
     const top = index * ROW;
-    if (top < this.scroll.scrollTop) {
-      this.scroll.scrollTop = top;
-    } else if (top + ROW > this.scroll.scrollTop + this.scroll.clientHeight) {
-      this.scroll.scrollTop = top + ROW - this.scroll.clientHeight;
-    }
+    const { scrollTop, clientHeight } = this.scroll;
+    if (top < scrollTop) this.scroll.scrollTop = top;
+    else if (top + ROW > scrollTop + clientHeight) this.scroll.scrollTop = top + ROW - clientHeight;
   }
 
   // Returns the word whose lines are shown alone, as {side, index, locked}, or null.
@@ -177,22 +160,17 @@ class Lines {
   }
 
   update(given) {
-    const { rows, cols, threshold = 0, mode = 'weight', row = null } = given;
-    const heads = given.heads?.length > 0 ? given.heads : [{ weights: given.weights, masked: given.masked }];
+    const { heads, rows, cols, threshold = 0, mode = 'weight', row = null } = given;
     const before = this.data;
     const same = before && before.rows === rows && before.cols === cols;
-    const made = heads.map(({ weights, masked = given.masked, name = '', index }, place) => {
+    const made = heads.map(({ weights, masked = given.masked, name, index }, place) => {
       const old = same && before.heads.find((head) => head.weights === weights && head.masked === (masked ?? null));
       return Object.assign(old || makeHead(weights, masked ?? null), { name, colour: (index ?? place) % HEAD_COLOURS });
     });
     if (before && (before.threshold !== threshold || before.mode !== mode)) made.forEach((head) => head.cuts.clear());
     this.data = {
-      rows,
-      cols,
-      threshold,
-      mode,
-      row,
-      heads: made,
+      ...{ rows, cols, threshold, mode, row },
+      heads: made.map((head, place) => Object.assign(head, { name: head.name || `head ${place}` })),
       queryLabels: Array.from({ length: rows }, (_, i) => String(given.queryLabels?.[i] ?? `q${i}`)),
       keyLabels: Array.from({ length: cols }, (_, i) => String(given.keyLabels?.[i] ?? `k${i}`)),
     };
@@ -207,13 +185,7 @@ class Lines {
   showLegend() {
     const { heads } = this.data;
     this.legend.hidden = heads.length < 2;
-    this.legend.replaceChildren(
-      ...heads.map((head, place) => {
-        const entry = element('li', `lines-head-${head.colour}`);
-        entry.textContent = head.name || `head ${place}`;
-        return entry;
-      }),
-    );
+    this.legend.replaceChildren(...heads.map(({ colour, name }) => make('li', `lines-head-${colour}`, null, name)));
   }
 
   later() {
@@ -248,13 +220,8 @@ class Lines {
       });
     for (const column of [this.queries, this.keys]) {
       const own = active?.side === column.side;
-      const weightsOf =
-        !active || own
-          ? null
-          : active.side === 'query'
-            ? (key) => at(active.index * cols + key)
-            : (query) => at(query * cols + active.index);
-      column.annotate(own ? active.index : -1, own && active.locked ? active.index : -1, weightsOf);
+      const other = (index) => (active.side === 'query' ? at(active.index * cols + index) : at(index * cols + active.index));
+      column.annotate(own ? active.index : -1, own && active.locked ? active.index : -1, active && !own ? other : null);
     }
     this.root.dataset.active = active ? `${active.side}-${active.index}` : '';
     this.root.dataset.locked = Boolean(active?.locked);
@@ -270,37 +237,23 @@ class Lines {
     // Many lines at full strength would cover each other.
     const density = Math.max(0.25, Math.min(1, Math.sqrt(CLEAR_LINES / lines.length)));
     for (const line of lines) {
-      line.x0 = 0;
-      line.x1 = width;
-      line.y0 = (line.query + 0.5) * ROW - scrolled;
-      line.y1 = (line.key + 0.5) * ROW - scrolled;
-      line.head = heads[line.head].colour;
-      line.strength *= density;
+      const [y0, y1] = [line.query, line.key].map((at) => (at + 0.5) * ROW - scrolled);
+      Object.assign(line, { x0: 0, x1: width, y0, y1, head: heads[line.head].colour, strength: line.strength * density });
     }
     const drawn = lines.filter(({ y0, y1 }) => Math.min(y0, y1) < height && Math.max(y0, y1) > 0);
     const kind = drawn.length <= SVG_LINES ? 'svg' : 'canvas';
     this.painting++;
     this.svg.toggleAttribute('hidden', kind !== 'svg');
     this.canvas.hidden = kind !== 'canvas';
-    if (kind === 'svg') {
-      this.drawSVG(drawn, width, height);
-    } else {
-      this.svg.replaceChildren();
-      this.paint(drawn, width, height);
-    }
+    this.svg.setAttribute('viewBox', `0 0 ${width} ${height}`);
+    this.svg.replaceChildren(...(kind === 'svg' ? drawn.map(pathOf) : []));
+    if (kind === 'canvas') this.paint(drawn, width, height);
     this.drawn = drawn;
     this.root.dataset.drawn = kind;
     this.root.dataset.count = drawn.length;
     const strongest = count > lines.length ? `the ${lines.length} strongest of ` : '';
     const part = active?.side !== 'query' && rows * ROW > height ? ' of the queries in view' : '';
     this.note.textContent = `${strongest}${count} ${count === 1 ? 'line' : 'lines'}${part}`;
-  }
-
-  drawSVG(lines, width, height) {
-    this.svg.setAttribute('viewBox', `0 0 ${width} ${height}`);
-    const all = document.createDocumentFragment();
-    all.append(...lines.map(pathOf));
-    this.svg.replaceChildren(all);
   }
 
   // Paints in slices, weakest lines first, until another painting begins. The browser does the work of a slice only after the slice has
@@ -339,19 +292,19 @@ class Lines {
   }
 
   // Writes the legend of a picture below `top`: the colour of each head, and which lines are shown. Returns the height of the legend.
-  writeLegend(add, picture, width, top) {
+  writeLegend(picture, width, top) {
     let [x, y] = [8, top + ROW / 2];
     const { heads } = this.data;
-    for (const [place, { name, colour }] of heads.entries()) {
-      const text = add('text', { class: 'lines-written', y: y + 5 }, picture, name || `head ${place}`);
+    for (const { name, colour } of heads) {
+      const text = draw('text', { class: 'lines-written' }, picture, name);
       const needed = text.getComputedTextLength() + 44;
       if (x > 8 && x + needed > width) [x, y] = [8, y + ROW];
       text.setAttribute('x', x + 28);
       text.setAttribute('y', y + 5);
-      add('line', { class: `lines-line lines-head-${colour}`, x1: x, x2: x + 22, y1: y, y2: y, 'stroke-width': 3.6 }, picture);
+      draw('line', { class: `lines-line lines-head-${colour}`, x1: x, x2: x + 22, y1: y, y2: y, 'stroke-width': 3.6 }, picture);
       x += needed;
     }
-    add('text', { class: 'lines-written', x: 8, y: y + ROW + 5 }, picture, this.rule());
+    draw('text', { class: 'lines-written', x: 8, y: y + ROW + 5 }, picture, this.rule());
     return y + 2 * ROW - top;
   }
 
@@ -374,19 +327,9 @@ class Lines {
     const place = this.layer.getBoundingClientRect();
     const { width } = place;
     const stage = this.stage.getBoundingClientRect();
-    const picture = document.createElementNS(SVG, 'svg');
-    const add = (name, attributes, parent, text = '') => {
-      const made = document.createElementNS(SVG, name);
-      for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-      made.textContent = text;
-      parent.append(made);
-      return made;
-    };
-    picture.setAttribute('class', 'lines-picture');
-    picture.setAttribute('width', width);
-    const ground = add('rect', { class: printed ? '' : 'lines-ground', width, ...(printed && { fill: 'white' }) }, picture);
-    const group = add('g', { transform: `translate(${stage.left - place.left} 0)` }, picture);
-    group.append(...this.drawn.map(pathOf));
+    const picture = draw('svg', { class: 'lines-picture', width }, this.root);
+    const ground = draw('rect', { class: printed ? '' : 'lines-ground', width, ...(printed && { fill: 'white' }) }, picture);
+    draw('g', { transform: `translate(${stage.left - place.left} 0)` }, picture).append(...this.drawn.map(pathOf));
     for (const { root, side, words } of [this.queries, this.keys]) {
       const column = root.getBoundingClientRect();
       const query = side === 'query';
@@ -396,33 +339,24 @@ class Lines {
         const y = (at.top + at.bottom) / 2 - place.top + 5;
         const weight = value.textContent && ` ${value.textContent}`;
         const text = query ? `${weight} ${label.textContent}` : `${label.textContent} ${weight}`;
-        add('text', { class: 'lines-written', x, y, 'text-anchor': query ? 'end' : 'start' }, picture, text.trim());
+        draw('text', { class: 'lines-written', x, y, 'text-anchor': query ? 'end' : 'start' }, picture, text.trim());
       }
     }
-    this.root.append(picture);
-    const height = place.height + this.writeLegend(add, picture, width, place.height);
+    const height = place.height + this.writeLegend(picture, width, place.height);
     for (const element of [picture, ground]) element.setAttribute('height', height);
     const text = toSVG(picture);
     picture.remove();
     return { text, width: Math.round(width), height: Math.round(height) };
-  }
-
-  destroy() {
-    cancelAnimationFrame(this.frame);
-    this.painting++;
-    this.stop.abort();
-    this.resizing.disconnect();
-    this.root.remove();
   }
 }
 
 // Makes the lines in `container`. onHover({query, key}) is called when the pointer is on a word; one of the two is null. It is called with
 // null when the pointer leaves the words. onLock(row) is called with the locked query, or with null.
 //
-// update(data) takes {weights, rows, cols, queryLabels, keyLabels, masked, heads: [{weights, masked, name, index}], threshold, mode, row}.
-// Without `heads`, `weights` are those of the only head. Each head has the colour of its index. With mode 'mass', threshold is the part of
+// update(data) takes {rows, cols, queryLabels, keyLabels, masked, heads: [{weights, masked, name, index}], threshold, mode, row}. masked: that
+// of the heads without one of their own. Each head has the colour of its index. With mode 'mass', threshold is the part of
 // a row that the fewest keys must hold. The weights are not copied, so changed weights must come in a new array.
 export function createLines(container, callbacks = {}) {
   const lines = new Lines(container, callbacks);
-  return { update: (data) => lines.update(data), picture: (printed) => lines.picture(printed), destroy: () => lines.destroy() };
+  return { update: (data) => lines.update(data), picture: (printed) => lines.picture(printed) };
 }

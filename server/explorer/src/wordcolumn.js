@@ -1,34 +1,24 @@
 // wordcolumn.js has the columns of words of lines.js. A column makes the buttons of the words that are in view, and removes the others.
+import { make, makeWith } from './dom.js';
 import { weightText } from './pairs.js';
 
 export const ROW = 26; // pixels; the height of a word
 export const HEAD_COLOURS = 8;
 
-export function element(name, className, parent) {
-  const made = document.createElement(name);
-  made.className = className;
-  parent?.append(made);
-  return made;
-}
-
 // side: query or key. label: the name of the column for screen readers.
 export class Column {
   constructor(side, label, parent) {
     this.side = side;
-    this.root = element('div', `lines-column lines-${side === 'query' ? 'queries' : 'keys'}`, parent);
-    this.root.setAttribute('role', 'group');
-    this.root.setAttribute('aria-label', label);
+    const className = `lines-column lines-${side === 'query' ? 'queries' : 'keys'}`;
+    this.root = makeWith('div', parent, { className, role: 'group', ariaLabel: label });
     this.words = new Map();
     this.current = 0;
   }
 
   make(index) {
-    const word = element('button', 'lines-word', this.root);
-    word.type = 'button';
+    const word = makeWith('button', this.root, { className: 'lines-word', type: 'button' });
     word.dataset[this.side] = index;
-    const label = element('span', 'lines-label', word);
-    const value = element('span', 'lines-value', word);
-    const bars = element('span', 'lines-bars', word);
+    const [label, value, bars] = ['label', 'value', 'bars'].map((name) => make('span', `lines-${name}`, word));
     const made = { word, label, value, bars };
     this.words.set(index, made);
     return made;
@@ -70,7 +60,7 @@ export class Column {
       value.classList.toggle('lines-masked', weights.length > 0 && open.length === 0);
       bars.replaceChildren(
         ...open.map(({ head, part }) => {
-          const bar = element('span', `lines-bar lines-head-${head % HEAD_COLOURS}`);
+          const bar = make('span', `lines-bar lines-head-${head % HEAD_COLOURS}`);
           bar.style.width = `${Math.round(part * 100)}%`;
           return bar;
         }),
