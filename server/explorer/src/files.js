@@ -31,8 +31,7 @@ function ask(name, chosen) {
     '<button value="cancel" class="quiet">Not now</button></form>';
   dialog.querySelector('h2').textContent = `Which matrix is ${name}?`;
   const select = dialog.querySelector('select');
-  select.replaceChildren(...KEYS.map((key) => new Option(key)));
-  select.value = chosen;
+  select.append(...KEYS.map((key) => new Option(key, key, key === chosen, key === chosen)));
   document.body.append(dialog);
   dialog.showModal();
   return new Promise((resolve) => {
@@ -75,21 +74,10 @@ const objectOf = (pairs) =>
 
 // Writes a request. options: pairs [key, JSON]. given: [key, tensor, file]. Resolves to {text, tensors}.
 async function requestOf(options, given) {
-  const has = new Map(options);
-  if (!has.has('dtype') && given.some(([, { type }]) => type === 'F64')) options.unshift(['dtype', '"float64"']);
-  options.sort(([a], [b]) => (b === 'dtype') - (a === 'dtype')); // the service needs dtype before the matrices
-  const { texts, tensors } = await membersOf(given, new Map(options).get('dtype') === '"float64"');
-  return { text: objectOf([...options, ...texts]), tensors };
-}
-
-// A string of the metadata that is JSON is this JSON; any other is a string.
-function optionOf([name, text]) {
-  try {
-    JSON.parse(text);
-    return [name, text.trim()];
-  } catch {
-    return [name, JSON.stringify(text)];
-  }
+  const { dtype = given.some(([, { type }]) => type === 'F64') ? '"float64"' : null, ...others } = Object.fromEntries(options);
+  const { texts, tensors } = await membersOf(given, dtype === '"float64"');
+  // The service needs dtype before the matrices.
+  return { text: objectOf([...(dtype ? [['dtype', dtype]] : []), ...Object.entries(others), ...texts]), tensors };
 }
 
 async function safetensorsRequest(file) {
@@ -102,7 +90,9 @@ async function safetensorsRequest(file) {
   }
   const place = ({ name }) => (KEYS.includes(name) ? KEYS.indexOf(name) : KEYS.length);
   tensors.sort((a, b) => place(a) - place(b));
-  const options = metadata.filter(([name]) => name !== 'format').map(optionOf); // "format" names the library that wrote the file
+  // A string of the metadata that is JSON is this JSON; any other is a string. "format" names the library that wrote the file.
+  const optionOf = ([name, text]) => [name, parse(text) === undefined ? JSON.stringify(text) : text.trim()];
+  const options = metadata.filter(([name]) => name !== 'format').map(optionOf);
   const given = tensors.map((tensor) => [tensor.name, tensor, file]);
   return { ...(await requestOf(options, given)), note: `${file.name} is the request now.` };
 }

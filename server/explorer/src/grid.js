@@ -1,12 +1,13 @@
 // grid.js shows the weights of all heads of all layers as a grid of small maps: a row for each layer, a column for each head. The rollout is
 // one more map, in a row of its own. A click or Enter opens one map large (onelayer.js); Escape goes back. All maps can be saved as a picture.
-import { makeScale, rangeOf, raster } from './colour.js';
+import { makeScale, rangeOf } from './colour.js';
 import { makeWith } from './dom.js';
-import { wholeRange, widthOf } from './geometry.js';
+import { widthOf } from './geometry.js';
 import { movedCell } from './keyboard.js';
 import { formatNumber } from './numbers.js';
 import { createOneLayer } from './onelayer.js';
 import { BAR_HEIGHT, CanvasSurface, paintBar, SVGSurface } from './paint.js';
+import { paintMap } from './thumbs.js';
 
 const SIDE = 64; // most pixels of a side of a small map; a pixel of a larger matrix shows the largest of several weights
 const MOST_LAYERS = 48;
@@ -19,8 +20,7 @@ const PRINTED = { ink: '#000000', paper: '#ffffff' };
 
 // Returns the place of the largest weight of a matrix.
 function largestOf({ data, cols }) {
-  let best = 0;
-  for (let at = 1; at < data.length; at++) if (data[at] > data[best]) best = at;
+  const best = data.reduce((most, weight, at) => (weight > data[most] ? at : most), 0);
   return { row: Math.floor(best / cols), col: best % cols, weight: data[best] };
 }
 
@@ -46,7 +46,7 @@ export function createGrid(root, tools, on) {
   const large = makeWith('div', root, { className: 'large-map', hidden: true });
   const one = createOneLayer(large, tools, { choose: (head, batch) => on.open(opened.where.row, head, batch), close: () => on.close() });
   let given = null; // what show() got
-  let cells = []; // the maps, by row: {button, canvas, matrix, title, name, where}
+  let cells = []; // the maps, by row: {button, canvas, matrix, title, where, line}
   let at = { row: 0, col: 0 }; // the map that Tab reaches
   let opened = null; // the map that is shown large
 
@@ -57,19 +57,14 @@ export function createGrid(root, tools, on) {
 
   // ---------------------------------------------------------------- the small maps
 
-  function makeCell(parent, matrix, title, name, where) {
+  function makeCell(parent, matrix, title, where) {
     const holder = makeWith('div', parent, { role: 'gridcell' });
     const button = makeWith('button', holder, { type: 'button', className: 'map', tabIndex: -1 });
-    const canvas = makeWith('canvas', button, {
-      className: 'thumb',
-      width: Math.min(matrix.cols, SIDE),
-      height: Math.min(matrix.rows, SIDE),
-    });
-    canvas.setAttribute('aria-hidden', 'true');
+    const [width, height] = [matrix.cols, matrix.rows].map((count) => Math.min(count, SIDE));
+    const canvas = makeWith('canvas', button, { className: 'thumb', width, height, ariaHidden: 'true' });
     const { row, col, weight } = largestOf(matrix);
     const largest = formatNumber(weight, 3);
     button.ariaLabel = `${title}: the largest weight is ${largest}, from ${given.label(row)} to ${given.label(col)}`;
-    const cell = { button, canvas, matrix, title, name, where };
     button.addEventListener('click', () => on.open(where.row, where.col, given.batch));
     button.addEventListener('focus', () => focusable(where));
     button.addEventListener('pointermove', (event) => {
@@ -77,14 +72,14 @@ export function createGrid(root, tools, on) {
       tools.showTooltip(title, [['largest', largest, true], ['from', given.label(row)], ['to', given.label(col)]], event); // prettier-ignore
     });
     button.addEventListener('pointerleave', () => tools.hideTooltip());
-    return cell;
+    return { button, canvas, matrix, title, where };
   }
 
   function makeRow(title, name, heads, titleOf) {
     const row = makeWith('div', table, { role: 'row' });
     makeWith('div', row, { role: 'rowheader', textContent: title, title: name });
     const number = cells.length;
-    cells.push(heads.map((matrix, col) => ({ ...makeCell(row, matrix, titleOf(col), name, { row: number, col }), line: title })));
+    cells.push(heads.map((matrix, col) => ({ ...makeCell(row, matrix, titleOf(col), { row: number, col }), line: title })));
   }
 
   function makeTable(layers, heads) {
@@ -121,15 +116,10 @@ export function createGrid(root, tools, on) {
     note.textContent = said.join(' ');
   }
 
-  function paint({ canvas, matrix }) {
-    const { width, height, pixels } = raster(matrix, scaleOf(matrix), wholeRange(matrix), SIDE);
-    canvas.getContext('2d').putImageData(new ImageData(pixels, width, height), 0, 0);
-  }
-
   async function paintAll() {
     table.dataset.drawn = 'false';
     const mine = cells;
-    for (const cell of cells.flat()) tools.defer(cell.canvas, () => paint(cell));
+    for (const cell of cells.flat()) tools.defer(cell.canvas, () => paintMap(cell.canvas, cell.matrix, scaleOf(cell.matrix)));
     await tools.allDone();
     if (mine === cells) table.dataset.drawn = 'true';
   }
@@ -169,7 +159,12 @@ export function createGrid(root, tools, on) {
     return { left, below, width: Math.max(left + cells[0].length * each, left + BAR) + edge, height: below + BAR_HEIGHT + edge };
   }
 
-  function paintFile(surface, { left, below, width, height }, colours) {
+  // Paints all maps on the surface that surfaceOf(sizes) makes, and resolves to it.
+  async function paintFile(surfaceOf, printed) {
+    await tools.allDone();
+    const sizes = sizesOf();
+    const { left, below, width, height } = sizes;
+    const [surface, colours] = [surfaceOf(sizes), printed ? PRINTED : tools.colours()];
     const { edge, top, side, each } = SAVED;
     const write = (text, x, y, align) => surface.text(text, x, y, { colour: colours.ink, align });
     surface.ground(width, height, colours.paper);
@@ -186,6 +181,7 @@ export function createGrid(root, tools, on) {
     surface.move(left, below);
     const { scale, measure } = barOf();
     paintBar(surface, { scale, title: measure, width: BAR, colours });
+    return surface;
   }
 
   // All maps as a figure that savemenu.js saves. As numbers, they stand below each other.
@@ -199,19 +195,11 @@ export function createGrid(root, tools, on) {
       return { matrix: { rows: maps.length * rows, cols, data }, rowLabels, colLabels: given.label };
     },
     async toCanvas() {
-      await tools.allDone();
       const canvas = document.createElement('canvas');
-      const sizes = sizesOf();
-      paintFile(new CanvasSurface(canvas, sizes, 2), sizes, tools.colours());
+      await paintFile((sizes) => new CanvasSurface(canvas, sizes, 2));
       return canvas;
     },
-    async toSVG(printed) {
-      await tools.allDone();
-      const sizes = sizesOf();
-      const surface = new SVGSurface(sizes);
-      paintFile(surface, sizes, printed ? PRINTED : tools.colours());
-      return surface.toString();
-    },
+    toSVG: async (printed) => String(await paintFile((sizes) => new SVGSurface(sizes), printed)),
   };
 
   // ---------------------------------------------------------------- what is shown

@@ -17,12 +17,7 @@ const OWN = ['words', 'model', 'format', 'return', 'digits']; // texts that are 
 
 function wordsOf(text, n) {
   if (text === undefined) return { words: null, note: '' };
-  let words;
-  try {
-    words = JSON.parse(text);
-  } catch {
-    fail('In __metadata__, words is no JSON.');
-  }
+  const words = parse(text) ?? fail('In __metadata__, words is no JSON.');
   if (!Array.isArray(words) || !words.every((word) => typeof word === 'string')) fail('In __metadata__, words is no list of strings.');
   return words.length === n ? { words, note: '' } : { words: null, note: ` The file has ${words.length} words for ${n} rows of X.` };
 }

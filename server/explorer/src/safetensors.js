@@ -20,17 +20,15 @@ function refuseTwins(text, what) {
 }
 
 function parseHeader(bytes) {
-  const attempt = (does, message) => {
-    try {
-      return does();
-    } catch {
-      return fail(message);
-    }
-  };
-  const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
-  const text = attempt(() => decoder.decode(bytes), 'Its header is not UTF-8.');
-  if (text[0] !== '{') fail('Its header does not begin with {, so it is no .safetensors file.');
-  const header = attempt(() => JSON.parse(text), 'Its header is not JSON.');
+  let [text, header, form] = ['', null, 'UTF-8'];
+  try {
+    text = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes);
+    form = 'JSON';
+    header = text[0] === '{' && JSON.parse(text);
+  } catch {
+    fail(`Its header is not ${form}.`);
+  }
+  if (!header) fail('Its header does not begin with {, so it is no .safetensors file.');
   const metadata = refuseTwins(text, 'The name').get('__metadata__');
   if (isObject(header.__metadata__)) refuseTwins(metadata, 'In __metadata__, the name');
   return header;
@@ -52,8 +50,8 @@ function checkEntry(name, entry) {
 function checkPlaces(tensors, size) {
   let at = 0;
   for (const { name, type, shape, begin, end } of tensors) {
-    if (begin < at) fail(`The tensor ${name} begins at byte ${begin}, but the one before it ends at ${at}: tensors may not overlap.`);
-    if (begin > at) fail(`The tensor ${name} begins at byte ${begin}, but the one before it ends at ${at}: there may be no gap.`);
+    const rule = begin < at ? 'tensors may not overlap' : 'there may be no gap';
+    if (begin !== at) fail(`The tensor ${name} begins at byte ${begin}, but the one before it ends at ${at}: ${rule}.`);
     if (end < begin) fail(`The tensor ${name} ends at byte ${end}, before it begins (${begin}).`);
     const needed = countOf(shape) * BigInt(TYPES[type][0]);
     const has = BigInt(end - begin);
@@ -83,12 +81,12 @@ export async function readSafetensors(file, room) {
     if (typeof text !== 'string') fail(`In __metadata__, ${name} is no string.`);
   }
   const tensors = Object.entries(entries).map(([name, entry]) => checkEntry(name, entry));
-  const inOrder = [...tensors].sort((a, b) => a.begin - b.begin || a.end - b.end);
-  checkPlaces(inOrder, file.size - start);
-  return {
-    metadata,
-    tensors: tensors.map(({ name, type, shape, begin, end }) => ({ name, type, shape, data: file.slice(start + begin, start + end) })),
-  };
+  checkPlaces(
+    tensors.toSorted((a, b) => a.begin - b.begin || a.end - b.end),
+    file.size - start,
+  );
+  const data = ({ begin, end }) => file.slice(start + begin, start + end);
+  return { metadata, tensors: tensors.map(({ name, type, shape, ...place }) => ({ name, type, shape, data: data(place) })) };
 }
 
 // Returns a .safetensors file, a Blob. metadata: an object of strings. tensors: [{name, type, shape, data}], where data is a Blob or bytes.

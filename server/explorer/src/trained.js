@@ -4,16 +4,14 @@
 /* global STORY_NAME */
 import { matrices } from './matrices.js';
 import { readSafetensors } from './safetensors.js';
-import { fail, TYPES } from './tensortext.js';
+import { fail, numbersOf } from './tensortext.js';
 
-export const NAME = 'story'; // of the model on the server; its layers are story.0 and story.1
+const NAME = 'story'; // of the model on the server; its layers are story.0 and story.1
 const PARTS = ['W_Q', 'W_K', 'W_V', 'W_O'];
 
-// Resolves to the numbers of a tensor of safetensors.js as {rows, cols, data}.
-async function numbersOf({ type, shape: [rows, cols], data }) {
-  const [size, read] = TYPES[type];
-  const view = new DataView(await data.arrayBuffer());
-  return { rows, cols, data: Float64Array.from({ length: rows * cols }, (_, at) => read(view, at * size, true)) };
+// Resolves to a tensor of safetensors.js as {rows, cols, data}.
+async function matrixOf({ name, type, shape: [rows, cols], data }) {
+  return { rows, cols, data: Float64Array.from(numbersOf(type, new Uint8Array(await data.arrayBuffer()), name)) };
 }
 
 const rowsOf = ({ rows, cols, data }) => Array.from({ length: rows }, (_, row) => [...data.subarray(row * cols, (row + 1) * cols)]);
@@ -24,7 +22,7 @@ const rowsOf = ({ rows, cols, data }) => Array.from({ length: rows }, (_, row) =
 export async function readTrained(file) {
   const { metadata, tensors } = (await readSafetensors(file, file.size)) ?? fail('Its header is too long.');
   const texts = Object.fromEntries(metadata);
-  const all = Object.fromEntries(await Promise.all(tensors.map(async (tensor) => [tensor.name, await numbersOf(tensor)])));
+  const all = Object.fromEntries(await Promise.all(tensors.map(async (tensor) => [tensor.name, await matrixOf(tensor)])));
   const { embedding, positions, unembedding } = all;
   const layers = [0, 1].map((layer) => Object.fromEntries(PARTS.map((part) => [part, all[`${layer}.${part}`]])));
   const heads = Number(texts.heads);
@@ -48,12 +46,10 @@ export function wordsOf(model, text) {
 
 // Says whether a server has the layers of this model. listed: the layers of the answer to GET /layers. An operator may serve other folders.
 export const isStored = (model, listed) =>
-  model.layers.every((_, layer) =>
-    listed.some(
-      ({ name, heads, d_model: columns, causal }) =>
-        name === `${NAME}.${layer}` && heads === model.heads && columns === model.embedding.cols && causal,
-    ),
-  );
+  model.layers.every((_, layer) => {
+    const { heads, d_model: columns, causal } = listed.find(({ name }) => name === `${NAME}.${layer}`) ?? {};
+    return heads === model.heads && columns === model.embedding.cols && causal;
+  });
 
 // Returns the request of a layer, {path, body}. X: (n, d_model), as rows. off: the heads of this layer that are switched off. stored: whether
 // the server has the layer; if not, the request has the weights. A head that is switched off may attend to nothing, so its output is zeros.

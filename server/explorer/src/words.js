@@ -1,14 +1,13 @@
 // words.js writes the words of an answer as a sentence. The words are tinted by the weights of one word, the query. The pointer or the
 // focus on a word makes it the query; a click keeps it.
+import { make } from './dom.js';
 
 const MOST = 256; // words
 
 export class Words {
   // on: {point(row|null), lock(row)}
   constructor(root, on) {
-    this.root = root;
-    this.on = on;
-    this.lines = [];
+    Object.assign(this, { root, on });
     root.addEventListener('pointerover', (event) => event.pointerType !== 'touch' && this.point(event.target));
     root.addEventListener('pointerleave', () => on.point(null));
     root.addEventListener('focusin', (event) => this.point(event.target));
@@ -50,13 +49,10 @@ export class Words {
       return;
     }
     const line = (name, length, label, tag) => {
-      const made = Object.assign(document.createElement('p'), { className: 'words-line' });
-      if (name) made.append(Object.assign(document.createElement('span'), { className: 'words-name', textContent: name }));
-      const words = Array.from({ length }, (_, at) =>
-        Object.assign(document.createElement(tag), { className: 'word', textContent: label(at) }),
-      );
-      for (const word of words) made.append(word, ' ');
-      this.root.append(made);
+      const made = make('p', 'words-line', this.root);
+      if (name) make('span', 'words-name', made, name);
+      const words = Array.from({ length }, (_, at) => make(tag, 'word', null, label(at)));
+      made.append(...words.flatMap((word) => [word, ' ']));
       return words;
     };
     this.queries = line(own ? '' : 'queries', answer.queries, (at) => (own ? answer.word(at) : answer.query(at)), 'button');
