@@ -11,7 +11,7 @@ import { formatNumber } from './numbers.js';
 import { axisNames, isSigned, STEPS } from './steps.js';
 import { suspects } from './suspects.js';
 import { shapeText, TYPES } from './tensortext.js';
-import { drawThumb, thumbSize } from './thumbs.js';
+import { paintMap, thumbSize } from './thumbs.js';
 
 /* global OUTPUTS_NAME */
 const GAP = 28; // pixels between the figures
@@ -106,13 +106,13 @@ export function createCompare(section, tools) {
 
   const head = makeWith('p', section, { className: 'compare-head' });
   const title = makeWith('strong', head);
-  const keep = makeWith('button', head, { type: 'button', textContent: 'Keep B as A' });
+  const keep = makeWith('button', head, { type: 'button', textContent: 'Keep B as A', onclick: () => tools.keep() });
   makeWith('label', head, { className: 'button', htmlFor: 'compare-file', textContent: 'Open a kernel’s output' });
   const accept = '.npy,.safetensors,.json,.csv,.tsv,.txt';
   const input = makeWith('input', head, { type: 'file', id: 'compare-file', className: 'unseen', accept });
   const choice = makeWith('select', makeWith('label', head, { textContent: 'Colours of B − A ' }), { id: 'compare-colours' });
   for (const [value, text] of Object.entries(COLOURS)) choice.append(new Option(text, value));
-  const stop = makeWith('button', head, { type: 'button', className: 'quiet', textContent: 'Stop comparing' });
+  const stop = makeWith('button', head, { type: 'button', className: 'quiet', textContent: 'Stop comparing', onclick: close });
   const line = makeWith('div', section, { className: 'compare-told' });
   const told = makeWith('p', line, { id: 'compare-told', role: 'status' });
   const flip = makeWith('button', line, { type: 'button', id: 'compare-order', hidden: true });
@@ -142,8 +142,8 @@ export function createCompare(section, tools) {
 
   const step = () => STEPS.find(({ name }) => name === found.name);
 
-  // Returns the numbers of a cell in A, B and B − A, and its words.
-  const numbersAt = (cell) => found.parts.map(({ data, cols }) => written(data[cell.row * cols + cell.col]));
+  // Returns the numbers of a cell in A, B and B − A, with their names, and its words.
+  const numbersAt = ({ row: r, col: c }) => found.parts.map(({ data, cols }, at) => [PANES[at], written(data[r * cols + c]), at === 2]);
   const titleOf = ({ row: r, col: c }) =>
     `${now.answer.label(step().rows)(r)}, ${step().cols === 'key' ? now.answer.key(c) : `column ${c}`}`;
 
@@ -154,10 +154,7 @@ export function createCompare(section, tools) {
     const names = { query: cell?.row, key: step().cols === 'key' ? cell?.col : undefined };
     tools.point(cell && step().rows === 'query' ? names : null);
     if (!cell) tools.hideTooltip();
-    else {
-      const [a, b, c] = numbersAt(cell);
-      tools.showTooltip(titleOf(cell), [['A', a], ['B', b], ['B − A', c, true]], event, figure.rectOf(cell)); // prettier-ignore
-    }
+    else tools.showTooltip(titleOf(cell), numbersAt(cell), event, figure.rectOf(cell));
     mark();
   }
 
@@ -166,8 +163,7 @@ export function createCompare(section, tools) {
     if (!cell) return;
     figure.reveal(cell);
     point(cell, {}, figure);
-    const [a, b, c] = numbersAt(cell);
-    tools.say(`${titleOf(cell)}: A ${a}, B ${b}, B − A ${c}`);
+    tools.say(`${titleOf(cell)}: ${numbersAt(cell).map(([name, number]) => `${name} ${number}`).join(', ')}`); // prettier-ignore
     event.preventDefault();
     event.stopPropagation();
   }
@@ -178,7 +174,7 @@ export function createCompare(section, tools) {
   function mark() {
     const at = worstOf(found);
     const { batch, head: index } = placeOf();
-    const subject = at && at.batch === batch && at.head === index ? { row: at.row, col: at.col } : null;
+    const subject = at?.batch === batch && at.head === index ? { row: at.row, col: at.col } : null;
     for (const { figure } of panes) figure.mark({ rows: [], cols: [], cell: pointed, subject, locked: null });
   }
 
@@ -231,25 +227,17 @@ export function createCompare(section, tools) {
   // Says where a number is, and what both have there.
   function spotOf({ batch, head: index, row: r, col: c, ours, theirs }) {
     const [mine, yours] = file ? ['the service', 'the file'] : ['A', 'B'];
-    const place = [
-      ...(found.ours.length > 1 ? [`batch item ${batch}`] : []),
-      ...(found.ours[0].length > 1 ? [`head ${index}`] : []),
-      `row ${r}${word(r)}`,
-      `column ${c}${step().cols === 'key' ? ` (${now.answer.key(c)})` : ''}`,
-    ];
-    return `${found.name} at ${place.join(', ')}: ${mine} has ${written(ours)}, ${yours} has ${written(theirs)}`;
+    const place = `${found.ours.length > 1 ? `batch item ${batch}, ` : ''}${found.ours[0].length > 1 ? `head ${index}, ` : ''}row ${r}${word(r)}`;
+    const column = `column ${c}${step().cols === 'key' ? ` (${now.answer.key(c)})` : ''}`;
+    return `${found.name} at ${place}, ${column}: ${mine} has ${written(ours)}, ${yours} has ${written(theirs)}`;
   }
 
   // Says in which batch items, heads, rows and columns the numbers beyond the tolerance are.
   function regionOf({ heads, rows, cols }) {
-    const items = heads.map((item) => Number(item.some(Boolean)));
-    const any = heads[0].map((_, at) => Number(heads.some((item) => item[at])));
-    return [
-      ...(items.length > 1 ? [diff.spanOf('batch item', items)] : []),
-      ...(any.length > 1 ? [diff.spanOf('head', any)] : []),
-      diff.spanOf('row', rows, word),
-      ...(cols.includes(0) ? [diff.spanOf('column', cols)] : []),
-    ].join(', ');
+    const items = heads.map((item) => item.some(Boolean));
+    const any = heads[0].map((_, at) => heads.some((item) => item[at]));
+    const said = [items.length > 1 && ['batch item', items], any.length > 1 && ['head', any], ['row', rows, word], cols.includes(0) && ['column', cols]]; // prettier-ignore
+    return said.filter(Boolean).map((what) => diff.spanOf(...what)).join(', '); // prettier-ignore
   }
 
   // Says what is wrong, and where. All numbers are those of the service, if it has judged.
@@ -336,27 +324,24 @@ export function createCompare(section, tools) {
       found.drawn = look;
       thumbs.replaceChildren(...(thumbs.hidden ? [] : list).map((one) => makeThumb(one, scale, how)));
     }
-    const at = placeOf();
-    for (const button of thumbs.children) {
-      button.setAttribute('aria-pressed', String(button.dataset.head === [at.batch, at.head].join()));
-    }
+    const at = String(Object.values(placeOf()));
+    for (const button of thumbs.children) button.ariaPressed = String(button.dataset.head === at);
   }
 
   function makeThumb({ batch, index, over }, scale, how) {
-    const button = makeWith('button', null, { type: 'button', className: over ? 'wrong' : '' });
-    const name = `${found.ours.length > 1 ? `item ${batch}, ` : ''}head ${index}`;
+    const onclick = () => showHead(batch, index);
+    const button = makeWith('button', null, { type: 'button', className: over ? 'wrong' : '', onclick });
     button.dataset.head = [batch, index];
-    button.addEventListener('click', () => showHead(batch, index));
     const canvas = makeWith('canvas', button);
     const { width, height } = thumbSize(found.ours[batch][index], THUMB);
     Object.assign(canvas.style, { width: `${Math.max(width, LEAST_THUMB)}px`, height: `${Math.max(height, LEAST_THUMB)}px` });
-    button.append(`${name} `, makeWith('b', null, { textContent: counted(over) }));
+    const name = `${found.ours.length > 1 ? `item ${batch}, ` : ''}head ${index} `;
+    button.append(name, makeWith('b', null, { textContent: counted(over) }));
     const pair = found;
     tools.defer(canvas, () => {
       if (pair !== found) return;
       const { matrix, shades, mask } = differenceOf(batch, index, how);
-      const coloured = { ...matrix, data: shades, mask };
-      drawThumb(canvas, coloured, mask, scale, (part, side) => pictureOf(coloured)(scale, part, side));
+      paintMap(canvas, { ...matrix, data: shades, mask }, scale);
     });
     return button;
   }
@@ -367,8 +352,7 @@ export function createCompare(section, tools) {
     const [a, b] = [found.ours[batch][index], measured(found.theirs[batch][index])];
     const { palette, log, dark, range } = state;
     const { all, tolerance } = found;
-    const how = colours ?? (file ? 'beyond' : 'same');
-    choice.value = how;
+    const how = (choice.value = colours ?? (file ? 'beyond' : 'same'));
     const own = differenceOf(batch, index, how);
     found.parts = [a, b, measured(own.matrix)];
     const signed = isSigned(found.name, answer.summary.options) || all.lo < 0;
@@ -490,8 +474,6 @@ export function createCompare(section, tools) {
     tools.opened([...input.files]);
     input.value = '';
   });
-  keep.addEventListener('click', () => tools.keep());
-  stop.addEventListener('click', close);
   choice.addEventListener('change', () => {
     colours = choice.value;
     if (found) draw();

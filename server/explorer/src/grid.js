@@ -65,13 +65,13 @@ export function createGrid(root, tools, on) {
     const { row, col, weight } = largestOf(matrix);
     const largest = formatNumber(weight, 3);
     button.ariaLabel = `${title}: the largest weight is ${largest}, from ${given.label(row)} to ${given.label(col)}`;
-    button.addEventListener('click', () => on.open(where.row, where.col, given.batch));
-    button.addEventListener('focus', () => focusable(where));
-    button.addEventListener('pointermove', (event) => {
-      if (event.pointerType === 'touch') return;
-      tools.showTooltip(title, [['largest', largest, true], ['from', given.label(row)], ['to', given.label(col)]], event); // prettier-ignore
+    const entries = () => [['largest', largest, true], ['from', given.label(row)], ['to', given.label(col)]]; // prettier-ignore
+    Object.assign(button, {
+      onclick: () => on.open(where.row, where.col, given.batch),
+      onfocus: () => focusable(where),
+      onpointermove: (event) => event.pointerType !== 'touch' && tools.showTooltip(title, entries(), event),
+      onpointerleave: () => tools.hideTooltip(),
     });
-    button.addEventListener('pointerleave', () => tools.hideTooltip());
     return { button, canvas, matrix, title, where };
   }
 
@@ -103,17 +103,17 @@ export function createGrid(root, tools, on) {
     const { rows, cols } = layers[0].heads[0];
     const isRollout = opened?.name === MIXED;
     const maps = 'Each row is a layer, and each map is a head: its rows are the words that look, its columns the words that they look at.';
-    const said = [opened ? given.note : maps];
-    if (given.hidden) said.push(`Without ${special}, rows sum to less than 1, because the numbers stay those of the model.`);
-    if (!opened) {
-      if (layers.length > MOST_LAYERS) said.push(`The first ${MOST_LAYERS} of ${layers.length} layers are here.`);
-      if (count > MOST_HEADS) said.push(`The first ${MOST_HEADS} of ${count} heads are here.`);
-      if (Math.max(rows, cols) > SIDE) said.push(`A pixel shows the largest of several weights, because a map has ${rows} × ${cols}.`);
-    }
-    if (opened ? isRollout : rollout)
-      said.push('Rollout is what all layers together take from each word: the mean over heads, plus the word itself.');
-    if (isRollout) said.push('A number of it is a row of the last layer times a column of the rollout of the layers below.');
-    note.textContent = said.join(' ');
+    const said = [
+      opened ? given.note : maps,
+      given.hidden && `Without ${special}, rows sum to less than 1, because the numbers stay those of the model.`,
+      !opened && layers.length > MOST_LAYERS && `The first ${MOST_LAYERS} of ${layers.length} layers are here.`,
+      !opened && count > MOST_HEADS && `The first ${MOST_HEADS} of ${count} heads are here.`,
+      !opened && Math.max(rows, cols) > SIDE && `A pixel shows the largest of several weights, because a map has ${rows} × ${cols}.`,
+      (opened ? isRollout : rollout) &&
+        'Rollout is what all layers together take from each word: the mean over heads, plus the word itself.',
+      isRollout && 'A number of it is a row of the last layer times a column of the rollout of the layers below.',
+    ];
+    note.textContent = said.filter(Boolean).join(' ');
   }
 
   async function paintAll() {

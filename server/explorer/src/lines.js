@@ -13,7 +13,7 @@ const MAX_VIEW = 26 * ROW; // pixels; the view scrolls if it would be higher
 const SVG_LINES = 1500;
 const MAX_LINES = 4000; // the strongest are shown if there are more
 const CLEAR_LINES = 400; // more lines are drawn weaker, so that they do not cover each other
-const FRAME_MS = 20; // milliseconds; if a frame takes longer, the slices become smaller
+const SLICE = 400; // lines that are painted in one frame; the browser does the work of a slice after it has ended
 const SVG = 'http://www.w3.org/2000/svg';
 
 // Makes an element of SVG with these attributes and a text, and appends it to its parent.
@@ -91,9 +91,8 @@ class Lines {
   }
 
   wordOf(target) {
-    const data = target.closest?.('.lines-word')?.dataset;
-    if (!data) return null;
-    return data.query === undefined ? { side: 'key', index: Number(data.key) } : { side: 'query', index: Number(data.query) };
+    const [[side, index] = []] = Object.entries(target.closest?.('.lines-word')?.dataset ?? {});
+    return side ? { side, index: Number(index) } : null;
   }
 
   point(word) {
@@ -256,8 +255,7 @@ class Lines {
     this.note.textContent = `${strongest}${count} ${count === 1 ? 'line' : 'lines'}${part}`;
   }
 
-  // Paints in slices, weakest lines first, until another painting begins. The browser does the work of a slice only after the slice has
-  // ended. So the size of the next slice depends on how long the last frame took.
+  // Paints in slices, weakest lines first, until another painting begins.
   paint(lines, width, height) {
     const mine = this.painting;
     const scale = Math.min(2, window.devicePixelRatio || 1);
@@ -268,17 +266,13 @@ class Lines {
     const style = getComputedStyle(this.root);
     const colours = Array.from({ length: HEAD_COLOURS }, (_, i) => style.getPropertyValue(`--head-${i}`).trim());
     let at = 0;
-    let size = 200;
-    let before = 0;
-    const slice = (now) => {
+    const slice = () => {
       if (mine !== this.painting) return;
-      if (before > 0) size = now - before > FRAME_MS ? Math.max(50, size / 2) : Math.min(1000, size * 1.3);
-      before = now;
-      for (const end = Math.min(lines.length, at + size); at < end; at++) stroke(context, lines[at], colours);
+      for (const end = Math.min(lines.length, at + SLICE); at < end; at++) stroke(context, lines[at], colours);
       this.root.dataset.painted = at;
       if (at < lines.length) requestAnimationFrame(slice);
     };
-    requestAnimationFrame(slice);
+    slice();
   }
 
   // Says which lines are shown.
@@ -311,18 +305,6 @@ class Lines {
   // Returns the lines and words in view, with a legend, as an SVG file on the ground of the page: {text, width, height}. printed: whether the
   // picture is for a paper: in the colours of the light theme on white.
   picture(printed = false) {
-    const { dataset } = document.documentElement;
-    const { theme } = dataset;
-    if (printed) dataset.theme = 'light';
-    try {
-      return this.pictured(printed);
-    } finally {
-      if (theme) dataset.theme = theme;
-      else delete dataset.theme;
-    }
-  }
-
-  pictured(printed) {
     this.render();
     const place = this.layer.getBoundingClientRect();
     const { width } = place;
@@ -344,7 +326,12 @@ class Lines {
     }
     const height = place.height + this.writeLegend(picture, width, place.height);
     for (const element of [picture, ground]) element.setAttribute('height', height);
+    const { dataset } = document.documentElement;
+    const { theme } = dataset;
+    if (printed) dataset.theme = 'light';
     const text = toSVG(picture);
+    if (theme) dataset.theme = theme;
+    else delete dataset.theme;
     picture.remove();
     return { text, width: Math.round(width), height: Math.round(height) };
   }
@@ -356,7 +343,4 @@ class Lines {
 // update(data) takes {rows, cols, queryLabels, keyLabels, masked, heads: [{weights, masked, name, index}], threshold, mode, row}. masked: that
 // of the heads without one of their own. Each head has the colour of its index. With mode 'mass', threshold is the part of
 // a row that the fewest keys must hold. The weights are not copied, so changed weights must come in a new array.
-export function createLines(container, callbacks = {}) {
-  const lines = new Lines(container, callbacks);
-  return { update: (data) => lines.update(data), picture: (printed) => lines.picture(printed) };
-}
+export const createLines = (container, callbacks = {}) => new Lines(container, callbacks);

@@ -68,17 +68,15 @@ export async function straight({ type, shape, data, little = true, fortran = fal
   if (!little) for (let at = 0; at < given.length; at += size) given.subarray(at, at + size).reverse();
   if (!fortran || shape.length < 2) return given;
   const made = new Uint8Array(given.length);
-  let from = 0;
-  // The last axis is the outermost one of the file.
-  const place = (axis, at, step) => {
-    if (axis < 0) {
-      for (let byte = 0; byte < size; byte++) made[at + byte] = given[from++];
-    } else {
-      for (let index = 0; index < shape[axis]; index++) place(axis - 1, at + index * step[axis], step);
-    }
-  };
   const steps = shape.map((_, axis) => shape.slice(axis + 1).reduce((a, b) => a * b, size));
-  place(shape.length - 1, 0, steps);
+  for (let from = 0; from < given.length; from += size) {
+    let [rest, at] = [from / size, 0];
+    shape.forEach((length, axis) => {
+      at += (rest % length) * steps[axis];
+      rest = Math.floor(rest / length);
+    });
+    for (let byte = 0; byte < size; byte++) made[at + byte] = given[from + byte];
+  }
   return made;
 }
 
