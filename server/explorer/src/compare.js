@@ -1,7 +1,6 @@
 // compare.js shows two results beside each other, and their difference: an answer that the user has kept (A) and the present answer (B), or
 // the present answer (A) and the output of the user's own kernel from a file (B). The service judges the file, and the page shows where the
-// numbers beyond its tolerance are. The page loads this script when it is first needed. Parts of the page that exist once are given to it
-// (`tools`).
+// numbers beyond its tolerance are. The page loads this script when it is first needed, and gives it parts that exist once (`tools`).
 import { makeScale, raster, rangeOf } from './colour.js';
 import * as diff from './difference.js';
 import { makeWith } from './dom.js';
@@ -443,11 +442,16 @@ export function createCompare(section, tools) {
     }
   }
 
-  function close() {
+  // Begins a comparison with an answer that was kept, or with a file. Without both, there is none.
+  function begin(answer, given) {
     opened++;
     clear();
-    kept = file = null;
-    section.hidden = true;
+    [kept, file, colours, now] = [answer, given, null, null];
+    section.hidden = !answer && !given;
+  }
+
+  function close() {
+    begin(null, null);
     tools.closed();
   }
 
@@ -460,9 +464,7 @@ export function createCompare(section, tools) {
       const arrays = await readOutputs(files[0]);
       if (mine !== opened) return;
       const pairs = arrays.map((one) => pairOf(answer, one));
-      clear();
-      [file, kept, colours, now] = [{ name: files[0].name, arrays, order: null }, null, null, null];
-      section.hidden = false;
+      begin(null, { name: files[0].name, arrays, order: null });
       tools.close();
       tools.show({ step: (pairs.find(({ name }) => name === state.step) ?? pairs[0]).name });
     } catch (error) {
@@ -501,13 +503,7 @@ export function createCompare(section, tools) {
     close,
     open,
     // Keeps an answer as A.
-    keep(answer) {
-      clear();
-      kept = answer;
-      file = colours = now = null;
-      opened++;
-      section.hidden = false;
-    },
+    keep: (answer) => begin(answer, null),
     holds: (element) => !section.hidden && section.contains(element),
     // A copy of what is compared: {name, verdict, beyond, order, worst, difference}.
     shown() {

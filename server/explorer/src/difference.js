@@ -14,10 +14,7 @@ export const toleranceOf = (type) => ({ absolute: 1e-5, relative: { F16: 1e-3, B
 // The orders in which an array may hold the numbers of all heads. The second one also fits if the last two axes are one.
 export const ORDERS = { heads: 'heads × rows × columns', rows: 'rows × heads × columns' };
 
-function withoutOnes(shape) {
-  const first = shape.findIndex((size) => size !== 1);
-  return first < 0 ? '' : shape.slice(first).join();
-}
+const withoutOnes = (shape) => shape.join().replace(/^(1(,|$))+/, '');
 
 // Returns the orders, keys of ORDERS, in which an array of this shape is a result with these sizes. Leading axes of size 1 do not matter.
 // The axis of heads may be absent if there is one head.

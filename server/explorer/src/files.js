@@ -22,7 +22,7 @@ export function keyOf(name) {
 }
 
 // Asks the user which key a file becomes. Resolves to the key, or to null.
-function ask(name, chosen) {
+async function ask(name, chosen) {
   const dialog = document.createElement('dialog');
   dialog.setAttribute('aria-labelledby', 'file-title');
   dialog.innerHTML =
@@ -34,12 +34,9 @@ function ask(name, chosen) {
   select.append(...KEYS.map((key) => new Option(key, key, key === chosen, key === chosen)));
   document.body.append(dialog);
   dialog.showModal();
-  return new Promise((resolve) => {
-    dialog.addEventListener('close', () => {
-      dialog.remove();
-      resolve(dialog.returnValue === 'use' ? select.value : null);
-    });
-  });
+  await new Promise((resolve) => (dialog.onclose = resolve));
+  dialog.remove();
+  return dialog.returnValue === 'use' ? select.value : null;
 }
 
 // Resolves to the members that matrices become, as {texts: [[key, JSON]], tensors}. Long matrices are held: tensors has a Blob for each, by

@@ -75,25 +75,20 @@ export function createGrid(root, tools, on) {
     return { button, canvas, matrix, title, where };
   }
 
-  function makeRow(title, name, heads, titleOf) {
-    const row = makeWith('div', table, { role: 'row' });
-    makeWith('div', row, { role: 'rowheader', textContent: title, title: name });
-    const number = cells.length;
-    cells.push(heads.map((matrix, col) => ({ ...makeCell(row, matrix, titleOf(col), { row: number, col }), line: title })));
-  }
-
   function makeTable(layers, heads) {
     table.replaceChildren();
-    cells = [];
     table.style.setProperty('--heads', heads);
     table.dataset.many = layers.length * heads > MANY;
     const top = makeWith('div', table, { role: 'row' });
-    makeWith('div', top, { role: 'columnheader', textContent: 'head' });
-    for (let head = 0; head < heads; head++) makeWith('div', top, { role: 'columnheader', textContent: head });
-    layers.forEach(({ name, heads: all }, layer) =>
-      makeRow(`layer ${layer}`, name, all.slice(0, heads), (head) => `layer ${layer}, head ${head}`),
-    );
-    if (given.rollout) makeRow('rollout', MIXED, [given.rollout], () => 'rollout');
+    for (const textContent of ['head', ...Array(heads).keys()]) makeWith('div', top, { role: 'columnheader', textContent });
+    const rows = layers.map(({ name, heads: all }, layer) => ({ line: `layer ${layer}`, name, all: all.slice(0, heads) }));
+    if (given.rollout) rows.push({ line: 'rollout', name: MIXED, all: [given.rollout] });
+    cells = rows.map(({ line, name, all }, row) => {
+      const parent = makeWith('div', table, { role: 'row' });
+      makeWith('div', parent, { role: 'rowheader', textContent: line, title: name });
+      const title = (col) => (name === MIXED ? line : `${line}, head ${col}`);
+      return all.map((matrix, col) => ({ ...makeCell(parent, matrix, title(col), { row, col }), line }));
+    });
   }
 
   // Says what the grid shows and what it leaves out.
@@ -151,21 +146,14 @@ export function createGrid(root, tools, on) {
     return { scale: scaleOf({ hi: 1, cols }), measure: own ? 'part of the largest weight of its map' : 'weight' };
   }
 
-  // Returns the sizes of the picture of all maps.
-  function sizesOf() {
-    const { edge, top, each } = SAVED;
-    const left = edge + Math.max(...cells.map(([{ line }]) => widthOf(line))) + 8;
-    const below = edge + top + cells.length * each + edge;
-    return { left, below, width: Math.max(left + cells[0].length * each, left + BAR) + edge, height: below + BAR_HEIGHT + edge };
-  }
-
   // Paints all maps on the surface that surfaceOf(sizes) makes, and resolves to it.
   async function paintFile(surfaceOf, printed) {
     await tools.allDone();
-    const sizes = sizesOf();
-    const { left, below, width, height } = sizes;
-    const [surface, colours] = [surfaceOf(sizes), printed ? PRINTED : tools.colours()];
     const { edge, top, side, each } = SAVED;
+    const left = edge + Math.max(...cells.map(([{ line }]) => widthOf(line))) + 8;
+    const below = edge + top + cells.length * each + edge;
+    const [width, height] = [left + Math.max(cells[0].length * each, BAR) + edge, below + BAR_HEIGHT + edge];
+    const [surface, colours] = [surfaceOf({ width, height }), printed ? PRINTED : tools.colours()];
     const write = (text, x, y, align) => surface.text(text, x, y, { colour: colours.ink, align });
     surface.ground(width, height, colours.paper);
     write('head', edge, edge + top / 2, 'left');
@@ -225,10 +213,9 @@ export function createGrid(root, tools, on) {
   }
 
   return {
-    // Shows weights. what: {name, layers: [{name, heads}], rollout, label(word), batch, look, special, hidden, note, open, answer}.
-    // rollout may be null. look: how the page shows weights, as its state has it. special: the words that the user may hide, as a text, or ''.
-    // hidden: whether they are hidden. note: what is said above a large map. open: the {row, col} of this map, or null. answer: the Answer of
-    // its layer, or null as long as it is computed.
+    // Shows weights. what: {name, layers: [{name, heads}], rollout, label(word), batch, look, special, hidden, note, open, answer}. look: how
+    // the page shows weights, as its state has it. special: the words that the user may hide, as a text, or ''. hidden: whether they are
+    // hidden. note: what is said above a large map. open: the {row, col} of this map. answer: the Answer of its layer. Null is what is missing.
     show(what) {
       const { layers, look } = given ?? {};
       given = what;

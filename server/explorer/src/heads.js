@@ -13,11 +13,7 @@ const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.
 // Returns how far a head looks: the mean over queries of the distance to the keys, weighted. past: how many keys stand before those of the
 // queries.
 function distanceOf({ rows, cols, data }, past) {
-  let sum = 0;
-  for (let row = 0; row < rows; row++) {
-    for (let col = 0; col < cols; col++) sum += Math.abs(data[row * cols + col] * (row + past - col));
-  }
-  return sum / rows;
+  return data.reduce((sum, weight, at) => sum + Math.abs(weight * (Math.floor(at / cols) + past - (at % cols))), 0) / rows;
 }
 
 // The orders of heads. Each is a function of an answer, a batch item and a head; the head with the smallest number comes first.
@@ -42,7 +38,11 @@ export class Heads {
       const found = this.grid.querySelector('.head:not([hidden], [data-head="mean"])');
       if (event.key === 'Enter' && found) found.click();
     });
-    this.watcher = new IntersectionObserver((entries) => this.seen(entries), { root: this.grid, rootMargin: '100px' });
+    const seen = (entries) => {
+      for (const { target, isIntersecting } of entries) target.entry.seen = isIntersecting;
+      this.paintSeen();
+    };
+    this.watcher = new IntersectionObserver(seen, { root: this.grid, rootMargin: '100px' });
     this.grid.addEventListener('keydown', (event) => this.move(event));
   }
 
@@ -94,8 +94,6 @@ export class Heads {
       for (const head of order) this.makeButton(row, head, batch, this.order.value === 'index' ? null : keys[head]);
     }
     if (heads > 1) this.makeMean();
-    this.byButton = new Map(this.buttons.map((one) => [one.button, one]));
-    for (const { button } of this.buttons) this.watcher.observe(button);
     this.find();
     this.press();
   }
@@ -110,7 +108,9 @@ export class Heads {
     Object.assign(canvas.style, { width: `${width}px`, height: `${height}px` });
     make('span', '', button, `head ${head}`);
     if (key !== null) make('small', '', button, formatNumber(key, 3));
-    this.buttons.push({ button, canvas, head, batch, seen: false, matrix: null });
+    button.entry = { button, canvas, head, batch, seen: false, matrix: null };
+    this.buttons.push(button.entry);
+    this.watcher.observe(button);
   }
 
   makeMean() {
@@ -127,14 +127,6 @@ export class Heads {
     const current = buttons.find(({ head, batch }) => batch === state.batch && head === state.head);
     for (const one of buttons) Object.assign(one.button, { ariaPressed: String(chosen(one)), tabIndex: one === current ? 0 : -1 });
     if (this.meanButton) this.meanButton.ariaPressed = String(Boolean(state.mean));
-  }
-
-  seen(entries) {
-    for (const { target, isIntersecting } of entries) {
-      const found = this.byButton.get(target);
-      if (found) found.seen = isIntersecting;
-    }
-    this.paintSeen();
   }
 
   // Paints the maps in sight whose matrix or colours have changed.

@@ -207,9 +207,9 @@ export function createLayers(section, listed, state, tools) {
     const { weights } = layers[row] ?? {};
     const labels = found.words ?? Array.from({ length: found.X.shape.at(-2) }, (_, at) => String(at));
     const keep = (answer) => answers.set(row, Object.assign(answer, { of: `-${layers[row]?.name ?? `${name}-rollout`}` }));
-    const numbers = weights?.flat().reduce((sum, { data }) => sum + 4 * data.length, 0);
     if (!weights) return keep(answerOfRollout(layers, rollouts, labels));
-    if (numbers > MOST_WEIGHTS) return keep(answerOfLayer({ matrices: { weights } }, labels));
+    if (weights.flat().reduce((sum, { data }) => sum + 4 * data.length, 0) > MOST_WEIGHTS)
+      return keep(answerOfLayer({ matrices: { weights } }, labels));
     answers.set(row, null);
     problem.hidden = true;
     const entry = listed.layers.find((one) => one.name === layers[row].name);

@@ -4,11 +4,12 @@
 //
 // Words and lines are made only for the rows that are in view, so that 1024 words cost as much as 30. Up to SVG_LINES lines are SVG;
 // more are painted on a canvas in slices. figurecolours.css has the colours of the heads. pairs.js chooses the pairs.
-import { make } from './dom.js';
+import { make, makeWith } from './dom.js';
 import { toSVG } from './download.js';
-import { choosePairs, makeHead } from './pairs.js';
-import { Column, HEAD_COLOURS, ROW } from './wordcolumn.js';
+import { choosePairs, makeHead, weightText } from './pairs.js';
 
+const ROW = 26; // pixels; the height of a word
+const HEAD_COLOURS = 8;
 const MAX_VIEW = 26 * ROW; // pixels; the view scrolls if it would be higher
 const SVG_LINES = 1500;
 const MAX_LINES = 4000; // the strongest are shown if there are more
@@ -50,6 +51,71 @@ function stroke(context, line, colours) {
   context.stroke(new Path2D(curveOf(line)));
 }
 
+// A column of words. It makes the buttons of the words that are in view, and removes the others.
+// side: query or key. label: the name of the column for screen readers.
+class Column {
+  constructor(side, label, parent) {
+    this.side = side;
+    const className = `lines-column lines-${side === 'query' ? 'queries' : 'keys'}`;
+    this.root = makeWith('div', parent, { className, role: 'group', ariaLabel: label });
+    this.words = new Map();
+    this.current = 0;
+  }
+
+  make(index) {
+    const word = makeWith('button', this.root, { className: 'lines-word', type: 'button' });
+    word.dataset[this.side] = index;
+    const [label, value, bars] = ['label', 'value', 'bars'].map((name) => make('span', `lines-${name}`, word));
+    const made = { word, label, value, bars };
+    this.words.set(index, made);
+    return made;
+  }
+
+  // Shows the words from `first` to before `last` with their labels, moved up by `scrolled` pixels.
+  show(first, last, labels, scrolled) {
+    const focused = this.root.contains(document.activeElement) ? Number(document.activeElement.dataset[this.side]) : -1;
+    for (const [index, { word }] of this.words) {
+      if (index >= labels.length || ((index < first || index >= last) && index !== focused)) {
+        word.remove();
+        this.words.delete(index);
+      }
+    }
+    if (this.current < first || this.current >= last) this.current = focused >= 0 && focused < labels.length ? focused : first;
+    for (let index = first; index < last; index++) {
+      const { label } = this.words.get(index) ?? this.make(index);
+      if (label.textContent !== labels[index]) {
+        label.textContent = labels[index];
+        label.parentElement.title = `${this.side} ${index}: ${labels[index]}`;
+      }
+    }
+    for (const [index, { word }] of this.words) {
+      word.style.transform = `translateY(${index * ROW - scrolled}px)`;
+      word.tabIndex = index === this.current ? 0 : -1;
+    }
+  }
+
+  // Marks the word that is shown alone, and writes the weights beside each word. weightsOf(index) returns {head, weight, part, masked} for
+  // each head; without weightsOf, nothing is written.
+  annotate(active, locked, weightsOf) {
+    for (const [index, { word, value, bars }] of this.words) {
+      word.classList.toggle('lines-active', index === active);
+      word.setAttribute('aria-pressed', String(index === locked));
+      const weights = weightsOf?.(index) ?? [];
+      const open = weights.filter(({ masked }) => !masked);
+      const mean = open.reduce((sum, { weight }) => sum + weight, 0) / open.length;
+      value.textContent = weights.length === 0 ? '' : open.length === 0 ? 'masked' : weightText(mean);
+      value.classList.toggle('lines-masked', weights.length > 0 && open.length === 0);
+      bars.replaceChildren(
+        ...open.map(({ head, part }) => {
+          const bar = make('span', `lines-bar lines-head-${head % HEAD_COLOURS}`);
+          bar.style.width = `${Math.round(part * 100)}%`;
+          return bar;
+        }),
+      );
+    }
+  }
+}
+
 class Lines {
   constructor(container, { onHover = () => {}, onLock = () => {} }) {
     this.onHover = onHover;
@@ -77,8 +143,9 @@ class Lines {
     on(this.layer, 'pointerleave', () => this.point(null));
     on(this.layer, 'focusin', (event) => {
       const word = this.wordOf(event.target);
-      if (word) this.columnOf(word.side).current = word.index;
-      if (word) this.point(word);
+      if (!word) return;
+      this.columnOf(word.side).current = word.index;
+      this.point(word);
     });
     on(this.layer, 'focusout', () => this.point(null));
     on(this.layer, 'click', (event) => this.lock(this.wordOf(event.target)));
@@ -164,12 +231,14 @@ class Lines {
     const same = before && before.rows === rows && before.cols === cols;
     const made = heads.map(({ weights, masked = given.masked, name, index }, place) => {
       const old = same && before.heads.find((head) => head.weights === weights && head.masked === (masked ?? null));
-      return Object.assign(old || makeHead(weights, masked ?? null), { name, colour: (index ?? place) % HEAD_COLOURS });
+      return Object.assign(old || makeHead(weights, masked ?? null), {
+        name: name ?? `head ${place}`,
+        colour: (index ?? place) % HEAD_COLOURS,
+      });
     });
     if (before && (before.threshold !== threshold || before.mode !== mode)) made.forEach((head) => head.cuts.clear());
     this.data = {
-      ...{ rows, cols, threshold, mode, row },
-      heads: made.map((head, place) => Object.assign(head, { name: head.name || `head ${place}` })),
+      ...{ heads: made, rows, cols, threshold, mode, row },
       queryLabels: Array.from({ length: rows }, (_, i) => String(given.queryLabels?.[i] ?? `q${i}`)),
       keyLabels: Array.from({ length: cols }, (_, i) => String(given.keyLabels?.[i] ?? `k${i}`)),
     };
@@ -177,14 +246,9 @@ class Lines {
     this.space.style.height = `${Math.max(rows, cols) * ROW}px`;
     this.scroll.style.height = `${Math.min(Math.max(rows, cols) * ROW, MAX_VIEW)}px`;
     if (row !== null && row !== before?.row) this.reveal(row);
-    this.showLegend();
+    this.legend.hidden = made.length < 2;
+    this.legend.replaceChildren(...made.map(({ colour, name }) => make('li', `lines-head-${colour}`, null, name)));
     this.later();
-  }
-
-  showLegend() {
-    const { heads } = this.data;
-    this.legend.hidden = heads.length < 2;
-    this.legend.replaceChildren(...heads.map(({ colour, name }) => make('li', `lines-head-${colour}`, null, name)));
   }
 
   later() {
@@ -341,6 +405,6 @@ class Lines {
 // null when the pointer leaves the words. onLock(row) is called with the locked query, or with null.
 //
 // update(data) takes {rows, cols, queryLabels, keyLabels, masked, heads: [{weights, masked, name, index}], threshold, mode, row}. masked: that
-// of the heads without one of their own. Each head has the colour of its index. With mode 'mass', threshold is the part of
-// a row that the fewest keys must hold. The weights are not copied, so changed weights must come in a new array.
+// of the heads without one of their own. Each head has the colour of its index. With mode 'mass', threshold is the part of a row that the
+// fewest keys must hold. The weights are not copied, so changed weights must come in a new array.
 export const createLines = (container, callbacks = {}) => new Lines(container, callbacks);

@@ -16,12 +16,11 @@ export function createOneLayer(root, { Stage, tell, say }, on) {
   const stageRoot = place(root, 'stage');
   const toolbar = place(stageRoot, 'toolbar');
   const nav = makeWith('nav', toolbar, { className: 'steps', ariaLabel: 'Steps of the layer' });
-  const heads = place(toolbar, 'heads');
-  const save = place(toolbar, 'save');
   const words = place(stageRoot, 'words', { role: 'group', ariaLabel: 'Words of the layer' });
   const picture = place(stageRoot, 'picture');
   const parts = {
-    ...{ root: picture, words, nav, heads, save, flow: place(picture, 'flow'), lines: place(picture, 'lines-place', { hidden: true }) },
+    ...{ root: picture, words, nav, heads: place(toolbar, 'heads'), save: place(toolbar, 'save') },
+    ...{ flow: place(picture, 'flow'), lines: place(picture, 'lines-place', { hidden: true }) },
     single: makeWith('article', picture, { className: 'step', hidden: true }),
     explanation: makeWith('aside', picture, { className: 'explanation', ariaLabel: 'The row of the layer in words' }),
     ...{ written: place(stageRoot, 'written'), story: place(picture, '', { hidden: true }) },

@@ -6,11 +6,7 @@
 
 // Makes a head. A masked pair does not count, whatever its weight is.
 export function makeHead(weights, masked = null) {
-  let max = 0;
-  for (let i = 0; i < weights.length; i++) {
-    const size = Math.abs(weights[i]);
-    if (size > max && !(masked && masked[i])) max = size;
-  }
+  const max = weights.reduce((most, weight, i) => (masked?.[i] ? most : Math.max(most, Math.abs(weight))), 0);
   return { weights, masked, max, cuts: new Map() };
 }
 
@@ -18,8 +14,7 @@ export function makeHead(weights, masked = null) {
 // among them, and how many of them have just this magnitude. sizes: the magnitudes of the row; the function sorts them in place.
 export function massCut(sizes, mass) {
   sizes.sort();
-  let total = 0;
-  for (const size of sizes) total += size;
+  const total = sizes.reduce((sum, size) => sum + size, 0);
   let held = 0;
   let ties = 0;
   let at = sizes.length;
@@ -59,8 +54,7 @@ function keep(kept, head, query, { cols, key, ...rule }) {
 
 // Chooses the lines of the queries from `first` to before `last`. Returns {lines, count}. A line is {head, query, key, weight, strength};
 // strength is its magnitude divided by the largest magnitude of all heads. count: how many lines the rule keeps. lines: the `limit`
-// strongest of them, weakest first. rule: {cols, threshold, mode, key}, where
-// mode is 'weight' or 'mass', and key is null for all keys.
+// strongest of them, weakest first. rule: {cols, threshold, mode, key}. mode is 'weight' or 'mass'; key is null for all keys.
 export function choosePairs(heads, first, last, rule, limit) {
   const max = Math.max(...heads.map((head) => head.max));
   const kept = heads.map((head) => {

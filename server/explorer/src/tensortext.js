@@ -44,11 +44,10 @@ export const shapeText = (shape) => (shape.length ? shape.join(' × ') : 'one nu
 
 // Returns a decimal of 6 to 9 digits that float32 reads as this number. Nine digits tell all numbers of float32 apart.
 function short(value) {
-  for (let digits = 6; digits < 9; digits++) {
+  for (let digits = 6; ; digits++) {
     const found = Number(value.toPrecision(digits));
-    if (Math.fround(found) === value) return String(found);
+    if (digits === 9 || Math.fround(found) === value) return String(found);
   }
-  return String(Number(value.toPrecision(9)));
 }
 
 // Writes an element. JSON has no infinity; the service reads null as −∞ where a key allows it.

@@ -8,9 +8,12 @@ export class Words {
   // on: {point(row|null), lock(row)}
   constructor(root, on) {
     Object.assign(this, { root, on });
-    root.addEventListener('pointerover', (event) => event.pointerType !== 'touch' && this.point(event.target));
+    // Calls does(row) if an event is one of a word.
+    const withRow = (does) => (event) =>
+      event.pointerType !== 'touch' && this.rowOf(event.target) !== null && does(this.rowOf(event.target));
+    root.addEventListener('pointerover', withRow(on.point));
     root.addEventListener('pointerleave', () => on.point(null));
-    root.addEventListener('focusin', (event) => this.point(event.target));
+    root.addEventListener('focusin', withRow(on.point));
     root.addEventListener('click', (event) => this.rowOf(event.target) !== null && on.lock(this.rowOf(event.target)));
     root.addEventListener('keydown', (event) => this.move(event));
   }
@@ -18,11 +21,6 @@ export class Words {
   rowOf(target) {
     const row = target.closest?.('[data-word]')?.dataset.word;
     return row === undefined ? null : Number(row);
-  }
-
-  point(target) {
-    const row = this.rowOf(target);
-    if (row !== null) this.on.point(row);
   }
 
   // Moves the focus from word to word. Tab reaches only one of them.
