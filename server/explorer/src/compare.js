@@ -9,7 +9,7 @@ import { measured, split } from './matrices.js';
 import { formatNumber } from './numbers.js';
 import { axisNames, isSigned, STEPS } from './steps.js';
 import { suspects } from './suspects.js';
-import { shapeText, TYPES } from './tensortext.js';
+import { fail, shapeText, TYPES } from './tensortext.js';
 import { paintMap, thumbSize } from './thumbs.js';
 
 /* global OUTPUTS_NAME */
@@ -54,7 +54,7 @@ function resultOf(answer, name) {
 function pairOf(answer, array) {
   const names = array.name === null ? diff.RESULTS : [array.name];
   const known = names.map((name) => ({ name, ours: resultOf(answer, name) })).filter(({ ours }) => ours);
-  if (!known.length) throw new Error(`The file has ${array.name}, and the answer has no such result.`);
+  if (!known.length) fail(`The file has ${array.name}, and the answer has no such result.`);
   const all = known.map(({ name, ours }) => {
     const sizes = sizesOf(ours);
     const even = ours[0].every(({ cols }) => cols === sizes.cols);
@@ -64,10 +64,10 @@ function pairOf(answer, array) {
   const found = all.find(({ orders, own }) => orders.includes(own)) ?? all.find(({ orders }) => orders.length);
   if (found) return found;
   const [{ name, sizes, even }] = all;
-  if (!even) throw new Error(`The heads of ${name} have different numbers of columns, so no array holds them.`);
-  if (array.name) throw new Error(diff.refusal(array.shape, sizes, name));
+  if (!even) fail(`The heads of ${name} have different numbers of columns, so no array holds them.`);
+  if (array.name) fail(diff.refusal(array.shape, sizes, name));
   const shapes = all.map((one) => `${one.name} ${shapeText(Object.values(one.sizes).slice(answer.batch > 1 ? 0 : 1))}`);
-  throw new Error(`The file has ${shapeText(array.shape)}, and no result has this shape: ${shapes.join(', ')}.`);
+  fail(`The file has ${shapeText(array.shape)}, and no result has this shape: ${shapes.join(', ')}.`);
 }
 
 // Returns the matrices of a pair whose array is read in an order.
@@ -204,9 +204,9 @@ export function createCompare(section, tools) {
     kept.position = state.position;
     const [ours, theirs] = [kept, answer].map((one) => one.groups(name));
     const said = (groups) => shapeText(Object.values(sizesOf(groups)));
-    if (!ours) throw new Error(`A has no ${name}.`);
+    if (!ours) fail(`A has no ${name}.`);
     if (said(ours) !== said(theirs) || !ours[0].every(({ cols }, at) => cols === theirs[0][at].cols))
-      throw new Error(`A has ${said(ours)} ${name} and B has ${said(theirs)}, so there is no difference to show.`);
+      fail(`A has ${said(ours)} ${name} and B has ${said(theirs)}, so there is no difference to show.`);
     return { name, ours, theirs };
   }
 
@@ -460,7 +460,7 @@ export function createCompare(section, tools) {
     if (!files.length) return;
     const mine = ++opened;
     try {
-      if (files.length > 1) throw new Error('Open one file. A .safetensors or JSON file can have several results.');
+      if (files.length > 1) fail('Open one file. A .safetensors or JSON file can have several results.');
       const arrays = await readOutputs(files[0]);
       if (mine !== opened) return;
       const pairs = arrays.map((one) => pairOf(answer, one));

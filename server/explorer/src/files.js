@@ -78,9 +78,7 @@ async function requestOf(options, given) {
 }
 
 async function safetensorsRequest(file) {
-  const found = await readSafetensors(file, MOST_HEADER);
-  if (!found) fail(`Its header has more than ${MOST_HEADER / 1e6} MB, which is too much for this page.`);
-  const { metadata, tensors } = found;
+  const { metadata, tensors } = await readSafetensors(file, MOST_HEADER);
   if (metadata.some(([key]) => key === 'words' || key === 'model') && tensors.some(({ name }) => name === 'X')) return { hidden: true };
   for (const { name } of tensors) {
     if (metadata.some(([key]) => key === name)) fail(`${name} is the name of a tensor, and it stands in __metadata__, too.`);

@@ -6,7 +6,7 @@ import { createGrid } from './grid.js';
 import { isSpecial, layerRequest, readHiddenStates, weightsRequest } from './hiddenstates.js';
 import { answerOfLayer, answerOfRollout, pick, withoutWords } from './layeranswer.js';
 import { formatBytes } from './numbers.js';
-import { shapeText } from './tensortext.js';
+import { fail, shapeText } from './tensortext.js';
 
 const MOST_WEIGHTS = 10_000_000; // numbers of an answer; more would take the memory of a small machine
 const LONGEST_WAIT = 30; // seconds
@@ -45,11 +45,8 @@ function drawRefused(parent, refused) {
   const details = makeWith('details', parent, { className: 'model refused', open: refused.length < 4 });
   makeWith('summary', details, { textContent: `Not served: ${refused.length}` });
   const list = makeWith('ul', details);
-  for (const { name, model, reason } of refused) {
-    const item = makeWith('li', list);
-    makeWith('code', item, { textContent: name ?? model });
-    item.append(`: ${reason}`);
-  }
+  for (const { name, model, reason } of refused)
+    makeWith('li', list).append(makeWith('code', null, { textContent: name ?? model }), `: ${reason}`);
 }
 
 // Fills the choice of what the hidden states belong to: models, parts of models, and single layers.
@@ -122,9 +119,8 @@ export function createLayers(section, listed, state, tools) {
   function chooseTarget({ model }) {
     if (model === null) return;
     const known = [...target.options].some(({ value }) => value === model);
-    if (!known && !listed.layers.some(({ name }) => name.startsWith(`${model}.`))) {
-      throw new Error(`The file is for the model ${model}, and this server has no such model. It has ${[...models.keys()].join(', ')}.`);
-    }
+    if (!known && !listed.layers.some(({ name }) => name.startsWith(`${model}.`)))
+      fail(`The file is for the model ${model}, and this server has no such model. It has ${[...models.keys()].join(', ')}.`);
     if (!known) target.append(new Option(model));
     target.value = model;
   }
@@ -133,18 +129,15 @@ export function createLayers(section, listed, state, tools) {
   function check({ X }) {
     const layers = listed.layers.filter(({ name, model }) => [name, model].includes(target.value) || name.startsWith(`${target.value}.`));
     if (X.shape.length === 2 && layers.length === 1) target.value = layers[0].name;
-    if (X.shape.length === 2 && !names.has(target.value)) {
-      throw new Error(`X (${shapeText(X.shape)}) is for one layer. Choose this layer.`);
-    }
+    if (X.shape.length === 2 && !names.has(target.value)) fail(`X (${shapeText(X.shape)}) is for one layer. Choose this layer.`);
     const n = X.shape.at(-2);
     const heads = layers.reduce((sum, layer) => sum + layer.heads, 0);
     const items = X.shape.slice(names.has(target.value) ? 0 : 1, -2).reduce((a, b) => a * b, 1);
     const weights = heads * items * n * n;
     if (weights <= MOST_WEIGHTS) return;
-    throw new Error(
-      `${counted(heads, 'head')} of ${n} × ${n} weights${items > 1 ? ` for ${items} batch items` : ''} are ${(weights / 1e6).toPrecision(3)} million numbers. ` +
-        `The page takes at most ${MOST_WEIGHTS / 1e6} million. Use a shorter text.`,
-    );
+    const each = `${counted(heads, 'head')} of ${n} × ${n} weights${items > 1 ? ` for ${items} batch items` : ''}`;
+    const most = `The page takes at most ${MOST_WEIGHTS / 1e6} million. Use a shorter text.`;
+    fail(`${each} are ${(weights / 1e6).toPrecision(3)} million numbers. ${most}`);
   }
 
   // Sends a request, and repeats it while the server is busy. Resolves to null if it is refused, or if the user has given another file.
@@ -266,9 +259,7 @@ export function createLayers(section, listed, state, tools) {
     open(input.files);
     input.value = ''; // otherwise the browser reports no change when the user opens the same file again
   });
-  target.addEventListener('change', () => {
-    if (file) compute(false);
-  });
+  target.addEventListener('change', () => file && compute(false));
   batch.addEventListener('change', render);
   section.hidden = false;
   if (state.map !== null) {

@@ -308,17 +308,15 @@ function shellWords(text) {
 // Reads a curl command. Returns {body, path, form}; path is that of its address. Returns null if it has neither.
 function readCurl(text) {
   const words = shellWords(text);
-  const bodies = [];
-  let address;
+  let [body, isFile, address] = ['', false];
   for (let at = words.indexOf('curl') + 1; at < words.length; at++) {
     const word = words[at];
     const [, letter, attached] = VALUED.exec(word) ?? [];
     const takes = letter ? attached === '' : DATA.test(word) || word === '--url';
     const value = takes ? words[++at] : attached;
-    if (letter === 'd' || DATA.test(word)) bodies.push([value ?? '', word !== '--data-raw']);
+    if (letter === 'd' || DATA.test(word)) [body, isFile] = body ? [body, isFile] : [value ?? '', word !== '--data-raw'];
     else if (word === '--url' || (!word.startsWith('-') && /^(?:https?:\/\/|[\w.-]+(?::\d+)?\/|[\w.-]+:\d+)/.test(word))) address ??= value ?? word; // prettier-ignore
   }
-  const [[body, isFile] = ['']] = bodies;
   if (!body && !address) return null;
   if (!body) refuse(text, 0, 'The body of a curl command stands after -d', 'a command without one');
   const file = isFile && body.startsWith('@') && body.slice(1);

@@ -63,7 +63,7 @@ function checkPlaces(tensors, size) {
 }
 
 // Reads a .safetensors file, a Blob. Resolves to {metadata, tensors}: the strings as [name, text], and tensors (tensortext.js) in the order
-// of the header. Resolves to null if the header has more than `room` bytes. Throws an Error with a sentence.
+// of the header. Throws an Error with a sentence, also if the header has more than `room` bytes.
 export async function readSafetensors(file, room) {
   if (file.size < PREFIX) fail(`It is no .safetensors file: such a file has at least ${PREFIX} bytes, and this one has ${file.size}.`);
   const long = new DataView(await file.slice(0, PREFIX).arrayBuffer()).getBigUint64(0, true);
@@ -72,7 +72,7 @@ export async function readSafetensors(file, room) {
   }
   const start = PREFIX + Number(long);
   if (start > file.size) fail(`The file is cut: its header has ${long} bytes, but only ${file.size - PREFIX} follow.`);
-  if (long > room) return null;
+  if (long > room) fail(`Its header has more than ${room / 1e6} MB, which is too much for this page.`);
   const header = parseHeader(await file.slice(PREFIX, start).arrayBuffer());
   const { __metadata__: texts = {}, ...entries } = header;
   if (!isObject(texts)) fail('Its __metadata__ is no object.');

@@ -45,12 +45,12 @@ export async function createStory(root, tools) {
   async function run() {
     const mine = ++asked;
     const { words, unknown, left } = wordsOf(model, area.value);
-    const said = [];
-    if (unknown.length)
-      said.push(`The model leaves out ${unknown.map(({ word }) => `“${word}”`).join(', ')}: it knows only the words below.`);
-    if (left) said.push(`It reads ${model.places} words at most; the last ${left} are left out.`);
-    if (!words.length) said.push('Type words that the model knows.');
-    note.textContent = said.join(' ');
+    const said = [
+      unknown.length && `The model leaves out ${unknown.map(({ word }) => `“${word}”`).join(', ')}: it knows only the words below.`,
+      left && `It reads ${model.places} words at most; the last ${left} are left out.`,
+      !words.length && 'Type words that the model knows.',
+    ];
+    note.textContent = said.filter(Boolean).join(' ');
     if (!words.length) return;
     try {
       const all = await runTrained(model, words, tools.post, { stored });
@@ -132,20 +132,14 @@ export async function createStory(root, tools) {
     }
   }
 
-  async function drawLines() {
-    lines ??= (await tools.lines()).createLines(place, { onLock: (row) => (locked = row) });
-    const { layer, head } = chosen;
-    const matrix = ran.layers[layer].weights[head];
-    lines.update({
-      heads: [{ weights: matrix.data, name: `layer ${layer}, head ${head}`, index: head }],
-      ...{ rows: matrix.rows, cols: matrix.cols, queryLabels: ran.words, keyLabels: ran.words, threshold: 0.1, row: locked },
-    });
-  }
-
-  function draw() {
+  async function draw() {
     drawHeads();
     drawNext();
-    drawLines();
+    lines ??= (await tools.lines()).createLines(place, { onLock: (row) => (locked = row) });
+    const { layer, head } = chosen;
+    const { rows, cols, data } = ran.layers[layer].weights[head];
+    const heads = [{ weights: data, name: `layer ${layer}, head ${head}`, index: head }];
+    lines.update({ heads, rows, cols, queryLabels: ran.words, keyLabels: ran.words, threshold: 0.1, row: locked });
   }
 
   area.addEventListener('input', () => {

@@ -20,7 +20,7 @@ const rowsOf = ({ rows, cols, data }) => Array.from({ length: rows }, (_, row) =
 // words: all words that it knows. places: how many words a text may have. layers: for each layer {W_Q, W_K, W_V, W_O}, each (d_model,
 // d_model). embedding and unembedding (words, d_model), positions (places, d_model). A matrix is {rows, cols, data}.
 export async function readTrained(file) {
-  const { metadata, tensors } = (await readSafetensors(file, file.size)) ?? fail('Its header is too long.');
+  const { metadata, tensors } = await readSafetensors(file, file.size);
   const texts = Object.fromEntries(metadata);
   const all = Object.fromEntries(await Promise.all(tensors.map(async (tensor) => [tensor.name, await matrixOf(tensor)])));
   const { embedding, positions, unembedding } = all;

@@ -14,7 +14,7 @@ export class Words {
     root.addEventListener('pointerover', withRow(on.point));
     root.addEventListener('pointerleave', () => on.point(null));
     root.addEventListener('focusin', withRow(on.point));
-    root.addEventListener('click', (event) => this.rowOf(event.target) !== null && on.lock(this.rowOf(event.target)));
+    root.addEventListener('click', ({ target }) => this.rowOf(target) !== null && on.lock(this.rowOf(target)));
     root.addEventListener('keydown', (event) => this.move(event));
   }
 
