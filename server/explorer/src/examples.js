@@ -16,6 +16,9 @@ const rand = (...shape) => ({ random: 'rand', shape });
 const words = { random: { generator: 'torch', seed: 123 }, text: SENTENCE, embedding_dim: 64 };
 const untrained = (what) =>
   `The ${what} untrained, and the scores reach the hundreds: nearly all of a row goes to one word. Set a smaller scale, and the attention spreads.`;
+const randint = { random: 'randint', high: 3, shape: [3, 3] };
+const LARGE = { random: 'randn', shape: [1024, 64] };
+const SMALL = { random: 'normal', shape: [32, 32], std: 0.25 };
 const oneHead = [rand(64, 32), rand(64, 32), rand(64, 48)];
 
 const FROM_SCRATCH = {
@@ -24,8 +27,6 @@ const FROM_SCRATCH = {
   W_K: m('2 2 2; 0 2 1; 0 1 1'),
   W_V: m('1 1 0; 0 1 1; 0 0 0'),
 };
-
-const randint = { random: 'randint', high: 3, shape: [3, 3] };
 
 const ANY_SIZE = {
   X: m('0 1 1 0 0 1 0; 1 0 1 0 1 1 1; 1 1 1 1 0 0 0; 0 1 1 1 0 0 0; 1 1 1 0 0 1 0'),
@@ -107,7 +108,10 @@ const SAID = {
 };
 const FORGET = { decay: [-0.05, -0.05, -0.1, -0.05, -0.36, -0.05, -0.1, -0.05] };
 const CORRECT = { beta: [0.2, 1, 0.2, 1, 0.2, 0.9, 0.2, 0.9] };
-const byRule = (update, given) => ({ path: '/linear-attention', body: { ...SAID, update, ...given } });
+const byRule = (update, given, look) => ({
+  id: update === 'gated_delta' ? '005' : `005-${update}`,
+  ...{ title: update.replace('_', ' '), look, path: '/linear-attention', body: { ...SAID, update, ...given } },
+});
 
 // The examples. Each opens with the first of its variants. look: the note that the page shows while the request is
 // unchanged, or a function of its answer that returns the note.
@@ -249,38 +253,30 @@ export const EXAMPLES = [
         path: '/attention',
         body: { ...SAID, causal: true },
       },
-      {
-        id: '005-linear',
-        title: 'linear',
-        look:
-          'Without softmax, the state adds up what all words write. Nothing is forgotten: for “out”, “in” and “out” weigh nearly the same, ' +
+      byRule(
+        'linear',
+        {},
+        'Without softmax, the state adds up what all words write. Nothing is forgotten: for “out”, “in” and “out” weigh nearly the same, ' +
           'and their values, 1 and −1, cancel each other out.',
-        ...byRule('linear'),
-      },
-      {
-        id: '005-gated',
-        title: 'gated',
-        look:
-          'At each word, a gate multiplies the state by a number below 1, so that older words fade. ' +
+      ),
+      byRule(
+        'gated',
+        FORGET,
+        'At each word, a gate multiplies the state by a number below 1, so that older words fade. ' +
           'The second “door” forgets most. But “open” and “in” are still there.',
-        ...byRule('gated', FORGET),
-      },
-      {
-        id: '005-delta',
-        title: 'delta',
-        look:
-          'A word first looks up what the state holds under its key, and writes only the difference. ' +
+      ),
+      byRule(
+        'delta',
+        CORRECT,
+        'A word first looks up what the state holds under its key, and writes only the difference. ' +
           'So “shut” replaces “open”: point at “open” in the row of “shut” to see the correction.',
-        ...byRule('delta', CORRECT),
-      },
-      {
-        id: '005',
-        title: 'gated delta',
-        look:
-          'The state forgets and corrects, as in Qwen3-Next and Kimi Linear. Point at a weight to see how gates and corrections made it, ' +
+      ),
+      byRule(
+        'gated_delta',
+        { ...FORGET, ...CORRECT },
+        'The state forgets and corrects, as in Qwen3-Next and Kimi Linear. Point at a weight to see how gates and corrections made it, ' +
           'and open the state to see it change from word to word.',
-        ...byRule('gated_delta', { ...FORGET, ...CORRECT }),
-      },
+      ),
     ],
   },
 ];
@@ -329,9 +325,6 @@ export const MODEL = {
     },
   ],
 };
-
-const LARGE = { random: 'randn', shape: [1024, 64] };
-const SMALL = { random: 'normal', shape: [32, 32], std: 0.25 };
 
 // The requests that the entry "Your own" begins with.
 export const OWN = {

@@ -80,9 +80,8 @@ async function requestOf(options, given) {
 async function safetensorsRequest(file) {
   const { metadata, tensors } = await readSafetensors(file, MOST_HEADER);
   if (metadata.some(([key]) => key === 'words' || key === 'model') && tensors.some(({ name }) => name === 'X')) return { hidden: true };
-  for (const { name } of tensors) {
+  for (const { name } of tensors)
     if (metadata.some(([key]) => key === name)) fail(`${name} is the name of a tensor, and it stands in __metadata__, too.`);
-  }
   const place = ({ name }) => (KEYS.includes(name) ? KEYS.indexOf(name) : KEYS.length);
   tensors.sort((a, b) => place(a) - place(b));
   // A string of the metadata that is JSON is this JSON; any other is a string. "format" names the library that wrote the file.
@@ -166,8 +165,7 @@ export function requestOfText(text, sentence, { one = false, as, present = '' } 
     return { text: objectOf([[key, json]]), labels: labels ?? [], ...more, note };
   }
   const names = matrices.every(([name]) => name === null) ? UNNAMED.slice(0, matrices.length) : matrices.map(([name]) => name);
-  if (names.length < matrices.length || names.includes(null)) {
+  if (names.length < matrices.length || names.includes(null))
     fail(`The text has ${matrices.length} matrices, and some have no name. Write the name of its key before each, as in Q = [[1, 2]].`);
-  }
   return { text: objectOf(matrices.map(([, json], at) => [names[at], json])), labels: [], note: `The text is ${names.join(', ')} now.` };
 }

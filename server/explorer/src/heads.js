@@ -1,6 +1,7 @@
 // heads.js shows all heads as a grid of small maps, from which the user chooses one. Batch items are the rows. The maps can be sorted, and
 // a head can be found by its number. Maps are painted when they come into sight.
 import { make, makeWith } from './dom.js';
+import { moveAlong } from './keyboard.js';
 import { formatNumber } from './numbers.js';
 import { thumbSize } from './thumbs.js';
 
@@ -43,7 +44,7 @@ export class Heads {
       this.paintSeen();
     };
     this.watcher = new IntersectionObserver(seen, { root: this.grid, rootMargin: '100px' });
-    this.grid.addEventListener('keydown', (event) => this.move(event));
+    this.grid.addEventListener('keydown', (event) => moveAlong([...this.grid.querySelectorAll('.head:not([hidden])')], event));
   }
 
   // Shows the heads of an answer. look: what the colours depend on, as a text.
@@ -151,15 +152,5 @@ export class Heads {
     const wanted = this.search.value.trim();
     for (const { button, head } of this.buttons) button.hidden = !String(head).startsWith(wanted);
     if (this.meanButton) this.meanButton.hidden = wanted !== '';
-  }
-
-  move(event) {
-    const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-    const shown = [...this.grid.querySelectorAll('.head:not([hidden])')];
-    const at = shown.indexOf(event.target);
-    if (!step || at < 0) return;
-    shown[Math.min(Math.max(at + step, 0), shown.length - 1)].focus();
-    event.preventDefault();
-    event.stopPropagation();
   }
 }

@@ -29,9 +29,8 @@ export async function readHiddenStates(file) {
   const texts = new Map(metadata);
   const X = tensors.find(({ name }) => name === 'X');
   if (!X) fail('It has no tensor X, the hidden states.');
-  if (X.shape.length < 2 || X.shape.length > 4 || X.shape.includes(0)) {
+  if (X.shape.length < 2 || X.shape.length > 4 || X.shape.includes(0))
     fail(`X has the shape ${shapeText(X.shape)}. Hidden states are (layers, n, d_model), (layers, batch, n, d_model) or (n, d_model).`);
-  }
   const options = metadata.filter(([name]) => !OWN.includes(name));
   return { X, model: texts.get('model') ?? null, ...wordsOf(texts.get('words'), X.shape.at(-2)), tensors, options };
 }

@@ -33,9 +33,8 @@ function readHeader(text) {
 export async function readNpy(file) {
   const head = new Uint8Array(await file.slice(0, 12).arrayBuffer());
   const view = new DataView(head.buffer);
-  if (head.length < 6 || String.fromCharCode(...head.subarray(0, 6)) !== '\x93NUMPY') {
+  if (head.length < 6 || String.fromCharCode(...head.subarray(0, 6)) !== '\x93NUMPY')
     fail('It is no .npy file: such a file begins with the bytes 93 4E 55 4D 50 59.');
-  }
   const [major, minor] = head.subarray(6);
   const start = major === 1 ? 10 : 12;
   if (head.length < start) fail(`The file is cut: it has ${file.size} bytes, and its header begins after more.`);

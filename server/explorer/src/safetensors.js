@@ -40,9 +40,8 @@ function checkEntry(name, entry) {
   if (!Object.hasOwn(TYPES, dtype)) fail(`The tensor ${name} has the type ${dtype}. The page reads ${Object.keys(TYPES).join(', ')}.`);
   const sizes = `whole numbers from 0 to ${MOST_SIZE}`;
   if (!Array.isArray(shape) || !shape.every(isSize)) fail(`The shape of the tensor ${name} is no list of ${sizes}.`);
-  if (!Array.isArray(offsets) || offsets.length !== 2 || !offsets.every(isSize)) {
+  if (!Array.isArray(offsets) || offsets.length !== 2 || !offsets.every(isSize))
     fail(`The data_offsets of the tensor ${name} are not two ${sizes}.`);
-  }
   return { name, type: dtype, shape, begin: offsets[0], end: offsets[1] };
 }
 
@@ -67,9 +66,8 @@ function checkPlaces(tensors, size) {
 export async function readSafetensors(file, room) {
   if (file.size < PREFIX) fail(`It is no .safetensors file: such a file has at least ${PREFIX} bytes, and this one has ${file.size}.`);
   const long = new DataView(await file.slice(0, PREFIX).arrayBuffer()).getBigUint64(0, true);
-  if (long > MOST_HEADER) {
+  if (long > MOST_HEADER)
     fail(`It is no .safetensors file: its first ${PREFIX} bytes say that its header has ${long} bytes; the most are ${MOST_HEADER}.`);
-  }
   const start = PREFIX + Number(long);
   if (start > file.size) fail(`The file is cut: its header has ${long} bytes, but only ${file.size - PREFIX} follow.`);
   if (long > room) fail(`Its header has more than ${room / 1e6} MB, which is too much for this page.`);
@@ -77,9 +75,7 @@ export async function readSafetensors(file, room) {
   const { __metadata__: texts = {}, ...entries } = header;
   if (!isObject(texts)) fail('Its __metadata__ is no object.');
   const metadata = Object.entries(texts);
-  for (const [name, text] of metadata) {
-    if (typeof text !== 'string') fail(`In __metadata__, ${name} is no string.`);
-  }
+  for (const [name, text] of metadata) if (typeof text !== 'string') fail(`In __metadata__, ${name} is no string.`);
   const tensors = Object.entries(entries).map(([name, entry]) => checkEntry(name, entry));
   checkPlaces(
     tensors.toSorted((a, b) => a.begin - b.begin || a.end - b.end),

@@ -1,6 +1,7 @@
 // words.js writes the words of an answer as a sentence. The words are tinted by the weights of one word, the query. The pointer or the
 // focus on a word makes it the query; a click keeps it.
 import { make } from './dom.js';
+import { moveAlong } from './keyboard.js';
 
 const MOST = 256; // words
 
@@ -15,24 +16,15 @@ export class Words {
     root.addEventListener('pointerleave', () => on.point(null));
     root.addEventListener('focusin', withRow(on.point));
     root.addEventListener('click', ({ target }) => this.rowOf(target) !== null && on.lock(this.rowOf(target)));
-    root.addEventListener('keydown', (event) => this.move(event));
+    root.addEventListener('keydown', (event) => {
+      const to = moveAlong(this.queries, event);
+      if (to) for (const word of this.queries) word.tabIndex = word === to ? 0 : -1; // Tab reaches only one of them
+    });
   }
 
   rowOf(target) {
     const row = target.closest?.('[data-word]')?.dataset.word;
     return row === undefined ? null : Number(row);
-  }
-
-  // Moves the focus from word to word. Tab reaches only one of them.
-  move(event) {
-    const row = this.rowOf(event.target);
-    const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-    if (row === null || !step) return;
-    const to = this.queries[Math.min(Math.max(row + step, 0), this.queries.length - 1)];
-    for (const word of this.queries) word.tabIndex = word === to ? 0 : -1;
-    to.focus({ preventScroll: true });
-    event.preventDefault();
-    event.stopPropagation();
   }
 
   // Writes the words of an answer. If the keys are not the queries, they are a second line.
