@@ -59,8 +59,7 @@ const isWithin = (a, b, { absolute, relative }) => a === b || (Number.isFinite(b
 
 // Returns b − a as a matrix. A masked cell is −∞, and a broken one is NaN.
 export function difference({ rows, cols, data: a }, { data: b }) {
-  const infinite = (x) => (x < 0 ? x : 0); // equal infinities
-  const data = Float64Array.from(a, (x, at) => (Number.isFinite(b[at] - x) ? b[at] - x : x === b[at] ? infinite(x) : NaN));
+  const data = Float64Array.from(a, (x, at) => (Number.isFinite(b[at] - x) ? b[at] - x : x === b[at] ? Math.min(x, 0) : NaN));
   const masked = data.reduce((sum, x) => sum + (x === -Infinity), 0);
   return { rows, cols, data, masked };
 }

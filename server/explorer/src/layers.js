@@ -49,15 +49,6 @@ function drawRefused(parent, refused) {
     makeWith('li', list).append(makeWith('code', null, { textContent: name ?? model }), `: ${reason}`);
 }
 
-// Fills the choice of what the hidden states belong to: models, parts of models, and single layers.
-function drawTargets(select, models) {
-  for (const [model, layers] of models) {
-    const names = [...stemsOf(layers), ...layers.map(({ name }) => name)];
-    const whole = new Option(`${model}, ${counted(layers.length, 'layer')}`, model);
-    makeWith('optgroup', select, { label: model }).append(whole, ...names.map((name) => new Option(name)));
-  }
-}
-
 // Makes the section. section: its element, which is still empty. listed: the answer to GET /layers. state: how the page shows weights, and
 // which map is large: {model, map}. tools: as in grid.js, and {stored(path, request), show(change)}, which changes the state.
 export function createLayers(section, listed, state, tools) {
@@ -87,7 +78,12 @@ export function createLayers(section, listed, state, tools) {
   const input = makeWith('input', given, { className: 'unseen', type: 'file', id: 'layers-file', accept: '.safetensors' });
   const label = makeWith('label', given, { textContent: 'for ' });
   const target = makeWith('select', label, { id: 'layers-target' });
-  drawTargets(target, models);
+  // The hidden states may belong to a model, to a part of it, or to a single layer.
+  for (const [model, layers] of models) {
+    const parts = [...stemsOf(layers), ...layers.map(({ name }) => name)];
+    const whole = new Option(`${model}, ${counted(layers.length, 'layer')}`, model);
+    makeWith('optgroup', target, { label: model }).append(whole, ...parts.map((name) => new Option(name)));
+  }
   const batchBox = makeWith('label', given, { textContent: 'Batch item ', hidden: true });
   const batch = makeWith('select', batchBox, { id: 'layers-batch' });
   makeWith('small', given, {

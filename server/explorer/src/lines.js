@@ -131,6 +131,7 @@ class Lines {
     this.canvas = make('canvas', 'lines-canvas', this.stage);
     this.canvas.setAttribute('aria-hidden', 'true');
     this.keys = new Column('key', 'keys', this.layer);
+    this.columns = { query: this.queries, key: this.keys };
     this.note = make('p', 'lines-note', this.root);
     this.data = null;
     this.pointed = null; // the word that the pointer is on or that has the focus: {side, index}
@@ -144,17 +145,13 @@ class Lines {
     on(this.layer, 'focusin', (event) => {
       const word = this.wordOf(event.target);
       if (!word) return;
-      this.columnOf(word.side).current = word.index;
+      this.columns[word.side].current = word.index;
       this.point(word);
     });
     on(this.layer, 'focusout', () => this.point(null));
     on(this.layer, 'click', (event) => this.lock(this.wordOf(event.target)));
     on(this.root, 'keydown', (event) => this.keydown(event));
     new ResizeObserver(() => this.later()).observe(this.root);
-  }
-
-  columnOf(side) {
-    return side === 'query' ? this.queries : this.keys;
   }
 
   wordOf(target) {
@@ -204,7 +201,7 @@ class Lines {
     const to = across ?? side;
     const place = Math.max(0, Math.min(lengths[to] - 1, index + (steps[key] ?? 0)));
     this.reveal(place);
-    const column = this.columnOf(to);
+    const column = this.columns[to];
     column.current = place;
     this.render();
     column.words.get(place).word.focus({ preventScroll: true });

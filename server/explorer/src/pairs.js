@@ -29,14 +29,11 @@ export function massCut(sizes, mass) {
 // Returns the smallest magnitude that a row keeps, and how many weights of just this magnitude it keeps.
 function rowCut(head, row, cols, { threshold, mode }) {
   if (mode !== 'mass') return { least: threshold, ties: Infinity };
-  let cut = head.cuts.get(row);
-  if (!cut) {
-    const sizes = new Float64Array(cols);
-    for (let key = 0, i = row * cols; key < cols; key++, i++) sizes[key] = head.masked?.[i] ? 0 : Math.abs(head.weights[i]);
-    cut = massCut(sizes, threshold);
-    head.cuts.set(row, cut);
+  if (!head.cuts.has(row)) {
+    const sizes = Float64Array.from(head.weights.subarray(row * cols, (row + 1) * cols), Math.abs);
+    head.cuts.set(row, massCut(sizes.map((size, key) => (head.masked?.[row * cols + key] ? 0 : size)), threshold)); // prettier-ignore
   }
-  return cut;
+  return head.cuts.get(row);
 }
 
 // Adds the indices of the kept weights of a row to `kept`. If `key` is not null, it adds only the weight of this key.
