@@ -1,7 +1,6 @@
 // compare.js shows two results beside each other, and their difference: an answer that the user has kept (A) and the present answer (B), or
 // the present answer (A) and the output of the user's own kernel from a file (B). The service judges the file, and the page shows where the
-// numbers beyond its tolerance are. The page loads this script when it is first needed. Parts of the page that exist once are given to it
-// (`tools`).
+// numbers beyond its tolerance are. The page loads this script when it is first needed, and gives it parts that exist once (`tools`).
 import { makeScale, raster, rangeOf } from './colour.js';
 import * as diff from './difference.js';
 import { makeWith } from './dom.js';
@@ -10,8 +9,8 @@ import { measured, split } from './matrices.js';
 import { formatNumber } from './numbers.js';
 import { axisNames, isSigned, STEPS } from './steps.js';
 import { suspects } from './suspects.js';
-import { shapeText, TYPES } from './tensortext.js';
-import { drawThumb, thumbSize } from './thumbs.js';
+import { fail, shapeText, TYPES } from './tensortext.js';
+import { paintMap, thumbSize } from './thumbs.js';
 
 /* global OUTPUTS_NAME */
 const GAP = 28; // pixels between the figures
@@ -55,7 +54,7 @@ function resultOf(answer, name) {
 function pairOf(answer, array) {
   const names = array.name === null ? diff.RESULTS : [array.name];
   const known = names.map((name) => ({ name, ours: resultOf(answer, name) })).filter(({ ours }) => ours);
-  if (!known.length) throw new Error(`The file has ${array.name}, and the answer has no such result.`);
+  if (!known.length) fail(`The file has ${array.name}, and the answer has no such result.`);
   const all = known.map(({ name, ours }) => {
     const sizes = sizesOf(ours);
     const even = ours[0].every(({ cols }) => cols === sizes.cols);
@@ -65,10 +64,10 @@ function pairOf(answer, array) {
   const found = all.find(({ orders, own }) => orders.includes(own)) ?? all.find(({ orders }) => orders.length);
   if (found) return found;
   const [{ name, sizes, even }] = all;
-  if (!even) throw new Error(`The heads of ${name} have different numbers of columns, so no array holds them.`);
-  if (array.name) throw new Error(diff.refusal(array.shape, sizes, name));
+  if (!even) fail(`The heads of ${name} have different numbers of columns, so no array holds them.`);
+  if (array.name) fail(diff.refusal(array.shape, sizes, name));
   const shapes = all.map((one) => `${one.name} ${shapeText(Object.values(one.sizes).slice(answer.batch > 1 ? 0 : 1))}`);
-  throw new Error(`The file has ${shapeText(array.shape)}, and no result has this shape: ${shapes.join(', ')}.`);
+  fail(`The file has ${shapeText(array.shape)}, and no result has this shape: ${shapes.join(', ')}.`);
 }
 
 // Returns the matrices of a pair whose array is read in an order.
@@ -106,13 +105,13 @@ export function createCompare(section, tools) {
 
   const head = makeWith('p', section, { className: 'compare-head' });
   const title = makeWith('strong', head);
-  const keep = makeWith('button', head, { type: 'button', textContent: 'Keep B as A' });
+  const keep = makeWith('button', head, { type: 'button', textContent: 'Keep B as A', onclick: () => tools.keep() });
   makeWith('label', head, { className: 'button', htmlFor: 'compare-file', textContent: 'Open a kernel’s output' });
   const accept = '.npy,.safetensors,.json,.csv,.tsv,.txt';
   const input = makeWith('input', head, { type: 'file', id: 'compare-file', className: 'unseen', accept });
   const choice = makeWith('select', makeWith('label', head, { textContent: 'Colours of B − A ' }), { id: 'compare-colours' });
   for (const [value, text] of Object.entries(COLOURS)) choice.append(new Option(text, value));
-  const stop = makeWith('button', head, { type: 'button', className: 'quiet', textContent: 'Stop comparing' });
+  const stop = makeWith('button', head, { type: 'button', className: 'quiet', textContent: 'Stop comparing', onclick: close });
   const line = makeWith('div', section, { className: 'compare-told' });
   const told = makeWith('p', line, { id: 'compare-told', role: 'status' });
   const flip = makeWith('button', line, { type: 'button', id: 'compare-order', hidden: true });
@@ -142,8 +141,8 @@ export function createCompare(section, tools) {
 
   const step = () => STEPS.find(({ name }) => name === found.name);
 
-  // Returns the numbers of a cell in A, B and B − A, and its words.
-  const numbersAt = (cell) => found.parts.map(({ data, cols }) => written(data[cell.row * cols + cell.col]));
+  // Returns the numbers of a cell in A, B and B − A, with their names, and its words.
+  const numbersAt = ({ row: r, col: c }) => found.parts.map(({ data, cols }, at) => [PANES[at], written(data[r * cols + c]), at === 2]);
   const titleOf = ({ row: r, col: c }) =>
     `${now.answer.label(step().rows)(r)}, ${step().cols === 'key' ? now.answer.key(c) : `column ${c}`}`;
 
@@ -154,10 +153,7 @@ export function createCompare(section, tools) {
     const names = { query: cell?.row, key: step().cols === 'key' ? cell?.col : undefined };
     tools.point(cell && step().rows === 'query' ? names : null);
     if (!cell) tools.hideTooltip();
-    else {
-      const [a, b, c] = numbersAt(cell);
-      tools.showTooltip(titleOf(cell), [['A', a], ['B', b], ['B − A', c, true]], event, figure.rectOf(cell)); // prettier-ignore
-    }
+    else tools.showTooltip(titleOf(cell), numbersAt(cell), event, figure.rectOf(cell));
     mark();
   }
 
@@ -166,8 +162,7 @@ export function createCompare(section, tools) {
     if (!cell) return;
     figure.reveal(cell);
     point(cell, {}, figure);
-    const [a, b, c] = numbersAt(cell);
-    tools.say(`${titleOf(cell)}: A ${a}, B ${b}, B − A ${c}`);
+    tools.say(`${titleOf(cell)}: ${numbersAt(cell).map(([name, number]) => `${name} ${number}`).join(', ')}`); // prettier-ignore
     event.preventDefault();
     event.stopPropagation();
   }
@@ -178,7 +173,7 @@ export function createCompare(section, tools) {
   function mark() {
     const at = worstOf(found);
     const { batch, head: index } = placeOf();
-    const subject = at && at.batch === batch && at.head === index ? { row: at.row, col: at.col } : null;
+    const subject = at?.batch === batch && at.head === index ? { row: at.row, col: at.col } : null;
     for (const { figure } of panes) figure.mark({ rows: [], cols: [], cell: pointed, subject, locked: null });
   }
 
@@ -209,9 +204,9 @@ export function createCompare(section, tools) {
     kept.position = state.position;
     const [ours, theirs] = [kept, answer].map((one) => one.groups(name));
     const said = (groups) => shapeText(Object.values(sizesOf(groups)));
-    if (!ours) throw new Error(`A has no ${name}.`);
+    if (!ours) fail(`A has no ${name}.`);
     if (said(ours) !== said(theirs) || !ours[0].every(({ cols }, at) => cols === theirs[0][at].cols))
-      throw new Error(`A has ${said(ours)} ${name} and B has ${said(theirs)}, so there is no difference to show.`);
+      fail(`A has ${said(ours)} ${name} and B has ${said(theirs)}, so there is no difference to show.`);
     return { name, ours, theirs };
   }
 
@@ -231,25 +226,17 @@ export function createCompare(section, tools) {
   // Says where a number is, and what both have there.
   function spotOf({ batch, head: index, row: r, col: c, ours, theirs }) {
     const [mine, yours] = file ? ['the service', 'the file'] : ['A', 'B'];
-    const place = [
-      ...(found.ours.length > 1 ? [`batch item ${batch}`] : []),
-      ...(found.ours[0].length > 1 ? [`head ${index}`] : []),
-      `row ${r}${word(r)}`,
-      `column ${c}${step().cols === 'key' ? ` (${now.answer.key(c)})` : ''}`,
-    ];
-    return `${found.name} at ${place.join(', ')}: ${mine} has ${written(ours)}, ${yours} has ${written(theirs)}`;
+    const place = `${found.ours.length > 1 ? `batch item ${batch}, ` : ''}${found.ours[0].length > 1 ? `head ${index}, ` : ''}row ${r}${word(r)}`;
+    const column = `column ${c}${step().cols === 'key' ? ` (${now.answer.key(c)})` : ''}`;
+    return `${found.name} at ${place}, ${column}: ${mine} has ${written(ours)}, ${yours} has ${written(theirs)}`;
   }
 
   // Says in which batch items, heads, rows and columns the numbers beyond the tolerance are.
   function regionOf({ heads, rows, cols }) {
-    const items = heads.map((item) => Number(item.some(Boolean)));
-    const any = heads[0].map((_, at) => Number(heads.some((item) => item[at])));
-    return [
-      ...(items.length > 1 ? [diff.spanOf('batch item', items)] : []),
-      ...(any.length > 1 ? [diff.spanOf('head', any)] : []),
-      diff.spanOf('row', rows, word),
-      ...(cols.includes(0) ? [diff.spanOf('column', cols)] : []),
-    ].join(', ');
+    const items = heads.map((item) => item.some(Boolean));
+    const any = heads[0].map((_, at) => heads.some((item) => item[at]));
+    const said = [items.length > 1 && ['batch item', items], any.length > 1 && ['head', any], ['row', rows, word], cols.includes(0) && ['column', cols]]; // prettier-ignore
+    return said.filter(Boolean).map((what) => diff.spanOf(...what)).join(', '); // prettier-ignore
   }
 
   // Says what is wrong, and where. All numbers are those of the service, if it has judged.
@@ -336,27 +323,24 @@ export function createCompare(section, tools) {
       found.drawn = look;
       thumbs.replaceChildren(...(thumbs.hidden ? [] : list).map((one) => makeThumb(one, scale, how)));
     }
-    const at = placeOf();
-    for (const button of thumbs.children) {
-      button.setAttribute('aria-pressed', String(button.dataset.head === [at.batch, at.head].join()));
-    }
+    const at = String(Object.values(placeOf()));
+    for (const button of thumbs.children) button.ariaPressed = String(button.dataset.head === at);
   }
 
   function makeThumb({ batch, index, over }, scale, how) {
-    const button = makeWith('button', null, { type: 'button', className: over ? 'wrong' : '' });
-    const name = `${found.ours.length > 1 ? `item ${batch}, ` : ''}head ${index}`;
+    const onclick = () => showHead(batch, index);
+    const button = makeWith('button', null, { type: 'button', className: over ? 'wrong' : '', onclick });
     button.dataset.head = [batch, index];
-    button.addEventListener('click', () => showHead(batch, index));
     const canvas = makeWith('canvas', button);
     const { width, height } = thumbSize(found.ours[batch][index], THUMB);
     Object.assign(canvas.style, { width: `${Math.max(width, LEAST_THUMB)}px`, height: `${Math.max(height, LEAST_THUMB)}px` });
-    button.append(`${name} `, makeWith('b', null, { textContent: counted(over) }));
+    const name = `${found.ours.length > 1 ? `item ${batch}, ` : ''}head ${index} `;
+    button.append(name, makeWith('b', null, { textContent: counted(over) }));
     const pair = found;
     tools.defer(canvas, () => {
       if (pair !== found) return;
       const { matrix, shades, mask } = differenceOf(batch, index, how);
-      const coloured = { ...matrix, data: shades, mask };
-      drawThumb(canvas, coloured, mask, scale, (part, side) => pictureOf(coloured)(scale, part, side));
+      paintMap(canvas, { ...matrix, data: shades, mask }, scale);
     });
     return button;
   }
@@ -367,8 +351,7 @@ export function createCompare(section, tools) {
     const [a, b] = [found.ours[batch][index], measured(found.theirs[batch][index])];
     const { palette, log, dark, range } = state;
     const { all, tolerance } = found;
-    const how = colours ?? (file ? 'beyond' : 'same');
-    choice.value = how;
+    const how = (choice.value = colours ?? (file ? 'beyond' : 'same'));
     const own = differenceOf(batch, index, how);
     found.parts = [a, b, measured(own.matrix)];
     const signed = isSigned(found.name, answer.summary.options) || all.lo < 0;
@@ -459,11 +442,16 @@ export function createCompare(section, tools) {
     }
   }
 
-  function close() {
+  // Begins a comparison with an answer that was kept, or with a file. Without both, there is none.
+  function begin(answer, given) {
     opened++;
     clear();
-    kept = file = null;
-    section.hidden = true;
+    [kept, file, colours, now] = [answer, given, null, null];
+    section.hidden = !answer && !given;
+  }
+
+  function close() {
+    begin(null, null);
     tools.closed();
   }
 
@@ -472,13 +460,11 @@ export function createCompare(section, tools) {
     if (!files.length) return;
     const mine = ++opened;
     try {
-      if (files.length > 1) throw new Error('Open one file. A .safetensors or JSON file can have several results.');
+      if (files.length > 1) fail('Open one file. A .safetensors or JSON file can have several results.');
       const arrays = await readOutputs(files[0]);
       if (mine !== opened) return;
       const pairs = arrays.map((one) => pairOf(answer, one));
-      clear();
-      [file, kept, colours, now] = [{ name: files[0].name, arrays, order: null }, null, null, null];
-      section.hidden = false;
+      begin(null, { name: files[0].name, arrays, order: null });
       tools.close();
       tools.show({ step: (pairs.find(({ name }) => name === state.step) ?? pairs[0]).name });
     } catch (error) {
@@ -490,8 +476,6 @@ export function createCompare(section, tools) {
     tools.opened([...input.files]);
     input.value = '';
   });
-  keep.addEventListener('click', () => tools.keep());
-  stop.addEventListener('click', close);
   choice.addEventListener('change', () => {
     colours = choice.value;
     if (found) draw();
@@ -519,13 +503,7 @@ export function createCompare(section, tools) {
     close,
     open,
     // Keeps an answer as A.
-    keep(answer) {
-      clear();
-      kept = answer;
-      file = colours = now = null;
-      opened++;
-      section.hidden = false;
-    },
+    keep: (answer) => begin(answer, null),
     holds: (element) => !section.hidden && section.contains(element),
     // A copy of what is compared: {name, verdict, beyond, order, worst, difference}.
     shown() {

@@ -14,10 +14,7 @@ export const toleranceOf = (type) => ({ absolute: 1e-5, relative: { F16: 1e-3, B
 // The orders in which an array may hold the numbers of all heads. The second one also fits if the last two axes are one.
 export const ORDERS = { heads: 'heads × rows × columns', rows: 'rows × heads × columns' };
 
-function withoutOnes(shape) {
-  const first = shape.findIndex((size) => size !== 1);
-  return first < 0 ? '' : shape.slice(first).join();
-}
+const withoutOnes = (shape) => shape.join().replace(/^(1(,|$))+/, '');
 
 // Returns the orders, keys of ORDERS, in which an array of this shape is a result with these sizes. Leading axes of size 1 do not matter.
 // The axis of heads may be absent if there is one head.
@@ -62,8 +59,7 @@ const isWithin = (a, b, { absolute, relative }) => a === b || (Number.isFinite(b
 
 // Returns b − a as a matrix. A masked cell is −∞, and a broken one is NaN.
 export function difference({ rows, cols, data: a }, { data: b }) {
-  const infinite = (x) => (x < 0 ? x : 0); // equal infinities
-  const data = Float64Array.from(a, (x, at) => (Number.isFinite(b[at] - x) ? b[at] - x : x === b[at] ? infinite(x) : NaN));
+  const data = Float64Array.from(a, (x, at) => (Number.isFinite(b[at] - x) ? b[at] - x : x === b[at] ? Math.min(x, 0) : NaN));
   const masked = data.reduce((sum, x) => sum + (x === -Infinity), 0);
   return { rows, cols, data, masked };
 }

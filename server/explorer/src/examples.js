@@ -14,6 +14,11 @@ const SENTENCE =
 
 const rand = (...shape) => ({ random: 'rand', shape });
 const words = { random: { generator: 'torch', seed: 123 }, text: SENTENCE, embedding_dim: 64 };
+const untrained = (what) =>
+  `The ${what} untrained, and the scores reach the hundreds: nearly all of a row goes to one word. Set a smaller scale, and the attention spreads.`;
+const randint = { random: 'randint', high: 3, shape: [3, 3] };
+const LARGE = { random: 'randn', shape: [1024, 64] };
+const SMALL = { random: 'normal', shape: [32, 32], std: 0.25 };
 const oneHead = [rand(64, 32), rand(64, 32), rand(64, 48)];
 
 const FROM_SCRATCH = {
@@ -22,8 +27,6 @@ const FROM_SCRATCH = {
   W_K: m('2 2 2; 0 2 1; 0 1 1'),
   W_V: m('1 1 0; 0 1 1; 0 0 0'),
 };
-
-const randint = { random: 'randint', high: 3, shape: [3, 3] };
 
 const ANY_SIZE = {
   X: m('0 1 1 0 0 1 0; 1 0 1 0 1 1 1; 1 1 1 1 0 0 0; 0 1 1 1 0 0 0; 1 1 1 0 0 1 0'),
@@ -48,7 +51,7 @@ const ANY_SIZE = {
 };
 
 const ONE_HEAD = {
-  X: m('0 1 1 0 0 1 0; 1 0 1 0 1 1 1; 1 1 1 1 0 0 0; 0 1 1 1 0 0 0; 1 1 1 0 0 1 0'),
+  X: ANY_SIZE.X,
   W_Q: m('0 1 1; 1 0 0; 0 0 1; 1 1 1; 0 0 0; 0 0 0; 0 0 1'),
   W_K: m('1 1 1; 1 0 0; 0 1 0; 1 1 1; 0 1 1; 0 0 0; 1 1 1'),
   W_V: m('1 0 0; 0 0 1; 0 1 0; 0 0 0; 0 0 0; 0 0 0; 1 0 1'),
@@ -56,48 +59,42 @@ const ONE_HEAD = {
 };
 
 const MASKED = {
-  Q: [
-    [-1.8216576, 1.57630301, -0.20778506, -0.76956296, 0.8582931, -0.19293435, 1.36478309, -1.16379581],
-    [0.19526426, -1.1455688, 0.82022973, -0.12065462, 0.59703497, 1.36787102, 1.1080685, 1.0466633],
-    [-0.39615992, 0.45472356, 0.3731153, -0.917862, -0.25715102, 0.31966482, 0.65316773, 1.23238473],
-    [0.97518666, 1.0072593, 1.37378508, 1.35722793, 0.12906707, -1.46900382, -0.2785378, -0.66744096],
-  ],
-  K: [
-    [1.27808408, 0.10814351, -0.71982338, 0.42554257, -0.9594835, 0.88881091, -0.73726105, 0.68289195],
-    [1.05186207, 1.77090363, -1.71466956, -0.47977787, 0.68470112, -0.94408477, -0.89386628, 0.36465941],
-    [0.32049713, -0.51142799, 0.07883858, -0.43990039, -1.52478932, -0.88887919, 0.80722071, -2.00635035],
-    [1.36305392, 0.85382501, -0.9313731, 1.1714878, 0.6679662, 0.41030909, -0.29642096, 1.89337655],
-  ],
-  V: [
-    [0.82470654, 1.01832051, -0.0742799, -1.0382902, 1.47397322, 1.17119684, -0.93415327, 0.85873486],
-    [2.66896272, -0.04549671, 1.40019354, 0.44697015, -0.79854277, 0.04474527, -0.68296445, 1.97098558],
-    [-0.64020382, -0.10911464, 0.95848003, -0.69247603, -0.51030663, -1.35656217, -0.32177026, 0.55925046],
-    [-0.33430803, -0.67501889, -0.45962707, 0.2391161, -1.69305168, -1.55507137, 0.24472677, -1.42243927],
-  ],
+  Q: m(`
+    -1.8216576 1.57630301 -0.20778506 -0.76956296 0.8582931 -0.19293435 1.36478309 -1.16379581;
+    0.19526426 -1.1455688 0.82022973 -0.12065462 0.59703497 1.36787102 1.1080685 1.0466633;
+    -0.39615992 0.45472356 0.3731153 -0.917862 -0.25715102 0.31966482 0.65316773 1.23238473;
+    0.97518666 1.0072593 1.37378508 1.35722793 0.12906707 -1.46900382 -0.2785378 -0.66744096`),
+  K: m(`
+    1.27808408 0.10814351 -0.71982338 0.42554257 -0.9594835 0.88881091 -0.73726105 0.68289195;
+    1.05186207 1.77090363 -1.71466956 -0.47977787 0.68470112 -0.94408477 -0.89386628 0.36465941;
+    0.32049713 -0.51142799 0.07883858 -0.43990039 -1.52478932 -0.88887919 0.80722071 -2.00635035;
+    1.36305392 0.85382501 -0.9313731 1.1714878 0.6679662 0.41030909 -0.29642096 1.89337655`),
+  V: m(`
+    0.82470654 1.01832051 -0.0742799 -1.0382902 1.47397322 1.17119684 -0.93415327 0.85873486;
+    2.66896272 -0.04549671 1.40019354 0.44697015 -0.79854277 0.04474527 -0.68296445 1.97098558;
+    -0.64020382 -0.10911464 0.95848003 -0.69247603 -0.51030663 -1.35656217 -0.32177026 0.55925046;
+    -0.33430803 -0.67501889 -0.45962707 0.2391161 -1.69305168 -1.55507137 0.24472677 -1.42243927`),
   causal: true,
   dtype: 'float64',
 };
 
 const STEP_BY_STEP = {
   X: m('1 0 1 0; 0 1 0 1; 1 1 0 0'),
-  W_Q: [
-    [0.05056170714293955, 0.499951333237829, -0.9959089311068651],
-    [0.6935985082913116, -0.41830152002691007, -1.5845772351121241],
-    [-0.6477067671218505, 0.5985751739673772, 0.3322500326099644],
-    [-1.1474766329454797, 0.6186696890268814, -0.08798692834027545],
-  ],
-  W_K: [
-    [0.42507239648702144, 0.33225314537233536, -1.1568162609191428],
-    [0.3509971530825316, -0.606887283097402, 1.5469793290157272],
-    [0.7233416087478579, 0.046135567230164806, -0.9829916534185322],
-    [0.054432738865157676, 0.15989293507262803, -1.2089481591289206],
-  ],
-  W_V: [
-    [2.2233602169111686, 0.39429521471439166, 1.6923577152381537],
-    [-1.1128121538537732, 1.6357475418015288, -1.3609655918364936],
-    [-0.6512258333298, 0.5424513084033299, 0.04800624719068911],
-    [-2.358073633011557, -1.105584043819401, 0.8378363539201328],
-  ],
+  W_Q: m(`
+    0.05056170714293955 0.499951333237829 -0.9959089311068651;
+    0.6935985082913116 -0.41830152002691007 -1.5845772351121241;
+    -0.6477067671218505 0.5985751739673772 0.3322500326099644;
+    -1.1474766329454797 0.6186696890268814 -0.08798692834027545`),
+  W_K: m(`
+    0.42507239648702144 0.33225314537233536 -1.1568162609191428;
+    0.3509971530825316 -0.606887283097402 1.5469793290157272;
+    0.7233416087478579 0.046135567230164806 -0.9829916534185322;
+    0.054432738865157676 0.15989293507262803 -1.2089481591289206`),
+  W_V: m(`
+    2.2233602169111686 0.39429521471439166 1.6923577152381537;
+    -1.1128121538537732 1.6357475418015288 -1.3609655918364936;
+    -0.6512258333298 0.5424513084033299 0.04800624719068911;
+    -2.358073633011557 -1.105584043819401 0.8378363539201328`),
   dtype: 'float64',
 };
 
@@ -105,22 +102,16 @@ const STEP_BY_STEP = {
 // value has 1 or −1 in the column of its kind.
 const SAID = {
   Q: m('1.92 0.56 0 0; 1.6 1.2 0 0; 0 0.56 1.92 0; 0 1.2 1.6 0; 1.92 0.56 0 0; 1.6 1.2 0 0; 0 0.56 1.92 0; 0 1.2 1.6 0'),
-  K: [
-    [0.28, 0, 0, 0.96],
-    [0.96, 0.28, 0, 0],
-    [0, 0, 0.28, 0.96],
-    [0, 0.28, 0.96, 0],
-    [0.28, 0, 0, 0.96],
-    [0.8, 0.6, 0, 0],
-    [0, 0, 0.28, 0.96],
-    [0, 0.6, 0.8, 0],
-  ],
+  K: m('0.28 0 0 0.96; 0.96 0.28 0 0; 0 0 0.28 0.96; 0 0.28 0.96 0; 0.28 0 0 0.96; 0.8 0.6 0 0; 0 0 0.28 0.96; 0 0.6 0.8 0'),
   V: m('0 0 1; 1 0 0; 0 0 -1; 0 1 0; 0 0 1; -1 0 0; 0 0 -1; 0 -1 0'),
   dtype: 'float64',
 };
 const FORGET = { decay: [-0.05, -0.05, -0.1, -0.05, -0.36, -0.05, -0.1, -0.05] };
 const CORRECT = { beta: [0.2, 1, 0.2, 1, 0.2, 0.9, 0.2, 0.9] };
-const byRule = (update, given) => ({ path: '/linear-attention', body: { ...SAID, update, ...given } });
+const byRule = (update, given, look) => ({
+  id: update === 'gated_delta' ? '005' : `005-${update}`,
+  ...{ title: update.replace('_', ' '), look, path: '/linear-attention', body: { ...SAID, update, ...given } },
+});
 
 // The examples. Each opens with the first of its variants. look: the note that the page shows while the request is
 // unchanged, or a function of its answer that returns the note.
@@ -160,24 +151,17 @@ export const EXAMPLES = [
       {
         id: '001-heads',
         title: 'four heads',
-        look:
-          'The projections are untrained, and the scores reach the hundreds: nearly all of a row goes to one word. ' +
-          'Set a smaller scale, and the attention spreads.',
+        look: untrained('projections are'),
         path: '/multi-head-attention',
         body: {
-          ...words,
-          W_Q: { random: 'rand', shape: [4, 32, 64], discard: oneHead },
-          W_K: rand(4, 32, 64),
-          W_V: rand(4, 48, 64),
+          ...{ ...words, W_Q: { ...rand(4, 32, 64), discard: oneHead }, W_K: rand(4, 32, 64), W_V: rand(4, 48, 64) },
           weight_layout: 'out_in',
         },
       },
       {
         id: '001-head',
         title: 'one head',
-        look:
-          'The projection is untrained, and the scores reach the hundreds: nearly all of a row goes to one word. ' +
-          'Set a smaller scale, and the attention spreads.',
+        look: untrained('projection is'),
         path: '/self-attention',
         body: { ...words, W_Q: oneHead[0], W_K: oneHead[1], W_V: oneHead[2] },
       },
@@ -205,8 +189,8 @@ export const EXAMPLES = [
         id: '002-heads',
         title: 'three heads',
         look: (answer) => {
-          const columns = [0, 1, 2].map((head) => answer.matrix('V', 0, head)?.cols);
-          return `Three heads with ${columns[0]}, ${columns[1]} and ${columns[2]} columns read the same five words. Their outputs stand side by side in ${answer.matrix('output', 0, 0).cols} columns.`;
+          const [a, b, c] = [0, 1, 2].map((head) => answer.matrix('V', 0, head)?.cols);
+          return `Three heads with ${a}, ${b} and ${c} columns read the same five words. Their outputs stand side by side in ${answer.matrix('output', 0, 0).cols} columns.`;
         },
         path: '/multi-head-attention',
         body: ANY_SIZE,
@@ -269,38 +253,30 @@ export const EXAMPLES = [
         path: '/attention',
         body: { ...SAID, causal: true },
       },
-      {
-        id: '005-linear',
-        title: 'linear',
-        look:
-          'Without softmax, the state adds up what all words write. Nothing is forgotten: for “out”, “in” and “out” weigh nearly the same, ' +
+      byRule(
+        'linear',
+        {},
+        'Without softmax, the state adds up what all words write. Nothing is forgotten: for “out”, “in” and “out” weigh nearly the same, ' +
           'and their values, 1 and −1, cancel each other out.',
-        ...byRule('linear'),
-      },
-      {
-        id: '005-gated',
-        title: 'gated',
-        look:
-          'At each word, a gate multiplies the state by a number below 1, so that older words fade. ' +
+      ),
+      byRule(
+        'gated',
+        FORGET,
+        'At each word, a gate multiplies the state by a number below 1, so that older words fade. ' +
           'The second “door” forgets most. But “open” and “in” are still there.',
-        ...byRule('gated', FORGET),
-      },
-      {
-        id: '005-delta',
-        title: 'delta',
-        look:
-          'A word first looks up what the state holds under its key, and writes only the difference. ' +
+      ),
+      byRule(
+        'delta',
+        CORRECT,
+        'A word first looks up what the state holds under its key, and writes only the difference. ' +
           'So “shut” replaces “open”: point at “open” in the row of “shut” to see the correction.',
-        ...byRule('delta', CORRECT),
-      },
-      {
-        id: '005',
-        title: 'gated delta',
-        look:
-          'The state forgets and corrects, as in Qwen3-Next and Kimi Linear. Point at a weight to see how gates and corrections made it, ' +
+      ),
+      byRule(
+        'gated_delta',
+        { ...FORGET, ...CORRECT },
+        'The state forgets and corrects, as in Qwen3-Next and Kimi Linear. Point at a weight to see how gates and corrections made it, ' +
           'and open the state to see it change from word to word.',
-        ...byRule('gated_delta', { ...FORGET, ...CORRECT }),
-      },
+      ),
     ],
   },
 ];
@@ -368,32 +344,20 @@ export const OWN = {
         text: 'The animal did not cross the street because it was too tired.',
         embedding_dim: 32,
         heads: 4,
-        W_Q: { random: 'normal', shape: [32, 32], std: 0.25 },
-        W_K: { random: 'normal', shape: [32, 32], std: 0.25 },
-        W_V: { random: 'normal', shape: [32, 32], std: 0.25 },
+        ...{ W_Q: SMALL, W_K: SMALL, W_V: SMALL },
       },
     },
     {
       id: 'own-matrices',
       title: 'matrices',
       path: '/attention',
-      body: {
-        Q: m('1 0 1; 0 2 0; 1 1 0'),
-        K: m('1 0 0; 0 1 1; 2 0 1; 0 0 1'),
-        V: m('1 0; 0 1; 1 1; 0.5 -1'),
-      },
+      body: { Q: m('1 0 1; 0 2 0; 1 1 0'), K: m('1 0 0; 0 1 1; 2 0 1; 0 0 1'), V: m('1 0; 0 1; 1 1; 0.5 -1') },
     },
     {
       id: 'own-large',
       title: '1024 × 1024',
       path: '/attention',
-      body: {
-        random: { generator: 'numpy', seed: 7 },
-        Q: { random: 'randn', shape: [1024, 64] },
-        K: { random: 'randn', shape: [1024, 64] },
-        V: { random: 'randn', shape: [1024, 64] },
-        window: [255, 127],
-      },
+      body: { random: { generator: 'numpy', seed: 7 }, Q: LARGE, K: LARGE, V: LARGE, window: [255, 127] },
     },
   ],
 };

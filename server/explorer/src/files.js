@@ -22,7 +22,7 @@ export function keyOf(name) {
 }
 
 // Asks the user which key a file becomes. Resolves to the key, or to null.
-function ask(name, chosen) {
+async function ask(name, chosen) {
   const dialog = document.createElement('dialog');
   dialog.setAttribute('aria-labelledby', 'file-title');
   dialog.innerHTML =
@@ -31,16 +31,12 @@ function ask(name, chosen) {
     '<button value="cancel" class="quiet">Not now</button></form>';
   dialog.querySelector('h2').textContent = `Which matrix is ${name}?`;
   const select = dialog.querySelector('select');
-  select.replaceChildren(...KEYS.map((key) => new Option(key)));
-  select.value = chosen;
+  select.append(...KEYS.map((key) => new Option(key, key, key === chosen, key === chosen)));
   document.body.append(dialog);
   dialog.showModal();
-  return new Promise((resolve) => {
-    dialog.addEventListener('close', () => {
-      dialog.remove();
-      resolve(dialog.returnValue === 'use' ? select.value : null);
-    });
-  });
+  await new Promise((resolve) => (dialog.onclose = resolve));
+  dialog.remove();
+  return dialog.returnValue === 'use' ? select.value : null;
 }
 
 // Resolves to the members that matrices become, as {texts: [[key, JSON]], tensors}. Long matrices are held: tensors has a Blob for each, by
@@ -75,34 +71,22 @@ const objectOf = (pairs) =>
 
 // Writes a request. options: pairs [key, JSON]. given: [key, tensor, file]. Resolves to {text, tensors}.
 async function requestOf(options, given) {
-  const has = new Map(options);
-  if (!has.has('dtype') && given.some(([, { type }]) => type === 'F64')) options.unshift(['dtype', '"float64"']);
-  options.sort(([a], [b]) => (b === 'dtype') - (a === 'dtype')); // the service needs dtype before the matrices
-  const { texts, tensors } = await membersOf(given, new Map(options).get('dtype') === '"float64"');
-  return { text: objectOf([...options, ...texts]), tensors };
-}
-
-// A string of the metadata that is JSON is this JSON; any other is a string.
-function optionOf([name, text]) {
-  try {
-    JSON.parse(text);
-    return [name, text.trim()];
-  } catch {
-    return [name, JSON.stringify(text)];
-  }
+  const { dtype = given.some(([, { type }]) => type === 'F64') ? '"float64"' : null, ...others } = Object.fromEntries(options);
+  const { texts, tensors } = await membersOf(given, dtype === '"float64"');
+  // The service needs dtype before the matrices.
+  return { text: objectOf([...(dtype ? [['dtype', dtype]] : []), ...Object.entries(others), ...texts]), tensors };
 }
 
 async function safetensorsRequest(file) {
-  const found = await readSafetensors(file, MOST_HEADER);
-  if (!found) fail(`Its header has more than ${MOST_HEADER / 1e6} MB, which is too much for this page.`);
-  const { metadata, tensors } = found;
+  const { metadata, tensors } = await readSafetensors(file, MOST_HEADER);
   if (metadata.some(([key]) => key === 'words' || key === 'model') && tensors.some(({ name }) => name === 'X')) return { hidden: true };
-  for (const { name } of tensors) {
+  for (const { name } of tensors)
     if (metadata.some(([key]) => key === name)) fail(`${name} is the name of a tensor, and it stands in __metadata__, too.`);
-  }
   const place = ({ name }) => (KEYS.includes(name) ? KEYS.indexOf(name) : KEYS.length);
   tensors.sort((a, b) => place(a) - place(b));
-  const options = metadata.filter(([name]) => name !== 'format').map(optionOf); // "format" names the library that wrote the file
+  // A string of the metadata that is JSON is this JSON; any other is a string. "format" names the library that wrote the file.
+  const optionOf = ([name, text]) => [name, parse(text) === undefined ? JSON.stringify(text) : text.trim()];
+  const options = metadata.filter(([name]) => name !== 'format').map(optionOf);
   const given = tensors.map((tensor) => [tensor.name, tensor, file]);
   return { ...(await requestOf(options, given)), note: `${file.name} is the request now.` };
 }
@@ -181,8 +165,7 @@ export function requestOfText(text, sentence, { one = false, as, present = '' } 
     return { text: objectOf([[key, json]]), labels: labels ?? [], ...more, note };
   }
   const names = matrices.every(([name]) => name === null) ? UNNAMED.slice(0, matrices.length) : matrices.map(([name]) => name);
-  if (names.length < matrices.length || names.includes(null)) {
+  if (names.length < matrices.length || names.includes(null))
     fail(`The text has ${matrices.length} matrices, and some have no name. Write the name of its key before each, as in Q = [[1, 2]].`);
-  }
   return { text: objectOf(matrices.map(([, json], at) => [names[at], json])), labels: [], note: `The text is ${names.join(', ')} now.` };
 }

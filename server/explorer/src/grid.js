@@ -1,12 +1,13 @@
 // grid.js shows the weights of all heads of all layers as a grid of small maps: a row for each layer, a column for each head. The rollout is
 // one more map, in a row of its own. A click or Enter opens one map large (onelayer.js); Escape goes back. All maps can be saved as a picture.
-import { makeScale, rangeOf, raster } from './colour.js';
+import { makeScale, rangeOf } from './colour.js';
 import { makeWith } from './dom.js';
-import { wholeRange, widthOf } from './geometry.js';
+import { widthOf } from './geometry.js';
 import { movedCell } from './keyboard.js';
 import { formatNumber } from './numbers.js';
 import { createOneLayer } from './onelayer.js';
 import { BAR_HEIGHT, paintBar } from './paint.js';
+import { paintMap } from './thumbs.js';
 
 const SIDE = 64; // most pixels of a side of a small map; a pixel of a larger matrix shows the largest of several weights
 const MOST_LAYERS = 48;
@@ -19,8 +20,7 @@ const PRINTED = { ink: '#000000', paper: '#ffffff' };
 
 // Returns the place of the largest weight of a matrix.
 function largestOf({ data, cols }) {
-  let best = 0;
-  for (let at = 1; at < data.length; at++) if (data[at] > data[best]) best = at;
+  const best = data.reduce((most, weight, at) => (weight > data[most] ? at : most), 0);
   return { row: Math.floor(best / cols), col: best % cols, weight: data[best] };
 }
 
@@ -46,7 +46,7 @@ export function createGrid(root, tools, on) {
   const large = makeWith('div', root, { className: 'large-map', hidden: true });
   const one = createOneLayer(large, tools, { choose: (head, batch) => on.open(opened.where.row, head, batch), close: () => on.close() });
   let given = null; // what show() got
-  let cells = []; // the maps, by row: {button, canvas, matrix, title, name, where}
+  let cells = []; // the maps, by row: {button, canvas, matrix, title, where, line}
   let at = { row: 0, col: 0 }; // the map that Tab reaches
   let opened = null; // the map that is shown large
 
@@ -57,48 +57,38 @@ export function createGrid(root, tools, on) {
 
   // ---------------------------------------------------------------- the small maps
 
-  function makeCell(parent, matrix, title, name, where) {
+  function makeCell(parent, matrix, title, where) {
     const holder = makeWith('div', parent, { role: 'gridcell' });
     const button = makeWith('button', holder, { type: 'button', className: 'map', tabIndex: -1 });
-    const canvas = makeWith('canvas', button, {
-      className: 'thumb',
-      width: Math.min(matrix.cols, SIDE),
-      height: Math.min(matrix.rows, SIDE),
-    });
-    canvas.setAttribute('aria-hidden', 'true');
+    const [width, height] = [matrix.cols, matrix.rows].map((count) => Math.min(count, SIDE));
+    const canvas = makeWith('canvas', button, { className: 'thumb', width, height, ariaHidden: 'true' });
     const { row, col, weight } = largestOf(matrix);
     const largest = formatNumber(weight, 3);
     button.ariaLabel = `${title}: the largest weight is ${largest}, from ${given.label(row)} to ${given.label(col)}`;
-    const cell = { button, canvas, matrix, title, name, where };
-    button.addEventListener('click', () => on.open(where.row, where.col, given.batch));
-    button.addEventListener('focus', () => focusable(where));
-    button.addEventListener('pointermove', (event) => {
-      if (event.pointerType === 'touch') return;
-      tools.showTooltip(title, [['largest', largest, true], ['from', given.label(row)], ['to', given.label(col)]], event); // prettier-ignore
+    const entries = () => [['largest', largest, true], ['from', given.label(row)], ['to', given.label(col)]]; // prettier-ignore
+    Object.assign(button, {
+      onclick: () => on.open(where.row, where.col, given.batch),
+      onfocus: () => focusable(where),
+      onpointermove: (event) => event.pointerType !== 'touch' && tools.showTooltip(title, entries(), event),
+      onpointerleave: () => tools.hideTooltip(),
     });
-    button.addEventListener('pointerleave', () => tools.hideTooltip());
-    return cell;
-  }
-
-  function makeRow(title, name, heads, titleOf) {
-    const row = makeWith('div', table, { role: 'row' });
-    makeWith('div', row, { role: 'rowheader', textContent: title, title: name });
-    const number = cells.length;
-    cells.push(heads.map((matrix, col) => ({ ...makeCell(row, matrix, titleOf(col), name, { row: number, col }), line: title })));
+    return { button, canvas, matrix, title, where };
   }
 
   function makeTable(layers, heads) {
     table.replaceChildren();
-    cells = [];
     table.style.setProperty('--heads', heads);
     table.dataset.many = layers.length * heads > MANY;
     const top = makeWith('div', table, { role: 'row' });
-    makeWith('div', top, { role: 'columnheader', textContent: 'head' });
-    for (let head = 0; head < heads; head++) makeWith('div', top, { role: 'columnheader', textContent: head });
-    layers.forEach(({ name, heads: all }, layer) =>
-      makeRow(`layer ${layer}`, name, all.slice(0, heads), (head) => `layer ${layer}, head ${head}`),
-    );
-    if (given.rollout) makeRow('rollout', MIXED, [given.rollout], () => 'rollout');
+    for (const textContent of ['head', ...Array(heads).keys()]) makeWith('div', top, { role: 'columnheader', textContent });
+    const rows = layers.map(({ name, heads: all }, layer) => ({ line: `layer ${layer}`, name, all: all.slice(0, heads) }));
+    if (given.rollout) rows.push({ line: 'rollout', name: MIXED, all: [given.rollout] });
+    cells = rows.map(({ line, name, all }, row) => {
+      const parent = makeWith('div', table, { role: 'row' });
+      makeWith('div', parent, { role: 'rowheader', textContent: line, title: name });
+      const title = (col) => (name === MIXED ? line : `${line}, head ${col}`);
+      return all.map((matrix, col) => ({ ...makeCell(parent, matrix, title(col), { row, col }), line }));
+    });
   }
 
   // Says what the grid shows and what it leaves out.
@@ -108,28 +98,23 @@ export function createGrid(root, tools, on) {
     const { rows, cols } = layers[0].heads[0];
     const isRollout = opened?.name === MIXED;
     const maps = 'Each row is a layer, and each map is a head: its rows are the words that look, its columns the words that they look at.';
-    const said = [opened ? given.note : maps];
-    if (given.hidden) said.push(`Without ${special}, rows sum to less than 1, because the numbers stay those of the model.`);
-    if (!opened) {
-      if (layers.length > MOST_LAYERS) said.push(`The first ${MOST_LAYERS} of ${layers.length} layers are here.`);
-      if (count > MOST_HEADS) said.push(`The first ${MOST_HEADS} of ${count} heads are here.`);
-      if (Math.max(rows, cols) > SIDE) said.push(`A pixel shows the largest of several weights, because a map has ${rows} × ${cols}.`);
-    }
-    if (opened ? isRollout : rollout)
-      said.push('Rollout is what all layers together take from each word: the mean over heads, plus the word itself.');
-    if (isRollout) said.push('A number of it is a row of the last layer times a column of the rollout of the layers below.');
-    note.textContent = said.join(' ');
-  }
-
-  function paint({ canvas, matrix }) {
-    const { width, height, pixels } = raster(matrix, scaleOf(matrix), wholeRange(matrix), SIDE);
-    canvas.getContext('2d').putImageData(new ImageData(pixels, width, height), 0, 0);
+    const said = [
+      opened ? given.note : maps,
+      given.hidden && `Without ${special}, rows sum to less than 1, because the numbers stay those of the model.`,
+      !opened && layers.length > MOST_LAYERS && `The first ${MOST_LAYERS} of ${layers.length} layers are here.`,
+      !opened && count > MOST_HEADS && `The first ${MOST_HEADS} of ${count} heads are here.`,
+      !opened && Math.max(rows, cols) > SIDE && `A pixel shows the largest of several weights, because a map has ${rows} × ${cols}.`,
+      (opened ? isRollout : rollout) &&
+        'Rollout is what all layers together take from each word: the mean over heads, plus the word itself.',
+      isRollout && 'A number of it is a row of the last layer times a column of the rollout of the layers below.',
+    ];
+    note.textContent = said.filter(Boolean).join(' ');
   }
 
   async function paintAll() {
     table.dataset.drawn = 'false';
     const mine = cells;
-    for (const cell of cells.flat()) tools.defer(cell.canvas, () => paint(cell));
+    for (const cell of cells.flat()) tools.defer(cell.canvas, () => paintMap(cell.canvas, cell.matrix, scaleOf(cell.matrix)));
     await tools.allDone();
     if (mine === cells) table.dataset.drawn = 'true';
   }
@@ -161,30 +146,31 @@ export function createGrid(root, tools, on) {
     return { scale: scaleOf({ hi: 1, cols }), measure: own ? 'part of the largest weight of its map' : 'weight' };
   }
 
-  // Returns the sizes of the picture of all maps.
-  function sizesOf() {
-    const { edge, top, each } = SAVED;
+  // Resolves to what a file of all maps has (paint.js). printed: whether it is for a paper.
+  async function drawing(printed) {
+    await tools.allDone();
+    const { edge, top, side, each } = SAVED;
     const left = edge + Math.max(...cells.map(([{ line }]) => widthOf(line))) + 8;
     const below = edge + top + cells.length * each + edge;
-    return { left, below, width: Math.max(left + cells[0].length * each, left + BAR) + edge, height: below + BAR_HEIGHT + edge };
-  }
-
-  function paintFile(surface, { left, below }, colours) {
-    const { edge, top, side, each } = SAVED;
-    const write = (text, x, y, align) => surface.text(text, x, y, { colour: colours.ink, align });
-    write('head', edge, edge + top / 2, 'left');
-    cells[0].forEach((_, col) => write(String(col), left + col * each + side / 2, edge + top / 2, 'center'));
-    cells.forEach((line, row) => {
-      const y = edge + top + row * each;
-      write(line[0].line, edge, y + side / 2, 'left');
-      line.forEach(({ canvas }, col) => {
-        const place = [left + col * each, y, side, side];
-        surface.picture({ bitmap: canvas, width: canvas.width, height: canvas.height }, place, place);
+    const size = { width: left + Math.max(cells[0].length * each, BAR) + edge, height: below + BAR_HEIGHT + edge };
+    const colours = printed ? PRINTED : tools.colours();
+    function paint(on) {
+      const write = (text, x, y, align) => on.text(text, x, y, { colour: colours.ink, align });
+      write('head', edge, edge + top / 2, 'left');
+      cells[0].forEach((_, col) => write(String(col), left + col * each + side / 2, edge + top / 2, 'center'));
+      cells.forEach((line, row) => {
+        const y = edge + top + row * each;
+        write(line[0].line, edge, y + side / 2, 'left');
+        line.forEach(({ canvas }, col) => {
+          const place = [left + col * each, y, side, side];
+          on.picture({ bitmap: canvas, width: canvas.width, height: canvas.height }, place, place);
+        });
       });
-    });
-    surface.move(left, below);
-    const { scale, measure } = barOf();
-    paintBar(surface, { scale, title: measure, width: BAR, colours });
+      on.move(left, below);
+      const { scale, measure } = barOf();
+      paintBar(on, { scale, title: measure, width: BAR, colours });
+    }
+    return { size, colours, paint };
   }
 
   // All maps as a figure that savemenu.js saves. As numbers, they stand below each other.
@@ -197,11 +183,7 @@ export function createGrid(root, tools, on) {
       const rowLabels = (row) => `${maps[Math.floor(row / rows)].title}, ${given.label(row % rows)}`;
       return { matrix: { rows: maps.length * rows, cols, data }, rowLabels, colLabels: given.label };
     },
-    async drawing(printed) {
-      await tools.allDone();
-      const [size, colours] = [sizesOf(), printed ? PRINTED : tools.colours()];
-      return { size, colours, paint: (surface) => paintFile(surface, size, colours) };
-    },
+    drawing,
   };
 
   // ---------------------------------------------------------------- what is shown
@@ -227,10 +209,9 @@ export function createGrid(root, tools, on) {
   }
 
   return {
-    // Shows weights. what: {name, layers: [{name, heads}], rollout, label(word), batch, look, special, hidden, note, open, answer}.
-    // rollout may be null. look: how the page shows weights, as its state has it. special: the words that the user may hide, as a text, or ''.
-    // hidden: whether they are hidden. note: what is said above a large map. open: the {row, col} of this map, or null. answer: the Answer of
-    // its layer, or null as long as it is computed.
+    // Shows weights. what: {name, layers: [{name, heads}], rollout, label(word), batch, look, special, hidden, note, open, answer}. look: how
+    // the page shows weights, as its state has it. special: the words that the user may hide, as a text, or ''. hidden: whether they are
+    // hidden. note: what is said above a large map. open: the {row, col} of this map. answer: the Answer of its layer. Null is what is missing.
     show(what) {
       const { layers, look } = given ?? {};
       given = what;

@@ -1,6 +1,7 @@
 // heads.js shows all heads as a grid of small maps, from which the user chooses one. Batch items are the rows. The maps can be sorted, and
 // a head can be found by its number. Maps are painted when they come into sight.
-import { make } from './dom.js';
+import { make, makeWith } from './dom.js';
+import { moveAlong } from './keyboard.js';
 import { formatNumber } from './numbers.js';
 import { thumbSize } from './thumbs.js';
 
@@ -13,11 +14,7 @@ const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.
 // Returns how far a head looks: the mean over queries of the distance to the keys, weighted. past: how many keys stand before those of the
 // queries.
 function distanceOf({ rows, cols, data }, past) {
-  let sum = 0;
-  for (let row = 0; row < rows; row++) {
-    for (let col = 0; col < cols; col++) sum += Math.abs(data[row * cols + col] * (row + past - col));
-  }
-  return sum / rows;
+  return data.reduce((sum, weight, at) => sum + Math.abs(weight * (Math.floor(at / cols) + past - (at % cols))), 0) / rows;
 }
 
 // The orders of heads. Each is a function of an answer, a batch item and a head; the head with the smallest number comes first.
@@ -30,27 +27,24 @@ const ORDERS = {
 export class Heads {
   // on: {choose(head, batch), compare(head, batch), mean(), paint(canvas, batch, head)}
   constructor(root, on) {
-    this.on = on;
-    this.root = root;
+    Object.assign(this, { root, on });
     this.tools = make('p', 'heads-tools', root);
     const sort = make('label', '', this.tools, 'Sort by ');
-    this.order = make('select', '', sort);
-    this.order.id = 'heads-order';
+    this.order = makeWith('select', sort, { id: 'heads-order', onchange: () => this.build() });
     const find = make('label', '', this.tools, 'Find head ');
-    this.search = Object.assign(make('input', '', find), { type: 'text', inputMode: 'numeric', id: 'heads-search', autocomplete: 'off' });
-    this.note = make('small', '', this.tools);
-    this.note.setAttribute('role', 'status');
-    this.grid = make('div', 'heads-grid', root);
-    this.grid.setAttribute('role', 'group');
-    this.grid.setAttribute('aria-label', 'Heads');
-    this.order.addEventListener('change', () => this.build());
-    this.search.addEventListener('input', () => this.find());
+    this.search = makeWith('input', find, { id: 'heads-search', inputMode: 'numeric', autocomplete: 'off', oninput: () => this.find() });
+    this.note = makeWith('small', this.tools, { role: 'status' });
+    this.grid = makeWith('div', root, { className: 'heads-grid', role: 'group', ariaLabel: 'Heads' });
     this.search.addEventListener('keydown', (event) => {
       const found = this.grid.querySelector('.head:not([hidden], [data-head="mean"])');
       if (event.key === 'Enter' && found) found.click();
     });
-    this.watcher = new IntersectionObserver((entries) => this.seen(entries), { root: this.grid, rootMargin: '100px' });
-    this.grid.addEventListener('keydown', (event) => this.move(event));
+    const seen = (entries) => {
+      for (const { target, isIntersecting } of entries) target.entry.seen = isIntersecting;
+      this.paintSeen();
+    };
+    this.watcher = new IntersectionObserver(seen, { root: this.grid, rootMargin: '100px' });
+    this.grid.addEventListener('keydown', (event) => moveAlong([...this.grid.querySelectorAll('.head:not([hidden])')], event));
   }
 
   // Shows the heads of an answer. look: what the colours depend on, as a text.
@@ -101,33 +95,30 @@ export class Heads {
       for (const head of order) this.makeButton(row, head, batch, this.order.value === 'index' ? null : keys[head]);
     }
     if (heads > 1) this.makeMean();
-    this.byButton = new Map(this.buttons.map((one) => [one.button, one]));
-    for (const { button } of this.buttons) this.watcher.observe(button);
     this.find();
     this.press();
   }
 
   makeButton(row, head, batch, key) {
     const title = 'Click to show this head. Hold Shift and click to show it beside the other one.';
-    const button = Object.assign(make('button', 'head', row), { type: 'button', title });
+    const onclick = ({ shiftKey }) => (shiftKey ? this.on.compare(head, batch) : this.on.choose(head, batch));
+    const button = makeWith('button', row, { className: 'head', type: 'button', title, onclick });
     Object.assign(button.dataset, { head, batch });
-    const canvas = make('canvas', 'thumb', button);
+    const canvas = makeWith('canvas', button, { className: 'thumb', ariaHidden: 'true' });
     const { width, height } = thumbSize(this.answer.matrix('weights', batch, head), THUMB);
     Object.assign(canvas.style, { width: `${width}px`, height: `${height}px` });
-    canvas.setAttribute('aria-hidden', 'true');
     make('span', '', button, `head ${head}`);
     if (key !== null) make('small', '', button, formatNumber(key, 3));
-    button.addEventListener('click', ({ shiftKey }) => (shiftKey ? this.on.compare(head, batch) : this.on.choose(head, batch)));
-    this.buttons.push({ button, canvas, head, batch, seen: false, matrix: null });
+    button.entry = { button, canvas, head, batch, seen: false, matrix: null };
+    this.buttons.push(button.entry);
+    this.watcher.observe(button);
   }
 
   makeMean() {
-    const button = Object.assign(make('button', 'head', this.grid.lastChild), { type: 'button' });
-    button.dataset.head = 'mean';
-    make('span', 'mean-sign', button, 'x̄');
-    make('span', '', button, 'mean');
-    button.addEventListener('click', () => this.on.mean());
-    this.meanButton = button;
+    this.meanButton = makeWith('button', this.grid.lastChild, { className: 'head', type: 'button', onclick: () => this.on.mean() });
+    this.meanButton.dataset.head = 'mean';
+    make('span', 'mean-sign', this.meanButton, 'x̄');
+    make('span', '', this.meanButton, 'mean');
   }
 
   // Marks the chosen heads.
@@ -135,19 +126,8 @@ export class Heads {
     const { state, buttons } = this;
     const chosen = ({ head, batch }) => !state.mean && batch === state.batch && (head === state.head || head === state.compare);
     const current = buttons.find(({ head, batch }) => batch === state.batch && head === state.head);
-    for (const one of buttons) {
-      one.button.setAttribute('aria-pressed', String(chosen(one)));
-      one.button.tabIndex = one === current ? 0 : -1;
-    }
-    this.meanButton?.setAttribute('aria-pressed', String(Boolean(state.mean)));
-  }
-
-  seen(entries) {
-    for (const { target, isIntersecting } of entries) {
-      const found = this.byButton.get(target);
-      if (found) found.seen = isIntersecting;
-    }
-    this.paintSeen();
+    for (const one of buttons) Object.assign(one.button, { ariaPressed: String(chosen(one)), tabIndex: one === current ? 0 : -1 });
+    if (this.meanButton) this.meanButton.ariaPressed = String(Boolean(state.mean));
   }
 
   // Paints the maps in sight whose matrix or colours have changed.
@@ -159,10 +139,6 @@ export class Heads {
       Object.assign(one, { matrix, look });
       this.on.paint(one.canvas, one.batch, one.head);
     }
-    this.describe();
-  }
-
-  describe() {
     const drawn = this.buttons.filter(({ matrix }) => matrix).length;
     const heads = this.answer.matrices.weights[0].length;
     const items = this.answer.batch > 1 ? ` of ${this.answer.batch} batch items` : '';
@@ -176,15 +152,5 @@ export class Heads {
     const wanted = this.search.value.trim();
     for (const { button, head } of this.buttons) button.hidden = !String(head).startsWith(wanted);
     if (this.meanButton) this.meanButton.hidden = wanted !== '';
-  }
-
-  move(event) {
-    const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-    const shown = [...this.grid.querySelectorAll('.head:not([hidden])')];
-    const at = shown.indexOf(event.target);
-    if (!step || at < 0) return;
-    shown[Math.min(Math.max(at + step, 0), shown.length - 1)].focus();
-    event.preventDefault();
-    event.stopPropagation();
   }
 }

@@ -17,12 +17,7 @@ const OWN = ['words', 'model', 'format', 'return', 'digits']; // texts that are 
 
 function wordsOf(text, n) {
   if (text === undefined) return { words: null, note: '' };
-  let words;
-  try {
-    words = JSON.parse(text);
-  } catch {
-    fail('In __metadata__, words is no JSON.');
-  }
+  const words = parse(text) ?? fail('In __metadata__, words is no JSON.');
   if (!Array.isArray(words) || !words.every((word) => typeof word === 'string')) fail('In __metadata__, words is no list of strings.');
   return words.length === n ? { words, note: '' } : { words: null, note: ` The file has ${words.length} words for ${n} rows of X.` };
 }
@@ -30,16 +25,13 @@ function wordsOf(text, n) {
 // Reads a file, a Blob. Resolves to {X, model, words, note, tensors, options}. X is a tensor (tensortext.js). model and words are null if
 // the file does not say them. note: a sentence about words that do not fit. Throws an Error with a sentence.
 export async function readHiddenStates(file) {
-  const found = await readSafetensors(file, ROOM);
-  if (!found) fail(`Its header has more than ${ROOM / 1e6} MB, which is too much for this page.`);
-  const { tensors } = found;
-  const texts = new Map(found.metadata);
+  const { metadata, tensors } = await readSafetensors(file, ROOM);
+  const texts = new Map(metadata);
   const X = tensors.find(({ name }) => name === 'X');
   if (!X) fail('It has no tensor X, the hidden states.');
-  if (X.shape.length < 2 || X.shape.length > 4 || X.shape.includes(0)) {
+  if (X.shape.length < 2 || X.shape.length > 4 || X.shape.includes(0))
     fail(`X has the shape ${shapeText(X.shape)}. Hidden states are (layers, n, d_model), (layers, batch, n, d_model) or (n, d_model).`);
-  }
-  const options = found.metadata.filter(([name]) => !OWN.includes(name));
+  const options = metadata.filter(([name]) => !OWN.includes(name));
   return { X, model: texts.get('model') ?? null, ...wordsOf(texts.get('words'), X.shape.at(-2)), tensors, options };
 }
 

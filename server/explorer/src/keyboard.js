@@ -39,3 +39,15 @@ export function movedCell(cell, event, { rows, cols }) {
   const within = (x, count) => Math.min(Math.max(x, 0), count - 1);
   return { row: within(cell.row + down, rows), col: within(cell.col + right, cols) };
 }
+
+// Moves the focus along a list of elements with the arrow keys left and right. Returns the element that has it then, or undefined.
+export function moveAlong(list, event) {
+  const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+  const at = list.indexOf(event.target);
+  if (!step || at < 0) return undefined;
+  const to = list[Math.min(Math.max(at + step, 0), list.length - 1)];
+  to.focus();
+  event.preventDefault();
+  event.stopPropagation();
+  return to;
+}

@@ -18,15 +18,10 @@ export function pick({ rows, cols, data }, rowsKept, colsKept) {
 export function answerOfLayer(reply, labels) {
   const { matrices } = reply;
   const answer = new Answer({ summary: PLAIN, ...reply }, labels);
-  const alone = ({ batch, head, row, col }) => ({
-    links: [
-      [
-        'weights',
-        'the other numbers of this layer are too many for the page. Weight:',
-        matrices.weights[batch][head].data[row * answer.keys + col],
-      ],
-    ],
-  });
+  const alone = ({ batch, head, row, col }) => {
+    const weight = matrices.weights[batch][head].data[row * answer.keys + col];
+    return { links: [['weights', 'the other numbers of this layer are too many for the page. Weight:', weight]] };
+  };
   answer.own = { arithmetic: (place) => (matrices.scores ? arithmetic(answer, place) : alone(place)) };
   return answer;
 }

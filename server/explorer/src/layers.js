@@ -6,20 +6,13 @@ import { createGrid } from './grid.js';
 import { isSpecial, layerRequest, readHiddenStates, weightsRequest } from './hiddenstates.js';
 import { answerOfLayer, answerOfRollout, pick, withoutWords } from './layeranswer.js';
 import { formatBytes } from './numbers.js';
-import { shapeText } from './tensortext.js';
+import { fail, shapeText } from './tensortext.js';
 
 const MOST_WEIGHTS = 10_000_000; // numbers of an answer; more would take the memory of a small machine
 const LONGEST_WAIT = 30; // seconds
 
 const counted = (count, what) => `${count} ${what}${count === 1 ? '' : 's'}`;
 const span = (numbers) => [...new Set([Math.min(...numbers), Math.max(...numbers)])].join(' to ');
-
-// Groups the layers of a list by their models. Returns a map from the name of a model to its layers.
-function modelsOf(layers) {
-  const models = new Map();
-  for (const layer of layers) models.set(layer.model, [...(models.get(layer.model) ?? []), layer]);
-  return models;
-}
 
 // Returns the first parts of the names of layers, which end before a number, if they differ. A model with an encoder and a decoder has two.
 function stemsOf(layers) {
@@ -31,23 +24,19 @@ function stemsOf(layers) {
 function drawModel(parent, model, layers) {
   const details = makeWith('details', parent, { className: 'model' });
   details.dataset.model = model;
-  const summary = makeWith('summary', details, { textContent: model });
   const [{ family, file }] = layers;
-  const heads = span(layers.map((layer) => layer.heads));
-  const sizes = span(layers.map((layer) => layer.d_model));
-  makeWith('small', summary, {
-    textContent: ` ${family}: ${counted(layers.length, 'layer')} of ${heads} heads, d_model ${sizes}, in ${file}`,
-  });
+  const [heads, sizes] = ['heads', 'd_model'].map((key) => span(layers.map((layer) => layer[key])));
+  const textContent = ` ${family}: ${counted(layers.length, 'layer')} of ${heads} heads, d_model ${sizes}, in ${file}`;
+  makeWith('small', makeWith('summary', details, { textContent: model }), { textContent });
   const region = makeWith('div', details, { className: 'numbers', tabIndex: 0, role: 'region', ariaLabel: `Layers of ${model}` });
   const table = makeWith('table', region);
-  const head = table.createTHead().insertRow();
-  for (const title of ['layer', 'heads', 'd_model', 'd_k', 'type', 'size']) makeWith('th', head, { textContent: title, scope: 'col' });
+  const titles = table.createTHead().insertRow();
+  for (const title of ['layer', 'heads', 'd_model', 'd_k', 'type', 'size']) makeWith('th', titles, { textContent: title, scope: 'col' });
   const body = table.createTBody();
-  for (const layer of layers) {
+  for (const { name, bytes, ...layer } of layers) {
     const row = body.insertRow();
-    makeWith('th', row, { textContent: layer.name, scope: 'row' });
-    for (const text of [layer.heads, layer.d_model, layer.d_k, layer.dtype, formatBytes(layer.bytes)])
-      makeWith('td', row, { textContent: text });
+    makeWith('th', row, { textContent: name, scope: 'row' });
+    for (const text of [layer.heads, layer.d_model, layer.d_k, layer.dtype, formatBytes(bytes)]) makeWith('td', row, { textContent: text });
   }
 }
 
@@ -56,27 +45,14 @@ function drawRefused(parent, refused) {
   const details = makeWith('details', parent, { className: 'model refused', open: refused.length < 4 });
   makeWith('summary', details, { textContent: `Not served: ${refused.length}` });
   const list = makeWith('ul', details);
-  for (const { name, model, reason } of refused) {
-    const item = makeWith('li', list);
-    makeWith('code', item, { textContent: name ?? model });
-    item.append(`: ${reason}`);
-  }
-}
-
-// Fills the choice of what the hidden states belong to: models, parts of models, and single layers.
-function drawTargets(select, models) {
-  for (const [model, layers] of models) {
-    const group = makeWith('optgroup', select, { label: model });
-    makeWith('option', group, { value: model, textContent: `${model}, ${counted(layers.length, 'layer')}` });
-    for (const stem of stemsOf(layers)) makeWith('option', group, { value: stem, textContent: stem });
-    for (const { name } of layers) makeWith('option', group, { value: name, textContent: name });
-  }
+  for (const { name, model, reason } of refused)
+    makeWith('li', list).append(makeWith('code', null, { textContent: name ?? model }), `: ${reason}`);
 }
 
 // Makes the section. section: its element, which is still empty. listed: the answer to GET /layers. state: how the page shows weights, and
 // which map is large: {model, map}. tools: as in grid.js, and {stored(path, request), show(change)}, which changes the state.
 export function createLayers(section, listed, state, tools) {
-  const models = modelsOf(listed.layers);
+  const models = Map.groupBy(listed.layers, ({ model }) => model);
   const names = new Set(listed.layers.map(({ name }) => name));
   let asked = 0; // how many files the user has given
   let file = null;
@@ -88,11 +64,11 @@ export function createLayers(section, listed, state, tools) {
   makeWith('h2', section, { id: 'layers-title', textContent: 'Stored layers' });
   const lead = makeWith('p', section, { className: 'text' });
   lead.append(
-    'This server has the attention weights of models. Give it the hidden states of a text, and the page shows which word looks at ',
+    'This server has the attention weights of models. Give it the hidden states of a text, and the page shows which word looks at which ' +
+      'other word in every head of every layer. ',
+    makeWith('code', null, { textContent: 'tests/models/hidden_states.py' }),
+    ' writes such a file.',
   );
-  lead.append('which other word in every head of every layer. ');
-  makeWith('code', lead, { textContent: 'tests/models/hidden_states.py' });
-  lead.append(' writes such a file.');
   const list = makeWith('div', section, { className: 'models' });
   for (const [model, layers] of models) drawModel(list, model, layers);
   drawRefused(list, listed.refused);
@@ -102,7 +78,12 @@ export function createLayers(section, listed, state, tools) {
   const input = makeWith('input', given, { className: 'unseen', type: 'file', id: 'layers-file', accept: '.safetensors' });
   const label = makeWith('label', given, { textContent: 'for ' });
   const target = makeWith('select', label, { id: 'layers-target' });
-  drawTargets(target, models);
+  // The hidden states may belong to a model, to a part of it, or to a single layer.
+  for (const [model, layers] of models) {
+    const parts = [...stemsOf(layers), ...layers.map(({ name }) => name)];
+    const whole = new Option(`${model}, ${counted(layers.length, 'layer')}`, model);
+    makeWith('optgroup', target, { label: model }).append(whole, ...parts.map((name) => new Option(name)));
+  }
   const batchBox = makeWith('label', given, { textContent: 'Batch item ', hidden: true });
   const batch = makeWith('select', batchBox, { id: 'layers-batch' });
   makeWith('small', given, {
@@ -134,41 +115,25 @@ export function createLayers(section, listed, state, tools) {
   function chooseTarget({ model }) {
     if (model === null) return;
     const known = [...target.options].some(({ value }) => value === model);
-    if (!known && !listed.layers.some(({ name }) => name.startsWith(`${model}.`))) {
-      throw new Error(`The file is for the model ${model}, and this server has no such model. It has ${[...models.keys()].join(', ')}.`);
-    }
-    if (!known) makeWith('option', target, { value: model, textContent: model });
+    if (!known && !listed.layers.some(({ name }) => name.startsWith(`${model}.`)))
+      fail(`The file is for the model ${model}, and this server has no such model. It has ${[...models.keys()].join(', ')}.`);
+    if (!known) target.append(new Option(model));
     target.value = model;
   }
 
-  // Returns the layers that the hidden states are for, as the list has them.
-  const aimed = () =>
-    listed.layers.filter(({ name, model }) => [name, model].includes(target.value) || name.startsWith(`${target.value}.`));
-
   // Throws an Error if the hidden states do not fit to what they are for, or need too many weights.
   function check({ X }) {
-    const layers = aimed();
+    const layers = listed.layers.filter(({ name, model }) => [name, model].includes(target.value) || name.startsWith(`${target.value}.`));
     if (X.shape.length === 2 && layers.length === 1) target.value = layers[0].name;
-    if (X.shape.length === 2 && !names.has(target.value)) {
-      throw new Error(`X (${shapeText(X.shape)}) is for one layer. Choose this layer.`);
-    }
+    if (X.shape.length === 2 && !names.has(target.value)) fail(`X (${shapeText(X.shape)}) is for one layer. Choose this layer.`);
     const n = X.shape.at(-2);
     const heads = layers.reduce((sum, layer) => sum + layer.heads, 0);
     const items = X.shape.slice(names.has(target.value) ? 0 : 1, -2).reduce((a, b) => a * b, 1);
     const weights = heads * items * n * n;
     if (weights <= MOST_WEIGHTS) return;
-    const many = (count) => (count / 1e6).toPrecision(3);
-    throw new Error(
-      `${counted(heads, 'head')} of ${n} × ${n} weights${items > 1 ? ` for ${items} batch items` : ''} are ${many(weights)} million numbers. ` +
-        `The page takes at most ${MOST_WEIGHTS / 1e6} million. Use a shorter text.`,
-    );
-  }
-
-  // Says why an answer has no results. Returns whether it has none.
-  function refused({ problem: why, failure, unreachable }) {
-    if (why) refuse(why.title, why.detail);
-    else if (failure) refuse(unreachable ? 'The server cannot be reached' : 'The answer cannot be read', failure);
-    return Boolean(why || failure);
+    const each = `${counted(heads, 'head')} of ${n} × ${n} weights${items > 1 ? ` for ${items} batch items` : ''}`;
+    const most = `The page takes at most ${MOST_WEIGHTS / 1e6} million. Use a shorter text.`;
+    fail(`${each} are ${(weights / 1e6).toPrecision(3)} million numbers. ${most}`);
   }
 
   // Sends a request, and repeats it while the server is busy. Resolves to null if it is refused, or if the user has given another file.
@@ -176,10 +141,15 @@ export function createLayers(section, listed, state, tools) {
     for (const before = status.textContent; ;) {
       const reply = await tools.stored(`/layers/${encodeURIComponent(name)}/attention`, request);
       if (mine !== asked) return null;
-      if (!reply.retryAfter) status.textContent = before;
-      if (!reply.retryAfter) return refused(reply) ? null : reply;
-      const seconds = Math.min(reply.retryAfter, LONGEST_WAIT);
-      status.textContent = `The server is busy (${reply.problem.detail}). The page asks again in ${seconds} s`;
+      const { retryAfter, problem: why, failure, unreachable } = reply;
+      if (!retryAfter) {
+        status.textContent = before;
+        if (!why && !failure) return reply;
+        refuse(why?.title ?? (unreachable ? 'The server cannot be reached' : 'The answer cannot be read'), why?.detail ?? failure);
+        return null;
+      }
+      const seconds = Math.min(retryAfter, LONGEST_WAIT);
+      status.textContent = `The server is busy (${why.detail}). The page asks again in ${seconds} s`;
       await new Promise((resolve) => setTimeout(resolve, seconds * 1000));
       if (mine !== asked) return null;
     }
@@ -226,9 +196,9 @@ export function createLayers(section, listed, state, tools) {
     const { weights } = layers[row] ?? {};
     const labels = found.words ?? Array.from({ length: found.X.shape.at(-2) }, (_, at) => String(at));
     const keep = (answer) => answers.set(row, Object.assign(answer, { of: `-${layers[row]?.name ?? `${name}-rollout`}` }));
-    const numbers = weights?.flat().reduce((sum, { data }) => sum + 4 * data.length, 0);
     if (!weights) return keep(answerOfRollout(layers, rollouts, labels));
-    if (numbers > MOST_WEIGHTS) return keep(answerOfLayer({ matrices: { weights } }, labels));
+    if (weights.flat().reduce((sum, { data }) => sum + 4 * data.length, 0) > MOST_WEIGHTS)
+      return keep(answerOfLayer({ matrices: { weights } }, labels));
     answers.set(row, null);
     problem.hidden = true;
     const entry = listed.layers.find((one) => one.name === layers[row].name);
@@ -285,9 +255,7 @@ export function createLayers(section, listed, state, tools) {
     open(input.files);
     input.value = ''; // otherwise the browser reports no change when the user opens the same file again
   });
-  target.addEventListener('change', () => {
-    if (file) compute(false);
-  });
+  target.addEventListener('change', () => file && compute(false));
   batch.addEventListener('change', render);
   section.hidden = false;
   if (state.map !== null) {

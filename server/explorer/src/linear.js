@@ -165,8 +165,10 @@ export function createLinear(place, tools) {
       if (left) make('p', 'note', root, `and ${left.toLocaleString('en')} more words, which changed less`);
     }
 
-    // Returns the state before the one that is shown, or zeros if the request has none before the first.
+    // Returns the state before the one that is shown, or zeros if the request has none before the first. Returns null after the last word that
+    // `lengths` names, because the words after it write nothing.
     function beforeOf(batch, head, position) {
+      if (position >= ([answer.summary.options.lengths].flat()[batch] ?? Infinity)) return null;
       const place = answer.place('states', batch, head);
       const states = answer.matrices.states[place.batch][place.head];
       if (position > 0) return states[position - 1].data;

@@ -4,101 +4,168 @@
 //
 // Words and lines are made only for the rows that are in view, so that 1024 words cost as much as 30. Up to SVG_LINES lines are SVG;
 // more are painted on a canvas in slices. figurecolours.css has the colours of the heads. pairs.js chooses the pairs.
+import { make, makeWith } from './dom.js';
 import { toSVG } from './download.js';
-import { choosePairs, makeHead } from './pairs.js';
-import { Column, element, HEAD_COLOURS, ROW, tint } from './wordcolumn.js';
+import { choosePairs, makeHead, weightText } from './pairs.js';
 
+const ROW = 26; // pixels; the height of a word
+const HEAD_COLOURS = 8;
 const MAX_VIEW = 26 * ROW; // pixels; the view scrolls if it would be higher
 const SVG_LINES = 1500;
 const MAX_LINES = 4000; // the strongest are shown if there are more
 const CLEAR_LINES = 400; // more lines are drawn weaker, so that they do not cover each other
-const FRAME_MS = 20; // milliseconds; if a frame takes longer, the slices become smaller
+const SLICE = 400; // lines that are painted in one frame; the browser does the work of a slice after it has ended
 const SVG = 'http://www.w3.org/2000/svg';
 
-function pathData(line) {
-  const middle = (line.x0 + line.x1) / 2;
-  return `M${line.x0} ${line.y0}C${middle} ${line.y0} ${middle} ${line.y1} ${line.x1} ${line.y1}`;
+// Makes an element of SVG with these attributes and a text, and appends it to its parent.
+function draw(name, attributes, parent, text = '') {
+  const made = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  made.textContent = text;
+  parent?.append(made);
+  return made;
+}
+
+// Gives what belongs to a head its colour, and returns it.
+function tint(element, colour) {
+  element.style.setProperty('--lines-colour', `var(--head-${colour})`);
+  return element;
+}
+
+function curveOf({ x0, x1, y0, y1 }) {
+  const middle = (x0 + x1) / 2;
+  return `M${x0} ${y0}C${middle} ${y0} ${middle} ${y1} ${x1} ${y1}`;
 }
 
 const hundredths = (value) => Math.round(value * 100) / 100;
 const opacityOf = (strength) => hundredths(0.06 + 0.86 * strength);
 const widthOf = (strength) => hundredths(0.6 + 3 * strength);
 
-function pathOf(line) {
-  const path = document.createElementNS(SVG, 'path');
-  path.setAttribute('d', pathData(line));
-  path.setAttribute('class', `lines-line${line.weight < 0 ? ' lines-negative' : ''}`);
-  tint(path, line.head);
-  path.setAttribute('stroke-opacity', opacityOf(line.strength));
-  path.setAttribute('stroke-width', widthOf(line.strength));
-  path.dataset.query = line.query;
-  path.dataset.key = line.key;
-  return path;
-}
+const pathOf = (line) =>
+  tint(
+    draw('path', {
+      d: curveOf(line),
+      class: `lines-line${line.weight < 0 ? ' lines-negative' : ''}`,
+      ...{ 'stroke-opacity': opacityOf(line.strength), 'stroke-width': widthOf(line.strength) },
+      ...{ 'data-query': line.query, 'data-key': line.key },
+    }),
+    line.head,
+  );
 
 function stroke(context, line, colours) {
-  const middle = (line.x0 + line.x1) / 2;
   context.strokeStyle = colours[line.head];
   context.globalAlpha = opacityOf(line.strength);
   context.lineWidth = widthOf(line.strength);
   context.setLineDash(line.weight < 0 ? [5, 3] : []);
-  context.beginPath();
-  context.moveTo(line.x0, line.y0);
-  context.bezierCurveTo(middle, line.y0, middle, line.y1, line.x1, line.y1);
-  context.stroke();
+  context.stroke(new Path2D(curveOf(line)));
+}
+
+// A column of words. It makes the buttons of the words that are in view, and removes the others.
+// side: query or key. label: the name of the column for screen readers.
+class Column {
+  constructor(side, label, parent) {
+    this.side = side;
+    const className = `lines-column lines-${side === 'query' ? 'queries' : 'keys'}`;
+    this.root = makeWith('div', parent, { className, role: 'group', ariaLabel: label });
+    this.words = new Map();
+    this.current = 0;
+  }
+
+  make(index) {
+    const word = makeWith('button', this.root, { className: 'lines-word', type: 'button' });
+    word.dataset[this.side] = index;
+    const [label, value, bars] = ['label', 'value', 'bars'].map((name) => make('span', `lines-${name}`, word));
+    const made = { word, label, value, bars };
+    this.words.set(index, made);
+    return made;
+  }
+
+  // Shows the words from `first` to before `last` with their labels, moved up by `scrolled` pixels.
+  show(first, last, labels, scrolled) {
+    const focused = this.root.contains(document.activeElement) ? Number(document.activeElement.dataset[this.side]) : -1;
+    for (const [index, { word }] of this.words) {
+      if (index >= labels.length || ((index < first || index >= last) && index !== focused)) {
+        word.remove();
+        this.words.delete(index);
+      }
+    }
+    if (this.current < first || this.current >= last) this.current = focused >= 0 && focused < labels.length ? focused : first;
+    for (let index = first; index < last; index++) {
+      const { label } = this.words.get(index) ?? this.make(index);
+      if (label.textContent !== labels[index]) {
+        label.textContent = labels[index];
+        label.parentElement.title = `${this.side} ${index}: ${labels[index]}`;
+      }
+    }
+    for (const [index, { word }] of this.words) {
+      word.style.transform = `translateY(${index * ROW - scrolled}px)`;
+      word.tabIndex = index === this.current ? 0 : -1;
+    }
+  }
+
+  // Marks the word that is shown alone, and writes the weights beside each word. weightsOf(index) returns {head, weight, part, masked} for
+  // each head; without weightsOf, nothing is written.
+  annotate(active, locked, weightsOf) {
+    for (const [index, { word, value, bars }] of this.words) {
+      word.classList.toggle('lines-active', index === active);
+      word.setAttribute('aria-pressed', String(index === locked));
+      const weights = weightsOf?.(index) ?? [];
+      const open = weights.filter(({ masked }) => !masked);
+      const mean = open.reduce((sum, { weight }) => sum + weight, 0) / open.length;
+      value.textContent = weights.length === 0 ? '' : open.length === 0 ? 'masked' : weightText(mean);
+      value.classList.toggle('lines-masked', weights.length > 0 && open.length === 0);
+      bars.replaceChildren(
+        ...open.map(({ head, part }) => {
+          const bar = tint(make('span', 'lines-bar'), head % HEAD_COLOURS);
+          bar.style.width = `${Math.round(part * 100)}%`;
+          return bar;
+        }),
+      );
+    }
+  }
 }
 
 class Lines {
   constructor(container, { onHover = () => {}, onLock = () => {} }) {
     this.onHover = onHover;
     this.onLock = onLock;
-    this.root = element('div', 'lines', container);
-    this.legend = element('ul', 'lines-legend', this.root);
-    this.scroll = element('div', 'lines-scroll', this.root);
-    this.space = element('div', 'lines-space', this.scroll);
-    this.layer = element('div', 'lines-layer', this.space);
+    this.root = make('div', 'lines', container);
+    this.legend = make('ul', 'lines-legend', this.root);
+    this.scroll = make('div', 'lines-scroll', this.root);
+    this.space = make('div', 'lines-space', this.scroll);
+    this.layer = make('div', 'lines-layer', this.space);
     this.queries = new Column('query', 'queries', this.layer);
-    this.stage = element('div', 'lines-stage', this.layer);
-    this.svg = document.createElementNS(SVG, 'svg');
-    this.svg.setAttribute('class', 'lines-svg');
-    this.svg.setAttribute('aria-hidden', 'true');
-    this.canvas = element('canvas', 'lines-canvas');
+    this.stage = make('div', 'lines-stage', this.layer);
+    this.svg = draw('svg', { class: 'lines-svg', 'aria-hidden': 'true' }, this.stage);
+    this.canvas = make('canvas', 'lines-canvas', this.stage);
     this.canvas.setAttribute('aria-hidden', 'true');
-    this.stage.append(this.svg, this.canvas);
     this.keys = new Column('key', 'keys', this.layer);
-    this.note = element('p', 'lines-note', this.root);
+    this.columns = { query: this.queries, key: this.keys };
+    this.note = make('p', 'lines-note', this.root);
     this.data = null;
     this.pointed = null; // the word that the pointer is on or that has the focus: {side, index}
     this.lockedKey = null;
     this.frame = 0;
     this.painting = 0;
-    this.listen();
-  }
-
-  listen() {
-    this.stop = new AbortController();
-    const on = (target, name, does) => target.addEventListener(name, does, { signal: this.stop.signal });
+    const on = (target, name, does) => target.addEventListener(name, does);
     on(this.scroll, 'scroll', () => this.later());
     on(this.layer, 'pointerover', (event) => this.point(this.wordOf(event.target)));
     on(this.layer, 'pointerleave', () => this.point(null));
     on(this.layer, 'focusin', (event) => {
       const word = this.wordOf(event.target);
-      if (word) {
-        (word.side === 'query' ? this.queries : this.keys).current = word.index;
-        this.point(word);
-      }
+      if (!word) return;
+      this.columns[word.side].current = word.index;
+      this.point(word);
     });
     on(this.layer, 'focusout', () => this.point(null));
     on(this.layer, 'click', (event) => this.lock(this.wordOf(event.target)));
     on(this.root, 'keydown', (event) => this.keydown(event));
-    this.resizing = new ResizeObserver(() => this.later());
-    this.resizing.observe(this.root);
+    new ResizeObserver(() => this.later()).observe(this.root);
   }
 
   wordOf(target) {
-    const data = target.closest?.('.lines-word')?.dataset;
-    if (!data) return null;
-    return data.query === undefined ? { side: 'key', index: Number(data.key) } : { side: 'query', index: Number(data.query) };
+    const [[side, index] = []] = Object.entries(target.closest?.('.lines-word')?.dataset ?? {});
+    return side ? { side, index: Number(index) } : null;
   }
 
   point(word) {
@@ -111,37 +178,26 @@ class Lines {
   // Locks a word, or releases it. The caller keeps a locked query (`row`); this object keeps a locked key.
   lock(word) {
     if (!this.data || !word) return;
-    if (word.side === 'query') {
-      this.lockedKey = null;
-      const row = this.data.row === word.index ? null : word.index;
-      this.data.row = row;
-      this.onLock(row);
-    } else {
-      this.lockedKey = this.lockedKey === word.index ? null : word.index;
-      this.unlockRow();
-    }
-    this.later();
+    const { row } = this.data;
+    if (word.side === 'query') this.keep(row === word.index ? null : word.index, null);
+    else this.keep(null, this.lockedKey === word.index ? null : word.index);
   }
 
-  unlockRow() {
-    if (this.data.row !== null) {
-      this.data.row = null;
-      this.onLock(null);
+  keep(row, key) {
+    this.lockedKey = key;
+    if (this.data.row !== row) {
+      this.data.row = row;
+      this.onLock(row);
     }
+    this.later();
   }
 
   keydown(event) {
     const word = this.wordOf(document.activeElement);
     if (!this.data || event.altKey || event.ctrlKey || event.metaKey) return;
-    if (event.key === 'Escape' && (this.data.row !== null || this.lockedKey !== null)) {
-      this.lockedKey = null;
-      this.unlockRow();
-      this.later();
-    } else if (word && this.move(word, event.key)) {
-      event.preventDefault();
-    } else {
-      return;
-    }
+    if (event.key === 'Escape' && (this.data.row !== null || this.lockedKey !== null)) this.keep(null, null);
+    else if (word && this.move(word, event.key)) event.preventDefault();
+    else return;
     event.stopPropagation();
   }
 
@@ -154,7 +210,7 @@ class Lines {
     const to = across ?? side;
     const place = Math.max(0, Math.min(lengths[to] - 1, index + (steps[key] ?? 0)));
     this.reveal(place);
-    const column = to === 'query' ? this.queries : this.keys;
+    const column = this.columns[to];
     column.current = place;
     this.render();
     column.words.get(place).word.focus({ preventScroll: true });
@@ -163,11 +219,9 @@ class Lines {
 
   reveal(index) {
     const top = index * ROW;
-    if (top < this.scroll.scrollTop) {
-      this.scroll.scrollTop = top;
-    } else if (top + ROW > this.scroll.scrollTop + this.scroll.clientHeight) {
-      this.scroll.scrollTop = top + ROW - this.scroll.clientHeight;
-    }
+    const { scrollTop, clientHeight } = this.scroll;
+    if (top < scrollTop) this.scroll.scrollTop = top;
+    else if (top + ROW > scrollTop + clientHeight) this.scroll.scrollTop = top + ROW - clientHeight;
   }
 
   // Returns the word whose lines are shown alone, as {side, index, locked}, or null.
@@ -178,22 +232,19 @@ class Lines {
   }
 
   update(given) {
-    const { rows, cols, threshold = 0, mode = 'weight', row = null } = given;
-    const heads = given.heads?.length > 0 ? given.heads : [{ weights: given.weights, masked: given.masked }];
+    const { heads, rows, cols, threshold = 0, mode = 'weight', row = null } = given;
     const before = this.data;
     const same = before && before.rows === rows && before.cols === cols;
-    const made = heads.map(({ weights, masked = given.masked, name = '', index }, place) => {
+    const made = heads.map(({ weights, masked = given.masked, name, index }, place) => {
       const old = same && before.heads.find((head) => head.weights === weights && head.masked === (masked ?? null));
-      return Object.assign(old || makeHead(weights, masked ?? null), { name, colour: (index ?? place) % HEAD_COLOURS });
+      return Object.assign(old || makeHead(weights, masked ?? null), {
+        name: name ?? `head ${place}`,
+        colour: (index ?? place) % HEAD_COLOURS,
+      });
     });
     if (before && (before.threshold !== threshold || before.mode !== mode)) made.forEach((head) => head.cuts.clear());
     this.data = {
-      rows,
-      cols,
-      threshold,
-      mode,
-      row,
-      heads: made,
+      ...{ heads: made, rows, cols, threshold, mode, row },
       queryLabels: Array.from({ length: rows }, (_, i) => String(given.queryLabels?.[i] ?? `q${i}`)),
       keyLabels: Array.from({ length: cols }, (_, i) => String(given.keyLabels?.[i] ?? `k${i}`)),
     };
@@ -201,21 +252,9 @@ class Lines {
     this.space.style.height = `${Math.max(rows, cols) * ROW}px`;
     this.scroll.style.height = `${Math.min(Math.max(rows, cols) * ROW, MAX_VIEW)}px`;
     if (row !== null && row !== before?.row) this.reveal(row);
-    this.showLegend();
+    this.legend.hidden = made.length < 2;
+    this.legend.replaceChildren(...made.map(({ colour, name }) => tint(make('li', '', null, name), colour)));
     this.later();
-  }
-
-  showLegend() {
-    const { heads } = this.data;
-    this.legend.hidden = heads.length < 2;
-    this.legend.replaceChildren(
-      ...heads.map((head, place) => {
-        const entry = element('li');
-        tint(entry, head.colour);
-        entry.textContent = head.name || `head ${place}`;
-        return entry;
-      }),
-    );
   }
 
   later() {
@@ -250,13 +289,8 @@ class Lines {
       });
     for (const column of [this.queries, this.keys]) {
       const own = active?.side === column.side;
-      const weightsOf =
-        !active || own
-          ? null
-          : active.side === 'query'
-            ? (key) => at(active.index * cols + key)
-            : (query) => at(query * cols + active.index);
-      column.annotate(own ? active.index : -1, own && active.locked ? active.index : -1, weightsOf);
+      const other = (index) => (active.side === 'query' ? at(active.index * cols + index) : at(index * cols + active.index));
+      column.annotate(own ? active.index : -1, own && active.locked ? active.index : -1, active && !own ? other : null);
     }
     this.root.dataset.active = active ? `${active.side}-${active.index}` : '';
     this.root.dataset.locked = Boolean(active?.locked);
@@ -272,24 +306,17 @@ class Lines {
     // Many lines at full strength would cover each other.
     const density = Math.max(0.25, Math.min(1, Math.sqrt(CLEAR_LINES / lines.length)));
     for (const line of lines) {
-      line.x0 = 0;
-      line.x1 = width;
-      line.y0 = (line.query + 0.5) * ROW - scrolled;
-      line.y1 = (line.key + 0.5) * ROW - scrolled;
-      line.head = heads[line.head].colour;
-      line.strength *= density;
+      const [y0, y1] = [line.query, line.key].map((at) => (at + 0.5) * ROW - scrolled);
+      Object.assign(line, { x0: 0, x1: width, y0, y1, head: heads[line.head].colour, strength: line.strength * density });
     }
     const drawn = lines.filter(({ y0, y1 }) => Math.min(y0, y1) < height && Math.max(y0, y1) > 0);
     const kind = drawn.length <= SVG_LINES ? 'svg' : 'canvas';
     this.painting++;
     this.svg.toggleAttribute('hidden', kind !== 'svg');
     this.canvas.hidden = kind !== 'canvas';
-    if (kind === 'svg') {
-      this.drawSVG(drawn, width, height);
-    } else {
-      this.svg.replaceChildren();
-      this.paint(drawn, width, height);
-    }
+    this.svg.setAttribute('viewBox', `0 0 ${width} ${height}`);
+    this.svg.replaceChildren(...(kind === 'svg' ? drawn.map(pathOf) : []));
+    if (kind === 'canvas') this.paint(drawn, width, height);
     this.drawn = drawn;
     this.root.dataset.drawn = kind;
     this.root.dataset.count = drawn.length;
@@ -298,15 +325,7 @@ class Lines {
     this.note.textContent = `${strongest}${count} ${count === 1 ? 'line' : 'lines'}${part}`;
   }
 
-  drawSVG(lines, width, height) {
-    this.svg.setAttribute('viewBox', `0 0 ${width} ${height}`);
-    const all = document.createDocumentFragment();
-    all.append(...lines.map(pathOf));
-    this.svg.replaceChildren(all);
-  }
-
-  // Paints in slices, weakest lines first, until another painting begins. The browser does the work of a slice only after the slice has
-  // ended. So the size of the next slice depends on how long the last frame took.
+  // Paints in slices, weakest lines first, until another painting begins.
   paint(lines, width, height) {
     const mine = this.painting;
     const scale = Math.min(2, window.devicePixelRatio || 1);
@@ -317,17 +336,13 @@ class Lines {
     const style = getComputedStyle(this.root);
     const colours = Array.from({ length: HEAD_COLOURS }, (_, i) => style.getPropertyValue(`--head-${i}`).trim());
     let at = 0;
-    let size = 200;
-    let before = 0;
-    const slice = (now) => {
+    const slice = () => {
       if (mine !== this.painting) return;
-      if (before > 0) size = now - before > FRAME_MS ? Math.max(50, size / 2) : Math.min(1000, size * 1.3);
-      before = now;
-      for (const end = Math.min(lines.length, at + size); at < end; at++) stroke(context, lines[at], colours);
+      for (const end = Math.min(lines.length, at + SLICE); at < end; at++) stroke(context, lines[at], colours);
       this.root.dataset.painted = at;
       if (at < lines.length) requestAnimationFrame(slice);
     };
-    requestAnimationFrame(slice);
+    slice();
   }
 
   // Says which lines are shown.
@@ -341,54 +356,32 @@ class Lines {
   }
 
   // Writes the legend of a picture below `top`: the colour of each head, and which lines are shown. Returns the height of the legend.
-  writeLegend(add, picture, width, top) {
+  writeLegend(picture, width, top) {
     let [x, y] = [8, top + ROW / 2];
     const { heads } = this.data;
-    for (const [place, { name, colour }] of heads.entries()) {
-      const text = add('text', { class: 'lines-written', y: y + 5 }, picture, name || `head ${place}`);
+    for (const { name, colour } of heads) {
+      const text = draw('text', { class: 'lines-written' }, picture, name);
       const needed = text.getComputedTextLength() + 44;
       if (x > 8 && x + needed > width) [x, y] = [8, y + ROW];
       text.setAttribute('x', x + 28);
       text.setAttribute('y', y + 5);
-      tint(add('line', { class: 'lines-line', x1: x, x2: x + 22, y1: y, y2: y, 'stroke-width': 3.6 }, picture), colour);
+      tint(draw('line', { class: 'lines-line', x1: x, x2: x + 22, y1: y, y2: y, 'stroke-width': 3.6 }, picture), colour);
       x += needed;
     }
-    add('text', { class: 'lines-written', x: 8, y: y + ROW + 5 }, picture, this.rule());
+    draw('text', { class: 'lines-written', x: 8, y: y + ROW + 5 }, picture, this.rule());
     return y + 2 * ROW - top;
   }
 
   // Returns the lines and words in view, with a legend, as an SVG file on the ground of the page: {text, width, height}. printed: whether the
   // picture is for a paper: in the colours of the light theme on white.
   picture(printed = false) {
-    const { dataset } = document.documentElement;
-    const { theme } = dataset;
-    if (printed) dataset.theme = 'light';
-    try {
-      return this.pictured(printed);
-    } finally {
-      if (theme) dataset.theme = theme;
-      else delete dataset.theme;
-    }
-  }
-
-  pictured(printed) {
     this.render();
     const place = this.layer.getBoundingClientRect();
     const { width } = place;
     const stage = this.stage.getBoundingClientRect();
-    const picture = document.createElementNS(SVG, 'svg');
-    const add = (name, attributes, parent, text = '') => {
-      const made = document.createElementNS(SVG, name);
-      for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-      made.textContent = text;
-      parent.append(made);
-      return made;
-    };
-    picture.setAttribute('class', 'lines-picture');
-    picture.setAttribute('width', width);
-    const ground = add('rect', { class: printed ? '' : 'lines-ground', width, ...(printed && { fill: 'white' }) }, picture);
-    const group = add('g', { transform: `translate(${stage.left - place.left} 0)` }, picture);
-    group.append(...this.drawn.map(pathOf));
+    const picture = draw('svg', { class: 'lines-picture', width }, this.root);
+    const ground = draw('rect', { class: printed ? '' : 'lines-ground', width, ...(printed && { fill: 'white' }) }, picture);
+    draw('g', { transform: `translate(${stage.left - place.left} 0)` }, picture).append(...this.drawn.map(pathOf));
     for (const { root, side, words } of [this.queries, this.keys]) {
       const column = root.getBoundingClientRect();
       const query = side === 'query';
@@ -398,33 +391,26 @@ class Lines {
         const y = (at.top + at.bottom) / 2 - place.top + 5;
         const weight = value.textContent && ` ${value.textContent}`;
         const text = query ? `${weight} ${label.textContent}` : `${label.textContent} ${weight}`;
-        add('text', { class: 'lines-written', x, y, 'text-anchor': query ? 'end' : 'start' }, picture, text.trim());
+        draw('text', { class: 'lines-written', x, y, 'text-anchor': query ? 'end' : 'start' }, picture, text.trim());
       }
     }
-    this.root.append(picture);
-    const height = place.height + this.writeLegend(add, picture, width, place.height);
+    const height = place.height + this.writeLegend(picture, width, place.height);
     for (const element of [picture, ground]) element.setAttribute('height', height);
+    const { dataset } = document.documentElement;
+    const { theme } = dataset;
+    if (printed) dataset.theme = 'light';
     const text = toSVG(picture);
+    if (theme) dataset.theme = theme;
+    else delete dataset.theme;
     picture.remove();
     return { text, width: Math.round(width), height: Math.round(height) };
-  }
-
-  destroy() {
-    cancelAnimationFrame(this.frame);
-    this.painting++;
-    this.stop.abort();
-    this.resizing.disconnect();
-    this.root.remove();
   }
 }
 
 // Makes the lines in `container`. onHover({query, key}) is called when the pointer is on a word; one of the two is null. It is called with
 // null when the pointer leaves the words. onLock(row) is called with the locked query, or with null.
 //
-// update(data) takes {weights, rows, cols, queryLabels, keyLabels, masked, heads: [{weights, masked, name, index}], threshold, mode, row}.
-// Without `heads`, `weights` are those of the only head. Each head has the colour of its index. With mode 'mass', threshold is the part of
-// a row that the fewest keys must hold. The weights are not copied, so changed weights must come in a new array.
-export function createLines(container, callbacks = {}) {
-  const lines = new Lines(container, callbacks);
-  return { update: (data) => lines.update(data), picture: (printed) => lines.picture(printed), destroy: () => lines.destroy() };
-}
+// update(data) takes {rows, cols, queryLabels, keyLabels, masked, heads: [{weights, masked, name, index}], threshold, mode, row}. masked: that
+// of the heads without one of their own. Each head has the colour of its index. With mode 'mass', threshold is the part of a row that the
+// fewest keys must hold. The weights are not copied, so changed weights must come in a new array.
+export const createLines = (container, callbacks = {}) => new Lines(container, callbacks);

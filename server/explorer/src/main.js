@@ -193,7 +193,7 @@ async function compute() {
   if (reply.failure) return status('error', failed(reply));
   state.summary = reply.summary ?? null;
   state.sent = reply.sent ?? null;
-  if (reply.status !== 200) return status('error', failed(reply));
+  if (reply.problem) return status('error', failed(reply));
   const answer = Object.assign(new Answer(reply, state.labels), {
     ...{ text, described, body: body || null },
     columns: find(state.example).example.columns ?? null,

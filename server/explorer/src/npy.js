@@ -3,13 +3,11 @@ import { countOf, fail, shapeText, TYPES } from './tensortext.js';
 
 const MOST_HEADER = 10_000; // bytes; NumPy reads no longer header either
 const MOST_AXES = 4;
-const KINDS = { f: 'F', i: 'I', u: 'U' };
 
 // Returns the name in TYPES of a type as NumPy writes it, such as <f4, or undefined.
 function typeOf(descr) {
   const [, kind, bytes] = /^[<>=|]([fiub])([1248])$/.exec(descr) ?? [];
-  if (kind === 'b') return bytes === '1' ? 'BOOL' : undefined;
-  const type = `${KINDS[kind]}${8 * bytes}`;
+  const type = kind === 'b' && bytes === '1' ? 'BOOL' : `${kind?.toUpperCase()}${8 * bytes}`;
   return type in TYPES ? type : undefined;
 }
 
@@ -25,9 +23,7 @@ function readHeader(text) {
   if (/(['"])descr\1\s*:\s*\[/.test(text)) fail('Its elements are records with fields. The page reads arrays of plain numbers.');
   const descr = take('descr', `['"]([^'"]*)['"]`);
   const fortran = take('fortran_order', '(True|False)') === 'True';
-  const shape = take('shape', '\\(([\\d\\s,]*)\\)')
-    .split(',')
-    .map((size) => size.trim());
+  const shape = take('shape', '\\(([\\d\\s,]*)\\)').split(/\s*,\s*/).map((size) => size.trim()); // prettier-ignore
   if (shape.at(-1) === '') shape.pop();
   if (!/^\s*\{[\s,]*\}\s*$/.test(rest) || shape.includes('')) fail(`Its header is none of NumPy's: ${text.trim().slice(0, 200)}`);
   return { descr, fortran, shape };
@@ -37,9 +33,8 @@ function readHeader(text) {
 export async function readNpy(file) {
   const head = new Uint8Array(await file.slice(0, 12).arrayBuffer());
   const view = new DataView(head.buffer);
-  if (head.length < 6 || String.fromCharCode(...head.subarray(0, 6)) !== '\x93NUMPY') {
+  if (head.length < 6 || String.fromCharCode(...head.subarray(0, 6)) !== '\x93NUMPY')
     fail('It is no .npy file: such a file begins with the bytes 93 4E 55 4D 50 59.');
-  }
   const [major, minor] = head.subarray(6);
   const start = major === 1 ? 10 : 12;
   if (head.length < start) fail(`The file is cut: it has ${file.size} bytes, and its header begins after more.`);

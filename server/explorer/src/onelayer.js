@@ -9,19 +9,18 @@ import { FRESH } from './state.js';
 export function createOneLayer(root, { Stage, tell, say }, on) {
   let answer = null;
   let state = null;
-  let view = { ...FRESH, step: 'weights' };
+  const view = { ...FRESH, step: 'weights' };
   let look = {};
 
   const place = (parent, className, more) => makeWith('div', parent, { className, ...more });
   const stageRoot = place(root, 'stage');
   const toolbar = place(stageRoot, 'toolbar');
   const nav = makeWith('nav', toolbar, { className: 'steps', ariaLabel: 'Steps of the layer' });
-  const heads = place(toolbar, 'heads');
-  const save = place(toolbar, 'save');
   const words = place(stageRoot, 'words', { role: 'group', ariaLabel: 'Words of the layer' });
   const picture = place(stageRoot, 'picture');
   const parts = {
-    ...{ root: picture, words, nav, heads, save, flow: place(picture, 'flow'), lines: place(picture, 'lines-place', { hidden: true }) },
+    ...{ root: picture, words, nav, heads: place(toolbar, 'heads'), save: place(toolbar, 'save') },
+    ...{ flow: place(picture, 'flow'), lines: place(picture, 'lines-place', { hidden: true }) },
     single: makeWith('article', picture, { className: 'step', hidden: true }),
     explanation: makeWith('aside', picture, { className: 'explanation', ariaLabel: 'The row of the layer in words' }),
     ...{ written: place(stageRoot, 'written'), story: place(picture, '', { hidden: true }) },
@@ -38,16 +37,12 @@ export function createOneLayer(root, { Stage, tell, say }, on) {
   });
   for (const field of stageRoot.querySelectorAll('[id]')) field.removeAttribute('id'); // the first stage of the page has them
 
-  // Draws the answer. The rollout, and weights alone, have no other steps.
-  function draw(other) {
+  // Draws the answer after a change of the view. The rollout, and weights alone, have no other steps.
+  function change(what, other = false) {
+    Object.assign(view, what);
     state = { ...look, ...view, ...(answer.matrices.scores ? {} : { step: 'weights' }) };
     if (other) stage.show(answer, state);
     else stage.render(state);
-  }
-
-  function change(what) {
-    Object.assign(view, what);
-    draw(false);
   }
 
   // The keys of the page do the same here while the focus is here.
@@ -73,8 +68,7 @@ export function createOneLayer(root, { Stage, tell, say }, on) {
       answer = shown;
       look = given;
       if (other) Object.assign(view, { row: view.row < answer.queries ? view.row : null, mean: false });
-      Object.assign(view, { head, batch, mean: view.mean && head === view.head, compare: head === view.compare ? null : view.compare });
-      draw(other);
+      change({ head, batch, mean: view.mean && head === view.head, compare: head === view.compare ? null : view.compare }, other);
     },
     focus: () => (state.step === 'flow' || state.lines ? nav.firstChild : stage.panes[0].figure.root).focus({ preventScroll: true }),
   };

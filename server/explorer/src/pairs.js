@@ -4,15 +4,9 @@
 // magnitude of its weights. cuts: for each row, the result of massCut for the present threshold. With normalization "none", weights may be
 // negative; the rules then use their magnitude.
 
-const BUCKETS = 1024; // weights are sorted into so many buckets by their part of the largest weight
-
 // Makes a head. A masked pair does not count, whatever its weight is.
 export function makeHead(weights, masked = null) {
-  let max = 0;
-  for (let i = 0; i < weights.length; i++) {
-    const size = Math.abs(weights[i]);
-    if (size > max && !(masked && masked[i])) max = size;
-  }
+  const max = weights.reduce((most, weight, i) => (masked?.[i] ? most : Math.max(most, Math.abs(weight))), 0);
   return { weights, masked, max, cuts: new Map() };
 }
 
@@ -20,8 +14,7 @@ export function makeHead(weights, masked = null) {
 // among them, and how many of them have just this magnitude. sizes: the magnitudes of the row; the function sorts them in place.
 export function massCut(sizes, mass) {
   sizes.sort();
-  let total = 0;
-  for (const size of sizes) total += size;
+  const total = sizes.reduce((sum, size) => sum + size, 0);
   let held = 0;
   let ties = 0;
   let at = sizes.length;
@@ -36,14 +29,11 @@ export function massCut(sizes, mass) {
 // Returns the smallest magnitude that a row keeps, and how many weights of just this magnitude it keeps.
 function rowCut(head, row, cols, { threshold, mode }) {
   if (mode !== 'mass') return { least: threshold, ties: Infinity };
-  let cut = head.cuts.get(row);
-  if (!cut) {
-    const sizes = new Float64Array(cols);
-    for (let key = 0, i = row * cols; key < cols; key++, i++) sizes[key] = head.masked?.[i] ? 0 : Math.abs(head.weights[i]);
-    cut = massCut(sizes, threshold);
-    head.cuts.set(row, cut);
+  if (!head.cuts.has(row)) {
+    const sizes = Float64Array.from(head.weights.subarray(row * cols, (row + 1) * cols), Math.abs);
+    head.cuts.set(row, massCut(sizes.map((size, key) => (head.masked?.[row * cols + key] ? 0 : size)), threshold)); // prettier-ignore
   }
-  return cut;
+  return head.cuts.get(row);
 }
 
 // Adds the indices of the kept weights of a row to `kept`. If `key` is not null, it adds only the weight of this key.
@@ -61,38 +51,29 @@ function keep(kept, head, query, { cols, key, ...rule }) {
 
 // Chooses the lines of the queries from `first` to before `last`. Returns {lines, count}. A line is {head, query, key, weight, strength};
 // strength is its magnitude divided by the largest magnitude of all heads. count: how many lines the rule keeps. lines: the `limit`
-// strongest of them, weakest first; where they end within a bucket, its first weights are taken. rule: {cols, threshold, mode, key}, where
-// mode is 'weight' or 'mass', and key is null for all keys.
+// strongest of them, weakest first. rule: {cols, threshold, mode, key}. mode is 'weight' or 'mass'; key is null for all keys.
 export function choosePairs(heads, first, last, rule, limit) {
   const max = Math.max(...heads.map((head) => head.max));
-  const bucket = (weight) => Math.min(BUCKETS - 1, Math.floor((Math.abs(weight) / max) * BUCKETS));
-  const filled = new Uint32Array(BUCKETS);
   const kept = heads.map((head) => {
     const places = [];
     for (let query = first; query < last; query++) keep(places, head, query, rule);
-    places.forEach((i) => filled[bucket(head.weights[i])]++);
     return places;
   });
-  // Find the lowest bucket whose weights are listed, and how many of its weights are listed.
-  let lowest = BUCKETS - 1;
-  let room = limit - filled[lowest];
-  while (lowest > 0 && room > 0) {
-    lowest--;
-    room -= filled[lowest];
-  }
-  let fromLowest = filled[lowest] + Math.min(0, room);
+  // The smallest magnitude that gets a line, and how many weights of just this magnitude get one.
+  const sizes = Float64Array.from(kept.flatMap((places, head) => places.map((i) => Math.abs(heads[head].weights[i])))).sort();
+  const least = sizes.at(-limit) ?? 0;
+  let ties = limit - sizes.filter((size) => size > least).length;
   const lines = [];
   heads.forEach(({ weights }, head) => {
     for (const i of kept[head]) {
-      const place = bucket(weights[i]);
-      if (place > lowest || (place === lowest && fromLowest-- > 0)) {
-        const query = Math.floor(i / rule.cols);
-        lines.push({ head, query, key: i - query * rule.cols, weight: weights[i], strength: Math.abs(weights[i]) / max });
-      }
+      const size = Math.abs(weights[i]);
+      if (size < least || (size === least && ties-- <= 0)) continue;
+      const query = Math.floor(i / rule.cols);
+      lines.push({ head, query, key: i - query * rule.cols, weight: weights[i], strength: size / max });
     }
   });
   lines.sort((a, b) => a.strength - b.strength);
-  return { lines, count: kept.reduce((sum, places) => sum + places.length, 0) };
+  return { lines, count: sizes.length };
 }
 
 // Writes the weight beside a word: with three decimals, or as a power of ten if it is smaller.

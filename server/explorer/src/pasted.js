@@ -3,7 +3,7 @@
 //
 // Numbers stay text, so that they are right to the last digit. No regular expression here goes over a character more often than a fixed
 // number of times, because the text may have megabytes.
-import { MOST_AXES } from './tensortext.js';
+import { fail, MOST_AXES, written } from './tensortext.js';
 
 const JSON_NUMBER = /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?$/;
 const NUMBER = /^([-+]?)(\d*)(?:\.(\d*))?(e[-+]?\d+)?$/i;
@@ -13,7 +13,6 @@ const UNUSABLE = /^(?:[-+]?nan|\+?(?:inf|infinity|∞)|[-+]?[.,]*\d[\d.,]*)$/i; 
 const GAP = /^(?:\.{2,3}|…)$/; // where a print leaves numbers out
 const COMMA = /^([-+−]?\d+),(?=\d)/;
 const FORMULA = /^'(?=[=+\-@\t\r])/; // what toCSV in download.js puts before a label
-const BLANKS = '[^\\S\\r\\n]+';
 
 // This expression matches a name and the calls before an array, as in Q = torch.tensor([[...]]).
 const HEAD =
@@ -26,16 +25,12 @@ const AFTER = /[\s,;>]*/y;
 const lineOf = (text, index) => `line ${text.slice(0, index).split(/\r\n?|\n/).length}`;
 const shown = (word) => (word.length > 40 ? `${word.slice(0, 40)}…` : word);
 
-function fail(message, index) {
-  throw Object.assign(new Error(message), { index });
-}
-
-const refuse = (text, index, rule, what) => fail(`${rule}, but ${lineOf(text, index)} has ${what}.`, index);
+const refuse = (text, index, rule, what) => fail(`${rule}, but ${lineOf(text, index)} has ${what}.`, { index });
 
 // Says that a row or block has another length than the first one.
 function refuseLength(text, index, name, what, length, first) {
   const [group] = name.toLowerCase().split(' ');
-  fail(`${name} (${lineOf(text, index)}) has ${length} ${what}${length === 1 ? '' : 's'}, and ${group} 1 has ${first}.`, index);
+  fail(`${name} (${lineOf(text, index)}) has ${length} ${what}${length === 1 ? '' : 's'}, and ${group} 1 has ${first}.`, { index });
 }
 
 // Returns the JSON of a word. Returns '' for a number that cannot be used, and undefined for a word that is no number.
@@ -57,13 +52,6 @@ function refuseWord(text, index, word) {
   const rule = /\d/.test(word) ? 'A number has at most one point and no comma' : 'A number is finite or -inf';
   if (word && jsonOf(word) === '') refuse(text, index, rule, shown(word));
   refuse(text, index, 'A matrix has numbers only', shown(word) || 'an empty field');
-}
-
-// Writes an array as a member of an object has it, with each row on a line. depth: how many brackets are open in it.
-function written(parts, depth, isRow) {
-  if (isRow) return `[${parts.join(', ')}]`;
-  const line = `\n${'  '.repeat(depth + 1)}`;
-  return `[${line}${parts.join(`,${line}`)}\n${'  '.repeat(depth)}]`;
 }
 
 // Reads the array whose bracket is at `start`. Returns its JSON, its rank, its shape and the place after it.
@@ -112,14 +100,11 @@ function readArray(text, start) {
 
 // Returns whether a text that has a bracket at `open` is meant as an array. A sentence may begin with [CLS] or [1].
 function isArray(text, open, name, calls) {
-  const words =
-    text
-      .slice(open, open + 400)
-      .split(']')[0]
-      .match(/[^\s,[]+/g) ?? [];
+  const begin = text.slice(open, open + 400);
+  const words = begin.split(']')[0].match(/[^\s,[]+/g) ?? [];
   const count = words.filter((word) => jsonOf(word) !== undefined).length;
   if (calls || count > 1) return true;
-  return count === 1 && (name !== undefined || /^\[\s*\[/.test(text.slice(open, open + 400)) || text.trim() === `[${words[0]}]`);
+  return count === 1 && (name !== undefined || /^\[\s*\[/.test(begin) || text.trim() === `[${words[0]}]`);
 }
 
 // Reads one or several arrays, each with or without a name. Returns null if the text does not begin with an array.
@@ -154,10 +139,9 @@ function readArrays(text) {
   return [[null, written(rows, 1), [rows.length, length]]];
 }
 
-// Splits CSV into lines of fields {text, index}. separator: the source of a regular expression.
+// Splits CSV into lines of fields {text, index}.
 function fieldsOf(text, separator) {
-  const other = separator === BLANKS ? '\\s' : `${separator}\\r\\n`;
-  const pattern = new RegExp(`(?:"([^"]*(?:""[^"]*)*)"|([^${other}]*))(${separator}|\\r\\n?|\\n|$)`, 'y');
+  const pattern = new RegExp(`(?:"([^"]*(?:""[^"]*)*)"|([^${separator}\\r\\n]*))(${separator}|\\r\\n?|\\n|$)`, 'y');
   const lines = [];
   let line = [];
   let end;
@@ -166,9 +150,9 @@ function fieldsOf(text, separator) {
     const { lastIndex: index } = pattern;
     const [, quoted, plain, after] = pattern.exec(text);
     end = after;
-    if (separator !== BLANKS || plain !== '') line.push({ text: quoted?.replaceAll('""', '"') ?? plain, index });
+    line.push({ text: quoted?.replaceAll('""', '"') ?? plain, index });
     if (end !== '' && !/[\r\n]/.test(end)) continue;
-    if (line.length > 1 || line[0]?.text.trim()) lines.push(line);
+    if (line.length > 1 || line[0].text.trim()) lines.push(line);
     line = [];
   } while (end !== '');
   return lines;
@@ -176,10 +160,10 @@ function fieldsOf(text, separator) {
 
 // Splits a Markdown table into lines of fields {text, index}. Returns null if the text is none.
 function pipedOf(text) {
-  const lines = Array.from(text.matchAll(/[^\r\n]+/g), ({ 0: line, index }) => ({ line, index })).filter(({ line }) => /\S/.test(line));
-  if (!/^[\s|:]*-[\s|:-]*$/.test(lines[1]?.line)) return null;
-  lines.splice(1, 1);
-  return lines.map(({ line, index }) => {
+  const lines = Array.from(text.matchAll(/[^\r\n]+/g), ({ 0: line, index }) => ({ line, index }));
+  const [head, rule, ...rest] = lines.filter(({ line }) => /\S/.test(line));
+  if (!/^[\s|:]*-[\s|:-]*$/.test(rule?.line)) return null;
+  return [head, ...rest].map(({ line, index }) => {
     let at = index;
     const fields = line.split(/(?<!\\)\|/).map((field) => {
       const found = { text: field.trim().replace(/^(\*\*|`)(.*)\1$/, '$2').replaceAll('\\|', '|'), index: at }; // prettier-ignore
@@ -200,7 +184,7 @@ function tableOf(text, lines, separator) {
   const isText = (value) => value === undefined;
   const every = values.flat();
   const numbers = every.filter((value) => !isText(value)).length;
-  if ((separator === BLANKS || lines.length === 1) && (numbers < every.length || !/\d/.test(text))) return null;
+  if ((!separator || lines.length === 1) && (numbers < every.length || !/\d/.test(text))) return null;
   const corner = lines[0][0].text.trim() === '' || (isText(values[0][0]) && lines[0].length > 3 && areCounted(lines[0].slice(1)));
   const head = lines.length > 1 && (corner || separator === '|' || values[0].every(isText)) ? 1 : 0;
   const body = values.slice(head);
@@ -221,13 +205,6 @@ function tableOf(text, lines, separator) {
   });
   const labels = labelled ? lines.slice(head).map((line) => line[labelled - 1].text.replace(FORMULA, '')) : null;
   return { json: written(rows, 1), shape: [rows.length, length - labelled], labels };
-}
-
-// Reads a table whose fields stand between separators.
-function readTable(text, separator) {
-  if (separator !== BLANKS && !text.includes(separator)) return null;
-  const lines = separator === '|' ? pipedOf(text) : fieldsOf(text, separator);
-  return lines && tableOf(text, lines, separator);
 }
 
 const isWord = ({ json }) => json === undefined;
@@ -331,21 +308,20 @@ function shellWords(text) {
 // Reads a curl command. Returns {body, path, form}; path is that of its address. Returns null if it has neither.
 function readCurl(text) {
   const words = shellWords(text);
-  const bodies = [];
-  let address;
+  let [body, isFile, address] = ['', false];
   for (let at = words.indexOf('curl') + 1; at < words.length; at++) {
     const word = words[at];
     const [, letter, attached] = VALUED.exec(word) ?? [];
     const takes = letter ? attached === '' : DATA.test(word) || word === '--url';
     const value = takes ? words[++at] : attached;
-    if (letter === 'd' || DATA.test(word)) bodies.push([value ?? '', word !== '--data-raw']);
+    if (letter === 'd' || DATA.test(word)) [body, isFile] = body ? [body, isFile] : [value ?? '', word !== '--data-raw'];
     else if (word === '--url' || (!word.startsWith('-') && /^(?:https?:\/\/|[\w.-]+(?::\d+)?\/|[\w.-]+:\d+)/.test(word))) address ??= value ?? word; // prettier-ignore
   }
-  const [[body, isFile] = ['']] = bodies;
   if (!body && !address) return null;
   if (!body) refuse(text, 0, 'The body of a curl command stands after -d', 'a command without one');
   const file = isFile && body.startsWith('@') && body.slice(1);
-  if (file) fail(`The command sends the file ${shown(file)}. A page cannot read it: open the file or drop it here.`, text.indexOf(body));
+  if (file)
+    fail(`The command sends the file ${shown(file)}. A page cannot read it: open the file or drop it here.`, { index: text.indexOf(body) });
   return { body, path: address && /^(?:\w+:\/\/)?[^/?#]*([^?#]*)/.exec(address)[1], form: 'A curl command' };
 }
 
@@ -357,6 +333,13 @@ function withoutPrompts(text) {
     .replace(/^(?:In \[\d+\]:|>>>)[ \t]*(?:print\()?([a-z_][\w.]*)\)?[ \t]*$/gim, (all, name) => `${name} =`.padEnd(all.length))
     .replace(/^(?:In \[\d+\]:|Out\[\d+\]:|>>>|[ \t]*\.\.\.:|\.\.\.(?= )|```\w*)/gm, (all) => ' '.repeat(all.length));
 }
+
+// The forms of tables in the order in which they are tried: [form in words, what stands between fields, what splits the text into fields].
+// The print of pandas has no separator, and its reader says its form.
+const FORMS = [
+  ...[['A Markdown table', '|', pipedOf], ['A table', '\t', fieldsOf], ['CSV', ';', fieldsOf], ['CSV', ',', fieldsOf]], // prettier-ignore
+  ...[[], ['A table', '', linesOf]], // prettier-ignore
+];
 
 // Reads a text that stands in place of a request. Returns null if it is JSON or meant to be; {body, path, form} for a curl command and for
 // JSON between fences, where path may be undefined; {matrices: [[name, JSON, shape], ...], labels, form}, where a name or the list of row
@@ -372,9 +355,10 @@ export function readPasted(given) {
   const [head, name = null] = /^\s*([a-z_][\w.]*) =[ \t]*(?=[\r\n])/i.exec(text) ?? [''];
   const rest = ' '.repeat(head.length) + text.slice(head.length);
   let failure = null;
-  for (const [separator, form] of [['|', 'A Markdown table'], ['\t', 'A table'], [';', 'CSV'], [',', 'CSV'], [null], [BLANKS, 'A table']]) {
+  for (const [form, separator, split] of FORMS) {
     try {
-      const table = separator === null ? readPrint(rest) : readTable(rest, separator);
+      const lines = split && rest.includes(separator) && split(rest, separator);
+      const table = split ? lines && tableOf(rest, lines, separator) : readPrint(rest);
       if (table) return { matrices: [[name, table.json, table.shape]], labels: table.labels, form: form ?? table.form };
     } catch (error) {
       failure ??= error;

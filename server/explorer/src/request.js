@@ -125,8 +125,18 @@ function areFew({ shapes }) {
   );
 }
 
+// Returns why the answer to a request has no weights that the page could show, as {detail, pointer}, or null.
+export function withoutWeights({ options, shapes }) {
+  const key = ['sequences', 'sequence_offsets'].find((name) => options[name]);
+  const whole = 'The server has computed their output and has no weights of them. Send one sequence, or separate them with a mask.';
+  if (key) return { detail: `This page shows the weights of sequences that are not packed. ${whole}`, pointer: `/${key}` };
+  const empty = ['Q', 'K', 'X'].find((name) => shapes[name]?.includes(0));
+  return empty ? { detail: `${empty} has no row, so there is no weight to show.`, pointer: `/${empty}` } : null;
+}
+
 // Returns the results that the page asks for. It shows no gradient, but a request with gradients of results must ask for one.
 export function wanted(summary) {
+  if (withoutWeights(summary)) return ['output'];
   if (summary.options.update)
     return ['weights', ...(summary.shapes.decay ? ['decays'] : []), ...(areFew(summary) ? ['states'] : []), 'output'];
   const list = [];

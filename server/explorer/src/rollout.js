@@ -6,10 +6,7 @@ import { measured } from './matrices.js';
 // Returns the mean over heads. heads: the weights of a layer.
 export function meanOf(heads) {
   const [{ rows, cols }] = heads;
-  const data = new Float64Array(rows * cols);
-  for (const { data: weights } of heads) {
-    for (let at = 0; at < data.length; at++) data[at] += weights[at] / heads.length;
-  }
+  const data = Float64Array.from({ length: rows * cols }, (_, at) => heads.reduce((sum, one) => sum + one.data[at] / heads.length, 0));
   return { rows, cols, data };
 }
 

@@ -20,17 +20,15 @@ function refuseTwins(text, what) {
 }
 
 function parseHeader(bytes) {
-  const attempt = (does, message) => {
-    try {
-      return does();
-    } catch {
-      return fail(message);
-    }
-  };
-  const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
-  const text = attempt(() => decoder.decode(bytes), 'Its header is not UTF-8.');
-  if (text[0] !== '{') fail('Its header does not begin with {, so it is no .safetensors file.');
-  const header = attempt(() => JSON.parse(text), 'Its header is not JSON.');
+  let [text, header, form] = ['', null, 'UTF-8'];
+  try {
+    text = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes);
+    form = 'JSON';
+    header = text[0] === '{' && JSON.parse(text);
+  } catch {
+    fail(`Its header is not ${form}.`);
+  }
+  if (!header) fail('Its header does not begin with {, so it is no .safetensors file.');
   const metadata = refuseTwins(text, 'The name').get('__metadata__');
   if (isObject(header.__metadata__)) refuseTwins(metadata, 'In __metadata__, the name');
   return header;
@@ -42,9 +40,8 @@ function checkEntry(name, entry) {
   if (!Object.hasOwn(TYPES, dtype)) fail(`The tensor ${name} has the type ${dtype}. The page reads ${Object.keys(TYPES).join(', ')}.`);
   const sizes = `whole numbers from 0 to ${MOST_SIZE}`;
   if (!Array.isArray(shape) || !shape.every(isSize)) fail(`The shape of the tensor ${name} is no list of ${sizes}.`);
-  if (!Array.isArray(offsets) || offsets.length !== 2 || !offsets.every(isSize)) {
+  if (!Array.isArray(offsets) || offsets.length !== 2 || !offsets.every(isSize))
     fail(`The data_offsets of the tensor ${name} are not two ${sizes}.`);
-  }
   return { name, type: dtype, shape, begin: offsets[0], end: offsets[1] };
 }
 
@@ -52,8 +49,8 @@ function checkEntry(name, entry) {
 function checkPlaces(tensors, size) {
   let at = 0;
   for (const { name, type, shape, begin, end } of tensors) {
-    if (begin < at) fail(`The tensor ${name} begins at byte ${begin}, but the one before it ends at ${at}: tensors may not overlap.`);
-    if (begin > at) fail(`The tensor ${name} begins at byte ${begin}, but the one before it ends at ${at}: there may be no gap.`);
+    const rule = begin < at ? 'tensors may not overlap' : 'there may be no gap';
+    if (begin !== at) fail(`The tensor ${name} begins at byte ${begin}, but the one before it ends at ${at}: ${rule}.`);
     if (end < begin) fail(`The tensor ${name} ends at byte ${end}, before it begins (${begin}).`);
     const needed = countOf(shape) * BigInt(TYPES[type][0]);
     const has = BigInt(end - begin);
@@ -65,30 +62,27 @@ function checkPlaces(tensors, size) {
 }
 
 // Reads a .safetensors file, a Blob. Resolves to {metadata, tensors}: the strings as [name, text], and tensors (tensortext.js) in the order
-// of the header. Resolves to null if the header has more than `room` bytes. Throws an Error with a sentence.
+// of the header. Throws an Error with a sentence, also if the header has more than `room` bytes.
 export async function readSafetensors(file, room) {
   if (file.size < PREFIX) fail(`It is no .safetensors file: such a file has at least ${PREFIX} bytes, and this one has ${file.size}.`);
   const long = new DataView(await file.slice(0, PREFIX).arrayBuffer()).getBigUint64(0, true);
-  if (long > MOST_HEADER) {
+  if (long > MOST_HEADER)
     fail(`It is no .safetensors file: its first ${PREFIX} bytes say that its header has ${long} bytes; the most are ${MOST_HEADER}.`);
-  }
   const start = PREFIX + Number(long);
   if (start > file.size) fail(`The file is cut: its header has ${long} bytes, but only ${file.size - PREFIX} follow.`);
-  if (long > room) return null;
+  if (long > room) fail(`Its header has more than ${room / 1e6} MB, which is too much for this page.`);
   const header = parseHeader(await file.slice(PREFIX, start).arrayBuffer());
   const { __metadata__: texts = {}, ...entries } = header;
   if (!isObject(texts)) fail('Its __metadata__ is no object.');
   const metadata = Object.entries(texts);
-  for (const [name, text] of metadata) {
-    if (typeof text !== 'string') fail(`In __metadata__, ${name} is no string.`);
-  }
+  for (const [name, text] of metadata) if (typeof text !== 'string') fail(`In __metadata__, ${name} is no string.`);
   const tensors = Object.entries(entries).map(([name, entry]) => checkEntry(name, entry));
-  const inOrder = [...tensors].sort((a, b) => a.begin - b.begin || a.end - b.end);
-  checkPlaces(inOrder, file.size - start);
-  return {
-    metadata,
-    tensors: tensors.map(({ name, type, shape, begin, end }) => ({ name, type, shape, data: file.slice(start + begin, start + end) })),
-  };
+  checkPlaces(
+    tensors.toSorted((a, b) => a.begin - b.begin || a.end - b.end),
+    file.size - start,
+  );
+  const data = ({ begin, end }) => file.slice(start + begin, start + end);
+  return { metadata, tensors: tensors.map(({ name, type, shape, ...place }) => ({ name, type, shape, data: data(place) })) };
 }
 
 // Returns a .safetensors file, a Blob. metadata: an object of strings. tensors: [{name, type, shape, data}], where data is a Blob or bytes.

@@ -1,11 +1,11 @@
 // story.js shows the trained model (trained.js) on the stage: the words that the user types, the weights of all heads of both layers, the
 // lines of one head, and the most likely next words. A head can be switched off. The page loads this file with the example. The layer of the
 // chosen head is the request of the page, so the other views show how its numbers are made.
-import { makeScale, raster } from './colour.js';
+import { makeScale } from './colour.js';
 import { make, makeWith } from './dom.js';
-import { wholeRange } from './geometry.js';
 import { formatNumber } from './numbers.js';
 import { formatJSON } from './snippets.js';
+import { paintMap } from './thumbs.js';
 import { isStored, loadTrained, requestOf, runTrained, wordsOf } from './trained.js';
 
 const TYPING = 250; // milliseconds from the last key to the computation
@@ -41,19 +41,16 @@ export async function createStory(root, tools) {
 
   const isOff = (layer, head) => off.some(([l, h]) => l === layer && h === head);
 
-  // Returns what the address keeps.
-  const shown = () => ({ words: area.value, layer: chosen.layer, head: chosen.head, off: off.map((one) => one.join(MARK)).join() });
-
   // Runs the model for the words of the field.
   async function run() {
     const mine = ++asked;
     const { words, unknown, left } = wordsOf(model, area.value);
-    const said = [];
-    if (unknown.length)
-      said.push(`The model leaves out ${unknown.map(({ word }) => `“${word}”`).join(', ')}: it knows only the words below.`);
-    if (left) said.push(`It reads ${model.places} words at most; the last ${left} are left out.`);
-    if (!words.length) said.push('Type words that the model knows.');
-    note.textContent = said.join(' ');
+    const said = [
+      unknown.length && `The model leaves out ${unknown.map(({ word }) => `“${word}”`).join(', ')}: it knows only the words below.`,
+      left && `It reads ${model.places} words at most; the last ${left} are left out.`,
+      !words.length && 'Type words that the model knows.',
+    ];
+    note.textContent = said.filter(Boolean).join(' ');
     if (!words.length) return;
     try {
       const all = await runTrained(model, words, tools.post, { stored });
@@ -63,17 +60,20 @@ export async function createStory(root, tools) {
     } catch (error) {
       return mine === asked && tools.tell('The model cannot be computed', error.message);
     }
-    await take();
-    draw();
+    await show();
     tools.say(sentence());
   }
 
-  // Makes the layer of the chosen head the request of the page.
-  function take() {
+  // Makes the layer of the chosen head the request of the page, and draws the model.
+  async function show() {
     const { layer, head } = chosen;
-    const { path, body } = requestOf(model, layer, ran.layers[layer].X, { off: ran.layers[layer].off, stored: false });
+    const { X, off: without } = ran.layers[layer];
+    const { path, body } = requestOf(model, layer, X, { off: without, stored: false });
     delete body.return;
-    return tools.take(path, formatJSON(body), ran.words, shown());
+    // The address keeps these.
+    const kept = { words: area.value, layer, head, off: off.map((one) => one.join(MARK)).join() };
+    await tools.take(path, formatJSON(body), ran.words, kept);
+    draw();
   }
 
   const percent = (probability) => `${formatNumber(100 * probability, 2)} %`;
@@ -89,7 +89,7 @@ export async function createStory(root, tools) {
   }
 
   function drawHeads() {
-    const { palette, log, dark } = look;
+    const scale = makeScale({ lo: 0, hi: 1, signed: false, ...look });
     const focus = document.activeElement?.dataset.story;
     heads.replaceChildren();
     ran.layers.forEach(({ weights }, layer) => {
@@ -100,24 +100,21 @@ export async function createStory(root, tools) {
         const pressed = layer === chosen.layer && head === chosen.head;
         const button = makeWith('button', one, { type: 'button', className: 'map', ariaPressed: String(pressed) });
         button.dataset.story = `${layer}.${head}`;
-        const canvas = makeWith('canvas', button, { className: 'thumb' });
-        const { width, height, pixels } = raster(
-          matrix,
-          makeScale({ lo: 0, hi: 1, signed: false, log, palette, dark }),
-          wholeRange(matrix),
-          64,
-        );
-        Object.assign(canvas, { width, height })
-          .getContext('2d')
-          .putImageData(new ImageData(pixels, width, height), 0, 0);
-        canvas.setAttribute('aria-hidden', 'true');
+        paintMap(makeWith('canvas', button, { className: 'thumb', ariaHidden: 'true' }), matrix, scale);
         make('span', '', button, `head ${head}`);
-        button.addEventListener('click', () => choose(layer, head));
-        const box = makeWith('input', makeWith('label', one), { type: 'checkbox', checked: !isOff(layer, head) });
+        button.addEventListener('click', () => {
+          chosen = { layer, head };
+          show();
+        });
+        const ariaLabel = `head ${head} of layer ${layer} takes part`;
+        const box = makeWith('input', makeWith('label', one), { type: 'checkbox', checked: !isOff(layer, head), ariaLabel });
         box.dataset.story = `switch ${layer}.${head}`;
-        box.setAttribute('aria-label', `head ${head} of layer ${layer} takes part`);
         box.after(' on');
-        box.addEventListener('change', () => switchHead(layer, head, box.checked));
+        box.addEventListener('change', () => {
+          off = off.filter(([l, h]) => l !== layer || h !== head);
+          if (!box.checked) off.push([layer, head]);
+          run();
+        });
       });
     });
     if (focus) heads.querySelector(`[data-story="${focus}"]`)?.focus();
@@ -135,33 +132,14 @@ export async function createStory(root, tools) {
     }
   }
 
-  async function drawLines() {
-    lines ??= (await tools.lines()).createLines(place, { onLock: (row) => (locked = row) });
-    const { layer, head } = chosen;
-    const matrix = ran.layers[layer].weights[head];
-    const labels = ran.words;
-    lines.update({
-      heads: [{ weights: matrix.data, masked: null, name: `layer ${layer}, head ${head}`, index: head }],
-      ...{ rows: matrix.rows, cols: matrix.cols, queryLabels: labels, keyLabels: labels, threshold: 0.1, mode: 'weight', row: locked },
-    });
-  }
-
-  function draw() {
+  async function draw() {
     drawHeads();
     drawNext();
-    drawLines();
-  }
-
-  async function choose(layer, head) {
-    chosen = { layer, head };
-    await take();
-    draw();
-  }
-
-  function switchHead(layer, head, on) {
-    off = off.filter(([l, h]) => l !== layer || h !== head);
-    if (!on) off.push([layer, head]);
-    return run();
+    lines ??= (await tools.lines()).createLines(place, { onLock: (row) => (locked = row) });
+    const { layer, head } = chosen;
+    const { rows, cols, data } = ran.layers[layer].weights[head];
+    const heads = [{ weights: data, name: `layer ${layer}, head ${head}`, index: head }];
+    lines.update({ heads, rows, cols, queryLabels: ran.words, keyLabels: ran.words, threshold: 0.1, row: locked });
   }
 
   area.addEventListener('input', () => {

@@ -5,51 +5,36 @@
 
 export const MOST_AXES = 8; // no key of a request takes more
 
-export const fail = (message) => {
-  throw new Error(message);
-};
-
-// Returns the float32 number that half-precision bits stand for.
-function half(bits) {
-  const sign = bits & 0x8000 ? -1 : 1;
-  const exponent = (bits >> 10) & 31;
-  const fraction = bits & 1023;
-  if (exponent === 31) return fraction ? NaN : sign * Infinity;
-  return sign * (exponent ? (1024 + fraction) * 2 ** (exponent - 25) : fraction * 2 ** -24);
+// more: what the Error gets besides, such as the place of what is wrong.
+export function fail(message, more) {
+  throw Object.assign(new Error(message), more);
 }
 
-// Returns the float32 number whose upper half is these bits.
-function brain(bits) {
-  const view = new DataView(new ArrayBuffer(4));
-  view.setUint16(0, bits);
-  return view.getFloat32(0);
+// Returns a function that returns the number which the bits of a short type stand for. A type without infinities has only the two NaN whose
+// bits after the sign are all set.
+function float(exponentBits, fractionBits, infinite = true) {
+  const [most, parts] = [2 ** exponentBits - 1, 2 ** fractionBits];
+  const bias = most >> 1;
+  return (bits) => {
+    const sign = bits >> (exponentBits + fractionBits) ? -1 : 1;
+    const [exponent, fraction] = [(bits >> fractionBits) & most, bits & (parts - 1)];
+    if (exponent === most && infinite) return fraction ? NaN : sign * Infinity;
+    if (exponent === most && fraction === parts - 1) return NaN;
+    return sign * (exponent ? (1 + fraction / parts) * 2 ** (exponent - bias) : (fraction / parts) * 2 ** (1 - bias));
+  };
 }
 
-// Returns the number that the bits of float8_e4m3fn stand for. It has no infinity, and one NaN for each sign.
-function e4m3(bits) {
-  const sign = bits & 0x80 ? -1 : 1;
-  const exponent = (bits >> 3) & 15;
-  if ((bits & 0x7f) === 0x7f) return NaN;
-  return sign * (exponent ? (8 + (bits & 7)) * 2 ** (exponent - 10) : (bits & 7) * 2 ** -9);
-}
+// Returns the entry of a type: the bytes of an element and the function that reads an element. kind: that of a DataView. made: makes a number
+// of what the DataView reads.
+const type = (size, kind, made = (value) => value) => [size, (view, at, little) => made(view[`get${kind}`](at, little))];
 
-// The types, each with the bytes of an element and the function that reads an element.
+// The types.
 export const TYPES = {
-  F64: [8, (view, at, little) => view.getFloat64(at, little)],
-  F32: [4, (view, at, little) => view.getFloat32(at, little)],
-  F16: [2, (view, at, little) => half(view.getUint16(at, little))],
-  BF16: [2, (view, at, little) => brain(view.getUint16(at, little))],
-  F8_E4M3: [1, (view, at) => e4m3(view.getUint8(at))],
-  F8_E5M2: [1, (view, at) => half(view.getUint8(at) << 8)],
-  I64: [8, (view, at, little) => view.getBigInt64(at, little)],
-  I32: [4, (view, at, little) => view.getInt32(at, little)],
-  I16: [2, (view, at, little) => view.getInt16(at, little)],
-  I8: [1, (view, at) => view.getInt8(at)],
-  U64: [8, (view, at, little) => view.getBigUint64(at, little)],
-  U32: [4, (view, at, little) => view.getUint32(at, little)],
-  U16: [2, (view, at, little) => view.getUint16(at, little)],
-  U8: [1, (view, at) => view.getUint8(at)],
-  BOOL: [1, (view, at) => [false, true][view.getUint8(at)]],
+  ...{ F64: type(8, 'Float64'), F32: type(4, 'Float32'), F16: type(2, 'Uint16', float(5, 10)), BF16: type(2, 'Uint16', float(8, 7)) },
+  ...{ F8_E4M3: type(1, 'Uint8', float(4, 3, false)), F8_E5M2: type(1, 'Uint8', float(5, 2)) },
+  ...{ I64: type(8, 'BigInt64'), I32: type(4, 'Int32'), I16: type(2, 'Int16'), I8: type(1, 'Int8') },
+  ...{ U64: type(8, 'BigUint64'), U32: type(4, 'Uint32'), U16: type(2, 'Uint16'), U8: type(1, 'Uint8') },
+  BOOL: type(1, 'Uint8', (byte) => [false, true][byte]),
 };
 
 // Returns how many elements a shape has, as a BigInt, because a damaged file may say any number.
@@ -59,11 +44,10 @@ export const shapeText = (shape) => (shape.length ? shape.join(' × ') : 'one nu
 
 // Returns a decimal of 6 to 9 digits that float32 reads as this number. Nine digits tell all numbers of float32 apart.
 function short(value) {
-  for (let digits = 6; digits < 9; digits++) {
+  for (let digits = 6; ; digits++) {
     const found = Number(value.toPrecision(digits));
-    if (Math.fround(found) === value) return String(found);
+    if (digits === 9 || Math.fround(found) === value) return String(found);
   }
-  return String(Number(value.toPrecision(9)));
 }
 
 // Writes an element. JSON has no infinity; the service reads null as −∞ where a key allows it.
@@ -83,17 +67,15 @@ export async function straight({ type, shape, data, little = true, fortran = fal
   if (!little) for (let at = 0; at < given.length; at += size) given.subarray(at, at + size).reverse();
   if (!fortran || shape.length < 2) return given;
   const made = new Uint8Array(given.length);
-  let from = 0;
-  // The last axis is the outermost one of the file.
-  const place = (axis, at, step) => {
-    if (axis < 0) {
-      for (let byte = 0; byte < size; byte++) made[at + byte] = given[from++];
-    } else {
-      for (let index = 0; index < shape[axis]; index++) place(axis - 1, at + index * step[axis], step);
-    }
-  };
   const steps = shape.map((_, axis) => shape.slice(axis + 1).reduce((a, b) => a * b, size));
-  place(shape.length - 1, 0, steps);
+  for (let from = 0; from < given.length; from += size) {
+    let [rest, at] = [from / size, 0];
+    shape.forEach((length, axis) => {
+      at += (rest % length) * steps[axis];
+      rest = Math.floor(rest / length);
+    });
+    for (let byte = 0; byte < size; byte++) made[at + byte] = given[from + byte];
+  }
   return made;
 }
 
@@ -107,11 +89,9 @@ export function numbersOf(type, bytes, name) {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
   const wide = /64|32/.test(type) ? Float64Array : Float32Array;
   if (type.endsWith('F16')) {
-    const bits = new DataView(new ArrayBuffer(2)); // a table has all numbers of 16 bits, because they are slow to compute
-    const table = Float32Array.from({ length: 65536 }, (_, pattern) => {
-      bits.setUint16(0, pattern);
-      return read(bits, 0, false);
-    });
+    // A table has all numbers of 16 bits, because they are slow to compute.
+    const patterns = new DataView(Uint16Array.from({ length: 65536 }, (_, bits) => bits).buffer);
+    const table = Float32Array.from({ length: 65536 }, (_, bits) => read(patterns, 2 * bits, true));
     return wide.from({ length: count }, (_, at) => table[view.getUint16(at * 2, true)]);
   }
   return wide.from({ length: count }, (_, at) => {
@@ -119,6 +99,13 @@ export function numbersOf(type, bytes, name) {
     if (value === undefined) fail(`Element ${at} of ${name} is no boolean, because its byte is neither 0 nor 1.`);
     return Number(value);
   });
+}
+
+// Writes an array as a member of an object has it, with each row on a line. depth: how many brackets are open in it.
+export function written(parts, depth, isRow) {
+  if (isRow) return `[${parts.join(', ')}]`;
+  const line = `\n${'  '.repeat(depth + 1)}`;
+  return `[${line}${parts.join(`,${line}`)}\n${'  '.repeat(depth)}]`;
 }
 
 // Resolves to the elements of a tensor as JSON, with each row on a line, as a member of an object has them. Resolves to null if they need
@@ -134,15 +121,13 @@ export async function textOf(tensor, { room, wide }) {
   const isShort = type !== 'F64' && !wide;
   const index = [];
   const where = () => name + index.map((at) => `[${at}]`).join('');
-  const line = (depth) => `\n${'  '.repeat(depth + 1)}`;
   let next = 0;
   const nested = (axis) => {
     if (axis === shape.length) return element(read(view, size * next++, true), isShort, where);
     const parts = [];
     for (index[axis] = 0; index[axis] < shape[axis]; index[axis]++) parts.push(nested(axis + 1));
     index.length = axis;
-    if (axis === shape.length - 1) return `[${parts.join(', ')}]`;
-    return `[${line(axis + 1)}${parts.join(`,${line(axis + 1)}`)}${line(axis)}]`;
+    return written(parts, axis + 1, axis === shape.length - 1);
   };
   const text = nested(0);
   return text.length <= room ? text : null;

@@ -1,4 +1,5 @@
 // thumbs.js draws small pictures of matrices, for the row of steps and for the choice of heads.
+import { raster } from './colour.js';
 import { wholeRange } from './geometry.js';
 import { CanvasSurface, paintCells } from './paint.js';
 
@@ -14,6 +15,14 @@ export async function drawThumb(canvas, matrix, mask, scale, picture) {
   }
   const { gone, bitmap, width, height } = await picture(range, SIDE);
   if (!gone) new CanvasSurface(canvas, { width, height }, 1).picture({ bitmap }, [0, 0], [0, 0, width, height]);
+}
+
+// Draws a matrix that the worker does not have on a canvas, which gets the size of the picture.
+export function paintMap(canvas, matrix, scale) {
+  const { width, height, pixels } = raster(matrix, scale, wholeRange(matrix), SIDE);
+  Object.assign(canvas, { width, height })
+    .getContext('2d')
+    .putImageData(new ImageData(pixels, width, height), 0, 0);
 }
 
 // Returns the size of the picture of a matrix on the page. No side is longer than `most` pixels, and each side is long enough to be seen.

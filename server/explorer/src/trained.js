@@ -4,16 +4,14 @@
 /* global STORY_NAME */
 import { matrices } from './matrices.js';
 import { readSafetensors } from './safetensors.js';
-import { fail, TYPES } from './tensortext.js';
+import { fail, numbersOf } from './tensortext.js';
 
-export const NAME = 'story'; // of the model on the server; its layers are story.0 and story.1
+const NAME = 'story'; // of the model on the server; its layers are story.0 and story.1
 const PARTS = ['W_Q', 'W_K', 'W_V', 'W_O'];
 
-// Resolves to the numbers of a tensor of safetensors.js as {rows, cols, data}.
-async function numbersOf({ type, shape: [rows, cols], data }) {
-  const [size, read] = TYPES[type];
-  const view = new DataView(await data.arrayBuffer());
-  return { rows, cols, data: Float64Array.from({ length: rows * cols }, (_, at) => read(view, at * size, true)) };
+// Resolves to a tensor of safetensors.js as {rows, cols, data}.
+async function matrixOf({ name, type, shape: [rows, cols], data }) {
+  return { rows, cols, data: Float64Array.from(numbersOf(type, new Uint8Array(await data.arrayBuffer()), name)) };
 }
 
 const rowsOf = ({ rows, cols, data }) => Array.from({ length: rows }, (_, row) => [...data.subarray(row * cols, (row + 1) * cols)]);
@@ -22,9 +20,9 @@ const rowsOf = ({ rows, cols, data }) => Array.from({ length: rows }, (_, row) =
 // words: all words that it knows. places: how many words a text may have. layers: for each layer {W_Q, W_K, W_V, W_O}, each (d_model,
 // d_model). embedding and unembedding (words, d_model), positions (places, d_model). A matrix is {rows, cols, data}.
 export async function readTrained(file) {
-  const { metadata, tensors } = (await readSafetensors(file, file.size)) ?? fail('Its header is too long.');
+  const { metadata, tensors } = await readSafetensors(file, file.size);
   const texts = Object.fromEntries(metadata);
-  const all = Object.fromEntries(await Promise.all(tensors.map(async (tensor) => [tensor.name, await numbersOf(tensor)])));
+  const all = Object.fromEntries(await Promise.all(tensors.map(async (tensor) => [tensor.name, await matrixOf(tensor)])));
   const { embedding, positions, unembedding } = all;
   const layers = [0, 1].map((layer) => Object.fromEntries(PARTS.map((part) => [part, all[`${layer}.${part}`]])));
   const heads = Number(texts.heads);
@@ -48,26 +46,20 @@ export function wordsOf(model, text) {
 
 // Says whether a server has the layers of this model. listed: the layers of the answer to GET /layers. An operator may serve other folders.
 export const isStored = (model, listed) =>
-  model.layers.every((_, layer) =>
-    listed.some(
-      ({ name, heads, d_model: columns, causal }) =>
-        name === `${NAME}.${layer}` && heads === model.heads && columns === model.embedding.cols && causal,
-    ),
-  );
+  model.layers.every((_, layer) => {
+    const { heads, d_model: columns, causal } = listed.find(({ name }) => name === `${NAME}.${layer}`) ?? {};
+    return heads === model.heads && columns === model.embedding.cols && causal;
+  });
 
 // Returns the request of a layer, {path, body}. X: (n, d_model), as rows. off: the heads of this layer that are switched off. stored: whether
 // the server has the layer; if not, the request has the weights. A head that is switched off may attend to nothing, so its output is zeros.
 export function requestOf(model, layer, X, { off = [], stored = true } = {}) {
   const body = { X, return: ['output', 'weights'] };
-  if (off.length) {
-    body.mask = Array.from({ length: model.heads }, (_, head) => X.map(() => X.map(() => !off.includes(head))));
-  }
+  if (off.length) body.mask = Array.from({ length: model.heads }, (_, head) => X.map(() => X.map(() => !off.includes(head))));
   if (stored) return { path: `/layers/${NAME}.${layer}/attention`, body };
   for (const part of PARTS) body[part] = rowsOf(model.layers[layer][part]);
   return { path: '/multi-head-attention', body: { ...body, heads: model.heads, causal: true } };
 }
-
-const sum = (a, b) => a.map((row, i) => row.map((value, c) => value + b[i][c]));
 
 // Returns how likely each word of the model comes after a row of the last sums, the most likely one first: [{word, probability}].
 function nextOf({ words, unembedding: { cols, data } }, row) {
@@ -78,29 +70,24 @@ function nextOf({ words, unembedding: { cols, data } }, row) {
   return words.map((word, at) => ({ word, probability: all[at] / total })).sort((a, b) => b.probability - a.probability);
 }
 
-// Runs the model. words: n words of the model, as wordsOf() returns them, at least one and at most model.places. post(path, body) resolves
-// to the parsed answer of the server, as that of client.js. off: the heads that are switched off, as [[layer, head]]. Resolves to
-//   {words, layers: [{name, request, X, weights, off}], states, next, after(i)}.
-// request: {path, body} of requestOf(). X: (n, d_model), what goes into the layer, as rows. weights: of each head, a matrix n × n of
-// matrices.js; all zeros for a head that is off. off: the heads of this layer that are off. states: (n, d_model) after both layers, as rows.
-// next: what comes after the last word, [{word, probability}] for all words of the model, the most likely first. after(i): the same after
+// Runs the model. words: 1 to model.places words of the model. post(path, body) resolves to the parsed answer of the server, as that of
+// client.js. off: the heads that are switched off, as [[layer, head]]. Resolves to {words, layers: [{name, request, X, weights, off}], states,
+// next, after(i)}. X: (n, d_model), what goes into the layer, as rows; states are the same after both layers. weights: a matrix of each head,
+// all zeros for one that is off. next: what comes after the last word, [{word, probability}], the most likely first. after(i): the same after
 // word i, which the model says from the words up to i alone. Throws what post() throws.
 export async function runTrained(model, words, post, { off = [], stored = true } = {}) {
   const { embedding, positions } = model;
   const ids = words.map((word) => model.words.indexOf(word));
   if (!words.length || words.length > model.places || ids.includes(-1)) fail(`The model takes 1 to ${model.places} of its own words.`);
   const row = (data, at) => [...data.subarray(at * embedding.cols, (at + 1) * embedding.cols)];
-  let X = sum(
-    ids.map((id) => row(embedding.data, id)),
-    ids.map((_, place) => row(positions.data, place)),
-  );
+  let X = ids.map((id, place) => row(positions.data, place).map((value, c) => value + embedding.data[id * embedding.cols + c]));
   const layers = [];
   for (let layer = 0; layer < model.layers.length; layer++) {
     const without = off.filter(([where]) => where === layer).map(([, head]) => head);
     const request = requestOf(model, layer, X, { off: without, stored });
     const { output, weights } = await post(request.path, request.body);
     layers.push({ name: `${NAME}.${layer}`, request, X, weights: matrices(weights, 0)[0], off: without });
-    X = sum(X, output);
+    X = X.map((values, i) => values.map((value, c) => value + output[i][c]));
   }
   const after = (i) => nextOf(model, X[i]);
   return { words, layers, states: X, next: after(words.length - 1), after };

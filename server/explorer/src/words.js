@@ -1,41 +1,30 @@
 // words.js writes the words of an answer as a sentence. The words are tinted by the weights of one word, the query. The pointer or the
 // focus on a word makes it the query; a click keeps it.
+import { make } from './dom.js';
+import { moveAlong } from './keyboard.js';
 
 const MOST = 256; // words
 
 export class Words {
   // on: {point(row|null), lock(row)}
   constructor(root, on) {
-    this.root = root;
-    this.on = on;
-    this.lines = [];
-    root.addEventListener('pointerover', (event) => event.pointerType !== 'touch' && this.point(event.target));
+    Object.assign(this, { root, on });
+    // Calls does(row) if an event is one of a word.
+    const withRow = (does) => (event) =>
+      event.pointerType !== 'touch' && this.rowOf(event.target) !== null && does(this.rowOf(event.target));
+    root.addEventListener('pointerover', withRow(on.point));
     root.addEventListener('pointerleave', () => on.point(null));
-    root.addEventListener('focusin', (event) => this.point(event.target));
-    root.addEventListener('click', (event) => this.rowOf(event.target) !== null && on.lock(this.rowOf(event.target)));
-    root.addEventListener('keydown', (event) => this.move(event));
+    root.addEventListener('focusin', withRow(on.point));
+    root.addEventListener('click', ({ target }) => this.rowOf(target) !== null && on.lock(this.rowOf(target)));
+    root.addEventListener('keydown', (event) => {
+      const to = moveAlong(this.queries, event);
+      if (to) for (const word of this.queries) word.tabIndex = word === to ? 0 : -1; // Tab reaches only one of them
+    });
   }
 
   rowOf(target) {
     const row = target.closest?.('[data-word]')?.dataset.word;
     return row === undefined ? null : Number(row);
-  }
-
-  point(target) {
-    const row = this.rowOf(target);
-    if (row !== null) this.on.point(row);
-  }
-
-  // Moves the focus from word to word. Tab reaches only one of them.
-  move(event) {
-    const row = this.rowOf(event.target);
-    const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-    if (row === null || !step) return;
-    const to = this.queries[Math.min(Math.max(row + step, 0), this.queries.length - 1)];
-    for (const word of this.queries) word.tabIndex = word === to ? 0 : -1;
-    to.focus({ preventScroll: true });
-    event.preventDefault();
-    event.stopPropagation();
   }
 
   // Writes the words of an answer. If the keys are not the queries, they are a second line.
@@ -50,13 +39,10 @@ export class Words {
       return;
     }
     const line = (name, length, label, tag) => {
-      const made = Object.assign(document.createElement('p'), { className: 'words-line' });
-      if (name) made.append(Object.assign(document.createElement('span'), { className: 'words-name', textContent: name }));
-      const words = Array.from({ length }, (_, at) =>
-        Object.assign(document.createElement(tag), { className: 'word', textContent: label(at) }),
-      );
-      for (const word of words) made.append(word, ' ');
-      this.root.append(made);
+      const made = make('p', 'words-line', this.root);
+      if (name) make('span', 'words-name', made, name);
+      const words = Array.from({ length }, (_, at) => make(tag, 'word', null, label(at)));
+      made.append(...words.flatMap((word) => [word, ' ']));
       return words;
     };
     this.queries = line(own ? '' : 'queries', answer.queries, (at) => (own ? answer.word(at) : answer.query(at)), 'button');

@@ -4,7 +4,7 @@ import { paintPixels } from './colour.js';
 import { members, parse, withMember } from './jsontext.js';
 import { matrices, nested, rank, split, vectors } from './matrices.js';
 import { complete, drawnWeights, givenWeights, weightOf } from './projections.js';
-import { askFor, isHeld, isLarge, isTurned, shapeOf, summarise, wanted } from './request.js';
+import { askFor, isHeld, isLarge, isTurned, shapeOf, summarise, wanted, withoutWeights } from './request.js';
 import { rollout } from './rollout.js';
 import { safetensorsOf } from './safetensors.js';
 import { numbersOf } from './tensortext.js';
@@ -235,6 +235,8 @@ async function compute(message) {
     sent: sent.length < 4_000_000 ? sent : null,
   };
   if (!response.ok) return self.postMessage({ ...reply, problem: problemOf(response, await blob.text()) });
+  const none = withoutWeights(summary);
+  if (none) return self.postMessage({ ...reply, problem: { title: 'The answer has no weights', ...none } });
   progress({ phase: 'reading' });
   const isText = response.headers.get('Content-Type') !== BINARY;
   const answer = isText ? JSON.parse(await blob.text()) : answerOf(await blob.arrayBuffer());

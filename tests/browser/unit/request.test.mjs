@@ -18,6 +18,7 @@ import {
   PATHS,
   summarise,
   wanted,
+  withoutWeights,
 } from '../../../server/explorer/src/request.js';
 import { fromHash, toHash } from '../../../server/explorer/src/address.js';
 
@@ -303,4 +304,20 @@ test('every example is found by its name, and its text is its body', () => {
     }
   }
   assert.equal(find('no such').example, EXAMPLES[0]);
+});
+
+test('a request without weights is asked only for its output, and the page says why it has no weights', () => {
+  const [Q, K] = [[[1, 2], [3, 4]], [[1, 2]]]; // prettier-ignore
+  for (const [path, body, pointer] of [
+    ['/attention', { Q, K: Q, V: Q, sequences: [[1, 1]] }, '/sequences'],
+    ['/linear-attention', { Q, K: Q, V: Q, sequence_offsets: [[0, 1, 2]] }, '/sequence_offsets'],
+    ['/attention', { Q: [], K, V: K }, '/Q'],
+  ]) {
+    const summary = summarise(path, body);
+    assert.deepEqual(wanted(summary), ['output']);
+    assert.equal(withoutWeights(summary).pointer, pointer);
+  }
+  for (const body of [{ X: Q }, { Q, K, V: K }, { Q, K, V: K, sequences: null }, { text: 'a b', embedding_dim: 2 }]) {
+    assert.equal(withoutWeights(summarise('/attention', body)), null);
+  }
 });
