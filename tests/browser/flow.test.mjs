@@ -283,7 +283,7 @@ for (const [example, head] of Object.entries(SHOWN)) {
           const { marks, parts, row: sentence } = await seen(page);
           assert.deepEqual(marks, marksOf(id, row, col, own).sort(), where);
           checkWritten(id, row, col, { ...own, parts, heads }, where);
-          assert.match(sentence, / gives | may attend to no key/, where);
+          assert.match(sentence, /^(W_.|[KkVv])$/.test(id) ? /^$/ : / gives | may attend to no key/, where);
         }
       }
       assert.ok(Object.keys(all).length >= 8, Object.keys(all).join());
@@ -477,12 +477,12 @@ test('the keyboard reaches the flow, goes from cell to cell and from matrix to m
       await page.keyboard.press('Tab');
     }
     assert.equal(await node(), 'weights', 'one stop of Tab, at the weights');
-    const said = async (keys, title) => {
+    const said = async (keys, title, sentence = / gives [\d.]+ to word \d/) => {
       for (const key of keys) await page.keyboard.press(key);
       assert.equal(await writtenTitle(page), title);
       const say = await page.textContent('#say');
       assert.equal(say, await page.textContent('#written'), 'what is written is said');
-      assert.ok(say.startsWith(title) && / gives [\d.]+ to word \d/.test(say) && !/\d ms/.test(say), say);
+      assert.ok(say.startsWith(title) && sentence.test(say) && !/\d ms/.test(say), say);
     };
     await said(['ArrowRight'], 'word 1 → word 4: ');
     await said(['ArrowDown', 'ArrowLeft'], 'word 2 → word 3: ');
@@ -498,7 +498,7 @@ test('the keyboard reaches the flow, goes from cell to cell and from matrix to m
     assert.equal(await node(), order.at(-2));
     // ArrowRight goes to the next key, because K is drawn transposed.
     await page.locator('[data-node="k"]').focus();
-    await said(['ArrowRight', 'ArrowRight', 'ArrowDown'], 'K of word 2, column 1: ');
+    await said(['ArrowRight', 'ArrowRight', 'ArrowDown'], 'K of word 2, column 1: ', /= 2/);
     await page.locator('[data-node="X"]').focus();
     await said(['ArrowRight', 'ArrowDown'], 'X of word 2, column 0: ');
     // The rest of the page is one Tab away.

@@ -73,6 +73,29 @@ test('unknown words and words that are too many are said, and the layer of a hea
     assert.equal(await page.getAttribute('[data-story="0.1"]', 'aria-pressed'), 'true', 'the view follows the head of the flow');
   }));
 
+test('one word is chosen in all parts of the view: the lines, the words above and the arithmetic', () =>
+  onModel(true, async (page) => {
+    const chosen = () =>
+      page.evaluate(() => ({
+        row: window.explorer.state.row,
+        pressed: [...document.querySelectorAll('[data-word]')].findIndex((word) => word.ariaPressed === 'true'),
+        line: Number(document.querySelector('.story-lines .lines-queries [aria-pressed="true"]')?.dataset.query ?? -1),
+        written: document.querySelector('.written-line b').textContent,
+      }));
+    await page.waitForSelector('.story-lines .lines-queries [aria-pressed="true"]');
+    const { words } = await story(page);
+    const last = words.length - 1;
+    assert.deepEqual(await chosen(), { row: last, pressed: last, line: last, written: 'Anna → Hill: ' });
+    await page.click('[data-word="9"]');
+    await page.waitForFunction(() => document.querySelector('.story-lines .lines-queries [aria-pressed="true"]')?.dataset.query === '9');
+    const now = await chosen();
+    assert.deepEqual({ ...now, written: '' }, { row: 9, pressed: 9, line: 9, written: '' });
+    assert.match(now.written, /^cat → /);
+    await page.click('.story-lines [data-query="4"].lines-word');
+    await page.waitForFunction(() => document.querySelectorAll('[data-word]')[4].ariaPressed === 'true');
+    assert.match((await chosen()).written, /^old → /);
+  }));
+
 test('a link shows the same words, head and switches; axe-core finds nothing', () =>
   onModel(
     true,

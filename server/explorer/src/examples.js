@@ -288,6 +288,7 @@ export const PRONOUN = {
   name: 'a pronoun',
   labels: ['cat', 'drinks', 'milk', 'it'],
   columns: ['animal', 'thing', 'action', 'pronoun'], // what the columns of X mean
+  row: 3, // the word that is chosen at first
   variants: [
     {
       id: 'it',

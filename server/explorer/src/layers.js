@@ -52,7 +52,8 @@ function drawRefused(parent, refused) {
 // Makes the section. section: its element, which is still empty. listed: the answer to GET /layers. state: how the page shows weights, and
 // which map is large: {model, map}. tools: as in grid.js, and {stored(path, request), show(change)}, which changes the state.
 export function createLayers(section, listed, state, tools) {
-  const models = Map.groupBy(listed.layers, ({ model }) => model);
+  const models = new Map();
+  for (const layer of listed.layers) models.set(layer.model, [...(models.get(layer.model) ?? []), layer]);
   const names = new Set(listed.layers.map(({ name }) => name));
   let asked = 0; // how many files the user has given
   let file = null;

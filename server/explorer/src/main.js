@@ -296,7 +296,7 @@ async function askMean() {
 // Shows what is shown beside the steps.
 function showOthers() {
   state.compared?.render(state.answer, state);
-  if (state.example === MODEL.id) state.story?.then((story) => story.follow({ ...lookOf(), head: state.head }));
+  if (state.example === MODEL.id) state.story?.then((story) => story.follow({ ...lookOf(), head: state.head, row: state.row }));
   const opened = stage.opened();
   const shown = opened === 'states' || opened === 'flow';
   if (state.linear?.render(state.answer, state, shown, stage.panes[0].figure.canvas)) redraw();
@@ -515,7 +515,7 @@ function keepRequest() {
 // the history (`push` is false).
 function choose(id, kept = {}, push = true) {
   const { example, variant } = find(id);
-  const made = { path: variant.path, text: requestText(variant), labels: example.labels ?? [] };
+  const made = { path: variant.path, text: requestText(variant), labels: example.labels ?? [], row: example.row ?? null };
   tour.leave();
   Object.assign(state, FRESH, made, push && state.drafts.get(variant.id), kept, { example: variant.id });
   editor.set(state.text);
@@ -537,13 +537,17 @@ async function openModel(kept) {
       post: client.post,
       stored: async () => (await client.get('/layers?limit=1000'))?.layers ?? [],
       take: takeLayer,
-      lines: () => load(LINES_NAME),
+      lines: async (place) =>
+        (await load(LINES_NAME)).createLines(place, {
+          onHover: (word) => word && stage.setHover({ query: word.query ?? undefined, key: word.key ?? undefined }),
+          onLock: (row) => changeView({ row }),
+        }),
       words: MODEL.words,
       tell: notice,
       say,
     });
-    const { words, layer, head, off } = state;
-    await (await state.story).open({ words, layer, head, off, look: lookOf() });
+    const { words, layer, head, off, row } = state;
+    await (await state.story).open({ words, layer, head, off, row, look: lookOf() });
   } catch ({ message }) {
     state.story = null;
     notice('The model cannot be loaded', message);
@@ -562,7 +566,7 @@ async function takeLayer(path, text, labels, shown) {
   $('request-note').textContent = '';
   writeAddress(false);
   await compute();
-  stage.setHover({ query: labels.length - 1 });
+  stage.setHover({ query: state.row ?? labels.length - 1 });
 }
 
 // Hides the answer to the last example if the next one takes long, because its numbers are not those of the example that is named now.

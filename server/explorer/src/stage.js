@@ -199,7 +199,7 @@ export class Stage {
     this.answer = answer;
     if (words !== this.said) {
       this.words.show(answer);
-      this.subject = { id: 'weights', row: 0 };
+      this.subject = { id: 'weights', row: state.row ?? 0 };
       this.keepRoom(0);
     }
     this.said = words;
@@ -556,7 +556,9 @@ export class Stage {
     const line = make('p', 'written-line', parts.written);
     make('b', '', line, way.title);
     for (const [text, kind] of way.parts) make('span', kind ?? '', line, text);
-    make('p', 'written-row', parts.written, this.sentence());
+    // The words say nothing about a number of X, K, V or of what a model has learnt.
+    const said = ofQuery(stepNamed(stepOf(what.subject.id))) || this.opened() === 'states';
+    make('p', 'written-row', parts.written, said ? this.sentence() : '');
     this.writeLegend();
     if (answer.own?.drawWay && stepNamed(stepOf(this.subject.id)).cols === 'key')
       answer.own.drawWay(make('div', 'way', parts.written), this.arithmetic);

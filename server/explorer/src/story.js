@@ -12,9 +12,9 @@ const TYPING = 250; // milliseconds from the last key to the computation
 const SHOWN = 6; // next words
 const MARK = '.'; // between the layer and the head of a head that is off, in the address
 
-// Makes the view in an empty element. tools: {post(path, body), stored(), take(path, text, labels, shown), words, lines(), tell(title, detail),
+// Makes the view in an empty element. tools: {post(path, body), stored(), take(path, text, labels, shown), words, lines(place), tell(title, detail),
 // say(text)}. stored() resolves to the stored layers of the server. take() makes a request that of the page; shown: what the
-// address keeps. lines() resolves to lines.js.
+// address keeps. lines(place) resolves to lines in a place.
 export async function createStory(root, tools) {
   const model = await loadTrained();
   const stored = isStored(model, await tools.stored());
@@ -26,7 +26,7 @@ export async function createStory(root, tools) {
   let timer = 0;
   let lines = null;
   let look = {};
-  let locked = null; // the word whose lines are shown alone
+  let locked = null; // the word that is chosen, as in all views: its lines are shown alone
 
   const label = makeWith('label', root, { className: 'story-text', textContent: 'Words ' });
   const area = makeWith('input', label, { id: 'story-text', autocomplete: 'off', spellcheck: false });
@@ -41,8 +41,8 @@ export async function createStory(root, tools) {
 
   const isOff = (layer, head) => off.some(([l, h]) => l === layer && h === head);
 
-  // Runs the model for the words of the field.
-  async function run() {
+  // Runs the model for the words of the field. chosenRow: the word that is chosen then, or null for the last one.
+  async function run(chosenRow = null) {
     const mine = ++asked;
     const { words, unknown, left } = wordsOf(model, area.value);
     const said = [
@@ -56,7 +56,7 @@ export async function createStory(root, tools) {
       const all = await runTrained(model, words, tools.post, { stored });
       const part = off.length ? await runTrained(model, words, tools.post, { stored, off }) : all;
       if (mine !== asked) return;
-      [whole, ran, locked] = [all, part, words.length - 1];
+      [whole, ran, locked] = [all, part, chosenRow ?? words.length - 1];
     } catch (error) {
       return mine === asked && tools.tell('The model cannot be computed', error.message);
     }
@@ -71,7 +71,7 @@ export async function createStory(root, tools) {
     const { path, body } = requestOf(model, layer, X, { off: without, stored: false });
     delete body.return;
     // The address keeps these.
-    const kept = { words: area.value, layer, head, off: off.map((one) => one.join(MARK)).join() };
+    const kept = { words: area.value, layer, head, off: off.map((one) => one.join(MARK)).join(), row: locked };
     await tools.take(path, formatJSON(body), ran.words, kept);
     draw();
   }
@@ -85,7 +85,7 @@ export async function createStory(root, tools) {
     const before = whole.next[0];
     const now = ran.next.find(({ word }) => word === before.word);
     const names = off.map(([layer, head]) => `head ${head} of layer ${layer}`).join(' and ');
-    return `${likely} With all heads it expects ${before.word} (${percent(before.probability)}); without ${names}, ${before.word} has ${percent(now.probability)}.`;
+    return `${likely} With all heads it expects ${before.word} (${percent(before.probability)}); without ${names}, ${before.word} has ${percent(now.probability)}. A mask switches a head off: no word may attend to any word in it.`;
   }
 
   function drawHeads() {
@@ -113,7 +113,7 @@ export async function createStory(root, tools) {
         box.addEventListener('change', () => {
           off = off.filter(([l, h]) => l !== layer || h !== head);
           if (!box.checked) off.push([layer, head]);
-          run();
+          run(locked);
         });
       });
     });
@@ -135,7 +135,7 @@ export async function createStory(root, tools) {
   async function draw() {
     drawHeads();
     drawNext();
-    lines ??= (await tools.lines()).createLines(place, { onLock: (row) => (locked = row) });
+    lines ??= await tools.lines(place);
     const { layer, head } = chosen;
     const { rows, cols, data } = ran.layers[layer].weights[head];
     const heads = [{ weights: data, name: `layer ${layer}, head ${head}`, index: head }];
@@ -148,7 +148,7 @@ export async function createStory(root, tools) {
   });
 
   return {
-    // Shows the model as the address has it. given: {words, layer, head, off, look}; look: {palette, log, dark}.
+    // Shows the model as the address has it. given: {words, layer, head, off, row, look}; look: {palette, log, dark}.
     async open(given) {
       const none = !wordsOf(model, given.words).words.length;
       area.value = none ? tools.words : given.words;
@@ -156,15 +156,16 @@ export async function createStory(root, tools) {
       const pairs = given.off.split(',').map((one) => one.split(MARK).map(Number));
       off = pairs.filter(([layer, head]) => layer < model.layers.length && head < model.heads);
       look = given.look;
-      await run();
+      await run(given.row);
       if (none) note.textContent = 'The model knows none of the words in the address, so these are others.';
     },
-    // Follows the page: its colours, and the head that the user has chosen in another view.
-    follow({ head, ...now }) {
-      const same = JSON.stringify(now) === JSON.stringify(look) && head === chosen.head;
+    // Follows the page: its colours, and the head and the word that the user has chosen.
+    follow({ head, row, ...now }) {
+      const same = JSON.stringify(now) === JSON.stringify(look) && head === chosen.head && row === locked;
       look = now;
       if (same || !ran) return;
       chosen.head = head;
+      locked = row;
       draw();
     },
     // Returns a copy of the words, the weights and the most likely next words.

@@ -113,7 +113,8 @@ function wayOfProjected(one) {
 
 function wayOfInput({ answer, row, col, name }) {
   const names = ['Q', 'K', 'V'].filter((made) => sourceOf(made, answer.summary) === name);
-  const title = `${name} of ${name === 'X' ? answer.word(row) : answer.key(row)}, column ${col}: `;
+  const column = (name === 'X' && answer.columns?.[col]) || `column ${col}`;
+  const title = `${name} of ${name === 'X' ? answer.word(row) : answer.key(row)}, ${column}: `;
   return { title, parts: null, from: [], to: names.map((id) => ({ id, row: id === 'Q' ? row : row + answer.past })) };
 }
 
