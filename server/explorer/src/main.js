@@ -736,8 +736,10 @@ function drawExamples() {
   for (const one of example.variants.length > 1 ? example.variants : []) {
     choice('variants', one.title, one === variant, { variant: one.id }, () => (example.rules ? changeRule(one) : choose(one.id)));
   }
-  const current = document.querySelector('#examples [aria-pressed="true"]');
-  $('examples').scrollLeft = current.offsetLeft - $('examples').offsetLeft - 16;
+  requestAnimationFrame(() => {
+    const current = document.querySelector('#examples [aria-pressed="true"]');
+    $('examples').scrollLeft = current.offsetLeft - $('examples').offsetLeft - 16;
+  });
   if (focus) document.querySelector(`[data-example="${focus}"], [data-variant="${focus}"]`)?.focus();
 }
 

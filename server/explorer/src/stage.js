@@ -196,33 +196,41 @@ export class Stage {
 
   show(answer, state) {
     const words = JSON.stringify([answer.queries, answer.keys, answer.labels, answer.isSelf()]);
+    const fresh = words !== this.said;
     this.answer = answer;
-    if (words !== this.said) {
+    if (fresh) {
       this.words.show(answer);
       this.subject = { id: 'weights', row: state.row ?? 0 };
       this.keepRoom(0);
     }
     this.said = words;
-    this.render(state);
-    this.act.say(this.sentence());
+    this.render(state, fresh);
+    if (!fresh) this.act.say(this.sentence());
+  }
+
+  // Returns the room for the picture. On a low or narrow window, the height of the stage is that of what it shows, so the room is a part of
+  // the window.
+  room() {
+    if (this.printing) return { width: PAPER, height: 420 };
+    const { clientWidth: width, clientHeight } = this.root;
+    return { width, height: matchMedia('(max-width: 900px)').matches ? Math.max(window.innerHeight - 200, 200) : clientHeight };
   }
 
   resized() {
-    const { clientWidth: width, clientHeight: height } = this.root;
+    const { width, height } = this.room();
     if (!this.answer || !width || (width === this.size?.width && height === this.size?.height)) return;
     if (width !== this.size?.width) this.keepRoom(0);
     cancelAnimationFrame(this.frame);
     this.frame = requestAnimationFrame(() => this.render(this.state));
   }
 
-  // Draws the present answer.
-  render(state) {
+  // Draws the present answer. fresh: whether its words are new. What is written then is measured, which takes long, so it comes a little later.
+  render(state, fresh = false) {
     const before = this.state && this.answer ? this.root.dataset.step : '';
     const focused = this.root.contains(document.activeElement);
     this.state = { ...state }; // the state may already be that of another answer when the pointer moves
     // The layout is read before anything changes, because reading it later would compute it once more.
-    const { clientWidth, clientHeight } = this.root;
-    this.size = { width: this.printing ? PAPER : clientWidth, height: this.printing ? 420 : clientHeight };
+    this.size = this.room();
     this.colours = colours();
     const { answer } = this;
     answer.position = state.position;
@@ -241,7 +249,8 @@ export class Stage {
     if (model) this.heads.root.hidden = true;
     if (flow || this.printing) this.renderFlow();
     if (!this.single.hidden) this.renderSingle(stepNamed(opened));
-    this.choose();
+    if (fresh) defer(this, () => this.chooseFirst());
+    else this.choose();
     if (place) this.move(place, opened, before);
     if (opened === before) return;
     hideTooltip();
@@ -272,9 +281,7 @@ export class Stage {
   renderFlow() {
     const { answer, state, size } = this;
     const { batch, head } = state;
-    // On a low window, the height of the stage is that of what it shows, so the room is a part of the window.
-    const high = !this.printing && matchMedia('(max-width: 900px)').matches ? window.innerHeight - 200 : size.height - 8;
-    const room = { width: size.width, height: Math.max(high, 200) };
+    const room = { width: size.width, height: Math.max(size.height - 8, 200) };
     const label = (kind) => answer.label(kind);
     // A file of numbers has the weights.
     const saved = { matrix: this.matrixOf('weights'), rowLabels: label('query'), colLabels: label('key') };
@@ -518,6 +525,11 @@ export class Stage {
     const most = one ? 1 : weights.reduce((top, weight) => Math.max(top, Math.abs(weight)), 0) || 1;
     this.words.tint({ row: this.query, weights, most, locked: state.row === this.query });
     this.mark();
+  }
+
+  chooseFirst() {
+    this.choose();
+    this.act.say(this.sentence());
   }
 
   // Returns what the explanation of a row is made of.
