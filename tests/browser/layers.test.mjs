@@ -426,7 +426,7 @@ test('words of the tokenizer can be hidden, and every number stays that of the m
     await page.click('.large-map [data-frame="mixed"]');
     await compare(ATTENTION[2][1].slice(1, -1).map((row) => V[0].map((_, col) => dot(row, V.map((line) => line[col]))))); // prettier-ignore
     await page.uncheck('.map-tools input');
-    assert.equal((await table()).length, N);
+    await page.waitForFunction((rows) => document.querySelectorAll('.large-map tbody tr').length === rows, N);
     await give(page, tensorFile([['X', [LAYERS, N, D], X]], { ...METADATA, words: JSON.stringify(Array(N).fill('[PAD]')) }));
     await page.waitForFunction(() => document.querySelector('.map-tools label').hidden);
   }));

@@ -137,7 +137,8 @@ test('every notebook prints in light colours, with no map that a page cuts', asy
     await onPage({ colorScheme: 'dark' }, async (page) => {
       await open(page, `/?${i}#example=${hash}`);
       const before = await state(page);
-      const width = (await page.locator('.flow-canvas').boundingBox())?.width;
+      // A canvas that is painted anew is another element, so it is found and measured at once.
+      const width = await page.evaluate(() => document.querySelector('.flow-canvas')?.getBoundingClientRect().width);
       await page.emulateMedia({ media: 'print' });
       await page.setViewportSize(SHEET);
       await page.evaluate(() => window.dispatchEvent(new Event('beforeprint')));

@@ -559,6 +559,7 @@ const lookOf = () => ({ palette: state.palette, log: state.log, dark: state.dark
 
 // Makes a layer of the trained model the request. It is then what the example is, so it counts as not edited.
 async function takeLayer(path, text, labels, shown) {
+  if (find(state.example).example !== MODEL) return; // the user has chosen another example meanwhile
   Object.assign(MODEL, { labels });
   Object.assign(MODEL.variants[0], { text, body: parse(text) });
   Object.assign(state, { path, text, labels, ...shown, example: MODEL.id });
@@ -843,7 +844,7 @@ const shortcuts = {
   ',': () => openNext(-1),
   '.': () => openNext(1),
   a: () => openStep('flow'),
-  l: () => openStep(state.lines ? 'weights' : 'lines'),
+  l: () => !state.answer?.later && openStep(state.lines ? 'weights' : 'lines'),
   o: () => openDrawer($('drawer').hidden),
   n: () => changeView({ numbers: !state.numbers }),
   g: () => changeView({ log: !state.log }),

@@ -67,7 +67,7 @@ export function createOneLayer(root, { Stage, tell, say }, on) {
       const other = shown !== answer;
       answer = shown;
       look = given;
-      if (other) Object.assign(view, { row: view.row < answer.queries ? view.row : null, mean: false });
+      if (other) Object.assign(view, { row: view.row < answer.queries ? view.row : null, mean: false, compare: null });
       change({ head, batch, mean: view.mean && head === view.head, compare: head === view.compare ? null : view.compare }, other);
     },
     focus: () => (state.step === 'flow' || state.lines ? nav.firstChild : stage.panes[0].figure.root).focus({ preventScroll: true }),

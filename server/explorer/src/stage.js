@@ -224,7 +224,8 @@ export class Stage {
     this.frame = requestAnimationFrame(() => this.render(this.state));
   }
 
-  // Draws the present answer. fresh: whether its words are new. What is written then is measured, which takes long, so it comes a little later.
+  // Draws the present answer. fresh: whether its words are new. What is written is measured then, because the picture has the room that it
+  // leaves. This takes long, so both come in slices of their own.
   render(state, fresh = false) {
     const before = this.state && this.answer ? this.root.dataset.step : '';
     const focused = this.root.contains(document.activeElement);
@@ -247,14 +248,23 @@ export class Stage {
     this.renderNav(opened);
     this.heads.show(answer, state, [state.palette, state.log, state.dark, state.range].join());
     if (model) this.heads.root.hidden = true;
-    if (flow || this.printing) this.renderFlow();
-    if (!this.single.hidden) this.renderSingle(stepNamed(opened));
-    if (fresh) defer(this, () => this.chooseFirst());
-    else this.choose();
-    if (place) this.move(place, opened, before);
-    if (opened === before) return;
-    hideTooltip();
-    if (focused) this.refocus(opened, before);
+    const draw = () => {
+      if (flow || this.printing) this.renderFlow();
+      if (!this.single.hidden) this.renderSingle(stepNamed(opened));
+      if (fresh) this.mark();
+      else this.choose();
+      if (place) this.move(place, opened, before);
+      if (opened === before) return;
+      hideTooltip();
+      if (focused) this.refocus(opened, before);
+    };
+    if (!fresh) return draw();
+    defer(this.words, () => {
+      this.choose();
+      this.act.say(this.sentence());
+      this.size = this.room();
+    });
+    defer(this, draw);
   }
 
   // Gives the focus, which was in the view that was left, to what the view that is shown has in its place.
@@ -525,11 +535,6 @@ export class Stage {
     const most = one ? 1 : weights.reduce((top, weight) => Math.max(top, Math.abs(weight)), 0) || 1;
     this.words.tint({ row: this.query, weights, most, locked: state.row === this.query });
     this.mark();
-  }
-
-  chooseFirst() {
-    this.choose();
-    this.act.say(this.sentence());
   }
 
   // Returns what the explanation of a row is made of.

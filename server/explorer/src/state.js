@@ -8,6 +8,7 @@ export const FRESH = {
   mean: false,
   batch: 0,
   row: null,
+  editMask: false,
   position: null, // the position after which the state of attention without softmax is shown; null for the last one
   threshold: 0,
   mass: false,
@@ -31,7 +32,6 @@ const shown = {
   numbers: false,
   model: null, // the model, or the layer, of the map of stored layers that is shown large
   map: null, // this map: LAYER.HEAD or `rollout`; null if none is large
-  editMask: false,
   dark: false,
 };
 

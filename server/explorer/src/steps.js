@@ -1,5 +1,6 @@
 // steps.js has the steps of attention in the order in which they are computed: their titles, formulas and texts. stage.js shows them.
 import { ofHead } from './arithmetic.js';
+import { formatNumber } from './numbers.js';
 import { hasSoftmax, isTurned, sourceOf } from './request.js';
 
 const mi = (text) => `<mi>${text}</mi>`;
@@ -95,7 +96,7 @@ export function textOf(step, { options }) {
   if (options.normalization === 'none') return 'the masked scores themselves, and 0 in the hatched cells';
   if (options.normalization === 'stick_breaking') return 'from the last key on, each takes the sigmoid of its score of what is left of 1';
   if (!hasSoftmax(options)) return 'the sigmoid of each masked score; a row need not sum to 1';
-  return 'sink' in options ? 'how each query shares its attention; the sink takes the rest up to 1' : step.text;
+  return options.sink != null ? 'how each query shares its attention; the sink takes the rest up to 1' : step.text;
 }
 
 // Returns the parts of the formula of a step without softmax, or undefined if it is that of the step.
@@ -122,7 +123,7 @@ function ofRows(name, summary) {
 
 // Returns the parts of the formula of the scaled scores.
 function ofScaled({ scale, softcap }) {
-  const factor = typeof scale === 'number' ? `<mn>${scale}</mn>${mo('·')}` : scale ? mi('s') : root;
+  const factor = typeof scale === 'number' ? `<mn>${formatNumber(scale, 4)}</mn>${mo('·')}` : scale ? mi('s') : root;
   const cap = softcap > 0 && `<mn>${softcap}</mn>`;
   const capped = cap ? [cap, mi('tanh'), mo('('), factor, mi('S'), mo('/'), cap, mo(')')] : [factor, mi('S')];
   return [sub('S', 'scaled'), mo('='), ...capped];
@@ -181,7 +182,7 @@ export function opOf(id, { options }, head, d) {
   if (id === 'scaled_scores') {
     const scale = ofHead(options.scale, head);
     const cap = options.softcap > 0 ? `, capped at ${options.softcap}` : '';
-    return (typeof scale === 'number' ? `× ${scale}` : `÷ √${d ?? 'd'}`) + cap;
+    return (typeof scale === 'number' ? `× ${formatNumber(scale, 4)}` : `÷ √${d ?? 'd'}`) + cap;
   }
   if (id === 'masked_scores') return 'mask';
   if (id !== 'weights') return '';

@@ -1,7 +1,7 @@
 // tour.js leads through the example "A pronoun" in eight stops. Each stop asks a question before it shows the answer, and changes something
 // in the request that the user can undo. All numbers in its sentences come from the answer of the server that the page shows. The card of
 // a stop stands below the picture, so it covers nothing.
-import { makeWith } from './dom.js';
+import { keep, kept, makeWith } from './dom.js';
 import { formatNumber } from './numbers.js';
 
 const DONE = 'tour'; // the key in the storage of the browser
@@ -30,7 +30,7 @@ const only = (row, values) => [0, 1, 2, 3].map((at) => (at === row ? values : [1
 
 const at = (id, row, col) => ({ id, row, col });
 
-// The stops. cell, after: the number that is shown before and after the change, {id, row, col}. text, ask, answer, changed: functions of
+// The stops. cell, after: the number that is shown before and after the change, {id, row, col}; after may be missing if it is the same. text, ask, answer, changed: functions of
 // numbersOf() for head 0 and head 1 that return sentences. change: the title of the button that changes the request, and the change of its
 // body.
 const STOPS = [
@@ -48,7 +48,6 @@ const STOPS = [
   {
     title: 'From words to vectors',
     cell: at('X', MILK, 0),
-    after: at('X', MILK, 0),
     text: ({ list, row }) =>
       `A computer needs numbers, so each word is a row of numbers in X, a vector. The columns say: is it an animal, a thing, an action, a pronoun? ` +
       `cat is ${list(row('X', CAT))}: an animal and a thing. Real models have hundreds of columns, and they learn the numbers.`,
@@ -74,7 +73,6 @@ const STOPS = [
   {
     title: 'Query times key is the score',
     cell: at('scores', IT, CAT),
-    after: at('scores', IT, CAT),
     text: ({ list, row }) =>
       `Each word also has a key: what it has to offer. It is the row of the word in X, multiplied by W_K. The key of cat is ${list(row('K', CAT))}. ` +
       `Above the scores, each key stands as a column, so this matrix is called Kᵀ. The score says how well a query and a key fit: multiply them ` +
@@ -104,7 +102,6 @@ const STOPS = [
   {
     title: 'The mask',
     cell: at('masked_scores', CAT, 1),
-    after: at('masked_scores', CAT, 1),
     text: () =>
       'A model that writes a text word by word must not use words that come later. A mask adds −∞ to their scores, so their weights are 0.',
     ask: () => 'With this mask, which words can cat use, the first word? And “it”, the last one?',
@@ -115,7 +112,6 @@ const STOPS = [
   {
     title: 'Softmax makes shares',
     cell: at('weights', IT, CAT),
-    after: at('weights', IT, CAT),
     text: () => 'Take e^score for each word. Divide each of them by their sum. Now they are shares: together they are 1. This is softmax.',
     ask: ({ list, row }) =>
       `“it” has the scaled scores ${list(row('masked_scores', IT))}. Does cat get a third, two thirds, or nearly all?`,
@@ -149,22 +145,6 @@ const STOPS = [
       `button at the top right opens the request, in which you can change every number.`,
   },
 ];
-
-function isDone() {
-  try {
-    return localStorage.getItem(DONE) !== null;
-  } catch {
-    return false;
-  }
-}
-
-function setDone() {
-  try {
-    localStorage.setItem(DONE, 'closed');
-  } catch {
-    // The page may not store it, so the next visit offers the tour again.
-  }
-}
 
 // Makes the tour in an empty, hidden section. opener: the button that starts it, or goes on where the user has left it. page: {begin(),
 // change(make), show(cell, asking), leave(), answer()}. begin() shows the example, and resolves to whether the answer to it is there. change(make) changes
@@ -210,7 +190,7 @@ export function createTour(root, opener, page) {
       ['End the tour', close, !end],
     ];
     const { heading, made } = card(`${stop + 1} of ${STOPS.length}: ${one.title}`, texts, buttons);
-    page.show(part === 'changed' ? one.after : one.cell, part === 'ask');
+    page.show(part === 'changed' ? (one.after ?? one.cell) : one.cell, part === 'ask');
     (focus === undefined ? heading : made[focus]).focus({ preventScroll: true });
   }
 
@@ -239,7 +219,7 @@ export function createTour(root, opener, page) {
     if (root.contains(document.activeElement)) opener.focus({ preventScroll: true });
     root.hidden = true;
     root.replaceChildren();
-    setDone();
+    keep(DONE, 'closed');
   }
 
   root.addEventListener('keydown', (event) => {
@@ -255,7 +235,7 @@ export function createTour(root, opener, page) {
   return {
     // Offers the tour to somebody who has not closed it before.
     offer() {
-      if (isDone()) return;
+      if (kept(DONE) !== null) return;
       card('', [['New to attention? Eight questions, eight minutes.']], [['Start the tour', () => go(0)], ['No, thanks', close, true]]); // prettier-ignore
     },
     // Closes the tour, because the user changes the request or chooses another example.
