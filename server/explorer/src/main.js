@@ -188,8 +188,11 @@ async function compute() {
   const reply = await client.ask({ path, text });
   if (!reply) return;
   $('progress').hidden = true;
-  showNew();
-  const status = (kind, text) => mine === state.asked && showStatus(kind, text);
+  // The answer is shown when it is drawn, so that nothing of the last one moves in sight.
+  function status(kind, text) {
+    showNew();
+    if (mine === state.asked) showStatus(kind, text);
+  }
   if (reply.failure) return status('error', failed(reply));
   state.summary = reply.summary ?? null;
   state.sent = reply.sent ?? null;
@@ -201,7 +204,7 @@ async function compute() {
   if (answer.later) {
     const linear = await withoutSoftmax();
     if (mine !== state.asked && !state.live) return;
-    if (!linear) return;
+    if (!linear) return showNew();
     linear.understand(answer, reply.sent);
   }
   problem.show(null);
@@ -550,6 +553,7 @@ async function openModel(kept) {
     await (await state.story).open({ words, layer, head, off, row, look: lookOf() });
   } catch ({ message }) {
     state.story = null;
+    showNew();
     notice('The model cannot be loaded', message);
     showStatus('error', 'The model cannot be loaded');
   }
