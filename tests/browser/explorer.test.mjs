@@ -427,6 +427,13 @@ test('the mask is edited by clicking cells; a query that may attend to nothing i
     assert.match(await page.locator('#single table tbody th').nth(1).textContent(), /∅/);
     await answered(page, () => page.click('#mask-clear'));
     close((await numbers(page, 'weights'))[1][0], readCase('000-self-attention').expect.weights[1][0]);
+    // A mask of another shape is not replaced by a click.
+    const mask = [[[1, 1], [0, 1]]]; // prettier-ignore
+    await setBody(page, { Q: [[[1], [2]]], K: [[[1], [2]]], V: [[[1], [2]]], mask });
+    const { x, y } = await cell(page, 'weights', 0, 0);
+    await page.mouse.click(x, y);
+    assert.match(await page.textContent('#problem'), /mask of this request has another shape.*2 × 2/s);
+    assert.deepEqual(JSON.parse(await page.inputValue('#request')).mask, mask);
   }));
 
 // Sets the control of an option as a user does.

@@ -73,6 +73,50 @@ test('unknown words and words that are too many are said, and the layer of a hea
     assert.equal(await page.getAttribute('[data-story="0.1"]', 'aria-pressed'), 'true', 'the view follows the head of the flow');
   }));
 
+test('what is typed and edited is there again after another example, and in a link', () =>
+  onModel(true, async (page) => {
+    await type(page, 'the red bird sees Anna');
+    await page.click('[data-frame="flow"]');
+    await page.click('#drawer-open');
+    await answered(page, () => page.fill('[data-option="scale"]', '0'));
+    const equal = async (place) => {
+      const computed = () =>
+        document.querySelector('#status').dataset.state === 'done' && /"scale": 0/.test(window.explorer.result.request);
+      await page.waitForFunction(computed);
+      assert.deepEqual((await story(page)).words, ['the', 'red', 'bird', 'sees', 'Anna'], place);
+      assert.equal(Math.round(1e6 * (await matrix(page, 'weights', 0))[4][0]), 200000, `${place}: all weights are equal`);
+    };
+    const link = page.url();
+    await answered(page, () => page.click('[data-example="003"]'));
+    await page.click('[data-example="model"]');
+    await equal('after another example');
+    await page.goto('about:blank');
+    await page.goto(link);
+    await equal('in a link');
+    await answered(page, () => page.click('#back'));
+    assert.deepEqual((await story(page)).words.slice(0, 2), ['Anna', 'Hill'], 'the button undoes the changes');
+  }));
+
+test('the keys lead from the model to the other views and back', () =>
+  onModel(true, async (page) => {
+    const opened = () => page.getAttribute('#picture', 'data-step');
+    assert.equal(await opened(), 'model');
+    for (const [key, step] of [
+      ['.', 'flow'],
+      ['.', 'X'],
+      [',', 'flow'],
+      [',', 'model'],
+      [',', 'output'],
+    ]) {
+      // prettier-ignore
+      await page.keyboard.press(key);
+      assert.equal(await opened(), step, key);
+    }
+    await page.keyboard.press('.');
+    await page.keyboard.press('m');
+    await page.waitForFunction(() => window.explorer.state.mean && document.querySelector('#picture').dataset.step === 'weights');
+  }));
+
 test('one word is chosen in all parts of the view: the lines, the words above and the arithmetic', () =>
   onModel(true, async (page) => {
     const chosen = () =>

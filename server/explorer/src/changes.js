@@ -6,13 +6,8 @@ const sayable = (value) => typeof value !== 'object' || isList(value);
 
 // The values that options have if a request does not name them.
 const DEFAULTS = {
-  causal: false,
-  alignment: 'top_left',
-  alibi: false,
-  mean_over_heads: false,
-  normalization: 'softmax',
-  dtype: 'float32',
-  scale: '1/√d',
+  ...{ causal: false, alibi: false, mean_over_heads: false },
+  ...{ alignment: 'top_left', normalization: 'softmax', dtype: 'float32', scale: '1/√d' },
 };
 
 function word(value) {

@@ -117,13 +117,11 @@ const byRule = (update, given, look) => ({
 // unchanged, or a function of its answer that returns the note.
 export const EXAMPLES = [
   {
-    id: '000',
-    title: 'Attention from scratch',
+    ...{ id: '000', title: 'Attention from scratch' },
     labels: ['word 1', 'word 2', 'word 3', 'word 4'],
     variants: [
       {
-        id: '000',
-        title: 'four words',
+        ...{ id: '000', title: 'four words', path: '/self-attention' },
         look: (answer) => {
           const row = (name) => answer.matrix(name, 0, 0).data.subarray(0, 3);
           const [[a, , c], [b, , d], [, , weight]] = [row('scores'), row('scaled_scores'), row('weights')];
@@ -132,125 +130,98 @@ export const EXAMPLES = [
             `Softmax turns this small lead into ${say(weight)} of its attention. Point at any number to see how it is made.`
           );
         },
-        path: '/self-attention',
         body: FROM_SCRATCH,
       },
       {
-        id: '000-seed',
-        title: 'from the seed',
+        ...{ id: '000-seed', title: 'from the seed', path: '/self-attention' },
         look: 'The server draws the weight matrices with NumPy’s generator and seed 42. They are the ones that the notebook prints.',
-        path: '/self-attention',
         body: { random: { generator: 'numpy', seed: 42 }, X: FROM_SCRATCH.X, W_Q: randint, W_K: randint, W_V: randint },
       },
     ],
   },
   {
-    id: '001',
-    title: 'A sentence',
+    ...{ id: '001', title: 'A sentence' },
     variants: [
       {
-        id: '001-heads',
-        title: 'four heads',
+        ...{ id: '001-heads', title: 'four heads', path: '/multi-head-attention' },
         look: untrained('projections are'),
-        path: '/multi-head-attention',
         body: {
           ...{ ...words, W_Q: { ...rand(4, 32, 64), discard: oneHead }, W_K: rand(4, 32, 64), W_V: rand(4, 48, 64) },
           weight_layout: 'out_in',
         },
       },
       {
-        id: '001-head',
-        title: 'one head',
+        ...{ id: '001-head', title: 'one head', path: '/self-attention' },
         look: untrained('projection is'),
-        path: '/self-attention',
         body: { ...words, W_Q: oneHead[0], W_K: oneHead[1], W_V: oneHead[2] },
       },
       {
-        id: '001-vanilla',
-        title: 'no projections',
+        ...{ id: '001-vanilla', title: 'no projections', path: '/attention' },
         look: 'Without projections, each word is most similar to itself: see the diagonal. Softmax leaves almost nothing for the others.',
-        path: '/attention',
         body: words,
       },
       {
-        id: '001-raw',
-        title: 'no softmax',
+        ...{ id: '001-raw', title: 'no softmax', path: '/attention' },
         look: 'Without softmax, the scores are the weights. They may be negative, and no row sums to 1.',
-        path: '/attention',
         body: { ...words, scale: 1, normalization: 'none' },
       },
     ],
   },
   {
-    id: '002',
-    title: 'Heads of any size',
+    ...{ id: '002', title: 'Heads of any size' },
     variants: [
       {
-        id: '002-heads',
-        title: 'three heads',
+        ...{ id: '002-heads', title: 'three heads', path: '/multi-head-attention' },
         look: (answer) => {
           const [a, b, c] = [0, 1, 2].map((head) => answer.matrix('V', 0, head)?.cols);
           return `Three heads with ${a}, ${b} and ${c} columns read the same five words. Their outputs stand side by side in ${answer.matrix('output', 0, 0).cols} columns.`;
         },
-        path: '/multi-head-attention',
         body: ANY_SIZE,
       },
       {
-        id: '002-head',
-        title: 'one head',
+        ...{ id: '002-head', title: 'one head', path: '/self-attention' },
         look: (answer) =>
           `One head projects the five words to ${answer.matrix('Q', 0, 0).cols} columns. Its output has ${answer.matrix('output', 0, 0).cols} columns, too.`,
-        path: '/self-attention',
         body: ONE_HEAD,
       },
     ],
   },
   {
-    id: '003',
-    title: 'A masked head',
+    ...{ id: '003', title: 'A masked head' },
     labels: ['My', 'name', 'is', 'Grant'],
     variants: [
       {
-        id: '003',
-        title: 'causal',
+        ...{ id: '003', title: 'causal', path: '/attention' },
         look: ({ statistics }) =>
           'No word sees what comes after it: see the hatched triangle. The first word attends to itself alone. ' +
           `Scaling reduces the variance from ${formatNumber(statistics.variance.scores, 2)} to ${formatNumber(statistics.variance.scaled_scores, 2)}.`,
-        path: '/attention',
         body: MASKED,
       },
     ],
   },
   {
-    id: '004',
-    title: 'Step by step',
+    ...{ id: '004', title: 'Step by step' },
     labels: ['Word 1', 'Word 2', 'Word 3'],
     variants: [
       {
-        id: '004',
-        title: 'three words',
+        ...{ id: '004', title: 'three words', path: '/self-attention' },
         look:
           'Follow one row. The factor 1/√3 keeps the order of the scores. Softmax turns the scores into shares. ' +
           'The output is the values, weighted by these shares.',
-        path: '/self-attention',
         body: STEP_BY_STEP,
       },
     ],
   },
   {
-    id: '005',
-    title: 'Without softmax',
-    name: 'without softmax',
+    ...{ id: '005', title: 'Without softmax', name: 'without softmax' },
     rules: true, // the variants are rules for the same words and matrices
     labels: ['door', 'open', 'cat', 'in', 'door', 'shut', 'cat', 'out'],
     variants: [
       {
-        id: '005-softmax',
-        title: 'softmax',
+        ...{ id: '005-softmax', title: 'softmax', path: '/attention' },
         look:
           'Softmax keeps a list of all keys: the second “cat” compares itself with every word before it, and some weight goes to each. ' +
           'The other rules keep one state in place of the list.',
-        path: '/attention',
         body: { ...SAID, causal: true },
       },
       byRule(
@@ -283,21 +254,17 @@ export const EXAMPLES = [
 
 // Four words whose numbers are made by hand for the tour. The columns of X say whether a word is an animal, a thing, an action or a pronoun.
 export const PRONOUN = {
-  id: 'it',
-  title: 'A pronoun',
-  name: 'a pronoun',
+  ...{ id: 'it', title: 'A pronoun', name: 'a pronoun' },
   labels: ['cat', 'drinks', 'milk', 'it'],
   columns: ['animal', 'thing', 'action', 'pronoun'], // what the columns of X mean
   row: 3, // the word that is chosen at first
   variants: [
     {
-      id: 'it',
-      title: 'it',
+      ...{ id: 'it', title: 'it', path: '/self-attention' },
       look: (answer) => {
         const [cat, , milk] = answer.matrix('weights', 0, 0).data.subarray(12);
         return `“it” looks for an animal, and a little for a thing. So it gives ${say(cat)} to cat, and only ${say(milk)} to milk. The tour explains each number.`;
       },
-      path: '/self-attention',
       body: {
         X: m('1 1 0 0; 0 0 1 0; 0 1 0 0; 0 0 0 1'),
         W_Q: m('0 0 1 0; 0 0 1 0; 2 2 0 0; 3 1 0 0'),
@@ -310,18 +277,14 @@ export const PRONOUN = {
 
 // The trained model (story.js). Its request is the layer of a head; story.js sets it, and the labels, for the words that are typed.
 export const MODEL = {
-  id: 'model',
-  title: 'A trained model',
-  name: 'the trained model',
+  ...{ id: 'model', title: 'A trained model', name: 'the trained model' },
   words: 'Anna Hill meets the old cat . the old cat likes Ben Stone . Anna',
   variants: [
     {
-      id: 'model',
-      title: 'words',
+      ...{ id: 'model', title: 'words', path: '/multi-head-attention' },
       look:
         'Two layers of attention, trained on made-up stories. Head 0 of layer 0 tells a word which word stood before it. So head 0 of layer 1, an ' +
         'induction head, finds where the word was followed by another one, and expects this one again. Switch it off to see the prediction fail.',
-      path: '/multi-head-attention',
       body: {},
     },
   ],
@@ -329,17 +292,14 @@ export const MODEL = {
 
 // The requests that the entry "Your own" begins with.
 export const OWN = {
-  id: 'own',
-  title: 'Your own',
+  ...{ id: 'own', title: 'Your own' },
   look: 'Paste a text, matrices as Python prints them, CSV or JSON, or drop a file. The page computes while you type.',
   variants: [
     {
-      id: 'own',
-      title: 'a sentence',
+      ...{ id: 'own', title: 'a sentence', path: '/multi-head-attention' },
       look:
         'Paste a text, matrices as Python prints them, CSV or JSON. The embedding and the projections are random here, not trained, ' +
         'so the weights say nothing about the language.',
-      path: '/multi-head-attention',
       body: {
         random: { generator: 'torch', seed: 1 },
         text: 'The animal did not cross the street because it was too tired.',
@@ -349,15 +309,11 @@ export const OWN = {
       },
     },
     {
-      id: 'own-matrices',
-      title: 'matrices',
-      path: '/attention',
+      ...{ id: 'own-matrices', title: 'matrices', path: '/attention' },
       body: { Q: m('1 0 1; 0 2 0; 1 1 0'), K: m('1 0 0; 0 1 1; 2 0 1; 0 0 1'), V: m('1 0; 0 1; 1 1; 0.5 -1') },
     },
     {
-      id: 'own-large',
-      title: '1024 × 1024',
-      path: '/attention',
+      ...{ id: 'own-large', title: '1024 × 1024', path: '/attention' },
       body: { random: { generator: 'numpy', seed: 7 }, Q: LARGE, K: LARGE, V: LARGE, window: [255, 127] },
     },
   ],

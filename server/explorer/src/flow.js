@@ -81,13 +81,8 @@ function measureBand(blocks, nodes, margin, labels) {
     for (const { id, y } of cells) heights[y] = Math.max(heights[y], nodes.get(id).high);
   });
   const upper = blocks.some(({ cells }) => cells.some(({ id }) => id === 'k')) ? labels : 0;
-  return {
-    columns,
-    heights,
-    upper,
-    fixed: columns.reduce((sum, { before }) => sum + before, 0),
-    units: columns.reduce((sum, one) => sum + one.units, 0),
-  };
+  const total = (name) => columns.reduce((sum, one) => sum + one[name], 0);
+  return { columns, heights, upper, fixed: total('before'), units: total('units') };
 }
 
 // Returns where all matrices stand, in a room: {width, height, boxes: Map of id -> {left, top, width, height}, ops}. It tries every way to
@@ -132,14 +127,8 @@ function place({ bands, lines, width, height }, nodes, room) {
         boxes.set(id, { left, top: y ? under : under - TITLE - h, width: w, height: h });
       }
       const first = lines[at].find(({ op, cells }) => op && cells.includes(column[0]) && firsts.has(column[0]));
-      if (first)
-        ops.push({
-          text: first.op,
-          left: left - before,
-          right: left,
-          y: under + (nodes.get(column.at(-1).id).high * height) / 2,
-          leads: left - before >= indent + 1,
-        });
+      const y = under + (nodes.get(column.at(-1).id).high * height) / 2;
+      if (first) ops.push({ text: first.op, left: left - before, right: left, y, leads: left - before >= indent + 1 });
       left += wide * width;
     }
     top = under + heights[1] * height + BANDS;

@@ -19,7 +19,7 @@ import { drawBar, makeRange } from './legend.js';
 import { formatBytes, formatNumber } from './numbers.js';
 import { createOptions } from './options.js';
 import { createProblemBox } from './problem.js';
-import { hasHeld, isSoftmax, pathAfter, pathFor, PATHS } from './request.js';
+import { hasHeld, isSoftmax, pathAfter, pathFor, PATHS, shapeOf } from './request.js';
 import { carried } from './rules.js';
 import { createSaveMenu } from './savemenu.js';
 import { bodyText, formatJSON } from './snippets.js';
@@ -507,7 +507,7 @@ function takeText(text, replaced, labels = [], path = undefined) {
 function keepRequest() {
   const before = shownState();
   delete before.dark;
-  const others = { drafts: new Map(state.drafts), latest: new Map(state.latest) };
+  const others = Object.fromEntries(['drafts', 'latest', 'stash'].map((name) => [name, new Map(state[name])]));
   return () => {
     Object.assign(state, others);
     choose(before.example, before);
@@ -519,8 +519,9 @@ function keepRequest() {
 function choose(id, kept = {}, push = true) {
   const { example, variant } = find(id);
   const made = { path: variant.path, text: requestText(variant), labels: example.labels ?? [], row: example.row ?? null };
+  const own = { ...(push && state.drafts.get(variant.id)), ...kept };
   tour.leave();
-  Object.assign(state, FRESH, made, push && state.drafts.get(variant.id), kept, { example: variant.id });
+  Object.assign(state, FRESH, made, own, { example: variant.id });
   editor.set(state.text);
   $('sentence-box').hidden = !('text' in variant.body);
   options.forget();
@@ -528,12 +529,12 @@ function choose(id, kept = {}, push = true) {
   if (push) writeAddress(true);
   else describeExample(true);
   if (state.answer) hideOld();
-  return example === MODEL ? openModel(kept) : compute();
+  return example === MODEL ? openModel(own) : compute();
 }
 
-// Shows the trained model. kept: what the address says of it.
-async function openModel(kept) {
-  Object.assign(state, { step: 'model', words: MODEL.words }, kept);
+// Shows the trained model. own: what the user or the address has made of it. A request in it is an edited one.
+async function openModel(own) {
+  Object.assign(state, { step: 'model', words: MODEL.words }, own);
   try {
     const { createStory } = await load(STORYVIEW_NAME);
     state.story ??= createStory($('story'), {
@@ -551,6 +552,9 @@ async function openModel(kept) {
     });
     const { words, layer, head, off, row } = state;
     await (await state.story).open({ words, layer, head, off, row, look: lookOf() });
+    if (own.text === undefined || find(state.example).example !== MODEL) return;
+    Object.assign(state, { path: own.path, labels: own.labels });
+    editRequest(own.text, false);
   } catch ({ message }) {
     state.story = null;
     showNew();
@@ -611,10 +615,11 @@ function describe() {
 // arrived: the page shows the request of its address. An unchanged request then removes no draft.
 function describeExample(arrived = false) {
   const { example, variant } = find(state.example);
-  const { path, text, labels } = state;
+  const { path, text, labels, words, layer, off } = state;
   const other = edited();
   state.latest.set(example.id, variant.id);
-  if (other) state.drafts.set(variant.id, { path, text, labels });
+  if (other || example === MODEL)
+    state.drafts.set(variant.id, { ...(other && { path, text, labels }), ...(words && { words, layer, off }) });
   else if (!arrived) state.drafts.delete(variant.id);
   const own = example === OWN;
   const body = other && !own ? parse(text) : null;
@@ -645,12 +650,12 @@ function openStep(name) {
 // Opens the step that is so many places after the open one.
 function openNext(places) {
   if (!state.answer) return;
-  const names = ['flow', ...stage.names()];
+  const names = stage.views();
   openStep(names[(names.indexOf(stage.opened()) + places + names.length) % names.length]);
 }
 
 function toggleMean() {
-  changeView({ mean: !state.mean, compare: null, step: state.step === 'flow' ? 'weights' : state.step }, true);
+  changeView({ mean: !state.mean, compare: null, step: ['flow', 'model'].includes(state.step) ? 'weights' : state.step }, true);
   if (state.mean && !state.answer.mean) askMean();
 }
 
@@ -700,10 +705,13 @@ async function readAddress() {
 }
 
 function toggleMask(row, col) {
-  const mask = parse(state.text)?.mask;
-  const fits =
-    Array.isArray(mask) && mask.length === state.answer.queries && mask[0].length === state.answer.keys && !Array.isArray(mask[0][0]);
-  const rows = fits ? mask : Array.from({ length: state.answer.queries }, () => new Array(state.answer.keys).fill(1));
+  const { queries, keys } = state.answer;
+  const mask = parse(state.text)?.mask ?? null;
+  if (mask && (!Array.isArray(mask) || String(shapeOf(mask)) !== String([queries, keys]))) {
+    const detail = `A click changes a mask of ${queries} × ${keys}. Change this one in the request, or clear it.`;
+    return notice('The mask of this request has another shape', detail);
+  }
+  const rows = mask ?? Array.from({ length: queries }, () => new Array(keys).fill(1));
   const word = typeof rows[row][col] === 'boolean';
   rows[row][col] = word ? !rows[row][col] : 1 - rows[row][col];
   const all = rows.every((line) => line.every(Boolean));

@@ -23,13 +23,7 @@ const WHOLES = { read: (text) => readList(text, readWhole), rule: 'a whole numbe
 const OPTIONS = [
   { key: 'causal', label: 'Causal', kind: 'choice', values: CAUSAL, title: 'No query attends to keys that come after it' },
   { key: 'alignment', label: 'Alignment', kind: 'choice', values: ALIGNMENT, title: 'The last query stands at the last valid key' },
-  {
-    key: 'window',
-    label: 'Window',
-    kind: 'pair',
-    takes: WHOLE,
-    title: 'How many keys to its left and right a query attends to; empty: all',
-  },
+  { key: 'window', label: 'Window', kind: 'pair', takes: WHOLE, title: 'How many keys left and right a query attends to; empty: all' },
   { key: 'scale', label: 'Scale', takes: FRACTION, hint: '1/√d', title: 'The factor of the scores' },
   { key: 'softcap', label: 'Softcap', takes: NUMBER, hint: 'off', title: 'Keeps scaled scores between −softcap and softcap' },
   { key: 'alibi', label: 'ALiBi', kind: 'switch', title: 'A penalty that grows with distance; its slopes are those of the paper' },

@@ -3,18 +3,7 @@
 import { members, parse, withMember } from './jsontext.js';
 
 // Options of scores. A request without softmax takes none of them.
-export const OF_SCORES = [
-  'alignment',
-  'window',
-  'softcap',
-  'alibi',
-  'sink',
-  'normalization',
-  'sigmoid_bias',
-  'mask',
-  'bias',
-  'mean_over_heads',
-];
+export const OF_SCORES = 'alignment window softcap alibi sink normalization sigmoid_bias mask bias mean_over_heads'.split(' ');
 const OF_STATES = ['update', 'decay', 'beta', 'past_state', 'normalize_QK'];
 
 // The keys that a rule of states needs beside its matrices.

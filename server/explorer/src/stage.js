@@ -38,7 +38,7 @@ const ofQuery = ({ rows }) => rows === 'query' || rows === 'both';
 
 export class Stage {
   // elements: the places of the words, the names of the steps (nav), the heads, the flow, one step (single), the lines, the explanation,
-  // and what is written about the subject (written). act: the functions that this file calls: {lock(row|null), open(step), head(h, batch),
+  // what is written about the subject (written), the menu that saves the flow (save), and the trained model (story). act: the functions that this file calls: {lock(row|null), open(step), head(h, batch),
   // compare(h, batch), mean(), toggleMask(row, col), tell(title, detail), say(text), picture({name, batch, head, mask, scale, part, side})}
   constructor({ root, words, nav, heads, flow, single, lines, explanation, written, save, story }, act) {
     Object.assign(this, { root, nav, single, act, parts: { lines, explanation, written, save, story } });
@@ -126,9 +126,10 @@ export class Stage {
     return step === 'flow' || this.matrixOf(step) ? step : 'flow';
   }
 
-  // Returns the steps that the answer has, in their order.
-  names() {
-    return STEPS.map(({ name }) => name).filter((name) => this.matrixOf(name));
+  // Returns the names of the views, without the lines: the model, the flow, and the steps that the answer has, in their order.
+  views() {
+    const steps = STEPS.map(({ name }) => name).filter((name) => this.matrixOf(name));
+    return [...(this.state.example === 'model' ? ['model'] : []), 'flow', ...steps];
   }
 
   // Returns the matrix of a step for a head. The weights may be the mean over heads.
@@ -274,7 +275,7 @@ export class Stage {
   }
 
   renderNav(opened) {
-    const names = [...(this.state.example === 'model' ? ['model'] : []), 'flow', ...this.names(), ...(this.answer.later ? [] : ['lines'])];
+    const names = [...this.views(), ...(this.answer.later ? [] : ['lines'])];
     const shown = names.join();
     if (shown !== this.shownNames) {
       this.nav.replaceChildren();
@@ -575,7 +576,7 @@ export class Stage {
     for (const [text, kind] of way.parts) make('span', kind ?? '', line, text);
     // The words say nothing about a number of X, K, V or of what a model has learnt.
     const said = ofQuery(stepNamed(stepOf(what.subject.id))) || this.opened() === 'states';
-    make('p', 'written-row', parts.written, said ? this.sentence() : '');
+    make('p', 'written-row', parts.written, said && parts.explanation.hidden ? this.sentence() : '');
     this.writeLegend();
     if (answer.own?.drawWay && stepNamed(stepOf(this.subject.id)).cols === 'key')
       answer.own.drawWay(make('div', 'way', parts.written), this.arithmetic);

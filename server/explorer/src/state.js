@@ -56,7 +56,7 @@ export const state = {
   story: null, // what shows the trained model (story.js), once it has been used
   linear: null, // what shows attention without softmax (linear.js), once it has been used
   stash: new Map(), // the values that the present rule of an example does not take (rules.js)
-  drafts: new Map(), // for each edited variant of an example, what the user made of it: {path, text, labels}
+  drafts: new Map(), // for each edited variant of an example, what the user made of it: {path, text, labels}; of the model also {words, layer, off}
   latest: new Map(), // for each example, the name of the variant that was shown last
 };
 

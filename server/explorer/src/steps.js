@@ -152,12 +152,8 @@ export function formulaOf(step, summary) {
 }
 
 const SHORT = {
-  context: 'C',
-  value_context: 'C_V',
-  scaled_scores: 'scaled',
-  masked_scores: 'masked',
-  joined: 'all heads',
-  states: 'state',
+  ...{ context: 'C', value_context: 'C_V', joined: 'all heads' },
+  ...{ scaled_scores: 'scaled', masked_scores: 'masked', states: 'state' },
 };
 const MEANT = { Q: 'queries', K: 'keys', V: 'values' };
 

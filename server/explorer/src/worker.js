@@ -73,18 +73,12 @@ function answerOf(buffer) {
   const start = 8 + new DataView(buffer).getUint32(0, true);
   const { __metadata__: texts = {}, ...tensors } = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 8, start - 8)));
   const answer = Object.fromEntries(Object.entries(texts).map(([name, text]) => [name, JSON.parse(text)]));
-  for (const [
-    path,
-    {
-      dtype,
-      shape,
-      data_offsets: [begin, end],
-    },
-  ] of Object.entries(tensors)) {
+  for (const [path, { dtype, shape, data_offsets: place }] of Object.entries(tensors)) {
+    const [begin, end] = place.map((at) => start + at);
     const names = path.split('.');
     const last = names.pop();
     const parent = names.reduce((at, name) => (at[name] ??= {}), answer);
-    parent[last] = nested(numbersOf(dtype, new Uint8Array(buffer, start + begin, end - begin)), shape);
+    parent[last] = nested(numbersOf(dtype, new Uint8Array(buffer, begin, end - begin)), shape);
   }
   return answer;
 }
