@@ -73,7 +73,7 @@ test('unknown words and words that are too many are said, and the layer of a hea
     assert.equal(await page.getAttribute('[data-story="0.1"]', 'aria-pressed'), 'true', 'the view follows the head of the flow');
   }));
 
-test('what is typed and edited is there again after another example, and in a link', () =>
+test('what is typed and edited is there again after another example', () =>
   onModel(true, async (page) => {
     await type(page, 'the red bird sees Anna');
     await page.click('[data-frame="flow"]');
@@ -86,13 +86,10 @@ test('what is typed and edited is there again after another example, and in a li
       assert.deepEqual((await story(page)).words, ['the', 'red', 'bird', 'sees', 'Anna'], place);
       assert.equal(Math.round(1e6 * (await matrix(page, 'weights', 0))[4][0]), 200000, `${place}: all weights are equal`);
     };
-    const link = page.url();
+    assert.ok(await page.isVisible('#no-link'), 'a request with all its matrices is too long for a link');
     await answered(page, () => page.click('[data-example="003"]'));
     await page.click('[data-example="model"]');
     await equal('after another example');
-    await page.goto('about:blank');
-    await page.goto(link);
-    await equal('in a link');
     await answered(page, () => page.click('#back'));
     assert.deepEqual((await story(page)).words.slice(0, 2), ['Anna', 'Hill'], 'the button undoes the changes');
   }));
