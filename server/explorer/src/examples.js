@@ -278,13 +278,13 @@ export const PRONOUN = {
 // The trained model (story.js). Its request is the layer of a head; story.js sets it, and the labels, for the words that are typed.
 export const MODEL = {
   ...{ id: 'model', title: 'A trained model', name: 'the trained model' },
-  words: 'Anna Hill meets the old cat . the old cat likes Ben Stone . Anna',
+  words: 'Anna Hill meets Ben Stone . Leo Wood likes Anna Hill . Ben',
   variants: [
     {
       ...{ id: 'model', title: 'words', path: '/multi-head-attention' },
       look:
-        'Two layers of attention, trained on made-up stories. Head 0 of layer 0 tells a word which word stood before it. So head 0 of layer 1, an ' +
-        'induction head, finds where the word was followed by another one, and expects this one again. Switch it off to see the prediction fail.',
+        'Two layers of attention, trained on made-up stories. Head 0 of layer 0 tells a name which word stood before it. So head 0 of layer 1, an ' +
+        'induction head, finds which word followed the same name before, and expects it again. Switch it off to see the prediction fail.',
       body: {},
     },
   ],

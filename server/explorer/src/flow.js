@@ -75,7 +75,7 @@ function measureBand(blocks, nodes, margin, labels) {
       const column = cells.filter((cell) => cell.x === x);
       if (!column.length) continue;
       const labelled = !place || (!x && column.some(({ id }) => LABELLED.includes(id)));
-      const gap = labelled ? margin + (place ? INSIDE : 0) : Math.max(BETWEEN, op ? widthOf(op) + 16 : 0);
+      const gap = Math.max(labelled ? margin + (place ? INSIDE : 0) : BETWEEN, op ? widthOf(op) + 16 : 0);
       columns.push({ units: Math.max(...column.map(({ id }) => nodes.get(id).wide)), before: x && columns.length ? INSIDE : gap, column });
     }
     for (const { id, y } of cells) heights[y] = Math.max(heights[y], nodes.get(id).high);

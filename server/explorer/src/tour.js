@@ -90,8 +90,8 @@ const STOPS = [
     cell: at('scaled_scores', IT, CAT),
     after: at('weights', IT, CAT),
     text: ({ row }) =>
-      `Each score adds up d = ${row('Q', IT).length} products. Some are positive and some negative, so a sum of d products is about √d times as large as ` +
-      `one of them, not d times. Dividing by √d keeps scores about the same size, however many columns there are.`,
+      `Each score adds up d = ${row('Q', IT).length} products. In a real model, some are positive and some negative, so a sum of d products is about √d ` +
+      `times as large as one of them, not d times. Dividing by √d keeps scores about the same size, however many columns there are.`,
     ask: ({ list, row }) =>
       `The larger a scaled score is than the others of its row, the more attention. “it” has ${list(row('scaled_scores', IT))}. What if these were ten times larger?`,
     answer: () => 'Then the largest one takes everything, and all other words are ignored. Try it with the button.',
@@ -142,7 +142,7 @@ const STOPS = [
       `A head is all of this with a W_Q, W_K and W_V of its own. Head 0 has the left half of their columns, and head 1 the right half, so d is ` +
       `${row('Q', IT).length} now. In head 0, the word “it” gives ${write(row('weights', IT)[CAT])} to cat. In head 1, which you can choose above the ` +
       `picture, cat gives ${write(second.row('weights', CAT)[1])} to drinks. W_O mixes the outputs of all heads, if there is one. Then end the tour: the ` +
-      `button at the top right opens the request, in which you can change every number.`,
+      `button “Options” opens the request, in which you can change every number.`,
   },
 ];
 
