@@ -370,6 +370,7 @@ export class Stage {
       const { bar, meta, menu } = one.foot;
       const { matrix: shown, scale } = figure.given;
       menu.name(two ? `${step.title}, head ${head}` : step.title);
+      bar.hidden = this.lined(); // lines have a legend of their own
       bar.style.marginLeft = `${figure.box.left}px`;
       defer(bar, () => drawBar(bar, { scale, measure: step.measure, plotWidth: figure.box.plotWidth, colours: this.colours }));
       meta.replaceChildren(
