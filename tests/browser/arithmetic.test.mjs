@@ -261,7 +261,7 @@ test('64 heads of two batch items: all are there, sorted, found by number, chose
     const drawn = (d) => ({ random: 'randn', shape: [2, 64, 6, d] });
     await setBody(page, { random: { generator: 'numpy', seed: 9 }, Q: drawn(4), K: drawn(4), V: drawn(3) });
     assert.equal(await page.locator('#heads .head:not([data-head="mean"])').count(), 128);
-    assert.match(await page.textContent('#heads small'), /^64 heads of 2 batch items: 128 maps, \d+ of them drawn\.$/);
+    assert.equal(await page.textContent('#heads small'), '64 heads of 2 batch items.');
     await page.fill('#heads-search', '37');
     assert.equal(await page.locator('#heads .head:visible').count(), 2);
     await page.press('#heads-search', 'Enter');
@@ -290,7 +290,7 @@ test('64 heads of two batch items: all are there, sorted, found by number, chose
       await page.locator('.heads-grid').evaluate((grid, to) => (grid.scrollTop = to), top);
       await page.waitForTimeout(30);
     }
-    await page.waitForFunction(() => /128 of them drawn/.test(document.querySelector('#heads small').textContent));
+    await page.waitForFunction(() => Array.from(document.querySelectorAll('#heads .thumb')).every(({ width }) => width === 6));
     await picture(page, 'arithmetic-heads');
   }));
 

@@ -100,6 +100,19 @@ test('pointing at a cell of a step tells query, key, weight and score, and the c
     await page.waitForSelector('#tooltip', { state: 'hidden' });
   }));
 
+test('the numbers beside the pointer go with the answer that has them', () =>
+  onPage({}, async (page) => {
+    await open(page, '/#step=weights');
+    const { x, y } = await cell(page, 'weights', 1, 0);
+    await page.mouse.move(x, y);
+    await page.keyboard.press('n');
+    assert.equal(await page.isVisible('#tooltip'), true, 'the same answer has the same numbers');
+    await answered(page, () => page.keyboard.press('c'));
+    assert.equal(await page.isHidden('#tooltip'), true);
+    await page.mouse.move(x + 1, y);
+    close(shown((await tooltip(page)).weight), (await matrix(page, 'weights'))[1][0], 1e-4);
+  }));
+
 test('a click keeps a row, Escape lets it go', () =>
   onPage({}, async (page) => {
     await open(page, '/#step=weights');
@@ -262,6 +275,10 @@ test('a rectangle that is dragged zooms in, to whole cells; a double click or th
     await drag([4, 2], [9, 12]);
     await reset.click();
     assert.equal((await inSight(page, 'X')).cells, 600);
+    await drag([4, 2], [9, 12]);
+    await openStep(page, 'weights');
+    assert.equal((await inSight(page, 'weights')).cells, 900);
+    assert.equal(await pane(page, 'weights').locator('.reset').isVisible(), false, 'a matrix of another size is shown whole');
   }));
 
 test('+ and − zoom by keyboard, arrows move what is in sight; a small matrix is not zoomed', () =>

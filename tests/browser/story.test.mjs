@@ -150,6 +150,14 @@ test('a link shows the same words, head and switches; axe-core finds nothing', (
       await page.waitForSelector('[data-story="0.1"][aria-pressed="true"]');
       assert.equal(await page.isChecked('[data-story="switch 1.1"]'), false);
       assert.deepEqual(await story(page), before);
+      // A link cannot switch off what is no head of the model.
+      assert.match(url, /off=1\.1/);
+      await page.goto('about:blank');
+      await page.goto(url.replace('off=1.1', 'off=-1.0,1.-1,0.5,2.0,1.0.0,0,1.1'));
+      await done(page);
+      assert.match(await told(page), /; without head 1 of layer 1, /);
+      assert.equal(await page.locator('.story-heads input:not(:checked)').count(), 1);
+      assert.deepEqual(await story(page), before);
       await page.setViewportSize({ width: 390, height: 844 });
       assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), 'the page scrolls sideways');
       await picture(page, 'story-phone', { fullPage: true });

@@ -1,9 +1,9 @@
 // compare.js shows two results beside each other, and their difference: an answer that the user has kept (A) and the present answer (B), or
 // the present answer (A) and the output of the user's own kernel from a file (B). The service judges the file, and the page shows where the
 // numbers beyond its tolerance are. The page loads this script when it is first needed, and gives it parts that exist once (`tools`).
-import { makeScale, raster, rangeOf } from './colour.js';
+import { makeScale, paintPixels, rangeOf } from './colour.js';
 import * as diff from './difference.js';
-import { makeWith } from './dom.js';
+import { makeWith, setBox } from './dom.js';
 import { movedCell } from './keyboard.js';
 import { measured, split } from './matrices.js';
 import { formatNumber } from './numbers.js';
@@ -308,8 +308,8 @@ export function createCompare(section, tools) {
 
   // Returns a function that draws a part of a matrix as a picture.
   const pictureOf = (matrix) => async (picked, part, side) => {
-    const { width, height, pixels } = raster(matrix, picked, part, side);
-    return { bitmap: await createImageBitmap(new ImageData(pixels, width, height)), width, height };
+    const bitmap = paintPixels(document.createElement('canvas'), matrix, picked, part, side);
+    return { bitmap, width: bitmap.width, height: bitmap.height };
   };
 
   // Draws a small map for each head. They are drawn again if their colours have changed.
@@ -333,7 +333,7 @@ export function createCompare(section, tools) {
     button.dataset.head = [batch, index];
     const canvas = makeWith('canvas', button);
     const { width, height } = thumbSize(found.ours[batch][index], THUMB);
-    Object.assign(canvas.style, { width: `${Math.max(width, LEAST_THUMB)}px`, height: `${Math.max(height, LEAST_THUMB)}px` });
+    setBox(canvas, { width: Math.max(width, LEAST_THUMB), height: Math.max(height, LEAST_THUMB) });
     const name = `${found.ours.length > 1 ? `item ${batch}, ` : ''}head ${index} `;
     button.append(name, makeWith('b', null, { textContent: counted(over) }));
     const pair = found;

@@ -1,16 +1,12 @@
 // curve.js draws the softmax curve at the end of notebook 001: softmax of np.arange(-5, 5, 0.1), computed by POST /softmax, as SVG with
 // axes. A slider sets the temperature, which divides the values before softmax. A dashed line is the curve of the notebook, at temperature
 // 1. The module sends its requests with the function `post` of its caller; it knows neither the address of the server nor the API key.
-import { make, makeButton, makeWith } from './dom.js';
+import { make, makeButton, makeSVG, makeWith } from './dom.js';
 import { downloadPNG, save, toSVG } from './download.js';
 
-const HEIGHT = 300;
-const LEFT = 64;
-const RIGHT = 16;
-const TOP = 14;
-const BOTTOM = 44;
+const HEIGHT = 300; // pixels, as all lengths
+const [LEFT, RIGHT, TOP, BOTTOM] = [64, 16, 14, 44]; // around the axes
 const WAIT_MS = 60; // milliseconds from the last move of the slider to the request
-const SVG = 'http://www.w3.org/2000/svg';
 
 // The values are those of np.arange(-5, 5, 0.1) to the last bit. NumPy takes the difference of the first two values as the step.
 export const VALUES = Array.from({ length: 100 }, (_, i) => -5 + i * (-5 + 0.1 - -5));
@@ -28,20 +24,12 @@ export function ticks(max) {
   return Array.from({ length: Math.ceil(max / step - 1e-9) + 1 }, (_, i) => Number((i * step).toPrecision(6)));
 }
 
-function draw(name, attributes, parent, text) {
-  const made = document.createElementNS(SVG, name);
-  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-  if (text !== undefined) made.textContent = text;
-  parent.append(made);
-  return made;
-}
-
 export class Curve {
   // Makes the curve in `container` and asks the server for it. post(path, body) resolves to the parsed answer.
   constructor(container, post) {
     this.post = post;
     this.root = make('div', 'curve', container);
-    this.svg = draw('svg', { class: 'curve-plot', height: HEIGHT, role: 'img' }, this.root);
+    this.svg = makeSVG('svg', { class: 'curve-plot', height: HEIGHT, role: 'img' }, this.root);
     const controls = make('div', 'curve-controls', this.root);
     const label = make('label', '', controls, 'temperature');
     this.slider = makeWith('input', label, { type: 'range', min: -1, max: 1, step: 0.02, value: 0 });
@@ -49,8 +37,8 @@ export class Curve {
     this.readout = make('span', 'curve-readout', controls);
     const files = make('span', 'curve-save', controls);
     const ariaLabel = (format) => ({ ariaLabel: `Save the curve as ${format}` });
-    makeButton(files, 'SVG', () => save('softmax.svg', 'image/svg+xml', toSVG(this.svg)), ariaLabel('SVG'));
-    makeButton(files, 'PNG', () => downloadPNG(this.svg, 'softmax'), ariaLabel('PNG'));
+    makeButton(files, 'SVG', () => save('softmax.svg', 'image/svg+xml', toSVG(this.svg).text), ariaLabel('SVG'));
+    makeButton(files, 'PNG', () => downloadPNG(toSVG(this.svg), 'softmax'), ariaLabel('PNG'));
     this.values = this.reference = null;
     this.asked = 0;
     this.slider.addEventListener('input', () => {
@@ -114,10 +102,9 @@ export class Curve {
     this.svg.ariaLabel = `Softmax of 100 values from −5 to 4.9 at temperature ${this.root.dataset.temperature}: it rises from ${rise}`;
     this.drawAxes(marks);
     if (this.reference && this.reference !== this.values) {
-      draw('path', { class: 'curve-reference', d: this.path(this.reference) }, this.svg);
+      makeSVG('path', { class: 'curve-reference', d: this.path(this.reference) }, this.svg);
     }
-    draw('path', { class: 'curve-line', d: this.path(this.values) }, this.svg);
-    this.dot = draw('circle', { class: 'curve-dot', r: 5, visibility: 'hidden' }, this.svg);
+    makeSVG('path', { class: 'curve-line', d: this.path(this.values) }, this.svg);
     this.point(null);
   }
 
@@ -126,36 +113,35 @@ export class Curve {
     const bottom = HEIGHT - BOTTOM;
     for (const mark of marks) {
       const y = this.placeY(mark);
-      draw('line', { class: 'curve-grid', x1: LEFT, x2: right, y1: y, y2: y }, this.svg);
-      draw('text', { class: 'curve-tick', x: LEFT - 8, y: y + 4, 'text-anchor': 'end' }, this.svg, mark);
+      makeSVG('line', { class: 'curve-grid', x1: LEFT, x2: right, y1: y, y2: y }, this.svg);
+      makeSVG('text', { class: 'curve-tick', x: LEFT - 8, y: y + 4, 'text-anchor': 'end' }, this.svg, mark);
     }
     for (let mark = -4; mark <= 4; mark += 2) {
       const x = this.placeX(mark);
       const name = String(mark).replace('-', '−');
-      draw('line', { class: 'curve-grid', x1: x, x2: x, y1: TOP, y2: bottom }, this.svg);
-      draw('text', { class: 'curve-tick', x, y: bottom + 18, 'text-anchor': 'middle' }, this.svg, name);
+      makeSVG('line', { class: 'curve-grid', x1: x, x2: x, y1: TOP, y2: bottom }, this.svg);
+      makeSVG('text', { class: 'curve-tick', x, y: bottom + 18, 'text-anchor': 'middle' }, this.svg, name);
     }
     const centre = { class: 'curve-title', 'text-anchor': 'middle' };
-    draw('text', { ...centre, x: (LEFT + right) / 2, y: HEIGHT - 6 }, this.svg, 'input value');
-    draw('text', { ...centre, transform: `translate(12 ${(TOP + bottom) / 2}) rotate(-90)` }, this.svg, 'probability');
-    draw('path', { class: 'curve-axis', d: `M${LEFT} ${TOP}V${bottom}H${right}` }, this.svg);
+    makeSVG('text', { ...centre, x: (LEFT + right) / 2, y: HEIGHT - 6 }, this.svg, 'input value');
+    makeSVG('text', { ...centre, transform: `translate(12 ${(TOP + bottom) / 2}) rotate(-90)` }, this.svg, 'probability');
+    makeSVG('path', { class: 'curve-axis', d: `M${LEFT} ${TOP}V${bottom}H${right}` }, this.svg);
   }
 
   // Writes the value at the pointer, or the sum and the largest value if the pointer is not on the curve.
   point(event) {
-    if (!this.values || !this.dot) return;
+    if (!this.values) return;
+    this.dot?.remove();
     if (!event) {
       const sum = this.values.reduce((total, y) => total + y, 0);
-      this.dot.setAttribute('visibility', 'hidden');
       this.readout.textContent = `sum ${sum.toFixed(6)}, largest ${Math.max(...this.values).toFixed(6)}`;
       return;
     }
     const box = this.svg.getBoundingClientRect();
     const x = (((event.clientX - box.left) / box.width) * this.width - LEFT) / (this.width - LEFT - RIGHT);
     const at = Math.max(0, Math.min(VALUES.length - 1, Math.round(x * 100)));
-    this.dot.setAttribute('cx', this.placeX(VALUES[at]));
-    this.dot.setAttribute('cy', this.placeY(this.values[at]));
-    this.dot.setAttribute('visibility', 'visible');
+    const place = { cx: this.placeX(VALUES[at]), cy: this.placeY(this.values[at]) };
+    this.dot = makeSVG('circle', { class: 'curve-dot', r: 5, ...place }, this.svg);
     this.readout.textContent = `softmax at ${VALUES[at].toFixed(1).replace('-', '−')} is ${this.values[at].toPrecision(4)}`;
   }
 }

@@ -16,6 +16,15 @@ export function makeWith(tag, parent, properties) {
   return made;
 }
 
+// Makes an element of SVG with these attributes and a text, and appends it to its parent. The last two may be left out.
+export function makeSVG(tag, attributes, parent, text = '') {
+  const made = document.createElementNS('http://www.w3.org/2000/svg', tag);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  made.textContent = text;
+  parent?.append(made);
+  return made;
+}
+
 // Makes a button that calls does(event), with its text and perhaps other properties.
 export function makeButton(parent, textContent, does, properties) {
   const made = makeWith('button', parent, { type: 'button', textContent, ...properties });

@@ -1,5 +1,6 @@
 // download.js makes files in the page and hands them to the user: CSV of a matrix, SVG and PNG of a drawing.
 import { makeWith } from './dom.js';
+import { nested } from './matrices.js';
 
 const PNG_SCALE = 2; // pixels of a PNG for each pixel of CSS
 // The properties of a drawing's style that are written into its file, because the file has no style sheet.
@@ -19,7 +20,7 @@ export function save(name, type, data) {
 }
 
 function csvNumber(value) {
-  if (value === null || Number.isNaN(value)) return '';
+  if (Number.isNaN(value)) return '';
   return Number.isFinite(value) ? String(value) : value < 0 ? '-inf' : 'inf';
 }
 
@@ -30,26 +31,18 @@ function field(label) {
   return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }
 
-// Writes a row-major matrix as CSV. If there are labels, they are the first line and the first column. The field of null or NaN is empty,
-// and −∞ is -inf, which NumPy can read.
-export function toCSV(matrix, rows, cols, rowLabels, colLabels) {
-  const lines = colLabels ? [[...(rowLabels ? [''] : []), ...colLabels.map(field)].join(',')] : [];
-  for (let row = 0; row < rows; row++) {
-    const numbers = Array.from({ length: cols }, (_, col) => csvNumber(matrix[row * cols + col]));
-    lines.push([...(rowLabels ? [field(rowLabels[row])] : []), ...numbers].join(','));
-  }
-  return `${lines.join('\r\n')}\r\n`;
+// Writes a matrix as CSV. The names of its columns and rows are the first line and the first column. The field of NaN is empty, and −∞ is
+// -inf, which NumPy can read.
+export function toCSV({ rows, cols, data, rowNames, colNames }) {
+  const rest = nested(data, [rows, cols]).map((numbers, row) => [field(rowNames[row]), ...Array.from(numbers, csvNumber)]);
+  return [['', ...colNames.map(field)], ...rest].map((line) => `${line.join(',')}\r\n`).join('');
 }
 
-function sizeOf(source) {
-  const box = source.getBoundingClientRect();
-  return { width: Math.round(box.width), height: Math.round(box.height) };
-}
-
-// Returns an <svg> as the text of a file that looks the same without the style sheet of the page.
+// Returns an <svg> as an SVG file that looks the same without the style sheet of the page: {text, width, height}.
 export function toSVG(svg) {
   const copy = svg.cloneNode(true);
-  const { width, height } = sizeOf(svg);
+  const box = svg.getBoundingClientRect();
+  const [width, height] = [Math.round(box.width), Math.round(box.height)];
   const from = [svg, ...svg.querySelectorAll('*')];
   [copy, ...copy.querySelectorAll('*')].forEach((element, i) => {
     const style = getComputedStyle(from[i]);
@@ -63,18 +56,18 @@ export function toSVG(svg) {
   copy.setAttribute('xmlns', 'http://www.w3.org/2000/svg');
   copy.setAttribute('width', width);
   copy.setAttribute('height', height);
-  return new XMLSerializer().serializeToString(copy);
+  return { text: new XMLSerializer().serializeToString(copy), width, height };
 }
 
-// Draws the text of an SVG file on a new canvas.
-async function rasterOf(text, { width, height }, ground) {
+// Draws an SVG file on a new canvas, in twice its size and on the ground of the page.
+async function rasterOf({ text, width, height }) {
   const url = URL.createObjectURL(new Blob([text], { type: 'image/svg+xml' }));
   try {
     const image = makeWith('img', null, { src: url });
     await image.decode();
     const canvas = makeWith('canvas', null, { width: width * PNG_SCALE, height: height * PNG_SCALE });
     const context = canvas.getContext('2d');
-    context.fillStyle = ground;
+    context.fillStyle = getComputedStyle(document.body).backgroundColor;
     context.fillRect(0, 0, canvas.width, canvas.height);
     context.drawImage(image, 0, 0, canvas.width, canvas.height);
     return canvas;
@@ -83,15 +76,9 @@ async function rasterOf(text, { width, height }, ground) {
   }
 }
 
-// Saves a drawing as NAME.png. source: an <svg> of the page or the {text, width, height} of an SVG file, which is saved in twice its size;
-// or a canvas, which is saved in its own size.
+// Saves a drawing as NAME.png. source: the {text, width, height} of an SVG file, or a canvas, which is saved in its own size.
 export async function downloadPNG(source, name) {
-  let canvas = source;
-  if (source instanceof SVGElement) {
-    canvas = await rasterOf(toSVG(source), sizeOf(source), getComputedStyle(document.body).backgroundColor);
-  } else if (source.text) {
-    canvas = await rasterOf(source.text, source, 'white');
-  }
+  const canvas = source.text ? await rasterOf(source) : source;
   const blob = await new Promise((resolve) => canvas.toBlob(resolve, 'image/png'));
   if (!blob) throw new Error('the browser makes no image of this size');
   save(`${name}.png`, 'image/png', blob);

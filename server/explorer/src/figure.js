@@ -3,7 +3,8 @@
 import { layOut, wholeRange } from './geometry.js';
 import { BAR_HEIGHT, barWidth, CanvasSurface, cellSize, paintBar, paintFigure } from './paint.js';
 import { defer } from './defer.js';
-import { make, setBox } from './dom.js';
+import { make, makeWith, setBox } from './dom.js';
+import { hideTooltip } from './tooltip.js';
 import { holding, listenToDrag, scaled, within } from './zoom.js';
 
 const MOST_CELLS = 6400; // the worker draws a picture of a larger matrix
@@ -20,16 +21,11 @@ export class Figure {
     this.on = on;
     this.root = make('div', 'figure', parent);
     Object.assign(this.root, { tabIndex: 0, role: 'application', ariaRoleDescription: 'heat map' });
-    this.canvas = make('canvas', 'figure-canvas', this.root);
-    this.canvas.ariaHidden = true;
+    this.canvas = makeWith('canvas', this.root, { className: 'figure-canvas', ariaHidden: true });
     this.over = make('div', 'figure-over', this.root);
     this.marks = { rows: [], cols: [], cell: null };
     this.serial = 0;
-    this.listen();
-  }
-
-  listen() {
-    const { root, on } = this;
+    const { root } = this;
     listenToDrag(root, () => (this.zoomable() ? { bounds: this.over.getBoundingClientRect(), range: this.range } : null), {
       click: (event) => this.cellAt(event) && on.click(this.cellAt(event), event),
       begin: () => on.point(null, {}),
@@ -48,12 +44,15 @@ export class Figure {
     const { matrix } = given;
     const before = this.given?.matrix;
     this.given = given;
+    const box = layOut({ ...matrix, ...given });
+    this.box = box;
+    // The numbers beside the pointer are those of the matrix before.
+    if (before && before !== matrix && this.root.matches(':hover, :focus')) hideTooltip();
     if (before?.rows !== matrix.rows || before?.cols !== matrix.cols) {
       this.range = wholeRange(matrix);
       this.pixels = null;
+      this.on.zoom(false);
     }
-    const box = layOut({ ...matrix, ...given });
-    this.box = box;
     this.root.ariaLabel = given.label;
     this.root.dataset.masked = given.masked ?? matrix.masked;
     for (const one of [this.root, this.canvas]) setBox(one, { width: box.width, height: box.height });
@@ -91,8 +90,7 @@ export class Figure {
   }
 
   zoomable() {
-    const { matrix } = this.given ?? {};
-    return matrix !== undefined && matrix.rows * matrix.cols > FEW_CELLS;
+    return this.given?.matrix.data.length > FEW_CELLS;
   }
 
   // Shows the cells of a range. A range that is larger than the matrix shows all of it.

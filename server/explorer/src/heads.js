@@ -1,6 +1,6 @@
 // heads.js shows all heads as a grid of small maps, from which the user chooses one. Batch items are the rows. The maps can be sorted, and
 // a head can be found by its number. Maps are painted when they come into sight.
-import { make, makeWith } from './dom.js';
+import { make, makeWith, setBox } from './dom.js';
 import { moveAlong } from './keyboard.js';
 import { formatNumber } from './numbers.js';
 import { thumbSize } from './thumbs.js';
@@ -71,7 +71,7 @@ export class Heads {
       this.order.replaceChildren(...orders.map((name) => new Option(name)));
       this.order.value = chosen;
       this.tools.hidden = heads <= FEW && answer.batch < 2;
-      this.items = all ? Array.from({ length: answer.batch }, (_, at) => at) : [state.batch];
+      this.items = all ? [...Array(answer.batch).keys()] : [state.batch];
       this.build();
     }
     this.shown = shown;
@@ -86,6 +86,8 @@ export class Heads {
     const number = ORDERS[this.order.value];
     const keys = Array.from({ length: heads }, (_, head) => mean(this.items.map((batch) => number(answer, batch, head))));
     const order = keys.map((_, head) => head).sort((a, b) => keys[a] - keys[b] || a - b);
+    const left = this.items.length < answer.batch ? ` Here is item ${this.items[0]}.` : '';
+    this.note.textContent = `${heads} head${heads > 1 ? 's' : ''}${answer.batch > 1 ? ` of ${answer.batch} batch items` : ''}.${left}`;
     this.watcher.disconnect();
     this.buttons = [];
     grid.replaceChildren();
@@ -105,8 +107,7 @@ export class Heads {
     const button = makeWith('button', row, { className: 'head', type: 'button', title, onclick });
     Object.assign(button.dataset, { head, batch });
     const canvas = makeWith('canvas', button, { className: 'thumb', ariaHidden: 'true' });
-    const { width, height } = thumbSize(this.answer.matrix('weights', batch, head), THUMB);
-    Object.assign(canvas.style, { width: `${width}px`, height: `${height}px` });
+    setBox(canvas, thumbSize(this.answer.matrix('weights', batch, head), THUMB));
     make('span', '', button, `head ${head}`);
     if (key !== null) make('small', '', button, formatNumber(key, 3));
     button.entry = { button, canvas, head, batch, seen: false, matrix: null };
@@ -139,12 +140,6 @@ export class Heads {
       Object.assign(one, { matrix, look });
       this.on.paint(one.canvas, one.batch, one.head);
     }
-    const drawn = this.buttons.filter(({ matrix }) => matrix).length;
-    const heads = this.answer.matrices.weights[0].length;
-    const items = this.answer.batch > 1 ? ` of ${this.answer.batch} batch items` : '';
-    const left = this.items.length < this.answer.batch ? ` Here is item ${this.items[0]}.` : '';
-    const text = `${heads} ${heads === 1 ? 'head' : 'heads'}${items}: ${this.buttons.length} maps, ${drawn} of them drawn.${left}`;
-    if (this.note.textContent !== text) this.note.textContent = text;
   }
 
   // Shows only the heads whose number begins with what is typed.

@@ -87,10 +87,8 @@ export function createLayers(section, listed, state, tools) {
   }
   const batchBox = makeWith('label', given, { textContent: 'Batch item ', hidden: true });
   const batch = makeWith('select', batchBox, { id: 'layers-batch' });
-  makeWith('small', given, {
-    id: 'layers-note',
-    textContent: 'or drop it here: a .safetensors file with X (layers, n, d_model); a batch may follow the layers',
-  });
+  const note = 'or drop it here: a .safetensors file with X (layers, n, d_model); a batch may follow the layers';
+  makeWith('small', given, { id: 'layers-note', textContent: note });
   input.setAttribute('aria-describedby', 'layers-note');
   const status = makeWith('p', section, { className: 'note', id: 'layers-status', role: 'status' });
   const problem = makeWith('div', section, { className: 'problem', id: 'layers-problem', role: 'alert', hidden: true });

@@ -12,11 +12,8 @@ const ROOMY = 26; // pixels; a row of this height has room for the number above 
 // Returns the range of a matrix as text: "0.1 to 0.9".
 export function makeRange({ lo, hi, data }) {
   const range = make('span', 'range');
-  if (lo === 0 && hi === 0 && !data.some(Number.isFinite)) {
-    range.textContent = 'no finite number';
-    return range;
-  }
-  range.append(make('span', 'low', null, formatNumber(lo, 3)), ' to ', make('span', 'high', null, formatNumber(hi, 3)));
+  if (lo === 0 && hi === 0 && !data.some(Number.isFinite)) range.textContent = 'no finite number';
+  else range.append(make('span', 'low', null, formatNumber(lo, 3)), ' to ', make('span', 'high', null, formatNumber(hi, 3)));
   return range;
 }
 

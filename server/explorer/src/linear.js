@@ -85,16 +85,14 @@ const gateText = ([lo, hi]) => (lo === hi ? formatNumber(lo, 3) : `${formatNumbe
 function linksOf({ parts, scale, d, key, forbidden, weight }) {
   if (forbidden) return [['weights', 'a later word, which is not in the state yet: weight', 0]];
   if (!parts) return [['weights', 'weight', weight]];
-  const { score, scaled, share, stored, gate, uncorrected, corrected, steps } = parts;
+  const { score, scaled, share, stored, gate, uncorrected, corrected, steps, gated, delta } = parts;
   const links = [
     ['scores', '=', score],
     ['scaled_scores', scale === null ? `× 1/√${d} =` : `× ${formatNumber(scale, 4)} =`, scaled],
   ];
-  const delta = steps.length ? steps[0].correction !== null : parts.delta;
-  const gated = parts.gated && steps.length > 0;
   if (delta) links.push(['uncorrected', `× ${formatNumber(share, 3)}, the share that ${key} writes =`, stored]);
   const through = gate === null ? 'after the gates of its columns =' : `× ${formatNumber(gate, 3)}, the gates since then =`;
-  if (gated) links.push([delta ? 'uncorrected' : 'weights', through, uncorrected]);
+  if (gated && steps.length) links.push([delta ? 'uncorrected' : 'weights', through, uncorrected]);
   if (delta && steps.length) links.push(['weights', `${signedText(corrected)} by corrections =`, weight]);
   if (links.length === 2) links.push(['weights', 'no softmax: weight', weight]);
   return links;
@@ -108,10 +106,9 @@ function shownSteps(steps) {
   return steps.filter((step, at) => chosen.has(step) || at === steps.length - 1);
 }
 
-// Makes what shows attention without softmax. place: the element that gets the slider of the state. tools: {defer, colours, show(change),
-// point(cell|null)}.
+// Makes what shows attention without softmax. place: the element that gets the slider of the state. tools: as in player.js.
 export function createLinear(place, tools) {
-  const player = createPlayer(place, tools);
+  const { render } = createPlayer(place, tools);
 
   // Adds what the page computes to an answer. text: the request.
   function understand(answer, text) {
@@ -120,26 +117,17 @@ export function createLinear(place, tools) {
     const heads = complete(answer, body);
     const partsAt = (batch, head) => heads?.[batch]?.[head] ?? null;
 
-    // Returns the arithmetic of a cell, as that of arithmetic.js: what the panel shows of q, k, v and the output, and the links between.
+    // Returns the arithmetic of a cell: the row of Q and that of K, if the page knows them, the links to the weight, and what drawWay() takes.
     function arithmetic({ batch, head, row, col }) {
       const one = partsAt(batch, head);
       const weights = answer.matrix('weights', batch, head);
       const weight = weights.data[row * weights.cols + col];
       const forbidden = col > row;
       const parts = one && !forbidden ? partsOf(one, row, col) : null;
-      const [q, k] = one ? [rowOf(one.Q, row), rowOf(one.K, col)] : [null, null];
-      const V = answer.matrix('V', batch, head);
-      const v = V ? rowOf(V, col) : null;
-      const output = answer.matrix('output', batch, head);
-      const fits = v && output.cols === V.cols;
       if (parts) Object.assign(parts, { gated: Boolean(one.gates), delta: Boolean(one.beta) });
       const scale = one?.ownScale ? one.scale : null;
-      return {
-        ...{ q, k, products: q?.map((value, at) => value * k[at]) ?? null, sum: parts?.score ?? null, forbidden, weight, mean: null },
-        ...{ row, col, parts, v, part: v?.map((value) => weight * value) ?? null },
-        output: fits ? { values: rowOf(output, row), mixed: false } : null,
-        links: linksOf({ parts, scale, d: one?.Q.cols, key: answer.key(col), forbidden, weight }),
-      };
+      const links = linksOf({ parts, scale, d: one?.Q.cols, key: answer.key(col), forbidden, weight });
+      return { row, col, weight, parts, links, products: Boolean(one), ...(one && { q: rowOf(one.Q, row), k: rowOf(one.K, col) }) };
     }
 
     // Draws what the words between key and query did, as a table.
@@ -214,5 +202,5 @@ export function createLinear(place, tools) {
     answer.own = { arithmetic, drawWay: heads && update !== 'linear' ? drawWay : null, factsOf, sayStep };
   }
 
-  return { understand, render: player.render };
+  return { understand, render };
 }

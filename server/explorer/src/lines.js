@@ -2,29 +2,17 @@
 // stronger if its weight is larger. When the pointer is on a word, only the lines of this word are shown, with their weights as numbers and
 // bars. A click locks the word.
 //
-// Words and lines are made only for the rows that are in view, so that 1024 words cost as much as 30. Up to SVG_LINES lines are SVG;
-// more are painted on a canvas in slices. figurecolours.css has the colours of the heads. pairs.js chooses the pairs.
-import { make, makeWith } from './dom.js';
+// Words and lines are made only for the rows that are in view, so that 1024 words cost as much as 30. figurecolours.css has the colours of
+// the heads. pairs.js chooses the pairs.
+import { make, makeSVG, makeWith } from './dom.js';
 import { toSVG } from './download.js';
 import { choosePairs, makeHead, weightText } from './pairs.js';
 
 const ROW = 26; // pixels; the height of a word
 const HEAD_COLOURS = 8;
 const MAX_VIEW = 26 * ROW; // pixels; the view scrolls if it would be higher
-const SVG_LINES = 1500;
-const MAX_LINES = 4000; // the strongest are shown if there are more
+const MAX_LINES = 1500; // the strongest are shown if there are more
 const CLEAR_LINES = 400; // more lines are drawn weaker, so that they do not cover each other
-const SLICE = 400; // lines that are painted in one frame; the browser does the work of a slice after it has ended
-const SVG = 'http://www.w3.org/2000/svg';
-
-// Makes an element of SVG with these attributes and a text, and appends it to its parent.
-function draw(name, attributes, parent, text = '') {
-  const made = document.createElementNS(SVG, name);
-  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-  made.textContent = text;
-  parent?.append(made);
-  return made;
-}
 
 // Gives what belongs to a head its colour, and returns it.
 function tint(element, colour) {
@@ -32,32 +20,14 @@ function tint(element, colour) {
   return element;
 }
 
-function curveOf({ x0, x1, y0, y1 }) {
-  const middle = (x0 + x1) / 2;
-  return `M${x0} ${y0}C${middle} ${y0} ${middle} ${y1} ${x1} ${y1}`;
-}
-
 const hundredths = (value) => Math.round(value * 100) / 100;
-const opacityOf = (strength) => hundredths(0.06 + 0.86 * strength);
-const widthOf = (strength) => hundredths(0.6 + 3 * strength);
 
-const pathOf = (line) =>
-  tint(
-    draw('path', {
-      d: curveOf(line),
-      class: `lines-line${line.weight < 0 ? ' lines-negative' : ''}`,
-      ...{ 'stroke-opacity': opacityOf(line.strength), 'stroke-width': widthOf(line.strength) },
-      ...{ 'data-query': line.query, 'data-key': line.key },
-    }),
-    line.head,
-  );
-
-function stroke(context, line, colours) {
-  context.strokeStyle = colours[line.head];
-  context.globalAlpha = opacityOf(line.strength);
-  context.lineWidth = widthOf(line.strength);
-  context.setLineDash(line.weight < 0 ? [5, 3] : []);
-  context.stroke(new Path2D(curveOf(line)));
+// Makes a line from the left, at the height y0, to `width`, at the height y1.
+function pathOf({ head, query, key, weight, strength, width, y0, y1 }) {
+  const d = `M0 ${y0}C${width / 2} ${y0} ${width / 2} ${y1} ${width} ${y1}`;
+  const look = { 'stroke-opacity': hundredths(0.06 + 0.86 * strength), 'stroke-width': hundredths(0.6 + 3 * strength) };
+  const className = `lines-line${weight < 0 ? ' lines-negative' : ''}`;
+  return tint(makeSVG('path', { d, class: className, ...look, 'data-query': query, 'data-key': key }), head);
 }
 
 // A column of words. It makes the buttons of the words that are in view, and removes the others.
@@ -103,7 +73,7 @@ class Column {
     }
   }
 
-  // Marks the word that is shown alone, and writes the weights beside each word. weightsOf(index) returns {head, weight, part, masked} for
+  // Marks the word that is shown alone, and writes the weights beside each word. weightsOf(index) returns {colour, weight, part, masked} for
   // each head; without weightsOf, nothing is written.
   annotate(active, locked, weightsOf) {
     for (const [index, { word, value, bars }] of this.words) {
@@ -115,8 +85,8 @@ class Column {
       value.textContent = weights.length === 0 ? '' : open.length === 0 ? 'masked' : weightText(mean);
       value.classList.toggle('lines-masked', weights.length > 0 && open.length === 0);
       bars.replaceChildren(
-        ...open.map(({ head, part }) => {
-          const bar = tint(make('span', 'lines-bar'), head % HEAD_COLOURS);
+        ...open.map(({ colour, part }) => {
+          const bar = tint(make('span', 'lines-bar'), colour);
           bar.style.width = `${Math.round(part * 100)}%`;
           return bar;
         }),
@@ -136,9 +106,7 @@ class Lines {
     this.layer = make('div', 'lines-layer', this.space);
     this.queries = new Column('query', 'queries', this.layer);
     this.stage = make('div', 'lines-stage', this.layer);
-    this.svg = draw('svg', { class: 'lines-svg', 'aria-hidden': 'true' }, this.stage);
-    this.canvas = make('canvas', 'lines-canvas', this.stage);
-    this.canvas.setAttribute('aria-hidden', 'true');
+    this.svg = makeSVG('svg', { class: 'lines-svg', 'aria-hidden': 'true' }, this.stage);
     this.keys = new Column('key', 'keys', this.layer);
     this.columns = { query: this.queries, key: this.keys };
     this.note = make('p', 'lines-note', this.root);
@@ -146,7 +114,6 @@ class Lines {
     this.pointed = null; // the word that the pointer is on or that has the focus: {side, index}
     this.lockedKey = null;
     this.frame = 0;
-    this.painting = 0;
     const on = (target, name, does) => target.addEventListener(name, does);
     on(this.scroll, 'scroll', () => this.later());
     on(this.layer, 'pointerover', (event) => this.point(this.wordOf(event.target)));
@@ -283,17 +250,13 @@ class Lines {
     const { heads, cols } = this.data;
     const max = Math.max(...heads.map((head) => head.max)) || 1;
     const at = (i) =>
-      heads.map(({ weights, masked, colour }) => {
-        const weight = weights[i];
-        return { head: colour, weight, part: Math.abs(weight) / max, masked: Boolean(masked?.[i]) };
-      });
+      heads.map(({ weights, masked, colour }) => ({ colour, weight: weights[i], part: Math.abs(weights[i]) / max, masked: masked?.[i] }));
     for (const column of [this.queries, this.keys]) {
       const own = active?.side === column.side;
       const other = (index) => (active.side === 'query' ? at(active.index * cols + index) : at(index * cols + active.index));
       column.annotate(own ? active.index : -1, own && active.locked ? active.index : -1, active && !own ? other : null);
     }
     this.root.dataset.active = active ? `${active.side}-${active.index}` : '';
-    this.root.dataset.locked = Boolean(active?.locked);
   }
 
   draw(first, last, scrolled, height) {
@@ -307,42 +270,14 @@ class Lines {
     const density = Math.max(0.25, Math.min(1, Math.sqrt(CLEAR_LINES / lines.length)));
     for (const line of lines) {
       const [y0, y1] = [line.query, line.key].map((at) => (at + 0.5) * ROW - scrolled);
-      Object.assign(line, { x0: 0, x1: width, y0, y1, head: heads[line.head].colour, strength: line.strength * density });
+      Object.assign(line, { width, y0, y1, head: heads[line.head].colour, strength: line.strength * density });
     }
-    const drawn = lines.filter(({ y0, y1 }) => Math.min(y0, y1) < height && Math.max(y0, y1) > 0);
-    const kind = drawn.length <= SVG_LINES ? 'svg' : 'canvas';
-    this.painting++;
-    this.svg.toggleAttribute('hidden', kind !== 'svg');
-    this.canvas.hidden = kind !== 'canvas';
+    this.drawn = lines.filter(({ y0, y1 }) => Math.min(y0, y1) < height && Math.max(y0, y1) > 0);
     this.svg.setAttribute('viewBox', `0 0 ${width} ${height}`);
-    this.svg.replaceChildren(...(kind === 'svg' ? drawn.map(pathOf) : []));
-    if (kind === 'canvas') this.paint(drawn, width, height);
-    this.drawn = drawn;
-    this.root.dataset.drawn = kind;
-    this.root.dataset.count = drawn.length;
+    this.svg.replaceChildren(...this.drawn.map(pathOf));
     const strongest = count > lines.length ? `the ${lines.length} strongest of ` : '';
     const part = active?.side !== 'query' && rows * ROW > height ? ' of the queries in view' : '';
     this.note.textContent = `${strongest}${count} ${count === 1 ? 'line' : 'lines'}${part}`;
-  }
-
-  // Paints in slices, weakest lines first, until another painting begins.
-  paint(lines, width, height) {
-    const mine = this.painting;
-    const scale = Math.min(2, window.devicePixelRatio || 1);
-    this.canvas.width = Math.round(width * scale);
-    this.canvas.height = Math.round(height * scale);
-    const context = this.canvas.getContext('2d');
-    context.scale(scale, scale);
-    const style = getComputedStyle(this.root);
-    const colours = Array.from({ length: HEAD_COLOURS }, (_, i) => style.getPropertyValue(`--head-${i}`).trim());
-    let at = 0;
-    const slice = () => {
-      if (mine !== this.painting) return;
-      for (const end = Math.min(lines.length, at + SLICE); at < end; at++) stroke(context, lines[at], colours);
-      this.root.dataset.painted = at;
-      if (at < lines.length) requestAnimationFrame(slice);
-    };
-    slice();
   }
 
   // Says which lines are shown.
@@ -360,15 +295,15 @@ class Lines {
     let [x, y] = [8, top + ROW / 2];
     const { heads } = this.data;
     for (const { name, colour } of heads) {
-      const text = draw('text', { class: 'lines-written' }, picture, name);
+      const text = makeSVG('text', { class: 'lines-written' }, picture, name);
       const needed = text.getComputedTextLength() + 44;
       if (x > 8 && x + needed > width) [x, y] = [8, y + ROW];
       text.setAttribute('x', x + 28);
       text.setAttribute('y', y + 5);
-      tint(draw('line', { class: 'lines-line', x1: x, x2: x + 22, y1: y, y2: y, 'stroke-width': 3.6 }, picture), colour);
+      tint(makeSVG('line', { class: 'lines-line', x1: x, x2: x + 22, y1: y, y2: y, 'stroke-width': 3.6 }, picture), colour);
       x += needed;
     }
-    draw('text', { class: 'lines-written', x: 8, y: y + ROW + 5 }, picture, this.rule());
+    makeSVG('text', { class: 'lines-written', x: 8, y: y + ROW + 5 }, picture, this.rule());
     return y + 2 * ROW - top;
   }
 
@@ -379,9 +314,9 @@ class Lines {
     const place = this.layer.getBoundingClientRect();
     const { width } = place;
     const stage = this.stage.getBoundingClientRect();
-    const picture = draw('svg', { class: 'lines-picture', width }, this.root);
-    const ground = draw('rect', { class: printed ? '' : 'lines-ground', width, ...(printed && { fill: 'white' }) }, picture);
-    draw('g', { transform: `translate(${stage.left - place.left} 0)` }, picture).append(...this.drawn.map(pathOf));
+    const picture = makeSVG('svg', { class: 'lines-picture', width }, this.root);
+    const ground = makeSVG('rect', { class: printed ? '' : 'lines-ground', width, ...(printed && { fill: 'white' }) }, picture);
+    makeSVG('g', { transform: `translate(${stage.left - place.left} 0)` }, picture).append(...this.drawn.map(pathOf));
     for (const { root, side, words } of [this.queries, this.keys]) {
       const column = root.getBoundingClientRect();
       const query = side === 'query';
@@ -391,7 +326,7 @@ class Lines {
         const y = (at.top + at.bottom) / 2 - place.top + 5;
         const weight = value.textContent && ` ${value.textContent}`;
         const text = query ? `${weight} ${label.textContent}` : `${label.textContent} ${weight}`;
-        draw('text', { class: 'lines-written', x, y, 'text-anchor': query ? 'end' : 'start' }, picture, text.trim());
+        makeSVG('text', { class: 'lines-written', x, y, 'text-anchor': query ? 'end' : 'start' }, picture, text.trim());
       }
     }
     const height = place.height + this.writeLegend(picture, width, place.height);
@@ -399,11 +334,11 @@ class Lines {
     const { dataset } = document.documentElement;
     const { theme } = dataset;
     if (printed) dataset.theme = 'light';
-    const text = toSVG(picture);
+    const file = toSVG(picture);
     if (theme) dataset.theme = theme;
     else delete dataset.theme;
     picture.remove();
-    return { text, width: Math.round(width), height: Math.round(height) };
+    return file;
   }
 }
 

@@ -31,10 +31,6 @@ export class CanvasSurface {
     this.written = false;
   }
 
-  ground(width, height, colour) {
-    this.cell(0, 0, width, height, colour);
-  }
-
   move(x, y) {
     this.context.translate(x, y);
   }
@@ -96,7 +92,7 @@ export class CanvasSurface {
 export function fileOf({ size, colours, paint }, format) {
   const canvas = document.createElement('canvas');
   const on = format === 'png' ? new CanvasSurface(canvas, size, 2, colours.hatch) : new SVGSurface(size, colours.hatch);
-  on.ground(size.width, size.height, colours.paper);
+  on.cell(0, 0, size.width, size.height, colours.paper);
   paint(on);
   return format === 'png' ? canvas : on.toString();
 }
@@ -115,13 +111,9 @@ class SVGSurface {
       `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" viewBox="0 0 ${width} ${height}">`,
       '<defs><pattern id="hatch" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(-45)">',
       `<line x1="0" x2="0" y2="5" stroke="${hatching}" stroke-width="1.4"/></pattern></defs>`,
+      `<g font-size="11" font-family="${family}">`,
     ];
-    this.ends = [`<g font-size="11" font-family="${family}">`, '</g></svg>\n'];
-  }
-
-  ground(width, height, colour) {
-    this.cell(0, 0, width, height, colour);
-    this.parts.push(this.ends.shift());
+    this.ends = ['</g></svg>\n'];
   }
 
   move(x, y) {
@@ -193,8 +185,7 @@ export function paintCells(on, { matrix, shades = matrix.data, mask, scale, rang
 
 // Paints the range that is shown from a picture of the cells in `pixels.part`, which the worker has made. Masked cells of the picture are
 // transparent, so the hatching below it shows there.
-function paintPicture(on, { pixels, range, size, box }) {
-  const { width, height } = size;
+function paintPicture(on, { pixels, range, size: { width, height }, box }) {
   const { part } = pixels;
   const inside = [0, 0, box.plotWidth, box.plotHeight];
   const place = [(part.col0 - range.col0) * width, (part.row0 - range.row0) * height];

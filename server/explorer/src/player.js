@@ -1,8 +1,8 @@
 // player.js has the slider below the names of the steps, which goes from word to word and shows the state after each: by hand, by the arrow keys,
-// or by itself (Play). If the system asks for less movement, nothing moves by itself, and one state follows the other at once.
+// or by itself (Play). If the system asks for less movement, nothing moves by itself.
 import { makeScale } from './colour.js';
 import { make, makeButton, makeWith, setBox } from './dom.js';
-import { drawThumb, thumbSize } from './thumbs.js';
+import { paintMap, thumbSize } from './thumbs.js';
 
 const PAUSE = 1000; // milliseconds for each word
 const THUMB = 40; // pixels; the longer side of a small picture
@@ -71,27 +71,15 @@ export function createPlayer(root, { defer, show, point }) {
         setBox(canvas, thumbSize(matrix, THUMB));
         make('small', '', place, now.answer.key(position));
         place.addEventListener('click', () => (stop(), go(position)));
-        defer(canvas, () => drawThumb(canvas, matrix, null, scale, async () => ({ gone: true })));
+        defer(canvas, () => paintMap(canvas, matrix, scale));
       });
     }
     [...small.children].forEach((place, position) => place.classList.toggle('current', position === at()));
   }
 
-  // Lays the last picture of the state over the new one, and fades it out. The new one is painted later than this.
-  function fade(canvas) {
-    if (still.matches || !canvas?.width) return;
-    canvas.parentElement.querySelector('.figure-ghost')?.remove();
-    const ghost = makeWith('canvas', null, { className: 'figure-ghost', width: canvas.width, height: canvas.height });
-    ghost.getContext('2d').drawImage(canvas, 0, 0);
-    Object.assign(ghost.style, { width: canvas.style.width, height: canvas.style.height });
-    ghost.ariaHidden = true;
-    ghost.addEventListener('animationend', () => ghost.remove());
-    canvas.after(ghost);
-  }
-
-  // Shows the slider if the state is shown. shown: whether it is. canvas: that of the state's figure. Returns whether the slider has come or
-  // gone, so that the figures have another height.
-  function render(answer, state, shown, canvas) {
+  // Shows the slider if the state is shown. shown: whether it is. Returns whether the slider has come or gone, so that the figures have
+  // another height.
+  function render(answer, state, shown) {
     const place = answer.place('states', state.batch, state.head);
     const before = root.hidden;
     root.hidden = !place || !shown;
@@ -102,19 +90,17 @@ export function createPlayer(root, { defer, show, point }) {
     const states = answer.matrices.states[place.batch][place.head];
     const other = now?.answer !== answer || before;
     if (other) stop();
-    const moved = now?.answer === answer && now.position !== Math.min(state.position ?? Infinity, states.length - 1);
     now = { answer, state: { ...state }, last: states.length - 1 };
-    now.position = at();
-    if (moved) fade(canvas);
+    const position = at();
     slider.max = now.last;
-    slider.value = now.position;
-    const said = [answer.key(now.position), `word ${now.position + 1} of ${states.length}`];
+    slider.value = position;
+    const said = [answer.key(position), `word ${position + 1} of ${states.length}`];
     word.replaceChildren('after ', make('b', '', null, said[0]), `, ${said[1]}`);
     slider.ariaValueText = said.join(', ');
     small.hidden = states.length > MOST || Math.max(states[0].rows, states[0].cols) > 64;
     const { palette, log, dark } = state;
     if (!small.hidden) drawSmall(states, makeScale({ ...states[0].reach, signed: true, log, palette, dark }), [palette, log, dark].join());
-    if (other && state.row === null) point({ query: now.position });
+    if (other && state.row === null) point({ query: position });
     return before;
   }
   return { render };

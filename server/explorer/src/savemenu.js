@@ -1,6 +1,7 @@
 // savemenu.js has the menu that saves a step: its figure as PNG or SVG, or as SVG for a paper (black on white); its numbers as CSV or JSON.
 import { make, makeButton } from './dom.js';
 import { downloadPNG, save, toCSV } from './download.js';
+import { nested } from './matrices.js';
 import { fileOf } from './paint.js';
 
 // Returns the numbers of a figure with the labels of their rows and columns.
@@ -9,10 +10,9 @@ function numbersOf({ matrix, rowLabels, colLabels }) {
   return { ...matrix, rowNames: labels(matrix.rows, rowLabels), colNames: labels(matrix.cols, colLabels) };
 }
 
+// Writes numbers as JSON, which has null for −∞.
 function asJSON(name, { rows, cols, data, rowNames, colNames }) {
-  const values = Array.from({ length: rows }, (_, row) =>
-    Array.from(data.subarray(row * cols, (row + 1) * cols), (x) => (x === -Infinity ? null : x)),
-  );
+  const values = nested(data, [rows, cols]).map((row) => [...row]);
   return `${JSON.stringify({ name, rows: rowNames, columns: colNames, values })}\n`;
 }
 
@@ -26,10 +26,7 @@ const FORMATS = {
   png: async ({ figure, lines, name }) => downloadPNG(lines?.picture() ?? fileOf(await figure.drawing(), 'png'), name),
   svg: (chosen) => saveSVG(chosen, false),
   paper: (chosen) => saveSVG({ ...chosen, name: `${chosen.name}-paper` }, true),
-  csv({ figure, name }) {
-    const { data, rows, cols, rowNames, colNames } = numbersOf(figure.given);
-    save(`${name}.csv`, 'text/csv', toCSV(data, rows, cols, rowNames, colNames));
-  },
+  csv: ({ figure, name }) => save(`${name}.csv`, 'text/csv', toCSV(numbersOf(figure.given))),
   json: ({ figure, name }) => save(`${name}.json`, 'application/json', asJSON(name, numbersOf(figure.given))),
 };
 

@@ -46,7 +46,7 @@ export async function createStory(root, tools) {
     const mine = ++asked;
     const { words, unknown, left } = wordsOf(model, area.value);
     const said = [
-      unknown.length && `The model leaves out ${unknown.map(({ word }) => `“${word}”`).join(', ')}: it knows only the words below.`,
+      unknown.length && `The model leaves out ${unknown.map((word) => `“${word}”`).join(', ')}: it knows only the words below.`,
       left && `It reads ${model.places} words at most; the last ${left} are left out.`,
       !words.length && 'Type words that the model knows.',
     ];
@@ -153,8 +153,9 @@ export async function createStory(root, tools) {
       const none = !wordsOf(model, given.words).words.length;
       area.value = none ? tools.words : given.words;
       chosen = { layer: Math.min(given.layer, model.layers.length - 1), head: Math.min(given.head, model.heads - 1) };
-      const pairs = given.off.split(',').map((one) => one.split(MARK).map(Number));
-      off = pairs.filter(([layer, head]) => layer < model.layers.length && head < model.heads);
+      const pairs = model.layers.flatMap((_, layer) => Array.from({ length: model.heads }, (_, head) => [layer, head]));
+      const named = given.off.split(',');
+      off = pairs.filter((one) => named.includes(one.join(MARK)));
       look = given.look;
       await run(given.row);
       if (none) note.textContent = 'The model knows none of the words in the address, so these are others.';

@@ -1,5 +1,5 @@
 // tooltip.js has the box beside the pointer, which shows the numbers of a cell. The page has one such box.
-import { make, makeWith } from './dom.js';
+import { make, makeWith, setBox } from './dom.js';
 
 const box = makeWith('div', document.querySelector('main') ?? document.body, { id: 'tooltip', hidden: true, role: 'tooltip' });
 
@@ -32,8 +32,7 @@ export function showTooltip(title, entries, { clientX, clientY, pointerType }, c
   const { left, right, top, bottom } = cell ?? { left: clientX, right: clientX, top: clientY, bottom: clientY };
   const written = document.getElementById('written')?.getBoundingClientRect().top ?? Infinity;
   const floor = written > bottom ? Math.min(written, window.innerHeight) : window.innerHeight;
-  box.style.left = `${beyond(width, left, right, 4, window.innerWidth)}px`;
-  box.style.top = `${beyond(height, top, bottom, 4, floor)}px`;
+  setBox(box, { left: beyond(width, left, right, 4, window.innerWidth), top: beyond(height, top, bottom, 4, floor) });
 }
 
 // Hides the box, and returns whether it was there.

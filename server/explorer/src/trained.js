@@ -33,14 +33,13 @@ export async function readTrained(file) {
 export const loadTrained = async () => readTrained(await (await fetch(new URL(STORY_NAME, import.meta.url))).blob());
 
 // Splits typed text into words of the model; the case of letters does not matter. Returns {words, unknown, left}. words: those that the
-// model can take, as it writes them. unknown: [{word, at}], words and marks that it does not know, with their index in the text; the model
-// gets none of them. left: how many of the known words are too many; they are not in `words`.
+// model can take, as it writes them. unknown: words and marks that it does not know; the model gets none of them. left: how many of the known
+// words are too many; they are not in `words`.
 export function wordsOf(model, text) {
   const known = new Map(model.words.map((word) => [word.toLowerCase(), word]));
-  const typed = [...text.matchAll(/[\p{L}\p{N}'’-]+|\S/gu)];
-  const found = typed.map(({ 0: word, index }) => ({ word, at: index, known: known.get(word.toLowerCase()) }));
-  const words = found.filter((one) => one.known).map((one) => one.known);
-  const unknown = found.filter((one) => !one.known).map(({ word, at }) => ({ word, at }));
+  const typed = text.match(/[\p{L}\p{N}'’-]+|\S/gu) ?? [];
+  const words = typed.map((word) => known.get(word.toLowerCase())).filter(Boolean);
+  const unknown = typed.filter((word) => !known.has(word.toLowerCase()));
   return { words: words.slice(0, model.places), unknown, left: Math.max(0, words.length - model.places) };
 }
 
@@ -71,10 +70,9 @@ function nextOf({ words, unembedding: { cols, data } }, row) {
 }
 
 // Runs the model. words: 1 to model.places words of the model. post(path, body) resolves to the parsed answer of the server, as that of
-// client.js. off: the heads that are switched off, as [[layer, head]]. Resolves to {words, layers: [{name, request, X, weights, off}], states,
-// next, after(i)}. X: (n, d_model), what goes into the layer, as rows; states are the same after both layers. weights: a matrix of each head,
-// all zeros for one that is off. next: what comes after the last word, [{word, probability}], the most likely first. after(i): the same after
-// word i, which the model says from the words up to i alone. Throws what post() throws.
+// client.js. off: the heads that are switched off, as [[layer, head]]. Resolves to {words, layers: [{X, weights, off}], next}. X: (n, d_model),
+// what goes into the layer, as rows. weights: a matrix of each head, all zeros for one that is off. next: what comes after the last word,
+// [{word, probability}], the most likely first. Throws what post() throws.
 export async function runTrained(model, words, post, { off = [], stored = true } = {}) {
   const { embedding, positions } = model;
   const ids = words.map((word) => model.words.indexOf(word));
@@ -84,11 +82,10 @@ export async function runTrained(model, words, post, { off = [], stored = true }
   const layers = [];
   for (let layer = 0; layer < model.layers.length; layer++) {
     const without = off.filter(([where]) => where === layer).map(([, head]) => head);
-    const request = requestOf(model, layer, X, { off: without, stored });
-    const { output, weights } = await post(request.path, request.body);
-    layers.push({ name: `${NAME}.${layer}`, request, X, weights: matrices(weights, 0)[0], off: without });
+    const { path, body } = requestOf(model, layer, X, { off: without, stored });
+    const { output, weights } = await post(path, body);
+    layers.push({ X, weights: matrices(weights, 0)[0], off: without });
     X = X.map((values, i) => values.map((value, c) => value + output[i][c]));
   }
-  const after = (i) => nextOf(model, X[i]);
-  return { words, layers, states: X, next: after(words.length - 1), after };
+  return { words, layers, next: nextOf(model, X.at(-1)) };
 }

@@ -6,14 +6,13 @@ import { moveAlong } from './keyboard.js';
 const MOST = 256; // words
 
 export class Words {
-  // on: {point(row|null), lock(row)}
+  // on: {point(row), lock(row)}
   constructor(root, on) {
     Object.assign(this, { root, on });
     // Calls does(row) if an event is one of a word.
     const withRow = (does) => (event) =>
       event.pointerType !== 'touch' && this.rowOf(event.target) !== null && does(this.rowOf(event.target));
     root.addEventListener('pointerover', withRow(on.point));
-    root.addEventListener('pointerleave', () => on.point(null));
     root.addEventListener('focusin', withRow(on.point));
     root.addEventListener('click', ({ target }) => this.rowOf(target) !== null && on.lock(this.rowOf(target)));
     root.addEventListener('keydown', (event) => {
@@ -32,8 +31,7 @@ export class Words {
     const own = answer.isSelf();
     const count = Math.max(answer.queries, answer.keys);
     this.root.replaceChildren();
-    this.queries = [];
-    this.keys = [];
+    [this.queries, this.keys] = [[], []];
     if (count > MOST) {
       this.root.textContent = `${answer.queries} queries and ${answer.keys} keys are too many to write here.`;
       return;

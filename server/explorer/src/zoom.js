@@ -1,6 +1,6 @@
 // zoom.js has the rectangle that the user drags over a heat map to zoom in. A mouse and a pen drag it at once. A finger drags it after it
 // was held still; a finger that moves at once scrolls the page. A range of cells is {row0, row1, col0, col1}, without row1 and col1.
-import { make, setBox } from './dom.js';
+import { makeWith, setBox } from './dom.js';
 
 const CLICK = 5; // pixels; a pointer that moves less has clicked
 const THIN = 10; // pixels; a rectangle with a shorter side takes the whole axis
@@ -41,8 +41,7 @@ export function holding({ row0, row1, col0, col1 }, { row, col }) {
 // Listens to the pointer on the root of a figure. plot() returns {bounds, range}, the rectangle of the cells on the screen and their range,
 // or null if the figure cannot be zoomed. on: {click(event), begin(), drag(range), reset()}.
 export function listenToDrag(root, plot, on) {
-  const band = make('i', 'zoom-band', root);
-  band.hidden = true;
+  const band = makeWith('i', root, { className: 'zoom-band', hidden: true });
   let down = null; // the event of the pointer that is down
   let draws = false;
   let timer = 0;
@@ -70,6 +69,7 @@ export function listenToDrag(root, plot, on) {
     const { left, right, top, bottom } = covered(event, bounds);
     const corner = root.getBoundingClientRect();
     if (band.hidden) on.begin();
+    draws = true;
     band.hidden = false;
     const [x, y] = [bounds.left - corner.left + left, bounds.top - corner.top + top];
     setBox(band, { left: x, top: y, width: right - left, height: bottom - top });
@@ -89,11 +89,6 @@ export function listenToDrag(root, plot, on) {
     });
   }
 
-  function hold() {
-    draws = true;
-    draw(down);
-  }
-
   const far = (event) => Math.hypot(event.clientX - down.clientX, event.clientY - down.clientY) >= CLICK;
 
   root.addEventListener('pointerdown', (event) => {
@@ -101,8 +96,8 @@ export function listenToDrag(root, plot, on) {
     if (event.button !== 0 || !event.isPrimary) return;
     down = event;
     if (!plot()) return;
-    if (event.pointerType === 'touch') timer = setTimeout(hold, HOLD);
-    else draws = true;
+    draws = event.pointerType !== 'touch';
+    if (!draws) timer = setTimeout(() => draw(down), HOLD);
   });
   root.addEventListener('pointermove', (event) => {
     if (event.pointerId !== down?.pointerId) return;

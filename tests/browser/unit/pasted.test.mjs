@@ -229,10 +229,11 @@ test('what the page saves as CSV comes back', () => {
   const rowLabels = ['the', ' cat;', '=1+1', '-2', 'say "a, b"', 'two\r\nlines', '2024', "it's", '', '\tx'];
   const numbers = Float64Array.from({ length: 20 }, (_, i) => (i % 7 ? Math.sqrt(i) * 10 ** (i - 10) : -Infinity));
   const rows = rowLabels.map((_, row) => [...numbers.slice(2 * row, 2 * row + 2)].map((x) => (x === -Infinity ? null : x)));
-  const { matrices, labels } = readPasted(toCSV(numbers, 10, 2, rowLabels, ['1', '=k"']));
+  const { matrices, labels } = readPasted(toCSV({ rows: 10, cols: 2, data: numbers, rowNames: rowLabels, colNames: ['1', '=k"'] }));
   assert.deepEqual(labels, rowLabels);
   assert.deepEqual(JSON.parse(matrices[0][1]), rows);
-  assert.throws(() => readPasted(toCSV([1, NaN], 1, 2, ['q'], ['a', 'b'])), {
+  const broken = toCSV({ rows: 1, cols: 2, data: Float64Array.of(1, NaN), rowNames: ['q'], colNames: ['a', 'b'] });
+  assert.throws(() => readPasted(broken), {
     message: 'A matrix has numbers only, but line 2 has an empty field.',
   });
 });

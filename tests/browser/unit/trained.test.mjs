@@ -67,10 +67,7 @@ test('the weights of all heads and the next words are those of NumPy, also with 
   for (const stored of [true, false]) {
     for (const { off, next } of EXPECTED.cases) {
       const found = await runTrained(model, WORDS, post, { off, stored });
-      assert.deepEqual(
-        found.layers.map(({ name }) => name),
-        ['story.0', 'story.1'],
-      );
+      assert.equal(found.layers.length, 2);
       assert.equal(found.next.length, model.words.length);
       for (const { word, probability } of found.next) near(probability, next[model.words.indexOf(word)], word);
       found.next.slice(1).forEach(({ probability }, at) => assert.ok(probability <= found.next[at].probability));
@@ -94,13 +91,10 @@ test('the surname comes again only with both heads', async () => {
   }
 });
 
-test('what comes after a word depends on the words up to it alone', async () => {
+test('what a layer has of a word depends on the words up to it alone', async () => {
   const all = await runTrained(model, WORDS, post);
   const some = await runTrained(model, WORDS.slice(0, 4), post);
-  all.after(3).forEach(({ word, probability }, at) => {
-    assert.equal(word, some.next[at].word);
-    near(probability, some.next[at].probability, word);
-  });
+  some.layers.forEach(({ X }, layer) => X.flat().forEach((value, at) => near(all.layers[layer].X.flat()[at], value, `${layer}, ${at}`)));
 });
 
 test('a request has a mask only for heads that are off, and weights only for a server without the layer', () => {
@@ -120,15 +114,7 @@ test('words are found in typed text, and what the model does not know is said', 
   });
   const { words, unknown } = wordsOf(model, 'Anna met Ben, the cat’s friend');
   assert.deepEqual(words, ['Anna', 'Ben', 'the']);
-  assert.deepEqual(
-    unknown.map(({ word, at }) => [word, at]),
-    [
-      ['met', 5],
-      [',', 12],
-      ['cat’s', 18],
-      ['friend', 24],
-    ],
-  );
+  assert.deepEqual(unknown, ['met', ',', 'cat’s', 'friend']);
   assert.deepEqual([wordsOf(model, 'cat '.repeat(40)).words.length, wordsOf(model, 'cat '.repeat(40)).left], [32, 8]);
   assert.deepEqual(wordsOf(model, ' '), { words: [], unknown: [], left: 0 });
   for (const wrong of [[], ['met'], Array(33).fill('cat')])
