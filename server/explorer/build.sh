@@ -52,8 +52,8 @@ bundle() { # NAME: makes assets/STEM-HASH.SUFFIX of src/STEM.SUFFIX and prints t
 
 # The pages get the new names: "main.js" becomes "assets/main-HASH.js". Only main.js names the script of the worker and
 # the scripts that it loads when they are needed: with the first file that is not JSON, for stored layers, for attention
-# without softmax, for lines, for the curve of softmax, for the trained model,
-# and for comparisons. Only compare.js names the script of its worker.
+# without softmax, for lines, for the curve of softmax, for the trained model, and for comparisons. Only compare.js names
+# the script of its worker.
 worker=$(bundle worker.js)
 files=$(bundle files.js)
 layers=$(bundle layers.js)

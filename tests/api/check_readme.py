@@ -79,7 +79,8 @@ class ForwardingServer(http.server.BaseHTTPRequestHandler):
 @contextlib.contextmanager
 def between(daemon):
     """Yields the address of a server between a client and the daemon."""
-    with subprocess.Popen([daemon, "--port", "0", "--layers", "server/models"], text=True, stdout=subprocess.PIPE) as process:
+    command = [daemon, "--port", "0", "--layers", "server/models"]
+    with subprocess.Popen(command, text=True, stdout=subprocess.PIPE) as process:
         try:
             ForwardingServer.daemon = process.stdout.readline().split()[-1]
             with http.server.ThreadingHTTPServer(("127.0.0.1", 0), ForwardingServer) as server:

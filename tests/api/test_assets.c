@@ -27,7 +27,6 @@ static const char *media_type_of(const char *path) {
            : end == NULL                        ? "text/html; charset=utf-8"
            : strcmp(end, ".js") == 0            ? "text/javascript; charset=utf-8"
            : strcmp(end, ".css") == 0           ? "text/css; charset=utf-8"
-           : strcmp(end, ".svg") == 0           ? "image/svg+xml"
            : strcmp(end, ".safetensors") == 0   ? "application/vnd.safetensors"
                                                 : "text/plain; charset=utf-8";
 }

@@ -85,7 +85,7 @@ test('the wrong element of a kernel’s output is found in every format, with it
       await give(page, name, buffer);
       const { worst } = await compared(page);
       assert.deepEqual([worst.row, worst.col, worst.over], [2, 5, 1], name);
-      close(worst.error, 0.125, 1e-7);
+      close(worst.error, 0.125, 1e-9);
       assert.match(await told(page), /^Wrong: One of 32 numbers is beyond the tolerance, .* It is in row 2 \(is\), column 5\./);
       assert.match(await told(page), /The largest error is 0\.125, in output at row 2 \(is\), column 5: the service has .* the file has/);
       assert.equal((await state(page)).step, 'output');
@@ -381,7 +381,7 @@ test('words, tensors, arrays and CSV become requests when they are pasted', () =
     await paste(page, ',a,b\nthe,1,0\ncat,0,1');
     assert.deepEqual((await state(page)).labels, ['the', 'cat']);
     // A matrix that is pasted into a request becomes JSON there.
-    await setBody(page, '{"X": [[1, 2], [3, 4]], "mask": 0}', 'error').catch(() => {});
+    await setBody(page, '{"X": [[1, 2], [3, 4]], "mask": 0}', 'error');
     await page.evaluate(() => navigator.clipboard.writeText('tensor([[1, 0],\n        [1, 1]])'));
     await page.evaluate(() => {
       const area = document.getElementById('request');
