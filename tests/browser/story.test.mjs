@@ -61,7 +61,7 @@ test('unknown words and words that are too many are said, and the layer of a hea
     await type(page, 'the old cat . '.repeat(20));
     assert.match(await page.textContent('.story .note'), /at most; the last \d+ are left out/);
     await page.fill('#story-text', 'Zorro');
-    await page.waitForFunction(() => /Type words that the model knows/.test(document.querySelector('.story .note').textContent));
+    await page.waitForFunction(() => /Type words that it knows/.test(document.querySelector('.story .note').textContent));
     await type(page, 'Anna Hill . Anna');
     await answered(page, () => page.click('[data-story="0.0"]'));
     await page.click('[data-frame="flow"]');
@@ -131,6 +131,12 @@ test('one word is chosen in all parts of the view: the lines, the words above an
     await page.click('.story-lines [data-query="4"].lines-word');
     await page.waitForFunction(() => document.querySelectorAll('[data-word]')[4].ariaPressed === 'true');
     assert.match((await chosen()).written, /^Stone → /);
+    // What the model expects belongs to the chosen word, and a click writes on from there.
+    assert.match(await told(page), /^After “Stone”, the model expects /);
+    const [{ word }] = (await story(page)).next;
+    await answered(page, () => page.click('.story-next button'));
+    assert.deepEqual((await story(page)).words, [...words.slice(0, 5), word]);
+    assert.equal(await page.inputValue('#story-text'), `Anna Hill meets Ben Stone ${word}`);
   }));
 
 test('a link shows the same words, head and switches; axe-core finds nothing', () =>

@@ -300,9 +300,8 @@ async function askMean() {
 function showOthers() {
   state.compared?.render(state.answer, state);
   if (state.example === MODEL.id) state.story?.then((story) => story.follow({ ...lookOf(), head: state.head, row: state.row }));
-  const opened = stage.opened();
-  const shown = opened === 'states' || opened === 'flow';
-  if (state.linear?.render(state.answer, state, shown, stage.panes[0].figure.canvas)) redraw();
+  const shown = ['states', 'flow'].includes(stage.opened());
+  if (state.linear?.render(state.answer, state, shown)) redraw();
 }
 
 // ---------------------------------------------------------------- attention without softmax

@@ -149,13 +149,14 @@ class SVGSurface {
   }
 }
 
-// Writes a number with as many digits as fit into a width, or not at all.
+// Writes a number with as many digits as fit into a width, or without the 0 before its point, or not at all.
 function fitted(value, digits, width) {
   for (let count = digits; count > 0; count--) {
     const text = formatNumber(value, count);
     if (widthOf(text) <= width * SQUEEZED) return text;
   }
-  return '';
+  const short = formatNumber(value, 1).replace('0.', '.');
+  return widthOf(short) <= width * SQUEEZED ? short : '';
 }
 
 // Paints the cells in `range`; the first is at the origin. shades: the numbers that choose the colours, if they are others. numbers: whether

@@ -2,7 +2,7 @@
 // lines of one head, and the most likely next words. A head can be switched off. The page loads this file with the example. The layer of the
 // chosen head is the request of the page, so the other views show how its numbers are made.
 import { makeScale } from './colour.js';
-import { make, makeWith } from './dom.js';
+import { make, makeButton, makeWith } from './dom.js';
 import { formatNumber } from './numbers.js';
 import { formatJSON } from './snippets.js';
 import { paintMap } from './thumbs.js';
@@ -48,7 +48,7 @@ export async function createStory(root, tools) {
     const said = [
       unknown.length && `The model leaves out ${unknown.map((word) => `“${word}”`).join(', ')}: it knows only the words below.`,
       left && `It reads ${model.places} words at most; the last ${left} are left out.`,
-      !words.length && 'Type words that the model knows.',
+      !words.length && 'Type words that it knows. Until then, the words before are shown.',
     ];
     note.textContent = said.filter(Boolean).join(' ');
     if (!words.length) return;
@@ -76,14 +76,17 @@ export async function createStory(root, tools) {
     draw();
   }
 
+  // Returns the place of the word that is chosen.
+  const chosenAt = () => locked ?? ran.words.length - 1;
+
   const percent = (probability) => `${formatNumber(100 * probability, 2)} %`;
 
   function sentence() {
-    const [first, second] = ran.next;
-    const likely = `After “${ran.words.at(-1)}”, the model expects ${first.word} (${percent(first.probability)}), then ${second.word} (${percent(second.probability)}).`;
+    const [first, second] = ran.next[chosenAt()];
+    const likely = `After “${ran.words[chosenAt()]}”, the model expects ${first.word} (${percent(first.probability)}), then ${second.word} (${percent(second.probability)}).`;
     if (!off.length) return likely;
-    const before = whole.next[0];
-    const now = ran.next.find(({ word }) => word === before.word);
+    const [before] = whole.next[chosenAt()];
+    const now = ran.next[chosenAt()].find(({ word }) => word === before.word);
     const names = off.map(([layer, head]) => `head ${head} of layer ${layer}`).join(' and ');
     return `${likely} With all heads it expects ${before.word} (${percent(before.probability)}); without ${names}, ${before.word} has ${percent(now.probability)}. A mask switches a head off: no word may attend to any word in it.`;
   }
@@ -120,13 +123,19 @@ export async function createStory(root, tools) {
     if (focus) heads.querySelector(`[data-story="${focus}"]`)?.focus();
   }
 
+  // Puts a word after the one that is chosen, in the place of what stands there.
+  function writeOn(word) {
+    area.value = [...ran.words.slice(0, chosenAt() + 1), word].join(' ');
+    run();
+  }
+
   function drawNext() {
     next.replaceChildren();
     makeWith('p', next, { className: 'lead', textContent: sentence() });
     const list = make('ol', '', next);
-    for (const { word, probability } of ran.next.slice(0, SHOWN)) {
+    for (const { word, probability } of ran.next[chosenAt()].slice(0, SHOWN)) {
       const item = make('li', '', list);
-      make('span', '', item, word);
+      makeButton(make('span', '', item), word, () => writeOn(word), { className: 'quiet', title: 'Write on with this word' });
       make('i', '', make('span', 'track', item)).style.width = `${Math.max(1, 100 * probability)}%`;
       make('b', '', item, percent(probability));
     }
@@ -169,7 +178,7 @@ export async function createStory(root, tools) {
       locked = row;
       draw();
     },
-    // Returns a copy of the words, the weights and the most likely next words.
-    said: () => ({ words: ran?.words, next: ran?.next.slice(0, SHOWN), layers: ran?.layers.map(({ weights }) => weights) }),
+    // Returns the words, the weights and what the model expects after the word that is chosen.
+    said: () => ({ words: ran?.words, next: ran?.next[chosenAt()].slice(0, SHOWN), layers: ran?.layers.map(({ weights }) => weights) }),
   };
 }

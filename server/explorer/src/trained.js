@@ -71,8 +71,8 @@ function nextOf({ words, unembedding: { cols, data } }, row) {
 
 // Runs the model. words: 1 to model.places words of the model. post(path, body) resolves to the parsed answer of the server, as that of
 // client.js. off: the heads that are switched off, as [[layer, head]]. Resolves to {words, layers: [{X, weights, off}], next}. X: (n, d_model),
-// what goes into the layer, as rows. weights: a matrix of each head, all zeros for one that is off. next: what comes after the last word,
-// [{word, probability}], the most likely first. Throws what post() throws.
+// what goes into the layer, as rows. weights: a matrix of each head, all zeros for one that is off. next: for each word, what the model
+// expects after it: [{word, probability}], the most likely first. Throws what post() throws.
 export async function runTrained(model, words, post, { off = [], stored = true } = {}) {
   const { embedding, positions } = model;
   const ids = words.map((word) => model.words.indexOf(word));
@@ -87,5 +87,5 @@ export async function runTrained(model, words, post, { off = [], stored = true }
     layers.push({ X, weights: matrices(weights, 0)[0], off: without });
     X = X.map((values, i) => values.map((value, c) => value + output[i][c]));
   }
-  return { words, layers, next: nextOf(model, X.at(-1)) };
+  return { words, layers, next: X.map((row) => nextOf(model, row)) };
 }

@@ -68,9 +68,12 @@ test('the weights of all heads and the next words are those of NumPy, also with 
     for (const { off, next } of EXPECTED.cases) {
       const found = await runTrained(model, WORDS, post, { off, stored });
       assert.equal(found.layers.length, 2);
-      assert.equal(found.next.length, model.words.length);
-      for (const { word, probability } of found.next) near(probability, next[model.words.indexOf(word)], word);
-      found.next.slice(1).forEach(({ probability }, at) => assert.ok(probability <= found.next[at].probability));
+      assert.equal(found.next.at(-1).length, model.words.length);
+      for (const { word, probability } of found.next.at(-1)) near(probability, next[model.words.indexOf(word)], word);
+      found.next
+        .at(-1)
+        .slice(1)
+        .forEach(({ probability }, at) => assert.ok(probability <= found.next.at(-1)[at].probability));
       found.layers.forEach(({ weights, X }, layer) =>
         weights.forEach(({ rows, cols, data, hi }, head) => {
           assert.deepEqual([rows, cols, X.length, X[0].length], [7, 7, 7, 64]);
@@ -83,11 +86,11 @@ test('the weights of all heads and the next words are those of NumPy, also with 
 });
 
 test('the surname comes again only with both heads', async () => {
-  const [first] = (await runTrained(model, WORDS, post)).next;
+  const [first] = (await runTrained(model, WORDS, post)).next.at(-1);
   assert.deepEqual([first.word, first.probability > 0.9], ['Hill', true]);
   for (const off of [[[0, 0]], [[1, 0]]]) {
     const { next } = await runTrained(model, WORDS, post, { off });
-    assert.ok(next.find(({ word }) => word === 'Hill').probability < 0.2, JSON.stringify(off));
+    assert.ok(next.at(-1).find(({ word }) => word === 'Hill').probability < 0.2, JSON.stringify(off));
   }
 });
 
