@@ -14,7 +14,7 @@ const told = (page) => page.textContent('.story-next .lead');
 async function onModel(stored, does, options = {}) {
   const daemon = await startDaemon(...(stored ? ['--layers', new URL('../../server/models', import.meta.url).pathname] : []));
   try {
-    await onPage({ baseURL: daemon.base, origin: daemon.base, expected: /404/, ...options }, async (page, more) => {
+    await onPage({ baseURL: daemon.base, origin: daemon.base, ...options }, async (page, more) => {
       await open(page, '/');
       await answered(page, () => page.click('[data-example="model"]'));
       await does(page, more);
