@@ -151,7 +151,7 @@ function checkProducts(parts, left, right, where, added = 0) {
   const [a, b] = [factors('row'), factors('col')];
   const terms = left.map((value, at) => ({ value, other: right[at], size: Math.abs(value * right[at]) }));
   const written = a.map((value, at) => [value, b[at]]);
-  const long = /… \((\d+) products\)/.exec(taken.map(([text]) => text).join(''));
+  const long = /… \(3 largest of (\d+)\)/.exec(taken.map(([text]) => text).join(''));
   if (long) {
     assert.equal(Number(long[1]), left.length, where);
     assert.equal(written.length, LARGEST, where);

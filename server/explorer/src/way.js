@@ -24,7 +24,7 @@ function sumParts(terms) {
   const size = ([a, b]) => Math.abs(a * b);
   const shown = terms.length <= FEW ? terms : [...terms].sort((one, other) => size(other) - size(one)).slice(0, LARGEST);
   const parts = shown.flatMap(([a, b], at) => [[at ? ' + ' : ''], [inBrackets(a), 'row'], [' × '], [inBrackets(b), 'col']]);
-  return shown.length < terms.length ? [...parts, [` + … (the largest ${LARGEST} of ${terms.length} products)`]] : parts;
+  return shown.length < terms.length ? [...parts, [` + … (${LARGEST} largest of ${terms.length})`]] : parts;
 }
 
 // Returns a sum of products with its parts, if it is the number `value`, or that without `added`.
