@@ -57,7 +57,10 @@ test('an answer is kept as A; B and B − A follow every change', () =>
     // Another step is compared when it is opened. Masked scores have −∞ in B only, so there is no finite difference.
     await openStep(page, 'masked_scores');
     assert.equal((await compared(page)).worst.brokenCount, 6);
-    assert.match(await told(page), /6 numbers have no finite difference; the first is masked_scores at row 0/);
+    assert.match(
+      await told(page),
+      /6 numbers have no finite difference, because of NaN or an infinity; the first is masked_scores at row 0/,
+    );
     // A request of another shape cannot be compared, and this is said.
     await answered(page, () => page.click('[data-example="004"]'));
     assert.match(await told(page), /^A has 1 × 1 × 4 × 4 \w+ and B has 1 × 1 × 3 × 3/);
@@ -121,21 +124,65 @@ test('heads and batch items of a kernel’s output; NaN; what does not fit is re
     await give(page, 'kernel.npy', npyBytes('<f8', [2, 3, 4, 5], Float64Array.from(all)));
     assert.match(
       await told(page),
-      /^Wrong: 2 of 120 numbers are .*One number has no finite difference; the first is output at batch item 1, head 2, row 3 .*the file has NaN/,
+      /^Wrong: 2 of 120 numbers are .*One number has no finite difference, .*; the first is output at batch item 1, head 2, row 3 .*the file has NaN/,
     );
-    assert.match(await told(page), /The largest error is 0\.001, in output at batch item 0, head 0, row 1/);
-    await page.click('text=Show this place');
-    assert.deepEqual([(await state(page)).batch, (await state(page)).head], [1, 2]);
+    assert.match(await told(page), /Among the others, the largest error is 0\.001, in output at batch item 0, head 0, row 1/);
+    assert.deepEqual([(await state(page)).batch, (await state(page)).head], [1, 2], 'the head of the worst number is shown');
     const refused = [
-      ['kernel.npy', npyBytes('<f8', [3, 4], new Float64Array(12)), /not compared.*The file has 3 × 4, and no result has this shape/],
-      ['a.json', '{"output": [[1, 2], [3]]}', /not compared.*\[1\]|not compared.*row/i],
-      ['a.json', '{"nothing": 1}', /not compared/],
+      ['kernel.npy', npyBytes('<f8', [3, 4], new Float64Array(12)), /Not compared.*The file has 3 × 4, and no result has this shape/],
+      ['a.json', '{"output": [[1, 2], [3]]}', /Not compared.*\[1\]|Not compared.*row/i],
+      ['a.json', '{"nothing": 1}', /Not compared/],
     ];
     for (const [name, bytes, rule] of refused) {
       await give(page, name, bytes);
-      await page.waitForFunction((source) => new RegExp(source, 'is').test(document.getElementById('problem').textContent), rule.source);
-      await page.click('#problem button:has-text("Close")');
+      assert.match(await told(page), rule);
+      assert.equal(await compared(page), null, 'the verdict on the file before is gone');
+      assert.equal(await page.locator('.compare-panes').isVisible(), false);
+      assert.ok((await page.textContent('.compare-head')).includes(`B: ${name}.`));
     }
+  }));
+
+test('all results of a file are judged, the worst first; other steps can be seen meanwhile; what a request expects is compared', () =>
+  onPage({}, async (page) => {
+    await open(page, '/#example=003&step=weights');
+    const [weights, output] = [await matrix(page, 'weights'), await matrix(page, 'output')];
+    const wrong = output.map((row, i) => row.map((value) => value + (i === 2)));
+    await begin(page);
+    assert.match(await told(page), /Change the request, or open a kernel’s output/);
+    assert.equal(await page.isVisible('#compare-open'), false, 'a second click would drop the file');
+    await give(page, 'both.json', JSON.stringify({ lse: [1, 2], weights, output: wrong }));
+    await page.waitForFunction(() => window.explorer.state.step === 'output');
+    assert.match(await told(page), /^weights: equal\. output: wrong, 8 numbers\. Wrong: 8 of 32 numbers .* row 2 \(is\)/);
+    await openStep(page, 'weights');
+    await page.waitForFunction(() => window.explorer.comparison?.name === 'weights');
+    assert.match(await told(page), /^weights: equal\. output: wrong, 8 numbers\. A and B have the same weights/);
+    // A step that the file does not have is shown as without a comparison, below the verdict.
+    await openStep(page, 'V');
+    const shown = async () => [await page.isVisible('#single'), await page.isVisible('.compare-panes')];
+    assert.deepEqual(await shown(), [true, false]);
+    assert.match(await told(page), /output: wrong/);
+    await openStep(page, 'output');
+    assert.deepEqual(await shown(), [false, true]);
+    await page.click('text=Stop comparing');
+    // A new request may say what is expected, in JSON or in a file.
+    const body = JSON.parse((await state(page)).text);
+    await paste(page, JSON.stringify({ ...body, expected: { output: wrong } }));
+    await page.waitForFunction(() => window.explorer.comparison?.verdict === 'wrong');
+    assert.match(await told(page), /^Wrong: 8 of 32 numbers .* row 2 \(q2\)/);
+    await page.click('text=Stop comparing');
+    const entries = Object.entries({ Q: body.Q, K: body.K, V: body.V, 'expected.output': wrong });
+    const header = Object.fromEntries(entries.map(([name], at) => [name, entry('F64', [4, 8], at * 256, (at + 1) * 256)]));
+    const file = safetensorsBytes({ __metadata__: { causal: 'true' }, ...header }, bytesOf(entries.flatMap(([, rows]) => rows.flat())));
+    await page.setInputFiles('#file', { name: 'case.safetensors', mimeType: 'application/octet-stream', buffer: Buffer.from(file) });
+    await page.waitForFunction(() => window.explorer.comparison?.verdict === 'wrong');
+    assert.match(await told(page), /^Wrong: 8 of 32 numbers .* row 2 \(q2\)/);
+    // The output of a kernel is recognised wherever it is given.
+    await page.setInputFiles('#file', {
+      name: 'output.npy',
+      mimeType: '',
+      buffer: Buffer.from(npyBytes('<f8', [4, 8], Float64Array.from(output.flat()))),
+    });
+    await page.waitForFunction(() => window.explorer.comparison?.verdict === 'equal');
   }));
 
 const [HEADS, N, D] = [8, 512, 64];
@@ -321,7 +368,7 @@ test('heads of different sizes are not compared with one array; a paste into a s
     await begin(page);
     const Q = Array.from({ length: 3 }, () => Array.from({ length: 5 }, () => [0, 0, 0]));
     await give(page, 'Q.json', JSON.stringify(Q));
-    assert.match(await page.textContent('#problem'), /The heads of Q have different numbers of columns/);
+    assert.match(await told(page), /The heads of Q have different numbers of columns/);
     const body = JSON.stringify({ X: Array.from({ length: 64 }, (_, i) => Array.from({ length: 512 }, (_, j) => ((i * j) % 97) / 96)) });
     await paste(page, body);
     assert.equal(await page.evaluate(() => document.getElementById('request').readOnly), true);
@@ -341,7 +388,7 @@ test('a worker reads the file; a later file replaces an earlier one that takes l
     await open(page);
     await begin(page);
     await give(page, 'line.csv', '1,'.repeat(10.5e6));
-    assert.match(await page.textContent('#problem'), /Line 1 has more than 20 million characters/);
+    assert.match(await told(page), /Line 1 has more than 20 million characters/);
     const output = await matrix(page, 'output');
     await page.evaluate(() => {
       const { postMessage } = Worker.prototype;
@@ -353,10 +400,9 @@ test('a worker reads the file; a later file replaces an earlier one that takes l
     await page.setInputFiles('#compare-file', slow);
     await give(page, 'output.json', JSON.stringify(output));
     await page.waitForFunction(() => /^Rounded: no number/.test(document.getElementById('compare-told').textContent));
-    assert.equal(await page.locator('#problem').isVisible(), false, 'the good file removes what was said of the bad one');
     await page.waitForTimeout(2000);
     assert.match(await page.textContent('.compare-head'), /B: output\.json/);
-    assert.equal(await page.locator('#problem').isVisible(), false, 'nothing is said of the earlier file');
+    assert.match(await told(page), /^Rounded: no number/, 'nothing is said of the earlier file');
   }));
 
 const request = async (page) => JSON.parse((await state(page)).text);

@@ -17,6 +17,7 @@ const GAP = 28; // pixels between the figures
 const FOOT = 90; // pixels below a figure
 const [LEAST_THUMB, THUMB] = [40, 64]; // pixels of a side of the map of a head
 const MOST_THUMBS = 256; // heads; of more of them, those with the most errors are here
+const EXPECTED = 'expected.'; // before the names of results, as in a request
 const MOST_WEIGHTS = 30_000_000; // weights of an answer; the page does not look for the cause of a wrong result among more
 const PANES = ['A', 'B', 'B − A'];
 // The colours of the difference.
@@ -70,6 +71,13 @@ function pairOf(answer, array) {
   fail(`The file has ${shapeText(array.shape)}, and no result has this shape: ${shapes.join(', ')}.`);
 }
 
+// Finds the results that the arrays of a file are compared with. One with an unknown name is left out, unless it is the only one.
+function pairsOf(answer, arrays) {
+  const known = arrays.filter(({ name }) => name === null || resultOf(answer, name));
+  const only = arrays.length === 1 ? [{ ...arrays[0], name: null }] : arrays;
+  return (known.length ? known : only).map((array) => pairOf(answer, array));
+}
+
 // Returns the matrices of a pair whose array is read in an order.
 function theirsOf({ array, sizes }, order) {
   const { batch, heads, rows, cols } = sizes;
@@ -92,10 +100,14 @@ function unpaintable({ data }, bits) {
 
 // Makes the comparison in an empty section. It is as high as --compare-height of the section says, if it can. tools: {Figure, drawBar,
 // makeRange, createSaveMenu, colours, defer, showTooltip, hideTooltip, judge(request), point({query, key}|null), show({step, batch, head}),
-// say(text), tell(title, detail), opened(files), keep(), close(), closed()}. close() removes what was told.
+// say(text), tell(title, detail), opened(files), keep(), aside(is),
+// close(), closed()}. aside(is): whether the page shows its own view below the verdict. close() removes what was told.
 export function createCompare(section, tools) {
   let kept = null; // the answer A, if the user has kept one
-  let file = null; // {name, arrays, order}: what the file of the user's kernel has, and the order that the user chose, or null
+  // What the file of the user's kernel has: {name, arrays, pairs, error, order, fresh, verdicts}, or null. error: why it cannot be compared.
+  // order: the one that the user chose. fresh: whether its worst place is still to be shown. verdicts: a promise of those of the service.
+  let file = null;
+  let aside = false; // whether the page shows a step that the file does not have
   let colours = null; // the colours of the difference that the user chose, or null
   let now = null; // {answer, state}
   let opened = 0; // how many times the user has chosen what is compared; a file that is still being read belongs to the choice before
@@ -191,14 +203,18 @@ export function createCompare(section, tools) {
     tools.show({ step: found.name, batch, head: heads === 1 ? now.state.head : Math.floor((index * now.answer.heads) / heads) });
   }
 
-  // Finds what is compared: {name, ours, theirs} and, for a file, the rest of pairOf() and the order. Throws an Error with a sentence.
+  // Finds what is compared: {name, ours, theirs} or, for a file, what pairOf() returns, its order, and all pairs. Throws an Error with a
+  // sentence.
   function pair() {
     const { answer, state } = now;
+    if (file?.error) fail(file.error);
     if (file) {
-      const pairs = file.arrays.map((array) => pairOf(answer, array));
-      const one = pairs.find(({ name }) => name === state.step) ?? pairs[0];
-      const order = file.order ?? (one.orders.includes(one.own) ? one.own : null);
-      return { ...one, order, theirs: order && theirsOf(one, order) };
+      const orderOf = ({ orders, own }) => file.order ?? (orders.includes(own) ? own : null);
+      file.pairs ??= pairsOf(answer, file.arrays);
+      const pairs = file.pairs.map((one) => ({ ...one, order: orderOf(one) }));
+      const shownOf = (step) => pairs.find(({ name }) => name === step);
+      aside = !shownOf(state.step);
+      return { ...(shownOf(state.step) ?? shownOf(found?.name) ?? pairs[0]), pairs };
     }
     const name = answer.matrices[state.step] ? state.step : 'weights';
     kept.position = state.position;
@@ -210,16 +226,27 @@ export function createCompare(section, tools) {
     return { name, ours, theirs };
   }
 
-  // Asks the service for its verdict on the file, by a request or a changed one. Resolves to {tolerance, verdict, beyond}, or to {failure}.
-  async function judge({ name, order, ...rest }, { text, more = [] } = now.answer) {
-    const shape = now.answer.reply.shapes[name];
-    if (!shape) return { failure: 'The service has no verdict on what the request itself has.' };
-    const expected = [...more, expectedOf({ name, ...rest }, order, shape)];
-    const { comparison, problem, failure } = await tools.judge({ path: now.answer.summary.path, text, expected });
-    if (!comparison) return { failure: `The service has not compared the file: ${problem?.detail ?? failure}` };
-    const { tolerance, verdict, beyond_tolerance: beyond } = comparison.results[name];
-    return { tolerance, verdict, beyond };
+  // Asks the service for its verdicts on results of the file, by a request or a changed one. Resolves to a function of a result that returns
+  // {tolerance, verdict, beyond}, or {failure}.
+  async function judge(pairs, { text, more = [] } = now.answer) {
+    const { shapes } = now.answer.reply;
+    const asked = pairs.filter(({ name, order }) => shapes[name] && order);
+    const expected = [...more, ...asked.map((one) => expectedOf(one, one.order, shapes[one.name]))];
+    const { comparison, problem, failure } = asked.length ? await tools.judge({ path: now.answer.summary.path, text, expected }) : {};
+    return (name) => {
+      const { tolerance, verdict, beyond_tolerance: beyond } = comparison?.results[name] ?? {};
+      if (verdict) return { tolerance, verdict, beyond };
+      if (!shapes[name]) return { failure: 'The service has no verdict on what the request itself has.' };
+      return { failure: `The service has not compared the file: ${problem?.detail ?? failure}` };
+    };
   }
+
+  // Says the verdicts on all results of a file that has several.
+  const tellAll = (pairs, verdictOf) =>
+    pairs.map(({ name }) => {
+      const { verdict = 'not compared', beyond } = verdictOf(name);
+      return `${name}: ${verdict}${beyond ? `, ${counted(beyond)} numbers` : ''}. `;
+    });
 
   const word = (r) => ` (${now.answer.label(step().rows)(r)})`;
 
@@ -240,25 +267,28 @@ export function createCompare(section, tools) {
   }
 
   // Says what is wrong, and where. All numbers are those of the service, if it has judged.
-  function tell({ all, name, tolerance, verdict, beyond = all.over, failure, order, own }) {
+  function tell({ all, name, tolerance, verdict, beyond = all.over, failure, order, own, summary = [] }) {
     const short = (x) => x.toExponential().replace('-', '−');
     const limit = `beyond the tolerance, ${short(tolerance.absolute)} + ${short(tolerance.relative)} · |B|.`;
     const [total, many] = [counted(all.count), counted(all.brokenCount)];
     const said = failure ? [failure] : [];
-    if (!all.error && !all.brokenCount) said.push(`A and B have the same ${name}.`);
-    else if (beyond) {
+    if (!all.error && !all.brokenCount) {
+      said.push(`A and B have the same ${name}.`);
+      if (!file) said.push('Change the request, or open a kernel’s output.');
+    } else if (beyond) {
       const first = verdict === 'rounded' ? 'Rounded: ' : file ? 'Wrong: ' : '';
       const [count, are, they] = beyond === 1 ? ['One', 'is', 'It is'] : [counted(beyond), 'are', 'They are'];
       said.push(`${first}${count} of ${total} numbers ${are} ${limit} ${they} in ${regionOf(all)}.`);
     } else said.push(`${verdict ? `${verdict[0].toUpperCase()}${verdict.slice(1)}: no` : 'No'} number is ${limit}`);
     if (all.brokenCount) {
       const cells = all.brokenCount === 1 ? 'One number has' : `${many} numbers have`;
-      said.push(`${cells} no finite difference; the first is ${spotOf(all.firstBroken)}.`);
+      said.push(`${cells} no finite difference, because of NaN or an infinity; the first is ${spotOf(all.firstBroken)}.`);
     }
-    if (all.error > 0) said.push(`The largest ${file ? 'error' : 'difference'} is ${formatNumber(all.error, 4)}, in ${spotOf(all)}.`);
+    const largest = all.brokenCount ? 'Among the others, the largest' : 'The largest';
+    if (all.error > 0) said.push(`${largest} ${file ? 'error' : 'difference'} is ${formatNumber(all.error, 4)}, in ${spotOf(all)}.`);
     if (verdict === 'rounded' && beyond) said.push('Rounding explains the differences.');
     if (file && order !== own) said.push(`The file is read as ${diff.ORDERS[order]}.`);
-    told.textContent = said.join(' ');
+    told.textContent = summary.join('') + said.join(' ');
     go.hidden = !worstOf(found);
   }
 
@@ -276,8 +306,9 @@ export function createCompare(section, tools) {
     if (found.verdict !== 'wrong' || !flip.hidden || batch * heads * queries * keys > MOST_WEIGHTS) return;
     const tried = [];
     for (const suspect of suspects(text, summary, queries, keys)) {
-      const { beyond = Infinity } = await judge(found, suspect);
+      const verdictOf = await judge([found], suspect);
       if (mine !== asked) return;
+      const { beyond = Infinity } = verdictOf(found.name);
       tried.push({ ...suspect, beyond });
       if (!beyond) break;
     }
@@ -346,6 +377,8 @@ export function createCompare(section, tools) {
   }
 
   function draw() {
+    row.hidden = thumbs.hidden = aside;
+    if (aside) return;
     const { answer, state } = now;
     const { batch, head: index } = placeOf();
     const [a, b] = [found.ours[batch][index], measured(found.theirs[batch][index])];
@@ -409,14 +442,23 @@ export function createCompare(section, tools) {
   // Finds what is wrong with a pair, and shows it.
   async function examine(next) {
     const mine = ++asked;
-    const verdict = file ? await judge(next) : {};
+    if (file) file.verdicts ??= judge(next.pairs);
+    const verdictOf = (await file?.verdicts) ?? (() => ({}));
     if (mine !== asked) return;
+    const isWrong = ({ name }) => verdictOf(name).verdict === 'wrong';
+    const first = file?.fresh && !isWrong(next) && next.pairs.find(isWrong);
+    if (first) return tools.show({ step: first.name });
+    const verdict = verdictOf(next.name);
     const tolerance = verdict.tolerance ?? diff.toleranceOf(next.array?.type);
-    found = { ...next, ...verdict, tolerance, all: diff.survey(next.ours, next.theirs, tolerance), parts: [] };
-    row.hidden = false;
+    const summary = next.pairs?.length > 1 ? tellAll(next.pairs, verdictOf) : [];
+    found = { ...next, ...verdict, tolerance, summary, all: diff.survey(next.ours, next.theirs, tolerance), parts: [] };
     tell(found);
     draw();
-    if (file) await explain(mine);
+    if (!file) return;
+    const { fresh } = file;
+    file.fresh = false;
+    if (fresh && isWrong(found)) showHead(worstOf(found).batch, worstOf(found).head);
+    await explain(mine);
   }
 
   // Compares the present answer. A pair that cannot be compared is said in words.
@@ -427,17 +469,21 @@ export function createCompare(section, tools) {
     title.textContent = file ? `A: the service. B: ${file.name}.` : `A: ${kept.described}. B: the request now.`;
     keep.hidden = Boolean(file);
     try {
-      const name = file ? state.step : answer.matrices[state.step] ? state.step : 'weights';
-      const what = [name, state.position, file?.order].join();
-      if (!other && what === shown) return found && draw();
+      if (other && file) file.verdicts = file.pairs = null;
+      aside = false;
       const next = pair();
+      tools.aside(aside);
+      const what = [next.name, state.position, file?.order].join();
+      if (!other && what === shown) return found && draw();
       if (other) pointed = null;
       shown = what;
+      if (next.order) next.theirs = theirsOf(next, next.order);
       if (next.theirs) return void examine(next);
       clear(`${diff.refusal(next.array.shape, next.sizes, next.name)} It has this shape as ${diff.ORDERS[next.orders[0]]}.`);
       shown = what;
       offer(next.orders[0]);
     } catch (error) {
+      tools.aside(Boolean(file?.error));
       clear(error.message);
     }
   }
@@ -455,21 +501,26 @@ export function createCompare(section, tools) {
     tools.closed();
   }
 
-  // Compares the present answer with the first file.
+  // Compares the present answer with the first file. Of a file that also has what a request has, only what is expected is compared.
   async function open(files, answer, state) {
     if (!files.length) return;
     const mine = ++opened;
+    const given = { name: files[0].name, arrays: [], order: null, fresh: true, verdicts: null };
+    let step = {};
     try {
       if (files.length > 1) fail('Open one file. A .safetensors or JSON file can have several results.');
-      const arrays = await readOutputs(files[0]);
-      if (mine !== opened) return;
-      const pairs = arrays.map((one) => pairOf(answer, one));
-      begin(null, { name: files[0].name, arrays, order: null });
-      tools.close();
-      tools.show({ step: (pairs.find(({ name }) => name === state.step) ?? pairs[0]).name });
-    } catch (error) {
-      if (mine === opened) tools.tell(`${files[0].name}: not compared`, error.message);
+      const all = await readOutputs(files[0]);
+      const expected = all.filter(({ name }) => name?.startsWith(EXPECTED));
+      given.arrays = expected.length ? expected.map((one) => ({ ...one, name: one.name.slice(EXPECTED.length) })) : all;
+      const pairs = pairsOf(answer, given.arrays);
+      step = { step: (pairs.find(({ name }) => name === state.step) ?? pairs[0]).name };
+    } catch ({ message }) {
+      given.error = `Not compared: ${message}`;
     }
+    if (mine !== opened) return;
+    begin(null, given);
+    tools.close();
+    tools.show(step);
   }
 
   input.addEventListener('change', () => {
@@ -481,7 +532,7 @@ export function createCompare(section, tools) {
     if (found) draw();
   });
   flip.addEventListener('click', () => {
-    file.order = flip.dataset.order;
+    Object.assign(file, { order: flip.dataset.order, verdicts: null });
     render(now.answer, now.state);
   });
   go.addEventListener('click', () => {

@@ -158,6 +158,7 @@ export function createEditor(
       const found = await read(files);
       if (mine !== opened || !found) return;
       if (found.hidden) return onHidden(files);
+      if (found.outputs) return onOutputs(files);
       if (found.tensors) onTensors(found.tensors);
       take(found);
     } catch (error) {

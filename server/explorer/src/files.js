@@ -77,8 +77,12 @@ async function requestOf(options, given) {
   return { text: objectOf([...(dtype ? [['dtype', dtype]] : []), ...Object.entries(others), ...texts]), tensors };
 }
 
+// Returns whether these are names of results that no request has, so that their file is the output of a kernel.
+const areOutputs = (names) => names.every((name) => /^(output|weights|(scaled_|masked_)?scores)$/.test(name));
+
 async function safetensorsRequest(file) {
   const { metadata, tensors } = await readSafetensors(file, MOST_HEADER);
+  if (areOutputs(tensors.map(({ name }) => name))) return { outputs: true };
   if (metadata.some(([key]) => key === 'words' || key === 'model') && tensors.some(({ name }) => name === 'X')) return { hidden: true };
   for (const { name } of tensors)
     if (metadata.some(([key]) => key === name)) fail(`${name} is the name of a tensor, and it stands in __metadata__, too.`);
@@ -122,8 +126,9 @@ async function npyMember(file, present) {
 
 // Reads files. present: the text of the request. Resolves to {text, tensors, note}, a new request and the matrices that it holds; to {key,
 // value, tensors, note}, a member of the present request with its JSON; to {hidden: true} for hidden states (hiddenstates.js), which are no
-// request; or to null if the user does not say which key a file becomes. Throws an Error with a sentence for the user.
+// request; to {outputs: true} for results of a user's own kernel; or to null if the user does not say which key a file becomes. Throws an Error with a sentence for the user.
 export async function readFiles(files, present) {
+  if (files.length === 1 && areOutputs([files[0].name.replace(NPY, '')])) return { outputs: true };
   if (files.length === 1) return NPY.test(files[0].name) ? npyMember(files[0], present) : safetensorsRequest(files[0]);
   if (!files.every(({ name }) => NPY.test(name))) fail('Open one file, or several .npy files. Several .npy files become a new request.');
   const found = await keysOf(files, () => false);

@@ -221,6 +221,7 @@ async function compute() {
     return status('error', failed({ failure: error.message }));
   }
   status('done', doneText(reply));
+  openExpected(answer);
   if (state.mean) askMean();
 }
 
@@ -348,13 +349,15 @@ async function comparison() {
       close: () => problem.close(),
       opened: openOutputs,
       keep: keepAnswer,
+      aside: (is) => $('result').classList.toggle('comparing', !is),
       closed: () => {
         $('result').classList.remove('comparing');
+        $('compare-open').hidden = false;
         redraw();
       },
     });
   }
-  $('result').classList.add('comparing');
+  $('compare-open').hidden = true;
   return state.compared;
 }
 
@@ -369,9 +372,17 @@ async function keepAnswer() {
 // Compares the present answer with the output of the user's own kernel.
 async function openOutputs(files) {
   const compared = await comparison();
-  if (!compared) return;
-  await compared.open(files, state.answer, state);
-  if ($('comparison').hidden) $('result').classList.remove('comparing');
+  await compared?.open(files, state.answer, state);
+}
+
+// Compares the answer with what a new request expects.
+async function openExpected({ text, body }) {
+  const keys = Object.keys(body ?? {}).filter((key) => /^expected\b/.test(key));
+  const expected = JSON.stringify(keys.map((key) => body[key]));
+  if (expected === state.expected) return;
+  state.expected = expected;
+  if (body?.expected) openOutputs([new File([JSON.stringify(body.expected)], 'expected.json')]);
+  else if (keys.length) openOutputs([new File([await client.body(text)], 'expected.safetensors')]);
 }
 
 // ---------------------------------------------------------------- stored layers

@@ -51,6 +51,7 @@ export const state = {
   written: Promise.resolve(), // resolves when the address has the latest state
   language: 'curl', // the language of the code that is shown
   curve: null, // the softmax curve, once it has come into sight
+  expected: '[]', // the results that the last request expects
   compared: null, // the comparison (compare.js), once it has been used
   layers: null, // the section of stored layers (layers.js), if the server has any
   story: null, // what shows the trained model (story.js), once it has been used

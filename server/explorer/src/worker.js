@@ -269,7 +269,8 @@ async function compute(message) {
 // Asks the service to compare its results with those of a user's own program, and posts its verdict. expected: tensors whose names begin
 // with `expected.`, and whose data are bytes.
 async function judge({ id, path, text, tensors, expected, ...server }) {
-  const asked = ['expected', 'fail_on_difference'].reduce((made, key) => withMember(made, key, undefined), text);
+  const own = [...members(text).keys()].filter((key) => /^(expected|fail_on_difference)\b/.test(key));
+  const asked = own.reduce((made, key) => withMember(made, key, undefined), text);
   const body = bodyOf(withMember(asked, 'return', '["comparison"]'), tensors, expected);
   const response = await post(server, path, body);
   const found = await response.text();
