@@ -155,11 +155,6 @@ export class Answer {
     return this.queries === this.keys && this.isShared();
   }
 
-  // Returns the key that a word is, or undefined if the keys are others. The keys of past_K stand before those of the words.
-  keyOf(word) {
-    return this.isShared() ? word + this.past : undefined;
-  }
-
   // Returns the word that a key is, or undefined if it is none.
   wordOf(key) {
     const word = key - this.past;

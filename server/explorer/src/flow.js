@@ -286,9 +286,8 @@ export class Flow {
     const kind = { X: 'both', v: 'key', context: 'key', value_context: 'key' }[id] ?? 'query';
     if (words && size.height >= LABEL.least) {
       const room = id === 'v' ? (this.nodes.get('weights')?.box.width ?? 60) + INSIDE - 6 : Math.min(LABEL.longest, box.left - 6);
-      for (let row = 0; row < matrix.rows; row++) {
+      for (let row = 0; row < matrix.rows; row++)
         on.text(elide(label(kind)(row), room), box.left - 5, box.top + (row + 0.5) * size.height, { colour: ink, align: 'right' });
-      }
     }
     const above = size.width >= LABEL.least ? this.labelsAbove(id) : null;
     const widest = above ? Math.max(...above.map(widthOf)) : 0;

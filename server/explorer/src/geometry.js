@@ -35,9 +35,7 @@ export function elide(text, width) {
 // between two labels.
 function labelStep(count, size, least) {
   if (least === LINE && size >= CLOSE) return 1;
-  for (const base of [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000]) {
-    if (base * size >= least || base >= count) return base;
-  }
+  for (const base of [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000]) if (base * size >= least || base >= count) return base;
   return count;
 }
 

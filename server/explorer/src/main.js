@@ -756,9 +756,8 @@ function drawExamples() {
     button.append(one.title);
   }
   $('variants').replaceChildren();
-  for (const one of example.variants.length > 1 ? example.variants : []) {
+  for (const one of example.variants.length > 1 ? example.variants : [])
     choice('variants', one.title, one === variant, { variant: one.id }, () => (example.rules ? changeRule(one) : choose(one.id)));
-  }
   requestAnimationFrame(() => {
     const current = document.querySelector('#examples [aria-pressed="true"]');
     $('examples').scrollLeft = current.offsetLeft - $('examples').offsetLeft - 16;

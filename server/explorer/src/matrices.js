@@ -17,9 +17,7 @@ function flat(rows) {
   }
   const data = new Float64Array(rows.length * cols);
   let at = 0;
-  for (const row of rows) {
-    for (const value of row) data[at++] = value ?? -Infinity;
-  }
+  for (const row of rows) for (const value of row) data[at++] = value ?? -Infinity;
   return measured({ rows: rows.length, cols, data });
 }
 

@@ -93,9 +93,7 @@ const KINDS = {
         if (values.includes(null)) return null;
         return values.every((value) => value === undefined) ? undefined : `[${values.map((value) => value ?? -1).join(', ')}]`;
       },
-      write(value) {
-        sides.forEach((field, i) => (field.value = Array.isArray(value) && value[i] >= 0 ? value[i] : ''));
-      },
+      write: (value) => sides.forEach((field, i) => (field.value = Array.isArray(value) && value[i] >= 0 ? value[i] : '')),
     };
   },
 };
@@ -221,16 +219,13 @@ export function createOptions(container, onChange, onRest) {
       const why = reasons[option.key] ?? '';
       const off = !summary || why !== '';
       const set = summary && option.key in summary.options;
-      for (const field of fields) field.disabled = off && (!set || summary.options[option.key]?.own !== undefined);
+      const value = summary?.options[option.key];
+      for (const field of fields) field.disabled = off && (!set || value?.own !== undefined);
       row.classList.toggle('off', off);
       reason.textContent = why;
-      if (summary && !row.classList.contains('invalid') && !(kept && fields.includes(document.activeElement))) {
-        control.write(summary.options[option.key]);
-      }
-      const value = summary?.options[option.key];
-      one.sliders.forEach((slider, i) =>
-        slider.set(option.kind === 'pair' ? value?.[i] : [value].flat()[0], sizes, fields[0].disabled, kept),
-      );
+      if (summary && !row.classList.contains('invalid') && !(kept && fields.includes(document.activeElement))) control.write(value);
+      const values = option.kind === 'pair' ? value : [value].flat(); // one for each slider
+      one.sliders.forEach((slider, i) => slider.set(values?.[i], sizes, fields[0].disabled, kept));
     }
     kept ||= Boolean(summary);
     const set = summary ? seldom.filter(({ option }) => option.key in summary.options).length : 0;

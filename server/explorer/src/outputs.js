@@ -48,10 +48,6 @@ async function arraysOf(tensors) {
   return arrays;
 }
 
-async function readTensors(file) {
-  return arraysOf((await readSafetensors(file, ROOM)).tensors);
-}
-
 // Returns the value of a text. JSON has no NaN and no infinity, but programs write them.
 function parsed(text) {
   const more = (word) =>
@@ -87,11 +83,9 @@ function fromNested(value, name) {
       data[next++] = number;
       return;
     }
-    if (!Array.isArray(part) || part.length !== shape[axis]) {
-      fail(
-        `${where()} is ${said(part)}, but ${where(index.map(() => 0))} is an array of ${shape[axis]}. All arrays of an axis have one length.`,
-      );
-    }
+    const rule = 'All arrays of an axis have one length.';
+    if (!Array.isArray(part) || part.length !== shape[axis])
+      fail(`${where()} is ${said(part)}, but ${where(index.map(() => 0))} is an array of ${shape[axis]}. ${rule}`);
     for (index[axis] = 0; index[axis] < part.length; index[axis]++) fill(part[index[axis]], axis + 1);
     index.length = axis;
   };
@@ -103,9 +97,8 @@ function fromNested(value, name) {
 function fromOutput(output, place) {
   const { name, shape, data } = output ?? {};
   const isShape = Array.isArray(shape) && shape.every((size) => size > 0 && Number.isInteger(size));
-  if (typeof name !== 'string' || !isShape || !Array.isArray(data)) {
+  if (typeof name !== 'string' || !isShape || !Array.isArray(data))
     fail(`${place} needs a name, a shape of whole numbers and an array of data, as the Open Inference Protocol says.`);
-  }
   const array = fromNested(data, name);
   const [count, needed] = [array.data.length, Number(countOf(shape))];
   if (count !== needed) fail(`${name} has ${count} numbers, but its shape ${shapeText(shape)} needs ${needed}.`);
@@ -118,9 +111,8 @@ function readJSON(text, ownName) {
   const isNumbers = (one) => {
     let leaf = one;
     while (Array.isArray(leaf) && leaf.length) [leaf] = leaf;
-    return (
-      Array.isArray(one) && (typeof leaf === 'string' ? leaf === MARK : leaf === null || Array.isArray(leaf) || typeof leaf !== 'object')
-    );
+    const isNumber = typeof leaf === 'string' ? leaf === MARK : leaf === null || Array.isArray(leaf) || typeof leaf !== 'object';
+    return Array.isArray(one) && isNumber;
   };
   const of = ([key, member]) => {
     if (key !== 'outputs' || !member?.[0]?.data) return isNumbers(member) ? fromNested(member, key) : [];
@@ -145,9 +137,8 @@ function* linesOf(text) {
   let line = 0;
   for (const [given] of text.matchAll(/[^\n]+\n?|\n/g)) {
     line++;
-    if (given.length > MOST_LINE) {
+    if (given.length > MOST_LINE)
       fail(`Line ${line} has more than ${MOST_LINE / 1e6} million characters, and the page reads at most so many. Save the array as .npy.`);
-    }
     if (!given.trim() || (separator === undefined && given.startsWith('#'))) continue;
     const content = given.replace(/"([^"]*)"/g, (_, inside) => inside.replace(/[\s,;]/g, '_'));
     separator ??= separatorOf(content);
@@ -178,11 +169,9 @@ function readRows(text, name) {
   const numbers = [];
   for (const { fields, line } of linesOf(text)) {
     if (line < top.line) continue;
-    if (fields.length - begin !== cols) {
-      fail(
-        `Line ${line} has the length ${fields.length - begin}, but line ${top.line} has the length ${cols}. All rows have the same length.`,
-      );
-    }
+    const length = fields.length - begin;
+    if (length !== cols)
+      fail(`Line ${line} has the length ${length}, but line ${top.line} has the length ${cols}. All rows have the same length.`);
     for (let at = begin; at < fields.length; at++) {
       const value = fields[at] === '' ? NaN : numberOf(fields[at]);
       if (value === undefined) fail(`Line ${line}, column ${at + 1} has ${quoted(fields[at])}, which is no number.`);
@@ -194,9 +183,8 @@ function readRows(text, name) {
 }
 
 async function textOf(file) {
-  if (file.size > MOST_TEXT) {
+  if (file.size > MOST_TEXT)
     fail(`As text it has ${file.size} bytes, and the page reads at most ${MOST_TEXT / 1e6} MB of text. Save the array as .npy.`);
-  }
   const text = await file.text();
   if (text.includes('\0')) fail('It is no text, because it has a byte of 0. The page reads .npy, .safetensors, JSON and rows of numbers.');
   return text;
@@ -220,7 +208,7 @@ export async function readOutputs(file) {
   const format = await formatOf(file);
   let arrays;
   if (format === 'npy') arrays = await arraysOf([{ ...(await readNpy(file)), name }]);
-  else if (format === 'safetensors') arrays = await readTensors(file);
+  else if (format === 'safetensors') arrays = await arraysOf((await readSafetensors(file, ROOM)).tensors);
   else if (format === 'json') arrays = readJSON(await textOf(file), name);
   else arrays = readRows(await textOf(file), name);
   if (!arrays.length) fail('The file has no array of numbers.');

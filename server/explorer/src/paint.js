@@ -199,9 +199,7 @@ function paintLabels(on, { box, range, size, rowLabels, colLabels, names, colour
   const colour = colours.ink;
   on.text(names.rows, box.left - 4, box.across ? box.top - 9 : 7, { colour, align: 'right' });
   on.text(names.cols, box.left, 7, { colour, align: 'left' });
-  for (const { at, text } of rows) {
-    on.text(text, box.left - 4, box.top + (at - range.row0 + 0.5) * size.height, { colour, align: 'right' });
-  }
+  for (const { at, text } of rows) on.text(text, box.left - 4, box.top + (at - range.row0 + 0.5) * size.height, { colour, align: 'right' });
   const upper = box.across ? { colour, align: 'left', turned: true } : { colour, align: 'center' };
   for (const { at, text } of cols) {
     const x = box.left + (at - range.col0 + 0.5) * size.width;

@@ -65,13 +65,9 @@ export function summarise(path, body) {
   const options = {};
   const shapes = {};
   for (const [key, value] of Object.entries(body)) {
-    if (MATRICES.includes(key) || PROJECTIONS.includes(key)) {
-      shapes[key] = shapeOf(value);
-    } else if (key === 'heads' && Array.isArray(value)) {
-      options.heads = { own: value.length };
-    } else {
-      options[key] = value;
-    }
+    if (MATRICES.includes(key) || PROJECTIONS.includes(key)) shapes[key] = shapeOf(value);
+    else if (key === 'heads' && Array.isArray(value)) options.heads = { own: value.length };
+    else options[key] = value;
   }
   const projected = projects(path);
   if (path === PATHS[3]) options.update = ruleOf(path, body);
@@ -107,9 +103,8 @@ export const hasSoftmax = ({ normalization, update }) => !update && (normalizati
 // Returns whether the states after all positions are few numbers.
 function areFew({ shapes }) {
   const [K, V] = ['K', 'V'].map((name) => shapes[name] ?? shapes.X ?? []);
-  return (
-    Math.max(...[K, V].map((shape) => shape.reduce((product, size) => product * size, 1))) * Math.max(K.at(-1), V.at(-1)) <= MOST_OF_STATES
-  );
+  const most = Math.max(...[K, V].map((shape) => shape.reduce((product, size) => product * size, 1)));
+  return most * Math.max(K.at(-1), V.at(-1)) <= MOST_OF_STATES;
 }
 
 // Returns why the answer to a request has no weights that the page could show, as {detail, pointer}, or null.

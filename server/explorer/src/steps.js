@@ -140,9 +140,8 @@ export function formulaOf(step, summary) {
     if (formula) return math(...formula);
   }
   if (step.name === 'weights' && options.normalization === 'none') return math(mi('A'), mo('='), sub('S', 'masked'));
-  if (step.name === 'weights' && options.normalization === 'stick_breaking') {
+  if (step.name === 'weights' && options.normalization === 'stick_breaking')
     return math(mi('A'), mo('='), mi('stick'), mo('('), sub('S', 'masked'), mo(')'));
-  }
   if (step.name === 'weights' && !hasSoftmax(options)) {
     const bias = options.sigmoid_bias ? [mo('+'), mi('b')] : [];
     return math(mi('A'), mo('='), mi('σ'), mo('('), sub('S', 'masked'), ...bias, mo(')'));

@@ -96,9 +96,7 @@ function given(body, summary) {
   const literal = (value) => rank(value) > 1;
   const shown = {};
   if (summary.projected) {
-    for (const name of ['X', 'context', 'value_context']) {
-      if (literal(body[name])) shown[name] = matrices(body[name], summary.axes);
-    }
+    for (const name of ['X', 'context', 'value_context']) if (literal(body[name])) shown[name] = matrices(body[name], summary.axes);
     return shown;
   }
   if (literal(body.X)) shown.X = matrices(body.X, summary.axes);
@@ -116,13 +114,10 @@ async function embedded(message, body, signal) {
   const all = members(message.text);
   const table = all?.get('embedding') ?? all?.get('embedding_dim');
   if (!table) return null;
-  for (const [key, { start, end }] of all) {
+  for (const [key, { start, end }] of all)
     if (key !== 'random' && start < table.start && message.text.slice(start, end).includes('"random"')) return null;
-  }
   const request = {};
-  for (const key of ['random', 'text', 'tokens', 'embedding', 'embedding_dim', 'dtype']) {
-    if (key in body) request[key] = body[key];
-  }
+  for (const key of ['random', 'text', 'tokens', 'embedding', 'embedding_dim', 'dtype']) if (key in body) request[key] = body[key];
   const { embedding } = (await postAside(message, '/embeddings', bodyOf(JSON.stringify(request), message.tensors), signal)) ?? {};
   if (!embedding) return null;
   const shape = [embedding.length, embedding[0].length];
@@ -161,15 +156,10 @@ function ofStates(name, value, { weights }, { axes, packed, options }) {
 function understood(answer, summary, body) {
   const shown = given(body, summary);
   for (const [name, value] of Object.entries(answer)) {
-    if (name === 'states' || name === 'decays') {
-      shown[name === 'decays' ? 'gates' : name] = ofStates(name, value, answer, summary);
-    } else if (name === 'entropy' || name === 'lse') {
-      shown[name] = vectors(value, summary.axes);
-    } else if (name === 'present_K' || name === 'present_V') {
-      shown[name.at(-1)] = perHead(name.at(-1), value, summary, body);
-    } else if (rank(value) && name !== 'tokens' && name !== 'grad_V') {
-      if (!(name in shown) || summary.projected) shown[name] ??= matrices(value, summary.axes);
-    }
+    if (name === 'states' || name === 'decays') shown[name === 'decays' ? 'gates' : name] = ofStates(name, value, answer, summary);
+    else if (name === 'entropy' || name === 'lse') shown[name] = vectors(value, summary.axes);
+    else if (name === 'present_K' || name === 'present_V') shown[name.at(-1)] = perHead(name.at(-1), value, summary, body);
+    else if (rank(value) && name !== 'tokens' && name !== 'grad_V') shown[name] ??= matrices(value, summary.axes);
   }
   const changed = isTurned(body) || ['past_K', 'b_Q', 'b_K'].some((key) => body[key]); // Q or K is not X then
   if (summary.drawn && !('Q' in body) && !changed) {
@@ -256,9 +246,8 @@ async function compute(message) {
   const copies = structuredClone(found);
   const buffers = new Set();
   for (const groups of Object.values(copies)) {
-    for (const item of groups.flat(2)) {
+    for (const item of groups.flat(2))
       for (const array of item.data ? [item.data, item.bits, item.largest] : [item]) if (array) buffers.add(array.buffer);
-    }
   }
   const plain = isText && received <= PLAIN_ANSWER ? answer : null;
   const shapes = Object.fromEntries(Object.entries(answer).map(([name, value]) => [name, shapeOf(value)]));
