@@ -370,8 +370,8 @@ export class Stage {
       const { bar, meta, menu } = one.foot;
       const { matrix: shown, scale } = figure.given;
       menu.name(two ? `${step.title}, head ${head}` : step.title);
-      bar.hidden = this.lined(); // lines have a legend of their own
-      bar.style.marginLeft = `${figure.box.left}px`;
+      // Lines have a legend of their own.
+      Object.assign(bar.style, { marginLeft: `${figure.box.left}px`, visibility: this.lined() ? 'hidden' : '' });
       defer(bar, () => drawBar(bar, { scale, measure: step.measure, plotWidth: figure.box.plotWidth, colours: this.colours }));
       meta.replaceChildren(
         make('span', 'shape', null, `${matrix.rows} × ${matrix.cols}`),
