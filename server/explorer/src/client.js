@@ -19,23 +19,16 @@ export function createClient(base, on) {
   worker.onmessage = ({ data }) => {
     const entry = waiting.get(data.id);
     if (!entry) return;
-    if (data.progress) {
-      if (data.id === latest) on.progress(data.progress);
-      return;
-    }
+    if (data.progress) return data.id === latest && on.progress(data.progress);
     waiting.delete(data.id);
     entry(data);
   };
 
   function send(message) {
     const id = ++counter;
-    return {
-      id,
-      reply: new Promise((resolve) => {
-        waiting.set(id, resolve);
-        worker.postMessage({ ...message, id });
-      }),
-    };
+    const reply = new Promise((resolve) => waiting.set(id, resolve));
+    worker.postMessage({ ...message, id });
+    return { id, reply };
   }
 
   function stopWaiting() {

@@ -85,9 +85,8 @@ export function position(scale, x) {
 // Paints the pixels of a part of a matrix on a canvas, which gets their size, as for raster().
 export function paintPixels(canvas, matrix, scale, part, side) {
   const { width, height, pixels } = raster(matrix, scale, part, side);
-  Object.assign(canvas, { width, height })
-    .getContext('2d')
-    .putImageData(new ImageData(pixels, width, height), 0, 0);
+  Object.assign(canvas, { width, height });
+  canvas.getContext('2d').putImageData(new ImageData(pixels, width, height), 0, 0);
   return canvas;
 }
 

@@ -32,10 +32,8 @@ export function readWhole(text) {
 
 // Reads numbers between commas or spaces. One number stays a number; several become an array. one(text) reads each of them.
 export function readList(text, one = readNumber) {
-  const parts = text
-    .split(/[\s,]+/)
-    .filter(Boolean)
-    .map(one);
+  const words = text.split(/[\s,]+/).filter(Boolean);
+  const parts = words.map(one);
   if (!parts.length) return undefined;
   if (parts.includes(null)) return null;
   return parts.length === 1 ? parts[0] : `[${parts.join(', ')}]`;

@@ -86,7 +86,7 @@ export class Figure {
   // Returns the settings that the painter takes.
   shown() {
     const { box, range, pixels, given } = this;
-    return { ...given, box, range, pixels, size: this.size() };
+    return { ...given, box, range, pixels, size: cellSize(box, range) };
   }
 
   zoomable() {
@@ -119,14 +119,10 @@ export class Figure {
     if (range.row0 !== this.range.row0 || range.col0 !== this.range.col0) this.zoom(range);
   }
 
-  size() {
-    return cellSize(this.box, this.range);
-  }
-
   cellAt({ clientX, clientY }) {
     if (!this.box) return null;
     const bounds = this.over.getBoundingClientRect();
-    const { width, height } = this.size();
+    const { width, height } = cellSize(this.box, this.range);
     const col = this.range.col0 + Math.floor((clientX - bounds.left) / width);
     const row = this.range.row0 + Math.floor((clientY - bounds.top) / height);
     const inside = row >= this.range.row0 && row < this.range.row1 && col >= this.range.col0 && col < this.range.col1;
@@ -136,7 +132,7 @@ export class Figure {
   // Returns the rectangle of a cell on the screen.
   rectOf({ row, col }) {
     const bounds = this.over.getBoundingClientRect();
-    const { width, height } = this.size();
+    const { width, height } = cellSize(this.box, this.range);
     const { row0, col0 } = this.range;
     const [left, top] = [bounds.left + (col - col0) * width, bounds.top + (row - row0) * height];
     return { left, top, right: left + width, bottom: top + height };
@@ -147,7 +143,7 @@ export class Figure {
   mark(marks) {
     this.marks = marks;
     if (!this.box) return;
-    const { width, height, gap } = this.size();
+    const { width, height, gap } = cellSize(this.box, this.range);
     const { row0, row1, col0, col1 } = this.range;
     this.over.replaceChildren();
     // Marks a cell in sight. Without a column it is the whole row, and without a row the whole column.

@@ -2,7 +2,7 @@
 // factor beside the product, and the right factor above it, so that a row and a column meet in their cell. All are on one canvas; over each
 // of them lies an element that has its marks. The owner says what is marked and what follows from a click.
 import { defer } from './defer.js';
-import { make, makeWith } from './dom.js';
+import { make, makeWith, setBox } from './dom.js';
 import { elide, widthOf, wholeRange } from './geometry.js';
 import { movedCell } from './keyboard.js';
 import { formatNumber } from './numbers.js';
@@ -206,7 +206,7 @@ export class Flow {
     const { left, top, width, height } = this.layout.boxes.get(id);
     node.box = { left, top: top + this.down, width, height };
     node.element.dataset.node = id;
-    Object.assign(node.element.style, { left: `${left}px`, top: `${node.box.top}px`, width: `${width}px`, height: `${height}px` });
+    setBox(node.element, node.box);
     const range = `${formatNumber(matrix.lo, 3)} to ${formatNumber(matrix.hi, 3)}`;
     const ariaLabel = `${this.on.title(id)}: ${matrix.rows} × ${matrix.cols}, ${range}`;
     Object.assign(node.element, { role: 'application', ariaRoleDescription: 'matrix', ariaLabel });
@@ -238,7 +238,7 @@ export class Flow {
     const { width } = this.layout;
     const height = parseFloat(this.root.style.height);
     const canvas = makeWith('canvas', null, CANVAS);
-    Object.assign(canvas.style, { width: `${width}px`, height: `${height}px` });
+    setBox(canvas, { width, height });
     this.root.dataset.drawn = false;
     const { colours } = this.given;
     const on = new CanvasSurface(canvas, { width, height }, window.devicePixelRatio, colours.hatch);
@@ -375,8 +375,8 @@ export class Flow {
       const { width, height, gap } = node.size;
       const mark = make('i', className, node.element);
       const [rows, cols] = [row === undefined ? node.rows : 1, col === undefined ? node.cols : 1];
-      Object.assign(mark.style, { left: `${(col ?? 0) * width}px`, top: `${(row ?? 0) * height}px` });
-      Object.assign(mark.style, { width: `${cols * width - gap}px`, height: `${rows * height - gap}px` });
+      const corner = { left: (col ?? 0) * width, top: (row ?? 0) * height };
+      setBox(mark, { ...corner, width: cols * width - gap, height: rows * height - gap });
     };
     for (const one of marks.to) add('mark-next', one);
     for (const one of marks.from) {

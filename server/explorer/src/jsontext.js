@@ -69,11 +69,9 @@ export class Scanner {
   // Steps over the value that begins here.
   skip() {
     const first = this.text[this.at];
-    if (first === '"') {
-      this.string();
-    } else if (first === '{' || first === '[') {
-      this.nested();
-    } else {
+    if (first === '"') this.string();
+    else if (first === '{' || first === '[') this.nested();
+    else {
       const start = this.at;
       while (this.at < this.text.length && !',]} \n\r\t'.includes(this.text[this.at])) this.at++;
       if (start === this.at) this.fail();

@@ -82,14 +82,10 @@ function showStatus(kind, text) {
 }
 
 // Tells the user something that is no problem of the request.
-function notice(title, detail) {
-  problem.notice({ title, detail });
-}
+const notice = (title, detail) => problem.notice({ title, detail });
 
 // Says something to the user of a screen reader.
-function say(text) {
-  $('say').textContent = text;
-}
+const say = (text) => ($('say').textContent = text);
 
 const client = createClient(state.base, {
   progress({ phase, received, total, sending }) {
@@ -119,14 +115,9 @@ const stage = new Stage(
   },
   {
     lock: (row) => changeView({ row }),
-    open: openStep,
     head: (head, batch) => changeView({ head, batch, mean: false, compare: head === state.compare ? null : state.compare }, true),
     compare: (head, batch) => changeView({ compare: head === state.head ? null : head, batch, mean: false }, true),
-    mean: toggleMean,
-    toggleMask,
-    picture: (what) => client.picture(what),
-    tell: notice,
-    say,
+    ...{ open: openStep, mean: toggleMean, toggleMask, picture: client.picture, tell: notice, say },
   },
 );
 const changeOption = (key, value, live) => {
@@ -138,14 +129,9 @@ const options = createOptions($('options'), changeOption, () => writeAddress(tru
 const editor = createEditor(
   { area: $('request'), marks: $('marks'), note: $('request-note'), file: $('file'), drop: document.body },
   {
-    onText: takeText,
-    keep: keepRequest,
-    onUnreadable: refuseText,
+    ...{ onText: takeText, keep: keepRequest, onUnreadable: refuseText, onRefused: notice },
+    ...{ onHidden: openHidden, onOutputs: openOutputs, onTensors: client.hold },
     sentence: (words) => formatJSON({ ...OWN.variants[0].body, text: words }),
-    onRefused: notice,
-    onHidden: openHidden,
-    onOutputs: openOutputs,
-    onTensors: client.hold,
     isFor: (element) => (state.layers?.holds(element) ? 'layers' : state.compared?.holds(element) ? 'comparison' : 'request'),
   },
 );
@@ -197,10 +183,8 @@ async function compute() {
   state.summary = reply.summary ?? null;
   state.sent = reply.sent ?? null;
   if (reply.problem) return status('error', failed(reply));
-  const answer = Object.assign(new Answer(reply, state.labels), {
-    ...{ text, described, body: body || null },
-    columns: find(state.example).example.columns ?? null,
-  });
+  const { columns = null } = find(state.example).example;
+  const answer = Object.assign(new Answer(reply, state.labels), { text, described, body: body || null, columns });
   if (answer.later) {
     const linear = await withoutSoftmax();
     if (mine !== state.asked && !state.live) return;
@@ -312,11 +296,7 @@ async function withoutSoftmax() {
   if (!state.linear) {
     const loaded = await load(LINEAR_NAME).catch(({ message }) => showStatus('error', failed({ failure: message })));
     if (!loaded) return null;
-    state.linear ??= loaded.createLinear($('player'), {
-      defer,
-      show: changeView,
-      point: (cell) => stage.setHover(cell),
-    });
+    state.linear ??= loaded.createLinear($('player'), { defer, show: changeView, point: (cell) => stage.setHover(cell) });
   }
   return state.linear;
 }
@@ -341,14 +321,8 @@ async function comparison() {
     if (!loaded) return null;
     state.compared ??= loaded.createCompare($('comparison'), {
       ...{ Figure, createSaveMenu, drawBar, makeRange, colours, defer, showTooltip, hideTooltip },
+      ...{ judge: client.judge, show: changeView, say, tell: notice, close: problem.close, opened: openOutputs, keep: keepAnswer },
       point: (cell) => stage.setHover(cell),
-      judge: client.judge,
-      show: changeView,
-      say,
-      tell: notice,
-      close: () => problem.close(),
-      opened: openOutputs,
-      keep: keepAnswer,
       aside: (is) => $('result').classList.toggle('comparing', !is),
       closed: () => {
         $('result').classList.remove('comparing');
@@ -407,12 +381,9 @@ async function findLayers() {
   if (!listed || state.layers || listed.layers.length + listed.refused.length === 0) return;
   const { createLayers } = await load(LAYERS_NAME);
   state.layers ??= createLayers($('layers'), listed, state, {
-    ...{ Stage, createSaveMenu, drawBar, colours, defer, allDone, showTooltip, hideTooltip },
-    stored: client.stored,
+    ...{ Stage, createSaveMenu, drawBar, colours, defer, allDone, showTooltip, hideTooltip, say, stored: client.stored, tell: notice },
     show: (change) => changeView(change, true),
     copy: (button) => copyWith(location.href, button),
-    say,
-    tell: notice,
   });
   $('to-layers').hidden = false;
 }
@@ -548,17 +519,10 @@ async function openModel(own) {
   try {
     const { createStory } = await load(STORYVIEW_NAME);
     state.story ??= createStory($('story'), {
-      post: client.post,
+      ...{ post: client.post, take: takeLayer, words: MODEL.words, tell: notice, say },
       stored: async () => (await client.get('/layers?limit=1000'))?.layers ?? [],
-      take: takeLayer,
       lines: async (place) =>
-        (await load(LINES_NAME)).createLines(place, {
-          onHover: (word) => word && stage.setHover({ query: word.query ?? undefined, key: word.key ?? undefined }),
-          onLock: (row) => changeView({ row }),
-        }),
-      words: MODEL.words,
-      tell: notice,
-      say,
+        (await load(LINES_NAME)).createLines(place, { onHover: (word) => stage.setHover(word), onLock: (row) => changeView({ row }) }),
     });
     const { words, layer, head, off, row } = state;
     await (await state.story).open({ words, layer, head, off, row, look: lookOf() });
@@ -725,10 +689,8 @@ function toggleMask(row, col) {
   const word = typeof rows[row][col] === 'boolean';
   rows[row][col] = word ? !rows[row][col] : 1 - rows[row][col];
   const all = rows.every((line) => line.every(Boolean));
-  editRequest(
-    withMember(state.text, 'mask', all ? undefined : `[\n    ${rows.map((line) => JSON.stringify(line)).join(',\n    ')}\n  ]`),
-    true,
-  );
+  const written = all ? undefined : `[\n    ${rows.map((line) => JSON.stringify(line)).join(',\n    ')}\n  ]`;
+  editRequest(withMember(state.text, 'mask', written), true);
 }
 
 // Opens or closes the drawer with the options and the request.
@@ -790,10 +752,8 @@ function bind() {
     editRequest(withMember(withMember(state.text, 'tokens', undefined), 'text', JSON.stringify(value)), false),
   );
   on('labels', 'input', ({ value }) => {
-    state.labels = value
-      .split(',')
-      .map((label) => label.trim())
-      .filter(Boolean);
+    const labels = value.split(',').map((label) => label.trim()); // prettier-ignore
+    state.labels = labels.filter(Boolean);
     writeAddress(false);
     state.answer?.relabel(state.labels);
     tellLabels();

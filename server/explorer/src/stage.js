@@ -97,7 +97,10 @@ export class Stage {
       click: (cell, event) => this.click(made, cell, event),
       keydown: (event) => this.keydown(made, event),
       leave: () => hideTooltip(),
-      zoom: (zoomed) => this.zoomed(made, zoomed),
+      zoom: (zoomed) => {
+        made.reset.hidden = !zoomed;
+        this.paintBars(made);
+      },
     });
     const ariaLabel = 'The largest weight and the entropy of each row. The table of numbers has the numbers.';
     made.bars = makeWith('canvas', row, { className: 'bars', hidden: true, role: 'img', ariaLabel });
@@ -112,11 +115,6 @@ export class Stage {
   // Returns whether the weights are shown as lines. On paper they are a heat map.
   lined() {
     return this.state.lines && this.opened() === 'weights' && !this.printing;
-  }
-
-  // Returns whether two heads stand side by side.
-  beside() {
-    return this.state.compare !== null && !this.state.mean && this.opened() === 'weights';
   }
 
   // Returns the name of the step that is open, or `flow` or `model`. A step that the answer does not have cannot be open.
@@ -304,8 +302,8 @@ export class Stage {
   renderSingle(step) {
     const { state, answer, size } = this;
     const lined = this.lined();
-    const two = this.beside();
     const weights = step.name === 'weights';
+    const two = weights && state.compare !== null && !state.mean; // two heads stand side by side
     this.single.dataset.step = step.name;
     this.single.classList.toggle('as-lines', lined);
     this.title.textContent = step.title;
@@ -325,7 +323,9 @@ export class Stage {
       pane.title.textContent = two ? `head ${head}` : weights && state.mean && answer.mean ? `mean of ${answer.heads} heads` : '';
       const scale = this.scaleOf(step.name, matrices);
       this.fill(step, pane, matrices[at], scale, { width: Math.max((fits ? room : width) - barsWidth(columns), 120), tallest, most: 64 });
-      this.drawBars(pane, columns);
+      pane.columns = columns;
+      pane.bars.hidden = !columns.length;
+      this.paintBars(pane);
     });
     this.describe(step, matrices[0], two);
     this.renderLines(shown);
@@ -394,17 +394,6 @@ export class Stage {
     return list;
   }
 
-  drawBars(pane, columns) {
-    pane.columns = columns;
-    pane.bars.hidden = !columns.length;
-    this.paintBars(pane);
-  }
-
-  zoomed(pane, zoomed) {
-    pane.reset.hidden = !zoomed;
-    this.paintBars(pane);
-  }
-
   paintBars({ bars, figure, columns }) {
     if (!columns.length) return;
     setBox(bars, { width: barsWidth(columns), height: figure.box.height });
@@ -415,10 +404,7 @@ export class Stage {
   async loadLines() {
     try {
       const { createLines } = await import(new URL(LINES_NAME, import.meta.url));
-      this.lines ??= createLines(this.parts.lines, {
-        onHover: (word) => word && this.setHover({ query: word.query ?? undefined, key: word.key ?? undefined }),
-        onLock: (row) => this.act.lock(row),
-      });
+      this.lines ??= createLines(this.parts.lines, { onHover: (word) => this.setHover(word), onLock: this.act.lock });
       this.render(this.state);
     } catch ({ message }) {
       this.act.tell('The lines cannot be loaded', message);
@@ -432,21 +418,15 @@ export class Stage {
     if (!this.lines) return this.loadLines();
     const mean = state.mean && answer.mean;
     const entry = (head) => ({
-      weights: this.matrixOf('weights', head).data,
-      masked: this.maskOf('weights', head),
-      name: mean ? 'mean' : `head ${head}`,
-      index: head,
+      ...{ weights: this.matrixOf('weights', head).data, masked: this.maskOf('weights', head) },
+      ...{ name: mean ? 'mean' : `head ${head}`, index: head },
     });
     const count = Math.min(answer.matrices.weights[state.batch].length, 8);
     this.lines.update({
       heads: state.every && !mean ? Array.from({ length: count }, (_, head) => entry(head)) : shown.map(([, head]) => entry(head)),
-      rows: answer.queries,
-      cols: answer.keys,
+      ...{ rows: answer.queries, cols: answer.keys, threshold: state.threshold, mode: state.mass ? 'mass' : 'weight', row: state.row },
       queryLabels: Array.from({ length: answer.queries }, (_, row) => answer.query(row)),
       keyLabels: Array.from({ length: answer.keys }, (_, col) => answer.key(col)),
-      threshold: state.threshold,
-      mode: state.mass ? 'mass' : 'weight',
-      row: state.row,
     });
   }
 
@@ -618,8 +598,7 @@ export class Stage {
         else if (row !== undefined) marks.rows.push(row);
         else marks.cols.push(col);
       }
-      if (!places.length && step.cols === 'key' && stepNamed(stepOf(subject.id)).cols === 'key')
-        marks.subject = { row: subject.row, col: subject.col };
+      if (!places.length && step.cols === 'key' && stepNamed(stepOf(subject.id)).cols === 'key') marks.subject = subject;
     }
     for (const { figure, pane } of this.panes) if (!pane.hidden) figure.mark(marks);
   }
@@ -672,17 +651,14 @@ export class Stage {
       const { title, entries } = this.facts(pane, cell);
       const shown = entries.slice(stepNamed(this.opened()).cols === 'key' ? 2 : 0);
       this.act.say(`${title}: ${shown.map((entry) => entry.slice(0, 2).join(' ')).join(', ')}`);
-    } else if (event.key === 'Enter' || event.key === ' ') {
-      this.click(pane, at);
-    } else if ('+=-'.includes(event.key) && !event.ctrlKey && !event.metaKey && figure.zoomAt(at, event.key !== '-')) {
+    } else if (event.key === 'Enter' || event.key === ' ') this.click(pane, at);
+    else if ('+=-'.includes(event.key) && !event.ctrlKey && !event.metaKey && figure.zoomAt(at, event.key !== '-')) {
       const { row0, row1, col0, col1 } = figure.range;
       this.act.say(`rows ${row0} to ${row1 - 1} of ${rows}, columns ${col0} to ${col1 - 1} of ${cols}`);
     } else if (event.key === 'Escape') {
       // If nothing else is to be released, the first Escape hides the numbers. keyboard.js releases the row or goes back to the flow.
       if (!hideTooltip() || this.state.row !== null || this.state.editMask) return;
-    } else {
-      return;
-    }
+    } else return;
     event.preventDefault();
     event.stopPropagation();
   }

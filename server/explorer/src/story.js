@@ -101,14 +101,14 @@ export async function createStory(root, tools) {
       weights.forEach((matrix, head) => {
         const one = make('div', 'story-head', line);
         const pressed = layer === chosen.layer && head === chosen.head;
-        const button = makeWith('button', one, { type: 'button', className: 'map', ariaPressed: String(pressed) });
+        const choose = () => {
+          chosen = { layer, head };
+          show();
+        };
+        const button = makeButton(one, '', choose, { className: 'map', ariaPressed: String(pressed) });
         button.dataset.story = `${layer}.${head}`;
         paintMap(makeWith('canvas', button, { className: 'thumb', ariaHidden: 'true' }), matrix, scale);
         make('span', '', button, `head ${head}`);
-        button.addEventListener('click', () => {
-          chosen = { layer, head };
-          show();
-        });
         const ariaLabel = `head ${head} of layer ${layer} takes part`;
         const box = makeWith('input', makeWith('label', one), { type: 'checkbox', checked: !isOff(layer, head), ariaLabel });
         box.dataset.story = `switch ${layer}.${head}`;

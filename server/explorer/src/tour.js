@@ -1,7 +1,8 @@
 // tour.js leads through the example "A pronoun" in eight stops. Each stop asks a question before it shows the answer, and changes something
 // in the request that the user can undo. All numbers in its sentences come from the answer of the server that the page shows. The card of
 // a stop stands below the picture, so it covers nothing.
-import { keep, kept, makeWith } from './dom.js';
+import { keep, kept, makeButton, makeWith } from './dom.js';
+import { rowOf } from './matrices.js';
 import { formatNumber } from './numbers.js';
 
 const DONE = 'tour'; // the key in the storage of the browser
@@ -11,10 +12,7 @@ const listed = (texts) => `${texts.slice(0, -1).join(', ')} and ${texts.at(-1)}`
 
 // Returns what sentences are made of, for the answer that is shown.
 function numbersOf(answer, head = 0) {
-  const row = (name, at) => {
-    const { data, cols } = answer.matrix(name, 0, head);
-    return Array.from(data.subarray(at * cols, (at + 1) * cols));
-  };
+  const row = (name, at) => Array.from(rowOf(answer.matrix(name, 0, head), at));
   const column = (name, at) => {
     const { data, cols, rows } = answer.matrix(name, 0, head);
     return Array.from({ length: rows }, (_, line) => data[line * cols + at]);
@@ -162,11 +160,7 @@ export function createTour(root, opener, page) {
     const heading = title ? makeWith('h2', words, { textContent: title, tabIndex: -1 }) : null;
     for (const [textContent, className = ''] of texts) makeWith('p', words, { textContent, className });
     const line = makeWith('p', root, { className: 'tour-buttons' });
-    const made = buttons.map(([textContent, does, quiet]) => {
-      const button = makeWith('button', line, { type: 'button', textContent, className: quiet ? 'quiet' : '' });
-      button.addEventListener('click', does);
-      return button;
-    });
+    const made = buttons.map(([text, does, quiet]) => makeButton(line, text, does, { className: quiet ? 'quiet' : '' }));
     root.hidden = false;
     return { heading, made };
   }

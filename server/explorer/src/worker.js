@@ -209,13 +209,9 @@ async function compute(message) {
   const response = await post(message, path, whole, signal, summary && isLarge(summary) ? BINARY : JSON_TYPE);
   const { blob, received } = await read(response, progress);
   const reply = {
-    id,
-    status: response.status,
+    ...{ id, status: response.status, bytes: received, summary, milliseconds: performance.now() - started },
     retryAfter: Number(response.headers.get('Retry-After')) || 0,
     timing: response.headers.get('Server-Timing'),
-    milliseconds: performance.now() - started,
-    bytes: received,
-    summary,
     sent: sent.length < 4_000_000 ? sent : null,
   };
   if (!response.ok) return self.postMessage({ ...reply, problem: problemOf(response, await blob.text()) });
