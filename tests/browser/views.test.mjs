@@ -202,9 +202,9 @@ test('lines: 1024 words of 4 heads scroll, with no long task', () =>
       await page.waitForTimeout(100);
       await settled(page);
     }
-    assert.match(await page.textContent('.lines-note'), /^the 1500 strongest of \d+ lines of the queries in view$/);
+    assert.match(await page.textContent('.lines-note'), /^the 600 strongest of \d+ lines of the queries in view$/);
     const drawn = await page.locator('.lines-line').count();
-    assert.ok(drawn > 0 && drawn <= 1500, `${drawn} lines`);
+    assert.ok(drawn > 0 && drawn <= 600, `${drawn} lines`);
     assert.ok((await page.locator('.lines-word').count()) < 100, 'words out of view are not there');
     await picture(page, 'views-lines-1024');
     await page.hover('.lines-word[data-query="780"]');

@@ -11,7 +11,7 @@ import { choosePairs, makeHead, weightText } from './pairs.js';
 const ROW = 26; // pixels; the height of a word
 const HEAD_COLOURS = 8;
 const MAX_VIEW = 26 * ROW; // pixels; the view scrolls if it would be higher
-const MAX_LINES = 1500; // the strongest are shown if there are more
+const MAX_LINES = 600; // the strongest are shown if there are more
 const CLEAR_LINES = 400; // more lines are drawn weaker, so that they do not cover each other
 
 // Gives what belongs to a head its colour, and returns it.
