@@ -795,6 +795,13 @@ test('lines: the page hands on its weights, mask, row and threshold', () =>
     await page.locator('#threshold').fill('0.5');
     const strong = (await matrix(page, 'weights')).flat().filter((weight) => weight >= 0.5).length;
     await page.waitForFunction((count) => document.querySelectorAll('.lines-line').length === count, strong);
+    // The lines of two heads are one picture: what stands below it is of this answer, without a bar of colours.
+    await open(page, '/#example=002&step=weights');
+    await page.selectOption('#compare', '1');
+    await page.click('[data-frame="lines"]');
+    await page.waitForFunction(() => document.querySelectorAll('.lines-legend li').length === 2);
+    assert.deepEqual(await page.locator('footer .shape:visible').allTextContents(), ['5 × 5']);
+    assert.equal(await page.locator('canvas.colours:visible').count(), 0);
   }));
 
 test('the softmax curve of notebook 001 is there', () =>

@@ -327,7 +327,7 @@ export class Stage {
       pane.bars.hidden = !columns.length;
       this.paintBars(pane);
     });
-    this.describe(step, matrices[0], two);
+    this.describe(step, matrices[0], two && !lined);
     this.renderLines(shown);
   }
 
@@ -362,9 +362,9 @@ export class Stage {
     const feet = two ? this.panes : [this];
     for (const pane of this.panes) {
       if (two) pane.foot ??= this.makeFoot(pane.pane, () => this.saved(pane));
-      if (pane.foot) pane.foot.foot.hidden = !two || this.lined();
+      if (pane.foot) pane.foot.foot.hidden = !two;
     }
-    this.foot.foot.hidden = two && !this.lined();
+    this.foot.foot.hidden = two;
     for (const one of feet) {
       const { figure, head } = one.figure ? one : this.panes[0];
       const { bar, meta, menu } = one.foot;
