@@ -1,4 +1,16 @@
-/* plan_results.c - gives every wanted result its shape, and binds results to buffers. */
+/*
+ * plan_results.c - gives every wanted result its shape, and binds results to buffers.
+ *
+ * To add a result: follow a result of the same kind: grep -rn 'RESULT_LSE\|WANT(LSE)' lib tests
+ * shows most places of one number for each query, ENTROPY those of one that is made of weights,
+ * SCORES those of a stage. Add it to ATTN_RESULT_MAP, before PRESENT_K, and to the list above the
+ * map; its shape to plan_results.c; and to choose_paths() in schedule.c and the list at the end of
+ * materialized.inc if tiles compute it. A result for each query is written in tiled.inc (or in
+ * results.inc, if it is made of weights), long.inc and small.inc; a stage is written in logits.inc.
+ * If it takes time, cost.c counts it. Add it to tests/support/reference.h and reference.c, compare
+ * it in attention_bounds.c, test_attention_random.c and test_attention_digits.c, and add its bound
+ * to lib/README.md. If it needs softmax, check.c, random_calls.c and drawn.c say so.
+ */
 #include "plan_build.h"
 
 #include <assert.h>

@@ -1,6 +1,23 @@
 /*
  * request.h - the context of a request, from its headers to the last byte of its answer. app.c owns
  * it and reads the body; request.c makes the answer.
+ *
+ * Before any handler runs, request.c checks the keys and calls generated_make(). This turns draws
+ * and words into tensors of a known shape whose numbers are still zero, so that everything is
+ * checked and planned before anything is drawn. So no code may read a number of a tensor before the
+ * work begins. Whole numbers and masks are the exception: they are checked before the handler runs.
+ * A handler is a function from a request to its response or to work, so tests call it without a
+ * socket.
+ *
+ * Small work (SMALL_COST) is computed at once. The rest is left to the workers: long bodies, long
+ * masks of numbers, plans for many heads, and most of the encoding of long answers.
+ *
+ * Memory is taken from the account of the request before it is allocated: by the codec for what it
+ * reads, and by api_admit() for what a handler is about to allocate. Every other allocation for a
+ * request must be counted there, too. The account owns its blocks, so nobody else frees them: those
+ * of the request go when the answer is made, and those of the answer when it is sent. A small
+ * request makes three allocations: its context, its arena and its plan. The code that usually runs
+ * formats nothing with printf.
  */
 #ifndef API_REQUEST_H
 #define API_REQUEST_H

@@ -1,6 +1,24 @@
 /*
  * routes.c - the one table of routes, and the search for the row of a request.
  * tests/api/check_openapi.py checks that the table and openapi.yaml have the same routes.
+ *
+ * To add an endpoint: write a handler api_NAME in a file of server/api/ and declare it in api.h. If
+ * it calls the library, begin with a copy of softmax.c; its matrices are of the group
+ * FIELDS_INPUTS. Otherwise begin with embeddings.c; its own keys are of the group FIELDS_APART. The
+ * handler gets a request whose keys are checked and whose draws and words are tensors. It asks for
+ * the memory and the cost of its work by api_admit(), and a task costs at most about 13 ms. Add a
+ * row to routes.c (a path may end in {name}) with the bit FIELDS_AT_* of its keys, or 0 if it takes
+ * no body. A new bit goes into fields.h, into the rows of its keys in fields.c, and into
+ * fields_example(). A key that only other endpoints have is refused with the name of one of them,
+ * or with the hint of its row.
+ *
+ * Add a path to openapi.yaml in the same order as its row (copy a neighbour; then make docs), its
+ * types to tests/openapi/exact.yaml, and how a valid body is made to hooks.py there. If it takes
+ * tensors, MATRICES of hooks.py names those that it needs. check_openapi.py wants every status that
+ * openapi.yaml names: a 200 in tests/data/answers.txt or a test of its own, a 400 and 422 in
+ * tests/data/refusals.txt, and a 404, 413, 415 and 501 in tests/data/exchanges.txt. drawn_paths of
+ * tests/support/drawn.c and fuzz_request.c, fuzz_inference.c and fuzz_safetensors.c in tests/fuzz
+ * have lists of endpoints, too.
  */
 #include "api/api.h"
 #include "api/fields.h"

@@ -2,6 +2,9 @@
  * http.h - HTTP/1.1 over libmicrohttpd: connections, framing checks, limits, deadlines, request
  * ids. A struct http_app turns requests into responses; this folder knows nothing of JSON bodies or
  * attention.
+ *
+ * A connection is suspended while another thread makes an answer or a part of it. HTTP_STATUSES is
+ * the one map of statuses.
  */
 #ifndef HTTP_H
 #define HTTP_H

@@ -95,6 +95,22 @@ resolve 'tests/(api|notebooks|support/(client|daemon|expect|json|notebooks|pack|
 offence 'not a name for the top of the tree' < <(find . -mindepth 1 -maxdepth 1 ! -name '.*' ! -name build -printf '%f\n' |
     grep -vxE 'lib|server|tests|docker|Makefile|openapi\.yaml|README\.md|CONTRIBUTING\.md|CHANGELOG\.md|LICENSE' || true)
 
+# What is read first stays short.
+at_most() { # LINES FILE: a document has at most so many lines; the offence names its longest section
+    offence "at most $1 lines" < <(awk -v limit="$1" '
+        function close_section() { if (size > longest) { longest = size; name = title } }
+        /^```/ { code = !code }
+        /^## / && !code { close_section(); title = substr($0, 4); size = 0 }
+        { size++ }
+        END {
+            close_section()
+            if (NR > limit) { printf "%s has %d lines; its longest section is \"%s\" with %d", FILENAME, NR, name, longest; print "" }
+        }' "$2")
+}
+at_most 160 README.md
+at_most 180 CONTRIBUTING.md
+at_most 300 server/README.md
+
 # The heads of files, and the names of files and functions.
 offence 'the head of a file begins with its name' < <(tests/support/house.py | grep 'HAS NO HEAD' || true)
 tests/support/check_names.py || broken=1
