@@ -281,7 +281,6 @@ export BROWSER
 test-browser: ## Try the web pages in a browser: make test-browser ARGS=notebooks STRICT=yes BROWSER=PATH
 	@docker/packages.sh build $(NPM) $$(test -x "$(BROWSER)" || echo browser)
 	$(again) all
-	@python3 tests/api/check_readme.py README.md --daemon $(DAEMON)
 	@tests/browser/run.sh $(O) $(ARGS)
 
 check-hardening: ## Check how the daemon is built and linked, and its systemd unit

@@ -602,7 +602,7 @@ class Page:
         return page
 
 
-GUIDE = re.compile(r"# (?P<title>.+?)\n\n(?P<about>.+?)\n\n(?P<table>\|.+?)\n\n.*?\n```sh\n(?P<command>.+?)\n```\n", re.S)
+GUIDE = re.compile(r"# (?P<title>.+?)\n\n(?P<about>.+?)\n\n(?P<table>\|.+?)\n\n.*?\n```sh\n(?P<command>curl .+?)\n```\n", re.S)
 
 LISTED = ("options", "results", "errors", "headers")  # the sections whose entries the contents list
 

@@ -13,8 +13,8 @@ not combine schemas, and gives no key of a request a default. Every key is descr
 Plain and exact schemas have the same keys, types and words.
 
 --table: the file is what print_table prints. Its routes are exactly the methods and paths of the document, and its keys are
-exactly the keys of each request, with the same ranks, ranges, choices and draws. README.md names every key, and the
-explorer has controls for keys and choices of the table only.
+exactly the keys of each request, with the same ranks, ranges, choices and draws. The table of options in
+README.md has such keys only, and the explorer has controls for such keys and choices only.
 --exchanges: the folder has a JSON file for each recorded exchange, with "method", "path", "status", "media_type" and
 "body". Each exchange is documented, and its body fits. Each status that the document promises for a POST endpoint has
 occurred. If the status is 200, the member "request", if there is one, fits the schema of the request.
@@ -398,9 +398,11 @@ def check_table(document, path):
         for name in sorted({name for name in names if names.count(name) > 1}):
             document.fail(f"{place}: {name} has two meanings: a key, or a name of other programs")
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    for key in sorted({row["key"] for row in rows}):
-        if f"`{key}`" not in readme and f'"{key}"' not in readme:
-            document.fail(f"README.md does not name {key}")
+    options = re.findall(r"^\| ((?:`\w+`, )*`\w+`) \|", readme, re.M)
+    for key in sorted(set(re.findall(r"\w+", " ".join(options))) - {row["key"] for row in rows}):
+        document.fail(f"README.md has an option {key} in its table, which no request has")
+    if not options:
+        document.fail("README.md has no table of options")
     explorer = (ROOT / "server/explorer/src/options.js").read_text(encoding="utf-8")
     known = {row["key"] for row in rows} | {choice for row in rows for choice in row["choices"]}
     for name in re.findall(r"""\bkey: '(\w+)'|'"(\w+)"'""", explorer):

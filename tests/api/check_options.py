@@ -6,7 +6,7 @@
 - The table of options in server/README.md is what --help says; --write makes it anew. A default that depends on the
   machine is left out.
 - The daemon has every flag and every variable that is named in README.md, server/README.md, openapi.yaml or a file of
-  docker/. It accepts the options in the commands of the documents, and the variables that the image sets.
+  docker/, and accepts the variables that docker/ sets. check_documents.py gives it the options in commands.
 """
 
 import argparse
@@ -59,20 +59,12 @@ def check_names(path, flags, variables):
 
 
 def check_values(daemon):
-    """Yields the values that the documents give to options and the daemon refuses."""
-    starts = []
-    for path in (README, MANUAL):
-        text = path.read_text(encoding="utf-8")
-        started = re.findall(r'ARGS="([^"]+)"', text) + re.findall(r"build/attentiond( --.+)", text)
-        starts += [(path, arguments.split(), {}) for arguments in started]
+    """Yields the values that files of docker/ give to variables and the daemon refuses."""
     for path in DOCKER:
-        named = re.findall(r'\b(ATTENTIOND_[A-Z_]+)=([^\s"$]+)', path.read_text(encoding="utf-8"))
-        starts += [(path, [], {variable: value}) for variable, value in named]
-    for path, arguments, variables in starts:
-        ended = subprocess.run([daemon, *arguments, "--help"], env={**os.environ, **variables}, text=True,
-                               capture_output=True, check=False)
-        if ended.returncode != 0:
-            yield f"{path}: {' '.join(arguments)}{variables or ''}: {ended.stderr.strip()}"
+        for variable, value in re.findall(r'\b(ATTENTIOND_[A-Z_]+)=([^\s"$]+)', path.read_text(encoding="utf-8")):
+            ended = subprocess.run([daemon, "--help"], env={**os.environ, variable: value}, text=True, capture_output=True, check=False)
+            if ended.returncode != 0:
+                yield f"{path}: {variable}={value}: {ended.stderr.strip()}"
 
 
 def main():
