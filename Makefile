@@ -15,7 +15,7 @@ ifndef V
 Q := @
 endif
 
-# The version is written only in attention.h. The ABI number is 0 before version 1.0.
+# The version is written only in attention.h. Its first number is that of the ABI.
 VERSION := $(shell sed -n 's/^\#define ATTN_VERSION  *"\(.*\)"/\1/p' lib/include/attention.h)
 ABI     := $(firstword $(subst ., ,$(VERSION)))
 
@@ -283,8 +283,10 @@ uninstall: ## Remove what install put there
 	    "$(DESTDIR)$(LIBDIR)/libattention.so.$(VERSION)" "$(DESTDIR)$(UNITDIR)/attentiond.service" \
 	    "$(DESTDIR)$(MANDIR)/man1/attentiond.1" "$(DESTDIR)$(DATADIR)/models/$(notdir $(MODEL))"
 
-DEB_VERSION ?= $(VERSION)-1
-deb: ## Make the Debian packages in build/deb/: make deb DEB_VERSION=0.1.0-2
+# For Debian, 1.0.0~rc.1 is older than 1.0.0, and 1.0.0-rc.1 would be newer.
+DEB_UPSTREAM := $(subst -,~,$(VERSION))
+DEB_VERSION  ?= $(DEB_UPSTREAM)-1
+deb: ## Make the Debian packages in build/deb/: make deb DEB_VERSION=1.0.0-2
 	@docker/packages.sh build deb
 	@docker/make-deb.sh "$(DEB_VERSION)"
 

@@ -342,7 +342,7 @@ test-reproducible: ## Make the files of the image twice and compare them
 	@docker/test-reproducible.sh
 
 test-deb: ## Make the Debian packages; install, start, upgrade and purge them in a bare root with systemd (needs root)
-	@docker/test-deb.sh "$(VERSION)"
+	@docker/test-deb.sh "$(DEB_UPSTREAM)"
 
 .PHONY: test-compose
 test-compose: ## Run all commands of docker/README.md: a fleet loses no request while its replicas are replaced

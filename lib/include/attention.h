@@ -48,10 +48,10 @@ extern "C" {
 #define ATTN_API
 #endif
 
-#define ATTN_VERSION_MAJOR 0
-#define ATTN_VERSION_MINOR 1
+#define ATTN_VERSION_MAJOR 1
+#define ATTN_VERSION_MINOR 0
 #define ATTN_VERSION_PATCH 0
-#define ATTN_VERSION       "0.1.0"
+#define ATTN_VERSION       "1.0.0-rc.1"
 
 /* -------------------------------------------------------------------------------------- errors */
 
