@@ -145,7 +145,7 @@ bench-peers: ## Measure beside PyTorch, onnxruntime, OpenVINO, NumPy (6 GB from 
 	@tests/bench/peers/run.sh $(O) $(ARGS)
 
 # ----------------------------------------------------------------------------------------- checks
-.PHONY: docs test-conformance test-models search-models search-gradients search-linear test-openapi test-clients test-metrics check-asan check-valgrind check-neon check-hardening check-clang check-layers house lint format coverage test-container \
+.PHONY: docs test-conformance test-models search-models search-gradients search-linear test-openapi test-clients test-metrics check-asan check-valgrind check-neon check-hardening check-abi check-clang check-layers house lint format coverage test-container \
         test-arm64 test-reproducible test-deb
 docs: ## Make the page /docs from openapi.yaml
 	@docker/packages.sh test
@@ -288,6 +288,11 @@ check-hardening: ## Check how the daemon is built and linked, and its systemd un
 	@docker/packages.sh build unit
 	$(again) $(O)/attentiond
 	@tests/support/check-hardening.sh $(O)/attentiond server/attentiond.service.in
+
+check-abi: ## Check that programs for the last release work with this library (abidiff); at a release: ARGS=--write
+	@docker/packages.sh build abi
+	$(again) $(SHARED)
+	@tests/support/check-abi.sh $(SHARED) $(ARGS)
 
 check-clang: ## Compile the daemon and all tests with clang
 	@docker/packages.sh build test fuzz
