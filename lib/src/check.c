@@ -180,8 +180,7 @@ static attn_status check_reserved(const attn_options *o, attn_error *error) {
     for (size_t i = 0; i < sizeof o->reserved / sizeof *o->reserved; i++) {
         if (o->reserved[i] != 0) {
             return attn_fail(error, ATTN_INVALID_ARGUMENT, "reserved",
-                             "reserved[%zu] must be 0: it may be an option that only a later version "
-                             "of this library has",
+                             "reserved[%zu] must be 0: a later version may have an option there",
                              i);
         }
     }
