@@ -15,7 +15,7 @@ ifndef V
 Q := @
 endif
 
-# The version is written only in attention.h. The ABI number is 0 before version 1.0.
+# The version is written only in attention.h. Its first number is that of the ABI.
 VERSION := $(shell sed -n 's/^\#define ATTN_VERSION  *"\(.*\)"/\1/p' lib/include/attention.h)
 ABI     := $(firstword $(subst ., ,$(VERSION)))
 
@@ -240,11 +240,13 @@ packages: ## Install the packages that building needs
 -include tests/tests.mk
 
 # ------------------------------------------------------------------------------------------ image
-# The labels and the list of parts name the commit, and its time is that of all files.
+# The labels and the list of parts name the commit, and its time is that of all files. An archive of `make dist` has both
+# in the file .commit.
 ENGINE ?= $(shell docker info >/dev/null 2>&1 && echo docker || echo podman)
 IMAGE  ?= attentiond
-COMMIT ?= $(or $(shell git describe --always --dirty --abbrev=40 --exclude='*' 2>/dev/null),unknown)
-SOURCE_DATE_EPOCH ?= $(or $(shell git log -1 --format=%ct 2>/dev/null),0)
+PACKED := $(file <.commit)
+COMMIT ?= $(or $(word 1,$(PACKED)),$(shell git describe --always --dirty --abbrev=40 --exclude='*' 2>/dev/null),unknown)
+SOURCE_DATE_EPOCH ?= $(or $(word 2,$(PACKED)),$(shell git log -1 --format=%ct 2>/dev/null || date -r CHANGELOG.md +%s),0)
 .PHONY: image
 image: ## Build the container image with Docker or podman: make image IMAGE=NAME:TAG IMAGE_FLAGS="--platform linux/arm64"
 	DOCKER_BUILDKIT=1 $(ENGINE) build -f docker/Dockerfile -t $(IMAGE) --build-arg VERSION=$(VERSION) \
@@ -257,7 +259,7 @@ MANUAL  := $(O)/attentiond.1
 $(MANUAL): $(DAEMON) server/man.sh
 	$(Q)server/man.sh $< > $@
 
-.PHONY: install uninstall deb clean help
+.PHONY: install uninstall deb dist clean help
 install: all $(MANUAL) ## Install (DESTDIR, PREFIX, BINDIR, LIBDIR, INCLUDEDIR, PKGCONFIGDIR, UNITDIR, MANDIR, DATADIR)
 	@case '$(PREFIX)$(BINDIR)$(LIBDIR)$(INCLUDEDIR)$(DATADIR)' in *[\&\|\\\ ]*) \
 	    echo "make install: the folders to install into may not contain a space, &, | or \\" >&2; exit 1 ;; esac
@@ -283,10 +285,24 @@ uninstall: ## Remove what install put there
 	    "$(DESTDIR)$(LIBDIR)/libattention.so.$(VERSION)" "$(DESTDIR)$(UNITDIR)/attentiond.service" \
 	    "$(DESTDIR)$(MANDIR)/man1/attentiond.1" "$(DESTDIR)$(DATADIR)/models/$(notdir $(MODEL))"
 
-DEB_VERSION ?= $(VERSION)-1
-deb: ## Make the Debian packages in build/deb/: make deb DEB_VERSION=0.1.0-2
+# For Debian, 1.0.0~rc.1 is older than 1.0.0, and 1.0.0-rc.1 would be newer.
+DEB_UPSTREAM := $(subst -,~,$(VERSION))
+DEB_VERSION  ?= $(DEB_UPSTREAM)-1
+deb: ## Make the Debian packages in build/deb/: make deb DEB_VERSION=1.0.0-2
 	@docker/packages.sh build deb
-	@docker/make-deb.sh "$(DEB_VERSION)"
+	@SOURCE_DATE_EPOCH="$(SOURCE_DATE_EPOCH)" docker/make-deb.sh "$(DEB_VERSION)"
+
+# The same commit gives the same bytes. What git does not know is not packed.
+DIST := attentiond-$(VERSION)
+dist: ## Pack the last commit for a release: build/dist/ gets attentiond-VERSION.tar.gz and SHA256SUMS
+	@test -z '$(PACKED)' || { echo "make dist: this tree came from an archive; dist needs the git repository" >&2; exit 1; }
+	@changes=$$(git status --porcelain) || exit 1; [ -z "$$changes" ] || \
+	    { printf 'make dist packs the last commit, but the tree differs from it:\n%s\n' "$$changes" >&2; exit 1; }
+	@rm -rf build/dist && mkdir -p build/dist
+	$(Q)git -c tar.umask=022 archive --prefix=$(DIST)/ -o build/dist/$(DIST).tar \
+	    --add-virtual-file="$(DIST)/.commit:$$(git log -1 --format='%H %ct')" HEAD
+	$(Q)gzip -9n build/dist/$(DIST).tar
+	$(Q)cd build/dist && sha256sum $(DIST).tar.gz >SHA256SUMS && cat SHA256SUMS
 
 # If an ordinary user runs podman, it leaves files that belong to other user numbers.
 clean: ## Remove build/

@@ -1,15 +1,13 @@
 #!/bin/sh
 # make-deb.sh VERSION makes the Debian packages of this tree in build/deb/, and lintian checks them. What was there is
-# removed. The files of a package have the time of the last commit, so one commit gives the same bytes each time.
+# removed. The files of a package have the time $SOURCE_DATE_EPOCH. make sets it to the time of the last commit, so one
+# commit gives the same bytes each time.
 set -eu
 cd "$(dirname "$0")/.."
 
 version=$1
 tree=build/deb/attentiond
-if [ -z "${SOURCE_DATE_EPOCH:-}" ]; then
-    SOURCE_DATE_EPOCH=$(git log -1 --format=%ct 2>/dev/null || date -r CHANGELOG.md +%s)
-    export SOURCE_DATE_EPOCH
-fi
+export SOURCE_DATE_EPOCH="${SOURCE_DATE_EPOCH:?make deb sets it}"
 
 rm -rf build/deb
 mkdir -p "$tree"

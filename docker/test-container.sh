@@ -55,7 +55,7 @@ size=$(($(field "$image" '{{.Size}}') / 1000000))
 [ "$(field "$image" '{{.Architecture}}')" = "$arch" ] || fail "the architecture is not $arch"
 label() { field "$image" "{{index .Config.Labels \"org.opencontainers.image.$1\"}}"; }
 version=$(sed -n 's/^#define ATTN_VERSION *"\(.*\)"/\1/p' lib/include/attention.h)
-commit=$(git describe --always --dirty --abbrev=40 --exclude='*' 2>/dev/null || echo unknown)
+commit=$(cut -d' ' -f1 .commit 2>/dev/null || git describe --always --dirty --abbrev=40 --exclude='*' 2>/dev/null || echo unknown)
 [ "$(label version)" = "$version" ] || fail "the label of the version is '$(label version)' and not $version"
 [ "$(label revision)" = "$commit" ] || fail "the label of the commit is '$(label revision)' and not $commit"
 mkdir "$work/root"

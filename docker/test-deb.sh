@@ -35,7 +35,7 @@ docker/packages.sh deb base-image machine
 for revision in 2 1; do
     mkdir -p "$work/packages/$revision"
     docker/make-deb.sh "$version-$revision" >"$work/log" 2>&1 || { cat "$work/log" >&2; fail "make-deb.sh fails"; }
-    cp build/deb/{attentiond,libattention0,libattention-dev}_*.deb "$work/packages/$revision"
+    cp build/deb/{attentiond,libattention1,libattention-dev}_*.deb "$work/packages/$revision"
     dpkg-deb -x "$work/packages/$revision"/attentiond_*.deb "$work/$revision"
 done
 cmp "$work/1/usr/bin/attentiond" "$work/2/usr/bin/attentiond" || fail "two builds make different programs"
@@ -119,7 +119,7 @@ say "$suite: installed; $(beside curl -fs http://127.0.0.1:8080/version)"
 [ "$(inside systemctl is-enabled attentiond)" = enabled ] || fail "the service does not start with the machine"
 beside /usr/bin/python3 docker/try-notebooks.py http://127.0.0.1:8080 || fail "wrong answers"
 beside curl -fs http://127.0.0.1:8080/layers/story.1 | grep -q '"d_model":64' || fail "the trained model is not served"
-inside sh -c 'dpkg -L attentiond libattention0 libattention-dev | grep . | xargs -d "\n" stat -c "%U:%G %n"' \
+inside sh -c 'dpkg -L attentiond libattention1 libattention-dev | grep . | xargs -d "\n" stat -c "%U:%G %n"' \
     >"$work/owners"
 if grep -v '^root:root ' "$work/owners"; then
     fail "files of the packages do not belong to root"
@@ -141,8 +141,8 @@ libraries=$(dirname "$(sed -n 's/^root:root //p' "$work/owners" | grep '/libatte
 cc -o "$work/packages/program" "$work/program.c" $(PKG_CONFIG_SYSROOT_DIR=$root \
     PKG_CONFIG_LIBDIR=$root$libraries/pkgconfig pkg-config --cflags --libs attention) ||
     fail "a program with libattention cannot be compiled"
-inside ldd /mnt/program | grep 'libattention\.so\.0 => /' >/dev/null ||
-    fail "the program does not load libattention.so.0"
+inside ldd /mnt/program | grep 'libattention\.so\.1 => /' >/dev/null ||
+    fail "the program does not load libattention.so.1"
 said=$(inside /mnt/program)
 { [ -n "$said" ] && grep -qxF "$said" lib/README.md; } || fail "the program prints: $said"
 say "user, files, manual page and library are right"
@@ -183,7 +183,7 @@ apt remove attentiond
 inside sha256sum --check --status <"$work/settings" || fail "the removal changes /etc/default/attentiond"
 # apt would leave a library that another package suggests.
 apt purge --auto-remove -oAPT::AutoRemove::{Recommends,Suggests}Important=false \
-    attentiond libattention0 libattention-dev
+    attentiond libattention1 libattention-dev
 inside rm -r /etc/attentiond
 files >"$work/after"
 diff "$work/before" "$work/after" >&2 || fail "the purge leaves other files than there were"

@@ -145,8 +145,8 @@ bench-peers: ## Measure beside PyTorch, onnxruntime, OpenVINO, NumPy (6 GB from 
 	@tests/bench/peers/run.sh $(O) $(ARGS)
 
 # ----------------------------------------------------------------------------------------- checks
-.PHONY: docs test-conformance test-models search-models search-gradients search-linear test-openapi test-clients test-metrics check-asan check-valgrind check-neon check-hardening check-clang check-layers house lint format coverage test-container \
-        test-arm64 test-reproducible test-deb
+.PHONY: docs test-conformance test-models search-models search-gradients search-linear test-openapi test-clients test-metrics check-asan check-valgrind check-neon check-hardening check-abi check-clang check-layers house lint format coverage test-container \
+        test-arm64 test-reproducible test-deb test-dist
 docs: ## Make the page /docs from openapi.yaml
 	@docker/packages.sh test
 	@/usr/bin/python3 server/explorer/docs.py
@@ -288,6 +288,11 @@ check-hardening: ## Check how the daemon is built and linked, and its systemd un
 	$(again) $(O)/attentiond
 	@tests/support/check-hardening.sh $(O)/attentiond server/attentiond.service.in
 
+check-abi: ## Check that programs for the last release work with this library (abidiff); at a release: ARGS=--write
+	@docker/packages.sh build abi
+	$(again) $(SHARED)
+	@tests/support/check-abi.sh $(SHARED) $(ARGS)
+
 check-clang: ## Compile the daemon and all tests with clang
 	@docker/packages.sh build test fuzz
 	$(again) O=build/clang CC=clang CXX=clang++ test-programs
@@ -341,7 +346,11 @@ test-reproducible: ## Make the files of the image twice and compare them
 	@docker/test-reproducible.sh
 
 test-deb: ## Make the Debian packages; install, start, upgrade and purge them in a bare root with systemd (needs root)
-	@docker/test-deb.sh "$(VERSION)"
+	@SOURCE_DATE_EPOCH="$(SOURCE_DATE_EPOCH)" docker/test-deb.sh "$(DEB_UPSTREAM)"
+
+test-dist: ## Pack a release twice; build, check and run the archive without git
+	@docker/packages.sh build dist
+	@tests/support/test-dist.sh
 
 .PHONY: test-compose
 test-compose: ## Run all commands of docker/README.md: a fleet loses no request while its replicas are replaced

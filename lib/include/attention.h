@@ -48,10 +48,10 @@ extern "C" {
 #define ATTN_API
 #endif
 
-#define ATTN_VERSION_MAJOR 0
-#define ATTN_VERSION_MINOR 1
+#define ATTN_VERSION_MAJOR 1
+#define ATTN_VERSION_MINOR 0
 #define ATTN_VERSION_PATCH 0
-#define ATTN_VERSION       "0.1.0"
+#define ATTN_VERSION       "1.0.0-rc.1"
 
 /* -------------------------------------------------------------------------------------- errors */
 
@@ -414,6 +414,9 @@ typedef struct attn_options {
      * than 16384 columns then. */
     const attn_upstream *upstream;
     const attn_sequences *sequences; /* borrowed while the plan is made; NULL = the rows are one */
+    /* Zeros. An option of a later version takes the first of these words. So the struct keeps its
+     * size, and a library that does not know the option refuses it. */
+    uint64_t reserved[16];
 } attn_options;
 
 /* ------------------------------------------------------------------------------------ planning */
@@ -758,7 +761,9 @@ ATTN_API attn_status attn_random_check(const attn_random *random, const attn_dra
  * A draw may be filled in pieces: each piece begins at a multiple of ATTN_DRAW_PIECE elements, the
  * pieces follow each other in order, and the draw is completed before the next one begins. The last
  * piece may write up to 15 elements before `first` again. */
-#define ATTN_DRAW_PIECE 16384
+enum {
+    ATTN_DRAW_PIECE = 16384
+};
 ATTN_API void attn_random_fill(attn_random *random, const attn_draw *draw, size_t first,
                                size_t count, attn_dtype dtype, void *data);
 

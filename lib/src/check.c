@@ -3,6 +3,7 @@
  */
 #include "check.h"
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -171,7 +172,23 @@ static attn_status check_flags(const attn_options *o, attn_error *error) {
     return ATTN_OK;
 }
 
+/* A program that was compiled with an older header passes a struct of the same size. */
+static_assert(sizeof(void *) != 8 || sizeof(attn_options) == 392,
+              "an option takes words of attn_options.reserved");
+
+static attn_status check_reserved(const attn_options *o, attn_error *error) {
+    for (size_t i = 0; i < sizeof o->reserved / sizeof *o->reserved; i++) {
+        if (o->reserved[i] != 0) {
+            return attn_fail(error, ATTN_INVALID_ARGUMENT, "reserved",
+                             "reserved[%zu] must be 0: a later version may have an option there",
+                             i);
+        }
+    }
+    return ATTN_OK;
+}
+
 attn_status check_options(const attn_options *o, attn_error *error) {
+    ATTN_TRY(check_reserved(o, error));
     ATTN_TRY(check_enums(o, error));
     ATTN_TRY(check_flags(o, error));
     if (!isfinite(o->scale)) {

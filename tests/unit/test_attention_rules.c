@@ -3,6 +3,7 @@
  * The values are computed by hand.
  */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -134,6 +135,15 @@ Test(names, every_status_and_result_has_one) {
     cr_expect_eq(attn_dtype_size(ATTN_FLOAT64), 8);
     cr_expect_str_eq(attn_build().version, ATTN_VERSION);
     cr_expect_neq(attn_build().blas_core[0], '\0');
+}
+
+/* A version that is not released yet has more after its three numbers: 1.0.0-rc.1. */
+Test(names, the_version_has_the_three_numbers) {
+    char numbers[64];
+    const int length = snprintf(numbers, sizeof numbers, "%d.%d.%d", ATTN_VERSION_MAJOR,
+                                ATTN_VERSION_MINOR, ATTN_VERSION_PATCH);
+    cr_expect(strncmp(ATTN_VERSION, numbers, (size_t)length) == 0, "%s", ATTN_VERSION);
+    cr_expect(ATTN_VERSION[length] == '\0' || ATTN_VERSION[length] == '-', "%s", ATTN_VERSION);
 }
 
 Test(sizes, products_that_do_not_fit_are_seen) {

@@ -1,0 +1,76 @@
+#!/bin/bash
+# check-abi.sh LIBRARY checks that programs for the last release work with this LIBRARY (libattention.so): abidiff compares
+# attention.h with that of the release, whose text without comments is tests/data/interface.txt. What is only added is
+# no difference. check-abi.sh LIBRARY --write then replaces that file, which belongs to each release.
+#
+# From each header a library is made whose functions do nothing. It has the debug information of the interface and of
+# nothing else, and both come from the same compiler. A dump of abidw would have neither of these properties.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+library=${1:?usage: check-abi.sh LIBRARY [--write]}
+released=tests/data/interface.txt
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+fail() { echo "check-abi: $*" >&2; exit 1; }
+
+text() { # HEADER: prints a header without its comments
+    "${CC:-cc}" -fpreprocessed -dD -E -P -w -x c "$1"
+}
+
+make_library() { # NAME: makes NAME.so from the header NAME.h
+    {
+        sed '/^ATTN_API /{:a;/;$/!{N;ba};s/;$/ { __builtin_trap(); }/}' "$work/$1.h"
+        # The constants of enumerations without a name belong to no function, so each becomes the size of a variable.
+        sed -n '/^enum {/,/^}/s/^ *\(ATTN_[A-Z0-9_]*\).*/ATTN_API char constant_\1[\1];/p' "$work/$1.h"
+    } | "${CC:-cc}" -std=c17 -w -g -fPIC -shared -o "$work/$1.so" -x c -
+}
+
+functions() { # LIBRARY: prints the names of its functions
+    nm -D --defined-only "$1" | sed -n 's/.* T //p' | sort
+}
+
+words() { # FILE: prints the names in a header. To abidiff, a member with another name is no difference.
+    sed 's/"[^"]*"//g; s/\<reserved\>//g' "$1" | grep -oE '[A-Za-z_][A-Za-z0-9_]*' | sort -u
+}
+
+major() { # FILE: prints the number of the ABI
+    sed -n 's/^#define ATTN_VERSION_MAJOR //p' "$1"
+}
+
+text lib/include/attention.h >"$work/now.h"
+cp "$work/now.h" "$work/written.h"
+make_library now
+diff <(functions "$work/now.so") <(functions "$library") >&2 ||
+    fail "attention.h (<) and $library (>) have different functions"
+
+if [ "$(major "$released")" = "$(major "$work/now.h")" ]; then
+    text "$released" >"$work/released.h"
+    # What stands behind the last option of the release takes reserved words: check.c knows the size of the struct. So it
+    # is cut out here, and the words are as many as they were.
+    reserved=$(grep -B 1 -w 'uint64_t reserved' "$work/released.h") || true
+    awk -v last="${reserved%%$'\n'*}" -v words="${reserved#*$'\n'}" '
+        /^} attn_options;/ && new { print words; new = 0 }
+        !new
+        $0 == last { new = 1 }' "$work/written.h" >"$work/now.h"
+    make_library released
+    make_library now
+    # The number of results grows with them.
+    cat >"$work/suppressions" <<END
+[suppress_type]
+type_kind = enum
+name = attn_result
+changed_enumerators = ATTN_RESULT_COUNT
+END
+    abidiff --no-added-syms --suppressions "$work/suppressions" \
+        "$work/released.so" "$work/now.so" >"$work/differences" ||
+        { cat "$work/differences" >&2; fail "a program for the last release would not work with this attention.h"; }
+    gone=$(comm -23 <(words "$work/released.h") <(words "$work/written.h") | tr '\n' ' ')
+    [ -z "$gone" ] || fail "these names of the last release are gone from attention.h: $gone"
+    echo "check-abi: $(functions "$work/released.so" | wc -l) functions of the last release are unchanged"
+else
+    echo "check-abi: $released is of another ABI number, so anything may differ"
+fi
+
+[ "${2:-}" != --write ] || cp "$work/written.h" "$released"
