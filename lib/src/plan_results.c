@@ -3,13 +3,15 @@
  *
  * To add a result: follow a result of the same kind: grep -rn 'RESULT_LSE\|WANT(LSE)' lib tests
  * shows most places of one number for each query, ENTROPY those of one that is made of weights,
- * SCORES those of a stage. Add it to ATTN_RESULT_MAP, before PRESENT_K, and to the list above the
- * map; its shape to plan_results.c; and to choose_paths() in schedule.c and the list at the end of
- * materialized.inc if tiles compute it. A result for each query is written in tiled.inc (or in
- * results.inc, if it is made of weights), long.inc and small.inc; a stage is written in logits.inc.
- * If it takes time, cost.c counts it. Add it to tests/support/reference.h and reference.c, compare
- * it in attention_bounds.c, test_attention_random.c and test_attention_digits.c, and add its bound
- * to lib/README.md. If it needs softmax, check.c, random_calls.c and drawn.c say so.
+ * SCORES those of a stage. Add it to the end of ATTN_RESULT_MAP, because its number is part of the
+ * ABI, and to the list above the map. If it is no gradient, correct what takes all results from
+ * GRAD_Q on for gradients (grep -rn 'EVERY_GRADIENT\|GRAD_Q' lib/src server/api). Its shape belongs
+ * here. If tiles compute it, add it to choose_paths() in schedule.c and to the list at the end of
+ * materialized.inc. A result for each query is written in tiled.inc (or in results.inc, if it is
+ * made of weights), long.inc and small.inc; a stage is written in logits.inc. If it takes time,
+ * cost.c counts it. Add it to tests/support/reference.h and reference.c, compare it in
+ * attention_bounds.c, test_attention_random.c and test_attention_digits.c, and add its bound to
+ * lib/README.md. If it needs softmax, check.c, random_calls.c and drawn.c say so.
  */
 #include "plan_build.h"
 
