@@ -1,8 +1,9 @@
 #!/bin/bash
 # test-compose.sh runs all commands of docker/README.md in a copy of the tree, and checks what the page says. The fleet
 # of compose.yaml answers every notebook through TLS and HTTP/2. It loses no request while one replica is killed, and
-# while all are replaced by a new version and by the one before. Podman is used if Docker's daemon does not answer.
-# Images that no registry gives are made of Debian packages, except Grafana's, which is then left out.
+# while all are replaced by a new version and by the one before, also if the new one does not start. Podman is used if
+# Docker's daemon does not answer. Images that no registry gives are made of Debian packages, except Grafana's, which is
+# then left out.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -144,10 +145,14 @@ replace_all() { # NAME [OPTION...]
     [ -z "$(comm -12 <(echo "$old") <(replicas | sort))" ] || fail "a replica was not replaced"
 }
 
+has_image() { # CONTAINER IMAGE
+    [ "$(docker inspect --format '{{.Image}}' "$1" | sed s/^sha256://)" = "$2" ]
+}
+
 have_image() { # IMAGE: fails unless every replica runs it
     local one
     for one in $(replicas); do
-        [ "$(docker inspect --format '{{.Image}}' "$one" | sed s/^sha256://)" = "$1" ] || fail "a replica has another image"
+        has_image "$one" "$1" || fail "a replica has another image"
     done
 }
 
@@ -260,6 +265,20 @@ fleet() {
     have_image "${new#sha256:}"
     run_page 'Back to the version before'
     replace_all "all replicas get the version before"
+    have_image "${before#sha256:}"
+
+    echo 'ENV ATTENTIOND_PORT=none' >>docker/Dockerfile
+    run_page 'A new version without a lost request' 1
+    start_load
+    (cd docker && timeout 40 bash -ec "$(page 'A new version without a lost request' 2)") >"$work/said" 2>&1 &&
+        fail "the loop does not wait for a replica that does not start"
+    run_page 'Back to the version before'
+    for one in $(docker ps -aq -f label=attentiond=replica); do
+        has_image "$one" "${before#sha256:}" || docker rm -f "$one" >"$work/said"
+    done
+    (cd docker && docker compose up -d --no-recreate) >"$work/said" 2>&1
+    wait_for 3
+    end_load "a version that does not start is taken back"
     have_image "${before#sha256:}"
 
     start_metrics
