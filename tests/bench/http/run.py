@@ -512,8 +512,10 @@ def clean_environment():
 
 
 def cpu_name():
-    found = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
-    return found[1] if found else platform.machine()
+    """Returns the name of the CPU, with its family and model, because some names are those of many CPUs."""
+    pattern = r"^cpu family\s*: (.*)\nmodel\s*: (.*)\nmodel name\s*: (.*)$"
+    found = re.search(pattern, Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    return f"{found[3]} (family {found[1]}, model {found[2]})" if found else platform.machine()
 
 
 def versions_of(options):
