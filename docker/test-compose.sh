@@ -1,8 +1,9 @@
 #!/bin/bash
 # test-compose.sh runs all commands of docker/README.md in a copy of the tree, and checks what the page says. The fleet
-# of compose.yaml answers every notebook through TLS and HTTP/2. It loses no request while one replica is killed and
-# while all are replaced. Podman is used if Docker's daemon does not answer. Images that no registry gives are made of
-# Debian packages, except Grafana's, which is then left out.
+# of compose.yaml answers every notebook through TLS and HTTP/2. It loses no request while one replica is killed, and
+# while all are replaced by a new version and by the one before, also if the new one does not start. Podman is used if
+# Docker's daemon does not answer. Images that no registry gives are made of Debian packages, except Grafana's, which is
+# then left out.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -139,9 +140,20 @@ replace_all() { # NAME [OPTION...]
     local old
     old=$(replicas | sort)
     start_load "${@:2}"
-    run_page 'A new version without a lost request'
+    run_page 'A new version without a lost request' 2
     end_load "$1"
     [ -z "$(comm -12 <(echo "$old") <(replicas | sort))" ] || fail "a replica was not replaced"
+}
+
+has_image() { # CONTAINER IMAGE
+    [ "$(docker inspect --format '{{.Image}}' "$1" | sed s/^sha256://)" = "$2" ]
+}
+
+have_image() { # IMAGE: fails unless every replica runs it
+    local one
+    for one in $(replicas); do
+        has_image "$one" "$1" || fail "a replica has another image"
+    done
 }
 
 ready_after() { # CONTAINER: prints the milliseconds from the start of its process until the daemon was ready
@@ -208,7 +220,7 @@ remove_fleet() { # also that of a test that was killed
 }
 
 fleet() {
-    local victim pid one key
+    local victim pid one key before new
     edge=https://localhost:8443
     trap remove_fleet EXIT
     trap 'say "line $LINENO: a command fails" >&2' ERR
@@ -243,7 +255,31 @@ fleet() {
     sleep 3
     wait_for 3
     end_load "one replica is killed"
-    replace_all "all replicas are replaced"
+
+    before=$(docker image inspect --format '{{.Id}}' attentiond)
+    echo 'LABEL version=new' >>docker/Dockerfile
+    run_page 'A new version without a lost request' 1
+    replace_all "all replicas get a new version"
+    new=$(docker image inspect --format '{{.Id}}' attentiond)
+    [ "$before" != "$new" ] || fail "the new version has the image of the one before"
+    have_image "${new#sha256:}"
+    run_page 'Back to the version before'
+    replace_all "all replicas get the version before"
+    have_image "${before#sha256:}"
+
+    echo 'ENV ATTENTIOND_PORT=none' >>docker/Dockerfile
+    run_page 'A new version without a lost request' 1
+    start_load
+    (cd docker && timeout 40 bash -ec "$(page 'A new version without a lost request' 2)") >"$work/said" 2>&1 &&
+        fail "the loop does not wait for a replica that does not start"
+    run_page 'Back to the version before'
+    for one in $(docker ps -aq -f label=attentiond=replica); do
+        has_image "$one" "${before#sha256:}" || docker rm -f "$one" >"$work/said"
+    done
+    (cd docker && docker compose up -d --no-recreate) >"$work/said" 2>&1
+    wait_for 3
+    end_load "a version that does not start is taken back"
+    have_image "${before#sha256:}"
 
     start_metrics
     run_page 'API keys' 1

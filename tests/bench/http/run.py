@@ -25,6 +25,7 @@ import time
 from pathlib import Path
 
 import binary
+import capacity
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
@@ -511,8 +512,10 @@ def clean_environment():
 
 
 def cpu_name():
-    found = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
-    return found[1] if found else platform.machine()
+    """Returns the name of the CPU, with its family and model, because some names are those of many CPUs."""
+    pattern = r"^cpu family\s*: (.*)\nmodel\s*: (.*)\nmodel name\s*: (.*)$"
+    found = re.search(pattern, Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    return f"{found[3]} (family {found[1]}, model {found[2]})" if found else platform.machine()
 
 
 def versions_of(options):
@@ -534,6 +537,7 @@ def arguments():
     parser.add_argument("--python", default=sys.executable, help="Python with the packages of the peers")
     parser.add_argument("--kserve", default=sys.executable, help="Python with KServe")
     parser.add_argument("--binary", action="store_true", help="measure binary tensors only")
+    parser.add_argument("--capacity", action="store_true", help="measure what one core serves, without the peers")
     parser.add_argument("--node", type=Path, help="folder of node_modules and attention.onnx")
     parser.add_argument("--out", type=Path, default=ROOT / "build/bench-http.json")
     parser.add_argument("--rounds", type=int, default=7)
@@ -548,8 +552,32 @@ def arguments():
     return options
 
 
+def run_capacity(options, stack):
+    """Measures the daemon alone. Returns what belongs into the report."""
+    cores = sorted(os.sched_getaffinity(0))
+    if len(cores) < 2:
+        sys.exit("--capacity needs two cores: one for the daemon and one for the load")
+    scratch = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+    random.seed(3)
+    capacity.write_layer(scratch / "layers")
+    flags = ["--workers", "1", "--io-threads", "1"]
+    command = [options.folder / "attentiond", "--port", "0", "--layers", scratch / "layers", *flags]
+    server = Server(command, clean_environment(), cores[:1])
+    stack.callback(server.end)
+    version = json.loads(capacity.get(server, "/version"))
+    data = {"cpu": cpu_name(), "version": version}
+    print(f"attentiond {version['version']} {' '.join(flags)} on one core of {cpu_name()}, kernels {version['kernels']}; "
+          f"the load on another core; {options.rounds} rounds of {options.seconds} s\n")  # fmt: skip
+    return data | {"capacity": capacity.report(options, server, pin(cores[1:2]), make_bodies(), scratch)}
+
+
 def main():
     options = arguments()
+    if options.capacity:
+        with contextlib.ExitStack() as stack:
+            data = run_capacity(options, stack)
+        options.out.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n")
+        return
     os.sched_setaffinity(0, options.load_cores)
     environment = clean_environment() | {"NODE_PATH": str(options.node / "node_modules")}
     versions = versions_of(options)

@@ -12,6 +12,9 @@ venv=$folder/venv-http node=$folder/node-http
 # These variables would choose OpenBLAS's kernels for us and for NumPy.
 unset OPENBLAS_CORETYPE OPENBLAS_L2_SIZE
 
+# What one core of the daemon serves is measured without the peers.
+case " $* " in *" --capacity "*) exec /usr/bin/python3 "$here/run.py" --folder "$folder" "$@" ;; esac
+
 # The copies of the requirements are written last, so a broken installation is made again.
 install() { # FOLDER REQUIREMENTS WHAT
     cmp -s "$2" "$1/installed.txt" && return
