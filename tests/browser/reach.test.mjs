@@ -15,11 +15,11 @@ import { base, findings, onPage, picture, startDaemon } from './harness.mjs';
 const run = promisify(execFile);
 const state = (page) => page.evaluate(() => window.explorer.state);
 
-// Runs the program of README that shows a figure, with an IFrame that prints its address. Returns this address.
-async function addressOfReadme() {
-  const readme = readFileSync(new URL('../../README.md', import.meta.url), 'utf8');
-  const [, code] = /```python\n((?:(?!```).)*IFrame\((?:(?!```).)*)```/s.exec(readme);
-  const folder = mkdtempSync(join(tmpdir(), 'readme-'));
+// Runs the program of the lessons that shows a figure, with an IFrame that prints its address. Returns this address.
+async function addressOfLesson() {
+  const page = readFileSync(new URL('../notebooks/README.md', import.meta.url), 'utf8');
+  const [, code] = /```python\n((?:(?!```).)*IFrame\((?:(?!```).)*)```/s.exec(page);
+  const folder = mkdtempSync(join(tmpdir(), 'lesson-'));
   try {
     mkdirSync(join(folder, 'IPython'));
     writeFileSync(join(folder, 'IPython', '__init__.py'), '');
@@ -31,8 +31,8 @@ async function addressOfReadme() {
   }
 }
 
-test('README’s figure stands in a frame of a page whose origin is named, and in no other', async () => {
-  const { pathname, search, hash } = await addressOfReadme();
+test('the figure of the lessons stands in a frame of a page whose origin is named, and in no other', async () => {
+  const { pathname, search, hash } = await addressOfLesson();
   let src;
   const host = createServer((_, response) => {
     response.setHeader('Content-Type', 'text/html');

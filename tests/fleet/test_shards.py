@@ -142,15 +142,10 @@ def check(what, answer, expected):
 
 
 def check_sources():
-    """Both examples have the same functions beside those of their engine. The manual shows one of them."""
+    """Both examples have the same functions beside those of their engine."""
     for name in ("load", "ask", "merge", "partial"):
         if inspect.getsource(getattr(dask_shards, name)) != inspect.getsource(getattr(ray_shards, name)):
             raise AssertionError(f"the two examples differ in {name}()")
-    manual = (HERE / "../../server/README.md").read_text(encoding="utf-8")
-    section = manual.partition("\n## One call on many machines\n")[2].partition("\n## ")[0]
-    shown = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
-    if not shown or not all(code in (HERE / Dask.script).read_text(encoding="utf-8") for code in shown):
-        raise AssertionError(f"server/README.md shows code that is not in {Dask.script}")
 
 
 def check_hidden_keys(Q, K, V):

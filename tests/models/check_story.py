@@ -4,9 +4,9 @@
     check_story.py --daemon PROGRAM
 
 The daemon must serve the two layers and give the file to pages. Its weights, and the words that come next with some
-heads off, must be those of NumPy in tests/data/golden_story.json. README.md must have the figures that are measured
-here in repetitions (story.py) that the training has not drawn: how often the model predicts the next word where a row
-of words comes again, with all heads and without one, and the mean weights of the two heads.
+heads off, must be those of NumPy in tests/data/golden_story.json. server/layers/README.md must have the figures that are
+measured here in repetitions (story.py) that the training has not drawn: how often the model predicts the next word where a
+row of words comes again, with all heads and without one, and the mean weights of the two heads.
 """
 
 import argparse
@@ -166,11 +166,11 @@ def measure(model):
 
 
 def sentence_faults(model):
-    """Yields what the sentence of README.md should say."""
+    """Yields what the sentence of server/layers/README.md should say."""
     sentence = SENTENCE.format(**measure(model))
     print(sentence)
-    if sentence not in " ".join((ROOT / "README.md").read_text(encoding="utf-8").split()):
-        yield f"README.md does not say: {sentence}"
+    if sentence not in " ".join((ROOT / "server/layers/README.md").read_text(encoding="utf-8").split()):
+        yield f"server/layers/README.md does not say: {sentence}"
 
 
 @contextlib.contextmanager

@@ -406,8 +406,8 @@ class Families(Models):
         self.check_readme(words, answer["layers"])
 
     def check_readme(self, words, layers):
-        """README.md names a head with two weights, which are those of the answer and the largest of their rows."""
-        readme = pathlib.Path(__file__).parents[2].joinpath("README.md").read_text()
+        """server/layers/README.md names a head with two weights, which are those of the answer and the largest of their rows."""
+        readme = pathlib.Path(__file__).parents[2].joinpath("server/layers/README.md").read_text()
         layer, head, *said = re.search(
             r'In layer (\d+), head (\d+), .*?: the first "(\w+)" gives ([\d.]+) of its weight to "(\w+)", and the '
             r'second ([\d.]+) to "(\w+)"', " ".join(readme.split())).groups()
