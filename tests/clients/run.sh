@@ -4,7 +4,8 @@
 # - go, java, javascript, python, rust: the test of the client in server/clients, with own/stub.py between it and the daemon,
 #   and the example in its README.md. The client is installed as its README.md says.
 # - generated-go, generated-java, generated-python, generated-typescript: a client is generated from openapi.yaml and compiled.
-#   It asks the first notebook, the same with drawn matrices, and a bad request.
+#   It asks the first notebook, the same with drawn matrices, and a bad request. generated-typescript also compiles a program
+#   with the types of server/clients/javascript.
 # - c, cuda, triton, and after their clients go and rust: the examples in kernel/. Without a NAME, triton runs only if
 #   build/models has the PyTorch of "make test-models", which takes 6 GB.
 # - stock: tritonclient, and safetensors with requests. kserve: KServe's client. mlserver: MLServer's codecs.
@@ -83,7 +84,11 @@ run_lint() {
 
 run_generated-typescript() {
     install_node_modules
-    cp "$here"/typescript/{ask.ts,misspelt.ts,tsconfig.json} .
+    cp "$here"/typescript/{ask.ts,misspelt.ts,tsconfig.json} "$here/own/types.ts" .
+    rm -rf node_modules/attentiond
+    cp -r "$clients/javascript" node_modules/attentiond
+    echo '{ "extends": "./tsconfig.json", "files": ["types.ts"] }' >types.json
+    quietly node_modules/.bin/tsc --noEmit -p types.json
     quietly node_modules/.bin/openapi-typescript "$document" -o attentiond.d.ts
     echo '{ "extends": "./tsconfig.json", "files": ["ask.ts"] }' >ask.json
     echo '{ "extends": "./tsconfig.json", "files": ["misspelt.ts"] }' >misspelt.json

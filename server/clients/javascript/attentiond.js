@@ -123,9 +123,9 @@ function unpack(answer) {
   if (start > answer.byteLength) throw new RangeError('it is cut');
   const { __metadata__, ...head } = JSON.parse(new TextDecoder().decode(answer.slice(8, start)));
   const results = {};
-  for (const [name, { dtype, shape, data_offsets: [begin, end] }] of Object.entries(head)) {
+  for (const [name, { dtype, shape, data_offsets }] of Object.entries(head)) {
     if (!TYPES[dtype]) throw new TypeError(`${name} has the type ${dtype}; the option "dtype": "float32" avoids it`);
-    const data = new TYPES[dtype](answer.slice(start + begin, start + end));
+    const data = new TYPES[dtype](answer.slice(start + data_offsets[0], start + data_offsets[1]));
     if (data.length !== shape.reduce((a, b) => a * b, 1)) throw new RangeError(`${name} is cut`);
     results[name] = { dtype, shape, data };
   }

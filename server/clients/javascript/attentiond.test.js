@@ -17,7 +17,9 @@ const mask = [0, 1, 2].map((i) => [0, 1, 2, 3, 4].map((j) => (i + j) % 3 !== 0))
 
 // Attention where a query i sees a key j if sees(i, j).
 function attention(sees) {
-  const masked_scores = given.Q.map((q, i) => given.K.map((k, j) => (sees(i, j) ? q.reduce((sum, a, c) => sum + a * k[c], 0) / 2 : -Infinity)));
+  const masked_scores = given.Q.map((q, i) =>
+    given.K.map((k, j) => (sees(i, j) ? q.reduce((sum, a, c) => sum + a * k[c], 0) / 2 : -Infinity)),
+  );
   const weights = masked_scores.map((row) => {
     const sum = row.reduce((all, score) => all + Math.exp(score), 0);
     return row.map((score) => Math.exp(score) / sum);
@@ -29,11 +31,14 @@ function attention(sees) {
 function near(got, rows, bound = 1e-5) {
   const expected = rows.flat();
   assert.equal(got.length, expected.length);
-  got.forEach((number, i) => assert.ok(number === expected[i] || Math.abs(number - expected[i]) <= bound, `${number} is not ${expected[i]}`));
+  got.forEach((number, i) =>
+    assert.ok(number === expected[i] || Math.abs(number - expected[i]) <= bound, `${number} is not ${expected[i]}`),
+  );
 }
 
 const tensor = (rows, type = Float32Array) => ({ shape: [rows.length, rows[0].length], data: type.from(rows.flat()) });
-const tensors = (rows = given, type = Float32Array) => Object.fromEntries(Object.keys(rows).map((name) => [name, tensor(rows[name], type)]));
+const tensors = (rows = given, type = Float32Array) =>
+  Object.fromEntries(Object.keys(rows).map((name) => [name, tensor(rows[name], type)]));
 
 async function refused(status, text, promise) {
   const error = await promise.then(
