@@ -253,12 +253,12 @@ test-openapi: ## Check the daemon against openapi.yaml (Schemathesis, from PyPI)
 	$(again) all
 	@tests/openapi/run.sh $(O) $(ARGS)
 
-# asked,NAME: not empty if the client NAME runs. The packages of the other clients are not installed.
+# asked,NAMES: not empty if one of these clients runs. The packages of the other clients are not installed.
 asked = $(if $(ARGS),$(filter $(1),$(ARGS)),$(1))
-test-clients: ## Try clients: generated, stock, by hand (1.4 GB from npm, PyPI, Go, Maven, Debian): ARGS="go stock"
+test-clients: ## Try clients: ours, generated, stock (1.4 GB from npm, PyPI, Go, Maven, Debian): ARGS="go generated-go"
 	@docker/packages.sh build python $(NPM) \
-	    $(if $(call asked,go),$$(command -v go >/dev/null || echo go)) \
-	    $(if $(call asked,java),$$({ command -v javac && command -v mvn; } >/dev/null || echo java)) \
+	    $(if $(call asked,go generated-go),$$(command -v go >/dev/null || echo go)) \
+	    $(if $(call asked,java generated-java),$$({ command -v javac && command -v mvn; } >/dev/null || echo java)) \
 	    $(if $(call asked,rust),$$(command -v rustc >/dev/null || echo rust)) \
 	    $(if $(call asked,torch),$$(test -n "$$TORCH_PYTHON" || echo torch))
 	$(again) all

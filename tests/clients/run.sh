@@ -1,13 +1,15 @@
 #!/bin/bash
 # run.sh FOLDER [NAME...] lets clients ask $ATTENTIOND_BIN (FOLDER/attentiond if it is not set).
 # - lint: two linters read openapi.yaml.
-# - typescript, python, go, java: a client is generated from openapi.yaml and compiled. It asks the first notebook, the same
-#   with drawn matrices, and a bad request. Then the client in plain/ runs that needs only the standard library of Go or Java.
-# - javascript, rust: the clients in plain/.
-# - c, cuda, triton, and after their other clients go and rust: the examples in kernel/. Without a NAME, triton runs only if
+# - go, java, javascript, python, rust: the test of the client in server/clients, with own/stub.py between it and the daemon,
+#   and the example in its README.md. The client is installed as its README.md says.
+# - generated-go, generated-java, generated-python, generated-typescript: a client is generated from openapi.yaml and compiled.
+#   It asks the first notebook, the same with drawn matrices, and a bad request. generated-typescript also compiles a program
+#   with the types of server/clients/javascript.
+# - c, cuda, triton, and after their clients go and rust: the examples in kernel/. Without a NAME, triton runs only if
 #   build/models has the PyTorch of "make test-models", which takes 6 GB.
 # - stock: tritonclient, and safetensors with requests. kserve: KServe's client. mlserver: MLServer's codecs.
-# - readme, torch: the section "Python first" of README.md, with NumPy and with PyTorch. $TORCH_PYTHON is a Python that has
+# - readme, torch: the section "NumPy, PyTorch, Triton" of server/clients/README.md, with NumPy and with PyTorch. $TORCH_PYTHON is a Python that has
 #   PyTorch; by default it is Debian's.
 # Without a NAME, all of them run. The first run downloads packages from npm, PyPI, Go's proxy and Maven Central. Packages
 # and generated files go to build/clients.
@@ -15,16 +17,18 @@ set -euo pipefail
 
 here=$(dirname "$(realpath "$0")")
 root=$(realpath "$here/../..")
+clients=$root/server/clients
 document=$root/openapi.yaml
 folder=$(realpath "${1:?usage: run.sh FOLDER [NAME...]}")
 shift
 work=$root/build/clients
 models=$root/build/models
 if [ $# = 0 ]; then
-    set -- lint typescript python go java javascript rust c cuda stock kserve mlserver readme torch
+    set -- lint go java javascript python rust generated-{go,java,python,typescript} c cuda stock kserve mlserver readme torch
     [ ! -e "$models/installed.txt" ] || set -- "$@" triton
 fi
 mkdir -p "$work"
+maven=(mvn -q -B "-Dmaven.repo.local=$work/m2")
 log=$work/log.txt
 
 quietly() { # COMMAND...: runs a command, and shows its output only if it fails
@@ -36,9 +40,13 @@ check() { # NAME GENERATOR COMMAND...: runs a client, and lets check.py read wha
     /usr/bin/python3 "$here/check.py" "$1 by $2" "$work/$1.json"
 }
 
-plain() { # NAME COMMAND...: runs a client of plain/, and lets its check read what it prints
-    "${@:2}" "$url" >"$work/plain.txt" || { echo "$1 failed: ${*:2}" >&2; exit 1; }
-    /usr/bin/python3 "$here/plain/check.py" "$1 by hand" <"$work/plain.txt"
+stubbed() { # COMMAND...: runs the test of a client beside a stub
+    quietly "$here/own/stub.py" "$@"
+}
+
+example() { # LANGUAGE FENCE FILE COMMAND...: runs the example in the README.md of a client
+    "$here/own/example.py" "$clients/$1/README.md" "${@:2}"
+    echo "$1: the client's test passes, and its example prints what its README.md says"
 }
 
 kernel() { # NAME COMMAND...: runs an example of kernel/, and lets its check send the file that it writes
@@ -58,6 +66,7 @@ start_daemon() { # OPTION...: starts a daemon; its address is then in $url, and 
 }
 
 install_node_modules() {
+    mkdir -p "$work/typescript"
     cd "$work/typescript"
     # The copy of the lock is written last, so a broken installation is made again.
     cmp -s "$here/typescript/package-lock.json" installed.json && return
@@ -73,9 +82,13 @@ run_lint() {
     echo "redocly and spectral: no error"
 }
 
-run_typescript() {
+run_generated-typescript() {
     install_node_modules
-    cp "$here"/typescript/{ask.ts,misspelt.ts,tsconfig.json} .
+    cp "$here"/typescript/{ask.ts,misspelt.ts,tsconfig.json} "$here/own/types.ts" .
+    rm -rf node_modules/attentiond
+    cp -r "$clients/javascript" node_modules/attentiond
+    echo '{ "extends": "./tsconfig.json", "files": ["types.ts"] }' >types.json
+    quietly node_modules/.bin/tsc --noEmit -p types.json
     quietly node_modules/.bin/openapi-typescript "$document" -o attentiond.d.ts
     echo '{ "extends": "./tsconfig.json", "files": ["ask.ts"] }' >ask.json
     echo '{ "extends": "./tsconfig.json", "files": ["misspelt.ts"] }' >misspelt.json
@@ -90,57 +103,103 @@ run_typescript() {
     check typescript openapi-typescript node ask.js "$url"
 }
 
-run_python() {
+run_generated-python() {
     "$here/../support/venv.sh" "$work/venv" "$here/python/requirements.txt"
     cd "$work"
     PATH=$work/venv/bin:$PATH quietly venv/bin/openapi-python-client generate --path "$document" \
-        --config "$here/python/config.yaml" --fail-on-warning --overwrite --output-path python
-    PYTHONPATH=$work/python check python openapi-python-client venv/bin/python -B "$here/python/ask.py" "$url"
+        --config "$here/python/config.yaml" --fail-on-warning --overwrite --output-path generated-python
+    PYTHONPATH=$work/generated-python check python openapi-python-client venv/bin/python -B "$here/python/ask.py" "$url"
+}
+
+set_go() {
+    mkdir -p "$work/$1"
+    cd "$work/$1"
+    # Go 1.21 and later fetch the version of Go that go.mod names.
+    export GOTOOLCHAIN=auto GOPATH=$work/gopath GOCACHE=$work/gocache GOFLAGS="-modcacherw -mod=readonly"
 }
 
 run_go() {
-    mkdir -p "$work/go"
-    cd "$work/go"
-    cp "$here"/go/* .
-    # Go 1.21 and later fetch the version of Go that go.mod names.
-    export GOTOOLCHAIN=auto GOPATH=$work/gopath GOCACHE=$work/gocache GOFLAGS="-modcacherw -mod=readonly"
-    quietly go tool oapi-codegen -generate types,client -package main -o attentiond.go "$document"
-    quietly go vet .
-    quietly go build -o ask .
-    check go oapi-codegen ./ask "$url"
-    quietly test -z "$(gofmt -l "$here/plain/attention.go")"
-    quietly go vet "$here/plain/attention.go"
-    plain go go run "$here/plain/attention.go"
-    quietly test -z "$(gofmt -l "$here/kernel/kernel.go")"
+    set_go go
+    quietly test -z "$(gofmt -l "$clients/go" "$here/kernel/kernel.go")"
+    (cd "$clients/go" && quietly go vet . && stubbed go test -count=1 .)
+    rm -f go.mod
+    quietly go mod init example
+    quietly go mod edit -require=attentiond@v0.1.0 "-replace=attentiond=$clients/go"
+    example go go main.go go run main.go
     quietly go vet "$here/kernel/kernel.go"
     kernel go go run "$here/kernel/kernel.go"
 }
 
+run_generated-go() {
+    set_go generated-go
+    cp "$here"/go/* .
+    quietly go tool oapi-codegen -generate types,client -package main -o attentiond.go "$document"
+    quietly go vet .
+    quietly go build -o ask .
+    check go oapi-codegen ./ask "$url"
+}
+
 run_java() {
-    local version=7.25.0 jar maven=(mvn -q -B "-Dmaven.repo.local=$work/m2")
+    rm -rf "$work/java"
+    cp -r "$clients/java" "$work/java"
+    cd "$work/java"
+    # shellcheck disable=SC2046 # the names have no spaces
+    quietly javac --release 17 -Xlint:all -Werror -d classes $(find src -name '*.java')
+    stubbed java -cp classes attentiond.ClientTest
+    quietly "${maven[@]}" package
+    example java java Example.java java -cp target/attentiond-client-0.1.0.jar Example.java
+}
+
+run_generated-java() {
+    local version=7.25.0 jar
     local plugin=org.apache.maven.plugins:maven-dependency-plugin:3.8.1
     jar=$work/openapi-generator-cli-$version.jar
     cd "$work"
     [ -f "$jar" ] || quietly "${maven[@]}" $plugin:copy \
         -Dartifact=org.openapitools:openapi-generator-cli:$version -DoutputDirectory="$work"
     echo "$(cat "$here/java/openapi-generator-cli.sha256")  $jar" | quietly sha256sum -c
-    rm -rf java
-    quietly java -jar "$jar" generate -g java -i "$document" -o java
-    cp "$here/java/Ask.java" java/src/main/java/
-    cd java
+    rm -rf generated-java
+    quietly java -jar "$jar" generate -g java -i "$document" -o generated-java
+    cp "$here/java/Ask.java" generated-java/src/main/java/
+    cd generated-java
     quietly "${maven[@]}" compile $plugin:build-classpath -Dmdep.outputFile=libraries.txt
     check java openapi-generator java -cp "target/classes:$(cat libraries.txt)" Ask "$url"
-    quietly javac -Xlint:all -Werror -d "$work/plain-java" "$here/plain/Attention.java"
-    plain java java "$here/plain/Attention.java"
 }
 
 run_javascript() {
-    plain javascript env NODE_NO_WARNINGS=1 node "$here/plain/attention.mjs"
+    export NODE_NO_WARNINGS=1 # Node.js 18 says that its fetch is experimental
+    stubbed node --test "$clients/javascript/"
+    mkdir -p "$work/javascript"
+    cd "$work/javascript"
+    echo '{ "type": "module" }' >package.json
+    quietly npm install --no-audit --no-fund --install-links "$clients/javascript"
+    example javascript js example.js node example.js
+}
+
+run_python() {
+    cd "$clients/python"
+    stubbed /usr/bin/python3 -B -m unittest
+    "$here/../support/venv.sh" "$work/venv-stock" "$here/stock/requirements.txt"
+    stubbed "$work/venv-stock/bin/python" -B -m unittest
+    rm -rf "$work/python"
+    python3 -m venv "$work/python"
+    cd "$work/python"
+    quietly bin/pip install --disable-pip-version-check "$clients/python"
+    example python python example.py bin/python -B example.py
 }
 
 run_rust() {
-    quietly rustc -D warnings -o "$work/attention" "$here/plain/attention.rs"
-    plain rust "$work/attention"
+    local options=(--edition 2021 -D warnings)
+    mkdir -p "$work/rust"
+    cd "$work/rust"
+    quietly rustc "${options[@]}" --crate-type lib --crate-name attentiond -o libattentiond.rlib "$clients/rust/src/lib.rs"
+    options+=(--extern attentiond=libattentiond.rlib)
+    quietly rustc "${options[@]}" --test -o test "$clients/rust/tests/client.rs"
+    stubbed ./test
+    if command -v cargo >/dev/null; then
+        (cd "$clients/rust" && CARGO_TARGET_DIR=$work/rust/target stubbed cargo test --offline)
+    fi
+    example rust rust example.rs sh -c "rustc ${options[*]} example.rs && ./example"
     quietly rustc -D warnings -o "$work/kernel-rust" "$here/kernel/kernel.rs"
     kernel rust "$work/kernel-rust"
 }
@@ -207,7 +266,6 @@ start_daemon
 export ATTENTIOND_URL=$url
 for name in "$@"; do
     declare -F "run_$name" >/dev/null || { echo "run.sh: there is no client $name" >&2; exit 2; }
-    mkdir -p "$work/typescript"
     (run_"$name")
 done
 for daemon in "${daemons[@]}"; do

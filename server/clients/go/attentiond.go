@@ -1,0 +1,335 @@
+// Package attentiond is a client of attentiond, the service that computes attention. It needs Go 1.18 or later, and no package.
+package attentiond
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	tries       = 5
+	longestWait = 30 // seconds between two tries, whatever the service says
+	safetensors = "application/vnd.safetensors"
+)
+
+// A Client has the address of a service. Set its other members before the first call; then goroutines may share it.
+type Client struct {
+	BaseURL string
+	APIKey  string        // "" means none
+	Timeout time.Duration // of one try
+	HTTP    *http.Client  // for example with certificates of your own
+}
+
+// New returns a client with a time-out of 60 seconds.
+func New(baseURL string) *Client {
+	return &Client{BaseURL: strings.TrimRight(baseURL, "/"), Timeout: 60 * time.Second, HTTP: http.DefaultClient}
+}
+
+// An Error says that the service refused a request, or did not answer.
+type Error struct {
+	Status    int    // of HTTP, or 0 without an answer
+	Detail    string // what is wrong
+	Pointer   string // a JSON pointer to the wrong part of the request, or ""
+	RequestID string // the log of the service has it, too
+	Err       error  // why no answer came, or why it cannot be read
+}
+
+func (e *Error) Error() string {
+	text := e.Detail
+	if e.Status != 0 {
+		text = fmt.Sprint(e.Status, " ", text)
+	}
+	return strings.TrimSpace(text + " " + e.Pointer)
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// Ask sends a request as JSON, or GET if the request is nil, and decodes the answer into what answer points to. Go reads null
+// into a float64 as 0, but null stands for −∞: read numbers that may be −∞ into a Tensor.
+func (c *Client) Ask(ctx context.Context, path string, request, answer any) error {
+	var body []byte
+	if request != nil {
+		var err error
+		if body, err = json.Marshal(request); err != nil {
+			return err
+		}
+	}
+	said, err := c.send(ctx, path, "application/json", body)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(said, answer); err != nil {
+		return &Error{Status: 200, Detail: fmt.Sprintf("the answer of %s%s cannot be read: %v", c.BaseURL, path, err), Err: err}
+	}
+	return nil
+}
+
+// Tensors sends tensors as bytes, and returns the results by their names.
+func (c *Client) Tensors(ctx context.Context, path string, tensors map[string]Tensor, options map[string]any) (map[string]Tensor, error) {
+	body, err := pack(tensors, options)
+	if err != nil {
+		return nil, err
+	}
+	said, err := c.send(ctx, path, safetensors, body)
+	if err != nil {
+		return nil, err
+	}
+	results, err := unpack(said)
+	if err != nil {
+		return nil, &Error{Status: 200, Detail: fmt.Sprintf("the answer of %s%s cannot be read: %v", c.BaseURL, path, err), Err: err}
+	}
+	return results, nil
+}
+
+func (c *Client) send(ctx context.Context, path, kind string, body []byte) ([]byte, error) {
+	for try := 1; ; try++ {
+		answer, wait, err := c.sendOnce(ctx, path, kind, body)
+		if err == nil || wait < 0 || try == tries {
+			return answer, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(wait):
+		}
+	}
+}
+
+// sendOnce also returns how long to wait before the next try, or a negative time if it would be in vain.
+func (c *Client) sendOnce(ctx context.Context, path, kind string, body []byte) ([]byte, time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	method := "POST"
+	if body == nil {
+		method = "GET"
+	}
+	request, err := http.NewRequestWithContext(ctx, method, c.BaseURL+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, -1, err
+	}
+	if body != nil {
+		request.Header.Set("Content-Type", kind)
+	}
+	if c.APIKey != "" {
+		request.Header.Set("Authorization", "Bearer "+c.APIKey)
+	}
+	response, err := c.HTTP.Do(request)
+	var answer []byte
+	if err == nil {
+		defer response.Body.Close()
+		answer, err = io.ReadAll(response.Body)
+	}
+	if err != nil {
+		return nil, -1, &Error{Detail: fmt.Sprintf("no answer from %s: %v", c.BaseURL, err), Err: err}
+	}
+	if response.StatusCode == http.StatusOK {
+		return answer, -1, nil
+	}
+	// Proxies say what they like in place of a problem document. /v2 says error, the other endpoints say detail.
+	var said struct{ Detail, Error, Pointer string }
+	if json.Unmarshal(answer, &said) != nil || said.Detail+said.Error == "" {
+		said.Detail = http.StatusText(response.StatusCode)
+	}
+	refusal := &Error{response.StatusCode, said.Detail + said.Error, said.Pointer, response.Header.Get("X-Request-Id"), nil}
+	header := response.Header.Get("Retry-After") // given if the same request may succeed later
+	if response.StatusCode != http.StatusServiceUnavailable || header == "" {
+		return nil, -1, refusal
+	}
+	seconds, err := strconv.ParseUint(header, 10, 16)
+	if err != nil {
+		seconds = 1 // it is a date
+	} else if seconds > longestWait {
+		seconds = longestWait
+	}
+	return nil, time.Duration(seconds) * time.Second, refusal
+}
+
+// A Tensor is a number, a matrix, or a stack of matrices, with its numbers in the order of the rows. In JSON it is an array of
+// arrays, where null is −∞; read from JSON, its data is a []float64.
+type Tensor struct {
+	Shape []int
+	Data  any // a slice of one of the types below
+}
+
+var types = map[string]reflect.Type{
+	"F32": reflect.TypeOf([]float32{}), "F64": reflect.TypeOf([]float64{}), "BOOL": reflect.TypeOf([]bool{}),
+	"I64": reflect.TypeOf([]int64{}), "I32": reflect.TypeOf([]int32{}), "U8": reflect.TypeOf([]uint8{}),
+}
+
+// dtype returns the name of a tensor's type in safetensors, if the tensor has as much data as its shape says.
+func (t Tensor) dtype() (string, error) {
+	for name, data := range types {
+		if reflect.TypeOf(t.Data) == data && reflect.ValueOf(t.Data).Len() == product(t.Shape) {
+			return name, nil
+		}
+	}
+	return "", fmt.Errorf("the data of a tensor, a %T, does not fit the shape %v", t.Data, t.Shape)
+}
+
+func product(shape []int) int {
+	count := 1
+	for _, size := range shape {
+		count *= size
+	}
+	return count
+}
+
+// Float64s returns the numbers of a tensor of any type. Those of bool are 1 and 0.
+func (t Tensor) Float64s() []float64 {
+	if data, ok := t.Data.([]float64); ok {
+		return data
+	}
+	data := reflect.ValueOf(t.Data)
+	numbers := make([]float64, data.Len())
+	for i := range numbers {
+		if element := data.Index(i); element.Kind() != reflect.Bool {
+			numbers[i] = element.Convert(reflect.TypeOf(0.0)).Float()
+		} else if element.Bool() {
+			numbers[i] = 1
+		}
+	}
+	return numbers
+}
+
+// MarshalJSON writes arrays of arrays.
+func (t Tensor) MarshalJSON() ([]byte, error) {
+	if _, err := t.dtype(); err != nil {
+		return nil, err
+	}
+	numbers := t.Float64s()
+	var nested func(shape []int) any
+	nested = func(shape []int) any {
+		if len(shape) == 0 {
+			number := numbers[0]
+			if numbers = numbers[1:]; math.IsInf(number, -1) {
+				return nil
+			}
+			return number
+		}
+		list := make([]any, shape[0])
+		for i := range list {
+			list[i] = nested(shape[1:])
+		}
+		return list
+	}
+	return json.Marshal(nested(t.Shape))
+}
+
+// UnmarshalJSON reads a number or arrays of numbers.
+func (t *Tensor) UnmarshalJSON(text []byte) error {
+	var value any
+	if err := json.Unmarshal(text, &value); err != nil {
+		return err
+	}
+	shape, numbers := []int{}, []float64{}
+	var add func(value any, depth int) error
+	add = func(value any, depth int) error {
+		list, ok := value.([]any)
+		if ok && depth == len(shape) && len(numbers) == 0 {
+			shape = append(shape, len(list)) // the first list of each depth
+		}
+		for _, member := range list {
+			if err := add(member, depth+1); err != nil {
+				return err
+			}
+		}
+		if number, is := value.(float64); is {
+			numbers = append(numbers, number)
+		} else if value == nil {
+			numbers = append(numbers, math.Inf(-1))
+		} else if !ok {
+			return fmt.Errorf("%v is no number of a tensor", value)
+		}
+		return nil
+	}
+	if err := add(value, 0); err != nil {
+		return err
+	}
+	if len(numbers) != product(shape) {
+		return errors.New("the rows of a tensor differ in length")
+	}
+	t.Shape, t.Data = shape, numbers
+	return nil
+}
+
+// A described tensor is one in the header of safetensors.
+type described struct {
+	Dtype   string `json:"dtype"`
+	Shape   []int  `json:"shape"`
+	Offsets [2]int `json:"data_offsets"`
+}
+
+// pack returns safetensors: the length of a JSON text, the text, and the bytes of the tensors.
+func pack(tensors map[string]Tensor, options map[string]any) ([]byte, error) {
+	head, metadata := map[string]any{}, map[string]string{}
+	var numbers bytes.Buffer
+	for name, tensor := range tensors {
+		dtype, err := tensor.dtype()
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		begin := numbers.Len()
+		binary.Write(&numbers, binary.LittleEndian, tensor.Data) // a buffer takes all that it gets
+		// A number without axes has the shape [], which is no null.
+		head[name] = described{dtype, append([]int{}, tensor.Shape...), [2]int{begin, numbers.Len()}}
+	}
+	for name, value := range options {
+		text, err := json.Marshal(value)
+		if err != nil {
+			return nil, err
+		}
+		metadata[name] = string(text)
+	}
+	head["__metadata__"] = metadata
+	text, err := json.Marshal(head)
+	if err != nil {
+		return nil, err
+	}
+	body := append(make([]byte, 8), text...)
+	binary.LittleEndian.PutUint64(body, uint64(len(text)))
+	return append(body, numbers.Bytes()...), nil
+}
+
+func unpack(body []byte) (map[string]Tensor, error) {
+	if len(body) < 8 || binary.LittleEndian.Uint64(body) > uint64(len(body)-8) {
+		return nil, errors.New("it is cut")
+	}
+	start := 8 + int(binary.LittleEndian.Uint64(body))
+	var head map[string]json.RawMessage
+	if err := json.Unmarshal(body[8:start], &head); err != nil {
+		return nil, err
+	}
+	delete(head, "__metadata__")
+	results := map[string]Tensor{}
+	for name, text := range head {
+		var found described
+		if err := json.Unmarshal(text, &found); err != nil {
+			return nil, err
+		}
+		data, known := types[found.Dtype]
+		if !known {
+			return nil, fmt.Errorf(`%s has the type %s; the option "dtype": "float32" avoids it`, name, found.Dtype)
+		}
+		begin, end, count := found.Offsets[0], found.Offsets[1], product(found.Shape)
+		if begin < 0 || end < begin || end > len(body)-start || count*int(data.Elem().Size()) != end-begin {
+			return nil, fmt.Errorf("%s is cut", name)
+		}
+		numbers := reflect.MakeSlice(data, count, count).Interface()
+		if err := binary.Read(bytes.NewReader(body[start+begin:start+end]), binary.LittleEndian, numbers); err != nil {
+			return nil, err
+		}
+		results[name] = Tensor{found.Shape, numbers}
+	}
+	return results, nil
+}

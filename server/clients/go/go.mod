@@ -1,0 +1,3 @@
+module attentiond
+
+go 1.18

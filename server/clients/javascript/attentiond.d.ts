@@ -1,0 +1,61 @@
+// The types of attentiond.js.
+
+/** Numbers, or arrays of them. -Infinity is null in JSON. */
+export type Numbers = number | Numbers[];
+
+/** A request in JSON. These are its commonest keys; /docs of the service has all, and of all endpoints. */
+export interface Request {
+  Q?: Numbers;
+  K?: Numbers;
+  V?: Numbers;
+  X?: Numbers;
+  W_Q?: Numbers;
+  W_K?: Numbers;
+  W_V?: Numbers;
+  W_O?: Numbers;
+  mask?: boolean | Numbers | boolean[][];
+  bias?: Numbers;
+  causal?: boolean | 'bottom_right';
+  window?: [left: number, right: number];
+  scale?: Numbers;
+  heads?: number;
+  return?: string[];
+  dtype?: 'float32' | 'float64';
+  digits?: number;
+  [option: string]: unknown;
+}
+
+/** An answer in JSON. These are its commonest results. */
+export interface Answer {
+  output: Numbers;
+  weights: Numbers;
+  scaled_scores: Numbers;
+  masked_scores: Numbers;
+  lse: Numbers;
+  [result: string]: any;
+}
+
+export type TensorData = Float32Array | Float64Array | BigInt64Array | Int32Array | Uint8Array;
+
+/** A matrix, or a stack of matrices, with its numbers in the order of the rows. */
+export interface Tensor {
+  /** It must be given only for a mask: 'BOOL', with a Uint8Array. */
+  dtype?: 'F32' | 'F64' | 'I64' | 'I32' | 'U8' | 'BOOL';
+  shape: number[];
+  data: TensorData;
+}
+
+export declare class ServiceError extends Error {
+  /** The status of HTTP, or 0 if no answer came. */
+  readonly status: number;
+  readonly detail: string;
+  /** A JSON pointer to the wrong part of the request, or ''. */
+  readonly pointer: string;
+  readonly requestId: string;
+}
+
+export declare class Client {
+  constructor(baseUrl?: string, settings?: { apiKey?: string; /** seconds of each try */ timeout?: number });
+  ask(path: string, request?: Request): Promise<Answer>;
+  tensors(path: string, tensors: Record<string, Tensor>, options?: Record<string, unknown>): Promise<Record<string, Required<Tensor>>>;
+}

@@ -1,0 +1,133 @@
+// attentiond.js is a client of attentiond, the service that computes attention. It needs Node.js 18 or later, or a browser,
+// and no package. A page from another origin than the service needs the daemon's option --cors-origins.
+
+const TRIES = 5;
+const LONGEST_WAIT = 30; // seconds between two tries, whatever the service says
+const SAFETENSORS = 'application/vnd.safetensors';
+const TYPES = { F32: Float32Array, F64: Float64Array, I64: BigInt64Array, I32: Int32Array, U8: Uint8Array, BOOL: Uint8Array };
+
+// The service refused a request, or did not answer. `status` is that of HTTP, or 0 without an answer. `pointer` names the wrong
+// part of the request (a JSON pointer), and the log of the service has the `requestId`.
+export class ServiceError extends Error {
+  constructor(status, detail, pointer = '', requestId = '', options = {}) {
+    super([status || '', detail, pointer].filter(Boolean).join(' '), options);
+    Object.assign(this, { name: 'ServiceError', status, detail, pointer, requestId });
+  }
+}
+
+export class Client {
+  // `timeout` is the number of seconds that one try may take.
+  constructor(baseUrl = 'http://127.0.0.1:8080', { apiKey = '', timeout = 60 } = {}) {
+    Object.assign(this, { baseUrl: baseUrl.replace(/\/+$/, ''), apiKey, timeout });
+  }
+
+  // Sends a request as JSON, or GET without a request, and returns the answer. −∞ is -Infinity on both sides.
+  async ask(path, request) {
+    const answer = await this.#send(path, request === undefined ? undefined : JSON.stringify(request, toJson), 'application/json');
+    try {
+      return fromJson(JSON.parse(new TextDecoder().decode(answer)));
+    } catch (cause) {
+      throw new ServiceError(200, `the answer of ${this.baseUrl}${path} is not JSON`, '', '', { cause });
+    }
+  }
+
+  // Sends tensors as bytes, and returns the results by their names. A tensor is { shape, data }, and `data` has the numbers in
+  // the order of the rows, in one of the arrays of TYPES. A mask is { dtype: 'BOOL', shape, data: Uint8Array }.
+  async tensors(path, tensors, options = {}) {
+    const answer = await this.#send(path, pack(tensors, options), SAFETENSORS);
+    try {
+      return unpack(answer);
+    } catch (cause) {
+      throw new ServiceError(200, `the answer of ${this.baseUrl}${path} cannot be read: ${cause.message}`, '', '', { cause });
+    }
+  }
+
+  async #send(path, body, kind) {
+    const headers = body === undefined ? {} : { 'Content-Type': kind };
+    if (this.apiKey) headers.Authorization = `Bearer ${this.apiKey}`;
+    for (let tries = 1; ; tries++) {
+      const signal = AbortSignal.timeout(1000 * this.timeout);
+      let response;
+      let answer;
+      try {
+        response = await fetch(this.baseUrl + path, { method: body === undefined ? 'GET' : 'POST', headers, body, signal });
+        answer = await response.arrayBuffer();
+      } catch (cause) {
+        const reason = signal.aborted ? `timed out after ${this.timeout} s` : (cause.cause?.message ?? cause.message);
+        throw new ServiceError(0, `no answer from ${this.baseUrl}: ${reason}`, '', '', { cause });
+      }
+      if (response.ok) return answer;
+      const wait = response.headers.get('Retry-After'); // given if the same request may succeed later
+      if (response.status !== 503 || wait === null || tries === TRIES) throw problem(response, answer);
+      const seconds = Math.min(/^\d+$/.test(wait) ? Number(wait) : 1, LONGEST_WAIT);
+      await new Promise((wake) => setTimeout(wake, 1000 * seconds));
+    }
+  }
+}
+
+// Returns the error of an answer. Proxies say what they like in place of a problem document.
+function problem(response, answer) {
+  let said = {};
+  try {
+    said = JSON.parse(new TextDecoder().decode(answer)) ?? {};
+  } catch {
+    // It is not JSON.
+  }
+  const detail = said.detail ?? said.error ?? (response.statusText || 'the answer is no problem document');
+  return new ServiceError(response.status, detail, said.pointer, response.headers.get('X-Request-Id') ?? '');
+}
+
+// JSON.stringify() itself writes null for -Infinity, but also for NaN and Infinity. Typed arrays become arrays.
+function toJson(key, value) {
+  if (ArrayBuffer.isView(value)) return Array.from(value, Number);
+  if (Number.isNaN(value) || value === Infinity) throw new RangeError(`${value} has no form in JSON`);
+  return value;
+}
+
+// Replaces null by -Infinity in arrays. In a comparison null means another thing.
+function fromJson(value) {
+  if (Array.isArray(value)) return value.map((member) => (member === null ? -Infinity : fromJson(member)));
+  if (value === null || typeof value !== 'object') return value;
+  return Object.fromEntries(Object.entries(value).map(([key, member]) => [key, key === 'comparison' ? member : fromJson(member)]));
+}
+
+// Returns safetensors: the length of a JSON text, the text, and the bytes of the tensors. All processors that run JavaScript
+// today are little-endian, as safetensors are.
+function pack(tensors, options) {
+  const head = {};
+  const parts = [];
+  let at = 0;
+  for (const [name, { dtype, shape, data }] of Object.entries(tensors)) {
+    const type = dtype ?? Object.keys(TYPES).find((key) => data instanceof TYPES[key]);
+    if (!TYPES[type] || !(data instanceof TYPES[type])) throw new TypeError(`the data of ${name} is no array of ${Object.keys(TYPES)}`);
+    if (shape.reduce((a, b) => a * b, 1) !== data.length) throw new RangeError(`the data of ${name} does not fit its shape`);
+    head[name] = { dtype: type, shape, data_offsets: [at, at + data.byteLength] };
+    parts.push(new Uint8Array(data.buffer, data.byteOffset, data.byteLength));
+    at += data.byteLength;
+  }
+  head.__metadata__ = Object.fromEntries(Object.entries(options).map(([name, value]) => [name, JSON.stringify(value)]));
+  const text = new TextEncoder().encode(JSON.stringify(head));
+  const body = new Uint8Array(8 + text.length + at);
+  new DataView(body.buffer).setBigUint64(0, BigInt(text.length), true);
+  body.set(text, 8);
+  at = 8 + text.length;
+  for (const part of parts) {
+    body.set(part, at);
+    at += part.length;
+  }
+  return body;
+}
+
+function unpack(answer) {
+  const start = 8 + Number(new DataView(answer).getBigUint64(0, true));
+  if (start > answer.byteLength) throw new RangeError('it is cut');
+  const { __metadata__, ...head } = JSON.parse(new TextDecoder().decode(answer.slice(8, start)));
+  const results = {};
+  for (const [name, { dtype, shape, data_offsets }] of Object.entries(head)) {
+    if (!TYPES[dtype]) throw new TypeError(`${name} has the type ${dtype}; the option "dtype": "float32" avoids it`);
+    const data = new TYPES[dtype](answer.slice(start + data_offsets[0], start + data_offsets[1]));
+    if (data.length !== shape.reduce((a, b) => a * b, 1)) throw new RangeError(`${name} is cut`);
+    results[name] = { dtype, shape, data };
+  }
+  return results;
+}

@@ -1,0 +1,188 @@
+"""attentiond.py is a client of attentiond, the service that computes attention. It needs Python 3.9 or later and no package.
+With NumPy, arrays are tensors, too."""
+
+import array
+import http.client
+import json
+import math
+import struct
+import sys
+import time
+import urllib.error
+import urllib.request
+from typing import Any, Dict, Mapping, NamedTuple, Optional, Sequence
+
+try:
+    import numpy
+except ImportError:
+    numpy = None
+
+__version__ = "0.1.0"
+TRIES = 5
+LONGEST_WAIT = 30  # seconds between two tries, whatever the service says
+SAFETENSORS = "application/vnd.safetensors"
+# The types of safetensors, those of the module `array`, and those of NumPy.
+TYPES = {"F32": ("f", "<f4"), "F64": ("d", "<f8"), "I64": ("q", "<i8"), "I32": ("i", "<i4"), "BOOL": ("B", "|b1"),
+         "U8": ("B", "|u1"), "F16": (None, "<f2")}
+
+
+class ServiceError(Exception):
+    """The service refused a request, or did not answer. `status` is that of HTTP, or 0 without an answer. `pointer` names the
+    wrong part of the request (a JSON pointer), and the log of the service has the `request_id`."""
+
+    def __init__(self, status: int, detail: str, pointer: str = "", request_id: str = ""):
+        super().__init__(" ".join(filter(None, (str(status or ""), detail, pointer))))
+        self.status, self.detail, self.pointer, self.request_id = status, detail, pointer, request_id
+
+
+class Tensor(NamedTuple):
+    """A matrix, or a stack of matrices. Its numbers are in the order of the rows, in an array.array of the type that TYPES names."""
+
+    dtype: str
+    shape: Sequence[int]
+    data: array.array
+
+
+class Client:
+    """The address of a service, with its API key. `timeout` is the number of seconds that one try may take."""
+
+    def __init__(self, base_url: str = "http://127.0.0.1:8080", api_key: Optional[str] = None, timeout: float = 60):
+        self.base_url, self.api_key, self.timeout = base_url.rstrip("/"), api_key, timeout
+
+    def ask(self, path: str, request: Optional[Mapping[str, Any]] = None) -> Dict[str, Any]:
+        """Sends a request as JSON, or GET without a request, and returns the answer. −∞ is the float -inf on both sides."""
+        body = None if request is None else json.dumps(_to_json(request), allow_nan=False).encode()
+        answer = self._send(path, body, "application/json")
+        try:
+            return _from_json(json.loads(answer))
+        except ValueError:
+            raise ServiceError(200, f"the answer of {self.base_url}{path} is not JSON") from None
+
+    def tensors(self, path: str, tensors: Mapping[str, Any], options: Optional[Mapping[str, Any]] = None) -> Dict[str, Any]:
+        """Sends tensors as bytes, and returns the results by their names. Results are arrays of NumPy, unless NumPy is missing or
+        a given tensor is a Tensor."""
+        plain = numpy is None or any(isinstance(tensor, Tensor) for tensor in tensors.values())
+        answer = self._send(path, _pack(tensors, options or {}), SAFETENSORS)
+        try:
+            return _unpack(answer, plain)
+        except (ValueError, TypeError, LookupError, AttributeError, struct.error) as error:
+            raise ServiceError(200, f"the answer of {self.base_url}{path} cannot be read: {error}") from None
+
+    def _send(self, path, body, kind):
+        headers = {"Content-Type": kind} if body is not None else {}
+        if self.api_key:
+            headers["Authorization"] = f"Bearer {self.api_key}"
+        request = urllib.request.Request(self.base_url + path, body, headers)
+        for tries_left in reversed(range(TRIES)):
+            end = time.monotonic() + self.timeout
+            try:
+                with urllib.request.urlopen(request, timeout=self.timeout) as response:
+                    return _read(response, end)
+            except urllib.error.HTTPError as error:
+                wait = error.headers.get("Retry-After")  # given if the same request may succeed later
+                with error:
+                    if error.code != 503 or wait is None or tries_left == 0:
+                        raise _problem(error, end) from None
+                time.sleep(min(int(wait) if wait.isdigit() else 1, LONGEST_WAIT))
+            except (OSError, http.client.HTTPException) as error:
+                reason = getattr(error, "reason", error)
+                raise ServiceError(0, f"no answer from {self.base_url}: {reason}") from error
+        raise AssertionError("the last try returns or raises")
+
+
+def _read(response, end):
+    """Returns the body of an answer that must be there at the time `end`."""
+    body = bytearray()
+    while piece := response.read1(1 << 20):
+        body += piece
+        if time.monotonic() > end:
+            raise TimeoutError("timed out")
+    if response.length:
+        raise http.client.IncompleteRead(body, response.length)
+    return body
+
+
+def _problem(error, end):
+    """Returns the error of an answer. Proxies say what they like in place of a problem document."""
+    try:
+        said = json.loads(_read(error, end))
+        detail = said.get("detail") or said.get("error") or error.reason
+    except (ValueError, AttributeError, OSError, http.client.HTTPException):
+        said, detail = {}, error.reason
+    return ServiceError(error.code, detail, said.get("pointer", ""), error.headers.get("X-Request-Id", ""))
+
+
+def _to_json(value):
+    """Returns a value as JSON has it: arrays as lists, and −∞ as null."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return {key: _to_json(member) for key, member in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_to_json(member) for member in value]
+    return None if value == -math.inf else value
+
+
+def _from_json(value):
+    """Replaces null by −∞ in arrays. In a comparison null means another thing."""
+    if isinstance(value, dict):
+        return {key: member if key == "comparison" else _from_json(member) for key, member in value.items()}
+    if isinstance(value, list):
+        return [-math.inf if member is None else _from_json(member) for member in value]
+    return value
+
+
+def _tensor(name, value):
+    """Returns the type, the shape and the bytes of a tensor."""
+    if isinstance(value, Tensor):
+        data = array.array(value.data.typecode, value.data)
+        if TYPES[value.dtype][0] != data.typecode or math.prod(value.shape) != len(data):
+            raise ValueError(f"{name}: the data does not fit {value.dtype} {tuple(value.shape)}")
+        if sys.byteorder == "big":
+            data.byteswap()
+        return value.dtype, list(value.shape), data.tobytes()
+    if numpy is None:
+        raise TypeError(f"{name} is no Tensor, and NumPy is not installed")
+    value = numpy.asarray(value)
+    for dtype, (_, of_numpy) in TYPES.items():
+        if value.dtype == of_numpy or value.dtype.newbyteorder() == of_numpy:
+            return dtype, value.shape, value.astype(of_numpy).tobytes()
+    raise TypeError(f"{name} has the type {value.dtype}, which is none of {', '.join(TYPES)}")
+
+
+def _pack(tensors, options):
+    """Returns safetensors: the length of a JSON text, the text, and the bytes of the tensors."""
+    head, parts, at = {}, [], 0
+    for name, value in tensors.items():
+        dtype, shape, data = _tensor(name, value)
+        head[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + len(data)]}
+        parts.append(data)
+        at += len(data)
+    head["__metadata__"] = {name: json.dumps(value) for name, value in options.items()}
+    text = json.dumps(head).encode()
+    return b"".join([struct.pack("<Q", len(text)), text, *parts])
+
+
+def _unpack(body, plain):
+    """Returns the tensors of safetensors, as Tensors or as arrays of NumPy."""
+    start = 8 + struct.unpack_from("<Q", body)[0]
+    if start > len(body):
+        raise ValueError("it is cut")
+    results = {}
+    for name, found in json.loads(body[8:start]).items():
+        if name == "__metadata__":
+            continue
+        if TYPES.get(found["dtype"], (None, None))[plain is False] is None:
+            raise TypeError(f'{name} has the type {found["dtype"]}; the option "dtype": "float32" avoids it')
+        begin, end = found["data_offsets"]
+        data = body[start + begin:start + end]
+        if plain:
+            result = array.array(TYPES[found["dtype"]][0], bytes(data))
+            if sys.byteorder == "big":
+                result.byteswap()
+            if len(result) != math.prod(found["shape"]):
+                raise ValueError(f"{name} is cut")
+            results[name] = Tensor(found["dtype"], found["shape"], result)
+        else:
+            results[name] = numpy.frombuffer(data, TYPES[found["dtype"]][1]).reshape(found["shape"])
+    return results

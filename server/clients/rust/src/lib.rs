@@ -1,0 +1,349 @@
+//! A client of attentiond, the service that computes attention. It needs Rust 1.63 or later, and no crate. It speaks http. For
+//! https, run a proxy such as stunnel or HAProxy beside your program.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::time::{Duration, Instant};
+
+mod json;
+pub use json::Value;
+
+const TRIES: u32 = 5;
+const LONGEST_WAIT: u64 = 30; // seconds between two tries, whatever the service says
+
+/// The service refused a request, or did not answer.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Error {
+    /// The status of HTTP, or 0 without an answer.
+    pub status: u16,
+    pub detail: String,
+    /// A JSON pointer to the wrong part of the request, or "".
+    pub pointer: String,
+    /// The log of the service has it, too.
+    pub request_id: String,
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let status = if self.status == 0 { String::new() } else { format!("{} ", self.status) };
+        f.write_str(format!("{status}{} {}", self.detail, self.pointer).trim_end())
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// A number, a matrix, or a stack of matrices, with its numbers in the order of the rows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tensor {
+    pub shape: Vec<usize>,
+    pub data: Data,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Data {
+    F32(Vec<f32>),
+    F64(Vec<f64>),
+    I64(Vec<i64>),
+    Bool(Vec<bool>),
+}
+
+macro_rules! from_numbers {
+    ($($name:ident $number:ty),*) => { $(
+        impl From<Vec<$number>> for Data {
+            fn from(numbers: Vec<$number>) -> Data {
+                Data::$name(numbers)
+            }
+        }
+    )* };
+}
+from_numbers!(F32 f32, F64 f64, I64 i64, Bool bool);
+
+impl Tensor {
+    pub fn new(shape: &[usize], data: impl Into<Data>) -> Tensor {
+        Tensor { shape: shape.to_vec(), data: data.into() }
+    }
+
+    /// Returns the numbers of a tensor of any type. Those of bool are 1 and 0.
+    pub fn to_f64(&self) -> Vec<f64> {
+        match &self.data {
+            Data::F32(numbers) => numbers.iter().map(|&x| f64::from(x)).collect(),
+            Data::F64(numbers) => numbers.clone(),
+            Data::I64(numbers) => numbers.iter().map(|&x| x as f64).collect(),
+            Data::Bool(numbers) => numbers.iter().map(|&x| f64::from(u8::from(x))).collect(),
+        }
+    }
+
+    /// Tells whether there are as many numbers as the shape says.
+    fn fits(&self) -> bool {
+        let count = match &self.data {
+            Data::F32(numbers) => numbers.len(),
+            Data::F64(numbers) => numbers.len(),
+            Data::I64(numbers) => numbers.len(),
+            Data::Bool(numbers) => numbers.len(),
+        };
+        self.shape.iter().try_fold(1, |product: usize, &size| product.checked_mul(size)) == Some(count)
+    }
+
+    /// Returns the type in safetensors, and the bytes.
+    fn bytes(&self) -> (&'static str, Vec<u8>) {
+        match &self.data {
+            Data::F32(numbers) => ("F32", numbers.iter().flat_map(|x| x.to_le_bytes()).collect()),
+            Data::F64(numbers) => ("F64", numbers.iter().flat_map(|x| x.to_le_bytes()).collect()),
+            Data::I64(numbers) => ("I64", numbers.iter().flat_map(|x| x.to_le_bytes()).collect()),
+            Data::Bool(numbers) => ("BOOL", numbers.iter().map(|&x| u8::from(x)).collect()),
+        }
+    }
+}
+
+impl Data {
+    /// Reads the numbers of a type of safetensors.
+    fn read(dtype: &str, bytes: &[u8]) -> Result<Data, String> {
+        let wide = || bytes.chunks_exact(8).map(|b| <[u8; 8]>::try_from(b).unwrap());
+        match dtype {
+            "F32" => {
+                let narrow = bytes.chunks_exact(4).map(|b| <[u8; 4]>::try_from(b).unwrap());
+                Ok(Data::F32(narrow.map(f32::from_le_bytes).collect()))
+            }
+            "F64" => Ok(Data::F64(wide().map(f64::from_le_bytes).collect())),
+            "I64" => Ok(Data::I64(wide().map(i64::from_le_bytes).collect())),
+            "BOOL" => Ok(Data::Bool(bytes.iter().map(|&b| b != 0).collect())),
+            _ => Err(format!(r#"has the type {dtype}; the option "dtype": "float32" avoids it"#)),
+        }
+    }
+}
+
+/// The address of a service, such as http://127.0.0.1:8080. Threads may share it.
+#[derive(Clone, Debug)]
+pub struct Client {
+    base_url: String,
+    pub api_key: Option<String>,
+    /// How long one try may take, from the connection to the last byte: 60 seconds unless you change it.
+    pub timeout: Duration,
+}
+
+impl Client {
+    pub fn new(base_url: &str) -> Client {
+        let base_url = base_url.trim_end_matches('/').to_string();
+        Client { base_url, api_key: None, timeout: Duration::from_secs(60) }
+    }
+
+    /// Sends a request as JSON, or GET if it is null, and returns the answer.
+    pub fn ask(&self, path: &str, request: &Value) -> Result<Value, Error> {
+        let body = request.to_string();
+        let body = if matches!(request, Value::Null) { None } else { Some(body.as_bytes()) };
+        let answer = self.send(path, "application/json", body)?;
+        let text = String::from_utf8(answer).map_err(|error| self.unreadable(path, &error.to_string()))?;
+        text.parse().map_err(|error: String| self.unreadable(path, &error))
+    }
+
+    /// Sends tensors as bytes, and returns the results by their names.
+    pub fn tensors(
+        &self,
+        path: &str,
+        tensors: &[(&str, Tensor)],
+        options: &[(&str, Value)],
+    ) -> Result<BTreeMap<String, Tensor>, Error> {
+        if let Some((name, tensor)) = tensors.iter().find(|(_, tensor)| !tensor.fits()) {
+            let detail = format!("the data of {name} does not fit its shape {:?}", tensor.shape);
+            return Err(Error { detail, ..Error::default() });
+        }
+        let body = pack(tensors, options);
+        let answer = self.send(path, "application/vnd.safetensors", Some(&body))?;
+        unpack(&answer).map_err(|error| self.unreadable(path, &error))
+    }
+
+    fn unreadable(&self, path: &str, why: &str) -> Error {
+        let detail = format!("the answer of {}{path} cannot be read: {why}", self.base_url);
+        Error { status: 200, detail, ..Error::default() }
+    }
+
+    fn send(&self, path: &str, kind: &str, body: Option<&[u8]>) -> Result<Vec<u8>, Error> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let answer = self.send_once(path, kind, body).map_err(|error| {
+                let late = matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut);
+                let why = if late { format!("timed out after {:?}", self.timeout) } else { error.to_string() };
+                Error { detail: format!("no answer from {}: {why}", self.base_url), ..Error::default() }
+            })?;
+            if answer.status == 200 {
+                return Ok(answer.body);
+            }
+            match answer.header("Retry-After") {
+                // It is given if the same request may succeed later. It may also be a date.
+                Some(wait) if answer.status == 503 && tries < TRIES => {
+                    std::thread::sleep(Duration::from_secs(wait.parse().unwrap_or(1).min(LONGEST_WAIT)));
+                }
+                _ => return Err(answer.problem()),
+            }
+        }
+    }
+
+    fn send_once(&self, path: &str, kind: &str, body: Option<&[u8]>) -> io::Result<Answer> {
+        let end = Instant::now() + self.timeout;
+        let url = format!("{}{path}", self.base_url);
+        let address = url.strip_prefix("http://").ok_or_else(|| invalid("the URL does not begin with http://"))?;
+        let (host, target) = address.split_once('/').unwrap_or((address, ""));
+        let (mut stream, mut tried) = (None, invalid("the host has no address"));
+        let host_and_port =
+            if host.rsplit(']').next().unwrap_or("").contains(':') { host.to_string() } else { format!("{host}:80") };
+        for address in host_and_port.to_socket_addrs()? {
+            match TcpStream::connect_timeout(&address, left(end)?) {
+                Ok(connected) => {
+                    stream = Some(connected);
+                    break;
+                }
+                Err(error) => tried = error,
+            }
+        }
+        let mut stream = stream.ok_or(tried)?;
+
+        let method = if body.is_some() { "POST" } else { "GET" };
+        let mut head = format!("{method} /{target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n");
+        if let Some(body) = body {
+            head += &format!("Content-Type: {kind}\r\nContent-Length: {}\r\n", body.len());
+        }
+        if let Some(key) = &self.api_key {
+            head += &format!("Authorization: Bearer {key}\r\n");
+        }
+        stream.set_write_timeout(Some(left(end)?))?;
+        stream.write_all((head + "\r\n").as_bytes())?;
+        // A service that refuses a long body may answer before it has read it.
+        let sent = stream.write_all(body.unwrap_or(&[]));
+        Answer::read(&mut stream, end).map_err(|error| sent.err().unwrap_or(error))
+    }
+}
+
+/// Returns the time until `end`.
+fn left(end: Instant) -> io::Result<Duration> {
+    let left = end.saturating_duration_since(Instant::now());
+    if left.is_zero() {
+        Err(io::ErrorKind::TimedOut.into())
+    } else {
+        Ok(left)
+    }
+}
+
+fn invalid(why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, why)
+}
+
+struct Answer {
+    status: u16,
+    head: String,
+    body: Vec<u8>,
+}
+
+impl Answer {
+    /// Reads an answer up to the end of the connection.
+    fn read(stream: &mut TcpStream, end: Instant) -> io::Result<Answer> {
+        let (mut all, mut piece) = (Vec::new(), vec![0; 1 << 16]);
+        loop {
+            stream.set_read_timeout(Some(left(end)?))?;
+            match stream.read(&mut piece) {
+                Ok(0) => break,
+                Ok(count) => all.extend_from_slice(&piece[..count]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let split = find(&all, b"\r\n\r\n").ok_or_else(|| invalid("the connection was closed"))?;
+        let body = all.split_off(split + 4);
+        let head = String::from_utf8_lossy(&all).into_owned();
+        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
+        let mut answer = Answer { status: status.ok_or_else(|| invalid("the answer is not HTTP"))?, head, body };
+        if answer.header("Transfer-Encoding").map_or(false, |coding| coding.eq_ignore_ascii_case("chunked")) {
+            answer.body = dechunk(&answer.body).ok_or_else(|| invalid("the answer ended early"))?;
+        } else if let Some(length) = answer.header("Content-Length") {
+            if length != answer.body.len().to_string() {
+                return Err(invalid("the answer ended early"));
+            }
+        }
+        Ok(answer)
+    }
+
+    fn header(&self, name: &str) -> Option<&str> {
+        let mut headers = self.head.lines().filter_map(|line| line.split_once(':'));
+        headers.find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim())
+    }
+
+    /// Returns the error of an answer. Proxies say what they like in place of a problem document.
+    fn problem(&self) -> Error {
+        let said: Value = String::from_utf8_lossy(&self.body).parse().unwrap_or(Value::Null);
+        let text = |name| said.get(name).and_then(Value::as_str).map(str::to_string);
+        let reason = self.head.lines().next().and_then(|line| line.splitn(3, ' ').nth(2)).unwrap_or("");
+        Error {
+            status: self.status,
+            detail: text("detail").or_else(|| text("error")).unwrap_or_else(|| reason.to_string()),
+            pointer: text("pointer").unwrap_or_default(),
+            request_id: self.header("X-Request-Id").unwrap_or("").to_string(),
+        }
+    }
+}
+
+fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
+    bytes.windows(wanted.len()).position(|window| window == wanted)
+}
+
+/// Joins the chunks of a body.
+fn dechunk(mut rest: &[u8]) -> Option<Vec<u8>> {
+    let mut body = Vec::new();
+    loop {
+        let end = find(rest, b"\r\n")?;
+        let size = std::str::from_utf8(&rest[..end]).ok()?.split(';').next()?.trim();
+        let size = usize::from_str_radix(size, 16).ok()?;
+        if size == 0 {
+            return Some(body);
+        }
+        rest = rest.get(end + 2..)?;
+        body.extend_from_slice(rest.get(..size)?);
+        rest = rest.get(size..)?.strip_prefix(b"\r\n")?;
+    }
+}
+
+/// Returns safetensors: the length of a JSON text, the text, and the bytes of the tensors.
+fn pack(tensors: &[(&str, Tensor)], options: &[(&str, Value)]) -> Vec<u8> {
+    let (mut head, mut numbers) = (Vec::new(), Vec::new());
+    for (name, tensor) in tensors {
+        let (dtype, bytes) = tensor.bytes();
+        let offsets = vec![numbers.len(), numbers.len() + bytes.len()];
+        numbers.extend(bytes);
+        let described =
+            [("dtype", dtype.into()), ("shape", tensor.shape.clone().into()), ("data_offsets", offsets.into())];
+        head.push((*name, Value::object(described)));
+    }
+    let metadata = options.iter().map(|(name, value)| (*name, Value::from(value.to_string())));
+    head.push(("__metadata__", Value::object(metadata)));
+    let text = Value::object(head).to_string();
+    let mut body = (text.len() as u64).to_le_bytes().to_vec();
+    body.extend(text.into_bytes());
+    body.extend(numbers);
+    body
+}
+
+fn unpack(body: &[u8]) -> Result<BTreeMap<String, Tensor>, String> {
+    let length = body.get(..8).ok_or("it is cut")?.try_into().map(u64::from_le_bytes).unwrap();
+    let length = usize::try_from(length).ok().filter(|&length| length <= body.len() - 8).ok_or("it is cut")?;
+    let (text, numbers) = body[8..].split_at(length);
+    let head: Value = std::str::from_utf8(text).map_err(|error| error.to_string())?.parse()?;
+    let mut results = BTreeMap::new();
+    for (name, described) in head.members().iter().filter(|(name, _)| name != "__metadata__") {
+        let sizes = |key| described.get(key).and_then(|value| value.tensor().ok()).map(|list| list.to_f64());
+        let (shape, offsets) = (sizes("shape").unwrap_or_default(), sizes("data_offsets").unwrap_or_default());
+        let shape: Vec<usize> = shape.iter().map(|&size| size as usize).collect();
+        let bytes = match offsets[..] {
+            [begin, end] => numbers.get(begin as usize..end as usize),
+            _ => None,
+        };
+        let dtype = described.get("dtype").and_then(Value::as_str).unwrap_or("");
+        let data = Data::read(dtype, bytes.ok_or_else(|| format!("{name} is cut"))?);
+        let tensor = Tensor { shape, data: data.map_err(|error| format!("{name} {error}"))? };
+        if !tensor.fits() {
+            return Err(format!("{name} is cut"));
+        }
+        results.insert(name.clone(), tensor);
+    }
+    Ok(results)
+}

@@ -1,0 +1,173 @@
+#!/usr/bin/python3
+"""stub.py COMMAND... runs the test of a client (server/clients). $ATTENTIOND_URL is a daemon; if it is not set, the stub starts
+$ATTENTIOND_BIN. The command gets $ATTENTIOND_URL, and $ATTENTIOND_STUB_URL, the address of a server that stands between the client
+and the daemon. The first part of a path says how this server behaves, as `Stub` tells; the rest is the path at the daemon. After
+the command, the stub checks how often each kind was asked: so it sees whether the client repeats what it should, and nothing else."""
+
+import contextlib
+import http.server
+import json
+import os
+import struct
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+
+SAFETENSORS = "application/vnd.safetensors"
+PROBLEM = "application/problem+json"
+BUSY = json.dumps({"title": "Service Unavailable", "status": 503, "detail": "too much work waits"}).encode()
+# How many requests the test of each client sends to each kind, with the tries that must follow them.
+EXPECTED = {"busy": 3, "always": 5, "lasting": 1, "late": 2, "html": 2, "silent": 1, "drip": 1, "closed": 1, "cut": 2, "key": 1,
+            "chunked": 2, "half": 1, "broken": 3}
+
+
+def safetensors(head, size):
+    text = json.dumps(head).encode()
+    return struct.pack("<Q", len(text)) + text + bytes(size)
+
+
+def broken(number):
+    """Returns bytes that are no safetensors: their end is missing, an offset is too large, or the length of the header is."""
+    tensor = {"dtype": "F32", "shape": [2, 2], "data_offsets": [0, 16]}
+    return (safetensors({"output": tensor}, 15), safetensors({"output": {**tensor, "data_offsets": [8, 2 ** 62]}}, 16),
+            b"\xff" * 7 + b"\x7f{}")[number - 1]
+
+
+class Stub(http.server.BaseHTTPRequestHandler):
+    """Each method answers a request for a path that begins with its name."""
+
+    protocol_version = "HTTP/1.1"
+    daemon = ""
+    seen = {}
+    first_busy = 0.0
+
+    def do_POST(self):
+        _, kind, self.rest = self.path.split("/", 2)
+        self.body = self.rfile.read(int(self.headers["Content-Length"]))
+        Stub.seen[kind] = Stub.seen.get(kind, 0) + 1
+        self.close_connection = True
+        with contextlib.suppress(ConnectionError):  # the client may leave first
+            getattr(self, kind)(Stub.seen[kind])
+
+    def busy(self, number):
+        """It is busy for one second and says so; the next request is refused once more. Who asks too early is not asked to wait."""
+        if number == 1:
+            Stub.first_busy = time.monotonic()
+            self.say(503, "text/html", b"<html>busy</html>", {"Retry-After": "1"})
+        elif time.monotonic() - Stub.first_busy < 1:
+            self.say(503, PROBLEM, BUSY)
+        elif number == 2:
+            self.say(503, PROBLEM, BUSY, {"Retry-After": "0"})
+        else:
+            self.forward()
+
+    def always(self, _):
+        self.say(503, PROBLEM, BUSY, {"Retry-After": "0"})
+
+    def lasting(self, _):
+        self.say(503, PROBLEM, BUSY)
+
+    def late(self, number):
+        """It names a date, which RFC 9110 allows."""
+        if number == 1:
+            self.say(503, PROBLEM, BUSY, {"Retry-After": "Fri, 31 Dec 1999 23:59:59 GMT"})
+        else:
+            self.forward()
+
+    def html(self, number):
+        """It answers as a proxy that fails, and then as a server that is not attentiond."""
+        self.say(502 if number == 1 else 200, "text/html", b"<html>not attentiond</html>")
+
+    def silent(self, _):
+        self.rfile.read(1)  # until the client leaves
+
+    def drip(self, _):
+        self.begin(200, "application/json", {"Content-Length": "1000000"})
+        for _ in range(200):
+            self.wfile.write(b" ")
+            time.sleep(0.05)
+
+    def closed(self, _):
+        pass
+
+    def cut(self, _):
+        """The answer says that it is longer than it is. Its JSON is whole."""
+        self.begin(200, self.headers["Content-Type"], {"Content-Length": "1000"})
+        self.wfile.write(b"{}")
+
+    def key(self, _):
+        if self.headers["Authorization"] == "Bearer secret":
+            self.forward()
+        else:
+            self.say(401, PROBLEM, b'{"detail": "no API key"}')
+
+    def chunked(self, _):
+        self.forward(chunk=100)
+
+    def half(self, _):
+        self.say(200, SAFETENSORS, safetensors({"output": {"dtype": "BF16", "shape": [2, 2], "data_offsets": [0, 8]}}, 8))
+
+    def broken(self, number):
+        self.say(200, SAFETENSORS, broken(number))
+
+    def forward(self, chunk=0):
+        kind = {"Content-Type": self.headers["Content-Type"]}
+        try:
+            with urllib.request.urlopen(urllib.request.Request(f"{Stub.daemon}/{self.rest}", self.body, kind), timeout=30) as answer:
+                self.say(answer.status, answer.headers["Content-Type"], answer.read(), chunk=chunk)
+        except urllib.error.HTTPError as error:
+            self.say(error.code, error.headers["Content-Type"], error.read())
+
+    def begin(self, status, kind, more):
+        self.send_response(status)
+        for name, value in {"Content-Type": kind, "Connection": "close", **more}.items():
+            self.send_header(name, value)
+        self.end_headers()
+
+    def say(self, status, kind, body, more=None, chunk=0):
+        """Sends an answer, in chunks of so many bytes unless this is 0."""
+        self.begin(status, kind, {**(more or {}), **({"Transfer-Encoding": "chunked"} if chunk else {"Content-Length": str(len(body))})})
+        for at in range(0, len(body), chunk or len(body)):
+            piece = body[at:at + (chunk or len(body))]
+            self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece) if chunk else piece)
+        self.wfile.write(b"0\r\n\r\n" if chunk else b"")
+
+    def log_message(self, *_):
+        pass
+
+
+class Server(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False  # a request to `silent` may still be open
+
+
+@contextlib.contextmanager
+def daemon():
+    """Yields the address of a daemon."""
+    if "ATTENTIOND_URL" in os.environ:
+        yield os.environ["ATTENTIOND_URL"]
+        return
+    with subprocess.Popen([os.environ["ATTENTIOND_BIN"], "--port", "0"], text=True, stdout=subprocess.PIPE) as process:
+        try:
+            yield process.stdout.readline().split()[-1]
+        finally:
+            process.terminate()
+
+
+def main():
+    with daemon() as Stub.daemon, Server(("127.0.0.1", 0), Stub) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        known = {"ATTENTIOND_URL": Stub.daemon, "ATTENTIOND_STUB_URL": f"http://127.0.0.1:{server.server_port}"}
+        status = subprocess.run(sys.argv[1:], env={**os.environ, **known}, check=False).returncode
+        server.shutdown()
+    wrong = {kind: Stub.seen.get(kind, 0) for kind, count in EXPECTED.items() if Stub.seen.get(kind, 0) != count}
+    for kind, count in wrong.items():
+        print(f"stub.py: the client sent {count} requests to /{kind}, not {EXPECTED[kind]}", file=sys.stderr)
+    return status or bool(wrong)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
