@@ -192,7 +192,7 @@ final class ClientTest {
         refused(0, "no answer", () -> at("cut", minute));
         refused(0, "no answer", () -> tensorsAt("cut"));
         refused(200, "output has the type BF16", () -> tensorsAt("half"));
-        for (int i = 0; i < 3; i++) refused(200, "cannot be read", () -> tensorsAt("broken"));
+        for (int i = 0; i < 4; i++) refused(200, "cannot be read", () -> tensorsAt("broken"));
     }
 
     public static void main(String[] arguments) throws Exception {
