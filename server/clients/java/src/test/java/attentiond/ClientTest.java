@@ -1,6 +1,6 @@
 // ClientTest.java tests the client against the daemon at $ATTENTIOND_URL, without a library for tests:
 //
-//     javac -d classes $(find src -name '*.java') && ATTENTIOND_URL=http://127.0.0.1:8080 java -cp classes attentiond.ClientTest
+//     javac -d target $(find src -name '*.java') && ATTENTIOND_URL=http://127.0.0.1:8080 java -cp target attentiond.ClientTest
 //
 // It tests tries, time-outs and broken answers against tests/clients/own/stub.py, if $ATTENTIOND_STUB_URL has its address.
 package attentiond;
