@@ -168,7 +168,7 @@ run_generated-java() {
 
 run_javascript() {
     export NODE_NO_WARNINGS=1 # Node.js 18 says that its fetch is experimental
-    stubbed node --test "$clients/javascript/"
+    stubbed node --test "$clients/javascript/attentiond.test.js"
     mkdir -p "$work/javascript"
     cd "$work/javascript"
     echo '{ "type": "module" }' >package.json

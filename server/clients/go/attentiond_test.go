@@ -265,7 +265,7 @@ func TestStub(t *testing.T) {
 	refused(t, err, 0, "no answer")
 	_, err = tensorsAt("half")
 	refused(t, err, 200, "output has the type BF16")
-	for i := 0; i < 3; i++ {
+	for i := 0; i < 4; i++ {
 		_, err := tensorsAt("broken")
 		refused(t, err, 200, "cannot be read")
 	}

@@ -21,7 +21,7 @@ PROBLEM = "application/problem+json"
 BUSY = json.dumps({"title": "Service Unavailable", "status": 503, "detail": "too much work waits"}).encode()
 # How many requests the test of each client sends to each kind, with the tries that must follow them.
 EXPECTED = {"busy": 3, "always": 5, "lasting": 1, "late": 2, "html": 2, "silent": 1, "drip": 1, "closed": 1, "cut": 2, "key": 1,
-            "chunked": 2, "half": 1, "broken": 3}
+            "chunked": 2, "half": 1, "broken": 4}
 
 
 def safetensors(head, size):
@@ -30,10 +30,11 @@ def safetensors(head, size):
 
 
 def broken(number):
-    """Returns bytes that are no safetensors: their end is missing, an offset is too large, or the length of the header is."""
+    """Returns bytes that are no safetensors: their end is missing, an offset or the length of the header is too large, or a shape
+    does not fit the bytes."""
     tensor = {"dtype": "F32", "shape": [2, 2], "data_offsets": [0, 16]}
     return (safetensors({"output": tensor}, 15), safetensors({"output": {**tensor, "data_offsets": [8, 2 ** 62]}}, 16),
-            b"\xff" * 7 + b"\x7f{}")[number - 1]
+            b"\xff" * 7 + b"\x7f{}", safetensors({"output": {**tensor, "shape": [1, 2]}}, 16))[number - 1]
 
 
 class Stub(http.server.BaseHTTPRequestHandler):
@@ -49,7 +50,7 @@ class Stub(http.server.BaseHTTPRequestHandler):
         self.body = self.rfile.read(int(self.headers["Content-Length"]))
         Stub.seen[kind] = Stub.seen.get(kind, 0) + 1
         self.close_connection = True
-        with contextlib.suppress(ConnectionError):  # the client may leave first
+        with contextlib.suppress(OSError):  # the client may leave first
             getattr(self, kind)(Stub.seen[kind])
 
     def busy(self, number):
@@ -79,16 +80,23 @@ class Stub(http.server.BaseHTTPRequestHandler):
 
     def html(self, number):
         """It answers as a proxy that fails, and then as a server that is not attentiond."""
-        self.say(502 if number == 1 else 200, "text/html", b"<html>not attentiond</html>")
+        self.say(502 if number == 1 else 200, "text/html", b"<html>not attentiond</html>", {"Retry-After": "0"})
 
     def silent(self, _):
-        self.rfile.read(1)  # until the client leaves
+        """It answers after 20 seconds, so that a client without a time-out fails its test."""
+        self.connection.settimeout(20)
+        try:
+            self.rfile.read(1)  # until the client leaves
+        except TimeoutError:
+            self.say(200, "application/json", b"{}")
 
     def drip(self, _):
-        self.begin(200, "application/json", {"Content-Length": "1000000"})
+        """It sends a byte again and again. JSON may begin with spaces."""
+        self.begin(200, "application/json", {"Content-Length": "202"})
         for _ in range(200):
             self.wfile.write(b" ")
             time.sleep(0.05)
+        self.wfile.write(b"{}")
 
     def closed(self, _):
         pass

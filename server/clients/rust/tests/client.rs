@@ -216,7 +216,7 @@ fn stub() {
     refused(at("cut", 60_000), 0, "ended early");
     refused(tensors_at("cut"), 0, "ended early");
     refused(tensors_at("half"), 200, "output has the type BF16");
-    for _ in 0..3 {
+    for _ in 0..4 {
         refused(tensors_at("broken"), 200, "cannot be read");
     }
 }

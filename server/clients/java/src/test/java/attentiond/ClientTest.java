@@ -1,6 +1,6 @@
 // ClientTest.java tests the client against the daemon at $ATTENTIOND_URL, without a library for tests:
 //
-//     javac -d classes $(find src -name '*.java') && ATTENTIOND_URL=http://127.0.0.1:8080 java -cp classes attentiond.ClientTest
+//     javac -d target $(find src -name '*.java') && ATTENTIOND_URL=http://127.0.0.1:8080 java -cp target attentiond.ClientTest
 //
 // It tests tries, time-outs and broken answers against tests/clients/own/stub.py, if $ATTENTIOND_STUB_URL has its address.
 package attentiond;
@@ -192,7 +192,7 @@ final class ClientTest {
         refused(0, "no answer", () -> at("cut", minute));
         refused(0, "no answer", () -> tensorsAt("cut"));
         refused(200, "output has the type BF16", () -> tensorsAt("half"));
-        for (int i = 0; i < 3; i++) refused(200, "cannot be read", () -> tensorsAt("broken"));
+        for (int i = 0; i < 4; i++) refused(200, "cannot be read", () -> tensorsAt("broken"));
     }
 
     public static void main(String[] arguments) throws Exception {
