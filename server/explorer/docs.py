@@ -32,7 +32,7 @@ IN_JSON = HERE / "src" / "openapi.json"
 
 SERVER = "http://127.0.0.1:8080"  # the default address of the daemon
 SHORT = 40  # characters; a longer default stays in the description
-WIDE = 88  # characters of a line of JSON in an example
+WIDE = 100  # characters of a line of JSON in an example
 METHODS = ["get", "post"]
 JSON = "application/json"
 REQUEST, ANSWER = "option", "result"  # the two kinds of keys, as anchors name them
@@ -44,8 +44,8 @@ FOLDED = ["inference", "service", "pages"]  # the tags whose paths are folded, e
 # comes last.
 GROUPS = {
     REQUEST: {
-        "Matrices and heads": "Q K V X heads kv_heads",
         "Often used": "causal mask window scale dtype digits",
+        "Matrices and heads": "Q K V X heads kv_heads",
         "Words and drawn matrices": "text tokens embedding embedding_dim random",
         "Which keys a query sees": "key_padding lengths alignment sequences sequence_offsets past_K past_V",
         "What changes the scores": "bias decay softcap alibi sink",
@@ -100,7 +100,7 @@ def spans(source, where):
             elif bold:
                 made += f"<b>{text(bold)}</b>"
             else:
-                made += f'<a href="{html.escape(address)}">{text(label)}</a>'
+                made += f'<a href="{html.escape(address)}">{spans(label, where)}</a>'
             at = found.end()
     return made
 
@@ -135,9 +135,13 @@ def blocks(source, where):
     return found
 
 
-def prose(source, where, anchors=""):
-    """Markdown as HTML. With anchors, a paragraph that begins with bold text is folded with those after it, under the anchor
-    anchors-TEXT."""
+def prose(source, where, folding=False):
+    """Markdown as HTML. With folding, a paragraph that begins with bold text is folded with those after it, under this text."""
+    return "\n".join(parts(source, where, folding))
+
+
+def parts(source, where, folding=False):
+    """The paragraphs, lists and blocks of code of Markdown as a list of HTML."""
     made, folded = [], False
     for kind, content in blocks(source, where):
         if kind == "pre":
@@ -149,12 +153,12 @@ def prose(source, where, anchors=""):
         elif kind == "ul":
             made.append("<ul>" + "".join(f"<li>{spans(item, where)}" for item in content) + "</ul>")
         else:
-            lead = re.match(r"\*\*([^*]+?)\.?\*\* *", content) if anchors else None
+            lead = re.match(r"\*\*([^*]+?)\.\*\* *", content) if folding else None
             if lead:
-                made += ["</details>"] * folded + [fold(text(lead[1]), f"{anchors}-{slug(lead[1]).lower()}")]
+                made += ["</details>"] * folded + [fold(text(lead[1]))]
                 folded, content = True, content[lead.end() :]
             made.append(f"<p>{spans(content, where)}</p>")
-    return "\n".join(made + ["</details>"] * folded)
+    return made + ["</details>"] * folded
 
 
 def fold(title, anchor="", is_open=False):
@@ -170,19 +174,25 @@ def short(source, where):
 
 
 def pretty(value, width, indent=""):
-    """JSON for people: a row of numbers is on one line, and so is every value that has at most width characters."""
+    """JSON for people: lines have at most width characters if no row of numbers and no text is longer."""
     flat = json.dumps(value, ensure_ascii=False)
-    rows = isinstance(value, list) and not any(isinstance(item, (list, dict)) for item in value)
-    room = width - (len(indent) or len(f"curl {SERVER}"))
-    if rows or not isinstance(value, (list, dict)) or len(flat) <= room:
+    is_row = isinstance(value, list) and not any(isinstance(item, (list, dict)) for item in value)
+    if is_row or not isinstance(value, (list, dict)) or len(indent + flat) <= width:
         return flat
     inner = indent + "  "
     if isinstance(value, dict):
-        lines = [f"{json.dumps(key, ensure_ascii=False)}: {pretty(item, width, inner)}" for key, item in value.items()]
-        if not lines:
-            return "{}"
-        return f"{{\n{inner}" + f",\n{inner}".join(lines) + f"\n{indent}}}"
-    return f"[\n{inner}" + f",\n{inner}".join(pretty(item, width, inner) for item in value) + f"\n{indent}]"
+        items = [f"{json.dumps(key, ensure_ascii=False)}: {pretty(item, width, inner)}" for key, item in value.items()]
+    else:
+        items = [pretty(item, width, inner) for item in value]
+    lines = [inner + items[0]]
+    for item in items[1:]:
+        if "\n" in lines[-1] + item or len(f"{lines[-1]}, {item}") > width:
+            lines[-1] += ","
+            lines.append(inner + item)
+        else:
+            lines[-1] += f", {item}"
+    begin, end = "{}" if isinstance(value, dict) else "[]"
+    return "\n".join([begin, *lines, indent + end])
 
 
 # ------------------------------------------------------------------------------------------ document
@@ -386,7 +396,7 @@ class Page:
         self.contents.append((text(title), anchor, list(names)))
         lines = [f'<h2 id="{anchor}">{text(title)}</h2>']
         if title in self.chapters:
-            lines.append(self.document.linked(prose(self.chapters.pop(title), title, "about")))
+            lines.append(self.document.linked(prose(self.chapters.pop(title), title, True)))
         return lines
 
     def find_shared(self):
@@ -447,19 +457,26 @@ class Page:
             curl = f"<pre>curl {address} -d '{body}'</pre>"
             yield f'{title}\n{curl}\n<pre class="answer">{text(pretty(answer["value"], WIDE))}</pre>'
 
+    def described(self, description, where):
+        """The description of a path. What follows its first paragraph, and the code that this one announces, is folded."""
+        made = [self.document.linked(part) for part in parts(description, where)]
+        end = 2 if made[0].endswith(":</p>") else 1
+        return made[:end] + ([fold("More about it"), *made[end:], "</details>"] if made[end:] else [])
+
     def operation(self, path, method, operation):
         """A path. It is folded if its tag is, and if it takes nothing in a body."""
         anchor, where = slug(path) or "explorer", operation["operationId"]
-        label = f"<small>{method.upper()}</small> {text(path)}"
+        label = f"<b>{method.upper()}</b> {text(path)}"
         types, summary = self.document.types(operation), spans(operation["summary"], where)
         parameters = [self.document.resolve(parameter)[0] for parameter in operation.get("parameters", [])]
-        first, *others = prose(operation["description"], where).split("\n")
-        lines = [self.document.linked(first)]
-        if others:
-            lines += [fold("More about it"), self.document.linked("\n".join(others)), "</details>"]
+        lines = self.described(operation["description"], where)
+        one, *more = [*self.examples(path, method, operation)] or [""]
+        lines.append(one)
+        if more:
+            lines += [fold(f"More examples <small>{len(more)}</small>"), *more, "</details>"]
         if REQUEST in types:
             self.contents[-1][2].append((label, anchor))
-            lines = [f'<h3 id="{anchor}">{label}</h3>', f'<p class="lede">{summary}</p>', *lines]
+            lines = [f'<h3 id="{anchor}">{label} <small>{summary}</small></h3>', *lines]
         else:
             lines = [fold(f"{label} <small>{summary}</small>", anchor), *lines]
         in_path = [
@@ -478,10 +495,6 @@ class Page:
         errors = [status.replace("default", "other") for status in operation["responses"] if status[0] not in "23"]
         links = " ".join(f'<a href="#error-{status}">{status}</a>' for status in errors)
         lines.append(f"<p>Errors: {links}</p>")
-        one, *more = [*self.examples(path, method, operation)] or [""]
-        lines.append(one)
-        if more:
-            lines += [fold(f"More examples <small>{len(more)}</small>"), *more, "</details>"]
         if REQUEST not in types:
             lines.append("</details>")
         return lines
@@ -498,8 +511,7 @@ class Page:
             groups.append((group, anchor, listed_names, table_of_keys(kind, rows, kind == ANSWER)))
         lines = self.chapter(title, f"{kind}s", [(group, anchor) for group, anchor, *_ in groups])
         for number, (group, anchor, names, made) in enumerate(groups):
-            is_open = number < (2 if kind == REQUEST else 1)
-            lines += [fold(f"{group} <small>{names}</small>", anchor, is_open), made, "</details>"]
+            lines += [fold(f"{group} <small>{names}</small>", anchor, number == 0), made, "</details>"]
         return lines
 
     def objects(self):
