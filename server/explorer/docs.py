@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """Writes the page /docs, server/explorer/src/docs.html, from openapi.yaml, and openapi.json beside it. The section "Check
-your kernel" comes from the guide in tests/clients/kernel and from its example in Python.
+your kernel" comes from the guide in tests/clients/kernel.
 
     docs.py            writes both
     docs.py --check    writes nothing and ends with status 1 if one of them is not what these files say
@@ -161,10 +161,11 @@ def parts(source, where, folding=False):
     return made + ["</details>"] * folded
 
 
-def fold(title, anchor="", is_open=False):
-    """The beginning of a part that is folded under a title. It ends with </details>."""
+def fold(title, anchor="", is_open=False, names=False):
+    """The beginning of a part that is folded under a title. It ends with </details>. names: src/docs.js writes the names of
+    the keys or types in it beside the title."""
     place = f' id="{anchor}"' if anchor else ""
-    return f"<details{' open' * is_open}><summary{place}>{title}</summary>"
+    return f"<details{' open' * is_open}><summary{place}>{title}{'<small></small>' * names}</summary>"
 
 
 def short(source, where):
@@ -211,15 +212,22 @@ class Document:
             for name, schema in self.components["schemas"].items()
             if "properties" in schema and schema not in whole
         }
-        self.answers = set(ERRORS)  # the names of the types that an answer may have
-        self.find_answers([self.success(operation) for _, operation in self.all()])
+        self.answers = self.reached([self.success(operation) for _, operation in self.all()]) | ERRORS
 
-    def find_answers(self, schema):
-        """Adds the types that a schema uses to self.answers."""
-        for name in re.findall(r'schemas/(\w+)"', json.dumps(schema)):
-            if name not in self.answers:
-                self.answers.add(name)
-                self.find_answers(self.components["schemas"][name])
+    def reached(self, schema):
+        """The names of the types that a schema uses."""
+        found, new = set(), {json.dumps(schema)}
+        while new:
+            names = {name for each in new for name in re.findall(r'schemas/(\w+)"', each)}
+            words = {word for each in new for text in re.findall(r'"x-type": "([^"]*)|(the\s+type\s+\w+)', each) for word in " ".join(text).split()}
+            names |= words & set(self.components["schemas"])
+            new = {json.dumps(self.components["schemas"][name]) for name in names - found if name in self.components["schemas"]}
+            found |= names
+        return found
+
+    def used_by(self, wanted):
+        """The names of the types that the operations use for which wanted(operation) is true."""
+        return self.reached([schema for _, operation in self.all() if wanted(operation) for schema, _ in self.types(operation).values()])
 
     def all(self):
         """Every operation, as ((path, method), operation)."""
@@ -325,8 +333,9 @@ def default_of(description):
 Key = collections.namedtuple("Key", "name type default meaning")
 
 
-def keys(document, schema, where):
-    """The keys of an object, in the order in which the document has them."""
+def keys(document, schema, where, results=()):
+    """The keys of an object, in the order in which the document has them. results: the names of the results that the page
+    shows below, which are not listed as values of a key."""
     for name, value in schema["properties"].items():
         full, place = document.resolve(value)[0], f"{where}.{name}"
         if "description" not in full:
@@ -338,7 +347,9 @@ def keys(document, schema, where):
             raise Unknown(f"the description of {place} says nothing but the default")
         meaning = document.linked(short(meaning, place))
         words = full.get("items", {}).get("enum", [])
-        if words:
+        if words and set(words) <= set(results):
+            meaning += " They are those that it returns."
+        elif words:
             meaning += " Allowed values: " + " ".join(code(json.dumps(word)) for word in words)
         yield Key(name, typed(document, value, place), spans(default, place), meaning)
 
@@ -415,23 +426,20 @@ class Page:
                     raise Unknown(f"{key.name} has two meanings, and several types have each")
                 self.shared[kind][key] = sum(paths, [])
 
-    def keys_of(self, path, anchor, kind, schema, name):
-        """The keys that a path takes or returns as HTML, folded."""
+    def keys_of(self, path, anchor, kind, schema, name, results):
+        """The keys that a path takes or returns as HTML, folded. results: the names of what it returns."""
         verb = "Takes" if kind == REQUEST else "Returns"
         if name in self.shown:
-            before, place = self.shown[name]
-            return [f'<p>{verb} the keys of <a href="#{place}">{before}</a>.</p>']
+            raise Unknown(f"{path}: another path has one of its types, but not all")
         self.shown[name] = path, anchor
         shared = [row for row, paths in self.shared[kind].items() if path in paths]
-        own = [row for row in keys(self.document, schema, name) if row not in shared]
+        own = [row for row in keys(self.document, schema, name, results) if row not in shared]
         made = [table_of_keys("", own, kind == ANSWER)] if own else []
         if shared:
             links = " ".join(f'<a href="#{kind}-{slug(row.name)}">{text(row.name)}</a>' for row in shared)
             made.append(f'<p>{"Also these" if own else "These"} <a href="#{kind}s">shared {kind}s</a>:</p>')
             made.append(f'<p class="keys">{links}</p>')
-        counts = [f"{len(own)} of its own"] * bool(own) + [f"{len(shared)} shared {kind}s"] * bool(shared)
-        counts = f"{len(own)} {'key' if len(own) == 1 else 'keys'}" if own and not shared else " and ".join(counts)
-        return [fold(f"{verb} <small>{counts}</small>"), *made, "</details>"]
+        return [fold(verb, names=True), *made, "</details>"]
 
     def examples(self, path, method, operation):
         """The examples of a path as a list of HTML."""
@@ -486,15 +494,21 @@ class Page:
         ]
         if in_path:
             lines.append(table_of_keys("", in_path))
-        for kind, schema in types.items():
-            lines += self.keys_of(path, anchor, kind, *schema)
+        results = types[ANSWER][0]["properties"] if ANSWER in types else ()
+        before = {self.shown.get(name) for _, name in types.values()}
+        if types and None not in before:
+            other, place = before.pop()
+            lines.append(f'<p>Takes and returns the keys of <a href="#{place}">{other}</a>.</p>')
+        else:
+            for kind, schema in types.items():
+                lines += self.keys_of(path, anchor, kind, *schema, results)
         success = self.document.success(operation)
         if ANSWER not in types and success:
             media = ", ".join(map(code, success["content"]))
             lines.append(f"<p>Returns {media}. {short(success['description'], where)}</p>")
         errors = [status.replace("default", "other") for status in operation["responses"] if status[0] not in "23"]
         links = " ".join(f'<a href="#error-{status}">{status}</a>' for status in errors)
-        lines.append(f"<p>Errors: {links}</p>")
+        lines.insert(-1 if lines[-1] == "</details>" else len(lines), f"<p>Errors: {links}</p>")
         if REQUEST not in types:
             lines.append("</details>")
         return lines
@@ -507,18 +521,23 @@ class Page:
             wanted = [name for name in rest if name.startswith("grad_")] if names == "grad_" else names.split() or list(rest)
             rows = [rest.pop(name) for name in wanted if name in rest]
             anchor = f"{kind}s-{slug(group).lower()}"
-            listed_names = " ".join(map(text, (row.name for row in rows))) if len(rows) < 10 else ""
-            groups.append((group, anchor, listed_names, table_of_keys(kind, rows, kind == ANSWER)))
-        lines = self.chapter(title, f"{kind}s", [(group, anchor) for group, anchor, *_ in groups])
-        for number, (group, anchor, names, made) in enumerate(groups):
-            lines += [fold(f"{group} <small>{names}</small>", anchor, number == 0), made, "</details>"]
+            groups.append((group, anchor, table_of_keys(kind, rows, kind == ANSWER)))
+        lines = self.chapter(title, f"{kind}s", [(group, anchor) for group, anchor, _ in groups])
+        for number, (group, anchor, made) in enumerate(groups):
+            lines += [fold(group, anchor, number == 0, names=True), made, "</details>"]
         return lines
 
     def objects(self):
-        lines = self.chapter("Types", "types")
+        """The types, in three groups that are folded."""
+        groups = {"Of requests": [], "Of answers": [], "Of the Open Inference Protocol": []}
+        others = self.document.used_by(lambda operation: operation["tags"][0] not in ["inference"])
         for name, schema in self.document.objects.items():
             if name != "Problem":  # the chapter about errors has this type
-                lines += self.object(name, schema)
+                answer = "Of answers" if name in self.document.answers else "Of requests"
+                groups[answer if name in others else "Of the Open Inference Protocol"] += self.object(name, schema)
+        lines = self.chapter("Types", "types")
+        for title, made in groups.items():
+            lines += [fold(title, names=True), *made, "</details>"]
         return lines
 
     def object(self, name, schema):
@@ -601,19 +620,16 @@ class Page:
         ]
 
     def kernel(self):
-        """The beginning of the guide "Check your kernel", the end of its example in Python, and the names of all examples."""
+        """The beginning of the guide "Check your kernel", its command, and the names of its examples."""
         guide = GUIDE.match((KERNEL / "README.md").read_text(encoding="utf-8"))
         if not guide:
             raise Unknown("tests/clients/kernel/README.md: no title, paragraph, table and command")
-        example = (KERNEL / "kernel.py").read_text(encoding="utf-8").rstrip().rsplit("\n\n\n", 1)[-1]
         files = [f"{code(file)} ({text(name)})" for name, file in re.findall(r"^\| (\w+) \| \[([\w.]+)\]", guide["table"], re.M)]
         return [
             fold(text(guide["title"]), "kernel"),
             prose(guide["about"], "README.md"),
-            f"<pre>{text(example)}</pre>",
             f"<pre>{text(guide['command'])}</pre>",
-            f"<p>This is the end of {code('kernel.py')}, and the command. {code('tests/clients/kernel')} of the sources explains the "
-            f"file. It has whole examples: {listed(files)}.</p>",
+            f"<p>{code('tests/clients/kernel')} of the sources explains the file, and has whole examples: {listed(files)}.</p>",
             "</details>",
         ]
 

@@ -1,4 +1,4 @@
-// docs.js makes the reference at /docs easier to use; the page is complete without it. It opens the parts that an address or a paper needs.
+// docs.js makes the reference at /docs easier to use; the page is complete without it. It opens the parts that an address names.
 // It gives each block of code a button that copies it, and each request a choice of languages and a button that sends it. It makes the field
 // of the search. What only a reader needs who uses one of them (docsuse.js) is loaded then.
 import { copyText } from './clipboard.js';
@@ -21,19 +21,22 @@ function reveal(element) {
   element.scrollIntoView();
 }
 
-function revealTarget() {
-  const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+// Shows what the address names. The keys that nothing in the page links to have no anchor before somebody asks for one.
+async function revealTarget() {
+  const name = decodeURIComponent(location.hash.slice(1));
+  if (!name) return;
+  if (!document.getElementById(name)) await use();
+  const target = document.getElementById(name);
   if (target) reveal(target);
 }
 
-// Gives an anchor to each heading of an example and to each key that has none. It begins with the anchor of the part before it.
-function nameKeys() {
-  let part = '';
-  for (const element of all('main :is([id], h4, th:not([scope]))')) {
-    const { id, textContent } = element;
-    if (id && !element.closest('th')) part = id;
-    else if (!id && !element.firstElementChild) element.id = `${part}-${textContent.replace(/[^\w.]+/g, '-')}`;
-  }
+// Writes the names of the keys or types in a folded part beside its title.
+function listKeys(place) {
+  const names = all('th:not([scope]), .keys a, summary[id]', place.closest('details'));
+  place.textContent = names
+    .filter((name) => name !== place.parentNode)
+    .map((name) => name.textContent)
+    .join(' ');
 }
 
 // Writes all requests in a language.
@@ -88,20 +91,9 @@ function makeSearch() {
   });
 }
 
-// Opens all parts for a page of paper, and folds them again.
-function openForPaper() {
-  let folded = [];
-  addEventListener('beforeprint', () => {
-    folded = all('details:not([open])');
-    for (const part of folded) part.open = true;
-  });
-  addEventListener('afterprint', () => folded.forEach((part) => (part.open = false)));
-}
-
-nameKeys();
+all('summary small:empty').forEach(listKeys);
 all('main pre:not(.answer)').forEach(makeBar);
 makeSearch();
-openForPaper();
 if (kept('language') in LANGUAGES && kept('language') !== 'curl') speak(kept('language'));
 addEventListener('hashchange', revealTarget);
 addEventListener('click', ({ target }) => {

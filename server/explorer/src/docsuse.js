@@ -107,7 +107,7 @@ export async function run(request, base, key, again) {
   const [status, ...before] = request.live.children;
   before.forEach((part) => part.remove());
   status.textContent = said;
-  if (text) make('pre', 'answer', request.live, readable(text));
+  if (text) makeWith('pre', request.live, { className: 'answer', textContent: readable(text), tabIndex: 0 });
   if (!said.startsWith('401 ')) return;
   key.wanted = true;
   again();
@@ -119,34 +119,41 @@ export async function run(request, base, key, again) {
 
 // ------------------------------------------------------------------------------------------ search
 
-// Returns what can be found, in the order of the page: {element, label, place, about, text}.
+// Gives an anchor to each heading of an example, each folded part and each key that has none. It begins with that of the part before it.
+function nameKeys() {
+  let part = '';
+  for (const element of document.querySelectorAll('main :is([id], h4, summary, th:not([scope]))')) {
+    if (element.id && !element.closest('th')) part = element.id;
+    if (element.id || element.querySelector('[id]')) continue;
+    const name = `${part}-${titleOf(element).replace(/[^\w.]+/g, '-')}`;
+    element.id = document.getElementById(name) ? `${name}-result` : name;
+  }
+}
+nameKeys();
+
+// The text of a heading without the note beside it.
+function titleOf(element) {
+  const parts = [...element.childNodes].filter(({ nodeName }) => nodeName !== 'SMALL');
+  return parts
+    .map(({ textContent }) => textContent)
+    .join('')
+    .trim();
+}
+
+// Returns what can be found, in the order of the page: {element, label, place, about, name, text}. place: the chapter and the part.
 function entries() {
   const found = [];
   let chapter = '';
   let part = '';
   for (const element of document.querySelectorAll('main :is(h2, h3, h4, summary, th, th span)[id]')) {
-    const label =
-      element.firstChild.nodeName === 'SMALL'
-        ? element.textContent
-        : [...element.childNodes]
-            .filter(({ nodeName }) => nodeName !== 'SMALL')
-            .map(({ textContent }) => textContent)
-            .join('');
-    const row = element.closest('tr');
-    const about = row
-      ? row.lastElementChild.textContent
-      : element.tagName === 'SUMMARY'
-        ? (element.parentNode.querySelector('p')?.textContent ?? '')
-        : '';
+    const label = titleOf(element);
     if (element.tagName === 'H2') [chapter, part] = [label, ''];
-    found.push({ element, label, about, place: [chapter, part].filter((name) => name && name !== label).join(' › ') });
+    const about = (element.closest('tr')?.lastElementChild ?? element.closest('summary, h2, h3')?.nextElementSibling)?.textContent ?? '';
+    const place = [chapter, part].filter((name) => name && name !== label).join(' › ');
+    found.push({ element, label, about, place, name: label.toLowerCase(), text: `${label} ${place} ${about}`.toLowerCase() });
     if (/H3|SUMMARY/.test(element.tagName)) part = label;
   }
-  return found.map((entry) => ({
-    ...entry,
-    name: entry.label.toLowerCase(),
-    text: `${entry.label} ${entry.place} ${entry.about}`.toLowerCase(),
-  }));
+  return found;
 }
 
 // How well an entry fits the words of a query: 0 is best, 4 is not at all.
