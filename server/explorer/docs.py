@@ -39,7 +39,6 @@ REQUEST, ANSWER = "option", "result"  # the two kinds of keys, as anchors name t
 PROBLEM = "application/problem+json"
 ERRORS = {"Problem", "InferenceError"}  # the types of errors
 SHARING = ["attention", "layers"]  # the tags whose requests and answers have shared keys
-FOLDED = ["inference", "service", "pages"]  # the tags whose paths are folded, except those that take a body
 # The groups of shared keys, in the order of the page. The first group of each kind is open. A key that stands in no group
 # comes last.
 GROUPS = {
@@ -215,19 +214,21 @@ class Document:
         self.answers = self.reached([self.success(operation) for _, operation in self.all()]) | ERRORS
 
     def reached(self, schema):
-        """The names of the types that a schema uses."""
-        found, new = set(), {json.dumps(schema)}
+        """The names of the types that a schema uses, by a $ref or in words."""
+        known = re.compile(rf"\b({'|'.join(self.components['schemas'])})\b")
+        found, new = set(), [json.dumps(schema)]
         while new:
-            names = {name for each in new for name in re.findall(r'schemas/(\w+)"', each)}
-            words = {word for each in new for text in re.findall(r'"x-type": "([^"]*)|(the\s+type\s+\w+)', each) for word in " ".join(text).split()}
-            names |= words & set(self.components["schemas"])
-            new = {json.dumps(self.components["schemas"][name]) for name in names - found if name in self.components["schemas"]}
+            source = new.pop()
+            words = " ".join(re.findall(r'"x-type": "[^"]*|the\s+type\s+\w+|schemas/\w+"', source))
+            names = set(known.findall(words)) - found
             found |= names
+            new += [json.dumps(self.components["schemas"][name]) for name in names]
         return found
 
     def used_by(self, wanted):
         """The names of the types that the operations use for which wanted(operation) is true."""
-        return self.reached([schema for _, operation in self.all() if wanted(operation) for schema, _ in self.types(operation).values()])
+        types = [self.types(operation).values() for _, operation in self.all() if wanted(operation)]
+        return self.reached([schema for found in types for schema, _ in found])
 
     def all(self):
         """Every operation, as ((path, method), operation)."""
@@ -389,6 +390,10 @@ def listed(names):
     return f"{', '.join(others)} and {last}" if others else last
 
 
+def links_to(kind, rows):
+    return " ".join(f'<a href="#{kind}-{slug(row.name)}">{text(row.name)}</a>' for row in rows)
+
+
 class Page:
     def __init__(self, document):
         self.document = document
@@ -401,10 +406,9 @@ class Page:
             title, _, content = part.partition("\n")
             self.chapters[title.strip()] = content
 
-    def chapter(self, title, anchor, names=()):
-        """The beginning of a chapter: its heading, and its text in the description if it has one. names: what the contents
-        list of it, (name, anchor)."""
-        self.contents.append((text(title), anchor, list(names)))
+    def chapter(self, title, anchor):
+        """The beginning of a chapter: its heading, and its text in the description if it has one."""
+        self.contents.append((text(title), anchor, []))
         lines = [f'<h2 id="{anchor}">{text(title)}</h2>']
         if title in self.chapters:
             lines.append(self.document.linked(prose(self.chapters.pop(title), title, True)))
@@ -435,10 +439,13 @@ class Page:
         shared = [row for row, paths in self.shared[kind].items() if path in paths]
         own = [row for row in keys(self.document, schema, name, results) if row not in shared]
         made = [table_of_keys("", own, kind == ANSWER)] if own else []
-        if shared:
-            links = " ".join(f'<a href="#{kind}-{slug(row.name)}">{text(row.name)}</a>' for row in shared)
-            made.append(f'<p>{"Also these" if own else "These"} <a href="#{kind}s">shared {kind}s</a>:</p>')
-            made.append(f'<p class="keys">{links}</p>')
+        others = [row for row in self.shared[kind] if row not in shared]
+        every = f'<a href="#{kind}s">shared {kind}s</a>'
+        if len(shared) > len(others):
+            exceptions = f", except {links_to(kind, others)}" if others else ""
+            made.append(f'<p class="except">{"Also all" if own else "All"} {every}{exceptions}.</p>')
+        elif shared:
+            made.append(f'<p class="keys">{"Also these" if own else "These"} {every}: {links_to(kind, shared)}</p>')
         return [fold(verb, names=True), *made, "</details>"]
 
     def examples(self, path, method, operation):
@@ -449,11 +456,11 @@ class Page:
             address = address.replace(f"{{{each['name']}}}", each.get("example", ""))
         contents = operation.get("requestBody", {"content": {}})["content"]
         if JSON not in contents:
-            curl = "curl -T FILE" if contents else "curl" if method == "get" else f"curl -X {method.upper()}"
+            curl = f"curl {address}" + (" -T FILE" if contents else "" if method == "get" else " -d '{}'")
             examples = [media["example"] for media in answers.values() if "example" in media]
             for answer in examples:
                 shown = answer.rstrip() if isinstance(answer, str) else pretty(answer, WIDE)
-                yield f'<pre>{curl} {address}</pre>\n<pre class="answer">{text(shown)}</pre>'
+                yield f'<pre>{curl}</pre>\n<pre class="answer">{text(shown)}</pre>'
             return
         questions, answers = contents[JSON]["examples"], answers[JSON]["examples"]
         if list(questions) != list(answers):
@@ -472,7 +479,7 @@ class Page:
         return made[:end] + ([fold("More about it"), *made[end:], "</details>"] if made[end:] else [])
 
     def operation(self, path, method, operation):
-        """A path. It is folded if its tag is, and if it takes nothing in a body."""
+        """A path. It is folded if it takes no keys."""
         anchor, where = slug(path) or "explorer", operation["operationId"]
         label = f"<b>{method.upper()}</b> {text(path)}"
         types, summary = self.document.types(operation), spans(operation["summary"], where)
@@ -516,21 +523,18 @@ class Page:
     def shared_keys(self, kind, title):
         """The chapter of the shared keys of a kind, in groups."""
         rest = {row.name: row for row in self.shared[kind]}
-        groups = []
-        for group, names in GROUPS[kind].items():
+        lines = self.chapter(title, f"{kind}s")
+        for number, (group, names) in enumerate(GROUPS[kind].items()):
             wanted = [name for name in rest if name.startswith("grad_")] if names == "grad_" else names.split() or list(rest)
             rows = [rest.pop(name) for name in wanted if name in rest]
-            anchor = f"{kind}s-{slug(group).lower()}"
-            groups.append((group, anchor, table_of_keys(kind, rows, kind == ANSWER)))
-        lines = self.chapter(title, f"{kind}s", [(group, anchor) for group, anchor, _ in groups])
-        for number, (group, anchor, made) in enumerate(groups):
-            lines += [fold(group, anchor, number == 0, names=True), made, "</details>"]
+            made = table_of_keys(kind, rows, kind == ANSWER)
+            lines += [fold(group, is_open=number == 0, names=True), made, "</details>"]
         return lines
 
     def objects(self):
         """The types, in three groups that are folded."""
         groups = {"Of requests": [], "Of answers": [], "Of the Open Inference Protocol": []}
-        others = self.document.used_by(lambda operation: operation["tags"][0] not in ["inference"])
+        others = self.document.used_by(lambda operation: operation["tags"] != ["inference"])
         for name, schema in self.document.objects.items():
             if name != "Problem":  # the chapter about errors has this type
                 answer = "Of answers" if name in self.document.answers else "Of requests"
@@ -679,7 +683,7 @@ class Page:
 GUIDE = re.compile(r"# (?P<title>.+?)\n\n(?P<about>.+?)\n\n(?P<table>\|.+?)\n\n.*?\n```sh\n(?P<command>.+?)\n```\n", re.S)
 
 TEMPLATE = """<!doctype html>
-<!-- Made from openapi.yaml and tests/clients/kernel by docs.py: run make docs. -->
+<!-- docs.py makes this page: run make docs. -->
 <html lang="en">
 <head>
 <meta charset="utf-8">
@@ -700,7 +704,7 @@ TEMPLATE = """<!doctype html>
 <p class="lede">{summary}</p>
 </header>
 <div class="columns">
-<div class="side"><div id="find"></div>
+<div class="side"><div id="find" role="search"></div>
 <nav aria-label="Contents">
 <ul>
 {contents}

@@ -1,7 +1,6 @@
 // docs.js makes the reference at /docs easier to use; the page is complete without it. It opens the parts that an address names.
 // It gives each block of code a button that copies it, and each request a choice of languages and a button that sends it. It makes the field
 // of the search. What only a reader needs who uses one of them (docsuse.js) is loaded then.
-import { copyText } from './clipboard.js';
 import { keep, kept, make, makeButton, makeWith } from './dom.js';
 
 /* global DOCSUSE_NAME */
@@ -12,7 +11,7 @@ const EXPLORED = /^\/(attention|self-attention|multi-head-attention|linear-atten
 const base = new URL('.', location.href).href.slice(0, -1);
 const all = (selector, inside = document) => [...inside.querySelectorAll(selector)];
 const use = () => import(new URL(DOCSUSE_NAME, import.meta.url).href);
-const requests = []; // {method, path, body, code, shown} of each block with a request; shown is the element with its code
+const requests = []; // {path, body, code, shown} of each block with a request; shown is the element with its code
 const key = { value: '', wanted: false }; // the API key, in memory only
 
 // Opens the parts around an element, and shows it.
@@ -32,7 +31,7 @@ async function revealTarget() {
 
 // Writes the names of the keys or types in a folded part beside its title.
 function listKeys(place) {
-  const names = all('th:not([scope]), .keys a, summary[id]', place.closest('details'));
+  const names = all('th:not([scope]), .keys a + a, .except > :first-child, summary[id]', place.closest('details'));
   place.textContent = names
     .filter((name) => name !== place.parentNode)
     .map((name) => name.textContent)
@@ -54,10 +53,9 @@ function makeBar(pre, number) {
   pre.before(bar);
   const code = pre.textContent.replaceAll(WRITTEN, base);
   pre.textContent = code;
-  const [, method, address, body] = /^curl (?:-X (\w+) )?(\S+)(?: -d '(.*)')?$/s.exec(code) ?? [];
+  const [, address, body] = /^curl (\S+)(?: -d '(.*)')?$/s.exec(code) ?? [];
   if (address) {
     const request = { code, bar, shown: pre, path: address.slice(base.length), body: body?.replaceAll(`'\\''`, `'`) };
-    request.method = method ?? (body ? 'POST' : 'GET');
     requests.push(request);
     const languages = makeWith('div', bar, { role: 'radiogroup', ariaLabel: 'Language' });
     for (const [value, name] of Object.entries(LANGUAGES)) {
@@ -73,11 +71,7 @@ function makeBar(pre, number) {
     const again = () => speak(kept('language') ?? 'curl');
     makeButton(bar, 'Run', async () => (await use()).run(request, base, key, again));
   }
-  makeButton(bar, 'Copy', async ({ target }) => {
-    if (!(await copyText(pre.textContent, target))) return;
-    target.textContent = 'Copied';
-    setTimeout(() => (target.textContent = 'Copy'), 1500);
-  });
+  makeButton(bar, 'Copy', async ({ target }) => (await use()).copy(pre, target));
 }
 
 // Makes the field of the search.

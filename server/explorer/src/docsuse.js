@@ -1,4 +1,5 @@
 // docsuse.js is what docs.js loads when a reader of the reference uses it: the search, the requests in other languages, and sending them.
+import { copyText } from './clipboard.js';
 import { make, makeButton, makeWith } from './dom.js';
 import { formatJSON, snippet } from './snippets.js';
 
@@ -23,7 +24,7 @@ console.log(await response.text());
 `,
 };
 
-function go({ method, url, body, key }) {
+function go({ url, body, key }) {
   const packages = ['fmt', 'io', 'net/http', ...(key ? ['os'] : []), ...(body ? ['strings'] : [])];
   const text = /[`\r]/.test(body) ? JSON.stringify(body) : `\`${body}\``;
   return `package main
@@ -32,7 +33,7 @@ import (
 ${packages.map((name) => `\t"${name}"\n`).join('')})
 
 func main() {
-\trequest, err := http.NewRequest("${method}", "${url}", ${body ? `strings.NewReader(${text})` : 'nil'})
+\trequest, err := http.NewRequest("${body ? 'POST' : 'GET'}", "${url}", ${body ? `strings.NewReader(${text})` : 'nil'})
 \tif err != nil {
 \t\tpanic(err)
 \t}
@@ -52,13 +53,20 @@ ${body ? '\trequest.Header.Set("Content-Type", "application/json")\n' : ''}${
 `;
 }
 
-// Returns the code that sends a request and prints the answer. request: {method, base, path, body, code}; code is that for curl. key:
+// Returns the code that sends a request and prints the answer. request: {base, path, body, code}; code is that for curl. key:
 // whether the code sends the key in the environment variable ATTENTIOND_KEY.
 export function code(language, request) {
   const url = request.base + request.path;
   if (language === 'go') return go({ ...request, url });
   if (language === 'curl' || !request.body) return withoutBody[language]({ ...request, url });
   return snippet(language, request);
+}
+
+// Copies a block of code. The button says so for a while.
+export async function copy(pre, button) {
+  if (!(await copyText(pre.textContent, button))) return;
+  button.textContent = 'Copied';
+  setTimeout(() => (button.textContent = 'Copy'), 1500);
 }
 
 // ------------------------------------------------------------------------------------------ requests
@@ -85,13 +93,13 @@ function askKey(place, use) {
 // Sends a request, and shows the answer under it in place of the one that the page has. key: {value, wanted}. again() writes the code of all
 // requests again.
 export async function run(request, base, key, again) {
-  const { method, path, body, shown } = request;
+  const { path, body, shown } = request;
   const headers = { ...(body && { 'Content-Type': 'application/json' }), ...(key.value && { Authorization: `Bearer ${key.value}` }) };
   const begin = performance.now();
   let said = 'The service does not answer.';
   let text = '';
   try {
-    const response = await fetch(base + path, { method, headers, body });
+    const response = await fetch(base + path, { method: body ? 'POST' : 'GET', headers, body });
     text = await response.text();
     said = `${response.status} ${response.statusText}, ${(performance.now() - begin).toFixed(1)} ms`;
   } catch {
@@ -148,7 +156,8 @@ function entries() {
   for (const element of document.querySelectorAll('main :is(h2, h3, h4, summary, th, th span)[id]')) {
     const label = titleOf(element);
     if (element.tagName === 'H2') [chapter, part] = [label, ''];
-    const about = (element.closest('tr')?.lastElementChild ?? element.closest('summary, h2, h3')?.nextElementSibling)?.textContent ?? '';
+    const after = element.closest('summary, h2, h3')?.nextElementSibling;
+    const about = (element.closest('tr')?.lastElementChild ?? (after?.tagName === 'P' ? after : null))?.textContent ?? '';
     const place = [chapter, part].filter((name) => name && name !== label).join(' › ');
     found.push({ element, label, about, place, name: label.toLowerCase(), text: `${label} ${place} ${about}`.toLowerCase() });
     if (/H3|SUMMARY/.test(element.tagName)) part = label;
