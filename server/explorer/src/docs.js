@@ -12,6 +12,7 @@ const base = new URL('.', location.href).href.slice(0, -1);
 const all = (selector, inside = document) => [...inside.querySelectorAll(selector)];
 const use = () => import(new URL(DOCSUSE_NAME, import.meta.url).href);
 const requests = []; // {path, body, code, shown} of each block with a request; shown is the element with its code
+let spoken = Object.keys(LANGUAGES).find((language) => language === kept('language')) ?? 'curl';
 const key = { value: '', wanted: false }; // the API key, in memory only
 
 // Opens the parts around an element, and shows it.
@@ -40,8 +41,9 @@ function listKeys(place) {
 
 // Writes all requests in a language.
 async function speak(language) {
+  spoken = language;
   const writer = language === 'curl' && !key.wanted ? null : await use();
-  for (const request of requests) {
+  for (const request of language === spoken ? requests : []) {
     request.shown.textContent = writer ? writer.code(language, { ...request, base, key: key.wanted }) : request.code;
     request.bar.querySelector(`[value=${language}]`).checked = true;
   }
@@ -68,8 +70,7 @@ function makeBar(pre, number) {
       const href = `./#example=own&path=${request.path}&body=${encodeURIComponent(request.body)}`;
       makeWith('a', bar, { href, textContent: 'Open in the explorer' });
     }
-    const again = () => speak(kept('language') ?? 'curl');
-    makeButton(bar, 'Run', async () => (await use()).run(request, base, key, again));
+    makeButton(bar, 'Run', async () => (await use()).run(request, base, key, () => speak(spoken)));
   }
   makeButton(bar, 'Copy', async ({ target }) => (await use()).copy(pre, target));
 }
@@ -88,7 +89,7 @@ function makeSearch() {
 all('summary small:empty').forEach(listKeys);
 all('main pre:not(.answer)').forEach(makeBar);
 makeSearch();
-if (kept('language') in LANGUAGES && kept('language') !== 'curl') speak(kept('language'));
+if (spoken !== 'curl') speak(spoken);
 addEventListener('hashchange', revealTarget);
 addEventListener('click', ({ target }) => {
   if (target.closest('a')?.hash === location.hash) revealTarget(); // the address does not change

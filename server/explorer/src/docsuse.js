@@ -33,7 +33,7 @@ import (
 ${packages.map((name) => `\t"${name}"\n`).join('')})
 
 func main() {
-\trequest, err := http.NewRequest("${body ? 'POST' : 'GET'}", "${url}", ${body ? `strings.NewReader(${text})` : 'nil'})
+${body ? `\tbody := strings.NewReader(${text})\n` : ''}\trequest, err := http.NewRequest("${body ? 'POST' : 'GET'}", "${url}", ${body ? 'body' : 'nil'})
 \tif err != nil {
 \t\tpanic(err)
 \t}
@@ -148,28 +148,28 @@ function titleOf(element) {
     .trim();
 }
 
-// Returns what can be found, in the order of the page: {element, label, place, about, name, text}. place: the chapter and the part.
+// Returns what can be found, in the order of the page: {element, label, place, about, name, text}. place: the parts around it.
 function entries() {
   const found = [];
-  let chapter = '';
-  let part = '';
+  let [chapter, path, part] = ['', '', ''];
   for (const element of document.querySelectorAll('main :is(h2, h3, h4, summary, th, th span)[id]')) {
     const label = titleOf(element);
-    if (element.tagName === 'H2') [chapter, part] = [label, ''];
+    if (element.tagName === 'H2') [chapter, path, part] = [label, '', ''];
+    if (element.querySelector('b')) [path, part] = [label, ''];
     const after = element.closest('summary, h2, h3')?.nextElementSibling;
     const about = (element.closest('tr')?.lastElementChild ?? (after?.tagName === 'P' ? after : null))?.textContent ?? '';
-    const place = [chapter, part].filter((name) => name && name !== label).join(' › ');
-    found.push({ element, label, about, place, name: label.toLowerCase(), text: `${label} ${place} ${about}`.toLowerCase() });
-    if (/H3|SUMMARY/.test(element.tagName)) part = label;
+    const place = [path || chapter, part].filter((name) => name && name !== label).join(' › ');
+    found.push({ element, label, about, place, name: label.toLowerCase(), text: `${place} ${about}`.toLowerCase() });
+    if (element.tagName === 'SUMMARY' && label !== path) part = label;
   }
   return found;
 }
 
-// How well an entry fits the words of a query: 0 is best, 4 is not at all.
-function rank({ name, text }, query, words) {
-  if (name === query) return 0;
-  if (name.startsWith(query)) return 1;
-  return [name, text, ''].findIndex((where) => !where || words.every((word) => where.includes(word))) + 2;
+// How well an entry fits a query and its words. 0 is not at all.
+function fit({ name, text }, query, words) {
+  const points = words.map((word) => (name === word ? 4 : name.includes(word) ? 3 : text.includes(word) ? 1 : 0));
+  const sum = points.reduce((a, b) => a + b, 0);
+  return sum && sum + (name === query ? 20 : name.startsWith(query) ? 10 : 0);
 }
 
 // Searches while a reader types in the field. show(element) shows a place of the page.
@@ -206,9 +206,9 @@ export function search(input, show) {
 
   function find() {
     const query = input.value.trim().toLowerCase();
-    const words = query.split(/\s+/);
-    const fitting = query ? known.map((entry) => [rank(entry, query, words), entry]).filter(([order]) => order < 4) : [];
-    const best = fitting.sort(([a], [b]) => a - b).slice(0, MOST);
+    const words = query.split(/\s+/).filter(Boolean);
+    const fitting = known.map((entry) => [fit(entry, query, words), entry]).filter(([points]) => points);
+    const best = fitting.sort(([a], [b]) => b - a).slice(0, MOST);
     list.replaceChildren();
     for (const [i, [, entry]] of best.entries()) {
       const option = makeWith('li', list, { id: `found-${i}`, role: 'option' });
