@@ -331,6 +331,7 @@ def default_of(description):
     return description, first if comma and len(first) <= SHORT else ""
 
 
+GIVEN_OR_DRAWN = re.compile(r"\s(It is|They are)\s+given\s+or\s+drawn\.|,\s+given\s+or\s+drawn(?=\.)")
 Key = collections.namedtuple("Key", "name type default meaning")
 
 
@@ -344,6 +345,8 @@ def keys(document, schema, where, results=()):
         meaning, default = default_of(full["description"].strip())
         if name in schema.get("required", []):
             default = "**required**"
+        if "DrawnMatrix" in full.get("x-type", ""):
+            meaning = GIVEN_OR_DRAWN.sub("", meaning)  # the type says so
         if not meaning:
             raise Unknown(f"the description of {place} says nothing but the default")
         meaning = document.linked(short(meaning, place))
@@ -446,7 +449,9 @@ class Page:
             made.append(f'<p class="except">{"Also all" if own else "All"} {every}{exceptions}.</p>')
         elif shared:
             made.append(f'<p class="keys">{"Also these" if own else "These"} {every}: {links_to(kind, shared)}</p>')
-        return [fold(verb, names=True), *made, "</details>"]
+        if "requestBody" in self.document.paths[path].get("post", {}):
+            return [fold(verb, names=True), *made, "</details>"]
+        return [f"<p>{verb}:", *made]
 
     def examples(self, path, method, operation):
         """The examples of a path as a list of HTML."""
@@ -485,8 +490,8 @@ class Page:
         types, summary = self.document.types(operation), spans(operation["summary"], where)
         parameters = [self.document.resolve(parameter)[0] for parameter in operation.get("parameters", [])]
         lines = self.described(operation["description"], where)
-        one, *more = [*self.examples(path, method, operation)] or [""]
-        lines.append(one)
+        examples = list(self.examples(path, method, operation))
+        lines, more = lines + examples[:1], examples[1:]
         if more:
             lines += [fold(f"More examples <small>{len(more)}</small>"), *more, "</details>"]
         if REQUEST in types:
@@ -494,13 +499,9 @@ class Page:
             lines = [f'<h3 id="{anchor}">{label} <small>{summary}</small></h3>', *lines]
         else:
             lines = [fold(f"{label} <small>{summary}</small>", anchor), *lines]
-        in_path = [
-            (each["name"], typed(self.document, each["schema"], where), "required", short(each["description"], where))
-            for each in parameters
-            if each["in"] == "path"
-        ]
-        if in_path:
-            lines.append(table_of_keys("", in_path))
+        for each in parameters:
+            if each["in"] == "path":
+                lines.append(f"<p>{code(each['name'])} in the path: {short(each['description'], where)}</p>")
         results = types[ANSWER][0]["properties"] if ANSWER in types else ()
         before = {self.shown.get(name) for _, name in types.values()}
         if types and None not in before:
@@ -624,14 +625,14 @@ class Page:
         ]
 
     def kernel(self):
-        """The beginning of the guide "Check your kernel", its command, and the names of its examples."""
+        """The command of the guide "Check your kernel", and the names of its examples."""
         guide = GUIDE.match((KERNEL / "README.md").read_text(encoding="utf-8"))
         if not guide:
-            raise Unknown("tests/clients/kernel/README.md: no title, paragraph, table and command")
+            raise Unknown("tests/clients/kernel/README.md: no title, table and command")
         files = [f"{code(file)} ({text(name)})" for name, file in re.findall(r"^\| (\w+) \| \[([\w.]+)\]", guide["table"], re.M)]
         return [
             fold(text(guide["title"]), "kernel"),
-            prose(guide["about"], "README.md"),
+            "<p>Let a test of your kernel write its inputs and its results to a file, and send it:",
             f"<pre>{text(guide['command'])}</pre>",
             f"<p>{code('tests/clients/kernel')} of the sources explains the file, and has whole examples: {listed(files)}.</p>",
             "</details>",
@@ -680,7 +681,7 @@ class Page:
         return page
 
 
-GUIDE = re.compile(r"# (?P<title>.+?)\n\n(?P<about>.+?)\n\n(?P<table>\|.+?)\n\n.*?\n```sh\n(?P<command>.+?)\n```\n", re.S)
+GUIDE = re.compile(r"# (?P<title>.+?)\n\n.+?\n\n(?P<table>\|.+?)\n\n.*?\n```sh\n(?P<command>.+?)\n```\n", re.S)
 
 TEMPLATE = """<!doctype html>
 <!-- docs.py makes this page: run make docs. -->
