@@ -198,9 +198,10 @@ export function search(input, show) {
   function go({ element }) {
     close();
     input.blur();
-    history.pushState(null, '', `#${element.id}`);
+    location.hash = element.id;
     show(element);
-    element.closest('summary')?.focus({ preventScroll: true });
+    if (element.tagName !== 'SUMMARY') element.tabIndex = -1;
+    element.focus({ preventScroll: true });
     note.className = 'unseen';
   }
 
