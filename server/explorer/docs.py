@@ -584,7 +584,7 @@ class Page:
                     response, name = self.document.resolve(response)
                     error = response["content"][JSON]["example"]["error"]
                     meaning = f"<p>{short(response['description'], name)}</p><p><q>{text(error)}</q>"
-                    rows[status] = (status, "Not of this service", meaning)
+                    rows[status] = (status, "Not Implemented", meaning)
         return list(rows.values())
 
     def headers(self):

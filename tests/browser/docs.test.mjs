@@ -222,6 +222,13 @@ test('docs: the search finds keys, results, errors and paths with the keyboard',
     assert.equal(await input.evaluate((element) => element === document.activeElement), false);
   }));
 
+// Waits until all requests are written in a language.
+const written = (page, language) =>
+  page.waitForFunction((value) => {
+    const radios = [...document.querySelectorAll(`[value=${value}]`)];
+    return radios.length && radios.every(({ checked }) => checked);
+  }, language.toLowerCase());
+
 // Returns the requests in the page, as {code, answer}.
 const shown = (page) =>
   page.locator('.bar:has([value=curl]) + pre').evaluateAll((all) =>
@@ -249,10 +256,7 @@ test('docs: curl, Python, JavaScript and Go get the answers that the page shows'
     for (const [language, command] of Object.entries(commands)) {
       if (language === 'Go' && !hasGo) continue;
       await page.locator('label', { hasText: language }).first().click();
-      await page.waitForFunction(
-        (value) => [...document.querySelectorAll(`[value=${value}]`)].every((radio) => radio.checked),
-        language.toLowerCase(),
-      );
+      await written(page, language);
       let asked = 0;
       for (const [i, { code }] of (await shown(page)).entries()) {
         // Go compiles for long, so it runs some examples of each kind.
@@ -270,10 +274,7 @@ test('docs: curl, Python, JavaScript and Go get the answers that the page shows'
     }
     // The choice holds at the next visit.
     await page.reload();
-    await page.waitForFunction(
-      (value) => document.querySelector('.bar + pre:has(~ *)') && document.querySelector(`[value=${value}]`).checked,
-      hasGo ? 'go' : 'javascript',
-    );
+    await written(page, hasGo ? 'Go' : 'JavaScript');
   }));
 
 test('docs: the Python of binary tensors prints what the page says', () =>
@@ -356,7 +357,7 @@ test('docs: an example asks for the API key if the service wants one', async () 
       assert.deepEqual(JSON.parse(stdout).weights[0], [1, 0, 0]);
       for (const language of ['Python', 'JavaScript']) {
         await page.locator('label', { hasText: language }).first().click();
-        await page.waitForFunction((value) => document.querySelector(`[value=${value}]`).checked, language.toLowerCase());
+        await written(page, language);
         const codes = (await shown(page)).map(({ code }) => code).filter((code) => code.includes('/version') || code.includes('/softmax'));
         assert.ok(codes.length >= 2);
         for (const code of codes) {
