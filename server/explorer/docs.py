@@ -1,12 +1,12 @@
 #!/usr/bin/python3
-"""Writes the page /docs, server/explorer/src/docs.html, from openapi.yaml, and openapi.json beside it. The section "Check
-your kernel" comes from the guide in tests/clients/kernel.
+"""Writes the page /docs, server/explorer/src/docs.html, from openapi.yaml, and openapi.json beside it. The part "Check
+your kernel" has the command and the examples of the guide in tests/clients/kernel.
 
     docs.py            writes both
     docs.py --check    writes nothing and ends with status 1 if one of them is not what these files say
 
-The page is complete without JavaScript. src/docs.js adds to it what needs no bytes of the page: the search, the buttons,
-the languages, the anchors of keys that nothing here links to, and the links to the explorer.
+The page is complete without JavaScript. src/docs.js adds the search, the buttons, the languages, the links to the
+explorer, and the anchors of keys that no link of the page needs. So they take no bytes of the page.
 The description of the document has a heading for each chapter, "## Title". A paragraph that begins with bold text is
 folded with those after it, under this text. A key that several paths take or return is shown once, and each of the paths
 links to it. The type of a key is its x-type, or else the type of its schema. The default of a key is the last sentence
@@ -405,7 +405,10 @@ class Page:
         self.shared = {REQUEST: {}, ANSWER: {}}  # {Key: paths} of the keys that several types have
         self.find_shared()
         self.chapters = {}  # the texts of the description by their headings
-        for part in re.split(r"^## ", document.root["info"]["description"], flags=re.M)[1:]:
+        before, *chapters = re.split(r"^## ", document.root["info"]["description"], flags=re.M)
+        if before.strip():
+            raise Unknown("the description has a text before its first heading")
+        for part in chapters:
             title, _, content = part.partition("\n")
             self.chapters[title.strip()] = content
 
