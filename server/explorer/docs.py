@@ -531,9 +531,22 @@ class Page:
         for number, (group, names) in enumerate(GROUPS[kind].items()):
             wanted = [name for name in rest if name.startswith("grad_")] if names == "grad_" else names.split() or list(rest)
             rows = [rest.pop(name) for name in wanted if name in rest]
-            made = table_of_keys(kind, rows, kind == ANSWER)
+            made = table_of_keys(kind, [self.limited(kind, row) for row in rows], kind == ANSWER)
             lines += [fold(group, is_open=number == 0, names=True), made, "</details>"]
         return lines
+
+    def limited(self, kind, row):
+        """A shared key. Its meaning says which paths do not have it, if they compute attention."""
+        every = dict.fromkeys(path for paths in self.shared[kind].values() for path in paths if path.endswith("attention"))
+        paths = self.shared[kind][row]
+        missing = [path for path in every if path not in paths]
+        if not missing:
+            return row
+        note = f" {listed(missing)} {'does' if len(missing) == 1 else 'do'} not have it."
+        if len(missing) > 2:
+            note = f" Only {listed(paths)} have it."
+        end = "</p>" if row.meaning.endswith("</p>") else ""
+        return row._replace(meaning=row.meaning.removesuffix("</p>") + note + end)
 
     def objects(self):
         """The types, in three groups that are folded."""
