@@ -368,7 +368,7 @@ def table(anchors, heads, rows):
     for name, *cells in rows:
         merged.setdefault(tuple(cells), []).append(name)
     lines = [f"<tr>{names_of(anchors, names)}<td>{'<td>'.join(cells)}" for cells, names in merged.items()]
-    head = "".join(f'<th scope="col">{head}' for head in heads)
+    head = "".join(f"<th>{head}" for head in heads)
     return "\n".join([f"<table><tr>{head}", *lines, "</table>"])
 
 

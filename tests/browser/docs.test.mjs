@@ -76,7 +76,7 @@ const partOf = (page, method, path) =>
         inside.push(part);
     return inside.flatMap((part) => [
       ...[...part.querySelectorAll('a[href^="#"]')].map((a) => [a.textContent, a.hash, a.matches('.except a + a')]),
-      ...[...part.querySelectorAll('th:not([scope])')]
+      ...[...part.querySelectorAll('tr + tr th')]
         .filter((th) => /\w{2}/.test(th.parentNode.lastElementChild.textContent))
         .flatMap((th) => th.textContent.split(' ').map((name) => [name, ''])),
     ]);

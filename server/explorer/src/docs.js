@@ -32,7 +32,7 @@ async function revealTarget() {
 
 // Writes the names of the keys or types in a folded part beside its title.
 function listKeys(place) {
-  const names = all('th:not([scope]), .keys a + a, .except > :first-child, summary[id]', place.closest('details'));
+  const names = all('tr + tr th, .keys a + a, .except > :first-child, summary[id]', place.closest('details'));
   place.textContent = names
     .filter((name) => name !== place.parentNode)
     .map((name) => name.textContent)

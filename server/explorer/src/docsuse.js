@@ -130,7 +130,7 @@ export async function run(request, base, key, again) {
 // Gives an anchor to each heading of an example, each folded part and each key that has none. It begins with that of the part before it.
 function nameKeys() {
   let part = '';
-  for (const element of document.querySelectorAll('main :is([id], h4, summary, th:not([scope]))')) {
+  for (const element of document.querySelectorAll('main :is([id], h4, summary, tr + tr th)')) {
     if (element.id && !element.closest('th')) part = element.id;
     if (element.id || element.querySelector('[id]')) continue;
     const name = `${part}-${titleOf(element).replace(/[^\w.]+/g, '-')}`;
