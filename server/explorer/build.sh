@@ -46,11 +46,13 @@ outputs=
 lines=
 curve=
 storyview=
+docsuse=
 bundle() { # NAME: makes assets/STEM-HASH.SUFFIX of src/STEM.SUFFIX and prints the name with the hash
     esbuild "$src/$1" --outfile="$1" --define:WORKER_NAME="\"$worker\"" --define:FILES_NAME="\"$files\"" \
         --define:LAYERS_NAME="\"$layers\"" --define:COMPARE_NAME="\"$compare\"" --define:OUTPUTS_NAME="\"$outputs\"" \
         --define:LINEAR_NAME="\"$linear\"" --define:LINES_NAME="\"$lines\"" --define:CURVE_NAME="\"$curve\"" \
         --define:STORY_NAME="\"$story\"" --define:STORYVIEW_NAME="\"$storyview\"" \
+        --define:DOCSUSE_NAME="\"$docsuse\"" \
         --bundle --minify --format=esm --target=es2022 --legal-comments=none --log-level=warning
     name=${1%.*}-$(hash "$1").${1##*.}
     mv "$1" "assets/$name"
@@ -60,7 +62,7 @@ bundle() { # NAME: makes assets/STEM-HASH.SUFFIX of src/STEM.SUFFIX and prints t
 # The pages get the new names: "main.js" becomes "assets/main-HASH.js". Only main.js names the script of the worker and
 # the scripts that it loads when they are needed: with the first file that is not JSON, for stored layers, for attention
 # without softmax, for lines, for the curve of softmax, for the trained model, and for comparisons. Only compare.js names
-# the script of its worker.
+# the script of its worker, and only docs.js names docsuse.js.
 worker=$(bundle worker.js)
 files=$(bundle files.js)
 layers=$(bundle layers.js)
@@ -70,6 +72,7 @@ lines=$(bundle lines.js)
 curve=$(bundle curve.js)
 storyview=$(bundle story.js)
 compare=$(bundle compare.js)
+docsuse=$(bundle docsuse.js)
 for name in $(grep -Eoh '"[a-z]+\.(js|css)"' "$src"/*.html | tr -d '"' | sort -u); do
     bundled=$(bundle "$name")
     echo "s|\"$name\"|\"assets/$bundled\"|g"

@@ -1,13 +1,16 @@
 #!/usr/bin/python3
-"""Writes the page /docs, server/explorer/src/docs.html, from openapi.yaml, and openapi.json beside it. The section "Check
-your kernel" comes from the guide in tests/clients/kernel and from its example in Python.
+"""Writes the page /docs, server/explorer/src/docs.html, from openapi.yaml, and openapi.json beside it. The part "Check
+your kernel" has the command and the examples of the guide in tests/clients/kernel.
 
     docs.py            writes both
     docs.py --check    writes nothing and ends with status 1 if one of them is not what these files say
 
-The page needs no JavaScript. A key that several paths take or return is shown once, and each of the paths links to it.
-The type of a key is its x-type, or else the type of its schema. The default of a key is the last sentence of its
-description, "Default: ...".
+The page is complete without JavaScript. src/docs.js adds the search, the buttons, the languages, the links to the
+explorer, and the anchors of keys that no link of the page needs. So they take no bytes of the page.
+The description of the document has a heading for each chapter, "## Title". A paragraph that begins with bold text is
+folded with those after it, under this text. A key that several paths take or return is shown once, and each of the paths
+links to it. The type of a key is its x-type, or else the type of its schema. The default of a key is the last sentence
+of its description, "Default: ...".
 The program understands only what these files use. It ends with a message at anything else.
 """
 
@@ -18,7 +21,6 @@ import json
 import pathlib
 import re
 import sys
-import urllib.parse
 
 import yaml
 
@@ -29,15 +31,31 @@ PAGE = HERE / "src" / "docs.html"
 IN_JSON = HERE / "src" / "openapi.json"
 
 SERVER = "http://127.0.0.1:8080"  # the default address of the daemon
-# The explorer shows these paths; tests/browser/docs.test.mjs compares the list with src/request.js.
-EXPLORED = ["/attention", "/self-attention", "/multi-head-attention", "/linear-attention"]
 SHORT = 40  # characters; a longer default stays in the description
-WIDE = 88  # characters of a line of JSON in an example
+WIDE = 100  # characters of a line of JSON in an example
 METHODS = ["get", "post"]
 JSON = "application/json"
 REQUEST, ANSWER = "option", "result"  # the two kinds of keys, as anchors name them
 PROBLEM = "application/problem+json"
 ERRORS = {"Problem", "InferenceError"}  # the types of errors
+SHARING = ["attention", "layers"]  # the tags whose requests and answers have shared keys
+# The groups of shared keys, in the order of the page. The first group of each kind is open. A key that stands in no group
+# comes last.
+GROUPS = {
+    REQUEST: {
+        "Often used": "causal mask window scale dtype digits",
+        "Matrices and heads": "Q K V X heads kv_heads",
+        "Words and drawn matrices": "text tokens embedding embedding_dim random",
+        "Which keys a query sees": "key_padding lengths alignment sequences sequence_offsets past_K past_V",
+        "What changes the scores": "bias decay softcap alibi sink",
+        "How weights are made": "normalization sigmoid_bias compute_dtype",
+        "Norms and rotary embedding": "norm_Q norm_K norm_epsilon rotary rotary_cos rotary_sin positions",
+        "Gradients": "grad_output grad_lse grad_weights",
+        "Comparison with your results": "expected tolerance fail_on_difference",
+        "Other inputs, results and time": "",
+    },
+    ANSWER: {"Steps": "output weights scores scaled_scores masked_scores lse", "Gradients": "grad_", "Other results": ""},
+}
 
 
 class Unknown(Exception):
@@ -81,7 +99,7 @@ def spans(source, where):
             elif bold:
                 made += f"<b>{text(bold)}</b>"
             else:
-                made += f'<a href="{html.escape(address)}">{text(label)}</a>'
+                made += f'<a href="{html.escape(address)}">{spans(label, where)}</a>'
             at = found.end()
     return made
 
@@ -116,19 +134,37 @@ def blocks(source, where):
     return found
 
 
-def prose(source, where, anchors=""):
-    """Markdown as HTML. With anchors, a paragraph that begins with bold text has the anchor anchors-TEXT."""
-    made = []
+def prose(source, where, folding=False):
+    """Markdown as HTML. With folding, a paragraph that begins with bold text is folded with those after it, under this text."""
+    return "\n".join(parts(source, where, folding))
+
+
+def parts(source, where, folding=False):
+    """The paragraphs, lists and blocks of code of Markdown as a list of HTML."""
+    made, folded = [], False
     for kind, content in blocks(source, where):
         if kind == "pre":
-            made.append(f'<pre tabindex="0">{text(content)}</pre>')
+            # An answer follows the command that gets it.
+            command, _, answer = content.partition("\n\n{")
+            made.append(f"<pre>{text(command)}</pre>")
+            if answer:
+                made.append(f'<pre class="answer">{text("{" + answer)}</pre>')
         elif kind == "ul":
             made.append("<ul>" + "".join(f"<li>{spans(item, where)}" for item in content) + "</ul>")
         else:
-            lead = re.match(r"\*\*([^*]+)\*\*", content) if anchors else None
-            anchor = f' id="{anchors}-{slug(lead[1]).lower()}"' if lead else ""
-            made.append(f"<p{anchor}>{spans(content, where)}</p>")
-    return "\n".join(made)
+            lead = re.match(r"\*\*([^*]+?)\.\*\* *", content) if folding else None
+            if lead:
+                made += ["</details>"] * folded + [fold(text(lead[1]))]
+                folded, content = True, content[lead.end() :]
+            made.append(f"<p>{spans(content, where)}</p>")
+    return made + ["</details>"] * folded
+
+
+def fold(title, anchor="", is_open=False, names=False):
+    """The beginning of a part that is folded under a title. It ends with </details>. names: src/docs.js writes the names of
+    the keys or types in it beside the title."""
+    place = f' id="{anchor}"' if anchor else ""
+    return f"<details{' open' * is_open}><summary{place}>{title}{'<small></small>' * names}</summary>"
 
 
 def short(source, where):
@@ -138,25 +174,25 @@ def short(source, where):
 
 
 def pretty(value, width, indent=""):
-    """JSON for people: a row of numbers is on one line, and so is every value that has at most width characters."""
+    """JSON for people: lines have at most width characters if no row of numbers and no text is longer."""
     flat = json.dumps(value, ensure_ascii=False)
-    rows = isinstance(value, list) and not any(isinstance(item, (list, dict)) for item in value)
-    room = width - (len(indent) or len(f"curl {SERVER}"))
-    if rows or not isinstance(value, (list, dict)) or len(flat) <= room:
+    is_row = isinstance(value, list) and not any(isinstance(item, (list, dict)) for item in value)
+    if is_row or not isinstance(value, (list, dict)) or len(indent + flat) <= width:
         return flat
     inner = indent + "  "
     if isinstance(value, dict):
-        lines = [f"{json.dumps(key, ensure_ascii=False)}: {pretty(item, width, inner)}" for key, item in value.items()]
-        if not lines:
-            return "{}"
-        return f"{{\n{inner}" + f",\n{inner}".join(lines) + f"\n{indent}}}"
-    return f"[\n{inner}" + f",\n{inner}".join(pretty(item, width, inner) for item in value) + f"\n{indent}]"
-
-
-def explorer_link(path, body):
-    """The address of the explorer with this request in it, see src/address.js. It repeats the text of the example, which
-    therefore takes few bytes in a compressed page."""
-    return f"./#example=own&amp;path={path}&amp;body=" + urllib.parse.quote(json.dumps(body), safe='/{}[]":, ')
+        items = [f"{json.dumps(key, ensure_ascii=False)}: {pretty(item, width, inner)}" for key, item in value.items()]
+    else:
+        items = [pretty(item, width, inner) for item in value]
+    lines = [inner + items[0]]
+    for item in items[1:]:
+        if "\n" in lines[-1] + item or len(f"{lines[-1]}, {item}") > width:
+            lines[-1] += ","
+            lines.append(inner + item)
+        else:
+            lines[-1] += f", {item}"
+    begin, end = "{}" if isinstance(value, dict) else "[]"
+    return "\n".join([begin, *lines, indent + end])
 
 
 # ------------------------------------------------------------------------------------------ document
@@ -175,15 +211,24 @@ class Document:
             for name, schema in self.components["schemas"].items()
             if "properties" in schema and schema not in whole
         }
-        self.answers = set(ERRORS)  # the names of the types that an answer may have
-        self.find_answers([self.success(operation) for _, operation in self.all()])
+        self.answers = self.reached([self.success(operation) for _, operation in self.all()]) | ERRORS
 
-    def find_answers(self, schema):
-        """Adds the types that a schema uses to self.answers."""
-        for name in re.findall(r'schemas/(\w+)"', json.dumps(schema)):
-            if name not in self.answers:
-                self.answers.add(name)
-                self.find_answers(self.components["schemas"][name])
+    def reached(self, schema):
+        """The names of the types that a schema uses, by a $ref or in words."""
+        known = re.compile(rf"\b({'|'.join(self.components['schemas'])})\b")
+        found, new = set(), [json.dumps(schema)]
+        while new:
+            source = new.pop()
+            words = " ".join(re.findall(r'"x-type": "[^"]*|the\s+type\s+\w+|schemas/\w+"', source))
+            names = set(known.findall(words)) - found
+            found |= names
+            new += [json.dumps(self.components["schemas"][name]) for name in names]
+        return found
+
+    def used_by(self, wanted):
+        """The names of the types that the operations use for which wanted(operation) is true."""
+        types = [self.types(operation).values() for _, operation in self.all() if wanted(operation)]
+        return self.reached([schema for found in types for schema, _ in found])
 
     def all(self):
         """Every operation, as ((path, method), operation)."""
@@ -286,11 +331,13 @@ def default_of(description):
     return description, first if comma and len(first) <= SHORT else ""
 
 
+GIVEN_OR_DRAWN = re.compile(r"\s(It is|They are)\s+given\s+or\s+drawn\.|,\s+given\s+or\s+drawn(?=\.)")
 Key = collections.namedtuple("Key", "name type default meaning")
 
 
-def keys(document, schema, where):
-    """The keys of an object, in the order in which the document has them."""
+def keys(document, schema, where, results=()):
+    """The keys of an object, in the order in which the document has them. results: the names of the results that the page
+    shows below, which are not listed as values of a key."""
     for name, value in schema["properties"].items():
         full, place = document.resolve(value)[0], f"{where}.{name}"
         if "description" not in full:
@@ -298,11 +345,15 @@ def keys(document, schema, where):
         meaning, default = default_of(full["description"].strip())
         if name in schema.get("required", []):
             default = "**required**"
+        if "DrawnMatrix" in full.get("x-type", ""):
+            meaning = GIVEN_OR_DRAWN.sub("", meaning)  # the type says so
         if not meaning:
             raise Unknown(f"the description of {place} says nothing but the default")
         meaning = document.linked(short(meaning, place))
         words = full.get("items", {}).get("enum", [])
-        if words:
+        if words and set(words) <= set(results):
+            meaning += " They are those that it returns."
+        elif words:
             meaning += " Allowed values: " + " ".join(code(json.dumps(word)) for word in words)
         yield Key(name, typed(document, value, place), spans(default, place), meaning)
 
@@ -310,26 +361,30 @@ def keys(document, schema, where):
 # ------------------------------------------------------------------------------------------ page
 
 
-def table(label, anchors, heads, rows):
-    """A table. Each name in the first column has an anchor; that of a shared option or result is a link, too. Rows with the
-    same cells become one row with all names."""
+def table(anchors, heads, rows):
+    """A table. With anchors, each name in the first column has an anchor. Rows with the same cells become one row with all
+    names."""
     merged = {}
     for name, *cells in rows:
-        anchor = f"{anchors}-{slug(name)}"
-        shown = f'<a id="{anchor}" href="#{anchor}">{text(name)}</a>'
-        if anchors not in ("option", "result"):
-            shown = f'<span id="{anchor}">{text(name)}</span>'
-        merged.setdefault(tuple(cells), []).append(shown)
-    lines = [f'<tr><th scope="row">{" ".join(names)}<td>{"<td>".join(cells)}' for cells, names in merged.items()]
-    head = "".join(f'<th scope="col">{head}' for head in heads)
-    return "\n".join([f'<table aria-label="{html.escape(label)}">', f"<tr>{head}", *lines, "</table>"])
+        merged.setdefault(tuple(cells), []).append(name)
+    lines = [f"<tr>{names_of(anchors, names)}<td>{'<td>'.join(cells)}" for cells, names in merged.items()]
+    head = "".join(f"<th>{head}" for head in heads)
+    return "\n".join([f"<table><tr>{head}", *lines, "</table>"])
 
 
-def table_of_keys(label, anchors, rows, answer=False):
+def names_of(anchors, names):
+    """The first cell of a row."""
+    if not anchors:
+        return f"<th>{' '.join(map(text, names))}"
+    one, *more = [f' id="{anchors}-{slug(name)}">{text(name)}' for name in names]
+    return f"<th{one}" if not more else f"<th>{' '.join(f'<span{each}</span>' for each in (one, *more))}"
+
+
+def table_of_keys(anchors, rows, answer=False):
     """A table of keys. The keys of answers have no defaults."""
     if answer:
-        return table(label, anchors, ["Key", "Type", "Meaning"], [(row.name, row.type, row.meaning) for row in rows])
-    return table(label, anchors, ["Key", "Type", "Default", "Meaning"], rows)
+        return table(anchors, ["Key", "Type", "Meaning"], [(row.name, row.type, row.meaning) for row in rows])
+    return table(anchors, ["Key", "Type", "Default", "Meaning"], rows)
 
 
 def listed(names):
@@ -338,141 +393,184 @@ def listed(names):
     return f"{', '.join(others)} and {last}" if others else last
 
 
+def links_to(kind, rows):
+    return " ".join(f'<a href="#{kind}-{slug(row.name)}">{text(row.name)}</a>' for row in rows)
+
+
 class Page:
     def __init__(self, document):
         self.document = document
         self.contents = []  # (title, anchor, [(name, anchor)])
         self.shown = {}  # {name of a type: (path, anchor)} of the types that the page has so far
-        self.shared = {REQUEST: {}, ANSWER: {}}  # {paths: [Key]} of the keys that several types have
+        self.shared = {REQUEST: {}, ANSWER: {}}  # {Key: paths} of the keys that several types have
         self.find_shared()
+        self.chapters = {}  # the texts of the description by their headings
+        before, *chapters = re.split(r"^## ", document.root["info"]["description"], flags=re.M)
+        if before.strip():
+            raise Unknown("the description has a text before its first heading")
+        for part in chapters:
+            title, _, content = part.partition("\n")
+            self.chapters[title.strip()] = content
 
-    def add(self, title, anchor, anchors, names):
-        self.contents.append((title, anchor, [(name, f"{anchors}-{slug(name)}") for name in names]))
+    def chapter(self, title, anchor):
+        """The beginning of a chapter: its heading, and its text in the description if it has one."""
+        self.contents.append((text(title), anchor, []))
+        lines = [f'<h2 id="{anchor}">{text(title)}</h2>']
+        if title in self.chapters:
+            lines.append(self.document.linked(prose(self.chapters.pop(title), title, True)))
+        return lines
 
     def find_shared(self):
-        """A key is shared if several types of the first tag have it with the same type, default and meaning."""
+        """A key is shared if several types have it with the same type, default and meaning."""
         types, owners = {}, collections.defaultdict(list)
-        first = self.document.root["tags"][0]["name"]
         for (path, _), operation in self.document.all():
-            if operation["tags"] != [first]:
-                continue
-            for kind, (schema, name) in self.document.types(operation).items():
-                types.setdefault((kind, name), (schema, []))[1].append(path)
+            if operation["tags"][0] in SHARING:
+                for kind, (schema, name) in self.document.types(operation).items():
+                    types.setdefault((kind, name), (schema, []))[1].append(path)
         for (kind, name), (schema, paths) in types.items():
             for key in keys(self.document, schema, name):
                 owners[kind, key].append(paths)
         for (kind, key), paths in owners.items():
             if len(paths) > 1:
-                if any(key.name in {row.name for row in rows} for rows in self.shared[kind].values()):
+                if any(key.name == row.name for row in self.shared[kind]):
                     raise Unknown(f"{key.name} has two meanings, and several types have each")
-                self.shared[kind].setdefault(tuple(sum(paths, [])), []).append(key)
+                self.shared[kind][key] = sum(paths, [])
 
-    def keys_of(self, path, anchor, kind, schema, name):
-        """The keys that a path takes or returns as HTML, and those that only this path has as [(name, anchor)]."""
+    def keys_of(self, path, anchor, kind, schema, name, results):
+        """The keys that a path takes or returns as HTML, folded. results: the names of what it returns."""
+        verb = "Takes" if kind == REQUEST else "Returns"
         if name in self.shown:
-            before, place = self.shown[name]
-            return [f'<p>These are the keys of <a href="#{place}">{before}</a>.</p>'], []
-        anchors = anchor if kind == REQUEST else f"{anchor}-{ANSWER}"
+            raise Unknown(f"{path}: another path has one of its types, but not all")
         self.shown[name] = path, anchor
-        shared = {paths: rows for paths, rows in self.shared[kind].items() if path in paths}
-        own = [row for row in keys(self.document, schema, name) if row not in sum(shared.values(), [])]
-        made = [table_of_keys(f"{kind.capitalize()}s of {path}", anchors, own, kind == ANSWER)] if own else []
-        if shared:
-            rows = sum(shared.values(), [])
-            links = " ".join(f'<a href="#{kind}-{slug(row.name)}">{text(row.name)}</a>' for row in rows)
-            made.append(f'<p>{"Also these" if own else "These"} <a href="#{kind}s">shared {kind}s</a>:</p>')
-            made.append(f'<p class="keys">{links}</p>')
-        return made, [(row.name, f"{anchors}-{slug(row.name)}") for row in own]
+        shared = [row for row, paths in self.shared[kind].items() if path in paths]
+        own = [row for row in keys(self.document, schema, name, results) if row not in shared]
+        made = [table_of_keys("", own, kind == ANSWER)] if own else []
+        others = [row for row in self.shared[kind] if row not in shared]
+        every = f'<a href="#{kind}s">shared {kind}s</a>'
+        if len(shared) > len(others):
+            exceptions = f", except {links_to(kind, others)}" if others else ""
+            made.append(f'<p class="except">{"Also all" if own else "All"} {every}{exceptions}.</p>')
+        elif shared:
+            made.append(f'<p class="keys">{"Also these" if own else "These"} {every}: {links_to(kind, shared)}</p>')
+        if "requestBody" in self.document.paths[path].get("post", {}):
+            return [fold(verb, names=True), *made, "</details>"]
+        return [f"<p>{verb}:", *made]
 
     def examples(self, path, method, operation):
+        """The examples of a path as a list of HTML."""
         answers = self.document.success(operation).get("content", {})
         address = SERVER + path
         for each in (self.document.resolve(parameter)[0] for parameter in operation["parameters"]):
             address = address.replace(f"{{{each['name']}}}", each.get("example", ""))
         contents = operation.get("requestBody", {"content": {}})["content"]
         if JSON not in contents:
-            curl = "curl -T FILE" if contents else "curl" if method == "get" else f"curl -X {method.upper()}"
+            curl = f"curl {address}" + (" -T FILE" if contents else "" if method == "get" else " -d '{}'")
             examples = [media["example"] for media in answers.values() if "example" in media]
             for answer in examples:
                 shown = answer.rstrip() if isinstance(answer, str) else pretty(answer, WIDE)
-                yield f'<h4>Example</h4>\n<pre tabindex="0">{curl} {address}</pre>'
-                yield f'<pre tabindex="0" class="answer">{text(shown)}</pre>'
+                yield f'<pre>{curl}</pre>\n<pre class="answer">{text(shown)}</pre>'
             return
         questions, answers = contents[JSON]["examples"], answers[JSON]["examples"]
         if list(questions) != list(answers):
             raise Unknown(f"{path}: the examples of requests and of answers have different names")
-        yield "<h4>Examples</h4>"
         for name, question in questions.items():
             question, answer = (self.document.resolve(example)[0] for example in (question, answers[name]))
             body = text(pretty(question["value"], WIDE).replace("'", "'\\''"))
-            anchor = f"{slug(path)}-example-{name}"
-            link = ""
-            if path in EXPLORED:
-                link = f"<a href='{explorer_link(path, question['value'])}'>Open in the explorer</a>"
-            title = f'<h5 id="{anchor}"><a href="#{anchor}">{spans(question["summary"], anchor)}</a></h5>'
-            yield f'<div class="title">{title}{link}</div>'
-            yield f'<pre tabindex="0">curl {address} -d \'{body}\'</pre>'
-            yield f'<pre tabindex="0" class="answer">{text(pretty(answer["value"], WIDE))}</pre>'
+            title = f"<h4>{spans(question['summary'], name)}</h4>"
+            curl = f"<pre>curl {address} -d '{body}'</pre>"
+            yield f'{title}\n{curl}\n<pre class="answer">{text(pretty(answer["value"], WIDE))}</pre>'
+
+    def described(self, description, where):
+        """The description of a path. What follows its first paragraph, and the code that this one announces, is folded."""
+        made = [self.document.linked(part) for part in parts(description, where)]
+        end = 2 if made[0].endswith(":</p>") else 1
+        return made[:end] + ([fold("More about it"), *made[end:], "</details>"] if made[end:] else [])
 
     def operation(self, path, method, operation):
+        """A path. It is folded if it takes no keys."""
         anchor, where = slug(path) or "explorer", operation["operationId"]
-        label = f"<small>{method.upper()}</small> {text(path)}"
+        label = f"<b>{method.upper()}</b> {text(path)}"
+        types, summary = self.document.types(operation), spans(operation["summary"], where)
         parameters = [self.document.resolve(parameter)[0] for parameter in operation.get("parameters", [])]
-        lines = [
-            f'<h3 id="{anchor}"><a href="#{anchor}">{label}</a></h3>',
-            f'<p class="lede">{spans(operation["summary"], where)}</p>',
-            self.document.linked(prose(operation["description"], where)),
-        ]
-        types, entries = self.document.types(operation), []
-        in_path = [
-            (each["name"], typed(self.document, each["schema"], where), "required", short(each["description"], where))
-            for each in parameters
-            if each["in"] == "path"
-        ]
-        if in_path:
-            lines += ["<h4>Takes in its path</h4>", table_of_keys(f"Parts of {path}", anchor, in_path)]
-        for kind, head in ((REQUEST, "Takes"), (ANSWER, "Returns")):
-            if kind in types:
-                made, own = self.keys_of(path, anchor, kind, *types[kind])
-                lines += [f"<h4>{head}</h4>", *made]
-                entries += own
+        lines = self.described(operation["description"], where)
+        examples = list(self.examples(path, method, operation))
+        lines, more = lines + examples[:1], examples[1:]
+        if more:
+            lines += [fold(f"More examples <small>{len(more)}</small>"), *more, "</details>"]
+        if REQUEST in types:
+            self.contents[-1][2].append((label, anchor))
+            lines = [f'<h3 id="{anchor}">{label} <small>{summary}</small></h3>', *lines]
+        else:
+            lines = [fold(f"{label} <small>{summary}</small>", anchor), *lines]
+        for each in parameters:
+            if each["in"] == "path":
+                lines.append(f"<p>{code(each['name'])} in the path: {short(each['description'], where)}</p>")
+        results = types[ANSWER][0]["properties"] if ANSWER in types else ()
+        before = {self.shown.get(name) for _, name in types.values()}
+        if types and None not in before:
+            other, place = before.pop()
+            lines.append(f'<p>Takes and returns the keys of <a href="#{place}">{other}</a>.</p>')
+        else:
+            for kind, schema in types.items():
+                lines += self.keys_of(path, anchor, kind, *schema, results)
         success = self.document.success(operation)
         if ANSWER not in types and success:
             media = ", ".join(map(code, success["content"]))
-            lines += ["<h4>Returns</h4>", f"<p>{short(success['description'], where)} {media}</p>"]
+            lines.append(f"<p>Returns {media}. {short(success['description'], where)}</p>")
         errors = [status.replace("default", "other") for status in operation["responses"] if status[0] not in "23"]
         links = " ".join(f'<a href="#error-{status}">{status}</a>' for status in errors)
-        lines += ["<h4>Errors</h4>", f"<p>{links}</p>"]
-        lines += self.examples(path, method, operation)
-        self.contents.append((label, anchor, entries if REQUEST in types else []))
+        lines.insert(-1 if lines[-1] == "</details>" else len(lines), f"<p>Errors: {links}</p>")
+        if REQUEST not in types:
+            lines.append("</details>")
         return lines
 
     def shared_keys(self, kind, title):
-        lines = [f'<h2 id="{kind}s">{title}</h2>']
-        for paths, rows in self.shared[kind].items():
-            label = f"{title} of {listed(paths)}"
-            lines += [f"<h3>Of {listed(paths)}</h3>", table_of_keys(label, kind, rows, kind == ANSWER)]
-        self.add(title, f"{kind}s", kind, [row.name for rows in self.shared[kind].values() for row in rows])
+        """The chapter of the shared keys of a kind, in groups."""
+        rest = {row.name: row for row in self.shared[kind]}
+        lines = self.chapter(title, f"{kind}s")
+        for number, (group, names) in enumerate(GROUPS[kind].items()):
+            wanted = [name for name in rest if name.startswith("grad_")] if names == "grad_" else names.split() or list(rest)
+            rows = [rest.pop(name) for name in wanted if name in rest]
+            made = table_of_keys(kind, [self.limited(kind, row) for row in rows], kind == ANSWER)
+            lines += [fold(group, is_open=number == 0, names=True), made, "</details>"]
         return lines
+
+    def limited(self, kind, row):
+        """A shared key. Its meaning says which paths do not have it, if they compute attention."""
+        every = dict.fromkeys(path for paths in self.shared[kind].values() for path in paths if path.endswith("attention"))
+        paths = self.shared[kind][row]
+        missing = [path for path in every if path not in paths]
+        if not missing:
+            return row
+        note = f" {listed(missing)} {'does' if len(missing) == 1 else 'do'} not have it."
+        if len(missing) > 2:
+            note = f" Only {listed(paths)} have it."
+        end = "</p>" if row.meaning.endswith("</p>") else ""
+        return row._replace(meaning=row.meaning.removesuffix("</p>") + note + end)
 
     def objects(self):
-        lines = ['<h2 id="types">Types</h2>']
+        """The types, in three groups that are folded."""
+        groups = {"Of requests": [], "Of answers": [], "Of the Open Inference Protocol": []}
+        others = self.document.used_by(lambda operation: operation["tags"] != ["inference"])
         for name, schema in self.document.objects.items():
-            if name != "Problem":  # the section about errors has this type
-                rows = list(keys(self.document, schema, name))
-                self.add(name, name, name, [row.name for row in rows])
-                lines += self.object(name, schema, rows)
+            if name != "Problem":  # the chapter about errors has this type
+                answer = "Of answers" if name in self.document.answers else "Of requests"
+                groups[answer if name in others else "Of the Open Inference Protocol"] += self.object(name, schema)
+        lines = self.chapter("Types", "types")
+        for title, made in groups.items():
+            lines += [fold(title, names=True), *made, "</details>"]
         return lines
 
-    def object(self, name, schema, rows):
+    def object(self, name, schema):
         return [
-            f'<h3 id="{name}"><a href="#{name}">{name}</a></h3>',
+            fold(name, name),
             self.document.linked(prose(schema["description"], name)),
-            table_of_keys(name, name, rows, name in self.document.answers),
+            table_of_keys("", list(keys(self.document, schema, name)), name in self.document.answers),
+            "</details>",
         ]
 
     def errors(self):
-        """The section about errors, with each status once."""
+        """The chapter about errors, with each status once."""
         other = {self.document.resolve(operation["responses"]["default"])[1] for _, operation in self.document.all()}
         rows = []
         for name, response in self.document.components["responses"].items():
@@ -481,22 +579,17 @@ class Page:
                 examples = [example["value"] for example in media.get("examples", {}).values()]
                 examples = examples or [media["example"]]
                 status = "other" if name in other else str(examples[0]["status"])
-                title = "" if name in other else f"<b>{text(examples[0]['title'])}.</b> "
-                details = "".join(f"<p><q>{text(example['detail'])}</q></p>" for example in examples)
-                rows.append((status, f"<p>{title}{short(response['description'], name)}</p>{details}"))
+                title = "Of HTTP itself" if name in other else text(examples[0]["title"])
+                details = "".join(f"<p><q>{text(example['detail'])}</q>" for example in examples)
+                rows.append((status, title, f"<p>{short(response['description'], name)}</p>{details}"))
                 if status == "422":
                     problem = pretty(examples[-1], WIDE)
         rows += self.only_of_inference({row[0] for row in rows})
-        schema = self.document.objects["Problem"]
-        keys_of_problem = list(keys(self.document, schema, "Problem"))
-        self.add("Errors", "errors", "error", sorted(row[0] for row in rows))
-        self.add("Problem", "Problem", "Problem", [row.name for row in keys_of_problem])
-        return [
-            '<h2 id="errors">Errors</h2>',
-            table("Errors", "error", ["Status", "Meaning, and an example of its <code>detail</code>"], sorted(rows)),
-            *self.object("Problem", schema, keys_of_problem),
-            f'<pre tabindex="0">{text(problem)}</pre>',
-        ]
+        lines = self.chapter("Errors", "errors")
+        lines.append(f"<pre>{text(problem)}</pre>")
+        for status, title, meaning in sorted(rows):
+            lines += [fold(f"<code>{status}</code> {title}", f"error-{status}"), meaning, "</details>"]
+        return lines + self.object("Problem", self.document.objects["Problem"])
 
     def only_of_inference(self, known):
         """The rows of statuses that no response with a problem document has."""
@@ -506,24 +599,25 @@ class Page:
                 if status[0] in "45" and status not in known:
                     response, name = self.document.resolve(response)
                     error = response["content"][JSON]["example"]["error"]
-                    meaning = f"<p>{short(response['description'], name)}</p><p><q>{text(error)}</q></p>"
-                    rows[status] = (status, meaning)
+                    meaning = f"<p>{short(response['description'], name)}</p><p><q>{text(error)}</q>"
+                    rows[status] = (status, "Not Implemented", meaning)
         return list(rows.values())
 
     def headers(self):
-        """The section about headers: those of requests, with the paths that read them, and those of answers."""
+        """The chapter about headers: those of requests, with the paths that read them, and those of answers."""
         asked, told, scheme = {}, {}, self.document.components["securitySchemes"]["key"]
         if (scheme["type"], scheme["scheme"]) != ("http", "bearer"):
             raise Unknown(f"a way to authenticate: {scheme}")
         operations = list(self.document.all())
         responses = list(self.document.components["responses"].values())
-        for (path, _), operation in operations:
+        for (path, method), operation in operations:
+            named = f"{method.upper()} {path}"
             if operation.get("security") != []:
-                asked.setdefault("Authorization", ("<code>Bearer KEY</code>", scheme, []))[2].append(path)
+                asked.setdefault("Authorization", ("<code>Bearer KEY</code>", scheme, []))[2].append(named)
             for each in (self.document.resolve(parameter)[0] for parameter in operation["parameters"]):
                 if each["in"] == "header":
                     kind = typed(self.document, each["schema"], each["name"])
-                    asked.setdefault(each["name"], (kind, each, []))[2].append(path)
+                    asked.setdefault(each["name"], (kind, each, []))[2].append(named)
             responses += operation["responses"].values()
         for response in responses:
             for name, header in self.document.resolve(response)[0].get("headers", {}).items():
@@ -536,33 +630,34 @@ class Page:
             (name, code(str(header["example"])) if "example" in header else "", short(header["description"], name))
             for name, header in told.items()
         ]
-        self.add("Headers", "headers", "header", asked)
         return [
-            '<h2 id="headers">Headers</h2>',
-            table("Headers of requests", "header", ["Header of the request", "Value", "Meaning"], rows),
-            table("Headers of answers", "answer", ["Header of the answer", "Example", "Meaning"], answers),
+            *self.chapter("Headers", "headers"),
+            fold("Headers of requests"),
+            table("header", ["Header of the request", "Value", "Meaning"], rows),
+            "</details>",
+            fold("Headers of answers"),
+            table("answer", ["Header of the answer", "Example", "Meaning"], answers),
+            "</details>",
         ]
 
     def kernel(self):
-        """The beginning of the guide "Check your kernel", the end of its example in Python, and the names of all examples."""
+        """The command of the guide "Check your kernel", and the names of its examples."""
         guide = GUIDE.match((KERNEL / "README.md").read_text(encoding="utf-8"))
         if not guide:
-            raise Unknown("tests/clients/kernel/README.md: no title, paragraph, table and command")
-        example = (KERNEL / "kernel.py").read_text(encoding="utf-8").rstrip().rsplit("\n\n\n", 1)[-1]
+            raise Unknown("tests/clients/kernel/README.md: no title, table and command")
         files = [f"{code(file)} ({text(name)})" for name, file in re.findall(r"^\| (\w+) \| \[([\w.]+)\]", guide["table"], re.M)]
-        self.contents.append((text(guide["title"]), "kernel", []))
         return [
-            f'<h2 id="kernel">{text(guide["title"])}</h2>',
-            prose(guide["about"], "README.md"),
-            f'<pre tabindex="0">{text(example)}</pre>',
-            f'<pre tabindex="0">{text(guide["command"])}</pre>',
-            f"<p>This is the end of {code('kernel.py')}, and the command. {code('tests/clients/kernel')} of the sources explains the "
-            f"file. It has whole examples: {listed(files)}.</p>",
+            fold(text(guide["title"]), "kernel"),
+            "<p>Let a test of your kernel write its inputs and its results to a file, and send it:",
+            f"<pre>{text(guide['command'])}</pre>",
+            f"<p>{code('tests/clients/kernel')} of the sources explains the file, and has whole examples: {listed(files)}.</p>",
+            "</details>",
         ]
 
-    def tag(self, name):
+    def tag(self, name, title, anchor):
+        """The chapter of the paths that have a tag."""
         tag = next(each for each in self.document.root["tags"] if each["name"] == name)
-        lines = [f'<h2 id="tag-{name}">{name.capitalize()}</h2>', prose(tag["description"], name)]
+        lines = [*self.chapter(title, anchor), prose(tag["description"], name)]
         for (path, method), operation in self.document.all():
             if operation["tags"] == [name]:
                 lines += self.operation(path, method, operation)
@@ -570,31 +665,31 @@ class Page:
 
     def make(self):
         info = self.document.root["info"]
-        about = self.document.linked(prose(info["description"], "info", "about"))
-        leads = [lead.rstrip(".") for lead in re.findall(r'id="about-[^"]*"><b>([^<]*)', about)]
-        self.contents.append(("Overview", "overview", [(lead, f"about-{slug(lead).lower()}") for lead in leads]))
-        first, *others = [tag["name"] for tag in self.document.root["tags"]]
-        lines = self.tag(first)
-        lines += self.kernel()
+        lines = self.chapter("Quick start", "start")
+        lines += self.chapter("Overview", "overview")
+        lines += self.tag("attention", "Endpoints", "endpoints")
         lines += self.shared_keys(REQUEST, "Options")
         lines += self.shared_keys(ANSWER, "Results")
-        lines += self.objects()
         lines += self.errors()
+        lines += self.chapter("Binary tensors", "binary-tensors")
+        lines += [*self.chapter("Compare your own results", "compare"), *self.kernel()]
+        lines += self.tag("layers", "Stored layers", "layers-stored")
+        lines += self.tag("inference", "Open Inference Protocol", "inference")
+        lines += self.objects()
         lines += self.headers()
-        for name in others:
-            lines += self.tag(name)
+        lines += self.tag("service", "Service", "service")
+        lines += self.tag("pages", "Pages", "pages")
+        for title in self.chapters:
+            raise Unknown(f"the description has the chapter {title}, which the page does not show")
         groups = []
         for title, anchor, names in self.contents:
-            links = " ".join(f'<a href="#{place}">{text(name)}</a>' for name, place in names)
-            kind = "topics" if anchor == "overview" else "keys" if anchor in LISTED else None
-            groups.append(f'<li><a href="#{anchor}">{title}</a>' + (f'<p class="{kind}">{links}</p>' if kind else ""))
+            links = "".join(f'<li><a href="#{place}">{name}</a>' for name, place in names)
+            groups.append(f'<li><a href="#{anchor}">{title}</a>' + (f"<ul>{links}</ul>" if links else ""))
         page = TEMPLATE
         for name, value in {
             "summary": spans(info["summary"], "info"),
             "version": text(info["version"]),
             "contents": "\n".join(groups),
-            "about": about,
-            "server": SERVER,
             "reference": "\n".join(lines),
         }.items():
             page = page.replace(f"{{{name}}}", value)
@@ -602,12 +697,10 @@ class Page:
         return page
 
 
-GUIDE = re.compile(r"# (?P<title>.+?)\n\n(?P<about>.+?)\n\n(?P<table>\|.+?)\n\n.*?\n```sh\n(?P<command>curl .+?)\n```\n", re.S)
-
-LISTED = ("options", "results", "errors", "headers")  # the sections whose entries the contents list
+GUIDE = re.compile(r"# (?P<title>.+?)\n\n.+?\n\n(?P<table>\|.+?)\n\n.*?\n```sh\n(?P<command>curl .+?)\n```\n", re.S)
 
 TEMPLATE = """<!doctype html>
-<!-- Made from openapi.yaml and tests/clients/kernel by docs.py: run make docs. -->
+<!-- docs.py makes this page: run make docs. -->
 <html lang="en">
 <head>
 <meta charset="utf-8">
@@ -617,6 +710,7 @@ TEMPLATE = """<!doctype html>
 <title>attentiond: API reference</title>
 <link rel="icon" href="data:,">
 <link rel="stylesheet" href="docs.css">
+<script type="module" src="docs.js"></script>
 </head>
 <body>
 <a class="skip" href="#reference">Skip to the reference</a>
@@ -625,17 +719,15 @@ TEMPLATE = """<!doctype html>
 <nav aria-label="Site"><a href="./">Explorer</a><a href="openapi.yaml">openapi.yaml</a></nav></div>
 <h1>API reference</h1>
 <p class="lede">{summary}</p>
-<p>The examples use <code>{server}</code>, which is the default address of the service.</p>
 </header>
 <div class="columns">
-<nav class="contents" aria-label="Contents">
+<div class="side"><div id="find" role="search"></div>
+<nav aria-label="Contents">
 <ul>
 {contents}
 </ul>
-</nav>
+</nav></div>
 <main id="reference" tabindex="-1">
-<h2 id="overview">Overview</h2>
-{about}
 {reference}
 </main>
 </div>

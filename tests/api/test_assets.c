@@ -173,7 +173,7 @@ static int expect_files(const char *path, bool page) {
 /* The explorer names a style and a script, and the script names the worker's. */
 Test(assets, pages_and_their_files) {
     cr_expect_geq(expect_files("/", true), 2, "the explorer has a script and a style");
-    cr_expect_eq(expect_files("/docs", true), 1, "the reference has a style alone");
+    cr_expect_eq(expect_files("/docs", true), 3, "a style, a script, and what it loads");
 }
 
 Test(assets, the_document) {

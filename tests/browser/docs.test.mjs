@@ -1,17 +1,25 @@
-// docs.test.mjs tests the reference at /docs. Without a script, the page shows every path, key and example of openapi.yaml, and it has at
-// most 30 kB as it is sent. The tests run its examples with curl and open them in the explorer.
+// docs.test.mjs tests the reference at /docs. Without a script, the page shows every path, key and example of openapi.yaml. What it loads at
+// first has at most 30 kB as it is sent. The tests run its examples in four languages, send them from the page and open them in the explorer.
 import assert from 'node:assert/strict';
 import { execFile, execFileSync } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { createServer, request as ask } from 'node:http';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { test } from 'node:test';
+import { after, before, test } from 'node:test';
 import { promisify } from 'node:util';
 import { PATHS } from '../../server/explorer/src/request.js';
 import { done } from './explorer.mjs';
 import { findings, onPage, picture, startDaemon } from './harness.mjs';
 
-const ON_THE_WIRE = 30_000; // bytes of the page and its style as they are sent to browsers
-const ADDRESS = 'http://127.0.0.1:8080'; // the address in the examples
+const ON_THE_WIRE = 30_000; // bytes of the page, its style and its script as they are sent to browsers
+const SCREENS = 15; // of 1280 × 800, if nothing more is opened
+const KEY = 'a-key-of-more-than-16-characters';
+const SMALL = { width: 1280, height: 800 };
 
+const run = promisify(execFile);
 const read = 'import json, sys, yaml; json.dump(yaml.safe_load(open(sys.argv[1], encoding="utf-8")), sys.stdout)';
 const file = fileURLToPath(new URL('../../openapi.yaml', import.meta.url));
 const document = JSON.parse(execFileSync('/usr/bin/python3', ['-c', read, file], { encoding: 'utf8' }));
@@ -25,6 +33,27 @@ function resolve(node) {
 }
 const json = (part) => resolve(part ?? {}).content?.['application/json'];
 
+let folder;
+let daemon;
+
+before(async () => {
+  folder = mkdtempSync(join(tmpdir(), 'docs-'));
+  writeFileSync(join(folder, 'keys'), `${KEY}\n`);
+  // The examples have a stored layer.
+  daemon = await startDaemon('--layers', fileURLToPath(new URL('../data/layers', import.meta.url)));
+});
+after(async () => {
+  await daemon.stop();
+  rmSync(folder, { recursive: true });
+});
+
+// Opens the reference of a daemon.
+const onDocs = (options, does, at = daemon, hash = '') =>
+  onPage({ baseURL: at.base, origin: at.base, ...options }, async (page, more) => {
+    await page.goto(`/docs${hash}`);
+    await does(page, more);
+  });
+
 // Compares two answers. Numbers of float32 may differ in their last digit from machine to machine.
 function near(got, wanted) {
   if (typeof wanted === 'number') return typeof got === 'number' && Math.abs(got - wanted) <= 1e-6 * Math.abs(wanted) + 1e-7;
@@ -33,35 +62,59 @@ function near(got, wanted) {
   return String(Object.keys(got ?? {})) === String(names) && names.every((name) => near(got[name], wanted[name]));
 }
 
-// Returns the links within the page, and the keys of tables, that are below a heading, as [text, hash]. heading: "GET /layers", or the hash of the heading.
-const links = (page, heading) =>
-  page.evaluate((heading) => {
-    const own = [...document.querySelectorAll('main h3')].find(({ textContent, id }) => textContent === heading || `#${id}` === heading);
-    const found = [];
-    for (let part = own?.nextElementSibling; part && !/^H[23]$/.test(part.tagName); part = part.nextElementSibling) {
-      for (const { textContent, hash } of part.querySelectorAll('a[href^="#"]')) found.push([textContent, hash]);
-      for (const { textContent, id } of part.querySelectorAll('th span[id]')) found.push([textContent, `#${id}`]);
-    }
-    return found;
-  }, heading);
+// Returns the links and the keys in the part of the page about a path: [text, hash] of each link, [text, ''] of each key, and [text, hash,
+// true] of the keys that it does not have, of all shared options or results.
+const partOf = (page, method, path) =>
+  page.evaluate((label) => {
+    const titleOf = (part) => part.firstChild.textContent + part.childNodes[1].textContent.trimEnd();
+    const heads = [...document.querySelectorAll('main :is(h3, summary):has(> b)')];
+    const head = heads.find((each) => titleOf(each) === label);
+    const inside = [];
+    if (head.tagName === 'SUMMARY') inside.push(head.parentNode);
+    else
+      for (let part = head.nextElementSibling; part && !part.matches('h2, h3, :has(> summary > b)'); part = part.nextElementSibling)
+        inside.push(part);
+    return inside.flatMap((part) => [
+      ...[...part.querySelectorAll('a[href^="#"]')].map((a) => [a.textContent, a.hash, a.matches('.except a + a')]),
+      ...[...part.querySelectorAll('tr + tr th')]
+        .filter((th) => /\w{2}/.test(th.parentNode.lastElementChild.textContent))
+        .flatMap((th) => th.textContent.split(' ').map((name) => [name, ''])),
+    ]);
+  }, `${method.toUpperCase()} ${path}`);
+
+// Returns whether nothing that is folded hides an element, and where its top is in the window.
+const sight = (locator) =>
+  locator.evaluate((element) => ({
+    open:
+      element.checkVisibility({ contentVisibilityAuto: true, visibilityProperty: true }) &&
+      !element.parentNode.closest('details:not([open])'),
+    top: element.getBoundingClientRect().top,
+  }));
 
 test('docs: every path, and every key of what it takes and returns, without a script', () =>
-  onPage({ javaScriptEnabled: false }, async (page, { requests }) => {
-    await page.goto('/docs');
-    assert.equal(requests.length, 2, 'the page and its style');
-    assert.equal(await page.locator('script').count(), 0);
+  onDocs({ javaScriptEnabled: false }, async (page, { requests }) => {
+    assert.equal(requests.filter((request) => request.resourceType() !== 'script').length, 2, 'the page and its style');
     assert.ok(operations.length > 10);
     for (const { path, method, operation } of operations) {
-      const linked = await links(page, `${method.toUpperCase()} ${path}`);
+      const linked = await partOf(page, method, path);
       // If another path has the same keys, the page lists them there and links to it.
-      for (const [, other] of linked.filter(([text]) => text in document.paths)) {
-        linked.push(...(await links(page, other)));
+      for (const [other] of linked.filter(([text, hash]) => text in document.paths && hash)) {
+        const found = operations.find((each) => each.path === other);
+        linked.push(...(await partOf(page, found.method, found.path)));
       }
       const schemas = [json(operation.requestBody), json(operation.responses['200'])].filter(Boolean).map(({ schema }) => resolve(schema));
       for (const key of schemas.flatMap(({ properties }) => Object.keys(properties ?? {}))) {
-        const hashes = linked.filter(([name]) => name === key).map(([, hash]) => hash);
+        const named = linked.filter(([name]) => name === key);
+        const hashes = named.filter(([, , isException]) => !isException).map(([, hash]) => hash);
+        // "All shared options, except ..." names a key, too.
+        for (const kind of ['option', 'result']) {
+          const hash = `#${kind}-${key}`;
+          const every = linked.some(([text, place]) => text === `shared ${kind}s` && place === `#${kind}s`);
+          if (every && !named.some(([, place]) => place === hash) && (await page.locator(`[id="${hash.slice(1)}"]`).count()))
+            hashes.push(hash);
+        }
         assert.ok(hashes.length > 0, `${path} names ${key}`);
-        for (const hash of hashes) {
+        for (const hash of hashes.filter(Boolean)) {
           const row = page.locator('tr', { has: page.locator(`[id="${hash.slice(1)}"]`) });
           assert.match(await row.locator('td').last().textContent(), /\w{2}/, `${hash} has a meaning`);
         }
@@ -73,62 +126,273 @@ test('docs: every path, and every key of what it takes and returns, without a sc
         );
       }
     }
+    // A folded part opens with a click, and by the address.
+    const bias = page.locator('#option-bias');
+    assert.equal((await sight(bias)).open, false);
+    await page.locator('summary', { hasText: 'What changes the scores' }).click();
+    assert.equal((await sight(bias)).open, true);
+    await page.goto('/docs#option-sequences');
+    assert.equal((await sight(page.locator('#option-sequences'))).open, true);
     await picture(page, 'docs');
   }));
 
-test('docs: every link within the page leads somewhere, and a key shows that it is one', () =>
-  onPage({}, async (page) => {
-    await page.goto('/docs');
+test('docs: every link within the page leads somewhere, and the contents have no name twice', () =>
+  onDocs({}, async (page) => {
     const dead = await page.evaluate(() =>
       [...document.querySelectorAll('a[href^="#"]')].filter((a) => !document.getElementById(a.hash.slice(1))).map((a) => a.hash),
     );
     assert.deepEqual(dead, []);
-    const key = page.locator('#option-causal');
-    const mark = () =>
-      key.evaluate((element) => [getComputedStyle(element, '::after').content, getComputedStyle(element, '::after').opacity]);
-    assert.equal((await mark())[1], '0');
-    await key.focus();
-    assert.match(String(await mark()), /#.*,1$/);
-    await page.keyboard.press('Enter');
-    assert.equal(new URL(page.url()).hash, '#option-causal');
-    const top = await key.evaluate((element) => element.getBoundingClientRect().top);
-    assert.ok(top >= 0 && top < 200, `the key is ${top} px below the top`);
+    const names = await page.locator('nav[aria-label="Contents"] a').allTextContents();
+    assert.ok(names.length > 10 && names.length < 60, `${names.length} links`);
+    assert.deepEqual(names, [...new Set(names)]);
+    for (const [, row] of (await page.locator('tr', { hasText: 'Paths:' }).allTextContents()).entries()) {
+      if (!row.includes('Paths: all')) assert.match(row, /Paths: (GET|POST) \//);
+    }
   }));
 
-test('docs: curl gets the answers that the page shows', async () => {
-  // The examples have a stored layer.
-  const daemon = await startDaemon('--layers', fileURLToPath(new URL('../data/layers', import.meta.url)));
-  await onPage({}, async (page) => {
-    await page.goto('/docs');
-    const examples = operations.flatMap(({ operation }) => Object.keys(json(operation.requestBody)?.examples ?? {}));
-    const shown = await page
-      .locator('.title + pre')
-      .evaluateAll((all) => all.map((pre) => [pre.textContent, pre.nextElementSibling.textContent]));
-    assert.equal(shown.length, examples.length);
-    for (const [command, answer] of shown) {
-      assert.ok(command.startsWith(`curl ${ADDRESS}/`), command);
-      const { stdout } = await promisify(execFile)('sh', ['-c', `${command.replace(ADDRESS, daemon.base)} -sS`]);
-      assert.ok(near(JSON.parse(stdout), JSON.parse(answer)), `${command}\n${stdout}`);
+test('docs: an address opens what it names', () =>
+  onDocs(
+    { viewport: SMALL },
+    async (page) => {
+      const at = async (name) => {
+        await page.waitForFunction((id) => {
+          const { top } = document.getElementById(id)?.getBoundingClientRect() ?? {};
+          return top >= 0 && top < innerHeight - 20;
+        }, name);
+        assert.equal((await sight(page.locator(`[id="${name}"]`))).open, true, name);
+      };
+      await at('error-503'); // at load
+      await page.evaluate(() => (location.hash = '#result-grad_V'));
+      await at('result-grad_V');
+      // The same address a second time, after its part was closed.
+      await page.locator('a[href="#option-window"]').first().click();
+      await at('option-window');
+      await page.locator('summary', { hasText: 'Often used' }).click();
+      assert.equal((await sight(page.locator('#option-window'))).open, false);
+      await page.locator('a[href="#option-window"]').first().click();
+      await at('option-window');
+      // A key that nothing links to has an anchor, too.
+      await page.evaluate(() => (location.hash = '#softmax-axis'));
+      await at('softmax-axis');
+    },
+    daemon,
+    '#error-503',
+  ));
+
+test('docs: the search finds keys, results, errors and paths with the keyboard', () =>
+  onDocs({ viewport: SMALL }, async (page) => {
+    const input = page.getByRole('combobox', { name: 'Search' });
+    const first = () => page.locator('#found [aria-selected="true"] b').textContent();
+    // Types a query and takes the first thing that is found.
+    async function find(query) {
+      await page.keyboard.press('/');
+      await page.getByRole('searchbox', { name: 'Search' }).or(input).fill(query);
+      await page.locator('#found li').first().waitFor();
+      const name = await first();
+      await page.keyboard.press('Enter');
+      await page.locator('#found').waitFor({ state: 'hidden' });
+      const id = new URL(page.url()).hash.slice(1);
+      const { open, top } = await sight(page.locator(`[id="${id}"]`));
+      assert.ok(open && top >= 0 && top < 700, `${query}: ${id} at ${top}`);
+      assert.equal(await page.evaluate(() => document.activeElement.id), id, 'the keyboard goes on there');
+      return [name, id];
     }
-  }).finally(daemon.stop);
+    assert.deepEqual(await find('window'), ['window', 'option-window']);
+    assert.deepEqual(await find('ENTROPY'), ['entropy', 'result-entropy']);
+    assert.equal((await find('422'))[1], 'error-422');
+    assert.deepEqual(await find('softmax'), ['POST /softmax', 'softmax']);
+    assert.equal((await find('rope_type'))[0], 'rope_type');
+    assert.match((await find('cu_seqlens'))[0], /^sequence_offsets/); // a word of its meaning
+    assert.equal((await find('binary'))[1], 'binary-tensors');
+    await page.keyboard.press('/');
+    await input.fill('grad_');
+    const names = await page.locator('#found li b').allTextContents();
+    await page.keyboard.press('ArrowDown');
+    assert.equal(await first(), names[1]);
+    assert.equal(await input.getAttribute('aria-activedescendant'), 'found-1');
+    await page.keyboard.press('ArrowUp');
+    await page.keyboard.press('ArrowUp');
+    assert.equal(await first(), names.at(-1));
+    assert.deepEqual(await findings(page), []);
+    await picture(page, 'docs-search');
+    await input.fill('xyzzy');
+    assert.match(await page.locator('#find [role="status"]').textContent(), /^Nothing is found for “xyzzy”/);
+    assert.ok(await page.locator('#found').isHidden());
+    await page.keyboard.press('Escape');
+    assert.equal(await input.evaluate((element) => element === document.activeElement), false);
+  }));
+
+// Waits until all requests are written in a language.
+const written = (page, language) =>
+  page.waitForFunction((value) => {
+    const radios = [...document.querySelectorAll(`[value=${value}]`)];
+    return radios.length && radios.every(({ checked }) => checked);
+  }, language.toLowerCase());
+
+// Returns the requests in the page, as {code, answer}.
+const shown = (page) =>
+  page.locator('.bar:has([value=curl]) + pre').evaluateAll((all) =>
+    all.map(({ textContent, nextElementSibling: next }) => ({
+      code: textContent,
+      answer: next?.matches('.answer') ? next.textContent : '',
+    })),
+  );
+
+test('docs: curl, Python, JavaScript and Go get the answers that the page shows', () =>
+  onDocs({}, async (page) => {
+    const commands = {
+      curl: (code) => ['sh', ['-c', `${code} -sS`]],
+      Python: (code) => ['python3', ['-c', code]],
+      JavaScript: (code) => (writeFileSync(join(folder, 'ask.mjs'), code), [process.execPath, [join(folder, 'ask.mjs')]]),
+      Go: (code) => (writeFileSync(join(folder, 'ask.go'), code), ['go', ['run', join(folder, 'ask.go')]]),
+    };
+    const hasGo = await run('go', ['version']).then(
+      () => true,
+      () => false,
+    );
+    const answers = (await shown(page)).map(({ answer }) => answer);
+    const examples = operations.flatMap(({ operation }) => Object.keys(json(operation.requestBody)?.examples ?? {}));
+    assert.ok(answers.length > examples.length, 'also those of the description, and those without a body');
+    for (const [language, command] of Object.entries(commands)) {
+      if (language === 'Go' && !hasGo) continue;
+      await page.locator('label', { hasText: language }).first().click();
+      await written(page, language);
+      let asked = 0;
+      for (const [i, { code }] of (await shown(page)).entries()) {
+        // Go compiles for long, so it runs some examples of each kind.
+        if (!answers[i] || (language === 'Go' && i % 5)) continue;
+        assert.ok(code.includes(daemon.base), code);
+        const { stdout } = await run(...command(code));
+        asked++;
+        if (answers[i].startsWith('#'))
+          assert.ok(stdout.includes(answers[i].split('\n')[0])); // metrics
+        else if (code.includes('/version'))
+          assert.deepEqual(Object.keys(JSON.parse(stdout)).slice(0, 8), Object.keys(JSON.parse(answers[i])));
+        else assert.ok(near(JSON.parse(stdout), JSON.parse(answers[i])), `${code}\n${stdout}`);
+      }
+      assert.ok(asked > 4, `${language}: ${asked}`);
+    }
+    // The choice holds at the next visit.
+    await page.reload();
+    await written(page, hasGo ? 'Go' : 'JavaScript');
+  }));
+
+test('docs: the Python of binary tensors prints what the page says', () =>
+  onDocs({}, async (page) => {
+    const [code, printed] = await page.locator('pre').evaluateAll((all) => {
+      const i = all.findIndex(({ textContent }) => textContent.startsWith('import json\nfrom struct'));
+      return all.slice(i, i + 2).map(({ textContent }) => textContent);
+    });
+    const { stdout } = await run('python3', ['-c', code]);
+    assert.equal(stdout.trim(), printed.trim());
+  }));
+
+test('docs: a block is copied', () =>
+  onDocs({}, async (page) => {
+    const bar = page.locator('.bar').nth(1);
+    await bar.getByRole('button', { name: 'Copy' }).click();
+    await bar.getByRole('button', { name: 'Copied' }).waitFor();
+    const copied = await page.evaluate(() => navigator.clipboard.readText());
+    assert.equal(copied, await page.locator('.bar:nth-of-type(n) + pre').nth(1).textContent());
+    assert.match(copied, /^curl http/);
+    assert.equal(await page.locator('main pre:not(.answer)').count(), await page.locator('main .bar').count());
+  }));
+
+test('docs: an example runs in the page', () =>
+  onDocs({}, async (page) => {
+    const bar = page.locator('.bar', { has: page.getByRole('button', { name: 'Run' }) }).first();
+    const live = page.locator('.bar + pre + .live').first();
+    for (let i = 0; i < 2; i++) {
+      await bar.getByRole('button', { name: 'Run' }).click();
+      await page.waitForFunction(() => /^200 OK, [\d.]+ ms$/.test(document.querySelector('.live [role=status]')?.textContent));
+      assert.deepEqual(JSON.parse(await live.locator('pre').textContent()).weights[0], [1, 0, 0]);
+      assert.equal(await page.locator('.live').count(), 1);
+    }
+    assert.deepEqual(await findings(page), []);
+  }));
+
+test('docs: the examples have the address of the page, also behind a proxy that gives it a path', async () => {
+  const proxy = createServer((request, response) => {
+    const { method, headers } = request;
+    const sent = ask(daemon.base + request.url.replace('/at', ''), { method, headers }, (answer) => {
+      response.writeHead(answer.statusCode, answer.headers);
+      answer.pipe(response);
+    });
+    request.pipe(sent);
+  });
+  await once(proxy.listen(0, '127.0.0.1'), 'listening');
+  const base = `http://127.0.0.1:${proxy.address().port}`;
+  await onPage({ baseURL: base, origin: base }, async (page) => {
+    await page.goto('/at/docs');
+    const [{ code, answer }] = await shown(page);
+    assert.ok(code.startsWith(`curl ${base}/at/attention `), code);
+    const { stdout } = await run('sh', ['-c', `${code} -sS`]);
+    assert.ok(near(JSON.parse(stdout), JSON.parse(answer)));
+    await page.getByRole('button', { name: 'Run' }).first().click();
+    await page.waitForFunction(() => /^200 OK/.test(document.querySelector('.live [role=status]')?.textContent));
+    assert.ok(!(await page.locator('main').textContent()).includes('127.0.0.1:8080'));
+  });
+  proxy.closeAllConnections?.();
+  proxy.close();
+});
+
+test('docs: an example asks for the API key if the service wants one', async () => {
+  const locked = await startDaemon('--api-key-file', join(folder, 'keys'));
+  await onDocs(
+    { expected: /401/ },
+    async (page) => {
+      const bar = page.locator('.bar:has([value=curl])').first();
+      await bar.getByRole('button', { name: 'Run' }).click();
+      const field = page.getByLabel('This service wants an API key');
+      await field.waitFor();
+      assert.match(await page.locator('.live').textContent(), /^401 /);
+      await picture(page, 'docs-key');
+      await field.fill(KEY);
+      await page.keyboard.press('Enter');
+      await page.waitForFunction(() => /^200 /.test(document.querySelector('.live [role=status]').textContent));
+      // The code takes the key from the environment, and never has it.
+      assert.ok(!(await page.content()).includes(KEY));
+      const [{ code }] = await shown(page);
+      const { stdout } = await run('sh', ['-c', `${code} -sS`], { env: { ...process.env, ATTENTIOND_KEY: KEY } });
+      assert.deepEqual(JSON.parse(stdout).weights[0], [1, 0, 0]);
+      for (const language of ['Python', 'JavaScript']) {
+        await page.locator('label', { hasText: language }).first().click();
+        await written(page, language);
+        const codes = (await shown(page)).map(({ code }) => code).filter((code) => code.includes('/version') || code.includes('/softmax'));
+        assert.ok(codes.length >= 2);
+        for (const code of codes) {
+          writeFileSync(join(folder, 'key.mjs'), code);
+          const [command, args] = language === 'Python' ? ['python3', ['-c', code]] : [process.execPath, [join(folder, 'key.mjs')]];
+          const { stdout } = await run(command, args, { env: { ...process.env, ATTENTIOND_KEY: KEY } });
+          assert.match(stdout, /^\{/);
+        }
+      }
+    },
+    locked,
+  ).finally(locked.stop);
 });
 
 test('docs: the explorer opens the examples and computes them', () =>
-  onPage({}, async (page) => {
-    await page.goto('/docs');
+  onDocs({}, async (page) => {
     const wanted = operations
       .filter(({ path }) => PATHS.includes(path))
       .flatMap(({ path, operation }) =>
         Object.values(json(operation.requestBody).examples).map((example) => [path, resolve(example).value]),
       );
-    const links = page.getByRole('link', { name: 'Open in the explorer' });
-    assert.equal(await links.count(), wanted.length);
-    for (const [i, [path, body]] of wanted.entries()) {
+    const links = page.getByRole('link', { name: 'Open in the explorer', includeHidden: true });
+    const hrefs = await links.evaluateAll((all) => all.map(({ hash }) => Object.fromEntries(new URLSearchParams(hash.slice(1)))));
+    const found = hrefs.map(({ path, body }) => [path, JSON.parse(body)]);
+    for (const each of wanted)
+      assert.ok(
+        found.some((one) => JSON.stringify(one) === JSON.stringify(each)),
+        JSON.stringify(each),
+      );
+    for (const link of [page.getByRole('link', { name: 'open it in the explorer', exact: true }), links.nth(2)]) {
       await page.goto('/docs');
-      await links.nth(i).click();
+      const body = new URLSearchParams(new URL(await link.evaluate(({ href }) => href)).hash.slice(1)).get('body');
+      await link.evaluate((a) => a.click());
       await done(page);
-      assert.equal(await page.inputValue('#path'), path);
-      assert.deepEqual(JSON.parse(await page.inputValue('#request')), body);
+      assert.deepEqual(JSON.parse(await page.inputValue('#request')), JSON.parse(body));
       assert.match(await page.textContent('#status'), /: server\s+[\d.]+ ms/);
     }
   }));
@@ -136,24 +400,48 @@ test('docs: the explorer opens the examples and computes them', () =>
 for (const colorScheme of ['light', 'dark']) {
   for (const [screen, viewport] of Object.entries({
     wide: { width: 1440, height: 900 },
+    small: SMALL,
     tablet: { width: 820, height: 1180 },
-    phone: { width: 360, height: 780 },
+    phone: { width: 390, height: 780 },
+    narrow: { width: 320, height: 780 },
   })) {
     test(`docs: ${colorScheme}, ${screen}`, () =>
-      onPage({ colorScheme, viewport }, async (page) => {
-        await page.goto('/docs');
-        assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), 'nothing to scroll sideways');
+      onDocs({ colorScheme, viewport }, async (page) => {
+        const fits = () =>
+          document.documentElement.scrollWidth <= innerWidth &&
+          [...document.querySelectorAll('pre')].every((pre) => pre.scrollWidth <= pre.clientWidth);
+        assert.ok(await page.evaluate(fits), 'nothing to scroll sideways');
+        if (viewport === SMALL) {
+          const screens = (await page.evaluate(() => document.documentElement.scrollHeight)) / 800;
+          assert.ok(screens <= SCREENS, `${screens} screens`);
+        }
         const paper = await page.evaluate(() => getComputedStyle(document.body).backgroundColor.match(/\d+/g).map(Number));
         assert.equal(Math.min(...paper) > 128, colorScheme === 'light');
         assert.deepEqual(await findings(page), []);
-        await picture(page, `docs-${screen}-${colorScheme}`);
+        await picture(page, `docs-${screen}-${colorScheme}`, { fullPage: true });
+        await page.evaluate(() => document.querySelectorAll('details').forEach((part) => (part.open = true)));
+        assert.ok(await page.evaluate(fits), 'nothing to scroll sideways if all parts are open');
+        assert.deepEqual(await findings(page), []);
       }));
   }
 }
 
-test('docs: the page and its style are small', () =>
-  onPage({}, async (page, { requests }) => {
-    await page.goto('/docs', { waitUntil: 'networkidle' });
+test('docs: all parts are on paper', () =>
+  onDocs({}, async (page) => {
+    const height = () => page.evaluate(() => document.documentElement.scrollHeight);
+    const folded = await height();
+    await page.emulateMedia({ media: 'print' });
+    assert.ok((await height()) > 2 * folded);
+    const heights = await page
+      .locator('details:not([open]) > :not(summary, .bar, [hidden])')
+      .evaluateAll((all) => all.map((part) => part.getBoundingClientRect().height));
+    assert.ok(heights.length > 50 && heights.every((one) => one > 0));
+  }));
+
+test('docs: what the page loads at first is small', () =>
+  onDocs({}, async (page, { requests }) => {
+    await page.waitForLoadState('networkidle');
+    assert.equal(requests.length, 3, 'the page, its style and its script');
     const sizes = await Promise.all(requests.map((request) => request.sizes()));
     const bytes = sizes.reduce((sum, { responseBodySize, responseHeadersSize }) => sum + responseBodySize + responseHeadersSize, 0);
     assert.ok(bytes > 0 && bytes <= ON_THE_WIRE, `${bytes} bytes`);

@@ -1,0 +1,242 @@
+// docsuse.js is what docs.js loads when a reader of the reference uses it: the search, the requests in other languages, and sending them.
+import { copyText } from './clipboard.js';
+import { make, makeButton, makeWith } from './dom.js';
+import { formatJSON, snippet } from './snippets.js';
+
+const MOST = 12; // results that the search shows
+const KEY = 'ATTENTIOND_KEY';
+
+// ------------------------------------------------------------------------------------------ code
+
+// A request without a body prints the text of its answer, which need not be JSON.
+const withoutBody = {
+  curl: ({ code, key }) => code + (key ? ` -H "Authorization: Bearer $${KEY}"` : ''),
+  python: ({ url, key }) =>
+    `${key ? 'import os\n' : ''}from urllib.request import Request, urlopen
+
+request = Request('${url}'${key ? `, headers={'Authorization': 'Bearer ' + os.environ['${KEY}']}` : ''})
+with urlopen(request) as response:
+    print(response.read().decode())
+`,
+  javascript: ({ url, key }) =>
+    `const response = await fetch('${url}'${key ? `, { headers: { Authorization: \`Bearer \${process.env.${KEY}}\` } }` : ''});
+console.log(await response.text());
+`,
+};
+
+function go({ url, body, key }) {
+  const packages = ['fmt', 'io', 'net/http', ...(key ? ['os'] : []), ...(body ? ['strings'] : [])];
+  const text = /[`\r]/.test(body) ? JSON.stringify(body) : `\`${body}\``;
+  return `package main
+
+import (
+${packages.map((name) => `\t"${name}"\n`).join('')})
+
+func main() {
+${body ? `\tbody := strings.NewReader(${text})\n` : ''}\trequest, err := http.NewRequest("${body ? 'POST' : 'GET'}", "${url}", ${body ? 'body' : 'nil'})
+\tif err != nil {
+\t\tpanic(err)
+\t}
+${body ? '\trequest.Header.Set("Content-Type", "application/json")\n' : ''}${
+    key ? `\trequest.Header.Set("Authorization", "Bearer "+os.Getenv("${KEY}"))\n` : ''
+  }\tresponse, err := http.DefaultClient.Do(request)
+\tif err != nil {
+\t\tpanic(err)
+\t}
+\tdefer response.Body.Close()
+\tanswer, err := io.ReadAll(response.Body)
+\tif err != nil {
+\t\tpanic(err)
+\t}
+\tfmt.Println(string(answer))
+}
+`;
+}
+
+// Returns the code that sends a request and prints the answer. request: {base, path, body, code}; code is that for curl. key:
+// whether the code sends the key in the environment variable ATTENTIOND_KEY.
+export function code(language, request) {
+  const url = request.base + request.path;
+  if (language === 'go') return go({ ...request, url });
+  if (language === 'curl' || !request.body) return withoutBody[language]({ ...request, url });
+  return snippet(language, request);
+}
+
+// Copies a block of code. The button says so for a while.
+export async function copy(pre, button) {
+  if (!(await copyText(pre.textContent, button))) return;
+  button.textContent = 'Copied';
+  setTimeout(() => (button.textContent = 'Copy'), 1500);
+}
+
+// ------------------------------------------------------------------------------------------ requests
+
+// The answer as text for people, if it is JSON.
+function readable(text) {
+  try {
+    return formatJSON(JSON.parse(text));
+  } catch {
+    return text;
+  }
+}
+
+// Asks for a key, and calls use(key). The page keeps it in its memory only.
+function askKey(place, use) {
+  const form = make('form', 'bar', place);
+  const label = make('label', '', form, 'This service wants an API key: ');
+  const input = makeWith('input', label, { type: 'password', autocomplete: 'off', required: true });
+  makeWith('button', form, { textContent: 'Use it' });
+  form.addEventListener('submit', (event) => (event.preventDefault(), use(input.value)));
+  input.focus();
+}
+
+// Sends a request, and shows the answer under it in place of the one that the page has. key: {value, wanted}. again() writes the code of all
+// requests again.
+export async function run(request, base, key, again) {
+  const { path, body, shown } = request;
+  const headers = { ...(body && { 'Content-Type': 'application/json' }), ...(key.value && { Authorization: `Bearer ${key.value}` }) };
+  const begin = performance.now();
+  let said = 'The service does not answer.';
+  let text = '';
+  try {
+    const response = await fetch(base + path, { method: body ? 'POST' : 'GET', headers, body });
+    text = await response.text();
+    said = `${response.status} ${response.statusText}, ${(performance.now() - begin).toFixed(1)} ms`;
+  } catch {
+    // There is no answer.
+  }
+  if (!request.live) {
+    const written = shown.nextElementSibling;
+    if (written?.matches('.answer')) written.hidden = true;
+    request.live = makeWith('div', null, { className: 'live' });
+    shown.after(request.live);
+    makeWith('p', request.live, { role: 'status' });
+  }
+  const [status, ...before] = request.live.children;
+  before.forEach((part) => part.remove());
+  status.textContent = said;
+  if (text) makeWith('pre', request.live, { className: 'answer', textContent: readable(text), tabIndex: 0 });
+  if (!said.startsWith('401 ')) return;
+  key.wanted = true;
+  again();
+  askKey(request.live, (value) => {
+    key.value = value;
+    run(request, base, key, again);
+  });
+}
+
+// ------------------------------------------------------------------------------------------ search
+
+// Gives an anchor to each heading of an example, each folded part and each key that has none. It begins with that of the part before it.
+function nameKeys() {
+  let part = '';
+  for (const element of document.querySelectorAll('main :is([id], h4, summary, tr + tr th)')) {
+    if (element.id && !element.closest('th')) part = element.id;
+    if (element.id || element.querySelector('[id]')) continue;
+    const name = `${part}-${titleOf(element).replace(/[^\w.]+/g, '-')}`;
+    element.id = document.getElementById(name) ? `${name}-result` : name;
+  }
+}
+nameKeys();
+
+// The text of a heading without the note beside it.
+function titleOf(element) {
+  const parts = [...element.childNodes].filter(({ nodeName }) => nodeName !== 'SMALL');
+  return parts
+    .map(({ textContent }) => textContent)
+    .join('')
+    .trim();
+}
+
+// Returns what can be found, in the order of the page: {element, label, place, about, name, text}. place: the parts around it.
+function entries() {
+  const found = [];
+  let [chapter, path, part] = ['', '', ''];
+  for (const element of document.querySelectorAll('main :is(h2, h3, h4, summary, th, th span)[id]')) {
+    const label = titleOf(element);
+    if (element.tagName === 'H2') [chapter, path, part] = [label, '', ''];
+    if (element.querySelector('b')) [path, part] = [label, ''];
+    const after = element.closest('summary, h2, h3')?.nextElementSibling;
+    const about = (element.closest('tr')?.lastElementChild ?? (after?.tagName === 'P' ? after : null))?.textContent ?? '';
+    const place = [path || chapter, part].filter((name) => name && name !== label).join(' › ');
+    found.push({ element, label, about, place, name: label.toLowerCase(), text: `${place} ${about}`.toLowerCase() });
+    if (element.tagName === 'SUMMARY' && label !== path) part = label;
+  }
+  return found;
+}
+
+// How well an entry fits a query and its words. 0 is not at all.
+function fit({ name, text }, query, words) {
+  const points = words.map((word) => (name === word ? 4 : name.includes(word) ? 3 : text.includes(word) ? 1 : 0));
+  const sum = points.reduce((a, b) => a + b, 0);
+  return sum && sum + (name === query ? 20 : name.startsWith(query) ? 10 : 0);
+}
+
+// Searches while a reader types in the field. show(element) shows a place of the page.
+export function search(input, show) {
+  const known = entries();
+  const list = makeWith('ul', input.parentNode, { id: 'found', role: 'listbox', ariaLabel: 'Found', hidden: true });
+  const note = makeWith('p', input.parentNode, { className: 'unseen', role: 'status' });
+  let chosen = 0;
+  for (const [name, value] of Object.entries({ role: 'combobox', 'aria-controls': 'found', 'aria-autocomplete': 'list' }))
+    input.setAttribute(name, value);
+
+  function choose(number) {
+    const options = [...list.children];
+    chosen = (number + options.length) % options.length || 0;
+    options.forEach((option, i) => (option.ariaSelected = i === chosen));
+    options[chosen]?.scrollIntoView({ block: 'nearest' });
+    input.setAttribute('aria-activedescendant', options[chosen]?.id ?? '');
+  }
+
+  function close() {
+    list.hidden = true;
+    input.ariaExpanded = false;
+    input.removeAttribute('aria-activedescendant');
+  }
+
+  function go({ element }) {
+    close();
+    input.blur();
+    location.hash = element.id;
+    show(element);
+    if (element.tagName !== 'SUMMARY') element.tabIndex = -1;
+    element.focus({ preventScroll: true });
+    note.className = 'unseen';
+  }
+
+  function find() {
+    const query = input.value.trim().toLowerCase();
+    const words = query.split(/\s+/).filter(Boolean);
+    const fitting = known.map((entry) => [fit(entry, query, words), entry]).filter(([points]) => points);
+    const best = fitting.sort(([a], [b]) => b - a).slice(0, MOST);
+    list.replaceChildren();
+    for (const [i, [, entry]] of best.entries()) {
+      const option = makeWith('li', list, { id: `found-${i}`, role: 'option' });
+      make('b', '', option, entry.label);
+      make('small', '', option, entry.place);
+      make('span', '', option, entry.about.slice(0, 90));
+      option.addEventListener('pointerdown', (event) => (event.preventDefault(), go(entry)));
+    }
+    list.hidden = !best.length;
+    input.ariaExpanded = best.length > 0;
+    note.className = query && !best.length ? '' : 'unseen';
+    note.textContent = !query ? '' : best.length ? `${fitting.length} found` : `Nothing is found for “${input.value.trim()}”.`;
+    choose(0);
+    return best;
+  }
+
+  let best = find();
+  input.addEventListener('input', () => (best = find()));
+  input.addEventListener('focus', () => (best = find()));
+  input.addEventListener('blur', close);
+  input.addEventListener('keydown', (event) => {
+    const { key } = event;
+    if (key === 'ArrowDown') choose(chosen + 1);
+    else if (key === 'ArrowUp') choose(chosen - 1);
+    else if (key === 'Enter' && best.length) go(best[chosen][1]);
+    else if (key === 'Escape') input.blur();
+    else return;
+    event.preventDefault();
+  });
+}
