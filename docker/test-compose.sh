@@ -267,7 +267,7 @@ fleet() {
     replace_all "all replicas get the version before"
     have_image "${before#sha256:}"
 
-    echo 'ENV ATTENTIOND_PORT=none' >>docker/Dockerfile
+    echo 'CMD ["--none"]' >>docker/Dockerfile
     run_page 'A new version without a lost request' 1
     start_load
     loop=$(page 'A new version without a lost request' 2)
