@@ -220,7 +220,7 @@ remove_fleet() { # also that of a test that was killed
 }
 
 fleet() {
-    local victim pid one key before new
+    local victim pid one key before new loop
     edge=https://localhost:8443
     trap remove_fleet EXIT
     trap 'say "line $LINENO: a command fails" >&2' ERR
@@ -267,14 +267,17 @@ fleet() {
     replace_all "all replicas get the version before"
     have_image "${before#sha256:}"
 
-    echo 'ENV ATTENTIOND_PORT=none' >>docker/Dockerfile
+    echo 'CMD ["--none"]' >>docker/Dockerfile
     run_page 'A new version without a lost request' 1
     start_load
-    (cd docker && timeout 40 bash -ec "$(page 'A new version without a lost request' 2)") >"$work/said" 2>&1 &&
+    loop=$(page 'A new version without a lost request' 2)
+    (cd docker && timeout 40 bash -ec "$loop") >"$work/said" 2>&1 &&
         fail "the loop does not wait for a replica that does not start"
+    [ "$(for one in $(replicas); do has_image "$one" "${before#sha256:}" && echo old; done | wc -l)" = 2 ] ||
+        { cat "$work/said" >&2; fail "the loop does not stay at a replica that does not start"; }
     run_page 'Back to the version before'
     for one in $(docker ps -aq -f label=attentiond=replica); do
-        has_image "$one" "${before#sha256:}" || docker rm -f "$one" >"$work/said"
+        has_image "$one" "${before#sha256:}" || docker rm -f "$one" >"$work/said" 2>&1
     done
     (cd docker && docker compose up -d --no-recreate) >"$work/said" 2>&1
     wait_for 3
