@@ -17,7 +17,8 @@
  * cannot stand beside others, say so in needs or excludes of drawn.c. If one tries it by hand, give
  * it a control in server/explorer/src/options.js, and its reason not to apply to request.js; grep
  * -rn 'normalization\|softcap' server/explorer/src shows where the page explains what an option
- * does. An option of stored layers is also in family_options.c and api/layers.c.
+ * does. An option of stored layers is also in family_options.c and api/layers.c. GROUPS in
+ * server/explorer/docs.py says in which group /docs shows it; otherwise it stands in the last one.
  *
  * To add a matrix: add a tensor to struct call of server/api/call.h, and a row to fields.c with its
  * least and greatest rank, NUMBERS (so that it can be drawn), the letters of its axes
