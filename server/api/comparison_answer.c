@@ -185,8 +185,8 @@ static void put_detail(struct comparison *comparison) {
     put_element(expected, pair->expected.data, pair->expected.dtype, element);
     put_element(result, pair->result->data, pair->result->dtype, element);
     snprintf(comparison->detail, sizeof comparison->detail,
-             "%s is beyond the tolerance in %zu of %zu numbers; it differs most at %s, which is %s "
-             "and is expected to be %s%s",
+             "%s is beyond the tolerance in %zu of %zu numbers; it differs most at %s, where the "
+             "service has %s and expected has %s%s",
              pair->name, pair->found.beyond, pair->count, text, result, expected,
              pair->verdict == verdicts[ROUNDED]
                  ? "; rounding explains it, so give a larger \"tolerance\""
