@@ -257,6 +257,7 @@ fleet() {
     end_load "one replica is killed"
 
     before=$(docker image inspect --format '{{.Id}}' attentiond)
+    cp docker/Dockerfile "$work"
     echo 'LABEL version=new' >>docker/Dockerfile
     run_page 'A new version without a lost request' 1
     replace_all "all replicas get a new version"
@@ -282,6 +283,7 @@ fleet() {
     (cd docker && docker compose up -d --no-recreate) >"$work/said" 2>&1
     wait_for 3
     end_load "a version that does not start is taken back"
+    cp "$work/Dockerfile" docker
     have_image "${before#sha256:}"
 
     start_metrics
