@@ -134,7 +134,7 @@ bench: ## Run every benchmark; with ARGS only the library beside sgemm: ARGS="--
 	    echo "== $${bench##*/}"; ATTENTIOND_BIN="$(CURDIR)/$(DAEMON)" \
 	        BENCH_JSON="$(CURDIR)/build/$${bench##*/}.json" $$bench $(ARGS) || exit 1; done
 
-bench-http: ## Measure over HTTP beside FastAPI, Node.js, KServe (800 MB from PyPI and npm): ARGS="--quick"
+bench-http: ## Measure over HTTP beside FastAPI, Node.js, KServe (800 MB from PyPI and npm): ARGS="--quick"; ARGS=--capacity measures the daemon alone
 	@docker/packages.sh build test python bench $(NPM)
 	$(again) all $(O)/echo $(O)/load
 	@tests/bench/http/run.sh $(O) $(ARGS)

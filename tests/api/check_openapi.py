@@ -51,7 +51,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tests/openapi"))
 from exact import exact_schemas  # noqa: E402
 
-LAYERS = ROOT / "tests/data/layers"  # the stored layer of the examples
+LAYERS = ROOT / "server/models"  # the stored layers of the examples
 JSON, PROBLEM = "application/json", "application/problem+json"
 INFERENCE = "/v2"  # the root of the Open Inference Protocol, whose errors are no problem documents
 VERSION = "/versions/1"  # it may follow the name of a model

@@ -40,7 +40,7 @@ before(async () => {
   folder = mkdtempSync(join(tmpdir(), 'docs-'));
   writeFileSync(join(folder, 'keys'), `${KEY}\n`);
   // The examples have a stored layer.
-  daemon = await startDaemon('--layers', fileURLToPath(new URL('../data/layers', import.meta.url)));
+  daemon = await startDaemon('--layers', fileURLToPath(new URL('../../server/models', import.meta.url)));
 });
 after(async () => {
   await daemon.stop();

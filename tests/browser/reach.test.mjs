@@ -17,7 +17,7 @@ const state = (page) => page.evaluate(() => window.explorer.state);
 
 // Runs the program of the lessons that shows a figure, with an IFrame that prints its address. Returns this address.
 async function addressOfLesson() {
-  const page = readFileSync(new URL('../notebooks/README.md', import.meta.url), 'utf8');
+  const page = readFileSync(new URL('../notebooks/lessons.md', import.meta.url), 'utf8');
   const [, code] = /```python\n((?:(?!```).)*IFrame\((?:(?!```).)*)```/s.exec(page);
   const folder = mkdtempSync(join(tmpdir(), 'lesson-'));
   try {

@@ -15,7 +15,7 @@ export HYPOTHESIS_STORAGE_DIRECTORY=$venv/hypothesis
 export ATTENTIOND_KEY=a-key-for-schemathesis # schemathesis.toml reads it
 echo "$ATTENTIOND_KEY" >"$venv/keys"
 layers=$(mktemp -d)
-cp "$here/../data/layers/small.safetensors" "$layers"
+cp "$here/../data/layers/small.safetensors" "$here/../../server/models/story.safetensors" "$layers"
 coproc DAEMON { exec "${ATTENTIOND_BIN:-$folder/attentiond}" --port 0 --api-key-file "$venv/keys" \
     --layers "$layers"; }
 daemon=$DAEMON_PID
