@@ -23,8 +23,8 @@ COMPILE = [*COMPILER, "-std=c17", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "
 PROGRAMS = {"python": sys.executable, "js": "node", "go": "go", "c": COMPILER[0]}
 # The packages that a program imports, which are not part of its language.
 PACKAGES = {"js": r"(?:from|import) +['\"](?!node:)([^'\"]+)['\"]", "go": r"^\s*(?:import )?\"([\w-]+\.[^\"]+)\"$"}
-# A block with one of these commands needs the network, root, a container, another machine or a package.
-OUTSIDE = set("""apt apt-get brew cargo dask dnf docker git go java journalctl javac kubectl ldconfig mvn nginx node npm npx
+# A block with one of these commands needs the network, root, a container, another machine, a package or a file of functions.
+OUTSIDE = set(""". apt apt-get brew cargo dask dnf docker git go java journalctl javac kubectl ldconfig mvn nginx node npm npx
     nvcc pacman pip pip3 podman podman-compose python python3 ray rustc scp ssh sudo systemctl""".split())
 # These commands need no more than a folder and the daemon. The first ones are bash's own.
 BUILTIN = set("[ cd echo export false printf read test true wait".split())
