@@ -1,14 +1,13 @@
 #!/bin/bash
 # test-reproducible.sh makes the files of the image and the libraries twice, in folders, time zones, locales and with
 # masks and numbers of jobs that differ. It compares every file: bytes, mode, owner and time. Both builds use the
-# Debian packages of this machine.
+# Debian packages of this machine. make sets $COMMIT and $SOURCE_DATE_EPOCH, in an archive without git, too.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 work=$PWD/build/reproducible
-COMMIT=$(git rev-parse HEAD 2>/dev/null || echo unknown)
-SOURCE_DATE_EPOCH=$(git log -1 --format=%ct 2>/dev/null || echo 0)
-export COMMIT SOURCE_DATE_EPOCH
+export COMMIT="${COMMIT:?make test-reproducible sets it}"
+export SOURCE_DATE_EPOCH="${SOURCE_DATE_EPOCH:?make test-reproducible sets it}"
 rm -rf "$work"
 mkdir -p "$work"
 

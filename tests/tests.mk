@@ -343,7 +343,7 @@ test-arm64: ## Cross-build the image for 64-bit ARM, and test it in an emulator:
 
 test-reproducible: ## Make the files of the image twice and compare them
 	@docker/packages.sh build
-	@docker/test-reproducible.sh
+	@COMMIT="$(COMMIT)" SOURCE_DATE_EPOCH="$(SOURCE_DATE_EPOCH)" docker/test-reproducible.sh
 
 test-deb: ## Make the Debian packages; install, start, upgrade and purge them in a bare root with systemd (needs root)
 	@SOURCE_DATE_EPOCH="$(SOURCE_DATE_EPOCH)" docker/test-deb.sh "$(DEB_UPSTREAM)"

@@ -7,9 +7,7 @@
  * those of its results: plan_gradients.c cuts them, and engine/gradient.inc computes them. A small
  * float32 call has a second plan, in float64, for them (plan_wide.c). The inputs of a call with a
  * compute_dtype are rounded copies in the workspace (plan_narrow.c), and engine/narrow.inc computes
- * what follows its scores. A task may cost at most about 13 ms (cost.c), and its scratch memory
- * about 2 MiB. OpenBLAS computes the products of a CPU without vector kernels, and those of float64
- * if its kernels for small products exist.
+ * what follows its scores.
  */
 #ifndef ATTN_PLAN_H
 #define ATTN_PLAN_H

@@ -2,13 +2,13 @@
  * answer.h - the names that "return" knows, the results of the library that each stands for, and
  * the answer that lists the results of a call.
  *
- * To add a result: add a row to ANSWER_MAP of server/api/answer.h, before PRESENT_K. A result with
- * a form of its own also needs a case in add_result() and in answer_describe() of answer.c. Add it
- * to openapi.yaml and to tests/openapi/exact.yaml: to the names of return of each request and to
- * the answers (then make docs); to worker.js of the explorer; to EVERY_RESULT of
- * tests/support/binary.c; and to a row of tests/data/answers.txt. A result that is one tensor of
- * floats can be expected without more; promise() in comparison_answer.c has its bound, and Expected
- * in exact.yaml its name. If it may be null, test_extremes.c lists it.
+ * To add a result: add a row to ANSWER_MAP, before PRESENT_K. A result with a form of its own also
+ * needs a case in add_result() and in answer_describe() of answer.c. Add it to openapi.yaml and to
+ * tests/openapi/exact.yaml: to the names of return of each request and to the answers (then make
+ * docs); to worker.js of the explorer; to EVERY_RESULT of tests/support/binary.c; and to a row of
+ * tests/data/answers.txt. A result that is one tensor of floats can be expected without more;
+ * promise() in comparison_answer.c has its bound, and Expected in exact.yaml its name. If it may be
+ * null, test_extremes.c lists it.
  */
 #ifndef API_ANSWER_H
 #define API_ANSWER_H

@@ -4,13 +4,13 @@
  * calls it. The fields of a group are read in the order of their rows, so a request with several
  * faults is told the fault of the first row.
  *
- * To add an option: add one row to the table of server/api/fields.c with its name, its endpoints,
- * the group FIELDS_OPTIONS, its kind, its limits and CALL(options.NAME). The order of rows is the
- * order in which errors are found. A value with a form of its own has a reader in field_readers.c
- * and a .sample, and .argument is the library's name if it differs. Add a plain type to
- * openapi.yaml and a $ref to it in each request (its head says what plain means; then make docs),
- * to tests/openapi/exact.yaml the same if the plain type is not exact (and a line to hooks.py
- * there, if its size depends on others or if large values overflow), a good request to
+ * To add an option: add one row to the table with its name, its endpoints, the group
+ * FIELDS_OPTIONS, its kind, its limits and CALL(options.NAME). The order of rows is the order in
+ * which errors are found. A value with a form of its own has a reader in field_readers.c and a
+ * .sample, and .argument is the library's name if it differs. Add a plain type to openapi.yaml and
+ * a $ref to it in each request (its head says what plain means; then make docs), to
+ * tests/openapi/exact.yaml the same if the plain type is not exact (and a line to hooks.py there,
+ * if its size depends on others or if large values overflow), a good request to
  * tests/data/answers.txt, and a bad one to tests/data/refusals.txt. tests/api/check_openapi.py
  * openapi.yaml --table build/release/table.json says what is missing. The rest follows from the
  * row: most tests and fuzz targets draw it in every format (tests/support/drawn.h). If the option
@@ -20,12 +20,11 @@
  * does. An option of stored layers is also in family_options.c and api/layers.c. GROUPS in
  * server/explorer/docs.py says in which group /docs shows it; otherwise it stands in the last one.
  *
- * To add a matrix: add a tensor to struct call of server/api/call.h, and a row to fields.c with its
- * least and greatest rank, NUMBERS (so that it can be drawn), the letters of its axes
- * (tests/support/drawn.h) and TENSOR(...); a weight of a head has WEIGHT(...). Add a property
- * without a type to openapi.yaml, and one whose type ends in In to tests/openapi/exact.yaml. Its
- * gradient is a result: grep -rn 'GRAD_NORM_K\|grad_norm_K' lib server tests openapi.yaml shows the
- * places.
+ * To add a matrix: add a tensor to struct call of call.h, and a row to the table with its least and
+ * greatest rank, NUMBERS (so that it can be drawn), the letters of its axes (tests/support/drawn.h)
+ * and TENSOR(...); a weight of a head has WEIGHT(...). Add a property without a type to
+ * openapi.yaml, and one whose type ends in In to tests/openapi/exact.yaml. Its gradient is a
+ * result: grep -rn 'GRAD_NORM_K\|grad_norm_K' lib server tests openapi.yaml shows the places.
  */
 #include "api/comparison.h"
 #include "api/field.h"

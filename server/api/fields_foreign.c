@@ -1,6 +1,9 @@
 /*
  * fields_foreign.c - the names that other programs have for the keys of requests and for results,
  * and what the message of an unknown name says about each.
+ *
+ * To add a name: add a row. Its hint must be right for every program that uses the name. Add a bad
+ * request to tests/data/refusals.txt.
  */
 #include "api/field.h"
 

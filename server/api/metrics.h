@@ -2,12 +2,11 @@
  * metrics.h - the counters that GET /metrics shows. Every function takes a few atomic additions and
  * may be called on any thread.
  *
- * To add a metric: add a member to struct metrics (server/api/metrics.h), unless another part
- * counts it already, and a call where the event happens (conclude() in request.c sees the end of
- * every computation), and a line to metrics_text.c. Test it in tests/api by daemon_metric().
- * Describe it at /metrics in openapi.yaml (then make docs) and in server/README.md. Add its
- * expression to a panel of docker/grafana-dashboard.json (a new panel takes the next free id), or a
- * reason to LEFT_OUT of tests/support/check-dashboard.py.
+ * To add a metric: add a member to struct metrics, unless another part counts it already, and a
+ * call where the event happens (conclude() in request.c sees the end of every computation), and a
+ * line to metrics_text.c. Test it in tests/api by daemon_metric(). Describe it at /metrics in
+ * openapi.yaml (then make docs). Add its expression to a panel of docker/grafana-dashboard.json (a
+ * new panel takes the next free id), or a reason to LEFT_OUT of tests/support/check-dashboard.py.
  */
 #ifndef API_METRICS_H
 #define API_METRICS_H

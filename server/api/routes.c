@@ -7,8 +7,8 @@
  * FIELDS_INPUTS. Otherwise begin with embeddings.c; its own keys are of the group FIELDS_APART. The
  * handler gets a request whose keys are checked and whose draws and words are tensors. It asks for
  * the memory and the cost of its work by api_admit(), and a task costs at most about 13 ms. Add a
- * row to routes.c (a path may end in {name}) with the bit FIELDS_AT_* of its keys, or 0 if it takes
- * no body. A new bit goes into fields.h, into the rows of its keys in fields.c, and into
+ * row to the table (a path may end in {name}) with the bit FIELDS_AT_* of its keys, or 0 if it
+ * takes no body. A new bit goes into fields.h, into the rows of its keys in fields.c, and into
  * fields_example(). A key that only other endpoints have is refused with the name of one of them,
  * or with the hint of its row.
  *

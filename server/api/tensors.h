@@ -2,11 +2,11 @@
  * tensors.h - answers whose results are bytes: a header, and the tensors after it. The tensors are
  * sent from where they were computed.
  *
- * To add a format of bodies and answers: grep -rn API_SAFETENSORS server shows most places;
- * tensors.h has its media type, and tensors.c writes it. decoder.c knows a body by its headers, and
- * adds its tensors and options to a build; format.c chooses the form of an answer. The bytes of a
- * format are read and written in a file of server/codec/, and the names of its types are a column
- * of CODEC_TYPES in binary.h, which each macro over it takes. Add a body to tests/support/binary.c,
+ * To add a format of bodies and answers: grep -rn API_SAFETENSORS server shows most places; its
+ * media type stands here, and tensors.c writes it. decoder.c knows a body by its headers, and adds
+ * its tensors and options to a build; format.c chooses the form of an answer. The bytes of a format
+ * are read and written in a file of server/codec/, and the names of its types are a column of
+ * CODEC_TYPES in binary.h, which each macro over it takes. Add a body to tests/support/binary.c,
  * rows to tests/data/exchanges.txt, a fuzz target, its media types to openapi.yaml and
  * server/clients/README.md, and what reads it to files.js and worker.js of the explorer.
  */

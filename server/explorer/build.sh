@@ -8,11 +8,10 @@
 # The script needs esbuild, gzip and brotli. The same sources and the same programs give the same bytes.
 #
 # To add a file for browsers: put it into server/explorer/src/. A script or style there imports it, or a page names it
-# as "NAME.js" or "NAME.css"; build.sh replaces that name. The names of the scripts that only a script loads
-# (worker.js, files.js, layers.js, compare.js, lines.js, curve.js, story.js, outputsworker.js, docsuse.js) are defined in
-# build.sh, and so is that of the trained model. A style of the explorer goes into src/style/, with a line in
-# style.css; src/style/shared.css has what several parts have in common. tests/api/test_assets.c fetches whatever the
-# pages name.
+# as "NAME.js" or "NAME.css"; this script replaces that name. The names of the scripts that only a script loads
+# (worker.js, files.js, layers.js, compare.js, lines.js, curve.js, story.js, outputsworker.js, docsuse.js) are defined
+# here, and so is that of the trained model. A style of the explorer goes into src/style/, with a line in style.css;
+# src/style/shared.css has what several parts have in common. tests/api/test_assets.c fetches whatever the pages name.
 set -eu
 export LC_ALL=C
 

@@ -5,14 +5,13 @@
  * version 4 wrote into config.json. Keys that are not listed are refused, so a new key is never
  * ignored.
  *
- * To add a model type: read the eager attention of the model type in transformers. Add a row to
- * family_models.c in server/layers/ that names every key of its config.json: those that decide the
- * attention, those that must be there because their default differs between versions, and those
- * that change nothing. What a new key may be stands in family_keys.c, and family_options.c (or
- * family_rotary.c) reads it. New names of tensors are a row of family.c. Add rows to
- * tests/data/layers.txt, which have the settings that a config gives, and a test to
- * tests/models/test_models.py, which compares with the eager attention, and name the model type in
- * the README.md of this folder.
+ * To add a model type: read the eager attention of the model type in transformers. Add a row here
+ * that names every key of its config.json: those that decide the attention, those that must be
+ * there because their default differs between versions, and those that change nothing. What a new
+ * key may be stands in family_keys.c, and family_options.c (or family_rotary.c) reads it. New names
+ * of tensors are a row of family.c. Add rows to tests/data/layers.txt, which have the settings that
+ * a config gives, and a test to tests/models/test_models.py, which compares with the eager
+ * attention, and name the model type in the README.md of this folder.
  */
 #include "layers/search.h"
 

@@ -3,12 +3,14 @@
 
     check_documents.py --daemon PROGRAM [--library ARCHIVE] [FILE...]
 
+Lines: prose has at most 120 columns. A table may have more, and so may a line that is one word, link or image.
+
 Links: a file exists, an anchor exists, the daemon serves what is said to be its own, and any other address is https. A path
 of the repository in `code` exists.
 
 Blocks: each one stands between fences and has a language. `sh` has commands:
 - Commands that need no more than the daemon and a folder are run by bash. All blocks of a document have one such folder, in
-  which the entries of the root and of the document's folder are found.
+  which copies of the entries of the root and of the document's folder are found.
 - `build/attentiond ...`, or `make run` with ARGS, starts a daemon on a free port. The blocks behind it, up to the end of the
   section, ask this daemon. All others ask one that has the layers of `make run`.
 - The block of json or text behind them, if there is one, is what the commands print. If there is none, they end with
@@ -32,6 +34,7 @@ import os
 import pathlib
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -42,6 +45,7 @@ import urllib.request
 from documents import ANY_NAME, Block, Document, Span, commands, daemon_options, without_variables
 from documents_run import PORT, ROOT, Daemon, Run
 
+COLUMNS = 120
 CALL = r"(\w+=\S+ )*(make( |$)|(build/)?attentiond -|(build|tests|server|docker)/\S+ -|python3? \w+/)"  # `code` that is a command
 
 
@@ -64,6 +68,14 @@ class Tree:
     def read(self, name):
         return (ROOT / name).read_text(encoding="utf-8")
 
+    def copy(self, folder):
+        """Copies all files to a folder, and returns it."""
+        for name in self.folders:
+            (folder / name).mkdir(parents=True, exist_ok=True)
+        for name in filter(lambda name: (ROOT / name).is_file(), self.files):
+            shutil.copy(ROOT / name, folder / name)
+        return folder
+
     def has(self, name):
         return os.path.normpath(name) in self.files | self.folders
 
@@ -80,6 +92,15 @@ class Tree:
         programs = "".join(self.read(name) for name in names if name.endswith((".py", ".sh", ".c", ".mjs")))
         words = set(re.findall(r"[\w-]+", programs)) | set(re.split(r"[/.]", "/".join(names)))
         return words | {word.removeprefix("run_") for word in words}
+
+
+# ----------------------------------------------------------------------------------------------------------------- lines
+def check_lines(document):
+    """Checks the lengths of lines. A link or an image counts as one word."""
+    for number, (line, prose) in enumerate(zip(document.lines, document.prose.split("\n")), 1):
+        words = re.sub(r"^\s*([-*+]|\d+\.) |!?\[[^\]]*\](?=\()", "", line).split()
+        if len(prose) > COLUMNS and not line.lstrip().startswith("|") and len(words) > 1:
+            document.fail(number, f"this line has {len(line)} columns, and {COLUMNS} are allowed")
 
 
 # ----------------------------------------------------------------------------------------------------------------- links
@@ -249,17 +270,19 @@ class Check:
 
     def __init__(self, tree, shared, program, library, scratch):
         self.tree, self.shared, self.program, self.library, self.scratch = tree, shared, program, library, scratch
+        self.copy = tree.copy(pathlib.Path(scratch, "tree"))
         self.soundness = Soundness(tree, program)
         self.pages = Pages(f"http://127.0.0.1:{shared.free}")
 
     def document(self, document):
         """Checks a document. Returns the numbers of its links, paths, and blocks that were run, and what was left out."""
+        check_lines(document)
         links, paths = check_links(document, self.tree, self.pages), check_paths(document, self.tree)
         for item in document.items:
             if isinstance(item, Block) and item.language == "sh" or isinstance(item, Span) and re.match(CALL, item.text):
                 self.soundness.check(document, item)
         with tempfile.TemporaryDirectory(dir=self.scratch) as folder:
-            run = Run(document, folder, self.shared, self.program, self.library)
+            run = Run(document, folder, self.copy, self.shared, self.program, self.library)
             run.all()
         return links, paths, run.count, run.left_out
 
@@ -277,6 +300,7 @@ class Check:
 SOFTMAX = f"curl http://127.0.0.1:{PORT}/softmax -d '{{\"X\": [1]}}'"
 # Each text has one fault. The message has these words.
 FAULTS = [
+    ("word " * 25, "this line has 125 columns"),
     ("[a](nowhere.md)", "no file or folder nowhere.md"),
     ("[a](readme.md)", "no file or folder readme.md"),
     ("![a](server/none.png)", "no file or folder server/none.png"),

@@ -71,19 +71,20 @@ class Daemon:
 
 
 class Run:
-    """Runs the blocks of a document in their order, in a folder that has the entries of the root and of the document's folder."""
+    """Runs the blocks of a document in their order, in a folder that has the entries of the root and of the document's folder.
+    These are copies: `tree` has a copy of all files of the repository, and what a block does to them changes nothing else."""
 
-    def __init__(self, document, folder, shared, program, library):
+    def __init__(self, document, folder, tree, shared, program, library):
         self.document, self.folder, self.shared = document, pathlib.Path(folder), shared
         self.program, self.library = program, library
         # The daemon that this section started, or the command that would start it, and the level and the line of that place.
         self.own, self.waiting, self.own_level, self.own_line = None, None, 0, 0
         self.absent = False  # whether this section starts a daemon that cannot be started here
         self.level, self.count, self.left_out, self.saved = 0, 0, [], set()
-        # Files are copied, so that no command changes them.
-        for entry in [*ROOT.iterdir(), *(ROOT / document.folder).iterdir()]:
+        # All documents share the folders of the tree. Files beside them are copied again, because a document writes such files.
+        for entry in [*tree.iterdir(), *(tree / document.folder).iterdir()]:
             here = self.folder / entry.name
-            if entry.is_dir() and entry.name not in ("build", ".git") and not here.exists():
+            if entry.is_dir() and not here.exists():
                 here.symlink_to(entry)
             elif entry.is_file() and not here.exists():
                 shutil.copy(entry, here)

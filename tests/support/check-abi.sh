@@ -1,7 +1,8 @@
 #!/bin/bash
-# check-abi.sh LIBRARY checks that programs for the last release work with this LIBRARY (libattention.so): abidiff compares
-# attention.h with that of the release, whose text without comments is tests/data/interface.txt. What is only added is
-# no difference. check-abi.sh LIBRARY --write then replaces that file, which belongs to each release.
+# check-abi.sh LIBRARY checks that programs for the last release work with this LIBRARY (libattention.so) and are compiled
+# with its header. abidiff compares attention.h with that of the release, whose text without comments is
+# tests/data/interface.txt; macros and names are compared as text. What is only added is no difference.
+# check-abi.sh LIBRARY --write then replaces that file, which belongs to each release.
 #
 # From each header a library is made whose functions do nothing. It has the debug information of the interface and of
 # nothing else, and both come from the same compiler. A dump of abidw would have neither of these properties.
@@ -24,6 +25,7 @@ make_library() { # NAME: makes NAME.so from the header NAME.h
         sed '/^ATTN_API /{:a;/;$/!{N;ba};s/;$/ { __builtin_trap(); }/}' "$work/$1.h"
         # The constants of enumerations without a name belong to no function, so each becomes the size of a variable.
         sed -n '/^enum {/,/^}/s/^ *\(ATTN_[A-Z0-9_]*\).*/ATTN_API char constant_\1[\1];/p' "$work/$1.h"
+        echo "ATTN_API char size_of_options[sizeof(attn_options)];"
     } | "${CC:-cc}" -std=c17 -w -g -fPIC -shared -o "$work/$1.so" -x c -
 }
 
@@ -31,8 +33,28 @@ functions() { # LIBRARY: prints the names of its functions
     nm -D --defined-only "$1" | sed -n 's/.* T //p' | sort
 }
 
-words() { # FILE: prints the names in a header. To abidiff, a member with another name is no difference.
-    sed 's/"[^"]*"//g; s/\<reserved\>//g' "$1" | grep -oE '[A-Za-z_][A-Za-z0-9_]*' | sort -u
+size_of_options() { # LIBRARY: prints the size that its header gives attn_options
+    nm -DS "$1" | awk '$4 == "size_of_options" { print $2 }'
+}
+
+macros() { # FILE: prints the macros in a header, each on one line. The version may change, and abidiff compares the
+    # enumerations that maps make.
+    sed ':a;/\\$/{N;s/ *\\\n */ /;ba}' "$1" | grep '^#define ATTN_' |
+        grep -vE '^#define ATTN_(VERSION|[A-Z]*_MAP\()' | sort
+}
+
+words() { # FILE: prints the names in a header without those of parameters, and before a member the name of its struct.
+    # To abidiff, a member with another name is no difference.
+    sed '/^ATTN_API /{:a;/;$/!{N;ba};s/(.*//}; /^static inline /{s/(.*//p}; /^static inline /,/^}/d
+        s/"[^"]*"//g; s/\<reserved\>//g' "$1" | awk '
+        /^typedef struct .*[{]$/ { of = $3 "." }
+        /^}/ { of = "" }
+        {
+            while (match($0, /[A-Za-z_][A-Za-z0-9_]*/)) {
+                print of substr($0, RSTART, RLENGTH)
+                $0 = substr($0, RSTART + RLENGTH)
+            }
+        }' | sort -u
 }
 
 major() { # FILE: prints the number of the ABI
@@ -42,6 +64,7 @@ major() { # FILE: prints the number of the ABI
 text lib/include/attention.h >"$work/now.h"
 cp "$work/now.h" "$work/written.h"
 make_library now
+size=$(size_of_options "$work/now.so")
 diff <(functions "$work/now.so") <(functions "$library") >&2 ||
     fail "attention.h (<) and $library (>) have different functions"
 
@@ -49,11 +72,13 @@ if [ "$(major "$released")" = "$(major "$work/now.h")" ]; then
     text "$released" >"$work/released.h"
     # What stands behind the last option of the release takes reserved words: check.c knows the size of the struct. So it
     # is cut out here, and the words are as many as they were.
-    reserved=$(grep -B 1 -w 'uint64_t reserved' "$work/released.h") || true
+    reserved=$(sed -n '/^typedef struct attn_options /,/^}/p' "$work/released.h" |
+        grep -B 1 -w 'uint64_t reserved') || true
     awk -v last="${reserved%%$'\n'*}" -v words="${reserved#*$'\n'}" '
-        /^} attn_options;/ && new { print words; new = 0 }
+        /^typedef struct attn_options / { options = 1 }
+        /^} attn_options;/ { if (new) print words; options = new = 0 }
         !new
-        $0 == last { new = 1 }' "$work/written.h" >"$work/now.h"
+        options && $0 == last { new = 1 }' "$work/written.h" >"$work/now.h"
     make_library released
     make_library now
     # The number of results grows with them.
@@ -66,6 +91,10 @@ END
     abidiff --no-added-syms --suppressions "$work/suppressions" \
         "$work/released.so" "$work/now.so" >"$work/differences" ||
         { cat "$work/differences" >&2; fail "a program for the last release would not work with this attention.h"; }
+    [ "$size" = "$(size_of_options "$work/released.so")" ] ||
+        fail "attn_options has another size: a new option takes as many words of reserved as it needs"
+    changed=$(comm -23 <(macros "$work/released.h") <(macros "$work/written.h"))
+    [ -z "$changed" ] || fail "attention.h no longer has these macros of the last release: $changed"
     gone=$(comm -23 <(words "$work/released.h") <(words "$work/written.h") | tr '\n' ' ')
     [ -z "$gone" ] || fail "these names of the last release are gone from attention.h: $gone"
     echo "check-abi: $(functions "$work/released.so" | wc -l) functions of the last release are unchanged"

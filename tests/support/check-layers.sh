@@ -99,12 +99,13 @@ offence 'not a name for the top of the tree' < <(find . -mindepth 1 -maxdepth 1 
 at_most() { # LINES FILE: a document has at most so many lines; the offence names its longest section
     offence "at most $1 lines" < <(awk -v limit="$1" '
         function close_section() { if (size > longest) { longest = size; name = title } }
+        BEGIN { title = "its head" }
         /^```/ { code = !code }
         /^## / && !code { close_section(); title = substr($0, 4); size = 0 }
         { size++ }
         END {
             close_section()
-            if (NR > limit) { printf "%s has %d lines; its longest section is \"%s\" with %d", FILENAME, NR, name, longest; print "" }
+            if (NR > limit) printf "%s has %d lines; its longest section is \"%s\" with %d\n", FILENAME, NR, name, longest
         }' "$2")
 }
 at_most 160 README.md

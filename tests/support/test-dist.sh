@@ -1,7 +1,7 @@
 #!/bin/bash
 # test-dist.sh packs the last commit as `make dist` does. Two clones must give the same bytes, and a clone with changes
 # none. The archive must be built, checked and run without git: a git that notes its calls stands before the others in
-# PATH. The answers to all notebooks must be right, and the image must get the commit and its time.
+# PATH. The answers to all notebooks must be right. The image and test-reproducible must get the commit and its time.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -59,6 +59,9 @@ arguments=$(make -n image ENGINE=engine) # prints the command
 for argument in "VERSION=$version" "COMMIT=$commit" "SOURCE_DATE_EPOCH=$seconds"; do
     grep -qF -e "--build-arg $argument " <<<"$arguments" || fail "the image does not get $argument: $arguments"
 done
+arguments=$(make -n test-reproducible)
+grep -qF "COMMIT=\"$commit\" SOURCE_DATE_EPOCH=\"$seconds\" " <<<"$arguments" ||
+    fail "test-reproducible does not get the commit and its time: $arguments"
 build/attentiond --port 0 >"$work/said" 2>"$work/log" &
 daemon=$!
 for try in {1..100}; do
