@@ -261,6 +261,10 @@ func TestStub(t *testing.T) {
 		_, err := at(kind, time.Second/2)
 		refused(t, err, 0, "deadline exceeded")
 	}
+	slow := &Client{BaseURL: stub + "/slow", Timeout: time.Second / 2}
+	long := Tensor{[]int{1 << 17, 64}, make([]float32, 1<<23)}
+	_, err = slow.Tensors(ctx, "/attention", map[string]Tensor{"X": long}, nil)
+	refused(t, err, 0, "deadline exceeded")
 	_, err = tensorsAt("cut")
 	refused(t, err, 0, "no answer")
 	_, err = tensorsAt("half")

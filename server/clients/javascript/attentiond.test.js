@@ -123,6 +123,8 @@ test('tries, time-outs and broken answers', { skip: STUB ? false : 'there is no 
   await refused(502, /Bad Gateway/, at('html'));
   await refused(200, /not JSON/, at('html'));
   for (const kind of ['silent', 'drip']) await refused(0, /timed out/, at(kind, 0.5));
+  const X = { shape: [1 << 17, 64], data: new Float32Array(1 << 23) };
+  await refused(0, /timed out/, new Client(`${STUB}/slow`, { timeout: 0.5 }).tensors('/attention', { X }));
   for (const ask of [() => at('closed'), () => at('cut'), () => tensorsAt('cut')]) await refused(0, /no answer/, ask());
   await refused(200, /output has the type BF16/, tensorsAt('half'));
   for (let i = 0; i < 4; i++) await refused(200, /cannot be read/, tensorsAt('broken'));

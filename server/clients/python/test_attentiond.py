@@ -141,6 +141,8 @@ class Test(unittest.TestCase):
         self.refused(200, "not JSON", at("html"))
         for kind in ("silent", "drip"):
             self.refused(0, "timed out", at(kind, 0.5))
+        long = {"X": Tensor("F32", (1 << 17, 64), array.array("f", bytes(1 << 25)))}
+        self.refused(0, "timed out", lambda: Client(f"{STUB}/slow", timeout=0.5).tensors("/attention", long))
         for ask in (at("closed"), at("cut"), lambda: tensors_at("cut")):
             self.refused(0, "no answer", ask)
         self.refused(200, "output has the type BF16", lambda: tensors_at("half"))

@@ -8,6 +8,7 @@ import contextlib
 import http.server
 import json
 import os
+import socket
 import struct
 import subprocess
 import sys
@@ -21,7 +22,7 @@ PROBLEM = "application/problem+json"
 BUSY = json.dumps({"title": "Service Unavailable", "status": 503, "detail": "too much work waits"}).encode()
 # How many requests the test of each client sends to each kind, with the tries that must follow them.
 EXPECTED = {"busy": 3, "always": 5, "lasting": 1, "late": 2, "html": 2, "silent": 1, "drip": 1, "closed": 1, "cut": 2, "key": 1,
-            "chunked": 2, "half": 1, "broken": 4}
+            "chunked": 2, "half": 1, "broken": 4, "slow": 1}
 
 
 def safetensors(head, size):
@@ -47,7 +48,7 @@ class Stub(http.server.BaseHTTPRequestHandler):
 
     def do_POST(self):
         _, kind, self.rest = self.path.split("/", 2)
-        self.body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.body = b"" if kind == "slow" else self.rfile.read(int(self.headers["Content-Length"]))
         Stub.seen[kind] = Stub.seen.get(kind, 0) + 1
         self.close_connection = True
         with contextlib.suppress(OSError):  # the client may leave first
@@ -89,6 +90,15 @@ class Stub(http.server.BaseHTTPRequestHandler):
             self.rfile.read(1)  # until the client leaves
         except TimeoutError:
             self.say(200, "application/json", b"{}")
+
+    def slow(self, _):
+        """It reads slowly for 20 seconds, and then answers as `silent` does. A body of 32 MB is longer than the buffers of both sides."""
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
+        for _ in range(200):
+            if not self.rfile.read(1 << 16):
+                return  # the client has left
+            time.sleep(0.1)
+        self.say(200, SAFETENSORS, safetensors({}, 0))
 
     def drip(self, _):
         """It sends a byte again and again. JSON may begin with spaces."""

@@ -13,7 +13,7 @@ pub use json::Value;
 const TRIES: u32 = 5;
 const LONGEST_WAIT: u64 = 30; // seconds between two tries, whatever the service says
 
-/// The service refused a request, or did not answer.
+/// The service refused a request or did not answer, or the request is wrong and was not sent.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Error {
     /// The status of HTTP, or 0 without an answer.
@@ -138,7 +138,7 @@ impl Client {
         text.parse().map_err(|error: String| self.unreadable(path, &error))
     }
 
-    /// Sends tensors as bytes, and returns the results by their names.
+    /// Sends tensors as bytes, and returns the results by their names. A comparison and lists of words need `ask`.
     pub fn tensors(
         &self,
         path: &str,
@@ -208,12 +208,24 @@ impl Client {
         if let Some(key) = &self.api_key {
             head += &format!("Authorization: Bearer {key}\r\n");
         }
-        stream.set_write_timeout(Some(left(end)?))?;
-        stream.write_all((head + "\r\n").as_bytes())?;
+        write(&mut stream, (head + "\r\n").as_bytes(), end)?;
         // A service that refuses a long body may answer before it has read it.
-        let sent = stream.write_all(body.unwrap_or(&[]));
+        let sent = write(&mut stream, body.unwrap_or(&[]), end);
         Answer::read(&mut stream, end).map_err(|error| sent.err().unwrap_or(error))
     }
+}
+
+/// Writes all bytes before `end`. The time-out of a stream holds for each call of write() alone.
+fn write(stream: &mut TcpStream, mut rest: &[u8], end: Instant) -> io::Result<()> {
+    while !rest.is_empty() {
+        stream.set_write_timeout(Some(left(end)?))?;
+        match stream.write(&rest[..rest.len().min(1 << 16)]) {
+            Ok(count) => rest = &rest[count..],
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 /// Returns the time until `end`.

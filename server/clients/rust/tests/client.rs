@@ -118,12 +118,13 @@ fn values() {
         (Tensor::new(&[], vec![1.0]), "1"),
         (Tensor::new(&[2, 0], Vec::<f32>::new()), "[[],[]]"),
         (Tensor::new(&[0], Vec::<f64>::new()), "[]"),
+        (Tensor::new(&[2, 3, 0], Vec::<f64>::new()), "[[[],[],[]],[[],[],[]]]"),
         (Tensor::new(&[2, 1, 2], vec![1_i64, 2, 3, 4]), "[[[1,2]],[[3,4]]]"),
     ] {
         assert_eq!(Value::from(&tensor).to_string(), expected);
         assert_eq!(expected.parse::<Value>().unwrap().tensor().unwrap().shape, tensor.shape);
     }
-    for wrong in ["[[1,2],[3]]", "[\"1\"]", "{}"] {
+    for wrong in ["[[1,2],[3]]", "[[1,2],[3],[4,5,6]]", "[[1],2]", "[1,[2]]", "[\"1\"]", "{}"] {
         assert!(wrong.parse::<Value>().unwrap().tensor().is_err(), "{wrong} is a tensor");
     }
 }
@@ -212,6 +213,10 @@ fn stub() {
     for kind in ["silent", "drip"] {
         refused(at(kind, 500), 0, "timed out");
     }
+    let mut client = Client::new(&format!("{stub}/slow"));
+    client.timeout = Duration::from_millis(500);
+    let long = Tensor::new(&[1 << 17, 64], vec![0_f32; 1 << 23]);
+    refused(client.tensors("/attention", &[("X", long)], &[]), 0, "timed out");
     refused(at("closed", 60_000), 0, "no answer");
     refused(at("cut", 60_000), 0, "ended early");
     refused(tensors_at("cut"), 0, "ended early");

@@ -188,6 +188,9 @@ final class ClientTest {
         refused(502, "no problem document", () -> at("html", minute));
         refused(200, "cannot be read", () -> at("html", minute));
         for (String kind : List.of("silent", "drip")) refused(0, "timed out", () -> at(kind, Duration.ofMillis(500)));
+        Client slow = new Client(System.getenv("ATTENTIOND_STUB_URL") + "/slow", null, Duration.ofMillis(500));
+        Map<String, Tensor> lengthy = Map.of("X", new Tensor(new float[1 << 23], 1 << 17, 64));
+        refused(0, "timed out", () -> slow.tensors("/attention", lengthy, Map.of()));
         refused(0, "no answer", () -> at("closed", minute));
         refused(0, "no answer", () -> at("cut", minute));
         refused(0, "no answer", () -> tensorsAt("cut"));
