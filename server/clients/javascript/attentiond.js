@@ -32,7 +32,8 @@ export class Client {
   }
 
   // Sends tensors as bytes, and returns the results by their names. A tensor is { shape, data }, and `data` has the numbers in
-  // the order of the rows, in one of the arrays of TYPES. A mask is { dtype: 'BOOL', shape, data: Uint8Array }.
+  // the order of the rows, in one of the arrays of TYPES. A mask is { dtype: 'BOOL', shape, data: Uint8Array }. A comparison and
+  // lists of words need ask().
   async tensors(path, tensors, options = {}) {
     const answer = await this.#send(path, pack(tensors, options), SAFETENSORS);
     try {
@@ -99,7 +100,10 @@ function pack(tensors, options) {
   let at = 0;
   for (const [name, { dtype, shape, data }] of Object.entries(tensors)) {
     const type = dtype ?? Object.keys(TYPES).find((key) => data instanceof TYPES[key]);
-    if (!TYPES[type] || !(data instanceof TYPES[type])) throw new TypeError(`the data of ${name} is no array of ${Object.keys(TYPES)}`);
+    if (!TYPES[type] || !(data instanceof TYPES[type])) {
+      const wanted = TYPES[type]?.name ?? 'Float32Array, Float64Array, BigInt64Array, Int32Array or Uint8Array';
+      throw new TypeError(`the data of ${name} is a ${data?.constructor.name}, not a ${wanted}`);
+    }
     if (shape.reduce((a, b) => a * b, 1) !== data.length) throw new RangeError(`the data of ${name} does not fit its shape`);
     head[name] = { dtype: type, shape, data_offsets: [at, at + data.byteLength] };
     parts.push(new Uint8Array(data.buffer, data.byteOffset, data.byteLength));

@@ -60,7 +60,7 @@ class Client:
 
     def tensors(self, path: str, tensors: Mapping[str, Any], options: Optional[Mapping[str, Any]] = None) -> Dict[str, Any]:
         """Sends tensors as bytes, and returns the results by their names. Results are arrays of NumPy, unless NumPy is missing or
-        a given tensor is a Tensor."""
+        a given tensor is a Tensor. A comparison and lists of words need ask()."""
         plain = numpy is None or any(isinstance(tensor, Tensor) for tensor in tensors.values())
         answer = self._send(path, _pack(tensors, options or {}), SAFETENSORS)
         try:
@@ -135,9 +135,14 @@ def _from_json(value):
 def _tensor(name, value):
     """Returns the type, the shape and the bytes of a tensor."""
     if isinstance(value, Tensor):
-        data = array.array(value.data.typecode, value.data)
-        if TYPES[value.dtype][0] != data.typecode or math.prod(value.shape) != len(data):
-            raise ValueError(f"{name}: the data does not fit {value.dtype} {tuple(value.shape)}")
+        wanted = TYPES.get(value.dtype, (None,))[0]
+        if wanted is None:
+            raise TypeError(f"{name} has the type {value.dtype}, which is none of {', '.join(key for key in TYPES if TYPES[key][0])}")
+        if getattr(value.data, "typecode", None) != wanted:
+            raise TypeError(f'{name}: the data is no array.array("{wanted}"), which {value.dtype} needs')
+        if math.prod(value.shape) != len(value.data):
+            raise ValueError(f"{name}: the data has the length {len(value.data)}, which does not fit the shape {list(value.shape)}")
+        data = array.array(wanted, value.data)
         if sys.byteorder == "big":
             data.byteswap()
         return value.dtype, list(value.shape), data.tobytes()

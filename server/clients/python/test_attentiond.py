@@ -120,8 +120,12 @@ class Test(unittest.TestCase):
         self.refused(0, "http://127.0.0.1:1", lambda: Client("http://127.0.0.1:1").ask("/attention", GIVEN))
         with self.assertRaises(ValueError):
             self.client.ask("/attention", {"X": [[math.nan]]})
-        with self.assertRaisesRegex(ValueError, "Q: the data does not fit"):
-            self.client.tensors("/attention", {"Q": Tensor("F32", (2, 3), array.array("f", [1]))})
+        for wrong, message in ((Tensor("F32", (2, 3), array.array("f", [1])), "the length 1, which does not fit the shape .2, 3."),
+                               (Tensor("F32", (1,), [1]), 'no array.array."f"., which F32 needs'),
+                               (Tensor("F32", (1,), array.array("d", [1])), 'no array.array."f"., which F32 needs'),
+                               (Tensor("F16", (1,), array.array("f", [1])), "the type F16, which is none of F32, F64, I64,")):
+            with self.assertRaisesRegex((TypeError, ValueError), "Q.*" + message):
+                self.client.tensors("/attention", {"Q": wrong})
 
     @unittest.skipUnless(STUB, "there is no stub")
     def test_stub(self):

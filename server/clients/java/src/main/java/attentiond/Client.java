@@ -76,8 +76,12 @@ public final class Client {
             int[].class, "I32", boolean[].class, "BOOL");
 
         public Tensor {
-            if (!TYPES.containsKey(data.getClass()) || Array.getLength(data) != size(shape))
-                throw new IllegalArgumentException("a " + data.getClass().getSimpleName() + " does not fit the shape " + Arrays.toString(shape));
+            if (!TYPES.containsKey(data.getClass()))
+                throw new IllegalArgumentException("the data of a tensor is a " + data.getClass().getSimpleName()
+                    + ", not a float[], double[], long[], int[] or boolean[]");
+            if (Array.getLength(data) != size(shape))
+                throw new IllegalArgumentException("the data of a tensor has the length " + Array.getLength(data)
+                    + ", which does not fit the shape " + Arrays.toString(shape));
         }
 
         private static int size(int... shape) {
@@ -89,15 +93,17 @@ public final class Client {
             List<Integer> shape = new ArrayList<>();
             for (Object first = json; first instanceof List<?> list; first = list.isEmpty() ? null : list.get(0)) shape.add(list.size());
             List<Double> numbers = new ArrayList<>();
-            flatten(json, numbers);
+            flatten(json, shape, numbers);
             return new Tensor(numbers.stream().mapToDouble(x -> x).toArray(), shape.stream().mapToInt(x -> x).toArray());
         }
 
-        private static void flatten(Object json, List<Double> numbers) {
-            if (json instanceof List<?> list) list.forEach(member -> flatten(member, numbers));
-            else if (json == null) numbers.add(Double.NEGATIVE_INFINITY);
-            else if (json instanceof Number number) numbers.add(number.doubleValue());
-            else throw new IllegalArgumentException(json + " is no number of a tensor");
+        private static void flatten(Object json, List<Integer> shape, List<Double> numbers) {
+            if (json != null && !(json instanceof List) && !(json instanceof Number))
+                throw new IllegalArgumentException(json + " is no number of a tensor");
+            if (json instanceof List<?> list ? shape.isEmpty() || shape.get(0) != list.size() : !shape.isEmpty())
+                throw new IllegalArgumentException("the rows of a tensor differ in length");
+            if (json instanceof List<?> list) list.forEach(member -> flatten(member, shape.subList(1, shape.size()), numbers));
+            else numbers.add(json instanceof Number number ? number.doubleValue() : Double.NEGATIVE_INFINITY);
         }
 
         /** The numbers of a tensor of any type. Those of boolean are 1 and 0. */
@@ -124,7 +130,7 @@ public final class Client {
         return read(path, send(path, "application/json", body), answer -> Json.object(new String(answer, StandardCharsets.UTF_8)));
     }
 
-    /** Sends tensors as bytes, and returns the results by their names. */
+    /** Sends tensors as bytes, and returns the results by their names. A comparison and lists of words need ask(). */
     public Map<String, Tensor> tensors(String path, Map<String, Tensor> tensors, Map<String, ?> options)
             throws ServiceException, InterruptedException {
         return read(path, send(path, "application/vnd.safetensors", pack(tensors, options)), Client::unpack);

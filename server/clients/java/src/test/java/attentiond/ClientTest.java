@@ -165,8 +165,10 @@ final class ClientTest {
         refused(0, "no answer from http://127.0.0.1:1", () -> new Client("http://127.0.0.1:1").ask("/attention", given()));
         wrong("NaN has no form", () -> CLIENT.ask("/attention", given("Q", Double.NaN)));
         wrong("does not fit the shape [2, 3]", () -> new Tensor(new float[1], 2, 3));
-        wrong("does not fit", () -> new Tensor("text", 4));
-        wrong("does not fit", () -> Tensor.of(List.of(List.of(1, 2), List.of(3))));
+        wrong("is a short[], not a float[], double[], long[], int[] or boolean[]", () -> new Tensor(new short[1], 1));
+        for (List<?> ragged : List.of(List.of(List.of(1, 2), List.of(3)), List.of(List.of(1, 2), List.of(3), List.of(4, 5, 6)),
+                List.of(List.of(1), 2), List.of(1, List.of(2))))
+            wrong("the rows of a tensor differ", () -> Tensor.of(ragged));
         wrong("is no number", () -> Tensor.of(List.of("1")));
     }
 
