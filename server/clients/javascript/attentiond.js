@@ -109,7 +109,7 @@ function pack(tensors, options) {
     parts.push(new Uint8Array(data.buffer, data.byteOffset, data.byteLength));
     at += data.byteLength;
   }
-  head.__metadata__ = Object.fromEntries(Object.entries(options).map(([name, value]) => [name, JSON.stringify(value)]));
+  head.__metadata__ = Object.fromEntries(Object.entries(options).map(([name, value]) => [name, JSON.stringify(value, toJson)]));
   const text = new TextEncoder().encode(JSON.stringify(head));
   const body = new Uint8Array(8 + text.length + at);
   new DataView(body.buffer).setBigUint64(0, BigInt(text.length), true);

@@ -108,6 +108,7 @@ test('errors', async () => {
   await refused(404, /there is nothing at \/nothing/, client.ask('/nothing'));
   await refused(0, /ECONNREFUSED/, new Client('http://127.0.0.1:2').ask('/attention', given));
   await assert.rejects(client.ask('/attention', { X: [[NaN]] }), RangeError);
+  await assert.rejects(client.tensors('/attention', tensors(), { scale: NaN }), RangeError);
   await assert.rejects(client.tensors('/attention', { Q: { shape: [1], data: [1] } }), /Q is a Array, not a Float32Array, Float64Array,/);
   await assert.rejects(client.tensors('/attention', { Q: { dtype: 'F64', ...tensor([[1]]) } }), /Q is a Float32Array, not a Float64Array/);
   await assert.rejects(client.tensors('/attention', { Q: { shape: [2, 3], data: Float32Array.of(1) } }), /Q does not fit/);

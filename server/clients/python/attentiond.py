@@ -83,7 +83,7 @@ class Client:
                 with error:
                     if error.code != 503 or wait is None or tries_left == 0:
                         raise _problem(error, end) from None
-                time.sleep(min(int(wait) if wait.isdigit() else 1, LONGEST_WAIT))
+                time.sleep(min(int(wait) if wait.isdecimal() else 1, LONGEST_WAIT))
             except (OSError, http.client.HTTPException) as error:
                 reason = getattr(error, "reason", error)
                 raise ServiceError(0, f"no answer from {self.base_url}: {reason}") from error
@@ -163,7 +163,7 @@ def _pack(tensors, options):
         head[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + len(data)]}
         parts.append(data)
         at += len(data)
-    head["__metadata__"] = {name: json.dumps(value) for name, value in options.items()}
+    head["__metadata__"] = {name: json.dumps(_to_json(value), allow_nan=False) for name, value in options.items()}
     text = json.dumps(head).encode()
     return b"".join([struct.pack("<Q", len(text)), text, *parts])
 

@@ -97,7 +97,7 @@ class Test(unittest.TestCase):
             given = {name: numpy.array(rows, dtype) for name, rows in GIVEN.items()}
             given["K"] = given["K"].T.copy().T  # the bytes are not in the order of the rows
             given.update(mask=numpy.array(MASK), lengths=numpy.array([5]))
-            results = self.client.tensors("/attention", given)
+            results = self.client.tensors("/attention", given, {"scale": numpy.float32(0.5)})
             expected = attention(lambda i, j: MASK[i][j])
             self.assertEqual(results["output"].dtype, numpy.dtype(dtype).newbyteorder("="))
             self.assertEqual(results["weights"].shape, (3, 5))
@@ -120,6 +120,8 @@ class Test(unittest.TestCase):
         self.refused(0, "http://127.0.0.1:1", lambda: Client("http://127.0.0.1:1").ask("/attention", GIVEN))
         with self.assertRaises(ValueError):
             self.client.ask("/attention", {"X": [[math.nan]]})
+        with self.assertRaises(ValueError):
+            self.client.tensors("/attention", {"X": tensor(Q)}, {"scale": math.nan})
         for wrong, message in ((Tensor("F32", (2, 3), array.array("f", [1])), "the length 1, which does not fit the shape .2, 3."),
                                (Tensor("F32", (1,), [1]), 'no array.array."f"., which F32 needs'),
                                (Tensor("F32", (1,), array.array("d", [1])), 'no array.array."f"., which F32 needs'),

@@ -182,9 +182,13 @@ impl Client {
     }
 
     fn send_once(&self, path: &str, kind: &str, body: Option<&[u8]>) -> io::Result<Answer> {
-        let end = Instant::now() + self.timeout;
+        let end = Instant::now() + self.timeout.min(Duration::from_secs(1 << 32)); // a sum must not overflow
         let url = format!("{}{path}", self.base_url);
         let address = url.strip_prefix("http://").ok_or_else(|| invalid("the URL does not begin with http://"))?;
+        let key = self.api_key.as_deref().unwrap_or("");
+        if !url.bytes().all(|byte| byte.is_ascii_graphic()) || key.bytes().any(|byte| byte.is_ascii_control()) {
+            return Err(invalid("the URL or the API key has a character that cannot be sent"));
+        }
         let (host, target) = address.split_once('/').unwrap_or((address, ""));
         let (mut stream, mut tried) = (None, invalid("the host has no address"));
         let host_and_port =

@@ -184,6 +184,14 @@ fn errors() {
         "no answer from http://127.0.0.1:1: Connection refused",
     );
     refused(Client::new("https://127.0.0.1:1").ask("/attention", &asked), 0, "the URL does not begin with http://");
+    for path in ["/a b", "/attention HTTP/1.1\r\nX: y", "/é"] {
+        refused(client().ask(path, &asked), 0, "a character that cannot be sent");
+    }
+    let mut patient = client();
+    patient.timeout = Duration::MAX;
+    patient.ask("/version", &Value::Null).unwrap();
+    patient.api_key = Some("key\r\nX: y".into());
+    refused(patient.ask("/version", &Value::Null), 0, "a character that cannot be sent");
     let misfit = [("Q", Tensor::new(&[2, 3], vec![1_f32]))];
     refused(client().tensors("/attention", &misfit, &[]), 0, "the data of Q does not fit its shape [2, 3]");
 }
