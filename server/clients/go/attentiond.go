@@ -117,13 +117,15 @@ func (c *Client) send(ctx context.Context, path, kind string, body []byte) ([]by
 
 // sendOnce also returns how long to wait before the next try, or a negative time if it would be in vain.
 func (c *Client) sendOnce(ctx context.Context, path, kind string, body []byte) ([]byte, time.Duration, *Error) {
-	timeout, client := c.Timeout, c.HTTP
+	timeout, client := c.Timeout, *http.DefaultClient
 	if timeout == 0 {
 		timeout = 60 * time.Second
 	}
-	if client == nil {
-		client = http.DefaultClient
+	if c.HTTP != nil {
+		client = *c.HTTP
 	}
+	// The request and its API key go to no other address.
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	method := "POST"
@@ -137,9 +139,12 @@ func (c *Client) sendOnce(ctx context.Context, path, kind string, body []byte) (
 	if body != nil {
 		request.Header.Set("Content-Type", kind)
 	}
-	if c.APIKey != "" {
-		request.Header.Set("Authorization", "Bearer "+c.APIKey)
+	if key := strings.TrimSpace(c.APIKey); key != "" {
+		request.Header.Set("Authorization", "Bearer "+key)
 	}
+	// net/http repeats a request if the service closes a connection that was used before, and if the request has this header. An
+	// empty list is not sent.
+	request.Header["Idempotency-Key"] = []string{}
 	response, err := client.Do(request)
 	var answer []byte
 	if err == nil {
@@ -155,6 +160,7 @@ func (c *Client) sendOnce(ctx context.Context, path, kind string, body []byte) (
 	// Proxies say what they like in place of a problem document. /v2 says error, the other endpoints say detail.
 	var said struct{ Detail, Error, Pointer string }
 	if json.Unmarshal(answer, &said) != nil || said.Detail+said.Error == "" {
+		said.Pointer = ""
 		said.Detail = http.StatusText(response.StatusCode)
 	}
 	refusal := &Error{response.StatusCode, said.Detail + said.Error, said.Pointer, response.Header.Get("X-Request-Id"), nil}
@@ -162,11 +168,11 @@ func (c *Client) sendOnce(ctx context.Context, path, kind string, body []byte) (
 	if response.StatusCode != http.StatusServiceUnavailable || header == "" {
 		return nil, -1, refusal
 	}
-	seconds, err := strconv.ParseUint(header, 10, 16)
-	if err != nil {
+	seconds, err := strconv.ParseUint(header, 10, 64)
+	if seconds > longestWait {
+		seconds = longestWait // also if it is out of the range of uint64
+	} else if err != nil {
 		seconds = 1 // it is a date
-	} else if seconds > longestWait {
-		seconds = longestWait
 	}
 	return nil, time.Duration(seconds) * time.Second, refusal
 }
@@ -295,7 +301,7 @@ func (t *Tensor) UnmarshalJSON(text []byte) error {
 type described struct {
 	Dtype   string `json:"dtype"`
 	Shape   []int  `json:"shape"`
-	Offsets [2]int `json:"data_offsets"`
+	Offsets []int  `json:"data_offsets"`
 }
 
 // pack returns safetensors: the length of a JSON text, the text, and the bytes of the tensors.
@@ -310,7 +316,7 @@ func pack(tensors map[string]Tensor, options map[string]any) ([]byte, error) {
 		begin := numbers.Len()
 		binary.Write(&numbers, binary.LittleEndian, tensor.Data) // a buffer takes all that it gets
 		// A number without axes has the shape [], which is no null.
-		head[name] = described{dtype, append([]int{}, tensor.Shape...), [2]int{begin, numbers.Len()}}
+		head[name] = described{dtype, append([]int{}, tensor.Shape...), []int{begin, numbers.Len()}}
 	}
 	for name, value := range options {
 		text, err := json.Marshal(value)
@@ -348,6 +354,9 @@ func unpack(body []byte) (map[string]Tensor, error) {
 		data, known := types[found.Dtype]
 		if !known {
 			return nil, fmt.Errorf(`%s has the type %s; the option "dtype": "float32" avoids it`, name, found.Dtype)
+		}
+		if found.Shape == nil || len(found.Offsets) != 2 {
+			return nil, fmt.Errorf("%s has no shape or no offsets", name)
 		}
 		begin, end, count, size := found.Offsets[0], found.Offsets[1], product(found.Shape), int(data.Elem().Size())
 		if begin < 0 || end < begin || end > len(body)-start || (end-begin)%size != 0 || count != (end-begin)/size {

@@ -262,7 +262,7 @@ func TestStub(t *testing.T) {
 	}
 	at := func(kind string, timeout time.Duration) (Tensor, error) {
 		c := New(stub + "/" + kind)
-		c.APIKey, c.Timeout = "secret", timeout
+		c.APIKey, c.Timeout = "secret\n", timeout
 		var answer struct{ Output Tensor }
 		err := c.Ask(ctx, "/attention", given(), &answer)
 		return answer.Output, err
@@ -272,8 +272,8 @@ func TestStub(t *testing.T) {
 		return results["output"], err
 	}
 	expected := attention(all)[2]
-	for _, kind := range []string{"busy", "late", "key", "chunked"} {
-		output, err := at(kind, time.Minute)
+	for _, kind := range []string{"busy", "late", "key", "chunked", "reused", "reused", "open", "open", "early"} {
+		output, err := at(kind, 5*time.Second)
 		check(t, err)
 		near(t, output, expected, 1e-5)
 	}
@@ -284,11 +284,12 @@ func TestStub(t *testing.T) {
 		kind   string
 		status int
 		text   string
-	}{{"always", 503, "too much work waits"}, {"lasting", 503, "too much work waits"}, {"html", 502, "Bad Gateway"}, {"html", 200, "cannot be read"}, {"closed", 0, "no answer"}, {"cut", 0, "no answer"}} {
+	}{{"always", 503, "too much work waits"}, {"lasting", 503, "too much work waits"}, {"html", 502, "Bad Gateway"}, {"html", 200, "cannot be read"}, {"closed", 0, "no answer"}, {"cut", 0, "no answer"},
+		{"moved", 302, "Found"}, {"moved", 307, "Temporary Redirect"}, {"deep", 200, "cannot be read"}, {"deep", 422, "Unprocessable"}, {"lists", 422, "Unprocessable"}} {
 		_, err := at(wrong.kind, time.Minute)
 		refused(t, err, wrong.status, wrong.text)
 	}
-	for _, kind := range []string{"silent", "drip"} {
+	for _, kind := range []string{"silent", "drip", "drip", "drip"} {
 		_, err := at(kind, time.Second/2)
 		refused(t, err, 0, "deadline exceeded")
 	}
@@ -300,7 +301,9 @@ func TestStub(t *testing.T) {
 	refused(t, err, 0, "no answer")
 	_, err = tensorsAt("half")
 	refused(t, err, 200, "output has the type BF16")
-	for i := 0; i < 4; i++ {
+	_, err = tensorsAt("deep")
+	refused(t, err, 200, "cannot be read")
+	for i := 0; i < 15; i++ {
 		_, err := tensorsAt("broken")
 		refused(t, err, 200, "cannot be read")
 	}
