@@ -136,8 +136,11 @@ impl<T: Into<Value>, const N: usize> From<[T; N]> for Value {
     }
 }
 
+/// # Panics
+/// It panics if the data does not fit the shape.
 impl From<&Tensor> for Value {
     fn from(tensor: &Tensor) -> Value {
+        assert!(tensor.fits(), "the data of a tensor does not fit its shape {:?}", tensor.shape);
         let mut values: Vec<Value> = match &tensor.data {
             Data::Bool(data) => data.iter().map(|&x| x.into()).collect(),
             _ => tensor.to_f64().into_iter().map(Value::from).collect(),
@@ -149,7 +152,7 @@ impl From<&Tensor> for Value {
             };
         }
         if tensor.shape.is_empty() {
-            values.pop().unwrap_or(Value::Null)
+            values.remove(0)
         } else {
             Value::List(values)
         }

@@ -204,21 +204,21 @@ fn stub() {
     };
     let at = |kind: &str, timeout: u64| {
         let mut client = Client::new(&format!("{stub}/{kind}"));
-        client.api_key = Some("secret".into());
+        client.api_key = Some("secret\n".into());
         client.timeout = Duration::from_millis(timeout);
         client.ask("/attention", &request(vec![]))
     };
     let tensors_at = |kind: &str| Client::new(&format!("{stub}/{kind}")).tensors("/attention", &tensors(f32s), &[]);
     let output = &attention(|_, _| true)[2];
-    for kind in ["busy", "late", "key", "chunked"] {
-        near(&at(kind, 60_000).unwrap()["output"].tensor().unwrap(), output, 1e-5);
+    for kind in ["busy", "late", "key", "chunked", "reused", "reused", "open", "open", "early"] {
+        near(&at(kind, 5_000).unwrap()["output"].tensor().unwrap(), output, 1e-5);
     }
     near(&tensors_at("chunked").unwrap()["output"], output, 1e-5);
     refused(at("always", 60_000), 503, "too much work waits");
     refused(at("lasting", 60_000), 503, "too much work waits");
     refused(at("html", 60_000), 502, "Bad Gateway");
     refused(at("html", 60_000), 200, "cannot be read");
-    for kind in ["silent", "drip"] {
+    for kind in ["silent", "drip", "drip", "drip"] {
         refused(at(kind, 500), 0, "timed out");
     }
     let mut client = Client::new(&format!("{stub}/slow"));
@@ -229,7 +229,13 @@ fn stub() {
     refused(at("cut", 60_000), 0, "ended early");
     refused(tensors_at("cut"), 0, "ended early");
     refused(tensors_at("half"), 200, "output has the type BF16");
-    for _ in 0..4 {
+    refused(at("moved", 60_000), 302, "Found");
+    refused(at("moved", 60_000), 307, "Temporary Redirect");
+    refused(at("deep", 60_000), 200, "cannot be read");
+    refused(at("deep", 60_000), 422, "Unprocessable");
+    refused(tensors_at("deep"), 200, "cannot be read");
+    assert_eq!(refused(at("lists", 60_000), 422, "Unprocessable").pointer, "");
+    for _ in 0..15 {
         refused(tensors_at("broken"), 200, "cannot be read");
     }
 }
