@@ -118,6 +118,8 @@ class Test(unittest.TestCase):
         self.refused(422, "inputs is missing", lambda: self.client.ask("/v2/models/attention/infer", {}))
         self.refused(404, "there is nothing at /nothing", lambda: self.client.ask("/nothing"))
         self.refused(0, "http://127.0.0.1:1", lambda: Client("http://127.0.0.1:1").ask("/attention", GIVEN))
+        with self.assertRaisesRegex(ValueError, "^the API key has a character that cannot be sent$"):
+            Client(URL, "key\r\nX: y").ask("/version")
         with self.assertRaises(ValueError):
             self.client.ask("/attention", {"X": [[math.nan]]})
         with self.assertRaises(ValueError):
@@ -132,27 +134,33 @@ class Test(unittest.TestCase):
     @unittest.skipUnless(STUB, "there is no stub")
     def test_stub(self):
         def at(kind, timeout=30.0):
-            return lambda: Client(f"{STUB}/{kind}", "secret", timeout).ask("/attention", GIVEN)
+            return lambda: Client(f"{STUB}/{kind}", "secret\n", timeout).ask("/attention", GIVEN)
 
         def tensors_at(kind):
             return Client(f"{STUB}/{kind}").tensors("/attention", {name: tensor(rows) for name, rows in GIVEN.items()})
 
         expected = attention(lambda i, j: True)[2]
-        for kind in ("busy", "late", "key", "chunked"):
-            self.near(flat(at(kind)()["output"]), flat(expected))
+        for kind in ("busy", "late", "key", "chunked", "reused", "reused", "open", "open", "early"):
+            self.near(flat(at(kind, 5)()["output"]), flat(expected))
         self.near(tensors_at("chunked")["output"].data, flat(expected))
         self.refused(503, "too much work waits", at("always"))
         self.refused(503, "too much work waits", at("lasting"))
         self.refused(502, "Bad Gateway", at("html"))
         self.refused(200, "not JSON", at("html"))
-        for kind in ("silent", "drip"):
+        for kind in ("silent", "drip", "drip", "drip"):
             self.refused(0, "timed out", at(kind, 0.5))
         long = {"X": Tensor("F32", (1 << 17, 64), array.array("f", bytes(1 << 25)))}
         self.refused(0, "timed out", lambda: Client(f"{STUB}/slow", timeout=0.5).tensors("/attention", long))
         for ask in (at("closed"), at("cut"), lambda: tensors_at("cut")):
             self.refused(0, "no answer", ask)
         self.refused(200, "output has the type BF16", lambda: tensors_at("half"))
-        for _ in range(4):
+        self.refused(302, "Found", at("moved"))
+        self.refused(307, "Temporary Redirect", at("moved"))
+        self.refused(200, "not JSON", at("deep"))
+        self.refused(422, "Unprocessable", at("deep"))
+        self.refused(200, "cannot be read", lambda: tensors_at("deep"))
+        self.assertEqual(self.refused(422, "Unprocessable", at("lists")).pointer, "")
+        for _ in range(15):
             self.refused(200, "cannot be read", lambda: tensors_at("broken"))
 
 
