@@ -82,7 +82,7 @@ class Client:
         for tries_left in reversed(range(TRIES)):
             try:
                 with OPENER.open(request, timeout=self.timeout) as response:
-                    return response.read()
+                    return _read(response)
             except urllib.error.HTTPError as error:
                 wait = error.headers.get("Retry-After")  # given if the same request may succeed later
                 with error:
@@ -90,7 +90,7 @@ class Client:
                         raise _problem(error) from None
                 # It may be a date. Nine digits are enough for any wait.
                 time.sleep(min(int(wait[:9]) if re.fullmatch("[0-9]+", wait) else 1, LONGEST_WAIT))
-            except (OSError, http.client.HTTPException) as error:
+            except (OSError, http.client.HTTPException, ValueError) as error:
                 reason = getattr(error, "reason", error)
                 raise ServiceError(0, f"no answer from {self.base_url}: {reason}") from error
         raise AssertionError("the last try returns or raises")
@@ -171,10 +171,20 @@ class _Stay(urllib.request.HTTPRedirectHandler):
 OPENER = urllib.request.build_opener(_Http, _Https, _Stay)
 
 
+def _read(response):
+    """Returns the body of an answer. It arrives in pieces, so that a wrong length takes no memory."""
+    body = bytearray()
+    while piece := response.read1(1 << 20):
+        body += piece
+    if response.length:
+        raise http.client.IncompleteRead(body, response.length)
+    return body
+
+
 def _problem(error):
     """Returns the error of an answer. Proxies say what they like in place of a problem document."""
     try:
-        said = json.loads(error.read())
+        said = json.loads(_read(error))
     except (ValueError, RecursionError, OSError, http.client.HTTPException):
         said = None
     texts = {name: text for name, text in said.items() if isinstance(text, str)} if isinstance(said, dict) else {}
@@ -258,12 +268,12 @@ def _unpack(body, plain):
         if not all(isinstance(size, int) and 0 <= size <= sys.maxsize for size in sizes) or math.prod(shape) * width != end - begin \
                 or start + end > len(body):
             raise ValueError(f"{name} is cut")
-        data = memoryview(body)[start + begin:start + end]
+        data = body[start + begin:start + end]
         if plain:
             numbers = array.array(code, bytes(data))
             if sys.byteorder == "big":
                 numbers.byteswap()
             results[name] = Tensor(dtype, shape, numbers)
         else:
-            results[name] = numpy.frombuffer(data, of_numpy).reshape(shape).copy()
+            results[name] = numpy.frombuffer(data, of_numpy).reshape(shape)
     return results
