@@ -98,8 +98,8 @@ test('whole numbers and options', async () => {
 
 test('errors', async () => {
   const wrong = { ...given, K: [[1]] };
-  for (const promise of [client.ask('/attention', wrong), client.tensors('/attention', tensors(wrong))]) {
-    const error = await refused(422, /^K has 1 column but Q has 4$/, promise);
+  for (const ask of [() => client.ask('/attention', wrong), () => client.tensors('/attention', tensors(wrong))]) {
+    const error = await refused(422, /^K has 1 column but Q has 4$/, ask());
     assert.equal(error.pointer, '/K');
     assert.ok(error.requestId);
     assert.equal(error.message, `422 ${error.detail} /K`);
