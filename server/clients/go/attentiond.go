@@ -27,22 +27,21 @@ const (
 type Client struct {
 	BaseURL string
 	APIKey  string        // "" means none
-	Timeout time.Duration // of one try
-	HTTP    *http.Client  // for example with certificates of your own
+	Timeout time.Duration // of one try; 0 means 60 seconds
+	HTTP    *http.Client  // for example with certificates of your own; nil means http.DefaultClient
 }
 
-// New returns a client with a time-out of 60 seconds.
-func New(baseURL string) *Client {
-	return &Client{BaseURL: strings.TrimRight(baseURL, "/"), Timeout: 60 * time.Second, HTTP: http.DefaultClient}
-}
+// New returns a client with the defaults.
+func New(baseURL string) *Client { return &Client{BaseURL: baseURL} }
 
-// An Error says that the service refused a request, or did not answer.
+// An Error is what Ask and Tensors return if the service refused a request or did not answer, or if the request is wrong and was
+// not sent.
 type Error struct {
 	Status    int    // of HTTP, or 0 without an answer
 	Detail    string // what is wrong
 	Pointer   string // a JSON pointer to the wrong part of the request, or ""
 	RequestID string // the log of the service has it, too
-	Err       error  // why no answer came, or why it cannot be read
+	Err       error  // why no answer came, why it cannot be read, or how the context ended before the next try
 }
 
 func (e *Error) Error() string {
@@ -62,7 +61,7 @@ func (c *Client) Ask(ctx context.Context, path string, request, answer any) erro
 	if request != nil {
 		var err error
 		if body, err = json.Marshal(request); err != nil {
-			return err
+			return unsent(err)
 		}
 	}
 	said, err := c.send(ctx, path, "application/json", body)
@@ -70,16 +69,16 @@ func (c *Client) Ask(ctx context.Context, path string, request, answer any) erro
 		return err
 	}
 	if err := json.Unmarshal(said, answer); err != nil {
-		return &Error{Status: 200, Detail: fmt.Sprintf("the answer of %s%s cannot be read: %v", c.BaseURL, path, err), Err: err}
+		return c.unreadable(path, err)
 	}
 	return nil
 }
 
-// Tensors sends tensors as bytes, and returns the results by their names.
+// Tensors sends tensors as bytes, and returns the results by their names. A comparison and lists of words need Ask.
 func (c *Client) Tensors(ctx context.Context, path string, tensors map[string]Tensor, options map[string]any) (map[string]Tensor, error) {
 	body, err := pack(tensors, options)
 	if err != nil {
-		return nil, err
+		return nil, unsent(err)
 	}
 	said, err := c.send(ctx, path, safetensors, body)
 	if err != nil {
@@ -87,44 +86,66 @@ func (c *Client) Tensors(ctx context.Context, path string, tensors map[string]Te
 	}
 	results, err := unpack(said)
 	if err != nil {
-		return nil, &Error{Status: 200, Detail: fmt.Sprintf("the answer of %s%s cannot be read: %v", c.BaseURL, path, err), Err: err}
+		return nil, c.unreadable(path, err)
 	}
 	return results, nil
 }
 
+func unsent(err error) *Error { return &Error{Detail: err.Error(), Err: err} }
+
+func (c *Client) unreadable(path string, err error) *Error {
+	return &Error{Status: 200, Detail: fmt.Sprintf("the answer of %s%s cannot be read: %v", c.BaseURL, path, err), Err: err}
+}
+
 func (c *Client) send(ctx context.Context, path, kind string, body []byte) ([]byte, error) {
 	for try := 1; ; try++ {
-		answer, wait, err := c.sendOnce(ctx, path, kind, body)
-		if err == nil || wait < 0 || try == tries {
-			return answer, err
+		answer, wait, refusal := c.sendOnce(ctx, path, kind, body)
+		if refusal == nil {
+			return answer, nil
+		} else if wait < 0 || try == tries {
+			return nil, refusal
 		}
 		select {
 		case <-ctx.Done():
-			return nil, err
+			refusal.Err = ctx.Err()
+			refusal.Detail += fmt.Sprintf(" (%v before the next try)", refusal.Err)
+			return nil, refusal
 		case <-time.After(wait):
 		}
 	}
 }
 
 // sendOnce also returns how long to wait before the next try, or a negative time if it would be in vain.
-func (c *Client) sendOnce(ctx context.Context, path, kind string, body []byte) ([]byte, time.Duration, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+func (c *Client) sendOnce(ctx context.Context, path, kind string, body []byte) ([]byte, time.Duration, *Error) {
+	timeout, client := c.Timeout, *http.DefaultClient
+	if timeout == 0 {
+		timeout = 60 * time.Second
+	}
+	if c.HTTP != nil {
+		client = *c.HTTP
+	}
+	// The request and its API key go to no other address.
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	method := "POST"
 	if body == nil {
 		method = "GET"
 	}
-	request, err := http.NewRequestWithContext(ctx, method, c.BaseURL+path, bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, method, strings.TrimRight(c.BaseURL, "/")+path, bytes.NewReader(body))
 	if err != nil {
-		return nil, -1, err
+		return nil, -1, unsent(err)
 	}
 	if body != nil {
 		request.Header.Set("Content-Type", kind)
 	}
-	if c.APIKey != "" {
-		request.Header.Set("Authorization", "Bearer "+c.APIKey)
+	if key := strings.TrimSpace(c.APIKey); key != "" {
+		request.Header.Set("Authorization", "Bearer "+key)
 	}
-	response, err := c.HTTP.Do(request)
+	// net/http repeats a request if the service closes a connection that was used before, and if the request has this header. An
+	// empty list is not sent.
+	request.Header["Idempotency-Key"] = []string{}
+	response, err := client.Do(request)
 	var answer []byte
 	if err == nil {
 		defer response.Body.Close()
@@ -139,6 +160,7 @@ func (c *Client) sendOnce(ctx context.Context, path, kind string, body []byte) (
 	// Proxies say what they like in place of a problem document. /v2 says error, the other endpoints say detail.
 	var said struct{ Detail, Error, Pointer string }
 	if json.Unmarshal(answer, &said) != nil || said.Detail+said.Error == "" {
+		said.Pointer = ""
 		said.Detail = http.StatusText(response.StatusCode)
 	}
 	refusal := &Error{response.StatusCode, said.Detail + said.Error, said.Pointer, response.Header.Get("X-Request-Id"), nil}
@@ -146,11 +168,11 @@ func (c *Client) sendOnce(ctx context.Context, path, kind string, body []byte) (
 	if response.StatusCode != http.StatusServiceUnavailable || header == "" {
 		return nil, -1, refusal
 	}
-	seconds, err := strconv.ParseUint(header, 10, 16)
-	if err != nil {
+	seconds, err := strconv.ParseUint(header, 10, 64)
+	if seconds > longestWait {
+		seconds = longestWait // also if it is out of the range of uint64
+	} else if err != nil {
 		seconds = 1 // it is a date
-	} else if seconds > longestWait {
-		seconds = longestWait
 	}
 	return nil, time.Duration(seconds) * time.Second, refusal
 }
@@ -159,7 +181,7 @@ func (c *Client) sendOnce(ctx context.Context, path, kind string, body []byte) (
 // arrays, where null is −∞; read from JSON, its data is a []float64.
 type Tensor struct {
 	Shape []int
-	Data  any // a slice of one of the types below
+	Data  any // a []float32, []float64, []int64, []int32, []uint8 or []bool
 }
 
 var types = map[string]reflect.Type{
@@ -170,16 +192,24 @@ var types = map[string]reflect.Type{
 // dtype returns the name of a tensor's type in safetensors, if the tensor has as much data as its shape says.
 func (t Tensor) dtype() (string, error) {
 	for name, data := range types {
-		if reflect.TypeOf(t.Data) == data && reflect.ValueOf(t.Data).Len() == product(t.Shape) {
-			return name, nil
+		if reflect.TypeOf(t.Data) != data {
+			continue
 		}
+		if count := reflect.ValueOf(t.Data).Len(); count != product(t.Shape) {
+			return "", fmt.Errorf("the data of a tensor has the length %d, which does not fit the shape %v", count, t.Shape)
+		}
+		return name, nil
 	}
-	return "", fmt.Errorf("the data of a tensor, a %T, does not fit the shape %v", t.Data, t.Shape)
+	return "", fmt.Errorf("the data of a tensor is a %T, not a []float32, []float64, []int64, []int32, []uint8 or []bool", t.Data)
 }
 
+// product returns how many numbers a tensor has, or -1 if it cannot have this shape.
 func product(shape []int) int {
 	count := 1
 	for _, size := range shape {
+		if size < 0 || size > 0 && count > math.MaxInt/size {
+			return -1
+		}
 		count *= size
 	}
 	return count
@@ -207,15 +237,15 @@ func (t Tensor) MarshalJSON() ([]byte, error) {
 	if _, err := t.dtype(); err != nil {
 		return nil, err
 	}
-	numbers := t.Float64s()
+	data, at := reflect.ValueOf(t.Data), 0
 	var nested func(shape []int) any
 	nested = func(shape []int) any {
 		if len(shape) == 0 {
-			number := numbers[0]
-			if numbers = numbers[1:]; math.IsInf(number, -1) {
+			element := data.Index(at)
+			if at++; element.CanFloat() && math.IsInf(element.Float(), -1) {
 				return nil
 			}
-			return number
+			return element.Interface()
 		}
 		list := make([]any, shape[0])
 		for i := range list {
@@ -233,31 +263,35 @@ func (t *Tensor) UnmarshalJSON(text []byte) error {
 		return err
 	}
 	shape, numbers := []int{}, []float64{}
-	var add func(value any, depth int) error
-	add = func(value any, depth int) error {
+	for list, ok := value.([]any); ok; list, ok = list[0].([]any) {
+		if shape = append(shape, len(list)); len(list) == 0 {
+			break
+		}
+	}
+	var add func(value any, shape []int) error
+	add = func(value any, shape []int) error {
 		list, ok := value.([]any)
-		if ok && depth == len(shape) && len(numbers) == 0 {
-			shape = append(shape, len(list)) // the first list of each depth
-		}
-		for _, member := range list {
-			if err := add(member, depth+1); err != nil {
-				return err
+		number, is := value.(float64)
+		switch {
+		case ok && len(shape) > 0 && shape[0] == len(list):
+			for _, member := range list {
+				if err := add(member, shape[1:]); err != nil {
+					return err
+				}
 			}
-		}
-		if number, is := value.(float64); is {
-			numbers = append(numbers, number)
-		} else if value == nil {
-			numbers = append(numbers, math.Inf(-1))
-		} else if !ok {
+		case !ok && !is && value != nil:
 			return fmt.Errorf("%v is no number of a tensor", value)
+		case ok || len(shape) > 0:
+			return errors.New("the rows of a tensor differ in length")
+		case is:
+			numbers = append(numbers, number)
+		default:
+			numbers = append(numbers, math.Inf(-1))
 		}
 		return nil
 	}
-	if err := add(value, 0); err != nil {
+	if err := add(value, shape); err != nil {
 		return err
-	}
-	if len(numbers) != product(shape) {
-		return errors.New("the rows of a tensor differ in length")
 	}
 	t.Shape, t.Data = shape, numbers
 	return nil
@@ -267,7 +301,7 @@ func (t *Tensor) UnmarshalJSON(text []byte) error {
 type described struct {
 	Dtype   string `json:"dtype"`
 	Shape   []int  `json:"shape"`
-	Offsets [2]int `json:"data_offsets"`
+	Offsets []int  `json:"data_offsets"`
 }
 
 // pack returns safetensors: the length of a JSON text, the text, and the bytes of the tensors.
@@ -282,7 +316,7 @@ func pack(tensors map[string]Tensor, options map[string]any) ([]byte, error) {
 		begin := numbers.Len()
 		binary.Write(&numbers, binary.LittleEndian, tensor.Data) // a buffer takes all that it gets
 		// A number without axes has the shape [], which is no null.
-		head[name] = described{dtype, append([]int{}, tensor.Shape...), [2]int{begin, numbers.Len()}}
+		head[name] = described{dtype, append([]int{}, tensor.Shape...), []int{begin, numbers.Len()}}
 	}
 	for name, value := range options {
 		text, err := json.Marshal(value)
@@ -321,8 +355,11 @@ func unpack(body []byte) (map[string]Tensor, error) {
 		if !known {
 			return nil, fmt.Errorf(`%s has the type %s; the option "dtype": "float32" avoids it`, name, found.Dtype)
 		}
-		begin, end, count := found.Offsets[0], found.Offsets[1], product(found.Shape)
-		if begin < 0 || end < begin || end > len(body)-start || count*int(data.Elem().Size()) != end-begin {
+		if found.Shape == nil || len(found.Offsets) != 2 {
+			return nil, fmt.Errorf("%s has no shape or no offsets", name)
+		}
+		begin, end, count, size := found.Offsets[0], found.Offsets[1], product(found.Shape), int(data.Elem().Size())
+		if begin < 0 || end < begin || end > len(body)-start || (end-begin)%size != 0 || count != (end-begin)/size {
 			return nil, fmt.Errorf("%s is cut", name)
 		}
 		numbers := reflect.MakeSlice(data, count, count).Interface()

@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"math"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"reflect"
 	"sort"
@@ -143,6 +145,15 @@ func TestJSON(t *testing.T) {
 		check(t, client.Ask(ctx, "/attention", request, &typed))
 		near(t, typed.Weights, attention(masked)[1], 1e-5)
 	}
+	// A mask that sees nothing is no mask of the number 0 everywhere, which is refused.
+	blind := tensors()
+	blind["mask"] = Tensor{[]int{3, 5}, make([]bool, 15)}
+	results, err := client.Tensors(ctx, "/attention", blind, nil)
+	check(t, err)
+	check(t, (&Client{BaseURL: os.Getenv("ATTENTIOND_URL")}).Ask(ctx, "/attention", blind, &typed))
+	if !reflect.DeepEqual(typed.Weights.Float64s(), results["weights"].Float64s()) {
+		t.Fatalf("a mask that sees nothing has the weights %v and %v", typed.Weights, results["weights"])
+	}
 	var version struct{ Version string }
 	check(t, client.Ask(ctx, "/version", nil, &version))
 	if version.Version == "" {
@@ -203,16 +214,24 @@ func TestErrors(t *testing.T) {
 	refused(t, client.Ask(ctx, "/v2/models/attention/infer", struct{}{}, nil), 422, "inputs is missing")
 	refused(t, client.Ask(ctx, "/nothing", nil, nil), 404, "there is nothing at /nothing")
 	refused(t, New("http://127.0.0.1:1").Ask(ctx, "/attention", request, nil), 0, "no answer from http://127.0.0.1:1")
-	for _, wrong := range []Tensor{{[]int{2, 3}, []float32{1}}, {[]int{1}, []string{"1"}}, {[]int{1}, nil}} {
-		if _, err := client.Tensors(ctx, "/attention", map[string]Tensor{"Q": wrong}, nil); err == nil || !strings.HasPrefix(err.Error(), "Q: the data") {
-			t.Fatalf("the error of a wrong tensor is %v", err)
-		}
-		if client.Ask(ctx, "/attention", wrong, nil) == nil {
-			t.Fatal("a wrong tensor becomes JSON")
-		}
+	refused(t, New("nothing:// ").Ask(ctx, "/attention", request, nil), 0, "invalid character")
+	for _, wrong := range []struct {
+		tensor Tensor
+		text   string
+	}{
+		{Tensor{[]int{2, 3}, []float32{1}}, "the data of a tensor has the length 1, which does not fit the shape [2 3]"},
+		{Tensor{[]int{-1, -1}, []float32{1}}, "the data of a tensor has the length 1, which does not fit the shape [-1 -1]"},
+		{Tensor{[]int{1}, []int{1}}, "the data of a tensor is a []int, not a []float32, []float64, []int64, "},
+		{Tensor{[]int{1}, nil}, "the data of a tensor is a <nil>, not a []float32"},
+	} {
+		_, err := client.Tensors(ctx, "/attention", map[string]Tensor{"Q": wrong.tensor}, nil)
+		refused(t, err, 0, "Q: "+wrong.text)
+		refused(t, client.Ask(ctx, "/attention", wrong.tensor, nil), 0, wrong.text)
 	}
+	_, err = client.Tensors(ctx, "/attention", questions, map[string]any{"scale": math.NaN()})
+	refused(t, err, 0, "NaN")
 	var ragged Tensor
-	for _, text := range []string{`[[1, 2], [3]]`, `["1"]`, `{}`, `true`} {
+	for _, text := range []string{`[[1, 2], [3]]`, `[[1, 2], [3], [4, 5, 6]]`, `[[1], 2]`, `[1, [2]]`, `["1"]`, `{}`, `true`} {
 		if ragged.UnmarshalJSON([]byte(text)) == nil {
 			t.Fatalf("%s becomes a tensor", text)
 		}
@@ -221,6 +240,18 @@ func TestErrors(t *testing.T) {
 	cancel()
 	if err := client.Ask(gone, "/attention", given(), nil); !errors.Is(err, context.Canceled) {
 		t.Fatalf("the error of a cancelled call is %v", err)
+	}
+	busy := httptest.NewServer(http.HandlerFunc(func(answer http.ResponseWriter, _ *http.Request) {
+		answer.Header().Set("Retry-After", "30")
+		answer.WriteHeader(http.StatusServiceUnavailable)
+	}))
+	defer busy.Close()
+	short, cancel := context.WithTimeout(ctx, time.Second/2)
+	defer cancel()
+	err = New(busy.URL).Ask(short, "/attention", given(), nil)
+	refused(t, err, 503, "Service Unavailable (context deadline exceeded before the next try)")
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("the error of a wait that ended is %v", err)
 	}
 }
 
@@ -231,7 +262,7 @@ func TestStub(t *testing.T) {
 	}
 	at := func(kind string, timeout time.Duration) (Tensor, error) {
 		c := New(stub + "/" + kind)
-		c.APIKey, c.Timeout = "secret", timeout
+		c.APIKey, c.Timeout = "secret\n", timeout
 		var answer struct{ Output Tensor }
 		err := c.Ask(ctx, "/attention", given(), &answer)
 		return answer.Output, err
@@ -241,8 +272,8 @@ func TestStub(t *testing.T) {
 		return results["output"], err
 	}
 	expected := attention(all)[2]
-	for _, kind := range []string{"busy", "late", "key", "chunked"} {
-		output, err := at(kind, time.Minute)
+	for _, kind := range []string{"busy", "late", "key", "chunked", "reused", "reused", "open", "open", "early"} {
+		output, err := at(kind, 5*time.Second)
 		check(t, err)
 		near(t, output, expected, 1e-5)
 	}
@@ -253,19 +284,26 @@ func TestStub(t *testing.T) {
 		kind   string
 		status int
 		text   string
-	}{{"always", 503, "too much work waits"}, {"lasting", 503, "too much work waits"}, {"html", 502, "Bad Gateway"}, {"html", 200, "cannot be read"}, {"closed", 0, "no answer"}, {"cut", 0, "no answer"}} {
+	}{{"always", 503, "too much work waits"}, {"lasting", 503, "too much work waits"}, {"html", 502, "Bad Gateway"}, {"html", 200, "cannot be read"}, {"closed", 0, "no answer"}, {"cut", 0, "no answer"},
+		{"moved", 302, "Found"}, {"moved", 307, "Temporary Redirect"}, {"deep", 200, "cannot be read"}, {"deep", 422, "Unprocessable"}, {"lists", 422, "Unprocessable"}} {
 		_, err := at(wrong.kind, time.Minute)
 		refused(t, err, wrong.status, wrong.text)
 	}
-	for _, kind := range []string{"silent", "drip"} {
+	for _, kind := range []string{"silent", "drip", "drip", "drip"} {
 		_, err := at(kind, time.Second/2)
 		refused(t, err, 0, "deadline exceeded")
 	}
+	slow := &Client{BaseURL: stub + "/slow", Timeout: time.Second / 2}
+	long := Tensor{[]int{1 << 17, 64}, make([]float32, 1<<23)}
+	_, err = slow.Tensors(ctx, "/attention", map[string]Tensor{"X": long}, nil)
+	refused(t, err, 0, "deadline exceeded")
 	_, err = tensorsAt("cut")
 	refused(t, err, 0, "no answer")
 	_, err = tensorsAt("half")
 	refused(t, err, 200, "output has the type BF16")
-	for i := 0; i < 4; i++ {
+	_, err = tensorsAt("deep")
+	refused(t, err, 200, "cannot be read")
+	for i := 0; i < 15; i++ {
 		_, err := tensorsAt("broken")
 		refused(t, err, 200, "cannot be read")
 	}

@@ -3,21 +3,26 @@
 /** Numbers, or arrays of them. -Infinity is null in JSON. */
 export type Numbers = number | Numbers[];
 
+/** Numbers of a request. Typed arrays are rows, too. */
+export type GivenNumbers = number | TensorData | GivenNumbers[];
+
+export type Booleans = boolean | Booleans[];
+
 /** A request in JSON. These are its commonest keys; /docs of the service has all, and of all endpoints. */
 export interface Request {
-  Q?: Numbers;
-  K?: Numbers;
-  V?: Numbers;
-  X?: Numbers;
-  W_Q?: Numbers;
-  W_K?: Numbers;
-  W_V?: Numbers;
-  W_O?: Numbers;
-  mask?: boolean | Numbers | boolean[][];
-  bias?: Numbers;
+  Q?: GivenNumbers;
+  K?: GivenNumbers;
+  V?: GivenNumbers;
+  X?: GivenNumbers;
+  W_Q?: GivenNumbers;
+  W_K?: GivenNumbers;
+  W_V?: GivenNumbers;
+  W_O?: GivenNumbers;
+  mask?: Booleans | GivenNumbers;
+  bias?: GivenNumbers;
   causal?: boolean | 'bottom_right';
   window?: [left: number, right: number];
-  scale?: Numbers;
+  scale?: GivenNumbers;
   heads?: number;
   return?: string[];
   dtype?: 'float32' | 'float64';

@@ -32,7 +32,8 @@ export class Client {
   }
 
   // Sends tensors as bytes, and returns the results by their names. A tensor is { shape, data }, and `data` has the numbers in
-  // the order of the rows, in one of the arrays of TYPES. A mask is { dtype: 'BOOL', shape, data: Uint8Array }.
+  // the order of the rows, in one of the arrays of TYPES. A mask is { dtype: 'BOOL', shape, data: Uint8Array }. A comparison and
+  // lists of words need ask().
   async tensors(path, tensors, options = {}) {
     const answer = await this.#send(path, pack(tensors, options), SAFETENSORS);
     try {
@@ -44,16 +45,24 @@ export class Client {
 
   async #send(path, body, kind) {
     const headers = body === undefined ? {} : { 'Content-Type': kind };
-    if (this.apiKey) headers.Authorization = `Bearer ${this.apiKey}`;
+    const key = this.apiKey.trim();
+    if (/[^ -~]/.test(key)) throw new TypeError('the API key has a character that cannot be sent');
+    if (key) headers.Authorization = `Bearer ${key}`;
     for (let tries = 1; ; tries++) {
-      const signal = AbortSignal.timeout(1000 * this.timeout);
+      const signal = AbortSignal.timeout(Math.min(Math.ceil(1000 * this.timeout), 2147483647));
+      // A request and its API key go to no other address.
+      const request = { method: body === undefined ? 'GET' : 'POST', headers, body, signal, redirect: 'manual' };
       let response;
       let answer;
       try {
-        response = await fetch(this.baseUrl + path, { method: body === undefined ? 'GET' : 'POST', headers, body, signal });
+        response = await fetch(this.baseUrl + path, request).catch((cause) => {
+          // The service may have closed a connection that Node.js was about to use again. Browsers ask again themselves.
+          if (!['ECONNRESET', 'EPIPE', 'UND_ERR_SOCKET'].includes(cause.cause?.code)) throw cause;
+          return fetch(this.baseUrl + path, request);
+        });
         answer = await response.arrayBuffer();
       } catch (cause) {
-        const reason = signal.aborted ? `timed out after ${this.timeout} s` : (cause.cause?.message ?? cause.message);
+        const reason = signal.aborted ? `timed out after ${this.timeout} s` : cause.cause?.message || cause.message;
         throw new ServiceError(0, `no answer from ${this.baseUrl}: ${reason}`, '', '', { cause });
       }
       if (response.ok) return answer;
@@ -69,7 +78,8 @@ export class Client {
 function problem(response, answer) {
   let said = {};
   try {
-    said = JSON.parse(new TextDecoder().decode(answer)) ?? {};
+    said = Object.entries(JSON.parse(new TextDecoder().decode(answer))).filter(([, value]) => typeof value === 'string');
+    said = Object.fromEntries(said);
   } catch {
     // It is not JSON.
   }
@@ -94,19 +104,22 @@ function fromJson(value) {
 // Returns safetensors: the length of a JSON text, the text, and the bytes of the tensors. All processors that run JavaScript
 // today are little-endian, as safetensors are.
 function pack(tensors, options) {
-  const head = {};
+  const head = [];
   const parts = [];
   let at = 0;
   for (const [name, { dtype, shape, data }] of Object.entries(tensors)) {
     const type = dtype ?? Object.keys(TYPES).find((key) => data instanceof TYPES[key]);
-    if (!TYPES[type] || !(data instanceof TYPES[type])) throw new TypeError(`the data of ${name} is no array of ${Object.keys(TYPES)}`);
+    if (!TYPES[type] || !(data instanceof TYPES[type])) {
+      const wanted = TYPES[type]?.name ?? 'Float32Array, Float64Array, BigInt64Array, Int32Array or Uint8Array';
+      throw new TypeError(`the data of ${name} is a ${data?.constructor.name}, not a ${wanted}`);
+    }
     if (shape.reduce((a, b) => a * b, 1) !== data.length) throw new RangeError(`the data of ${name} does not fit its shape`);
-    head[name] = { dtype: type, shape, data_offsets: [at, at + data.byteLength] };
+    head.push([name, { dtype: type, shape, data_offsets: [at, at + data.byteLength] }]);
     parts.push(new Uint8Array(data.buffer, data.byteOffset, data.byteLength));
     at += data.byteLength;
   }
-  head.__metadata__ = Object.fromEntries(Object.entries(options).map(([name, value]) => [name, JSON.stringify(value)]));
-  const text = new TextEncoder().encode(JSON.stringify(head));
+  head.push(['__metadata__', Object.fromEntries(Object.entries(options).map(([name, value]) => [name, JSON.stringify(value, toJson)]))]);
+  const text = new TextEncoder().encode(JSON.stringify(Object.fromEntries(head)));
   const body = new Uint8Array(8 + text.length + at);
   new DataView(body.buffer).setBigUint64(0, BigInt(text.length), true);
   body.set(text, 8);
@@ -121,13 +134,17 @@ function pack(tensors, options) {
 function unpack(answer) {
   const start = 8 + Number(new DataView(answer).getBigUint64(0, true));
   if (start > answer.byteLength) throw new RangeError('it is cut');
-  const { __metadata__, ...head } = JSON.parse(new TextDecoder().decode(answer.slice(8, start)));
-  const results = {};
-  for (const [name, { dtype, shape, data_offsets }] of Object.entries(head)) {
+  const head = JSON.parse(new TextDecoder().decode(answer.slice(8, start)));
+  if (Array.isArray(head)) throw new TypeError('its header is no object');
+  const isSize = (size) => Number.isSafeInteger(size) && size >= 0;
+  const results = Object.entries(head).flatMap(([name, { dtype, shape, data_offsets }]) => {
+    if (name === '__metadata__') return [];
     if (!TYPES[dtype]) throw new TypeError(`${name} has the type ${dtype}; the option "dtype": "float32" avoids it`);
-    const data = new TYPES[dtype](answer.slice(start + data_offsets[0], start + data_offsets[1]));
-    if (data.length !== shape.reduce((a, b) => a * b, 1)) throw new RangeError(`${name} is cut`);
-    results[name] = { dtype, shape, data };
-  }
-  return results;
+    const [begin, end] = data_offsets;
+    const bytes = shape.reduce((a, b) => a * b, TYPES[dtype].BYTES_PER_ELEMENT);
+    if (![begin, end, ...shape].every(isSize) || end - begin !== bytes || start + end > answer.byteLength)
+      throw new RangeError(`${name} is cut`);
+    return [[name, { dtype, shape, data: new TYPES[dtype](answer.slice(start + begin, start + end)) }]];
+  });
+  return Object.fromEntries(results);
 }

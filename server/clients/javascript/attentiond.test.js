@@ -98,8 +98,8 @@ test('whole numbers and options', async () => {
 
 test('errors', async () => {
   const wrong = { ...given, K: [[1]] };
-  for (const promise of [client.ask('/attention', wrong), client.tensors('/attention', tensors(wrong))]) {
-    const error = await refused(422, /^K has 1 column but Q has 4$/, promise);
+  for (const ask of [() => client.ask('/attention', wrong), () => client.tensors('/attention', tensors(wrong))]) {
+    const error = await refused(422, /^K has 1 column but Q has 4$/, ask());
     assert.equal(error.pointer, '/K');
     assert.ok(error.requestId);
     assert.equal(error.message, `422 ${error.detail} /K`);
@@ -107,23 +107,36 @@ test('errors', async () => {
   await refused(422, /inputs is missing/, client.ask('/v2/models/attention/infer', {}));
   await refused(404, /there is nothing at \/nothing/, client.ask('/nothing'));
   await refused(0, /ECONNREFUSED/, new Client('http://127.0.0.1:2').ask('/attention', given));
+  await assert.rejects(new Client(URL, { apiKey: 'key\r\nX: y' }).ask('/version'), /^TypeError: the API key has a character that/);
+  for (const timeout of [Infinity, 30.0005]) assert.ok((await new Client(URL, { timeout }).ask('/version')).version);
   await assert.rejects(client.ask('/attention', { X: [[NaN]] }), RangeError);
-  await assert.rejects(client.tensors('/attention', { Q: { shape: [1], data: [1] } }), TypeError);
+  await assert.rejects(client.tensors('/attention', tensors(), { scale: NaN }), RangeError);
+  await assert.rejects(client.tensors('/attention', { Q: { shape: [1], data: [1] } }), /Q is a Array, not a Float32Array, Float64Array,/);
+  await assert.rejects(client.tensors('/attention', { Q: { dtype: 'F64', ...tensor([[1]]) } }), /Q is a Float32Array, not a Float64Array/);
   await assert.rejects(client.tensors('/attention', { Q: { shape: [2, 3], data: Float32Array.of(1) } }), /Q does not fit/);
 });
 
 test('tries, time-outs and broken answers', { skip: STUB ? false : 'there is no stub' }, async () => {
-  const at = (kind, timeout = 30) => new Client(`${STUB}/${kind}`, { apiKey: 'secret', timeout }).ask('/attention', given);
+  const at = (kind, timeout = 30) => new Client(`${STUB}/${kind}`, { apiKey: 'secret\n', timeout }).ask('/attention', given);
   const tensorsAt = (kind) => new Client(`${STUB}/${kind}`).tensors('/attention', tensors());
   const { output } = attention(() => true);
-  for (const kind of ['busy', 'late', 'key', 'chunked']) near((await at(kind)).output.flat(), output);
+  for (const kind of ['busy', 'late', 'key', 'chunked', 'reused', 'reused', 'open', 'open', 'early'])
+    near((await at(kind, 5)).output.flat(), output);
   near((await tensorsAt('chunked')).output.data, output);
   await refused(503, /too much work waits/, at('always'));
   await refused(503, /too much work waits/, at('lasting'));
   await refused(502, /Bad Gateway/, at('html'));
   await refused(200, /not JSON/, at('html'));
-  for (const kind of ['silent', 'drip']) await refused(0, /timed out/, at(kind, 0.5));
+  for (const kind of ['silent', 'drip', 'drip', 'drip']) await refused(0, /timed out/, at(kind, 0.5));
+  const X = { shape: [1 << 17, 64], data: new Float32Array(1 << 23) };
+  await refused(0, /timed out/, new Client(`${STUB}/slow`, { timeout: 0.5 }).tensors('/attention', { X }));
   for (const ask of [() => at('closed'), () => at('cut'), () => tensorsAt('cut')]) await refused(0, /no answer/, ask());
   await refused(200, /output has the type BF16/, tensorsAt('half'));
-  for (let i = 0; i < 4; i++) await refused(200, /cannot be read/, tensorsAt('broken'));
+  await refused(302, /Found/, at('moved'));
+  await refused(307, /Temporary Redirect/, at('moved'));
+  await refused(200, /not JSON/, at('deep'));
+  await refused(422, /Unprocessable/, at('deep'));
+  await refused(200, /cannot be read/, tensorsAt('deep'));
+  assert.equal((await refused(422, /Unprocessable/, at('lists'))).pointer, '');
+  for (let i = 0; i < 15; i++) await refused(200, /cannot be read/, tensorsAt('broken'));
 });

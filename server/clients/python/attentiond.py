@@ -2,9 +2,12 @@
 With NumPy, arrays are tensors, too."""
 
 import array
+import functools
 import http.client
+import io
 import json
 import math
+import re
 import struct
 import sys
 import time
@@ -55,61 +58,138 @@ class Client:
         answer = self._send(path, body, "application/json")
         try:
             return _from_json(json.loads(answer))
-        except ValueError:
+        except (ValueError, RecursionError):
             raise ServiceError(200, f"the answer of {self.base_url}{path} is not JSON") from None
 
     def tensors(self, path: str, tensors: Mapping[str, Any], options: Optional[Mapping[str, Any]] = None) -> Dict[str, Any]:
         """Sends tensors as bytes, and returns the results by their names. Results are arrays of NumPy, unless NumPy is missing or
-        a given tensor is a Tensor."""
+        a given tensor is a Tensor. A comparison and lists of words need ask()."""
         plain = numpy is None or any(isinstance(tensor, Tensor) for tensor in tensors.values())
         answer = self._send(path, _pack(tensors, options or {}), SAFETENSORS)
         try:
             return _unpack(answer, plain)
-        except (ValueError, TypeError, LookupError, AttributeError, struct.error) as error:
+        except (ValueError, TypeError, LookupError, RecursionError, struct.error) as error:
             raise ServiceError(200, f"the answer of {self.base_url}{path} cannot be read: {error}") from None
 
     def _send(self, path, body, kind):
         headers = {"Content-Type": kind} if body is not None else {}
-        if self.api_key:
-            headers["Authorization"] = f"Bearer {self.api_key}"
+        key = (self.api_key or "").strip()
+        if key:
+            if not key.isascii() or not key.isprintable():
+                raise ValueError("the API key has a character that cannot be sent")
+            headers["Authorization"] = f"Bearer {key}"
         request = urllib.request.Request(self.base_url + path, body, headers)
         for tries_left in reversed(range(TRIES)):
-            end = time.monotonic() + self.timeout
             try:
-                with urllib.request.urlopen(request, timeout=self.timeout) as response:
-                    return _read(response, end)
+                with OPENER.open(request, timeout=self.timeout) as response:
+                    return _read(response)
             except urllib.error.HTTPError as error:
                 wait = error.headers.get("Retry-After")  # given if the same request may succeed later
                 with error:
                     if error.code != 503 or wait is None or tries_left == 0:
-                        raise _problem(error, end) from None
-                time.sleep(min(int(wait) if wait.isdigit() else 1, LONGEST_WAIT))
-            except (OSError, http.client.HTTPException) as error:
+                        raise _problem(error) from None
+                # It may be a date. Nine digits are enough for any wait.
+                time.sleep(min(int(wait[:9]) if re.fullmatch("[0-9]+", wait) else 1, LONGEST_WAIT))
+            except (OSError, http.client.HTTPException, ValueError) as error:
                 reason = getattr(error, "reason", error)
                 raise ServiceError(0, f"no answer from {self.base_url}: {reason}") from error
         raise AssertionError("the last try returns or raises")
 
 
-def _read(response, end):
-    """Returns the body of an answer that must be there at the time `end`."""
+# The time-out of a socket holds for each of its calls alone. These classes let it hold for a whole try.
+def _hurry(sock, end):
+    left = end - time.monotonic()
+    if left <= 0:
+        raise TimeoutError("timed out")
+    sock.settimeout(left)
+
+
+class _Stream(io.RawIOBase):
+    """What a socket receives up to a time."""
+
+    def __init__(self, raw, sock, end):
+        super().__init__()
+        self.raw, self.sock, self.end = raw, sock, end
+
+    def readable(self):
+        return True
+
+    def readinto(self, buffer):
+        _hurry(self.sock, self.end)
+        return self.raw.readinto(buffer)
+
+    def close(self):
+        self.raw.close()
+        super().close()
+
+
+class _Response(http.client.HTTPResponse):
+    def __init__(self, sock, *arguments, end, **named):
+        super().__init__(sock, *arguments, **named)
+        self.fp = io.BufferedReader(_Stream(self.fp.detach(), sock, end))
+
+    def begin(self):
+        super().begin()
+        while 100 <= self.status < 200:  # the answer follows
+            self.headers = None
+            super().begin()
+
+
+class _Connection(http.client.HTTPConnection):
+    def __init__(self, *arguments, timeout, **named):
+        super().__init__(*arguments, timeout=timeout, **named)
+        self.end = time.monotonic() + timeout
+        self.response_class = functools.partial(_Response, end=self.end)
+
+    def send(self, data):
+        if self.sock:
+            _hurry(self.sock, self.end)
+        super().send(data)
+
+
+class _SecureConnection(_Connection, http.client.HTTPSConnection):
+    pass
+
+
+class _Http(urllib.request.HTTPHandler):
+    def http_open(self, req):
+        return self.do_open(_Connection, req)
+
+
+class _Https(urllib.request.HTTPSHandler):
+    def https_open(self, req):
+        return self.do_open(_SecureConnection, req)
+
+
+class _Stay(urllib.request.HTTPRedirectHandler):
+    """Follows no redirect: a request and its API key go to no other address."""
+
+    def redirect_request(self, *_):
+        return None
+
+
+OPENER = urllib.request.build_opener(_Http, _Https, _Stay)
+
+
+def _read(response):
+    """Returns the body of an answer. It arrives in pieces, so that a wrong length takes no memory."""
     body = bytearray()
     while piece := response.read1(1 << 20):
         body += piece
-        if time.monotonic() > end:
-            raise TimeoutError("timed out")
     if response.length:
         raise http.client.IncompleteRead(body, response.length)
     return body
 
 
-def _problem(error, end):
+def _problem(error):
     """Returns the error of an answer. Proxies say what they like in place of a problem document."""
     try:
-        said = json.loads(_read(error, end))
-        detail = said.get("detail") or said.get("error") or error.reason
-    except (ValueError, AttributeError, OSError, http.client.HTTPException):
-        said, detail = {}, error.reason
-    return ServiceError(error.code, detail, said.get("pointer", ""), error.headers.get("X-Request-Id", ""))
+        said = json.loads(_read(error))
+    except (ValueError, RecursionError, OSError, http.client.HTTPException):
+        said = None
+    texts = {name: text for name, text in said.items() if isinstance(text, str)} if isinstance(said, dict) else {}
+    detail = texts.get("detail") or texts.get("error") or error.reason
+    return ServiceError(error.code, detail, texts.get("pointer", ""), error.headers.get("X-Request-Id", ""))
 
 
 def _to_json(value):
@@ -135,9 +215,14 @@ def _from_json(value):
 def _tensor(name, value):
     """Returns the type, the shape and the bytes of a tensor."""
     if isinstance(value, Tensor):
-        data = array.array(value.data.typecode, value.data)
-        if TYPES[value.dtype][0] != data.typecode or math.prod(value.shape) != len(data):
-            raise ValueError(f"{name}: the data does not fit {value.dtype} {tuple(value.shape)}")
+        wanted = TYPES.get(value.dtype, (None,))[0]
+        if wanted is None:
+            raise TypeError(f"{name} has the type {value.dtype}, which is none of {', '.join(key for key in TYPES if TYPES[key][0])}")
+        if getattr(value.data, "typecode", None) != wanted:
+            raise TypeError(f'{name}: the data is no array.array("{wanted}"), which {value.dtype} needs')
+        if math.prod(value.shape) != len(value.data):
+            raise ValueError(f"{name}: the data has the length {len(value.data)}, which does not fit the shape {list(value.shape)}")
+        data = array.array(wanted, value.data)
         if sys.byteorder == "big":
             data.byteswap()
         return value.dtype, list(value.shape), data.tobytes()
@@ -158,7 +243,7 @@ def _pack(tensors, options):
         head[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + len(data)]}
         parts.append(data)
         at += len(data)
-    head["__metadata__"] = {name: json.dumps(value) for name, value in options.items()}
+    head["__metadata__"] = {name: json.dumps(_to_json(value), allow_nan=False) for name, value in options.items()}
     text = json.dumps(head).encode()
     return b"".join([struct.pack("<Q", len(text)), text, *parts])
 
@@ -168,21 +253,27 @@ def _unpack(body, plain):
     start = 8 + struct.unpack_from("<Q", body)[0]
     if start > len(body):
         raise ValueError("it is cut")
+    head = json.loads(body[8:start])
+    if not isinstance(head, dict):
+        raise ValueError("its header is no object")
+    head.pop("__metadata__", None)
     results = {}
-    for name, found in json.loads(body[8:start]).items():
-        if name == "__metadata__":
-            continue
-        if TYPES.get(found["dtype"], (None, None))[plain is False] is None:
-            raise TypeError(f'{name} has the type {found["dtype"]}; the option "dtype": "float32" avoids it')
-        begin, end = found["data_offsets"]
+    for name, found in head.items():
+        dtype, shape, (begin, end) = found["dtype"], found["shape"], found["data_offsets"]
+        code, of_numpy = TYPES.get(dtype, (None, None))
+        if (code if plain else of_numpy) is None:
+            raise TypeError(f'{name} has the type {dtype}; the option "dtype": "float32" avoids it')
+        width = array.array(code).itemsize if code else 2
+        sizes = [begin, end, *shape]
+        if not all(isinstance(size, int) and 0 <= size <= sys.maxsize for size in sizes) or math.prod(shape) * width != end - begin \
+                or start + end > len(body):
+            raise ValueError(f"{name} is cut")
         data = body[start + begin:start + end]
         if plain:
-            result = array.array(TYPES[found["dtype"]][0], bytes(data))
+            numbers = array.array(code, bytes(data))
             if sys.byteorder == "big":
-                result.byteswap()
-            if len(result) != math.prod(found["shape"]):
-                raise ValueError(f"{name} is cut")
-            results[name] = Tensor(found["dtype"], found["shape"], result)
+                numbers.byteswap()
+            results[name] = Tensor(dtype, shape, numbers)
         else:
-            results[name] = numpy.frombuffer(data, TYPES[found["dtype"]][1]).reshape(found["shape"])
+            results[name] = numpy.frombuffer(data, of_numpy).reshape(shape)
     return results

@@ -97,7 +97,7 @@ class Test(unittest.TestCase):
             given = {name: numpy.array(rows, dtype) for name, rows in GIVEN.items()}
             given["K"] = given["K"].T.copy().T  # the bytes are not in the order of the rows
             given.update(mask=numpy.array(MASK), lengths=numpy.array([5]))
-            results = self.client.tensors("/attention", given)
+            results = self.client.tensors("/attention", given, {"scale": numpy.float32(0.5)})
             expected = attention(lambda i, j: MASK[i][j])
             self.assertEqual(results["output"].dtype, numpy.dtype(dtype).newbyteorder("="))
             self.assertEqual(results["weights"].shape, (3, 5))
@@ -118,33 +118,49 @@ class Test(unittest.TestCase):
         self.refused(422, "inputs is missing", lambda: self.client.ask("/v2/models/attention/infer", {}))
         self.refused(404, "there is nothing at /nothing", lambda: self.client.ask("/nothing"))
         self.refused(0, "http://127.0.0.1:1", lambda: Client("http://127.0.0.1:1").ask("/attention", GIVEN))
+        with self.assertRaisesRegex(ValueError, "^the API key has a character that cannot be sent$"):
+            Client(URL, "key\r\nX: y").ask("/version")
         with self.assertRaises(ValueError):
             self.client.ask("/attention", {"X": [[math.nan]]})
-        with self.assertRaisesRegex(ValueError, "Q: the data does not fit"):
-            self.client.tensors("/attention", {"Q": Tensor("F32", (2, 3), array.array("f", [1]))})
+        with self.assertRaises(ValueError):
+            self.client.tensors("/attention", {"X": tensor(Q)}, {"scale": math.nan})
+        for wrong, message in ((Tensor("F32", (2, 3), array.array("f", [1])), "the length 1, which does not fit the shape .2, 3."),
+                               (Tensor("F32", (1,), [1]), 'no array.array."f"., which F32 needs'),
+                               (Tensor("F32", (1,), array.array("d", [1])), 'no array.array."f"., which F32 needs'),
+                               (Tensor("F16", (1,), array.array("f", [1])), "the type F16, which is none of F32, F64, I64,")):
+            with self.assertRaisesRegex((TypeError, ValueError), "Q.*" + message):
+                self.client.tensors("/attention", {"Q": wrong})
 
     @unittest.skipUnless(STUB, "there is no stub")
     def test_stub(self):
         def at(kind, timeout=30.0):
-            return lambda: Client(f"{STUB}/{kind}", "secret", timeout).ask("/attention", GIVEN)
+            return lambda: Client(f"{STUB}/{kind}", "secret\n", timeout).ask("/attention", GIVEN)
 
         def tensors_at(kind):
             return Client(f"{STUB}/{kind}").tensors("/attention", {name: tensor(rows) for name, rows in GIVEN.items()})
 
         expected = attention(lambda i, j: True)[2]
-        for kind in ("busy", "late", "key", "chunked"):
-            self.near(flat(at(kind)()["output"]), flat(expected))
+        for kind in ("busy", "late", "key", "chunked", "reused", "reused", "open", "open", "early"):
+            self.near(flat(at(kind, 5)()["output"]), flat(expected))
         self.near(tensors_at("chunked")["output"].data, flat(expected))
         self.refused(503, "too much work waits", at("always"))
         self.refused(503, "too much work waits", at("lasting"))
         self.refused(502, "Bad Gateway", at("html"))
         self.refused(200, "not JSON", at("html"))
-        for kind in ("silent", "drip"):
+        for kind in ("silent", "drip", "drip", "drip"):
             self.refused(0, "timed out", at(kind, 0.5))
+        long = {"X": Tensor("F32", (1 << 17, 64), array.array("f", bytes(1 << 25)))}
+        self.refused(0, "timed out", lambda: Client(f"{STUB}/slow", timeout=0.5).tensors("/attention", long))
         for ask in (at("closed"), at("cut"), lambda: tensors_at("cut")):
             self.refused(0, "no answer", ask)
         self.refused(200, "output has the type BF16", lambda: tensors_at("half"))
-        for _ in range(4):
+        self.refused(302, "Found", at("moved"))
+        self.refused(307, "Temporary Redirect", at("moved"))
+        self.refused(200, "not JSON", at("deep"))
+        self.refused(422, "Unprocessable", at("deep"))
+        self.refused(200, "cannot be read", lambda: tensors_at("deep"))
+        self.assertEqual(self.refused(422, "Unprocessable", at("lists")).pointer, "")
+        for _ in range(15):
             self.refused(200, "cannot be read", lambda: tensors_at("broken"))
 
 

@@ -8,6 +8,7 @@ import contextlib
 import http.server
 import json
 import os
+import socket
 import struct
 import subprocess
 import sys
@@ -19,9 +20,12 @@ import urllib.request
 SAFETENSORS = "application/vnd.safetensors"
 PROBLEM = "application/problem+json"
 BUSY = json.dumps({"title": "Service Unavailable", "status": 503, "detail": "too much work waits"}).encode()
-# How many requests the test of each client sends to each kind, with the tries that must follow them.
-EXPECTED = {"busy": 3, "always": 5, "lasting": 1, "late": 2, "html": 2, "silent": 1, "drip": 1, "closed": 1, "cut": 2, "key": 1,
-            "chunked": 2, "half": 1, "broken": 4}
+DEEP = b"[" * 100_000
+# How many requests the test of each client sends to each kind, with the tries that must follow them. A client that keeps
+# connections open may ask once more after a connection was closed.
+EXPECTED = {"busy": (3,), "always": (5,), "lasting": (1,), "late": (4,), "html": (2,), "silent": (1,), "drip": (3,), "closed": (1, 2),
+            "cut": (2,), "key": (1,), "chunked": (2,), "half": (1,), "broken": (15,), "slow": (1,), "moved": (2,), "followed": (0,),
+            "deep": (3,), "lists": (1,), "reused": (2, 3), "open": (2,), "early": (1,)}
 
 
 def safetensors(head, size):
@@ -30,11 +34,14 @@ def safetensors(head, size):
 
 
 def broken(number):
-    """Returns bytes that are no safetensors: their end is missing, an offset or the length of the header is too large, or a shape
-    does not fit the bytes."""
+    """Returns bytes that are no safetensors: their end is missing, the length of the header is too large, the header is a list, or
+    a shape and offsets do not fit each other or the bytes."""
     tensor = {"dtype": "F32", "shape": [2, 2], "data_offsets": [0, 16]}
-    return (safetensors({"output": tensor}, 15), safetensors({"output": {**tensor, "data_offsets": [8, 2 ** 62]}}, 16),
-            b"\xff" * 7 + b"\x7f{}", safetensors({"output": {**tensor, "shape": [1, 2]}}, 16))[number - 1]
+    wrong = [([2, 2], [8, 2 ** 62]), ([1, 2], [0, 16]), ([2 ** 62], [0, 0]), ([2 ** 62 + 1], [0, 4]), ([2 ** 32, 2 ** 32], [0, 0]),
+             ([-2, -2], [0, 16]), ([-1], [0, 16]), ([1], [-4, 0]), ([1], [0.5, 4.5]), ([1], [0, 7]), (None, [0, 4])]
+    heads = [{"output": {**tensor, "shape": shape, "data_offsets": offsets}} for shape, offsets in wrong] + [[1, 2]]
+    return (safetensors({"output": tensor}, 15), b"\xff" * 7 + b"\x7f{}", safetensors({"output": {"dtype": "F32"}}, 16),
+            *(safetensors(head, 16) for head in heads))[number - 1]
 
 
 class Stub(http.server.BaseHTTPRequestHandler):
@@ -44,14 +51,17 @@ class Stub(http.server.BaseHTTPRequestHandler):
     daemon = ""
     seen = {}
     first_busy = 0.0
+    reusing = False  # this connection has had a request
 
     def do_POST(self):
         _, kind, self.rest = self.path.split("/", 2)
-        self.body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.body = b"" if kind == "slow" else self.rfile.read(int(self.headers.get("Content-Length", 0)))
         Stub.seen[kind] = Stub.seen.get(kind, 0) + 1
         self.close_connection = True
         with contextlib.suppress(OSError):  # the client may leave first
             getattr(self, kind)(Stub.seen[kind])
+
+    do_GET = do_POST  # of a client that follows a redirect
 
     def busy(self, number):
         """It is busy for one second and says so; the next request is refused once more. Who asks too early is not asked to wait."""
@@ -72,9 +82,9 @@ class Stub(http.server.BaseHTTPRequestHandler):
         self.say(503, PROBLEM, BUSY)
 
     def late(self, number):
-        """It names a date, which RFC 9110 allows."""
-        if number == 1:
-            self.say(503, PROBLEM, BUSY, {"Retry-After": "Fri, 31 Dec 1999 23:59:59 GMT"})
+        """It names a date, which RFC 9110 allows, then no number, and then one that is longer than any integer."""
+        if number < 4:
+            self.say(503, PROBLEM, BUSY, {"Retry-After": ("Fri, 31 Dec 1999 23:59:59 GMT", "\xb2", "0" * 5000)[number - 1]})
         else:
             self.forward()
 
@@ -90,13 +100,62 @@ class Stub(http.server.BaseHTTPRequestHandler):
         except TimeoutError:
             self.say(200, "application/json", b"{}")
 
-    def drip(self, _):
-        """It sends a byte again and again. JSON may begin with spaces."""
-        self.begin(200, "application/json", {"Content-Length": "202"})
+    def slow(self, _):
+        """It reads slowly for 20 seconds, and then answers as `silent` does. A body of 32 MB is longer than the buffers of both sides."""
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
         for _ in range(200):
-            self.wfile.write(b" ")
+            if not self.rfile.read(1 << 16):
+                return  # the client has left
+            time.sleep(0.1)
+        self.say(200, SAFETENSORS, safetensors({}, 0))
+
+    def drip(self, number):
+        """It sends a byte again and again: of JSON, which may begin with spaces, of a header, or of the size of a chunk."""
+        if number == 1:
+            self.begin(200, "application/json", {"Content-Length": "202"})
+        elif number == 2:
+            self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX:")
+        else:
+            self.begin(200, "application/json", {"Transfer-Encoding": "chunked"})
+        for _ in range(200):
+            self.wfile.write(b" " if number < 3 else b"0")
             time.sleep(0.05)
-        self.wfile.write(b"{}")
+        self.wfile.write((b"{}", b"\r\n\r\n{}", b"2\r\n{}\r\n0\r\n\r\n")[number - 1])
+
+    def moved(self, number):
+        """It redirects. The request and its API key must not go elsewhere, and a GET computes nothing."""
+        self.say((302, 307)[number - 1], "text/html", b"<html>moved</html>", {"Location": "/followed/attention"})
+
+    def followed(self, _):
+        self.say(200, "application/json", b"{}")
+
+    def deep(self, number):
+        """Its JSON has too many levels: in an answer, in a problem document, and in the header of safetensors."""
+        if number < 3:
+            self.say((200, 422)[number - 1], "application/json", DEEP)
+        else:
+            self.say(200, SAFETENSORS, struct.pack("<Q", len(DEEP)) + DEEP)
+
+    def lists(self, _):
+        """Other services have lists in the places of texts."""
+        self.say(422, "application/json", b'{"detail": [{"msg": "x"}], "pointer": null}')
+
+    def reused(self, _):
+        """It closes a connection that a client uses again, as a daemon does after --idle-timeout."""
+        if not self.reusing:
+            self.reusing = True
+            self.forward(connection="keep-alive")
+
+    def open(self, number):
+        """It leaves the connection open after an answer that is complete."""
+        self.forward(chunk=(0, 100)[number - 1])
+        self.wfile.flush()
+        self.connection.settimeout(20)
+        self.rfile.read(1)
+
+    def early(self, _):
+        self.wfile.write(b"HTTP/1.1 103 Early Hints\r\nLink: </style.css>\r\n\r\n")
+        self.forward()
 
     def closed(self, _):
         pass
@@ -121,11 +180,11 @@ class Stub(http.server.BaseHTTPRequestHandler):
     def broken(self, number):
         self.say(200, SAFETENSORS, broken(number))
 
-    def forward(self, chunk=0):
+    def forward(self, chunk=0, connection="close"):
         kind = {"Content-Type": self.headers["Content-Type"]}
         try:
             with urllib.request.urlopen(urllib.request.Request(f"{Stub.daemon}/{self.rest}", self.body, kind), timeout=30) as answer:
-                self.say(answer.status, answer.headers["Content-Type"], answer.read(), chunk=chunk)
+                self.say(answer.status, answer.headers["Content-Type"], answer.read(), {"Connection": connection}, chunk)
         except urllib.error.HTTPError as error:
             self.say(error.code, error.headers["Content-Type"], error.read())
 
@@ -171,9 +230,9 @@ def main():
         known = {"ATTENTIOND_URL": Stub.daemon, "ATTENTIOND_STUB_URL": f"http://127.0.0.1:{server.server_port}"}
         status = subprocess.run(sys.argv[1:], env={**os.environ, **known}, check=False).returncode
         server.shutdown()
-    wrong = {kind: Stub.seen.get(kind, 0) for kind, count in EXPECTED.items() if Stub.seen.get(kind, 0) != count}
+    wrong = {kind: Stub.seen.get(kind, 0) for kind, counts in EXPECTED.items() if Stub.seen.get(kind, 0) not in counts}
     for kind, count in wrong.items():
-        print(f"stub.py: the client sent {count} requests to /{kind}, not {EXPECTED[kind]}", file=sys.stderr)
+        print(f"stub.py: the client sent {count} requests to /{kind}, not {EXPECTED[kind][0]}", file=sys.stderr)
     return status or bool(wrong)
 
 

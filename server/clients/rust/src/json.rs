@@ -66,20 +66,20 @@ impl Value {
             shape.push(list.len());
             first = list.first();
         }
-        self.flatten(&mut numbers)?;
-        let tensor = Tensor { shape, data: Data::F64(numbers) };
-        if tensor.fits() {
-            Ok(tensor)
-        } else {
-            Err("the rows of a tensor differ in length".into())
-        }
+        self.flatten(&shape, &mut numbers)?;
+        Ok(Tensor { shape, data: Data::F64(numbers) })
     }
 
-    fn flatten(&self, numbers: &mut Vec<f64>) -> Result<(), String> {
-        match self {
-            Value::List(list) => return list.iter().try_for_each(|member| member.flatten(numbers)),
-            Value::Number(number) => numbers.push(*number),
-            Value::Null => numbers.push(f64::NEG_INFINITY),
+    fn flatten(&self, shape: &[usize], numbers: &mut Vec<f64>) -> Result<(), String> {
+        match (self, shape) {
+            (Value::List(list), [size, inner @ ..]) if *size == list.len() => {
+                return list.iter().try_for_each(|member| member.flatten(inner, numbers));
+            }
+            (Value::Number(number), []) => numbers.push(*number),
+            (Value::Null, []) => numbers.push(f64::NEG_INFINITY),
+            (Value::List(_) | Value::Number(_) | Value::Null, _) => {
+                return Err("the rows of a tensor differ in length".into());
+            }
             _ => return Err(format!("{self} is no number of a tensor")),
         }
         Ok(())
@@ -136,15 +136,18 @@ impl<T: Into<Value>, const N: usize> From<[T; N]> for Value {
     }
 }
 
+/// # Panics
+/// It panics if the data does not fit the shape.
 impl From<&Tensor> for Value {
     fn from(tensor: &Tensor) -> Value {
+        assert!(tensor.fits(), "the data of a tensor does not fit its shape {:?}", tensor.shape);
         let mut values: Vec<Value> = match &tensor.data {
             Data::Bool(data) => data.iter().map(|&x| x.into()).collect(),
             _ => tensor.to_f64().into_iter().map(Value::from).collect(),
         };
-        for &size in tensor.shape.iter().skip(1).rev() {
+        for (axis, &size) in tensor.shape.iter().enumerate().skip(1).rev() {
             values = match size {
-                0 => vec![Value::List(Vec::new()); tensor.shape[0]],
+                0 => vec![Value::List(Vec::new()); tensor.shape[..axis].iter().product()],
                 _ => values.chunks(size).map(|row| Value::List(row.to_vec())).collect(),
             };
         }

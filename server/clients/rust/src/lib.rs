@@ -13,7 +13,7 @@ pub use json::Value;
 const TRIES: u32 = 5;
 const LONGEST_WAIT: u64 = 30; // seconds between two tries, whatever the service says
 
-/// The service refused a request, or did not answer.
+/// The service refused a request or did not answer, or the request is wrong and was not sent.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Error {
     /// The status of HTTP, or 0 without an answer.
@@ -100,6 +100,11 @@ impl Tensor {
 impl Data {
     /// Reads the numbers of a type of safetensors.
     fn read(dtype: &str, bytes: &[u8]) -> Result<Data, String> {
+        let width =
+            [("F32", 4), ("F64", 8), ("I64", 8)].iter().find(|(name, _)| *name == dtype).map_or(1, |(_, width)| *width);
+        if bytes.len() % width != 0 {
+            return Err("is cut".into());
+        }
         let wide = || bytes.chunks_exact(8).map(|b| <[u8; 8]>::try_from(b).unwrap());
         match dtype {
             "F32" => {
@@ -138,7 +143,7 @@ impl Client {
         text.parse().map_err(|error: String| self.unreadable(path, &error))
     }
 
-    /// Sends tensors as bytes, and returns the results by their names.
+    /// Sends tensors as bytes, and returns the results by their names. A comparison and lists of words need `ask`.
     pub fn tensors(
         &self,
         path: &str,
@@ -174,7 +179,9 @@ impl Client {
             match answer.header("Retry-After") {
                 // It is given if the same request may succeed later. It may also be a date.
                 Some(wait) if answer.status == 503 && tries < TRIES => {
-                    std::thread::sleep(Duration::from_secs(wait.parse().unwrap_or(1).min(LONGEST_WAIT)));
+                    let date = wait.is_empty() || !wait.bytes().all(|byte| byte.is_ascii_digit());
+                    let seconds = if date { 1 } else { wait.parse().unwrap_or(LONGEST_WAIT) };
+                    std::thread::sleep(Duration::from_secs(seconds.min(LONGEST_WAIT)));
                 }
                 _ => return Err(answer.problem()),
             }
@@ -182,9 +189,13 @@ impl Client {
     }
 
     fn send_once(&self, path: &str, kind: &str, body: Option<&[u8]>) -> io::Result<Answer> {
-        let end = Instant::now() + self.timeout;
+        let end = Instant::now() + self.timeout.min(Duration::from_secs(1 << 32)); // a sum must not overflow
         let url = format!("{}{path}", self.base_url);
         let address = url.strip_prefix("http://").ok_or_else(|| invalid("the URL does not begin with http://"))?;
+        let key = self.api_key.as_deref().unwrap_or("").trim();
+        if !url.bytes().all(|byte| byte.is_ascii_graphic()) || key.bytes().any(|byte| byte.is_ascii_control()) {
+            return Err(invalid("the URL or the API key has a character that cannot be sent"));
+        }
         let (host, target) = address.split_once('/').unwrap_or((address, ""));
         let (mut stream, mut tried) = (None, invalid("the host has no address"));
         let host_and_port =
@@ -205,15 +216,27 @@ impl Client {
         if let Some(body) = body {
             head += &format!("Content-Type: {kind}\r\nContent-Length: {}\r\n", body.len());
         }
-        if let Some(key) = &self.api_key {
+        if !key.is_empty() {
             head += &format!("Authorization: Bearer {key}\r\n");
         }
-        stream.set_write_timeout(Some(left(end)?))?;
-        stream.write_all((head + "\r\n").as_bytes())?;
+        write(&mut stream, (head + "\r\n").as_bytes(), end)?;
         // A service that refuses a long body may answer before it has read it.
-        let sent = stream.write_all(body.unwrap_or(&[]));
+        let sent = write(&mut stream, body.unwrap_or(&[]), end);
         Answer::read(&mut stream, end).map_err(|error| sent.err().unwrap_or(error))
     }
+}
+
+/// Writes all bytes before `end`. The time-out of a stream holds for each call of write() alone.
+fn write(stream: &mut TcpStream, mut rest: &[u8], end: Instant) -> io::Result<()> {
+    while !rest.is_empty() {
+        stream.set_write_timeout(Some(left(end)?))?;
+        match stream.write(&rest[..rest.len().min(1 << 16)]) {
+            Ok(count) => rest = &rest[count..],
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 /// Returns the time until `end`.
@@ -237,29 +260,54 @@ struct Answer {
 }
 
 impl Answer {
-    /// Reads an answer up to the end of the connection.
+    /// Reads an answer up to its end, which is that of the connection if the answer does not say it.
     fn read(stream: &mut TcpStream, end: Instant) -> io::Result<Answer> {
         let (mut all, mut piece) = (Vec::new(), vec![0; 1 << 16]);
-        loop {
+        let mut more = |all: &mut Vec<u8>| loop {
             stream.set_read_timeout(Some(left(end)?))?;
             match stream.read(&mut piece) {
-                Ok(0) => break,
-                Ok(count) => all.extend_from_slice(&piece[..count]),
+                Ok(count) => {
+                    all.extend_from_slice(&piece[..count]);
+                    return Ok(count > 0);
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
-        }
-        let split = find(&all, b"\r\n\r\n").ok_or_else(|| invalid("the connection was closed"))?;
-        let body = all.split_off(split + 4);
-        let head = String::from_utf8_lossy(&all).into_owned();
-        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
-        let mut answer = Answer { status: status.ok_or_else(|| invalid("the answer is not HTTP"))?, head, body };
-        if answer.header("Transfer-Encoding").map_or(false, |coding| coding.eq_ignore_ascii_case("chunked")) {
-            answer.body = dechunk(&answer.body).ok_or_else(|| invalid("the answer ended early"))?;
-        } else if let Some(length) = answer.header("Content-Length") {
-            if length != answer.body.len().to_string() {
-                return Err(invalid("the answer ended early"));
+        };
+        let mut answer = loop {
+            match find(&all, b"\r\n\r\n") {
+                Some(split) => {
+                    let body = all.split_off(split + 4);
+                    let head = String::from_utf8_lossy(&all).into_owned();
+                    let status = head.split_whitespace().nth(1).and_then(|status| status.parse().ok());
+                    match status.ok_or_else(|| invalid("the answer is not HTTP"))? {
+                        100..=199 => all = body, // the answer follows
+                        status => break Answer { status, head, body },
+                    }
+                }
+                None if more(&mut all)? => {}
+                None => return Err(invalid("the connection was closed")),
             }
+        };
+        let early = || invalid("the answer ended early");
+        if answer.header("Transfer-Encoding").map_or(false, |coding| coding.eq_ignore_ascii_case("chunked")) {
+            let (mut body, mut at) = (Vec::new(), 0);
+            while !dechunk(&answer.body, &mut at, &mut body).ok_or_else(early)? {
+                if !more(&mut answer.body)? {
+                    return Err(early());
+                }
+            }
+            answer.body = body;
+        } else if let Some(length) = answer.header("Content-Length") {
+            let length: usize = length.parse().map_err(|_| invalid("the length of the answer is no number"))?;
+            while answer.body.len() < length {
+                if !more(&mut answer.body)? {
+                    return Err(early());
+                }
+            }
+            answer.body.truncate(length);
+        } else {
+            while more(&mut answer.body)? {}
         }
         Ok(answer)
     }
@@ -287,20 +335,24 @@ fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
     bytes.windows(wanted.len()).position(|window| window == wanted)
 }
 
-/// Joins the chunks of a body.
-fn dechunk(mut rest: &[u8]) -> Option<Vec<u8>> {
-    let mut body = Vec::new();
-    loop {
-        let end = find(rest, b"\r\n")?;
-        let size = std::str::from_utf8(&rest[..end]).ok()?.split(';').next()?.trim();
+/// Adds to a body the chunks that are whole, from `at` on, and returns whether the last one is there.
+fn dechunk(bytes: &[u8], at: &mut usize, body: &mut Vec<u8>) -> Option<bool> {
+    while let Some(end) = find(&bytes[*at..], b"\r\n") {
+        let size = std::str::from_utf8(&bytes[*at..*at + end]).ok()?.split(';').next()?.trim();
         let size = usize::from_str_radix(size, 16).ok()?;
         if size == 0 {
-            return Some(body);
+            return Some(true);
         }
-        rest = rest.get(end + 2..)?;
-        body.extend_from_slice(rest.get(..size)?);
-        rest = rest.get(size..)?.strip_prefix(b"\r\n")?;
+        let begin = *at + end + 2;
+        let after = begin.checked_add(size)?;
+        match bytes.get(after..after.checked_add(2)?) {
+            Some(b"\r\n") => body.extend_from_slice(&bytes[begin..after]),
+            Some(_) => return None,
+            None => break,
+        }
+        *at = after + 2;
     }
+    Some(false)
 }
 
 /// Returns safetensors: the length of a JSON text, the text, and the bytes of the tensors.
@@ -323,22 +375,28 @@ fn pack(tensors: &[(&str, Tensor)], options: &[(&str, Value)]) -> Vec<u8> {
     body
 }
 
+/// Returns a size or an offset, which are whole numbers.
+fn size(value: &Value) -> Option<usize> {
+    value.as_f64().filter(|&size| size >= 0.0 && size.fract() == 0.0 && size < 9e15).map(|size| size as usize)
+}
+
 fn unpack(body: &[u8]) -> Result<BTreeMap<String, Tensor>, String> {
     let length = body.get(..8).ok_or("it is cut")?.try_into().map(u64::from_le_bytes).unwrap();
     let length = usize::try_from(length).ok().filter(|&length| length <= body.len() - 8).ok_or("it is cut")?;
     let (text, numbers) = body[8..].split_at(length);
     let head: Value = std::str::from_utf8(text).map_err(|error| error.to_string())?.parse()?;
+    if !matches!(head, Value::Object(_)) {
+        return Err("its header is no object".into());
+    }
     let mut results = BTreeMap::new();
     for (name, described) in head.members().iter().filter(|(name, _)| name != "__metadata__") {
-        let sizes = |key| described.get(key).and_then(|value| value.tensor().ok()).map(|list| list.to_f64());
-        let (shape, offsets) = (sizes("shape").unwrap_or_default(), sizes("data_offsets").unwrap_or_default());
-        let shape: Vec<usize> = shape.iter().map(|&size| size as usize).collect();
-        let bytes = match offsets[..] {
-            [begin, end] => numbers.get(begin as usize..end as usize),
+        let sizes = |key| described[key].as_list()?.iter().map(size).collect::<Option<Vec<usize>>>();
+        let bytes = match sizes("data_offsets").as_deref() {
+            Some(&[begin, end]) => numbers.get(begin..end),
             _ => None,
         };
-        let dtype = described.get("dtype").and_then(Value::as_str).unwrap_or("");
-        let data = Data::read(dtype, bytes.ok_or_else(|| format!("{name} is cut"))?);
+        let (shape, bytes) = sizes("shape").zip(bytes).ok_or_else(|| format!("{name} is cut"))?;
+        let data = Data::read(described["dtype"].as_str().unwrap_or(""), bytes);
         let tensor = Tensor { shape, data: data.map_err(|error| format!("{name} {error}"))? };
         if !tensor.fits() {
             return Err(format!("{name} is cut"));

@@ -118,12 +118,13 @@ fn values() {
         (Tensor::new(&[], vec![1.0]), "1"),
         (Tensor::new(&[2, 0], Vec::<f32>::new()), "[[],[]]"),
         (Tensor::new(&[0], Vec::<f64>::new()), "[]"),
+        (Tensor::new(&[2, 3, 0], Vec::<f64>::new()), "[[[],[],[]],[[],[],[]]]"),
         (Tensor::new(&[2, 1, 2], vec![1_i64, 2, 3, 4]), "[[[1,2]],[[3,4]]]"),
     ] {
         assert_eq!(Value::from(&tensor).to_string(), expected);
         assert_eq!(expected.parse::<Value>().unwrap().tensor().unwrap().shape, tensor.shape);
     }
-    for wrong in ["[[1,2],[3]]", "[\"1\"]", "{}"] {
+    for wrong in ["[[1,2],[3]]", "[[1,2],[3],[4,5,6]]", "[[1],2]", "[1,[2]]", "[\"1\"]", "{}"] {
         assert!(wrong.parse::<Value>().unwrap().tensor().is_err(), "{wrong} is a tensor");
     }
 }
@@ -183,6 +184,14 @@ fn errors() {
         "no answer from http://127.0.0.1:1: Connection refused",
     );
     refused(Client::new("https://127.0.0.1:1").ask("/attention", &asked), 0, "the URL does not begin with http://");
+    for path in ["/a b", "/attention HTTP/1.1\r\nX: y", "/é"] {
+        refused(client().ask(path, &asked), 0, "a character that cannot be sent");
+    }
+    let mut patient = client();
+    patient.timeout = Duration::MAX;
+    patient.ask("/version", &Value::Null).unwrap();
+    patient.api_key = Some("key\r\nX: y".into());
+    refused(patient.ask("/version", &Value::Null), 0, "a character that cannot be sent");
     let misfit = [("Q", Tensor::new(&[2, 3], vec![1_f32]))];
     refused(client().tensors("/attention", &misfit, &[]), 0, "the data of Q does not fit its shape [2, 3]");
 }
@@ -195,28 +204,38 @@ fn stub() {
     };
     let at = |kind: &str, timeout: u64| {
         let mut client = Client::new(&format!("{stub}/{kind}"));
-        client.api_key = Some("secret".into());
+        client.api_key = Some("secret\n".into());
         client.timeout = Duration::from_millis(timeout);
         client.ask("/attention", &request(vec![]))
     };
     let tensors_at = |kind: &str| Client::new(&format!("{stub}/{kind}")).tensors("/attention", &tensors(f32s), &[]);
     let output = &attention(|_, _| true)[2];
-    for kind in ["busy", "late", "key", "chunked"] {
-        near(&at(kind, 60_000).unwrap()["output"].tensor().unwrap(), output, 1e-5);
+    for kind in ["busy", "late", "key", "chunked", "reused", "reused", "open", "open", "early"] {
+        near(&at(kind, 5_000).unwrap()["output"].tensor().unwrap(), output, 1e-5);
     }
     near(&tensors_at("chunked").unwrap()["output"], output, 1e-5);
     refused(at("always", 60_000), 503, "too much work waits");
     refused(at("lasting", 60_000), 503, "too much work waits");
     refused(at("html", 60_000), 502, "Bad Gateway");
     refused(at("html", 60_000), 200, "cannot be read");
-    for kind in ["silent", "drip"] {
+    for kind in ["silent", "drip", "drip", "drip"] {
         refused(at(kind, 500), 0, "timed out");
     }
+    let mut client = Client::new(&format!("{stub}/slow"));
+    client.timeout = Duration::from_millis(500);
+    let long = Tensor::new(&[1 << 17, 64], vec![0_f32; 1 << 23]);
+    refused(client.tensors("/attention", &[("X", long)], &[]), 0, "timed out");
     refused(at("closed", 60_000), 0, "no answer");
     refused(at("cut", 60_000), 0, "ended early");
     refused(tensors_at("cut"), 0, "ended early");
     refused(tensors_at("half"), 200, "output has the type BF16");
-    for _ in 0..4 {
+    refused(at("moved", 60_000), 302, "Found");
+    refused(at("moved", 60_000), 307, "Temporary Redirect");
+    refused(at("deep", 60_000), 200, "cannot be read");
+    refused(at("deep", 60_000), 422, "Unprocessable");
+    refused(tensors_at("deep"), 200, "cannot be read");
+    assert_eq!(refused(at("lists", 60_000), 422, "Unprocessable").pointer, "");
+    for _ in 0..15 {
         refused(tensors_at("broken"), 200, "cannot be read");
     }
 }

@@ -22,6 +22,7 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.IntFunction;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
@@ -43,7 +44,8 @@ public final class Client {
     /** The API key may be null. One try may take as long as the time-out. */
     public Client(String baseUrl, String apiKey, Duration timeout) {
         this.baseUrl = baseUrl.replaceAll("/+$", "");
-        this.apiKey = apiKey;
+        this.apiKey = apiKey == null ? "" : apiKey.strip();
+        if (!this.apiKey.matches("[ -~]*")) throw new IllegalArgumentException("the API key has a character that cannot be sent");
         this.timeout = timeout;
     }
 
@@ -76,8 +78,12 @@ public final class Client {
             int[].class, "I32", boolean[].class, "BOOL");
 
         public Tensor {
-            if (!TYPES.containsKey(data.getClass()) || Array.getLength(data) != size(shape))
-                throw new IllegalArgumentException("a " + data.getClass().getSimpleName() + " does not fit the shape " + Arrays.toString(shape));
+            if (!TYPES.containsKey(data.getClass()))
+                throw new IllegalArgumentException("the data of a tensor is a " + data.getClass().getSimpleName()
+                    + ", not a float[], double[], long[], int[] or boolean[]");
+            if (Array.getLength(data) != size(shape))
+                throw new IllegalArgumentException("the data of a tensor has the length " + Array.getLength(data)
+                    + ", which does not fit the shape " + Arrays.toString(shape));
         }
 
         private static int size(int... shape) {
@@ -89,15 +95,17 @@ public final class Client {
             List<Integer> shape = new ArrayList<>();
             for (Object first = json; first instanceof List<?> list; first = list.isEmpty() ? null : list.get(0)) shape.add(list.size());
             List<Double> numbers = new ArrayList<>();
-            flatten(json, numbers);
+            flatten(json, shape, numbers);
             return new Tensor(numbers.stream().mapToDouble(x -> x).toArray(), shape.stream().mapToInt(x -> x).toArray());
         }
 
-        private static void flatten(Object json, List<Double> numbers) {
-            if (json instanceof List<?> list) list.forEach(member -> flatten(member, numbers));
-            else if (json == null) numbers.add(Double.NEGATIVE_INFINITY);
-            else if (json instanceof Number number) numbers.add(number.doubleValue());
-            else throw new IllegalArgumentException(json + " is no number of a tensor");
+        private static void flatten(Object json, List<Integer> shape, List<Double> numbers) {
+            if (json != null && !(json instanceof List) && !(json instanceof Number))
+                throw new IllegalArgumentException(json + " is no number of a tensor");
+            if (json instanceof List<?> list ? shape.isEmpty() || shape.get(0) != list.size() : !shape.isEmpty())
+                throw new IllegalArgumentException("the rows of a tensor differ in length");
+            if (json instanceof List<?> list) list.forEach(member -> flatten(member, shape.subList(1, shape.size()), numbers));
+            else numbers.add(json instanceof Number number ? number.doubleValue() : Double.NEGATIVE_INFINITY);
         }
 
         /** The numbers of a tensor of any type. Those of boolean are 1 and 0. */
@@ -124,7 +132,7 @@ public final class Client {
         return read(path, send(path, "application/json", body), answer -> Json.object(new String(answer, StandardCharsets.UTF_8)));
     }
 
-    /** Sends tensors as bytes, and returns the results by their names. */
+    /** Sends tensors as bytes, and returns the results by their names. A comparison and lists of words need ask(). */
     public Map<String, Tensor> tensors(String path, Map<String, Tensor> tensors, Map<String, ?> options)
             throws ServiceException, InterruptedException {
         return read(path, send(path, "application/vnd.safetensors", pack(tensors, options)), Client::unpack);
@@ -145,40 +153,53 @@ public final class Client {
     private byte[] send(String path, String kind, byte[] body) throws ServiceException, InterruptedException {
         HttpRequest.Builder request = HttpRequest.newBuilder(URI.create(baseUrl + path));
         if (body != null) request.header("Content-Type", kind).POST(BodyPublishers.ofByteArray(body));
-        if (apiKey != null) request.header("Authorization", "Bearer " + apiKey);
+        if (!apiKey.isEmpty()) request.header("Authorization", "Bearer " + apiKey);
         for (int tries = 1;; tries++) {
             HttpResponse<byte[]> response = sendOnce(request.build());
             if (response.statusCode() == 200) return response.body();
             String wait = response.headers().firstValue("Retry-After").orElse(null); // given if the same request may succeed later
             if (response.statusCode() != 503 || wait == null || tries == TRIES) throw problem(response);
-            Thread.sleep(1000L * (wait.matches("\\d{1,9}") ? Math.min(Integer.parseInt(wait), LONGEST_WAIT) : 1));
+            // It may be a date. Nine digits are enough for any wait.
+            boolean seconds = wait.matches("[0-9]+");
+            Thread.sleep(1000L * (seconds ? Math.min(Integer.parseInt(wait.substring(0, Math.min(wait.length(), 9))), LONGEST_WAIT) : 1));
         }
     }
 
     private HttpResponse<byte[]> sendOnce(HttpRequest request) throws ServiceException, InterruptedException {
-        // The time-out of HttpRequest ends with the headers of the answer; this one holds for the body, too.
-        CompletableFuture<HttpResponse<byte[]>> response = http.sendAsync(request, BodyHandlers.ofByteArray());
-        try {
-            return response.get(timeout.toMillis(), TimeUnit.MILLISECONDS);
-        } catch (TimeoutException late) {
-            throw new ServiceException(0, "no answer from " + baseUrl + ": timed out after " + timeout.toMillis() + " ms", "", "", late);
-        } catch (ExecutionException failed) {
-            throw new ServiceException(0, "no answer from " + baseUrl + ": " + failed.getCause(), "", "", failed.getCause());
-        } finally {
-            response.cancel(true);
+        AtomicBoolean answered = new AtomicBoolean();
+        HttpResponse.BodyHandler<byte[]> handler = head -> {
+            answered.set(true);
+            return BodyHandlers.ofByteArray().apply(head);
+        };
+        long end = System.nanoTime() + timeout.toNanos();
+        for (boolean again = true;; again = false) {
+            CompletableFuture<HttpResponse<byte[]>> response = http.sendAsync(request, handler);
+            try {
+                // The time-out of HttpRequest ends with the headers of the answer; this one holds for the body, too.
+                return response.get(end - System.nanoTime(), TimeUnit.NANOSECONDS);
+            } catch (TimeoutException late) {
+                throw new ServiceException(0, "no answer from " + baseUrl + ": timed out after " + timeout.toMillis() + " ms", "", "", late);
+            } catch (ExecutionException failed) {
+                // The service may have closed a connection that this client was about to use again.
+                if (again && !answered.get()) continue;
+                throw new ServiceException(0, "no answer from " + baseUrl + ": " + failed.getCause(), "", "", failed.getCause());
+            } finally {
+                response.cancel(true);
+            }
         }
     }
 
     /** Returns the exception of an answer. Proxies say what they like in place of a problem document. */
     private static ServiceException problem(HttpResponse<byte[]> response) {
-        Map<String, Object> said = Map.of();
+        Map<String, Object> said = new LinkedHashMap<>();
         try {
-            said = Json.object(new String(response.body(), StandardCharsets.UTF_8));
+            said.putAll(Json.object(new String(response.body(), StandardCharsets.UTF_8)));
         } catch (RuntimeException notJson) {
             // The detail below says it.
         }
+        said.values().removeIf(value -> !(value instanceof String));
         Object detail = said.getOrDefault("detail", said.getOrDefault("error", "the answer is no problem document"));
-        return new ServiceException(response.statusCode(), String.valueOf(detail), String.valueOf(said.getOrDefault("pointer", "")),
+        return new ServiceException(response.statusCode(), (String) detail, (String) said.getOrDefault("pointer", ""),
             response.headers().firstValue("X-Request-Id").orElse(""), null);
     }
 
@@ -221,16 +242,25 @@ public final class Client {
         head.forEach((name, found) -> {
             Map<?, ?> described = (Map<?, ?>) found;
             String type = (String) described.get("dtype");
-            int[] shape = Arrays.stream(Tensor.of(described.get("shape")).doubles()).mapToInt(x -> (int) x).toArray();
-            double[] offsets = Tensor.of(described.get("data_offsets")).doubles();
+            int[] shape = sizes(described.get("shape"));
+            int[] offsets = sizes(described.get("data_offsets"));
             int count = Tensor.size(shape);
             if (!Tensor.TYPES.containsValue(type))
                 throw new IllegalArgumentException(name + " has the type " + type + "; the option \"dtype\": \"float32\" avoids it");
-            if (offsets[1] - offsets[0] != (double) count * width(type)) throw new IllegalArgumentException(name + " is cut");
-            ByteBuffer data = body.slice(8 + length + (int) offsets[0], count * width(type)).order(ByteOrder.LITTLE_ENDIAN);
+            if (offsets.length != 2 || offsets[1] - offsets[0] != (long) count * width(type))
+                throw new IllegalArgumentException(name + " is cut");
+            ByteBuffer data = body.slice(8 + length + offsets[0], count * width(type)).order(ByteOrder.LITTLE_ENDIAN);
             results.put(name, new Tensor(numbers(type, data, count), shape));
         });
         return results;
+    }
+
+    /** Returns the sizes of a shape, or offsets. */
+    private static int[] sizes(Object json) {
+        return ((List<?>) json).stream().mapToInt(size -> {
+            if ((Long) size < 0) throw new IllegalArgumentException(size + " is no size");
+            return Math.toIntExact((Long) size);
+        }).toArray();
     }
 
     private static Object numbers(String type, ByteBuffer data, int count) {
@@ -248,6 +278,7 @@ public final class Client {
         private static final Pattern NUMBER = Pattern.compile("-?\\d+(\\.\\d+|(?=[eE]))?(?:[eE][-+]?\\d+)?");
         private final String text;
         private int at;
+        private int levels; // that the value at `at` is in
 
         private Json(String text) {
             this.text = text;
@@ -332,6 +363,15 @@ public final class Client {
         }
 
         private Object value() {
+            if (++levels > 100) throw wrong();
+            try {
+                return valueHere();
+            } finally {
+                levels--;
+            }
+        }
+
+        private Object valueHere() {
             if (next('{')) {
                 Map<String, Object> map = new LinkedHashMap<>();
                 if (next('}')) return map;

@@ -163,15 +163,18 @@ final class ClientTest {
         refused(422, "inputs is missing", () -> CLIENT.ask("/v2/models/attention/infer", Map.of()));
         refused(404, "there is nothing at /nothing", () -> CLIENT.ask("/nothing", null));
         refused(0, "no answer from http://127.0.0.1:1", () -> new Client("http://127.0.0.1:1").ask("/attention", given()));
+        wrong("the API key has a character that cannot be sent", () -> new Client("", "key\r\nX: y", Duration.ofSeconds(1)));
         wrong("NaN has no form", () -> CLIENT.ask("/attention", given("Q", Double.NaN)));
         wrong("does not fit the shape [2, 3]", () -> new Tensor(new float[1], 2, 3));
-        wrong("does not fit", () -> new Tensor("text", 4));
-        wrong("does not fit", () -> Tensor.of(List.of(List.of(1, 2), List.of(3))));
+        wrong("is a short[], not a float[], double[], long[], int[] or boolean[]", () -> new Tensor(new short[1], 1));
+        for (List<?> ragged : List.of(List.of(List.of(1, 2), List.of(3)), List.of(List.of(1, 2), List.of(3), List.of(4, 5, 6)),
+                List.of(List.of(1), 2), List.of(1, List.of(2))))
+            wrong("the rows of a tensor differ", () -> Tensor.of(ragged));
         wrong("is no number", () -> Tensor.of(List.of("1")));
     }
 
     private static Map<String, Object> at(String kind, Duration timeout) throws Exception {
-        return new Client(System.getenv("ATTENTIOND_STUB_URL") + "/" + kind, "secret", timeout).ask("/attention", given());
+        return new Client(System.getenv("ATTENTIOND_STUB_URL") + "/" + kind, "secret\n", timeout).ask("/attention", given());
     }
 
     private static Map<String, Tensor> tensorsAt(String kind) throws Exception {
@@ -181,18 +184,28 @@ final class ClientTest {
     private static void testStub() throws Exception {
         Duration minute = Duration.ofMinutes(1);
         double[][] output = attention((i, j) -> true)[2];
-        for (String kind : List.of("busy", "late", "key", "chunked")) near(Tensor.of(at(kind, minute).get("output")), output, 1e-5);
+        for (String kind : List.of("busy", "late", "key", "chunked", "reused", "reused", "open", "open", "early"))
+            near(Tensor.of(at(kind, Duration.ofSeconds(5)).get("output")), output, 1e-5);
         near(tensorsAt("chunked").get("output"), output, 1e-5);
         refused(503, "too much work waits", () -> at("always", minute));
         refused(503, "too much work waits", () -> at("lasting", minute));
         refused(502, "no problem document", () -> at("html", minute));
         refused(200, "cannot be read", () -> at("html", minute));
-        for (String kind : List.of("silent", "drip")) refused(0, "timed out", () -> at(kind, Duration.ofMillis(500)));
+        for (String kind : List.of("silent", "drip", "drip", "drip")) refused(0, "timed out", () -> at(kind, Duration.ofMillis(500)));
+        Client slow = new Client(System.getenv("ATTENTIOND_STUB_URL") + "/slow", null, Duration.ofMillis(500));
+        Map<String, Tensor> lengthy = Map.of("X", new Tensor(new float[1 << 23], 1 << 17, 64));
+        refused(0, "timed out", () -> slow.tensors("/attention", lengthy, Map.of()));
         refused(0, "no answer", () -> at("closed", minute));
         refused(0, "no answer", () -> at("cut", minute));
         refused(0, "no answer", () -> tensorsAt("cut"));
         refused(200, "output has the type BF16", () -> tensorsAt("half"));
-        for (int i = 0; i < 4; i++) refused(200, "cannot be read", () -> tensorsAt("broken"));
+        refused(302, "no problem document", () -> at("moved", minute));
+        refused(307, "no problem document", () -> at("moved", minute));
+        refused(200, "cannot be read", () -> at("deep", minute));
+        refused(422, "no problem document", () -> at("deep", minute));
+        refused(200, "cannot be read", () -> tensorsAt("deep"));
+        check(refused(422, "no problem document", () -> at("lists", minute)).pointer.isEmpty(), "a pointer is no text");
+        for (int i = 0; i < 15; i++) refused(200, "cannot be read", () -> tensorsAt("broken"));
     }
 
     public static void main(String[] arguments) throws Exception {
