@@ -222,6 +222,36 @@ test('docs: the search finds keys, results, errors and paths with the keyboard',
     assert.equal(await input.evaluate((element) => element === document.activeElement), false);
   }));
 
+test('docs: the search finds each text, begins with what fits best, and shows the place and the words around it', () =>
+  onDocs({ viewport: SMALL }, async (page) => {
+    const input = page.locator('#find input');
+    async function find(query) {
+      await input.fill(query);
+      await page.locator('#found li').first().waitFor();
+      return page
+        .locator('#found li')
+        .evaluateAll((all) => all.map((li) => [...li.children].map(({ textContent }) => textContent)))
+        .then((all) => all.map(([label, place, excerpt]) => ({ label, place, excerpt })));
+    }
+    await input.focus();
+    await page.locator('#find [role=combobox]').waitFor();
+    // The place has the parts around an entry, and not those before it.
+    assert.equal((await find('422'))[0].place, 'Errors');
+    const takes = (await find('embeddings')).find(({ label }) => label === 'Takes');
+    assert.equal(takes.place, 'POST /embeddings');
+    assert.equal((await find('rope_type'))[0].place, 'Types › Of requests › RotaryScaling');
+    // A text in a list, in an example of an error, and in code.
+    const wanted = { 'little-endian': 'Binary tensors', 'max-body': '413 Content Too Large', urllib: 'Binary tensors' };
+    // Chapters and paths come before keys, and whole words before parts of words.
+    Object.assign(wanted, { safetensors: 'Binary tensors', error: 'Errors', metadata: 'Binary tensors', scale: 'scale' });
+    for (const [query, label] of Object.entries(wanted)) assert.equal((await find(query))[0].label, label, query);
+    // What has all words, as a phrase, comes before a key with one of them in its name.
+    for (const query of ['little-endian', 'max-body', 'urllib', 'safetensors', 'metadata', 'api key']) {
+      const [{ excerpt }] = await find(query);
+      assert.ok(excerpt.toLowerCase().includes(query), `${query}: ${excerpt}`);
+    }
+  }));
+
 // Waits until all requests are written in a language.
 const written = (page, language) =>
   page.waitForFunction((value) => {
