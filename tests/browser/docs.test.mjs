@@ -243,8 +243,22 @@ test('docs: the search finds each text, begins with what fits best, and shows th
     // A text in a list, in an example of an error, and in code.
     const wanted = { 'little-endian': 'Binary tensors', 'max-body': '413 Content Too Large', urllib: 'Binary tensors' };
     // Chapters and paths come before keys, and whole words before parts of words.
-    Object.assign(wanted, { safetensors: 'Binary tensors', error: 'Errors', metadata: 'Binary tensors', scale: 'scale' });
+    Object.assign(wanted, {
+      safetensors: 'Binary tensors',
+      error: 'Errors',
+      metadata: 'Binary tensors',
+      batch: 'Overview',
+      scale: 'scale',
+    });
     for (const [query, label] of Object.entries(wanted)) assert.equal((await find(query))[0].label, label, query);
+    const labels = async (query) => (await find(query)).map(({ label }) => label);
+    const items = await labels('item');
+    assert.ok(items.indexOf('mask') < items.indexOf('Matrices without rows'), 'item before items');
+    assert.deepEqual(
+      (await labels('softmax forbidden')).slice(0, 3),
+      ['Overview', 'normalization', 'POST /softmax'],
+      'all words, then some',
+    );
     // What has all words, as a phrase, comes before a key with one of them in its name.
     for (const query of ['little-endian', 'max-body', 'urllib', 'safetensors', 'metadata', 'api key']) {
       const [{ excerpt }] = await find(query);

@@ -183,28 +183,29 @@ function entries() {
     const place = [path || chapter, ...around].filter((name, i) => name !== label && (i === 0 || name !== path)).join(' › ');
     const row = element.closest('tr');
     const isExample = element.tagName === 'H4';
-    const [about, code] = row ? [[...row.cells].slice(1).reverse().map(textOf).join(' · '), ''] : isExample ? ['', ''] : textUnder(element);
+    const [about, code] = row
+      ? [[...row.cells].slice(1).reverse().map(textOf).filter(Boolean).join(' · '), '']
+      : isExample
+        ? ['', '']
+        : textUnder(element);
     const text = `${place} ${about}`.toLowerCase();
     found.push({ element, label, about, code, place, name: label.toLowerCase(), text, leads: isPath || element.tagName === 'H2' });
   }
   return found;
 }
 
-// Returns what finds a word in texts in lower case: the whole word, its beginning, or any part. An underscore ends a word, too.
+// Returns what finds a word in texts in lower case: the whole word, its beginning, a word within the name of a key, or any part.
 function finder(word) {
   const quoted = word.replace(/[\\^$.*+?()[\]{}|/]/g, '\\$&');
-  return {
-    word,
-    whole: new RegExp(`(?<![\\p{L}\\p{N}])${quoted}(?![\\p{L}\\p{N}])`, 'u'),
-    begins: new RegExp(`(?<![\\p{L}\\p{N}])${quoted}`, 'u'),
-  };
+  const between = (before, after) => new RegExp(`(?<![\\p{L}\\p{N}${before}])${quoted}${after}`, 'u');
+  return { word, key: between('_', '(?![\\p{L}\\p{N}_])'), begins: between('_', ''), whole: between('', '(?![\\p{L}\\p{N}])') };
 }
 
 // How well an entry has a word. 0 is not at all. The whole word in the name is the best, and a part of a text or of code the least.
-function has({ name, text, code }, { word, whole, begins }) {
-  if (whole.test(name)) return 5;
+function has({ name, text, code }, { word, key, begins, whole }) {
+  if (key.test(name)) return 5;
   if (begins.test(name)) return 4;
-  if (whole.test(text)) return 3;
+  if (whole.test(name) || whole.test(text)) return 3;
   if (name.includes(word) || begins.test(text)) return 2;
   return `${text}\n${code.toLowerCase()}`.includes(word) ? 1 : 0;
 }
