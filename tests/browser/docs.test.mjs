@@ -282,23 +282,27 @@ const shown = (page) =>
     })),
   );
 
+// The command that runs code in a language.
+const commands = {
+  curl: (code) => ['sh', ['-c', `${code} -sS`]],
+  Python: (code) => ['python3', ['-c', code]],
+  JavaScript: (code) => (writeFileSync(join(folder, 'ask.mjs'), code), [process.execPath, [join(folder, 'ask.mjs')]]),
+  Go: (code) => (writeFileSync(join(folder, 'ask.go'), code), ['go', ['run', join(folder, 'ask.go')]]),
+};
+const hasGo = () =>
+  run('go', ['version']).then(
+    () => true,
+    () => false,
+  );
+
 test('docs: curl, Python, JavaScript and Go get the answers that the page shows', () =>
   onDocs({}, async (page) => {
-    const commands = {
-      curl: (code) => ['sh', ['-c', `${code} -sS`]],
-      Python: (code) => ['python3', ['-c', code]],
-      JavaScript: (code) => (writeFileSync(join(folder, 'ask.mjs'), code), [process.execPath, [join(folder, 'ask.mjs')]]),
-      Go: (code) => (writeFileSync(join(folder, 'ask.go'), code), ['go', ['run', join(folder, 'ask.go')]]),
-    };
-    const hasGo = await run('go', ['version']).then(
-      () => true,
-      () => false,
-    );
+    const go = await hasGo();
     const answers = (await shown(page)).map(({ answer }) => answer);
     const examples = operations.flatMap(({ operation }) => Object.keys(json(operation.requestBody)?.examples ?? {}));
     assert.ok(answers.length > examples.length, 'also those of the description, and those without a body');
     for (const [language, command] of Object.entries(commands)) {
-      if (language === 'Go' && !hasGo) continue;
+      if (language === 'Go' && !go) continue;
       await page.locator('label', { hasText: language }).first().click();
       await written(page, language);
       let asked = 0;
@@ -318,7 +322,7 @@ test('docs: curl, Python, JavaScript and Go get the answers that the page shows'
     }
     // The choice holds at the next visit.
     await page.reload();
-    await written(page, hasGo ? 'Go' : 'JavaScript');
+    await written(page, go ? 'Go' : 'JavaScript');
   }));
 
 test('docs: the Python of binary tensors prints what the page says', () =>
@@ -399,16 +403,18 @@ test('docs: an example asks for the API key if the service wants one', async () 
       const [{ code }] = await shown(page);
       const { stdout } = await run('sh', ['-c', `${code} -sS`], { env: { ...process.env, ATTENTIOND_KEY: KEY } });
       assert.deepEqual(JSON.parse(stdout).weights[0], [1, 0, 0]);
-      for (const language of ['Python', 'JavaScript']) {
+      for (const language of ['Python', 'JavaScript', ...((await hasGo()) ? ['Go'] : [])]) {
         await page.locator('label', { hasText: language }).first().click();
         await written(page, language);
-        const codes = (await shown(page)).map(({ code }) => code).filter((code) => code.includes('/version') || code.includes('/softmax'));
+        const codes = (await shown(page)).map(({ code }) => code).filter((code) => /\d\/(version|softmax)['"]/.test(code));
         assert.ok(codes.length >= 2);
         for (const code of codes) {
-          writeFileSync(join(folder, 'key.mjs'), code);
-          const [command, args] = language === 'Python' ? ['python3', ['-c', code]] : [process.execPath, [join(folder, 'key.mjs')]];
+          const [command, args] = commands[language](code);
           const { stdout } = await run(command, args, { env: { ...process.env, ATTENTIOND_KEY: KEY } });
           assert.match(stdout, /^\{/);
+          // With a wrong key it prints the status and the problem document.
+          const { stderr } = await run(command, args, { env: { ...process.env, ATTENTIOND_KEY: 'another' } }).catch((failed) => failed);
+          assert.match(stderr, /^401 \{.*"detail":/);
         }
       }
     },

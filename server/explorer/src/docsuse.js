@@ -12,20 +12,24 @@ const KEY = 'ATTENTIOND_KEY';
 const withoutBody = {
   curl: ({ code, key }) => code + (key ? ` -H "Authorization: Bearer $${KEY}"` : ''),
   python: ({ url, key }) =>
-    `${key ? 'import os\n' : ''}from urllib.request import Request, urlopen
+    `${key ? 'import os\n' : ''}from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 request = Request('${url}'${key ? `, headers={'Authorization': 'Bearer ' + os.environ['${KEY}']}` : ''})
-with urlopen(request) as response:
-    print(response.read().decode())
+try:
+    print(urlopen(request).read().decode())
+except HTTPError as error:
+    raise SystemExit(f'{error.code} {error.read().decode()}')
 `,
   javascript: ({ url, key }) =>
     `const response = await fetch('${url}'${key ? `, { headers: { Authorization: \`Bearer \${process.env.${KEY}}\` } }` : ''});
-console.log(await response.text());
+if (!response.ok) console.error(response.status, await response.text());
+else console.log(await response.text());
 `,
 };
 
 function go({ url, body, key }) {
-  const packages = ['fmt', 'io', 'net/http', ...(key ? ['os'] : []), ...(body ? ['strings'] : [])];
+  const packages = ['fmt', 'io', 'net/http', 'os', ...(body ? ['strings'] : [])];
   const text = /[`\r]/.test(body) ? JSON.stringify(body) : `\`${body}\``;
   return `package main
 
@@ -47,6 +51,10 @@ ${body ? '\trequest.Header.Set("Content-Type", "application/json")\n' : ''}${
 \tanswer, err := io.ReadAll(response.Body)
 \tif err != nil {
 \t\tpanic(err)
+\t}
+\tif response.StatusCode >= 400 {
+\t\tfmt.Fprintln(os.Stderr, response.StatusCode, string(answer))
+\t\tos.Exit(1)
 \t}
 \tfmt.Println(string(answer))
 }
