@@ -126,6 +126,12 @@ test('docs: every path, and every key of what it takes and returns, without a sc
         );
       }
     }
+    // What "Takes" has is named beside it, the inputs first.
+    const takes = await page
+      .locator('#attention ~ details > summary', { hasText: /^Takes/ })
+      .first()
+      .textContent();
+    assert.match(takes, /^TakesQ K V X .*\breturn .*\bcausal\b/);
     // A folded part opens with a click, and by the address.
     const bias = page.locator('#option-bias');
     assert.equal((await sight(bias)).open, false);
@@ -222,6 +228,50 @@ test('docs: the search finds keys, results, errors and paths with the keyboard',
     assert.equal(await input.evaluate((element) => element === document.activeElement), false);
   }));
 
+test('docs: the search finds each text, begins with what fits best, and shows the place and the words around it', () =>
+  onDocs({ viewport: SMALL }, async (page) => {
+    const input = page.locator('#find input');
+    async function find(query) {
+      await input.fill(query);
+      await page.locator('#found li').first().waitFor();
+      return page
+        .locator('#found li')
+        .evaluateAll((all) => all.map((li) => [...li.children].map(({ textContent }) => textContent)))
+        .then((all) => all.map(([label, place, excerpt]) => ({ label, place, excerpt })));
+    }
+    await input.focus();
+    await page.locator('#find [role=combobox]').waitFor();
+    // The place has the parts around an entry, and not those before it.
+    assert.equal((await find('422'))[0].place, 'Errors');
+    const takes = (await find('embeddings')).find(({ label }) => label === 'Takes');
+    assert.equal(takes.place, 'POST /embeddings');
+    assert.equal((await find('rope_type'))[0].place, 'Types › Of requests › RotaryScaling');
+    // A text in a list, in an example of an error, and in code.
+    const wanted = { 'little-endian': 'Binary tensors', 'max-body': '413 Content Too Large', urllib: 'Binary tensors' };
+    // Chapters and paths come before keys, and whole words before parts of words.
+    Object.assign(wanted, {
+      safetensors: 'Binary tensors',
+      error: 'Errors',
+      metadata: 'Binary tensors',
+      batch: 'Overview',
+      scale: 'scale',
+    });
+    for (const [query, label] of Object.entries(wanted)) assert.equal((await find(query))[0].label, label, query);
+    const labels = async (query) => (await find(query)).map(({ label }) => label);
+    const items = await labels('item');
+    assert.ok(items.indexOf('mask') < items.indexOf('Matrices without rows'), 'item before items');
+    assert.deepEqual(
+      (await labels('softmax forbidden')).slice(0, 3),
+      ['Overview', 'normalization', 'POST /softmax'],
+      'all words, then some',
+    );
+    // What has all words, as a phrase, comes before a key with one of them in its name.
+    for (const query of ['little-endian', 'max-body', 'urllib', 'safetensors', 'metadata', 'api key']) {
+      const [{ excerpt }] = await find(query);
+      assert.ok(excerpt.toLowerCase().includes(query), `${query}: ${excerpt}`);
+    }
+  }));
+
 // Waits until all requests are written in a language.
 const written = (page, language) =>
   page.waitForFunction((value) => {
@@ -238,23 +288,27 @@ const shown = (page) =>
     })),
   );
 
+// The command that runs code in a language.
+const commands = {
+  curl: (code) => ['sh', ['-c', `${code} -sS`]],
+  Python: (code) => ['python3', ['-c', code]],
+  JavaScript: (code) => (writeFileSync(join(folder, 'ask.mjs'), code), [process.execPath, [join(folder, 'ask.mjs')]]),
+  Go: (code) => (writeFileSync(join(folder, 'ask.go'), code), ['go', ['run', join(folder, 'ask.go')]]),
+};
+const hasGo = () =>
+  run('go', ['version']).then(
+    () => true,
+    () => false,
+  );
+
 test('docs: curl, Python, JavaScript and Go get the answers that the page shows', () =>
   onDocs({}, async (page) => {
-    const commands = {
-      curl: (code) => ['sh', ['-c', `${code} -sS`]],
-      Python: (code) => ['python3', ['-c', code]],
-      JavaScript: (code) => (writeFileSync(join(folder, 'ask.mjs'), code), [process.execPath, [join(folder, 'ask.mjs')]]),
-      Go: (code) => (writeFileSync(join(folder, 'ask.go'), code), ['go', ['run', join(folder, 'ask.go')]]),
-    };
-    const hasGo = await run('go', ['version']).then(
-      () => true,
-      () => false,
-    );
+    const go = await hasGo();
     const answers = (await shown(page)).map(({ answer }) => answer);
     const examples = operations.flatMap(({ operation }) => Object.keys(json(operation.requestBody)?.examples ?? {}));
     assert.ok(answers.length > examples.length, 'also those of the description, and those without a body');
     for (const [language, command] of Object.entries(commands)) {
-      if (language === 'Go' && !hasGo) continue;
+      if (language === 'Go' && !go) continue;
       await page.locator('label', { hasText: language }).first().click();
       await written(page, language);
       let asked = 0;
@@ -274,7 +328,7 @@ test('docs: curl, Python, JavaScript and Go get the answers that the page shows'
     }
     // The choice holds at the next visit.
     await page.reload();
-    await written(page, hasGo ? 'Go' : 'JavaScript');
+    await written(page, go ? 'Go' : 'JavaScript');
   }));
 
 test('docs: the Python of binary tensors prints what the page says', () =>
@@ -295,7 +349,25 @@ test('docs: a block is copied', () =>
     const copied = await page.evaluate(() => navigator.clipboard.readText());
     assert.equal(copied, await page.locator('.bar:nth-of-type(n) + pre').nth(1).textContent());
     assert.match(copied, /^curl http/);
-    assert.equal(await page.locator('main pre:not(.answer)').count(), await page.locator('main .bar').count());
+    // Requests and commands have a button, and what is printed or computed has none.
+    const isCommand = await page
+      .locator('main pre')
+      .evaluateAll((all) =>
+        all.map((pre) => [/^(curl|git|import) /.test(pre.textContent), pre.previousElementSibling?.matches('.bar') ?? false]),
+      );
+    assert.ok(isCommand.some(([command]) => command) && isCommand.some(([command]) => !command));
+    for (const [command, hasBar] of isCommand) assert.equal(hasBar, command);
+    // A button without languages lies within its block, also if the block is a line.
+    const overhang = await page.evaluate(() => {
+      document.querySelectorAll('details').forEach((part) => (part.open = true));
+      const blocks = [...document.querySelectorAll('.bar:not(:has(* + *)) + pre')];
+      blocks[0].textContent = 'make run';
+      return blocks.map((pre) => {
+        const [inner, outer] = [pre.previousElementSibling.firstElementChild, pre].map((part) => part.getBoundingClientRect());
+        return Math.max(outer.top - inner.top, inner.bottom - outer.bottom);
+      });
+    });
+    assert.ok(overhang.length > 1 && overhang.every((pixels) => pixels < 0), overhang.join());
   }));
 
 test('docs: an example runs in the page', () =>
@@ -355,16 +427,18 @@ test('docs: an example asks for the API key if the service wants one', async () 
       const [{ code }] = await shown(page);
       const { stdout } = await run('sh', ['-c', `${code} -sS`], { env: { ...process.env, ATTENTIOND_KEY: KEY } });
       assert.deepEqual(JSON.parse(stdout).weights[0], [1, 0, 0]);
-      for (const language of ['Python', 'JavaScript']) {
+      for (const language of ['Python', 'JavaScript', ...((await hasGo()) ? ['Go'] : [])]) {
         await page.locator('label', { hasText: language }).first().click();
         await written(page, language);
-        const codes = (await shown(page)).map(({ code }) => code).filter((code) => code.includes('/version') || code.includes('/softmax'));
+        const codes = (await shown(page)).map(({ code }) => code).filter((code) => /\d\/(version|softmax)['"]/.test(code));
         assert.ok(codes.length >= 2);
         for (const code of codes) {
-          writeFileSync(join(folder, 'key.mjs'), code);
-          const [command, args] = language === 'Python' ? ['python3', ['-c', code]] : [process.execPath, [join(folder, 'key.mjs')]];
+          const [command, args] = commands[language](code);
           const { stdout } = await run(command, args, { env: { ...process.env, ATTENTIOND_KEY: KEY } });
           assert.match(stdout, /^\{/);
+          // With a wrong key it prints the status and the problem document.
+          const { stderr } = await run(command, args, { env: { ...process.env, ATTENTIOND_KEY: 'another' } }).catch((failed) => failed);
+          assert.match(stderr, /^401 \{.*"detail":/);
         }
       }
     },
@@ -387,7 +461,7 @@ test('docs: the explorer opens the examples and computes them', () =>
         found.some((one) => JSON.stringify(one) === JSON.stringify(each)),
         JSON.stringify(each),
       );
-    for (const link of [page.getByRole('link', { name: 'open it in the explorer', exact: true }), links.nth(2)]) {
+    for (const link of [links.first(), links.nth(2)]) {
       await page.goto('/docs');
       const body = new URLSearchParams(new URL(await link.evaluate(({ href }) => href)).hash.slice(1)).get('body');
       await link.evaluate((a) => a.click());

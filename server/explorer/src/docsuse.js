@@ -12,20 +12,24 @@ const KEY = 'ATTENTIOND_KEY';
 const withoutBody = {
   curl: ({ code, key }) => code + (key ? ` -H "Authorization: Bearer $${KEY}"` : ''),
   python: ({ url, key }) =>
-    `${key ? 'import os\n' : ''}from urllib.request import Request, urlopen
+    `${key ? 'import os\n' : ''}from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 request = Request('${url}'${key ? `, headers={'Authorization': 'Bearer ' + os.environ['${KEY}']}` : ''})
-with urlopen(request) as response:
-    print(response.read().decode())
+try:
+    print(urlopen(request).read().decode())
+except HTTPError as error:
+    raise SystemExit(f'{error.code} {error.read().decode()}')
 `,
   javascript: ({ url, key }) =>
     `const response = await fetch('${url}'${key ? `, { headers: { Authorization: \`Bearer \${process.env.${KEY}}\` } }` : ''});
-console.log(await response.text());
+if (!response.ok) console.error(response.status, await response.text());
+else console.log(await response.text());
 `,
 };
 
 function go({ url, body, key }) {
-  const packages = ['fmt', 'io', 'net/http', ...(key ? ['os'] : []), ...(body ? ['strings'] : [])];
+  const packages = ['fmt', 'io', 'net/http', 'os', ...(body ? ['strings'] : [])];
   const text = /[`\r]/.test(body) ? JSON.stringify(body) : `\`${body}\``;
   return `package main
 
@@ -47,6 +51,10 @@ ${body ? '\trequest.Header.Set("Content-Type", "application/json")\n' : ''}${
 \tanswer, err := io.ReadAll(response.Body)
 \tif err != nil {
 \t\tpanic(err)
+\t}
+\tif response.StatusCode >= 400 {
+\t\tfmt.Fprintln(os.Stderr, response.StatusCode, string(answer))
+\t\tos.Exit(1)
 \t}
 \tfmt.Println(string(answer))
 }
@@ -148,28 +156,86 @@ function titleOf(element) {
     .trim();
 }
 
-// Returns what can be found, in the order of the page: {element, label, place, about, name, text}. place: the parts around it.
+// Returns the text of a part of the page, with a space between its paragraphs.
+const textOf = (part) =>
+  (part.querySelector('p, li') ? [...part.children].map(textOf).join(' ') : part.textContent).replace(/\s+/g, ' ').trim();
+
+// Returns what stands under a heading or a summary up to the next heading, without folds and tables, as [text, code].
+function textUnder(head) {
+  const parts = [];
+  for (let part = head.nextElementSibling; part && !part.matches('h2, h3'); part = part.nextElementSibling) parts.push(part);
+  const texts = parts.filter((part) => part.matches('p, ul')).map(textOf);
+  const summary = head.querySelector('b ~ small')?.textContent ?? '';
+  return [
+    [summary, ...texts.filter((text) => !text.startsWith('Errors: '))].join(' ').trim(),
+    parts
+      .filter((part) => part.matches('pre'))
+      .map(textOf)
+      .join(' '),
+  ];
+}
+
+// Returns what can be found, in the order of the page: {element, label, place, about, code, name, text, leads}. place: the parts around it.
+// leads: whether it is a chapter or a path.
 function entries() {
   const found = [];
-  let [chapter, path, part] = ['', '', ''];
+  let [chapter, path] = ['', ''];
   for (const element of document.querySelectorAll('main :is(h2, h3, h4, summary, th, th span)[id]')) {
     const label = titleOf(element);
-    if (element.tagName === 'H2') [chapter, path, part] = [label, '', ''];
-    if (element.querySelector('b')) [path, part] = [label, ''];
-    const after = element.closest('summary, h2, h3')?.nextElementSibling;
-    const about = (element.closest('tr')?.lastElementChild ?? (after?.tagName === 'P' ? after : null))?.textContent ?? '';
-    const place = [path || chapter, part].filter((name) => name && name !== label).join(' › ');
-    found.push({ element, label, about, place, name: label.toLowerCase(), text: `${place} ${about}`.toLowerCase() });
-    if (element.tagName === 'SUMMARY' && label !== path) part = label;
+    const isPath = Boolean(element.querySelector('b'));
+    if (element.tagName === 'H2') [chapter, path] = [label, ''];
+    if (isPath) path = label;
+    const around = [];
+    for (let fold = element; (fold = fold.closest('details')); fold = fold.parentNode)
+      if (fold.firstElementChild !== element) around.unshift(titleOf(fold.firstElementChild));
+    const place = [path || chapter, ...around].filter((name, i) => name !== label && (i === 0 || name !== path)).join(' › ');
+    const row = element.closest('tr');
+    const isExample = element.tagName === 'H4';
+    const [about, code] = row
+      ? [[...row.cells].slice(1).reverse().map(textOf).filter(Boolean).join(' · '), '']
+      : isExample
+        ? ['', '']
+        : textUnder(element);
+    const text = `${place} ${about}`.toLowerCase();
+    found.push({ element, label, about, code, place, name: label.toLowerCase(), text, leads: isPath || element.tagName === 'H2' });
   }
   return found;
 }
 
-// How well an entry fits a query and its words. 0 is not at all.
-function fit({ name, text }, query, words) {
-  const points = words.map((word) => (name === word ? 4 : name.includes(word) ? 3 : text.includes(word) ? 1 : 0));
+// Returns what finds a word in texts in lower case: the whole word, its beginning, a word within the name of a key, or any part.
+function finder(word) {
+  const quoted = word.replace(/[\\^$.*+?()[\]{}|/]/g, '\\$&');
+  const between = (before, after) => new RegExp(`(?<![\\p{L}\\p{N}${before}])${quoted}${after}`, 'u');
+  return { word, key: between('_', '(?![\\p{L}\\p{N}_])'), begins: between('_', ''), whole: between('', '(?![\\p{L}\\p{N}])') };
+}
+
+// How well an entry has a word. 0 is not at all. The whole word in the name is the best, and a part of a text or of code the least.
+function has({ name, text, code }, { word, key, begins, whole }) {
+  if (key.test(name)) return 5;
+  if (begins.test(name)) return 4;
+  if (whole.test(name) || whole.test(text)) return 3;
+  if (name.includes(word) || begins.test(text)) return 2;
+  return `${text}\n${code.toLowerCase()}`.includes(word) ? 1 : 0;
+}
+
+// How well an entry fits a query and the finders of its words. 0 is not at all. An entry with more of the words comes first, then one with
+// the whole phrase. A chapter or a path comes before a key that has the words in a similar way.
+function fit(entry, query, words) {
+  const points = words.map((word) => has(entry, word));
   const sum = points.reduce((a, b) => a + b, 0);
-  return sum && sum + (name === query ? 20 : name.startsWith(query) ? 10 : 0);
+  const isPhrase = words.length > 1 && `${entry.name}\n${entry.text}`.includes(query);
+  const more = (entry.leads ? 1.5 : 0) + (entry.name === query ? 0.4 : 0) + (isPhrase ? 2 : 0);
+  return sum && points.filter(Boolean).length * 100 + sum / words.length + more;
+}
+
+// Returns the part of the text of an entry, or of its code, that has a word of a query, or its beginning.
+function excerpt({ about, code }, query, words) {
+  const all = `${about} ${code}`.trim();
+  const lower = all.toLowerCase();
+  const places = [lower.indexOf(query), ...words.map(({ whole }) => lower.search(whole)), ...words.map(({ word }) => lower.indexOf(word))];
+  const at = places.find((place) => place >= 0) ?? 0;
+  const begin = at < 60 ? 0 : all.lastIndexOf(' ', at - 30) + 1;
+  return `${begin ? '… ' : ''}${all.slice(begin, begin + 90)}${begin + 90 < all.length ? '…' : ''}`;
 }
 
 // Searches while a reader types in the field. show(element) shows a place of the page.
@@ -206,8 +272,8 @@ export function search(input, show) {
   }
 
   function find() {
-    const query = input.value.trim().toLowerCase();
-    const words = query.split(/\s+/).filter(Boolean);
+    const query = input.value.trim().toLowerCase().replace(/\s+/g, ' ');
+    const words = query.split(' ').filter(Boolean).map(finder);
     const fitting = known.map((entry) => [fit(entry, query, words), entry]).filter(([points]) => points);
     const best = fitting.sort(([a], [b]) => b - a).slice(0, MOST);
     list.replaceChildren();
@@ -215,7 +281,7 @@ export function search(input, show) {
       const option = makeWith('li', list, { id: `found-${i}`, role: 'option' });
       make('b', '', option, entry.label);
       make('small', '', option, entry.place);
-      make('span', '', option, entry.about.slice(0, 90));
+      make('span', '', option, excerpt(entry, query, words));
       option.addEventListener('pointerdown', (event) => (event.preventDefault(), go(entry)));
     }
     list.hidden = !best.length;

@@ -11,18 +11,17 @@ const LONG = 4000; // characters; a longer body is read from body.json
 // Quotes a text for a POSIX shell. Inside single quotes, only the single quote is special.
 export const shell = (text) => `'${text.replaceAll("'", `'\\''`)}'`;
 
-const escaped = (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`;
-
 // Quotes a text for Python and JavaScript. A string of JSON is also a string of both languages. Characters that end a line in one of them
 // are escaped.
-const quoted = (text) => JSON.stringify(text).replace(/[\u0085\u2028\u2029\u007f]/g, escaped);
+const quoted = (text) =>
+  JSON.stringify(text).replace(/[\u0085\u2028\u2029\u007f]/g, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`);
 
 // Texts that no raw string of either language can hold: a carriage return would become a line feed, and a backslash at the end would escape
 // the quote.
 const tooRaw = /[\r\u0000]|\\$/;
 
 function python(text) {
-  return tooRaw.test(text) || text.includes("'''") || text.endsWith("'") ? quoted(text) : `r'''${text}'''`;
+  return tooRaw.test(text) || /'''|'$/.test(text) ? quoted(text) : `r'''${text}'''`;
 }
 
 function javascript(text) {
@@ -42,36 +41,39 @@ export function formatJSON(value) {
   return `${open}\n${parts.map((part) => `  ${part.replaceAll('\n', '\n  ')}`).join(',\n')}\n${close}`;
 }
 
+// The lines of the code in each language. What is null or false is no line.
 const writers = {
   curl: ({ url, text, key, file, types }) => [
-    ...(file ? [`# The request is in ${file}: download it first.`] : []),
-    `curl ${shell(url)}${types.map(([name, type]) => ` -H '${name}: ${type}'`).join('')} \\`,
-    ...(key ? [`  -H "Authorization: Bearer $ATTENTIOND_KEY" \\`] : []),
+    file && `# The request is in ${file}: download it first.`,
+    `curl ${shell(url)}${types.map((type) => ` -H '${type}'`).join('')} \\`,
+    key && `  -H "Authorization: Bearer $ATTENTIOND_KEY" \\`,
     file ? `  --data-binary @${file}` : `  --data-raw ${shell(text)}`,
   ],
-  python: ({ url, text, key, file, types }) => [
-    ...(file ? [`# The request is in ${file}: download it first.`] : []),
+  python: ({ url, text, key, file, headers }) => [
+    file && `# The request is in ${file}: download it first.`,
     'import json',
-    ...(key ? ['import os'] : []),
-    'from urllib.request import Request, urlopen',
-    '',
-    file ? `body = open('${file}', 'rb').read()` : `body = ${python(text)}.encode()`,
-    `headers = {${types.map(([name, type]) => `'${name}': '${type}'`).join(', ')}}`,
-    ...(key ? ["headers['Authorization'] = 'Bearer ' + os.environ['ATTENTIOND_KEY']"] : []),
-    `with urlopen(Request(${quoted(url)}, body, headers)) as response:`,
-    '    answer = json.load(response)',
+    key && 'import os',
+    'from urllib.error import HTTPError',
+    'from urllib.request import Request, urlopen\n',
+    `body = ${file ? `open('${file}', 'rb').read()` : `${python(text)}.encode()`}`,
+    `headers = {${headers}}`,
+    key && "headers['Authorization'] = 'Bearer ' + os.environ['ATTENTIOND_KEY']",
+    'try:',
+    `    answer = json.load(urlopen(Request(${quoted(url)}, body, headers)))`,
+    'except HTTPError as error:',
+    "    raise SystemExit(f'{error.code} {error.read().decode()}')",
     'print(json.dumps(answer))',
   ],
-  javascript: ({ url, text, key, file, types }) => [
-    ...(file ? [`// The request is in ${file}: download it first. A module of Node.js; a page takes it from a file input.`] : []),
-    ...(file ? ["import { readFile } from 'node:fs/promises';", ''] : []),
+  javascript: ({ url, text, key, file, headers }) => [
+    file && `// The request is in ${file}: download it first. A module of Node.js; a page takes it from a file input.`,
+    file && "import { readFile } from 'node:fs/promises';\n",
     `const body = ${file ? `await readFile('${file}')` : javascript(text)};`,
-    `const headers = { ${types.map(([name, type]) => `${name === 'Accept' ? name : `'${name}'`}: '${type}'`).join(', ')} };`,
-    ...(key ? ['headers.Authorization = `Bearer ${process.env.ATTENTIOND_KEY}`;'] : []),
+    `const headers = { ${headers} };`,
+    key && 'headers.Authorization = `Bearer ${process.env.ATTENTIOND_KEY}`;',
     `const response = await fetch(${quoted(url)}, { method: 'POST', headers, body });`,
     'const answer = await response.json();',
-    'if (!response.ok) throw new Error(answer.detail);',
-    'console.log(JSON.stringify(answer));',
+    'if (!response.ok) console.error(response.status, JSON.stringify(answer));',
+    'else console.log(JSON.stringify(answer));',
   ],
 };
 
@@ -81,10 +83,11 @@ const writers = {
 export function snippet(language, { base, path, body, key = false }) {
   const text = bodyText(body);
   const file = fileOf(text);
-  const types = [['Content-Type', JSON_TYPE]];
-  if (hasHeld(text)) types[0][1] = 'application/vnd.safetensors';
-  if (hasHeld(text)) types.push(['Accept', JSON_TYPE]);
-  return `${writers[language]({ url: `${base.replace(/\/$/, '')}${path}`, text, key, file, types }).join('\n')}\n`;
+  const types = hasHeld(text) ? ['Content-Type: application/vnd.safetensors', `Accept: ${JSON_TYPE}`] : [`Content-Type: ${JSON_TYPE}`];
+  const headers = types.map((type) => `'${type.replace(': ', "': '")}'`).join(', ');
+  return `${writers[language]({ url: base.replace(/\/$/, '') + path, text, key, file, types, headers })
+    .filter(Boolean)
+    .join('\n')}\n`;
 }
 
 // Returns the text of a body as it is in the code and in body.json.

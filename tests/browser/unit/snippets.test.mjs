@@ -36,6 +36,8 @@ const BODIES = {
   'a long one': { X: Array.from({ length: 100 }, (_, i) => Array.from({ length: 10 }, (_, j) => i * j)) },
 };
 
+const REFUSED = '{"detail": "K has 3 columns but Q has 2", "pointer": "/K"}';
+
 let folder;
 let server;
 let base;
@@ -48,7 +50,8 @@ before(async () => {
     request.on('data', (part) => parts.push(part));
     request.on('end', () => {
       seen = { method: request.method, path: request.url, headers: request.headers, body: Buffer.concat(parts).toString() };
-      response.end('{"output": [[1, 2.5]]}');
+      response.statusCode = request.url === '/refused' ? 422 : 200;
+      response.end(response.statusCode === 422 ? REFUSED : '{"output": [[1, 2.5]]}');
     });
   });
   await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve));
@@ -95,6 +98,13 @@ for (const language of ['curl', 'python', 'javascript']) {
     assert.deepEqual([seen.body, code.includes('Q.npy')], ['the bytes', false]);
     assert.deepEqual([seen.headers['content-type'], seen.headers.accept], ['application/vnd.safetensors', 'application/json']);
   });
+  if (language !== 'curl')
+    test(`${language} prints the status and the whole answer of an error`, async () => {
+      const [command, args] = commands[language](snippet(language, { base, path: '/refused', body: { X: [[1]] } }));
+      const { stdout, stderr } = await run(command, args, { cwd: folder }).catch((failed) => failed);
+      const [, status, answer] = /^(\d+) (.+)\n$/.exec(stderr);
+      assert.deepEqual([stdout, status, JSON.parse(answer)], ['', '422', JSON.parse(REFUSED)]);
+    });
   test(`${language} takes the key from the environment`, async () => {
     await runs(language, { body: { X: [[1]] }, key: true });
     assert.equal(seen.headers.authorization, 'Bearer a key of the tests');
