@@ -92,7 +92,7 @@ function readable(text) {
 function askKey(place, use) {
   const form = make('form', 'bar', place);
   const label = make('label', '', form, 'This service wants an API key: ');
-  const input = makeWith('input', label, { type: 'password', autocomplete: 'off', required: true });
+  const input = makeWith('input', label, { type: 'password', autocomplete: 'off', required: true, pattern: '[\\x21-\\x7e]+' });
   makeWith('button', form, { textContent: 'Use it' });
   form.addEventListener('submit', (event) => (event.preventDefault(), use(input.value)));
   input.focus();
