@@ -39,6 +39,7 @@ REQUEST, ANSWER = "option", "result"  # the two kinds of keys, as anchors name t
 PROBLEM = "application/problem+json"
 ERRORS = {"Problem", "InferenceError"}  # the types of errors
 SHARING = ["attention", "layers"]  # the tags whose requests and answers have shared keys
+MAIN, OFTEN = "Q K V X".split(), "causal mask scale window".split()  # shared keys that the summary of "Takes" names
 # The groups of shared keys, in the order of the page. The first group of each kind is open. A key that stands in no group
 # comes last.
 GROUPS = {
@@ -331,7 +332,7 @@ def default_of(description):
     return description, first if comma and len(first) <= SHORT else ""
 
 
-GIVEN_OR_DRAWN = re.compile(r"\s(It is|They are)\s+given\s+or\s+drawn\.|,\s+given\s+or\s+drawn(?=\.)")
+GIVEN_OR_DRAWN = re.compile(r"\s(It|They)\s+(is|are)\s+given\s+or\s+drawn\.|,\s+given\s+or\s+drawn(?=\.)")
 Key = collections.namedtuple("Key", "name type default meaning")
 
 
@@ -352,7 +353,7 @@ def keys(document, schema, where, results=()):
         meaning = document.linked(short(meaning, place))
         words = full.get("items", {}).get("enum", [])
         if words and set(words) <= set(results):
-            meaning += " They are those that it returns."
+            meaning += " See Returns for the names."
         elif words:
             meaning += " Allowed values: " + " ".join(code(json.dumps(word)) for word in words)
         yield Key(name, typed(document, value, place), spans(default, place), meaning)
@@ -445,14 +446,22 @@ class Page:
         shared = [row for row, paths in self.shared[kind].items() if path in paths]
         own = [row for row in keys(self.document, schema, name, results) if row not in shared]
         made = [table_of_keys("", own, kind == ANSWER)] if own else []
+        main = [row for row in shared if kind == REQUEST and row.name in MAIN]
         others = [row for row in self.shared[kind] if row not in shared]
         every = f'<a href="#{kind}s">shared {kind}s</a>'
         if len(shared) > len(others):
+            if main:
+                made.insert(0, f"<p>Inputs: {links_to(kind, main)}</p>")
             exceptions = f", except {links_to(kind, others)}" if others else ""
             made.append(f'<p class="except">{"Also all" if own else "All"} {every}{exceptions}.</p>')
         elif shared:
             made.append(f'<p class="keys">{"Also these" if own else "These"} {every}: {links_to(kind, shared)}</p>')
         if "requestBody" in self.document.paths[path].get("post", {}):
+            often = [row.name for row in shared if row.name in OFTEN]
+            if kind == REQUEST and often:
+                # The inputs come first. Other shared keys stand in the chapter about them.
+                names = " ".join([row.name for row in main + own] + often)
+                return [fold(f"{verb}<small>{names} …</small>"), *made, "</details>"]
             return [fold(verb, names=True), *made, "</details>"]
         return [f"<p>{verb}:", *made]
 
@@ -494,9 +503,11 @@ class Page:
         parameters = [self.document.resolve(parameter)[0] for parameter in operation.get("parameters", [])]
         lines = self.described(operation["description"], where)
         examples = list(self.examples(path, method, operation))
-        lines, more = lines + examples[:1], examples[1:]
+        same = {self.shown.get(name) for _, name in types.values()} - {None}  # the path that takes and returns the same
+        first, more = ([], examples) if same else (examples[:1], examples[1:])
+        lines += first
         if more:
-            lines += [fold(f"More examples <small>{len(more)}</small>"), *more, "</details>"]
+            lines += [fold(f"{'More examples' if first else 'Examples'} <small>{len(more)}</small>"), *more, "</details>"]
         if REQUEST in types:
             self.contents[-1][2].append((label, anchor))
             lines = [f'<h3 id="{anchor}">{label} <small>{summary}</small></h3>', *lines]
@@ -506,9 +517,8 @@ class Page:
             if each["in"] == "path":
                 lines.append(f"<p>{code(each['name'])} in the path: {short(each['description'], where)}</p>")
         results = types[ANSWER][0]["properties"] if ANSWER in types else ()
-        before = {self.shown.get(name) for _, name in types.values()}
-        if types and None not in before:
-            other, place = before.pop()
+        if same:
+            other, place = same.pop()
             lines.append(f'<p>Takes and returns the keys of <a href="#{place}">{other}</a>.</p>')
         else:
             for kind, schema in types.items():
@@ -531,22 +541,8 @@ class Page:
         for number, (group, names) in enumerate(GROUPS[kind].items()):
             wanted = [name for name in rest if name.startswith("grad_")] if names == "grad_" else names.split() or list(rest)
             rows = [rest.pop(name) for name in wanted if name in rest]
-            made = table_of_keys(kind, [self.limited(kind, row) for row in rows], kind == ANSWER)
-            lines += [fold(group, is_open=number == 0, names=True), made, "</details>"]
+            lines += [fold(group, is_open=number == 0, names=True), table_of_keys(kind, rows, kind == ANSWER), "</details>"]
         return lines
-
-    def limited(self, kind, row):
-        """A shared key. Its meaning says which paths do not have it, if they compute attention."""
-        every = dict.fromkeys(path for paths in self.shared[kind].values() for path in paths if path.endswith("attention"))
-        paths = self.shared[kind][row]
-        missing = [path for path in every if path not in paths]
-        if not missing:
-            return row
-        note = f" {listed(missing)} {'does' if len(missing) == 1 else 'do'} not have it."
-        if len(missing) > 2:
-            note = f" Only {listed(paths)} have it."
-        end = "</p>" if row.meaning.endswith("</p>") else ""
-        return row._replace(meaning=row.meaning.removesuffix("</p>") + note + end)
 
     def objects(self):
         """The types, in three groups that are folded."""
@@ -588,7 +584,7 @@ class Page:
         lines = self.chapter("Errors", "errors")
         lines.append(f"<pre>{text(problem)}</pre>")
         for status, title, meaning in sorted(rows):
-            lines += [fold(f"<code>{status}</code> {title}", f"error-{status}"), meaning, "</details>"]
+            lines += [fold(f"<code>{status}</code> {title}", f"error-{status}", status == "422"), meaning, "</details>"]
         return lines + self.object("Problem", self.document.objects["Problem"])
 
     def only_of_inference(self, known):
@@ -633,24 +629,24 @@ class Page:
         return [
             *self.chapter("Headers", "headers"),
             fold("Headers of requests"),
-            table("header", ["Header of the request", "Value", "Meaning"], rows),
+            table("", ["Header of the request", "Value", "Meaning"], rows),
             "</details>",
             fold("Headers of answers"),
-            table("answer", ["Header of the answer", "Example", "Meaning"], answers),
+            table("", ["Header of the answer", "Example", "Meaning"], answers),
             "</details>",
         ]
 
     def kernel(self):
-        """The command of the guide "Check your kernel", and the names of its examples."""
+        """The command of the guide "Check your kernel", and the languages of its examples."""
         guide = GUIDE.match((KERNEL / "README.md").read_text(encoding="utf-8"))
         if not guide:
             raise Unknown("tests/clients/kernel/README.md: no title, table and command")
-        files = [f"{code(file)} ({text(name)})" for name, file in re.findall(r"^\| (\w+) \| \[([\w.]+)\]", guide["table"], re.M)]
+        names = re.findall(r"^\| (\w+) \| \[", guide["table"], re.M)
         return [
             fold(text(guide["title"]), "kernel"),
             "<p>Let a test of your kernel write its inputs and its results to a file, and send it:",
             f"<pre>{text(guide['command'])}</pre>",
-            f"<p>{code('tests/clients/kernel')} of the sources explains the file, and has whole examples: {listed(files)}.</p>",
+            f"<p>{code('tests/clients/kernel')} of the sources explains the file, and has whole examples in {text(listed(names))}.</p>",
             "</details>",
         ]
 
@@ -675,8 +671,8 @@ class Page:
         lines += [*self.chapter("Compare your own results", "compare"), *self.kernel()]
         lines += self.tag("layers", "Stored layers", "layers-stored")
         lines += self.tag("inference", "Open Inference Protocol", "inference")
-        lines += self.objects()
         lines += self.headers()
+        lines += self.objects()
         lines += self.tag("service", "Service", "service")
         lines += self.tag("pages", "Pages", "pages")
         for title in self.chapters:
@@ -700,7 +696,7 @@ class Page:
 GUIDE = re.compile(r"# (?P<title>.+?)\n\n.+?\n\n(?P<table>\|.+?)\n\n.*?\n```sh\n(?P<command>curl .+?)\n```\n", re.S)
 
 TEMPLATE = """<!doctype html>
-<!-- docs.py makes this page: run make docs. -->
+<!-- "make docs" makes this page. -->
 <html lang="en">
 <head>
 <meta charset="utf-8">

@@ -126,6 +126,12 @@ test('docs: every path, and every key of what it takes and returns, without a sc
         );
       }
     }
+    // What "Takes" has is named beside it, the inputs first.
+    const takes = await page
+      .locator('#attention ~ details > summary', { hasText: /^Takes/ })
+      .first()
+      .textContent();
+    assert.match(takes, /^TakesQ K V X .*\breturn .*\bcausal\b/);
     // A folded part opens with a click, and by the address.
     const bias = page.locator('#option-bias');
     assert.equal((await sight(bias)).open, false);
@@ -343,7 +349,25 @@ test('docs: a block is copied', () =>
     const copied = await page.evaluate(() => navigator.clipboard.readText());
     assert.equal(copied, await page.locator('.bar:nth-of-type(n) + pre').nth(1).textContent());
     assert.match(copied, /^curl http/);
-    assert.equal(await page.locator('main pre:not(.answer)').count(), await page.locator('main .bar').count());
+    // Requests and commands have a button, and what is printed or computed has none.
+    const isCommand = await page
+      .locator('main pre')
+      .evaluateAll((all) =>
+        all.map((pre) => [/^(curl|git|import) /.test(pre.textContent), pre.previousElementSibling?.matches('.bar') ?? false]),
+      );
+    assert.ok(isCommand.some(([command]) => command) && isCommand.some(([command]) => !command));
+    for (const [command, hasBar] of isCommand) assert.equal(hasBar, command);
+    // A button without languages lies within its block, also if the block is a line.
+    const overhang = await page.evaluate(() => {
+      document.querySelectorAll('details').forEach((part) => (part.open = true));
+      const blocks = [...document.querySelectorAll('.bar:not(:has(* + *)) + pre')];
+      blocks[0].textContent = 'make run';
+      return blocks.map((pre) => {
+        const [inner, outer] = [pre.previousElementSibling.firstElementChild, pre].map((part) => part.getBoundingClientRect());
+        return Math.max(outer.top - inner.top, inner.bottom - outer.bottom);
+      });
+    });
+    assert.ok(overhang.length > 1 && overhang.every((pixels) => pixels < 0), overhang.join());
   }));
 
 test('docs: an example runs in the page', () =>
@@ -437,7 +461,7 @@ test('docs: the explorer opens the examples and computes them', () =>
         found.some((one) => JSON.stringify(one) === JSON.stringify(each)),
         JSON.stringify(each),
       );
-    for (const link of [page.getByRole('link', { name: 'open it in the explorer', exact: true }), links.nth(2)]) {
+    for (const link of [links.first(), links.nth(2)]) {
       await page.goto('/docs');
       const body = new URLSearchParams(new URL(await link.evaluate(({ href }) => href)).hash.slice(1)).get('body');
       await link.evaluate((a) => a.click());

@@ -1,6 +1,6 @@
 // docs.js makes the reference at /docs easier to use; the page is complete without it. It opens the parts that an address names.
-// It gives each block of code a button that copies it, and each request a choice of languages and a button that sends it. It makes the field
-// of the search. What only a reader needs who uses one of them (docsuse.js) is loaded then.
+// It gives each request and command a button that copies it, and each request a choice of languages and a button that sends it. It makes
+// the field of the search. What only a reader needs who uses one of them (docsuse.js) is loaded then.
 import { keep, kept, make, makeButton, makeWith } from './dom.js';
 
 /* global DOCSUSE_NAME */
@@ -49,11 +49,12 @@ async function speak(language) {
   }
 }
 
-// Makes the bar of a block: for a request its languages, a link and a button that sends it, and for every block a button that copies it.
+// Makes the bar of a request or a command: for a request its languages, a link and a button that sends it, and a button that copies it.
 function makeBar(pre, number) {
+  const code = pre.textContent.replaceAll(WRITTEN, base);
+  if (!/^(curl|git|import)/.test(code)) return;
   const bar = makeWith('div', null, { className: 'bar' });
   pre.before(bar);
-  const code = pre.textContent.replaceAll(WRITTEN, base);
   pre.textContent = code;
   const [, address, body] = /^curl (\S+)(?: -d '(.*)')?$/s.exec(code) ?? [];
   if (address) {
@@ -87,7 +88,7 @@ function makeSearch() {
 }
 
 all('summary small:empty').forEach(listKeys);
-all('main pre:not(.answer)').forEach(makeBar);
+all('main pre').forEach(makeBar);
 makeSearch();
 if (spoken !== 'curl') speak(spoken);
 addEventListener('hashchange', revealTarget);
