@@ -397,7 +397,7 @@ test('docs: the examples have the address of the page, also behind a proxy that 
   await onPage({ baseURL: base, origin: base }, async (page) => {
     await page.goto("/at;exit;'$&/docs"); // a shell, a string and a pattern would read it otherwise
     const [{ code, answer }] = await shown(page);
-    assert.ok(code.startsWith(`curl ${base}/at%3bexit%3b%27%24%26/attention `), code);
+    assert.ok(code.startsWith(`curl ${base}/at%3Bexit%3B%27%24%26/attention `), code);
     const { stdout } = await run('sh', ['-c', `${code} -sS`]);
     assert.ok(near(JSON.parse(stdout), JSON.parse(answer)));
     await page.getByRole('button', { name: 'Run' }).first().click();

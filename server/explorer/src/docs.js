@@ -8,9 +8,8 @@ const WRITTEN = 'http://127.0.0.1:8080'; // the address in the page
 const LANGUAGES = { curl: 'curl', python: 'Python', javascript: 'JavaScript', go: 'Go' };
 const EXPLORED = /^\/(attention|self-attention|multi-head-attention|linear-attention)$/; // the paths that the explorer shows
 
-// The address of the service. Nothing in it means anything to a shell or in a string of a program.
-const escaped = (letter) => `%${letter.charCodeAt(0).toString(16)}`;
-const base = new URL('.', location.href).href.slice(0, -1).replace(/[^\w.~:/%[\]-]/g, escaped);
+// The address of the service. Nothing in it means anything to a shell or in a string of a program: escape() also knows the apostrophe.
+const base = new URL('.', location.href).href.slice(0, -1).replace(/[^\w.~:/%[\]-]/g, escape);
 const all = (selector, inside = document) => [...inside.querySelectorAll(selector)];
 const use = () => import(new URL(DOCSUSE_NAME, import.meta.url).href);
 const requests = []; // {path, body, code, shown} of each block with a request; shown is the element with its code
