@@ -24,8 +24,8 @@ DEEP = b"[" * 100_000
 # How many requests the test of each client sends to each kind, with the tries that must follow them. A client that keeps
 # connections open may ask once more after a connection was closed.
 EXPECTED = {"busy": (3,), "always": (5,), "lasting": (1,), "late": (4,), "html": (2,), "silent": (1,), "drip": (3,),
-            "closed": (1, 2), "cut": (2,), "key": (1,), "chunked": (2,), "half": (1,), "broken": (15,), "slow": (1,), "moved": (2,), "followed": (0,),
-            "deep": (3,), "lists": (1,), "reused": (2, 3), "open": (2,), "early": (1,)}
+            "closed": (1, 2), "cut": (2,), "key": (1,), "chunked": (2,), "half": (1,), "broken": (15,), "slow": (1,), "moved": (2,),
+            "followed": (0,), "deep": (3,), "lists": (1,), "reused": (2, 3), "open": (2,), "early": (1,)}
 
 
 def safetensors(head, size):
