@@ -120,8 +120,9 @@ test('tries, time-outs and broken answers', { skip: STUB ? false : 'there is no 
   const at = (kind, timeout = 30) => new Client(`${STUB}/${kind}`, { apiKey: 'secret\n', timeout }).ask('/attention', given);
   const tensorsAt = (kind) => new Client(`${STUB}/${kind}`).tensors('/attention', tensors());
   const { output } = attention(() => true);
-  for (const kind of ['busy', 'late', 'key', 'chunked', 'reused', 'reused', 'open', 'open', 'early'])
-    near((await at(kind, 5)).output.flat(), output);
+  near((await at('reused')).output.flat(), output);
+  await new Promise((wake) => setTimeout(wake, 200)); // Node.js frees a connection a moment after the answer
+  for (const kind of ['reused', 'busy', 'late', 'key', 'chunked', 'open', 'open', 'early']) near((await at(kind, 5)).output.flat(), output);
   near((await tensorsAt('chunked')).output.data, output);
   await refused(503, /too much work waits/, at('always'));
   await refused(503, /too much work waits/, at('lasting'));
