@@ -25,9 +25,10 @@ import story
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MODEL = ROOT / "server/models/story.safetensors"
-SENTENCE = ("Where random words come again, it gives {induction_weight} of its weight to what followed the same word "
-            "earlier, and head 0 of layer 0 gives {previous_weight} to the previous word. Of {cases} next words the model "
-            "predicts {all} %, but {induction} % without the first of these heads, and {previous} % without the second.")
+SENTENCE = ("In a row of random words that comes twice, head 0 of layer 1 gives {induction_weight} of its weight to what followed "
+            "the same word before, and head 0 of layer 0 gives {previous_weight} to the previous word. The model predicts "
+            "{all} % of {cases} next words. Without head 0 of layer 1 it predicts {induction} %, and without head 0 of layer 0 "
+            "{previous} %.")
 SEED, SEQUENCES = 2026, 100
 PREVIOUS, INDUCTION = (0, 0), (1, 0)  # (layer, head)
 CLOSE = 1e-5  # float32 beside NumPy's float64
