@@ -62,14 +62,9 @@ done
 arguments=$(make -n test-reproducible)
 grep -qF "COMMIT=\"$commit\" SOURCE_DATE_EPOCH=\"$seconds\" " <<<"$arguments" ||
     fail "test-reproducible does not get the commit and its time: $arguments"
-build/attentiond --port 0 >"$work/said" 2>"$work/log" &
+exec {said}< <(exec build/attentiond --port 0 2>"$work/log")
 daemon=$!
-for try in {1..100}; do
-    url=$(sed -n 's/.* listening on //p' "$work/said")
-    [ -z "$url" ] || break
-    [ "$try" -lt 100 ] || { cat "$work/log" >&2; fail "the daemon does not start"; }
-    sleep 0.1
-done
-/usr/bin/python3 docker/try-notebooks.py "$url" || fail "wrong answers"
+read -r line <&"$said" || { cat "$work/log" >&2; fail "the daemon does not start"; }
+/usr/bin/python3 docker/try-notebooks.py "${line##* }" || fail "wrong answers"
 [ ! -e "$work/calls" ] || fail "an archive needs no git, but these commands ran: $(cat "$work/calls")"
 say "built, checked and run without git; all well"
