@@ -420,6 +420,51 @@ class Families(Models):
             self.assertEqual(f"{weights[row].max():.2f}", weight)
 
 
+class Documented(Models):
+    """The program of server/layers/README.md makes a file with what goes into all layers, also behind a normalization."""
+
+    def check_program(self, model):
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.add_(0.2 * torch.randn_like(parameter))
+        model.save_pretrained(FOLDER / "mine")
+        for file in ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "special_tokens_map.json"):
+            if (MINILM / file).exists():
+                shutil.copy(MINILM / file, FOLDER / "mine")
+        self.serve()
+        page = pathlib.Path(__file__).parents[2].joinpath("server/layers/README.md").read_text(encoding="utf-8")
+        program = re.search(r"```python\n(import json\n.*?)```", page, re.S)[1]
+        with tempfile.TemporaryDirectory() as folder:
+            file = f"{folder}/mine.safetensors"
+            for written, here in {"models/mine": str(FOLDER / "mine"), "mine.safetensors": file,
+                                  "http://127.0.0.1:8080": f"http://127.0.0.1:{self.daemon.connection.port}"}.items():
+                self.assertIn(f'"{written}', program)
+                program = program.replace(f'"{written}', f'"{here}')
+            done = {}
+            exec(program, done)  # pylint: disable=exec-used
+            X = load_file(file)["X"]
+        running = type(model).from_pretrained(FOLDER / "mine", attn_implementation="eager").eval()
+        with torch.no_grad():
+            expected = running(**done["tokens"], output_attentions=True).attentions
+        answer = self.daemon.ask("POST", "/layers/mine/attention", {"X": numbers(X).tolist(), "return": ["weights"]})
+        self.assertEqual(len(answer["layers"]), len(expected))
+        for layer, want in zip(answer["layers"], expected):
+            error = np.abs(np.array(layer["weights"]) - numbers(want)[0]).max()
+            self.assertLessEqual(error, TOLERANCE[torch.float32], layer["name"])
+
+    def test_program(self):
+        vocabulary = {**SMALL, "vocab_size": 30522}
+        self.check_program(transformers.BertModel(transformers.BertConfig(**vocabulary)))
+
+    def test_program_with_a_normalization_before_the_attention(self):
+        config = transformers.GPT2Config(n_embd=24, n_head=4, n_layer=2, vocab_size=30522, n_positions=64)
+        self.check_program(transformers.GPT2Model(config))
+
+    def test_program_with_named_arguments(self):
+        config = transformers.LlamaConfig(**{**SMALL, "vocab_size": 30522}, num_key_value_heads=2)
+        self.check_program(transformers.LlamaModel(config))
+
+
 class Refused(Models):
     """Models whose attention is not understood, or is another one than its tensors look like."""
 

@@ -69,7 +69,7 @@ function makeBar(pre, number) {
       radio.addEventListener('change', () => (keep('language', value), speak(value)));
     }
     if (EXPLORED.test(request.path)) {
-      const href = `./#example=own&path=${request.path}&body=${encodeURIComponent(request.body)}`;
+      const href = `./#example=own-matrices&path=${request.path}&body=${encodeURIComponent(request.body)}`;
       makeWith('a', bar, { href, textContent: 'Open in the explorer' });
     }
     makeButton(bar, 'Run', async () => (await use()).run(request, base, key, () => speak(spoken)));

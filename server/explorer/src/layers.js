@@ -67,8 +67,8 @@ export function createLayers(section, listed, state, tools) {
   lead.append(
     'This server has the attention weights of models. Give it the hidden states of a text, and the page shows which word looks at which ' +
       'other word in every head of every layer. ',
-    makeWith('code', null, { textContent: 'tests/models/hidden_states.py' }),
-    ' writes such a file.',
+    makeWith('code', null, { textContent: 'server/layers/README.md' }),
+    ' says how such a file is made.',
   );
   const list = makeWith('div', section, { className: 'models' });
   for (const [model, layers] of models) drawModel(list, model, layers);
