@@ -429,8 +429,8 @@ static size_t allocated(void) {
     return info.uordblks + info.hblkhd;
 }
 
-/* The C library keeps freed blocks of small sizes for the thread, and counts them as allocated. While the test holds
- * `blocks`, there are none of them. */
+/* The C library keeps freed blocks of small sizes for the thread, and counts them as allocated.
+ * While the test holds `blocks`, there are none of them. */
 enum {
     CACHED_SIZES = 64,
     CACHED_EACH = 16
