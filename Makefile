@@ -285,7 +285,7 @@ uninstall: ## Remove what install put there
 	    "$(DESTDIR)$(LIBDIR)/libattention.so.$(VERSION)" "$(DESTDIR)$(UNITDIR)/attentiond.service" \
 	    "$(DESTDIR)$(MANDIR)/man1/attentiond.1" "$(DESTDIR)$(DATADIR)/models/$(notdir $(MODEL))"
 
-# For Debian, 1.0.0~rc.1 is older than 1.0.0, and 1.0.0-rc.1 would be newer.
+# Debian takes 1.0.0~rc.1 for older than 1.0.0, but 1.0.0-rc.1 for newer.
 DEB_UPSTREAM := $(subst -,~,$(VERSION))
 DEB_VERSION  ?= $(DEB_UPSTREAM)-1
 deb: ## Make the Debian packages in build/deb/: make deb DEB_VERSION=1.0.0-2

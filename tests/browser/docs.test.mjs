@@ -126,7 +126,7 @@ test('docs: every path, and every key of what it takes and returns, without a sc
         );
       }
     }
-    // What "Takes" has is named beside it, the inputs first.
+    // The summary "Takes" names the keys of the endpoint, the inputs first.
     const takes = await page
       .locator('#attention ~ details > summary', { hasText: /^Takes/ })
       .first()
@@ -265,7 +265,7 @@ test('docs: the search finds each text, begins with what fits best, and shows th
       ['Overview', 'normalization', 'POST /softmax'],
       'all words, then some',
     );
-    // What has all words, as a phrase, comes before a key with one of them in its name.
+    // A text with the whole phrase comes before a key that has one word of it in its name.
     for (const query of ['little-endian', 'max-body', 'urllib', 'safetensors', 'metadata', 'api key']) {
       const [{ excerpt }] = await find(query);
       assert.ok(excerpt.toLowerCase().includes(query), `${query}: ${excerpt}`);
@@ -436,7 +436,7 @@ test('docs: an example asks for the API key if the service wants one', async () 
           const [command, args] = commands[language](code);
           const { stdout } = await run(command, args, { env: { ...process.env, ATTENTIOND_KEY: KEY } });
           assert.match(stdout, /^\{/);
-          // With a wrong key it prints the status and the problem document.
+          // The code prints the status and the problem document if the key is wrong.
           const { stderr } = await run(command, args, { env: { ...process.env, ATTENTIOND_KEY: 'another' } }).catch((failed) => failed);
           assert.match(stderr, /^401 \{.*"detail":/);
         }

@@ -4,8 +4,9 @@
 # tests/data/interface.txt; macros and names are compared as text. What is only added is no difference.
 # check-abi.sh LIBRARY --write then replaces that file, which belongs to each release.
 #
-# From each header a library is made whose functions do nothing. It has the debug information of the interface and of
-# nothing else, and both come from the same compiler. A dump of abidw would have neither of these properties.
+# The script makes a library of each header, whose functions do nothing. This library has the debug information of the
+# interface and of nothing else, and both come from the same compiler. A dump of abidw would have neither of these
+# properties.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -44,7 +45,7 @@ macros() { # FILE: prints the macros in a header, each on one line. The version 
 }
 
 words() { # FILE: prints the names in a header without those of parameters, and before a member the name of its struct.
-    # To abidiff, a member with another name is no difference.
+    # abidiff reports no member that has only another name.
     sed '/^ATTN_API /{:a;/;$/!{N;ba};s/(.*//}; /^static inline /{s/(.*//p}; /^static inline /,/^}/d
         s/"[^"]*"//g; s/\<reserved\>//g' "$1" | awk '
         /^typedef struct .*[{]$/ { of = $3 "." }
@@ -70,8 +71,8 @@ diff <(functions "$work/now.so") <(functions "$library") >&2 ||
 
 if [ "$(major "$released")" = "$(major "$work/now.h")" ]; then
     text "$released" >"$work/released.h"
-    # What stands behind the last option of the release takes reserved words: check.c knows the size of the struct. So it
-    # is cut out here, and the words are as many as they were.
+    # Options that are newer than the release take reserved words, and check.c knows the size of the struct. So they are
+    # cut out here, and the words are as many as they were.
     reserved=$(sed -n '/^typedef struct attn_options /,/^}/p' "$work/released.h" |
         grep -B 1 -w 'uint64_t reserved') || true
     awk -v last="${reserved%%$'\n'*}" -v words="${reserved#*$'\n'}" '

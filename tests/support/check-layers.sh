@@ -95,7 +95,7 @@ resolve 'tests/(api|notebooks|support/(client|daemon|expect|json|notebooks|pack|
 offence 'not a name for the top of the tree' < <(find . -mindepth 1 -maxdepth 1 ! -name '.*' ! -name build -printf '%f\n' |
     grep -vxE 'lib|server|tests|docker|Makefile|openapi\.yaml|README\.md|CONTRIBUTING\.md|CHANGELOG\.md|LICENSE' || true)
 
-# What is read first stays short.
+# The documents that readers open first stay short.
 at_most() { # LINES FILE: a document has at most so many lines; the offence names its longest section
     offence "at most $1 lines" < <(awk -v limit="$1" '
         function close_section() { if (size > longest) { longest = size; name = title } }
