@@ -350,6 +350,19 @@ typedef struct attn_sequences {
 } attn_sequences;
 
 /*
+ * The rounding errors of a kernel that computes with fewer digits, drawn at random. A caller who runs
+ * a plan with several seeds sees how far such errors move each result. Each score is multiplied by
+ * 1 + unit * r after scale and softcap, and once more after bias, ALiBi and decays are added. In
+ * gradients, delta changes as if each number of the output had such an error. r is uniform between
+ * -1 and 1, and another number for each place and seed. Inputs stay as they are: the caller may
+ * change them.
+ */
+typedef struct attn_rounding {
+    double unit; /* the relative error of one rounding: 2^-8 for bfloat16; 0 = none */
+    uint64_t seed;
+} attn_rounding;
+
+/*
  * The options of a call. Zero is the default of each field, so `attn_options o = {0}` is valid and
  * asks for the output only. Causal, window, ALiBi and rotary use the position of a query: query i
  * is at i + s, where s is the number of past keys. With ATTN_FLAG_BOTTOM_RIGHT, s is L - n, where L
@@ -414,9 +427,12 @@ typedef struct attn_options {
      * than 16384 columns then. */
     const attn_upstream *upstream;
     const attn_sequences *sequences; /* borrowed while the plan is made; NULL = the rows are one */
+    /* Borrowed until the plan is freed, and read by each run; NULL = none. Linear attention has no
+     * scores, so it changes nothing there. */
+    const attn_rounding *rounding;
     /* Zeros. An option of a later version takes the first of these words. So the struct keeps its
      * size, and a library that does not know the option refuses it. */
-    uint64_t reserved[16];
+    uint64_t reserved[15];
 } attn_options;
 
 /* ------------------------------------------------------------------------------------ planning */

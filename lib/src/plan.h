@@ -567,6 +567,7 @@ struct attn_plan {
     struct rotary rotary;
     struct projection project[PROJECT_COUNT]; /* one that the call lacks has no pieces */
     struct narrowing narrow;
+    const attn_rounding *rounding; /* borrowed; NULL: none */
     struct result_set results;
     struct gradients gradients;
     struct wide *wide;           /* of a small call whose gradients are wanted; or NULL */

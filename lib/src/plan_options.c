@@ -304,6 +304,7 @@ static void extend_rules(attn_plan *plan) {
 attn_status plan_options(attn_plan *plan, const attn_options *o, attn_error *error) {
     plan->rules.causal = o->causal;
     plan->options = *o;
+    plan->rounding = o->rounding;
     plan->rules.keys = present_rows(plan);
     bool windowed = (o->flags & ATTN_FLAG_WINDOW) != 0;
     plan->rules.window[0] = windowed ? o->window[0] : -1;

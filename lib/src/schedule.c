@@ -224,7 +224,7 @@ static void choose_paths(attn_plan *plan, double head_cost) {
     path->plain = plan->rules.mask.stride[3] == (plan->rules.mask.data != NULL) &&
                   plan->rules.bias.data == NULL && plan->scoring.slopes == NULL &&
                   plan->decay.data == NULL && plan->options.softcap == 0 &&
-                  plan->options.normalization == ATTN_SOFTMAX;
+                  plan->rounding == NULL && plan->options.normalization == ATTN_SOFTMAX;
     for (size_t h = 0; h < plan->heads; h++) { /* a plain call rounds the scale to the dtype */
         const double scale = plan->head[h].scale;
         path->plain = path->plain && scale > 0 &&

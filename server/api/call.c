@@ -47,6 +47,7 @@ struct call *call_new(struct api_request *request, struct call *before) {
 void call_end(struct call *call) {
     for (; call != NULL; call = call->next) {
         attn_plan_free(call->plan);
+        comparison_free(call->comparison);
         layer_end(call->stored.weights.layers, &call->stored.weights.use);
         pthread_mutex_destroy(&call->mutex);
     }
@@ -84,7 +85,7 @@ bool call_make(struct call *call, struct api_request *request, call_read *read, 
         return false;
     }
     if (call->comparison != NULL &&
-        !comparison_check(call, &request->account, request->body, &codec_error)) {
+        !comparison_check(call, &request->account, plan, request->body, &codec_error)) {
         reply_codec_error(request, &codec_error);
         return false;
     }
@@ -185,23 +186,32 @@ static bool add_to_job(const struct call *call, unsigned threads, struct job *jo
     const attn_plan *plan = call->plan;
     const size_t own = attn_plan_scratch(plan);
     size_t bytes;
-    job->cost += attn_plan_cost(plan) + stored_cost(call) +
-                 (call->comparison != NULL ? comparison_cost(call->comparison) : 0);
+    job->cost += attn_plan_cost(plan) + stored_cost(call);
     job->scratch = own > job->scratch ? own : job->scratch;
+    if (call->comparison != NULL) {
+        const attn_plan *twin = call->comparison->twin;
+        const size_t scratch = attn_plan_scratch(twin);
+        job->cost += comparison_cost(call->comparison);
+        job->scratch = scratch > job->scratch ? scratch : job->scratch;
+        if (!attn_plan_bytes(twin, threads, &bytes) ||
+            __builtin_add_overflow(*total, bytes, total)) {
+            return false;
+        }
+    }
     return attn_plan_bytes(plan, threads, &bytes) && add_empty_arrays(plan, &bytes) &&
            !__builtin_add_overflow(*total, bytes, total);
 }
 
-/* Makes room for the results of a call. Returns false if there is no memory. */
-static bool make_block(struct call *call, struct account *account) {
+/* Makes room for the results of a plan. Returns false if there is no memory. */
+static bool make_block(attn_plan *plan, struct account *account) {
     size_t bytes;
     char *block;
-    if (!attn_plan_results_bytes(call->plan, &bytes)) {
+    if (!attn_plan_results_bytes(plan, &bytes)) {
         return false;
     }
     block = account_alloc_taken(account, ATTN_ALIGNMENT, bytes);
     if (block != NULL) {
-        attn_plan_bind_all(call->plan, block);
+        attn_plan_bind_all(plan, block);
     }
     return block != NULL;
 }
@@ -270,7 +280,8 @@ struct api_work *call_work(struct call *call, struct api_request *request) {
         return NULL;
     }
     for (struct call *c = call; c != NULL; c = c->next) {
-        if (!make_block(c, &request->account)) {
+        if (!make_block(c->plan, &request->account) ||
+            (c->comparison != NULL && !make_block(c->comparison->twin, &request->account))) {
             reply_no_memory(request);
             return NULL;
         }

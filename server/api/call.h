@@ -31,6 +31,7 @@ struct call {
     attn_sequences sequences; /* options.sequences points to it */
     attn_linear linear;       /* of a call of linear attention, without Q, K and V */
     const attn_tensor *q, *k, *v;
+    struct call_weights *weights; /* of multihead.projections; NULL: they are those of a layer */
     struct {
         attn_tensor q, k, v, x, context, value_context, w_o, b_o, bias_k, bias_v;
         attn_tensor mask, key_padding, bias, decay, alibi_slopes, sink, past_k, past_v;

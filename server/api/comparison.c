@@ -4,7 +4,6 @@
  */
 #include "api/comparison.h"
 
-#include "api/call.h"
 #include "api/field.h"
 
 #include <stdio.h>
@@ -49,6 +48,7 @@ static struct comparison *new_comparison(struct call *call, struct account *acco
         memset(comparison, 0, bytes);
         comparison->absolute = comparison->relative = -1;
         comparison->mutex = &call->mutex;
+        comparison->call = call;
         comparison->headless = field->choice_count == 1;
     }
     return comparison;
@@ -131,30 +131,70 @@ bool field_fail_on_difference(struct call *call, struct codec_document *document
     return true;
 }
 
-static enum codec_type type_of_result(const attn_result_tensor *result,
-                                      attn_compute_dtype compute_dtype) {
-    switch (compute_dtype) {
-    case ATTN_COMPUTE_FLOAT16:
-        return CODEC_TYPE_FP16;
-    case ATTN_COMPUTE_BFLOAT16:
-        return CODEC_TYPE_BF16;
-    default:
-        return result->dtype == ATTN_FLOAT64 ? CODEC_TYPE_FP64 : CODEC_TYPE_FP32;
-    }
+/* -------------------------------------------------------------------------------------- the types */
+
+const struct comparison_type comparison_types[] = {
+    {"float64", 0x1p-53, 0x1p-1074, 0x1p-53}, {"float32", 0x1p-24, 0x1p-150, 0x1p-24},
+    {"tf32", 0x1p-11, 0x1p-150, 0x1p-24},     {"float16", 0x1p-11, 0x1p-25, 0x1p-24},
+    {"bfloat16", 0x1p-8, 0x1p-134, 0x1p-24},  {"float8", 0x1p-4, 0x1p-10, 0x1p-24},
+};
+const size_t comparison_type_count = sizeof comparison_types / sizeof *comparison_types;
+
+enum {
+    IN_FLOAT64,
+    IN_FLOAT32,
+    IN_TF32,
+    IN_FLOAT16,
+    IN_BFLOAT16,
+    IN_FLOAT8
+};
+
+const struct comparison_type *comparison_type_of(enum codec_type type) {
+    static const size_t types[CODEC_TYPE_COUNT] = {
+        [CODEC_TYPE_FP8_E4M3] = IN_FLOAT8, [CODEC_TYPE_FP8_E5M2] = IN_FLOAT8,
+        [CODEC_TYPE_FP16] = IN_FLOAT16,    [CODEC_TYPE_BF16] = IN_BFLOAT16,
+        [CODEC_TYPE_FP32] = IN_FLOAT32,    [CODEC_TYPE_FP64] = IN_FLOAT64};
+    return &comparison_types[types[type]];
 }
 
-/* Sets the tolerance of torch.testing.assert_close() for the type of the expected tensor, but not
- * less than that for the type of the result. */
+bool field_computed_in(struct call *call, struct codec_document *document,
+                       const struct field *field, const struct codec_value *value,
+                       struct codec_error *error) {
+    size_t choice;
+    if (call->comparison == NULL) {
+        return codec_fail(document, value, error, "%s is given without \"expected\"", field->name);
+    }
+    if (!codec_as_choice(document, value, field->choices, field->choice_count, &choice, error)) {
+        return false;
+    }
+    call->comparison->computed = &comparison_types[choice];
+    return true;
+}
+
+/* Sets the type in which the client's kernel multiplies, if the request does not say it: the coarsest
+ * type of an expected tensor, or the compute_dtype. */
+static void set_type(struct comparison *own, attn_compute_dtype compute_dtype) {
+    const struct comparison_type *type =
+        compute_dtype == ATTN_COMPUTE_FLOAT16    ? &comparison_types[IN_FLOAT16]
+        : compute_dtype == ATTN_COMPUTE_BFLOAT16 ? &comparison_types[IN_BFLOAT16]
+                                                 : comparison_types;
+    for (size_t i = 0; own->computed == NULL && i < own->count; i++) {
+        const struct comparison_type *of = comparison_type_of(own->pairs[i].type);
+        type = of > type ? of : type;
+    }
+    own->computed = own->computed != NULL ? own->computed : type;
+}
+
+/* Sets the relative tolerance of torch.testing.assert_close() for a type. The absolute one is as
+ * large beside the size of the result, which is not known yet. */
 static void set_tolerance(struct comparison_pair *pair, const struct comparison *own) {
-    static const double relative[CODEC_TYPE_COUNT] = {[CODEC_TYPE_FP16] = 1e-3,
-                                                      [CODEC_TYPE_BF16] = 1.6e-2,
-                                                      [CODEC_TYPE_FP32] = 1.3e-6,
-                                                      [CODEC_TYPE_FP64] = 1e-7};
-    const enum codec_type wider =
-        relative[pair->result_type] > relative[pair->type] ? pair->result_type : pair->type;
-    const double absolute = wider == CODEC_TYPE_FP64 ? 1e-7 : 1e-5;
-    pair->absolute = own->absolute >= 0 ? own->absolute : absolute;
-    pair->relative = own->relative >= 0 ? own->relative : relative[wider];
+    static const double relative[] = {[IN_FLOAT64] = 1e-7,    [IN_FLOAT32] = 1.3e-6,
+                                      [IN_TF32] = 1e-3,       [IN_FLOAT16] = 1e-3,
+                                      [IN_BFLOAT16] = 1.6e-2, [IN_FLOAT8] = 0.25};
+    const struct comparison_type *type = comparison_type_of(pair->type);
+    type = own->computed > type ? own->computed : type;
+    pair->absolute = own->absolute;
+    pair->relative = own->relative >= 0 ? own->relative : relative[type - comparison_types];
 }
 
 /* ---------------------------------------------------------------------------------- the results */
@@ -276,6 +316,87 @@ static void find_heads(struct comparison_pair *pair, const struct call *call) {
     }
 }
 
+/* Returns the numbers of one head in a row of a result whose heads stand side by side, or all numbers
+ * of the row. */
+static size_t columns_of_head(const struct comparison_pair *pair, const struct call *call) {
+    const attn_multihead *m = &call->multihead;
+    const attn_tensor *w = m->projections == NULL ? NULL : m->projections[0].w_q;
+    const size_t columns = pair->result->shape[pair->result->rank - 1];
+    size_t heads = call->options.heads, d = columns;
+    if (m->projections != NULL) {
+        heads = heads == 0 && w->rank == 3 ? w->shape[0] : heads;
+        return pair->which != ANSWER_OUTPUT || m->w_o != NULL || m->per_head || heads == 0
+                   ? columns
+                   : columns / heads;
+    }
+    if (heads == 0) {
+        return columns;
+    }
+    const attn_tensor *q = call->q != NULL ? call->q : m->x;
+    d = q->shape[q->rank - 1] / heads;
+    switch (pair->which) {
+    case ANSWER_OUTPUT:
+        return columns / heads;
+    case ANSWER_GRAD_Q:
+    case ANSWER_GRAD_K:
+    case ANSWER_GRAD_X:
+    case ANSWER_GRAD_PAST_K:
+    case ANSWER_PRESENT_K:
+    case ANSWER_GRAD_B_Q:
+    case ANSWER_GRAD_B_K:
+        return d;
+    case ANSWER_GRAD_V:
+    case ANSWER_GRAD_PAST_V:
+    case ANSWER_PRESENT_V:
+    case ANSWER_GRAD_B_V:
+        return columns / (call->options.kv_heads != 0 ? call->options.kv_heads : heads);
+    default:
+        return columns;
+    }
+}
+
+/* Has a result one number for each position or for each head? */
+static bool has_single_numbers(enum answer_name which) {
+    return which == ANSWER_LSE || which == ANSWER_ENTROPY || which == ANSWER_DECAYS ||
+           which == ANSWER_GRAD_DECAY || which == ANSWER_GRAD_BETA || which == ANSWER_GRAD_SINK ||
+           which == ANSWER_GRAD_ALIBI;
+}
+
+static enum comparison_kind kind_of(enum answer_name which) {
+    return which == ANSWER_WEIGHTS ? KIND_WEIGHTS
+           : which == ANSWER_SCORES || which == ANSWER_SCALED_SCORES ||
+                   which == ANSWER_MASKED_SCORES
+               ? KIND_SCORES
+               : KIND_ROW;
+}
+
+/* Finds the rows of a pair: the numbers of one position of one head. */
+static void find_rows(struct comparison_pair *pair, const struct call *call) {
+    const attn_result_tensor *result = pair->result;
+    const size_t columns = result->shape[result->rank - 1];
+    const bool single = has_single_numbers(pair->which);
+    size_t size = single ? 1 : columns_of_head(pair, call);
+    size = size == 0 || columns % size != 0 ? columns : size;
+    pair->kind = kind_of(pair->which);
+    pair->row_size = size;
+    pair->row_count = size == 0 ? 0 : pair->count / size;
+    pair->step = pair->run = 1; /* no row has neighbours */
+    if (pair->row_count == 0 || pair->which == ANSWER_GRAD_SINK ||
+        pair->which == ANSWER_GRAD_ALIBI) {
+        return;
+    }
+    if (single) {
+        pair->run = columns;
+        return;
+    }
+    pair->step = columns / size;
+    pair->run = pair->step * (result->rank > 1 ? result->shape[result->rank - 2] : 1);
+    if (call->options.sequences != NULL && pair->heads > 0 && pair->head_size == size) {
+        pair->step = pair->heads; /* (n,H,d): the heads stand between the rows and the columns */
+        pair->run = pair->row_count;
+    }
+}
+
 static bool check_pair(struct comparison_pair *pair, const struct call *call,
                        struct account *account, const struct codec_document *document,
                        struct codec_error *error) {
@@ -290,9 +411,9 @@ static bool check_pair(struct comparison_pair *pair, const struct call *call,
     if (!check_shape(pair, document, error)) {
         return false;
     }
-    pair->result_type = type_of_result(pair->result, call->options.compute_dtype);
     set_tolerance(pair, call->comparison);
     find_heads(pair, call);
+    find_rows(pair, call);
     pair->found.absolute.element = pair->found.relative.element = pair->found.worst.element =
         SIZE_MAX;
     pair->errors = account_alloc(account, (pair->heads + 1) * sizeof *pair->errors);
@@ -303,12 +424,13 @@ static bool check_pair(struct comparison_pair *pair, const struct call *call,
     return true;
 }
 
-bool comparison_check(struct call *call, struct account *account,
+bool comparison_check(struct call *call, struct account *account, call_plan *plan,
                       const struct codec_document *document, struct codec_error *error) {
+    set_type(call->comparison, call->options.compute_dtype);
     for (size_t i = 0; i < call->comparison->count; i++) {
         if (!check_pair(&call->comparison->pairs[i], call, account, document, error)) {
             return false;
         }
     }
-    return true;
+    return comparison_twin(call->comparison, account, plan, error);
 }

@@ -1,6 +1,15 @@
 /*
  * comparison.h - the comparison of a client's own results with those of its call: which differ, by
  * how much, where, and whether rounding explains it.
+ *
+ * Results are compared with exact ones, which a plan in float64 computes: the twin of the call. How
+ * far rounding moves each row of them is measured, not assumed. The twin runs several times more,
+ * each time with other rounding errors: every number of its inputs and every score gets a random
+ * relative error of the size of one rounding of the type in which the client's kernel multiplies. So
+ * terms that cancel, masks, gradients and all options count as they do in a kernel of this type.
+ *
+ * To add a type: add a row to `types` in comparison.c, and its name to ComputedIn in openapi.yaml
+ * and in tests/openapi/exact.yaml (then make docs).
  */
 #ifndef API_COMPARISON_H
 #define API_COMPARISON_H
@@ -8,9 +17,20 @@
 #include <pthread.h>
 
 #include "api/answer.h"
+#include "api/call.h"
 
 enum {
-    COMPARISON_TEXT = 21 * (ATTN_MAX_RANK + 1) /* bytes of a shape in a message */
+    COMPARISON_TEXT = 21 * (ATTN_MAX_RANK + 1), /* bytes of a shape in a message */
+    COMPARISON_WORST = 10,                      /* rows that the answer names */
+    COMPARISON_RUN = 16 /* neighbouring rows of a head that are judged together, too */
+};
+
+/* A type in which kernels multiply. */
+struct comparison_type {
+    const char *name;
+    double unit;  /* the largest relative error of one rounding to it */
+    double least; /* half of its smallest number above 0 */
+    double sum;   /* the largest relative error of one addition */
 };
 
 /* The element at which an error is the largest. */
@@ -23,9 +43,37 @@ struct comparison_place {
 struct comparison_findings {
     struct comparison_place absolute, relative;
     struct comparison_place worst; /* the largest absolute error beyond the tolerance */
-    double magnitude;              /* the largest magnitude of the results */
     size_t beyond;                 /* elements beyond the tolerance */
     size_t nan, infinite;          /* elements of the expected tensor */
+};
+
+/* What one row of a head shows. A row of weights or scores has numbers of very different sizes, so
+ * there each error is divided by the size that rounding gives to it. */
+struct comparison_row {
+    double error;            /* the sum of the squared errors */
+    double moved, moved_twice; /* sums over the runs of the twin: by how much the row moved, squared,
+                                  and the square of that */
+    double floor;            /* the squared errors of rounding the result itself */
+    double mean;             /* the sum of the errors */
+    double size;             /* the sum of the squared numbers */
+    double ratio;            /* of the RMS error to that which rounding explains */
+};
+
+/* Guesses that would explain a wrong result. */
+enum comparison_suspect {
+    SUSPECT_NONE,
+    SUSPECT_BASE_2,     /* lse is in base 2 */
+    SUSPECT_NEXT_ROW,   /* each row is the next one */
+    SUSPECT_LAST_ROW,   /* each row is the one before */
+    SUSPECT_TRANSPOSED, /* rows and columns are exchanged */
+    SUSPECT_COUNT
+};
+
+/* How the numbers of a result differ in size within a row. */
+enum comparison_kind {
+    KIND_ROW,    /* the numbers of a row have errors of one size */
+    KIND_SCORES, /* each number has an error of its own size */
+    KIND_WEIGHTS /* and it is relative to the number */
 };
 
 /* An expected tensor, and the result of the same name. */
@@ -34,51 +82,108 @@ struct comparison_pair {
     enum answer_name which;         /* the result */
     const struct codec_value *from; /* the place of the tensor in the body */
     attn_tensor expected;
-    enum codec_type type; /* of the numbers of `expected` */
-    const attn_result_tensor *result;
-    enum codec_type result_type; /* of the arithmetic of the result: its compute_dtype, if given */
-    double absolute, relative;   /* the tolerance */
-    size_t count;                /* elements */
-    size_t heads;                /* along the axis of the heads; 0: there is none */
-    size_t head_size;            /* elements of a head that follow one another */
-    _Atomic double *errors;      /* of each head: the largest absolute error */
+    enum codec_type type;             /* of the numbers of `expected` */
+    const attn_result_tensor *result; /* of the plan of the call */
+    const attn_result_tensor *moved;  /* of the twin */
+    double *exact;  /* NULL: those of `result`, which are as exact */
+    double *spread; /* of each number of scores or weights: by how much it moved, squared */
+    double absolute, relative; /* the tolerance */
+    size_t count;              /* elements */
+    size_t heads;              /* along the axis of the heads; 0: there is none */
+    size_t head_size;          /* elements of a head that follow one another */
+    _Atomic double *errors;    /* of each head: the largest absolute error */
     struct comparison_findings found;
-    /* These members go into the answer; comparison_end() sets them. */
-    double bound;
+    /* Rows of one head are `step` rows apart, and `run` rows hold those of `step` heads. */
+    enum comparison_kind kind;
+    size_t row_size, run, step, row_count;
+    struct comparison_row *rows;
+    size_t fits[SUSPECT_COUNT], misfits; /* rows that a guess explains, and wrong rows */
+    /* These members go into the answer; the last phase and comparison_end() set them. */
+    double score; /* how many times the error exceeds what may still be rounding */
+    double ratio, mean, bound;
+    size_t worst[COMPARISON_WORST], worst_count; /* rows */
+    size_t worst_index[COMPARISON_WORST][ATTN_MAX_RANK];
     const char *verdict;
+    char message[512]; /* empty: the verdict needs none */
     size_t absolute_index[ATTN_MAX_RANK], relative_index[ATTN_MAX_RANK];
 };
 
-/* The account of the request owns it. */
+/* A copy of an input for the twin. */
+struct comparison_copy {
+    attn_tensor *input; /* of the call */
+    attn_tensor from;   /* as it is there */
+    void *data;
+    size_t first; /* its numbers begin there among those of all copies */
+    bool whole;   /* its numbers are whole, and no kernel rounds them */
+};
+
+/* The account of the request owns it, except the plan. */
 struct comparison {
     double absolute, relative; /* the tolerance of the request; less than 0: it gives none */
-    bool headless;             /* no result has an axis of heads: it is the output of a softmax */
-    bool refuses;              /* a difference beyond the tolerance is an error */
-    struct job_phases phases;
-    pthread_mutex_t *mutex;   /* of the call; it guards `found` of each pair while tasks run */
-    const char *verdict;      /* the worst one; comparison_end() sets it and `within` */
-    bool within;              /* every result is within its tolerance */
-    char detail[448];         /* of the error */
+    const struct comparison_type *computed; /* the type in which the client's kernel multiplies */
+    bool headless; /* no result has an axis of heads: it is the output of a softmax */
+    bool refuses;  /* a difference is an error */
+    pthread_mutex_t *mutex; /* of the call; it guards `found` and `fits` of each pair */
+
+    /* The twin. */
+    struct call *call;
+    attn_plan *twin; /* owned; NULL: there is none */
+    attn_rounding rounding;
+    struct comparison_copy *copies;
+    size_t copy_count, copied; /* copies, and numbers of all copies together */
+    bool has_exact_run;        /* the first run has no errors */
+    size_t runs;
+    struct job_phases twin_phases, phases;
+
+    const char *verdict; /* the worst one; comparison_end() sets it and `within` */
+    bool within;         /* every result is within its tolerance */
+    char detail[768];    /* of the error */
     struct codec_buffer text; /* the comparison in JSON, for the other formats */
     size_t count;
     struct comparison_pair pairs[];
 };
 
-/* Finds the result of each expected tensor in the plan of the call, and checks its shape. Returns
- * false with the error set. */
-bool comparison_check(struct call *call, struct account *account,
+/* Finds the result of each expected tensor in the plan of the call, checks its shape, and makes the
+ * twin by `plan`. Returns false with the error set. */
+bool comparison_check(struct call *call, struct account *account, call_plan *plan,
                       const struct codec_document *document, struct codec_error *error);
+
+/* Makes the twin of a call whose results are known. Returns false if there is no memory. */
+bool comparison_twin(struct comparison *comparison, struct account *account, call_plan *plan,
+                     struct codec_error *error);
+
+/* Frees what the account does not own. NULL is allowed. */
+void comparison_free(struct comparison *comparison);
 
 /* Returns the multiply-adds that take as long as the comparison. */
 double comparison_cost(const struct comparison *comparison);
 
+/* Returns the multiply-adds that take as long as the runs of the twin. */
+double comparison_twin_cost(const struct comparison *comparison);
+
 /* Puts the phases of the comparison at *end. Returns the end of the list. */
 struct job_phases **comparison_add_phases(struct comparison *comparison, struct job_phases **end);
+
+/* Fills the phases of the runs of the twin. */
+void comparison_twin_phases(struct comparison *comparison);
+
+/* Widens `count` numbers from `first` on. */
+void comparison_widen(const void *data, attn_dtype dtype, size_t first, size_t count, double *out);
+
+/* The same of the exact numbers of a pair. */
+void comparison_exact(const struct comparison_pair *pair, size_t first, size_t count, double *out);
 
 /* Writes a shape, an index or an order of axes: [2, 3]. */
 void comparison_put(char out[static COMPARISON_TEXT], int rank, const size_t *numbers);
 
-/* Ends the comparison after its last task. Returns whether every result is within the tolerance. */
+/* The types in which kernels multiply, from the finest to the coarsest. */
+extern const struct comparison_type comparison_types[];
+extern const size_t comparison_type_count;
+
+/* Returns the type of numbers of a datatype. */
+const struct comparison_type *comparison_type_of(enum codec_type type);
+
+/* Ends the comparison after its last task. Returns whether the client's results are accepted. */
 bool comparison_end(struct comparison *comparison);
 
 /* Adds the comparison to an answer: an object in JSON, and its text in the other formats. `digits`
@@ -86,7 +191,7 @@ bool comparison_end(struct comparison *comparison);
 void comparison_add(struct codec_items *list, struct comparison *comparison, enum api_format format,
                     int digits);
 
-/* Answers with a 409, which says that a result is beyond its tolerance. */
+/* Answers with a 409, which says which result is not accepted. */
 void comparison_refuse(struct comparison *comparison, struct api_request *request, int digits);
 
 #endif

@@ -10,38 +10,13 @@
 /* The verdicts are ordered from the best to the worst. */
 enum verdict {
     EQUAL,   /* no number differs */
-    ROUNDED, /* no number differs by more than the bound of rounding */
-    CLOSE,   /* some do, but none is beyond the tolerance */
+    ROUNDED, /* rounding explains each row */
+    CLOSE,   /* some row has more, but not more than `close` times as much */
     WRONG
 };
 static const char *const verdicts[] = {
     [EQUAL] = "equal", [ROUNDED] = "rounded", [CLOSE] = "close", [WRONG] = "wrong"};
-
-/* Returns the error of a result that is as exact as the type lets it be, relative to its magnitude:
- * in float32 and float64 what lib/README.md promises. The bounds there of a gradient are relative
- * to the size of its terms, which is not known here, so those of gradients are wider. A type of 8
- * or 16 bits rounds the weights and then the result. */
-static double promise(enum answer_name which, enum codec_type type) {
-    static const double steps[CODEC_TYPE_COUNT] = {[CODEC_TYPE_FP8_E4M3] = 0x1p-3,
-                                                   [CODEC_TYPE_FP8_E5M2] = 0x1p-2,
-                                                   [CODEC_TYPE_FP16] = 0x1p-10,
-                                                   [CODEC_TYPE_BF16] = 0x1p-7};
-    const bool wide = type == CODEC_TYPE_FP64;
-    if (steps[type] > 0) {
-        return steps[type];
-    }
-    if (answer_is_gradient(which)) {
-        return wide ? 1e-12 : which == ANSWER_GRAD_ALIBI ? 1e-4 : 1e-5;
-    }
-    return wide ? 1e-13 : which == ANSWER_WEIGHTS ? 2e-6 : 1e-6;
-}
-
-/* Returns the largest difference that rounding explains: the errors of both results. */
-static double bound_of(const struct comparison_pair *pair) {
-    const bool logarithm = pair->which == ANSWER_LSE || pair->which == ANSWER_ENTROPY;
-    const double magnitude = fmax(pair->found.magnitude, logarithm ? 1 : 0);
-    return (promise(pair->which, pair->result_type) + promise(pair->which, pair->type)) * magnitude;
-}
+static const double most_of_close = 2;
 
 /* Writes the index of an element along each axis. */
 static void put_index(const struct comparison_pair *pair, size_t element, size_t *index) {
@@ -51,13 +26,114 @@ static void put_index(const struct comparison_pair *pair, size_t element, size_t
     }
 }
 
-static enum verdict judge(struct comparison_pair *pair) {
-    const struct comparison_findings *found = &pair->found;
-    const double error = found->absolute.error;
-    pair->bound = bound_of(pair);
-    put_index(pair, found->absolute.element, pair->absolute_index);
-    put_index(pair, found->relative.element, pair->relative_index);
-    return error == 0 ? EQUAL : error <= pair->bound ? ROUNDED : found->beyond == 0 ? CLOSE : WRONG;
+/* Returns how many axes count rows: all but the last one, unless each number is a row. The heads of a
+ * packed row are no axis; the index then begins with the first column of its head. */
+static int axes_of_row(const struct comparison_pair *pair) {
+    const int rank = pair->result->rank;
+    return pair->row_size == pair->result->shape[rank - 1] && rank > 1 && pair->row_size != 1
+               ? rank - 1
+               : rank;
+}
+
+/* Returns a number of the client, and the exact one. */
+static double expected_at(const struct comparison_pair *pair, size_t element) {
+    double number;
+    comparison_widen(pair->expected.data, pair->expected.dtype, element, 1, &number);
+    return number;
+}
+
+static double exact_at(const struct comparison_pair *pair, size_t element) {
+    double number;
+    comparison_exact(pair, element, 1, &number);
+    return number;
+}
+
+/* Returns the element of a row that is off the most. */
+static size_t worst_of_row(const struct comparison_pair *pair, size_t row) {
+    const size_t first = row * pair->row_size;
+    size_t worst = first;
+    double largest = -1;
+    for (size_t i = first; i < first + pair->row_size; i++) {
+        const double error = fabs(expected_at(pair, i) - exact_at(pair, i));
+        const double size = error == error ? error : (double)INFINITY;
+        if (size > largest) {
+            largest = size;
+            worst = i;
+        }
+    }
+    return worst;
+}
+
+/* Returns the guess that explains all wrong rows. A row at the edge of a head has no neighbour. */
+static const char *guess_of(const struct comparison_pair *pair) {
+    static const char *const texts[SUSPECT_COUNT] = {
+        [SUSPECT_BASE_2] = "; it is right in base 2: multiply it by ln 2",
+        [SUSPECT_NEXT_ROW] = "; its rows are right if each moves one place on",
+        [SUSPECT_LAST_ROW] = "; its rows are right if each moves one place back",
+        [SUSPECT_TRANSPOSED] = "; its heads are right if each is transposed"};
+    const size_t heads = pair->row_count / (pair->run / pair->step);
+    for (int guess = SUSPECT_NONE + 1; guess < SUSPECT_COUNT && pair->misfits > 1; guess++) {
+        const bool shifts = guess == SUSPECT_NEXT_ROW || guess == SUSPECT_LAST_ROW;
+        if (pair->fits[guess] > 1 && pair->fits[guess] + (shifts ? heads : 0) >= pair->misfits) {
+            return texts[guess];
+        }
+    }
+    return "";
+}
+
+/* Writes the coarser type, if there is one, in which a kernel has such errors. */
+static void put_coarser(const struct comparison *own, const struct comparison_pair *pair,
+                        char *out, size_t size) {
+    const struct comparison_type *type = own->computed;
+    while (type < comparison_types + comparison_type_count &&
+           pair->score * own->computed->unit > type->unit) {
+        type++;
+    }
+    if (type < comparison_types + comparison_type_count && isfinite(pair->score)) {
+        snprintf(out, size, "; as a kernel that multiplies in %s it would be rounded", type->name);
+    }
+}
+
+/* Explains in a sentence why a result is not rounded. */
+static void put_message(const struct comparison *own, struct comparison_pair *pair) {
+    char text[COMPARISON_TEXT], coarser[80] = "";
+    size_t index[ATTN_MAX_RANK];
+    const char *guess = guess_of(pair);
+    if (pair->worst_count == 0) {
+        return;
+    }
+    const size_t row = pair->worst[0], element = worst_of_row(pair, row);
+    put_index(pair, element, index);
+    comparison_put(text, pair->result->rank, index);
+    if (guess[0] == '\0') {
+        put_coarser(own, pair, coarser, sizeof coarser);
+    }
+    snprintf(pair->message, sizeof pair->message,
+             "%s is off by %.3g times what rounding to %s explains in its worst row: at %s it is "
+             "%.9g, and %.9g is right%s%s",
+             pair->name, pair->rows[row].ratio, own->computed->name, text,
+             expected_at(pair, element), exact_at(pair, element), guess, coarser);
+}
+
+static enum verdict judge(const struct comparison *own, struct comparison_pair *pair) {
+    const enum verdict verdict = pair->found.absolute.error == 0 ? EQUAL
+                                 : pair->score <= 1              ? ROUNDED
+                                 : pair->score <= most_of_close  ? CLOSE
+                                                                 : WRONG;
+    put_index(pair, pair->found.absolute.element, pair->absolute_index);
+    put_index(pair, pair->found.relative.element, pair->relative_index);
+    for (size_t i = 0; i < pair->worst_count; i++) {
+        put_index(pair, pair->worst[i] * pair->row_size, pair->worst_index[i]);
+    }
+    if (verdict > ROUNDED) {
+        put_message(own, pair);
+    }
+    return verdict;
+}
+
+/* Does the request give a tolerance? */
+static bool has_tolerance(const struct comparison *own) {
+    return own->absolute >= 0 || own->relative >= 0;
 }
 
 bool comparison_end(struct comparison *comparison) {
@@ -65,23 +141,17 @@ bool comparison_end(struct comparison *comparison) {
     bool within = true;
     for (size_t i = 0; i < comparison->count; i++) {
         struct comparison_pair *pair = &comparison->pairs[i];
-        const enum verdict verdict = judge(pair);
+        const enum verdict verdict = judge(comparison, pair);
         pair->verdict = verdicts[verdict];
         worst = verdict > worst ? verdict : worst;
         within = within && pair->found.beyond == 0;
     }
     comparison->verdict = verdicts[worst];
     comparison->within = within;
-    return within;
+    return has_tolerance(comparison) ? within : worst <= ROUNDED;
 }
 
 /* ----------------------------------------------------------------------------------- the answer */
-
-/* Returns one element of a tensor as a plain number. */
-static attn_tensor element_of(const void *data, attn_dtype dtype, size_t element) {
-    return (attn_tensor){.data = (const char *)data + element * attn_dtype_size(dtype),
-                         .dtype = dtype};
-}
 
 /* Adds the place of an error. An infinite error is null. */
 static void add_place(struct codec_items *list, const char *key, const struct comparison_pair *pair,
@@ -89,28 +159,46 @@ static void add_place(struct codec_items *list, const char *key, const struct co
     codec_add_open(list, CODEC_OP_OBJECT, key);
     codec_add_number(list, "largest", place->error);
     if (place->element != SIZE_MAX) {
-        const attn_tensor expected =
-            element_of(pair->expected.data, pair->expected.dtype, place->element);
-        const attn_tensor result =
-            element_of(pair->result->data, pair->result->dtype, place->element);
         codec_add_integers(list, "index", index, (size_t)pair->result->rank);
-        codec_add_tensor(list, "result", &result);
-        codec_add_tensor(list, "expected", &expected);
+        codec_add_number(list, "result", exact_at(pair, place->element));
+        codec_add_number(list, "expected", expected_at(pair, place->element));
     }
     codec_add_close(list);
 }
 
-static void add_pair(struct codec_items *list, const struct comparison_pair *pair) {
+/* Adds the rows of the largest ratios. */
+static void add_worst_rows(struct codec_items *list, const struct comparison_pair *pair) {
+    codec_add_open(list, CODEC_OP_ARRAY, "worst_rows");
+    for (size_t i = 0; i < pair->worst_count; i++) {
+        codec_add_open(list, CODEC_OP_OBJECT, NULL);
+        codec_add_integers(list, "index", pair->worst_index[i], (size_t)axes_of_row(pair));
+        codec_add_number(list, "ratio", pair->rows[pair->worst[i]].ratio);
+        codec_add_close(list);
+    }
+    codec_add_close(list);
+}
+
+static void add_pair(struct codec_items *list, const struct comparison *own,
+                     const struct comparison_pair *pair) {
     const attn_tensor errors = {
         .data = pair->errors, .dtype = ATTN_FLOAT64, .rank = 1, .shape = {pair->heads}};
+    const double beyond = (double)pair->found.beyond, count = (double)pair->count;
     codec_add_open(list, CODEC_OP_OBJECT, pair->name);
     codec_add_text(list, "verdict", pair->verdict);
+    if (pair->message[0] != '\0') {
+        codec_add_text(list, "message", pair->message);
+    }
+    codec_add_text(list, "computed_in", own->computed->name);
+    codec_add_number(list, "rms_ratio", pair->ratio);
+    codec_add_number(list, "bound", pair->bound);
+    codec_add_number(list, "mean_error", pair->mean);
+    add_worst_rows(list, pair);
+    codec_add_number(list, "matched", count > 0 ? 1 - beyond / count : 1);
     codec_add_bool(list, "within_tolerance", pair->found.beyond == 0);
     codec_add_open(list, CODEC_OP_OBJECT, "tolerance");
     codec_add_number(list, "absolute", pair->absolute);
     codec_add_number(list, "relative", pair->relative);
     codec_add_close(list);
-    codec_add_number(list, "bound", pair->bound);
     codec_add_integer(list, "beyond_tolerance", &pair->found.beyond);
     codec_add_integer(list, "expected_nan", &pair->found.nan);
     codec_add_integer(list, "expected_infinite", &pair->found.infinite);
@@ -129,7 +217,7 @@ static void add_comparison(struct codec_items *list, const char *key,
     codec_add_bool(list, "within_tolerance", comparison->within);
     codec_add_open(list, CODEC_OP_OBJECT, "results");
     for (size_t i = 0; i < comparison->count; i++) {
-        add_pair(list, &comparison->pairs[i]);
+        add_pair(list, comparison, &comparison->pairs[i]);
     }
     codec_add_close(list);
     codec_add_close(list);
@@ -162,35 +250,29 @@ void comparison_add(struct codec_items *list, struct comparison *comparison, enu
 
 /* ----------------------------------------------------------------------------------- the error */
 
-/* Writes a number of a tensor for a message. */
-static void put_element(char out[static 32], const void *data, attn_dtype dtype, size_t element) {
-    if (dtype == ATTN_FLOAT64) {
-        snprintf(out, 32, "%.17g", ((const double *)data)[element]);
-    } else {
-        snprintf(out, 32, "%.9g", (double)((const float *)data)[element]);
-    }
-}
-
-/* Says of the first result beyond the tolerance which of the numbers beyond it differs most. */
+/* Says of the first result that is not accepted what is wrong with it. */
 static void put_detail(struct comparison *comparison) {
     const struct comparison_pair *pair = comparison->pairs;
-    char expected[32], result[32], text[COMPARISON_TEXT];
+    char text[COMPARISON_TEXT];
     size_t index[ATTN_MAX_RANK];
+    if (!has_tolerance(comparison)) {
+        while (pair->message[0] == '\0') {
+            pair++;
+        }
+        snprintf(comparison->detail, sizeof comparison->detail, "%s", pair->message);
+        return;
+    }
     while (pair->found.beyond == 0) {
         pair++;
     }
     const size_t element = pair->found.worst.element;
     put_index(pair, element, index);
     comparison_put(text, pair->result->rank, index);
-    put_element(expected, pair->expected.data, pair->expected.dtype, element);
-    put_element(result, pair->result->data, pair->result->dtype, element);
     snprintf(comparison->detail, sizeof comparison->detail,
-             "%s is beyond the tolerance in %zu of %zu numbers; it differs most at %s, where the "
-             "service has %s and expected has %s%s",
-             pair->name, pair->found.beyond, pair->count, text, result, expected,
-             pair->verdict == verdicts[ROUNDED]
-                 ? "; rounding explains it, so give a larger \"tolerance\""
-                 : "");
+             "%s is beyond the \"tolerance\" of the request in %zu of %zu numbers; it differs most "
+             "at %s, where %.17g is right and expected has %.17g",
+             pair->name, pair->found.beyond, pair->count, text, exact_at(pair, element),
+             expected_at(pair, element));
 }
 
 void comparison_refuse(struct comparison *comparison, struct api_request *request, int digits) {

@@ -1,7 +1,17 @@
 /*
- * comparison_run.c - compares expected tensors with results, as tasks of the job of the call. A
- * task compares a chunk of one tensor. What several tasks find is put together by sums of counts
- * and by maxima, so the order of the tasks changes nothing.
+ * comparison_run.c - compares expected tensors with exact results row by row, as tasks of the job of
+ * the call, after the runs of the twin (comparison_twin.c). Each row is judged beside what rounding
+ * did to this very row in these runs:
+ *
+ *     ratio = RMS error of the row / RMS error that rounding explains
+ *
+ * The denominator is the mean of the runs, and twice its standard deviation more, since a row of few
+ * independent errors may be lucky in all runs. A row that is luckier than most of its neighbours in
+ * the same head gets what these have. The rounding of the result itself is added. In rows of weights
+ * or scores each number has its own denominator, because their sizes differ so much.
+ *
+ * What several tasks find is put together by sums of counts and by maxima, and one task adds up all
+ * rows, so the order of the tasks changes nothing.
  */
 #include "api/comparison.h"
 
@@ -10,14 +20,22 @@
 #include <string.h>
 
 enum {
-    CHUNK = 256 * 1024,    /* elements that one task compares; it takes at most about 10 ms */
-    BLOCK = 256,           /* elements that are widened before they are compared */
-    COST_OF_ELEMENT = 250, /* multiply-adds that take as long as comparing an element */
-    COST_OF_RUN = 1400     /* the same for elements of one head that follow one another */
+    CHUNK = 128 * 1024,    /* numbers of the rows that one task compares; about 10 ms */
+    BLOCK = 256,           /* numbers that are widened before they are compared */
+    NEAR = 8,              /* neighbours of a row on each side */
+    SAMPLE = 33,           /* numbers of a row whose median is the usual size of an error */
+    COST_OF_ELEMENT = 800, /* multiply-adds that take as long as comparing an element */
+    COST_OF_ROW = 20000    /* the same for a row */
 };
 
-/* Widens `count` numbers from `first` on. */
-static void widen(const void *data, attn_dtype dtype, size_t first, size_t count, double *out) {
+/* The most that the ratio of a row, the RMS ratio of neighbouring rows, and that of a head may be if
+ * rounding explains them. `make search-verdicts ARGS=--learn` measures what right kernels have. */
+static const double most_of_row = 3, most_of_run = 2, most_of_head = 1.7;
+
+/* How often a type rounds on average: its numbers are off by 0.58 of the largest error. */
+static const double usual = 0.58;
+
+void comparison_widen(const void *data, attn_dtype dtype, size_t first, size_t count, double *out) {
     if (dtype == ATTN_FLOAT64) {
         memcpy(out, (const double *)data + first, count * sizeof *out);
         return;
@@ -28,46 +46,45 @@ static void widen(const void *data, attn_dtype dtype, size_t first, size_t count
     }
 }
 
+void comparison_exact(const struct comparison_pair *pair, size_t first, size_t count, double *out) {
+    if (pair->exact != NULL) {
+        memcpy(out, pair->exact + first, count * sizeof *out);
+    } else {
+        comparison_widen(pair->result->data, pair->result->dtype, first, count, out);
+    }
+}
+
+/* ------------------------------------------------------------------------------ single numbers */
+
 static inline void keep_larger(struct comparison_place *place, double error, size_t element) {
     if (error > place->error || (error == place->error && element < place->element)) {
         *place = (struct comparison_place){error, element};
     }
 }
 
-/* Compares two numbers that differ. The error is infinite if one of them is not finite. Beside an
- * expected 0 there is no relative error. */
-static inline void compare(const struct comparison_pair *pair, struct comparison_findings *found,
-                           double result, double expected, size_t element) {
-    const double difference = fabs(result - expected), magnitude = fabs(expected);
-    const double error = difference <= DBL_MAX ? difference : (double)INFINITY;
-    if (isinf(error) || error > pair->absolute + pair->relative * magnitude) {
-        found->beyond++;
-        keep_larger(&found->worst, error, element);
-    }
-    keep_larger(&found->absolute, error, element);
-    if (isinf(error)) {
-        keep_larger(&found->relative, error, element);
-    } else if (magnitude > 0) {
-        keep_larger(&found->relative, error / magnitude, element);
-    }
+/* Returns the error of a number: 0 if both are equal, also if they are infinite, and infinity if one
+ * of them is not finite. */
+static inline double error_of(double exact, double expected) {
+    const double difference = expected - exact;
+    return expected == exact                 ? 0
+           : fabs(difference) <= DBL_MAX ? difference
+                                             : (double)INFINITY;
 }
 
-/* Compares `count` elements from `first` on, at most BLOCK. */
-static void compare_block(const struct comparison_pair *pair, struct comparison_findings *found,
-                          size_t first, size_t count) {
-    double result[BLOCK], expected[BLOCK];
-    widen(pair->result->data, pair->result->dtype, first, count, result);
-    widen(pair->expected.data, pair->expected.dtype, first, count, expected);
-    for (size_t i = 0; i < count; i++) {
-        const double magnitude = fabs(result[i]);
-        if (magnitude > found->magnitude && magnitude <= DBL_MAX) {
-            found->magnitude = magnitude;
-        }
-        found->nan += isnan(expected[i]) != 0;
-        found->infinite += isinf(expected[i]) != 0;
-        if (result[i] != expected[i]) { /* equal infinities are equal numbers */
-            compare(pair, found, result[i], expected[i], first + i);
-        }
+/* Notes the largest errors. Beside an expected 0 there is no relative error. */
+static void note_number(struct comparison_findings *found, double error, double expected,
+                        size_t element) {
+    const double size = fabs(error), magnitude = fabs(expected);
+    found->nan += isnan(expected) != 0;
+    found->infinite += isinf(expected) != 0;
+    if (size == 0) {
+        return;
+    }
+    keep_larger(&found->absolute, size, element);
+    if (isinf(size)) {
+        keep_larger(&found->relative, size, element);
+    } else if (magnitude > 0) {
+        keep_larger(&found->relative, size / magnitude, element);
     }
 }
 
@@ -75,7 +92,6 @@ static void add_findings(struct comparison_findings *all, const struct compariso
     keep_larger(&all->absolute, some->absolute.error, some->absolute.element);
     keep_larger(&all->relative, some->relative.error, some->relative.element);
     keep_larger(&all->worst, some->worst.error, some->worst.element);
-    all->magnitude = fmax(all->magnitude, some->magnitude);
     all->beyond += some->beyond;
     all->nan += some->nan;
     all->infinite += some->infinite;
@@ -89,58 +105,363 @@ static void keep_error(_Atomic double *largest, double error) {
     }
 }
 
-/* Compares the elements [first, end), head by head. */
-static void compare_chunk(struct comparison_pair *pair, struct comparison_findings *all,
-                          size_t first, size_t end) {
-    const struct comparison_findings none = {
-        .absolute = {0, SIZE_MAX}, .relative = {0, SIZE_MAX}, .worst = {0, SIZE_MAX}};
-    *all = none;
-    while (first < end) {
-        const size_t run = first / pair->head_size, after = (run + 1) * pair->head_size;
-        const size_t stop = after < end ? after : end;
-        struct comparison_findings found = none;
-        for (size_t part; first < stop; first += part) {
-            part = stop - first < BLOCK ? stop - first : BLOCK;
-            compare_block(pair, &found, first, part);
+/* ---------------------------------------------------------------------------------------- rows */
+
+/* Returns the squared error of rounding a result to the type of its tensor. A logarithm of sums has
+ * the error of one weight, too. */
+static double floor_of(const struct comparison *own, const struct comparison_pair *pair,
+                       double exact) {
+    const struct comparison_type *type = comparison_type_of(pair->type), *computed = own->computed;
+    const bool rounds = pair->kind != KIND_ROW && computed->unit > type->unit;
+    const bool logarithm = pair->which == ANSWER_LSE || pair->which == ANSWER_ENTROPY;
+    const double unit = (rounds ? computed->unit : type->unit) + DBL_EPSILON;
+    const double least = pair->kind == KIND_WEIGHTS ? fmax(type->least, computed->least)
+                                                    : type->least;
+    const double of_number = isfinite(exact) ? unit * exact : 0;
+    const double of_sum = logarithm ? computed->unit : 0;
+    return usual * usual * (of_number * of_number + least * least + of_sum * of_sum);
+}
+
+/* Returns the median of a few numbers, which it sorts. */
+static double median(double *x, size_t count) {
+    for (size_t i = 1; i < count; i++) {
+        const double own = x[i];
+        size_t at = i;
+        for (; at > 0 && x[at - 1] > own; at--) {
+            x[at] = x[at - 1];
         }
-        if (pair->heads > 0) {
-            keep_error(&pair->errors[run % pair->heads], found.absolute.error);
+        x[at] = own;
+    }
+    return count == 0 ? 0 : x[count / 2];
+}
+
+/* Returns the usual squared movement of a number of a row, for scores, or beside the square of the
+ * number, for weights. */
+static double usual_movement(const struct comparison *own, const struct comparison_pair *pair,
+                             size_t first) {
+    const size_t apart = pair->row_size / SAMPLE + 1;
+    double movements[SAMPLE + 1], exact;
+    size_t count = 0;
+    for (size_t i = 0; i < pair->row_size && count < SAMPLE; i += apart) {
+        comparison_exact(pair, first + i, 1, &exact);
+        const double movement = pair->spread[first + i] / (double)own->runs;
+        if (isfinite(exact) && exact != 0) {
+            movements[count++] = pair->kind == KIND_WEIGHTS ? movement / (exact * exact) : movement;
         }
-        add_findings(all, &found);
+    }
+    return median(movements, count);
+}
+
+/* Returns the squared error that rounding explains in one number of scores or weights. Few runs tell
+ * less of one number, so the usual movement of its row counts, too. */
+static double explained_of(const struct comparison *own, const struct comparison_pair *pair,
+                           size_t element, double exact, double of_row) {
+    const double moved = pair->spread[element] / (double)own->runs;
+    double other = pair->kind == KIND_WEIGHTS ? of_row * exact * exact : of_row;
+    other = isfinite(exact) ? fmin(other, 16 * moved) : 0;
+    return ((double)own->runs * moved + 4 * other) / (double)(own->runs + 4) +
+           floor_of(own, pair, exact);
+}
+
+/* Compares the numbers of one row. */
+static void compare_row(const struct comparison *own, struct comparison_pair *pair, size_t index,
+                        struct comparison_findings *found) {
+    struct comparison_row *row = &pair->rows[index];
+    const size_t start = index * pair->row_size, end = start + pair->row_size;
+    const double of_row = pair->spread != NULL ? usual_movement(own, pair, start) : 0;
+    double exact[BLOCK], expected[BLOCK], largest = 0;
+    for (size_t first = start, some; first < end; first += some) {
+        some = end - first < BLOCK ? end - first : BLOCK;
+        comparison_exact(pair, first, some, exact);
+        comparison_widen(pair->expected.data, pair->expected.dtype, first, some, expected);
+        for (size_t i = 0; i < some; i++) {
+            const double error = error_of(exact[i], expected[i]);
+            note_number(found, error, expected[i], first + i);
+            largest = fmax(largest, fabs(error));
+            row->mean += error;
+            row->size += isfinite(exact[i]) ? exact[i] * exact[i] : 0;
+            row->floor += floor_of(own, pair, exact[i]);
+            if (pair->spread == NULL) {
+                row->error += error * error;
+            } else if (error != 0) {
+                row->error += error * error /
+                              explained_of(own, pair, first + i, exact[i], of_row);
+            }
+        }
+    }
+    if (pair->heads > 0) {
+        keep_error(&pair->errors[start / pair->head_size % pair->heads], largest);
     }
 }
 
-/* A phase compares one pair. */
-static size_t comparison_tasks(const void *comparison, size_t phase) {
-    const struct comparison_pair *pair = &((const struct comparison *)comparison)->pairs[phase];
-    return pair->count / CHUNK + (pair->count % CHUNK > 0);
+/* Returns by how much the runs say that a row may move, squared. *more is the factor by which they
+ * may have been lucky. */
+static double moved_of(const struct comparison *own, const struct comparison_row *row,
+                       double *more) {
+    const double runs = (double)own->runs, mean = row->moved / runs;
+    const double variance = row->moved_twice / runs - mean * mean;
+    *more = mean > 0 && variance > 0 ? 1 + 2 * sqrt(variance) / mean : 1;
+    return mean;
 }
 
-static bool comparison_task(void *comparison_, const struct jobs_task *task) {
-    struct comparison *comparison = comparison_;
-    struct comparison_pair *pair = &comparison->pairs[task->phase];
-    const size_t first = task->index * CHUNK, left = pair->count - first;
-    struct comparison_findings found;
-    compare_chunk(pair, &found, first, first + (left < CHUNK ? left : CHUNK));
-    pthread_mutex_lock(comparison->mutex);
+/* Returns the squared error that rounding explains in a row. */
+static double explained_in(const struct comparison *own, const struct comparison_pair *pair,
+                           size_t index) {
+    const size_t head = index / pair->run * pair->run + index % pair->run % pair->step;
+    const size_t place = (index - head) / pair->step, count = pair->run / pair->step;
+    double around[2 * NEAR + 1], more;
+    size_t some = 0;
+    for (size_t at = place < NEAR ? 0 : place - NEAR; at < count && at <= place + NEAR; at++) {
+        around[some] = moved_of(own, &pair->rows[head + at * pair->step], &more);
+        around[some] *= more;
+        some++;
+    }
+    double moved = moved_of(own, &pair->rows[index], &more);
+    moved *= more;
+    const double usually = fmin(median(around, some), 16 * moved);
+    return fmax(moved, usually) + pair->rows[index].floor;
+}
+
+/* Finds the ratio of a row. */
+static void judge_row(const struct comparison *own, struct comparison_pair *pair, size_t index) {
+    struct comparison_row *row = &pair->rows[index];
+    double more;
+    if (row->error == 0) {
+        row->ratio = 0;
+    } else if (pair->spread != NULL) {
+        moved_of(own, row, &more);
+        row->ratio = sqrt(row->error / (double)pair->row_size / more);
+    } else {
+        row->ratio = sqrt(row->error / explained_in(own, pair, index));
+    }
+}
+
+/* Counts the numbers of a row that are beyond the tolerance. */
+static void count_beyond(const struct comparison_pair *pair, size_t index,
+                         struct comparison_findings *found) {
+    const size_t start = index * pair->row_size, end = start + pair->row_size;
+    double exact[BLOCK], expected[BLOCK];
+    for (size_t first = start, some; first < end; first += some) {
+        some = end - first < BLOCK ? end - first : BLOCK;
+        comparison_exact(pair, first, some, exact);
+        comparison_widen(pair->expected.data, pair->expected.dtype, first, some, expected);
+        for (size_t i = 0; i < some; i++) {
+            const double error = fabs(error_of(exact[i], expected[i]));
+            if (error > pair->absolute + pair->relative * fabs(expected[i]) || isinf(error)) {
+                found->beyond++;
+                keep_larger(&found->worst, error, first + i);
+            }
+        }
+    }
+}
+
+/* -------------------------------------------------------------------------------------- guesses */
+
+/* Finds the element of the exact result that stands at an element of a row, if a guess is right.
+ * Returns false if there is none. */
+static bool guess_place(const struct comparison_pair *pair, enum comparison_suspect guess,
+                        size_t index, size_t column, size_t *element) {
+    const size_t head = index / pair->run * pair->run + index % pair->run % pair->step;
+    const size_t place = (index - head) / pair->step, count = pair->run / pair->step;
+    size_t row = place;
+    switch (guess) {
+    case SUSPECT_NEXT_ROW:
+        row = place + 1;
+        break;
+    case SUSPECT_LAST_ROW:
+        row = place - 1;
+        break;
+    case SUSPECT_TRANSPOSED:
+        if (count != pair->row_size || count < 2) {
+            return false;
+        }
+        row = column;
+        column = place;
+        break;
+    default:
+        return pair->which == ANSWER_LSE && (*element = index, true);
+    }
+    *element = (head + row * pair->step) * pair->row_size + column;
+    return row < count;
+}
+
+/* Returns whether a guess explains a wrong row. */
+static bool guess_fits(const struct comparison *own, const struct comparison_pair *pair,
+                       enum comparison_suspect guess, size_t index) {
+    const double factor = guess == SUSPECT_BASE_2 ? 0.6931471805599453 : 1;
+    const double most = most_of_row * most_of_row * explained_in(own, pair, index);
+    double sum = 0, expected, exact;
+    size_t element;
+    for (size_t column = 0; column < pair->row_size && sum <= most; column++) {
+        if (!guess_place(pair, guess, index, column, &element)) {
+            return false;
+        }
+        comparison_widen(pair->expected.data, pair->expected.dtype,
+                         index * pair->row_size + column, 1, &expected);
+        comparison_exact(pair, element, 1, &exact);
+        const double error = error_of(exact, factor * expected);
+        sum += error * error;
+    }
+    return sum <= most;
+}
+
+/* Notes which guesses explain a row, if it is wrong. */
+static void guess_row(const struct comparison *own, const struct comparison_pair *pair,
+                      size_t index, size_t fits[static SUSPECT_COUNT], size_t *misfits) {
+    if (pair->rows[index].ratio <= most_of_row) {
+        return;
+    }
+    ++*misfits;
+    for (int guess = SUSPECT_NONE + 1; guess < SUSPECT_COUNT; guess++) {
+        fits[guess] += guess_fits(own, pair, (enum comparison_suspect)guess, index);
+    }
+}
+
+/* ------------------------------------------------------------------------------------- all rows */
+
+/* Sets the absolute tolerance, if the request does not: that of a number of the usual size. */
+static void end_rows(struct comparison_pair *pair) {
+    double size = 0;
+    for (size_t i = 0; i < pair->row_count; i++) {
+        size += pair->rows[i].size;
+    }
+    if (pair->absolute < 0) {
+        pair->absolute = pair->count == 0 ? 0 : pair->relative * sqrt(size / (double)pair->count);
+    }
+}
+
+/* Keeps the rows of the largest ratios, the first of equal ones first. */
+static void keep_worst(struct comparison_pair *pair, size_t index) {
+    const double ratio = pair->rows[index].ratio;
+    size_t at = pair->worst_count;
+    if (ratio == 0 ||
+        (at == COMPARISON_WORST && ratio <= pair->rows[pair->worst[at - 1]].ratio)) {
+        return;
+    }
+    at = at == COMPARISON_WORST ? at - 1 : pair->worst_count++;
+    for (; at > 0 && pair->rows[pair->worst[at - 1]].ratio < ratio; at--) {
+        pair->worst[at] = pair->worst[at - 1];
+    }
+    pair->worst[at] = index;
+}
+
+/* Adds up one head: `count` rows from `first` on. Returns the sum of its squared ratios. */
+static double end_head(struct comparison_pair *pair, size_t first, size_t count) {
+    double sum = 0, of_run = 0;
+    for (size_t i = 0; i < count; i++) {
+        const struct comparison_row *row = &pair->rows[first + i * pair->step];
+        const double squared = row->ratio * row->ratio;
+        of_run = i % COMPARISON_RUN == 0 ? squared : of_run + squared;
+        sum += squared;
+        pair->mean += row->mean;
+        pair->score = fmax(pair->score, row->ratio / most_of_row);
+        if (i % COMPARISON_RUN + 1 == COMPARISON_RUN) {
+            pair->score = fmax(pair->score, sqrt(of_run / COMPARISON_RUN) / most_of_run);
+        }
+    }
+    if (count > COMPARISON_RUN) {
+        pair->score = fmax(pair->score, sqrt(sum / (double)count) / most_of_head);
+    }
+    return sum;
+}
+
+/* Adds up all rows of a pair. */
+static void end_pair(const struct comparison *own, struct comparison_pair *pair) {
+    double sum = 0, explained = 0, more;
+    for (size_t first = 0; first < pair->row_count; first += pair->run) {
+        for (size_t head = 0; head < pair->step; head++) {
+            sum += end_head(pair, first + head, pair->run / pair->step);
+        }
+    }
+    for (size_t i = 0; i < pair->row_count; i++) {
+        keep_worst(pair, i);
+        explained += moved_of(own, &pair->rows[i], &more) + pair->rows[i].floor;
+    }
+    if (pair->row_count > 0) {
+        pair->ratio = sqrt(sum / (double)pair->row_count);
+        pair->bound = sqrt(explained / (double)pair->count);
+        pair->mean /= (double)pair->count;
+    }
+}
+
+/* --------------------------------------------------------------------------------------- phases */
+
+/* The phases of each pair. */
+enum {
+    PHASE_ROWS,  /* compares rows */
+    PHASE_SIZE,  /* finds the size of the result */
+    PHASE_JUDGE, /* finds the ratios of rows */
+    PHASE_END,   /* adds up the rows */
+    PHASES
+};
+
+static size_t rows_of_task(const struct comparison_pair *pair) {
+    return pair->row_size >= CHUNK || pair->row_size == 0 ? 1 : CHUNK / (pair->row_size + 16);
+}
+
+static size_t comparison_tasks(const void *comparison, size_t phase) {
+    const struct comparison_pair *pair =
+        &((const struct comparison *)comparison)->pairs[phase / PHASES];
+    const size_t some = rows_of_task(pair), part = phase % PHASES;
+    return part == PHASE_SIZE || part == PHASE_END
+               ? 1
+               : pair->row_count / some + (pair->row_count % some > 0);
+}
+
+static void rows_task(struct comparison *own, struct comparison_pair *pair, size_t part,
+                      size_t task) {
+    const size_t some = rows_of_task(pair), first = task * some;
+    const size_t end = pair->row_count - first < some ? pair->row_count : first + some;
+    struct comparison_findings found = {
+        .absolute = {0, SIZE_MAX}, .relative = {0, SIZE_MAX}, .worst = {0, SIZE_MAX}};
+    size_t fits[SUSPECT_COUNT] = {0}, misfits = 0;
+    for (size_t row = first; row < end; row++) {
+        if (part == PHASE_ROWS) {
+            compare_row(own, pair, row, &found);
+        } else {
+            judge_row(own, pair, row);
+            count_beyond(pair, row, &found);
+            guess_row(own, pair, row, fits, &misfits);
+        }
+    }
+    pthread_mutex_lock(own->mutex);
     add_findings(&pair->found, &found);
-    pthread_mutex_unlock(comparison->mutex);
+    pair->misfits += misfits;
+    for (int guess = 0; guess < SUSPECT_COUNT; guess++) {
+        pair->fits[guess] += fits[guess];
+    }
+    pthread_mutex_unlock(own->mutex);
+}
+
+static bool comparison_task(void *comparison, const struct jobs_task *task) {
+    struct comparison *own = comparison;
+    struct comparison_pair *pair = &own->pairs[task->phase / PHASES];
+    switch (task->phase % PHASES) {
+    case PHASE_SIZE:
+        end_rows(pair);
+        break;
+    case PHASE_END:
+        end_pair(own, pair);
+        break;
+    default:
+        rows_task(own, pair, task->phase % PHASES, task->index);
+    }
     return true;
 }
 
 double comparison_cost(const struct comparison *comparison) {
-    double cost = 0;
+    double cost = comparison_twin_cost(comparison);
     for (size_t i = 0; i < comparison->count; i++) {
         const struct comparison_pair *pair = &comparison->pairs[i];
-        const size_t runs = pair->count > 0 ? pair->count / pair->head_size : 0;
-        cost += (double)pair->count * COST_OF_ELEMENT + (double)runs * COST_OF_RUN;
+        cost += (double)pair->count * COST_OF_ELEMENT + (double)pair->row_count * COST_OF_ROW;
     }
     return cost;
 }
 
-struct job_phases **comparison_add_phases(struct comparison *comparison, struct job_phases **end) {
-    comparison->phases =
-        (struct job_phases){NULL, comparison->count, comparison_tasks, comparison_task, comparison};
-    *end = &comparison->phases;
-    return &comparison->phases.next;
+struct job_phases **comparison_add_phases(struct comparison *own, struct job_phases **end) {
+    own->phases = (struct job_phases){NULL, PHASES * own->count, comparison_tasks,
+                                      comparison_task, own};
+    *end = &own->twin_phases;
+    own->twin_phases.next = &own->phases;
+    return &own->phases.next;
 }

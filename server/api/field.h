@@ -72,7 +72,7 @@ const struct field *fields_row(size_t row);
 field_reader field_return, field_mean_over_heads, field_top_k, field_causal, field_always_causal,
     field_update, field_alignment, field_compute_dtype, field_window, field_scale, field_alibi,
     field_sink, field_lengths, field_sequences, field_sequence_offsets, field_rotary,
-    field_tolerance, field_fail_on_difference, comparison_read;
+    field_computed_in, field_tolerance, field_fail_on_difference, comparison_read;
 
 /* The names that other programs have for keys; see fields_foreign.c. */
 extern const struct codec_foreign fields_foreign[];

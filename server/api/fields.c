@@ -43,6 +43,8 @@ static const char *const normalizations[] = {[ATTN_SOFTMAX] = "softmax",
                                              [ATTN_STICK_BREAKING] = "stick_breaking"};
 static const char *const updates[] = {"linear", "gated", "delta", "gated_delta"};
 static const char *const compute_dtypes[] = {"float16", "bfloat16"};
+static const char *const computed_types[] = {"float64", "float32",  "tf32",
+                                             "float16", "bfloat16", "float8"};
 static const char *const alignments[] = {
     [FIELD_TOP_LEFT] = "top_left", [FIELD_BOTTOM_RIGHT] = "bottom_right"};
 static const char of_projections[] =
@@ -156,6 +158,8 @@ static const struct field table[] = {
      CHOICES(answer_stored_names), .argument = "results"},
     {"expected", SOFTMAX, FIELDS_OPTIONS, FIELD_EXPECTED, .read = comparison_read,
      .choices = answer_names, .choice_count = 1},
+    {"computed_in", CALLS, FIELDS_OPTIONS, FIELD_READER, .read = field_computed_in,
+     CHOICES(computed_types)},
     {"tolerance", CALLS, FIELDS_OPTIONS, FIELD_READER, .read = field_tolerance,
      .sample = "{\"absolute\":1e-5,\"relative\":1e-5}"},
     {"fail_on_difference", CALLS, FIELDS_OPTIONS, FIELD_READER, .read = field_fail_on_difference,

@@ -41,6 +41,7 @@ static attn_projection *new_projections(struct call *call, struct account *accou
     memset(*weights, 0, count * sizeof **weights);
     call->multihead.projections = list;
     call->multihead.count = count;
+    call->weights = *weights;
     return list;
 }
 

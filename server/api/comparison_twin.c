@@ -1,0 +1,343 @@
+/*
+ * comparison_twin.c - the twin of a call: the same call in float64, over copies of its inputs. Its
+ * runs measure how far rounding moves the results that are compared.
+ *
+ * The first run may be exact. In each other run, every number of an input gets a random relative
+ * error of one rounding of the type in which the client's kernel multiplies. So does every score,
+ * see attn_rounding. Sums in this type are made of many additions, whose errors grow with the
+ * partial sums. So blocks of rows and of columns get errors in common, which grow with the root of
+ * their number.
+ *
+ * A stored layer has packed weights in the dtype of the call, so its twin has this dtype.
+ */
+#include "api/comparison.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    CHUNK = 64 * 1024,   /* numbers that one task copies */
+    BLOCKS = 8,          /* blocks of rows, and of columns, whose numbers have errors in common */
+    COST_OF_COPY = 800,  /* multiply-adds that take as long as copying a number */
+    COST_OF_MOVE = 100,  /* multiply-adds that take as long as looking how far a number moved */
+    MOST_RUNS = 8,       /* runs with errors; fewer if they are dear, but not below LEAST_RUNS */
+    LEAST_RUNS = 4
+};
+static const double cheap = 3e10; /* multiply-adds of all runs with errors together */
+
+/* ---------------------------------------------------------------------------------- the copies */
+
+/* Adds an input to the copies if it has numbers that a kernel rounds. */
+static bool add_copy(struct comparison *own, struct account *account, attn_tensor *input,
+                     attn_dtype dtype, bool whole) {
+    if (input->rank == 0 || (input->dtype != ATTN_FLOAT32 && input->dtype != ATTN_FLOAT64)) {
+        return true;
+    }
+    const size_t numbers = codec_count(input->rank, input->shape);
+    void *data = account_alloc(account, numbers * attn_dtype_size(dtype));
+    if (data == NULL) {
+        return false;
+    }
+    own->copies[own->copy_count++] = (struct comparison_copy){
+        .input = input, .from = *input, .data = data, .first = own->copied, .whole = whole};
+    own->copied += numbers;
+    return true;
+}
+
+/* Makes room for copies of all inputs of the call. */
+static bool add_copies(struct comparison *own, struct account *account, attn_dtype dtype) {
+    struct call *call = own->call;
+    attn_tensor *const tensors = (attn_tensor *)&call->tensors;
+    const size_t some = sizeof call->tensors / sizeof *tensors;
+    const size_t of_head = sizeof *call->weights / sizeof *tensors;
+    const size_t heads = call->weights != NULL ? call->multihead.count : 0;
+    own->copies = account_alloc(account, (some + heads * of_head) * sizeof *own->copies);
+    bool good = own->copies != NULL;
+    for (size_t i = 0; good && i < some; i++) {
+        good = add_copy(own, account, &tensors[i], dtype, &tensors[i] == &call->tensors.positions);
+    }
+    for (size_t i = 0; good && i < heads * of_head; i++) {
+        good = add_copy(own, account, (attn_tensor *)call->weights + i, dtype, false);
+    }
+    return good;
+}
+
+/* Has a run no rounding errors? */
+static bool is_exact(const struct comparison *own, size_t run) {
+    return own->has_exact_run && run == 0;
+}
+
+/* Returns a number between -1 and 1 that is a hash of its place. */
+static double draw(uint64_t seed, uint64_t place) {
+    uint64_t x = seed + place * UINT64_C(0x9E3779B97F4A7C15);
+    x = (x ^ (x >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
+    x = (x ^ (x >> 27)) * UINT64_C(0x94D049BB133111EB);
+    x ^= x >> 31;
+    return (double)(int64_t)x * 0x1p-63;
+}
+
+/* Returns the relative error of number `index` of an input. */
+static double error_of(const struct comparison *own, const struct comparison_copy *copy,
+                       uint64_t seed, size_t index) {
+    const int rank = copy->from.rank;
+    const size_t columns = copy->from.shape[rank - 1],
+                 rows = rank > 1 ? copy->from.shape[rank - 2] : 1;
+    const size_t row = index / columns, column = index % columns;
+    const size_t block_of_rows = row / (rows / BLOCKS + 1),
+                 block_of_columns = column / (columns / BLOCKS + 1);
+    const double common = sqrt((double)rows) * draw(seed ^ 1, block_of_rows * columns + column) +
+                          sqrt((double)columns) * draw(seed ^ 2, row * BLOCKS + block_of_columns);
+    return own->computed->unit * draw(seed, index) + own->computed->sum * common / 2;
+}
+
+/* Writes some numbers of a copy. */
+static void copy_numbers(const struct comparison *own, const struct comparison_copy *copy,
+                         size_t run, size_t first, size_t end) {
+    const bool exact = is_exact(own, run) || copy->whole;
+    const uint64_t seed = ((uint64_t)run << 32) + ((uint64_t)(copy - own->copies) << 2);
+    const attn_dtype dtype = copy->from.dtype;
+    for (size_t i = first; i < end; i++) {
+        const double given = dtype == ATTN_FLOAT64 ? ((const double *)copy->from.data)[i]
+                                                   : (double)((const float *)copy->from.data)[i];
+        double moved = exact ? given : given * (1 + error_of(own, copy, seed, i));
+        moved = isfinite(moved) ? moved : given;
+        if (own->call->stored.weights.layers != NULL && dtype == ATTN_FLOAT32) {
+            ((float *)copy->data)[i] = (float)moved;
+        } else {
+            ((double *)copy->data)[i] = moved;
+        }
+    }
+}
+
+static void copy_task(const struct comparison *own, size_t run, size_t task) {
+    const size_t first = task * CHUNK,
+                 end = own->copied - first < CHUNK ? own->copied : first + CHUNK;
+    for (size_t i = 0; i < own->copy_count; i++) {
+        const struct comparison_copy *copy = &own->copies[i];
+        const size_t next = i + 1 < own->copy_count ? copy[1].first : own->copied;
+        if (copy->first < end && next > first) {
+            copy_numbers(own, copy, run, first > copy->first ? first - copy->first : 0,
+                         (next < end ? next : end) - copy->first);
+        }
+    }
+}
+
+/* ------------------------------------------------------------------------------------ the plan */
+
+/* Has the call read its inputs, or the copies of them. */
+static void put_inputs(const struct comparison *own, bool copies, attn_dtype dtype) {
+    for (size_t i = 0; i < own->copy_count; i++) {
+        const struct comparison_copy *copy = &own->copies[i];
+        copy->input->data = copies ? copy->data : copy->from.data;
+        copy->input->dtype = copies ? dtype : copy->from.dtype;
+    }
+}
+
+/* Plans the twin. The call is as before when it returns. */
+static attn_status plan_twin(struct comparison *own, call_plan *plan, attn_dtype dtype,
+                             attn_error *error) {
+    struct call *call = own->call;
+    const attn_options options = call->options;
+    attn_plan *const before = call->plan;
+    bool gradient = false;
+    call->options.results = 0;
+    for (size_t i = 0; i < own->count; i++) {
+        call->options.results |= answer_bits[own->pairs[i].which];
+        gradient = gradient || answer_is_gradient(own->pairs[i].which);
+    }
+    call->options.compute_dtype = ATTN_COMPUTE_AS_GIVEN;
+    call->options.rounding = &own->rounding;
+    if (!gradient) {
+        call->options.upstream = NULL;
+    }
+    call->plan = NULL;
+    put_inputs(own, true, dtype);
+    const attn_status status = plan(call, error);
+    put_inputs(own, false, dtype);
+    own->twin = call->plan;
+    call->plan = before;
+    call->options = options;
+    return status;
+}
+
+static bool make_room(struct comparison *own, struct account *account) {
+    for (size_t i = 0; i < own->count; i++) {
+        struct comparison_pair *pair = &own->pairs[i];
+        const attn_result result = (attn_result)__builtin_ctzll(answer_bits[pair->which]);
+        pair->moved = attn_plan_tensor(own->twin, result, 0);
+        pair->rows = account_alloc(account, pair->row_count * sizeof *pair->rows);
+        if (pair->rows == NULL) {
+            return false;
+        }
+        memset(pair->rows, 0, pair->row_count * sizeof *pair->rows);
+        if (own->has_exact_run) {
+            pair->exact = account_alloc(account, pair->count * sizeof *pair->exact);
+        }
+        if (pair->kind != KIND_ROW) {
+            pair->spread = account_alloc(account, pair->count * sizeof *pair->spread);
+        }
+        if ((own->has_exact_run && pair->exact == NULL) ||
+            (pair->kind != KIND_ROW && pair->spread == NULL)) {
+            return false;
+        }
+        if (pair->spread != NULL) {
+            memset(pair->spread, 0, pair->count * sizeof *pair->spread);
+        }
+    }
+    return true;
+}
+
+bool comparison_twin(struct comparison *own, struct account *account, call_plan *plan,
+                     struct codec_error *error) {
+    const attn_dtype given = own->pairs[0].result->dtype;
+    const attn_dtype dtype = own->call->stored.weights.layers != NULL ? given : ATTN_FLOAT64;
+    attn_error plan_error = {0};
+    own->has_exact_run =
+        given != dtype || own->call->options.compute_dtype != ATTN_COMPUTE_AS_GIVEN;
+    if (!add_copies(own, account, dtype)) {
+        return codec_no_memory(error);
+    }
+    const attn_status status = plan_twin(own, plan, dtype, &plan_error);
+    if (status == ATTN_NO_MEMORY) {
+        return codec_no_memory(error);
+    }
+    if (status != ATTN_OK) {
+        error->status = CODEC_TOO_LARGE;
+        snprintf(error->message, sizeof error->message, "the comparison in float64: %s",
+                 plan_error.message);
+        return false;
+    }
+    if (!make_room(own, account)) {
+        return codec_no_memory(error);
+    }
+    const double runs = cheap / attn_plan_cost(own->twin);
+    own->runs = runs < LEAST_RUNS ? LEAST_RUNS : runs > MOST_RUNS ? MOST_RUNS : (size_t)runs;
+    comparison_twin_phases(own);
+    return true;
+}
+
+void comparison_free(struct comparison *comparison) {
+    if (comparison != NULL) {
+        attn_plan_free(comparison->twin);
+    }
+}
+
+/* ------------------------------------------------------------------------------------ the runs */
+
+/* Adds by how much the twin moved in a run, or keeps the exact numbers of the first run. */
+static void collect_row(struct comparison_pair *pair, size_t row, bool exact) {
+    enum {
+        SOME = 256
+    };
+    double moved[SOME], was[SOME], sum = 0;
+    const size_t end = (row + 1) * pair->row_size;
+    for (size_t first = row * pair->row_size, some; first < end; first += some) {
+        some = end - first < SOME ? end - first : SOME;
+        comparison_widen(pair->moved->data, pair->moved->dtype, first, some, moved);
+        if (exact) {
+            memcpy(pair->exact + first, moved, some * sizeof *moved);
+            continue;
+        }
+        comparison_exact(pair, first, some, was);
+        for (size_t i = 0; i < some; i++) {
+            const double by = moved[i] == was[i] ? 0 : moved[i] - was[i], squared = by * by;
+            sum += squared;
+            if (pair->spread != NULL) {
+                pair->spread[first + i] += squared;
+            }
+        }
+    }
+    pair->rows[row].moved += sum;
+    pair->rows[row].moved_twice += sum * sum;
+}
+
+/* Returns the rows of a pair that one task takes: at most CHUNK numbers. */
+static size_t rows_of_task(const struct comparison_pair *pair) {
+    return pair->row_size >= CHUNK || pair->row_size == 0 ? 1 : CHUNK / pair->row_size;
+}
+
+static size_t collect_tasks(const struct comparison_pair *pair) {
+    const size_t some = rows_of_task(pair);
+    return pair->row_count / some + (pair->row_count % some > 0);
+}
+
+/* The phases of a run: copies, the start of the plan, its phases, and the collection. */
+static size_t phases_of_run(const struct comparison *own) {
+    return 2 + attn_plan_phases(own->twin) + 1;
+}
+
+static size_t twin_tasks(const void *comparison, size_t phase) {
+    const struct comparison *own = comparison;
+    const size_t each = phases_of_run(own), part = phase % each;
+    size_t tasks = 0;
+    if (part == 0) {
+        return own->copied / CHUNK + 1;
+    }
+    if (part == 1) {
+        return 1;
+    }
+    if (part + 1 < each) {
+        return attn_plan_tasks(own->twin, part - 2);
+    }
+    for (size_t i = 0; i < own->count; i++) {
+        tasks += collect_tasks(&own->pairs[i]);
+    }
+    return tasks;
+}
+
+static void collect_task(struct comparison *own, size_t task, bool exact) {
+    struct comparison_pair *pair = own->pairs;
+    while (task >= collect_tasks(pair)) {
+        task -= collect_tasks(pair++);
+    }
+    const size_t some = rows_of_task(pair), first = task * some;
+    const size_t end = pair->row_count - first < some ? pair->row_count : first + some;
+    for (size_t row = first; row < end; row++) {
+        collect_row(pair, row, exact);
+    }
+}
+
+static bool twin_task(void *comparison, const struct jobs_task *task) {
+    struct comparison *own = comparison;
+    const size_t each = phases_of_run(own), run = task->phase / each, part = task->phase % each;
+    attn_error error;
+    if (part == 0) {
+        copy_task(own, run, task->index);
+        return true;
+    }
+    if (part + 1 == each) {
+        collect_task(own, task->index, is_exact(own, run));
+        return true;
+    }
+    if (part == 1) {
+        own->rounding = (attn_rounding){is_exact(own, run) ? 0 : own->computed->unit, run};
+    }
+    if ((part == 1 ? attn_plan_begin(own->twin, &error)
+                   : attn_plan_task(own->twin, part - 2, task->index, task->scratch, &error)) ==
+        ATTN_OK) {
+        return true;
+    }
+    pthread_mutex_lock(own->mutex);
+    if (own->call->error.status == ATTN_OK || task->index < own->call->failed) {
+        own->call->error = error;
+        own->call->failed = task->index;
+    }
+    pthread_mutex_unlock(own->mutex);
+    return false;
+}
+
+void comparison_twin_phases(struct comparison *own) {
+    const size_t runs = own->runs + (own->has_exact_run ? 1 : 0);
+    own->twin_phases = (struct job_phases){NULL, runs * phases_of_run(own), twin_tasks, twin_task,
+                                           own};
+}
+
+double comparison_twin_cost(const struct comparison *own) {
+    double each = attn_plan_cost(own->twin) + (double)own->copied * COST_OF_COPY;
+    for (size_t i = 0; i < own->count; i++) {
+        each += (double)own->pairs[i].count * COST_OF_MOVE;
+    }
+    return each * (double)(own->runs + (own->has_exact_run ? 1 : 0));
+}
