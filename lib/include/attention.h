@@ -351,15 +351,19 @@ typedef struct attn_sequences {
 
 /*
  * The rounding errors of a kernel that computes with fewer digits, drawn at random. A caller who runs
- * a plan with several seeds sees how far such errors move each result. Each score is multiplied by
- * 1 + unit * r after scale and softcap, and once more after bias, ALiBi and decays are added. In
- * gradients, delta changes as if each number of the output had such an error. r is uniform between
- * -1 and 1, and another number for each place and seed. Inputs stay as they are: the caller may
- * change them.
+ * a plan with several seeds sees how far such errors move each result. Inputs stay as they are: the
+ * caller may change them. Zero is no error.
  */
 typedef struct attn_rounding {
-    double unit; /* the relative error of one rounding: 2^-8 for bfloat16; 0 = none */
     uint64_t seed;
+    /* The largest relative error of one rounding of a score, which is rounded after scale and
+     * softcap, and once more after bias, ALiBi and decays are added. */
+    double scores;
+    /* That of a weight, of the gradient of a score, and of a number of the output, which `delta` is
+     * made of. */
+    double products;
+    double least; /* the largest absolute error of a weight and of the gradient of a score */
+    double sum;   /* the largest relative error of one addition, in the sums over the keys */
 } attn_rounding;
 
 /*

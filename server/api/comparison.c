@@ -134,9 +134,12 @@ bool field_fail_on_difference(struct call *call, struct codec_document *document
 /* -------------------------------------------------------------------------------------- the types */
 
 const struct comparison_type comparison_types[] = {
-    {"float64", 0x1p-53, 0x1p-1074, 0x1p-53}, {"float32", 0x1p-24, 0x1p-150, 0x1p-24},
-    {"tf32", 0x1p-11, 0x1p-150, 0x1p-24},     {"float16", 0x1p-11, 0x1p-25, 0x1p-24},
-    {"bfloat16", 0x1p-8, 0x1p-134, 0x1p-24},  {"float8", 0x1p-4, 0x1p-10, 0x1p-24},
+    {"float64", 0x1p-52, 0x1p-52, 0x1p-1074, 0x1p-53},
+    {"float32", 0x1p-24, 0x1p-23, 0x1p-150, 0x1p-24},
+    {"tf32", 0x1p-11, 0x1p-23, 0x1p-150, 0x1p-24},
+    {"float16", 0x1p-11, 0x1p-11, 0x1p-25, 0x1p-24},
+    {"bfloat16", 0x1p-8, 0x1p-8, 0x1p-134, 0x1p-24},
+    {"float8", 0x1p-4, 0x1p-21, 0x1p-10, 0x1p-24},
 };
 const size_t comparison_type_count = sizeof comparison_types / sizeof *comparison_types;
 

@@ -28,9 +28,10 @@ enum {
 /* A type in which kernels multiply. */
 struct comparison_type {
     const char *name;
-    double unit;  /* the largest relative error of one rounding to it */
-    double least; /* half of its smallest number above 0 */
-    double sum;   /* the largest relative error of one addition */
+    double unit;   /* the largest relative error of one rounding to it */
+    double scores; /* that of the scores, which not every kernel rounds to the type */
+    double least;  /* half of its smallest number above 0 */
+    double sum;    /* the largest relative error of one addition */
 };
 
 /* The element at which an error is the largest. */
@@ -57,6 +58,7 @@ struct comparison_row {
     double mean;             /* the sum of the errors */
     double size;             /* the sum of the squared numbers */
     double ratio;            /* of the RMS error to that which rounding explains */
+    double number;           /* the same of the number of the row that is off the most */
 };
 
 /* Guesses that would explain a wrong result. */
@@ -86,7 +88,7 @@ struct comparison_pair {
     const attn_result_tensor *result; /* of the plan of the call */
     const attn_result_tensor *moved;  /* of the twin */
     double *exact;  /* NULL: those of `result`, which are as exact */
-    double *spread; /* of each number of scores or weights: by how much it moved, squared */
+    double *spread; /* of each number: by how much it moved, squared */
     double absolute, relative; /* the tolerance */
     size_t count;              /* elements */
     size_t heads;              /* along the axis of the heads; 0: there is none */
@@ -114,7 +116,7 @@ struct comparison_copy {
     attn_tensor from;   /* as it is there */
     void *data;
     size_t first; /* its numbers begin there among those of all copies */
-    bool whole;   /* its numbers are whole, and no kernel rounds them */
+    bool whole;   /* no kernel rounds its numbers: positions, and a bias, whose sum is rounded */
 };
 
 /* The account of the request owns it, except the plan. */

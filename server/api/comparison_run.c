@@ -28,9 +28,10 @@ enum {
     COST_OF_ROW = 20000    /* the same for a row */
 };
 
-/* The most that the ratio of a row, the RMS ratio of neighbouring rows, and that of a head may be if
- * rounding explains them. `make search-verdicts ARGS=--learn` measures what right kernels have. */
-static const double most_of_row = 3, most_of_run = 2, most_of_head = 1.7;
+/* The most that the ratio of a row, the RMS ratio of neighbouring rows, that of a head, and the ratio
+ * of one number may be if rounding explains them. `make search-verdicts ARGS=--learn` measures what right kernels have. */
+static const double most_of_row = 3, most_of_run = 2, most_of_head = 1.7,
+                    most_of_number = 10;
 
 /* How often a type rounds on average: its numbers are off by 0.58 of the largest error. */
 static const double usual = 0.58;
@@ -114,7 +115,8 @@ static double floor_of(const struct comparison *own, const struct comparison_pai
     const struct comparison_type *type = comparison_type_of(pair->type), *computed = own->computed;
     const bool rounds = pair->kind != KIND_ROW && computed->unit > type->unit;
     const bool logarithm = pair->which == ANSWER_LSE || pair->which == ANSWER_ENTROPY;
-    const double unit = (rounds ? computed->unit : type->unit) + DBL_EPSILON;
+    const double unit =
+        fmax(rounds ? computed->unit : type->unit, computed->sum) + DBL_EPSILON;
     const double least = pair->kind == KIND_WEIGHTS ? fmax(type->least, computed->least)
                                                     : type->least;
     const double of_number = isfinite(exact) ? unit * exact : 0;
@@ -168,7 +170,7 @@ static void compare_row(const struct comparison *own, struct comparison_pair *pa
                         struct comparison_findings *found) {
     struct comparison_row *row = &pair->rows[index];
     const size_t start = index * pair->row_size, end = start + pair->row_size;
-    const double of_row = pair->spread != NULL ? usual_movement(own, pair, start) : 0;
+    const double of_row = pair->kind != KIND_ROW ? usual_movement(own, pair, start) : 0;
     double exact[BLOCK], expected[BLOCK], largest = 0;
     for (size_t first = start, some; first < end; first += some) {
         some = end - first < BLOCK ? end - first : BLOCK;
@@ -181,11 +183,13 @@ static void compare_row(const struct comparison *own, struct comparison_pair *pa
             row->mean += error;
             row->size += isfinite(exact[i]) ? exact[i] * exact[i] : 0;
             row->floor += floor_of(own, pair, exact[i]);
-            if (pair->spread == NULL) {
+            if (pair->kind == KIND_ROW) {
                 row->error += error * error;
             } else if (error != 0) {
-                row->error += error * error /
-                              explained_of(own, pair, first + i, exact[i], of_row);
+                const double ratio = error * error /
+                                     explained_of(own, pair, first + i, exact[i], of_row);
+                row->error += ratio;
+                row->number = fmax(row->number, sqrt(ratio));
             }
         }
     }
@@ -204,17 +208,51 @@ static double moved_of(const struct comparison *own, const struct comparison_row
     return mean;
 }
 
+/* The place of a row among those of its head. */
+struct place {
+    size_t head; /* the first row of the head */
+    size_t row, count;
+};
+
+static struct place place_of(const struct comparison_pair *pair, size_t index) {
+    const size_t head = index / pair->run * pair->run + index % pair->run % pair->step;
+    return (struct place){head, (index - head) / pair->step, pair->run / pair->step};
+}
+
+/* Writes the row and its neighbours of the same head. Returns how many they are. */
+static size_t neighbours(const struct comparison_pair *pair, size_t index,
+                         size_t rows[static 2 * NEAR + 1]) {
+    const struct place p = place_of(pair, index);
+    size_t count = 0;
+    for (size_t at = p.row < NEAR ? 0 : p.row - NEAR; at < p.count && at <= p.row + NEAR; at++) {
+        rows[count++] = p.head + at * pair->step;
+    }
+    return count;
+}
+
+/* Returns the ratio of one number of a row of KIND_ROW. */
+static double ratio_of_number(const struct comparison *own, const struct comparison_pair *pair,
+                              size_t index, size_t column, double error, double exact) {
+    size_t rows[2 * NEAR + 1];
+    double around[2 * NEAR + 1];
+    const size_t count = neighbours(pair, index, rows);
+    for (size_t i = 0; i < count; i++) {
+        around[i] = pair->spread[rows[i] * pair->row_size + column];
+    }
+    const double moved = pair->spread[index * pair->row_size + column];
+    const double explained = fmax(moved, fmin(median(around, count), 16 * moved));
+    return sqrt(error * error / (explained / (double)own->runs + floor_of(own, pair, exact)));
+}
+
 /* Returns the squared error that rounding explains in a row. */
 static double explained_in(const struct comparison *own, const struct comparison_pair *pair,
                            size_t index) {
-    const size_t head = index / pair->run * pair->run + index % pair->run % pair->step;
-    const size_t place = (index - head) / pair->step, count = pair->run / pair->step;
+    size_t near[2 * NEAR + 1];
     double around[2 * NEAR + 1], more;
-    size_t some = 0;
-    for (size_t at = place < NEAR ? 0 : place - NEAR; at < count && at <= place + NEAR; at++) {
-        around[some] = moved_of(own, &pair->rows[head + at * pair->step], &more);
-        around[some] *= more;
-        some++;
+    const size_t some = neighbours(pair, index, near);
+    for (size_t i = 0; i < some; i++) {
+        around[i] = moved_of(own, &pair->rows[near[i]], &more);
+        around[i] *= more;
     }
     double moved = moved_of(own, &pair->rows[index], &more);
     moved *= more;
@@ -228,7 +266,7 @@ static void judge_row(const struct comparison *own, struct comparison_pair *pair
     double more;
     if (row->error == 0) {
         row->ratio = 0;
-    } else if (pair->spread != NULL) {
+    } else if (pair->kind != KIND_ROW) {
         moved_of(own, row, &more);
         row->ratio = sqrt(row->error / (double)pair->row_size / more);
     } else {
@@ -236,9 +274,12 @@ static void judge_row(const struct comparison *own, struct comparison_pair *pair
     }
 }
 
-/* Counts the numbers of a row that are beyond the tolerance. */
-static void count_beyond(const struct comparison_pair *pair, size_t index,
-                         struct comparison_findings *found) {
+/* Counts the numbers of a row that are beyond the tolerance, and finds the ratio of that which is off
+ * the most, if the row does not show it already. */
+static void judge_numbers(const struct comparison *own, struct comparison_pair *pair, size_t index,
+                          struct comparison_findings *found) {
+    struct comparison_row *row = &pair->rows[index];
+    const double large = most_of_number * sqrt(row->error / (double)pair->row_size) / row->ratio;
     const size_t start = index * pair->row_size, end = start + pair->row_size;
     double exact[BLOCK], expected[BLOCK];
     for (size_t first = start, some; first < end; first += some) {
@@ -251,6 +292,10 @@ static void count_beyond(const struct comparison_pair *pair, size_t index,
                 found->beyond++;
                 keep_larger(&found->worst, error, first + i);
             }
+            if (pair->kind == KIND_ROW && error > large) {
+                row->number = fmax(row->number, ratio_of_number(own, pair, index, first - start + i,
+                                                                error, exact[i]));
+            }
         }
     }
 }
@@ -261,28 +306,27 @@ static void count_beyond(const struct comparison_pair *pair, size_t index,
  * Returns false if there is none. */
 static bool guess_place(const struct comparison_pair *pair, enum comparison_suspect guess,
                         size_t index, size_t column, size_t *element) {
-    const size_t head = index / pair->run * pair->run + index % pair->run % pair->step;
-    const size_t place = (index - head) / pair->step, count = pair->run / pair->step;
-    size_t row = place;
+    const struct place p = place_of(pair, index);
+    size_t row = p.row;
     switch (guess) {
     case SUSPECT_NEXT_ROW:
-        row = place + 1;
+        row = p.row + 1;
         break;
     case SUSPECT_LAST_ROW:
-        row = place - 1;
+        row = p.row - 1;
         break;
     case SUSPECT_TRANSPOSED:
-        if (count != pair->row_size || count < 2) {
+        if (p.count != pair->row_size || p.count < 2) {
             return false;
         }
         row = column;
-        column = place;
+        column = p.row;
         break;
     default:
         return pair->which == ANSWER_LSE && (*element = index, true);
     }
-    *element = (head + row * pair->step) * pair->row_size + column;
-    return row < count;
+    *element = (p.head + row * pair->step) * pair->row_size + column;
+    return row < p.count;
 }
 
 /* Returns whether a guess explains a wrong row. */
@@ -355,6 +399,7 @@ static double end_head(struct comparison_pair *pair, size_t first, size_t count)
         sum += squared;
         pair->mean += row->mean;
         pair->score = fmax(pair->score, row->ratio / most_of_row);
+        pair->score = fmax(pair->score, row->number / most_of_number);
         if (i % COMPARISON_RUN + 1 == COMPARISON_RUN) {
             pair->score = fmax(pair->score, sqrt(of_run / COMPARISON_RUN) / most_of_run);
         }
@@ -420,7 +465,7 @@ static void rows_task(struct comparison *own, struct comparison_pair *pair, size
             compare_row(own, pair, row, &found);
         } else {
             judge_row(own, pair, row);
-            count_beyond(pair, row, &found);
+            judge_numbers(own, pair, row, &found);
             guess_row(own, pair, row, fits, &misfits);
         }
     }

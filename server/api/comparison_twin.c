@@ -56,7 +56,8 @@ static bool add_copies(struct comparison *own, struct account *account, attn_dty
     own->copies = account_alloc(account, (some + heads * of_head) * sizeof *own->copies);
     bool good = own->copies != NULL;
     for (size_t i = 0; good && i < some; i++) {
-        good = add_copy(own, account, &tensors[i], dtype, &tensors[i] == &call->tensors.positions);
+        good = add_copy(own, account, &tensors[i], dtype,
+                        &tensors[i] == &call->tensors.positions || &tensors[i] == &call->tensors.bias);
     }
     for (size_t i = 0; good && i < heads * of_head; i++) {
         good = add_copy(own, account, (attn_tensor *)call->weights + i, dtype, false);
@@ -78,9 +79,17 @@ static double draw(uint64_t seed, uint64_t place) {
     return (double)(int64_t)x * 0x1p-63;
 }
 
-/* Returns the relative error of number `index` of an input. */
+/* Does a kernel of a type multiply a number as it is? A kernel that rounds its scores to the type may
+ * round its inputs, too, after it has scaled them. */
+static bool fits(double number, const struct comparison_type *type) {
+    int exponent;
+    const double whole = frexp(number, &exponent) / type->unit;
+    return type->scores < type->unit && whole == nearbyint(whole);
+}
+
+/* Returns the relative error of a number of an input, which has the place `index` there. */
 static double error_of(const struct comparison *own, const struct comparison_copy *copy,
-                       uint64_t seed, size_t index) {
+                       uint64_t seed, size_t index, double number) {
     const int rank = copy->from.rank;
     const size_t columns = copy->from.shape[rank - 1],
                  rows = rank > 1 ? copy->from.shape[rank - 2] : 1;
@@ -89,7 +98,9 @@ static double error_of(const struct comparison *own, const struct comparison_cop
                  block_of_columns = column / (columns / BLOCKS + 1);
     const double common = sqrt((double)rows) * draw(seed ^ 1, block_of_rows * columns + column) +
                           sqrt((double)columns) * draw(seed ^ 2, row * BLOCKS + block_of_columns);
-    return own->computed->unit * draw(seed, index) + own->computed->sum * common / 2;
+    const struct comparison_type *type = own->computed;
+    const double unit = fits(number, type) ? 0 : type->unit;
+    return unit * draw(seed, index) + type->sum * common;
 }
 
 /* Writes some numbers of a copy. */
@@ -101,7 +112,7 @@ static void copy_numbers(const struct comparison *own, const struct comparison_c
     for (size_t i = first; i < end; i++) {
         const double given = dtype == ATTN_FLOAT64 ? ((const double *)copy->from.data)[i]
                                                    : (double)((const float *)copy->from.data)[i];
-        double moved = exact ? given : given * (1 + error_of(own, copy, seed, i));
+        double moved = exact ? given : given * (1 + error_of(own, copy, seed, i, given));
         moved = isfinite(moved) ? moved : given;
         if (own->call->stored.weights.layers != NULL && dtype == ATTN_FLOAT32) {
             ((float *)copy->data)[i] = (float)moved;
@@ -175,16 +186,11 @@ static bool make_room(struct comparison *own, struct account *account) {
         if (own->has_exact_run) {
             pair->exact = account_alloc(account, pair->count * sizeof *pair->exact);
         }
-        if (pair->kind != KIND_ROW) {
-            pair->spread = account_alloc(account, pair->count * sizeof *pair->spread);
-        }
-        if ((own->has_exact_run && pair->exact == NULL) ||
-            (pair->kind != KIND_ROW && pair->spread == NULL)) {
+        pair->spread = account_alloc(account, pair->count * sizeof *pair->spread);
+        if ((own->has_exact_run && pair->exact == NULL) || pair->spread == NULL) {
             return false;
         }
-        if (pair->spread != NULL) {
-            memset(pair->spread, 0, pair->count * sizeof *pair->spread);
-        }
+        memset(pair->spread, 0, pair->count * sizeof *pair->spread);
     }
     return true;
 }
@@ -244,9 +250,7 @@ static void collect_row(struct comparison_pair *pair, size_t row, bool exact) {
         for (size_t i = 0; i < some; i++) {
             const double by = moved[i] == was[i] ? 0 : moved[i] - was[i], squared = by * by;
             sum += squared;
-            if (pair->spread != NULL) {
-                pair->spread[first + i] += squared;
-            }
+            pair->spread[first + i] += squared;
         }
     }
     pair->rows[row].moved += sum;
@@ -299,6 +303,18 @@ static void collect_task(struct comparison *own, size_t task, bool exact) {
     }
 }
 
+/* Sets the rounding errors of a run. */
+static void set_rounding(struct comparison *own, size_t run) {
+    const struct comparison_type *type = own->computed;
+    own->rounding = (attn_rounding){.seed = own->has_exact_run && run > 0 ? run - 1 : run};
+    if (!is_exact(own, run)) {
+        own->rounding.scores = type->scores;
+        own->rounding.products = type->unit;
+        own->rounding.least = type->least;
+        own->rounding.sum = type->sum;
+    }
+}
+
 static bool twin_task(void *comparison, const struct jobs_task *task) {
     struct comparison *own = comparison;
     const size_t each = phases_of_run(own), run = task->phase / each, part = task->phase % each;
@@ -312,7 +328,7 @@ static bool twin_task(void *comparison, const struct jobs_task *task) {
         return true;
     }
     if (part == 1) {
-        own->rounding = (attn_rounding){is_exact(own, run) ? 0 : own->computed->unit, run};
+        set_rounding(own, run);
     }
     if ((part == 1 ? attn_plan_begin(own->twin, &error)
                    : attn_plan_task(own->twin, part - 2, task->index, task->scratch, &error)) ==
