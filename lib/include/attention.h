@@ -362,7 +362,7 @@ typedef struct attn_rounding {
     /* That of a weight, of the gradient of a score, and of a number of the output, which `delta` is
      * made of. */
     double products;
-    double least; /* the largest absolute error of a weight and of the gradient of a score */
+    double least_weight, least_gradient; /* the largest absolute error of these two */
     double sum;   /* the largest relative error of one addition, in the sums over the keys */
 } attn_rounding;
 

@@ -76,6 +76,10 @@ bool call_make(struct call *call, struct api_request *request, call_read *read, 
  * if the work is over a limit or there is no memory; the caller then ends the call. */
 struct api_work *call_work(struct call *call, struct api_request *request);
 
+/* Notes that a task of the job of a call has failed. If several tasks of a phase fail, the error of
+ * the first one is kept, so that the answer does not depend on the order in which they ran. */
+void call_fail(struct call *call, size_t task, const attn_error *error);
+
 /* The body of a handler: makes one call, and work of it. */
 struct api_work *call_handle(struct api_request *request, call_read *read, call_plan *plan);
 

@@ -21,6 +21,7 @@
 
 enum {
     COMPARISON_TEXT = 21 * (ATTN_MAX_RANK + 1), /* bytes of a shape in a message */
+    COMPARISON_MOST_RUNS = 8, /* runs of the twin with errors; fewer if they are dear */
     COMPARISON_WORST = 10,                      /* rows that the answer names */
     COMPARISON_RUN = 16 /* neighbouring rows of a head that are judged together, too */
 };
@@ -31,6 +32,7 @@ struct comparison_type {
     double unit;   /* the largest relative error of one rounding to it */
     double scores; /* that of the scores, which not every kernel rounds to the type */
     double least;  /* half of its smallest number above 0 */
+    double least_gradient; /* the largest error of a gradient of a score that is rounded twice */
     double sum;    /* the largest relative error of one addition */
 };
 
@@ -101,9 +103,13 @@ struct comparison_pair {
     struct comparison_row *rows;
     size_t fits[SUSPECT_COUNT], misfits; /* rows that a guess explains, and wrong rows */
     /* These members go into the answer; the last phase and comparison_end() set them. */
-    double score; /* how many times the error exceeds what may still be rounding */
-    double ratio, mean, bound;
+    struct comparison_sums {
+        double score; /* how many times the error exceeds what may still be rounding */
+        double ratio, mean, bound;
+    } sums;
+    const struct comparison_type *coarser; /* it explains what `computed` does not; or NULL */
     size_t worst[COMPARISON_WORST], worst_count; /* rows */
+    double worst_ratio[COMPARISON_WORST];
     size_t worst_index[COMPARISON_WORST][ATTN_MAX_RANK];
     const char *verdict;
     char message[512]; /* empty: the verdict needs none */
@@ -133,9 +139,11 @@ struct comparison {
     attn_rounding rounding;
     struct comparison_copy *copies;
     size_t copy_count, copied; /* copies, and numbers of all copies together */
-    bool has_exact_run;        /* the first run has no errors */
-    size_t runs;
-    struct job_phases twin_phases, phases;
+    bool has_exact_run; /* the first run has no errors */
+    size_t first_runs;  /* those with the type `computed`, with the exact one */
+    size_t runs;        /* those with errors of `type` */
+    const struct comparison_type *type; /* whose errors they have */
+    struct job_phases phases;
 
     const char *verdict; /* the worst one; comparison_end() sets it and `within` */
     bool within;         /* every result is within its tolerance */
@@ -160,20 +168,27 @@ void comparison_free(struct comparison *comparison);
 /* Returns the multiply-adds that take as long as the comparison. */
 double comparison_cost(const struct comparison *comparison);
 
-/* Returns the multiply-adds that take as long as the runs of the twin. */
-double comparison_twin_cost(const struct comparison *comparison);
+/* A run of the twin has phases with tasks, and a cost in multiply-adds. A task has the errors of
+ * attn_plan_begin() and attn_plan_task(). */
+size_t comparison_run_phases(const struct comparison *comparison);
+size_t comparison_run_tasks(const struct comparison *comparison, size_t phase);
+attn_status comparison_run_task(struct comparison *comparison, size_t run, size_t phase,
+                                const struct jobs_task *task, attn_error *error);
+double comparison_run_cost(const struct comparison *comparison);
 
 /* Puts the phases of the comparison at *end. Returns the end of the list. */
 struct job_phases **comparison_add_phases(struct comparison *comparison, struct job_phases **end);
-
-/* Fills the phases of the runs of the twin. */
-void comparison_twin_phases(struct comparison *comparison);
 
 /* Widens `count` numbers from `first` on. */
 void comparison_widen(const void *data, attn_dtype dtype, size_t first, size_t count, double *out);
 
 /* The same of the exact numbers of a pair. */
 void comparison_exact(const struct comparison_pair *pair, size_t first, size_t count, double *out);
+
+/* Returns the factor of errors of a number. It is 1 unless their squares would overflow. */
+static inline double comparison_damp(double number) {
+    return number > 0x1p450 || number < -0x1p450 ? 0x1p-600 : 1;
+}
 
 /* Writes a shape, an index or an order of axes: [2, 3]. */
 void comparison_put(char out[static COMPARISON_TEXT], int rank, const size_t *numbers);

@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---------------------------------------------------------------------------------- the verdict */
@@ -81,22 +82,20 @@ static const char *guess_of(const struct comparison_pair *pair) {
     return "";
 }
 
-/* Writes the coarser type, if there is one, in which a kernel has such errors. */
-static void put_coarser(const struct comparison *own, const struct comparison_pair *pair,
-                        char *out, size_t size) {
-    const struct comparison_type *type = own->computed;
-    while (type < comparison_types + comparison_type_count &&
-           pair->score * own->computed->unit > type->unit) {
-        type++;
-    }
-    if (type < comparison_types + comparison_type_count && isfinite(pair->score)) {
-        snprintf(out, size, "; as a kernel that multiplies in %s it would be rounded", type->name);
+/* Writes two numbers with as many digits as tell them apart, but at least three. */
+static void put_numbers(char first[static 32], char second[static 32], double a, double b) {
+    for (int digits = 3; digits <= 17; digits++) {
+        snprintf(first, 32, "%.*g", digits, a);
+        snprintf(second, 32, "%.*g", digits, b);
+        if (strcmp(first, second) != 0) {
+            return;
+        }
     }
 }
 
 /* Explains in a sentence why a result is not rounded. */
 static void put_message(const struct comparison *own, struct comparison_pair *pair) {
-    char text[COMPARISON_TEXT], coarser[80] = "";
+    char text[COMPARISON_TEXT], coarser[80] = "", expected[32], exact[32];
     size_t index[ATTN_MAX_RANK];
     const char *guess = guess_of(pair);
     if (pair->worst_count == 0) {
@@ -105,20 +104,22 @@ static void put_message(const struct comparison *own, struct comparison_pair *pa
     const size_t row = pair->worst[0], element = worst_of_row(pair, row);
     put_index(pair, element, index);
     comparison_put(text, pair->result->rank, index);
-    if (guess[0] == '\0') {
-        put_coarser(own, pair, coarser, sizeof coarser);
+    put_numbers(expected, exact, expected_at(pair, element), exact_at(pair, element));
+    if (guess[0] == '\0' && pair->coarser != NULL) {
+        snprintf(coarser, sizeof coarser,
+                 "; as a kernel that multiplies in %s it would be rounded", pair->coarser->name);
     }
     snprintf(pair->message, sizeof pair->message,
              "%s is off by %.3g times what rounding to %s explains in its worst row: at %s it is "
-             "%.9g, and %.9g is right%s%s",
-             pair->name, pair->rows[row].ratio, own->computed->name, text,
-             expected_at(pair, element), exact_at(pair, element), guess, coarser);
+             "%s, and %s is right%s%s",
+             pair->name, pair->worst_ratio[0], own->computed->name, text, expected, exact, guess,
+             coarser);
 }
 
 static enum verdict judge(const struct comparison *own, struct comparison_pair *pair) {
     const enum verdict verdict = pair->found.absolute.error == 0 ? EQUAL
-                                 : pair->score <= 1              ? ROUNDED
-                                 : pair->score <= most_of_close  ? CLOSE
+                                 : pair->sums.score <= 1              ? ROUNDED
+                                 : pair->sums.score <= most_of_close  ? CLOSE
                                                                  : WRONG;
     put_index(pair, pair->found.absolute.element, pair->absolute_index);
     put_index(pair, pair->found.relative.element, pair->relative_index);
@@ -166,13 +167,20 @@ static void add_place(struct codec_items *list, const char *key, const struct co
     codec_add_close(list);
 }
 
+/* Adds a number that was measured, of which more than three digits would be noise. */
+static void add_measured(struct codec_items *list, const char *key, double number) {
+    char text[32];
+    snprintf(text, sizeof text, "%.3g", number);
+    codec_add_number(list, key, isfinite(number) ? strtod(text, NULL) : number);
+}
+
 /* Adds the rows of the largest ratios. */
 static void add_worst_rows(struct codec_items *list, const struct comparison_pair *pair) {
     codec_add_open(list, CODEC_OP_ARRAY, "worst_rows");
     for (size_t i = 0; i < pair->worst_count; i++) {
         codec_add_open(list, CODEC_OP_OBJECT, NULL);
         codec_add_integers(list, "index", pair->worst_index[i], (size_t)axes_of_row(pair));
-        codec_add_number(list, "ratio", pair->rows[pair->worst[i]].ratio);
+        add_measured(list, "ratio", pair->worst_ratio[i]);
         codec_add_close(list);
     }
     codec_add_close(list);
@@ -185,16 +193,16 @@ static void add_pair(struct codec_items *list, const struct comparison *own,
     const double beyond = (double)pair->found.beyond, count = (double)pair->count;
     codec_add_open(list, CODEC_OP_OBJECT, pair->name);
     codec_add_text(list, "verdict", pair->verdict);
+    codec_add_bool(list, "within_tolerance", pair->found.beyond == 0);
     if (pair->message[0] != '\0') {
         codec_add_text(list, "message", pair->message);
     }
     codec_add_text(list, "computed_in", own->computed->name);
-    codec_add_number(list, "rms_ratio", pair->ratio);
-    codec_add_number(list, "bound", pair->bound);
-    codec_add_number(list, "mean_error", pair->mean);
+    add_measured(list, "rms_ratio", pair->sums.ratio);
+    add_measured(list, "bound", pair->sums.bound);
+    codec_add_number(list, "mean_error", pair->sums.mean);
     add_worst_rows(list, pair);
     codec_add_number(list, "matched", count > 0 ? 1 - beyond / count : 1);
-    codec_add_bool(list, "within_tolerance", pair->found.beyond == 0);
     codec_add_open(list, CODEC_OP_OBJECT, "tolerance");
     codec_add_number(list, "absolute", pair->absolute);
     codec_add_number(list, "relative", pair->relative);

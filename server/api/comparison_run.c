@@ -10,6 +10,9 @@
  * the same head gets what these have. The rounding of the result itself is added. In rows of weights
  * or scores each number has its own denominator, because their sizes differ so much.
  *
+ * If a row has more, coarser types are tried in turn, each with a few runs, and the first that
+ * explains a result is named.
+ *
  * What several tasks find is put together by sums of counts and by maxima, and one task adds up all
  * rows, so the order of the tasks changes nothing.
  */
@@ -23,6 +26,7 @@ enum {
     CHUNK = 128 * 1024,    /* numbers of the rows that one task compares; about 10 ms */
     BLOCK = 256,           /* numbers that are widened before they are compared */
     NEAR = 8,              /* neighbours of a row on each side */
+    FEW_RUNS = 2,          /* of the twin, with the errors of each coarser type */
     SAMPLE = 33,           /* numbers of a row whose median is the usual size of an error */
     COST_OF_ELEMENT = 800, /* multiply-adds that take as long as comparing an element */
     COST_OF_ROW = 20000    /* the same for a row */
@@ -112,14 +116,14 @@ static void keep_error(_Atomic double *largest, double error) {
  * the error of one weight, too. */
 static double floor_of(const struct comparison *own, const struct comparison_pair *pair,
                        double exact) {
-    const struct comparison_type *type = comparison_type_of(pair->type), *computed = own->computed;
+    const struct comparison_type *type = comparison_type_of(pair->type), *computed = own->type;
     const bool rounds = pair->kind != KIND_ROW && computed->unit > type->unit;
     const bool logarithm = pair->which == ANSWER_LSE || pair->which == ANSWER_ENTROPY;
     const double unit =
         fmax(rounds ? computed->unit : type->unit, computed->sum) + DBL_EPSILON;
     const double least = pair->kind == KIND_WEIGHTS ? fmax(type->least, computed->least)
                                                     : type->least;
-    const double of_number = isfinite(exact) ? unit * exact : 0;
+    const double of_number = isfinite(exact) ? unit * exact * comparison_damp(exact) : 0;
     const double of_sum = logarithm ? computed->unit : 0;
     return usual * usual * (of_number * of_number + least * least + of_sum * of_sum);
 }
@@ -147,7 +151,7 @@ static double usual_movement(const struct comparison *own, const struct comparis
     for (size_t i = 0; i < pair->row_size && count < SAMPLE; i += apart) {
         comparison_exact(pair, first + i, 1, &exact);
         const double movement = pair->spread[first + i] / (double)own->runs;
-        if (isfinite(exact) && exact != 0) {
+        if (isfinite(exact) && exact != 0) { /* weights are at most 1 */
             movements[count++] = pair->kind == KIND_WEIGHTS ? movement / (exact * exact) : movement;
         }
     }
@@ -172,15 +176,17 @@ static void compare_row(const struct comparison *own, struct comparison_pair *pa
     const size_t start = index * pair->row_size, end = start + pair->row_size;
     const double of_row = pair->kind != KIND_ROW ? usual_movement(own, pair, start) : 0;
     double exact[BLOCK], expected[BLOCK], largest = 0;
+    row->error = row->floor = row->mean = row->size = row->number = 0;
     for (size_t first = start, some; first < end; first += some) {
         some = end - first < BLOCK ? end - first : BLOCK;
         comparison_exact(pair, first, some, exact);
         comparison_widen(pair->expected.data, pair->expected.dtype, first, some, expected);
         for (size_t i = 0; i < some; i++) {
-            const double error = error_of(exact[i], expected[i]);
-            note_number(found, error, expected[i], first + i);
-            largest = fmax(largest, fabs(error));
-            row->mean += error;
+            const double given = error_of(exact[i], expected[i]);
+            const double error = given * comparison_damp(exact[i]);
+            note_number(found, given, expected[i], first + i);
+            largest = fmax(largest, fabs(given));
+            row->mean += given;
             row->size += isfinite(exact[i]) ? exact[i] * exact[i] : 0;
             row->floor += floor_of(own, pair, exact[i]);
             if (pair->kind == KIND_ROW) {
@@ -241,7 +247,8 @@ static double ratio_of_number(const struct comparison *own, const struct compari
     }
     const double moved = pair->spread[index * pair->row_size + column];
     const double explained = fmax(moved, fmin(median(around, count), 16 * moved));
-    return sqrt(error * error / (explained / (double)own->runs + floor_of(own, pair, exact)));
+    const double damped = error * comparison_damp(exact);
+    return sqrt(damped * damped / (explained / (double)own->runs + floor_of(own, pair, exact)));
 }
 
 /* Returns the squared error that rounding explains in a row. */
@@ -264,8 +271,8 @@ static double explained_in(const struct comparison *own, const struct comparison
 static void judge_row(const struct comparison *own, struct comparison_pair *pair, size_t index) {
     struct comparison_row *row = &pair->rows[index];
     double more;
-    if (row->error == 0) {
-        row->ratio = 0;
+    if (row->error == 0 || isinf(row->error)) {
+        row->ratio = row->error; /* infinite: a number of one of the two is not finite */
     } else if (pair->kind != KIND_ROW) {
         moved_of(own, row, &more);
         row->ratio = sqrt(row->error / (double)pair->row_size / more);
@@ -378,54 +385,80 @@ static void end_rows(struct comparison_pair *pair) {
 static void keep_worst(struct comparison_pair *pair, size_t index) {
     const double ratio = pair->rows[index].ratio;
     size_t at = pair->worst_count;
-    if (ratio == 0 ||
-        (at == COMPARISON_WORST && ratio <= pair->rows[pair->worst[at - 1]].ratio)) {
+    if (ratio == 0 || (at == COMPARISON_WORST && ratio <= pair->worst_ratio[at - 1])) {
         return;
     }
     at = at == COMPARISON_WORST ? at - 1 : pair->worst_count++;
-    for (; at > 0 && pair->rows[pair->worst[at - 1]].ratio < ratio; at--) {
+    for (; at > 0 && pair->worst_ratio[at - 1] < ratio; at--) {
         pair->worst[at] = pair->worst[at - 1];
+        pair->worst_ratio[at] = pair->worst_ratio[at - 1];
     }
     pair->worst[at] = index;
+    pair->worst_ratio[at] = ratio;
 }
 
 /* Adds up one head: `count` rows from `first` on. Returns the sum of its squared ratios. */
-static double end_head(struct comparison_pair *pair, size_t first, size_t count) {
+static double end_head(const struct comparison_pair *pair, size_t first, size_t count,
+                       struct comparison_sums *sums) {
     double sum = 0, of_run = 0;
     for (size_t i = 0; i < count; i++) {
         const struct comparison_row *row = &pair->rows[first + i * pair->step];
         const double squared = row->ratio * row->ratio;
         of_run = i % COMPARISON_RUN == 0 ? squared : of_run + squared;
         sum += squared;
-        pair->mean += row->mean;
-        pair->score = fmax(pair->score, row->ratio / most_of_row);
-        pair->score = fmax(pair->score, row->number / most_of_number);
+        sums->mean += row->mean;
+        sums->score = fmax(sums->score, row->ratio / most_of_row);
+        sums->score = fmax(sums->score, row->number / most_of_number);
         if (i % COMPARISON_RUN + 1 == COMPARISON_RUN) {
-            pair->score = fmax(pair->score, sqrt(of_run / COMPARISON_RUN) / most_of_run);
+            sums->score = fmax(sums->score, sqrt(of_run / COMPARISON_RUN) / most_of_run);
         }
     }
     if (count > COMPARISON_RUN) {
-        pair->score = fmax(pair->score, sqrt(sum / (double)count) / most_of_head);
+        sums->score = fmax(sums->score, sqrt(sum / (double)count) / most_of_head);
     }
     return sum;
 }
 
 /* Adds up all rows of a pair. */
-static void end_pair(const struct comparison *own, struct comparison_pair *pair) {
+static struct comparison_sums sum_pair(const struct comparison *own,
+                                       const struct comparison_pair *pair) {
+    struct comparison_sums sums = {0};
     double sum = 0, explained = 0, more;
     for (size_t first = 0; first < pair->row_count; first += pair->run) {
         for (size_t head = 0; head < pair->step; head++) {
-            sum += end_head(pair, first + head, pair->run / pair->step);
+            sum += end_head(pair, first + head, pair->run / pair->step, &sums);
         }
     }
     for (size_t i = 0; i < pair->row_count; i++) {
-        keep_worst(pair, i);
         explained += moved_of(own, &pair->rows[i], &more) + pair->rows[i].floor;
     }
     if (pair->row_count > 0) {
-        pair->ratio = sqrt(sum / (double)pair->row_count);
-        pair->bound = sqrt(explained / (double)pair->count);
-        pair->mean /= (double)pair->count;
+        sums.ratio = sqrt(sum / (double)pair->row_count);
+        sums.bound = sqrt(explained / (double)pair->count);
+        sums.mean /= (double)pair->count;
+    }
+    return sums;
+}
+
+/* Does a coarser type perhaps explain a result? */
+static bool is_open(const struct comparison_pair *pair) {
+    return pair->sums.score > 1 && isfinite(pair->sums.score) && pair->coarser == NULL;
+}
+
+/* Ends a pair, and the round if it is the last one. */
+static void end_pair(struct comparison *own, struct comparison_pair *pair) {
+    const struct comparison_sums sums = sum_pair(own, pair);
+    if (own->type == own->computed) {
+        pair->sums = sums;
+        for (size_t i = 0; i < pair->row_count; i++) {
+            keep_worst(pair, i);
+        }
+    } else if (is_open(pair) && sums.score <= 1) {
+        pair->coarser = own->type;
+    }
+    if (pair + 1 == own->pairs + own->count) {
+        own->type++;
+        own->runs = FEW_RUNS;
     }
 }
 
@@ -444,10 +477,55 @@ static size_t rows_of_task(const struct comparison_pair *pair) {
     return pair->row_size >= CHUNK || pair->row_size == 0 ? 1 : CHUNK / (pair->row_size + 16);
 }
 
+/* The phases are those of rounds. The first round has the errors of the type of the request, and each
+ * further one those of the next coarser type. */
+struct phase_place {
+    size_t round, run; /* `run` of the twin, or no run */
+    bool judges;
+    size_t phase; /* of the run, or of all pairs */
+};
+
+static size_t runs_of_round(const struct comparison *own, size_t round) {
+    return round == 0 ? own->first_runs : FEW_RUNS;
+}
+
+static struct phase_place place_of_phase(const struct comparison *own, size_t phase) {
+    const size_t each = comparison_run_phases(own), last = PHASES * own->count;
+    struct phase_place place = {0};
+    for (;; place.round++) {
+        const size_t runs = runs_of_round(own, place.round) * each;
+        if (phase < runs) {
+            place.run = phase / each;
+            place.phase = phase % each;
+            break;
+        }
+        if (phase < runs + last) {
+            place.judges = true;
+            place.phase = phase - runs;
+            break;
+        }
+        phase -= runs + last;
+    }
+    /* The exact run comes once. */
+    place.run += place.round > 0 && own->has_exact_run ? 1 : 0;
+    return place;
+}
+
 static size_t comparison_tasks(const void *comparison, size_t phase) {
-    const struct comparison_pair *pair =
-        &((const struct comparison *)comparison)->pairs[phase / PHASES];
-    const size_t some = rows_of_task(pair), part = phase % PHASES;
+    const struct comparison *own = comparison;
+    const struct phase_place place = place_of_phase(own, phase);
+    bool open = place.round == 0;
+    for (size_t i = 0; i < own->count; i++) {
+        open = open || is_open(&own->pairs[i]);
+    }
+    if (!open) {
+        return 0;
+    }
+    if (!place.judges) {
+        return comparison_run_tasks(own, place.phase);
+    }
+    const struct comparison_pair *pair = &own->pairs[place.phase / PHASES];
+    const size_t some = rows_of_task(pair), part = place.phase % PHASES;
     return part == PHASE_SIZE || part == PHASE_END
                ? 1
                : pair->row_count / some + (pair->row_count % some > 0);
@@ -469,6 +547,9 @@ static void rows_task(struct comparison *own, struct comparison_pair *pair, size
             guess_row(own, pair, row, fits, &misfits);
         }
     }
+    if (own->type != own->computed) {
+        return; /* all this was found in the first round */
+    }
     pthread_mutex_lock(own->mutex);
     add_findings(&pair->found, &found);
     pair->misfits += misfits;
@@ -478,10 +559,9 @@ static void rows_task(struct comparison *own, struct comparison_pair *pair, size
     pthread_mutex_unlock(own->mutex);
 }
 
-static bool comparison_task(void *comparison, const struct jobs_task *task) {
-    struct comparison *own = comparison;
-    struct comparison_pair *pair = &own->pairs[task->phase / PHASES];
-    switch (task->phase % PHASES) {
+static void judge_task(struct comparison *own, size_t phase, size_t task) {
+    struct comparison_pair *pair = &own->pairs[phase / PHASES];
+    switch (phase % PHASES) {
     case PHASE_SIZE:
         end_rows(pair);
         break;
@@ -489,24 +569,48 @@ static bool comparison_task(void *comparison, const struct jobs_task *task) {
         end_pair(own, pair);
         break;
     default:
-        rows_task(own, pair, task->phase % PHASES, task->index);
+        rows_task(own, pair, phase % PHASES, task);
     }
-    return true;
 }
 
-double comparison_cost(const struct comparison *comparison) {
-    double cost = comparison_twin_cost(comparison);
-    for (size_t i = 0; i < comparison->count; i++) {
-        const struct comparison_pair *pair = &comparison->pairs[i];
+static bool comparison_task(void *comparison, const struct jobs_task *task) {
+    struct comparison *own = comparison;
+    const struct phase_place place = place_of_phase(own, task->phase);
+    attn_error error;
+    if (place.judges) {
+        judge_task(own, place.phase, task->index);
+        return true;
+    }
+    if (comparison_run_task(own, place.run, place.phase, task, &error) == ATTN_OK) {
+        return true;
+    }
+    call_fail(own->call, task->index, &error);
+    return false;
+}
+
+/* Returns how many coarser types are tried: none if the runs are so dear that the first round has
+ * less than most. */
+static size_t coarser_types(const struct comparison *own) {
+    const size_t left = comparison_type_count - 1 - (size_t)(own->computed - comparison_types);
+    return own->runs == COMPARISON_MOST_RUNS ? left : 0;
+}
+
+double comparison_cost(const struct comparison *own) {
+    const size_t types = coarser_types(own);
+    double cost = 0;
+    for (size_t i = 0; i < own->count; i++) {
+        const struct comparison_pair *pair = &own->pairs[i];
         cost += (double)pair->count * COST_OF_ELEMENT + (double)pair->row_count * COST_OF_ROW;
     }
-    return cost;
+    return cost * (double)(1 + types) +
+           comparison_run_cost(own) * (double)(own->first_runs + FEW_RUNS * types);
 }
 
 struct job_phases **comparison_add_phases(struct comparison *own, struct job_phases **end) {
-    own->phases = (struct job_phases){NULL, PHASES * own->count, comparison_tasks,
-                                      comparison_task, own};
-    *end = &own->twin_phases;
-    own->twin_phases.next = &own->phases;
+    const size_t each = comparison_run_phases(own), last = PHASES * own->count;
+    const size_t count = own->first_runs * each + last +
+                         coarser_types(own) * (FEW_RUNS * each + last);
+    own->phases = (struct job_phases){NULL, count, comparison_tasks, comparison_task, own};
+    *end = &own->phases;
     return &own->phases.next;
 }

@@ -22,8 +22,7 @@ enum {
     BLOCKS = 8,          /* blocks of rows, and of columns, whose numbers have errors in common */
     COST_OF_COPY = 800,  /* multiply-adds that take as long as copying a number */
     COST_OF_MOVE = 100,  /* multiply-adds that take as long as looking how far a number moved */
-    MOST_RUNS = 8,       /* runs with errors; fewer if they are dear, but not below LEAST_RUNS */
-    LEAST_RUNS = 4
+    LEAST_RUNS = 4       /* runs with errors, however dear they are */
 };
 static const double cheap = 3e10; /* multiply-adds of all runs with errors together */
 
@@ -98,7 +97,7 @@ static double error_of(const struct comparison *own, const struct comparison_cop
                  block_of_columns = column / (columns / BLOCKS + 1);
     const double common = sqrt((double)rows) * draw(seed ^ 1, block_of_rows * columns + column) +
                           sqrt((double)columns) * draw(seed ^ 2, row * BLOCKS + block_of_columns);
-    const struct comparison_type *type = own->computed;
+    const struct comparison_type *type = own->type;
     const double unit = fits(number, type) ? 0 : type->unit;
     return unit * draw(seed, index) + type->sum * common;
 }
@@ -219,8 +218,10 @@ bool comparison_twin(struct comparison *own, struct account *account, call_plan 
         return codec_no_memory(error);
     }
     const double runs = cheap / attn_plan_cost(own->twin);
-    own->runs = runs < LEAST_RUNS ? LEAST_RUNS : runs > MOST_RUNS ? MOST_RUNS : (size_t)runs;
-    comparison_twin_phases(own);
+    own->runs = runs < LEAST_RUNS ? LEAST_RUNS : runs > COMPARISON_MOST_RUNS ? COMPARISON_MOST_RUNS
+                                                            : (size_t)runs;
+    own->first_runs = own->runs + (own->has_exact_run ? 1 : 0);
+    own->type = own->computed;
     return true;
 }
 
@@ -232,8 +233,9 @@ void comparison_free(struct comparison *comparison) {
 
 /* ------------------------------------------------------------------------------------ the runs */
 
-/* Adds by how much the twin moved in a run, or keeps the exact numbers of the first run. */
-static void collect_row(struct comparison_pair *pair, size_t row, bool exact) {
+/* Adds by how much the twin moved in a run, which may be the first with errors, or keeps the exact
+ * numbers. */
+static void collect_row(struct comparison_pair *pair, size_t row, bool exact, bool first_run) {
     enum {
         SOME = 256
     };
@@ -248,13 +250,15 @@ static void collect_row(struct comparison_pair *pair, size_t row, bool exact) {
         }
         comparison_exact(pair, first, some, was);
         for (size_t i = 0; i < some; i++) {
-            const double by = moved[i] == was[i] ? 0 : moved[i] - was[i], squared = by * by;
+            const double by = moved[i] == was[i] ? 0 : moved[i] - was[i];
+            const double damped = by * comparison_damp(was[i]), squared = damped * damped;
             sum += squared;
-            pair->spread[first + i] += squared;
+            pair->spread[first + i] = (first_run ? 0 : pair->spread[first + i]) + squared;
         }
     }
-    pair->rows[row].moved += sum;
-    pair->rows[row].moved_twice += sum * sum;
+    struct comparison_row *of = &pair->rows[row];
+    of->moved = (first_run ? 0 : of->moved) + sum;
+    of->moved_twice = (first_run ? 0 : of->moved_twice) + sum * sum;
 }
 
 /* Returns the rows of a pair that one task takes: at most CHUNK numbers. */
@@ -267,23 +271,20 @@ static size_t collect_tasks(const struct comparison_pair *pair) {
     return pair->row_count / some + (pair->row_count % some > 0);
 }
 
-/* The phases of a run: copies, the start of the plan, its phases, and the collection. */
-static size_t phases_of_run(const struct comparison *own) {
-    return 2 + attn_plan_phases(own->twin) + 1;
+size_t comparison_run_phases(const struct comparison *own) {
+    return 2 + attn_plan_phases(own->twin) + 1; /* copies, the start, the plan, the collection */
 }
 
-static size_t twin_tasks(const void *comparison, size_t phase) {
-    const struct comparison *own = comparison;
-    const size_t each = phases_of_run(own), part = phase % each;
+size_t comparison_run_tasks(const struct comparison *own, size_t phase) {
     size_t tasks = 0;
-    if (part == 0) {
+    if (phase == 0) {
         return own->copied / CHUNK + 1;
     }
-    if (part == 1) {
+    if (phase == 1) {
         return 1;
     }
-    if (part + 1 < each) {
-        return attn_plan_tasks(own->twin, part - 2);
+    if (phase + 1 < comparison_run_phases(own)) {
+        return attn_plan_tasks(own->twin, phase - 2);
     }
     for (size_t i = 0; i < own->count; i++) {
         tasks += collect_tasks(&own->pairs[i]);
@@ -291,7 +292,7 @@ static size_t twin_tasks(const void *comparison, size_t phase) {
     return tasks;
 }
 
-static void collect_task(struct comparison *own, size_t task, bool exact) {
+static void collect_task(struct comparison *own, size_t run, size_t task) {
     struct comparison_pair *pair = own->pairs;
     while (task >= collect_tasks(pair)) {
         task -= collect_tasks(pair++);
@@ -299,61 +300,44 @@ static void collect_task(struct comparison *own, size_t task, bool exact) {
     const size_t some = rows_of_task(pair), first = task * some;
     const size_t end = pair->row_count - first < some ? pair->row_count : first + some;
     for (size_t row = first; row < end; row++) {
-        collect_row(pair, row, exact);
+        collect_row(pair, row, is_exact(own, run), run == (own->has_exact_run ? 1 : 0));
     }
 }
 
 /* Sets the rounding errors of a run. */
 static void set_rounding(struct comparison *own, size_t run) {
-    const struct comparison_type *type = own->computed;
+    const struct comparison_type *type = own->type;
     own->rounding = (attn_rounding){.seed = own->has_exact_run && run > 0 ? run - 1 : run};
     if (!is_exact(own, run)) {
         own->rounding.scores = type->scores;
         own->rounding.products = type->unit;
-        own->rounding.least = type->least;
+        own->rounding.least_weight = type->least;
+        own->rounding.least_gradient = type->least_gradient;
         own->rounding.sum = type->sum;
     }
 }
 
-static bool twin_task(void *comparison, const struct jobs_task *task) {
-    struct comparison *own = comparison;
-    const size_t each = phases_of_run(own), run = task->phase / each, part = task->phase % each;
-    attn_error error;
-    if (part == 0) {
+attn_status comparison_run_task(struct comparison *own, size_t run, size_t phase,
+                                const struct jobs_task *task, attn_error *error) {
+    if (phase == 0) {
         copy_task(own, run, task->index);
-        return true;
+        return ATTN_OK;
     }
-    if (part + 1 == each) {
-        collect_task(own, task->index, is_exact(own, run));
-        return true;
+    if (phase + 1 == comparison_run_phases(own)) {
+        collect_task(own, run, task->index);
+        return ATTN_OK;
     }
-    if (part == 1) {
+    if (phase == 1) {
         set_rounding(own, run);
+        return attn_plan_begin(own->twin, error);
     }
-    if ((part == 1 ? attn_plan_begin(own->twin, &error)
-                   : attn_plan_task(own->twin, part - 2, task->index, task->scratch, &error)) ==
-        ATTN_OK) {
-        return true;
-    }
-    pthread_mutex_lock(own->mutex);
-    if (own->call->error.status == ATTN_OK || task->index < own->call->failed) {
-        own->call->error = error;
-        own->call->failed = task->index;
-    }
-    pthread_mutex_unlock(own->mutex);
-    return false;
+    return attn_plan_task(own->twin, phase - 2, task->index, task->scratch, error);
 }
 
-void comparison_twin_phases(struct comparison *own) {
-    const size_t runs = own->runs + (own->has_exact_run ? 1 : 0);
-    own->twin_phases = (struct job_phases){NULL, runs * phases_of_run(own), twin_tasks, twin_task,
-                                           own};
-}
-
-double comparison_twin_cost(const struct comparison *own) {
-    double each = attn_plan_cost(own->twin) + (double)own->copied * COST_OF_COPY;
+double comparison_run_cost(const struct comparison *own) {
+    double cost = attn_plan_cost(own->twin) + (double)own->copied * COST_OF_COPY;
     for (size_t i = 0; i < own->count; i++) {
-        each += (double)own->pairs[i].count * COST_OF_MOVE;
+        cost += (double)own->pairs[i].count * COST_OF_MOVE;
     }
-    return each * (double)(own->runs + (own->has_exact_run ? 1 : 0));
+    return cost;
 }

@@ -52,7 +52,7 @@ GROUPS = {
         "How weights are made": "normalization sigmoid_bias compute_dtype",
         "Norms and rotary embedding": "norm_Q norm_K norm_epsilon rotary rotary_cos rotary_sin positions",
         "Gradients": "grad_output grad_lse grad_weights",
-        "Comparison with your results": "expected tolerance fail_on_difference",
+        "Comparison with your results": "expected computed_in tolerance fail_on_difference",
         "Other inputs, results and time": "",
     },
     ANSWER: {"Steps": "output weights scores scaled_scores masked_scores lse", "Gradients": "grad_", "Other results": ""},

@@ -19,6 +19,23 @@
 
 TestSuite(options_of_calls, .init = daemon_start_plain, .fini = daemon_end, .timeout = 1200);
 
+/* Is an answer the wanted one? A * in it stands for a number that is measured. */
+static bool fits(const char *answer, const char *wanted) {
+    while (*wanted != '\0') {
+        if (*wanted == '*') {
+            const size_t size = strspn(answer, "0123456789.e+-");
+            if (size == 0) {
+                return false;
+            }
+            answer += size;
+            wanted++;
+        } else if (*answer++ != *wanted++) {
+            return false;
+        }
+    }
+    return *answer == '\0';
+}
+
 /* Sends the rows of data/answers.txt. */
 Test(options_of_calls, have_the_answers_that_were_worked_out) {
     static struct rows rows;
@@ -41,7 +58,7 @@ Test(options_of_calls, have_the_answers_that_were_worked_out) {
             cr_assert(client_request(the_daemon.port, "POST", path,
                                      "Content-Type: application/json\r\n", body, size, &response),
                       "line %u, %s: no answer", rows.number, path);
-            cr_expect(response.status == 200 && strcmp(response.body, wanted) == 0,
+            cr_expect(response.status == 200 && fits(response.body, wanted),
                       "line %u, %s:\n     %d %s expected %s", rows.number, path, response.status,
                       response.body, wanted);
             client_response_free(&response);

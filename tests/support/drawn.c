@@ -42,6 +42,7 @@ static const char *const needs[][2] = {{"past_K", "past_V"},
                                        {"grad_weights", "return"},
                                        {"grad_present_state", "return"},
                                        {"tolerance", "expected"},
+                                       {"computed_in", "expected"},
                                        {"fail_on_difference", "expected"}};
 
 /* If a call has the first key, it has not the second one. A query may stand before the first row of

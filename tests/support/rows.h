@@ -13,7 +13,7 @@
 #include <stdio.h>
 
 enum {
-    ROWS_LINE = 512,   /* bytes of a line of the file */
+    ROWS_LINE = 640,   /* bytes of a line of the file */
     ROWS_BYTES = 2048, /* bytes of what a line describes */
     ROWS_SHORTHANDS = 64
 };

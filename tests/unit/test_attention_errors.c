@@ -91,7 +91,7 @@ static const struct refusal refusals[] = {
     BAD("4,8 5,8 5,8", INVALID_ARGUMENT, "flags", "0x", {.flags = 1u << 30}),
     BAD("4,8 5,8 5,8", INVALID_ARGUMENT, "results", "0x", {.results = UINT64_C(1) << 63}),
     BAD("4,8 5,8 5,8", INVALID_ARGUMENT, "reserved", "reserved[0]", {.reserved = {1}}),
-    BAD("4,8 5,8 5,8", INVALID_ARGUMENT, "reserved", "reserved[15]", {.reserved = {[15] = 1}}),
+    BAD("4,8 5,8 5,8", INVALID_ARGUMENT, "reserved", "reserved[14]", {.reserved = {[14] = 1}}),
     BAD("4,8 5,8 5,8", INVALID_ARGUMENT, "softcap", "-1", {.softcap = -1}),
     BAD("4,8 5,8 5,8", INVALID_ARGUMENT, "softcap", "nan", {.softcap = NAN}),
     BAD("4,8 5,8 5,8", INVALID_ARGUMENT, "scale", "finite",

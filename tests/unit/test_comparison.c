@@ -15,8 +15,12 @@ Test(comparison, the_first_of_equal_errors_is_named) {
         FIRST = 5,
         SECOND = NUMBERS - 5
     };
-    float *numbers = calloc(NUMBERS, sizeof *numbers), *others = calloc(NUMBERS, sizeof *others);
-    const attn_result_tensor result = {others, ATTN_FLOAT32, 1, {NUMBERS}};
+    static const double one = 1;
+    const attn_tensor x = {&one, ATTN_FLOAT64, 1, {1}};
+    double *numbers = calloc(NUMBERS, sizeof *numbers), *others = calloc(NUMBERS, sizeof *others);
+    double *spread = calloc(NUMBERS, sizeof *spread);
+    struct comparison_row *rows = calloc(NUMBERS, sizeof *rows);
+    const attn_result_tensor result = {others, ATTN_FLOAT64, 1, {NUMBERS}};
     pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
     struct comparison *comparison = calloc(1, sizeof *comparison + sizeof(struct comparison_pair));
     struct comparison_pair *pair = comparison->pairs;
@@ -24,25 +28,41 @@ Test(comparison, the_first_of_equal_errors_is_named) {
     numbers[FIRST] = numbers[SECOND] = 2;
     others[FIRST] = others[SECOND] = 1;
     comparison->mutex = &mutex;
-    comparison->count = 1;
+    comparison->count = comparison->runs = 1;
+    comparison->computed = comparison->type = comparison_types;
+    cr_assert_eq(attn_plan_softmax(&comparison->twin, &x, 0, NULL), ATTN_OK);
     *pair = (struct comparison_pair){
-        .expected = {numbers, ATTN_FLOAT32, 1, {NUMBERS}},
+        .expected = {numbers, ATTN_FLOAT64, 1, {NUMBERS}},
+        .type = CODEC_TYPE_FP64,
         .result = &result,
+        .spread = spread,
+        .rows = rows,
+        .row_size = 1,
+        .row_count = NUMBERS,
+        .run = NUMBERS,
+        .step = 1,
         .count = NUMBERS,
         .head_size = NUMBERS,
-        .found = {.absolute = {0, SIZE_MAX}, .relative = {0, SIZE_MAX}},
+        .found = {.absolute = {0, SIZE_MAX}, .relative = {0, SIZE_MAX}, .worst = {0, SIZE_MAX}},
     };
     comparison_add_phases(comparison, &first);
-    const size_t tasks = first->tasks(first->argument, 0);
-    cr_assert_gt(tasks, 1);
-    for (size_t task = tasks; task-- > 0;) {
-        cr_assert(first->run(first->argument, &(struct jobs_task){.index = task}));
+    for (size_t phase = 0; phase < first->count; phase++) {
+        const size_t tasks = first->tasks(first->argument, phase);
+        cr_assert(tasks > 1 || phase % 2 == 1);
+        for (size_t task = tasks; task-- > 0;) {
+            cr_assert(first->run(first->argument,
+                                 &(struct jobs_task){.phase = phase, .index = task}));
+        }
     }
     cr_expect_eq(pair->found.absolute.element, FIRST);
     cr_expect_eq(pair->found.relative.element, FIRST);
     cr_expect_eq(pair->found.worst.element, FIRST);
     cr_expect_eq(pair->found.beyond, 2);
+    cr_expect(pair->worst_count == 2 && pair->worst[0] == FIRST && pair->worst[1] == SECOND);
+    comparison_free(comparison);
     free(comparison);
+    free(rows);
+    free(spread);
     free(others);
     free(numbers);
 }

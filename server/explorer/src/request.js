@@ -49,7 +49,7 @@ export function pathAfter(path, body) {
   return other !== PATHS[3] && projects(path) === projects(other) ? path : other;
 }
 
-const OF_SOFTMAX = ['X', 'axis', 'random', 'dtype', 'digits', 'timeout', 'expected', 'tolerance', 'fail_on_difference'];
+const OF_SOFTMAX = ['X', 'axis', 'random', 'dtype', 'digits', 'timeout', 'expected', 'computed_in', 'tolerance', 'fail_on_difference'];
 
 // Returns whether a body fits only /softmax, which the page does not show.
 export function isSoftmax(body) {

@@ -1,0 +1,457 @@
+/*
+ * test_verdicts.c - the verdict on kernels: on right ones whose type explains their errors, and on
+ * wrong ones whose errors are small beside the largest number of the result. Kernels of plain loops
+ * compute in double and round where a kernel of their type rounds. The tests know the service by its
+ * socket only. `make search-verdicts` draws such kernels.
+ */
+#define _GNU_SOURCE /* open_memstream */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/client.h"
+#include "support/daemon.h"
+#include "support/json.h"
+#include "support/rng.h"
+
+TestSuite(verdicts, .init = daemon_start_connected, .fini = daemon_end, .timeout = 1200);
+
+enum {
+    HEADS = 2,
+    ROWS = 256,
+    COLUMNS = 16,
+    NUMBERS = HEADS * ROWS * COLUMNS,
+    PAIRS = HEADS * ROWS * ROWS
+};
+
+/* ---------------------------------------------------------------------------------- the kernel */
+
+/* A causal call, its results, and how its kernel rounds. */
+static struct {
+    double q[NUMBERS], k[NUMBERS], v[NUMBERS], upstream[NUMBERS], bias[ROWS * ROWS];
+    double scores[PAIRS], weights[PAIRS], lse[HEADS * ROWS];
+    double output[NUMBERS], grad_q[NUMBERS], grad_k[NUMBERS], grad_v[NUMBERS];
+    double (*product)(double); /* rounds what is multiplied: weights, outputs and gradients */
+} c;
+
+static double exactly(double x) {
+    return x;
+}
+
+/* Rounds to a significand of `bits` bits, to nearest with ties to even. */
+static double round_to(double x, int bits) {
+    int exponent;
+    const double fraction = frexp(x, &exponent);
+    return ldexp(nearbyint(ldexp(fraction, bits)), exponent - bits);
+}
+
+static double bfloat16(double x) {
+    return round_to(x, 8);
+}
+
+static double tf32(double x) {
+    return round_to(x, 11);
+}
+
+static double float32(double x) {
+    return (double)(float)x;
+}
+
+static void draw(double *to, size_t count, uint64_t seed, double mean, double size) {
+    struct rng rng = {seed};
+    for (size_t i = 0; i < count; i++) {
+        to[i] = bfloat16(size * (mean + rng_normal(&rng)));
+    }
+}
+
+/* Draws the inputs. */
+static void draw_call(double mean_of_v, double loss) {
+    draw(c.q, NUMBERS, 1, 0, 1);
+    draw(c.k, NUMBERS, 2, 0, 1);
+    draw(c.v, NUMBERS, 3, mean_of_v, 1);
+    draw(c.upstream, NUMBERS, 4, 0, loss);
+    memset(c.bias, 0, sizeof c.bias);
+}
+
+/* Computes row i of a head. */
+static void attend(size_t h, size_t i) {
+    const size_t row = h * ROWS + i;
+    double *scores = c.scores + row * ROWS, *weights = c.weights + row * ROWS;
+    double max = -INFINITY, sum = 0;
+    for (size_t j = 0; j < ROWS; j++) {
+        scores[j] = 0;
+        for (size_t e = 0; e < COLUMNS; e++) {
+            scores[j] += c.q[row * COLUMNS + e] * c.k[(h * ROWS + j) * COLUMNS + e] / 4;
+        }
+        scores[j] = j <= i ? scores[j] + c.bias[i * ROWS + j] : -INFINITY;
+        max = fmax(max, scores[j]);
+    }
+    for (size_t j = 0; j <= i; j++) {
+        sum += exp(scores[j] - max);
+    }
+    for (size_t j = 0; j < ROWS; j++) {
+        weights[j] = j <= i ? exp(scores[j] - max) / sum : 0;
+    }
+    for (size_t e = 0; e < COLUMNS; e++) {
+        double output = 0;
+        for (size_t j = 0; j <= i; j++) {
+            output += c.product(weights[j]) * c.product(c.v[(h * ROWS + j) * COLUMNS + e]);
+        }
+        c.output[row * COLUMNS + e] = output;
+    }
+    c.lse[row] = max + log(sum);
+}
+
+/* Adds what row i of a head gives to the gradients. */
+static void differentiate(size_t h, size_t i) {
+    const size_t row = h * ROWS + i;
+    const double *upstream = c.upstream + row * COLUMNS;
+    double delta = 0;
+    for (size_t e = 0; e < COLUMNS; e++) {
+        delta += upstream[e] * c.product(c.output[row * COLUMNS + e]);
+    }
+    for (size_t j = 0; j <= i; j++) {
+        const size_t key = (h * ROWS + j) * COLUMNS;
+        const double weight = c.weights[row * ROWS + j];
+        double gradient = 0;
+        for (size_t e = 0; e < COLUMNS; e++) {
+            gradient += upstream[e] * c.v[key + e];
+            c.grad_v[key + e] += c.product(weight) * upstream[e];
+        }
+        gradient = c.product(weight * (gradient - delta));
+        for (size_t e = 0; e < COLUMNS; e++) {
+            c.grad_q[row * COLUMNS + e] += gradient * c.k[key + e] / 4;
+            c.grad_k[key + e] += gradient * c.q[row * COLUMNS + e] / 4;
+        }
+    }
+}
+
+static void compute(double (*product)(double)) {
+    c.product = product;
+    memset(c.grad_q, 0, sizeof c.grad_q);
+    memset(c.grad_k, 0, sizeof c.grad_k);
+    memset(c.grad_v, 0, sizeof c.grad_v);
+    for (size_t h = 0; h < HEADS; h++) {
+        for (size_t i = 0; i < ROWS; i++) {
+            attend(h, i);
+        }
+        for (size_t i = 0; i < ROWS; i++) {
+            differentiate(h, i);
+        }
+    }
+}
+
+/* --------------------------------------------------------------------------------- the question */
+
+/* A tensor of a request. */
+struct sent {
+    const char *name, *type; /* "BF16", "F32" or "F64" */
+    const double *numbers;
+    size_t rank, shape[3];
+};
+
+static size_t count_of(const struct sent *sent) {
+    size_t count = 1;
+    for (size_t axis = 0; axis < sent->rank; axis++) {
+        count *= sent->shape[axis];
+    }
+    return count;
+}
+
+static void put_numbers(FILE *to, const struct sent *sent) {
+    for (size_t i = 0; i < count_of(sent); i++) {
+        const float narrow = (float)sent->numbers[i];
+        uint32_t bits;
+        memcpy(&bits, &narrow, sizeof bits);
+        if (sent->type[0] == 'B') { /* the bits after the first 16 decide how it is rounded */
+            const uint16_t half = (uint16_t)((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
+            fwrite(&half, sizeof half, 1, to);
+        } else if (strcmp(sent->type, "F32") == 0) {
+            fwrite(&narrow, sizeof narrow, 1, to);
+        } else {
+            fwrite(&sent->numbers[i], sizeof(double), 1, to);
+        }
+    }
+}
+
+/* Sends tensors, with more options, such as "\"computed_in\":\"tf32\",". Returns the status, and the
+ * comparison of the first expected tensor, owned by *json. */
+static int ask(const struct sent *tensors, size_t count, const char *options, struct cJSON **json,
+               const struct cJSON **result) {
+    char *head, *body;
+    size_t size, at = 0, bytes;
+    FILE *to = open_memstream(&head, &size);
+    fprintf(to, "{\"__metadata__\":{%s\"return\":\"[\\\"comparison\\\"]\",\"causal\":\"true\"}",
+            options);
+    for (size_t i = 0; i < count; i++) {
+        const size_t width = tensors[i].type[0] == 'B'              ? 2
+                             : strcmp(tensors[i].type, "F32") == 0 ? 4
+                                                                      : 8;
+        fprintf(to, ",\"%s\":{\"dtype\":\"%s\",\"shape\":[", tensors[i].name, tensors[i].type);
+        for (size_t axis = 0; axis < tensors[i].rank; axis++) {
+            fprintf(to, "%s%zu", axis > 0 ? "," : "", tensors[i].shape[axis]);
+        }
+        bytes = count_of(&tensors[i]) * width;
+        fprintf(to, "],\"data_offsets\":[%zu,%zu]}", at, at + bytes);
+        at += bytes;
+    }
+    fprintf(to, "}");
+    fclose(to);
+    to = open_memstream(&body, &bytes);
+    const uint64_t length = size;
+    fwrite(&length, sizeof length, 1, to);
+    fwrite(head, 1, size, to);
+    for (size_t i = 0; i < count; i++) {
+        put_numbers(to, &tensors[i]);
+    }
+    fclose(to);
+    struct client_response response = daemon_ask_shared(
+        "POST", "/attention",
+        "Content-Type: application/vnd.safetensors\r\nAccept: application/json\r\n", body, bytes);
+    *json = json_parse(response.body, response.size);
+    *result = json_first(json_get(json_get(*json, "comparison"), "results"));
+    cr_assert_not_null(*result, "%d %s", response.status, response.body);
+    const int status = response.status;
+    client_response_free(&response);
+    free(head);
+    free(body);
+    return status;
+}
+
+/* Expects the verdict on one result. A right one has the status 200, and any other one 409. A message
+ * holds `text`, unless that is NULL. */
+static void expect(const char *what, const struct sent *expected, const char *input_type,
+                   const char *options, const char *verdict, const char *text) {
+    const struct sent tensors[] = {
+        *expected,
+        {"Q", input_type, c.q, 3, {HEADS, ROWS, COLUMNS}},
+        {"K", input_type, c.k, 3, {HEADS, ROWS, COLUMNS}},
+        {"V", input_type, c.v, 3, {HEADS, ROWS, COLUMNS}},
+        {"bias", input_type, c.bias, 2, {ROWS, ROWS}},
+        {"grad_output", input_type, c.upstream, 3, {HEADS, ROWS, COLUMNS}}};
+    const bool gradient = strstr(expected->name, "grad") != NULL;
+    char all[256];
+    struct cJSON *json;
+    const struct cJSON *result;
+    snprintf(all, sizeof all, "%s\"fail_on_difference\":\"true\",", options);
+    const int status = ask(tensors, gradient ? 6 : 5, all, &json, &result);
+    const char *got = json_text(json_get(result, "verdict"));
+    const char *message = json_text(json_get(result, "message"));
+    cr_expect(strstr(verdict, got) != NULL, "%s: %s, %s", what, got, message ? message : "");
+    cr_expect_eq(status, verdict[0] == 'w' ? 409 : 200, "%s", what);
+    cr_expect(text == NULL || (message != NULL && strstr(message, text) != NULL), "%s: %s", what,
+              message ? message : "no message");
+    json_free(json);
+}
+
+#define WIDE     "\"dtype\":\"float64\","
+#define ROUNDED  "rounded equal"
+#define WRONG    "wrong"
+#define OF_HEADS 3, { HEADS, ROWS, COLUMNS }
+
+static const struct sent output = {"expected.output", "BF16", c.output, OF_HEADS},
+                         weights = {"expected.weights", "BF16", c.weights, 3, {HEADS, ROWS, ROWS}},
+                         lse = {"expected.lse", "F32", c.lse, 2, {HEADS, ROWS}},
+                         grad_q = {"expected.grad_Q", "BF16", c.grad_q, OF_HEADS},
+                         grad_k = {"expected.grad_K", "BF16", c.grad_k, OF_HEADS},
+                         grad_v = {"expected.grad_V", "BF16", c.grad_v, OF_HEADS};
+
+static void multiply(double *x, size_t first, size_t end, double factor) {
+    for (size_t i = first; i < end; i++) {
+        x[i] *= factor;
+    }
+}
+
+/* --------------------------------------------------------------------------------- the verdicts */
+
+Test(verdicts, right_kernels_of_each_type_are_rounded) {
+    const struct sent *const all[] = {&output, &weights, &lse, &grad_q, &grad_k, &grad_v};
+    for (double mean = 0; mean <= 5; mean += 5) {
+        draw_call(mean, 1e-6);
+        compute(bfloat16);
+        for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+            expect(all[i]->name, all[i], "BF16", WIDE "\"computed_in\":\"bfloat16\",", ROUNDED,
+                   NULL);
+        }
+        compute(exactly);
+        for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+            struct sent wide = *all[i];
+            wide.type = "F64";
+            expect(wide.name, &wide, "F64", WIDE, ROUNDED, NULL);
+            expect(wide.name, &wide, "F32", "", ROUNDED, NULL);
+        }
+    }
+}
+
+Test(verdicts, rows_of_small_numbers_are_judged_by_their_size) {
+    draw_call(0, 1e-6);
+    compute(bfloat16);
+    for (size_t h = 0; h < HEADS; h++) {
+        const size_t end = (h + 1) * ROWS;
+        multiply(c.output, (end - ROWS / 2) * COLUMNS, end * COLUMNS, 1.05);
+        multiply(c.grad_k, (end - ROWS / 8) * COLUMNS, end * COLUMNS, 1.3);
+        for (size_t row = end - ROWS; row < end; row++) {
+            multiply(c.weights, row * ROWS + ROWS / 2, (row + 1) * ROWS, 0);
+        }
+    }
+    expect("half of the output * 1.05", &output, "BF16", WIDE, WRONG, "output");
+    expect("half of the weights 0", &weights, "BF16", WIDE, WRONG, "it is 0");
+    expect("the last rows of grad_K * 1.3", &grad_k, "BF16", WIDE, WRONG, "rounding to bfloat16");
+}
+
+Test(verdicts, a_small_head_is_judged_by_its_size) {
+    draw_call(0, 1);
+    multiply(c.v, NUMBERS / HEADS, NUMBERS, 0x1p-10);
+    compute(bfloat16);
+    expect("a small head", &output, "BF16", WIDE, ROUNDED, NULL);
+    multiply(c.output, NUMBERS / HEADS, NUMBERS, 0);
+    expect("a small head is 0", &output, "BF16", WIDE, WRONG, "[1, ");
+}
+
+Test(verdicts, a_finite_mask_hides_no_error) {
+    const double masks[] = {-1e9, -3.3895313892515355e38}; /* the least number of bfloat16 */
+    for (size_t i = 0; i < 2; i++) {
+        struct sent masked = {"expected.masked_scores", "BF16", c.scores, 3, {HEADS, ROWS, ROWS}};
+        draw_call(0, 1);
+        for (size_t row = 0; row < ROWS; row++) { /* row 9 is padding */
+            for (size_t j = 0; j < ROWS; j++) {
+                c.bias[row * ROWS + j] = row == 9 || j % 3 == 1 ? bfloat16(masks[i]) : 0;
+            }
+        }
+        compute(bfloat16);
+        expect("masked_scores", &masked, "BF16", WIDE, ROUNDED, NULL);
+        expect("lse", &lse, "BF16", WIDE "\"computed_in\":\"bfloat16\",", ROUNDED, NULL);
+        expect("grad_V", &grad_v, "BF16", WIDE, ROUNDED, NULL);
+        multiply(c.scores, 100 * ROWS, 100 * ROWS + 1, 1.1);
+        multiply(c.scores, 100 * ROWS + 3, 101 * ROWS, 1.1);
+        multiply(c.lse, 100, 140, 1.1);
+        expect("masked_scores * 1.1", &masked, "BF16", WIDE, WRONG, NULL);
+        expect("lse * 1.1", &lse, "BF16", WIDE "\"computed_in\":\"bfloat16\",", WRONG, NULL);
+    }
+}
+
+/* What half of the keys forget is a factor of 2 of every weight. */
+Test(verdicts, lse_is_judged_by_what_it_means_for_weights) {
+    struct sent narrow = lse;
+    narrow.type = "BF16";
+    draw_call(0, 1);
+    compute(bfloat16);
+    expect("lse", &narrow, "BF16", WIDE, ROUNDED, NULL);
+    for (size_t i = 0; i < HEADS * ROWS; i++) {
+        c.lse[i] -= i % ROWS >= ROWS / 2 ? 0.6931 : 0;
+    }
+    expect("half of the keys", &narrow, "BF16", WIDE, WRONG, NULL);
+    compute(bfloat16);
+    multiply(c.lse, 0, HEADS * ROWS, 1.4426950408889634);
+    expect("lse in base 2", &narrow, "BF16", WIDE, WRONG, "ln 2");
+}
+
+Test(verdicts, gradients_of_a_small_loss_are_judged_by_their_size) {
+    const double factors[] = {0, -1, 0.1};
+    for (size_t i = 0; i < 3; i++) {
+        draw_call(0, 1e-6);
+        compute(bfloat16);
+        multiply(c.grad_q, 0, NUMBERS, factors[i]);
+        multiply(c.grad_v, 0, NUMBERS, factors[i]);
+        expect("grad_Q", &grad_q, "BF16", WIDE, WRONG, NULL);
+        expect("grad_V", &grad_v, "BF16", WIDE, WRONG, NULL);
+    }
+}
+
+Test(verdicts, a_coarser_type_is_named) {
+    struct sent narrow = output;
+    narrow.type = "F32";
+    draw_call(0, 1);
+    compute(bfloat16);
+    expect("bfloat16", &narrow, "F32", "", WRONG, "in bfloat16 it would be rounded");
+    expect("bfloat16", &narrow, "F32", "\"computed_in\":\"bfloat16\",", ROUNDED, NULL);
+    struct rng rng = {8};
+    for (size_t i = 0; i < NUMBERS; i++) { /* so that a product rounds them */
+        c.v[i] = float32(rng_normal(&rng));
+    }
+    compute(tf32);
+    expect("tf32", &narrow, "F32", "", WRONG, "in tf32 it would be rounded");
+    expect("tf32", &narrow, "F32", "\"computed_in\":\"tf32\",", ROUNDED, NULL);
+}
+
+/* The type of numbers in JSON is not known. */
+Test(verdicts, numbers_in_json_have_the_type_that_the_request_says) {
+    static const char *const types[] = {"", "\"computed_in\":\"float32\","};
+    for (size_t i = 0; i < 2; i++) {
+        char body[512];
+        const int size = snprintf(
+            body, sizeof body,
+            "{\"dtype\":\"float64\",%s\"Q\":[[1,0]],\"K\":[[1,0],[0,1]],\"V\":[[1,2],[3,4]],"
+            "\"return\":[\"comparison\"],\"expected\":{\"output\":[[1.66047680,2.66047692]]}}",
+            types[i]);
+        struct cJSON *json = daemon_ask_json("/attention", body, (size_t)size);
+        const struct cJSON *result =
+            json_first(json_get(json_get(json, "comparison"), "results"));
+        cr_expect_str_eq(json_text(json_get(result, "verdict")), i == 0 ? "wrong" : "rounded");
+        if (i == 0) {
+            cr_expect_not_null(strstr(json_text(json_get(result, "message")), "in float32"));
+        }
+        json_free(json);
+    }
+}
+
+Test(verdicts, a_float32_call_is_compared_with_exact_results) {
+    struct sent wide = output;
+    wide.type = "F32";
+    draw_call(0, 1);
+    multiply(c.q, 0, NUMBERS, 128); /* scores of some hundreds */
+    compute(exactly);
+    expect("large scores", &wide, "F32", "", ROUNDED, NULL);
+}
+
+Test(verdicts, shifted_rows_and_transposed_heads_are_named) {
+    static double moved[PAIRS];
+    struct sent sent = output;
+    draw_call(0, 1);
+    compute(bfloat16);
+    sent.numbers = moved;
+    for (size_t i = 0; i < NUMBERS; i++) {
+        const size_t row = i / COLUMNS;
+        moved[i] = row % ROWS + 1 < ROWS ? c.output[i + COLUMNS] : 0;
+    }
+    expect("rows one place back", &sent, "BF16", WIDE, WRONG, "if each moves one place on");
+    for (size_t i = 0; i < NUMBERS; i++) {
+        const size_t row = i / COLUMNS;
+        moved[i] = row % ROWS > 0 ? c.output[i - COLUMNS] : 0;
+    }
+    expect("rows one place on", &sent, "BF16", WIDE, WRONG, "if each moves one place back");
+    sent = weights;
+    sent.numbers = moved;
+    for (size_t i = 0; i < PAIRS; i++) {
+        const size_t h = i / ROWS / ROWS, row = i / ROWS % ROWS, column = i % ROWS;
+        moved[i] = c.weights[(h * ROWS + column) * ROWS + row];
+    }
+    expect("weights", &sent, "BF16", WIDE, WRONG, "if each is transposed");
+}
+
+/* A tolerance decides alone, and it changes no verdict. */
+Test(verdicts, a_tolerance_decides_if_it_is_given) {
+    const struct sent tensors[] = {output,
+                                   {"Q", "BF16", c.q, OF_HEADS},
+                                   {"K", "BF16", c.k, OF_HEADS},
+                                   {"V", "BF16", c.v, OF_HEADS}};
+    static const char *const tolerances[] = {"0.3", "1e-9"};
+    draw_call(0, 1);
+    compute(bfloat16);
+    multiply(c.output, 0, NUMBERS, 1.1);
+    for (size_t i = 0; i < 2; i++) {
+        char options[256];
+        struct cJSON *json;
+        const struct cJSON *result;
+        snprintf(options, sizeof options,
+                 WIDE "\"fail_on_difference\":\"true\","
+                      "\"tolerance\":\"{\\\"absolute\\\":%s,\\\"relative\\\":%s}\",",
+                 tolerances[i], tolerances[i]);
+        cr_expect_eq(ask(tensors, 4, options, &json, &result), i == 0 ? 200 : 409);
+        cr_expect_str_eq(json_text(json_get(result, "verdict")), "wrong");
+        json_free(json);
+    }
+}
