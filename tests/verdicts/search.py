@@ -64,6 +64,11 @@ def dear(kernel, call):
     return kernel.order != "blas" and work > DEAR
 
 
+def possible(kernel, call):
+    """The least number times log2(e) overflows."""
+    return not (kernel.base2 and "least number" in call.features)
+
+
 class Trial:
     """One drawn call with its kernel, and what is asked of the daemon."""
 
@@ -90,7 +95,7 @@ class Trial:
             kind = kinds[rng.integers(len(kinds))]
         self.call = Call(rng, kind, self.first.needs)
         forms = {"scores", "masked_scores", "weights"} & set(self.first.has) and "unfused" or self.first.form
-        suits = [k for k in kernels if kind in k.types and not dear(k, self.call)]
+        suits = [k for k in kernels if kind in k.types and not dear(k, self.call) and possible(k, self.call)]
         preferred = [k for k in suits if forms in (None, k.form)]
         if not suits:
             return False
@@ -111,7 +116,7 @@ class Trial:
         mates = {}
         said = {name: self.kernel.said(name, kind) for name in self.right}
         for kernel in KERNELS:
-            if kind in kernel.types and (kernel is self.kernel or not dear(kernel, self.call)) and \
+            if kind in kernel.types and (kernel is self.kernel or not dear(kernel, self.call)) and possible(kernel, self.call) and \
                     any(kernel.said(name, kind) == said[name] for name in said):
                 mates[kernel] = self.right if kernel is self.kernel else Run(kernel, self.problem, kind).results()
         for name in self.right:
@@ -137,7 +142,7 @@ class Report:
     def __init__(self, options):
         self.options = options
         self.kernels, self.faults = collections.defaultdict(collections.Counter), collections.defaultdict(collections.Counter)
-        self.ratios, self.failures = collections.defaultdict(list), 0
+        self.ratios, self.models, self.failures = collections.defaultdict(list), collections.defaultdict(list), 0
 
     def fail(self, trial, what, text):
         self.failures += 1
@@ -163,10 +168,11 @@ class Report:
         verdict = comparison["verdict"]
         self.kernels[trial.kernel.name][verdict] += 1
         self.kernels[trial.kernel.name]["200"] += status == 200
-        for name, result in comparison["results"].items():
-            if self.options.learn and result.get("worst_rows"):
+        for name, result in comparison["results"].items() if self.options.learn else ():
+            if result.get("worst_rows"):
                 self.ratios[trial.kernel.name, name].append(result["worst_rows"][0]["ratio"])
-        if verdict == "wrong" or status != 200 or (self.options.verbose and verdict == "close"):
+            self.models[trial.kernel.name, name].append(yard.beside_model(name, trial.right[name]))
+        if verdict == "wrong" or (status != 200 and verdict != "close") or (self.options.verbose and verdict == "close"):
             self.fail(trial, f"a right kernel is {verdict}, status {status}",
                       self.lines(trial, yard, trial.right, trial.exact, comparison["results"]))
 
@@ -214,11 +220,13 @@ class Report:
         print(f"{name} {calls:6} " + " ".join(f"{100 * counts[v] / calls:7.2f}%" if calls else f"{'':8}" for v in VERDICTS))
 
     def print_ratios(self):
-        print(f"\n{'ratio of the worst row, as the service says':50} {'calls':>6} {'50 %':>9} {'99 %':>9} {'99.9 %':>9} {'100 %':>9}")
-        for (kernel, name), ratios in sorted(self.ratios.items()):
-            ratios = [np.inf if r is None else r for r in ratios]
-            figures = " ".join(f"{x:9.3g}" for x in np.quantile(ratios, (0.5, 0.99, 0.999, 1)))
-            print(f"{kernel:32} {name:17} {len(ratios):6} {figures}")
+        """Prints how the worst rows of the calls are distributed."""
+        for what, found in ("the service's ratio of the worst row", self.ratios), ("error of the worst row by the model", self.models):
+            print(f"\n{what:50} {'calls':>6} {'50 %':>9} {'99 %':>9} {'99.9 %':>9} {'100 %':>9}")
+            for (kernel, name), ratios in sorted(found.items()):
+                ratios = [np.inf if r is None else r for r in ratios]
+                figures = " ".join(f"{x:9.3g}" for x in np.quantile(ratios, (0.5, 0.99, 0.999, 1)))
+                print(f"{kernel:32} {name:17} {len(ratios):6} {figures}")
 
 
 def ask(daemon, trial, results):

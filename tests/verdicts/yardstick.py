@@ -56,13 +56,20 @@ class Model:
         self.s = unit * (self.stage**2 * s**2 + 2 * self.input**2 * terms + self.sum**2 * (columns / 2 * terms + columns / 3 * s**2))
         scaled = p.scale * s
         inside = self.s * p.scale**2 + unit * self.stage**2 * scaled**2
+        self.slope, self.slope_error = 1.0, 0.0
         if p.softcap is not None:
             tanh = np.tanh(scaled / p.softcap)
-            inside = inside * (1 - tanh**2) ** 2 + unit * self.stage**2 * (p.softcap * tanh) ** 2
+            self.slope = 1 - tanh**2  # which cancels where tanh is near 1
+            self.slope_error = unit * (2 * self.sum * tanh**2) ** 2 + inside * (2 * tanh * self.slope / p.softcap) ** 2
+            inside = inside * self.slope**2 + unit * self.stage**2 * (p.softcap * tanh) ** 2
         masked = np.asarray(self.exact["masked_scores"], np.float64)
-        self.masked = inside + np.where(np.isfinite(masked), unit * self.stage**2 * masked**2, 0)
-        # What a weight of 0 had for a score does not matter.
-        self.relative = np.where(self.w > 0, np.minimum(self.masked, 1e300), 0)
+        masked = np.where(np.isfinite(masked), np.clip(masked, -1e150, 1e150), 0)
+        self.masked = inside + unit * self.stage**2 * masked**2
+        # A weight is exp(score - lse): the relative error of a weight is the error of this difference. That of a weight
+        # of 0 does not matter.
+        lse = np.asarray(self.exact["lse"], np.float64)[..., None]
+        lse = np.where(np.isfinite(lse), np.clip(lse, -1e150, 1e150), 0)
+        self.relative = np.where(self.w > 0, self.masked + unit * self.sum**2 * ((masked - lse) ** 2 + lse**2), 0)
 
     def of(self, name):
         """The variance of the numbers of a result before its last rounding."""
@@ -73,12 +80,15 @@ class Model:
         return self.s
 
     def of_masked_scores(self):
-        return np.where(np.isfinite(self.masked), self.masked, 1e300)
+        return self.masked
 
     def of_lse(self):
         exact = np.asarray(self.exact["lse"], np.float64)
         finite = np.where(np.isfinite(exact), exact, 0)
-        return (self.w**2 * self.relative).sum(-1) + MEAN**2 * self.sum**2 * (4 + finite**2)
+        finite = np.clip(finite, -1e150, 1e150)
+        # The rounding of a number of Q for a product changes all scores of its row.
+        common = self.input**2 * self.p.scale**2 * (self.Q**2 * np.matmul(self.w, self.K) ** 2).sum(-1)
+        return (self.w**2 * self.relative).sum(-1) + MEAN**2 * (common + self.sum**2 * (4 + finite**2))
 
     def of_weights(self):
         common = (self.w**2 * self.relative).sum(-1, keepdims=True)
@@ -90,10 +100,14 @@ class Model:
         changed = self.w**2 * self.relative
         rounded = self.w**2 * MEAN**2 * (self.weight**2 + self.sum**2 * self.w.shape[-1] / 2) + self.least**2 / 4
         moved = np.matmul(changed, self.V**2) - 2 * o * np.matmul(changed, self.V) + o**2 * changed.sum(-1, keepdims=True)
-        return np.maximum(moved, 0) + np.matmul(rounded, self.V**2)
+        return np.maximum(moved, 0) + np.matmul(rounded, self.V**2) + self.partial(self.w.shape[-1]) * o**2
+
+    def partial(self, terms):
+        """The variance of a sum of so many terms of one sign that are added one after another, for a sum of 1."""
+        return MEAN**2 * self.sum**2 * terms / 3
 
     def back(self):
-        """The variance of dS, without what a row has in common, and that of delta."""
+        """The variance of dS behind the softcap, without what a row has in common, and that of delta."""
         if self.dS is None:
             grad = np.asarray(self.p.grad, np.float64)
             changes = np.matmul(grad, self.V.swapaxes(-1, -2))
@@ -103,12 +117,10 @@ class Model:
             self.delta = unit * self.weight**2 * ((grad * o) ** 2).sum(-1, keepdims=True) + \
                 unit * self.weight**2 * (self.w * changes * self.w * changes).sum(-1, keepdims=True) + self.of_output_delta(grad)
             terms = np.matmul(grad**2, (self.V**2).swapaxes(-1, -2))
-            inputs = 2 * self.input**2 * terms + self.sum**2 * self.V.shape[-1] / 2 * terms
-            self.dS = self.w**2 * (unit * (self.stage**2 * changes**2 + inputs + 2 * self.weight**2 * (changes - delta) ** 2)
-                                   + self.relative * (changes - delta) ** 2) + self.least**2
-            self.slope = 1.0
-            if self.p.softcap is not None:
-                self.slope = 1 - np.tanh(self.p.scale * np.asarray(self.exact["scores"], np.float64) / self.p.softcap) ** 2
+            inputs = unit * (2 * self.input**2 * terms + self.sum**2 * self.V.shape[-1] / 2 * terms) + self.partial(self.V.shape[-1]) * changes**2
+            rest = (changes - delta) ** 2
+            self.dS = self.w**2 * (unit * (self.stage**2 * changes**2 + 2 * self.weight**2 * rest) + inputs + self.relative * rest)
+            self.dS = self.dS * np.square(self.slope) + self.w**2 * rest * self.slope_error + self.least**2
         return self.dS, self.delta
 
     def of_output_delta(self, grad):
@@ -118,17 +130,20 @@ class Model:
     def of_grad_Q(self):
         dS, delta = self.back()
         common = delta * np.matmul(self.w * self.slope, self.K) ** 2
-        return self.p.scale**2 * (np.matmul(dS * self.slope**2, self.K**2) + common)
+        return self.p.scale**2 * (np.matmul(dS, self.K**2) + common) + self.summed("grad_Q", self.w.shape[-1])
 
     def of_grad_K(self):
         dS, delta = self.back()
-        rows = (dS + self.w**2 * delta) * self.slope**2
-        return self.p.scale**2 * self.grouped(np.matmul(rows.swapaxes(-1, -2), self.Q**2))
+        rows = dS + self.w**2 * delta * np.square(self.slope)
+        return self.p.scale**2 * self.grouped(np.matmul(rows.swapaxes(-1, -2), self.Q**2)) + self.summed("grad_K", self.w.shape[-2])
 
     def of_grad_V(self):
         grad = np.asarray(self.p.grad, np.float64)
         rows = self.w**2 * (self.relative + MEAN**2 * (self.weight**2 + self.sum**2 * self.w.shape[-2] / 2)) + self.least**2 / 4
-        return self.grouped(np.matmul(rows.swapaxes(-1, -2), grad**2))
+        return self.grouped(np.matmul(rows.swapaxes(-1, -2), grad**2)) + self.summed("grad_V", self.w.shape[-2])
+
+    def summed(self, name, terms):
+        return self.partial(terms) * np.asarray(self.exact[name], np.float64) ** 2
 
     def grouped(self, x):
         out = np.zeros((x.shape[0], self.p.K.shape[1], *x.shape[2:]))
@@ -151,8 +166,9 @@ class Yardstick:
                 self.models[said] = Model(self.problem, self.exact, said, self.kind == "float64")
             kind = self.kernel.result_type(name, self.kind)
             x = np.asarray(self.exact[name], np.float64)
-            x = np.where(np.isfinite(x), x, 0)
-            size = self.models[said].of(name) + (MEAN * UNIT[kind] * x) ** 2 + (LEAST[kind] * MEAN) ** 2
+            x = np.where(np.isfinite(x), np.clip(x, -1e150, 1e150), 0)
+            with np.errstate(over="ignore"):
+                size = self.models[said].of(name) + (MEAN * UNIT[kind] * x) ** 2 + (LEAST[kind] * MEAN) ** 2
             self.size[name] = np.sqrt(size)
         return self.size[name]
 
@@ -177,3 +193,8 @@ class Yardstick:
         """How far two results are apart, row by row, in units of the yardstick."""
         with np.errstate(all="ignore"):
             return np.nan_to_num(self.of_rows(name, difference(a, b)) / self.rows[name], nan=np.inf, posinf=np.inf)
+
+    def beside_model(self, name, x):
+        """The largest error of a row, in units of what the model predicts for it."""
+        with np.errstate(all="ignore"):
+            return float((self.of_rows(name, difference(x, self.exact[name])) / self.of_rows(name, self.predicted(name))).max(initial=0))
