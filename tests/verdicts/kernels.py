@@ -6,7 +6,7 @@ import dataclasses
 import math
 
 import numpy as np
-from rounding import LARGEST, ROUND, SIXTEEN
+from rounding import LARGEST, ROUND, SIXTEEN, narrow
 
 LOG2_E = math.log2(math.e)
 
@@ -26,6 +26,7 @@ class Kernel:
     order: str = "blas"  # of sums: "blas", "naive" (one after another) or "pairwise"
     block: int = 64  # keys in a tile
     splits: int = 1  # parts of the keys that are merged at the end
+    early: bool = False  # the roots of the scale are multiplied into Q and K, as PyTorch's math path does
     base2: bool = False  # exp2, with log2(e) folded into the scale
     computed_in: str | None = None  # what the request says; "input": the type of the inputs
     sent: str | None = None  # the type of the numbers in the file, if it is not that of the results
@@ -48,6 +49,7 @@ class Kernel:
 WIDE, HALF = ("float32", "bfloat16", "float16"), SIXTEEN
 KERNELS = (
     Kernel("unfused in the type", HALF, "unfused", log="input"),
+    Kernel("unfused, scaled inputs", HALF, "unfused", early=True, log="input"),
     Kernel("tiled, blocks of 16", HALF, weight="input", block=16),
     Kernel("tiled, blocks of 64", HALF, weight="input", block=64),
     Kernel("tiled, blocks of 128", HALF, weight="input", block=128),
@@ -68,6 +70,7 @@ KERNELS = (
     Kernel("float32, sent as float64", ("float32",), block=64, computed_in="float32", sent="float64"),
     Kernel("float8 P", HALF, weight="float8", block=64, computed_in="float8"),
     Kernel("float8 P, float32 results", HALF, weight="float8", block=128, result="float32", computed_in="float8"),
+    Kernel("float8 products", HALF, product="float8", weight="float8", block=64, computed_in="float8"),
     Kernel("float64, blocks of 32", ("float64",), block=32),
     Kernel("float64, one after another", ("float64",), "unfused", order="naive"),
     Kernel("float64, unfused", ("float64",), "unfused"),
@@ -118,19 +121,15 @@ class Run:
         return x if self.exact or kind is None else ROUND[kind](x).astype(self.inner)
 
     def weighed(self, x):
-        """Rounds P or dS for a product. Float8 gets P times 256, and dS times what makes its largest number 256."""
+        """Rounds P or dS for a product."""
         if self.exact or self.kernel.weight is None:
             return x
-        if self.kernel.weight == "float8":
-            largest = np.abs(x).max(-1, keepdims=True, initial=0)
-            power = np.exp2(8 - np.ceil(np.log2(np.where(largest > 0, largest, 1)))).astype(np.float32)
-            return ROUND["float8"](x * power) / power
-        return self.rounded(x, "weight")
+        return narrow(x, self.kernel.type_of("weight", self.kind)).astype(self.inner)
 
     def product(self, a, b):
         """a b, with the kernel's rounding of both and its order of sums."""
         if not self.exact and self.kernel.product:
-            a, b = (ROUND[self.kernel.product](x) for x in (a, b))
+            a, b = narrow(a, self.kernel.product), narrow(b.swapaxes(-1, -2), self.kernel.product).swapaxes(-1, -2)
         if self.exact or self.kernel.order == "blas":
             return np.matmul(a, b)
         terms = lambda k: a[..., :, k, None] * b[..., None, k, :]  # noqa: E731
@@ -169,15 +168,18 @@ class Run:
     # -------------------------------------------------------------------------------------------------------- unfused
     def unfused(self):
         p, r = self.problem, self.rounded
+        scale = self.inner(p.scale)
+        if self.kernel.early:
+            self.Q, self.K, scale = r(self.Q * np.sqrt(scale)), r(self.K * np.sqrt(scale)), self.inner(1)
         scores = r(self.product(self.Q, self.K.swapaxes(-1, -2)))
-        scaled = r(scores * self.inner(p.scale))
+        scaled = r(scores * scale)
         slope = None
         if p.softcap is not None:
             tanh = np.tanh(scaled / self.inner(p.softcap))
             scaled, slope = r(self.inner(p.softcap) * tanh), 1 - tanh * tanh
         masked = scaled if self.bias is None else self.clipped(r(scaled + self.bias))
         if "softcap after bias" in self.faults:
-            masked = r(self.inner(p.softcap) * np.tanh((scores * self.inner(p.scale) + self.bias) / self.inner(p.softcap)))
+            masked = r(self.inner(p.softcap) * np.tanh((scores * scale + self.bias) / self.inner(p.softcap)))
         masked = np.where(p.allowed, masked, -np.inf)
         largest, sums, e = self.softmax(masked)
         share = np.where(sums > 0, e / np.where(sums > 0, sums, 1), 0)
@@ -192,8 +194,12 @@ class Run:
             back = r(weights * (changes - (0 if "no delta" in self.faults else delta)))
             if slope is not None and "no slope" not in self.faults:
                 back = r(back * slope)
-            back = r(back * self.inner(p.scale))
+            back = r(back * scale)
             out.update(self.gradients(back, weights, 1))
+        if self.kernel.early:
+            out.pop("scores")
+            for name in {"grad_Q", "grad_K"} & set(out):
+                out[name] = r(out[name] * np.sqrt(self.inner(p.scale)))
         return out
 
     def clipped(self, x):

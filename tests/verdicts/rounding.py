@@ -7,8 +7,9 @@ import json
 import numpy as np
 
 # The largest relative error of one rounding, and half of the smallest number above 0 (of float64, what can be squared).
+# Matrices of float8 have scales.
 UNIT = {"float64": 2.0**-53, "float32": 2.0**-24, "tf32": 2.0**-11, "float16": 2.0**-11, "bfloat16": 2.0**-8, "float8": 2.0**-4}
-LEAST = {"float64": 1e-150, "float32": 2.0**-150, "tf32": 2.0**-150, "float16": 2.0**-25, "bfloat16": 2.0**-134, "float8": 2.0**-10}
+LEAST = {"float64": 1e-150, "float32": 2.0**-150, "tf32": 2.0**-150, "float16": 2.0**-25, "bfloat16": 2.0**-134, "float8": 2.0**-150}
 LARGEST = {"float64": np.finfo(np.float64).max, "float32": float(np.finfo(np.float32).max), "float16": 65504.0,
            "bfloat16": float.fromhex("0x1.fep127"), "float8": 448.0}
 SIXTEEN = ("bfloat16", "float16")
@@ -33,6 +34,15 @@ def to_float8(x):
     exponent = np.maximum(np.frexp(x)[1] - 1, -6)
     step = np.ldexp(np.float32(1), exponent - 3)
     return np.clip(np.rint(x / step) * step, np.float32(-448), np.float32(448))
+
+
+def narrow(x, kind):
+    """Rounds a matrix to a type. Each row of float8 has a scale, a power of 2 that makes its largest number 128 to 256."""
+    if kind != "float8":
+        return ROUND[kind](x)
+    largest = np.abs(x).max(-1, keepdims=True, initial=0)
+    power = np.exp2(8 - np.ceil(np.log2(np.where(largest > 0, largest, 1)))).astype(np.float32)
+    return to_float8(x * power) / power
 
 
 def to_float16(x):

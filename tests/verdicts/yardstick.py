@@ -13,7 +13,7 @@ The model has one random rounding for each stage of an unfused kernel: products,
 and the result. A rounding of a number x is off by u |x| / sqrt(6) on the average (u: half of the last place of 1)."""
 
 import numpy as np
-from rounding import LEAST, UNIT
+from rounding import LEAST, SIXTEEN, UNIT
 
 MEAN = 6**-0.5
 MATRICES = ("scores", "masked_scores")  # each number of them has its own yardstick
@@ -37,9 +37,11 @@ class Model:
         self.p, self.exact = problem, exact
         wide_unit = UNIT["float64" if wide else "float32"]
         # A stage of 16 bits is kept in 16 bits. TF32 and float8 are types of products only.
-        self.stage = UNIT[kind] if kind in ("bfloat16", "float16") else wide_unit
+        self.stage = UNIT[kind] if kind in SIXTEEN else wide_unit
         self.weight, self.sum = UNIT[kind], wide_unit
-        self.input = UNIT[kind] if kind == "tf32" else 0
+        self.input = UNIT[kind] if kind in ("tf32", "float8") else 0
+        # PyTorch's math path in 16 bits rounds Q and K times the root of the scale.
+        self.early = UNIT[kind] if kind in SIXTEEN else 0
         self.least = LEAST[kind]
         as_float = lambda x: np.asarray(x, np.float64)  # noqa: E731
         self.Q, self.K, self.V = (as_float(x) for x in (problem.Q, problem.K[:, problem.heads], problem.V[:, problem.heads]))
@@ -56,7 +58,7 @@ class Model:
         columns = self.Q.shape[-1]
         self.s = unit * (self.stage**2 * s**2 + 2 * self.input**2 * terms + self.sum**2 * (columns / 2 * terms + columns / 3 * s**2))
         scaled = p.scale * s
-        inside = self.s * p.scale**2 + unit * self.stage**2 * scaled**2
+        inside = p.scale**2 * (self.s + unit * 2 * self.early**2 * terms) + unit * self.stage**2 * scaled**2
         self.slope, self.slope_error = 1.0, 0.0
         if p.softcap is not None:
             tanh = np.tanh(scaled / p.softcap)
@@ -88,7 +90,7 @@ class Model:
         finite = np.where(np.isfinite(exact), exact, 0)
         finite = np.clip(finite, -1e150, 1e150)
         # The rounding of a number of Q for a product changes all scores of its row.
-        common = self.input**2 * self.p.scale**2 * (self.Q**2 * np.matmul(self.w, self.K) ** 2).sum(-1)
+        common = (self.input**2 + self.early**2) * self.p.scale**2 * (self.Q**2 * np.matmul(self.w, self.K) ** 2).sum(-1)
         return (self.w**2 * self.relative).sum(-1) + MEAN**2 * (common + self.sum**2 * (4 + finite**2))
 
     def of_weights(self):
@@ -99,7 +101,7 @@ class Model:
         """The rounding of P, and the scores that change it."""
         o = np.asarray(self.exact["output"], np.float64)
         changed = self.w**2 * self.relative
-        rounded = self.w**2 * MEAN**2 * (self.weight**2 + self.sum**2 * self.w.shape[-1] / 2) + self.least**2 / 4
+        rounded = self.w**2 * MEAN**2 * (self.weight**2 + self.input**2 + self.sum**2 * self.w.shape[-1] / 2) + self.least**2 / 4
         moved = np.matmul(changed, self.V**2) - 2 * o * np.matmul(changed, self.V) + o**2 * changed.sum(-1, keepdims=True)
         return np.maximum(moved, 0) + np.matmul(rounded, self.V**2) + self.partial(self.w.shape[-1]) * o**2
 
@@ -120,7 +122,7 @@ class Model:
             terms = np.matmul(grad**2, (self.V**2).swapaxes(-1, -2))
             inputs = unit * (2 * self.input**2 * terms + self.sum**2 * self.V.shape[-1] / 2 * terms) + self.partial(self.V.shape[-1]) * changes**2
             rest = (changes - delta) ** 2
-            self.dS = self.w**2 * (unit * (self.stage**2 * changes**2 + 2 * self.weight**2 * rest) + inputs + self.relative * rest)
+            self.dS = self.w**2 * (unit * (self.stage**2 * changes**2 + (2 * self.weight**2 + self.input**2) * rest) + inputs + self.relative * rest)
             self.dS = self.dS * np.square(self.slope) + self.w**2 * rest * self.slope_error + self.least**2
         return self.dS, self.delta
 
@@ -140,7 +142,7 @@ class Model:
 
     def of_grad_V(self):
         grad = np.asarray(self.p.grad, np.float64)
-        rows = self.w**2 * (self.relative + MEAN**2 * (self.weight**2 + self.sum**2 * self.w.shape[-2] / 2)) + self.least**2 / 4
+        rows = self.w**2 * (self.relative + MEAN**2 * (self.weight**2 + self.input**2 + self.sum**2 * self.w.shape[-2] / 2)) + self.least**2 / 4
         return self.grouped(np.matmul(rows.swapaxes(-1, -2), grad**2)) + self.summed("grad_V", self.w.shape[-2])
 
     def summed(self, name, terms):
