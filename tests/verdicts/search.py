@@ -69,6 +69,10 @@ def possible(kernel, call):
     return not (kernel.base2 and "least number" in call.features)
 
 
+class Refused(Exception):
+    """The daemon computed nothing. The exception has its reason."""
+
+
 class Trial:
     """One drawn call with its kernel, and what is asked of the daemon."""
 
@@ -136,6 +140,10 @@ class Trial:
         return safetensors(*self.call.body(results, self.kernel, self.dtype, not self.options.no_computed_in))
 
 
+def figure(x):
+    return x if x is None else f"{x:.3g}"
+
+
 class Report:
     """Counts verdicts, and prints what is wrong with them."""
 
@@ -147,7 +155,7 @@ class Report:
     def fail(self, trial, what, text):
         self.failures += 1
         print(f"call {trial.number} (make search-verdicts SEED={self.options.seed} ARGS='--only {trial.number}'): {what}\n"
-              f"    kernel: {trial.kernel.name}; {trial.call}\n{text}", flush=True)
+              f"    kernel: {trial.kernel.name}; {trial.call}" + (text and "\n" + text), flush=True)
 
     def lines(self, trial, yard, results, beside, answer):
         """For each result the row that moved most, its movement in yardsticks, and what the service says of it."""
@@ -159,8 +167,8 @@ class Report:
             at = np.unravel_index(np.argmax(moved), moved.shape)
             said = answer.get(name, {})
             worst = (said.get("worst_rows") or [{}])[0]
-            out.append(f"    {name}: row {[int(i) for i in at]} is off by {moved[at]:.3g} of what rounding explains ({yard.rows[name][at]:.3g}); "
-                       f"the service says {said.get('verdict')}, rms_ratio {said.get('rms_ratio')}, worst row {worst.get('index')} {worst.get('ratio')}")
+            out.append(f"    {name}: row {[int(i) for i in at]} is off by {moved[at]:.3g} of what rounding explains ({yard.rows[name][at]:.3g}); the service "
+                       f"says {said.get('verdict')}, rms_ratio {figure(said.get('rms_ratio'))}, worst row {worst.get('index')} {figure(worst.get('ratio'))}")
         return "\n".join(out)
 
     def right(self, trial, yard, status, answer):
@@ -232,12 +240,11 @@ class Report:
 def ask(daemon, trial, results):
     status, answer = daemon.ask(trial.body(results))
     if status not in (200, 409):
-        raise RuntimeError(f"call {trial.number}: {trial.call}: {status} {answer}")
+        raise Refused(f"status {status}: {answer.get('detail')}")
     return status, answer
 
 
-def run(daemon, number, report, options):
-    trial = Trial(options.seed, number, options)
+def run(daemon, trial, report):
     yard = trial.yardstick()
     report.right(trial, yard, *ask(daemon, trial, trial.right))
     for fault in trial.faults():
@@ -259,7 +266,11 @@ def main():
     options = parser.parse_args()
     daemon, report, begin = Daemon(), Report(options), time.monotonic()
     for number in range(options.calls) if options.only is None else [options.only]:
-        run(daemon, number, report, options)
+        trial = Trial(options.seed, number, options)
+        try:
+            run(daemon, trial, report)
+        except Refused as reason:
+            report.fail(trial, reason, "")
     daemon.stop()
     bad = report.print()
     print(f"{time.monotonic() - begin:.0f} s")
