@@ -15,6 +15,8 @@ class Call:
 
     `features` names what the call has. `finite` has the keys that a finite bias hides."""
 
+    path = "/attention"
+
     def __init__(self, rng, kind, wanted=()):
         self.rng, self.kind, self.wanted = rng, kind, set(wanted)
         self.options, self.tensors, self.features = {}, {}, set()
@@ -179,16 +181,9 @@ class Call:
                   "softcap": self.softcap, "sink": self.sink, "grad": self.grad}
         return Problem(**{**fields, **changes})
 
-    def body(self, results, kernel, dtype, computed_in):
-        """The tensors and the options of a request that compares results of a kernel."""
-        tensors = dict(self.tensors)
-        for name, x in results.items():
-            tensors["expected." + name] = (x, kernel.sent or kernel.result_type(name, self.kind))
-        options = {name: json.dumps(value) for name, value in self.options.items()}
-        options.update({"dtype": dtype, "return": '["comparison"]', "fail_on_difference": "true"})
-        if computed_in and kernel.computed_in:
-            options["computed_in"] = kernel.type_of("computed_in", self.kind)
-        return tensors, options
+    def texts(self):
+        """The options as a file has them."""
+        return {name: value if isinstance(value, str) else json.dumps(value) for name, value in self.options.items()}
 
     def __str__(self):
         return (f"{self.kind}, batch {self.batch}, heads {len(self.heads)}/{self.groups}, n {self.n}, m {self.m}, d {self.d}, d_v {self.d_v}, "

@@ -3,7 +3,6 @@
 import dataclasses
 
 import numpy as np
-from kernels import Run
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,15 +27,15 @@ class Fault:
         return (set(self.needs) <= call.features and set(self.has) <= set(right) and self.form in (None, kernel.form) and
                 call.kind in self.kinds and not (self.inside == "coarse tile" and kernel.weight == "float8"))
 
-    def apply(self, call, kernel, right):
-        """Returns the wrong results, rounded to the types of the kernel."""
+    def apply(self, call, kernel, right, run):
+        """Returns the wrong results, rounded to the types of the kernel. `run` is the class that runs it."""
         if self.results:
             wrong = {name: x.copy() for name, x in right.items()}
             self.results(call, wrong)
-            run = Run(kernel, call.problem(), call.kind)
-            return {name: run.rounded(x, "log" if name == "lse" else "result") for name, x in wrong.items()}
+            rounding = run(kernel, call.problem(), call.kind)
+            return {name: rounding.rounded(x, "log" if name == "lse" else "result") for name, x in wrong.items()}
         problem = self.problem(call) if self.problem else call.problem()
-        wrong = Run(kernel, problem, call.kind, faults=frozenset((self.inside,)) if self.inside else frozenset()).results()
+        wrong = run(kernel, problem, call.kind, faults=frozenset((self.inside,)) if self.inside else frozenset()).results()
         return {name: wrong[name] if not self.only or name in self.only else right[name] for name in right}
 
 

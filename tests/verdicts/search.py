@@ -15,10 +15,11 @@ import subprocess
 import sys
 import time
 
+import calls
+import faults
+import kernels
+import linear
 import numpy as np
-from calls import Call
-from faults import FAULTS
-from kernels import KERNELS, Run, exact
 from rounding import safetensors
 from yardstick import Yardstick, difference
 
@@ -27,6 +28,7 @@ VERDICTS = ("equal", "rounded", "close", "wrong")
 TYPES = ("bfloat16",) * 6 + ("float16",) * 5 + ("float32",) * 6 + ("float64",) * 3
 DEAR = 3_000_000  # multiply-adds from which on no kernel adds one number after another
 MATRICES = ("scores", "masked_scores", "weights")
+FAULTS, KERNELS = faults.FAULTS + linear.FAULTS, kernels.KERNELS + linear.KERNELS
 
 
 class Daemon:
@@ -38,12 +40,12 @@ class Daemon:
         port = int(self.process.stdout.readline().rsplit(":", 1)[1])
         self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
 
-    def ask(self, body):
+    def ask(self, path, body):
         """Returns the status and the answer."""
         headers = {"Content-Type": "application/vnd.safetensors", "Accept": "application/json"}
         for attempt in range(2):
             try:
-                self.connection.request("POST", "/attention", body, headers)
+                self.connection.request("POST", path, body, headers)
                 response = self.connection.getresponse()
                 return response.status, json.loads(response.read())
             except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError):
@@ -60,6 +62,8 @@ class Daemon:
 
 
 def dear(kernel, call):
+    if call.path == linear.PATH:
+        return False
     work = call.batch * len(call.heads) * call.n * call.m * (call.d + call.d_v) * (2.5 if call.grad is not None else 1)
     return kernel.order != "blas" and work > DEAR
 
@@ -90,25 +94,30 @@ class Trial:
         self.first = FAULTS[rng.integers(len(FAULTS))]
         if self.options.fault:
             self.first = next(fault for fault in FAULTS if fault.name == self.options.fault)
-        kind = TYPES[rng.integers(len(TYPES))]
-        kernels = [k for k in KERNELS if self.options.kernel in (None, k.name)]
-        if not any(kind in k.types for k in kernels):
-            kind = kernels[0].types[0]
-        kinds = [k for k in self.first.kinds if any(k in kernel.types for kernel in kernels)]
-        if kind not in kinds and kinds:
-            kind = kinds[rng.integers(len(kinds))]
-        self.call = Call(rng, kind, self.first.needs)
-        forms = {"scores", "masked_scores", "weights"} & set(self.first.has) and "unfused" or self.first.form
-        suits = [k for k in kernels if kind in k.types and not dear(k, self.call) and possible(k, self.call)]
-        preferred = [k for k in suits if forms in (None, k.form)]
+        self.linear = self.first in linear.FAULTS
+        suits = [k for k in self.family() if self.options.kernel in (None, k.name)]
+        kinds = [k for k in TYPES if k in self.first.kinds and any(k in kernel.types for kernel in suits)]
+        if not kinds:
+            return False
+        kind = kinds[rng.integers(len(kinds))]
+        self.call = (linear.Call if self.linear else calls.Call)(rng, kind, self.first.needs)
+        suits = [k for k in suits if kind in k.types and not dear(k, self.call) and possible(k, self.call)]
+        form = "unfused" if set(MATRICES) & set(self.first.has) else self.first.form
+        suits = [k for k in suits if form in (None, k.form)] or suits
         if not suits:
             return False
-        self.kernel = (preferred or suits)[rng.integers(len(preferred or suits))]
+        self.kernel = suits[rng.integers(len(suits))]
         self.dtype = "float32" if kind != "float64" and rng.random() < 0.1 else "float64"
         self.problem = self.call.problem()
-        self.exact = exact(self.problem, kind)
-        self.right = self.shown(Run(self.kernel, self.problem, kind).results())
+        self.exact = (linear if self.linear else kernels).exact(self.problem, kind)
+        self.right = self.shown(self.run(self.kernel).results())
         return all(np.isfinite(difference(x, self.exact[name])).all() for name, x in self.right.items())
+
+    def family(self):
+        return linear.KERNELS if self.linear else kernels.KERNELS
+
+    def run(self, kernel):
+        return (linear if self.linear else kernels).Run(kernel, self.problem, self.call.kind)
 
     def shown(self, results):
         """The results that are sent. Matrices of all queries and keys are left out where they are large."""
@@ -116,20 +125,21 @@ class Trial:
 
     def yardstick(self):
         """Measures all kernels that multiply in the same type."""
-        kind, yard = self.call.kind, Yardstick(self.problem, self.exact, self.kernel, self.call.kind)
+        kind = self.call.kind
+        yard = (linear.LinearYardstick if self.linear else Yardstick)(self.problem, self.exact, self.kernel, kind)
         mates = {}
         said = {name: self.kernel.said(name, kind) for name in self.right}
-        for kernel in KERNELS:
+        for kernel in self.family():
             if kind in kernel.types and (kernel is self.kernel or not dear(kernel, self.call)) and possible(kernel, self.call) and \
                     any(kernel.said(name, kind) == said[name] for name in said):
-                mates[kernel] = self.right if kernel is self.kernel else Run(kernel, self.problem, kind).results()
+                mates[kernel] = self.right if kernel is self.kernel else self.run(kernel).results()
         for name in self.right:
             yard.measure(name, [results[name] for kernel, results in mates.items() if kernel.said(name, kind) == said[name] and name in results])
         return yard
 
     def faults(self):
         """The fault that the call was drawn for, and another one that suits it."""
-        suits = [f for f in FAULTS if f.suits(self.call, self.kernel, self.right)]
+        suits = [f for f in (linear if self.linear else faults).FAULTS if f.suits(self.call, self.kernel, self.right)]
         chosen = [self.first] if self.first in suits else []
         others = [f for f in suits if f is not self.first]
         if others and not self.options.fault:
@@ -137,7 +147,14 @@ class Trial:
         return chosen
 
     def body(self, results):
-        return safetensors(*self.call.body(results, self.kernel, self.dtype, not self.options.no_computed_in))
+        """A request that compares results of the kernel."""
+        kind, tensors = self.call.kind, dict(self.call.tensors)
+        for name, x in results.items():
+            tensors["expected." + name] = (x, self.kernel.sent or self.kernel.result_type(name, kind))
+        options = {**self.call.texts(), "dtype": self.dtype, "return": '["comparison"]', "fail_on_difference": "true"}
+        if self.kernel.computed_in and not self.options.no_computed_in:
+            options["computed_in"] = self.kernel.type_of("computed_in", kind)
+        return safetensors(tensors, options)
 
 
 def figure(x):
@@ -167,8 +184,9 @@ class Report:
             at = np.unravel_index(np.argmax(moved), moved.shape)
             said = answer.get(name, {})
             worst = (said.get("worst_rows") or [{}])[0]
-            out.append(f"    {name}: row {[int(i) for i in at]} is off by {moved[at]:.3g} of what rounding explains ({yard.rows[name][at]:.3g}); the service "
-                       f"says {said.get('verdict')}, rms_ratio {figure(said.get('rms_ratio'))}, worst row {worst.get('index')} {figure(worst.get('ratio'))}")
+            says = f"{said.get('verdict')}, rms_ratio {figure(said.get('rms_ratio'))}, worst row {worst.get('index')} {figure(worst.get('ratio'))}"
+            out.append(f"    {name}: row {[int(i) for i in at]} is off by {moved[at]:.3g} of what rounding explains ({yard.rows[name][at]:.3g}); "
+                       f"the service says {says}")
         return "\n".join(out)
 
     def right(self, trial, yard, status, answer):
@@ -238,7 +256,7 @@ class Report:
 
 
 def ask(daemon, trial, results):
-    status, answer = daemon.ask(trial.body(results))
+    status, answer = daemon.ask(trial.call.path, trial.body(results))
     if status not in (200, 409):
         raise Refused(f"status {status}: {answer.get('detail')}")
     return status, answer
@@ -249,7 +267,7 @@ def run(daemon, trial, report):
     report.right(trial, yard, *ask(daemon, trial, trial.right))
     for fault in trial.faults():
         with np.errstate(all="ignore"):
-            wrong = trial.shown(fault.apply(trial.call, trial.kernel, trial.right))
+            wrong = trial.shown(fault.apply(trial.call, trial.kernel, trial.right, type(trial.run(trial.kernel))))
         report.fault(trial, fault, yard, wrong, *ask(daemon, trial, wrong))
 
 

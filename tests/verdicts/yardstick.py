@@ -157,6 +157,8 @@ class Model:
 class Yardstick:
     """What rounding explains in each row of the results of one kernel."""
 
+    Model = Model
+
     def __init__(self, problem, exact, kernel, kind):
         self.problem, self.exact, self.kernel, self.kind = problem, exact, kernel, kind
         self.models, self.size, self.rows = {}, {}, {}
@@ -166,7 +168,7 @@ class Yardstick:
         if name not in self.size:
             said = self.kernel.said(name, self.kind)
             if said not in self.models:
-                self.models[said] = Model(self.problem, self.exact, said, self.kind == "float64")
+                self.models[said] = self.Model(self.problem, self.exact, said, self.kind == "float64")
             kind = self.kernel.result_type(name, self.kind)
             x = np.asarray(self.exact[name], np.float64)
             x = np.where(np.isfinite(x), np.clip(x, -1e150, 1e150), 0)
