@@ -171,7 +171,8 @@ class Report:
 
     def fail(self, trial, what, text):
         self.failures += 1
-        print(f"call {trial.number} (make search-verdicts SEED={self.options.seed} ARGS='--only {trial.number}'): {what}\n"
+        more = "".join(f' --{name} "{value}"' for name in ("kernel", "fault") if (value := getattr(self.options, name)))
+        print(f"call {trial.number} (make search-verdicts SEED={self.options.seed} ARGS='--only {trial.number}{more}'): {what}\n"
               f"    kernel: {trial.kernel.name}; {trial.call}" + (text and "\n" + text), flush=True)
 
     def lines(self, trial, yard, results, beside, answer):
