@@ -26,6 +26,7 @@ class Kernel:
     order: str = "blas"  # of sums: "blas", "naive" (one after another) or "pairwise"
     block: int = 64  # keys in a tile
     splits: int = 1  # parts of the keys that are merged at the end
+    alike: bool = False  # the sums are those of the rounded P, as in a product with a column of ones
     early: bool = False  # the roots of the scale are multiplied into Q and K, as PyTorch's math path does
     base2: bool = False  # exp2, with log2(e) folded into the scale
     computed_in: str | None = None  # what the request says; "input": the type of the inputs
@@ -70,6 +71,7 @@ KERNELS = (
     Kernel("float32, sent as float64", ("float32",), block=64, computed_in="float32", sent="float64"),
     Kernel("float8 P", HALF, weight="float8", block=64, computed_in="float8"),
     Kernel("float8 P, float32 results", HALF, weight="float8", block=128, result="float32", computed_in="float8"),
+    Kernel("float8 P, sums of rounded P", HALF, weight="float8", alike=True, computed_in="float8"),
     Kernel("float8 products", HALF, product="float8", weight="float8", block=64, computed_in="float8"),
     Kernel("float64, blocks of 32", ("float64",), block=32),
     Kernel("float64, one after another", ("float64",), "unfused", order="naive"),
@@ -300,9 +302,9 @@ class Run:
                 before = np.where(before > 0, self.inner(1), before)
             e = power(scores - safe)
             coarse = "coarse tile" in self.faults and number == 0
-            rounded = ROUND["float8"](e) if coarse else self.weighed(e)
-            sums = sums * before + self.total(e)
-            output = output * before + self.product(rounded.astype(self.inner), self.V[..., at:stop, :])
+            rounded = (ROUND["float8"](e) if coarse else self.weighed(e)).astype(self.inner)
+            sums = sums * before + self.total(rounded if self.kernel.alike else e)
+            output = output * before + self.product(rounded, self.V[..., at:stop, :])
             largest = top
         if self.kernel.base2:
             largest = largest * self.inner(math.log(2))

@@ -91,7 +91,8 @@ class Model:
         finite = np.clip(finite, -1e150, 1e150)
         # The rounding of a number of Q for a product changes all scores of its row.
         common = (self.input**2 + self.early**2) * self.p.scale**2 * (self.Q**2 * np.matmul(self.w, self.K) ** 2).sum(-1)
-        return (self.w**2 * self.relative).sum(-1) + MEAN**2 * (common + self.sum**2 * (4 + finite**2))
+        terms = self.w**2 * (self.relative + MEAN**2 * self.weight**2)  # the kernel may sum the rounded P
+        return terms.sum(-1) + MEAN**2 * (common + self.sum**2 * (4 + finite**2))
 
     def of_weights(self):
         common = (self.w**2 * self.relative).sum(-1, keepdims=True)
