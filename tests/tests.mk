@@ -145,7 +145,7 @@ bench-peers: ## Measure beside PyTorch, onnxruntime, OpenVINO, NumPy (6 GB from 
 	@tests/bench/peers/run.sh $(O) $(ARGS)
 
 # ----------------------------------------------------------------------------------------- checks
-.PHONY: docs test-conformance test-models search-models search-gradients search-linear test-openapi test-clients test-metrics check-asan check-valgrind check-neon check-hardening check-abi check-clang check-layers house lint format coverage test-container \
+.PHONY: docs test-conformance test-models search-models search-gradients search-linear search-verdicts test-openapi test-clients test-metrics check-asan check-valgrind check-neon check-hardening check-abi check-clang check-layers house lint format coverage test-container \
         test-arm64 test-reproducible test-deb test-dist
 docs: ## Make the page /docs from openapi.yaml
 	@docker/packages.sh test
@@ -242,6 +242,11 @@ search-linear: ## Compare drawn calls of linear attention with the recurrence: C
 	@docker/packages.sh build unit
 	$(again) $(O)/unit-tests
 	@TEST_CALLS=$(or $(CALLS),20000) TEST_SEED=$(or $(SEED),1) $(O)/unit-tests --filter='linear/@(random|long)_*'
+
+search-verdicts: ## Compare right kernels and planted faults with the verdicts on them: CALLS=5000 SEED=7 ARGS=--learn (NumPy from PyPI)
+	@docker/packages.sh build python
+	$(again) all
+	@tests/verdicts/run.sh $(O) --calls $(or $(CALLS),5000) --seed $(or $(SEED),1) $(ARGS)
 
 search-models: ## Search for wrong layers among drawn models of transformers: ARGS="--calls 3000 --seed 7"
 	@docker/packages.sh build python
