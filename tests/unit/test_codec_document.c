@@ -128,6 +128,56 @@ Test(codec_document, nearest) {
     }
 }
 
+#define TEN "abcdefghij"
+
+/* Each limit of what is near: at the limit, one below and one above. */
+Test(codec_document, nearest_at_its_limits) {
+    static const struct {
+        const char *name, *known;
+        size_t edits; /* more than 2: it is not near */
+    } rows[] = {
+        {"abc", "abd", 1},
+        {"abc", "ade", 3},
+        {"abc", "abcd", 1},
+        {"abc", "abcde", 3},
+        {"abcd", "abef", 2},
+        {"abcd", "aefg", 3},
+        {"abcd", "abcdef", 2},
+        {"abcd", "abcdefg", 3},
+        {"abcdef", "abcd", 2},
+        {"ab", "ba", 1},
+        {"ab", "cb", 1},
+        {"a", "b", 3},
+        {"a", "ab", 1},
+        {"ABC", "abc", 0},
+        {"abcde", "badce", 2},
+        {"abcdef", "badcfe", 3},
+        {"", "a", 3},
+        {"", "", 0},
+        {"abcd", "efgh", 3},
+        {"abcde", "cab", 3},
+        {TEN TEN TEN TEN, TEN TEN TEN TEN, 0},
+        {TEN TEN TEN TEN, TEN TEN TEN "abcdefgh", 2},
+        {TEN TEN TEN TEN, TEN TEN TEN "abcdefghjk", 2},
+        {TEN TEN TEN "abcdefghi", TEN TEN TEN TEN, 1},
+        {TEN TEN TEN TEN, TEN TEN TEN TEN "k", 3},
+        {TEN TEN TEN TEN "k", TEN TEN TEN TEN, 3},
+        {TEN TEN TEN TEN "k", TEN TEN TEN TEN "k", 3},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        size_t edits = 7;
+        const bool near = codec_nearest(rows[i].name, &rows[i].known, 1, &edits) != NULL;
+        cr_expect(near == (rows[i].edits < 3) && (near ? edits == rows[i].edits : edits > 2),
+                  "%s and %s: %zu", rows[i].name, rows[i].known, edits);
+    }
+    /* The nearest name counts, and of two that are equally near the longer one. */
+    static const char *const names[] = {"abxy", "abcx", "abcdx", "abce"};
+    size_t edits;
+    cr_expect_str_eq(codec_nearest("abcd", names, 4, &edits), "abcdx");
+    cr_expect_str_eq(codec_nearest("abcf", names, 4, &edits), "abcx");
+    cr_expect_str_eq(codec_nearest("abce", names, 4, &edits), "abce");
+}
+
 /* The whole numbers of a vector are exact before it is read as floats, however long it is. */
 Test(codec_document, short_and_long_vectors) {
     static const size_t counts[] = {1, 15, 16, 17, 4095, 4096, 4097, 9000};

@@ -157,6 +157,40 @@ Test(codec_moved, minus_infinity_is_named) {
     }
 }
 
+/* An array that moves still knows its first number out of range, wherever that stands and in however
+ * many steps it is settled. */
+Test(codec_moved, numbers_out_of_range_are_named) {
+    static const size_t shape[] = {20, 30};
+    static const struct {
+        const char *text;
+        bool wide; /* out of the range of float64, too */
+    } rows[] = {{"-1e999", true}, {"1e39", false}, {"3.5e38", false}, {"-1e308", false}};
+    for (size_t i = 0; i < 2 * COUNT(rows); i++) {
+        for (size_t at = 0; at < 600; at += 149) {
+            const bool wide = i % 2 != 0, good = wide && !rows[i / 2].wide;
+            char json[8192], message[128], *out = json + sprintf(json, "{\"d\":[");
+            for (size_t k = 0; k < 600; k++) {
+                out += sprintf(out, "%s%s", k > 0 ? "," : "",
+                               k == at         ? rows[i / 2].text
+                               : k == at + 100 ? "null"
+                                               : "0.5");
+            }
+            strcpy(out, "]}");
+            struct outcome outcome = move(json, "d", CODEC_TYPE_FP64, shape, wide);
+            attn_tensor tensor;
+            cr_assert_not_null(outcome.document, "%s", outcome.error.message);
+            sprintf(message, "T0/%zu/%zu is %s, which is out of the range of float%s", at / 30,
+                    at % 30, rows[i / 2].text, wide ? "64" : "32");
+            cr_expect_eq(codec_as_reals_or_null(outcome.document, member(outcome.document, "T0"), 2,
+                                                2, &tensor, &outcome.error),
+                         good);
+            cr_expect(good || strcmp(outcome.error.message, message) == 0, "%s, not %s",
+                      outcome.error.message, message);
+            codec_document_free(outcome.document);
+        }
+    }
+}
+
 /* The largest and the least number of each type are accepted, also if float64 rounds them. The
  * first number that float64 tells from the largest one is refused. */
 Test(codec_moved, whole_numbers_at_the_ends_of_their_types) {
