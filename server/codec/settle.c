@@ -235,21 +235,16 @@ void settle_narrow(const struct codec_document *document, struct lifted *array) 
     settle_array(array, codec_document_account(document), SIZE_MAX);
 }
 
-/* Makes the numbers of an array those of a mask, and of nothing else. */
-static void expect_mask(struct lifted *array) {
-    array->rest = (array->rest & ~(unsigned)LIFT_NARROW) | LIFT_MASK;
-}
-
 void settle_mask(struct codec_document *document, struct lifted *array) {
     if (array->dtype != ATTN_BOOL) {
-        expect_mask(array);
+        array->rest |= LIFT_MASK;
         settle_array(array, codec_document_account(document), SIZE_MAX);
     }
 }
 
 void codec_expect_mask(const struct codec_value *value) {
     if (codec_kind_of(value) == CODEC_TENSOR && document_tensor(value)->dtype != ATTN_BOOL) {
-        expect_mask(document_tensor(value));
+        document_tensor(value)->rest |= LIFT_MASK;
     }
 }
 

@@ -171,9 +171,10 @@ Test(codec_moved, numbers_out_of_range_are_named) {
             char json[8192], message[128], *out = json + sprintf(json, "{\"d\":[");
             for (size_t k = 0; k < 600; k++) {
                 out += sprintf(out, "%s%s", k > 0 ? "," : "",
-                               k == at         ? rows[i / 2].text
-                               : k == at + 100 ? "null"
-                                               : "0.5");
+                               k == at                ? rows[i / 2].text
+                               : k == at + 1 && !wide ? (at % 2 != 0 ? "1e40" : "1e999")
+                               : k == at + 100        ? "null"
+                                                      : "0.5");
             }
             strcpy(out, "]}");
             struct outcome outcome = move(json, "d", CODEC_TYPE_FP64, shape, wide);
