@@ -340,6 +340,17 @@ static double half_of(unsigned bits) {
     return ldexp((bits >> 10 > 0 ? 1024 : 0) + (bits & 0x3FF), (int)place - 25);
 }
 
+/* 2^53 + 2^29 + 1 is more than halfway between two floats, and its double is halfway. */
+Test(codec_moved, whole_numbers_are_rounded_once) {
+    static const size_t shape[] = {1, 2};
+    static const float floats[] = {1, 0x1p53F + 0x1p30F};
+    for (int nested = 0; nested < 2; nested++) {
+        const char *json =
+            nested ? "{\"d\":[[1,9007199791611905]]}" : "{\"d\":[1,9007199791611905]}";
+        expect_moved(move(json, "d", CODEC_TYPE_INT64, shape, false), floats, sizeof floats, json);
+    }
+}
+
 /* Texts that a double cannot tell from halfway between two neighbours. */
 Test(codec_moved, numbers_are_rounded_once) {
     char text[2 * LONG];
