@@ -290,8 +290,8 @@ typedef struct attn_rotary {
     bool interleaved; /* a pair is columns 2k and 2k + 1; otherwise it is k and k + columns / 2 */
     int64_t offset;   /* added to all positions that `positions` does not give; >= 0 */
     double base;      /* > 0; 0 = 10000 */
-    /* (n) or (B,n), in Q's dtype: the position of query i and of row i of K, so K has n new rows.
-     * The numbers are finite. */
+    /* (n) or (B,n), in float64 or in Q's dtype, which may round large positions: the position of
+     * query i and of row i of K, so K has n new rows. The numbers are finite. */
     const attn_tensor *positions;
     /* Tables that replace base and scaling: (P, columns / 2) or (B, P, columns / 2), in Q's dtype.
      * Row p belongs to position p, so positions are whole numbers below P. Both or neither. */

@@ -83,7 +83,8 @@ struct rotary {
     double factor;     /* of cos and sin */
     const void *cos, *sin, *positions; /* borrowed; NULL if not given */
     size_t table_rows, table_batch;    /* rows of a table; from one batch item to the next, or 0 */
-    size_t positions_batch;            /* from one batch item to the next, or 0 */
+    attn_dtype positions_dtype;
+    size_t positions_batch; /* from one batch item to the next, or 0 */
 };
 
 /* ---------------------------------------------------------------------------------- projections */

@@ -125,6 +125,9 @@ attn_status plan_copy_inputs(attn_plan *plan, bool exact, struct copies *copies,
     }
     for (size_t i = 0; i < most; i++) {
         const attn_tensor *tensor = tensor_of(plan, &inputs[i]);
+        if (tensor != NULL && tensor->dtype == ATTN_FLOAT64) {
+            continue; /* positions are as wide as the copies */
+        }
         if (tensor != NULL) { /* otherwise it is not given, or it is the input before it */
             attn_tensor_count(tensor, &count); /* fits: it was checked */
         }

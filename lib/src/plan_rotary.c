@@ -45,7 +45,7 @@ static double positions_of_call(const attn_plan *plan) {
     const size_t count = items * plan->form.new_keys;
     double most = 0;
     for (size_t i = 0; i < count; i++) {
-        const double position = number_at(r->positions, plan->dtype, i);
+        const double position = number_at(r->positions, r->positions_dtype, i);
         /* GCC 12 for 64-bit ARM stops with an internal error if this is a call of fmax(). */
         if (position > most) {
             most = position;
@@ -259,7 +259,6 @@ static attn_status check_items(const attn_plan *plan, const attn_tensor *t, cons
     const unsigned empty = ~0u << (last - 1); /* without positions, or without batch items */
     size_t items;
     ATTN_TRY(check_sizes(t, name, last, last + MOST_AXES, empty, error));
-    ATTN_TRY(check_dtype(t, name, plan->dtype, error));
     ATTN_TRY(check_batch(t, name, last, &plan->form, &items, error));
     *distance = 0;
     if (items != 1) { /* without items there is no row that a shared Q or K could have */
@@ -272,6 +271,9 @@ static attn_status check_items(const attn_plan *plan, const attn_tensor *t, cons
 static attn_status check_positions(attn_plan *plan, const attn_tensor *t, attn_error *error) {
     struct rotary *r = &plan->rotary;
     static const char name[] = "positions";
+    if (t->dtype != ATTN_FLOAT64) {
+        ATTN_TRY(check_dtype(t, name, plan->dtype, error));
+    }
     ATTN_TRY(check_items(plan, t, name, 1, &r->positions_batch, error));
     if (t->shape[t->rank - 1] != plan->n || plan->n != plan->form.new_keys) {
         return attn_fail(error, ATTN_SHAPE_MISMATCH, name,
@@ -280,6 +282,7 @@ static attn_status check_positions(attn_plan *plan, const attn_tensor *t, attn_e
                          t->shape[t->rank - 1], plan->n, plan->form.new_keys);
     }
     r->positions = t->data;
+    r->positions_dtype = t->dtype;
     return ATTN_OK;
 }
 
@@ -291,6 +294,8 @@ static attn_status check_tables(attn_plan *plan, const attn_rotary *g, attn_erro
         return attn_fail(error, ATTN_INVALID_ARGUMENT, name,
                          "rotary_cos and rotary_sin must be given together");
     }
+    ATTN_TRY(check_dtype(g->cos, "rotary_cos", plan->dtype, error));
+    ATTN_TRY(check_dtype(g->sin, "rotary_sin", plan->dtype, error));
     ATTN_TRY(check_items(plan, g->cos, "rotary_cos", 2, &r->table_batch, error));
     ATTN_TRY(check_items(plan, g->sin, "rotary_sin", 2, &distance, error));
     ATTN_TRY(check_shape(g->sin, "rotary_sin", g->cos->rank, g->cos->shape, error));

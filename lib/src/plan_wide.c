@@ -59,7 +59,7 @@ attn_status plan_wide(attn_plan *plan, attn_error *error) {
     wide->wide = NULL;
     wide->memory = NULL;
     wide->bytes = 0;
-    wide->dtype = ATTN_FLOAT64;
+    wide->dtype = wide->rotary.positions_dtype = ATTN_FLOAT64;
     wide->results = (struct result_set){.wanted = plan->results.wanted & EVERY_GRADIENT,
                                         .head_rows = plan->results.head_rows};
     ATTN_TRY(copy_lists(wide, plan, error));

@@ -48,6 +48,7 @@ bool build_tensor(struct build *build, const struct build_tensor *tensor,
     struct build_tensor *own = &build->tensors[build->tensor_count++];
     *own = *tensor;
     own->form.own = object != build->call;
+    own->form.exact = !own->form.own && fields_is_exact(name);
     own->member = codec_make_value(build->document, object, name, CODEC_NULL);
     return own->member != NULL || codec_no_memory(error);
 }
@@ -59,7 +60,6 @@ static bool set_text(struct build *build, struct codec_value *value, const char 
     const struct codec_options options = {
         .account = codec_document_account(build->document),
         .max_values = build->max_values,
-        .dtype = codec_document_dtype(build->document),
         .infinity_keys = fields_takes_infinity(name) ? whole : NULL,
     };
     const char *characters;

@@ -102,11 +102,6 @@ bool decoder_open(struct decoder *decoder, const struct codec_options *json) {
     if (decoder->format == API_INFERENCE) {
         static const char *const data[] = {"data", NULL};
         options.key_level = 3;
-        options.dtype_key = "datatype";
-        options.dtype_value = codec_inference_types[CODEC_TYPE_FP64];
-        /* A number is rounded once to FP16, so it must not be a float before. */
-        options.dtype_other = codec_inference_types[CODEC_TYPE_FP16];
-        options.dtype_narrow = codec_inference_types[CODEC_TYPE_FP32];
         options.infinity_keys = data;
     }
     decoder->account = json->account;

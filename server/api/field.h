@@ -16,6 +16,7 @@ enum field_kind {
     FIELD_LOGITS,   /* as FIELD_MATRIX, and null means minus infinity */
     FIELD_BIAS,     /* as FIELD_LOGITS, and -Infinity means minus infinity */
     FIELD_DECAY,    /* as FIELD_BIAS, and no number is above 0 */
+    FIELD_EXACT,    /* as FIELD_MATRIX, in the type in which the numbers were read */
     FIELD_MASK,     /* true and false, or 1 and 0, of rank least..most */
     FIELD_DTYPE,    /* one of the choices; the codec has followed it while it read the body */
     FIELD_CHOICE,   /* one of the choices; its index goes to an enum */

@@ -230,7 +230,7 @@ static const struct field table[] = {
      TENSOR(rotary_cos, rotary.cos)},
     {"rotary_sin", ATTENTIONS, FIELDS_OPTIONS, FIELD_MATRIX, 2, ATTN_MAX_RANK - 1, NUMBERS, "bre",
      TENSOR(rotary_sin, rotary.sin)},
-    {"positions", ATTENTIONS, FIELDS_OPTIONS, FIELD_MATRIX, 1, ATTN_MAX_RANK - 2, NUMBERS, "bn",
+    {"positions", ATTENTIONS, FIELDS_OPTIONS, FIELD_EXACT, 1, ATTN_MAX_RANK - 2, NUMBERS, "bn",
      TENSOR(positions, rotary.positions)},
     {"grad_output", ATTENTION | LINEAR, FIELDS_OPTIONS, FIELD_MATRIX, 2, ATTN_MAX_RANK, NUMBERS,
      "bHnv", TENSOR(grad_output, upstream.output), OF_SOFTMAX},
@@ -557,6 +557,9 @@ static bool read_matrix(struct codec_document *document, const struct field *fie
     case FIELD_MASK:
         good = read_mask(document, field, value, tensor, error);
         break;
+    case FIELD_EXACT:
+        good = codec_as_exact_reals(document, value, field->least, field->most, tensor, error);
+        break;
     case FIELD_LOGITS:
     case FIELD_DECAY:
     case FIELD_BIAS:
@@ -585,10 +588,39 @@ static bool read_seconds(const struct codec_document *document, const struct cod
                                       codec_name(value), *seconds);
 }
 
-void fields_expect_masks(const struct fields *fields) {
+/* Are the numbers of a field those of a matrix, which has the dtype of the request? */
+static bool is_real(const struct field *field) {
+    return field->draw == FIELDS_NUMBERS && field->kind != FIELD_EXACT;
+}
+
+bool fields_is_exact(const char *name) {
+    const size_t row = row_of(name, ~0u);
+    return row < ROWS && table[row].draw != FIELDS_MASK && !is_real(&table[row]);
+}
+
+/* Says that all members of an object are matrices. */
+static void expect_members(const struct codec_document *document,
+                           const struct codec_value *object) {
+    for (const struct codec_value *member = codec_at(object, 0); member != NULL;
+         member = codec_next(member)) {
+        codec_expect_reals(document, member);
+    }
+}
+
+void fields_expect(const struct fields *fields, const struct codec_document *document) {
     for (size_t i = 0; i < fields->count; i++) {
-        if (fields->given[i].row->kind == FIELD_MASK) {
-            codec_expect_mask(fields->given[i].value);
+        const struct field *field = fields->given[i].row;
+        const struct codec_value *value = fields->given[i].value;
+        if (field->kind == FIELD_MASK) {
+            codec_expect_mask(value);
+        } else if (is_real(field)) {
+            codec_expect_reals(document, value);
+        } else if (field->kind == FIELD_EXPECTED) {
+            expect_members(document, value);
+        } else if (field->kind == FIELD_APART && strcmp(field->name, "heads") == 0) {
+            for (value = codec_at(value, 0); value != NULL; value = codec_next(value)) {
+                expect_members(document, value);
+            }
         }
     }
 }
@@ -609,6 +641,7 @@ static bool read_field(struct codec_document *document, const struct field *fiel
     case FIELD_LOGITS:
     case FIELD_DECAY:
     case FIELD_BIAS:
+    case FIELD_EXACT:
     case FIELD_MASK:
         good = read_matrix(document, field, value, out, pointer, error);
         break;

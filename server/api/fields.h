@@ -75,8 +75,9 @@ const struct codec_value *fields_first(const struct fields *fields, enum fields_
  * if the object has no such key. */
 void fields_put(struct fields *fields, const char *name, const struct codec_value *value);
 
-/* Says to the document which of its values will be read as masks. */
-void fields_expect_masks(const struct fields *fields);
+/* Says to the document which of its values will be read as masks, and which as matrices of its
+ * type. All other numbers stay as they were read. */
+void fields_expect(const struct fields *fields, const struct codec_document *document);
 
 /* A key whose value is a matrix, a mask, a list of numbers, or words. */
 struct fields_matrix {
@@ -109,6 +110,10 @@ enum fields_draw fields_draw_of(const char *name);
  * -Infinity, with NULL after the last one, for codec_reader_create(). */
 const char *fields_dtype_key(void);
 void fields_infinity_keys(const char *keys[static API_INFINITY_KEYS]);
+
+/* Returns whether the numbers of a list or matrix under this name never pass through the dtype of a
+ * request. */
+bool fields_is_exact(const char *name);
 
 /* Returns whether a matrix under this name may hold -Infinity. */
 bool fields_takes_infinity(const char *name);

@@ -228,7 +228,7 @@ static bool parse(struct api_request *request, int64_t start) {
         return refuse_content(request);
     }
     fields_find(&request->fields, codec_root(request->body), request->route->fields);
-    fields_expect_masks(&request->fields);
+    fields_expect(&request->fields, request->body);
     return true;
 }
 

@@ -113,7 +113,7 @@ bool codec_as_form(const struct codec_document *document, const struct codec_val
         !read_shape(document, shape, name, 0, sizeof(double), form, error)) {
         return false;
     }
-    form->texts = form->own = false;
+    form->texts = form->own = form->exact = false;
     form->bytes = sizes[form->type] * codec_count(form->rank, form->shape);
     return true;
 }
@@ -126,7 +126,7 @@ bool codec_as_texts_form(const struct codec_document *document, const struct cod
     }
     form->type = CODEC_TYPE_UINT8;
     form->texts = true;
-    form->own = false;
+    form->own = form->exact = false;
     const size_t count = codec_count(form->rank, form->shape);
     return count <= CODEC_MAX_WORDS ||
            binary_refuse(document, shape, name, error, "has %zu texts; it may have at most %d",
@@ -134,6 +134,9 @@ bool codec_as_texts_form(const struct codec_document *document, const struct cod
 }
 
 attn_dtype codec_form_dtype(const struct codec_tensor_form *form, attn_dtype document) {
+    if (form->exact) {
+        return ATTN_FLOAT64;
+    }
     if (!form->own || !codec_type_is_float(form->type)) {
         return document;
     }
@@ -259,16 +262,12 @@ bool codec_expect(struct codec_stream *stream, const struct codec_value *value,
                                  ? ATTN_BOOL
                                  : codec_form_dtype(form, codec_document_dtype(document));
     const size_t elements = form->bytes / sizes[form->type];
-    struct lifted *tensor = document_new_tensor(document, value);
+    struct lifted *tensor = document_new_tensor(document, value, dtype, form->rank, NULL);
     assert(stream->count < CODEC_MAX_TENSORS);
     if (tensor == NULL) {
         return codec_no_memory(error);
     }
-    lifted_init(tensor, dtype, form->rank, NULL);
-    if (codec_type_is_float(form->type) || elements > LIFT_EXACT) {
-        tensor->dtype = dtype;
-        tensor->exact = false;
-    }
+    tensor->own = form->own || form->exact;
     tensor->type = (int)form->type;
     tensor->capacity = 0;
     tensor->data = tensor->few; /* of a tensor without elements, no byte of which arrives */

@@ -60,7 +60,8 @@ struct codec_tensor_form {
     size_t shape[ATTN_MAX_RANK];
     size_t bytes;
     bool texts; /* the elements are texts, which have no type; `bytes` is set by the caller */
-    bool own;   /* the tensor does not get the float type of the document, see codec_form_dtype() */
+    /* The numbers do not get the float type of the document, see codec_form_dtype(). */
+    bool own, exact;
 };
 
 /* Reads the type and the shape of the tensor `name`. `names` has the names of the types. Every axis
@@ -77,9 +78,9 @@ bool codec_as_texts_form(const struct codec_document *document, const struct cod
                          const char *name, struct codec_tensor_form *form,
                          struct codec_error *error);
 
-/* Returns the dtype that the numbers of a tensor of this form have in a document. An `own` float
- * type has the narrowest dtype that holds its numbers: FP64 is float64, and the other floats are
- * float32. Every other tensor has the dtype of the document. */
+/* Returns the dtype that the numbers of a tensor of this form have in a document: float64 if they
+ * are `exact`. An `own` float type has the narrowest dtype that holds its numbers: FP64 is float64,
+ * and the other floats are float32. Every other tensor has the dtype of the document. */
 attn_dtype codec_form_dtype(const struct codec_tensor_form *form, attn_dtype document);
 
 /* Private to the codec: refuses the tensor `name`, after which the message states a rule. Returns
@@ -118,8 +119,8 @@ struct codec_stream {
 
 /* Replaces a value of the document by a tensor, and expects its bytes after those of the tensors
  * before it. There are fewer than CODEC_MAX_TENSORS tensors so far. The tensor has the dtype of
- * codec_form_dtype(), or ATTN_BOOL if its type is BOOL. Whole numbers in a short vector stay exact,
- * as in JSON. Memory is taken while the bytes arrive. Errors: CODEC_NO_MEMORY. */
+ * codec_form_dtype(), or ATTN_BOOL if its type is BOOL. Memory is taken while the bytes arrive.
+ * Errors: CODEC_NO_MEMORY. */
 bool codec_expect(struct codec_stream *stream, const struct codec_value *value,
                   const struct codec_tensor_form *form, struct codec_error *error);
 

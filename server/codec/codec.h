@@ -47,20 +47,15 @@ struct codec_options {
     size_t max_values; /* values that are not in lifted arrays; 0 = 65536 */
     size_t max_keys;   /* keys of all open objects together, below 2^31; 0 = 1024 */
     size_t max_arrays; /* lifted arrays; 0 = 4096 */
-    /* The level of the objects whose members the two keys are: 1 is the outermost object, and 3 is
-     * an object in an array in it; 0 = 1. */
-    size_t key_level;
-    const char *dtype_key;   /* a value makes all matrices float64; NULL = no key */
-    const char *dtype_value; /* that value; NULL = "float64" */
-    const char *dtype_other; /* another value that does the same; NULL = none */
-    /* A value that does not; NULL = none. Float64 numbers of an object with this value or with
-     * dtype_other are rounded to float32 or to halves later. If the value stands before them, that
-     * gives what rounding their texts gives. */
-    const char *dtype_narrow;
-    attn_dtype dtype; /* of all matrices without such a key: ATTN_FLOAT32 or ATTN_FLOAT64 */
+    /* The key of the outermost object whose value "float64" gives the document this type; NULL = no
+     * key. */
+    const char *dtype_key;
     /* The values may hold -Infinity, which is not JSON. NULL comes after the last key; "" = the
      * whole body. */
     const char *const *infinity_keys;
+    /* The level of the objects whose members these are: 1 is the outermost object, and 3 is an
+     * object in an array in it; 0 = 1. */
+    size_t key_level;
     bool integers; /* numbers are integers, and are written so: 4 is taken, and 4.0 is refused */
     struct account *account; /* counts all that is allocated; borrowed; NULL = nothing is counted */
 };
@@ -106,10 +101,10 @@ enum codec_kind {
 
 void codec_document_free(struct codec_document *document); /* accepts NULL */
 
-/* Returns the float type of the lifted numbers: ATTN_FLOAT64 if a dtype_key has the dtype_value,
- * otherwise ATTN_FLOAT32. The key may stand anywhere in a body of up to 256 KiB. In a larger body
- * it must stand before the data of the first matrix; otherwise the reader fails with
- * CODEC_CONTENT. */
+/* Returns the float type of the document: ATTN_FLOAT64 if the dtype_key says so, otherwise
+ * ATTN_FLOAT32. It may stand behind the numbers, so all numbers are read as float64. A matrix gets
+ * the type of the document when it is read or settled; its numbers are then what rounding their
+ * texts gives. */
 attn_dtype codec_document_dtype(const struct codec_document *document);
 
 /* Returns the account that counts the memory of the document; NULL if it has none. */
@@ -152,8 +147,8 @@ void codec_set_number(struct codec_value *value, double number);
 void codec_set_text(struct codec_value *value, const char *text);
 void codec_set_value(struct codec_value *value, const struct codec_value *other);
 
-/* Gives a value the content of a text that is JSON for a reader with these options, which have no
- * dtype_key, or else the text itself. Errors: CODEC_NO_MEMORY. */
+/* Gives a value the content of a text that is JSON for a reader with these options, or else the
+ * text itself. Errors: CODEC_NO_MEMORY. */
 bool codec_set_json(struct codec_document *, struct codec_value *value, const char *text,
                     const struct codec_options *options, struct codec_error *error);
 
@@ -204,10 +199,9 @@ bool codec_as_integer(const struct codec_document *, const struct codec_value *,
                       int64_t max, int64_t *out, struct codec_error *);
 
 /* Reads a list of *count whole numbers in [min, max]. The first `most` of them are checked and
- * written to `out`. A single number is a list of one. A list of at most 4096 numbers was read as
- * float64. A longer list, and a list that codec_as_reals() or codec_as_reals_or_null() has read
- * before, has the type of the document. Numbers from 2^53 on in float64 or 2^24 in float32 are
- * refused. */
+ * written to `out`. A single number is a list of one. The numbers are float64, unless
+ * codec_as_reals() or codec_as_reals_or_null() has read them before, or they came as bytes in
+ * another type. Numbers from 2^53 on in float64 or 2^24 in float32 are refused. */
 bool codec_as_integers(const struct codec_document *, const struct codec_value *, int64_t min,
                        int64_t max, int64_t *out, size_t most, size_t *count, struct codec_error *);
 
@@ -218,11 +212,11 @@ struct codec_integers {
 };
 
 /* Reads an array of such lists. The caller sets `numbers` and `most`. Numbers that are refused are
- * those of codec_as_integers(), but all lists have the type of the document. */
+ * those of codec_as_integers(). */
 bool codec_as_integer_lists(const struct codec_document *, const struct codec_value *, int64_t min,
                             int64_t max, struct codec_integers *, struct codec_error *);
-/* Reads a list of *count finite numbers, at most `most`, into memory of the document's account. A
- * list of at most 4096 numbers has all digits of float64, whatever the type of the document is. */
+/* Reads a list of *count finite numbers, at most `most`, into memory of the document's account.
+ * They are those of codec_as_integers(). */
 bool codec_as_numbers(const struct codec_document *, const struct codec_value *, size_t most,
                       const double **out, size_t *count, struct codec_error *);
 
@@ -244,6 +238,11 @@ bool codec_as_choice(const struct codec_document *, const struct codec_value *,
 bool codec_as_reals(const struct codec_document *, const struct codec_value *, int min_rank,
                     int max_rank, attn_tensor *out, struct codec_error *);
 
+/* Does the same, but leaves the numbers in the type in which they were read: float64 for those of
+ * JSON, whatever the type of the document is. */
+bool codec_as_exact_reals(const struct codec_document *, const struct codec_value *, int min_rank,
+                          int max_rank, attn_tensor *out, struct codec_error *);
+
 /* Reads a finite number as a vector of one element in the type of the document. A number out of
  * range of the type is refused. *element holds the number, and the data of *out point there. */
 bool codec_as_real(const struct codec_document *, const struct codec_value *, double *element,
@@ -264,18 +263,20 @@ bool codec_as_mask(struct codec_document *, const struct codec_value *, int min_
 bool codec_mask_is_zeros(const struct codec_value *);
 
 /* Some matrices must be settled before they can be used, number by number: the numbers of a mask
- * become bytes, and those of a datatype are checked and rounded. A long matrix is settled in
- * chunks. A mask that is not settled yet is settled by codec_as_mask(). */
+ * become bytes, those of a datatype are checked and rounded, and those of JSON become float32. A
+ * long matrix is settled in chunks. What is not settled yet is settled by the function that reads
+ * it. */
 
-/* Says that codec_as_mask() will read a value, which may be of any kind. */
+/* Say which function will read a value, which may be of any kind: codec_as_mask(), or one that
+ * reads reals in the type of the document. */
 void codec_expect_mask(const struct codec_value *);
+void codec_expect_reals(const struct codec_document *, const struct codec_value *);
 
-/* Returns how many numbers of the members of the root, and of the objects among them, are still to
- * be settled. A number that is settled twice counts twice. */
+/* Returns how many numbers are still to be settled. A number that is settled twice counts twice. */
 size_t codec_unsettled(const struct codec_document *);
 
-/* Settles the next numbers of these members, at most `most`. Errors: CODEC_CONTENT for a number
- * that its datatype does not have. codec_as_mask() refuses a number that is neither 0 nor 1. */
+/* Settles the next numbers, at most `most`. Errors: CODEC_CONTENT for a number that its datatype
+ * does not have. codec_as_mask() refuses a number that is neither 0 nor 1. */
 bool codec_settle(struct codec_document *, size_t most, struct codec_error *);
 
 /* Writes the shape of a lifted array and returns its rank; returns 0 for every other value. */

@@ -33,21 +33,6 @@ static bool check_array(const struct codec_document *document, const struct code
     return true;
 }
 
-/* Makes room for the numbers of `source` in another float type. Returns false if there is no
- * memory. */
-static bool zeros_like(struct lifted *out, struct account *account, const struct lifted *source,
-                       attn_dtype dtype) {
-    if (!lifted_zeros(out, account, dtype, source->rank, source->shape, source->count,
-                      source->count)) {
-        return false;
-    }
-    out->first_null = source->first_null;
-    out->infinite = source->infinite;
-    out->first_range = source->first_range;
-    memcpy(out->range_text, source->range_text, sizeof out->range_text);
-    return true;
-}
-
 /* Makes a tensor without elements. Its data is an empty array, or arrays that are empty. */
 static bool move_empty(struct codec_document *document, const struct codec_value *at,
                        const struct codec_tensor_form *form, attn_dtype dtype,
@@ -72,20 +57,13 @@ bool codec_move_tensor(struct codec_document *document, struct codec_value *at,
     if (!check_array(document, value, codec_name(at), form, error)) {
         return false;
     }
-    struct lifted *source = document_tensor(value), *tensor = source;
-    const bool same = source->dtype == dtype || source->dtype == ATTN_BOOL || source->exact;
+    struct lifted *tensor = document_tensor(value);
     codec_set_value(at, value);
-    if (!same) {
-        tensor = document_new_tensor(document, at);
-        if (tensor == NULL ||
-            !zeros_like(tensor, codec_document_account(document), source, dtype)) {
-            return codec_no_memory(error);
-        }
-    }
-    tensor->exact &= dtype == ATTN_FLOAT32;
+    tensor->value = at;
+    tensor->own = form->own || form->exact;
     tensor->rank = form->rank;
     memcpy(tensor->shape, form->shape, sizeof tensor->shape);
-    settle_expect_type(tensor, form->type, same ? NULL : source);
+    settle_expect_type(tensor, form->type, dtype);
     return true;
 }
 
@@ -166,8 +144,8 @@ bool codec_move_texts(struct codec_document *document, struct codec_value *at,
                              "has %zu texts in its data, but %zu in its shape", packing.texts,
                              count);
     }
-    struct lifted *packed = document_new_tensor(document, at);
-    if (packed == NULL || !lifted_zeros(packed, account, ATTN_BOOL, 1, &bytes, bytes, bytes)) {
+    struct lifted *packed = document_new_tensor(document, at, ATTN_BOOL, 1, NULL);
+    if (packed == NULL || !lifted_zeros(packed, account, &bytes, bytes, bytes)) {
         return codec_no_memory(error);
     }
     packing.out = packed->data;

@@ -1,9 +1,11 @@
 /* settle.c - what must be done to every number of a matrix after it has arrived: the numbers of a
- * mask become bytes, and numbers in the JSON of a datatype are checked, rounded and converted. A
- * matrix may be as long as a body, so all of it can be done in chunks. */
+ * mask become bytes, numbers in the JSON of a datatype are checked and rounded, and the float64
+ * numbers of JSON become float32. A matrix may be as long as a body, so all of it can be done in
+ * chunks. */
 #include "codec/settle.h"
 
 #include <assert.h>
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -61,22 +63,33 @@ static void settle_bytes(struct lifted *array, size_t first, size_t count) {
 
 /* ---------------------------------------------------------------------------------------- types */
 
-/* Returns the first of `count` numbers that is no whole number in [least, most], or `count`. */
-static size_t find_misfit(const struct lifted *numbers, size_t first, size_t count,
-                          enum codec_type type) {
+/* Returns the first of `count` numbers that is no whole number in [least, most], or `count`. The
+ * numbers were rounded when they were read, and so is the largest one of a type: 2^63 stands for
+ * 2^63 - 1. */
+static size_t find_misfit(const double *numbers, size_t count, enum codec_type type) {
     const bool is_signed = type >= CODEC_TYPE_INT8;
     const int bits = type == CODEC_TYPE_BOOL ? 1 : 8 * (int)codec_type_size(type) - is_signed;
-    const double least = is_signed ? -ldexp(1, bits) : 0, largest = ldexp(1, bits) - 1;
-    /* The numbers were rounded when they were read, and so is the largest one of the type: 2^63
-     * stands for 2^63 - 1. */
-    const double most = numbers->dtype == ATTN_FLOAT32 ? (double)(float)largest : largest;
+    const double least = is_signed ? -ldexp(1, bits) : 0, most = ldexp(1, bits) - 1;
     for (size_t i = 0; i < count; i++) {
-        const double number = lifted_number(numbers, first + i);
-        if (!(number >= least && number <= most && floor(number) == number)) {
+        if (!(numbers[i] >= least && numbers[i] <= most && floor(numbers[i]) == numbers[i])) {
             return i;
         }
     }
     return count;
+}
+
+/* Moves the next of `count` doubles whose texts lie beside them by their last bit to the side of
+ * the text. Then they are rounded as the text is. */
+static void lean(struct lifted *array, size_t first, size_t count) {
+    struct lifted_sides *sides = &array->sides;
+    for (; sides->next < sides->count && sides->list[sides->next] / 2 < first + count;
+         sides->next++) {
+        double *number = (double *)array->data + sides->list[sides->next] / 2;
+        uint64_t bits;
+        memcpy(&bits, number, sizeof bits);
+        bits += sides->list[sides->next] % 2 != 0 ? 1 : UINT64_MAX;
+        memcpy(number, &bits, sizeof bits);
+    }
 }
 
 /* Rounds a number to a half, to nearest with ties to even. Let p be the largest power of two that
@@ -123,43 +136,53 @@ static size_t round_to_halves(double *numbers, size_t count) {
     return count;
 }
 
-/* Converts `count` numbers to the dtype of the array. A float64 number may be out of the range of
- * float32, which the accessors refuse. */
-static void convert(struct lifted *array, size_t first, size_t count) {
-    const bool wide = array->dtype == ATTN_FLOAT64;
-    for (size_t i = first; i < first + count && wide; i++) {
-        ((double *)array->data)[i] = (double)((const float *)array->source->data)[i];
+/* Settles `count` numbers of a datatype from `first` on. */
+static void settle_type(struct lifted *array, size_t first, size_t count) {
+    double *numbers = (double *)array->data + first;
+    const enum codec_type type = (enum codec_type)array->type;
+    size_t fit = count;
+    assert(array->dtype == ATTN_FLOAT64);
+    if (type == CODEC_TYPE_FP16 || type == CODEC_TYPE_FP32) {
+        lean(array, first, count);
+        fit = (type == CODEC_TYPE_FP16 ? round_to_halves : round_to_floats)(numbers, count);
+    } else if (!codec_type_is_float(type)) {
+        fit = find_misfit(numbers, count, type);
     }
-    for (size_t i = first; i < first + count && !wide; i++) {
-        const double number = ((const double *)array->source->data)[i];
-        const float narrow = (float)number;
-        ((float *)array->data)[i] = narrow;
-        if (!isfinite(narrow) && isfinite(number) && array->first_range == LIFT_NONE) {
+    if (fit < count) {
+        array->misfit = first + fit;
+    }
+}
+
+/* Notes the first of `count` numbers that is out of the range of float32. The accessors refuse
+ * it. */
+static void note_range(struct lifted *array, const double *numbers, size_t first, size_t count) {
+    for (size_t i = 0; i < count && first + i < array->first_range; i++) {
+        if (isinf((float)numbers[i]) && isfinite(numbers[i])) {
             char text[NUMBER_SIZE + 1];
-            array->first_range = i;
+            array->first_range = first + i;
             snprintf(array->range_text, sizeof array->range_text, "%s",
-                     document_number_text(number, false, text));
+                     document_number_text(numbers[i], false, text));
         }
     }
 }
 
-/* Settles `count` numbers of a datatype from `first` on. */
-static void settle_type(struct lifted *array, size_t first, size_t count) {
-    struct lifted *numbers = array->source != NULL ? array->source : array;
-    const enum codec_type type = (enum codec_type)array->type;
-    size_t fit = count;
-    if (type == CODEC_TYPE_FP16) {
-        assert(numbers->dtype == ATTN_FLOAT64);
-        fit = round_to_halves((double *)numbers->data + first, count);
-    } else if (type == CODEC_TYPE_FP32 && array->source == NULL) {
-        fit = round_to_floats((double *)numbers->data + first, count);
-    } else if (!codec_type_is_float(type)) {
-        fit = find_misfit(numbers, first, count, type);
-    }
-    if (fit < count) {
-        array->misfit = first + fit;
-    } else if (array->source != NULL) {
-        convert(array, first, count);
+/* Makes float32 of `count` numbers from `first` on, in place: a block is written after it was read,
+ * and lies before the next one. */
+static void settle_floats(struct lifted *array, size_t first, size_t count) {
+    float block[BLOCK];
+    lean(array, first, count);
+    for (size_t done = 0, part; done < count; done += part) {
+        const double *numbers = (const double *)array->data + first + done;
+        unsigned infinite = 0;
+        part = count - done < BLOCK ? count - done : BLOCK;
+        for (size_t i = 0; i < part; i++) {
+            block[i] = (float)numbers[i];
+            infinite |= fabsf(block[i]) > FLT_MAX;
+        }
+        if (infinite != 0) {
+            note_range(array, numbers, first + done, part);
+        }
+        memcpy((float *)array->data + first + done, block, part * sizeof *block);
     }
 }
 
@@ -170,15 +193,13 @@ static void end_step(struct lifted *array, struct account *account) {
     const unsigned step = array->rest & -array->rest;
     array->rest -= step;
     array->settled = 0;
-    if (step == LIFT_MASK) {
-        array->zeros = array->count > 0 && !array->ones && !array->boolean;
-        array->dtype = ATTN_BOOL;
-        array->exact = false;
-        lifted_trim(array, account);
-    } else if (array->source != NULL) {
-        lifted_free(array->source, account);
-        array->source = NULL;
+    if (step == LIFT_TYPE) {
+        return;
     }
+    array->zeros = step == LIFT_MASK && array->count > 0 && !array->ones && !array->boolean;
+    array->dtype = step == LIFT_MASK ? ATTN_BOOL : ATTN_FLOAT32;
+    lifted_drop_sides(array, account);
+    lifted_trim(array, account);
 }
 
 /* Settles at most `most` numbers of an array. Returns how many. */
@@ -187,7 +208,9 @@ static size_t settle_array(struct lifted *array, struct account *account, size_t
     while (array->rest != 0 && array->misfit == LIFT_NONE && done < most) {
         const size_t left = array->count - array->settled;
         const size_t part = left < most - done ? left : most - done;
-        ((array->rest & LIFT_TYPE) != 0 ? settle_type : settle_bytes)(array, array->settled, part);
+        ((array->rest & LIFT_TYPE) != 0     ? settle_type
+         : (array->rest & LIFT_NARROW) != 0 ? settle_floats
+                                            : settle_bytes)(array, array->settled, part);
         array->settled += part;
         done += part;
         if (part == left && array->misfit == LIFT_NONE) {
@@ -197,19 +220,19 @@ static size_t settle_array(struct lifted *array, struct account *account, size_t
     return done;
 }
 
-/* Returns whether there is nothing to be done any more. */
-static bool is_settled(const struct lifted *array) {
-    return array->rest == 0 || array->misfit != LIFT_NONE;
+void settle_expect_type(struct lifted *array, enum codec_type type, attn_dtype dtype) {
+    const bool is_float = codec_type_is_float(type);
+    array->type = (int)type;
+    array->boolean = type == CODEC_TYPE_BOOL;
+    if (array->dtype == ATTN_FLOAT64) {
+        array->rest |= !is_float || type < CODEC_TYPE_FP64 ? LIFT_TYPE : 0;
+        array->rest |= dtype == ATTN_FLOAT32 && array->own ? LIFT_NARROW : 0;
+    }
 }
 
-void settle_expect_type(struct lifted *array, enum codec_type type, struct lifted *source) {
-    const bool rounds = type == CODEC_TYPE_FP16 ||
-                        (type == CODEC_TYPE_FP32 && array->dtype == ATTN_FLOAT64 && !array->exact);
-    const bool checks = !codec_type_is_float(type) && array->dtype != ATTN_BOOL;
-    array->type = (int)type;
-    array->source = source;
-    array->boolean = type == CODEC_TYPE_BOOL;
-    array->rest |= rounds || checks || source != NULL ? LIFT_TYPE : 0;
+void settle_narrow(const struct codec_document *document, struct lifted *array) {
+    array->rest |= LIFT_NARROW;
+    settle_array(array, codec_document_account(document), SIZE_MAX);
 }
 
 void settle_mask(struct codec_document *document, struct lifted *array) {
@@ -225,66 +248,48 @@ void codec_expect_mask(const struct codec_value *value) {
     }
 }
 
-/* Returns the tensor of a member, or NULL if it is none or is settled. */
-static struct lifted *unsettled_tensor(const struct codec_value *member) {
-    if (codec_kind_of(member) != CODEC_TENSOR) {
-        return NULL;
+void codec_expect_reals(const struct codec_document *document, const struct codec_value *value) {
+    if (codec_kind_of(value) == CODEC_TENSOR && codec_document_dtype(document) == ATTN_FLOAT32 &&
+        document_tensor(value)->dtype == ATTN_FLOAT64 && !document_tensor(value)->own) {
+        document_tensor(value)->rest |= LIFT_NARROW;
     }
-    struct lifted *array = document_tensor(member);
-    return is_settled(array) ? NULL : array;
 }
 
-/* Returns how many numbers of the members of an object are still to be settled. */
-static size_t unsettled_members(const struct codec_value *object) {
+/* Returns the next tensor after this one that has numbers to be settled, or NULL. */
+static struct lifted *next_unsettled(const struct codec_document *document,
+                                     const struct lifted *after) {
+    struct lifted *array = document_next_tensor(document, after);
+    while (array != NULL && (array->rest == 0 || array->misfit != LIFT_NONE)) {
+        array = document_next_tensor(document, array);
+    }
+    return array;
+}
+
+size_t codec_unsettled(const struct codec_document *document) {
     size_t count = 0;
-    for (const struct codec_value *member = codec_at(object, 0); member != NULL;
-         member = codec_next(member)) {
-        const struct lifted *array = unsettled_tensor(member);
-        if (array != NULL) {
-            const bool both = array->rest == (LIFT_TYPE | LIFT_MASK);
-            count += array->count - array->settled + (both ? array->count : 0);
-        } else if (codec_kind_of(member) == CODEC_OBJECT) {
-            count += unsettled_members(member);
-        }
+    for (const struct lifted *array = next_unsettled(document, NULL); array != NULL;
+         array = next_unsettled(document, array)) {
+        count += (size_t)__builtin_popcount(array->rest) * array->count - array->settled;
     }
     return count;
 }
 
-size_t codec_unsettled(const struct codec_document *document) {
-    return unsettled_members(codec_root(document));
-}
-
 /* Refuses a number that its datatype does not have. */
-static bool refuse_misfit(const struct codec_document *document, const struct codec_value *member,
-                          const struct lifted *array, struct codec_error *error) {
+static bool refuse_misfit(const struct codec_document *document, const struct lifted *array,
+                          struct codec_error *error) {
     char rule[96];
     snprintf(rule, sizeof rule, "a number of its datatype %s%s", codec_inference_types[array->type],
              array->type == CODEC_TYPE_FP16 ? ", of which the largest is 65504" : "");
-    return document_refuse_element(document, member, array->source != NULL ? array->source : array,
-                                   array->misfit, rule, error);
-}
-
-/* Settles at most *most numbers of the members of an object, and takes their number from *most. */
-static bool settle_members(struct codec_document *document, const struct codec_value *object,
-                           size_t *most, struct codec_error *error) {
-    for (const struct codec_value *member = codec_at(object, 0); member != NULL && *most > 0;
-         member = codec_next(member)) {
-        struct lifted *array = unsettled_tensor(member);
-        if (array == NULL) {
-            if (codec_kind_of(member) == CODEC_OBJECT &&
-                !settle_members(document, member, most, error)) {
-                return false;
-            }
-            continue;
-        }
-        *most -= settle_array(array, codec_document_account(document), *most);
-        if (array->misfit != LIFT_NONE && (array->rest & LIFT_TYPE) != 0) {
-            return refuse_misfit(document, member, array, error);
-        }
-    }
-    return true;
+    return document_refuse_element(document, array->value, array, array->misfit, rule, error);
 }
 
 bool codec_settle(struct codec_document *document, size_t most, struct codec_error *error) {
-    return settle_members(document, codec_root(document), &most, error);
+    for (struct lifted *array = next_unsettled(document, NULL); array != NULL && most > 0;
+         array = next_unsettled(document, array)) {
+        most -= settle_array(array, codec_document_account(document), most);
+        if (array->misfit != LIFT_NONE && (array->rest & LIFT_TYPE) != 0) {
+            return refuse_misfit(document, array, error);
+        }
+    }
+    return true;
 }

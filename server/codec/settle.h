@@ -5,9 +5,11 @@
 #include "codec/binary.h"
 #include "codec/json/lift.h"
 
-/* Says that the numbers of an array must be ones of `type`, and have the dtype of the array.
- * `source` has the numbers, if the array does not; it is borrowed until the last one is settled. */
-void settle_expect_type(struct lifted *array, enum codec_type type, struct lifted *source);
+/* Says that the float64 numbers of an array must be ones of `type`, and that they get a dtype. */
+void settle_expect_type(struct lifted *array, enum codec_type type, attn_dtype dtype);
+
+/* Makes float32 of an array of float64 numbers. */
+void settle_narrow(const struct codec_document *document, struct lifted *array);
 
 /* Makes a mask of an array, unless it is one. Then array->misfit is the first number that is
  * neither 0 nor 1, or LIFT_NONE. */

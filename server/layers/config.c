@@ -10,7 +10,6 @@ struct codec_options config_limits(size_t size, struct account *account) {
     return (struct codec_options){
         .max_bytes = size + 1,
         .max_values = CONFIG_VALUES,
-        .dtype = ATTN_FLOAT64,
         .max_keys = keys > CONFIG_KEYS ? CONFIG_KEYS : keys + 1,
         .max_arrays = CONFIG_VALUES,
         .account = account,

@@ -36,12 +36,12 @@ static const double *list_of(const struct search *s, struct config_object scalin
     const struct codec_value *value = config_value(scaling, name);
     attn_tensor numbers;
     struct codec_error unused;
-    if (value == NULL || !codec_as_reals(scaling.document, value, 1, 1, &numbers, &unused) ||
+    if (value == NULL || !codec_as_exact_reals(scaling.document, value, 1, 1, &numbers, &unused) ||
         numbers.shape[0] != pairs) {
         search_refuse(s->layer, "config.json has no %s of %zu numbers", name, pairs);
         return NULL;
     }
-    return numbers.data; /* config_limits() asks for float64 */
+    return numbers.data;
 }
 
 /* Reads both lists of divisors into memory of the model, which all of its layers share. */

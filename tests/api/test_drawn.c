@@ -1,6 +1,6 @@
 /*
- * test_drawn.c - calls that are drawn from the table of request fields: each is answered,
- * and the calls together have every key of every endpoint.
+ * test_drawn.c - calls that are drawn from the table of request fields: each is answered, in every
+ * order of its keys alike, and the calls together have every key of every endpoint.
  */
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -59,4 +59,217 @@ Test(drawn, every_key_is_answered) {
         expect_marks(drawn_paths[p], marks);
     }
     expect_marks("heads", heads);
+}
+
+/* --------------------------------------------------------------------------- the order of keys */
+
+enum {
+    MEMBERS = 96 /* most of an object */
+};
+
+/* Returns the end of a value or key, before the comma or bracket that follows it. */
+static const char *end_of_part(const char *part) {
+    size_t depth = 0;
+    for (bool inside = false;; part++) {
+        if (inside) {
+            part += *part == '\\';
+            inside = *part != '"';
+        } else if (*part == '"') {
+            inside = true;
+        } else if (*part == '[' || *part == '{') {
+            depth++;
+        } else if (*part == ']' || *part == '}') {
+            if (depth-- == 0) {
+                return part;
+            }
+        } else if (*part == ',' && depth == 0) {
+            return part;
+        }
+    }
+}
+
+/* Writes a value in JSON, with the members of all its objects in an order that is drawn. */
+static void write_shuffled(struct rng *rng, FILE *to, const char *value, const char *end) {
+    const char *parts[MEMBERS], *ends[MEMBERS];
+    size_t count = 0;
+    if (*value != '{' && !(*value == '[' && value[1] == '{')) {
+        fwrite(value, 1, (size_t)(end - value), to);
+        return;
+    }
+    for (const char *part = value + 1; part < end - 1; part = ends[count++] + 1) {
+        cr_assert_lt(count, MEMBERS);
+        parts[count] = part;
+        ends[count] = end_of_part(part);
+    }
+    fputc(*value, to);
+    for (size_t left = count; left > 0; left--) {
+        const bool member = *value == '{';
+        const size_t next = member ? rng_between(rng, 0, left - 1) : count - left;
+        const char *colon = member ? strchr(parts[next], ':') + 1 : parts[next];
+        fputs(left < count ? "," : "", to);
+        fwrite(parts[next], 1, (size_t)(colon - parts[next]), to);
+        write_shuffled(rng, to, colon, ends[next]);
+        if (member) {
+            parts[next] = parts[left - 1];
+            ends[next] = ends[left - 1];
+        }
+    }
+    fputc(end[-1], to);
+}
+
+/* Expects the same bytes for a body and for some orders of its keys. */
+static void expect_one_answer(struct rng *rng, const char *path, const char *body, size_t size,
+                              size_t orders) {
+    struct client_response first = daemon_ask_shared("POST", path, "", body, size);
+    cr_expect_eq(first.status, 200, "%s: %.300s %.300s", path, first.body, body);
+    for (size_t i = 0; i < orders; i++) {
+        char *other;
+        size_t length;
+        FILE *to = open_memstream(&other, &length);
+        write_shuffled(rng, to, body, body + size);
+        fclose(to);
+        cr_assert_eq(length, size);
+        struct client_response response = daemon_ask_shared("POST", path, "", other, size);
+        cr_expect(response.size == first.size && memcmp(response.body, first.body, first.size) == 0,
+                  "%s: %.300s for %.300s and %.300s for %.300s", path, first.body, body,
+                  response.body, other);
+        client_response_free(&response);
+        free(other);
+    }
+    client_response_free(&first);
+}
+
+/* Keys whose matrices are drawn are left out: they share one generator. */
+Test(drawn, the_order_of_keys_changes_nothing) {
+    for (size_t p = 0; p < drawn_path_count; p++) {
+        struct rng rng = {p + 100};
+        for (size_t i = 0; i < CALLS / 2; i++) {
+            struct drawn_call drawn;
+            size_t size;
+            draw_call(&rng, drawn_paths[p], true, &drawn);
+            char *text = binary_json(&drawn.call, drawn_dtype(&drawn, i % 2 != 0), &size);
+            if (strstr(text, "\"random\"") == NULL) {
+                expect_one_answer(&rng, drawn_paths[p], text, size, 4);
+            }
+            free(text);
+        }
+    }
+}
+
+Test(drawn, the_order_of_keys_changes_nothing_in_the_inference_protocol) {
+    static const char *const types[] = {"FP32", "FP64", "FP16"};
+    for (size_t i = 0; i < DRAWN_BINARY; i++) {
+        struct rng rng = {i};
+        struct drawn_call drawn;
+        char path[64];
+        size_t size, header;
+        draw_binary(i, &drawn);
+        char *text =
+            binary_inference(&drawn.call, types[i % 3], 0, "\"id\":\"7\",", &header, &size);
+        snprintf(path, sizeof path, "/v2/models%s/infer", drawn.call.path);
+        expect_one_answer(&rng, path, text, size, 4);
+        free(text);
+    }
+}
+
+/* ---------------------------------------------------------------------------------- long bodies */
+
+/* Writes numbers in many forms, and commas between them. Some of them lie so close to the middle of
+ * two floats or halves that a double does not tell on which side. */
+static void write_numbers(struct rng *rng, FILE *to, size_t rows, size_t columns, const char *row) {
+    static const char *const beside[] = {"1.00000005960464477539062499999",
+                                         "1.00000005960464477539062500001",
+                                         "1.00048828125000000000000000001",
+                                         "-3.5762788e-07",
+                                         "16777217",
+                                         "1e-46"};
+    for (size_t i = 0; i < rows * columns; i++) {
+        fputs(i % columns != 0 ? "," : i > 0 ? row : "", to);
+        if (rng_chance(rng, 20)) {
+            fputs(beside[rng_between(rng, 0, sizeof beside / sizeof *beside - 1)], to);
+        } else {
+            fprintf(to, "%.*g", (int)rng_between(rng, 1, 17), rng_normal(rng));
+        }
+    }
+}
+
+/* Writes a member of an object. */
+static void write_matrix(struct rng *rng, FILE *to, const char *name, size_t rows, size_t columns) {
+    fprintf(to, "\"%s\":[[", name);
+    write_numbers(rng, to, rows, columns, "],[");
+    fputs("]],", to);
+}
+
+enum {
+    ROWS = 16,
+    COLUMNS = 32
+};
+
+/* Each writes a body with the numbers of so many keys. */
+static void write_call(struct rng *rng, FILE *to, size_t keys) {
+    write_matrix(rng, to, "Q", ROWS, COLUMNS);
+    write_matrix(rng, to, "K", keys, COLUMNS);
+    write_matrix(rng, to, "V", keys, 3);
+    fputs("\"scale\":0.001,", to);
+}
+
+static void write_heads(struct rng *rng, FILE *to, size_t keys) {
+    write_matrix(rng, to, "X", 3, keys);
+    for (size_t h = 0; h < 2; h++) {
+        fputs(h == 0 ? "\"heads\":[{" : "},{", to);
+        write_matrix(rng, to, "W_Q", keys, 8);
+        write_matrix(rng, to, "W_K", keys, 8);
+        write_matrix(rng, to, "W_V", keys, 8);
+        fputs("\"b_Q\":null", to);
+    }
+    fputs("}],\"scale\":0.001,", to);
+}
+
+static void write_inputs(struct rng *rng, FILE *to, size_t keys) {
+    static const char *const types[] = {"FP16", "FP32", "FP64", "INT64"};
+    static const char names[] = "QKV";
+    const char *type = types[rng_between(rng, 0, 3)];
+    fputs("\"inputs\":[", to);
+    for (size_t i = 0; i < 3; i++) {
+        fprintf(to, "%s{\"name\":\"%c\",\"shape\":[%zu,%d],\"data\":[", i > 0 ? "," : "", names[i],
+                i > 0 ? keys : ROWS, COLUMNS);
+        if (strcmp(type, "INT64") == 0) {
+            for (size_t k = 0; k < (i > 0 ? keys : ROWS) * COLUMNS; k++) {
+                fprintf(to, "%s%zu", k > 0 ? "," : "", 16777200 + rng_between(rng, 0, 40));
+            }
+        } else {
+            write_numbers(rng, to, i > 0 ? keys : ROWS, COLUMNS, ",");
+        }
+        fprintf(to, "],\"datatype\":\"%s\"}", type);
+    }
+    fputs("],\"parameters\":{\"scale\":1e-16},", to);
+}
+
+/* A body in JSON is read while it arrives, so its dtype may come after its matrices. */
+Test(drawn, the_dtype_of_a_long_body_stands_anywhere) {
+    static const struct {
+        const char *path, *returned;
+        void (*write)(struct rng *rng, FILE *to, size_t keys);
+    } forms[] = {
+        {"/attention", "\"return\":[\"output\",\"lse\"]", write_call},
+        {"/multi-head-attention", "\"return\":[\"output\",\"lse\"]", write_heads},
+        {"/v2/models/attention/infer", "\"outputs\":[{\"name\":\"output\"},{\"name\":\"lse\"}]",
+         write_inputs},
+    };
+    static const char *const dtypes[] = {"", ",\"dtype\":\"float64\"", ",\"dtype\":\"float32\""};
+    struct rng rng = {7};
+    for (size_t keys = 4; keys <= 8192; keys *= 2048) { /* about 3 MB in the end */
+        for (size_t i = 0; i < 9; i++) {
+            const size_t form = i % 3, orders = keys == 4 ? 8 : 3;
+            char *text;
+            size_t size;
+            FILE *to = open_memstream(&text, &size);
+            fputs("{", to);
+            forms[form].write(&rng, to, form == 1 ? keys / 2 : keys);
+            fprintf(to, "%s%s}", forms[form].returned, form == 2 ? "" : dtypes[i / 3]);
+            fclose(to);
+            expect_one_answer(&rng, forms[form].path, text, size, orders);
+            free(text);
+        }
+    }
 }

@@ -62,50 +62,6 @@ Test(inference_refused, limits_of_the_json) {
     }
 }
 
-/* Makes a request about the softmax of 100000 numbers, with this text before its data, and returns
- * it owned. */
-static char *long_softmax(const char *before, const char *after) {
-    enum {
-        COUNT_OF_X = 100000
-    };
-    char *text = malloc(5 * COUNT_OF_X + 512), *out = text;
-    out += sprintf(out, "{\"inputs\":[%s,\"data\":[1", before);
-    for (size_t i = 1; i < COUNT_OF_X; i++) {
-        out += sprintf(out, ",0.5");
-    }
-    sprintf(out, "]%s}", after);
-    return text;
-}
-
-/* FP64 comes before all data of a long body. The message says so in plain words. */
-Test(inference_refused, late_fp64_in_a_long_body) {
-    static const char rule[] =
-        "\\\"datatype\\\": \\\"FP64\\\" must stand before the data of the first "
-        "matrix in a body over 256 KiB";
-    static const struct {
-        const char *before, *after, *says; /* NULL: the request is accepted */
-    } rows[] = {
-        {"{\"name\":\"X\",\"shape\":[100000],\"datatype\":\"FP64\"", "}]", NULL},
-        {"{\"name\":\"X\",\"shape\":[100000]", ",\"datatype\":\"FP64\"}]", "/inputs/0/datatype"},
-        {"{\"name\":\"X\",\"shape\":[100000]", ",\"datatype\":\"FP32\"}]", NULL},
-        {"{\"name\":\"W\",\"shape\":[100000],\"datatype\":\"FP32\"",
-         "}," ONE("V") ",{\"name\":\"X\",\"datatype\":\"FP64\"}]", "/inputs/2/datatype"},
-    };
-    for (size_t i = 0; i < COUNT(rows); i++) {
-        char *text = long_softmax(rows[i].before, rows[i].after);
-        struct client_response response =
-            daemon_ask_shared("POST", "/v2/models/softmax/infer", "", text, strlen(text));
-        cr_expect_eq(response.status, rows[i].says == NULL ? 200 : 422, "%zu: %.200s", i,
-                     response.body);
-        if (rows[i].says != NULL) {
-            expect_text(response.body, rows[i].says, "answer", rows[i].before);
-            expect_text(response.body, rule, "answer", rows[i].before);
-        }
-        client_response_free(&response);
-        free(text);
-    }
-}
-
 /* ------------------------------------------------------------------------------------- answers */
 
 /* Makes a request whose result "scores" are the keys, and says which of its results are binary. */

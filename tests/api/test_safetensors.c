@@ -81,6 +81,37 @@ Test(safetensors, answers_are_those_of_json) {
 
 /* Heads with weights of their own differ in size, so each has a tensor: "weights" is one, and "Q.0"
  * is another. Such a request can only be JSON. */
+/* The positions are exact in a float32 call, whose results are sin(1) then. */
+Test(safetensors, positions_of_whole_numbers) {
+    static const char *const types[] = {"I64", "U64", "I32", "U32"};
+    static const float unit[] = {1, 0, 0, 1}, wanted[] = {1, -0.84147096F, -0.84147096F, 1};
+    for (size_t i = 0; i < COUNT(types); i++) {
+        const bool wide = i < 2;
+        const uint64_t longs[] = {16777216, 16777217};
+        const uint32_t shorts[] = {16777216, 16777217};
+        const size_t width = wide ? sizeof longs : sizeof shorts;
+        char data[sizeof longs + sizeof unit], header[512];
+        size_t size;
+        memcpy(data, wide ? (const void *)longs : shorts, width);
+        memcpy(data + width, unit, sizeof unit);
+        sprintf(header,
+                "{\"positions\":{\"dtype\":\"%s\",\"shape\":[2],\"data_offsets\":[0,%zu]},\"X\":{"
+                "\"dtype\":\"F32\",\"shape\":[2,2],\"data_offsets\":[%zu,%zu]},\"__metadata__\":{"
+                "\"rotary\":\"true\",\"scale\":\"1\",\"return\":\"[\\\"scores\\\"]\"}}",
+                types[i], width, width, width + sizeof unit);
+        char *body = binary_file(header, data, width + sizeof unit, &size);
+        struct client_response response = post_shared("/attention", TYPE ACCEPT, body, size);
+        struct binary_answer answer;
+        expect_file(&response, types[i], &answer);
+        const struct binary_result *scores = binary_find(&answer, "scores");
+        cr_assert(scores != NULL && scores->size == sizeof wanted, "%s", types[i]);
+        cr_expect_arr_eq(scores->bytes, wanted, sizeof wanted, "%s", types[i]);
+        binary_free(&answer);
+        client_response_free(&response);
+        free(body);
+    }
+}
+
 Test(safetensors, heads_with_weights_of_their_own) {
     static const char body[] =
         "{\"X\":[[1,2],[3,4],[0.5,0.25]],\"heads\":["

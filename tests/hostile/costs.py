@@ -224,7 +224,7 @@ def unfinished_bodies():
     yield hold("900 unfinished bodies of tiny arrays", unfinished(b'{"return":["a"', b",[1]", 16384))
     yield hold("... in a chunk, float64", unfinished_chunk(b'{"dtype":"float64","heads":["a"', b",[1]", 16384))
     yield hold("... of empty arrays", unfinished(b'{"return":["a"', b",[],{}", 16384))
-    yield hold("... numbers before a late dtype", unfinished(b'{"X":[[0', b",1.5", 200000), 600)
+    yield hold("... numbers", unfinished(b'{"X":[[0', b",1.5", 200000), 600)
     yield hold("... keys", unfinished(b'{"heads":[{', b'"W_Q":[1],"W_K":[[1]],"W_V":[[[1]]]},{', 16384))
 
 

@@ -100,8 +100,13 @@ static void draw_rotary(struct random_call *c, struct rotation *t) {
         for (size_t i = 0; i < count; i++) {
             t->positions[i] = (double)rng_between(&c->rng, 0, t->rows - 1);
         }
-        r->positions = tensor_of(c, t->positions, 1 + t->place_items,
-                                 (size_t[]){c->B, c->n} + (t->place_items ? 0 : 1));
+        attn_tensor *positions = tensor_of(c, t->positions, 1 + t->place_items,
+                                           (size_t[]){c->B, c->n} + (t->place_items ? 0 : 1));
+        if (rng_chance(&c->rng, 2)) { /* whatever the dtype of the call is */
+            positions->data = t->positions;
+            positions->dtype = ATTN_FLOAT64;
+        }
+        r->positions = positions;
     }
     if (rng_chance(&c->rng, 3)) {
         t->table_items = may_have_items && rng_chance(&c->rng, 2);

@@ -54,6 +54,47 @@ Test(api, options_may_come_before_or_after_the_matrices) {
                   "{\"scores\":[[0.010000000000000002]]}");
 }
 
+/* The numbers of matrices become float32 before the handler reads them, in chunks, wherever they
+ * stand. Lists of whole numbers and of doubles stay as they are. */
+Test(api, knows_which_numbers_are_those_of_matrices) {
+    static const struct {
+        unsigned at;
+        const char *member;
+        size_t numbers;
+    } rows[] = {
+        {FIELDS_AT_PROJECTIONS, "\"X\":[[1,2],[3,4]]", 4},
+        {FIELDS_AT_PROJECTIONS, "\"heads\":[{\"W_Q\":[[1,2]],\"b_Q\":[1]},{\"W_V\":[[3]]}]", 4},
+        {FIELDS_AT_PROJECTIONS, "\"expected\":{\"output\":[[1,2,3]],\"lse\":[1]}", 4},
+        {FIELDS_AT_PROJECTIONS, "\"mask\":[[1,0]],\"key_padding\":[1,1,0]", 5},
+        {FIELDS_AT_ATTENTION, "\"alibi\":[1,2],\"sink\":[1],\"bias\":[[1]],\"decay\":[0]", 5},
+        {FIELDS_AT_ATTENTION, "\"positions\":[1,2],\"scale\":[1],\"lengths\":[1],\"window\":[1,1]",
+         0},
+        {FIELDS_AT_ATTENTION, "\"sequences\":[[1]],\"sequence_offsets\":[[0,1]]", 0},
+        {FIELDS_AT_ATTENTION, "\"rotary\":{\"scaling\":{\"short_factor\":[1,2]}}", 0},
+        {FIELDS_AT_ATTENTION, "\"Q\":{\"random\":\"normal\",\"shape\":[1,2]}", 0},
+        {FIELDS_AT_ATTENTION, "\"dtype\":\"float64\",\"Q\":[[1]],\"mask\":[[1]]", 1},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const struct codec_options options = {.dtype_key = fields_dtype_key()};
+        struct codec_reader *reader = codec_reader_create(&options);
+        struct codec_document *document;
+        struct codec_error error;
+        struct fields fields;
+        snprintf(text, sizeof text, "{%s}", rows[i].member);
+        codec_reader_feed(reader, text, strlen(text));
+        cr_assert_eq(codec_reader_finish(reader, &document), CODEC_OK, "%s", text);
+        codec_reader_free(reader);
+        fields_find(&fields, codec_root(document), rows[i].at);
+        fields_expect(&fields, document);
+        for (size_t left = rows[i].numbers; left > 0; left--) {
+            cr_assert_eq(codec_unsettled(document), left, "%s", text);
+            cr_assert(codec_settle(document, 1, &error));
+        }
+        cr_expect_eq(codec_unsettled(document), 0, "%s", text);
+        codec_document_free(document);
+    }
+}
+
 Test(api, refuses_what_does_not_fit_in_its_limits) {
     size_t size;
     char *body = json_body("{\"X\":[[1]*1500(,[1])]}", &size);

@@ -52,6 +52,28 @@ Test(angles, are_positions_times_frequencies) {
                   1);
 }
 
+/* A float32 call turns its rows by positions that float32 would round. */
+Test(angles, of_large_positions_are_exact) {
+    enum {
+        ROWS = 4
+    };
+    static const double positions[ROWS] = {16777217, 16777219, 2147483647, 9007199254740991};
+    static const float ones[ROWS * 2] = {1, 0, 1, 0, 1, 0, 1, 0};
+    const attn_tensor rows = {
+        .data = ones, .dtype = ATTN_FLOAT32, .rank = 4, .shape = {1, 1, ROWS, 2}};
+    const attn_tensor at = {.data = positions, .dtype = ATTN_FLOAT64, .rank = 1, .shape = {ROWS}};
+    const attn_rotary rotary = {.positions = &at};
+    const attn_options o = {.rotary = &rotary, .results = ATTN_WANT(PRESENT_K)};
+    float keys[ROWS * 2];
+    void *const data[ATTN_RESULT_COUNT] = {[ATTN_RESULT_PRESENT_K] = keys};
+    attn_error error = {0};
+    cr_assert_eq(plan_and_run(&rows, &rows, &rows, &o, data, &error), ATTN_OK, "%s", error.message);
+    for (size_t i = 0; i < ROWS; i++) {
+        cr_expect_eq(keys[2 * i], (float)cos(positions[i]), "%zu", i);
+        cr_expect_eq(keys[2 * i + 1], (float)sin(positions[i]), "%zu", i);
+    }
+}
+
 /* The position of any batch item may be the largest one. */
 Test(angles, of_a_dynamic_base_follow_the_largest_position) {
     static const double orders[2][ITEMS] = {{3, 20}, {20, 3}};

@@ -197,24 +197,38 @@ Test(codec_binary, every_number_of_8_bits) {
     }
 }
 
-/* Whole numbers in a short vector stay exact, so that they can be indices or lengths. */
-Test(codec_binary, whole_numbers_in_vectors) {
-    const int64_t numbers[] = {16777217, 9007199254740991, 1, 33554435};
-    const struct sent sent = {CODEC_TYPE_INT64, 1, {COUNT(numbers)}, numbers};
-    struct outcome outcome = receive_one(&sent, false);
-    int64_t out[COUNT(numbers)];
-    size_t count = 0;
-    cr_assert(codec_as_integers(outcome.document, member(outcome.document, "T0"), 0, INT64_MAX, out,
-                                COUNT(out), &count, &outcome.error),
-              "%s", outcome.error.message);
-    cr_expect_eq(count, COUNT(numbers));
-    cr_expect_arr_eq(out, numbers, sizeof numbers);
-    attn_tensor tensor; /* as a matrix of floats it is rounded like any other */
-    cr_assert(codec_as_reals(outcome.document, member(outcome.document, "T0"), 1, 1, &tensor,
-                             &outcome.error));
-    cr_expect_eq(tensor.dtype, ATTN_FLOAT32);
-    cr_expect_eq(*(const float *)tensor.data, 16777216.0F);
-    codec_document_free(outcome.document);
+/* Whole numbers stay exact where they are indices or lengths, however many there are. Those of a
+ * matrix are rounded like any other. */
+Test(codec_binary, whole_numbers_are_exact) {
+    enum {
+        MANY = 5000
+    };
+    static int64_t numbers[MANY], out[MANY];
+    for (size_t i = 0; i < MANY; i++) {
+        numbers[i] = i % 2 == 0 ? 16777217 : 9007199254740991 - (int64_t)i;
+    }
+    for (int exact = 0; exact < 2; exact++) {
+        const struct codec_tensor_form form = {.type = CODEC_TYPE_INT64,
+                                               .rank = 1,
+                                               .shape = {MANY},
+                                               .bytes = sizeof numbers,
+                                               .exact = exact};
+        struct codec_document *document = empty_document(1, false, test_account());
+        const struct codec_value *value = member(document, "T0");
+        struct codec_stream stream = {.document = document};
+        struct codec_error error = {0};
+        size_t count = 0;
+        cr_assert(codec_expect(&stream, value, &form, &error) &&
+                  codec_stream_feed(&stream, numbers, sizeof numbers, &error));
+        cr_assert_eq(codec_as_integers(document, value, 0, INT64_MAX, out, MANY, &count, &error),
+                     exact, "%s", error.message);
+        cr_expect(!exact || (count == MANY && memcmp(out, numbers, sizeof numbers) == 0));
+        attn_tensor tensor;
+        cr_assert(codec_as_reals(document, value, 1, 1, &tensor, &error));
+        cr_expect_eq(tensor.dtype, exact ? ATTN_FLOAT64 : ATTN_FLOAT32);
+        cr_expect(exact || *(const float *)tensor.data == 16777216.0F);
+        codec_document_free(document);
+    }
 }
 
 /* --------------------------------------------------------------------------------- every cut */

@@ -128,8 +128,57 @@ Test(codec_document, nearest) {
     }
 }
 
-/* Vectors of float32 with up to 4096 numbers are kept in double first. Their whole numbers are
- * exact then; those of longer vectors may be rounded, and are refused. The floats are the same. */
+#define TEN "abcdefghij"
+
+/* Each limit of what is near: at the limit, one below and one above. */
+Test(codec_document, nearest_at_its_limits) {
+    static const struct {
+        const char *name, *known;
+        size_t edits; /* more than 2: it is not near */
+    } rows[] = {
+        {"abc", "abd", 1},
+        {"abc", "ade", 3},
+        {"abc", "abcd", 1},
+        {"abc", "abcde", 3},
+        {"abcd", "abef", 2},
+        {"abcd", "aefg", 3},
+        {"abcd", "abcdef", 2},
+        {"abcd", "abcdefg", 3},
+        {"abcdef", "abcd", 2},
+        {"ab", "ba", 1},
+        {"ab", "cb", 1},
+        {"a", "b", 3},
+        {"a", "ab", 1},
+        {"ABC", "abc", 0},
+        {"abcde", "badce", 2},
+        {"abcdef", "badcfe", 3},
+        {"", "a", 3},
+        {"", "", 0},
+        {"abcd", "efgh", 3},
+        {"abcde", "cab", 3},
+        {TEN TEN TEN TEN, TEN TEN TEN TEN, 0},
+        {TEN TEN TEN TEN, TEN TEN TEN "abcdefgh", 2},
+        {TEN TEN TEN TEN, TEN TEN TEN "abcdefghjk", 2},
+        {TEN TEN TEN "abcdefghi", TEN TEN TEN TEN, 1},
+        {TEN TEN TEN TEN, TEN TEN TEN TEN "k", 3},
+        {TEN TEN TEN TEN "k", TEN TEN TEN TEN, 3},
+        {TEN TEN TEN TEN "k", TEN TEN TEN TEN "k", 3},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        size_t edits = 7;
+        const bool near = codec_nearest(rows[i].name, &rows[i].known, 1, &edits) != NULL;
+        cr_expect(near == (rows[i].edits < 3) && (near ? edits == rows[i].edits : edits > 2),
+                  "%s and %s: %zu", rows[i].name, rows[i].known, edits);
+    }
+    /* The nearest name counts, and of two that are equally near the longer one. */
+    static const char *const names[] = {"abxy", "abcx", "abcdx", "abce"};
+    size_t edits;
+    cr_expect_str_eq(codec_nearest("abcd", names, 4, &edits), "abcdx");
+    cr_expect_str_eq(codec_nearest("abcf", names, 4, &edits), "abcx");
+    cr_expect_str_eq(codec_nearest("abce", names, 4, &edits), "abce");
+}
+
+/* The whole numbers of a vector are exact before it is read as floats, however long it is. */
 Test(codec_document, short_and_long_vectors) {
     static const size_t counts[] = {1, 15, 16, 17, 4095, 4096, 4097, 9000};
     for (size_t i = 0; i < 16; i++) {
@@ -143,23 +192,19 @@ Test(codec_document, short_and_long_vectors) {
         struct codec_document *document =
             read_pieces(body, (size_t)(out - body), NULL, i % 2 * 9).document;
         cr_assert_not_null(document);
-        bool exact = size <= 4096;
         int64_t list[3];
         size_t count = 0;
         struct codec_error error;
-        if (exact) {
-            cr_assert(codec_as_integers(AT("v"), 0, INT64_MAX, list, 3, &count, &error));
-            cr_expect(count == size && list[0] == 16777217);
-        } else {
-            REFUSED(codec_as_integers(AT("v"), 0, INT64_MAX, list, 3, &count, &error), "/v/0",
-                    "v/0 must be 0 to 16777215: larger whole numbers are not exact in float32");
-        }
+        cr_assert(codec_as_integers(AT("v"), 0, INT64_MAX, list, 3, &count, &error));
+        cr_expect(count == size && list[0] == 16777217);
         attn_tensor tensor;
         cr_assert(codec_as_reals(AT("v"), 1, 1, &tensor, &error));
         cr_expect(tensor.dtype == ATTN_FLOAT32 && tensor.shape[0] == size);
         for (size_t j = 0; j < size; j++) {
             cr_assert_eq(((const float *)tensor.data)[j], j % 2 == 0 ? 16777216 : 7);
         }
+        REFUSED(codec_as_integers(AT("v"), 0, INT64_MAX, list, 3, &count, &error), "/v/0",
+                "v/0 must be 0 to 16777215: larger whole numbers are not exact in float32");
         codec_document_free(document);
         free(body);
     }

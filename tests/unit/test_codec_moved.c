@@ -157,31 +157,62 @@ Test(codec_moved, minus_infinity_is_named) {
     }
 }
 
-/* The largest and the least number of each type are accepted, also if the float type in which they
- * were read rounds them. The first number that such a float type tells from the largest one is
- * refused. */
+/* An array that moves still knows its first number out of range, wherever that stands and in however
+ * many steps it is settled. */
+Test(codec_moved, numbers_out_of_range_are_named) {
+    static const size_t shape[] = {20, 30};
+    static const struct {
+        const char *text;
+        bool wide; /* out of the range of float64, too */
+    } rows[] = {{"-1e999", true}, {"1e39", false}, {"3.5e38", false}, {"-1e308", false}};
+    for (size_t i = 0; i < 2 * COUNT(rows); i++) {
+        for (size_t at = 0; at < 600; at += 149) {
+            const bool wide = i % 2 != 0, good = wide && !rows[i / 2].wide;
+            char json[8192], message[128], *out = json + sprintf(json, "{\"d\":[");
+            for (size_t k = 0; k < 600; k++) {
+                out += sprintf(out, "%s%s", k > 0 ? "," : "",
+                               k == at                ? rows[i / 2].text
+                               : k == at + 1 && !wide ? (at % 2 != 0 ? "1e40" : "1e999")
+                               : k == at + 100        ? "null"
+                                                      : "0.5");
+            }
+            strcpy(out, "]}");
+            struct outcome outcome = move(json, "d", CODEC_TYPE_FP64, shape, wide);
+            attn_tensor tensor;
+            cr_assert_not_null(outcome.document, "%s", outcome.error.message);
+            sprintf(message, "T0/%zu/%zu is %s, which is out of the range of float%s", at / 30,
+                    at % 30, rows[i / 2].text, wide ? "64" : "32");
+            cr_expect_eq(codec_as_reals_or_null(outcome.document, member(outcome.document, "T0"), 2,
+                                                2, &tensor, &outcome.error),
+                         good);
+            cr_expect(good || strcmp(outcome.error.message, message) == 0, "%s, not %s",
+                      outcome.error.message, message);
+            codec_document_free(outcome.document);
+        }
+    }
+}
+
+/* The largest and the least number of each type are accepted, also if float64 rounds them. The
+ * first number that float64 tells from the largest one is refused. */
 Test(codec_moved, whole_numbers_at_the_ends_of_their_types) {
     static const struct {
         enum codec_type type;
         const char *least, *largest;
-        const char *wide, *narrow; /* the numbers after the largest one in float64 and float32 */
+        const char *next; /* the number after the largest one in float64 */
     } rows[] = {
-        {CODEC_TYPE_BOOL, "0", "1", "2", "2"},
-        {CODEC_TYPE_INT8, "-128", "127", "128", "128"},
-        {CODEC_TYPE_INT16, "-32768", "32767", "32768", "32768"},
-        {CODEC_TYPE_INT32, "-2147483648", "2147483647", "2147483648", "2147483904"},
-        {CODEC_TYPE_INT64, "-9223372036854775808", "9223372036854775807", "9223372036854777856",
-         "9223373136366403584"},
-        {CODEC_TYPE_UINT8, "0", "255", "256", "256"},
-        {CODEC_TYPE_UINT16, "0", "65535", "65536", "65536"},
-        {CODEC_TYPE_UINT32, "0", "4294967295", "4294967296", "4294967808"},
-        {CODEC_TYPE_UINT64, "0", "18446744073709551615", "18446744073709555712",
-         "18446746272732807168"},
+        {CODEC_TYPE_BOOL, "0", "1", "2"},
+        {CODEC_TYPE_INT8, "-128", "127", "128"},
+        {CODEC_TYPE_INT16, "-32768", "32767", "32768"},
+        {CODEC_TYPE_INT32, "-2147483648", "2147483647", "2147483648"},
+        {CODEC_TYPE_INT64, "-9223372036854775808", "9223372036854775807", "9223372036854777856"},
+        {CODEC_TYPE_UINT8, "0", "255", "256"},
+        {CODEC_TYPE_UINT16, "0", "65535", "65536"},
+        {CODEC_TYPE_UINT32, "0", "4294967295", "4294967296"},
+        {CODEC_TYPE_UINT64, "0", "18446744073709551615", "18446744073709555712"},
     };
     static const size_t shape[] = {1, 3};
     for (size_t i = 0; i < COUNT(rows); i++) {
         for (int way = 0; way < 4; way++) { /* the document is wide, or the array is nested */
-            const bool narrow = way == 2;   /* a short list of float32 is read as float64 */
             const char *format = way >= 2 ? "{\"d\":[[%s,%s,%s]]%s}" : "{\"d\":[%s,%s,%s]%s}";
             const char *dtype = way % 2 != 0 ? ",\"dtype\":\"float64\"" : "";
             char json[256];
@@ -189,7 +220,7 @@ Test(codec_moved, whole_numbers_at_the_ends_of_their_types) {
             struct outcome outcome = move(json, "d", rows[i].type, shape, way % 2 != 0);
             cr_expect_not_null(outcome.document, "%s: %s", json, outcome.error.message);
             codec_document_free(outcome.document);
-            sprintf(json, format, "0", "0", narrow ? rows[i].narrow : rows[i].wide, dtype);
+            sprintf(json, format, "0", "0", rows[i].next, dtype);
             outcome = move(json, "d", rows[i].type, shape, way % 2 != 0);
             cr_expect_null(outcome.document, "%s", json);
             cr_expect(strstr(outcome.error.message, "T0/0/2 must be a number of its") != NULL,
@@ -210,7 +241,7 @@ Test(codec_moved, numbers_are_rounded_to_halves) {
         {"-0.1", -0.0999755859375},
         {"1.00048828125", 1},                   /* halfway between 1 and its neighbour */
         {"1.00048828126", 1.0009765625},        /* float32 would call it halfway */
-        {"1.0004882812500001", 1},              /* a double cannot tell it from halfway */
+        {"1.0004882812500001", 1.0009765625},   /* a double cannot tell it from halfway */
         {"1.00146484375", 1.001953125},         /* halfway, and the larger one is even */
         {"2.9802322387695312e-08", 0},          /* half of the least number is rounded to 0 */
         {"2.98023223877e-08", 0x1p-24},         /* and a little more to that number */
@@ -254,8 +285,8 @@ Test(codec_moved, all_halves) {
         const unsigned place = half >> 10 > 0 ? half >> 10 : 1;
         const double step = ldexp(1, (int)place - 25), least = (half >> 10 > 0 ? 1024 : 0);
         const double number = (least + (half & 0x3FF)) * step, even = number + (half % 2) * step;
-        char json[160];
-        sprintf(json, "{\"dtype\":\"float64\",\"d\":[%.17g,%.17g,%.17g,%.17g]}", number,
+        char json[300];
+        sprintf(json, "{\"dtype\":\"float64\",\"d\":[%.60g,%.60g,%.60g,%.60g]}", number,
                 number + 0.49 * step, number + 0.5 * step, -number - 0.51 * step);
         const double wanted[] = {number, number, even, -number - step};
         expect_moved(move(json, "d", CODEC_TYPE_FP16, shape, true), wanted, sizeof wanted, json);
@@ -279,38 +310,45 @@ static void write_beside(char *text, double halfway, int side) {
     *last = (char)(*last - (side < 0));
 }
 
-/* Reads a text in an object that says its type before the numbers, beside one of FP64. Expects
- * that the text is rounded once: to `wanted`. */
+/* Reads a text beside others. Expects that it is the nearest double, and that the double is rounded
+ * as the text is: to `wanted`. */
 static void expect_nearest(const char *text, enum codec_type type, double wanted) {
     static const size_t shape[] = {1, 12};
-    const struct codec_options options = {.key_level = 2,
-                                          .dtype_key = "dtype",
-                                          .dtype_value = "FP64",
-                                          .dtype_other = "FP16",
-                                          .dtype_narrow = "FP32"};
     char json[1024];
     for (int nested = 0; nested < 2; nested++) {
-        snprintf(
-            json, sizeof json,
-            "{\"w\":{\"dtype\":\"FP64\"},\"x\":{\"dtype\":\"%s\",\"d\":%s0.5,%s,0.5,0.5,0.5,0.5,"
-            "0.5,0.5,0.5,0.5,0.5,0.5%s},\"y\":{\"dtype\":\"FP64\",\"d\":[%s]}}",
-            codec_inference_types[type], nested ? "[[" : "[", text, nested ? "]]" : "]", text);
-        struct codec_document *document = read_sized(json, strlen(json), &options).document;
-        cr_assert_not_null(document, "%s", json);
-        const struct codec_value *wide = codec_get(member(document, "y"), "d");
-        struct codec_error error;
-        attn_tensor tensor;
-        cr_assert(codec_as_reals(document, wide, 1, 1, &tensor, &error));
-        cr_expect_eq(*(const double *)tensor.data, strtod(text, NULL), "%s", text);
-        const double numbers[] = {0.5, wanted};
-        const struct codec_value *value = codec_get(member(document, "x"), "d");
-        expect_moved(move_value(document, value, type, shape, true), numbers, sizeof numbers, text);
+        snprintf(json, sizeof json,
+                 "{\"y\":[%s],\"x\":%s0.5,%s,0.5,0.5,0.5,0.5,0.5,0.5,0.5,0.5,0.5,0.5%s}", text,
+                 nested ? "[[" : "[", text, nested ? "]]" : "]");
+        for (int wide = 0; wide < 2; wide++) {
+            struct codec_document *document = read_good(json);
+            struct codec_error error;
+            attn_tensor tensor;
+            codec_set_dtype(document, wide ? ATTN_FLOAT64 : ATTN_FLOAT32);
+            cr_assert(codec_as_exact_reals(document, member(document, "y"), 1, 1, &tensor, &error));
+            cr_expect_eq(*(const double *)tensor.data, strtod(text, NULL), "%s", text);
+            const double doubles[] = {0.5, wanted};
+            const float floats[] = {0.5F, (float)wanted};
+            expect_moved(move_value(document, member(document, "x"), type, shape, wide),
+                         wide ? (const void *)doubles : floats,
+                         wide ? sizeof doubles : sizeof floats, text);
+        }
     }
 }
 
 static double half_of(unsigned bits) {
     const unsigned place = bits >> 10 > 0 ? bits >> 10 : 1;
     return ldexp((bits >> 10 > 0 ? 1024 : 0) + (bits & 0x3FF), (int)place - 25);
+}
+
+/* 2^53 + 2^29 + 1 is more than halfway between two floats, and its double is halfway. */
+Test(codec_moved, whole_numbers_are_rounded_once) {
+    static const size_t shape[] = {1, 2};
+    static const float floats[] = {1, 0x1p53F + 0x1p30F};
+    for (int nested = 0; nested < 2; nested++) {
+        const char *json =
+            nested ? "{\"d\":[[1,9007199791611905]]}" : "{\"d\":[1,9007199791611905]}";
+        expect_moved(move(json, "d", CODEC_TYPE_INT64, shape, false), floats, sizeof floats, json);
+    }
 }
 
 /* Texts that a double cannot tell from halfway between two neighbours. */

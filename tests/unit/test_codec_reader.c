@@ -159,17 +159,18 @@ static size_t read_within(const char *body, size_t most, enum codec_status statu
     const struct codec_options options = {
         .dtype_key = "dtype", .infinity_keys = codec_bias, .account = &account};
     struct outcome outcome = read_pieces(body, strlen(body), &options, 1000);
-    cr_expect_eq(outcome.error.status, status, "%s", outcome.error.message);
+    cr_expect_eq(outcome.error.status, status, "%.9s in %zu bytes", body, most);
     cr_expect_eq(account.refusal, status == CODEC_OK ? ACCOUNT_NOT_REFUSED : ACCOUNT_OVER_REQUEST);
     codec_document_free(outcome.document);
     cr_expect_eq(account.held, 0);
+    const size_t peak = account.peak;
     account_close(&account);
     cr_expect_eq(budget.used, 0);
-    return budget.peak;
+    return peak;
 }
 
-/* Memory is counted for everything that a body may consist of: numbers, tiny matrices, keys, texts
- * and a late dtype. */
+/* Memory is counted for everything that a body may consist of: numbers, a matrix, texts and
+ * objects. */
 Test(codec_reader, memory_is_counted_and_limited) {
     enum {
         SIZE = 200000
@@ -298,8 +299,8 @@ Test(codec_reader, texts_that_are_json) {
     }
 }
 
-/* The keys may be members of objects at another level, and the value that means float64 may be
- * another one. In {"a":[{"k":1}]} the inner object has the level 3. */
+/* The keys may be members of objects at another level. In {"a":[{"k":1}]} the inner object has the
+ * level 3. The dtype is always that of the outermost object. */
 Test(codec_reader, keys_of_another_level) {
     static const char *const low[] = {"low", NULL};
     static const struct {
@@ -308,28 +309,21 @@ Test(codec_reader, keys_of_another_level) {
         attn_dtype dtype;
         long offset; /* where -Infinity is refused; -1: the body is accepted */
     } rows[] = {
-        {0, "{\"type\":\"D\",\"low\":[-Infinity]}", ATTN_FLOAT64, -1},
-        {1, "{\"type\":\"D\",\"low\":[-Infinity]}", ATTN_FLOAT64, -1},
-        {1, "{\"type\":\"float64\",\"low\":[1]}", ATTN_FLOAT32, -1},
-        {1, "{\"a\":[{\"type\":\"D\"}],\"low\":[1]}", ATTN_FLOAT32, -1},
+        {0, "{\"low\":[-Infinity],\"type\":\"float64\"}", ATTN_FLOAT64, -1},
+        {1, "{\"type\":\"float64\",\"low\":[-Infinity]}", ATTN_FLOAT64, -1},
+        {1, "{\"type\":\"float65\",\"low\":[1]}", ATTN_FLOAT32, -1},
+        {1, "{\"type\":64,\"low\":[1]}", ATTN_FLOAT32, -1},
+        {1, "{\"type\":[\"float64\"],\"low\":[1]}", ATTN_FLOAT32, -1},
+        {1, "{\"a\":[{\"type\":\"float64\"}],\"low\":[1]}", ATTN_FLOAT32, -1},
         {1, "{\"a\":[{\"low\":[-Infinity]}]}", ATTN_FLOAT32, 14},
-        {2, "{\"a\":{\"type\":\"D\",\"low\":[-Infinity]}}", ATTN_FLOAT64, -1},
-        {2, "{\"a\":[{\"type\":\"D\"}]}", ATTN_FLOAT32, -1},
-        {3, "{\"a\":[{\"type\":\"D\",\"low\":[-Infinity]}]}", ATTN_FLOAT64, -1},
-        {3, "{\"a\":[{\"x\":1},{\"low\":[-Infinity,0]},{\"type\":\"D\"}]}", ATTN_FLOAT64, -1},
-        {3, "{\"a\":[{\"x\":1},{\"low\":[-Infinity,0]},{\"type\":\"F\"}]}", ATTN_FLOAT32, -1},
-        {3, "{\"a\":{\"b\":{\"type\":\"D\"}}}", ATTN_FLOAT64, -1},
-        {3, "{\"type\":\"D\",\"low\":[1]}", ATTN_FLOAT32, -1},
-        {3, "{\"type\":\"D\",\"low\":[-Infinity]}", ATTN_FLOAT32, 19},
-        {3, "{\"a\":{\"type\":\"D\",\"low\":[1]}}", ATTN_FLOAT32, -1},
+        {2, "{\"a\":{\"type\":\"float64\",\"low\":[-Infinity]}}", ATTN_FLOAT32, -1},
+        {3, "{\"a\":[{\"x\":1},{\"low\":[-Infinity,0]}],\"type\":\"float64\"}", ATTN_FLOAT64, -1},
+        {3, "{\"type\":\"float64\",\"low\":[-Infinity]}", ATTN_FLOAT32, 25},
         {3, "{\"a\":[{\"c\":{\"low\":[-Infinity]}}]}", ATTN_FLOAT32, 19},
-        {3, "{\"a\":[{\"c\":{\"type\":\"D\"}}]}", ATTN_FLOAT32, -1},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        const struct codec_options options = {.key_level = rows[i].level,
-                                              .dtype_key = "type",
-                                              .dtype_value = "D",
-                                              .infinity_keys = low};
+        const struct codec_options options = {
+            .key_level = rows[i].level, .dtype_key = "type", .infinity_keys = low};
         if (rows[i].offset >= 0) {
             expect_error_sized(rows[i].body, strlen(rows[i].body), &options, CODEC_SYNTAX, NULL,
                                rows[i].offset, "-Infinity is not JSON");
@@ -345,35 +339,40 @@ Test(codec_reader, keys_of_another_level) {
 
 /* --------------------------------------------------------------------------------------- dtype */
 
-/* Makes a body whose late dtype ends, with its closing quote, after `size` bytes. Returns owned. */
-static char *late_body(size_t size, size_t *total) {
-    char *body = malloc(size + 100), *out = body;
-    const char *tail = "],\"dtype\":\"float64\"";
-    out += sprintf(out, "{\"K\":[0.1");
-    while ((size_t)(out - body) + 4 + strlen(tail) <= size)
-        out += sprintf(out, ",1.5");
-    while ((size_t)(out - body) + strlen(tail) < size)
-        *out++ = ' ';
-    out += sprintf(out, "%s,\"V\":[0.25,0.5]}", tail);
-    *total = (size_t)(out - body);
-    return body;
-}
-
-Test(codec_reader, late_dtype_in_small_and_large_bodies) {
-    size_t total;
-    char *body = late_body(256 * 1024, &total);
-    struct outcome outcome = read_sized(body, total, NULL);
-    cr_assert_not_null(outcome.document, "%s", outcome.error.message);
-    cr_expect_eq(codec_document_dtype(outcome.document), ATTN_FLOAT64);
-    cr_expect_eq(*(const double *)reals(outcome.document, "K").data, 0.1);
-    cr_expect_eq(reals(outcome.document, "V").dtype, ATTN_FLOAT64);
-    codec_document_free(outcome.document);
-    free(body);
-
-    body = late_body(256 * 1024 + 1, &total);
-    expect_error_sized(body, total, NULL, CODEC_CONTENT, "/dtype", 256 * 1024 + 1 - 9,
-                       "\"dtype\": \"float64\" must stand before the data of the first matrix in "
-                       "a body over 256 KiB");
+/* The dtype may stand before the numbers and behind them, in bodies of any size. */
+Test(codec_reader, a_dtype_at_both_ends) {
+    enum {
+        ROWS = 70000
+    };
+    static const char dtype[] = "\"dtype\":\"float64\"";
+    char *body = malloc(ROWS * 60);
+    for (int last = 0; last < 2; last++) {
+        for (int wide = 0; wide < 2; wide++) {
+            for (size_t rows = 1; rows <= ROWS; rows *= ROWS - 1) {
+                char *out = body;
+                out += sprintf(out, "{%s%s\"K\":[", wide && !last ? dtype : "",
+                               wide && !last ? "," : "");
+                for (size_t i = 0; i < rows; i++) {
+                    out += sprintf(out, "%s[0.1, 16777217,1.00000005960464477539062500001]",
+                                   i > 0 ? "," : "");
+                }
+                out += sprintf(out, "]%s%s}", wide && last ? "," : "", wide && last ? dtype : "");
+                struct outcome outcome = read_pieces(body, (size_t)(out - body), NULL, 70000);
+                cr_assert_not_null(outcome.document, "%s", outcome.error.message);
+                const attn_tensor k = reals(outcome.document, "K");
+                cr_assert(k.dtype == (wide ? ATTN_FLOAT64 : ATTN_FLOAT32) && k.shape[0] == rows);
+                for (size_t i = 0; i < rows && wide; i++) {
+                    const double *row = (const double *)k.data + 3 * i;
+                    cr_assert(row[0] == 0.1 && row[1] == 16777217 && row[2] == 0x1.000001p0);
+                }
+                for (size_t i = 0; i < rows && !wide; i++) {
+                    const float *row = (const float *)k.data + 3 * i;
+                    cr_assert(row[0] == 0.1f && row[1] == 16777216 && row[2] == 0x1.000002p0f);
+                }
+                codec_document_free(outcome.document);
+            }
+        }
+    }
     free(body);
 }
 

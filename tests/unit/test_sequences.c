@@ -110,8 +110,11 @@ static void draw_lengths(struct packed *c, bool is_long) {
     c->options.sequences = &c->sequences;
 }
 
-/* Draws positions, of which many are beyond those of the training. */
+/* Draws positions, of which many are beyond those of the training. They may be doubles in every
+ * call. */
 static const attn_tensor *draw_spread(struct packed *c, size_t count) {
+    const attn_dtype dtype = c->dtype;
+    c->dtype = rng_chance(&c->rng, 2) ? ATTN_FLOAT64 : dtype;
     const attn_tensor *positions = draw_tensor(c, 1, count, 0, 0);
     void *data = c->numbers->of;
     for (size_t i = 0; i < count; i++) {
@@ -121,6 +124,7 @@ static const attn_tensor *draw_spread(struct packed *c, size_t count) {
             ((double *)data)[i] *= 8;
         }
     }
+    c->dtype = dtype;
     return positions;
 }
 
@@ -300,8 +304,11 @@ static attn_tensor rows_of(const attn_tensor *t, size_t first, size_t count) {
 
 /* Columns [first, first + count) of (heads,rows) or (rows). */
 static attn_tensor columns_of(struct packed *c, const attn_tensor *t, size_t first, size_t count) {
+    const attn_dtype dtype = c->dtype;
+    c->dtype = t->dtype;
     attn_tensor *some =
         t->rank == 1 ? draw_tensor(c, 1, count, 0, 0) : draw_tensor(c, 2, t->shape[0], count, 0);
+    c->dtype = dtype;
     const size_t size = attn_dtype_size(t->dtype), heads = t->rank == 1 ? 1 : t->shape[0];
     for (size_t h = 0; h < heads; h++) {
         memcpy((char *)(uintptr_t)some->data + h * count * size,

@@ -56,7 +56,8 @@ static void place_sequence(const attn_plan *plan, const struct packed_rows *at,
     rows[ROWS_K] = row_of_bytes(plan->in.k.data, at->k, plan->in.k.ld * size);
     rows[ROWS_V] = row_of_bytes(plan->in.v.data, at->k, plan->in.v.ld * size);
     rows[ROWS_DECAY] = row_of_bytes(plan->decay.data, at->k, plan->decay.stride[2] * size);
-    rows[ROWS_POSITIONS] = row_of_bytes(plan->rotary.positions, at->q, size);
+    rows[ROWS_POSITIONS] =
+        row_of_bytes(plan->rotary.positions, at->q, attn_dtype_size(plan->rotary.positions_dtype));
     rows[ROWS_GRAD_OUTPUT] =
         row_of_bytes(plan->gradients.upstream.output, at->q, plan->out.ld * size);
     rows[ROWS_GRAD_LSE] = row_of_bytes(plan->gradients.upstream.lse, at->q, size);
@@ -112,7 +113,7 @@ static void make_instance(const attn_plan *plan, const struct alike *kind,
 
 /* ------------------------------------------------------------------------------ short sequences */
 
-/* Copies rows of the inputs of a small sequence in double. */
+/* Copies rows of the inputs of a small sequence in double. Positions may be doubles. */
 static void widen_rows(const attn_plan *own, const void *const from[ROWS_COUNT],
                        const struct alike *kind, char *scratch, const void *to[ROWS_COUNT]) {
     const attn_plan *wide = kind->plan->wide->plan; /* its heads are those of the caller */
@@ -129,6 +130,10 @@ static void widen_rows(const attn_plan *own, const void *const from[ROWS_COUNT],
     };
     for (int i = 0; i < ROWS_COUNT; i++) {
         double *next = (double *)(scratch + kind->wide.rows[i]);
+        if (i == ROWS_POSITIONS && own->rotary.positions_dtype == ATTN_FLOAT64) {
+            to[i] = from[i];
+            continue;
+        }
         to[i] = from[i] == NULL ? NULL : next;
         for (size_t row = 0; from[i] != NULL && row < shapes[i].rows; row++) {
             const float *x = (const float *)from[i] + row * shapes[i].apart;

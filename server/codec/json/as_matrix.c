@@ -51,11 +51,10 @@ static void put_tensor(const struct lifted *tensor, attn_tensor *out) {
     memcpy(out->shape, tensor->shape, sizeof out->shape);
 }
 
-/* Finds a matrix of numbers and makes it one of the type of the document. Returns NULL with the
- * error set. */
-static struct lifted *find_numbers(const struct codec_document *document,
-                                   const struct codec_value *value, int min_rank, int max_rank,
-                                   struct codec_error *error) {
+/* Finds a matrix of numbers. Returns NULL with the error set. */
+static struct lifted *find_tensor(const struct codec_document *document,
+                                  const struct codec_value *value, int min_rank, int max_rank,
+                                  struct codec_error *error) {
     struct lifted *tensor =
         document_find_tensor(document, value, "a matrix of numbers", min_rank, max_rank, error);
     if (tensor != NULL && tensor->dtype == ATTN_BOOL) {
@@ -64,9 +63,19 @@ static struct lifted *find_numbers(const struct codec_document *document,
         return NULL;
     }
     assert(tensor == NULL || (tensor->rest & LIFT_TYPE) == 0);
-    if (tensor != NULL && tensor->exact) {
-        lifted_narrow(tensor);
-        lifted_trim(tensor, codec_document_account(document));
+    return tensor;
+}
+
+/* Does the same, and makes it one of the type of the document. */
+static struct lifted *find_numbers(const struct codec_document *document,
+                                   const struct codec_value *value, int min_rank, int max_rank,
+                                   struct codec_error *error) {
+    struct lifted *tensor = find_tensor(document, value, min_rank, max_rank, error);
+    if (tensor != NULL) {
+        codec_expect_reals(document, value);
+        if ((tensor->rest & LIFT_NARROW) != 0) {
+            settle_narrow(document, tensor);
+        }
     }
     return tensor;
 }
@@ -83,13 +92,9 @@ static bool refuse_range(const struct codec_document *document, const struct cod
                            tensor->dtype == ATTN_FLOAT64 ? "float64" : "float32");
 }
 
-bool codec_as_reals_or_null(const struct codec_document *document, const struct codec_value *value,
-                            int min_rank, int max_rank, attn_tensor *out,
-                            struct codec_error *error) {
-    const struct lifted *tensor = find_numbers(document, value, min_rank, max_rank, error);
-    if (tensor == NULL) {
-        return false;
-    }
+/* Puts out a matrix, whose numbers are finite or minus infinity. */
+static bool put_finite(const struct codec_document *document, const struct codec_value *value,
+                       const struct lifted *tensor, attn_tensor *out, struct codec_error *error) {
     if (is_special(tensor)) {
         return document_refuse(document, value, tensor->first_range, error,
                                "must be a finite number, not %s", tensor->range_text);
@@ -99,6 +104,13 @@ bool codec_as_reals_or_null(const struct codec_document *document, const struct 
     }
     put_tensor(tensor, out);
     return true;
+}
+
+bool codec_as_reals_or_null(const struct codec_document *document, const struct codec_value *value,
+                            int min_rank, int max_rank, attn_tensor *out,
+                            struct codec_error *error) {
+    const struct lifted *tensor = find_numbers(document, value, min_rank, max_rank, error);
+    return tensor != NULL && put_finite(document, value, tensor, out, error);
 }
 
 bool codec_as_any_reals(const struct codec_document *document, const struct codec_value *value,
@@ -117,16 +129,27 @@ bool codec_as_any_reals(const struct codec_document *document, const struct code
     return true;
 }
 
-bool codec_as_reals(const struct codec_document *document, const struct codec_value *value,
-                    int min_rank, int max_rank, attn_tensor *out, struct codec_error *error) {
-    const struct lifted *tensor = find_numbers(document, value, min_rank, max_rank, error);
-    if (tensor != NULL && tensor->first_null < tensor->first_range) {
+/* Puts out a matrix, whose numbers are finite. */
+static bool put_reals(const struct codec_document *document, const struct codec_value *value,
+                      const struct lifted *tensor, attn_tensor *out, struct codec_error *error) {
+    if (tensor->first_null < tensor->first_range) {
         return document_refuse(document, value, tensor->first_null, error,
                                "must be a finite number, not %s",
                                tensor->infinite ? "-Infinity" : "null");
     }
-    return tensor != NULL &&
-           codec_as_reals_or_null(document, value, min_rank, max_rank, out, error);
+    return put_finite(document, value, tensor, out, error);
+}
+
+bool codec_as_reals(const struct codec_document *document, const struct codec_value *value,
+                    int min_rank, int max_rank, attn_tensor *out, struct codec_error *error) {
+    const struct lifted *tensor = find_numbers(document, value, min_rank, max_rank, error);
+    return tensor != NULL && put_reals(document, value, tensor, out, error);
+}
+
+bool codec_as_exact_reals(const struct codec_document *document, const struct codec_value *value,
+                          int min_rank, int max_rank, attn_tensor *out, struct codec_error *error) {
+    const struct lifted *tensor = find_tensor(document, value, min_rank, max_rank, error);
+    return tensor != NULL && put_reals(document, value, tensor, out, error);
 }
 
 bool codec_as_real(const struct codec_document *document, const struct codec_value *value,
@@ -139,9 +162,8 @@ bool codec_as_real(const struct codec_document *document, const struct codec_val
     *out = (attn_tensor){.data = element, .dtype = dtype, .rank = 1, .shape = {1}};
     if (dtype == ATTN_FLOAT32) {
         const double number = *element;
-        float narrow;
-        lifted_narrow_numbers(element, 1);
-        memcpy(&narrow, element, sizeof narrow);
+        const float narrow = (float)number;
+        memcpy(element, &narrow, sizeof narrow);
         if (!isfinite(narrow)) {
             return document_refuse(document, value, DOCUMENT_WHOLE, error,
                                    "is %s, which is out of the range of float32",

@@ -79,23 +79,18 @@ __attribute__((noinline)) const char *decimal_read(const char *text, struct deci
     return *text == ',' ? text : decimal_end(text, number);
 }
 
-/* Adds the numbers of a run to the buffer. `kind` is a constant in every call, so the compiler
- * makes a loop of each. */
-static inline __attribute__((always_inline)) const char *add_run(struct lifted *lifted,
-                                                                 enum decimal_kind kind,
-                                                                 const char *text, const char *end,
-                                                                 bool *after) {
-    const size_t width = kind == DECIMAL_FLOATS ? sizeof(float) : sizeof(double);
-    char *out = (char *)lifted->data + lifted->count * width;
-    char *const full = (char *)lifted->data + lifted->capacity * width;
+const char *decimal_add_run(struct lifted *lifted, const char *text, const char *end, size_t *added,
+                            bool *after) {
+    double *out = (double *)lifted->data + lifted->count;
+    double *const first = out, *const full = (double *)lifted->data + lifted->capacity;
 
     *after = false;
     while (end - text >= DECIMAL_MARGIN && out < full) {
-        const char *next = decimal_store_any(text, kind, out);
+        const char *next = decimal_store_any(text, out);
         if (next == NULL) {
             break;
         }
-        out += width;
+        out++;
         text = next;
         if (*text != ',') {
             *after = true;
@@ -103,22 +98,7 @@ static inline __attribute__((always_inline)) const char *add_run(struct lifted *
         }
         text += text[1] == ' ' ? 2 : 1;
     }
-    lifted->count = (size_t)(out - (char *)lifted->data) / width;
-    return text;
-}
-
-const char *decimal_add_run(struct lifted *lifted, const char *text, const char *end, size_t *added,
-                            bool *after) {
-    size_t before = lifted->count;
-    if (lifted->exact) {
-        text = add_run(lifted, DECIMAL_EXACT, text, end, after);
-    } else if (lifted->rounds) {
-        text = add_run(lifted, DECIMAL_ROUNDED, text, end, after);
-    } else if (lifted->dtype == ATTN_FLOAT64) {
-        text = add_run(lifted, DECIMAL_DOUBLES, text, end, after);
-    } else {
-        text = add_run(lifted, DECIMAL_FLOATS, text, end, after);
-    }
-    *added = lifted->count - before;
+    *added = (size_t)(out - first);
+    lifted->count += *added;
     return text;
 }

@@ -93,31 +93,9 @@ static inline bool round_decimal(uint64_t w, int e, int precision, uint64_t *man
     return true;
 }
 
-/* Makes the float nearest to the number. Other numbers than zero must have an exponent at which
- * floats are normal and rounding up does not reach infinity. The mantissa is added to the bits, not
- * masked in: its leading one and its carry raise the exponent. False if the rounding is open. */
-static inline bool decimal_to_float(const struct decimal *number, float *out) {
-    uint64_t mantissa;
-    int exponent;
-    uint32_t bits;
-    if (number->e == 0 && number->w < 1u << 24) { /* whole numbers that are floats */
-        float whole = (float)(int)number->w;
-        memcpy(&bits, &whole, sizeof bits);
-    } else if (round_decimal(number->w, number->e, 24, &mantissa, &exponent) && exponent >= -126 &&
-               exponent <= 126) {
-        bits = ((uint32_t)(exponent + 126) << 23) + (uint32_t)mantissa;
-    } else if (number->w == 0) {
-        bits = 0;
-    } else {
-        return false;
-    }
-    bits |= (uint32_t)number->negative << 31;
-    memcpy(out, &bits, sizeof bits);
-    return true;
-}
-
-/* Makes the double nearest to the number in the same way. Within the table of powers all doubles
- * are normal: 10^-64 <= w * 10^e < 2^64 * 10^40. */
+/* Makes the double nearest to the number. Within the table of powers all doubles are normal:
+ * 10^-64 <= w * 10^e < 2^64 * 10^40. The mantissa is added to the bits, not masked in: its leading
+ * one and its carry raise the exponent. False if the rounding is open. */
 static inline bool decimal_to_double(const struct decimal *number, double *out) {
     uint64_t mantissa;
     int exponent;
@@ -138,57 +116,46 @@ static inline bool decimal_to_double(const struct decimal *number, double *out) 
 }
 
 /* Does this double lie halfway between two floats, if floats are normal there? */
-static inline bool is_halfway(double value) {
+static inline bool decimal_is_halfway(double value) {
     uint64_t bits;
     memcpy(&bits, &value, sizeof bits);
     return (bits & 0x1FFFFFFF) == 0x10000000;
 }
 
-/* May this double lie halfway between two halves? Then it has 12 bits, or fewer below 2^-14, where
- * halves are subnormal. */
-static inline bool may_lie_between_halves(double value) {
+/* May this double lie halfway between two floats or two halves, so that it does not tell to which
+ * of them its text is rounded? All other doubles tell it, because no text lies on the other side of
+ * a halfway point than its double. Where floats or halves are subnormal, what lies halfway has
+ * fewer bits. */
+static inline bool decimal_is_open(double value) {
     uint64_t bits;
     memcpy(&bits, &value, sizeof bits);
-    const bool tiny = (bits >> 52 & 0x7FF) < 1023 - 14 && value != 0;
-    return (bits & 0x1FFFFFFFFFF) == 0 && (tiny || (bits & 0x20000000000) != 0);
-}
-
-/* Does this double round to the same float as the text that it was read from? It does unless it
- * lies halfway between two floats, because no text lies on the other side of a halfway point than
- * its double. False also where floats are denormal or near their end: there the answer is not
- * known. */
-static inline bool rounds_alike(double value) {
-    uint64_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    unsigned exponent = (unsigned)(bits >> 52) & 0x7FF;
-    return value == 0 || (!is_halfway(value) && exponent >= 1023 - 126 && exponent <= 1023 + 126);
-}
-
-/* The kinds of the numbers in a buffer. The doubles of an exact buffer must round to the floats of
- * the text, and those of a buffer that is rounded later to its halves, too. */
-enum decimal_kind {
-    DECIMAL_FLOATS,
-    DECIMAL_DOUBLES,
-    DECIMAL_EXACT,
-    DECIMAL_ROUNDED
-};
-
-/* Stores the number. False if its rounding is open. */
-static inline __attribute__((always_inline)) bool decimal_store(const struct decimal *number,
-                                                                enum decimal_kind kind, void *out) {
-    if (kind == DECIMAL_FLOATS) {
-        return decimal_to_float(number, out);
+    const uint64_t exponent = bits >> 52 & 0x7FF;
+    if ((bits & 0xFFFFFFF) != 0) {
+        return false;
     }
-    return decimal_to_double(number, out) &&
-           (kind == DECIMAL_DOUBLES || rounds_alike(*(double *)out)) &&
-           (kind != DECIMAL_ROUNDED || !may_lie_between_halves(*(double *)out));
+    if (exponent < 1023 - 14) {
+        return value != 0 &&
+               (exponent < 1023 - 126 || decimal_is_halfway(value) || (bits & 0x1FFFFFFFFFF) == 0);
+    }
+    return decimal_is_halfway(value) || (bits & 0x3FFFFFFFFFF) == 0x20000000000;
+}
+
+/* Is this number a double? */
+static inline bool decimal_is_whole(const struct decimal *number) {
+    return number->e == 0 && number->w < (uint64_t)1 << 53;
+}
+
+/* Stores the number. False if its rounding, or that to a float or a half, is open. */
+static inline __attribute__((always_inline)) bool decimal_store(const struct decimal *number,
+                                                                double *out) {
+    return decimal_to_double(number, out) && (decimal_is_whole(number) || !decimal_is_open(*out));
 }
 
 /* Reads and stores a number of any form. Returns its end, or NULL. */
-static inline const char *decimal_store_any(const char *text, enum decimal_kind kind, void *out) {
+static inline const char *decimal_store_any(const char *text, double *out) {
     struct decimal number;
     const char *end = decimal_read(text, &number);
-    return end != NULL && decimal_store(&number, kind, out) ? end : NULL;
+    return end != NULL && decimal_store(&number, out) ? end : NULL;
 }
 
 /* ------------------------------------------------------------------------------- eight digits */

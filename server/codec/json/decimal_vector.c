@@ -53,19 +53,11 @@ static inline __attribute__((always_inline)) bool find_shape(const char *text, u
  * text. False if its rounding to float is open; that to half never is, because a number with so few
  * digits that is not halfway between two halves is more than a double's error away from there. */
 static inline __attribute__((always_inline)) bool
-store_few(const char *text, const struct shape *shape, enum decimal_kind kind, void *out) {
+store_few(const char *text, const struct shape *shape, double *out) {
     const double w =
         vector_double(vector_read(&decimal_tables.vector, text, shape->end, shape->after));
-    const double value = w / decimal_tables.powers[shape->negative][shape->after];
-    if (kind != DECIMAL_DOUBLES && is_halfway(value)) {
-        return false;
-    }
-    if (kind == DECIMAL_FLOATS) {
-        *(float *)out = (float)value;
-    } else {
-        *(double *)out = value;
-    }
-    return true;
+    *out = w / decimal_tables.powers[shape->negative][shape->after];
+    return !decimal_is_halfway(*out);
 }
 
 /* Reads the digits of a number of any length. False if they may not fit in 64 bits. */
@@ -94,7 +86,7 @@ read_many(const char *text, const struct shape *shape, struct decimal *number) {
 /* Stores a number of this shape that has many digits or an exponent. Returns its end. NULL if its
  * digits do not fit, no number ends there, or its rounding is open. */
 static inline __attribute__((always_inline)) const char *
-store_many(const char *text, const struct shape *shape, enum decimal_kind kind, void *out) {
+store_many(const char *text, const struct shape *shape, double *out) {
     struct decimal number;
     if (!read_many(text, shape, &number)) {
         return NULL;
@@ -105,18 +97,13 @@ store_many(const char *text, const struct shape *shape, enum decimal_kind kind, 
         end = decimal_end(end, &other);
         number = other;
     }
-    return end != NULL && decimal_store(&number, kind, out) ? end : NULL;
+    return end != NULL && decimal_store(&number, out) ? end : NULL;
 }
 
-/* Adds the numbers of a run to the buffer. `kind` is a constant in every call, so the compiler
- * makes a loop of each. */
-static inline __attribute__((always_inline)) const char *add_numbers(struct lifted *lifted,
-                                                                     enum decimal_kind kind,
-                                                                     const char *text,
-                                                                     const char *end, bool *after) {
-    const size_t width = kind == DECIMAL_FLOATS ? sizeof(float) : sizeof(double);
-    char *out = (char *)lifted->data + lifted->count * width;
-    char *const full = (char *)lifted->data + lifted->capacity * width;
+const char *decimal_add_run_vector(struct lifted *lifted, const char *text, const char *end,
+                                   size_t *added, bool *after) {
+    double *out = (double *)lifted->data + lifted->count;
+    double *const first = out, *const full = (double *)lifted->data + lifted->capacity;
     bool spaced = false; /* a space follows the commas */
 
     *after = false;
@@ -131,22 +118,22 @@ static inline __attribute__((always_inline)) const char *add_numbers(struct lift
             const char *next = found ? text + shape.size : text;
             if (found && shape.end <= DECIMAL_FEW &&
                 (*next == ',' || lifted_ends_scalar[(unsigned char)*next])) {
-                if (!store_few(text, &shape, kind, out)) {
+                if (!store_few(text, &shape, out)) {
                     goto done;
                 }
             } else {
-                next = found ? store_many(text, &shape, kind, out) : NULL;
+                next = found ? store_many(text, &shape, out) : NULL;
                 if (next == NULL && i > 0) {
                     break; /* the 64 characters may end in this number */
                 }
-                if (next == NULL && (next = decimal_store_any(text, kind, out)) == NULL) {
+                if (next == NULL && (next = decimal_store_any(text, out)) == NULL) {
                     goto done;
                 }
                 shape.size = (uint64_t)(next - text);
                 i = shape.size > 61 ? NUMBERS
                                     : i + 1; /* nothing may be left of the 64 characters */
             }
-            out += width;
+            out++;
             if (*next != ',') {
                 text = next;
                 *after = true;
@@ -165,23 +152,8 @@ static inline __attribute__((always_inline)) const char *add_numbers(struct lift
         }
     }
 done:
-    lifted->count = (size_t)(out - (char *)lifted->data) / width;
-    return text;
-}
-
-const char *decimal_add_run_vector(struct lifted *lifted, const char *text, const char *end,
-                                   size_t *added, bool *after) {
-    const size_t before = lifted->count;
-    if (lifted->exact) {
-        text = add_numbers(lifted, DECIMAL_EXACT, text, end, after);
-    } else if (lifted->rounds) {
-        text = add_numbers(lifted, DECIMAL_ROUNDED, text, end, after);
-    } else if (lifted->dtype == ATTN_FLOAT64) {
-        text = add_numbers(lifted, DECIMAL_DOUBLES, text, end, after);
-    } else {
-        text = add_numbers(lifted, DECIMAL_FLOATS, text, end, after);
-    }
-    *added = lifted->count - before;
+    *added = (size_t)(out - first);
+    lifted->count += *added;
     return text;
 }
 

@@ -23,13 +23,13 @@ struct block {
 
 /* The record of a tensor. */
 struct record {
-    struct record *before;
-    struct lifted tensor;
+    struct lifted tensor; /* first, so that a tensor is a pointer to its record */
+    struct record *next;
 };
 
 struct codec_document {
     cJSON *root;
-    struct record *records; /* the last, with all records before it */
+    struct record *first_record, *last_record;
     size_t tensors;
     attn_dtype dtype;
     struct account *account;
@@ -99,7 +99,7 @@ void codec_document_free(struct codec_document *document) {
         return;
     }
     struct account *account = document->account;
-    for (struct record *record = document->records; record != NULL; record = record->before) {
+    for (struct record *record = document->first_record; record != NULL; record = record->next) {
         lifted_free(&record->tensor, account);
     }
     for (struct block *block = document->last, *before; block != NULL; block = before) {
@@ -271,17 +271,28 @@ struct lifted *document_tensor(const struct codec_value *value) {
     return (struct lifted *)(void *)node_of(value)->valuestring;
 }
 
-struct lifted *document_new_tensor(struct codec_document *document,
-                                   const struct codec_value *value) {
+struct lifted *document_new_tensor(struct codec_document *document, const struct codec_value *value,
+                                   attn_dtype dtype, int rank, void *first) {
     struct record *record = allocate(document, sizeof *record);
     if (record == NULL) {
         return NULL;
     }
-    record->before = document->records;
-    document->records = record;
+    lifted_init(&record->tensor, dtype, rank, first);
+    record->tensor.value = value;
+    record->next = NULL;
+    *(document->last_record != NULL ? &document->last_record->next : &document->first_record) =
+        record;
+    document->last_record = record;
     document->tensors++;
     set_type(to_change(value), cJSON_Raw)->valuestring = (char *)&record->tensor;
     return &record->tensor;
+}
+
+struct lifted *document_next_tensor(const struct codec_document *document,
+                                    const struct lifted *tensor) {
+    struct record *next = tensor == NULL ? document->first_record
+                                         : ((const struct record *)(const void *)tensor)->next;
+    return next != NULL ? &next->tensor : NULL;
 }
 
 size_t document_tensor_count(const struct codec_document *document) {
@@ -292,9 +303,8 @@ bool codec_make_tensor(struct codec_document *document, const struct codec_value
                        attn_dtype dtype, int rank, const size_t *shape, size_t capacity,
                        void **data, struct codec_error *error) {
     const size_t count = codec_count(rank, shape);
-    struct lifted *tensor = document_new_tensor(document, value);
-    if (tensor == NULL ||
-        !lifted_zeros(tensor, document->account, dtype, rank, shape, count, capacity)) {
+    struct lifted *tensor = document_new_tensor(document, value, dtype, rank, NULL);
+    if (tensor == NULL || !lifted_zeros(tensor, document->account, shape, count, capacity)) {
         document_point(document, value, error);
         error->status = CODEC_NO_MEMORY;
         return false;

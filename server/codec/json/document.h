@@ -29,9 +29,13 @@ bool document_extend_text(struct codec_document *document, const char *bytes, si
 /* Ends the text. Returns it with its size, or NULL if out of memory. */
 const char *document_end_text(struct codec_document *document, size_t *size);
 
-/* Makes a tensor of a value. The caller fills it at once. Returns NULL if out of memory. */
-struct lifted *document_new_tensor(struct codec_document *document,
-                                   const struct codec_value *value);
+/* Makes a tensor of a value, as lifted_init() does. Returns NULL if out of memory. */
+struct lifted *document_new_tensor(struct codec_document *document, const struct codec_value *value,
+                                   attn_dtype dtype, int rank, void *first);
+
+/* Returns the tensor that was made after this one, or NULL; NULL stands before the first. */
+struct lifted *document_next_tensor(const struct codec_document *document,
+                                    const struct lifted *tensor);
 
 /* Returns the number of tensors. */
 size_t document_tensor_count(const struct codec_document *document);

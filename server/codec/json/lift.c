@@ -5,7 +5,6 @@
 #define _GNU_SOURCE /* mremap */
 #include "codec/json/lift.h"
 
-#include <assert.h>
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
@@ -24,19 +23,11 @@ enum {
     HUGE_PAGE = 2 * 1024 * 1024, /* of x86-64 and ARM64; elsewhere it is a size like any other */
 };
 
-/* An exact array becomes float32 in lifted_room() when it has LIFT_EXACT elements. The hot loop
- * does not look at this number, but it stops when the buffer is full. So the buffer must be full at
- * LIFT_EXACT elements while it doubles: they take LIFT_FIRST bytes times a power of two. */
-static_assert(LIFT_EXACT * sizeof(double) / LIFT_FIRST == 32 && MAP_FROM / LIFT_FIRST > 32,
-              "a buffer is full at LIFT_EXACT elements");
-
 void lifted_init(struct lifted *lifted, attn_dtype dtype, int rank, void *first) {
-    const bool exact = dtype == ATTN_FLOAT32 && rank == 1;
     *lifted = (struct lifted){
         .data = first,
         .borrowed = true,
-        .dtype = exact ? ATTN_FLOAT64 : dtype,
-        .exact = exact,
+        .dtype = dtype,
         .rank = rank,
         .first_null = LIFT_NONE,
         .first_range = LIFT_NONE,
@@ -114,13 +105,11 @@ static bool resize(struct lifted *lifted, struct account *account, size_t bytes)
     return true;
 }
 
-bool lifted_zeros(struct lifted *lifted, struct account *account, attn_dtype dtype, int rank,
-                  const size_t *shape, size_t count, size_t capacity) {
+bool lifted_zeros(struct lifted *lifted, struct account *account, const size_t *shape, size_t count,
+                  size_t capacity) {
     size_t bytes;
-    lifted_init(lifted, dtype, rank, NULL);
-    lifted->dtype = dtype;
-    lifted->exact = false;
-    if (__builtin_mul_overflow(capacity, attn_dtype_size(dtype), &bytes)) {
+    lifted->count = 0;
+    if (__builtin_mul_overflow(capacity, attn_dtype_size(lifted->dtype), &bytes)) {
         bytes = SIZE_MAX; /* refused below, like any size that is too large */
     }
     if (!resize(lifted, account, bytes)) {
@@ -129,7 +118,7 @@ bool lifted_zeros(struct lifted *lifted, struct account *account, attn_dtype dty
     if (!lifted->mapped) {
         memset(lifted->data, 0, bytes);
     }
-    memcpy(lifted->shape, shape, (size_t)rank * sizeof *shape);
+    memcpy(lifted->shape, shape, (size_t)lifted->rank * sizeof *shape);
     lifted->count = count;
     lifted->capacity = capacity;
     return true;
@@ -152,9 +141,6 @@ static void populate(struct lifted *lifted) {
 /* Small buffers double, and buffers with pages of their own grow by an eighth. account_grow() does
  * not fit here, because it knows only blocks of malloc. */
 bool lifted_room(struct lifted *lifted, struct account *account) {
-    if (lifted->exact && lifted->count == LIFT_EXACT) {
-        lifted_narrow(lifted);
-    }
     if (lifted->count < lifted->capacity) {
         return true;
     }
@@ -251,77 +237,45 @@ void lifted_free(struct lifted *lifted, struct account *account) {
     lifted->data = NULL;
     lifted->mapped = false;
     lifted->bytes = 0;
+    lifted_drop_sides(lifted, account);
 }
 
-void lifted_narrow_numbers(void *numbers, size_t count) {
-    for (size_t i = 0; i < count; i++) {
-        const float narrow = (float)((const double *)numbers)[i];
-        memcpy((char *)numbers + i * sizeof narrow, &narrow, sizeof narrow);
-    }
-}
-
-void lifted_narrow(struct lifted *lifted) {
-    if (!lifted->exact) {
-        return;
-    }
-    lifted_narrow_numbers(lifted->data, lifted->count);
-    lifted->exact = false;
-    lifted->dtype = ATTN_FLOAT32;
-    lifted->capacity *= 2;
+void lifted_drop_sides(struct lifted *lifted, struct account *account) {
+    account_free(account, lifted->sides.list);
+    lifted->sides = (struct lifted_sides){0};
 }
 
 /* ----------------------------------------------------------------------------- single elements */
 
-/* Reads a double that lifted_narrow_numbers() rounds to the same float as the text. Usually it is
- * the double nearest to the text. That double may lie halfway between two floats while the text
- * does not; the double beside it, in the direction of the text's float, is taken then. False if the
- * number is out of the range of float. */
-static bool read_exact(const char *text, size_t size, double *out) {
-    float narrow;
-    const bool fits = number_read_float(text, size, &narrow);
-    number_read_double(text, size, out);
-    union {
-        double number;
-        float narrow;
-    } rounded = {.number = *out};
-    lifted_narrow_numbers(&rounded, 1);
-    if (rounded.narrow != narrow) {
-        *out = nextafter(*out, (double)narrow);
+/* Notes on which side of its double the text of the next number lies. False if out of memory. */
+static bool note_side(struct lifted *lifted, struct account *account, int side) {
+    struct lifted_sides *sides = &lifted->sides;
+    size_t *list =
+        account_grow(account, sides->list, &sides->capacity, sides->count + 1, sizeof *list);
+    if (list == NULL) {
+        return false;
     }
-    return fits;
+    sides->list = list;
+    list[sides->count++] = 2 * lifted->count + (side > 0);
+    return true;
 }
 
-/* Reads a double that rounds to the same float and to the same half as the text. What lies halfway
- * between two of them has at most 25 bits. If the double nearest to the text has so few, the one
- * beside it is taken, on the side of the text. */
-static bool read_rounding(const char *text, size_t size, double *out) {
-    const bool fits = number_read_double(text, size, out);
-    uint64_t bits;
-    memcpy(&bits, out, sizeof bits);
-    if (fits && *out != 0 && (bits & 0xFFFFFFF) == 0) {
+bool lifted_add_number(struct lifted *lifted, struct account *account, const char *text,
+                       size_t size) {
+    double *out = (double *)lifted->data + lifted->count;
+    if (!number_read_double(text, size, out)) {
+        if (lifted->first_range == LIFT_NONE) {
+            lifted->first_range = lifted->count;
+            memcpy(lifted->range_text, text, size < LIFT_TEXT ? size : LIFT_TEXT);
+        }
+    } else if (decimal_is_open(*out)) {
         const int side = number_side(text, size, *out);
-        bits += side > 0 ? 1 : side < 0 ? UINT64_MAX : 0;
-        memcpy(out, &bits, sizeof bits);
-    }
-    return fits;
-}
-
-void lifted_add_number(struct lifted *lifted, const char *text, size_t size) {
-    bool fits;
-    if (lifted->exact) {
-        fits = read_exact(text, size, &((double *)lifted->data)[lifted->count]);
-    } else if (lifted->rounds) {
-        fits = read_rounding(text, size, &((double *)lifted->data)[lifted->count]);
-    } else if (lifted->dtype == ATTN_FLOAT64) {
-        fits = number_read_double(text, size, &((double *)lifted->data)[lifted->count]);
-    } else {
-        fits = number_read_float(text, size, &((float *)lifted->data)[lifted->count]);
-    }
-    if (!fits && lifted->first_range == LIFT_NONE) {
-        lifted->first_range = lifted->count;
-        memcpy(lifted->range_text, text, size < LIFT_TEXT ? size : LIFT_TEXT);
+        if (side != 0 && !note_side(lifted, account, side)) {
+            return false;
+        }
     }
     lifted->count++;
+    return true;
 }
 
 void lifted_add_null(struct lifted *lifted, bool infinite) {
@@ -329,12 +283,7 @@ void lifted_add_null(struct lifted *lifted, bool infinite) {
         lifted->first_null = lifted->count;
         lifted->infinite = infinite;
     }
-    if (lifted->dtype == ATTN_FLOAT64) {
-        ((double *)lifted->data)[lifted->count] = -(double)INFINITY;
-    } else {
-        ((float *)lifted->data)[lifted->count] = -INFINITY;
-    }
-    lifted->count++;
+    ((double *)lifted->data)[lifted->count++] = -(double)INFINITY;
 }
 
 void lifted_add_bool(struct lifted *lifted, bool value) {

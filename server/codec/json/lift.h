@@ -15,9 +15,6 @@
 enum {
     /* The characters that are kept of a number that is out of range. */
     LIFT_TEXT = 32,
-    /* An array of rank 1 with at most so many elements is kept as float64 in a float32 document. It
-     * may be a list of whole numbers, which float32 would change. */
-    LIFT_EXACT = 4096,
     /* Bytes of the block in which an array begins. */
     LIFT_FIRST = 1024,
 };
@@ -25,8 +22,19 @@ enum {
 
 /* The work that settle.c still has to do on each number of an array, as bits. */
 enum {
-    LIFT_TYPE = 1, /* the number must be one of another type, and may have to be converted */
-    LIFT_MASK = 2  /* the number becomes a byte, 0 or 1 */
+    LIFT_TYPE = 1,   /* the number must be one of another type, and may have to be rounded to it */
+    LIFT_NARROW = 2, /* the float64 number becomes float32 */
+    LIFT_MASK = 4    /* the number becomes a byte, 0 or 1 */
+};
+
+/* The numbers of which a double does not tell to which float32 or half their text is rounded: the
+ * double lies halfway between two of them, and the text beside it. They stand in the order of the
+ * array. */
+struct lifted_sides {
+    size_t
+        *list; /* twice the index of the number, and 1 more if its text has the larger magnitude */
+    size_t count, capacity;
+    size_t next; /* the first of them that is not rounded yet */
 };
 
 struct lifted {
@@ -36,49 +44,40 @@ struct lifted {
     bool mapped;   /* the buffer has pages of its own; otherwise it is a block of malloc */
     bool borrowed; /* the buffer is lifted_init()'s `first` or `few`, and is not freed */
     attn_dtype dtype; /* ATTN_FLOAT32, ATTN_FLOAT64 or ATTN_BOOL */
-    bool exact;       /* the float64 numbers become float32 in lifted_narrow() */
-    bool rounds;      /* the float64 numbers are rounded to float32 or to halves later */
     bool infinite;    /* the element `first_null` is -Infinity, and not null */
+    bool own;         /* the numbers do not get the type of the document */
     int rank;
     size_t shape[ATTN_MAX_RANK]; /* an axis whose length is not known yet has 0 */
     size_t count;                /* elements so far */
     size_t capacity;             /* elements that there is room for */
     size_t first_null;           /* the first element that is null or -Infinity, or LIFT_NONE */
-    size_t first_range; /* the first number out of range of the document's type, or LIFT_NONE */
+    size_t first_range; /* the first number out of range of the array's type, or LIFT_NONE */
     char range_text[LIFT_TEXT + 1]; /* the beginning of that number */
     double few[2]; /* the buffer of an array that is small enough after lifted_trim() */
     size_t texts;  /* > 0: the bytes are so many texts, each after its length in four bytes */
     int type;      /* the enum codec_type of a tensor that has a datatype; 0 in a body of JSON */
+    struct lifted_sides sides;
+    const struct codec_value *value; /* the place of the array in the document, for messages */
     /* Only settle.c uses the rest. */
-    unsigned rest;         /* LIFT_TYPE, LIFT_MASK */
-    struct lifted *source; /* LIFT_TYPE: the numbers before they are converted, borrowed; or NULL */
-    size_t settled;        /* numbers to which the lowest bit of `rest` is done */
-    bool boolean;  /* LIFT_TYPE: the type is BOOL, so the numbers 0 and 1 stand for booleans */
-    bool ones;     /* LIFT_MASK: one of the numbers so far is not 0 */
-    bool zeros;    /* the array was a mask of numbers, all of which were 0 */
-    size_t misfit; /* the first number that is none of its type or of a mask, or LIFT_NONE */
+    unsigned rest;  /* LIFT_TYPE, LIFT_NARROW, LIFT_MASK */
+    size_t settled; /* numbers to which the lowest bit of `rest` is done */
+    bool boolean;   /* LIFT_TYPE: the type is BOOL, so the numbers 0 and 1 stand for booleans */
+    bool ones;      /* LIFT_MASK: one of the numbers so far is not 0 */
+    bool zeros;     /* the array was a mask of numbers, all of which were 0 */
+    size_t misfit;  /* the first number that is none of its type or of a mask, or LIFT_NONE */
 };
 
 /* The functions that take an account count the buffer there, and fail if the account refuses it. */
 
-/* Begins an array. `dtype` is the type of the document, or ATTN_BOOL. A float32 array of rank 1
- * begins `exact`. The first elements go to `first`, a block of LIFT_FIRST bytes that is borrowed
+/* Begins an array. The first elements go to `first`, a block of LIFT_FIRST bytes that is borrowed
  * until lifted_trim(). So a small array is allocated once, in its final size. */
 void lifted_init(struct lifted *lifted, attn_dtype dtype, int rank, void *first);
 
-/* Makes an array of zeros that was not in the body. It has `count` elements in this shape and room
- * for `capacity`. The caller writes over them. Pages that are not written take no physical memory.
+/* Makes zeros of an array that has just begun. It has `count` elements in this shape and room for
+ * `capacity`. The caller writes over them. Pages that are not written take no physical memory.
  * False if out of memory. */
-bool lifted_zeros(struct lifted *lifted, struct account *account, attn_dtype dtype, int rank,
-                  const size_t *shape, size_t count, size_t capacity);
-
-/* Makes float32 of an `exact` array: each number becomes the float nearest to its text. Leaves
- * every other array as it is. */
-void lifted_narrow(struct lifted *lifted);
-
-/* Rounds `count` float64 numbers to float32 in place, to nearest with ties to even. Float32 i is
- * written after number i was read, into bytes that no later number uses. */
-void lifted_narrow_numbers(void *numbers, size_t count);
+bool lifted_zeros(struct lifted *lifted, struct account *account, const size_t *shape, size_t count,
+                  size_t capacity);
 
 /* Makes room for one more element. False if out of memory. */
 bool lifted_room(struct lifted *lifted, struct account *account);
@@ -88,8 +87,10 @@ bool lifted_room(struct lifted *lifted, struct account *account);
  * none. False if out of memory. */
 bool lifted_room_for(struct lifted *lifted, struct account *account, size_t needed, size_t total);
 
-/* Each stores one element; there must be room. `text` is a number by the grammar of JSON. */
-void lifted_add_number(struct lifted *lifted, const char *text, size_t size);
+/* Each stores one element; there must be room. `text` is a number by the grammar of JSON, and is
+ * stored as the nearest double. False if out of memory. */
+bool lifted_add_number(struct lifted *lifted, struct account *account, const char *text,
+                       size_t size);
 void lifted_add_null(struct lifted *lifted, bool infinite); /* -Infinity, or null */
 void lifted_add_bool(struct lifted *lifted, bool value);
 
@@ -109,6 +110,9 @@ const char *lifted_add_run(struct lifted *lifted, const char *text, const char *
 /* Gives back the room that is left over. False if out of memory. */
 bool lifted_trim(struct lifted *lifted, struct account *account);
 void lifted_free(struct lifted *lifted, struct account *account);
+
+/* Forgets the sides, which nobody needs after the numbers were rounded. */
+void lifted_drop_sides(struct lifted *lifted, struct account *account);
 
 /* True for the bytes that end a scalar (a number or a literal): structure, quotes and white
  * space. */

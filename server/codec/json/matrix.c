@@ -31,15 +31,12 @@ bool reader_begin_matrix(struct codec_reader *reader, bool is_bool) {
                         reader->options.max_arrays);
         return false;
     }
-    reader->matrix = document_new_tensor(reader->document, reader->frames[reader->base].value);
+    reader->matrix =
+        document_new_tensor(reader->document, reader->frames[reader->base].value,
+                            is_bool ? ATTN_BOOL : ATTN_FLOAT64, (int)rank, reader->first);
     if (reader->matrix == NULL) {
         return codec_no_memory(&reader->error);
     }
-    attn_dtype dtype = is_bool ? ATTN_BOOL : reader->type.dtype;
-    lifted_init(reader->matrix, dtype, (int)rank, reader->first);
-    reader->matrix->rounds =
-        dtype == ATTN_FLOAT64 && reader->type.rounds && reader->base == reader->options.key_level;
-    reader->type.used = reader->type.used || dtype == ATTN_FLOAT32;
     reader->held = 0;
     return true;
 }
@@ -64,7 +61,8 @@ bool reader_add_element(struct codec_reader *reader, enum reader_scalar kind, co
     if (is_bool) {
         lifted_add_bool(tensor, kind == READER_SCALAR_TRUE);
     } else if (kind == READER_SCALAR_NUMBER) {
-        lifted_add_number(tensor, text, size);
+        return lifted_add_number(tensor, reader->options.account, text, size) ||
+               codec_no_memory(&reader->error);
     } else {
         lifted_add_null(tensor, kind == READER_SCALAR_MINUS_INFINITY);
     }

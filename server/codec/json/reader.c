@@ -1,8 +1,8 @@
 /*
  * reader.c - the scanner of bodies, strictly by RFC 8259. It takes a body in chunks that may be cut
  * anywhere. Arrays of numbers or booleans go to typed buffers (matrix.c), and every other value
- * becomes a node of the document (document.h). This file has the structure of a body, the meaning
- * of the dtype_key and the life of a reader. string.c scans strings. scan_scalar.c scans scalars,
+ * becomes a node of the document (document.h). This file has the structure of a body, and the life
+ * of a reader. string.c scans strings. scan_scalar.c scans scalars,
  * which are numbers and literals.
  *
  * The end of a chunk may cut a string, which is checked byte by byte, or a scalar, which is
@@ -17,10 +17,9 @@
 
 enum {
     DEFAULT_BYTES = 1024 * 1024,
-    DEFAULT_VALUES = 65536,  /* each costs a node */
-    DEFAULT_KEYS = 1024,     /* so few are compared one by one */
-    DEFAULT_ARRAYS = 4096,   /* each costs a buffer and a record */
-    KEEP_BYTES = 256 * 1024, /* bytes kept for a late dtype_key */
+    DEFAULT_VALUES = 65536, /* each costs a node */
+    DEFAULT_KEYS = 1024,    /* so few are compared one by one */
+    DEFAULT_ARRAYS = 4096,  /* each costs a buffer and a record */
 };
 
 /* ----------------------------------------------------------------------------------- structure */
@@ -69,7 +68,6 @@ static bool open_frame(struct codec_reader *reader, size_t offset, bool is_objec
                                                             .value = value,
                                                             .first_key = reader->keys.count};
     reader->deepest = reader->depth > reader->deepest ? reader->depth : reader->deepest;
-    reader->type.rounds &= reader->depth != reader->options.key_level;
     reader->expect = is_object ? READER_EXPECT_KEY_OR_END : READER_EXPECT_VALUE_OR_END;
     return true;
 }
@@ -109,63 +107,6 @@ static bool colon(struct codec_reader *reader, size_t offset) {
     return reader_count(reader, 1);
 }
 
-/* --------------------------------------------------------------------------------------- dtype */
-
-/* Returns whether the last string is this text, which may be NULL. */
-static bool is_text(const struct codec_reader *reader, const char *text) {
-    return text != NULL && strcmp(reader->string.text, text) == 0;
-}
-
-/* Takes the value of the dtype_key, which decides how all matrices are read, even those before it.
- * `offset` is the place of its closing quote. False on error, and if the body is read `again`. */
-static bool set_dtype(struct codec_reader *reader, size_t offset) {
-    const bool other = is_text(reader, reader->options.dtype_other);
-    const bool wide = other || is_text(reader, reader->options.dtype_value);
-    reader->type.rounds = other || is_text(reader, reader->options.dtype_narrow);
-    if (!wide || reader->type.dtype == ATTN_FLOAT64) {
-        reader->type.known |= wide || reader->options.key_level == 1; /* other keys may follow */
-        return true;
-    }
-    if (!reader->type.used) {
-        reader->type.dtype = ATTN_FLOAT64;
-        reader->type.known = true;
-        return true;
-    }
-    if (offset < KEEP_BYTES) {
-        reader->type.again = true;
-        return false;
-    }
-    return reader_content(reader, reader->depth, reader->string.offset,
-                          "\"%s\": \"%s\" must stand before the data of the first matrix in a body "
-                          "over %d KiB, because data are read as they arrive",
-                          reader->options.dtype_key,
-                          other ? reader->options.dtype_other : reader->options.dtype_value,
-                          KEEP_BYTES / 1024);
-}
-
-static void drop_kept(struct codec_reader *reader) {
-    account_free(reader->options.account, reader->type.kept);
-    reader->type.kept = NULL;
-    reader->type.room = 0;
-}
-
-/* Keeps the bytes of the chunk at `offset` of the body as long as a dtype_key may still make it
- * necessary to read them again. False if out of memory. */
-static bool keep(struct codec_reader *reader, size_t offset, const char *bytes, size_t size) {
-    if (reader->type.known || offset + size > KEEP_BYTES) {
-        drop_kept(reader);
-        return true;
-    }
-    char *kept = account_grow(reader->options.account, reader->type.kept, &reader->type.room,
-                              offset + size, 1);
-    if (kept == NULL) {
-        return codec_no_memory(&reader->error);
-    }
-    memcpy(kept + offset, bytes, size);
-    reader->type.kept = kept;
-    return true;
-}
-
 /* ---------------------------------------------------------------------------------------- feed */
 
 /* Each reads on to the end of the string or scalar, or of the chunk, and sets what is allowed after
@@ -179,11 +120,6 @@ static const char *scan_string(struct codec_reader *reader, const char *p, const
         reader->expect = READER_EXPECT_COLON;
         return p;
     }
-    if (reader->depth == reader->options.key_level &&
-        reader_is_under(reader, reader->options.dtype_key) &&
-        !set_dtype(reader, reader_offset(reader, p - 1))) {
-        return NULL;
-    }
     return value_done(reader) ? p : NULL;
 }
 
@@ -193,8 +129,8 @@ static const char *scan_scalar(struct codec_reader *reader, const char *p, const
     return !complete || value_done(reader) ? p : NULL;
 }
 
-/* Reads a chunk. False on error, and at a late dtype_key, which sets `again`. */
-static bool scan(struct codec_reader *reader, const char *bytes, size_t size) {
+/* Reads a chunk. */
+static void scan(struct codec_reader *reader, const char *bytes, size_t size) {
     const char *p = bytes, *end = bytes + size;
     reader->chunk = bytes;
     /* Only the first token of a chunk was cut by the end of the last chunk. */
@@ -251,41 +187,13 @@ static bool scan(struct codec_reader *reader, const char *bytes, size_t size) {
     }
     reader->chunk = NULL;
     reader->offset += p != NULL ? size : 0;
-    return p != NULL;
-}
-
-/* Begins the body again as float64: reads the kept bytes, then the current chunk. */
-static bool read_again(struct codec_reader *reader, const char *bytes, size_t size) {
-    size_t kept = reader->offset;
-    codec_document_free(reader->document);
-    reader->document = document_create(reader->options.account);
-    if (reader->document == NULL) {
-        return codec_no_memory(&reader->error);
-    }
-    reader->type.again = false;
-    reader->type.dtype = ATTN_FLOAT64;
-    reader->type.known = true;
-    reader->type.used = false;
-    reader->matrix = NULL;
-    reader_drop_keys(reader, 0);
-    reader->offset = reader->depth = reader->held = 0;
-    reader->values = reader->bytes = 0;
-    reader->line = (struct reader_line){.number = 1};
-    reader->expect = READER_EXPECT_VALUE;
-    reader->inside = READER_INSIDE_NOTHING;
-    const bool good = kept == 0 || scan(reader, reader->type.kept, kept);
-    drop_kept(reader);
-    return good && scan(reader, bytes, size);
 }
 
 enum codec_status codec_reader_feed(struct codec_reader *reader, const void *bytes, size_t size) {
     if (reader->error.status != CODEC_OK || size == 0) {
         return reader->error.status;
     }
-    size_t offset = reader->offset;
-    if (scan(reader, bytes, size) || (reader->type.again && read_again(reader, bytes, size))) {
-        keep(reader, offset, bytes, size);
-    }
+    scan(reader, bytes, size);
     return reader->error.status;
 }
 
@@ -315,7 +223,11 @@ enum codec_status codec_reader_finish(struct codec_reader *reader,
                                       struct codec_document **document) {
     *document = NULL;
     if (end_body(reader)) {
-        codec_set_dtype(reader->document, reader->type.dtype);
+        const char *key = reader->options.dtype_key;
+        const struct codec_value *dtype = key != NULL ? codec_get(reader->root, key) : NULL;
+        const bool wide =
+            codec_kind_of(dtype) == CODEC_TEXT && document_is_name(document_text(dtype), "float64");
+        codec_set_dtype(reader->document, wide ? ATTN_FLOAT64 : ATTN_FLOAT32);
         codec_set_root(reader->document, reader->root);
         *document = reader->document;
         reader->document = NULL;
@@ -360,16 +272,11 @@ static struct codec_reader *create(const struct codec_options *options,
     if (options != NULL) {
         reader->options = *options;
     }
-    reader->type.dtype = reader->options.dtype;
-    reader->type.known = reader->options.dtype_key == NULL;
     set_default(&reader->options.max_bytes, DEFAULT_BYTES);
     set_default(&reader->options.max_values, DEFAULT_VALUES);
     set_default(&reader->options.max_keys, DEFAULT_KEYS);
     set_default(&reader->options.max_arrays, DEFAULT_ARRAYS);
     set_default(&reader->options.key_level, 1);
-    if (reader->options.dtype_value == NULL) {
-        reader->options.dtype_value = "float64";
-    }
     if (make_slots(reader)) {
         reader->document = document != NULL ? document : document_create(account);
     }
@@ -402,7 +309,6 @@ void codec_reader_free(struct codec_reader *reader) {
     }
     struct account *account = reader->options.account;
     codec_document_free(reader->document);
-    drop_kept(reader);
     account_free(account, reader->keys.list);
     account_free(account, reader->keys.slots);
     account_free(account, reader);

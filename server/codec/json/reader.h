@@ -100,18 +100,6 @@ struct reader_string {
     unsigned char next_min, next_max; /* the range of the next of them */
 };
 
-/* The float type of all matrices, which a late dtype_key may change. */
-struct reader_type {
-    attn_dtype dtype;
-    bool known;  /* the dtype_key was read, or there is none: no bytes are kept */
-    bool used;   /* float32 arrays were lifted, which float64 would read differently */
-    bool again;  /* the kept bytes must be read again, as float64 */
-    bool rounds; /* the dtype_key of the current object has a value of which codec_options says that
-                    the numbers are rounded later */
-    char *kept;  /* the beginning of the body, or NULL */
-    size_t room; /* bytes that there is room for in it */
-};
-
 struct codec_reader {
     struct codec_options options;
     struct codec_error error;
@@ -130,7 +118,6 @@ struct codec_reader {
 
     struct reader_string string;
     struct reader_keys keys;
-    struct reader_type type;
 
     struct lifted *matrix; /* the open matrix, or NULL */
     size_t base;           /* frames[base] is its outermost level */

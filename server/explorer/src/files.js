@@ -73,7 +73,6 @@ const objectOf = (pairs) =>
 async function requestOf(options, given) {
   const { dtype = given.some(([, { type }]) => type === 'F64') ? '"float64"' : null, ...others } = Object.fromEntries(options);
   const { texts, tensors } = await membersOf(given, dtype === '"float64"');
-  // The service needs dtype before the matrices.
   return { text: objectOf([...(dtype ? [['dtype', dtype]] : []), ...Object.entries(others), ...texts]), tensors };
 }
 
@@ -120,7 +119,7 @@ async function npyMember(file, present) {
   const wide = dtype !== undefined && parse(present.slice(dtype.start, dtype.end)) === 'float64';
   const { texts, tensors } = await membersOf(found, wide);
   const loses = tensor.type === 'F64' && !wide;
-  const more = loses ? ' It has float64; the request computes in float32 unless its first key is "dtype": "float64".' : '';
+  const more = loses ? ' It has float64; the request computes in float32 unless it has "dtype": "float64".' : '';
   return { key, value: texts[0][1], tensors, note: `${described(file.name, tensor)} is ${key} now.${more}` };
 }
 

@@ -137,7 +137,7 @@ export function locate(text, pointer) {
 }
 
 // Returns the text with a top-level member set to a value (JSON text), or without the member if the value is undefined. A new member goes
-// to the end, or to the beginning if `first` is true. The server needs dtype at the beginning, before it reads matrices.
+// to the end, or to the beginning if `first` is true.
 export function withMember(text, key, value, first = false) {
   const all = members(text);
   if (!all) return text;
