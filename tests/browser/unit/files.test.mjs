@@ -2,6 +2,7 @@
 // once: the .npy files by numpy.lib.format.write_array of NumPy 1.24.2, which is Debian's (2.4.6 writes the same bytes), and GOLDEN_TENSORS
 // by safetensors.numpy.save of safetensors 0.8.0 from PyPI.
 import assert from 'node:assert/strict';
+import { File } from 'node:buffer';
 import { test } from 'node:test';
 import { keyOf, readFiles } from '../../../server/explorer/src/files.js';
 import { parse } from '../../../server/explorer/src/jsontext.js';

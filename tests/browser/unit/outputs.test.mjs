@@ -1,6 +1,7 @@
 // outputs.test.mjs tests how the explorer reads the arrays that a user's own kernel has written. GOLDEN was made once by NumPy 2.4.6: the
 // .npy files by numpy.lib.format.write_array, the texts by numpy.savetxt and by json.dumps of Python 3.11.
 import assert from 'node:assert/strict';
+import { File } from 'node:buffer';
 import { test } from 'node:test';
 import { toCSV } from '../../../server/explorer/src/download.js';
 import { readOutputs } from '../../../server/explorer/src/outputs.js';
@@ -222,6 +223,18 @@ test('a file with more than 50 million numbers is refused', async () => {
   await refused('a.npy', [[npyBytes('|u1', [2 * half + 1], bytes), limit]]);
   const two = { a: entry('U8', [half], 0, half), b: entry('U8', [half + 1], half, 2 * half + 1) };
   await refused('a.safetensors', [[safetensorsBytes(two, bytes), limit]]);
-  const list = Buffer.alloc(2 * half - 1, '1,'); // 25 million numbers
-  await assert.rejects(() => read('a.json', '{"a":[', list, '],"b":[', list, ',1]}'), { message: limit });
+  // The sizes of the axes are those of the first arrays, and they are checked before the numbers are read.
+  const claimed = (size) => `[${'0,'.repeat(size - 1)}0]`;
+  const wide = (rows, cols) => `[${claimed(cols)}${',0'.repeat(rows - 1)}]`;
+  const read = /^(array|b|y)\[1\] is "0", but /;
+  const after = (count, text) => `{"a":${claimed(count)},"b":${text}}`;
+  const outputs = (data) => `{"outputs":[{"name":"x","shape":[2],"data":[1,2]},{"name":"y","shape":[1],"data":${data}}]}`;
+  await refused('a.json', [
+    [wide(5001, 10_000), limit],
+    [wide(5000, 10_000), read],
+    [after(10_001, wide(4999, 10_000)), limit],
+    [after(10_000, wide(4999, 10_000)), read],
+    [outputs(wide(5000, 10_000)), limit],
+    [outputs(wide(4999, 10_000)), read],
+  ]);
 });

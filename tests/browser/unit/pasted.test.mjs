@@ -338,7 +338,7 @@ test('brackets and quotes without end do not take the stack or the time', () => 
     ' ',
     '1',
   ]) {
-    const text = part.repeat(200_000);
+    const text = part.repeat(50_000);
     try {
       readPasted(text);
     } catch (error) {
