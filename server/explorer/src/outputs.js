@@ -105,7 +105,8 @@ function fromOutput(output, place, before) {
   return { ...array, shape };
 }
 
-// Reads the arrays of a text in JSON. Arrays of texts and of objects are left out.
+// Reads the arrays of a text in JSON. Arrays of texts and of objects are left out. What a request expects has the names that it has in a
+// file of tensors.
 function readJSON(text, ownName) {
   const value = parsed(text);
   const isNumbers = (one) => {
@@ -117,7 +118,9 @@ function readJSON(text, ownName) {
   const arrays = [];
   const before = () => arrays.reduce((count, { data }) => count + data.length, 0);
   if (Array.isArray(value)) return [fromNested(value, ownName)];
-  for (const [key, member] of Object.entries(value ?? {})) {
+  const { expected, ...others } = Object(value);
+  const ofRequest = Object.entries(Object(expected)).map(([key, member]) => [`expected.${key}`, member]);
+  for (const [key, member] of [...Object.entries(others), ...(Array.isArray(expected) ? [['expected', expected]] : ofRequest)]) {
     if (key !== 'outputs' || !member?.[0]?.data) {
       if (isNumbers(member)) arrays.push(fromNested(member, key, before()));
       continue;

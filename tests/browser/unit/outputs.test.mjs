@@ -103,6 +103,13 @@ test('what Python writes as JSON is read, and text is left alone', async () => {
   assert.deepEqual(await read('a.json', members), [array('Q', [2], [1, 2]), array('K', [2, 1], [1, 0])]);
 });
 
+test('what a request expects has the names that it has in a file of tensors', async () => {
+  const request = '{"Q": [[1]], "expected": {"output": [[2, NaN]], "lse": [3], "note": "a"}, "causal": true}';
+  const [Q, output, lse] = [array('Q', [1, 1], [1]), array('expected.output', [1, 2], [2, NaN]), array('expected.lse', [1], [3])];
+  assert.deepEqual(await read('a.json', request), [Q, output, lse]);
+  assert.deepEqual(await read('a.json', '{"expected": [4]}'), [array('expected', [1], [4])]);
+});
+
 test('outputs of the Open Inference Protocol are read, flat or nested', async () => {
   const flat = '{"name": "output", "shape": [1, 2, 2], "datatype": "FP32", "data": [1, 2, NaN, 4]}';
   const nested = '{"data": [[5, 6]], "datatype": "FP32", "shape": [1, 2], "name": "weights"}';

@@ -125,6 +125,12 @@ test('requests are understood: path, batch, heads, results', () => {
   assert.ok(!wanted(summarise('/attention', { X })).includes('grad_V'));
   assert.ok(wanted(summarise('/attention', { X, grad_lse: [1, 1] })).includes('grad_V'));
   assert.ok(wanted(summarise('/attention', { text: 'a b', embedding_dim: 2 })).includes('present_K'));
+  // What the request expects is asked for, once and only if the page can show it.
+  const expecting = { X, grad_lse: [1], expected: { output: X, lse: [1], present_K: X }, 'expected.grad_V': X, 'expected.grad_Q': X };
+  const list = wanted(summarise('/attention', expecting));
+  assert.deepEqual(list.slice(list.indexOf('output')), ['output', 'lse', 'grad_Q']);
+  assert.equal(list.filter((name) => name === 'grad_V').length, 1);
+  assert.equal(wanted(summarise('/linear-attention', { ...expecting, beta: [1] })).at(-1), 'grad_Q');
   assert.equal(inapplicable(summarise('/attention', { X, causal: 'bottom_right' }), 1).alignment, 'set by Causal');
   assert.equal(inapplicable(summarise('/self-attention', { X, heads: [{}, {}] }), 2).heads, 'each head has its own');
   assert.equal(inapplicable(summarise('/attention', { X, heads: 2 }), 2).kv_heads, undefined);
