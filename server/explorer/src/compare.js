@@ -271,10 +271,7 @@ export function createCompare(section, tools) {
     return `${name}: ${verdict}${beyond ? `, ${counted(beyond)} numbers` : ''}`;
   }
 
-  function word(r) {
-    const label = now.answer.label(step().rows)(r);
-    return label === String(r) ? '' : ` (${label})`;
-  }
+  const word = (r) => ` (${now.answer.label(step().rows)(r)})`;
 
   // Says where a number is, and what both have there.
   function spotOf({ batch, head: index, row: r, col: c, ours, theirs }) {

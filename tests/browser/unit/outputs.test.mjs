@@ -6,6 +6,7 @@ import { test } from 'node:test';
 import { toCSV } from '../../../server/explorer/src/download.js';
 import { readOutputs } from '../../../server/explorer/src/outputs.js';
 import { numbersOf } from '../../../server/explorer/src/tensortext.js';
+import { drawing } from '../draw.mjs';
 import { entry, npyBytes, safetensorsBytes } from '../tensorfiles.mjs';
 
 const GOLDEN = {
@@ -66,6 +67,83 @@ test('Fortran order of every rank is turned round', async () => {
       [array(null, shape, nested(0, 0), 'U8')],
       String(shape),
     );
+  }
+});
+
+// How each type is written: the bytes of an element, the method of a DataView, and what is written for a whole number.
+const WRITTEN = {
+  ...{ F64: [8, 'Float64'], F32: [4, 'Float32'], I64: [8, 'BigInt64'], U64: [8, 'BigUint64'], I32: [4, 'Int32'], U32: [4, 'Uint32'] },
+  ...{
+    I16: [2, 'Int16'],
+    U16: [2, 'Uint16'],
+    I8: [1, 'Int8'],
+    U8: [1, 'Uint8'],
+    BOOL: [1, 'Uint8'],
+    F16: [2, 'Uint16'],
+    BF16: [2, 'Uint16'],
+  },
+};
+// Returns the bits of a whole number from 0 to 255 in a float of 16 bits.
+const bitsOf = { F16: (x) => (x ? ((15 + Math.floor(Math.log2(x))) << 10) | ((x / 2 ** Math.floor(Math.log2(x)) - 1) * 1024) : 0), BF16: (x) => new Uint32Array(Float32Array.of(x).buffer)[0] >>> 16 }; // prettier-ignore
+
+// Draws an array of whole numbers of a type. Returns {type, shape, values, bytes}. values: in row-major order. The bytes have the orders that
+// are asked for.
+function drawn({ whole }, type, { big = false, fortran = false } = {}) {
+  const shape = Array.from({ length: whole(1, 4) }, () => whole(1, 4));
+  const count = shape.reduce((a, b) => a * b);
+  const signed = /^[FI]/.test(type) && type !== 'BF16' && type !== 'F16';
+  const values = Array.from({ length: count }, () => (type === 'BOOL' ? whole(0, 1) : whole(signed ? -128 : 0, type === 'I8' ? 127 : 255)));
+  const [size, kind] = WRITTEN[type];
+  const view = new DataView(new ArrayBuffer(count * size));
+  values.forEach((value, at) => {
+    // The indices of the element, the last one first.
+    const index = [];
+    for (let axis = shape.length - 1, rest = at; axis >= 0; rest = Math.floor(rest / shape[axis--])) index.unshift(rest % shape[axis]);
+    const place = fortran ? index.reduceRight((sum, i, axis) => sum * shape[axis] + i, 0) : at;
+    const made = bitsOf[type]?.(value) ?? (kind.startsWith('Big') ? BigInt(value) : value);
+    view[`set${kind}`](place * size, made, !big);
+  });
+  return { type, shape, values, bytes: new Uint8Array(view.buffer) };
+}
+
+test('drawn files of every type, rank, order and version have the numbers at their indices', async () => {
+  const draws = drawing(13);
+  const names = { F: 'f', I: 'i', U: 'u', B: 'b' };
+  for (let round = 0; round < 200; round++) {
+    const type = draws.pick(Object.keys(WRITTEN).filter((one) => one !== 'BF16'));
+    const [big, fortran, major] = [draws.pick([false, true]), draws.pick([false, true]), draws.pick([1, 2, 3])];
+    const { shape, values, bytes } = drawn(draws, type, { big, fortran });
+    const descr = `${big ? '>' : draws.pick(['<', '=', '|'])}${names[type[0]]}${WRITTEN[type][0]}`;
+    assert.deepEqual(await read('a.npy', npyBytes(descr, shape, bytes, { fortran, major })), [array(null, shape, values, type)], descr);
+    // A file of tensors has several arrays, whose places may have another order than their names.
+    const several = Array.from({ length: draws.whole(1, 4) }, (_, at) => ({
+      name: `t${at}`,
+      ...drawn(draws, draws.pick(Object.keys(WRITTEN))),
+    }));
+    const order = [...several].sort(() => draws.random() - 0.5);
+    let end = 0;
+    const places = Object.fromEntries(order.map((one) => [one.name, [end, (end += one.bytes.length)]]));
+    const header = Object.fromEntries(several.map((one) => [one.name, entry(one.type, one.shape, ...places[one.name])]));
+    const file = safetensorsBytes(header, Buffer.concat(order.map((one) => one.bytes)));
+    assert.deepEqual(await read('a.safetensors', file), several.map((one) => array(one.name, one.shape, one.values, one.type))); // prettier-ignore
+  }
+});
+
+test('every pattern of the short floats is the number that float32 has with the same bits', () => {
+  const float32 = (bits) => new Float32Array(Uint32Array.of(bits).buffer)[0];
+  const numbers = {
+    BF16: (bits) => float32(bits << 16),
+    F16: (bits) => ((bits & 0x7c00) === 0x7c00 ? (bits & 0x3ff ? NaN : Infinity) : float32((bits & 0x7fff) << 13) * 2 ** 112) * (bits >> 15 ? -1 : 1), // prettier-ignore
+    F8_E4M3: (bits) => ((bits & 0x7f) === 0x7f ? NaN : float32((bits & 0x7f) << 20) * 2 ** 120) * (bits >> 7 ? -1 : 1),
+  };
+  numbers.F8_E5M2 = (bits) => numbers.F16(bits << 8);
+  for (const [type, number] of Object.entries(numbers)) {
+    const wide = type.endsWith('F16');
+    const patterns = Uint32Array.from({ length: wide ? 65536 : 256 }, (_, bits) => bits);
+    const bytes = new Uint8Array((wide ? Uint16Array : Uint8Array).from(patterns).buffer);
+    const found = numbersOf(type, bytes);
+    const wrong = patterns.filter((bits) => !Object.is(found[bits], number(bits)));
+    assert.deepEqual([found.length, [...wrong]], [patterns.length, []], type);
   }
 });
 
