@@ -50,7 +50,7 @@ function drawn({ whole, pick, random, matrix }) {
       const scale = large * (ofHead(options.scale, head) ?? 1 / Math.sqrt(d));
       const scores = filled(n, m, (i, j) => sum([...Array(d).keys()].map((c) => at(Q, i, c) * at(K, j, c))));
       const scaled = filled(n, m, (i, j) => (cap ? cap * Math.tanh((scale * at(scores, i, j)) / cap) : scale * at(scores, i, j)));
-      const masked = filled(n, m, (i, j) => (random() < 0.3 ? -Infinity : at(scaled, i, j) + 0.25 * (j % 2)));
+      const masked = filled(n, m, (i, j) => (i === 2 || random() < 0.3 ? -Infinity : at(scaled, i, j) + 0.25 * (j % 2)));
       const sink = softmax ? (ofHead(options.sink ?? null, head) ?? null) : null;
       const rows = Array.from({ length: n }, (_, i) => weightsOf([...masked.data.subarray(i * m, (i + 1) * m)], options, sink));
       const weights = filled(n, m, (i, j) => rows[i][j]);
@@ -162,6 +162,14 @@ test('products of matrices, and the values that heads mix, are those of plain lo
     if (!projected) assert.equal(side, null);
     else side.data.forEach((x, cell) => near(x, joined.data[cell], 'all heads'));
   }
+  // What a head mixes is not known of a mean over heads, and more than four million products are too many.
+  const mixedOf = (A, V, heads = [A]) =>
+    new Answer({ summary: { options: {}, shapes: { W_O: [] } }, matrices: { scores: [heads], weights: [[A]], V: [heads.map(() => V)], output: [[A]] } }, []).matrix('mixed', 0, 0); // prettier-ignore
+  const zeros = (rows, cols) => ({ rows, cols, data: new Float64Array(rows * cols) });
+  assert.equal(mixedOf(zeros(2, 3), zeros(3, 1)).rows, 2);
+  assert.equal(mixedOf(zeros(2, 3), zeros(3, 1), [zeros(2, 3), zeros(2, 3)]), null);
+  assert.equal(mixedOf(zeros(2, 3), zeros(4, 1)), null, 'V has other keys');
+  assert.deepEqual([mixedOf(zeros(1000, 500), zeros(500, 8))?.cols, mixedOf(zeros(1000, 500), zeros(500, 9))], [8, null]);
   const one = filled(1, 1, () => 1);
   const alone = new Answer({ summary: { options: {}, shapes: {} }, matrices: { weights: [[one]], V: [[one]], output: [[one]] } }, []);
   assert.equal(alone.matrix('mixed', 0, 0), null, 'they are the output itself');
