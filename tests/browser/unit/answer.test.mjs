@@ -87,6 +87,16 @@ test('what is said of each cell of drawn answers is what makes its weight', () =
     made.products.forEach((x, c) => assert.equal(x, made.q[c] * made.k[c]));
     near(made.sum, made.score, 'the sum of the products');
     assert.equal(made.d, d);
+    // The masks, and that of the mean over heads: what all heads mask.
+    const hides = (one) => Array.from(one.data, (x) => Number(x === -Infinity));
+    const bitsOf = (one) => (hides(one).includes(1) ? hides(one) : null);
+    const ofHeads = answer.matrices.masked_scores[place.batch].map(bitsOf);
+    const common = ofHeads.every(Boolean) ? ofHeads[0].map((_, cell) => Number(ofHeads.every((bits) => bits[cell]))) : null;
+    const masks = ['mask', 'commonMask', 'maskOfWeights'].map((name) => answer[name](place.batch, place.head));
+    const list = (bits) => bits && [...bits];
+    assert.deepEqual(masks.map(list), [ofHeads[place.head], common, averaged ? common : ofHeads[place.head]]);
+    const seesNone = [...of('masked_scores').data.subarray(row * m, (row + 1) * m)].every((x) => x === -Infinity);
+    assert.equal(answer.isEmpty(masks[0], row), seesNone);
     const forbidden = made.masked === -Infinity;
     assert.equal(made.forbidden, forbidden);
     assert.equal(made.added, forbidden ? 0 : made.masked - made.scaled);
