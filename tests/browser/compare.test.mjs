@@ -315,6 +315,31 @@ test('the verdict and its sentence are those of the service, whatever the page w
     }
   }));
 
+test('numbers of a text are compared in the type of the request, because a text names none', () =>
+  onPage({}, async (page, { context }) => {
+    await open(page, '/#example=own-matrices');
+    const types = [];
+    await context.route('**/attention', (route) => {
+      const bytes = route.request().postDataBuffer();
+      if (bytes.includes('expected.output'))
+        types.push(JSON.parse(bytes.subarray(8, 8 + Number(bytes.readBigUInt64LE())))['expected.output'].dtype);
+      return route.continue();
+    });
+    const Q = [[0.1, 0.2], [0.3, 0.4]]; // prettier-ignore
+    for (const dtype of ['float32', 'float64']) {
+      await setBody(page, { dtype, Q, K: Q, V: Q });
+      const output = await matrix(page, 'output');
+      if (dtype === 'float32') await begin(page);
+      for (const name of ['output.json', 'output.csv']) {
+        const text = name.endsWith('csv') ? output.map((row) => row.join()).join('\n') : JSON.stringify(output);
+        await page.setInputFiles('#compare-file', upload(text, name));
+        await page.waitForFunction((name) => document.querySelector('.compare-head').textContent.includes(`B: ${name}`), name);
+        await page.waitForFunction(() => ['equal', 'rounded'].includes(window.explorer.comparison?.verdict));
+      }
+      assert.deepEqual([...new Set(types.splice(0))], [dtype === 'float32' ? 'F32' : 'F64']);
+    }
+  }));
+
 const [HEADS, N, D] = [8, 512, 64];
 // Returns a copy of an output of 8 × 512 × 64 in which a kernel's bug has been planted.
 const planted = (output, plant) => {

@@ -59,6 +59,13 @@ function resultOf(answer, name) {
   return heads.map((item) => item.map((matrix) => ({ ...matrix, data: Float32Array.from(matrix.data) })));
 }
 
+// Returns an array of a file as the service compares it. A text names no type, so its numbers have that of the request.
+function typed(array, { dtype }) {
+  if (!array.text || dtype === 'float64') return array;
+  const data = Float32Array.from(array.data);
+  return { ...array, type: 'F32', data, bytes: new Uint8Array(data.buffer) };
+}
+
 // Finds the result of an answer that an array of a file is compared with, as {name, array, ours, sizes, own, orders}. own: the order in
 // which the service has the numbers. orders: those that the shape of the array fits. Throws an Error with a sentence if there is none.
 function pairOf(answer, given) {
@@ -86,7 +93,7 @@ function pairOf(answer, given) {
 function pairsOf(answer, arrays) {
   const known = arrays.filter(({ name }) => name === null || resultOf(answer, name));
   const only = arrays.length === 1 ? [{ ...arrays[0], name: null }] : arrays;
-  return (known.length ? known : only).map((array) => pairOf(answer, array));
+  return (known.length ? known : only).map((array) => pairOf(answer, typed(array, answer.summary.options)));
 }
 
 // Returns the matrices of a pair whose array is read in an order.
@@ -565,7 +572,8 @@ export function createCompare(section, tools) {
       given.arrays = expected.length ? expected.map((one) => ({ ...one, name: one.name.slice(EXPECTED.length) })) : all;
       const pairs = pairsOf(answer, given.arrays);
       const isShown = ({ name }) => pairs.some((pair) => EXPECTED + pair.name === name);
-      given.others = expected.filter((one) => !isShown(one)).map(({ name, type, shape, bytes }) => ({ name, type, shape, data: bytes }));
+      const others = expected.filter((one) => !isShown(one)).map((one) => typed(one, answer.summary.options));
+      given.others = others.map(({ name, type, shape, bytes }) => ({ name, type, shape, data: bytes }));
       step = { step: (pairs.find(({ name }) => name === state.step) ?? pairs[0]).name };
     } catch ({ message }) {
       given.error = `Not compared: ${message}`;

@@ -2,8 +2,9 @@
 // page.
 //
 // The file may be wrong in any way that a kernel can be wrong, so NaN and the infinities are numbers here. An array is {name, shape, type,
-// bytes, data}. type: a key of TYPES; that of numbers in a text is F64. bytes: the elements in row-major order. data: a Float32Array or a
-// Float64Array of the same numbers. name: a string, or null if the file does not say one.
+// bytes, data, text}. type: a key of TYPES; that of numbers in a text is F64. text: whether it is such a text, which names no type. bytes:
+// the elements in row-major order. data: a Float32Array or a Float64Array of the same numbers. name: a string, or null if the file does not
+// say one.
 import { RESULTS } from './difference.js';
 import { readNpy } from './npy.js';
 import { readSafetensors } from './safetensors.js';
@@ -34,7 +35,7 @@ function checkCount(count) {
 }
 
 // Makes the array of numbers that a text has.
-const fromText = (name, shape, data) => ({ name, shape, type: 'F64', bytes: new Uint8Array(data.buffer), data });
+const fromText = (name, shape, data) => ({ name, shape, type: 'F64', bytes: new Uint8Array(data.buffer), data, text: true });
 
 // Resolves to the arrays of tensors (tensortext.js).
 async function arraysOf(tensors) {

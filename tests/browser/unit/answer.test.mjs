@@ -164,10 +164,12 @@ test('products of matrices, and the values that heads mix, are those of plain lo
       return at(wanted[h], i, c - starts[h]);
     });
     const projected = pick([false, true]);
-    const output = projected ? matrix(n, 2) : joined;
+    // Without W_O, the output has the numbers, and the page does not compute them again.
+    const output = matrix(n, projected ? 2 : total);
+    const partAt = (h) => (projected ? wanted[h] : filled(n, widths[h], (i, c) => at(output, i, starts[h] + c)));
     const shapes = projected ? { W_O: [total, 2] } : {};
     const answer = new Answer({ summary: { options: {}, shapes }, matrices: { weights: [A], V: [V], output: [[output]] } }, []);
-    wanted.forEach((one, h) => answer.matrix('mixed', 0, h).data.forEach((x, cell) => near(x, one.data[cell], 'the mixed values')));
+    wanted.forEach((_, h) => answer.matrix('mixed', 0, h).data.forEach((x, cell) => near(x, partAt(h).data[cell], 'the mixed values')));
     const side = answer.matrix('joined', 0, 0);
     if (!projected) assert.equal(side, null);
     else side.data.forEach((x, cell) => near(x, joined.data[cell], 'all heads'));
@@ -211,6 +213,8 @@ test('results with fewer heads are those of the group; words, labels and masks h
     [answer.isEmpty(answer.mask(0, 2), 0), answer.isEmpty(answer.mask(0, 0), 1), answer.isEmpty(null, 0)],
     [true, false, false],
   );
+  const gated = (rows, cols) => new Answer({ summary, matrices: { ...matrices, gates: [[zeros(rows, cols)]] } }, []).label('gate')(0);
+  assert.deepEqual([gated(2, 1), gated(1, 2)], ['all', '0']);
   // Of the states, the last one is shown if no position is chosen.
   const stateAt = (position) => ((answer.position = position), answer.matrix('states', 0, 0).data[0]);
   assert.deepEqual([null, 0, 1, 2, 9].map(stateAt), [2, 0, 1, 2, 2]);

@@ -222,6 +222,13 @@ test('wrong JSON is refused with the rule and the place', async () => {
   ]);
 });
 
+test('eight axes and a line of twenty million characters are read, and no more', async () => {
+  assert.deepEqual(await read('a.json', `${'['.repeat(8)}1${']'.repeat(8)}`), [array(null, Array(8).fill(1), [1])]);
+  const line = (length) => read('a.csv', `1,2${' '.repeat(length - 3)}`);
+  assert.deepEqual(await line(20_000_000), [array(null, [1, 2], [1, 2])]);
+  await assert.rejects(() => line(20_000_001), /^Error: Line 1 has more than 20 million characters/);
+});
+
 test('rows of numbers are read, whatever separates them', async () => {
   const two = [array(null, [2, 2], [1, -2.5, 0.003, 4])];
   for (const [name, text] of [
