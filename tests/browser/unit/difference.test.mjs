@@ -211,6 +211,27 @@ test('places are said in words', () => {
   );
 });
 
+test('the words of drawn places name just these places', () => {
+  const { whole, random } = drawing(18);
+  for (let round = 0; round < 300; round++) {
+    const flags = Uint8Array.from({ length: whole(1, 9) }, () => Number(random() < 0.5));
+    const list = [...flags.keys()].filter((at) => flags[at]);
+    if (!list.length) continue;
+    const said = spanOf('row', flags);
+    const [all, range, some] = [/^all (\d+) rows$/, /^rows (\d+) to (\d+)$/, /^(\d+) of (\d+) rows, the first is (\d+)$/].map((form) => form.exec(said)?.slice(1).map(Number)); // prettier-ignore
+    const isRange = list.at(-1) - list[0] === list.length - 1;
+    if (list.length > 1 && list.length < flags.length) assert.equal(Boolean(range), isRange, said);
+    if (all) assert.deepEqual([all[0], flags.length], [list.length, list.length]);
+    else if (range)
+      assert.deepEqual(
+        Array.from({ length: range[1] - range[0] + 1 }, (_, at) => range[0] + at),
+        list,
+      );
+    else if (some) assert.deepEqual(some, [list.length, flags.length, list[0]]);
+    else assert.deepEqual(said.match(/\d+/g).map(Number), list);
+  }
+});
+
 test('the causes of a wrong result are requests that differ in one thing', () => {
   const says = (text, rows = 4, keys = 4) => {
     const { mask, ...options } = JSON.parse(text);
