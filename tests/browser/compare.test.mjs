@@ -1,6 +1,10 @@
 // compare.test.mjs tests the comparison of two answers, and of an answer with the output of a user's own kernel, and what can be pasted in
 // place of a request.
 import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { test } from 'node:test';
 import { readCase } from './expected.mjs';
 import { answered, matrix, open, openDrawer, openStep, setBody } from './explorer.mjs';
@@ -183,6 +187,157 @@ test('all results of a file are judged, the worst first; other steps can be seen
       buffer: Buffer.from(npyBytes('<f8', [4, 8], Float64Array.from(output.flat()))),
     });
     await page.waitForFunction(() => window.explorer.comparison?.verdict === 'equal');
+  }));
+
+// Returns the file that the example of a kernel in C writes, and where the tensors end in it.
+function kernelFile() {
+  const folder = mkdtempSync(join(tmpdir(), 'kernel-'));
+  try {
+    const source = new URL('../clients/kernel/kernel.c', import.meta.url).pathname;
+    execFileSync('cc', [source, '-o', join(folder, 'kernel')]);
+    execFileSync('./kernel', { cwd: folder });
+    const bytes = readFileSync(join(folder, 'kernel.safetensors'));
+    const start = 8 + Number(bytes.readBigUInt64LE());
+    const { __metadata__: _, ...entries } = JSON.parse(bytes.subarray(8, start));
+    return {
+      bytes,
+      entries: Object.entries(entries).map(
+        ([
+          name,
+          {
+            shape,
+            data_offsets: [, end],
+          },
+        ]) => ({ name, shape, end: start + end }),
+      ),
+    };
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+}
+
+const INPUTS = { Q: [[1, 1]], K: [[1, 0], [0, 1]], V: [[5, 6], [7, 8]] }; // prettier-ignore
+const upload = (buffer, name = 'kernel.safetensors') => ({ name, mimeType: '', buffer: Buffer.from(buffer) });
+
+// Waits until a result has one of the verdicts.
+const judged = (page, name, verdicts) =>
+  page.waitForFunction(
+    ([name, verdicts]) => window.explorer.comparison?.name === name && verdicts.includes(window.explorer.comparison.verdict),
+    [name, verdicts],
+  );
+
+// Returns a copy of a file in which the number before a place has the other sign.
+function turned(bytes, end) {
+  const made = Buffer.from(bytes);
+  made[end - 1] ^= 0x80;
+  return made;
+}
+
+test('a file of an example kernel, wrong by one sign, shows the map of the wrong result', () =>
+  onPage({}, async (page) => {
+    const { bytes, entries } = kernelFile();
+    const results = entries.filter(({ name }) => name.startsWith('expected.'));
+    assert.deepEqual(results.map(({ name }) => name.slice(9)), ['output', 'lse', 'grad_Q', 'grad_K', 'grad_V']); // prettier-ignore
+    await open(page, '/#example=003&step=weights');
+    for (const { name, shape, end } of results) {
+      const result = name.slice(9);
+      await page.setInputFiles('#file', upload(turned(bytes, end)));
+      await judged(page, result, ['wrong']);
+      const { worst } = await compared(page);
+      const [row, col] = shape.length === 1 ? [shape[0] - 1, 0] : shape.map((size) => size - 1);
+      assert.deepEqual([worst.row, worst.col, worst.over], [row, col, 1], result);
+      assert.match(await told(page), new RegExp(`${result}: wrong.*Wrong: .*in ${result} at row ${row}\\b`));
+      assert.equal(await page.locator('.compare-panes .figure').count(), 3);
+      assert.equal(await page.locator('.compare-panes').isVisible(), true);
+      assert.equal(await page.locator('#problem').isVisible(), false);
+      const { Q, K, V } = await request(page);
+      assert.deepEqual({ Q, K, V }, INPUTS);
+      assert.equal(await page.locator('#compare-result').inputValue(), result);
+    }
+    await picture(page, 'compare-example-kernel', { fullPage: true });
+    // Each result of the file can be seen. A step that is opened replaces a result that is no step.
+    for (const result of ['lse', 'output', 'grad_K']) {
+      await page.selectOption('#compare-result', result);
+      await judged(page, result, ['equal', 'rounded']);
+      assert.equal(await page.locator('.compare-panes').isVisible(), true, result);
+    }
+    assert.deepEqual(await serious(page), []);
+    await openStep(page, 'weights');
+    assert.deepEqual([await page.isVisible('#single'), await page.isVisible('.compare-panes')], [true, false]);
+    await openStep(page, 'output');
+    await judged(page, 'output', ['equal', 'rounded']);
+    // The kernel has been corrected, and its file has the same name.
+    await page.setInputFiles('#file', upload(bytes));
+    await page.waitForFunction(() => /^output: (equal|rounded)\. lse: (equal|rounded)\. grad_Q: (equal|rounded)\. grad_K: (equal|rounded)\. grad_V: (equal|rounded)\. /.test(document.getElementById('compare-told').textContent)); // prettier-ignore
+  }));
+
+test('a file with inputs that is opened in the comparison is compared with the results of its own inputs and options', () =>
+  onPage({}, async (page) => {
+    const { bytes, entries } = kernelFile();
+    await open(page, '/#example=own-matrices');
+    await begin(page);
+    await page.setInputFiles('#compare-file', upload(turned(bytes, entries.at(-1).end)));
+    await judged(page, 'grad_V', ['wrong']);
+    const { Q, K, V, dtype } = await request(page);
+    assert.deepEqual({ Q, K, V, dtype }, { ...INPUTS, dtype: 'float64' });
+    const text = JSON.stringify({ ...INPUTS, dtype: 'float64', causal: true, expected: { output: [[5, -6]] } });
+    await page.setInputFiles('#compare-file', upload(text, 'kernel.json'));
+    await judged(page, 'output', ['wrong']);
+    assert.equal((await state(page)).text, text);
+    assert.deepEqual([(await compared(page)).worst.row, (await compared(page)).worst.col], [0, 1]);
+  }));
+
+test('the verdict and its sentence are those of the service, whatever the page would say of the same numbers', () =>
+  onPage({}, async (page, { context }) => {
+    await open(page, '/#example=003&step=output');
+    const output = await matrix(page, 'output');
+    const answers = [
+      [{ verdict: 'wrong', message: 'Row 1 is off by 9 times what rounding explains: 0.5, not 0.25.' }, 1e-9, /^Wrong: Row 1 is off by 9 times what rounding explains: 0\.5, not 0\.25\. The largest error/], // prettier-ignore
+      [{ verdict: 'wrong', tolerance: { absolute: 1, relative: 0 }, beyond_tolerance: 0, message: 'Look at row 1.' }, 0.5, /^Wrong: Look at row 1\./], // prettier-ignore
+      [{ verdict: 'rounded' }, 0.5, /^Rounded: The largest error is 0\.5, /],
+      [{ verdict: 'close', tolerance: { absolute: 0.1, relative: 0 }, beyond_tolerance: 1 }, 0.5, /^Close: One of 32 numbers is beyond/],
+    ];
+    let result;
+    await context.route('**/attention', (route) =>
+      route.request().postDataBuffer().includes('expected.output')
+        ? route.fulfill({ json: { comparison: { results: { output: result } } } })
+        : route.continue(),
+    );
+    await begin(page);
+    for (const [answer, error, text] of answers) {
+      result = answer;
+      const theirs = output.map((row, i) => row.map((value, j) => value + (i === 1 && j === 2 ? error : 0)));
+      await page.setInputFiles('#compare-file', upload(JSON.stringify(theirs), 'output.json'));
+      await page.waitForFunction((source) => new RegExp(source).test(document.getElementById('compare-told').textContent), text.source);
+      const { verdict, worst } = await compared(page);
+      assert.deepEqual([verdict, worst.row, worst.col], [answer.verdict, 1, 2]);
+      assert.equal(await page.inputValue('#compare-colours'), answer.verdict === 'wrong' ? 'log' : 'beyond');
+    }
+  }));
+
+test('numbers of a text are compared in the type of the request, because a text names none', () =>
+  onPage({}, async (page, { context }) => {
+    await open(page, '/#example=own-matrices');
+    const types = [];
+    await context.route('**/attention', (route) => {
+      const bytes = route.request().postDataBuffer();
+      if (bytes.includes('expected.output'))
+        types.push(JSON.parse(bytes.subarray(8, 8 + Number(bytes.readBigUInt64LE())))['expected.output'].dtype);
+      return route.continue();
+    });
+    const Q = [[0.1, 0.2], [0.3, 0.4]]; // prettier-ignore
+    for (const dtype of ['float32', 'float64']) {
+      await setBody(page, { dtype, Q, K: Q, V: Q });
+      const output = await matrix(page, 'output');
+      if (dtype === 'float32') await begin(page);
+      for (const name of ['output.json', 'output.csv']) {
+        const text = name.endsWith('csv') ? output.map((row) => row.join()).join('\n') : JSON.stringify(output);
+        await page.setInputFiles('#compare-file', upload(text, name));
+        await page.waitForFunction((name) => document.querySelector('.compare-head').textContent.includes(`B: ${name}`), name);
+        await page.waitForFunction(() => ['equal', 'rounded'].includes(window.explorer.comparison?.verdict));
+      }
+      assert.deepEqual([...new Set(types.splice(0))], [dtype === 'float32' ? 'F32' : 'F64']);
+    }
   }));
 
 const [HEADS, N, D] = [8, 512, 64];
@@ -399,10 +554,10 @@ test('a worker reads the file; a later file replaces an earlier one that takes l
     const slow = { name: 'slow.json', mimeType: 'application/json', buffer: Buffer.from(JSON.stringify(output)) };
     await page.setInputFiles('#compare-file', slow);
     await give(page, 'output.json', JSON.stringify(output));
-    await page.waitForFunction(() => /^Rounded: no number/.test(document.getElementById('compare-told').textContent));
+    await page.waitForFunction(() => /^A and B have the same output/.test(document.getElementById('compare-told').textContent));
     await page.waitForTimeout(2000);
     assert.match(await page.textContent('.compare-head'), /B: output\.json/);
-    assert.match(await told(page), /^Rounded: no number/, 'nothing is said of the earlier file');
+    assert.match(await told(page), /^A and B have the same output/, 'nothing is said of the earlier file');
   }));
 
 const request = async (page) => JSON.parse((await state(page)).text);

@@ -24,6 +24,7 @@ export UBSAN_OPTIONS=log_path=$folder/sanitizer/report:print_stacktrace=1
 passed=0 failed=0 skipped=0 names=()
 jobs=$((2 * $(nproc)))
 beside=$(mktemp -d)
+node=$(command -v node)
 declare -A started
 trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$beside"' EXIT
 
@@ -117,11 +118,20 @@ blas_core() {
     "$folder/unit-tests" --list 2>&1 | sed -nE 's/^OpenBLAS core ([^,]+),.*/\1/p'
 }
 
+page_modules() { # tests the modules of the pages that need no browser. A loop without end is ended after 20 s of CPU time.
+    local status=0 report=$folder/page-modules.txt
+    (ulimit -t 20 && exec node --test-reporter=spec tests/browser/all.mjs unit) >"$report" 2>&1 || status=$?
+    if [ $status = 0 ]; then grep ' tests [0-9]' "$report"; else tail -n 60 "$report"; fi
+    [ $status -lt 128 ] || echo "the test after the last one here does not end"
+    return $status
+}
+
 replay() { # TARGET: runs the corpus of a fuzz target
     OPENBLAS_NUM_THREADS=1 "$folder/replay_$1" "tests/fuzz/corpus/$1" "$folder/seeds/$1"
 }
 
 begin_check "every allocation fails in turn" no_memory
+[ -z "$node" ] || begin_check "the modules of the pages" page_modules
 begin_criterion unit-tests unit-tests
 ATTENTIOND_RECORD=$folder/exchanges begin_criterion api-tests api-tests
 end_criterion unit-tests
@@ -132,6 +142,7 @@ if [ "$(blas_core)" != Haswell ] && [ "$(OPENBLAS_CORETYPE=Haswell blas_core)" =
 fi
 end_criterion api-tests
 end_check "every allocation fails in turn"
+[ -z "$node" ] || end_check "the modules of the pages"
 # This is Debian's own Python, because the modules come from its packages.
 begin_check "openapi.yaml against the routes and the recorded exchanges" \
     /usr/bin/python3 tests/api/check_openapi.py openapi.yaml --table "$folder/table.json" --exchanges "$folder/exchanges" \
@@ -156,5 +167,6 @@ end_check "openapi.yaml against the routes and the recorded exchanges"
 
 [ $failed = 0 ] || printf 'failed: %s\n' "${names[@]}"
 [ $skipped = 0 ] || echo "$skipped skipped"
+[ -n "$node" ] || echo "left out: the modules of the pages, because there is no Node.js"
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]

@@ -7,7 +7,7 @@ import { makeWith, setBox } from './dom.js';
 import { movedCell } from './keyboard.js';
 import { measured, split } from './matrices.js';
 import { formatNumber } from './numbers.js';
-import { axisNames, isSigned, STEPS } from './steps.js';
+import { axisNames, isSigned, stepNamed } from './steps.js';
 import { suspects } from './suspects.js';
 import { fail, shapeText, TYPES } from './tensortext.js';
 import { paintMap, thumbSize } from './thumbs.js';
@@ -18,6 +18,7 @@ const FOOT = 90; // pixels below a figure
 const [LEAST_THUMB, THUMB] = [40, 64]; // pixels of a side of the map of a head
 const MOST_THUMBS = 256; // heads; of more of them, those with the most errors are here
 const EXPECTED = 'expected.'; // before the names of results, as in a request
+const NONE = { absolute: 0, relative: 0 }; // the tolerance of a result whose verdict names none: every difference counts
 const MOST_WEIGHTS = 30_000_000; // weights of an answer; the page does not look for the cause of a wrong result among more
 const PANES = ['A', 'B', 'B − A'];
 // The colours of the difference.
@@ -34,6 +35,13 @@ function readOutputs(file) {
 }
 
 const sizesOf = (groups) => ({ batch: groups.length, heads: groups[0].length, rows: groups[0][0].rows, cols: groups[0][0].cols });
+// Returns what the rows and columns of a result stand for. Vectors with a number for each query, and gradients, are no steps of the page.
+function stepOf(name) {
+  const rows = /^grad_[KV]$/.test(name) ? 'key' : 'query';
+  return stepNamed(name) ?? { name, title: name, measure: `entry of ${name}`, rows, cols: name === 'grad_bias' ? 'key' : 'dimension' };
+}
+const isVector = (groups) => ArrayBuffer.isView(groups[0][0]);
+const titled = (word) => word[0].toUpperCase() + word.slice(1);
 const written = (x) => (Number.isNaN(x) ? 'NaN' : formatNumber(x, 6));
 const counted = (count) => count.toLocaleString('en');
 
@@ -43,16 +51,26 @@ const isPacked = (answer, name) => name === 'output' && answer.summary.packed &&
 // Returns a result of an answer with one matrix for each head, or null if it has none that an array could be compared with. Numbers of a
 // text become those of float32 that the service has.
 function resultOf(answer, name) {
-  const groups = answer.matrices[name];
+  let groups = answer.matrices[name];
+  if (groups && isVector(groups)) groups = groups.map((item) => item.map((data) => ({ rows: data.length, cols: 1, data })));
   if (!groups?.[0]?.[0]?.data) return null;
   const heads = isPacked(answer, name) ? split(groups, answer.heads) : groups;
   if (answer.summary.options.dtype === 'float64') return heads;
   return heads.map((item) => item.map((matrix) => ({ ...matrix, data: Float32Array.from(matrix.data) })));
 }
 
+// Returns an array of a file as the service compares it. A text names no type, so its numbers have that of the request.
+function typed(array, { dtype }) {
+  if (!array.text || dtype === 'float64') return array;
+  const data = Float32Array.from(array.data);
+  return { ...array, type: 'F32', data, bytes: new Uint8Array(data.buffer) };
+}
+
 // Finds the result of an answer that an array of a file is compared with, as {name, array, ours, sizes, own, orders}. own: the order in
 // which the service has the numbers. orders: those that the shape of the array fits. Throws an Error with a sentence if there is none.
-function pairOf(answer, array) {
+function pairOf(answer, given) {
+  const isFlat = given.name && isVector(answer.matrices[given.name] ?? [[]]);
+  const array = isFlat ? { ...given, shape: [...given.shape, 1] } : given;
   const names = array.name === null ? diff.RESULTS : [array.name];
   const known = names.map((name) => ({ name, ours: resultOf(answer, name) })).filter(({ ours }) => ours);
   if (!known.length) fail(`The file has ${array.name}, and the answer has no such result.`);
@@ -75,7 +93,7 @@ function pairOf(answer, array) {
 function pairsOf(answer, arrays) {
   const known = arrays.filter(({ name }) => name === null || resultOf(answer, name));
   const only = arrays.length === 1 ? [{ ...arrays[0], name: null }] : arrays;
-  return (known.length ? known : only).map((array) => pairOf(answer, array));
+  return (known.length ? known : only).map((array) => pairOf(answer, typed(array, answer.summary.options)));
 }
 
 // Returns the matrices of a pair whose array is read in an order.
@@ -100,12 +118,15 @@ function unpaintable({ data }, bits) {
 
 // Makes the comparison in an empty section. It is as high as --compare-height of the section says, if it can. tools: {Figure, drawBar,
 // makeRange, createSaveMenu, colours, defer, showTooltip, hideTooltip, judge(request), point({query, key}|null), show({step, batch, head}),
-// say(text), tell(title, detail), opened(files), keep(), aside(is),
-// close(), closed()}. aside(is): whether the page shows its own view below the verdict. close() removes what was told.
+// say(text), tell(title, detail), opened(files), request(files), keep(), aside(is), close(), closed()}. request(files): makes a request of a
+// file. aside(is): whether the page shows its own view below the verdict. close() removes what was told.
 export function createCompare(section, tools) {
   let kept = null; // the answer A, if the user has kept one
-  // What the file of the user's kernel has: {name, arrays, pairs, error, order, fresh, verdicts}, or null. error: why it cannot be compared.
-  // order: the one that the user chose. fresh: whether its worst place is still to be shown. verdicts: a promise of those of the service.
+  // What the file of the user's kernel has: {name, arrays, pairs, error, order, own, fresh, verdicts}, or null. error: why it cannot be
+  // compared. own: whether it has what the request expects.
+  // others: arrays that the service compares, and the page has no numbers of its results. order: the one that the user chose. fresh: whether
+  // its worst place is still to be shown. chosen: a result that is no step, and the user looks at it: {name, step}, where step is the one
+  // that was open. verdicts: a promise of those of the service.
   let file = null;
   let aside = false; // whether the page shows a step that the file does not have
   let colours = null; // the colours of the difference that the user chose, or null
@@ -126,6 +147,7 @@ export function createCompare(section, tools) {
   const stop = makeWith('button', head, { type: 'button', className: 'quiet', textContent: 'Stop comparing', onclick: close });
   const line = makeWith('div', section, { className: 'compare-told' });
   const told = makeWith('p', line, { id: 'compare-told', role: 'status' });
+  const results = makeWith('select', line, { id: 'compare-result', ariaLabel: 'Result', hidden: true });
   const flip = makeWith('button', line, { type: 'button', id: 'compare-order', hidden: true });
   const go = makeWith('button', line, { type: 'button', textContent: 'Show this place', hidden: true });
   const ariaLabel = 'Numbers beyond the tolerance in each head';
@@ -151,7 +173,7 @@ export function createCompare(section, tools) {
     return { pane, figure, bar, meta };
   }
 
-  const step = () => STEPS.find(({ name }) => name === found.name);
+  const step = () => stepOf(found.name);
 
   // Returns the numbers of a cell in A, B and B − A, with their names, and its words.
   const numbersAt = ({ row: r, col: c }) => found.parts.map(({ data, cols }, at) => [PANES[at], written(data[r * cols + c]), at === 2]);
@@ -200,7 +222,15 @@ export function createCompare(section, tools) {
   // Shows a head of the pair.
   function showHead(batch, index) {
     const heads = found.ours[batch].length;
-    tools.show({ step: found.name, batch, head: heads === 1 ? now.state.head : Math.floor((index * now.answer.heads) / heads) });
+    const where = { batch, head: heads === 1 ? now.state.head : Math.floor((index * now.answer.heads) / heads) };
+    tools.show(stepNamed(found.name) ? { step: found.name, ...where } : where);
+  }
+
+  // Shows a result of the file.
+  function showResult(name) {
+    const isStep = Boolean(stepNamed(name));
+    file.chosen = isStep ? null : { name, step: now.state.step };
+    tools.show(isStep ? { step: name } : {});
   }
 
   // Finds what is compared: {name, ours, theirs} or, for a file, what pairOf() returns, its order, and all pairs. Throws an Error with a
@@ -213,8 +243,10 @@ export function createCompare(section, tools) {
       file.pairs ??= pairsOf(answer, file.arrays);
       const pairs = file.pairs.map((one) => ({ ...one, order: orderOf(one) }));
       const shownOf = (step) => pairs.find(({ name }) => name === step);
-      aside = !shownOf(state.step);
-      return { ...(shownOf(state.step) ?? shownOf(found?.name) ?? pairs[0]), pairs };
+      if (file.chosen?.step !== state.step) file.chosen = null;
+      const shown = shownOf(file.chosen?.name ?? state.step);
+      aside = !shown;
+      return { ...(shown ?? shownOf(found?.name) ?? pairs[0]), pairs };
     }
     const name = answer.matrices[state.step] ? state.step : 'weights';
     kept.position = state.position;
@@ -227,26 +259,24 @@ export function createCompare(section, tools) {
   }
 
   // Asks the service for its verdicts on results of the file, by a request or a changed one. Resolves to a function of a result that returns
-  // {tolerance, verdict, beyond}, or {failure}.
+  // {tolerance, verdict, beyond, message}, or {failure}. message: a sentence of the service that explains a wrong result.
   async function judge(pairs, { text, more = [] } = now.answer) {
     const { shapes } = now.answer.reply;
     const asked = pairs.filter(({ name, order }) => shapes[name] && order);
     const expected = [...more, ...asked.map((one) => expectedOf(one, one.order, shapes[one.name]))];
     const { comparison, problem, failure } = asked.length ? await tools.judge({ path: now.answer.summary.path, text, expected }) : {};
     return (name) => {
-      const { tolerance, verdict, beyond_tolerance: beyond } = comparison?.results[name] ?? {};
-      if (verdict) return { tolerance, verdict, beyond };
+      const { tolerance = NONE, verdict, beyond_tolerance: beyond, message } = comparison?.results[name] ?? {};
+      if (verdict) return { tolerance, verdict, beyond, message };
       if (!shapes[name]) return { failure: 'The service has no verdict on what the request itself has.' };
       return { failure: `The service has not compared the file: ${problem?.detail ?? failure}` };
     };
   }
 
-  // Says the verdicts on all results of a file that has several.
-  const tellAll = (pairs, verdictOf) =>
-    pairs.map(({ name }) => {
-      const { verdict = 'not compared', beyond } = verdictOf(name);
-      return `${name}: ${verdict}${beyond ? `, ${counted(beyond)} numbers` : ''}. `;
-    });
+  // Says the verdict on a result of a file that has several.
+  function tellOne(name, { verdict = 'not compared', beyond }) {
+    return `${name}: ${verdict}${beyond ? `, ${counted(beyond)} numbers` : ''}`;
+  }
 
   const word = (r) => ` (${now.answer.label(step().rows)(r)})`;
 
@@ -266,8 +296,11 @@ export function createCompare(section, tools) {
     return said.filter(Boolean).map((what) => diff.spanOf(...what)).join(', '); // prettier-ignore
   }
 
-  // Says what is wrong, and where. All numbers are those of the service, if it has judged.
-  function tell({ all, name, tolerance, verdict, beyond = all.over, failure, order, own, summary = [] }) {
+  // Returns whether a result is wrong: the service says so, or, if it has not judged, a number is beyond the tolerance.
+  const isWrong = ({ verdict, all }) => (verdict ? verdict === 'wrong' : all.over > 0);
+
+  // Says what is wrong, and where. The verdict and all numbers are those of the service, if it has judged.
+  function tell({ all, name, tolerance, verdict, beyond = tolerance === NONE ? 0 : all.over, message, failure, order, own, summary }) {
     const short = (x) => x.toExponential().replace('-', '−');
     const limit = `beyond the tolerance, ${short(tolerance.absolute)} + ${short(tolerance.relative)} · |B|.`;
     const [total, many] = [counted(all.count), counted(all.brokenCount)];
@@ -276,10 +309,12 @@ export function createCompare(section, tools) {
       said.push(`A and B have the same ${name}.`);
       if (!file) said.push('Change the request, or open a kernel’s output.');
     } else if (beyond) {
-      const first = verdict === 'rounded' ? 'Rounded: ' : file ? 'Wrong: ' : '';
+      const first = verdict ? `${titled(verdict)}: ` : file ? 'Wrong: ' : '';
       const [count, are, they] = beyond === 1 ? ['One', 'is', 'It is'] : [counted(beyond), 'are', 'They are'];
       said.push(`${first}${count} of ${total} numbers ${are} ${limit} ${they} in ${regionOf(all)}.`);
-    } else said.push(`${verdict ? `${verdict[0].toUpperCase()}${verdict.slice(1)}: no` : 'No'} number is ${limit}`);
+    } else if (verdict === 'wrong' || tolerance === NONE) said.push(`${titled(verdict)}:`);
+    else said.push(`${verdict ? `${titled(verdict)}: no` : 'No'} number is ${limit}`);
+    if (message) said.push(message);
     if (all.brokenCount) {
       const cells = all.brokenCount === 1 ? 'One number has' : `${many} numbers have`;
       said.push(`${cells} no finite difference, because of NaN or an infinity; the first is ${spotOf(all.firstBroken)}.`);
@@ -288,7 +323,7 @@ export function createCompare(section, tools) {
     if (all.error > 0) said.push(`${largest} ${file ? 'error' : 'difference'} is ${formatNumber(all.error, 4)}, in ${spotOf(all)}.`);
     if (verdict === 'rounded' && beyond) said.push('Rounding explains the differences.');
     if (file && order !== own) said.push(`The file is read as ${diff.ORDERS[order]}.`);
-    told.textContent = summary.join('') + said.join(' ');
+    told.textContent = summary + said.join(' ');
     go.hidden = !worstOf(found);
   }
 
@@ -298,7 +333,7 @@ export function createCompare(section, tools) {
     const other = order === 'heads' ? 'rows' : 'heads';
     flip.hidden = true;
     const isBetter = () => orders.includes(other) || diff.survey(ours, theirsOf(found, other), tolerance).over < all.over / 10;
-    if (all.over && sizes.heads > 1 && isBetter()) {
+    if (isWrong(found) && sizes.heads > 1 && isBetter()) {
       offer(other);
       if (!orders.includes(other)) told.textContent += ` They would agree if the file were ${diff.ORDERS[other]}: its layout is wrong.`;
     }
@@ -308,12 +343,12 @@ export function createCompare(section, tools) {
     for (const suspect of suspects(text, summary, queries, keys)) {
       const verdictOf = await judge([found], suspect);
       if (mine !== asked) return;
-      const { beyond = Infinity } = verdictOf(found.name);
-      tried.push({ ...suspect, beyond });
-      if (!beyond) break;
+      const { verdict = 'wrong', beyond } = verdictOf(found.name);
+      tried.push({ ...suspect, beyond: verdict === 'wrong' ? beyond || Infinity : 0 });
+      if (verdict !== 'wrong') break;
     }
     const [best] = tried.sort((a, b) => a.beyond - b.beyond);
-    if (!(best?.beyond < found.beyond / 10)) return;
+    if (!best || (best.beyond && !(best.beyond < found.beyond / 10))) return;
     const said = best.beyond ? `Only ${counted(best.beyond)} numbers of the file are wrong` : 'The file is right';
     told.textContent += ` ${said} if ${best.says}.`;
   }
@@ -360,7 +395,7 @@ export function createCompare(section, tools) {
 
   function makeThumb({ batch, index, over }, scale, how) {
     const onclick = () => showHead(batch, index);
-    const button = makeWith('button', null, { type: 'button', className: over ? 'wrong' : '', onclick });
+    const button = makeWith('button', null, { type: 'button', className: over && isWrong(found) ? 'wrong' : '', onclick });
     button.dataset.head = [batch, index];
     const canvas = makeWith('canvas', button);
     const { width, height } = thumbSize(found.ours[batch][index], THUMB);
@@ -384,7 +419,9 @@ export function createCompare(section, tools) {
     const [a, b] = [found.ours[batch][index], measured(found.theirs[batch][index])];
     const { palette, log, dark, range } = state;
     const { all, tolerance } = found;
-    const how = (choice.value = colours ?? (file ? 'beyond' : 'same'));
+    // Where the verdict is not that of a tolerance, all differences have colours.
+    const usual = !file ? 'same' : isWrong(found) && (tolerance === NONE || !all.over) ? 'log' : 'beyond';
+    const how = (choice.value = colours ?? usual);
     const own = differenceOf(batch, index, how);
     found.parts = [a, b, measured(own.matrix)];
     const signed = isSigned(found.name, answer.summary.options) || all.lo < 0;
@@ -434,30 +471,45 @@ export function createCompare(section, tools) {
     asked++;
     shown = '';
     told.textContent = text;
-    row.hidden = thumbs.hidden = go.hidden = flip.hidden = true;
+    row.hidden = thumbs.hidden = go.hidden = flip.hidden = results.hidden = true;
     tools.hideTooltip();
     tools.point(null);
+  }
+
+  // Returns the verdicts on all results of a file that has several, and offers to show each of which the page has the numbers.
+  function tellAll({ name, pairs = [] }, verdictOf) {
+    const others = file?.others.map((one) => one.name.slice(EXPECTED.length)) ?? [];
+    results.hidden = pairs.length < 2;
+    if (pairs.length + others.length < 2) return '';
+    results.replaceChildren(...pairs.map((one) => new Option(tellOne(one.name, verdictOf(one.name)), one.name)));
+    results.value = name;
+    const why = (other) => (verdictOf(other).message ? ` (${verdictOf(other).message})` : '');
+    const told = [
+      ...pairs.map((one) => tellOne(one.name, verdictOf(one.name))),
+      ...others.map((one) => tellOne(one, verdictOf(one)) + why(one)),
+    ];
+    return `${told.join('. ')}. `;
   }
 
   // Finds what is wrong with a pair, and shows it.
   async function examine(next) {
     const mine = ++asked;
-    if (file) file.verdicts ??= judge(next.pairs);
+    if (file) file.verdicts ??= judge(next.pairs, { text: now.answer.text, more: file.others });
     const verdictOf = (await file?.verdicts) ?? (() => ({}));
     if (mine !== asked) return;
-    const isWrong = ({ name }) => verdictOf(name).verdict === 'wrong';
-    const first = file?.fresh && !isWrong(next) && next.pairs.find(isWrong);
-    if (first) return tools.show({ step: first.name });
+    const isBad = ({ name }) => verdictOf(name).verdict === 'wrong';
+    const first = file?.fresh && !isBad(next) && next.pairs.find(isBad);
+    if (first) return showResult(first.name);
     const verdict = verdictOf(next.name);
     const tolerance = verdict.tolerance ?? diff.toleranceOf(next.array?.type);
-    const summary = next.pairs?.length > 1 ? tellAll(next.pairs, verdictOf) : [];
+    const summary = tellAll(next, verdictOf);
     found = { ...next, ...verdict, tolerance, summary, all: diff.survey(next.ours, next.theirs, tolerance), parts: [] };
     tell(found);
     draw();
     if (!file) return;
     const { fresh } = file;
     file.fresh = false;
-    if (fresh && isWrong(found)) showHead(worstOf(found).batch, worstOf(found).head);
+    if (fresh && isWrong(found) && worstOf(found)) showHead(worstOf(found).batch, worstOf(found).head);
     await explain(mine);
   }
 
@@ -501,18 +553,27 @@ export function createCompare(section, tools) {
     tools.closed();
   }
 
-  // Compares the present answer with the first file. Of a file that also has what a request has, only what is expected is compared.
-  async function open(files, answer, state) {
+  // Compares the present answer with the first file. If the file also has what a request has, its results belong to that request, which
+  // becomes the present one. own: whether the file has the present request, and what it expects is compared.
+  async function open(files, answer, state, own = false) {
     if (!files.length) return;
     const mine = ++opened;
-    const given = { name: files[0].name, arrays: [], order: null, fresh: true, verdicts: null };
+    const given = { name: files[0].name, arrays: [], others: [], order: null, own, fresh: true, chosen: null, verdicts: null };
     let step = {};
     try {
       if (files.length > 1) fail('Open one file. A .safetensors or JSON file can have several results.');
       const all = await readOutputs(files[0]);
       const expected = all.filter(({ name }) => name?.startsWith(EXPECTED));
+      if (expected.length && expected.length < all.length && !own) {
+        if (mine !== opened) return;
+        close();
+        return tools.request(files);
+      }
       given.arrays = expected.length ? expected.map((one) => ({ ...one, name: one.name.slice(EXPECTED.length) })) : all;
       const pairs = pairsOf(answer, given.arrays);
+      const isShown = ({ name }) => pairs.some((pair) => EXPECTED + pair.name === name);
+      const others = expected.filter((one) => !isShown(one)).map((one) => typed(one, answer.summary.options));
+      given.others = others.map(({ name, type, shape, bytes }) => ({ name, type, shape, data: bytes }));
       step = { step: (pairs.find(({ name }) => name === state.step) ?? pairs[0]).name };
     } catch ({ message }) {
       given.error = `Not compared: ${message}`;
@@ -527,6 +588,7 @@ export function createCompare(section, tools) {
     tools.opened([...input.files]);
     input.value = '';
   });
+  results.addEventListener('change', () => showResult(results.value));
   choice.addEventListener('change', () => {
     colours = choice.value;
     if (found) draw();
@@ -553,6 +615,8 @@ export function createCompare(section, tools) {
     render,
     close,
     open,
+    // Ends the comparison with what the request before a new one expects.
+    forget: () => file?.own && close(),
     // Keeps an answer as A.
     keep: (answer) => begin(answer, null),
     holds: (element) => !section.hidden && section.contains(element),

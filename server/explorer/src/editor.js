@@ -214,5 +214,5 @@ export function createEditor(
     drop.classList.remove('dropping');
     giveInstead(event, [...event.dataTransfer.files]);
   });
-  return { set, setProblem, reveal, convert: () => convert(text) };
+  return { set, setProblem, reveal, open, convert: () => convert(text) };
 }

@@ -322,6 +322,7 @@ async function comparison() {
     state.compared ??= loaded.createCompare($('comparison'), {
       ...{ Figure, createSaveMenu, drawBar, makeRange, colours, defer, showTooltip, hideTooltip },
       ...{ judge: client.judge, show: changeView, say, tell: notice, close: problem.close, opened: openOutputs, keep: keepAnswer },
+      request: editor.open,
       point: (cell) => stage.setHover(cell),
       aside: (is) => $('result').classList.toggle('comparing', !is),
       closed: () => {
@@ -343,10 +344,10 @@ async function keepAnswer() {
   changeView({});
 }
 
-// Compares the present answer with the output of the user's own kernel.
-async function openOutputs(files) {
+// Compares the present answer with the output of the user's own kernel. own: whether the file has the present request.
+async function openOutputs(files, own = false) {
   const compared = await comparison();
-  await compared?.open(files, state.answer, state);
+  await compared?.open(files, state.answer, state, own);
 }
 
 // Compares the answer with what a new request expects.
@@ -355,8 +356,8 @@ async function openExpected({ text, body }) {
   const expected = JSON.stringify(keys.map((key) => body[key]));
   if (expected === state.expected) return;
   state.expected = expected;
-  if (body?.expected) openOutputs([new File([JSON.stringify(body.expected)], 'expected.json')]);
-  else if (keys.length) openOutputs([new File([await client.body(text)], 'expected.safetensors')]);
+  if (body?.expected) openOutputs([new File([JSON.stringify({ expected: body.expected })], 'expected.json')], true);
+  else if (keys.length) openOutputs([new File([await client.body(text)], 'expected.safetensors')], true);
 }
 
 // ---------------------------------------------------------------- stored layers
@@ -473,6 +474,8 @@ function takeText(text, replaced, labels = [], path = undefined) {
   tour.leave();
   state.text = text;
   if (replaced) {
+    state.expected = '[]'; // a file may have other numbers than a file of the same name before
+    state.compared?.forget();
     Object.assign(state, FRESH, { example: OWN.id, labels });
     options.forget();
     drawExamples();

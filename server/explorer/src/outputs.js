@@ -2,8 +2,9 @@
 // page.
 //
 // The file may be wrong in any way that a kernel can be wrong, so NaN and the infinities are numbers here. An array is {name, shape, type,
-// bytes, data}. type: a key of TYPES; that of numbers in a text is F64. bytes: the elements in row-major order. data: a Float32Array or a
-// Float64Array of the same numbers. name: a string, or null if the file does not say one.
+// bytes, data, text}. type: a key of TYPES; that of numbers in a text is F64. text: whether it is such a text, which names no type. bytes:
+// the elements in row-major order. data: a Float32Array or a Float64Array of the same numbers. name: a string, or null if the file does not
+// say one.
 import { RESULTS } from './difference.js';
 import { readNpy } from './npy.js';
 import { readSafetensors } from './safetensors.js';
@@ -34,7 +35,7 @@ function checkCount(count) {
 }
 
 // Makes the array of numbers that a text has.
-const fromText = (name, shape, data) => ({ name, shape, type: 'F64', bytes: new Uint8Array(data.buffer), data });
+const fromText = (name, shape, data) => ({ name, shape, type: 'F64', bytes: new Uint8Array(data.buffer), data, text: true });
 
 // Resolves to the arrays of tensors (tensortext.js).
 async function arraysOf(tensors) {
@@ -63,8 +64,8 @@ function parsed(text) {
   }
 }
 
-// Makes an array of nested ones.
-function fromNested(value, name) {
+// Makes an array of nested ones. before: how many numbers the arrays before it have.
+function fromNested(value, name, before = 0) {
   const shape = [];
   for (let one = value; Array.isArray(one); one = one[0]) shape.push(one.length);
   const index = [];
@@ -72,7 +73,7 @@ function fromNested(value, name) {
   const said = (one) => (Array.isArray(one) ? `an array of ${one.length}` : quoted(JSON.stringify(one)));
   if (shape.includes(0)) fail(`${where()} has an empty array.`);
   if (shape.length > MOST_AXES) fail(`${where()} has more than ${MOST_AXES} axes.`);
-  checkCount(countOf(shape));
+  checkCount(BigInt(before) + countOf(shape));
   const data = new Float64Array(Number(countOf(shape)));
   let next = 0;
   const fill = (part, axis) => {
@@ -94,18 +95,19 @@ function fromNested(value, name) {
 }
 
 // Makes an array of an element of outputs of the Open Inference Protocol, whose data may be one flat array.
-function fromOutput(output, place) {
+function fromOutput(output, place, before) {
   const { name, shape, data } = output ?? {};
   const isShape = Array.isArray(shape) && shape.every((size) => size > 0 && Number.isInteger(size));
   if (typeof name !== 'string' || !isShape || !Array.isArray(data))
     fail(`${place} needs a name, a shape of whole numbers and an array of data, as the Open Inference Protocol says.`);
-  const array = fromNested(data, name);
+  const array = fromNested(data, name, before);
   const [count, needed] = [array.data.length, Number(countOf(shape))];
   if (count !== needed) fail(`${name} has ${count} numbers, but its shape ${shapeText(shape)} needs ${needed}.`);
   return { ...array, shape };
 }
 
-// Reads the arrays of a text in JSON. Arrays of texts and of objects are left out.
+// Reads the arrays of a text in JSON. Arrays of texts and of objects are left out. What a request expects has the names that it has in a
+// file of tensors.
 function readJSON(text, ownName) {
   const value = parsed(text);
   const isNumbers = (one) => {
@@ -114,12 +116,19 @@ function readJSON(text, ownName) {
     const isNumber = typeof leaf === 'string' ? leaf === MARK : leaf === null || Array.isArray(leaf) || typeof leaf !== 'object';
     return Array.isArray(one) && isNumber;
   };
-  const of = ([key, member]) => {
-    if (key !== 'outputs' || !member?.[0]?.data) return isNumbers(member) ? fromNested(member, key) : [];
-    return member.flatMap((output, at) => (!output?.data || isNumbers(output.data) ? fromOutput(output, `outputs[${at}]`) : []));
-  };
-  const arrays = Array.isArray(value) ? [fromNested(value, ownName)] : Object.entries(value ?? {}).flatMap(of);
-  checkCount(arrays.reduce((count, { data }) => count + data.length, 0));
+  const arrays = [];
+  const before = () => arrays.reduce((count, { data }) => count + data.length, 0);
+  if (Array.isArray(value)) return [fromNested(value, ownName)];
+  const { expected, ...others } = Object(value);
+  const ofRequest = Object.entries(Object(expected)).map(([key, member]) => [`expected.${key}`, member]);
+  for (const [key, member] of [...Object.entries(others), ...(Array.isArray(expected) ? [['expected', expected]] : ofRequest)]) {
+    if (key !== 'outputs' || !member?.[0]?.data) {
+      if (isNumbers(member)) arrays.push(fromNested(member, key, before()));
+      continue;
+    }
+    for (const [at, output] of member.entries())
+      if (!output?.data || isNumbers(output.data)) arrays.push(fromOutput(output, `outputs[${at}]`, before()));
+  }
   return arrays;
 }
 
@@ -194,7 +203,8 @@ async function textOf(file) {
 async function formatOf(file) {
   const ending = /\.(npy|safetensors|json|csv|tsv|txt)$/i.exec(file.name)?.[1].toLowerCase();
   if (ending) return ending;
-  const begins = new TextDecoder('latin1').decode(await file.slice(0, 6).arrayBuffer());
+  // A TextDecoder has no code that gives each byte its own character: what it calls latin1 is windows-1252.
+  const begins = String.fromCharCode(...new Uint8Array(await file.slice(0, 6).arrayBuffer()));
   if (begins.startsWith('\x93NUMPY')) return 'npy';
   return /^(\xef\xbb\xbf)?\s*[[{]/.test(begins) ? 'json' : 'csv';
 }

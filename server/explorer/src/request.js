@@ -57,10 +57,16 @@ export function isSoftmax(body) {
   return 'X' in body && keys.every((key) => OF_SOFTMAX.includes(key)) && ('axis' in body || shapeOf(body.X).length === 1);
 }
 
+const EXPECTED = 'expected.'; // before the names of results in a file
+const expectedOf = (body) => [
+  ...Object.keys(Object(body.expected)),
+  ...Object.keys(body).flatMap((key) => (key.startsWith(EXPECTED) ? [key.slice(EXPECTED.length)] : [])),
+];
+
 // Returns what the page needs to know of a body: its options, and the shapes of its matrices. projected: the path projects X to Q, K and V.
 // packed: the columns of a matrix hold all heads side by side. axes: how many axes of the batch the call has. words: the body
-// has a text or tokens. drawn: the server draws K and V, so the body does not have their numbers. options.update: the rule by which a state
-// changes, if the path is that of attention without softmax.
+// has a text or tokens. drawn: the server draws K and V, so the body does not have their numbers. expected: the names of the results that
+// the body expects. options.update: the rule by which a state changes, if the path is that of attention without softmax.
 export function summarise(path, body) {
   const options = {};
   const shapes = {};
@@ -76,7 +82,7 @@ export function summarise(path, body) {
   const axes = Math.max(rank - (projected || packed ? 2 : 3), 0);
   const words = 'text' in body || 'tokens' in body;
   const drawn = !projected && (words || [body.X, body.K].some((value) => value && !Array.isArray(value) && !isHeld(value)));
-  return { path, options, shapes, projected, packed, axes, words, drawn };
+  return { path, options, shapes, projected, packed, axes, words, drawn, expected: expectedOf(body) };
 }
 
 // Returns whether an answer has so many numbers that it comes as bytes. One with the digits that the user chose is text, and so are heads of
@@ -116,9 +122,16 @@ export function withoutWeights({ options, shapes }) {
   return empty ? { detail: `${empty} has no row, so there is no weight to show.`, pointer: `/${empty}` } : null;
 }
 
-// Returns the results that the page asks for. It shows no gradient, but a request with gradients of results must ask for one.
+// Returns the results that the page asks for: those that it shows, and those that the request expects, to compare them. A request with
+// gradients of results must ask for a gradient.
 export function wanted(summary) {
   if (withoutWeights(summary)) return ['output'];
+  const list = shownOf(summary);
+  const compared = (summary.expected ?? []).filter((name) => /^(lse|entropy|grad_\w+)$/.test(name));
+  return [...list, ...compared.filter((name) => !list.includes(name))];
+}
+
+function shownOf(summary) {
   if (summary.options.update)
     return ['weights', ...(summary.shapes.decay ? ['decays'] : []), ...(areFew(summary) ? ['states'] : []), 'output'];
   const list = [];

@@ -77,7 +77,7 @@ export async function readSafetensors(file, room) {
   const metadata = Object.entries(texts);
   for (const [name, text] of metadata) if (typeof text !== 'string') fail(`In __metadata__, ${name} is no string.`);
   const tensors = Object.entries(entries).map(([name, entry]) => checkEntry(name, entry));
-  const inOrder = tensors.toSorted((a, b) => a.begin - b.begin || a.end - b.end);
+  const inOrder = [...tensors].sort((a, b) => a.begin - b.begin || a.end - b.end);
   checkPlaces(inOrder, file.size - start);
   const data = ({ begin, end }) => file.slice(start + begin, start + end);
   return { metadata, tensors: tensors.map(({ name, type, shape, ...place }) => ({ name, type, shape, data: data(place) })) };

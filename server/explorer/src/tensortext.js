@@ -79,6 +79,13 @@ export async function straight({ type, shape, data, little = true, fortran = fal
   return made;
 }
 
+const tables = {}; // all numbers of each type of 16 bits, because they are slow to compute
+
+function tableOf(read) {
+  const patterns = new DataView(Uint16Array.from({ length: 65536 }, (_, bits) => bits).buffer);
+  return Float32Array.from({ length: 65536 }, (_, bits) => read(patterns, 2 * bits, true));
+}
+
 // Returns the numbers of straight bytes: a Float32Array, if its type holds them, or a Float64Array. Throws an Error for a boolean that is
 // none. name: what the tensor is called then.
 export function numbersOf(type, bytes, name) {
@@ -89,9 +96,7 @@ export function numbersOf(type, bytes, name) {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
   const wide = /64|32/.test(type) ? Float64Array : Float32Array;
   if (type.endsWith('F16')) {
-    // A table has all numbers of 16 bits, because they are slow to compute.
-    const patterns = new DataView(Uint16Array.from({ length: 65536 }, (_, bits) => bits).buffer);
-    const table = Float32Array.from({ length: 65536 }, (_, bits) => read(patterns, 2 * bits, true));
+    const table = (tables[type] ??= tableOf(read));
     return wide.from({ length: count }, (_, at) => table[view.getUint16(at * 2, true)]);
   }
   return wide.from({ length: count }, (_, at) => {

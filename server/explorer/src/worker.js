@@ -152,6 +152,10 @@ function ofStates(name, value, { weights }, { axes, packed, options }) {
   return items.map((item) => (headed ? item : [item]).map((head) => (name === 'states' ? ofHead(head) : ofHead(head)[0])));
 }
 
+// Returns the matrices of a gradient, which has the axes of its matrix in the request. A vector is one row.
+const ofGradient = (value, { packed, projected }) =>
+  rank(value) < 2 ? matrices([value], 0) : matrices(value, Math.max(rank(value) - (packed || projected ? 2 : 3), 0));
+
 // Returns all matrices of a request and its answer, by name.
 function understood(answer, summary, body) {
   const shown = given(body, summary);
@@ -159,7 +163,9 @@ function understood(answer, summary, body) {
     if (name === 'states' || name === 'decays') shown[name === 'decays' ? 'gates' : name] = ofStates(name, value, answer, summary);
     else if (name === 'entropy' || name === 'lse') shown[name] = vectors(value, summary.axes);
     else if (name === 'present_K' || name === 'present_V') shown[name.at(-1)] = perHead(name.at(-1), value, summary, body);
-    else if (rank(value) && name !== 'tokens' && name !== 'grad_V') shown[name] ??= matrices(value, summary.axes);
+    else if (name.startsWith('grad_')) {
+      if (summary.expected?.includes(name)) shown[name] = ofGradient(value, summary);
+    } else if (rank(value) && name !== 'tokens') shown[name] ??= matrices(value, summary.axes);
   }
   const changed = isTurned(body) || ['past_K', 'b_Q', 'b_K'].some((key) => body[key]); // Q or K is not X then
   if (summary.drawn && !('Q' in body) && !changed) {
@@ -196,7 +202,9 @@ async function compute(message) {
   const isObject = body && typeof body === 'object' && !Array.isArray(body);
   const summary = isObject ? summarise(path, body) : null;
   const list = message.results ?? (summary && wanted(summary));
-  const sent = summary ? withMember(text, 'return', JSON.stringify(list)) : text;
+  // The page itself shows what is wrong, so the service need not refuse it.
+  const plain = withMember(text, 'fail_on_difference', undefined);
+  const sent = summary ? withMember(plain, 'return', JSON.stringify(list)) : text;
   const problem = summary && missing(body, tensors);
   if (problem) return self.postMessage({ id, status: 0, problem, summary, sent });
   const whole = bodyOf(sent, summary ? tensors : new Map());
@@ -245,9 +253,9 @@ async function compute(message) {
     for (const item of groups.flat(2))
       for (const array of item.data ? [item.data, item.bits, item.largest] : [item]) if (array) buffers.add(array.buffer);
   }
-  const plain = isText && received <= PLAIN_ANSWER ? answer : null;
+  const small = isText && received <= PLAIN_ANSWER ? answer : null;
   const shapes = Object.fromEntries(Object.entries(answer).map(([name, value]) => [name, shapeOf(value)]));
-  const extra = { statistics: answer.statistics, tokens: answer.tokens, shapes, answer: plain };
+  const extra = { statistics: answer.statistics, tokens: answer.tokens, shapes, answer: small };
   self.postMessage({ ...reply, ...extra, matrices: copies }, [...buffers]);
 }
 

@@ -15,6 +15,7 @@ import {
   toleranceOf,
 } from '../../../server/explorer/src/difference.js';
 import { suspects } from '../../../server/explorer/src/suspects.js';
+import { drawing } from '../draw.mjs';
 
 const matrix = (rows, cols, values) => ({ rows, cols, data: Float64Array.from(values) });
 const row = (...values) => matrix(1, values.length, values);
@@ -122,6 +123,66 @@ test('the tolerances are those of torch.testing.assert_close, relative to the ex
   assert.deepEqual([survey(one(1), one(2), half).over, survey(one(2), one(1), half).over], [0, 1]);
 });
 
+test('what is found of drawn results is what trying each number finds', () => {
+  const { whole, pick } = drawing(14);
+  for (let round = 0; round < 300; round++) {
+    const [batch, heads, rows, cols] = [whole(1, 2), whole(1, 3), whole(1, 3), whole(1, 3)];
+    const draw = () => pick([0, 0, 1, 1, 1, 2, -3, 0.5, -Infinity, ...(round % 3 ? [] : [NaN, Infinity])]);
+    const make = (of) => Array.from({ length: batch }, (_, b) => Array.from({ length: heads }, (__, h) => matrix(rows, cols, Array.from({ length: rows * cols }, (___, at) => of(b, h, at))))); // prettier-ignore
+    const ours = make(draw);
+    const theirs = make((b, h, at) => (pick([0, 1]) ? draw() : ours[b][h].data[at]));
+    const tolerance = pick([FLOAT, { absolute: 0.5, relative: 0 }, { absolute: 0, relative: 1 }, { absolute: 0, relative: 0 }]);
+    const cells = ours.flatMap((item, b) => item.flatMap((one, h) => [...one.data].map((x, at) => {
+      const y = theirs[b][h].data[at];
+      const place = { batch: b, head: h, row: Math.floor(at / cols), col: at % cols, ours: x, theirs: y };
+      const masked = x === -Infinity && y === -Infinity;
+      const size = x === y ? 0 : Math.abs(y - x);
+      const broken = !masked && !Number.isFinite(size);
+      const over = !masked && (broken || size > tolerance.absolute + tolerance.relative * Math.abs(y));
+      return { place, masked, size, broken, over };
+    }))); // prettier-ignore
+    const seen = cells.filter(({ masked }) => !masked);
+    const errors = seen.filter(({ broken }) => !broken);
+    const error = errors.length ? Math.max(...errors.map(({ size }) => size)) : null;
+    const over = seen.filter((cell) => cell.over);
+    const broken = seen.filter((cell) => cell.broken);
+    const finite = cells.flatMap(({ place }) => [place.ours, place.theirs]).filter(Number.isFinite);
+    const least = (list) => Math.min(Infinity, ...list.map(({ size }) => size).filter((size) => size > 0));
+    const hit = (name, count) => Uint8Array.from({ length: count }, (_, at) => Number(over.some(({ place }) => place[name] === at)));
+    assert.deepEqual(survey(ours, theirs, tolerance), {
+      ...{ error, ...(errors.length && errors.find(({ size }) => size === error).place) },
+      ...{ count: seen.length, over: over.length, brokenCount: broken.length, firstBroken: broken[0]?.place ?? null },
+      ...{ least: least(over), tiny: least(seen), lo: Math.min(Infinity, ...finite), hi: Math.max(-Infinity, ...finite) },
+      ...{ rows: hit('row', rows), cols: hit('col', cols) },
+      heads: ours.map((item, b) => item.map((_, h) => over.filter(({ place }) => place.batch === b && place.head === h).length)),
+    });
+    ours.forEach((item, b) => item.forEach((one, h) => {
+      const found = difference(one, theirs[b][h]);
+      const shades = shadesOf(found, one, theirs[b][h], tolerance);
+      const own = cells.filter(({ place }) => place.batch === b && place.head === h);
+      assert.equal(found.masked, own.filter(({ masked }) => masked).length);
+      own.forEach(({ place, masked, broken: isBroken, over: isOver }, at) => {
+        const less = place.ours === place.theirs ? 0 : place.theirs - place.ours;
+        assert.deepEqual([found.data[at], shades[at]], masked ? [-Infinity, -Infinity] : isBroken ? [NaN, Infinity] : [less, isOver ? less : 0]);
+      });
+    })); // prettier-ignore
+  }
+});
+
+test('the axes of drawn arrays are swapped in place', () => {
+  const { whole, numbers } = drawing(15);
+  for (let round = 0; round < 50; round++) {
+    const [batch, m, n, block] = [whole(1, 3), whole(1, 4), whole(1, 4), whole(1, 3)];
+    const data = numbers(batch * m * n * block);
+    const other = swapped(data, batch, m, n, block);
+    data.forEach((x, at) => {
+      const [c, rest] = [at % block, Math.floor(at / block)];
+      const [j, i, item] = [rest % n, Math.floor(rest / n) % m, Math.floor(rest / n / m)];
+      assert.equal(other[((item * n + j) * m + i) * block + c], x);
+    });
+  }
+});
+
 test('broken cells are counted apart, and they are over any tolerance', () => {
   const ours = [[row(1, 2, -Infinity, 5), row(-Infinity, 1, 3, Infinity)]];
   const theirs = [[row(1, 2.5, -Infinity, -Infinity), row(7, NaN, 3, Infinity)]];
@@ -148,6 +209,27 @@ test('places are said in words', () => {
     spanOf('row', Uint8Array.of(0, 1), (at) => ` (word ${at})`),
     'row 1 (word 1)',
   );
+});
+
+test('the words of drawn places name just these places', () => {
+  const { whole, random } = drawing(18);
+  for (let round = 0; round < 300; round++) {
+    const flags = Uint8Array.from({ length: whole(1, 9) }, () => Number(random() < 0.5));
+    const list = [...flags.keys()].filter((at) => flags[at]);
+    if (!list.length) continue;
+    const said = spanOf('row', flags);
+    const [all, range, some] = [/^all (\d+) rows$/, /^rows (\d+) to (\d+)$/, /^(\d+) of (\d+) rows, the first is (\d+)$/].map((form) => form.exec(said)?.slice(1).map(Number)); // prettier-ignore
+    const isRange = list.at(-1) - list[0] === list.length - 1;
+    if (list.length > 1 && list.length < flags.length) assert.equal(Boolean(range), isRange, said);
+    if (all) assert.deepEqual([all[0], flags.length], [list.length, list.length]);
+    else if (range)
+      assert.deepEqual(
+        Array.from({ length: range[1] - range[0] + 1 }, (_, at) => range[0] + at),
+        list,
+      );
+    else if (some) assert.deepEqual(some, [list.length, flags.length, list[0]]);
+    else assert.deepEqual(said.match(/\d+/g).map(Number), list);
+  }
 });
 
 test('the causes of a wrong result are requests that differ in one thing', () => {

@@ -2,6 +2,7 @@
 // once: the .npy files by numpy.lib.format.write_array of NumPy 1.24.2, which is Debian's (2.4.6 writes the same bytes), and GOLDEN_TENSORS
 // by safetensors.numpy.save of safetensors 0.8.0 from PyPI.
 import assert from 'node:assert/strict';
+import { File } from 'node:buffer';
 import { test } from 'node:test';
 import { keyOf, readFiles } from '../../../server/explorer/src/files.js';
 import { parse } from '../../../server/explorer/src/jsontext.js';
@@ -192,6 +193,23 @@ test('a wrong .npy file is refused with the rule', async () => {
   for (const [file, message] of wrong) {
     await assert.rejects(() => readNpy(file), { message });
   }
+});
+
+test('what is just at a limit is read, and what is one above is refused', async () => {
+  const axes = (count) => valueOf({ type: 'U8', shape: Array(count).fill(1), data: new Blob([Uint8Array.of(7)]) });
+  assert.equal((await axes(8)).flat(8)[0], 7);
+  await assert.rejects(() => axes(9), /9 axes/);
+  const usual = "{'descr': '|u1', 'fortran_order': False, 'shape': (1,)}";
+  const headed = (size) => readNpy(npy('', [], Uint8Array.of(7), { header: usual.padEnd(size) }));
+  assert.deepEqual((await headed(10_000)).shape, [1]);
+  await assert.rejects(() => headed(10_001), /10001 bytes/);
+  const text = JSON.stringify({ M: tensor('U8', [1], 0, 1) });
+  const room = (most) => readSafetensors(safetensors(text, Uint8Array.of(7)), most);
+  assert.equal((await room(text.length)).tensors.length, 1);
+  await assert.rejects(() => room(text.length - 1), /too much for this page/);
+  const size = (most) => readSafetensors(safetensors({ M: tensor('U8', [0, most], 0, 0) }), ROOM);
+  assert.equal((await size(2 ** 48 - 1)).tensors.length, 1);
+  await assert.rejects(() => size(2 ** 48), /no list of whole numbers/);
 });
 
 test('elements that JSON does not have are refused with their place; −∞ is null', async () => {

@@ -1,10 +1,12 @@
 // outputs.test.mjs tests how the explorer reads the arrays that a user's own kernel has written. GOLDEN was made once by NumPy 2.4.6: the
 // .npy files by numpy.lib.format.write_array, the texts by numpy.savetxt and by json.dumps of Python 3.11.
 import assert from 'node:assert/strict';
+import { File } from 'node:buffer';
 import { test } from 'node:test';
 import { toCSV } from '../../../server/explorer/src/download.js';
 import { readOutputs } from '../../../server/explorer/src/outputs.js';
 import { numbersOf } from '../../../server/explorer/src/tensortext.js';
+import { drawing } from '../draw.mjs';
 import { entry, npyBytes, safetensorsBytes } from '../tensorfiles.mjs';
 
 const GOLDEN = {
@@ -68,6 +70,83 @@ test('Fortran order of every rank is turned round', async () => {
   }
 });
 
+// How each type is written: the bytes of an element, the method of a DataView, and what is written for a whole number.
+const WRITTEN = {
+  ...{ F64: [8, 'Float64'], F32: [4, 'Float32'], I64: [8, 'BigInt64'], U64: [8, 'BigUint64'], I32: [4, 'Int32'], U32: [4, 'Uint32'] },
+  ...{
+    I16: [2, 'Int16'],
+    U16: [2, 'Uint16'],
+    I8: [1, 'Int8'],
+    U8: [1, 'Uint8'],
+    BOOL: [1, 'Uint8'],
+    F16: [2, 'Uint16'],
+    BF16: [2, 'Uint16'],
+  },
+};
+// Returns the bits of a whole number from 0 to 255 in a float of 16 bits.
+const bitsOf = { F16: (x) => (x ? ((15 + Math.floor(Math.log2(x))) << 10) | ((x / 2 ** Math.floor(Math.log2(x)) - 1) * 1024) : 0), BF16: (x) => new Uint32Array(Float32Array.of(x).buffer)[0] >>> 16 }; // prettier-ignore
+
+// Draws an array of whole numbers of a type. Returns {type, shape, values, bytes}. values: in row-major order. The bytes have the orders that
+// are asked for.
+function drawn({ whole }, type, { big = false, fortran = false } = {}) {
+  const shape = Array.from({ length: whole(1, 4) }, () => whole(1, 4));
+  const count = shape.reduce((a, b) => a * b);
+  const signed = /^[FI]/.test(type) && type !== 'BF16' && type !== 'F16';
+  const values = Array.from({ length: count }, () => (type === 'BOOL' ? whole(0, 1) : whole(signed ? -128 : 0, type === 'I8' ? 127 : 255)));
+  const [size, kind] = WRITTEN[type];
+  const view = new DataView(new ArrayBuffer(count * size));
+  values.forEach((value, at) => {
+    // The indices of the element, the last one first.
+    const index = [];
+    for (let axis = shape.length - 1, rest = at; axis >= 0; rest = Math.floor(rest / shape[axis--])) index.unshift(rest % shape[axis]);
+    const place = fortran ? index.reduceRight((sum, i, axis) => sum * shape[axis] + i, 0) : at;
+    const made = bitsOf[type]?.(value) ?? (kind.startsWith('Big') ? BigInt(value) : value);
+    view[`set${kind}`](place * size, made, !big);
+  });
+  return { type, shape, values, bytes: new Uint8Array(view.buffer) };
+}
+
+test('drawn files of every type, rank, order and version have the numbers at their indices', async () => {
+  const draws = drawing(13);
+  const names = { F: 'f', I: 'i', U: 'u', B: 'b' };
+  for (let round = 0; round < 200; round++) {
+    const type = draws.pick(Object.keys(WRITTEN).filter((one) => one !== 'BF16'));
+    const [big, fortran, major] = [draws.pick([false, true]), draws.pick([false, true]), draws.pick([1, 2, 3])];
+    const { shape, values, bytes } = drawn(draws, type, { big, fortran });
+    const descr = `${big ? '>' : draws.pick(['<', '=', '|'])}${names[type[0]]}${WRITTEN[type][0]}`;
+    assert.deepEqual(await read('a.npy', npyBytes(descr, shape, bytes, { fortran, major })), [array(null, shape, values, type)], descr);
+    // A file of tensors has several arrays, whose places may have another order than their names.
+    const several = Array.from({ length: draws.whole(1, 4) }, (_, at) => ({
+      name: `t${at}`,
+      ...drawn(draws, draws.pick(Object.keys(WRITTEN))),
+    }));
+    const order = [...several].sort(() => draws.random() - 0.5);
+    let end = 0;
+    const places = Object.fromEntries(order.map((one) => [one.name, [end, (end += one.bytes.length)]]));
+    const header = Object.fromEntries(several.map((one) => [one.name, entry(one.type, one.shape, ...places[one.name])]));
+    const file = safetensorsBytes(header, Buffer.concat(order.map((one) => one.bytes)));
+    assert.deepEqual(await read('a.safetensors', file), several.map((one) => array(one.name, one.shape, one.values, one.type))); // prettier-ignore
+  }
+});
+
+test('every pattern of the short floats is the number that float32 has with the same bits', () => {
+  const float32 = (bits) => new Float32Array(Uint32Array.of(bits).buffer)[0];
+  const numbers = {
+    BF16: (bits) => float32(bits << 16),
+    F16: (bits) => ((bits & 0x7c00) === 0x7c00 ? (bits & 0x3ff ? NaN : Infinity) : float32((bits & 0x7fff) << 13) * 2 ** 112) * (bits >> 15 ? -1 : 1), // prettier-ignore
+    F8_E4M3: (bits) => ((bits & 0x7f) === 0x7f ? NaN : float32((bits & 0x7f) << 20) * 2 ** 120) * (bits >> 7 ? -1 : 1),
+  };
+  numbers.F8_E5M2 = (bits) => numbers.F16(bits << 8);
+  for (const [type, number] of Object.entries(numbers)) {
+    const wide = type.endsWith('F16');
+    const patterns = Uint32Array.from({ length: wide ? 65536 : 256 }, (_, bits) => bits);
+    const bytes = new Uint8Array((wide ? Uint16Array : Uint8Array).from(patterns).buffer);
+    const found = numbersOf(type, bytes);
+    const wrong = patterns.filter((bits) => !Object.is(found[bits], number(bits)));
+    assert.deepEqual([found.length, [...wrong]], [patterns.length, []], type);
+  }
+});
+
 test('an array has the name of its file if this is a result', async () => {
   const names = async (...files) => Promise.all(files.map(async (file) => (await read(file, npyBytes('|u1', [1], [7])))[0].name));
   assert.deepEqual(await names('output.npy', 'masked_scores.npy', 'q.NPY', 'Weights.npy'), ['output', 'masked_scores', 'Q', 'weights']);
@@ -102,6 +181,13 @@ test('what Python writes as JSON is read, and text is left alone', async () => {
   assert.deepEqual(await read('a.json', members), [array('Q', [2], [1, 2]), array('K', [2, 1], [1, 0])]);
 });
 
+test('what a request expects has the names that it has in a file of tensors', async () => {
+  const request = '{"Q": [[1]], "expected": {"output": [[2, NaN]], "lse": [3], "note": "a"}, "causal": true}';
+  const [Q, output, lse] = [array('Q', [1, 1], [1]), array('expected.output', [1, 2], [2, NaN]), array('expected.lse', [1], [3])];
+  assert.deepEqual(await read('a.json', request), [Q, output, lse]);
+  assert.deepEqual(await read('a.json', '{"expected": [4]}'), [array('expected', [1], [4])]);
+});
+
 test('outputs of the Open Inference Protocol are read, flat or nested', async () => {
   const flat = '{"name": "output", "shape": [1, 2, 2], "datatype": "FP32", "data": [1, 2, NaN, 4]}';
   const nested = '{"data": [[5, 6]], "datatype": "FP32", "shape": [1, 2], "name": "weights"}';
@@ -134,6 +220,13 @@ test('wrong JSON is refused with the rule and the place', async () => {
     ]),
     ['{"a": 1}', 'The file has no array of numbers.'],
   ]);
+});
+
+test('eight axes and a line of twenty million characters are read, and no more', async () => {
+  assert.deepEqual(await read('a.json', `${'['.repeat(8)}1${']'.repeat(8)}`), [array(null, Array(8).fill(1), [1])]);
+  const line = (length) => read('a.csv', `1,2${' '.repeat(length - 3)}`);
+  assert.deepEqual(await line(20_000_000), [array(null, [1, 2], [1, 2])]);
+  await assert.rejects(() => line(20_000_001), /^Error: Line 1 has more than 20 million characters/);
 });
 
 test('rows of numbers are read, whatever separates them', async () => {
@@ -222,6 +315,18 @@ test('a file with more than 50 million numbers is refused', async () => {
   await refused('a.npy', [[npyBytes('|u1', [2 * half + 1], bytes), limit]]);
   const two = { a: entry('U8', [half], 0, half), b: entry('U8', [half + 1], half, 2 * half + 1) };
   await refused('a.safetensors', [[safetensorsBytes(two, bytes), limit]]);
-  const list = Buffer.alloc(2 * half - 1, '1,'); // 25 million numbers
-  await assert.rejects(() => read('a.json', '{"a":[', list, '],"b":[', list, ',1]}'), { message: limit });
+  // The sizes of the axes are those of the first arrays, and they are checked before the numbers are read.
+  const claimed = (size) => `[${'0,'.repeat(size - 1)}0]`;
+  const wide = (rows, cols) => `[${claimed(cols)}${',0'.repeat(rows - 1)}]`;
+  const read = /^(array|b|y)\[1\] is "0", but /;
+  const after = (count, text) => `{"a":${claimed(count)},"b":${text}}`;
+  const outputs = (data) => `{"outputs":[{"name":"x","shape":[2],"data":[1,2]},{"name":"y","shape":[1],"data":${data}}]}`;
+  await refused('a.json', [
+    [wide(5001, 10_000), limit],
+    [wide(5000, 10_000), read],
+    [after(10_001, wide(4999, 10_000)), limit],
+    [after(10_000, wide(4999, 10_000)), read],
+    [outputs(wide(5000, 10_000)), limit],
+    [outputs(wide(4999, 10_000)), read],
+  ]);
 });

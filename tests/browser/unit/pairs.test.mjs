@@ -1,6 +1,7 @@
 // pairs.test.mjs tests which pairs of a query and a key get a line.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { drawing } from '../draw.mjs';
 import { choosePairs, makeHead, massCut, weightText } from '../../../server/explorer/src/pairs.js';
 
 const all = { cols: 3, threshold: 0, mode: 'weight', key: null };
@@ -97,6 +98,54 @@ test('by mass, against trying every number of keys', () => {
       sorted.slice(0, need),
       `${sizes} ${mass}`,
     );
+  }
+});
+
+test('the pairs of drawn heads are those that the rule says, the strongest of all heads up to the limit', () => {
+  const { whole, pick, random } = drawing(12);
+  for (let round = 0; round < 400; round++) {
+    const [heads, rows, cols] = [whole(1, 3), whole(1, 4), whole(1, 5)];
+    const first = whole(0, rows - 1);
+    const last = whole(first + 1, rows);
+    const [mode, key, limit] = [pick(['weight', 'mass']), pick([null, null, whole(0, cols - 1)]), pick([100, 100, 1, 2, 5])];
+    const threshold = pick([0, 0.25, 0.5, random(), 1]);
+    const given = Array.from({ length: heads }, () => {
+      const weights = Float32Array.from({ length: rows * cols }, () => whole(-4, 4) / 8);
+      const masked = pick([null, Uint8Array.from({ length: rows * cols }, () => whole(0, 1))]);
+      return { weights, masked };
+    });
+    const sizeOf = (head, at) => (given[head].masked?.[at] ? 0 : Math.abs(given[head].weights[at]));
+    const kept = [];
+    for (let head = 0; head < heads; head++) {
+      for (let query = first; query < last; query++) {
+        const row = Array.from({ length: cols }, (_, k) => ({ head, query, key: k, size: sizeOf(head, query * cols + k) }));
+        const some = row.filter(({ size }) => size > 0 && (mode === 'mass' || size >= threshold));
+        if (mode === 'mass') {
+          some.sort((a, b) => b.size - a.size || a.key - b.key);
+          const total = some.reduce((sum, { size }) => sum + size, 0);
+          let count = some.length ? 1 : 0;
+          for (let held = some[0]?.size; held < threshold * total && count < some.length; count++) held += some[count].size;
+          some.length = count;
+        }
+        kept.push(...some.filter((one) => key === null || one.key === key));
+      }
+    }
+    const made = given.map(({ weights, masked }) => makeHead(weights, masked));
+    made.forEach(({ max }, head) => assert.equal(max, Math.max(...Array.from(given[head].weights, (_, at) => sizeOf(head, at)))));
+    const { lines, count } = choosePairs(made, first, last, { cols, threshold, mode, key }, limit);
+    assert.equal(count, kept.length);
+    const strongest = kept.sort((a, b) => b.size - a.size).slice(0, limit);
+    assert.deepEqual(lines.map(({ weight }) => Math.abs(weight)), strongest.map(({ size }) => size).reverse()); // prettier-ignore
+    const most = Math.max(...made.map(({ max }) => max));
+    for (const { head, query, key: k, weight, strength } of lines) {
+      assert.ok(
+        kept.some((one) => one.head === head && one.query === query && one.key === k),
+        'the rule keeps each line',
+      );
+      assert.equal(weight, given[head].weights[query * cols + k]);
+      assert.equal(strength, Math.abs(weight) / most);
+    }
+    assert.equal(new Set(lines.map(({ head, query, key: k }) => `${head} ${query} ${k}`)).size, lines.length, 'no line twice');
   }
 });
 

@@ -7,6 +7,7 @@ import { normalised, partsOf, stepOf, weightsOf } from '../../../server/explorer
 import { EXAMPLES, requestText } from '../../../server/explorer/src/examples.js';
 import { carried, ruleOf } from '../../../server/explorer/src/rules.js';
 import { pathFor } from '../../../server/explorer/src/request.js';
+import { drawing } from '../draw.mjs';
 
 const { cases } = JSON.parse(readFileSync(new URL('../../data/golden_linear_words.json', import.meta.url)));
 const near = (a, b, what) => assert.ok(Math.abs(a - b) <= 1e-12, `${what}: ${a} is not ${b}`);
@@ -82,6 +83,75 @@ for (const one of cases.filter(({ path }) => path === '/linear-attention')) {
   });
 }
 
+// Steps a state whose values are the words themselves: row t of V is 1 at t. So what a query reads is its row of weights. Returns that row,
+// for the query i, of a state into which only the words of `writers` write.
+function readBy({ Q, K, gates, beta, scale }, i, writers = null) {
+  const [n, d] = [K.rows, K.cols];
+  const cell = ({ cols, data }, row, col) => data[row * cols + (cols === 1 ? 0 : col)];
+  let state = Array.from({ length: d }, () => Array(n).fill(0));
+  for (let t = 0; t <= i; t++) {
+    const faded = state.map((row, c) => row.map((x) => x * (gates ? cell(gates, t, c) : 1)));
+    const held = Array.from({ length: n }, (_, j) => sum(faded.map((row, c) => row[j] * K.data[t * d + c])));
+    const value = (j) => Number(j === t) * (beta ? beta[t] : 1) - (beta && (!writers || writers(t)) ? beta[t] * held[j] : 0);
+    state = faded.map((row, c) => row.map((x, j) => x + K.data[t * d + c] * value(j)));
+  }
+  return Array.from({ length: n }, (_, j) => scale * sum(state.map((row, c) => row[j] * Q.data[i * d + c])));
+}
+
+test('drawn weights and their parts are what a state that holds each word apart gives back', () => {
+  const { whole, pick, random, matrix } = drawing(11);
+  for (let round = 0; round < 150; round++) {
+    const [n, d] = [whole(1, 6), whole(1, 4)];
+    const gate = pick([null, 1, d]);
+    const gates = gate && { rows: n, cols: gate, data: Float64Array.from({ length: n * gate }, () => 0.2 + 0.8 * random()) };
+    const beta = pick([null, Float64Array.from({ length: n }, random)]);
+    const head = { Q: matrix(n, d), K: matrix(n, d), gates, beta, scale: 0.1 + random() };
+    const made = weightsOf(head);
+    const close = (a, b, what) => assert.ok(Math.abs(a - b) <= 1e-9 * (1 + Math.abs(b)), `${what}: ${a} is not ${b}`);
+    for (let i = 0; i < n; i++) {
+      const weights = readBy(head, i);
+      const plain = readBy(head, i, () => false);
+      for (let j = 0; j < n; j++) {
+        const at = i * n + j;
+        const score = sum([...head.Q.data.subarray(i * d, (i + 1) * d)].map((x, c) => x * head.K.data[j * d + c]));
+        close(made.scores[at], score, 'score');
+        close(made.scaled_scores[at], head.scale * score, 'scaled');
+        close(made.weights[at], weights[j], `weight ${i} ${j}`);
+        close(made.uncorrected[at], plain[j], `uncorrected ${i} ${j}`);
+        if (j > i) continue;
+        const parts = partsOf(head, i, j);
+        close(parts.score, score, 'score');
+        close(parts.scaled, head.scale * score, 'scaled');
+        assert.equal(parts.share, beta ? beta[j] : 1);
+        close(parts.stored, head.scale * score * parts.share, 'stored');
+        close(parts.weight, weights[j], 'weight');
+        close(parts.uncorrected, plain[j], 'uncorrected');
+        close(parts.corrected, weights[j] - plain[j], 'corrected');
+        assert.deepEqual(parts.steps.map(({ word }) => word), Array.from({ length: i - j }, (_, more) => j + 1 + more)); // prettier-ignore
+        for (const { word, gate: range } of parts.steps) {
+          const own = gates && [...gates.data.subarray(word * gate, (word + 1) * gate)];
+          assert.deepEqual(range, own && [Math.min(...own), Math.max(...own)]);
+        }
+        // What the words up to each one have corrected is the sum of the corrections up to there.
+        let corrected = 0;
+        for (const { word, correction } of parts.steps) {
+          if (!beta) assert.equal(correction, null);
+          corrected += correction;
+          close(corrected, readBy(head, i, (t) => t <= word)[j] - plain[j], `corrections up to ${word}`);
+        }
+        if (gate === 1)
+          close(parts.gate, parts.steps.reduce((product, { word }) => product * gates.data[word], 1), 'the gates'); // prettier-ignore
+        else assert.equal(parts.gate, null);
+      }
+    }
+    const norms = normalised(head.K, 0.5);
+    norms.data.forEach((x, at) => {
+      const row = head.K.data.subarray(Math.floor(at / d) * d, (Math.floor(at / d) + 1) * d);
+      close(x, head.K.data[at] / Math.sqrt(sum([...row].map((y) => y * y)) + 0.5), 'normalised');
+    });
+  }
+});
+
 const { variants } = EXAMPLES.find(({ id }) => id === '005');
 const variantOf = (rule) => variants.find(({ path, body }) => ruleOf(path, body) === rule);
 
@@ -127,7 +197,9 @@ test('options of softmax wait while another rule is shown; gates and shares fit 
   const back = JSON.parse(carried(JSON.stringify(gated), variantOf('softmax'), stash));
   assert.deepEqual(back, { ...softmax, causal: true });
   const ten = Object.fromEntries(Object.entries(six).map(([name, rows]) => [name, [...rows, ...rows.slice(0, 4)]]));
-  assert.equal(JSON.parse(carried(JSON.stringify(ten), variantOf('gated'), new Map())).decay.length, 10);
+  const longer = JSON.parse(carried(JSON.stringify(ten), variantOf('gated'), new Map())).decay;
+  const own = variantOf('gated').body.decay;
+  assert.deepEqual(longer, [...own, ...Array(10 - own.length).fill(own.at(-1))], 'the last number is repeated');
   assert.equal(carried('no JSON', variantOf('delta'), stash), 'no JSON');
   assert.equal(requestText(variantOf('delta')).includes('decay'), false);
 });

@@ -21,6 +21,7 @@ import {
   withoutWeights,
 } from '../../../server/explorer/src/request.js';
 import { fromHash, toHash } from '../../../server/explorer/src/address.js';
+import { drawing } from '../draw.mjs';
 
 const text = '{\n  "X": [[1, 2], [3, 4]], "a~/b": {"c": [7, "}]"]},\n  "causal": true\n}\n';
 
@@ -125,6 +126,12 @@ test('requests are understood: path, batch, heads, results', () => {
   assert.ok(!wanted(summarise('/attention', { X })).includes('grad_V'));
   assert.ok(wanted(summarise('/attention', { X, grad_lse: [1, 1] })).includes('grad_V'));
   assert.ok(wanted(summarise('/attention', { text: 'a b', embedding_dim: 2 })).includes('present_K'));
+  // What the request expects is asked for, once and only if the page can show it.
+  const expecting = { X, grad_lse: [1], expected: { output: X, lse: [1], present_K: X }, 'expected.grad_V': X, 'expected.grad_Q': X };
+  const list = wanted(summarise('/attention', expecting));
+  assert.deepEqual(list.slice(list.indexOf('output')), ['output', 'lse', 'grad_Q']);
+  assert.equal(list.filter((name) => name === 'grad_V').length, 1);
+  assert.equal(wanted(summarise('/linear-attention', { ...expecting, beta: [1] })).at(-1), 'grad_Q');
   assert.equal(inapplicable(summarise('/attention', { X, causal: 'bottom_right' }), 1).alignment, 'set by Causal');
   assert.equal(inapplicable(summarise('/self-attention', { X, heads: [{}, {}] }), 2).heads, 'each head has its own');
   assert.equal(inapplicable(summarise('/attention', { X, heads: 2 }), 2).kv_heads, undefined);
@@ -281,6 +288,50 @@ test('an answer is large if its weights are many, whatever says how many', () =>
   assert.equal(large('/multi-head-attention', { X: zeros(80, 8), W_Q: zeros(8, 8, 4) }), true);
   assert.equal(large('/self-attention', { text: 'word '.repeat(170), W_Q: zeros(8, 8) }), true);
   assert.equal(large('/self-attention', { tokens: ['a', 'b'], W_Q: zeros(8, 8) }), false);
+});
+
+test('of drawn shapes the page knows the axes of the batch, how many numbers an answer has, and whether the states are few', () => {
+  const { whole, pick } = drawing(16);
+  const product = (list) => list.reduce((a, b) => a * b, 1);
+  const some = (most, count) => Array.from({ length: count }, () => whole(1, most));
+  for (let round = 0; round < 500; round++) {
+    const [n, m, d, heads] = [whole(1, 160), whole(1, 160), whole(1, 8), whole(1, 4)];
+    const batch = some(3, whole(0, 2));
+    const form = pick(['plain', 'heads', 'packed', 'projected']);
+    const give = (...shape) =>
+      pick([
+        { random: 'randn', shape },
+        { file: 'a.npy', dtype: 'F32', shape },
+      ]);
+    let [path, body, axes] = ['/attention', null, batch.length];
+    if (form === 'projected') {
+      [path, body] = ['/multi-head-attention', { X: give(...batch, n, d), heads, ...(round % 2 && { context: give(...batch, m, d) }) }];
+    } else {
+      const inner = form === 'heads' ? [heads] : [];
+      const width = form === 'packed' ? d * heads : d;
+      body = {
+        Q: give(...batch, ...inner, n, width),
+        K: give(...batch, ...inner, m, width),
+        V: give(m, 2),
+        ...(form === 'packed' && { heads }),
+      };
+      // An axis before the rows is that of heads, unless the columns have them.
+      if (form === 'plain') axes = Math.max(batch.length - 1, 0);
+    }
+    const summary = summarise(path, body);
+    assert.equal(summary.axes, axes, `${form} ${batch}`);
+    assert.deepEqual([summary.packed, summary.projected], [form === 'packed', form === 'projected']);
+    const keys = form === 'projected' && !body.context ? n : m;
+    const pairs = product(batch) * (form === 'plain' ? 1 : heads) * n * keys;
+    assert.equal(isLarge(summary), pairs * 4 > 100_000, `${form} ${batch} ${pairs}`);
+    assert.equal(isLarge({ ...summary, options: { ...summary.options, digits: 3 } }), false);
+    // States: one for each position, d × d_v, at most 200,000 numbers by the larger of K and V.
+    const [rows, wide] = [whole(1, 40), whole(40, 90)];
+    const states = { Q: give(rows, wide), K: give(rows, wide), V: give(rows, whole(1, 90)), ...(round % 3 === 0 && { decay: give(rows) }) };
+    const most = rows * Math.max(wide, states.V.shape[1]) * Math.max(wide, states.V.shape[1]);
+    const asked = wanted(summarise('/linear-attention', states));
+    assert.deepEqual([asked.includes('states'), asked.includes('decays')], [most <= 200_000, 'decay' in states], `${most}`);
+  }
 });
 
 test('the bytes of an answer are the matrices, without a copy', () => {

@@ -2,8 +2,10 @@
 //   m = weights.mean(1) + np.eye(3); m /= m.sum(-1, keepdims=True); m[1] @ m[0]
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { product } from '../../../server/explorer/src/answer.js';
 import { measured } from '../../../server/explorer/src/matrices.js';
-import { rollout } from '../../../server/explorer/src/rollout.js';
+import { factorsOf, meanOf, rollout } from '../../../server/explorer/src/rollout.js';
+import { drawing } from '../draw.mjs';
 
 const matrix = (rows) => measured({ rows: rows.length, cols: rows[0].length, data: Float64Array.from(rows.flat()) });
 // prettier-ignore
@@ -36,4 +38,20 @@ test('there is no rollout of matrices that are not square or of several sizes', 
   const [[square]] = WEIGHTS;
   assert.equal(rollout([[matrix([[1, 0, 0]])]]), null);
   assert.equal(rollout([[square], [matrix([[1]])]]), null);
+});
+
+test('the mean of drawn heads is that of each cell, and the two factors of a rollout are a product that gives it', () => {
+  const draws = drawing(17);
+  const near = (a, b) => assert.ok(Math.abs(a - b) < 1e-12 * (1 + Math.abs(b)), `${a} is not ${b}`);
+  for (let round = 0; round < 50; round++) {
+    const [rows, cols, count] = [draws.whole(1, 4), draws.whole(1, 4), draws.whole(1, 3)];
+    const heads = Array.from({ length: count }, () => draws.matrix(rows, cols));
+    const mean = meanOf(heads);
+    assert.deepEqual([mean.rows, mean.cols, mean.data.length], [rows, cols, rows * cols]);
+    mean.data.forEach((x, at) => near(x, heads.reduce((sum, one) => sum + one.data[at], 0) / count)); // prettier-ignore
+    const square = () => ({ rows, cols: rows, data: Float64Array.from({ length: rows * rows }, draws.random) });
+    const layers = Array.from({ length: draws.whole(1, 3) }, () => Array.from({ length: count }, square));
+    const whole = rollout(layers);
+    product(...factorsOf(layers)).data.forEach((x, at) => near(x, whole.data[at]));
+  }
 });

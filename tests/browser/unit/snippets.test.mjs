@@ -10,7 +10,6 @@ import { after, before, test } from 'node:test';
 import { promisify } from 'node:util';
 import { bodyText, fileOf, formatJSON, snippet } from '../../../server/explorer/src/snippets.js';
 
-const run = promisify(execFile);
 const BODIES = {
   'an object': {
     Q: [
@@ -38,6 +37,14 @@ const BODIES = {
 
 const REFUSED = '{"detail": "K has 3 columns but Q has 2", "pointer": "/K"}';
 
+const LANGUAGES = ['curl', 'python', 'javascript'];
+const OF_FILES = 'a request whose matrices are those of files';
+const CASES = {
+  ...Object.fromEntries(Object.entries(BODIES).map(([name, body]) => [name, { body }])),
+  [OF_FILES]: { body: { Q: { file: 'Q.npy', dtype: 'F32', shape: [8, 512, 64] } } },
+  'a request with a key': { body: { X: [[1]] }, key: true },
+};
+
 let folder;
 let server;
 let base;
@@ -45,11 +52,12 @@ let seen;
 
 before(async () => {
   folder = mkdtempSync(join(tmpdir(), 'snippets-'));
+  writeFileSync(join(folder, 'request.safetensors'), 'the bytes');
   server = createServer((request, response) => {
     const parts = [];
     request.on('data', (part) => parts.push(part));
     request.on('end', () => {
-      seen = { method: request.method, path: request.url, headers: request.headers, body: Buffer.concat(parts).toString() };
+      seen.push({ method: request.method, path: request.url, headers: request.headers, body: Buffer.concat(parts).toString() });
       response.statusCode = request.url === '/refused' ? 422 : 200;
       response.end(response.statusCode === 422 ? REFUSED : '{"output": [[1, 2.5]]}');
     });
@@ -63,52 +71,54 @@ after(() => {
   rmSync(folder, { recursive: true });
 });
 
+// One process of a language runs all files of code, because its start takes most of the time.
 const commands = {
-  curl: (code) => ['sh', ['-c', code]],
-  python: (code) => (writeFileSync(join(folder, 'ask.py'), code), ['python3', ['ask.py']]),
-  javascript: (code) => (writeFileSync(join(folder, 'ask.mjs'), code), [process.execPath, ['ask.mjs']]),
+  curl: (files) => ['sh', ['-ec', files.map((file) => `. ./${file}; echo`).join('\n')]],
+  python: (files) => ['python3', ['-c', `import runpy\nfor file in ${JSON.stringify(files)}: runpy.run_path(file)`]],
+  javascript: (files) => [process.execPath, ['--input-type=module', '-e', files.map((file) => `await import('./${file}');`).join('\n')]],
 };
 
-async function runs(language, request) {
-  const code = snippet(language, { base, path: '/attention', ...request });
-  writeFileSync(join(folder, 'body.json'), bodyText(request.body));
-  const [command, args] = commands[language](code);
+// Runs codes of a language one after the other. Resolves to {stdout, stderr}.
+async function run(language, codes) {
+  const [command, args] = commands[language](
+    codes.map((code, at) => {
+      const file = `ask${at}.${language === 'javascript' ? 'mjs' : language}`;
+      writeFileSync(join(folder, file), code);
+      return file;
+    }),
+  );
   const env = { PATH: process.env.PATH, PYTHONUTF8: '1', ATTENTIOND_KEY: 'a key of the tests' };
-  seen = null;
-  const { stdout } = await run(command, args, { cwd: folder, env });
-  assert.deepEqual(JSON.parse(stdout), { output: [[1, 2.5]] });
-  return code;
+  seen = [];
+  return promisify(execFile)(command, args, { cwd: folder, env });
 }
 
-for (const language of ['curl', 'python', 'javascript']) {
-  for (const [name, body] of Object.entries(BODIES)) {
-    test(`${language} sends ${name}`, async () => {
-      const code = await runs(language, { body });
-      assert.equal(seen.body, bodyText(body));
-      assert.equal(seen.method, 'POST');
-      assert.equal(seen.path, '/attention');
-      assert.equal(seen.headers['content-type'], 'application/json');
-      assert.equal(seen.headers.authorization, undefined);
-      assert.equal(code.includes('body.json'), fileOf(bodyText(body)) === 'body.json');
-    });
-  }
-  test(`${language} sends the file of a request whose matrices are those of files`, async () => {
-    writeFileSync(join(folder, 'request.safetensors'), 'the bytes');
-    const code = await runs(language, { body: { Q: { file: 'Q.npy', dtype: 'F32', shape: [8, 512, 64] } } });
-    assert.deepEqual([seen.body, code.includes('Q.npy')], ['the bytes', false]);
-    assert.deepEqual([seen.headers['content-type'], seen.headers.accept], ['application/vnd.safetensors', 'application/json']);
+for (const language of LANGUAGES) {
+  test(`${language} sends every body`, async () => {
+    const cases = Object.entries(CASES).map(([name, one]) => ({ name, ...one, text: bodyText(one.body) }));
+    for (const { text } of cases) if (fileOf(text) === 'body.json') writeFileSync(join(folder, 'body.json'), text);
+    const codes = cases.map((one) => snippet(language, { base, path: '/attention', ...one }));
+    const { stdout } = await run(language, codes);
+    const answers = stdout.trim().split('\n');
+    assert.deepEqual([answers.length, seen.length], [cases.length, cases.length]);
+    for (const [at, { name, text, key }] of cases.entries()) {
+      const { method, path, headers, body } = seen[at];
+      const held = name === OF_FILES;
+      assert.deepEqual(JSON.parse(answers[at]), { output: [[1, 2.5]] });
+      assert.equal(body, held ? 'the bytes' : text, name);
+      assert.deepEqual([method, path], ['POST', '/attention']);
+      assert.equal(headers['content-type'], held ? 'application/vnd.safetensors' : 'application/json', name);
+      if (held) assert.deepEqual([headers.accept, codes[at].includes('Q.npy')], ['application/json', false]);
+      assert.equal(headers.authorization, key && 'Bearer a key of the tests', name);
+      assert.equal(codes[at].includes('body.json'), fileOf(text) === 'body.json', name);
+    }
   });
   if (language !== 'curl')
     test(`${language} prints the status and the whole answer of an error`, async () => {
-      const [command, args] = commands[language](snippet(language, { base, path: '/refused', body: { X: [[1]] } }));
-      const { stdout, stderr } = await run(command, args, { cwd: folder }).catch((failed) => failed);
+      const code = snippet(language, { base, path: '/refused', body: { X: [[1]] } });
+      const { stdout, stderr } = await run(language, [code]).catch((failed) => failed);
       const [, status, answer] = /^(\d+) (.+)\n$/.exec(stderr);
       assert.deepEqual([stdout, status, JSON.parse(answer)], ['', '422', JSON.parse(REFUSED)]);
     });
-  test(`${language} takes the key from the environment`, async () => {
-    await runs(language, { body: { X: [[1]] }, key: true });
-    assert.equal(seen.headers.authorization, 'Bearer a key of the tests');
-  });
 }
 
 test('an address with a path before it', () => {
