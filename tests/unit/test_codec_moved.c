@@ -157,8 +157,8 @@ Test(codec_moved, minus_infinity_is_named) {
     }
 }
 
-/* An array that moves still knows its first number out of range, wherever that stands and in however
- * many steps it is settled. */
+/* An array that moves still knows its first number out of range, wherever that stands and in
+ * however many steps it is settled. */
 Test(codec_moved, numbers_out_of_range_are_named) {
     static const size_t shape[] = {20, 30};
     static const struct {
