@@ -110,6 +110,10 @@ enum fields_draw fields_draw_of(const char *name);
 const char *fields_dtype_key(void);
 void fields_infinity_keys(const char *keys[static API_INFINITY_KEYS]);
 
+/* Returns the key of these objects that takes null for minus infinity, but not -Infinity; NULL if
+ * there is none. */
+const char *fields_null_key(unsigned at);
+
 /* Returns whether a matrix under this name may hold -Infinity. */
 bool fields_takes_infinity(const char *name);
 

@@ -507,6 +507,7 @@ Test(layers, list_each_file_that_is_not_served_with_the_reason) {
          "W_Q has a type"},
     };
     static const char *const others[][2] = {{"empty.safetensors", "has no header"},
+                                            {"pointer.safetensors", "a pointer of Git LFS"},
                                             {"fifo.safetensors", "no regular file"},
                                             {"link.safetensors", "link out of the folder"},
                                             {"dir.safetensors", "no regular file"}};
@@ -517,6 +518,8 @@ Test(layers, list_each_file_that_is_not_served_with_the_reason) {
         layer_file_tensors(name, files[i].header, zeros, sizeof zeros);
     }
     layer_file_text("empty.safetensors", "");
+    layer_file_text("pointer.safetensors", "version https://git-lfs.github.com/spec/v1\n"
+                                           "oid sha256:0123456789abcdef\nsize 12\n");
     snprintf(path, sizeof path, "%sfifo.safetensors", layer_folder);
     cr_assert_eq(mkfifo(path, 0600), 0);
     snprintf(path, sizeof path, "%slink.safetensors", layer_folder);
