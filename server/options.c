@@ -327,8 +327,8 @@ static bool check_kernels(char *error, size_t size) {
 /* The variable from which clients take their key. */
 static const char client_key[] = "ATTENTIOND_KEY";
 
-/* Returns whether a variable is one of those that Kubernetes and Docker set for a service whose name
- * begins with "attentiond", such as ATTENTIOND_SERVICE_HOST and ATTENTIOND_PORT_8080_TCP_ADDR. */
+/* Returns whether a variable is one of those that Kubernetes and Docker set for a service whose
+ * name begins with "attentiond", such as ATTENTIOND_SERVICE_HOST and ATTENTIOND_PORT_80_TCP. */
 static bool is_of_service(const char *name, size_t size, const char *value) {
     static const char port[] = "_PORT";
     char text[256];

@@ -146,7 +146,7 @@ static void call_answer(struct api_work *work, struct api_request *request) {
         layer_give_weights(call->stored.weights.layers, &call->stored.weights.use);
     }
     answer_call((struct call *)work, request);
-    /* The answer may be sent by an I/O thread, which ends the calls. It has copies of what the plans
+    /* An I/O thread may send the answer and end the calls. The answer has copies of what the plans
      * of many layers say of their results. */
     for (struct call *call = (struct call *)work; call != NULL && call->all_layers;
          call = call->next) {

@@ -259,13 +259,13 @@ void handler_on_completed(void *unused, struct MHD_Connection *connection, void 
     *closure = NULL;
 }
 
-/* ------------------------------------------------------------- what libmicrohttpd itself refuses */
+/* ------------------------------------------------------------ what libmicrohttpd itself refuses */
 
 /* libmicrohttpd 0.9.75 sends two heads if it refuses a head that has come as a whole, as for its
  * Content-Length or its cookies, and a body behind the head of HEAD if the target does not fit into
- * its buffer. It does not say which connection it refuses. So the server looks among those that wait
- * for a head. Whichever it finds has a head that is refused in any case, and gets an answer of the
- * server, behind which nothing can be sent. If it finds none, libmicrohttpd answers alone. */
+ * its buffer. It does not say which connection it refuses. So the server looks among those that
+ * wait for a head. Whichever it finds has a head that is refused in any case, and gets an answer of
+ * the server, behind which nothing can be sent. If it finds none, libmicrohttpd answers alone. */
 static _Thread_local struct http_connection *heads;
 
 enum {
