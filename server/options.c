@@ -4,6 +4,7 @@
  * server_options, a default and a row. The library reads the variable ATTENTION_ISA itself; this
  * file only refuses a value that the CPU cannot run.
  */
+#define _GNU_SOURCE /* environ */
 #include "options.h"
 
 #include "attention.h"
@@ -17,6 +18,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+#include <unistd.h>
 
 enum kind {
     KIND_ADDRESS,
@@ -321,10 +324,91 @@ static bool check_kernels(char *error, size_t size) {
 
 /* ------------------------------------------------------------------------------------- sources */
 
-/* An empty variable counts as unset, because scripts often set one with `${NAME:-}`. */
+/* The variable from which clients take their key. */
+static const char client_key[] = "ATTENTIOND_KEY";
+
+/* Returns whether a variable is one of those that Kubernetes and Docker set for a service whose
+ * name begins with "attentiond", such as ATTENTIOND_SERVICE_HOST and ATTENTIOND_PORT_80_TCP. */
+static bool is_of_service(const char *name, size_t size, const char *value) {
+    static const char port[] = "_PORT";
+    char text[256];
+    snprintf(text, sizeof text, "%.*s", (int)size, name);
+    for (const char *at = strstr(text, port); at != NULL; at = strstr(at + 1, port)) {
+        const char *digits = at + sizeof port;
+        const size_t count = strspn(at[sizeof port - 1] == '_' ? digits : "", "0123456789");
+        if ((at[sizeof port - 1] == '\0' && strstr(value, "://") != NULL) ||
+            (count > 0 && digits[count] == '_')) {
+            return true;
+        }
+    }
+    return strstr(text, "_SERVICE_HOST") != NULL || strstr(text, "_SERVICE_PORT") != NULL;
+}
+
+/* Returns whether a variable is for programs beside the daemon: a client reads where its daemon is
+ * from ATTENTIOND_URL, and a test where the program is from ATTENTIOND_BIN. */
+static bool is_of_others(const char *name, size_t size) {
+    static const char *const ends[] = {"_URL", "_BIN"};
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        const size_t end = strlen(ends[i]);
+        if (size > end && memcmp(name + size - end, ends[i], end) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Refuses a variable that is no option but begins as options do, or whose name is nearly that of
+ * one: an option that is lost may leave the service open, as that of the keys. */
+static bool check_variable(const char *entry, char *error, size_t size) {
+    static const char prefix[] = "ATTENTIOND";
+    const char *names[OPTION_COUNT], *value = strchr(entry, '=');
+    char name[64];
+    size_t count = 0, edits;
+    const size_t length = value != NULL ? (size_t)(value - entry) : strlen(entry);
+    for (size_t i = 0; i < OPTION_COUNT; i++) {
+        if (table[i].variable != NULL) {
+            names[count++] = table[i].variable;
+        }
+    }
+    snprintf(name, sizeof name, "%.*s", (int)length, entry);
+    const char *meant = codec_nearest(name, names, count, &edits);
+    const bool own = strncasecmp(entry, prefix, sizeof prefix - 1) == 0;
+    if ((meant == NULL && !own) || (meant != NULL && strcmp(name, meant) == 0) ||
+        is_of_service(entry, length, value != NULL ? value + 1 : "") ||
+        is_of_others(entry, length) || strcmp(name, client_key) == 0) {
+        return true;
+    }
+    snprintf(error, size, "the environment variable %s is no option%s%s%s; --help lists all", name,
+             meant != NULL ? "; did you mean " : "", meant != NULL ? meant : "",
+             meant != NULL ? "?" : "");
+    return false;
+}
+
+static bool check_environment(char *error, size_t size) {
+    for (char **entry = environ; entry != NULL && *entry != NULL; entry++) {
+        if (!check_variable(*entry, error, size)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Returns whether the service would be open if this option were not set. */
+static bool protects(const struct option *option) {
+    return option->offset == AT(http.api_key_file) || option->offset == AT(http.tls_certificate) ||
+           option->offset == AT(http.tls_key);
+}
+
+/* An empty variable counts as unset, because scripts often set one with `${NAME:-}`. One that
+ * protects the service is refused, because its path may have been lost in the same way. */
 static bool read_environment(struct server_options *options, char *error, size_t size) {
     for (size_t i = 0; i < OPTION_COUNT; i++) {
         const char *text = table[i].variable != NULL ? getenv(table[i].variable) : NULL;
+        if (text != NULL && text[0] == '\0' && protects(&table[i])) {
+            snprintf(error, size, "%s is empty: unset it, or give it %s", table[i].variable,
+                     table[i].range);
+            return false;
+        }
         if (text == NULL || text[0] == '\0') {
             continue;
         }
@@ -406,7 +490,8 @@ enum options_result options_read(struct server_options *options, int argc, char 
     *options = defaults();
     options->container = process_limits("");
     options_fit(options);
-    if (!read_environment(options, error, size) || !check_kernels(error, size)) {
+    if (!check_environment(error, size) || !read_environment(options, error, size) ||
+        !check_kernels(error, size)) {
         return OPTIONS_BAD;
     }
     for (int i = 1; i < argc; i++) {
@@ -442,6 +527,13 @@ enum options_result options_read(struct server_options *options, int argc, char 
         snprintf(error, size, "%s needs %s, too",
                  options->http.tls_key == NULL ? "--tls-certificate" : "--tls-key",
                  options->http.tls_key == NULL ? "--tls-key" : "--tls-certificate");
+        return OPTIONS_BAD;
+    }
+    if (getenv(client_key) != NULL && options->http.api_key_file == NULL) {
+        snprintf(error, size,
+                 "%s is the key of a client; the keys of the daemon stand in the file that "
+                 "ATTENTIOND_API_KEY_FILE names",
+                 client_key);
         return OPTIONS_BAD;
     }
     return OPTIONS_READY;

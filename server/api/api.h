@@ -59,6 +59,9 @@ struct api_work {
     struct job job; /* request.c sets `done`, `owner` and `deadline` */
     double seconds; /* the "timeout" of the request; 0 = the request has none */
     int digits;     /* the "digits" of the request; 0 = each number has its shortest form */
+    /* If the job is done, the work that follows it, which takes its place; NULL after filling the
+     * response. A member of NULL: nothing follows. */
+    struct api_work *(*next)(struct api_work *work, struct api_request *request);
     /* Fills the response after the job is done or one of its tasks has failed. */
     void (*answer)(struct api_work *work, struct api_request *request);
     /* Frees what the account does not own. NULL: the account owns all, as it owns the work. */

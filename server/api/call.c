@@ -149,6 +149,13 @@ static void call_answer(struct api_work *work, struct api_request *request) {
         layer_give_weights(call->stored.weights.layers, &call->stored.weights.use);
     }
     answer_call((struct call *)work, request);
+    /* An I/O thread may send the answer and end the calls. The answer has copies of what the plans
+     * of many layers say of their results. */
+    for (struct call *call = (struct call *)work; call != NULL && call->all_layers;
+         call = call->next) {
+        attn_plan_free(call->plan);
+        call->plan = NULL;
+    }
 }
 
 static void call_release(struct api_work *work) {

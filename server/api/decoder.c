@@ -91,6 +91,7 @@ bool decoder_begin(struct api_request *request) {
 
 bool decoder_open(struct decoder *decoder, const struct codec_options *json) {
     struct codec_options options = *json;
+    options.null_key = fields_null_key(decoder->fields);
     if (decoder->format != API_JSON) {
         options = (struct codec_options){.account = json->account};
         options.integers = decoder->format == API_SAFETENSORS; /* all are sizes or offsets */
@@ -233,6 +234,9 @@ static bool take_prefix(struct decoder *decoder, const unsigned char **bytes, si
         return true;
     }
     const uint64_t length = codec_safetensors_length(decoder->prefix);
+    if (codec_is_lfs_pointer(decoder->prefix)) {
+        return refuse(error, CODEC_SYNTAX, "%s", codec_lfs_pointer);
+    }
     if (length > MOST_REQUEST_JSON) {
         return refuse(error, CODEC_TOO_LARGE,
                       "the header of the safetensors has %llu bytes; it may have at most %d, which "

@@ -16,6 +16,23 @@ enum {
 
 static const char *const keys_of_rotary[] = {"base", "columns", "interleaved", "offset", "scaling"};
 
+/* The names that other programs have for them. */
+static const struct codec_foreign others_of_rotary[] = {
+    {"theta", 1, "it is \"base\" here"},
+    {"rope_theta", 1, "it is \"base\" here"},
+    {"rotary_base", 1, "it is \"base\" here"},
+    {"dim", 1, "it is \"columns\" here, the columns of a head that turn"},
+    {"rotary_dim", 1, "it is \"columns\" here, the columns of a head that turn"},
+    {"rotary_embedding_dim", 1, "it is \"columns\" here, the columns of a head that turn"},
+    {"partial_rotary_factor", 1,
+     "it is \"columns\" here, this part of the columns of a head as a number"},
+    {"rope_scaling", 1, "it is \"scaling\" here"},
+    {"rope_type", 1, "it stands in \"scaling\": {...} here"},
+    {"factor", 1, "it stands in \"scaling\": {...} here"},
+    {"position_ids", 1, "it is \"positions\" here, beside \"rotary\""},
+    {"positions", 1, "it stands beside \"rotary\", not in it"},
+};
+
 static const char *const types[] = {
     [ATTN_ROTARY_UNSCALED] = "default",  [ATTN_ROTARY_LINEAR] = "linear",
     [ATTN_ROTARY_DYNAMIC] = "dynamic",   [ATTN_ROTARY_YARN] = "yarn",
@@ -102,7 +119,11 @@ static bool read_scaling(struct call *call, struct codec_document *document,
 
 static bool read_object(struct call *call, struct codec_document *document,
                         const struct codec_value *object, struct codec_error *error) {
-    const struct codec_keys keys = {.names = keys_of_rotary, .count = COUNT(keys_of_rotary)};
+    const struct codec_keys keys = {.names = keys_of_rotary,
+                                    .count = COUNT(keys_of_rotary),
+                                    .foreign = others_of_rotary,
+                                    .foreign_count = COUNT(others_of_rotary),
+                                    .here = 1};
     attn_rotary *rotary = &call->rotary;
     if (!codec_check_keys(document, object, &keys, error)) {
         return false;

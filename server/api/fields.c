@@ -503,6 +503,14 @@ void fields_infinity_keys(const char *keys[static API_INFINITY_KEYS]) {
     keys[count] = NULL;
 }
 
+const char *fields_null_key(unsigned at) {
+    size_t row = 0;
+    while (row < ROWS && ((table[row].at & at) == 0 || table[row].kind != FIELD_LOGITS)) {
+        row++;
+    }
+    return row < ROWS ? table[row].name : NULL;
+}
+
 bool fields_takes_infinity(const char *name) {
     const size_t row = row_of(name, ~0u);
     return row < ROWS && takes_infinity(&table[row]);

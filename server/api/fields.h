@@ -115,6 +115,10 @@ void fields_infinity_keys(const char *keys[static API_INFINITY_KEYS]);
  * request. */
 bool fields_is_exact(const char *name);
 
+/* Returns the key of these objects that takes null for minus infinity, but not -Infinity; NULL if
+ * there is none. */
+const char *fields_null_key(unsigned at);
+
 /* Returns whether a matrix under this name may hold -Infinity. */
 bool fields_takes_infinity(const char *name);
 

@@ -35,6 +35,9 @@
 #define DECAY       "it is \"decay\" here"
 #define LOGARITHM   "its logarithm is \"decay\" here"
 #define GATE        "\"decay\" is -exp(A_log) * softplus(a + dt_bias) here"
+#define ONE_MORE    ", each one more: onnxruntime's number is the length minus 1"
+#define CAUSAL      "it is \"causal\" here"
+#define ROTARY      "it is \"rotary\" here: true, or an object such as {\"base\": 10000}"
 #define NORMALIZE   "it is \"normalize_QK\" here"
 #define PAST_K      "it is \"past_K\" here"
 #define PAST_V      "it is \"past_V\" here"
@@ -79,7 +82,13 @@ const struct codec_foreign fields_foreign[] = {
      "torch.nn.MultiheadAttention true says the opposite)"},
     {"block_mask", ATTENTIONS, "it is \"mask\" here, where true attends"},
     {"attn_bias", ATTENTIONS, "it is \"bias\" here"},
-    {"is_causal", CALLS, "it is \"causal\" here"},
+    {"is_causal", CALLS, CAUSAL},
+    {"use_causal_mask", CALLS, CAUSAL},
+    {"unidirectional", ATTENTIONS, CAUSAL},
+    {"score_mod", ATTENTIONS,
+     "a function cannot be sent: give the numbers that it adds to the scores in \"bias\", and what "
+     "it forbids in \"mask\""},
+    {"mask_mod", ATTENTIONS, "a function cannot be sent: give what it allows in \"mask\""},
     {"num_heads", CALLS, HEADS},
     {"q_num_heads", CALLS, HEADS},
     {"nhead", CALLS, HEADS},
@@ -96,6 +105,7 @@ const struct codec_foreign fields_foreign[] = {
     {"need_weights", CALLS, RETURNED},
     {"output_attentions", CALLS, RETURNED},
     {"return_attn_probs", CALLS, RETURNED},
+    {"return_attention_scores", CALLS, RETURNED},
     {"return_lse", ATTENTIONS, RETURN_LSE},
     {"return_softmax_lse", ATTENTIONS, RETURN_LSE},
     {"qk_matmul_output_mode", ATTENTIONS,
@@ -127,6 +137,8 @@ const struct codec_foreign fields_foreign[] = {
      "1 / sqrt(columns of a head of Q)"},
     {"temperature", SOFTMAX, "there is no temperature here: divide X by it first"},
     {"logits_soft_cap", ATTENTIONS, SOFTCAP},
+    {"attn_logit_softcapping", ATTENTIONS, SOFTCAP},
+    {"attn_logit_softcap", ATTENTIONS, SOFTCAP},
     {"window_size", ATTENTIONS,
      WINDOW "; it counts from the last key as in flash-attention with \"alignment\": "
             "\"bottom_right\""},
@@ -138,6 +150,10 @@ const struct codec_foreign fields_foreign[] = {
     {"log_fgate", ATTENTION, "it is \"decay\" here"},
     {"sinks", ATTENTIONS, SINK},
     {"learnable_sink", ATTENTIONS, SINK},
+    {"head_sink", ATTENTIONS, SINK},
+    {"s_aux", ATTENTIONS, SINK},
+    {"smooth_softmax", ATTENTIONS, "it is \"sink\": 0 here, which adds 1 to each sum of exp"},
+    {"seqlens_k", ATTENTIONS, LENGTHS ONE_MORE AT_THE_END},
     {"nonpad_kv_seqlen", ATTENTIONS, LENGTHS AT_THE_END},
     {"cache_seqlens", ATTENTIONS, LENGTHS ", new ones included" AT_THE_END},
     {"key_value_seq_lengths", ATTENTIONS, LENGTHS},
@@ -192,6 +208,11 @@ const struct codec_foreign fields_foreign[] = {
     {"use_qk_l2norm", LINEAR, NORMALIZE},
     {"head_first", LINEAR, "the heads stand before the rows here: leave it out"},
     {"chunk_size", LINEAR, "the engine chooses the chunks: leave it out"},
+    {"past_key_values", ATTENTIONS,
+     "they are \"past_K\" and \"past_V\" here, the rows of one layer"},
+    {"block_table", ATTENTIONS,
+     "there are no pages here: give the rows of K and V in their order, and their number in "
+     "\"lengths\""},
     {"past_key", ATTENTIONS, PAST_K},
     {"past_value", ATTENTIONS, PAST_V},
     {"query", FREE, "it is \"Q\" here"},
@@ -202,6 +223,10 @@ const struct codec_foreign fields_foreign[] = {
     {"key", PROJECTIONS, "it is \"context\" here, from which K and V are projected"},
     {"value", PROJECTIONS,
      "it is \"value_context\" here, or \"context\" if K and V are projected from one matrix"},
+    {"bias_k", ATTENTION,
+     "it is \"bias_K\" of /self-attention, one more key, or \"b_K\" here, which is added to K"},
+    {"bias_v", ATTENTION,
+     "it is \"bias_V\" of /self-attention, one more value, or \"b_V\" here, which is added to V"},
     {"add_zero_attn", PROJECTIONS, "it is \"zero_key\" here"},
     {"add_bias_kv", PROJECTIONS, "give \"bias_K\" and \"bias_V\" here"},
     {"encoder_hidden_states", PROJECTIONS, "it is \"context\" here"},
@@ -217,6 +242,9 @@ const struct codec_foreign fields_foreign[] = {
     {"position_ids", ATTENTIONS, "it is \"positions\" here"},
     {"cos_cache", ATTENTIONS, "it is \"rotary_cos\" here"},
     {"sin_cache", ATTENTIONS, "it is \"rotary_sin\" here"},
+    {"do_rotary", ATTENTIONS, ROTARY},
+    {"rotary_interleaved", ATTENTIONS, "it is \"rotary\": {\"interleaved\": true} here"},
+    {"rotary_embedding_dim", ATTENTIONS, "it is \"rotary\": {\"columns\": ...} here"},
     {"rope_theta", ATTENTIONS, "it is \"rotary\": {\"base\": ...} here"},
     {"rope_scaling", ATTENTIONS, "it is \"rotary\": {\"scaling\": {...}} here"},
     {"rope_parameters", ATTENTIONS,

@@ -288,49 +288,118 @@ static bool layer_read(struct call *call, struct api_request *request, struct co
            stored_bias(call, &request->account, error);
 }
 
-/* Makes a call with one layer, or with all layers of a model in the order of their numbers. Returns
- * NULL after filling the response. */
-static struct call *make_calls(struct api_request *request, const struct layer *first, size_t count,
-                               bool all_layers) {
-    struct call *head = NULL, *last = NULL;
-    for (size_t i = 0; i < count; i++) {
-        last = call_new(request, last);
-        head = head == NULL ? last : head;
-        if (last != NULL) {
-            last->all_layers = all_layers;
+/* ------------------------------------------------------------------------- making many calls */
+
+enum {
+    LAYERS_AT_ONCE = 8,     /* calls that an I/O thread makes, in about 0.2 ms */
+    LAYERS_OF_TASK = 256,   /* calls that a task makes, in about 5 ms */
+    COST_OF_CALL = 1500000, /* multiply-adds that take as long as making one */
+};
+
+/* Work that makes a call with each of many layers, a few in each task; the work of these calls
+ * follows it. */
+struct making {
+    struct api_work work; /* first */
+    struct job_phases phases;
+    struct api_request *request;
+    const struct layers_catalogue *catalogue; /* kept until the work is released */
+    const struct layer *first;                /* the layers are `count` from here on */
+    size_t count, made;
+    bool all_layers;
+    struct call *head, *last; /* the calls that are made; owned */
+};
+
+/* Makes the calls up to number `end`. Returns false after filling the response. */
+static bool make_calls(struct making *m, size_t end) {
+    for (; m->made < end; m->made++) {
+        struct call *call = call_new(m->request, m->last);
+        if (call == NULL) {
+            return false;
         }
-        if (last == NULL || !stored_begin(last, request, first, i, count) ||
-            !call_make(last, request, layer_read, call_plan_multihead)) {
-            call_end(head);
-            return NULL;
+        m->head = m->head == NULL ? call : m->head;
+        m->last = call;
+        call->all_layers = m->all_layers;
+        if (!stored_begin(call, m->request, m->first, m->made, m->count) ||
+            !call_make(call, m->request, layer_read, call_plan_multihead)) {
+            return false;
         }
     }
-    return head;
+    return true;
+}
+
+static bool layers_make_on_worker(void *making, const struct jobs_task *task) {
+    struct making *m = making;
+    const size_t end = (task->phase + 1) * LAYERS_OF_TASK;
+    return make_calls(m, end < m->count ? end : m->count);
+}
+
+/* Ends what was made, and gives the catalogue back; the calls keep their layers. */
+static void layers_release(struct api_work *work) {
+    struct making *m = (struct making *)work;
+    call_end(m->head);
+    layers_give(m->request->state->layers, m->catalogue);
+}
+
+/* Makes work of the calls, or ends them. */
+static struct api_work *layers_next(struct api_work *work, struct api_request *request) {
+    struct making *m = (struct making *)work;
+    struct api_work *calls = call_work(m->head, request);
+    if (calls != NULL) {
+        m->head = NULL; /* they belong to their work */
+    }
+    layers_release(work);
+    return calls;
+}
+
+/* A task has failed and filled the response. */
+static void layers_answer(struct api_work *work, struct api_request *request) {
+    (void)work;
+    (void)request;
+}
+
+/* Makes the calls in tasks. Returns NULL after filling the response. */
+static struct api_work *make_later(const struct making *making) {
+    struct making *m = account_alloc(&making->request->account, sizeof *m);
+    if (m == NULL) {
+        reply_no_memory(making->request);
+        return NULL;
+    }
+    *m = *making;
+    m->phases = (struct job_phases){NULL, (m->count - 1) / LAYERS_OF_TASK + 1, NULL,
+                                    layers_make_on_worker, m};
+    m->work.job.phases = &m->phases;
+    m->work.job.cost = (double)m->count * COST_OF_CALL;
+    m->work.next = layers_next;
+    m->work.answer = layers_answer;
+    m->work.release = layers_release;
+    return &m->work;
 }
 
 struct api_work *api_layer_attention(struct api_request *request) {
     struct layers *layers = store_of(request);
-    struct call *call = NULL;
-    struct api_work *work = NULL;
     const char *name = request->name;
-    size_t count = 1;
+    struct making making = {.request = request, .count = 1};
     if (layers == NULL) {
         return NULL;
     }
-    const struct layers_catalogue *catalogue = layers_take(layers);
-    const struct layer *one = layers_find(catalogue, name);
+    making.catalogue = layers_take(layers);
+    const struct layer *one = layers_find(making.catalogue, name);
     const struct layer_model *other = NULL;
-    const struct layer *first = one != NULL ? one : layers_under(catalogue, name, &count, &other);
-    if (first == NULL) {
+    making.first = one != NULL ? one : layers_under(making.catalogue, name, &making.count, &other);
+    making.all_layers = one == NULL;
+    if (making.first == NULL) {
         refuse_name(request, name);
     } else if (other != NULL) {
-        refuse_two_models(request, name, first->model, other);
-    } else if (stored_fit(request, catalogue, first, count)) {
-        call = make_calls(request, first, count, one == NULL);
+        refuse_two_models(request, name, making.first->model, other);
+    } else if (stored_fit(request, making.catalogue, making.first, making.count)) {
+        struct api_work *work = making.count > LAYERS_AT_ONCE ? make_later(&making) : NULL;
+        if (work != NULL) {
+            return work;
+        }
+        if (making.count <= LAYERS_AT_ONCE && make_calls(&making, making.count)) {
+            return layers_next(&making.work, request);
+        }
     }
-    layers_give(layers, catalogue); /* the calls keep their layers */
-    if (call != NULL && (work = call_work(call, request)) == NULL) {
-        call_end(call);
-    }
-    return work;
+    layers_release(&making.work);
+    return NULL;
 }

@@ -8,7 +8,7 @@
 
 enum {
     LIMIT = 100,            /* entries of a page, if the request says nothing */
-    MOST_ENTRIES = 1000,    /* of a page */
+    MOST_ENTRIES = 1000,    /* of a page, and of a task */
     COST_OF_ENTRY = 100000, /* multiply-adds that take as long as listing an entry */
 };
 
@@ -30,8 +30,12 @@ static const struct layers_catalogue none; /* without a folder the lists are emp
 
 static bool lists_task(void *listing_, const struct jobs_task *task) {
     struct listing *listing = listing_;
-    (void)task;
-    listing->add(&listing->items, &listing->page);
+    struct lists_page page = listing->page;
+    page.first += task->phase * MOST_ENTRIES;
+    page.opens = task->phase == 0;
+    page.closes = task->phase + 1 == listing->phase.count;
+    page.end = page.closes ? page.end : page.first + MOST_ENTRIES;
+    listing->add(&listing->items, &page);
     return true;
 }
 
@@ -74,9 +78,12 @@ static struct api_work *with_entries(struct listing *listing, size_t first, size
 
 struct api_work *lists_all(struct api_request *request, bool hidden, lists_add *add) {
     struct listing *listing = new_listing(request, add);
-    return listing == NULL
-               ? NULL
-               : with_entries(listing, 0, hidden ? 0 : listing->page.catalogue->entry_count);
+    if (listing == NULL) {
+        return NULL;
+    }
+    const size_t count = hidden ? 0 : listing->page.catalogue->entry_count;
+    listing->phase.count = count > 0 ? (count - 1) / MOST_ENTRIES + 1 : 1;
+    return with_entries(listing, 0, count);
 }
 
 /* ------------------------------------------------------------------------------------- the page */

@@ -12,12 +12,14 @@
 struct lists_page {
     const struct layers_catalogue *catalogue;
     size_t first, end;
+    bool opens, closes; /* what stands before the entries, or behind them, belongs to the page */
 };
 
-/* Adds all items of an answer. */
+/* Adds the items of a page to those of the pages before it. */
 typedef void lists_add(struct codec_items *list, const struct lists_page *page);
 
-/* Begins the answer with all entries, or with none of them if `hidden`. Returns the work, or NULL
+/* Begins the answer with all entries, of which each task adds a page, or with none of them if
+ * `hidden`. Returns the work, or NULL
  * after filling the response. */
 struct api_work *lists_all(struct api_request *request, bool hidden, lists_add *add);
 

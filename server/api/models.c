@@ -119,9 +119,11 @@ struct api_work *api_server_ready(struct api_request *request) {
 }
 
 static void add_models(struct codec_items *list, const struct lists_page *page) {
-    codec_add_open(list, CODEC_OP_OBJECT, NULL);
-    codec_add_open(list, CODEC_OP_ARRAY, "models");
-    for (size_t i = 0; i < api_route_count; i++) {
+    if (page->opens) {
+        codec_add_open(list, CODEC_OP_OBJECT, NULL);
+        codec_add_open(list, CODEC_OP_ARRAY, "models");
+    }
+    for (size_t i = 0; page->opens && i < api_route_count; i++) {
         if (inference_is_endpoint(&api_routes[i])) {
             codec_add_text(list, NULL, api_routes[i].path + 1);
         }
@@ -132,8 +134,10 @@ static void add_models(struct codec_items *list, const struct lists_page *page) 
             codec_add_text(list, NULL, entry->layer->name);
         }
     }
-    codec_add_close(list);
-    codec_add_close(list);
+    if (page->closes) {
+        codec_add_close(list);
+        codec_add_close(list);
+    }
 }
 
 struct api_work *api_models(struct api_request *request) {

@@ -20,8 +20,10 @@ static void add_entry(struct codec_items *list, const char *name, const char *re
 }
 
 static void add_index(struct codec_items *list, const struct lists_page *page) {
-    codec_add_open(list, CODEC_OP_ARRAY, NULL);
-    for (size_t i = 0; i < api_route_count; i++) {
+    if (page->opens) {
+        codec_add_open(list, CODEC_OP_ARRAY, NULL);
+    }
+    for (size_t i = 0; page->opens && i < api_route_count; i++) {
         if (inference_is_endpoint(&api_routes[i])) {
             add_entry(list, api_routes[i].path + 1, "");
         }
@@ -30,7 +32,9 @@ static void add_index(struct codec_items *list, const struct lists_page *page) {
         const struct layers_entry *entry = &page->catalogue->entries[i];
         add_entry(list, layers_entry_name(entry), entry->reason);
     }
-    codec_add_close(list);
+    if (page->closes) {
+        codec_add_close(list);
+    }
 }
 
 struct api_work *api_repository(struct api_request *request) {

@@ -171,8 +171,27 @@ static void request_looked(struct job *job, enum job_outcome outcome) {
     resume(job->owner);
 }
 
+static struct job *begin_work(struct api_request *request);
+
+/* Begins the work that follows the work of a job that is done. Returns as begin_work() does. */
+static struct job *begin_next(struct api_request *request) {
+    struct api_work *work = request->run.work;
+    request->run.work = work->next(work, request);
+    return request->run.work != NULL ? begin_work(request) : NULL;
+}
+
 static void request_computed(struct job *job, enum job_outcome outcome) {
     struct api_request *request = job->owner;
+    if (outcome == JOB_DONE && request->run.work->next != NULL) {
+        metrics_computed(&request->state->metrics, job->cost, job->spent, job->longest);
+        struct job *next = begin_next(request);
+        if (next != NULL) {
+            jobs_run(request->state->jobs, next);
+        } else {
+            resume(request);
+        }
+        return;
+    }
     conclude(request, job, outcome);
     const size_t numbers = request->tensors.unlooked;
     if (numbers <= CHUNK_NUMBERS) {
@@ -209,9 +228,15 @@ static struct job *admit(struct api_request *request, struct job *job,
  * workers must run, or NULL if the response is filled. */
 static struct job *begin_work(struct api_request *request) {
     struct job *job = &request->run.work->job;
-    generated_begin(&request->generated, job);
+    if (request->run.work->next == NULL) {
+        generated_begin(&request->generated, job);
+    }
     if (request->state->jobs == NULL || job->cost <= SMALL_COST) {
-        conclude(request, job, jobs_run_here(job));
+        const enum job_outcome outcome = jobs_run_here(job);
+        if (outcome == JOB_DONE && request->run.work->next != NULL) {
+            return begin_next(request);
+        }
+        conclude(request, job, outcome);
         tensors_look(request, SIZE_MAX);
         return NULL;
     }

@@ -56,9 +56,15 @@ struct codec_options {
     /* The level of the objects whose members these are: 1 is the outermost object, and 3 is an
      * object in an array in it; 0 = 1. */
     size_t key_level;
+    const char *null_key; /* the key whose numbers may be null for minus infinity, for a message */
     bool integers; /* numbers are integers, and are written so: 4 is taken, and 4.0 is refused */
     struct account *account; /* counts all that is allocated; borrowed; NULL = nothing is counted */
 };
+
+/* What is said of a text that begins with "version": the pointer that Git LFS leaves in place of a
+ * file begins with "version https://git-lfs.github.com/spec/v1", and neither JSON nor safetensors
+ * can begin so. */
+extern const char codec_lfs_pointer[];
 
 struct codec_reader;
 struct codec_document;

@@ -17,6 +17,10 @@ uint64_t codec_safetensors_length(const unsigned char prefix[static SAFETENSORS_
     return length;
 }
 
+bool codec_is_lfs_pointer(const unsigned char prefix[static SAFETENSORS_PREFIX]) {
+    return memcmp(prefix, "version ", SAFETENSORS_PREFIX) == 0;
+}
+
 /* Reads the type and the shape of a tensor of a file. */
 static bool read_form(const struct codec_document *document, const struct codec_value *value,
                       struct codec_stored *tensor, struct codec_error *error) {

@@ -31,6 +31,10 @@ struct codec_safetensors {
 /* Returns the length of a header, from its eight bytes. */
 uint64_t codec_safetensors_length(const unsigned char prefix[static SAFETENSORS_PREFIX]);
 
+/* Returns whether these are the first bytes of a pointer of Git LFS (codec_lfs_pointer): as a
+ * length they would be too large for any file. */
+bool codec_is_lfs_pointer(const unsigned char prefix[static SAFETENSORS_PREFIX]);
+
 /* Reads the header of a file that has so many bytes after it, or of a body. The bytes of the
  * tensors must follow one another without gaps or overlaps. A tensor of a file may have any number
  * of axes, no elements, or a type that this program does not read; one of a body is what

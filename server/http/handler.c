@@ -13,8 +13,10 @@
 #include "http/log.h"
 
 #include <arpa/inet.h>
+#include <linux/tcp.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 
 /* ------------------------------------------------------------------------------------ the head */
 
@@ -58,6 +60,8 @@ void *handler_on_target(void *unused, const char *raw, struct MHD_Connection *co
     if (own != NULL) {
         own->target = raw;
         own->target_size = strlen(raw);
+        handler_await_head(own); /* the latest stands first */
+        own->targeted = true;
     }
     return &uri_marks[framing_check_uri(raw)];
 }
@@ -249,9 +253,130 @@ void handler_on_completed(void *unused, struct MHD_Connection *connection, void 
         watch_for(&call->connection->watched,
                   INT64_C(1000) * (server->options.idle_timeout + server->options.header_timeout));
         tell_completed(call, connection);
+        handler_await_head(call->connection);
         http_call_free(call);
     }
     *closure = NULL;
+}
+
+/* ------------------------------------------------------------ what libmicrohttpd itself refuses */
+
+/* libmicrohttpd 0.9.75 sends two heads if it refuses a head that has come as a whole, as for its
+ * Content-Length or its cookies, and a body behind the head of HEAD if the target does not fit into
+ * its buffer. It does not say which connection it refuses. So the server looks among those that
+ * wait for a head. Whichever it finds has a head that is refused in any case, and gets an answer of
+ * the server, behind which nothing can be sent. If it finds none, libmicrohttpd answers alone. */
+static _Thread_local struct http_connection *heads;
+
+enum {
+    MOST_LOOKED = 256,      /* connections that are looked at */
+    LONG_TARGET = 16 * 1024 /* bytes without the end of a request line, which are refused anyway */
+};
+
+void handler_forget_head(struct http_connection *own) {
+    if (!own->waits || !pthread_equal(own->thread, pthread_self())) {
+        return; /* another thread closes what is left when the server stops */
+    }
+    if (own->previous_head != NULL) {
+        own->previous_head->next_head = own->next_head;
+    } else {
+        heads = own->next_head;
+    }
+    if (own->next_head != NULL) {
+        own->next_head->previous_head = own->previous_head;
+    }
+    own->waits = false;
+}
+
+void handler_await_head(struct http_connection *own) {
+    handler_forget_head(own);
+    own->thread = pthread_self();
+    own->previous_head = NULL;
+    own->next_head = heads;
+    if (heads != NULL) {
+        heads->previous_head = own;
+    }
+    heads = own;
+    own->waits = true;
+    own->targeted = false;
+}
+
+/* Returns whether libmicrohttpd has read more than a target may have, without finding its end. Only
+ * the first request of a connection is known to be all that was read. */
+static bool has_long_target(const struct http_connection *own) {
+    struct tcp_info info = {0};
+    socklen_t size = sizeof info;
+    int unread = 0;
+    return !own->targeted && !own->served && own->server->tls == NULL &&
+           getsockopt(own->watched.fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 &&
+           ioctl(own->watched.fd, FIONREAD, &unread) == 0 &&
+           info.tcpi_bytes_received >= (uint64_t)unread + LONG_TARGET;
+}
+
+/* Returns whether the whole head has come. The handler has not been called for it. */
+static bool has_whole_head(const struct http_connection *own) {
+    return own->targeted &&
+           MHD_get_connection_info(own->mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE) != NULL;
+}
+
+/* Returns whether the method is HEAD, the only one that ends with a D. It ends with a NUL, behind
+ * which only spaces may stand before the target. */
+static bool is_head(const struct http_connection *own) {
+    const char *at = own->target;
+    do {
+        at--;
+    } while (*at == ' ');
+    return at[-1] == 'D';
+}
+
+/* Answers a request that libmicrohttpd refuses with this status. If the filter refuses it, too, the
+ * filter says why. */
+static void answer_refused(struct http_connection *own, int status) {
+    struct header_list list = {.count = 0};
+    struct framing_result framing;
+    const bool known = own->targeted;
+    if (known) {
+        MHD_get_connection_values_n(own->mhd, MHD_HEADER_KIND, collect_header, &list);
+    }
+    const struct framing_head head = {
+        .method = known && is_head(own) ? "HEAD" : "GET",
+        .version = "HTTP/1.1",
+        .uri = known ? FRAMING_URI_SOUND : FRAMING_URI_LONG,
+        .headers = list.headers,
+        .count = list.count,
+        .codings = own->server->options.compression,
+    };
+    framing_check(&head, &framing);
+    struct http_call *call =
+        http_call_create(own, known ? own->target : "/", head.method, &framing);
+    if (call == NULL) {
+        return;
+    }
+    if (framing.status != 0) {
+        http_call_refuse(call, framing.status, "%s", framing.detail);
+    } else if (framing.content_length > own->server->options.max_body) {
+        http_call_refuse_size(call, "%llu bytes or more",
+                              (unsigned long long)framing.content_length);
+    } else {
+        http_call_refuse(call, status,
+                         status == 431 ? "the head of a request has at most about 30 KB"
+                                       : "the head of the request is not sound HTTP");
+    }
+    respond_alone(call, known);
+    own->ends = true;
+    tell_completed(call, own->mhd);
+    http_call_free(call);
+}
+
+void handler_on_refusal(int status) {
+    struct http_connection *own = MHD_get_version()[0] == '0' ? heads : NULL;
+    for (int i = 0; own != NULL && i < MOST_LOOKED; i++, own = own->next_head) {
+        if (has_whole_head(own) || has_long_target(own)) {
+            handler_forget_head(own);
+            answer_refused(own, status);
+            return;
+        }
+    }
 }
 
 /* ------------------------------------------------------------------------------- all the steps */
@@ -279,6 +404,10 @@ enum MHD_Result handler_on_step(void *server_, struct MHD_Connection *connection
     const enum http_stage stage = atomic_load(&server->stage);
     if (*closure == NULL || is_uri_mark(*closure)) {
         struct http_connection *own = stage < HTTP_CLOSED ? connection_of(connection) : NULL;
+        if (own != NULL) {
+            handler_forget_head(own);
+            own->served = true;
+        }
         result = own != NULL ? take_head(own, url, method, version, closure) : MHD_NO;
     } else if (stage != HTTP_ENDED) {
         result = *size > 0 ? take_chunk(*closure, bytes, size) : take_end(*closure);

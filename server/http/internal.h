@@ -15,6 +15,7 @@
 #include "http/watch.h"
 
 #include <microhttpd.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -55,7 +56,12 @@ struct http_connection {
     struct http_call *call;     /* the call that was pending last */
     struct http_call *idle;     /* owned; memory for the next call, or NULL */
     bool untimed;               /* libmicrohttpd's idle timeout is off */
-    bool ends;          /* the last response that was queued says that the server closes it */
+    struct http_connection *next_head, *previous_head; /* neighbours in the list of handler.c */
+    pthread_t thread;                                  /* the I/O thread of the connection */
+    bool waits;    /* it is in that list: the head of the next request has not come as a whole */
+    bool targeted; /* the target of that head has come */
+    bool served;   /* a request has reached the handler */
+    bool ends;     /* the last response that was queued says that the server closes it */
     const char *target; /* raw, of the last request, in libmicrohttpd's buffer; NULL: none yet */
     size_t target_size;
 };
@@ -113,6 +119,14 @@ enum MHD_Result handler_on_step(void *server, struct MHD_Connection *connection,
 void handler_on_completed(void *unused, struct MHD_Connection *connection, void **closure,
                           enum MHD_RequestTerminationCode code);
 
+/* The connection waits for the head of a request, or waits no longer. The I/O thread of the
+ * connection calls these. */
+void handler_await_head(struct http_connection *connection);
+void handler_forget_head(struct http_connection *connection);
+
+/* libmicrohttpd is about to refuse a request of this thread with a page of its own. */
+void handler_on_refusal(int status);
+
 /* ------------------------------------------------------------------------------------- body.c */
 
 /* Sets the deadline of the body, which grows with the bytes that have arrived. */
@@ -131,6 +145,10 @@ void body_end(struct http_call *call);
 /* Queues call->response. Returns MHD_NO if that fails; libmicrohttpd then cuts off the connection.
  */
 enum MHD_Result respond_send(struct http_call *call);
+
+/* Sends call->response on the socket of a connection whose request libmicrohttpd refuses, and lets
+ * nothing follow it. Without `body` the body is left out, because the method is not known. */
+void respond_alone(struct http_call *call, bool body);
 
 /* -------------------------------------------------------------------------------- http_call.c */
 

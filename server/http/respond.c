@@ -3,9 +3,13 @@
  * while it is sent. It compresses the body if the client asks for that.
  */
 #include "http/internal.h"
+#include "http/tls.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <time.h>
 
 enum {
     BLOCK = 4 * 1024,  /* bytes of libmicrohttpd's buffer for chunks; HTTP/1.0 uses it */
@@ -314,4 +318,37 @@ enum MHD_Result respond_send(struct http_call *call) {
     call->status = result == MHD_YES && !call->client_left ? response->status : 0;
     call->sent = streams || call->request.head || response->status == 304 ? 0 : response->size;
     return result;
+}
+
+void respond_alone(struct http_call *call, bool body) {
+    const struct http_response *response = &call->response;
+    const struct http_connection *own = call->connection;
+    const size_t size = body ? response->size : 0;
+    const size_t sent = call->request.head ? 0 : size;
+    char text[2048], date[40] = "";
+    struct tm now;
+    const time_t seconds = time(NULL);
+    gmtime_r(&seconds, &now);
+    strftime(date, sizeof date, "%a, %d %b %Y %H:%M:%S GMT", &now);
+    const int head = snprintf(text, sizeof text,
+                              "HTTP/1.1 %d %s\r\nDate: %s\r\nConnection: close\r\n"
+                              "Content-Type: %s\r\nX-Request-Id: %s\r\nCache-Control: no-store\r\n"
+                              "X-Content-Type-Options: nosniff\r\nContent-Length: %zu\r\n\r\n",
+                              response->status, http_title(response->status), date,
+                              response->media_type, call->id, size);
+    if (head > 0 && (size_t)head + sent <= sizeof text) {
+        memcpy(text + head, response->body, sent);
+        const union MHD_ConnectionInfo *tls =
+            own->pair != NULL
+                ? MHD_get_connection_info(own->mhd, MHD_CONNECTION_INFO_GNUTLS_SESSION)
+                : NULL;
+        if (tls != NULL) {
+            tls_send(tls->tls_session, text, (size_t)head + sent);
+        } else {
+            send(own->watched.fd, text, (size_t)head + sent, MSG_DONTWAIT | MSG_NOSIGNAL);
+        }
+        call->status = response->status;
+        call->sent = sent;
+    }
+    shutdown(own->watched.fd, SHUT_WR);
 }

@@ -44,6 +44,7 @@ static void open_connection(struct http_server *server, struct MHD_Connection *c
         /* The time includes the handshake. */
         watch_for(&own->watched, INT64_C(1000) * server->options.header_timeout);
         watch_add(server->watch, &own->watched, fd);
+        handler_await_head(own);
     }
     *context = own;
 }
@@ -80,6 +81,7 @@ static void on_connection(void *server_, struct MHD_Connection *connection, void
         return;
     }
     if (own != NULL) {
+        handler_forget_head(own);
         if (own->pair != NULL && own->target == NULL && is_plain_http(own->watched.fd)) {
             http_log_refused("plain HTTP on this port for HTTPS");
         }
@@ -130,11 +132,21 @@ static void on_message(void *unused, const char *format, va_list arguments) {
     const bool handshake = strstr(format, "received handshake message out of context") != NULL;
     /* libmicrohttpd has refused a request with a page of its own. */
     const bool refusal = strstr(format, "(HTTP response code is %u ('%s'))") != NULL;
+    unsigned status = 0;
+    if (refusal) {
+        va_list copy;
+        va_copy(copy, arguments);
+        status = va_arg(copy, unsigned);
+        va_end(copy);
+    }
     http_log_mhd(unused,
                  handshake ? "a TLS handshake failed"
                  : refusal ? "libmicrohttpd refused a request with status %u"
                            : format,
                  arguments);
+    if (refusal) {
+        handler_on_refusal((int)status);
+    }
     if (busy_waiting) {
         wait_tick();
     }

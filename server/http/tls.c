@@ -214,6 +214,10 @@ struct tls_pair *tls_begin(struct tls *tls, void *session) {
     return pair;
 }
 
+void tls_send(void *session, const void *bytes, size_t size) {
+    gnutls_record_send(session, bytes, size);
+}
+
 void tls_end(struct tls_pair *pair) {
     if (pair == NULL) {
         return;

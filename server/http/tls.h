@@ -35,6 +35,9 @@ void tls_free(struct tls *tls); /* must follow the last tls_end; NULL is fine */
 struct tls_pair *tls_begin(struct tls *tls, void *session);
 void tls_end(struct tls_pair *pair); /* NULL is fine */
 
+/* Sends bytes in a session after its handshake, if the socket takes them at once. */
+void tls_send(void *session, const void *bytes, size_t size);
+
 /* Returns the function that libmicrohttpd asks for a certificate (MHD_OPTION_HTTPS_CERT_CALLBACK2)
  * in sessions to which tls_begin gave none. It has none either, so their handshakes fail. */
 void *tls_no_certificate(void);

@@ -149,6 +149,10 @@ static struct codec_document *read_header(struct reading *r, int fd, uint64_t fi
         refuse_model(r, "%.100s has no header: it has %llu bytes", path, (unsigned long long)file);
         return NULL;
     }
+    if (codec_is_lfs_pointer(prefix)) {
+        refuse_model(r, "%.100s: %s", path, codec_lfs_pointer);
+        return NULL;
+    }
     *size = codec_safetensors_length(prefix);
     if (*size > MOST_BYTES || *size > file - SAFETENSORS_PREFIX) {
         const uint64_t left = file - SAFETENSORS_PREFIX;

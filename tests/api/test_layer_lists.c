@@ -151,6 +151,33 @@ static void start_with_many(void) {
     layer_folder_serve((const char *const[]){"--max-memory", "1MiB", NULL});
 }
 
+static void start_with_several_pages(void) {
+    layer_folder_begin();
+    layer_file_model("many.safetensors", "", 2500, 1, 1, 1);
+    layer_folder_serve((const char *const[]){"--max-memory", "64MiB", NULL});
+}
+
+/* Several tasks make a list of so many layers. */
+Test(many_layers, stand_once_in_lists_of_all, .init = start_with_several_pages,
+     .fini = layer_folder_stop, .timeout = 1200) {
+    static const char *const paths[][2] = {{"GET", "/v2/models"}, {"POST", "/v2/repository/index"}};
+    for (size_t i = 0; i < COUNT(paths); i++) {
+        char *body = ask_as("", paths[i][0], paths[i][1], 200), *at = body;
+        struct cJSON *list = json_parse(body, strlen(body));
+        const struct cJSON *names = i == 0 ? json_get(list, "models") : list;
+        const size_t others = json_size(names) - 2500;
+        cr_expect(others > 0 && others < 10, "%zu", others);
+        for (size_t j = 0; j < 2500 && at != NULL; j++) {
+            char name[32];
+            snprintf(name, sizeof name, "\"many.h.%zu\"", j);
+            at = strstr(at, name);
+            cr_expect_not_null(at, "%s: %s", paths[i][1], name);
+        }
+        json_free(list);
+        free(body);
+    }
+}
+
 /* A list counts in the account of its request, as every other answer does. */
 Test(many_layers, count_in_the_memory_of_a_request, .init = start_with_many,
      .fini = layer_folder_stop, .timeout = 1200) {

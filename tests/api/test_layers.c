@@ -313,6 +313,44 @@ Test(layers, answer_for_all_layers_of_a_model) {
     json_free(whole);
 }
 
+/* So many layers are planned in several tasks. */
+Test(layers, answer_for_more_layers_than_a_task_plans) {
+    const size_t count = 600;
+    char *body = malloc(32 * count), path[64];
+    size_t size = (size_t)sprintf(body, "{\"return\":[\"output\"],\"X\":[");
+    cr_assert_not_null(body);
+    for (size_t i = 0; i < count; i++) {
+        size += (size_t)sprintf(body + size, "%s[[%zu,1],[0,2]]", i > 0 ? "," : "", i % 7);
+    }
+    strcpy(body + size, "]}");
+    layer_file_model("many.safetensors", "", count, 2, 2, 1);
+    serve();
+    const double before = daemon_metric("attentiond_longest_task_seconds_count");
+    struct cJSON *answer = ask_body("/layers/many/attention", body);
+    const struct cJSON *layer = json_first(json_get(answer, "layers"));
+    cr_expect_eq(daemon_metric("attentiond_longest_task_seconds_count"), before + 2,
+                 "planning is work of its own, which no I/O thread does");
+    cr_assert_eq(json_size(json_get(answer, "layers")), count);
+    for (size_t i = 0; i < count; i++, layer = json_next(layer)) {
+        snprintf(path, sizeof path, "many.h.%zu", i);
+        cr_expect_str_eq(json_text(json_get(layer, "name")), path);
+        if (i % 85 == 0 || i % 256 >= 254 || i % 256 < 2) {
+            char one_body[96];
+            snprintf(path, sizeof path, "/layers/many.h.%zu/attention", i);
+            snprintf(one_body, sizeof one_body, "{\"return\":[\"output\"],\"X\":[[%zu,1],[0,2]]}",
+                     i % 7);
+            struct cJSON *one = ask_body(path, one_body);
+            cr_expect(are_close(json_get(layer, "output"), json_get(one, "output"), 0), "%zu", i);
+            json_free(one);
+        }
+    }
+    json_free(answer);
+    strcpy(body + size - 14, "]}"); /* without the last one */
+    expect_answer("POST", "/layers/many/attention", "Content-Type: application/json\r\n", body, 422,
+                  "has 599 layers, but this model has 600");
+    free(body);
+}
+
 /* Each layer has gradients of its own results. */
 Test(layers, return_gradients_for_all_layers_of_a_model) {
 #define X0 "[[1,2],[0.5,-1]]"
@@ -507,6 +545,7 @@ Test(layers, list_each_file_that_is_not_served_with_the_reason) {
          "W_Q has a type"},
     };
     static const char *const others[][2] = {{"empty.safetensors", "has no header"},
+                                            {"pointer.safetensors", "a pointer of Git LFS"},
                                             {"fifo.safetensors", "no regular file"},
                                             {"link.safetensors", "link out of the folder"},
                                             {"dir.safetensors", "no regular file"}};
@@ -517,6 +556,8 @@ Test(layers, list_each_file_that_is_not_served_with_the_reason) {
         layer_file_tensors(name, files[i].header, zeros, sizeof zeros);
     }
     layer_file_text("empty.safetensors", "");
+    layer_file_text("pointer.safetensors", "version https://git-lfs.github.com/spec/v1\n"
+                                           "oid sha256:0123456789abcdef\nsize 12\n");
     snprintf(path, sizeof path, "%sfifo.safetensors", layer_folder);
     cr_assert_eq(mkfifo(path, 0600), 0);
     snprintf(path, sizeof path, "%slink.safetensors", layer_folder);

@@ -86,6 +86,65 @@ Test(options, variable_of_a_kubernetes_service_is_no_port) {
     cr_expect_eq(read_flags(&o, NULL, NULL, NULL), OPTIONS_BAD, "this holds for no other variable");
 }
 
+/* A misspelt variable stops the start, because the option that it means may protect the service. */
+Test(options, a_variable_that_is_no_option) {
+    static const struct {
+        const char *name, *words;
+    } bad[] = {
+        {"ATTENTIOND_API_KEY_FLIE", "did you mean ATTENTIOND_API_KEY_FILE?"},
+        {"ATTENTIOND_API_KEYS_FILE", "did you mean ATTENTIOND_API_KEY_FILE?"},
+        {"ATTENTION_API_KEY_FILE", "did you mean ATTENTIOND_API_KEY_FILE?"},
+        {"attentiond_api_key_file", "did you mean ATTENTIOND_API_KEY_FILE?"},
+        {"ATTENTIOND_TLS_CERTIFICAT", "did you mean ATTENTIOND_TLS_CERTIFICATE?"},
+        {"ATTENTIOND-API-KEY-FILE", "ATTENTIOND-API-KEY-FILE is no option"},
+        {"ATTENTIOND_AUTHENTICATION", "ATTENTIOND_AUTHENTICATION is no option; --help"},
+        {"ATTENTIOND_API_KEY", "ATTENTIOND_API_KEY is no option"},
+        {"ATTENTIOND_EXPORT", "ATTENTIOND_EXPORT is no option"},
+        {"ATTENTIOND_KEY", "in the file that ATTENTIOND_API_KEY_FILE names"},
+    };
+    static const struct {
+        const char *name, *value;
+    } good[] = {
+        {"ATTENTIOND_SERVICE_HOST", "10.0.0.7"},
+        {"ATTENTIOND_SERVICE_PORT", "80"},
+        {"ATTENTIOND_SERVICE_PORT_HTTP", "80"},
+        {"ATTENTIOND_PORT_80_TCP", "tcp://10.0.0.7:80"},
+        {"ATTENTIOND_PORT_80_TCP_PROTO", "tcp"},
+        {"ATTENTIOND_CANARY_PORT", "tcp://10.0.0.7:80"},
+        {"ATTENTIOND_URL", "http://127.0.0.1:8080"},
+        {"ATTENTION_ISA", ""},
+        {"HOME", "/"},
+    };
+    struct server_options o;
+    for (size_t i = 0; i < COUNT(good); i++) {
+        setenv(good[i].name, good[i].value, 1);
+        cr_expect_eq(read_flags(&o, NULL, NULL, NULL), OPTIONS_READY, "%s: %s", good[i].name,
+                     error);
+    }
+    for (size_t i = 0; i < COUNT(bad); i++) {
+        setenv(bad[i].name, "keys.txt", 1);
+        cr_expect_eq(read_flags(&o, NULL, NULL, NULL), OPTIONS_BAD, "%s", bad[i].name);
+        cr_expect_not_null(strstr(error, bad[i].words), "%s: %s", bad[i].name, error);
+        unsetenv(bad[i].name);
+    }
+    setenv("ATTENTIOND_KEY", "the key of a client", 1);
+    cr_expect_eq(read_flags(&o, "--api-key-file", "keys", NULL), OPTIONS_READY, "%s", error);
+}
+
+/* An empty variable of a file that protects the service is no variable that is not set. */
+Test(options, an_empty_path_of_keys) {
+    static const char *const names[] = {"ATTENTIOND_API_KEY_FILE", "ATTENTIOND_TLS_CERTIFICATE",
+                                        "ATTENTIOND_TLS_KEY"};
+    for (size_t i = 0; i < COUNT(names); i++) {
+        struct server_options o;
+        setenv(names[i], "", 1);
+        cr_expect_eq(read_flags(&o, NULL, NULL, NULL), OPTIONS_BAD, "%s", names[i]);
+        cr_expect(strstr(error, names[i]) != NULL && strstr(error, "is empty") != NULL, "%s",
+                  error);
+        unsetenv(names[i]);
+    }
+}
+
 Test(options, bad_values) {
     static const struct {
         const char *flag, *value;

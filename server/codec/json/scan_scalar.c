@@ -99,6 +99,9 @@ static void put_infinity_keys(const struct codec_reader *reader, char out[KEYS_T
     snprintf(out + used, used < KEYS_TEXT ? KEYS_TEXT - used : 0, i > 1 ? " take" : " takes");
 }
 
+const char codec_lfs_pointer[] =
+    "this is a pointer of Git LFS and not the file itself, which \"git lfs pull\" fetches";
+
 /* Refuses texts that other programs write, and a byte order mark, with messages of their own. True
  * if the text is none of them. */
 static bool not_json(struct codec_reader *reader, const char *text, size_t size, size_t offset) {
@@ -111,8 +114,14 @@ static bool not_json(struct codec_reader *reader, const char *text, size_t size,
                   {"False", "write false"}, {"None", "write null"}, {"undefined", "write null"}};
     const char *key = takes_infinity(reader);
     char keys[KEYS_TEXT];
-    if (reader->options.infinity_keys != NULL && size == strlen("-Infinity") &&
-        memcmp(text, "-Infinity", size) == 0) {
+    const char *null_key = reader->options.null_key;
+    const bool minus_infinity = size == strlen("-Infinity") && memcmp(text, "-Infinity", size) == 0;
+    if (minus_infinity && null_key != NULL && reader_is_under(reader, null_key)) {
+        return reader_syntax(reader, offset,
+                             "-Infinity is not JSON: write null for minus infinity in \"%s\"",
+                             null_key);
+    }
+    if (minus_infinity && reader->options.infinity_keys != NULL) {
         put_infinity_keys(reader, keys);
         return reader_syntax(reader, offset, "-Infinity is not JSON: only %s it", keys);
     }
@@ -127,6 +136,9 @@ static bool not_json(struct codec_reader *reader, const char *text, size_t size,
             return reader_syntax(reader, offset, "%s is not JSON: %s", others[i].text,
                                  others[i].hint);
         }
+    }
+    if (offset == 0 && size == strlen("version") && memcmp(text, "version", size) == 0) {
+        return reader_syntax(reader, 0, "%s", codec_lfs_pointer);
     }
     if (offset == 0 && size >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0) {
         reader_syntax(reader, 0, "the body starts with a byte order mark, which is not JSON");
