@@ -143,7 +143,9 @@ static void draw_turns(struct packed *c) {
 static void draw_gates(struct packed *c) {
     const bool headed = c->axis || c->options.heads != 0;
     const size_t heads = headed && rng_chance(&c->rng, 2) ? c->heads : 1;
-    c->options.decay = draw_tensor(c, headed ? 2 : 1, c->rows[1], heads, 0);
+    /* A last axis of 1 says that the heads follow the keys. */
+    const bool sure = headed && (heads == c->rows[1] || rng_chance(&c->rng, 2));
+    c->options.decay = draw_tensor(c, sure ? 3 : headed ? 2 : 1, c->rows[1], heads, 1);
     void *data = c->numbers->of;
     for (size_t i = 0; i < c->rows[1] * heads; i++) {
         const bool forgets = rng_chance(&c->rng, 8);
@@ -327,7 +329,10 @@ static attn_plan *plan_alone(struct packed *c, size_t q, size_t k, size_t i) {
         decay = *c->options.decay;
         decay.shape[0] = c->keys[i];
         decay.data = (const char *)decay.data +
-                     k * (decay.rank == 2 ? decay.shape[1] : 1) * attn_dtype_size(c->dtype);
+                     k * (decay.rank > 1 ? decay.shape[1] : 1) * attn_dtype_size(c->dtype);
+        if (decay.rank == 2) {
+            decay.shape[decay.rank++] = 1;
+        }
         own.options.decay = &decay;
     }
     if (c->options.upstream != NULL) {
