@@ -38,6 +38,7 @@ struct lifted {
     attn_dtype dtype; /* ATTN_FLOAT32, ATTN_FLOAT64 or ATTN_BOOL */
     bool exact;       /* the float64 numbers become float32 in lifted_narrow() */
     bool rounds;      /* the float64 numbers are rounded to float32 or to halves later */
+    bool arrived;     /* the elements arrived as bytes */
     bool infinite;    /* the element `first_null` is -Infinity, and not null */
     int rank;
     size_t shape[ATTN_MAX_RANK]; /* an axis whose length is not known yet has 0 */
