@@ -198,6 +198,10 @@ static const struct refusal refusals[] = {
             {.sequences = &of_5, .results = ATTN_WANT(WEIGHTS)}),
     REFUSED("5,8 5,8 5,3", "results", "states is not possible with sequences",
             {.sequences = &of_5, .results = ATTN_WANT(OUTPUT) | ATTN_WANT(STATES)}),
+    GOOD("2,1,1,2,1,5,8 5,8 5,3", {.results = ATTN_WANT(STATES)}),
+    GOOD("2,1,1,1,2,1,5,8 5,8 5,3", {0}),
+    BAD("2,1,1,1,2,1,5,8 5,8 5,3", ATTN_UPDATE_AS_GIVEN, TOO_LARGE, "results", "at most 4, not 5",
+        {.results = ATTN_WANT(STATES)}),
     /* Scales and the epsilon. */
     REFUSED("5,8 5,8 5,3", "scale", "finite", {.flags = ATTN_FLAG_SCALE, .scale = INFINITY}),
     REFUSED("5,8 5,8 5,3", "scale", "scale[0] is nan", {.scales = not_a_scale, .scales_count = 1}),
@@ -313,6 +317,21 @@ Test(linear_errors, of_options_without_a_meaning) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         expect_plan(i, &s, ATTN_UPDATE_AS_GIVEN, &cases[i].options,
                     &(struct verdict){ATTN_INVALID_ARGUMENT, cases[i].name, cases[i].name});
+    }
+}
+
+/* The last two axes of a state can only be exchanged if they differ. */
+Test(linear_errors, of_a_square_state_name_no_exchange) {
+    static const char *const shapes[] = {"5,8 5,8 5,8 - - 3,8,8", "2,5,8 2,5,8 2,5,8 - - 3,8,8",
+                                         "5,8 5,8 5,3 - - 3,8"};
+    for (size_t i = 0; i < 3; i++) {
+        const struct shapes s = parse_shapes(shapes[i]);
+        attn_plan *plan;
+        attn_error error = {0};
+        cr_expect_eq(plan_shapes(&plan, &s, ATTN_UPDATE_AS_GIVEN, NULL, &error),
+                     ATTN_SHAPE_MISMATCH);
+        cr_expect_str_eq(error.argument, "past_state");
+        cr_expect_eq(strstr(error.message, "exchanged") != NULL, i == 2, "%s", error.message);
     }
 }
 
