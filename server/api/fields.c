@@ -206,7 +206,7 @@ static const struct field table[] = {
      "bHk", TENSOR(decay, options.decay)},
     {"decay", LINEAR, FIELDS_OPTIONS, FIELD_DECAY, 1, ATTN_MAX_RANK, NUMBERS, "bGnd",
      TENSOR(decay, options.decay)},
-    {"beta", LINEAR, FIELDS_OPTIONS, FIELD_MATRIX, 1, ATTN_MAX_RANK, NUMBERS, "bGn",
+    {"beta", LINEAR, FIELDS_OPTIONS, FIELD_MATRIX, 1, ATTN_MAX_RANK - 1, NUMBERS, "bGn",
      TENSOR(beta, linear.beta)},
     {"past_state", LINEAR, FIELDS_OPTIONS, FIELD_MATRIX, 2, ATTN_MAX_RANK, NUMBERS, "bGdv",
      TENSOR(past_state, linear.past_state)},
