@@ -208,6 +208,8 @@ static attn_status resolve_padding(attn_plan *plan, const attn_options *o, attn_
                          plan->form.past > 0 ? ", with the past keys" : "");
     }
     const size_t item = items == 1 ? 0 : plan->rules.keys;
+    plan->rules.exists = t->data;
+    plan->rules.exists_item = item;
     if (plan->rules.mask.data != NULL) {
         plan->rules.padding = t->data;
         plan->rules.padding_item = item;
