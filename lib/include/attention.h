@@ -381,7 +381,7 @@ typedef struct attn_options {
     double scale; /* finite; 0 without ATTN_FLAG_SCALE */
     /* The scale of each head in place of `scale`, finite; borrowed while the plan is made. */
     const double *scales;
-    size_t scales_count; /* numbers in `scales`: 0 = none, or H */
+    size_t scales_count; /* numbers in `scales`: 0 = none, or H, or the heads of Q */
     double softcap;      /* > 0, or 0 for none */
     double sigmoid_bias; /* finite; for ATTN_SIGMOID only */
     /* left and right: i+s-left <= j <= i+s+right; -1 = no limit on that side. Zeros without
@@ -399,10 +399,11 @@ typedef struct attn_options {
     const attn_tensor *bias;
     /* The logarithms of forget gates, each <= 0, in Q's dtype (Lin et al. 2025, arXiv 2503.02130):
      * (H,m), or (m) without an axis of heads, with the batch axes of the call, or none or 1 in
-     * each, before these. H may be 1. If Q, K and V are packed: (m,H) or (B,m,H). The decays of the
-     * keys after j, up to the position of the query, are added to the masked score of key j. -inf
-     * is a gate of 0: what lies before that key is forbidden. It needs `causal`. attn_linear says
-     * what it is there. */
+     * each, before these. H may be 1. If Q, K and V are packed, or (n,H,d) with sequences: (m,H) or
+     * (B,m,H). An axis of 1 may follow, and must if m is H and not 1. The decays of the keys after
+     * j, up to the position of the query, are added to the masked score of key j. -inf is a gate of
+     * 0: what lies before that key is forbidden. It needs `causal`. attn_linear says what it is
+     * there. */
     const attn_tensor *decay;
     const attn_tensor *alibi_slopes; /* (H), in Q's dtype: adds -slope * |i + s - j| */
     const attn_tensor *sink; /* (H), in Q's dtype: logits that are added to the denominator only */
@@ -542,9 +543,10 @@ typedef enum attn_update {
  * options->decay is the logarithm of the gate, at most 0; -inf forgets everything. It has the axes
  * of K, but with H_s heads: (B,H_s,n), or (B,H_s,n,d) for each row of S; packed (B,n,H_s) or
  * (B,n,H_s*d); sequences with an axis of heads (n,H_s) or (n,H_s,d). The batch axes may be 1 in
- * each, and heads and n may be 1; but d numbers alone are not for each row of S if there are d
- * positions. (H_s) is one number for each head, if the call has heads, and not as many heads as
- * positions.
+ * each, heads and n may be 1, and further axes of 1 may stand in front; but d numbers alone are not
+ * for each row of S if there are d positions. If H_s is n, and not 1, then (n,H_s) is refused,
+ * because it could be meant as (H_s,n): (n,H_s,1) and (n,H_s*d) are not. (H_s) is one number for
+ * each head, if the call has heads, and not as many heads as positions.
  *
  * The implied weights are those numbers A for which output = A V + what the past state gives. They
  * are 0 for all later positions.

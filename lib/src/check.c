@@ -275,6 +275,29 @@ attn_status check_batch(const attn_tensor *tensor, const char *name, int last,
                      name, shape_text(tensor, got), shape_text(&call, want));
 }
 
+attn_status check_square(const attn_tensor *tensor, const char *name, int axis, int batch_axes,
+                         attn_error *error) {
+    const size_t *own = tensor->shape + axis;
+    const bool by_column = tensor->rank == axis + 3;
+    char got[SHAPE_TEXT], want[SHAPE_TEXT];
+    if (own[0] != own[1] || own[1] < 2 || (by_column && own[2] == 1)) {
+        return ATTN_OK;
+    }
+    attn_tensor sure = {0};
+    for (int i = axis < batch_axes ? axis - batch_axes : 0; i < axis; i++) {
+        sure.shape[sure.rank++] = i < 0 ? 1 : tensor->shape[i];
+    }
+    sure.shape[sure.rank++] = own[0];
+    if (!by_column) {
+        sure.shape[sure.rank++] = own[1];
+    }
+    sure.shape[sure.rank++] = by_column ? own[1] * own[2] : 1; /* fits: it was checked */
+    return attn_fail(error, ATTN_SHAPE_MISMATCH, name,
+                     "%s has the shape %s, and there are as many heads as positions: if the heads "
+                     "follow the positions, as in packed rows, give it the shape %s",
+                     name, shape_text(tensor, got), shape_text(&sure, want));
+}
+
 attn_status check_broadcast(const attn_tensor *tensor, const char *name, const attn_plan *plan,
                             struct broadcast *out, attn_error *error) {
     *out = (struct broadcast){0};

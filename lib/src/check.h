@@ -60,6 +60,12 @@ attn_status check_equal(const char *name, size_t got, const char *what, const ch
 attn_status check_batch(const attn_tensor *tensor, const char *name, int last,
                         const struct form *form, size_t *items, attn_error *error);
 
+/* Refuses a decay or beta of packed rows, (positions, heads) from `axis` on, or (positions, heads,
+ * columns), if there are as many heads as positions: it may be meant the other way round. A last
+ * axis of 1, or one for heads and columns together, says that it is not. */
+attn_status check_square(const attn_tensor *tensor, const char *name, int axis, int batch_axes,
+                         attn_error *error);
+
 /* Checks that `tensor` broadcasts to (batch..., heads, n, m), and writes its strides to
  * `out`. If `tensor` is NULL, the data of `out` is NULL, too. */
 attn_status check_broadcast(const attn_tensor *tensor, const char *name, const attn_plan *plan,

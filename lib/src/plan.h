@@ -56,6 +56,8 @@ struct rules {
     const unsigned char *padding; /* key_padding beside a mask, borrowed; or NULL */
     size_t padding_item;          /* from one batch item of it to the next, or 0 */
     size_t keys;                  /* the keys that the rules are about */
+    const unsigned char *exists;  /* key_padding, borrowed; or NULL */
+    size_t exists_item;           /* from one batch item of it to the next, or 0 */
 };
 
 /* Returns the key_padding of batch item b beside a mask, or NULL. */
@@ -745,6 +747,26 @@ static inline size_t packed_item(const attn_plan *plan, size_t b) {
 /* Returns how many heads of the call share a head of an operand. They follow each other. */
 static inline size_t heads_of_one(const attn_plan *plan, const struct operand *o) {
     return plan->heads / o->heads;
+}
+
+/* Is a key of a batch item excluded by lengths or key_padding, with past keys counted, and does no
+ * result show its numbers? With `shared` it must be excluded for all batch items. */
+static inline bool plan_ignores(const attn_plan *plan, bool shared, size_t item, size_t key) {
+    const struct rules *rules = &plan->rules;
+    const uint64_t shown = ATTN_WANT(K) | ATTN_WANT(V) | ATTN_WANT(PRESENT_K) |
+                           ATTN_WANT(PRESENT_V) | ATTN_WANT(SCORES) | ATTN_WANT(SCALED_SCORES) |
+                           ATTN_WANT(STATISTICS);
+    if (plan_wants(plan, shown) || key >= rules->keys) {
+        return false;
+    }
+    for (size_t b = shared ? 0 : item; b < (shared ? plan->batch : item + 1); b++) {
+        const bool exists =
+            rules->exists == NULL || rules->exists[b * rules->exists_item + key] != 0;
+        if (exists && (rules->lengths == NULL || key < rules->lengths[b])) {
+            return false;
+        }
+    }
+    return true;
 }
 
 #endif

@@ -120,6 +120,10 @@ attn_status plan_read_numbers(attn_plan *plan, attn_error *error);
 attn_status plan_check_lengths(const attn_plan *plan, const attn_options *o, size_t most,
                                const char *what, attn_error *error);
 
+/* Returns the axis of a decay that has the keys. Beside packed rows an axis of 1 may follow that of
+ * the heads. */
+int plan_decay_axis(const attn_plan *plan, const attn_tensor *t);
+
 /* Gives each head its scale. */
 attn_status plan_scale(attn_plan *plan, const attn_options *o, attn_error *error);
 

@@ -200,9 +200,10 @@ static attn_status wrong_gates(const attn_plan *plan, const attn_tensor *t, cons
     } else {
         want.shape[want.rank++] = l->d;
     }
-    return attn_fail(error, ATTN_SHAPE_MISMATCH, name, "%s has the shape %s, not %s%s%s", name,
+    return attn_fail(error, ATTN_SHAPE_MISMATCH, name, "%s has the shape %s, not %s%s%s%s", name,
                      shape_text(t, got), by_head, is_decay ? ", or by column " : "",
-                     is_decay ? shape_text(&want, by_column) : "");
+                     is_decay ? shape_text(&want, by_column) : "",
+                     packed ? "; beside packed rows the heads follow the positions" : "");
 }
 
 /* Returns the stride of an axis, which is 0 if its size is 1, and multiplies *step by the size. */
@@ -296,39 +297,80 @@ static attn_status one_row_of_gates(const attn_plan *plan, const attn_tensor *t,
                      name, shape_text(t, got), plan->linear->d);
 }
 
-/* Resolves decay or beta. Only a decay may have numbers by column. */
+/* How a shape is read. */
+struct reading {
+    bool by_column;
+    int last; /* axes after those of the batch */
+};
+
+/* Reads the shape of a decay or beta beside packed rows. A further axis of 1 changes nothing. */
+static bool read_packed(const attn_plan *plan, const attn_tensor *t, bool is_decay,
+                        struct reading *r, struct broadcast *out) {
+    const struct linear *l = plan->linear;
+    const int further = t->rank - plan->form.axis_count - 2;
+    const size_t columns = t->shape[t->rank - 1];
+    attn_tensor flat = *t;
+    flat.rank -= further;
+    r->last = 2 + further;
+    r->by_column = is_decay && (further == 0 ? l->d > 1 && columns == l->states * l->d
+                                             : l->stacked && columns == l->d);
+    return further == 0   ? fits_packed(plan, t, r->by_column, out)
+           : r->by_column ? fits_rows_of_heads(plan, t, out)
+                          : columns == 1 && fits_packed(plan, &flat, false, out);
+}
+
+/* Reads the shape of a decay or beta of given axes. Only a decay may have numbers by column. */
+static bool read_gates(const attn_plan *plan, const attn_tensor *t, bool is_decay,
+                       struct reading *r, struct broadcast *out) {
+    const struct form *form = &plan->form;
+    const int least = form->axis_count + 1 + form->has_head_axis;
+    if (t->rank < least || t->rank > least + 1) {
+        return false;
+    }
+    if (form->packed) {
+        return read_packed(plan, t, is_decay, r, out);
+    }
+    r->by_column = t->rank > least;
+    r->last = 1 + form->has_head_axis + r->by_column;
+    return (is_decay || !r->by_column) && fits_stacked(plan, t, r->by_column, out);
+}
+
+/* Resolves decay or beta. Axes of 1 that the call does not have may stand before those of the
+ * call. */
 static attn_status resolve_gates(attn_plan *plan, const attn_tensor *t, const char *name,
                                  bool is_decay, struct broadcast *out, attn_error *error) {
     struct linear *l = plan->linear;
     const struct form *form = &plan->form;
-    const bool packed = form->packed, headed = form->has_head_axis;
-    const int per_head = form->axis_count + 1 + headed;
+    struct reading r = {0};
+    size_t items = 1;
     if (t == NULL) {
         return ATTN_OK;
     }
-    ATTN_TRY(check_sizes(t, name, 1, per_head + 1, ~0u, error));
+    ATTN_TRY(check_sizes(t, name, 1, ATTN_MAX_RANK, ~0u, error));
     ATTN_TRY(check_dtype(t, name, plan->dtype, error));
-    if (t->rank == 1 && headed) {
+    if (t->rank == 1 && form->has_head_axis) {
         return resolve_vector(plan, t, name, is_decay, out, error);
     }
-    const bool wide =
-        packed && l->d > 1 && t->rank == per_head && t->shape[t->rank - 1] == l->states * l->d;
-    const bool by_column = is_decay && (wide || t->rank == per_head + 1);
-    const bool flat = t->rank == per_head, ranked = t->rank == per_head + by_column;
-    const int last = packed ? 2 + !flat : 1 + headed + by_column;
-    size_t items = 1;
-    if (!(!packed ? ranked && fits_stacked(plan, t, by_column, out)
-          : flat  ? fits_packed(plan, t, by_column, out)
-                  : l->stacked && by_column && fits_rows_of_heads(plan, t, out))) {
+    attn_tensor own = *t;
+    bool fits = read_gates(plan, &own, is_decay, &r, out);
+    while (!fits && own.shape[0] == 1 && own.rank > 1 + form->has_head_axis) {
+        own.rank--;
+        memmove(own.shape, own.shape + 1, (size_t)own.rank * sizeof *own.shape);
+        fits = read_gates(plan, &own, is_decay, &r, out);
+    }
+    if (!fits) {
         return wrong_gates(plan, t, name, is_decay, error);
     }
-    if (by_column && !packed && l->d == plan->n && plan->n > 1 && out->stride[0] == l->d) {
+    if (r.by_column && !form->packed && l->d == plan->n && plan->n > 1 && out->stride[0] == l->d) {
         return one_row_of_gates(plan, t, name, error);
     }
-    ATTN_TRY(check_batch(t, name, last, form, &items, error));
+    if (form->packed && !(r.by_column && r.last == 2)) {
+        ATTN_TRY(check_square(&own, name, own.rank - r.last, form->axis_count, error));
+    }
+    ATTN_TRY(check_batch(&own, name, r.last, form, &items, error));
     out->stride[0] = items == 1 ? 0 : out->stride[0];
     out->data = t->data;
-    l->by_column = l->by_column || by_column;
+    l->by_column = l->by_column || r.by_column;
     return ATTN_OK;
 }
 

@@ -66,12 +66,14 @@ static attn_status check_per_head(const attn_plan *plan, size_t count, const cha
 }
 
 attn_status plan_scale(attn_plan *plan, const attn_options *o, attn_error *error) {
-    if (o->scales_count != 0) {
-        ATTN_TRY(check_per_head(plan, o->scales_count, "scale", error));
+    const size_t count = o->scales_count;
+    /* A scale of a head of Q is that of all heads that the head of Q asks. */
+    if (count != 0 && count != plan->in.q.heads) {
+        ATTN_TRY(check_per_head(plan, count, "scale", error));
     }
     for (size_t h = 0; h < plan->heads; h++) {
         struct head *head = &plan->head[h];
-        head->scale = o->scales_count != 0                ? o->scales[h]
+        head->scale = count != 0                          ? o->scales[h / (plan->heads / count)]
                       : (o->flags & ATTN_FLAG_SCALE) != 0 ? o->scale
                                                           : 1.0 / sqrt((double)head->d);
         if (!isfinite(head->scale)) {
@@ -206,6 +208,8 @@ static attn_status resolve_padding(attn_plan *plan, const attn_options *o, attn_
                          plan->form.past > 0 ? ", with the past keys" : "");
     }
     const size_t item = items == 1 ? 0 : plan->rules.keys;
+    plan->rules.exists = t->data;
+    plan->rules.exists_item = item;
     if (plan->rules.mask.data != NULL) {
         plan->rules.padding = t->data;
         plan->rules.padding_item = item;
@@ -231,16 +235,33 @@ static attn_status refuse_decay(const attn_plan *plan, const attn_tensor *t, att
     memcpy(all.shape, plan->form.axes, sizeof plan->form.axes);
     all.rank += decay_shape(plan, plan->heads, all.shape + all.rank);
     return attn_fail(error, ATTN_SHAPE_MISMATCH, "decay",
-                     "decay has the shape %s, not %s: it must have one number for each key%s%s",
+                     "decay has the shape %s, not %s: it must have one number for each key%s%s%s",
                      shape_text(t, got), shape_text(&all, want),
                      plan->form.past > 0 ? " and each past key" : "",
-                     all.rank > 1 ? " of each head, or of one head for all" : "");
+                     all.rank > 1 ? " of each head, or of one head for all" : "",
+                     plan->form.packed ? "; beside packed rows the heads follow the keys" : "");
+}
+
+int plan_decay_axis(const attn_plan *plan, const attn_tensor *t) {
+    const struct form *form = &plan->form;
+    const size_t *end = t->shape + t->rank;
+    int ones = 0; /* the first batch axes, which may be left out */
+    if (!form->packed) {
+        return t->rank - 1;
+    }
+    while (ones < form->axis_count && form->axes[ones] == 1) {
+        ones++;
+    }
+    const bool further = t->rank >= form->axis_count - ones + 3 && end[-1] == 1 &&
+                         end[-3] == plan->m && (end[-2] == plan->heads || end[-2] == 1);
+    return t->rank - 2 - further;
 }
 
 static attn_status resolve_decay(attn_plan *plan, const attn_options *o, attn_error *error) {
     const attn_tensor *t = o->decay;
+    const bool packed = plan->form.packed;
     size_t shape[2], items = 0;
-    const int last = decay_shape(plan, plan->heads, shape);
+    int last = decay_shape(plan, plan->heads, shape);
     if (t == NULL) {
         return ATTN_OK;
     }
@@ -251,19 +272,23 @@ static attn_status resolve_decay(attn_plan *plan, const attn_options *o, attn_er
     if (t->rank < last || t->rank > last + MOST_AXES) {
         return refuse_decay(plan, t, error);
     }
-    const size_t *own = t->shape + t->rank - last;
-    const int heads_axis = last < 2 ? -1 : plan->form.packed ? 1 : 0;
+    const size_t *own = packed ? t->shape + plan_decay_axis(plan, t) : t->shape + t->rank - last;
+    const int heads_axis = last < 2 ? -1 : packed ? 1 : 0;
     for (int axis = 0; axis < last; axis++) {
         if (own[axis] != shape[axis] && !(axis == heads_axis && own[axis] == 1)) {
             return refuse_decay(plan, t, error);
         }
     }
+    if (packed) {
+        ATTN_TRY(check_square(t, "decay", plan_decay_axis(plan, t), plan->form.axis_count, error));
+        last = t->rank - plan_decay_axis(plan, t);
+    }
     ATTN_TRY(check_batch(t, "decay", last, &plan->form, &items, error));
     const size_t heads = heads_axis < 0 ? 1 : own[heads_axis];
     plan->decay = (struct decay){.data = t->data, .items = items, .heads = heads};
     plan->decay.stride[0] = items == 1 ? 0 : heads * plan->m;
-    plan->decay.stride[1] = heads == 1 ? 0 : plan->form.packed ? 1 : plan->m;
-    plan->decay.stride[2] = plan->form.packed ? heads : 1;
+    plan->decay.stride[1] = heads == 1 ? 0 : packed ? 1 : plan->m;
+    plan->decay.stride[2] = packed ? heads : 1;
     return ATTN_OK;
 }
 

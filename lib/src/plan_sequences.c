@@ -355,7 +355,12 @@ static attn_status plan_sequence(const attn_plan *plan, const struct flat *f,
     }
     o.upstream = o.upstream != NULL ? &upstream : NULL;
     if (o.decay != NULL) {
-        decay = some_rows(o.decay, o.decay->rank - (plan->form.packed ? 2 : 1), at->k, at->m);
+        const int axis = plan_decay_axis(plan, o.decay);
+        decay = some_rows(o.decay, axis, at->k, at->m);
+        if (plan->form.packed) { /* a sequence may have as many keys as heads */
+            decay.shape[axis + 2] = 1;
+            decay.rank = axis + 3;
+        }
         o.decay = &decay;
     }
     if (plan->rotary.positions != NULL) {

@@ -107,7 +107,7 @@ void answer_describe(struct codec_items *list, unsigned fields) {
 
 /* Ends a call. Returns false after filling the response if it has failed. */
 static bool end_call(struct call *call, struct api_request *request) {
-    if (!stored_is_packed(request, &call->stored.weights)) {
+    if (!excluded_end(call, request) || !stored_is_packed(request, &call->stored.weights)) {
         return false;
     }
     if (call->error.status != ATTN_OK || attn_plan_end(call->plan, &call->error) != ATTN_OK) {

@@ -48,6 +48,7 @@ void call_end(struct call *call) {
     for (; call != NULL; call = call->next) {
         attn_plan_free(call->plan);
         comparison_free(call->comparison);
+        excluded_free(call);
         layer_end(call->stored.weights.layers, &call->stored.weights.use);
         pthread_mutex_destroy(&call->mutex);
     }
@@ -77,7 +78,7 @@ static bool make_plan(struct call *call, struct api_request *request, call_plan 
 
 bool call_make(struct call *call, struct api_request *request, call_read *read, call_plan *plan) {
     struct codec_error codec_error = {0};
-    if (!read(call, request, &codec_error)) {
+    if (!read(call, request, &codec_error) || !excluded_check(call, request->body, &codec_error)) {
         reply_codec_error(request, &codec_error);
         return false;
     }
@@ -136,7 +137,7 @@ static void add_phases(struct call *call, struct job *job) {
     for (; call != NULL; call = call->next) {
         const size_t count = attn_plan_phases(call->plan) + 1;
         call->phases = (struct job_phases){NULL, count, call_tasks, call_task, call};
-        *stored_prepare(call, end) = &call->phases;
+        *stored_prepare(call, excluded_add_phases(call, end)) = &call->phases;
         end = &call->phases.next;
         if (call->comparison != NULL) {
             end = comparison_add_phases(call->comparison, end);
@@ -195,7 +196,7 @@ static bool add_to_job(const struct call *call, unsigned threads, struct job *jo
     const attn_plan *plan = call->plan;
     const size_t own = attn_plan_scratch(plan);
     size_t bytes;
-    job->cost += attn_plan_cost(plan) + stored_cost(call);
+    job->cost += attn_plan_cost(plan) + stored_cost(call) + excluded_cost(call);
     job->scratch = own > job->scratch ? own : job->scratch;
     if (call->comparison != NULL) {
         const attn_plan *twin = call->comparison->twin;

@@ -8,6 +8,7 @@
 
 #include "api/answer.h"
 #include "api/api.h"
+#include "api/excluded.h"
 #include "api/stored.h"
 
 /* The tensors of the weights and biases of one attn_projection, which points to them. */
@@ -47,6 +48,7 @@ struct call {
     enum answer_name returned[ANSWER_COUNT]; /* in the order of "return" */
     size_t return_count;
 
+    struct excluded *excluded;     /* keys or values that are not finite; NULL: there are none */
     struct comparison *comparison; /* of the results; NULL: the request expects none */
     attn_plan *plan;               /* owned; the account of the request owns all else */
     struct job_phases phases;      /* of the plan */

@@ -13,6 +13,7 @@ enum field_kind {
     FIELD_APART,    /* generated.c or the handler reads it */
     FIELD_WORDS,    /* a text, or texts; generated.c reads it */
     FIELD_MATRIX,   /* finite numbers, of rank least..most */
+    FIELD_ROWS,     /* as FIELD_MATRIX, of keys or values, of which rows may be excluded */
     FIELD_LOGITS,   /* as FIELD_MATRIX, and null means minus infinity */
     FIELD_BIAS,     /* as FIELD_LOGITS, and -Infinity means minus infinity */
     FIELD_DECAY,    /* as FIELD_BIAS, and no number is above 0 */

@@ -93,9 +93,9 @@ static const struct field table[] = {
     /* The matrices that a call is about, and its projections. */
     {"Q", FREE, FIELDS_INPUTS, FIELD_MATRIX, 2, ATTN_MAX_RANK, NUMBERS, "bHnd", TENSOR(q, q),
      PROJECTED},
-    {"K", FREE, FIELDS_INPUTS, FIELD_MATRIX, 2, ATTN_MAX_RANK, NUMBERS, "bGmd", TENSOR(k, k),
+    {"K", FREE, FIELDS_INPUTS, FIELD_ROWS, 2, ATTN_MAX_RANK, NUMBERS, "bGmd", TENSOR(k, k),
      PROJECTED},
-    {"V", FREE, FIELDS_INPUTS, FIELD_MATRIX, 2, ATTN_MAX_RANK, NUMBERS, "bGmv", TENSOR(v, v),
+    {"V", FREE, FIELDS_INPUTS, FIELD_ROWS, 2, ATTN_MAX_RANK, NUMBERS, "bGmv", TENSOR(v, v),
      PROJECTED},
     {"X", FREE, FIELDS_INPUTS, FIELD_MATRIX, 2, ATTN_MAX_RANK, NUMBERS, "bHnd",
      TENSOR(x, multihead.x)},
@@ -105,9 +105,9 @@ static const struct field table[] = {
      TENSOR(x, multihead.x)},
     {"axis", SOFTMAX, FIELDS_INPUTS, FIELD_INTEGER, -ATTN_MAX_RANK, ATTN_MAX_RANK, CALL(axis),
      .sample = "-1|0"},
-    {"context", WITH_X, FIELDS_INPUTS, FIELD_MATRIX, 2, 3, NUMBERS, "bmx",
+    {"context", WITH_X, FIELDS_INPUTS, FIELD_ROWS, 2, 3, NUMBERS, "bmx",
      TENSOR(context, multihead.context)},
-    {"value_context", WITH_X, FIELDS_INPUTS, FIELD_MATRIX, 2, 3, NUMBERS, "bmy",
+    {"value_context", WITH_X, FIELDS_INPUTS, FIELD_ROWS, 2, 3, NUMBERS, "bmy",
      TENSOR(value_context, multihead.value_context)},
     {"W_Q", PROJECTIONS, FIELDS_WEIGHTS, FIELD_MATRIX, 2, 3, NUMBERS, "Hcd", WEIGHT(w_q)},
     {"W_K", PROJECTIONS, FIELDS_WEIGHTS, FIELD_MATRIX, 2, 3, NUMBERS, "Gxd", WEIGHT(w_k)},
@@ -214,9 +214,9 @@ static const struct field table[] = {
      TENSOR(beta, linear.beta)},
     {"past_state", LINEAR, FIELDS_OPTIONS, FIELD_MATRIX, 2, ATTN_MAX_RANK, NUMBERS, "bGdv",
      TENSOR(past_state, linear.past_state)},
-    {"past_K", ATTENTIONS, FIELDS_OPTIONS, FIELD_MATRIX, 2, ATTN_MAX_RANK, NUMBERS, "bGpd",
+    {"past_K", ATTENTIONS, FIELDS_OPTIONS, FIELD_ROWS, 2, ATTN_MAX_RANK, NUMBERS, "bGpd",
      TENSOR(past_k, options.past_k), OF_KEYS},
-    {"past_V", ATTENTIONS, FIELDS_OPTIONS, FIELD_MATRIX, 2, ATTN_MAX_RANK, NUMBERS, "bGpv",
+    {"past_V", ATTENTIONS, FIELDS_OPTIONS, FIELD_ROWS, 2, ATTN_MAX_RANK, NUMBERS, "bGpv",
      TENSOR(past_v, options.past_v), OF_KEYS},
     {"norm_Q", ATTENTIONS, FIELDS_OPTIONS, FIELD_MATRIX, 1, 1, NUMBERS, "d",
      TENSOR(norm_q, options.norm_q), OF_NORMS},
@@ -555,9 +555,18 @@ static bool read_mask(struct codec_document *document, const struct field *field
                       codec_name(value));
 }
 
+/* Reads rows of keys or values. What excluded rows hold is seen when the call is computed. */
+static bool read_rows(struct call *call, struct codec_document *document, const struct field *field,
+                      const struct codec_value *value, attn_tensor *tensor,
+                      struct codec_error *error) {
+    size_t special;
+    return codec_as_rows(document, value, field->least, field->most, tensor, &special, error) &&
+           (special == SIZE_MAX || excluded_note(call, document, value, tensor, special, error));
+}
+
 /* Reads a matrix of numbers to `tensor`, and points `*pointer` to it. */
 static bool read_matrix(struct codec_document *document, const struct field *field,
-                        const struct codec_value *value, attn_tensor *tensor,
+                        const struct codec_value *value, void *values, attn_tensor *tensor,
                         const attn_tensor **pointer, struct codec_error *error) {
     bool good;
     *pointer = tensor;
@@ -567,6 +576,9 @@ static bool read_matrix(struct codec_document *document, const struct field *fie
         break;
     case FIELD_EXACT:
         good = codec_as_exact_reals(document, value, field->least, field->most, tensor, error);
+        break;
+    case FIELD_ROWS: /* only calls have such fields */
+        good = read_rows(values, document, field, value, tensor, error);
         break;
     case FIELD_LOGITS:
     case FIELD_DECAY:
@@ -646,12 +658,13 @@ static bool read_field(struct codec_document *document, const struct field *fiel
     case FIELD_WORDS:
         break;
     case FIELD_MATRIX:
+    case FIELD_ROWS:
     case FIELD_LOGITS:
     case FIELD_DECAY:
     case FIELD_BIAS:
     case FIELD_EXACT:
     case FIELD_MASK:
-        good = read_matrix(document, field, value, out, pointer, error);
+        good = read_matrix(document, field, value, values, out, pointer, error);
         break;
     case FIELD_DTYPE:
         good = read_choice(document, field, value, &choice, error) ||

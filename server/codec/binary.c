@@ -13,6 +13,10 @@
 #include "codec/json/number.h"
 #include "codec/json/refuse.h"
 
+enum {
+    LOOKED_AT = 256 /* numbers that are looked at together */
+};
+
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "binary tensors are little-endian");
 
 /* --------------------------------------------------------------------------------------- types */
@@ -253,6 +257,34 @@ bool codec_widen(enum codec_type type, const void *bytes, size_t count, attn_dty
     return are_finite(out, count, wide);
 }
 
+size_t codec_find_special(const struct codec_value *value, size_t first, size_t end) {
+    const struct lifted *tensor = document_tensor(value);
+    const bool wide = tensor->dtype == ATTN_FLOAT64;
+    const size_t size = attn_dtype_size(tensor->dtype);
+    while (first < end) {
+        const size_t part = end - first < LOOKED_AT ? end - first : LOOKED_AT;
+        if (!are_finite((const char *)tensor->data + first * size, part, wide)) {
+            break;
+        }
+        first += part;
+    }
+    while (first < end && isfinite(lifted_number(tensor, first))) {
+        first++;
+    }
+    return first;
+}
+
+void codec_clear_special(const struct codec_value *value, size_t first, size_t end) {
+    struct lifted *tensor = document_tensor(value);
+    for (size_t i = first; i < end; i++) {
+        if (!isfinite(lifted_number(tensor, i)) && tensor->dtype == ATTN_FLOAT64) {
+            ((double *)tensor->data)[i] = 0;
+        } else if (!isfinite(lifted_number(tensor, i))) {
+            ((float *)tensor->data)[i] = 0;
+        }
+    }
+}
+
 /* ------------------------------------------------------------------------------------ stream */
 
 bool codec_expect(struct codec_stream *stream, const struct codec_value *value,
@@ -269,6 +301,7 @@ bool codec_expect(struct codec_stream *stream, const struct codec_value *value,
     }
     tensor->own = form->own || form->exact;
     tensor->type = (int)form->type;
+    tensor->arrived = true;
     tensor->capacity = 0;
     tensor->data = tensor->few; /* of a tensor without elements, no byte of which arrives */
     tensor->texts = form->texts ? codec_count(form->rank, form->shape) : 0;

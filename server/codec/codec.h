@@ -249,6 +249,22 @@ bool codec_as_reals(const struct codec_document *, const struct codec_value *, i
 bool codec_as_exact_reals(const struct codec_document *, const struct codec_value *, int min_rank,
                           int max_rank, attn_tensor *out, struct codec_error *);
 
+/* The same for rows of keys or values, which may hold NaN and infinities in a tensor that came as
+ * bytes. *special is the first such number, or SIZE_MAX. The next three functions are for such a
+ * tensor. */
+bool codec_as_rows(const struct codec_document *, const struct codec_value *, int min_rank,
+                   int max_rank, attn_tensor *out, size_t *special, struct codec_error *);
+
+/* Returns the first of the numbers [first, end) that is not finite, or `end`. */
+size_t codec_find_special(const struct codec_value *, size_t first, size_t end);
+
+/* Makes 0 of each of the numbers [first, end) that is not finite. */
+void codec_clear_special(const struct codec_value *, size_t first, size_t end);
+
+/* Refuses a number that is not finite. Returns false. */
+bool codec_refuse_special(const struct codec_document *, const struct codec_value *, size_t special,
+                          struct codec_error *);
+
 /* Reads a finite number as a vector of one element in the type of the document. A number out of
  * range of the type is refused. *element holds the number, and the data of *out point there. */
 bool codec_as_real(const struct codec_document *, const struct codec_value *, double *element,

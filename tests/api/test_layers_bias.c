@@ -61,6 +61,9 @@ Test(layers_bias, counts_from_the_position_of_the_query) {
         {ENCODER, TWO ",\"lengths\":[1,2],\"alignment\":\"bottom_right\",\"bias\":[[50,0]]",
          "[[[[67,null],[50,null]],[[167,null],[150,null]]],"
          "[[[50,17],[51,0]],[[150,117],[151,100]]]]"},
+        {ENCODER, TWO ",\"lengths\":[1,2],\"alignment\":\"bottom_right\",\"bias\":[[[[50,0]]]]",
+         "[[[[67,null],[50,null]],[[167,null],[150,null]]],"
+         "[[[50,17],[51,0]],[[150,117],[151,100]]]]"},
         {ENCODER, TWO ",\"bias\":[[[[50,0]]],[[[0,9]]]]",
          "[[[[50,17],[51,0]],[[150,117],[151,100]]],[[[0,26],[1,9]],[[100,126],[101,109]]]]"},
         {DECODER, X, "[[[0,null,null],[1,0,null],[2,1,0]],"},

@@ -646,13 +646,18 @@ def fit_attention(body):
         fit_bias(body, name, [count], each)
     fit_turns(body, d, kv_batch, axis(q, 2), axis(k, 2), past)
     keys = axis(k, 2) + past
-    decay = [*lead(1, rank), keys, heads] if packed else [*lead(heads, rank), keys]
+    decay = [*lead(1, rank), keys, *last_heads(keys, heads)] if packed else [*lead(heads, rank), keys]
     fit_options(body, batch, heads, axis(q, 2), keys, decay)
     if sequences:
         fit_sequences(body, sequences, axis(q, 2), axis(k, 2))
     rows, first = axis(q, 2), lead(heads, rank)
     axes = [*first, *([heads] if packed else [])]  # before the queries; the last one is that of the heads
     fit_gradients(body, [*first, rows, columns(heads, d_v)], axes[:-1], axes[-1:], rows, axis(k, 2) + past)
+
+
+def last_heads(rows, heads):
+    """Returns the axes of gates behind the rows of packed matrices. If there are as many heads as rows, an axis of 1 says the order."""
+    return [heads, 1] if rows == heads else [heads]
 
 
 def small(value):
@@ -673,7 +678,7 @@ def fit_linear(body):
     batch = sizes(q)[: -2 if packed else -3]
     d = axis(q, 1) // (body["heads"] if packed else 1)
     d_v = axis(v, 1) // (heads if packed else 1)
-    gates = [*batch, *([rows, heads] if packed else [heads, rows] if rank > 2 else [rows])]
+    gates = [*batch, *([rows, *last_heads(rows, heads)] if packed else [heads, rows] if rank > 2 else [rows])]
     if "decay" in body and is_drawn(body["decay"]):
         body["decay"] = {"random": "uniform", "low": -2, "high": 0, "shape": gates}
     elif "decay" in body:

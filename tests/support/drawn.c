@@ -247,6 +247,7 @@ static void choose_sizes(struct state *s) {
     size['i'] = size['h'] * size['v'];
     s->output = *given(s, "W_O") ? 'o' : 'i';
     size['e'] = size['d'] / 2;
+    size['u'] = 1;
 }
 
 /* Returns an input of a call, or of one of its heads, and the letters of its axes. */
@@ -300,6 +301,11 @@ static struct binary_input input_of(struct state *s, const struct field *row, ch
         columns = 1;
     }
     input.shape[rank - 1] *= columns;
+    if (s->packed && rank > 1 && isupper((unsigned char)letters[rank - 1]) &&
+        input.shape[rank - 1] == input.shape[rank - 2]) { /* the heads follow the rows */
+        letters[rank] = 'u';
+        input.shape[rank++] = 1;
+    }
     if (row->name[0] == 'W' && s->out_in) {
         const size_t last = input.shape[rank - 1];
         const char letter = letters[rank - 1];

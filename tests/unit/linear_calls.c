@@ -364,17 +364,25 @@ static void make_gates(struct linear_call *c, attn_tensor *t, const struct linea
         m->items == 1 && !by_column && has_heads(c) && (c->n != c->H_s || is_one) &&
         (is_one ||
          (m == &c->decay ? m->rows == 1 && m->heads == c->H_s : m->heads == 1 && m->rows == c->n));
+    const bool square = m->heads > 1 && m->heads == m->rows; /* may be meant the other way round */
+    const int further = c->axis_count == 0 && !is_list ? (int)(c->d_v % 5) : 0;
     *t = (attn_tensor){0};
+    for (int i = 3; i <= further; i++) { /* axes of 1 that the call does not have */
+        add_axis(t, 1);
+    }
     if (is_list) {
         add_axis(t, m->heads * m->rows);
     } else if (linear_is_packed(c)) {
         add_batch(c, t, m->items, false);
         add_axis(t, m->rows);
-        if (c->form == LINEAR_ROWS_AND_HEADS && by_column) {
+        if (c->form == LINEAR_ROWS_AND_HEADS && by_column && !square) {
             add_axis(t, m->heads);
             add_axis(t, m->columns);
         } else if (has_heads(c)) {
             add_axis(t, m->heads * m->columns);
+            if (m->columns == 1 && (square || c->d_v % 4 == 1)) {
+                add_axis(t, 1);
+            }
         } else if (by_column) {
             add_axis(t, m->columns);
         }

@@ -457,7 +457,8 @@ static void draw_decay(struct random_call *c, struct rng *rng) {
     const bool packed = form_is_packed(c->form);
     const size_t heads = rng_chance(rng, 3) ? 1 : c->H, items = rng_chance(rng, 3) ? 1 : c->B;
     const size_t m = c->m, one_in = rng_chance(rng, 2) ? 12 : 1000, count = items * heads * m;
-    const size_t shape[] = {items, packed ? m : heads, packed ? heads : m};
+    const size_t shape[] = {items, packed ? m : heads, packed ? heads : m, 1};
+    const int sure = packed && (heads == m || rng_chance(rng, 4)) ? 1 : 0; /* heads follow keys */
     const size_t line[] = {items, m};
     double *x = draw_normals(c, count, 0.3);
     for (size_t i = 0; i < count; i++) {
@@ -470,8 +471,8 @@ static void draw_decay(struct random_call *c, struct rng *rng) {
         const size_t b = items == 1 ? 0 : at / m / c->H;
         c->decay_full[at] = x[packed ? (b * m + j) * heads + h : (b * heads + h) * m + j];
     }
-    const int skip = c->batched && !(items == 1 && rng_chance(rng, 2)) ? 0 : 1;
-    c->options.decay = has_head_axis(c) ? tensor_of(c, x, 3 - skip, shape + skip)
+    const int skip = c->batched && !(items == 1 && sure == 0 && rng_chance(rng, 2)) ? 0 : 1;
+    c->options.decay = has_head_axis(c) ? tensor_of(c, x, 3 - skip + sure, shape + skip)
                                         : tensor_of(c, x, 2 - skip, line + skip);
 }
 

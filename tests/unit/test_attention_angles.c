@@ -152,6 +152,11 @@ Test(angles, of_yarn_have_a_ramp) {
         frequencies[k] = pow(10, -(double)k / 4) * (1 - (double)k / 14);
     }
     expect_angles(r, at, frequencies, 1);
+    /* With the base 10000 and 6 positions both are at most pair 0: the ramp is a step behind it. */
+    r.base = 10000;
+    r.original_positions = 6;
+    r.beta_fast = 2;
+    expect_angles(r, at, (const double[]){1, .1 / 2, .01 / 2, .001 / 2}, 1);
 }
 
 Test(angles, of_yarn_have_a_factor) {

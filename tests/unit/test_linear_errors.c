@@ -110,6 +110,14 @@ static const struct refusal refusals[] = {
     GOOD("5,2,8 5,1,8 5,2,3 5,2,8 5,2 2,2,8,3", {.sequences = &of_5}),
     GOOD("5,2,8 5,1,8 5,2,3 5,1,8 5,1 2,2,8,3", {.sequences = &of_5}),
     GOOD("5,2,8 5,1,8 5,2,3 1,2,8 1,2 2,2,8,3", {.sequences = &of_5}),
+    GOOD("5,2,8 5,1,8 5,2,3 5,2,1 5,1,1 2,2,8,3", {.sequences = &of_5}),
+    GOOD("5,5,8 5,1,8 5,5,3 5,5,1 5,5,1 2,5,8,3", {.sequences = &of_5}),
+    GOOD("5,40 5,40 5,5 5,40 5,5,1 5,8,1", {.heads = 5}),
+    /* Axes of 1 that the call does not have stand in front. */
+    GOOD("5,8 5,8 5,3 1,5 1,5 8,3", {0}),
+    GOOD("5,8 5,8 5,3 1,5,8 1,1,5 8,3", {0}),
+    GOOD("2,5,8 2,5,8 2,5,3 1,2,5,8 1,2,5 2,8,3", {0}),
+    GOOD("5,16 5,16 5,6 1,5,16 1,5,2 2,8,3", {.heads = 2}),
     GOOD("2,5,8 2,5,8 2,5,3 - - -", {.lengths = lengths_5_0, .lengths_count = 1}),
     GOOD("2,1,5,8 2,1,5,8 2,1,5,3 - - -", {.lengths = lengths_5_0, .lengths_count = 2}),
     GOOD("2,5,8 2,5,8 2,5,3 - - -", {.scales = two_scales, .scales_count = 2}),
@@ -153,7 +161,17 @@ static const struct refusal refusals[] = {
     WRONG("5,2,8 5,2,8 5,2,3 5,8,2", "decay", "(5, 8, 2), not (5, 2), or by column (5, 2, 8)",
           {.sequences = &of_5}),
     WRONG("5,2,8 5,2,8 5,2,3 5,1,2", "decay", "(5, 1, 2)", {.sequences = &of_5}),
-    WRONG("5,2,8 5,2,8 5,2,3 5,2,1", "decay", "(5, 2, 1)", {.sequences = &of_5}),
+    WRONG("5,2,8 5,2,8 5,2,3 5,2,3", "decay", "(5, 2, 3)", {.sequences = &of_5}),
+    WRONG("5,2,8 5,2,8 5,2,3 2,5", "decay", "the heads follow the positions", {.sequences = &of_5}),
+    WRONG("5,2,8 5,2,8 5,2,3 - 2,5,1", "beta", "the heads follow", {.sequences = &of_5}),
+    WRONG("2,5,8 2,5,8 2,5,3 - 2,5,1", "beta", "(2, 5, 1)", {0}),
+    WRONG("5,5,8 5,5,8 5,5,3 5,5", "decay", "give it the shape (5, 5, 1)", {.sequences = &of_5}),
+    WRONG("5,5,8 5,5,8 5,5,3 - 5,5", "beta", "give it the shape (5, 5, 1)", {.sequences = &of_5}),
+    WRONG("5,5,8 5,5,8 5,5,3 5,5,8", "decay", "give it the shape (5, 40)", {.sequences = &of_5}),
+    WRONG("3,5,40 3,5,40 3,5,15 1,5,5", "decay", "the shape (1, 5, 5, 1)", {.heads = 5}),
+    WRONG("1,5,8 1,5,8 1,5,3 1,1,8,5", "decay", "(1, 1, 8, 5)", {0}),
+    WRONG("5,8 5,8 5,3 2,5", "decay", "(2, 5)", {0}),
+    WRONG("2,5,8 2,5,8 2,5,3 1,2", "decay", "(1, 2)", {0}),
     /* The state. */
     WRONG("2,5,8 2,5,8 2,5,3 - - 2,3,8", "past_state", "(2, 3, 8), not (2, 8, 3)", {0}),
     WRONG("2,5,8 2,5,8 2,5,3 - - 8,3", "past_state", "(8, 3), not (2, 8, 3)", {0}),
@@ -180,6 +198,10 @@ static const struct refusal refusals[] = {
             {.sequences = &of_5, .results = ATTN_WANT(WEIGHTS)}),
     REFUSED("5,8 5,8 5,3", "results", "states is not possible with sequences",
             {.sequences = &of_5, .results = ATTN_WANT(OUTPUT) | ATTN_WANT(STATES)}),
+    GOOD("2,1,1,2,1,5,8 5,8 5,3", {.results = ATTN_WANT(STATES)}),
+    GOOD("2,1,1,1,2,1,5,8 5,8 5,3", {0}),
+    BAD("2,1,1,1,2,1,5,8 5,8 5,3", ATTN_UPDATE_AS_GIVEN, TOO_LARGE, "results", "at most 4, not 5",
+        {.results = ATTN_WANT(STATES)}),
     /* Scales and the epsilon. */
     REFUSED("5,8 5,8 5,3", "scale", "finite", {.flags = ATTN_FLAG_SCALE, .scale = INFINITY}),
     REFUSED("5,8 5,8 5,3", "scale", "scale[0] is nan", {.scales = not_a_scale, .scales_count = 1}),
@@ -295,6 +317,21 @@ Test(linear_errors, of_options_without_a_meaning) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         expect_plan(i, &s, ATTN_UPDATE_AS_GIVEN, &cases[i].options,
                     &(struct verdict){ATTN_INVALID_ARGUMENT, cases[i].name, cases[i].name});
+    }
+}
+
+/* The last two axes of a state can only be exchanged if they differ. */
+Test(linear_errors, of_a_square_state_name_no_exchange) {
+    static const char *const shapes[] = {"5,8 5,8 5,8 - - 3,8,8", "2,5,8 2,5,8 2,5,8 - - 3,8,8",
+                                         "5,8 5,8 5,3 - - 3,8"};
+    for (size_t i = 0; i < 3; i++) {
+        const struct shapes s = parse_shapes(shapes[i]);
+        attn_plan *plan;
+        attn_error error = {0};
+        cr_expect_eq(plan_shapes(&plan, &s, ATTN_UPDATE_AS_GIVEN, NULL, &error),
+                     ATTN_SHAPE_MISMATCH);
+        cr_expect_str_eq(error.argument, "past_state");
+        cr_expect_eq(strstr(error.message, "exchanged") != NULL, i == 2, "%s", error.message);
     }
 }
 

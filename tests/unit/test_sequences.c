@@ -147,7 +147,9 @@ static void draw_turns(struct packed *c) {
 static void draw_gates(struct packed *c) {
     const bool headed = c->axis || c->options.heads != 0;
     const size_t heads = headed && rng_chance(&c->rng, 2) ? c->heads : 1;
-    c->options.decay = draw_tensor(c, headed ? 2 : 1, c->rows[1], heads, 0);
+    /* A last axis of 1 says that the heads follow the keys. */
+    const bool sure = headed && (heads == c->rows[1] || rng_chance(&c->rng, 2));
+    c->options.decay = draw_tensor(c, sure ? 3 : headed ? 2 : 1, c->rows[1], heads, 1);
     void *data = c->numbers->of;
     for (size_t i = 0; i < c->rows[1] * heads; i++) {
         const bool forgets = rng_chance(&c->rng, 8);
@@ -157,6 +159,14 @@ static void draw_gates(struct packed *c) {
             ((double *)data)[i] = forgets ? -INFINITY : -fabs(((double *)data)[i]);
         }
     }
+}
+
+/* Draws tables of angles, with a row for each position. */
+static void draw_tables(struct packed *c) {
+    const size_t rows = c->rows[0] > c->rows[1] ? c->rows[0] : c->rows[1];
+    c->rotary = (attn_rotary){.cos = draw_tensor(c, 2, rows, c->d / 2, 0),
+                              .sin = draw_tensor(c, 2, rows, c->d / 2, 0)};
+    c->options.rotary = &c->rotary;
 }
 
 static void draw_sequence_options(struct packed *c) {
@@ -195,7 +205,9 @@ static void draw_sequence_options(struct packed *c) {
     o->b_q = rng_chance(rng, 4) ? draw_tensor(c, 2, c->heads, c->d, 0) : NULL;
     o->b_k = rng_chance(rng, 4) ? draw_tensor(c, 1, c->kv_heads * c->d, 0, 0) : NULL;
     o->b_v = rng_chance(rng, 4) ? draw_tensor(c, 1, c->kv_heads * c->d_v, 0, 0) : NULL;
-    if (c->d % 2 == 0 && rng_chance(rng, 3)) {
+    if (c->d % 2 == 0 && (o->flags & ATTN_FLAG_BOTTOM_RIGHT) == 0 && rng_chance(rng, 4)) {
+        draw_tables(c); /* queries have no positions below 0 */
+    } else if (c->d % 2 == 0 && rng_chance(rng, 3)) {
         draw_turns(c);
     }
 }
@@ -334,7 +346,10 @@ static attn_plan *plan_alone(struct packed *c, size_t q, size_t k, size_t i) {
         decay = *c->options.decay;
         decay.shape[0] = c->keys[i];
         decay.data = (const char *)decay.data +
-                     k * (decay.rank == 2 ? decay.shape[1] : 1) * attn_dtype_size(c->dtype);
+                     k * (decay.rank > 1 ? decay.shape[1] : 1) * attn_dtype_size(c->dtype);
+        if (decay.rank == 2) {
+            decay.shape[decay.rank++] = 1;
+        }
         own.options.decay = &decay;
     }
     if (c->options.upstream != NULL) {
@@ -583,6 +598,36 @@ Test(sequences, have_sums_that_are_checked) {
     cr_expect_eq(run_equal(1e38f, &grad_sink, &grad_b_v, &error), ATTN_NOT_FINITE);
     cr_expect_str_eq(error.argument, "grad_sink");
     cr_expect_not_null(strstr(error.message, "at (0)"), "%s", error.message);
+}
+
+/* Returns the bytes of a plan of `count` sequences of these lengths beside results and scratches;
+ * without sequences, of one call. */
+static size_t bytes_of_lengths(const size_t *lengths, size_t count, bool packed) {
+    static const double ones[64];
+    size_t rows = 0, all, results;
+    for (size_t i = 0; i < count; i++) {
+        rows += lengths[i];
+    }
+    const attn_tensor x = {ones, ATTN_FLOAT64, 2, {rows, 1}};
+    const attn_sequences sequences = {count, lengths, NULL};
+    const attn_options options = {.sequences = packed ? &sequences : NULL};
+    attn_plan *plan;
+    attn_error error = {0};
+    cr_assert_eq(attn_plan_attention(&plan, &x, &x, &x, &options, &error), ATTN_OK, "%s",
+                 error.message);
+    cr_assert(attn_plan_bytes(plan, 0, &all) && attn_plan_results_bytes(plan, &results));
+    attn_plan_free(plan);
+    return all - results;
+}
+
+/* Sequences of the same lengths share a plan, and each kind of sequence has its own. */
+Test(sequences, take_the_bytes_of_each_plan) {
+    static const size_t kinds[] = {3, 4, 5, 6, 7, 9}, alike[] = {5, 5, 5, 5, 5, 9};
+    size_t plans = 0;
+    for (size_t i = 0; i < 4; i++) {
+        plans += bytes_of_lengths(&kinds[i], 1, false);
+    }
+    cr_expect_geq(bytes_of_lengths(kinds, 6, true), bytes_of_lengths(alike, 6, true) + plans);
 }
 
 /* Returns the cost of one head with `count` sequences of `rows` queries without keys. */

@@ -152,6 +152,36 @@ bool codec_as_exact_reals(const struct codec_document *document, const struct co
     return tensor != NULL && put_reals(document, value, tensor, out, error);
 }
 
+bool codec_as_rows(const struct codec_document *document, const struct codec_value *value,
+                   int min_rank, int max_rank, attn_tensor *out, size_t *special,
+                   struct codec_error *error) {
+    const struct lifted *tensor = find_numbers(document, value, min_rank, max_rank, error);
+    *special = SIZE_MAX;
+    if (tensor == NULL || !tensor->arrived) {
+        return tensor != NULL && codec_as_reals(document, value, min_rank, max_rank, out, error);
+    }
+    *special = tensor->first_null < tensor->first_range ? tensor->first_null : tensor->first_range;
+    put_tensor(tensor, out);
+    return true;
+}
+
+bool codec_refuse_special(const struct codec_document *document, const struct codec_value *value,
+                          size_t special, struct codec_error *error) {
+    const struct lifted *tensor = document_tensor(value);
+    const double number = lifted_number(tensor, special);
+    if (special == tensor->first_range && !is_special(tensor)) {
+        return refuse_range(document, value, tensor, error);
+    }
+    if (isinf(number) && tensor->dtype == ATTN_FLOAT32 && tensor->type == CODEC_TYPE_FP64) {
+        return document_refuse(document, value, special, error,
+                               "must be a number in the range of float32");
+    }
+    return document_refuse(document, value, special, error, "must be a finite number, not %s",
+                           isnan(number) ? "NaN"
+                           : number > 0  ? "Infinity"
+                                         : "-Infinity");
+}
+
 bool codec_as_real(const struct codec_document *document, const struct codec_value *value,
                    double *element, attn_tensor *out, struct codec_error *error) {
     const attn_dtype dtype = codec_document_dtype(document);

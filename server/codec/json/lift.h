@@ -44,6 +44,7 @@ struct lifted {
     bool mapped;   /* the buffer has pages of its own; otherwise it is a block of malloc */
     bool borrowed; /* the buffer is lifted_init()'s `first` or `few`, and is not freed */
     attn_dtype dtype; /* ATTN_FLOAT32, ATTN_FLOAT64 or ATTN_BOOL */
+    bool arrived;     /* the elements arrived as bytes */
     bool infinite;    /* the element `first_null` is -Infinity, and not null */
     bool own;         /* the numbers do not get the type of the document */
     int rank;

@@ -1,0 +1,58 @@
+/*
+ * excluded.h - keys and values that no query may look at. The rows of K and V that `lengths`,
+ * `key_padding` or `sequences` exclude may hold anything in a tensor of bytes, because caches have
+ * garbage there. Before the plan of a call runs, tasks look at each tensor that has a NaN or an
+ * infinity: in an excluded row it becomes 0, and elsewhere the request is refused.
+ */
+#ifndef API_EXCLUDED_H
+#define API_EXCLUDED_H
+
+#include <pthread.h>
+
+#include "codec/codec.h"
+#include "jobs/jobs.h"
+
+struct api_request;
+struct call;
+
+enum {
+    EXCLUDED_TENSORS = 4 /* K and V or the contexts, and the past rows of both */
+};
+
+struct excluded {
+    struct excluded_tensor {
+        const struct codec_value *value;
+        const attn_tensor *tensor; /* of the call */
+        size_t special;            /* the first number that is not finite; then the first one that
+                                      is in no excluded row, or SIZE_MAX */
+        size_t count, tasks;       /* numbers, and tasks that look at them */
+    } list[EXCLUDED_TENSORS];
+    size_t count;
+    size_t *starts; /* the first row of each sequence in K, and the end of the last one; or NULL */
+    struct job_phases phases;
+    pthread_mutex_t mutex; /* guards `special` while tasks run */
+};
+
+/* Notes a tensor of the call in which number `special` is the first that is not finite. Returns
+ * false with the error set if there is no memory. */
+bool excluded_note(struct call *call, struct codec_document *document,
+                   const struct codec_value *value, const attn_tensor *tensor, size_t special,
+                   struct codec_error *error);
+
+/* Refuses such tensors if no option of the call excludes rows. The options have been read. */
+bool excluded_check(struct call *call, struct codec_document *document, struct codec_error *error);
+
+/* Puts the phases that look at the numbers at the end of a list. Returns the end of the list. The
+ * call has its plan. */
+struct job_phases **excluded_add_phases(struct call *call, struct job_phases **end);
+
+/* Returns the cost of these phases. */
+double excluded_cost(const struct call *call);
+
+/* Returns whether all such numbers were in excluded rows. Otherwise fills the response. */
+bool excluded_end(const struct call *call, struct api_request *request);
+
+/* Frees what the account does not own. */
+void excluded_free(struct call *call);
+
+#endif
