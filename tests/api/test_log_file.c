@@ -4,6 +4,7 @@
  * the files of its log.
  */
 #include <criterion/criterion.h>
+#include <dirent.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -102,5 +103,43 @@ Test(daemon, logs_requests) {
     free(new);
     unlink(path);
     unlink(moved);
+    rmdir(folder);
+}
+
+static size_t count_descriptors(void) {
+    char path[64];
+    size_t count = 0;
+    snprintf(path, sizeof path, "/proc/%ld/fd", (long)the_daemon.pid);
+    DIR *folder = opendir(path);
+    cr_assert_not_null(folder);
+    while (readdir(folder) != NULL) {
+        count++;
+    }
+    closedir(folder);
+    return count;
+}
+
+/* Each SIGHUP opens the log anew and closes the file before. */
+Test(daemon, a_reopened_log_leaves_no_descriptor) {
+    char folder[] = "/tmp/attentiond-log-XXXXXX", path[64];
+    cr_assert_not_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/log", folder);
+    daemon_start((const char *const[]){"--log-file", path, NULL});
+    const size_t before = count_descriptors();
+    for (int i = 0; i < 10; i++) {
+        unlink(path);
+        kill(the_daemon.pid, SIGHUP);
+        while (access(path, F_OK) != 0) { /* the time limit of the suite bounds the wait */
+            nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        }
+    }
+    size_t after = count_descriptors();
+    for (int i = 0; i < 100 && after > before; i++) { /* the last one is closed a moment later */
+        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+        after = count_descriptors();
+    }
+    cr_expect_leq(after, before, "%zu descriptors, and %zu before", after, before);
+    daemon_end();
+    unlink(path);
     rmdir(folder);
 }

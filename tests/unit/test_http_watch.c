@@ -106,7 +106,7 @@ Test(http_watch, time_stands_still_while_bytes_are_made) {
     watch_add(watch, &waited_for, theirs[0]);
     watch_send(&halted, MS, 0);
     watch_send(&waited_for, MS, 0);
-    const int64_t begun = atomic_load(&halted.begun);
+    const int64_t begun = atomic_load(&halted.begun), took = atomic_load(&halted.took);
     watch_halt(&halted);
     do { /* the time limit of the suite bounds the wait */
         nanosleep(&longer, NULL);
@@ -114,6 +114,7 @@ Test(http_watch, time_stands_still_while_bytes_are_made) {
     cr_expect_not(was_cut(ours[1]));
     watch_go_on(&halted);
     cr_expect_geq(atomic_load(&halted.begun), begun + 3 * MS);
+    cr_expect_geq(atomic_load(&halted.took), took + 3 * MS);
     while (!was_cut(ours[1])) {
         nanosleep(&longer, NULL);
     }
@@ -124,6 +125,30 @@ Test(http_watch, time_stands_still_while_bytes_are_made) {
     close(theirs[0]);
     close(theirs[1]);
     watch_stop(watch);
+}
+
+/* Asking the kernel takes time, so short responses in a row count as not taken until they are more
+ * than 10 KiB together. Then the kernel is asked, which says here that the client has taken all. */
+Test(http_watch, short_responses_count_until_the_kernel_is_asked) {
+    enum {
+        BYTES = 1000
+    };
+    struct watched watched = {0};
+    int pair[2];
+    cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+    watched.fd = pair[0];
+    unsigned asked = 0, most = 0;
+    for (unsigned i = 0, sum = 0; i < 40; i++) {
+        watch_send(&watched, 60000, BYTES);
+        sum = atomic_load(&watched.queued) == BYTES ? 1 : sum + 1;
+        asked += sum == 1;
+        most = sum > most ? sum : most;
+        cr_expect_geq(atomic_load(&watched.queued), (uint64_t)sum * BYTES, "response %u", i);
+    }
+    cr_expect_gt(asked, 2);
+    cr_expect(most > 3 && most <= 11, "%u responses without a question", most);
+    close(pair[0]);
+    close(pair[1]);
 }
 
 /* A client that has ended its side is cut off only after a second in which there was nothing but

@@ -162,6 +162,49 @@ Test(layers_store, unloads_at_the_end_of_the_last_use) {
     await_bytes(0);
 }
 
+/* A thread frees what is dropped, and does not wait for its next look at the folder, which is a
+ * second later. A look would find a new file, and one of the rounds ends without any look. */
+Test(layers_store, frees_unloaded_weights_before_the_next_look) {
+    unsigned looks = 0;
+    open_for(3, 0);
+    const size_t layers = layers_load(the_layers).layers;
+    for (unsigned i = 1; i <= 8 && looks == i - 1; i++) {
+        char file[32];
+        snprintf(file, sizeof file, "new-%u.safetensors", i);
+        const size_t before = layers_load(the_layers).layers;
+        layer_file_model(file, "", 1, 4, 4, i);
+        use_briefly("a.h.0");
+        layers_unload(the_layers, layer_named("a.h.0"));
+        await_bytes(0);
+        looks += layers_load(the_layers).layers != before;
+    }
+    cr_expect_lt(looks, 8, "weights are freed only when the folder is looked at");
+    layers_refresh(the_layers);
+    cr_expect_gt(layers_load(the_layers).layers, layers);
+}
+
+/* Weights that cannot be allocated take no room from others. (A sanitizer would report them.) */
+Test(layers_store, gives_back_the_room_of_weights_without_memory) {
+#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
+    cr_skip_test("a sanitizer reports such an allocation");
+#endif
+    static struct layer_shard shard;
+    struct layer_use use = {0};
+    struct layer_model model = {.count = 1};
+    struct layer layer = {.model = &model};
+    model.layers = &layer;
+    layer.tensors[0] = (struct layer_tensor){
+        .shard = &shard, .rows = (size_t)1 << 28, .columns = 1 << 28, .count = 1 << 28};
+    layer_file_model("a.safetensors", "", 1, 64, 16, 1);
+    layer_files_open(layer_packed_bytes(&layer, ATTN_FLOAT32));
+    for (int i = 0; i < 2; i++) {
+        cr_expect_eq(layer_begin(the_layers, &layer, ATTN_FLOAT32, &use), LAYER_NO_MEMORY);
+        cr_expect_null(use.packed);
+        cr_expect_eq(layers_load(the_layers).packed, 0);
+    }
+    use_briefly("a.h.0");
+}
+
 /* Returns how many pages of a block are in memory. */
 static size_t count_pages(const char *block, size_t bytes) {
     static unsigned char pages[1 << 16];
