@@ -492,7 +492,9 @@ static void run_beside_new_jobs(size_t tasks, double cost) {
     };
     struct counted *old = new_job(tasks, 0, 0, 0, cost), *new[ABREAST] = {NULL};
     size_t begun = 0;
+    atomic_bool gate = false;
     start_workers(1, ABREAST + 10, 1e18);
+    old->gate = &gate;
     run_job(old);
     while (begun < MOST && atomic_load(&old->outcome) == 0) {
         for (size_t i = 0; i < ABREAST; i++) { /* a new job follows each one that is done */
@@ -503,6 +505,7 @@ static void run_beside_new_jobs(size_t tasks, double cost) {
                 begun++;
             }
         }
+        atomic_store(&gate, true);
         nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
     }
     cr_expect_lt(begun, MOST, "the old job of cost %g is still waiting", cost);
