@@ -16,6 +16,7 @@
 #include "support/expect.h"
 #include "support/json.h"
 #include "support/pack.h"
+#include "support/wait.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 #define LENGTH       "Inference-Header-Content-Length"
@@ -303,10 +304,7 @@ Test(coding, metrics) {
         ask_and_keep("POST", "/attention", "Content-Encoding: zstd\r\n", packed, packed_size);
     cr_expect_eq(response.status, 400);
     double after = before;
-    while (!(after > before)) { /* the time limit of the suite bounds the wait */
-        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-        after = bytes_counted();
-    }
+    WAIT_UNTIL((after = bytes_counted()) > before);
     cr_expect_float_eq(after - before, (double)packed_size, 0.5);
     client_response_free(&response);
     free(packed);

@@ -13,6 +13,7 @@
 #include "http_app.h"
 #include "http_fixture.h"
 #include "support/client.h"
+#include "support/wait.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
@@ -273,9 +274,7 @@ Test(http_server_own, whole_bodies_count_although_the_client_has_ended) {
         atomic_store(&app_held, true);
         atomic_store(&app_holding, false);
         fixture_open(&holder, GET("/hold"));
-        while (!atomic_load(&app_holding)) {
-            fixture_sleep_ms(1);
-        }
+        WAIT_UNTIL(atomic_load(&app_holding));
         fixture_open(&connection, "");
         cr_assert(client_send(&connection, message, (size_t)length));
         shutdown(connection.fd, SHUT_WR);

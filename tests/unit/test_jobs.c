@@ -12,6 +12,7 @@
 
 #include "clock.h"
 #include "jobs/jobs.h"
+#include "support/wait.h"
 
 enum {
     PHASES = 4,
@@ -114,9 +115,7 @@ static void run_job(struct counted *c) {
 }
 
 static enum job_outcome wait_for(struct counted *c) {
-    while (atomic_load(&c->outcome) == 0) {
-        nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
-    }
+    WAIT_UNTIL(atomic_load(&c->outcome) != 0);
     return (enum job_outcome)atomic_load(&c->outcome);
 }
 
@@ -165,9 +164,7 @@ Test(jobs, quanta_are_short) {
     huge->gate = &gate;
     small->other = huge;
     run_job(huge);
-    while (atomic_load(&huge->begins) == 0) {
-        sched_yield();
-    }
+    WAIT_UNTIL(atomic_load(&huge->begins) != 0);
     run_job(small);
     atomic_store(&gate, true);
     cr_expect_eq(wait_for(small), JOB_DONE);
@@ -280,9 +277,7 @@ Test(jobs, ends_early) {
 
     cancelled->gate = &gate;
     run_job(cancelled);
-    while (atomic_load(&cancelled->begins) == 0) {
-        sched_yield();
-    }
+    WAIT_UNTIL(atomic_load(&cancelled->begins) != 0);
     jobs_cancel(&cancelled->job);
     atomic_store(&gate, true);
     cr_expect_eq(wait_for(cancelled), JOB_CANCELLED);
@@ -454,14 +449,10 @@ static bool run_until_late(long milliseconds) {
     other->gate = &closed;
     late->gate = &gate;
     run_job(other);
-    while (atomic_load(&other->started) == 0) {
-        sched_yield();
-    }
+    WAIT_UNTIL(atomic_load(&other->started) != 0);
     late->job.deadline = clock_ns() + milliseconds * 1000000;
     run_job(late); /* only one worker is free */
-    while (clock_ns() < late->job.deadline) {
-        sched_yield();
-    }
+    WAIT_UNTIL(clock_ns() >= late->job.deadline);
     const bool began = atomic_load(&late->started) == 1;
     atomic_store(&closed, true);
     cr_expect_eq(wait_for(other), JOB_DONE);

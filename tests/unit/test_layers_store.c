@@ -9,11 +9,11 @@
 #include <string.h>
 #include <sys/inotify.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "layer_files.h"
 #include "layers/room.h"
+#include "support/wait.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
@@ -56,11 +56,9 @@ static bool is_packed(const char *name) {
     return layer_named(name)->packed[ATTN_FLOAT32] != NULL;
 }
 
-/* Waits until the packed weights take so many bytes. The time limit of the test bounds the wait. */
+/* Waits until the packed weights take so many bytes. */
 static void await_bytes(size_t bytes) {
-    while (layers_load(the_layers).packed != bytes) {
-        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-    }
+    WAIT_UNTIL(layers_load(the_layers).packed == bytes);
 }
 
 /* ------------------------------------------------------------------------------- packed weights */
@@ -290,9 +288,7 @@ Test(layers_store, gives_back_catalogues_that_are_not_needed) {
     cr_expect_eq(model->users, 2, "%zu", model->users);
     layers_give(the_layers, catalogue);
     catalogue = layers_take(the_layers);
-    while (((volatile const struct layer_model *)model)->users != 1) { /* the old one ends */
-        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-    }
+    WAIT_UNTIL(((volatile const struct layer_model *)model)->users == 1); /* the old one ends */
     layers_give(the_layers, catalogue);
 }
 
