@@ -1,7 +1,8 @@
 /*
  * watchdog.c - ends a test that hangs, for example in a lock that nobody gives back. In each process
  * of a test a thread looks whether the main thread has slept without a moment of work for longer
- * than any wait of wait.h. A main thread that is ready to run and gets no core does not sleep.
+ * than any wait of wait.h, and the other threads have done next to nothing meanwhile. A main thread
+ * that is ready to run and gets no core does not sleep.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -14,7 +15,8 @@
 #include "support/wait.h"
 
 enum {
-    LONGEST = WAIT_SECONDS + 3 /* seconds */
+    LONGEST = WAIT_SECONDS + 3, /* seconds */
+    WORK = 10000000             /* ns of a second; servers that do nothing take less */
 };
 
 static pthread_t test; /* the main thread */
@@ -33,21 +35,28 @@ static char main_state(void) {
     return state;
 }
 
+static int64_t nanoseconds(clockid_t clock) {
+    struct timespec time = {0};
+    clock_gettime(clock, &time);
+    return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
+}
+
 static void *watch_test(void *unused) {
-    struct timespec before = {0}, now;
-    clockid_t clock;
-    if (pthread_getcpuclockid(test, &clock) != 0) {
+    int64_t main_before = 0, all_before = 0;
+    clockid_t of_main;
+    if (pthread_getcpuclockid(test, &of_main) != 0) {
         return unused;
     }
     for (int64_t slept = 0; slept < LONGEST * wait_patience(); slept++) {
         nanosleep(&(struct timespec){.tv_sec = 1}, NULL);
-        if (clock_gettime(clock, &now) != 0 || now.tv_sec != before.tv_sec ||
-            now.tv_nsec != before.tv_nsec || main_state() != 'S') {
+        const int64_t own = nanoseconds(of_main), all = nanoseconds(CLOCK_PROCESS_CPUTIME_ID);
+        if (own != main_before || all - all_before > WORK || main_state() != 'S') {
             slept = -1;
         }
-        before = now;
+        main_before = own;
+        all_before = all;
     }
-    fprintf(stderr, "the test hangs: its main thread has slept for %d seconds\n", (int)LONGEST);
+    fprintf(stderr, "the test hangs: nothing has happened in it for %d seconds\n", (int)LONGEST);
     abort();
 }
 
