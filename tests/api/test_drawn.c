@@ -74,7 +74,7 @@ static void write_value(char out[64], const struct drawn_limit *limit, int at) {
 }
 
 /* Returns a body with the value; free(). X stands in place of Q, K and V. */
-static char *body_with(const char *path, const char *name, const char *value) {
+static char *body_of_value(const char *path, const char *name, const char *value) {
     const char *example = drawn_example(path);
     if (strcmp(path, "heads") != 0) {
         const bool alone = strcmp(name, "X") == 0 && strstr(example, "\"Q\"") != NULL;
@@ -96,7 +96,7 @@ static void try_value(const char *path, const struct drawn_limit *limit, int at)
     snprintf(pointer, sizeof pointer, "\"pointer\":\"%s/%s", heads ? "/heads/0" : "", limit->name);
     snprintf(rule, sizeof rule, "%s must %s", limit->name,
              limit->element == NULL ? "be" : "have rank");
-    char *body = body_with(path, limit->name, value);
+    char *body = body_of_value(path, limit->name, value);
     struct client_response response =
         daemon_ask_shared("POST", heads ? "/multi-head-attention" : path, "", body, strlen(body));
     if (at >= limit->least && (at <= limit->most || limit->most == 0)) {
