@@ -435,8 +435,8 @@ static const struct binary_call large = {"/attention",
                                           {"expected.scores", {LARGE, 370, 370}, 0},
                                           {"expected.lse", {LARGE, 370}, 0}}};
 
-/* Returns the comparison of a large call by a daemon with this number of threads. Further calls give
- * the same one. */
+/* Returns the comparison of a large call by a daemon with this number of threads. Further calls
+ * give the same one. */
 static char *compare_large(const char *threads) {
     size_t size;
     char *answer = NULL;

@@ -1,7 +1,7 @@
 /*
  * test_drawn.c - calls that are drawn from the table of request fields: each is answered,
- * and the calls together have every key of every endpoint. The limits of keys are tried at the limit, one
- * below and one above.
+ * and the calls together have every key of every endpoint. The limits of keys are tried at the
+ * limit, one below and one above.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>

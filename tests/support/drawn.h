@@ -50,8 +50,8 @@ struct drawn_limit {
     bool open;           /* a lower rank has another meaning */
 };
 
-/* Fills *limit with that of key `i` of an endpoint, or of a head if the path is "heads". The key has
- * no limit if its `least` and `most` are 0. Returns false if there is no such key. */
+/* Fills *limit with that of key `i` of an endpoint, or of a head if the path is "heads". The key
+ * has no limit if its `least` and `most` are 0. Returns false if there is no such key. */
 bool drawn_limit_of(const char *path, size_t i, struct drawn_limit *limit);
 
 /* Returns a short body that the endpoint takes. */

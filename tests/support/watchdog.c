@@ -1,8 +1,8 @@
 /*
- * watchdog.c - ends a test that hangs, for example in a lock that nobody gives back. In each process
- * of a test a thread looks whether the main thread has slept without a moment of work for longer
- * than any wait of wait.h, and the other threads have done next to nothing meanwhile. A main thread
- * that is ready to run and gets no core does not sleep.
+ * watchdog.c - ends a test that hangs, for example in a lock that nobody gives back. In each
+ * process of a test a thread looks whether the main thread has slept without a moment of work for
+ * longer than any wait of wait.h, and the other threads have done next to nothing meanwhile. A main
+ * thread that is ready to run and gets no core does not sleep.
  */
 #include <pthread.h>
 #include <signal.h>
