@@ -388,6 +388,30 @@ Test(jobs, a_reserve_is_kept_for_small_jobs) {
     wait_for(c[2]);
 }
 
+/* Jobs may cost exactly as much as both bounds allow, and no more. */
+Test(jobs, the_bounds_are_exact) {
+    static const struct {
+        double cost;
+        bool fits;
+    } rows[] = {{900, true}, {38, false}, {37.5, true}, {1.0001, false}, {1, true}};
+    start_workers(1, 100, 1000); /* 62.5 of the cost is for small jobs, which cost at most 1 */
+    struct counted *c[sizeof rows / sizeof *rows];
+    double left = 0;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        c[i] = new_job(1, 0, 0, 0, rows[i].cost);
+        cr_expect_eq(jobs_admit(jobs, &c[i]->job), rows[i].fits, "%g", rows[i].cost);
+        left += rows[i].fits ? rows[i].cost : 0;
+    }
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        cr_expect_eq(jobs_load(jobs).cost, left);
+        if (c[i]->job.admitted) {
+            jobs_run(jobs, &c[i]->job);
+            cr_expect_eq(wait_for(c[i]), JOB_DONE);
+            left -= rows[i].cost;
+        }
+    }
+}
+
 /* A quantum of each of the jobs takes 0.16 s together, and the deadline is after 0.02 s. */
 Test(jobs, a_late_job_need_not_wait_for_its_quantum) {
     enum {
