@@ -6,10 +6,10 @@ SUITE ?= trixie
 SUPPORT_MAINS   := tests/support/print_table.c tests/support/run_kernels.c tests/support/load.c \
                    tests/support/forked.c
 SUPPORT_OBJECTS := $(patsubst %.c,$(O)/%.o,$(filter-out $(SUPPORT_MAINS),$(wildcard tests/support/*.c)))
-LEAKS           := $(O)/tests/support/leaks.o
+IN_EACH_TEST    := $(O)/tests/support/leaks.o $(O)/tests/support/watchdog.o
 CHECK_OBJECTS   := $(O)/tests/support/check_kernels.o
-UNIT_OBJECTS    := $(patsubst %.c,$(O)/%.o,$(wildcard tests/unit/*.c)) $(LEAKS)
-API_OBJECTS     := $(patsubst %.c,$(O)/%.o,$(wildcard tests/api/*.c tests/notebooks/*.c)) $(LEAKS)
+UNIT_OBJECTS    := $(patsubst %.c,$(O)/%.o,$(wildcard tests/unit/*.c)) $(IN_EACH_TEST)
+API_OBJECTS     := $(patsubst %.c,$(O)/%.o,$(wildcard tests/api/*.c tests/notebooks/*.c)) $(IN_EACH_TEST)
 BENCHES         := $(patsubst tests/bench/%.c,$(O)/%,$(wildcard tests/bench/bench_*.c))
 MEMORY_OBJECTS  := $(patsubst %.c,$(O)/%.o,$(wildcard tests/memory/*.c))
 STRESSES        := $(patsubst tests/stress/%.c,$(O)/stress_%,$(wildcard tests/stress/*.c))

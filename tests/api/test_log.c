@@ -20,6 +20,8 @@
 #include "support/daemon.h"
 #include "support/json.h"
 
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
 static char path[64];
 
 TestSuite(log, .timeout = 1200);
@@ -167,6 +169,48 @@ Test(log, methods_are_those_of_the_requests) {
         cr_expect_null(next_request(&rest));
         free(text);
     }
+}
+
+/* The log counts the bytes of each body that were sent, whatever the answer is. */
+Test(log, bytes_are_those_of_the_bodies) {
+    static const struct {
+        const char *method, *path, *headers, *body;
+        int status;
+    } asked[] = {
+        {"GET", "/", "", "", 200},
+        {"HEAD", "/", "", "", 200},
+        {"GET", "/", "If-None-Match: *\r\n", "", 304},
+        {"GET", "/version", "", "", 200},
+        {"GET", "/none", "", "", 404},
+        {"GET", "/docs/", "", "", 308},
+        {"PUT", "/softmax", "", "{}", 405},
+        {"POST", "/softmax", "", "{\"X\":[[1,2]]}", 200},
+        {"POST", "/softmax", "", "{\"X\":", 400},
+    };
+    size_t sizes[COUNT(asked)];
+    start_logging("json");
+    daemon_connect();
+    for (size_t i = 0; i < COUNT(asked); i++) {
+        struct client_response response = daemon_ask_shared(
+            asked[i].method, asked[i].path, asked[i].headers, asked[i].body, strlen(asked[i].body));
+        cr_expect_eq(response.status, asked[i].status, "%zu: %d", i, response.status);
+        sizes[i] = response.size;
+        client_response_free(&response);
+    }
+    char *text = stop_and_read_log(), *rest = text;
+    for (size_t i = 0; i < COUNT(asked); i++) {
+        const char *line = next_request(&rest);
+        cr_assert_not_null(line, "%zu", i);
+        struct cJSON *json = json_parse(line, strlen(line));
+        double sent = -1, received = -1;
+        cr_expect(json_number(json_get(json, "sent"), &sent) && sent == (double)sizes[i],
+                  "%zu bytes: %s", sizes[i], line);
+        cr_expect(json_number(json_get(json, "received"), &received) &&
+                      received == (double)strlen(asked[i].body),
+                  "%s", line);
+        json_free(json);
+    }
+    free(text);
 }
 
 /* A server that listens on :: sees clients of IPv4 with addresses of IPv6 (RFC 4291, 2.5.5.2). */

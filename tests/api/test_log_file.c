@@ -4,6 +4,7 @@
  * the files of its log.
  */
 #include <criterion/criterion.h>
+#include <dirent.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +14,7 @@
 
 #include "support/client.h"
 #include "support/daemon.h"
+#include "support/wait.h"
 
 static char *read_log(const char *path) {
     char *text = calloc(1, 1 << 16);
@@ -67,9 +69,7 @@ Test(daemon, logs_requests) {
     client_response_free(&response);
     await_lines(moved, 3); /* the daemon still writes to the moved file */
     kill(the_daemon.pid, SIGHUP);
-    for (int i = 0; i < 10000 && access(path, F_OK) != 0; i++) {
-        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-    }
+    WAIT_UNTIL(access(path, F_OK) == 0);
     size_t early = 0; /* lines in the moved file after the new one was created */
     for (size_t asked = 1, new_lines = 0; asked < 1000 && new_lines == 0; asked++) {
         response = daemon_ask("GET", "/health/live", NULL);
@@ -102,5 +102,36 @@ Test(daemon, logs_requests) {
     free(new);
     unlink(path);
     unlink(moved);
+    rmdir(folder);
+}
+
+static size_t count_descriptors(void) {
+    char path[64];
+    size_t count = 0;
+    snprintf(path, sizeof path, "/proc/%ld/fd", (long)the_daemon.pid);
+    DIR *folder = opendir(path);
+    cr_assert_not_null(folder);
+    while (readdir(folder) != NULL) {
+        count++;
+    }
+    closedir(folder);
+    return count;
+}
+
+/* Each SIGHUP opens the log anew and closes the file before. */
+Test(daemon, a_reopened_log_leaves_no_descriptor) {
+    char folder[] = "/tmp/attentiond-log-XXXXXX", path[64];
+    cr_assert_not_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/log", folder);
+    daemon_start((const char *const[]){"--log-file", path, NULL});
+    const size_t before = count_descriptors();
+    for (int i = 0; i < 10; i++) {
+        unlink(path);
+        kill(the_daemon.pid, SIGHUP);
+        WAIT_UNTIL(access(path, F_OK) == 0);
+    }
+    WAIT_UNTIL(count_descriptors() <= before); /* the last one is closed a moment later */
+    daemon_end();
+    unlink(path);
     rmdir(folder);
 }

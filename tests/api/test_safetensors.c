@@ -158,3 +158,29 @@ Test(safetensors, words) {
     client_response_free(&plain);
     client_response_free(&response);
 }
+
+/* The place of an error counts from the first byte of the body, which is that of the length. */
+Test(safetensors, errors_name_a_byte_of_the_body) {
+    static const char *const headers[] = {"{x", "{\"Q\":\n  x", "{\n\n x"};
+    for (size_t i = 0; i < COUNT(headers); i++) {
+        struct cJSON *problem;
+        size_t size, offset = 0;
+        char *body = binary_file(headers[i], "", 0, &size);
+        double at = -1, line = -1, column = -1, lines = 1, columns = 1;
+        for (; body[offset] != 'x'; offset++) {
+            const bool ends = body[offset] == '\n' && offset >= 8; /* none is in the length */
+            lines += ends;
+            columns = ends ? 1 : columns + 1;
+        }
+        struct client_response response = post_shared("/attention", TYPE, body, size);
+        expect_problem(&response, 400, headers[i], &problem);
+        json_number(json_get(problem, "offset"), &at);
+        json_number(json_get(problem, "line"), &line);
+        json_number(json_get(problem, "column"), &column);
+        cr_expect(at == (double)offset && line == lines && column == columns, "%s: %s", headers[i],
+                  response.body);
+        json_free(problem);
+        client_response_free(&response);
+        free(body);
+    }
+}

@@ -21,6 +21,7 @@
 #include "support/client.h"
 #include "support/daemon.h"
 #include "support/notebooks.h"
+#include "support/wait.h"
 
 enum {
     LONG = 3000,  /* a request of more bytes is not cut at every one */
@@ -171,12 +172,9 @@ static bool only_one_connection(void) {
     return one;
 }
 
-/* Waits until the only connection is that of the request for /metrics. The time limit of the suite
- * bounds the wait. */
+/* Waits until the only connection is that of the request for /metrics. */
 static void expect_places_free(void) {
-    while (!only_one_connection()) {
-        nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
-    }
+    WAIT_UNTIL(only_one_connection());
 }
 
 /* ---------------------------------------------------------------------------------------- tests */

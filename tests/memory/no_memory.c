@@ -3,15 +3,17 @@
  * request needs no more allocations, first the Nth alone, then with all that follow it. Each time
  * the answer must be the usual one (if what failed was not needed), a 503 or, over a socket, the
  * end of the connection. Nothing may be left in memory, and the same request must be answered right
- * after (promise 26). Starts, reloads and the library alone are tried in the same way. Before all
- * that, the allocations of a small request are counted.
+ * after (promise 26). Starts, reloads, stored layers and the library alone are tried, too. Before
+ * all that, the allocations of a small request are counted.
  */
+#include <dirent.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "layers/layers.h"
 #include "memory/alloc_failure.h"
 #include "memory/requests.h"
 #include "memory/trial.h"
@@ -239,6 +241,44 @@ static size_t try_reload(const struct attempt *attempt) {
     return failed;
 }
 
+/* ---------------------------------------------------------------------------- stored layers */
+
+static size_t count_descriptors(void) {
+    DIR *folder = opendir("/proc/self/fd");
+    size_t count = 0;
+    while (folder != NULL && readdir(folder) != NULL) {
+        count++;
+    }
+    if (folder != NULL) {
+        closedir(folder);
+    }
+    return count;
+}
+
+/* Opens a folder of stored layers, and looks at it again, while an allocation fails. No descriptor
+ * is left. Returns how many allocations failed. */
+static size_t try_layers(const struct attempt *attempt) {
+    char reason[LAYERS_REASON];
+    const struct layers_options options = {.folder = TESTS_DIR "/data/layers", .memory = 1 << 20};
+    const size_t before = count_descriptors();
+    (void)attempt;
+    alloc_failure_exempt(false);
+    alloc_failure_arm(trial.first, trial.forever);
+    struct layers *layers = layers_open(&options, reason);
+    if (layers != NULL) {
+        layers_refresh(layers);
+    }
+    const size_t failed = alloc_failure_disarm();
+    alloc_failure_exempt(true);
+    layers_close(layers);
+    const size_t after = count_descriptors();
+    if (after != before) {
+        trial_fault("%zu descriptors are open, and %zu were before", after, before);
+    }
+    expect_settled();
+    return failed;
+}
+
 /* ---------------------------------------------------------------------------- the library alone */
 
 static const float numbers[64 * 8] = {1, -2, 3};
@@ -347,6 +387,7 @@ int main(int argc, char *argv[]) {
         trial_fault("the server does not stop");
     }
     fail_each("start and stop", notebook.name, try_start, &(struct attempt){.request = &notebook});
+    fail_each("stored layers", "open and refresh", try_layers, NULL);
     trial.first = 0;
     try_library(NULL); /* notes the usual output */
     fail_each("the library alone", "attn_plan_run", try_library, NULL);

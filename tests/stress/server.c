@@ -32,6 +32,7 @@ static const struct {
     {"{\"X\":#60x8,\"causal\":true}", 200},
     {"{\"X\":#700x8,\"return\":[\"output\",\"entropy\"]}", 200},
     {"{\"X\":#700x8,\"scale\":1e38}", 422},
+    {"{\"X\":#700x8,\"return\":[\"comparison\"],\"expected\":{\"scores\":#700x700}}", 200},
     {"{\"X\":[[1.5,2.25],[0.5", 400},
     {"{\"X\":#700x8,\"timeout\":1e-9,\"return\":[\"entropy\"]}", 503},
     {SEED "\"X\":{\"random\":\"randn\",\"shape\":[4,3]}}", 200},

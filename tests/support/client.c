@@ -4,6 +4,7 @@
 #include "support/client.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdatomic.h>
@@ -16,24 +17,36 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-enum {
-    WAIT_SECONDS = 60
-};
+#include "support/wait.h"
 
 /* ---------------------------------------------------------------------------- a raw connection */
+
+static void limit_waits(int fd) {
+    const int64_t milliseconds = wait_limit();
+    const struct timeval limit = {.tv_sec = milliseconds / 1000,
+                                  .tv_usec = milliseconds % 1000 * 1000};
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+}
+
+/* Notes that the time of a wait is over, so that the next waits are short. */
+static void note_wait(int fd, ssize_t result) {
+    if (result < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+        wait_gave_up();
+        limit_waits(fd);
+    }
+}
 
 bool client_open(struct client_connection *connection, unsigned port) {
     const struct sockaddr_in name = {.sin_family = AF_INET,
                                      .sin_port = htons((uint16_t)port),
                                      .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    const struct timeval limit = {.tv_sec = WAIT_SECONDS};
     const int on = 1;
     *connection = (struct client_connection){.fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
     if (connection->fd < 0) {
         return false;
     }
-    setsockopt(connection->fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-    setsockopt(connection->fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+    limit_waits(connection->fd);
     setsockopt(connection->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     if (connect(connection->fd, (const struct sockaddr *)&name, sizeof name) == 0) {
         return true;
@@ -60,6 +73,7 @@ bool client_send(struct client_connection *connection, const void *bytes, size_t
                            ? connection->layer->send(connection->layer, next, size)
                            : send(connection->fd, next, size, MSG_NOSIGNAL);
         if (sent <= 0) {
+            note_wait(connection->fd, sent);
             return false;
         }
         next += sent;
@@ -85,6 +99,7 @@ static bool read_more(struct client_connection *connection) {
                       ? connection->layer->receive(connection->layer, end, room)
                       : recv(connection->fd, end, room, 0);
     if (got <= 0) {
+        note_wait(connection->fd, got);
         return false;
     }
     connection->size += (size_t)got;

@@ -43,7 +43,7 @@ struct client_layer {
 };
 
 /* A connection for pipelining, for keep-alive, and for bytes that are not a request. Each wait is
- * bounded by 60 seconds. */
+ * bounded, see wait.h. */
 struct client_connection {
     int fd;
     struct client_layer *layer; /* NULL: bytes go directly to the socket */

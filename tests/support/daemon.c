@@ -15,9 +15,9 @@
 #include <unistd.h>
 
 #include "support/json.h"
+#include "support/wait.h"
 
 enum {
-    WAIT_SECONDS = 60,
     MAX_OPTIONS = 64
 };
 
@@ -50,7 +50,7 @@ static bool read_port(int fd, unsigned *port) {
     char line[256];
     size_t size = 0;
     struct pollfd ready = {.fd = fd, .events = POLLIN};
-    while (size < sizeof line - 1 && poll(&ready, 1, WAIT_SECONDS * 1000) > 0 &&
+    while (size < sizeof line - 1 && poll(&ready, 1, (int)wait_limit()) > 0 &&
            read(fd, line + size, 1) == 1 && line[size] != '\n') {
         size++;
     }
@@ -80,10 +80,27 @@ bool daemon_spawn(const char *const options[]) {
     return ready;
 }
 
+/* Waits for the end of the daemon, and kills it if it does not end. */
+static bool await_end(int *status) {
+    const int64_t limit = wait_limit();
+    pid_t ended = 0;
+    for (int64_t ms = 0; ended == 0 && ms < limit; ms++) {
+        ended = waitpid(the_daemon.pid, status, WNOHANG);
+        if (ended == 0) {
+            nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        }
+    }
+    if (ended == 0) {
+        wait_gave_up();
+        kill(the_daemon.pid, SIGKILL);
+        ended = waitpid(the_daemon.pid, status, 0);
+    }
+    return ended == the_daemon.pid;
+}
+
 int daemon_stop(void) {
     int status = 0;
-    if (the_daemon.pid <= 0 || kill(the_daemon.pid, SIGTERM) != 0 ||
-        waitpid(the_daemon.pid, &status, 0) != the_daemon.pid) {
+    if (the_daemon.pid <= 0 || kill(the_daemon.pid, SIGTERM) != 0 || !await_end(&status)) {
         return -1;
     }
     the_daemon.pid = -1;
@@ -232,15 +249,16 @@ double daemon_metric(const char *name) {
 }
 
 void daemon_await_metric(const char *name, double value) {
-    while (daemon_metric(name) != value) {
-        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-    }
+    WAIT_UNTIL(daemon_metric(name) == value);
+}
+
+static bool file_has(const char *path, const char *text) {
+    char *file = json_read_file(path, &(size_t){0});
+    const bool has = file != NULL && strstr(file, text) != NULL;
+    free(file);
+    return has;
 }
 
 void daemon_await_text(const char *path, const char *text) {
-    for (bool there = false; !there; nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL)) {
-        char *file = json_read_file(path, &(size_t){0});
-        there = file != NULL && strstr(file, text) != NULL;
-        free(file);
-    }
+    WAIT_UNTIL(file_has(path, text));
 }

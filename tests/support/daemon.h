@@ -90,11 +90,10 @@ double daemon_metric_on(const char *page, const char *name);
 /* The value of a metric now. */
 double daemon_metric(const char *name);
 
-/* Waits until the metric has this value. The time limit of the test bounds the wait. */
+/* Waits until the metric has this value. */
 void daemon_await_metric(const char *name, double value);
 
-/* Waits until a file, such as the log, contains the text. The time limit of the test bounds the
- * wait. */
+/* Waits until a file, such as the log, contains the text. */
 void daemon_await_text(const char *path, const char *text);
 
 #endif

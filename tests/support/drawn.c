@@ -117,14 +117,43 @@ static const struct field *row_at(unsigned at, size_t i) {
     return row != NULL && (row->at & at) != 0 ? row : NULL;
 }
 
-const char *drawn_key(const char *path, size_t i) {
+/* Returns row `i` among those of an endpoint, or NULL. */
+static const struct field *row_of_path(const char *path, size_t i) {
     const unsigned at = bit_of(path);
     for (size_t row = 0; fields_row(row) != NULL; row++) {
         if (row_at(at, row) != NULL && i-- == 0) {
-            return fields_row(row)->name;
+            return fields_row(row);
         }
     }
     return NULL;
+}
+
+const char *drawn_key(const char *path, size_t i) {
+    const struct field *row = row_of_path(path, i);
+    return row != NULL ? row->name : NULL;
+}
+
+bool drawn_limit_of(const char *path, size_t i, struct drawn_limit *limit) {
+    const struct field *row = row_of_path(path, i);
+    if (row == NULL) {
+        return false;
+    }
+    const bool counted = row->kind == FIELD_COUNT || row->kind == FIELD_SECONDS;
+    *limit = (struct drawn_limit){.name = row->name,
+                                  .least = counted ? 1 : row->least,
+                                  .most = row->most,
+                                  .element = row->kind == FIELD_MASK    ? "true"
+                                             : row->kind == FIELD_DECAY ? "0"
+                                                                        : "1",
+                                  .open = row->kind == FIELD_READER && row->least == 1};
+    if (counted || row->kind == FIELD_INTEGER) {
+        limit->element = NULL;
+    }
+    return true;
+}
+
+const char *drawn_example(const char *path) {
+    return fields_example(bit_of(path));
 }
 
 /* Returns where it stands whether a key is given. A key that the objects do not have is never

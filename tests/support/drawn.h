@@ -42,6 +42,21 @@ const char *drawn_dtype(const struct drawn_call *drawn, bool wide);
 /* Draws call `i` of those that are sent in every format. */
 void draw_binary(size_t i, struct drawn_call *drawn);
 
+/* A key whose value has a limit: the rank of a matrix, or a number. */
+struct drawn_limit {
+    const char *name;
+    int least, most;     /* `most` is 0 if only `least` is a limit */
+    const char *element; /* of a matrix, in JSON; NULL for a number */
+    bool open;           /* a lower rank has another meaning */
+};
+
+/* Fills *limit with that of key `i` of an endpoint, or of a head if the path is "heads". The key
+ * has no limit if its `least` and `most` are 0. Returns false if there is no such key. */
+bool drawn_limit_of(const char *path, size_t i, struct drawn_limit *limit);
+
+/* Returns a short body that the endpoint takes. */
+const char *drawn_example(const char *path);
+
 /* Returns key `i` of an endpoint, or of a head if the path is "heads"; NULL if there is none. */
 const char *drawn_key(const char *path, size_t i);
 

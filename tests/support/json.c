@@ -58,6 +58,15 @@ char *json_print(const struct cJSON *value) {
     return cJSON_PrintUnformatted(value);
 }
 
+char *json_with(const char *object, const char *name, const char *value) {
+    cJSON *parsed = cJSON_Parse(object);
+    cJSON_DeleteItemFromObjectCaseSensitive(parsed, name);
+    cJSON_AddRawToObject(parsed, name, value);
+    char *text = json_print(parsed);
+    json_free(parsed);
+    return text;
+}
+
 bool json_is_array(const struct cJSON *value) {
     return cJSON_IsArray(value);
 }

@@ -54,6 +54,10 @@ struct json_difference {
 bool json_near(const struct cJSON *got, const struct cJSON *expect, double absolute,
                double relative, struct json_difference *difference);
 
+/* Returns the text of an object in which the member has this value, in JSON, whether the object had
+ * it or not. Returns owned: free(). */
+char *json_with(const char *object, const char *name, const char *value);
+
 /* Makes {FRONT,"X":[[0],[1],...]} with this many rows. Returns owned: free(). */
 char *json_rows(const char *front, size_t rows, size_t *size);
 

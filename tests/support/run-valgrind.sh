@@ -12,7 +12,7 @@ status=0
 # under ASan instead, and so do the suites of stored layers, because valgrind does not know openat2().
 # valgrind does not know AVX-512 either, so OpenBLAS must not choose it. BXFI_MAP keeps the first process
 # from choosing kernels, which some tests choose themselves.
-BXFI_MAP=forked OPENBLAS_CORETYPE=Haswell OPENBLAS_NUM_THREADS=1 TEST_DIVISOR=100 valgrind -q --trace-children=yes \
+BXFI_MAP=forked OPENBLAS_CORETYPE=Haswell OPENBLAS_NUM_THREADS=1 TEST_DIVISOR=100 TEST_PATIENCE=10 valgrind -q --trace-children=yes \
     --leak-check=full --errors-for-leak-kinds=definite --show-leak-kinds=definite \
     --log-file="$folder/valgrind/%p.log" "$folder/unit-tests-forked" laws linear_laws overflow 'layers_*' stored || status=$?
 

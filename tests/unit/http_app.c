@@ -13,6 +13,7 @@ atomic_uint app_begun, app_ended, app_released, app_cancelled;
 atomic_uint app_bodies_made, app_bodies_freed, app_pieces;
 _Atomic uint64_t app_sent;
 atomic_bool app_held, app_holding;
+atomic_uint app_body_ms;
 static const atomic_bool never;
 
 struct exchange {
@@ -173,6 +174,7 @@ static void *begin(void *context, const struct http_request *request,
 
 static bool body(void *exchange_, const void *bytes, size_t size) {
     struct exchange *exchange = exchange_;
+    fixture_sleep_ms(atomic_load(&app_body_ms));
     char *grown = realloc(exchange->bytes, exchange->size + size);
     cr_assert_not_null(grown);
     memcpy(grown + exchange->size, bytes, size);

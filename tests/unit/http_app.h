@@ -41,6 +41,7 @@ extern atomic_uint app_bodies_made, app_bodies_freed, app_pieces;
 extern _Atomic uint64_t app_sent; /* bytes of the last response that was completed */
 extern atomic_bool app_held;      /* set by the test: /hold, /held and the making of pieces wait */
 extern atomic_bool app_holding;   /* a request for /hold waits */
+extern atomic_uint app_body_ms;   /* set by the test: the time that each piece of a body takes */
 
 /* Starts a server with the app. A limit or time that is 0 becomes one that no test reaches. */
 void app_serve(struct http_options options);

@@ -2,6 +2,7 @@
  * test_http_access.c tests keys from a file, and origins of web pages.
  */
 #include <criterion/criterion.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -112,6 +113,24 @@ Test(http_access, keys_change_whole_or_not_at_all) {
     cr_expect(keys_reload(keys, error, sizeof error));
     cr_expect_not(match(keys, "Bearer " SIXTEEN));
     cr_expect(match(keys, "Bearer a-new-key-of-ours"));
+    keys_free(keys);
+}
+
+/* Keys that were replaced are released, and so are keys that were refused. With a sanitizer,
+ * mallinfo2() says nothing, and leaks are reported. */
+Test(http_access, reloads_leave_no_memory) {
+    write_file(SIXTEEN "\n");
+    struct keys *keys = keys_load(path, error, sizeof error);
+    cr_assert_not_null(keys);
+    struct mallinfo2 before = {0}, after;
+    for (int i = 0; i < 20; i++) {
+        write_file(i % 2 ? "a-new-key-of-ours\n" : "bad\n");
+        cr_expect_eq(keys_reload(keys, error, sizeof error), i % 2);
+        before = i == 3 ? mallinfo2() : before;
+    }
+    after = mallinfo2();
+    cr_expect_lt(after.uordblks + after.hblkhd, before.uordblks + before.hblkhd + 4096,
+                 "sixteen reloads hold memory");
     keys_free(keys);
 }
 

@@ -13,6 +13,7 @@
 #include "http_app.h"
 #include "http_fixture.h"
 #include "support/client.h"
+#include "support/wait.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
@@ -249,6 +250,38 @@ Test(http_server_own, body_in_tiny_chunks) {
             cr_expect(client_at_end(&connection), "the connection should have been cut");
         }
         client_close(&connection);
+    }
+    app_stop();
+}
+
+/* The end of the client's side is there before the server reads the first byte, and each piece of
+ * the body takes more than one turn of the connection. The request is whole, so it is answered. */
+Test(http_server_own, whole_bodies_count_although_the_client_has_ended) {
+    static const size_t sizes[] = {4097, 17000, 30000, 60000};
+    static char message[1 << 16];
+    app_serve((struct http_options){.threads = 1});
+    atomic_store(&app_body_ms, 1);
+    for (size_t i = 0; i < 2 * COUNT(sizes); i++) {
+        const size_t size = sizes[i / 2];
+        struct client_connection holder, connection;
+        int length = sprintf(message,
+                             i % 2 ? "%sTransfer-Encoding: chunked\r\n\r\n%zx\r\n"
+                                   : "%sContent-Length: %zu\r\n\r\n",
+                             POST("/a"), size);
+        memset(message + length, 'x', size);
+        length += (int)size;
+        length += sprintf(message + length, "%s", i % 2 ? "\r\n0\r\n\r\n" : "");
+        atomic_store(&app_held, true);
+        atomic_store(&app_holding, false);
+        fixture_open(&holder, GET("/hold"));
+        WAIT_UNTIL(atomic_load(&app_holding));
+        fixture_open(&connection, "");
+        cr_assert(client_send(&connection, message, (size_t)length));
+        shutdown(connection.fd, SHUT_WR);
+        atomic_store(&app_held, false);
+        fixture_expect_status(&connection, 200, i % 2 ? "chunks" : "a length");
+        client_close(&connection);
+        client_close(&holder);
     }
     app_stop();
 }

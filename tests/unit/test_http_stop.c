@@ -14,6 +14,7 @@
 #include "http_app.h"
 #include "http_fixture.h"
 #include "support/client.h"
+#include "support/wait.h"
 
 /* ------------------------------------------------------------------ an app that answers at once */
 
@@ -30,9 +31,7 @@ Test(http_server_own, stop_waits_for_answers) {
     fixture_expect_status(&idle, 200, "before the stop");
     atomic_store(&app_held, true);
     fixture_open(&connection, POST("/hold") "Content-Length: 3\r\n\r\nabc");
-    while (!atomic_load(&app_holding)) {
-        fixture_sleep_ms(1);
-    }
+    WAIT_UNTIL(atomic_load(&app_holding));
     cr_assert_eq(pthread_create(&stopper, NULL, fixture_stop_thread, &stopped), 0);
     fixture_sleep_ms(100); /* likely enough for the stop to be under way */
     atomic_store(&app_held, false);
@@ -59,9 +58,7 @@ Test(http_server_own, stop_gives_up_on_work_without_end) {
     fixture_expect_status(&idle, 200, "before the stop");
     atomic_store(&app_held, true);
     fixture_open(&connection, POST("/hold") "Content-Length: 3\r\n\r\nabc");
-    while (!atomic_load(&app_holding)) {
-        fixture_sleep_ms(1);
-    }
+    WAIT_UNTIL(atomic_load(&app_holding));
     cr_expect_not(http_stop(fixture_server));
     unsigned before = app_begun;
     /* The thread of this connection may be the one that is at work. */
@@ -69,9 +66,7 @@ Test(http_server_own, stop_gives_up_on_work_without_end) {
     atomic_store(&app_held, false);
     cr_expect(client_at_end(&idle), "no request is answered any more");
     cr_expect_eq(app_begun, before);
-    while (atomic_load(&app_released) < before) {
-        fixture_sleep_ms(1);
-    }
+    WAIT_UNTIL(atomic_load(&app_released) >= before);
     cr_expect(http_stop(fixture_server));
     fixture_server = NULL;
     client_close(&connection);
@@ -83,9 +78,7 @@ Test(http_server_own, stop_cuts_off_slow_clients) {
     app_serve((struct http_options){.drain_timeout = 3});
     struct client_connection connection;
     fixture_open(&connection, POST("/a") "Content-Length: 3\r\n\r\na");
-    while (atomic_load(&app_begun) == 0) {
-        fixture_sleep_ms(1);
-    }
+    WAIT_UNTIL(atomic_load(&app_begun) != 0);
     cr_expect(http_stop(fixture_server));
     fixture_server = NULL;
     cr_expect(client_at_end(&connection));

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "http/watch.h"
+#include "support/wait.h"
 
 TestSuite(http_watch, .timeout = 1200);
 
@@ -57,7 +58,6 @@ Test(http_watch, unread_bytes_put_off_the_deadline) {
         NEVER_READ,
         COUNT
     };
-    const struct timespec briefly = {.tv_nsec = 10000000};
     struct watched watched[COUNT] = {0};
     int pairs[COUNT][2]; /* the end of the server, the end of the client */
     char byte;
@@ -69,16 +69,10 @@ Test(http_watch, unread_bytes_put_off_the_deadline) {
         watch_until(&watched[i], 1); /* long ago */
         watch_add(watch, &watched[i], pairs[i][0]);
     }
-    while (!was_cut(pairs[SILENT][1])) { /* the time limit of the suite bounds the wait */
-        nanosleep(&briefly, NULL);
-    }
+    WAIT_UNTIL(was_cut(pairs[SILENT][1]));
     cr_assert_eq(recv(pairs[READ_LATER][0], &byte, 1, 0), 1);
-    while (!was_cut(pairs[READ_LATER][1])) {
-        nanosleep(&briefly, NULL);
-    }
-    while (!was_cut(pairs[NEVER_READ][1])) {
-        nanosleep(&briefly, NULL);
-    }
+    WAIT_UNTIL(was_cut(pairs[READ_LATER][1]));
+    WAIT_UNTIL(was_cut(pairs[NEVER_READ][1]));
     for (int i = 0; i < COUNT; i++) {
         watch_remove(watch, &watched[i]);
         cr_expect_eq(watched[i].late > 0, i != SILENT, "%d was put off %u times", i,
@@ -106,17 +100,15 @@ Test(http_watch, time_stands_still_while_bytes_are_made) {
     watch_add(watch, &waited_for, theirs[0]);
     watch_send(&halted, MS, 0);
     watch_send(&waited_for, MS, 0);
-    const int64_t begun = atomic_load(&halted.begun);
+    const int64_t begun = atomic_load(&halted.begun), took = atomic_load(&halted.took);
     watch_halt(&halted);
-    do { /* the time limit of the suite bounds the wait */
-        nanosleep(&longer, NULL);
-    } while (!was_cut(theirs[1]));
+    nanosleep(&longer, NULL);
+    WAIT_UNTIL(was_cut(theirs[1]));
     cr_expect_not(was_cut(ours[1]));
     watch_go_on(&halted);
     cr_expect_geq(atomic_load(&halted.begun), begun + 3 * MS);
-    while (!was_cut(ours[1])) {
-        nanosleep(&longer, NULL);
-    }
+    cr_expect_geq(atomic_load(&halted.took), took + 3 * MS);
+    WAIT_UNTIL(was_cut(ours[1]));
     watch_remove(watch, &halted);
     watch_remove(watch, &waited_for);
     close(ours[0]);
@@ -124,6 +116,30 @@ Test(http_watch, time_stands_still_while_bytes_are_made) {
     close(theirs[0]);
     close(theirs[1]);
     watch_stop(watch);
+}
+
+/* Asking the kernel takes time, so short responses in a row count as not taken until they are more
+ * than 10 KiB together. Then the kernel is asked, which says here that the client has taken all. */
+Test(http_watch, short_responses_count_until_the_kernel_is_asked) {
+    enum {
+        BYTES = 1000
+    };
+    struct watched watched = {0};
+    int pair[2];
+    cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+    watched.fd = pair[0];
+    unsigned asked = 0, most = 0;
+    for (unsigned i = 0, sum = 0; i < 40; i++) {
+        watch_send(&watched, 60000, BYTES);
+        sum = atomic_load(&watched.queued) == BYTES ? 1 : sum + 1;
+        asked += sum == 1;
+        most = sum > most ? sum : most;
+        cr_expect_geq(atomic_load(&watched.queued), (uint64_t)sum * BYTES, "response %u", i);
+    }
+    cr_expect_gt(asked, 2);
+    cr_expect(most > 3 && most <= 11, "%u responses without a question", most);
+    close(pair[0]);
+    close(pair[1]);
 }
 
 /* A client that has ended its side is cut off only after a second in which there was nothing but
@@ -136,9 +152,7 @@ Test(http_watch, an_end_is_noted_after_a_while) {
     cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
     watch_add(watch, &watched, pair[0]);
     shutdown(pair[1], SHUT_WR);
-    while (!was_cut(pair[1])) { /* the time limit of the suite bounds the wait */
-        nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
-    }
+    WAIT_UNTIL(was_cut(pair[1]));
     watch_remove(watch, &watched);
     cr_expect_geq(watched.gone, 10, "looks at which there was nothing but the end");
     close(pair[0]);

@@ -12,6 +12,7 @@
 
 #include "clock.h"
 #include "jobs/jobs.h"
+#include "support/wait.h"
 
 enum {
     PHASES = 4,
@@ -23,7 +24,7 @@ struct counted {
     struct job_phases begin, phases;
     size_t counts[PHASES]; /* tasks of each phase */
     atomic_uint runs[PHASES][MANY];
-    atomic_uint begins, out_of_order, dones;
+    atomic_uint begins, started, out_of_order, dones; /* `started` counts tasks of the phases */
     size_t fails[2];             /* the phase and the task that fail; all later tasks fail, too */
     bool refuses;                /* its first task fails */
     atomic_bool *gate;           /* tasks wait until it is true */
@@ -65,6 +66,7 @@ static bool begin_job(void *argument, const struct jobs_task *task) {
 
 static bool task(void *argument, const struct jobs_task *task) {
     struct counted *c = argument;
+    atomic_fetch_add(&c->started, 1);
     memset(task->scratch, (int)task->index, c->job.scratch);
     for (size_t before = 0; before < task->phase; before++) {
         for (size_t i = 0; i < c->counts[before]; i++) {
@@ -113,9 +115,7 @@ static void run_job(struct counted *c) {
 }
 
 static enum job_outcome wait_for(struct counted *c) {
-    while (atomic_load(&c->outcome) == 0) {
-        nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
-    }
+    WAIT_UNTIL(atomic_load(&c->outcome) != 0);
     return (enum job_outcome)atomic_load(&c->outcome);
 }
 
@@ -164,9 +164,7 @@ Test(jobs, quanta_are_short) {
     huge->gate = &gate;
     small->other = huge;
     run_job(huge);
-    while (atomic_load(&huge->begins) == 0) {
-        sched_yield();
-    }
+    WAIT_UNTIL(atomic_load(&huge->begins) != 0);
     run_job(small);
     atomic_store(&gate, true);
     cr_expect_eq(wait_for(small), JOB_DONE);
@@ -279,9 +277,7 @@ Test(jobs, ends_early) {
 
     cancelled->gate = &gate;
     run_job(cancelled);
-    while (atomic_load(&cancelled->begins) == 0) {
-        sched_yield();
-    }
+    WAIT_UNTIL(atomic_load(&cancelled->begins) != 0);
     jobs_cancel(&cancelled->job);
     atomic_store(&gate, true);
     cr_expect_eq(wait_for(cancelled), JOB_CANCELLED);
@@ -392,6 +388,30 @@ Test(jobs, a_reserve_is_kept_for_small_jobs) {
     wait_for(c[2]);
 }
 
+/* Jobs may cost exactly as much as both bounds allow, and no more. */
+Test(jobs, the_bounds_are_exact) {
+    static const struct {
+        double cost;
+        bool fits;
+    } rows[] = {{900, true}, {38, false}, {37.5, true}, {1.0001, false}, {1, true}};
+    start_workers(1, 100, 1000); /* 62.5 of the cost is for small jobs, which cost at most 1 */
+    struct counted *c[sizeof rows / sizeof *rows];
+    double left = 0;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        c[i] = new_job(1, 0, 0, 0, rows[i].cost);
+        cr_expect_eq(jobs_admit(jobs, &c[i]->job), rows[i].fits, "%g", rows[i].cost);
+        left += rows[i].fits ? rows[i].cost : 0;
+    }
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        cr_expect_eq(jobs_load(jobs).cost, left);
+        if (c[i]->job.admitted) {
+            jobs_run(jobs, &c[i]->job);
+            cr_expect_eq(wait_for(c[i]), JOB_DONE);
+            left -= rows[i].cost;
+        }
+    }
+}
+
 /* A quantum of each of the jobs takes 0.16 s together, and the deadline is after 0.02 s. */
 Test(jobs, a_late_job_need_not_wait_for_its_quantum) {
     enum {
@@ -443,33 +463,74 @@ Test(jobs, long_tasks_get_no_larger_share) {
     wait_for(huge);
 }
 
-/* An old job goes on, however many new jobs come. */
-Test(jobs, new_jobs_do_not_keep_an_old_one_waiting) {
+/* Runs a job whose deadline passes while one worker runs its first task, so that the other worker
+ * ends it. Returns false if the deadline passed before that task began. */
+static bool run_until_late(long milliseconds) {
+    atomic_bool closed = false, gate = false;
+    struct counted *other = new_job(1, 0, 0, 0, 1), *late = new_job(4, 1, 0, 0, 4e9),
+                   *after = new_job(1, 0, 0, 0, 1);
+    start_workers(2, 100, 1e18);
+    other->gate = &closed;
+    late->gate = &gate;
+    run_job(other);
+    WAIT_UNTIL(atomic_load(&other->started) != 0);
+    late->job.deadline = clock_ns() + milliseconds * 1000000;
+    run_job(late); /* only one worker is free */
+    WAIT_UNTIL(clock_ns() >= late->job.deadline);
+    const bool began = atomic_load(&late->started) == 1;
+    atomic_store(&closed, true);
+    cr_expect_eq(wait_for(other), JOB_DONE);
+    run_job(after); /* the worker looks at deadlines before it takes this job */
+    cr_expect_eq(wait_for(after), JOB_DONE);
+    cr_expect(!began || late->dones == 0, "the job is done, and a task of it runs");
+    atomic_store(&gate, true);
+    cr_expect_eq(wait_for(late), JOB_LATE);
+    cr_expect_eq(late->started, began ? 1 : 0);
+    jobs_stop(jobs); /* nothing ends the job once more */
+    jobs = NULL;
+    cr_expect_eq(late->dones, 1);
+    return began;
+}
+
+Test(jobs, a_late_job_ends_after_its_quantum) {
+    long milliseconds = 20;
+    while (!run_until_late(milliseconds)) { /* a busy machine began the task too late */
+        milliseconds *= 2;
+    }
+}
+
+/* An old job goes on, however many new jobs come, and whether it or a new one costs more. */
+static void run_beside_new_jobs(size_t tasks, double cost) {
     enum {
         ABREAST = 4,
-        ROUNDS = 400
+        MOST = 400
     };
-    struct counted *old = new_job(20, 0, 0, 0, 8e7), *new[ABREAST];
-    size_t rounds = 0;
-    old->nap = 100000;
+    struct counted *old = new_job(tasks, 0, 0, 0, cost), *new[ABREAST] = {NULL};
+    size_t begun = 0;
+    atomic_bool gate = false;
     start_workers(1, ABREAST + 10, 1e18);
+    old->gate = &gate;
     run_job(old);
-    for (size_t i = 0; i < ABREAST; i++) {
-        new[i] = NULL;
-    }
-    for (; rounds < ROUNDS && atomic_load(&old->outcome) == 0; rounds++) {
+    while (begun < MOST && atomic_load(&old->outcome) == 0) {
         for (size_t i = 0; i < ABREAST; i++) { /* a new job follows each one that is done */
             if (new[i] == NULL || atomic_load(&new[i]->outcome) != 0) {
                 new[i] = new_job(1, 0, 0, 0, 4e8);
-                new[i]->nap = 1000000;
+                new[i]->nap = 500000;
                 run_job(new[i]);
+                begun++;
             }
         }
-        nanosleep(&(struct timespec){.tv_nsec = 500000}, NULL);
+        atomic_store(&gate, true);
+        nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
     }
-    cr_expect_lt(rounds, ROUNDS, "the old job is still waiting");
+    cr_expect_lt(begun, MOST, "the old job of cost %g is still waiting", cost);
     wait_for(old);
     for (size_t i = 0; i < ABREAST; i++) {
         wait_for(new[i]);
     }
+}
+
+Test(jobs, new_jobs_do_not_keep_an_old_one_waiting) {
+    run_beside_new_jobs(20, 8e7);
+    run_beside_new_jobs(3, 6e9);
 }

@@ -7,12 +7,13 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/inotify.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "layer_files.h"
 #include "layers/room.h"
+#include "support/wait.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
@@ -55,11 +56,9 @@ static bool is_packed(const char *name) {
     return layer_named(name)->packed[ATTN_FLOAT32] != NULL;
 }
 
-/* Waits until the packed weights take so many bytes. The time limit of the test bounds the wait. */
+/* Waits until the packed weights take so many bytes. */
 static void await_bytes(size_t bytes) {
-    while (layers_load(the_layers).packed != bytes) {
-        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-    }
+    WAIT_UNTIL(layers_load(the_layers).packed == bytes);
 }
 
 /* ------------------------------------------------------------------------------- packed weights */
@@ -162,6 +161,60 @@ Test(layers_store, unloads_at_the_end_of_the_last_use) {
     await_bytes(0);
 }
 
+/* Returns whether a folder was opened since this function was called before. */
+static bool was_opened(int events) {
+    union {
+        struct inotify_event first;
+        char bytes[4096];
+    } read_now;
+    bool opened = false;
+    while (read(events, &read_now, sizeof read_now) > 0) {
+        opened = true;
+    }
+    return opened;
+}
+
+/* A thread frees what is dropped, and does not wait for its next look at the folder, which is up to
+ * a second later. So a round ends without a look. The first round does not count, because the
+ * thread may just have begun. */
+Test(layers_store, frees_unloaded_weights_before_the_next_look) {
+    bool looked = true;
+    const int events = inotify_init1(IN_NONBLOCK);
+    open_for(3, 0);
+    cr_assert_geq(inotify_add_watch(events, layer_folder, IN_OPEN | IN_ONLYDIR), 0);
+    for (int round = 0; round < 8 && looked; round++) {
+        was_opened(events);
+        use_briefly("a.h.0");
+        layers_unload(the_layers, layer_named("a.h.0"));
+        await_bytes(0);
+        looked = was_opened(events) || round == 0;
+    }
+    cr_expect_not(looked, "weights are freed only when the folder is looked at");
+    close(events);
+}
+
+/* Weights that cannot be allocated take no room from others. (A sanitizer would report them.) */
+Test(layers_store, gives_back_the_room_of_weights_without_memory) {
+#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
+    cr_skip_test("a sanitizer reports such an allocation");
+#endif
+    static struct layer_shard shard;
+    struct layer_use use = {0};
+    struct layer_model model = {.count = 1};
+    struct layer layer = {.model = &model};
+    model.layers = &layer;
+    layer.tensors[0] = (struct layer_tensor){
+        .shard = &shard, .rows = (size_t)1 << 28, .columns = 1 << 28, .count = 1 << 28};
+    layer_file_model("a.safetensors", "", 1, 64, 16, 1);
+    layer_files_open(layer_packed_bytes(&layer, ATTN_FLOAT32));
+    for (int i = 0; i < 2; i++) {
+        cr_expect_eq(layer_begin(the_layers, &layer, ATTN_FLOAT32, &use), LAYER_NO_MEMORY);
+        cr_expect_null(use.packed);
+        cr_expect_eq(layers_load(the_layers).packed, 0);
+    }
+    use_briefly("a.h.0");
+}
+
 /* Returns how many pages of a block are in memory. */
 static size_t count_pages(const char *block, size_t bytes) {
     static unsigned char pages[1 << 16];
@@ -235,9 +288,7 @@ Test(layers_store, gives_back_catalogues_that_are_not_needed) {
     cr_expect_eq(model->users, 2, "%zu", model->users);
     layers_give(the_layers, catalogue);
     catalogue = layers_take(the_layers);
-    while (((volatile const struct layer_model *)model)->users != 1) { /* the old one ends */
-        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-    }
+    WAIT_UNTIL(((volatile const struct layer_model *)model)->users == 1); /* the old one ends */
     layers_give(the_layers, catalogue);
 }
 
