@@ -31,7 +31,8 @@ struct pages {
 };
 
 enum {
-    KINDS = 64 /* freed pages are kept in lists, one for each count */
+    KINDS = 64,           /* freed pages are kept in lists, one for each count */
+    LINK = sizeof(void *) /* bytes before a memory, which say what its pages are */
 };
 
 static struct pages *freed[KINDS];
@@ -55,10 +56,10 @@ static struct pages *take_pages(size_t count) {
 
 void *guarded_new(size_t bytes) {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    struct pages *pages = take_pages((bytes + sizeof pages + page - 1) / page);
+    struct pages *pages = take_pages((bytes + LINK + page - 1) / page);
     char *memory = pages->end - bytes;
     memset(memory, 0, bytes);
-    memcpy(memory - sizeof pages, &pages, sizeof pages); /* it may be not aligned */
+    memcpy(memory - LINK, &pages, LINK); /* it may be not aligned */
     return memory;
 }
 
@@ -67,7 +68,7 @@ void guarded_free(void *memory) {
     if (memory == NULL) {
         return;
     }
-    memcpy(&pages, (char *)memory - sizeof pages, sizeof pages);
+    memcpy(&pages, (char *)memory - LINK, LINK);
     if (pages->count < KINDS) {
         pages->next = freed[pages->count];
         freed[pages->count] = pages;
