@@ -4,6 +4,7 @@
  * more of them (make search-linear).
  */
 #include <criterion/criterion.h>
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -224,6 +225,27 @@ Test(linear, a_state_that_overflows_is_an_error) {
         check_linear(worst, c, n, false);
     }
     cr_expect_eq(worst[0].refused, 3);
+}
+
+/* The largest float, to which a power of 2 is added, rounds to infinity or to itself. */
+Test(linear, a_state_that_rounds_to_infinity_is_an_error) {
+    for (size_t n = 1; n < 3; n++) {
+        for (int power = 90; power < 128; power++) {
+            const struct linear_kind kind = {.dtype = ATTN_FLOAT32, .n = n, .d = 1, .d_v = 1};
+            struct linear_call *c = draw_linear_kind(&kind);
+            c->past = (struct linear_matrix){1, 1, 1, 1, keep_linear(c, 1, sizeof *c->past.x)};
+            c->past.x[0] = (double)FLT_MAX;
+            c->q.x[0] = c->q.x[n - 1] = c->v.x[n - 1] = 0;
+            c->k.x[0] = 1;
+            c->v.x[0] = ldexp(1, power);
+            make_linear_tensors(c);
+            struct results r = try_linear(c, NULL);
+            cr_expect_eq(r.status, power < 103 ? ATTN_OK : ATTN_NOT_FINITE, "%zu, 2^%d: %d", n,
+                         power, r.status);
+            free_results(&r);
+            free_linear_call(c);
+        }
+    }
 }
 
 /* Returns the phases of a plan of the first n positions of a call. */
