@@ -224,7 +224,7 @@ Test(engine, parts_of_weights_are_packed_like_the_whole) {
 }
 
 /* Weights of whole panels take the bytes of their numbers, and others those of the next panel. */
-static void check_bytes(struct rng *rng, attn_dtype dtype) {
+static void check_packed_bytes(struct rng *rng, attn_dtype dtype) {
     const size_t inner = rng_between(rng, 1, 300), columns = rng_between(rng, 1, 40);
     const size_t all = (columns + 63) / 64 * 64, size = attn_dtype_size(dtype);
     const size_t more = 64 * rng_between(rng, 0, 4);
@@ -266,7 +266,7 @@ Test(engine, sizes_of_packed_weights_are_exact) {
     struct rng rng = {47};
     for (size_t i = 0; i < 200 * count; i++) {
         attn_kernels_use(tables[i % count]);
-        check_bytes(&rng, i / count % 2 == 0 ? ATTN_FLOAT32 : ATTN_FLOAT64);
+        check_packed_bytes(&rng, i / count % 2 == 0 ? ATTN_FLOAT32 : ATTN_FLOAT64);
         check_part(&rng, i / count % 2 == 0 ? ATTN_FLOAT32 : ATTN_FLOAT64);
     }
 }
