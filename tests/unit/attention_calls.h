@@ -107,7 +107,8 @@ attn_tensor rows_of_heads(const struct call *c, const double *x, size_t heads, s
 /* Runs all tasks of a plan, as attn_plan_run() does. */
 typedef attn_status run_tasks(attn_plan *plan, attn_error *error);
 
-/* Runs the tasks of each phase from the last to the first, each on a scratch full of NaN. */
+/* Runs the tasks of each phase from the last to the first, each on a scratch full of NaN that ends
+ * where nothing can be read. */
 run_tasks run_backwards;
 
 /* Runs a call; the plan must be possible. With try_call() the run may fail, and the caller looks at

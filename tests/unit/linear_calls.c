@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "support/guarded.h"
+
 bool linear_has_sequences(const struct linear_call *c) {
     return c->form >= LINEAR_ROWS;
 }
@@ -23,7 +25,7 @@ static bool has_heads(const struct linear_call *c) {
 
 void *keep_linear(struct linear_call *c, size_t count, size_t size) {
     cr_assert_lt(c->block_count, sizeof c->blocks / sizeof *c->blocks);
-    return c->blocks[c->block_count++] = allocate(count, size);
+    return c->blocks[c->block_count++] = guarded_new(count * size);
 }
 
 /* ------------------------------------------------------------------------------ drawing numbers */
@@ -542,7 +544,7 @@ struct linear_call *draw_linear_kind(const struct linear_kind *kind) {
 
 void free_linear_call(struct linear_call *c) {
     for (size_t i = 0; i < c->block_count; i++) {
-        free(c->blocks[i]);
+        guarded_free(c->blocks[i]);
     }
     free(c);
 }
@@ -619,7 +621,7 @@ struct results run_linear_plan(attn_plan *plan, run_tasks *run) {
         if (attn_plan_parts(plan, (attn_result)i) > 0) {
             const attn_tensor t = attn_as_tensor(attn_plan_tensor(plan, (attn_result)i, 0));
             cr_assert(attn_tensor_bytes(&t, &bytes) && attn_tensor_count(&t, &r.count[i]));
-            data[i] = memset(allocate(bytes, 1), 0xff, bytes); /* NaN */
+            data[i] = memset(guarded_new(bytes), 0xff, bytes); /* NaN */
             attn_plan_bind(plan, (attn_result)i, 0, data[i]);
         }
     }
@@ -632,7 +634,7 @@ struct results run_linear_plan(attn_plan *plan, run_tasks *run) {
                 r.of[i][e] = narrow ? (double)((float *)data[i])[e] : ((double *)data[i])[e];
             }
         }
-        free(data[i]);
+        guarded_free(data[i]);
     }
     attn_plan_free(plan);
     return r;

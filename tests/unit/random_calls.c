@@ -2,6 +2,7 @@
 #include "random_calls.h"
 
 #include "random_rotary.h"
+#include "support/guarded.h"
 #include "support/reference.h"
 
 #include <criterion/criterion.h>
@@ -10,10 +11,8 @@
 #include <string.h>
 
 void *keep_block(struct random_call *c, size_t bytes) {
-    void *block = calloc(1, bytes == 0 ? 1 : bytes);
-    cr_assert(block != NULL && c->block_count < 4096);
-    c->blocks[c->block_count++] = block;
-    return block;
+    cr_assert_lt(c->block_count, sizeof c->blocks / sizeof *c->blocks);
+    return c->blocks[c->block_count++] = guarded_new(bytes);
 }
 
 size_t drawn_items(const struct random_call *c) {
@@ -637,7 +636,7 @@ attn_plan *plan_random_call(struct random_call *c, uint64_t seed) {
 
 void free_random_call(struct random_call *c) {
     while (c->block_count > 0) {
-        free(c->blocks[--c->block_count]);
+        guarded_free(c->blocks[--c->block_count]);
     }
     *c = (struct random_call){0};
 }

@@ -88,7 +88,7 @@ size_t drawn_items(const struct random_call *c);
 /* Returns the position of query i of batch item b. */
 int64_t random_position(const struct random_call *c, size_t b, size_t i);
 
-/* Allocates zeros that are freed with the call. */
+/* Allocates zeros that are freed with the call, and behind which nothing can be read. */
 void *keep_block(struct random_call *c, size_t bytes);
 
 /* Draws normal numbers of a standard deviation, which are exact in the dtype of the call. They are

@@ -121,12 +121,15 @@ void widen_call(struct random_call *c) {
 }
 
 void bind_all(struct random_call *c, attn_plan *plan) {
-    size_t bytes;
-    cr_assert(attn_plan_results_bytes(plan, &bytes));
-    char *memory = keep_block(c, bytes + ATTN_ALIGNMENT);
-    memset(memory, 0xff, bytes + ATTN_ALIGNMENT);
-    memory += ATTN_ALIGNMENT - (uintptr_t)memory % ATTN_ALIGNMENT;
-    cr_assert_eq(attn_plan_bind_all(plan, memory), ATTN_OK);
+    for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
+        for (size_t part = 0; part < attn_plan_parts(plan, (attn_result)r); part++) {
+            const attn_tensor t = attn_as_tensor(attn_plan_tensor(plan, (attn_result)r, part));
+            size_t bytes;
+            cr_assert(attn_tensor_bytes(&t, &bytes));
+            void *data = memset(keep_block(c, bytes), 0xff, bytes);
+            cr_assert_eq(attn_plan_bind(plan, (attn_result)r, part, data), ATTN_OK);
+        }
+    }
 }
 
 void bind_and_run(struct random_call *c, attn_plan *plan) {

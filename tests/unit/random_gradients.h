@@ -33,7 +33,7 @@ size_t ask_for_gradients(struct random_call *c, uint64_t seed, attn_upstream *up
 /* Makes a drawn float32 call one of float64. Its tensors keep their places and their numbers. */
 void widen_call(struct random_call *c);
 
-/* Binds all results of a plan to memory of the call, which holds NaN. */
+/* Binds each part of the results of a plan to memory of its own, which holds NaN. */
 void bind_all(struct random_call *c, attn_plan *plan);
 
 /* Binds all results of a plan to memory of the call, and runs it. */

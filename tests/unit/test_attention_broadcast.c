@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "attention.h"
+#include "plan.h"
 #include "support/rng.h"
 
 enum {
@@ -36,11 +37,14 @@ static void draw_inputs(void) {
 }
 
 /* Returns a tensor whose last axes are these, without those that are 0. Before them stand the batch
- * axes: (2,3), or (6), or none. */
+ * axes: (1,...,1,2,3), or (2,3), or (6), or none. */
 static attn_tensor tensor_in(const void *data, int axes, size_t a, size_t b, size_t c) {
     attn_tensor t = {.data = data, .dtype = ATTN_FLOAT32};
     const size_t last[3] = {a, b, c};
-    if (axes == 2) {
+    for (int i = 2; i < axes; i++) {
+        t.shape[t.rank++] = 1;
+    }
+    if (axes >= 2) {
         t.shape[t.rank++] = 2;
         t.shape[t.rank++] = 3;
     } else if (axes == 1) {
@@ -105,11 +109,13 @@ Test(attention, axes_of_the_batch_are_one_batch) {
     for (int way = 0; way < 4; way++) {
         size_t folded_bytes, bytes;
         char *folded = run_axes(1, way % 2 != 0, way / 2 != 0, &folded_bytes);
-        char *two = run_axes(2, way % 2 != 0, way / 2 != 0, &bytes);
-        cr_assert_eq(bytes, folded_bytes);
-        cr_expect(memcmp(folded, two, bytes) == 0, "way %d", way);
+        for (int axes = 2; axes <= MOST_AXES; axes++) {
+            char *several = run_axes(axes, way % 2 != 0, way / 2 != 0, &bytes);
+            cr_assert_eq(bytes, folded_bytes);
+            cr_expect(memcmp(folded, several, bytes) == 0, "way %d, %d axes", way, axes);
+            free(several);
+        }
         free(folded);
-        free(two);
     }
 }
 

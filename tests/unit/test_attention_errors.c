@@ -2,6 +2,7 @@
  * test_attention_errors.c - tests the errors of the library. Each names the rule, the argument and
  * the values.
  */
+#include <malloc.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -365,6 +366,43 @@ Test(errors, name_the_rule_the_argument_and_the_values) {
                        &error);
     }
 }
+
+#ifdef __GLIBC__
+/* Returns the bytes of the heap that are in use. */
+static size_t heap_bytes(void) {
+    return mallinfo2().uordblks;
+}
+
+/* Plans and runs what fails, late and early. */
+static void fail_everywhere(void) {
+    const double nothing[] = {NAN, 1};
+    double output[16];
+    void *const data[ATTN_RESULT_COUNT] = {[ATTN_RESULT_OUTPUT] = output};
+    const attn_tensor bad = {.data = nothing, .dtype = ATTN_FLOAT64, .rank = 2, .shape = {1, 2}};
+    for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
+        attn_tensor q, k, v;
+        attn_plan *plan;
+        read_shape(read_shape(read_shape(refusals[i].shapes, &q), &k), &v);
+        attn_plan_attention(&plan, &q, &k, &v, &refusals[i].options, NULL);
+        attn_plan_free(plan);
+    }
+    if (attn_softmax(&bad, 1, output, NULL) != ATTN_NOT_FINITE ||
+        plan_and_run(&bad, &bad, &bad, NULL, data, NULL) != ATTN_NOT_FINITE) {
+        abort(); /* an assertion takes memory */
+    }
+}
+
+/* The allocator keeps some freed memory for each size, so the use grows at first. */
+Test(errors, leave_no_memory_behind) {
+    size_t before = 0, after = 1;
+    for (size_t i = 0; i < 40 && after != before; i++) {
+        before = heap_bytes();
+        fail_everywhere();
+        after = heap_bytes();
+    }
+    cr_expect_eq(after, before, "%zu bytes are left", after - before);
+}
+#endif
 
 /* If the wanted size is 1, the message does not say "not 1 or 1". */
 Test(errors, name_a_size_of_one_once) {

@@ -8,6 +8,7 @@
 #include "attention.h"
 #include "kernels/kernels.h"
 #include "plan.h"
+#include "support/rng.h"
 
 static const float data[1];
 
@@ -72,6 +73,29 @@ Test(costs, double_with_each_size, .init = use_plain_loops) {
     }
 }
 
+/* Heads are cut into tasks as batch items are. */
+Test(costs, heads_and_batch_items_have_the_same_tasks) {
+    static const unsigned wanted[] = {0, ATTN_WANT(WEIGHTS), ATTN_WANT(SCORES), ATTN_WANT(ENTROPY),
+                                      ATTN_WANT(LSE) | ATTN_WANT(PRESENT_K)};
+    struct rng rng = {47};
+    for (size_t i = 0; i < 200; i++) {
+        const attn_options o = {.results = ATTN_WANT(OUTPUT) | wanted[i % 5]};
+        const size_t many = rng_between(&rng, 2, 64), n = rng_between(&rng, 1, 2000),
+                     m = rng_between(&rng, 1, 4000), d = rng_between(&rng, 1, 200);
+        attn_plan *heads = plan_of(1, many, n, m, d, &o), *items = plan_of(many, 1, n, m, d, &o);
+        cr_assert_eq(attn_plan_phases(heads), attn_plan_phases(items));
+        for (size_t phase = 0; phase < attn_plan_phases(heads); phase++) {
+            const size_t of_heads = attn_plan_tasks(heads, phase),
+                         of_items = attn_plan_tasks(items, phase);
+            cr_expect(2 * of_heads >= of_items && of_heads <= 2 * of_items,
+                      "%zu heads or items, n %zu, m %zu, d %zu: phase %zu has %zu and %zu tasks",
+                      many, n, m, d, phase, of_heads, of_items);
+        }
+        attn_plan_free(heads);
+        attn_plan_free(items);
+    }
+}
+
 /* Each of these parts was missing in the cost once. */
 Test(costs, count_everything) {
     const attn_options top[] = {{.results = ATTN_WANT(TOP_K_INDICES), .top_k = 1},
@@ -87,6 +111,9 @@ Test(costs, count_everything) {
     cr_expect_gt(cost_of(65536, 1, 1, 1, 1, NULL), 500 * cost_of(1, 1, 1, 1, 1, NULL));
     const unsigned more[] = {ATTN_WANT(WEIGHTS), ATTN_WANT(SCORES),    ATTN_WANT(ENTROPY),
                              ATTN_WANT(LSE),     ATTN_WANT(PRESENT_K), ATTN_WANT(STATISTICS)};
+    const attn_options statistics = {.results = ATTN_WANT(OUTPUT) | ATTN_WANT(STATISTICS)};
+    cr_expect_gt(cost_of(1, 1, 1, 1, 500000, &statistics) - cost_of(1, 1, 1, 1, 500000, NULL),
+                 2 * 500000 * 40.0); /* of the moments of Q and K */
     const double output = cost_of(1, 4, 300, 300, 16, NULL);
     for (size_t i = 0; i < sizeof more / sizeof *more; i++) {
         const attn_options o = {.results = ATTN_WANT(OUTPUT) | more[i]};

@@ -223,6 +223,54 @@ Test(engine, parts_of_weights_are_packed_like_the_whole) {
     }
 }
 
+/* Weights of whole panels take the bytes of their numbers, and others those of the next panel. */
+static void check_packed_bytes(struct rng *rng, attn_dtype dtype) {
+    const size_t inner = rng_between(rng, 1, 300), columns = rng_between(rng, 1, 40);
+    const size_t all = (columns + 63) / 64 * 64, size = attn_dtype_size(dtype);
+    const size_t more = 64 * rng_between(rng, 0, 4);
+    const attn_tensor narrow = {rng, dtype, 2, {inner, columns}},
+                      whole = {rng, dtype, 2, {inner, all + more}},
+                      turned = {rng, dtype, 2, {all + more, inner}};
+    size_t bytes[3];
+    cr_assert_eq(attn_prepack_bytes(&narrow, ATTN_IN_OUT, &bytes[0], NULL), ATTN_OK);
+    cr_assert_eq(attn_prepack_bytes(&whole, ATTN_IN_OUT, &bytes[1], NULL), ATTN_OK);
+    cr_assert_eq(attn_prepack_bytes(&turned, ATTN_OUT_IN, &bytes[2], NULL), ATTN_OK);
+    cr_expect(bytes[0] >= inner * columns * size && bytes[0] <= inner * all * size);
+    cr_expect_eq(bytes[1], inner * (all + more) * size);
+    cr_expect_eq(bytes[2], bytes[1]);
+}
+
+/* A part begins at a multiple of 64 columns, and it ends at one or with the weights. */
+static void check_part(struct rng *rng, attn_dtype dtype) {
+    enum {
+        MOST = 200
+    };
+    static double numbers[MOST * 3];
+    static _Alignas(ATTN_ALIGNMENT) double buffer[(MOST + 64) * 3];
+    const size_t columns = rng_between(rng, 1, MOST), row = rng_between(rng, 0, 3);
+    const size_t first = rng_between(rng, 0, 3) * 64 + (rng_chance(rng, 4) ? 1 : 0);
+    const size_t count =
+        rng_chance(rng, 2) && first < columns ? columns - first : rng_between(rng, 1, 70);
+    const attn_tensor part = {numbers, dtype, 2, {1, count}};
+    const bool fits = first % 64 == 0 && first + count <= columns && row < 3 &&
+                      (count % 64 == 0 || first + count == columns);
+    const attn_status status =
+        attn_prepack_part(&part, ATTN_IN_OUT, row, 3, first, columns, buffer, NULL);
+    cr_expect_eq(status, fits ? ATTN_OK : ATTN_INVALID_ARGUMENT,
+                 "row %zu, columns %zu to %zu of %zu", row, first, first + count, columns);
+}
+
+Test(engine, sizes_of_packed_weights_are_exact) {
+    const struct attn_kernels *tables[ATTN_KERNELS_MAX];
+    const size_t count = attn_kernels_usable(tables);
+    struct rng rng = {47};
+    for (size_t i = 0; i < 200 * count; i++) {
+        attn_kernels_use(tables[i % count]);
+        check_packed_bytes(&rng, i / count % 2 == 0 ? ATTN_FLOAT32 : ATTN_FLOAT64);
+        check_part(&rng, i / count % 2 == 0 ? ATTN_FLOAT32 : ATTN_FLOAT64);
+    }
+}
+
 /* Compares Q = X W + b with plain sums. The sizes are cut in every way: in steps of the inner size,
  * by columns, and by rows. */
 static void check_projection(size_t rows, size_t inner, size_t columns, attn_dtype dtype,

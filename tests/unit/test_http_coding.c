@@ -14,7 +14,7 @@
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-TestSuite(http_coding, .timeout = 1200);
+TestSuite(http_coding, .timeout = 60);
 
 static const enum coding codings[] = {CODING_GZIP, CODING_ZSTD, CODING_DEFLATE};
 

@@ -12,7 +12,7 @@
 #include "http_fixture.h"
 #include "support/client.h"
 
-TestSuite(http_pending, .timeout = 1200);
+TestSuite(http_pending, .timeout = 60);
 
 Test(http_pending, later_answers_keep_the_connection) {
     app_serve((struct http_options){0});

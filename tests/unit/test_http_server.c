@@ -27,8 +27,8 @@ static void serve_default(void) {
     app_serve((struct http_options){.max_body = MAX_BODY, .drain_timeout = 3});
 }
 
-TestSuite(http_server, .init = serve_default, .fini = fixture_stop, .timeout = 1200);
-TestSuite(http_server_own, .fini = fixture_stop, .timeout = 1200);
+TestSuite(http_server, .init = serve_default, .fini = fixture_stop, .timeout = 60);
+TestSuite(http_server_own, .fini = fixture_stop, .timeout = 60);
 
 /* --------------------------------------------------------------------------------------- tests */
 

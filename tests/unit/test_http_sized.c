@@ -27,7 +27,7 @@ enum {
 static const struct http_options usual = {
     .max_body = 4096, .compression = true, .cors_origins = "*"};
 
-TestSuite(http_sized, .timeout = 1200);
+TestSuite(http_sized, .timeout = 60);
 
 /* --------------------------------------------------------------------------------- the bodies */
 

@@ -7,7 +7,7 @@
 #include "http/watch.h"
 #include "support/wait.h"
 
-TestSuite(http_watch, .timeout = 1200);
+TestSuite(http_watch, .timeout = 60);
 
 /* Nothing more is read from an idle connection, but a request that was read a moment before can
  * still be answered. A connection with an unread byte or a request in work is left alone. */

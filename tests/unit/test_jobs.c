@@ -130,7 +130,7 @@ static void expect_whole(struct counted *c) {
     }
 }
 
-TestSuite(jobs, .fini = end_test, .timeout = 1200);
+TestSuite(jobs, .fini = end_test, .timeout = 60);
 
 static void run_eight_jobs(unsigned threads, size_t count, double cost) {
     struct counted *all[8];

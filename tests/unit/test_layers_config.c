@@ -15,7 +15,7 @@ static void open_folder(void) {
     layer_files_open(64 << 20);
 }
 
-TestSuite(layers_config, .init = open_folder, .fini = layer_files_end, .timeout = 1200);
+TestSuite(layers_config, .init = open_folder, .fini = layer_files_end, .timeout = 60);
 
 /* ----------------------------------------------------------------------------------- the models */
 

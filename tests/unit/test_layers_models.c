@@ -23,7 +23,7 @@ static void open_models(void) {
     layer_files_open(1 << 20);
 }
 
-TestSuite(layers_models, .init = open_models, .fini = layer_files_end, .timeout = 1200);
+TestSuite(layers_models, .init = open_models, .fini = layer_files_end, .timeout = 60);
 
 static void make_folder(const char *name) {
     char path[128];

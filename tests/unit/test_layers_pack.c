@@ -19,7 +19,7 @@
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-TestSuite(layers_pack, .init = layer_folder_begin, .fini = layer_files_end, .timeout = 1200);
+TestSuite(layers_pack, .init = layer_folder_begin, .fini = layer_files_end, .timeout = 60);
 
 /* A layer that has one tensor or a few, in a file without a header. */
 struct made {

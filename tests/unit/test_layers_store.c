@@ -17,7 +17,7 @@
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-TestSuite(layers_store, .init = layer_folder_begin, .fini = layer_files_end, .timeout = 1200);
+TestSuite(layers_store, .init = layer_folder_begin, .fini = layer_files_end, .timeout = 60);
 
 /* Finds a layer in the newest catalogue, which keeps it while its file stays. */
 static const struct layer *layer_named(const char *name) {

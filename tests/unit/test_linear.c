@@ -4,6 +4,7 @@
  * more of them (make search-linear).
  */
 #include <criterion/criterion.h>
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +12,7 @@
 
 #include "attention_bounds.h"
 #include "linear_bounds.h"
+#include "plan_linear.h"
 #include "support/scale.h"
 
 /* The largest errors of the calls of a dtype, and their seeds. */
@@ -225,6 +227,27 @@ Test(linear, a_state_that_overflows_is_an_error) {
     cr_expect_eq(worst[0].refused, 3);
 }
 
+/* The largest float, to which a power of 2 is added, rounds to infinity or to itself. */
+Test(linear, a_state_that_rounds_to_infinity_is_an_error) {
+    for (size_t n = 1; n < 3; n++) {
+        for (int power = 90; power < 128; power++) {
+            const struct linear_kind kind = {.dtype = ATTN_FLOAT32, .n = n, .d = 1, .d_v = 1};
+            struct linear_call *c = draw_linear_kind(&kind);
+            c->past = (struct linear_matrix){1, 1, 1, 1, keep_linear(c, 1, sizeof *c->past.x)};
+            c->past.x[0] = (double)FLT_MAX;
+            c->q.x[0] = c->q.x[n - 1] = c->v.x[n - 1] = 0;
+            c->k.x[0] = 1;
+            c->v.x[0] = ldexp(1, power);
+            make_linear_tensors(c);
+            struct results r = try_linear(c, NULL);
+            cr_expect_eq(r.status, power < 103 ? ATTN_OK : ATTN_NOT_FINITE, "%zu, 2^%d: %d", n,
+                         power, r.status);
+            free_results(&r);
+            free_linear_call(c);
+        }
+    }
+}
+
 /* Returns the phases of a plan of the first n positions of a call. */
 static size_t phases_of(struct linear_call *c, size_t n) {
     attn_plan *plan;
@@ -297,6 +320,176 @@ Test(linear, products_of_gates_keep_their_digits, .timeout = 1200) {
         check_linear(worst, c, i, false);
     }
     print_worst("products of gates", worst);
+    cr_expect_eq(worst[0].refused, 0);
+}
+
+/* ------------------------------------------------------------------------- lines and segments */
+
+/* Returns the positions of a segment of a call, by its plan. */
+static size_t segment_of(const struct linear_call *c) {
+    attn_plan *plan;
+    cr_assert_eq(attn_plan_linear(&plan, &c->call, &c->options, NULL), ATTN_OK);
+    const size_t rows = plan->linear->rows;
+    attn_plan_free(plan);
+    return rows;
+}
+
+/* Makes the row of Q of each line of one position nearly orthogonal to that of K, so that the terms
+ * of its output cancel. */
+static void cancel_outputs(struct linear_call *c) {
+    for (size_t line = 0; line < c->line_count; line++) {
+        double *q = c->q.x + c->line_first[line] * c->d, product = 0;
+        const double *k = c->k.x + c->line_first[line] * c->d;
+        for (size_t e = 0; e < c->d && c->line_rows[line] == 1; e++) {
+            product += q[e] * k[e];
+        }
+        for (size_t e = 0; e < c->d && c->line_rows[line] == 1; e++) {
+            q[e] = (double)(float)(q[e] - 0.999 * product * k[e]);
+        }
+    }
+}
+
+/* Gives a call a past state and gradients by all results. */
+static void draw_states(struct linear_call *c) {
+    struct linear_matrix *all[] = {&c->past, &c->grad_state, &c->grad_output};
+    c->past = c->grad_state = (struct linear_matrix){c->line_count, c->H_s, c->d, c->d_v, NULL};
+    c->grad_output = (struct linear_matrix){1, c->H, c->n, c->d_v, NULL};
+    for (size_t i = 0; i < 3; i++) {
+        const size_t count = linear_count(all[i]);
+        all[i]->x = keep_linear(c, count, sizeof(double));
+        for (size_t e = 0; e < count; e++) {
+            all[i]->x[e] = (double)(float)rng_normal(&c->rng);
+        }
+    }
+    c->options.results |=
+        ATTN_WANT(GRAD_Q) | ATTN_WANT(GRAD_K) | ATTN_WANT(GRAD_V) | ATTN_WANT(GRAD_PAST_STATE);
+    c->options.results |= c->decay.x != NULL ? ATTN_WANT(GRAD_DECAY) : 0;
+    c->options.results |= c->beta.x != NULL ? ATTN_WANT(GRAD_BETA) : 0;
+}
+
+/* Makes the call of a kind one of packed sequences with these rows. */
+static struct linear_call *draw_lines_of(struct linear_kind *kind, const size_t *rows, size_t count,
+                                         bool gradients) {
+    kind->n = 0;
+    for (size_t i = 0; i < count; i++) {
+        kind->n += rows[i];
+    }
+    struct linear_call *c = draw_linear_kind(kind);
+    c->form = LINEAR_ROWS;
+    c->line_count = count;
+    for (size_t i = 0, first = 0; i < count; first += rows[i++]) {
+        c->line_first[i] = first;
+        c->queries[i] = c->line_rows[i] = rows[i];
+    }
+    c->sequences = (attn_sequences){.count = count, .queries = c->queries};
+    c->options.sequences = &c->sequences;
+    if (gradients) {
+        draw_states(c);
+    } else {
+        cancel_outputs(c);
+    }
+    make_linear_tensors(c);
+    return c;
+}
+
+/* Lines end with a segment, or one position before or behind its end; one is very short. A band has
+ * several strips if there are enough lines, or many rows of K. */
+Test(linear, lines_at_the_ends_of_segments_agree_with_the_recurrence, .timeout = 1200) {
+    struct linear_worst worst[2] = {0};
+    struct rng rng = {47};
+    for (uint64_t seed = 0; seed < test_scale(12); seed++) {
+        size_t rows[MAX_SEQUENCES] = {600}, count = rng_between(&rng, 1, 5);
+        struct linear_kind kind = {.dtype = seed % 3 == 0 ? ATTN_FLOAT64 : ATTN_FLOAT32,
+                                   .d = seed % 6 == 1 ? 130 : rng_between(&rng, 1, 12),
+                                   .decay = {-0.1, 0},
+                                   .has_beta = rng_chance(&rng, 2),
+                                   .beta = {0, 1.5}};
+        kind.d_v = rng_between(&rng, 1, kind.d > 12 ? 40 : 150);
+        kind.decays = rng_between(&rng, 0, 2);
+        kind.decays = kind.decays == 2 ? kind.d : kind.decays;
+        struct linear_call *c = draw_lines_of(&kind, rows, 1, true);
+        const size_t segment = segment_of(c);
+        free_linear_call(c);
+        for (size_t i = 0; i < count; i++) {
+            const size_t near = (1 + i % 2) * segment - 1 + rng_between(&rng, 0, 2);
+            rows[i] = i > 0 && i + 1 == count ? rng_between(&rng, 0, 20) : near;
+        }
+        check_linear(worst, draw_lines_of(&kind, rows, count, true), seed, seed % 8 == 0);
+    }
+    print_worst("ends of segments", worst);
+    cr_expect_eq(worst[0].refused + worst[1].refused, 0);
+}
+
+/* A short line beside a long one, which is computed in chunks, is as exact as a call of its own. */
+Test(linear, short_lines_beside_long_ones_keep_their_digits) {
+    struct linear_worst worst[2] = {0};
+    struct rng rng = {50};
+    for (uint64_t seed = 0; seed < 12; seed++) {
+        static const size_t rows[MAX_SEQUENCES] = {300, 1, 1, 15, 2, 1};
+        struct linear_kind kind = {.dtype = ATTN_FLOAT32,
+                                   .d = rng_between(&rng, 60, 90),
+                                   .d_v = rng_between(&rng, 1, 20),
+                                   .decays = seed % 2,
+                                   .decay = {-0.1, 0},
+                                   .has_beta = seed % 4 >= 2,
+                                   .beta = {0.5, 1.5}};
+        check_linear(worst, draw_lines_of(&kind, rows, MAX_SEQUENCES, false), seed, false);
+    }
+    print_worst("short lines", worst);
+    cr_expect_eq(worst[0].refused + worst[1].refused, 0);
+}
+
+/* Where beta times the squared length of a row of K is about 2, errors of float32 would stay. */
+Test(linear, corrections_that_do_not_shrink_the_state_keep_their_digits, .timeout = 1200) {
+    struct linear_worst worst[2] = {0};
+    struct rng rng = {48};
+    for (uint64_t seed = 0; seed < test_scale(16); seed++) {
+        const int power = (int)rng_between(&rng, 0, 4) - 2; /* of the length of a row of K */
+        const double low = 1.5 + rng_uniform(&rng);
+        struct linear_kind kind = {
+            .dtype = seed % 8 == 0 ? ATTN_FLOAT64 : ATTN_FLOAT32,
+            .n = rng_between(&rng, 1500, 3000),
+            .d = rng_between(&rng, 50, 100),
+            .d_v = rng_between(&rng, 1, 4),
+            .decays = seed % 3 == 0,
+            .decay = {-1e-4, 0},
+            .has_beta = true,
+            .beta = {ldexp(fmin(low, 2), -2 * power), ldexp(fmin(low + 0.2, 2), -2 * power)}};
+        struct linear_call *c = draw_linear_kind(&kind);
+        scale_numbers(&c->k, power);
+        make_linear_tensors(c);
+        check_linear(worst, c, seed, false);
+    }
+    print_worst("large corrections", worst);
+    cr_expect_eq(worst[0].refused + worst[1].refused, 0);
+}
+
+/* A column whose first gate is 0 has gates of 1e-20 later. Their products are denormal floats, but
+ * the state is all that is left of the largest values. */
+Test(linear, small_gates_after_a_gate_of_0_keep_their_digits) {
+    struct linear_worst worst[2] = {0};
+    struct rng rng = {49};
+    for (uint64_t seed = 0; seed < 16; seed++) {
+        struct linear_kind kind = {.dtype = ATTN_FLOAT32,
+                                   .n = rng_between(&rng, 16, 30),
+                                   .d = rng_between(&rng, 33, 60),
+                                   .d_v = rng_between(&rng, 33, 60),
+                                   .has_beta = seed % 4 >= 2,
+                                   .beta = {0, 1}};
+        kind.decays = seed % 2 == 0 ? 1 : kind.d;
+        struct linear_call *c = draw_linear_kind(&kind);
+        for (size_t at = 0; at < kind.n * kind.decays; at++) {
+            const size_t i = at / kind.decays;
+            const bool forgets = i == 1 && rng_chance(&rng, kind.decays == 1 ? 1 : 2);
+            c->decay.x[at] = forgets ? -INFINITY : i == 8 || i == 10 ? (double)-46.1F : 0;
+        }
+        for (size_t at = 0; at < kind.n * kind.d_v; at++) {
+            c->v.x[at] = ldexp(c->v.x[at], at < 6 * kind.d_v ? 120 : -60);
+        }
+        make_linear_tensors(c);
+        check_linear(worst, c, seed, false);
+    }
+    print_worst("small gates", worst);
     cr_expect_eq(worst[0].refused, 0);
 }
 
