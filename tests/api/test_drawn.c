@@ -15,7 +15,7 @@
 #include "support/json.h"
 
 enum {
-    CALLS = 100, /* of each endpoint; enough for every key */
+    CALLS = 150, /* of each endpoint; enough for every key */
     KEYS = 96
 };
 
@@ -274,6 +274,9 @@ Test(drawn, the_dtype_of_a_long_body_stands_anywhere) {
             free(text);
         }
     }
+}
+
+/* --------------------------------------------------------------------------------- the limits */
 
 /* Writes a value at this rank, or a number, in JSON. */
 static void write_value(char out[64], const struct drawn_limit *limit, int at) {
