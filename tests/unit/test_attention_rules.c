@@ -230,3 +230,32 @@ Test(sizes, the_largest_size_is_that_of_blas) {
         attn_plan_free(plan);
     }
 }
+
+/* The slopes of Press et al. 2021 for any number of heads: those of the lower power of two, and
+ * then every other one of twice that power. */
+static double slope_of_paper(size_t h, size_t heads) {
+    size_t power = 1;
+    while (2 * power <= heads) {
+        power *= 2;
+    }
+    return h < power ? pow(2, -8.0 * (double)(h + 1) / (double)power)
+                     : slope_of_paper(2 * (h - power), 2 * power);
+}
+
+Test(rules, slopes_of_any_number_of_heads_are_those_of_the_paper) {
+    enum {
+        MOST = 40
+    };
+    static const double zeros[2 * MOST];
+    for (size_t heads = 1; heads <= MOST; heads++) {
+        const attn_tensor x = {zeros, ATTN_FLOAT64, 3, {heads, 2, 1}};
+        const attn_options o = {.flags = ATTN_FLAG_ALIBI, .results = ATTN_WANT(MASKED_SCORES)};
+        double scores[4 * MOST];
+        void *const data[ATTN_RESULT_COUNT] = {[ATTN_RESULT_MASKED_SCORES] = scores};
+        cr_assert_eq(plan_and_run(&x, &x, &x, &o, data, NULL), ATTN_OK);
+        for (size_t h = 0; h < heads; h++) { /* query 1 is one away from key 0 */
+            cr_expect_float_eq(-scores[4 * h + 2], slope_of_paper(h, heads), 1e-14,
+                               "head %zu of %zu: %g", h, heads, -scores[4 * h + 2]);
+        }
+    }
+}
