@@ -121,7 +121,8 @@ struct comparison_copy {
     attn_tensor *input; /* of the call */
     attn_tensor from;   /* as it is there */
     void *data;
-    size_t first; /* its numbers begin there among those of all copies */
+    attn_dtype dtype; /* of `data` */
+    size_t first;     /* its numbers begin there among those of all copies */
     bool whole;   /* no kernel rounds its numbers: positions, and a bias, whose sum is rounded */
 };
 

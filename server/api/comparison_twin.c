@@ -34,13 +34,20 @@ static bool add_copy(struct comparison *own, struct account *account, attn_tenso
     if (input->rank == 0 || (input->dtype != ATTN_FLOAT32 && input->dtype != ATTN_FLOAT64)) {
         return true;
     }
+    /* Positions may be float64 in any call. */
+    const attn_dtype own_dtype = input->dtype == ATTN_FLOAT64 ? ATTN_FLOAT64 : dtype;
     const size_t numbers = codec_count(input->rank, input->shape);
-    void *data = account_alloc(account, numbers * attn_dtype_size(dtype));
+    void *data = account_alloc(account, numbers * attn_dtype_size(own_dtype));
     if (data == NULL) {
         return false;
     }
     own->copies[own->copy_count++] = (struct comparison_copy){
-        .input = input, .from = *input, .data = data, .first = own->copied, .whole = whole};
+        .input = input,
+        .from = *input,
+        .data = data,
+        .dtype = own_dtype,
+        .first = own->copied,
+        .whole = whole};
     own->copied += numbers;
     return true;
 }
@@ -113,7 +120,7 @@ static void copy_numbers(const struct comparison *own, const struct comparison_c
                                                    : (double)((const float *)copy->from.data)[i];
         double moved = exact ? given : given * (1 + error_of(own, copy, seed, i, given));
         moved = isfinite(moved) ? moved : given;
-        if (own->call->stored.weights.layers != NULL && dtype == ATTN_FLOAT32) {
+        if (copy->dtype == ATTN_FLOAT32) {
             ((float *)copy->data)[i] = (float)moved;
         } else {
             ((double *)copy->data)[i] = moved;
@@ -137,17 +144,16 @@ static void copy_task(const struct comparison *own, size_t run, size_t task) {
 /* ------------------------------------------------------------------------------------ the plan */
 
 /* Has the call read its inputs, or the copies of them. */
-static void put_inputs(const struct comparison *own, bool copies, attn_dtype dtype) {
+static void put_inputs(const struct comparison *own, bool copies) {
     for (size_t i = 0; i < own->copy_count; i++) {
         const struct comparison_copy *copy = &own->copies[i];
         copy->input->data = copies ? copy->data : copy->from.data;
-        copy->input->dtype = copies ? dtype : copy->from.dtype;
+        copy->input->dtype = copies ? copy->dtype : copy->from.dtype;
     }
 }
 
 /* Plans the twin. The call is as before when it returns. */
-static attn_status plan_twin(struct comparison *own, call_plan *plan, attn_dtype dtype,
-                             attn_error *error) {
+static attn_status plan_twin(struct comparison *own, call_plan *plan, attn_error *error) {
     struct call *call = own->call;
     const attn_options options = call->options;
     attn_plan *const before = call->plan;
@@ -163,9 +169,9 @@ static attn_status plan_twin(struct comparison *own, call_plan *plan, attn_dtype
         call->options.upstream = NULL;
     }
     call->plan = NULL;
-    put_inputs(own, true, dtype);
+    put_inputs(own, true);
     const attn_status status = plan(call, error);
-    put_inputs(own, false, dtype);
+    put_inputs(own, false);
     own->twin = call->plan;
     call->plan = before;
     call->options = options;
@@ -204,7 +210,7 @@ bool comparison_twin(struct comparison *own, struct account *account, call_plan 
     if (!add_copies(own, account, dtype)) {
         return codec_no_memory(error);
     }
-    const attn_status status = plan_twin(own, plan, dtype, &plan_error);
+    const attn_status status = plan_twin(own, plan, &plan_error);
     if (status == ATTN_NO_MEMORY) {
         return codec_no_memory(error);
     }
