@@ -363,7 +363,7 @@ typedef struct attn_rounding {
      * made of. */
     double products;
     double least_weight, least_gradient; /* the largest absolute error of these two */
-    double sum;   /* the largest relative error of one addition, in the sums over the keys */
+    double sum; /* the largest relative error of one addition, in the sums over the keys */
 } attn_rounding;
 
 /*

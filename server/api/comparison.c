@@ -193,10 +193,9 @@ static void set_type(struct comparison *own, attn_compute_dtype compute_dtype) {
 /* Sets the relative tolerance of torch.testing.assert_close() for a type. The absolute one is as
  * large beside the size of the result, which is not known yet. */
 static void set_tolerance(struct comparison_pair *pair, const struct comparison *own) {
-    static const double relative[] = {[IN_FLOAT64] = 1e-7,    [IN_FLOAT32] = 1.3e-6,
-                                      [IN_TF32] = 1e-3,       [IN_FLOAT16] = 1e-3,
-                                      [IN_BFLOAT16] = 1.6e-2, [IN_FLOAT8] = 0.25,
-                                      [IN_FLOAT8_E5M2] = 0.5};
+    static const double relative[] = {
+        [IN_FLOAT64] = 1e-7,    [IN_FLOAT32] = 1.3e-6, [IN_TF32] = 1e-3,      [IN_FLOAT16] = 1e-3,
+        [IN_BFLOAT16] = 1.6e-2, [IN_FLOAT8] = 0.25,    [IN_FLOAT8_E5M2] = 0.5};
     const struct comparison_type *type = comparison_type_of(pair->type);
     type = own->computed > type ? own->computed : type;
     pair->absolute = own->absolute;

@@ -22,18 +22,18 @@
 enum {
     COMPARISON_TEXT = 21 * (ATTN_MAX_RANK + 1), /* bytes of a shape in a message */
     COMPARISON_MOST_RUNS = 8, /* runs of the twin with errors; fewer if they are dear */
-    COMPARISON_WORST = 10,                      /* rows that the answer names */
-    COMPARISON_RUN = 16 /* neighbouring rows of a head that are judged together, too */
+    COMPARISON_WORST = 10,    /* rows that the answer names */
+    COMPARISON_RUN = 16       /* neighbouring rows of a head that are judged together, too */
 };
 
 /* A type in which kernels multiply. */
 struct comparison_type {
     const char *name;
-    double unit;   /* the largest relative error of one rounding to it */
-    double scores; /* that of the scores, which not every kernel rounds to the type */
-    double least;  /* half of its smallest number above 0 */
+    double unit;           /* the largest relative error of one rounding to it */
+    double scores;         /* that of the scores, which not every kernel rounds to the type */
+    double least;          /* half of its smallest number above 0 */
     double least_gradient; /* the largest error of a gradient of a score that is rounded twice */
-    double sum;    /* the largest relative error of one addition */
+    double sum;            /* the largest relative error of one addition */
 };
 
 /* The element at which an error is the largest. */
@@ -53,14 +53,15 @@ struct comparison_findings {
 /* What one row of a head shows. A row of weights or scores has numbers of very different sizes, so
  * there each error is divided by the size that rounding gives to it. */
 struct comparison_row {
-    double error;            /* the sum of the squared errors */
-    double moved, moved_twice; /* sums over the runs of the twin: by how much the row moved, squared,
+    double error; /* the sum of the squared errors */
+    double moved,
+        moved_twice; /* sums over the runs of the twin: by how much the row moved, squared,
                                   and the square of that */
-    double floor;            /* the squared errors of rounding the result itself */
-    double mean;             /* the sum of the errors */
-    double size;             /* the sum of the squared numbers */
-    double ratio;            /* of the RMS error to that which rounding explains */
-    double number;           /* the same of the number of the row that is off the most */
+    double floor;    /* the squared errors of rounding the result itself */
+    double mean;     /* the sum of the errors */
+    double size;     /* the sum of the squared numbers */
+    double ratio;    /* of the RMS error to that which rounding explains */
+    double number;   /* the same of the number of the row that is off the most */
 };
 
 /* Guesses that would explain a wrong result. */
@@ -89,13 +90,13 @@ struct comparison_pair {
     enum codec_type type;             /* of the numbers of `expected` */
     const attn_result_tensor *result; /* of the plan of the call */
     const attn_result_tensor *moved;  /* of the twin */
-    double *exact;  /* NULL: those of `result`, which are as exact */
-    double *spread; /* of each number: by how much it moved, squared */
-    double absolute, relative; /* the tolerance */
-    size_t count;              /* elements */
-    size_t heads;              /* along the axis of the heads; 0: there is none */
-    size_t head_size;          /* elements of a head that follow one another */
-    _Atomic double *errors;    /* of each head: the largest absolute error */
+    double *exact;                    /* NULL: those of `result`, which are as exact */
+    double *spread;                   /* of each number: by how much it moved, squared */
+    double absolute, relative;        /* the tolerance */
+    size_t count;                     /* elements */
+    size_t heads;                     /* along the axis of the heads; 0: there is none */
+    size_t head_size;                 /* elements of a head that follow one another */
+    _Atomic double *errors;           /* of each head: the largest absolute error */
     struct comparison_findings found;
     /* Rows of one head are `step` rows apart, and `run` rows hold those of `step` heads. */
     enum comparison_kind kind;
@@ -107,7 +108,7 @@ struct comparison_pair {
         double score; /* how many times the error exceeds what may still be rounding */
         double ratio, mean, bound;
     } sums;
-    const struct comparison_type *coarser; /* it explains what `computed` does not; or NULL */
+    const struct comparison_type *coarser;       /* it explains what `computed` does not; or NULL */
     size_t worst[COMPARISON_WORST], worst_count; /* rows */
     double worst_ratio[COMPARISON_WORST];
     size_t worst_index[COMPARISON_WORST][ATTN_MAX_RANK];
@@ -123,15 +124,15 @@ struct comparison_copy {
     void *data;
     attn_dtype dtype; /* of `data` */
     size_t first;     /* its numbers begin there among those of all copies */
-    bool whole;   /* no kernel rounds its numbers: positions, and a bias, whose sum is rounded */
+    bool whole; /* no kernel rounds its numbers: positions, and a bias, whose sum is rounded */
 };
 
 /* The account of the request owns it, except the plan. */
 struct comparison {
     double absolute, relative; /* the tolerance of the request; less than 0: it gives none */
     const struct comparison_type *computed; /* the type in which the client's kernel multiplies */
-    bool headless; /* no result has an axis of heads: it is the output of a softmax */
-    bool refuses;  /* a difference is an error */
+    bool headless;          /* no result has an axis of heads: it is the output of a softmax */
+    bool refuses;           /* a difference is an error */
     pthread_mutex_t *mutex; /* of the call; it guards `found` and `fits` of each pair */
 
     /* The twin. */
@@ -139,16 +140,16 @@ struct comparison {
     attn_plan *twin; /* owned; NULL: there is none */
     attn_rounding rounding;
     struct comparison_copy *copies;
-    size_t copy_count, copied; /* copies, and numbers of all copies together */
-    bool has_exact_run; /* the first run has no errors */
-    size_t first_runs;  /* those with the type `computed`, with the exact one */
-    size_t runs;        /* those with errors of `type` */
+    size_t copy_count, copied;          /* copies, and numbers of all copies together */
+    bool has_exact_run;                 /* the first run has no errors */
+    size_t first_runs;                  /* those with the type `computed`, with the exact one */
+    size_t runs;                        /* those with errors of `type` */
     const struct comparison_type *type; /* whose errors they have */
     struct job_phases phases;
 
-    const char *verdict; /* the worst one; comparison_end() sets it and `within` */
-    bool within;         /* every result is within its tolerance */
-    char detail[768];    /* of the error */
+    const char *verdict;      /* the worst one; comparison_end() sets it and `within` */
+    bool within;              /* every result is within its tolerance */
+    char detail[768];         /* of the error */
     struct codec_buffer text; /* the comparison in JSON, for the other formats */
     size_t count;
     struct comparison_pair pairs[];

@@ -106,8 +106,8 @@ static void put_message(const struct comparison *own, struct comparison_pair *pa
     comparison_put(text, pair->result->rank, index);
     put_numbers(expected, exact, expected_at(pair, element), exact_at(pair, element));
     if (guess[0] == '\0' && pair->coarser != NULL) {
-        snprintf(coarser, sizeof coarser,
-                 "; as a kernel that multiplies in %s it would be rounded", pair->coarser->name);
+        snprintf(coarser, sizeof coarser, "; as a kernel that multiplies in %s it would be rounded",
+                 pair->coarser->name);
     }
     snprintf(pair->message, sizeof pair->message,
              "%s is off by %.3g times what rounding to %s explains in its worst row: at %s it is "
@@ -117,10 +117,10 @@ static void put_message(const struct comparison *own, struct comparison_pair *pa
 }
 
 static enum verdict judge(const struct comparison *own, struct comparison_pair *pair) {
-    const enum verdict verdict = pair->found.absolute.error == 0 ? EQUAL
-                                 : pair->sums.score <= 1              ? ROUNDED
-                                 : pair->sums.score <= most_of_close  ? CLOSE
-                                                                 : WRONG;
+    const enum verdict verdict = pair->found.absolute.error == 0     ? EQUAL
+                                 : pair->sums.score <= 1             ? ROUNDED
+                                 : pair->sums.score <= most_of_close ? CLOSE
+                                                                     : WRONG;
     put_index(pair, pair->found.absolute.element, pair->absolute_index);
     put_index(pair, pair->found.relative.element, pair->relative_index);
     for (size_t i = 0; i < pair->worst_count; i++) {

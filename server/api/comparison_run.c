@@ -34,8 +34,7 @@ enum {
 
 /* The most that the ratio of a row, the RMS ratio of neighbouring rows, that of a head, and the ratio
  * of one number may be if rounding explains them. `make search-verdicts ARGS=--learn` measures what right kernels have. */
-static const double most_of_row = 3, most_of_run = 2, most_of_head = 1.7,
-                    most_of_number = 10;
+static const double most_of_row = 3, most_of_run = 2, most_of_head = 1.7, most_of_number = 10;
 
 /* How often a type rounds on average: its numbers are off by 0.58 of the largest error. */
 static const double usual = 0.58;
@@ -71,9 +70,7 @@ static inline void keep_larger(struct comparison_place *place, double error, siz
  * of them is not finite. */
 static inline double error_of(double exact, double expected) {
     const double difference = expected - exact;
-    return expected == exact                 ? 0
-           : fabs(difference) <= DBL_MAX ? difference
-                                             : (double)INFINITY;
+    return expected == exact ? 0 : fabs(difference) <= DBL_MAX ? difference : (double)INFINITY;
 }
 
 /* Notes the largest errors. Beside an expected 0 there is no relative error. */
@@ -119,10 +116,9 @@ static double floor_of(const struct comparison *own, const struct comparison_pai
     const struct comparison_type *type = comparison_type_of(pair->type), *computed = own->type;
     const bool rounds = pair->kind != KIND_ROW && computed->unit > type->unit;
     const bool logarithm = pair->which == ANSWER_LSE || pair->which == ANSWER_ENTROPY;
-    const double unit =
-        fmax(rounds ? computed->unit : type->unit, computed->sum) + DBL_EPSILON;
-    const double least = pair->kind == KIND_WEIGHTS ? fmax(type->least, computed->least)
-                                                    : type->least;
+    const double unit = fmax(rounds ? computed->unit : type->unit, computed->sum) + DBL_EPSILON;
+    const double least =
+        pair->kind == KIND_WEIGHTS ? fmax(type->least, computed->least) : type->least;
     const double of_number = isfinite(exact) ? unit * exact * comparison_damp(exact) : 0;
     const double of_sum = logarithm ? computed->unit : 0;
     return usual * usual * (of_number * of_number + least * least + of_sum * of_sum);
@@ -192,8 +188,8 @@ static void compare_row(const struct comparison *own, struct comparison_pair *pa
             if (pair->kind == KIND_ROW) {
                 row->error += error * error;
             } else if (error != 0) {
-                const double ratio = error * error /
-                                     explained_of(own, pair, first + i, exact[i], of_row);
+                const double ratio =
+                    error * error / explained_of(own, pair, first + i, exact[i], of_row);
                 row->error += ratio;
                 row->number = fmax(row->number, sqrt(ratio));
             }
@@ -347,8 +343,8 @@ static bool guess_fits(const struct comparison *own, const struct comparison_pai
         if (!guess_place(pair, guess, index, column, &element)) {
             return false;
         }
-        comparison_widen(pair->expected.data, pair->expected.dtype,
-                         index * pair->row_size + column, 1, &expected);
+        comparison_widen(pair->expected.data, pair->expected.dtype, index * pair->row_size + column,
+                         1, &expected);
         comparison_exact(pair, element, 1, &exact);
         const double error = error_of(exact, factor * expected);
         sum += error * error;
@@ -608,8 +604,8 @@ double comparison_cost(const struct comparison *own) {
 
 struct job_phases **comparison_add_phases(struct comparison *own, struct job_phases **end) {
     const size_t each = comparison_run_phases(own), last = PHASES * own->count;
-    const size_t count = own->first_runs * each + last +
-                         coarser_types(own) * (FEW_RUNS * each + last);
+    const size_t count =
+        own->first_runs * each + last + coarser_types(own) * (FEW_RUNS * each + last);
     own->phases = (struct job_phases){NULL, count, comparison_tasks, comparison_task, own};
     *end = &own->phases;
     return &own->phases.next;

@@ -18,11 +18,11 @@
 #include <string.h>
 
 enum {
-    CHUNK = 64 * 1024,   /* numbers that one task copies */
-    BLOCKS = 8,          /* blocks of rows, and of columns, whose numbers have errors in common */
-    COST_OF_COPY = 800,  /* multiply-adds that take as long as copying a number */
-    COST_OF_MOVE = 100,  /* multiply-adds that take as long as looking how far a number moved */
-    LEAST_RUNS = 4       /* runs with errors, however dear they are */
+    CHUNK = 64 * 1024,  /* numbers that one task copies */
+    BLOCKS = 8,         /* blocks of rows, and of columns, whose numbers have errors in common */
+    COST_OF_COPY = 800, /* multiply-adds that take as long as copying a number */
+    COST_OF_MOVE = 100, /* multiply-adds that take as long as looking how far a number moved */
+    LEAST_RUNS = 4      /* runs with errors, however dear they are */
 };
 static const double cheap = 3e10; /* multiply-adds of all runs with errors together */
 
@@ -41,13 +41,12 @@ static bool add_copy(struct comparison *own, struct account *account, attn_tenso
     if (data == NULL) {
         return false;
     }
-    own->copies[own->copy_count++] = (struct comparison_copy){
-        .input = input,
-        .from = *input,
-        .data = data,
-        .dtype = own_dtype,
-        .first = own->copied,
-        .whole = whole};
+    own->copies[own->copy_count++] = (struct comparison_copy){.input = input,
+                                                              .from = *input,
+                                                              .data = data,
+                                                              .dtype = own_dtype,
+                                                              .first = own->copied,
+                                                              .whole = whole};
     own->copied += numbers;
     return true;
 }
@@ -62,8 +61,9 @@ static bool add_copies(struct comparison *own, struct account *account, attn_dty
     own->copies = account_alloc(account, (some + heads * of_head) * sizeof *own->copies);
     bool good = own->copies != NULL;
     for (size_t i = 0; good && i < some; i++) {
-        good = add_copy(own, account, &tensors[i], dtype,
-                        &tensors[i] == &call->tensors.positions || &tensors[i] == &call->tensors.bias);
+        good =
+            add_copy(own, account, &tensors[i], dtype,
+                     &tensors[i] == &call->tensors.positions || &tensors[i] == &call->tensors.bias);
     }
     for (size_t i = 0; good && i < heads * of_head; i++) {
         good = add_copy(own, account, (attn_tensor *)call->weights + i, dtype, false);
@@ -224,8 +224,9 @@ bool comparison_twin(struct comparison *own, struct account *account, call_plan 
         return codec_no_memory(error);
     }
     const double runs = cheap / attn_plan_cost(own->twin);
-    own->runs = runs < LEAST_RUNS ? LEAST_RUNS : runs > COMPARISON_MOST_RUNS ? COMPARISON_MOST_RUNS
-                                                            : (size_t)runs;
+    own->runs = runs < LEAST_RUNS             ? LEAST_RUNS
+                : runs > COMPARISON_MOST_RUNS ? COMPARISON_MOST_RUNS
+                                              : (size_t)runs;
     own->first_runs = own->runs + (own->has_exact_run ? 1 : 0);
     own->type = own->computed;
     return true;

@@ -43,8 +43,8 @@ static const char *const normalizations[] = {[ATTN_SOFTMAX] = "softmax",
                                              [ATTN_STICK_BREAKING] = "stick_breaking"};
 static const char *const updates[] = {"linear", "gated", "delta", "gated_delta"};
 static const char *const compute_dtypes[] = {"float16", "bfloat16"};
-static const char *const computed_types[] = {"float64", "float32",  "tf32",
-                                             "float16", "bfloat16", "float8", "float8_e5m2"};
+static const char *const computed_types[] = {"float64",  "float32", "tf32",       "float16",
+                                             "bfloat16", "float8",  "float8_e5m2"};
 static const char *const alignments[] = {
     [FIELD_TOP_LEFT] = "top_left", [FIELD_BOTTOM_RIGHT] = "bottom_right"};
 static const char of_projections[] =

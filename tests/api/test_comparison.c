@@ -251,8 +251,8 @@ Test(comparison, a_difference_is_a_409_on_request) {
             const struct cJSON *all = json_get(problem, "comparison");
             cr_expect_str_eq(verdict_of(all), "wrong");
             cr_expect_eq(place_of(json_get(json_get(all, "results"), "output"), 1), TORN);
-            expect_text(json_text(json_get(problem, "detail")),
-                        "output is off by ", "detail", "one row");
+            expect_text(json_text(json_get(problem, "detail")), "output is off by ", "detail",
+                        "one row");
             json_free(problem);
         }
         client_response_free(&response);

@@ -187,9 +187,9 @@ static int ask(const struct sent *tensors, size_t count, const char *options, st
     fprintf(to, "{\"__metadata__\":{%s\"return\":\"[\\\"comparison\\\"]\",\"causal\":\"true\"}",
             options);
     for (size_t i = 0; i < count; i++) {
-        const size_t width = tensors[i].type[0] == 'B'              ? 2
+        const size_t width = tensors[i].type[0] == 'B'             ? 2
                              : strcmp(tensors[i].type, "F32") == 0 ? 4
-                                                                      : 8;
+                                                                   : 8;
         fprintf(to, ",\"%s\":{\"dtype\":\"%s\",\"shape\":[", tensors[i].name, tensors[i].type);
         for (size_t axis = 0; axis < tensors[i].rank; axis++) {
             fprintf(to, "%s%zu", axis > 0 ? "," : "", tensors[i].shape[axis]);
@@ -247,10 +247,13 @@ static void expect(const char *what, const struct sent *expected, const char *in
     json_free(json);
 }
 
-#define WIDE     "\"dtype\":\"float64\","
-#define ROUNDED  "rounded equal"
-#define WRONG    "wrong"
-#define OF_HEADS 3, { HEADS, ROWS, COLUMNS }
+#define WIDE    "\"dtype\":\"float64\","
+#define ROUNDED "rounded equal"
+#define WRONG   "wrong"
+#define OF_HEADS                                                                                   \
+    3, {                                                                                           \
+        HEADS, ROWS, COLUMNS                                                                       \
+    }
 
 static const struct sent output = {"expected.output", "BF16", c.output, OF_HEADS},
                          weights = {"expected.weights", "BF16", c.weights, 3, {HEADS, ROWS, ROWS}},
@@ -388,8 +391,7 @@ Test(verdicts, numbers_in_json_have_the_type_that_the_request_says) {
             "\"return\":[\"comparison\"],\"expected\":{\"output\":[[1.66047680,2.66047692]]}}",
             types[i]);
         struct cJSON *json = daemon_ask_json("/attention", body, (size_t)size);
-        const struct cJSON *result =
-            json_first(json_get(json_get(json, "comparison"), "results"));
+        const struct cJSON *result = json_first(json_get(json_get(json, "comparison"), "results"));
         cr_expect_str_eq(json_text(json_get(result, "verdict")), i == 0 ? "wrong" : "rounded");
         if (i == 0) {
             cr_expect_not_null(strstr(json_text(json_get(result, "message")), "in float32"));

@@ -50,8 +50,8 @@ Test(comparison, the_first_of_equal_errors_is_named) {
         const size_t tasks = first->tasks(first->argument, phase);
         cr_assert(tasks > 1 || phase % 2 == 1);
         for (size_t task = tasks; task-- > 0;) {
-            cr_assert(first->run(first->argument,
-                                 &(struct jobs_task){.phase = phase, .index = task}));
+            cr_assert(
+                first->run(first->argument, &(struct jobs_task){.phase = phase, .index = task}));
         }
     }
     cr_expect_eq(pair->found.absolute.element, FIRST);
