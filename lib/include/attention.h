@@ -350,9 +350,9 @@ typedef struct attn_sequences {
 } attn_sequences;
 
 /*
- * The rounding errors of a kernel that computes with fewer digits, drawn at random. A caller who runs
- * a plan with several seeds sees how far such errors move each result. Inputs stay as they are: the
- * caller may change them. Zero is no error.
+ * The rounding errors of a kernel that computes with fewer digits, drawn at random. A caller who
+ * runs a plan with several seeds sees how far such errors move each result. Inputs stay as they
+ * are: the caller may change them. Zero is no error.
  */
 typedef struct attn_rounding {
     uint64_t seed;

@@ -131,13 +131,13 @@ bool field_fail_on_difference(struct call *call, struct codec_document *document
     return true;
 }
 
-/* -------------------------------------------------------------------------------------- the types */
+/* ------------------------------------------------------------------------------------ the types */
 
 const struct comparison_type comparison_types[] = {
     {"float64", 0x1p-51, 0x1p-51, 0x1p-1074, 0x1p-1074, 0x1p-52},
     {"float32", 0x1p-24, 0x1p-23, 0x1p-150, 0x1p-149, 0x1p-24},
     {"tf32", 0x1p-11, 0x1p-23, 0x1p-150, 0x1p-149, 0x1p-24},
-    {"float16", 0x1p-11, 0x1p-11, 0x1p-25, 0x1p-24, 0x1p-24},
+    {"float16", 0x1p-11, 0x1p-11, 0x1p-25, 0x1.8p-24, 0x1p-24},
     {"bfloat16", 0x1p-8, 0x1p-8, 0x1p-134, 0x1p-133, 0x1p-24},
     {"float8", 0x1p-4, 0x1p-21, 0x1p-10, 0x1p-24, 0x1p-24},
     {"float8_e5m2", 0x1p-3, 0x1p-21, 0x1p-17, 0x1p-24, 0x1p-24},
@@ -176,18 +176,16 @@ bool field_computed_in(struct call *call, struct codec_document *document,
     return true;
 }
 
-/* Sets the type in which the client's kernel multiplies, if the request does not say it: the coarsest
- * type of an expected tensor, or the compute_dtype. */
-static void set_type(struct comparison *own, attn_compute_dtype compute_dtype) {
-    const struct comparison_type *type =
+/* Sets the type in which the client's kernel multiplies, if the request does not say it: that of
+ * the expected tensor, or the compute_dtype, if that is coarser. */
+static void set_type(struct comparison_pair *pair, const struct comparison *own,
+                     attn_compute_dtype compute_dtype) {
+    const struct comparison_type *of = comparison_type_of(pair->type);
+    const struct comparison_type *least =
         compute_dtype == ATTN_COMPUTE_FLOAT16    ? &comparison_types[IN_FLOAT16]
         : compute_dtype == ATTN_COMPUTE_BFLOAT16 ? &comparison_types[IN_BFLOAT16]
                                                  : comparison_types;
-    for (size_t i = 0; own->computed == NULL && i < own->count; i++) {
-        const struct comparison_type *of = comparison_type_of(own->pairs[i].type);
-        type = of > type ? of : type;
-    }
-    own->computed = own->computed != NULL ? own->computed : type;
+    pair->computed = own->computed != NULL ? own->computed : of > least ? of : least;
 }
 
 /* Sets the relative tolerance of torch.testing.assert_close() for a type. The absolute one is as
@@ -197,7 +195,7 @@ static void set_tolerance(struct comparison_pair *pair, const struct comparison 
         [IN_FLOAT64] = 1e-7,    [IN_FLOAT32] = 1.3e-6, [IN_TF32] = 1e-3,      [IN_FLOAT16] = 1e-3,
         [IN_BFLOAT16] = 1.6e-2, [IN_FLOAT8] = 0.25,    [IN_FLOAT8_E5M2] = 0.5};
     const struct comparison_type *type = comparison_type_of(pair->type);
-    type = own->computed > type ? own->computed : type;
+    type = pair->computed > type ? pair->computed : type;
     pair->absolute = own->absolute;
     pair->relative = own->relative >= 0 ? own->relative : relative[type - comparison_types];
 }
@@ -321,8 +319,8 @@ static void find_heads(struct comparison_pair *pair, const struct call *call) {
     }
 }
 
-/* Returns the numbers of one head in a row of a result whose heads stand side by side, or all numbers
- * of the row. */
+/* Returns the numbers of one head in a row of a result whose heads stand side by side, or all
+ * numbers of the row. */
 static size_t columns_of_head(const struct comparison_pair *pair, const struct call *call) {
     const attn_multihead *m = &call->multihead;
     const attn_tensor *w = m->projections == NULL ? NULL : m->projections[0].w_q;
@@ -416,6 +414,7 @@ static bool check_pair(struct comparison_pair *pair, const struct call *call,
     if (!check_shape(pair, document, error)) {
         return false;
     }
+    set_type(pair, call->comparison, call->options.compute_dtype);
     set_tolerance(pair, call->comparison);
     find_heads(pair, call);
     find_rows(pair, call);
@@ -431,7 +430,6 @@ static bool check_pair(struct comparison_pair *pair, const struct call *call,
 
 bool comparison_check(struct call *call, struct account *account, call_plan *plan,
                       const struct codec_document *document, struct codec_error *error) {
-    set_type(call->comparison, call->options.compute_dtype);
     for (size_t i = 0; i < call->comparison->count; i++) {
         if (!check_pair(&call->comparison->pairs[i], call, account, document, error)) {
             return false;

@@ -5,8 +5,8 @@
  * Results are compared with exact ones, which a plan in float64 computes: the twin of the call. How
  * far rounding moves each row of them is measured, not assumed. The twin runs several times more,
  * each time with other rounding errors: every number of its inputs and every score gets a random
- * relative error of the size of one rounding of the type in which the client's kernel multiplies. So
- * terms that cancel, masks, gradients and all options count as they do in a kernel of this type.
+ * relative error of the size of one rounding of the type in which the client's kernel multiplies.
+ * So terms that cancel, masks, gradients and all options count as they do in such a kernel.
  *
  * To add a type: add a row to `types` in comparison.c, and its name to ComputedIn in openapi.yaml
  * and in tests/openapi/exact.yaml (then make docs).
@@ -87,16 +87,17 @@ struct comparison_pair {
     enum answer_name which;         /* the result */
     const struct codec_value *from; /* the place of the tensor in the body */
     attn_tensor expected;
-    enum codec_type type;             /* of the numbers of `expected` */
-    const attn_result_tensor *result; /* of the plan of the call */
-    const attn_result_tensor *moved;  /* of the twin */
-    double *exact;                    /* NULL: those of `result`, which are as exact */
-    double *spread;                   /* of each number: by how much it moved, squared */
-    double absolute, relative;        /* the tolerance */
-    size_t count;                     /* elements */
-    size_t heads;                     /* along the axis of the heads; 0: there is none */
-    size_t head_size;                 /* elements of a head that follow one another */
-    _Atomic double *errors;           /* of each head: the largest absolute error */
+    enum codec_type type;                   /* of the numbers of `expected` */
+    const struct comparison_type *computed; /* in which the client's kernel multiplies */
+    const attn_result_tensor *result;       /* of the plan of the call */
+    const attn_result_tensor *moved;        /* of the twin */
+    double *exact;                          /* NULL: those of `result`, which are as exact */
+    double *spread;                         /* of each number: by how much it moved, squared */
+    double absolute, relative;              /* the tolerance */
+    size_t count;                           /* elements */
+    size_t heads;                           /* along the axis of the heads; 0: there is none */
+    size_t head_size;                       /* elements of a head that follow one another */
+    _Atomic double *errors;                 /* of each head: the largest absolute error */
     struct comparison_findings found;
     /* Rows of one head are `step` rows apart, and `run` rows hold those of `step` heads. */
     enum comparison_kind kind;
@@ -130,7 +131,7 @@ struct comparison_copy {
 /* The account of the request owns it, except the plan. */
 struct comparison {
     double absolute, relative; /* the tolerance of the request; less than 0: it gives none */
-    const struct comparison_type *computed; /* the type in which the client's kernel multiplies */
+    const struct comparison_type *computed; /* "computed_in" of the request; NULL: it gives none */
     bool headless;          /* no result has an axis of heads: it is the output of a softmax */
     bool refuses;           /* a difference is an error */
     pthread_mutex_t *mutex; /* of the call; it guards `found` and `fits` of each pair */
@@ -140,11 +141,12 @@ struct comparison {
     attn_plan *twin; /* owned; NULL: there is none */
     attn_rounding rounding;
     struct comparison_copy *copies;
-    size_t copy_count, copied;          /* copies, and numbers of all copies together */
-    bool has_exact_run;                 /* the first run has no errors */
-    size_t first_runs;                  /* those with the type `computed`, with the exact one */
-    size_t runs;                        /* those with errors of `type` */
-    const struct comparison_type *type; /* whose errors they have */
+    size_t copy_count, copied; /* copies, and numbers of all copies together */
+    bool has_exact_run;        /* the first run has no errors */
+    /* The phases are those of rounds, one for each type, from the finest one of a pair on. */
+    const struct comparison_type *first, *type; /* of the first round, and of the present one */
+    size_t most_runs;                           /* of a round that judges a pair by its own type */
+    size_t runs;                                /* of the present round, with errors */
     struct job_phases phases;
 
     const char *verdict;      /* the worst one; comparison_end() sets it and `within` */
@@ -163,6 +165,9 @@ bool comparison_check(struct call *call, struct account *account, call_plan *pla
 /* Makes the twin of a call whose results are known. Returns false if there is no memory. */
 bool comparison_twin(struct comparison *comparison, struct account *account, call_plan *plan,
                      struct codec_error *error);
+
+/* Is a result judged in the present round: by its own type, or because that explains too little? */
+bool comparison_judges(const struct comparison *comparison, const struct comparison_pair *pair);
 
 /* Frees what the account does not own. NULL is allowed. */
 void comparison_free(struct comparison *comparison);

@@ -27,8 +27,8 @@ static void put_index(const struct comparison_pair *pair, size_t element, size_t
     }
 }
 
-/* Returns how many axes count rows: all but the last one, unless each number is a row. The heads of a
- * packed row are no axis; the index then begins with the first column of its head. */
+/* Returns how many axes count rows: all but the last one, unless each number is a row. The heads of
+ * a packed row are no axis; the index then begins with the first column of its head. */
 static int axes_of_row(const struct comparison_pair *pair) {
     const int rank = pair->result->rank;
     return pair->row_size == pair->result->shape[rank - 1] && rank > 1 && pair->row_size != 1
@@ -94,7 +94,7 @@ static void put_numbers(char first[static 32], char second[static 32], double a,
 }
 
 /* Explains in a sentence why a result is not rounded. */
-static void put_message(const struct comparison *own, struct comparison_pair *pair) {
+static void put_message(struct comparison_pair *pair) {
     char text[COMPARISON_TEXT], coarser[80] = "", expected[32], exact[32];
     size_t index[ATTN_MAX_RANK];
     const char *guess = guess_of(pair);
@@ -112,11 +112,11 @@ static void put_message(const struct comparison *own, struct comparison_pair *pa
     snprintf(pair->message, sizeof pair->message,
              "%s is off by %.3g times what rounding to %s explains in its worst row: at %s it is "
              "%s, and %s is right%s%s",
-             pair->name, pair->worst_ratio[0], own->computed->name, text, expected, exact, guess,
+             pair->name, pair->worst_ratio[0], pair->computed->name, text, expected, exact, guess,
              coarser);
 }
 
-static enum verdict judge(const struct comparison *own, struct comparison_pair *pair) {
+static enum verdict judge(struct comparison_pair *pair) {
     const enum verdict verdict = pair->found.absolute.error == 0     ? EQUAL
                                  : pair->sums.score <= 1             ? ROUNDED
                                  : pair->sums.score <= most_of_close ? CLOSE
@@ -127,7 +127,7 @@ static enum verdict judge(const struct comparison *own, struct comparison_pair *
         put_index(pair, pair->worst[i] * pair->row_size, pair->worst_index[i]);
     }
     if (verdict > ROUNDED) {
-        put_message(own, pair);
+        put_message(pair);
     }
     return verdict;
 }
@@ -142,7 +142,7 @@ bool comparison_end(struct comparison *comparison) {
     bool within = true;
     for (size_t i = 0; i < comparison->count; i++) {
         struct comparison_pair *pair = &comparison->pairs[i];
-        const enum verdict verdict = judge(comparison, pair);
+        const enum verdict verdict = judge(pair);
         pair->verdict = verdicts[verdict];
         worst = verdict > worst ? verdict : worst;
         within = within && pair->found.beyond == 0;
@@ -186,8 +186,7 @@ static void add_worst_rows(struct codec_items *list, const struct comparison_pai
     codec_add_close(list);
 }
 
-static void add_pair(struct codec_items *list, const struct comparison *own,
-                     const struct comparison_pair *pair) {
+static void add_pair(struct codec_items *list, const struct comparison_pair *pair) {
     const attn_tensor errors = {
         .data = pair->errors, .dtype = ATTN_FLOAT64, .rank = 1, .shape = {pair->heads}};
     const double beyond = (double)pair->found.beyond, count = (double)pair->count;
@@ -197,7 +196,7 @@ static void add_pair(struct codec_items *list, const struct comparison *own,
     if (pair->message[0] != '\0') {
         codec_add_text(list, "message", pair->message);
     }
-    codec_add_text(list, "computed_in", own->computed->name);
+    codec_add_text(list, "computed_in", pair->computed->name);
     add_measured(list, "rms_ratio", pair->sums.ratio);
     add_measured(list, "bound", pair->sums.bound);
     codec_add_number(list, "mean_error", pair->sums.mean);
@@ -225,7 +224,7 @@ static void add_comparison(struct codec_items *list, const char *key,
     codec_add_bool(list, "within_tolerance", comparison->within);
     codec_add_open(list, CODEC_OP_OBJECT, "results");
     for (size_t i = 0; i < comparison->count; i++) {
-        add_pair(list, comparison, &comparison->pairs[i]);
+        add_pair(list, &comparison->pairs[i]);
     }
     codec_add_close(list);
     codec_add_close(list);

@@ -1,14 +1,15 @@
 /*
- * comparison_run.c - compares expected tensors with exact results row by row, as tasks of the job of
- * the call, after the runs of the twin (comparison_twin.c). Each row is judged beside what rounding
- * did to this very row in these runs:
+ * comparison_run.c - compares expected tensors with exact results row by row, as tasks of the job
+ * of the call, after the runs of the twin (comparison_twin.c). Each row is judged beside what
+ * rounding did to this very row in these runs:
  *
  *     ratio = RMS error of the row / RMS error that rounding explains
  *
- * The denominator is the mean of the runs, and twice its standard deviation more, since a row of few
- * independent errors may be lucky in all runs. A row that is luckier than most of its neighbours in
- * the same head gets what these have. The rounding of the result itself is added. In rows of weights
- * or scores each number has its own denominator, because their sizes differ so much.
+ * The denominator is the mean of the runs, and twice its standard deviation more, since a row of
+ * few independent errors may be lucky in all runs. A row that is luckier than most of its
+ * neighbours in the same head gets what these have. The rounding of the result itself is added. In
+ * rows of weights or scores each number has its own denominator, because their sizes differ so
+ * much.
  *
  * If a row has more, coarser types are tried in turn, each with a few runs, and the first that
  * explains a result is named.
@@ -32,11 +33,18 @@ enum {
     COST_OF_ROW = 20000    /* the same for a row */
 };
 
-/* The most that the ratio of a row, the RMS ratio of neighbouring rows, that of a head, and the ratio
- * of one number may be if rounding explains them. `make search-verdicts ARGS=--learn` measures what right kernels have. */
-static const double most_of_row = 3, most_of_run = 2, most_of_head = 1.7, most_of_number = 10;
+/* The most that the ratio of a row, the RMS ratio of neighbouring rows, that of a head, and the
+ * ratio of one number may be if rounding explains them. `make search-verdicts ARGS=--learn`
+ * measures what right kernels have. */
+static const double most_of_long_row = 3, most_of_run = 2.4, most_of_head = 1.7,
+                    most_of_number = 10;
 
-/* How often a type rounds on average: its numbers are off by 0.58 of the largest error. */
+/* A row of few numbers is off by more by chance. */
+static double most_of_row(const struct comparison_pair *pair) {
+    return most_of_long_row + 2 / sqrt((double)pair->row_size);
+}
+
+/* The RMS of rounding errors, beside the largest one that a type has. */
 static const double usual = 0.58;
 
 void comparison_widen(const void *data, attn_dtype dtype, size_t first, size_t count, double *out) {
@@ -66,8 +74,8 @@ static inline void keep_larger(struct comparison_place *place, double error, siz
     }
 }
 
-/* Returns the error of a number: 0 if both are equal, also if they are infinite, and infinity if one
- * of them is not finite. */
+/* Returns the error of a number: 0 if both are equal, also if they are infinite, and infinity if
+ * one of them is not finite. */
 static inline double error_of(double exact, double expected) {
     const double difference = expected - exact;
     return expected == exact ? 0 : fabs(difference) <= DBL_MAX ? difference : (double)INFINITY;
@@ -116,7 +124,7 @@ static double floor_of(const struct comparison *own, const struct comparison_pai
     const struct comparison_type *type = comparison_type_of(pair->type), *computed = own->type;
     const bool rounds = pair->kind != KIND_ROW && computed->unit > type->unit;
     const bool logarithm = pair->which == ANSWER_LSE || pair->which == ANSWER_ENTROPY;
-    const double unit = fmax(rounds ? computed->unit : type->unit, computed->sum) + DBL_EPSILON;
+    const double unit = fmax(rounds ? computed->unit : type->unit, 2 * computed->sum) + DBL_EPSILON;
     const double least =
         pair->kind == KIND_WEIGHTS ? fmax(type->least, computed->least) : type->least;
     const double of_number = isfinite(exact) ? unit * exact * comparison_damp(exact) : 0;
@@ -154,13 +162,16 @@ static double usual_movement(const struct comparison *own, const struct comparis
     return median(movements, count);
 }
 
-/* Returns the squared error that rounding explains in one number of scores or weights. Few runs tell
- * less of one number, so the usual movement of its row counts, too. */
+/* Returns the squared error that rounding explains in one number of scores or weights. Few runs
+ * tell less of one number, so the usual movement of its row counts, too. */
 static double explained_of(const struct comparison *own, const struct comparison_pair *pair,
                            size_t element, double exact, double of_row) {
     const double moved = pair->spread[element] / (double)own->runs;
     double other = pair->kind == KIND_WEIGHTS ? of_row * exact * exact : of_row;
-    other = isfinite(exact) ? fmin(other, 16 * moved) : 0;
+    if (fabs(exact) > 0x1p40) {
+        return floor_of(own, pair, exact); /* the twin has a larger one in place of a finite mask */
+    }
+    other = fmin(other, 16 * moved);
     return ((double)own->runs * moved + 4 * other) / (double)(own->runs + 4) +
            floor_of(own, pair, exact);
 }
@@ -277,8 +288,8 @@ static void judge_row(const struct comparison *own, struct comparison_pair *pair
     }
 }
 
-/* Counts the numbers of a row that are beyond the tolerance, and finds the ratio of that which is off
- * the most, if the row does not show it already. */
+/* Counts the numbers of a row that are beyond the tolerance, and finds the ratio of that which is
+ * off the most, if the row does not show it already. */
 static void judge_numbers(const struct comparison *own, struct comparison_pair *pair, size_t index,
                           struct comparison_findings *found) {
     struct comparison_row *row = &pair->rows[index];
@@ -336,7 +347,7 @@ static bool guess_place(const struct comparison_pair *pair, enum comparison_susp
 static bool guess_fits(const struct comparison *own, const struct comparison_pair *pair,
                        enum comparison_suspect guess, size_t index) {
     const double factor = guess == SUSPECT_BASE_2 ? 0.6931471805599453 : 1;
-    const double most = most_of_row * most_of_row * explained_in(own, pair, index);
+    const double most = most_of_row(pair) * most_of_row(pair) * explained_in(own, pair, index);
     double sum = 0, expected, exact;
     size_t element;
     for (size_t column = 0; column < pair->row_size && sum <= most; column++) {
@@ -355,7 +366,7 @@ static bool guess_fits(const struct comparison *own, const struct comparison_pai
 /* Notes which guesses explain a row, if it is wrong. */
 static void guess_row(const struct comparison *own, const struct comparison_pair *pair,
                       size_t index, size_t fits[static SUSPECT_COUNT], size_t *misfits) {
-    if (pair->rows[index].ratio <= most_of_row) {
+    if (pair->rows[index].ratio <= most_of_row(pair)) {
         return;
     }
     ++*misfits;
@@ -403,7 +414,7 @@ static double end_head(const struct comparison_pair *pair, size_t first, size_t 
         of_run = i % COMPARISON_RUN == 0 ? squared : of_run + squared;
         sum += squared;
         sums->mean += row->mean;
-        sums->score = fmax(sums->score, row->ratio / most_of_row);
+        sums->score = fmax(sums->score, row->ratio / most_of_row(pair));
         sums->score = fmax(sums->score, row->number / most_of_number);
         if (i % COMPARISON_RUN + 1 == COMPARISON_RUN) {
             sums->score = fmax(sums->score, sqrt(of_run / COMPARISON_RUN) / most_of_run);
@@ -441,21 +452,36 @@ static bool is_open(const struct comparison_pair *pair) {
     return pair->sums.score > 1 && isfinite(pair->sums.score) && pair->coarser == NULL;
 }
 
-/* Ends a pair, and the round if it is the last one. */
-static void end_pair(struct comparison *own, struct comparison_pair *pair) {
+bool comparison_judges(const struct comparison *own, const struct comparison_pair *pair) {
+    return pair->computed == own->type || (pair->computed < own->type && is_open(pair));
+}
+
+/* Returns the runs of a round with the errors of this type. */
+static size_t runs_of(const struct comparison *own, const struct comparison_type *type) {
+    bool judges = false;
+    for (size_t i = 0; i < own->count; i++) {
+        judges = judges || own->pairs[i].computed == type;
+    }
+    return judges ? own->most_runs : FEW_RUNS;
+}
+
+/* Ends a pair. */
+static void end_pair(const struct comparison *own, struct comparison_pair *pair) {
     const struct comparison_sums sums = sum_pair(own, pair);
-    if (own->type == own->computed) {
+    if (own->type == pair->computed) {
         pair->sums = sums;
         for (size_t i = 0; i < pair->row_count; i++) {
             keep_worst(pair, i);
         }
-    } else if (is_open(pair) && sums.score <= 1) {
+    } else if (sums.score <= 1) {
         pair->coarser = own->type;
     }
-    if (pair + 1 == own->pairs + own->count) {
-        own->type++;
-        own->runs = FEW_RUNS;
-    }
+}
+
+/* Begins the next round. */
+static void end_round(struct comparison *own) {
+    own->type++;
+    own->runs = runs_of(own, own->type);
 }
 
 /* --------------------------------------------------------------------------------------- phases */
@@ -469,58 +495,60 @@ enum {
     PHASES
 };
 
+/* After the phases of all pairs, one ends the round. */
+static size_t judging_phases(const struct comparison *own) {
+    return PHASES * own->count + 1;
+}
+
 static size_t rows_of_task(const struct comparison_pair *pair) {
     return pair->row_size >= CHUNK || pair->row_size == 0 ? 1 : CHUNK / (pair->row_size + 16);
 }
 
-/* The phases are those of rounds. The first round has the errors of the type of the request, and each
- * further one those of the next coarser type. */
 struct phase_place {
-    size_t round, run; /* `run` of the twin, or no run */
+    const struct comparison_type *type; /* of the round */
+    size_t run;                         /* of the twin */
     bool judges;
     size_t phase; /* of the run, or of all pairs */
 };
 
-static size_t runs_of_round(const struct comparison *own, size_t round) {
-    return round == 0 ? own->first_runs : FEW_RUNS;
-}
-
 static struct phase_place place_of_phase(const struct comparison *own, size_t phase) {
-    const size_t each = comparison_run_phases(own), last = PHASES * own->count;
-    struct phase_place place = {0};
-    for (;; place.round++) {
-        const size_t runs = runs_of_round(own, place.round) * each;
+    const size_t each = comparison_run_phases(own);
+    struct phase_place place = {.type = own->first};
+    for (;; place.type++) {
+        const bool exact = own->has_exact_run && place.type == own->first;
+        const size_t runs = (runs_of(own, place.type) + exact) * each;
         if (phase < runs) {
-            place.run = phase / each;
+            place.run = phase / each + (own->has_exact_run && !exact ? 1 : 0);
             place.phase = phase % each;
-            break;
+            return place;
         }
-        if (phase < runs + last) {
+        phase -= runs;
+        if (phase < judging_phases(own)) {
             place.judges = true;
-            place.phase = phase - runs;
-            break;
+            place.phase = phase;
+            return place;
         }
-        phase -= runs + last;
+        phase -= judging_phases(own);
     }
-    /* The exact run comes once. */
-    place.run += place.round > 0 && own->has_exact_run ? 1 : 0;
-    return place;
 }
 
 static size_t comparison_tasks(const void *comparison, size_t phase) {
     const struct comparison *own = comparison;
     const struct phase_place place = place_of_phase(own, phase);
-    bool open = place.round == 0;
+    bool judges = false;
     for (size_t i = 0; i < own->count; i++) {
-        open = open || is_open(&own->pairs[i]);
+        judges = judges || comparison_judges(own, &own->pairs[i]);
     }
-    if (!open) {
-        return 0;
+    if (place.judges && place.phase + 1 == judging_phases(own)) {
+        return 1;
     }
     if (!place.judges) {
-        return comparison_run_tasks(own, place.phase);
+        return judges ? comparison_run_tasks(own, place.phase) : 0;
     }
     const struct comparison_pair *pair = &own->pairs[place.phase / PHASES];
+    if (!comparison_judges(own, pair)) {
+        return 0;
+    }
     const size_t some = rows_of_task(pair), part = place.phase % PHASES;
     return part == PHASE_SIZE || part == PHASE_END
                ? 1
@@ -543,8 +571,8 @@ static void rows_task(struct comparison *own, struct comparison_pair *pair, size
             guess_row(own, pair, row, fits, &misfits);
         }
     }
-    if (own->type != own->computed) {
-        return; /* all this was found in the first round */
+    if (own->type != pair->computed) {
+        return; /* all this was found in the round of its own type */
     }
     pthread_mutex_lock(own->mutex);
     add_findings(&pair->found, &found);
@@ -556,6 +584,10 @@ static void rows_task(struct comparison *own, struct comparison_pair *pair, size
 }
 
 static void judge_task(struct comparison *own, size_t phase, size_t task) {
+    if (phase + 1 == judging_phases(own)) {
+        end_round(own);
+        return;
+    }
     struct comparison_pair *pair = &own->pairs[phase / PHASES];
     switch (phase % PHASES) {
     case PHASE_SIZE:
@@ -584,28 +616,35 @@ static bool comparison_task(void *comparison, const struct jobs_task *task) {
     return false;
 }
 
-/* Returns how many coarser types are tried: none if the runs are so dear that the first round has
- * less than most. */
-static size_t coarser_types(const struct comparison *own) {
-    const size_t left = comparison_type_count - 1 - (size_t)(own->computed - comparison_types);
-    return own->runs == COMPARISON_MOST_RUNS ? left : 0;
+/* Returns the type behind that of the last round: behind the last type, or behind the coarsest one
+ * of a pair if the runs are so dear that a round has less than most. */
+static const struct comparison_type *end_of_types(const struct comparison *own) {
+    const struct comparison_type *end = own->first;
+    for (size_t i = 0; i < own->count; i++) {
+        end = own->pairs[i].computed > end ? own->pairs[i].computed : end;
+    }
+    return own->most_runs == COMPARISON_MOST_RUNS ? comparison_types + comparison_type_count
+                                                  : end + 1;
 }
 
 double comparison_cost(const struct comparison *own) {
-    const size_t types = coarser_types(own);
-    double cost = 0;
+    double cost = 0, judging = 0;
     for (size_t i = 0; i < own->count; i++) {
         const struct comparison_pair *pair = &own->pairs[i];
-        cost += (double)pair->count * COST_OF_ELEMENT + (double)pair->row_count * COST_OF_ROW;
+        judging += (double)pair->count * COST_OF_ELEMENT + (double)pair->row_count * COST_OF_ROW;
     }
-    return cost * (double)(1 + types) +
-           comparison_run_cost(own) * (double)(own->first_runs + FEW_RUNS * types);
+    for (const struct comparison_type *type = own->first; type < end_of_types(own); type++) {
+        cost += (double)(runs_of(own, type) + 1) * comparison_run_cost(own) + judging;
+    }
+    return cost;
 }
 
 struct job_phases **comparison_add_phases(struct comparison *own, struct job_phases **end) {
-    const size_t each = comparison_run_phases(own), last = PHASES * own->count;
-    const size_t count =
-        own->first_runs * each + last + coarser_types(own) * (FEW_RUNS * each + last);
+    const size_t each = comparison_run_phases(own);
+    size_t count = own->has_exact_run ? each : 0;
+    for (const struct comparison_type *type = own->first; type < end_of_types(own); type++) {
+        count += runs_of(own, type) * each + judging_phases(own);
+    }
     own->phases = (struct job_phases){NULL, count, comparison_tasks, comparison_task, own};
     *end = &own->phases;
     return &own->phases.next;

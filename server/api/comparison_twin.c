@@ -85,8 +85,8 @@ static double draw(uint64_t seed, uint64_t place) {
     return (double)(int64_t)x * 0x1p-63;
 }
 
-/* Does a kernel of a type multiply a number as it is? A kernel that rounds its scores to the type may
- * round its inputs, too, after it has scaled them. */
+/* Does a kernel of a type multiply a number as it is? A kernel that rounds its scores to the type
+ * may round its inputs, too, after it has scaled them. */
 static bool fits(double number, const struct comparison_type *type) {
     int exponent;
     const double whole = frexp(number, &exponent) / type->unit;
@@ -224,11 +224,15 @@ bool comparison_twin(struct comparison *own, struct account *account, call_plan 
         return codec_no_memory(error);
     }
     const double runs = cheap / attn_plan_cost(own->twin);
-    own->runs = runs < LEAST_RUNS             ? LEAST_RUNS
-                : runs > COMPARISON_MOST_RUNS ? COMPARISON_MOST_RUNS
-                                              : (size_t)runs;
-    own->first_runs = own->runs + (own->has_exact_run ? 1 : 0);
-    own->type = own->computed;
+    own->most_runs = runs < LEAST_RUNS             ? LEAST_RUNS
+                     : runs > COMPARISON_MOST_RUNS ? COMPARISON_MOST_RUNS
+                                                   : (size_t)runs;
+    own->first = own->pairs[0].computed;
+    for (size_t i = 1; i < own->count; i++) {
+        own->first = own->pairs[i].computed < own->first ? own->pairs[i].computed : own->first;
+    }
+    own->type = own->first;
+    own->runs = own->most_runs;
     return true;
 }
 
@@ -306,6 +310,9 @@ static void collect_task(struct comparison *own, size_t run, size_t task) {
     }
     const size_t some = rows_of_task(pair), first = task * some;
     const size_t end = pair->row_count - first < some ? pair->row_count : first + some;
+    if (!is_exact(own, run) && !comparison_judges(own, pair)) {
+        return;
+    }
     for (size_t row = first; row < end; row++) {
         collect_row(pair, row, is_exact(own, run), run == (own->has_exact_run ? 1 : 0));
     }

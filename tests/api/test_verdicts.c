@@ -1,8 +1,8 @@
 /*
  * test_verdicts.c - the verdict on kernels: on right ones whose type explains their errors, and on
  * wrong ones whose errors are small beside the largest number of the result. Kernels of plain loops
- * compute in double and round where a kernel of their type rounds. The tests know the service by its
- * socket only. `make search-verdicts` draws such kernels.
+ * compute in double and round where a kernel of their type rounds. The tests know the service by
+ * its socket only. `make search-verdicts` draws such kernels.
  */
 #define _GNU_SOURCE /* open_memstream */
 #include <criterion/criterion.h>
@@ -177,8 +177,8 @@ static void put_numbers(FILE *to, const struct sent *sent) {
     }
 }
 
-/* Sends tensors, with more options, such as "\"computed_in\":\"tf32\",". Returns the status, and the
- * comparison of the first expected tensor, owned by *json. */
+/* Sends tensors, with more options, such as "\"computed_in\":\"tf32\",". Returns the status, and
+ * the comparison of the first expected tensor, owned by *json. */
 static int ask(const struct sent *tensors, size_t count, const char *options, struct cJSON **json,
                const struct cJSON **result) {
     char *head, *body;
@@ -221,8 +221,8 @@ static int ask(const struct sent *tensors, size_t count, const char *options, st
     return status;
 }
 
-/* Expects the verdict on one result. A right one has the status 200, and any other one 409. A message
- * holds `text`, unless that is NULL. */
+/* Expects the verdict on one result. A right one has the status 200, and any other one 409. A
+ * message holds `text`, unless that is NULL. */
 static void expect(const char *what, const struct sent *expected, const char *input_type,
                    const char *options, const char *verdict, const char *text) {
     const struct sent tensors[] = {
