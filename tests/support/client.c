@@ -340,7 +340,7 @@ static bool sends_json(const char *headers) {
 static void record(const char *method, const char *path, const void *request, size_t size,
                    const struct client_response *response) {
     static atomic_uint counter;
-    const char *folder = getenv("ATTENTIOND_RECORD");
+    const char *folder = getenv("TEST_RECORD");
     char name[4096], media_type[256] = "";
     if (folder == NULL || folder[0] == '\0' ||
         client_header(response, "Content-Encoding", name, sizeof name)) {

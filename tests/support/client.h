@@ -19,7 +19,7 @@ struct client_response {
 };
 
 /* Sends a request on a connection of its own and receives the answer. `headers` is "A: b\r\n..." or
- * NULL; Host, Connection and Content-Length are added. If $ATTENTIOND_RECORD names a folder, the
+ * NULL; Host, Connection and Content-Length are added. If $TEST_RECORD names a folder, the
  * exchange is written there as a JSON file, with the body of a POST that was answered with 200.
  * `out` is owned: client_response_free(). */
 bool client_request(unsigned port, const char *method, const char *path, const char *headers,

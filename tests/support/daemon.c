@@ -37,7 +37,6 @@ static void execute(const char *const options[], int output) {
         argv[count++] = options[i];
     }
     argv[count] = NULL;
-    unsetenv("ATTENTIOND_RECORD"); /* the daemon refuses what is no option of its own */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (argv[0] != NULL && dup2(output, STDOUT_FILENO) >= 0) {
         execv(argv[0], (char *const *)argv);

@@ -133,7 +133,7 @@ replay() { # TARGET: runs the corpus of a fuzz target
 begin_check "every allocation fails in turn" no_memory
 [ -z "$node" ] || begin_check "the modules of the pages" page_modules
 begin_criterion unit-tests unit-tests
-ATTENTIOND_RECORD=$folder/exchanges begin_criterion api-tests api-tests
+TEST_RECORD=$folder/exchanges begin_criterion api-tests api-tests
 end_criterion unit-tests
 again=(attention engine laws overflow)
 if [ "$(blas_core)" != Haswell ] && [ "$(OPENBLAS_CORETYPE=Haswell blas_core)" = Haswell ]; then
