@@ -110,15 +110,6 @@ static size_t call_tasks(const void *call, size_t phase) {
     return phase == 0 ? 1 : attn_plan_tasks(((const struct call *)call)->plan, phase - 1);
 }
 
-void call_fail(struct call *call, size_t task, const attn_error *error) {
-    pthread_mutex_lock(&call->mutex);
-    if (call->error.status == ATTN_OK || task < call->failed) {
-        call->error = *error;
-        call->failed = task;
-    }
-    pthread_mutex_unlock(&call->mutex);
-}
-
 static bool call_task(void *call_, const struct jobs_task *task) {
     struct call *call = call_;
     attn_error error;

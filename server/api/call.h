@@ -80,7 +80,14 @@ struct api_work *call_work(struct call *call, struct api_request *request);
 
 /* Notes that a task of the job of a call has failed. If several tasks of a phase fail, the error of
  * the first one is kept, so that the answer does not depend on the order in which they ran. */
-void call_fail(struct call *call, size_t task, const attn_error *error);
+static inline void call_fail(struct call *call, size_t task, const attn_error *error) {
+    pthread_mutex_lock(&call->mutex);
+    if (call->error.status == ATTN_OK || task < call->failed) {
+        call->error = *error;
+        call->failed = task;
+    }
+    pthread_mutex_unlock(&call->mutex);
+}
 
 /* The body of a handler: makes one call, and work of it. */
 struct api_work *call_handle(struct api_request *request, call_read *read, call_plan *plan);

@@ -133,35 +133,6 @@ bool field_fail_on_difference(struct call *call, struct codec_document *document
 
 /* ------------------------------------------------------------------------------------ the types */
 
-const struct comparison_type comparison_types[] = {
-    {"float64", 0x1p-51, 0x1p-51, 0x1p-1074, 0x1p-1074, 0x1p-52},
-    {"float32", 0x1p-24, 0x1p-23, 0x1p-150, 0x1p-149, 0x1p-24},
-    {"tf32", 0x1p-11, 0x1p-23, 0x1p-150, 0x1p-149, 0x1p-24},
-    {"float16", 0x1p-11, 0x1p-11, 0x1p-25, 0x1.8p-24, 0x1p-24},
-    {"bfloat16", 0x1p-8, 0x1p-8, 0x1p-134, 0x1p-133, 0x1p-24},
-    {"float8", 0x1p-4, 0x1p-21, 0x1p-10, 0x1p-24, 0x1p-24},
-    {"float8_e5m2", 0x1p-3, 0x1p-21, 0x1p-17, 0x1p-24, 0x1p-24},
-};
-const size_t comparison_type_count = sizeof comparison_types / sizeof *comparison_types;
-
-enum {
-    IN_FLOAT64,
-    IN_FLOAT32,
-    IN_TF32,
-    IN_FLOAT16,
-    IN_BFLOAT16,
-    IN_FLOAT8,
-    IN_FLOAT8_E5M2
-};
-
-const struct comparison_type *comparison_type_of(enum codec_type type) {
-    static const size_t types[CODEC_TYPE_COUNT] = {
-        [CODEC_TYPE_FP8_E4M3] = IN_FLOAT8, [CODEC_TYPE_FP8_E5M2] = IN_FLOAT8_E5M2,
-        [CODEC_TYPE_FP16] = IN_FLOAT16,    [CODEC_TYPE_BF16] = IN_BFLOAT16,
-        [CODEC_TYPE_FP32] = IN_FLOAT32,    [CODEC_TYPE_FP64] = IN_FLOAT64};
-    return &comparison_types[types[type]];
-}
-
 bool field_computed_in(struct call *call, struct codec_document *document,
                        const struct field *field, const struct codec_value *value,
                        struct codec_error *error) {
@@ -182,8 +153,8 @@ static void set_type(struct comparison_pair *pair, const struct comparison *own,
                      attn_compute_dtype compute_dtype) {
     const struct comparison_type *of = comparison_type_of(pair->type);
     const struct comparison_type *least =
-        compute_dtype == ATTN_COMPUTE_FLOAT16    ? &comparison_types[IN_FLOAT16]
-        : compute_dtype == ATTN_COMPUTE_BFLOAT16 ? &comparison_types[IN_BFLOAT16]
+        compute_dtype == ATTN_COMPUTE_FLOAT16    ? &comparison_types[COMPARISON_FLOAT16]
+        : compute_dtype == ATTN_COMPUTE_BFLOAT16 ? &comparison_types[COMPARISON_BFLOAT16]
                                                  : comparison_types;
     pair->computed = own->computed != NULL ? own->computed : of > least ? of : least;
 }
@@ -192,8 +163,9 @@ static void set_type(struct comparison_pair *pair, const struct comparison *own,
  * large beside the size of the result, which is not known yet. */
 static void set_tolerance(struct comparison_pair *pair, const struct comparison *own) {
     static const double relative[] = {
-        [IN_FLOAT64] = 1e-7,    [IN_FLOAT32] = 1.3e-6, [IN_TF32] = 1e-3,      [IN_FLOAT16] = 1e-3,
-        [IN_BFLOAT16] = 1.6e-2, [IN_FLOAT8] = 0.25,    [IN_FLOAT8_E5M2] = 0.5};
+        [COMPARISON_FLOAT64] = 1e-7,   [COMPARISON_FLOAT32] = 1.3e-6,  [COMPARISON_TF32] = 1e-3,
+        [COMPARISON_FLOAT16] = 1e-3,   [COMPARISON_BFLOAT16] = 1.6e-2, [COMPARISON_FLOAT8] = 0.25,
+        [COMPARISON_FLOAT8_E5M2] = 0.5};
     const struct comparison_type *type = comparison_type_of(pair->type);
     type = pair->computed > type ? pair->computed : type;
     pair->absolute = own->absolute;

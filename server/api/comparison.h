@@ -8,8 +8,8 @@
  * relative error of the size of one rounding of the type in which the client's kernel multiplies.
  * So terms that cancel, masks, gradients and all options count as they do in such a kernel.
  *
- * To add a type: add a row to `types` in comparison.c, and its name to ComputedIn in openapi.yaml
- * and in tests/openapi/exact.yaml (then make docs).
+ * To add a type: add its place below, its row to comparison_types, and its name to ComputedIn in
+ * openapi.yaml and in tests/openapi/exact.yaml (then make docs).
  */
 #ifndef API_COMPARISON_H
 #define API_COMPARISON_H
@@ -24,6 +24,17 @@ enum {
     COMPARISON_MOST_RUNS = 8, /* runs of the twin with errors; fewer if they are dear */
     COMPARISON_WORST = 10,    /* rows that the answer names */
     COMPARISON_RUN = 16       /* neighbouring rows of a head that are judged together, too */
+};
+
+/* The places of `comparison_types`, from the finest type to the coarsest. */
+enum {
+    COMPARISON_FLOAT64,
+    COMPARISON_FLOAT32,
+    COMPARISON_TF32,
+    COMPARISON_FLOAT16,
+    COMPARISON_BFLOAT16,
+    COMPARISON_FLOAT8,
+    COMPARISON_FLOAT8_E5M2
 };
 
 /* A type in which kernels multiply. */
@@ -165,6 +176,30 @@ bool comparison_check(struct call *call, struct account *account, call_plan *pla
 /* Makes the twin of a call whose results are known. Returns false if there is no memory. */
 bool comparison_twin(struct comparison *comparison, struct account *account, call_plan *plan,
                      struct codec_error *error);
+
+/* The steps of a pair, each for a row: compares it, finds its ratio, finds what is beyond the
+ * tolerance and the ratio of its worst number, and notes which guesses explain it if it is
+ * wrong. */
+void comparison_compare_row(const struct comparison *comparison, struct comparison_pair *pair,
+                            size_t index, struct comparison_findings *found);
+void comparison_judge_row(const struct comparison *comparison, struct comparison_pair *pair,
+                          size_t index);
+void comparison_judge_numbers(const struct comparison *comparison, struct comparison_pair *pair,
+                              size_t index, struct comparison_findings *found);
+void comparison_guess_row(const struct comparison *comparison, const struct comparison_pair *pair,
+                          size_t index, size_t fits[static SUSPECT_COUNT], size_t *misfits);
+
+/* Puts findings together. */
+void comparison_add_findings(struct comparison_findings *all,
+                             const struct comparison_findings *some);
+
+/* Finds the size of a pair after its rows are compared, and adds all rows up after they are
+ * judged. */
+void comparison_end_rows(struct comparison_pair *pair);
+void comparison_end_pair(const struct comparison *comparison, struct comparison_pair *pair);
+
+/* Does a coarser type perhaps explain a result? */
+bool comparison_is_open(const struct comparison_pair *pair);
 
 /* Is a result judged in the present round: by its own type, or because that explains too little? */
 bool comparison_judges(const struct comparison *comparison, const struct comparison_pair *pair);

@@ -1,460 +1,23 @@
 /*
- * comparison_run.c - compares expected tensors with exact results row by row, as tasks of the job
- * of the call, after the runs of the twin (comparison_twin.c). Each row is judged beside what
- * rounding did to this very row in these runs:
- *
- *     ratio = RMS error of the row / RMS error that rounding explains
- *
- * The denominator is the mean of the runs, and twice its standard deviation more, since a row of
- * few independent errors may be lucky in all runs. A row that is luckier than most of its
- * neighbours in the same head gets what these have. The rounding of the result itself is added. In
- * rows of weights or scores each number has its own denominator, because their sizes differ so
- * much.
- *
- * If a row has more, coarser types are tried in turn, each with a few runs, and the first that
- * explains a result is named.
+ * comparison_run.c - the phases of a comparison, in the job of its call. The phases are those of
+ * rounds, one for each type. A round has some runs of the twin with the errors of this type
+ * (comparison_twin.c), and then compares the rows of each pair whose type it is
+ * (comparison_rows.c). If rounding does not explain them, the rounds of coarser types try these,
+ * and the first that explains a result is named.
  *
  * What several tasks find is put together by sums of counts and by maxima, and one task adds up all
  * rows, so the order of the tasks changes nothing.
  */
 #include "api/comparison.h"
 
-#include <float.h>
-#include <math.h>
-#include <string.h>
+#include <stdint.h>
 
 enum {
     CHUNK = 128 * 1024,    /* numbers of the rows that one task compares; about 10 ms */
-    BLOCK = 256,           /* numbers that are widened before they are compared */
-    NEAR = 8,              /* neighbours of a row on each side */
     FEW_RUNS = 2,          /* of the twin, with the errors of each coarser type */
-    SAMPLE = 33,           /* numbers of a row whose median is the usual size of an error */
     COST_OF_ELEMENT = 800, /* multiply-adds that take as long as comparing an element */
     COST_OF_ROW = 20000    /* the same for a row */
 };
-
-/* The most that the ratio of a row, the RMS ratio of neighbouring rows, that of a head, and the
- * ratio of one number may be if rounding explains them. `make search-verdicts ARGS=--learn`
- * measures what right kernels have. */
-static const double most_of_long_row = 3, most_of_run = 2.4, most_of_head = 1.7,
-                    most_of_number = 10;
-
-/* A row of few numbers is off by more by chance. */
-static double most_of_row(const struct comparison_pair *pair) {
-    return most_of_long_row + 2 / sqrt((double)pair->row_size);
-}
-
-/* The RMS of rounding errors, beside the largest one that a type has. */
-static const double usual = 0.58;
-
-void comparison_widen(const void *data, attn_dtype dtype, size_t first, size_t count, double *out) {
-    if (dtype == ATTN_FLOAT64) {
-        memcpy(out, (const double *)data + first, count * sizeof *out);
-        return;
-    }
-    const float *numbers = (const float *)data + first;
-    for (size_t i = 0; i < count; i++) {
-        out[i] = (double)numbers[i];
-    }
-}
-
-void comparison_exact(const struct comparison_pair *pair, size_t first, size_t count, double *out) {
-    if (pair->exact != NULL) {
-        memcpy(out, pair->exact + first, count * sizeof *out);
-    } else {
-        comparison_widen(pair->result->data, pair->result->dtype, first, count, out);
-    }
-}
-
-/* ------------------------------------------------------------------------------ single numbers */
-
-static inline void keep_larger(struct comparison_place *place, double error, size_t element) {
-    if (error > place->error || (error == place->error && element < place->element)) {
-        *place = (struct comparison_place){error, element};
-    }
-}
-
-/* Returns the error of a number: 0 if both are equal, also if they are infinite, and infinity if
- * one of them is not finite. */
-static inline double error_of(double exact, double expected) {
-    const double difference = expected - exact;
-    return expected == exact ? 0 : fabs(difference) <= DBL_MAX ? difference : (double)INFINITY;
-}
-
-/* Notes the largest errors. Beside an expected 0 there is no relative error. */
-static void note_number(struct comparison_findings *found, double error, double expected,
-                        size_t element) {
-    const double size = fabs(error), magnitude = fabs(expected);
-    found->nan += isnan(expected) != 0;
-    found->infinite += isinf(expected) != 0;
-    if (size == 0) {
-        return;
-    }
-    keep_larger(&found->absolute, size, element);
-    if (isinf(size)) {
-        keep_larger(&found->relative, size, element);
-    } else if (magnitude > 0) {
-        keep_larger(&found->relative, size / magnitude, element);
-    }
-}
-
-static void add_findings(struct comparison_findings *all, const struct comparison_findings *some) {
-    keep_larger(&all->absolute, some->absolute.error, some->absolute.element);
-    keep_larger(&all->relative, some->relative.error, some->relative.element);
-    keep_larger(&all->worst, some->worst.error, some->worst.element);
-    all->beyond += some->beyond;
-    all->nan += some->nan;
-    all->infinite += some->infinite;
-}
-
-static void keep_error(_Atomic double *largest, double error) {
-    double before = atomic_load_explicit(largest, memory_order_relaxed);
-    while (error > before &&
-           !atomic_compare_exchange_weak_explicit(largest, &before, error, memory_order_relaxed,
-                                                  memory_order_relaxed)) {
-    }
-}
-
-/* ---------------------------------------------------------------------------------------- rows */
-
-/* Returns the squared error of rounding a result to the type of its tensor. A logarithm of sums has
- * the error of one weight, too. */
-static double floor_of(const struct comparison *own, const struct comparison_pair *pair,
-                       double exact) {
-    const struct comparison_type *type = comparison_type_of(pair->type), *computed = own->type;
-    const bool rounds = pair->kind != KIND_ROW && computed->unit > type->unit;
-    const bool logarithm = pair->which == ANSWER_LSE || pair->which == ANSWER_ENTROPY;
-    const double unit = fmax(rounds ? computed->unit : type->unit, 2 * computed->sum) + DBL_EPSILON;
-    const double least =
-        pair->kind == KIND_WEIGHTS ? fmax(type->least, computed->least) : type->least;
-    const double of_number = isfinite(exact) ? unit * exact * comparison_damp(exact) : 0;
-    const double of_sum = logarithm ? computed->unit : 0;
-    return usual * usual * (of_number * of_number + least * least + of_sum * of_sum);
-}
-
-/* Returns the median of a few numbers, which it sorts. */
-static double median(double *x, size_t count) {
-    for (size_t i = 1; i < count; i++) {
-        const double own = x[i];
-        size_t at = i;
-        for (; at > 0 && x[at - 1] > own; at--) {
-            x[at] = x[at - 1];
-        }
-        x[at] = own;
-    }
-    return count == 0 ? 0 : x[count / 2];
-}
-
-/* Returns the usual squared movement of a number of a row, for scores, or beside the square of the
- * number, for weights. */
-static double usual_movement(const struct comparison *own, const struct comparison_pair *pair,
-                             size_t first) {
-    const size_t apart = pair->row_size / SAMPLE + 1;
-    double movements[SAMPLE + 1], exact;
-    size_t count = 0;
-    for (size_t i = 0; i < pair->row_size && count < SAMPLE; i += apart) {
-        comparison_exact(pair, first + i, 1, &exact);
-        const double movement = pair->spread[first + i] / (double)own->runs;
-        if (isfinite(exact) && exact != 0) { /* weights are at most 1 */
-            movements[count++] = pair->kind == KIND_WEIGHTS ? movement / (exact * exact) : movement;
-        }
-    }
-    return median(movements, count);
-}
-
-/* Returns the squared error that rounding explains in one number of scores or weights. Few runs
- * tell less of one number, so the usual movement of its row counts, too. */
-static double explained_of(const struct comparison *own, const struct comparison_pair *pair,
-                           size_t element, double exact, double of_row) {
-    const double moved = pair->spread[element] / (double)own->runs;
-    double other = pair->kind == KIND_WEIGHTS ? of_row * exact * exact : of_row;
-    if (fabs(exact) > 0x1p40) {
-        return floor_of(own, pair, exact); /* the twin has a larger one in place of a finite mask */
-    }
-    other = fmin(other, 16 * moved);
-    return ((double)own->runs * moved + 4 * other) / (double)(own->runs + 4) +
-           floor_of(own, pair, exact);
-}
-
-/* Compares the numbers of one row. */
-static void compare_row(const struct comparison *own, struct comparison_pair *pair, size_t index,
-                        struct comparison_findings *found) {
-    struct comparison_row *row = &pair->rows[index];
-    const size_t start = index * pair->row_size, end = start + pair->row_size;
-    const double of_row = pair->kind != KIND_ROW ? usual_movement(own, pair, start) : 0;
-    double exact[BLOCK], expected[BLOCK], largest = 0;
-    row->error = row->floor = row->mean = row->size = row->number = 0;
-    for (size_t first = start, some; first < end; first += some) {
-        some = end - first < BLOCK ? end - first : BLOCK;
-        comparison_exact(pair, first, some, exact);
-        comparison_widen(pair->expected.data, pair->expected.dtype, first, some, expected);
-        for (size_t i = 0; i < some; i++) {
-            const double given = error_of(exact[i], expected[i]);
-            const double error = given * comparison_damp(exact[i]);
-            note_number(found, given, expected[i], first + i);
-            largest = fmax(largest, fabs(given));
-            row->mean += given;
-            row->size += isfinite(exact[i]) ? exact[i] * exact[i] : 0;
-            row->floor += floor_of(own, pair, exact[i]);
-            if (pair->kind == KIND_ROW) {
-                row->error += error * error;
-            } else if (error != 0) {
-                const double ratio =
-                    error * error / explained_of(own, pair, first + i, exact[i], of_row);
-                row->error += ratio;
-                row->number = fmax(row->number, sqrt(ratio));
-            }
-        }
-    }
-    if (pair->heads > 0) {
-        keep_error(&pair->errors[start / pair->head_size % pair->heads], largest);
-    }
-}
-
-/* Returns by how much the runs say that a row may move, squared. *more is the factor by which they
- * may have been lucky. */
-static double moved_of(const struct comparison *own, const struct comparison_row *row,
-                       double *more) {
-    const double runs = (double)own->runs, mean = row->moved / runs;
-    const double variance = row->moved_twice / runs - mean * mean;
-    *more = mean > 0 && variance > 0 ? 1 + 2 * sqrt(variance) / mean : 1;
-    return mean;
-}
-
-/* The place of a row among those of its head. */
-struct place {
-    size_t head; /* the first row of the head */
-    size_t row, count;
-};
-
-static struct place place_of(const struct comparison_pair *pair, size_t index) {
-    const size_t head = index / pair->run * pair->run + index % pair->run % pair->step;
-    return (struct place){head, (index - head) / pair->step, pair->run / pair->step};
-}
-
-/* Writes the row and its neighbours of the same head. Returns how many they are. */
-static size_t neighbours(const struct comparison_pair *pair, size_t index,
-                         size_t rows[static 2 * NEAR + 1]) {
-    const struct place p = place_of(pair, index);
-    size_t count = 0;
-    for (size_t at = p.row < NEAR ? 0 : p.row - NEAR; at < p.count && at <= p.row + NEAR; at++) {
-        rows[count++] = p.head + at * pair->step;
-    }
-    return count;
-}
-
-/* Returns the ratio of one number of a row of KIND_ROW. */
-static double ratio_of_number(const struct comparison *own, const struct comparison_pair *pair,
-                              size_t index, size_t column, double error, double exact) {
-    size_t rows[2 * NEAR + 1];
-    double around[2 * NEAR + 1];
-    const size_t count = neighbours(pair, index, rows);
-    for (size_t i = 0; i < count; i++) {
-        around[i] = pair->spread[rows[i] * pair->row_size + column];
-    }
-    const double moved = pair->spread[index * pair->row_size + column];
-    const double explained = fmax(moved, fmin(median(around, count), 16 * moved));
-    const double damped = error * comparison_damp(exact);
-    return sqrt(damped * damped / (explained / (double)own->runs + floor_of(own, pair, exact)));
-}
-
-/* Returns the squared error that rounding explains in a row. */
-static double explained_in(const struct comparison *own, const struct comparison_pair *pair,
-                           size_t index) {
-    size_t near[2 * NEAR + 1];
-    double around[2 * NEAR + 1], more;
-    const size_t some = neighbours(pair, index, near);
-    for (size_t i = 0; i < some; i++) {
-        around[i] = moved_of(own, &pair->rows[near[i]], &more);
-        around[i] *= more;
-    }
-    double moved = moved_of(own, &pair->rows[index], &more);
-    moved *= more;
-    const double usually = fmin(median(around, some), 16 * moved);
-    return fmax(moved, usually) + pair->rows[index].floor;
-}
-
-/* Finds the ratio of a row. */
-static void judge_row(const struct comparison *own, struct comparison_pair *pair, size_t index) {
-    struct comparison_row *row = &pair->rows[index];
-    double more;
-    if (row->error == 0 || isinf(row->error)) {
-        row->ratio = row->error; /* infinite: a number of one of the two is not finite */
-    } else if (pair->kind != KIND_ROW) {
-        moved_of(own, row, &more);
-        row->ratio = sqrt(row->error / (double)pair->row_size / more);
-    } else {
-        row->ratio = sqrt(row->error / explained_in(own, pair, index));
-    }
-}
-
-/* Counts the numbers of a row that are beyond the tolerance, and finds the ratio of that which is
- * off the most, if the row does not show it already. */
-static void judge_numbers(const struct comparison *own, struct comparison_pair *pair, size_t index,
-                          struct comparison_findings *found) {
-    struct comparison_row *row = &pair->rows[index];
-    const double large = most_of_number * sqrt(row->error / (double)pair->row_size) / row->ratio;
-    const size_t start = index * pair->row_size, end = start + pair->row_size;
-    double exact[BLOCK], expected[BLOCK];
-    for (size_t first = start, some; first < end; first += some) {
-        some = end - first < BLOCK ? end - first : BLOCK;
-        comparison_exact(pair, first, some, exact);
-        comparison_widen(pair->expected.data, pair->expected.dtype, first, some, expected);
-        for (size_t i = 0; i < some; i++) {
-            const double error = fabs(error_of(exact[i], expected[i]));
-            if (error > pair->absolute + pair->relative * fabs(expected[i]) || isinf(error)) {
-                found->beyond++;
-                keep_larger(&found->worst, error, first + i);
-            }
-            if (pair->kind == KIND_ROW && error > large) {
-                row->number = fmax(row->number, ratio_of_number(own, pair, index, first - start + i,
-                                                                error, exact[i]));
-            }
-        }
-    }
-}
-
-/* -------------------------------------------------------------------------------------- guesses */
-
-/* Finds the element of the exact result that stands at an element of a row, if a guess is right.
- * Returns false if there is none. */
-static bool guess_place(const struct comparison_pair *pair, enum comparison_suspect guess,
-                        size_t index, size_t column, size_t *element) {
-    const struct place p = place_of(pair, index);
-    size_t row = p.row;
-    switch (guess) {
-    case SUSPECT_NEXT_ROW:
-        row = p.row + 1;
-        break;
-    case SUSPECT_LAST_ROW:
-        row = p.row - 1;
-        break;
-    case SUSPECT_TRANSPOSED:
-        if (p.count != pair->row_size || p.count < 2) {
-            return false;
-        }
-        row = column;
-        column = p.row;
-        break;
-    default:
-        return pair->which == ANSWER_LSE && (*element = index, true);
-    }
-    *element = (p.head + row * pair->step) * pair->row_size + column;
-    return row < p.count;
-}
-
-/* Returns whether a guess explains a wrong row. */
-static bool guess_fits(const struct comparison *own, const struct comparison_pair *pair,
-                       enum comparison_suspect guess, size_t index) {
-    const double factor = guess == SUSPECT_BASE_2 ? 0.6931471805599453 : 1;
-    const double most = most_of_row(pair) * most_of_row(pair) * explained_in(own, pair, index);
-    double sum = 0, expected, exact;
-    size_t element;
-    for (size_t column = 0; column < pair->row_size && sum <= most; column++) {
-        if (!guess_place(pair, guess, index, column, &element)) {
-            return false;
-        }
-        comparison_widen(pair->expected.data, pair->expected.dtype, index * pair->row_size + column,
-                         1, &expected);
-        comparison_exact(pair, element, 1, &exact);
-        const double error = error_of(exact, factor * expected);
-        sum += error * error;
-    }
-    return sum <= most;
-}
-
-/* Notes which guesses explain a row, if it is wrong. */
-static void guess_row(const struct comparison *own, const struct comparison_pair *pair,
-                      size_t index, size_t fits[static SUSPECT_COUNT], size_t *misfits) {
-    if (pair->rows[index].ratio <= most_of_row(pair)) {
-        return;
-    }
-    ++*misfits;
-    for (int guess = SUSPECT_NONE + 1; guess < SUSPECT_COUNT; guess++) {
-        fits[guess] += guess_fits(own, pair, (enum comparison_suspect)guess, index);
-    }
-}
-
-/* ------------------------------------------------------------------------------------- all rows */
-
-/* Sets the absolute tolerance, if the request does not: that of a number of the usual size. */
-static void end_rows(struct comparison_pair *pair) {
-    double size = 0;
-    for (size_t i = 0; i < pair->row_count; i++) {
-        size += pair->rows[i].size;
-    }
-    if (pair->absolute < 0) {
-        pair->absolute = pair->count == 0 ? 0 : pair->relative * sqrt(size / (double)pair->count);
-    }
-}
-
-/* Keeps the rows of the largest ratios, the first of equal ones first. */
-static void keep_worst(struct comparison_pair *pair, size_t index) {
-    const double ratio = pair->rows[index].ratio;
-    size_t at = pair->worst_count;
-    if (ratio == 0 || (at == COMPARISON_WORST && ratio <= pair->worst_ratio[at - 1])) {
-        return;
-    }
-    at = at == COMPARISON_WORST ? at - 1 : pair->worst_count++;
-    for (; at > 0 && pair->worst_ratio[at - 1] < ratio; at--) {
-        pair->worst[at] = pair->worst[at - 1];
-        pair->worst_ratio[at] = pair->worst_ratio[at - 1];
-    }
-    pair->worst[at] = index;
-    pair->worst_ratio[at] = ratio;
-}
-
-/* Adds up one head: `count` rows from `first` on. Returns the sum of its squared ratios. */
-static double end_head(const struct comparison_pair *pair, size_t first, size_t count,
-                       struct comparison_sums *sums) {
-    double sum = 0, of_run = 0;
-    for (size_t i = 0; i < count; i++) {
-        const struct comparison_row *row = &pair->rows[first + i * pair->step];
-        const double squared = row->ratio * row->ratio;
-        of_run = i % COMPARISON_RUN == 0 ? squared : of_run + squared;
-        sum += squared;
-        sums->mean += row->mean;
-        sums->score = fmax(sums->score, row->ratio / most_of_row(pair));
-        sums->score = fmax(sums->score, row->number / most_of_number);
-        if (i % COMPARISON_RUN + 1 == COMPARISON_RUN) {
-            sums->score = fmax(sums->score, sqrt(of_run / COMPARISON_RUN) / most_of_run);
-        }
-    }
-    if (count > COMPARISON_RUN) {
-        sums->score = fmax(sums->score, sqrt(sum / (double)count) / most_of_head);
-    }
-    return sum;
-}
-
-/* Adds up all rows of a pair. */
-static struct comparison_sums sum_pair(const struct comparison *own,
-                                       const struct comparison_pair *pair) {
-    struct comparison_sums sums = {0};
-    double sum = 0, explained = 0, more;
-    for (size_t first = 0; first < pair->row_count; first += pair->run) {
-        for (size_t head = 0; head < pair->step; head++) {
-            sum += end_head(pair, first + head, pair->run / pair->step, &sums);
-        }
-    }
-    for (size_t i = 0; i < pair->row_count; i++) {
-        explained += moved_of(own, &pair->rows[i], &more) + pair->rows[i].floor;
-    }
-    if (pair->row_count > 0) {
-        sums.ratio = sqrt(sum / (double)pair->row_count);
-        sums.bound = sqrt(explained / (double)pair->count);
-        sums.mean /= (double)pair->count;
-    }
-    return sums;
-}
-
-/* Does a coarser type perhaps explain a result? */
-static bool is_open(const struct comparison_pair *pair) {
-    return pair->sums.score > 1 && isfinite(pair->sums.score) && pair->coarser == NULL;
-}
-
-bool comparison_judges(const struct comparison *own, const struct comparison_pair *pair) {
-    return pair->computed == own->type || (pair->computed < own->type && is_open(pair));
-}
 
 /* Returns the runs of a round with the errors of this type. */
 static size_t runs_of(const struct comparison *own, const struct comparison_type *type) {
@@ -465,26 +28,11 @@ static size_t runs_of(const struct comparison *own, const struct comparison_type
     return judges ? own->most_runs : FEW_RUNS;
 }
 
-/* Ends a pair. */
-static void end_pair(const struct comparison *own, struct comparison_pair *pair) {
-    const struct comparison_sums sums = sum_pair(own, pair);
-    if (own->type == pair->computed) {
-        pair->sums = sums;
-        for (size_t i = 0; i < pair->row_count; i++) {
-            keep_worst(pair, i);
-        }
-    } else if (sums.score <= 1) {
-        pair->coarser = own->type;
-    }
-}
-
 /* Begins the next round. */
 static void end_round(struct comparison *own) {
     own->type++;
     own->runs = runs_of(own, own->type);
 }
-
-/* --------------------------------------------------------------------------------------- phases */
 
 /* The phases of each pair. */
 enum {
@@ -500,7 +48,7 @@ static size_t judging_phases(const struct comparison *own) {
     return PHASES * own->count + 1;
 }
 
-static size_t rows_of_task(const struct comparison_pair *pair) {
+static size_t rows_judged(const struct comparison_pair *pair) {
     return pair->row_size >= CHUNK || pair->row_size == 0 ? 1 : CHUNK / (pair->row_size + 16);
 }
 
@@ -549,7 +97,7 @@ static size_t comparison_tasks(const void *comparison, size_t phase) {
     if (!comparison_judges(own, pair)) {
         return 0;
     }
-    const size_t some = rows_of_task(pair), part = place.phase % PHASES;
+    const size_t some = rows_judged(pair), part = place.phase % PHASES;
     return part == PHASE_SIZE || part == PHASE_END
                ? 1
                : pair->row_count / some + (pair->row_count % some > 0);
@@ -557,25 +105,25 @@ static size_t comparison_tasks(const void *comparison, size_t phase) {
 
 static void rows_task(struct comparison *own, struct comparison_pair *pair, size_t part,
                       size_t task) {
-    const size_t some = rows_of_task(pair), first = task * some;
+    const size_t some = rows_judged(pair), first = task * some;
     const size_t end = pair->row_count - first < some ? pair->row_count : first + some;
     struct comparison_findings found = {
         .absolute = {0, SIZE_MAX}, .relative = {0, SIZE_MAX}, .worst = {0, SIZE_MAX}};
     size_t fits[SUSPECT_COUNT] = {0}, misfits = 0;
     for (size_t row = first; row < end; row++) {
         if (part == PHASE_ROWS) {
-            compare_row(own, pair, row, &found);
+            comparison_compare_row(own, pair, row, &found);
         } else {
-            judge_row(own, pair, row);
-            judge_numbers(own, pair, row, &found);
-            guess_row(own, pair, row, fits, &misfits);
+            comparison_judge_row(own, pair, row);
+            comparison_judge_numbers(own, pair, row, &found);
+            comparison_guess_row(own, pair, row, fits, &misfits);
         }
     }
     if (own->type != pair->computed) {
         return; /* all this was found in the round of its own type */
     }
     pthread_mutex_lock(own->mutex);
-    add_findings(&pair->found, &found);
+    comparison_add_findings(&pair->found, &found);
     pair->misfits += misfits;
     for (int guess = 0; guess < SUSPECT_COUNT; guess++) {
         pair->fits[guess] += fits[guess];
@@ -591,10 +139,10 @@ static void judge_task(struct comparison *own, size_t phase, size_t task) {
     struct comparison_pair *pair = &own->pairs[phase / PHASES];
     switch (phase % PHASES) {
     case PHASE_SIZE:
-        end_rows(pair);
+        comparison_end_rows(pair);
         break;
     case PHASE_END:
-        end_pair(own, pair);
+        comparison_end_pair(own, pair);
         break;
     default:
         rows_task(own, pair, phase % PHASES, task);

@@ -94,8 +94,8 @@ static bool fits(double number, const struct comparison_type *type) {
 }
 
 /* Returns the relative error of a number of an input, which has the place `index` there. */
-static double error_of(const struct comparison *own, const struct comparison_copy *copy,
-                       uint64_t seed, size_t index, double number) {
+static double input_error(const struct comparison *own, const struct comparison_copy *copy,
+                          uint64_t seed, size_t index, double number) {
     const int rank = copy->from.rank;
     const size_t columns = copy->from.shape[rank - 1],
                  rows = rank > 1 ? copy->from.shape[rank - 2] : 1;
@@ -118,7 +118,7 @@ static void copy_numbers(const struct comparison *own, const struct comparison_c
     for (size_t i = first; i < end; i++) {
         const double given = dtype == ATTN_FLOAT64 ? ((const double *)copy->from.data)[i]
                                                    : (double)((const float *)copy->from.data)[i];
-        double moved = exact ? given : given * (1 + error_of(own, copy, seed, i, given));
+        double moved = exact ? given : given * (1 + input_error(own, copy, seed, i, given));
         moved = isfinite(moved) ? moved : given;
         if (copy->dtype == ATTN_FLOAT32) {
             ((float *)copy->data)[i] = (float)moved;
@@ -273,12 +273,12 @@ static void collect_row(struct comparison_pair *pair, size_t row, bool exact, bo
 }
 
 /* Returns the rows of a pair that one task takes: at most CHUNK numbers. */
-static size_t rows_of_task(const struct comparison_pair *pair) {
+static size_t rows_collected(const struct comparison_pair *pair) {
     return pair->row_size >= CHUNK || pair->row_size == 0 ? 1 : CHUNK / pair->row_size;
 }
 
 static size_t collect_tasks(const struct comparison_pair *pair) {
-    const size_t some = rows_of_task(pair);
+    const size_t some = rows_collected(pair);
     return pair->row_count / some + (pair->row_count % some > 0);
 }
 
@@ -308,7 +308,7 @@ static void collect_task(struct comparison *own, size_t run, size_t task) {
     while (task >= collect_tasks(pair)) {
         task -= collect_tasks(pair++);
     }
-    const size_t some = rows_of_task(pair), first = task * some;
+    const size_t some = rows_collected(pair), first = task * some;
     const size_t end = pair->row_count - first < some ? pair->row_count : first + some;
     if (!is_exact(own, run) && !comparison_judges(own, pair)) {
         return;

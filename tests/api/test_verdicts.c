@@ -60,7 +60,7 @@ static double float32(double x) {
     return (double)(float)x;
 }
 
-static void draw(double *to, size_t count, uint64_t seed, double mean, double size) {
+static void draw_numbers(double *to, size_t count, uint64_t seed, double mean, double size) {
     struct rng rng = {seed};
     for (size_t i = 0; i < count; i++) {
         to[i] = bfloat16(size * (mean + rng_normal(&rng)));
@@ -69,15 +69,15 @@ static void draw(double *to, size_t count, uint64_t seed, double mean, double si
 
 /* Draws the inputs. */
 static void draw_call(double mean_of_v, double loss) {
-    draw(c.q, NUMBERS, 1, 0, 1);
-    draw(c.k, NUMBERS, 2, 0, 1);
-    draw(c.v, NUMBERS, 3, mean_of_v, 1);
-    draw(c.upstream, NUMBERS, 4, 0, loss);
+    draw_numbers(c.q, NUMBERS, 1, 0, 1);
+    draw_numbers(c.k, NUMBERS, 2, 0, 1);
+    draw_numbers(c.v, NUMBERS, 3, mean_of_v, 1);
+    draw_numbers(c.upstream, NUMBERS, 4, 0, loss);
     memset(c.bias, 0, sizeof c.bias);
 }
 
 /* Computes row i of a head. */
-static void attend(size_t h, size_t i) {
+static void attend_causally(size_t h, size_t i) {
     const size_t row = h * ROWS + i;
     double *scores = c.scores + row * ROWS, *weights = c.weights + row * ROWS;
     double max = -INFINITY, sum = 0;
@@ -129,14 +129,14 @@ static void differentiate(size_t h, size_t i) {
     }
 }
 
-static void compute(double (*product)(double)) {
+static void compute_kernel(double (*product)(double)) {
     c.product = product;
     memset(c.grad_q, 0, sizeof c.grad_q);
     memset(c.grad_k, 0, sizeof c.grad_k);
     memset(c.grad_v, 0, sizeof c.grad_v);
     for (size_t h = 0; h < HEADS; h++) {
         for (size_t i = 0; i < ROWS; i++) {
-            attend(h, i);
+            attend_causally(h, i);
         }
         for (size_t i = 0; i < ROWS; i++) {
             differentiate(h, i);
@@ -153,7 +153,7 @@ struct sent {
     size_t rank, shape[3];
 };
 
-static size_t count_of(const struct sent *sent) {
+static size_t numbers_of(const struct sent *sent) {
     size_t count = 1;
     for (size_t axis = 0; axis < sent->rank; axis++) {
         count *= sent->shape[axis];
@@ -161,8 +161,8 @@ static size_t count_of(const struct sent *sent) {
     return count;
 }
 
-static void put_numbers(FILE *to, const struct sent *sent) {
-    for (size_t i = 0; i < count_of(sent); i++) {
+static void write_tensor(FILE *to, const struct sent *sent) {
+    for (size_t i = 0; i < numbers_of(sent); i++) {
         const float narrow = (float)sent->numbers[i];
         uint32_t bits;
         memcpy(&bits, &narrow, sizeof bits);
@@ -179,8 +179,8 @@ static void put_numbers(FILE *to, const struct sent *sent) {
 
 /* Sends tensors, with more options, such as "\"computed_in\":\"tf32\",". Returns the status, and
  * the comparison of the first expected tensor, owned by *json. */
-static int ask(const struct sent *tensors, size_t count, const char *options, struct cJSON **json,
-               const struct cJSON **result) {
+static int ask_verdict(const struct sent *tensors, size_t count, const char *options,
+                       struct cJSON **json, const struct cJSON **result) {
     char *head, *body;
     size_t size, at = 0, bytes;
     FILE *to = open_memstream(&head, &size);
@@ -194,7 +194,7 @@ static int ask(const struct sent *tensors, size_t count, const char *options, st
         for (size_t axis = 0; axis < tensors[i].rank; axis++) {
             fprintf(to, "%s%zu", axis > 0 ? "," : "", tensors[i].shape[axis]);
         }
-        bytes = count_of(&tensors[i]) * width;
+        bytes = numbers_of(&tensors[i]) * width;
         fprintf(to, "],\"data_offsets\":[%zu,%zu]}", at, at + bytes);
         at += bytes;
     }
@@ -205,7 +205,7 @@ static int ask(const struct sent *tensors, size_t count, const char *options, st
     fwrite(&length, sizeof length, 1, to);
     fwrite(head, 1, size, to);
     for (size_t i = 0; i < count; i++) {
-        put_numbers(to, &tensors[i]);
+        write_tensor(to, &tensors[i]);
     }
     fclose(to);
     struct client_response response = daemon_ask_shared(
@@ -237,7 +237,7 @@ static void expect(const char *what, const struct sent *expected, const char *in
     struct cJSON *json;
     const struct cJSON *result;
     snprintf(all, sizeof all, "%s\"fail_on_difference\":\"true\",", options);
-    const int status = ask(tensors, gradient ? 6 : 5, all, &json, &result);
+    const int status = ask_verdict(tensors, gradient ? 6 : 5, all, &json, &result);
     const char *got = json_text(json_get(result, "verdict"));
     const char *message = json_text(json_get(result, "message"));
     cr_expect(strstr(verdict, got) != NULL, "%s: %s, %s", what, got, message ? message : "");
@@ -274,12 +274,12 @@ Test(verdicts, right_kernels_of_each_type_are_rounded) {
     const struct sent *const all[] = {&output, &weights, &lse, &grad_q, &grad_k, &grad_v};
     for (double mean = 0; mean <= 5; mean += 5) {
         draw_call(mean, 1e-6);
-        compute(bfloat16);
+        compute_kernel(bfloat16);
         for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
             expect(all[i]->name, all[i], "BF16", WIDE "\"computed_in\":\"bfloat16\",", ROUNDED,
                    NULL);
         }
-        compute(exactly);
+        compute_kernel(exactly);
         for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
             struct sent wide = *all[i];
             wide.type = "F64";
@@ -291,7 +291,7 @@ Test(verdicts, right_kernels_of_each_type_are_rounded) {
 
 Test(verdicts, rows_of_small_numbers_are_judged_by_their_size) {
     draw_call(0, 1e-6);
-    compute(bfloat16);
+    compute_kernel(bfloat16);
     for (size_t h = 0; h < HEADS; h++) {
         const size_t end = (h + 1) * ROWS;
         multiply(c.output, (end - ROWS / 2) * COLUMNS, end * COLUMNS, 1.05);
@@ -308,7 +308,7 @@ Test(verdicts, rows_of_small_numbers_are_judged_by_their_size) {
 Test(verdicts, a_small_head_is_judged_by_its_size) {
     draw_call(0, 1);
     multiply(c.v, NUMBERS / HEADS, NUMBERS, 0x1p-10);
-    compute(bfloat16);
+    compute_kernel(bfloat16);
     expect("a small head", &output, "BF16", WIDE, ROUNDED, NULL);
     multiply(c.output, NUMBERS / HEADS, NUMBERS, 0);
     expect("a small head is 0", &output, "BF16", WIDE, WRONG, "[1, ");
@@ -324,7 +324,7 @@ Test(verdicts, a_finite_mask_hides_no_error) {
                 c.bias[row * ROWS + j] = row == 9 || j % 3 == 1 ? bfloat16(masks[i]) : 0;
             }
         }
-        compute(bfloat16);
+        compute_kernel(bfloat16);
         expect("masked_scores", &masked, "BF16", WIDE, ROUNDED, NULL);
         expect("lse", &lse, "BF16", WIDE "\"computed_in\":\"bfloat16\",", ROUNDED, NULL);
         expect("grad_V", &grad_v, "BF16", WIDE, ROUNDED, NULL);
@@ -341,13 +341,13 @@ Test(verdicts, lse_is_judged_by_what_it_means_for_weights) {
     struct sent narrow = lse;
     narrow.type = "BF16";
     draw_call(0, 1);
-    compute(bfloat16);
+    compute_kernel(bfloat16);
     expect("lse", &narrow, "BF16", WIDE, ROUNDED, NULL);
     for (size_t i = 0; i < HEADS * ROWS; i++) {
         c.lse[i] -= i % ROWS >= ROWS / 2 ? 0.6931 : 0;
     }
     expect("half of the keys", &narrow, "BF16", WIDE, WRONG, NULL);
-    compute(bfloat16);
+    compute_kernel(bfloat16);
     multiply(c.lse, 0, HEADS * ROWS, 1.4426950408889634);
     expect("lse in base 2", &narrow, "BF16", WIDE, WRONG, "ln 2");
 }
@@ -356,7 +356,7 @@ Test(verdicts, gradients_of_a_small_loss_are_judged_by_their_size) {
     const double factors[] = {0, -1, 0.1};
     for (size_t i = 0; i < 3; i++) {
         draw_call(0, 1e-6);
-        compute(bfloat16);
+        compute_kernel(bfloat16);
         multiply(c.grad_q, 0, NUMBERS, factors[i]);
         multiply(c.grad_v, 0, NUMBERS, factors[i]);
         expect("grad_Q", &grad_q, "BF16", WIDE, WRONG, NULL);
@@ -368,14 +368,14 @@ Test(verdicts, a_coarser_type_is_named) {
     struct sent narrow = output;
     narrow.type = "F32";
     draw_call(0, 1);
-    compute(bfloat16);
+    compute_kernel(bfloat16);
     expect("bfloat16", &narrow, "F32", "", WRONG, "in bfloat16 it would be rounded");
     expect("bfloat16", &narrow, "F32", "\"computed_in\":\"bfloat16\",", ROUNDED, NULL);
     struct rng rng = {8};
     for (size_t i = 0; i < NUMBERS; i++) { /* so that a product rounds them */
         c.v[i] = float32(rng_normal(&rng));
     }
-    compute(tf32);
+    compute_kernel(tf32);
     expect("tf32", &narrow, "F32", "", WRONG, "in tf32 it would be rounded");
     expect("tf32", &narrow, "F32", "\"computed_in\":\"tf32\",", ROUNDED, NULL);
 }
@@ -405,7 +405,7 @@ Test(verdicts, a_float32_call_is_compared_with_exact_results) {
     wide.type = "F32";
     draw_call(0, 1);
     multiply(c.q, 0, NUMBERS, 128); /* scores of some hundreds */
-    compute(exactly);
+    compute_kernel(exactly);
     expect("large scores", &wide, "F32", "", ROUNDED, NULL);
 }
 
@@ -413,7 +413,7 @@ Test(verdicts, shifted_rows_and_transposed_heads_are_named) {
     static double moved[PAIRS];
     struct sent sent = output;
     draw_call(0, 1);
-    compute(bfloat16);
+    compute_kernel(bfloat16);
     sent.numbers = moved;
     for (size_t i = 0; i < NUMBERS; i++) {
         const size_t row = i / COLUMNS;
@@ -442,7 +442,7 @@ Test(verdicts, a_tolerance_decides_if_it_is_given) {
                                    {"V", "BF16", c.v, OF_HEADS}};
     static const char *const tolerances[] = {"0.3", "1e-9"};
     draw_call(0, 1);
-    compute(bfloat16);
+    compute_kernel(bfloat16);
     multiply(c.output, 0, NUMBERS, 1.1);
     for (size_t i = 0; i < 2; i++) {
         char options[256];
@@ -452,7 +452,7 @@ Test(verdicts, a_tolerance_decides_if_it_is_given) {
                  WIDE "\"fail_on_difference\":\"true\","
                       "\"tolerance\":\"{\\\"absolute\\\":%s,\\\"relative\\\":%s}\",",
                  tolerances[i], tolerances[i]);
-        cr_expect_eq(ask(tensors, 4, options, &json, &result), i == 0 ? 200 : 409);
+        cr_expect_eq(ask_verdict(tensors, 4, options, &json, &result), i == 0 ? 200 : 409);
         cr_expect_str_eq(json_text(json_get(result, "verdict")), "wrong");
         json_free(json);
     }
