@@ -297,7 +297,7 @@ static size_t columns_of_head(const struct comparison_pair *pair, const struct c
     const attn_multihead *m = &call->multihead;
     const attn_tensor *w = m->projections == NULL ? NULL : m->projections[0].w_q;
     const size_t columns = pair->result->shape[pair->result->rank - 1];
-    size_t heads = call->options.heads, d = columns;
+    size_t heads = call->options.heads;
     if (m->projections != NULL) {
         heads = heads == 0 && w->rank == 3 ? w->shape[0] : heads;
         return pair->which != ANSWER_OUTPUT || m->w_o != NULL || m->per_head || heads == 0
@@ -308,7 +308,7 @@ static size_t columns_of_head(const struct comparison_pair *pair, const struct c
         return columns;
     }
     const attn_tensor *q = call->q != NULL ? call->q : m->x;
-    d = q->shape[q->rank - 1] / heads;
+    const size_t d = q->shape[q->rank - 1] / heads;
     switch (pair->which) {
     case ANSWER_OUTPUT:
         return columns / heads;

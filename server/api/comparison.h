@@ -174,19 +174,18 @@ bool comparison_check(struct call *call, struct account *account, call_plan *pla
                       const struct codec_document *document, struct codec_error *error);
 
 /* Makes the twin of a call whose results are known. Returns false if there is no memory. */
-bool comparison_twin(struct comparison *comparison, struct account *account, call_plan *plan,
+bool comparison_twin(struct comparison *own, struct account *account, call_plan *plan,
                      struct codec_error *error);
 
 /* The steps of a pair, each for a row: compares it, finds its ratio, finds what is beyond the
  * tolerance and the ratio of its worst number, and notes which guesses explain it if it is
  * wrong. */
-void comparison_compare_row(const struct comparison *comparison, struct comparison_pair *pair,
+void comparison_compare_row(const struct comparison *own, struct comparison_pair *pair,
                             size_t index, struct comparison_findings *found);
-void comparison_judge_row(const struct comparison *comparison, struct comparison_pair *pair,
-                          size_t index);
-void comparison_judge_numbers(const struct comparison *comparison, struct comparison_pair *pair,
+void comparison_judge_row(const struct comparison *own, struct comparison_pair *pair, size_t index);
+void comparison_judge_numbers(const struct comparison *own, struct comparison_pair *pair,
                               size_t index, struct comparison_findings *found);
-void comparison_guess_row(const struct comparison *comparison, const struct comparison_pair *pair,
+void comparison_guess_row(const struct comparison *own, const struct comparison_pair *pair,
                           size_t index, size_t fits[static SUSPECT_COUNT], size_t *misfits);
 
 /* Puts findings together. */
@@ -196,30 +195,30 @@ void comparison_add_findings(struct comparison_findings *all,
 /* Finds the size of a pair after its rows are compared, and adds all rows up after they are
  * judged. */
 void comparison_end_rows(struct comparison_pair *pair);
-void comparison_end_pair(const struct comparison *comparison, struct comparison_pair *pair);
+void comparison_end_pair(const struct comparison *own, struct comparison_pair *pair);
 
 /* Does a coarser type perhaps explain a result? */
 bool comparison_is_open(const struct comparison_pair *pair);
 
 /* Is a result judged in the present round: by its own type, or because that explains too little? */
-bool comparison_judges(const struct comparison *comparison, const struct comparison_pair *pair);
+bool comparison_judges(const struct comparison *own, const struct comparison_pair *pair);
 
 /* Frees what the account does not own. NULL is allowed. */
 void comparison_free(struct comparison *comparison);
 
 /* Returns the multiply-adds that take as long as the comparison. */
-double comparison_cost(const struct comparison *comparison);
+double comparison_cost(const struct comparison *own);
 
 /* A run of the twin has phases with tasks, and a cost in multiply-adds. A task has the errors of
  * attn_plan_begin() and attn_plan_task(). */
-size_t comparison_run_phases(const struct comparison *comparison);
-size_t comparison_run_tasks(const struct comparison *comparison, size_t phase);
-attn_status comparison_run_task(struct comparison *comparison, size_t run, size_t phase,
+size_t comparison_run_phases(const struct comparison *own);
+size_t comparison_run_tasks(const struct comparison *own, size_t phase);
+attn_status comparison_run_task(struct comparison *own, size_t run, size_t phase,
                                 const struct jobs_task *task, attn_error *error);
-double comparison_run_cost(const struct comparison *comparison);
+double comparison_run_cost(const struct comparison *own);
 
 /* Puts the phases of the comparison at *end. Returns the end of the list. */
-struct job_phases **comparison_add_phases(struct comparison *comparison, struct job_phases **end);
+struct job_phases **comparison_add_phases(struct comparison *own, struct job_phases **end);
 
 /* Widens `count` numbers from `first` on. */
 void comparison_widen(const void *data, attn_dtype dtype, size_t first, size_t count, double *out);

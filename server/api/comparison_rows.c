@@ -292,7 +292,7 @@ void comparison_judge_numbers(const struct comparison *own, struct comparison_pa
 static bool guess_place(const struct comparison_pair *pair, enum comparison_suspect guess,
                         size_t index, size_t column, size_t *element) {
     const struct place p = place_in_head(pair, index);
-    size_t row = p.row;
+    size_t row;
     switch (guess) {
     case SUSPECT_NEXT_ROW:
         row = p.row + 1;

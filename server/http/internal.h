@@ -121,8 +121,8 @@ void handler_on_completed(void *unused, struct MHD_Connection *connection, void 
 
 /* The connection waits for the head of a request, or waits no longer. The I/O thread of the
  * connection calls these. */
-void handler_await_head(struct http_connection *connection);
-void handler_forget_head(struct http_connection *connection);
+void handler_await_head(struct http_connection *own);
+void handler_forget_head(struct http_connection *own);
 
 /* libmicrohttpd is about to refuse a request of this thread with a page of its own. */
 void handler_on_refusal(int status);

@@ -303,7 +303,7 @@ Test(coding, metrics) {
     struct client_response response =
         ask_and_keep("POST", "/attention", "Content-Encoding: zstd\r\n", packed, packed_size);
     cr_expect_eq(response.status, 400);
-    double after = before;
+    double after;
     WAIT_UNTIL((after = bytes_counted()) > before);
     cr_expect_float_eq(after - before, (double)packed_size, 0.5);
     client_response_free(&response);
