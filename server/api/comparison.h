@@ -42,7 +42,7 @@ struct comparison_type {
     const char *name;
     double unit;           /* the largest relative error of one rounding to it */
     double scores;         /* that of the scores, which not every kernel rounds to the type */
-    double least;          /* half of its smallest number above 0 */
+    double least;          /* half of its smallest number above 0; matrices of float8 have scales */
     double least_gradient; /* the largest error of a gradient of a score that is rounded twice */
     double sum;            /* the largest relative error of one addition */
 };

@@ -29,7 +29,7 @@ static const double most_of_long_row = 3, most_of_run = 2.4, most_of_head = 1.7,
 
 /* A row of few numbers is off by more by chance. */
 static double most_of_row(const struct comparison_pair *pair) {
-    return most_of_long_row + 2 / sqrt((double)pair->row_size);
+    return most_of_long_row + 1.25 / sqrt((double)pair->row_size);
 }
 
 /* The RMS of rounding errors, beside the largest one that a type has. */
