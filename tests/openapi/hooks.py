@@ -176,7 +176,7 @@ def add_needed_results(body):
 def remove_expected(body):
     """Removes expected results, which would have to have the shapes of the results. Weights are returned in place of their
     comparison."""
-    for key in ("expected", "tolerance", "fail_on_difference"):
+    for key in ("expected", "computed_in", "tolerance", "fail_on_difference"):
         body.pop(key, None)
     if isinstance(body.get("return"), list):
         names = ["weights" if name == "comparison" else name for name in body["return"]]
@@ -456,6 +456,8 @@ def fit_turns(body, d, batch, queries, new_keys, past):
     for name in ("norm_Q", "norm_K"):
         if name in body:
             body[name] = reshape(body[name], [d])
+    if body.get("rotary") is False and ("rotary_cos" in body or "rotary_sin" in body):
+        del body["rotary"]  # the tables turn it on
     rotary = body["rotary"] if isinstance(body.get("rotary"), dict) else {}
     if "base" in rotary:
         rotary["base"] = max(tame(rotary["base"]), 2)
