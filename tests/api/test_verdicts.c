@@ -337,7 +337,7 @@ Test(verdicts, a_finite_mask_hides_no_error) {
     }
 }
 
-/* What half of the keys forget is a factor of 2 of every weight. */
+/* A kernel that forgets half of the keys doubles every weight. */
 Test(verdicts, lse_is_judged_by_what_it_means_for_weights) {
     struct sent narrow = lse;
     narrow.type = "BF16";
