@@ -61,8 +61,8 @@ struct comparison_findings {
     size_t nan, infinite;          /* elements of the expected tensor */
 };
 
-/* The findings of one row of a head. A row of weights or scores has numbers of very different sizes, so
- * there each error is divided by the size that rounding gives to it. */
+/* The findings of one row of a head. A row of weights or scores has numbers of very different
+ * sizes, so there each error is divided by the size that rounding gives to it. */
 struct comparison_row {
     double error; /* the sum of the squared errors */
     double moved,
