@@ -359,7 +359,7 @@ typedef struct attn_rounding {
     /* The largest relative error of one rounding of a score, which is rounded after scale and
      * softcap, and once more after bias, ALiBi and decays are added. */
     double scores;
-    /* That of a weight, of the gradient of a score, and of a number of the output, which `delta` is
+    /* The same for a weight, the gradient of a score, and a number of the output, which `delta` is
      * made of. */
     double products;
     double least_weight, least_gradient; /* the largest absolute error of these two */

@@ -21,7 +21,8 @@
 
 enum {
     COMPARISON_TEXT = 21 * (ATTN_MAX_RANK + 1), /* bytes of a shape in a message */
-    COMPARISON_MOST_RUNS = 8, /* runs of the twin with errors; fewer if they are dear */
+    COMPARISON_MOST_RUNS = 32, /* runs of the twin with errors, if they are cheap */
+    COMPARISON_USUAL_RUNS = 8, /* if they are neither cheap nor dear */
     COMPARISON_WORST = 10,    /* rows that the answer names */
     COMPARISON_RUN = 16       /* neighbouring rows of a head that are judged together, too */
 };
@@ -42,7 +43,7 @@ struct comparison_type {
     const char *name;
     double unit;           /* the largest relative error of one rounding to it */
     double scores;         /* that of the scores, which not every kernel rounds to the type */
-    double least;          /* half of its smallest number above 0; matrices of float8 have scales */
+    double least;          /* the largest absolute error near 0; matrices of float8 have scales */
     double least_gradient; /* the largest error of a gradient of a score that is rounded twice */
     double sum;            /* the largest relative error of one addition */
 };

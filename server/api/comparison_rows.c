@@ -21,19 +21,24 @@ enum {
     SAMPLE = 33, /* numbers of a row whose median is the usual size of an error */
 };
 
-/* The most that the ratio of a row, the RMS ratio of neighbouring rows, that of a head, and the
- * ratio of one number may be if rounding explains them. `make search-verdicts ARGS=--learn`
- * measures what right kernels have. */
-static const double most_of_long_row = 3, most_of_run = 2.4, most_of_head = 1.7,
-                    most_of_number = 10;
+/* The most that the RMS ratio of neighbouring rows, that of a head, and the ratio of one number may
+ * be if rounding explains them. `make search-verdicts ARGS=--learn` measures what right kernels
+ * have. */
+static const double most_of_run = 2.4, most_of_head = 1.7, most_of_number = 10;
 
-/* A row of few numbers is off by more by chance. */
-static double most_of_row(const struct comparison_pair *pair) {
-    return most_of_long_row + 1.25 / sqrt((double)pair->row_size);
+/* Returns the most that the ratio of a row may be. A row of few numbers is off by more by chance,
+ * and few runs tell less of one row. */
+static double most_of_row(const struct comparison *own, const struct comparison_pair *pair) {
+    const double runs =
+        own->runs < COMPARISON_USUAL_RUNS ? COMPARISON_USUAL_RUNS : (double)own->runs;
+    return 2.7 + (2.4 + 10 / sqrt((double)pair->row_size)) / runs;
 }
 
 /* The RMS of rounding errors, beside the largest one that a type has. */
 static const double usual = 0.58;
+
+/* The smallest normal float32. Many GPUs take smaller numbers for 0. */
+static const double normal = 0x1p-126;
 
 /* ------------------------------------------------------------------------------ single numbers */
 
@@ -92,14 +97,21 @@ static void keep_error(_Atomic double *largest, double error) {
 static double floor_of(const struct comparison *own, const struct comparison_pair *pair,
                        double exact) {
     const struct comparison_type *type = comparison_type_of(pair->type), *computed = own->type;
-    const bool rounds = pair->kind != KIND_ROW && computed->unit > type->unit;
     const bool logarithm = pair->which == ANSWER_LSE || pair->which == ANSWER_ENTROPY;
-    const double unit = fmax(rounds ? computed->unit : type->unit, 2 * computed->sum) + DBL_EPSILON;
-    const double least =
-        pair->kind == KIND_WEIGHTS ? fmax(type->least, computed->least) : type->least;
+    const double rounded = logarithm ? type->unit : fmax(type->unit, computed->unit);
+    const double unit = fmax(rounded, 2 * computed->sum) + DBL_EPSILON;
+    const double of_products =
+        pair->kind == KIND_WEIGHTS ? computed->least : fmin(computed->least, normal);
+    const double least = fmax(type->least, of_products);
     const double of_number = isfinite(exact) ? unit * exact * comparison_damp(exact) : 0;
     const double of_sum = logarithm ? computed->unit : 0;
     return usual * usual * (of_number * of_number + least * least + of_sum * of_sum);
+}
+
+/* Returns by which factor a squared movement may be too small because all runs were lucky. */
+static double luck(const struct comparison *own) {
+    const double root = 1 + 24 / (double)own->runs;
+    return root * root;
 }
 
 /* Returns the median of a few numbers, which it sorts. */
@@ -141,7 +153,7 @@ static double explained_of(const struct comparison *own, const struct comparison
     if (fabs(exact) > 0x1p40) {
         return floor_of(own, pair, exact); /* the twin has a larger one in place of a finite mask */
     }
-    other = fmin(other, 16 * moved);
+    other = fmin(other, luck(own) * moved);
     return ((double)own->runs * moved + 4 * other) / (double)(own->runs + 4) +
            floor_of(own, pair, exact);
 }
@@ -223,7 +235,7 @@ static double ratio_of_number(const struct comparison *own, const struct compari
         around[i] = pair->spread[rows[i] * pair->row_size + column];
     }
     const double moved = pair->spread[index * pair->row_size + column];
-    const double explained = fmax(moved, fmin(median(around, count), 16 * moved));
+    const double explained = fmax(moved, fmin(median(around, count), luck(own) * moved));
     const double damped = error * comparison_damp(exact);
     return sqrt(damped * damped / (explained / (double)own->runs + floor_of(own, pair, exact)));
 }
@@ -240,7 +252,7 @@ static double explained_in(const struct comparison *own, const struct comparison
     }
     double moved = moved_of(own, &pair->rows[index], &more);
     moved *= more;
-    const double usually = fmin(median(around, some), 16 * moved);
+    const double usually = fmin(median(around, some), luck(own) * moved);
     return fmax(moved, usually) + pair->rows[index].floor;
 }
 
@@ -318,7 +330,8 @@ static bool guess_place(const struct comparison_pair *pair, enum comparison_susp
 static bool guess_fits(const struct comparison *own, const struct comparison_pair *pair,
                        enum comparison_suspect guess, size_t index) {
     const double factor = guess == SUSPECT_BASE_2 ? 0.6931471805599453 : 1;
-    const double most = most_of_row(pair) * most_of_row(pair) * explained_in(own, pair, index);
+    const double most =
+        most_of_row(own, pair) * most_of_row(own, pair) * explained_in(own, pair, index);
     double sum = 0, expected, exact;
     size_t element;
     for (size_t column = 0; column < pair->row_size && sum <= most; column++) {
@@ -337,7 +350,7 @@ static bool guess_fits(const struct comparison *own, const struct comparison_pai
 /* Notes which guesses explain a row, if it is wrong. */
 void comparison_guess_row(const struct comparison *own, const struct comparison_pair *pair,
                           size_t index, size_t fits[static SUSPECT_COUNT], size_t *misfits) {
-    if (pair->rows[index].ratio <= most_of_row(pair)) {
+    if (pair->rows[index].ratio <= most_of_row(own, pair)) {
         return;
     }
     ++*misfits;
@@ -376,8 +389,8 @@ static void keep_worst(struct comparison_pair *pair, size_t index) {
 }
 
 /* Adds up one head: `count` rows from `first` on. Returns the sum of its squared ratios. */
-static double end_head(const struct comparison_pair *pair, size_t first, size_t count,
-                       struct comparison_sums *sums) {
+static double end_head(const struct comparison *own, const struct comparison_pair *pair,
+                       size_t first, size_t count, struct comparison_sums *sums) {
     double sum = 0, of_run = 0;
     for (size_t i = 0; i < count; i++) {
         const struct comparison_row *row = &pair->rows[first + i * pair->step];
@@ -385,7 +398,7 @@ static double end_head(const struct comparison_pair *pair, size_t first, size_t 
         of_run = i % COMPARISON_RUN == 0 ? squared : of_run + squared;
         sum += squared;
         sums->mean += row->mean;
-        sums->score = fmax(sums->score, row->ratio / most_of_row(pair));
+        sums->score = fmax(sums->score, row->ratio / most_of_row(own, pair));
         sums->score = fmax(sums->score, row->number / most_of_number);
         if (i % COMPARISON_RUN + 1 == COMPARISON_RUN) {
             sums->score = fmax(sums->score, sqrt(of_run / COMPARISON_RUN) / most_of_run);
@@ -404,7 +417,7 @@ static struct comparison_sums sum_pair(const struct comparison *own,
     double sum = 0, explained = 0, more;
     for (size_t first = 0; first < pair->row_count; first += pair->run) {
         for (size_t head = 0; head < pair->step; head++) {
-            sum += end_head(pair, first + head, pair->run / pair->step, &sums);
+            sum += end_head(own, pair, first + head, pair->run / pair->step, &sums);
         }
     }
     for (size_t i = 0; i < pair->row_count; i++) {

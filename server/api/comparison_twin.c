@@ -24,7 +24,8 @@ enum {
     COST_OF_MOVE = 100, /* multiply-adds that take as long as looking how far a number moved */
     LEAST_RUNS = 4      /* runs with errors, however dear they are */
 };
-static const double cheap = 3e10; /* multiply-adds of all runs with errors together */
+/* The multiply-adds of all runs with errors together, if they are more than usual, or fewer. */
+static const double cheap = 4e9, dear = 3e10;
 
 /* ---------------------------------------------------------------------------------- the copies */
 
@@ -178,6 +179,17 @@ static attn_status plan_twin(struct comparison *own, call_plan *plan, attn_error
     return status;
 }
 
+/* Returns how often a twin of this cost runs. */
+static size_t runs_of(double cost) {
+    if (cost * COMPARISON_USUAL_RUNS > dear) {
+        return dear / cost < LEAST_RUNS ? LEAST_RUNS : (size_t)(dear / cost);
+    }
+    if (cost * COMPARISON_USUAL_RUNS > cheap) {
+        return COMPARISON_USUAL_RUNS;
+    }
+    return cost * COMPARISON_MOST_RUNS <= cheap ? COMPARISON_MOST_RUNS : (size_t)(cheap / cost);
+}
+
 static bool make_room(struct comparison *own, struct account *account) {
     for (size_t i = 0; i < own->count; i++) {
         struct comparison_pair *pair = &own->pairs[i];
@@ -223,10 +235,7 @@ bool comparison_twin(struct comparison *own, struct account *account, call_plan 
     if (!make_room(own, account)) {
         return codec_no_memory(error);
     }
-    const double runs = cheap / attn_plan_cost(own->twin);
-    own->most_runs = runs < LEAST_RUNS             ? LEAST_RUNS
-                     : runs > COMPARISON_MOST_RUNS ? COMPARISON_MOST_RUNS
-                                                   : (size_t)runs;
+    own->most_runs = runs_of(attn_plan_cost(own->twin));
     own->first = own->pairs[0].computed;
     for (size_t i = 1; i < own->count; i++) {
         own->first = own->pairs[i].computed < own->first ? own->pairs[i].computed : own->first;

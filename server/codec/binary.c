@@ -141,10 +141,12 @@ attn_dtype codec_form_dtype(const struct codec_tensor_form *form, attn_dtype doc
     if (form->exact) {
         return ATTN_FLOAT64;
     }
-    if (!form->own || !codec_type_is_float(form->type)) {
+    if (!form->own) {
         return document;
     }
-    return form->type == CODEC_TYPE_FP64 ? ATTN_FLOAT64 : ATTN_FLOAT32;
+    return sizes[form->type] > 4 || (sizes[form->type] == 4 && !codec_type_is_float(form->type))
+               ? ATTN_FLOAT64
+               : ATTN_FLOAT32;
 }
 
 /* --------------------------------------------------------------------------------- conversions */

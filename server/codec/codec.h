@@ -61,7 +61,7 @@ struct codec_options {
     struct account *account; /* counts all that is allocated; borrowed; NULL = nothing is counted */
 };
 
-/* What is said of a text that begins with "version": the pointer that Git LFS leaves in place of a
+/* The hint about a text that begins with "version": the pointer that Git LFS leaves in place of a
  * file begins with "version https://git-lfs.github.com/spec/v1", and neither JSON nor safetensors
  * can begin so. */
 extern const char codec_lfs_pointer[];

@@ -314,6 +314,8 @@ Test(comparison, each_type_has_a_tolerance_and_keeps_its_numbers) {
          1e-7,
          "float64"},
         {"I8", {2, 2}, 2, 1, 1.3e-6, "float32"},
+        {"I32", {1, 0, 0, 1, 2}, 8, 0x1p24, 1.3e-6, "float32"},
+        {"I64", {1, 0, 0, 1, 0, 0, 0, 0, 2}, 16, 0x1p24, 1.3e-6, "float32"},
     };
     for (size_t i = 0; i < COUNT(types); i++) {
         struct cJSON *json = ask_with_type(types[i].type, types[i].bytes, types[i].size);

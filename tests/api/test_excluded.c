@@ -24,7 +24,7 @@ enum {
     ITEMS = 3
 };
 
-/* What stands in excluded rows. */
+/* The numbers of excluded rows. */
 enum garbage {
     ZEROS,
     SPECIAL, /* NaN and infinities */

@@ -313,7 +313,7 @@ Test(layers, answer_for_all_layers_of_a_model) {
     json_free(whole);
 }
 
-/* So many layers are planned in several tasks. */
+/* Several tasks plan this number of layers. */
 Test(layers, answer_for_more_layers_than_a_task_plans) {
     const size_t count = 600;
     char *body = malloc(32 * count), path[64];

@@ -407,6 +407,24 @@ Test(digits, a_scale_beyond_float32_is_no_infinity) {
     free_call(&c);
 }
 
+/* The logits are -64, beside a sink of 0.1: lse is 0.1, and keeps the digits of 0.1. */
+Test(digits, lse_beside_a_far_larger_sink_is_the_sink) {
+    struct call c = draw_call(SINK, ATTN_FLOAT64, 1, 32, 64, 16, 1);
+    for (size_t i = 0; i < c.m * c.d; i++) {
+        c.q[i % (c.n * c.d)] = -4;
+        c.k[i] = 1;
+    }
+    c.options.scale = 1;
+    c.sinks[0] = 0.1;
+    struct results r = run_call(&c, SUMS);
+    for (size_t i = 0; i < c.n; i++) {
+        cr_expect_float_eq(r.of[ATTN_RESULT_LSE][i], 0.1, 4e-16, "off by %g",
+                           r.of[ATTN_RESULT_LSE][i] - 0.1);
+    }
+    free_results(&r);
+    free_call(&c);
+}
+
 /* The weights of 100 equal logits are equal. The logits are near 2^30, where a float32 is a
  * multiple of 64 or 128, and larger. So the maximum is rounded up or down, by an amount that exp
  * can take in some calls and cannot take in others. */

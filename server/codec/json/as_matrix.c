@@ -124,7 +124,7 @@ bool codec_as_any_reals(const struct codec_document *document, const struct code
     }
     put_tensor(tensor, out);
     *type = codec_type_is_float((enum codec_type)tensor->type) ? (enum codec_type)tensor->type
-            : tensor->dtype == ATTN_FLOAT64                    ? CODEC_TYPE_FP64
+            : codec_document_dtype(document) == ATTN_FLOAT64   ? CODEC_TYPE_FP64
                                                                : CODEC_TYPE_FP32;
     return true;
 }

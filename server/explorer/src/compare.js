@@ -122,7 +122,7 @@ function unpaintable({ data }, bits) {
 // file. aside(is): whether the page shows its own view below the verdict. close() removes what was told.
 export function createCompare(section, tools) {
   let kept = null; // the answer A, if the user has kept one
-  // What the file of the user's kernel has: {name, arrays, pairs, error, order, own, fresh, verdicts}, or null. error: why it cannot be
+  // The file of the user's kernel: {name, arrays, pairs, error, order, own, fresh, verdicts}, or null. error: why it cannot be
   // compared. own: whether it has what the request expects.
   // others: arrays that the service compares, and the page has no numbers of its results. order: the one that the user chose. fresh: whether
   // its worst place is still to be shown. chosen: a result that is no step, and the user looks at it: {name, step}, where step is the one

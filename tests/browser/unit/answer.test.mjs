@@ -174,7 +174,7 @@ test('products of matrices, and the values that heads mix, are those of plain lo
     if (!projected) assert.equal(side, null);
     else side.data.forEach((x, cell) => near(x, joined.data[cell], 'all heads'));
   }
-  // What a head mixes is not known of a mean over heads, and more than four million products are too many.
+  // A mean over heads does not tell what each head mixes, and more than four million products are too many.
   const mixedOf = (A, V, heads = [A]) =>
     new Answer({ summary: { options: {}, shapes: { W_O: [] } }, matrices: { scores: [heads], weights: [[A]], V: [heads.map(() => V)], output: [[A]] } }, []).matrix('mixed', 0, 0); // prettier-ignore
   const zeros = (rows, cols) => ({ rows, cols, data: new Float64Array(rows * cols) });
