@@ -23,8 +23,8 @@ enum {
     COMPARISON_TEXT = 21 * (ATTN_MAX_RANK + 1), /* bytes of a shape in a message */
     COMPARISON_MOST_RUNS = 32, /* runs of the twin with errors, if they are cheap */
     COMPARISON_USUAL_RUNS = 8, /* if they are neither cheap nor dear */
-    COMPARISON_WORST = 10,    /* rows that the answer names */
-    COMPARISON_RUN = 16       /* neighbouring rows of a head that are judged together, too */
+    COMPARISON_WORST = 10,     /* rows that the answer names */
+    COMPARISON_RUN = 16        /* neighbouring rows of a head that are judged together, too */
 };
 
 /* The places of `comparison_types`, from the finest type to the coarsest. */
@@ -44,7 +44,7 @@ struct comparison_type {
     double unit;           /* the largest relative error of one rounding to it */
     double scores;         /* that of the scores, which not every kernel rounds to the type */
     double least;          /* the largest absolute error near 0; matrices of float8 have scales */
-    double least_gradient; /* the largest error of a gradient of a score that is rounded twice */
+    double least_gradient; /* the same for the gradient of a score */
     double sum;            /* the largest relative error of one addition */
 };
 

@@ -92,14 +92,15 @@ static void keep_error(_Atomic double *largest, double error) {
 
 /* ---------------------------------------------------------------------------------------- rows */
 
-/* Returns the squared error of rounding a result to the type of its tensor. A logarithm of sums has
- * the error of one weight, too. */
+/* Returns the squared error of rounding a result to its type, or to that in which it is computed. A
+ * logarithm of sums has the error of one weight, too, and each weight that of their sum. */
 static double floor_of(const struct comparison *own, const struct comparison_pair *pair,
                        double exact) {
     const struct comparison_type *type = comparison_type_of(pair->type), *computed = own->type;
     const bool logarithm = pair->which == ANSWER_LSE || pair->which == ANSWER_ENTROPY;
     const double rounded = logarithm ? type->unit : fmax(type->unit, computed->unit);
-    const double unit = fmax(rounded, 2 * computed->sum) + DBL_EPSILON;
+    const double sums = pair->kind == KIND_WEIGHTS ? sqrt((double)pair->row_size) : 0;
+    const double unit = fmax(rounded, (2 + sums / 2) * computed->sum) + DBL_EPSILON;
     const double of_products =
         pair->kind == KIND_WEIGHTS ? computed->least : fmin(computed->least, normal);
     const double least = fmax(type->least, of_products);

@@ -180,7 +180,7 @@ static attn_status plan_twin(struct comparison *own, call_plan *plan, attn_error
 }
 
 /* Returns how often a twin of this cost runs. */
-static size_t runs_of(double cost) {
+static size_t count_runs(double cost) {
     if (cost * COMPARISON_USUAL_RUNS > dear) {
         return dear / cost < LEAST_RUNS ? LEAST_RUNS : (size_t)(dear / cost);
     }
@@ -235,7 +235,7 @@ bool comparison_twin(struct comparison *own, struct account *account, call_plan 
     if (!make_room(own, account)) {
         return codec_no_memory(error);
     }
-    own->most_runs = runs_of(attn_plan_cost(own->twin));
+    own->most_runs = count_runs(attn_plan_cost(own->twin));
     own->first = own->pairs[0].computed;
     for (size_t i = 1; i < own->count; i++) {
         own->first = own->pairs[i].computed < own->first ? own->pairs[i].computed : own->first;

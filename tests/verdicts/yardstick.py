@@ -72,7 +72,12 @@ class Model:
         # of 0 does not matter.
         lse = np.asarray(self.exact["lse"], np.float64)[..., None]
         lse = np.where(np.isfinite(lse), np.clip(lse, -1e150, 1e150), 0)
-        self.relative = np.where(self.w > 0, self.masked + unit * self.sum**2 * ((masked - lse) ** 2 + lse**2), 0)
+        variance = self.masked + unit * self.sum**2 * ((masked - lse) ** 2 + lse**2)
+        self.relative = np.where(self.w > 0, self.spread(np.minimum(variance, 50)), 0)
+
+    def spread(self, variance):
+        """The mean of (exp(x) - 1)^2 if x is normal with this variance. This is the variance itself, unless it is large."""
+        return np.expm1(2 * variance) - 2 * np.expm1(variance / 2)
 
     def of(self, name):
         """The variance of the numbers of a result before its last rounding."""
