@@ -124,6 +124,7 @@ struct comparison_pair {
     const struct comparison_type *coarser;       /* it explains what `computed` does not; or NULL */
     size_t worst[COMPARISON_WORST], worst_count; /* rows */
     double worst_ratio[COMPARISON_WORST];
+    size_t worst_number; /* the element of the worst row that is off the most */
     size_t worst_index[COMPARISON_WORST][ATTN_MAX_RANK];
     const char *verdict;
     char message[512]; /* empty: the verdict needs none */

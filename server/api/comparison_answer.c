@@ -49,22 +49,6 @@ static double exact_at(const struct comparison_pair *pair, size_t element) {
     return number;
 }
 
-/* Returns the element of a row that is off the most. */
-static size_t worst_of_row(const struct comparison_pair *pair, size_t row) {
-    const size_t first = row * pair->row_size;
-    size_t worst = first;
-    double largest = -1;
-    for (size_t i = first; i < first + pair->row_size; i++) {
-        const double error = fabs(expected_at(pair, i) - exact_at(pair, i));
-        const double size = error == error ? error : (double)INFINITY;
-        if (size > largest) {
-            largest = size;
-            worst = i;
-        }
-    }
-    return worst;
-}
-
 /* Returns the guess that explains all wrong rows. A row at the edge of a head has no neighbour. */
 static const char *guess_of(const struct comparison_pair *pair) {
     static const char *const texts[SUSPECT_COUNT] = {
@@ -75,7 +59,8 @@ static const char *guess_of(const struct comparison_pair *pair) {
     const size_t heads = pair->row_count / (pair->run / pair->step);
     for (int guess = SUSPECT_NONE + 1; guess < SUSPECT_COUNT && pair->misfits > 1; guess++) {
         const bool shifts = guess == SUSPECT_NEXT_ROW || guess == SUSPECT_LAST_ROW;
-        if (pair->fits[guess] > 1 && pair->fits[guess] + (shifts ? heads : 0) >= pair->misfits) {
+        const size_t edges = shifts ? heads : 0;
+        if (pair->fits[guess] > edges + 1 && pair->fits[guess] + edges >= pair->misfits) {
             return texts[guess];
         }
     }
@@ -101,7 +86,7 @@ static void put_message(struct comparison_pair *pair) {
     if (pair->worst_count == 0) {
         return;
     }
-    const size_t row = pair->worst[0], element = worst_of_row(pair, row);
+    const size_t element = pair->worst_number;
     put_index(pair, element, index);
     comparison_put(text, pair->result->rank, index);
     put_numbers(expected, exact, expected_at(pair, element), exact_at(pair, element));

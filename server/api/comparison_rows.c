@@ -151,9 +151,6 @@ static double explained_of(const struct comparison *own, const struct comparison
                            size_t element, double exact, double of_row) {
     const double moved = pair->spread[element] / (double)own->runs;
     double other = pair->kind == KIND_WEIGHTS ? of_row * exact * exact : of_row;
-    if (fabs(exact) > 0x1p40) {
-        return floor_of(own, pair, exact); /* the twin has a larger one in place of a finite mask */
-    }
     other = fmin(other, luck(own) * moved);
     return ((double)own->runs * moved + 4 * other) / (double)(own->runs + 4) +
            floor_of(own, pair, exact);
@@ -373,9 +370,11 @@ void comparison_end_rows(struct comparison_pair *pair) {
     }
 }
 
-/* Keeps the rows of the largest ratios, the first of equal ones first. */
-static void keep_worst(struct comparison_pair *pair, size_t index) {
-    const double ratio = pair->rows[index].ratio;
+/* Keeps the rows of the largest ratios, the first of equal ones first. A row whose worst number is
+ * off by more than the row has the ratio that is as bad. */
+static void keep_worst(const struct comparison *own, struct comparison_pair *pair, size_t index) {
+    const struct comparison_row *row = &pair->rows[index];
+    const double ratio = fmax(row->ratio, row->number / most_of_number * most_of_row(own, pair));
     size_t at = pair->worst_count;
     if (ratio == 0 || (at == COMPARISON_WORST && ratio <= pair->worst_ratio[at - 1])) {
         return;
@@ -432,14 +431,38 @@ static struct comparison_sums sum_pair(const struct comparison *own,
     return sums;
 }
 
+/* Returns the element of a row that is off the most, in rows of scores and of weights beside what
+ * rounding explains in each number. */
+static size_t worst_number(const struct comparison *own, const struct comparison_pair *pair,
+                           size_t index) {
+    const size_t first = index * pair->row_size;
+    const double of_row = pair->kind != KIND_ROW ? usual_movement(own, pair, first) : 0;
+    size_t worst = first;
+    double largest = -1, exact, expected;
+    for (size_t i = first; i < first + pair->row_size; i++) {
+        comparison_exact(pair, i, 1, &exact);
+        comparison_widen(pair->expected.data, pair->expected.dtype, i, 1, &expected);
+        const double error = fabs(error_of(exact, expected)) * comparison_damp(exact);
+        const double size = pair->kind == KIND_ROW || error == 0
+                                ? error
+                                : error / sqrt(explained_of(own, pair, i, exact, of_row));
+        if (size > largest) {
+            largest = size;
+            worst = i;
+        }
+    }
+    return worst;
+}
+
 /* Ends a pair. */
 void comparison_end_pair(const struct comparison *own, struct comparison_pair *pair) {
     const struct comparison_sums sums = sum_pair(own, pair);
     if (own->type == pair->computed) {
         pair->sums = sums;
         for (size_t i = 0; i < pair->row_count; i++) {
-            keep_worst(pair, i);
+            keep_worst(own, pair, i);
         }
+        pair->worst_number = pair->worst_count > 0 ? worst_number(own, pair, pair->worst[0]) : 0;
     } else if (sums.score <= 1) {
         pair->coarser = own->type;
     }

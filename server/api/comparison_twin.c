@@ -253,6 +253,12 @@ void comparison_free(struct comparison *comparison) {
 
 /* ------------------------------------------------------------------------------------ the runs */
 
+/* Has the twin another number in place of this one, since it has no finite mask of this size? See
+ * LEAST_SCORE of the library. */
+static bool is_replaced(const struct comparison_pair *pair, double number) {
+    return number < -0x1p40 && (pair->which == ANSWER_MASKED_SCORES || pair->which == ANSWER_LSE);
+}
+
 /* Adds by how much the twin moved in a run, which may be the first with errors, or keeps the exact
  * numbers. */
 static void collect_row(struct comparison_pair *pair, size_t row, bool exact, bool first_run) {
@@ -270,7 +276,8 @@ static void collect_row(struct comparison_pair *pair, size_t row, bool exact, bo
         }
         comparison_exact(pair, first, some, was);
         for (size_t i = 0; i < some; i++) {
-            const double by = moved[i] == was[i] ? 0 : moved[i] - was[i];
+            const double by =
+                moved[i] == was[i] || is_replaced(pair, was[i]) ? 0 : moved[i] - was[i];
             const double damped = by * comparison_damp(was[i]), squared = damped * damped;
             sum += squared;
             pair->spread[first + i] = (first_run ? 0 : pair->spread[first + i]) + squared;

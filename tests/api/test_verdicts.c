@@ -334,7 +334,23 @@ Test(verdicts, a_finite_mask_hides_no_error) {
         multiply(c.lse, 100, 140, 1.1);
         expect("masked_scores * 1.1", &masked, "BF16", WIDE, WRONG, NULL);
         expect("lse * 1.1", &lse, "BF16", WIDE "\"computed_in\":\"bfloat16\",", WRONG, NULL);
+        compute_kernel(bfloat16);
+        c.lse[9] = 5;
+        expect("lse of padding", &lse, "BF16", WIDE "\"computed_in\":\"bfloat16\",", WRONG,
+               "[0, 9]");
     }
+}
+
+/* A rounded weight moves no score, though its score may be far below 1. */
+Test(verdicts, small_scores_are_judged_by_their_size) {
+    struct sent masked = {"expected.masked_scores", "BF16", c.scores, 3, {HEADS, ROWS, ROWS}};
+    draw_call(0, 1);
+    multiply(c.q, 0, NUMBERS, 0x1p-10);
+    memset(c.bias, 0, sizeof c.bias);
+    compute_kernel(bfloat16);
+    expect("small scores", &masked, "BF16", WIDE, ROUNDED, NULL);
+    multiply(c.scores, 100 * ROWS, 101 * ROWS, 1.1);
+    expect("a row of small scores * 1.1", &masked, "BF16", WIDE, WRONG, "[0, 100, ");
 }
 
 /* A kernel that forgets half of the keys doubles every weight. */
