@@ -351,8 +351,8 @@ typedef struct attn_sequences {
 
 /*
  * The rounding errors of a kernel that computes with fewer digits, drawn at random. A caller who
- * runs a plan with several seeds sees how far such errors move each result. Inputs stay as they
- * are: the caller may change them. Zero is no error.
+ * runs a plan with several seeds sees how far such errors move each result. Inputs have no errors
+ * here: the caller gives them those. A finite masked score is at least -2^40. Zero is no error.
  */
 typedef struct attn_rounding {
     uint64_t seed;
@@ -362,8 +362,8 @@ typedef struct attn_rounding {
     /* The same for a weight, the gradient of a score, and a number of the output, which `delta` is
      * made of. */
     double products;
-    double least_weight, least_gradient; /* the largest absolute error of these two */
-    double sum; /* the largest relative error of one addition, in the sums over the keys */
+    double least_weight, least_gradient; /* their largest absolute errors */
+    double sum; /* the largest relative error of one addition, over keys and over columns */
 } attn_rounding;
 
 /*

@@ -32,6 +32,7 @@ enum {
     KEPT = 30,          /* storing a weight */
     MOMENT = 60,        /* adding a number to a variance */
     SELECT = 150,       /* comparing a number for top_k */
+    ROUNDING = 1000,    /* drawing the rounding errors of a score */
     SORT = 600,         /* one level of the heap, for each of the k numbers of top_k */
     COPY = 20,          /* copying a number */
     PACK = 40,          /* copying a number transposed */
@@ -73,6 +74,7 @@ static double cost_of_score(const attn_plan *plan) {
     cost += plan->rules.bias.data != NULL ? MASK : 0;
     cost += plan->decay.data != NULL ? DECAY : 0;
     cost += plan->options.softcap > 0 ? SOFTCAP : 0;
+    cost += plan->rounding != NULL ? ROUNDING : 0;
     if (plan->narrow.type != NULL) { /* scores that are a result are a product of their own */
         const bool raw = plan_wants(plan, ATTN_WANT(SCORES) | ATTN_WANT(STATISTICS));
         cost += 4 * ROUND + (raw ? plan->schedule.columns / 2 : 0);
@@ -282,11 +284,15 @@ static double cost_of_scores(const attn_plan *plan) {
     const struct gradients *g = &plan->gradients;
     const double share = visible_share(plan);
     const double again = (s->weigh.tasks > 0) + (s->weigh.mean_parts > 0); /* PHASE_WEIGH */
+    const double scores =
+        (double)plan->batch * (double)plan->heads * (double)plan->n * (double)plan->m;
+    const double rounding = g->wanted && plan->rounding != NULL ? 2 * ROUNDING * scores : 0;
     /* A tile of queries takes the keys that any of them sees. */
     const double tiles = fmin(1, share + (double)g->tile_rows / (double)plan->m);
     return cost_of_packing(plan) + cost_of_moments(plan) + cost_of_visible(plan, share) +
            cost_of_merging(plan) + again * cost_of_attending(plan) + cost_of_ranking(plan) +
-           g->cost + g->cost_of_pairs * tiles + (g->wanted ? (double)s->scratch.bytes * FRESH : 0);
+           g->cost + (g->cost_of_pairs + rounding) * tiles +
+           (g->wanted ? (double)s->scratch.bytes * FRESH : 0);
 }
 
 double cost_of_plan(const attn_plan *plan) {

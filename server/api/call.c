@@ -58,31 +58,12 @@ attn_status call_plan_multihead(struct call *call, attn_error *error) {
     return attn_plan_multihead(&call->plan, &call->multihead, &call->options, error);
 }
 
-/* Plans a call. The memory of a plan is known only when it is made, so the most that sequences may
- * take is taken for as long as that lasts. */
-static bool make_plan(struct call *call, struct api_request *request, call_plan *plan) {
-    const size_t count = call->sequences.count;
-    const size_t bytes = (count < MOST_PLANS ? count : MOST_PLANS) * PLAN_BYTES;
-    attn_error error = {0};
-    if (!account_take(&request->account, bytes)) {
-        reply_no_memory(request);
-        return false;
-    }
-    const bool good = plan(call, &error) == ATTN_OK;
-    account_give(&request->account, bytes);
-    if (!good) {
-        fields_refuse(request, &error);
-    }
-    return good;
-}
-
-bool call_make(struct call *call, struct api_request *request, call_read *read, call_plan *plan) {
+/* Plans a call, and the twin that its comparison needs. */
+static bool make_plans(struct call *call, struct api_request *request, call_plan *plan) {
     struct codec_error codec_error = {0};
-    if (!read(call, request, &codec_error) || !excluded_check(call, request->body, &codec_error)) {
-        reply_codec_error(request, &codec_error);
-        return false;
-    }
-    if (!make_plan(call, request, plan)) {
+    attn_error error = {0};
+    if (plan(call, &error) != ATTN_OK) {
+        fields_refuse(request, &error);
         return false;
     }
     if (call->comparison != NULL &&
@@ -91,6 +72,25 @@ bool call_make(struct call *call, struct api_request *request, call_read *read, 
         return false;
     }
     return true;
+}
+
+bool call_make(struct call *call, struct api_request *request, call_read *read, call_plan *plan) {
+    struct codec_error codec_error = {0};
+    if (!read(call, request, &codec_error) || !excluded_check(call, request->body, &codec_error)) {
+        reply_codec_error(request, &codec_error);
+        return false;
+    }
+    /* The memory of a plan is known only when it is made, so the most that sequences may take is
+     * taken for as long as that lasts. */
+    const size_t count = call->sequences.count;
+    const size_t bytes = (count < MOST_PLANS ? count : MOST_PLANS) * PLAN_BYTES;
+    if (!account_take(&request->account, bytes)) {
+        reply_no_memory(request);
+        return false;
+    }
+    const bool good = make_plans(call, request, plan);
+    account_give(&request->account, bytes);
+    return good;
 }
 
 struct api_work *call_handle(struct api_request *request, call_read *read, call_plan *plan) {

@@ -159,17 +159,14 @@ static void set_type(struct comparison_pair *pair, const struct comparison *own,
     pair->computed = own->computed != NULL ? own->computed : of > least ? of : least;
 }
 
-/* Sets the relative tolerance of torch.testing.assert_close() for a type. The absolute one is as
- * large beside the size of the result, which is not known yet. */
+/* Sets the tolerance. The size of the result, which its absolute part depends on, is not known yet.
+ */
 static void set_tolerance(struct comparison_pair *pair, const struct comparison *own) {
-    static const double relative[] = {
-        [COMPARISON_FLOAT64] = 1e-7,   [COMPARISON_FLOAT32] = 1.3e-6,  [COMPARISON_TF32] = 1e-3,
-        [COMPARISON_FLOAT16] = 1e-3,   [COMPARISON_BFLOAT16] = 1.6e-2, [COMPARISON_FLOAT8] = 0.25,
-        [COMPARISON_FLOAT8_E5M2] = 0.5};
     const struct comparison_type *type = comparison_type_of(pair->type);
     type = pair->computed > type ? pair->computed : type;
+    pair->relative = own->relative >= 0 ? own->relative : type->relative;
     pair->absolute = own->absolute;
-    pair->relative = own->relative >= 0 ? own->relative : relative[type - comparison_types];
+    pair->absolute_of_size = own->relative >= 0 ? own->relative : type->absolute;
 }
 
 /* ---------------------------------------------------------------------------------- the results */

@@ -8,8 +8,10 @@
  * relative error of the size of one rounding of the type in which the client's kernel multiplies.
  * So terms that cancel, masks, gradients and all options count as they do in such a kernel.
  *
- * To add a type: add its place below, its row to comparison_types, and its name to ComputedIn in
- * openapi.yaml and in tests/openapi/exact.yaml (then make docs).
+ * A stored layer has packed weights in the dtype of the call, so its twin has this dtype, too.
+ *
+ * To add a type: add its place below, its row to comparison_types, its name to computed_types of
+ * fields.c in the same place, and to ComputedIn in openapi.yaml (then make docs).
  */
 #ifndef API_COMPARISON_H
 #define API_COMPARISON_H
@@ -43,9 +45,11 @@ struct comparison_type {
     const char *name;
     double unit;           /* the largest relative error of one rounding to it */
     double scores;         /* that of the scores, which not every kernel rounds to the type */
-    double least;          /* the largest absolute error near 0; matrices of float8 have scales */
+    double least;          /* the largest absolute error near 0, whose square is not 0 */
     double least_gradient; /* the same for the gradient of a score */
     double sum;            /* the largest relative error of one addition */
+    double relative;       /* the default tolerance */
+    double absolute;       /* the same beside the size of the result */
 };
 
 /* The element at which an error is the largest. */
@@ -66,6 +70,7 @@ struct comparison_findings {
  * sizes, so there each error is divided by the size that rounding gives to it. */
 struct comparison_row {
     double error; /* the sum of the squared errors */
+    double each;  /* that of the squared ratios of its numbers */
     double moved,
         moved_twice; /* sums over the runs of the twin: by how much the row moved, squared,
                                   and the square of that */
@@ -106,6 +111,7 @@ struct comparison_pair {
     double *exact;                          /* NULL: those of `result`, which are as exact */
     double *spread;                         /* of each number: by how much it moved, squared */
     double absolute, relative;              /* the tolerance */
+    double absolute_of_size;                /* `absolute` beside the size of the result */
     size_t count;                           /* elements */
     size_t heads;                           /* along the axis of the heads; 0: there is none */
     size_t head_size;                       /* elements of a head that follow one another */
@@ -155,6 +161,7 @@ struct comparison {
     attn_rounding rounding;
     struct comparison_copy *copies;
     size_t copy_count, copied; /* copies, and numbers of all copies together */
+    size_t rows;               /* the most rows of an input: no sum over keys has more terms */
     bool has_exact_run;        /* the first run has no errors */
     /* The phases are those of rounds, one for each type, from the finest one of a pair on. */
     const struct comparison_type *first, *type; /* of the first round, and of the present one */
@@ -225,7 +232,7 @@ struct job_phases **comparison_add_phases(struct comparison *own, struct job_pha
 /* Widens `count` numbers from `first` on. */
 void comparison_widen(const void *data, attn_dtype dtype, size_t first, size_t count, double *out);
 
-/* The same of the exact numbers of a pair. */
+/* Widens exact numbers of a pair in the same way. */
 void comparison_exact(const struct comparison_pair *pair, size_t first, size_t count, double *out);
 
 /* Returns the factor of errors of a number. It is 1 unless their squares would overflow. */
@@ -233,12 +240,24 @@ static inline double comparison_damp(double number) {
     return number > 0x1p450 || number < -0x1p450 ? 0x1p-600 : 1;
 }
 
+/* Returns how many rows of a pair one task takes, if it takes about so many numbers. A row takes as
+ * long as 16 numbers more. */
+static inline size_t comparison_rows_of_task(const struct comparison_pair *pair, size_t numbers) {
+    const size_t rows = numbers / (pair->row_size + 16);
+    return rows > 0 ? rows : 1;
+}
+
+/* Returns the tasks that take all rows of a pair, of such a size. */
+static inline size_t comparison_tasks_of(const struct comparison_pair *pair, size_t numbers) {
+    const size_t rows = comparison_rows_of_task(pair, numbers);
+    return pair->row_count / rows + (pair->row_count % rows > 0);
+}
+
 /* Writes a shape, an index or an order of axes: [2, 3]. */
 void comparison_put(char out[static COMPARISON_TEXT], int rank, const size_t *numbers);
 
 /* The types in which kernels multiply, from the finest to the coarsest. */
 extern const struct comparison_type comparison_types[];
-extern const size_t comparison_type_count;
 
 /* Returns the type of numbers of a datatype. */
 const struct comparison_type *comparison_type_of(enum codec_type type);

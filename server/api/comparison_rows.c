@@ -31,11 +31,15 @@ static const double most_of_run = 2.4, most_of_head = 1.7, most_of_number = 10;
 static double most_of_row(const struct comparison *own, const struct comparison_pair *pair) {
     const double runs =
         own->runs < COMPARISON_USUAL_RUNS ? COMPARISON_USUAL_RUNS : (double)own->runs;
-    return 2.7 + (2.4 + 10 / sqrt((double)pair->row_size)) / runs;
+    return 2.6 + (2.4 + 10 / sqrt((double)pair->row_size)) / runs;
 }
 
 /* The RMS of rounding errors, beside the largest one that a type has. */
 static const double usual = 0.58;
+
+/* Equal weights have equal rounding errors, which no sum averages. In coarser types, kernels multiply
+ * weights whose largest one is 1, so equal ones are exact there. */
+static const double alike = 0x1p-8;
 
 /* The smallest normal float32. Many GPUs take smaller numbers for 0. */
 static const double normal = 0x1p-126;
@@ -98,14 +102,15 @@ static double floor_of(const struct comparison *own, const struct comparison_pai
                        double exact) {
     const struct comparison_type *type = comparison_type_of(pair->type), *computed = own->type;
     const bool logarithm = pair->which == ANSWER_LSE || pair->which == ANSWER_ENTROPY;
-    const double rounded = logarithm ? type->unit : fmax(type->unit, computed->unit);
-    const double sums = pair->kind == KIND_WEIGHTS ? sqrt((double)pair->row_size) : 0;
-    const double unit = fmax(rounded, (2 + sums / 2) * computed->sum) + DBL_EPSILON;
+    const double rounded = logarithm ? type->unit : fmax(type->unit, fmin(computed->unit, alike));
+    const bool adds_keys = pair->kind == KIND_WEIGHTS || (pair->kind == KIND_ROW && !logarithm);
+    const double terms = adds_keys ? (double)own->rows : 0;
+    const double unit = fmax(rounded, (2 + sqrt(terms) / 2) * computed->sum) + DBL_EPSILON;
     const double of_products =
         pair->kind == KIND_WEIGHTS ? computed->least : fmin(computed->least, normal);
     const double least = fmax(type->least, of_products);
     const double of_number = isfinite(exact) ? unit * exact * comparison_damp(exact) : 0;
-    const double of_sum = logarithm ? computed->unit : 0;
+    const double of_sum = logarithm ? fmin(computed->unit, 4 * alike) : 0;
     return usual * usual * (of_number * of_number + least * least + of_sum * of_sum);
 }
 
@@ -156,14 +161,20 @@ static double explained_of(const struct comparison *own, const struct comparison
            floor_of(own, pair, exact);
 }
 
+/* Does a number count for the size of a result? One that a finite mask hides does not. */
+static bool has_size(const struct comparison_pair *pair, double exact) {
+    const bool masked = pair->which == ANSWER_MASKED_SCORES || pair->which == ANSWER_LSE;
+    return isfinite(exact) && comparison_damp(exact) == 1 && !(masked && exact < -0x1p29);
+}
+
 /* Compares the numbers of one row. */
 void comparison_compare_row(const struct comparison *own, struct comparison_pair *pair,
                             size_t index, struct comparison_findings *found) {
     struct comparison_row *row = &pair->rows[index];
     const size_t start = index * pair->row_size, end = start + pair->row_size;
-    const double of_row = pair->kind != KIND_ROW ? usual_movement(own, pair, start) : 0;
+    const double of_row = usual_movement(own, pair, start);
     double exact[BLOCK], expected[BLOCK], largest = 0;
-    row->error = row->floor = row->mean = row->size = row->number = 0;
+    row->error = row->each = row->floor = row->mean = row->size = row->number = 0;
     for (size_t first = start, some; first < end; first += some) {
         some = end - first < BLOCK ? end - first : BLOCK;
         comparison_exact(pair, first, some, exact);
@@ -174,15 +185,14 @@ void comparison_compare_row(const struct comparison *own, struct comparison_pair
             note_number(found, given, expected[i], first + i);
             largest = fmax(largest, fabs(given));
             row->mean += given;
-            row->size += isfinite(exact[i]) ? exact[i] * exact[i] : 0;
+            row->size += has_size(pair, exact[i]) ? exact[i] * exact[i] : 0;
             row->floor += floor_of(own, pair, exact[i]);
-            if (pair->kind == KIND_ROW) {
-                row->error += error * error;
-            } else if (error != 0) {
+            row->error += error * error;
+            if (error != 0) {
                 const double ratio =
                     error * error / explained_of(own, pair, first + i, exact[i], of_row);
-                row->error += ratio;
-                row->number = fmax(row->number, sqrt(ratio));
+                row->each += ratio;
+                row->number = pair->kind == KIND_ROW ? 0 : fmax(row->number, sqrt(ratio));
             }
         }
     }
@@ -254,18 +264,22 @@ static double explained_in(const struct comparison *own, const struct comparison
     return fmax(moved, usually) + pair->rows[index].floor;
 }
 
-/* Finds the ratio of a row. */
+/* Finds the ratio of a row. In a row whose numbers have errors of one size, a column of far larger
+ * numbers must not hide the others, so the mean of the ratios of its numbers counts, too. */
 void comparison_judge_row(const struct comparison *own, struct comparison_pair *pair,
                           size_t index) {
     struct comparison_row *row = &pair->rows[index];
+    const double each = row->each / (double)pair->row_size;
     double more;
+    const double moved = moved_of(own, row, &more);
     if (row->error == 0 || isinf(row->error)) {
         row->ratio = row->error; /* infinite: a number of one of the two is not finite */
     } else if (pair->kind != KIND_ROW) {
-        moved_of(own, row, &more);
-        row->ratio = sqrt(row->error / (double)pair->row_size / more);
+        row->ratio = sqrt(each / more);
     } else {
-        row->ratio = sqrt(row->error / explained_in(own, pair, index));
+        const double explained = explained_in(own, pair, index);
+        const double as_each = each * (moved + row->floor) / explained;
+        row->ratio = sqrt(fmax(row->error / explained, as_each));
     }
 }
 
@@ -366,7 +380,8 @@ void comparison_end_rows(struct comparison_pair *pair) {
         size += pair->rows[i].size;
     }
     if (pair->absolute < 0) {
-        pair->absolute = pair->count == 0 ? 0 : pair->relative * sqrt(size / (double)pair->count);
+        pair->absolute =
+            pair->count == 0 ? 0 : pair->absolute_of_size * sqrt(size / (double)pair->count);
     }
 }
 
@@ -454,6 +469,15 @@ static size_t worst_number(const struct comparison *own, const struct comparison
     return worst;
 }
 
+/* Do most rows have errors as large as those of this type? A fault is often in a few rows only. */
+static bool is_everywhere(const struct comparison_pair *pair) {
+    size_t rows = 0;
+    for (size_t i = 0; i < pair->row_count; i++) {
+        rows += pair->rows[i].ratio > 0.02;
+    }
+    return rows > pair->row_count / 2;
+}
+
 /* Ends a pair. */
 void comparison_end_pair(const struct comparison *own, struct comparison_pair *pair) {
     const struct comparison_sums sums = sum_pair(own, pair);
@@ -463,7 +487,7 @@ void comparison_end_pair(const struct comparison *own, struct comparison_pair *p
             keep_worst(own, pair, i);
         }
         pair->worst_number = pair->worst_count > 0 ? worst_number(own, pair, pair->worst[0]) : 0;
-    } else if (sums.score <= 1) {
+    } else if (sums.score <= 1 && is_everywhere(pair)) {
         pair->coarser = own->type;
     }
 }

@@ -48,10 +48,6 @@ static size_t judging_phases(const struct comparison *own) {
     return PHASES * own->count + 1;
 }
 
-static size_t rows_judged(const struct comparison_pair *pair) {
-    return pair->row_size >= CHUNK || pair->row_size == 0 ? 1 : CHUNK / (pair->row_size + 16);
-}
-
 struct phase_place {
     const struct comparison_type *type; /* of the round */
     size_t run;                         /* of the twin */
@@ -97,15 +93,13 @@ static size_t comparison_tasks(const void *comparison, size_t phase) {
     if (!comparison_judges(own, pair)) {
         return 0;
     }
-    const size_t some = rows_judged(pair), part = place.phase % PHASES;
-    return part == PHASE_SIZE || part == PHASE_END
-               ? 1
-               : pair->row_count / some + (pair->row_count % some > 0);
+    const size_t part = place.phase % PHASES;
+    return part == PHASE_SIZE || part == PHASE_END ? 1 : comparison_tasks_of(pair, CHUNK);
 }
 
 static void rows_task(struct comparison *own, struct comparison_pair *pair, size_t part,
                       size_t task) {
-    const size_t some = rows_judged(pair), first = task * some;
+    const size_t some = comparison_rows_of_task(pair, CHUNK), first = task * some;
     const size_t end = pair->row_count - first < some ? pair->row_count : first + some;
     struct comparison_findings found = {
         .absolute = {0, SIZE_MAX}, .relative = {0, SIZE_MAX}, .worst = {0, SIZE_MAX}};

@@ -67,6 +67,15 @@ static bool is_excluded(const struct call *call, size_t item, size_t key) {
     return ((const unsigned char *)padding->data)[(all == 1 ? 0 : item) * keys + key] == 0;
 }
 
+/* Returns the most keys that a batch item may have. */
+static size_t longest(const attn_options *o) {
+    size_t most = o->lengths_count == 0 ? SIZE_MAX : 0;
+    for (size_t i = 0; i < o->lengths_count; i++) {
+        most = o->lengths[i] > most ? o->lengths[i] : most;
+    }
+    return most;
+}
+
 /* Returns whether a row is excluded for each batch item that has it. */
 static bool is_excluded_row(const struct call *call, const struct layout *l, size_t row) {
     const attn_options *o = &call->options;
@@ -74,14 +83,14 @@ static bool is_excluded_row(const struct call *call, const struct layout *l, siz
     if (o->sequences != NULL) {
         return is_alone(call, key);
     }
-    size_t items = o->lengths_count;
-    if (o->key_padding != NULL) {
-        const size_t all = codec_count(o->key_padding->rank - 1, o->key_padding->shape);
-        items = all > items ? all : items;
-    }
     if (l->items > 1) {
         return is_excluded(call, item, key);
     }
+    if (o->key_padding == NULL || key >= call->excluded->longest) {
+        return key >= call->excluded->longest;
+    }
+    const size_t all = codec_count(o->key_padding->rank - 1, o->key_padding->shape),
+                 items = all > o->lengths_count ? all : o->lengths_count;
     for (size_t b = 0; b < items; b++) {
         if (!is_excluded(call, b, key)) {
             return false;
@@ -135,6 +144,7 @@ bool excluded_check(struct call *call, struct codec_document *document, struct c
     if (o->sequences == NULL && o->lengths_count == 0 && o->key_padding == NULL) {
         return codec_refuse_special(document, x->list[0].value, x->list[0].special, error);
     }
+    x->longest = longest(o);
     for (size_t i = 0; i < x->count; i++) {
         struct excluded_tensor *t = &x->list[i];
         t->count = codec_count(t->tensor->rank, t->tensor->shape);
@@ -160,7 +170,7 @@ static void look(struct call *call, struct excluded_tensor *t, size_t first, siz
     }
 }
 
-/* In the second phase all numbers have been looked at. */
+/* The second phase has one task, which fails if a number is refused. */
 static size_t excluded_tasks(const void *call, size_t phase) {
     const struct excluded *x = ((const struct call *)call)->excluded;
     size_t tasks = 0;

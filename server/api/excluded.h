@@ -29,6 +29,7 @@ struct excluded {
     } list[EXCLUDED_TENSORS];
     size_t count;
     size_t *starts; /* the first row of each sequence in K, and the end of the last one; or NULL */
+    size_t longest; /* the most keys that `lengths` give a batch item; SIZE_MAX without `lengths` */
     struct job_phases phases;
     pthread_mutex_t mutex; /* guards `special` while tasks run */
 };

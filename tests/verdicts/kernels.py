@@ -61,6 +61,7 @@ KERNELS = (
     Kernel("float32 sums of 16-bit inputs", HALF, "unfused", result="float32"),
     Kernel("tf32", ("float32",), product="tf32", computed_in="tf32"),
     Kernel("tf32, ties away", ("float32",), product="tf32 away", block=128, computed_in="tf32"),
+    Kernel("tf32, cut off", ("float32",), product="tf32 cut", computed_in="tf32"),
     Kernel("tf32, unfused", ("float32",), "unfused", product="tf32", computed_in="tf32"),
     Kernel("float32, unfused", ("float32",), "unfused"),
     Kernel("float32, one after another", WIDE, "unfused", order="naive", result="float32"),

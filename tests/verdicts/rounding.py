@@ -54,6 +54,7 @@ ROUND = {
     "float64": lambda x: np.asarray(x, np.float64),
     "float32": lambda x: np.asarray(x, np.float32),
     "tf32": lambda x: cut(x, 13, to_even(13)),
+    "tf32 cut": lambda x: cut(x, 13, lambda raw: np.uint32(0)),  # as tensor cores do with float32 that nobody has rounded
     "tf32 away": lambda x: cut(x, 13, lambda raw: np.uint32(1 << 12)),  # ties away from 0, as the instruction cvt.rna does
     "float16": to_float16,
     "bfloat16": lambda x: cut(x, 16, to_even(16)),
