@@ -460,6 +460,31 @@ static char *compare_large(const char *threads) {
     return answer;
 }
 
+/* A row that is about as long as what one task compares. */
+Test(comparison, rows_as_long_as_a_task_are_compared) {
+    static const size_t columns[] = {131056, 131057, 131071, 131072};
+    for (size_t i = 0; i < COUNT(columns); i++) {
+        const struct binary_call call = {
+            "/softmax",
+            "",
+            NULL,
+            {{"X", {1, columns[i]}, 0}, {"expected.output", {1, columns[i]}, 0}}};
+        size_t size;
+        char *body = binary_safetensors(&call, "F32", &size);
+        struct client_response response = daemon_ask_shared(
+            "POST", "/softmax",
+            "Content-Type: application/vnd.safetensors\r\nAccept: application/json\r\n", body,
+            size);
+        struct cJSON *json = json_parse(response.body, response.size);
+        const char *verdict = json_text(json_get(json_get(json, "comparison"), "verdict"));
+        cr_expect_eq(response.status, 200);
+        cr_expect(verdict != NULL && strcmp(verdict, "wrong") == 0, "%s", response.body);
+        json_free(json);
+        client_response_free(&response);
+        free(body);
+    }
+}
+
 TestSuite(comparison_of_threads, .timeout = 1200);
 
 Test(comparison_of_threads, does_not_depend_on_their_number) {

@@ -315,6 +315,20 @@ Test(verdicts, a_small_head_is_judged_by_its_size) {
     expect("a small head is 0", &output, "BF16", WIDE, WRONG, "[1, ");
 }
 
+/* Rounding moves a column of large numbers by more than the other columns are large. */
+Test(verdicts, a_large_column_hides_no_other) {
+    draw_call(0, 1);
+    for (size_t i = 0; i < HEADS * ROWS; i++) {
+        c.v[i * COLUMNS + 3] *= 1024;
+    }
+    compute_kernel(bfloat16);
+    expect("a large column", &output, "BF16", WIDE, ROUNDED, NULL);
+    for (size_t i = 0; i < HEADS * ROWS; i++) {
+        multiply(c.output, i * COLUMNS + COLUMNS / 2, (i + 1) * COLUMNS, 0);
+    }
+    expect("half of the columns are 0", &output, "BF16", WIDE, WRONG, "it is 0");
+}
+
 Test(verdicts, a_finite_mask_hides_no_error) {
     const double masks[] = {-1e9, -3.3895313892515355e38}; /* the least number of bfloat16 */
     for (size_t i = 0; i < 2; i++) {
@@ -395,6 +409,34 @@ Test(verdicts, a_coarser_type_is_named) {
     compute_kernel(tf32);
     expect("tf32", &narrow, "F32", "", WRONG, "in tf32 it would be rounded");
     expect("tf32", &narrow, "F32", "\"computed_in\":\"tf32\",", ROUNDED, NULL);
+}
+
+/* Kernels make angles of rotary embeddings in float32, so far positions have few digits. */
+Test(verdicts, angles_in_float32_are_rounding) {
+    const float frequencies[] = {1, 0.01F}, at[] = {80000, 79001};
+    const double q[] = {0.3, -1.2, 0.7, 2.1}, k[] = {1.1, 0.4, -0.9, 0.6};
+    double score = 0;
+    char body[512];
+    for (size_t pair = 0; pair < 2; pair++) {
+        const double a = (double)(at[0] * frequencies[pair]),
+                     b = (double)(at[1] * frequencies[pair]);
+        score +=
+            (q[pair] * cos(a) - q[pair + 2] * sin(a)) * (k[pair] * cos(b) - k[pair + 2] * sin(b)) +
+            (q[pair] * sin(a) + q[pair + 2] * cos(a)) * (k[pair] * sin(b) + k[pair + 2] * cos(b));
+    }
+    for (int i = 0; i < 2; i++) {
+        const int size =
+            snprintf(body, sizeof body,
+                     "{\"dtype\":\"float64\",\"computed_in\":\"%s\",\"rotary\":true,\"scale\":1,"
+                     "\"Q\":[[0,0,0,0],[0.3,-1.2,0.7,2.1]],\"K\":[[1.1,0.4,-0.9,0.6],[0,0,0,0]],"
+                     "\"V\":[[1],[2]],\"positions\":[79001,80000],\"return\":[\"comparison\"],"
+                     "\"expected\":{\"scores\":[[0,0],[%.17g,0]]}}",
+                     i == 0 ? "float32" : "float64", score);
+        struct cJSON *json = daemon_ask_json("/attention", body, (size_t)size);
+        const struct cJSON *result = json_first(json_get(json_get(json, "comparison"), "results"));
+        cr_expect_str_eq(json_text(json_get(result, "verdict")), i == 0 ? "rounded" : "wrong");
+        json_free(json);
+    }
 }
 
 /* The type of numbers in JSON is not known. */
