@@ -14,6 +14,8 @@
 
 #include <float.h>
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 enum {
     BLOCK = 256, /* numbers that are widened before they are compared */
@@ -380,8 +382,10 @@ void comparison_end_rows(struct comparison_pair *pair) {
         size += pair->rows[i].size;
     }
     if (pair->absolute < 0) {
-        pair->absolute =
-            pair->count == 0 ? 0 : pair->absolute_of_size * sqrt(size / (double)pair->count);
+        char text[32]; /* more than three digits would be noise */
+        snprintf(text, sizeof text, "%.3g",
+                 pair->count == 0 ? 0 : pair->absolute_of_size * sqrt(size / (double)pair->count));
+        pair->absolute = strtod(text, NULL);
     }
 }
 

@@ -101,7 +101,7 @@ test('the wrong element of a kernel’s output is found in every format, with it
     const half = safetensorsBytes({ output: entry('BF16', [4, 8], 0, 64) }, Buffer.from(Uint16Array.from(output.flat(), rounded).buffer));
     await give(page, 'half.safetensors', half);
     assert.equal((await compared(page)).worst.over, 0);
-    assert.match(await told(page), /^Rounded: no number is beyond the tolerance, 1e−5 \+ 1\.6e−2 · \|B\|\./);
+    assert.match(await told(page), /^Rounded: no number is beyond the tolerance, 1\.29e−2 \+ 1\.6e−2 · \|B\|\./);
     await give(page, files[0][0], files[0][1]);
     await page.click('text=Show this place');
     assert.equal(await page.locator('.compare-panes .mark-cell').count(), 3);

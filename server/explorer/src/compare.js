@@ -301,7 +301,7 @@ export function createCompare(section, tools) {
 
   // Says what is wrong, and where. The verdict and all numbers are those of the service, if it has judged.
   function tell({ all, name, tolerance, verdict, beyond = tolerance === NONE ? 0 : all.over, message, failure, order, own, summary }) {
-    const short = (x) => x.toExponential().replace('-', '−');
+    const short = (x) => Number(x.toPrecision(3)).toExponential().replace('-', '−');
     const limit = `beyond the tolerance, ${short(tolerance.absolute)} + ${short(tolerance.relative)} · |B|.`;
     const [total, many] = [counted(all.count), counted(all.brokenCount)];
     const said = failure ? [failure] : [];
