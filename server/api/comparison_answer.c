@@ -90,6 +90,11 @@ static void put_message(struct comparison_pair *pair) {
     put_index(pair, element, index);
     comparison_put(text, pair->result->rank, index);
     put_numbers(expected, exact, expected_at(pair, element), exact_at(pair, element));
+    if (isinf(pair->worst_ratio[0])) {
+        snprintf(pair->message, sizeof pair->message, "%s has %s at %s, and %s is right",
+                 pair->name, expected, text, exact);
+        return;
+    }
     if (guess[0] == '\0' && pair->coarser != NULL) {
         snprintf(coarser, sizeof coarser, "; as a kernel that multiplies in %s it would be rounded",
                  pair->coarser->name);

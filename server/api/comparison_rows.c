@@ -39,8 +39,8 @@ static double most_of_row(const struct comparison *own, const struct comparison_
 /* The RMS of rounding errors, beside the largest one that a type has. */
 static const double usual = 0.58;
 
-/* Equal weights have equal rounding errors, which no sum averages. In coarser types, kernels multiply
- * weights whose largest one is 1, so equal ones are exact there. */
+/* Equal weights have equal rounding errors, which no sum averages. In coarser types, kernels
+ * multiply weights whose largest one is 1, so equal ones are exact there. */
 static const double alike = 0x1p-8;
 
 /* The smallest normal float32. Many GPUs take smaller numbers for 0. */

@@ -79,8 +79,8 @@ bool codec_as_texts_form(const struct codec_document *document, const struct cod
                          struct codec_error *error);
 
 /* Returns the dtype that the numbers of a tensor of this form have in a document: float64 if they
- * are `exact`. An `own` type has the narrowest dtype that holds its numbers: FP64 and integers of 32
- * and 64 bits are float64, all others float32. Every other tensor has the dtype of the document. */
+ * are `exact`. An `own` type has the narrowest dtype that holds its numbers: FP64 and integers of
+ * 32 and 64 bits are float64, all others float32. Every other tensor has the document's dtype. */
 attn_dtype codec_form_dtype(const struct codec_tensor_form *form, attn_dtype document);
 
 /* Private to the codec: refuses the tensor `name`, after which the message states a rule. Returns

@@ -314,7 +314,7 @@ export function createCompare(section, tools) {
       said.push(`${first}${count} of ${total} numbers ${are} ${limit} ${they} in ${regionOf(all)}.`);
     } else if (verdict === 'wrong' || tolerance === NONE) said.push(`${titled(verdict)}:`);
     else said.push(`${verdict ? `${titled(verdict)}: no` : 'No'} number is ${limit}`);
-    if (message) said.push(message);
+    if (message && !all.brokenCount) said.push(`${message}.`);
     if (all.brokenCount) {
       const cells = all.brokenCount === 1 ? 'One number has' : `${many} numbers have`;
       said.push(`${cells} no finite difference, because of NaN or an infinity; the first is ${spotOf(all.firstBroken)}.`);
