@@ -292,8 +292,8 @@ test('the verdict and its sentence are those of the service, whatever the page w
     await open(page, '/#example=003&step=output');
     const output = await matrix(page, 'output');
     const answers = [
-      [{ verdict: 'wrong', message: 'Row 1 is off by 9 times what rounding explains: 0.5, not 0.25.' }, 1e-9, /^Wrong: Row 1 is off by 9 times what rounding explains: 0\.5, not 0\.25\. The largest error/], // prettier-ignore
-      [{ verdict: 'wrong', tolerance: { absolute: 1, relative: 0 }, beyond_tolerance: 0, message: 'Look at row 1.' }, 0.5, /^Wrong: Look at row 1\./], // prettier-ignore
+      [{ verdict: 'wrong', message: 'Row 1 is off by 9 times what rounding explains: 0.5, not 0.25' }, 1e-9, /^Wrong: Row 1 is off by 9 times what rounding explains: 0\.5, not 0\.25\. The largest error/], // prettier-ignore
+      [{ verdict: 'wrong', tolerance: { absolute: 1, relative: 0 }, beyond_tolerance: 0, message: 'Look at row 1' }, 0.5, /^Wrong: Look at row 1\./], // prettier-ignore
       [{ verdict: 'rounded' }, 0.5, /^Rounded: The largest error is 0\.5, /],
       [{ verdict: 'close', tolerance: { absolute: 0.1, relative: 0 }, beyond_tolerance: 1 }, 0.5, /^Close: One of 32 numbers is beyond/],
     ];
