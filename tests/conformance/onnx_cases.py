@@ -204,7 +204,7 @@ def linear_request(inputs, attributes):
     names = {"query": "Q", "key": "K", "value": "V"}
     request = {names.get(name, name): as_lists(array) for name, array in inputs.items()}
     for name, array in inputs.items():  # if there are as many heads as rows, a last axis of 1 says that the heads follow the rows
-        if name in ("decay", "beta") and array.shape[1] == array.shape[2]:
+        if name in ("decay", "beta") and array.shape[1] == array.shape[2] == attributes["kv_num_heads"]:
             request[name] = as_lists(array[..., None])
     request["heads"], request["kv_heads"] = attributes["q_num_heads"], attributes["kv_num_heads"]
     request["update"] = attributes.get("update_rule", b"gated_delta").decode()

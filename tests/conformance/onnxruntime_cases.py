@@ -60,7 +60,7 @@ def request_of(inputs, attributes):
     if attributes["scale"]:
         options["scale"] = attributes["scale"]
     gates = {"decay", "beta"}  # if there are as many heads as rows, a last axis of 1 says that the heads follow the rows
-    shaped = {name: x[..., None] if name in gates and x.shape[1] == x.shape[2] else x for name, x in inputs.items()}
+    shaped = {name: x[..., None] if name in gates and x.shape[1] == x.shape[2] == attributes["kv_num_heads"] else x for name, x in inputs.items()}
     return {**options, **{names.get(name, name): as_lists(x) for name, x in shaped.items()}, "return": list(RESULTS)}
 
 
