@@ -355,7 +355,9 @@ static attn_status resolve_gates(attn_plan *plan, const attn_tensor *t, const ch
     bool fits = read_gates(plan, &own, is_decay, &r, out);
     while (!fits && own.shape[0] == 1 && own.rank > 1 + form->has_head_axis) {
         own.rank--;
-        memmove(own.shape, own.shape + 1, (size_t)own.rank * sizeof *own.shape);
+        for (int axis = 0; axis < own.rank; axis++) {
+            own.shape[axis] = own.shape[axis + 1];
+        }
         fits = read_gates(plan, &own, is_decay, &r, out);
     }
     if (!fits) {
