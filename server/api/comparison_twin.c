@@ -109,7 +109,7 @@ static double input_error(const struct comparison *own, const struct comparison_
                           sqrt((double)columns) * draw(seed ^ 2, row * BLOCKS + block_of_columns);
     const struct comparison_type *type = own->type;
     const double unit = fits(number, type) ? 0 : type->unit;
-    /* In TF32 some kernels round, and some cut digits off, which makes all numbers smaller. */
+    /* Some kernels of TF32 round, and some cut digits off, which makes all numbers smaller. */
     const bool cuts = type == &comparison_types[COMPARISON_TF32] && run % 2 == 1;
     return unit * (draw(seed, index) - cuts) + type->sum * common;
 }
