@@ -23,17 +23,24 @@ enum {
     SAMPLE = 33, /* numbers of a row whose median is the usual size of an error */
 };
 
-/* The most that the RMS ratio of neighbouring rows, that of a head, and the ratio of one number may
- * be if rounding explains them. `make search-verdicts ARGS=--learn` measures what right kernels
- * have. */
-static const double most_of_run = 2.4, most_of_head = 1.7, most_of_number = 10;
+/* The most that the RMS ratio of neighbouring rows, and that of a head, may be if rounding explains
+ * them. `make search-verdicts ARGS=--learn` measures what right kernels have. */
+static const double most_of_run = 2.4, most_of_head = 1.7;
 
-/* Returns the most that the ratio of a row may be. A row of few numbers is off by more by chance,
- * and few runs tell less of one row. */
+/* Returns for how many runs the limits of single rows and numbers are. Few runs tell less of them,
+ * so they may be off by more. */
+static double runs_of_limits(const struct comparison *own) {
+    return own->runs < COMPARISON_USUAL_RUNS ? COMPARISON_USUAL_RUNS : (double)own->runs;
+}
+
+/* Returns the most that the ratio of a row may be. One of few numbers is off by more by chance. */
 static double most_of_row(const struct comparison *own, const struct comparison_pair *pair) {
-    const double runs =
-        own->runs < COMPARISON_USUAL_RUNS ? COMPARISON_USUAL_RUNS : (double)own->runs;
-    return 2.6 + (2.4 + 10 / sqrt((double)pair->row_size)) / runs;
+    return 2.6 + (2.4 + 10 / sqrt((double)pair->row_size)) / runs_of_limits(own);
+}
+
+/* Returns the most that the ratio of one number may be. */
+static double most_of_number(const struct comparison *own) {
+    return 6 + 32 / runs_of_limits(own);
 }
 
 /* The RMS of rounding errors, beside the largest one that a type has. */
@@ -290,7 +297,8 @@ void comparison_judge_row(const struct comparison *own, struct comparison_pair *
 void comparison_judge_numbers(const struct comparison *own, struct comparison_pair *pair,
                               size_t index, struct comparison_findings *found) {
     struct comparison_row *row = &pair->rows[index];
-    const double large = most_of_number * sqrt(row->error / (double)pair->row_size) / row->ratio;
+    const double large =
+        most_of_number(own) * sqrt(row->error / (double)pair->row_size) / row->ratio;
     const size_t start = index * pair->row_size, end = start + pair->row_size;
     double exact[BLOCK], expected[BLOCK];
     for (size_t first = start, some; first < end; first += some) {
@@ -393,7 +401,8 @@ void comparison_end_rows(struct comparison_pair *pair) {
  * off by more than the row has the ratio that is as bad. */
 static void keep_worst(const struct comparison *own, struct comparison_pair *pair, size_t index) {
     const struct comparison_row *row = &pair->rows[index];
-    const double ratio = fmax(row->ratio, row->number / most_of_number * most_of_row(own, pair));
+    const double ratio =
+        fmax(row->ratio, row->number / most_of_number(own) * most_of_row(own, pair));
     size_t at = pair->worst_count;
     if (ratio == 0 || (at == COMPARISON_WORST && ratio <= pair->worst_ratio[at - 1])) {
         return;
@@ -418,7 +427,7 @@ static double end_head(const struct comparison *own, const struct comparison_pai
         sum += squared;
         sums->mean += row->mean;
         sums->score = fmax(sums->score, row->ratio / most_of_row(own, pair));
-        sums->score = fmax(sums->score, row->number / most_of_number);
+        sums->score = fmax(sums->score, row->number / most_of_number(own));
         if (i % COMPARISON_RUN + 1 == COMPARISON_RUN) {
             sums->score = fmax(sums->score, sqrt(of_run / COMPARISON_RUN) / most_of_run);
         }

@@ -31,7 +31,8 @@ static const double cheap = 2e10, dear = 1e11;
 
 /* Adds an input to the copies if it has numbers that a kernel rounds. */
 static bool add_copy(struct comparison *own, struct account *account, attn_tensor *input,
-                     attn_dtype dtype, bool whole) {
+                     attn_dtype dtype) {
+    const struct call *call = own->call;
     if (input->rank == 0 || (input->dtype != ATTN_FLOAT32 && input->dtype != ATTN_FLOAT64)) {
         return true;
     }
@@ -42,12 +43,14 @@ static bool add_copy(struct comparison *own, struct account *account, attn_tenso
     if (data == NULL) {
         return false;
     }
-    own->copies[own->copy_count++] = (struct comparison_copy){.input = input,
-                                                              .from = *input,
-                                                              .data = data,
-                                                              .dtype = own_dtype,
-                                                              .first = own->copied,
-                                                              .whole = whole};
+    own->copies[own->copy_count++] = (struct comparison_copy){
+        .input = input,
+        .from = *input,
+        .data = data,
+        .dtype = own_dtype,
+        .first = own->copied,
+        .whole = input == &call->tensors.positions || input == &call->tensors.bias,
+        .weighted = input == &call->tensors.v || input == &call->tensors.grad_output};
     own->copied += numbers;
     const size_t rows = input->rank > 1 ? input->shape[input->rank - 2] : 1;
     own->rows = rows > own->rows ? rows : own->rows;
@@ -64,12 +67,10 @@ static bool add_copies(struct comparison *own, struct account *account, attn_dty
     own->copies = account_alloc(account, (some + heads * of_head) * sizeof *own->copies);
     bool good = own->copies != NULL;
     for (size_t i = 0; good && i < some; i++) {
-        good =
-            add_copy(own, account, &tensors[i], dtype,
-                     &tensors[i] == &call->tensors.positions || &tensors[i] == &call->tensors.bias);
+        good = add_copy(own, account, &tensors[i], dtype);
     }
     for (size_t i = 0; good && i < heads * of_head; i++) {
-        good = add_copy(own, account, (attn_tensor *)call->weights + i, dtype, false);
+        good = add_copy(own, account, (attn_tensor *)call->weights + i, dtype);
     }
     return good;
 }
@@ -96,6 +97,12 @@ static bool fits(double number, const struct comparison_type *type) {
     return type->scores < type->unit && whole == nearbyint(whole);
 }
 
+/* Does a run cut digits off, which makes all numbers smaller? Some kernels of TF32 do, and some
+ * round. */
+static bool cuts(const struct comparison *own, size_t run) {
+    return own->type == &comparison_types[COMPARISON_TF32] && run % 2 == 1;
+}
+
 /* Returns the relative error of a number of an input, which has the place `index` there. */
 static double input_error(const struct comparison *own, const struct comparison_copy *copy,
                           uint64_t seed, size_t run, size_t index, double number) {
@@ -109,9 +116,9 @@ static double input_error(const struct comparison *own, const struct comparison_
                           sqrt((double)columns) * draw(seed ^ 2, row * BLOCKS + block_of_columns);
     const struct comparison_type *type = own->type;
     const double unit = fits(number, type) ? 0 : type->unit;
-    /* Some kernels of TF32 round, and some cut digits off, which makes all numbers smaller. */
-    const bool cuts = type == &comparison_types[COMPARISON_TF32] && run % 2 == 1;
-    return unit * (draw(seed, index) - cuts) + type->sum * common;
+    /* The weights or gradients of scores that the input is multiplied with are cut off, too. */
+    const double smaller = cuts(own, run) ? unit + (copy->weighted ? type->unit : 0) : 0;
+    return unit * draw(seed, index) - smaller + type->sum * common;
 }
 
 /* Writes some numbers of a copy. */
@@ -336,6 +343,7 @@ static void set_rounding(struct comparison *own, size_t run) {
         own->rounding.least_weight = type->least;
         own->rounding.least_gradient = type->least_gradient;
         own->rounding.sum = type->sum;
+        own->rounding.delta = cuts(own, run) ? 2 * type->unit : 0;
     }
 }
 

@@ -34,7 +34,8 @@ static struct {
     double q[NUMBERS], k[NUMBERS], v[NUMBERS], upstream[NUMBERS], bias[ROWS * ROWS];
     double scores[PAIRS], weights[PAIRS], lse[HEADS * ROWS];
     double output[NUMBERS], grad_q[NUMBERS], grad_k[NUMBERS], grad_v[NUMBERS];
-    double (*product)(double); /* rounds what is multiplied: weights, outputs and gradients */
+    double (*product)(double); /* rounds what is multiplied */
+    bool divides_last;         /* weights are rounded before they are divided by their sum */
 } c;
 
 static double exactly(double x) {
@@ -54,6 +55,17 @@ static double bfloat16(double x) {
 
 static double tf32(double x) {
     return round_to(x, 11);
+}
+
+static double float8(double x) {
+    return round_to(x, 4);
+}
+
+/* As tensor cores do with float32 that nobody has rounded. */
+static double tf32_cut_off(double x) {
+    int exponent;
+    const double fraction = frexp(x, &exponent);
+    return ldexp(trunc(ldexp(fraction, 11)), exponent - 11);
 }
 
 static double float32(double x) {
@@ -84,7 +96,8 @@ static void attend_causally(size_t h, size_t i) {
     for (size_t j = 0; j < ROWS; j++) {
         scores[j] = 0;
         for (size_t e = 0; e < COLUMNS; e++) {
-            scores[j] += c.q[row * COLUMNS + e] * c.k[(h * ROWS + j) * COLUMNS + e] / 4;
+            scores[j] += c.product(c.q[row * COLUMNS + e]) *
+                         c.product(c.k[(h * ROWS + j) * COLUMNS + e]) / 4;
         }
         scores[j] = j <= i ? scores[j] + c.bias[i * ROWS + j] : -INFINITY;
         max = fmax(max, scores[j]);
@@ -98,7 +111,9 @@ static void attend_causally(size_t h, size_t i) {
     for (size_t e = 0; e < COLUMNS; e++) {
         double output = 0;
         for (size_t j = 0; j <= i; j++) {
-            output += c.product(weights[j]) * c.product(c.v[(h * ROWS + j) * COLUMNS + e]);
+            const double weight =
+                c.divides_last ? c.product(exp(scores[j] - max)) / sum : c.product(weights[j]);
+            output += weight * c.product(c.v[(h * ROWS + j) * COLUMNS + e]);
         }
         c.output[row * COLUMNS + e] = output;
     }
@@ -111,20 +126,21 @@ static void differentiate(size_t h, size_t i) {
     const double *upstream = c.upstream + row * COLUMNS;
     double delta = 0;
     for (size_t e = 0; e < COLUMNS; e++) {
-        delta += upstream[e] * c.product(c.output[row * COLUMNS + e]);
+        const double result = c.output[row * COLUMNS + e];
+        delta += upstream[e] * (c.product == bfloat16 ? bfloat16(result) : result);
     }
     for (size_t j = 0; j <= i; j++) {
         const size_t key = (h * ROWS + j) * COLUMNS;
         const double weight = c.weights[row * ROWS + j];
         double gradient = 0;
         for (size_t e = 0; e < COLUMNS; e++) {
-            gradient += upstream[e] * c.v[key + e];
-            c.grad_v[key + e] += c.product(weight) * upstream[e];
+            gradient += c.product(upstream[e]) * c.product(c.v[key + e]);
+            c.grad_v[key + e] += c.product(weight) * c.product(upstream[e]);
         }
         gradient = c.product(weight * (gradient - delta));
         for (size_t e = 0; e < COLUMNS; e++) {
-            c.grad_q[row * COLUMNS + e] += gradient * c.k[key + e] / 4;
-            c.grad_k[key + e] += gradient * c.q[row * COLUMNS + e] / 4;
+            c.grad_q[row * COLUMNS + e] += gradient * c.product(c.k[key + e]) / 4;
+            c.grad_k[key + e] += gradient * c.product(c.q[row * COLUMNS + e]) / 4;
         }
     }
 }
@@ -409,6 +425,32 @@ Test(verdicts, a_coarser_type_is_named) {
     compute_kernel(tf32);
     expect("tf32", &narrow, "F32", "", WRONG, "in tf32 it would be rounded");
     expect("tf32", &narrow, "F32", "\"computed_in\":\"tf32\",", ROUNDED, NULL);
+}
+
+/* All are rounded to 1, and their sum is not, so the errors of a row do not cancel. */
+Test(verdicts, nearly_equal_weights_are_rounded_alike) {
+    draw_call(5, 1);
+    multiply(c.q, 0, NUMBERS, 0x1p-7);
+    c.divides_last = true;
+    compute_kernel(float8);
+    expect("float8", &output, "BF16", "\"computed_in\":\"float8\",", ROUNDED, NULL);
+}
+
+/* All numbers become smaller, so the errors of a row do not cancel, least of all in its gradient. */
+Test(verdicts, kernels_of_tf32_may_cut_digits_off) {
+    const struct sent all[] = {output, lse, grad_q, grad_k, grad_v};
+    struct rng rng = {8};
+    draw_call(0, 1);
+    for (size_t i = 0; i < NUMBERS; i++) {
+        c.v[i] = float32(5 + rng_normal(&rng));
+        c.upstream[i] = float32(1 + rng_normal(&rng));
+    }
+    compute_kernel(tf32_cut_off);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        struct sent narrow = all[i];
+        narrow.type = "F32";
+        expect(narrow.name, &narrow, "F32", "\"computed_in\":\"tf32\",", ROUNDED, NULL);
+    }
 }
 
 /* Kernels make angles of rotary embeddings in float32, so far positions have few digits. */
