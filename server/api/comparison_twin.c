@@ -50,7 +50,8 @@ static bool add_copy(struct comparison *own, struct account *account, attn_tenso
         .dtype = own_dtype,
         .first = own->copied,
         .whole = input == &call->tensors.positions || input == &call->tensors.bias,
-        .weighted = input == &call->tensors.v || input == &call->tensors.grad_output};
+        .weighted = call->linear.v == NULL &&
+                    (input == &call->tensors.v || input == &call->tensors.grad_output)};
     own->copied += numbers;
     const size_t rows = input->rank > 1 ? input->shape[input->rank - 2] : 1;
     own->rows = rows > own->rows ? rows : own->rows;
