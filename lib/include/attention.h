@@ -364,7 +364,8 @@ typedef struct attn_rounding {
     double products;
     double least_weight, least_gradient; /* their largest absolute errors */
     double sum; /* the largest relative error of one addition, over keys and over columns */
-    /* That of `delta` as a whole, which kernels have that cut digits off and do not round. */
+    /* The largest relative error of `delta` as a whole. Only kernels that cut digits off, and do
+     * not round, have it. */
     double delta;
 } attn_rounding;
 

@@ -145,7 +145,7 @@ struct comparison_copy {
     attn_dtype dtype; /* of `data` */
     size_t first;     /* its numbers begin there among those of all copies */
     bool whole;    /* no kernel rounds its numbers: positions, and a bias, whose sum is rounded */
-    bool weighted; /* weights, or gradients of scores, multiply it: V and grad_output of softmax */
+    bool weighted; /* weights multiply it, which a kernel cuts off: V, past_V and grad_output */
 };
 
 /* The account of the request owns it, except the plan. */

@@ -27,13 +27,13 @@ enum {
  * them. `make search-verdicts ARGS=--learn` measures what right kernels have. */
 static const double most_of_run = 2.4, most_of_head = 1.7;
 
-/* Returns for how many runs the limits of single rows and numbers are. Few runs tell less of them,
- * so they may be off by more. */
+/* Returns the number of runs that the limits of single rows and numbers depend on, which is at
+ * least the usual one. After fewer runs, right kernels may be off by more. */
 static double runs_of_limits(const struct comparison *own) {
     return own->runs < COMPARISON_USUAL_RUNS ? COMPARISON_USUAL_RUNS : (double)own->runs;
 }
 
-/* Returns the most that the ratio of a row may be. One of few numbers is off by more by chance. */
+/* Returns the most that the ratio of a row may be. A row of few numbers may be off by more. */
 static double most_of_row(const struct comparison *own, const struct comparison_pair *pair) {
     return 2.6 + (2.4 + 10 / sqrt((double)pair->row_size)) / runs_of_limits(own);
 }

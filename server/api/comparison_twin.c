@@ -51,7 +51,8 @@ static bool add_copy(struct comparison *own, struct account *account, attn_tenso
         .first = own->copied,
         .whole = input == &call->tensors.positions || input == &call->tensors.bias,
         .weighted = call->linear.v == NULL &&
-                    (input == &call->tensors.v || input == &call->tensors.grad_output)};
+                    (input == &call->tensors.v || input == &call->tensors.past_v ||
+                     input == &call->tensors.grad_output)};
     own->copied += numbers;
     const size_t rows = input->rank > 1 ? input->shape[input->rank - 2] : 1;
     own->rows = rows > own->rows ? rows : own->rows;
@@ -98,8 +99,8 @@ static bool fits(double number, const struct comparison_type *type) {
     return type->scores < type->unit && whole == nearbyint(whole);
 }
 
-/* Does a run cut digits off, which makes all numbers smaller? Some kernels of TF32 do, and some
- * round. */
+/* Does a run cut digits off? Then all numbers come nearer to 0. Some kernels of TF32 cut off, and
+ * others round. */
 static bool cuts(const struct comparison *own, size_t run) {
     return own->type == &comparison_types[COMPARISON_TF32] && run % 2 == 1;
 }
@@ -117,7 +118,8 @@ static double input_error(const struct comparison *own, const struct comparison_
                           sqrt((double)columns) * draw(seed ^ 2, row * BLOCKS + block_of_columns);
     const struct comparison_type *type = own->type;
     const double unit = fits(number, type) ? 0 : type->unit;
-    /* The weights or gradients of scores that the input is multiplied with are cut off, too. */
+    /* Kernels cut off the weights that multiply it, too. For grad_output this also stands for the
+     * gradients of scores, which grow with it. */
     const double smaller = cuts(own, run) ? unit + (copy->weighted ? type->unit : 0) : 0;
     return unit * draw(seed, index) - smaller + type->sum * common;
 }

@@ -42,30 +42,28 @@ static double exactly(double x) {
     return x;
 }
 
-/* Rounds to a significand of `bits` bits, to nearest with ties to even. */
-static double round_to(double x, int bits) {
+/* Rounds to a significand of `bits` bits. `whole` rounds to a whole number. */
+static double round_to(double x, int bits, double (*whole)(double)) {
     int exponent;
     const double fraction = frexp(x, &exponent);
-    return ldexp(nearbyint(ldexp(fraction, bits)), exponent - bits);
+    return ldexp(whole(ldexp(fraction, bits)), exponent - bits);
 }
 
 static double bfloat16(double x) {
-    return round_to(x, 8);
+    return round_to(x, 8, nearbyint);
 }
 
 static double tf32(double x) {
-    return round_to(x, 11);
+    return round_to(x, 11, nearbyint);
 }
 
 static double float8(double x) {
-    return round_to(x, 4);
+    return round_to(x, 4, nearbyint);
 }
 
-/* As tensor cores do with float32 that nobody has rounded. */
+/* Cuts off the last bits, as tensor cores do with a float32 that was not rounded before. */
 static double tf32_cut_off(double x) {
-    int exponent;
-    const double fraction = frexp(x, &exponent);
-    return ldexp(trunc(ldexp(fraction, 11)), exponent - 11);
+    return round_to(x, 11, trunc);
 }
 
 static double float32(double x) {
@@ -427,7 +425,7 @@ Test(verdicts, a_coarser_type_is_named) {
     expect("tf32", &narrow, "F32", "\"computed_in\":\"tf32\",", ROUNDED, NULL);
 }
 
-/* All are rounded to 1, and their sum is not, so the errors of a row do not cancel. */
+/* All weights are rounded to 1. Their sum is not rounded, so the errors of a row do not cancel. */
 Test(verdicts, nearly_equal_weights_are_rounded_alike) {
     draw_call(5, 1);
     multiply(c.q, 0, NUMBERS, 0x1p-7);
@@ -436,7 +434,8 @@ Test(verdicts, nearly_equal_weights_are_rounded_alike) {
     expect("float8", &output, "BF16", "\"computed_in\":\"float8\",", ROUNDED, NULL);
 }
 
-/* All numbers become smaller, so the errors of a row do not cancel, least of all in its gradient. */
+/* Cutting off makes all numbers smaller. So the errors of a row do not cancel, and those of `delta`
+ * least of all. */
 Test(verdicts, kernels_of_tf32_may_cut_digits_off) {
     const struct sent all[] = {output, lse, grad_q, grad_k, grad_v};
     struct rng rng = {8};
@@ -451,6 +450,10 @@ Test(verdicts, kernels_of_tf32_may_cut_digits_off) {
         narrow.type = "F32";
         expect(narrow.name, &narrow, "F32", "\"computed_in\":\"tf32\",", ROUNDED, NULL);
     }
+    struct sent wrong = grad_q;
+    wrong.type = "F32";
+    multiply(c.grad_q, NUMBERS / 2, NUMBERS, 1.05);
+    expect("half of grad_Q * 1.05", &wrong, "F32", "\"computed_in\":\"tf32\",", WRONG, "grad_Q");
 }
 
 /* Kernels make angles of rotary embeddings in float32, so far positions have few digits. */

@@ -6,10 +6,9 @@ import json
 
 import numpy as np
 
-# The largest relative error of one rounding (of TF32: of cutting off), and the largest absolute one near 0 (of float64,
-# what can be squared): half of the smallest number, or 2^-126, since many GPUs take subnormal numbers for 0. Matrices of
-# float8 have scales.
-UNIT = {"float64": 2.0**-53, "float32": 2.0**-24, "tf32": 2.0**-10, "float16": 2.0**-11, "bfloat16": 2.0**-8, "float8": 2.0**-4}
+# The largest relative error of one rounding, and the largest absolute one near 0 (of float64, what can be squared): half of
+# the smallest number, or 2^-126, since many GPUs take subnormal numbers for 0. Matrices of float8 have scales.
+UNIT = {"float64": 2.0**-53, "float32": 2.0**-24, "tf32": 2.0**-11, "float16": 2.0**-11, "bfloat16": 2.0**-8, "float8": 2.0**-4}
 LEAST = {"float64": 1e-150, "float32": 2.0**-126, "tf32": 2.0**-126, "float16": 2.0**-25, "bfloat16": 2.0**-126, "float8": 2.0**-126}
 LARGEST = {"float64": np.finfo(np.float64).max, "float32": float(np.finfo(np.float32).max), "float16": 65504.0,
            "bfloat16": float.fromhex("0x1.fep127"), "float8": 448.0}

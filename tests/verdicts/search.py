@@ -89,7 +89,7 @@ class Trial:
         raise RuntimeError(f"call {number} of seed {seed}: no kernel has finite results")
 
     def draw(self):
-        """Draws a call. Returns false if the results of the kernel overflow."""
+        """Draws a call. Returns false if a matrix or a result of the kernel overflows."""
         rng = self.rng
         self.first = FAULTS[rng.integers(len(FAULTS))]
         if self.options.fault:
