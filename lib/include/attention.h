@@ -363,7 +363,8 @@ typedef struct attn_rounding {
      * made of. */
     double products;
     double least_weight, least_gradient; /* their largest absolute errors */
-    double sum; /* the largest relative error of one addition, over keys and over columns */
+    double sum;         /* the largest relative error of one addition, over keys and over columns */
+    double least_score; /* some kernels make a score that is a little smaller this one; 0: none */
     /* The largest relative error of `delta` as a whole. Only kernels that cut digits off, and do
      * not round, have it. */
     double delta;

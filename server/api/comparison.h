@@ -48,6 +48,7 @@ struct comparison_type {
     double least;          /* the largest absolute error near 0, whose square is not 0 */
     double least_gradient; /* the same for the gradient of a score */
     double sum;            /* the largest relative error of one addition */
+    double least_score;    /* its least number, with which kernels mask; 0: that is far smaller */
     double relative;       /* the default tolerance */
     double absolute;       /* the same beside the size of the result */
 };

@@ -346,6 +346,7 @@ static void set_rounding(struct comparison *own, size_t run) {
         own->rounding.least_weight = type->least;
         own->rounding.least_gradient = type->least_gradient;
         own->rounding.sum = type->sum;
+        own->rounding.least_score = type->least_score;
         own->rounding.delta = cuts(own, run) ? 2 * type->unit : 0;
     }
 }
