@@ -124,7 +124,7 @@ static attn_status check_compute_dtype(const attn_options *o, attn_error *error)
                          "compute_dtype is %d; it must be 0 to 2", (int)o->compute_dtype);
     }
     if (o->compute_dtype != ATTN_COMPUTE_AS_GIVEN &&
-        (o->upstream != NULL || (o->results & EVERY_GRADIENT) != 0)) {
+        (o->upstream != NULL || (o->results & RESULTS_OF(RESULT_GRADIENT)) != 0)) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "compute_dtype",
                          "gradients are computed without compute_dtype: ask for them in a call of "
                          "their own");

@@ -13,6 +13,7 @@
 #define ATTN_PLAN_H
 
 #include "memory_map.h"
+#include "results.h"
 #include "tensor.h"
 
 /* ------------------------------------------------------------------------------------- matrices */
@@ -156,13 +157,6 @@ enum phase {
     PHASE_COUNT
 };
 
-/* These results have the form of Q, K or V. PHASE_PACK copies them. The gradients follow them. */
-enum {
-    COPY_FIRST = ATTN_RESULT_PRESENT_K,
-    COPY_END = ATTN_RESULT_GRAD_Q,
-    COPY_COUNT = COPY_END - COPY_FIRST
-};
-
 /* What PHASE_PREPARE does, in this order. */
 enum prepare {
     PREPARE_QUERIES, /* rows of Q get their bias, and are normalised and rotated */
@@ -247,12 +241,12 @@ struct schedule {
         size_t tiles, parts;
         size_t batch; /* numbers of packed keys of one batch item */
     } pack;
-    /* PHASE_PACK: then the tasks that copy, for each result from COPY_FIRST on. The matrix of a
-     * head has `parts` parts. */
+    /* PHASE_PACK: then the tasks that copy, for each result of RESULT_COPY in the order of the
+     * table. The matrix of a head has `parts` parts. */
     struct {
         struct cut all;
         size_t parts;
-    } copy[COPY_COUNT];
+    } copy[RESULT_COPIES];
     /* PHASE_PACK: then the tasks that make the moments of Q, K and past_K. */
     size_t moment_tasks[3];
     struct cut attend; /* PHASE_ATTEND: blocks; a block counts once for each split */
@@ -414,18 +408,6 @@ struct blocks {
     struct cut all;
 };
 
-/* The gradients of inputs that all packed sequences share. */
-enum {
-    SHARED_FIRST = ATTN_RESULT_GRAD_SINK,
-    SHARED_END = ATTN_RESULT_GRAD_B_V + 1,
-    SHARED_COUNT = SHARED_END - SHARED_FIRST
-};
-
-static inline bool is_shared(int result) {
-    return (result >= SHARED_FIRST && result <= ATTN_RESULT_GRAD_NORM_K) ||
-           (result >= ATTN_RESULT_GRAD_B_Q && result < SHARED_END);
-}
-
 /*
  * The gradients of a call. plan_gradients.c decides how they are cut. A unit is a set of heads and
  * batch items whose gradients add up somewhere: they share rows of Q, K or V, or a bias. Each of
@@ -463,7 +445,7 @@ struct gradients {
     size_t phases;                        /* they follow all others; 0 if no gradients are wanted */
     size_t tasks[GRADIENT_COUNT];
     /* Of a sequence: the sums to which its part of a gradient that all sequences share is added. */
-    double *shared[SHARED_COUNT];
+    double *shared[RESULT_SHARES];  /* those of RESULT_SHARED in the order of the table */
     size_t clears[SUMS_COUNT];      /* tasks that clear numbers */
     size_t ends[ATTN_RESULT_COUNT]; /* tasks of GRADIENT_END */
     double cost_of_pairs;           /* if every query sees every key */
@@ -632,14 +614,6 @@ static inline size_t projected_row(const struct projection *p, size_t row) {
     return p->gap == 0 ? row : row + row / p->item_rows * p->gap;
 }
 
-/* Is a gradient by any input wanted? */
-#define EVERY_GRADIENT ((UINT64_C(1) << ATTN_RESULT_COUNT) - ATTN_WANT(GRAD_Q))
-
-/* The results that only linear attention has. */
-#define ONLY_LINEAR                                                                                \
-    (ATTN_WANT(PRESENT_STATE) | ATTN_WANT(STATES) | ATTN_WANT(DECAYS) | ATTN_WANT(GRAD_BETA) |     \
-     ATTN_WANT(GRAD_PAST_STATE))
-
 /* Returns the kind of phase `phase` of the gradients. */
 static inline enum gradient_phase gradient_phase_of(const struct gradients *g, size_t phase) {
     return phase < GRADIENT_STEP              ? (enum gradient_phase)phase
@@ -650,10 +624,8 @@ static inline enum gradient_phase gradient_phase_of(const struct gradients *g, s
 /* Is a gradient made by GRADIENT_END? */
 static inline bool gradient_is_sum(const attn_plan *plan, attn_result which) {
     return (which == ATTN_RESULT_GRAD_BIAS && plan->gradients.bias_numbers == 0) ||
-           (which >= ATTN_RESULT_GRAD_SINK && which <= ATTN_RESULT_GRAD_NORM_K) ||
-           (which >= ATTN_RESULT_GRAD_B_Q && which <= ATTN_RESULT_GRAD_B_V &&
-            !plan->form.projected) ||
-           which >= ATTN_RESULT_GRAD_BIAS_K;
+           (result_is(which, RESULT_OF_BIAS) && !plan->form.projected) ||
+           result_is(which, RESULT_SUM);
 }
 
 /* Returns the sums of gradients of logits over the queries, one for each key of each head, of which
@@ -688,7 +660,9 @@ static inline bool raw_is_kept(const attn_plan *plan, const struct norm *norm) {
 
 /* Returns the sums to which a sequence adds its part of a gradient, or NULL. */
 static inline double *gradient_shared(const attn_plan *plan, attn_result which) {
-    return is_shared((int)which) ? plan->gradients.shared[(int)which - SHARED_FIRST] : NULL;
+    return result_is(which, RESULT_SHARED)
+               ? plan->gradients.shared[result_place(which, RESULT_SHARED)]
+               : NULL;
 }
 
 /* The first kind that has tasks in a phase of the sequences. */
@@ -714,16 +688,15 @@ static inline size_t present_rows(const attn_plan *plan) {
     return plan->form.past + plan->form.new_keys;
 }
 
-/* The form of a result from COPY_FIRST on, or of the gradient of Q, K or V. */
+/* The form of a result of RESULT_COPY, or of the gradient of Q, K or V. */
 struct copy_form {
     bool query, value, present;
     size_t items, heads, rows; /* batch items, heads or key heads, and the rows of each */
 };
 
 static inline struct copy_form copy_form_of(const attn_plan *plan, attn_result which) {
-    struct copy_form form = {.query = which == ATTN_RESULT_Q || which == ATTN_RESULT_GRAD_Q,
-                             .value = which == ATTN_RESULT_V || which == ATTN_RESULT_GRAD_V ||
-                                      which == ATTN_RESULT_PRESENT_V,
+    struct copy_form form = {.query = result_is(which, RESULT_OF_Q),
+                             .value = result_is(which, RESULT_OF_V),
                              .present =
                                  which == ATTN_RESULT_PRESENT_K || which == ATTN_RESULT_PRESENT_V};
     const struct operand *of = form.query ? &plan->in.q : form.value ? &plan->in.v : &plan->in.k;

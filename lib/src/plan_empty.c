@@ -56,7 +56,7 @@ static struct sum sum_of(const attn_plan *plan, attn_result which) {
 
 /* Does another phase make a result? */
 static bool is_made(const attn_plan *plan, attn_result which) {
-    return ((int)which >= COPY_FIRST && (int)which < COPY_END) ||
+    return result_is(which, RESULT_COPY) ||
            (which == ATTN_RESULT_OUTPUT && plan->project[PROJECT_OUT].count > 0);
 }
 
@@ -95,7 +95,7 @@ size_t plan_count_fills(const attn_plan *plan) {
 
 double plan_cost_of_fills(const attn_plan *plan) {
     double cost = 0;
-    for (int r = ATTN_RESULT_GRAD_Q; r < ATTN_RESULT_COUNT; r++) {
+    for (int r = 0; r < ATTN_RESULT_COUNT; r++) { /* only a gradient is a sum */
         const struct sum sum = sum_of(plan, (attn_result)r);
         const double terms = (double)sum.outer * (double)sum.numbers * (double)sum.inner;
         cost += plan_wants(plan, UINT64_C(1) << r) && sum.x != NULL ? terms * SUM_COST : 0;

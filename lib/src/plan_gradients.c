@@ -75,12 +75,12 @@ static bool has_bias(const attn_multihead *call, int which) {
 
 /* Checks that a call has the input of a gradient. */
 static attn_status check_input(const attn_plan *plan, attn_result gradient, attn_error *error) {
-    const bool weights = gradient >= ATTN_RESULT_GRAD_W_Q && gradient <= ATTN_RESULT_GRAD_W_O;
+    const bool weights = result_is(gradient, RESULT_OF_WEIGHT);
     const bool open = plan->call.layout != ATTN_PREPACKED;
     const char *need = attn_result_name(gradient) + strlen("grad_");
     bool has = plan->form.projected;
-    if (gradient >= ATTN_RESULT_GRAD_B_Q && gradient <= ATTN_RESULT_GRAD_B_V && has) {
-        has = has_bias(&plan->call, (int)gradient - ATTN_RESULT_GRAD_B_Q);
+    if (result_is(gradient, RESULT_OF_BIAS) && has) {
+        has = has_bias(&plan->call, result_operand(gradient));
     } else if (!weights || gradient == ATTN_RESULT_GRAD_W_O) {
         has = plan_input_of(plan, gradient) != NULL;
     }
@@ -97,7 +97,7 @@ static attn_status check_input(const attn_plan *plan, attn_result gradient, attn
 attn_status plan_check_gradients(attn_plan *plan, const attn_options *o, attn_error *error) {
     const attn_upstream *up = o->upstream;
     for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
-        if (plan_wants(plan, ONLY_LINEAR & UINT64_C(1) << r)) {
+        if (result_is((attn_result)r, RESULT_LINEAR) && plan_wants(plan, UINT64_C(1) << r)) {
             return attn_fail(error, ATTN_INVALID_ARGUMENT, "results",
                              "%s is a result of linear attention only",
                              attn_result_name((attn_result)r));
@@ -107,7 +107,7 @@ attn_status plan_check_gradients(attn_plan *plan, const attn_options *o, attn_er
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "grad_present_state",
                          "grad_present_state needs linear attention, which has a present_state");
     }
-    plan->gradients.wanted = plan_wants(plan, EVERY_GRADIENT);
+    plan->gradients.wanted = plan_wants(plan, RESULTS_OF(RESULT_GRADIENT));
     if (!plan->gradients.wanted && up == NULL) {
         return ATTN_OK;
     }
@@ -131,8 +131,9 @@ attn_status plan_check_gradients(attn_plan *plan, const attn_options *o, attn_er
                              columns);
         }
     }
-    for (int r = ATTN_RESULT_GRAD_PAST_K; r < ATTN_RESULT_COUNT; r++) {
-        if (plan_wants(plan, UINT64_C(1) << r)) {
+    for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
+        if (plan_wants(plan, UINT64_C(1) << r) && result_is((attn_result)r, RESULT_GRADIENT) &&
+            !result_is((attn_result)r, RESULT_OF_HEADS)) {
             ATTN_TRY(check_input(plan, (attn_result)r, error));
         }
     }
@@ -316,12 +317,13 @@ static void cut_projections(attn_plan *plan) {
 /* Cuts the copies of the gradients of projected Q, K and V into heads. */
 static void cut_copies(attn_plan *plan) {
     struct gradients *g = &plan->gradients;
-    for (int r = ATTN_RESULT_GRAD_Q; r <= ATTN_RESULT_GRAD_V; r++) {
-        if (plan->form.projected && plan_wants(plan, UINT64_C(1) << r)) {
+    for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
+        if (result_is((attn_result)r, RESULT_OF_HEADS) && plan->form.projected &&
+            plan_wants(plan, UINT64_C(1) << r)) {
             const struct copy_form form = copy_form_of(plan, (attn_result)r);
             const double numbers = (double)form.rows * plan->schedule.columns;
             const size_t heads = form.items * form.heads;
-            g->copies[r - ATTN_RESULT_GRAD_Q] =
+            g->copies[result_operand((attn_result)r)] =
                 plan_cut(heads, (double)heads * cost_of_copying(numbers, (double)form.rows));
         }
     }
@@ -330,7 +332,7 @@ static void cut_copies(attn_plan *plan) {
 /* Returns the cost of the gradient of the bias of given Q, K or V. */
 static double cost_of_bias(const attn_plan *plan, attn_result which) {
     const size_t numbers[] = {plan->in.q.numbers, plan->in.k.numbers, plan->in.v.numbers};
-    return SUMMED * (double)numbers[which - ATTN_RESULT_GRAD_B_Q];
+    return SUMMED * (double)numbers[result_operand(which)];
 }
 
 /* Returns how many heads, of all batch items, share a decay. */
@@ -351,19 +353,30 @@ static size_t end_tasks(const attn_plan *plan, attn_result which) {
     if (numbers == 0 || !gradient_is_sum(plan, which)) {
         return ceil_div(numbers, COPY_NUMBERS);
     }
-    if (which <= ATTN_RESULT_GRAD_ALIBI) { /* of the bias, the sinks or the slopes */
+    size_t most = SIZE_MAX;
+    switch (which) {
+    case ATTN_RESULT_GRAD_BIAS:
+    case ATTN_RESULT_GRAD_SINK:
+    case ATTN_RESULT_GRAD_ALIBI:
         terms *= (double)plan->heads * (double)plan->n / (double)numbers;
-    } else if (which <= ATTN_RESULT_GRAD_NORM_K) {
+        break;
+    case ATTN_RESULT_GRAD_NORM_Q:
+    case ATTN_RESULT_GRAD_NORM_K:
         terms = (double)prepare[which == ATTN_RESULT_GRAD_NORM_Q ? PREPARE_QUERIES : PREPARE_KEYS]
                     .tasks;
-    } else if (which <= ATTN_RESULT_GRAD_B_V) { /* whole lines of a cache are read */
+        break;
+    case ATTN_RESULT_GRAD_B_Q:
+    case ATTN_RESULT_GRAD_B_K:
+    case ATTN_RESULT_GRAD_B_V: /* whole lines of a cache are read */
         return plan_cut(ceil_div(numbers, LINE), cost_of_bias(plan, which)).tasks;
-    } else if (which == ATTN_RESULT_GRAD_DECAY) { /* each task reads the keys after its own */
-        const size_t most = 4 * plan->decay.items * plan->decay.heads;
+    case ATTN_RESULT_GRAD_DECAY: /* each task reads the keys after its own */
+        most = 4 * plan->decay.items * plan->decay.heads;
         terms = sharers_of_decay(plan);
-        return size_min(most, plan_cut(numbers, (double)numbers * terms * TERM).tasks);
+        break;
+    default:
+        break;
     }
-    return plan_cut(numbers, (double)numbers * terms * TERM).tasks;
+    return size_min(most, plan_cut(numbers, (double)numbers * terms * TERM).tasks);
 }
 
 /* Counts the tasks of each phase. */
@@ -388,12 +401,16 @@ static void count_tasks(attn_plan *plan) {
     g->prepares[1] = sums_count(plan, SUMS_K) > 0 && plan_turns(plan, &plan->norm_k);
     tasks[GRADIENT_PREPARE] = (g->prepares[0] ? prepare[PREPARE_QUERIES].tasks : 0) +
                               (g->prepares[1] ? prepare[PREPARE_KEYS].tasks : 0);
-    for (int r = ATTN_RESULT_GRAD_Q; r < ATTN_RESULT_COUNT; r++) {
+    for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
+        if (!result_is((attn_result)r, RESULT_GRADIENT)) {
+            continue;
+        }
         g->ends[r] = end_tasks(plan, (attn_result)r);
         tasks[GRADIENT_END] += g->ends[r];
-    }
-    for (int r = ATTN_RESULT_GRAD_B_Q; r <= ATTN_RESULT_GRAD_B_V && !plan->form.projected; r++) {
-        g->cost += plan_wants(plan, UINT64_C(1) << r) ? cost_of_bias(plan, (attn_result)r) : 0;
+        if (result_is((attn_result)r, RESULT_OF_BIAS) && plan_wants(plan, UINT64_C(1) << r) &&
+            !plan->form.projected) {
+            g->cost += cost_of_bias(plan, (attn_result)r);
+        }
     }
     if (g->ends[ATTN_RESULT_GRAD_DECAY] > 0) { /* each task reads the keys after its own */
         g->cost += (double)g->ends[ATTN_RESULT_GRAD_DECAY] * sharers_of_decay(plan) * SUMMED *

@@ -476,7 +476,7 @@ static attn_status list_lines(attn_plan *plan, const attn_options *o, attn_error
 static attn_status check_linear_results(const attn_plan *plan, bool sequences, attn_error *error) {
     const uint64_t flat = ATTN_WANT(WEIGHTS) | ATTN_WANT(STATES);
     const uint64_t can = flat | ATTN_WANT(OUTPUT) | ATTN_WANT(GRAD_Q) | ATTN_WANT(GRAD_K) |
-                         ATTN_WANT(GRAD_V) | ATTN_WANT(GRAD_DECAY) | ONLY_LINEAR;
+                         ATTN_WANT(GRAD_V) | ATTN_WANT(GRAD_DECAY) | RESULTS_OF(RESULT_LINEAR);
     for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
         if ((plan->results.wanted & ~can) >> r & 1) {
             return attn_fail(error, ATTN_INVALID_ARGUMENT, "results",
@@ -529,8 +529,8 @@ static attn_status check_linear_gradients(attn_plan *plan, const attn_options *o
                      {ATTN_RESULT_GRAD_BETA, "beta"},
                      {ATTN_RESULT_GRAD_PAST_STATE, "past_state"}};
     const attn_upstream *up = o->upstream;
-    plan->linear->gradients.wanted = plan_wants(plan, EVERY_GRADIENT);
-    if (!plan_wants(plan, EVERY_GRADIENT)) {
+    plan->linear->gradients.wanted = plan_wants(plan, RESULTS_OF(RESULT_GRADIENT));
+    if (!plan_wants(plan, RESULTS_OF(RESULT_GRADIENT))) {
         return up == NULL || (up->output == NULL && up->state == NULL)
                    ? ATTN_OK
                    : attn_fail(error, ATTN_INVALID_ARGUMENT, "results",

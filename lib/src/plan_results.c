@@ -4,9 +4,8 @@
  * To add a result: follow a result of the same kind: grep -rn 'RESULT_LSE\|WANT(LSE)' lib tests
  * shows most places of one number for each query, ENTROPY those of one that is made of weights,
  * SCORES those of a stage. Add it to the end of ATTN_RESULT_MAP, because its number is part of the
- * ABI, and to the list above the map. If it is no gradient, correct what takes all results from
- * GRAD_Q on for gradients (grep -rn 'EVERY_GRADIENT\|GRAD_Q' lib/src server/api). Its shape belongs
- * here. If tiles compute it, add it to choose_paths() in schedule.c and to the list at the end of
+ * ABI, to the list above the map, and to RESULT_TABLE in results.h. Its shape belongs here. If
+ * tiles compute it, add it to choose_paths() in schedule.c and to the list at the end of
  * materialized.inc. A result for each query is written in tiled.inc (or in results.inc, if it is
  * made of weights), long.inc and small.inc; a stage is written in logits.inc. If it takes time,
  * cost.c counts it. Add it to tests/support/reference.h and reference.c, compare it in
@@ -15,18 +14,11 @@
  */
 #include "plan_build.h"
 
-#include <assert.h>
 #include <string.h>
 
 #include "plan_linear.h"
 #include "status.h"
 #include "tensor.h"
-
-/* A result that is added after present_K must have the form of Q, K or V, see copy_form_of(). */
-static_assert(ATTN_RESULT_PRESENT_V == COPY_FIRST + 1 && ATTN_RESULT_Q == COPY_FIRST + 2 &&
-                  ATTN_RESULT_K == COPY_FIRST + 3 && ATTN_RESULT_V == COPY_FIRST + 4 &&
-                  COPY_COUNT == 5,
-              "the results before the gradients are present_K, present_V, Q, K and V");
 
 #define NO_COLUMNS SIZE_MAX /* a result has no such axis */
 
@@ -53,7 +45,7 @@ static void shape_like(const attn_plan *plan, const attn_tensor *input, attn_res
     memcpy(part->shape, input->shape, sizeof part->shape);
 }
 
-/* Adds the parts of a result from COPY_FIRST on, or of a gradient of projected Q, K or V. A present
+/* Adds the parts of a result of RESULT_COPY, or of a gradient of projected Q, K or V. A present
  * result of a call without projections has the axes of its new rows. */
 static void add_copies(attn_plan *plan, attn_result which) {
     const struct copy_form form = copy_form_of(plan, which);
@@ -144,26 +136,24 @@ static void add_weight_gradients(attn_plan *plan, attn_result which) {
     struct result *result = &plan->results.of[which];
     for (size_t h = 0; h < plan->call.count; h++) {
         const attn_projection *p = &plan->call.projections[h];
-        const attn_tensor *const all[] = {p->w_q, p->w_k, p->w_v, plan->call.w_o,
-                                          p->b_q, p->b_k, p->b_v};
-        shape_like(plan, all[which - ATTN_RESULT_GRAD_W_Q], &result->parts[result->count++]);
+        const attn_tensor *const weights[] = {p->w_q, p->w_k, p->w_v};
+        const attn_tensor *const biases[] = {p->b_q, p->b_k, p->b_v};
+        const int of = result_operand(which);
+        shape_like(plan, result_is(which, RESULT_OF_BIAS) ? biases[of] : weights[of],
+                   &result->parts[result->count++]);
     }
 }
 
-/* Is a result the gradient of weights that each head may have for itself? */
-static bool is_of_weights(attn_result which) {
-    return which >= ATTN_RESULT_GRAD_W_Q && which <= ATTN_RESULT_GRAD_B_V &&
-           which != ATTN_RESULT_GRAD_W_O;
+/* Returns how many parts a result has at most. */
+static size_t most_parts(const attn_plan *plan, attn_result which) {
+    return !plan_wants(plan, UINT64_C(1) << which)                    ? 0
+           : plan->form.per_head && result_is(which, RESULT_PER_HEAD) ? plan->heads
+                                                                      : 1;
 }
 
-/* Returns how many parts a result has at most. The results with one part for each head are the last
- * ones of the map. */
-static size_t most_parts(const attn_plan *plan, attn_result which) {
-    return !plan_wants(plan, UINT64_C(1) << which) ? 0
-           : plan->form.per_head && (((int)which >= COPY_FIRST && which <= ATTN_RESULT_GRAD_V) ||
-                                     is_of_weights(which))
-               ? plan->heads
-               : 1;
+/* Is a result the gradient of weights that each head may have for itself, or of their bias? */
+static bool is_of_weights(attn_result which) {
+    return result_is(which, RESULT_OF_WEIGHT | RESULT_OF_BIAS) && result_is(which, RESULT_PER_HEAD);
 }
 
 static attn_status new_parts(attn_plan *plan, attn_error *error) {
@@ -208,15 +198,14 @@ attn_status plan_results(attn_plan *plan, attn_error *error) {
         if (!plan_wants(plan, UINT64_C(1) << r)) {
             continue;
         }
-        bool projected_only = r == ATTN_RESULT_Q || r == ATTN_RESULT_K || r == ATTN_RESULT_V;
-        if (projected_only && !plan->form.projected) {
+        if (result_is((attn_result)r, RESULT_PROJECTED) && !plan->form.projected) {
             return attn_fail(error, ATTN_INVALID_ARGUMENT, "results",
                              "%s is a result of calls with projections only",
                              attn_result_name((attn_result)r));
         }
         struct result *result = &plan->results.of[r];
-        const bool copied = r >= ATTN_RESULT_GRAD_Q && r <= ATTN_RESULT_GRAD_V;
-        if ((r >= COPY_FIRST && r < COPY_END) || (copied && plan->form.projected)) {
+        if (result_is((attn_result)r, RESULT_COPY) ||
+            (result_is((attn_result)r, RESULT_OF_HEADS) && plan->form.projected)) {
             add_copies(plan, (attn_result)r);
         } else if (is_of_weights((attn_result)r) && plan->form.projected) {
             add_weight_gradients(plan, (attn_result)r);

@@ -225,7 +225,7 @@ size_t plan_row_numbers(const attn_plan *plan, attn_result which) {
 static size_t numbers_to_clear(const attn_plan *plan) {
     size_t numbers = 1;
     for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
-        if (plan->results.of[r].count > 0 && !is_shared(r)) {
+        if (plan->results.of[r].count > 0 && !result_is((attn_result)r, RESULT_SHARED)) {
             numbers += plan_row_numbers(plan, (attn_result)r);
         }
     }
@@ -532,8 +532,8 @@ static attn_status plan_parts_of_call(attn_plan *plan, const struct flat *f, att
     ATTN_TRY(list_rows(plan, given, error));
     ATTN_TRY(new_kinds(plan, error));
     ATTN_TRY(plan_kinds(plan, f, error));
-    for (int r = SHARED_FIRST; r < SHARED_END; r++) {
-        s->shared += is_shared(r) && plan_wants(plan, UINT64_C(1) << r)
+    for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
+        s->shared += result_is((attn_result)r, RESULT_SHARED) && plan_wants(plan, UINT64_C(1) << r)
                          ? part_numbers(plan->results.of[r].parts)
                          : 0;
     }

@@ -60,8 +60,9 @@ attn_status plan_wide(attn_plan *plan, attn_error *error) {
     wide->memory = NULL;
     wide->bytes = 0;
     wide->dtype = wide->rotary.positions_dtype = ATTN_FLOAT64;
-    wide->results = (struct result_set){.wanted = plan->results.wanted & EVERY_GRADIENT,
-                                        .head_rows = plan->results.head_rows};
+    wide->results =
+        (struct result_set){.wanted = plan->results.wanted & RESULTS_OF(RESULT_GRADIENT),
+                            .head_rows = plan->results.head_rows};
     ATTN_TRY(copy_lists(wide, plan, error));
     ATTN_TRY(place_copies(plan->wide, error));
     ATTN_TRY(plan_results(wide, error));

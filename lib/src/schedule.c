@@ -433,11 +433,12 @@ static void choose_pack(attn_plan *plan, size_t d) {
             plan_cut(plan->in.k.items * plan->kv_heads * s->pack.parts, cost_of_packing(plan));
     }
     s->tasks[PHASE_PACK] = s->pack.all.tasks;
-    for (int which = 0; which < COPY_COUNT; which++) {
-        if (!plan_wants(plan, UINT64_C(1) << (COPY_FIRST + which))) {
+    for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
+        if (!result_is((attn_result)r, RESULT_COPY) || !plan_wants(plan, UINT64_C(1) << r)) {
             continue;
         }
-        const struct copy_form form = copy_form_of(plan, (attn_result)(COPY_FIRST + which));
+        const size_t which = result_place((attn_result)r, RESULT_COPY);
+        const struct copy_form form = copy_form_of(plan, (attn_result)r);
         const size_t rows = form.rows, matrices = form.items * form.heads;
         size_t widest = 0;
         for (size_t h = 0; h < form.heads; h++) {

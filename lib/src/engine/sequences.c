@@ -101,8 +101,8 @@ static void make_instance(const attn_plan *plan, const struct alike *kind,
         if (result->count == 0) {
             continue;
         }
-        if (is_shared(r)) {
-            to->plan.gradients.shared[r - SHARED_FIRST] = sums;
+        if (result_is((attn_result)r, RESULT_SHARED)) {
+            to->plan.gradients.shared[result_place((attn_result)r, RESULT_SHARED)] = sums;
             result->parts[0].data = sums;
             sums += part_numbers(&result->parts[0]);
         } else {
@@ -204,7 +204,8 @@ static void fill_lse(const attn_plan *plan, const struct packed_rows *at) {
 static void clear_rows(const attn_plan *plan, const struct packed_rows *at) {
     const size_t size = attn_dtype_size(plan->dtype);
     for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
-        if (plan->results.of[r].count == 0 || r == ATTN_RESULT_LSE || is_shared(r)) {
+        if (plan->results.of[r].count == 0 || r == ATTN_RESULT_LSE ||
+            result_is((attn_result)r, RESULT_SHARED)) {
             continue;
         }
         const size_t bytes =
@@ -286,10 +287,11 @@ static attn_status add_shared(const attn_plan *plan, size_t task, attn_error *er
     const struct sequences *s = plan->sequences;
     size_t first, end, before = 0;
     units_of_task(&s->adds, task, &first, &end);
-    for (int r = SHARED_FIRST; r < SHARED_END; r++) {
+    for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
         const struct result *result = &plan->results.of[r];
-        const size_t numbers =
-            is_shared(r) && result->count > 0 ? part_numbers(&result->parts[0]) : 0;
+        const size_t numbers = result_is((attn_result)r, RESULT_SHARED) && result->count > 0
+                                   ? part_numbers(&result->parts[0])
+                                   : 0;
         for (size_t e = size_max(first, before); e < size_min(end, before + numbers); e++) {
             double sum = 0;
             for (size_t place = 0; place < s->places; place++) {

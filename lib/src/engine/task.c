@@ -18,7 +18,7 @@ void task_widen(const attn_plan *plan) {
 
 /* Rounds the results of the wide plan to those of the plan. */
 static attn_status round_results(const attn_plan *plan, attn_error *error) {
-    for (int r = ATTN_RESULT_GRAD_Q; r < ATTN_RESULT_COUNT; r++) {
+    for (int r = 0; r < ATTN_RESULT_COUNT; r++) { /* the wide plan has gradients only */
         const struct result *from = &plan->wide->plan->results.of[r];
         if (gradient_shared(plan, (attn_result)r) != NULL) {
             continue; /* the wide plan has added to the sum of all sequences */
