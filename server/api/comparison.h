@@ -23,10 +23,9 @@
 
 enum {
     COMPARISON_TEXT = 21 * (ATTN_MAX_RANK + 1), /* bytes of a shape in a message */
-    COMPARISON_MOST_RUNS = 32, /* runs of the twin with errors, if they are cheap */
-    COMPARISON_USUAL_RUNS = 8, /* if they are neither cheap nor dear */
-    COMPARISON_WORST = 10,     /* rows that the answer names */
-    COMPARISON_RUN = 16        /* neighbouring rows of a head that are judged together, too */
+    COMPARISON_GOOD_RUNS = 8, /* of the twin, with which a row is judged as well as can be told */
+    COMPARISON_WORST = 10,    /* rows that the answer names */
+    COMPARISON_RUN = 16       /* neighbouring rows of a head that are judged together, too */
 };
 
 /* The places of `comparison_types`, from the finest type to the coarsest. */

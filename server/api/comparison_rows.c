@@ -28,9 +28,9 @@ enum {
 static const double most_of_run = 2.4, most_of_head = 1.7;
 
 /* Returns the number of runs that the limits of single rows and numbers depend on, which is at
- * least the usual one. After fewer runs, right kernels may be off by more. */
+ * least the good one. After fewer runs, right kernels may be off by more. */
 static double runs_of_limits(const struct comparison *own) {
-    return own->runs < COMPARISON_USUAL_RUNS ? COMPARISON_USUAL_RUNS : (double)own->runs;
+    return own->runs < COMPARISON_GOOD_RUNS ? COMPARISON_GOOD_RUNS : (double)own->runs;
 }
 
 /* Returns the most that the ratio of a row may be. A row of few numbers may be off by more. */

@@ -159,8 +159,8 @@ static bool comparison_task(void *comparison, const struct jobs_task *task) {
 }
 
 /* Returns the type behind that of the last round: behind the last type, or behind the coarsest one
- * of a pair if the runs are so dear that a round has fewer than usual. float8 explains so much that
- * it is tried only beside types of 16 bits. */
+ * of a pair if the runs are so dear that a round has too few. float8 explains so much that it is
+ * tried only beside types of 16 bits. */
 static const struct comparison_type *end_of_types(const struct comparison *own) {
     const struct comparison_type *end = own->first;
     for (size_t i = 0; i < own->count; i++) {
@@ -170,7 +170,7 @@ static const struct comparison_type *end_of_types(const struct comparison *own) 
         &comparison_types[own->first < &comparison_types[COMPARISON_FLOAT16]
                               ? COMPARISON_BFLOAT16
                               : COMPARISON_FLOAT8_E5M2];
-    return own->most_runs >= COMPARISON_USUAL_RUNS && end <= last ? last + 1 : end + 1;
+    return own->most_runs >= COMPARISON_GOOD_RUNS && end <= last ? last + 1 : end + 1;
 }
 
 double comparison_cost(const struct comparison *own) {

@@ -21,11 +21,10 @@ enum {
     BLOCKS = 8,         /* blocks of rows, and of columns, whose numbers have errors in common */
     COST_OF_COPY = 800, /* multiply-adds that take as long as copying a number */
     COST_OF_MOVE = 100, /* multiply-adds that take as long as looking how far a number moved */
-    LEAST_RUNS = 4      /* runs with errors, however dear they are */
+    MOST_RUNS = 32,     /* runs with errors, however cheap they are */
+    LEAST_RUNS = 4      /* and however dear */
 };
-/* More runs than usual take at most `cheap` multiply-adds together. If the usual runs would take
- * more than `dear`, there are fewer. */
-static const double cheap = 2e10, dear = 1e11;
+static const double most_work = 1e11; /* multiply-adds of the runs together, beyond the least */
 
 /* ---------------------------------------------------------------------------------- the copies */
 
@@ -195,13 +194,8 @@ static attn_status plan_twin(struct comparison *own, call_plan *plan, attn_error
 
 /* Returns how often a twin of this cost runs. */
 static size_t count_runs(double cost) {
-    if (cost * COMPARISON_USUAL_RUNS > dear) {
-        return dear / cost < LEAST_RUNS ? LEAST_RUNS : (size_t)(dear / cost);
-    }
-    if (cost * COMPARISON_USUAL_RUNS > cheap) {
-        return COMPARISON_USUAL_RUNS;
-    }
-    return cost * COMPARISON_MOST_RUNS <= cheap ? COMPARISON_MOST_RUNS : (size_t)(cheap / cost);
+    const double most = most_work / cost;
+    return most > MOST_RUNS ? MOST_RUNS : most < LEAST_RUNS ? LEAST_RUNS : (size_t)most;
 }
 
 static bool make_room(struct comparison *own, struct account *account) {
