@@ -263,6 +263,12 @@ static int batch_axes(const struct call *call, enum answer_name which) {
     }
 }
 
+/* Is a result the gradient of a matrix that may have an axis of heads before its rows? */
+static bool is_gradient_of_heads(enum answer_name which) {
+    return which == ANSWER_GRAD_Q || which == ANSWER_GRAD_K || which == ANSWER_GRAD_V ||
+           which == ANSWER_GRAD_X || which == ANSWER_GRAD_PAST_K || which == ANSWER_GRAD_PAST_V;
+}
+
 /* Finds the axis of the heads: it stands before the rows, and after the batch; or after packed
  * rows. */
 static void find_heads(struct comparison_pair *pair, const struct call *call) {
@@ -274,7 +280,7 @@ static void find_heads(struct comparison_pair *pair, const struct call *call) {
     pair->count = codec_count(result->rank, result->shape);
     pair->head_size = pair->count;
     if (call->comparison->headless ||
-        (answer_is_gradient(pair->which) && pair->which > ANSWER_GRAD_PAST_V)) {
+        (answer_is_gradient(pair->which) && !is_gradient_of_heads(pair->which))) {
         return;
     }
     const int axes = sequences && states ? 1 : batch_axes(call, pair->which);
@@ -373,7 +379,7 @@ static bool check_pair(struct comparison_pair *pair, const struct call *call,
                        struct account *account, const struct codec_document *document,
                        struct codec_error *error) {
     const attn_result result = result_of(pair->which);
-    if (call->multihead.per_head && answer_has_parts(pair->which)) {
+    if (call->multihead.per_head && answer_has_parts[pair->which]) {
         return codec_fail(document, pair->from, error,
                           "%s is one matrix for each head, because the heads have weights of their "
                           "own: it cannot be compared",

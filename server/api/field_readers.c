@@ -26,18 +26,16 @@ bool field_count(const struct codec_document *document, const struct codec_value
 /* Refuses a result that other endpoints have. */
 static bool refuse_result(const struct codec_document *document, const struct field *field,
                           const struct codec_value *item, size_t which, struct codec_error *error) {
-    const char *name = answer_names[which];
     const char *rule = "a result of calls with projections only, such as /self-attention";
-    if (which >= ANSWER_SOFTMAX) {
+    if (answer_at[which] == FIELDS_AT_LINEAR) {
         rule = "a result of /linear-attention only";
-    } else if (field->choices == answer_linear_names) {
+    } else if (field->at == FIELDS_AT_LINEAR && (answer_at[which] & FIELDS_AT_ATTENTION) != 0) {
         rule = which == ANSWER_GRAD_X ? "no result here: it is the sum of grad_Q, grad_K and grad_V"
-               : which < ANSWER_PROJECTED ? "a result of /attention, which has a list of keys"
-                                          : rule;
-    } else if (field->choices == answer_stored_names) {
+                                      : "a result of /attention, which has a list of keys";
+    } else if (field->at == FIELDS_AT_LAYER) {
         rule = "the gradient of stored weights, which this service does not compute";
     }
-    return codec_fail(document, item, error, "%s is %s", name, rule);
+    return codec_fail(document, item, error, "%s is %s", answer_names[which], rule);
 }
 
 /* Says which result has the name that other programs have for it. The error is set. */
