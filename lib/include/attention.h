@@ -593,6 +593,10 @@ typedef struct attn_linear {
 ATTN_API attn_status attn_plan_linear(attn_plan **plan, const attn_linear *call,
                                       const attn_options *options, attn_error *error);
 
+/* Returns why attn_plan_linear() refuses an option, in the words of its error, or NULL if it takes
+ * the option or gives no reason. `name` is the name in errors, such as "past_K". */
+ATTN_API const char *attn_linear_lacks(const char *name);
+
 /*
  * These functions pack the weights of a projection once, in the form in which the products of this
  * library on this CPU read them, so that plans need not pack them again. `weights` has the shape

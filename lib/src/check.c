@@ -220,6 +220,75 @@ attn_status check_options(const attn_options *o, attn_error *error) {
     return check_normalization(o, error);
 }
 
+static const char no_softmax[] = "linear attention has no softmax and no list of keys";
+static const char no_past[] = "a state stands in place of past keys: \"past_state\"";
+static const char no_norms[] = "\"normalize_QK\" divides each row by its norm here";
+static const char own_bias[] = "each projection has a bias of its own";
+static const char plain[] = ""; /* there is no more to say */
+
+/* One row for each option that some calls do not have: X(name, whether it is given, then why calls
+ * with projections, of linear attention and of packed sequences do not have it, or NULL if they
+ * do). Q, K, V and the results have rules of their own. */
+#define OPTION_MAP(X)                                                                              \
+    X("mask", o->mask != NULL, NULL, no_softmax, plain)                                            \
+    X("bias", o->bias != NULL, NULL, no_softmax, plain)                                            \
+    X("lengths", o->lengths_count != 0, NULL, NULL, plain)                                         \
+    X("key_padding", o->key_padding != NULL, NULL,                                                 \
+      "a position without a token is beyond its length in \"lengths\" here", plain)                \
+    X("past_K", o->past_k != NULL, NULL, no_past, plain)                                           \
+    X("past_V", o->past_v != NULL, NULL, no_past, plain)                                           \
+    X("softcap", o->softcap != 0, NULL, no_softmax, NULL)                                          \
+    X("sink", o->sink != NULL, NULL, no_softmax, NULL)                                             \
+    X("window", (o->flags & ATTN_FLAG_WINDOW) != 0, NULL, no_softmax, NULL)                        \
+    X("alibi", (o->flags & ATTN_FLAG_ALIBI) != 0 || o->alibi_slopes != NULL, NULL, no_softmax,     \
+      NULL)                                                                                        \
+    X("normalization", o->normalization != ATTN_SOFTMAX, NULL, no_softmax, NULL)                   \
+    X("sigmoid_bias", o->sigmoid_bias != 0, NULL, no_softmax, NULL)                                \
+    X("top_k", o->top_k != 0, NULL, no_softmax, NULL)                                              \
+    X("mean_over_heads", (o->flags & ATTN_FLAG_MEAN_OVER_HEADS) != 0, NULL, plain, NULL)           \
+    X("alignment", (o->flags & ATTN_FLAG_BOTTOM_RIGHT) != 0, NULL, no_softmax, NULL)               \
+    X("rotary", o->rotary != NULL, NULL, plain, NULL)                                              \
+    X("norm_Q", o->norm_q != NULL, NULL, no_norms, NULL)                                           \
+    X("norm_K", o->norm_k != NULL, NULL, no_norms, NULL)                                           \
+    X("b_Q", o->b_q != NULL, own_bias, plain, NULL)                                                \
+    X("b_K", o->b_k != NULL, own_bias, plain, NULL)                                                \
+    X("b_V", o->b_v != NULL, own_bias, plain, NULL)                                                \
+    X("compute_dtype", o->compute_dtype != ATTN_COMPUTE_AS_GIVEN, NULL, plain, NULL)               \
+    X("grad_lse", o->upstream != NULL && o->upstream->lse != NULL, NULL, plain, NULL)              \
+    X("grad_weights", o->upstream != NULL && o->upstream->weights != NULL, NULL, plain, plain)     \
+    X("sequences", o->sequences != NULL, "packed sequences need Q, K and V", NULL, NULL)
+
+#define OPTION_ROW(name, given, projections, linear, packed) {name, {projections, linear, packed}},
+static const struct {
+    const char *name, *reasons[CHECK_CALLS];
+} option_rows[] = {OPTION_MAP(OPTION_ROW)};
+
+attn_status check_lacks(const attn_options *o, enum check_call call, attn_error *error) {
+    static const char *const rules[] = {
+        "is not possible with projections",
+        "is no option of linear attention: ", "is not possible with sequences"};
+#define OPTION_GIVEN(name, given, ...) given,
+    const bool given[] = {OPTION_MAP(OPTION_GIVEN)};
+    for (size_t i = 0; i < sizeof given; i++) {
+        const char *name = option_rows[i].name, *reason = option_rows[i].reasons[call];
+        if (given[i] && reason != NULL) {
+            return attn_fail(error, ATTN_INVALID_ARGUMENT, name, "%s %s%s%s", name, rules[call],
+                             reason[0] != '\0' ? ": " : "", reason);
+        }
+    }
+    return ATTN_OK;
+}
+
+const char *attn_linear_lacks(const char *name) {
+    for (size_t i = 0; i < sizeof option_rows / sizeof *option_rows; i++) {
+        if (strcmp(option_rows[i].name, name) == 0) {
+            const char *reason = option_rows[i].reasons[CHECK_LINEAR];
+            return reason == plain ? NULL : reason;
+        }
+    }
+    return NULL;
+}
+
 attn_status check_norm_epsilon(const attn_options *o, const char *needs, double *epsilon,
                                attn_error *error) {
     *epsilon = o->norm_epsilon == 0 ? 1e-6 : o->norm_epsilon;

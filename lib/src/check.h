@@ -34,6 +34,17 @@ attn_status check_shape(const attn_tensor *tensor, const char *name, int rank, c
 attn_status check_open_shape(const attn_tensor *tensor, const char *name, int rank,
                              const size_t *shape, attn_error *error);
 
+/* The kinds of calls that do not have all options. */
+enum check_call {
+    CHECK_PROJECTIONS,
+    CHECK_LINEAR,
+    CHECK_SEQUENCES,
+    CHECK_CALLS
+};
+
+/* Refuses the options that a kind of call does not have. */
+attn_status check_lacks(const attn_options *options, enum check_call call, attn_error *error);
+
 /* Checks the numbers, flags and enums of the options, but nothing that depends on shapes. */
 attn_status check_options(const attn_options *options, attn_error *error);
 

@@ -20,45 +20,10 @@ enum {
 
 /* Refuses what linear attention does not have. */
 static attn_status check_linear_options(const attn_options *o, attn_error *error) {
-    static const char softmax[] = "linear attention has no softmax and no list of keys";
-    const struct {
-        const char *name;
-        bool given;
-    } options[] = {
-        {"mask", o->mask != NULL},
-        {"bias", o->bias != NULL},
-        {"key_padding", o->key_padding != NULL},
-        {"past_K", o->past_k != NULL},
-        {"past_V", o->past_v != NULL},
-        {"softcap", o->softcap != 0},
-        {"sink", o->sink != NULL},
-        {"window", (o->flags & ATTN_FLAG_WINDOW) != 0},
-        {"alibi", (o->flags & ATTN_FLAG_ALIBI) != 0 || o->alibi_slopes != NULL},
-        {"normalization", o->normalization != ATTN_SOFTMAX},
-        {"sigmoid_bias", o->sigmoid_bias != 0},
-        {"top_k", o->top_k != 0},
-        {"mean_over_heads", (o->flags & ATTN_FLAG_MEAN_OVER_HEADS) != 0},
-        {"alignment", (o->flags & ATTN_FLAG_BOTTOM_RIGHT) != 0},
-        {"rotary", o->rotary != NULL},
-        {"norm_Q", o->norm_q != NULL},
-        {"norm_K", o->norm_k != NULL},
-        {"b_Q", o->b_q != NULL},
-        {"b_K", o->b_k != NULL},
-        {"b_V", o->b_v != NULL},
-        {"compute_dtype", o->compute_dtype != ATTN_COMPUTE_AS_GIVEN},
-        {"grad_lse", o->upstream != NULL && o->upstream->lse != NULL},
-        {"grad_weights", o->upstream != NULL && o->upstream->weights != NULL},
-    };
     attn_options rest = *o;
     rest.decay = NULL; /* the rules of attention about it are others */
     ATTN_TRY(check_options(&rest, error));
-    for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
-        if (options[i].given) {
-            return attn_fail(error, ATTN_INVALID_ARGUMENT, options[i].name,
-                             "%s is no option of linear attention: %s", options[i].name, softmax);
-        }
-    }
-    return ATTN_OK;
+    return check_lacks(o, CHECK_LINEAR, error);
 }
 
 /* Checks the update against what is given. */
@@ -443,10 +408,7 @@ static attn_status check_lines(const attn_plan *plan, const attn_options *o, att
     if (s == NULL) {
         return plan_check_lengths(plan, o, plan->n, "positions", error);
     }
-    if (o->lengths_count != 0) {
-        return attn_fail(error, ATTN_INVALID_ARGUMENT, "lengths",
-                         "lengths is not possible with sequences");
-    }
+    ATTN_TRY(check_lacks(o, CHECK_SEQUENCES, error));
     ATTN_TRY(plan_check_sequences(s, "Q", plan->n, plan->linear->stacked, error));
     for (size_t i = 0; s->keys != NULL && i < s->count; i++) {
         if (s->keys[i] != s->queries[i]) {
@@ -475,8 +437,7 @@ static attn_status list_lines(attn_plan *plan, const attn_options *o, attn_error
 
 static attn_status check_linear_results(const attn_plan *plan, bool sequences, attn_error *error) {
     const uint64_t flat = ATTN_WANT(WEIGHTS) | ATTN_WANT(STATES);
-    const uint64_t can = flat | ATTN_WANT(OUTPUT) | ATTN_WANT(GRAD_Q) | ATTN_WANT(GRAD_K) |
-                         ATTN_WANT(GRAD_V) | ATTN_WANT(GRAD_DECAY) | RESULTS_OF(RESULT_LINEAR);
+    const uint64_t can = RESULTS_OF(RESULT_LINEAR | RESULT_BOTH);
     for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
         if ((plan->results.wanted & ~can) >> r & 1) {
             return attn_fail(error, ATTN_INVALID_ARGUMENT, "results",

@@ -277,8 +277,7 @@ static attn_status check_context(const attn_tensor *c, const char *name, const a
                         : check_equal(name, c->shape[0], "batch item", "X", x->shape[0], error);
 }
 
-static attn_status check_inputs(const attn_multihead *call, const attn_options *o,
-                                attn_error *error) {
+static attn_status check_inputs(const attn_multihead *call, attn_error *error) {
     const char *context_name;
     const attn_tensor *context = input_of(call, PROJECT_K, &context_name);
     ATTN_TRY(check_rows(call->x, "X", 2, 3, 2, error));
@@ -290,13 +289,6 @@ static attn_status check_inputs(const attn_multihead *call, const attn_options *
     }
     if (call->projections == NULL || call->count == 0 || (!call->per_head && call->count != 1)) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "heads", "there are no weights");
-    }
-    if (o->b_q != NULL || o->b_k != NULL || o->b_v != NULL) {
-        return attn_fail(error, ATTN_INVALID_ARGUMENT,
-                         o->b_q != NULL   ? "b_Q"
-                         : o->b_k != NULL ? "b_K"
-                                          : "b_V",
-                         "with projections, the biases belong to these and not to the options");
     }
     if ((unsigned)call->layout > ATTN_PREPACKED) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "layout",
@@ -423,11 +415,8 @@ attn_status plan_multihead(attn_plan **plan, const attn_multihead *call, const a
                            attn_error *error) {
     *plan = NULL;
     ATTN_TRY(check_options(o, error));
-    if (o->sequences != NULL) {
-        return attn_fail(error, ATTN_INVALID_ARGUMENT, "sequences",
-                         "sequences need Q, K and V: they are not possible with projections");
-    }
-    ATTN_TRY(check_inputs(call, o, error));
+    ATTN_TRY(check_lacks(o, CHECK_PROJECTIONS, error));
+    ATTN_TRY(check_inputs(call, error));
     ATTN_TRY(plan_new(plan, error));
     return plan_or_free(plan, plan_projections(*plan, call, o, error));
 }

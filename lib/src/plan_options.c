@@ -3,7 +3,8 @@
  *
  * To add an option: follow sigmoid_bias, which is one number (grep -rn sigmoid_bias lib tests), or
  * bias. Add a member with its meaning to attn_options, directly before reserved, which gets as many
- * words fewer. Its rule goes into check.c if it needs no sizes, and otherwise into this file. A
+ * words fewer. Its rule goes into check.c if it needs no sizes, and otherwise into this file; OPTION_MAP
+ * of check.c says which calls do not have it. A
  * plan has a copy of attn_options; what an option points to becomes a member of plan.h here. A
  * matrix of numbers is a row of plan_inputs.c, too. Its arithmetic goes into mask_keys()
  * (engine/visible.inc) if it adds to scaled scores, into visible.h if it forbids keys, into

@@ -37,31 +37,9 @@ struct flat {
 
 /* Refuses what packed sequences do not have. */
 static attn_status check_sequence_options(const attn_options *o, attn_error *error) {
-    const struct {
-        const char *name;
-        bool given;
-    } options[] = {
-        {"mask", o->mask != NULL},
-        {"bias", o->bias != NULL},
-        {"lengths", o->lengths_count != 0},
-        {"key_padding", o->key_padding != NULL},
-        {"past_K", o->past_k != NULL},
-        {"past_V", o->past_v != NULL},
-        {"grad_weights", o->upstream != NULL && o->upstream->weights != NULL},
-    };
-    const uint64_t can = ATTN_WANT(OUTPUT) | ATTN_WANT(LSE) | ATTN_WANT(ENTROPY) |
-                         ATTN_WANT(GRAD_Q) | ATTN_WANT(GRAD_K) | ATTN_WANT(GRAD_V) |
-                         ATTN_WANT(GRAD_X) | ATTN_WANT(GRAD_SINK) | ATTN_WANT(GRAD_ALIBI) |
-                         ATTN_WANT(GRAD_NORM_Q) | ATTN_WANT(GRAD_NORM_K) | ATTN_WANT(GRAD_B_Q) |
-                         ATTN_WANT(GRAD_B_K) | ATTN_WANT(GRAD_B_V) | ATTN_WANT(GRAD_DECAY);
-    for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
-        if (options[i].given) {
-            return attn_fail(error, ATTN_INVALID_ARGUMENT, options[i].name,
-                             "%s is not possible with sequences", options[i].name);
-        }
-    }
+    ATTN_TRY(check_lacks(o, CHECK_SEQUENCES, error));
     for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
-        if ((o->results & ~can) >> r & 1) {
+        if ((o->results & ~RESULTS_OF(RESULT_PACKED)) >> r & 1) {
             return attn_fail(error, ATTN_INVALID_ARGUMENT, "results",
                              "%s is not possible with sequences, which have output, lse, entropy "
                              "and gradients",

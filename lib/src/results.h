@@ -15,6 +15,8 @@ enum result_kind {
     RESULT_PROJECTED = 1 << 1, /* only calls with projections have it */
     RESULT_PER_HEAD = 1 << 2,  /* a part for each head, if heads have projections of their own */
     RESULT_LINEAR = 1 << 3,    /* only linear attention has it */
+    RESULT_BOTH = 1 << 13,     /* attention and linear attention have it */
+    RESULT_PACKED = 1 << 14,   /* attention over packed sequences has it */
     RESULT_GRADIENT = 1 << 4,
     RESULT_OF_HEADS = 1 << 5,  /* the gradient of Q, K or V as heads read them */
     RESULT_OF_WEIGHT = 1 << 6, /* the gradient of the weights of a projection */
@@ -33,14 +35,14 @@ enum result_kind {
 
 /* One row for each result: X(of, NAME, kinds). `of` is handed on. */
 #define RESULT_TABLE(X, of)                                                                        \
-    X(of, OUTPUT, 0)                                                                               \
-    X(of, WEIGHTS, 0)                                                                              \
+    X(of, OUTPUT, RESULT_BOTH | RESULT_PACKED)                                                     \
+    X(of, WEIGHTS, RESULT_BOTH)                                                                    \
     X(of, SCORES, 0)                                                                               \
     X(of, SCALED_SCORES, 0)                                                                        \
     X(of, MASKED_SCORES, 0)                                                                        \
-    X(of, LSE, 0)                                                                                  \
+    X(of, LSE, RESULT_PACKED)                                                                      \
     X(of, STATISTICS, 0)                                                                           \
-    X(of, ENTROPY, 0)                                                                              \
+    X(of, ENTROPY, RESULT_PACKED)                                                                  \
     X(of, TOP_K_INDICES, 0)                                                                        \
     X(of, TOP_K_WEIGHTS, 0)                                                                        \
     X(of, PRESENT_STATE, RESULT_LINEAR)                                                            \
@@ -51,30 +53,30 @@ enum result_kind {
     X(of, Q, RESULT_COPY | RESULT_PER_HEAD | RESULT_PROJECTED | RESULT_OF_Q)                       \
     X(of, K, RESULT_COPY | RESULT_PER_HEAD | RESULT_PROJECTED | RESULT_OF_K)                       \
     X(of, V, RESULT_COPY | RESULT_PER_HEAD | RESULT_PROJECTED | RESULT_OF_V)                       \
-    X(of, GRAD_Q, RESULT_GRADIENT_HEADS | RESULT_OF_Q)                                             \
-    X(of, GRAD_K, RESULT_GRADIENT_HEADS | RESULT_OF_K)                                             \
-    X(of, GRAD_V, RESULT_GRADIENT_HEADS | RESULT_OF_V)                                             \
+    X(of, GRAD_Q, RESULT_GRADIENT_HEADS | RESULT_OF_Q | RESULT_BOTH | RESULT_PACKED)               \
+    X(of, GRAD_K, RESULT_GRADIENT_HEADS | RESULT_OF_K | RESULT_BOTH | RESULT_PACKED)               \
+    X(of, GRAD_V, RESULT_GRADIENT_HEADS | RESULT_OF_V | RESULT_BOTH | RESULT_PACKED)               \
     X(of, GRAD_PAST_K, RESULT_GRADIENT)                                                            \
     X(of, GRAD_PAST_V, RESULT_GRADIENT)                                                            \
     X(of, GRAD_BIAS, RESULT_GRADIENT)                                                              \
-    X(of, GRAD_SINK, RESULT_GRADIENT_SHARED)                                                       \
-    X(of, GRAD_ALIBI, RESULT_GRADIENT_SHARED)                                                      \
-    X(of, GRAD_NORM_Q, RESULT_GRADIENT_SHARED | RESULT_OF_Q)                                       \
-    X(of, GRAD_NORM_K, RESULT_GRADIENT_SHARED | RESULT_OF_K)                                       \
-    X(of, GRAD_X, RESULT_GRADIENT)                                                                 \
+    X(of, GRAD_SINK, RESULT_GRADIENT_SHARED | RESULT_PACKED)                                       \
+    X(of, GRAD_ALIBI, RESULT_GRADIENT_SHARED | RESULT_PACKED)                                      \
+    X(of, GRAD_NORM_Q, RESULT_GRADIENT_SHARED | RESULT_OF_Q | RESULT_PACKED)                       \
+    X(of, GRAD_NORM_K, RESULT_GRADIENT_SHARED | RESULT_OF_K | RESULT_PACKED)                       \
+    X(of, GRAD_X, RESULT_GRADIENT | RESULT_PACKED)                                                 \
     X(of, GRAD_CONTEXT, RESULT_GRADIENT)                                                           \
     X(of, GRAD_VALUE_CONTEXT, RESULT_GRADIENT)                                                     \
     X(of, GRAD_W_Q, RESULT_GRADIENT_WEIGHT | RESULT_PER_HEAD | RESULT_OF_Q)                        \
     X(of, GRAD_W_K, RESULT_GRADIENT_WEIGHT | RESULT_PER_HEAD | RESULT_OF_K)                        \
     X(of, GRAD_W_V, RESULT_GRADIENT_WEIGHT | RESULT_PER_HEAD | RESULT_OF_V)                        \
     X(of, GRAD_W_O, RESULT_GRADIENT_WEIGHT)                                                        \
-    X(of, GRAD_B_Q, RESULT_GRADIENT_BIAS | RESULT_OF_Q)                                            \
-    X(of, GRAD_B_K, RESULT_GRADIENT_BIAS | RESULT_OF_K)                                            \
-    X(of, GRAD_B_V, RESULT_GRADIENT_BIAS | RESULT_OF_V)                                            \
+    X(of, GRAD_B_Q, RESULT_GRADIENT_BIAS | RESULT_OF_Q | RESULT_PACKED)                            \
+    X(of, GRAD_B_K, RESULT_GRADIENT_BIAS | RESULT_OF_K | RESULT_PACKED)                            \
+    X(of, GRAD_B_V, RESULT_GRADIENT_BIAS | RESULT_OF_V | RESULT_PACKED)                            \
     X(of, GRAD_B_O, RESULT_GRADIENT)                                                               \
     X(of, GRAD_BIAS_K, RESULT_GRADIENT | RESULT_SUM)                                               \
     X(of, GRAD_BIAS_V, RESULT_GRADIENT | RESULT_SUM)                                               \
-    X(of, GRAD_DECAY, RESULT_GRADIENT | RESULT_SUM)                                                \
+    X(of, GRAD_DECAY, RESULT_GRADIENT | RESULT_SUM | RESULT_BOTH | RESULT_PACKED)                  \
     X(of, GRAD_BETA, RESULT_GRADIENT | RESULT_LINEAR)                                              \
     X(of, GRAD_PAST_STATE, RESULT_GRADIENT | RESULT_LINEAR)
 

@@ -50,7 +50,6 @@ static const char *const alignments[] = {
 static const char of_projections[] =
     "it is a key of /self-attention, which projects X by W_Q, W_K and W_V";
 static const char beside_heads[] = "it belongs beside \"heads\", once for all heads";
-static const char of_scores[] = "linear attention has no softmax and no list of keys";
 static const char of_softmax[] = "/softmax has no gradients: that of X is \"grad_bias\" of "
                                  "/attention if \"bias\" is X and \"scale\" is 0";
 
@@ -85,9 +84,6 @@ static const char of_softmax[] = "/softmax has no gradients: that of X is \"grad
 #define OF_ATTENTION                                                                               \
     .hint_at = WITH_X, .hint = "it is a key of /attention: packed sequences have no projections"
 #define OF_SOFTMAX .hint_at = SOFTMAX, .hint = of_softmax
-#define OF_SCORES  .hint_at = LINEAR, .hint = of_scores
-#define OF_KEYS    .hint_at = LINEAR, .hint = "a state stands in place of past keys: \"past_state\""
-#define OF_NORMS   .hint_at = LINEAR, .hint = "\"normalize_QK\" divides each row by its norm here"
 
 static const struct field table[] = {
     /* The matrices that a call is about, and its projections. */
@@ -170,27 +166,25 @@ static const struct field table[] = {
      .read = field_scale},
     {"update", LINEAR, FIELDS_OPTIONS, FIELD_READER, .read = field_update, CHOICES(updates)},
     {"normalize_QK", LINEAR, FIELDS_OPTIONS, FIELD_BOOL, CALL(linear.normalize_qk)},
-    {"softcap", ATTENTIONS, FIELDS_OPTIONS, FIELD_NUMBER, CALL(options.softcap), OF_SCORES},
+    {"softcap", ATTENTIONS, FIELDS_OPTIONS, FIELD_NUMBER, CALL(options.softcap)},
     {"normalization", ATTENTIONS, FIELDS_OPTIONS, FIELD_CHOICE, CALL(options.normalization),
-     CHOICES(normalizations), OF_SCORES},
-    {"sigmoid_bias", ATTENTIONS, FIELDS_OPTIONS, FIELD_NUMBER, CALL(options.sigmoid_bias),
-     OF_SCORES},
+     CHOICES(normalizations)},
+    {"sigmoid_bias", ATTENTIONS, FIELDS_OPTIONS, FIELD_NUMBER, CALL(options.sigmoid_bias)},
     {"mean_over_heads", ATTENTIONS, FIELDS_OPTIONS, FIELD_READER, .read = field_mean_over_heads,
      .sample = "true"},
-    {"top_k", ATTENTIONS, FIELDS_OPTIONS, FIELD_READER, .read = field_top_k, .sample = "2",
-     OF_SCORES},
+    {"top_k", ATTENTIONS, FIELDS_OPTIONS, FIELD_READER, .read = field_top_k, .sample = "2"},
     {"kv_heads", FREE | PROJECTIONS, FIELDS_OPTIONS, FIELD_COUNT, CALL(options.kv_heads)},
     {"causal", ATTENTIONS, FIELDS_OPTIONS, FIELD_READER, .read = field_causal,
      .sample = "true|false|\"bottom_right\""},
     {"causal", LINEAR, FIELDS_OPTIONS, FIELD_READER, .read = field_always_causal, .sample = "true"},
     {"alignment", ATTENTIONS, FIELDS_OPTIONS, FIELD_READER, .read = field_alignment,
-     CHOICES(alignments), OF_SCORES},
+     CHOICES(alignments)},
     {"window", ATTENTIONS, FIELDS_OPTIONS, FIELD_READER, .read = field_window,
-     .sample = "[1,0]|[2,-1]|[-1,1]", OF_SCORES},
+     .sample = "[1,0]|[2,-1]|[-1,1]"},
     {"alibi", ATTENTIONS, FIELDS_OPTIONS, FIELD_READER, 1, 1, NUMBERS, "h|true",
-     TENSOR(alibi_slopes, options.alibi_slopes), .read = field_alibi, OF_SCORES},
+     TENSOR(alibi_slopes, options.alibi_slopes), .read = field_alibi},
     {"sink", ATTENTIONS, FIELDS_OPTIONS, FIELD_READER, 1, 1, NUMBERS, "h",
-     TENSOR(sink, options.sink), .read = field_sink, OF_SCORES},
+     TENSOR(sink, options.sink), .read = field_sink},
     {"lengths", ATTENTIONS | LINEAR, FIELDS_OPTIONS, FIELD_READER, 1, 1, .sample = "b",
      .read = field_lengths},
     {"sequences", FREE, FIELDS_OPTIONS, FIELD_READER, 2, 2, .sample = "n", .read = field_sequences,
@@ -199,13 +193,12 @@ static const struct field table[] = {
      .read = field_sequence_offsets, .argument = "sequences", OF_ATTENTION},
     {"mask", ATTENTIONS, FIELDS_OPTIONS, FIELD_MASK, 1, ATTN_MAX_RANK, FIELDS_MASK, "bhnk",
      TENSOR(mask, options.mask),
-     .not_a_mask = "numbers that are added to scores belong in \"bias\"", OF_SCORES},
+     .not_a_mask = "numbers that are added to scores belong in \"bias\""},
     {"key_padding", ATTENTIONS, FIELDS_OPTIONS, FIELD_MASK, 1, ATTN_MAX_RANK - 2, FIELDS_MASK, "bk",
      TENSOR(key_padding, options.key_padding),
-     .not_a_mask = "here 1 or true says that the key exists", .hint_at = LINEAR,
-     .hint = "a position without a token is beyond its length in \"lengths\" here"},
+     .not_a_mask = "here 1 or true says that the key exists"},
     {"bias", ATTENTIONS, FIELDS_OPTIONS, FIELD_BIAS, 1, ATTN_MAX_RANK, NUMBERS, "bhnk",
-     TENSOR(bias, options.bias), OF_SCORES},
+     TENSOR(bias, options.bias)},
     {"decay", ATTENTION | PROJECTIONS, FIELDS_OPTIONS, FIELD_DECAY, 1, ATTN_MAX_RANK, NUMBERS,
      "bHk", TENSOR(decay, options.decay)},
     {"decay", LINEAR, FIELDS_OPTIONS, FIELD_DECAY, 1, ATTN_MAX_RANK, NUMBERS, "bGnd",
@@ -215,13 +208,13 @@ static const struct field table[] = {
     {"past_state", LINEAR, FIELDS_OPTIONS, FIELD_MATRIX, 2, ATTN_MAX_RANK, NUMBERS, "bGdv",
      TENSOR(past_state, linear.past_state)},
     {"past_K", ATTENTIONS, FIELDS_OPTIONS, FIELD_ROWS, 2, ATTN_MAX_RANK, NUMBERS, "bGpd",
-     TENSOR(past_k, options.past_k), OF_KEYS},
+     TENSOR(past_k, options.past_k)},
     {"past_V", ATTENTIONS, FIELDS_OPTIONS, FIELD_ROWS, 2, ATTN_MAX_RANK, NUMBERS, "bGpv",
-     TENSOR(past_v, options.past_v), OF_KEYS},
+     TENSOR(past_v, options.past_v)},
     {"norm_Q", ATTENTIONS, FIELDS_OPTIONS, FIELD_MATRIX, 1, 1, NUMBERS, "d",
-     TENSOR(norm_q, options.norm_q), OF_NORMS},
+     TENSOR(norm_q, options.norm_q)},
     {"norm_K", ATTENTIONS, FIELDS_OPTIONS, FIELD_MATRIX, 1, 1, NUMBERS, "d",
-     TENSOR(norm_k, options.norm_k), OF_NORMS},
+     TENSOR(norm_k, options.norm_k)},
     {"norm_epsilon", ATTENTIONS | LINEAR, FIELDS_OPTIONS, FIELD_NUMBER, CALL(options.norm_epsilon)},
     {"rotary", ATTENTIONS, FIELDS_OPTIONS, FIELD_READER, .read = field_rotary,
      .sample = "true|{\"base\":100,\"columns\":2,\"interleaved\":true,\"offset\":1}|"
@@ -339,6 +332,9 @@ static const char *hint_of(const char *name, unsigned at, char text[HINT]) {
         }
         if ((table[row].hint_at & at) != 0) {
             return table[row].hint;
+        }
+        if (at == LINEAR && attn_linear_lacks(name) != NULL) {
+            return attn_linear_lacks(name);
         }
         if ((at & FREE) != 0 && (table[row].at & PROJECTIONS) != 0 &&
             row_of(name, ATTENTION) == ROWS) {

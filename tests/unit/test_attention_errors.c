@@ -645,5 +645,5 @@ Test(errors, of_gradients_of_weights) {
     const attn_options o = {.results = ATTN_WANT(GRAD_B_Q), .upstream = &of_eye};
     expect_multihead_refused(&call, &o, ATTN_INVALID_ARGUMENT, "results", "grad_b_Q needs b_Q");
     const attn_options biased = {.b_k = x};
-    expect_multihead_refused(&call, &biased, ATTN_INVALID_ARGUMENT, "b_K", "belong to these");
+    expect_multihead_refused(&call, &biased, ATTN_INVALID_ARGUMENT, "b_K", "is not possible with projections");
 }
