@@ -264,9 +264,9 @@ static const struct {
 } option_rows[] = {OPTION_MAP(OPTION_ROW)};
 
 attn_status check_lacks(const attn_options *o, enum check_call call, attn_error *error) {
-    static const char *const rules[] = {
-        "is not possible with projections",
-        "is no option of linear attention: ", "is not possible with sequences"};
+    static const char *const rules[] = {"is not possible with projections",
+                                        "is no option of linear attention",
+                                        "is not possible with sequences"};
 #define OPTION_GIVEN(name, given, ...) given,
     const bool given[] = {OPTION_MAP(OPTION_GIVEN)};
     for (size_t i = 0; i < sizeof given; i++) {

@@ -16,8 +16,8 @@
  * tests/support/reference.c, which gets the options, and draw the option in
  * tests/unit/random_calls.c; build/release/unit-tests --filter='attention/random_calls*' compares
  * the two. Random calls have few keys, so make it a kind of tests/unit/attention_calls.h, too. What
- * no body can have (NaN) goes to test_attention_errors.c. The formula of the stages is also in
- * lib/README.md and openapi.yaml.
+ * no body can have (NaN) goes to tests/data/library_errors.txt. The formula of the stages is also
+ * in lib/README.md and openapi.yaml.
  */
 #include "plan_build.h"
 

@@ -109,27 +109,3 @@ Test(decay, of_many_keys) {
     }
     free(x);
 }
-
-/* A plan looks at the numbers when it runs. */
-Test(decay, above_0_is_refused) {
-    static const struct {
-        double x;
-        const char *message;
-    } bad[] = {{0.5,
-                "decay is 0.5 at batch item 0, head 0, key 2: it is the logarithm of a gate, so "
-                "it must be at most 0"},
-               {INFINITY, "decay is inf"},
-               {NAN, "nan at batch item 0, head 0, key 2"}};
-    for (size_t i = 0; i < 3; i++) {
-        for (size_t n = 4; n <= 200; n += 196) {
-            double x[200] = {[2] = bad[i].x};
-            struct call c = draw_with(ATTN_FLOAT64, n, n, x);
-            struct results r = try_call(&c, ATTN_WANT(OUTPUT));
-            cr_expect_eq(r.status, ATTN_INVALID_ARGUMENT);
-            cr_expect_str_eq(r.error.argument, "decay");
-            cr_expect(strstr(r.error.message, bad[i].message) != NULL, "%s", r.error.message);
-            free_results(&r);
-            free_call(&c);
-        }
-    }
-}

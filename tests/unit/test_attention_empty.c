@@ -110,25 +110,6 @@ Test(empty, no_batch_item_gives_zeros_to_shared_keys) {
     cr_expect(are_zeros(grad_k, 4) && are_zeros(grad_v, 2));
 }
 
-/* Keys that all batch items share have one position each, so no batch item, be it none, may give
- * them positions of its own. */
-Test(empty, no_batch_item_has_positions_for_shared_keys) {
-    const attn_tensor q = {.dtype = ATTN_FLOAT64, .rank = 4, .shape = {0, 1, 2, 2}};
-    const attn_tensor k = MATRIX(2, 2, 1, 2, 3, 4), v = MATRIX(2, 1, 1, 2);
-    const attn_tensor table = {.dtype = ATTN_FLOAT64, .rank = 3, .shape = {0, 9, 1}};
-    const attn_tensor positions = {.dtype = ATTN_FLOAT64, .rank = 2, .shape = {0, 2}};
-    const attn_rotary rotary[] = {{.cos = &table, .sin = &table}, {.positions = &positions}};
-    const char *const names[] = {"rotary_cos", "positions"};
-    for (size_t i = 0; i < 2; i++) {
-        const attn_options o = {.results = ATTN_WANT(PRESENT_K), .rotary = &rotary[i]};
-        attn_plan *plan;
-        attn_error error = {0};
-        cr_expect_eq(attn_plan_attention(&plan, &q, &k, &v, &o, &error), ATTN_SHAPE_MISMATCH);
-        cr_expect_str_eq(error.argument, names[i]);
-        attn_plan_free(plan);
-    }
-}
-
 enum {
     LONG = 300000, /* queries; tasks fill fewer numbers than their results have */
     OUT = 3

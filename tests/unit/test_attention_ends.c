@@ -193,32 +193,6 @@ Test(ends, rotary_embedding_counts_from_the_last_valid_key) {
     }
 }
 
-/* A table has rows for the first and the last position of every batch item. */
-Test(ends, tables_have_rows_for_all_batch_items) {
-    static const double ones[2 * ITEMS * KEYS] = {1};
-    const attn_tensor q = {
-        .data = ones, .dtype = ATTN_FLOAT64, .rank = 4, .shape = {ITEMS, 1, QUERIES, 2}};
-    const attn_tensor k = {
-        .data = ones, .dtype = ATTN_FLOAT64, .rank = 4, .shape = {ITEMS, 1, KEYS, 2}};
-    attn_tensor table = {.data = ones, .dtype = ATTN_FLOAT64, .rank = 2, .shape = {KEYS, 1}};
-    attn_rotary rotary = {.cos = &table, .sin = &table};
-    const attn_options o = {.flags = ATTN_FLAG_BOTTOM_RIGHT,
-                            .rotary = &rotary,
-                            .lengths = lengths,
-                            .lengths_count = ITEMS};
-    double output[2 * ITEMS * QUERIES];
-    void *const data[ATTN_RESULT_COUNT] = {output};
-    attn_error error = {0};
-    cr_expect_eq(plan_and_run(&q, &k, &k, &o, data, &error), ATTN_SHAPE_MISMATCH);
-    cr_expect_str_eq(error.message,
-                     "rotary_cos has 4 rows, one for each position from 0 on, but the call has "
-                     "the positions -1 to 3");
-    rotary.offset = 1;
-    cr_expect_eq(plan_and_run(&q, &k, &k, &o, data, &error), ATTN_SHAPE_MISMATCH);
-    table.shape[0] = KEYS + 1;
-    cr_expect_eq(plan_and_run(&q, &k, &k, &o, data, &error), ATTN_OK);
-}
-
 /* One query of some heads that share a key head is computed as some queries of one head. */
 Test(ends, positions_are_told) {
     const attn_tensor k = zero_rows(KEYS), many = k;

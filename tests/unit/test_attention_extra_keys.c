@@ -1,6 +1,6 @@
 /*
- * test_attention_extra_keys.c - tests the extra keys of multi-head attention. Their errors name the
- * rule. test_attention_random.c compares random calls with the formulas.
+ * test_attention_extra_keys.c - tests the extra keys of multi-head attention.
+ * test_attention_random.c compares random calls with the formulas.
  */
 #include <stdlib.h>
 
@@ -19,73 +19,6 @@ static const attn_tensor identity4 = {
     .rank = 2,
     .shape = {COLUMNS, COLUMNS}};
 static const attn_projection projection = {.w_q = &identity4, .w_k = &identity4, .w_v = &identity4};
-
-/* --------------------------------------------------------------------------------------- errors */
-
-#define NUMBERS_OF(dtype_, rank_, ...)                                                             \
-    (&(const attn_tensor){.data = (const double[COLUMNS]){0},                                      \
-                          .dtype = dtype_,                                                         \
-                          .rank = rank_,                                                           \
-                          .shape = {__VA_ARGS__}})
-#define NUMBERS(rank_, ...) NUMBERS_OF(ATTN_FLOAT64, rank_, __VA_ARGS__)
-
-struct bad_extra {
-    const attn_tensor *bias_k, *bias_v;
-    bool zero_key, per_head;
-    attn_options options;
-    attn_status status;
-    const char *argument, *contains;
-};
-
-/* The projections make four columns, which are split into two heads unless per_head is true. */
-#define BAD(status_, argument_, contains_, bias_k_, bias_v_, ...)                                  \
-    { bias_k_, bias_v_, __VA_ARGS__, ATTN_##status_, argument_, contains_ }
-#define HAS_TWO_HEADS                                                                              \
-    false, false, {                                                                                \
-        .heads = HEADS                                                                             \
-    }
-
-static const size_t two_keys[] = {2};
-
-static const struct bad_extra bad_extras[] = {
-    BAD(INVALID_ARGUMENT, "bias_V", "given together", NULL, NUMBERS(1, 4), HAS_TWO_HEADS),
-    BAD(INVALID_ARGUMENT, "bias_K", "given together", NUMBERS(1, 4), NULL, HAS_TWO_HEADS),
-    BAD(SHAPE_MISMATCH, "bias_K", "(4), not (2)", NUMBERS(1, 2), NUMBERS(1, 4), HAS_TWO_HEADS),
-    BAD(SHAPE_MISMATCH, "bias_V", "(2, 2), not (4, 1)", NUMBERS(1, 4), NUMBERS(2, 4, 1),
-        HAS_TWO_HEADS),
-    BAD(SHAPE_MISMATCH, "bias_K", "rank", NUMBERS(3, 1, 2, 2), NUMBERS(1, 4), HAS_TWO_HEADS),
-    BAD(INVALID_ARGUMENT, "bias_V", "float64", NUMBERS(1, 4), NUMBERS_OF(ATTN_FLOAT32, 1, 4),
-        HAS_TWO_HEADS),
-    BAD(SHAPE_MISMATCH, "bias_K", "(4), not (1, 4)", NUMBERS(2, 1, 4), NUMBERS(1, 4), false, true,
-        {0}),
-    BAD(INVALID_ARGUMENT, "alibi", "zero_key", NULL, NULL, true, false,
-        {.heads = HEADS, .flags = ATTN_FLAG_ALIBI}),
-    BAD(INVALID_ARGUMENT, "alibi", "bias_K", NUMBERS(1, 4), NUMBERS(1, 4), true, false,
-        {.heads = HEADS, .alibi_slopes = NUMBERS(1, 2)}),
-    /* The extra key is none of those that lengths count. */
-    BAD(INVALID_ARGUMENT, "lengths", "the number of keys is 1", NULL, NULL, true, false,
-        {.heads = HEADS, .lengths = two_keys, .lengths_count = 1}),
-};
-
-Test(extra_keys, errors_name_the_rule_and_the_value) {
-    for (size_t i = 0; i < sizeof bad_extras / sizeof *bad_extras; i++) {
-        const struct bad_extra *bad = &bad_extras[i];
-        const attn_multihead call = {.x = NUMBERS(2, 1, COLUMNS),
-                                     .projections = &projection,
-                                     .count = 1,
-                                     .per_head = bad->per_head,
-                                     .bias_k = bad->bias_k,
-                                     .bias_v = bad->bias_v,
-                                     .zero_key = bad->zero_key};
-        attn_error error = {0};
-        attn_plan *plan;
-        const attn_status status = attn_plan_multihead(&plan, &call, &bad->options, &error);
-        expect_verdict(i, &(struct verdict){bad->status, bad->argument, bad->contains}, status,
-                       plan, &error);
-    }
-}
-
-/* ----------------------------------------------------------------------------------------- laws */
 
 /* Tasks of a projection begin inside of batch items, whose keys have gaps for extra keys. The
  * output of an item is that of the item alone. */

@@ -1,7 +1,6 @@
 /*
- * test_attention_rotary.c - tests norms and rotary embedding: their errors, and laws that hold
- * whatever the numbers are. test_attention_random.c compares random calls with the formulas, but
- * without scaling.
+ * test_attention_rotary.c - tests norms and rotary embedding by laws that hold whatever the numbers
+ * are. test_attention_random.c compares random calls with the formulas, but without scaling.
  */
 #include <math.h>
 #include <string.h>
@@ -15,170 +14,14 @@ enum {
     NUMBERS = ROWS * COLUMNS
 };
 
-static const double zeros[NUMBERS];
-
-#define OF_DTYPE(dtype_, rank_, ...)                                                               \
-    (&(const attn_tensor){.data = zeros, .dtype = dtype_, .rank = rank_, .shape = {__VA_ARGS__}})
-#define ZEROS(rank_, ...) OF_DTYPE(ATTN_FLOAT64, rank_, __VA_ARGS__)
 #define ROTARY(...)                                                                                \
     {                                                                                              \
         .rotary = &(const attn_rotary) {                                                           \
             __VA_ARGS__                                                                            \
         }                                                                                          \
     }
-#define LISTS(short_, short_count_, long_, long_count_)                                            \
-    .scaling = ATTN_ROTARY_LONGROPE, .original_positions = 8, .short_factors = short_,             \
-    .short_count = short_count_, .long_factors = long_, .long_count = long_count_
 
-static const double ones[2] = {1, 1}, fours[2] = {4, 4}, holed[2] = {1, 0}, unknown[2] = {NAN, 1};
-
-/* --------------------------------------------------------------------------------------- errors */
-
-struct bad_rotation {
-    size_t n, m, d;
-    attn_options options;
-    attn_status status;
-    const char *argument, *contains;
-};
-
-/* BAD_CALL is a call of n queries, m keys and d columns with its error. BAD is one of three rows of
- * four columns. BAD_ROTARY is such a call whose wrong argument is "rotary". */
-#define BAD_CALL(n_, m_, d_, status_, argument_, contains_, ...)                                   \
-    { n_, m_, d_, __VA_ARGS__, ATTN_##status_, argument_, contains_ }
-#define BAD(status_, argument_, contains_, ...)                                                    \
-    BAD_CALL(ROWS, ROWS, COLUMNS, status_, argument_, contains_, __VA_ARGS__)
-#define BAD_ROTARY(contains_, ...) BAD(INVALID_ARGUMENT, "rotary", contains_, ROTARY(__VA_ARGS__))
-
-static const struct bad_rotation bad_rotations[] = {
-    BAD(SHAPE_MISMATCH, "norm_Q", "(4), not (3)", {.norm_q = ZEROS(1, 3)}),
-    BAD(SHAPE_MISMATCH, "norm_K", "rank", {.norm_k = ZEROS(2, 1, 4)}),
-    BAD(INVALID_ARGUMENT, "norm_Q", "float64", {.norm_q = OF_DTYPE(ATTN_FLOAT32, 1, 4)}),
-    BAD(INVALID_ARGUMENT, "norm_epsilon", "is -1", {.norm_epsilon = -1}),
-    BAD(INVALID_ARGUMENT, "norm_epsilon", "is nan", {.norm_epsilon = NAN}),
-    BAD(INVALID_ARGUMENT, "norm_epsilon", "is inf", {.norm_epsilon = INFINITY}),
-    BAD_CALL(1, 1, 65538, TOO_LARGE, "norm_K", "65538 columns", {.norm_k = ZEROS(1, 65538)}),
-
-    BAD_CALL(3, 3, 3, INVALID_ARGUMENT, "rotary", "3 columns", ROTARY(0)),
-    BAD_CALL(1, 1, 65538, TOO_LARGE, "rotary", "65538 columns", ROTARY(0)),
-    BAD_ROTARY("3 columns", .columns = 3),
-    BAD_ROTARY("at most 4", .columns = SIZE_MAX - 1),
-    BAD_CALL(3, 3, 3, INVALID_ARGUMENT, "rotary", "turns 4 columns", ROTARY(.columns = 4)),
-    BAD_ROTARY("offset of rotary is -1", .offset = -1),
-    BAD_ROTARY("9223372036854775807", .offset = INT64_MAX),
-    BAD_ROTARY("base of rotary is -1", .base = -1),
-    BAD_ROTARY("base of rotary is nan", .base = NAN),
-    BAD_ROTARY("base of rotary is inf", .base = INFINITY),
-    BAD_ROTARY("scaling of rotary is 6", .scaling = 6),
-    BAD_ROTARY("attention_factor of rotary is -1", .attention_factor = -1),
-    BAD_ROTARY("attention_factor of rotary is nan", .attention_factor = NAN),
-    BAD_ROTARY("factor of rotary is inf", .scaling = ATTN_ROTARY_LINEAR, .factor = INFINITY),
-    BAD_ROTARY("original_positions of rotary is nan", .scaling = ATTN_ROTARY_DYNAMIC, .factor = 2,
-               .original_positions = NAN),
-    BAD_ROTARY("beta_slow of rotary is -1", .scaling = ATTN_ROTARY_YARN, .factor = 2,
-               .original_positions = 8, .beta_slow = -1),
-    BAD_ROTARY("mscale_all_dim of rotary is nan", .scaling = ATTN_ROTARY_YARN, .factor = 2,
-               .original_positions = 8, .mscale_all = NAN),
-    BAD_ROTARY("high_freq_factor of rotary is 1", .scaling = ATTN_ROTARY_LLAMA3, .factor = 2,
-               .original_positions = 8, .low_factor = 1, .high_factor = 1),
-    BAD_ROTARY("long_factor[1] of rotary is 0", LISTS(ones, 2, holed, 2)),
-    BAD_ROTARY("short_factor[0] of rotary is nan", LISTS(unknown, 2, ones, 2)),
-    BAD(SHAPE_MISMATCH, "rotary", "short_factor of rotary", ROTARY(LISTS(NULL, 2, ones, 2))),
-    BAD(SHAPE_MISMATCH, "rotary", "long_factor of rotary", ROTARY(LISTS(ones, 2, ones, 1))),
-
-    BAD(SHAPE_MISMATCH, "positions", "2 numbers", ROTARY(.positions = ZEROS(1, 2))),
-    BAD(SHAPE_MISMATCH, "positions", "(2, 3), but the call has no batch axis",
-        ROTARY(.positions = ZEROS(2, 2, 3))),
-    BAD_CALL(2, 3, 4, SHAPE_MISMATCH, "positions", "3 new keys", ROTARY(.positions = ZEROS(1, 2))),
-    BAD(INVALID_ARGUMENT, "positions", "float64", ROTARY(.positions = OF_DTYPE(ATTN_INT64, 1, 3))),
-    BAD(INVALID_ARGUMENT, "rotary_sin", "given together", ROTARY(.cos = ZEROS(2, 3, 2))),
-    BAD(INVALID_ARGUMENT, "rotary_cos", "given together", ROTARY(.sin = ZEROS(2, 3, 2))),
-    BAD(INVALID_ARGUMENT, "rotary_sin", "float64",
-        ROTARY(.cos = ZEROS(2, 3, 2), .sin = OF_DTYPE(ATTN_FLOAT32, 2, 3, 2))),
-    BAD(SHAPE_MISMATCH, "rotary_sin", "(3, 2), not (1, 3, 2)",
-        ROTARY(.cos = ZEROS(2, 3, 2), .sin = ZEROS(3, 1, 3, 2))),
-    BAD(SHAPE_MISMATCH, "rotary_cos", "2 columns",
-        ROTARY(.cos = ZEROS(2, 3, 2), .sin = ZEROS(2, 3, 2), .columns = 2)),
-    BAD(SHAPE_MISMATCH, "rotary_cos", "positions 1 to 3",
-        ROTARY(.cos = ZEROS(2, 3, 2), .sin = ZEROS(2, 3, 2), .offset = 1)),
-    BAD_CALL(3, 2, 4, SHAPE_MISMATCH, "rotary_cos", "positions 0 to 2",
-             ROTARY(.cos = ZEROS(2, 2, 2), .sin = ZEROS(2, 2, 2))),
-    /* If there are two keys, the bottom right rule puts the first of three queries at -1. */
-    BAD_CALL(3, 2, 4, SHAPE_MISMATCH, "rotary_cos", "positions -1 to 1",
-             {.causal = true,
-              .flags = ATTN_FLAG_BOTTOM_RIGHT,
-              .rotary = &(const attn_rotary){.cos = ZEROS(2, 3, 2), .sin = ZEROS(2, 3, 2)}}),
-};
-
-Test(rotary, errors_name_the_rule_and_the_value) {
-    for (size_t i = 0; i < sizeof bad_rotations / sizeof *bad_rotations; i++) {
-        const struct bad_rotation *bad = &bad_rotations[i];
-        attn_error error = {0};
-        attn_plan *plan;
-        const attn_status status =
-            attn_plan_attention(&plan, ZEROS(2, bad->n, bad->d), ZEROS(2, bad->m, bad->d),
-                                ZEROS(2, bad->m, 1), &bad->options, &error);
-        expect_verdict(i, &(struct verdict){bad->status, bad->argument, bad->contains}, status,
-                       plan, &error);
-    }
-}
-
-/* Positions and tables may differ between batch items only if these have keys of their own. */
-Test(rotary, batch_items_that_share_keys_share_positions) {
-    const attn_tensor *q = ZEROS(4, 2, 1, 3, 2), *own = q, *shared = ZEROS(2, 3, 2);
-    const attn_tensor *positions = ZEROS(2, 2, 3), *table = ZEROS(3, 2, 3, 1);
-    const attn_rotary rotary[] = {{.positions = positions}, {.cos = table, .sin = table}};
-    static const char *const arguments[] = {"positions", "rotary_cos"};
-    for (size_t i = 0; i < 2; i++) {
-        const attn_options o = {.rotary = &rotary[i]};
-        attn_error error = {0};
-        attn_plan *plan;
-        cr_expect_eq(attn_plan_attention(&plan, q, own, own, &o, &error), ATTN_OK, "%s",
-                     error.message);
-        attn_plan_free(plan);
-        cr_expect_eq(attn_plan_attention(&plan, q, shared, shared, &o, &error),
-                     ATTN_SHAPE_MISMATCH);
-        cr_expect_str_eq(error.argument, arguments[i]);
-        cr_expect_not_null(strstr(error.message, "all batch items share one K"), "%s",
-                           error.message);
-    }
-}
-
-Test(rotary, of_heads_of_different_sizes_are_refused) {
-    const attn_tensor *x = ZEROS(2, 2, 1), *two = ZEROS(2, 1, 2), *four = ZEROS(2, 1, 4);
-    const attn_projection heads[] = {{.w_q = two, .w_k = two, .w_v = two},
-                                     {.w_q = four, .w_k = four, .w_v = two}};
-    const attn_multihead call = {.x = x, .projections = heads, .count = 2, .per_head = true};
-    const attn_options turned = ROTARY(0), normalised = {.norm_q = ZEROS(1, 2)};
-    attn_error error = {0};
-    attn_plan *plan;
-    cr_expect_eq(attn_plan_multihead(&plan, &call, &turned, &error), ATTN_SHAPE_MISMATCH);
-    cr_expect_str_eq(error.argument, "rotary");
-    cr_expect_not_null(strstr(error.message, "head 0 has 2 columns and head 1 has 4"), "%s",
-                       error.message);
-    cr_expect_eq(attn_plan_multihead(&plan, &call, &normalised, &error), ATTN_SHAPE_MISMATCH);
-    cr_expect_str_eq(error.argument, "norm_Q");
-}
-
-/* The numbers of positions are read when the plan runs. */
-Test(rotary, positions_without_a_row_of_the_table_are_refused) {
-    static const double bad[] = {-1, 0.5, 3, NAN, INFINITY};
-    static const char *const said[] = {"has -1,", "has 0.5,", "has 3,", "nan,", "has inf,"};
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        const double numbers[ROWS] = {0, bad[i], 2};
-        const attn_tensor positions = {
-            .data = numbers, .dtype = ATTN_FLOAT64, .rank = 1, .shape = {ROWS}};
-        const attn_options o =
-            ROTARY(.positions = &positions, .cos = ZEROS(2, 3, 2), .sin = ZEROS(2, 3, 2));
-        const attn_tensor *x = ZEROS(2, ROWS, COLUMNS);
-        double output[NUMBERS];
-        attn_error error = {0};
-        cr_expect_eq(plan_and_run(x, x, x, &o, (void *[ATTN_RESULT_COUNT]){output}, &error),
-                     ATTN_INVALID_ARGUMENT);
-        cr_expect_str_eq(error.argument, "positions");
-        cr_expect_not_null(strstr(error.message, said[i]), "%s", error.message);
-        cr_expect_not_null(strstr(error.message, "positions 0 to 2"), "%s", error.message);
-    }
-}
+static const double fours[2] = {4, 4};
 
 /* ---------------------------------------------------------------------------------------- norms */
 

@@ -199,38 +199,6 @@ Test(sizes, promise_21_claimed_sizes_are_planned_or_refused) {
     cr_expect(planned > 0 && refused > planned, "%zu planned, %zu refused", planned, refused);
 }
 
-/* The sizes of BLAS are signed ints of 32 bits. The largest such size is planned, and one more is
- * not. The most keys are 32 less, because rows of scores are padded. A plan does not read the
- * numbers of its tensors, so these need no memory. */
-Test(sizes, the_largest_size_is_that_of_blas) {
-    enum {
-        MOST = 0x7fffffff
-    };
-    static float nothing[1];
-    static const struct {
-        size_t n, m, d, d_v;
-        const char *too_large; /* the matrix; "" for the whole call, NULL if nothing is too large */
-    } calls[] = {
-        {MOST, 1, 1, 1, NULL},      {MOST + (size_t)1, 1, 1, 1, "Q"},
-        {1, 1, MOST, 1, NULL},      {1, 1, MOST + (size_t)1, 1, "Q"},
-        {1, 1, 1, MOST, NULL},      {1, 1, 1, MOST + (size_t)1, "V"},
-        {1, MOST - 32, 1, 1, NULL}, {1, MOST - 31, 1, 1, ""},
-        {1, MOST, 1, 1, ""},        {1, MOST + (size_t)1, 1, 1, "K"},
-    };
-    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
-        const attn_tensor q = {.rank = 2, .shape = {calls[i].n, calls[i].d}, .data = nothing};
-        const attn_tensor k = {.rank = 2, .shape = {calls[i].m, calls[i].d}, .data = nothing};
-        const attn_tensor v = {.rank = 2, .shape = {calls[i].m, calls[i].d_v}, .data = nothing};
-        attn_plan *plan = NULL;
-        attn_error error = {0};
-        const attn_status status = attn_plan_attention(&plan, &q, &k, &v, NULL, &error);
-        const bool fits = calls[i].too_large == NULL;
-        cr_expect_eq(status, fits ? ATTN_OK : ATTN_TOO_LARGE, "call %zu: %s", i, error.message);
-        cr_expect_str_eq(error.argument, fits ? "" : calls[i].too_large, "call %zu", i);
-        attn_plan_free(plan);
-    }
-}
-
 /* The slopes of Press et al. 2021 for any number of heads: those of the lower power of two, and
  * then every other one of twice that power. */
 static double slope_of_paper(size_t h, size_t heads) {
