@@ -1,120 +1,13 @@
 /*
- * answer.h - the names that "return" knows, the results of the library that each stands for, and
- * the answer that lists the results of a call.
- *
- * To add a result: add a row to ANSWER_MAP. A result with a form of its own also needs a case in add_result() and in answer_describe() of answer.c. Add it to openapi.yaml and to
- * tests/openapi/exact.yaml: to the names of return of each request and to the answers (then make
- * docs); to worker.js of the explorer; to EVERY_RESULT of tests/support/binary.c; and to a row of
- * tests/data/answers.txt. A result that is one tensor of floats can be expected without more;
- * promise() in comparison_answer.c has its bound, and Expected in exact.yaml its name. If it may be
- * null, test_extremes.c lists it.
+ * answer.h - the answer of a call, which lists its results.
  */
 #ifndef API_ANSWER_H
 #define API_ANSWER_H
 
-#include <string.h>
-
+#include "api/answer_names.h"
 #include "api/reply.h"
 
 struct call;
-
-/* One row for each name: X(NAME, text, the greatest rank of its results, whether it has a part for
- * each head if the heads have projections of their own, then whether it is a result of /attention,
- * of calls with projections, of stored layers and of /linear-attention, and the bits of its results
- * in attn_options.results). The library has no result COMPARISON. The order of the rows is that in
- * which messages list the names; nothing else follows from it. */
-#define ANSWER_MAP(X)                                                                              \
-    X(OUTPUT, "output", 4, 0, 1, 1, 1, 1, ATTN_WANT(OUTPUT))                                       \
-    X(WEIGHTS, "weights", 4, 0, 1, 1, 1, 1, ATTN_WANT(WEIGHTS))                                    \
-    X(PRESENT_STATE, "present_state", 4, 0, 0, 0, 0, 1, ATTN_WANT(PRESENT_STATE))                  \
-    X(STATES, "states", 5, 0, 0, 0, 0, 1, ATTN_WANT(STATES))                                       \
-    X(DECAYS, "decays", 4, 0, 0, 0, 0, 1, ATTN_WANT(DECAYS))                                       \
-    X(GRAD_BETA, "grad_beta", 3, 0, 0, 0, 0, 1, ATTN_WANT(GRAD_BETA))                              \
-    X(GRAD_PAST_STATE, "grad_past_state", 4, 0, 0, 0, 0, 1, ATTN_WANT(GRAD_PAST_STATE))            \
-    X(SCORES, "scores", 4, 0, 1, 1, 1, 0, ATTN_WANT(SCORES))                                       \
-    X(SCALED_SCORES, "scaled_scores", 4, 0, 1, 1, 1, 0, ATTN_WANT(SCALED_SCORES))                  \
-    X(MASKED_SCORES, "masked_scores", 4, 0, 1, 1, 1, 0, ATTN_WANT(MASKED_SCORES))                  \
-    X(LSE, "lse", 3, 0, 1, 1, 1, 0, ATTN_WANT(LSE))                                                \
-    X(STATISTICS, "statistics", 0, 0, 1, 1, 1, 0, ATTN_WANT(STATISTICS))                           \
-    X(ENTROPY, "entropy", 3, 0, 1, 1, 1, 0, ATTN_WANT(ENTROPY))                                    \
-    X(TOP_K, "top_k", 4, 0, 1, 1, 1, 0, ATTN_WANT(TOP_K_INDICES) | ATTN_WANT(TOP_K_WEIGHTS))       \
-    X(COMPARISON, "comparison", 0, 0, 1, 1, 1, 1, 0)                                               \
-    X(PRESENT_K, "present_K", 4, 1, 1, 1, 1, 0, ATTN_WANT(PRESENT_K))                              \
-    X(PRESENT_V, "present_V", 4, 1, 1, 1, 1, 0, ATTN_WANT(PRESENT_V))                              \
-    X(GRAD_Q, "grad_Q", 4, 1, 1, 1, 1, 1, ATTN_WANT(GRAD_Q))                                       \
-    X(GRAD_K, "grad_K", 4, 1, 1, 1, 1, 1, ATTN_WANT(GRAD_K))                                       \
-    X(GRAD_V, "grad_V", 4, 1, 1, 1, 1, 1, ATTN_WANT(GRAD_V))                                       \
-    X(GRAD_X, "grad_X", 4, 0, 1, 1, 1, 0, ATTN_WANT(GRAD_X))                                       \
-    X(GRAD_PAST_K, "grad_past_K", 4, 0, 1, 1, 1, 0, ATTN_WANT(GRAD_PAST_K))                        \
-    X(GRAD_PAST_V, "grad_past_V", 4, 0, 1, 1, 1, 0, ATTN_WANT(GRAD_PAST_V))                        \
-    X(GRAD_BIAS, "grad_bias", 4, 0, 1, 1, 1, 0, ATTN_WANT(GRAD_BIAS))                              \
-    X(GRAD_SINK, "grad_sink", 1, 0, 1, 1, 1, 0, ATTN_WANT(GRAD_SINK))                              \
-    X(GRAD_ALIBI, "grad_alibi", 1, 0, 1, 1, 1, 0, ATTN_WANT(GRAD_ALIBI))                           \
-    X(GRAD_NORM_Q, "grad_norm_Q", 1, 0, 1, 1, 1, 0, ATTN_WANT(GRAD_NORM_Q))                        \
-    X(GRAD_NORM_K, "grad_norm_K", 1, 0, 1, 1, 1, 0, ATTN_WANT(GRAD_NORM_K))                        \
-    X(GRAD_B_Q, "grad_b_Q", 2, 1, 1, 1, 0, 0, ATTN_WANT(GRAD_B_Q))                                 \
-    X(GRAD_B_K, "grad_b_K", 2, 1, 1, 1, 0, 0, ATTN_WANT(GRAD_B_K))                                 \
-    X(GRAD_B_V, "grad_b_V", 2, 1, 1, 1, 0, 0, ATTN_WANT(GRAD_B_V))                                 \
-    X(GRAD_DECAY, "grad_decay", 4, 0, 1, 1, 0, 1, ATTN_WANT(GRAD_DECAY))                           \
-    X(Q, "Q", 4, 1, 0, 1, 1, 0, ATTN_WANT(Q))                                                      \
-    X(K, "K", 4, 1, 0, 1, 1, 0, ATTN_WANT(K))                                                      \
-    X(V, "V", 4, 1, 0, 1, 1, 0, ATTN_WANT(V))                                                      \
-    X(GRAD_CONTEXT, "grad_context", 3, 0, 0, 1, 1, 0, ATTN_WANT(GRAD_CONTEXT))                     \
-    X(GRAD_VALUE_CONTEXT, "grad_value_context", 3, 0, 0, 1, 1, 0, ATTN_WANT(GRAD_VALUE_CONTEXT))   \
-    X(GRAD_W_Q, "grad_W_Q", 3, 1, 0, 1, 0, 0, ATTN_WANT(GRAD_W_Q))                                 \
-    X(GRAD_W_K, "grad_W_K", 3, 1, 0, 1, 0, 0, ATTN_WANT(GRAD_W_K))                                 \
-    X(GRAD_W_V, "grad_W_V", 3, 1, 0, 1, 0, 0, ATTN_WANT(GRAD_W_V))                                 \
-    X(GRAD_W_O, "grad_W_O", 2, 0, 0, 1, 0, 0, ATTN_WANT(GRAD_W_O))                                 \
-    X(GRAD_B_O, "grad_b_O", 1, 0, 0, 1, 0, 0, ATTN_WANT(GRAD_B_O))                                 \
-    X(GRAD_BIAS_K, "grad_bias_K", 2, 0, 0, 1, 0, 0, ATTN_WANT(GRAD_BIAS_K))                        \
-    X(GRAD_BIAS_V, "grad_bias_V", 2, 0, 0, 1, 0, 0, ATTN_WANT(GRAD_BIAS_V))
-
-enum answer_name {
-#define ANSWER_ENUM(name, ...) ANSWER_##name,
-    ANSWER_MAP(ANSWER_ENUM)
-#undef ANSWER_ENUM
-    ANSWER_COUNT
-};
-
-/* How many names each list has. */
-#define ANSWER_IN_ATTENTION(name, text, rank, parts, attention, ...)                +attention
-#define ANSWER_IN_PROJECTIONS(name, text, rank, parts, attention, projections, ...) +projections
-#define ANSWER_IN_LAYER(name, text, rank, parts, a, p, layer, ...)                  +layer
-#define ANSWER_IN_LINEAR(name, text, rank, parts, a, p, layer, linear, bits)        +linear
-enum {
-    ANSWER_OF_ATTENTION = 0 ANSWER_MAP(ANSWER_IN_ATTENTION),
-    ANSWER_OF_PROJECTIONS = 0 ANSWER_MAP(ANSWER_IN_PROJECTIONS),
-    ANSWER_OF_LAYER = 0 ANSWER_MAP(ANSWER_IN_LAYER),
-    ANSWER_OF_LINEAR = 0 ANSWER_MAP(ANSWER_IN_LINEAR)
-};
-
-extern const char *const answer_names[ANSWER_COUNT];
-extern const char *const answer_attention_names[ANSWER_OF_ATTENTION];
-extern const char *const answer_projections_names[ANSWER_OF_PROJECTIONS];
-extern const char *const answer_layer_names[ANSWER_OF_LAYER];
-extern const char *const answer_linear_names[ANSWER_OF_LINEAR];
-extern const unsigned answer_at[ANSWER_COUNT]; /* bits FIELDS_AT_* of those that have the name */
-extern const uint64_t answer_bits[ANSWER_COUNT];
-extern const int answer_ranks[ANSWER_COUNT];
-extern const bool answer_has_parts[ANSWER_COUNT]; /* has it a part for each head, see the map? */
-
-/* Returns the names that objects with these fields can return, and their number. Objects without
- * the key "return" have an output alone. */
-const char *const *answer_names_of(unsigned fields, size_t *count);
-
-/* Returns the name of a result, which must be one of them. */
-static inline enum answer_name answer_of(const char *name) {
-    size_t which = 0;
-    while (strcmp(answer_names[which], name) != 0) {
-        which++;
-    }
-    return (enum answer_name)which;
-}
-
-/* Is a result a gradient? */
-static inline bool answer_is_gradient(enum answer_name which) {
-    return strncmp(answer_names[which], "grad_", 5) == 0;
-}
 
 /* Lists all results of objects with these fields as items without numbers: each has its type and
  * its greatest rank. */

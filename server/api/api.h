@@ -38,9 +38,11 @@ struct api_state {
      * The owner has checked that nothing else is in this list. */
     const char *frame_ancestors;
 
-    struct codec_options codec;                   /* how bodies are read; api_app() sets it */
+    /* api_app() sets these. */
+    const struct api_route *routes; /* api_routes, for handlers that list the endpoints */
+    struct codec_options codec;     /* how bodies are read */
     const char *infinity_keys[API_INFINITY_KEYS]; /* of `codec` */
-    char policy[API_ANCESTORS + 256];             /* of the files for browsers; api_app() sets it */
+    char policy[API_ANCESTORS + 256];             /* of the files for browsers */
     struct metrics metrics;
 };
 
@@ -97,6 +99,7 @@ enum {
 
 #define API_MODEL_VERSION "1" /* the one version of each model */
 
+/* Behind the last row is one whose path is NULL. */
 extern const struct api_route api_routes[];
 extern const size_t api_route_count;
 

@@ -230,7 +230,7 @@ static void app_completed(void *context, const struct http_request *request,
     if (route != NULL && route->handler == NULL) {
         char name[LAYERS_NAME + 2];
         copy_name(route, request->path, name);
-        const struct api_route *model = inference_model(name);
+        const struct api_route *model = inference_model(state, name);
         if (model != NULL) {
             metrics_inferred(&state->metrics, (size_t)(model - api_routes), record);
         }
@@ -241,6 +241,7 @@ struct http_app api_app(struct api_state *state) {
     fields_infinity_keys(state->infinity_keys);
     state->codec = (struct codec_options){.dtype_key = fields_dtype_key(),
                                           .infinity_keys = state->infinity_keys};
+    state->routes = api_routes;
     assets_set_policy(state);
     return (struct http_app){
         .context = state,

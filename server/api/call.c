@@ -4,6 +4,7 @@
  */
 #include "api/call.h"
 
+#include "api/answer.h"
 #include "api/comparison.h"
 #include "api/fields.h"
 #include "api/reply.h"

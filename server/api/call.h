@@ -6,7 +6,7 @@
 
 #include <pthread.h>
 
-#include "api/answer.h"
+#include "api/answer_names.h"
 #include "api/api.h"
 #include "api/excluded.h"
 #include "api/stored.h"

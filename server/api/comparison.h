@@ -18,7 +18,7 @@
 
 #include <pthread.h>
 
-#include "api/answer.h"
+#include "api/answer_names.h"
 #include "api/call.h"
 
 enum {

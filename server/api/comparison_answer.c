@@ -1,6 +1,8 @@
 /* comparison_answer.c - what an answer says of a comparison: verdicts, errors and their places. */
 #include "api/comparison.h"
 
+#include "api/reply.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -304,10 +304,15 @@ const struct field *fields_row(size_t row) {
 
 /* Returns the path of the first endpoint that has a key, or NULL. */
 static const char *place_of(const char *name) {
-    for (size_t i = 0; i < api_route_count; i++) {
-        if ((api_routes[i].fields & API_NO_BODY) == 0 &&
-            row_of(name, api_routes[i].fields) < ROWS) {
-            return api_routes[i].path;
+    static const struct {
+        unsigned at;
+        const char *path;
+    } places[] = {{ATTENTION, "/attention"},     {PROJECTIONS, "/self-attention"},
+                  {LINEAR, "/linear-attention"}, {SOFTMAX, "/softmax"},
+                  {EMBEDDINGS, "/embeddings"},   {LAYER, "/layers/{name}/attention"}};
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        if (row_of(name, places[i].at) < ROWS) {
+            return places[i].path;
         }
     }
     return NULL;

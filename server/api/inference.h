@@ -14,12 +14,12 @@
 
 #define INFERENCE_PATH "/v2" /* all paths of the protocol are this one or below it */
 
-/* Returns whether a route is a model: it computes from matrices. */
-bool inference_is_endpoint(const struct api_route *route);
-
 /* Returns the route of a model, such as /attention for the name "attention", or NULL if no endpoint
  * has this name. */
-const struct api_route *inference_model(const char *name);
+const struct api_route *inference_model(const struct api_state *state, const char *name);
+
+/* Returns the first route from this one on that is a model, or NULL. */
+const struct api_route *inference_endpoint(const struct api_route *route);
 
 /* Finds the endpoint or the stored layer that is the model of the path; its route becomes that of
  * the request. A client that needs a key and has none sees no stored layer. Returns false after

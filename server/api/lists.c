@@ -60,6 +60,7 @@ static struct listing *new_listing(struct api_request *request, lists_add *add) 
     memset(listing, 0, sizeof *listing);
     listing->layers = request->state->layers;
     listing->page.catalogue = listing->layers != NULL ? layers_take(listing->layers) : &none;
+    listing->page.routes = request->state->routes;
     listing->add = add;
     codec_items_begin(&listing->items, &request->account);
     listing->phase = (struct job_phases){NULL, 1, NULL, lists_task, listing};

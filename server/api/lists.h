@@ -11,6 +11,7 @@
 /* The entries [first, end) of a catalogue. */
 struct lists_page {
     const struct layers_catalogue *catalogue;
+    const struct api_route *routes; /* those of the service */
     size_t first, end;
     bool opens, closes; /* what stands before the entries, or behind them, belongs to the page */
 };
@@ -19,8 +20,7 @@ struct lists_page {
 typedef void lists_add(struct codec_items *list, const struct lists_page *page);
 
 /* Begins the answer with all entries, of which each task adds a page, or with none of them if
- * `hidden`. Returns the work, or NULL
- * after filling the response. */
+ * `hidden`. Returns the work, or NULL after filling the response. */
 struct api_work *lists_all(struct api_request *request, bool hidden, lists_add *add);
 
 /* Begins the answer with the page that the parameters "after" and "limit" of the query name. All

@@ -75,15 +75,16 @@ static void put_histogram(struct page *page, const char *name, const char *label
     put(page, "%s_count%s %" PRIu64 "\n", name, alone, count);
 }
 
-static void put_requests(struct page *page, const struct metrics *metrics) {
+static void put_requests(struct page *page, const struct api_state *state) {
+    const struct metrics *metrics = &state->metrics;
     head(page, "attentiond_requests_total", "counter", "Requests answered, by route and status.");
-    for (size_t route = 0; route <= api_route_count; route++) {
+    for (size_t route = 0; route == 0 || state->routes[route - 1].path != NULL; route++) {
+        const char *path = state->routes[route].path;
         for (size_t code = 0; code < METRICS_CODES; code++) {
             const uint64_t count = get(&metrics->requests[route][code]);
-            if (count > 0 || (code == 0 && route < api_route_count)) {
+            if (count > 0 || (code == 0 && path != NULL)) {
                 put(page, "attentiond_requests_total{route=\"%s\",code=\"%d\"} %" PRIu64 "\n",
-                    route < api_route_count ? api_routes[route].path : "none", metrics_codes[code],
-                    count);
+                    path != NULL ? path : "none", metrics_codes[code], count);
             }
         }
     }
@@ -191,7 +192,7 @@ struct api_work *api_metrics(struct api_request *request) {
     head(&page, "attentiond_build_info", "gauge", "The versions that are running.");
     put(&page, "attentiond_build_info{version=\"%s\",blas_core=\"%s\",kernels=\"%s\"} 1\n",
         build.version, build.blas_core, build.kernels);
-    put_requests(&page, &request->state->metrics);
+    put_requests(&page, request->state);
     put_times(&page, &request->state->metrics);
     put_costs(&page, &request->state->metrics);
     put_load(&page, request);

@@ -10,18 +10,21 @@
 #include "api/lists.h"
 #include "api/reply.h"
 
-bool inference_is_endpoint(const struct api_route *route) {
-    return (route->fields & (FIELDS_AT_ATTENTION | FIELDS_AT_PROJECTIONS | FIELDS_AT_LINEAR |
-                             FIELDS_AT_SOFTMAX)) != 0;
+const struct api_route *inference_endpoint(const struct api_route *route) {
+    const unsigned matrices =
+        FIELDS_AT_ATTENTION | FIELDS_AT_PROJECTIONS | FIELDS_AT_LINEAR | FIELDS_AT_SOFTMAX;
+    while (route->path != NULL && (route->fields & matrices) == 0) {
+        route++;
+    }
+    return route->path != NULL ? route : NULL;
 }
 
-const struct api_route *inference_model(const char *name) {
-    for (size_t i = 0; i < api_route_count; i++) {
-        if (inference_is_endpoint(&api_routes[i]) && strcmp(api_routes[i].path + 1, name) == 0) {
-            return &api_routes[i];
-        }
+const struct api_route *inference_model(const struct api_state *state, const char *name) {
+    const struct api_route *route = inference_endpoint(state->routes);
+    while (route != NULL && strcmp(route->path + 1, name) != 0) {
+        route = inference_endpoint(route + 1);
     }
-    return NULL;
+    return route;
 }
 
 /* Returns whether a stored layer that is served has the name in the path. */
@@ -41,11 +44,9 @@ void inference_refuse_model(struct api_request *request) {
     char detail[384];
     int size = snprintf(detail, sizeof detail, "there is no model at %.100s; the models are",
                         request->http->path);
-    for (size_t i = 0; i < api_route_count; i++) {
-        if (inference_is_endpoint(&api_routes[i])) {
-            size += snprintf(detail + size, sizeof detail - (size_t)size, " %s,",
-                             api_routes[i].path + 1);
-        }
+    for (const struct api_route *route = inference_endpoint(request->state->routes); route != NULL;
+         route = inference_endpoint(route + 1)) {
+        size += snprintf(detail + size, sizeof detail - (size_t)size, " %s,", route->path + 1);
     }
     size--; /* the last comma */
     snprintf(detail + size, sizeof detail - (size_t)size, "%s",
@@ -56,9 +57,10 @@ void inference_refuse_model(struct api_request *request) {
 }
 
 bool inference_find(struct api_request *request) {
-    const struct api_route *route = inference_model(request->name);
+    const struct api_route *route = inference_model(request->state, request->name);
     if (route == NULL && is_layer(request)) {
-        for (route = api_routes; route->fields != FIELDS_AT_LAYER; route++) { /* there is one */
+        for (route = request->state->routes; route->fields != FIELDS_AT_LAYER;
+             route++) { /* there is one */
         }
     }
     if (route == NULL) {
@@ -123,10 +125,9 @@ static void add_models(struct codec_items *list, const struct lists_page *page) 
         codec_add_open(list, CODEC_OP_OBJECT, NULL);
         codec_add_open(list, CODEC_OP_ARRAY, "models");
     }
-    for (size_t i = 0; page->opens && i < api_route_count; i++) {
-        if (inference_is_endpoint(&api_routes[i])) {
-            codec_add_text(list, NULL, api_routes[i].path + 1);
-        }
+    for (const struct api_route *route = page->opens ? inference_endpoint(page->routes) : NULL;
+         route != NULL; route = inference_endpoint(route + 1)) {
+        codec_add_text(list, NULL, route->path + 1);
     }
     for (size_t i = page->first; i < page->end; i++) {
         const struct layers_entry *entry = &page->catalogue->entries[i];
@@ -278,6 +279,7 @@ static void describe_stats(struct codec_items *list, const char *name,
 
 struct api_work *api_model_stats(struct api_request *request) {
     const bool all = strcmp(request->http->path, INFERENCE_PATH "/models/stats") == 0;
+    const struct api_state *state = request->state;
     struct codec_items list;
     if (!all && !inference_find(request)) {
         return NULL;
@@ -290,9 +292,10 @@ struct api_work *api_model_stats(struct api_request *request) {
     codec_items_begin(&list, NULL);
     codec_add_open(&list, CODEC_OP_OBJECT, NULL);
     codec_add_open(&list, CODEC_OP_ARRAY, "model_stats");
-    for (size_t i = 0; i < api_route_count; i++) {
-        if (inference_is_endpoint(&api_routes[i]) && (all || request->route == &api_routes[i])) {
-            describe_stats(&list, api_routes[i].path + 1, &request->state->metrics.models[i]);
+    for (const struct api_route *route = inference_endpoint(state->routes); route != NULL;
+         route = inference_endpoint(route + 1)) {
+        if (all || request->route == route) {
+            describe_stats(&list, route->path + 1, &state->metrics.models[route - state->routes]);
         }
     }
     codec_add_close(&list);

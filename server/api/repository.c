@@ -23,10 +23,9 @@ static void add_index(struct codec_items *list, const struct lists_page *page) {
     if (page->opens) {
         codec_add_open(list, CODEC_OP_ARRAY, NULL);
     }
-    for (size_t i = 0; page->opens && i < api_route_count; i++) {
-        if (inference_is_endpoint(&api_routes[i])) {
-            add_entry(list, api_routes[i].path + 1, "");
-        }
+    for (const struct api_route *route = page->opens ? inference_endpoint(page->routes) : NULL;
+         route != NULL; route = inference_endpoint(route + 1)) {
+        add_entry(list, route->path + 1, "");
     }
     for (size_t i = page->first; i < page->end; i++) {
         const struct layers_entry *entry = &page->catalogue->entries[i];

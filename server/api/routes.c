@@ -60,12 +60,13 @@ const struct api_route api_routes[] = {
     {"GET", "/", 0, api_explorer, API_OPEN},
     {"GET", "/docs", 0, api_docs, API_OPEN},
     {"GET", "/assets/{name}", 0, api_asset, API_OPEN},
+    {0},
 };
 
-static_assert(sizeof api_routes / sizeof *api_routes < METRICS_ROUTES,
-              "the counters need one more row for requests without a route");
+static_assert(sizeof api_routes / sizeof *api_routes <= METRICS_ROUTES,
+              "the counters need one row for requests without a route");
 
-const size_t api_route_count = sizeof api_routes / sizeof *api_routes;
+const size_t api_route_count = sizeof api_routes / sizeof *api_routes - 1;
 
 /* Returns whether a path has the segments of a route. "{name}" stands for any one segment, and
  * "{model}" also for a segment with the one version of a model after it. */

@@ -1,5 +1,4 @@
-/* binary.c - the types of binary tensors, and tensors whose bytes arrive with a body. results.c has
- * the other direction. */
+/* binary.c - tensors whose bytes arrive with a body. results.c has the other direction. */
 #include "codec/binary.h"
 
 #include <assert.h>
@@ -20,17 +19,6 @@ enum {
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "binary tensors are little-endian");
 
 /* --------------------------------------------------------------------------------------- types */
-
-#define INFERENCE(name, inference, safetensors, size)   inference,
-#define SAFETENSORS(name, inference, safetensors, size) safetensors,
-#define SIZE(name, inference, safetensors, size)        size,
-const char *const codec_inference_types[CODEC_TYPE_COUNT] = {CODEC_TYPES(INFERENCE)};
-const char *const codec_safetensors_types[CODEC_TYPE_COUNT] = {CODEC_TYPES(SAFETENSORS)};
-static const unsigned char sizes[CODEC_TYPE_COUNT] = {CODEC_TYPES(SIZE)};
-
-size_t codec_type_size(enum codec_type type) {
-    return sizes[type];
-}
 
 bool binary_refuse(const struct codec_document *document, const struct codec_value *value,
                    const char *name, struct codec_error *error, const char *format, ...) {
@@ -118,7 +106,7 @@ bool codec_as_form(const struct codec_document *document, const struct codec_val
         return false;
     }
     form->texts = form->own = form->exact = false;
-    form->bytes = sizes[form->type] * codec_count(form->rank, form->shape);
+    form->bytes = codec_type_size(form->type) * codec_count(form->rank, form->shape);
     return true;
 }
 
@@ -144,7 +132,8 @@ attn_dtype codec_form_dtype(const struct codec_tensor_form *form, attn_dtype doc
     if (!form->own) {
         return document;
     }
-    return sizes[form->type] > 4 || (sizes[form->type] == 4 && !codec_type_is_float(form->type))
+    return codec_type_size(form->type) > 4 ||
+                   (codec_type_size(form->type) == 4 && !codec_type_is_float(form->type))
                ? ATTN_FLOAT64
                : ATTN_FLOAT32;
 }
@@ -295,7 +284,7 @@ bool codec_expect(struct codec_stream *stream, const struct codec_value *value,
     const attn_dtype dtype = form->type == CODEC_TYPE_BOOL || form->texts
                                  ? ATTN_BOOL
                                  : codec_form_dtype(form, codec_document_dtype(document));
-    const size_t elements = form->bytes / sizes[form->type];
+    const size_t elements = form->bytes / codec_type_size(form->type);
     struct lifted *tensor = document_new_tensor(document, value, dtype, form->rank, NULL);
     assert(stream->count < CODEC_MAX_TENSORS);
     if (tensor == NULL) {
@@ -371,7 +360,7 @@ static bool store(const struct codec_stream *stream, const struct codec_expected
         return true;
     }
     if (expected->type == (wide ? CODEC_TYPE_FP64 : CODEC_TYPE_FP32)) {
-        memcpy(out, bytes, count * sizes[expected->type]);
+        memcpy(out, bytes, count * codec_type_size(expected->type));
     } else {
         converters[expected->type][wide](out, bytes, count);
     }
@@ -386,7 +375,7 @@ static bool store(const struct codec_stream *stream, const struct codec_expected
 static bool take(struct codec_stream *stream, const struct codec_expected *expected,
                  struct lifted *tensor, const unsigned char *bytes, size_t size,
                  struct codec_error *error) {
-    const size_t width = sizes[expected->type];
+    const size_t width = codec_type_size(expected->type);
     size_t needed = tensor->count + size / width + 1;
     needed = needed < expected->elements ? needed : expected->elements;
     if (!lifted_room_for(tensor, codec_document_account(stream->document), needed,
@@ -436,7 +425,8 @@ bool codec_stream_feed(struct codec_stream *stream, const void *bytes_, size_t s
         const struct codec_expected *expected = &stream->list[stream->next];
         struct lifted *tensor = expected->tensor;
         const size_t lacks =
-            (expected->elements - tensor->count) * sizes[expected->type] - stream->cut_size;
+            (expected->elements - tensor->count) * codec_type_size(expected->type) -
+            stream->cut_size;
         const size_t part = size < lacks ? size : lacks;
         if (!take(stream, expected, tensor, bytes, part, error)) {
             return false;
@@ -455,7 +445,7 @@ bool codec_stream_finish(const struct codec_stream *stream, struct codec_error *
     }
     const struct codec_expected *expected = &stream->list[next];
     const struct lifted *tensor = expected->tensor;
-    const size_t width = sizes[expected->type], whole = expected->elements * width;
+    const size_t width = codec_type_size(expected->type), whole = expected->elements * width;
     char quoted[CODEC_QUOTE_SIZE];
     const char *name = codec_name(expected->value);
     codec_quote(quoted, name, strlen(name));

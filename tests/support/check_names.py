@@ -4,8 +4,8 @@
 - A name of a static function occurs in one file of a folder. The files of lib/src/kernels are an exception, because each
   of them fills the same table.
 - No two files of lib and server have the same name.
-- The files of lib, and those of each folder of server, do not use each other's functions in a circle. A call through a
-  pointer does not count.
+- The files of lib, and those of server, do not use each other's functions and data in a circle. A call
+  through a pointer does not count.
 
 It prints a line for each offence; the status is then 1. It only reads sources, so nothing needs to be built.
 """
@@ -22,6 +22,7 @@ ATTRIBUTE = re.compile(r"__attribute__\s*\(\((?:[^()]|\([^()]*\))*\)\)\s*")
 STATIC = re.compile(r"^static\s[^;={}()]*?\b(\w+)\s*\((?!\*)", re.MULTILINE)
 # A definition begins in the first column, as clang-format writes it.
 DEFINITION = re.compile(r"^(?!return\b)(\w[\w\s*]*?)\b(\w+)\((?:[^;{}()]|\([^()]*\))*\)\s*\{", re.MULTILINE)
+DATA = re.compile(r"^(?!static\b|extern\b|typedef\b|return\b)(?:const\s+)?\w[\w\s]*[\s*](?:const\s+)?(\w+)(?:\[[^\]]*\])*\s*=", re.MULTILINE)
 WORD = re.compile(r"(?<![.\w])(?<!->)[A-Za-z_]\w*")
 
 
@@ -54,12 +55,13 @@ def repeated_files(sources):
 
 
 def uses(files):
-    """Returns {file: {file: names of functions of the second file that the first one uses}}."""
+    """Returns {file: {file: names of functions and data of the second file that the first one uses}}."""
     owner, own = {}, {}
     for path, code in files.items():
         definitions = DEFINITION.findall(code)
-        own[path] = {name for _, name in definitions}
-        owner |= {name: path for kind, name in definitions if "static" not in kind.split()}
+        data = set(DATA.findall(code))
+        own[path] = {name for _, name in definitions} | data
+        owner |= {name: path for kind, name in definitions if "static" not in kind.split()} | dict.fromkeys(data, path)
     graph = {path: collections.defaultdict(set) for path in files}
     for path, code in files.items():
         for name in (set(WORD.findall(code)) & owner.keys()) - own[path]:
@@ -87,7 +89,7 @@ def circles(sources):
     groups = collections.defaultdict(dict)
     for path, code in sources.items():
         if path.parts[0] != "tests" and path.suffix != ".h":
-            groups["lib" if path.parts[0] == "lib" else path.parent][path] = code
+            groups[path.parts[0]][path] = code
     for files in groups.values():
         yield from circles_between(uses(files))
 
