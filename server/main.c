@@ -53,10 +53,26 @@ static void prepare_signals(sigset_t *signals) {
 
 /* Makes malloc give large blocks back to the kernel as soon as they are freed. Without these limits
  * malloc would raise its own limits to the size of the largest block that was ever freed, and each
- * of its arenas could keep 64 MiB. */
+ * of its arenas could keep 64 MiB. The malloc of musl keeps little, and has none of this. */
 static void prepare_malloc(void) {
+#ifdef __GLIBC__
     mallopt(M_MMAP_THRESHOLD, MAPPED_FROM);
     mallopt(M_TRIM_THRESHOLD, KEPT_FREE);
+#endif
+}
+
+/* Lets malloc give its free memory back if nothing is in use, or if there is much. Returns whether
+ * it did. */
+static bool trim_malloc(bool idle) {
+#ifdef __GLIBC__
+    if (idle || mallinfo2().fordblks > TRIM_FROM) {
+        malloc_trim(0);
+        return true;
+    }
+    return false;
+#else
+    return idle;
+#endif
 }
 
 /* Waits for a second signal and ends the process at once by the default action of this signal.
@@ -95,8 +111,7 @@ static int await_signal(const sigset_t *signals, const struct http_server *serve
         http_log_summary(false);
         const struct http_load load = http_load(server);
         const bool idle = load.requests == 0 && load.begun != seen;
-        if (idle || mallinfo2().fordblks > TRIM_FROM) {
-            malloc_trim(0);
+        if (trim_malloc(idle)) {
             seen = load.begun;
         }
     }

@@ -46,9 +46,9 @@
     X(partials, double, sizeof(double), path->cut ? rows * t->splits : 0, s->merge.partial)        \
     X(totals, double, sizeof(double), s->tasks[PHASE_WEIGH] > 0 ? rows : 0, 2)                     \
     X(runs, void, 2 * size, rows * t->splits, s->rank.run)                                         \
-    /* Gradients: the lse of each row, and what was lost when it was rounded; delta - grad_lse;    \
-     * and sums of the gradients of its logits, those for the slope of ALiBi and those for a bias  \
-     * that is the same for all keys. */                                                           \
+    /* Gradients: the lse of each row, and what was lost when it was rounded; the sum of P dP over \
+     * the keys, less grad_lse; and sums of the gradients of its logits, those for the slope of    \
+     * ALiBi and those for a bias that is the same for all keys. */                                \
     X(lse, double, sizeof(double), g->wanted ? rows : 0, 2)                                        \
     X(shift, double, sizeof(double), g->wanted ? rows : 0, 1)                                      \
     X(slope_sums, double, sizeof(double), plan_wants(plan, ATTN_WANT(GRAD_ALIBI)) ? rows : 0, 1)   \

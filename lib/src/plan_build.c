@@ -1,7 +1,7 @@
 /*
- * plan_build.c completes plans and counts their bytes. plan_attention.c, plan_multihead.c and
- * plan_softmax.c fill a plan from a call. plan_options.c, plan_results.c and schedule.c do the
- * rest. run.c runs it.
+ * plan_build.c - completes the plan of attention after plan_attention.c or plan_multihead.c has
+ * found its heads and matrices: it merges grouped heads of single queries, and has options, results
+ * and schedule planned. It also counts the bytes that any plan takes.
  */
 #include "plan_build.h"
 

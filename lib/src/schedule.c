@@ -1,10 +1,11 @@
 /*
- * schedule.c - cuts a call into phases of independent tasks. It is the only place that decides tile
- * sizes and thresholds. Its decisions depend on the call and the kernels alone and never on the
- * number of threads, so a call gives the same bytes on any number of threads. A task costs at most
- * TASK_MOST (plan_build.h), about 13 ms, and its scratch has at most about 2 MiB. OpenBLAS computes
- * the products of a CPU without vector kernels, and those of float64 if its kernels for small
- * products exist.
+ * schedule.c - cuts a call into phases of independent tasks. It decides tile sizes and
+ * thresholds; schedule_linear.c does the same for linear attention, and plan_gradients.c for
+ * gradients. Its decisions depend on the call and the kernels alone and never on the number of
+ * threads, so a call gives the same bytes on any number of threads. A task costs at most
+ * TASK_MOST (plan_build.h), about 13 ms, and its scratch has at most about 2 MiB. OpenBLAS
+ * computes the products of a CPU without vector kernels, and those of float64 if its kernels for
+ * small products exist.
  */
 #include <assert.h>
 #include <float.h>
