@@ -6,7 +6,6 @@
 #include "api/call.h"
 #include "api/comparison.h"
 #include "api/fields.h"
-#include "api/format.h"
 
 /* Adds the matrices of heads that have weights, and so sizes, of their own:
  * [head][row][column], or [batch][head][row][column]. */
@@ -123,31 +122,30 @@ static void add_each_layer(struct codec_items *list, const struct call *call,
     codec_add_close(list);
 }
 
-void answer_call(struct call *call, struct api_request *request) {
+bool answer_call(struct call *call, struct api_request *request, struct codec_items *list) {
     const struct codec_words *words = request->generated.words;
-    struct codec_items list;
     struct call *each = call;
     do {
         if (!end_call(each, request)) {
-            return;
+            return false;
         }
         each = each->next;
     } while (each != NULL);
     if (call->comparison != NULL && !comparison_end(call->comparison) &&
         call->comparison->refuses) {
         comparison_refuse(call->comparison, request, call->work.digits);
-        return;
+        return false;
     }
-    codec_items_begin(&list, &request->account);
-    codec_add_open(&list, CODEC_OP_OBJECT, NULL);
+    codec_items_begin(list, &request->account);
+    codec_add_open(list, CODEC_OP_OBJECT, NULL);
     if (words != NULL) { /* they stand in place of X */
-        codec_add_texts(&list, "tokens", words->words, words->count);
+        codec_add_texts(list, "tokens", words->words, words->count);
     }
     if (call->all_layers) {
-        add_each_layer(&list, call, request->format);
+        add_each_layer(list, call, request->format);
     } else {
-        add_results(&list, call, request->format);
+        add_results(list, call, request->format);
     }
-    codec_add_close(&list);
-    format_reply(request, &list, call->work.digits);
+    codec_add_close(list);
+    return true;
 }

@@ -13,8 +13,9 @@ struct call;
  * its greatest rank. */
 void answer_describe(struct codec_items *list, unsigned fields);
 
-/* Fills the response of a call whose job has ended: its results in the order of "return", or the
- * error of the task that failed. The response borrows from the call. */
-void answer_call(struct call *call, struct api_request *request);
+/* Lists the results of a call whose job has ended, in the order of "return". The list borrows from
+ * the call. Returns false after filling the response with the error of the task that failed, or
+ * with the differences that the request refuses. */
+bool answer_call(struct call *call, struct api_request *request, struct codec_items *list);
 
 #endif

@@ -64,8 +64,10 @@ struct api_work {
     /* If the job is done, the work that follows it, which takes its place; NULL after filling the
      * response. A member of NULL: nothing follows. */
     struct api_work *(*next)(struct api_work *work, struct api_request *request);
-    /* Fills the response after the job is done or one of its tasks has failed. */
-    void (*answer)(struct api_work *work, struct api_request *request);
+    /* Called after the job is done or one of its tasks has failed. Returns true after filling the
+     * list with the items of the answer, which gets the format that the request wants, and false
+     * after filling the response. */
+    bool (*answer)(struct api_work *work, struct api_request *request, struct codec_items *list);
     /* Frees what the account does not own. NULL: the account owns all, as it owns the work. */
     void (*release)(struct api_work *work);
 };

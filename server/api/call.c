@@ -137,11 +137,12 @@ static void add_phases(struct call *call, struct job *job) {
     }
 }
 
-static void call_answer(struct api_work *work, struct api_request *request) {
+static bool call_answer(struct api_work *work, struct api_request *request,
+                        struct codec_items *list) {
     for (struct call *call = (struct call *)work; call != NULL; call = call->next) {
         layer_give_weights(call->stored.weights.layers, &call->stored.weights.use);
     }
-    answer_call((struct call *)work, request);
+    const bool listed = answer_call((struct call *)work, request, list);
     /* An I/O thread may send the answer and end the calls. The answer has copies of what the plans
      * of many layers say of their results. */
     for (struct call *call = (struct call *)work; call != NULL && call->all_layers;
@@ -149,6 +150,7 @@ static void call_answer(struct api_work *work, struct api_request *request) {
         attn_plan_free(call->plan);
         call->plan = NULL;
     }
+    return listed;
 }
 
 static void call_release(struct api_work *work) {

@@ -4,8 +4,8 @@
  * work has no tasks of its own.
  */
 #include "api/fields.h"
-#include "api/format.h"
 #include "api/generated.h"
+#include "api/reply.h"
 
 struct embeddings {
     struct api_work work; /* first */
@@ -29,24 +29,24 @@ static bool embeddings_read(struct api_request *request, struct embeddings *e,
            codec_as_reals(request->body, generated->x, 2, 2, &e->embedding, error);
 }
 
-static void embeddings_answer(struct api_work *work, struct api_request *request) {
+static bool embeddings_answer(struct api_work *work, struct api_request *request,
+                              struct codec_items *list) {
     const struct embeddings *e = (struct embeddings *)work;
     const struct codec_words *words = request->generated.words;
-    struct codec_items list;
-    codec_items_begin(&list, &request->account);
-    codec_add_open(&list, CODEC_OP_OBJECT, NULL);
-    codec_add_texts(&list, "tokens", words->words, words->count);
-    codec_add(&list, (struct codec_item){.op = CODEC_OP_IDS,
-                                         .key = "vocabulary",
-                                         .count = words->different,
-                                         .texts = words->sorted,
-                                         .ids = words->sorted_ids});
-    codec_add_tensor(&list, "ids", &e->ids);
+    codec_items_begin(list, &request->account);
+    codec_add_open(list, CODEC_OP_OBJECT, NULL);
+    codec_add_texts(list, "tokens", words->words, words->count);
+    codec_add(list, (struct codec_item){.op = CODEC_OP_IDS,
+                                        .key = "vocabulary",
+                                        .count = words->different,
+                                        .texts = words->sorted,
+                                        .ids = words->sorted_ids});
+    codec_add_tensor(list, "ids", &e->ids);
     if (e->embedding.data != NULL) {
-        codec_add_tensor(&list, "embedding", &e->embedding);
+        codec_add_tensor(list, "embedding", &e->embedding);
     }
-    codec_add_close(&list);
-    format_reply(request, &list, work->digits);
+    codec_add_close(list);
+    return true;
 }
 
 struct api_work *api_embeddings(struct api_request *request) {

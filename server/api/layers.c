@@ -352,9 +352,10 @@ static struct api_work *layers_next(struct api_work *work, struct api_request *r
 }
 
 /* A task has failed and filled the response. */
-static void layers_answer(struct api_work *work, struct api_request *request) {
-    (void)work;
-    (void)request;
+static bool layers_answer(struct api_work *work, struct api_request *request,
+                          struct codec_items *list) {
+    (void)work, (void)request, (void)list;
+    return false;
 }
 
 /* Makes the calls in tasks. Returns NULL after filling the response. */

@@ -39,8 +39,11 @@ static bool lists_task(void *listing_, const struct jobs_task *task) {
     return true;
 }
 
-static void lists_answer(struct api_work *work, struct api_request *request) {
+static bool lists_answer(struct api_work *work, struct api_request *request,
+                         struct codec_items *list) {
+    (void)list; /* a list of layers is JSON in any case */
     reply_json(request, &((struct listing *)work)->items, 0);
+    return false;
 }
 
 static void lists_release(struct api_work *work) {

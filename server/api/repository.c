@@ -58,11 +58,14 @@ static void reply_done(struct api_request *request, const struct layer *layer, b
     reply_json(request, &list, 0);
 }
 
-static void loading_answer(struct api_work *work, struct api_request *request) {
+static bool loading_answer(struct api_work *work, struct api_request *request,
+                           struct codec_items *list) {
+    (void)list; /* it is JSON in any case */
     const struct stored_weights *weights = &((const struct loading *)work)->weights;
     if (stored_is_packed(request, weights)) {
         reply_done(request, weights->use.layer, true);
     }
+    return false;
 }
 
 static void loading_release(struct api_work *work) {

@@ -12,6 +12,7 @@
 #include <stdio.h>
 
 #include "api/empty.h"
+#include "api/format.h"
 #include "api/reply.h"
 #include "clock.h"
 
@@ -86,6 +87,16 @@ static void refuse_late(struct api_request *request) {
     response->lasting = own || !shared;
 }
 
+/* Answers with what the last job has made. */
+static void answer_work(struct api_request *request) {
+    struct api_work *work = request->run.work;
+    struct codec_items list;
+    request->account.region = ACCOUNT_ANSWER;
+    if (work->answer(work, request, &list)) {
+        format_reply(request, &list, work->digits);
+    }
+}
+
 /* Fills the response of a request whose last job has ended. */
 static void conclude(struct api_request *request, const struct job *job, enum job_outcome outcome) {
     const int64_t now = clock_ns(), begun = job->begun != 0 ? job->begun : now;
@@ -94,8 +105,7 @@ static void conclude(struct api_request *request, const struct job *job, enum jo
     switch (outcome) {
     case JOB_DONE:
     case JOB_FAILED:
-        request->account.region = ACCOUNT_ANSWER;
-        request->run.work->answer(request->run.work, request);
+        answer_work(request);
         request->response->timing[HTTP_TIMING_ENCODE] = clock_ms_since(now);
         break;
     case JOB_NO_MEMORY:
