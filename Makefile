@@ -32,7 +32,7 @@ DATADIR      ?= $(PREFIX)/share/attentiond
 LIB_OBJECTS     := $(patsubst %.c,$(O)/%.o,$(wildcard lib/src/*.c lib/src/*/*.c))
 MAIN_OBJECT     := $(O)/server/main.o
 SERVER_OBJECTS  := $(filter-out $(MAIN_OBJECT),$(patsubst %.c,$(O)/%.o,$(wildcard server/*.c server/*/*.c server/*/*/*.c))) \
-                   $(O)/server/codec/json/number.cc.o $(O)/server/api/embed.o
+                   $(O)/server/codec/json/number.cc.o $(O)/server/api/pages/embed.o
 
 # The trained model of two layers, which pages load, too. `make run` serves its folder.
 MODEL := server/models/story.safetensors
@@ -177,7 +177,7 @@ $(O)/%.o: %.S $(O)/.flags
 	@mkdir -p $(@D); echo "  AS    $<"
 	$(Q)$(CC) -I$(dir $(ASSETS)) -Wa,-I$(dir $(ASSETS)) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
 
-$(O)/server/api/embed.o $(O)/server/api/assets.o: $(ASSETS)
+$(O)/server/api/pages/embed.o $(O)/server/api/pages/assets.o: $(ASSETS)
 
 $(ASSETS): $(EXPLORER) openapi.yaml | tools
 	@echo "  PAGES $(@D)"

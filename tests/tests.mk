@@ -319,7 +319,7 @@ lint: ## Check format, clang-tidy and the scripts
 TIDY := $(addprefix tidy-,$(C_FILES))
 .PHONY: tidy $(TIDY)
 tidy: $(TIDY)
-tidy-server/api/assets.c: $(ASSETS)
+tidy-server/api/pages/assets.c: $(ASSETS)
 tidy-lib/%:    FOLDER_FLAGS = $(LIB_FLAGS)
 tidy-server/%: FOLDER_FLAGS = $(SERVER_FLAGS)
 tidy-tests/%:  FOLDER_FLAGS = $(BENCH_FLAGS)

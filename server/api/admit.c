@@ -1,5 +1,5 @@
 /* admit.c - holds the work of a request against the limits of one request. */
-#include "api/generated.h"
+#include "api/call/generated.h"
 #include "api/reply.h"
 
 #include <stdio.h>

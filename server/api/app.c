@@ -4,8 +4,8 @@
  * chunks. The memory that a request holds counts in its account, from the first byte of its body to
  * the last byte of its answer.
  */
-#include "api/format.h"
-#include "api/inference.h"
+#include "api/formats/format.h"
+#include "api/formats/inference.h"
 #include "api/reply.h"
 #include "api/request.h"
 #include "clock.h"

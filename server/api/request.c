@@ -11,8 +11,8 @@
 
 #include <stdio.h>
 
-#include "api/empty.h"
-#include "api/format.h"
+#include "api/call/empty.h"
+#include "api/formats/format.h"
 #include "api/reply.h"
 #include "clock.h"
 

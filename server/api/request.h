@@ -25,10 +25,10 @@
 #include <pthread.h>
 
 #include "api/api.h"
-#include "api/decoder.h"
-#include "api/fields.h"
-#include "api/generated.h"
-#include "api/tensors.h"
+#include "api/call/fields.h"
+#include "api/call/generated.h"
+#include "api/formats/decoder.h"
+#include "api/formats/tensors.h"
 #include "layers/layers.h"
 
 /* The body while it comes. */

@@ -21,7 +21,7 @@
  * have lists of endpoints, too.
  */
 #include "api/api.h"
-#include "api/fields.h"
+#include "api/call/fields.h"
 #include "codec/nearest.h"
 
 #include <assert.h>

@@ -4,7 +4,7 @@
 #   assets/, the scripts and styles that the pages name, and the trained model. A hash of the content is part of the name
 #   of each file;
 #   NAME.gz and NAME.br beside each file NAME. They are empty if they are not shorter than NAME;
-#   assets.inc, a list of all files for server/api/embed.S and server/api/assets.c.
+#   assets.inc, a list of all files for server/api/pages/embed.S and server/api/pages/assets.c.
 # The script needs esbuild, gzip and brotli. The same sources and the same programs give the same bytes.
 #
 # To add a file for browsers: put it into server/explorer/src/. A script or style there imports it, or a page names it

@@ -170,7 +170,7 @@ def check_links(document, tree, pages):
 
 def check_paths(document, tree):
     """Checks that each path of the repository in `code` exists. Returns their number. A path may begin anywhere below the
-    root, as `api/call.c` does. It need not exist if it is below build/, is a media type, has a part in capitals, stands in
+    root, as `api/call/call.c` does. It need not exist if it is below build/, is a media type, has a part in capitals, stands in
     a call of a function, or stands in a command of the document, which writes it or is checked itself."""
     written = "".join(item.text for item in document.items if isinstance(item, Block) and item.language == "sh")
     words = [(span.line, word.strip("'\"@,;()")) for span in document.items

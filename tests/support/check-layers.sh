@@ -84,6 +84,8 @@ forbid 'server/codec/' '# *include *"(.*/)?(http|api|jobs)/' 'codec knows neithe
 forbid 'server/http/' '# *include *"(.*/)?jobs/' 'http does not know jobs'
 forbid 'server/layers/' '# *include *"(.*/)?(http|api|jobs)/' 'layers knows neither http, api nor jobs'
 forbid 'server/jobs/' '# *include *"(.*/)?((http|api|codec)/|attention\.h)' 'jobs knows nothing of what a task computes'
+forbid 'server/api/(call|formats)/' '# *include *"api/pages/' 'calls and formats know no pages'
+forbid 'server/api/call/' '# *include *"api/formats/' 'a call does not know the formats'
 forbid 'server/account\.' '# *include *"(.*/)?((http|codec|api|jobs)/|attention\.h)' 'account knows nothing of the rest of the server'
 forbid 'server/(http|codec|api|jobs)/' '"/proc/' '/proc is read by server/process.c'
 forbid 'server/(http|codec|api|jobs)/' '\bexit\s*\(' 'only main ends the process'

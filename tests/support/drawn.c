@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "api/field.h"
+#include "api/call/field.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 

@@ -4,7 +4,7 @@
  */
 #include <stdio.h>
 
-#include "api/field.h"
+#include "api/call/field.h"
 
 static const char *const kinds[] = {
     [FIELD_APART] = "apart",     [FIELD_WORDS] = "words",     [FIELD_MATRIX] = "matrix",

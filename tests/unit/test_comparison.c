@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "api/comparison.h"
+#include "api/call/comparison.h"
 #include "jobs/jobs.h"
 
 /* The first of equal errors is named, also if the task that finds it is the last to end. */

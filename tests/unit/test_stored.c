@@ -1,7 +1,7 @@
 /* test_stored.c - the tasks that make the relative bias of a stored layer. */
 #include <criterion/criterion.h>
 
-#include "api/call.h"
+#include "api/call/call.h"
 
 /* A row of so many keys is a task of its own, so there are as many tasks as rows: not one more. */
 Test(stored, each_long_row_of_the_bias_is_a_task) {

@@ -1,0 +1,316 @@
+/*
+ * fields_foreign.c - the names that other programs have for the keys of requests and for results,
+ * and what the message of an unknown name says about each.
+ *
+ * To add a name: add a row. Its hint must be right for every program that uses the name. Add a bad
+ * request to tests/data/refusals.txt.
+ */
+#include "api/call/field.h"
+
+#define ATTENTION   FIELDS_AT_ATTENTION
+#define PROJECTIONS FIELDS_AT_PROJECTIONS
+#define SOFTMAX     FIELDS_AT_SOFTMAX
+#define LAYER       FIELDS_AT_LAYER
+#define ATTENTIONS  (ATTENTION | PROJECTIONS | LAYER)
+#define LINEAR      FIELDS_AT_LINEAR
+#define CALLS       (ATTENTIONS | LINEAR)
+#define FREE        (ATTENTION | LINEAR)
+#define ALL         (CALLS | SOFTMAX | FIELDS_AT_EMBEDDINGS)
+
+#define HEADS       "it is \"heads\" here"
+#define KV_HEADS    "it is \"kv_heads\" here, the number of heads of K and V"
+#define BY_SHAPES   "it follows from the shapes of the matrices: leave it out"
+#define WINDOW      "it is \"window\" here: [left, right]"
+#define LENGTHS     "it is \"lengths\" here, the number of valid keys of each batch item"
+#define AT_THE_END  "; \"alignment\": \"bottom_right\" puts the last query at the last of them"
+#define RETURNED    "\"return\" names the results here, such as [\"output\", \"weights\"]"
+#define RETURN_LSE  "\"return\" names the results here, such as [\"output\", \"lse\"]"
+#define SCALE       "it is \"scale\" here"
+#define SOFTCAP     "it is \"softcap\" here"
+#define SINK        "it is \"sink\" here, one number for each head"
+#define OFFSETS     "it is \"sequence_offsets\" here: [[those of Q], [those of K]]"
+#define BY_LENGTHS  "it follows from the lengths of \"sequences\": leave it out"
+#define PAST_STATE  "it is \"past_state\" here"
+#define LAST_STATE  "it is \"present_state\" of /linear-attention"
+#define DECAY       "it is \"decay\" here"
+#define LOGARITHM   "its logarithm is \"decay\" here"
+#define GATE        "\"decay\" is -exp(A_log) * softplus(a + dt_bias) here"
+#define ONE_MORE    ", each one more: onnxruntime's number is the length minus 1"
+#define CAUSAL      "it is \"causal\" here"
+#define ROTARY      "it is \"rotary\" here: true, or an object such as {\"base\": 10000}"
+#define NORMALIZE   "it is \"normalize_QK\" here"
+#define PAST_K      "it is \"past_K\" here"
+#define PAST_V      "it is \"past_V\" here"
+#define PACKED      "it is W_Q, W_K and W_V" OUT_IN
+#define DIGITS      "it is \"digits\" here, the significant digits of numbers in JSON"
+#define TOP         "all keys stand at the top of the body, not in an object under this name"
+#define GRAD_OUTPUT "it is \"grad_output\" here"
+#define GRAD_STATE  "it is \"grad_present_state\" here"
+#define OUTPUT      "it is \"output\" here"
+#define WEIGHTS     "it is \"weights\" here"
+#define LSE         "it is \"lse\" here"
+#define GRAD_(name) "it is \"grad_" name "\" here"
+#define GRAD_DECAY  "it is \"grad_decay\" of /attention and /linear-attention"
+#define GRAD_BETA   "it is \"grad_beta\" of /linear-attention"
+#define GRAD_PAST   "it is \"grad_past_state\" of /linear-attention"
+#define GRAD_SCORES "with a \"bias\" of zeros, \"grad_bias\" is the gradient by the scaled scores"
+#define NO_TENSOR   "it is not one tensor of floats, so it cannot be compared"
+#define ANYWHERE    (FIELDS_IN_RETURN | FIELDS_IN_EXPECTED)
+#define NO_GRADIENT                                                                                \
+    "only \"output\", \"lse\" and \"weights\" have gradients: grad_output, grad_lse and "          \
+    "grad_weights"
+#define OUT_IN " of /self-attention, with \"weight_layout\": \"out_in\""
+
+/* Dropout does not renormalise, and a mask does: the quotient of the two sums undoes it. */
+#define NO_DROPOUT                                                                                 \
+    "equal requests have equal answers here, so nothing is dropped at random: leave it out; with " \
+    "a \"mask\" of what is kept, output * exp(lse - lse without the mask) / (1 - p) has dropout, " \
+    "before W_O"
+
+/* The names of PyTorch, ONNX, flash-attention, flash-linear-attention, JAX and
+ * Transformers. If a name means different things in several of them, its hint is right for all of
+ * them. Some names of gradients are those of other results. */
+const struct codec_foreign fields_foreign[] = {
+    {"attn_mask", ATTENTIONS,
+     "it is \"mask\" here, where true attends (as in scaled_dot_product_attention and ONNX; in "
+     "torch.nn.MultiheadAttention true forbids), or \"bias\" for numbers that are added"},
+    {"attention_mask", ATTENTIONS,
+     "it is \"key_padding\" here if its shape is (batch, keys), and \"mask\" if it says for each "
+     "query which keys it attends to; in both, true or 1 attends"},
+    {"key_padding_mask", ATTENTIONS,
+     "it is \"key_padding\" here, where true or 1 says that the key exists (in "
+     "torch.nn.MultiheadAttention true says the opposite)"},
+    {"block_mask", ATTENTIONS, "it is \"mask\" here, where true attends"},
+    {"attn_bias", ATTENTIONS, "it is \"bias\" here"},
+    {"is_causal", CALLS, CAUSAL},
+    {"use_causal_mask", CALLS, CAUSAL},
+    {"unidirectional", ATTENTIONS, CAUSAL},
+    {"score_mod", ATTENTIONS,
+     "a function cannot be sent: give the numbers that it adds to the scores in \"bias\", and what "
+     "it forbids in \"mask\""},
+    {"mask_mod", ATTENTIONS, "a function cannot be sent: give what it allows in \"mask\""},
+    {"num_heads", CALLS, HEADS},
+    {"q_num_heads", CALLS, HEADS},
+    {"nhead", CALLS, HEADS},
+    {"n_heads", CALLS, HEADS},
+    {"num_attention_heads", CALLS, HEADS},
+    {"kv_num_heads", CALLS, KV_HEADS},
+    {"num_kv_heads", CALLS, KV_HEADS},
+    {"num_key_value_heads", CALLS, KV_HEADS},
+    {"num_v_heads", LINEAR, "it is \"kv_heads\" here, the number of heads of V"},
+    {"num_k_heads", LINEAR,
+     "it follows from the columns of K, whose heads are as wide as those of Q: leave it out"},
+    {"enable_gqa", ATTENTIONS,
+     "grouped heads need no switch here: give K and V fewer heads than Q, or \"kv_heads\""},
+    {"need_weights", CALLS, RETURNED},
+    {"output_attentions", CALLS, RETURNED},
+    {"return_attn_probs", CALLS, RETURNED},
+    {"return_attention_scores", CALLS, RETURNED},
+    {"return_lse", ATTENTIONS, RETURN_LSE},
+    {"return_softmax_lse", ATTENTIONS, RETURN_LSE},
+    {"qk_matmul_output_mode", ATTENTIONS,
+     "\"return\" names the steps here, such as \"scaled_scores\", \"masked_scores\" and "
+     "\"weights\""},
+    {"average_attn_weights", ATTENTIONS,
+     "it is \"mean_over_heads\" here, and its default is false"},
+    {"dropout", ATTENTIONS, NO_DROPOUT},
+    {"dropout_p", ATTENTIONS, NO_DROPOUT},
+    {"dropout_rate", ATTENTIONS, NO_DROPOUT},
+    {"attention_dropout", ATTENTIONS, NO_DROPOUT},
+    {"attn_dropout", ATTENTIONS, NO_DROPOUT},
+    {"attn_drop", ATTENTIONS, NO_DROPOUT},
+    {"attn_pdrop", ATTENTIONS, NO_DROPOUT},
+    {"attention_probs_dropout_prob", ATTENTIONS, NO_DROPOUT},
+    {"dropout_mask", ATTENTIONS, NO_DROPOUT},
+    {"training", ATTENTIONS, NO_DROPOUT},
+    {"embed_dim", CALLS, BY_SHAPES},
+    {"head_dim", CALLS, BY_SHAPES},
+    {"kdim", CALLS, BY_SHAPES},
+    {"vdim", CALLS, BY_SHAPES},
+    {"batch_first", CALLS,
+     "the batch is always the first axis here, as with batch_first=True: leave it out"},
+    {"softmax_precision", ATTENTIONS, "it is \"dtype\" here: \"float32\" or \"float64\""},
+    {"softmax_scale", CALLS, SCALE},
+    {"sm_scale", CALLS, SCALE},
+    {"temperature", ATTENTIONS,
+     "there is no temperature here: divide \"scale\" by it; the default of \"scale\" is "
+     "1 / sqrt(columns of a head of Q)"},
+    {"temperature", SOFTMAX, "there is no temperature here: divide X by it first"},
+    {"logits_soft_cap", ATTENTIONS, SOFTCAP},
+    {"attn_logit_softcapping", ATTENTIONS, SOFTCAP},
+    {"attn_logit_softcap", ATTENTIONS, SOFTCAP},
+    {"window_size", ATTENTIONS,
+     WINDOW "; it counts from the last key as in flash-attention with \"alignment\": "
+            "\"bottom_right\""},
+    {"sliding_window", ATTENTIONS, WINDOW},
+    {"local_window_size", ATTENTIONS, WINDOW},
+    {"left_window_size", ATTENTIONS, WINDOW},
+    {"right_window_size", ATTENTIONS, WINDOW},
+    {"alibi_slopes", ATTENTIONS, "it is \"alibi\" here"},
+    {"log_fgate", ATTENTION, "it is \"decay\" here"},
+    {"sinks", ATTENTIONS, SINK},
+    {"learnable_sink", ATTENTIONS, SINK},
+    {"head_sink", ATTENTIONS, SINK},
+    {"s_aux", ATTENTIONS, SINK},
+    {"smooth_softmax", ATTENTIONS, "it is \"sink\": 0 here, which adds 1 to each sum of exp"},
+    {"seqlens_k", ATTENTIONS, LENGTHS ONE_MORE AT_THE_END},
+    {"nonpad_kv_seqlen", ATTENTIONS, LENGTHS AT_THE_END},
+    {"cache_seqlens", ATTENTIONS, LENGTHS ", new ones included" AT_THE_END},
+    {"key_value_seq_lengths", ATTENTIONS, LENGTHS},
+    {"cu_seqlens", ATTENTION, OFFSETS},
+    {"cu_seqlens_q", ATTENTION, OFFSETS},
+    {"cu_seqlens_k", ATTENTION, OFFSETS},
+    {"cu_seqlens_kv", ATTENTION, OFFSETS},
+    {"cu_seq_q", ATTENTION, OFFSETS},
+    {"cu_seq_k", ATTENTION, OFFSETS},
+    {"cu_seq_lens_q", ATTENTION, OFFSETS},
+    {"cu_seq_lens_k", ATTENTION, OFFSETS},
+    {"cumulative_sequence_length", ATTENTION, OFFSETS},
+    {"max_seqlen_q", ATTENTION, BY_LENGTHS},
+    {"max_seqlen_k", ATTENTION, BY_LENGTHS},
+    {"max_seqlen_kv", ATTENTION, BY_LENGTHS},
+    {"max_length_q", ATTENTION, BY_LENGTHS},
+    {"max_length_k", ATTENTION, BY_LENGTHS},
+    {"max_q", ATTENTION, BY_LENGTHS},
+    {"max_k", ATTENTION, BY_LENGTHS},
+    {"seqlens", FREE, "it is \"sequences\" here: [[5, 3, 8]]"},
+    {"seqused_k", ATTENTION,
+     "leave the unused rows out of K and V: the second list of \"sequences\" has their lengths"},
+    {"cu_seqlens", LINEAR, "it is \"sequence_offsets\" here: [[0, 5, 8]]"},
+    {"attention_mask", LINEAR,
+     "a position without a token is beyond its length in \"lengths\" here"},
+    {"initial_state", LINEAR, PAST_STATE},
+    {"h0", LINEAR, PAST_STATE},
+    {"state", LINEAR, PAST_STATE},
+    {"recurrent_state", LINEAR, PAST_STATE},
+    {"last_recurrent_state", LINEAR, PAST_STATE},
+    {"output_final_state", LINEAR,
+     "\"return\" names the results here, such as [\"output\", \"present_state\"]"},
+    {"g", FREE, DECAY},
+    {"gk", LINEAR, DECAY},
+    {"log_decay", FREE, DECAY},
+    {"log_gate", FREE, DECAY},
+    {"g_gamma", LINEAR, DECAY ", one number for each head"},
+    {"slope_rate", LINEAR, "its negative is \"decay\" here, one number for each head"},
+    {"gamma", LINEAR, LOGARITHM},
+    {"gate", FREE, LOGARITHM},
+    {"gates", FREE, LOGARITHM},
+    {"fgate_logit", FREE, "its log-sigmoid is \"decay\" here"},
+    {"alpha", LINEAR, LOGARITHM},
+    {"forget_gate", FREE, LOGARITHM},
+    {"A_log", LINEAR, GATE},
+    {"dt_bias", LINEAR, GATE},
+    {"feature_map", LINEAR, "give Q and K after it: leave it out"},
+    {"allow_neg_eigval", LINEAR, "\"beta\" may be above 1: leave it out"},
+    {"stick_breaking", ATTENTIONS, "it is \"normalization\": \"stick_breaking\" here"},
+    {"update_rule", LINEAR, "it is \"update\" here"},
+    {"use_qk_l2norm_in_kernel", LINEAR, NORMALIZE},
+    {"use_qk_l2norm", LINEAR, NORMALIZE},
+    {"head_first", LINEAR, "the heads stand before the rows here: leave it out"},
+    {"chunk_size", LINEAR, "the engine chooses the chunks: leave it out"},
+    {"past_key_values", ATTENTIONS,
+     "they are \"past_K\" and \"past_V\" here, the rows of one layer"},
+    {"block_table", ATTENTIONS,
+     "there are no pages here: give the rows of K and V in their order, and their number in "
+     "\"lengths\""},
+    {"past_key", ATTENTIONS, PAST_K},
+    {"past_value", ATTENTIONS, PAST_V},
+    {"query", FREE, "it is \"Q\" here"},
+    {"key", FREE, "it is \"K\" here"},
+    {"value", FREE, "it is \"V\" here"},
+    {"query", PROJECTIONS, "it is \"X\" here"},
+    {"hidden_states", PROJECTIONS, "it is \"X\" here"},
+    {"key", PROJECTIONS, "it is \"context\" here, from which K and V are projected"},
+    {"value", PROJECTIONS,
+     "it is \"value_context\" here, or \"context\" if K and V are projected from one matrix"},
+    {"bias_k", ATTENTION,
+     "it is \"bias_K\" of /self-attention, one more key, or \"b_K\" here, which is added to K"},
+    {"bias_v", ATTENTION,
+     "it is \"bias_V\" of /self-attention, one more value, or \"b_V\" here, which is added to V"},
+    {"add_zero_attn", PROJECTIONS, "it is \"zero_key\" here"},
+    {"add_bias_kv", PROJECTIONS, "give \"bias_K\" and \"bias_V\" here"},
+    {"encoder_hidden_states", PROJECTIONS, "it is \"context\" here"},
+    {"in_proj_weight", ATTENTIONS, PACKED},
+    {"biases", PROJECTIONS, "they are b_Q, b_K, b_V and b_O here"},
+    {"in_proj_bias", ATTENTIONS, "it is b_Q, b_K and b_V of /self-attention"},
+    {"q_proj_weight", ATTENTIONS, "it is W_Q" OUT_IN},
+    {"k_proj_weight", ATTENTIONS, "it is W_K" OUT_IN},
+    {"v_proj_weight", ATTENTIONS, "it is W_V" OUT_IN},
+    {"out_proj", ATTENTIONS, "it is W_O and b_O" OUT_IN},
+    {"out_proj.weight", ATTENTIONS, "it is W_O" OUT_IN},
+    {"out_proj.bias", ATTENTIONS, "it is b_O of /self-attention"},
+    {"position_ids", ATTENTIONS, "it is \"positions\" here"},
+    {"cos_cache", ATTENTIONS, "it is \"rotary_cos\" here"},
+    {"sin_cache", ATTENTIONS, "it is \"rotary_sin\" here"},
+    {"do_rotary", ATTENTIONS, ROTARY},
+    {"rotary_interleaved", ATTENTIONS, "it is \"rotary\": {\"interleaved\": true} here"},
+    {"rotary_embedding_dim", ATTENTIONS, "it is \"rotary\": {\"columns\": ...} here"},
+    {"rope_theta", ATTENTIONS, "it is \"rotary\": {\"base\": ...} here"},
+    {"rope_scaling", ATTENTIONS, "it is \"rotary\": {\"scaling\": {...}} here"},
+    {"rope_parameters", ATTENTIONS,
+     "it is \"rotary\" here, with \"base\" for rope_theta and the rest in \"scaling\""},
+    {"q_norm", ATTENTIONS, "it is \"norm_Q\" here"},
+    {"k_norm", ATTENTIONS, "it is \"norm_K\" here"},
+    {"return_weights", CALLS, RETURNED},
+    {"dout", CALLS, GRAD_OUTPUT},
+    {"do", CALLS, GRAD_OUTPUT},
+    {"dO", CALLS, GRAD_OUTPUT},
+    {"grad_out", CALLS, GRAD_OUTPUT},
+    {"dht", LINEAR, GRAD_STATE},
+    {"grad_final_state", LINEAR, GRAD_STATE},
+    {"grad_state", LINEAR, GRAD_STATE},
+    {"grad_scores", ATTENTIONS, NO_GRADIENT},
+    {"grad_entropy", ATTENTIONS, NO_GRADIENT},
+    {"grad_top_k", ATTENTIONS, NO_GRADIENT},
+    {"precision", ALL, DIGITS},
+    {"decimals", ALL, DIGITS},
+    {"include", CALLS, RETURNED},
+    {"seed", ALL,
+     "it stands in \"random\": {\"generator\": \"numpy\", \"seed\": 42} here, for "
+     "matrices that are drawn"},
+    {"generator", ALL, "it stands in \"random\": {\"generator\": \"numpy\", \"seed\": 42} here"},
+    {"inputs", ALL, TOP},
+    {"data", ALL, TOP},
+    {"options", ALL, TOP},
+    {"parameters", ALL, TOP},
+    {"attention", ALL, TOP},
+    {"logits", SOFTMAX, "it is \"X\" here"},
+    {"dim", SOFTMAX, "it is \"axis\" here"},
+    {"input", SOFTMAX, "it is \"X\" here"},
+    {"input", FIELDS_AT_EMBEDDINGS, "it is \"text\" here"},
+};
+
+const size_t fields_foreign_count = sizeof fields_foreign / sizeof *fields_foreign;
+
+const struct codec_foreign fields_foreign_results[] = {
+    {"out", ANYWHERE, OUTPUT},
+    {"attn_output", ANYWHERE, OUTPUT},
+    {"attn_weights", ANYWHERE, WEIGHTS},
+    {"logsumexp", ANYWHERE, LSE},
+    {"softmax_lse", ANYWHERE, LSE},
+    {"dQ", ANYWHERE, GRAD_("Q")},
+    {"dK", ANYWHERE, GRAD_("K")},
+    {"dV", ANYWHERE, GRAD_("V")},
+    {"dq", ANYWHERE, GRAD_("Q")},
+    {"dk", ANYWHERE, GRAD_("K")},
+    {"dv", ANYWHERE, GRAD_("V")},
+    {"dg", ANYWHERE, GRAD_DECAY},
+    {"grad_g", ANYWHERE, GRAD_DECAY},
+    {"db", ANYWHERE, GRAD_BETA},
+    {"dh0", ANYWHERE, GRAD_PAST},
+    {"grad_initial_state", ANYWHERE, GRAD_PAST},
+    {"grad_query", ANYWHERE, GRAD_("Q")},
+    {"grad_key", ANYWHERE, GRAD_("K")},
+    {"grad_value", ANYWHERE, GRAD_("V")},
+    {"grad_scores", ANYWHERE, GRAD_SCORES},
+    {"dbeta", ANYWHERE, GRAD_BETA},
+    {"grad_h0", ANYWHERE, GRAD_PAST},
+    {"state", ANYWHERE, LAST_STATE},
+    {"final_state", ANYWHERE, LAST_STATE},
+    {"top_k", FIELDS_IN_EXPECTED, NO_TENSOR},
+    {"statistics", FIELDS_IN_EXPECTED, NO_TENSOR},
+    {"comparison", FIELDS_IN_EXPECTED, NO_TENSOR},
+};
+
+const size_t fields_foreign_results_count =
+    sizeof fields_foreign_results / sizeof *fields_foreign_results;
