@@ -3,6 +3,7 @@
 
 #include "random_rotary.h"
 #include "support/guarded.h"
+#include "support/plans.h"
 #include "support/reference.h"
 
 #include <criterion/criterion.h>
@@ -28,8 +29,7 @@ int64_t random_position(const struct random_call *c, size_t b, size_t i) {
 double *draw_normals(struct random_call *c, size_t count, double scale) {
     double *x = keep_block(c, count * sizeof *x);
     for (size_t i = 0; i < count; i++) {
-        x[i] = scale * rng_normal(&c->rng);
-        x[i] = c->dtype == ATTN_FLOAT32 ? (double)(float)x[i] : x[i];
+        x[i] = in_dtype(c->dtype, scale * rng_normal(&c->rng));
     }
     return x;
 }
@@ -39,15 +39,10 @@ attn_tensor *tensor_of(struct random_call *c, const double *x, int rank, const s
     cr_assert_lt(c->tensor_count, 80);
     *t = (attn_tensor){.dtype = c->dtype, .rank = rank};
     memcpy(t->shape, shape, (size_t)rank * sizeof *shape);
-    size_t count, bytes;
-    cr_assert(attn_tensor_count(t, &count) && attn_tensor_bytes(t, &bytes));
+    const size_t count = count_of(t), bytes = count * attn_dtype_size(c->dtype);
     void *data = keep_block(c, bytes);
     for (size_t i = 0; i < count; i++) {
-        if (c->dtype == ATTN_FLOAT32) {
-            ((float *)data)[i] = (float)x[i];
-        } else {
-            ((double *)data)[i] = x[i];
-        }
+        set_number(data, c->dtype, i, x[i]);
     }
     t->data = data;
     return t;
@@ -462,7 +457,7 @@ static void draw_decay(struct random_call *c, struct rng *rng) {
     double *x = draw_normals(c, count, 0.3);
     for (size_t i = 0; i < count; i++) {
         x[i] = rng_chance(rng, one_in) ? -INFINITY : -fabs(x[i]) - 0x1p-10;
-        x[i] = c->dtype == ATTN_FLOAT32 ? (double)(float)x[i] : x[i];
+        x[i] = in_dtype(c->dtype, x[i]);
     }
     c->decay_full = keep_block(c, c->B * c->H * m * sizeof *x);
     for (size_t at = 0; at < c->B * c->H * m; at++) {

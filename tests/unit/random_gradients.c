@@ -4,17 +4,6 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-double number_at(const attn_tensor *t, size_t i) {
-    return t->dtype == ATTN_FLOAT32 ? (double)((const float *)t->data)[i]
-                                    : ((const double *)t->data)[i];
-}
-
-size_t count_of(const attn_tensor *t) {
-    size_t count = 0;
-    cr_assert(attn_tensor_count(t, &count));
-    return count;
-}
-
 size_t list_inputs(const struct random_call *c, struct input inputs[INPUTS]) {
     const attn_options *o = &c->options;
     const attn_multihead *m = &c->multihead;
@@ -112,7 +101,7 @@ void widen_call(struct random_call *c) {
             const size_t count = count_of(tensor);
             double *wide = keep_block(c, count * sizeof *wide);
             for (size_t i = 0; i < count; i++) {
-                wide[i] = number_at(tensor, i);
+                wide[i] = tensor_number(tensor, i);
             }
             tensor->data = wide;
             tensor->dtype = ATTN_FLOAT64;

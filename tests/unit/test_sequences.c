@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "attention.h"
+#include "support/plans.h"
 #include "support/rng.h"
 #include "support/scale.h"
 #include "test_halves.h"
@@ -54,12 +55,7 @@ static attn_tensor *draw_tensor(struct packed *c, int rank, size_t a, size_t b, 
     c->numbers = numbers;
     void *data = numbers->of;
     for (size_t i = 0; i < count; i++) {
-        const double x = rng_normal(&c->rng);
-        if (c->dtype == ATTN_FLOAT32) {
-            ((float *)data)[i] = (float)x;
-        } else {
-            ((double *)data)[i] = x;
-        }
+        set_number(data, c->dtype, i, rng_normal(&c->rng));
     }
     t->data = data;
     return t;
@@ -118,11 +114,7 @@ static const attn_tensor *draw_spread(struct packed *c, size_t count) {
     const attn_tensor *positions = draw_tensor(c, 1, count, 0, 0);
     void *data = c->numbers->of;
     for (size_t i = 0; i < count; i++) {
-        if (c->dtype == ATTN_FLOAT32) {
-            ((float *)data)[i] *= 8;
-        } else {
-            ((double *)data)[i] *= 8;
-        }
+        set_number(data, c->dtype, i, 8 * number_of(data, c->dtype, i));
     }
     c->dtype = dtype;
     return positions;
@@ -152,12 +144,8 @@ static void draw_gates(struct packed *c) {
     c->options.decay = draw_tensor(c, sure ? 3 : headed ? 2 : 1, c->rows[1], heads, 1);
     void *data = c->numbers->of;
     for (size_t i = 0; i < c->rows[1] * heads; i++) {
-        const bool forgets = rng_chance(&c->rng, 8);
-        if (c->dtype == ATTN_FLOAT32) {
-            ((float *)data)[i] = forgets ? -INFINITY : -fabsf(((float *)data)[i]);
-        } else {
-            ((double *)data)[i] = forgets ? -INFINITY : -fabs(((double *)data)[i]);
-        }
+        const double x = rng_chance(&c->rng, 8) ? INFINITY : number_of(data, c->dtype, i);
+        set_number(data, c->dtype, i, -fabs(x));
     }
 }
 
@@ -268,10 +256,6 @@ static void draw_packed(struct packed *c, uint64_t seed) {
 
 /* ----------------------------------------------------------------------------------------- runs */
 
-static void *aligned(size_t bytes) {
-    return aligned_alloc(ATTN_ALIGNMENT, bytes / ATTN_ALIGNMENT * ATTN_ALIGNMENT + ATTN_ALIGNMENT);
-}
-
 static attn_plan *plan_packed(const struct packed *c) {
     attn_plan *plan;
     attn_error error = {0};
@@ -281,27 +265,15 @@ static attn_plan *plan_packed(const struct packed *c) {
     return plan;
 }
 
-/* Runs all tasks in order or, with `backwards`, those of each phase in the opposite one. Returns
- * the buffer of all results. */
-static char *run_tasks(attn_plan *plan, bool backwards) {
+/* Runs a plan, and returns the buffer of all results. */
+static char *run_packed(attn_plan *plan, run_tasks *run) {
     attn_error error = {0};
     size_t bytes;
     cr_assert(attn_plan_results_bytes(plan, &bytes));
-    char *results = aligned(bytes), *scratch = aligned(attn_plan_scratch(plan));
+    char *results = aligned_alloc(ATTN_ALIGNMENT, bytes + ATTN_ALIGNMENT);
     memset(results, 0xff, bytes); /* NaN */
-    memset(scratch, 0xff, attn_plan_scratch(plan));
     cr_assert_eq(attn_plan_bind_all(plan, results), ATTN_OK);
-    cr_assert_eq(attn_plan_begin(plan, &error), ATTN_OK, "%s", error.message);
-    for (size_t phase = 0; phase < attn_plan_phases(plan); phase++) {
-        const size_t tasks = attn_plan_tasks(plan, phase);
-        for (size_t i = 0; i < tasks; i++) {
-            const size_t task = backwards ? tasks - 1 - i : i;
-            cr_assert_eq(attn_plan_task(plan, phase, task, scratch, &error), ATTN_OK, "%s",
-                         error.message);
-        }
-    }
-    cr_assert_eq(attn_plan_end(plan, &error), ATTN_OK, "%s", error.message);
-    free(scratch);
+    cr_assert_eq(run(plan, &error), ATTN_OK, "%s", error.message);
     return results;
 }
 
@@ -370,15 +342,12 @@ static attn_plan *plan_alone(struct packed *c, size_t q, size_t k, size_t i) {
 }
 
 static double real_at(const attn_result_tensor *t, size_t i) {
-    return t->dtype == ATTN_FLOAT32 ? (double)((const float *)t->data)[i]
-                                    : ((const double *)t->data)[i];
+    return number_of(t->data, t->dtype, i);
 }
 
 static size_t reals_of(const attn_result_tensor *part) {
-    size_t count = 0;
     const attn_tensor t = attn_as_tensor(part);
-    cr_assert(attn_tensor_count(&t, &count));
-    return count;
+    return count_of(&t);
 }
 
 /* ---------------------------------------------------------------------------------- comparisons */
@@ -429,7 +398,7 @@ static void compare_sequence(struct packed *c, const attn_plan *plan, size_t q, 
                              struct sums *sums) {
     const size_t tensors = c->tensor_count;
     attn_plan *alone = plan_alone(c, q, k, i);
-    char *results = run_tasks(alone, false);
+    char *results = run_packed(alone, run_forwards);
     const bool empty = c->queries[i] == 0 || c->keys[i] == 0; /* such rows share tasks */
     sums->cost += empty ? 0 : attn_plan_cost(alone);
     for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
@@ -466,7 +435,7 @@ static void check_packed(uint64_t seed) {
     struct sums *sums = calloc(1, sizeof *sums);
     draw_packed(&c, seed);
     attn_plan *plan = plan_packed(&c);
-    char *results = run_tasks(plan, false);
+    char *results = run_packed(plan, run_forwards);
     size_t q = 0, k = 0, empty = 0;
     for (size_t i = 0; i < c.sequences.count; q += c.queries[i], k += c.keys[i], i++) {
         compare_sequence(&c, plan, q, k, i, sums);
@@ -481,7 +450,7 @@ static void check_packed(uint64_t seed) {
     } else {
         cr_assert_gt(attn_plan_cost(plan), sums->cost);
     }
-    char *again = run_tasks(plan, true);
+    char *again = run_packed(plan, run_backwards);
     for (int r = 0; r < ATTN_RESULT_COUNT; r++) { /* what lies between results is not written */
         const attn_result_tensor *t = attn_plan_tensor(plan, (attn_result)r, 0);
         if (t != NULL) {
