@@ -446,8 +446,7 @@ static bool has_head_axis(const struct random_call *c) {
                : c->q->rank > 2 || c->k->rank > 2 || c->v->rank > 2 || form_is_packed(c->form);
 }
 
-/* Draws the logarithms of forget gates, of which some are 0. They have the axes of K. */
-static void draw_decay(struct random_call *c, struct rng *rng) {
+void draw_decay(struct random_call *c, struct rng *rng) {
     const bool packed = form_is_packed(c->form);
     const size_t heads = rng_chance(rng, 3) ? 1 : c->H, items = rng_chance(rng, 3) ? 1 : c->B;
     const size_t m = c->m, one_in = rng_chance(rng, 2) ? 12 : 1000, count = items * heads * m;
@@ -491,14 +490,8 @@ static const attn_tensor *draw_bias(struct random_call *c, double *x[MAX_BATCH][
                                   : tensor_of(c, bias, 2, (size_t[]){heads, columns});
 }
 
-static void draw_options(struct random_call *c) {
+void draw_rules(struct random_call *c) {
     attn_options *o = &c->options;
-    if (rng_chance(&c->rng, 3)) {
-        o->mask = draw_broadcast(c, true, &c->mask_full);
-    }
-    if (rng_chance(&c->rng, 3)) {
-        o->bias = draw_broadcast(c, false, &c->bias_full);
-    }
     o->causal = rng_chance(&c->rng, 2);
     if (rng_chance(&c->rng, 3)) {
         o->flags |= ATTN_FLAG_WINDOW;
@@ -534,6 +527,17 @@ static void draw_options(struct random_call *c) {
         c->has_sinks = true;
         o->sink = tensor_of(c, s, 1, &c->H);
     }
+}
+
+static void draw_options(struct random_call *c) {
+    attn_options *o = &c->options;
+    if (rng_chance(&c->rng, 3)) {
+        o->mask = draw_broadcast(c, true, &c->mask_full);
+    }
+    if (rng_chance(&c->rng, 3)) {
+        o->bias = draw_broadcast(c, false, &c->bias_full);
+    }
+    draw_rules(c);
     for (size_t b = 0; b < drawn_items(c); b++) {
         c->lengths[b] = c->m - c->extra;
     }

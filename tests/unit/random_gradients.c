@@ -66,9 +66,10 @@ static const attn_tensor *draw_upstream(struct random_call *c, const attn_plan *
 /* Draws the results whose gradients are given. */
 static void draw_loss(struct random_call *c, const attn_plan *plan, attn_upstream *up) {
     const bool softmax = c->options.normalization == ATTN_SOFTMAX;
-    const bool output = !rng_chance(&c->rng, 8);
+    const bool output = !rng_chance(&c->rng, 8), packed = c->options.sequences != NULL;
     up->lse = softmax && rng_chance(&c->rng, 2) ? draw_upstream(c, plan, ATTN_RESULT_LSE) : NULL;
-    up->weights = rng_chance(&c->rng, 3) ? draw_upstream(c, plan, ATTN_RESULT_WEIGHTS) : NULL;
+    up->weights =
+        !packed && rng_chance(&c->rng, 3) ? draw_upstream(c, plan, ATTN_RESULT_WEIGHTS) : NULL;
     if (output || (up->lse == NULL && up->weights == NULL)) {
         up->output = draw_upstream(c, plan, ATTN_RESULT_OUTPUT);
     }
@@ -78,7 +79,8 @@ size_t ask_for_gradients(struct random_call *c, uint64_t seed, attn_upstream *up
                          struct input inputs[INPUTS]) {
     const uint64_t drawn = c->options.results;
     const bool softmax = c->options.normalization == ATTN_SOFTMAX;
-    c->options.results = ATTN_WANT(OUTPUT) | ATTN_WANT(WEIGHTS) | (softmax ? ATTN_WANT(LSE) : 0);
+    c->options.results = ATTN_WANT(OUTPUT) | (softmax ? ATTN_WANT(LSE) : 0);
+    c->options.results |= c->options.sequences == NULL ? ATTN_WANT(WEIGHTS) : 0;
     attn_plan *shapes = plan_random_call(c, seed);
     *up = (attn_upstream){0};
     draw_loss(c, shapes, up);

@@ -332,7 +332,7 @@ attn_tensor *written_tensor(struct written_call *call, const char *name) {
 
 /* ---------------------------------------------------------------------------------------- calls */
 
-static attn_status prepack(struct written_call *call, attn_error *error) {
+static attn_status make_prepacked(struct written_call *call, attn_error *error) {
     static _Alignas(ATTN_ALIGNMENT) char buffer[WRITTEN_NUMBERS];
     void *to = call->buffer < 0 ? NULL : buffer + call->buffer;
     const attn_layout layout = call->multihead.layout;
@@ -370,5 +370,5 @@ attn_status make_written(attn_plan **plan, struct written_call *call, attn_error
         return attn_plan_softmax(plan, call->multihead.x, (int)call->axis, error);
     }
     *plan = NULL;
-    return prepack(call, error);
+    return make_prepacked(call, error);
 }
