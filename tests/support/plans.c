@@ -1,4 +1,4 @@
-/* plans.c - see plans.h. It takes no memory beside that of the runs, which a test counts. */
+/* plans.c - see plans.h. Programs without Criterion link it, so a broken rule is an assertion. */
 #include "support/plans.h"
 
 #include <assert.h>
