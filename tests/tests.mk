@@ -39,7 +39,7 @@ ifeq ($(BUILD),release)
 # Most of these files run for less time than it takes to compile them well.
 $(foreach folder,unit api notebooks memory,$(O)/tests/$(folder)/%.o): LEVEL = -O1
 endif
-$(addprefix $(O)/tests/support/,app.o print_table.o drawn.o reference.o run_kernels.o) $(CHECK_OBJECTS): FOLDER_FLAGS = $(UNIT_FLAGS)
+$(addprefix $(O)/tests/support/,app.o print_table.o drawn.o plans.o reference.o run_kernels.o) $(CHECK_OBJECTS): FOLDER_FLAGS = $(UNIT_FLAGS)
 
 # The tests have stamps of their own. Their flags change when their packages are installed. What `make run` has compiled
 # need not be compiled again then.

@@ -2,7 +2,7 @@
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
 #include "support/guarded.h"
 
-#include <criterion/criterion.h>
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -13,7 +13,7 @@
 void *guarded_new(size_t bytes) {
     const size_t some = bytes == 0 ? 1 : bytes;
     void *memory = bytes % 64 == 0 ? aligned_alloc(64, bytes == 0 ? 64 : bytes) : malloc(some);
-    cr_assert_not_null(memory);
+    assert(memory != NULL);
     return memset(memory, 0, some);
 }
 
@@ -48,9 +48,10 @@ static struct pages *take_pages(size_t count) {
     struct pages *pages = malloc(sizeof *pages);
     char *first =
         mmap(NULL, (count + 1) * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    cr_assert(pages != NULL && first != MAP_FAILED);
+    assert(pages != NULL && first != MAP_FAILED);
     *pages = (struct pages){NULL, first + count * page, count};
-    cr_assert_eq(mprotect(pages->end, page, PROT_NONE), 0);
+    const int failed = mprotect(pages->end, page, PROT_NONE);
+    assert(failed == 0);
     return pages;
 }
 

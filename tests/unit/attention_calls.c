@@ -6,16 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "support/guarded.h"
 #include "support/reference.h"
 #include "support/rng.h"
 #include "support/scale.h"
-
-void *allocate(size_t count, size_t size) {
-    void *block = calloc(count == 0 ? 1 : count, size);
-    cr_assert_not_null(block);
-    return block;
-}
 
 static void *copy_of(const void *from, size_t count, size_t size) {
     return from == NULL ? NULL : memcpy(allocate(count, size), from, count * size);
@@ -36,7 +29,7 @@ static double *numbers(struct rng *rng, size_t count, attn_dtype dtype) {
     double *x = allocate(count, sizeof *x);
     for (size_t i = 0; i < count; i++) {
         x[i] = 2 * (rng_uniform(rng) + rng_uniform(rng) + rng_uniform(rng)) - 3;
-        x[i] = dtype == ATTN_FLOAT32 ? (double)(float)x[i] : x[i];
+        x[i] = in_dtype(dtype, x[i]);
     }
     return x;
 }
@@ -224,11 +217,7 @@ attn_tensor rows_of_heads(const struct call *c, const double *x, size_t heads, s
     for (size_t head = 0; head < c->batch * heads; head++) {
         const double *row = x + head * rows * columns;
         for (size_t i = from * columns; i < to * columns; i++, at++) {
-            if (c->dtype == ATTN_FLOAT32) {
-                ((float *)data)[at] = (float)row[i];
-            } else {
-                ((double *)data)[at] = row[i];
-            }
+            set_number(data, c->dtype, at, row[i]);
         }
     }
     return t;
@@ -242,37 +231,6 @@ static attn_tensor per_head(const struct call *c, const double *x) {
     t.rank = 1;
     t.shape[0] = c->heads;
     return t;
-}
-
-/* Returns the numbers of a result as doubles. */
-static double *numbers_of(const attn_result_tensor *t, size_t count) {
-    double *x = allocate(count, sizeof *x);
-    for (size_t i = 0; i < count; i++) {
-        x[i] = t->dtype == ATTN_FLOAT32   ? (double)((const float *)t->data)[i]
-               : t->dtype == ATTN_FLOAT64 ? ((const double *)t->data)[i]
-                                          : (double)((const int64_t *)t->data)[i];
-    }
-    return x;
-}
-
-static void run_plan(attn_plan *plan, run_tasks *run, struct results *r) {
-    void *data[ATTN_RESULT_COUNT] = {0};
-    for (int i = 0; i < ATTN_RESULT_COUNT; i++) {
-        size_t bytes;
-        if (attn_plan_parts(plan, (attn_result)i) > 0) {
-            const attn_tensor t = attn_as_tensor(attn_plan_tensor(plan, (attn_result)i, 0));
-            cr_assert(attn_tensor_bytes(&t, &bytes) && attn_tensor_count(&t, &r->count[i]));
-            data[i] = memset(guarded_new(bytes), 0xff, bytes); /* NaN */
-            attn_plan_bind(plan, (attn_result)i, 0, data[i]);
-        }
-    }
-    r->status = run(plan, &r->error);
-    for (int i = 0; i < ATTN_RESULT_COUNT; i++) {
-        if (data[i] != NULL && r->status == ATTN_OK) {
-            r->of[i] = numbers_of(attn_plan_tensor(plan, (attn_result)i, 0), r->count[i]);
-        }
-        guarded_free(data[i]);
-    }
 }
 
 struct results try_call_by(const struct call *c, uint64_t wanted, run_tasks *run) {
@@ -310,31 +268,15 @@ struct results try_call_by(const struct call *c, uint64_t wanted, run_tasks *run
         t[i].rank = 3;
         memmove(t[i].shape, t[i].shape + 1, 3 * sizeof *t[i].shape);
     }
-    struct results r = {0};
     attn_plan *plan;
-    const attn_status status = attn_plan_attention(&plan, &t[0], &t[1], &t[2], &o, &r.error);
-    cr_assert_eq(status, ATTN_OK, "%s", r.error.message);
-    run_plan(plan, run, &r);
-    attn_plan_free(plan);
+    attn_error error = {0};
+    const attn_status status = attn_plan_attention(&plan, &t[0], &t[1], &t[2], &o, &error);
+    cr_assert_eq(status, ATTN_OK, "%s", error.message);
+    struct results r = run_plan(plan, run);
     for (size_t i = 0; i < sizeof t / sizeof *t; i++) {
         free((void *)(uintptr_t)t[i].data);
     }
     return r;
-}
-
-attn_status run_backwards(attn_plan *plan, attn_error *error) {
-    const size_t used = (attn_plan_scratch(plan) + ATTN_ALIGNMENT - 1) / ATTN_ALIGNMENT;
-    const size_t bytes = used * ATTN_ALIGNMENT;
-    void *scratch = guarded_new(bytes);
-    attn_status status = attn_plan_begin(plan, error);
-    for (size_t phase = 0; phase < attn_plan_phases(plan); phase++) {
-        for (size_t task = attn_plan_tasks(plan, phase); task-- > 0 && status == ATTN_OK;) {
-            memset(scratch, 0xff, bytes);
-            status = attn_plan_task(plan, phase, task, scratch, error);
-        }
-    }
-    guarded_free(scratch);
-    return status == ATTN_OK ? attn_plan_end(plan, error) : status;
 }
 
 struct results try_call(const struct call *c, uint64_t wanted) {
@@ -345,11 +287,4 @@ struct results run_call(const struct call *c, uint64_t wanted) {
     struct results r = try_call(c, wanted);
     cr_assert_eq(r.status, ATTN_OK, "%s", r.error.message);
     return r;
-}
-
-void free_results(struct results *r) {
-    for (int i = 0; i < ATTN_RESULT_COUNT; i++) {
-        free(r->of[i]);
-    }
-    *r = (struct results){0};
 }

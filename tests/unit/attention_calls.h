@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "attention.h"
+#include "support/plans.h"
 
 /* The options of a kind of call, as bits. */
 enum {
@@ -53,17 +54,6 @@ struct call {
     attn_options options;  /* without results; as drawn with a scale, a window and no pointers */
 };
 
-/* The results of a run, as doubles. */
-struct results {
-    attn_status status;
-    attn_error error;
-    double *of[ATTN_RESULT_COUNT]; /* NULL if a result is not wanted, or after an error */
-    size_t count[ATTN_RESULT_COUNT];
-};
-
-/* Allocates zeros; the test fails if there is no memory. */
-void *allocate(size_t count, size_t size);
-
 /* Returns 2^-24 or 2^-53: half a unit in the last place of 1. */
 double epsilon(attn_dtype dtype);
 
@@ -104,18 +94,10 @@ uint64_t gradients_of(const struct call *c);
 attn_tensor rows_of_heads(const struct call *c, const double *x, size_t heads, size_t rows,
                           size_t from, size_t to, size_t columns);
 
-/* Runs all tasks of a plan, as attn_plan_run() does. */
-typedef attn_status run_tasks(attn_plan *plan, attn_error *error);
-
-/* Runs the tasks of each phase from the last to the first, each on a scratch full of NaN that ends
- * where nothing can be read. */
-run_tasks run_backwards;
-
 /* Runs a call; the plan must be possible. With try_call() the run may fail, and the caller looks at
  * the status. With run_call() the run must succeed. Free the results with free_results(). */
 struct results try_call(const struct call *c, uint64_t wanted);
 struct results try_call_by(const struct call *c, uint64_t wanted, run_tasks *run);
 struct results run_call(const struct call *c, uint64_t wanted);
-void free_results(struct results *r);
 
 #endif

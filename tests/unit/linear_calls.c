@@ -3,11 +3,8 @@
 
 #include <criterion/criterion.h>
 #include <math.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "support/guarded.h"
 
@@ -30,10 +27,6 @@ void *keep_linear(struct linear_call *c, size_t count, size_t size) {
 
 /* ------------------------------------------------------------------------------ drawing numbers */
 
-static double in_dtype(const struct linear_call *c, double x) {
-    return c->dtype == ATTN_FLOAT32 ? (double)(float)x : x;
-}
-
 size_t linear_count(const struct linear_matrix *m) {
     return m->items * m->heads * m->rows * m->columns;
 }
@@ -52,7 +45,7 @@ size_t linear_place(const struct linear_matrix *m, size_t b, size_t h, size_t i,
 static void draw_normals_of(struct linear_call *c, struct linear_matrix *m, double size) {
     m->x = keep_linear(c, linear_count(m), sizeof *m->x);
     for (size_t i = 0; i < linear_count(m); i++) {
-        m->x[i] = in_dtype(c, size * rng_normal(&c->rng));
+        m->x[i] = in_dtype(c->dtype, size * rng_normal(&c->rng));
     }
 }
 
@@ -64,7 +57,7 @@ static void make_unit_rows(const struct linear_call *c, const struct linear_matr
             squares += x[e] * x[e];
         }
         for (size_t e = 0; e < m->columns && squares > 0; e++) {
-            x[e] = in_dtype(c, x[e] / sqrt(squares));
+            x[e] = in_dtype(c->dtype, x[e] / sqrt(squares));
         }
     }
 }
@@ -72,7 +65,7 @@ static void make_unit_rows(const struct linear_call *c, const struct linear_matr
 /* Makes each row of K nearly the one before it: `away` is how far they differ. */
 static void make_rows_alike(struct linear_call *c, const struct linear_matrix *m, double away) {
     for (size_t i = m->columns; i < linear_count(m); i++) {
-        m->x[i] = in_dtype(c, m->x[i - m->columns] + away * m->x[i]);
+        m->x[i] = in_dtype(c->dtype, m->x[i - m->columns] + away * m->x[i]);
     }
 }
 
@@ -124,7 +117,7 @@ static void draw_decays(struct linear_call *c) {
     const enum decay_kind kind = (enum decay_kind)rng_between(&c->rng, 0, DECAY_MIXED);
     c->decay.x = keep_linear(c, linear_count(&c->decay), sizeof *c->decay.x);
     for (size_t i = 0; i < linear_count(&c->decay); i++) {
-        c->decay.x[i] = in_dtype(c, draw_gate_logarithms(c, kind));
+        c->decay.x[i] = in_dtype(c->dtype, draw_gate_logarithms(c, kind));
     }
 }
 
@@ -134,9 +127,9 @@ static void draw_betas(struct linear_call *c) {
     c->beta.x = keep_linear(c, linear_count(&c->beta), sizeof *c->beta.x);
     for (size_t i = 0; i < linear_count(&c->beta); i++) {
         const double whole = (double)rng_between(&c->rng, 0, 2);
-        c->beta.x[i] = in_dtype(c, kind == 0   ? 2
-                                   : kind == 1 ? whole
-                                               : rng_uniform(&c->rng) * (kind == 2 ? 2 : 1));
+        c->beta.x[i] = in_dtype(c->dtype, kind == 0   ? 2
+                                          : kind == 1 ? whole
+                                                      : rng_uniform(&c->rng) * (kind == 2 ? 2 : 1));
     }
 }
 
@@ -307,14 +300,6 @@ static void *convert(struct linear_call *c, size_t count) {
     return keep_linear(c, count, attn_dtype_size(c->dtype));
 }
 
-static void put(const struct linear_call *c, void *data, size_t at, double x) {
-    if (c->dtype == ATTN_FLOAT32) {
-        ((float *)data)[at] = (float)x;
-    } else {
-        ((double *)data)[at] = x;
-    }
-}
-
 static void add_axis(attn_tensor *t, size_t size) {
     t->shape[t->rank++] = size;
 }
@@ -334,7 +319,7 @@ static void write_numbers(struct linear_call *c, attn_tensor *t, const struct li
         const size_t e = x % m->columns, i = x / m->columns % m->rows,
                      h = x / m->columns / m->rows % m->heads,
                      b = x / m->columns / m->rows / m->heads;
-        put(c, data, linear_place(m, b, h, i, packed) + e, m->x[x]);
+        set_number(data, c->dtype, linear_place(m, b, h, i, packed) + e, m->x[x]);
     }
     t->data = data;
     t->dtype = c->dtype;
@@ -499,7 +484,7 @@ static void draw_range(struct linear_call *c, struct linear_matrix *m, const dou
     m->x = keep_linear(c, linear_count(m), sizeof *m->x);
     for (size_t i = 0; i < linear_count(m); i++) {
         m->x[i] = in_dtype(
-            c,
+            c->dtype,
             range[0] + (range[0] == range[1] ? 0 : rng_uniform(&c->rng) * (range[1] - range[0])));
     }
 }
@@ -569,81 +554,10 @@ const char *describe_linear(const struct linear_call *c) {
 
 /* -------------------------------------------------------------------------------------- running */
 
-/* Threads that share the tasks of one phase. */
-struct team {
-    attn_plan *plan;
-    size_t phase;
-    _Atomic size_t next;
-    _Atomic int status;
-};
-
-static void *work(void *arg) {
-    struct team *team = arg;
-    const size_t bytes =
-        (attn_plan_scratch(team->plan) / ATTN_ALIGNMENT + 1) * (size_t)ATTN_ALIGNMENT;
-    void *scratch = aligned_alloc(ATTN_ALIGNMENT, bytes);
-    size_t task;
-    if (scratch == NULL) {
-        team->status = ATTN_NO_MEMORY;
-        return NULL;
-    }
-    memset(scratch, 0xff, bytes);
-    while ((task = atomic_fetch_add(&team->next, 1)) < attn_plan_tasks(team->plan, team->phase)) {
-        const attn_status status = attn_plan_task(team->plan, team->phase, task, scratch, NULL);
-        team->status = status != ATTN_OK ? (int)status : team->status;
-    }
-    free(scratch);
-    return NULL;
-}
-
-attn_status run_on_threads(attn_plan *plan, size_t threads, attn_error *error) {
-    pthread_t ids[64];
-    cr_assert_leq(threads, 64);
-    attn_status status = attn_plan_begin(plan, error);
-    for (size_t phase = 0; phase < attn_plan_phases(plan) && status == ATTN_OK; phase++) {
-        struct team team = {.plan = plan, .phase = phase};
-        for (size_t i = 0; i < threads; i++) {
-            cr_assert_eq(pthread_create(&ids[i], NULL, work, &team), 0);
-        }
-        for (size_t i = 0; i < threads; i++) {
-            pthread_join(ids[i], NULL);
-        }
-        status = (attn_status)team.status;
-    }
-    return status == ATTN_OK ? attn_plan_end(plan, error) : status;
-}
-
-struct results run_linear_plan(attn_plan *plan, run_tasks *run) {
-    struct results r = {0};
-    void *data[ATTN_RESULT_COUNT] = {0};
-    for (int i = 0; i < ATTN_RESULT_COUNT; i++) {
-        size_t bytes;
-        if (attn_plan_parts(plan, (attn_result)i) > 0) {
-            const attn_tensor t = attn_as_tensor(attn_plan_tensor(plan, (attn_result)i, 0));
-            cr_assert(attn_tensor_bytes(&t, &bytes) && attn_tensor_count(&t, &r.count[i]));
-            data[i] = memset(guarded_new(bytes), 0xff, bytes); /* NaN */
-            attn_plan_bind(plan, (attn_result)i, 0, data[i]);
-        }
-    }
-    r.status = (run != NULL ? run : attn_plan_run)(plan, &r.error);
-    for (int i = 0; i < ATTN_RESULT_COUNT; i++) {
-        if (data[i] != NULL && r.status == ATTN_OK) {
-            const bool narrow = attn_plan_tensor(plan, (attn_result)i, 0)->dtype == ATTN_FLOAT32;
-            r.of[i] = allocate(r.count[i], sizeof *r.of[i]);
-            for (size_t e = 0; e < r.count[i]; e++) {
-                r.of[i][e] = narrow ? (double)((float *)data[i])[e] : ((double *)data[i])[e];
-            }
-        }
-        guarded_free(data[i]);
-    }
-    attn_plan_free(plan);
-    return r;
-}
-
 struct results try_linear(const struct linear_call *c, run_tasks *run) {
     attn_plan *plan;
     attn_error error = {0};
     cr_assert_eq(attn_plan_linear(&plan, &c->call, &c->options, &error), ATTN_OK, "%s: %s",
                  describe_linear(c), error.message);
-    return run_linear_plan(plan, run);
+    return run_plan(plan, run);
 }

@@ -98,13 +98,7 @@ void make_linear_tensors(struct linear_call *c);
 /* Describes a call, for messages. The text is static. */
 const char *describe_linear(const struct linear_call *c);
 
-/* Runs all tasks of a plan on threads, each of which takes the next task. */
-attn_status run_on_threads(attn_plan *plan, size_t threads, attn_error *error);
-
 /* Runs a call by attn_plan_run(), or by `run`. The plan must be possible. */
 struct results try_linear(const struct linear_call *c, run_tasks *run);
-
-/* Runs a plan, which is freed, as try_linear() does. */
-struct results run_linear_plan(attn_plan *plan, run_tasks *run);
 
 #endif

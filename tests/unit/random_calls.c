@@ -3,6 +3,7 @@
 
 #include "random_rotary.h"
 #include "support/guarded.h"
+#include "support/plans.h"
 #include "support/reference.h"
 
 #include <criterion/criterion.h>
@@ -28,8 +29,7 @@ int64_t random_position(const struct random_call *c, size_t b, size_t i) {
 double *draw_normals(struct random_call *c, size_t count, double scale) {
     double *x = keep_block(c, count * sizeof *x);
     for (size_t i = 0; i < count; i++) {
-        x[i] = scale * rng_normal(&c->rng);
-        x[i] = c->dtype == ATTN_FLOAT32 ? (double)(float)x[i] : x[i];
+        x[i] = in_dtype(c->dtype, scale * rng_normal(&c->rng));
     }
     return x;
 }
@@ -39,15 +39,10 @@ attn_tensor *tensor_of(struct random_call *c, const double *x, int rank, const s
     cr_assert_lt(c->tensor_count, 80);
     *t = (attn_tensor){.dtype = c->dtype, .rank = rank};
     memcpy(t->shape, shape, (size_t)rank * sizeof *shape);
-    size_t count, bytes;
-    cr_assert(attn_tensor_count(t, &count) && attn_tensor_bytes(t, &bytes));
+    const size_t count = count_of(t), bytes = count * attn_dtype_size(c->dtype);
     void *data = keep_block(c, bytes);
     for (size_t i = 0; i < count; i++) {
-        if (c->dtype == ATTN_FLOAT32) {
-            ((float *)data)[i] = (float)x[i];
-        } else {
-            ((double *)data)[i] = x[i];
-        }
+        set_number(data, c->dtype, i, x[i]);
     }
     t->data = data;
     return t;
@@ -451,8 +446,7 @@ static bool has_head_axis(const struct random_call *c) {
                : c->q->rank > 2 || c->k->rank > 2 || c->v->rank > 2 || form_is_packed(c->form);
 }
 
-/* Draws the logarithms of forget gates, of which some are 0. They have the axes of K. */
-static void draw_decay(struct random_call *c, struct rng *rng) {
+void draw_decay(struct random_call *c, struct rng *rng) {
     const bool packed = form_is_packed(c->form);
     const size_t heads = rng_chance(rng, 3) ? 1 : c->H, items = rng_chance(rng, 3) ? 1 : c->B;
     const size_t m = c->m, one_in = rng_chance(rng, 2) ? 12 : 1000, count = items * heads * m;
@@ -462,7 +456,7 @@ static void draw_decay(struct random_call *c, struct rng *rng) {
     double *x = draw_normals(c, count, 0.3);
     for (size_t i = 0; i < count; i++) {
         x[i] = rng_chance(rng, one_in) ? -INFINITY : -fabs(x[i]) - 0x1p-10;
-        x[i] = c->dtype == ATTN_FLOAT32 ? (double)(float)x[i] : x[i];
+        x[i] = in_dtype(c->dtype, x[i]);
     }
     c->decay_full = keep_block(c, c->B * c->H * m * sizeof *x);
     for (size_t at = 0; at < c->B * c->H * m; at++) {
@@ -496,14 +490,8 @@ static const attn_tensor *draw_bias(struct random_call *c, double *x[MAX_BATCH][
                                   : tensor_of(c, bias, 2, (size_t[]){heads, columns});
 }
 
-static void draw_options(struct random_call *c) {
+void draw_rules(struct random_call *c) {
     attn_options *o = &c->options;
-    if (rng_chance(&c->rng, 3)) {
-        o->mask = draw_broadcast(c, true, &c->mask_full);
-    }
-    if (rng_chance(&c->rng, 3)) {
-        o->bias = draw_broadcast(c, false, &c->bias_full);
-    }
     o->causal = rng_chance(&c->rng, 2);
     if (rng_chance(&c->rng, 3)) {
         o->flags |= ATTN_FLAG_WINDOW;
@@ -539,6 +527,17 @@ static void draw_options(struct random_call *c) {
         c->has_sinks = true;
         o->sink = tensor_of(c, s, 1, &c->H);
     }
+}
+
+static void draw_options(struct random_call *c) {
+    attn_options *o = &c->options;
+    if (rng_chance(&c->rng, 3)) {
+        o->mask = draw_broadcast(c, true, &c->mask_full);
+    }
+    if (rng_chance(&c->rng, 3)) {
+        o->bias = draw_broadcast(c, false, &c->bias_full);
+    }
+    draw_rules(c);
     for (size_t b = 0; b < drawn_items(c); b++) {
         c->lengths[b] = c->m - c->extra;
     }

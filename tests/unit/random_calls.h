@@ -81,6 +81,13 @@ attn_plan *draw_random_call(struct random_call *c, uint64_t seed);
 attn_plan *plan_random_call(struct random_call *c, uint64_t seed);
 void free_random_call(struct random_call *c);
 
+/* Draws the options that a call of any form may have, packed sequences too: those of one number for
+ * all heads or for each. */
+void draw_rules(struct random_call *c);
+
+/* Draws the logarithms of forget gates, of which some are 0. They have the axes of K. */
+void draw_decay(struct random_call *c, struct rng *rng);
+
 /* Returns the batch items whose matrices are drawn: one at least, which a matrix may have although
  * the call has none. */
 size_t drawn_items(const struct random_call *c);

@@ -4,17 +4,6 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-double number_at(const attn_tensor *t, size_t i) {
-    return t->dtype == ATTN_FLOAT32 ? (double)((const float *)t->data)[i]
-                                    : ((const double *)t->data)[i];
-}
-
-size_t count_of(const attn_tensor *t) {
-    size_t count = 0;
-    cr_assert(attn_tensor_count(t, &count));
-    return count;
-}
-
 size_t list_inputs(const struct random_call *c, struct input inputs[INPUTS]) {
     const attn_options *o = &c->options;
     const attn_multihead *m = &c->multihead;
@@ -77,9 +66,10 @@ static const attn_tensor *draw_upstream(struct random_call *c, const attn_plan *
 /* Draws the results whose gradients are given. */
 static void draw_loss(struct random_call *c, const attn_plan *plan, attn_upstream *up) {
     const bool softmax = c->options.normalization == ATTN_SOFTMAX;
-    const bool output = !rng_chance(&c->rng, 8);
+    const bool output = !rng_chance(&c->rng, 8), packed = c->options.sequences != NULL;
     up->lse = softmax && rng_chance(&c->rng, 2) ? draw_upstream(c, plan, ATTN_RESULT_LSE) : NULL;
-    up->weights = rng_chance(&c->rng, 3) ? draw_upstream(c, plan, ATTN_RESULT_WEIGHTS) : NULL;
+    up->weights =
+        !packed && rng_chance(&c->rng, 3) ? draw_upstream(c, plan, ATTN_RESULT_WEIGHTS) : NULL;
     if (output || (up->lse == NULL && up->weights == NULL)) {
         up->output = draw_upstream(c, plan, ATTN_RESULT_OUTPUT);
     }
@@ -89,7 +79,8 @@ size_t ask_for_gradients(struct random_call *c, uint64_t seed, attn_upstream *up
                          struct input inputs[INPUTS]) {
     const uint64_t drawn = c->options.results;
     const bool softmax = c->options.normalization == ATTN_SOFTMAX;
-    c->options.results = ATTN_WANT(OUTPUT) | ATTN_WANT(WEIGHTS) | (softmax ? ATTN_WANT(LSE) : 0);
+    c->options.results = ATTN_WANT(OUTPUT) | (softmax ? ATTN_WANT(LSE) : 0);
+    c->options.results |= c->options.sequences == NULL ? ATTN_WANT(WEIGHTS) : 0;
     attn_plan *shapes = plan_random_call(c, seed);
     *up = (attn_upstream){0};
     draw_loss(c, shapes, up);
@@ -112,7 +103,7 @@ void widen_call(struct random_call *c) {
             const size_t count = count_of(tensor);
             double *wide = keep_block(c, count * sizeof *wide);
             for (size_t i = 0; i < count; i++) {
-                wide[i] = number_at(tensor, i);
+                wide[i] = tensor_number(tensor, i);
             }
             tensor->data = wide;
             tensor->dtype = ATTN_FLOAT64;

@@ -6,6 +6,7 @@
 #define RANDOM_GRADIENTS_H
 
 #include "random_calls.h"
+#include "support/plans.h"
 
 /* An input, and the part of its gradient. */
 struct input {
@@ -17,10 +18,6 @@ struct input {
 enum {
     INPUTS = 21 + 6 * MAX_HEADS
 };
-
-/* Returns a number of a tensor, or the count of its numbers. */
-double number_at(const attn_tensor *t, size_t i);
-size_t count_of(const attn_tensor *t);
 
 /* Lists the inputs that have gradients, and returns their count. */
 size_t list_inputs(const struct random_call *c, struct input inputs[INPUTS]);

@@ -224,11 +224,7 @@ static attn_tensor draw_round_bias(struct rng *rng, double *x, attn_dtype dtype,
     make_round(x, items * heads * rows * columns);
     for (size_t e = 0; e < heads * columns; e++) {
         const double bias = (double)rng_between(rng, 0, 128) / 64 - 1;
-        if (dtype == ATTN_FLOAT32) {
-            ((float *)data)[e] = (float)bias;
-        } else {
-            ((double *)data)[e] = bias;
-        }
+        set_number(data, dtype, e, bias);
         for (size_t row = 0; row < items * rows; row++) {
             const size_t head = row / rows * heads + e / columns, i = row % rows;
             x[(head * rows + i) * columns + e % columns] += i >= from ? bias : 0;

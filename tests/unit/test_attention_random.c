@@ -11,6 +11,7 @@
 #include "attention.h"
 #include "attention_bounds.h"
 #include "random_calls.h"
+#include "support/plans.h"
 #include "support/reference.h"
 #include "support/scale.h"
 
@@ -18,14 +19,7 @@
 
 static double got(const attn_plan *plan, attn_result result, size_t part, size_t index) {
     const attn_result_tensor *t = attn_plan_tensor(plan, result, part);
-    switch (t->dtype) {
-    case ATTN_FLOAT32:
-        return (double)((const float *)t->data)[index];
-    case ATTN_FLOAT64:
-        return ((const double *)t->data)[index];
-    default:
-        return (double)((const int64_t *)t->data)[index];
-    }
+    return number_of(t->data, t->dtype, index);
 }
 
 static void compare_rows(struct worst *worst, const attn_plan *plan, attn_result result,

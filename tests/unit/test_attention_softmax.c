@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "attention.h"
+#include "support/plans.h"
 #include "support/scale.h"
 
 Test(softmax, along_any_axis) {
@@ -52,11 +53,7 @@ static void check_softmax(size_t outer, size_t count, size_t inner, attn_dtype d
     for (size_t i = 0; i < all; i++) {
         const double value = i % 101 == 0 ? -INFINITY : (double)(i * 7919 % 1009) / 64 - 8;
         want[i] = value;
-        if (dtype == ATTN_FLOAT32) {
-            ((float *)x)[i] = (float)value;
-        } else {
-            ((double *)x)[i] = value;
-        }
+        set_number(x, dtype, i, value);
     }
     for (size_t slice = 0; slice < outer * inner; slice++) {
         double *w = want + slice / inner * count * inner + slice % inner, sum = 0;
@@ -79,7 +76,7 @@ static void check_softmax(size_t outer, size_t count, size_t inner, attn_dtype d
     cr_assert_eq(attn_plan_end(plan, &error), ATTN_OK);
     attn_plan_free(plan);
     for (size_t i = 0; i < all; i++) {
-        const double is = dtype == ATTN_FLOAT32 ? (double)((float *)x)[i] : ((double *)x)[i];
+        const double is = number_of(x, dtype, i);
         cr_assert(fabs(is - want[i]) <= (dtype == ATTN_FLOAT32 ? 4e-7 : 1e-12) * want[i],
                   "(%zu, %zu, %zu): %g is off by %g of it", outer, count, inner, is,
                   is / want[i] - 1);

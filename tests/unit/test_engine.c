@@ -308,7 +308,7 @@ static void check_projection(size_t rows, size_t inner, size_t columns, attn_dty
                 size += fabs(product);
             }
             const size_t at = i * columns + j;
-            const double got = dtype == ATTN_FLOAT32 ? (double)((float *)q)[at] : ((double *)q)[at];
+            const double got = number_of(q, dtype, at);
             cr_assert(fabs(got - want) <= (dtype == ATTN_FLOAT32 ? 1e-6 : 2e-15) * size,
                       "%zu rows of %zu, %s: (%zu,%zu) is %.17g, not %.17g", rows, inner,
                       dtype == ATTN_FLOAT32 ? "float32" : "float64", i, j, got, want);

@@ -5,8 +5,6 @@
  */
 #include <criterion/criterion.h>
 #include <math.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,45 +13,6 @@
 #include "random_gradients.h"
 
 /* -------------------------------------------------------------------------------------- threads */
-
-/* Threads that take the tasks of a phase. */
-struct team {
-    attn_plan *plan;
-    size_t phase;
-    atomic_size_t next;
-    atomic_int failed;
-};
-
-static void *take_tasks(void *data) {
-    struct team *team = data;
-    const size_t units = attn_plan_scratch(team->plan) / ATTN_ALIGNMENT + 1;
-    void *scratch = aligned_alloc(ATTN_ALIGNMENT, units * ATTN_ALIGNMENT);
-    const size_t tasks = attn_plan_tasks(team->plan, team->phase);
-    for (size_t task; (task = atomic_fetch_add(&team->next, 1)) < tasks;) {
-        if (attn_plan_task(team->plan, team->phase, task, scratch, NULL) != ATTN_OK) {
-            team->failed = 1;
-        }
-    }
-    free(scratch);
-    return NULL;
-}
-
-static void run_on_threads(attn_plan *plan, size_t count) {
-    struct team team = {.plan = plan};
-    pthread_t threads[64];
-    cr_assert_eq(attn_plan_begin(plan, NULL), ATTN_OK);
-    for (; team.phase < attn_plan_phases(plan); team.phase++) {
-        team.next = 0;
-        for (size_t i = 0; i < count; i++) {
-            cr_assert_eq(pthread_create(&threads[i], NULL, take_tasks, &team), 0);
-        }
-        for (size_t i = 0; i < count; i++) {
-            pthread_join(threads[i], NULL);
-        }
-    }
-    cr_assert_eq(team.failed, 0);
-    cr_assert_eq(attn_plan_end(plan, NULL), ATTN_OK);
-}
 
 /* Sizes at which each phase has many tasks. */
 static const struct {
@@ -64,26 +23,8 @@ static const struct {
                            {SHARED | BIAS | CAUSAL, 2, 1000, 300, 8, 20},
                            {GROUPED | PAST | SINK, 4, 200, 5000, 8, 8}};
 
-static attn_status run_on_one(attn_plan *plan, attn_error *error) {
-    (void)error;
-    run_on_threads(plan, 1);
-    return ATTN_OK;
-}
-
-static attn_status run_on_two(attn_plan *plan, attn_error *error) {
-    (void)error;
-    run_on_threads(plan, 2);
-    return ATTN_OK;
-}
-
-static attn_status run_on_many(attn_plan *plan, attn_error *error) {
-    (void)error;
-    run_on_threads(plan, 64);
-    return ATTN_OK;
-}
-
 Test(gradients, do_not_depend_on_the_threads, .timeout = 1200) {
-    run_tasks *const ways[] = {run_on_one, run_on_two, run_on_many, run_backwards};
+    run_tasks *const ways[] = {run_on_1, run_on_2, run_on_64, run_backwards};
     for (size_t at = 0; at < sizeof sizes_of_many_tasks / sizeof *sizes_of_many_tasks * 2; at++) {
         const size_t s = at / 2;
         struct call c = draw_call(sizes_of_many_tasks[s].kind, at % 2 ? ATTN_FLOAT64 : ATTN_FLOAT32,
@@ -168,13 +109,13 @@ Test(gradients, of_one_matrix_are_the_sum_of_three) {
             for (int r = ATTN_RESULT_GRAD_Q; r <= ATTN_RESULT_GRAD_V; r++) {
                 const attn_tensor t = attn_as_tensor(attn_plan_tensor(plans[0], (attn_result)r, 0)),
                                   u = attn_as_tensor(attn_plan_tensor(plans[2], (attn_result)r, 0));
-                sum += number_at(&t, e);
-                cr_assert_eq(number_at(&t, e), number_at(&u, e));
+                sum += tensor_number(&t, e);
+                cr_assert_eq(tensor_number(&t, e), tensor_number(&u, e));
             }
             for (int i = 1; i < 3; i++) {
                 const attn_tensor t =
                     attn_as_tensor(attn_plan_tensor(plans[i], ATTN_RESULT_GRAD_X, 0));
-                cr_assert_float_eq(number_at(&t, e), sum, (at % 2 ? 1e-14 : 1e-6) * 10);
+                cr_assert_float_eq(tensor_number(&t, e), sum, (at % 2 ? 1e-14 : 1e-6) * 10);
             }
         }
         for (int i = 0; i < 3; i++) {
@@ -236,10 +177,10 @@ Test(gradients, of_prepacked_weights_reach_inputs_and_biases) {
                               is = attn_as_tensor(attn_plan_tensor(plans[1], (attn_result)r, 0));
             double largest = 0;
             for (size_t e = 0; e < count_of(&want); e++) {
-                largest = fmax(largest, fabs(number_at(&want, e)));
+                largest = fmax(largest, fabs(tensor_number(&want, e)));
             }
             for (size_t e = 0; e < count_of(&want); e++) {
-                cr_assert_float_eq(number_at(&is, e), number_at(&want, e),
+                cr_assert_float_eq(tensor_number(&is, e), tensor_number(&want, e),
                                    (at % 2 ? 1e-13 : 1e-5) * largest, "call %d: %s", at,
                                    attn_result_name((attn_result)r));
             }

@@ -113,8 +113,9 @@ static size_t check_small(struct drawn *d) {
                               want = attn_as_tensor(
                                   attn_plan_tensor(wide, input->gradient, input->part));
             for (size_t e = 0; e < count_of(&want); e++) {
-                cr_expect_eq(number_at(&is, e), (double)(float)number_at(&want, e), "seed %llu: %s",
-                             (unsigned long long)d->seed, attn_result_name(input->gradient));
+                cr_expect_eq(tensor_number(&is, e), (double)(float)tensor_number(&want, e),
+                             "seed %llu: %s", (unsigned long long)d->seed,
+                             attn_result_name(input->gradient));
             }
         }
         attn_plan_free(wide);
@@ -174,7 +175,7 @@ static unsigned char *forbidden_pairs(struct drawn *d) {
     const attn_tensor scores = attn_as_tensor(attn_plan_tensor(plan, ATTN_RESULT_MASKED_SCORES, 0));
     cr_assert_eq(count_of(&scores), pairs);
     for (size_t i = 0; i < pairs; i++) {
-        forbidden[i] = number_at(&scores, i) == -INFINITY;
+        forbidden[i] = tensor_number(&scores, i) == -INFINITY;
     }
     attn_plan_free(plan);
     d->call->options.results = results;
@@ -229,11 +230,7 @@ static void poison(const struct unseen *u, const attn_tensor *t, size_t i) {
     const attn_multihead *call = &u->call->multihead;
     const bool finite = t == call->x || t == call->context || t == call->value_context;
     const double bad = finite ? MARK : i % 3 == 0 ? (double)NAN : i % 3 == 1 ? INFINITY : -INFINITY;
-    if (t->dtype == ATTN_FLOAT32) {
-        ((float *)(uintptr_t)t->data)[i] = (float)bad;
-    } else {
-        ((double *)(uintptr_t)t->data)[i] = bad;
-    }
+    set_number((void *)(uintptr_t)t->data, t->dtype, i, bad);
 }
 
 /* Poisons the rows of keys or values from key `first` on that are unseen. */
@@ -341,15 +338,15 @@ static size_t check_poison(struct drawn *d) {
                               attn_as_tensor(attn_plan_tensor(want, input->gradient, input->part));
         double largest = 1;
         for (size_t e = 0; e < count_of(&is); e++) {
-            largest = fmax(largest, fabs(number_at(&was, e)));
+            largest = fmax(largest, fabs(tensor_number(&was, e)));
         }
         if (input->gradient == ATTN_RESULT_GRAD_ALIBI) { /* it is a sum over all queries */
             largest = fmax(largest, (double)(c->n * c->m));
         }
         const double bound = (c->dtype == ATTN_FLOAT32 ? 4e-6 : 1e-13) * largest;
         for (size_t e = 0; e < count_of(&is); e++) {
-            const double x = number_at(&is, e), y = number_at(&was, e);
-            const double given = number_at(input->tensor, e);
+            const double x = tensor_number(&is, e), y = tensor_number(&was, e);
+            const double given = tensor_number(input->tensor, e);
             const bool bad = !isfinite(given) || given == MARK;
             zeros += bad;
             cr_expect(bad ? x == 0 && y == 0 : fabs(x - y) <= bound,
@@ -377,12 +374,8 @@ static void change_inputs(struct drawn *d) {
             continue;
         }
         for (size_t i = 0; i < count_of(tensor); i++) {
-            const double x = number_at(tensor, i) * 0.75 + (decay ? 0 : 0.0625);
-            if (tensor->dtype == ATTN_FLOAT32) {
-                ((float *)(uintptr_t)tensor->data)[i] = (float)x;
-            } else {
-                ((double *)(uintptr_t)tensor->data)[i] = x;
-            }
+            const double x = tensor_number(tensor, i) * 0.75 + (decay ? 0 : 0.0625);
+            set_number((void *)(uintptr_t)tensor->data, tensor->dtype, i, x);
         }
     }
 }

@@ -26,8 +26,8 @@ static double loss(attn_plan *plan, const attn_upstream *up) {
         const attn_result_tensor *t = attn_plan_tensor(plan, results[i], 0);
         for (size_t j = 0; given[i] != NULL && j < count_of(given[i]); j++) {
             const attn_tensor result = attn_as_tensor(t);
-            const double x = number_at(&result, j);
-            sum += x == -INFINITY ? 0 : x * number_at(given[i], j);
+            const double x = tensor_number(&result, j);
+            sum += x == -INFINITY ? 0 : x * tensor_number(given[i], j);
         }
     }
     return sum;
@@ -55,8 +55,8 @@ static double check_input(struct random_call *c, attn_plan *forward, const attn_
     cr_assert_eq(gradient.rank, t->rank);
     cr_assert_eq(count_of(&gradient), count);
     for (size_t i = 0; i < count; i++) {
-        start[i] = number_at(t, i);
-        const double g = number_at(&gradient, i);
+        start[i] = tensor_number(t, i);
+        const double g = tensor_number(&gradient, i);
         if (start[i] == -INFINITY) {
             direction[i] = 0;
             cr_expect_eq(g, 0, "%s of -inf is %g", attn_result_name(input->gradient), g);
@@ -218,11 +218,11 @@ static double long_loss(const struct call *c) {
     struct results r = run_call(c, ATTN_WANT(OUTPUT) | (up.lse != NULL ? ATTN_WANT(LSE) : 0));
     double sum = 0;
     for (size_t i = 0; i < r.count[ATTN_RESULT_OUTPUT]; i++) {
-        sum += r.of[ATTN_RESULT_OUTPUT][i] * number_at(&output, i);
+        sum += r.of[ATTN_RESULT_OUTPUT][i] * tensor_number(&output, i);
     }
     for (size_t i = 0; up.lse != NULL && i < r.count[ATTN_RESULT_LSE]; i++) {
         const double x = r.of[ATTN_RESULT_LSE][i];
-        sum += x == -INFINITY ? 0 : x * number_at(&lse, i);
+        sum += x == -INFINITY ? 0 : x * tensor_number(&lse, i);
     }
     free_results(&r);
     free((void *)(uintptr_t)output.data);

@@ -107,9 +107,13 @@ static void expect_refusal(struct refusal *r) {
                  "line %u", r->line);
     if (r->call.runs) {
         cr_assert_eq(status, ATTN_OK, "line %u: %s", r->line, error.message);
-        status = run_once(plan, &error);
+        struct results results = run_plan(plan, NULL);
+        status = results.status;
+        error = results.error;
+        free_results(&results);
+    } else {
+        attn_plan_free(plan);
     }
-    attn_plan_free(plan);
     cr_expect_eq(status, r->status, "line %u: %s %s", r->line, attn_status_text(status),
                  error.message);
     cr_expect_str_eq(error.argument, r->argument, "line %u: %s", r->line, error.message);
@@ -146,9 +150,11 @@ Test(errors, leave_no_memory_behind) {
             attn_plan *plan;
             const attn_status status = make_written(&plan, &all[i].call, NULL);
             if (status == ATTN_OK && all[i].call.runs) {
-                run_once(plan, NULL);
+                struct results results = run_plan(plan, NULL);
+                free_results(&results);
+            } else {
+                attn_plan_free(plan);
             }
-            attn_plan_free(plan);
         }
         after = heap_bytes();
     }
@@ -296,7 +302,7 @@ Test(errors, of_a_run_are_not_behind_a_length) {
     written_tensor(&call, "decay")->data = decay;
     written_tensor(&call, "beta")->data = beta;
     cr_assert_eq(make_written(&plan, &call, NULL), ATTN_OK);
-    struct results r = run_linear_plan(plan, NULL);
+    struct results r = run_plan(plan, NULL);
     cr_assert_eq(r.status, ATTN_OK, "%s", r.error.message);
     cr_expect_eq(r.of[ATTN_RESULT_DECAYS][3], 0);
     cr_expect_eq(r.of[ATTN_RESULT_DECAYS][4], 0);
@@ -316,7 +322,7 @@ static void expect_empty(const char *text, const double *past, const double *wan
     call.options.results |= call.has_sequences ? 0 : ATTN_WANT(WEIGHTS) | ATTN_WANT(STATES);
     call.options.results |= call.options.decay != NULL ? ATTN_WANT(DECAYS) : 0;
     cr_assert_eq(make_written(&plan, &call, &error), ATTN_OK, "%s: %s", text, error.message);
-    struct results r = run_linear_plan(plan, NULL);
+    struct results r = run_plan(plan, NULL);
     cr_assert_eq(r.status, ATTN_OK, "%s: %s", text, r.error.message);
     cr_expect_eq(r.count[ATTN_RESULT_OUTPUT], 0, "%s", text);
     cr_expect_eq(r.count[ATTN_RESULT_PRESENT_STATE], states, "%s: %zu", text,

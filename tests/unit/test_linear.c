@@ -24,26 +24,9 @@ struct linear_worst {
 
 static const double bounds[2] = {[ATTN_FLOAT32] = 1e-6, [ATTN_FLOAT64] = 1e-13};
 
-static attn_status on_2_threads(attn_plan *plan, attn_error *error) {
-    return run_on_threads(plan, 2, error);
-}
-
-static attn_status on_3_threads(attn_plan *plan, attn_error *error) {
-    return run_on_threads(plan, 3, error);
-}
-
-static attn_status on_7_threads(attn_plan *plan, attn_error *error) {
-    return run_on_threads(plan, 7, error);
-}
-
-static attn_status on_64_threads(attn_plan *plan, attn_error *error) {
-    return run_on_threads(plan, 64, error);
-}
-
 /* Runs the tasks of a call in other ways. Each must give the same bytes. */
 static void check_same_bytes(const struct linear_call *c, const struct results *r, bool all) {
-    run_tasks *const ways[] = {run_backwards, on_2_threads, on_64_threads, on_3_threads,
-                               on_7_threads};
+    run_tasks *const ways[] = {run_backwards, run_on_2, run_on_64, run_on_3, run_on_7};
     for (size_t i = 0; i < (all ? 5 : 1); i++) {
         struct results other = try_linear(c, ways[i]);
         cr_expect_eq(other.status, r->status, "%s: way %zu: %s", describe_linear(c), i,

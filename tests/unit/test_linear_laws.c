@@ -102,7 +102,7 @@ static struct results run_law(const struct law *l, size_t first, size_t end,
     attn_plan *plan;
     attn_error error = {0};
     cr_assert_eq(attn_plan_linear(&plan, &call, &own, &error), ATTN_OK, "%s", error.message);
-    struct results r = run_linear_plan(plan, NULL);
+    struct results r = run_plan(plan, NULL);
     for (size_t i = 0; i < 6; i++) {
         free((void *)(uintptr_t)t[i].data);
     }

@@ -10,298 +10,166 @@
 #include <string.h>
 
 #include "attention.h"
+#include "random_gradients.h"
 #include "support/rng.h"
 #include "support/scale.h"
 #include "test_halves.h"
 
 enum {
-    MOST = 12, /* sequences of a drawn call */
-    MOST_HEADS = 6,
-    TENSORS = 16
+    MOST = 12 /* sequences of a drawn call */
 };
 
-/* The numbers of a tensor, and of those that were drawn before. */
-struct numbers {
-    struct numbers *before;
-    double of[];
-};
-
-/* A call of sequences. Rows of Q, K and V have all heads. */
+/* A drawn call of sequences. Rows of Q, K and V have all heads. */
 struct packed {
-    struct rng rng;
-    attn_dtype dtype;
-    size_t heads, kv_heads, d, d_v;
+    struct random_call call;
     bool axis, same; /* the heads are an axis; Q, K and V are one matrix */
-    double scales[MOST_HEADS];
-    size_t queries[MOST], keys[MOST], rows[2];
-    attn_tensor q, k, v;
-    attn_options options;
+    size_t queries[MOST], keys[MOST];
     attn_sequences sequences;
-    attn_rotary rotary;
     attn_upstream upstream;
-    attn_tensor tensors[TENSORS];
-    size_t tensor_count;
-    struct numbers *numbers; /* of the last tensor */
 };
 
-static attn_tensor *draw_tensor(struct packed *c, int rank, size_t a, size_t b, size_t columns) {
-    const size_t count = a * (rank > 1 ? b : 1) * (rank > 2 ? columns : 1);
-    cr_assert_lt(c->tensor_count, TENSORS);
-    attn_tensor *t = &c->tensors[c->tensor_count++];
-    *t = (attn_tensor){.dtype = c->dtype, .rank = rank, .shape = {a, b, columns}};
-    struct numbers *numbers = calloc(1, sizeof *numbers + count * sizeof(double));
-    numbers->before = c->numbers;
-    c->numbers = numbers;
-    void *data = numbers->of;
-    for (size_t i = 0; i < count; i++) {
-        const double x = rng_normal(&c->rng);
-        if (c->dtype == ATTN_FLOAT32) {
-            ((float *)data)[i] = (float)x;
-        } else {
-            ((double *)data)[i] = x;
-        }
-    }
-    t->data = data;
-    return t;
+static attn_tensor *draw_tensor(struct random_call *c, int rank, size_t a, size_t b, size_t d) {
+    const size_t shape[] = {a, b, d}, count = a * (rank > 1 ? b : 1) * (rank > 2 ? d : 1);
+    return tensor_of(c, draw_normals(c, count, 1), rank, shape);
 }
 
 /* Draws rows with all heads, in the form of the call. */
 static attn_tensor *draw_rows(struct packed *c, size_t rows, size_t heads, size_t columns) {
-    return c->axis ? draw_tensor(c, 3, rows, heads, columns)
-                   : draw_tensor(c, 2, rows, heads * columns, 0);
-}
-
-/* Frees the tensors that were drawn after the first `count`. */
-static void free_tensors(struct packed *c, size_t count) {
-    for (; c->tensor_count > count; c->tensor_count--) {
-        struct numbers *last = c->numbers;
-        c->numbers = last->before;
-        free(last);
-    }
+    return c->axis ? draw_tensor(&c->call, 3, rows, heads, columns)
+                   : draw_tensor(&c->call, 2, rows, heads * columns, 0);
 }
 
 /* Draws a length: mostly short ones, some of which several sequences have. */
-static size_t draw_length(struct packed *c, bool is_long) {
-    return rng_chance(&c->rng, 6)              ? 0
-           : is_long && rng_chance(&c->rng, 2) ? rng_between(&c->rng, 200, 500)
-           : rng_chance(&c->rng, 2)            ? 5
-                                               : rng_between(&c->rng, 1, 12);
+static size_t draw_length(struct rng *rng, bool is_long) {
+    return rng_chance(rng, 6)              ? 0
+           : is_long && rng_chance(rng, 2) ? rng_between(rng, 200, 500)
+           : rng_chance(rng, 2)            ? 5
+                                           : rng_between(rng, 1, 12);
 }
 
 /* Draws the lengths. In some calls no sequence has a query, or none has a key. */
 static void draw_lengths(struct packed *c, bool is_long) {
-    const bool list = !c->same && rng_chance(&c->rng, 2);
-    const bool no_query = rng_chance(&c->rng, 16), no_key = rng_chance(&c->rng, 16);
-    c->sequences.count = rng_between(&c->rng, 1, MOST);
+    struct rng *rng = &c->call.rng;
+    const bool list = !c->same && rng_chance(rng, 2);
+    const bool no_query = rng_chance(rng, 16), no_key = rng_chance(rng, 16);
+    c->sequences.count = rng_between(rng, 1, MOST);
     for (size_t i = 0; i < c->sequences.count; i++) {
-        c->queries[i] = i == 0 ? 3 : draw_length(c, is_long);
-        c->keys[i] = list ? (i == 0 ? 4 : draw_length(c, is_long)) : c->queries[i];
-        if (list && rng_chance(&c->rng, 8)) { /* few scores, and so a small call, but many rows */
-            c->queries[i] = rng_between(&c->rng, 60, 128);
+        c->queries[i] = i == 0 ? 3 : draw_length(rng, is_long);
+        c->keys[i] = list ? (i == 0 ? 4 : draw_length(rng, is_long)) : c->queries[i];
+        if (list && rng_chance(rng, 8)) { /* few scores, and so a small call, but many rows */
+            c->queries[i] = rng_between(rng, 60, 128);
             c->keys[i] = 1;
         }
         c->queries[i] = no_query ? 0 : c->queries[i];
         c->keys[i] = list ? (no_key ? 0 : c->keys[i]) : c->queries[i];
-        c->rows[0] += c->queries[i];
-        c->rows[1] += c->keys[i];
+        c->call.n += c->queries[i];
+        c->call.m += c->keys[i];
     }
     c->sequences.queries = c->queries;
     c->sequences.keys = list ? c->keys : NULL;
-    c->options.sequences = &c->sequences;
+    c->call.options.sequences = &c->sequences;
 }
 
-/* Draws positions, of which many are beyond those of the training. They may be doubles in every
- * call. */
-static const attn_tensor *draw_spread(struct packed *c, size_t count) {
-    const attn_dtype dtype = c->dtype;
-    c->dtype = rng_chance(&c->rng, 2) ? ATTN_FLOAT64 : dtype;
-    const attn_tensor *positions = draw_tensor(c, 1, count, 0, 0);
-    void *data = c->numbers->of;
-    for (size_t i = 0; i < count; i++) {
-        if (c->dtype == ATTN_FLOAT32) {
-            ((float *)data)[i] *= 8;
-        } else {
-            ((double *)data)[i] *= 8;
-        }
-    }
-    c->dtype = dtype;
-    return positions;
-}
-
+/* Draws a scaling, and perhaps positions, of which many are beyond those of the training. They may
+ * be doubles in every call. */
 static void draw_turns(struct packed *c) {
     static const attn_rotary_scaling scalings[] = {ATTN_ROTARY_UNSCALED, ATTN_ROTARY_LINEAR,
                                                    ATTN_ROTARY_DYNAMIC, ATTN_ROTARY_LLAMA3};
-    c->rotary = (attn_rotary){.scaling = scalings[rng_between(&c->rng, 0, 3)],
-                              .base = 100,
-                              .factor = 2,
-                              .original_positions = 4,
-                              .low_factor = 1,
-                              .high_factor = 4};
-    if (c->sequences.keys == NULL && rng_chance(&c->rng, 2)) {
-        c->rotary.positions = draw_spread(c, c->rows[0]);
+    struct random_call *call = &c->call;
+    call->rotary = (attn_rotary){.scaling = scalings[rng_between(&call->rng, 0, 3)],
+                                 .base = 100,
+                                 .factor = 2,
+                                 .original_positions = 4,
+                                 .low_factor = 1,
+                                 .high_factor = 4};
+    if (c->sequences.keys == NULL && rng_chance(&call->rng, 2)) {
+        const attn_dtype dtype = call->dtype;
+        call->dtype = rng_chance(&call->rng, 2) ? ATTN_FLOAT64 : dtype;
+        call->rotary.positions = tensor_of(call, draw_normals(call, call->n, 8), 1, &call->n);
+        call->dtype = dtype;
     }
-    c->options.rotary = &c->rotary;
-}
-
-/* Draws the logarithms of forget gates, of which some are 0. */
-static void draw_gates(struct packed *c) {
-    const bool headed = c->axis || c->options.heads != 0;
-    const size_t heads = headed && rng_chance(&c->rng, 2) ? c->heads : 1;
-    /* A last axis of 1 says that the heads follow the keys. */
-    const bool sure = headed && (heads == c->rows[1] || rng_chance(&c->rng, 2));
-    c->options.decay = draw_tensor(c, sure ? 3 : headed ? 2 : 1, c->rows[1], heads, 1);
-    void *data = c->numbers->of;
-    for (size_t i = 0; i < c->rows[1] * heads; i++) {
-        const bool forgets = rng_chance(&c->rng, 8);
-        if (c->dtype == ATTN_FLOAT32) {
-            ((float *)data)[i] = forgets ? -INFINITY : -fabsf(((float *)data)[i]);
-        } else {
-            ((double *)data)[i] = forgets ? -INFINITY : -fabs(((double *)data)[i]);
-        }
-    }
+    call->options.rotary = &call->rotary;
 }
 
 /* Draws tables of angles, with a row for each position. */
-static void draw_tables(struct packed *c) {
-    const size_t rows = c->rows[0] > c->rows[1] ? c->rows[0] : c->rows[1];
-    c->rotary = (attn_rotary){.cos = draw_tensor(c, 2, rows, c->d / 2, 0),
-                              .sin = draw_tensor(c, 2, rows, c->d / 2, 0)};
+static void draw_tables(struct random_call *c) {
+    const size_t rows = c->n > c->m ? c->n : c->m;
+    c->rotary = (attn_rotary){.cos = draw_tensor(c, 2, rows, c->d[0] / 2, 0),
+                              .sin = draw_tensor(c, 2, rows, c->d[0] / 2, 0)};
     c->options.rotary = &c->rotary;
 }
 
 static void draw_sequence_options(struct packed *c) {
-    struct rng *rng = &c->rng;
-    attn_options *o = &c->options;
-    o->causal = rng_chance(rng, 2);
-    o->softcap = rng_chance(rng, 4) ? 2 : 0;
+    struct random_call *call = &c->call;
+    struct rng *rng = &call->rng;
+    attn_options *o = &call->options;
+    const size_t d = call->d[0], keys = call->KV * d, values = call->KV * call->d_v[0];
+    draw_rules(call);
     o->flags |= rng_chance(rng, 3) ? ATTN_FLAG_BOTTOM_RIGHT : 0;
-    if (rng_chance(rng, 3)) {
-        o->flags |= ATTN_FLAG_WINDOW;
-        o->window[0] = (int64_t)rng_between(rng, 0, 4);
-        o->window[1] = (int64_t)rng_between(rng, 0, 4) - 1;
+    for (int side = 0; side < 2 && (o->flags & ATTN_FLAG_WINDOW) != 0; side++) {
+        o->window[side] = (int64_t)rng_between(rng, 0, 5) - 1; /* most sequences are short */
     }
-    if (rng_chance(rng, 4)) {
-        static const attn_normalization others[] = {ATTN_SIGMOID, ATTN_UNNORMALIZED,
-                                                    ATTN_STICK_BREAKING};
-        o->normalization = others[rng_between(rng, 0, 2)];
-    } else {
-        o->sink = rng_chance(rng, 3) ? draw_tensor(c, 1, c->heads, 0, 0) : NULL;
-    }
-    if (rng_chance(rng, 3)) {
-        o->alibi_slopes = draw_tensor(c, 1, c->heads, 0, 0);
-    } else if (rng_chance(rng, 4)) {
-        o->flags |= ATTN_FLAG_ALIBI;
-    }
-    for (size_t h = 0; h < c->heads; h++) {
-        c->scales[h] = rng_uniform(rng);
-    }
-    o->scales = c->scales;
-    o->scales_count = rng_chance(rng, 4) ? c->heads : 0;
+    o->flags |= o->alibi_slopes == NULL && rng_chance(rng, 4) ? ATTN_FLAG_ALIBI : 0;
     if (o->causal && rng_chance(rng, 3)) {
-        draw_gates(c);
+        draw_decay(call, rng);
     }
-    o->norm_q = rng_chance(rng, 4) ? draw_tensor(c, 1, c->d, 0, 0) : NULL;
-    o->norm_k = rng_chance(rng, 4) ? draw_tensor(c, 1, c->kv_heads * c->d, 0, 0) : NULL;
-    o->b_q = rng_chance(rng, 4) ? draw_tensor(c, 2, c->heads, c->d, 0) : NULL;
-    o->b_k = rng_chance(rng, 4) ? draw_tensor(c, 1, c->kv_heads * c->d, 0, 0) : NULL;
-    o->b_v = rng_chance(rng, 4) ? draw_tensor(c, 1, c->kv_heads * c->d_v, 0, 0) : NULL;
-    if (c->d % 2 == 0 && (o->flags & ATTN_FLAG_BOTTOM_RIGHT) == 0 && rng_chance(rng, 4)) {
-        draw_tables(c); /* queries have no positions below 0 */
-    } else if (c->d % 2 == 0 && rng_chance(rng, 3)) {
+    o->norm_q = rng_chance(rng, 4) ? draw_tensor(call, 1, d, 0, 0) : NULL;
+    o->norm_k = rng_chance(rng, 4) ? draw_tensor(call, 1, keys, 0, 0) : NULL;
+    o->b_q = rng_chance(rng, 4) ? draw_tensor(call, 2, call->H, d, 0) : NULL;
+    o->b_k = rng_chance(rng, 4) ? draw_tensor(call, 1, keys, 0, 0) : NULL;
+    o->b_v = rng_chance(rng, 4) ? draw_tensor(call, 1, values, 0, 0) : NULL;
+    if (d % 2 == 0 && (o->flags & ATTN_FLAG_BOTTOM_RIGHT) == 0 && rng_chance(rng, 4)) {
+        draw_tables(call); /* queries have no positions below 0 */
+    } else if (d % 2 == 0 && rng_chance(rng, 3)) {
         draw_turns(c);
     }
 }
 
-/* Chooses the results, and draws the gradients of output and lse. */
-static void draw_results(struct packed *c, bool gradients) {
-    attn_options *o = &c->options;
-    const bool softmax = o->normalization == ATTN_SOFTMAX;
-    o->results = ATTN_WANT(OUTPUT) | (softmax ? ATTN_WANT(LSE) | ATTN_WANT(ENTROPY) : 0);
-    if (!gradients) {
-        return;
-    }
-    const bool lse = softmax && rng_chance(&c->rng, 2);
-    c->upstream.output = draw_rows(c, c->rows[0], c->heads, c->d_v);
-    c->upstream.lse = !lse                       ? NULL
-                      : c->axis || o->heads != 0 ? draw_tensor(c, 2, c->heads, c->rows[0], 0)
-                                                 : draw_tensor(c, 1, c->rows[0], 0, 0);
-    o->upstream = &c->upstream;
-    o->results |= ATTN_WANT(GRAD_Q) | ATTN_WANT(GRAD_K) | ATTN_WANT(GRAD_V) |
-                  (c->same ? ATTN_WANT(GRAD_X) : 0) | (o->sink != NULL ? ATTN_WANT(GRAD_SINK) : 0) |
-                  (o->alibi_slopes != NULL ? ATTN_WANT(GRAD_ALIBI) : 0) |
-                  (o->decay != NULL ? ATTN_WANT(GRAD_DECAY) : 0) |
-                  (o->norm_q != NULL ? ATTN_WANT(GRAD_NORM_Q) : 0) |
-                  (o->norm_k != NULL ? ATTN_WANT(GRAD_NORM_K) : 0) |
-                  (o->b_q != NULL ? ATTN_WANT(GRAD_B_Q) : 0) |
-                  (o->b_k != NULL ? ATTN_WANT(GRAD_B_K) : 0) |
-                  (o->b_v != NULL ? ATTN_WANT(GRAD_B_V) : 0);
-}
-
 static void draw_packed(struct packed *c, uint64_t seed) {
-    *c = (struct packed){.rng = {seed * 7919 + 1}};
-    struct rng *rng = &c->rng;
+    *c = (struct packed){.call = {.rng = {seed * 7919 + 1}, .B = 1}};
+    struct random_call *call = &c->call;
+    struct rng *rng = &call->rng;
+    attn_options *o = &call->options;
     const bool is_long = rng_chance(rng, 8);
-    c->dtype = rng_chance(rng, 2) ? ATTN_FLOAT32 : ATTN_FLOAT64;
+    call->dtype = rng_chance(rng, 2) ? ATTN_FLOAT32 : ATTN_FLOAT64;
     c->same = rng_chance(rng, 5);
     c->axis = rng_chance(rng, 2);
-    c->kv_heads = rng_between(rng, 1, 2);
-    c->heads = c->kv_heads * (c->same ? 1 : rng_between(rng, 1, 3));
-    c->d = rng_between(rng, 1, 8) * (is_long ? 4 : 1);
-    c->d_v = c->same ? c->d : rng_between(rng, 1, 8);
+    call->KV = rng_between(rng, 1, 2);
+    call->H = call->KV * (c->same ? 1 : rng_between(rng, 1, 3));
+    call->d[0] = rng_between(rng, 1, 8) * (is_long ? 4 : 1);
+    call->d_v[0] = c->same ? call->d[0] : rng_between(rng, 1, 8);
     draw_lengths(c, is_long);
-    c->q = *draw_rows(c, c->rows[0], c->heads, c->d);
-    c->k = c->same ? c->q : *draw_rows(c, c->rows[1], c->kv_heads, c->d);
-    c->v = c->same ? c->q : *draw_rows(c, c->rows[1], c->kv_heads, c->d_v);
-    if (!c->axis && (c->heads > 1 || rng_chance(rng, 2))) {
-        c->options.heads = c->heads;
-        c->options.kv_heads = c->kv_heads;
+    call->q = draw_rows(c, call->n, call->H, call->d[0]);
+    call->k = c->same ? call->q : draw_rows(c, call->m, call->KV, call->d[0]);
+    call->v = c->same ? call->q : draw_rows(c, call->m, call->KV, call->d_v[0]);
+    if (!c->axis && (call->H > 1 || rng_chance(rng, 2))) {
+        o->heads = call->H;
+        o->kv_heads = call->KV;
     }
+    call->form = c->axis || o->heads != 0 ? PACKED_2D : PLAIN_2D;
     draw_sequence_options(c);
-    draw_results(c, rng_chance(rng, 2));
-    if (c->dtype == ATTN_FLOAT32 && c->options.upstream == NULL) {
-        c->options.compute_dtype = (attn_compute_dtype)rng_between(rng, 0, 2);
-    }
-    if (c->options.normalization == ATTN_UNNORMALIZED) { /* the output of many keys is large */
-        c->options.compute_dtype = ATTN_COMPUTE_AS_GIVEN;
+    o->results = ATTN_WANT(OUTPUT);
+    o->results |= o->normalization == ATTN_SOFTMAX ? ATTN_WANT(LSE) | ATTN_WANT(ENTROPY) : 0;
+    if (rng_chance(rng, 2)) {
+        struct input inputs[INPUTS];
+        ask_for_gradients(call, seed, &c->upstream, inputs);
+        o->results |= c->same ? ATTN_WANT(GRAD_X) : 0;
+    } else if (call->dtype == ATTN_FLOAT32 && o->normalization != ATTN_UNNORMALIZED) {
+        o->compute_dtype = (attn_compute_dtype)rng_between(rng, 0, 2); /* no large output */
     }
 }
 
 /* ----------------------------------------------------------------------------------------- runs */
 
-static void *aligned(size_t bytes) {
-    return aligned_alloc(ATTN_ALIGNMENT, bytes / ATTN_ALIGNMENT * ATTN_ALIGNMENT + ATTN_ALIGNMENT);
-}
-
-static attn_plan *plan_packed(const struct packed *c) {
-    attn_plan *plan;
-    attn_error error = {0};
-    cr_assert_eq(attn_plan_attention(&plan, &c->q, c->same ? &c->q : &c->k, c->same ? &c->q : &c->v,
-                                     &c->options, &error),
-                 ATTN_OK, "%s", error.message);
-    return plan;
-}
-
-/* Runs all tasks in order or, with `backwards`, those of each phase in the opposite one. Returns
- * the buffer of all results. */
-static char *run_tasks(attn_plan *plan, bool backwards) {
+/* Runs a plan, and returns the buffer of all results. */
+static char *run_packed(attn_plan *plan, run_tasks *run) {
     attn_error error = {0};
     size_t bytes;
     cr_assert(attn_plan_results_bytes(plan, &bytes));
-    char *results = aligned(bytes), *scratch = aligned(attn_plan_scratch(plan));
+    char *results = aligned_alloc(ATTN_ALIGNMENT, bytes + ATTN_ALIGNMENT);
     memset(results, 0xff, bytes); /* NaN */
-    memset(scratch, 0xff, attn_plan_scratch(plan));
     cr_assert_eq(attn_plan_bind_all(plan, results), ATTN_OK);
-    cr_assert_eq(attn_plan_begin(plan, &error), ATTN_OK, "%s", error.message);
-    for (size_t phase = 0; phase < attn_plan_phases(plan); phase++) {
-        const size_t tasks = attn_plan_tasks(plan, phase);
-        for (size_t i = 0; i < tasks; i++) {
-            const size_t task = backwards ? tasks - 1 - i : i;
-            cr_assert_eq(attn_plan_task(plan, phase, task, scratch, &error), ATTN_OK, "%s",
-                         error.message);
-        }
-    }
-    cr_assert_eq(attn_plan_end(plan, &error), ATTN_OK, "%s", error.message);
-    free(scratch);
+    cr_assert_eq(run(plan, &error), ATTN_OK, "%s", error.message);
     return results;
 }
 
@@ -315,77 +183,79 @@ static attn_tensor rows_of(const attn_tensor *t, size_t first, size_t count) {
 }
 
 /* Columns [first, first + count) of (heads,rows) or (rows). */
-static attn_tensor columns_of(struct packed *c, const attn_tensor *t, size_t first, size_t count) {
+static const attn_tensor *columns_of(struct random_call *c, const attn_tensor *t, size_t first,
+                                     size_t count) {
     const attn_dtype dtype = c->dtype;
-    c->dtype = t->dtype;
-    attn_tensor *some =
-        t->rank == 1 ? draw_tensor(c, 1, count, 0, 0) : draw_tensor(c, 2, t->shape[0], count, 0);
-    c->dtype = dtype;
-    const size_t size = attn_dtype_size(t->dtype), heads = t->rank == 1 ? 1 : t->shape[0];
-    for (size_t h = 0; h < heads; h++) {
-        memcpy((char *)(uintptr_t)some->data + h * count * size,
-               (const char *)t->data + (h * t->shape[t->rank - 1] + first) * size, count * size);
+    const size_t heads = t->rank == 1 ? 1 : t->shape[0], columns = t->shape[t->rank - 1];
+    double *x = keep_block(c, heads * count * sizeof *x);
+    for (size_t i = 0; i < heads * count; i++) {
+        x[i] = tensor_number(t, i / count * columns + first + i % count);
     }
-    return *some;
+    c->dtype = t->dtype;
+    const size_t shape[] = {heads, count};
+    attn_tensor *some = tensor_of(c, x, t->rank, t->rank == 1 ? &count : shape);
+    c->dtype = dtype;
+    return some;
 }
 
 /* Plans sequence i of a call as a call of its own. */
 static attn_plan *plan_alone(struct packed *c, size_t q, size_t k, size_t i) {
-    struct packed own = *c;
-    own.axis = false;
-    own.q = rows_of(&c->q, q, c->queries[i]);
-    own.k = rows_of(&c->k, k, c->keys[i]);
-    own.v = rows_of(&c->v, k, c->keys[i]);
-    own.options.sequences = NULL;
+    struct random_call own = c->call;
+    attn_options *o = &own.options;
+    attn_upstream upstream = c->upstream;
+    attn_tensor decay;
+    attn_tensor rows[] = {rows_of(own.q, q, c->queries[i]),
+                          rows_of(own.k, k, c->keys[i]),
+                          rows_of(own.v, k, c->keys[i]),
+                          {0}};
+    own.q = &rows[0];
+    own.k = c->same ? own.q : &rows[1];
+    own.v = c->same ? own.q : &rows[2];
+    o->sequences = NULL;
     if (c->axis) {
-        own.options.heads = c->heads;
-        own.options.kv_heads = c->kv_heads;
+        o->heads = own.H;
+        o->kv_heads = own.KV;
     }
-    attn_tensor output, lse, positions, decay;
-    if (c->options.decay != NULL) {
-        decay = *c->options.decay;
+    if (o->decay != NULL) {
+        decay = *o->decay;
         decay.shape[0] = c->keys[i];
         decay.data = (const char *)decay.data +
-                     k * (decay.rank > 1 ? decay.shape[1] : 1) * attn_dtype_size(c->dtype);
+                     k * (decay.rank > 1 ? decay.shape[1] : 1) * attn_dtype_size(own.dtype);
         if (decay.rank == 2) {
             decay.shape[decay.rank++] = 1;
         }
-        own.options.decay = &decay;
+        o->decay = &decay;
     }
-    if (c->options.upstream != NULL) {
-        output = rows_of(c->upstream.output, q, c->queries[i]);
-        own.upstream.output = &output;
-        if (c->upstream.lse != NULL) {
-            lse = columns_of(c, c->upstream.lse, q, c->queries[i]);
-            own.upstream.lse = &lse;
+    if (o->upstream != NULL) {
+        if (upstream.output != NULL) {
+            rows[3] = rows_of(upstream.output, q, c->queries[i]);
+            upstream.output = &rows[3];
         }
-        own.options.upstream = &own.upstream;
+        upstream.lse =
+            upstream.lse == NULL ? NULL : columns_of(&c->call, upstream.lse, q, c->queries[i]);
+        o->upstream = &upstream;
     }
-    if (c->rotary.positions != NULL) {
-        positions = columns_of(c, c->rotary.positions, q, c->queries[i]);
-        own.rotary.positions = &positions;
-        own.options.rotary = &own.rotary;
+    if (own.rotary.positions != NULL) {
+        own.rotary.positions = columns_of(&c->call, own.rotary.positions, q, c->queries[i]);
+        o->rotary = &own.rotary;
     }
-    return plan_packed(&own);
+    return plan_random_call(&own, i);
 }
 
 static double real_at(const attn_result_tensor *t, size_t i) {
-    return t->dtype == ATTN_FLOAT32 ? (double)((const float *)t->data)[i]
-                                    : ((const double *)t->data)[i];
+    return number_of(t->data, t->dtype, i);
 }
 
 static size_t reals_of(const attn_result_tensor *part) {
-    size_t count = 0;
     const attn_tensor t = attn_as_tensor(part);
-    cr_assert(attn_tensor_count(&t, &count));
-    return count;
+    return count_of(&t);
 }
 
 /* ---------------------------------------------------------------------------------- comparisons */
 
 enum {
     SHARED = ATTN_RESULT_GRAD_B_V + 1 - ATTN_RESULT_GRAD_SINK,
-    MOST_SHARED = MOST_HEADS * 32
+    MOST_SHARED = MAX_HEADS * 32
 };
 
 /* What sequences are compared with. */
@@ -427,9 +297,8 @@ static void add_sums(const attn_result_tensor *t, struct sums *sums, int which) 
 /* Compares a sequence with a call of its own. */
 static void compare_sequence(struct packed *c, const attn_plan *plan, size_t q, size_t k, size_t i,
                              struct sums *sums) {
-    const size_t tensors = c->tensor_count;
     attn_plan *alone = plan_alone(c, q, k, i);
-    char *results = run_tasks(alone, false);
+    char *results = run_packed(alone, run_forwards);
     const bool empty = c->queries[i] == 0 || c->keys[i] == 0; /* such rows share tasks */
     sums->cost += empty ? 0 : attn_plan_cost(alone);
     for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
@@ -445,7 +314,6 @@ static void compare_sequence(struct packed *c, const attn_plan *plan, size_t q, 
     }
     free(results);
     attn_plan_free(alone);
-    free_tensors(c, tensors);
 }
 
 static void check_shared(const attn_plan *plan, const struct sums *sums, attn_dtype dtype) {
@@ -465,15 +333,16 @@ static void check_packed(uint64_t seed) {
     struct packed c;
     struct sums *sums = calloc(1, sizeof *sums);
     draw_packed(&c, seed);
-    attn_plan *plan = plan_packed(&c);
-    char *results = run_tasks(plan, false);
+    attn_plan *plan = plan_random_call(&c.call, seed);
+    char *results = run_packed(plan, run_forwards);
     size_t q = 0, k = 0, empty = 0;
     for (size_t i = 0; i < c.sequences.count; q += c.queries[i], k += c.keys[i], i++) {
         compare_sequence(&c, plan, q, k, i, sums);
         empty += c.queries[i] == 0 || c.keys[i] == 0 ? c.queries[i] + c.keys[i] : 0;
     }
-    check_shared(plan, sums, c.dtype);
-    if (c.options.compute_dtype != ATTN_COMPUTE_AS_GIVEN) { /* what all share is rounded once */
+    check_shared(plan, sums, c.call.dtype);
+    if (c.call.options.compute_dtype !=
+        ATTN_COMPUTE_AS_GIVEN) { /* what all share is rounded once */
         const double most = sums->cost * (1 + 1e-9);
         cr_assert(empty > 0 || sums->cost == 0 || attn_plan_cost(plan) <= most);
     } else if (empty == 0) {
@@ -481,7 +350,7 @@ static void check_packed(uint64_t seed) {
     } else {
         cr_assert_gt(attn_plan_cost(plan), sums->cost);
     }
-    char *again = run_tasks(plan, true);
+    char *again = run_packed(plan, run_backwards);
     for (int r = 0; r < ATTN_RESULT_COUNT; r++) { /* what lies between results is not written */
         const attn_result_tensor *t = attn_plan_tensor(plan, (attn_result)r, 0);
         if (t != NULL) {
@@ -493,12 +362,12 @@ static void check_packed(uint64_t seed) {
     free(results);
     free(sums);
     attn_plan_free(plan);
-    free_tensors(&c, 0);
+    free_random_call(&c.call);
 }
 
 Test(sequences, each_is_a_call_of_its_own, .timeout = 1200) {
     enum {
-        CALLS = 3000
+        CALLS = 4000
     };
     const char *other = getenv("TEST_SEED");
     const uint64_t first = 1 + (other != NULL ? strtoull(other, NULL, 10) * CALLS : 0);

@@ -8,6 +8,8 @@
 
 #include <criterion/criterion.h>
 
+#include "support/plans.h"
+
 /* ------------------------------------------------------------------------------------ the table */
 
 enum kind {
@@ -205,11 +207,7 @@ static void change_element(struct written_call *call, attn_tensor *t, const char
     const uint64_t at = read_whole(&text);
     cr_assert(*text == ':' && at < count && call->numbers != NULL, "%s", text);
     text++;
-    if (t->dtype == ATTN_FLOAT32) {
-        ((float *)call->numbers)[at] = (float)read_number(&text);
-    } else {
-        call->numbers[at] = read_number(&text);
-    }
+    set_number(call->numbers, t->dtype, at, read_number(&text));
     t->data = call->numbers;
 }
 
@@ -334,7 +332,7 @@ attn_tensor *written_tensor(struct written_call *call, const char *name) {
 
 /* ---------------------------------------------------------------------------------------- calls */
 
-static attn_status prepack_weights(struct written_call *call, attn_error *error) {
+static attn_status make_prepacked(struct written_call *call, attn_error *error) {
     static _Alignas(ATTN_ALIGNMENT) char buffer[WRITTEN_NUMBERS];
     void *to = call->buffer < 0 ? NULL : buffer + call->buffer;
     const attn_layout layout = call->multihead.layout;
@@ -372,17 +370,5 @@ attn_status make_written(attn_plan **plan, struct written_call *call, attn_error
         return attn_plan_softmax(plan, call->multihead.x, (int)call->axis, error);
     }
     *plan = NULL;
-    return prepack_weights(call, error);
-}
-
-attn_status run_once(attn_plan *plan, attn_error *error) {
-    size_t bytes = 0;
-    attn_plan_results_bytes(plan, &bytes);
-    void *buffer = aligned_alloc(ATTN_ALIGNMENT, bytes + ATTN_ALIGNMENT);
-    if (buffer == NULL || attn_plan_bind_all(plan, buffer) != ATTN_OK) {
-        abort(); /* an assertion takes memory, which a test counts */
-    }
-    const attn_status status = attn_plan_run(plan, error);
-    free(buffer);
-    return status;
+    return make_prepacked(call, error);
 }

@@ -48,7 +48,4 @@ attn_tensor *written_tensor(struct written_call *call, const char *name);
 /* Makes the call. *plan is NULL after an error, and for a function that makes no plan. */
 attn_status make_written(attn_plan **plan, struct written_call *call, attn_error *error);
 
-/* Runs a plan once, with buffers of its own. */
-attn_status run_once(attn_plan *plan, attn_error *error);
-
 #endif
