@@ -110,8 +110,9 @@ $(O)/run_kernels: $(O)/tests/support/run_kernels.o $(CHECK_OBJECTS) $(filter $(O
 	@echo "  LINK  $@"
 	$(Q)$(CC) -static $(OWN_LDFLAGS) $(LDFLAGS) -o $@ $^ -lm
 
-.PHONY: test-programs bench-programs stress-programs
+.PHONY: test-programs quick-programs bench-programs stress-programs
 test-programs: $(O)/unit-tests $(O)/api-tests $(O)/no-memory $(REPLAYS) $(DAEMON) $(O)/table.json $(O)/seeds ; @:
+quick-programs: $(O)/unit-tests $(O)/api-tests $(DAEMON) ; @:
 bench-programs: $(BENCHES) $(DAEMON) ; @:
 stress-programs: $(STRESSES) ; @:
 # Without this line, make would delete the objects that only pattern rules name as soon as they are linked.
@@ -121,11 +122,16 @@ stress-programs: $(STRESSES) ; @:
 # If there is an npm, Node.js is not installed as a package: it may have come from elsewhere.
 NPM = $(shell command -v npm >/dev/null || echo node)
 
-.PHONY: test bench bench-http bench-peers
+.PHONY: test quick bench bench-http bench-peers
 test: ## Install what is missing, build, run the tests
 	@docker/packages.sh build test
 	$(again) test-programs
 	@tests/support/run-tests.sh $(O)
+
+quick: ## Build, and test what differs from main, in seconds: unit tests by folder, and the API (BASE=COMMIT: what differs from it)
+	@docker/packages.sh build test
+	$(again) quick-programs
+	@BASE=$(BASE) tests/support/run-quick.sh $(O)
 
 bench: ## Run every benchmark; with ARGS only the library beside sgemm: ARGS="--seed 7 --only 'd=80'"
 	@docker/packages.sh build test
