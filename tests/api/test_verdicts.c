@@ -42,8 +42,8 @@ static double exactly(double x) {
     return x;
 }
 
-/* Rounds to a significand of `bits` bits. `whole` rounds to a whole number. The mask takes the power
- * of two from a number, which is much faster than frexp() and ldexp(). */
+/* Rounds to a significand of `bits` bits. `whole` rounds to a whole number. The mask takes the
+ * power of two from a number, which is much faster than frexp() and ldexp(). */
 static double round_to(double x, int bits, double (*whole)(double)) {
     uint64_t pattern;
     double power;
