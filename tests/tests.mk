@@ -110,8 +110,9 @@ $(O)/run_kernels: $(O)/tests/support/run_kernels.o $(CHECK_OBJECTS) $(filter $(O
 	@echo "  LINK  $@"
 	$(Q)$(CC) -static $(OWN_LDFLAGS) $(LDFLAGS) -o $@ $^ -lm
 
-.PHONY: test-programs bench-programs stress-programs
+.PHONY: test-programs quick-programs bench-programs stress-programs
 test-programs: $(O)/unit-tests $(O)/api-tests $(O)/no-memory $(REPLAYS) $(DAEMON) $(O)/table.json $(O)/seeds ; @:
+quick-programs: $(O)/unit-tests $(O)/api-tests $(DAEMON) ; @:
 bench-programs: $(BENCHES) $(DAEMON) ; @:
 stress-programs: $(STRESSES) ; @:
 # Without this line, make would delete the objects that only pattern rules name as soon as they are linked.
@@ -121,11 +122,16 @@ stress-programs: $(STRESSES) ; @:
 # If there is an npm, Node.js is not installed as a package: it may have come from elsewhere.
 NPM = $(shell command -v npm >/dev/null || echo node)
 
-.PHONY: test bench bench-http bench-peers
+.PHONY: test quick bench bench-http bench-peers
 test: ## Install what is missing, build, run the tests
 	@docker/packages.sh build test
 	$(again) test-programs
 	@tests/support/run-tests.sh $(O)
+
+quick: ## Build, and test what differs from main, in seconds: unit tests by folder, and the API (BASE=COMMIT: what differs from it)
+	@docker/packages.sh build test
+	$(again) quick-programs
+	@BASE=$(BASE) tests/support/run-quick.sh $(O)
 
 bench: ## Run every benchmark; with ARGS only the library beside sgemm: ARGS="--seed 7 --only 'd=80'"
 	@docker/packages.sh build test
@@ -145,7 +151,7 @@ bench-peers: ## Measure beside PyTorch, onnxruntime, OpenVINO, NumPy (6 GB from 
 	@tests/bench/peers/run.sh $(O) $(ARGS)
 
 # ----------------------------------------------------------------------------------------- checks
-.PHONY: docs test-conformance test-models search-models search-gradients search-linear search-verdicts test-openapi test-clients test-metrics check-asan check-valgrind check-neon check-hardening check-abi check-clang check-layers house lint format coverage test-container \
+.PHONY: docs test-conformance test-models search-models search-gradients search-linear search-verdicts test-openapi test-clients test-metrics check-asan check-valgrind check-neon check-hardening check-abi check-clang check-layers check-format house lint format coverage test-container \
         test-arm64 test-reproducible test-deb test-dist
 docs: ## Make the page /docs from openapi.yaml
 	@docker/packages.sh test
@@ -309,11 +315,14 @@ check-layers: ## Check which folder includes which headers, and the names of fil
 house: ## Show what each file of lib/ and server/ owns
 	@tests/support/house.py
 
-lint: ## Check format, clang-tidy and the scripts
-	@docker/packages.sh build test lint
+check-format: ## Check the format of C, the lengths of its lines, and the shell scripts
+	@docker/packages.sh lint
 	clang-format --dry-run -Werror $(FORMATTED)
 	! LC_ALL=C.UTF-8 grep -nE '^.{101}' $(filter-out lib/src/kernels/%,$(FORMATTED)) # clang-format leaves comments as they are
 	shellcheck $(SCRIPTS)
+
+lint: check-format ## Check format, clang-tidy and the scripts
+	@docker/packages.sh build test
 	$(again) tidy
 
 TIDY := $(addprefix tidy-,$(C_FILES))
@@ -323,10 +332,18 @@ tidy-server/api/pages/assets.c: $(ASSETS)
 tidy-lib/%:    FOLDER_FLAGS = $(LIB_FLAGS)
 tidy-server/%: FOLDER_FLAGS = $(SERVER_FLAGS)
 tidy-tests/%:  FOLDER_FLAGS = $(BENCH_FLAGS)
+# A file that clang-tidy accepted is not read again, unless it, one of its headers, the flags, the rules or clang-tidy changes.
+# TIDY_SEEN has an empty file for each accepted one. Its name is the sum of all these.
+TIDY_SEEN ?= build/tidy
+TIDY_FLAGS = -std=c17 -D_POSIX_C_SOURCE=200809L $(FOLDER_FLAGS)
 $(TIDY): tidy-%: %
-	@echo "  TIDY  $<"
-	@said=$$(clang-tidy --quiet $< -- -std=c17 -D_POSIX_C_SOURCE=200809L $(FOLDER_FLAGS) 2>&1) || \
-	    { echo "$$said"; exit 1; }
+	@set -e; mkdir -p "$(TIDY_SEEN)"; headers=$$($(CC) -MM $(TIDY_FLAGS) $< | sed 's/^[^ ]*: //; s/\\$$//'); \
+	sum=$$({ clang-tidy --version; echo $(TIDY_FLAGS); cat .clang-tidy $$headers; $(CC) -E -C $(TIDY_FLAGS) $<; } | sha256sum); \
+	seen="$(TIDY_SEEN)/$${sum%% *}"; \
+	if [ -e "$$seen" ]; then touch "$$seen"; exit; fi; \
+	echo "  TIDY  $<"; \
+	said=$$(clang-tidy --quiet $< -- $(TIDY_FLAGS) 2>&1) || { echo "$$said"; exit 1; }; \
+	touch "$$seen"
 
 format: ## Rewrite the sources as .clang-format says
 	@docker/packages.sh lint

@@ -228,9 +228,9 @@ class Run:
     def call(self, command, text=None, folder=None):
         try:
             return subprocess.run(command, input=text, cwd=folder or self.folder, env=self.environment, text=True, encoding="utf-8",
-                                  errors="replace", capture_output=True, timeout=120, check=False)
+                                  errors="replace", capture_output=True, timeout=600, check=False)
         except subprocess.TimeoutExpired:
-            return subprocess.CompletedProcess(command, 124, "", "it did not end in 120 s\n")
+            return subprocess.CompletedProcess(command, 124, "", "it did not end in 600 s\n")
 
     def compare(self, block, printed, errors, answer, quiet=True):
         """Compares what was printed with the answer. A program that is quiet prints no errors."""

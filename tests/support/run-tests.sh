@@ -9,7 +9,9 @@
 # with AVX-512, calls are cut in another way. There, the suites that compute run once more as on a CPU
 # without AVX-512.
 # Many tests wait for a deadline of the server. So more of them run at the same time than there are
-# cores, and both programs and the long checks run beside each other. Each of them is reported later.
+# cores, and the two programs run beside each other. The short checks run beside them, one after the
+# other. Only the check of the recorded exchanges waits for the tests that record them. Each of all
+# these is reported later.
 set -uo pipefail
 
 folder=$(realpath "$1")
@@ -21,7 +23,7 @@ export ATTENTIOND_BIN=$folder/attentiond
 export ASAN_OPTIONS=log_path=$folder/sanitizer/report
 export UBSAN_OPTIONS=log_path=$folder/sanitizer/report:print_stacktrace=1
 
-passed=0 failed=0 skipped=0 names=()
+passed=0 failed=0 skipped=0 names=() short=()
 jobs=$((2 * $(nproc)))
 beside=$(mktemp -d)
 node=$(command -v node)
@@ -32,16 +34,29 @@ without_log() { # FILE: prints a file without the lines of the daemon's log, whi
     grep -vE '^([^ ]+ )?attentiond: ' "$1"
 }
 
+output_of() { # NAME: prints the name of the file with the output of a check
+    echo "$beside/${1//[ \/]/-}"
+}
+
 begin_check() { # NAME COMMAND...: starts a check that runs beside what follows
-    "${@:2}" >"$beside/${1// /-}" 2>"$beside/${1// /-}.log" &
+    "${@:2}" >"$(output_of "$1")" 2>"$(output_of "$1").log" &
     started[$1]=$!
+}
+
+in_turn() { # COMMAND...: runs a command while no other one of in_turn runs
+    (flock 9 && "$@" 9>&-) 9>"$beside/turn"
+}
+
+begin_short() { # NAME COMMAND...: starts a check that takes its turn with other short ones
+    begin_check "$1" in_turn "${@:2}"
+    short+=("$1")
 }
 
 report_of() { # NAME: waits for a check that was begun, and prints its output
     local status=0
     wait "${started[$1]}" || status=$?
-    cat "$beside/${1// /-}"
-    cat "$beside/${1// /-}.log" >&2
+    cat "$(output_of "$1")"
+    cat "$(output_of "$1").log" >&2
     return $status
 }
 
@@ -93,8 +108,11 @@ run_check() { # NAME COMMAND...: runs a check, which counts as one test
     fi
 }
 
-end_check() { # NAME: reports a check that was begun
-    run_check "$1" report_of "$1"
+end_checks() { # NAME...: reports checks that were begun
+    local name
+    for name in "$@"; do
+        run_check "$name" report_of "$name"
+    done
 }
 
 no_memory() { # prints only the last line, because the server logs a line for each failure
@@ -130,39 +148,37 @@ replay() { # TARGET: runs the corpus of a fuzz target
     OPENBLAS_NUM_THREADS=1 "$folder/replay_$1" "tests/fuzz/corpus/$1" "$folder/seeds/$1"
 }
 
-begin_check "every allocation fails in turn" no_memory
-[ -z "$node" ] || begin_check "the modules of the pages" page_modules
 begin_criterion unit-tests unit-tests
 TEST_RECORD=$folder/exchanges begin_criterion api-tests api-tests
-end_criterion unit-tests
-again=(attention engine laws overflow)
-if [ "$(blas_core)" != Haswell ] && [ "$(OPENBLAS_CORETYPE=Haswell blas_core)" = Haswell ]; then
-    OPENBLAS_CORETYPE=Haswell ATTENTION_ISA=avx2 begin_criterion unit-tests unit-tests-again "${again[@]}"
-    end_criterion unit-tests-again "${again[@]}"
-fi
-end_criterion api-tests
-end_check "every allocation fails in turn"
-[ -z "$node" ] || end_check "the modules of the pages"
+begin_short "every allocation fails in turn" no_memory
+[ -z "$node" ] || begin_short "the modules of the pages" page_modules
+for program in "$folder"/replay_*; do
+    [ -x "$program" ] || continue
+    begin_short "corpus of the fuzz target ${program##*/replay_}" replay "${program##*/replay_}"
+done
 # This is Debian's own Python, because the modules come from its packages.
-begin_check "openapi.yaml against the routes and the recorded exchanges" \
-    /usr/bin/python3 tests/api/check_openapi.py openapi.yaml --table "$folder/table.json" --exchanges "$folder/exchanges" \
-    --daemon "$folder/attentiond"
+begin_short "Grafana's dashboard against the metrics" \
+    /usr/bin/python3 tests/support/check-dashboard.py docker/grafana-dashboard.json --daemon "$folder/attentiond"
+begin_short "the page /docs against openapi.yaml" /usr/bin/python3 server/explorer/docs.py --check
+begin_short "the options in the documents" /usr/bin/python3 tests/api/check_options.py --daemon "$folder/attentiond"
+begin_short "the trained model" /usr/bin/python3 tests/models/check_story.py --daemon "$folder/attentiond"
 # A program that uses the library is linked without a sanitizer.
 library=()
 [ "${folder##*/}" != release ] || library=(--library "$folder/libattention.a")
-begin_check "links, commands and answers in the documents" \
+begin_short "links, commands and answers in the documents" \
     /usr/bin/python3 tests/api/check_documents.py --daemon "$folder/attentiond" "${library[@]}"
-for program in "$folder"/replay_*; do
-    [ -x "$program" ] || continue
-    run_check "corpus of the fuzz target ${program##*/replay_}" replay "${program##*/replay_}"
-done
-run_check "Grafana's dashboard against the metrics" \
-    /usr/bin/python3 tests/support/check-dashboard.py docker/grafana-dashboard.json --daemon "$folder/attentiond"
-run_check "the page /docs against openapi.yaml" /usr/bin/python3 server/explorer/docs.py --check
-run_check "the options in the documents" /usr/bin/python3 tests/api/check_options.py --daemon "$folder/attentiond"
-run_check "the trained model" /usr/bin/python3 tests/models/check_story.py --daemon "$folder/attentiond"
-end_check "links, commands and answers in the documents"
-end_check "openapi.yaml against the routes and the recorded exchanges"
+end_criterion unit-tests
+again=()
+if [ "$(blas_core)" != Haswell ] && [ "$(OPENBLAS_CORETYPE=Haswell blas_core)" = Haswell ]; then
+    again=(attention engine laws overflow)
+    OPENBLAS_CORETYPE=Haswell ATTENTION_ISA=avx2 begin_criterion unit-tests unit-tests-again "${again[@]}"
+fi
+end_criterion api-tests
+begin_check "openapi.yaml against the routes and the recorded exchanges" \
+    /usr/bin/python3 tests/api/check_openapi.py openapi.yaml --table "$folder/table.json" --exchanges "$folder/exchanges" \
+    --daemon "$folder/attentiond"
+[ ${#again[@]} = 0 ] || end_criterion unit-tests-again "${again[@]}"
+end_checks "${short[@]}" "openapi.yaml against the routes and the recorded exchanges"
 [ "${folder##*/}" != asan ] || run_check "no sanitizer report" no_sanitizer_report
 
 [ $failed = 0 ] || printf 'failed: %s\n' "${names[@]}"

@@ -33,7 +33,7 @@ struct query {
     double *terms;                   /* those of dP, then those of dS */
 };
 
-static void add(struct sums *to, size_t at, long double x, double terms) {
+static inline void add(const struct sums *to, size_t at, long double x, double terms) {
     if (to->of != NULL) {
         to->of[at] += x;
         to->terms[at] += terms;
@@ -77,6 +77,10 @@ static long double weigh(const struct query *t) {
     long double max = c->sinks == NULL ? -INFINITY : c->sinks[t->h], sum = 0;
     for (size_t j = 0; j < c->m; j++) {
         long double x = 0;
+        if (!may_attend(c, t->b, t->h, t->i, j)) {
+            t->x[j] = -INFINITY;
+            continue;
+        }
         for (size_t e = 0; e < c->d; e++) {
             x += (long double)c->q[row * c->d + e] * c->k[(key + j) * c->d + e];
         }
@@ -87,7 +91,7 @@ static long double weigh(const struct query *t) {
         x += decay_between(c, t->b, t->h, t->i, j);
         x -= c->slopes == NULL ? 0 : c->slopes[t->h] * away(t, j);
         t->slope[j] = 1 - capped * capped;
-        t->x[j] = may_attend(c, t->b, t->h, t->i, j) ? x : -INFINITY;
+        t->x[j] = x;
         max = fmaxl(max, t->x[j]);
     }
     for (size_t j = 0; j < c->m; j++) {
@@ -160,6 +164,9 @@ static void add_query(const struct query *t, struct gradients_of_call *g) {
     }
     differentiate(t, g, &g->by[ATTN_RESULT_GRAD_SINK], share);
     for (size_t j = 0; j < c->m; j++) {
+        if (t->p[j] == 0 && t->dp[j] == 0 && t->terms[j] == 0) {
+            continue; /* nothing is added for a key that the query does not attend to */
+        }
         const bool past = j < c->past;
         const size_t rows = past ? c->past : c->m - c->past;
         size_t at = key / c->m * rows + (past ? j : j - c->past);
