@@ -29,6 +29,9 @@ static attn_status check_softmax(const attn_tensor *x, int axis, attn_error *err
     if (!attn_tensor_bytes(x, &bytes)) {
         return attn_fail(error, ATTN_TOO_LARGE, "X", "X is too large");
     }
+    if (tensor_lacks_data(x)) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, "X", "X is missing");
+    }
     return ATTN_OK;
 }
 

@@ -3,20 +3,21 @@
 
 #include "api/call/fields.h"
 
-/* One list for each column of ANSWER_MAP. A list of names has those whose column is 1. */
+/* One list for each column of ANSWER_MAP; a, p, l and s are the columns of the kinds of calls. A
+ * list of names has those whose column is 1. */
 #define ANSWER_IF_0(text)
-#define ANSWER_IF_1(text)                                               text,
-#define ANSWER_TEXT(name, text, rank, parts, attention, ...)            text,
-#define ANSWER_RANK(name, text, rank, parts, attention, ...)            rank,
-#define ANSWER_PARTS(name, text, rank, parts, attention, ...)           parts,
-#define ANSWER_BITS(name, text, rank, parts, a, p, layer, linear, bits) bits,
-#define ANSWER_AT(name, text, rank, parts, a, p, layer, linear, bits)                              \
-    (FIELDS_AT_ATTENTION * (a)) | (FIELDS_AT_PROJECTIONS * (p)) | (FIELDS_AT_LAYER * (layer)) |    \
-        (FIELDS_AT_LINEAR * (linear)),
-#define ANSWER_ATTENTION(name, text, rank, parts, a, p, layer, linear, bits)   ANSWER_IF_##a(text)
-#define ANSWER_PROJECTIONS(name, text, rank, parts, a, p, layer, linear, bits) ANSWER_IF_##p(text)
-#define ANSWER_LAYER(name, text, rank, parts, a, p, layer, linear, bits)       ANSWER_IF_##layer(text)
-#define ANSWER_LINEAR(name, text, rank, parts, a, p, layer, linear, bits)      ANSWER_IF_##linear(text)
+#define ANSWER_IF_1(text)                                      text,
+#define ANSWER_TEXT(name, text, rank, parts, ...)              text,
+#define ANSWER_RANK(name, text, rank, parts, ...)              rank,
+#define ANSWER_PARTS(name, text, rank, parts, ...)             parts,
+#define ANSWER_BITS(name, text, rank, parts, a, p, l, s, bits) bits,
+#define ANSWER_AT(name, text, rank, parts, a, p, l, s, bits)                                       \
+    (FIELDS_AT_ATTENTION * (a)) | (FIELDS_AT_PROJECTIONS * (p)) | (FIELDS_AT_LAYER * (l)) |        \
+        (FIELDS_AT_LINEAR * (s)),
+#define ANSWER_ATTENTION(name, text, rank, parts, a, ...)        ANSWER_IF_##a(text)
+#define ANSWER_PROJECTIONS(name, text, rank, parts, a, p, ...)   ANSWER_IF_##p(text)
+#define ANSWER_LAYER(name, text, rank, parts, a, p, l, ...)      ANSWER_IF_##l(text)
+#define ANSWER_LINEAR(name, text, rank, parts, a, p, l, s, bits) ANSWER_IF_##s(text)
 const char *const answer_names[ANSWER_COUNT] = {ANSWER_MAP(ANSWER_TEXT)};
 const char *const answer_attention_names[] = {ANSWER_MAP(ANSWER_ATTENTION)};
 const char *const answer_projections_names[] = {ANSWER_MAP(ANSWER_PROJECTIONS)};

@@ -1,4 +1,4 @@
-/* models.c - the endpoints of the Open Inference Protocol that describe the server and its models. */
+/* models.c - the endpoints of the Open Inference Protocol that describe the server and models. */
 #include <stdio.h>
 #include <string.h>
 
