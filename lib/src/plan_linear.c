@@ -1,6 +1,7 @@
 /*
- * plan_linear.c - plans linear attention: it checks the call, lists its lines, and checks what its results and
- * gradients need. plan_results.c gives results their shapes, and schedule_linear.c cuts it into tasks.
+ * plan_linear.c - plans linear attention: it checks the call, lists its lines, and checks what its
+ * results and gradients need. plan_results.c gives results their shapes, and schedule_linear.c cuts
+ * the call into tasks.
  */
 #include <math.h>
 #include <string.h>
