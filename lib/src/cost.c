@@ -69,10 +69,10 @@ static double cost_of_score(const attn_plan *plan) {
                                ATTN_WANT(MASKED_SCORES)};
     double cost = path->long_rows ? LONG : path->plain && !path->materialized ? PLAIN : GENERAL;
     cost += path->without_blas ? ROW_PRODUCT : BLAS_PRODUCT / (double)plan->n;
-    cost += plan->rules.mask.data != NULL ? MASK : 0;
-    cost += plan->rules.padding != NULL ? MASK : 0;
-    cost += plan->rules.bias.data != NULL ? MASK : 0;
-    cost += plan->decay.data != NULL ? DECAY : 0;
+    cost += plan->rules.mask.given ? MASK : 0;
+    cost += plan->rules.padding_too ? MASK : 0;
+    cost += plan->rules.bias.given ? MASK : 0;
+    cost += plan_has(plan, INPUT_DECAY) ? DECAY : 0;
     cost += plan->options.softcap > 0 ? SOFTCAP : 0;
     cost += plan->rounding != NULL ? ROUNDING : 0;
     if (plan->narrow.type != NULL) { /* scores that are a result are a product of their own */

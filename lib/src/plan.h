@@ -12,6 +12,7 @@
 #ifndef ATTN_PLAN_H
 #define ATTN_PLAN_H
 
+#include "bindings.h"
 #include "memory_map.h"
 #include "results.h"
 #include "tensor.h"
@@ -24,12 +25,10 @@
  * begin. */
 struct operand {
     const attn_tensor *given; /* borrowed while the plan is made; NULL if the run computes it */
-    const void *data;         /* NULL: there is none, or the run computes it */
     size_t items, heads;      /* the items are 1 or those of the call; the heads divide its heads */
     size_t ld;                /* from one row to the next */
     size_t batch;             /* from one batch item to the next; 0 if there is one */
     size_t numbers;           /* of all batch items together */
-    const void *bias; /* added to each row of a given matrix: (heads, columns); NULL: none */
 };
 
 /* One query head. The places are offsets, in elements, from the start of a batch item of the
@@ -44,27 +43,20 @@ struct head {
 /* A mask or bias that is broadcast to (batch, heads, n, m). Strides are counted in elements; a
  * stride is 0 where the tensor repeats. */
 struct broadcast {
-    const void *data; /* NULL: there is none */
+    bool given;
     size_t stride[4];
 };
 
 /* The rules that say which keys a query may attend to, and which bias its scores get. */
 struct rules {
     bool causal;
-    int64_t window[2];            /* -1: open */
-    size_t *lengths;              /* one for each batch item; NULL if there are none */
-    struct broadcast mask, bias;  /* without a mask, key_padding is the mask */
-    const unsigned char *padding; /* key_padding beside a mask, borrowed; or NULL */
-    size_t padding_item;          /* from one batch item of it to the next, or 0 */
-    size_t keys;                  /* the keys that the rules are about */
-    const unsigned char *exists;  /* key_padding, borrowed; or NULL */
-    size_t exists_item;           /* from one batch item of it to the next, or 0 */
+    int64_t window[2];           /* -1: open */
+    size_t *lengths;             /* one for each batch item; NULL if there are none */
+    struct broadcast mask, bias; /* without a mask, key_padding is the mask */
+    bool padding, padding_too;   /* there is key_padding; there is a mask beside it */
+    size_t padding_item;         /* from one batch item of it to the next, or 0 */
+    size_t keys;                 /* the keys that the rules are about */
 };
-
-/* Returns the key_padding of batch item b beside a mask, or NULL. */
-static inline const unsigned char *padding_of(const struct rules *rules, size_t b) {
-    return rules->padding == NULL ? NULL : rules->padding + b * rules->padding_item;
-}
 
 /* A mask or bias that is made for extra keys: it has a row for each of these items, heads and
  * queries. */
@@ -84,29 +76,28 @@ struct rotary {
     size_t columns;    /* columns of each head that are rotated; 0: there is no rotary embedding */
     double *numbers;   /* the frequencies, one for each pair of columns; then the lists */
     double factor;     /* of cos and sin */
-    const void *cos, *sin, *positions; /* borrowed; NULL if not given */
-    size_t table_rows, table_batch;    /* rows of a table; from one batch item to the next, or 0 */
+    size_t table_rows, table_batch; /* rows of a table; from one batch item to the next, or 0 */
     attn_dtype positions_dtype;
     size_t positions_batch; /* from one batch item to the next, or 0 */
 };
 
 /* ---------------------------------------------------------------------------------- projections */
 
-/* One matrix of weights: columns [column, column + cols) of the result are X W + b. */
+/* One matrix of weights: columns [column, column + cols) of the result are X W + b. W is number
+ * `weights` of those that are bound, and b the next one. */
 struct piece {
-    const void *w, *b; /* b is NULL if there is no bias */
-    size_t cols, column;
+    size_t cols, column, weights;
 };
 
 /* X (rows, inner) times the weights of all heads, or of each head with its own, side by side: the
  * result is (rows, ld). */
 struct projection {
-    const void *x;
     size_t rows, inner, ld;
     bool out_in;          /* W is (cols, inner); otherwise it is (inner, cols) */
     size_t panel;         /* W is in panels of so many columns and of all its rows; 0: it is not */
     struct piece *pieces; /* in the order of their columns */
     size_t count;         /* pieces that there are */
+    size_t weights;       /* the first of those that are bound */
     const char *name;     /* name of the result in messages */
     /* A batch item has item_rows rows. In the result, `gap` rows for extra keys follow them. */
     size_t item_rows, gap;
@@ -122,7 +113,7 @@ struct projection {
 
 /* A float32 input of which a run makes a copy. */
 struct copied_input {
-    const void **place; /* the member of the plan that says where it is; it becomes the copy */
+    size_t which; /* see bound_input() */
     const float *from;
     const char *name;
     size_t count, at; /* its numbers, and the place of the copy among those of all inputs */
@@ -288,7 +279,6 @@ enum {
  * to 1; slices beside each other are columns. */
 struct slices {
     bool alone; /* this is a plan of softmax alone */
-    const void *x;
     size_t outer, count, inner;
     size_t columns; /* columns of one unit of work */
     size_t across;  /* units of work beside each other in `inner` */
@@ -328,7 +318,6 @@ struct scoring {
 
 /* The logarithms of the forget gates, see engine/decay.inc. */
 struct decay {
-    const void *data;    /* NULL: there are none */
     size_t items, heads; /* 1, or those of the call */
     size_t stride[3];    /* from one item, head or key to the next, in elements */
 };
@@ -343,12 +332,6 @@ struct extra_keys {
     size_t count;
     struct rules given;
     struct extended mask, bias;
-    const void *k, *v; /* the rows of the first extra key; NULL: there is none */
-};
-
-struct norm {
-    const void *weights; /* borrowed; NULL if there is none */
-    bool whole;          /* it goes over the columns of all heads */
 };
 
 enum {
@@ -420,9 +403,6 @@ struct blocks {
 struct gradients {
     bool wanted;
     attn_upstream given;
-    struct {
-        const void *output, *lse, *weights; /* NULL: zeros */
-    } upstream;
     size_t items, heads; /* of a unit */
     size_t units, members;
     size_t rows, keys;           /* of a block and of a stripe */
@@ -431,7 +411,7 @@ struct gradients {
     size_t tile_rows, tile_keys; /* scores that are computed at once */
     size_t ld;                   /* from one row of them to the next */
     size_t together;             /* members of which a task takes its turn */
-    struct broadcast bias;       /* the given one; without data unless its gradient is wanted */
+    struct broadcast bias;       /* the given one */
     size_t bias_keys;            /* the keys that have a bias */
     struct cut start;            /* queries that get their `shift` */
     size_t bias_numbers;         /* of its gradient, unless that is a sum over whole rows */
@@ -543,16 +523,19 @@ struct attn_plan {
     /* As given: the engine reads numbers and enums in them, and never what they point to. */
     attn_options options;
     attn_multihead call;
+    uint64_t given; /* a bit for each input that the caller gave */
+    size_t weights; /* of projections that are bound, with their biases */
     struct rules rules;
     struct extra_keys extra;
     struct scoring scoring;
     struct decay decay;
-    struct norm norm_q, norm_k;
+    bool whole_norm_q, whole_norm_k; /* it goes over the columns of all heads */
     double norm_epsilon;
     struct rotary rotary;
     struct projection project[PROJECT_COUNT]; /* one that the call lacks has no pieces */
     struct narrowing narrow;
     const attn_rounding *rounding; /* borrowed; NULL: none */
+    struct bindings bindings;      /* what the caller gave, or its copies; each task gets them */
     struct result_set results;
     struct gradients gradients;
     struct wide *wide;           /* of a small call whose gradients are wanted; or NULL */
@@ -576,6 +559,11 @@ static inline size_t projection_tasks(const struct gradients *g, int which) {
     return g->inputs[which].all.tasks + g->weights[which].all.tasks + g->biases[which].tasks;
 }
 
+/* Did the caller give an input? */
+static inline bool plan_has(const attn_plan *plan, int input) {
+    return (plan->given >> input & 1) != 0;
+}
+
 /* Returns whether any of these results is wanted. */
 static inline bool plan_wants(const attn_plan *plan, uint64_t bits) {
     return (plan->results.wanted & bits) != 0;
@@ -596,17 +584,17 @@ static inline bool plan_wants_top_k(const attn_plan *plan) {
 }
 
 /* Are rows of Q (or K) normalised or rotated? */
-static inline bool plan_turns(const attn_plan *plan, const struct norm *norm) {
-    return norm->weights != NULL || plan->rotary.columns > 0;
+static inline bool plan_turns(const attn_plan *plan, int norm) {
+    return plan_has(plan, norm) || plan->rotary.columns > 0;
 }
 
 /* Do rows of Q, or of new keys, change before they are multiplied? */
 static inline bool plan_prepares_queries(const attn_plan *plan) {
-    return plan->in.q.bias != NULL || plan_turns(plan, &plan->norm_q);
+    return plan_has(plan, INPUT_B_Q) || plan_turns(plan, INPUT_NORM_Q);
 }
 
 static inline bool plan_prepares_keys(const attn_plan *plan) {
-    return plan->in.k.bias != NULL || plan_turns(plan, &plan->norm_k);
+    return plan_has(plan, INPUT_B_K) || plan_turns(plan, INPUT_NORM_K);
 }
 
 /* Returns the place of a row of X in the result of a projection. */
@@ -654,8 +642,8 @@ static inline bool gradient_is_kept(const attn_plan *plan, int which) {
 }
 
 /* Are rows of Q (or K) kept as they were before their norm? */
-static inline bool raw_is_kept(const attn_plan *plan, const struct norm *norm) {
-    return plan->gradients.wanted && plan->form.projected && norm->weights != NULL;
+static inline bool raw_is_kept(const attn_plan *plan, int norm) {
+    return plan->gradients.wanted && plan->form.projected && plan_has(plan, norm);
 }
 
 /* Returns the sums to which a sequence adds its part of a gradient, or NULL. */
@@ -724,8 +712,10 @@ static inline size_t heads_of_one(const attn_plan *plan, const struct operand *o
 
 /* Is a key of a batch item excluded by lengths or key_padding, with past keys counted, and does no
  * result show its numbers? With `shared` it must be excluded for all batch items. */
-static inline bool plan_ignores(const attn_plan *plan, bool shared, size_t item, size_t key) {
+static inline bool plan_ignores(const attn_plan *plan, const struct bindings *bindings, bool shared,
+                                size_t item, size_t key) {
     const struct rules *rules = &plan->rules;
+    const unsigned char *padding = bindings->inputs[INPUT_KEY_PADDING];
     const uint64_t shown = ATTN_WANT(K) | ATTN_WANT(V) | ATTN_WANT(PRESENT_K) |
                            ATTN_WANT(PRESENT_V) | ATTN_WANT(SCORES) | ATTN_WANT(SCALED_SCORES) |
                            ATTN_WANT(STATISTICS);
@@ -733,8 +723,7 @@ static inline bool plan_ignores(const attn_plan *plan, bool shared, size_t item,
         return false;
     }
     for (size_t b = shared ? 0 : item; b < (shared ? plan->batch : item + 1); b++) {
-        const bool exists =
-            rules->exists == NULL || rules->exists[b * rules->exists_item + key] != 0;
+        const bool exists = !rules->padding || padding[b * rules->padding_item + key] != 0;
         if (exists && (rules->lengths == NULL || key < rules->lengths[b])) {
             return false;
         }

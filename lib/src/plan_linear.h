@@ -44,9 +44,8 @@ enum linear_input {
  */
 struct linear_gradients {
     bool wanted;
-    const void *output, *state; /* of the loss by output and present_state; NULL: zeros */
-    size_t strip;               /* columns */
-    size_t span, spans;         /* positions of a span, and spans of a segment */
+    size_t strip;       /* columns */
+    size_t span, spans; /* positions of a span, and spans of a segment */
     /* Places in the workspace, in doubles. `states` has the gradients of the states, and so the
      * shares of past_state. A share that is not wanted has the place SIZE_MAX. */
     size_t states, shares[LINEAR_INPUTS];
@@ -56,15 +55,13 @@ struct linear_gradients {
 struct linear {
     attn_linear given;
     size_t d, d_v;
-    size_t states, group; /* states, and the query heads that read each of them */
-    bool corrects;        /* the delta rules */
-    bool by_column;       /* each row of a state has a decay of its own */
-    bool sequences;       /* the lines are packed sequences */
-    bool stacked;         /* their heads are an axis: (n,heads,d) */
-    /* Strides of a batch item, a state, a position, and a column of K; without data if not given */
-    struct broadcast decay, beta;
-    const void *past;
-    size_t past_item; /* from the states of one line to those of the next, or 0 */
+    size_t states, group;         /* states, and the query heads that read each of them */
+    bool corrects;                /* the delta rules */
+    bool by_column;               /* each row of a state has a decay of its own */
+    bool sequences;               /* the lines are packed sequences */
+    bool stacked;                 /* their heads are an axis: (n,heads,d) */
+    struct broadcast decay, beta; /* strides of a batch item, a state, a position, a column of K */
+    size_t past_item; /* from the states of one line of past_state to those of the next, or 0 */
 
     struct line *lines; /* the longest first */
     size_t count;

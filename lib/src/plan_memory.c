@@ -71,3 +71,9 @@ attn_status plan_new_heads(attn_plan *plan, attn_error *error) {
         plan->heads == 1 ? &plan->one_head : plan_alloc(plan, plan->heads, sizeof *plan->head);
     return plan->head == NULL ? attn_no_memory(error) : ATTN_OK;
 }
+
+attn_status plan_new_weights(attn_plan *plan, size_t count, attn_error *error) {
+    plan->weights = count;
+    plan->bindings.weights = plan_alloc(plan, count, sizeof *plan->bindings.weights);
+    return plan->bindings.weights == NULL ? attn_no_memory(error) : ATTN_OK;
+}

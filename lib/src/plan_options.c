@@ -176,8 +176,12 @@ static attn_status resolve_mask(attn_plan *plan, const attn_options *o, attn_err
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "mask", "mask must hold booleans");
     }
     ATTN_TRY(check_broadcast(o->mask, "mask", plan, &plan->rules.mask, error));
+    if (o->mask != NULL) {
+        plan_bind_input(plan, INPUT_MASK, o->mask->data);
+    }
     if (o->bias != NULL) {
         ATTN_TRY(check_dtype(o->bias, "bias", plan->dtype, error));
+        plan_bind_input(plan, INPUT_BIAS, o->bias->data);
     }
     return check_broadcast(o->bias, "bias", plan, &plan->rules.bias, error);
 }
@@ -208,13 +212,15 @@ static attn_status resolve_padding(attn_plan *plan, const attn_options *o, attn_
                          plan->form.past > 0 ? ", with the past keys" : "");
     }
     const size_t item = items == 1 ? 0 : plan->rules.keys;
-    plan->rules.exists = t->data;
-    plan->rules.exists_item = item;
-    if (plan->rules.mask.data != NULL) {
-        plan->rules.padding = t->data;
-        plan->rules.padding_item = item;
+    plan_bind_input(plan, INPUT_KEY_PADDING, t->data);
+    plan->rules.padding = t->data != NULL;
+    plan->rules.padding_item = item;
+    if (plan->rules.mask.given) {
+        plan->rules.padding_too = plan->rules.padding;
     } else {
-        plan->rules.mask = (struct broadcast){.data = t->data, .stride = {item, 0, 0, 1}};
+        plan_bind_input(plan, INPUT_MASK, t->data);
+        plan->rules.mask =
+            (struct broadcast){.given = plan->rules.padding, .stride = {item, 0, 0, 1}};
     }
     return ATTN_OK;
 }
@@ -285,7 +291,8 @@ static attn_status resolve_decay(attn_plan *plan, const attn_options *o, attn_er
     }
     ATTN_TRY(check_batch(t, "decay", last, &plan->form, &items, error));
     const size_t heads = heads_axis < 0 ? 1 : own[heads_axis];
-    plan->decay = (struct decay){.data = t->data, .items = items, .heads = heads};
+    plan_bind_input(plan, INPUT_DECAY, t->data);
+    plan->decay = (struct decay){.items = items, .heads = heads};
     plan->decay.stride[0] = items == 1 ? 0 : heads * plan->m;
     plan->decay.stride[1] = heads == 1 ? 0 : packed ? 1 : plan->m;
     plan->decay.stride[2] = packed ? heads : 1;
@@ -293,15 +300,14 @@ static attn_status resolve_decay(attn_plan *plan, const attn_options *o, attn_er
 }
 
 /* Returns a mask or a bias with a row for all keys. It has one row for each item, head and query
- * only where the rules differ between them; *rows gets these counts. Its data is a placeholder
- * until a run begins. */
+ * only where the rules differ between them; *rows gets these counts. */
 static struct broadcast extended_rows(const attn_plan *plan, bool items, bool heads, bool queries,
                                       struct extended *rows) {
     *rows =
         (struct extended){items ? plan->batch : 1, heads ? plan->heads : 1, queries ? plan->n : 1};
     const size_t head = rows->rows * plan->m;
     return (struct broadcast){
-        plan, {items ? rows->heads * head : 0, heads ? head : 0, queries ? plan->m : 0, 1}};
+        true, {items ? rows->heads * head : 0, heads ? head : 0, queries ? plan->m : 0, 1}};
 }
 
 /* Replaces all rules by one mask and one bias, in which the extra keys are allowed and get no bias.
@@ -315,12 +321,12 @@ static void extend_rules(attn_plan *plan) {
     plan->extra.given = plan->rules;
     plan->rules = (struct rules){.window = {-1, -1}, .keys = plan->m};
     const bool placed = g->causal || g->window[0] >= 0 || g->window[1] >= 0;
-    if (placed || g->lengths != NULL || g->mask.data != NULL) {
-        const bool items = g->lengths != NULL || g->padding != NULL || mask[0] != 0;
+    if (placed || g->lengths != NULL || g->mask.given) {
+        const bool items = g->lengths != NULL || g->padding_too || mask[0] != 0;
         plan->rules.mask =
             extended_rows(plan, items, mask[1] != 0, placed || mask[2] != 0, &plan->extra.mask);
     }
-    if (g->bias.data != NULL) {
+    if (g->bias.given) {
         plan->rules.bias =
             extended_rows(plan, bias[0] != 0, bias[1] != 0, bias[2] != 0, &plan->extra.bias);
     }

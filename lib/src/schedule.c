@@ -221,10 +221,10 @@ static void choose_paths(attn_plan *plan, double head_cost) {
                             (double)plan->batch * (double)plan->heads * (double)plan->n *
                                     (double)plan->m * (double)attn_dtype_size(plan->dtype) >
                                 STREAM_BYTES;
-    path->plain = plan->rules.mask.stride[3] == (plan->rules.mask.data != NULL) &&
-                  plan->rules.bias.data == NULL && plan->scoring.slopes == NULL &&
-                  plan->decay.data == NULL && plan->options.softcap == 0 &&
-                  plan->rounding == NULL && plan->options.normalization == ATTN_SOFTMAX;
+    path->plain = plan->rules.mask.stride[3] == plan->rules.mask.given && !plan->rules.bias.given &&
+                  plan->scoring.slopes == NULL && !plan_has(plan, INPUT_DECAY) &&
+                  plan->options.softcap == 0 && plan->rounding == NULL &&
+                  plan->options.normalization == ATTN_SOFTMAX;
     for (size_t h = 0; h < plan->heads; h++) { /* a plain call rounds the scale to the dtype */
         const double scale = plan->head[h].scale;
         path->plain = path->plain && scale > 0 &&
@@ -404,7 +404,7 @@ static void choose_preparation(attn_plan *plan) {
     const size_t rows[PREPARE_COUNT] = {
         plan_prepares_queries(plan) ? plan->in.q.items * plan->n : 0,
         plan_prepares_keys(plan) ? plan->in.k.items * plan->form.new_keys : 0,
-        plan->in.v.bias != NULL ? plan->in.v.items * plan->form.new_keys : 0,
+        plan_has(plan, INPUT_B_V) ? plan->in.v.items * plan->form.new_keys : 0,
         plan->extra.count > 0 ? plan->batch : 0,
         mask->items * mask->heads * mask->rows,
         bias->items * bias->heads * bias->rows,

@@ -14,6 +14,7 @@
 /* A band of a state, and the line whose positions it is computed for. */
 struct band {
     const attn_plan *plan;
+    const struct bindings *bindings;
     const struct linear *l;
     const struct attn_kernels *kernels;
     attn_error *error;
@@ -60,9 +61,9 @@ static inline void read_doubles(const struct band *s, const void *from, size_t c
 }
 
 /* Returns a row of Q, K or V: position i of the line, in the head that begins at `at`. */
-static inline const void *row_of(const struct band *s, const struct operand *o, size_t at,
-                                 size_t i) {
-    return at_number(s->plan, o->data,
+static inline const void *row_of(const struct band *s, int input, size_t at, size_t i) {
+    const struct operand *o = &s->plan->in.q + (input - INPUT_Q);
+    return at_number(s->plan, s->bindings->inputs[input],
                      s->line->item * o->batch + at + (s->line->first + i) * o->ld);
 }
 
@@ -88,20 +89,20 @@ static inline double norm_of(const struct band *s, const void *row) {
 }
 
 /* Returns a decay or beta of position i of the line, in column 0. */
-static inline const void *gate_of(const struct band *s, const struct broadcast *gates, size_t i) {
-    const size_t *stride = gates->stride;
-    return at_number(s->plan, gates->data,
+static inline const void *gate_of(const struct band *s, int input, size_t i) {
+    const size_t *stride = input == INPUT_DECAY ? s->l->decay.stride : s->l->beta.stride;
+    return at_number(s->plan, s->bindings->inputs[input],
                      s->line->item * stride[0] + s->state * stride[1] +
                          (s->line->first + i) * stride[2]);
 }
 
 static inline double beta_of(const struct band *s, size_t i) {
-    return number_at(gate_of(s, &s->l->beta, i), s->plan->dtype, 0);
+    return number_at(gate_of(s, INPUT_BETA, i), s->plan->dtype, 0);
 }
 
 /* Returns how many decays a position has. */
 static inline size_t decays_of(const struct linear *l) {
-    return l->decay.data == NULL ? 0 : l->by_column ? l->d : 1;
+    return !l->decay.given ? 0 : l->by_column ? l->d : 1;
 }
 
 /* Returns the batch item of the line in a result: all sequences are in the same one. An input that
@@ -123,15 +124,16 @@ static inline double *kept_state(const struct band *s, size_t end) {
 /* Returns row c of a band of the past state, or NULL if it is zeros. */
 static inline const void *past_row(const struct band *s, size_t c) {
     const struct linear *l = s->l;
-    return l->past == NULL ? NULL
-                           : at_number(s->plan, l->past,
-                                       s->line->item * l->past_item +
-                                           (s->state * l->d + c) * l->d_v + s->column);
+    const void *past = s->bindings->inputs[INPUT_PAST_STATE];
+    return past == NULL ? NULL
+                        : at_number(s->plan, past,
+                                    s->line->item * l->past_item + (s->state * l->d + c) * l->d_v +
+                                        s->column);
 }
 
 /* Reads row c of a band of the past state. */
 static inline void read_past(const struct band *s, size_t c, double *to) {
-    if (s->l->past == NULL) {
+    if (!plan_has(s->plan, INPUT_PAST_STATE)) {
         memset(to, 0, s->columns * sizeof *to);
     } else {
         read_doubles(s, past_row(s, c), s->columns, 1, to);

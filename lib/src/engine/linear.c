@@ -41,7 +41,7 @@ static attn_status check_position(const struct band *s, size_t i) {
     const attn_plan *p = s->plan;
     void *gates = plan_wants(p, ATTN_WANT(DECAYS)) ? row_of_decays(s, i) : NULL;
     for (size_t c = 0; c < decays_of(l); c++) {
-        const double decay = number_at(gate_of(s, &l->decay, i), p->dtype, c);
+        const double decay = number_at(gate_of(s, INPUT_DECAY, i), p->dtype, c);
         if (!(decay <= 0)) {
             return bad_gate(s, "decay", decay, i,
                             "decay is the logarithm of the gate, so it is at most 0");
@@ -50,7 +50,7 @@ static attn_status check_position(const struct band *s, size_t i) {
             put_number(gates, p->dtype, c, exp(decay));
         }
     }
-    const double beta = l->beta.data == NULL ? 0 : beta_of(s, i);
+    const double beta = l->beta.given ? beta_of(s, i) : 0;
     return isfinite(beta) ? ATTN_OK : bad_gate(s, "beta", beta, i, "beta must be finite");
 }
 
@@ -188,9 +188,13 @@ static attn_status weigh_blocks(struct band *s, size_t task, void *scratch) {
     return ATTN_OK;
 }
 
-attn_status linear_task(const attn_plan *plan, size_t phase, size_t task, void *scratch,
-                        attn_error *error) {
-    struct band s = {.plan = plan, .l = plan->linear, .kernels = attn_kernels(), .error = error};
+attn_status linear_task(const attn_plan *plan, const struct bindings *bindings, size_t phase,
+                        size_t task, void *scratch, attn_error *error) {
+    struct band s = {.plan = plan,
+                     .bindings = bindings,
+                     .l = plan->linear,
+                     .kernels = attn_kernels(),
+                     .error = error};
     const size_t segments = s.l->segments;
     if (phase == 0) {
         return check_task(&s, task);

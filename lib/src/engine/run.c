@@ -15,23 +15,13 @@ static void *allocate(size_t bytes) {
     return aligned_alloc(ATTN_ALIGNMENT, bytes == 0 ? ATTN_ALIGNMENT : rounded);
 }
 
-/* The mask and the bias for all keys are in the workspace. */
-static void extend_into_workspace(attn_plan *plan) {
-    const char *memory = plan->workspace;
-    if (plan->rules.mask.data != NULL) {
-        plan->rules.mask.data = memory + plan->schedule.workspace.mask;
-    }
-    if (plan->rules.bias.data != NULL) {
-        plan->rules.bias.data = memory + plan->schedule.workspace.bias;
-    }
-}
-
 /* The inputs of a call with a compute_dtype are their rounded copies. */
-static void narrow_into_workspace(const attn_plan *plan) {
+static void bind_rounded(attn_plan *plan) {
     const char *memory = plan->workspace;
     for (size_t i = 0; i < plan->narrow.copies.count; i++) {
         const struct copied_input *input = &plan->narrow.copies.inputs[i];
-        *input->place = memory + plan->narrow.memory + input->at * sizeof(float);
+        *bound_input(&plan->bindings, input->which) =
+            memory + plan->narrow.memory + input->at * sizeof(float);
     }
 }
 
@@ -52,10 +42,7 @@ attn_status attn_plan_begin(attn_plan *plan, attn_error *error) {
             return attn_no_memory(error);
         }
     }
-    if (plan->extra.count > 0 && !plan->form.empty) {
-        extend_into_workspace(plan);
-    }
-    narrow_into_workspace(plan);
+    bind_rounded(plan);
     ATTN_TRY(plan_read_numbers(plan, error));
     if (plan->sequences != NULL) {
         return sequences_begin(plan, error);
@@ -70,14 +57,14 @@ attn_status attn_plan_begin(attn_plan *plan, attn_error *error) {
 attn_status attn_plan_task(const attn_plan *plan, size_t phase, size_t task, void *scratch,
                            attn_error *error) {
     return plan->sequences != NULL ? sequences_task(plan, phase, task, scratch, error)
-                                   : task_run(plan, phase, task, scratch, error);
+                                   : task_run(plan, &plan->bindings, phase, task, scratch, error);
 }
 
 attn_status attn_plan_end(attn_plan *plan, attn_error *error) {
     attn_status status = ATTN_OK;
     if (plan_wants(plan, ATTN_WANT(STATISTICS))) {
-        status = plan->dtype == ATTN_FLOAT32 ? run_statistics_f32(plan, error)
-                                             : run_statistics_f64(plan, error);
+        status = plan->dtype == ATTN_FLOAT32 ? run_statistics_f32(plan, &plan->bindings, error)
+                                             : run_statistics_f64(plan, &plan->bindings, error);
     }
     return status;
 }

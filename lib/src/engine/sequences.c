@@ -35,13 +35,13 @@ static void copy_plan(const attn_plan *from, struct instance *to) {
 
 /* Makes these rows the inputs of a plan. */
 static void place_inputs(attn_plan *own, const void *const rows[ROWS_COUNT]) {
-    own->in.q.data = rows[ROWS_Q];
-    own->in.k.data = rows[ROWS_K];
-    own->in.v.data = rows[ROWS_V];
-    own->decay.data = rows[ROWS_DECAY];
-    own->rotary.positions = rows[ROWS_POSITIONS];
-    own->gradients.upstream.output = rows[ROWS_GRAD_OUTPUT];
-    own->gradients.upstream.lse = rows[ROWS_GRAD_LSE];
+    own->bindings.inputs[INPUT_Q] = rows[ROWS_Q];
+    own->bindings.inputs[INPUT_K] = rows[ROWS_K];
+    own->bindings.inputs[INPUT_V] = rows[ROWS_V];
+    own->bindings.inputs[INPUT_DECAY] = rows[ROWS_DECAY];
+    own->bindings.inputs[INPUT_POSITIONS] = rows[ROWS_POSITIONS];
+    own->bindings.inputs[INPUT_GRAD_OUTPUT] = rows[ROWS_GRAD_OUTPUT];
+    own->bindings.inputs[INPUT_GRAD_LSE] = rows[ROWS_GRAD_LSE];
 }
 
 /* Returns row `row` of an array, or NULL if there is no array. */
@@ -52,15 +52,16 @@ static const void *row_of_bytes(const void *data, size_t row, size_t bytes) {
 static void place_sequence(const attn_plan *plan, const struct packed_rows *at,
                            const void *rows[ROWS_COUNT]) {
     const size_t size = attn_dtype_size(plan->dtype);
-    rows[ROWS_Q] = row_of_bytes(plan->in.q.data, at->q, plan->in.q.ld * size);
-    rows[ROWS_K] = row_of_bytes(plan->in.k.data, at->k, plan->in.k.ld * size);
-    rows[ROWS_V] = row_of_bytes(plan->in.v.data, at->k, plan->in.v.ld * size);
-    rows[ROWS_DECAY] = row_of_bytes(plan->decay.data, at->k, plan->decay.stride[2] * size);
-    rows[ROWS_POSITIONS] =
-        row_of_bytes(plan->rotary.positions, at->q, attn_dtype_size(plan->rotary.positions_dtype));
+    rows[ROWS_Q] = row_of_bytes(plan->bindings.inputs[INPUT_Q], at->q, plan->in.q.ld * size);
+    rows[ROWS_K] = row_of_bytes(plan->bindings.inputs[INPUT_K], at->k, plan->in.k.ld * size);
+    rows[ROWS_V] = row_of_bytes(plan->bindings.inputs[INPUT_V], at->k, plan->in.v.ld * size);
+    rows[ROWS_DECAY] =
+        row_of_bytes(plan->bindings.inputs[INPUT_DECAY], at->k, plan->decay.stride[2] * size);
+    rows[ROWS_POSITIONS] = row_of_bytes(plan->bindings.inputs[INPUT_POSITIONS], at->q,
+                                        attn_dtype_size(plan->rotary.positions_dtype));
     rows[ROWS_GRAD_OUTPUT] =
-        row_of_bytes(plan->gradients.upstream.output, at->q, plan->out.ld * size);
-    rows[ROWS_GRAD_LSE] = row_of_bytes(plan->gradients.upstream.lse, at->q, size);
+        row_of_bytes(plan->bindings.inputs[INPUT_GRAD_OUTPUT], at->q, plan->out.ld * size);
+    rows[ROWS_GRAD_LSE] = row_of_bytes(plan->bindings.inputs[INPUT_GRAD_LSE], at->q, size);
 }
 
 /* Are the rows of a result those of K? */
@@ -149,13 +150,10 @@ static void add_wide(struct instance *own, const struct alike *kind, char *scrat
                      struct instance *wide, struct wide *to) {
     const attn_plan *p = &own->plan;
     const void *const from[ROWS_COUNT] = {
-        p->in.q.data,
-        p->in.k.data,
-        p->in.v.data,
-        p->decay.data,
-        p->rotary.positions,
-        p->gradients.upstream.output,
-        p->gradients.upstream.lse,
+        p->bindings.inputs[INPUT_Q],         p->bindings.inputs[INPUT_K],
+        p->bindings.inputs[INPUT_V],         p->bindings.inputs[INPUT_DECAY],
+        p->bindings.inputs[INPUT_POSITIONS], p->bindings.inputs[INPUT_GRAD_OUTPUT],
+        p->bindings.inputs[INPUT_GRAD_LSE],
     };
     const void *rows[ROWS_COUNT];
     copy_plan(kind->plan->wide->plan, wide);
@@ -181,8 +179,9 @@ static attn_status run_sequence(const attn_plan *plan, const struct alike *kind,
     }
     for (size_t phase = 0; phase < attn_plan_phases(&own.plan); phase++) {
         for (size_t task = 0; task < attn_plan_tasks(&own.plan, phase); task++) {
-            ATTN_TRY(attn_of_sequence(error, task_run(&own.plan, phase, task, scratch, error),
-                                      at->index));
+            ATTN_TRY(attn_of_sequence(
+                error, task_run(&own.plan, &own.plan.bindings, phase, task, scratch, error),
+                at->index));
         }
     }
     return ATTN_OK;
@@ -221,7 +220,7 @@ static void clear_rows(const attn_plan *plan, const struct packed_rows *at) {
 
 /* Adds the gradients of the sinks by the lse of queries without keys, which is the sink. */
 static void add_sinks(const attn_plan *plan, const struct packed_rows *at, size_t place) {
-    const void *lse = plan->gradients.upstream.lse;
+    const void *lse = plan->bindings.inputs[INPUT_GRAD_LSE];
     if (lse == NULL || !plan_wants(plan, ATTN_WANT(GRAD_SINK))) {
         return;
     }
@@ -266,8 +265,9 @@ static attn_status run_long(const attn_plan *plan, const struct alike *kind, siz
     make_instance(plan, kind, at, kind->sums + member, &own);
     own.plan.workspace =
         (char *)plan->workspace + kind->workspace + member * kind->plan->schedule.workspace.bytes;
-    return attn_of_sequence(error, task_run(&own.plan, phase - 1, task % tasks, scratch, error),
-                            at->index);
+    return attn_of_sequence(
+        error, task_run(&own.plan, &own.plan.bindings, phase - 1, task % tasks, scratch, error),
+        at->index);
 }
 
 /* ----------------------------------------------------------------------------- shared gradients */
@@ -308,13 +308,11 @@ static attn_status add_shared(const attn_plan *plan, size_t task, attn_error *er
 
 /* Gives the plan of a sequence the inputs that all share. They may be rounded copies. */
 static void share_inputs(const attn_plan *plan, attn_plan *own) {
-    own->in.q.bias = plan->in.q.bias;
-    own->in.k.bias = plan->in.k.bias;
-    own->in.v.bias = plan->in.v.bias;
-    own->norm_q.weights = plan->norm_q.weights;
-    own->norm_k.weights = plan->norm_k.weights;
-    own->rotary.cos = plan->rotary.cos;
-    own->rotary.sin = plan->rotary.sin;
+    static const int shared[] = {INPUT_B_Q,    INPUT_B_K,        INPUT_B_V,       INPUT_NORM_Q,
+                                 INPUT_NORM_K, INPUT_ROTARY_COS, INPUT_ROTARY_SIN};
+    for (size_t i = 0; i < sizeof shared / sizeof *shared; i++) {
+        own->bindings.inputs[shared[i]] = plan->bindings.inputs[shared[i]];
+    }
 }
 
 attn_status sequences_begin(const attn_plan *plan, attn_error *error) {
@@ -340,7 +338,7 @@ attn_status sequences_task(const attn_plan *plan, size_t phase, size_t task, voi
         return add_shared(plan, task, error);
     }
     if (phase == PHASE_NARROW) {
-        return task_run(plan, phase, task, scratch, error);
+        return task_run(plan, &plan->bindings, phase, task, scratch, error);
     }
     const size_t first = sequences_first(s, phase), *before = s->before[phase];
     size_t low = 0, high = s->kinds - first; /* before[low] <= task < before[high] */

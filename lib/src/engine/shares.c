@@ -40,8 +40,8 @@ static bool add_shares(const struct band *s, const struct row *r, size_t item, d
  * r grad - r^3 (x grad) x. */
 static void go_back_through_norm(const struct band *s, const struct row *r, double *sum,
                                  double *x) {
-    const struct operand *o = r->input == LINEAR_Q ? &s->plan->in.q : &s->plan->in.k;
-    const void *row = at_number(s->plan, o->data, r->place);
+    const int input = r->input == LINEAR_Q ? INPUT_Q : INPUT_K;
+    const void *row = at_number(s->plan, s->bindings->inputs[input], r->place);
     const double norm = norm_of(s, row);
     double product;
     read_doubles(s, row, r->of.width, norm, x);

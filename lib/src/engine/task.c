@@ -43,23 +43,23 @@ static attn_status run_wide(const attn_plan *plan, void *scratch, attn_error *er
     const attn_plan *wide = plan->wide->plan;
     for (size_t phase = 0; phase < attn_plan_phases(wide); phase++) {
         for (size_t task = 0; task < attn_plan_tasks(wide, phase); task++) {
-            ATTN_TRY(run_task_f64(wide, phase, task, scratch, error));
+            ATTN_TRY(run_task_f64(wide, &wide->bindings, phase, task, scratch, error));
         }
     }
     return round_results(plan, error);
 }
 
-attn_status task_run(const attn_plan *plan, size_t phase, size_t task, void *scratch,
-                     attn_error *error) {
+attn_status task_run(const attn_plan *plan, const struct bindings *bindings, size_t phase,
+                     size_t task, void *scratch, attn_error *error) {
     if (plan->linear != NULL) {
-        return linear_task(plan, phase, task, scratch, error);
+        return linear_task(plan, bindings, phase, task, scratch, error);
     }
     if (phase >= PHASE_COUNT && plan->wide != NULL) {
         return run_wide(plan, scratch, error);
     }
     if (phase == PHASE_ATTEND && plan->form.empty) {
-        return plan_fill(plan, task, error);
+        return plan_fill(plan, bindings, task, error);
     }
-    return plan->dtype == ATTN_FLOAT32 ? run_task_f32(plan, phase, task, scratch, error)
-                                       : run_task_f64(plan, phase, task, scratch, error);
+    return plan->dtype == ATTN_FLOAT32 ? run_task_f32(plan, bindings, phase, task, scratch, error)
+                                       : run_task_f64(plan, bindings, phase, task, scratch, error);
 }
