@@ -51,6 +51,14 @@ struct bindings {
     const void *inputs[INPUT_COUNT];
     /* The weights of each piece of the projections, and after them its bias or NULL. */
     const void **weights;
+    const attn_rounding *rounding; /* borrowed; NULL: none */
+    /* What a run reads when it begins: the numbers of alibi and sink, one for each head, and the
+     * frequencies of rotary embedding, one for each pair of columns. NULL: there are none. */
+    double *slopes, *sinks, *frequencies;
+    void **results;  /* the data of all parts; struct result has the first part of each result */
+    char *workspace; /* shared by all tasks; NULL until the first run begins */
+    double *shared;  /* of a sequence: the sums to which it adds its gradients; or NULL */
+    const struct bindings *wide; /* of the wide plan; or NULL */
 };
 
 /* Returns the place of an input, or of weights: those are counted from INPUT_COUNT on. */

@@ -66,15 +66,15 @@ struct extended {
 
 /* A result that the caller asked for. */
 struct result {
-    attn_result_tensor *parts; /* `data` is the bound buffer */
+    attn_result_tensor *parts; /* their `data` is what the caller sees; tasks take the bindings */
     size_t count;              /* parts that there are */
+    size_t first;              /* the first one, among those of all results */
 };
 
 /* Rotary embedding. `given` is what the caller gave, with the defaults filled in. */
 struct rotary {
-    attn_rotary given; /* its lists point into `numbers` */
+    attn_rotary given; /* the plan owns its lists */
     size_t columns;    /* columns of each head that are rotated; 0: there is no rotary embedding */
-    double *numbers;   /* the frequencies, one for each pair of columns; then the lists */
     double factor;     /* of cos and sin */
     size_t table_rows, table_batch; /* rows of a table; from one batch item to the next, or 0 */
     attn_dtype positions_dtype;
@@ -310,12 +310,6 @@ struct form {
     const size_t *ends; /* the lengths, if the position of a query counts from them; or NULL */
 };
 
-/* The numbers of heads that change logits. */
-struct scoring {
-    attn_tensor alibi, sink; /* borrowed; without data if there are none */
-    double *slopes, *sinks;  /* their numbers, one for each head; NULL if there are none */
-};
-
 /* The logarithms of the forget gates, see engine/decay.inc. */
 struct decay {
     size_t items, heads; /* 1, or those of the call */
@@ -346,6 +340,7 @@ struct result_set {
     size_t head_rows; /* rows from one head to the next: n, or those of all sequences */
     struct result of[ATTN_RESULT_COUNT];
     attn_result_tensor few[PLAN_FEW_PARTS]; /* the parts, if there are not more */
+    void *few_data[PLAN_FEW_PARTS];         /* and what is bound to them */
     size_t bytes; /* of a buffer for all results; SIZE_MAX if it does not fit a size_t */
 };
 
@@ -424,8 +419,6 @@ struct gradients {
     size_t steps;                         /* the phases of GRADIENT_STEP */
     size_t phases;                        /* they follow all others; 0 if no gradients are wanted */
     size_t tasks[GRADIENT_COUNT];
-    /* Of a sequence: the sums to which its part of a gradient that all sequences share is added. */
-    double *shared[RESULT_SHARES];  /* those of RESULT_SHARED in the order of the table */
     size_t clears[SUMS_COUNT];      /* tasks that clear numbers */
     size_t ends[ATTN_RESULT_COUNT]; /* tasks of GRADIENT_END */
     double cost_of_pairs;           /* if every query sees every key */
@@ -461,10 +454,9 @@ enum {
 };
 
 /*
- * Sequences of the same lengths, which have one plan: each task takes a copy of it whose pointers
- * are those of its sequence. A short sequence is computed by one task, from its first phase to its
- * last, with all memory in the scratch. A long one has its own tasks in each phase, and a
- * workspace.
+ * Sequences of the same lengths, which have one plan. Each task binds the rows of its sequence to
+ * it. A short sequence is computed by one task, from its first phase to its last, with all memory
+ * in the scratch. A long one has its own tasks in each phase, and a workspace.
  */
 struct alike {
     attn_plan *plan; /* owned; NULL: these are rows whose results are zeros */
@@ -527,15 +519,13 @@ struct attn_plan {
     size_t weights; /* of projections that are bound, with their biases */
     struct rules rules;
     struct extra_keys extra;
-    struct scoring scoring;
     struct decay decay;
     bool whole_norm_q, whole_norm_k; /* it goes over the columns of all heads */
     double norm_epsilon;
     struct rotary rotary;
     struct projection project[PROJECT_COUNT]; /* one that the call lacks has no pieces */
     struct narrowing narrow;
-    const attn_rounding *rounding; /* borrowed; NULL: none */
-    struct bindings bindings;      /* what the caller gave, or its copies; each task gets them */
+    struct bindings bindings; /* what the caller bound; each task gets it beside the plan */
     struct result_set results;
     struct gradients gradients;
     struct wide *wide;           /* of a small call whose gradients are wanted; or NULL */
@@ -544,7 +534,6 @@ struct attn_plan {
     struct path path;
     struct tiling tiling;
     struct schedule schedule;
-    void *workspace;            /* owned; shared by all tasks, from the first run on */
     struct plan_memory *memory; /* of plan_alloc(), and its bytes */
     size_t bytes;
 };
@@ -562,6 +551,11 @@ static inline size_t projection_tasks(const struct gradients *g, int which) {
 /* Did the caller give an input? */
 static inline bool plan_has(const attn_plan *plan, int input) {
     return (plan->given >> input & 1) != 0;
+}
+
+/* Do scores get the slopes of ALiBi? */
+static inline bool plan_has_slopes(const attn_plan *plan) {
+    return plan_has(plan, INPUT_ALIBI) || (plan->options.flags & ATTN_FLAG_ALIBI) != 0;
 }
 
 /* Returns whether any of these results is wanted. */
@@ -646,11 +640,27 @@ static inline bool raw_is_kept(const attn_plan *plan, int norm) {
     return plan->gradients.wanted && plan->form.projected && plan_has(plan, norm);
 }
 
+/* Returns the data of a part of a result, or NULL if there is no such part. */
+static inline void *bound_result(const attn_plan *plan, const struct bindings *bindings,
+                                 attn_result which, size_t part) {
+    const struct result *result = &plan->results.of[which];
+    return part < result->count ? bindings->results[result->first + part] : NULL;
+}
+
 /* Returns the sums to which a sequence adds its part of a gradient, or NULL. */
-static inline double *gradient_shared(const attn_plan *plan, attn_result which) {
-    return result_is(which, RESULT_SHARED)
-               ? plan->gradients.shared[result_place(which, RESULT_SHARED)]
-               : NULL;
+static inline double *gradient_shared(const attn_plan *plan, const struct bindings *bindings,
+                                      attn_result which) {
+    double *sums = bindings->shared;
+    if (sums == NULL || !result_is(which, RESULT_SHARED)) {
+        return NULL;
+    }
+    for (int r = 0; r < (int)which; r++) {
+        const struct result *before = &plan->results.of[r];
+        sums += result_is((attn_result)r, RESULT_SHARED) && before->count > 0
+                    ? part_numbers(before->parts)
+                    : 0;
+    }
+    return sums;
 }
 
 /* The first kind that has tasks in a phase of the sequences. */

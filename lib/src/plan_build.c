@@ -44,10 +44,10 @@ bool attn_plan_bytes(const attn_plan *plan, size_t threads, size_t *bytes) {
 static void merge_groups(attn_plan *plan) {
     const size_t group = heads_of_one(plan, &plan->in.k);
     if (plan->form.empty || plan->n != 1 || group == 1 || plan->in.q.heads != plan->heads ||
-        plan->in.v.heads != plan->in.k.heads || plan->form.per_head ||
-        plan->scoring.slopes != NULL || plan->scoring.sinks != NULL ||
-        plan_has(plan, INPUT_DECAY) || plan->options.scales_count != 0 || plan->results.mean ||
-        plan_has(plan, INPUT_B_Q) || plan->whole_norm_q || plan->gradients.wanted) {
+        plan->in.v.heads != plan->in.k.heads || plan->form.per_head || plan_has_slopes(plan) ||
+        plan_has(plan, INPUT_SINK) || plan_has(plan, INPUT_DECAY) ||
+        plan->options.scales_count != 0 || plan->results.mean || plan_has(plan, INPUT_B_Q) ||
+        plan->whole_norm_q || plan->gradients.wanted) {
         return;
     }
     plan->in.q.ld = plan->head[1].q - plan->head[0].q;

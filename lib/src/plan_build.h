@@ -116,7 +116,8 @@ attn_status plan_kv_heads(const attn_options *o, size_t heads, size_t *kv_heads,
 /* Reads the numbers of alibi and sink, and the positions of rotary embedding, which the caller may
  * have changed since the last run. Fails with ATTN_INVALID_ARGUMENT if a slope or sink is not
  * finite. */
-attn_status plan_read_numbers(attn_plan *plan, attn_error *error);
+attn_status plan_read_numbers(const attn_plan *plan, const struct bindings *bindings,
+                              attn_error *error);
 
 /* Checks that each batch item has a length, or none has, and that no length is above `most`, the
  * number of `what`. */
@@ -165,7 +166,7 @@ attn_status narrow_fail(const struct narrow_type *type, const char *name, double
 attn_status plan_rotary(attn_plan *plan, const attn_options *o, attn_error *error);
 
 /* Computes the frequencies of rotary embedding for the positions of a run. */
-void plan_frequencies(attn_plan *plan);
+void plan_frequencies(const attn_plan *plan, const struct bindings *bindings);
 
 /* -------------------------------------------------------------------------- in plan_results.c */
 
@@ -178,6 +179,9 @@ void plan_shape(const attn_plan *plan, attn_result which, attn_result_tensor *pa
 /* Adds the bytes of a part to those of a buffer for all results. Returns false if the part alone is
  * larger than any buffer. */
 bool plan_add_bytes(attn_plan *plan, const attn_result_tensor *part);
+
+/* Finds the data of all parts in one buffer, see attn_plan_bind_all. */
+void plan_place_results(const attn_plan *plan, char *buffer, void **results);
 
 /* ------------------------------------------------------------------------------ in schedule.c */
 

@@ -72,9 +72,10 @@ static bool fill_of(const attn_plan *plan, const struct bindings *bindings, attn
         return false;
     }
     *fill = (struct fill){.which = which, .part = plan->results.of[which].parts[index]};
+    fill->part.data = bound_result(plan, bindings, which, index);
     if (made) {
         fill->part = (attn_result_tensor){
-            .data = plan->workspace == NULL ? NULL : (char *)plan->workspace + heads_out,
+            .data = bindings->workspace == NULL ? NULL : bindings->workspace + heads_out,
             .dtype = plan->dtype,
             .rank = 2,
             .shape = {plan->batch, plan->out.batch}};
@@ -107,12 +108,11 @@ double plan_cost_of_fills(const attn_plan *plan) {
 }
 
 /* Writes numbers [first, end) of an lse: each head has its own sink. */
-static void fill_lse(const attn_plan *plan, const attn_result_tensor *part, size_t first,
-                     size_t end) {
+static void fill_lse(const attn_plan *plan, const double *sinks, const attn_result_tensor *part,
+                     size_t first, size_t end) {
     for (size_t i = first; i < end; i++) {
         const size_t head = i / plan->n % plan->heads;
-        put_number(part->data, part->dtype, i,
-                   plan->scoring.sinks == NULL ? -(double)INFINITY : plan->scoring.sinks[head]);
+        put_number(part->data, part->dtype, i, sinks == NULL ? -(double)INFINITY : sinks[head]);
     }
 }
 
@@ -145,7 +145,7 @@ static attn_status fill_range(const attn_plan *plan, const struct bindings *bind
         return fill_sum(&sum, fill, first, end, error);
     }
     if (fill->which == ATTN_RESULT_LSE) {
-        fill_lse(plan, &fill->part, first, end);
+        fill_lse(plan, bindings->sinks, &fill->part, first, end);
     } else if (first < end) {
         assert(fill->part.data != NULL);
         memset((char *)fill->part.data + first * size, 0, (end - first) * size);

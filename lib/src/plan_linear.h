@@ -111,24 +111,6 @@ struct gradient_rows {
 
 struct gradient_rows linear_gradient_rows(const attn_plan *plan, enum linear_input input);
 
-/* Returns a share of a row: that of a band of an owner at `place`, which is the number of a line,
- * or that of a position among those of all batch items. */
-static inline double *linear_share(const attn_plan *plan, enum linear_input input,
-                                   const struct gradient_rows *rows, size_t band, size_t place,
-                                   size_t owner) {
-    const size_t places = rows->of_lines ? rows->lines : plan->batch * plan->n;
-    double *shares = (double *)plan->workspace + plan->linear->gradients.shares[input];
-    return shares + ((band * places + place) * rows->owners + owner) * rows->width;
-}
-
-/* Returns row c of the gradient of a state of a line, which is its share of past_state. */
-static inline double *linear_state_share(const attn_plan *plan, size_t line, size_t state,
-                                         size_t c) {
-    const struct linear *l = plan->linear;
-    return (double *)plan->workspace + l->gradients.states +
-           ((line * l->states + state) * l->d + c) * l->d_v;
-}
-
 /* The first phase checks numbers, and each of the others is a segment. The weights belong to the
  * first segment. Then each segment has a phase of the gradients, from the last to the first, and
  * the last phase adds their shares. */

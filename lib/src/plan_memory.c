@@ -46,7 +46,7 @@ void attn_plan_free(attn_plan *plan) {
         next = plan->memory->next;
         free(plan->memory);
     }
-    free(plan->workspace);
+    free(plan->bindings.workspace);
     free(plan);
 }
 

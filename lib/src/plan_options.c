@@ -32,27 +32,30 @@ enum {
     DEFAULT_TOP_K = 5
 };
 
-static attn_status read_numbers(const attn_plan *plan, const attn_tensor *tensor, const char *name,
+/* Reads a number for each head, unless none are given. */
+static attn_status read_numbers(const attn_plan *plan, const void *given, const char *name,
                                 double *out, attn_error *error) {
     const struct narrow_type *type = plan->narrow.type;
-    for (size_t h = 0; tensor->data != NULL && h < tensor->shape[0]; h++) {
-        out[h] = number_at(tensor->data, tensor->dtype, h);
+    for (size_t h = 0; given != NULL && h < plan->heads; h++) {
+        out[h] = number_at(given, plan->dtype, h);
         if (!isfinite(out[h])) {
             return attn_fail(error, ATTN_INVALID_ARGUMENT, name, "%s must be finite", name);
         }
-        const double given = out[h];
-        out[h] = type == NULL ? given : (double)narrow_number(type, (float)given);
+        const double exact = out[h];
+        out[h] = type == NULL ? exact : (double)narrow_number(type, (float)exact);
         if (isinf(out[h])) {
-            return narrow_fail(type, name, given, error);
+            return narrow_fail(type, name, exact, error);
         }
     }
     return ATTN_OK;
 }
 
-attn_status plan_read_numbers(attn_plan *plan, attn_error *error) {
-    plan_frequencies(plan);
-    ATTN_TRY(read_numbers(plan, &plan->scoring.alibi, "alibi", plan->scoring.slopes, error));
-    return read_numbers(plan, &plan->scoring.sink, "sink", plan->scoring.sinks, error);
+attn_status plan_read_numbers(const attn_plan *plan, const struct bindings *bindings,
+                              attn_error *error) {
+    const void *const *inputs = bindings->inputs;
+    plan_frequencies(plan, bindings);
+    ATTN_TRY(read_numbers(plan, inputs[INPUT_ALIBI], "alibi", bindings->slopes, error));
+    return read_numbers(plan, inputs[INPUT_SINK], "sink", bindings->sinks, error);
 }
 
 /* Checks how many numbers there are of an option that has one for each head. */
@@ -84,17 +87,17 @@ attn_status plan_scale(attn_plan *plan, const attn_options *o, attn_error *error
     return ATTN_OK;
 }
 
-/* Checks a vector of one number for each head, which plan_read_numbers() reads into new doubles in
- * `out`. Does nothing if `tensor` is NULL. */
-static attn_status per_head_numbers(const attn_tensor *tensor, const char *name, attn_plan *plan,
-                                    attn_tensor *kept, double **out, attn_error *error) {
+/* Checks and binds a vector of one number for each head, which plan_read_numbers() reads into new
+ * doubles in `out`. Does nothing if `tensor` is NULL. */
+static attn_status per_head_numbers(const attn_tensor *tensor, int which, const char *name,
+                                    attn_plan *plan, double **out, attn_error *error) {
     if (tensor == NULL) {
         return ATTN_OK;
     }
     ATTN_TRY(check_matrix(tensor, name, 1, 1, error));
     ATTN_TRY(check_dtype(tensor, name, plan->dtype, error));
     ATTN_TRY(check_per_head(plan, tensor->shape[0], name, error));
-    *kept = *tensor;
+    plan_bind_input(plan, which, tensor->data);
     *out = plan_alloc(plan, plan->heads, sizeof **out);
     return *out == NULL ? attn_no_memory(error) : ATTN_OK;
 }
@@ -115,16 +118,17 @@ static double paper_slope(size_t h, size_t heads) {
 
 static attn_status resolve_alibi(attn_plan *plan, const attn_options *o, attn_error *error) {
     if ((o->flags & ATTN_FLAG_ALIBI) == 0) {
-        return per_head_numbers(o->alibi_slopes, "alibi", plan, &plan->scoring.alibi,
-                                &plan->scoring.slopes, error);
+        return per_head_numbers(o->alibi_slopes, INPUT_ALIBI, "alibi", plan, &plan->bindings.slopes,
+                                error);
     }
-    plan->scoring.slopes = plan_alloc(plan, plan->heads, sizeof *plan->scoring.slopes);
-    if (plan->scoring.slopes == NULL) {
+    double *slopes = plan_alloc(plan, plan->heads, sizeof *slopes);
+    if (slopes == NULL) {
         return attn_no_memory(error);
     }
     for (size_t h = 0; h < plan->heads; h++) {
-        plan->scoring.slopes[h] = paper_slope(h, plan->heads);
+        slopes[h] = paper_slope(h, plan->heads);
     }
+    plan->bindings.slopes = slopes;
     return ATTN_OK;
 }
 
@@ -335,7 +339,7 @@ static void extend_rules(attn_plan *plan) {
 attn_status plan_options(attn_plan *plan, const attn_options *o, attn_error *error) {
     plan->rules.causal = o->causal;
     plan->options = *o;
-    plan->rounding = o->rounding;
+    plan->bindings.rounding = o->rounding;
     plan->rules.keys = present_rows(plan);
     bool windowed = (o->flags & ATTN_FLAG_WINDOW) != 0;
     plan->rules.window[0] = windowed ? o->window[0] : -1;
@@ -348,8 +352,7 @@ attn_status plan_options(attn_plan *plan, const attn_options *o, attn_error *err
     }
     ATTN_TRY(plan_scale(plan, o, error));
     ATTN_TRY(resolve_alibi(plan, o, error));
-    ATTN_TRY(
-        per_head_numbers(o->sink, "sink", plan, &plan->scoring.sink, &plan->scoring.sinks, error));
+    ATTN_TRY(per_head_numbers(o->sink, INPUT_SINK, "sink", plan, &plan->bindings.sinks, error));
     ATTN_TRY(resolve_lengths(plan, o, error));
     place_queries(plan, o);
     ATTN_TRY(resolve_mask(plan, o, error));

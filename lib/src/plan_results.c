@@ -161,15 +161,17 @@ static attn_status new_parts(attn_plan *plan, attn_error *error) {
     for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
         count += most_parts(plan, (attn_result)r);
     }
-    attn_result_tensor *next = count <= PLAN_FEW_PARTS
-                                   ? plan->results.few
-                                   : plan_alloc(plan, count, sizeof(attn_result_tensor));
-    if (next == NULL) {
+    const bool few = count <= PLAN_FEW_PARTS;
+    attn_result_tensor *parts =
+        few ? plan->results.few : plan_alloc(plan, count, sizeof(attn_result_tensor));
+    plan->bindings.results = few ? plan->results.few_data : plan_alloc(plan, count, sizeof(void *));
+    if (parts == NULL || plan->bindings.results == NULL) {
         return attn_no_memory(error);
     }
+    size_t first = 0;
     for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
-        plan->results.of[r].parts = next;
-        next += most_parts(plan, (attn_result)r);
+        plan->results.of[r] = (struct result){.parts = parts + first, .first = first};
+        first += most_parts(plan, (attn_result)r);
     }
     return ATTN_OK;
 }
@@ -234,6 +236,7 @@ attn_status attn_plan_bind(attn_plan *plan, attn_result result, size_t part, voi
         return ATTN_INVALID_ARGUMENT;
     }
     plan->results.of[result].parts[part].data = data;
+    plan->bindings.results[plan->results.of[result].first + part] = data;
     return ATTN_OK;
 }
 
@@ -243,6 +246,18 @@ bool attn_plan_results_bytes(const attn_plan *plan, size_t *bytes) {
     return fits;
 }
 
+void plan_place_results(const attn_plan *plan, char *buffer, void **results) {
+    for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
+        const struct result *result = &plan->results.of[r];
+        for (size_t p = 0; p < result->count; p++) {
+            size_t bytes = part_bytes(&result->parts[p]);
+            results[result->first + p] = buffer;
+            size_align(&bytes);
+            buffer += bytes;
+        }
+    }
+}
+
 attn_status attn_plan_bind_all(attn_plan *plan, void *buffer) {
     if (buffer == NULL || (uintptr_t)buffer % ATTN_ALIGNMENT != 0) {
         return ATTN_INVALID_ARGUMENT;
@@ -250,14 +265,11 @@ attn_status attn_plan_bind_all(attn_plan *plan, void *buffer) {
     if (plan->results.bytes == SIZE_MAX) {
         return ATTN_TOO_LARGE;
     }
-    char *next = buffer;
+    plan_place_results(plan, buffer, plan->bindings.results);
     for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
         for (size_t p = 0; p < plan->results.of[r].count; p++) {
-            attn_result_tensor *part = &plan->results.of[r].parts[p];
-            size_t bytes = part_bytes(part);
-            part->data = next;
-            size_align(&bytes);
-            next += bytes;
+            plan->results.of[r].parts[p].data =
+                bound_result(plan, &plan->bindings, (attn_result)r, p);
         }
     }
     return ATTN_OK;

@@ -110,11 +110,11 @@ static double default_factor(const attn_rotary *g) {
     return 1;
 }
 
-void plan_frequencies(attn_plan *plan) {
-    struct rotary *r = &plan->rotary;
+void plan_frequencies(const attn_plan *plan, const struct bindings *bindings) {
+    const struct rotary *r = &plan->rotary;
     const attn_rotary *g = &r->given;
-    const void *positions = plan->bindings.inputs[INPUT_POSITIONS];
-    if (r->numbers == NULL) {
+    const void *positions = bindings->inputs[INPUT_POSITIONS];
+    if (bindings->frequencies == NULL) {
         return;
     }
     const double *divisors = NULL;
@@ -139,9 +139,8 @@ void plan_frequencies(attn_plan *plan) {
             const double ramp = fmin(fmax(((double)k - low) / (high - low), 0), 1);
             f = f / g->factor * ramp + f * (1 - ramp);
         }
-        r->numbers[k] = f;
+        bindings->frequencies[k] = f;
     }
-    r->factor = g->attention_factor != 0 ? g->attention_factor : default_factor(g);
 }
 
 /* ----------------------------------------------------------------------------------- the checks */
@@ -334,16 +333,17 @@ static attn_status keep_numbers(attn_plan *plan, const attn_rotary *given, attn_
     g->beta_fast = g->beta_fast == 0 ? 32 : g->beta_fast;
     g->beta_slow = g->beta_slow == 0 ? 1 : g->beta_slow;
     ATTN_TRY(check_scaling(g, pairs, error));
+    r->factor = g->attention_factor != 0 ? g->attention_factor : default_factor(g);
     const size_t lists = g->scaling == ATTN_ROTARY_LONGROPE ? 2 : 0;
-    r->numbers = plan_alloc(plan, (1 + lists) * pairs, sizeof *r->numbers);
-    if (r->numbers == NULL) {
+    double *numbers = plan_alloc(plan, (1 + lists) * pairs, sizeof *numbers);
+    if (numbers == NULL) {
         return attn_no_memory(error);
     }
     if (lists > 0) {
-        g->short_factors = memcpy(r->numbers + pairs, given->short_factors, pairs * sizeof(double));
-        g->long_factors =
-            memcpy(r->numbers + 2 * pairs, given->long_factors, pairs * sizeof(double));
+        g->short_factors = memcpy(numbers + pairs, given->short_factors, pairs * sizeof(double));
+        g->long_factors = memcpy(numbers + 2 * pairs, given->long_factors, pairs * sizeof(double));
     }
+    plan->bindings.frequencies = numbers;
     return ATTN_OK;
 }
 

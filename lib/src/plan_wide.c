@@ -51,6 +51,9 @@ attn_status plan_wide(attn_plan *plan, attn_error *error) {
     ATTN_TRY(plan_new(&plan->wide->plan, error));
     attn_plan *wide = plan->wide->plan;
     *wide = *plan;
+    plan->bindings.wide = &wide->bindings;
+    wide->bindings.inputs[INPUT_ALIBI] = NULL; /* the plan reads their numbers for both */
+    wide->bindings.inputs[INPUT_SINK] = NULL;
     wide->wide = NULL;
     wide->memory = NULL;
     wide->bytes = 0;

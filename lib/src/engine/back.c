@@ -78,7 +78,7 @@ static double *share_of(const struct back *b, enum linear_input input, size_t h,
         rows->of_lines ? s->line->item : item_of(s) * s->plan->n + s->line->first + i;
     return s->l->gradients.shares[input] == SIZE_MAX
                ? NULL
-               : linear_share(s->plan, input, rows, rows->bands == 1 ? 0 : b->band, place, h);
+               : share_of_row(s, input, rows, rows->bands == 1 ? 0 : b->band, place, h);
 }
 
 /* Adds numbers to a share of a position, which the first strip begins. */
@@ -132,7 +132,7 @@ static void read_start(const struct back *b, double *to) {
 /* Returns row c of the gradient of the state in the workspace. */
 static double *kept_gradient(const struct back *b, size_t c) {
     const struct band *s = &b->s;
-    return linear_state_share(s->plan, s->line->item, s->state, c) + s->column;
+    return share_of_state(s, s->line->item, s->state, c) + s->column;
 }
 
 /* Reads the gradient of the state after the last position of the segment. */

@@ -117,8 +117,25 @@ static inline double *kept_state(const struct band *s, size_t end) {
     const struct linear *l = s->l;
     const size_t segment = l->gradients.wanted ? end / l->rows - 1 : 0;
     const size_t line = segment * l->longer[1] + (size_t)(s->line - l->lines);
-    return (double *)s->plan->workspace + (line * l->states + s->state) * l->d * l->d_v +
+    return (double *)s->bindings->workspace + (line * l->states + s->state) * l->d * l->d_v +
            s->column * l->d;
+}
+
+/* Returns a share of a row: that of a band of an owner at `place`, which is the number of a line,
+ * or that of a position among those of all batch items. */
+static inline double *share_of_row(const struct band *s, enum linear_input input,
+                                   const struct gradient_rows *rows, size_t band, size_t place,
+                                   size_t owner) {
+    const size_t places = rows->of_lines ? rows->lines : s->plan->batch * s->plan->n;
+    double *shares = (double *)s->bindings->workspace + s->l->gradients.shares[input];
+    return shares + ((band * places + place) * rows->owners + owner) * rows->width;
+}
+
+/* Returns row c of the gradient of a state of a line, which is its share of past_state. */
+static inline double *share_of_state(const struct band *s, size_t line, size_t state, size_t c) {
+    const struct linear *l = s->l;
+    return (double *)s->bindings->workspace + l->gradients.states +
+           ((line * l->states + state) * l->d + c) * l->d_v;
 }
 
 /* Returns row c of a band of the past state, or NULL if it is zeros. */
@@ -145,7 +162,7 @@ static inline void *band_state(const struct band *s, attn_result which, size_t r
                                size_t c) {
     const struct linear *l = s->l;
     const size_t state = (s->line->item * l->states + s->state) * rows + row;
-    const void *data = s->plan->results.of[which].parts[0].data;
+    const void *data = bound_result(s->plan, s->bindings, which, 0);
     return (char *)at_number(s->plan, data, (state * l->d + c) * l->d_v + s->column);
 }
 
@@ -160,14 +177,14 @@ static inline const void *row_of_output(const struct band *s, const void *data, 
 }
 
 static inline void *band_output(const struct band *s, size_t h, size_t i) {
-    return (char *)(uintptr_t)row_of_output(s, s->plan->results.of[ATTN_RESULT_OUTPUT].parts->data,
-                                            h, i);
+    const void *data = bound_result(s->plan, s->bindings, ATTN_RESULT_OUTPUT, 0);
+    return (char *)(uintptr_t)row_of_output(s, data, h, i);
 }
 
 /* Returns the weights of the query at position i of the line in head h. */
 static inline char *band_weights(const struct band *s, size_t h, size_t i) {
     const attn_plan *p = s->plan;
-    return (char *)at_number(p, p->results.of[ATTN_RESULT_WEIGHTS].parts[0].data,
+    return (char *)at_number(p, bound_result(p, s->bindings, ATTN_RESULT_WEIGHTS, 0),
                              ((s->line->item * p->heads + h) * p->n + i) * p->n);
 }
 

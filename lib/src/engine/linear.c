@@ -31,7 +31,7 @@ static char *row_of_decays(const struct band *s, size_t i) {
     const size_t item = item_of(s), row = s->line->first + i;
     const size_t place = p->form.packed ? (item * p->n + row) * l->states + s->state
                                         : (item * l->states + s->state) * p->n + row;
-    return (char *)at_number(p, p->results.of[ATTN_RESULT_DECAYS].parts[0].data,
+    return (char *)at_number(p, bound_result(p, s->bindings, ATTN_RESULT_DECAYS, 0),
                              place * decays_of(l));
 }
 

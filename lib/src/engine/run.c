@@ -17,7 +17,7 @@ static void *allocate(size_t bytes) {
 
 /* The inputs of a call with a compute_dtype are their rounded copies. */
 static void bind_rounded(attn_plan *plan) {
-    const char *memory = plan->workspace;
+    const char *memory = plan->bindings.workspace;
     for (size_t i = 0; i < plan->narrow.copies.count; i++) {
         const struct copied_input *input = &plan->narrow.copies.inputs[i];
         *bound_input(&plan->bindings, input->which) =
@@ -28,24 +28,24 @@ static void bind_rounded(attn_plan *plan) {
 attn_status attn_plan_begin(attn_plan *plan, attn_error *error) {
     for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
         for (size_t part = 0; part < plan->results.of[r].count; part++) {
-            const attn_result_tensor *tensor = &plan->results.of[r].parts[part];
-            if (tensor->data == NULL && part_numbers(tensor) > 0) {
+            if (bound_result(plan, &plan->bindings, (attn_result)r, part) == NULL &&
+                part_numbers(&plan->results.of[r].parts[part]) > 0) {
                 return attn_fail(error, ATTN_INVALID_ARGUMENT, attn_result_name((attn_result)r),
                                  "part %zu of %s is not bound to a buffer", part,
                                  attn_result_name((attn_result)r));
             }
         }
     }
-    if (plan->workspace == NULL && plan->schedule.workspace.bytes != 0) {
-        plan->workspace = allocate(plan->schedule.workspace.bytes);
-        if (plan->workspace == NULL) {
+    if (plan->bindings.workspace == NULL && plan->schedule.workspace.bytes != 0) {
+        plan->bindings.workspace = allocate(plan->schedule.workspace.bytes);
+        if (plan->bindings.workspace == NULL) {
             return attn_no_memory(error);
         }
     }
     bind_rounded(plan);
-    ATTN_TRY(plan_read_numbers(plan, error));
+    ATTN_TRY(plan_read_numbers(plan, &plan->bindings, error));
     if (plan->sequences != NULL) {
-        return sequences_begin(plan, error);
+        sequences_begin(plan);
     }
     if (plan->wide == NULL) {
         return ATTN_OK;
@@ -56,8 +56,9 @@ attn_status attn_plan_begin(attn_plan *plan, attn_error *error) {
 
 attn_status attn_plan_task(const attn_plan *plan, size_t phase, size_t task, void *scratch,
                            attn_error *error) {
-    return plan->sequences != NULL ? sequences_task(plan, phase, task, scratch, error)
-                                   : task_run(plan, &plan->bindings, phase, task, scratch, error);
+    return plan->sequences != NULL
+               ? sequences_task(plan, &plan->bindings, phase, task, scratch, error)
+               : task_run(plan, &plan->bindings, phase, task, scratch, error);
 }
 
 attn_status attn_plan_end(attn_plan *plan, attn_error *error) {
@@ -83,7 +84,7 @@ attn_status attn_plan_run(attn_plan *plan, attn_error *error) {
     }
     free(scratch);
     status = status == ATTN_OK ? attn_plan_end(plan, error) : status;
-    free(plan->workspace);
-    plan->workspace = NULL;
+    free(plan->bindings.workspace);
+    plan->bindings.workspace = NULL;
     return status;
 }

@@ -30,11 +30,11 @@ attn_status task_run(const attn_plan *plan, const struct bindings *bindings, siz
 /* Copies the inputs of the wide plan. */
 void task_widen(const attn_plan *plan);
 
-/* Reads the numbers that the plans of all sequences need, see plan_read_numbers(). */
-attn_status sequences_begin(const attn_plan *plan, attn_error *error);
+/* Reads the numbers that each kind of sequences has for itself. */
+void sequences_begin(const attn_plan *plan);
 
 /* Runs one task of a plan of sequences, see attn_plan_task. */
-attn_status sequences_task(const attn_plan *plan, size_t phase, size_t task, void *scratch,
-                           attn_error *error);
+attn_status sequences_task(const attn_plan *plan, const struct bindings *bindings, size_t phase,
+                           size_t task, void *scratch, attn_error *error);
 
 #endif

@@ -17,20 +17,21 @@ void task_widen(const attn_plan *plan) {
 }
 
 /* Rounds the results of the wide plan to those of the plan. */
-static attn_status round_results(const attn_plan *plan, attn_error *error) {
+static attn_status round_results(const attn_plan *plan, const struct bindings *bindings,
+                                 attn_error *error) {
+    const attn_plan *wide = plan->wide->plan;
     for (int r = 0; r < ATTN_RESULT_COUNT; r++) { /* the wide plan has gradients only */
-        const struct result *from = &plan->wide->plan->results.of[r];
-        if (gradient_shared(plan, (attn_result)r) != NULL) {
+        if (gradient_shared(plan, bindings, (attn_result)r) != NULL) {
             continue; /* the wide plan has added to the sum of all sequences */
         }
-        for (size_t part = 0; part < from->count; part++) {
-            const double *x = from->parts[part].data;
-            const attn_result_tensor *to = &plan->results.of[r].parts[part];
-            for (size_t i = 0; i < part_numbers(to); i++) {
-                const float rounded = (float)x[i];
-                ((float *)to->data)[i] = rounded;
-                if (rounded - rounded != 0) {
-                    return gradient_not_finite(to, (attn_result)r, i, error);
+        for (size_t part = 0; part < wide->results.of[r].count; part++) {
+            const attn_result_tensor *form = &plan->results.of[r].parts[part];
+            const double *x = bound_result(wide, bindings->wide, (attn_result)r, part);
+            float *to = bound_result(plan, bindings, (attn_result)r, part);
+            for (size_t i = 0; i < part_numbers(form); i++) {
+                to[i] = (float)x[i];
+                if (to[i] - to[i] != 0) {
+                    return gradient_not_finite(form, (attn_result)r, i, error);
                 }
             }
         }
@@ -39,14 +40,15 @@ static attn_status round_results(const attn_plan *plan, attn_error *error) {
 }
 
 /* Runs the wide plan, and rounds its results. */
-static attn_status run_wide(const attn_plan *plan, void *scratch, attn_error *error) {
+static attn_status run_wide(const attn_plan *plan, const struct bindings *bindings, void *scratch,
+                            attn_error *error) {
     const attn_plan *wide = plan->wide->plan;
     for (size_t phase = 0; phase < attn_plan_phases(wide); phase++) {
         for (size_t task = 0; task < attn_plan_tasks(wide, phase); task++) {
-            ATTN_TRY(run_task_f64(wide, &wide->bindings, phase, task, scratch, error));
+            ATTN_TRY(run_task_f64(wide, bindings->wide, phase, task, scratch, error));
         }
     }
-    return round_results(plan, error);
+    return round_results(plan, bindings, error);
 }
 
 attn_status task_run(const attn_plan *plan, const struct bindings *bindings, size_t phase,
@@ -55,7 +57,7 @@ attn_status task_run(const attn_plan *plan, const struct bindings *bindings, siz
         return linear_task(plan, bindings, phase, task, scratch, error);
     }
     if (phase >= PHASE_COUNT && plan->wide != NULL) {
-        return run_wide(plan, scratch, error);
+        return run_wide(plan, bindings, scratch, error);
     }
     if (phase == PHASE_ATTEND && plan->form.empty) {
         return plan_fill(plan, bindings, task, error);
