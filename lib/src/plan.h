@@ -278,7 +278,6 @@ enum {
 /* Softmax alone, along the middle of (outer, count, inner). A slice is the `count` numbers that sum
  * to 1; slices beside each other are columns. */
 struct slices {
-    bool alone; /* this is a plan of softmax alone */
     size_t outer, count, inner;
     size_t columns; /* columns of one unit of work */
     size_t across;  /* units of work beside each other in `inner` */
@@ -287,7 +286,7 @@ struct slices {
     struct cut all; /* the units of work */
 };
 
-/* ------------------------------------------------------------------------------------- the plan */
+/* ------------------------------------------------------------------------------- the attention */
 
 enum {
     MOST_AXES = ATTN_MAX_RANK - 3 /* so that weights have room for heads, queries and keys */
@@ -496,7 +495,28 @@ struct sequences {
     struct cut adds; /* the shared numbers */
 };
 
+/* ------------------------------------------------------------------------------------- the plan */
+
+/* A kind of plan: its phases and tasks, and what a run does. */
+struct plan_kind {
+    size_t (*phases)(const attn_plan *plan);
+    size_t (*tasks)(const attn_plan *plan, size_t phase); /* of a phase that there is */
+    /* Completes the bindings of a run, whose results and workspace are bound; NULL: nothing is to be
+     * done. */
+    attn_status (*begin)(const attn_plan *plan, struct bindings *bindings, attn_error *error);
+    /* Runs a task, see attn_plan_task. */
+    attn_status (*run)(const attn_plan *plan, const struct bindings *bindings, size_t phase,
+                       size_t task, void *scratch, attn_error *error);
+    /* Makes what needs all tasks; NULL: there is nothing. */
+    attn_status (*end)(const attn_plan *plan, const struct bindings *bindings, attn_error *error);
+};
+
+/* plan_kind_empty has no query, no key or no batch item. The engine defines the kinds. */
+extern const struct plan_kind plan_kind_softmax, plan_kind_attention, plan_kind_empty,
+    plan_kind_linear, plan_kind_sequences;
+
 struct attn_plan {
+    const struct plan_kind *kind;
     attn_dtype dtype;
     struct slices slices; /* a plan of softmax alone has only these, results and a schedule */
     size_t batch, heads;
@@ -666,12 +686,6 @@ static inline double *gradient_shared(const attn_plan *plan, const struct bindin
 /* The first kind that has tasks in a phase of the sequences. */
 static inline size_t sequences_first(const struct sequences *s, size_t phase) {
     return phase == PHASE_SHORT ? 0 : s->short_kinds;
-}
-
-static inline size_t sequences_tasks(const struct sequences *s, size_t phase) {
-    return s->shared > 0 && phase + 1 == s->phases
-               ? s->adds.tasks
-               : s->before[phase][s->kinds - sequences_first(s, phase)];
 }
 
 /* Returns the position of query i of batch item b. This is the only place that knows it: causal,

@@ -78,6 +78,7 @@ attn_status plan_finish(attn_plan *plan, const attn_options *o, attn_error *erro
         return attn_too_large(error);
     }
     plan->form.empty = plan->batch == 0 || plan->n == 0 || plan->m == 0;
+    plan->kind = plan->form.empty ? &plan_kind_empty : &plan_kind_attention;
     ATTN_TRY(plan_options(plan, o, error));
     ATTN_TRY(plan_compute_dtype(plan, o, error));
     ATTN_TRY(plan_check_gradients(plan, o, error));

@@ -601,6 +601,7 @@ attn_status attn_plan_linear(attn_plan **plan, const attn_linear *call, const at
     static const attn_options defaults = {0};
     *plan = NULL;
     ATTN_TRY(plan_new(plan, error));
+    (*plan)->kind = &plan_kind_linear;
     (*plan)->linear = plan_alloc(*plan, 1, sizeof *(*plan)->linear);
     if ((*plan)->linear == NULL) {
         return plan_or_free(plan, attn_no_memory(error));

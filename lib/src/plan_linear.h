@@ -111,13 +111,6 @@ struct gradient_rows {
 
 struct gradient_rows linear_gradient_rows(const attn_plan *plan, enum linear_input input);
 
-/* The first phase checks numbers, and each of the others is a segment. The weights belong to the
- * first segment. Then each segment has a phase of the gradients, from the last to the first, and
- * the last phase adds their shares. */
-static inline size_t linear_phases(const struct linear *l) {
-    return 1 + l->segments + (l->gradients.wanted ? l->segments + 1 : 0);
-}
-
 /* Are chunks computed in double at once? */
 static inline bool linear_is_wide(const attn_plan *plan) {
     return plan->dtype == ATTN_FLOAT64 || plan->linear->gradients.wanted;
@@ -133,22 +126,6 @@ static inline bool linear_runs(const attn_plan *plan, size_t segment) {
 /* The tasks of a segment that is computed, without those of the weights. */
 static inline size_t linear_segment_tasks(const struct linear *l, size_t segment) {
     return ceil_div(l->longer[segment] * l->states * l->bands, l->per_task);
-}
-
-static inline size_t linear_tasks(const attn_plan *plan, size_t phase) {
-    const struct linear *l = plan->linear;
-    size_t tasks = phase == 0 ? l->checks.tasks : 0;
-    if (phase > 0 && phase <= l->segments) {
-        tasks = (linear_runs(plan, phase - 1) ? linear_segment_tasks(l, phase - 1) : 0) +
-                (phase == 1 ? l->weights.tasks : 0);
-    } else if (phase > 0 && phase <= 2 * l->segments) {
-        tasks = linear_segment_tasks(l, 2 * l->segments - phase);
-    } else if (phase > 0) {
-        for (int i = 0; i < LINEAR_INPUTS; i++) {
-            tasks += l->gradients.sums[i].tasks;
-        }
-    }
-    return tasks;
 }
 
 /* The scratch of a task that computes positions one by one, in doubles: a band of a state, its

@@ -529,6 +529,7 @@ static attn_status plan_parts_of_call(attn_plan *plan, const struct flat *f, att
         return attn_no_memory(error);
     }
     struct sequences *s = plan->sequences;
+    plan->kind = &plan_kind_sequences;
     ATTN_TRY(plan_narrow(plan, error));
     ATTN_TRY(list_rows(plan, given, error));
     ATTN_TRY(new_kinds(plan, error));

@@ -14,7 +14,6 @@
 #include "engine/partial.h"
 #include "kernels/kernels.h"
 #include "plan_build.h"
-#include "plan_linear.h"
 #include "status.h"
 #include "tensor.h"
 
@@ -565,32 +564,9 @@ size_t attn_plan_scratch(const attn_plan *plan) {
 }
 
 size_t attn_plan_phases(const attn_plan *plan) {
-    if (plan->linear != NULL) {
-        return linear_phases(plan->linear);
-    }
-    if (plan->sequences != NULL) {
-        return plan->sequences->phases;
-    }
-    return PHASE_COUNT + (plan->wide != NULL ? 1 : plan->gradients.phases);
+    return plan->kind->phases(plan);
 }
 
 size_t attn_plan_tasks(const attn_plan *plan, size_t phase) {
-    const struct gradients *g = &plan->gradients;
-    if (phase >= attn_plan_phases(plan)) {
-        return 0;
-    }
-    if (plan->linear != NULL) {
-        return linear_tasks(plan, phase);
-    }
-    if (plan->sequences != NULL) {
-        return phase == PHASE_NARROW ? plan->schedule.tasks[PHASE_NARROW]
-                                     : sequences_tasks(plan->sequences, phase);
-    }
-    if (phase >= PHASE_COUNT) {
-        return plan->wide != NULL ? 1 : g->tasks[gradient_phase_of(g, phase - PHASE_COUNT)];
-    }
-    if (plan->path.small) { /* one task runs those of all phases */
-        return phase == PHASE_PROJECT;
-    }
-    return plan->schedule.tasks[phase];
+    return phase < attn_plan_phases(plan) ? plan->kind->tasks(plan, phase) : 0;
 }

@@ -10,7 +10,6 @@
  */
 #include "engine/band.h"
 
-#include "engine/run.h"
 #include "status.h"
 #include "tensor.h"
 
@@ -188,8 +187,8 @@ static attn_status weigh_blocks(struct band *s, size_t task, void *scratch) {
     return ATTN_OK;
 }
 
-attn_status linear_task(const attn_plan *plan, const struct bindings *bindings, size_t phase,
-                        size_t task, void *scratch, attn_error *error) {
+static attn_status linear_run(const attn_plan *plan, const struct bindings *bindings, size_t phase,
+                              size_t task, void *scratch, attn_error *error) {
     struct band s = {.plan = plan,
                      .bindings = bindings,
                      .l = plan->linear,
@@ -209,3 +208,30 @@ attn_status linear_task(const attn_plan *plan, const struct bindings *bindings, 
     return task < tasks ? segment_task(&s, phase - 1, task, false, scratch)
                         : weigh_blocks(&s, task - tasks, scratch);
 }
+
+/* The first phase checks numbers, and each of the others is a segment. The weights belong to the
+ * first segment. Then each segment has a phase of the gradients, from the last to the first, and
+ * the last phase adds their shares. */
+static size_t linear_phases(const attn_plan *plan) {
+    const struct linear *l = plan->linear;
+    return 1 + l->segments + (l->gradients.wanted ? l->segments + 1 : 0);
+}
+
+static size_t linear_tasks(const attn_plan *plan, size_t phase) {
+    const struct linear *l = plan->linear;
+    size_t tasks = phase == 0 ? l->checks.tasks : 0;
+    if (phase > 0 && phase <= l->segments) {
+        tasks = (linear_runs(plan, phase - 1) ? linear_segment_tasks(l, phase - 1) : 0) +
+                (phase == 1 ? l->weights.tasks : 0);
+    } else if (phase > 0 && phase <= 2 * l->segments) {
+        tasks = linear_segment_tasks(l, 2 * l->segments - phase);
+    } else if (phase > 0) {
+        for (int i = 0; i < LINEAR_INPUTS; i++) {
+            tasks += l->gradients.sums[i].tasks;
+        }
+    }
+    return tasks;
+}
+
+const struct plan_kind plan_kind_linear = {
+    .phases = linear_phases, .tasks = linear_tasks, .run = linear_run};

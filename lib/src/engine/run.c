@@ -1,28 +1,15 @@
 /*
- * run.c runs a plan: it holds the public functions that compute. The dtype of the plan chooses the
- * functions for float32 or for float64.
+ * run.c runs a plan: it holds the public functions that compute. The kind of the plan does the work.
  */
-#include "engine/run.h"
-
 #include <stdlib.h>
 
-#include "plan_build.h"
+#include "plan.h"
 #include "status.h"
 #include "tensor.h"
 
 static void *allocate(size_t bytes) {
     const size_t rounded = (bytes + ATTN_ALIGNMENT - 1) / ATTN_ALIGNMENT * ATTN_ALIGNMENT;
     return aligned_alloc(ATTN_ALIGNMENT, bytes == 0 ? ATTN_ALIGNMENT : rounded);
-}
-
-/* The inputs of a call with a compute_dtype are their rounded copies. */
-static void bind_rounded(attn_plan *plan) {
-    const char *memory = plan->bindings.workspace;
-    for (size_t i = 0; i < plan->narrow.copies.count; i++) {
-        const struct copied_input *input = &plan->narrow.copies.inputs[i];
-        *bound_input(&plan->bindings, input->which) =
-            memory + plan->narrow.memory + input->at * sizeof(float);
-    }
 }
 
 attn_status attn_plan_begin(attn_plan *plan, attn_error *error) {
@@ -42,32 +29,16 @@ attn_status attn_plan_begin(attn_plan *plan, attn_error *error) {
             return attn_no_memory(error);
         }
     }
-    bind_rounded(plan);
-    ATTN_TRY(plan_read_numbers(plan, &plan->bindings, error));
-    if (plan->sequences != NULL) {
-        sequences_begin(plan);
-    }
-    if (plan->wide == NULL) {
-        return ATTN_OK;
-    }
-    task_widen(plan);
-    return attn_plan_begin(plan->wide->plan, error);
+    return plan->kind->begin == NULL ? ATTN_OK : plan->kind->begin(plan, &plan->bindings, error);
 }
 
 attn_status attn_plan_task(const attn_plan *plan, size_t phase, size_t task, void *scratch,
                            attn_error *error) {
-    return plan->sequences != NULL
-               ? sequences_task(plan, &plan->bindings, phase, task, scratch, error)
-               : task_run(plan, &plan->bindings, phase, task, scratch, error);
+    return plan->kind->run(plan, &plan->bindings, phase, task, scratch, error);
 }
 
 attn_status attn_plan_end(attn_plan *plan, attn_error *error) {
-    attn_status status = ATTN_OK;
-    if (plan_wants(plan, ATTN_WANT(STATISTICS))) {
-        status = plan->dtype == ATTN_FLOAT32 ? run_statistics_f32(plan, &plan->bindings, error)
-                                             : run_statistics_f64(plan, &plan->bindings, error);
-    }
-    return status;
+    return plan->kind->end == NULL ? ATTN_OK : plan->kind->end(plan, &plan->bindings, error);
 }
 
 attn_status attn_plan_run(attn_plan *plan, attn_error *error) {

@@ -19,22 +19,18 @@ attn_status run_statistics_f32(const attn_plan *plan, const struct bindings *bin
 attn_status run_statistics_f64(const attn_plan *plan, const struct bindings *bindings,
                                attn_error *error);
 
-/* Runs one task of a plan of linear attention. */
-attn_status linear_task(const attn_plan *plan, const struct bindings *bindings, size_t phase,
-                        size_t task, void *scratch, attn_error *error);
+/* Runs one task of a plan of softmax alone. */
+attn_status run_softmax_f32(const attn_plan *plan, const struct bindings *bindings, size_t phase,
+                            size_t task, attn_error *error);
+attn_status run_softmax_f64(const attn_plan *plan, const struct bindings *bindings, size_t phase,
+                            size_t task, attn_error *error);
 
-/* Runs one task of a plan, or its wide plan, which is the task after all others. */
+/* These are begin and run of plan_kind_attention. */
+attn_status task_begin(const attn_plan *plan, struct bindings *bindings, attn_error *error);
 attn_status task_run(const attn_plan *plan, const struct bindings *bindings, size_t phase,
                      size_t task, void *scratch, attn_error *error);
 
 /* Copies the inputs of the wide plan. */
 void task_widen(const attn_plan *plan);
-
-/* Reads the numbers that each kind of sequences has for itself. */
-void sequences_begin(const attn_plan *plan);
-
-/* Runs one task of a plan of sequences, see attn_plan_task. */
-attn_status sequences_task(const attn_plan *plan, const struct bindings *bindings, size_t phase,
-                           size_t task, void *scratch, attn_error *error);
 
 #endif

@@ -282,8 +282,23 @@ static attn_status add_shared(const attn_plan *plan, const struct bindings *bind
 
 /* ----------------------------------------------------------------------------- the entry points */
 
-void sequences_begin(const attn_plan *plan) {
+static size_t sequences_phases(const attn_plan *plan) {
+    return plan->sequences->phases;
+}
+
+static size_t sequences_tasks(const attn_plan *plan, size_t phase) {
     const struct sequences *s = plan->sequences;
+    return phase == PHASE_NARROW ? plan->schedule.tasks[PHASE_NARROW]
+           : s->shared > 0 && phase + 1 == s->phases
+               ? s->adds.tasks
+               : s->before[phase][s->kinds - sequences_first(s, phase)];
+}
+
+/* Begins the call as a whole, and reads the numbers that each kind of sequences has for itself. */
+static attn_status sequences_begin(const attn_plan *plan, struct bindings *bindings,
+                                   attn_error *error) {
+    const struct sequences *s = plan->sequences;
+    ATTN_TRY(task_begin(plan, bindings, error));
     for (size_t i = 0; i < s->kinds; i++) {
         const attn_plan *own = s->alike[i].plan;
         if (own != NULL) {
@@ -293,10 +308,11 @@ void sequences_begin(const attn_plan *plan) {
             task_widen(own);
         }
     }
+    return ATTN_OK;
 }
 
-attn_status sequences_task(const attn_plan *plan, const struct bindings *bindings, size_t phase,
-                           size_t task, void *scratch, attn_error *error) {
+static attn_status sequences_run(const attn_plan *plan, const struct bindings *bindings,
+                                 size_t phase, size_t task, void *scratch, attn_error *error) {
     const struct sequences *s = plan->sequences;
     if (s->shared > 0 && phase + 1 == s->phases) {
         return add_shared(plan, bindings, task, error);
@@ -315,3 +331,8 @@ attn_status sequences_task(const attn_plan *plan, const struct bindings *binding
     return kind->is_long ? run_long(plan, bindings, kind, phase, task, scratch, error)
                          : run_short(plan, bindings, kind, task, scratch, error);
 }
+
+const struct plan_kind plan_kind_sequences = {.phases = sequences_phases,
+                                              .tasks = sequences_tasks,
+                                              .begin = sequences_begin,
+                                              .run = sequences_run};

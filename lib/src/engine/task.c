@@ -1,6 +1,7 @@
 /*
- * task.c runs one task of a plan. The dtype of the plan chooses the function for float32 or for
- * float64. The wide plan, see plan_wide.c, is one task.
+ * task.c has the kinds of plan of softmax: attention, attention with an empty axis, and softmax
+ * alone. The dtype of a plan chooses the functions for float32 or for float64. The wide plan, see
+ * plan_wide.c, is one task.
  */
 #include "engine/run.h"
 #include "plan_build.h"
@@ -51,17 +52,77 @@ static attn_status run_wide(const attn_plan *plan, const struct bindings *bindin
     return round_results(plan, bindings, error);
 }
 
+/* The inputs of a call with a compute_dtype are their rounded copies. */
+static void bind_rounded(const attn_plan *plan, struct bindings *bindings) {
+    for (size_t i = 0; i < plan->narrow.copies.count; i++) {
+        const struct copied_input *input = &plan->narrow.copies.inputs[i];
+        *bound_input(bindings, input->which) =
+            bindings->workspace + plan->narrow.memory + input->at * sizeof(float);
+    }
+}
+
+attn_status task_begin(const attn_plan *plan, struct bindings *bindings, attn_error *error) {
+    bind_rounded(plan, bindings);
+    ATTN_TRY(plan_read_numbers(plan, bindings, error));
+    if (plan->wide == NULL) {
+        return ATTN_OK;
+    }
+    task_widen(plan);
+    return attn_plan_begin(plan->wide->plan, error);
+}
+
 attn_status task_run(const attn_plan *plan, const struct bindings *bindings, size_t phase,
                      size_t task, void *scratch, attn_error *error) {
-    if (plan->linear != NULL) {
-        return linear_task(plan, bindings, phase, task, scratch, error);
-    }
     if (phase >= PHASE_COUNT && plan->wide != NULL) {
         return run_wide(plan, bindings, scratch, error);
-    }
-    if (phase == PHASE_ATTEND && plan->form.empty) {
-        return plan_fill(plan, bindings, task, error);
     }
     return plan->dtype == ATTN_FLOAT32 ? run_task_f32(plan, bindings, phase, task, scratch, error)
                                        : run_task_f64(plan, bindings, phase, task, scratch, error);
 }
+
+static size_t count_phases_of_run(const attn_plan *plan) {
+    return PHASE_COUNT + (plan->wide != NULL ? 1 : plan->gradients.phases);
+}
+
+static size_t count_tasks_of_phase(const attn_plan *plan, size_t phase) {
+    const struct gradients *g = &plan->gradients;
+    if (phase >= PHASE_COUNT) {
+        return plan->wide != NULL ? 1 : g->tasks[gradient_phase_of(g, phase - PHASE_COUNT)];
+    }
+    return plan->path.small ? phase == PHASE_PROJECT /* one task runs those of all phases */
+                            : plan->schedule.tasks[phase];
+}
+
+static attn_status end_run(const attn_plan *plan, const struct bindings *bindings,
+                           attn_error *error) {
+    if (!plan_wants(plan, ATTN_WANT(STATISTICS))) {
+        return ATTN_OK;
+    }
+    return plan->dtype == ATTN_FLOAT32 ? run_statistics_f32(plan, bindings, error)
+                                       : run_statistics_f64(plan, bindings, error);
+}
+
+static attn_status run_empty(const attn_plan *plan, const struct bindings *bindings, size_t phase,
+                             size_t task, void *scratch, attn_error *error) {
+    return phase == PHASE_ATTEND ? plan_fill(plan, bindings, task, error)
+                                 : task_run(plan, bindings, phase, task, scratch, error);
+}
+
+static attn_status softmax_run(const attn_plan *plan, const struct bindings *bindings, size_t phase,
+                               size_t task, void *scratch, attn_error *error) {
+    (void)scratch; /* there is none */
+    return plan->dtype == ATTN_FLOAT32 ? run_softmax_f32(plan, bindings, phase, task, error)
+                                       : run_softmax_f64(plan, bindings, phase, task, error);
+}
+
+const struct plan_kind plan_kind_attention = {.phases = count_phases_of_run,
+                                              .tasks = count_tasks_of_phase,
+                                              .begin = task_begin,
+                                              .run = task_run,
+                                              .end = end_run};
+const struct plan_kind plan_kind_empty = {.phases = count_phases_of_run,
+                                          .tasks = count_tasks_of_phase,
+                                          .begin = task_begin,
+                                          .run = run_empty};
+const struct plan_kind plan_kind_softmax = {
+    .phases = count_phases_of_run, .tasks = count_tasks_of_phase, .run = softmax_run};
