@@ -10,7 +10,7 @@
 
 /* The inputs of a call, apart from the weights of its projections. plan_inputs.c has their names. */
 enum {
-    INPUT_Q, /* Q, K and V follow each other, and so do what belongs to each of them */
+    INPUT_Q, /* Q, K and V follow each other, and so does what belongs to each of them */
     INPUT_K,
     INPUT_V,
     INPUT_X, /* what Q is projected from; X of softmax alone */
@@ -55,8 +55,9 @@ struct bindings {
     /* What a run reads when it begins: the numbers of alibi and sink, one for each head, and the
      * frequencies of rotary embedding, one for each pair of columns. NULL: there are none. */
     double *slopes, *sinks, *frequencies;
-    void **results;  /* the data of all parts; struct result has the first part of each result */
-    char *workspace; /* shared by all tasks; NULL until the first run begins */
+    void *results[ATTN_RESULT_COUNT]; /* the data of the first part of each; NULL: none */
+    void **parts;    /* of all parts, if heads have projections of their own; otherwise NULL */
+    char *workspace; /* shared by all tasks; NULL until it is needed. The plan owns its own. */
     double *shared;  /* of a sequence: the sums to which it adds its gradients; or NULL */
     const struct bindings *wide; /* of the wide plan; or NULL */
 };

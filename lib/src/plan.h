@@ -1,6 +1,7 @@
 /*
  * plan.h - a checked call: every size, stride and option is known, so that a run only computes.
- * plan*.c fill a plan, schedule.c cuts it into tasks, and engine/ runs it.
+ * plan*.c fill a plan, schedule.c cuts it into tasks, and engine/ runs it. Then it is constant, apart
+ * from its bindings (bindings.h), which have the data that a run reads and writes.
  *
  * A call without a query, a key or a batch item has no scores. plan_empty.c fills its results, so
  * no part of the engine is asked for blocks of no rows. A plan with gradients has more phases after
@@ -68,7 +69,6 @@ struct extended {
 struct result {
     attn_result_tensor *parts; /* their `data` is what the caller sees; tasks take the bindings */
     size_t count;              /* parts that there are */
-    size_t first;              /* the first one, among those of all results */
 };
 
 /* Rotary embedding. `given` is what the caller gave, with the defaults filled in. */
@@ -338,8 +338,8 @@ struct result_set {
     size_t top_k;
     size_t head_rows; /* rows from one head to the next: n, or those of all sequences */
     struct result of[ATTN_RESULT_COUNT];
+    attn_result_tensor *parts;              /* those of all results */
     attn_result_tensor few[PLAN_FEW_PARTS]; /* the parts, if there are not more */
-    void *few_data[PLAN_FEW_PARTS];         /* and what is bound to them */
     size_t bytes; /* of a buffer for all results; SIZE_MAX if it does not fit a size_t */
 };
 
@@ -660,11 +660,11 @@ static inline bool raw_is_kept(const attn_plan *plan, int norm) {
     return plan->gradients.wanted && plan->form.projected && plan_has(plan, norm);
 }
 
-/* Returns the data of a part of a result, or NULL if there is no such part. */
-static inline void *bound_result(const attn_plan *plan, const struct bindings *bindings,
-                                 attn_result which, size_t part) {
-    const struct result *result = &plan->results.of[which];
-    return part < result->count ? bindings->results[result->first + part] : NULL;
+/* Returns the data of a part of a result. */
+static inline void *bound_part(const attn_plan *plan, const struct bindings *bindings,
+                               attn_result which, size_t part) {
+    return part == 0 ? bindings->results[which]
+                     : bindings->parts[&plan->results.of[which].parts[part] - plan->results.parts];
 }
 
 /* Returns the sums to which a sequence adds its part of a gradient, or NULL. */

@@ -180,8 +180,8 @@ void plan_shape(const attn_plan *plan, attn_result which, attn_result_tensor *pa
  * larger than any buffer. */
 bool plan_add_bytes(attn_plan *plan, const attn_result_tensor *part);
 
-/* Finds the data of all parts in one buffer, see attn_plan_bind_all. */
-void plan_place_results(const attn_plan *plan, char *buffer, void **results);
+/* Binds all parts to one buffer, see attn_plan_bind_all. */
+void plan_bind_results(const attn_plan *plan, char *buffer, struct bindings *bindings);
 
 /* ------------------------------------------------------------------------------ in schedule.c */
 

@@ -72,7 +72,7 @@ static bool fill_of(const attn_plan *plan, const struct bindings *bindings, attn
         return false;
     }
     *fill = (struct fill){.which = which, .part = plan->results.of[which].parts[index]};
-    fill->part.data = bound_result(plan, bindings, which, index);
+    fill->part.data = bound_part(plan, bindings, which, index);
     if (made) {
         fill->part = (attn_result_tensor){
             .data = bindings->workspace == NULL ? NULL : bindings->workspace + heads_out,

@@ -4,8 +4,8 @@
  * To add an option: follow sigmoid_bias, which is one number (grep -rn sigmoid_bias lib tests), or
  * bias. Add a member with its meaning to attn_options, directly before reserved, which gets as many
  * words fewer. Its rule goes into check.c if it needs no sizes, and otherwise into this file. A
- * plan has a copy of attn_options; what an option points to becomes a member of plan.h here. A
- * matrix of numbers is a row of plan_inputs.c, too. Its arithmetic goes into mask_keys()
+ * plan has a copy of attn_options; what an option points to gets a place in bindings.h, and is bound
+ * here. A matrix of numbers is a row of plan_inputs.c, too. Its arithmetic goes into mask_keys()
  * (engine/visible.inc) if it adds to scaled scores, into visible.h if it forbids keys, into
  * scale_row() (engine/logits.inc) if it changes the scaled scores themselves, and to the end of
  * row_logits() there if it makes weights without softmax. Its derivative goes into

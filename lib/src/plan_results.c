@@ -162,16 +162,16 @@ static attn_status new_parts(attn_plan *plan, attn_error *error) {
         count += most_parts(plan, (attn_result)r);
     }
     const bool few = count <= PLAN_FEW_PARTS;
-    attn_result_tensor *parts =
+    attn_result_tensor *next =
         few ? plan->results.few : plan_alloc(plan, count, sizeof(attn_result_tensor));
-    plan->bindings.results = few ? plan->results.few_data : plan_alloc(plan, count, sizeof(void *));
-    if (parts == NULL || plan->bindings.results == NULL) {
+    plan->bindings.parts = plan->form.per_head ? plan_alloc(plan, count, sizeof(void *)) : NULL;
+    if (next == NULL || (plan->form.per_head && plan->bindings.parts == NULL)) {
         return attn_no_memory(error);
     }
-    size_t first = 0;
+    plan->results.parts = next;
     for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
-        plan->results.of[r] = (struct result){.parts = parts + first, .first = first};
-        first += most_parts(plan, (attn_result)r);
+        plan->results.of[r].parts = next;
+        next += most_parts(plan, (attn_result)r);
     }
     return ATTN_OK;
 }
@@ -231,12 +231,22 @@ const attn_result_tensor *attn_plan_tensor(const attn_plan *plan, attn_result re
     return part < attn_plan_parts(plan, result) ? &plan->results.of[result].parts[part] : NULL;
 }
 
+/* Binds a part, see bound_part(). */
+static void bind_part(const attn_plan *plan, struct bindings *bindings, attn_result which,
+                      size_t part, void *data) {
+    if (part == 0) {
+        bindings->results[which] = data;
+    } else {
+        bindings->parts[&plan->results.of[which].parts[part] - plan->results.parts] = data;
+    }
+}
+
 attn_status attn_plan_bind(attn_plan *plan, attn_result result, size_t part, void *data) {
     if (part >= attn_plan_parts(plan, result) || data == NULL) {
         return ATTN_INVALID_ARGUMENT;
     }
     plan->results.of[result].parts[part].data = data;
-    plan->bindings.results[plan->results.of[result].first + part] = data;
+    bind_part(plan, &plan->bindings, result, part, data);
     return ATTN_OK;
 }
 
@@ -246,12 +256,12 @@ bool attn_plan_results_bytes(const attn_plan *plan, size_t *bytes) {
     return fits;
 }
 
-void plan_place_results(const attn_plan *plan, char *buffer, void **results) {
+void plan_bind_results(const attn_plan *plan, char *buffer, struct bindings *bindings) {
     for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
         const struct result *result = &plan->results.of[r];
         for (size_t p = 0; p < result->count; p++) {
             size_t bytes = part_bytes(&result->parts[p]);
-            results[result->first + p] = buffer;
+            bind_part(plan, bindings, (attn_result)r, p, buffer);
             size_align(&bytes);
             buffer += bytes;
         }
@@ -265,11 +275,11 @@ attn_status attn_plan_bind_all(attn_plan *plan, void *buffer) {
     if (plan->results.bytes == SIZE_MAX) {
         return ATTN_TOO_LARGE;
     }
-    plan_place_results(plan, buffer, plan->bindings.results);
+    plan_bind_results(plan, buffer, &plan->bindings);
     for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
         for (size_t p = 0; p < plan->results.of[r].count; p++) {
             plan->results.of[r].parts[p].data =
-                bound_result(plan, &plan->bindings, (attn_result)r, p);
+                bound_part(plan, &plan->bindings, (attn_result)r, p);
         }
     }
     return ATTN_OK;

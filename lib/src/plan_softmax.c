@@ -62,7 +62,6 @@ attn_status attn_plan_softmax(attn_plan **plan, const attn_tensor *x, int axis, 
     attn_plan *p = *plan;
     struct result *output = &p->results.of[ATTN_RESULT_OUTPUT];
     output->parts = p->results.few;
-    p->bindings.results = p->results.few_data;
     output->parts[0] = (attn_result_tensor){.dtype = x->dtype, .rank = x->rank};
     memcpy(output->parts[0].shape, x->shape, sizeof x->shape);
     output->count = 1;

@@ -162,7 +162,7 @@ static inline void *band_state(const struct band *s, attn_result which, size_t r
                                size_t c) {
     const struct linear *l = s->l;
     const size_t state = (s->line->item * l->states + s->state) * rows + row;
-    const void *data = bound_result(s->plan, s->bindings, which, 0);
+    const void *data = s->bindings->results[which];
     return (char *)at_number(s->plan, data, (state * l->d + c) * l->d_v + s->column);
 }
 
@@ -177,14 +177,14 @@ static inline const void *row_of_output(const struct band *s, const void *data, 
 }
 
 static inline void *band_output(const struct band *s, size_t h, size_t i) {
-    const void *data = bound_result(s->plan, s->bindings, ATTN_RESULT_OUTPUT, 0);
+    const void *data = s->bindings->results[ATTN_RESULT_OUTPUT];
     return (char *)(uintptr_t)row_of_output(s, data, h, i);
 }
 
 /* Returns the weights of the query at position i of the line in head h. */
 static inline char *band_weights(const struct band *s, size_t h, size_t i) {
     const attn_plan *p = s->plan;
-    return (char *)at_number(p, bound_result(p, s->bindings, ATTN_RESULT_WEIGHTS, 0),
+    return (char *)at_number(p, s->bindings->results[ATTN_RESULT_WEIGHTS],
                              ((s->line->item * p->heads + h) * p->n + i) * p->n);
 }
 

@@ -30,8 +30,7 @@ static char *row_of_decays(const struct band *s, size_t i) {
     const size_t item = item_of(s), row = s->line->first + i;
     const size_t place = p->form.packed ? (item * p->n + row) * l->states + s->state
                                         : (item * l->states + s->state) * p->n + row;
-    return (char *)at_number(p, bound_result(p, s->bindings, ATTN_RESULT_DECAYS, 0),
-                             place * decays_of(l));
+    return (char *)at_number(p, s->bindings->results[ATTN_RESULT_DECAYS], place * decays_of(l));
 }
 
 /* Checks the decays and the beta of a position, and writes its gates. */

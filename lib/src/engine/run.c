@@ -15,7 +15,7 @@ static void *allocate(size_t bytes) {
 attn_status attn_plan_begin(attn_plan *plan, attn_error *error) {
     for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
         for (size_t part = 0; part < plan->results.of[r].count; part++) {
-            if (bound_result(plan, &plan->bindings, (attn_result)r, part) == NULL &&
+            if (bound_part(plan, &plan->bindings, (attn_result)r, part) == NULL &&
                 part_numbers(&plan->results.of[r].parts[part]) > 0) {
                 return attn_fail(error, ATTN_INVALID_ARGUMENT, attn_result_name((attn_result)r),
                                  "part %zu of %s is not bound to a buffer", part,
@@ -48,9 +48,11 @@ attn_status attn_plan_run(attn_plan *plan, attn_error *error) {
         return attn_no_memory(error);
     }
     attn_status status = ATTN_OK;
-    for (size_t phase = 0; phase < attn_plan_phases(plan); phase++) {
-        for (size_t task = 0; task < attn_plan_tasks(plan, phase) && status == ATTN_OK; task++) {
-            status = attn_plan_task(plan, phase, task, scratch, error);
+    const size_t phases = plan->kind->phases(plan);
+    for (size_t phase = 0; phase < phases && status == ATTN_OK; phase++) {
+        const size_t tasks = plan->kind->tasks(plan, phase);
+        for (size_t task = 0; task < tasks && status == ATTN_OK; task++) {
+            status = plan->kind->run(plan, &plan->bindings, phase, task, scratch, error);
         }
     }
     free(scratch);

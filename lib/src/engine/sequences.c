@@ -2,7 +2,6 @@
  * sequences.c runs plans of packed sequences, see struct sequences. A task binds the rows of its
  * sequence to the plan that all sequences of these lengths have.
  */
-#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -10,16 +9,6 @@
 #include "plan_build.h"
 #include "status.h"
 #include "tensor.h"
-
-enum {
-    SEQUENCE_RESULTS = 15 /* the results that a call of sequences may have */
-};
-
-/* The bindings of one sequence, and what they are about. */
-struct own {
-    struct bindings bindings;
-    void *results[SEQUENCE_RESULTS];
-};
 
 /* The inputs of ROWS_Q and so on. */
 static const int inputs_of_rows[ROWS_COUNT] = {
@@ -34,9 +23,9 @@ static bool has_key_rows(int which) {
 /* Returns where the results of some rows begin. */
 static void *result_rows(const attn_plan *plan, const struct bindings *bindings, attn_result which,
                          const struct packed_rows *at) {
-    return (char *)bound_result(plan, bindings, which, 0) +
-           (has_key_rows((int)which) ? at->k : at->q) * plan_row_numbers(plan, which) *
-               attn_dtype_size(plan->dtype);
+    return (char *)bindings->results[which] + (has_key_rows((int)which) ? at->k : at->q) *
+                                                  plan_row_numbers(plan, which) *
+                                                  attn_dtype_size(plan->dtype);
 }
 
 /* Returns the shared sums of a run, or of a long sequence; NULL if there are none. */
@@ -54,7 +43,7 @@ static void clear_shared(const attn_plan *plan, const struct bindings *bindings,
 /* Binds the rows of a sequence, and what all share. `place` is that of its shared sums. */
 static void bind_sequence(const attn_plan *plan, const struct bindings *bindings,
                           const struct alike *kind, const struct packed_rows *at, size_t place,
-                          struct own *own) {
+                          struct bindings *own) {
     const size_t size = attn_dtype_size(plan->dtype);
     const struct {
         size_t first, bytes; /* of a row */
@@ -67,23 +56,16 @@ static void bind_sequence(const attn_plan *plan, const struct bindings *bindings
         [ROWS_GRAD_OUTPUT] = {at->q, plan->out.ld * size},
         [ROWS_GRAD_LSE] = {at->q, size},
     };
-    own->bindings = *bindings;
-    own->bindings.frequencies = kind->plan->bindings.frequencies;
-    own->bindings.results = own->results;
-    own->bindings.shared = shared_sums(plan, bindings, place);
+    *own = *bindings;
+    own->frequencies = kind->plan->bindings.frequencies;
+    own->shared = shared_sums(plan, bindings, place);
     for (int i = 0; i < ROWS_COUNT; i++) {
         const char *all = bindings->inputs[inputs_of_rows[i]];
-        own->bindings.inputs[inputs_of_rows[i]] =
-            all == NULL ? NULL : all + rows[i].first * rows[i].bytes;
+        own->inputs[inputs_of_rows[i]] = all == NULL ? NULL : all + rows[i].first * rows[i].bytes;
     }
     for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
-        const struct result *result = &kind->plan->results.of[r];
-        if (result->count > 0) { /* a shared gradient has its sums */
-            assert(result->first < SEQUENCE_RESULTS);
-            own->results[result->first] = result_is((attn_result)r, RESULT_SHARED)
-                                              ? NULL
-                                              : result_rows(plan, bindings, (attn_result)r, at);
-        }
+        const bool own_rows = own->results[r] != NULL && !result_is((attn_result)r, RESULT_SHARED);
+        own->results[r] = own_rows ? result_rows(plan, bindings, (attn_result)r, at) : NULL;
     }
 }
 
@@ -123,34 +105,34 @@ static void widen_rows(const struct alike *kind, const struct bindings *from, ch
 
 /* Makes the bindings of the wide plan of a sequence. */
 static void bind_wide(const struct alike *kind, struct bindings *own, char *scratch,
-                      struct own *wide) {
+                      struct bindings *wide) {
     const attn_plan *plan = kind->plan->wide->plan;
-    wide->bindings = plan->bindings;
-    wide->bindings.slopes = own->slopes;
-    wide->bindings.sinks = own->sinks;
-    wide->bindings.results = wide->results;
-    wide->bindings.workspace = scratch + kind->wide.workspace;
-    wide->bindings.shared = own->shared;
-    widen_rows(kind, own, scratch, &wide->bindings);
-    plan_place_results(plan, scratch + kind->wide.results, wide->results);
-    own->wide = &wide->bindings;
+    *wide = plan->bindings;
+    wide->slopes = own->slopes;
+    wide->sinks = own->sinks;
+    wide->workspace = scratch + kind->wide.workspace;
+    wide->shared = own->shared;
+    widen_rows(kind, own, scratch, wide);
+    plan_bind_results(plan, scratch + kind->wide.results, wide);
+    own->wide = wide;
 }
 
 /* Computes a short sequence. */
 static attn_status run_sequence(const attn_plan *plan, const struct bindings *bindings,
                                 const struct alike *kind, const struct packed_rows *at,
                                 size_t place, char *scratch, attn_error *error) {
-    struct own own, wide;
+    struct bindings own, wide;
     bind_sequence(plan, bindings, kind, at, place, &own);
-    own.bindings.workspace = scratch + kind->workspace;
+    own.workspace = scratch + kind->workspace;
     if (kind->plan->wide != NULL) {
-        bind_wide(kind, &own.bindings, scratch, &wide);
+        bind_wide(kind, &own, scratch, &wide);
     }
-    for (size_t phase = 0; phase < attn_plan_phases(kind->plan); phase++) {
-        for (size_t task = 0; task < attn_plan_tasks(kind->plan, phase); task++) {
+    const size_t phases = attn_plan_phases(kind->plan);
+    for (size_t phase = 0; phase < phases; phase++) {
+        const size_t tasks = attn_plan_tasks(kind->plan, phase);
+        for (size_t task = 0; task < tasks; task++) {
             ATTN_TRY(attn_of_sequence(
-                error, task_run(kind->plan, &own.bindings, phase, task, scratch, error),
-                at->index));
+                error, task_run(kind->plan, &own, phase, task, scratch, error), at->index));
         }
     }
     return ATTN_OK;
@@ -159,7 +141,7 @@ static attn_status run_sequence(const attn_plan *plan, const struct bindings *bi
 /* Writes the lse of queries without keys: that of their sink alone. */
 static void fill_lse(const attn_plan *plan, const struct bindings *bindings,
                      const struct packed_rows *at) {
-    void *lse = bound_result(plan, bindings, ATTN_RESULT_LSE, 0);
+    void *lse = bindings->results[ATTN_RESULT_LSE];
     for (size_t h = 0; lse != NULL && h < plan->heads; h++) {
         const double sink = bindings->sinks == NULL ? -INFINITY : bindings->sinks[h];
         const size_t first = h * plan->n + at->q;
@@ -236,13 +218,12 @@ static attn_status run_long(const attn_plan *plan, const struct bindings *bindin
     }
     const size_t tasks = attn_plan_tasks(kind->plan, phase - 1), member = task / tasks;
     const struct packed_rows *at = &plan->sequences->rows[kind->first + member];
-    struct own own;
+    struct bindings own;
     bind_sequence(plan, bindings, kind, at, kind->sums + member, &own);
-    own.bindings.workspace =
+    own.workspace =
         bindings->workspace + kind->workspace + member * kind->plan->schedule.workspace.bytes;
     return attn_of_sequence(
-        error, task_run(kind->plan, &own.bindings, phase - 1, task % tasks, scratch, error),
-        at->index);
+        error, task_run(kind->plan, &own, phase - 1, task % tasks, scratch, error), at->index);
 }
 
 /* ----------------------------------------------------------------------------- shared gradients */
@@ -250,7 +231,7 @@ static attn_status run_long(const attn_plan *plan, const struct bindings *bindin
 /* Writes element `index` of a shared gradient. */
 static attn_status keep_shared(const attn_plan *plan, const struct bindings *bindings,
                                attn_result which, size_t index, double sum, attn_error *error) {
-    void *data = bound_result(plan, bindings, which, 0);
+    void *data = bindings->results[which];
     put_number(data, plan->dtype, index, sum);
     return isfinite(number_at(data, plan->dtype, index))
                ? ATTN_OK

@@ -53,7 +53,7 @@ static void go_back_through_norm(const struct band *s, const struct row *r, doub
 static attn_status make_row(const struct band *s, const struct row *r, double *sum) {
     const struct gradient_rows *of = &r->of;
     const attn_result_tensor *part = &s->plan->results.of[of->which].parts[0];
-    char *data = bound_result(s->plan, s->bindings, of->which, 0);
+    char *data = s->bindings->results[of->which];
     const size_t size = attn_dtype_size(s->plan->dtype);
     bool any = false;
     memset(sum, 0, of->width * sizeof *sum);

@@ -27,8 +27,8 @@ static attn_status round_results(const attn_plan *plan, const struct bindings *b
         }
         for (size_t part = 0; part < wide->results.of[r].count; part++) {
             const attn_result_tensor *form = &plan->results.of[r].parts[part];
-            const double *x = bound_result(wide, bindings->wide, (attn_result)r, part);
-            float *to = bound_result(plan, bindings, (attn_result)r, part);
+            const double *x = bound_part(wide, bindings->wide, (attn_result)r, part);
+            float *to = bound_part(plan, bindings, (attn_result)r, part);
             for (size_t i = 0; i < part_numbers(form); i++) {
                 to[i] = (float)x[i];
                 if (to[i] - to[i] != 0) {
