@@ -402,7 +402,7 @@ attn_status check_broadcast(const attn_tensor *tensor, const char *name, const a
         ATTN_TRY(check_batch(tensor, name, 3, &plan->form, &items, error));
     }
     out->stride[0] = items == 1 ? 0 : stride;
-    out->data = tensor->data;
+    out->given = tensor->data != NULL;
     return ATTN_OK;
 }
 

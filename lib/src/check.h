@@ -78,7 +78,7 @@ attn_status check_square(const attn_tensor *tensor, const char *name, int axis, 
                          attn_error *error);
 
 /* Checks that `tensor` broadcasts to (batch..., heads, n, m), and writes its strides to
- * `out`. If `tensor` is NULL, the data of `out` is NULL, too. */
+ * `out`. `tensor` may be NULL. */
 attn_status check_broadcast(const attn_tensor *tensor, const char *name, const attn_plan *plan,
                             struct broadcast *out, attn_error *error);
 

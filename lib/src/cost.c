@@ -69,12 +69,12 @@ static double cost_of_score(const attn_plan *plan) {
                                ATTN_WANT(MASKED_SCORES)};
     double cost = path->long_rows ? LONG : path->plain && !path->materialized ? PLAIN : GENERAL;
     cost += path->without_blas ? ROW_PRODUCT : BLAS_PRODUCT / (double)plan->n;
-    cost += plan->rules.mask.data != NULL ? MASK : 0;
-    cost += plan->rules.padding != NULL ? MASK : 0;
-    cost += plan->rules.bias.data != NULL ? MASK : 0;
-    cost += plan->decay.data != NULL ? DECAY : 0;
+    cost += plan->rules.mask.given ? MASK : 0;
+    cost += plan->rules.padding_too ? MASK : 0;
+    cost += plan->rules.bias.given ? MASK : 0;
+    cost += plan_has(plan, INPUT_DECAY) ? DECAY : 0;
     cost += plan->options.softcap > 0 ? SOFTCAP : 0;
-    cost += plan->rounding != NULL ? ROUNDING : 0;
+    cost += plan->options.rounding != NULL ? ROUNDING : 0;
     if (plan->narrow.type != NULL) { /* scores that are a result are a product of their own */
         const bool raw = plan_wants(plan, ATTN_WANT(SCORES) | ATTN_WANT(STATISTICS));
         cost += 4 * ROUND + (raw ? plan->schedule.columns / 2 : 0);
@@ -286,7 +286,7 @@ static double cost_of_scores(const attn_plan *plan) {
     const double again = (s->weigh.tasks > 0) + (s->weigh.mean_parts > 0); /* PHASE_WEIGH */
     const double scores =
         (double)plan->batch * (double)plan->heads * (double)plan->n * (double)plan->m;
-    const double rounding = g->wanted && plan->rounding != NULL ? 2 * ROUNDING * scores : 0;
+    const double rounding = g->wanted && plan->options.rounding != NULL ? 2 * ROUNDING * scores : 0;
     /* A tile of queries takes the keys that any of them sees. */
     const double tiles = fmin(1, share + (double)g->tile_rows / (double)plan->m);
     return cost_of_packing(plan) + cost_of_moments(plan) + cost_of_visible(plan, share) +

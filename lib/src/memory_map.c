@@ -56,9 +56,8 @@ static bool place_packed_keys(attn_plan *plan) {
 /* Returns the numbers of a gradient of norm_q or norm_k, and the tasks that each make a part. */
 static size_t norm_numbers(const attn_plan *plan, enum prepare what) {
     const bool query = what == PREPARE_QUERIES;
-    const struct norm *norm = query ? &plan->norm_q : &plan->norm_k;
     const size_t heads = query ? plan->in.q.heads : plan->in.k.heads;
-    return (norm->whole ? heads : 1) * plan->head[0].d;
+    return ((query ? plan->whole_norm_q : plan->whole_norm_k) ? heads : 1) * plan->head[0].d;
 }
 
 static size_t norm_tasks(const attn_plan *plan, enum prepare what) {
@@ -76,14 +75,15 @@ bool memory_map_workspace(attn_plan *plan) {
                statistics = plan_wants(plan, ATTN_WANT(STATISTICS));
     const size_t q = projected || plan_prepares_queries(plan) ? plan->in.q.numbers : 0;
     const size_t k = projected || plan_prepares_keys(plan) ? plan->in.k.numbers : 0;
-    const size_t v = projected || plan->in.v.bias != NULL ? plan->in.v.numbers : 0;
+    const size_t v = projected || plan_has(plan, INPUT_B_V) ? plan->in.v.numbers : 0;
     const struct gradients *g = &plan->gradients;
     const bool w_o = plan->project[PROJECT_OUT].count > 0,
                out = plan_wants(plan, ATTN_WANT(OUTPUT));
     const size_t heads_out = plan_makes_output(plan) && (w_o || !out) ? plan->out.batch : 0;
     const size_t wide_out = w_o && out ? plan->out.batch : 0;
     const bool row_bias = plan_wants(plan, ATTN_WANT(GRAD_BIAS)) && g->bias_numbers == 0;
-    const bool grad_decay = plan_wants(plan, ATTN_WANT(GRAD_DECAY));
+    const bool grad_decay = plan_wants(plan, ATTN_WANT(GRAD_DECAY)),
+               grad_heads = w_o && plan_has(plan, INPUT_GRAD_OUTPUT);
     /* A product that begins inside of a panel reads beyond its last panel. */
     const size_t beyond = plan->rules.window[0] >= 0 || path->long_rows ? t->panel : 0;
     bool fits = !path->packs || place_packed_keys(plan);
@@ -121,14 +121,14 @@ bool memory_map_scratch(attn_plan *plan, size_t d, size_t d_v) {
     const bool whole = (path->materialized && !path->long_rows) || path->small;
     const bool parts = path->adds_parts || (path->cut && !path->long_rows);
     const bool prepares =
-        plan_prepares_queries(plan) || plan_prepares_keys(plan) || plan->in.v.bias != NULL;
+        plan_prepares_queries(plan) || plan_prepares_keys(plan) || plan_has(plan, INPUT_B_V);
     const bool top_k = plan_wants_top_k(plan);
     const size_t out_columns = plan->project[PROJECT_OUT].ld;
     const struct gradients *g = &plan->gradients;
     const size_t g_rows = g->tile_rows, g_keys = g->tile_keys, g_ld = g->ld;
     const bool grad_k = gradient_is_kept(plan, SUMS_K) ||
                         plan_wants(plan, ATTN_WANT(GRAD_K) | ATTN_WANT(GRAD_PAST_K)),
-               grad_v = g->upstream.output != NULL &&
+               grad_v = plan_has(plan, INPUT_GRAD_OUTPUT) &&
                         (gradient_is_kept(plan, SUMS_V) ||
                          plan_wants(plan, ATTN_WANT(GRAD_V) | ATTN_WANT(GRAD_PAST_V))),
                column_bias = g->bias_numbers > 0 && g->bias.stride[2] == 0;

@@ -23,8 +23,8 @@
     X(k, real, size, k, 1)                                                                         \
     X(v, real, size, v, 1)                                                                         \
     /* Mask and bias of all keys, if there are extra keys, see struct extended. */                 \
-    X(mask, unsigned char, 1, extended_rows_of(&plan->extra.mask), plan->m)                        \
-    X(bias, real, size, extended_rows_of(&plan->extra.bias), plan->m)                              \
+    X(extended_mask, unsigned char, 1, extended_rows_of(&plan->extra.mask), plan->m)               \
+    X(extended_bias, real, size, extended_rows_of(&plan->extra.bias), plan->m)                     \
     /* Sums of decays, see decay.inc. */                                                           \
     X(decay, double, sizeof(double), plan->decay.items * plan->decay.heads, 2 * plan->m)           \
     /* Tiles of keys, transposed. */                                                               \
@@ -65,9 +65,9 @@
     X(grad_q, real, size, gradient_is_kept(plan, SUMS_Q) ? plan->in.q.numbers : 0, 1)              \
     X(grad_k, real, size, gradient_is_kept(plan, SUMS_K) ? plan->in.k.numbers : 0, 1)              \
     X(grad_v, real, size, gradient_is_kept(plan, SUMS_V) ? plan->in.v.numbers : 0, 1)              \
-    X(grad_out, real, size, w_o && g->upstream.output != NULL ? plan->batch : 0, plan->out.batch)  \
-    X(raw_q, real, size, raw_is_kept(plan, &plan->norm_q) ? plan->in.q.numbers : 0, 1)             \
-    X(raw_k, real, size, raw_is_kept(plan, &plan->norm_k) ? plan->in.k.numbers : 0, 1)             \
+    X(grad_heads, real, size, grad_heads ? plan->batch : 0, plan->out.batch)                       \
+    X(raw_q, real, size, raw_is_kept(plan, INPUT_NORM_Q) ? plan->in.q.numbers : 0, 1)             \
+    X(raw_k, real, size, raw_is_kept(plan, INPUT_NORM_K) ? plan->in.k.numbers : 0, 1)             \
     X(norm_q_sums, double, sizeof(double), norm_tasks(plan, PREPARE_QUERIES),                      \
       norm_numbers(plan, PREPARE_QUERIES))                                                         \
     X(norm_k_sums, double, sizeof(double), norm_tasks(plan, PREPARE_KEYS),                         \

@@ -1,6 +1,7 @@
 /*
  * plan.h - a checked call: every size, stride and option is known, so that a run only computes.
- * plan*.c fill a plan, schedule.c cuts it into tasks, and engine/ runs it.
+ * plan*.c fill a plan, schedule.c cuts it into tasks, and engine/ runs it. Then it is constant, apart
+ * from its bindings (bindings.h), which have the data that a run reads and writes.
  *
  * A call without a query, a key or a batch item has no scores. plan_empty.c fills its results, so
  * no part of the engine is asked for blocks of no rows. A plan with gradients has more phases after
@@ -12,6 +13,7 @@
 #ifndef ATTN_PLAN_H
 #define ATTN_PLAN_H
 
+#include "bindings.h"
 #include "memory_map.h"
 #include "results.h"
 #include "tensor.h"
@@ -24,12 +26,10 @@
  * begin. */
 struct operand {
     const attn_tensor *given; /* borrowed while the plan is made; NULL if the run computes it */
-    const void *data;         /* NULL: there is none, or the run computes it */
     size_t items, heads;      /* the items are 1 or those of the call; the heads divide its heads */
     size_t ld;                /* from one row to the next */
     size_t batch;             /* from one batch item to the next; 0 if there is one */
     size_t numbers;           /* of all batch items together */
-    const void *bias; /* added to each row of a given matrix: (heads, columns); NULL: none */
 };
 
 /* One query head. The places are offsets, in elements, from the start of a batch item of the
@@ -44,27 +44,20 @@ struct head {
 /* A mask or bias that is broadcast to (batch, heads, n, m). Strides are counted in elements; a
  * stride is 0 where the tensor repeats. */
 struct broadcast {
-    const void *data; /* NULL: there is none */
+    bool given;
     size_t stride[4];
 };
 
 /* The rules that say which keys a query may attend to, and which bias its scores get. */
 struct rules {
     bool causal;
-    int64_t window[2];            /* -1: open */
-    size_t *lengths;              /* one for each batch item; NULL if there are none */
-    struct broadcast mask, bias;  /* without a mask, key_padding is the mask */
-    const unsigned char *padding; /* key_padding beside a mask, borrowed; or NULL */
-    size_t padding_item;          /* from one batch item of it to the next, or 0 */
-    size_t keys;                  /* the keys that the rules are about */
-    const unsigned char *exists;  /* key_padding, borrowed; or NULL */
-    size_t exists_item;           /* from one batch item of it to the next, or 0 */
+    int64_t window[2];           /* -1: open */
+    size_t *lengths;             /* one for each batch item; NULL if there are none */
+    struct broadcast mask, bias; /* without a mask, key_padding is the mask */
+    bool padding, padding_too;   /* there is key_padding; there is a mask beside it */
+    size_t padding_item;         /* from one batch item of it to the next, or 0 */
+    size_t keys;                 /* the keys that the rules are about */
 };
-
-/* Returns the key_padding of batch item b beside a mask, or NULL. */
-static inline const unsigned char *padding_of(const struct rules *rules, size_t b) {
-    return rules->padding == NULL ? NULL : rules->padding + b * rules->padding_item;
-}
 
 /* A mask or bias that is made for extra keys: it has a row for each of these items, heads and
  * queries. */
@@ -74,39 +67,37 @@ struct extended {
 
 /* A result that the caller asked for. */
 struct result {
-    attn_result_tensor *parts; /* `data` is the bound buffer */
+    attn_result_tensor *parts; /* their `data` is what the caller sees; tasks take the bindings */
     size_t count;              /* parts that there are */
 };
 
 /* Rotary embedding. `given` is what the caller gave, with the defaults filled in. */
 struct rotary {
-    attn_rotary given; /* its lists point into `numbers` */
+    attn_rotary given; /* the plan owns its lists */
     size_t columns;    /* columns of each head that are rotated; 0: there is no rotary embedding */
-    double *numbers;   /* the frequencies, one for each pair of columns; then the lists */
     double factor;     /* of cos and sin */
-    const void *cos, *sin, *positions; /* borrowed; NULL if not given */
-    size_t table_rows, table_batch;    /* rows of a table; from one batch item to the next, or 0 */
+    size_t table_rows, table_batch; /* rows of a table; from one batch item to the next, or 0 */
     attn_dtype positions_dtype;
     size_t positions_batch; /* from one batch item to the next, or 0 */
 };
 
 /* ---------------------------------------------------------------------------------- projections */
 
-/* One matrix of weights: columns [column, column + cols) of the result are X W + b. */
+/* One matrix of weights: columns [column, column + cols) of the result are X W + b. W is number
+ * `weights` of those that are bound, and b the next one. */
 struct piece {
-    const void *w, *b; /* b is NULL if there is no bias */
-    size_t cols, column;
+    size_t cols, column, weights;
 };
 
 /* X (rows, inner) times the weights of all heads, or of each head with its own, side by side: the
  * result is (rows, ld). */
 struct projection {
-    const void *x;
     size_t rows, inner, ld;
     bool out_in;          /* W is (cols, inner); otherwise it is (inner, cols) */
     size_t panel;         /* W is in panels of so many columns and of all its rows; 0: it is not */
     struct piece *pieces; /* in the order of their columns */
     size_t count;         /* pieces that there are */
+    size_t weights;       /* the first of those that are bound */
     const char *name;     /* name of the result in messages */
     /* A batch item has item_rows rows. In the result, `gap` rows for extra keys follow them. */
     size_t item_rows, gap;
@@ -122,7 +113,7 @@ struct projection {
 
 /* A float32 input of which a run makes a copy. */
 struct copied_input {
-    const void **place; /* the member of the plan that says where it is; it becomes the copy */
+    size_t which; /* see bound_input() */
     const float *from;
     const char *name;
     size_t count, at; /* its numbers, and the place of the copy among those of all inputs */
@@ -287,8 +278,6 @@ enum {
 /* Softmax alone, along the middle of (outer, count, inner). A slice is the `count` numbers that sum
  * to 1; slices beside each other are columns. */
 struct slices {
-    bool alone; /* this is a plan of softmax alone */
-    const void *x;
     size_t outer, count, inner;
     size_t columns; /* columns of one unit of work */
     size_t across;  /* units of work beside each other in `inner` */
@@ -297,7 +286,7 @@ struct slices {
     struct cut all; /* the units of work */
 };
 
-/* ------------------------------------------------------------------------------------- the plan */
+/* ------------------------------------------------------------------------------- the attention */
 
 enum {
     MOST_AXES = ATTN_MAX_RANK - 3 /* so that weights have room for heads, queries and keys */
@@ -320,15 +309,8 @@ struct form {
     const size_t *ends; /* the lengths, if the position of a query counts from them; or NULL */
 };
 
-/* The numbers of heads that change logits. */
-struct scoring {
-    attn_tensor alibi, sink; /* borrowed; without data if there are none */
-    double *slopes, *sinks;  /* their numbers, one for each head; NULL if there are none */
-};
-
 /* The logarithms of the forget gates, see engine/decay.inc. */
 struct decay {
-    const void *data;    /* NULL: there are none */
     size_t items, heads; /* 1, or those of the call */
     size_t stride[3];    /* from one item, head or key to the next, in elements */
 };
@@ -343,12 +325,6 @@ struct extra_keys {
     size_t count;
     struct rules given;
     struct extended mask, bias;
-    const void *k, *v; /* the rows of the first extra key; NULL: there is none */
-};
-
-struct norm {
-    const void *weights; /* borrowed; NULL if there is none */
-    bool whole;          /* it goes over the columns of all heads */
 };
 
 enum {
@@ -362,6 +338,7 @@ struct result_set {
     size_t top_k;
     size_t head_rows; /* rows from one head to the next: n, or those of all sequences */
     struct result of[ATTN_RESULT_COUNT];
+    attn_result_tensor *parts;              /* those of all results */
     attn_result_tensor few[PLAN_FEW_PARTS]; /* the parts, if there are not more */
     size_t bytes; /* of a buffer for all results; SIZE_MAX if it does not fit a size_t */
 };
@@ -420,9 +397,6 @@ struct blocks {
 struct gradients {
     bool wanted;
     attn_upstream given;
-    struct {
-        const void *output, *lse, *weights; /* NULL: zeros */
-    } upstream;
     size_t items, heads; /* of a unit */
     size_t units, members;
     size_t rows, keys;           /* of a block and of a stripe */
@@ -431,7 +405,7 @@ struct gradients {
     size_t tile_rows, tile_keys; /* scores that are computed at once */
     size_t ld;                   /* from one row of them to the next */
     size_t together;             /* members of which a task takes its turn */
-    struct broadcast bias;       /* the given one; without data unless its gradient is wanted */
+    struct broadcast bias;       /* the given one */
     size_t bias_keys;            /* the keys that have a bias */
     struct cut start;            /* queries that get their `shift` */
     size_t bias_numbers;         /* of its gradient, unless that is a sum over whole rows */
@@ -444,8 +418,6 @@ struct gradients {
     size_t steps;                         /* the phases of GRADIENT_STEP */
     size_t phases;                        /* they follow all others; 0 if no gradients are wanted */
     size_t tasks[GRADIENT_COUNT];
-    /* Of a sequence: the sums to which its part of a gradient that all sequences share is added. */
-    double *shared[RESULT_SHARES];  /* those of RESULT_SHARED in the order of the table */
     size_t clears[SUMS_COUNT];      /* tasks that clear numbers */
     size_t ends[ATTN_RESULT_COUNT]; /* tasks of GRADIENT_END */
     double cost_of_pairs;           /* if every query sees every key */
@@ -481,10 +453,9 @@ enum {
 };
 
 /*
- * Sequences of the same lengths, which have one plan: each task takes a copy of it whose pointers
- * are those of its sequence. A short sequence is computed by one task, from its first phase to its
- * last, with all memory in the scratch. A long one has its own tasks in each phase, and a
- * workspace.
+ * Sequences of the same lengths, which have one plan. Each task binds the rows of its sequence to
+ * it. A short sequence is computed by one task, from its first phase to its last, with all memory
+ * in the scratch. A long one has its own tasks in each phase, and a workspace.
  */
 struct alike {
     attn_plan *plan; /* owned; NULL: these are rows whose results are zeros */
@@ -524,7 +495,28 @@ struct sequences {
     struct cut adds; /* the shared numbers */
 };
 
+/* ------------------------------------------------------------------------------------- the plan */
+
+/* A kind of plan: its phases and tasks, and what a run does. */
+struct plan_kind {
+    size_t (*phases)(const attn_plan *plan);
+    size_t (*tasks)(const attn_plan *plan, size_t phase); /* of a phase that there is */
+    /* Completes the bindings of a run, whose results and workspace are bound; NULL: nothing is to be
+     * done. */
+    attn_status (*begin)(const attn_plan *plan, struct bindings *bindings, attn_error *error);
+    /* Runs a task, see attn_plan_task. */
+    attn_status (*run)(const attn_plan *plan, const struct bindings *bindings, size_t phase,
+                       size_t task, void *scratch, attn_error *error);
+    /* Makes what needs all tasks; NULL: there is nothing. */
+    attn_status (*end)(const attn_plan *plan, const struct bindings *bindings, attn_error *error);
+};
+
+/* plan_kind_empty has no query, no key or no batch item. The engine defines the kinds. */
+extern const struct plan_kind plan_kind_softmax, plan_kind_attention, plan_kind_empty,
+    plan_kind_linear, plan_kind_sequences;
+
 struct attn_plan {
+    const struct plan_kind *kind;
     attn_dtype dtype;
     struct slices slices; /* a plan of softmax alone has only these, results and a schedule */
     size_t batch, heads;
@@ -543,16 +535,17 @@ struct attn_plan {
     /* As given: the engine reads numbers and enums in them, and never what they point to. */
     attn_options options;
     attn_multihead call;
+    uint64_t given; /* a bit for each input that the caller gave */
+    size_t weights; /* of projections that are bound, with their biases */
     struct rules rules;
     struct extra_keys extra;
-    struct scoring scoring;
     struct decay decay;
-    struct norm norm_q, norm_k;
+    bool whole_norm_q, whole_norm_k; /* it goes over the columns of all heads */
     double norm_epsilon;
     struct rotary rotary;
     struct projection project[PROJECT_COUNT]; /* one that the call lacks has no pieces */
     struct narrowing narrow;
-    const attn_rounding *rounding; /* borrowed; NULL: none */
+    struct bindings bindings; /* what the caller bound; each task gets it beside the plan */
     struct result_set results;
     struct gradients gradients;
     struct wide *wide;           /* of a small call whose gradients are wanted; or NULL */
@@ -561,7 +554,6 @@ struct attn_plan {
     struct path path;
     struct tiling tiling;
     struct schedule schedule;
-    void *workspace;            /* owned; shared by all tasks, from the first run on */
     struct plan_memory *memory; /* of plan_alloc(), and its bytes */
     size_t bytes;
 };
@@ -574,6 +566,16 @@ struct attn_plan {
 /* Returns the tasks of the gradients of a projection. */
 static inline size_t projection_tasks(const struct gradients *g, int which) {
     return g->inputs[which].all.tasks + g->weights[which].all.tasks + g->biases[which].tasks;
+}
+
+/* Did the caller give an input? */
+static inline bool plan_has(const attn_plan *plan, int input) {
+    return (plan->given >> input & 1) != 0;
+}
+
+/* Do scores get the slopes of ALiBi? */
+static inline bool plan_has_slopes(const attn_plan *plan) {
+    return plan_has(plan, INPUT_ALIBI) || (plan->options.flags & ATTN_FLAG_ALIBI) != 0;
 }
 
 /* Returns whether any of these results is wanted. */
@@ -596,17 +598,17 @@ static inline bool plan_wants_top_k(const attn_plan *plan) {
 }
 
 /* Are rows of Q (or K) normalised or rotated? */
-static inline bool plan_turns(const attn_plan *plan, const struct norm *norm) {
-    return norm->weights != NULL || plan->rotary.columns > 0;
+static inline bool plan_turns(const attn_plan *plan, int norm) {
+    return plan_has(plan, norm) || plan->rotary.columns > 0;
 }
 
 /* Do rows of Q, or of new keys, change before they are multiplied? */
 static inline bool plan_prepares_queries(const attn_plan *plan) {
-    return plan->in.q.bias != NULL || plan_turns(plan, &plan->norm_q);
+    return plan_has(plan, INPUT_B_Q) || plan_turns(plan, INPUT_NORM_Q);
 }
 
 static inline bool plan_prepares_keys(const attn_plan *plan) {
-    return plan->in.k.bias != NULL || plan_turns(plan, &plan->norm_k);
+    return plan_has(plan, INPUT_B_K) || plan_turns(plan, INPUT_NORM_K);
 }
 
 /* Returns the place of a row of X in the result of a projection. */
@@ -654,26 +656,36 @@ static inline bool gradient_is_kept(const attn_plan *plan, int which) {
 }
 
 /* Are rows of Q (or K) kept as they were before their norm? */
-static inline bool raw_is_kept(const attn_plan *plan, const struct norm *norm) {
-    return plan->gradients.wanted && plan->form.projected && norm->weights != NULL;
+static inline bool raw_is_kept(const attn_plan *plan, int norm) {
+    return plan->gradients.wanted && plan->form.projected && plan_has(plan, norm);
+}
+
+/* Returns the data of a part of a result. */
+static inline void *bound_part(const attn_plan *plan, const struct bindings *bindings,
+                               attn_result which, size_t part) {
+    return part == 0 ? bindings->results[which]
+                     : bindings->parts[&plan->results.of[which].parts[part] - plan->results.parts];
 }
 
 /* Returns the sums to which a sequence adds its part of a gradient, or NULL. */
-static inline double *gradient_shared(const attn_plan *plan, attn_result which) {
-    return result_is(which, RESULT_SHARED)
-               ? plan->gradients.shared[result_place(which, RESULT_SHARED)]
-               : NULL;
+static inline double *gradient_shared(const attn_plan *plan, const struct bindings *bindings,
+                                      attn_result which) {
+    double *sums = bindings->shared;
+    if (sums == NULL || !result_is(which, RESULT_SHARED)) {
+        return NULL;
+    }
+    for (int r = 0; r < (int)which; r++) {
+        const struct result *before = &plan->results.of[r];
+        sums += result_is((attn_result)r, RESULT_SHARED) && before->count > 0
+                    ? part_numbers(before->parts)
+                    : 0;
+    }
+    return sums;
 }
 
 /* The first kind that has tasks in a phase of the sequences. */
 static inline size_t sequences_first(const struct sequences *s, size_t phase) {
     return phase == PHASE_SHORT ? 0 : s->short_kinds;
-}
-
-static inline size_t sequences_tasks(const struct sequences *s, size_t phase) {
-    return s->shared > 0 && phase + 1 == s->phases
-               ? s->adds.tasks
-               : s->before[phase][s->kinds - sequences_first(s, phase)];
 }
 
 /* Returns the position of query i of batch item b. This is the only place that knows it: causal,
@@ -724,8 +736,10 @@ static inline size_t heads_of_one(const attn_plan *plan, const struct operand *o
 
 /* Is a key of a batch item excluded by lengths or key_padding, with past keys counted, and does no
  * result show its numbers? With `shared` it must be excluded for all batch items. */
-static inline bool plan_ignores(const attn_plan *plan, bool shared, size_t item, size_t key) {
+static inline bool plan_ignores(const attn_plan *plan, const struct bindings *bindings, bool shared,
+                                size_t item, size_t key) {
     const struct rules *rules = &plan->rules;
+    const unsigned char *padding = bindings->inputs[INPUT_KEY_PADDING];
     const uint64_t shown = ATTN_WANT(K) | ATTN_WANT(V) | ATTN_WANT(PRESENT_K) |
                            ATTN_WANT(PRESENT_V) | ATTN_WANT(SCORES) | ATTN_WANT(SCALED_SCORES) |
                            ATTN_WANT(STATISTICS);
@@ -733,8 +747,7 @@ static inline bool plan_ignores(const attn_plan *plan, bool shared, size_t item,
         return false;
     }
     for (size_t b = shared ? 0 : item; b < (shared ? plan->batch : item + 1); b++) {
-        const bool exists =
-            rules->exists == NULL || rules->exists[b * rules->exists_item + key] != 0;
+        const bool exists = !rules->padding || padding[b * rules->padding_item + key] != 0;
         if (exists && (rules->lengths == NULL || key < rules->lengths[b])) {
             return false;
         }

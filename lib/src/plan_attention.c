@@ -42,7 +42,6 @@ static struct dims dims_of(const attn_tensor *t, size_t packed_heads) {
 static struct operand operand_of(const attn_tensor *t, struct dims d, bool packed) {
     const size_t item = d.heads * d.rows * d.columns; /* fits, because tensors were checked */
     return (struct operand){.given = t,
-                            .data = t->data,
                             .items = d.batch,
                             .heads = d.heads,
                             .ld = packed ? d.heads * d.columns : d.columns,
@@ -194,6 +193,8 @@ attn_status plan_past(attn_plan *plan, const attn_options *o, struct dims k, str
     plan->form.past = pk.rows;
     plan->in.past_k = operand_of(o->past_k, pk, packed);
     plan->in.past_v = operand_of(o->past_v, pv, packed);
+    plan_bind_input(plan, INPUT_PAST_K, o->past_k->data);
+    plan_bind_input(plan, INPUT_PAST_V, o->past_v->data);
     for (size_t h = 0; h < plan->heads; h++) {
         plan->head[h].past_k = head_offset(pk, packed, h / (plan->heads / pk.heads));
         plan->head[h].past_v = head_offset(pv, packed, h / (plan->heads / pv.heads));
@@ -201,16 +202,16 @@ attn_status plan_past(attn_plan *plan, const attn_options *o, struct dims k, str
     return ATTN_OK;
 }
 
-/* Checks a bias of Q, K or V, and makes it one of its operand. */
+/* Checks and binds a bias of Q, K or V, whose sizes are given. */
 static attn_status plan_bias(attn_plan *plan, const attn_tensor *bias, const char *name,
-                             struct dims d, struct operand *operand, attn_error *error) {
+                             struct dims d, int which, attn_error *error) {
     if (bias == NULL) {
         return ATTN_OK;
     }
     const size_t columns = d.heads * d.columns, shape[] = {d.heads, d.columns};
     ATTN_TRY(check_matrix(bias, name, 1, 2, error));
     ATTN_TRY(check_dtype(bias, name, plan->dtype, error));
-    operand->bias = bias->data;
+    plan_bind_input(plan, which, bias->data);
     return check_shape(bias, name, bias->rank, bias->rank == 1 ? &columns : shape, error);
 }
 
@@ -258,6 +259,9 @@ static attn_status place_matrices(attn_plan *plan, const struct matrix m[3], boo
     plan->in.q = operand_of(q->tensor, q->d, packed);
     plan->in.k = operand_of(k->tensor, k->d, packed);
     plan->in.v = operand_of(v->tensor, v->d, packed);
+    for (int i = 0; i < 3; i++) {
+        plan_bind_input(plan, INPUT_Q + i, m[i].tensor->data);
+    }
     const struct dims out = {plan->batch, plan->heads, q->d.rows, v->d.columns};
     plan->out.ld = packed ? out.heads * out.columns : out.columns;
     if (!size_mul(out.heads * out.rows, out.columns, &plan->out.batch)) {
@@ -310,9 +314,9 @@ static attn_status plan_qkv(attn_plan *plan, struct matrix m[3], const attn_opti
         ATTN_TRY(check_past_axes(o->past_v, "past_V", v, error));
     }
     ATTN_TRY(place_matrices(plan, m, packed, error));
-    ATTN_TRY(plan_bias(plan, o->b_q, "b_Q", q->d, &plan->in.q, error));
-    ATTN_TRY(plan_bias(plan, o->b_k, "b_K", k->d, &plan->in.k, error));
-    ATTN_TRY(plan_bias(plan, o->b_v, "b_V", v->d, &plan->in.v, error));
+    ATTN_TRY(plan_bias(plan, o->b_q, "b_Q", q->d, INPUT_B_Q, error));
+    ATTN_TRY(plan_bias(plan, o->b_k, "b_K", k->d, INPUT_B_K, error));
+    ATTN_TRY(plan_bias(plan, o->b_v, "b_V", v->d, INPUT_B_V, error));
     return plan_finish(plan, o, error);
 }
 

@@ -44,10 +44,10 @@ bool attn_plan_bytes(const attn_plan *plan, size_t threads, size_t *bytes) {
 static void merge_groups(attn_plan *plan) {
     const size_t group = heads_of_one(plan, &plan->in.k);
     if (plan->form.empty || plan->n != 1 || group == 1 || plan->in.q.heads != plan->heads ||
-        plan->in.v.heads != plan->in.k.heads || plan->form.per_head ||
-        plan->scoring.slopes != NULL || plan->scoring.sinks != NULL || plan->decay.data != NULL ||
-        plan->options.scales_count != 0 || plan->results.mean || plan->in.q.bias != NULL ||
-        plan->norm_q.whole || plan->gradients.wanted) {
+        plan->in.v.heads != plan->in.k.heads || plan->form.per_head || plan_has_slopes(plan) ||
+        plan_has(plan, INPUT_SINK) || plan_has(plan, INPUT_DECAY) ||
+        plan->options.scales_count != 0 || plan->results.mean || plan_has(plan, INPUT_B_Q) ||
+        plan->whole_norm_q || plan->gradients.wanted) {
         return;
     }
     plan->in.q.ld = plan->head[1].q - plan->head[0].q;
@@ -78,6 +78,7 @@ attn_status plan_finish(attn_plan *plan, const attn_options *o, attn_error *erro
         return attn_too_large(error);
     }
     plan->form.empty = plan->batch == 0 || plan->n == 0 || plan->m == 0;
+    plan->kind = plan->form.empty ? &plan_kind_empty : &plan_kind_attention;
     ATTN_TRY(plan_options(plan, o, error));
     ATTN_TRY(plan_compute_dtype(plan, o, error));
     ATTN_TRY(plan_check_gradients(plan, o, error));

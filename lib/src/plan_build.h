@@ -38,6 +38,9 @@ attn_status plan_or_free(attn_plan **plan, attn_status status);
 /* Checks a number of heads against the most that are possible. */
 attn_status plan_check_heads(const attn_plan *plan, size_t heads, attn_error *error);
 
+/* Makes room to bind so many weights and biases of projections. */
+attn_status plan_new_weights(attn_plan *plan, size_t count, attn_error *error);
+
 /* Checks plan->heads, and allocates plan->head for as many. */
 attn_status plan_new_heads(attn_plan *plan, attn_error *error);
 
@@ -113,7 +116,8 @@ attn_status plan_kv_heads(const attn_options *o, size_t heads, size_t *kv_heads,
 /* Reads the numbers of alibi and sink, and the positions of rotary embedding, which the caller may
  * have changed since the last run. Fails with ATTN_INVALID_ARGUMENT if a slope or sink is not
  * finite. */
-attn_status plan_read_numbers(attn_plan *plan, attn_error *error);
+attn_status plan_read_numbers(const attn_plan *plan, const struct bindings *bindings,
+                              attn_error *error);
 
 /* Checks that each batch item has a length, or none has, and that no length is above `most`, the
  * number of `what`. */
@@ -131,6 +135,9 @@ attn_status plan_scale(attn_plan *plan, const attn_options *o, attn_error *error
 attn_status plan_options(attn_plan *plan, const attn_options *o, attn_error *error);
 
 /* --------------------------------------------------------------------------- in plan_inputs.c */
+
+/* Binds an input. It may have no numbers, and then it counts as none. */
+void plan_bind_input(attn_plan *plan, int which, const void *data);
 
 /* Returns the input that a gradient is about, or NULL if the call lacks it. It is not about weights
  * of Q, K or V. */
@@ -159,7 +166,7 @@ attn_status narrow_fail(const struct narrow_type *type, const char *name, double
 attn_status plan_rotary(attn_plan *plan, const attn_options *o, attn_error *error);
 
 /* Computes the frequencies of rotary embedding for the positions of a run. */
-void plan_frequencies(attn_plan *plan);
+void plan_frequencies(const attn_plan *plan, const struct bindings *bindings);
 
 /* -------------------------------------------------------------------------- in plan_results.c */
 
@@ -172,6 +179,9 @@ void plan_shape(const attn_plan *plan, attn_result which, attn_result_tensor *pa
 /* Adds the bytes of a part to those of a buffer for all results. Returns false if the part alone is
  * larger than any buffer. */
 bool plan_add_bytes(attn_plan *plan, const attn_result_tensor *part);
+
+/* Binds all parts to one buffer, see attn_plan_bind_all. */
+void plan_bind_results(const attn_plan *plan, char *buffer, struct bindings *bindings);
 
 /* ------------------------------------------------------------------------------ in schedule.c */
 
@@ -190,13 +200,12 @@ bool plan_is_small(const attn_plan *plan);
 /* Checks whether a call has what the wanted gradients need. */
 attn_status plan_check_gradients(attn_plan *plan, const attn_options *o, attn_error *error);
 
-/* Checks the gradient of a result against the shape of that result. Leaves *data as it is if none
- * is given. */
-attn_status plan_check_upstream(const attn_plan *plan, const attn_tensor *given, const char *name,
-                                const attn_result_tensor *result, const void **data,
-                                attn_error *error);
+/* Checks the gradient of a result, if it is given, against the shape of that result, and binds
+ * it. */
+attn_status plan_bind_upstream(attn_plan *plan, const attn_tensor *given, const char *name,
+                               const attn_result_tensor *result, int which, attn_error *error);
 
-/* Checks the given gradients of results against the shapes of these. */
+/* Checks and binds the given gradients of results. */
 attn_status plan_upstream(attn_plan *plan, const attn_options *o, attn_error *error);
 
 /* Cuts the computation of the gradients. The widest row has d numbers. */
@@ -214,7 +223,8 @@ size_t plan_count_fills(const attn_plan *plan);
 double plan_cost_of_fills(const attn_plan *plan);
 
 /* Runs one of these tasks. */
-attn_status plan_fill(const attn_plan *plan, size_t task, attn_error *error);
+attn_status plan_fill(const attn_plan *plan, const struct bindings *bindings, size_t task,
+                      attn_error *error);
 
 /* ---------------------------------------------------------------------------- in memory_map.c */
 

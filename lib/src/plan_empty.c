@@ -42,14 +42,15 @@ attn_status plan_check_empty(const attn_plan *plan, attn_error *error) {
 
 /* The sum over queries that a gradient is: that of b_O over grad_output, that of the sink over
  * grad_lse. */
-static struct sum sum_of(const attn_plan *plan, attn_result which) {
-    const struct gradients *g = &plan->gradients;
+static struct sum sum_of(const attn_plan *plan, const struct bindings *bindings,
+                         attn_result which) {
+    const void *const *inputs = bindings->inputs;
     if (which == ATTN_RESULT_GRAD_B_O) {
-        return (struct sum){g->upstream.output, plan->batch * plan->n,
+        return (struct sum){inputs[INPUT_GRAD_OUTPUT], plan->batch * plan->n,
                             plan->project[PROJECT_OUT].ld, 1};
     }
     if (which == ATTN_RESULT_GRAD_SINK) {
-        return (struct sum){g->upstream.lse, plan->batch, plan->heads, plan->n};
+        return (struct sum){inputs[INPUT_GRAD_LSE], plan->batch, plan->heads, plan->n};
     }
     return (struct sum){0};
 }
@@ -62,17 +63,19 @@ static bool is_made(const attn_plan *plan, attn_result which) {
 
 /* Returns part `index` of what is filled. Those of each result follow one another, and W_O reads
  * the outputs of heads in place of the output. Returns false if the result has no such part. */
-static bool fill_of(const attn_plan *plan, attn_result which, size_t index, struct fill *fill) {
+static bool fill_of(const attn_plan *plan, const struct bindings *bindings, attn_result which,
+                    size_t index, struct fill *fill) {
     const size_t heads_out = plan->schedule.workspace.heads_out;
-    const struct sum sum = sum_of(plan, which);
+    const struct sum sum = sum_of(plan, bindings, which);
     const bool made = is_made(plan, which);
     if (index >= plan->results.of[which].count || (made && which != ATTN_RESULT_OUTPUT)) {
         return false;
     }
     *fill = (struct fill){.which = which, .part = plan->results.of[which].parts[index]};
+    fill->part.data = bound_part(plan, bindings, which, index);
     if (made) {
         fill->part = (attn_result_tensor){
-            .data = plan->workspace == NULL ? NULL : (char *)plan->workspace + heads_out,
+            .data = bindings->workspace == NULL ? NULL : bindings->workspace + heads_out,
             .dtype = plan->dtype,
             .rank = 2,
             .shape = {plan->batch, plan->out.batch}};
@@ -86,7 +89,8 @@ size_t plan_count_fills(const attn_plan *plan) {
     struct fill fill;
     size_t terms = 0; /* fit: they are those of results and of an input */
     for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
-        for (size_t index = 0; fill_of(plan, (attn_result)r, index, &fill); index++) {
+        for (size_t index = 0; fill_of(plan, &plan->bindings, (attn_result)r, index, &fill);
+             index++) {
             terms += fill.numbers * fill.terms;
         }
     }
@@ -96,7 +100,7 @@ size_t plan_count_fills(const attn_plan *plan) {
 double plan_cost_of_fills(const attn_plan *plan) {
     double cost = 0;
     for (int r = 0; r < ATTN_RESULT_COUNT; r++) { /* only a gradient is a sum */
-        const struct sum sum = sum_of(plan, (attn_result)r);
+        const struct sum sum = sum_of(plan, &plan->bindings, (attn_result)r);
         const double terms = (double)sum.outer * (double)sum.numbers * (double)sum.inner;
         cost += plan_wants(plan, UINT64_C(1) << r) && sum.x != NULL ? terms * SUM_COST : 0;
     }
@@ -104,12 +108,11 @@ double plan_cost_of_fills(const attn_plan *plan) {
 }
 
 /* Writes numbers [first, end) of an lse: each head has its own sink. */
-static void fill_lse(const attn_plan *plan, const attn_result_tensor *part, size_t first,
-                     size_t end) {
+static void fill_lse(const attn_plan *plan, const double *sinks, const attn_result_tensor *part,
+                     size_t first, size_t end) {
     for (size_t i = first; i < end; i++) {
         const size_t head = i / plan->n % plan->heads;
-        put_number(part->data, part->dtype, i,
-                   plan->scoring.sinks == NULL ? -(double)INFINITY : plan->scoring.sinks[head]);
+        put_number(part->data, part->dtype, i, sinks == NULL ? -(double)INFINITY : sinks[head]);
     }
 }
 
@@ -133,15 +136,16 @@ static attn_status fill_sum(const struct sum *sum, const struct fill *fill, size
 }
 
 /* Fills numbers [first, end) of a part. */
-static attn_status fill_range(const attn_plan *plan, const struct fill *fill, size_t first,
-                              size_t end, attn_error *error) {
+static attn_status fill_range(const attn_plan *plan, const struct bindings *bindings,
+                              const struct fill *fill, size_t first, size_t end,
+                              attn_error *error) {
     const size_t size = attn_dtype_size(fill->part.dtype);
-    const struct sum sum = sum_of(plan, fill->which);
+    const struct sum sum = sum_of(plan, bindings, fill->which);
     if (sum.x != NULL) {
         return fill_sum(&sum, fill, first, end, error);
     }
     if (fill->which == ATTN_RESULT_LSE) {
-        fill_lse(plan, &fill->part, first, end);
+        fill_lse(plan, bindings->sinks, &fill->part, first, end);
     } else if (first < end) {
         assert(fill->part.data != NULL);
         memset((char *)fill->part.data + first * size, 0, (end - first) * size);
@@ -155,13 +159,14 @@ static size_t number_of(const struct fill *fill, size_t before, size_t at) {
 }
 
 /* A task fills the numbers whose first term is one of its COPY_NUMBERS terms. */
-attn_status plan_fill(const attn_plan *plan, size_t task, attn_error *error) {
+attn_status plan_fill(const attn_plan *plan, const struct bindings *bindings, size_t task,
+                      attn_error *error) {
     const size_t from = task * COPY_NUMBERS, to = from + COPY_NUMBERS;
     struct fill fill;
     size_t before = 0;
     for (int r = 0; r < ATTN_RESULT_COUNT && before < to; r++) {
-        for (size_t index = 0; fill_of(plan, (attn_result)r, index, &fill); index++) {
-            ATTN_TRY(fill_range(plan, &fill, number_of(&fill, before, from),
+        for (size_t index = 0; fill_of(plan, bindings, (attn_result)r, index, &fill); index++) {
+            ATTN_TRY(fill_range(plan, bindings, &fill, number_of(&fill, before, from),
                                 number_of(&fill, before, to), error));
             before += fill.numbers * fill.terms;
         }

@@ -46,9 +46,8 @@ enum {
     LINE = 16 /* numbers of a bias whose gradients one task makes at least */
 };
 
-attn_status plan_check_upstream(const attn_plan *plan, const attn_tensor *given, const char *name,
-                                const attn_result_tensor *result, const void **data,
-                                attn_error *error) {
+attn_status plan_bind_upstream(attn_plan *plan, const attn_tensor *given, const char *name,
+                               const attn_result_tensor *result, int which, attn_error *error) {
     if (given == NULL) {
         return ATTN_OK;
     }
@@ -57,7 +56,7 @@ attn_status plan_check_upstream(const attn_plan *plan, const attn_tensor *given,
     }
     ATTN_TRY(check_dtype(given, name, plan->dtype, error));
     ATTN_TRY(check_open_shape(given, name, result->rank, result->shape, error));
-    *data = given->data;
+    plan_bind_input(plan, which, given->data);
     return ATTN_OK;
 }
 
@@ -153,10 +152,10 @@ attn_status plan_upstream(attn_plan *plan, const attn_options *o, attn_error *er
     plan_shape(plan, ATTN_RESULT_LSE, &lse);
     plan_shape(plan, ATTN_RESULT_WEIGHTS, &weights);
     ATTN_TRY(
-        plan_check_upstream(plan, up->output, "grad_output", &output, &g->upstream.output, error));
-    ATTN_TRY(plan_check_upstream(plan, up->lse, "grad_lse", &lse, &g->upstream.lse, error));
-    return plan_check_upstream(plan, up->weights, "grad_weights", &weights, &g->upstream.weights,
-                               error);
+        plan_bind_upstream(plan, up->output, "grad_output", &output, INPUT_GRAD_OUTPUT, error));
+    ATTN_TRY(plan_bind_upstream(plan, up->lse, "grad_lse", &lse, INPUT_GRAD_LSE, error));
+    return plan_bind_upstream(plan, up->weights, "grad_weights", &weights, INPUT_GRAD_WEIGHTS,
+                              error);
 }
 
 /* Returns the least common multiple. */
@@ -199,7 +198,8 @@ static double cost_of_pair(const attn_plan *plan, double rows, double keys) {
     const double wide = plan->dtype == ATTN_FLOAT64 ? 2 : 1;
     const bool stick = plan->options.normalization == ATTN_STICK_BREAKING;
     const double score = (plan->path.plain ? SCORE : GENERAL_SCORE) +
-                         (plan->decay.data != NULL ? DECAY_SCORE : 0) + (stick ? STICK_SCORE : 0);
+                         (plan_has(plan, INPUT_DECAY) ? DECAY_SCORE : 0) +
+                         (stick ? STICK_SCORE : 0);
     return rows * keys * wide * (2.5 * plan->schedule.columns + score) + tiles * TILE;
 }
 
@@ -310,7 +310,7 @@ static void cut_projections(attn_plan *plan) {
         g->cost += (double)plan->in.q.numbers * 3 * READ_NUMBER;
     }
     g->input[PROJECT_OUT] = PROJECT_OUT;
-    cut_projection(plan, PROJECT_OUT, g->upstream.output != NULL,
+    cut_projection(plan, PROJECT_OUT, plan_has(plan, INPUT_GRAD_OUTPUT),
                    (double)plan->project[PROJECT_OUT].ld);
 }
 
@@ -397,8 +397,8 @@ static void count_tasks(attn_plan *plan) {
         tasks[GRADIENT_COPY] += g->copies[i].tasks;
         tasks[GRADIENT_PROJECT] += projection_tasks(g, i);
     }
-    g->prepares[0] = sums_count(plan, SUMS_Q) > 0 && plan_turns(plan, &plan->norm_q);
-    g->prepares[1] = sums_count(plan, SUMS_K) > 0 && plan_turns(plan, &plan->norm_k);
+    g->prepares[0] = sums_count(plan, SUMS_Q) > 0 && plan_turns(plan, INPUT_NORM_Q);
+    g->prepares[1] = sums_count(plan, SUMS_K) > 0 && plan_turns(plan, INPUT_NORM_K);
     tasks[GRADIENT_PREPARE] = (g->prepares[0] ? prepare[PREPARE_QUERIES].tasks : 0) +
                               (g->prepares[1] ? prepare[PREPARE_KEYS].tasks : 0);
     for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
@@ -428,7 +428,7 @@ static void cut_start(attn_plan *plan) {
     const double stick =
         (double)plan->m * wide * (DOT * plan->schedule.columns + GENERAL_SCORE + STICK_SCORE);
     const double row = plan->schedule.columns * 20 + 2000 +
-                       (g->upstream.weights == NULL ? 0 : cost_of_row(plan)) +
+                       (plan_has(plan, INPUT_GRAD_WEIGHTS) ? cost_of_row(plan) : 0) +
                        (plan->options.normalization == ATTN_STICK_BREAKING ? stick : 0);
     const size_t rows = plan->batch * plan->heads * plan->n;
     g->start = plan_cut(rows, row * (double)rows);

@@ -232,7 +232,7 @@ static attn_status resolve_vector(const attn_plan *plan, const attn_tensor *t, c
                                   bool by_head, struct broadcast *out, attn_error *error) {
     const size_t heads = plan->linear->states, count = t->shape[0],
                  want = by_head ? heads : plan->n;
-    out->data = t->data;
+    out->given = t->data != NULL;
     if (count == 1) {
         return ATTN_OK;
     }
@@ -314,6 +314,7 @@ static attn_status resolve_gates(attn_plan *plan, const attn_tensor *t, const ch
     }
     ATTN_TRY(check_sizes(t, name, 1, ATTN_MAX_RANK, ~0u, error));
     ATTN_TRY(check_dtype(t, name, plan->dtype, error));
+    plan_bind_input(plan, is_decay ? INPUT_DECAY : INPUT_BETA, t->data);
     if (t->rank == 1 && form->has_head_axis) {
         return resolve_vector(plan, t, name, is_decay, out, error);
     }
@@ -337,7 +338,7 @@ static attn_status resolve_gates(attn_plan *plan, const attn_tensor *t, const ch
     }
     ATTN_TRY(check_batch(&own, name, r.last, form, &items, error));
     out->stride[0] = items == 1 ? 0 : out->stride[0];
-    out->data = t->data;
+    out->given = t->data != NULL;
     l->by_column = l->by_column || r.by_column;
     return ATTN_OK;
 }
@@ -358,7 +359,7 @@ static attn_status resolve_past(attn_plan *plan, bool sequences, attn_error *err
     const size_t *shape = few ? want.shape + want.rank - own : want.shape;
     const int rank = few ? own : want.rank;
     attn_error refused;
-    l->past = t->data;
+    plan_bind_input(plan, INPUT_PAST_STATE, t->data);
     l->past_item = few ? 0 : l->states * l->d * l->d_v;
     if (check_shape(t, "past_state", rank, shape, &refused) == ATTN_OK) {
         return ATTN_OK;
@@ -514,9 +515,8 @@ static attn_status check_linear_gradients(attn_plan *plan, const attn_options *o
 
 /* Checks the gradients of the loss against the shapes of their results. */
 static attn_status resolve_upstream(attn_plan *plan, const attn_options *o, attn_error *error) {
-    struct linear_gradients *g = &plan->linear->gradients;
     attn_result_tensor output, state;
-    if (!g->wanted) {
+    if (!plan->linear->gradients.wanted) {
         return ATTN_OK;
     }
     plan_shape(plan, ATTN_RESULT_OUTPUT, &output);
@@ -524,10 +524,10 @@ static attn_status resolve_upstream(attn_plan *plan, const attn_options *o, attn
     if (plan->linear->stacked) {
         plan_stack(&output, plan->heads);
     }
-    ATTN_TRY(
-        plan_check_upstream(plan, o->upstream->output, "grad_output", &output, &g->output, error));
-    return plan_check_upstream(plan, o->upstream->state, "grad_present_state", &state, &g->state,
-                               error);
+    ATTN_TRY(plan_bind_upstream(plan, o->upstream->output, "grad_output", &output,
+                                INPUT_GRAD_OUTPUT, error));
+    return plan_bind_upstream(plan, o->upstream->state, "grad_present_state", &state,
+                              INPUT_GRAD_STATE, error);
 }
 
 /* ------------------------------------------------------------------------------------- the plan */
@@ -563,6 +563,7 @@ attn_status attn_plan_linear(attn_plan **plan, const attn_linear *call, const at
     static const attn_options defaults = {0};
     *plan = NULL;
     ATTN_TRY(plan_new(plan, error));
+    (*plan)->kind = &plan_kind_linear;
     (*plan)->linear = plan_alloc(*plan, 1, sizeof *(*plan)->linear);
     if ((*plan)->linear == NULL) {
         return plan_or_free(plan, attn_no_memory(error));

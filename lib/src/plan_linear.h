@@ -44,9 +44,8 @@ enum linear_input {
  */
 struct linear_gradients {
     bool wanted;
-    const void *output, *state; /* of the loss by output and present_state; NULL: zeros */
-    size_t strip;               /* columns */
-    size_t span, spans;         /* positions of a span, and spans of a segment */
+    size_t strip;       /* columns */
+    size_t span, spans; /* positions of a span, and spans of a segment */
     /* Places in the workspace, in doubles. `states` has the gradients of the states, and so the
      * shares of past_state. A share that is not wanted has the place SIZE_MAX. */
     size_t states, shares[LINEAR_INPUTS];
@@ -56,15 +55,13 @@ struct linear_gradients {
 struct linear {
     attn_linear given;
     size_t d, d_v;
-    size_t states, group; /* states, and the query heads that read each of them */
-    bool corrects;        /* the delta rules */
-    bool by_column;       /* each row of a state has a decay of its own */
-    bool sequences;       /* the lines are packed sequences */
-    bool stacked;         /* their heads are an axis: (n,heads,d) */
-    /* Strides of a batch item, a state, a position, and a column of K; without data if not given */
-    struct broadcast decay, beta;
-    const void *past;
-    size_t past_item; /* from the states of one line to those of the next, or 0 */
+    size_t states, group;         /* states, and the query heads that read each of them */
+    bool corrects;                /* the delta rules */
+    bool by_column;               /* each row of a state has a decay of its own */
+    bool sequences;               /* the lines are packed sequences */
+    bool stacked;                 /* their heads are an axis: (n,heads,d) */
+    struct broadcast decay, beta; /* strides of a batch item, a state, a position, a column of K */
+    size_t past_item; /* from the states of one line of past_state to those of the next, or 0 */
 
     struct line *lines; /* the longest first */
     size_t count;
@@ -114,31 +111,6 @@ struct gradient_rows {
 
 struct gradient_rows linear_gradient_rows(const attn_plan *plan, enum linear_input input);
 
-/* Returns a share of a row: that of a band of an owner at `place`, which is the number of a line,
- * or that of a position among those of all batch items. */
-static inline double *linear_share(const attn_plan *plan, enum linear_input input,
-                                   const struct gradient_rows *rows, size_t band, size_t place,
-                                   size_t owner) {
-    const size_t places = rows->of_lines ? rows->lines : plan->batch * plan->n;
-    double *shares = (double *)plan->workspace + plan->linear->gradients.shares[input];
-    return shares + ((band * places + place) * rows->owners + owner) * rows->width;
-}
-
-/* Returns row c of the gradient of a state of a line, which is its share of past_state. */
-static inline double *linear_state_share(const attn_plan *plan, size_t line, size_t state,
-                                         size_t c) {
-    const struct linear *l = plan->linear;
-    return (double *)plan->workspace + l->gradients.states +
-           ((line * l->states + state) * l->d + c) * l->d_v;
-}
-
-/* The first phase checks numbers, and each of the others is a segment. The weights belong to the
- * first segment. Then each segment has a phase of the gradients, from the last to the first, and
- * the last phase adds their shares. */
-static inline size_t linear_phases(const struct linear *l) {
-    return 1 + l->segments + (l->gradients.wanted ? l->segments + 1 : 0);
-}
-
 /* Are chunks computed in double at once? */
 static inline bool linear_is_wide(const attn_plan *plan) {
     return plan->dtype == ATTN_FLOAT64 || plan->linear->gradients.wanted;
@@ -154,22 +126,6 @@ static inline bool linear_runs(const attn_plan *plan, size_t segment) {
 /* The tasks of a segment that is computed, without those of the weights. */
 static inline size_t linear_segment_tasks(const struct linear *l, size_t segment) {
     return ceil_div(l->longer[segment] * l->states * l->bands, l->per_task);
-}
-
-static inline size_t linear_tasks(const attn_plan *plan, size_t phase) {
-    const struct linear *l = plan->linear;
-    size_t tasks = phase == 0 ? l->checks.tasks : 0;
-    if (phase > 0 && phase <= l->segments) {
-        tasks = (linear_runs(plan, phase - 1) ? linear_segment_tasks(l, phase - 1) : 0) +
-                (phase == 1 ? l->weights.tasks : 0);
-    } else if (phase > 0 && phase <= 2 * l->segments) {
-        tasks = linear_segment_tasks(l, 2 * l->segments - phase);
-    } else if (phase > 0) {
-        for (int i = 0; i < LINEAR_INPUTS; i++) {
-            tasks += l->gradients.sums[i].tasks;
-        }
-    }
-    return tasks;
 }
 
 /* The scratch of a task that computes positions one by one, in doubles: a band of a state, its

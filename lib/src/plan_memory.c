@@ -46,7 +46,7 @@ void attn_plan_free(attn_plan *plan) {
         next = plan->memory->next;
         free(plan->memory);
     }
-    free(plan->workspace);
+    free(plan->bindings.workspace);
     free(plan);
 }
 
@@ -70,4 +70,10 @@ attn_status plan_new_heads(attn_plan *plan, attn_error *error) {
     plan->head =
         plan->heads == 1 ? &plan->one_head : plan_alloc(plan, plan->heads, sizeof *plan->head);
     return plan->head == NULL ? attn_no_memory(error) : ATTN_OK;
+}
+
+attn_status plan_new_weights(attn_plan *plan, size_t count, attn_error *error) {
+    plan->weights = count;
+    plan->bindings.weights = plan_alloc(plan, count, sizeof *plan->bindings.weights);
+    return plan->bindings.weights == NULL ? attn_no_memory(error) : ATTN_OK;
 }

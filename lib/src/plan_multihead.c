@@ -72,30 +72,33 @@ static attn_status check_bias(const struct weight *w, attn_error *error) {
                : check_shape(b, w->bias_name, 1, (size_t[]){w->heads * w->columns}, error);
 }
 
-/* Adds the pieces of one weight. Their results are the next columns of each row. A 3-D out_in
- * weight is one product, because it is also a 2-D weight with the rows of all heads below each
- * other. */
-static void add_pieces(struct projection *p, const struct weight *w) {
+/* Adds the pieces of one weight, and binds them. Their results are the next columns of each row. A
+ * 3-D out_in weight is one product, because it is also a 2-D weight with the rows of all heads below
+ * each other. */
+static void add_pieces(attn_plan *plan, struct projection *p, const struct weight *w) {
     assert(w->tensor != NULL); /* read_weight() was called */
     const size_t count = w->stacked && !p->out_in ? w->heads : 1;
     const size_t cols = w->heads * w->columns / count; /* fits, as in the tensor */
     const size_t size = attn_dtype_size(w->tensor->dtype);
     for (size_t h = 0; h < count; h++) {
-        p->pieces[p->count++] = (struct piece){
-            .w = (const char *)w->tensor->data + h * w->inner * cols * size,
-            .b = w->bias == NULL ? NULL : (const char *)w->bias->data + h * cols * size,
-            .cols = cols,
-            .column = p->ld,
-        };
+        const size_t weights = p->weights + 2 * p->count;
+        plan->bindings.weights[weights] =
+            (const char *)w->tensor->data + h * w->inner * cols * size;
+        plan->bindings.weights[weights + 1] =
+            w->bias == NULL ? NULL : (const char *)w->bias->data + h * cols * size;
+        p->pieces[p->count++] = (struct piece){.cols = cols, .column = p->ld, .weights = weights};
         p->ld += cols;
     }
 }
 
+/* Starts a projection. Its pieces are those from number `first` on. */
 static attn_status start_projection(attn_plan *plan, int which, const attn_tensor *x,
-                                    attn_layout layout, size_t pieces, attn_error *error) {
+                                    attn_layout layout, size_t first, size_t pieces,
+                                    attn_error *error) {
     static const char *const names[PROJECT_COUNT] = {"Q", "K", "V", "output"};
     struct projection *p = &plan->project[which];
-    *p = (struct projection){.name = names[which], .x = x->data, .out_in = layout == ATTN_OUT_IN};
+    *p = (struct projection){
+        .name = names[which], .out_in = layout == ATTN_OUT_IN, .weights = 2 * first};
     p->panel = layout == ATTN_PREPACKED ? plan_panel(x->dtype) : 0;
     p->inner = x->shape[x->rank - 1];
     p->item_rows = x->shape[x->rank - 2];
@@ -186,7 +189,7 @@ static attn_status plan_shared(attn_plan *plan, const attn_multihead *call, cons
         ATTN_TRY(check_columns("W_V", v->columns, plan->kv_heads, kv_name, error));
     }
     for (int i = 0; i < PROJECT_INPUTS; i++) {
-        add_pieces(&plan->project[i], &w[i]);
+        add_pieces(plan, &plan->project[i], &w[i]);
     }
     const size_t d = plan->project[PROJECT_Q].ld / plan->heads;
     const size_t k_columns = plan->project[PROJECT_K].ld / plan->kv_heads;
@@ -236,14 +239,15 @@ static attn_status plan_per_head(attn_plan *plan, const attn_multihead *call, co
                                       .v = plan->project[PROJECT_V].ld,
                                       .out = plan->project[PROJECT_V].ld};
         for (int i = 0; i < PROJECT_INPUTS; i++) { /* fit: there are at most 65536 heads */
-            add_pieces(&plan->project[i], &w[i]);
+            add_pieces(plan, &plan->project[i], &w[i]);
         }
     }
     plan->out.ld = plan->project[PROJECT_V].ld;
     return ATTN_OK;
 }
 
-static attn_status plan_out_projection(attn_plan *plan, const attn_multihead *call,
+/* Plans W_O, which is piece number `first`. */
+static attn_status plan_out_projection(attn_plan *plan, const attn_multihead *call, size_t first,
                                        attn_error *error) {
     if (call->w_o == NULL) {
         return call->b_o == NULL ? ATTN_OK
@@ -254,10 +258,9 @@ static attn_status plan_out_projection(attn_plan *plan, const attn_multihead *ca
     ATTN_TRY(check_inner(&w, "the heads together", "have", plan->out.ld, call->layout, error));
     ATTN_TRY(check_bias(&w, error));
     struct projection *p = &plan->project[PROJECT_OUT];
-    ATTN_TRY(start_projection(plan, PROJECT_OUT, call->x, call->layout, 1, error));
+    ATTN_TRY(start_projection(plan, PROJECT_OUT, call->x, call->layout, first, 1, error));
     p->inner = plan->out.ld;
-    p->x = NULL;
-    add_pieces(p, &w);
+    add_pieces(plan, p, &w);
     return ATTN_OK;
 }
 
@@ -307,12 +310,13 @@ static size_t piece_count(const attn_multihead *call, const attn_tensor *w) {
     return call->per_head ? call->count : (w != NULL && w->rank == 3 ? w->shape[0] : 1);
 }
 
-/* Checks a row of an extra key, which has a number for each of the `columns` columns of K or V. */
-static attn_status check_extra(const attn_plan *plan, const attn_tensor *row, const char *name,
-                               size_t columns, const void **out, attn_error *error) {
+/* Checks and binds a row of an extra key, which has a number for each of the `columns` columns of K
+ * or V. */
+static attn_status bind_extra(attn_plan *plan, const attn_tensor *row, int which, const char *name,
+                              size_t columns, attn_error *error) {
     ATTN_TRY(check_matrix(row, name, 1, 2, error));
     ATTN_TRY(check_dtype(row, name, plan->dtype, error));
-    *out = row->data;
+    plan_bind_input(plan, which, row->data);
     return row->rank == 1 || plan->form.per_head
                ? check_shape(row, name, 1, &columns, error)
                : check_shape(row, name, 2, (size_t[]){plan->kv_heads, columns / plan->kv_heads},
@@ -328,20 +332,20 @@ static attn_status plan_extra(attn_plan *plan, const attn_multihead *call, const
                          "bias_K and bias_V must be given together");
     }
     if (call->bias_k != NULL) {
-        ATTN_TRY(check_extra(plan, call->bias_k, "bias_K", plan->project[PROJECT_K].ld,
-                             &plan->extra.k, error));
-        ATTN_TRY(check_extra(plan, call->bias_v, "bias_V", plan->project[PROJECT_V].ld,
-                             &plan->extra.v, error));
+        ATTN_TRY(bind_extra(plan, call->bias_k, INPUT_BIAS_K, "bias_K", plan->project[PROJECT_K].ld,
+                            error));
+        ATTN_TRY(bind_extra(plan, call->bias_v, INPUT_BIAS_V, "bias_V", plan->project[PROJECT_V].ld,
+                            error));
     }
     if (plan->extra.count > 0 && ((o->flags & ATTN_FLAG_ALIBI) != 0 || o->alibi_slopes != NULL)) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "alibi",
                          "alibi needs the position of each key, but the key of %s has none",
-                         plan->extra.k != NULL ? "bias_K" : "zero_key");
+                         plan_has(plan, INPUT_BIAS_K) ? "bias_K" : "zero_key");
     }
     if (plan->extra.count > 0 && o->decay != NULL) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "decay",
                          "decay needs the position of each key, but the key of %s has none",
-                         plan->extra.k != NULL ? "bias_K" : "zero_key");
+                         plan_has(plan, INPUT_BIAS_K) ? "bias_K" : "zero_key");
     }
     plan->project[PROJECT_K].gap = plan->project[PROJECT_V].gap = plan->extra.count;
     plan->m += plan->extra.count;
@@ -366,15 +370,20 @@ static attn_status plan_projections(attn_plan *plan, const attn_multihead *call,
     const attn_tensor *x = call->x, *c = input_of(call, PROJECT_K, &ignored);
     const attn_projection *first = &call->projections[0];
     const attn_tensor *const w[] = {first->w_q, first->w_k, first->w_v};
+    size_t pieces = 0;
     plan->form.per_head = call->per_head;
     plan->call = *call;
     for (int i = 0; i < PROJECT_INPUTS; i++) {
         ATTN_TRY(plan_check_heads(plan, piece_count(call, w[i]), error));
     }
     for (int i = 0; i < PROJECT_INPUTS; i++) {
-        ATTN_TRY(start_projection(plan, i, input_of(call, i, &ignored), call->layout,
-                                  piece_count(call, w[i]), error));
+        const attn_tensor *in = input_of(call, i, &ignored);
+        const size_t count = piece_count(call, w[i]);
+        ATTN_TRY(start_projection(plan, i, in, call->layout, pieces, count, error));
+        plan_bind_input(plan, INPUT_X + i, in->data);
+        pieces += count;
     }
+    ATTN_TRY(plan_new_weights(plan, 2 * (pieces + 1), error));
     plan->dtype = x->dtype;
     plan->form.projected = true;
     plan->form.axis_count = x->rank == 3;
@@ -407,7 +416,7 @@ static attn_status plan_projections(attn_plan *plan, const attn_multihead *call,
     if (!size_mul(plan->n, plan->out.ld, &plan->out.batch)) {
         return attn_too_large(error);
     }
-    ATTN_TRY(plan_out_projection(plan, call, error));
+    ATTN_TRY(plan_out_projection(plan, call, pieces, error));
     return plan_finish(plan, o, error);
 }
 

@@ -5,18 +5,19 @@
  * bias. Add a member with its meaning to attn_options, directly before reserved, which gets as many
  * words fewer. Its rule goes into check.c if it needs no sizes, and otherwise into this file;
  * OPTION_MAP of check.c says which calls do not have it. A plan has a copy of attn_options; what an
- * option points to becomes a member of plan.h here. A matrix of numbers is a row of plan_inputs.c,
- * too. Its arithmetic goes into mask_keys() (engine/visible.inc) if it adds to scaled scores, into
- * visible.h if it forbids keys, into scale_row() (engine/logits.inc) if it changes the scaled
- * scores themselves, and to the end of row_logits() there if it makes weights without softmax. Its
- * derivative goes into engine/gradient_tile.inc, into the formulas of lib/README.md and into
- * test_gradient_bounds.c. If more than scale, ranges and a mask then lies between a score and
- * softmax, choose_paths() in schedule.c must not call the call plain. If it takes time, cost.c
- * counts it. Add the formula to tests/support/reference.c, which gets the options, and draw the
- * option in tests/unit/random_calls.c; build/release/unit-tests --filter='attention/random_calls*'
- * compares the two. Random calls have few keys, so make it a kind of tests/unit/attention_calls.h,
- * too. What no body can have (NaN) goes to tests/data/library_errors.txt. The formula of the stages
- * is also in lib/README.md and openapi.yaml.
+ * option points to gets a place in bindings.h, and is bound here. A matrix of numbers is a row of
+ * plan_inputs.c, too. Its arithmetic goes into mask_keys() (engine/visible.inc) if it adds to
+ * scaled scores, into visible.h if it forbids keys, into scale_row() (engine/logits.inc) if it
+ * changes the scaled scores themselves, and to the end of row_logits() there if it makes weights
+ * without softmax. Its derivative goes into engine/gradient_tile.inc, into the formulas of
+ * lib/README.md and into test_gradient_bounds.c. If more than scale, ranges and a mask then lies
+ * between a score and softmax, choose_paths() in schedule.c must not call the call plain. If it
+ * takes time, cost.c counts it. Add the formula to tests/support/reference.c, which gets the
+ * options, and draw the option in tests/unit/random_calls.c; build/release/unit-tests
+ * --filter='attention/random_calls*' compares the two. Random calls have few keys, so make it a
+ * kind of tests/unit/attention_calls.h, too. What no body can have (NaN) goes to
+ * tests/data/library_errors.txt. The formula of the stages is also in lib/README.md and
+ * openapi.yaml.
  */
 #include "plan_build.h"
 
@@ -32,27 +33,30 @@ enum {
     DEFAULT_TOP_K = 5
 };
 
-static attn_status read_numbers(const attn_plan *plan, const attn_tensor *tensor, const char *name,
+/* Reads a number for each head, unless none are given. */
+static attn_status read_numbers(const attn_plan *plan, const void *given, const char *name,
                                 double *out, attn_error *error) {
     const struct narrow_type *type = plan->narrow.type;
-    for (size_t h = 0; tensor->data != NULL && h < tensor->shape[0]; h++) {
-        out[h] = number_at(tensor->data, tensor->dtype, h);
+    for (size_t h = 0; given != NULL && h < plan->heads; h++) {
+        out[h] = number_at(given, plan->dtype, h);
         if (!isfinite(out[h])) {
             return attn_fail(error, ATTN_INVALID_ARGUMENT, name, "%s must be finite", name);
         }
-        const double given = out[h];
-        out[h] = type == NULL ? given : (double)narrow_number(type, (float)given);
+        const double exact = out[h];
+        out[h] = type == NULL ? exact : (double)narrow_number(type, (float)exact);
         if (isinf(out[h])) {
-            return narrow_fail(type, name, given, error);
+            return narrow_fail(type, name, exact, error);
         }
     }
     return ATTN_OK;
 }
 
-attn_status plan_read_numbers(attn_plan *plan, attn_error *error) {
-    plan_frequencies(plan);
-    ATTN_TRY(read_numbers(plan, &plan->scoring.alibi, "alibi", plan->scoring.slopes, error));
-    return read_numbers(plan, &plan->scoring.sink, "sink", plan->scoring.sinks, error);
+attn_status plan_read_numbers(const attn_plan *plan, const struct bindings *bindings,
+                              attn_error *error) {
+    const void *const *inputs = bindings->inputs;
+    plan_frequencies(plan, bindings);
+    ATTN_TRY(read_numbers(plan, inputs[INPUT_ALIBI], "alibi", bindings->slopes, error));
+    return read_numbers(plan, inputs[INPUT_SINK], "sink", bindings->sinks, error);
 }
 
 /* Checks how many numbers there are of an option that has one for each head. */
@@ -84,17 +88,17 @@ attn_status plan_scale(attn_plan *plan, const attn_options *o, attn_error *error
     return ATTN_OK;
 }
 
-/* Checks a vector of one number for each head, which plan_read_numbers() reads into new doubles in
- * `out`. Does nothing if `tensor` is NULL. */
-static attn_status per_head_numbers(const attn_tensor *tensor, const char *name, attn_plan *plan,
-                                    attn_tensor *kept, double **out, attn_error *error) {
+/* Checks and binds a vector of one number for each head, which plan_read_numbers() reads into new
+ * doubles in `out`. Does nothing if `tensor` is NULL. */
+static attn_status per_head_numbers(const attn_tensor *tensor, int which, const char *name,
+                                    attn_plan *plan, double **out, attn_error *error) {
     if (tensor == NULL) {
         return ATTN_OK;
     }
     ATTN_TRY(check_matrix(tensor, name, 1, 1, error));
     ATTN_TRY(check_dtype(tensor, name, plan->dtype, error));
     ATTN_TRY(check_per_head(plan, tensor->shape[0], name, error));
-    *kept = *tensor;
+    plan_bind_input(plan, which, tensor->data);
     *out = plan_alloc(plan, plan->heads, sizeof **out);
     return *out == NULL ? attn_no_memory(error) : ATTN_OK;
 }
@@ -115,16 +119,17 @@ static double paper_slope(size_t h, size_t heads) {
 
 static attn_status resolve_alibi(attn_plan *plan, const attn_options *o, attn_error *error) {
     if ((o->flags & ATTN_FLAG_ALIBI) == 0) {
-        return per_head_numbers(o->alibi_slopes, "alibi", plan, &plan->scoring.alibi,
-                                &plan->scoring.slopes, error);
+        return per_head_numbers(o->alibi_slopes, INPUT_ALIBI, "alibi", plan, &plan->bindings.slopes,
+                                error);
     }
-    plan->scoring.slopes = plan_alloc(plan, plan->heads, sizeof *plan->scoring.slopes);
-    if (plan->scoring.slopes == NULL) {
+    double *slopes = plan_alloc(plan, plan->heads, sizeof *slopes);
+    if (slopes == NULL) {
         return attn_no_memory(error);
     }
     for (size_t h = 0; h < plan->heads; h++) {
-        plan->scoring.slopes[h] = paper_slope(h, plan->heads);
+        slopes[h] = paper_slope(h, plan->heads);
     }
+    plan->bindings.slopes = slopes;
     return ATTN_OK;
 }
 
@@ -176,8 +181,12 @@ static attn_status resolve_mask(attn_plan *plan, const attn_options *o, attn_err
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "mask", "mask must hold booleans");
     }
     ATTN_TRY(check_broadcast(o->mask, "mask", plan, &plan->rules.mask, error));
+    if (o->mask != NULL) {
+        plan_bind_input(plan, INPUT_MASK, o->mask->data);
+    }
     if (o->bias != NULL) {
         ATTN_TRY(check_dtype(o->bias, "bias", plan->dtype, error));
+        plan_bind_input(plan, INPUT_BIAS, o->bias->data);
     }
     return check_broadcast(o->bias, "bias", plan, &plan->rules.bias, error);
 }
@@ -208,13 +217,15 @@ static attn_status resolve_padding(attn_plan *plan, const attn_options *o, attn_
                          plan->form.past > 0 ? ", with the past keys" : "");
     }
     const size_t item = items == 1 ? 0 : plan->rules.keys;
-    plan->rules.exists = t->data;
-    plan->rules.exists_item = item;
-    if (plan->rules.mask.data != NULL) {
-        plan->rules.padding = t->data;
-        plan->rules.padding_item = item;
+    plan_bind_input(plan, INPUT_KEY_PADDING, t->data);
+    plan->rules.padding = t->data != NULL;
+    plan->rules.padding_item = item;
+    if (plan->rules.mask.given) {
+        plan->rules.padding_too = plan->rules.padding;
     } else {
-        plan->rules.mask = (struct broadcast){.data = t->data, .stride = {item, 0, 0, 1}};
+        plan_bind_input(plan, INPUT_MASK, t->data);
+        plan->rules.mask =
+            (struct broadcast){.given = plan->rules.padding, .stride = {item, 0, 0, 1}};
     }
     return ATTN_OK;
 }
@@ -285,7 +296,8 @@ static attn_status resolve_decay(attn_plan *plan, const attn_options *o, attn_er
     }
     ATTN_TRY(check_batch(t, "decay", last, &plan->form, &items, error));
     const size_t heads = heads_axis < 0 ? 1 : own[heads_axis];
-    plan->decay = (struct decay){.data = t->data, .items = items, .heads = heads};
+    plan_bind_input(plan, INPUT_DECAY, t->data);
+    plan->decay = (struct decay){.items = items, .heads = heads};
     plan->decay.stride[0] = items == 1 ? 0 : heads * plan->m;
     plan->decay.stride[1] = heads == 1 ? 0 : packed ? 1 : plan->m;
     plan->decay.stride[2] = packed ? heads : 1;
@@ -293,15 +305,14 @@ static attn_status resolve_decay(attn_plan *plan, const attn_options *o, attn_er
 }
 
 /* Returns a mask or a bias with a row for all keys. It has one row for each item, head and query
- * only where the rules differ between them; *rows gets these counts. Its data is a placeholder
- * until a run begins. */
+ * only where the rules differ between them; *rows gets these counts. */
 static struct broadcast extended_rows(const attn_plan *plan, bool items, bool heads, bool queries,
                                       struct extended *rows) {
     *rows =
         (struct extended){items ? plan->batch : 1, heads ? plan->heads : 1, queries ? plan->n : 1};
     const size_t head = rows->rows * plan->m;
     return (struct broadcast){
-        plan, {items ? rows->heads * head : 0, heads ? head : 0, queries ? plan->m : 0, 1}};
+        true, {items ? rows->heads * head : 0, heads ? head : 0, queries ? plan->m : 0, 1}};
 }
 
 /* Replaces all rules by one mask and one bias, in which the extra keys are allowed and get no bias.
@@ -315,12 +326,12 @@ static void extend_rules(attn_plan *plan) {
     plan->extra.given = plan->rules;
     plan->rules = (struct rules){.window = {-1, -1}, .keys = plan->m};
     const bool placed = g->causal || g->window[0] >= 0 || g->window[1] >= 0;
-    if (placed || g->lengths != NULL || g->mask.data != NULL) {
-        const bool items = g->lengths != NULL || g->padding != NULL || mask[0] != 0;
+    if (placed || g->lengths != NULL || g->mask.given) {
+        const bool items = g->lengths != NULL || g->padding_too || mask[0] != 0;
         plan->rules.mask =
             extended_rows(plan, items, mask[1] != 0, placed || mask[2] != 0, &plan->extra.mask);
     }
-    if (g->bias.data != NULL) {
+    if (g->bias.given) {
         plan->rules.bias =
             extended_rows(plan, bias[0] != 0, bias[1] != 0, bias[2] != 0, &plan->extra.bias);
     }
@@ -329,7 +340,7 @@ static void extend_rules(attn_plan *plan) {
 attn_status plan_options(attn_plan *plan, const attn_options *o, attn_error *error) {
     plan->rules.causal = o->causal;
     plan->options = *o;
-    plan->rounding = o->rounding;
+    plan->bindings.rounding = o->rounding;
     plan->rules.keys = present_rows(plan);
     bool windowed = (o->flags & ATTN_FLAG_WINDOW) != 0;
     plan->rules.window[0] = windowed ? o->window[0] : -1;
@@ -342,8 +353,7 @@ attn_status plan_options(attn_plan *plan, const attn_options *o, attn_error *err
     }
     ATTN_TRY(plan_scale(plan, o, error));
     ATTN_TRY(resolve_alibi(plan, o, error));
-    ATTN_TRY(
-        per_head_numbers(o->sink, "sink", plan, &plan->scoring.sink, &plan->scoring.sinks, error));
+    ATTN_TRY(per_head_numbers(o->sink, INPUT_SINK, "sink", plan, &plan->bindings.sinks, error));
     ATTN_TRY(resolve_lengths(plan, o, error));
     place_queries(plan, o);
     ATTN_TRY(resolve_mask(plan, o, error));

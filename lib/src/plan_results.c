@@ -161,12 +161,14 @@ static attn_status new_parts(attn_plan *plan, attn_error *error) {
     for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
         count += most_parts(plan, (attn_result)r);
     }
-    attn_result_tensor *next = count <= PLAN_FEW_PARTS
-                                   ? plan->results.few
-                                   : plan_alloc(plan, count, sizeof(attn_result_tensor));
-    if (next == NULL) {
+    const bool few = count <= PLAN_FEW_PARTS;
+    attn_result_tensor *next =
+        few ? plan->results.few : plan_alloc(plan, count, sizeof(attn_result_tensor));
+    plan->bindings.parts = plan->form.per_head ? plan_alloc(plan, count, sizeof(void *)) : NULL;
+    if (next == NULL || (plan->form.per_head && plan->bindings.parts == NULL)) {
         return attn_no_memory(error);
     }
+    plan->results.parts = next;
     for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
         plan->results.of[r].parts = next;
         next += most_parts(plan, (attn_result)r);
@@ -229,11 +231,22 @@ const attn_result_tensor *attn_plan_tensor(const attn_plan *plan, attn_result re
     return part < attn_plan_parts(plan, result) ? &plan->results.of[result].parts[part] : NULL;
 }
 
+/* Binds a part, see bound_part(). */
+static void bind_part(const attn_plan *plan, struct bindings *bindings, attn_result which,
+                      size_t part, void *data) {
+    if (part == 0) {
+        bindings->results[which] = data;
+    } else {
+        bindings->parts[&plan->results.of[which].parts[part] - plan->results.parts] = data;
+    }
+}
+
 attn_status attn_plan_bind(attn_plan *plan, attn_result result, size_t part, void *data) {
     if (part >= attn_plan_parts(plan, result) || data == NULL) {
         return ATTN_INVALID_ARGUMENT;
     }
     plan->results.of[result].parts[part].data = data;
+    bind_part(plan, &plan->bindings, result, part, data);
     return ATTN_OK;
 }
 
@@ -243,6 +256,18 @@ bool attn_plan_results_bytes(const attn_plan *plan, size_t *bytes) {
     return fits;
 }
 
+void plan_bind_results(const attn_plan *plan, char *buffer, struct bindings *bindings) {
+    for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
+        const struct result *result = &plan->results.of[r];
+        for (size_t p = 0; p < result->count; p++) {
+            size_t bytes = part_bytes(&result->parts[p]);
+            bind_part(plan, bindings, (attn_result)r, p, buffer);
+            size_align(&bytes);
+            buffer += bytes;
+        }
+    }
+}
+
 attn_status attn_plan_bind_all(attn_plan *plan, void *buffer) {
     if (buffer == NULL || (uintptr_t)buffer % ATTN_ALIGNMENT != 0) {
         return ATTN_INVALID_ARGUMENT;
@@ -250,14 +275,11 @@ attn_status attn_plan_bind_all(attn_plan *plan, void *buffer) {
     if (plan->results.bytes == SIZE_MAX) {
         return ATTN_TOO_LARGE;
     }
-    char *next = buffer;
+    plan_bind_results(plan, buffer, &plan->bindings);
     for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
         for (size_t p = 0; p < plan->results.of[r].count; p++) {
-            attn_result_tensor *part = &plan->results.of[r].parts[p];
-            size_t bytes = part_bytes(part);
-            part->data = next;
-            size_align(&bytes);
-            next += bytes;
+            plan->results.of[r].parts[p].data =
+                bound_part(plan, &plan->bindings, (attn_result)r, p);
         }
     }
     return ATTN_OK;

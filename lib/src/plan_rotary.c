@@ -32,10 +32,10 @@ static void positions_of_queries(const attn_plan *plan, int64_t *first, int64_t 
 }
 
 /* Returns the number of positions that a call needs: the largest position and one more. `positions`
- * has one number for each new key of each batch item. */
-static double positions_of_call(const attn_plan *plan) {
+ * has one number for each new key of each batch item; it is NULL if the caller gave none. */
+static double positions_of_call(const attn_plan *plan, const void *positions) {
     const struct rotary *r = &plan->rotary;
-    if (r->positions == NULL) {
+    if (positions == NULL) {
         int64_t first, last;
         positions_of_queries(plan, &first, &last);
         const int64_t keys = (int64_t)present_rows(plan);
@@ -45,7 +45,7 @@ static double positions_of_call(const attn_plan *plan) {
     const size_t count = items * plan->form.new_keys;
     double most = 0;
     for (size_t i = 0; i < count; i++) {
-        const double position = number_at(r->positions, r->positions_dtype, i);
+        const double position = number_at(positions, r->positions_dtype, i);
         /* GCC 12 for 64-bit ARM stops with an internal error if this is a call of fmax(). */
         if (position > most) {
             most = position;
@@ -55,10 +55,10 @@ static double positions_of_call(const attn_plan *plan) {
 }
 
 /* Returns the base with which the dynamic scaling replaces the given one. */
-static double dynamic_base(const attn_plan *plan) {
+static double dynamic_base(const attn_plan *plan, const void *given) {
     const attn_rotary *g = &plan->rotary.given;
     const double columns = (double)plan->rotary.columns;
-    const double positions = fmax(positions_of_call(plan), g->original_positions);
+    const double positions = fmax(positions_of_call(plan, given), g->original_positions);
     const double grown = g->factor * positions / g->original_positions - (g->factor - 1);
     return columns > 2 ? g->base * pow(grown, columns / (columns - 2)) : g->base;
 }
@@ -110,19 +110,20 @@ static double default_factor(const attn_rotary *g) {
     return 1;
 }
 
-void plan_frequencies(attn_plan *plan) {
-    struct rotary *r = &plan->rotary;
+void plan_frequencies(const attn_plan *plan, const struct bindings *bindings) {
+    const struct rotary *r = &plan->rotary;
     const attn_rotary *g = &r->given;
-    if (r->numbers == NULL) {
+    const void *positions = bindings->inputs[INPUT_POSITIONS];
+    if (bindings->frequencies == NULL) {
         return;
     }
     const double *divisors = NULL;
     double base = g->base, low = 0, high = 1;
     if (g->scaling == ATTN_ROTARY_DYNAMIC) {
-        base = dynamic_base(plan);
+        base = dynamic_base(plan, positions);
     } else if (g->scaling == ATTN_ROTARY_LONGROPE) {
-        divisors =
-            positions_of_call(plan) > g->original_positions ? g->long_factors : g->short_factors;
+        divisors = positions_of_call(plan, positions) > g->original_positions ? g->long_factors
+                                                                              : g->short_factors;
     } else if (g->scaling == ATTN_ROTARY_YARN) {
         yarn_range(g, r->columns, &low, &high);
     }
@@ -138,31 +139,30 @@ void plan_frequencies(attn_plan *plan) {
             const double ramp = fmin(fmax(((double)k - low) / (high - low), 0), 1);
             f = f / g->factor * ramp + f * (1 - ramp);
         }
-        r->numbers[k] = f;
+        bindings->frequencies[k] = f;
     }
-    r->factor = g->attention_factor != 0 ? g->attention_factor : default_factor(g);
 }
 
 /* ----------------------------------------------------------------------------------- the checks */
 
-/* Checks the norm of a matrix with so many heads. */
-static attn_status check_norm(const attn_plan *plan, const attn_tensor *norm, const char *name,
-                              size_t heads, struct norm *out, attn_error *error) {
+/* Checks and binds the norm of a matrix with so many heads. */
+static attn_status bind_norm(attn_plan *plan, const attn_tensor *norm, int which, const char *name,
+                             size_t heads, bool *whole, attn_error *error) {
     size_t columns = plan->head[0].d;
     if (norm == NULL) {
         return ATTN_OK;
     }
     ATTN_TRY(check_matrix(norm, name, 1, 1, error));
     ATTN_TRY(check_dtype(norm, name, plan->dtype, error));
-    out->weights = norm->data;
+    plan_bind_input(plan, which, norm->data);
     for (size_t h = 0; h < plan->heads; h++) {
         if (plan->head[h].d != columns) { /* one of the two does not fit */
             ATTN_TRY(check_shape(norm, name, 1, &columns, error));
             return check_shape(norm, name, 1, &plan->head[h].d, error);
         }
     }
-    out->whole = heads > 1 && norm->shape[0] == heads * columns;
-    return out->whole ? ATTN_OK : check_shape(norm, name, 1, &columns, error);
+    *whole = heads > 1 && norm->shape[0] == heads * columns;
+    return *whole ? ATTN_OK : check_shape(norm, name, 1, &columns, error);
 }
 
 /* Fails unless a number that the scaling needs is finite and at least `least`. */
@@ -281,7 +281,7 @@ static attn_status check_positions(attn_plan *plan, const attn_tensor *t, attn_e
                          "of the %zu queries and of the %zu new keys",
                          t->shape[t->rank - 1], plan->n, plan->form.new_keys);
     }
-    r->positions = t->data;
+    plan_bind_input(plan, INPUT_POSITIONS, t->data);
     r->positions_dtype = t->dtype;
     return ATTN_OK;
 }
@@ -302,19 +302,19 @@ static attn_status check_tables(attn_plan *plan, const attn_rotary *g, attn_erro
     ATTN_TRY(check_equal("rotary_cos", g->cos->shape[g->cos->rank - 1], "column",
                          "half of the columns that turn", r->columns / 2, error));
     r->table_rows = g->cos->shape[g->cos->rank - 2];
-    r->cos = g->cos->data;
-    r->sin = g->sin->data;
+    plan_bind_input(plan, INPUT_ROTARY_COS, g->cos->data);
+    plan_bind_input(plan, INPUT_ROTARY_SIN, g->sin->data);
     if (plan->options.sequences != NULL) {
         return ATTN_OK; /* the plans of the sequences check them */
     }
-    if (r->positions != NULL) { /* their numbers are checked when they are read */
+    if (plan_has(plan, INPUT_POSITIONS)) { /* their numbers are checked when they are read */
         return plan->form.empty ? ATTN_OK
                                 : check_matrix(g->cos, "rotary_cos", 2, 2 + MOST_AXES, error);
     }
     int64_t first, last;
     positions_of_queries(plan, &first, &last);
     first = g->offset + (first < 0 ? first : 0);
-    const double end = positions_of_call(plan);
+    const double end = positions_of_call(plan, NULL);
     if (first < 0 || end > (double)r->table_rows) {
         return attn_fail(error, ATTN_SHAPE_MISMATCH, "rotary_cos",
                          "rotary_cos has %zu row%s, one for each position from 0 on, but the call "
@@ -333,16 +333,17 @@ static attn_status keep_numbers(attn_plan *plan, const attn_rotary *given, attn_
     g->beta_fast = g->beta_fast == 0 ? 32 : g->beta_fast;
     g->beta_slow = g->beta_slow == 0 ? 1 : g->beta_slow;
     ATTN_TRY(check_scaling(g, pairs, error));
+    r->factor = g->attention_factor != 0 ? g->attention_factor : default_factor(g);
     const size_t lists = g->scaling == ATTN_ROTARY_LONGROPE ? 2 : 0;
-    r->numbers = plan_alloc(plan, (1 + lists) * pairs, sizeof *r->numbers);
-    if (r->numbers == NULL) {
+    double *numbers = plan_alloc(plan, (1 + lists) * pairs, sizeof *numbers);
+    if (numbers == NULL) {
         return attn_no_memory(error);
     }
     if (lists > 0) {
-        g->short_factors = memcpy(r->numbers + pairs, given->short_factors, pairs * sizeof(double));
-        g->long_factors =
-            memcpy(r->numbers + 2 * pairs, given->long_factors, pairs * sizeof(double));
+        g->short_factors = memcpy(numbers + pairs, given->short_factors, pairs * sizeof(double));
+        g->long_factors = memcpy(numbers + 2 * pairs, given->long_factors, pairs * sizeof(double));
     }
+    plan->bindings.frequencies = numbers;
     return ATTN_OK;
 }
 
@@ -404,7 +405,9 @@ attn_status plan_rotary(attn_plan *plan, const attn_options *o, attn_error *erro
     }
     const bool norms = o->norm_q != NULL || o->norm_k != NULL;
     ATTN_TRY(check_norm_epsilon(o, norms ? NULL : "norm_Q or norm_K", &plan->norm_epsilon, error));
-    ATTN_TRY(check_norm(plan, o->norm_q, "norm_Q", plan->in.q.heads, &plan->norm_q, error));
-    ATTN_TRY(check_norm(plan, o->norm_k, "norm_K", plan->kv_heads, &plan->norm_k, error));
+    ATTN_TRY(bind_norm(plan, o->norm_q, INPUT_NORM_Q, "norm_Q", plan->in.q.heads,
+                       &plan->whole_norm_q, error));
+    ATTN_TRY(bind_norm(plan, o->norm_k, INPUT_NORM_K, "norm_K", plan->kv_heads, &plan->whole_norm_k,
+                       error));
     return o->rotary == NULL ? ATTN_OK : check_rotary(plan, o->rotary, error);
 }

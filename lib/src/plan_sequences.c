@@ -255,15 +255,16 @@ static attn_status list_rows(attn_plan *plan, const attn_sequences *given, attn_
 }
 
 /* Does the plan of a sequence depend on the numbers of its positions? */
-static bool reads_positions(const struct rotary *r) {
-    return r->positions != NULL &&
-           (r->given.scaling == ATTN_ROTARY_DYNAMIC || r->given.scaling == ATTN_ROTARY_LONGROPE);
+static bool reads_positions(const attn_plan *plan) {
+    const attn_rotary_scaling scaling = plan->rotary.given.scaling;
+    return plan_has(plan, INPUT_POSITIONS) &&
+           (scaling == ATTN_ROTARY_DYNAMIC || scaling == ATTN_ROTARY_LONGROPE);
 }
 
 /* Returns the end of the rows that have one plan with row `first`. */
 static size_t end_of_alike(const attn_plan *plan, size_t first) {
     const struct packed_rows *rows = plan->sequences->rows, *one = &rows[first];
-    const bool alone = reads_positions(&plan->rotary) && !is_empty(one);
+    const bool alone = reads_positions(plan) && !is_empty(one);
     size_t end = first + 1;
     while (
         end < plan->sequences->count && !alone &&
@@ -285,7 +286,7 @@ static attn_status new_kinds(attn_plan *plan, attn_error *error) {
         return attn_fail(error, ATTN_TOO_LARGE, "sequences",
                          "the sequences have %zu different %s; with %zu head%s at most %zu are "
                          "possible",
-                         kinds, reads_positions(&plan->rotary) ? "positions" : "pairs of lengths",
+                         kinds, reads_positions(plan) ? "positions" : "pairs of lengths",
                          plan->heads, plural_end(plan->heads), most);
     }
     s->alike = plan_alloc(plan, kinds, sizeof *s->alike);
@@ -341,7 +342,7 @@ static attn_status plan_sequence(const attn_plan *plan, const struct flat *f,
         }
         o.decay = &decay;
     }
-    if (plan->rotary.positions != NULL) {
+    if (plan_has(plan, INPUT_POSITIONS)) {
         rotary = *o.rotary;
         positions = some_rows(rotary.positions, rotary.positions->rank - 1, at->q, at->n);
         rotary.positions = &positions;
@@ -398,9 +399,9 @@ static size_t map_short_scratch(struct alike *kind) {
             own->in.k.numbers,
             own->in.v.numbers,
             own->decay.heads * own->m,
-            own->rotary.positions != NULL ? wide->n : 0,
-            own->gradients.upstream.output != NULL ? own->out.batch : 0,
-            own->gradients.upstream.lse != NULL ? wide->heads * wide->n : 0,
+            plan_has(own, INPUT_POSITIONS) ? wide->n : 0,
+            plan_has(own, INPUT_GRAD_OUTPUT) ? own->out.batch : 0,
+            plan_has(own, INPUT_GRAD_LSE) ? wide->heads * wide->n : 0,
         };
         for (int i = 0; i < ROWS_COUNT; i++) {
             reserve_bytes(&bytes, numbers[i] * sizeof(double), &kind->wide.rows[i]);
@@ -506,6 +507,7 @@ static attn_status plan_parts_of_call(attn_plan *plan, const struct flat *f, att
         return attn_no_memory(error);
     }
     struct sequences *s = plan->sequences;
+    plan->kind = &plan_kind_sequences;
     ATTN_TRY(plan_narrow(plan, error));
     ATTN_TRY(list_rows(plan, given, error));
     ATTN_TRY(new_kinds(plan, error));

@@ -70,7 +70,9 @@ attn_status attn_plan_softmax(attn_plan **plan, const attn_tensor *x, int axis, 
     output->count = 1;
     plan_add_bytes(p, &output->parts[0]);
     p->dtype = x->dtype;
-    p->slices = (struct slices){.alone = true, .x = x->data, .outer = 1, .inner = 1};
+    p->kind = &plan_kind_softmax;
+    p->slices = (struct slices){.outer = 1, .inner = 1};
+    plan_bind_input(p, INPUT_X, x->data);
     axis = axis < 0 ? axis + x->rank : axis;
     for (int i = 0; i < x->rank; i++) {
         p->slices.outer *= i < axis ? x->shape[i] : 1;

@@ -9,31 +9,26 @@
 #include "status.h"
 #include "tensor.h"
 
-/* Gives the wide plan its own heads and pieces, in which the schedule and the copies write. */
-static attn_status copy_lists(attn_plan *wide, const attn_plan *plan, attn_error *error) {
+/* Gives the wide plan its own heads, in which the schedule writes. */
+static attn_status copy_heads(attn_plan *wide, const attn_plan *plan, attn_error *error) {
     ATTN_TRY(plan_new_heads(wide, error));
     memcpy(wide->head, plan->head, plan->heads * sizeof *plan->head);
-    for (int i = 0; i < PROJECT_COUNT; i++) {
-        struct projection *p = &wide->project[i];
-        struct piece *pieces = plan_alloc(wide, p->count, sizeof *pieces);
-        if (pieces == NULL) {
-            return attn_no_memory(error);
-        }
-        p->pieces = p->count == 0 ? pieces : memcpy(pieces, p->pieces, p->count * sizeof *pieces);
-    }
     return ATTN_OK;
 }
 
 /* Lets the wide plan read copies, which each run fills. */
-static attn_status place_copies(struct wide *wide, attn_error *error) {
+static attn_status bind_copies(struct wide *wide, attn_error *error) {
     struct copies *copies = &wide->copies;
-    ATTN_TRY(plan_copy_inputs(wide->plan, true, copies, error));
-    wide->numbers = plan_alloc(wide->plan, copies->numbers, sizeof *wide->numbers);
+    attn_plan *plan = wide->plan;
+    ATTN_TRY(plan_copy_inputs(plan, true, copies, error));
+    wide->numbers = plan_alloc(plan, copies->numbers, sizeof *wide->numbers);
     if (wide->numbers == NULL) {
         return attn_no_memory(error);
     }
+    ATTN_TRY(plan_new_weights(plan, plan->weights, error));
     for (size_t i = 0; i < copies->count; i++) {
-        *copies->inputs[i].place = wide->numbers + copies->inputs[i].at;
+        *bound_input(&plan->bindings, copies->inputs[i].which) =
+            wide->numbers + copies->inputs[i].at;
     }
     return ATTN_OK;
 }
@@ -56,6 +51,9 @@ attn_status plan_wide(attn_plan *plan, attn_error *error) {
     ATTN_TRY(plan_new(&plan->wide->plan, error));
     attn_plan *wide = plan->wide->plan;
     *wide = *plan;
+    plan->bindings.wide = &wide->bindings;
+    wide->bindings.inputs[INPUT_ALIBI] = NULL; /* the plan reads their numbers for both */
+    wide->bindings.inputs[INPUT_SINK] = NULL;
     wide->wide = NULL;
     wide->memory = NULL;
     wide->bytes = 0;
@@ -63,8 +61,8 @@ attn_status plan_wide(attn_plan *plan, attn_error *error) {
     wide->results =
         (struct result_set){.wanted = plan->results.wanted & RESULTS_OF(RESULT_GRADIENT),
                             .head_rows = plan->results.head_rows};
-    ATTN_TRY(copy_lists(wide, plan, error));
-    ATTN_TRY(place_copies(plan->wide, error));
+    ATTN_TRY(copy_heads(wide, plan, error));
+    ATTN_TRY(bind_copies(plan->wide, error));
     ATTN_TRY(plan_results(wide, error));
     ATTN_TRY(plan_schedule(wide, error));
     return bind_results(wide, error);

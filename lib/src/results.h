@@ -96,8 +96,7 @@ static inline bool result_is(attn_result result, unsigned kinds) {
 
 /* How many results are of a kind. */
 enum {
-    RESULT_COPIES = __builtin_popcountll(RESULTS_OF(RESULT_COPY)),
-    RESULT_SHARES = __builtin_popcountll(RESULTS_OF(RESULT_SHARED))
+    RESULT_COPIES = __builtin_popcountll(RESULTS_OF(RESULT_COPY))
 };
 
 /* Returns how many results of a kind come before this one. */

@@ -15,7 +15,6 @@
 #include "engine/partial.h"
 #include "kernels/kernels.h"
 #include "plan_build.h"
-#include "plan_linear.h"
 #include "status.h"
 #include "tensor.h"
 
@@ -222,10 +221,10 @@ static void choose_paths(attn_plan *plan, double head_cost) {
                             (double)plan->batch * (double)plan->heads * (double)plan->n *
                                     (double)plan->m * (double)attn_dtype_size(plan->dtype) >
                                 STREAM_BYTES;
-    path->plain = plan->rules.mask.stride[3] == (plan->rules.mask.data != NULL) &&
-                  plan->rules.bias.data == NULL && plan->scoring.slopes == NULL &&
-                  plan->decay.data == NULL && plan->options.softcap == 0 &&
-                  plan->rounding == NULL && plan->options.normalization == ATTN_SOFTMAX;
+    path->plain = plan->rules.mask.stride[3] == plan->rules.mask.given && !plan->rules.bias.given &&
+                  !plan_has_slopes(plan) && !plan_has(plan, INPUT_DECAY) &&
+                  plan->options.softcap == 0 && plan->options.rounding == NULL &&
+                  plan->options.normalization == ATTN_SOFTMAX;
     for (size_t h = 0; h < plan->heads; h++) { /* a plain call rounds the scale to the dtype */
         const double scale = plan->head[h].scale;
         path->plain = path->plain && scale > 0 &&
@@ -405,7 +404,7 @@ static void choose_preparation(attn_plan *plan) {
     const size_t rows[PREPARE_COUNT] = {
         plan_prepares_queries(plan) ? plan->in.q.items * plan->n : 0,
         plan_prepares_keys(plan) ? plan->in.k.items * plan->form.new_keys : 0,
-        plan->in.v.bias != NULL ? plan->in.v.items * plan->form.new_keys : 0,
+        plan_has(plan, INPUT_B_V) ? plan->in.v.items * plan->form.new_keys : 0,
         plan->extra.count > 0 ? plan->batch : 0,
         mask->items * mask->heads * mask->rows,
         bias->items * bias->heads * bias->rows,
@@ -566,32 +565,9 @@ size_t attn_plan_scratch(const attn_plan *plan) {
 }
 
 size_t attn_plan_phases(const attn_plan *plan) {
-    if (plan->linear != NULL) {
-        return linear_phases(plan->linear);
-    }
-    if (plan->sequences != NULL) {
-        return plan->sequences->phases;
-    }
-    return PHASE_COUNT + (plan->wide != NULL ? 1 : plan->gradients.phases);
+    return plan->kind->phases(plan);
 }
 
 size_t attn_plan_tasks(const attn_plan *plan, size_t phase) {
-    const struct gradients *g = &plan->gradients;
-    if (phase >= attn_plan_phases(plan)) {
-        return 0;
-    }
-    if (plan->linear != NULL) {
-        return linear_tasks(plan, phase);
-    }
-    if (plan->sequences != NULL) {
-        return phase == PHASE_NARROW ? plan->schedule.tasks[PHASE_NARROW]
-                                     : sequences_tasks(plan->sequences, phase);
-    }
-    if (phase >= PHASE_COUNT) {
-        return plan->wide != NULL ? 1 : g->tasks[gradient_phase_of(g, phase - PHASE_COUNT)];
-    }
-    if (plan->path.small) { /* one task runs those of all phases */
-        return phase == PHASE_PROJECT;
-    }
-    return plan->schedule.tasks[phase];
+    return phase < attn_plan_phases(plan) ? plan->kind->tasks(plan, phase) : 0;
 }

@@ -54,7 +54,7 @@ static double cost_of_going_back(const struct linear *l, double columns) {
         return 0;
     }
     const double strips = ceil(columns / (double)l->gradients.strip);
-    const double passes = 1 + 0.5 * (double)l->group + (l->decay.data != NULL) + l->corrects;
+    const double passes = 1 + 0.5 * (double)l->group + l->decay.given + l->corrects;
     const double heads = (double)l->group * (BACK_HEAD + BACK_ROW * (double)l->d);
     return strips * (BACK_STEP + heads) +
            BACK * passes * (double)l->d * fmax(columns, NARROW * strips);
@@ -81,7 +81,7 @@ static double cost_of_position(const attn_plan *plan, double columns) {
     const double d = (double)l->d, group = (double)l->group, wide = linear_is_wide(plan),
                  back = cost_of_going_back(l, columns);
     if (l->chunk == 0) {
-        const double passes = 2 + (l->decay.data != NULL);
+        const double passes = 2 + l->decay.given;
         const double kept = plan_wants(plan, ATTN_WANT(STATES)) ? KEEP * columns : 0;
         const double read = READ_HEAD + d * (columns < FEW_COLUMNS ? READ_FEW : PASS * columns);
         return back + STEP + d * (fmax(columns, NARROW) * passes * PASS + kept) +
@@ -197,8 +197,8 @@ static void cut_checks(attn_plan *plan, bool lengths) {
     };
     struct linear *l = plan->linear;
     const size_t heads = plan->heads, states = l->states;
-    double numbers = l->decay.data != NULL ? (double)states * (l->by_column ? (double)l->d : 1) : 0;
-    numbers += l->beta.data != NULL ? (double)states : 0;
+    double numbers = l->decay.given ? (double)states * (l->by_column ? (double)l->d : 1) : 0;
+    numbers += l->beta.given ? (double)states : 0;
     numbers += lengths ? (double)heads * (double)l->d_v : 0;
     if (lengths && plan_wants(plan, ATTN_WANT(STATES))) {
         numbers += (double)states * (double)l->d * (double)l->d_v;
@@ -336,7 +336,7 @@ struct gradient_rows linear_gradient_rows(const attn_plan *plan, enum linear_inp
                                    .items = gates->stride[0] == 0 ? 1 : plan->batch,
                                    .heads = gates->stride[1] == 0 ? 1 : l->states,
                                    .rows = broadcast ? 1 : plan->n,
-                                   .width = gates->data == NULL     ? 0
+                                   .width = !gates->given           ? 0
                                             : decay && l->by_column ? l->d
                                                                     : 1,
                                    .stride = {gates->stride[0], gates->stride[1], gates->stride[2]},

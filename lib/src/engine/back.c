@@ -78,7 +78,7 @@ static double *share_of(const struct back *b, enum linear_input input, size_t h,
         rows->of_lines ? s->line->item : item_of(s) * s->plan->n + s->line->first + i;
     return s->l->gradients.shares[input] == SIZE_MAX
                ? NULL
-               : linear_share(s->plan, input, rows, rows->bands == 1 ? 0 : b->band, place, h);
+               : share_of_row(s, input, rows, rows->bands == 1 ? 0 : b->band, place, h);
 }
 
 /* Adds numbers to a share of a position, which the first strip begins. */
@@ -132,7 +132,7 @@ static void read_start(const struct back *b, double *to) {
 /* Returns row c of the gradient of the state in the workspace. */
 static double *kept_gradient(const struct back *b, size_t c) {
     const struct band *s = &b->s;
-    return linear_state_share(s->plan, s->line->item, s->state, c) + s->column;
+    return share_of_state(s, s->line->item, s->state, c) + s->column;
 }
 
 /* Reads the gradient of the state after the last position of the segment. */
@@ -144,11 +144,12 @@ static void read_gradient(const struct back *b) {
         double *row = b->grad + c * s->columns;
         if (s->end < s->line->rows) {
             memcpy(row, kept_gradient(b, c), s->columns * sizeof *row);
-        } else if (l->gradients.state == NULL) {
+        } else if (!plan_has(s->plan, INPUT_GRAD_STATE)) {
             memset(row, 0, s->columns * sizeof *row);
         } else {
             const size_t at = (state + c) * l->d_v + s->column;
-            read_doubles(s, at_number(s->plan, l->gradients.state, at), s->columns, 1, row);
+            read_doubles(s, at_number(s->plan, s->bindings->inputs[INPUT_GRAD_STATE], at),
+                         s->columns, 1, row);
         }
     }
 }
@@ -160,10 +161,10 @@ static void go_on(const struct back *b, size_t i, size_t x, const double *from, 
     const struct head *head = &s->plan->head[s->state * l->group];
     const size_t d = l->d, columns = s->columns;
     double *key = b->keys + x * d, *left = b->left + x * columns, *u = b->u + x * columns;
-    const void *k = row_of(s, &s->plan->in.k, head->k, i);
+    const void *k = row_of(s, INPUT_K, head->k, i);
     const double *gates = band_gates(s, i, b->gates + x * d);
     read_doubles(s, k, d, norm_of(s, k), key);
-    read_doubles(s, row_of(s, &s->plan->in.v, head->v + s->column, i), columns, 1, left);
+    read_doubles(s, row_of(s, INPUT_V, head->v + s->column, i), columns, 1, left);
     if (l->corrects) {
         s->kernels->spread_f64(b->x, key, d, -1, false);
         if (gates != NULL) {
@@ -184,18 +185,18 @@ static void read_outputs(const struct back *b, size_t i, const double *key, cons
     const struct linear *l = s->l;
     const attn_plan *p = s->plan;
     const size_t d = l->d, columns = s->columns;
-    if (l->gradients.output == NULL) {
+    if (!plan_has(p, INPUT_GRAD_OUTPUT)) {
         memset(b->grad_u, 0, columns * sizeof *b->grad_u);
         s->kernels->mix_f64(b->grad_u, key, b->grad, columns, d, columns);
         memset(b->x, 0, d * sizeof *b->x);
     }
     for (size_t h = s->state * l->group; h < (s->state + 1) * l->group; h++) {
         double *share = share_of(b, LINEAR_Q, h, i);
-        if (l->gradients.output != NULL) {
-            const void *q = row_of(s, &p->in.q, p->head[h].q, i);
+        if (plan_has(p, INPUT_GRAD_OUTPUT)) {
+            const void *q = row_of(s, INPUT_Q, p->head[h].q, i);
             read_doubles(s, q, d, norm_of(s, q), b->q);
-            read_doubles(s, row_of_output(s, l->gradients.output, h, i), columns, p->head[h].scale,
-                         b->out);
+            read_doubles(s, row_of_output(s, s->bindings->inputs[INPUT_GRAD_OUTPUT], h, i), columns,
+                         p->head[h].scale, b->out);
             s->kernels->step_f64(b->grad, columns, b->grad, columns, d, columns, NULL, b->q, b->out,
                                  key, b->grad_u);
             s->kernels->wide_dots_f64(b->x, b->out, state, columns, d, columns);

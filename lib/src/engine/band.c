@@ -6,7 +6,7 @@
 
 const double *band_gates(const struct band *s, size_t i, double *gates) {
     const size_t d = s->l->d, count = decays_of(s->l);
-    const void *decays = count == 0 ? NULL : gate_of(s, &s->l->decay, i);
+    const void *decays = count == 0 ? NULL : gate_of(s, INPUT_DECAY, i);
     for (size_t c = 0; c < count; c++) {
         gates[c] = exp(number_at(decays, s->plan->dtype, c));
     }

@@ -14,6 +14,7 @@
 /* A band of a state, and the line whose positions it is computed for. */
 struct band {
     const attn_plan *plan;
+    const struct bindings *bindings;
     const struct linear *l;
     const struct attn_kernels *kernels;
     attn_error *error;
@@ -60,9 +61,9 @@ static inline void read_doubles(const struct band *s, const void *from, size_t c
 }
 
 /* Returns a row of Q, K or V: position i of the line, in the head that begins at `at`. */
-static inline const void *row_of(const struct band *s, const struct operand *o, size_t at,
-                                 size_t i) {
-    return at_number(s->plan, o->data,
+static inline const void *row_of(const struct band *s, int input, size_t at, size_t i) {
+    const struct operand *o = &s->plan->in.q + (input - INPUT_Q);
+    return at_number(s->plan, s->bindings->inputs[input],
                      s->line->item * o->batch + at + (s->line->first + i) * o->ld);
 }
 
@@ -88,20 +89,20 @@ static inline double norm_of(const struct band *s, const void *row) {
 }
 
 /* Returns a decay or beta of position i of the line, in column 0. */
-static inline const void *gate_of(const struct band *s, const struct broadcast *gates, size_t i) {
-    const size_t *stride = gates->stride;
-    return at_number(s->plan, gates->data,
+static inline const void *gate_of(const struct band *s, int input, size_t i) {
+    const size_t *stride = input == INPUT_DECAY ? s->l->decay.stride : s->l->beta.stride;
+    return at_number(s->plan, s->bindings->inputs[input],
                      s->line->item * stride[0] + s->state * stride[1] +
                          (s->line->first + i) * stride[2]);
 }
 
 static inline double beta_of(const struct band *s, size_t i) {
-    return number_at(gate_of(s, &s->l->beta, i), s->plan->dtype, 0);
+    return number_at(gate_of(s, INPUT_BETA, i), s->plan->dtype, 0);
 }
 
 /* Returns how many decays a position has. */
 static inline size_t decays_of(const struct linear *l) {
-    return l->decay.data == NULL ? 0 : l->by_column ? l->d : 1;
+    return !l->decay.given ? 0 : l->by_column ? l->d : 1;
 }
 
 /* Returns the batch item of the line in a result: all sequences are in the same one. An input that
@@ -116,22 +117,40 @@ static inline double *kept_state(const struct band *s, size_t end) {
     const struct linear *l = s->l;
     const size_t segment = l->gradients.wanted ? end / l->rows - 1 : 0;
     const size_t line = segment * l->longer[1] + (size_t)(s->line - l->lines);
-    return (double *)s->plan->workspace + (line * l->states + s->state) * l->d * l->d_v +
+    return (double *)s->bindings->workspace + (line * l->states + s->state) * l->d * l->d_v +
            s->column * l->d;
+}
+
+/* Returns a share of a row: that of a band of an owner at `place`, which is the number of a line,
+ * or that of a position among those of all batch items. */
+static inline double *share_of_row(const struct band *s, enum linear_input input,
+                                   const struct gradient_rows *rows, size_t band, size_t place,
+                                   size_t owner) {
+    const size_t places = rows->of_lines ? rows->lines : s->plan->batch * s->plan->n;
+    double *shares = (double *)s->bindings->workspace + s->l->gradients.shares[input];
+    return shares + ((band * places + place) * rows->owners + owner) * rows->width;
+}
+
+/* Returns row c of the gradient of a state of a line, which is its share of past_state. */
+static inline double *share_of_state(const struct band *s, size_t line, size_t state, size_t c) {
+    const struct linear *l = s->l;
+    return (double *)s->bindings->workspace + l->gradients.states +
+           ((line * l->states + state) * l->d + c) * l->d_v;
 }
 
 /* Returns row c of a band of the past state, or NULL if it is zeros. */
 static inline const void *past_row(const struct band *s, size_t c) {
     const struct linear *l = s->l;
-    return l->past == NULL ? NULL
-                           : at_number(s->plan, l->past,
-                                       s->line->item * l->past_item +
-                                           (s->state * l->d + c) * l->d_v + s->column);
+    const void *past = s->bindings->inputs[INPUT_PAST_STATE];
+    return past == NULL ? NULL
+                        : at_number(s->plan, past,
+                                    s->line->item * l->past_item + (s->state * l->d + c) * l->d_v +
+                                        s->column);
 }
 
 /* Reads row c of a band of the past state. */
 static inline void read_past(const struct band *s, size_t c, double *to) {
-    if (s->l->past == NULL) {
+    if (!plan_has(s->plan, INPUT_PAST_STATE)) {
         memset(to, 0, s->columns * sizeof *to);
     } else {
         read_doubles(s, past_row(s, c), s->columns, 1, to);
@@ -143,7 +162,7 @@ static inline void *band_state(const struct band *s, attn_result which, size_t r
                                size_t c) {
     const struct linear *l = s->l;
     const size_t state = (s->line->item * l->states + s->state) * rows + row;
-    const void *data = s->plan->results.of[which].parts[0].data;
+    const void *data = s->bindings->results[which];
     return (char *)at_number(s->plan, data, (state * l->d + c) * l->d_v + s->column);
 }
 
@@ -158,14 +177,14 @@ static inline const void *row_of_output(const struct band *s, const void *data, 
 }
 
 static inline void *band_output(const struct band *s, size_t h, size_t i) {
-    return (char *)(uintptr_t)row_of_output(s, s->plan->results.of[ATTN_RESULT_OUTPUT].parts->data,
-                                            h, i);
+    const void *data = s->bindings->results[ATTN_RESULT_OUTPUT];
+    return (char *)(uintptr_t)row_of_output(s, data, h, i);
 }
 
 /* Returns the weights of the query at position i of the line in head h. */
 static inline char *band_weights(const struct band *s, size_t h, size_t i) {
     const attn_plan *p = s->plan;
-    return (char *)at_number(p, p->results.of[ATTN_RESULT_WEIGHTS].parts[0].data,
+    return (char *)at_number(p, s->bindings->results[ATTN_RESULT_WEIGHTS],
                              ((s->line->item * p->heads + h) * p->n + i) * p->n);
 }
 

@@ -10,7 +10,6 @@
  */
 #include "engine/band.h"
 
-#include "engine/run.h"
 #include "status.h"
 #include "tensor.h"
 
@@ -31,8 +30,7 @@ static char *row_of_decays(const struct band *s, size_t i) {
     const size_t item = item_of(s), row = s->line->first + i;
     const size_t place = p->form.packed ? (item * p->n + row) * l->states + s->state
                                         : (item * l->states + s->state) * p->n + row;
-    return (char *)at_number(p, p->results.of[ATTN_RESULT_DECAYS].parts[0].data,
-                             place * decays_of(l));
+    return (char *)at_number(p, s->bindings->results[ATTN_RESULT_DECAYS], place * decays_of(l));
 }
 
 /* Checks the decays and the beta of a position, and writes its gates. */
@@ -41,7 +39,7 @@ static attn_status check_position(const struct band *s, size_t i) {
     const attn_plan *p = s->plan;
     void *gates = plan_wants(p, ATTN_WANT(DECAYS)) ? row_of_decays(s, i) : NULL;
     for (size_t c = 0; c < decays_of(l); c++) {
-        const double decay = number_at(gate_of(s, &l->decay, i), p->dtype, c);
+        const double decay = number_at(gate_of(s, INPUT_DECAY, i), p->dtype, c);
         if (!(decay <= 0)) {
             return bad_gate(s, "decay", decay, i,
                             "decay is the logarithm of the gate, so it is at most 0");
@@ -50,7 +48,7 @@ static attn_status check_position(const struct band *s, size_t i) {
             put_number(gates, p->dtype, c, exp(decay));
         }
     }
-    const double beta = l->beta.data == NULL ? 0 : beta_of(s, i);
+    const double beta = l->beta.given ? beta_of(s, i) : 0;
     return isfinite(beta) ? ATTN_OK : bad_gate(s, "beta", beta, i, "beta must be finite");
 }
 
@@ -188,9 +186,13 @@ static attn_status weigh_blocks(struct band *s, size_t task, void *scratch) {
     return ATTN_OK;
 }
 
-attn_status linear_task(const attn_plan *plan, size_t phase, size_t task, void *scratch,
-                        attn_error *error) {
-    struct band s = {.plan = plan, .l = plan->linear, .kernels = attn_kernels(), .error = error};
+static attn_status linear_run(const attn_plan *plan, const struct bindings *bindings, size_t phase,
+                              size_t task, void *scratch, attn_error *error) {
+    struct band s = {.plan = plan,
+                     .bindings = bindings,
+                     .l = plan->linear,
+                     .kernels = attn_kernels(),
+                     .error = error};
     const size_t segments = s.l->segments;
     if (phase == 0) {
         return check_task(&s, task);
@@ -205,3 +207,30 @@ attn_status linear_task(const attn_plan *plan, size_t phase, size_t task, void *
     return task < tasks ? segment_task(&s, phase - 1, task, false, scratch)
                         : weigh_blocks(&s, task - tasks, scratch);
 }
+
+/* The first phase checks numbers, and each of the others is a segment. The weights belong to the
+ * first segment. Then each segment has a phase of the gradients, from the last to the first, and
+ * the last phase adds their shares. */
+static size_t linear_phases(const attn_plan *plan) {
+    const struct linear *l = plan->linear;
+    return 1 + l->segments + (l->gradients.wanted ? l->segments + 1 : 0);
+}
+
+static size_t linear_tasks(const attn_plan *plan, size_t phase) {
+    const struct linear *l = plan->linear;
+    size_t tasks = phase == 0 ? l->checks.tasks : 0;
+    if (phase > 0 && phase <= l->segments) {
+        tasks = (linear_runs(plan, phase - 1) ? linear_segment_tasks(l, phase - 1) : 0) +
+                (phase == 1 ? l->weights.tasks : 0);
+    } else if (phase > 0 && phase <= 2 * l->segments) {
+        tasks = linear_segment_tasks(l, 2 * l->segments - phase);
+    } else if (phase > 0) {
+        for (int i = 0; i < LINEAR_INPUTS; i++) {
+            tasks += l->gradients.sums[i].tasks;
+        }
+    }
+    return tasks;
+}
+
+const struct plan_kind plan_kind_linear = {
+    .phases = linear_phases, .tasks = linear_tasks, .run = linear_run};

@@ -1,12 +1,9 @@
 /*
- * run.c runs a plan: it holds the public functions that compute. The dtype of the plan chooses the
- * functions for float32 or for float64.
+ * run.c runs a plan: it holds the public functions that compute. The kind of the plan does the work.
  */
-#include "engine/run.h"
-
 #include <stdlib.h>
 
-#include "plan_build.h"
+#include "plan.h"
 #include "status.h"
 #include "tensor.h"
 
@@ -15,71 +12,33 @@ static void *allocate(size_t bytes) {
     return aligned_alloc(ATTN_ALIGNMENT, bytes == 0 ? ATTN_ALIGNMENT : rounded);
 }
 
-/* The mask and the bias for all keys are in the workspace. */
-static void extend_into_workspace(attn_plan *plan) {
-    const char *memory = plan->workspace;
-    if (plan->rules.mask.data != NULL) {
-        plan->rules.mask.data = memory + plan->schedule.workspace.mask;
-    }
-    if (plan->rules.bias.data != NULL) {
-        plan->rules.bias.data = memory + plan->schedule.workspace.bias;
-    }
-}
-
-/* The inputs of a call with a compute_dtype are their rounded copies. */
-static void narrow_into_workspace(const attn_plan *plan) {
-    const char *memory = plan->workspace;
-    for (size_t i = 0; i < plan->narrow.copies.count; i++) {
-        const struct copied_input *input = &plan->narrow.copies.inputs[i];
-        *input->place = memory + plan->narrow.memory + input->at * sizeof(float);
-    }
-}
-
 attn_status attn_plan_begin(attn_plan *plan, attn_error *error) {
     for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
         for (size_t part = 0; part < plan->results.of[r].count; part++) {
-            const attn_result_tensor *tensor = &plan->results.of[r].parts[part];
-            if (tensor->data == NULL && part_numbers(tensor) > 0) {
+            if (bound_part(plan, &plan->bindings, (attn_result)r, part) == NULL &&
+                part_numbers(&plan->results.of[r].parts[part]) > 0) {
                 return attn_fail(error, ATTN_INVALID_ARGUMENT, attn_result_name((attn_result)r),
                                  "part %zu of %s is not bound to a buffer", part,
                                  attn_result_name((attn_result)r));
             }
         }
     }
-    if (plan->workspace == NULL && plan->schedule.workspace.bytes != 0) {
-        plan->workspace = allocate(plan->schedule.workspace.bytes);
-        if (plan->workspace == NULL) {
+    if (plan->bindings.workspace == NULL && plan->schedule.workspace.bytes != 0) {
+        plan->bindings.workspace = allocate(plan->schedule.workspace.bytes);
+        if (plan->bindings.workspace == NULL) {
             return attn_no_memory(error);
         }
     }
-    if (plan->extra.count > 0 && !plan->form.empty) {
-        extend_into_workspace(plan);
-    }
-    narrow_into_workspace(plan);
-    ATTN_TRY(plan_read_numbers(plan, error));
-    if (plan->sequences != NULL) {
-        return sequences_begin(plan, error);
-    }
-    if (plan->wide == NULL) {
-        return ATTN_OK;
-    }
-    task_widen(plan);
-    return attn_plan_begin(plan->wide->plan, error);
+    return plan->kind->begin == NULL ? ATTN_OK : plan->kind->begin(plan, &plan->bindings, error);
 }
 
 attn_status attn_plan_task(const attn_plan *plan, size_t phase, size_t task, void *scratch,
                            attn_error *error) {
-    return plan->sequences != NULL ? sequences_task(plan, phase, task, scratch, error)
-                                   : task_run(plan, phase, task, scratch, error);
+    return plan->kind->run(plan, &plan->bindings, phase, task, scratch, error);
 }
 
 attn_status attn_plan_end(attn_plan *plan, attn_error *error) {
-    attn_status status = ATTN_OK;
-    if (plan_wants(plan, ATTN_WANT(STATISTICS))) {
-        status = plan->dtype == ATTN_FLOAT32 ? run_statistics_f32(plan, error)
-                                             : run_statistics_f64(plan, error);
-    }
-    return status;
+    return plan->kind->end == NULL ? ATTN_OK : plan->kind->end(plan, &plan->bindings, error);
 }
 
 attn_status attn_plan_run(attn_plan *plan, attn_error *error) {
@@ -89,14 +48,16 @@ attn_status attn_plan_run(attn_plan *plan, attn_error *error) {
         return attn_no_memory(error);
     }
     attn_status status = ATTN_OK;
-    for (size_t phase = 0; phase < attn_plan_phases(plan); phase++) {
-        for (size_t task = 0; task < attn_plan_tasks(plan, phase) && status == ATTN_OK; task++) {
-            status = attn_plan_task(plan, phase, task, scratch, error);
+    const size_t phases = plan->kind->phases(plan);
+    for (size_t phase = 0; phase < phases && status == ATTN_OK; phase++) {
+        const size_t tasks = plan->kind->tasks(plan, phase);
+        for (size_t task = 0; task < tasks && status == ATTN_OK; task++) {
+            status = plan->kind->run(plan, &plan->bindings, phase, task, scratch, error);
         }
     }
     free(scratch);
     status = status == ATTN_OK ? attn_plan_end(plan, error) : status;
-    free(plan->workspace);
-    plan->workspace = NULL;
+    free(plan->bindings.workspace);
+    plan->bindings.workspace = NULL;
     return status;
 }

@@ -8,31 +8,29 @@
 #include "plan.h"
 
 /* Runs one task of a phase, see attn_plan_task. */
-attn_status run_task_f32(const attn_plan *plan, size_t phase, size_t task, void *scratch,
-                         attn_error *error);
-attn_status run_task_f64(const attn_plan *plan, size_t phase, size_t task, void *scratch,
-                         attn_error *error);
+attn_status run_task_f32(const attn_plan *plan, const struct bindings *bindings, size_t phase,
+                         size_t task, void *scratch, attn_error *error);
+attn_status run_task_f64(const attn_plan *plan, const struct bindings *bindings, size_t phase,
+                         size_t task, void *scratch, attn_error *error);
 
 /* Computes the statistics result, once all phases are done. */
-attn_status run_statistics_f32(const attn_plan *plan, attn_error *error);
-attn_status run_statistics_f64(const attn_plan *plan, attn_error *error);
+attn_status run_statistics_f32(const attn_plan *plan, const struct bindings *bindings,
+                               attn_error *error);
+attn_status run_statistics_f64(const attn_plan *plan, const struct bindings *bindings,
+                               attn_error *error);
 
-/* Runs one task of a plan of linear attention. */
-attn_status linear_task(const attn_plan *plan, size_t phase, size_t task, void *scratch,
-                        attn_error *error);
+/* Runs one task of a plan of softmax alone. */
+attn_status run_softmax_f32(const attn_plan *plan, const struct bindings *bindings, size_t phase,
+                            size_t task, attn_error *error);
+attn_status run_softmax_f64(const attn_plan *plan, const struct bindings *bindings, size_t phase,
+                            size_t task, attn_error *error);
 
-/* Runs one task of a plan, or its wide plan, which is the task after all others. */
-attn_status task_run(const attn_plan *plan, size_t phase, size_t task, void *scratch,
-                     attn_error *error);
+/* These are begin and run of plan_kind_attention. */
+attn_status task_begin(const attn_plan *plan, struct bindings *bindings, attn_error *error);
+attn_status task_run(const attn_plan *plan, const struct bindings *bindings, size_t phase,
+                     size_t task, void *scratch, attn_error *error);
 
 /* Copies the inputs of the wide plan. */
 void task_widen(const attn_plan *plan);
-
-/* Reads the numbers that the plans of all sequences need, see plan_read_numbers(). */
-attn_status sequences_begin(const attn_plan *plan, attn_error *error);
-
-/* Runs one task of a plan of sequences, see attn_plan_task. */
-attn_status sequences_task(const attn_plan *plan, size_t phase, size_t task, void *scratch,
-                           attn_error *error);
 
 #endif

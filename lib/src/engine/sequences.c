@@ -1,8 +1,7 @@
 /*
- * sequences.c runs plans of packed sequences, see struct sequences. A task takes a copy of the plan
- * of its sequence, whose pointers are those of the rows of the sequence.
+ * sequences.c runs plans of packed sequences, see struct sequences. A task binds the rows of its
+ * sequence to the plan that all sequences of these lengths have.
  */
-#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -11,57 +10,9 @@
 #include "status.h"
 #include "tensor.h"
 
-enum {
-    SEQUENCE_RESULTS = 15 /* the results that a call of sequences may have */
-};
-
-/* The copy of a plan for one sequence. */
-struct instance {
-    attn_plan plan;
-    attn_result_tensor parts[SEQUENCE_RESULTS];
-};
-
-static void copy_plan(const attn_plan *from, struct instance *to) {
-    attn_result_tensor *next = to->parts;
-    to->plan = *from;
-    for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
-        if (from->results.of[r].count > 0) {
-            assert(next < to->parts + SEQUENCE_RESULTS);
-            *next = from->results.of[r].parts[0];
-            to->plan.results.of[r].parts = next++;
-        }
-    }
-}
-
-/* Makes these rows the inputs of a plan. */
-static void place_inputs(attn_plan *own, const void *const rows[ROWS_COUNT]) {
-    own->in.q.data = rows[ROWS_Q];
-    own->in.k.data = rows[ROWS_K];
-    own->in.v.data = rows[ROWS_V];
-    own->decay.data = rows[ROWS_DECAY];
-    own->rotary.positions = rows[ROWS_POSITIONS];
-    own->gradients.upstream.output = rows[ROWS_GRAD_OUTPUT];
-    own->gradients.upstream.lse = rows[ROWS_GRAD_LSE];
-}
-
-/* Returns row `row` of an array, or NULL if there is no array. */
-static const void *row_of_bytes(const void *data, size_t row, size_t bytes) {
-    return data == NULL ? NULL : (const char *)data + row * bytes;
-}
-
-static void place_sequence(const attn_plan *plan, const struct packed_rows *at,
-                           const void *rows[ROWS_COUNT]) {
-    const size_t size = attn_dtype_size(plan->dtype);
-    rows[ROWS_Q] = row_of_bytes(plan->in.q.data, at->q, plan->in.q.ld * size);
-    rows[ROWS_K] = row_of_bytes(plan->in.k.data, at->k, plan->in.k.ld * size);
-    rows[ROWS_V] = row_of_bytes(plan->in.v.data, at->k, plan->in.v.ld * size);
-    rows[ROWS_DECAY] = row_of_bytes(plan->decay.data, at->k, plan->decay.stride[2] * size);
-    rows[ROWS_POSITIONS] =
-        row_of_bytes(plan->rotary.positions, at->q, attn_dtype_size(plan->rotary.positions_dtype));
-    rows[ROWS_GRAD_OUTPUT] =
-        row_of_bytes(plan->gradients.upstream.output, at->q, plan->out.ld * size);
-    rows[ROWS_GRAD_LSE] = row_of_bytes(plan->gradients.upstream.lse, at->q, size);
-}
+/* The inputs of ROWS_Q and so on. */
+static const int inputs_of_rows[ROWS_COUNT] = {
+    INPUT_Q, INPUT_K, INPUT_V, INPUT_DECAY, INPUT_POSITIONS, INPUT_GRAD_OUTPUT, INPUT_GRAD_LSE};
 
 /* Are the rows of a result those of K? */
 static bool has_key_rows(int which) {
@@ -70,53 +21,60 @@ static bool has_key_rows(int which) {
 }
 
 /* Returns where the results of some rows begin. */
-static void *result_rows(const attn_plan *plan, attn_result which, const struct packed_rows *at) {
-    return (char *)plan->results.of[which].parts[0].data +
-           (has_key_rows((int)which) ? at->k : at->q) * plan_row_numbers(plan, which) *
-               attn_dtype_size(plan->dtype);
+static void *result_rows(const attn_plan *plan, const struct bindings *bindings, attn_result which,
+                         const struct packed_rows *at) {
+    return (char *)bindings->results[which] + (has_key_rows((int)which) ? at->k : at->q) *
+                                                  plan_row_numbers(plan, which) *
+                                                  attn_dtype_size(plan->dtype);
 }
 
-/* Returns the shared sums of a run, or of a long sequence. */
-static double *shared_sums(const attn_plan *plan, size_t place) {
+/* Returns the shared sums of a run, or of a long sequence; NULL if there are none. */
+static double *shared_sums(const attn_plan *plan, const struct bindings *bindings, size_t place) {
     const struct sequences *s = plan->sequences;
-    return (double *)((char *)plan->workspace + s->sums) + place * s->shared;
+    return s->shared == 0 ? NULL : (double *)(bindings->workspace + s->sums) + place * s->shared;
 }
 
-static void clear_shared(const attn_plan *plan, size_t place) {
+static void clear_shared(const attn_plan *plan, const struct bindings *bindings, size_t place) {
     if (plan->sequences->shared > 0) {
-        memset(shared_sums(plan, place), 0, plan->sequences->shared * sizeof(double));
+        memset(shared_sums(plan, bindings, place), 0, plan->sequences->shared * sizeof(double));
     }
 }
 
-/* Makes the copy of the plan of a sequence. `place` is that of its shared sums. */
-static void make_instance(const attn_plan *plan, const struct alike *kind,
-                          const struct packed_rows *at, size_t place, struct instance *to) {
-    const void *rows[ROWS_COUNT];
-    double *sums = plan->sequences->shared > 0 ? shared_sums(plan, place) : NULL;
-    copy_plan(kind->plan, to);
-    place_sequence(plan, at, rows);
-    place_inputs(&to->plan, rows);
+/* Binds the rows of a sequence, and what all share. `place` is that of its shared sums. */
+static void bind_sequence(const attn_plan *plan, const struct bindings *bindings,
+                          const struct alike *kind, const struct packed_rows *at, size_t place,
+                          struct bindings *own) {
+    const size_t size = attn_dtype_size(plan->dtype);
+    const struct {
+        size_t first, bytes; /* of a row */
+    } rows[ROWS_COUNT] = {
+        [ROWS_Q] = {at->q, plan->in.q.ld * size},
+        [ROWS_K] = {at->k, plan->in.k.ld * size},
+        [ROWS_V] = {at->k, plan->in.v.ld * size},
+        [ROWS_DECAY] = {at->k, plan->decay.stride[2] * size},
+        [ROWS_POSITIONS] = {at->q, attn_dtype_size(plan->rotary.positions_dtype)},
+        [ROWS_GRAD_OUTPUT] = {at->q, plan->out.ld * size},
+        [ROWS_GRAD_LSE] = {at->q, size},
+    };
+    *own = *bindings;
+    own->frequencies = kind->plan->bindings.frequencies;
+    own->shared = shared_sums(plan, bindings, place);
+    for (int i = 0; i < ROWS_COUNT; i++) {
+        const char *all = bindings->inputs[inputs_of_rows[i]];
+        own->inputs[inputs_of_rows[i]] = all == NULL ? NULL : all + rows[i].first * rows[i].bytes;
+    }
     for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
-        const struct result *result = &to->plan.results.of[r];
-        if (result->count == 0) {
-            continue;
-        }
-        if (result_is((attn_result)r, RESULT_SHARED)) {
-            to->plan.gradients.shared[result_place((attn_result)r, RESULT_SHARED)] = sums;
-            result->parts[0].data = sums;
-            sums += part_numbers(&result->parts[0]);
-        } else {
-            result->parts[0].data = result_rows(plan, (attn_result)r, at);
-        }
+        const bool own_rows = own->results[r] != NULL && !result_is((attn_result)r, RESULT_SHARED);
+        own->results[r] = own_rows ? result_rows(plan, bindings, (attn_result)r, at) : NULL;
     }
 }
 
 /* ------------------------------------------------------------------------------ short sequences */
 
 /* Copies rows of the inputs of a small sequence in double. Positions may be doubles. */
-static void widen_rows(const attn_plan *own, const void *const from[ROWS_COUNT],
-                       const struct alike *kind, char *scratch, const void *to[ROWS_COUNT]) {
-    const attn_plan *wide = kind->plan->wide->plan; /* its heads are those of the caller */
+static void widen_rows(const struct alike *kind, const struct bindings *from, char *scratch,
+                       struct bindings *to) {
+    const attn_plan *own = kind->plan, *wide = own->wide->plan; /* with the heads of the caller */
     const struct {
         size_t rows, columns, apart; /* from one row to the next */
     } shapes[ROWS_COUNT] = {
@@ -129,14 +87,15 @@ static void widen_rows(const attn_plan *own, const void *const from[ROWS_COUNT],
         [ROWS_GRAD_LSE] = {wide->heads, wide->n, own->results.head_rows},
     };
     for (int i = 0; i < ROWS_COUNT; i++) {
+        const void *given = from->inputs[inputs_of_rows[i]];
         double *next = (double *)(scratch + kind->wide.rows[i]);
         if (i == ROWS_POSITIONS && own->rotary.positions_dtype == ATTN_FLOAT64) {
-            to[i] = from[i];
+            to->inputs[INPUT_POSITIONS] = given;
             continue;
         }
-        to[i] = from[i] == NULL ? NULL : next;
-        for (size_t row = 0; from[i] != NULL && row < shapes[i].rows; row++) {
-            const float *x = (const float *)from[i] + row * shapes[i].apart;
+        to->inputs[inputs_of_rows[i]] = given == NULL ? NULL : next;
+        for (size_t row = 0; given != NULL && row < shapes[i].rows; row++) {
+            const float *x = (const float *)given + row * shapes[i].apart;
             for (size_t c = 0; c < shapes[i].columns; c++) {
                 *next++ = (double)x[c];
             }
@@ -144,64 +103,57 @@ static void widen_rows(const attn_plan *own, const void *const from[ROWS_COUNT],
     }
 }
 
-/* Gives the copy of a plan a copy of the wide plan. */
-static void add_wide(struct instance *own, const struct alike *kind, char *scratch,
-                     struct instance *wide, struct wide *to) {
-    const attn_plan *p = &own->plan;
-    const void *const from[ROWS_COUNT] = {
-        p->in.q.data,
-        p->in.k.data,
-        p->in.v.data,
-        p->decay.data,
-        p->rotary.positions,
-        p->gradients.upstream.output,
-        p->gradients.upstream.lse,
-    };
-    const void *rows[ROWS_COUNT];
-    copy_plan(kind->plan->wide->plan, wide);
-    widen_rows(p, from, kind, scratch, rows);
-    place_inputs(&wide->plan, rows);
-    memcpy(wide->plan.gradients.shared, p->gradients.shared, sizeof p->gradients.shared);
-    attn_plan_bind_all(&wide->plan, scratch + kind->wide.results);
-    wide->plan.workspace = scratch + kind->wide.workspace;
-    to->plan = &wide->plan;
-    own->plan.wide = to;
+/* Makes the bindings of the wide plan of a sequence. */
+static void bind_wide(const struct alike *kind, struct bindings *own, char *scratch,
+                      struct bindings *wide) {
+    const attn_plan *plan = kind->plan->wide->plan;
+    *wide = plan->bindings;
+    wide->slopes = own->slopes;
+    wide->sinks = own->sinks;
+    wide->workspace = scratch + kind->wide.workspace;
+    wide->shared = own->shared;
+    widen_rows(kind, own, scratch, wide);
+    plan_bind_results(plan, scratch + kind->wide.results, wide);
+    own->wide = wide;
 }
 
 /* Computes a short sequence. */
-static attn_status run_sequence(const attn_plan *plan, const struct alike *kind,
-                                const struct packed_rows *at, size_t place, char *scratch,
-                                attn_error *error) {
-    struct instance own, wide_own;
-    struct wide wide;
-    make_instance(plan, kind, at, place, &own);
-    own.plan.workspace = scratch + kind->workspace;
+static attn_status run_sequence(const attn_plan *plan, const struct bindings *bindings,
+                                const struct alike *kind, const struct packed_rows *at,
+                                size_t place, char *scratch, attn_error *error) {
+    struct bindings own, wide;
+    bind_sequence(plan, bindings, kind, at, place, &own);
+    own.workspace = scratch + kind->workspace;
     if (kind->plan->wide != NULL) {
-        add_wide(&own, kind, scratch, &wide_own, &wide);
+        bind_wide(kind, &own, scratch, &wide);
     }
-    for (size_t phase = 0; phase < attn_plan_phases(&own.plan); phase++) {
-        for (size_t task = 0; task < attn_plan_tasks(&own.plan, phase); task++) {
-            ATTN_TRY(attn_of_sequence(error, task_run(&own.plan, phase, task, scratch, error),
-                                      at->index));
+    const size_t phases = attn_plan_phases(kind->plan);
+    for (size_t phase = 0; phase < phases; phase++) {
+        const size_t tasks = attn_plan_tasks(kind->plan, phase);
+        for (size_t task = 0; task < tasks; task++) {
+            ATTN_TRY(attn_of_sequence(
+                error, task_run(kind->plan, &own, phase, task, scratch, error), at->index));
         }
     }
     return ATTN_OK;
 }
 
 /* Writes the lse of queries without keys: that of their sink alone. */
-static void fill_lse(const attn_plan *plan, const struct packed_rows *at) {
-    const struct result *lse = &plan->results.of[ATTN_RESULT_LSE];
-    for (size_t h = 0; lse->count > 0 && h < plan->heads; h++) {
-        const double sink = plan->scoring.sinks == NULL ? -INFINITY : plan->scoring.sinks[h];
+static void fill_lse(const attn_plan *plan, const struct bindings *bindings,
+                     const struct packed_rows *at) {
+    void *lse = bindings->results[ATTN_RESULT_LSE];
+    for (size_t h = 0; lse != NULL && h < plan->heads; h++) {
+        const double sink = bindings->sinks == NULL ? -INFINITY : bindings->sinks[h];
         const size_t first = h * plan->n + at->q;
         for (size_t i = first; i < first + at->n; i++) {
-            put_number(lse->parts[0].data, plan->dtype, i, sink);
+            put_number(lse, plan->dtype, i, sink);
         }
     }
 }
 
 /* Writes the results of rows without keys or without queries. */
-static void clear_rows(const attn_plan *plan, const struct packed_rows *at) {
+static void clear_rows(const attn_plan *plan, const struct bindings *bindings,
+                       const struct packed_rows *at) {
     const size_t size = attn_dtype_size(plan->dtype);
     for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
         if (plan->results.of[r].count == 0 || r == ATTN_RESULT_LSE ||
@@ -210,22 +162,23 @@ static void clear_rows(const attn_plan *plan, const struct packed_rows *at) {
         }
         const size_t bytes =
             (has_key_rows(r) ? at->m : at->n) * plan_row_numbers(plan, (attn_result)r) * size;
-        char *to = result_rows(plan, (attn_result)r, at);
+        char *to = result_rows(plan, bindings, (attn_result)r, at);
         const size_t copies = r == ATTN_RESULT_ENTROPY ? plan->heads : 1;
         for (size_t h = 0; h < copies; h++) {
             memset(to + h * plan->n * size, 0, bytes);
         }
     }
-    fill_lse(plan, at);
+    fill_lse(plan, bindings, at);
 }
 
 /* Adds the gradients of the sinks by the lse of queries without keys, which is the sink. */
-static void add_sinks(const attn_plan *plan, const struct packed_rows *at, size_t place) {
-    const void *lse = plan->gradients.upstream.lse;
+static void add_sinks(const attn_plan *plan, const struct bindings *bindings,
+                      const struct packed_rows *at, size_t place) {
+    const void *lse = bindings->inputs[INPUT_GRAD_LSE];
     if (lse == NULL || !plan_wants(plan, ATTN_WANT(GRAD_SINK))) {
         return;
     }
-    double *sums = shared_sums(plan, place); /* those of the sinks are the first ones */
+    double *sums = shared_sums(plan, bindings, place); /* those of the sinks are the first ones */
     for (size_t h = 0; h < plan->heads; h++) {
         for (size_t i = 0; i < at->n; i++) {
             sums[h] += number_at(lse, plan->dtype, h * plan->n + at->q + i);
@@ -234,18 +187,20 @@ static void add_sinks(const attn_plan *plan, const struct packed_rows *at, size_
 }
 
 /* Runs one run of a short kind. */
-static attn_status run_short(const attn_plan *plan, const struct alike *kind, size_t run,
-                             char *scratch, attn_error *error) {
+static attn_status run_short(const attn_plan *plan, const struct bindings *bindings,
+                             const struct alike *kind, size_t run, char *scratch,
+                             attn_error *error) {
     const struct packed_rows *rows = plan->sequences->rows + kind->first;
     size_t first, end;
     units_of_task(&kind->runs, run, &first, &end);
-    clear_shared(plan, kind->sums + run);
+    clear_shared(plan, bindings, kind->sums + run);
     for (size_t i = first; i < end; i++) {
         if (kind->plan == NULL) {
-            clear_rows(plan, &rows[i]);
-            add_sinks(plan, &rows[i], kind->sums + run);
+            clear_rows(plan, bindings, &rows[i]);
+            add_sinks(plan, bindings, &rows[i], kind->sums + run);
         } else {
-            ATTN_TRY(run_sequence(plan, kind, &rows[i], kind->sums + run, scratch, error));
+            ATTN_TRY(
+                run_sequence(plan, bindings, kind, &rows[i], kind->sums + run, scratch, error));
         }
     }
     return ATTN_OK;
@@ -254,36 +209,38 @@ static attn_status run_short(const attn_plan *plan, const struct alike *kind, si
 /* ------------------------------------------------------------------------------- long sequences */
 
 /* Runs one task of a phase of a long kind; the first phase clears shared sums. */
-static attn_status run_long(const attn_plan *plan, const struct alike *kind, size_t phase,
-                            size_t task, void *scratch, attn_error *error) {
+static attn_status run_long(const attn_plan *plan, const struct bindings *bindings,
+                            const struct alike *kind, size_t phase, size_t task, void *scratch,
+                            attn_error *error) {
     if (phase == PHASE_SHORT) {
-        clear_shared(plan, kind->sums + task);
+        clear_shared(plan, bindings, kind->sums + task);
         return ATTN_OK;
     }
     const size_t tasks = attn_plan_tasks(kind->plan, phase - 1), member = task / tasks;
     const struct packed_rows *at = &plan->sequences->rows[kind->first + member];
-    struct instance own;
-    make_instance(plan, kind, at, kind->sums + member, &own);
-    own.plan.workspace =
-        (char *)plan->workspace + kind->workspace + member * kind->plan->schedule.workspace.bytes;
-    return attn_of_sequence(error, task_run(&own.plan, phase - 1, task % tasks, scratch, error),
-                            at->index);
+    struct bindings own;
+    bind_sequence(plan, bindings, kind, at, kind->sums + member, &own);
+    own.workspace =
+        bindings->workspace + kind->workspace + member * kind->plan->schedule.workspace.bytes;
+    return attn_of_sequence(
+        error, task_run(kind->plan, &own, phase - 1, task % tasks, scratch, error), at->index);
 }
 
 /* ----------------------------------------------------------------------------- shared gradients */
 
 /* Writes element `index` of a shared gradient. */
-static attn_status keep_shared(const attn_plan *plan, attn_result which, size_t index, double sum,
-                               attn_error *error) {
-    const attn_result_tensor *part = &plan->results.of[which].parts[0];
-    put_number(part->data, plan->dtype, index, sum);
-    return isfinite(number_at(part->data, plan->dtype, index))
+static attn_status keep_shared(const attn_plan *plan, const struct bindings *bindings,
+                               attn_result which, size_t index, double sum, attn_error *error) {
+    void *data = bindings->results[which];
+    put_number(data, plan->dtype, index, sum);
+    return isfinite(number_at(data, plan->dtype, index))
                ? ATTN_OK
-               : gradient_not_finite(part, which, index, error);
+               : gradient_not_finite(plan->results.of[which].parts, which, index, error);
 }
 
 /* Adds up some numbers of the shared gradients, in the order of the places of their sums. */
-static attn_status add_shared(const attn_plan *plan, size_t task, attn_error *error) {
+static attn_status add_shared(const attn_plan *plan, const struct bindings *bindings, size_t task,
+                              attn_error *error) {
     const struct sequences *s = plan->sequences;
     size_t first, end, before = 0;
     units_of_task(&s->adds, task, &first, &end);
@@ -295,9 +252,9 @@ static attn_status add_shared(const attn_plan *plan, size_t task, attn_error *er
         for (size_t e = size_max(first, before); e < size_min(end, before + numbers); e++) {
             double sum = 0;
             for (size_t place = 0; place < s->places; place++) {
-                sum += shared_sums(plan, place)[e];
+                sum += shared_sums(plan, bindings, place)[e];
             }
-            ATTN_TRY(keep_shared(plan, (attn_result)r, e - before, sum, error));
+            ATTN_TRY(keep_shared(plan, bindings, (attn_result)r, e - before, sum, error));
         }
         before += numbers;
     }
@@ -306,41 +263,43 @@ static attn_status add_shared(const attn_plan *plan, size_t task, attn_error *er
 
 /* ----------------------------------------------------------------------------- the entry points */
 
-/* Gives the plan of a sequence the inputs that all share. They may be rounded copies. */
-static void share_inputs(const attn_plan *plan, attn_plan *own) {
-    own->in.q.bias = plan->in.q.bias;
-    own->in.k.bias = plan->in.k.bias;
-    own->in.v.bias = plan->in.v.bias;
-    own->norm_q.weights = plan->norm_q.weights;
-    own->norm_k.weights = plan->norm_k.weights;
-    own->rotary.cos = plan->rotary.cos;
-    own->rotary.sin = plan->rotary.sin;
+static size_t sequences_phases(const attn_plan *plan) {
+    return plan->sequences->phases;
 }
 
-attn_status sequences_begin(const attn_plan *plan, attn_error *error) {
+static size_t sequences_tasks(const attn_plan *plan, size_t phase) {
     const struct sequences *s = plan->sequences;
+    return phase == PHASE_NARROW ? plan->schedule.tasks[PHASE_NARROW]
+           : s->shared > 0 && phase + 1 == s->phases
+               ? s->adds.tasks
+               : s->before[phase][s->kinds - sequences_first(s, phase)];
+}
+
+/* Begins the call as a whole, and reads the numbers that each kind of sequences has for itself. */
+static attn_status sequences_begin(const attn_plan *plan, struct bindings *bindings,
+                                   attn_error *error) {
+    const struct sequences *s = plan->sequences;
+    ATTN_TRY(task_begin(plan, bindings, error));
     for (size_t i = 0; i < s->kinds; i++) {
-        attn_plan *own = s->alike[i].plan;
+        const attn_plan *own = s->alike[i].plan;
         if (own != NULL) {
-            share_inputs(plan, own);
-            ATTN_TRY(plan_read_numbers(own, error));
+            plan_frequencies(own, &own->bindings);
         }
         if (own != NULL && own->wide != NULL) {
             task_widen(own);
-            ATTN_TRY(plan_read_numbers(own->wide->plan, error));
         }
     }
     return ATTN_OK;
 }
 
-attn_status sequences_task(const attn_plan *plan, size_t phase, size_t task, void *scratch,
-                           attn_error *error) {
+static attn_status sequences_run(const attn_plan *plan, const struct bindings *bindings,
+                                 size_t phase, size_t task, void *scratch, attn_error *error) {
     const struct sequences *s = plan->sequences;
     if (s->shared > 0 && phase + 1 == s->phases) {
-        return add_shared(plan, task, error);
+        return add_shared(plan, bindings, task, error);
     }
     if (phase == PHASE_NARROW) {
-        return task_run(plan, phase, task, scratch, error);
+        return task_run(plan, bindings, phase, task, scratch, error);
     }
     const size_t first = sequences_first(s, phase), *before = s->before[phase];
     size_t low = 0, high = s->kinds - first; /* before[low] <= task < before[high] */
@@ -350,6 +309,11 @@ attn_status sequences_task(const attn_plan *plan, size_t phase, size_t task, voi
     }
     const struct alike *kind = &s->alike[first + low];
     task -= before[low];
-    return kind->is_long ? run_long(plan, kind, phase, task, scratch, error)
-                         : run_short(plan, kind, task, scratch, error);
+    return kind->is_long ? run_long(plan, bindings, kind, phase, task, scratch, error)
+                         : run_short(plan, bindings, kind, task, scratch, error);
 }
+
+const struct plan_kind plan_kind_sequences = {.phases = sequences_phases,
+                                              .tasks = sequences_tasks,
+                                              .begin = sequences_begin,
+                                              .run = sequences_run};

@@ -27,8 +27,8 @@ static bool add_shares(const struct band *s, const struct row *r, size_t item, d
         for (size_t band = 0; band < of->bands; band++) {
             const double *share =
                 r->input == LINEAR_PAST
-                    ? linear_state_share(s->plan, item, owner, r->row)
-                    : linear_share(s->plan, r->input, of, band,
+                    ? share_of_state(s, item, owner, r->row)
+                    : share_of_row(s, r->input, of, band,
                                    of->of_lines ? item : item * s->plan->n + r->row, owner);
             s->kernels->axpy_f64(sum, share, of->width, 1);
         }
@@ -40,8 +40,8 @@ static bool add_shares(const struct band *s, const struct row *r, size_t item, d
  * r grad - r^3 (x grad) x. */
 static void go_back_through_norm(const struct band *s, const struct row *r, double *sum,
                                  double *x) {
-    const struct operand *o = r->input == LINEAR_Q ? &s->plan->in.q : &s->plan->in.k;
-    const void *row = at_number(s->plan, o->data, r->place);
+    const int input = r->input == LINEAR_Q ? INPUT_Q : INPUT_K;
+    const void *row = at_number(s->plan, s->bindings->inputs[input], r->place);
     const double norm = norm_of(s, row);
     double product;
     read_doubles(s, row, r->of.width, norm, x);
@@ -53,6 +53,7 @@ static void go_back_through_norm(const struct band *s, const struct row *r, doub
 static attn_status make_row(const struct band *s, const struct row *r, double *sum) {
     const struct gradient_rows *of = &r->of;
     const attn_result_tensor *part = &s->plan->results.of[of->which].parts[0];
+    char *data = s->bindings->results[of->which];
     const size_t size = attn_dtype_size(s->plan->dtype);
     bool any = false;
     memset(sum, 0, of->width * sizeof *sum);
@@ -65,11 +66,11 @@ static attn_status make_row(const struct band *s, const struct row *r, double *s
     if (any && r->input <= LINEAR_K && s->l->given.normalize_qk) {
         go_back_through_norm(s, r, sum, sum + of->width);
     }
-    if (band_round(s, sum, of->width, (char *)part->data + r->place * size)) {
+    if (band_round(s, sum, of->width, data + r->place * size)) {
         return ATTN_OK;
     }
     size_t bad = 0;
-    while (isfinite(number_at(part->data, s->plan->dtype, r->place + bad))) {
+    while (isfinite(number_at(data, s->plan->dtype, r->place + bad))) {
         bad++;
     }
     return gradient_not_finite(part, of->which, r->place + bad, s->error);

@@ -91,7 +91,7 @@ static void correct_step(const struct steps *at, const struct state_rows *from, 
 static void read_query(const struct steps *at, size_t h, size_t i) {
     const struct band *s = at->s;
     const struct head *head = &s->plan->head[h];
-    const void *q = row_of(s, &s->plan->in.q, head->q, i);
+    const void *q = row_of(s, INPUT_Q, head->q, i);
     read_doubles(s, q, s->l->d, norm_of(s, q) * head->scale, at->q);
 }
 
@@ -137,10 +137,10 @@ static attn_status run_step(const struct steps *at, const struct state_rows *fro
     const struct linear *l = s->l;
     const attn_plan *p = s->plan;
     const struct head *head = &p->head[s->state * l->group];
-    const void *k = row_of(s, &p->in.k, head->k, i);
+    const void *k = row_of(s, INPUT_K, head->k, i);
     const double *gates = band_gates(s, i, at->gates);
     read_doubles(s, k, l->d, norm_of(s, k), at->k);
-    read_doubles(s, row_of(s, &p->in.v, head->v + s->column, i), s->columns, 1, at->v);
+    read_doubles(s, row_of(s, INPUT_V, head->v + s->column, i), s->columns, 1, at->v);
     if (l->corrects) {
         correct_step(at, from, gates, i);
     }
@@ -201,7 +201,8 @@ static attn_status run_one(const struct steps *at) {
 attn_status steps_run(const struct band *s, void *scratch) {
     const struct steps at = find_steps(s, scratch);
     const uint64_t both = ATTN_WANT(OUTPUT) | ATTN_WANT(PRESENT_STATE);
-    if (s->line->rows == 1 && s->l->past != NULL && s->plan->results.wanted == both) {
+    if (s->line->rows == 1 && plan_has(s->plan, INPUT_PAST_STATE) &&
+        s->plan->results.wanted == both) {
         return run_one(&at);
     }
     const struct state_rows state = {at.state, s->columns, false};

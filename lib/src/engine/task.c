@@ -1,6 +1,7 @@
 /*
- * task.c runs one task of a plan. The dtype of the plan chooses the function for float32 or for
- * float64. The wide plan, see plan_wide.c, is one task.
+ * task.c has the kinds of plan of softmax: attention, attention with an empty axis, and softmax
+ * alone. The dtype of a plan chooses the functions for float32 or for float64. The wide plan, see
+ * plan_wide.c, is one task.
  */
 #include "engine/run.h"
 #include "plan_build.h"
@@ -17,20 +18,21 @@ void task_widen(const attn_plan *plan) {
 }
 
 /* Rounds the results of the wide plan to those of the plan. */
-static attn_status round_results(const attn_plan *plan, attn_error *error) {
+static attn_status round_results(const attn_plan *plan, const struct bindings *bindings,
+                                 attn_error *error) {
+    const attn_plan *wide = plan->wide->plan;
     for (int r = 0; r < ATTN_RESULT_COUNT; r++) { /* the wide plan has gradients only */
-        const struct result *from = &plan->wide->plan->results.of[r];
-        if (gradient_shared(plan, (attn_result)r) != NULL) {
+        if (gradient_shared(plan, bindings, (attn_result)r) != NULL) {
             continue; /* the wide plan has added to the sum of all sequences */
         }
-        for (size_t part = 0; part < from->count; part++) {
-            const double *x = from->parts[part].data;
-            const attn_result_tensor *to = &plan->results.of[r].parts[part];
-            for (size_t i = 0; i < part_numbers(to); i++) {
-                const float rounded = (float)x[i];
-                ((float *)to->data)[i] = rounded;
-                if (rounded - rounded != 0) {
-                    return gradient_not_finite(to, (attn_result)r, i, error);
+        for (size_t part = 0; part < wide->results.of[r].count; part++) {
+            const attn_result_tensor *form = &plan->results.of[r].parts[part];
+            const double *x = bound_part(wide, bindings->wide, (attn_result)r, part);
+            float *to = bound_part(plan, bindings, (attn_result)r, part);
+            for (size_t i = 0; i < part_numbers(form); i++) {
+                to[i] = (float)x[i];
+                if (to[i] - to[i] != 0) {
+                    return gradient_not_finite(form, (attn_result)r, i, error);
                 }
             }
         }
@@ -39,27 +41,88 @@ static attn_status round_results(const attn_plan *plan, attn_error *error) {
 }
 
 /* Runs the wide plan, and rounds its results. */
-static attn_status run_wide(const attn_plan *plan, void *scratch, attn_error *error) {
+static attn_status run_wide(const attn_plan *plan, const struct bindings *bindings, void *scratch,
+                            attn_error *error) {
     const attn_plan *wide = plan->wide->plan;
     for (size_t phase = 0; phase < attn_plan_phases(wide); phase++) {
         for (size_t task = 0; task < attn_plan_tasks(wide, phase); task++) {
-            ATTN_TRY(run_task_f64(wide, phase, task, scratch, error));
+            ATTN_TRY(run_task_f64(wide, bindings->wide, phase, task, scratch, error));
         }
     }
-    return round_results(plan, error);
+    return round_results(plan, bindings, error);
 }
 
-attn_status task_run(const attn_plan *plan, size_t phase, size_t task, void *scratch,
-                     attn_error *error) {
-    if (plan->linear != NULL) {
-        return linear_task(plan, phase, task, scratch, error);
+/* The inputs of a call with a compute_dtype are their rounded copies. */
+static void bind_rounded(const attn_plan *plan, struct bindings *bindings) {
+    for (size_t i = 0; i < plan->narrow.copies.count; i++) {
+        const struct copied_input *input = &plan->narrow.copies.inputs[i];
+        *bound_input(bindings, input->which) =
+            bindings->workspace + plan->narrow.memory + input->at * sizeof(float);
     }
-    if (phase >= PHASE_COUNT && plan->wide != NULL) {
-        return run_wide(plan, scratch, error);
-    }
-    if (phase == PHASE_ATTEND && plan->form.empty) {
-        return plan_fill(plan, task, error);
-    }
-    return plan->dtype == ATTN_FLOAT32 ? run_task_f32(plan, phase, task, scratch, error)
-                                       : run_task_f64(plan, phase, task, scratch, error);
 }
+
+attn_status task_begin(const attn_plan *plan, struct bindings *bindings, attn_error *error) {
+    bind_rounded(plan, bindings);
+    ATTN_TRY(plan_read_numbers(plan, bindings, error));
+    if (plan->wide == NULL) {
+        return ATTN_OK;
+    }
+    task_widen(plan);
+    return attn_plan_begin(plan->wide->plan, error);
+}
+
+attn_status task_run(const attn_plan *plan, const struct bindings *bindings, size_t phase,
+                     size_t task, void *scratch, attn_error *error) {
+    if (phase >= PHASE_COUNT && plan->wide != NULL) {
+        return run_wide(plan, bindings, scratch, error);
+    }
+    return plan->dtype == ATTN_FLOAT32 ? run_task_f32(plan, bindings, phase, task, scratch, error)
+                                       : run_task_f64(plan, bindings, phase, task, scratch, error);
+}
+
+static size_t count_phases_of_run(const attn_plan *plan) {
+    return PHASE_COUNT + (plan->wide != NULL ? 1 : plan->gradients.phases);
+}
+
+static size_t count_tasks_of_phase(const attn_plan *plan, size_t phase) {
+    const struct gradients *g = &plan->gradients;
+    if (phase >= PHASE_COUNT) {
+        return plan->wide != NULL ? 1 : g->tasks[gradient_phase_of(g, phase - PHASE_COUNT)];
+    }
+    return plan->path.small ? phase == PHASE_PROJECT /* one task runs those of all phases */
+                            : plan->schedule.tasks[phase];
+}
+
+static attn_status end_run(const attn_plan *plan, const struct bindings *bindings,
+                           attn_error *error) {
+    if (!plan_wants(plan, ATTN_WANT(STATISTICS))) {
+        return ATTN_OK;
+    }
+    return plan->dtype == ATTN_FLOAT32 ? run_statistics_f32(plan, bindings, error)
+                                       : run_statistics_f64(plan, bindings, error);
+}
+
+static attn_status run_empty(const attn_plan *plan, const struct bindings *bindings, size_t phase,
+                             size_t task, void *scratch, attn_error *error) {
+    return phase == PHASE_ATTEND ? plan_fill(plan, bindings, task, error)
+                                 : task_run(plan, bindings, phase, task, scratch, error);
+}
+
+static attn_status softmax_run(const attn_plan *plan, const struct bindings *bindings, size_t phase,
+                               size_t task, void *scratch, attn_error *error) {
+    (void)scratch; /* there is none */
+    return plan->dtype == ATTN_FLOAT32 ? run_softmax_f32(plan, bindings, phase, task, error)
+                                       : run_softmax_f64(plan, bindings, phase, task, error);
+}
+
+const struct plan_kind plan_kind_attention = {.phases = count_phases_of_run,
+                                              .tasks = count_tasks_of_phase,
+                                              .begin = task_begin,
+                                              .run = task_run,
+                                              .end = end_run};
+const struct plan_kind plan_kind_empty = {.phases = count_phases_of_run,
+                                          .tasks = count_tasks_of_phase,
+                                          .begin = task_begin,
+                                          .run = run_empty};
+const struct plan_kind plan_kind_softmax = {
+    .phases = count_phases_of_run, .tasks = count_tasks_of_phase, .run = softmax_run};
