@@ -1,14 +1,14 @@
 /*
- * bindings.h - the data that one run of a plan reads and writes. The plan is constant: it says which
- * inputs there are, and how they lie. A run may read a copy in place of an input, and each packed
- * sequence has bindings of its own.
+ * bindings.h - the data that one run of a plan reads and writes. The plan is constant: it says
+ * which inputs there are, and how they lie. A run may read a copy in place of an input, and each
+ * packed sequence has bindings of its own.
  */
 #ifndef ATTN_BINDINGS_H
 #define ATTN_BINDINGS_H
 
 #include <attention.h>
 
-/* The inputs of a call, apart from the weights of its projections. plan_inputs.c has their names. */
+/* The inputs of a call but the weights of its projections. plan_inputs.c has their names. */
 enum {
     INPUT_Q, /* Q, K and V follow each other, and so does what belongs to each of them */
     INPUT_K,

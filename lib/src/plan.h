@@ -1,7 +1,7 @@
 /*
  * plan.h - a checked call: every size, stride and option is known, so that a run only computes.
- * plan*.c fill a plan, schedule.c cuts it into tasks, and engine/ runs it. Then it is constant, apart
- * from its bindings (bindings.h), which have the data that a run reads and writes.
+ * plan*.c fill a plan, schedule.c cuts it into tasks, and engine/ runs it. Then it is constant,
+ * apart from its bindings (bindings.h), which have the data that a run reads and writes.
  *
  * A call without a query, a key or a batch item has no scores. plan_empty.c fills its results, so
  * no part of the engine is asked for blocks of no rows. A plan with gradients has more phases after
@@ -501,8 +501,8 @@ struct sequences {
 struct plan_kind {
     size_t (*phases)(const attn_plan *plan);
     size_t (*tasks)(const attn_plan *plan, size_t phase); /* of a phase that there is */
-    /* Completes the bindings of a run, whose results and workspace are bound; NULL: nothing is to be
-     * done. */
+    /* Completes the bindings of a run, whose results and workspace are bound; NULL: nothing is
+     * to be done. */
     attn_status (*begin)(const attn_plan *plan, struct bindings *bindings, attn_error *error);
     /* Runs a task, see attn_plan_task. */
     attn_status (*run)(const attn_plan *plan, const struct bindings *bindings, size_t phase,

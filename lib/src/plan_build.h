@@ -105,9 +105,6 @@ attn_status plan_check_sequences(const attn_sequences *s, const char *name, size
 attn_tensor plan_flattened(const attn_tensor *t);
 void plan_stack(attn_result_tensor *part, size_t heads);
 
-/* Returns the numbers of a row of a result. A row of lse or entropy is a query of one head. */
-size_t plan_row_numbers(const attn_plan *plan, attn_result which);
-
 /* -------------------------------------------------------------------------- in plan_options.c */
 
 /* Finds the number of key heads for so many query heads, and checks that it divides them. */
@@ -175,6 +172,10 @@ attn_status plan_results(attn_plan *plan, attn_error *error);
 
 /* Gives `part` the shape and the dtype of a result that does not have the form of Q, K or V. */
 void plan_shape(const attn_plan *plan, attn_result which, attn_result_tensor *part);
+
+/* Returns the numbers of a row of a result of sequences. A row of lse or entropy is a query of one
+ * head. */
+size_t plan_row_numbers(const attn_plan *plan, attn_result which);
 
 /* Adds the bytes of a part to those of a buffer for all results. Returns false if the part alone is
  * larger than any buffer. */

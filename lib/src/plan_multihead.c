@@ -72,9 +72,9 @@ static attn_status check_bias(const struct weight *w, attn_error *error) {
                : check_shape(b, w->bias_name, 1, (size_t[]){w->heads * w->columns}, error);
 }
 
-/* Adds the pieces of one weight, and binds them. Their results are the next columns of each row. A
- * 3-D out_in weight is one product, because it is also a 2-D weight with the rows of all heads below
- * each other. */
+/* Adds the pieces of one weight, and binds them. Their results are the next columns of each row.
+ * An out_in weight in 3-D is one product, because it is also a 2-D weight, in which the rows of all
+ * heads are below each other. */
 static void add_pieces(attn_plan *plan, struct projection *p, const struct weight *w) {
     assert(w->tensor != NULL); /* read_weight() was called */
     const size_t count = w->stacked && !p->out_in ? w->heads : 1;

@@ -223,6 +223,12 @@ attn_status plan_results(attn_plan *plan, attn_error *error) {
     return ATTN_OK;
 }
 
+size_t plan_row_numbers(const attn_plan *plan, attn_result which) {
+    attn_result_tensor row = plan->results.of[which].parts[0];
+    row.shape[0] = 1;
+    return which == ATTN_RESULT_LSE || which == ATTN_RESULT_ENTROPY ? 1 : part_numbers(&row);
+}
+
 size_t attn_plan_parts(const attn_plan *plan, attn_result result) {
     return (unsigned)result < ATTN_RESULT_COUNT ? plan->results.of[result].count : 0;
 }

@@ -193,12 +193,6 @@ static attn_status check_lists(const struct flat *f, attn_error *error) {
                      s->keys != NULL ? s->keys : s->queries, s->count, error);
 }
 
-size_t plan_row_numbers(const attn_plan *plan, attn_result which) {
-    attn_result_tensor row = plan->results.of[which].parts[0];
-    row.shape[0] = 1;
-    return which == ATTN_RESULT_LSE || which == ATTN_RESULT_ENTROPY ? 1 : part_numbers(&row);
-}
-
 /* Returns how many numbers are cleared for a row without keys, or without queries. */
 static size_t numbers_to_clear(const attn_plan *plan) {
     size_t numbers = 1;

@@ -1,5 +1,6 @@
 /*
- * run.c runs a plan: it holds the public functions that compute. The kind of the plan does the work.
+ * run.c runs a plan: it holds the public functions that compute. The kind of the plan does the
+ * work.
  */
 #include <stdlib.h>
 
