@@ -3,9 +3,9 @@
  */
 #include "memory_map.h"
 
+#include "base/tensor.h"
 #include "engine/partial.h"
 #include "plan_build.h"
-#include "tensor.h"
 
 /* Reserves an area of count * each elements of `size` bytes at the end of a memory, whose size
  * grows. Returns false if the memory could not be addressed. */

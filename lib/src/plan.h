@@ -13,10 +13,10 @@
 #ifndef ATTN_PLAN_H
 #define ATTN_PLAN_H
 
+#include "base/tensor.h"
 #include "bindings.h"
 #include "memory_map.h"
 #include "results.h"
-#include "tensor.h"
 
 /* ------------------------------------------------------------------------------------- matrices */
 

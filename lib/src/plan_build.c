@@ -5,9 +5,9 @@
  */
 #include "plan_build.h"
 
-#include "blas.h"
-#include "status.h"
-#include "tensor.h"
+#include "base/blas.h"
+#include "base/status.h"
+#include "base/tensor.h"
 
 /* Returns how many scratches `threads` threads use at most. The tasks of the largest phase are a
  * bound, too. */

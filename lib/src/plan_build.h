@@ -150,7 +150,7 @@ attn_status plan_copy_inputs(attn_plan *plan, bool exact, struct copies *copies,
 attn_status plan_compute_dtype(attn_plan *plan, const attn_options *o, attn_error *error);
 
 /* Lets a call with a compute_dtype round its inputs. Its schedule is known. The plans of sequences
- * take rounded rows of the call as a whole, see engine/sequences.c. */
+ * take rounded rows of the call as a whole, see packed/sequences.c. */
 attn_status plan_narrow(attn_plan *plan, attn_error *error);
 
 /* Fails because a number of an input is too large for the type. */

@@ -1,6 +1,6 @@
 /* plan_call.c - the public functions that plan a call of attention. */
+#include "base/status.h"
 #include "plan_build.h"
-#include "status.h"
 
 static const attn_options defaults = {0};
 

@@ -5,8 +5,8 @@
  */
 #include "plan_build.h"
 
-#include "status.h"
-#include "tensor.h"
+#include "base/status.h"
+#include "base/tensor.h"
 
 /* An input. Its tensor is a member of a plan, const attn_tensor *, at this offset. */
 struct input {

@@ -1,8 +1,8 @@
 /* plan_memory.c makes and frees plans, and the memory that a plan owns. */
 #include <stdlib.h>
 
+#include "base/status.h"
 #include "plan_build.h"
-#include "status.h"
 
 enum {
     /* Each head takes memory, and a caller can refuse a plan only after it is made. */

@@ -16,9 +16,9 @@
 
 #include <string.h>
 
-#include "plan_linear.h"
-#include "status.h"
-#include "tensor.h"
+#include "base/status.h"
+#include "base/tensor.h"
+#include "recurrent/plan_linear.h"
 
 #define NO_COLUMNS SIZE_MAX /* a result has no such axis */
 

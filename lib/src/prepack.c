@@ -6,12 +6,12 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "blas.h"
-#include "check.h"
+#include "base/blas.h"
+#include "base/check.h"
+#include "base/status.h"
+#include "base/tensor.h"
 #include "kernels/kernels.h"
 #include "plan_build.h"
-#include "status.h"
-#include "tensor.h"
 
 /* Finds the sizes of weights X W: W is (inner, columns), or (columns, inner) if it is out_in. */
 static attn_status read_sizes(const attn_tensor *weights, attn_layout layout, size_t *inner,

@@ -15,8 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "status.h"
-#include "tensor.h"
+#include "base/status.h"
+#include "base/tensor.h"
 
 /* PyTorch makes sixteen normals of eight pairs of uniforms at a time. Values 0 to 7 of such a group
  * are the first numbers of the pairs, and values 8 to 15 are the second ones. */

@@ -51,7 +51,7 @@ resolve() { # WHERE RULE FOLDER...: every #include "FILE" at WHERE finds FILE in
 }
 
 # Each third-party header is included in one place. Benchmarks may include the libraries that they compare with.
-confine 'cblas.*\.h|openblas_config\.h|f77blas\.h|lapack.*\.h' 'lib/src/blas\.c:|tests/bench/' 'CBLAS is only in lib/src/blas.c'
+confine 'cblas.*\.h|openblas_config\.h|f77blas\.h|lapack.*\.h' 'lib/src/base/blas\.c:|tests/bench/' 'CBLAS is only in lib/src/base/blas.c'
 confine 'gnutls/.*' 'server/http/tls\.c:|tests/support/tls\.c:' 'GnuTLS is only in server/http/tls.c and tests/support/tls.c'
 confine 'microhttpd\.h' 'server/http/internal\.h:|tests/bench/http/echo\.c:' 'libmicrohttpd is only in server/http/internal.h, and bare in echo.c'
 forbid '' '# *include *"http/internal\.h"' 'internal.h is only for server.c, handler.c, body.c, http_call.c and respond.c' 'server/http/(server|handler|body|http_call|respond)\.c:'
@@ -76,6 +76,11 @@ forbid 'lib/' '\b(pthread_|thrd_|mtx_)[a-z]+\s*\(' 'lib has no threads'
 resolve 'lib/' 'lib includes only its own headers' lib/include lib/src
 forbid '(lib/src|server|tests)/' '^ATTN_API\b' 'ATTN_API is only in attention.h'
 forbid 'lib/include/' '^ATTN_API ' 'public functions are attn_*' 'lib/include/[^(]*[ *]attn_[a-z0-9_]*\('
+
+# The folders of the library. plan.h, plan_build.h and bindings.h say what all of them share.
+forbid 'lib/src/(base|kernels)/' '# *include *"(engine|softmax|recurrent|packed)/' 'base and kernels know no kind of plan'
+forbid 'lib/src/(engine|softmax)/' '# *include *"packed/' 'softmax does not know packed sequences'
+forbid 'lib/src/recurrent/' '# *include *"(softmax|packed)/' 'recurrent knows neither softmax nor packed sequences'
 
 # The folders of the server.
 resolve 'server/' 'server includes only server/ and attention.h' lib/include server

@@ -12,7 +12,7 @@
 
 #include "attention_bounds.h"
 #include "linear_bounds.h"
-#include "plan_linear.h"
+#include "recurrent/plan_linear.h"
 #include "support/scale.h"
 
 /* The largest errors of the calls of a dtype, and their seeds. */

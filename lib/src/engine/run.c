@@ -4,9 +4,9 @@
  */
 #include <stdlib.h>
 
+#include "base/status.h"
+#include "base/tensor.h"
 #include "plan.h"
-#include "status.h"
-#include "tensor.h"
 
 static void *allocate(size_t bytes) {
     const size_t rounded = (bytes + ATTN_ALIGNMENT - 1) / ATTN_ALIGNMENT * ATTN_ALIGNMENT;

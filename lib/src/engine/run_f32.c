@@ -11,5 +11,5 @@ typedef double wider;
 
 /* clang-format off */
 #include "engine/run.inc"
-#include "engine/chunks.inc"
+#include "recurrent/chunks.inc"
 /* clang-format on */

@@ -11,6 +11,6 @@ typedef long double wider;
 
 /* clang-format off */
 #include "engine/run.inc"
-#include "engine/chunks.inc"
-#include "engine/chunk_weights.inc"
+#include "recurrent/chunks.inc"
+#include "recurrent/chunk_weights.inc"
 /* clang-format on */

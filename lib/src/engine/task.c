@@ -3,9 +3,9 @@
  * alone. The dtype of a plan chooses the functions for float32 or for float64. The wide plan, see
  * plan_wide.c, is one task.
  */
+#include "base/status.h"
 #include "engine/run.h"
 #include "plan_build.h"
-#include "status.h"
 
 void task_widen(const attn_plan *plan) {
     const struct copies *copies = &plan->wide->copies;

@@ -9,9 +9,9 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/status.h"
+#include "base/tensor.h"
 #include "plan_build.h"
-#include "status.h"
-#include "tensor.h"
 
 enum {
     SUM_COST = 16 /* adding a number to a gradient that is a sum, in multiply-adds */

@@ -2,16 +2,16 @@
  * plan_sequences.c - plans attention over packed sequences. The call as a whole is planned first:
  * its options and inputs are checked, and its results get their shapes. Then the sequences get
  * plans of their own, as if each were a call: one plan for all sequences of the same lengths. So a
- * sequence has the bytes that it would have alone. engine/sequences.c runs them.
+ * sequence has the bytes that it would have alone. packed/sequences.c runs them.
  */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "check.h"
+#include "base/check.h"
+#include "base/status.h"
+#include "base/tensor.h"
 #include "plan_build.h"
-#include "status.h"
-#include "tensor.h"
 
 enum {
     /* Each sequence takes memory, and so do the heads of each plan, and a caller can refuse a plan

@@ -1,8 +1,8 @@
 /* band.c - reads the gates of a band, and writes its results, see band.h. */
-#include "engine/band.h"
+#include "recurrent/band.h"
 
-#include "status.h"
-#include "tensor.h"
+#include "base/status.h"
+#include "base/tensor.h"
 
 const double *band_gates(const struct band *s, size_t i, double *gates) {
     const size_t d = s->l->d, count = decays_of(s->l);

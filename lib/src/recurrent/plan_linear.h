@@ -1,6 +1,6 @@
 /*
  * plan_linear.h - what a plan of linear attention knows beside its matrices. plan_linear.c fills
- * it, and engine/linear.c runs it.
+ * it, and recurrent/linear.c runs it.
  *
  * A state is computed for all positions of a line: a batch item or a packed sequence. Its columns
  * are those of V, and they do not depend on each other, so they may be cut into bands. A long line

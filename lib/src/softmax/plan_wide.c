@@ -5,9 +5,9 @@
  */
 #include <string.h>
 
+#include "base/status.h"
+#include "base/tensor.h"
 #include "plan_build.h"
-#include "status.h"
-#include "tensor.h"
 
 /* Gives the wide plan its own heads, in which the schedule writes. */
 static attn_status copy_heads(attn_plan *wide, const attn_plan *plan, attn_error *error) {

@@ -1,9 +1,9 @@
 /* plan_softmax.c - plans softmax alone, along one axis of an array; softmax.inc runs it. */
 #include <string.h>
 
+#include "base/status.h"
+#include "base/tensor.h"
 #include "plan_build.h"
-#include "status.h"
-#include "tensor.h"
 
 enum {
     /* The most numbers of one task: they take about 0.5 ms, and fit an L2 cache. */

@@ -24,10 +24,10 @@
 #include <math.h>
 #include <string.h>
 
-#include "check.h"
+#include "base/check.h"
+#include "base/status.h"
+#include "base/tensor.h"
 #include "narrow.h"
-#include "status.h"
-#include "tensor.h"
 
 enum {
     DEFAULT_TOP_K = 5

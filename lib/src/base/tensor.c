@@ -1,9 +1,9 @@
 /* tensor.c - see tensor.h. */
-#include "tensor.h"
+#include "base/tensor.h"
 
 #include <stdio.h>
 
-#include "status.h"
+#include "base/status.h"
 
 size_t attn_dtype_size(attn_dtype dtype) {
     switch (dtype) {

@@ -1,15 +1,15 @@
 /*
  * check.c - see check.h. This file computes and allocates nothing.
  */
-#include "check.h"
+#include "base/check.h"
 
 #include <assert.h>
 #include <math.h>
 #include <string.h>
 
-#include "blas.h"
-#include "status.h"
-#include "tensor.h"
+#include "base/blas.h"
+#include "base/status.h"
+#include "base/tensor.h"
 
 /* Checks the axes of a tensor. So that every product of some of them fits, an empty axis counts as
  * one element. */

@@ -5,11 +5,11 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/status.h"
+#include "base/tensor.h"
 #include "kernels/kernels.h"
 #include "plan_build.h"
-#include "plan_linear.h"
-#include "status.h"
-#include "tensor.h"
+#include "recurrent/plan_linear.h"
 
 enum {
     /* A call of fewer numbers may as well be exact. */

@@ -6,11 +6,11 @@
 #include <math.h>
 #include <string.h>
 
-#include "check.h"
+#include "base/check.h"
+#include "base/status.h"
+#include "base/tensor.h"
 #include "plan_build.h"
-#include "plan_linear.h"
-#include "status.h"
-#include "tensor.h"
+#include "recurrent/plan_linear.h"
 
 enum {
     MOST_COLUMNS = 4096, /* of a row of K, so that a chunk fits a scratch */
@@ -515,8 +515,9 @@ static attn_status check_linear_gradients(attn_plan *plan, const attn_options *o
 
 /* Checks the gradients of the loss against the shapes of their results. */
 static attn_status resolve_upstream(attn_plan *plan, const attn_options *o, attn_error *error) {
+    const attn_upstream *up = o->upstream;
     attn_result_tensor output, state;
-    if (!plan->linear->gradients.wanted) {
+    if (!plan->linear->gradients.wanted || up == NULL) {
         return ATTN_OK;
     }
     plan_shape(plan, ATTN_RESULT_OUTPUT, &output);
@@ -524,10 +525,10 @@ static attn_status resolve_upstream(attn_plan *plan, const attn_options *o, attn
     if (plan->linear->stacked) {
         plan_stack(&output, plan->heads);
     }
-    ATTN_TRY(plan_bind_upstream(plan, o->upstream->output, "grad_output", &output,
-                                INPUT_GRAD_OUTPUT, error));
-    return plan_bind_upstream(plan, o->upstream->state, "grad_present_state", &state,
-                              INPUT_GRAD_STATE, error);
+    ATTN_TRY(
+        plan_bind_upstream(plan, up->output, "grad_output", &output, INPUT_GRAD_OUTPUT, error));
+    return plan_bind_upstream(plan, up->state, "grad_present_state", &state, INPUT_GRAD_STATE,
+                              error);
 }
 
 /* ------------------------------------------------------------------------------------- the plan */

@@ -11,12 +11,12 @@
 #include <float.h>
 #include <math.h>
 
-#include "blas.h"
+#include "base/blas.h"
+#include "base/status.h"
+#include "base/tensor.h"
 #include "engine/partial.h"
 #include "kernels/kernels.h"
 #include "plan_build.h"
-#include "status.h"
-#include "tensor.h"
 
 enum {
     /* Dot products of up to this many queries are as fast as BLAS, because memory limits both. */

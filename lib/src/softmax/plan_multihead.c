@@ -8,10 +8,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "blas.h"
-#include "check.h"
-#include "status.h"
-#include "tensor.h"
+#include "base/blas.h"
+#include "base/check.h"
+#include "base/status.h"
+#include "base/tensor.h"
 
 /* A weight, seen as a matrix (inner, columns) for each of `heads` heads, whatever its form. */
 struct weight {

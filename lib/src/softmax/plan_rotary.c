@@ -7,9 +7,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "check.h"
-#include "status.h"
-#include "tensor.h"
+#include "base/check.h"
+#include "base/status.h"
+#include "base/tensor.h"
 
 static const double pi = 3.14159265358979323846;
 

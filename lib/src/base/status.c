@@ -1,5 +1,5 @@
 /* status.c - the texts of statuses and results, and the functions that fill an attn_error. */
-#include "status.h"
+#include "base/status.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -8,9 +8,9 @@
  */
 #include <math.h>
 
+#include "base/tensor.h"
 #include "engine/visible.h"
 #include "plan_build.h"
-#include "tensor.h"
 
 /* The cost of one score or of one number. */
 enum {

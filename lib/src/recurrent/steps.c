@@ -2,9 +2,9 @@
  * steps.c computes a state of linear attention position by position, in double: few positions,
  * states that are results, and calls that are to be exact.
  */
-#include "engine/band.h"
-#include "status.h"
-#include "tensor.h"
+#include "base/status.h"
+#include "base/tensor.h"
+#include "recurrent/band.h"
 
 /* A state: its rows are of the dtype of the plan, or double in the scratch. */
 struct state_rows {

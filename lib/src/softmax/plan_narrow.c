@@ -4,9 +4,9 @@
  */
 #include "plan_build.h"
 
+#include "base/status.h"
+#include "base/tensor.h"
 #include "narrow.h"
-#include "status.h"
-#include "tensor.h"
 
 static const struct narrow_type types[] = {
     [ATTN_COMPUTE_FLOAT16] = {"float16", 13, 0x1p-14F, 0.5F, 65504},

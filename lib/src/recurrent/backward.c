@@ -1,5 +1,5 @@
 /*
- * back.c computes the gradients of linear attention, in double, from the last position to the
+ * backward.c computes the gradients of linear attention, in double, from the last position to the
  * first. D is the gradient by the output, times the scale. G is the gradient by the state, and
  * begins with that by present_state. S is the state after the position, and S' is a times the state
  * before it. Each position has
@@ -21,8 +21,8 @@
  * The states are computed again: first those at the begin of each span of positions, and then, for
  * one span after the other, those of its positions.
  */
-#include "engine/band.h"
-#include "tensor.h"
+#include "base/tensor.h"
+#include "recurrent/band.h"
 
 /* A strip of a band, and its places in the scratch. */
 struct back {

@@ -1,6 +1,6 @@
 /*
  * band.h - what the ways to compute a state share: steps.c computes positions one by one,
- * chunks.inc computes chunks of them, and back.c computes the gradients.
+ * chunks.inc computes chunks of them, and backward.c computes the gradients.
  */
 #ifndef ATTN_BAND_H
 #define ATTN_BAND_H
@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "kernels/kernels.h"
-#include "plan_linear.h"
+#include "recurrent/plan_linear.h"
 
 /* A band of a state, and the line whose positions it is computed for. */
 struct band {

@@ -6,10 +6,10 @@
 #include <math.h>
 #include <string.h>
 
-#include "check.h"
+#include "base/check.h"
+#include "base/status.h"
+#include "base/tensor.h"
 #include "plan_build.h"
-#include "status.h"
-#include "tensor.h"
 
 enum {
     /* Tasks that cost less than this are not cut further, so that there are more of them. */

@@ -2,9 +2,9 @@
  * shares.c makes the gradients of linear attention: each row is the sum of the shares of the heads,
  * bands, batch items and sequences that have the same input.
  */
-#include "engine/band.h"
-#include "status.h"
-#include "tensor.h"
+#include "base/status.h"
+#include "base/tensor.h"
+#include "recurrent/band.h"
 
 /* A row of a gradient. */
 struct row {

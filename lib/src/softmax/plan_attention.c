@@ -8,9 +8,9 @@
 
 #include "plan_build.h"
 
-#include "check.h"
-#include "status.h"
-#include "tensor.h"
+#include "base/check.h"
+#include "base/status.h"
+#include "base/tensor.h"
 
 /* A matrix of the call. Its name is that of messages, and `d` are its sizes. */
 struct matrix {

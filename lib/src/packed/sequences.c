@@ -5,10 +5,10 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/status.h"
+#include "base/tensor.h"
 #include "engine/run.h"
 #include "plan_build.h"
-#include "status.h"
-#include "tensor.h"
 
 /* The inputs of ROWS_Q and so on. */
 static const int inputs_of_rows[ROWS_COUNT] = {

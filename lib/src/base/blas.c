@@ -2,7 +2,7 @@
  * blas.c - the only file that knows CBLAS and OpenBLAS. Its callers have checked that every size
  * fits an int of 32 bits. Otherwise BLAS would print a message and leave C as it was.
  */
-#include "blas.h"
+#include "base/blas.h"
 
 #include <assert.h>
 #include <cblas.h>
