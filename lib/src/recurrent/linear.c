@@ -5,8 +5,8 @@
  * The first phase checks the gates, and each later one computes a segment of positions of every
  * state. A task has a band of the columns of some states (band.h). It computes chunks of positions
  * as matrices (chunks.inc), or few positions one by one in double. The weights belong to the second
- * phase (chunk_weights.inc). Gradients have more phases: each takes a segment back (backward.c), and
- * the last one adds what heads, bands and batch items give to the same input (shares.c).
+ * phase (chunk_weights.inc). Gradients have more phases: each takes a segment back (backward.c),
+ * and the last one adds what heads, bands and batch items give to the same input (shares.c).
  */
 #include "recurrent/band.h"
 
