@@ -200,8 +200,17 @@ Test(errors, name_the_different_lengths) {
 }
 
 Test(errors, unbound_results_do_not_run) {
+    static const attn_linear linear = {.q = &identity2, .k = &identity2, .v = &identity2};
     attn_plan *plan;
     attn_error error;
+    cr_assert_eq(attn_plan_softmax(&plan, &identity2, 0, NULL), ATTN_OK);
+    cr_assert_eq(attn_plan_run(plan, &error), ATTN_INVALID_ARGUMENT);
+    cr_assert_str_eq(error.argument, "output");
+    attn_plan_free(plan);
+    cr_assert_eq(attn_plan_linear(&plan, &linear, NULL, NULL), ATTN_OK);
+    cr_assert_eq(attn_plan_run(plan, &error), ATTN_INVALID_ARGUMENT);
+    cr_assert_str_eq(error.argument, "output");
+    attn_plan_free(plan);
     cr_assert_eq(attn_plan_attention(&plan, &identity2, &identity2, &identity2, NULL, NULL),
                  ATTN_OK);
     cr_assert_eq(attn_plan_run(plan, &error), ATTN_INVALID_ARGUMENT);

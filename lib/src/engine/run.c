@@ -14,13 +14,14 @@ static void *allocate(size_t bytes) {
 }
 
 attn_status attn_plan_begin(attn_plan *plan, attn_error *error) {
-    for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
-        for (size_t part = 0; part < plan->results.of[r].count; part++) {
-            if (bound_part(plan, &plan->bindings, (attn_result)r, part) == NULL &&
-                part_numbers(&plan->results.of[r].parts[part]) > 0) {
-                return attn_fail(error, ATTN_INVALID_ARGUMENT, attn_result_name((attn_result)r),
+    for (uint64_t left = plan->results.wanted; left != 0; left &= left - 1) {
+        const attn_result which = (attn_result)__builtin_ctzll(left);
+        for (size_t part = 0; part < plan->results.of[which].count; part++) {
+            if (bound_part(plan, &plan->bindings, which, part) == NULL &&
+                part_numbers(&plan->results.of[which].parts[part]) > 0) {
+                return attn_fail(error, ATTN_INVALID_ARGUMENT, attn_result_name(which),
                                  "part %zu of %s is not bound to a buffer", part,
-                                 attn_result_name((attn_result)r));
+                                 attn_result_name(which));
             }
         }
     }

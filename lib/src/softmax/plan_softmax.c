@@ -64,6 +64,7 @@ attn_status attn_plan_softmax(attn_plan **plan, const attn_tensor *x, int axis, 
     ATTN_TRY(plan_new(plan, error));
     attn_plan *p = *plan;
     struct result *output = &p->results.of[ATTN_RESULT_OUTPUT];
+    p->results.wanted = ATTN_WANT(OUTPUT);
     output->parts = p->results.few;
     output->parts[0] = (attn_result_tensor){.dtype = x->dtype, .rank = x->rank};
     memcpy(output->parts[0].shape, x->shape, sizeof x->shape);
