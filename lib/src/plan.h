@@ -299,14 +299,14 @@ struct form {
     size_t axes[MOST_AXES];
     int axis_count;
     bool has_head_axis;
-    bool packed;        /* K and V, and so present_K and present_V, are (B,m,H*d) */
-    bool projected;     /* Q, K and V are computed from X */
-    bool per_head;      /* each head has projections with sizes of its own */
-    bool same;          /* Q, K and V are one matrix, X */
-    bool empty;         /* there is no query, no key or no batch item, see plan_empty.c */
-    bool merged;        /* the n queries are heads of the caller, see merge_groups */
-    int64_t shift;      /* see plan_position() */
-    const size_t *ends; /* the lengths, if the position of a query counts from them; or NULL */
+    bool packed;             /* K and V, and so present_K and present_V, are (B,m,H*d) */
+    bool projected;          /* Q, K and V are computed from X */
+    bool per_head;           /* each head has projections with sizes of its own */
+    bool same;               /* Q, K and V are one matrix, X */
+    bool empty;              /* there is no query, no key or no batch item, see plan_empty.c */
+    bool merged;             /* the n queries are heads of the caller, see merge_groups */
+    int64_t position_offset; /* see plan_position() */
+    const size_t *ends;      /* the lengths, if the position of a query counts from them; or NULL */
 };
 
 /* The logarithms of the forget gates, see engine/decay.inc. */
@@ -457,7 +457,7 @@ enum {
  * it. A short sequence is computed by one task, from its first phase to its last, with all memory
  * in the scratch. A long one has its own tasks in each phase, and a workspace.
  */
-struct alike {
+struct length_class {
     attn_plan *plan; /* owned; NULL: these are rows whose results are zeros */
     size_t first, count;
     bool is_long;
@@ -483,12 +483,12 @@ enum {
 struct sequences {
     size_t count;
     struct packed_rows *rows; /* in the order of their lengths */
-    size_t kinds, short_kinds;
-    struct alike *alike; /* first those of short sequences */
+    size_t class_count, short_classes;
+    struct length_class *classes; /* first those of short sequences */
     size_t phases;
-    /* The tasks of each phase that come before those of each kind, and all tasks: of PHASE_SHORT
-     * from the first kind on, of the phases after it from the first long one on. */
-    size_t **before;
+    /* The tasks of each phase that come before those of each class, and all tasks: of PHASE_SHORT
+     * from the first class on, of the phases after it from the first long one on. */
+    size_t **first_task;
     size_t shared;   /* numbers of shared gradients */
     size_t places;   /* so many runs and long sequences add to sums of their own */
     size_t sums;     /* where these begin in the workspace */
@@ -683,16 +683,16 @@ static inline double *gradient_shared(const attn_plan *plan, const struct bindin
     return sums;
 }
 
-/* The first kind that has tasks in a phase of the sequences. */
+/* The first class that has tasks in a phase of the sequences. */
 static inline size_t sequences_first(const struct sequences *s, size_t phase) {
-    return phase == PHASE_SHORT ? 0 : s->short_kinds;
+    return phase == PHASE_SHORT ? 0 : s->short_classes;
 }
 
 /* Returns the position of query i of batch item b. This is the only place that knows it: causal,
  * window, ALiBi and rotary embedding count from here. */
 static inline int64_t plan_position(const attn_plan *plan, size_t b, size_t i) {
     const int64_t end = plan->form.ends == NULL ? 0 : (int64_t)plan->form.ends[b];
-    return (plan->form.merged ? 0 : (int64_t)i) + plan->form.shift + end;
+    return (plan->form.merged ? 0 : (int64_t)i) + plan->form.position_offset + end;
 }
 
 /* The rows of present_K and present_V: all keys that have a position. */

@@ -39,8 +39,8 @@ void attn_plan_free(attn_plan *plan) {
     if (plan->wide != NULL) {
         attn_plan_free(plan->wide->plan);
     }
-    for (size_t i = 0; plan->sequences != NULL && i < plan->sequences->kinds; i++) {
-        attn_plan_free(plan->sequences->alike[i].plan);
+    for (size_t i = 0; plan->sequences != NULL && i < plan->sequences->class_count; i++) {
+        attn_plan_free(plan->sequences->classes[i].plan);
     }
     for (struct plan_memory *next; plan->memory != NULL; plan->memory = next) {
         next = plan->memory->next;

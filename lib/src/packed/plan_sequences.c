@@ -268,26 +268,26 @@ static size_t end_of_alike(const attn_plan *plan, size_t first) {
     return end;
 }
 
-/* Counts the kinds, and makes room for them. */
-static attn_status new_kinds(attn_plan *plan, attn_error *error) {
+/* Counts the classes, and makes room for them. */
+static attn_status new_classes(attn_plan *plan, attn_error *error) {
     struct sequences *s = plan->sequences;
     const size_t most = MOST_HEADS / size_max(plan->heads, LEAST_HEADS);
-    size_t kinds = 0;
+    size_t class_count = 0;
     for (size_t first = 0; first < s->count; first = end_of_alike(plan, first)) {
-        kinds++;
+        class_count++;
     }
-    if (kinds > most) {
+    if (class_count > most) {
         return attn_fail(error, ATTN_TOO_LARGE, "sequences",
                          "the sequences have %zu different %s; with %zu head%s at most %zu are "
                          "possible",
-                         kinds, reads_positions(plan) ? "positions" : "pairs of lengths",
+                         class_count, reads_positions(plan) ? "positions" : "pairs of lengths",
                          plan->heads, plural_end(plan->heads), most);
     }
-    s->alike = plan_alloc(plan, kinds, sizeof *s->alike);
-    if (s->alike == NULL) {
+    s->classes = plan_alloc(plan, class_count, sizeof *s->classes);
+    if (s->classes == NULL) {
         return attn_no_memory(error);
     }
-    s->kinds = kinds;
+    s->class_count = class_count;
     return ATTN_OK;
 }
 
@@ -347,16 +347,16 @@ static attn_status plan_sequence(const attn_plan *plan, const struct flat *f,
     return ATTN_OK;
 }
 
-/* Plans all sequences: the short kinds from the first one on, the long ones from the last one
+/* Plans all sequences: the short classes from the first one on, the long ones from the last one
  * on. */
-static attn_status plan_kinds(attn_plan *plan, const struct flat *f, attn_error *error) {
+static attn_status plan_classes(attn_plan *plan, const struct flat *f, attn_error *error) {
     struct sequences *s = plan->sequences;
-    size_t next_long = s->kinds;
+    size_t next_long = s->class_count;
     for (size_t first = 0, end; first < s->count; first = end) {
-        struct alike kind = {.first = first};
+        struct length_class class = {.first = first};
         attn_plan *own = NULL;
         end = end_of_alike(plan, first);
-        kind.count = end - first;
+        class.count = end - first;
         if (!is_empty(&s->rows[first])) {
             ATTN_TRY(attn_of_sequence(error, plan_sequence(plan, f, &s->rows[first], &own, error),
                                       s->rows[first].index));
@@ -365,9 +365,9 @@ static attn_status plan_kinds(attn_plan *plan, const struct flat *f, attn_error 
                 plan->bytes += sizeof *own + own->wide->plan->bytes;
             }
         }
-        kind.plan = own;
-        kind.is_long = own != NULL && own->wide == NULL && own->schedule.cost > SHORT_WORK;
-        s->alike[kind.is_long ? --next_long : s->short_kinds++] = kind;
+        class.plan = own;
+        class.is_long = own != NULL && own->wide == NULL && own->schedule.cost > SHORT_WORK;
+        s->classes[class.is_long ? --next_long : s->short_classes++] = class;
     }
     return ATTN_OK;
 }
@@ -380,12 +380,12 @@ static bool reserve_bytes(size_t *memory, size_t bytes, size_t *at) {
     return size_align(&bytes) && size_add(*memory, bytes, memory);
 }
 
-/* Lays out the scratch of a short kind: what its plan needs, then its workspace, then what the wide
- * plan needs. Everything is small. */
-static size_t map_short_scratch(struct alike *kind) {
-    const attn_plan *own = kind->plan;
+/* Lays out the scratch of a short class: what its plan needs, then its workspace, then what the
+ * wide plan needs. Everything is small. */
+static size_t map_short_scratch(struct length_class *class) {
+    const attn_plan *own = class->plan;
     size_t bytes = own->schedule.scratch.bytes;
-    reserve_bytes(&bytes, own->schedule.workspace.bytes, &kind->workspace);
+    reserve_bytes(&bytes, own->schedule.workspace.bytes, &class->workspace);
     if (own->wide != NULL) {
         const attn_plan *wide = own->wide->plan; /* its heads are those of the caller */
         const size_t numbers[ROWS_COUNT] = {
@@ -398,86 +398,88 @@ static size_t map_short_scratch(struct alike *kind) {
             plan_has(own, INPUT_GRAD_LSE) ? wide->heads * wide->n : 0,
         };
         for (int i = 0; i < ROWS_COUNT; i++) {
-            reserve_bytes(&bytes, numbers[i] * sizeof(double), &kind->wide.rows[i]);
+            reserve_bytes(&bytes, numbers[i] * sizeof(double), &class->wide.rows[i]);
         }
-        reserve_bytes(&bytes, wide->results.bytes, &kind->wide.results);
-        reserve_bytes(&bytes, wide->schedule.workspace.bytes, &kind->wide.workspace);
+        reserve_bytes(&bytes, wide->results.bytes, &class->wide.results);
+        reserve_bytes(&bytes, wide->schedule.workspace.bytes, &class->wide.workspace);
     }
     return bytes;
 }
 
-/* Returns the cost of all sequences of a kind. Pieces without keys, or without queries, may have
+/* Returns the cost of all sequences of a class. Pieces without keys, or without queries, may have
  * any number of rows. */
-static double cost_of_kind(const attn_plan *plan, const struct alike *kind) {
-    const struct packed_rows *pieces = &plan->sequences->rows[kind->first];
+static double cost_of_class(const attn_plan *plan, const struct length_class *class) {
+    const struct packed_rows *pieces = &plan->sequences->rows[class->first];
     const double numbers = (double)numbers_to_clear(plan);
     double cost = 0;
-    if (kind->plan != NULL) {
-        return kind->plan->schedule.cost * (double)kind->count;
+    if (class->plan != NULL) {
+        return class->plan->schedule.cost * (double)class->count;
     }
-    for (size_t i = 0; i < kind->count; i++) {
+    for (size_t i = 0; i < class->count; i++) {
         const double rows = (double)pieces[i].n + (double)pieces[i].m;
         cost += cost_of_copying(rows * numbers, rows);
     }
     return cost;
 }
 
-/* Cuts a kind into runs, and gives it its memory. Returns false if that cannot be addressed. */
-static bool cut_kind(attn_plan *plan, struct alike *kind) {
+/* Cuts a class into runs, and gives it its memory. Returns false if that cannot be addressed. */
+static bool cut_class(attn_plan *plan, struct length_class *class) {
     struct sequences *s = plan->sequences;
     struct schedule *schedule = &plan->schedule;
-    const double cost = cost_of_kind(plan, kind);
+    const double cost = cost_of_class(plan, class);
     size_t scratch = 0, workspace = 0;
     bool fits = true;
     schedule->cost += cost;
-    kind->sums = s->places;
-    if (kind->is_long) {
-        assert(kind->plan != NULL);
-        scratch = kind->plan->schedule.scratch.bytes;
-        fits = size_mul(kind->plan->schedule.workspace.bytes, kind->count, &workspace) &&
-               reserve_bytes(&schedule->workspace.bytes, workspace, &kind->workspace);
-        s->places += kind->count;
+    class->sums = s->places;
+    if (class->is_long) {
+        assert(class->plan != NULL);
+        scratch = class->plan->schedule.scratch.bytes;
+        fits = size_mul(class->plan->schedule.workspace.bytes, class->count, &workspace) &&
+               reserve_bytes(&schedule->workspace.bytes, workspace, &class->workspace);
+        s->places += class->count;
     } else {
-        kind->runs = plan_cut(kind->count, cost);
-        scratch = kind->plan != NULL ? map_short_scratch(kind) : 0;
-        s->places += kind->runs.tasks;
+        class->runs = plan_cut(class->count, cost);
+        scratch = class->plan != NULL ? map_short_scratch(class) : 0;
+        s->places += class->runs.tasks;
     }
     schedule->scratch.bytes = size_max(schedule->scratch.bytes, scratch);
     return fits;
 }
 
-/* Returns the tasks of all sequences of a kind in a phase. */
-static size_t tasks_of_kind(const struct sequences *s, const struct alike *kind, size_t phase) {
-    if (!kind->is_long) {
-        return kind->runs.tasks;
+/* Returns the tasks of all sequences of a class in a phase. */
+static size_t tasks_of_class(const struct sequences *s, const struct length_class *class,
+                             size_t phase) {
+    if (!class->is_long) {
+        return class->runs.tasks;
     }
-    return kind->count * (phase > PHASE_SHORT ? attn_plan_tasks(kind->plan, phase - 1)
-                          : s->shared > 0     ? 1
-                                              : 0);
+    return class->count * (phase > PHASE_SHORT ? attn_plan_tasks(class->plan, phase - 1)
+                           : s->shared > 0     ? 1
+                                               : 0);
 }
 
 /* Counts the tasks of all phases. */
 static attn_status count_phases(attn_plan *plan, attn_error *error) {
     struct sequences *s = plan->sequences;
     s->phases = PHASE_SHORT + 1;
-    for (size_t i = s->short_kinds; i < s->kinds; i++) {
-        s->phases = size_max(s->phases, 1 + attn_plan_phases(s->alike[i].plan));
+    for (size_t i = s->short_classes; i < s->class_count; i++) {
+        s->phases = size_max(s->phases, 1 + attn_plan_phases(s->classes[i].plan));
     }
     const size_t phases = s->phases;
     s->phases += s->shared > 0;
-    s->before = plan_alloc(plan, phases, sizeof *s->before);
-    for (size_t phase = PHASE_SHORT; s->before != NULL && phase < phases; phase++) {
+    s->first_task = plan_alloc(plan, phases, sizeof *s->first_task);
+    for (size_t phase = PHASE_SHORT; s->first_task != NULL && phase < phases; phase++) {
         const size_t first = sequences_first(s, phase);
-        size_t *before = plan_alloc(plan, s->kinds - first + 1, sizeof *before);
-        if (before == NULL) {
+        size_t *first_task = plan_alloc(plan, s->class_count - first + 1, sizeof *first_task);
+        if (first_task == NULL) {
             return attn_no_memory(error);
         }
-        for (size_t i = first; i < s->kinds; i++) {
-            before[i - first + 1] = before[i - first] + tasks_of_kind(s, &s->alike[i], phase);
+        for (size_t i = first; i < s->class_count; i++) {
+            first_task[i - first + 1] =
+                first_task[i - first] + tasks_of_class(s, &s->classes[i], phase);
         }
-        s->before[phase] = before;
+        s->first_task[phase] = first_task;
     }
-    return s->before == NULL ? attn_no_memory(error) : ATTN_OK;
+    return s->first_task == NULL ? attn_no_memory(error) : ATTN_OK;
 }
 
 /* Cuts the sums of shared gradients. Returns false if their memory cannot be addressed. */
@@ -504,15 +506,15 @@ static attn_status plan_parts_of_call(attn_plan *plan, const struct flat *f, att
     plan->kind = &plan_kind_sequences;
     ATTN_TRY(plan_narrow(plan, error));
     ATTN_TRY(list_rows(plan, given, error));
-    ATTN_TRY(new_kinds(plan, error));
-    ATTN_TRY(plan_kinds(plan, f, error));
+    ATTN_TRY(new_classes(plan, error));
+    ATTN_TRY(plan_classes(plan, f, error));
     for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
         s->shared += result_is((attn_result)r, RESULT_SHARED) && plan_wants(plan, UINT64_C(1) << r)
                          ? part_numbers(plan->results.of[r].parts)
                          : 0;
     }
-    for (size_t i = 0; i < s->kinds; i++) {
-        fits = cut_kind(plan, &s->alike[i]) && fits;
+    for (size_t i = 0; i < s->class_count; i++) {
+        fits = cut_class(plan, &s->classes[i]) && fits;
     }
     if (!cut_shared(plan) || !fits) {
         return attn_too_large(error);

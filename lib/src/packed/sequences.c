@@ -42,8 +42,8 @@ static void clear_shared(const attn_plan *plan, const struct bindings *bindings,
 
 /* Binds the rows of a sequence, and what all share. `place` is that of its shared sums. */
 static void bind_sequence(const attn_plan *plan, const struct bindings *bindings,
-                          const struct alike *kind, const struct packed_rows *at, size_t place,
-                          struct bindings *own) {
+                          const struct length_class *class, const struct packed_rows *at,
+                          size_t place, struct bindings *own) {
     const size_t size = attn_dtype_size(plan->dtype);
     const struct {
         size_t first, bytes; /* of a row */
@@ -57,7 +57,7 @@ static void bind_sequence(const attn_plan *plan, const struct bindings *bindings
         [ROWS_GRAD_LSE] = {at->q, size},
     };
     *own = *bindings;
-    own->frequencies = kind->plan->bindings.frequencies;
+    own->frequencies = class->plan->bindings.frequencies;
     own->shared = shared_sums(plan, bindings, place);
     for (int i = 0; i < ROWS_COUNT; i++) {
         const char *all = bindings->inputs[inputs_of_rows[i]];
@@ -72,9 +72,9 @@ static void bind_sequence(const attn_plan *plan, const struct bindings *bindings
 /* ------------------------------------------------------------------------------ short sequences */
 
 /* Copies rows of the inputs of a small sequence in double. Positions may be doubles. */
-static void widen_rows(const struct alike *kind, const struct bindings *from, char *scratch,
+static void widen_rows(const struct length_class *class, const struct bindings *from, char *scratch,
                        struct bindings *to) {
-    const attn_plan *own = kind->plan, *wide = own->wide->plan; /* with the heads of the caller */
+    const attn_plan *own = class->plan, *wide = own->wide->plan; /* with the heads of the caller */
     const struct {
         size_t rows, columns, apart; /* from one row to the next */
     } shapes[ROWS_COUNT] = {
@@ -88,7 +88,7 @@ static void widen_rows(const struct alike *kind, const struct bindings *from, ch
     };
     for (int i = 0; i < ROWS_COUNT; i++) {
         const void *given = from->inputs[inputs_of_rows[i]];
-        double *next = (double *)(scratch + kind->wide.rows[i]);
+        double *next = (double *)(scratch + class->wide.rows[i]);
         if (i == ROWS_POSITIONS && own->rotary.positions_dtype == ATTN_FLOAT64) {
             to->inputs[INPUT_POSITIONS] = given;
             continue;
@@ -104,35 +104,35 @@ static void widen_rows(const struct alike *kind, const struct bindings *from, ch
 }
 
 /* Makes the bindings of the wide plan of a sequence. */
-static void bind_wide(const struct alike *kind, struct bindings *own, char *scratch,
+static void bind_wide(const struct length_class *class, struct bindings *own, char *scratch,
                       struct bindings *wide) {
-    const attn_plan *plan = kind->plan->wide->plan;
+    const attn_plan *plan = class->plan->wide->plan;
     *wide = plan->bindings;
     wide->slopes = own->slopes;
     wide->sinks = own->sinks;
-    wide->workspace = scratch + kind->wide.workspace;
+    wide->workspace = scratch + class->wide.workspace;
     wide->shared = own->shared;
-    widen_rows(kind, own, scratch, wide);
-    plan_bind_results(plan, scratch + kind->wide.results, wide);
+    widen_rows(class, own, scratch, wide);
+    plan_bind_results(plan, scratch + class->wide.results, wide);
     own->wide = wide;
 }
 
 /* Computes a short sequence. */
 static attn_status run_sequence(const attn_plan *plan, const struct bindings *bindings,
-                                const struct alike *kind, const struct packed_rows *at,
+                                const struct length_class *class, const struct packed_rows *at,
                                 size_t place, char *scratch, attn_error *error) {
     struct bindings own, wide;
-    bind_sequence(plan, bindings, kind, at, place, &own);
-    own.workspace = scratch + kind->workspace;
-    if (kind->plan->wide != NULL) {
-        bind_wide(kind, &own, scratch, &wide);
+    bind_sequence(plan, bindings, class, at, place, &own);
+    own.workspace = scratch + class->workspace;
+    if (class->plan->wide != NULL) {
+        bind_wide(class, &own, scratch, &wide);
     }
-    const size_t phases = attn_plan_phases(kind->plan);
+    const size_t phases = attn_plan_phases(class->plan);
     for (size_t phase = 0; phase < phases; phase++) {
-        const size_t tasks = attn_plan_tasks(kind->plan, phase);
+        const size_t tasks = attn_plan_tasks(class->plan, phase);
         for (size_t task = 0; task < tasks; task++) {
             ATTN_TRY(attn_of_sequence(
-                error, task_run(kind->plan, &own, phase, task, scratch, error), at->index));
+                error, task_run(class->plan, &own, phase, task, scratch, error), at->index));
         }
     }
     return ATTN_OK;
@@ -186,21 +186,21 @@ static void add_sinks(const attn_plan *plan, const struct bindings *bindings,
     }
 }
 
-/* Runs one run of a short kind. */
+/* Runs one run of a short class. */
 static attn_status run_short(const attn_plan *plan, const struct bindings *bindings,
-                             const struct alike *kind, size_t run, char *scratch,
+                             const struct length_class *class, size_t run, char *scratch,
                              attn_error *error) {
-    const struct packed_rows *rows = plan->sequences->rows + kind->first;
+    const struct packed_rows *rows = plan->sequences->rows + class->first;
     size_t first, end;
-    units_of_task(&kind->runs, run, &first, &end);
-    clear_shared(plan, bindings, kind->sums + run);
+    units_of_task(&class->runs, run, &first, &end);
+    clear_shared(plan, bindings, class->sums + run);
     for (size_t i = first; i < end; i++) {
-        if (kind->plan == NULL) {
+        if (class->plan == NULL) {
             clear_rows(plan, bindings, &rows[i]);
-            add_sinks(plan, bindings, &rows[i], kind->sums + run);
+            add_sinks(plan, bindings, &rows[i], class->sums + run);
         } else {
             ATTN_TRY(
-                run_sequence(plan, bindings, kind, &rows[i], kind->sums + run, scratch, error));
+                run_sequence(plan, bindings, class, &rows[i], class->sums + run, scratch, error));
         }
     }
     return ATTN_OK;
@@ -208,22 +208,22 @@ static attn_status run_short(const attn_plan *plan, const struct bindings *bindi
 
 /* ------------------------------------------------------------------------------- long sequences */
 
-/* Runs one task of a phase of a long kind; the first phase clears shared sums. */
+/* Runs one task of a phase of a long class; the first phase clears shared sums. */
 static attn_status run_long(const attn_plan *plan, const struct bindings *bindings,
-                            const struct alike *kind, size_t phase, size_t task, void *scratch,
-                            attn_error *error) {
+                            const struct length_class *class, size_t phase, size_t task,
+                            void *scratch, attn_error *error) {
     if (phase == PHASE_SHORT) {
-        clear_shared(plan, bindings, kind->sums + task);
+        clear_shared(plan, bindings, class->sums + task);
         return ATTN_OK;
     }
-    const size_t tasks = attn_plan_tasks(kind->plan, phase - 1), member = task / tasks;
-    const struct packed_rows *at = &plan->sequences->rows[kind->first + member];
+    const size_t tasks = attn_plan_tasks(class->plan, phase - 1), member = task / tasks;
+    const struct packed_rows *at = &plan->sequences->rows[class->first + member];
     struct bindings own;
-    bind_sequence(plan, bindings, kind, at, kind->sums + member, &own);
+    bind_sequence(plan, bindings, class, at, class->sums + member, &own);
     own.workspace =
-        bindings->workspace + kind->workspace + member * kind->plan->schedule.workspace.bytes;
+        bindings->workspace + class->workspace + member * class->plan->schedule.workspace.bytes;
     return attn_of_sequence(
-        error, task_run(kind->plan, &own, phase - 1, task % tasks, scratch, error), at->index);
+        error, task_run(class->plan, &own, phase - 1, task % tasks, scratch, error), at->index);
 }
 
 /* ----------------------------------------------------------------------------- shared gradients */
@@ -272,16 +272,16 @@ static size_t sequences_tasks(const attn_plan *plan, size_t phase) {
     return phase == PHASE_NARROW ? plan->schedule.tasks[PHASE_NARROW]
            : s->shared > 0 && phase + 1 == s->phases
                ? s->adds.tasks
-               : s->before[phase][s->kinds - sequences_first(s, phase)];
+               : s->first_task[phase][s->class_count - sequences_first(s, phase)];
 }
 
-/* Begins the call as a whole, and reads the numbers that each kind of sequences has for itself. */
+/* Begins the call as a whole, and reads the numbers that each class of sequences has for itself. */
 static attn_status sequences_begin(const attn_plan *plan, struct bindings *bindings,
                                    attn_error *error) {
     const struct sequences *s = plan->sequences;
     ATTN_TRY(task_begin(plan, bindings, error));
-    for (size_t i = 0; i < s->kinds; i++) {
-        const attn_plan *own = s->alike[i].plan;
+    for (size_t i = 0; i < s->class_count; i++) {
+        const attn_plan *own = s->classes[i].plan;
         if (own != NULL) {
             plan_frequencies(own, &own->bindings);
         }
@@ -301,16 +301,16 @@ static attn_status sequences_run(const attn_plan *plan, const struct bindings *b
     if (phase == PHASE_NARROW) {
         return task_run(plan, bindings, phase, task, scratch, error);
     }
-    const size_t first = sequences_first(s, phase), *before = s->before[phase];
-    size_t low = 0, high = s->kinds - first; /* before[low] <= task < before[high] */
+    const size_t first = sequences_first(s, phase), *first_task = s->first_task[phase];
+    size_t low = 0, high = s->class_count - first; /* first_task[low] <= task < first_task[high] */
     while (high - low > 1) {
         const size_t middle = low + (high - low) / 2;
-        *(before[middle] <= task ? &low : &high) = middle;
+        *(first_task[middle] <= task ? &low : &high) = middle;
     }
-    const struct alike *kind = &s->alike[first + low];
-    task -= before[low];
-    return kind->is_long ? run_long(plan, bindings, kind, phase, task, scratch, error)
-                         : run_short(plan, bindings, kind, task, scratch, error);
+    const struct length_class *class = &s->classes[first + low];
+    task -= first_task[low];
+    return class->is_long ? run_long(plan, bindings, class, phase, task, scratch, error)
+                          : run_short(plan, bindings, class, task, scratch, error);
 }
 
 const struct plan_kind plan_kind_sequences = {.phases = sequences_phases,

@@ -169,11 +169,12 @@ static attn_status resolve_lengths(attn_plan *plan, const attn_options *o, attn_
  * valid key of its batch item. */
 static void place_queries(attn_plan *plan, const attn_options *o) {
     if ((o->flags & ATTN_FLAG_BOTTOM_RIGHT) == 0) {
-        plan->form.shift = (int64_t)plan->form.past;
+        plan->form.position_offset = (int64_t)plan->form.past;
         return;
     }
     plan->form.ends = plan->rules.lengths;
-    plan->form.shift = (plan->form.ends == NULL ? (int64_t)plan->rules.keys : 0) - (int64_t)plan->n;
+    plan->form.position_offset =
+        (plan->form.ends == NULL ? (int64_t)plan->rules.keys : 0) - (int64_t)plan->n;
 }
 
 static attn_status resolve_mask(attn_plan *plan, const attn_options *o, attn_error *error) {
