@@ -594,7 +594,7 @@ ATTN_API attn_status attn_plan_linear(attn_plan **plan, const attn_linear *call,
                                       const attn_options *options, attn_error *error);
 
 /* Returns why attn_plan_linear() refuses an option, in the words of its error, or NULL if it takes
- * the option or gives no reason. `name` is the name in errors, such as "past_K". */
+ * the option or gives no reason. `name` is the name in errors, such as "past_K", and not NULL. */
 ATTN_API const char *attn_linear_lacks(const char *name);
 
 /*
