@@ -52,7 +52,7 @@ struct bindings {
     /* The weights of each piece of the projections, and after them its bias or NULL. */
     const void **weights;
     const attn_rounding *rounding; /* borrowed; NULL: none */
-    /* What a run reads when it begins: the numbers of alibi and sink, one for each head, and the
+    /* A run reads these numbers when it begins: those of alibi and sink, one for each head, and the
      * frequencies of rotary embedding, one for each pair of columns. NULL: there are none. */
     double *slopes, *sinks, *frequencies;
     void *results[ATTN_RESULT_COUNT]; /* the data of the first part of each; NULL: none */
