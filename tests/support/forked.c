@@ -74,6 +74,16 @@ static const struct criterion_suite *suite_of(const struct criterion_test *test)
     return at < __stop_cr_sts ? *at : &without_options;
 }
 
+enum {
+    MOST_AT_ONCE = 256
+};
+
+/* The tests that run. A test whose process is 0 has ended. */
+static struct {
+    pid_t pid;
+    const struct criterion_test *test;
+} running[MOST_AT_ONCE];
+
 /* Starts a process for a test. If its time is over, a signal ends it. The times of the tests are
  * for programs that run alone and without valgrind, so a test has five times as long here. */
 static void start_child(const struct criterion_test *test) {
@@ -88,15 +98,27 @@ static void start_child(const struct criterion_test *test) {
         test->test();
         exit(failures == 0 ? EXIT_SUCCESS : EXIT_FAILURE);
     }
+    long at = 0;
+    while (running[at].pid != 0) {
+        at++;
+    }
+    running[at].pid = pid;
+    running[at].test = test;
     fprintf(stderr, "process %ld: %s/%s\n", (long)pid, test->category, test->name);
 }
 
-/* Waits for the end of a process. Returns 1 if its test failed. */
-static int wait_for_one(void) {
+/* Waits for the end of a process. If its test failed, writes the name to `failed_tests` and returns 1. */
+static int wait_for_one(FILE *failed_tests) {
     int status = 0;
-    pid_t pid = wait(&status);
+    const pid_t pid = wait(&status);
+    long at = 0;
+    while (running[at].pid != pid) {
+        at++;
+    }
+    running[at].pid = 0;
     if (status != 0) {
-        fprintf(stderr, "process %ld failed with status %#x\n", (long)pid, (unsigned)status);
+        fprintf(failed_tests, "%s/%s failed: process %ld, status %#x\n", running[at].test->category,
+                running[at].test->name, (long)pid, (unsigned)status);
     }
     return status != 0;
 }
@@ -110,8 +132,12 @@ static bool matches(char **patterns, const char *name) {
 
 int main(int argc, char **argv) {
     (void)argc;
-    long free_cores = sysconf(_SC_NPROCESSORS_ONLN);
+    long cores = sysconf(_SC_NPROCESSORS_ONLN), busy = 0;
+    cores = cores < MOST_AT_ONCE ? cores : MOST_AT_ONCE;
     int tests = 0, failed = 0;
+    char *names = NULL;
+    size_t bytes = 0;
+    FILE *failed_tests = open_memstream(&names, &bytes);
     for (const struct criterion_test **at = __start_cr_tst; at < __stop_cr_tst; at++) {
         const struct criterion_test *test = *at;
         if (matches(argv + 1, test->category)) {
@@ -123,17 +149,19 @@ int main(int argc, char **argv) {
         }
         for (size_t i = 0; i < all.length; i++, tests++) {
             parameter = (char *)all.params + i * all.size;
-            if (free_cores == 0) {
-                failed += wait_for_one();
-            } else {
-                free_cores--;
+            if (busy == cores) {
+                failed += wait_for_one(failed_tests);
+                busy--;
             }
             start_child(test);
+            busy++;
         }
     }
-    for (; free_cores < sysconf(_SC_NPROCESSORS_ONLN); free_cores++) {
-        failed += wait_for_one();
+    for (; busy > 0; busy--) {
+        failed += wait_for_one(failed_tests);
     }
-    printf("%d tests, %d failed\n", tests, failed);
+    fclose(failed_tests);
+    printf("%s%d tests, %d failed\n", names, tests, failed);
+    free(names);
     return tests > 0 && failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }
