@@ -290,7 +290,7 @@ void lifted_add_bool(struct lifted *lifted, bool value) {
     ((unsigned char *)lifted->data)[lifted->count++] = value;
 }
 
-const char *lifted_add_run(struct lifted *lifted, const char *text, const char *end, size_t *added,
+static const char *add_run(struct lifted *lifted, const char *text, const char *end, size_t *added,
                            bool *after) {
 #ifdef DECIMAL_VECTOR
     if (vector_has_digits()) {
@@ -298,4 +298,21 @@ const char *lifted_add_run(struct lifted *lifted, const char *text, const char *
     }
 #endif
     return decimal_add_run(lifted, text, end, added, after);
+}
+
+const char *lifted_add_run(struct lifted *lifted, const char *text, const char *end, size_t *added,
+                           bool *after) {
+    const char *stop = add_run(lifted, text, end, added, after);
+    const size_t left = (size_t)(end - stop);
+    if (*after || left >= DECIMAL_MARGIN || lifted->count == lifted->capacity) {
+        return stop;
+    }
+    /* The loops stop before the last bytes. These are read from a copy with zeros behind it, where
+     * no number ends. */
+    char copy[2 * DECIMAL_MARGIN] = {0};
+    size_t more;
+    memcpy(copy, stop, left);
+    const char *next = add_run(lifted, copy, copy + left + DECIMAL_MARGIN - 1, &more, after);
+    *added += more;
+    return stop + (next - copy);
 }
