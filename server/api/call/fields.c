@@ -506,7 +506,7 @@ void fields_infinity_keys(const char *keys[static API_INFINITY_KEYS]) {
 
 const char *fields_null_key(unsigned at) {
     size_t row = 0;
-    while (row < ROWS && ((table[row].at & at) == 0 || table[row].kind != FIELD_LOGITS)) {
+    while (row < ROWS && (table[row].kind != FIELD_LOGITS || (table[row].at & at) == 0)) {
         row++;
     }
     return row < ROWS ? table[row].name : NULL;
