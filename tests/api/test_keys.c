@@ -12,6 +12,7 @@
 
 #include "support/client.h"
 #include "support/daemon.h"
+#include "support/wait.h"
 
 static int status_with(const char *method, const char *path, const char *headers) {
     struct client_response response;
@@ -52,10 +53,7 @@ Test(daemon, needs_a_key_and_reads_keys_again) {
     cr_expect_eq(status_with("HEAD", "/version", NULL), 401);
     write_key(path, "another-key-instead");
     kill(the_daemon.pid, SIGHUP);
-    for (int i = 0; i < 1000 && status_with("GET", "/version", NEW_KEY) != 200; i++) {
-        nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
-    }
-    cr_expect_eq(status_with("GET", "/version", NEW_KEY), 200);
+    WAIT_UNTIL(status_with("GET", "/version", NEW_KEY) == 200);
     cr_expect_eq(status_with("GET", "/version", OLD_KEY), 401);
     unlink(path);
     kill(the_daemon.pid, SIGHUP);

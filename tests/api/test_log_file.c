@@ -38,11 +38,10 @@ static size_t count_lines(const char *text) {
  * line. */
 static void await_lines(const char *path, size_t lines) {
     size_t there = 0;
-    for (int i = 0; i < 10000 && there < lines; i++) {
+    for (int64_t since = 0; there < lines; wait_on(&since, path, __FILE__, __LINE__)) {
         char *text = read_log(path);
         there = count_lines(text);
         free(text);
-        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
     cr_assert_eq(there, lines, "%s", path);
 }

@@ -13,6 +13,7 @@
 #include "support/client.h"
 #include "support/daemon.h"
 #include "support/expect.h"
+#include "support/wait.h"
 
 TestSuite(seeded, .timeout = 1200);
 
@@ -114,9 +115,7 @@ Test(seeded, limit_of_memory_for_texts_that_are_still_to_come) {
     cr_assert(client_open(&connection, the_daemon.port));
     cr_assert(client_send(&connection, head, strlen(head)));
     cr_assert(client_send(&connection, body, SIZE));
-    for (int i = 0; i < 60000 && daemon_metric("attentiond_memory_bytes") < SIZE; i++) {
-        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-    }
+    WAIT_UNTIL(daemon_metric("attentiond_memory_bytes") >= SIZE);
     expect_answer("POST", "/embeddings", NULL, body, 503,
                   "operator sets the limit with --total-memory");
     client_close(&connection);

@@ -190,7 +190,7 @@ static bool end(void *exchange_, const struct http_request *request,
     exchange->request = request;
     exchange->response = response;
     if (begins(request, "/slow")) {
-        fixture_sleep_ms(2500);
+        fixture_sleep_ms(2500 * (long)fixture_seconds(1));
     } else if (strcmp(request->path, "/hold") == 0) {
         atomic_store(&app_holding, true);
         wait_while_held(&never);
@@ -284,11 +284,11 @@ static void set_default(unsigned *value, unsigned usual) {
 void app_serve(struct http_options options) {
     set_default(&options.threads, 2);
     set_default(&options.max_connections, 300);
-    set_default(&options.idle_timeout, 60);
-    set_default(&options.header_timeout, 60);
-    set_default(&options.body_timeout, 60);
-    set_default(&options.write_timeout, 60);
-    set_default(&options.drain_timeout, 30);
+    set_default(&options.idle_timeout, fixture_seconds(60));
+    set_default(&options.header_timeout, fixture_seconds(60));
+    set_default(&options.body_timeout, fixture_seconds(60));
+    set_default(&options.write_timeout, fixture_seconds(60));
+    set_default(&options.drain_timeout, fixture_seconds(30));
     options.max_body = options.max_body > 0 ? options.max_body : 1 << 20;
     fixture_start(&options, &app);
 }

@@ -5,6 +5,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "support/wait.h"
+
 struct http_server *fixture_server;
 
 void fixture_start(const struct http_options *options, const struct http_app *app) {
@@ -48,11 +50,8 @@ void fixture_sleep_ms(long ms) {
     nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000}, NULL);
 }
 
-void fixture_wait_until(const atomic_uint *value, unsigned wanted) {
-    for (int i = 0; i < 5000 && atomic_load(value) != wanted; i++) {
-        fixture_sleep_ms(1);
-    }
-    cr_assert_eq(*value, wanted);
+unsigned fixture_seconds(unsigned seconds) {
+    return seconds * (unsigned)wait_patience();
 }
 
 double fixture_now_ms(void) {

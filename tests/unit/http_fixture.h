@@ -40,8 +40,9 @@ void fixture_expect_status(struct client_connection *connection, int status, con
 
 void fixture_sleep_ms(long ms);
 
-/* Waits up to five seconds for the value. */
-void fixture_wait_until(const atomic_uint *value, unsigned wanted);
+/* Returns the seconds that stand for `seconds` on a machine on which everything takes longer. A
+ * deadline that must not run out is this long, because a client may be stopped for a while. */
+unsigned fixture_seconds(unsigned seconds);
 
 /* Returns milliseconds since an arbitrary moment. */
 double fixture_now_ms(void);

@@ -14,6 +14,7 @@
 #include "http_app.h"
 #include "http_fixture.h"
 #include "support/client.h"
+#include "support/wait.h"
 
 /* Each client is cut off by a deadline of its own, although it sends a byte now and then. */
 Test(http_pending, slow_clients_are_cut_off) {
@@ -34,12 +35,13 @@ Test(http_pending, slow_clients_are_cut_off) {
         struct client_connection connection;
         cr_assert(client_open(&connection, http_port(fixture_server)));
         fixture_send(&connection, cases[i].begin);
-        int sent = 0;
-        while (sent < 200 && client_send(&connection, cases[i].more, strlen(cases[i].more))) {
+        const unsigned most = 200 * fixture_seconds(1);
+        unsigned sent = 0;
+        while (sent < most && client_send(&connection, cases[i].more, strlen(cases[i].more))) {
             fixture_sleep_ms(50);
             sent++;
         }
-        cr_expect_lt(sent, 200, "case %zu: never cut off", i);
+        cr_expect_lt(sent, most, "case %zu: never cut off", i);
         client_close(&connection);
         cr_expect(http_stop(fixture_server));
     }
@@ -56,9 +58,7 @@ static void open_readers(struct client_connection readers[static 2]) {
         cr_assert(client_open(&readers[i], http_port(fixture_server)));
         setsockopt(readers[i].fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
     }
-    for (int i = 0; i < 5000 && http_load(fixture_server).connections < 2; i++) {
-        fixture_sleep_ms(1); /* a busy server accepts them later */
-    }
+    WAIT_UNTIL(http_load(fixture_server).connections == 2); /* a busy server accepts them later */
     fixture_send(&readers[0], "GET /stream HTTP/1.1\r\nHost: a\r\n\r\n");
     for (int i = 0; i < REQUESTS; i++) {
         fixture_send(&readers[1], "GET /whole HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -91,10 +91,11 @@ static unsigned read_steadily(struct client_connection readers[static 2], double
 /* The kernel takes megabytes at once from the server, and nothing after that for seconds. During
  * that time neither the deadline of the response nor the idle timeout may run out. */
 Test(http_pending, steady_readers_are_not_cut_off) {
-    app_serve((struct http_options){.write_timeout = 1, .idle_timeout = 1});
+    const unsigned second = fixture_seconds(1);
+    app_serve((struct http_options){.write_timeout = second, .idle_timeout = second});
     struct client_connection readers[2];
     open_readers(readers);
-    cr_expect_eq(read_steadily(readers, 256, 2500), 2, "%u are left",
+    cr_expect_eq(read_steadily(readers, 256, 2500 * second), 2, "%u are left",
                  http_load(fixture_server).connections);
     cr_expect_eq(app_bodies_freed, 0);
     client_close(&readers[0]);
@@ -106,7 +107,7 @@ Test(http_pending, slow_readers_are_cut_off) {
     app_serve((struct http_options){.write_timeout = 1});
     struct client_connection readers[2];
     open_readers(readers);
-    cr_expect_eq(read_steadily(readers, 4, 20000), 0, "%u are left",
+    cr_expect_eq(read_steadily(readers, 4, 20000 * fixture_seconds(1)), 0, "%u are left",
                  http_load(fixture_server).connections);
     client_close(&readers[0]);
     client_close(&readers[1]);
@@ -136,24 +137,26 @@ Test(http_pending, ended_connections_are_read_to_the_end) {
     app_stop();
 }
 
-/* The client sends 400 KiB and takes more time than a short body has. */
+/* The client sends 400 KiB for each second of the time of a body, and takes 1.6 times as long. */
 Test(http_pending, steady_senders_are_not_cut_off) {
     enum {
-        BODY = 400 << 10,
         RATE = 256 /* bytes per millisecond */
     };
-    static const char bytes[BODY];
-    app_serve((struct http_options){.body_timeout = 1});
+    const unsigned second = fixture_seconds(1);
+    const size_t size = (size_t)second * (400 << 10);
+    char *bytes = calloc(size, 1);
+    cr_assert_not_null(bytes);
+    app_serve((struct http_options){.body_timeout = second, .max_body = size});
     struct client_connection connection;
     char head[128];
     cr_assert(client_open(&connection, http_port(fixture_server)));
-    snprintf(head, sizeof head, "POST /later HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n",
-             BODY);
+    snprintf(head, sizeof head, "POST /later HTTP/1.1\r\nHost: a\r\nContent-Length: %zu\r\n\r\n",
+             size);
     fixture_send(&connection, head);
     const double start = fixture_now_ms();
-    for (size_t sent = 0; sent < BODY;) {
+    for (size_t sent = 0; sent < size;) {
         size_t due = (size_t)((fixture_now_ms() - start) * RATE);
-        due = due < BODY ? due : BODY;
+        due = due < size ? due : size;
         if (!client_send(&connection, bytes + sent, due - sent)) {
             cr_expect_fail("cut off after %zu bytes", sent);
             break;
@@ -163,17 +166,20 @@ Test(http_pending, steady_senders_are_not_cut_off) {
     }
     fixture_expect_status(&connection, 200, "the answer");
     client_close(&connection);
+    free(bytes);
     app_stop();
 }
 
 /* The deadline of the body does not count while the answer is computed. */
 Test(http_pending, computations_may_outlast_the_time_for_bodies) {
-    app_serve((struct http_options){.header_timeout = 1, .body_timeout = 1, .write_timeout = 1});
+    const unsigned second = fixture_seconds(1);
+    app_serve((struct http_options){
+        .header_timeout = second, .body_timeout = second, .write_timeout = second});
     struct client_connection connection;
     atomic_store(&app_held, true);
     cr_assert(client_open(&connection, http_port(fixture_server)));
     fixture_send(&connection, POST_JSON("/held"));
-    fixture_sleep_ms(1400);
+    fixture_sleep_ms(1400 * (long)second);
     atomic_store(&app_held, false);
     fixture_expect_status(&connection, 200, "the answer");
     client_close(&connection);

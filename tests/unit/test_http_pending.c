@@ -11,6 +11,7 @@
 #include "http_app.h"
 #include "http_fixture.h"
 #include "support/client.h"
+#include "support/wait.h"
 
 TestSuite(http_pending, .timeout = 60);
 
@@ -66,12 +67,12 @@ Test(http_pending, client_that_leaves_is_cancelled) {
         cr_assert(client_open(&clients[i], http_port(fixture_server)));
         fixture_send(&clients[i], POST_JSON("/held"));
     }
-    fixture_wait_until(&app_begun, CLIENTS);
+    WAIT_UNTIL(atomic_load(&app_begun) == CLIENTS);
     for (size_t i = 0; i < CLIENTS; i += 2) {
         client_close(&clients[i]);
     }
-    fixture_wait_until(&app_cancelled, CLIENTS / 2);
-    fixture_wait_until(&app_released, CLIENTS / 2);
+    WAIT_UNTIL(atomic_load(&app_cancelled) == CLIENTS / 2);
+    WAIT_UNTIL(atomic_load(&app_released) == CLIENTS / 2);
     atomic_store(&app_held, false);
     for (size_t i = 1; i < CLIENTS; i += 2) {
         fixture_expect_status(&clients[i], 200, "a client that stayed");
@@ -93,8 +94,8 @@ Test(http_pending, clients_that_leave_in_the_midst_are_let_go) {
         fixture_send(&connection, "POST /later HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n[");
         client_close(&connection);
     }
-    fixture_wait_until(&app_begun, CLIENTS);
-    fixture_wait_until(&app_released, CLIENTS);
+    WAIT_UNTIL(atomic_load(&app_begun) == CLIENTS);
+    WAIT_UNTIL(atomic_load(&app_released) == CLIENTS);
     app_stop();
 }
 
@@ -133,7 +134,7 @@ Test(http_pending, bodies_are_made_while_they_are_sent) {
     fixture_send(&connection, "GET /stream HTTP/1.1\r\nHost: a\r\n\r\n");
     cr_assert_eq(recv(connection.fd, taken, sizeof taken, MSG_WAITALL), (ssize_t)sizeof taken);
     client_close(&connection); /* the client leaves in the middle of the body */
-    fixture_wait_until(&app_bodies_freed, 5);
+    WAIT_UNTIL(atomic_load(&app_bodies_freed) == 5);
     cr_expect_eq(app_pieces, 0, "there is no exchange that could be asked to make a piece");
     app_stop();
 }
@@ -157,13 +158,13 @@ Test(http_pending, the_app_makes_the_rest_of_long_bodies) {
     cr_assert(client_open(&connection, http_port(fixture_server)));
     fixture_send(&connection, POST_JSON("/made"));
     cr_assert_eq(recv(connection.fd, taken, sizeof taken, MSG_WAITALL), (ssize_t)sizeof taken);
-    fixture_wait_until(&app_pieces, 1);
+    WAIT_UNTIL(atomic_load(&app_pieces) == 1);
     client_close(&connection); /* the client leaves while a piece is made */
     cr_assert(client_open(&connection, http_port(fixture_server)));
     /* Others are served meanwhile. */
     expect_counting(&connection, GET("/stream-short"), APP_SHORT);
     atomic_store(&app_held, false);
-    fixture_wait_until(&app_bodies_freed, 5);
+    WAIT_UNTIL(atomic_load(&app_bodies_freed) == 5);
     client_close(&connection);
     app_stop();
 }

@@ -17,6 +17,7 @@
 #include "support/client.h"
 #include "support/pack.h"
 #include "support/tls.h"
+#include "support/wait.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
@@ -225,9 +226,9 @@ Test(http_sized, a_client_that_takes_nothing_is_cut_off) {
     cr_assert(client_open(&connection, http_port(fixture_server)));
     setsockopt(connection.fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
     ask_for(&connection, "GET", "/copied/8388608/8388608", "");
-    fixture_wait_until(&app_bodies_made, 1);
-    fixture_wait_until(&app_bodies_freed, 1);
-    fixture_wait_until(&app_released, 1);
+    WAIT_UNTIL(atomic_load(&app_bodies_made) == 1);
+    WAIT_UNTIL(atomic_load(&app_bodies_freed) == 1);
+    WAIT_UNTIL(atomic_load(&app_released) == 1);
     cr_expect_lt(atomic_load(&app_sent), (uint64_t)LARGE, "not all of it was given away");
     client_close(&connection);
     app_stop();
@@ -251,9 +252,7 @@ Test(http_sized, records_count_the_bytes) {
         ask_for(&connection, cases[i].method, cases[i].path, "");
         cr_assert(client_receive(&connection, cases[i].method[0] == 'H', &response));
         client_response_free(&response);
-        for (int k = 0; k < 5000 && atomic_load(&app_sent) == UINT64_MAX; k++) {
-            fixture_sleep_ms(1);
-        }
+        WAIT_UNTIL(atomic_load(&app_sent) != UINT64_MAX);
         cr_expect_eq(atomic_load(&app_sent), cases[i].sent, "%s: %llu", cases[i].path,
                      (unsigned long long)app_sent);
     }

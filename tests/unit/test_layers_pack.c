@@ -16,6 +16,7 @@
 #include "layer_files.h"
 #include "layers/pack.h"
 #include "layers/shard.h"
+#include "support/wait.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
@@ -283,12 +284,9 @@ Test(layers_pack, a_file_that_has_changed_is_refused) {
     }
 }
 
-/* Waits, ten seconds at most, until no weights are packed. */
+/* Waits until no weights are packed. */
 static void await_no_packed(void) {
-    for (int i = 0; i < 10000 && layers_load(the_layers).packed > 0; i++) {
-        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-    }
-    cr_expect_eq(layers_load(the_layers).packed, 0);
+    WAIT_UNTIL(layers_load(the_layers).packed == 0);
 }
 
 /* A failure of the file is not one of the layer: the next request reads it anew. */
