@@ -1,6 +1,10 @@
 /* plan_call.c - the public functions that plan a call of attention. */
 #include "base/status.h"
-#include "plan_build.h"
+#include "packed/plan_sequences.h"
+#include "plan_memory.h"
+#include "softmax/plan_attention.h"
+#include "softmax/plan_multihead.h"
+#include "softmax/plan_narrow.h"
 
 static const attn_options defaults = {0};
 

@@ -3,10 +3,12 @@
  * gradients, and the members of a plan that have the tensor. It binds them. Runs copy inputs in
  * another type: plan_narrow.c and plan_wide.c say why.
  */
-#include "plan_build.h"
+#include "plan_inputs.h"
 
+#include "base/check.h"
 #include "base/status.h"
 #include "base/tensor.h"
+#include "plan_memory.h"
 
 /* An input. Its tensor is a member of a plan, const attn_tensor *, at this offset. */
 struct input {
@@ -68,6 +70,20 @@ const attn_tensor *plan_input_of(const attn_plan *plan, attn_result gradient) {
         input++;
     }
     return tensor_of(plan, input);
+}
+
+attn_status plan_bind_upstream(attn_plan *plan, const attn_tensor *given, const char *name,
+                               const attn_result_tensor *result, int which, attn_error *error) {
+    if (given == NULL) {
+        return ATTN_OK;
+    }
+    if (tensor_lacks_data(given)) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, name, "%s is missing", name);
+    }
+    ATTN_TRY(check_dtype(given, name, plan->dtype, error));
+    ATTN_TRY(check_open_shape(given, name, result->rank, result->shape, error));
+    plan_bind_input(plan, which, given->data);
+    return ATTN_OK;
 }
 
 /* Adds an input of `count` numbers, if it is bound. One that is also the input before it shares the

@@ -1,8 +1,11 @@
 /* plan_memory.c makes and frees plans, and the memory that a plan owns. */
+#include "plan_memory.h"
+
 #include <stdlib.h>
 
 #include "base/status.h"
-#include "plan_build.h"
+#include "packed/plan_sequences.h"
+#include "softmax/plan_wide.h"
 
 enum {
     /* Each head takes memory, and a caller can refuse a plan only after it is made. */

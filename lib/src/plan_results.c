@@ -12,12 +12,14 @@
  * attention_bounds.c, test_attention_random.c and test_attention_digits.c, and add its bound to
  * lib/README.md. If it needs softmax, check.c, random_calls.c and drawn.c say so.
  */
-#include "plan_build.h"
+#include "plan_results.h"
 
 #include <string.h>
 
 #include "base/status.h"
 #include "base/tensor.h"
+#include "plan_inputs.h"
+#include "plan_memory.h"
 #include "recurrent/plan_linear.h"
 
 #define NO_COLUMNS SIZE_MAX /* a result has no such axis */

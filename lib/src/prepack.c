@@ -11,7 +11,7 @@
 #include "base/status.h"
 #include "base/tensor.h"
 #include "kernels/kernels.h"
-#include "plan_build.h"
+#include "softmax/schedule.h"
 
 /* Finds the sizes of weights X W: W is (inner, columns), or (columns, inner) if it is out_in. */
 static attn_status read_sizes(const attn_tensor *weights, attn_layout layout, size_t *inner,

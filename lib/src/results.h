@@ -89,6 +89,11 @@ static_assert((0 RESULT_TABLE(RESULT_COUNT_ROW, )) == ATTN_RESULT_COUNT,
 #define RESULT_BIT_OF(of, name, kinds) | (((kinds) & (of)) != 0 ? ATTN_WANT(name) : 0)
 #define RESULTS_OF(kinds)              (UINT64_C(0) RESULT_TABLE(RESULT_BIT_OF, kinds))
 
+/* Results for which the scores of all keys are computed, those of forbidden keys, too. */
+#define STAGES_OF_ALL_KEYS                                                                         \
+    (ATTN_WANT(SCORES) | ATTN_WANT(SCALED_SCORES) | ATTN_WANT(MASKED_SCORES) |                     \
+     ATTN_WANT(STATISTICS))
+
 /* Is a result of one of these kinds? */
 static inline bool result_is(attn_result result, unsigned kinds) {
     return (RESULTS_OF(kinds) >> result & 1) != 0;

@@ -314,6 +314,34 @@ attn_status check_columns(const char *name, size_t columns, size_t heads, const 
     return ATTN_OK;
 }
 
+attn_status check_per_head(const attn_plan *plan, size_t count, const char *name,
+                           attn_error *error) {
+    return count == plan->heads
+               ? ATTN_OK
+               : attn_fail(error, ATTN_SHAPE_MISMATCH, name,
+                           "%s has %zu number%s, not %zu: it must have one for each head", name,
+                           count, plural_end(count), plan->heads);
+}
+
+attn_status check_lengths(const attn_plan *plan, const attn_options *o, size_t most,
+                          const char *what, attn_error *error) {
+    if (o->lengths_count != 0 && o->lengths_count != plan->batch) {
+        return attn_fail(
+            error, ATTN_SHAPE_MISMATCH, "lengths",
+            "lengths has %zu number%s; it must have one for each of the %zu batch item%s%s",
+            o->lengths_count, plural_end(o->lengths_count), plan->batch, plural_end(plan->batch),
+            plan->batch == 1 ? ", and the lengths of packed rows are \"sequences\"" : "");
+    }
+    for (size_t b = 0; b < o->lengths_count; b++) {
+        if (o->lengths[b] > most) {
+            return attn_fail(error, ATTN_INVALID_ARGUMENT, "lengths",
+                             "lengths[%zu] is %zu, but the number of %s is %zu", b, o->lengths[b],
+                             what, most);
+        }
+    }
+    return ATTN_OK;
+}
+
 attn_status check_batch(const attn_tensor *tensor, const char *name, int last,
                         const struct form *form, size_t *items, attn_error *error) {
     const int axes = tensor->rank - last, count = form->axis_count;

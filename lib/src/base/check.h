@@ -66,6 +66,15 @@ attn_status check_columns(const char *name, size_t columns, size_t heads, const 
 attn_status check_equal(const char *name, size_t got, const char *what, const char *other,
                         size_t want, attn_error *error);
 
+/* Checks how many numbers there are of an option that has one for each head. */
+attn_status check_per_head(const attn_plan *plan, size_t count, const char *name,
+                           attn_error *error);
+
+/* Checks that each batch item has a length, or none has, and that no length is above `most`, the
+ * number of `what`. */
+attn_status check_lengths(const attn_plan *plan, const attn_options *o, size_t most,
+                          const char *what, attn_error *error);
+
 /* Finds how many batch items a tensor has before its `last` axes. These axes are those of the call,
  * counted from the right. It has all items, or 1 if each of its batch axes is 1. */
 attn_status check_batch(const attn_tensor *tensor, const char *name, int last,

@@ -85,6 +85,13 @@ static inline bool size_align(size_t *size) {
     return fits;
 }
 
+/* A mask or bias that is broadcast to (batch, heads, n, m). Strides are counted in elements; a
+ * stride is 0 where the tensor repeats. */
+struct broadcast {
+    bool given;
+    size_t stride[4];
+};
+
 enum {
     SHAPE_TEXT = 96 /* bytes of the longest text of a shape, with its end */
 };

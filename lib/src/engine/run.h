@@ -1,6 +1,5 @@
 /*
- * run.h - the functions that the templates of this folder become for float32 and for float64, and
- * those that choose between both.
+ * run.h - the functions that the templates of this folder become for float32 and for float64.
  */
 #ifndef ATTN_RUN_H
 #define ATTN_RUN_H
@@ -24,13 +23,5 @@ attn_status run_softmax_f32(const attn_plan *plan, const struct bindings *bindin
                             size_t task, attn_error *error);
 attn_status run_softmax_f64(const attn_plan *plan, const struct bindings *bindings, size_t phase,
                             size_t task, attn_error *error);
-
-/* These are begin and run of plan_kind_attention. */
-attn_status task_begin(const attn_plan *plan, struct bindings *bindings, attn_error *error);
-attn_status task_run(const attn_plan *plan, const struct bindings *bindings, size_t phase,
-                     size_t task, void *scratch, attn_error *error);
-
-/* Copies the inputs of the wide plan. */
-void task_widen(const attn_plan *plan);
 
 #endif

@@ -3,9 +3,15 @@
  * alone. The dtype of a plan chooses the functions for float32 or for float64. The wide plan, see
  * plan_wide.c, is one task.
  */
+#include "engine/task.h"
+
 #include "base/status.h"
+#include "base/tensor.h"
 #include "engine/run.h"
-#include "plan_build.h"
+#include "softmax/plan_empty.h"
+#include "softmax/plan_gradients.h"
+#include "softmax/plan_options.h"
+#include "softmax/plan_wide.h"
 
 void task_widen(const attn_plan *plan) {
     const struct copies *copies = &plan->wide->copies;

@@ -4,6 +4,8 @@
  * plans of their own, as if each were a call: one plan for all sequences of the same lengths. So a
  * sequence has the bytes that it would have alone. packed/sequences.c runs them.
  */
+#include "packed/plan_sequences.h"
+
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +13,15 @@
 #include "base/check.h"
 #include "base/status.h"
 #include "base/tensor.h"
-#include "plan_build.h"
+#include "partition.h"
+#include "plan_matrices.h"
+#include "plan_memory.h"
+#include "plan_results.h"
+#include "softmax/cost.h"
+#include "softmax/plan_attention.h"
+#include "softmax/plan_narrow.h"
+#include "softmax/plan_options.h"
+#include "softmax/plan_wide.h"
 
 enum {
     /* Each sequence takes memory, and so do the heads of each plan, and a caller can refuse a plan
@@ -45,42 +55,6 @@ static attn_status check_sequence_options(const attn_options *o, attn_error *err
                              "and gradients",
                              attn_result_name((attn_result)r));
         }
-    }
-    return ATTN_OK;
-}
-
-attn_tensor plan_flattened(const attn_tensor *t) {
-    attn_tensor flat = {.data = t->data, .dtype = t->dtype, .rank = 2};
-    flat.shape[0] = t->shape[0];
-    flat.shape[1] = t->shape[1] * t->shape[2]; /* fits: the tensor was checked */
-    return flat;
-}
-
-/* Checks the rows of Q, K or V, of which there may be none. Their heads may be an axis. */
-static attn_status check_packed(const attn_tensor *t, const char *name, int min_rank, int max_rank,
-                                attn_error *error) {
-    const unsigned rows = t != NULL && t->rank == 3 ? 1u << 2 : 1u << 1;
-    if (t != NULL && t->rank > 3) {
-        return attn_fail(error, ATTN_SHAPE_MISMATCH, name,
-                         "%s has rank %d, but with sequences it has no batch axis: its axes are "
-                         "(rows, columns) or (rows, heads, columns)",
-                         name, t->rank);
-    }
-    return check_sizes(t, name, min_rank, max_rank, rows, error);
-}
-
-attn_status plan_check_packed(const attn_tensor *const qkv[3], const char *const names[3],
-                              const attn_options *o, attn_error *error) {
-    ATTN_TRY(check_packed(qkv[0], names[0], 2, 3, error));
-    const int rank = qkv[0]->rank;
-    for (int i = 1; i < 3; i++) {
-        ATTN_TRY(check_packed(qkv[i], names[i], rank, rank, error));
-    }
-    if (rank == 3 && (o->heads != 0 || o->kv_heads != 0)) {
-        return attn_fail(error, ATTN_INVALID_ARGUMENT, o->heads != 0 ? "heads" : "kv_heads",
-                         "%s has rank 3, so with sequences its heads are an axis: heads and "
-                         "kv_heads are for matrices of rank 2",
-                         names[0]);
     }
     return ATTN_OK;
 }
@@ -129,12 +103,6 @@ static attn_status flatten(struct flat *f, const attn_tensor *const qkv[3], cons
     return qkv[0]->rank == 3 ? flatten_heads(f, qkv, names, error) : ATTN_OK;
 }
 
-void plan_stack(attn_result_tensor *part, size_t heads) {
-    part->rank = 3;
-    part->shape[2] = part->shape[1] / heads;
-    part->shape[1] = heads;
-}
-
 /* Gives results of the form of Q, K and V the heads as an axis. */
 static void unflatten(attn_plan *plan) {
     static const attn_result results[] = {ATTN_RESULT_OUTPUT, ATTN_RESULT_GRAD_Q,
@@ -151,35 +119,6 @@ static void unflatten(attn_plan *plan) {
 
 /* -------------------------------------------------------------------------------- the sequences */
 
-/* Checks that lengths add up to the rows of Q, or of K. */
-static attn_status check_sum(const char *name, size_t rows, bool stacked, const size_t *lengths,
-                             size_t count, attn_error *error) {
-    size_t sum = 0;
-    for (size_t i = 0; i < count; i++) {
-        if (!size_add(sum, lengths[i], &sum)) {
-            return attn_too_large(error);
-        }
-    }
-    return sum == rows ? ATTN_OK
-                       : attn_fail(error, ATTN_SHAPE_MISMATCH, "sequences",
-                                   "the sequences have %zu row%s together, but %s has %zu row%s%s",
-                                   sum, plural_end(sum), name, rows, plural_end(rows),
-                                   stacked ? "; its axes are (rows, heads, columns)" : "");
-}
-
-attn_status plan_check_sequences(const attn_sequences *s, const char *name, size_t rows,
-                                 bool stacked, attn_error *error) {
-    if (s->count == 0 || s->queries == NULL) {
-        return attn_fail(error, ATTN_INVALID_ARGUMENT, "sequences", "sequences has no lengths");
-    }
-    if (s->count > ATTN_MAX_SEQUENCES) {
-        return attn_fail(error, ATTN_TOO_LARGE, "sequences",
-                         "there are %zu sequences; at most %d are possible", s->count,
-                         ATTN_MAX_SEQUENCES);
-    }
-    return check_sum(name, rows, stacked, s->queries, s->count, error);
-}
-
 /* Checks both lists of lengths. */
 static attn_status check_lists(const struct flat *f, attn_error *error) {
     const attn_sequences *s = f->options.sequences;
@@ -189,8 +128,8 @@ static attn_status check_lists(const struct flat *f, attn_error *error) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "sequences",
                          "X stands for Q and K, so sequences has one list of lengths for both");
     }
-    return check_sum(same ? "X" : "K", f->qkv[1]->shape[0], stacked,
-                     s->keys != NULL ? s->keys : s->queries, s->count, error);
+    return plan_check_sum(same ? "X" : "K", f->qkv[1]->shape[0], stacked,
+                          s->keys != NULL ? s->keys : s->queries, s->count, error);
 }
 
 /* Returns how many numbers are cleared for a row without keys, or without queries. */
@@ -438,7 +377,7 @@ static bool cut_class(attn_plan *plan, struct length_class *class) {
                reserve_bytes(&schedule->workspace.bytes, workspace, &class->workspace);
         s->places += class->count;
     } else {
-        class->runs = plan_cut(class->count, cost);
+        class->runs = partition_units(class->count, cost);
         scratch = class->plan != NULL ? map_short_scratch(class) : 0;
         s->places += class->runs.tasks;
     }
@@ -489,7 +428,7 @@ static bool cut_shared(attn_plan *plan) {
     if (s->shared == 0) {
         return true;
     }
-    s->adds = plan_cut(s->shared, 8.0 * (double)s->shared * (double)s->places);
+    s->adds = partition_units(s->shared, 8.0 * (double)s->shared * (double)s->places);
     return size_mul(s->places * sizeof(double), s->shared, &sums) &&
            reserve_bytes(&plan->schedule.workspace.bytes, sums, &s->sums);
 }

@@ -7,8 +7,12 @@
 
 #include "base/status.h"
 #include "base/tensor.h"
-#include "engine/run.h"
-#include "plan_build.h"
+#include "engine/task.h"
+#include "packed/plan_sequences.h"
+#include "partition.h"
+#include "plan_results.h"
+#include "softmax/plan_rotary.h"
+#include "softmax/plan_wide.h"
 
 /* The inputs of ROWS_Q and so on. */
 static const int inputs_of_rows[ROWS_COUNT] = {

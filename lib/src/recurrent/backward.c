@@ -23,6 +23,7 @@
  */
 #include "base/tensor.h"
 #include "recurrent/band.h"
+#include "recurrent/schedule_linear.h"
 
 /* A strip of a band, and its places in the scratch. */
 struct back {

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "kernels/kernels.h"
-#include "recurrent/plan_linear.h"
+#include "recurrent/schedule_linear.h"
 
 /* A band of a state, and the line whose positions it is computed for. */
 struct band {

@@ -8,10 +8,11 @@
  * phase (chunk_weights.inc). Gradients have more phases: each takes a segment back (backward.c),
  * and the last one adds what heads, bands and batch items give to the same input (shares.c).
  */
-#include "recurrent/band.h"
-
 #include "base/status.h"
 #include "base/tensor.h"
+#include "kernels/kernels.h"
+#include "partition.h"
+#include "recurrent/band.h"
 
 /* ----------------------------------------------------------------------------------- the checks */
 
@@ -144,9 +145,9 @@ static attn_status run_band(const struct band *s, void *scratch) {
 static attn_status segment_task(struct band *s, size_t segment, size_t task, bool back,
                                 void *scratch) {
     const struct linear *l = s->l;
-    const struct cut cut = {l->longer[segment] * l->states * l->bands, l->per_task, 0};
+    const struct partition bands = {l->longer[segment] * l->states * l->bands, l->per_task, 0};
     size_t unit, end;
-    for (units_of_task(&cut, task, &unit, &end); unit < end; unit++) {
+    for (units_of_task(&bands, task, &unit, &end); unit < end; unit++) {
         s->line = &l->lines[unit / l->bands / l->states];
         s->state = unit / l->bands % l->states;
         s->column = unit % l->bands * l->columns;

@@ -3,14 +3,19 @@
  * results and gradients need. plan_results.c gives results their shapes, and schedule_linear.c cuts
  * the call into tasks.
  */
+#include "recurrent/plan_linear.h"
+
 #include <math.h>
 #include <string.h>
 
 #include "base/check.h"
 #include "base/status.h"
 #include "base/tensor.h"
-#include "plan_build.h"
-#include "recurrent/plan_linear.h"
+#include "plan_inputs.h"
+#include "plan_matrices.h"
+#include "plan_memory.h"
+#include "plan_results.h"
+#include "recurrent/schedule_linear.h"
 
 enum {
     MOST_COLUMNS = 4096, /* of a row of K, so that a chunk fits a scratch */
@@ -100,6 +105,7 @@ static attn_status find_packed_heads(const attn_linear *call, const attn_options
 static attn_status plan_rows(attn_plan *plan, const attn_options *o, attn_error *error) {
     static const char *const names[] = {"Q", "K", "V"};
     struct linear *l = plan->linear;
+    struct matrix m[3];
     const attn_tensor *qkv[] = {l->given.q, l->given.k, l->given.v};
     attn_tensor flat[3];
     size_t heads[3];
@@ -115,7 +121,10 @@ static attn_status plan_rows(attn_plan *plan, const attn_options *o, attn_error 
     if (!l->stacked) {
         ATTN_TRY(find_packed_heads(&l->given, o, heads, error));
     }
-    ATTN_TRY(plan_matrices(plan, qkv, heads, error));
+    for (int i = 0; i < 3; i++) {
+        m[i] = (struct matrix){.tensor = qkv[i], .name = names[i]};
+    }
+    ATTN_TRY(plan_matrices(plan, m, heads, o, error));
     ATTN_TRY(check_equal("K", plan->in.k.given->shape[plan->in.k.given->rank - 2], "row", "Q",
                          plan->n, error));
     const size_t k = plan->in.k.heads, v = plan->in.v.heads;
@@ -408,7 +417,7 @@ static attn_status list_items(attn_plan *plan, const attn_options *o, attn_error
 static attn_status check_lines(const attn_plan *plan, const attn_options *o, attn_error *error) {
     const attn_sequences *s = o->sequences;
     if (s == NULL) {
-        return plan_check_lengths(plan, o, plan->n, "positions", error);
+        return check_lengths(plan, o, plan->n, "positions", error);
     }
     ATTN_TRY(check_lacks(o, CHECK_SEQUENCES, error));
     ATTN_TRY(plan_check_sequences(s, "Q", plan->n, plan->linear->stacked, error));

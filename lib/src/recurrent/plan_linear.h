@@ -49,7 +49,7 @@ struct linear_gradients {
     /* Places in the workspace, in doubles. `states` has the gradients of the states, and so the
      * shares of past_state. A share that is not wanted has the place SIZE_MAX. */
     size_t states, shares[LINEAR_INPUTS];
-    struct cut sums[LINEAR_INPUTS]; /* rows of each gradient */
+    struct partition sums[LINEAR_INPUTS]; /* rows of each gradient */
 };
 
 struct linear {
@@ -78,10 +78,10 @@ struct linear {
     /* Blocks of positions of a batch item whose decays and betas are checked, and whose results are
      * cleared if they are no positions of its line. */
     size_t check_rows, check_blocks;
-    struct cut checks;
+    struct partition checks;
     /* Blocks of queries whose weights are computed, of `block` rows each. */
     size_t block, blocks;
-    struct cut weights;
+    struct partition weights;
     struct linear_gradients gradients;
 };
 
@@ -96,20 +96,6 @@ static inline const attn_tensor *linear_input_of(const attn_plan *plan, attn_res
            : gradient == ATTN_RESULT_GRAD_PAST_STATE ? given->past_state
                                                      : NULL;
 }
-
-/* The rows of a gradient, (items, heads, rows) of `width` numbers each. */
-struct gradient_rows {
-    attn_result which;
-    size_t items, heads, rows, width;
-    size_t stride[3]; /* from one item, head or row to the next */
-    size_t owners;    /* the query heads or states that have shares, of one line */
-    size_t bands;     /* shares of an owner */
-    bool of_lines;    /* each line has a share, and not each position */
-    size_t lines;     /* the lines, or the batch items, that have shares */
-    double shares;    /* of one row */
-};
-
-struct gradient_rows linear_gradient_rows(const attn_plan *plan, enum linear_input input);
 
 /* Are chunks computed in double at once? */
 static inline bool linear_is_wide(const attn_plan *plan) {

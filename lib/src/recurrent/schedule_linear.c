@@ -2,13 +2,16 @@
  * schedule_linear.c - cuts linear attention into tasks, lays out their memory, and estimates their
  * cost. The decisions depend on the call and the kernels alone.
  */
+#include "recurrent/schedule_linear.h"
+
 #include <math.h>
 #include <stdlib.h>
 
 #include "base/status.h"
 #include "base/tensor.h"
 #include "kernels/kernels.h"
-#include "plan_build.h"
+#include "partition.h"
+#include "plan_memory.h"
 #include "recurrent/plan_linear.h"
 
 enum {
@@ -184,8 +187,8 @@ static attn_status cut_segments(attn_plan *plan, attn_error *error) {
 }
 
 /* Cuts units, which cost `cost` together, into tasks, and adds their cost to that of the plan. */
-static struct cut cut_work(attn_plan *plan, size_t units, double cost) {
-    const struct cut cut = plan_cut(units, cost);
+static struct partition cut_work(attn_plan *plan, size_t units, double cost) {
+    const struct partition cut = partition_units(units, cost);
     plan->schedule.cost += cost + (double)cut.tasks * TASK;
     return cut;
 }

@@ -4,7 +4,9 @@
  */
 #include "base/status.h"
 #include "base/tensor.h"
+#include "partition.h"
 #include "recurrent/band.h"
+#include "recurrent/schedule_linear.h"
 
 /* A row of a gradient. */
 struct row {
@@ -77,7 +79,7 @@ static attn_status make_row(const struct band *s, const struct row *r, double *s
 }
 
 attn_status shares_task(const struct band *s, size_t task, double *scratch) {
-    const struct cut *sums = s->l->gradients.sums;
+    const struct partition *sums = s->l->gradients.sums;
     struct row r = {.input = LINEAR_Q};
     while (task >= sums[r.input].tasks) {
         task -= sums[r.input++].tasks;

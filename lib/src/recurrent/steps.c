@@ -3,7 +3,7 @@
  * states that are results, and calls that are to be exact.
  */
 #include "base/status.h"
-#include "base/tensor.h"
+#include "kernels/kernels.h"
 #include "recurrent/band.h"
 
 /* A state: its rows are of the dtype of the plan, or double in the scratch. */

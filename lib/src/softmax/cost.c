@@ -6,11 +6,13 @@
  * takes time may be left out. `make bench` compares them with the time of random calls of every
  * kind (tests/bench/bench_costs.c).
  */
+#include "softmax/cost.h"
+
 #include <math.h>
 
 #include "base/tensor.h"
 #include "engine/visible.h"
-#include "plan_build.h"
+#include "softmax/plan_empty.h"
 
 /* The cost of one score or of one number. */
 enum {
@@ -336,16 +338,4 @@ double cost_of_softmax(const attn_plan *plan) {
     }
     return CALL + tasks * TASK + numbers * size * FRESH +
            (s->chunks > 1 ? 2 : 1) * (numbers * each + parts * SLICE);
-}
-
-/* Cuts units, which cost `cost` together, into tasks. Each costs about TASK_WORK, or more if there
- * would be more than MOST_TASKS of them. */
-struct cut plan_cut(size_t units, double cost) {
-    if (units == 0) {
-        return (struct cut){0};
-    }
-    const double each = cost / (double)units, least = each * (double)units / MOST_TASKS;
-    const double work = fmin(fmax(TASK_WORK, least), TASK_MOST), fit = work / fmax(each, 1);
-    const size_t some = fit < 1 ? 1 : fit > (double)units ? units : (size_t)fit;
-    return (struct cut){units, some, ceil_div(units, some)};
 }

@@ -5,13 +5,15 @@
  * that may attend to no key. Its output and its entropy are 0, its lse is -inf or the sink, and
  * only the sink and b_O have a gradient.
  */
+#include "softmax/plan_empty.h"
+
 #include <assert.h>
 #include <math.h>
 #include <string.h>
 
 #include "base/status.h"
 #include "base/tensor.h"
-#include "plan_build.h"
+#include "partition.h"
 
 enum {
     SUM_COST = 16 /* adding a number to a gradient that is a sum, in multiply-adds */

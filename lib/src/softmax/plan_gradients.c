@@ -2,14 +2,18 @@
  * plan_gradients.c checks what a call needs for its gradients, and cuts their computation into
  * phases of tasks, which follow the phases of the results (engine/gradient.inc).
  */
+#include "softmax/plan_gradients.h"
+
 #include <assert.h>
 #include <math.h>
 #include <string.h>
 
-#include "base/check.h"
 #include "base/status.h"
 #include "base/tensor.h"
-#include "plan_build.h"
+#include "partition.h"
+#include "plan_inputs.h"
+#include "plan_results.h"
+#include "softmax/cost.h"
 
 enum {
     /* Tasks that cost less than this are not cut further, so that there are more of them. */
@@ -46,18 +50,49 @@ enum {
     LINE = 16 /* numbers of a bias whose gradients one task makes at least */
 };
 
-attn_status plan_bind_upstream(attn_plan *plan, const attn_tensor *given, const char *name,
-                               const attn_result_tensor *result, int which, attn_error *error) {
-    if (given == NULL) {
-        return ATTN_OK;
+bool gradient_is_sum(const attn_plan *plan, attn_result which) {
+    return (which == ATTN_RESULT_GRAD_BIAS && plan->gradients.bias_numbers == 0) ||
+           (result_is(which, RESULT_OF_BIAS) && !plan->form.projected) ||
+           result_is(which, RESULT_SUM);
+}
+
+size_t sums_of_columns(const attn_plan *plan) {
+    return plan_wants(plan, ATTN_WANT(GRAD_DECAY)) ? plan->batch * plan->heads * plan->m : 0;
+}
+
+size_t stick_tiles(const attn_plan *plan) {
+    return plan->gradients.wanted && plan->options.normalization == ATTN_STICK_BREAKING
+               ? ceil_div(plan->m, plan->gradients.tile_keys)
+               : 0;
+}
+
+bool gradient_is_kept(const attn_plan *plan, int which) {
+    static const attn_result results[] = {ATTN_RESULT_GRAD_Q, ATTN_RESULT_GRAD_K,
+                                          ATTN_RESULT_GRAD_V};
+    static const uint64_t others[] = {ATTN_WANT(GRAD_NORM_Q) | ATTN_WANT(GRAD_B_Q),
+                                      ATTN_WANT(GRAD_NORM_K) | ATTN_WANT(GRAD_B_K),
+                                      ATTN_WANT(GRAD_B_V)};
+    return plan->gradients.wanted &&
+           (plan->form.projected || (plan_wants(plan, others[which] | ATTN_WANT(GRAD_X)) &&
+                                     !plan_wants(plan, UINT64_C(1) << results[which])));
+}
+
+bool raw_is_kept(const attn_plan *plan, int norm) {
+    return plan->gradients.wanted && plan->form.projected && plan_has(plan, norm);
+}
+
+double *gradient_shared(const attn_plan *plan, const struct bindings *bindings, attn_result which) {
+    double *sums = bindings->shared;
+    if (sums == NULL || !result_is(which, RESULT_SHARED)) {
+        return NULL;
     }
-    if (tensor_lacks_data(given)) {
-        return attn_fail(error, ATTN_INVALID_ARGUMENT, name, "%s is missing", name);
+    for (int r = 0; r < (int)which; r++) {
+        const struct result *before = &plan->results.of[r];
+        sums += result_is((attn_result)r, RESULT_SHARED) && before->count > 0
+                    ? part_numbers(before->parts)
+                    : 0;
     }
-    ATTN_TRY(check_dtype(given, name, plan->dtype, error));
-    ATTN_TRY(check_open_shape(given, name, result->rank, result->shape, error));
-    plan_bind_input(plan, which, given->data);
-    return ATTN_OK;
+    return sums;
 }
 
 /* Do all heads have this bias of a projection? */
@@ -252,7 +287,7 @@ static struct blocks cut_blocks(size_t rows, size_t columns, double depth, doubl
     b.columns = size_min(columns, (size_t)fmax(side, wide));
     b.across = ceil_div(columns, b.columns);
     const size_t units = ceil_div(rows, b.rows) * b.across;
-    b.all = plan_cut(units, (double)rows * (double)columns * depth + (double)units * more);
+    b.all = partition_units(units, (double)rows * (double)columns * depth + (double)units * more);
     return b;
 }
 
@@ -286,7 +321,7 @@ static void cut_projection(attn_plan *plan, int which, bool inputs, double depth
                    (double)ceil_div(p->ld, b->columns) * rows * inner * READ_NUMBER;
     }
     if (plan_wants(plan, UINT64_C(1) << biases[which])) {
-        g->biases[which] = plan_cut(p->ld, rows * ld * READ_NUMBER);
+        g->biases[which] = partition_units(p->ld, rows * ld * READ_NUMBER);
         g->cost += rows * ld * READ_NUMBER;
     }
 }
@@ -324,7 +359,7 @@ static void cut_copies(attn_plan *plan) {
             const double numbers = (double)form.rows * plan->schedule.columns;
             const size_t heads = form.items * form.heads;
             g->copies[result_operand((attn_result)r)] =
-                plan_cut(heads, (double)heads * cost_of_copying(numbers, (double)form.rows));
+                partition_units(heads, (double)heads * cost_of_copying(numbers, (double)form.rows));
         }
     }
 }
@@ -344,7 +379,7 @@ static double sharers_of_decay(const attn_plan *plan) {
 /* Counts the tasks of GRADIENT_END for one gradient: a part of it is checked, or made of sums. */
 static size_t end_tasks(const attn_plan *plan, attn_result which) {
     const struct result *result = &plan->results.of[which];
-    const struct cut *prepare = plan->schedule.prepare;
+    const struct partition *prepare = plan->schedule.prepare;
     double terms = (double)plan->batch;
     size_t numbers = 0;
     for (size_t part = 0; part < result->count; part++) {
@@ -368,7 +403,7 @@ static size_t end_tasks(const attn_plan *plan, attn_result which) {
     case ATTN_RESULT_GRAD_B_Q:
     case ATTN_RESULT_GRAD_B_K:
     case ATTN_RESULT_GRAD_B_V: /* whole lines of a cache are read */
-        return plan_cut(ceil_div(numbers, LINE), cost_of_bias(plan, which)).tasks;
+        return partition_units(ceil_div(numbers, LINE), cost_of_bias(plan, which)).tasks;
     case ATTN_RESULT_GRAD_DECAY: /* each task reads the keys after its own */
         most = 4 * plan->decay.items * plan->decay.heads;
         terms = sharers_of_decay(plan);
@@ -376,13 +411,13 @@ static size_t end_tasks(const attn_plan *plan, attn_result which) {
     default:
         break;
     }
-    return size_min(most, plan_cut(numbers, (double)numbers * terms * TERM).tasks);
+    return size_min(most, partition_units(numbers, (double)numbers * terms * TERM).tasks);
 }
 
 /* Counts the tasks of each phase. */
 static void count_tasks(attn_plan *plan) {
     struct gradients *g = &plan->gradients;
-    const struct cut *prepare = plan->schedule.prepare;
+    const struct partition *prepare = plan->schedule.prepare;
     size_t *tasks = g->tasks;
     g->steps = ceil_div(g->members, g->together) * g->turns;
     g->phases = GRADIENT_COUNT - 1 + g->steps;
@@ -431,7 +466,7 @@ static void cut_start(attn_plan *plan) {
                        (plan_has(plan, INPUT_GRAD_WEIGHTS) ? cost_of_row(plan) : 0) +
                        (plan->options.normalization == ATTN_STICK_BREAKING ? stick : 0);
     const size_t rows = plan->batch * plan->heads * plan->n;
-    g->start = plan_cut(rows, row * (double)rows);
+    g->start = partition_units(rows, row * (double)rows);
     g->cost = row * (double)rows + plan->schedule.input_cost;
 }
 

@@ -2,7 +2,7 @@
  * plan_multihead.c - plans attention with projections. Either all heads share one set of weights,
  * which is 3-D or is 2-D and split, or each head has weights of its own, which may differ in size.
  */
-#include "plan_build.h"
+#include "softmax/plan_multihead.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -12,6 +12,11 @@
 #include "base/check.h"
 #include "base/status.h"
 #include "base/tensor.h"
+#include "plan_inputs.h"
+#include "plan_matrices.h"
+#include "plan_memory.h"
+#include "softmax/plan_attention.h"
+#include "softmax/schedule.h"
 
 /* A weight, seen as a matrix (inner, columns) for each of `heads` heads, whatever its form. */
 struct weight {

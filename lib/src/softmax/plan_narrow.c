@@ -2,11 +2,14 @@
  * plan_narrow.c - plans a call with a compute_dtype: a run makes copies of its inputs that are
  * rounded to this type. engine/narrow.inc rounds them, and all that follows.
  */
-#include "plan_build.h"
+#include "softmax/plan_narrow.h"
 
 #include "base/status.h"
 #include "base/tensor.h"
 #include "narrow.h"
+#include "partition.h"
+#include "plan_inputs.h"
+#include "softmax/cost.h"
 
 static const struct narrow_type types[] = {
     [ATTN_COMPUTE_FLOAT16] = {"float16", 13, 0x1p-14F, 0.5F, 65504},

@@ -19,7 +19,7 @@
  * tests/data/library_errors.txt. The formula of the stages is also in lib/README.md and
  * openapi.yaml.
  */
-#include "plan_build.h"
+#include "softmax/plan_options.h"
 
 #include <math.h>
 #include <string.h>
@@ -27,7 +27,13 @@
 #include "base/check.h"
 #include "base/status.h"
 #include "base/tensor.h"
+#include "engine/visible.h"
 #include "narrow.h"
+#include "plan_inputs.h"
+#include "plan_matrices.h"
+#include "plan_memory.h"
+#include "softmax/plan_narrow.h"
+#include "softmax/plan_rotary.h"
 
 enum {
     DEFAULT_TOP_K = 5
@@ -57,35 +63,6 @@ attn_status plan_read_numbers(const attn_plan *plan, const struct bindings *bind
     plan_frequencies(plan, bindings);
     ATTN_TRY(read_numbers(plan, inputs[INPUT_ALIBI], "alibi", bindings->slopes, error));
     return read_numbers(plan, inputs[INPUT_SINK], "sink", bindings->sinks, error);
-}
-
-/* Checks how many numbers there are of an option that has one for each head. */
-static attn_status check_per_head(const attn_plan *plan, size_t count, const char *name,
-                                  attn_error *error) {
-    return count == plan->heads
-               ? ATTN_OK
-               : attn_fail(error, ATTN_SHAPE_MISMATCH, name,
-                           "%s has %zu number%s, not %zu: it must have one for each head", name,
-                           count, plural_end(count), plan->heads);
-}
-
-attn_status plan_scale(attn_plan *plan, const attn_options *o, attn_error *error) {
-    const size_t count = o->scales_count;
-    /* A scale of a head of Q is that of all heads that the head of Q asks. */
-    if (count != 0 && count != plan->in.q.heads) {
-        ATTN_TRY(check_per_head(plan, count, "scale", error));
-    }
-    for (size_t h = 0; h < plan->heads; h++) {
-        struct head *head = &plan->head[h];
-        head->scale = count != 0                          ? o->scales[h / (plan->heads / count)]
-                      : (o->flags & ATTN_FLAG_SCALE) != 0 ? o->scale
-                                                          : 1.0 / sqrt((double)head->d);
-        if (!isfinite(head->scale)) {
-            return attn_fail(error, ATTN_INVALID_ARGUMENT, "scale",
-                             "scale must be finite, but scale[%zu] is %g", h, head->scale);
-        }
-    }
-    return ATTN_OK;
 }
 
 /* Checks and binds a vector of one number for each head, which plan_read_numbers() reads into new
@@ -133,27 +110,8 @@ static attn_status resolve_alibi(attn_plan *plan, const attn_options *o, attn_er
     return ATTN_OK;
 }
 
-attn_status plan_check_lengths(const attn_plan *plan, const attn_options *o, size_t most,
-                               const char *what, attn_error *error) {
-    if (o->lengths_count != 0 && o->lengths_count != plan->batch) {
-        return attn_fail(
-            error, ATTN_SHAPE_MISMATCH, "lengths",
-            "lengths has %zu number%s; it must have one for each of the %zu batch item%s%s",
-            o->lengths_count, plural_end(o->lengths_count), plan->batch, plural_end(plan->batch),
-            plan->batch == 1 ? ", and the lengths of packed rows are \"sequences\"" : "");
-    }
-    for (size_t b = 0; b < o->lengths_count; b++) {
-        if (o->lengths[b] > most) {
-            return attn_fail(error, ATTN_INVALID_ARGUMENT, "lengths",
-                             "lengths[%zu] is %zu, but the number of %s is %zu", b, o->lengths[b],
-                             what, most);
-        }
-    }
-    return ATTN_OK;
-}
-
 static attn_status resolve_lengths(attn_plan *plan, const attn_options *o, attn_error *error) {
-    ATTN_TRY(plan_check_lengths(plan, o, plan->rules.keys, "keys", error));
+    ATTN_TRY(check_lengths(plan, o, plan->rules.keys, "keys", error));
     if (o->lengths_count == 0) {
         return ATTN_OK;
     }
@@ -366,14 +324,4 @@ attn_status plan_options(attn_plan *plan, const attn_options *o, attn_error *err
 
 int64_t attn_plan_position(const attn_plan *plan, size_t item, size_t query) {
     return plan_position(plan, item, query);
-}
-
-attn_status plan_kv_heads(const attn_options *o, size_t heads, size_t *kv_heads,
-                          attn_error *error) {
-    *kv_heads = o->kv_heads != 0 ? o->kv_heads : heads;
-    if (heads % *kv_heads != 0) {
-        return attn_fail(error, ATTN_INVALID_ARGUMENT, "kv_heads",
-                         "heads = %zu is not a multiple of kv_heads = %zu", heads, *kv_heads);
-    }
-    return ATTN_OK;
 }

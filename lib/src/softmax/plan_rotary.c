@@ -2,7 +2,7 @@
  * plan_rotary.c - checks norm_q, norm_k and rotary against the sizes of a plan, and computes the
  * frequencies of rotary embedding. engine/prepare.inc rotates the rows.
  */
-#include "plan_build.h"
+#include "softmax/plan_rotary.h"
 
 #include <math.h>
 #include <string.h>
@@ -10,6 +10,9 @@
 #include "base/check.h"
 #include "base/status.h"
 #include "base/tensor.h"
+#include "engine/visible.h"
+#include "plan_inputs.h"
+#include "plan_memory.h"
 
 static const double pi = 3.14159265358979323846;
 

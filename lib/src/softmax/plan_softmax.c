@@ -1,9 +1,15 @@
 /* plan_softmax.c - plans softmax alone, along one axis of an array; softmax.inc runs it. */
+#include "softmax/plan_softmax.h"
+
 #include <string.h>
 
 #include "base/status.h"
 #include "base/tensor.h"
-#include "plan_build.h"
+#include "partition.h"
+#include "plan_inputs.h"
+#include "plan_memory.h"
+#include "plan_results.h"
+#include "softmax/cost.h"
 
 enum {
     /* The most numbers of one task: they take about 0.5 ms, and fit an L2 cache. */

@@ -3,11 +3,15 @@
  * float64, the wide plan, takes copies of all inputs, and its results are rounded once. So they are
  * as exact as the other results, see engine/small.inc.
  */
+#include "softmax/plan_wide.h"
+
 #include <string.h>
 
 #include "base/status.h"
-#include "base/tensor.h"
-#include "plan_build.h"
+#include "plan_inputs.h"
+#include "plan_memory.h"
+#include "plan_results.h"
+#include "softmax/schedule.h"
 
 /* Gives the wide plan its own heads, in which the schedule writes. */
 static attn_status copy_heads(attn_plan *wide, const attn_plan *plan, attn_error *error) {

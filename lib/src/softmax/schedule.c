@@ -3,10 +3,12 @@
  * thresholds; schedule_linear.c does the same for linear attention, and plan_gradients.c for
  * gradients. Its decisions depend on the call and the kernels alone and never on the number of
  * threads, so a call gives the same bytes on any number of threads. A task costs at most
- * TASK_MOST (plan_build.h), about 13 ms, and its scratch has at most about 2 MiB. OpenBLAS
+ * TASK_MOST (partition.h), about 13 ms, and its scratch has at most about 2 MiB. OpenBLAS
  * computes the products of a CPU without vector kernels, and those of float64 if its kernels for
  * small products exist.
  */
+#include "softmax/schedule.h"
+
 #include <assert.h>
 #include <float.h>
 #include <math.h>
@@ -16,7 +18,12 @@
 #include "base/tensor.h"
 #include "engine/partial.h"
 #include "kernels/kernels.h"
-#include "plan_build.h"
+#include "partition.h"
+#include "plan_results.h"
+#include "softmax/cost.h"
+#include "softmax/memory_map.h"
+#include "softmax/plan_empty.h"
+#include "softmax/plan_gradients.h"
 
 enum {
     /* Dot products of up to this many queries are as fast as BLAS, because memory limits both. */
@@ -291,7 +298,7 @@ static void choose_tasks(attn_plan *plan) {
     const size_t heads = together ? 1 : plan->heads;
     const size_t blocks = plan->batch * heads * t->blocks * t->splits;
     const double cost = path->small ? 0 : cost_of_attending(plan); /* a small call is one task */
-    s->attend = plan_cut(blocks, cost);
+    s->attend = partition_units(blocks, cost);
     s->tasks[PHASE_ATTEND] = s->attend.tasks;
 }
 
@@ -415,7 +422,7 @@ static void choose_preparation(attn_plan *plan) {
             continue;
         }
         const double cost = cost_of_preparing(plan, (enum prepare)i) * (double)rows[i];
-        s->prepare[i] = plan_cut(rows[i], cost);
+        s->prepare[i] = partition_units(rows[i], cost);
         s->tasks[PHASE_PREPARE] += s->prepare[i].tasks;
         s->input_cost += cost;
     }
@@ -429,8 +436,8 @@ static void choose_pack(attn_plan *plan, size_t d) {
     if (path->packs) {
         s->pack.tiles = size_min(t->tiles, size_max(1, PACK_NUMBERS / (t->keys * d)));
         s->pack.parts = ceil_div(t->tiles, s->pack.tiles);
-        s->pack.all =
-            plan_cut(plan->in.k.items * plan->kv_heads * s->pack.parts, cost_of_packing(plan));
+        s->pack.all = partition_units(plan->in.k.items * plan->kv_heads * s->pack.parts,
+                                      cost_of_packing(plan));
     }
     s->tasks[PHASE_PACK] = s->pack.all.tasks;
     for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
@@ -448,7 +455,7 @@ static void choose_pack(attn_plan *plan, size_t d) {
         const double cost =
             (double)matrices * cost_of_copying((double)rows * (double)widest, (double)rows);
         s->input_cost += cost;
-        s->copy[which].all = plan_cut(matrices * s->copy[which].parts, cost);
+        s->copy[which].all = partition_units(matrices * s->copy[which].parts, cost);
         s->tasks[PHASE_PACK] += s->copy[which].all.tasks;
     }
     if (plan_wants(plan, ATTN_WANT(STATISTICS))) {
@@ -471,7 +478,7 @@ static void choose_after_cuts(attn_plan *plan, size_t d_v) {
     }
     s->merge.columns = size_max(256, MERGE_NUMBERS / plan->tiling.splits);
     s->merge.parts = ceil_div(d_v, s->merge.columns);
-    s->merge.all = plan_cut(rows * s->merge.parts, cost_of_merging(plan));
+    s->merge.all = partition_units(rows * s->merge.parts, cost_of_merging(plan));
     s->tasks[PHASE_MERGE] = s->merge.all.tasks;
     const bool blocks =
         s->rank.run > 0 || (plan_wants(plan, ATTN_WANT(WEIGHTS)) && !plan->results.mean);
@@ -479,7 +486,7 @@ static void choose_after_cuts(attn_plan *plan, size_t d_v) {
     s->tasks[PHASE_WEIGH] = s->weigh.tasks + plan->batch * plan->n * s->weigh.mean_parts;
     if (s->rank.run > 0) {
         s->rank.parts = ceil_div(plan->results.top_k, RANK_NUMBERS);
-        s->rank.all = plan_cut(rows * s->rank.parts, cost_of_ranking(plan));
+        s->rank.all = partition_units(rows * s->rank.parts, cost_of_ranking(plan));
         s->tasks[PHASE_RANK] = s->rank.all.tasks;
     }
 }
@@ -554,20 +561,4 @@ attn_status plan_schedule(attn_plan *plan, attn_error *error) {
     }
     s->cost = cost_of_plan(plan);
     return ATTN_OK;
-}
-
-double attn_plan_cost(const attn_plan *plan) {
-    return plan->schedule.cost;
-}
-
-size_t attn_plan_scratch(const attn_plan *plan) {
-    return plan->schedule.scratch.bytes;
-}
-
-size_t attn_plan_phases(const attn_plan *plan) {
-    return plan->kind->phases(plan);
-}
-
-size_t attn_plan_tasks(const attn_plan *plan, size_t phase) {
-    return phase < attn_plan_phases(plan) ? plan->kind->tasks(plan, phase) : 0;
 }

@@ -10,8 +10,7 @@
 #ifndef ATTN_MEMORY_MAP_H
 #define ATTN_MEMORY_MAP_H
 
-#include <stddef.h>
-#include <stdint.h>
+#include <attention.h>
 
 /* clang-format off */
 
@@ -143,5 +142,11 @@ struct scratch_map {
     ATTN_SCRATCH(ATTN_AREA_OFFSET)
     size_t bytes;
 };
+
+/* These functions lay out the workspace, and a scratch for heads whose widest d and d_v are given.
+ * The size of a scratch has a bound for all calls, because rows that would be too large are long
+ * rows. Both return false if the memory cannot be addressed. */
+bool memory_map_workspace(attn_plan *plan);
+bool memory_map_scratch(attn_plan *plan, size_t d, size_t d_v);
 
 #endif

@@ -1,11 +1,12 @@
 /*
  * memory_map.c fills the maps of memory_map.h for a call that schedule.c has cut into tasks.
  */
-#include "memory_map.h"
+#include "softmax/memory_map.h"
 
 #include "base/tensor.h"
 #include "engine/partial.h"
-#include "plan_build.h"
+#include "plan.h"
+#include "softmax/plan_gradients.h"
 
 /* Reserves an area of count * each elements of `size` bytes at the end of a memory, whose size
  * grows. Returns false if the memory could not be addressed. */

@@ -1,12 +1,57 @@
 /*
- * run.c runs a plan: it holds the public functions that compute. The kind of the plan does the
- * work.
+ * plan_run.c has the public functions that say what a plan needs, and those that run it. The kind
+ * of the plan does the work.
  */
 #include <stdlib.h>
 
 #include "base/status.h"
 #include "base/tensor.h"
 #include "plan.h"
+#include "softmax/plan_wide.h"
+
+double attn_plan_cost(const attn_plan *plan) {
+    return plan->schedule.cost;
+}
+
+size_t attn_plan_scratch(const attn_plan *plan) {
+    return plan->schedule.scratch.bytes;
+}
+
+size_t attn_plan_phases(const attn_plan *plan) {
+    return plan->kind->phases(plan);
+}
+
+size_t attn_plan_tasks(const attn_plan *plan, size_t phase) {
+    return phase < attn_plan_phases(plan) ? plan->kind->tasks(plan, phase) : 0;
+}
+
+/* Returns how many scratches `threads` threads use at most. The tasks of the largest phase are a
+ * bound, too. */
+static size_t scratches(const attn_plan *plan, size_t threads) {
+    size_t most = 1;
+    for (size_t phase = 0; phase < attn_plan_phases(plan); phase++) {
+        most = size_max(most, attn_plan_tasks(plan, phase));
+    }
+    return size_min(threads, most);
+}
+
+/* Adds the bytes of a plan itself and of its workspace. */
+static bool add_own_bytes(const attn_plan *plan, size_t *bytes) {
+    return size_add(*bytes, sizeof *plan + plan->bytes, bytes) &&
+           size_add(*bytes, plan->schedule.workspace.bytes, bytes);
+}
+
+bool attn_plan_bytes(const attn_plan *plan, size_t threads, size_t *bytes) {
+    size_t results, sum; /* the wide plan has its results in memory of this one, and its scratch */
+    if (!attn_plan_results_bytes(plan, &results) ||
+        !size_mul(plan->schedule.scratch.bytes, scratches(plan, threads), &sum) ||
+        !size_add(results, sum, &sum) || !add_own_bytes(plan, &sum) ||
+        (plan->wide != NULL && !add_own_bytes(plan->wide->plan, &sum))) {
+        return false;
+    }
+    *bytes = sum;
+    return true;
+}
 
 static void *allocate(size_t bytes) {
     const size_t rounded = (bytes + ATTN_ALIGNMENT - 1) / ATTN_ALIGNMENT * ATTN_ALIGNMENT;

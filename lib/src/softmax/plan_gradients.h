@@ -1,0 +1,123 @@
+/*
+ * plan_gradients.h - the gradients of a plan of softmax: the phases and tasks that compute them
+ * after those of the results, and which of them the workspace keeps.
+ */
+#ifndef ATTN_PLAN_GRADIENTS_H
+#define ATTN_PLAN_GRADIENTS_H
+
+#include "bindings.h"
+#include "partition.h"
+#include "softmax/plan_multihead.h"
+
+/* The phases of the gradients. All but GRADIENT_STEP are one phase. */
+enum gradient_phase {
+    GRADIENT_OUT,     /* gradients of the heads' outputs, of W_O and of b_O; numbers are cleared */
+    GRADIENT_START,   /* `shift` of each query */
+    GRADIENT_STEP,    /* what pairs of stripes and blocks give to the gradients of Q, K and V */
+    GRADIENT_COPY,    /* gradients of projected Q, K and V are copied to results */
+    GRADIENT_PREPARE, /* rotary embedding and norms */
+    GRADIENT_PROJECT, /* gradients of X, of the contexts and of their weights */
+    GRADIENT_END,     /* sums over rows; all gradients are checked */
+    GRADIENT_COUNT
+};
+
+/* The matrices of numbers that begin as 0, and to which tasks add. Those of SUMS_DECAY are double.
+ */
+enum {
+    SUMS_Q,
+    SUMS_K,
+    SUMS_V,
+    SUMS_PAST_K,
+    SUMS_PAST_V,
+    SUMS_BIAS,
+    SUMS_DECAY,
+    SUMS_COUNT
+};
+
+/* Blocks of a matrix, which tasks compute. */
+struct blocks {
+    size_t rows, columns; /* of a block */
+    size_t across;        /* blocks beside each other */
+    struct partition all;
+};
+
+/*
+ * The gradients of a call. plan_gradients.c decides how they are cut. A unit is a set of heads and
+ * batch items whose gradients add up somewhere: they share rows of Q, K or V, or a bias. Each of
+ * these pairs is a member of its unit. The keys of a member are cut into stripes, and its queries
+ * into blocks. A task computes what a stripe of one unit and a block give to all gradients. No two
+ * tasks of a phase have the same block or the same stripe of a unit: in turn t, stripe s takes
+ * block (s + t) mod turns. So tasks may add to the gradients without another copy of them, and the
+ * order of the sums is fixed.
+ */
+struct gradients {
+    bool wanted;
+    attn_upstream given;
+    size_t items, heads; /* of a unit */
+    size_t units, members;
+    size_t rows, keys;           /* of a block and of a stripe */
+    size_t blocks, stripes;      /* of a member */
+    size_t turns;                /* the larger of both */
+    size_t tile_rows, tile_keys; /* scores that are computed at once */
+    size_t ld;                   /* from one row of them to the next */
+    size_t together;             /* members of which a task takes its turn */
+    struct broadcast bias;       /* the given one */
+    size_t bias_keys;            /* the keys that have a bias */
+    struct partition start;      /* queries that get their `shift` */
+    size_t bias_numbers;         /* of its gradient, unless that is a sum over whole rows */
+    struct partition copies[3];  /* heads of projected Q, K and V whose gradients are results */
+    bool prepares[2];         /* have Q and K to be rotated back, or norms to be differentiated? */
+    int input[PROJECT_COUNT]; /* the input of each projection: that of the first with the same */
+    struct blocks inputs[PROJECT_COUNT];    /* of (rows, inner) */
+    struct blocks weights[PROJECT_COUNT];   /* of (inner, ld) */
+    struct partition biases[PROJECT_COUNT]; /* columns */
+    size_t steps;                           /* the phases of GRADIENT_STEP */
+    size_t phases; /* they follow all others; 0 if no gradients are wanted */
+    size_t tasks[GRADIENT_COUNT];
+    size_t clears[SUMS_COUNT];      /* tasks that clear numbers */
+    size_t ends[ATTN_RESULT_COUNT]; /* tasks of GRADIENT_END */
+    double cost_of_pairs;           /* if every query sees every key */
+    double cost;                    /* of everything else */
+};
+
+/* Returns the tasks of the gradients of a projection. */
+static inline size_t projection_tasks(const struct gradients *g, int which) {
+    return g->inputs[which].all.tasks + g->weights[which].all.tasks + g->biases[which].tasks;
+}
+
+/* Returns the kind of phase `phase` of the gradients. */
+static inline enum gradient_phase gradient_phase_of(const struct gradients *g, size_t phase) {
+    return phase < GRADIENT_STEP              ? (enum gradient_phase)phase
+           : phase < GRADIENT_STEP + g->steps ? GRADIENT_STEP
+                                              : (enum gradient_phase)(phase + 1 - g->steps);
+}
+
+/* Checks whether a call has what the wanted gradients need. */
+attn_status plan_check_gradients(attn_plan *plan, const attn_options *o, attn_error *error);
+
+/* Checks and binds the given gradients of results. */
+attn_status plan_upstream(attn_plan *plan, const attn_options *o, attn_error *error);
+
+/* Cuts the computation of the gradients. The widest row has d numbers. */
+void plan_cut_gradients(attn_plan *plan, size_t d);
+
+/* Is a gradient made by GRADIENT_END? */
+bool gradient_is_sum(const attn_plan *plan, attn_result which);
+
+/* Returns the sums of gradients of logits over the queries, one for each key of each head, of which
+ * the gradient of the decays is made. */
+size_t sums_of_columns(const attn_plan *plan);
+
+/* Returns the tiles of keys of a call whose gradients go through sticks; otherwise 0. */
+size_t stick_tiles(const attn_plan *plan);
+
+/* Is the gradient of Q (or K, V) kept in the workspace, because it is no result as it is? */
+bool gradient_is_kept(const attn_plan *plan, int which);
+
+/* Are rows of Q (or K) kept as they were before their norm? */
+bool raw_is_kept(const attn_plan *plan, int norm);
+
+/* Returns the sums to which a sequence adds its part of a gradient, or NULL. */
+double *gradient_shared(const attn_plan *plan, const struct bindings *bindings, attn_result which);
+
+#endif
