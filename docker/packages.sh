@@ -19,7 +19,7 @@ if ! command -v dpkg-query >/dev/null; then
     cat >&2 <<END
 This is neither Debian nor Ubuntu: run attentiond in a container here (docker build -f docker/Dockerfile -t attentiond .).
 To build it without a container, install what Debian calls$names.
-"Packages on other systems" in CONTRIBUTING.md has the names on Fedora, Alpine, Arch and Homebrew.
+The end of docker/packages.txt has the names on Fedora, Alpine, Arch and Homebrew.
 END
     exit 0
 fi
