@@ -142,7 +142,7 @@ static bool call_answer(struct api_work *work, struct api_request *request,
     for (struct call *call = (struct call *)work; call != NULL; call = call->next) {
         layer_give_weights(call->stored.weights.layers, &call->stored.weights.use);
     }
-    const bool listed = answer_call((struct call *)work, request, list);
+    const bool listed = answer_list_results((struct call *)work, request, list);
     /* An I/O thread may send the answer and end the calls. The answer has copies of what the plans
      * of many layers say of their results. */
     for (struct call *call = (struct call *)work; call != NULL && call->all_layers;
