@@ -5,7 +5,7 @@
  *
  * The thread that received a small request answers it at once. Everything else is a job for the
  * workers: parsing long bodies, settling long masks, planning for many heads, computing, and
- * looking at long results. A request is refused if the workers have too much to do.
+ * checking long results. A request is refused if the workers have too much to do.
  */
 #include "api/request.h"
 
@@ -25,10 +25,10 @@ enum {
     SMALL_BYTES = 16 * 1024,     /* bytes outside of matrices */
     SMALL_VALUES = 1024,         /* values outside of matrices */
     SMALL_PARTS = 2048,          /* heads of all batch items */
-    SMALL_NUMBERS = 64 * 1024,   /* numbers of masks and datatypes that are looked at one by one */
-    CHUNK_NUMBERS = 1024 * 1024, /* so many of them, or of results, are looked at in one task */
+    SMALL_NUMBERS = 64 * 1024,   /* numbers of masks and datatypes that are converted one by one */
+    CHUNK_NUMBERS = 1024 * 1024, /* a task converts so many, or checks so many of results */
     /* Multiply-adds that take as long as the handler needs for a value and for a byte outside of
-     * matrices, planning for a part, and looking at a number. */
+     * matrices, planning for a part, and converting or checking a number. */
     COST_OF_VALUE = 20000,
     COST_OF_BYTE = 800,
     COST_OF_PART = 3000,
@@ -170,13 +170,13 @@ void request_go_on(struct api_request *request, size_t tasks, double cost,
     jobs_run(request->state->jobs, job);
 }
 
-static bool request_look_on_worker(void *request, const struct jobs_task *task) {
+static bool request_check_on_worker(void *request, const struct jobs_task *task) {
     (void)task;
-    tensors_look(request, CHUNK_NUMBERS);
+    tensors_check(request, CHUNK_NUMBERS);
     return true;
 }
 
-static void request_looked(struct job *job, enum job_outcome outcome) {
+static void request_checked(struct job *job, enum job_outcome outcome) {
     (void)outcome; /* nothing cancels this job, because it is short */
     resume(job->owner);
 }
@@ -203,14 +203,14 @@ static void request_computed(struct job *job, enum job_outcome outcome) {
         return;
     }
     conclude(request, job, outcome);
-    const size_t numbers = request->tensors.unlooked;
+    const size_t numbers = request->tensors.unchecked;
     if (numbers <= CHUNK_NUMBERS) {
-        tensors_look(request, SIZE_MAX);
+        tensors_check(request, SIZE_MAX);
         resume(request);
         return;
     }
     request_go_on(request, (numbers - 1) / CHUNK_NUMBERS + 1, (double)numbers * COST_OF_NUMBER,
-                  request_look_on_worker, request_looked);
+                  request_check_on_worker, request_checked);
 }
 
 /* Asks the workers to take a job, which then is the job of the request. Returns the job, or NULL
@@ -247,7 +247,7 @@ static struct job *begin_work(struct api_request *request) {
             return begin_next(request);
         }
         conclude(request, job, outcome);
-        tensors_look(request, SIZE_MAX);
+        tensors_check(request, SIZE_MAX);
         return NULL;
     }
     return admit(request, job, request_computed);

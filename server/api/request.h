@@ -49,7 +49,7 @@ struct api_run {
     struct http_pending *pending;
     struct job_phases phases[2]; /* of the next two */
     struct job opening;    /* parses the body, or settles its matrices and calls the handler */
-    struct job encoding;   /* looks at results, or encodes a chunk of the answer */
+    struct job encoding;   /* checks results, or encodes a chunk of the answer */
     pthread_mutex_t mutex; /* guards the next two members */
     struct job *job;       /* the job that app_cancel() cancels, or NULL */
     bool cancelled;

@@ -20,7 +20,7 @@
 
 enum {
     TICK_MS = 100,
-    GONE_TICKS = 10,  /* looks in which the server reads what came before an end or a deadline */
+    GONE_TICKS = 10,  /* checks in which the server reads what came before an end or a deadline */
     POLLED = 256,     /* connections that one poll() looks at */
     ASK_MS = 1000,    /* the time between two questions how much a client has taken */
     STEP = 32 * 1024, /* bytes: a client that takes less than this has stopped */
@@ -165,7 +165,7 @@ static void end_time(struct watched *w, int64_t deadline, int64_t now) {
     }
 }
 
-static void look(struct watch *watch) {
+static void check_all(struct watch *watch) {
     struct pollfd fds[POLLED];
     struct watched *asked[POLLED];
     nfds_t count = 0;
@@ -244,14 +244,14 @@ static void wait_for(struct watch *watch, long milliseconds) {
 
 static void *watch_connections(void *watch_) {
     struct watch *watch = watch_;
-    int64_t looked = clock_ms();
+    int64_t checked = clock_ms();
     pthread_mutex_lock(&watch->mutex);
     while (!watch->stop || !is_empty(&watch->lingering)) {
         wait_for(watch, is_empty(&watch->lingering) ? TICK_MS : LINGER_TICK_MS);
         linger(watch);
-        if (clock_ms() - looked >= TICK_MS) {
-            looked = clock_ms();
-            look(watch);
+        if (clock_ms() - checked >= TICK_MS) {
+            checked = clock_ms();
+            check_all(watch);
         }
     }
     pthread_mutex_unlock(&watch->mutex);

@@ -35,8 +35,8 @@ struct watched {
     int64_t halted;    /* clock_ms() at watch_halt */
     int64_t rest;      /* the deadline at watch_halt */
     _Atomic bool busy; /* a request is being read or answered */
-    unsigned gone;     /* looks in a row that saw nothing but the client's end */
-    unsigned late;     /* looks in a row that saw unread bytes after the deadline */
+    unsigned gone;     /* checks in a row that saw nothing but the client's end */
+    unsigned late;     /* checks in a row that saw unread bytes after the deadline */
     void (*ended)(struct watched *); /* called when a connection that lingers has ended */
     bool owed;                       /* lingers longer: the client still takes the answer */
     struct watched *next, *previous;

@@ -376,7 +376,7 @@ struct layer_model *model_read(int folder, const struct model_source *source) {
     snprintf(model->reason, sizeof model->reason, "%s", source->reason);
     model->version = source->version;
     if (model->reason[0] == '\0' && !read_model(&r, source) && r.later) {
-        model->version = 0; /* it is read again at the next look */
+        model->version = 0; /* it is read again by the next scan */
     }
     search_keep_ascii(model->file);
     search_keep_ascii(model->reason);

@@ -19,9 +19,9 @@
 #include "layers/search.h"
 
 enum {
-    PERIOD = 1,              /* seconds between two looks at the folder */
+    PERIOD = 1,              /* seconds between two scans of the folder */
     DESCRIPTIONS = 64 << 20, /* bytes of all models and layers of a catalogue */
-    MOST_FILES = 16384       /* a look at so many takes some 50 ms */
+    MOST_FILES = 16384       /* a scan of so many takes some 50 ms */
 };
 
 struct layers {
@@ -372,17 +372,17 @@ void layers_refresh(struct layers *layers) {
 /* Looks at the folder from time to time, and frees what nothing uses meanwhile. */
 static void *watch(void *argument) {
     struct layers *layers = argument;
-    struct timespec look;
-    clock_gettime(CLOCK_MONOTONIC, &look);
-    look.tv_sec += PERIOD;
+    struct timespec next_scan;
+    clock_gettime(CLOCK_MONOTONIC, &next_scan);
+    next_scan.tv_sec += PERIOD;
     pthread_mutex_lock(&layers->mutex);
     while (!layers->ending) {
         if (!free_some(layers) && !layers->ending &&
-            pthread_cond_timedwait(&layers->changed, &layers->mutex, &look) == ETIMEDOUT) {
+            pthread_cond_timedwait(&layers->changed, &layers->mutex, &next_scan) == ETIMEDOUT) {
             pthread_mutex_unlock(&layers->mutex);
             layers_refresh(layers);
-            clock_gettime(CLOCK_MONOTONIC, &look);
-            look.tv_sec += PERIOD;
+            clock_gettime(CLOCK_MONOTONIC, &next_scan);
+            next_scan.tv_sec += PERIOD;
             pthread_mutex_lock(&layers->mutex);
         }
     }

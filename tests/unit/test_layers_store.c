@@ -174,8 +174,8 @@ static bool was_opened(int events) {
     return opened;
 }
 
-/* A thread frees what is dropped, and does not wait for its next look at the folder, which is up to
- * a second later. So a round ends without a look. The first round does not count, because the
+/* A thread frees what is dropped, and does not wait for its next scan of the folder, which is up to
+ * a second later. So a round ends without a scan. The first round does not count, because the
  * thread may just have begun. */
 Test(layers_store, frees_unloaded_weights_before_the_next_look) {
     bool looked = true;
