@@ -49,9 +49,9 @@ static void settle_bytes(struct lifted *array, size_t first, size_t count) {
             array->dtype == ATTN_FLOAT64
                 ? bytes_of_doubles((const double *)array->data + at, part, block, &ones)
                 : bytes_of_floats((const float *)array->data + at, part, block, &ones);
-        for (size_t i = at; !good && array->misfit == LIFT_NONE; i++) {
+        for (size_t i = at; !good && array->first_wrong == LIFT_NONE; i++) {
             const double number = lifted_number(array, i);
-            array->misfit = number != 0 && number != 1 ? i : LIFT_NONE;
+            array->first_wrong = number != 0 && number != 1 ? i : LIFT_NONE;
         }
         array->ones = ones != 0;
         if (!good) {
@@ -66,7 +66,7 @@ static void settle_bytes(struct lifted *array, size_t first, size_t count) {
 /* Returns the first of `count` numbers that is no whole number in [least, most], or `count`. The
  * numbers were rounded when they were read, and so is the largest one of a type: 2^63 stands for
  * 2^63 - 1. */
-static size_t find_misfit(const double *numbers, size_t count, enum codec_type type) {
+static size_t find_wrong(const double *numbers, size_t count, enum codec_type type) {
     const bool is_signed = type >= CODEC_TYPE_INT8;
     const int bits = type == CODEC_TYPE_BOOL ? 1 : 8 * (int)codec_type_size(type) - is_signed;
     const double least = is_signed ? -ldexp(1, bits) : 0, most = ldexp(1, bits) - 1;
@@ -146,10 +146,10 @@ static void settle_type(struct lifted *array, size_t first, size_t count) {
         lean(array, first, count);
         fit = (type == CODEC_TYPE_FP16 ? round_to_halves : round_to_floats)(numbers, count);
     } else if (!codec_type_is_float(type)) {
-        fit = find_misfit(numbers, count, type);
+        fit = find_wrong(numbers, count, type);
     }
     if (fit < count) {
-        array->misfit = first + fit;
+        array->first_wrong = first + fit;
     }
 }
 
@@ -205,7 +205,7 @@ static void end_step(struct lifted *array, struct account *account) {
 /* Settles at most `most` numbers of an array. Returns how many. */
 static size_t settle_array(struct lifted *array, struct account *account, size_t most) {
     size_t done = 0;
-    while (array->rest != 0 && array->misfit == LIFT_NONE && done < most) {
+    while (array->rest != 0 && array->first_wrong == LIFT_NONE && done < most) {
         const size_t left = array->count - array->settled;
         const size_t part = left < most - done ? left : most - done;
         ((array->rest & LIFT_TYPE) != 0     ? settle_type
@@ -213,7 +213,7 @@ static size_t settle_array(struct lifted *array, struct account *account, size_t
                                             : settle_bytes)(array, array->settled, part);
         array->settled += part;
         done += part;
-        if (part == left && array->misfit == LIFT_NONE) {
+        if (part == left && array->first_wrong == LIFT_NONE) {
             end_step(array, account);
         }
     }
@@ -259,7 +259,7 @@ void codec_expect_reals(const struct codec_document *document, const struct code
 static struct lifted *next_unsettled(const struct codec_document *document,
                                      const struct lifted *after) {
     struct lifted *array = document_next_tensor(document, after);
-    while (array != NULL && (array->rest == 0 || array->misfit != LIFT_NONE)) {
+    while (array != NULL && (array->rest == 0 || array->first_wrong != LIFT_NONE)) {
         array = document_next_tensor(document, array);
     }
     return array;
@@ -275,20 +275,20 @@ size_t codec_unsettled(const struct codec_document *document) {
 }
 
 /* Refuses a number that its datatype does not have. */
-static bool refuse_misfit(const struct codec_document *document, const struct lifted *array,
-                          struct codec_error *error) {
+static bool refuse_wrong(const struct codec_document *document, const struct lifted *array,
+                         struct codec_error *error) {
     char rule[96];
     snprintf(rule, sizeof rule, "a number of its datatype %s%s", codec_inference_types[array->type],
              array->type == CODEC_TYPE_FP16 ? ", of which the largest is 65504" : "");
-    return document_refuse_element(document, array->value, array, array->misfit, rule, error);
+    return document_refuse_element(document, array->value, array, array->first_wrong, rule, error);
 }
 
 bool codec_settle(struct codec_document *document, size_t most, struct codec_error *error) {
     for (struct lifted *array = next_unsettled(document, NULL); array != NULL && most > 0;
          array = next_unsettled(document, array)) {
         most -= settle_array(array, codec_document_account(document), most);
-        if (array->misfit != LIFT_NONE && (array->rest & LIFT_TYPE) != 0) {
-            return refuse_misfit(document, array, error);
+        if (array->first_wrong != LIFT_NONE && (array->rest & LIFT_TYPE) != 0) {
+            return refuse_wrong(document, array, error);
         }
     }
     return true;

@@ -11,7 +11,7 @@ void settle_expect_type(struct lifted *array, enum codec_type type, attn_dtype d
 /* Makes float32 of an array of float64 numbers. */
 void settle_narrow(const struct codec_document *document, struct lifted *array);
 
-/* Makes a mask of an array, unless it is one. Then array->misfit is the first number that is
+/* Makes a mask of an array, unless it is one. Then array->first_wrong is the first number that is
  * neither 0 nor 1, or LIFT_NONE. */
 void settle_mask(struct codec_document *document, struct lifted *array);
 

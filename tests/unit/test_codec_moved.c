@@ -90,7 +90,7 @@ Test(codec_moved, whole_numbers_of_float64_are_exact) {
 Test(codec_moved, arrays_that_do_not_fit) {
 #define ROW(json, type, rows, columns, ...)                                                        \
     { "{\"d\":" json "}", CODEC_TYPE_##type, {rows, columns}, __VA_ARGS__ }
-#define MISFIT(type, number) "T0/0/1 must be a number of its datatype " type ", not " number
+#define WRONG(type, number) "T0/0/1 must be a number of its datatype " type ", not " number
     static const struct {
         const char *json;
         enum codec_type type;
@@ -107,13 +107,13 @@ Test(codec_moved, arrays_that_do_not_fit) {
         ROW("[[1,2],[3,4]]", FP32, 4, 1, "whose nesting does not match"),
         ROW("[[[1,2]]]", FP32, 1, 2, "whose nesting does not match"),
         ROW("[true,false]", UINT8, 1, 2, "has booleans, but its type is no BOOL"),
-        ROW("[0,2]", BOOL, 1, 2, MISFIT("BOOL", "2")),
-        ROW("[127,128]", INT8, 1, 2, MISFIT("INT8", "128")),
-        ROW("[-128,-129]", INT8, 1, 2, MISFIT("INT8", "-129")),
-        ROW("[255,256]", UINT8, 1, 2, MISFIT("UINT8", "256")),
-        ROW("[0,-1]", UINT64, 1, 2, MISFIT("UINT64", "-1")),
-        ROW("[0,1.5]", INT32, 1, 2, MISFIT("INT32", "1.5")),
-        ROW("[0,null]", INT32, 1, 2, MISFIT("INT32", "null")),
+        ROW("[0,2]", BOOL, 1, 2, WRONG("BOOL", "2")),
+        ROW("[127,128]", INT8, 1, 2, WRONG("INT8", "128")),
+        ROW("[-128,-129]", INT8, 1, 2, WRONG("INT8", "-129")),
+        ROW("[255,256]", UINT8, 1, 2, WRONG("UINT8", "256")),
+        ROW("[0,-1]", UINT64, 1, 2, WRONG("UINT64", "-1")),
+        ROW("[0,1.5]", INT32, 1, 2, WRONG("INT32", "1.5")),
+        ROW("[0,null]", INT32, 1, 2, WRONG("INT32", "null")),
         ROW("[0,1e20]", UINT64, 1, 2, "T0/0/1 must be a number of its datatype UINT64"),
         ROW("[0,1e39],\"dtype\":\"float64\"", FP32, 1, 2,
             "T0/0/1 must be a number of its datatype FP32"),

@@ -121,7 +121,7 @@ struct comparison_pair {
     enum comparison_kind kind;
     size_t row_size, run, step, row_count;
     struct comparison_row *rows;
-    size_t fits[SUSPECT_COUNT], misfits; /* rows that a guess explains, and wrong rows */
+    size_t explained[SUSPECT_COUNT], wrong_rows; /* rows that a guess explains, and wrong rows */
     /* These members go into the answer; the last phase and comparison_end() set them. */
     struct comparison_sums {
         double score; /* how many times the error exceeds what may still be rounding */
@@ -196,7 +196,7 @@ void comparison_judge_row(const struct comparison *own, struct comparison_pair *
 void comparison_judge_numbers(const struct comparison *own, struct comparison_pair *pair,
                               size_t index, struct comparison_findings *found);
 void comparison_guess_row(const struct comparison *own, const struct comparison_pair *pair,
-                          size_t index, size_t fits[static SUSPECT_COUNT], size_t *misfits);
+                          size_t index, size_t explained[static SUSPECT_COUNT], size_t *wrong_rows);
 
 /* Puts findings together. */
 void comparison_add_findings(struct comparison_findings *all,

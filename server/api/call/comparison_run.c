@@ -103,14 +103,14 @@ static void rows_task(struct comparison *own, struct comparison_pair *pair, size
     const size_t end = pair->row_count - first < some ? pair->row_count : first + some;
     struct comparison_findings found = {
         .absolute = {0, SIZE_MAX}, .relative = {0, SIZE_MAX}, .worst = {0, SIZE_MAX}};
-    size_t fits[SUSPECT_COUNT] = {0}, misfits = 0;
+    size_t explained[SUSPECT_COUNT] = {0}, wrong_rows = 0;
     for (size_t row = first; row < end; row++) {
         if (part == PHASE_ROWS) {
             comparison_compare_row(own, pair, row, &found);
         } else {
             comparison_judge_row(own, pair, row);
             comparison_judge_numbers(own, pair, row, &found);
-            comparison_guess_row(own, pair, row, fits, &misfits);
+            comparison_guess_row(own, pair, row, explained, &wrong_rows);
         }
     }
     if (own->type != pair->computed) {
@@ -118,9 +118,9 @@ static void rows_task(struct comparison *own, struct comparison_pair *pair, size
     }
     pthread_mutex_lock(own->mutex);
     comparison_add_findings(&pair->found, &found);
-    pair->misfits += misfits;
+    pair->wrong_rows += wrong_rows;
     for (int guess = 0; guess < SUSPECT_COUNT; guess++) {
-        pair->fits[guess] += fits[guess];
+        pair->explained[guess] += explained[guess];
     }
     pthread_mutex_unlock(own->mutex);
 }

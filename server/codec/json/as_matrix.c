@@ -211,8 +211,8 @@ bool codec_as_mask(struct codec_document *document, const struct codec_value *va
         return false;
     }
     settle_mask(document, tensor);
-    if (tensor->misfit != LIFT_NONE) {
-        return document_refuse_element(document, value, tensor, tensor->misfit,
+    if (tensor->first_wrong != LIFT_NONE) {
+        return document_refuse_element(document, value, tensor, tensor->first_wrong,
                                        "true, false, 1 or 0", error);
     }
     put_tensor(tensor, out);

@@ -31,7 +31,7 @@ void lifted_init(struct lifted *lifted, attn_dtype dtype, int rank, void *first)
         .rank = rank,
         .first_null = LIFT_NONE,
         .first_range = LIFT_NONE,
-        .misfit = LIFT_NONE,
+        .first_wrong = LIFT_NONE,
     };
     lifted->capacity = LIFT_FIRST / attn_dtype_size(lifted->dtype);
 }

@@ -60,12 +60,12 @@ struct lifted {
     struct lifted_sides sides;
     const struct codec_value *value; /* the place of the array in the document, for messages */
     /* Only settle.c uses the rest. */
-    unsigned rest;  /* LIFT_TYPE, LIFT_NARROW, LIFT_MASK */
-    size_t settled; /* numbers to which the lowest bit of `rest` is done */
-    bool boolean;   /* LIFT_TYPE: the type is BOOL, so the numbers 0 and 1 stand for booleans */
-    bool ones;      /* LIFT_MASK: one of the numbers so far is not 0 */
-    bool zeros;     /* the array was a mask of numbers, all of which were 0 */
-    size_t misfit;  /* the first number that is none of its type or of a mask, or LIFT_NONE */
+    unsigned rest;      /* LIFT_TYPE, LIFT_NARROW, LIFT_MASK */
+    size_t settled;     /* numbers to which the lowest bit of `rest` is done */
+    bool boolean;       /* LIFT_TYPE: the type is BOOL, so the numbers 0 and 1 stand for booleans */
+    bool ones;          /* LIFT_MASK: one of the numbers so far is not 0 */
+    bool zeros;         /* the array was a mask of numbers, all of which were 0 */
+    size_t first_wrong; /* the first number that is none of its type or of a mask, or LIFT_NONE */
 };
 
 /* The functions that take an account count the buffer there, and fail if the account refuses it. */

@@ -7,7 +7,7 @@
 #include "codec/error.h"
 #include "codec/json/number.h"
 
-bool reader_misfit(struct codec_reader *reader, size_t offset, const char *what) {
+bool reader_refuse_element(struct codec_reader *reader, size_t offset, const char *what) {
     const struct lifted *tensor = reader->matrix;
     const char *others = tensor->dtype == ATTN_BOOL ? "booleans" : "numbers";
     if (reader->depth - reader->base < (size_t)tensor->rank) {
@@ -52,7 +52,7 @@ bool reader_add_element(struct codec_reader *reader, enum reader_scalar kind, co
     bool is_bool = kind == READER_SCALAR_TRUE || kind == READER_SCALAR_FALSE;
     if (reader->depth - reader->base < (size_t)tensor->rank ||
         is_bool != (tensor->dtype == ATTN_BOOL)) {
-        return reader_misfit(reader, offset, names[kind]);
+        return reader_refuse_element(reader, offset, names[kind]);
     }
 
     if (!lifted_room(tensor, reader->options.account)) {

@@ -58,9 +58,9 @@ static bool open_frame(struct codec_reader *reader, size_t offset, bool is_objec
             return false;
         }
     } else if (is_object) {
-        return reader_misfit(reader, offset, "an object");
+        return reader_refuse_element(reader, offset, "an object");
     } else if (reader->depth - reader->base == (size_t)reader->matrix->rank) {
-        return reader_misfit(reader, offset, "an array");
+        return reader_refuse_element(reader, offset, "an array");
     }
     reader->frames[reader->depth++] = (struct reader_frame){.is_object = is_object,
                                                             .offset = offset,

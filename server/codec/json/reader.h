@@ -202,8 +202,8 @@ bool reader_add_element(struct codec_reader *reader, enum reader_scalar kind, co
  * row ends the matrix. */
 bool reader_end_row(struct codec_reader *reader);
 /* Refuses something that does not fit into the open matrix: `what` is its name. Returns false. */
-__attribute__((cold)) bool reader_misfit(struct codec_reader *reader, size_t offset,
-                                         const char *what);
+__attribute__((cold)) bool reader_refuse_element(struct codec_reader *reader, size_t offset,
+                                                 const char *what);
 
 /* Reads a run of plain numbers and their commas in the innermost level of a matrix. Returns where
  * it stopped; this is p if there is no such run. */
