@@ -4,7 +4,7 @@
  * leaves.
  *
  * The thread that received a small request answers it at once. Everything else is a job for the
- * workers: parsing long bodies, settling long masks, planning for many heads, computing, and
+ * workers: parsing long bodies, converting long masks, planning for many heads, computing, and
  * checking long results. A request is refused if the workers have too much to do.
  */
 #include "api/request.h"
@@ -269,14 +269,14 @@ static bool parse(struct api_request *request, int64_t start) {
 
 /* Looks at the next numbers of the matrices that need it. Returns false after filling the response
  * if a number is wrong. */
-static bool settle(struct api_request *request, size_t most) {
-    return codec_settle(request->body, most, &request->input.error) || refuse_content(request);
+static bool convert(struct api_request *request, size_t most) {
+    return codec_convert(request->body, most, &request->input.error) || refuse_content(request);
 }
 
 /* Checks the keys, makes the generated matrices and calls the handler. Returns false if the
  * response is filled, and true if the handler has left work. */
 static bool handle(struct api_request *request) {
-    if (!settle(request, SIZE_MAX)) {
+    if (!convert(request, SIZE_MAX)) {
         return false;
     }
     if (!fields_check(&request->fields, request->body, codec_root(request->body),
@@ -316,9 +316,9 @@ static bool request_parse_on_worker(void *request, const struct jobs_task *task)
     return parse(request, clock_ns());
 }
 
-static bool request_settle_on_worker(void *request, const struct jobs_task *task) {
+static bool request_convert_on_worker(void *request, const struct jobs_task *task) {
     (void)task;
-    return settle(request, CHUNK_NUMBERS);
+    return convert(request, CHUNK_NUMBERS);
 }
 
 static bool request_handle_on_worker(void *request, const struct jobs_task *task) {
@@ -340,18 +340,18 @@ static struct job *parse_later(struct api_request *request) {
 }
 
 /* Goes on with a document: calls the handler here if that takes little time. Otherwise a job has a
- * phase for each chunk of numbers, and one that settles the rest and calls the handler. Returns as
+ * phase for each chunk of numbers, and one that converts the rest and calls the handler. Returns as
  * begin_work() does. */
 static struct job *open_document(struct api_request *request) {
     const double parts = generated_parts(&request->fields, request->body);
-    const size_t numbers = codec_unsettled(request->body);
+    const size_t numbers = codec_unconverted(request->body);
     struct job *job = &request->run.opening;
     if (request->state->jobs == NULL || (parts <= SMALL_PARTS && numbers <= SMALL_NUMBERS)) {
         return handle(request) ? begin_work(request) : NULL;
     }
     job->cost = parts * COST_OF_PART + (double)numbers * COST_OF_NUMBER;
     request->run.phases[0] = (struct job_phases){&request->run.phases[1], numbers / CHUNK_NUMBERS,
-                                                 NULL, request_settle_on_worker, request};
+                                                 NULL, request_convert_on_worker, request};
     request->run.phases[1] = (struct job_phases){NULL, 1, NULL, request_handle_on_worker, request};
     job->phases = request->run.phases;
     return admit(request, job, request_opened);

@@ -109,7 +109,7 @@ void codec_document_free(struct codec_document *document); /* accepts NULL */
 
 /* Returns the float type of the document: ATTN_FLOAT64 if the dtype_key says so, otherwise
  * ATTN_FLOAT32. It may stand behind the numbers, so all numbers are read as float64. A matrix gets
- * the type of the document when it is read or settled; its numbers are then what rounding their
+ * the type of the document when it is read or converted; its numbers are then what rounding their
  * texts gives. */
 attn_dtype codec_document_dtype(const struct codec_document *document);
 
@@ -284,22 +284,23 @@ bool codec_as_mask(struct codec_document *, const struct codec_value *, int min_
  * booleans and of the datatype BOOL this is false. */
 bool codec_mask_is_zeros(const struct codec_value *);
 
-/* Some matrices must be settled before they can be used, number by number: the numbers of a mask
+/* Some matrices must be converted before they can be used, number by number: the numbers of a mask
  * become bytes, those of a datatype are checked and rounded, and those of JSON become float32. A
- * long matrix is settled in chunks. What is not settled yet is settled by the function that reads
- * it. */
+ * long matrix is converted in chunks. What is not converted yet is converted by the function that
+ * reads it. */
 
 /* Say which function will read a value, which may be of any kind: codec_as_mask(), or one that
  * reads reals in the type of the document. */
 void codec_expect_mask(const struct codec_value *);
 void codec_expect_reals(const struct codec_document *, const struct codec_value *);
 
-/* Returns how many numbers are still to be settled. A number that is settled twice counts twice. */
-size_t codec_unsettled(const struct codec_document *);
+/* Returns how many numbers are still to be converted. A number that is converted twice counts
+ * twice. */
+size_t codec_unconverted(const struct codec_document *);
 
-/* Settles the next numbers, at most `most`. Errors: CODEC_CONTENT for a number that its datatype
+/* Converts the next numbers, at most `most`. Errors: CODEC_CONTENT for a number that its datatype
  * does not have. codec_as_mask() refuses a number that is neither 0 nor 1. */
-bool codec_settle(struct codec_document *, size_t most, struct codec_error *);
+bool codec_convert(struct codec_document *, size_t most, struct codec_error *);
 
 /* Writes the shape of a lifted array and returns its rank; returns 0 for every other value. */
 size_t codec_shape(const struct codec_value *, size_t shape[static ATTN_MAX_RANK]);

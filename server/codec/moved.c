@@ -5,8 +5,8 @@
 
 #include <string.h>
 
+#include "codec/convert.h"
 #include "codec/json/document.h"
-#include "codec/settle.h"
 
 /* ------------------------------------------------------------------------------------- numbers */
 
@@ -63,7 +63,7 @@ bool codec_move_tensor(struct codec_document *document, struct codec_value *at,
     tensor->own = form->own || form->exact;
     tensor->rank = form->rank;
     memcpy(tensor->shape, form->shape, sizeof tensor->shape);
-    settle_expect_type(tensor, form->type, dtype);
+    convert_expect_type(tensor, form->type, dtype);
     return true;
 }
 

@@ -8,7 +8,7 @@
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
 /* Moves an array of a document into T0, a tensor of two axes in another tree of this float type,
- * and settles one number after the other. Takes the document. */
+ * and converts one number after the other. Takes the document. */
 static struct outcome move_value(struct codec_document *document, const struct codec_value *value,
                                  enum codec_type type, const size_t shape[2], bool wide) {
     struct outcome outcome = {.document = document};
@@ -21,9 +21,9 @@ static struct outcome move_value(struct codec_document *document, const struct c
     codec_set_dtype(document, wide ? ATTN_FLOAT64 : ATTN_FLOAT32);
     bool good = codec_move_tensor(document, at, value, &form, &outcome.error);
     codec_set_root(document, root);
-    for (size_t left; good && (left = codec_unsettled(document)) > 0;) {
-        good = codec_settle(document, 1, &outcome.error);
-        cr_expect_eq(codec_unsettled(document), good ? left - 1 : 0);
+    for (size_t left; good && (left = codec_unconverted(document)) > 0;) {
+        good = codec_convert(document, 1, &outcome.error);
+        cr_expect_eq(codec_unconverted(document), good ? left - 1 : 0);
     }
     if (!good) {
         codec_document_free(document);
@@ -158,7 +158,7 @@ Test(codec_moved, minus_infinity_is_named) {
 }
 
 /* An array that moves still knows its first number out of range, wherever that stands and in
- * however many steps it is settled. */
+ * however many steps it is converted. */
 Test(codec_moved, numbers_out_of_range_are_named) {
     static const size_t shape[] = {20, 30};
     static const struct {
@@ -374,8 +374,8 @@ Test(codec_moved, numbers_are_rounded_once) {
 }
 
 /* A mask of numbers becomes bytes in pieces of any size. Its first wrong number is named, however
- * many were settled before it. */
-Test(codec_moved, masks_are_settled_in_pieces) {
+ * many were converted before it. */
+Test(codec_moved, masks_are_converted_in_pieces) {
     enum {
         SIDE = 67
     };
@@ -398,9 +398,9 @@ Test(codec_moved, masks_are_settled_in_pieces) {
         struct codec_error error;
         attn_tensor mask;
         codec_expect_mask(value);
-        cr_expect_eq(codec_unsettled(document), SIDE * SIDE);
-        while (codec_unsettled(document) > 0) {
-            cr_assert(codec_settle(document, most, &error));
+        cr_expect_eq(codec_unconverted(document), SIDE * SIDE);
+        while (codec_unconverted(document) > 0) {
+            cr_assert(codec_convert(document, most, &error));
         }
         const bool good = codec_as_mask(document, value, 2, 2, &mask, &error);
         cr_expect_eq(good, wrong == 0, "%s", good ? "" : error.message);

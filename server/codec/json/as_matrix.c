@@ -5,8 +5,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "codec/convert.h"
 #include "codec/json/refuse.h"
-#include "codec/settle.h"
 
 size_t codec_shape(const struct codec_value *value, size_t shape[static ATTN_MAX_RANK]) {
     if (codec_kind_of(value) != CODEC_TENSOR) {
@@ -62,7 +62,7 @@ static struct lifted *find_tensor(const struct codec_document *document,
                         "must be a matrix of numbers, not of booleans");
         return NULL;
     }
-    assert(tensor == NULL || (tensor->rest & LIFT_TYPE) == 0);
+    assert(tensor == NULL || (tensor->pending & CONVERT_TYPE) == 0);
     return tensor;
 }
 
@@ -73,8 +73,8 @@ static struct lifted *find_numbers(const struct codec_document *document,
     struct lifted *tensor = find_tensor(document, value, min_rank, max_rank, error);
     if (tensor != NULL) {
         codec_expect_reals(document, value);
-        if ((tensor->rest & LIFT_NARROW) != 0) {
-            settle_narrow(document, tensor);
+        if ((tensor->pending & CONVERT_NARROW) != 0) {
+            convert_narrow(document, tensor);
         }
     }
     return tensor;
@@ -210,7 +210,7 @@ bool codec_as_mask(struct codec_document *document, const struct codec_value *va
     if (tensor == NULL) {
         return false;
     }
-    settle_mask(document, tensor);
+    convert_mask(document, tensor);
     if (tensor->first_wrong != LIFT_NONE) {
         return document_refuse_element(document, value, tensor, tensor->first_wrong,
                                        "true, false, 1 or 0", error);

@@ -20,11 +20,11 @@ enum {
 };
 #define LIFT_NONE ((size_t)-1)
 
-/* The work that settle.c still has to do on each number of an array, as bits. */
+/* The conversions of all numbers of an array that convert.c has still to make, as bits. */
 enum {
-    LIFT_TYPE = 1,   /* the number must be one of another type, and may have to be rounded to it */
-    LIFT_NARROW = 2, /* the float64 number becomes float32 */
-    LIFT_MASK = 4    /* the number becomes a byte, 0 or 1 */
+    CONVERT_TYPE = 1, /* the number must be one of another type, and may have to be rounded to it */
+    CONVERT_NARROW = 2, /* the float64 number becomes float32 */
+    CONVERT_MASK = 4    /* the number becomes a byte, 0 or 1 */
 };
 
 /* The numbers of which a double does not tell to which float32 or half their text is rounded: the
@@ -59,12 +59,12 @@ struct lifted {
     int type;      /* the enum codec_type of a tensor that has a datatype; 0 in a body of JSON */
     struct lifted_sides sides;
     const struct codec_value *value; /* the place of the array in the document, for messages */
-    /* Only settle.c uses the rest. */
-    unsigned rest;      /* LIFT_TYPE, LIFT_NARROW, LIFT_MASK */
-    size_t settled;     /* numbers to which the lowest bit of `rest` is done */
-    bool boolean;       /* LIFT_TYPE: the type is BOOL, so the numbers 0 and 1 stand for booleans */
-    bool ones;          /* LIFT_MASK: one of the numbers so far is not 0 */
-    bool zeros;         /* the array was a mask of numbers, all of which were 0 */
+    /* Only convert.c uses the rest. */
+    unsigned pending; /* CONVERT_TYPE, CONVERT_NARROW, CONVERT_MASK */
+    size_t converted; /* numbers to which the lowest bit of `pending` is done */
+    bool boolean; /* CONVERT_TYPE: the type is BOOL, so the numbers 0 and 1 stand for booleans */
+    bool ones;    /* CONVERT_MASK: one of the numbers so far is not 0 */
+    bool zeros;   /* the array was a mask of numbers, all of which were 0 */
     size_t first_wrong; /* the first number that is none of its type or of a mask, or LIFT_NONE */
 };
 

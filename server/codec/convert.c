@@ -1,8 +1,8 @@
-/* settle.c - what must be done to every number of a matrix after it has arrived: the numbers of a
+/* convert.c - what must be done to every number of a matrix after it has arrived: the numbers of a
  * mask become bytes, numbers in the JSON of a datatype are checked and rounded, and the float64
  * numbers of JSON become float32. A matrix may be as long as a body, so all of it can be done in
  * chunks. */
-#include "codec/settle.h"
+#include "codec/convert.h"
 
 #include <assert.h>
 #include <float.h>
@@ -37,9 +37,9 @@ enum {
 BYTES_OF(bytes_of_floats, float)
 BYTES_OF(bytes_of_doubles, double)
 
-/* Settles `count` numbers of a mask from `first` on. The bytes replace the numbers in place: byte i
- * is written after number i was read, and lies before number i + 1. */
-static void settle_bytes(struct lifted *array, size_t first, size_t count) {
+/* Converts `count` numbers of a mask from `first` on. The bytes replace the numbers in place: byte
+ * i is written after number i was read, and lies before number i + 1. */
+static void convert_bytes(struct lifted *array, size_t first, size_t count) {
     unsigned char block[BLOCK];
     unsigned ones = array->ones;
     for (size_t done = 0, part; done < count; done += part) {
@@ -80,7 +80,7 @@ static size_t find_wrong(const double *numbers, size_t count, enum codec_type ty
 
 /* Moves the next of `count` doubles whose texts lie beside them by their last bit to the side of
  * the text. Then they are rounded as the text is. */
-static void lean(struct lifted *array, size_t first, size_t count) {
+static void move_to_sides(struct lifted *array, size_t first, size_t count) {
     struct lifted_sides *sides = &array->sides;
     for (; sides->next < sides->count && sides->list[sides->next] / 2 < first + count;
          sides->next++) {
@@ -136,14 +136,14 @@ static size_t round_to_halves(double *numbers, size_t count) {
     return count;
 }
 
-/* Settles `count` numbers of a datatype from `first` on. */
-static void settle_type(struct lifted *array, size_t first, size_t count) {
+/* Converts `count` numbers of a datatype from `first` on. */
+static void convert_type(struct lifted *array, size_t first, size_t count) {
     double *numbers = (double *)array->data + first;
     const enum codec_type type = (enum codec_type)array->type;
     size_t fit = count;
     assert(array->dtype == ATTN_FLOAT64);
     if (type == CODEC_TYPE_FP16 || type == CODEC_TYPE_FP32) {
-        lean(array, first, count);
+        move_to_sides(array, first, count);
         fit = (type == CODEC_TYPE_FP16 ? round_to_halves : round_to_floats)(numbers, count);
     } else if (!codec_type_is_float(type)) {
         fit = find_wrong(numbers, count, type);
@@ -168,9 +168,9 @@ static void note_range(struct lifted *array, const double *numbers, size_t first
 
 /* Makes float32 of `count` numbers from `first` on, in place: a block is written after it was read,
  * and lies before the next one. */
-static void settle_floats(struct lifted *array, size_t first, size_t count) {
+static void convert_floats(struct lifted *array, size_t first, size_t count) {
     float block[BLOCK];
-    lean(array, first, count);
+    move_to_sides(array, first, count);
     for (size_t done = 0, part; done < count; done += part) {
         const double *numbers = (const double *)array->data + first + done;
         unsigned infinite = 0;
@@ -186,90 +186,91 @@ static void settle_floats(struct lifted *array, size_t first, size_t count) {
     }
 }
 
-/* -------------------------------------------------------------------------------------- steps */
+/* ---------------------------------------------------------------------------------- conversions */
 
-/* Ends a step, of which all numbers are settled. */
-static void end_step(struct lifted *array, struct account *account) {
-    const unsigned step = array->rest & -array->rest;
-    array->rest -= step;
-    array->settled = 0;
-    if (step == LIFT_TYPE) {
+/* Ends the first pending conversion, which all numbers have had. */
+static void end_conversion(struct lifted *array, struct account *account) {
+    const unsigned conversion = array->pending & -array->pending;
+    array->pending -= conversion;
+    array->converted = 0;
+    if (conversion == CONVERT_TYPE) {
         return;
     }
-    array->zeros = step == LIFT_MASK && array->count > 0 && !array->ones && !array->boolean;
-    array->dtype = step == LIFT_MASK ? ATTN_BOOL : ATTN_FLOAT32;
+    array->zeros =
+        conversion == CONVERT_MASK && array->count > 0 && !array->ones && !array->boolean;
+    array->dtype = conversion == CONVERT_MASK ? ATTN_BOOL : ATTN_FLOAT32;
     lifted_drop_sides(array, account);
     lifted_trim(array, account);
 }
 
-/* Settles at most `most` numbers of an array. Returns how many. */
-static size_t settle_array(struct lifted *array, struct account *account, size_t most) {
+/* Converts at most `most` numbers of an array. Returns how many. */
+static size_t convert_tensor(struct lifted *array, struct account *account, size_t most) {
     size_t done = 0;
-    while (array->rest != 0 && array->first_wrong == LIFT_NONE && done < most) {
-        const size_t left = array->count - array->settled;
+    while (array->pending != 0 && array->first_wrong == LIFT_NONE && done < most) {
+        const size_t left = array->count - array->converted;
         const size_t part = left < most - done ? left : most - done;
-        ((array->rest & LIFT_TYPE) != 0     ? settle_type
-         : (array->rest & LIFT_NARROW) != 0 ? settle_floats
-                                            : settle_bytes)(array, array->settled, part);
-        array->settled += part;
+        ((array->pending & CONVERT_TYPE) != 0     ? convert_type
+         : (array->pending & CONVERT_NARROW) != 0 ? convert_floats
+                                                  : convert_bytes)(array, array->converted, part);
+        array->converted += part;
         done += part;
         if (part == left && array->first_wrong == LIFT_NONE) {
-            end_step(array, account);
+            end_conversion(array, account);
         }
     }
     return done;
 }
 
-void settle_expect_type(struct lifted *array, enum codec_type type, attn_dtype dtype) {
+void convert_expect_type(struct lifted *array, enum codec_type type, attn_dtype dtype) {
     const bool is_float = codec_type_is_float(type);
     array->type = (int)type;
     array->boolean = type == CODEC_TYPE_BOOL;
     if (array->dtype == ATTN_FLOAT64) {
-        array->rest |= !is_float || type < CODEC_TYPE_FP64 ? LIFT_TYPE : 0;
-        array->rest |= dtype == ATTN_FLOAT32 && array->own ? LIFT_NARROW : 0;
+        array->pending |= !is_float || type < CODEC_TYPE_FP64 ? CONVERT_TYPE : 0;
+        array->pending |= dtype == ATTN_FLOAT32 && array->own ? CONVERT_NARROW : 0;
     }
 }
 
-void settle_narrow(const struct codec_document *document, struct lifted *array) {
-    array->rest |= LIFT_NARROW;
-    settle_array(array, codec_document_account(document), SIZE_MAX);
+void convert_narrow(const struct codec_document *document, struct lifted *array) {
+    array->pending |= CONVERT_NARROW;
+    convert_tensor(array, codec_document_account(document), SIZE_MAX);
 }
 
-void settle_mask(struct codec_document *document, struct lifted *array) {
+void convert_mask(struct codec_document *document, struct lifted *array) {
     if (array->dtype != ATTN_BOOL) {
-        array->rest |= LIFT_MASK;
-        settle_array(array, codec_document_account(document), SIZE_MAX);
+        array->pending |= CONVERT_MASK;
+        convert_tensor(array, codec_document_account(document), SIZE_MAX);
     }
 }
 
 void codec_expect_mask(const struct codec_value *value) {
     if (codec_kind_of(value) == CODEC_TENSOR && document_tensor(value)->dtype != ATTN_BOOL) {
-        document_tensor(value)->rest |= LIFT_MASK;
+        document_tensor(value)->pending |= CONVERT_MASK;
     }
 }
 
 void codec_expect_reals(const struct codec_document *document, const struct codec_value *value) {
     if (codec_kind_of(value) == CODEC_TENSOR && codec_document_dtype(document) == ATTN_FLOAT32 &&
         document_tensor(value)->dtype == ATTN_FLOAT64 && !document_tensor(value)->own) {
-        document_tensor(value)->rest |= LIFT_NARROW;
+        document_tensor(value)->pending |= CONVERT_NARROW;
     }
 }
 
-/* Returns the next tensor after this one that has numbers to be settled, or NULL. */
-static struct lifted *next_unsettled(const struct codec_document *document,
-                                     const struct lifted *after) {
+/* Returns the next tensor after this one that has numbers to be converted, or NULL. */
+static struct lifted *next_unconverted(const struct codec_document *document,
+                                       const struct lifted *after) {
     struct lifted *array = document_next_tensor(document, after);
-    while (array != NULL && (array->rest == 0 || array->first_wrong != LIFT_NONE)) {
+    while (array != NULL && (array->pending == 0 || array->first_wrong != LIFT_NONE)) {
         array = document_next_tensor(document, array);
     }
     return array;
 }
 
-size_t codec_unsettled(const struct codec_document *document) {
+size_t codec_unconverted(const struct codec_document *document) {
     size_t count = 0;
-    for (const struct lifted *array = next_unsettled(document, NULL); array != NULL;
-         array = next_unsettled(document, array)) {
-        count += (size_t)__builtin_popcount(array->rest) * array->count - array->settled;
+    for (const struct lifted *array = next_unconverted(document, NULL); array != NULL;
+         array = next_unconverted(document, array)) {
+        count += (size_t)__builtin_popcount(array->pending) * array->count - array->converted;
     }
     return count;
 }
@@ -283,11 +284,11 @@ static bool refuse_wrong(const struct codec_document *document, const struct lif
     return document_refuse_element(document, array->value, array, array->first_wrong, rule, error);
 }
 
-bool codec_settle(struct codec_document *document, size_t most, struct codec_error *error) {
-    for (struct lifted *array = next_unsettled(document, NULL); array != NULL && most > 0;
-         array = next_unsettled(document, array)) {
-        most -= settle_array(array, codec_document_account(document), most);
-        if (array->first_wrong != LIFT_NONE && (array->rest & LIFT_TYPE) != 0) {
+bool codec_convert(struct codec_document *document, size_t most, struct codec_error *error) {
+    for (struct lifted *array = next_unconverted(document, NULL); array != NULL && most > 0;
+         array = next_unconverted(document, array)) {
+        most -= convert_tensor(array, codec_document_account(document), most);
+        if (array->first_wrong != LIFT_NONE && (array->pending & CONVERT_TYPE) != 0) {
             return refuse_wrong(document, array, error);
         }
     }
