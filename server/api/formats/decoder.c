@@ -179,18 +179,18 @@ static bool list_safetensors(struct build *build, enum codec_type *floats,
             .name = list[i].name,
             .form = {.type = list[i].type, .rank = list[i].rank, .bytes = list[i].bytes}};
         memcpy(tensor.form.shape, list[i].shape, sizeof tensor.form.shape);
-        if (!build_tensor(build, &tensor, error)) {
+        if (!build_add_tensor(build, &tensor, error)) {
             return false;
         }
     }
-    if (!build_type(build, header.metadata, floats, error)) {
+    if (!build_find_dtype(build, header.metadata, floats, error)) {
         return false;
     }
     const struct codec_value *option =
         header.metadata != NULL ? codec_at(header.metadata, 0) : NULL;
     for (; option != NULL; option = codec_next(option)) {
         if (strcmp(codec_name(option), "format") != 0 &&
-            !build_option(build, codec_name(option), option, error)) {
+            !build_add_option(build, codec_name(option), option, error)) {
             return false;
         }
     }

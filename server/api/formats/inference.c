@@ -244,7 +244,7 @@ static bool read_input(struct decoder *decoder, struct build *build,
         return false;
     }
     tensor.data = binary ? NULL : codec_given(input, "data");
-    return build_tensor(build, &tensor, error);
+    return build_add_tensor(build, &tensor, error);
 }
 
 /* -------------------------------------------------------------------------------------- outputs */
@@ -344,7 +344,7 @@ static bool read_outputs(struct decoder *decoder, struct build *build,
         return codec_fail(decoder->document, outputs, error,
                           "give outputs or the parameter \"return\", not both");
     }
-    if (returns && (list = build_member(build, "return", CODEC_ARRAY, error)) == NULL) {
+    if (returns && (list = build_add_member(build, "return", CODEC_ARRAY, error)) == NULL) {
         return false;
     }
     for (; output != NULL; output = codec_next(output)) {
@@ -382,7 +382,7 @@ static bool read_reserved(struct decoder *decoder, struct build *build, const ch
         return false;
     }
     struct codec_value *seconds =
-        microseconds > 0 ? build_member(build, name, CODEC_NUMBER, error) : NULL;
+        microseconds > 0 ? build_add_member(build, name, CODEC_NUMBER, error) : NULL;
     if (seconds != NULL) {
         codec_set_number(seconds, (double)microseconds * 1e-6);
     }
@@ -399,7 +399,7 @@ static bool read_options(struct decoder *decoder, struct build *build,
     for (; value != NULL; value = codec_next(value)) {
         bool known = false;
         if (!read_reserved(decoder, build, codec_name(value), value, &known, error) ||
-            (!known && !build_option(build, codec_name(value), value, error))) {
+            (!known && !build_add_option(build, codec_name(value), value, error))) {
             return false;
         }
     }
@@ -450,7 +450,7 @@ bool inference_read(struct decoder *decoder, struct build *build, struct codec_e
         }
     }
     const struct codec_value *parameters = codec_given(root, "parameters");
-    return build_type(build, parameters, &decoder->floats, error) &&
+    return build_find_dtype(build, parameters, &decoder->floats, error) &&
            read_options(decoder, build, parameters, error) &&
            read_outputs(decoder, build, codec_given(root, "outputs"), error);
 }
