@@ -63,7 +63,7 @@ static bool read_type(const struct codec_document *document, const struct codec_
 /* Reads a shape, each of whose elements takes at most `most` bytes. An axis has at least `least`
  * elements; an empty one counts as one element of its tensor. */
 static bool read_shape(const struct codec_document *document, const struct codec_value *shape,
-                       const char *name, int64_t least, size_t most, struct codec_tensor_form *form,
+                       const char *name, int64_t least, size_t most, struct codec_tensor_spec *spec,
                        struct codec_error *error) {
     int64_t axes[ATTN_MAX_RANK];
     size_t count = 0;
@@ -85,10 +85,10 @@ static bool read_shape(const struct codec_document *document, const struct codec
         return binary_refuse(document, shape, name, error, "has %zu axes; it must have 1 to %d",
                              count, (int)ATTN_MAX_RANK);
     }
-    form->rank = (int)count;
+    spec->rank = (int)count;
     for (size_t axis = 0; axis < count; axis++) {
-        form->shape[axis] = (size_t)axes[axis];
-        if (__builtin_mul_overflow(most, axes[axis] > 0 ? form->shape[axis] : 1, &most)) {
+        spec->shape[axis] = (size_t)axes[axis];
+        if (__builtin_mul_overflow(most, axes[axis] > 0 ? spec->shape[axis] : 1, &most)) {
             return binary_refuse(document, shape, name, error,
                                  "has a shape of more bytes than a file can have");
         }
@@ -96,44 +96,44 @@ static bool read_shape(const struct codec_document *document, const struct codec
     return true;
 }
 
-bool codec_as_form(const struct codec_document *document, const struct codec_value *type,
+bool codec_as_spec(const struct codec_document *document, const struct codec_value *type,
                    const struct codec_value *shape, const char *name,
-                   const char *const names[static CODEC_TYPE_COUNT], struct codec_tensor_form *form,
+                   const char *const names[static CODEC_TYPE_COUNT], struct codec_tensor_spec *spec,
                    struct codec_error *error) {
     /* An element takes the bytes of a double at most in a document. */
-    if (!read_type(document, type, name, names, &form->type, error) ||
-        !read_shape(document, shape, name, 0, sizeof(double), form, error)) {
+    if (!read_type(document, type, name, names, &spec->type, error) ||
+        !read_shape(document, shape, name, 0, sizeof(double), spec, error)) {
         return false;
     }
-    form->texts = form->own = form->exact = false;
-    form->bytes = codec_type_size(form->type) * codec_count(form->rank, form->shape);
+    spec->texts = spec->own = spec->exact = false;
+    spec->bytes = codec_type_size(spec->type) * codec_count(spec->rank, spec->shape);
     return true;
 }
 
-bool codec_as_texts_form(const struct codec_document *document, const struct codec_value *shape,
-                         const char *name, struct codec_tensor_form *form,
+bool codec_as_texts_spec(const struct codec_document *document, const struct codec_value *shape,
+                         const char *name, struct codec_tensor_spec *spec,
                          struct codec_error *error) {
-    if (!read_shape(document, shape, name, 1, sizeof(uint32_t), form, error)) {
+    if (!read_shape(document, shape, name, 1, sizeof(uint32_t), spec, error)) {
         return false;
     }
-    form->type = CODEC_TYPE_UINT8;
-    form->texts = true;
-    form->own = form->exact = false;
-    const size_t count = codec_count(form->rank, form->shape);
+    spec->type = CODEC_TYPE_UINT8;
+    spec->texts = true;
+    spec->own = spec->exact = false;
+    const size_t count = codec_count(spec->rank, spec->shape);
     return count <= CODEC_MAX_WORDS ||
            binary_refuse(document, shape, name, error, "has %zu texts; it may have at most %d",
                          count, CODEC_MAX_WORDS);
 }
 
-attn_dtype codec_form_dtype(const struct codec_tensor_form *form, attn_dtype document) {
-    if (form->exact) {
+attn_dtype codec_spec_dtype(const struct codec_tensor_spec *spec, attn_dtype document) {
+    if (spec->exact) {
         return ATTN_FLOAT64;
     }
-    if (!form->own) {
+    if (!spec->own) {
         return document;
     }
-    return codec_type_size(form->type) > 4 ||
-                   (codec_type_size(form->type) == 4 && !codec_type_is_float(form->type))
+    return codec_type_size(spec->type) > 4 ||
+                   (codec_type_size(spec->type) == 4 && !codec_type_is_float(spec->type))
                ? ATTN_FLOAT64
                : ATTN_FLOAT32;
 }
@@ -279,25 +279,25 @@ void codec_clear_special(const struct codec_value *value, size_t first, size_t e
 /* ------------------------------------------------------------------------------------ stream */
 
 bool codec_expect(struct codec_stream *stream, const struct codec_value *value,
-                  const struct codec_tensor_form *form, struct codec_error *error) {
+                  const struct codec_tensor_spec *spec, struct codec_error *error) {
     struct codec_document *document = stream->document;
-    const attn_dtype dtype = form->type == CODEC_TYPE_BOOL || form->texts
+    const attn_dtype dtype = spec->type == CODEC_TYPE_BOOL || spec->texts
                                  ? ATTN_BOOL
-                                 : codec_form_dtype(form, codec_document_dtype(document));
-    const size_t elements = form->bytes / codec_type_size(form->type);
-    struct lifted *tensor = document_new_tensor(document, value, dtype, form->rank, NULL);
+                                 : codec_spec_dtype(spec, codec_document_dtype(document));
+    const size_t elements = spec->bytes / codec_type_size(spec->type);
+    struct lifted *tensor = document_new_tensor(document, value, dtype, spec->rank, NULL);
     assert(stream->count < CODEC_MAX_TENSORS);
     if (tensor == NULL) {
         return codec_no_memory(error);
     }
-    tensor->own = form->own || form->exact;
-    tensor->type = (int)form->type;
+    tensor->own = spec->own || spec->exact;
+    tensor->type = (int)spec->type;
     tensor->arrived = true;
     tensor->capacity = 0;
     tensor->data = tensor->few; /* of a tensor without elements, no byte of which arrives */
-    tensor->texts = form->texts ? codec_count(form->rank, form->shape) : 0;
-    memcpy(tensor->shape, form->shape, sizeof tensor->shape);
-    stream->list[stream->count++] = (struct codec_expected){value, tensor, form->type, elements};
+    tensor->texts = spec->texts ? codec_count(spec->rank, spec->shape) : 0;
+    memcpy(tensor->shape, spec->shape, sizeof tensor->shape);
+    stream->list[stream->count++] = (struct codec_expected){value, tensor, spec->type, elements};
     return true;
 }
 

@@ -22,7 +22,7 @@ bool codec_is_lfs_pointer(const unsigned char prefix[static SAFETENSORS_PREFIX])
 }
 
 /* Reads the type and the shape of a tensor of a file. */
-static bool read_form(const struct codec_document *document, const struct codec_value *value,
+static bool read_spec(const struct codec_document *document, const struct codec_value *value,
                       struct codec_stored *tensor, struct codec_error *error) {
     const struct codec_value *type = codec_get(value, "dtype"), *shape = codec_get(value, "shape");
     const char *text;
@@ -57,19 +57,19 @@ static bool read_form(const struct codec_document *document, const struct codec_
 }
 
 /* Reads the type and the shape of a tensor of a body. */
-static bool read_narrow_form(const struct codec_document *document, const struct codec_value *value,
+static bool read_narrow_spec(const struct codec_document *document, const struct codec_value *value,
                              struct codec_stored *tensor, struct codec_error *error) {
     static const char *const keys[] = {"dtype", "shape", "data_offsets"};
     const struct codec_keys known = {.names = keys, .count = sizeof keys / sizeof *keys};
-    struct codec_tensor_form form;
+    struct codec_tensor_spec spec;
     if (!codec_check_keys(document, value, &known, error) ||
-        !codec_as_form(document, codec_get(value, "dtype"), codec_get(value, "shape"), tensor->name,
-                       codec_safetensors_types, &form, error)) {
+        !codec_as_spec(document, codec_get(value, "dtype"), codec_get(value, "shape"), tensor->name,
+                       codec_safetensors_types, &spec, error)) {
         return false;
     }
-    tensor->type = form.type;
-    tensor->rank = form.rank;
-    memcpy(tensor->shape, form.shape, sizeof tensor->shape);
+    tensor->type = spec.type;
+    tensor->rank = spec.rank;
+    memcpy(tensor->shape, spec.shape, sizeof tensor->shape);
     return true;
 }
 
@@ -102,7 +102,7 @@ static bool read_tensor(const struct codec_document *document, const struct code
     int64_t offsets[2];
     size_t count;
     tensor->name = codec_name(value);
-    if (!(is_body ? read_narrow_form : read_form)(document, value, tensor, error)) {
+    if (!(is_body ? read_narrow_spec : read_spec)(document, value, tensor, error)) {
         return false;
     }
     const struct codec_value *range = codec_get(value, "data_offsets");

@@ -38,7 +38,7 @@ bool codec_is_lfs_pointer(const unsigned char prefix[static SAFETENSORS_PREFIX])
 /* Reads the header of a file that has so many bytes after it, or of a body. The bytes of the
  * tensors must follow one another without gaps or overlaps. A tensor of a file may have any number
  * of axes, no elements, or a type that this program does not read; one of a body is what
- * codec_as_form() takes. Errors: CODEC_CONTENT; the message names the tensor and the rule. */
+ * codec_as_spec() takes. Errors: CODEC_CONTENT; the message names the tensor and the rule. */
 #define SAFETENSORS_BODY SIZE_MAX
 bool codec_safetensors_read(const struct codec_document *document, size_t bytes,
                             struct codec_safetensors *header, struct codec_error *error);

@@ -12,14 +12,14 @@
 static struct outcome move_value(struct codec_document *document, const struct codec_value *value,
                                  enum codec_type type, const size_t shape[2], bool wide) {
     struct outcome outcome = {.document = document};
-    const struct codec_tensor_form form = {.type = type,
+    const struct codec_tensor_spec spec = {.type = type,
                                            .rank = 2,
                                            .shape = {shape[0], shape[1]},
                                            .bytes = shape[0] * shape[1] * codec_type_size(type)};
     struct codec_value *root = codec_make_value(document, NULL, NULL, CODEC_OBJECT);
     struct codec_value *at = codec_make_value(document, root, "T0", CODEC_NULL);
     codec_set_dtype(document, wide ? ATTN_FLOAT64 : ATTN_FLOAT32);
-    bool good = codec_move_tensor(document, at, value, &form, &outcome.error);
+    bool good = codec_move_tensor(document, at, value, &spec, &outcome.error);
     codec_set_root(document, root);
     for (size_t left; good && (left = codec_unconverted(document)) > 0;) {
         good = codec_convert(document, 1, &outcome.error);

@@ -165,13 +165,13 @@ static bool ask_words(const struct ask *ask, char *out, struct codec_error *erro
     return true;
 }
 
-/* The form of a tensor of a type "t" and a shape "s". */
-static bool ask_form(const struct ask *ask, char *out, struct codec_error *error) {
-    struct codec_tensor_form form = {.bytes = 0};
+/* The spec of a tensor of a type "t" and a shape "s". */
+static bool ask_spec(const struct ask *ask, char *out, struct codec_error *error) {
+    struct codec_tensor_spec spec = {.bytes = 0};
     const bool good =
-        codec_as_form(ask->document, member(ask->document, "t"), member(ask->document, "s"), "W\"Q",
-                      codec_safetensors_types, &form, error);
-    sprintf(out, "%zu", form.bytes);
+        codec_as_spec(ask->document, member(ask->document, "t"), member(ask->document, "s"), "W\"Q",
+                      codec_safetensors_types, &spec, error);
+    sprintf(out, "%zu", spec.bytes);
     return good;
 }
 
@@ -208,7 +208,7 @@ static const struct {
     {"text", ask_text},      {"integer", ask_integer}, {"integers", ask_integers},
     {"choice", ask_choice},  {"real", ask_real},       {"reals", ask_matrix},
     {"or_null", ask_matrix}, {"mask", ask_matrix},     {"words", ask_words},
-    {"form", ask_form},      {"header", ask_header},
+    {"spec", ask_spec},      {"header", ask_header},
 };
 
 /* Returns the value at a pointer such as "/a/0"; NULL if there is none. */

@@ -47,8 +47,8 @@ bool build_add_tensor(struct build *build, const struct build_tensor *tensor,
     }
     struct build_tensor *own = &build->tensors[build->tensor_count++];
     *own = *tensor;
-    own->form.own = object != build->call;
-    own->form.exact = !own->form.own && fields_is_exact(name);
+    own->spec.own = object != build->call;
+    own->spec.exact = !own->spec.own && fields_is_exact(name);
     own->member = codec_make_value(build->document, object, name, CODEC_NULL);
     return own->member != NULL || codec_no_memory(error);
 }
@@ -71,9 +71,9 @@ static bool set_text(struct build *build, struct codec_value *value, const char 
 static enum codec_type type_of_tensors(const struct build *build) {
     unsigned types = 0;
     for (size_t i = 0; i < build->tensor_count; i++) {
-        const struct codec_tensor_form *form = &build->tensors[i].form;
-        const bool counts = codec_type_is_float(form->type) && !form->own;
-        types |= counts ? 1u << form->type : 0; /* texts have no float type */
+        const struct codec_tensor_spec *spec = &build->tensors[i].spec;
+        const bool counts = codec_type_is_float(spec->type) && !spec->own;
+        types |= counts ? 1u << spec->type : 0; /* texts have no float type */
     }
     return (types & 1u << CODEC_TYPE_FP64) != 0 ? CODEC_TYPE_FP64
            : types == 1u << CODEC_TYPE_FP16     ? CODEC_TYPE_FP16
@@ -153,9 +153,9 @@ bool build_end(struct build *build, struct codec_stream *stream, struct codec_er
     for (size_t i = 0; i < build->tensor_count; i++) {
         const struct build_tensor *tensor = &build->tensors[i];
         const bool good = tensor->data == NULL
-                              ? codec_expect(stream, tensor->member, &tensor->form, error)
-                              : (tensor->form.texts ? codec_move_texts : codec_move_tensor)(
-                                    document, tensor->member, tensor->data, &tensor->form, error);
+                              ? codec_expect(stream, tensor->member, &tensor->spec, error)
+                              : (tensor->spec.texts ? codec_move_texts : codec_move_tensor)(
+                                    document, tensor->member, tensor->data, &tensor->spec, error);
         if (!good) {
             return false;
         }

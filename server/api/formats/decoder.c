@@ -74,7 +74,7 @@ bool decoder_begin(struct api_request *request) {
     decoder->format = inference ? API_INFERENCE : is_bytes ? API_SAFETENSORS : API_JSON;
     decoder->fields = fields;
     decoder->model = request->name;
-    decoder->form = strcmp(http->media_type, FORM) == 0;
+    decoder->is_web_form = strcmp(http->media_type, FORM) == 0;
     decoder->json_size = SIZE_MAX;
     decoder->floats = CODEC_TYPE_FP32;
     decoder->stage = decoder->format == API_SAFETENSORS ? DECODER_IN_PREFIX : DECODER_IN_JSON;
@@ -152,7 +152,7 @@ static bool refuse_json(const struct decoder *decoder, struct codec_error *error
         snprintf(said.message + used, sizeof said.message - used,
                  "; the body must be JSON, such as %s%s",
                  example_of(decoder->format, decoder->fields),
-                 decoder->form ? ", and not a form" : "");
+                 decoder->is_web_form ? ", and not a form" : "");
     }
     if (decoder->format == API_INFERENCE && said.pointer[0] != '\0') {
         return refuse(error, said.status, "%s: %s", said.pointer, said.message);
@@ -177,8 +177,8 @@ static bool list_safetensors(struct build *build, enum codec_type *floats,
     for (size_t i = 0; i < header.count; i++) {
         struct build_tensor tensor = {
             .name = list[i].name,
-            .form = {.type = list[i].type, .rank = list[i].rank, .bytes = list[i].bytes}};
-        memcpy(tensor.form.shape, list[i].shape, sizeof tensor.form.shape);
+            .spec = {.type = list[i].type, .rank = list[i].rank, .bytes = list[i].bytes}};
+        memcpy(tensor.spec.shape, list[i].shape, sizeof tensor.spec.shape);
         if (!build_add_tensor(build, &tensor, error)) {
             return false;
         }
