@@ -23,7 +23,7 @@ bool codec_is_lfs_pointer(const unsigned char prefix[static SAFETENSORS_PREFIX])
 
 /* Reads the type and the shape of a tensor of a file. */
 static bool read_spec(const struct codec_document *document, const struct codec_value *value,
-                      struct codec_stored *tensor, struct codec_error *error) {
+                      struct codec_header_tensor *tensor, struct codec_error *error) {
     const struct codec_value *type = codec_get(value, "dtype"), *shape = codec_get(value, "shape");
     const char *text;
     int64_t axes[ATTN_MAX_RANK];
@@ -58,7 +58,7 @@ static bool read_spec(const struct codec_document *document, const struct codec_
 
 /* Reads the type and the shape of a tensor of a body. */
 static bool read_narrow_spec(const struct codec_document *document, const struct codec_value *value,
-                             struct codec_stored *tensor, struct codec_error *error) {
+                             struct codec_header_tensor *tensor, struct codec_error *error) {
     static const char *const keys[] = {"dtype", "shape", "data_offsets"};
     const struct codec_keys known = {.names = keys, .count = sizeof keys / sizeof *keys};
     struct codec_tensor_spec spec;
@@ -75,7 +75,7 @@ static bool read_narrow_spec(const struct codec_document *document, const struct
 
 /* Checks that a tensor has as many bytes by its data_offsets as by its dtype and shape. */
 static bool check_bytes(const struct codec_document *document, const struct codec_value *value,
-                        bool is_body, const struct codec_stored *tensor,
+                        bool is_body, const struct codec_header_tensor *tensor,
                         struct codec_error *error) {
     if (tensor->type == CODEC_TYPE_COUNT || tensor->rank < 0) {
         return true;
@@ -98,7 +98,8 @@ static bool check_bytes(const struct codec_document *document, const struct code
 }
 
 static bool read_tensor(const struct codec_document *document, const struct codec_value *value,
-                        bool is_body, struct codec_stored *tensor, struct codec_error *error) {
+                        bool is_body, struct codec_header_tensor *tensor,
+                        struct codec_error *error) {
     int64_t offsets[2];
     size_t count;
     tensor->name = codec_name(value);
@@ -134,7 +135,7 @@ static bool read_metadata(const struct codec_document *document, const struct co
 
 /* An empty tensor stands before the one that begins at the same byte. */
 static int by_begin(const void *a, const void *b) {
-    const struct codec_stored *left = a, *right = b;
+    const struct codec_header_tensor *left = a, *right = b;
     return left->begin != right->begin ? (left->begin > right->begin ? 1 : -1)
                                        : (left->bytes > 0) - (right->bytes > 0);
 }
@@ -146,7 +147,7 @@ static bool check_order(const struct codec_document *document, struct codec_safe
     *end = 0;
     qsort(header->list, header->count, sizeof *header->list, by_begin);
     for (size_t i = 0; i < header->count; i++) {
-        const struct codec_stored *tensor = &header->list[i];
+        const struct codec_header_tensor *tensor = &header->list[i];
         if (tensor->begin != *end) {
             return binary_refuse(document, codec_get(codec_root(document), tensor->name),
                                  tensor->name, error,

@@ -13,7 +13,7 @@ enum {
 };
 
 /* One tensor of a header. */
-struct codec_stored {
+struct codec_header_tensor {
     const char *name;     /* borrowed from the document of the header */
     enum codec_type type; /* CODEC_TYPE_COUNT: a type that this program does not read */
     int rank;             /* 0 to ATTN_MAX_RANK; -1: it has more axes */
@@ -23,7 +23,7 @@ struct codec_stored {
 
 /* The tensors of a header in the order of their bytes. */
 struct codec_safetensors {
-    struct codec_stored *list; /* the caller gives it, with room for `most` */
+    struct codec_header_tensor *list; /* the caller gives it, with room for `most` */
     size_t most, count;
     const struct codec_value *metadata; /* an object of texts, borrowed, or NULL */
 };

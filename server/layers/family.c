@@ -308,7 +308,7 @@ bool family_find(struct layer_model *model, const struct family_tensor *tensors,
     struct search s = {.model = model, .tensors = tensors, .count = count, .config = config};
     size_t found = 0, prefix;
     for (size_t i = 0; i < count; i++) {
-        found += family_of(&s, tensors[i].stored.name, &prefix) != NULL;
+        found += family_of(&s, tensors[i].header.name, &prefix) != NULL;
     }
     if (account_take(config->account, (found + 1) * sizeof *model->layers)) {
         model->layers = calloc(found + 1, sizeof *model->layers);
@@ -317,11 +317,11 @@ bool family_find(struct layer_model *model, const struct family_tensor *tensors,
         return false;
     }
     for (size_t i = 0; i < count; i++) {
-        s.family = family_of(&s, tensors[i].stored.name, &s.prefix_size);
+        s.family = family_of(&s, tensors[i].header.name, &s.prefix_size);
         if (s.family == NULL) {
             continue;
         }
-        s.prefix = tensors[i].stored.name;
+        s.prefix = tensors[i].header.name;
         s.layer = &model->layers[model->count++];
         s.layer->model = model;
         s.layer->family = s.family->name;

@@ -177,7 +177,7 @@ static bool ask_spec(const struct ask *ask, char *out, struct codec_error *error
 
 /* The tensors of the header of a body, or of a file with so many bytes after it. */
 static bool ask_header(const struct ask *ask, char *out, struct codec_error *error) {
-    struct codec_stored list[MOST];
+    struct codec_header_tensor list[MOST];
     struct codec_safetensors header = {.list = list, .most = MOST};
     const size_t bytes =
         strcmp(ask->words[1], "body") == 0 ? SAFETENSORS_BODY : (size_t)number_of(ask, 1);
@@ -186,7 +186,7 @@ static bool ask_header(const struct ask *ask, char *out, struct codec_error *err
     }
     out += sprintf(out, "%s", header.metadata != NULL ? "metadata" : "tensors");
     for (size_t i = 0; i < header.count; i++) {
-        const struct codec_stored *t = &list[i];
+        const struct codec_header_tensor *t = &list[i];
         out += sprintf(out, " %s %s %d axes", t->name,
                        t->type == CODEC_TYPE_COUNT ? "other" : codec_safetensors_types[t->type],
                        t->rank);

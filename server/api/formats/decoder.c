@@ -169,7 +169,7 @@ static bool refuse_json(const struct decoder *decoder, struct codec_error *error
 /* Lists what a header of safetensors has. "format" names the library that wrote the file. */
 static bool list_safetensors(struct build *build, enum codec_type *floats,
                              struct codec_error *error) {
-    struct codec_stored list[CODEC_MAX_TENSORS];
+    struct codec_header_tensor list[CODEC_MAX_TENSORS];
     struct codec_safetensors header = {.list = list, .most = CODEC_MAX_TENSORS};
     if (!codec_safetensors_read(build->document, SAFETENSORS_BODY, &header, error)) {
         return false;
