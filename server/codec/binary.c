@@ -105,7 +105,7 @@ bool codec_as_spec(const struct codec_document *document, const struct codec_val
         !read_shape(document, shape, name, 0, sizeof(double), spec, error)) {
         return false;
     }
-    spec->texts = spec->own = spec->exact = false;
+    spec->texts = spec->own_type = spec->exact = false;
     spec->bytes = codec_type_size(spec->type) * codec_count(spec->rank, spec->shape);
     return true;
 }
@@ -118,7 +118,7 @@ bool codec_as_texts_spec(const struct codec_document *document, const struct cod
     }
     spec->type = CODEC_TYPE_UINT8;
     spec->texts = true;
-    spec->own = spec->exact = false;
+    spec->own_type = spec->exact = false;
     const size_t count = codec_count(spec->rank, spec->shape);
     return count <= CODEC_MAX_WORDS ||
            binary_refuse(document, shape, name, error, "has %zu texts; it may have at most %d",
@@ -129,7 +129,7 @@ attn_dtype codec_spec_dtype(const struct codec_tensor_spec *spec, attn_dtype doc
     if (spec->exact) {
         return ATTN_FLOAT64;
     }
-    if (!spec->own) {
+    if (!spec->own_type) {
         return document;
     }
     return codec_type_size(spec->type) > 4 ||
@@ -249,7 +249,7 @@ bool codec_widen(enum codec_type type, const void *bytes, size_t count, attn_dty
 }
 
 size_t codec_find_special(const struct codec_value *value, size_t first, size_t end) {
-    const struct lifted *tensor = document_tensor(value);
+    const struct codec_tensor *tensor = document_tensor(value);
     const bool wide = tensor->dtype == ATTN_FLOAT64;
     const size_t size = attn_dtype_size(tensor->dtype);
     while (first < end) {
@@ -259,18 +259,18 @@ size_t codec_find_special(const struct codec_value *value, size_t first, size_t 
         }
         first += part;
     }
-    while (first < end && isfinite(lifted_number(tensor, first))) {
+    while (first < end && isfinite(codec_tensor_number(tensor, first))) {
         first++;
     }
     return first;
 }
 
 void codec_clear_special(const struct codec_value *value, size_t first, size_t end) {
-    struct lifted *tensor = document_tensor(value);
+    struct codec_tensor *tensor = document_tensor(value);
     for (size_t i = first; i < end; i++) {
-        if (!isfinite(lifted_number(tensor, i)) && tensor->dtype == ATTN_FLOAT64) {
+        if (!isfinite(codec_tensor_number(tensor, i)) && tensor->dtype == ATTN_FLOAT64) {
             ((double *)tensor->data)[i] = 0;
-        } else if (!isfinite(lifted_number(tensor, i))) {
+        } else if (!isfinite(codec_tensor_number(tensor, i))) {
             ((float *)tensor->data)[i] = 0;
         }
     }
@@ -285,12 +285,12 @@ bool codec_expect(struct codec_stream *stream, const struct codec_value *value,
                                  ? ATTN_BOOL
                                  : codec_spec_dtype(spec, codec_document_dtype(document));
     const size_t elements = spec->bytes / codec_type_size(spec->type);
-    struct lifted *tensor = document_new_tensor(document, value, dtype, spec->rank, NULL);
+    struct codec_tensor *tensor = document_new_tensor(document, value, dtype, spec->rank, NULL);
     assert(stream->count < CODEC_MAX_TENSORS);
     if (tensor == NULL) {
         return codec_no_memory(error);
     }
-    tensor->own = spec->own || spec->exact;
+    tensor->own_type = spec->own_type || spec->exact;
     tensor->type = (int)spec->type;
     tensor->arrived = true;
     tensor->capacity = 0;
@@ -303,10 +303,10 @@ bool codec_expect(struct codec_stream *stream, const struct codec_value *value,
 
 /* Notes the first number that is not finite, from element `first` on. `bytes` are the elements as
  * they arrived. */
-static void note_special(struct lifted *tensor, enum codec_type type, const unsigned char *bytes,
-                         size_t first, size_t count) {
+static void note_special(struct codec_tensor *tensor, enum codec_type type,
+                         const unsigned char *bytes, size_t first, size_t count) {
     for (size_t i = first; i < first + count; i++) {
-        const double number = lifted_number(tensor, i);
+        const double number = codec_tensor_number(tensor, i);
         if (isfinite(number)) {
             continue;
         }
@@ -315,9 +315,9 @@ static void note_special(struct lifted *tensor, enum codec_type type, const unsi
             memcpy(&wide, bytes + (i - first) * sizeof wide, sizeof wide);
         }
         if (isinf(wide) && wide < 0) {
-            tensor->infinite |= tensor->first_null == LIFT_NONE;
-            tensor->first_null = tensor->first_null == LIFT_NONE ? i : tensor->first_null;
-        } else if (tensor->first_range == LIFT_NONE) {
+            tensor->infinite |= tensor->first_null == TENSOR_NONE;
+            tensor->first_null = tensor->first_null == TENSOR_NONE ? i : tensor->first_null;
+        } else if (tensor->first_range == TENSOR_NONE) {
             tensor->first_range = i;
             if (isfinite(wide)) {
                 char text[NUMBER_SIZE + 1];
@@ -331,7 +331,7 @@ static void note_special(struct lifted *tensor, enum codec_type type, const unsi
 
 /* Refuses an element of a BOOL that is neither 0 nor 1. */
 static bool refuse_bool(const struct codec_stream *stream, const struct codec_expected *expected,
-                        struct lifted *tensor, size_t element, struct codec_error *error) {
+                        struct codec_tensor *tensor, size_t element, struct codec_error *error) {
     const unsigned byte = ((const unsigned char *)tensor->data)[element];
     tensor->count = expected->elements;
     return document_refuse(stream->document, expected->value, element, error,
@@ -340,7 +340,7 @@ static bool refuse_bool(const struct codec_stream *stream, const struct codec_ex
 
 /* Stores whole elements, for which there must be room. */
 static bool store(const struct codec_stream *stream, const struct codec_expected *expected,
-                  struct lifted *tensor, const unsigned char *bytes, size_t count,
+                  struct codec_tensor *tensor, const unsigned char *bytes, size_t count,
                   struct codec_error *error) {
     const size_t first = tensor->count;
     const bool wide = tensor->dtype == ATTN_FLOAT64;
@@ -373,13 +373,13 @@ static bool store(const struct codec_stream *stream, const struct codec_expected
 
 /* Takes bytes of the current tensor, and none beyond its end. */
 static bool take(struct codec_stream *stream, const struct codec_expected *expected,
-                 struct lifted *tensor, const unsigned char *bytes, size_t size,
+                 struct codec_tensor *tensor, const unsigned char *bytes, size_t size,
                  struct codec_error *error) {
     const size_t width = codec_type_size(expected->type);
     size_t needed = tensor->count + size / width + 1;
     needed = needed < expected->elements ? needed : expected->elements;
-    if (!lifted_room_for(tensor, codec_document_account(stream->document), needed,
-                         expected->elements)) {
+    if (!codec_tensor_room_for(tensor, codec_document_account(stream->document), needed,
+                               expected->elements)) {
         document_point(stream->document, expected->value, error);
         error->status = CODEC_NO_MEMORY;
         return false;
@@ -423,7 +423,7 @@ bool codec_stream_feed(struct codec_stream *stream, const void *bytes_, size_t s
             return false;
         }
         const struct codec_expected *expected = &stream->list[stream->next];
-        struct lifted *tensor = expected->tensor;
+        struct codec_tensor *tensor = expected->tensor;
         const size_t lacks =
             (expected->elements - tensor->count) * codec_type_size(expected->type) -
             stream->cut_size;
@@ -444,7 +444,7 @@ bool codec_stream_finish(const struct codec_stream *stream, struct codec_error *
         return true;
     }
     const struct codec_expected *expected = &stream->list[next];
-    const struct lifted *tensor = expected->tensor;
+    const struct codec_tensor *tensor = expected->tensor;
     const size_t width = codec_type_size(expected->type), whole = expected->elements * width;
     char quoted[CODEC_QUOTE_SIZE];
     const char *name = codec_name(expected->value);

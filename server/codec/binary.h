@@ -61,7 +61,7 @@ struct codec_tensor_spec {
     size_t bytes;
     bool texts; /* the elements are texts, which have no type; `bytes` is set by the caller */
     /* The numbers do not get the float type of the document, see codec_spec_dtype(). */
-    bool own, exact;
+    bool own_type, exact;
 };
 
 /* Reads the type and the shape of the tensor `name`. `names` has the names of the types. Every axis
@@ -79,8 +79,9 @@ bool codec_as_texts_spec(const struct codec_document *document, const struct cod
                          struct codec_error *error);
 
 /* Returns the dtype that the numbers of a tensor of this spec have in a document: float64 if they
- * are `exact`. An `own` type has the narrowest dtype that holds its numbers: FP64 and integers of
- * 32 and 64 bits are float64, all others float32. Every other tensor has the document's dtype. */
+ * are `exact`. With an `own_type` the dtype is the narrowest that holds the numbers of the type:
+ * FP64 and integers of 32 and 64 bits are float64, all others float32. Every other tensor has the
+ * document's dtype. */
 attn_dtype codec_spec_dtype(const struct codec_tensor_spec *spec, attn_dtype document);
 
 /* Private to the codec: refuses the tensor `name`, after which the message states a rule. Returns
@@ -108,7 +109,7 @@ struct codec_stream {
     size_t next;  /* the tensor that the next byte belongs to */
     struct codec_expected {
         const struct codec_value *value; /* the place of the tensor in the document */
-        struct lifted *tensor;           /* borrowed from the document */
+        struct codec_tensor *tensor;     /* borrowed from the document */
         enum codec_type type;
         size_t elements;
     } list[CODEC_MAX_TENSORS];
@@ -148,10 +149,10 @@ bool codec_move_texts(struct codec_document *, struct codec_value *at,
 bool codec_as_any_reals(const struct codec_document *, const struct codec_value *, attn_tensor *out,
                         enum codec_type *type, struct codec_error *);
 
-/* Moves a lifted array to the value `at`. The array is flat, or it has the shape of `spec`; it gets
- * this shape, and the dtype of codec_spec_dtype(). Errors: CODEC_NO_MEMORY; CODEC_CONTENT if the
- * array does not have as many elements as the shape, or has an element that the type does not have.
- * The message names the tensor by codec_name(at). */
+/* Moves an array of numbers or booleans to the value `at`. The array is flat, or it has the shape
+ * of `spec`; it gets this shape, and the dtype of codec_spec_dtype(). Errors: CODEC_NO_MEMORY;
+ * CODEC_CONTENT if the array does not have as many elements as the shape, or has an element that
+ * the type does not have. The message names the tensor by codec_name(at). */
 bool codec_move_tensor(struct codec_document *, struct codec_value *at,
                        const struct codec_value *value, const struct codec_tensor_spec *spec,
                        struct codec_error *error);

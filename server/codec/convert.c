@@ -1,6 +1,6 @@
-/* convert.c - what must be done to every number of a matrix after it has arrived: the numbers of a
+/* convert.c - what must be done to every number of a tensor after it has arrived: the numbers of a
  * mask become bytes, numbers in the JSON of a datatype are checked and rounded, and the float64
- * numbers of JSON become float32. A matrix may be as long as a body, so all of it can be done in
+ * numbers of JSON become float32. A tensor may be as long as a body, so all of it can be done in
  * chunks. */
 #include "codec/convert.h"
 
@@ -39,25 +39,25 @@ BYTES_OF(bytes_of_doubles, double)
 
 /* Converts `count` numbers of a mask from `first` on. The bytes replace the numbers in place: byte
  * i is written after number i was read, and lies before number i + 1. */
-static void convert_bytes(struct lifted *array, size_t first, size_t count) {
+static void convert_bytes(struct codec_tensor *tensor, size_t first, size_t count) {
     unsigned char block[BLOCK];
-    unsigned ones = array->ones;
+    unsigned ones = tensor->ones;
     for (size_t done = 0, part; done < count; done += part) {
         const size_t at = first + done;
         part = count - done < BLOCK ? count - done : BLOCK;
         const bool good =
-            array->dtype == ATTN_FLOAT64
-                ? bytes_of_doubles((const double *)array->data + at, part, block, &ones)
-                : bytes_of_floats((const float *)array->data + at, part, block, &ones);
-        for (size_t i = at; !good && array->first_wrong == LIFT_NONE; i++) {
-            const double number = lifted_number(array, i);
-            array->first_wrong = number != 0 && number != 1 ? i : LIFT_NONE;
+            tensor->dtype == ATTN_FLOAT64
+                ? bytes_of_doubles((const double *)tensor->data + at, part, block, &ones)
+                : bytes_of_floats((const float *)tensor->data + at, part, block, &ones);
+        for (size_t i = at; !good && tensor->first_wrong == TENSOR_NONE; i++) {
+            const double number = codec_tensor_number(tensor, i);
+            tensor->first_wrong = number != 0 && number != 1 ? i : TENSOR_NONE;
         }
-        array->ones = ones != 0;
+        tensor->ones = ones != 0;
         if (!good) {
             return;
         }
-        memcpy((unsigned char *)array->data + at, block, part);
+        memcpy((unsigned char *)tensor->data + at, block, part);
     }
 }
 
@@ -80,11 +80,11 @@ static size_t find_wrong(const double *numbers, size_t count, enum codec_type ty
 
 /* Moves the next of `count` doubles whose texts lie beside them by their last bit to the side of
  * the text. Then they are rounded as the text is. */
-static void move_to_sides(struct lifted *array, size_t first, size_t count) {
-    struct lifted_sides *sides = &array->sides;
+static void move_to_sides(struct codec_tensor *tensor, size_t first, size_t count) {
+    struct codec_tensor_sides *sides = &tensor->sides;
     for (; sides->next < sides->count && sides->list[sides->next] / 2 < first + count;
          sides->next++) {
-        double *number = (double *)array->data + sides->list[sides->next] / 2;
+        double *number = (double *)tensor->data + sides->list[sides->next] / 2;
         uint64_t bits;
         memcpy(&bits, number, sizeof bits);
         bits += sides->list[sides->next] % 2 != 0 ? 1 : UINT64_MAX;
@@ -137,30 +137,31 @@ static size_t round_to_halves(double *numbers, size_t count) {
 }
 
 /* Converts `count` numbers of a datatype from `first` on. */
-static void convert_type(struct lifted *array, size_t first, size_t count) {
-    double *numbers = (double *)array->data + first;
-    const enum codec_type type = (enum codec_type)array->type;
+static void convert_type(struct codec_tensor *tensor, size_t first, size_t count) {
+    double *numbers = (double *)tensor->data + first;
+    const enum codec_type type = (enum codec_type)tensor->type;
     size_t fit = count;
-    assert(array->dtype == ATTN_FLOAT64);
+    assert(tensor->dtype == ATTN_FLOAT64);
     if (type == CODEC_TYPE_FP16 || type == CODEC_TYPE_FP32) {
-        move_to_sides(array, first, count);
+        move_to_sides(tensor, first, count);
         fit = (type == CODEC_TYPE_FP16 ? round_to_halves : round_to_floats)(numbers, count);
     } else if (!codec_type_is_float(type)) {
         fit = find_wrong(numbers, count, type);
     }
     if (fit < count) {
-        array->first_wrong = first + fit;
+        tensor->first_wrong = first + fit;
     }
 }
 
 /* Notes the first of `count` numbers that is out of the range of float32. The accessors refuse
  * it. */
-static void note_range(struct lifted *array, const double *numbers, size_t first, size_t count) {
-    for (size_t i = 0; i < count && first + i < array->first_range; i++) {
+static void note_range(struct codec_tensor *tensor, const double *numbers, size_t first,
+                       size_t count) {
+    for (size_t i = 0; i < count && first + i < tensor->first_range; i++) {
         if (isinf((float)numbers[i]) && isfinite(numbers[i])) {
             char text[NUMBER_SIZE + 1];
-            array->first_range = first + i;
-            snprintf(array->range_text, sizeof array->range_text, "%s",
+            tensor->first_range = first + i;
+            snprintf(tensor->range_text, sizeof tensor->range_text, "%s",
                      document_number_text(numbers[i], false, text));
         }
     }
@@ -168,11 +169,11 @@ static void note_range(struct lifted *array, const double *numbers, size_t first
 
 /* Makes float32 of `count` numbers from `first` on, in place: a block is written after it was read,
  * and lies before the next one. */
-static void convert_floats(struct lifted *array, size_t first, size_t count) {
+static void convert_floats(struct codec_tensor *tensor, size_t first, size_t count) {
     float block[BLOCK];
-    move_to_sides(array, first, count);
+    move_to_sides(tensor, first, count);
     for (size_t done = 0, part; done < count; done += part) {
-        const double *numbers = (const double *)array->data + first + done;
+        const double *numbers = (const double *)tensor->data + first + done;
         unsigned infinite = 0;
         part = count - done < BLOCK ? count - done : BLOCK;
         for (size_t i = 0; i < part; i++) {
@@ -180,66 +181,67 @@ static void convert_floats(struct lifted *array, size_t first, size_t count) {
             infinite |= fabsf(block[i]) > FLT_MAX;
         }
         if (infinite != 0) {
-            note_range(array, numbers, first + done, part);
+            note_range(tensor, numbers, first + done, part);
         }
-        memcpy((float *)array->data + first + done, block, part * sizeof *block);
+        memcpy((float *)tensor->data + first + done, block, part * sizeof *block);
     }
 }
 
 /* ---------------------------------------------------------------------------------- conversions */
 
 /* Ends the first pending conversion, which all numbers have had. */
-static void end_conversion(struct lifted *array, struct account *account) {
-    const unsigned conversion = array->pending & -array->pending;
-    array->pending -= conversion;
-    array->converted = 0;
+static void end_conversion(struct codec_tensor *tensor, struct account *account) {
+    const unsigned conversion = tensor->pending & -tensor->pending;
+    tensor->pending -= conversion;
+    tensor->converted = 0;
     if (conversion == CONVERT_TYPE) {
         return;
     }
-    array->zeros =
-        conversion == CONVERT_MASK && array->count > 0 && !array->ones && !array->boolean;
-    array->dtype = conversion == CONVERT_MASK ? ATTN_BOOL : ATTN_FLOAT32;
-    lifted_drop_sides(array, account);
-    lifted_trim(array, account);
+    tensor->zeros =
+        conversion == CONVERT_MASK && tensor->count > 0 && !tensor->ones && !tensor->boolean;
+    tensor->dtype = conversion == CONVERT_MASK ? ATTN_BOOL : ATTN_FLOAT32;
+    codec_tensor_drop_sides(tensor, account);
+    codec_tensor_trim(tensor, account);
 }
 
-/* Converts at most `most` numbers of an array. Returns how many. */
-static size_t convert_tensor(struct lifted *array, struct account *account, size_t most) {
+/* Converts at most `most` numbers of a tensor. Returns how many. */
+static size_t convert_tensor(struct codec_tensor *tensor, struct account *account, size_t most) {
     size_t done = 0;
-    while (array->pending != 0 && array->first_wrong == LIFT_NONE && done < most) {
-        const size_t left = array->count - array->converted;
+    while (tensor->pending != 0 && tensor->first_wrong == TENSOR_NONE && done < most) {
+        const size_t left = tensor->count - tensor->converted;
         const size_t part = left < most - done ? left : most - done;
-        ((array->pending & CONVERT_TYPE) != 0     ? convert_type
-         : (array->pending & CONVERT_NARROW) != 0 ? convert_floats
-                                                  : convert_bytes)(array, array->converted, part);
-        array->converted += part;
+        ((tensor->pending & CONVERT_TYPE) != 0 ? convert_type
+         : (tensor->pending & CONVERT_NARROW) != 0
+             ? convert_floats
+             : convert_bytes)(tensor, tensor->converted, part);
+        tensor->converted += part;
         done += part;
-        if (part == left && array->first_wrong == LIFT_NONE) {
-            end_conversion(array, account);
+        if (part == left && tensor->first_wrong == TENSOR_NONE) {
+            end_conversion(tensor, account);
         }
     }
     return done;
 }
 
-void convert_expect_type(struct lifted *array, enum codec_type type, attn_dtype dtype) {
+void convert_expect_type(struct codec_tensor *tensor, enum codec_type type, attn_dtype dtype) {
     const bool is_float = codec_type_is_float(type);
-    array->type = (int)type;
-    array->boolean = type == CODEC_TYPE_BOOL;
-    if (array->dtype == ATTN_FLOAT64) {
-        array->pending |= !is_float || type < CODEC_TYPE_FP64 ? CONVERT_TYPE : 0;
-        array->pending |= dtype == ATTN_FLOAT32 && array->own ? CONVERT_NARROW : 0;
+    tensor->type = (int)type;
+    tensor->boolean = type == CODEC_TYPE_BOOL;
+    if (tensor->dtype == ATTN_FLOAT64) {
+        tensor->pending |= !is_float || type < CODEC_TYPE_FP64 ? CONVERT_TYPE : 0;
+        tensor->pending |= dtype == ATTN_FLOAT32 && tensor->own_type ? CONVERT_NARROW : 0;
     }
 }
 
-void convert_narrow(const struct codec_document *document, struct lifted *array) {
-    array->pending |= CONVERT_NARROW;
-    convert_tensor(array, codec_document_account(document), SIZE_MAX);
+void convert_narrow(const struct codec_document *document, struct codec_tensor *tensor) {
+    tensor->pending |= CONVERT_NARROW;
+    convert_tensor(tensor, codec_document_account(document), SIZE_MAX);
 }
 
-void convert_mask(struct codec_document *document, struct lifted *array) {
-    if (array->dtype != ATTN_BOOL) {
-        array->pending |= CONVERT_MASK;
-        convert_tensor(array, codec_document_account(document), SIZE_MAX);
+void convert_mask(struct codec_document *document, struct codec_tensor *tensor) {
+    if (tensor->dtype != ATTN_BOOL) {
+        tensor->pending |= CONVERT_MASK;
+        convert_tensor(tensor, codec_document_account(document), SIZE_MAX);
     }
 }
 
@@ -251,45 +253,47 @@ void codec_expect_mask(const struct codec_value *value) {
 
 void codec_expect_reals(const struct codec_document *document, const struct codec_value *value) {
     if (codec_kind_of(value) == CODEC_TENSOR && codec_document_dtype(document) == ATTN_FLOAT32 &&
-        document_tensor(value)->dtype == ATTN_FLOAT64 && !document_tensor(value)->own) {
+        document_tensor(value)->dtype == ATTN_FLOAT64 && !document_tensor(value)->own_type) {
         document_tensor(value)->pending |= CONVERT_NARROW;
     }
 }
 
 /* Returns the next tensor after this one that has numbers to be converted, or NULL. */
-static struct lifted *next_unconverted(const struct codec_document *document,
-                                       const struct lifted *after) {
-    struct lifted *array = document_next_tensor(document, after);
-    while (array != NULL && (array->pending == 0 || array->first_wrong != LIFT_NONE)) {
-        array = document_next_tensor(document, array);
+static struct codec_tensor *next_unconverted(const struct codec_document *document,
+                                             const struct codec_tensor *after) {
+    struct codec_tensor *tensor = document_next_tensor(document, after);
+    while (tensor != NULL && (tensor->pending == 0 || tensor->first_wrong != TENSOR_NONE)) {
+        tensor = document_next_tensor(document, tensor);
     }
-    return array;
+    return tensor;
 }
 
 size_t codec_unconverted(const struct codec_document *document) {
     size_t count = 0;
-    for (const struct lifted *array = next_unconverted(document, NULL); array != NULL;
-         array = next_unconverted(document, array)) {
-        count += (size_t)__builtin_popcount(array->pending) * array->count - array->converted;
+    for (const struct codec_tensor *tensor = next_unconverted(document, NULL); tensor != NULL;
+         tensor = next_unconverted(document, tensor)) {
+        count += (size_t)__builtin_popcount(tensor->pending) * tensor->count - tensor->converted;
     }
     return count;
 }
 
 /* Refuses a number that its datatype does not have. */
-static bool refuse_wrong(const struct codec_document *document, const struct lifted *array,
+static bool refuse_wrong(const struct codec_document *document, const struct codec_tensor *tensor,
                          struct codec_error *error) {
     char rule[96];
-    snprintf(rule, sizeof rule, "a number of its datatype %s%s", codec_inference_types[array->type],
-             array->type == CODEC_TYPE_FP16 ? ", of which the largest is 65504" : "");
-    return document_refuse_element(document, array->value, array, array->first_wrong, rule, error);
+    snprintf(rule, sizeof rule, "a number of its datatype %s%s",
+             codec_inference_types[tensor->type],
+             tensor->type == CODEC_TYPE_FP16 ? ", of which the largest is 65504" : "");
+    return document_refuse_element(document, tensor->value, tensor, tensor->first_wrong, rule,
+                                   error);
 }
 
 bool codec_convert(struct codec_document *document, size_t most, struct codec_error *error) {
-    for (struct lifted *array = next_unconverted(document, NULL); array != NULL && most > 0;
-         array = next_unconverted(document, array)) {
-        most -= convert_tensor(array, codec_document_account(document), most);
-        if (array->first_wrong != LIFT_NONE && (array->pending & CONVERT_TYPE) != 0) {
-            return refuse_wrong(document, array, error);
+    for (struct codec_tensor *tensor = next_unconverted(document, NULL); tensor != NULL && most > 0;
+         tensor = next_unconverted(document, tensor)) {
+        most -= convert_tensor(tensor, codec_document_account(document), most);
+        if (tensor->first_wrong != TENSOR_NONE && (tensor->pending & CONVERT_TYPE) != 0) {
+            return refuse_wrong(document, tensor, error);
         }
     }
     return true;

@@ -14,7 +14,7 @@
 static bool check_array(const struct codec_document *document, const struct codec_value *value,
                         const char *name, const struct codec_tensor_spec *spec,
                         struct codec_error *error) {
-    const struct lifted *tensor = document_tensor(value);
+    const struct codec_tensor *tensor = document_tensor(value);
     const size_t elements = spec->bytes / codec_type_size(spec->type);
     if (tensor->count != elements) {
         return binary_refuse(document, value, name, error,
@@ -57,10 +57,10 @@ bool codec_move_tensor(struct codec_document *document, struct codec_value *at,
     if (!check_array(document, value, codec_name(at), spec, error)) {
         return false;
     }
-    struct lifted *tensor = document_tensor(value);
+    struct codec_tensor *tensor = document_tensor(value);
     codec_set_value(at, value);
     tensor->value = at;
-    tensor->own = spec->own || spec->exact;
+    tensor->own_type = spec->own_type || spec->exact;
     tensor->rank = spec->rank;
     memcpy(tensor->shape, spec->shape, sizeof tensor->shape);
     convert_expect_type(tensor, spec->type, dtype);
@@ -144,8 +144,8 @@ bool codec_move_texts(struct codec_document *document, struct codec_value *at,
                              "has %zu texts in its data, but %zu in its shape", packing.texts,
                              count);
     }
-    struct lifted *packed = document_new_tensor(document, at, ATTN_BOOL, 1, NULL);
-    if (packed == NULL || !lifted_zeros(packed, account, &bytes, bytes, bytes)) {
+    struct codec_tensor *packed = document_new_tensor(document, at, ATTN_BOOL, 1, NULL);
+    if (packed == NULL || !codec_tensor_zeros(packed, account, &bytes, bytes, bytes)) {
         return codec_no_memory(error);
     }
     packing.out = packed->data;

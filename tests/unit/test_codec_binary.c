@@ -130,7 +130,7 @@ static void convert_plainly(enum codec_type type, const void *bytes, double *wid
 /* Expects that the tensor has exactly these numbers; the bits of a NaN do not matter. */
 static void expect_converted(const struct sent *sent, bool wide) {
     struct outcome outcome = receive_one(sent, wide);
-    const struct lifted *got = document_tensor(member(outcome.document, "T0"));
+    const struct codec_tensor *got = document_tensor(member(outcome.document, "T0"));
     const size_t size = codec_type_size(sent->type);
     cr_assert_eq(got->dtype, wide ? ATTN_FLOAT64 : ATTN_FLOAT32);
     cr_assert_eq(got->count, spec_of(sent).bytes / size);
@@ -138,7 +138,7 @@ static void expect_converted(const struct sent *sent, bool wide) {
         double large;
         float small;
         convert_plainly(sent->type, (const char *)sent->bytes + i * size, &large, &small);
-        const double expected = wide ? large : (double)small, number = lifted_number(got, i);
+        const double expected = wide ? large : (double)small, number = codec_tensor_number(got, i);
         cr_assert(isnan(expected) ? isnan(number)
                                   : number == expected && signbit(number) == signbit(expected),
                   "%s to %s, element %zu: %a, not %a", codec_inference_types[sent->type],

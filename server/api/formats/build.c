@@ -47,8 +47,8 @@ bool build_add_tensor(struct build *build, const struct build_tensor *tensor,
     }
     struct build_tensor *own = &build->tensors[build->tensor_count++];
     *own = *tensor;
-    own->spec.own = object != build->call;
-    own->spec.exact = !own->spec.own && fields_is_exact(name);
+    own->spec.own_type = object != build->call;
+    own->spec.exact = !own->spec.own_type && fields_is_exact(name);
     own->member = codec_make_value(build->document, object, name, CODEC_NULL);
     return own->member != NULL || codec_no_memory(error);
 }
@@ -72,7 +72,7 @@ static enum codec_type type_of_tensors(const struct build *build) {
     unsigned types = 0;
     for (size_t i = 0; i < build->tensor_count; i++) {
         const struct codec_tensor_spec *spec = &build->tensors[i].spec;
-        const bool counts = codec_type_is_float(spec->type) && !spec->own;
+        const bool counts = codec_type_is_float(spec->type) && !spec->own_type;
         types |= counts ? 1u << spec->type : 0; /* texts have no float type */
     }
     return (types & 1u << CODEC_TYPE_FP64) != 0 ? CODEC_TYPE_FP64

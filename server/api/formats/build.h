@@ -11,7 +11,7 @@
 /* A tensor that the request describes. Everything is borrowed from the document. */
 struct build_tensor {
     const char *name;
-    struct codec_tensor_spec spec;  /* build_add_tensor() sets `own` and `exact` */
+    struct codec_tensor_spec spec;  /* build_add_tensor() sets `own_type` and `exact` */
     const struct codec_value *data; /* the array of its elements; NULL: its bytes follow */
     struct codec_value *member;     /* its place in the call; build_add_tensor() sets it */
 };

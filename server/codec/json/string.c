@@ -126,7 +126,7 @@ bool reader_begin_string(struct codec_reader *reader, size_t offset) {
     if (!is_key && !reader_wants_value(reader)) {
         return reader_unexpected(reader, offset, '"');
     }
-    if (reader->matrix != NULL) {
+    if (reader->tensor != NULL) {
         return reader_refuse_element(reader, offset, "a string");
     }
     reader->inside = READER_INSIDE_STRING;
