@@ -202,16 +202,16 @@ static bool read_on(int fd) {
  * would reset the connection. It is looked at less often from now on, because there may be many
  * such clients. */
 static bool is_owed(struct watched *w, int64_t now) {
-    w->owed = untaken(w->fd) > 0 && patience_with(w, now) > now;
-    if (w->owed) {
+    w->answer_untaken = untaken(w->fd) > 0 && patience_with(w, now) > now;
+    if (w->answer_untaken) {
         watch_until(w, now + ASK_MS);
     }
-    return w->owed;
+    return w->answer_untaken;
 }
 
 static bool lingers_on(struct watched *w, bool stop, int64_t now) {
     const bool late = now > w->deadline;
-    if (w->owed && !late && !stop) {
+    if (w->answer_untaken && !late && !stop) {
         return true;
     }
     return read_on(w->fd) && (!late || (!stop && is_owed(w, now)));
@@ -310,7 +310,7 @@ void watch_remove(struct watch *watch, struct watched *watched) {
     pthread_mutex_unlock(&watch->mutex);
 }
 
-bool watch_owes(const struct watched *watched) {
+bool watch_has_untaken(const struct watched *watched) {
     return untaken(watched->fd) > 0;
 }
 
@@ -321,7 +321,7 @@ bool watch_linger(struct watch *watch, struct watched *watched, void (*ended)(st
     }
     shutdown(fd, SHUT_WR);
     watched->ended = ended;
-    watched->owed = false;
+    watched->answer_untaken = false;
     watch_for(watched, LINGER_MS);
     pthread_mutex_lock(&watch->mutex);
     unlink_watched(watched);
