@@ -278,8 +278,8 @@ void codec_clear_special(const struct codec_value *value, size_t first, size_t e
 
 /* ------------------------------------------------------------------------------------ stream */
 
-bool codec_expect(struct codec_stream *stream, const struct codec_value *value,
-                  const struct codec_tensor_spec *spec, struct codec_error *error) {
+bool codec_stream_add(struct codec_stream *stream, const struct codec_value *value,
+                      const struct codec_tensor_spec *spec, struct codec_error *error) {
     struct codec_document *document = stream->document;
     const attn_dtype dtype = spec->type == CODEC_TYPE_BOOL || spec->texts
                                  ? ATTN_BOOL
@@ -297,7 +297,8 @@ bool codec_expect(struct codec_stream *stream, const struct codec_value *value,
     tensor->data = tensor->few; /* of a tensor without elements, no byte of which arrives */
     tensor->texts = spec->texts ? codec_count(spec->rank, spec->shape) : 0;
     memcpy(tensor->shape, spec->shape, sizeof tensor->shape);
-    stream->list[stream->count++] = (struct codec_expected){value, tensor, spec->type, elements};
+    stream->list[stream->count++] =
+        (struct codec_stream_tensor){value, tensor, spec->type, elements};
     return true;
 }
 
@@ -330,8 +331,9 @@ static void note_special(struct codec_tensor *tensor, enum codec_type type,
 }
 
 /* Refuses an element of a BOOL that is neither 0 nor 1. */
-static bool refuse_bool(const struct codec_stream *stream, const struct codec_expected *expected,
-                        struct codec_tensor *tensor, size_t element, struct codec_error *error) {
+static bool refuse_bool(const struct codec_stream *stream,
+                        const struct codec_stream_tensor *expected, struct codec_tensor *tensor,
+                        size_t element, struct codec_error *error) {
     const unsigned byte = ((const unsigned char *)tensor->data)[element];
     tensor->count = expected->elements;
     return document_refuse(stream->document, expected->value, element, error,
@@ -339,7 +341,7 @@ static bool refuse_bool(const struct codec_stream *stream, const struct codec_ex
 }
 
 /* Stores whole elements, for which there must be room. */
-static bool store(const struct codec_stream *stream, const struct codec_expected *expected,
+static bool store(const struct codec_stream *stream, const struct codec_stream_tensor *expected,
                   struct codec_tensor *tensor, const unsigned char *bytes, size_t count,
                   struct codec_error *error) {
     const size_t first = tensor->count;
@@ -372,7 +374,7 @@ static bool store(const struct codec_stream *stream, const struct codec_expected
 }
 
 /* Takes bytes of the current tensor, and none beyond its end. */
-static bool take(struct codec_stream *stream, const struct codec_expected *expected,
+static bool take(struct codec_stream *stream, const struct codec_stream_tensor *expected,
                  struct codec_tensor *tensor, const unsigned char *bytes, size_t size,
                  struct codec_error *error) {
     const size_t width = codec_type_size(expected->type);
@@ -422,7 +424,7 @@ bool codec_stream_feed(struct codec_stream *stream, const void *bytes_, size_t s
                             "the body has bytes after the last of its tensors");
             return false;
         }
-        const struct codec_expected *expected = &stream->list[stream->next];
+        const struct codec_stream_tensor *expected = &stream->list[stream->next];
         struct codec_tensor *tensor = expected->tensor;
         const size_t lacks =
             (expected->elements - tensor->count) * codec_type_size(expected->type) -
@@ -443,7 +445,7 @@ bool codec_stream_finish(const struct codec_stream *stream, struct codec_error *
     if (next == stream->count) {
         return true;
     }
-    const struct codec_expected *expected = &stream->list[next];
+    const struct codec_stream_tensor *expected = &stream->list[next];
     const struct codec_tensor *tensor = expected->tensor;
     const size_t width = codec_type_size(expected->type), whole = expected->elements * width;
     char quoted[CODEC_QUOTE_SIZE];

@@ -107,7 +107,7 @@ struct codec_stream {
     struct codec_document *document;
     size_t count; /* tensors that are expected */
     size_t next;  /* the tensor that the next byte belongs to */
-    struct codec_expected {
+    struct codec_stream_tensor {
         const struct codec_value *value; /* the place of the tensor in the document */
         struct codec_tensor *tensor;     /* borrowed from the document */
         enum codec_type type;
@@ -122,8 +122,8 @@ struct codec_stream {
  * before it. There are fewer than CODEC_MAX_TENSORS tensors so far. The tensor has the dtype of
  * codec_spec_dtype(), or ATTN_BOOL if its type is BOOL. Memory is taken while the bytes arrive.
  * Errors: CODEC_NO_MEMORY. */
-bool codec_expect(struct codec_stream *stream, const struct codec_value *value,
-                  const struct codec_tensor_spec *spec, struct codec_error *error);
+bool codec_stream_add(struct codec_stream *stream, const struct codec_value *value,
+                      const struct codec_tensor_spec *spec, struct codec_error *error);
 
 /* Takes the next bytes, which may be cut anywhere. NaN and infinity are noted, and refused by the
  * accessors as in JSON. Errors: CODEC_SYNTAX for a byte after the last tensor, CODEC_CONTENT for a
@@ -136,8 +136,8 @@ bool codec_stream_finish(const struct codec_stream *stream, struct codec_error *
 
 /* Makes a tensor of texts of the value `at`, with the texts of an array. The array is flat or
  * nested as the spec says. codec_words_of_text() and codec_words_of_tokens() read them, as they
- * read those of codec_expect(). Errors: CODEC_NO_MEMORY; CODEC_CONTENT for another number of texts,
- * and for what is no text. */
+ * read those of codec_stream_add(). Errors: CODEC_NO_MEMORY; CODEC_CONTENT for another number of
+ * texts, and for what is no text. */
 bool codec_move_texts(struct codec_document *, struct codec_value *at,
                       const struct codec_value *value, const struct codec_tensor_spec *spec,
                       struct codec_error *error);

@@ -67,7 +67,7 @@ static struct outcome receive(const struct sent *list, size_t count, const char 
         char name[24];
         const struct codec_tensor_spec spec = spec_of(&list[i]);
         sprintf(name, "T%zu", i);
-        good = codec_expect(&stream, member(outcome.document, name), &spec, &outcome.error);
+        good = codec_stream_add(&stream, member(outcome.document, name), &spec, &outcome.error);
     }
     if (!good || !arrive(&stream, bytes, size, cut, piece, &outcome.error)) {
         codec_document_free(outcome.document);
@@ -218,7 +218,7 @@ Test(codec_binary, whole_numbers_are_exact) {
         struct codec_stream stream = {.document = document};
         struct codec_error error = {0};
         size_t count = 0;
-        cr_assert(codec_expect(&stream, value, &spec, &error) &&
+        cr_assert(codec_stream_add(&stream, value, &spec, &error) &&
                   codec_stream_feed(&stream, numbers, sizeof numbers, &error));
         cr_assert_eq(codec_as_integers(document, value, 0, INT64_MAX, out, MANY, &count, &error),
                      exact, "%s", error.message);
@@ -474,7 +474,7 @@ Test(codec_binary, sizes_that_are_only_declared) {
     struct codec_document *document = empty_document(1, true, &account);
     struct codec_stream stream = {.document = document};
     struct codec_error error;
-    cr_assert(codec_expect(&stream, member(document, "T0"), &spec, &error));
+    cr_assert(codec_stream_add(&stream, member(document, "T0"), &spec, &error));
     cr_assert(codec_stream_feed(&stream, kilobyte, sizeof kilobyte, &error), "%s", error.message);
     cr_expect_lt(account.held, (size_t)3 << 20); /* one huge page, and the documents */
     cr_expect_not(codec_stream_finish(&stream, &error));
@@ -494,7 +494,7 @@ Test(codec_binary, sizes_that_are_never_allowed) {
     struct codec_document *document = empty_document(1, true, &account);
     struct codec_stream stream = {.document = document};
     struct codec_error error;
-    cr_assert(codec_expect(&stream, member(document, "T0"), &spec, &error));
+    cr_assert(codec_stream_add(&stream, member(document, "T0"), &spec, &error));
     cr_assert_not(codec_stream_feed(&stream, "x", 1, &error));
     cr_expect_eq(error.status, CODEC_NO_MEMORY);
     cr_expect_eq(account.refusal, ACCOUNT_OVER_REQUEST);

@@ -153,7 +153,7 @@ bool build_end(struct build *build, struct codec_stream *stream, struct codec_er
     for (size_t i = 0; i < build->tensor_count; i++) {
         const struct build_tensor *tensor = &build->tensors[i];
         const bool good = tensor->data == NULL
-                              ? codec_expect(stream, tensor->member, &tensor->spec, error)
+                              ? codec_stream_add(stream, tensor->member, &tensor->spec, error)
                               : (tensor->spec.texts ? codec_move_texts : codec_move_tensor)(
                                     document, tensor->member, tensor->data, &tensor->spec, error);
         if (!good) {

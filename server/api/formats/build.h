@@ -52,7 +52,7 @@ bool build_add_option(struct build *build, const char *name, const struct codec_
                       struct codec_error *error);
 
 /* Ends the call, which becomes the root of the document. Arrays of the request become tensors, and
- * `stream` gets the tensors whose bytes follow. Errors: as codec_expect(), codec_move_tensor()
+ * `stream` gets the tensors whose bytes follow. Errors: as codec_stream_add(), codec_move_tensor()
  * and codec_move_texts(). */
 bool build_end(struct build *build, struct codec_stream *stream, struct codec_error *error);
 
