@@ -1,6 +1,6 @@
 /*
  * comparison_rows.c - judges rows. Each is judged beside what rounding did to this very row in the
- * runs of the twin:
+ * runs of the reference:
  *
  *     ratio = RMS error of the row / RMS error that rounding explains
  *

@@ -1,7 +1,7 @@
 /*
  * comparison_run.c - the phases of a comparison, in the job of its call. The phases are those of
- * rounds, one for each type. A round has some runs of the twin with the errors of this type
- * (comparison_twin.c), and then compares the rows of each pair whose type it is
+ * rounds, one for each type. A round has some runs of the reference with the errors of this type
+ * (comparison_reference.c), and then compares the rows of each pair whose type it is
  * (comparison_rows.c). If rounding does not explain them, the rounds of coarser types try these,
  * and the first that explains a result is named.
  *
@@ -14,7 +14,7 @@
 
 enum {
     CHUNK = 128 * 1024,    /* numbers of the rows that one task compares; about 10 ms */
-    FEW_RUNS = 2,          /* of the twin, with the errors of each coarser type */
+    FEW_RUNS = 2,          /* of the reference, with the errors of each coarser type */
     COST_OF_ELEMENT = 800, /* multiply-adds that take as long as comparing an element */
     COST_OF_ROW = 20000    /* the same for a row */
 };
@@ -50,7 +50,7 @@ static size_t judging_phases(const struct comparison *own) {
 
 struct phase_place {
     const struct comparison_type *type; /* of the round */
-    size_t run;                         /* of the twin */
+    size_t run;                         /* of the reference */
     bool judges;
     size_t phase; /* of the run, or of all pairs */
 };
