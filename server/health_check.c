@@ -50,17 +50,17 @@ static int open_connection(const char *address, unsigned port) {
 
 /* Sends the request and reads the first line of the response. Returns the status code, or -1 with
  * errno. */
-static int ask(int fd, struct tls_client *tls) {
+static int ask(int fd, struct http_tls_client *tls) {
     static const char request[] =
         "GET /health/live HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     char reply[sizeof "HTTP/1.1 200"] = "";
     size_t size = 0;
     int status = -1;
-    const ssize_t sent = tls != NULL ? tls_client_send(tls, request, sizeof request - 1)
+    const ssize_t sent = tls != NULL ? http_tls_client_send(tls, request, sizeof request - 1)
                                      : send(fd, request, sizeof request - 1, MSG_NOSIGNAL);
     while (sent >= 0 && size < sizeof reply - 1) {
         const size_t room = sizeof reply - 1 - size;
-        const ssize_t got = tls != NULL ? tls_client_receive(tls, reply + size, room)
+        const ssize_t got = tls != NULL ? http_tls_client_receive(tls, reply + size, room)
                                         : recv(fd, reply + size, room, 0);
         if (got == 0 || (got < 0 && errno != EAGAIN)) {
             errno = got == 0 ? ECONNRESET : errno;
@@ -88,7 +88,7 @@ int health_check(const char *address, unsigned port, bool tls) {
     signal(SIGALRM, end_late);
     alarm(DEADLINE);
     int fd = open_connection(address, port);
-    struct tls_client *client = fd >= 0 && tls ? tls_client_new(fd) : NULL;
+    struct http_tls_client *client = fd >= 0 && tls ? http_tls_client_new(fd) : NULL;
     int status = fd >= 0 && (!tls || client != NULL) ? ask(fd, client) : -1;
     if (status < 0) {
         fprintf(stderr, "attentiond: no answer from %s port %u: %s\n", address, port,
@@ -96,7 +96,7 @@ int health_check(const char *address, unsigned port, bool tls) {
     } else if (status != 200) {
         fprintf(stderr, "attentiond: %s port %u answered %d\n", address, port, status);
     }
-    tls_client_free(client);
+    http_tls_client_free(client);
     if (fd >= 0) {
         close(fd);
     }

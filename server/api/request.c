@@ -4,8 +4,8 @@
  * leaves.
  *
  * The thread that received a small request answers it at once. Everything else is a job for the
- * workers: parsing long bodies, settling long masks, planning for many heads, computing, and
- * looking at long results. A request is refused if the workers have too much to do.
+ * workers: parsing long bodies, converting long masks, planning for many heads, computing, and
+ * checking long results. A request is refused if the workers have too much to do.
  */
 #include "api/request.h"
 
@@ -25,10 +25,10 @@ enum {
     SMALL_BYTES = 16 * 1024,     /* bytes outside of matrices */
     SMALL_VALUES = 1024,         /* values outside of matrices */
     SMALL_PARTS = 2048,          /* heads of all batch items */
-    SMALL_NUMBERS = 64 * 1024,   /* numbers of masks and datatypes that are looked at one by one */
-    CHUNK_NUMBERS = 1024 * 1024, /* so many of them, or of results, are looked at in one task */
+    SMALL_NUMBERS = 64 * 1024,   /* numbers of masks and datatypes that are converted one by one */
+    CHUNK_NUMBERS = 1024 * 1024, /* a task converts so many, or checks so many of results */
     /* Multiply-adds that take as long as the handler needs for a value and for a byte outside of
-     * matrices, planning for a part, and looking at a number. */
+     * matrices, planning for a part, and converting or checking a number. */
     COST_OF_VALUE = 20000,
     COST_OF_BYTE = 800,
     COST_OF_PART = 3000,
@@ -170,13 +170,13 @@ void request_go_on(struct api_request *request, size_t tasks, double cost,
     jobs_run(request->state->jobs, job);
 }
 
-static bool request_look_on_worker(void *request, const struct jobs_task *task) {
+static bool request_check_on_worker(void *request, const struct jobs_task *task) {
     (void)task;
-    tensors_look(request, CHUNK_NUMBERS);
+    tensors_check(request, CHUNK_NUMBERS);
     return true;
 }
 
-static void request_looked(struct job *job, enum job_outcome outcome) {
+static void request_checked(struct job *job, enum job_outcome outcome) {
     (void)outcome; /* nothing cancels this job, because it is short */
     resume(job->owner);
 }
@@ -203,14 +203,14 @@ static void request_computed(struct job *job, enum job_outcome outcome) {
         return;
     }
     conclude(request, job, outcome);
-    const size_t numbers = request->tensors.unlooked;
+    const size_t numbers = request->tensors.unchecked;
     if (numbers <= CHUNK_NUMBERS) {
-        tensors_look(request, SIZE_MAX);
+        tensors_check(request, SIZE_MAX);
         resume(request);
         return;
     }
     request_go_on(request, (numbers - 1) / CHUNK_NUMBERS + 1, (double)numbers * COST_OF_NUMBER,
-                  request_look_on_worker, request_looked);
+                  request_check_on_worker, request_checked);
 }
 
 /* Asks the workers to take a job, which then is the job of the request. Returns the job, or NULL
@@ -247,7 +247,7 @@ static struct job *begin_work(struct api_request *request) {
             return begin_next(request);
         }
         conclude(request, job, outcome);
-        tensors_look(request, SIZE_MAX);
+        tensors_check(request, SIZE_MAX);
         return NULL;
     }
     return admit(request, job, request_computed);
@@ -269,14 +269,14 @@ static bool parse(struct api_request *request, int64_t start) {
 
 /* Looks at the next numbers of the matrices that need it. Returns false after filling the response
  * if a number is wrong. */
-static bool settle(struct api_request *request, size_t most) {
-    return codec_settle(request->body, most, &request->input.error) || refuse_content(request);
+static bool convert(struct api_request *request, size_t most) {
+    return codec_convert(request->body, most, &request->input.error) || refuse_content(request);
 }
 
 /* Checks the keys, makes the generated matrices and calls the handler. Returns false if the
  * response is filled, and true if the handler has left work. */
 static bool handle(struct api_request *request) {
-    if (!settle(request, SIZE_MAX)) {
+    if (!convert(request, SIZE_MAX)) {
         return false;
     }
     if (!fields_check(&request->fields, request->body, codec_root(request->body),
@@ -316,9 +316,9 @@ static bool request_parse_on_worker(void *request, const struct jobs_task *task)
     return parse(request, clock_ns());
 }
 
-static bool request_settle_on_worker(void *request, const struct jobs_task *task) {
+static bool request_convert_on_worker(void *request, const struct jobs_task *task) {
     (void)task;
-    return settle(request, CHUNK_NUMBERS);
+    return convert(request, CHUNK_NUMBERS);
 }
 
 static bool request_handle_on_worker(void *request, const struct jobs_task *task) {
@@ -340,18 +340,18 @@ static struct job *parse_later(struct api_request *request) {
 }
 
 /* Goes on with a document: calls the handler here if that takes little time. Otherwise a job has a
- * phase for each chunk of numbers, and one that settles the rest and calls the handler. Returns as
+ * phase for each chunk of numbers, and one that converts the rest and calls the handler. Returns as
  * begin_work() does. */
 static struct job *open_document(struct api_request *request) {
     const double parts = generated_parts(&request->fields, request->body);
-    const size_t numbers = codec_unsettled(request->body);
+    const size_t numbers = codec_unconverted(request->body);
     struct job *job = &request->run.opening;
     if (request->state->jobs == NULL || (parts <= SMALL_PARTS && numbers <= SMALL_NUMBERS)) {
         return handle(request) ? begin_work(request) : NULL;
     }
     job->cost = parts * COST_OF_PART + (double)numbers * COST_OF_NUMBER;
     request->run.phases[0] = (struct job_phases){&request->run.phases[1], numbers / CHUNK_NUMBERS,
-                                                 NULL, request_settle_on_worker, request};
+                                                 NULL, request_convert_on_worker, request};
     request->run.phases[1] = (struct job_phases){NULL, 1, NULL, request_handle_on_worker, request};
     job->phases = request->run.phases;
     return admit(request, job, request_opened);

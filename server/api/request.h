@@ -48,8 +48,8 @@ struct api_run {
     int64_t submitted;     /* clock_ns() when the body was complete */
     struct http_pending *pending;
     struct job_phases phases[2]; /* of the next two */
-    struct job opening;    /* parses the body, or settles its matrices and calls the handler */
-    struct job encoding;   /* looks at results, or encodes a chunk of the answer */
+    struct job opening;    /* parses the body, or converts its matrices and calls the handler */
+    struct job encoding;   /* checks results, or encodes a chunk of the answer */
     pthread_mutex_t mutex; /* guards the next two members */
     struct job *job;       /* the job that app_cancel() cancels, or NULL */
     bool cancelled;

@@ -4,11 +4,11 @@
  *
  * To add an endpoint: write a handler api_NAME in a file of server/api/ and declare it in api.h. If
  * it calls the library, begin with a copy of softmax.c; its matrices are of the group
- * FIELDS_INPUTS. Otherwise begin with embeddings.c; its own keys are of the group FIELDS_APART. The
- * handler gets a request whose keys are checked and whose draws and words are tensors. It asks for
- * the memory and the cost of its work by api_admit(), and a task costs at most about 13 ms. Add a
- * row to the table (a path may end in {name}) with the bit FIELDS_AT_* of its keys, or 0 if it
- * takes no body. A new bit goes into fields.h, into the rows of its keys in fields.c, and into
+ * FIELDS_INPUTS. Otherwise begin with embeddings.c; its own keys are FIELDS_UNGROUPED. The handler
+ * gets a request whose keys are checked and whose draws and words are tensors. It asks for the
+ * memory and the cost of its work by api_admit(), and a task costs at most about 13 ms. Add a row
+ * to the table (a path may end in {name}) with the bit FIELDS_AT_* of its keys, or 0 if it takes no
+ * body. A new bit goes into fields.h, into the rows of its keys in fields.c, and into
  * fields_example(). A key that only other endpoints have is refused with the name of one of them,
  * or with the hint of its row.
  *

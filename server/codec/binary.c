@@ -63,7 +63,7 @@ static bool read_type(const struct codec_document *document, const struct codec_
 /* Reads a shape, each of whose elements takes at most `most` bytes. An axis has at least `least`
  * elements; an empty one counts as one element of its tensor. */
 static bool read_shape(const struct codec_document *document, const struct codec_value *shape,
-                       const char *name, int64_t least, size_t most, struct codec_tensor_form *form,
+                       const char *name, int64_t least, size_t most, struct codec_tensor_spec *spec,
                        struct codec_error *error) {
     int64_t axes[ATTN_MAX_RANK];
     size_t count = 0;
@@ -85,10 +85,10 @@ static bool read_shape(const struct codec_document *document, const struct codec
         return binary_refuse(document, shape, name, error, "has %zu axes; it must have 1 to %d",
                              count, (int)ATTN_MAX_RANK);
     }
-    form->rank = (int)count;
+    spec->rank = (int)count;
     for (size_t axis = 0; axis < count; axis++) {
-        form->shape[axis] = (size_t)axes[axis];
-        if (__builtin_mul_overflow(most, axes[axis] > 0 ? form->shape[axis] : 1, &most)) {
+        spec->shape[axis] = (size_t)axes[axis];
+        if (__builtin_mul_overflow(most, axes[axis] > 0 ? spec->shape[axis] : 1, &most)) {
             return binary_refuse(document, shape, name, error,
                                  "has a shape of more bytes than a file can have");
         }
@@ -96,44 +96,44 @@ static bool read_shape(const struct codec_document *document, const struct codec
     return true;
 }
 
-bool codec_as_form(const struct codec_document *document, const struct codec_value *type,
+bool codec_as_spec(const struct codec_document *document, const struct codec_value *type,
                    const struct codec_value *shape, const char *name,
-                   const char *const names[static CODEC_TYPE_COUNT], struct codec_tensor_form *form,
+                   const char *const names[static CODEC_TYPE_COUNT], struct codec_tensor_spec *spec,
                    struct codec_error *error) {
     /* An element takes the bytes of a double at most in a document. */
-    if (!read_type(document, type, name, names, &form->type, error) ||
-        !read_shape(document, shape, name, 0, sizeof(double), form, error)) {
+    if (!read_type(document, type, name, names, &spec->type, error) ||
+        !read_shape(document, shape, name, 0, sizeof(double), spec, error)) {
         return false;
     }
-    form->texts = form->own = form->exact = false;
-    form->bytes = codec_type_size(form->type) * codec_count(form->rank, form->shape);
+    spec->texts = spec->own_type = spec->exact = false;
+    spec->bytes = codec_type_size(spec->type) * codec_count(spec->rank, spec->shape);
     return true;
 }
 
-bool codec_as_texts_form(const struct codec_document *document, const struct codec_value *shape,
-                         const char *name, struct codec_tensor_form *form,
+bool codec_as_texts_spec(const struct codec_document *document, const struct codec_value *shape,
+                         const char *name, struct codec_tensor_spec *spec,
                          struct codec_error *error) {
-    if (!read_shape(document, shape, name, 1, sizeof(uint32_t), form, error)) {
+    if (!read_shape(document, shape, name, 1, sizeof(uint32_t), spec, error)) {
         return false;
     }
-    form->type = CODEC_TYPE_UINT8;
-    form->texts = true;
-    form->own = form->exact = false;
-    const size_t count = codec_count(form->rank, form->shape);
+    spec->type = CODEC_TYPE_UINT8;
+    spec->texts = true;
+    spec->own_type = spec->exact = false;
+    const size_t count = codec_count(spec->rank, spec->shape);
     return count <= CODEC_MAX_WORDS ||
            binary_refuse(document, shape, name, error, "has %zu texts; it may have at most %d",
                          count, CODEC_MAX_WORDS);
 }
 
-attn_dtype codec_form_dtype(const struct codec_tensor_form *form, attn_dtype document) {
-    if (form->exact) {
+attn_dtype codec_spec_dtype(const struct codec_tensor_spec *spec, attn_dtype document) {
+    if (spec->exact) {
         return ATTN_FLOAT64;
     }
-    if (!form->own) {
+    if (!spec->own_type) {
         return document;
     }
-    return codec_type_size(form->type) > 4 ||
-                   (codec_type_size(form->type) == 4 && !codec_type_is_float(form->type))
+    return codec_type_size(spec->type) > 4 ||
+                   (codec_type_size(spec->type) == 4 && !codec_type_is_float(spec->type))
                ? ATTN_FLOAT64
                : ATTN_FLOAT32;
 }
@@ -249,7 +249,7 @@ bool codec_widen(enum codec_type type, const void *bytes, size_t count, attn_dty
 }
 
 size_t codec_find_special(const struct codec_value *value, size_t first, size_t end) {
-    const struct lifted *tensor = document_tensor(value);
+    const struct codec_tensor *tensor = document_tensor(value);
     const bool wide = tensor->dtype == ATTN_FLOAT64;
     const size_t size = attn_dtype_size(tensor->dtype);
     while (first < end) {
@@ -259,18 +259,18 @@ size_t codec_find_special(const struct codec_value *value, size_t first, size_t 
         }
         first += part;
     }
-    while (first < end && isfinite(lifted_number(tensor, first))) {
+    while (first < end && isfinite(codec_tensor_number(tensor, first))) {
         first++;
     }
     return first;
 }
 
 void codec_clear_special(const struct codec_value *value, size_t first, size_t end) {
-    struct lifted *tensor = document_tensor(value);
+    struct codec_tensor *tensor = document_tensor(value);
     for (size_t i = first; i < end; i++) {
-        if (!isfinite(lifted_number(tensor, i)) && tensor->dtype == ATTN_FLOAT64) {
+        if (!isfinite(codec_tensor_number(tensor, i)) && tensor->dtype == ATTN_FLOAT64) {
             ((double *)tensor->data)[i] = 0;
-        } else if (!isfinite(lifted_number(tensor, i))) {
+        } else if (!isfinite(codec_tensor_number(tensor, i))) {
             ((float *)tensor->data)[i] = 0;
         }
     }
@@ -278,35 +278,36 @@ void codec_clear_special(const struct codec_value *value, size_t first, size_t e
 
 /* ------------------------------------------------------------------------------------ stream */
 
-bool codec_expect(struct codec_stream *stream, const struct codec_value *value,
-                  const struct codec_tensor_form *form, struct codec_error *error) {
+bool codec_stream_add(struct codec_stream *stream, const struct codec_value *value,
+                      const struct codec_tensor_spec *spec, struct codec_error *error) {
     struct codec_document *document = stream->document;
-    const attn_dtype dtype = form->type == CODEC_TYPE_BOOL || form->texts
+    const attn_dtype dtype = spec->type == CODEC_TYPE_BOOL || spec->texts
                                  ? ATTN_BOOL
-                                 : codec_form_dtype(form, codec_document_dtype(document));
-    const size_t elements = form->bytes / codec_type_size(form->type);
-    struct lifted *tensor = document_new_tensor(document, value, dtype, form->rank, NULL);
+                                 : codec_spec_dtype(spec, codec_document_dtype(document));
+    const size_t elements = spec->bytes / codec_type_size(spec->type);
+    struct codec_tensor *tensor = document_new_tensor(document, value, dtype, spec->rank, NULL);
     assert(stream->count < CODEC_MAX_TENSORS);
     if (tensor == NULL) {
         return codec_no_memory(error);
     }
-    tensor->own = form->own || form->exact;
-    tensor->type = (int)form->type;
+    tensor->own_type = spec->own_type || spec->exact;
+    tensor->type = (int)spec->type;
     tensor->arrived = true;
     tensor->capacity = 0;
     tensor->data = tensor->few; /* of a tensor without elements, no byte of which arrives */
-    tensor->texts = form->texts ? codec_count(form->rank, form->shape) : 0;
-    memcpy(tensor->shape, form->shape, sizeof tensor->shape);
-    stream->list[stream->count++] = (struct codec_expected){value, tensor, form->type, elements};
+    tensor->texts = spec->texts ? codec_count(spec->rank, spec->shape) : 0;
+    memcpy(tensor->shape, spec->shape, sizeof tensor->shape);
+    stream->list[stream->count++] =
+        (struct codec_stream_tensor){value, tensor, spec->type, elements};
     return true;
 }
 
 /* Notes the first number that is not finite, from element `first` on. `bytes` are the elements as
  * they arrived. */
-static void note_special(struct lifted *tensor, enum codec_type type, const unsigned char *bytes,
-                         size_t first, size_t count) {
+static void note_special(struct codec_tensor *tensor, enum codec_type type,
+                         const unsigned char *bytes, size_t first, size_t count) {
     for (size_t i = first; i < first + count; i++) {
-        const double number = lifted_number(tensor, i);
+        const double number = codec_tensor_number(tensor, i);
         if (isfinite(number)) {
             continue;
         }
@@ -315,9 +316,9 @@ static void note_special(struct lifted *tensor, enum codec_type type, const unsi
             memcpy(&wide, bytes + (i - first) * sizeof wide, sizeof wide);
         }
         if (isinf(wide) && wide < 0) {
-            tensor->infinite |= tensor->first_null == LIFT_NONE;
-            tensor->first_null = tensor->first_null == LIFT_NONE ? i : tensor->first_null;
-        } else if (tensor->first_range == LIFT_NONE) {
+            tensor->infinite |= tensor->first_null == TENSOR_NONE;
+            tensor->first_null = tensor->first_null == TENSOR_NONE ? i : tensor->first_null;
+        } else if (tensor->first_range == TENSOR_NONE) {
             tensor->first_range = i;
             if (isfinite(wide)) {
                 char text[NUMBER_SIZE + 1];
@@ -330,8 +331,9 @@ static void note_special(struct lifted *tensor, enum codec_type type, const unsi
 }
 
 /* Refuses an element of a BOOL that is neither 0 nor 1. */
-static bool refuse_bool(const struct codec_stream *stream, const struct codec_expected *expected,
-                        struct lifted *tensor, size_t element, struct codec_error *error) {
+static bool refuse_bool(const struct codec_stream *stream,
+                        const struct codec_stream_tensor *expected, struct codec_tensor *tensor,
+                        size_t element, struct codec_error *error) {
     const unsigned byte = ((const unsigned char *)tensor->data)[element];
     tensor->count = expected->elements;
     return document_refuse(stream->document, expected->value, element, error,
@@ -339,8 +341,8 @@ static bool refuse_bool(const struct codec_stream *stream, const struct codec_ex
 }
 
 /* Stores whole elements, for which there must be room. */
-static bool store(const struct codec_stream *stream, const struct codec_expected *expected,
-                  struct lifted *tensor, const unsigned char *bytes, size_t count,
+static bool store(const struct codec_stream *stream, const struct codec_stream_tensor *expected,
+                  struct codec_tensor *tensor, const unsigned char *bytes, size_t count,
                   struct codec_error *error) {
     const size_t first = tensor->count;
     const bool wide = tensor->dtype == ATTN_FLOAT64;
@@ -372,14 +374,14 @@ static bool store(const struct codec_stream *stream, const struct codec_expected
 }
 
 /* Takes bytes of the current tensor, and none beyond its end. */
-static bool take(struct codec_stream *stream, const struct codec_expected *expected,
-                 struct lifted *tensor, const unsigned char *bytes, size_t size,
+static bool take(struct codec_stream *stream, const struct codec_stream_tensor *expected,
+                 struct codec_tensor *tensor, const unsigned char *bytes, size_t size,
                  struct codec_error *error) {
     const size_t width = codec_type_size(expected->type);
     size_t needed = tensor->count + size / width + 1;
     needed = needed < expected->elements ? needed : expected->elements;
-    if (!lifted_room_for(tensor, codec_document_account(stream->document), needed,
-                         expected->elements)) {
+    if (!codec_tensor_room_for(tensor, codec_document_account(stream->document), needed,
+                               expected->elements)) {
         document_point(stream->document, expected->value, error);
         error->status = CODEC_NO_MEMORY;
         return false;
@@ -422,8 +424,8 @@ bool codec_stream_feed(struct codec_stream *stream, const void *bytes_, size_t s
                             "the body has bytes after the last of its tensors");
             return false;
         }
-        const struct codec_expected *expected = &stream->list[stream->next];
-        struct lifted *tensor = expected->tensor;
+        const struct codec_stream_tensor *expected = &stream->list[stream->next];
+        struct codec_tensor *tensor = expected->tensor;
         const size_t lacks =
             (expected->elements - tensor->count) * codec_type_size(expected->type) -
             stream->cut_size;
@@ -443,8 +445,8 @@ bool codec_stream_finish(const struct codec_stream *stream, struct codec_error *
     if (next == stream->count) {
         return true;
     }
-    const struct codec_expected *expected = &stream->list[next];
-    const struct lifted *tensor = expected->tensor;
+    const struct codec_stream_tensor *expected = &stream->list[next];
+    const struct codec_tensor *tensor = expected->tensor;
     const size_t width = codec_type_size(expected->type), whole = expected->elements * width;
     char quoted[CODEC_QUOTE_SIZE];
     const char *name = codec_name(expected->value);

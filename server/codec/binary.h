@@ -53,35 +53,36 @@ static inline bool codec_type_is_bytes(enum codec_type type) {
     return type == CODEC_TYPE_FP8_E4M3 || type == CODEC_TYPE_FP8_E5M2 || type == CODEC_TYPE_BF16;
 }
 
-/* A tensor as a header describes it. */
-struct codec_tensor_form {
+/* The spec of a tensor: what a header says of it. */
+struct codec_tensor_spec {
     enum codec_type type;
     int rank; /* 1 to ATTN_MAX_RANK */
     size_t shape[ATTN_MAX_RANK];
     size_t bytes;
     bool texts; /* the elements are texts, which have no type; `bytes` is set by the caller */
-    /* The numbers do not get the float type of the document, see codec_form_dtype(). */
-    bool own, exact;
+    /* The numbers do not get the float type of the document, see codec_spec_dtype(). */
+    bool own_type, exact;
 };
 
 /* Reads the type and the shape of the tensor `name`. `names` has the names of the types. Every axis
  * is at least 1, and the bytes of the tensor fit in a size_t. Errors: CODEC_CONTENT; the message
  * names the tensor. */
-bool codec_as_form(const struct codec_document *document, const struct codec_value *type,
+bool codec_as_spec(const struct codec_document *document, const struct codec_value *type,
                    const struct codec_value *shape, const char *name,
-                   const char *const names[static CODEC_TYPE_COUNT], struct codec_tensor_form *form,
+                   const char *const names[static CODEC_TYPE_COUNT], struct codec_tensor_spec *spec,
                    struct codec_error *error);
 
 /* Reads the shape of a tensor of texts. There are at most CODEC_MAX_WORDS texts. Errors: as
- * codec_as_form(). */
-bool codec_as_texts_form(const struct codec_document *document, const struct codec_value *shape,
-                         const char *name, struct codec_tensor_form *form,
+ * codec_as_spec(). */
+bool codec_as_texts_spec(const struct codec_document *document, const struct codec_value *shape,
+                         const char *name, struct codec_tensor_spec *spec,
                          struct codec_error *error);
 
-/* Returns the dtype that the numbers of a tensor of this form have in a document: float64 if they
- * are `exact`. An `own` type has the narrowest dtype that holds its numbers: FP64 and integers of
- * 32 and 64 bits are float64, all others float32. Every other tensor has the document's dtype. */
-attn_dtype codec_form_dtype(const struct codec_tensor_form *form, attn_dtype document);
+/* Returns the dtype that the numbers of a tensor of this spec have in a document: float64 if they
+ * are `exact`. With an `own_type` the dtype is the narrowest that holds the numbers of the type:
+ * FP64 and integers of 32 and 64 bits are float64, all others float32. Every other tensor has the
+ * document's dtype. */
+attn_dtype codec_spec_dtype(const struct codec_tensor_spec *spec, attn_dtype document);
 
 /* Private to the codec: refuses the tensor `name`, after which the message states a rule. Returns
  * false. */
@@ -106,9 +107,9 @@ struct codec_stream {
     struct codec_document *document;
     size_t count; /* tensors that are expected */
     size_t next;  /* the tensor that the next byte belongs to */
-    struct codec_expected {
+    struct codec_stream_tensor {
         const struct codec_value *value; /* the place of the tensor in the document */
-        struct lifted *tensor;           /* borrowed from the document */
+        struct codec_tensor *tensor;     /* borrowed from the document */
         enum codec_type type;
         size_t elements;
     } list[CODEC_MAX_TENSORS];
@@ -119,10 +120,10 @@ struct codec_stream {
 
 /* Replaces a value of the document by a tensor, and expects its bytes after those of the tensors
  * before it. There are fewer than CODEC_MAX_TENSORS tensors so far. The tensor has the dtype of
- * codec_form_dtype(), or ATTN_BOOL if its type is BOOL. Memory is taken while the bytes arrive.
+ * codec_spec_dtype(), or ATTN_BOOL if its type is BOOL. Memory is taken while the bytes arrive.
  * Errors: CODEC_NO_MEMORY. */
-bool codec_expect(struct codec_stream *stream, const struct codec_value *value,
-                  const struct codec_tensor_form *form, struct codec_error *error);
+bool codec_stream_add(struct codec_stream *stream, const struct codec_value *value,
+                      const struct codec_tensor_spec *spec, struct codec_error *error);
 
 /* Takes the next bytes, which may be cut anywhere. NaN and infinity are noted, and refused by the
  * accessors as in JSON. Errors: CODEC_SYNTAX for a byte after the last tensor, CODEC_CONTENT for a
@@ -134,11 +135,11 @@ bool codec_stream_feed(struct codec_stream *stream, const void *bytes, size_t si
 bool codec_stream_finish(const struct codec_stream *stream, struct codec_error *error);
 
 /* Makes a tensor of texts of the value `at`, with the texts of an array. The array is flat or
- * nested as the form says. codec_words_of_text() and codec_words_of_tokens() read them, as they
- * read those of codec_expect(). Errors: CODEC_NO_MEMORY; CODEC_CONTENT for another number of texts,
- * and for what is no text. */
+ * nested as the spec says. codec_words_of_text() and codec_words_of_tokens() read them, as they
+ * read those of codec_stream_add(). Errors: CODEC_NO_MEMORY; CODEC_CONTENT for another number of
+ * texts, and for what is no text. */
 bool codec_move_texts(struct codec_document *, struct codec_value *at,
-                      const struct codec_value *value, const struct codec_tensor_form *form,
+                      const struct codec_value *value, const struct codec_tensor_spec *spec,
                       struct codec_error *error);
 
 /* Reads a tensor of any float dtype whose numbers may be anything: null stands for minus infinity,
@@ -148,12 +149,12 @@ bool codec_move_texts(struct codec_document *, struct codec_value *at,
 bool codec_as_any_reals(const struct codec_document *, const struct codec_value *, attn_tensor *out,
                         enum codec_type *type, struct codec_error *);
 
-/* Moves a lifted array to the value `at`. The array is flat, or it has the shape of `form`; it gets
- * this shape, and the dtype of codec_form_dtype(). Errors: CODEC_NO_MEMORY; CODEC_CONTENT if the
- * array does not have as many elements as the shape, or has an element that the type does not have.
- * The message names the tensor by codec_name(at). */
+/* Moves an array of numbers or booleans to the value `at`. The array is flat, or it has the shape
+ * of `spec`; it gets this shape, and the dtype of codec_spec_dtype(). Errors: CODEC_NO_MEMORY;
+ * CODEC_CONTENT if the array does not have as many elements as the shape, or has an element that
+ * the type does not have. The message names the tensor by codec_name(at). */
 bool codec_move_tensor(struct codec_document *, struct codec_value *at,
-                       const struct codec_value *value, const struct codec_tensor_form *form,
+                       const struct codec_value *value, const struct codec_tensor_spec *spec,
                        struct codec_error *error);
 
 /* ------------------------------------------------------------------------ tensors of an answer */

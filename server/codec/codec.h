@@ -1,7 +1,7 @@
 /*
  * codec.h - bytes to tensors and tensors to bytes. While a JSON body arrives, the reader makes a
- * document of it, which is a tree of values. It lifts every array of numbers or booleans out of the
- * body into a typed buffer; in the tree such an array is one value. The writer makes JSON of a flat
+ * document of it, which is a tree of values. An array of numbers or booleans is a tensor: its
+ * elements go into a typed buffer, and in the tree it is one value. The writer makes JSON of a flat
  * list of items. The codec knows attn_tensor. It knows neither HTTP nor the keys of the service.
  *
  * Two threads must not use the same object at the same time. There is no global state. Texts and
@@ -43,10 +43,10 @@ struct codec_error {
 
 /* How a body is read. The texts are borrowed. */
 struct codec_options {
-    size_t max_bytes;  /* bytes that are neither white space nor in lifted arrays; 0 = 1 MiB */
-    size_t max_values; /* values that are not in lifted arrays; 0 = 65536 */
+    size_t max_bytes;  /* bytes that are neither white space nor in tensors; 0 = 1 MiB */
+    size_t max_values; /* values that are not in tensors; 0 = 65536 */
     size_t max_keys;   /* keys of all open objects together, below 2^31; 0 = 1024 */
-    size_t max_arrays; /* lifted arrays; 0 = 4096 */
+    size_t max_arrays; /* tensors; 0 = 4096 */
     /* The key of the outermost object whose value "float64" gives the document this type; NULL = no
      * key. */
     const char *dtype_key;
@@ -87,7 +87,7 @@ enum codec_status codec_reader_finish(struct codec_reader *reader,
 /* The error is borrowed from the reader. */
 const struct codec_error *codec_reader_error(const struct codec_reader *reader);
 
-/* Count the values outside of lifted arrays so far, and their bytes without white space. */
+/* Count the values outside of tensors so far, and their bytes without white space. */
 size_t codec_reader_values(const struct codec_reader *reader);
 size_t codec_reader_bytes(const struct codec_reader *reader);
 
@@ -100,16 +100,16 @@ enum codec_kind {
     CODEC_BOOL,
     CODEC_NUMBER,
     CODEC_TEXT,
-    CODEC_ARRAY, /* an array that is not lifted, or an empty one */
+    CODEC_ARRAY, /* an array that is no tensor, or an empty one */
     CODEC_OBJECT,
-    CODEC_TENSOR, /* a lifted array: all leaves are numbers or null, or all are booleans */
+    CODEC_TENSOR, /* an array whose leaves are all numbers or null, or all booleans */
 };
 
 void codec_document_free(struct codec_document *document); /* accepts NULL */
 
 /* Returns the float type of the document: ATTN_FLOAT64 if the dtype_key says so, otherwise
- * ATTN_FLOAT32. It may stand behind the numbers, so all numbers are read as float64. A matrix gets
- * the type of the document when it is read or settled; its numbers are then what rounding their
+ * ATTN_FLOAT32. It may stand behind the numbers, so all numbers are read as float64. A tensor gets
+ * the type of the document when it is read or converted; its numbers are then what rounding their
  * texts gives. */
 attn_dtype codec_document_dtype(const struct codec_document *document);
 
@@ -235,9 +235,9 @@ bool codec_as_text(const struct codec_document *, const struct codec_value *, co
 bool codec_as_choice(const struct codec_document *, const struct codec_value *,
                      const char *const *names, size_t count, size_t *out, struct codec_error *);
 
-/* ---------------------------------------------------------------------------- reading a matrix */
+/* ---------------------------------------------------------------------------- reading a tensor */
 
-/* Reads a matrix of finite numbers in the type of the document, with min_rank <= rank <= max_rank.
+/* Reads a tensor of finite numbers in the type of the document, with min_rank <= rank <= max_rank.
  * null, a number out of range of the type, booleans and empty arrays are refused; the message names
  * the element. A tensor without elements may lack the axes after an empty one. The data are
  * borrowed from the document. */
@@ -275,7 +275,7 @@ bool codec_as_real(const struct codec_document *, const struct codec_value *, do
 bool codec_as_reals_or_null(const struct codec_document *, const struct codec_value *, int min_rank,
                             int max_rank, attn_tensor *out, struct codec_error *);
 
-/* Reads a matrix of true and false, or of 1 and 0, as ATTN_BOOL. Other numbers are refused; the
+/* Reads a tensor of true and false, or of 1 and 0, as ATTN_BOOL. Other numbers are refused; the
  * message names the element. The data are borrowed from the document. */
 bool codec_as_mask(struct codec_document *, const struct codec_value *, int min_rank, int max_rank,
                    attn_tensor *out, struct codec_error *);
@@ -284,24 +284,25 @@ bool codec_as_mask(struct codec_document *, const struct codec_value *, int min_
  * booleans and of the datatype BOOL this is false. */
 bool codec_mask_is_zeros(const struct codec_value *);
 
-/* Some matrices must be settled before they can be used, number by number: the numbers of a mask
+/* Some tensors must be converted before they can be used, number by number: the numbers of a mask
  * become bytes, those of a datatype are checked and rounded, and those of JSON become float32. A
- * long matrix is settled in chunks. What is not settled yet is settled by the function that reads
- * it. */
+ * long tensor is converted in chunks. What is not converted yet is converted by the function that
+ * reads it. */
 
 /* Say which function will read a value, which may be of any kind: codec_as_mask(), or one that
  * reads reals in the type of the document. */
 void codec_expect_mask(const struct codec_value *);
 void codec_expect_reals(const struct codec_document *, const struct codec_value *);
 
-/* Returns how many numbers are still to be settled. A number that is settled twice counts twice. */
-size_t codec_unsettled(const struct codec_document *);
+/* Returns how many numbers are still to be converted. A number that is converted twice counts
+ * twice. */
+size_t codec_unconverted(const struct codec_document *);
 
-/* Settles the next numbers, at most `most`. Errors: CODEC_CONTENT for a number that its datatype
+/* Converts the next numbers, at most `most`. Errors: CODEC_CONTENT for a number that its datatype
  * does not have. codec_as_mask() refuses a number that is neither 0 nor 1. */
-bool codec_settle(struct codec_document *, size_t most, struct codec_error *);
+bool codec_convert(struct codec_document *, size_t most, struct codec_error *);
 
-/* Writes the shape of a lifted array and returns its rank; returns 0 for every other value. */
+/* Writes the shape of a tensor and returns its rank; returns 0 for every other value. */
 size_t codec_shape(const struct codec_value *, size_t shape[static ATTN_MAX_RANK]);
 
 /* Writes the shape of an array in which every array on one level has the same length and those on

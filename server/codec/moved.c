@@ -5,29 +5,29 @@
 
 #include <string.h>
 
+#include "codec/convert.h"
 #include "codec/json/document.h"
-#include "codec/settle.h"
 
 /* ------------------------------------------------------------------------------------- numbers */
 
-/* Checks that an array can be the tensor that `form` describes, whatever its numbers are. */
+/* Checks that an array can be the tensor that `spec` describes, whatever its numbers are. */
 static bool check_array(const struct codec_document *document, const struct codec_value *value,
-                        const char *name, const struct codec_tensor_form *form,
+                        const char *name, const struct codec_tensor_spec *spec,
                         struct codec_error *error) {
-    const struct lifted *tensor = document_tensor(value);
-    const size_t elements = form->bytes / codec_type_size(form->type);
+    const struct codec_tensor *tensor = document_tensor(value);
+    const size_t elements = spec->bytes / codec_type_size(spec->type);
     if (tensor->count != elements) {
         return binary_refuse(document, value, name, error,
                              "has %zu elements in its data, but %zu in its shape", tensor->count,
                              elements);
     }
     if (tensor->rank != 1 &&
-        (tensor->rank != form->rank ||
-         memcmp(tensor->shape, form->shape, (size_t)form->rank * sizeof *form->shape) != 0)) {
+        (tensor->rank != spec->rank ||
+         memcmp(tensor->shape, spec->shape, (size_t)spec->rank * sizeof *spec->shape) != 0)) {
         return binary_refuse(document, value, name, error,
                              "has data whose nesting does not match its shape");
     }
-    if (tensor->dtype == ATTN_BOOL && form->type != CODEC_TYPE_BOOL) {
+    if (tensor->dtype == ATTN_BOOL && spec->type != CODEC_TYPE_BOOL) {
         return binary_refuse(document, value, name, error, "has booleans, but its type is no BOOL");
     }
     return true;
@@ -35,35 +35,35 @@ static bool check_array(const struct codec_document *document, const struct code
 
 /* Makes a tensor without elements. Its data is an empty array, or arrays that are empty. */
 static bool move_empty(struct codec_document *document, const struct codec_value *at,
-                       const struct codec_tensor_form *form, attn_dtype dtype,
+                       const struct codec_tensor_spec *spec, attn_dtype dtype,
                        struct codec_error *error) {
     void *data;
-    const bool is_bool = form->type == CODEC_TYPE_BOOL;
-    if (!codec_make_tensor(document, at, is_bool ? ATTN_BOOL : dtype, form->rank, form->shape, 0,
+    const bool is_bool = spec->type == CODEC_TYPE_BOOL;
+    if (!codec_make_tensor(document, at, is_bool ? ATTN_BOOL : dtype, spec->rank, spec->shape, 0,
                            &data, error)) {
         return false;
     }
-    document_tensor(at)->type = (int)form->type;
+    document_tensor(at)->type = (int)spec->type;
     return true;
 }
 
 bool codec_move_tensor(struct codec_document *document, struct codec_value *at,
-                       const struct codec_value *value, const struct codec_tensor_form *form,
+                       const struct codec_value *value, const struct codec_tensor_spec *spec,
                        struct codec_error *error) {
-    const attn_dtype dtype = codec_form_dtype(form, codec_document_dtype(document));
-    if (form->bytes == 0 && codec_kind_of(value) == CODEC_ARRAY) {
-        return move_empty(document, at, form, dtype, error);
+    const attn_dtype dtype = codec_spec_dtype(spec, codec_document_dtype(document));
+    if (spec->bytes == 0 && codec_kind_of(value) == CODEC_ARRAY) {
+        return move_empty(document, at, spec, dtype, error);
     }
-    if (!check_array(document, value, codec_name(at), form, error)) {
+    if (!check_array(document, value, codec_name(at), spec, error)) {
         return false;
     }
-    struct lifted *tensor = document_tensor(value);
+    struct codec_tensor *tensor = document_tensor(value);
     codec_set_value(at, value);
     tensor->value = at;
-    tensor->own = form->own || form->exact;
-    tensor->rank = form->rank;
-    memcpy(tensor->shape, form->shape, sizeof tensor->shape);
-    settle_expect_type(tensor, form->type, dtype);
+    tensor->own_type = spec->own_type || spec->exact;
+    tensor->rank = spec->rank;
+    memcpy(tensor->shape, spec->shape, sizeof tensor->shape);
+    convert_expect_type(tensor, spec->type, dtype);
     return true;
 }
 
@@ -72,7 +72,7 @@ bool codec_move_tensor(struct codec_document *document, struct codec_value *at,
 /* Where the texts of an array go. */
 struct packing {
     const struct codec_document *document;
-    const struct codec_tensor_form *form;
+    const struct codec_tensor_spec *spec;
     char *out;    /* NULL: the bytes are only counted */
     size_t bytes; /* so far */
     size_t texts; /* so far */
@@ -95,14 +95,14 @@ static bool pack_text(struct packing *packing, const struct codec_value *value,
     return true;
 }
 
-/* Packs the texts of an array whose first axis is `axis` of the form. Arrays are nested as the form
+/* Packs the texts of an array whose first axis is `axis` of the spec. Arrays are nested as the spec
  * says. */
 static bool pack_axis(struct packing *packing, const struct codec_value *value, int axis,
                       struct codec_error *error) {
-    if (axis == packing->form->rank) {
+    if (axis == packing->spec->rank) {
         return pack_text(packing, value, error);
     }
-    if (codec_kind_of(value) != CODEC_ARRAY || codec_size(value) != packing->form->shape[axis]) {
+    if (codec_kind_of(value) != CODEC_ARRAY || codec_size(value) != packing->spec->shape[axis]) {
         return codec_fail(packing->document, value, error,
                           "data of BYTES must be an array of strings, flat or nested as its shape "
                           "says");
@@ -131,21 +131,21 @@ static bool pack(struct packing *packing, const struct codec_value *value,
 }
 
 bool codec_move_texts(struct codec_document *document, struct codec_value *at,
-                      const struct codec_value *value, const struct codec_tensor_form *form,
+                      const struct codec_value *value, const struct codec_tensor_spec *spec,
                       struct codec_error *error) {
     struct account *account = codec_document_account(document);
-    struct packing packing = {.document = document, .form = form};
+    struct packing packing = {.document = document, .spec = spec};
     if (!pack(&packing, value, error)) {
         return false;
     }
-    const size_t count = codec_count(form->rank, form->shape), bytes = packing.bytes;
+    const size_t count = codec_count(spec->rank, spec->shape), bytes = packing.bytes;
     if (packing.texts != count) {
         return binary_refuse(document, value, codec_name(at), error,
                              "has %zu texts in its data, but %zu in its shape", packing.texts,
                              count);
     }
-    struct lifted *packed = document_new_tensor(document, at, ATTN_BOOL, 1, NULL);
-    if (packed == NULL || !lifted_zeros(packed, account, &bytes, bytes, bytes)) {
+    struct codec_tensor *packed = document_new_tensor(document, at, ATTN_BOOL, 1, NULL);
+    if (packed == NULL || !codec_tensor_zeros(packed, account, &bytes, bytes, bytes)) {
         return codec_no_memory(error);
     }
     packing.out = packed->data;

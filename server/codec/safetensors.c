@@ -22,8 +22,8 @@ bool codec_is_lfs_pointer(const unsigned char prefix[static SAFETENSORS_PREFIX])
 }
 
 /* Reads the type and the shape of a tensor of a file. */
-static bool read_form(const struct codec_document *document, const struct codec_value *value,
-                      struct codec_stored *tensor, struct codec_error *error) {
+static bool read_spec(const struct codec_document *document, const struct codec_value *value,
+                      struct codec_header_tensor *tensor, struct codec_error *error) {
     const struct codec_value *type = codec_get(value, "dtype"), *shape = codec_get(value, "shape");
     const char *text;
     int64_t axes[ATTN_MAX_RANK];
@@ -57,25 +57,25 @@ static bool read_form(const struct codec_document *document, const struct codec_
 }
 
 /* Reads the type and the shape of a tensor of a body. */
-static bool read_narrow_form(const struct codec_document *document, const struct codec_value *value,
-                             struct codec_stored *tensor, struct codec_error *error) {
+static bool read_narrow_spec(const struct codec_document *document, const struct codec_value *value,
+                             struct codec_header_tensor *tensor, struct codec_error *error) {
     static const char *const keys[] = {"dtype", "shape", "data_offsets"};
     const struct codec_keys known = {.names = keys, .count = sizeof keys / sizeof *keys};
-    struct codec_tensor_form form;
+    struct codec_tensor_spec spec;
     if (!codec_check_keys(document, value, &known, error) ||
-        !codec_as_form(document, codec_get(value, "dtype"), codec_get(value, "shape"), tensor->name,
-                       codec_safetensors_types, &form, error)) {
+        !codec_as_spec(document, codec_get(value, "dtype"), codec_get(value, "shape"), tensor->name,
+                       codec_safetensors_types, &spec, error)) {
         return false;
     }
-    tensor->type = form.type;
-    tensor->rank = form.rank;
-    memcpy(tensor->shape, form.shape, sizeof tensor->shape);
+    tensor->type = spec.type;
+    tensor->rank = spec.rank;
+    memcpy(tensor->shape, spec.shape, sizeof tensor->shape);
     return true;
 }
 
 /* Checks that a tensor has as many bytes by its data_offsets as by its dtype and shape. */
 static bool check_bytes(const struct codec_document *document, const struct codec_value *value,
-                        bool is_body, const struct codec_stored *tensor,
+                        bool is_body, const struct codec_header_tensor *tensor,
                         struct codec_error *error) {
     if (tensor->type == CODEC_TYPE_COUNT || tensor->rank < 0) {
         return true;
@@ -98,11 +98,12 @@ static bool check_bytes(const struct codec_document *document, const struct code
 }
 
 static bool read_tensor(const struct codec_document *document, const struct codec_value *value,
-                        bool is_body, struct codec_stored *tensor, struct codec_error *error) {
+                        bool is_body, struct codec_header_tensor *tensor,
+                        struct codec_error *error) {
     int64_t offsets[2];
     size_t count;
     tensor->name = codec_name(value);
-    if (!(is_body ? read_narrow_form : read_form)(document, value, tensor, error)) {
+    if (!(is_body ? read_narrow_spec : read_spec)(document, value, tensor, error)) {
         return false;
     }
     const struct codec_value *range = codec_get(value, "data_offsets");
@@ -134,7 +135,7 @@ static bool read_metadata(const struct codec_document *document, const struct co
 
 /* An empty tensor stands before the one that begins at the same byte. */
 static int by_begin(const void *a, const void *b) {
-    const struct codec_stored *left = a, *right = b;
+    const struct codec_header_tensor *left = a, *right = b;
     return left->begin != right->begin ? (left->begin > right->begin ? 1 : -1)
                                        : (left->bytes > 0) - (right->bytes > 0);
 }
@@ -146,7 +147,7 @@ static bool check_order(const struct codec_document *document, struct codec_safe
     *end = 0;
     qsort(header->list, header->count, sizeof *header->list, by_begin);
     for (size_t i = 0; i < header->count; i++) {
-        const struct codec_stored *tensor = &header->list[i];
+        const struct codec_header_tensor *tensor = &header->list[i];
         if (tensor->begin != *end) {
             return binary_refuse(document, codec_get(codec_root(document), tensor->name),
                                  tensor->name, error,

@@ -13,7 +13,7 @@ enum {
 };
 
 /* One tensor of a header. */
-struct codec_stored {
+struct codec_header_tensor {
     const char *name;     /* borrowed from the document of the header */
     enum codec_type type; /* CODEC_TYPE_COUNT: a type that this program does not read */
     int rank;             /* 0 to ATTN_MAX_RANK; -1: it has more axes */
@@ -23,7 +23,7 @@ struct codec_stored {
 
 /* The tensors of a header in the order of their bytes. */
 struct codec_safetensors {
-    struct codec_stored *list; /* the caller gives it, with room for `most` */
+    struct codec_header_tensor *list; /* the caller gives it, with room for `most` */
     size_t most, count;
     const struct codec_value *metadata; /* an object of texts, borrowed, or NULL */
 };
@@ -38,7 +38,7 @@ bool codec_is_lfs_pointer(const unsigned char prefix[static SAFETENSORS_PREFIX])
 /* Reads the header of a file that has so many bytes after it, or of a body. The bytes of the
  * tensors must follow one another without gaps or overlaps. A tensor of a file may have any number
  * of axes, no elements, or a type that this program does not read; one of a body is what
- * codec_as_form() takes. Errors: CODEC_CONTENT; the message names the tensor and the rule. */
+ * codec_as_spec() takes. Errors: CODEC_CONTENT; the message names the tensor and the rule. */
 #define SAFETENSORS_BODY SIZE_MAX
 bool codec_safetensors_read(const struct codec_document *document, size_t bytes,
                             struct codec_safetensors *header, struct codec_error *error);

@@ -217,7 +217,8 @@ static bool check_count(const struct codec_document *document, const struct code
 /* Copies the packed texts of a tensor, each with a NUL behind it instead of its length before it.
  * Takes UTF-8 without NUL only, as a JSON string would be. Returns false with the error set. */
 static bool unpack(const struct codec_document *document, const struct codec_value *value,
-                   const struct lifted *packed, struct characters *out, struct codec_error *error) {
+                   const struct codec_tensor *packed, struct characters *out,
+                   struct codec_error *error) {
     const uint8_t *at = packed->data, *end = at + packed->count;
     const char *name = codec_name(value);
     uint32_t size;
@@ -252,8 +253,8 @@ static bool unpack(const struct codec_document *document, const struct codec_val
 }
 
 /* Returns the packed texts of a value, or NULL if it has none. */
-static const struct lifted *packed_texts(const struct codec_value *value) {
-    const struct lifted *packed =
+static const struct codec_tensor *packed_texts(const struct codec_value *value) {
+    const struct codec_tensor *packed =
         codec_kind_of(value) == CODEC_TENSOR ? document_tensor(value) : NULL;
     return packed != NULL && packed->texts > 0 ? packed : NULL;
 }
@@ -279,7 +280,7 @@ static struct codec_words *words_of(const struct codec_document *document,
 /* Makes words of packed texts. `whole`: it is one text; otherwise each text is a word. */
 static struct codec_words *words_of_packed(const struct codec_document *document,
                                            const struct codec_value *value,
-                                           const struct lifted *packed, bool whole,
+                                           const struct codec_tensor *packed, bool whole,
                                            struct codec_error *error) {
     struct account *account = codec_document_account(document);
     struct characters texts;
@@ -306,7 +307,7 @@ static struct codec_words *words_of_packed(const struct codec_document *document
 struct codec_words *codec_words_of_text(const struct codec_document *document,
                                         const struct codec_value *value,
                                         struct codec_error *error) {
-    const struct lifted *packed = packed_texts(value);
+    const struct codec_tensor *packed = packed_texts(value);
     const char *text;
     if (packed != NULL) {
         return words_of_packed(document, value, packed, true, error);
@@ -320,7 +321,7 @@ struct codec_words *codec_words_of_tokens(const struct codec_document *document,
                                           struct codec_error *error) {
     const size_t count = codec_size(value);
     const struct codec_value *item;
-    const struct lifted *packed = packed_texts(value);
+    const struct codec_tensor *packed = packed_texts(value);
     const char *word;
     size_t size = 0;
     if (packed != NULL) {

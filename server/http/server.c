@@ -86,7 +86,7 @@ static void on_connection(void *server_, struct MHD_Connection *connection, void
             http_log_refused("plain HTTP on this port for HTTPS");
         }
         tls_end(own->pair);
-        if ((own->ends || watch_owes(&own->watched)) &&
+        if ((own->ends || watch_has_untaken(&own->watched)) &&
             watch_linger(server->watch, &own->watched, on_ended)) {
             return;
         }

@@ -290,19 +290,19 @@ void *tls_no_certificate(void) {
 
 /* ----------------------------------------------------------------------------------- the client */
 
-struct tls_client {
+struct http_tls_client {
     gnutls_session_t session;
     gnutls_certificate_credentials_t credentials;
     bool ready; /* the handshake is over */
 };
 
-struct tls_client *tls_client_new(int fd) {
-    struct tls_client *client = calloc(1, sizeof *client);
+struct http_tls_client *http_tls_client_new(int fd) {
+    struct http_tls_client *client = calloc(1, sizeof *client);
     if (client == NULL || gnutls_init(&client->session, GNUTLS_CLIENT | GNUTLS_NO_SIGNAL) < 0 ||
         gnutls_set_default_priority(client->session) < 0 ||
         gnutls_certificate_allocate_credentials(&client->credentials) < 0 ||
         gnutls_credentials_set(client->session, GNUTLS_CRD_CERTIFICATE, client->credentials) < 0) {
-        tls_client_free(client);
+        http_tls_client_free(client);
         errno = ENOMEM;
         return NULL;
     }
@@ -326,7 +326,7 @@ static ssize_t as_system_call(ssize_t result) {
     return -1;
 }
 
-static ssize_t shake_hands(struct tls_client *client) {
+static ssize_t shake_hands(struct http_tls_client *client) {
     ssize_t result;
     do {
         result = client->ready ? 0 : gnutls_handshake(client->session);
@@ -335,7 +335,7 @@ static ssize_t shake_hands(struct tls_client *client) {
     return result;
 }
 
-ssize_t tls_client_send(struct tls_client *client, const void *bytes, size_t size) {
+ssize_t http_tls_client_send(struct http_tls_client *client, const void *bytes, size_t size) {
     ssize_t result = shake_hands(client);
     if (result >= 0) {
         result = gnutls_record_send(client->session, bytes, size);
@@ -343,7 +343,7 @@ ssize_t tls_client_send(struct tls_client *client, const void *bytes, size_t siz
     return as_system_call(result);
 }
 
-ssize_t tls_client_receive(struct tls_client *client, void *bytes, size_t size) {
+ssize_t http_tls_client_receive(struct http_tls_client *client, void *bytes, size_t size) {
     ssize_t result = shake_hands(client);
     if (result >= 0) {
         result = gnutls_record_recv(client->session, bytes, size);
@@ -351,7 +351,7 @@ ssize_t tls_client_receive(struct tls_client *client, void *bytes, size_t size) 
     return as_system_call(result);
 }
 
-void tls_client_free(struct tls_client *client) {
+void http_tls_client_free(struct http_tls_client *client) {
     if (client == NULL) {
         return;
     }

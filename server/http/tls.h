@@ -44,18 +44,18 @@ void *tls_no_certificate(void);
 
 /* ---------------------------------------------------------------------------------- the client */
 
-struct tls_client;
+struct http_tls_client;
 
 /* Creates a client on a connected socket, which it borrows. It accepts any certificate, because it
  * only asks a server at a known address whether it is alive. Returns owned; NULL if memory runs
  * out. */
-struct tls_client *tls_client_new(int fd);
+struct http_tls_client *http_tls_client_new(int fd);
 
 /* The next two do what send and recv do, after a handshake. They return -1 with errno. After EAGAIN
  * of the second one, call it again: GnuTLS has read a message of its own. */
-ssize_t tls_client_send(struct tls_client *client, const void *bytes, size_t size);
-ssize_t tls_client_receive(struct tls_client *client, void *bytes, size_t size);
+ssize_t http_tls_client_send(struct http_tls_client *client, const void *bytes, size_t size);
+ssize_t http_tls_client_receive(struct http_tls_client *client, void *bytes, size_t size);
 
-void tls_client_free(struct tls_client *client); /* NULL is fine */
+void http_tls_client_free(struct http_tls_client *client); /* NULL is fine */
 
 #endif

@@ -20,7 +20,7 @@
 
 enum {
     TICK_MS = 100,
-    GONE_TICKS = 10,  /* looks in which the server reads what came before an end or a deadline */
+    GONE_TICKS = 10,  /* checks in which the server reads what came before an end or a deadline */
     POLLED = 256,     /* connections that one poll() looks at */
     ASK_MS = 1000,    /* the time between two questions how much a client has taken */
     STEP = 32 * 1024, /* bytes: a client that takes less than this has stopped */
@@ -165,7 +165,7 @@ static void end_time(struct watched *w, int64_t deadline, int64_t now) {
     }
 }
 
-static void look(struct watch *watch) {
+static void check_all(struct watch *watch) {
     struct pollfd fds[POLLED];
     struct watched *asked[POLLED];
     nfds_t count = 0;
@@ -202,16 +202,16 @@ static bool read_on(int fd) {
  * would reset the connection. It is looked at less often from now on, because there may be many
  * such clients. */
 static bool is_owed(struct watched *w, int64_t now) {
-    w->owed = untaken(w->fd) > 0 && patience_with(w, now) > now;
-    if (w->owed) {
+    w->answer_untaken = untaken(w->fd) > 0 && patience_with(w, now) > now;
+    if (w->answer_untaken) {
         watch_until(w, now + ASK_MS);
     }
-    return w->owed;
+    return w->answer_untaken;
 }
 
 static bool lingers_on(struct watched *w, bool stop, int64_t now) {
     const bool late = now > w->deadline;
-    if (w->owed && !late && !stop) {
+    if (w->answer_untaken && !late && !stop) {
         return true;
     }
     return read_on(w->fd) && (!late || (!stop && is_owed(w, now)));
@@ -244,14 +244,14 @@ static void wait_for(struct watch *watch, long milliseconds) {
 
 static void *watch_connections(void *watch_) {
     struct watch *watch = watch_;
-    int64_t looked = clock_ms();
+    int64_t checked = clock_ms();
     pthread_mutex_lock(&watch->mutex);
     while (!watch->stop || !is_empty(&watch->lingering)) {
         wait_for(watch, is_empty(&watch->lingering) ? TICK_MS : LINGER_TICK_MS);
         linger(watch);
-        if (clock_ms() - looked >= TICK_MS) {
-            looked = clock_ms();
-            look(watch);
+        if (clock_ms() - checked >= TICK_MS) {
+            checked = clock_ms();
+            check_all(watch);
         }
     }
     pthread_mutex_unlock(&watch->mutex);
@@ -310,7 +310,7 @@ void watch_remove(struct watch *watch, struct watched *watched) {
     pthread_mutex_unlock(&watch->mutex);
 }
 
-bool watch_owes(const struct watched *watched) {
+bool watch_has_untaken(const struct watched *watched) {
     return untaken(watched->fd) > 0;
 }
 
@@ -321,7 +321,7 @@ bool watch_linger(struct watch *watch, struct watched *watched, void (*ended)(st
     }
     shutdown(fd, SHUT_WR);
     watched->ended = ended;
-    watched->owed = false;
+    watched->answer_untaken = false;
     watch_for(watched, LINGER_MS);
     pthread_mutex_lock(&watch->mutex);
     unlink_watched(watched);

@@ -35,10 +35,10 @@ struct watched {
     int64_t halted;    /* clock_ms() at watch_halt */
     int64_t rest;      /* the deadline at watch_halt */
     _Atomic bool busy; /* a request is being read or answered */
-    unsigned gone;     /* looks in a row that saw nothing but the client's end */
-    unsigned late;     /* looks in a row that saw unread bytes after the deadline */
+    unsigned gone;     /* checks in a row that saw nothing but the client's end */
+    unsigned late;     /* checks in a row that saw unread bytes after the deadline */
     void (*ended)(struct watched *); /* called when a connection that lingers has ended */
-    bool owed;                       /* lingers longer: the client still takes the answer */
+    bool answer_untaken;             /* lingers longer: the client still takes the answer */
     struct watched *next, *previous;
 };
 
@@ -85,7 +85,7 @@ void watch_awake(struct watch *watch, struct watched *watched);
 bool watch_linger(struct watch *watch, struct watched *watched, void (*ended)(struct watched *));
 
 /* Returns whether the socket holds bytes that the client has not taken. */
-bool watch_owes(const struct watched *watched);
+bool watch_has_untaken(const struct watched *watched);
 
 /* Ends the reading from every idle connection, so that libmicrohttpd closes it. Idle means that no
  * request was read and no byte waits to be read. */

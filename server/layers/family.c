@@ -164,15 +164,16 @@ static bool find_heads(const struct search *s) {
     static const char *const kv_names[] = {"kv_heads", "num_key_value_heads", NULL};
     struct layer *layer = s->layer;
     const bool named = s->type->name != NULL;
-    layer->heads = (size_t)(named ? keys_number(s, s->stack->heads, 0) : keys_agreed(s, names, 0));
+    layer->heads = (size_t)(named ? family_keys_number(s, s->stack->heads, 0)
+                                  : family_keys_agreed(s, names, 0));
     if (layer->heads == 0) {
         return search_refuse(layer,
                              "the number of heads is not known: __metadata__ has no \"heads\"");
     }
     const double heads = (double)layer->heads;
-    layer->kv_heads = (size_t)(!named ? keys_agreed(s, kv_names, heads)
-                               : models_uses(s, "num_key_value_heads")
-                                   ? keys_number(s, "num_key_value_heads", heads)
+    layer->kv_heads = (size_t)(!named ? family_keys_agreed(s, kv_names, heads)
+                               : family_models_uses(s, "num_key_value_heads")
+                                   ? family_keys_number(s, "num_key_value_heads", heads)
                                    : heads);
     return (layer->kv_heads > 0 && layer->heads % layer->kv_heads == 0) ||
            search_refuse(layer, "%zu heads are no multiple of %zu heads of keys", layer->heads,
@@ -186,9 +187,10 @@ static bool check_settings(const struct search *s) {
     if (s->type->name == NULL) {
         return true;
     }
-    const size_t columns = keys_count(s, s->stack->size, 0);
+    const size_t columns = family_keys_count(s, s->stack->size, 0);
     const size_t whole = columns / layer->heads;
-    const size_t d = s->type->head_size == NULL ? whole : keys_count(s, s->type->head_size, whole);
+    const size_t d =
+        s->type->head_size == NULL ? whole : family_keys_count(s, s->type->head_size, whole);
     if (layer->d_model != columns) {
         return search_refuse(s->layer, "W_Q has %zu inputs, but %s is %zu", layer->d_model,
                              s->stack->size, columns);
@@ -295,9 +297,9 @@ static int by_layer_name(const void *a, const void *b) {
 static bool find_layer(struct search *s) {
     attn_error error;
     name_layer(s);
-    return s->layer->reason[0] == '\0' && keys_find_model(s) && read_tensors(s) && find_heads(s) &&
-           check_vectors(s) && split_fused(s, LAYER_W_Q) && split_fused(s, LAYER_B_Q) &&
-           check_sizes(s) && search_options(s) &&
+    return s->layer->reason[0] == '\0' && family_keys_find_model(s) && read_tensors(s) &&
+           find_heads(s) && check_vectors(s) && split_fused(s, LAYER_W_Q) &&
+           split_fused(s, LAYER_B_Q) && check_sizes(s) && family_options_read(s) &&
            (pack_check(s->layer, &error) || search_refuse(s->layer, "%s", error.message));
 }
 
@@ -306,7 +308,7 @@ bool family_find(struct layer_model *model, const struct family_tensor *tensors,
     struct search s = {.model = model, .tensors = tensors, .count = count, .config = config};
     size_t found = 0, prefix;
     for (size_t i = 0; i < count; i++) {
-        found += family_of(&s, tensors[i].stored.name, &prefix) != NULL;
+        found += family_of(&s, tensors[i].header.name, &prefix) != NULL;
     }
     if (account_take(config->account, (found + 1) * sizeof *model->layers)) {
         model->layers = calloc(found + 1, sizeof *model->layers);
@@ -315,11 +317,11 @@ bool family_find(struct layer_model *model, const struct family_tensor *tensors,
         return false;
     }
     for (size_t i = 0; i < count; i++) {
-        s.family = family_of(&s, tensors[i].stored.name, &s.prefix_size);
+        s.family = family_of(&s, tensors[i].header.name, &s.prefix_size);
         if (s.family == NULL) {
             continue;
         }
-        s.prefix = tensors[i].stored.name;
+        s.prefix = tensors[i].header.name;
         s.layer = &model->layers[model->count++];
         s.layer->model = model;
         s.layer->family = s.family->name;

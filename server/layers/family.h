@@ -10,7 +10,7 @@
 
 /* A tensor of a model, which may have several files. */
 struct family_tensor {
-    struct codec_stored stored;
+    struct codec_header_tensor header;
     const struct layer_shard *shard;
 };
 

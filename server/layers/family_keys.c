@@ -123,8 +123,8 @@ static bool check_value(const struct search *s, struct config_object object, con
                          text, must_be[kind]);
 }
 
-bool keys_check(const struct search *s, struct config_object object, const char *where,
-                const struct key *keys, size_t count) {
+bool family_keys_check(const struct search *s, struct config_object object, const char *where,
+                       const struct key *keys, size_t count) {
     char text[80];
     for (const struct codec_value *v = codec_at(object.value, 0); v != NULL; v = codec_next(v)) {
         size_t i = 0;
@@ -171,7 +171,7 @@ static bool check_unused(const struct search *s, struct config_object object,
     const char *name = codec_name(value), *known = fixed_value(name);
     char text[80];
     config_print(object, value, sizeof text, text);
-    if (models_has(s->type->ignores, name)) {
+    if (family_models_list_has(s->type->ignores, name)) {
         return true;
     }
     if (known != NULL) {
@@ -180,7 +180,7 @@ static bool check_unused(const struct search *s, struct config_object object,
                              "%s in config.json is %s; only %s is known for this model_type", name,
                              text, known);
     }
-    return models_ignore(name) ||
+    return family_models_ignore(name) ||
            search_refuse(s->layer,
                          "%.40s in config.json is %s, and this key is not known for model_type "
                          "%.40s",
@@ -227,7 +227,7 @@ static bool check_object(const struct search *s) {
         if (is_absent(s, v)) {
             continue;
         }
-        if (!(models_uses(s, codec_name(v))
+        if (!(family_models_uses(s, codec_name(v))
                   ? check_value(s, object, "config.json", v, kind_of_key(codec_name(v)))
                   : check_unused(s, object, v))) {
             return false;
@@ -275,9 +275,9 @@ static bool find_type(struct search *s, struct config_object object) {
         return false;
     }
     s->object = object;
-    s->type = models_find(name);
+    s->type = family_models_find(name);
     if (s->type == NULL) {
-        models_list(s->family->name, sizeof names, names);
+        family_models_list(s->family->name, sizeof names, names);
         return search_refuse(
             s->layer, "model_type is %.40s; the models with such tensors that are known are %s",
             name, names);
@@ -323,7 +323,7 @@ static bool find_stack(struct search *s) {
         }
     }
     if (s->type->name == NULL) {
-        models_list(s->family->name, sizeof names, names);
+        family_models_list(s->family->name, sizeof names, names);
         return search_refuse(
             s->layer,
             "config.json gives no model_type; the models with such tensors that are "
@@ -367,7 +367,7 @@ static bool check_once(struct search *s) {
     return s->layer->reason[0] == '\0';
 }
 
-bool keys_find_model(struct search *s) {
+bool family_keys_find_model(struct search *s) {
     const struct config_object root = config_root(s->config);
     if (root.value != NULL && codec_kind_of(root.value) != CODEC_OBJECT) {
         return search_refuse(s->layer, "config.json is no object");
@@ -376,7 +376,7 @@ bool keys_find_model(struct search *s) {
            find_stack(s) && check_once(s);
 }
 
-double keys_number(const struct search *s, const char *name, double otherwise) {
+double family_keys_number(const struct search *s, const char *name, double otherwise) {
     const char *text = s->type->name == NULL ? config_metadata(s->config, name) : NULL;
     if (kind_of_key(name) != KEY_FLAG) {
         return text != NULL ? strtod(text, NULL) : config_number(s->object, name, otherwise);
@@ -395,12 +395,12 @@ static const char *text_of(const char *name, double number, char text[static 32]
     return kind_of_key(name) != KEY_FLAG ? text : number != 0 ? "true" : "false";
 }
 
-double keys_agreed(const struct search *s, const char *const *names, double otherwise) {
+double family_keys_agreed(const struct search *s, const char *const *names, double otherwise) {
     char texts[2][32];
     const char *first = NULL;
     double value = otherwise;
     for (; *names != NULL; names++) {
-        const double own = keys_number(s, *names, 0);
+        const double own = family_keys_number(s, *names, 0);
         if (!is_given(s, *names)) {
             continue;
         }
@@ -416,6 +416,6 @@ double keys_agreed(const struct search *s, const char *const *names, double othe
     return value;
 }
 
-size_t keys_count(const struct search *s, const char *name, size_t otherwise) {
-    return (size_t)keys_number(s, name, (double)otherwise);
+size_t family_keys_count(const struct search *s, const char *name, size_t otherwise) {
+    return (size_t)family_keys_number(s, name, (double)otherwise);
 }

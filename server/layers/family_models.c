@@ -301,7 +301,7 @@ static const char *const ignored_by_all[] = {
 
 /* ----------------------------------------------------------------------------------- looking up */
 
-const struct model_type *models_find(const char *name) {
+const struct model_type *family_models_find(const char *name) {
     for (size_t i = 0; i < TYPES; i++) {
         if (name == NULL ? types[i].name == NULL
                          : types[i].name != NULL && strcmp(types[i].name, name) == 0) {
@@ -311,7 +311,7 @@ const struct model_type *models_find(const char *name) {
     return NULL;
 }
 
-void models_list(const char *family, size_t room, char *text) {
+void family_models_list(const char *family, size_t room, char *text) {
     size_t size = 0;
     snprintf(text, room, "none");
     for (size_t i = 0; i < TYPES; i++) {
@@ -326,7 +326,7 @@ void models_list(const char *family, size_t room, char *text) {
     }
 }
 
-bool models_has(const char *const *list, const char *name) {
+bool family_models_list_has(const char *const *list, const char *name) {
     for (; list != NULL && *list != NULL; list++) {
         if (strcmp(*list, name) == 0) {
             return true;
@@ -335,10 +335,11 @@ bool models_has(const char *const *list, const char *name) {
     return false;
 }
 
-bool models_uses(const struct search *s, const char *key) {
+bool family_models_uses(const struct search *s, const char *key) {
     const struct model_type *type = s->type;
-    bool used = models_has(type->needs, key) || models_has(type->shows, key) ||
-                models_has(type->takes, key) ||
+    bool used = family_models_list_has(type->needs, key) ||
+                family_models_list_has(type->shows, key) ||
+                family_models_list_has(type->takes, key) ||
                 (type->bias_key != NULL && strcmp(type->bias_key, key) == 0);
     for (const struct stack *k = type->stacks; k != NULL && k->family != NULL; k++) {
         used = used || (k->heads != NULL && strcmp(k->heads, key) == 0) ||
@@ -347,7 +348,7 @@ bool models_uses(const struct search *s, const char *key) {
     return used;
 }
 
-bool models_ignore(const char *key) {
+bool family_models_ignore(const char *key) {
     char word[64];
     const int size = snprintf(word, sizeof word, " %s ", key);
     if (size >= (int)sizeof word || strchr(key, ' ') != NULL) {

@@ -78,12 +78,12 @@ static bool find_local(const struct search *s, bool *local) {
 /* Finds whether the layer has a sliding window. */
 static bool find_sliding(const struct search *s, bool *slides) {
     const struct codec_value *types =
-        models_uses(s, "layer_types") ? config_value(s->object, "layer_types") : NULL;
-    const bool given =
-        models_uses(s, "sliding_window") && config_value(s->object, "sliding_window") != NULL;
+        family_models_uses(s, "layer_types") ? config_value(s->object, "layer_types") : NULL;
+    const bool given = family_models_uses(s, "sliding_window") &&
+                       config_value(s->object, "sliding_window") != NULL;
     const bool used = config_flag(s->object, "use_sliding_window", false);
     const enum model_slides rule = s->type->slides;
-    const long pattern = (long)keys_count(s, "sliding_window_pattern", 6);
+    const long pattern = (long)family_keys_count(s, "sliding_window_pattern", 6);
     long index = 0;
     if (types != NULL) {
         return type_of_layer(s, "layer_types", types, "sliding_attention", "full_attention",
@@ -114,11 +114,11 @@ static bool find_sliding(const struct search *s, bool *slides) {
 /* Reads the sliding window of a layer: a query sees so many keys, its own included. */
 static bool find_window(const struct search *s, bool slides) {
     const char *key = s->type->slides == MODEL_SLIDES_LOCALLY ? "window_size" : "sliding_window";
-    const size_t window = slides ? keys_count(s, key, 0) : 0;
+    const size_t window = slides ? family_keys_count(s, key, 0) : 0;
     if (!slides) {
         return true;
     }
-    if (window == 0 || (models_uses(s, "use_sliding_window") &&
+    if (window == 0 || (family_models_uses(s, "use_sliding_window") &&
                         !config_flag(s->object, "use_sliding_window", false))) {
         return search_refuse(s->layer,
                              "the layer has a sliding window, but config.json has no %s or "
@@ -160,7 +160,7 @@ static const struct family_tensor *find_bias_tensor(const struct search *s) {
 static bool find_relative_bias(const struct search *s) {
     struct layer *layer = s->layer;
     const struct family_tensor *tensor = find_bias_tensor(s);
-    const size_t buckets = keys_count(s, "relative_attention_num_buckets", 32);
+    const size_t buckets = family_keys_count(s, "relative_attention_num_buckets", 32);
     if (s->stack->cross) {
         return true;
     }
@@ -174,7 +174,7 @@ static bool find_relative_bias(const struct search *s) {
     layer->bidirectional = !s->stack->causal;
     table->out_in = false; /* (buckets, heads) stays as it is */
     table->count = table->columns;
-    layer->max_distance = keys_count(s, "relative_attention_max_distance", 128);
+    layer->max_distance = family_keys_count(s, "relative_attention_max_distance", 128);
     const size_t exact =
         buckets / (layer->bidirectional ? 4 : 2); /* distances with their own one */
     if (table->columns != layer->heads || table->rows != buckets || exact == 0 ||
@@ -196,11 +196,11 @@ static bool find_scale(const struct search *s) {
     double divisor = sqrt((double)layer->d), scale = NAN;
     if ((s->type->flags & MODEL_UNSCALED) != 0) {
         scale = 1;
-    } else if (models_uses(s, "attention_multiplier")) {
+    } else if (family_models_uses(s, "attention_multiplier")) {
         scale = config_number(s->object, "attention_multiplier", NAN);
-    } else if (models_uses(s, "query_pre_attn_scalar")) {
+    } else if (family_models_uses(s, "query_pre_attn_scalar")) {
         scale = 1 / sqrt(config_number(s->object, "query_pre_attn_scalar", NAN));
-    } else if (models_uses(s, "scale_attn_weights")) {
+    } else if (family_models_uses(s, "scale_attn_weights")) {
         divisor = config_flag(s->object, "scale_attn_weights", true) ? divisor : 1;
         if (config_flag(s->object, "scale_attn_by_inverse_layer_idx", false)) {
             long index;
@@ -222,10 +222,10 @@ static bool find_scale(const struct search *s) {
 static bool find_own_options(const struct search *s) {
     static const char *const zero_names[] = {"zero_key", "add_zero_attn", NULL};
     attn_options *o = &s->layer->options;
-    const double scale = keys_number(s, "scale", NAN);
-    o->causal = keys_number(s, "causal", 0) != 0;
-    o->norm_epsilon = keys_number(s, "norm_epsilon", 0);
-    s->layer->zero_key = keys_agreed(s, zero_names, 0) != 0;
+    const double scale = family_keys_number(s, "scale", NAN);
+    o->causal = family_keys_number(s, "causal", 0) != 0;
+    o->norm_epsilon = family_keys_number(s, "norm_epsilon", 0);
+    s->layer->zero_key = family_keys_agreed(s, zero_names, 0) != 0;
     if (!isnan(scale)) {
         o->flags |= ATTN_FLAG_SCALE;
         o->scale = scale;
@@ -233,7 +233,7 @@ static bool find_own_options(const struct search *s) {
     return s->layer->reason[0] == '\0';
 }
 
-bool search_options(const struct search *s) {
+bool family_options_read(const struct search *s) {
     attn_options *o = &s->layer->options;
     const unsigned flags = s->type->flags;
     bool slides = false;
@@ -241,9 +241,9 @@ bool search_options(const struct search *s) {
         return find_own_options(s);
     }
     const bool decodes =
-        models_uses(s, "is_decoder") && config_flag(s->object, "is_decoder", false);
+        family_models_uses(s, "is_decoder") && config_flag(s->object, "is_decoder", false);
     o->causal = !s->stack->cross && (s->stack->causal || decodes);
-    if (models_uses(s, "attn_logit_softcapping")) {
+    if (family_models_uses(s, "attn_logit_softcapping")) {
         o->softcap = config_number(s->object, "attn_logit_softcapping", 0);
     }
     if ((flags & MODEL_NORMS) != 0) {
@@ -251,5 +251,5 @@ bool search_options(const struct search *s) {
     }
     return find_scale(s) && find_sliding(s, &slides) && find_window(s, slides) &&
            (s->type->relative == MODEL_NOT_RELATIVE || find_relative_bias(s)) &&
-           ((flags & MODEL_ROTARY) == 0 || rotary_find(s, slides));
+           ((flags & MODEL_ROTARY) == 0 || family_rotary_find(s, slides));
 }

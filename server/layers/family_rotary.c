@@ -162,7 +162,7 @@ static bool read_part(const struct search *s, struct config_object scaling) {
     struct layer *layer = s->layer;
     const bool partly = (s->type->flags & MODEL_PARTLY) != 0;
     double share = config_number(s->object, "partial_rotary_factor", 1);
-    if (models_uses(s, "rotary_pct")) {
+    if (family_models_uses(s, "rotary_pct")) {
         share = config_number(s->object, "rotary_pct", 0.25);
     }
     share = config_number(scaling, "partial_rotary_factor", share);
@@ -213,15 +213,15 @@ static bool find_by_type(const struct search *s, bool slides, struct config_obje
         return true;
     }
     *scaling = config_inner(all, slides ? "sliding_attention" : "full_attention");
-    return keys_check(s, all, "rope_parameters", kinds, COUNT(kinds));
+    return family_keys_check(s, all, "rope_parameters", kinds, COUNT(kinds));
 }
 
-bool rotary_find(const struct search *s, bool slides) {
+bool family_rotary_find(const struct search *s, bool slides) {
     attn_rotary *r = &s->layer->rotary;
     const bool by_type = (s->type->flags & MODEL_ROPE_BY_TYPE) != 0;
     struct config_object scaling;
     double base = config_number(s->object, "rope_theta", s->type->base);
-    if (models_uses(s, "rotary_emb_base")) {
+    if (family_models_uses(s, "rotary_emb_base")) {
         base = config_number(s->object, "rotary_emb_base", 0);
     }
     if (!find_object(s, &scaling) || (by_type && !find_by_type(s, slides, &scaling, &base))) {
@@ -233,7 +233,8 @@ bool rotary_find(const struct search *s, bool slides) {
                              "of %s",
                              s->type->name);
     }
-    if (scaling.value != NULL && !keys_check(s, scaling, "rope_parameters", keys, COUNT(keys))) {
+    if (scaling.value != NULL &&
+        !family_keys_check(s, scaling, "rope_parameters", keys, COUNT(keys))) {
         return false;
     }
     s->layer->rotates = true;

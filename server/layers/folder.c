@@ -1,5 +1,5 @@
 /*
- * folder.c - see folder.h. A look lists the folder and the folders in it, sorts the names, and
+ * folder.c - see folder.h. A scan lists the folder and the folders in it, sorts the names, and
  * finds by two searches in them which files an index may name. So its time grows with the number of
  * files and with the bytes of their names. The file system is asked once for each file.
  */
@@ -35,13 +35,13 @@ struct entry {
     char *path;    /* owned; inside the folder */
     size_t inside; /* bytes of the path before the name: a folder and a slash, or 0 */
     enum kind kind;
-    bool seen;        /* by the last look, too */
+    bool seen;        /* by the last scan, too */
     bool shard;       /* an index in the same folder may name it */
     uint64_t version; /* a hash of what the file system says of it; no folder has one */
 };
 
-/* A look at the folder. */
-struct look {
+/* One scan of the folder. */
+struct scan {
     int folder;
     size_t most;
     const struct folder_seen *seen;
@@ -78,7 +78,7 @@ static int by_text(const void *a, const void *b) {
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Sorts entries by their right to be taken. Those of the last look come first. New settings come
+/* Sorts entries by their right to be taken. Those of the last scan come first. New settings come
  * before new tensors, which would be read in another way without them. */
 static int by_rank(const void *a, const void *b) {
     const struct entry *first = a, *second = b;
@@ -104,19 +104,19 @@ static int by_place(const void *a, const void *b) {
 }
 
 /* Leaves out all entries but the first ones by rank. */
-static void cut(struct look *look) {
-    if (look->count > look->most) {
-        qsort(look->entries, look->count, sizeof *look->entries, by_rank);
+static void cut(struct scan *scan) {
+    if (scan->count > scan->most) {
+        qsort(scan->entries, scan->count, sizeof *scan->entries, by_rank);
     }
-    while (look->count > look->most) {
-        free(look->entries[--look->count].path);
-        look->left_out++;
+    while (scan->count > scan->most) {
+        free(scan->entries[--scan->count].path);
+        scan->left_out++;
     }
 }
 
 /* Lists a folder, whose path with a slash is `inside`. Takes the descriptor. Returns false if there
  * is no memory or the folder cannot be read. */
-static bool list_folder(struct look *look, int fd, const char *inside) {
+static bool list_folder(struct scan *scan, int fd, const char *inside) {
     DIR *stream = fd < 0 ? NULL : fdopendir(fd);
     struct dirent *found;
     bool good = stream != NULL;
@@ -128,8 +128,8 @@ static bool list_folder(struct look *look, int fd, const char *inside) {
         if (kind == KIND_NONE) {
             continue;
         }
-        if (look->count == 2 * look->most) {
-            cut(look);
+        if (scan->count == 2 * scan->most) {
+            cut(scan);
         }
         const size_t before = strlen(inside), size = strlen(found->d_name) + 1;
         char *path = malloc(before + size);
@@ -137,12 +137,12 @@ static bool list_folder(struct look *look, int fd, const char *inside) {
         if (good) {
             memcpy(path, inside, before);
             memcpy(path + before, found->d_name, size);
-            look->entries[look->count++] =
+            scan->entries[scan->count++] =
                 (struct entry){.path = path,
                                .inside = before,
                                .kind = kind,
-                               .seen = look->seen->count > 0 &&
-                                       bsearch(&path, look->seen->paths, look->seen->count,
+                               .seen = scan->seen->count > 0 &&
+                                       bsearch(&path, scan->seen->paths, scan->seen->count,
                                                sizeof(char *), by_text) != NULL};
         }
     }
@@ -169,48 +169,48 @@ static uint64_t version_of(int folder, const char *path) {
 }
 
 /* Lists the folder and the folders in it. */
-static bool list_all(struct look *look) {
+static bool list_all(struct scan *scan) {
     bool good =
-        list_folder(look, openat(look->folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), "");
-    cut(look);
-    char **folders = calloc(look->count + 1, sizeof *folders);
+        list_folder(scan, openat(scan->folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), "");
+    cut(scan);
+    char **folders = calloc(scan->count + 1, sizeof *folders);
     size_t count = 0;
     good = good && folders != NULL;
-    for (size_t i = 0; good && i < look->count; i++) {
-        if (look->entries[i].kind == KIND_FOLDER) {
-            good = (folders[count] = strdup(look->entries[i].path)) != NULL;
+    for (size_t i = 0; good && i < scan->count; i++) {
+        if (scan->entries[i].kind == KIND_FOLDER) {
+            good = (folders[count] = strdup(scan->entries[i].path)) != NULL;
             count += good;
         }
     }
     for (size_t i = 0; i < count; i++) {
         char inside[FOLDER_PATH];
-        const int fd = good ? shard_open_inside(look->folder, folders[i], O_DIRECTORY) : -1;
+        const int fd = good ? shard_open_inside(scan->folder, folders[i], O_DIRECTORY) : -1;
         snprintf(inside, sizeof inside, "%s/", folders[i]);
-        good = good && (fd >= 0 ? list_folder(look, fd, inside) : !shard_may_pass(errno));
+        good = good && (fd >= 0 ? list_folder(scan, fd, inside) : !shard_may_pass(errno));
         free(folders[i]);
     }
     free(folders);
-    cut(look);
-    for (size_t i = 0; good && i < look->count; i++) {
-        struct entry *e = &look->entries[i];
-        e->version = e->kind == KIND_FOLDER ? 0 : version_of(look->folder, e->path);
+    cut(scan);
+    for (size_t i = 0; good && i < scan->count; i++) {
+        struct entry *e = &scan->entries[i];
+        e->version = e->kind == KIND_FOLDER ? 0 : version_of(scan->folder, e->path);
     }
-    if (good && look->count > 0) {
-        qsort(look->entries, look->count, sizeof *look->entries, by_place);
+    if (good && scan->count > 0) {
+        qsort(scan->entries, scan->count, sizeof *scan->entries, by_place);
     }
     return good;
 }
 
 /* ----------------------------------------------------------------------------------- the models */
 
-static struct model_source *add_source(struct look *look) {
-    struct model_source *list = account_grow(NULL, look->sources, &look->source_capacity,
-                                             look->source_count + 1, sizeof *list);
+static struct model_source *add_source(struct scan *scan) {
+    struct model_source *list = account_grow(NULL, scan->sources, &scan->source_capacity,
+                                             scan->source_count + 1, sizeof *list);
     if (list == NULL) {
         return NULL;
     }
-    look->sources = list;
-    struct model_source *source = &look->sources[look->source_count++];
+    scan->sources = list;
+    struct model_source *source = &scan->sources[scan->source_count++];
     *source = (struct model_source){.version = UINT64_C(0xcbf29ce484222325)};
     return source;
 }
@@ -282,9 +282,9 @@ static bool is_model(const struct entry *e) {
 }
 
 /* Adds the model of a file or of an index. `alone` says that its folder has no other model. */
-static bool add_model(struct look *look, const struct group *g, struct entry *e, bool alone) {
+static bool add_model(struct scan *scan, const struct group *g, struct entry *e, bool alone) {
     char text[FOLDER_PATH + 32];
-    struct model_source *source = add_source(look);
+    struct model_source *source = add_source(scan);
     if (source == NULL) {
         return false;
     }
@@ -312,7 +312,7 @@ static bool add_model(struct look *look, const struct group *g, struct entry *e,
 }
 
 /* Adds the models of a folder. */
-static bool add_models(struct look *look, const struct group *g) {
+static bool add_models(struct scan *scan, const struct group *g) {
     size_t models = 0;
     for (size_t i = 0; i < g->count; i++) {
         const struct group shards =
@@ -325,7 +325,7 @@ static bool add_models(struct look *look, const struct group *g) {
         models += is_model(&g->first[i]);
     }
     for (size_t i = 0; i < g->count; i++) {
-        if (is_model(&g->first[i]) && !add_model(look, g, &g->first[i], models == 1)) {
+        if (is_model(&g->first[i]) && !add_model(scan, g, &g->first[i], models == 1)) {
             return false;
         }
     }
@@ -333,17 +333,17 @@ static bool add_models(struct look *look, const struct group *g) {
 }
 
 /* Adds a line about the entries that were not taken. */
-static bool add_line(struct look *look) {
-    struct model_source *source = look->left_out == 0 ? NULL : add_source(look);
+static bool add_line(struct scan *scan) {
+    struct model_source *source = scan->left_out == 0 ? NULL : add_source(scan);
     if (source != NULL) {
         strcpy(source->name, FOLDER_LINE);
         strcpy(source->path, ".");
         snprintf(source->reason, sizeof source->reason,
                  "%zu files and folders in this folder are left out: at most %zu are taken, those "
                  "that were there before and then by name; this limit is fixed",
-                 look->left_out, look->most);
+                 scan->left_out, scan->most);
     }
-    return source != NULL || look->left_out == 0;
+    return source != NULL || scan->left_out == 0;
 }
 
 static int by_source_name(const void *a, const void *b) {
@@ -353,9 +353,9 @@ static int by_source_name(const void *a, const void *b) {
 }
 
 /* Refuses all models that have one name. */
-static void refuse_same_names(struct look *look) {
-    struct model_source *list = look->sources;
-    for (size_t i = 1; i < look->source_count; i++) {
+static void refuse_same_names(struct scan *scan) {
+    struct model_source *list = scan->sources;
+    for (size_t i = 1; i < scan->source_count; i++) {
         if (strcmp(list[i - 1].name, list[i].name) != 0) {
             continue;
         }
@@ -368,23 +368,23 @@ static void refuse_same_names(struct look *look) {
     }
 }
 
-static bool add_all(struct look *look) {
-    bool good = add_line(look);
-    for (size_t i = 0, end; good && i < look->count; i = end) {
-        const struct entry *e = &look->entries[i];
-        for (end = i + 1; end < look->count && look->entries[end].inside == e->inside &&
-                          memcmp(look->entries[end].path, e->path, e->inside) == 0;
+static bool add_all(struct scan *scan) {
+    bool good = add_line(scan);
+    for (size_t i = 0, end; good && i < scan->count; i = end) {
+        const struct entry *e = &scan->entries[i];
+        for (end = i + 1; end < scan->count && scan->entries[end].inside == e->inside &&
+                          memcmp(scan->entries[end].path, e->path, e->inside) == 0;
              end++) {
         }
-        good = add_models(look, &(struct group){&look->entries[i], end - i});
+        good = add_models(scan, &(struct group){&scan->entries[i], end - i});
     }
-    if (good && look->source_count > 0) {
-        qsort(look->sources, look->source_count, sizeof *look->sources, by_source_name);
-        refuse_same_names(look);
+    if (good && scan->source_count > 0) {
+        qsort(scan->sources, scan->source_count, sizeof *scan->sources, by_source_name);
+        refuse_same_names(scan);
     }
-    for (size_t i = 0; i < look->source_count; i++) {
+    for (size_t i = 0; i < scan->source_count; i++) {
         struct model_source *source =
-            &look->sources[i]; /* if it is refused, it may be read later */
+            &scan->sources[i]; /* if it is refused, it may be read later */
         for (const char *c = source->reason; *c != '\0'; c++) {
             source->version = mix(source->version, (unsigned char)*c);
         }
@@ -393,39 +393,39 @@ static bool add_all(struct look *look) {
 }
 
 /* Replaces what was seen by the paths of the entries. */
-static void remember(struct look *look, struct folder_seen *seen) {
-    char **paths = calloc(look->count + 1, sizeof *paths);
+static void remember(struct scan *scan, struct folder_seen *seen) {
+    char **paths = calloc(scan->count + 1, sizeof *paths);
     if (paths == NULL) {
         return; /* what was seen before is still a good choice */
     }
     folder_forget(seen);
-    for (size_t i = 0; i < look->count; i++) {
-        paths[i] = look->entries[i].path;
-        look->entries[i].path = NULL;
+    for (size_t i = 0; i < scan->count; i++) {
+        paths[i] = scan->entries[i].path;
+        scan->entries[i].path = NULL;
     }
-    qsort(paths, look->count, sizeof *paths, by_text);
-    *seen = (struct folder_seen){paths, look->count};
+    qsort(paths, scan->count, sizeof *paths, by_text);
+    *seen = (struct folder_seen){paths, scan->count};
 }
 
 struct model_source *folder_scan(int folder, size_t most, struct folder_seen *seen, size_t *count) {
-    struct look look = {.folder = folder, .most = most, .seen = seen};
-    look.entries = calloc(2 * most, sizeof *look.entries);
-    bool good = look.entries != NULL && list_all(&look) && add_all(&look);
-    if (good && look.sources == NULL) {
-        good = (look.sources = calloc(1, sizeof *look.sources)) != NULL;
+    struct scan scan = {.folder = folder, .most = most, .seen = seen};
+    scan.entries = calloc(2 * most, sizeof *scan.entries);
+    bool good = scan.entries != NULL && list_all(&scan) && add_all(&scan);
+    if (good && scan.sources == NULL) {
+        good = (scan.sources = calloc(1, sizeof *scan.sources)) != NULL;
     }
     if (good) {
-        remember(&look, seen);
+        remember(&scan, seen);
     } else {
-        free(look.sources);
-        look.sources = NULL;
+        free(scan.sources);
+        scan.sources = NULL;
     }
-    for (size_t i = 0; i < look.count; i++) {
-        free(look.entries[i].path);
+    for (size_t i = 0; i < scan.count; i++) {
+        free(scan.entries[i].path);
     }
-    free(look.entries);
-    *count = look.source_count;
-    return look.sources;
+    free(scan.entries);
+    *count = scan.source_count;
+    return scan.sources;
 }
 
 void folder_forget(struct folder_seen *seen) {

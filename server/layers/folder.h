@@ -24,7 +24,7 @@ struct model_source {
     uint64_t version; /* a hash of what the file system says of its files */
 };
 
-/* Files and folders that the last look has taken: sorted paths. Zero-initialise. */
+/* Files and folders that the last scan has taken: sorted paths. Zero-initialise. */
 struct folder_seen {
     char **paths;
     size_t count;

@@ -167,7 +167,7 @@ static struct codec_document *read_header(struct reading *r, int fd, uint64_t fi
 /* ------------------------------------------------------------------------------------- tensors */
 
 /* Adds the tensors of a file. Their names are copied, so that its header need not be kept. */
-static bool add_tensors(struct reading *r, const struct codec_stored *list, size_t count,
+static bool add_tensors(struct reading *r, const struct codec_header_tensor *list, size_t count,
                         const struct layer_shard *shard) {
     size_t bytes = 0;
     for (size_t i = 0; i < count; i++) {
@@ -188,7 +188,7 @@ static bool add_tensors(struct reading *r, const struct codec_stored *list, size
         struct family_tensor *t = &r->tensors[r->count++];
         *t = (struct family_tensor){list[i], shard};
         const size_t size = strlen(list[i].name) + 1;
-        t->stored.name = memcpy(name, list[i].name, size);
+        t->header.name = memcpy(name, list[i].name, size);
         name += size;
     }
     return true;
@@ -320,8 +320,8 @@ static bool add_indexed(struct reading *r, const char *path) {
 /* ----------------------------------------------------------------------------------- the model */
 
 static int by_tensor_name(const void *a, const void *b) {
-    return strcmp(((const struct family_tensor *)a)->stored.name,
-                  ((const struct family_tensor *)b)->stored.name);
+    return strcmp(((const struct family_tensor *)a)->header.name,
+                  ((const struct family_tensor *)b)->header.name);
 }
 
 static bool read_model(struct reading *r, const struct model_source *source) {
@@ -334,9 +334,9 @@ static bool read_model(struct reading *r, const struct model_source *source) {
         qsort(r->tensors, r->count, sizeof *r->tensors, by_tensor_name);
     }
     for (size_t i = 1; i < r->count; i++) {
-        if (strcmp(r->tensors[i - 1].stored.name, r->tensors[i].stored.name) == 0) {
+        if (strcmp(r->tensors[i - 1].header.name, r->tensors[i].header.name) == 0) {
             return refuse_model(r, "two of its files have the tensor %.100s",
-                                r->tensors[i].stored.name);
+                                r->tensors[i].header.name);
         }
     }
     if (!config_open(&r->config, &error)) {
@@ -376,7 +376,7 @@ struct layer_model *model_read(int folder, const struct model_source *source) {
     snprintf(model->reason, sizeof model->reason, "%s", source->reason);
     model->version = source->version;
     if (model->reason[0] == '\0' && !read_model(&r, source) && r.later) {
-        model->version = 0; /* it is read again at the next look */
+        model->version = 0; /* it is read again by the next scan */
     }
     search_keep_ascii(model->file);
     search_keep_ascii(model->reason);

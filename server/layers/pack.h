@@ -16,10 +16,10 @@ struct layer_packed {
     size_t tasks;
     char *block; /* owned */
     size_t bytes;
-    /* The store's mutex guards these four; see room.h. */
+    /* The store's mutex guards these four; see packed_cache.h. */
     size_t users;
     bool unwanted;                      /* its last use drops it */
-    struct layer_packed *newer, *older; /* in a list of the room */
+    struct layer_packed *newer, *older; /* in a list of the cache */
     /* `mutex` guards the rest, and `changed` is signalled when one of these changes. */
     pthread_mutex_t mutex;
     pthread_cond_t changed;

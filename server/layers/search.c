@@ -83,7 +83,7 @@ bool search_number(const struct search *s, long *number) {
 }
 
 static int compare_name(const void *key, const void *tensor) {
-    return strcmp(key, ((const struct family_tensor *)tensor)->stored.name);
+    return strcmp(key, ((const struct family_tensor *)tensor)->header.name);
 }
 
 const struct family_tensor *search_tensor(const struct search *s, const char *prefix,
@@ -99,7 +99,7 @@ const struct family_tensor *search_tensor(const struct search *s, const char *pr
 
 bool search_read(const struct search *s, const struct family_tensor *from, bool matrix,
                  struct layer_tensor *to) {
-    const struct codec_stored *t = &from->stored;
+    const struct codec_header_tensor *t = &from->header;
     size_t rows = 1;
     for (int axis = 0; axis + 1 < t->rank; axis++) {
         rows *= t->shape[axis];

@@ -176,44 +176,44 @@ bool search_read(const struct search *s, const struct family_tensor *from, bool 
 
 /* Finds a model type. NULL stands for a model without a model_type. Returns NULL if the type is not
  * known. */
-const struct model_type *models_find(const char *name);
+const struct model_type *family_models_find(const char *name);
 
 /* Writes the names of the model types that have layers of a family, or "none". */
-void models_list(const char *family, size_t room, char *text);
+void family_models_list(const char *family, size_t room, char *text);
 
 /* Returns whether a list that ends with NULL, or is NULL, has a name. */
-bool models_has(const char *const *list, const char *name);
+bool family_models_list_has(const char *const *list, const char *name);
 
 /* Returns whether a key decides the attention of the model type of the layer. */
-bool models_uses(const struct search *s, const char *key);
+bool family_models_uses(const struct search *s, const char *key);
 
 /* Returns whether a key changes the attention of no model type. */
-bool models_ignore(const char *key);
+bool family_models_ignore(const char *key);
 
 /* Finds the model type, the stack and the settings of the layer, and checks all keys of the
  * settings. Returns false with the reason in the layer. */
-bool keys_find_model(struct search *s);
+bool family_keys_find_model(struct search *s);
 
 /* Checks that every key of an object is one of `count` keys and has its kind. `where` names the
  * object in the reason. */
-bool keys_check(const struct search *s, struct config_object object, const char *where,
-                const struct key *keys, size_t count);
+bool family_keys_check(const struct search *s, struct config_object object, const char *where,
+                       const struct key *keys, size_t count);
 
 /* Each reads a number whose default is `otherwise`. Without a model_type the metadata come first. A
  * count is a number from 0 to 2^20. A flag is 0 or 1. */
-double keys_number(const struct search *s, const char *name, double otherwise);
-size_t keys_count(const struct search *s, const char *name, size_t otherwise);
+double family_keys_number(const struct search *s, const char *name, double otherwise);
+size_t family_keys_count(const struct search *s, const char *name, size_t otherwise);
 
 /* Reads a setting of a layer without a model_type that has several names. `names` ends with NULL.
  * The names that are given must agree. Returns 0 with the reason in the layer if they do not. */
-double keys_agreed(const struct search *s, const char *const *names, double otherwise);
+double family_keys_agreed(const struct search *s, const char *const *names, double otherwise);
 
 /* Reads the rotary embedding of a layer. `slides` says whether it has a sliding window. Returns
  * false with the reason in the layer. */
-bool rotary_find(const struct search *s, bool slides);
+bool family_rotary_find(const struct search *s, bool slides);
 
 /* Reads the options of a layer whose tensors and sizes are known. Returns false with the reason in
  * the layer. */
-bool search_options(const struct search *s);
+bool family_options_read(const struct search *s);
 
 #endif

@@ -15,13 +15,13 @@
 
 #include "layers/model.h"
 #include "layers/names.h"
-#include "layers/room.h"
+#include "layers/packed_cache.h"
 #include "layers/search.h"
 
 enum {
-    PERIOD = 1,              /* seconds between two looks at the folder */
+    PERIOD = 1,              /* seconds between two scans of the folder */
     DESCRIPTIONS = 64 << 20, /* bytes of all models and layers of a catalogue */
-    MOST_FILES = 16384       /* a look at so many takes some 50 ms */
+    MOST_FILES = 16384       /* a scan of so many takes some 50 ms */
 };
 
 struct layers {
@@ -37,7 +37,7 @@ struct layers {
     pthread_cond_t changed; /* `ending`, or there is something to free */
     bool ending;
     struct layers_catalogue *catalogue;
-    struct room room;
+    struct packed_cache cache;
     struct layers_catalogue *dead_catalogues; /* lists of what nothing uses any more */
     struct layer_model *dead_models;
 };
@@ -70,7 +70,7 @@ static void end_model(struct layers *layers, struct layer_model *model) {
         pthread_mutex_lock(&layers->mutex);
         for (int dtype = 0; dtype < 2; dtype++) {
             if (model->layers[i].packed[dtype] != NULL) {
-                room_drop(&layers->room, model->layers[i].packed[dtype]);
+                packed_cache_drop(&layers->cache, model->layers[i].packed[dtype]);
             }
         }
         pthread_mutex_unlock(&layers->mutex);
@@ -109,7 +109,7 @@ static bool free_some(struct layers *layers) {
     } else if (model != NULL) {
         layers->dead_models = model->next;
     } else {
-        return room_free_chunk(&layers->room, &layers->mutex);
+        return packed_cache_free_chunk(&layers->cache, &layers->mutex);
     }
     pthread_mutex_unlock(&layers->mutex);
     if (catalogue != NULL) {
@@ -372,17 +372,17 @@ void layers_refresh(struct layers *layers) {
 /* Looks at the folder from time to time, and frees what nothing uses meanwhile. */
 static void *watch(void *argument) {
     struct layers *layers = argument;
-    struct timespec look;
-    clock_gettime(CLOCK_MONOTONIC, &look);
-    look.tv_sec += PERIOD;
+    struct timespec next_scan;
+    clock_gettime(CLOCK_MONOTONIC, &next_scan);
+    next_scan.tv_sec += PERIOD;
     pthread_mutex_lock(&layers->mutex);
     while (!layers->ending) {
         if (!free_some(layers) && !layers->ending &&
-            pthread_cond_timedwait(&layers->changed, &layers->mutex, &look) == ETIMEDOUT) {
+            pthread_cond_timedwait(&layers->changed, &layers->mutex, &next_scan) == ETIMEDOUT) {
             pthread_mutex_unlock(&layers->mutex);
             layers_refresh(layers);
-            clock_gettime(CLOCK_MONOTONIC, &look);
-            look.tv_sec += PERIOD;
+            clock_gettime(CLOCK_MONOTONIC, &next_scan);
+            next_scan.tv_sec += PERIOD;
             pthread_mutex_lock(&layers->mutex);
         }
     }
@@ -406,7 +406,7 @@ struct layers *layers_open(const struct layers_options *options,
         return NULL;
     }
     layers->folder = folder;
-    layers->room.most = options->memory;
+    layers->cache.most = options->memory;
     layers->most = options->descriptions > 0 ? options->descriptions : DESCRIPTIONS;
     layers->files = options->files > 0 ? options->files : MOST_FILES;
     layers->warn = options->warn;
@@ -460,7 +460,7 @@ void layers_unload(struct layers *layers, const struct layer *layer) {
     for (int dtype = 0; dtype < 2; dtype++) {
         struct layer_packed *packed = layer->packed[dtype];
         if (packed != NULL && packed->users == 0) {
-            room_drop(&layers->room, packed);
+            packed_cache_drop(&layers->cache, packed);
             pthread_cond_signal(&layers->changed);
         } else if (packed != NULL) {
             packed->unwanted = true;
@@ -470,22 +470,22 @@ void layers_unload(struct layers *layers, const struct layer *layer) {
 }
 
 size_t layers_memory(const struct layers *layers) {
-    return layers->room.most;
+    return layers->cache.most;
 }
 
 void layers_free_chunk(struct layers *layers) {
     pthread_mutex_lock(&layers->mutex);
-    room_free_chunk(&layers->room, &layers->mutex);
+    packed_cache_free_chunk(&layers->cache, &layers->mutex);
     pthread_mutex_unlock(&layers->mutex);
 }
 
 struct layers_load layers_load(struct layers *layers) {
     pthread_mutex_lock(&layers->mutex);
     const struct layers_catalogue *catalogue = layers->catalogue;
-    const struct room *room = &layers->room;
+    const struct packed_cache *cache = &layers->cache;
     const struct layers_load load = {.layers = catalogue->entry_count - catalogue->refused,
                                      .refused = catalogue->refused,
-                                     .packed = room->used + room->kept + room->dropped};
+                                     .packed = cache->used + cache->kept + cache->dropped};
     pthread_mutex_unlock(&layers->mutex);
     return load;
 }
@@ -505,12 +505,12 @@ enum layer_status layer_begin(struct layers *layers, const struct layer *layer, 
     if (packed != NULL) {
         packed->unwanted = false;
         if (packed->users == 0) {
-            room_reuse(&layers->room, packed);
+            packed_cache_reuse(&layers->cache, packed);
         }
-    } else if (!room_make(&layers->room, bytes)) {
+    } else if (!packed_cache_make_room(&layers->cache, bytes)) {
         status = LAYER_BUSY;
     } else if ((packed = pack_new(layer, dtype)) == NULL) {
-        layers->room.used -= bytes;
+        layers->cache.used -= bytes;
         status = LAYER_NO_MEMORY;
     } else {
         own->packed[dtype] = packed;
@@ -534,10 +534,10 @@ void layer_give_weights(struct layers *layers, struct layer_use *use) {
     pthread_mutex_lock(&layers->mutex);
     packed->users--;
     if (packed->users == 0) {
-        room_keep(&layers->room, packed);
+        packed_cache_keep(&layers->cache, packed);
     }
     if (packed->users == 0 && (packed->failed || packed->unwanted)) { /* the next use reads anew */
-        room_drop(&layers->room, packed);
+        packed_cache_drop(&layers->cache, packed);
         pthread_cond_signal(&layers->changed);
     }
     pthread_mutex_unlock(&layers->mutex);

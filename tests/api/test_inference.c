@@ -148,7 +148,7 @@ Test(inference, words) {
 
 /* --------------------------------------------------------------------- what a request may have */
 
-#define SIDE 1100 /* so that SIDE * SIDE numbers are more than one task settles */
+#define SIDE 1100 /* so that SIDE * SIDE numbers are more than one task converts */
 
 /* Writes a request with a mask of SIDE x SIDE numbers of a type, of which the last one is `last`.
  * Returns its size; *header is the size of its JSON, or 0 if all of it is JSON. */
@@ -185,7 +185,7 @@ static size_t write_mask(char *body, const char *type, size_t width, char last, 
     return size + SIDE * SIDE * width;
 }
 
-/* A long mask of numbers is settled in several tasks before the call. It means what the same mask
+/* A long mask of numbers is converted in several tasks before the call. It means what the same mask
  * of the type BOOL means, in bytes and in JSON, and its last wrong number is named. */
 Test(inference, long_masks_of_numbers) {
     static const struct {

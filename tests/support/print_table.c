@@ -7,7 +7,7 @@
 #include "api/call/field.h"
 
 static const char *const kinds[] = {
-    [FIELD_APART] = "apart",     [FIELD_WORDS] = "words",     [FIELD_MATRIX] = "matrix",
+    [FIELD_BY_NAME] = "by name", [FIELD_WORDS] = "words",     [FIELD_MATRIX] = "matrix",
     [FIELD_LOGITS] = "logits",   [FIELD_DECAY] = "decay",     [FIELD_BIAS] = "bias",
     [FIELD_MASK] = "mask",       [FIELD_DTYPE] = "choice",    [FIELD_CHOICE] = "choice",
     [FIELD_INTEGER] = "integer", [FIELD_COUNT] = "count",     [FIELD_NUMBER] = "number",

@@ -87,10 +87,10 @@ Test(api, knows_which_numbers_are_those_of_matrices) {
         fields_find(&fields, codec_root(document), rows[i].at);
         fields_expect(&fields, document);
         for (size_t left = rows[i].numbers; left > 0; left--) {
-            cr_assert_eq(codec_unsettled(document), left, "%s", text);
-            cr_assert(codec_settle(document, 1, &error));
+            cr_assert_eq(codec_unconverted(document), left, "%s", text);
+            cr_assert(codec_convert(document, 1, &error));
         }
-        cr_expect_eq(codec_unsettled(document), 0, "%s", text);
+        cr_expect_eq(codec_unconverted(document), 0, "%s", text);
         codec_document_free(document);
     }
 }

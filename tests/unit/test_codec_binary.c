@@ -17,14 +17,14 @@ struct sent {
     const void *bytes;
 };
 
-static struct codec_tensor_form form_of(const struct sent *sent) {
-    struct codec_tensor_form form = {
+static struct codec_tensor_spec spec_of(const struct sent *sent) {
+    struct codec_tensor_spec spec = {
         .type = sent->type, .rank = sent->rank, .bytes = codec_type_size(sent->type)};
     for (int axis = 0; axis < sent->rank; axis++) {
-        form.shape[axis] = sent->shape[axis];
-        form.bytes *= sent->shape[axis];
+        spec.shape[axis] = sent->shape[axis];
+        spec.bytes *= sent->shape[axis];
     }
-    return form;
+    return spec;
 }
 
 /* Makes a document {"T0":0,"T1":0,...} of this float type. */
@@ -65,9 +65,9 @@ static struct outcome receive(const struct sent *list, size_t count, const char 
     bool good = outcome.document != NULL;
     for (size_t i = 0; good && i < count; i++) {
         char name[24];
-        const struct codec_tensor_form form = form_of(&list[i]);
+        const struct codec_tensor_spec spec = spec_of(&list[i]);
         sprintf(name, "T%zu", i);
-        good = codec_expect(&stream, member(outcome.document, name), &form, &outcome.error);
+        good = codec_stream_add(&stream, member(outcome.document, name), &spec, &outcome.error);
     }
     if (!good || !arrive(&stream, bytes, size, cut, piece, &outcome.error)) {
         codec_document_free(outcome.document);
@@ -79,7 +79,7 @@ static struct outcome receive(const struct sent *list, size_t count, const char 
 /* Receives one whole tensor, which must be accepted. */
 static struct outcome receive_one(const struct sent *sent, bool wide) {
     struct outcome outcome =
-        receive(sent, 1, sent->bytes, form_of(sent).bytes, 0, SIZE_MAX, wide, test_account());
+        receive(sent, 1, sent->bytes, spec_of(sent).bytes, 0, SIZE_MAX, wide, test_account());
     cr_assert_not_null(outcome.document, "%s", outcome.error.message);
     return outcome;
 }
@@ -130,15 +130,15 @@ static void convert_plainly(enum codec_type type, const void *bytes, double *wid
 /* Expects that the tensor has exactly these numbers; the bits of a NaN do not matter. */
 static void expect_converted(const struct sent *sent, bool wide) {
     struct outcome outcome = receive_one(sent, wide);
-    const struct lifted *got = document_tensor(member(outcome.document, "T0"));
+    const struct codec_tensor *got = document_tensor(member(outcome.document, "T0"));
     const size_t size = codec_type_size(sent->type);
     cr_assert_eq(got->dtype, wide ? ATTN_FLOAT64 : ATTN_FLOAT32);
-    cr_assert_eq(got->count, form_of(sent).bytes / size);
+    cr_assert_eq(got->count, spec_of(sent).bytes / size);
     for (size_t i = 0; i < got->count; i++) {
         double large;
         float small;
         convert_plainly(sent->type, (const char *)sent->bytes + i * size, &large, &small);
-        const double expected = wide ? large : (double)small, number = lifted_number(got, i);
+        const double expected = wide ? large : (double)small, number = codec_tensor_number(got, i);
         cr_assert(isnan(expected) ? isnan(number)
                                   : number == expected && signbit(number) == signbit(expected),
                   "%s to %s, element %zu: %a, not %a", codec_inference_types[sent->type],
@@ -208,7 +208,7 @@ Test(codec_binary, whole_numbers_are_exact) {
         numbers[i] = i % 2 == 0 ? 16777217 : 9007199254740991 - (int64_t)i;
     }
     for (int exact = 0; exact < 2; exact++) {
-        const struct codec_tensor_form form = {.type = CODEC_TYPE_INT64,
+        const struct codec_tensor_spec spec = {.type = CODEC_TYPE_INT64,
                                                .rank = 1,
                                                .shape = {MANY},
                                                .bytes = sizeof numbers,
@@ -218,7 +218,7 @@ Test(codec_binary, whole_numbers_are_exact) {
         struct codec_stream stream = {.document = document};
         struct codec_error error = {0};
         size_t count = 0;
-        cr_assert(codec_expect(&stream, value, &form, &error) &&
+        cr_assert(codec_stream_add(&stream, value, &spec, &error) &&
                   codec_stream_feed(&stream, numbers, sizeof numbers, &error));
         cr_assert_eq(codec_as_integers(document, value, 0, INT64_MAX, out, MANY, &count, &error),
                      exact, "%s", error.message);
@@ -245,7 +245,7 @@ static const struct sent small[] = {{CODEC_TYPE_FP32, 2, {2, 3}, six},
 static size_t join_small(char bytes[64]) {
     size_t size = 0;
     for (size_t i = 0; i < COUNT(small); i++) {
-        const size_t part = form_of(&small[i]).bytes;
+        const size_t part = spec_of(&small[i]).bytes;
         memcpy(bytes + size, small[i].bytes, part);
         size += part;
     }
@@ -285,13 +285,13 @@ Test(codec_binary, too_short_and_too_long) {
         size_t end = 0, tensor = 0;
         for (size_t short_of = 0; short_of < size; short_of++) {
             char expected[128];
-            while (short_of >= end + form_of(&small[tensor]).bytes) {
-                end += form_of(&small[tensor++]).bytes;
+            while (short_of >= end + spec_of(&small[tensor]).bytes) {
+                end += spec_of(&small[tensor++]).bytes;
             }
             sprintf(expected,
                     "the body ends inside the tensor \"T%zu\": %zu of its %zu bytes are "
                     "there",
-                    tensor, short_of - end, form_of(&small[tensor]).bytes);
+                    tensor, short_of - end, spec_of(&small[tensor]).bytes);
             struct outcome outcome =
                 receive(small, COUNT(small), bytes, short_of, 0, piece, false, test_account());
             cr_assert_null(outcome.document);
@@ -470,11 +470,11 @@ Test(codec_binary, sizes_that_are_only_declared) {
     struct account account;
     account_open(&account, &budget, 0);
     const struct sent sent = {CODEC_TYPE_FP32, 2, {1000, 100000}, NULL};
-    const struct codec_tensor_form form = form_of(&sent);
+    const struct codec_tensor_spec spec = spec_of(&sent);
     struct codec_document *document = empty_document(1, true, &account);
     struct codec_stream stream = {.document = document};
     struct codec_error error;
-    cr_assert(codec_expect(&stream, member(document, "T0"), &form, &error));
+    cr_assert(codec_stream_add(&stream, member(document, "T0"), &spec, &error));
     cr_assert(codec_stream_feed(&stream, kilobyte, sizeof kilobyte, &error), "%s", error.message);
     cr_expect_lt(account.held, (size_t)3 << 20); /* one huge page, and the documents */
     cr_expect_not(codec_stream_finish(&stream, &error));
@@ -490,11 +490,11 @@ Test(codec_binary, sizes_that_are_never_allowed) {
     struct account account;
     account_open(&account, &budget, 0);
     const struct sent sent = {CODEC_TYPE_FP32, 2, {1000, 100000}, NULL};
-    const struct codec_tensor_form form = form_of(&sent);
+    const struct codec_tensor_spec spec = spec_of(&sent);
     struct codec_document *document = empty_document(1, true, &account);
     struct codec_stream stream = {.document = document};
     struct codec_error error;
-    cr_assert(codec_expect(&stream, member(document, "T0"), &form, &error));
+    cr_assert(codec_stream_add(&stream, member(document, "T0"), &spec, &error));
     cr_assert_not(codec_stream_feed(&stream, "x", 1, &error));
     cr_expect_eq(error.status, CODEC_NO_MEMORY);
     cr_expect_eq(account.refusal, ACCOUNT_OVER_REQUEST);

@@ -8,22 +8,22 @@
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
 /* Moves an array of a document into T0, a tensor of two axes in another tree of this float type,
- * and settles one number after the other. Takes the document. */
+ * and converts one number after the other. Takes the document. */
 static struct outcome move_value(struct codec_document *document, const struct codec_value *value,
                                  enum codec_type type, const size_t shape[2], bool wide) {
     struct outcome outcome = {.document = document};
-    const struct codec_tensor_form form = {.type = type,
+    const struct codec_tensor_spec spec = {.type = type,
                                            .rank = 2,
                                            .shape = {shape[0], shape[1]},
                                            .bytes = shape[0] * shape[1] * codec_type_size(type)};
     struct codec_value *root = codec_make_value(document, NULL, NULL, CODEC_OBJECT);
     struct codec_value *at = codec_make_value(document, root, "T0", CODEC_NULL);
     codec_set_dtype(document, wide ? ATTN_FLOAT64 : ATTN_FLOAT32);
-    bool good = codec_move_tensor(document, at, value, &form, &outcome.error);
+    bool good = codec_move_tensor(document, at, value, &spec, &outcome.error);
     codec_set_root(document, root);
-    for (size_t left; good && (left = codec_unsettled(document)) > 0;) {
-        good = codec_settle(document, 1, &outcome.error);
-        cr_expect_eq(codec_unsettled(document), good ? left - 1 : 0);
+    for (size_t left; good && (left = codec_unconverted(document)) > 0;) {
+        good = codec_convert(document, 1, &outcome.error);
+        cr_expect_eq(codec_unconverted(document), good ? left - 1 : 0);
     }
     if (!good) {
         codec_document_free(document);
@@ -90,7 +90,7 @@ Test(codec_moved, whole_numbers_of_float64_are_exact) {
 Test(codec_moved, arrays_that_do_not_fit) {
 #define ROW(json, type, rows, columns, ...)                                                        \
     { "{\"d\":" json "}", CODEC_TYPE_##type, {rows, columns}, __VA_ARGS__ }
-#define MISFIT(type, number) "T0/0/1 must be a number of its datatype " type ", not " number
+#define WRONG(type, number) "T0/0/1 must be a number of its datatype " type ", not " number
     static const struct {
         const char *json;
         enum codec_type type;
@@ -107,13 +107,13 @@ Test(codec_moved, arrays_that_do_not_fit) {
         ROW("[[1,2],[3,4]]", FP32, 4, 1, "whose nesting does not match"),
         ROW("[[[1,2]]]", FP32, 1, 2, "whose nesting does not match"),
         ROW("[true,false]", UINT8, 1, 2, "has booleans, but its type is no BOOL"),
-        ROW("[0,2]", BOOL, 1, 2, MISFIT("BOOL", "2")),
-        ROW("[127,128]", INT8, 1, 2, MISFIT("INT8", "128")),
-        ROW("[-128,-129]", INT8, 1, 2, MISFIT("INT8", "-129")),
-        ROW("[255,256]", UINT8, 1, 2, MISFIT("UINT8", "256")),
-        ROW("[0,-1]", UINT64, 1, 2, MISFIT("UINT64", "-1")),
-        ROW("[0,1.5]", INT32, 1, 2, MISFIT("INT32", "1.5")),
-        ROW("[0,null]", INT32, 1, 2, MISFIT("INT32", "null")),
+        ROW("[0,2]", BOOL, 1, 2, WRONG("BOOL", "2")),
+        ROW("[127,128]", INT8, 1, 2, WRONG("INT8", "128")),
+        ROW("[-128,-129]", INT8, 1, 2, WRONG("INT8", "-129")),
+        ROW("[255,256]", UINT8, 1, 2, WRONG("UINT8", "256")),
+        ROW("[0,-1]", UINT64, 1, 2, WRONG("UINT64", "-1")),
+        ROW("[0,1.5]", INT32, 1, 2, WRONG("INT32", "1.5")),
+        ROW("[0,null]", INT32, 1, 2, WRONG("INT32", "null")),
         ROW("[0,1e20]", UINT64, 1, 2, "T0/0/1 must be a number of its datatype UINT64"),
         ROW("[0,1e39],\"dtype\":\"float64\"", FP32, 1, 2,
             "T0/0/1 must be a number of its datatype FP32"),
@@ -158,7 +158,7 @@ Test(codec_moved, minus_infinity_is_named) {
 }
 
 /* An array that moves still knows its first number out of range, wherever that stands and in
- * however many steps it is settled. */
+ * however many steps it is converted. */
 Test(codec_moved, numbers_out_of_range_are_named) {
     static const size_t shape[] = {20, 30};
     static const struct {
@@ -374,8 +374,8 @@ Test(codec_moved, numbers_are_rounded_once) {
 }
 
 /* A mask of numbers becomes bytes in pieces of any size. Its first wrong number is named, however
- * many were settled before it. */
-Test(codec_moved, masks_are_settled_in_pieces) {
+ * many were converted before it. */
+Test(codec_moved, masks_are_converted_in_pieces) {
     enum {
         SIDE = 67
     };
@@ -398,9 +398,9 @@ Test(codec_moved, masks_are_settled_in_pieces) {
         struct codec_error error;
         attn_tensor mask;
         codec_expect_mask(value);
-        cr_expect_eq(codec_unsettled(document), SIDE * SIDE);
-        while (codec_unsettled(document) > 0) {
-            cr_assert(codec_settle(document, most, &error));
+        cr_expect_eq(codec_unconverted(document), SIDE * SIDE);
+        while (codec_unconverted(document) > 0) {
+            cr_assert(codec_convert(document, most, &error));
         }
         const bool good = codec_as_mask(document, value, 2, 2, &mask, &error);
         cr_expect_eq(good, wrong == 0, "%s", good ? "" : error.message);

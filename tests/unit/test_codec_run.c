@@ -4,7 +4,8 @@
 #include "number_texts.h"
 #include "support/scale.h"
 
-typedef const char *(*run_reader)(struct lifted *, const char *, const char *, size_t *, bool *);
+typedef const char *(*run_reader)(struct codec_tensor *, const char *, const char *, size_t *,
+                                  bool *);
 
 static size_t list_readers(run_reader readers[2]) {
     size_t count = 0;
@@ -37,10 +38,11 @@ static size_t compare_run(run_reader reader, char texts[BATCH][TEXT], const char
     const char *text = list;
     size_t stored = 0;
     for (size_t next = 0; next < BATCH; next++) {
-        struct lifted lifted = {.data = numbers, .dtype = ATTN_FLOAT64, .capacity = BATCH - next};
+        struct codec_tensor tensor = {
+            .data = numbers, .dtype = ATTN_FLOAT64, .capacity = BATCH - next};
         size_t added;
         bool after;
-        const char *stop = reader(&lifted, text, out + 100, &added, &after);
+        const char *stop = reader(&tensor, text, out + 100, &added, &after);
         for (size_t i = 0; i < added; i++, next++) {
             const double wide = strtod(texts[next], NULL);
             cr_assert(memcmp(&numbers[i], &wide, sizeof wide) == 0, "%s: %a, not %a", texts[next],
@@ -129,10 +131,11 @@ Test(codec_run, loops_stop_at_wrong_numbers) {
             sprintf(out, "%s, 1.5, 2.5 %0120d", wrong[w], 0);
             for (size_t r = 0; r < count; r++) {
                 double numbers[20];
-                struct lifted lifted = {.data = numbers, .dtype = ATTN_FLOAT64, .capacity = 20};
+                struct codec_tensor tensor = {
+                    .data = numbers, .dtype = ATTN_FLOAT64, .capacity = 20};
                 size_t added;
                 bool after;
-                const char *stop = readers[r](&lifted, text, text + strlen(text), &added, &after);
+                const char *stop = readers[r](&tensor, text, text + strlen(text), &added, &after);
                 cr_assert_eq(added, before, "%s", text);
                 cr_assert_eq(stop, text + place, "%s", text);
                 cr_assert_not(after);
@@ -150,10 +153,10 @@ Test(codec_run, loops_stop_when_the_buffer_is_full) {
     for (size_t r = 0; r < count; r++) {
         for (size_t room = 0; room <= 6; room++) {
             double numbers[7] = {0};
-            struct lifted lifted = {.data = numbers, .dtype = ATTN_FLOAT64, .capacity = room};
+            struct codec_tensor tensor = {.data = numbers, .dtype = ATTN_FLOAT64, .capacity = room};
             size_t added;
             bool after;
-            readers[r](&lifted, text, text + strlen(text), &added, &after);
+            readers[r](&tensor, text, text + strlen(text), &added, &after);
             cr_assert_eq(added, room);
             cr_assert_eq(after, room == 6);
             cr_assert_eq(numbers[room], 0);

@@ -20,7 +20,7 @@ Test(codec_safetensors, lengths) {
 }
 
 Test(codec_safetensors, most_tensors) {
-    struct codec_stored list[CODEC_MAX_TENSORS];
+    struct codec_header_tensor list[CODEC_MAX_TENSORS];
     struct codec_safetensors header = {.list = list, .most = CODEC_MAX_TENSORS};
     for (int count = CODEC_MAX_TENSORS; count <= CODEC_MAX_TENSORS + 1; count++) {
         char text[8192] = "{\"__metadata__\":{\"a\":\"b\"}";
@@ -85,7 +85,7 @@ static void write(const struct codec_item *items, size_t count, enum codec_type 
 
 /* Writes the answer, and reads its header again. */
 static void write_then_read(enum codec_type narrow, const char *order) {
-    struct codec_stored list[CODEC_MAX_TENSORS];
+    struct codec_header_tensor list[CODEC_MAX_TENSORS];
     struct codec_safetensors header = {.list = list, .most = CODEC_MAX_TENSORS};
     struct codec_buffer buffer = {0};
     struct codec_results results = {0};
@@ -103,7 +103,7 @@ static void write_then_read(enum codec_type narrow, const char *order) {
               error.message);
     cr_assert(header.count == results.count && results.list != NULL);
     for (size_t i = 0; i < header.count; i++) {
-        const struct codec_stored *tensor = &header.list[i];
+        const struct codec_header_tensor *tensor = &header.list[i];
         cr_expect_eq(tensor->begin % codec_type_size(tensor->type), 0);
         cr_expect_eq(*tensor->name, order[i], "%s", tensor->name);
         cr_expect_str_eq(tensor->name, results.list[i].name);

@@ -165,19 +165,19 @@ static bool ask_words(const struct ask *ask, char *out, struct codec_error *erro
     return true;
 }
 
-/* The form of a tensor of a type "t" and a shape "s". */
-static bool ask_form(const struct ask *ask, char *out, struct codec_error *error) {
-    struct codec_tensor_form form = {.bytes = 0};
+/* The spec of a tensor of a type "t" and a shape "s". */
+static bool ask_spec(const struct ask *ask, char *out, struct codec_error *error) {
+    struct codec_tensor_spec spec = {.bytes = 0};
     const bool good =
-        codec_as_form(ask->document, member(ask->document, "t"), member(ask->document, "s"), "W\"Q",
-                      codec_safetensors_types, &form, error);
-    sprintf(out, "%zu", form.bytes);
+        codec_as_spec(ask->document, member(ask->document, "t"), member(ask->document, "s"), "W\"Q",
+                      codec_safetensors_types, &spec, error);
+    sprintf(out, "%zu", spec.bytes);
     return good;
 }
 
 /* The tensors of the header of a body, or of a file with so many bytes after it. */
 static bool ask_header(const struct ask *ask, char *out, struct codec_error *error) {
-    struct codec_stored list[MOST];
+    struct codec_header_tensor list[MOST];
     struct codec_safetensors header = {.list = list, .most = MOST};
     const size_t bytes =
         strcmp(ask->words[1], "body") == 0 ? SAFETENSORS_BODY : (size_t)number_of(ask, 1);
@@ -186,7 +186,7 @@ static bool ask_header(const struct ask *ask, char *out, struct codec_error *err
     }
     out += sprintf(out, "%s", header.metadata != NULL ? "metadata" : "tensors");
     for (size_t i = 0; i < header.count; i++) {
-        const struct codec_stored *t = &list[i];
+        const struct codec_header_tensor *t = &list[i];
         out += sprintf(out, " %s %s %d axes", t->name,
                        t->type == CODEC_TYPE_COUNT ? "other" : codec_safetensors_types[t->type],
                        t->rank);
@@ -208,7 +208,7 @@ static const struct {
     {"text", ask_text},      {"integer", ask_integer}, {"integers", ask_integers},
     {"choice", ask_choice},  {"real", ask_real},       {"reals", ask_matrix},
     {"or_null", ask_matrix}, {"mask", ask_matrix},     {"words", ask_words},
-    {"form", ask_form},      {"header", ask_header},
+    {"spec", ask_spec},      {"header", ask_header},
 };
 
 /* Returns the value at a pointer such as "/a/0"; NULL if there is none. */

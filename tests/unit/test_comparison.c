@@ -30,7 +30,7 @@ Test(comparison, the_first_of_equal_errors_is_named) {
     comparison->mutex = &mutex;
     comparison->count = comparison->runs = 1;
     comparison->first = comparison->type = comparison_types;
-    cr_assert_eq(attn_plan_softmax(&comparison->twin, &x, 0, NULL), ATTN_OK);
+    cr_assert_eq(attn_plan_softmax(&comparison->reference, &x, 0, NULL), ATTN_OK);
     *pair = (struct comparison_pair){
         .expected = {numbers, ATTN_FLOAT64, 1, {NUMBERS}},
         .type = CODEC_TYPE_FP64,

@@ -301,7 +301,7 @@ Test(layers_models, have_layers_within_a_limit) {
 
 /* Looks at the folder, of which `most` files are taken. Returns the models as text: their names, a
  * question mark after those with a config, and the reason of the line ".". Owned. */
-static char *look(struct folder_seen *seen, size_t most) {
+static char *scan(struct folder_seen *seen, size_t most) {
     const int folder = open(layer_folder, O_RDONLY | O_DIRECTORY);
     size_t count;
     struct model_source *list = folder_scan(folder, most, seen, &count);
@@ -320,7 +320,7 @@ static char *look(struct folder_seen *seen, size_t most) {
     "." count " files and folders in this folder are left out: at most 10 are taken, those that "  \
     "were there before and then by name; this limit is fixed "
 
-/* Entries of the last look stay, settings come before tensors, and the rest is counted. */
+/* Entries of the last scan stay, settings come before tensors, and the rest is counted. */
 Test(layers_models, beyond_the_limit_are_left_out_with_a_reason) {
     struct folder_seen seen = {0};
     const struct {
@@ -353,13 +353,13 @@ Test(layers_models, beyond_the_limit_are_left_out_with_a_reason) {
         } else {
             layer_file_remove(steps[i].remove);
         }
-        text = look(&seen, 10);
+        text = scan(&seen, 10);
         cr_expect_str_eq(text, steps[i].models, "step %zu: %s", i, text);
         free(text);
     }
     folder_forget(&seen); /* without a memory, settings come first, and then names */
     layer_file_text("z.safetensors", "");
-    text = look(&seen, 10);
+    text = scan(&seen, 10);
     cr_expect_str_eq(text, LEFT_OUT("2") "a? b? sub? ", "%s", text);
     free(text);
     for (int i = 0; i < 60; i++) { /* more than are kept at one time */
@@ -367,7 +367,7 @@ Test(layers_models, beyond_the_limit_are_left_out_with_a_reason) {
         snprintf(name, sizeof name, "%c%d.safetensors", i % 2 == 0 ? 'A' : 'y', i);
         layer_file_text(name, "");
     }
-    text = look(&seen, 10);
+    text = scan(&seen, 10);
     cr_expect_not_null(strstr(text, "a? b? sub? "), "%s", text);
     cr_expect_eq(strncmp(text, ".62 files", 9), 0, "%s", text);
     free(text);

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "layer_files.h"
-#include "layers/room.h"
+#include "layers/packed_cache.h"
 #include "support/wait.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
@@ -174,8 +174,8 @@ static bool was_opened(int events) {
     return opened;
 }
 
-/* A thread frees what is dropped, and does not wait for its next look at the folder, which is up to
- * a second later. So a round ends without a look. The first round does not count, because the
+/* A thread frees what is dropped, and does not wait for its next scan of the folder, which is up to
+ * a second later. So a round ends without a scan. The first round does not count, because the
  * thread may just have begun. */
 Test(layers_store, frees_unloaded_weights_before_the_next_look) {
     bool looked = true;
@@ -235,7 +235,7 @@ Test(layers_store, frees_dropped_weights_in_pieces) {
     pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
     struct layer_model model = {.count = 1};
     struct layer layer = {.model = &model};
-    struct room room = {.most = SIZE_MAX};
+    struct packed_cache cache = {.most = SIZE_MAX};
     model.layers = &layer;
     for (int i = 0; i < 3; i++) { /* the shapes of a layer of 49 MiB; it needs no file */
         static struct layer_shard shard;
@@ -247,27 +247,27 @@ Test(layers_store, frees_dropped_weights_in_pieces) {
     const char *block = packed->block;
     const size_t bytes = packed->bytes, page = (size_t)sysconf(_SC_PAGESIZE);
     memset(packed->block, 1, bytes);
-    cr_assert(room_make(&room, bytes));
+    cr_assert(packed_cache_make_room(&cache, bytes));
     layer.packed[ATTN_FLOAT32] = packed;
-    room_keep(&room, packed);
-    room_drop(&room, packed);
+    packed_cache_keep(&cache, packed);
+    packed_cache_drop(&cache, packed);
     cr_expect_null(layer.packed[ATTN_FLOAT32]);
-    cr_expect(room.used == 0 && room.kept == 0 && room.dropped == bytes);
+    cr_expect(cache.used == 0 && cache.kept == 0 && cache.dropped == bytes);
     pthread_mutex_lock(&mutex);
     size_t pieces = 0;
-    while (room.dropped > 0) {
-        const size_t before = room.dropped;
-        cr_assert(room_free_chunk(&room, &mutex));
+    while (cache.dropped > 0) {
+        const size_t before = cache.dropped;
+        cr_assert(packed_cache_free_chunk(&cache, &mutex));
         pieces++;
-        cr_expect_leq(before - room.dropped, (size_t)16 << 20);
-        if (room.dropped > 0) {
+        cr_expect_leq(before - cache.dropped, (size_t)16 << 20);
+        if (cache.dropped > 0) {
             const size_t left = count_pages(block, bytes);
-            cr_expect_leq(left, room.dropped / page + 1, "%zu pages of %zu", left,
-                          room.dropped / page);
+            cr_expect_leq(left, cache.dropped / page + 1, "%zu pages of %zu", left,
+                          cache.dropped / page);
         }
     }
     cr_expect_eq(pieces, (bytes - 1) / ((size_t)16 << 20) + 1);
-    cr_expect_not(room_free_chunk(&room, &mutex));
+    cr_expect_not(packed_cache_free_chunk(&cache, &mutex));
     pthread_mutex_unlock(&mutex);
 }
 

@@ -122,7 +122,7 @@ static void add_each_layer(struct codec_items *list, const struct call *call,
     codec_add_close(list);
 }
 
-bool answer_call(struct call *call, struct api_request *request, struct codec_items *list) {
+bool answer_list_results(struct call *call, struct api_request *request, struct codec_items *list) {
     const struct codec_words *words = request->generated.words;
     struct call *each = call;
     do {

@@ -16,6 +16,6 @@ void answer_describe(struct codec_items *list, unsigned fields);
 /* Lists the results of a call whose job has ended, in the order of "return". The list borrows from
  * the call. Returns false after filling the response with the error of the task that failed, or
  * with the differences that the request refuses. */
-bool answer_call(struct call *call, struct api_request *request, struct codec_items *list);
+bool answer_list_results(struct call *call, struct api_request *request, struct codec_items *list);
 
 #endif

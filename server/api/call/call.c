@@ -59,7 +59,7 @@ attn_status call_plan_multihead(struct call *call, attn_error *error) {
     return attn_plan_multihead(&call->plan, &call->multihead, &call->options, error);
 }
 
-/* Plans a call, and the twin that its comparison needs. */
+/* Plans a call, and the reference that its comparison needs. */
 static bool make_plans(struct call *call, struct api_request *request, call_plan *plan) {
     struct codec_error codec_error = {0};
     attn_error error = {0};
@@ -142,7 +142,7 @@ static bool call_answer(struct api_work *work, struct api_request *request,
     for (struct call *call = (struct call *)work; call != NULL; call = call->next) {
         layer_give_weights(call->stored.weights.layers, &call->stored.weights.use);
     }
-    const bool listed = answer_call((struct call *)work, request, list);
+    const bool listed = answer_list_results((struct call *)work, request, list);
     /* An I/O thread may send the answer and end the calls. The answer has copies of what the plans
      * of many layers say of their results. */
     for (struct call *call = (struct call *)work; call != NULL && call->all_layers;
@@ -193,11 +193,11 @@ static bool add_to_job(const struct call *call, unsigned threads, struct job *jo
     job->cost += attn_plan_cost(plan) + stored_cost(call) + excluded_cost(call);
     job->scratch = own > job->scratch ? own : job->scratch;
     if (call->comparison != NULL) {
-        const attn_plan *twin = call->comparison->twin;
-        const size_t scratch = attn_plan_scratch(twin);
+        const attn_plan *reference = call->comparison->reference;
+        const size_t scratch = attn_plan_scratch(reference);
         job->cost += comparison_cost(call->comparison);
         job->scratch = scratch > job->scratch ? scratch : job->scratch;
-        if (!attn_plan_bytes(twin, threads, &bytes) ||
+        if (!attn_plan_bytes(reference, threads, &bytes) ||
             __builtin_add_overflow(*total, bytes, total)) {
             return false;
         }
@@ -285,7 +285,7 @@ struct api_work *call_work(struct call *call, struct api_request *request) {
     }
     for (struct call *c = call; c != NULL; c = c->next) {
         if (!make_block(c->plan, &request->account) ||
-            (c->comparison != NULL && !make_block(c->comparison->twin, &request->account))) {
+            (c->comparison != NULL && !make_block(c->comparison->reference, &request->account))) {
             reply_no_memory(request);
             return NULL;
         }

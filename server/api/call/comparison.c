@@ -410,5 +410,5 @@ bool comparison_check(struct call *call, struct account *account, call_plan *pla
             return false;
         }
     }
-    return comparison_twin(call->comparison, account, plan, error);
+    return comparison_reference(call->comparison, account, plan, error);
 }

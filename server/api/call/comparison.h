@@ -2,13 +2,14 @@
  * comparison.h - the comparison of a client's own results with those of its call: which differ, by
  * how much, where, and whether rounding explains it.
  *
- * Results are compared with exact ones, which a plan in float64 computes: the twin of the call. How
- * far rounding moves each row of them is measured, not assumed. The twin runs several times more,
- * each time with other rounding errors: every number of its inputs and every score gets a random
- * relative error of the size of one rounding of the type in which the client's kernel multiplies.
- * So terms that cancel, masks, gradients and all options count as they do in such a kernel.
+ * Results are compared with exact ones, which a plan in float64 computes: the reference of the
+ * call. How far rounding moves each row of them is measured, not assumed. The reference runs
+ * several times more, each time with other rounding errors: every number of its inputs and every
+ * score gets a random relative error of the size of one rounding of the type in which the client's
+ * kernel multiplies. So terms that cancel, masks, gradients and all options count as they do in
+ * such a kernel.
  *
- * A stored layer has packed weights in the dtype of the call, so its twin has this dtype, too.
+ * A stored layer has packed weights in the dtype of the call, so its reference has this dtype, too.
  *
  * To add a type: add its place below, its row to comparison_types, its name to computed_types of
  * fields.c in the same place, and to ComputedIn in openapi.yaml (then make docs).
@@ -23,9 +24,10 @@
 
 enum {
     COMPARISON_TEXT = 21 * (ATTN_MAX_RANK + 1), /* bytes of a shape in a message */
-    COMPARISON_GOOD_RUNS = 8, /* of the twin, with which a row is judged as well as can be told */
-    COMPARISON_WORST = 10,    /* rows that the answer names */
-    COMPARISON_RUN = 16       /* neighbouring rows of a head that are judged together, too */
+    COMPARISON_GOOD_RUNS =
+        8,                 /* of the reference, with which a row is judged as well as can be told */
+    COMPARISON_WORST = 10, /* rows that the answer names */
+    COMPARISON_RUN = 16    /* neighbouring rows of a head that are judged together, too */
 };
 
 /* The places of `comparison_types`, from the finest type to the coarsest. */
@@ -72,7 +74,7 @@ struct comparison_row {
     double error; /* the sum of the squared errors */
     double each;  /* that of the squared ratios of its numbers */
     double moved,
-        moved_twice; /* sums over the runs of the twin: by how much the row moved, squared,
+        moved_twice; /* sums over the runs of the reference: by how much the row moved, squared,
                                   and the square of that */
     double floor;    /* the squared errors of rounding the result itself */
     double mean;     /* the sum of the errors */
@@ -107,7 +109,7 @@ struct comparison_pair {
     enum codec_type type;                   /* of the numbers of `expected` */
     const struct comparison_type *computed; /* in which the client's kernel multiplies */
     const attn_result_tensor *result;       /* of the plan of the call */
-    const attn_result_tensor *moved;        /* of the twin */
+    const attn_result_tensor *moved;        /* of the reference */
     double *exact;                          /* NULL: those of `result`, which are as exact */
     double *spread;                         /* of each number: by how much it moved, squared */
     double absolute, relative;              /* the tolerance */
@@ -121,7 +123,7 @@ struct comparison_pair {
     enum comparison_kind kind;
     size_t row_size, run, step, row_count;
     struct comparison_row *rows;
-    size_t fits[SUSPECT_COUNT], misfits; /* rows that a guess explains, and wrong rows */
+    size_t explained[SUSPECT_COUNT], wrong_rows; /* rows that a guess explains, and wrong rows */
     /* These members go into the answer; the last phase and comparison_end() set them. */
     struct comparison_sums {
         double score; /* how many times the error exceeds what may still be rounding */
@@ -137,7 +139,7 @@ struct comparison_pair {
     size_t absolute_index[ATTN_MAX_RANK], relative_index[ATTN_MAX_RANK];
 };
 
-/* A copy of an input for the twin. */
+/* A copy of an input for the reference. */
 struct comparison_copy {
     attn_tensor *input; /* of the call */
     attn_tensor from;   /* as it is there */
@@ -156,9 +158,9 @@ struct comparison {
     bool refuses;           /* a difference is an error */
     pthread_mutex_t *mutex; /* of the call; it guards `found` and `fits` of each pair */
 
-    /* The twin. */
+    /* The reference. */
     struct call *call;
-    attn_plan *twin; /* owned; NULL: there is none */
+    attn_plan *reference; /* owned; NULL: there is none */
     attn_rounding rounding;
     struct comparison_copy *copies;
     size_t copy_count, copied; /* copies, and numbers of all copies together */
@@ -179,13 +181,13 @@ struct comparison {
 };
 
 /* Finds the result of each expected tensor in the plan of the call, checks its shape, and makes the
- * twin by `plan`. Returns false with the error set. */
+ * reference by `plan`. Returns false with the error set. */
 bool comparison_check(struct call *call, struct account *account, call_plan *plan,
                       const struct codec_document *document, struct codec_error *error);
 
-/* Makes the twin of a call whose results are known. Returns false if there is no memory. */
-bool comparison_twin(struct comparison *own, struct account *account, call_plan *plan,
-                     struct codec_error *error);
+/* Makes the reference of a call whose results are known. Returns false if there is no memory. */
+bool comparison_reference(struct comparison *own, struct account *account, call_plan *plan,
+                          struct codec_error *error);
 
 /* The steps of a pair, each for a row: compares it, finds its ratio, finds what is beyond the
  * tolerance and the ratio of its worst number, and notes which guesses explain it if it is
@@ -196,7 +198,7 @@ void comparison_judge_row(const struct comparison *own, struct comparison_pair *
 void comparison_judge_numbers(const struct comparison *own, struct comparison_pair *pair,
                               size_t index, struct comparison_findings *found);
 void comparison_guess_row(const struct comparison *own, const struct comparison_pair *pair,
-                          size_t index, size_t fits[static SUSPECT_COUNT], size_t *misfits);
+                          size_t index, size_t explained[static SUSPECT_COUNT], size_t *wrong_rows);
 
 /* Puts findings together. */
 void comparison_add_findings(struct comparison_findings *all,
@@ -219,8 +221,8 @@ void comparison_free(struct comparison *comparison);
 /* Returns the multiply-adds that take as long as the comparison. */
 double comparison_cost(const struct comparison *own);
 
-/* A run of the twin has phases with tasks, and a cost in multiply-adds. A task has the errors of
- * attn_plan_begin() and attn_plan_task(). */
+/* A run of the reference has phases with tasks, and a cost in multiply-adds. A task has the errors
+ * of attn_plan_begin() and attn_plan_task(). */
 size_t comparison_run_phases(const struct comparison *own);
 size_t comparison_run_tasks(const struct comparison *own, size_t phase);
 attn_status comparison_run_task(struct comparison *own, size_t run, size_t phase,

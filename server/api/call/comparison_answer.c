@@ -59,10 +59,11 @@ static const char *guess_of(const struct comparison_pair *pair) {
         [SUSPECT_LAST_ROW] = "; its rows are right if each moves one place back",
         [SUSPECT_TRANSPOSED] = "; its heads are right if each is transposed"};
     const size_t heads = pair->row_count / (pair->run / pair->step);
-    for (int guess = SUSPECT_NONE + 1; guess < SUSPECT_COUNT && pair->misfits > 1; guess++) {
+    for (int guess = SUSPECT_NONE + 1; guess < SUSPECT_COUNT && pair->wrong_rows > 1; guess++) {
         const bool shifts = guess == SUSPECT_NEXT_ROW || guess == SUSPECT_LAST_ROW;
         const size_t edges = shifts ? heads : 0;
-        if (pair->fits[guess] > edges + 1 && pair->fits[guess] + edges >= pair->misfits) {
+        if (pair->explained[guess] > edges + 1 &&
+            pair->explained[guess] + edges >= pair->wrong_rows) {
             return texts[guess];
         }
     }

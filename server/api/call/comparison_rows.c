@@ -1,6 +1,6 @@
 /*
  * comparison_rows.c - judges rows. Each is judged beside what rounding did to this very row in the
- * runs of the twin:
+ * runs of the reference:
  *
  *     ratio = RMS error of the row / RMS error that rounding explains
  *
@@ -349,8 +349,8 @@ static bool guess_place(const struct comparison_pair *pair, enum comparison_susp
 }
 
 /* Returns whether a guess explains a wrong row. */
-static bool guess_fits(const struct comparison *own, const struct comparison_pair *pair,
-                       enum comparison_suspect guess, size_t index) {
+static bool guess_explains(const struct comparison *own, const struct comparison_pair *pair,
+                           enum comparison_suspect guess, size_t index) {
     const double factor = guess == SUSPECT_BASE_2 ? 0.6931471805599453 : 1;
     const double most =
         most_of_row(own, pair) * most_of_row(own, pair) * explained_in(own, pair, index);
@@ -371,13 +371,14 @@ static bool guess_fits(const struct comparison *own, const struct comparison_pai
 
 /* Notes which guesses explain a row, if it is wrong. */
 void comparison_guess_row(const struct comparison *own, const struct comparison_pair *pair,
-                          size_t index, size_t fits[static SUSPECT_COUNT], size_t *misfits) {
+                          size_t index, size_t explained[static SUSPECT_COUNT],
+                          size_t *wrong_rows) {
     if (pair->rows[index].ratio <= most_of_row(own, pair)) {
         return;
     }
-    ++*misfits;
+    ++*wrong_rows;
     for (int guess = SUSPECT_NONE + 1; guess < SUSPECT_COUNT; guess++) {
-        fits[guess] += guess_fits(own, pair, (enum comparison_suspect)guess, index);
+        explained[guess] += guess_explains(own, pair, (enum comparison_suspect)guess, index);
     }
 }
 

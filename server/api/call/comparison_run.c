@@ -1,7 +1,7 @@
 /*
  * comparison_run.c - the phases of a comparison, in the job of its call. The phases are those of
- * rounds, one for each type. A round has some runs of the twin with the errors of this type
- * (comparison_twin.c), and then compares the rows of each pair whose type it is
+ * rounds, one for each type. A round has some runs of the reference with the errors of this type
+ * (comparison_reference.c), and then compares the rows of each pair whose type it is
  * (comparison_rows.c). If rounding does not explain them, the rounds of coarser types try these,
  * and the first that explains a result is named.
  *
@@ -14,7 +14,7 @@
 
 enum {
     CHUNK = 128 * 1024,    /* numbers of the rows that one task compares; about 10 ms */
-    FEW_RUNS = 2,          /* of the twin, with the errors of each coarser type */
+    FEW_RUNS = 2,          /* of the reference, with the errors of each coarser type */
     COST_OF_ELEMENT = 800, /* multiply-adds that take as long as comparing an element */
     COST_OF_ROW = 20000    /* the same for a row */
 };
@@ -50,7 +50,7 @@ static size_t judging_phases(const struct comparison *own) {
 
 struct phase_place {
     const struct comparison_type *type; /* of the round */
-    size_t run;                         /* of the twin */
+    size_t run;                         /* of the reference */
     bool judges;
     size_t phase; /* of the run, or of all pairs */
 };
@@ -103,14 +103,14 @@ static void rows_task(struct comparison *own, struct comparison_pair *pair, size
     const size_t end = pair->row_count - first < some ? pair->row_count : first + some;
     struct comparison_findings found = {
         .absolute = {0, SIZE_MAX}, .relative = {0, SIZE_MAX}, .worst = {0, SIZE_MAX}};
-    size_t fits[SUSPECT_COUNT] = {0}, misfits = 0;
+    size_t explained[SUSPECT_COUNT] = {0}, wrong_rows = 0;
     for (size_t row = first; row < end; row++) {
         if (part == PHASE_ROWS) {
             comparison_compare_row(own, pair, row, &found);
         } else {
             comparison_judge_row(own, pair, row);
             comparison_judge_numbers(own, pair, row, &found);
-            comparison_guess_row(own, pair, row, fits, &misfits);
+            comparison_guess_row(own, pair, row, explained, &wrong_rows);
         }
     }
     if (own->type != pair->computed) {
@@ -118,9 +118,9 @@ static void rows_task(struct comparison *own, struct comparison_pair *pair, size
     }
     pthread_mutex_lock(own->mutex);
     comparison_add_findings(&pair->found, &found);
-    pair->misfits += misfits;
+    pair->wrong_rows += wrong_rows;
     for (int guess = 0; guess < SUSPECT_COUNT; guess++) {
-        pair->fits[guess] += fits[guess];
+        pair->explained[guess] += explained[guess];
     }
     pthread_mutex_unlock(own->mutex);
 }

@@ -153,8 +153,9 @@ bool excluded_check(struct call *call, struct codec_document *document, struct c
     return o->sequences == NULL || find_starts(call, codec_document_account(document), error);
 }
 
-/* Looks at numbers [first, end) of a tensor. */
-static void look(struct call *call, struct excluded_tensor *t, size_t first, size_t end) {
+/* Makes 0 of those of the numbers [first, end) that are not finite and in an excluded row. Notes
+ * the first one in another row. */
+static void clear_excluded(struct call *call, struct excluded_tensor *t, size_t first, size_t end) {
     const struct layout l = layout_of(call, t->tensor);
     for (size_t i = codec_find_special(t->value, first, end); i < end;) {
         const size_t row = i / l.columns, last = (row + 1) * l.columns;
@@ -180,7 +181,7 @@ static size_t excluded_tasks(const void *call, size_t phase) {
     return phase == 0 ? tasks : 1;
 }
 
-static bool excluded_look(void *call_, const struct jobs_task *task) {
+static bool excluded_run(void *call_, const struct jobs_task *task) {
     struct call *call = call_;
     struct excluded_tensor *t = call->excluded->list;
     size_t index = task->index;
@@ -195,7 +196,7 @@ static bool excluded_look(void *call_, const struct jobs_task *task) {
         index -= t->tasks;
     }
     const size_t first = index * CHUNK_NUMBERS, left = t->count - first;
-    look(call, t, first, first + (left < CHUNK_NUMBERS ? left : CHUNK_NUMBERS));
+    clear_excluded(call, t, first, first + (left < CHUNK_NUMBERS ? left : CHUNK_NUMBERS));
     return true;
 }
 
@@ -215,7 +216,7 @@ struct job_phases **excluded_add_phases(struct call *call, struct job_phases **e
     for (size_t i = 0; i < x->count; i++) {
         x->list[i].special = SIZE_MAX;
     }
-    x->phases = (struct job_phases){NULL, 2, excluded_tasks, excluded_look, call};
+    x->phases = (struct job_phases){NULL, 2, excluded_tasks, excluded_run, call};
     *end = &x->phases;
     return &x->phases.next;
 }

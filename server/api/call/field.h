@@ -10,7 +10,7 @@
 
 /* How a value is read, and what the target of the row is. */
 enum field_kind {
-    FIELD_APART,    /* generated.c or the handler reads it */
+    FIELD_BY_NAME,  /* generated.c or the handler asks for it by its name and reads it */
     FIELD_WORDS,    /* a text, or texts; generated.c reads it */
     FIELD_MATRIX,   /* finite numbers, of rank least..most */
     FIELD_ROWS,     /* as FIELD_MATRIX, of keys or values, of which rows may be excluded */

@@ -236,16 +236,16 @@ static const struct field table[] = {
     {"grad_present_state", LINEAR, FIELDS_OPTIONS, FIELD_MATRIX, 2, ATTN_MAX_RANK, NUMBERS, "bGdv",
      TENSOR(grad_present_state, upstream.state)},
     {"heads", FREE, FIELDS_OPTIONS, FIELD_COUNT, CALL(options.heads)},
-    {"heads", PROJECTIONS, FIELDS_APART, .kind = FIELD_APART}, /* multihead.c reads it */
+    {"heads", PROJECTIONS, FIELDS_UNGROUPED, .kind = FIELD_BY_NAME}, /* multihead.c reads it */
 
     /* generated.c reads these fields. */
-    {"random", ALL, FIELDS_APART, .kind = FIELD_APART,
+    {"random", ALL, FIELDS_UNGROUPED, .kind = FIELD_BY_NAME,
      .sample = "{\"generator\":\"torch\",\"seed\":7}"},
-    {"text", WORDS, FIELDS_APART, .kind = FIELD_WORDS,
+    {"text", WORDS, FIELDS_UNGROUPED, .kind = FIELD_WORDS,
      .sample = "\"A r\\u00f4se, a \u03a3\u03b1\u03a3.\""},
-    {"tokens", WORDS, FIELDS_APART, .kind = FIELD_WORDS, .sample = "[\"b\",\"a\",\"b\",\"c\"]"},
-    {"embedding", WORDS, FIELDS_APART, .kind = FIELD_APART, .draw = NUMBERS, .sample = "wc"},
-    {"embedding_dim", WORDS, FIELDS_APART, .kind = FIELD_APART},
+    {"tokens", WORDS, FIELDS_UNGROUPED, .kind = FIELD_WORDS, .sample = "[\"b\",\"a\",\"b\",\"c\"]"},
+    {"embedding", WORDS, FIELDS_UNGROUPED, .kind = FIELD_BY_NAME, .draw = NUMBERS, .sample = "wc"},
+    {"embedding_dim", WORDS, FIELDS_UNGROUPED, .kind = FIELD_BY_NAME},
 };
 
 enum {
@@ -638,7 +638,7 @@ void fields_expect(const struct fields *fields, const struct codec_document *doc
             codec_expect_reals(document, value);
         } else if (field->kind == FIELD_EXPECTED) {
             expect_members(document, value);
-        } else if (field->kind == FIELD_APART && strcmp(field->name, "heads") == 0) {
+        } else if (field->kind == FIELD_BY_NAME && strcmp(field->name, "heads") == 0) {
             for (value = codec_at(value, 0); value != NULL; value = codec_next(value)) {
                 expect_members(document, value);
             }
@@ -655,7 +655,7 @@ static bool read_field(struct codec_document *document, const struct field *fiel
     int64_t integer = 0;
     bool good = true;
     switch (field->kind) {
-    case FIELD_APART:
+    case FIELD_BY_NAME:
     case FIELD_WORDS:
         break;
     case FIELD_MATRIX:

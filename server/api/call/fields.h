@@ -29,9 +29,9 @@ enum {
 
 /* The fields that are read together, in the order of the table. */
 enum fields_group {
-    FIELDS_APART,   /* read by generated.c, or by the handler itself */
-    FIELDS_WORK,    /* keys of every endpoint, which go into struct api_work */
-    FIELDS_INPUTS,  /* the matrices that a call is about, which go into struct call */
+    FIELDS_UNGROUPED, /* each is read alone: by generated.c, or by the handler */
+    FIELDS_WORK,      /* keys of every endpoint, which go into struct api_work */
+    FIELDS_INPUTS,    /* the matrices that a call is about, which go into struct call */
     FIELDS_WEIGHTS, /* projections of a request or of one head, which go into struct call_weights */
     FIELDS_OPTIONS  /* the options of a call of attention, which go into struct call */
 };

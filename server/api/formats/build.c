@@ -29,8 +29,8 @@ static struct codec_value *object_of(struct build *build, const char **name) {
     return build->expected;
 }
 
-bool build_tensor(struct build *build, const struct build_tensor *tensor,
-                  struct codec_error *error) {
+bool build_add_tensor(struct build *build, const struct build_tensor *tensor,
+                      struct codec_error *error) {
     const char *name = tensor->name;
     if (build->tensor_count == CODEC_MAX_TENSORS) {
         return codec_fail(build->document, NULL, error,
@@ -47,8 +47,8 @@ bool build_tensor(struct build *build, const struct build_tensor *tensor,
     }
     struct build_tensor *own = &build->tensors[build->tensor_count++];
     *own = *tensor;
-    own->form.own = object != build->call;
-    own->form.exact = !own->form.own && fields_is_exact(name);
+    own->spec.own_type = object != build->call;
+    own->spec.exact = !own->spec.own_type && fields_is_exact(name);
     own->member = codec_make_value(build->document, object, name, CODEC_NULL);
     return own->member != NULL || codec_no_memory(error);
 }
@@ -71,9 +71,9 @@ static bool set_text(struct build *build, struct codec_value *value, const char 
 static enum codec_type type_of_tensors(const struct build *build) {
     unsigned types = 0;
     for (size_t i = 0; i < build->tensor_count; i++) {
-        const struct codec_tensor_form *form = &build->tensors[i].form;
-        const bool counts = codec_type_is_float(form->type) && !form->own;
-        types |= counts ? 1u << form->type : 0; /* texts have no float type */
+        const struct codec_tensor_spec *spec = &build->tensors[i].spec;
+        const bool counts = codec_type_is_float(spec->type) && !spec->own_type;
+        types |= counts ? 1u << spec->type : 0; /* texts have no float type */
     }
     return (types & 1u << CODEC_TYPE_FP64) != 0 ? CODEC_TYPE_FP64
            : types == 1u << CODEC_TYPE_FP16     ? CODEC_TYPE_FP16
@@ -81,8 +81,8 @@ static enum codec_type type_of_tensors(const struct build *build) {
                                                 : CODEC_TYPE_FP32;
 }
 
-bool build_type(struct build *build, const struct codec_value *options, enum codec_type *floats,
-                struct codec_error *error) {
+bool build_find_dtype(struct build *build, const struct codec_value *options,
+                      enum codec_type *floats, struct codec_error *error) {
     const char *key = fields_dtype_key(), *text = "";
     const struct codec_value *option = options != NULL ? codec_get(options, key) : NULL;
     if (option != NULL && codec_kind_of(option) == CODEC_TEXT) {
@@ -104,8 +104,8 @@ bool build_type(struct build *build, const struct codec_value *options, enum cod
     return true;
 }
 
-struct codec_value *build_member(struct build *build, const char *name, enum codec_kind kind,
-                                 struct codec_error *error) {
+struct codec_value *build_add_member(struct build *build, const char *name, enum codec_kind kind,
+                                     struct codec_error *error) {
     if (codec_get(build->call, name) != NULL) {
         codec_fail(build->document, NULL, error, "\"%.64s\" is given as a tensor and as an option",
                    name);
@@ -118,11 +118,11 @@ struct codec_value *build_member(struct build *build, const char *name, enum cod
     return member;
 }
 
-bool build_option(struct build *build, const char *name, const struct codec_value *value,
-                  struct codec_error *error) {
+bool build_add_option(struct build *build, const char *name, const struct codec_value *value,
+                      struct codec_error *error) {
     const enum codec_kind kind = codec_kind_of(value);
     double number;
-    struct codec_value *member = build_member(build, name, CODEC_NULL, error);
+    struct codec_value *member = build_add_member(build, name, CODEC_NULL, error);
     if (member == NULL) {
         return false;
     }
@@ -143,7 +143,7 @@ bool build_end(struct build *build, struct codec_stream *stream, struct codec_er
     struct codec_document *document = build->document;
     if (codec_document_dtype(document) == ATTN_FLOAT64 &&
         codec_get(build->call, fields_dtype_key()) == NULL) {
-        struct codec_value *dtype = build_member(build, fields_dtype_key(), CODEC_TEXT, error);
+        struct codec_value *dtype = build_add_member(build, fields_dtype_key(), CODEC_TEXT, error);
         if (dtype == NULL) {
             return false;
         }
@@ -153,9 +153,9 @@ bool build_end(struct build *build, struct codec_stream *stream, struct codec_er
     for (size_t i = 0; i < build->tensor_count; i++) {
         const struct build_tensor *tensor = &build->tensors[i];
         const bool good = tensor->data == NULL
-                              ? codec_expect(stream, tensor->member, &tensor->form, error)
-                              : (tensor->form.texts ? codec_move_texts : codec_move_tensor)(
-                                    document, tensor->member, tensor->data, &tensor->form, error);
+                              ? codec_stream_add(stream, tensor->member, &tensor->spec, error)
+                              : (tensor->spec.texts ? codec_move_texts : codec_move_tensor)(
+                                    document, tensor->member, tensor->data, &tensor->spec, error);
         if (!good) {
             return false;
         }

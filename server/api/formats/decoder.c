@@ -74,7 +74,7 @@ bool decoder_begin(struct api_request *request) {
     decoder->format = inference ? API_INFERENCE : is_bytes ? API_SAFETENSORS : API_JSON;
     decoder->fields = fields;
     decoder->model = request->name;
-    decoder->form = strcmp(http->media_type, FORM) == 0;
+    decoder->is_web_form = strcmp(http->media_type, FORM) == 0;
     decoder->json_size = SIZE_MAX;
     decoder->floats = CODEC_TYPE_FP32;
     decoder->stage = decoder->format == API_SAFETENSORS ? DECODER_IN_PREFIX : DECODER_IN_JSON;
@@ -152,7 +152,7 @@ static bool refuse_json(const struct decoder *decoder, struct codec_error *error
         snprintf(said.message + used, sizeof said.message - used,
                  "; the body must be JSON, such as %s%s",
                  example_of(decoder->format, decoder->fields),
-                 decoder->form ? ", and not a form" : "");
+                 decoder->is_web_form ? ", and not a form" : "");
     }
     if (decoder->format == API_INFERENCE && said.pointer[0] != '\0') {
         return refuse(error, said.status, "%s: %s", said.pointer, said.message);
@@ -169,7 +169,7 @@ static bool refuse_json(const struct decoder *decoder, struct codec_error *error
 /* Lists what a header of safetensors has. "format" names the library that wrote the file. */
 static bool list_safetensors(struct build *build, enum codec_type *floats,
                              struct codec_error *error) {
-    struct codec_stored list[CODEC_MAX_TENSORS];
+    struct codec_header_tensor list[CODEC_MAX_TENSORS];
     struct codec_safetensors header = {.list = list, .most = CODEC_MAX_TENSORS};
     if (!codec_safetensors_read(build->document, SAFETENSORS_BODY, &header, error)) {
         return false;
@@ -177,20 +177,20 @@ static bool list_safetensors(struct build *build, enum codec_type *floats,
     for (size_t i = 0; i < header.count; i++) {
         struct build_tensor tensor = {
             .name = list[i].name,
-            .form = {.type = list[i].type, .rank = list[i].rank, .bytes = list[i].bytes}};
-        memcpy(tensor.form.shape, list[i].shape, sizeof tensor.form.shape);
-        if (!build_tensor(build, &tensor, error)) {
+            .spec = {.type = list[i].type, .rank = list[i].rank, .bytes = list[i].bytes}};
+        memcpy(tensor.spec.shape, list[i].shape, sizeof tensor.spec.shape);
+        if (!build_add_tensor(build, &tensor, error)) {
             return false;
         }
     }
-    if (!build_type(build, header.metadata, floats, error)) {
+    if (!build_find_dtype(build, header.metadata, floats, error)) {
         return false;
     }
     const struct codec_value *option =
         header.metadata != NULL ? codec_at(header.metadata, 0) : NULL;
     for (; option != NULL; option = codec_next(option)) {
         if (strcmp(codec_name(option), "format") != 0 &&
-            !build_option(build, codec_name(option), option, error)) {
+            !build_add_option(build, codec_name(option), option, error)) {
             return false;
         }
     }

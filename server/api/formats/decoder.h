@@ -20,7 +20,7 @@ struct decoder {
     enum api_format format;
     unsigned fields;   /* the bit FIELDS_AT_* of the endpoint */
     const char *model; /* borrowed; the name of the endpoint */
-    bool form;         /* the Content-Type says that the body is a form, as that of curl -d does */
+    bool is_web_form;  /* the Content-Type says that the body is a form, as that of curl -d does */
     size_t json_size;  /* bytes of the JSON before the tensors; SIZE_MAX: all is JSON, or unknown */
     struct account *account; /* borrowed; counts all memory; NULL before decoder_open() */
 

@@ -90,7 +90,7 @@ static bool check_parameters(const struct decoder *decoder, const struct codec_v
 /* Sets the bytes of texts, which only their binary_data_size says. */
 static bool set_text_bytes(struct decoder *decoder, const struct codec_value *value, size_t size,
                            struct build_tensor *tensor, struct codec_error *error) {
-    const size_t texts = codec_count(tensor->form.rank, tensor->form.shape);
+    const size_t texts = codec_count(tensor->spec.rank, tensor->spec.shape);
     const size_t least = texts * sizeof(uint32_t);
     if (size < least) {
         return codec_fail(decoder->document, value, error,
@@ -104,7 +104,7 @@ static bool set_text_bytes(struct decoder *decoder, const struct codec_value *va
                           "most %d bytes, which is a fixed limit",
                           tensor->name, size, MOST_TEXT_BYTES);
     }
-    tensor->form.bytes = size;
+    tensor->spec.bytes = size;
     decoder->text_bytes += size;
     return true;
 }
@@ -122,14 +122,14 @@ static bool read_size(struct decoder *decoder, const struct codec_value *paramet
     if (!codec_as_integer(decoder->document, value, 0, INT64_MAX, &size, error)) {
         return false;
     }
-    if (tensor->form.texts) {
+    if (tensor->spec.texts) {
         return set_text_bytes(decoder, value, (size_t)size, tensor, error);
     }
-    return (size_t)size == tensor->form.bytes ||
+    return (size_t)size == tensor->spec.bytes ||
            codec_fail(decoder->document, value, error,
                       "the input \"%.64s\" has a binary_data_size of %lld, but its datatype and "
                       "shape have %zu bytes",
-                      tensor->name, (long long)size, tensor->form.bytes);
+                      tensor->name, (long long)size, tensor->spec.bytes);
 }
 
 /* Checks that an input has its elements in one of two places: its data, or the bytes after the
@@ -138,7 +138,7 @@ static bool check_place(const struct decoder *decoder, const struct codec_value 
                         const struct build_tensor *tensor, bool binary, struct codec_error *error) {
     const struct codec_document *document = decoder->document;
     const struct codec_value *data = codec_given(input, "data");
-    const bool texts = tensor->form.texts;
+    const bool texts = tensor->spec.texts;
     if (binary && data != NULL) {
         return codec_fail(document, data, error,
                           "the input \"%.64s\" has data and a binary_data_size; give one of them",
@@ -159,24 +159,24 @@ static bool check_place(const struct decoder *decoder, const struct codec_value 
                           tensor->name);
     }
     size_t unused[ATTN_MAX_RANK];
-    const bool empty = !texts && tensor->form.bytes == 0 && codec_empty_shape(data, unused) > 0;
+    const bool empty = !texts && tensor->spec.bytes == 0 && codec_empty_shape(data, unused) > 0;
     if (codec_kind_of(data) != (texts ? CODEC_ARRAY : CODEC_TENSOR) && !empty) {
         return codec_fail(document, data, error,
                           "the data of the input \"%.64s\" must be an array of %s", tensor->name,
                           texts ? "strings" : "numbers or booleans");
     }
-    if (!texts && codec_type_is_bytes(tensor->form.type)) {
+    if (!texts && codec_type_is_bytes(tensor->spec.type)) {
         return codec_fail(
             document, data, error,
             "the input \"%.64s\" has the datatype %s, which no client writes as JSON: "
             "send its bytes, or the numbers as FP32",
-            tensor->name, codec_inference_types[tensor->form.type]);
+            tensor->name, codec_inference_types[tensor->spec.type]);
     }
     return true;
 }
 
 /* Reads the datatype and the shape of an input. Texts are of the type BYTES, and only they. */
-static bool read_form(const struct decoder *decoder, const struct codec_value *input,
+static bool read_spec(const struct decoder *decoder, const struct codec_value *input,
                       struct build_tensor *tensor, struct codec_error *error) {
     const struct codec_document *document = decoder->document;
     const struct codec_value *type = codec_given(input, "datatype"),
@@ -199,16 +199,16 @@ static bool read_form(const struct decoder *decoder, const struct codec_value *i
                           "the input \"%s\" must have the datatype BYTES, because it takes words",
                           tensor->name);
     }
-    return texts ? codec_as_texts_form(document, shape, tensor->name, &tensor->form, error)
-                 : codec_as_form(document, type, shape, tensor->name, codec_inference_types,
-                                 &tensor->form, error);
+    return texts ? codec_as_texts_spec(document, shape, tensor->name, &tensor->spec, error)
+                 : codec_as_spec(document, type, shape, tensor->name, codec_inference_types,
+                                 &tensor->spec, error);
 }
 
 /* Refuses texts that MLServer has encoded. Every other content type changes nothing. */
 static bool check_content_type(const struct decoder *decoder, const struct codec_value *parameters,
                                const struct build_tensor *tensor, struct codec_error *error) {
     const struct codec_value *value =
-        tensor->form.texts ? codec_given(parameters, "content_type") : NULL;
+        tensor->spec.texts ? codec_given(parameters, "content_type") : NULL;
     const char *text;
     if (value == NULL) {
         return true;
@@ -236,7 +236,7 @@ static bool read_input(struct decoder *decoder, struct build *build,
         return codec_fail(document, input, error, "an input has no name");
     }
     if (!codec_as_text(document, name, &tensor.name, error) ||
-        !read_form(decoder, input, &tensor, error) ||
+        !read_spec(decoder, input, &tensor, error) ||
         !check_parameters(decoder, parameters, tensor.name, OF_INPUT, "binary_data_size", error) ||
         !check_content_type(decoder, parameters, &tensor, error) ||
         !read_size(decoder, parameters, &tensor, &binary, error) ||
@@ -244,7 +244,7 @@ static bool read_input(struct decoder *decoder, struct build *build,
         return false;
     }
     tensor.data = binary ? NULL : codec_given(input, "data");
-    return build_tensor(build, &tensor, error);
+    return build_add_tensor(build, &tensor, error);
 }
 
 /* -------------------------------------------------------------------------------------- outputs */
@@ -344,7 +344,7 @@ static bool read_outputs(struct decoder *decoder, struct build *build,
         return codec_fail(decoder->document, outputs, error,
                           "give outputs or the parameter \"return\", not both");
     }
-    if (returns && (list = build_member(build, "return", CODEC_ARRAY, error)) == NULL) {
+    if (returns && (list = build_add_member(build, "return", CODEC_ARRAY, error)) == NULL) {
         return false;
     }
     for (; output != NULL; output = codec_next(output)) {
@@ -382,7 +382,7 @@ static bool read_reserved(struct decoder *decoder, struct build *build, const ch
         return false;
     }
     struct codec_value *seconds =
-        microseconds > 0 ? build_member(build, name, CODEC_NUMBER, error) : NULL;
+        microseconds > 0 ? build_add_member(build, name, CODEC_NUMBER, error) : NULL;
     if (seconds != NULL) {
         codec_set_number(seconds, (double)microseconds * 1e-6);
     }
@@ -399,7 +399,7 @@ static bool read_options(struct decoder *decoder, struct build *build,
     for (; value != NULL; value = codec_next(value)) {
         bool known = false;
         if (!read_reserved(decoder, build, codec_name(value), value, &known, error) ||
-            (!known && !build_option(build, codec_name(value), value, error))) {
+            (!known && !build_add_option(build, codec_name(value), value, error))) {
             return false;
         }
     }
@@ -450,7 +450,7 @@ bool inference_read(struct decoder *decoder, struct build *build, struct codec_e
         }
     }
     const struct codec_value *parameters = codec_given(root, "parameters");
-    return build_type(build, parameters, &decoder->floats, error) &&
+    return build_find_dtype(build, parameters, &decoder->floats, error) &&
            read_options(decoder, build, parameters, error) &&
            read_outputs(decoder, build, codec_given(root, "outputs"), error);
 }

@@ -110,27 +110,27 @@ static void fill(struct api_request *request) {
     request->response->inference_length = inference ? answer->header.size : 0;
 }
 
-void tensors_look(struct api_request *request, size_t most) {
+void tensors_check(struct api_request *request, size_t most) {
     struct tensors_answer *answer = &request->tensors;
-    if (answer->unlooked == 0) {
+    if (answer->unchecked == 0) {
         return;
     }
-    while (most > 0 && answer->unlooked > 0) {
+    while (most > 0 && answer->unchecked > 0) {
         const struct codec_result *result = &answer->results.list[answer->result];
         const size_t left = codec_result_narrowed(result) - answer->offset;
         const size_t part = left < most ? left : most;
         const size_t element = codec_result_out_of_range(result, answer->offset, part);
         if (element != SIZE_MAX) {
-            answer->unlooked = 0;
+            answer->unchecked = 0;
             refuse_range(request, result, element);
             return;
         }
         most -= part;
-        answer->unlooked -= part;
+        answer->unchecked -= part;
         answer->offset = part < left ? answer->offset + part : 0;
         answer->result += part == left;
     }
-    if (answer->unlooked == 0) {
+    if (answer->unchecked == 0) {
         answer->result = answer->offset = 0;
         fill(request);
     }
@@ -139,9 +139,9 @@ void tensors_look(struct api_request *request, size_t most) {
 void tensors_send(struct api_request *request) {
     struct tensors_answer *answer = &request->tensors;
     for (size_t i = 0; i < answer->results.count; i++) {
-        answer->unlooked += codec_result_narrowed(&answer->results.list[i]);
+        answer->unchecked += codec_result_narrowed(&answer->results.list[i]);
     }
-    if (answer->unlooked == 0) {
+    if (answer->unchecked == 0) {
         fill(request);
     }
 }

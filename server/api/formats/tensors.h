@@ -23,7 +23,7 @@
 struct tensors_answer {
     struct codec_results results; /* the tensors that are sent, in this order */
     struct codec_buffer header;   /* the bytes before the tensors */
-    size_t unlooked; /* numbers that tensors_look() must look at before the response is filled */
+    size_t unchecked; /* numbers that tensors_check() must check before the response is filled */
     /* Only tensors.c uses the rest: the next number to be looked at, and then the next byte to be
      * sent. */
     bool in_results; /* the byte is behind the header */
@@ -37,12 +37,12 @@ bool tensors_list(struct api_request *request, const struct codec_items *items);
 
 /* Answers with the header and the results of request->tensors. Answers with a 422 if a number is
  * out of the range of its type, and with a 503 or a 413 if there is no memory. While
- * request->tensors.unlooked is not 0, the response is not filled yet. */
+ * request->tensors.unchecked is not 0, the response is not filled yet. */
 void tensors_send(struct api_request *request);
 
-/* Looks at the next numbers, at most `most`, and fills the response after the last one. Does
- * nothing if there are none. */
-void tensors_look(struct api_request *request, size_t most);
+/* Checks the next numbers, at most `most`, and fills the response after the last one. Does nothing
+ * if there are none. */
+void tensors_check(struct api_request *request, size_t most);
 
 /* Answers with the results in a list of items as safetensors, as tensors_send() does, and frees the
  * list. */

@@ -96,7 +96,7 @@ bool codec_as_integer(const struct codec_document *document, const struct codec_
 
 bool codec_as_numbers(const struct codec_document *document, const struct codec_value *value,
                       size_t most, const double **out, size_t *count, struct codec_error *error) {
-    const struct lifted *tensor =
+    const struct codec_tensor *tensor =
         document_find_tensor(document, value, "an array of numbers", 1, 1, error);
     if (tensor == NULL) {
         return false;
@@ -117,7 +117,7 @@ bool codec_as_numbers(const struct codec_document *document, const struct codec_
         return codec_no_memory(error);
     }
     for (size_t i = 0; i < tensor->count; i++) {
-        numbers[i] = lifted_number(tensor, i);
+        numbers[i] = codec_tensor_number(tensor, i);
         if (!isfinite(numbers[i])) {
             return document_refuse_element(document, value, tensor, i, "a finite number", error);
         }
@@ -196,7 +196,7 @@ bool codec_as_choice(const struct codec_document *document, const struct codec_v
 static bool read_integers(const struct codec_document *document, const struct codec_value *value,
                           struct range range, int rank, struct codec_integers *out,
                           struct codec_error *error) {
-    const struct lifted *tensor = document_find_tensor(
+    const struct codec_tensor *tensor = document_find_tensor(
         document, value,
         rank == 1 ? "an array of whole numbers" : "an array of arrays of whole numbers", rank, rank,
         error);
@@ -220,7 +220,7 @@ static bool read_integers(const struct codec_document *document, const struct co
     out->count = tensor->count;
     out->lists = rank == 2 ? tensor->shape[0] : 1;
     for (size_t i = 0; i < out->count && i < out->most; i++) {
-        const double number = lifted_number(tensor, i);
+        const double number = codec_tensor_number(tensor, i);
         if (!isfinite(number)) {
             return document_refuse_element(document, value, tensor, i, "a whole number", error);
         }

@@ -18,7 +18,7 @@ const struct decimal_tables decimal_tables = {
                          '0'}},
 };
 
-const bool lifted_ends_scalar[256] = {
+const bool codec_ends_scalar[256] = {
     [' '] = true, ['\t'] = true, ['\n'] = true, ['\r'] = true, ['"'] = true, [','] = true,
     [':'] = true, ['['] = true,  [']'] = true,  ['{'] = true,  ['}'] = true,
 };
@@ -55,7 +55,7 @@ const char *decimal_end(const char *text, struct decimal *number) {
         number->e += minus ? -power : power;
         text += count;
     }
-    return lifted_ends_scalar[(unsigned char)*text] ? text : NULL;
+    return codec_ends_scalar[(unsigned char)*text] ? text : NULL;
 }
 
 /* Stays a function, because the loop below would make a branch of the sign, which cannot be
@@ -79,10 +79,10 @@ __attribute__((noinline)) const char *decimal_read(const char *text, struct deci
     return *text == ',' ? text : decimal_end(text, number);
 }
 
-const char *decimal_add_run(struct lifted *lifted, const char *text, const char *end, size_t *added,
-                            bool *after) {
-    double *out = (double *)lifted->data + lifted->count;
-    double *const first = out, *const full = (double *)lifted->data + lifted->capacity;
+const char *decimal_add_run(struct codec_tensor *tensor, const char *text, const char *end,
+                            size_t *added, bool *after) {
+    double *out = (double *)tensor->data + tensor->count;
+    double *const first = out, *const full = (double *)tensor->data + tensor->capacity;
 
     *after = false;
     while (end - text >= DECIMAL_MARGIN && out < full) {
@@ -99,6 +99,6 @@ const char *decimal_add_run(struct lifted *lifted, const char *text, const char 
         text += text[1] == ' ' ? 2 : 1;
     }
     *added = (size_t)(out - first);
-    lifted->count += *added;
+    tensor->count += *added;
     return text;
 }

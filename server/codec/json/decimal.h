@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "codec/json/lift.h"
+#include "codec/json/codec_tensor.h"
 #include "codec/json/power.h"
 #include "codec/json/vectors.h"
 
@@ -47,13 +47,14 @@ const char *decimal_read(const char *text, struct decimal *number);
  * ends there. Looks at less than 16 bytes. */
 const char *decimal_end(const char *text, struct decimal *number);
 
-/* decimal_add_run() is lifted_add_run() without vectors, and decimal_add_run_vector() with them.
- * DECIMAL_VECTOR says that the latter exists. It may be called only if vector_has_digits(). */
-const char *decimal_add_run(struct lifted *lifted, const char *text, const char *end, size_t *added,
-                            bool *after);
+/* decimal_add_run() is codec_tensor_add_run() without vectors, and decimal_add_run_vector() with
+ * them. DECIMAL_VECTOR says that the latter exists. It may be called only if
+ * vector_has_digits(). */
+const char *decimal_add_run(struct codec_tensor *tensor, const char *text, const char *end,
+                            size_t *added, bool *after);
 #if defined(__x86_64__) || (defined(__aarch64__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__)
 #define DECIMAL_VECTOR
-const char *decimal_add_run_vector(struct lifted *lifted, const char *text, const char *end,
+const char *decimal_add_run_vector(struct codec_tensor *tensor, const char *text, const char *end,
                                    size_t *added, bool *after);
 #endif
 

@@ -1,8 +1,8 @@
 /*
- * decimal_vector.c - the hot loop that reads runs of decimal numbers into the buffer of a lifted
- * array, with vectors: AVX2, FMA and BMI2 on x86 (the Makefile gives this file their flags), NEON
- * on ARM. It finds the ends of several numbers at once, reads 16 characters at a time, and divides
- * by a power of ten. The loop knows no JSON structure but the comma between two numbers.
+ * decimal_vector.c - the hot loop that reads runs of decimal numbers into the buffer of a tensor,
+ * with vectors: AVX2, FMA and BMI2 on x86 (the Makefile gives this file their flags), NEON on ARM.
+ * It finds the ends of several numbers at once, reads 16 characters at a time, and divides by a
+ * power of ten. The loop knows no JSON structure but the comma between two numbers.
  */
 #include "codec/json/decimal.h"
 
@@ -100,10 +100,10 @@ store_many(const char *text, const struct shape *shape, double *out) {
     return end != NULL && decimal_store(&number, out) ? end : NULL;
 }
 
-const char *decimal_add_run_vector(struct lifted *lifted, const char *text, const char *end,
+const char *decimal_add_run_vector(struct codec_tensor *tensor, const char *text, const char *end,
                                    size_t *added, bool *after) {
-    double *out = (double *)lifted->data + lifted->count;
-    double *const first = out, *const full = (double *)lifted->data + lifted->capacity;
+    double *out = (double *)tensor->data + tensor->count;
+    double *const first = out, *const full = (double *)tensor->data + tensor->capacity;
     bool spaced = false; /* a space follows the commas */
 
     *after = false;
@@ -117,7 +117,7 @@ const char *decimal_add_run_vector(struct lifted *lifted, const char *text, cons
             const bool found = find_shape(text, others, &shape);
             const char *next = found ? text + shape.size : text;
             if (found && shape.end <= DECIMAL_FEW &&
-                (*next == ',' || lifted_ends_scalar[(unsigned char)*next])) {
+                (*next == ',' || codec_ends_scalar[(unsigned char)*next])) {
                 if (!store_few(text, &shape, out)) {
                     goto done;
                 }
@@ -153,7 +153,7 @@ const char *decimal_add_run_vector(struct lifted *lifted, const char *text, cons
     }
 done:
     *added = (size_t)(out - first);
-    lifted->count += *added;
+    tensor->count += *added;
     return text;
 }
 

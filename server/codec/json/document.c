@@ -23,7 +23,7 @@ struct block {
 
 /* The record of a tensor. */
 struct record {
-    struct lifted tensor; /* first, so that a tensor is a pointer to its record */
+    struct codec_tensor tensor; /* first, so that a tensor is a pointer to its record */
     struct record *next;
 };
 
@@ -100,7 +100,7 @@ void codec_document_free(struct codec_document *document) {
     }
     struct account *account = document->account;
     for (struct record *record = document->first_record; record != NULL; record = record->next) {
-        lifted_free(&record->tensor, account);
+        codec_tensor_free(&record->tensor, account);
     }
     for (struct block *block = document->last, *before; block != NULL; block = before) {
         before = block->before;
@@ -267,17 +267,18 @@ const char *document_text(const struct codec_value *value) {
     return node_of(value)->valuestring;
 }
 
-struct lifted *document_tensor(const struct codec_value *value) {
-    return (struct lifted *)(void *)node_of(value)->valuestring;
+struct codec_tensor *document_tensor(const struct codec_value *value) {
+    return (struct codec_tensor *)(void *)node_of(value)->valuestring;
 }
 
-struct lifted *document_new_tensor(struct codec_document *document, const struct codec_value *value,
-                                   attn_dtype dtype, int rank, void *first) {
+struct codec_tensor *document_new_tensor(struct codec_document *document,
+                                         const struct codec_value *value, attn_dtype dtype,
+                                         int rank, void *first) {
     struct record *record = allocate(document, sizeof *record);
     if (record == NULL) {
         return NULL;
     }
-    lifted_init(&record->tensor, dtype, rank, first);
+    codec_tensor_init(&record->tensor, dtype, rank, first);
     record->tensor.value = value;
     record->next = NULL;
     *(document->last_record != NULL ? &document->last_record->next : &document->first_record) =
@@ -288,8 +289,8 @@ struct lifted *document_new_tensor(struct codec_document *document, const struct
     return &record->tensor;
 }
 
-struct lifted *document_next_tensor(const struct codec_document *document,
-                                    const struct lifted *tensor) {
+struct codec_tensor *document_next_tensor(const struct codec_document *document,
+                                          const struct codec_tensor *tensor) {
     struct record *next = tensor == NULL ? document->first_record
                                          : ((const struct record *)(const void *)tensor)->next;
     return next != NULL ? &next->tensor : NULL;
@@ -303,8 +304,8 @@ bool codec_make_tensor(struct codec_document *document, const struct codec_value
                        attn_dtype dtype, int rank, const size_t *shape, size_t capacity,
                        void **data, struct codec_error *error) {
     const size_t count = codec_count(rank, shape);
-    struct lifted *tensor = document_new_tensor(document, value, dtype, rank, NULL);
-    if (tensor == NULL || !lifted_zeros(tensor, document->account, shape, count, capacity)) {
+    struct codec_tensor *tensor = document_new_tensor(document, value, dtype, rank, NULL);
+    if (tensor == NULL || !codec_tensor_zeros(tensor, document->account, shape, count, capacity)) {
         document_point(document, value, error);
         error->status = CODEC_NO_MEMORY;
         return false;

@@ -1,6 +1,6 @@
 /*
- * document.h - how the reader builds a document, and what the accessors (as_value.c,
- * as_matrix.c, members.c, refuse.c) ask of it. Private to the codec.
+ * document.h - how the reader builds a document, and what the accessors (as_value.c, as_tensor.c,
+ * members.c, refuse.c) ask of it. Private to the codec.
  */
 #ifndef CODEC_DOCUMENT_H
 #define CODEC_DOCUMENT_H
@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "codec/codec.h"
-#include "codec/json/lift.h"
+#include "codec/json/codec_tensor.h"
 
 enum {
     CODEC_MAX_DEPTH = 16 /* most levels of arrays and objects in a body */
@@ -29,13 +29,14 @@ bool document_extend_text(struct codec_document *document, const char *bytes, si
 /* Ends the text. Returns it with its size, or NULL if out of memory. */
 const char *document_end_text(struct codec_document *document, size_t *size);
 
-/* Makes a tensor of a value, as lifted_init() does. Returns NULL if out of memory. */
-struct lifted *document_new_tensor(struct codec_document *document, const struct codec_value *value,
-                                   attn_dtype dtype, int rank, void *first);
+/* Makes a tensor of a value, as codec_tensor_init() does. Returns NULL if out of memory. */
+struct codec_tensor *document_new_tensor(struct codec_document *document,
+                                         const struct codec_value *value, attn_dtype dtype,
+                                         int rank, void *first);
 
 /* Returns the tensor that was made after this one, or NULL; NULL stands before the first. */
-struct lifted *document_next_tensor(const struct codec_document *document,
-                                    const struct lifted *tensor);
+struct codec_tensor *document_next_tensor(const struct codec_document *document,
+                                          const struct codec_tensor *tensor);
 
 /* Returns the number of tensors. */
 size_t document_tensor_count(const struct codec_document *document);
@@ -47,7 +48,7 @@ size_t document_tensor_count(const struct codec_document *document);
 bool document_bool(const struct codec_value *value);
 double document_number(const struct codec_value *value);
 const char *document_text(const struct codec_value *value);
-struct lifted *document_tensor(const struct codec_value *value);
+struct codec_tensor *document_tensor(const struct codec_value *value);
 
 /* Are two names the same? A handler looks for each of its keys among all members, and the check of
  * keys does the reverse. Most pairs differ in the first letter, so it is compared without a

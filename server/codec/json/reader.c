@@ -1,9 +1,9 @@
 /*
  * reader.c - the scanner of bodies, strictly by RFC 8259. It takes a body in chunks that may be cut
- * anywhere. Arrays of numbers or booleans go to typed buffers (matrix.c), and every other value
- * becomes a node of the document (document.h). This file has the structure of a body, and the life
- * of a reader. string.c scans strings. scan_scalar.c scans scalars,
- * which are numbers and literals.
+ * anywhere. Arrays of numbers or booleans go to typed buffers (open_tensor.c), and every other
+ * value becomes a node of the document (document.h). This file has the structure of a body, and the
+ * life of a reader. string.c scans strings. scan_scalar.c scans scalars, which are numbers and
+ * literals.
  *
  * The end of a chunk may cut a string, which is checked byte by byte, or a scalar, which is
  * gathered until it is complete. Nothing is decided about a part of a scalar, so the result does
@@ -24,9 +24,9 @@ enum {
 
 /* ----------------------------------------------------------------------------------- structure */
 
-/* Counts a value that is complete. False if there are too many outside of matrices. */
+/* Counts a value that is complete. False if there are too many outside of tensors. */
 static bool value_done(struct codec_reader *reader) {
-    if (reader->matrix == NULL && reader->values++ == reader->options.max_values) {
+    if (reader->tensor == NULL && reader->values++ == reader->options.max_values) {
         codec_error_set(&reader->error, CODEC_TOO_LARGE,
                         "the body has more than %zu values outside of matrices, which is a fixed "
                         "limit",
@@ -51,16 +51,16 @@ static bool open_frame(struct codec_reader *reader, size_t offset, bool is_objec
                              CODEC_MAX_DEPTH);
     }
     struct codec_value *value = NULL;
-    if (reader->matrix == NULL) {
+    if (reader->tensor == NULL) {
         value = reader_count(reader, 1) ? reader_add(reader, is_object ? CODEC_OBJECT : CODEC_ARRAY)
                                         : NULL;
         if (value == NULL) {
             return false;
         }
     } else if (is_object) {
-        return reader_misfit(reader, offset, "an object");
-    } else if (reader->depth - reader->base == (size_t)reader->matrix->rank) {
-        return reader_misfit(reader, offset, "an array");
+        return reader_refuse_element(reader, offset, "an object");
+    } else if (reader->depth - reader->base == (size_t)reader->tensor->rank) {
+        return reader_refuse_element(reader, offset, "an array");
     }
     reader->frames[reader->depth++] = (struct reader_frame){.is_object = is_object,
                                                             .offset = offset,
@@ -80,7 +80,7 @@ static bool close_frame(struct codec_reader *reader, size_t offset, bool is_obje
     if (!fits || reader->frames[reader->depth - 1].is_object != is_object) {
         return reader_unexpected(reader, offset, is_object ? '}' : ']');
     }
-    if (reader->matrix != NULL) {
+    if (reader->tensor != NULL) {
         return reader_end_row(reader) && value_done(reader);
     }
 
@@ -96,7 +96,7 @@ static bool comma(struct codec_reader *reader, size_t offset) {
     }
     reader->expect =
         reader->frames[reader->depth - 1].is_object ? READER_EXPECT_KEY : READER_EXPECT_VALUE;
-    return reader->matrix != NULL || reader_count(reader, 1);
+    return reader->tensor != NULL || reader_count(reader, 1);
 }
 
 static bool colon(struct codec_reader *reader, size_t offset) {
@@ -174,7 +174,7 @@ static void scan(struct codec_reader *reader, const char *bytes, size_t size) {
             continue;
         default: {
             const char *start = p;
-            if (reader->matrix != NULL && reader_wants_value(reader)) {
+            if (reader->tensor != NULL && reader_wants_value(reader)) {
                 p = reader_scan_run(reader, p, end);
             }
             if (p == start) {

@@ -1,7 +1,8 @@
 /*
  * reader.h - the state of the reader, and the functions that its files call of each other. It is
- * private to reader.c, string.c, scan_scalar.c, matrix.c and state.c. reader.c calls all others,
- * scan_scalar.c calls matrix.c and state.c, and string.c and matrix.c call only state.c.
+ * private to reader.c, string.c, scan_scalar.c, open_tensor.c and state.c. reader.c calls all
+ * others, scan_scalar.c calls open_tensor.c and state.c, and string.c and open_tensor.c call only
+ * state.c.
  */
 #ifndef CODEC_READER_H
 #define CODEC_READER_H
@@ -11,8 +12,8 @@
 #include <stdint.h>
 
 #include "codec/codec.h"
+#include "codec/json/codec_tensor.h"
 #include "codec/json/document.h"
-#include "codec/json/lift.h"
 
 enum {
     READER_MAX_SCALAR = 4096 /* most characters of a scalar: a number or a literal */
@@ -66,7 +67,7 @@ struct reader_frame {
     bool is_object;
     size_t offset; /* place of its bracket in the body */
     struct reader_line line;
-    struct codec_value *value; /* NULL inside of a matrix */
+    struct codec_value *value; /* NULL inside of a tensor */
     size_t count;              /* complete elements or members */
     size_t first_key;          /* index of an object's first key in reader.keys */
     size_t key;                /* index of its current key there */
@@ -110,25 +111,25 @@ struct codec_reader {
     enum reader_expect expect;
     enum reader_inside inside;
     size_t depth; /* open arrays and objects */
-    size_t held;  /* innermost open arrays that may be a matrix: they hold nothing else yet */
+    size_t held;  /* innermost open arrays that may be a tensor: they hold nothing else yet */
     struct codec_document *document; /* owned, or borrowed by codec_set_json() */
     struct codec_value *root;        /* the outermost value; NULL before it begins */
-    size_t bytes;                    /* bytes outside of matrices, without white space */
+    size_t bytes;                    /* bytes outside of tensors, without white space */
     size_t values;                   /* values in the document */
 
     struct reader_string string;
     struct reader_keys keys;
 
-    struct lifted *matrix; /* the open matrix, or NULL */
-    size_t base;           /* frames[base] is its outermost level */
+    struct codec_tensor *tensor; /* the open tensor, or NULL */
+    size_t base;                 /* frames[base] is its outermost level */
 
     size_t scalar_offset, scalar_size;
     size_t deepest; /* the frames that were used so far */
 
     /* A new reader sets nothing below, because most bodies need little of it. */
     struct reader_frame frames[CODEC_MAX_DEPTH];
-    _Alignas(double) char first[LIFT_FIRST]; /* the block in which each array begins */
-    char scalar[READER_MAX_SCALAR];          /* the current scalar, if a chunk has cut it */
+    _Alignas(double) char first[TENSOR_FIRST]; /* the block in which each array begins */
+    char scalar[READER_MAX_SCALAR];            /* the current scalar, if a chunk has cut it */
 };
 
 /* Returns the place in the body of the byte at p, which is in the current chunk. */
@@ -161,7 +162,7 @@ void reader_point(struct codec_reader *reader, size_t levels);
  * and true if it is "". */
 bool reader_is_under(const struct codec_reader *reader, const char *name);
 
-/* Counts bytes outside of matrices. False if there are too many. */
+/* Counts bytes outside of tensors. False if there are too many. */
 bool reader_count(struct codec_reader *reader, size_t bytes);
 /* Adds a value to the innermost open array or object. Returns NULL on error. */
 struct codec_value *reader_add(struct codec_reader *reader, enum codec_kind kind);
@@ -182,30 +183,30 @@ const char *reader_scan_string(struct codec_reader *reader, const char *p, const
 /* ------------------------------------------------------------------------------- scan_scalar.c */
 
 /* Reads a scalar from its first byte, or from where the last chunk has cut it. Returns where it
- * stopped, NULL on error. The scalar is complete, and is in the matrix or in the document, if the
+ * stopped, NULL on error. The scalar is complete, and is in the tensor or in the document, if the
  * reader is inside nothing then. */
 const char *reader_scan_scalar(struct codec_reader *reader, const char *p, const char *end);
 
 /* Ends a scalar that the last chunk has cut. False on error. */
 bool reader_end_scalar(struct codec_reader *reader);
 
-/* ------------------------------------------------------------------------------------ matrix.c */
+/* -------------------------------------------------------------------------------- open_tensor.c */
 
 /* Each sets the error and returns false if there is one. */
 
-/* Begins a matrix at the brackets that were held back. */
-bool reader_begin_matrix(struct codec_reader *reader, bool is_bool);
-/* Stores a checked scalar in the open matrix. */
+/* Begins a tensor at the brackets that were held back. */
+bool reader_begin_tensor(struct codec_reader *reader, bool is_bool);
+/* Stores a checked scalar in the open tensor. */
 bool reader_add_element(struct codec_reader *reader, enum reader_scalar kind, const char *text,
                         size_t size, size_t offset);
-/* Ends a row of the matrix, which must be as long as the rows before it. The end of the outermost
- * row ends the matrix. */
+/* Ends a row of the tensor, which must be as long as the rows before it. The end of the outermost
+ * row ends the tensor. */
 bool reader_end_row(struct codec_reader *reader);
-/* Refuses something that does not fit into the open matrix: `what` is its name. Returns false. */
-__attribute__((cold)) bool reader_misfit(struct codec_reader *reader, size_t offset,
-                                         const char *what);
+/* Refuses something that does not fit into the open tensor: `what` is its name. Returns false. */
+__attribute__((cold)) bool reader_refuse_element(struct codec_reader *reader, size_t offset,
+                                                 const char *what);
 
-/* Reads a run of plain numbers and their commas in the innermost level of a matrix. Returns where
+/* Reads a run of plain numbers and their commas in the innermost level of a tensor. Returns where
  * it stopped; this is p if there is no such run. */
 const char *reader_scan_run(struct codec_reader *reader, const char *p, const char *end);
 

@@ -25,7 +25,7 @@ bool document_refuse(const struct codec_document *document, const struct codec_v
                      size_t element, struct codec_error *error, const char *format, ...) {
     document_point(document, value, error);
     if (element != DOCUMENT_WHOLE) {
-        const struct lifted *tensor = document_tensor(value);
+        const struct codec_tensor *tensor = document_tensor(value);
         size_t stride = tensor->count;
         for (int axis = 0; axis < tensor->rank; axis++) {
             stride /= tensor->shape[axis];
@@ -96,10 +96,10 @@ const char *document_number_text(double number, bool narrow, char text[NUMBER_SI
 }
 
 bool document_refuse_element(const struct codec_document *document, const struct codec_value *value,
-                             const struct lifted *tensor, size_t element, const char *rule,
+                             const struct codec_tensor *tensor, size_t element, const char *rule,
                              struct codec_error *error) {
     char text[NUMBER_SIZE + 1];
-    double number = lifted_number(tensor, element);
+    double number = codec_tensor_number(tensor, element);
     if (element == tensor->first_range) {
         return document_refuse(document, value, element, error, "must be %s, not %s", rule,
                                tensor->range_text);
@@ -119,9 +119,9 @@ bool document_refuse_element(const struct codec_document *document, const struct
                            document_number_text(number, narrow, text));
 }
 
-struct lifted *document_find_tensor(const struct codec_document *document,
-                                    const struct codec_value *value, const char *wanted,
-                                    int min_rank, int max_rank, struct codec_error *error) {
+struct codec_tensor *document_find_tensor(const struct codec_document *document,
+                                          const struct codec_value *value, const char *wanted,
+                                          int min_rank, int max_rank, struct codec_error *error) {
     const struct codec_value *at = value;
     while (codec_kind_of(at) == CODEC_ARRAY && codec_size(at) > 0) {
         at = codec_at(at, 0);
@@ -139,7 +139,7 @@ struct lifted *document_find_tensor(const struct codec_document *document,
         document_refuse_kind(document, value, wanted, error);
         return NULL;
     }
-    struct lifted *tensor = document_tensor(value);
+    struct codec_tensor *tensor = document_tensor(value);
     if ((tensor->rank >= min_rank || tensor->count == 0) && tensor->rank <= max_rank) {
         return tensor;
     }

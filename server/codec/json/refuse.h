@@ -1,6 +1,6 @@
 /*
  * refuse.h - how the accessors refuse a value. Each function fills the error with CODEC_CONTENT,
- * the pointer of the value and a message. Private to as_value.c and as_matrix.c.
+ * the pointer of the value and a message. Private to as_value.c and as_tensor.c.
  */
 #ifndef CODEC_REFUSE_H
 #define CODEC_REFUSE_H
@@ -36,15 +36,16 @@ bool document_refuse(const struct codec_document *document, const struct codec_v
  * there, it shows three digits. Returns false. */
 __attribute__((cold)) bool document_refuse_element(const struct codec_document *document,
                                                    const struct codec_value *value,
-                                                   const struct lifted *tensor, size_t element,
-                                                   const char *rule, struct codec_error *error);
+                                                   const struct codec_tensor *tensor,
+                                                   size_t element, const char *rule,
+                                                   struct codec_error *error);
 
 /* Returns the tensor of a value if its rank is min_rank to max_rank. Otherwise refuses the value,
- * which must be `wanted`, and returns NULL. In an array that was not lifted, the first element at
+ * which must be `wanted`, and returns NULL. In an array that is no tensor, the first element at
  * fault is named. */
-struct lifted *document_find_tensor(const struct codec_document *document,
-                                    const struct codec_value *value, const char *wanted,
-                                    int min_rank, int max_rank, struct codec_error *error);
+struct codec_tensor *document_find_tensor(const struct codec_document *document,
+                                          const struct codec_value *value, const char *wanted,
+                                          int min_rank, int max_rank, struct codec_error *error);
 
 /* Refuses a value, which must be `wanted`, and says what it is instead: "an array of numbers".
  * Returns false. */

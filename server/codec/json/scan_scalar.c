@@ -1,7 +1,7 @@
 /*
  * scan_scalar.c - scalars: numbers and literals, but not strings. A scalar is gathered until it
- * ends, checked against the grammar, and added to the matrix around it (matrix.c) or to the
- * document. The first scalar inside of arrays makes these arrays a matrix.
+ * ends, checked against the grammar, and added to the tensor around it (open_tensor.c) or to the
+ * document. The first scalar inside of arrays makes these arrays a tensor.
  */
 #include "codec/json/reader.h"
 
@@ -74,7 +74,7 @@ static bool refuse_fraction(struct codec_reader *reader, const char *text, size_
     reader_content(reader, reader->depth, offset, "%s", "");
     codec_quote(quoted, reader->error.pointer, strlen(reader->error.pointer));
     codec_error_set(&named, CODEC_CONTENT, "%s must be written as an integer, not as %.*s", quoted,
-                    (int)(size < LIFT_TEXT ? size : LIFT_TEXT), text);
+                    (int)(size < TENSOR_TEXT ? size : TENSOR_TEXT), text);
     memcpy(reader->error.message, named.message, sizeof named.message);
     return false;
 }
@@ -227,17 +227,17 @@ static bool add_scalar(struct codec_reader *reader, enum reader_scalar kind, con
     return true;
 }
 
-/* Adds a complete scalar to the matrix or to the document. */
+/* Adds a complete scalar to the tensor or to the document. */
 static bool scalar_done(struct codec_reader *reader, const char *text, size_t size, size_t offset) {
     enum reader_scalar kind;
     if (!classify(reader, text, size, offset, &kind)) {
         return false;
     }
     if (reader->held > 0 &&
-        !reader_begin_matrix(reader, kind == READER_SCALAR_TRUE || kind == READER_SCALAR_FALSE)) {
+        !reader_begin_tensor(reader, kind == READER_SCALAR_TRUE || kind == READER_SCALAR_FALSE)) {
         return false;
     }
-    return reader->matrix != NULL ? reader_add_element(reader, kind, text, size, offset)
+    return reader->tensor != NULL ? reader_add_element(reader, kind, text, size, offset)
                                   : add_scalar(reader, kind, text, size);
 }
 
@@ -259,12 +259,12 @@ const char *reader_scan_scalar(struct codec_reader *reader, const char *p, const
     const char *limit = (size_t)(end - p) > READER_MAX_SCALAR - reader->scalar_size
                             ? p + (READER_MAX_SCALAR - reader->scalar_size)
                             : end;
-    while (p < limit && !lifted_ends_scalar[(unsigned char)*p]) {
+    while (p < limit && !codec_ends_scalar[(unsigned char)*p]) {
         p++;
     }
     size_t size = (size_t)(p - start);
 
-    bool complete = p < end && lifted_ends_scalar[(unsigned char)*p];
+    bool complete = p < end && codec_ends_scalar[(unsigned char)*p];
     if (complete && reader->inside == READER_INSIDE_NOTHING) { /* the usual case needs no copy */
         return scalar_done(reader, start, size, reader->scalar_offset) ? p : NULL;
     }

@@ -126,8 +126,8 @@ bool reader_begin_string(struct codec_reader *reader, size_t offset) {
     if (!is_key && !reader_wants_value(reader)) {
         return reader_unexpected(reader, offset, '"');
     }
-    if (reader->matrix != NULL) {
-        return reader_misfit(reader, offset, "a string");
+    if (reader->tensor != NULL) {
+        return reader_refuse_element(reader, offset, "a string");
     }
     reader->inside = READER_INSIDE_STRING;
     reader->string.state = READER_STRING_PLAIN;

@@ -1,18 +1,18 @@
-/* as_matrix.c - reads matrices, vectors and masks out of a document. */
+/* as_tensor.c - reads tensors, vectors and masks out of a document. */
 #include "codec/codec.h"
 
 #include <assert.h>
 #include <math.h>
 #include <string.h>
 
+#include "codec/convert.h"
 #include "codec/json/refuse.h"
-#include "codec/settle.h"
 
 size_t codec_shape(const struct codec_value *value, size_t shape[static ATTN_MAX_RANK]) {
     if (codec_kind_of(value) != CODEC_TENSOR) {
         return 0;
     }
-    const struct lifted *tensor = document_tensor(value);
+    const struct codec_tensor *tensor = document_tensor(value);
     memcpy(shape, tensor->shape, sizeof tensor->shape);
     return (size_t)tensor->rank;
 }
@@ -46,60 +46,61 @@ bool codec_make_empty(struct codec_document *document, const struct codec_value 
                                           (int)rank, shape, 0, &data, error);
 }
 
-static void put_tensor(const struct lifted *tensor, attn_tensor *out) {
+static void put_tensor(const struct codec_tensor *tensor, attn_tensor *out) {
     *out = (attn_tensor){.data = tensor->data, .dtype = tensor->dtype, .rank = tensor->rank};
     memcpy(out->shape, tensor->shape, sizeof out->shape);
 }
 
-/* Finds a matrix of numbers. Returns NULL with the error set. */
-static struct lifted *find_tensor(const struct codec_document *document,
-                                  const struct codec_value *value, int min_rank, int max_rank,
-                                  struct codec_error *error) {
-    struct lifted *tensor =
+/* Finds a tensor of numbers. Returns NULL with the error set. */
+static struct codec_tensor *find_tensor(const struct codec_document *document,
+                                        const struct codec_value *value, int min_rank, int max_rank,
+                                        struct codec_error *error) {
+    struct codec_tensor *tensor =
         document_find_tensor(document, value, "a matrix of numbers", min_rank, max_rank, error);
     if (tensor != NULL && tensor->dtype == ATTN_BOOL) {
         document_refuse(document, value, DOCUMENT_WHOLE, error,
                         "must be a matrix of numbers, not of booleans");
         return NULL;
     }
-    assert(tensor == NULL || (tensor->rest & LIFT_TYPE) == 0);
+    assert(tensor == NULL || (tensor->pending & CONVERT_TYPE) == 0);
     return tensor;
 }
 
 /* Does the same, and makes it one of the type of the document. */
-static struct lifted *find_numbers(const struct codec_document *document,
-                                   const struct codec_value *value, int min_rank, int max_rank,
-                                   struct codec_error *error) {
-    struct lifted *tensor = find_tensor(document, value, min_rank, max_rank, error);
+static struct codec_tensor *find_numbers(const struct codec_document *document,
+                                         const struct codec_value *value, int min_rank,
+                                         int max_rank, struct codec_error *error) {
+    struct codec_tensor *tensor = find_tensor(document, value, min_rank, max_rank, error);
     if (tensor != NULL) {
         codec_expect_reals(document, value);
-        if ((tensor->rest & LIFT_NARROW) != 0) {
-            settle_narrow(document, tensor);
+        if ((tensor->pending & CONVERT_NARROW) != 0) {
+            convert_narrow(document, tensor);
         }
     }
     return tensor;
 }
 
 /* Returns whether the first number out of range is a NaN or an Infinity of a datatype. */
-static bool is_special(const struct lifted *tensor) {
-    return tensor->first_range != LIFT_NONE && tensor->range_text[0] > '9';
+static bool is_special(const struct codec_tensor *tensor) {
+    return tensor->first_range != TENSOR_NONE && tensor->range_text[0] > '9';
 }
 
 static bool refuse_range(const struct codec_document *document, const struct codec_value *value,
-                         const struct lifted *tensor, struct codec_error *error) {
+                         const struct codec_tensor *tensor, struct codec_error *error) {
     return document_refuse(document, value, tensor->first_range, error,
                            "is %s, which is out of the range of %s", tensor->range_text,
                            tensor->dtype == ATTN_FLOAT64 ? "float64" : "float32");
 }
 
-/* Puts out a matrix, whose numbers are finite or minus infinity. */
+/* Puts out a tensor, whose numbers are finite or minus infinity. */
 static bool put_finite(const struct codec_document *document, const struct codec_value *value,
-                       const struct lifted *tensor, attn_tensor *out, struct codec_error *error) {
+                       const struct codec_tensor *tensor, attn_tensor *out,
+                       struct codec_error *error) {
     if (is_special(tensor)) {
         return document_refuse(document, value, tensor->first_range, error,
                                "must be a finite number, not %s", tensor->range_text);
     }
-    if (tensor->first_range != LIFT_NONE) {
+    if (tensor->first_range != TENSOR_NONE) {
         return refuse_range(document, value, tensor, error);
     }
     put_tensor(tensor, out);
@@ -109,17 +110,17 @@ static bool put_finite(const struct codec_document *document, const struct codec
 bool codec_as_reals_or_null(const struct codec_document *document, const struct codec_value *value,
                             int min_rank, int max_rank, attn_tensor *out,
                             struct codec_error *error) {
-    const struct lifted *tensor = find_numbers(document, value, min_rank, max_rank, error);
+    const struct codec_tensor *tensor = find_numbers(document, value, min_rank, max_rank, error);
     return tensor != NULL && put_finite(document, value, tensor, out, error);
 }
 
 bool codec_as_any_reals(const struct codec_document *document, const struct codec_value *value,
                         attn_tensor *out, enum codec_type *type, struct codec_error *error) {
-    const struct lifted *tensor = find_numbers(document, value, 1, ATTN_MAX_RANK, error);
+    const struct codec_tensor *tensor = find_numbers(document, value, 1, ATTN_MAX_RANK, error);
     if (tensor == NULL) {
         return false;
     }
-    if (tensor->first_range != LIFT_NONE && !is_special(tensor)) {
+    if (tensor->first_range != TENSOR_NONE && !is_special(tensor)) {
         return refuse_range(document, value, tensor, error);
     }
     put_tensor(tensor, out);
@@ -129,9 +130,10 @@ bool codec_as_any_reals(const struct codec_document *document, const struct code
     return true;
 }
 
-/* Puts out a matrix, whose numbers are finite. */
+/* Puts out a tensor, whose numbers are finite. */
 static bool put_reals(const struct codec_document *document, const struct codec_value *value,
-                      const struct lifted *tensor, attn_tensor *out, struct codec_error *error) {
+                      const struct codec_tensor *tensor, attn_tensor *out,
+                      struct codec_error *error) {
     if (tensor->first_null < tensor->first_range) {
         return document_refuse(document, value, tensor->first_null, error,
                                "must be a finite number, not %s",
@@ -142,20 +144,20 @@ static bool put_reals(const struct codec_document *document, const struct codec_
 
 bool codec_as_reals(const struct codec_document *document, const struct codec_value *value,
                     int min_rank, int max_rank, attn_tensor *out, struct codec_error *error) {
-    const struct lifted *tensor = find_numbers(document, value, min_rank, max_rank, error);
+    const struct codec_tensor *tensor = find_numbers(document, value, min_rank, max_rank, error);
     return tensor != NULL && put_reals(document, value, tensor, out, error);
 }
 
 bool codec_as_exact_reals(const struct codec_document *document, const struct codec_value *value,
                           int min_rank, int max_rank, attn_tensor *out, struct codec_error *error) {
-    const struct lifted *tensor = find_tensor(document, value, min_rank, max_rank, error);
+    const struct codec_tensor *tensor = find_tensor(document, value, min_rank, max_rank, error);
     return tensor != NULL && put_reals(document, value, tensor, out, error);
 }
 
 bool codec_as_rows(const struct codec_document *document, const struct codec_value *value,
                    int min_rank, int max_rank, attn_tensor *out, size_t *special,
                    struct codec_error *error) {
-    const struct lifted *tensor = find_numbers(document, value, min_rank, max_rank, error);
+    const struct codec_tensor *tensor = find_numbers(document, value, min_rank, max_rank, error);
     *special = SIZE_MAX;
     if (tensor == NULL || !tensor->arrived) {
         return tensor != NULL && codec_as_reals(document, value, min_rank, max_rank, out, error);
@@ -167,8 +169,8 @@ bool codec_as_rows(const struct codec_document *document, const struct codec_val
 
 bool codec_refuse_special(const struct codec_document *document, const struct codec_value *value,
                           size_t special, struct codec_error *error) {
-    const struct lifted *tensor = document_tensor(value);
-    const double number = lifted_number(tensor, special);
+    const struct codec_tensor *tensor = document_tensor(value);
+    const double number = codec_tensor_number(tensor, special);
     if (special == tensor->first_range && !is_special(tensor)) {
         return refuse_range(document, value, tensor, error);
     }
@@ -205,14 +207,14 @@ bool codec_as_real(const struct codec_document *document, const struct codec_val
 
 bool codec_as_mask(struct codec_document *document, const struct codec_value *value, int min_rank,
                    int max_rank, attn_tensor *out, struct codec_error *error) {
-    struct lifted *tensor =
+    struct codec_tensor *tensor =
         document_find_tensor(document, value, "a matrix of booleans", min_rank, max_rank, error);
     if (tensor == NULL) {
         return false;
     }
-    settle_mask(document, tensor);
-    if (tensor->misfit != LIFT_NONE) {
-        return document_refuse_element(document, value, tensor, tensor->misfit,
+    convert_mask(document, tensor);
+    if (tensor->first_wrong != TENSOR_NONE) {
+        return document_refuse_element(document, value, tensor, tensor->first_wrong,
                                        "true, false, 1 or 0", error);
     }
     put_tensor(tensor, out);

@@ -1,6 +1,6 @@
 /*
- * comparison_twin.c - the twin of a call: the same call in float64, over copies of its inputs. Its
- * runs measure how far rounding moves the results that are compared.
+ * comparison_reference.c - the reference of a call: the same call in float64, over copies of its
+ * inputs. Its runs measure how far rounding moves the results that are compared.
  *
  * The first run may be exact. In each other run, every number of an input gets a random relative
  * error of one rounding of the type in which the client's kernel multiplies. So does every score,
@@ -8,7 +8,7 @@
  * partial sums. So blocks of rows and of columns get errors in common, which grow with the root of
  * their number.
  *
- * A stored layer has packed weights in the dtype of the call, so its twin has this dtype.
+ * A stored layer has packed weights in the dtype of the call, so its reference has this dtype.
  */
 #include "api/call/comparison.h"
 
@@ -166,8 +166,8 @@ static void put_inputs(const struct comparison *own, bool copies) {
     }
 }
 
-/* Plans the twin. The call is as before when it returns. */
-static attn_status plan_twin(struct comparison *own, call_plan *plan, attn_error *error) {
+/* Plans the reference. The call is as before when it returns. */
+static attn_status plan_reference(struct comparison *own, call_plan *plan, attn_error *error) {
     struct call *call = own->call;
     const attn_options options = call->options;
     attn_plan *const before = call->plan;
@@ -186,13 +186,13 @@ static attn_status plan_twin(struct comparison *own, call_plan *plan, attn_error
     put_inputs(own, true);
     const attn_status status = plan(call, error);
     put_inputs(own, false);
-    own->twin = call->plan;
+    own->reference = call->plan;
     call->plan = before;
     call->options = options;
     return status;
 }
 
-/* Returns how often a twin of this cost runs. */
+/* Returns how often a reference of this cost runs. */
 static size_t count_runs(double cost) {
     const double most = most_work / cost;
     return most > MOST_RUNS ? MOST_RUNS : most < LEAST_RUNS ? LEAST_RUNS : (size_t)most;
@@ -202,7 +202,7 @@ static bool make_room(struct comparison *own, struct account *account) {
     for (size_t i = 0; i < own->count; i++) {
         struct comparison_pair *pair = &own->pairs[i];
         const attn_result result = (attn_result)__builtin_ctzll(answer_bits[pair->which]);
-        pair->moved = attn_plan_tensor(own->twin, result, 0);
+        pair->moved = attn_plan_tensor(own->reference, result, 0);
         pair->rows = account_alloc(account, pair->row_count * sizeof *pair->rows);
         if (pair->rows == NULL) {
             return false;
@@ -218,8 +218,8 @@ static bool make_room(struct comparison *own, struct account *account) {
     return true;
 }
 
-bool comparison_twin(struct comparison *own, struct account *account, call_plan *plan,
-                     struct codec_error *error) {
+bool comparison_reference(struct comparison *own, struct account *account, call_plan *plan,
+                          struct codec_error *error) {
     const attn_dtype given = own->pairs[0].result->dtype;
     const attn_dtype dtype = own->call->stored.weights.layers != NULL ? given : ATTN_FLOAT64;
     attn_error plan_error = {0};
@@ -228,7 +228,7 @@ bool comparison_twin(struct comparison *own, struct account *account, call_plan 
     if (!add_copies(own, account, dtype)) {
         return codec_no_memory(error);
     }
-    const attn_status status = plan_twin(own, plan, &plan_error);
+    const attn_status status = plan_reference(own, plan, &plan_error);
     if (status == ATTN_NO_MEMORY) {
         return codec_no_memory(error);
     }
@@ -253,20 +253,20 @@ bool comparison_twin(struct comparison *own, struct account *account, call_plan 
 
 void comparison_free(struct comparison *comparison) {
     if (comparison != NULL) {
-        attn_plan_free(comparison->twin);
+        attn_plan_free(comparison->reference);
     }
 }
 
 /* ------------------------------------------------------------------------------------ the runs */
 
-/* Has the twin another number in place of this one, since it has no finite mask of this size? See
- * LEAST_SCORE of the library. */
+/* Has the reference another number in place of this one, since it has no finite mask of this size?
+ * See LEAST_SCORE of the library. */
 static bool is_replaced(const struct comparison_pair *pair, double number) {
     return number < -0x1p40 && (pair->which == ANSWER_MASKED_SCORES || pair->which == ANSWER_LSE);
 }
 
-/* Adds by how much the twin moved in a run, which may be the first with errors, or keeps the exact
- * numbers. */
+/* Adds by how much the reference moved in a run, which may be the first with errors, or keeps the
+ * exact numbers. */
 static void collect_row(struct comparison_pair *pair, size_t row, bool exact, bool first_run) {
     enum {
         SOME = 256
@@ -295,7 +295,8 @@ static void collect_row(struct comparison_pair *pair, size_t row, bool exact, bo
 }
 
 size_t comparison_run_phases(const struct comparison *own) {
-    return 2 + attn_plan_phases(own->twin) + 1; /* copies, the start, the plan, the collection */
+    return 2 + attn_plan_phases(own->reference) +
+           1; /* copies, the start, the plan, the collection */
 }
 
 size_t comparison_run_tasks(const struct comparison *own, size_t phase) {
@@ -307,7 +308,7 @@ size_t comparison_run_tasks(const struct comparison *own, size_t phase) {
         return 1;
     }
     if (phase + 1 < comparison_run_phases(own)) {
-        return attn_plan_tasks(own->twin, phase - 2);
+        return attn_plan_tasks(own->reference, phase - 2);
     }
     for (size_t i = 0; i < own->count; i++) {
         tasks += comparison_tasks_of(&own->pairs[i], CHUNK);
@@ -357,13 +358,13 @@ attn_status comparison_run_task(struct comparison *own, size_t run, size_t phase
     }
     if (phase == 1) {
         set_rounding(own, run);
-        return attn_plan_begin(own->twin, error);
+        return attn_plan_begin(own->reference, error);
     }
-    return attn_plan_task(own->twin, phase - 2, task->index, task->scratch, error);
+    return attn_plan_task(own->reference, phase - 2, task->index, task->scratch, error);
 }
 
 double comparison_run_cost(const struct comparison *own) {
-    double cost = attn_plan_cost(own->twin) + (double)own->copied * COST_OF_COPY;
+    double cost = attn_plan_cost(own->reference) + (double)own->copied * COST_OF_COPY;
     for (size_t i = 0; i < own->count; i++) {
         cost += (double)own->pairs[i].count * COST_OF_MOVE;
     }

@@ -1,14 +1,14 @@
 /*
- * matrix.c - the open matrix of the reader, from its first element to its last bracket: what fits
- * into it, and its shape. lift.h converts and keeps the elements.
+ * open_tensor.c - the open tensor of the reader, from its first element to its last bracket: what
+ * fits into it, and its shape. codec_tensor.h converts and keeps the elements.
  */
 #include "codec/json/reader.h"
 
 #include "codec/error.h"
 #include "codec/json/number.h"
 
-bool reader_misfit(struct codec_reader *reader, size_t offset, const char *what) {
-    const struct lifted *tensor = reader->matrix;
+bool reader_refuse_element(struct codec_reader *reader, size_t offset, const char *what) {
+    const struct codec_tensor *tensor = reader->tensor;
     const char *others = tensor->dtype == ATTN_BOOL ? "booleans" : "numbers";
     if (reader->depth - reader->base < (size_t)tensor->rank) {
         others = "arrays";
@@ -17,7 +17,7 @@ bool reader_misfit(struct codec_reader *reader, size_t offset, const char *what)
                           others);
 }
 
-bool reader_begin_matrix(struct codec_reader *reader, bool is_bool) {
+bool reader_begin_tensor(struct codec_reader *reader, bool is_bool) {
     size_t rank = reader->held;
     reader->base = reader->depth - rank;
     if (rank > ATTN_MAX_RANK) {
@@ -31,10 +31,10 @@ bool reader_begin_matrix(struct codec_reader *reader, bool is_bool) {
                         reader->options.max_arrays);
         return false;
     }
-    reader->matrix =
+    reader->tensor =
         document_new_tensor(reader->document, reader->frames[reader->base].value,
                             is_bool ? ATTN_BOOL : ATTN_FLOAT64, (int)rank, reader->first);
-    if (reader->matrix == NULL) {
+    if (reader->tensor == NULL) {
         return codec_no_memory(&reader->error);
     }
     reader->held = 0;
@@ -48,36 +48,36 @@ bool reader_add_element(struct codec_reader *reader, enum reader_scalar kind, co
                                         [READER_SCALAR_TRUE] = "a boolean",
                                         [READER_SCALAR_FALSE] = "a boolean",
                                         [READER_SCALAR_MINUS_INFINITY] = "-Infinity"};
-    struct lifted *tensor = reader->matrix;
+    struct codec_tensor *tensor = reader->tensor;
     bool is_bool = kind == READER_SCALAR_TRUE || kind == READER_SCALAR_FALSE;
     if (reader->depth - reader->base < (size_t)tensor->rank ||
         is_bool != (tensor->dtype == ATTN_BOOL)) {
-        return reader_misfit(reader, offset, names[kind]);
+        return reader_refuse_element(reader, offset, names[kind]);
     }
 
-    if (!lifted_room(tensor, reader->options.account)) {
+    if (!codec_tensor_room(tensor, reader->options.account)) {
         return codec_no_memory(&reader->error);
     }
     if (is_bool) {
-        lifted_add_bool(tensor, kind == READER_SCALAR_TRUE);
+        codec_tensor_add_bool(tensor, kind == READER_SCALAR_TRUE);
     } else if (kind == READER_SCALAR_NUMBER) {
-        return lifted_add_number(tensor, reader->options.account, text, size) ||
+        return codec_tensor_add_number(tensor, reader->options.account, text, size) ||
                codec_no_memory(&reader->error);
     } else {
-        lifted_add_null(tensor, kind == READER_SCALAR_MINUS_INFINITY);
+        codec_tensor_add_null(tensor, kind == READER_SCALAR_MINUS_INFINITY);
     }
     return true;
 }
 
 const char *reader_scan_run(struct codec_reader *reader, const char *p, const char *end) {
-    struct lifted *tensor = reader->matrix;
+    struct codec_tensor *tensor = reader->tensor;
     if (tensor->dtype == ATTN_BOOL || reader->depth - reader->base != (size_t)tensor->rank ||
         reader->options.integers) { /* a run does not tell how its numbers are written */
         return p;
     }
     size_t added;
     bool after;
-    p = lifted_add_run(tensor, p, end, &added, &after);
+    p = codec_tensor_add_run(tensor, p, end, &added, &after);
     if (added > 0) {
         reader->frames[reader->depth - 1].count += added;
         reader->expect = after ? READER_EXPECT_COMMA_OR_END : READER_EXPECT_VALUE;
@@ -85,14 +85,14 @@ const char *reader_scan_run(struct codec_reader *reader, const char *p, const ch
     return p;
 }
 
-static bool end_matrix(struct codec_reader *reader) {
-    struct lifted *tensor = reader->matrix;
-    reader->matrix = NULL;
-    return lifted_trim(tensor, reader->options.account) || codec_no_memory(&reader->error);
+static bool end_tensor(struct codec_reader *reader) {
+    struct codec_tensor *tensor = reader->tensor;
+    reader->tensor = NULL;
+    return codec_tensor_trim(tensor, reader->options.account) || codec_no_memory(&reader->error);
 }
 
 bool reader_end_row(struct codec_reader *reader) {
-    struct lifted *tensor = reader->matrix;
+    struct codec_tensor *tensor = reader->tensor;
     const struct reader_frame *row = &reader->frames[reader->depth - 1];
     size_t level = reader->depth - 1 - reader->base;
     size_t count = row->count, usual = tensor->shape[level];
@@ -111,5 +111,5 @@ bool reader_end_row(struct codec_reader *reader) {
                               count == 1 ? "" : "s", usual);
     }
     tensor->shape[level] = count;
-    return reader->depth > reader->base || end_matrix(reader);
+    return reader->depth > reader->base || end_tensor(reader);
 }

@@ -1,8 +1,8 @@
-/* settle.c - what must be done to every number of a matrix after it has arrived: the numbers of a
+/* convert.c - what must be done to every number of a tensor after it has arrived: the numbers of a
  * mask become bytes, numbers in the JSON of a datatype are checked and rounded, and the float64
- * numbers of JSON become float32. A matrix may be as long as a body, so all of it can be done in
+ * numbers of JSON become float32. A tensor may be as long as a body, so all of it can be done in
  * chunks. */
-#include "codec/settle.h"
+#include "codec/convert.h"
 
 #include <assert.h>
 #include <float.h>
@@ -37,27 +37,27 @@ enum {
 BYTES_OF(bytes_of_floats, float)
 BYTES_OF(bytes_of_doubles, double)
 
-/* Settles `count` numbers of a mask from `first` on. The bytes replace the numbers in place: byte i
- * is written after number i was read, and lies before number i + 1. */
-static void settle_bytes(struct lifted *array, size_t first, size_t count) {
+/* Converts `count` numbers of a mask from `first` on. The bytes replace the numbers in place: byte
+ * i is written after number i was read, and lies before number i + 1. */
+static void convert_bytes(struct codec_tensor *tensor, size_t first, size_t count) {
     unsigned char block[BLOCK];
-    unsigned ones = array->ones;
+    unsigned ones = tensor->ones;
     for (size_t done = 0, part; done < count; done += part) {
         const size_t at = first + done;
         part = count - done < BLOCK ? count - done : BLOCK;
         const bool good =
-            array->dtype == ATTN_FLOAT64
-                ? bytes_of_doubles((const double *)array->data + at, part, block, &ones)
-                : bytes_of_floats((const float *)array->data + at, part, block, &ones);
-        for (size_t i = at; !good && array->misfit == LIFT_NONE; i++) {
-            const double number = lifted_number(array, i);
-            array->misfit = number != 0 && number != 1 ? i : LIFT_NONE;
+            tensor->dtype == ATTN_FLOAT64
+                ? bytes_of_doubles((const double *)tensor->data + at, part, block, &ones)
+                : bytes_of_floats((const float *)tensor->data + at, part, block, &ones);
+        for (size_t i = at; !good && tensor->first_wrong == TENSOR_NONE; i++) {
+            const double number = codec_tensor_number(tensor, i);
+            tensor->first_wrong = number != 0 && number != 1 ? i : TENSOR_NONE;
         }
-        array->ones = ones != 0;
+        tensor->ones = ones != 0;
         if (!good) {
             return;
         }
-        memcpy((unsigned char *)array->data + at, block, part);
+        memcpy((unsigned char *)tensor->data + at, block, part);
     }
 }
 
@@ -66,7 +66,7 @@ static void settle_bytes(struct lifted *array, size_t first, size_t count) {
 /* Returns the first of `count` numbers that is no whole number in [least, most], or `count`. The
  * numbers were rounded when they were read, and so is the largest one of a type: 2^63 stands for
  * 2^63 - 1. */
-static size_t find_misfit(const double *numbers, size_t count, enum codec_type type) {
+static size_t find_wrong(const double *numbers, size_t count, enum codec_type type) {
     const bool is_signed = type >= CODEC_TYPE_INT8;
     const int bits = type == CODEC_TYPE_BOOL ? 1 : 8 * (int)codec_type_size(type) - is_signed;
     const double least = is_signed ? -ldexp(1, bits) : 0, most = ldexp(1, bits) - 1;
@@ -80,11 +80,11 @@ static size_t find_misfit(const double *numbers, size_t count, enum codec_type t
 
 /* Moves the next of `count` doubles whose texts lie beside them by their last bit to the side of
  * the text. Then they are rounded as the text is. */
-static void lean(struct lifted *array, size_t first, size_t count) {
-    struct lifted_sides *sides = &array->sides;
+static void move_to_sides(struct codec_tensor *tensor, size_t first, size_t count) {
+    struct codec_tensor_sides *sides = &tensor->sides;
     for (; sides->next < sides->count && sides->list[sides->next] / 2 < first + count;
          sides->next++) {
-        double *number = (double *)array->data + sides->list[sides->next] / 2;
+        double *number = (double *)tensor->data + sides->list[sides->next] / 2;
         uint64_t bits;
         memcpy(&bits, number, sizeof bits);
         bits += sides->list[sides->next] % 2 != 0 ? 1 : UINT64_MAX;
@@ -136,31 +136,32 @@ static size_t round_to_halves(double *numbers, size_t count) {
     return count;
 }
 
-/* Settles `count` numbers of a datatype from `first` on. */
-static void settle_type(struct lifted *array, size_t first, size_t count) {
-    double *numbers = (double *)array->data + first;
-    const enum codec_type type = (enum codec_type)array->type;
+/* Converts `count` numbers of a datatype from `first` on. */
+static void convert_type(struct codec_tensor *tensor, size_t first, size_t count) {
+    double *numbers = (double *)tensor->data + first;
+    const enum codec_type type = (enum codec_type)tensor->type;
     size_t fit = count;
-    assert(array->dtype == ATTN_FLOAT64);
+    assert(tensor->dtype == ATTN_FLOAT64);
     if (type == CODEC_TYPE_FP16 || type == CODEC_TYPE_FP32) {
-        lean(array, first, count);
+        move_to_sides(tensor, first, count);
         fit = (type == CODEC_TYPE_FP16 ? round_to_halves : round_to_floats)(numbers, count);
     } else if (!codec_type_is_float(type)) {
-        fit = find_misfit(numbers, count, type);
+        fit = find_wrong(numbers, count, type);
     }
     if (fit < count) {
-        array->misfit = first + fit;
+        tensor->first_wrong = first + fit;
     }
 }
 
 /* Notes the first of `count` numbers that is out of the range of float32. The accessors refuse
  * it. */
-static void note_range(struct lifted *array, const double *numbers, size_t first, size_t count) {
-    for (size_t i = 0; i < count && first + i < array->first_range; i++) {
+static void note_range(struct codec_tensor *tensor, const double *numbers, size_t first,
+                       size_t count) {
+    for (size_t i = 0; i < count && first + i < tensor->first_range; i++) {
         if (isinf((float)numbers[i]) && isfinite(numbers[i])) {
             char text[NUMBER_SIZE + 1];
-            array->first_range = first + i;
-            snprintf(array->range_text, sizeof array->range_text, "%s",
+            tensor->first_range = first + i;
+            snprintf(tensor->range_text, sizeof tensor->range_text, "%s",
                      document_number_text(numbers[i], false, text));
         }
     }
@@ -168,11 +169,11 @@ static void note_range(struct lifted *array, const double *numbers, size_t first
 
 /* Makes float32 of `count` numbers from `first` on, in place: a block is written after it was read,
  * and lies before the next one. */
-static void settle_floats(struct lifted *array, size_t first, size_t count) {
+static void convert_floats(struct codec_tensor *tensor, size_t first, size_t count) {
     float block[BLOCK];
-    lean(array, first, count);
+    move_to_sides(tensor, first, count);
     for (size_t done = 0, part; done < count; done += part) {
-        const double *numbers = (const double *)array->data + first + done;
+        const double *numbers = (const double *)tensor->data + first + done;
         unsigned infinite = 0;
         part = count - done < BLOCK ? count - done : BLOCK;
         for (size_t i = 0; i < part; i++) {
@@ -180,115 +181,119 @@ static void settle_floats(struct lifted *array, size_t first, size_t count) {
             infinite |= fabsf(block[i]) > FLT_MAX;
         }
         if (infinite != 0) {
-            note_range(array, numbers, first + done, part);
+            note_range(tensor, numbers, first + done, part);
         }
-        memcpy((float *)array->data + first + done, block, part * sizeof *block);
+        memcpy((float *)tensor->data + first + done, block, part * sizeof *block);
     }
 }
 
-/* -------------------------------------------------------------------------------------- steps */
+/* ---------------------------------------------------------------------------------- conversions */
 
-/* Ends a step, of which all numbers are settled. */
-static void end_step(struct lifted *array, struct account *account) {
-    const unsigned step = array->rest & -array->rest;
-    array->rest -= step;
-    array->settled = 0;
-    if (step == LIFT_TYPE) {
+/* Ends the first pending conversion, which all numbers have had. */
+static void end_conversion(struct codec_tensor *tensor, struct account *account) {
+    const unsigned conversion = tensor->pending & -tensor->pending;
+    tensor->pending -= conversion;
+    tensor->converted = 0;
+    if (conversion == CONVERT_TYPE) {
         return;
     }
-    array->zeros = step == LIFT_MASK && array->count > 0 && !array->ones && !array->boolean;
-    array->dtype = step == LIFT_MASK ? ATTN_BOOL : ATTN_FLOAT32;
-    lifted_drop_sides(array, account);
-    lifted_trim(array, account);
+    tensor->zeros =
+        conversion == CONVERT_MASK && tensor->count > 0 && !tensor->ones && !tensor->boolean;
+    tensor->dtype = conversion == CONVERT_MASK ? ATTN_BOOL : ATTN_FLOAT32;
+    codec_tensor_drop_sides(tensor, account);
+    codec_tensor_trim(tensor, account);
 }
 
-/* Settles at most `most` numbers of an array. Returns how many. */
-static size_t settle_array(struct lifted *array, struct account *account, size_t most) {
+/* Converts at most `most` numbers of a tensor. Returns how many. */
+static size_t convert_tensor(struct codec_tensor *tensor, struct account *account, size_t most) {
     size_t done = 0;
-    while (array->rest != 0 && array->misfit == LIFT_NONE && done < most) {
-        const size_t left = array->count - array->settled;
+    while (tensor->pending != 0 && tensor->first_wrong == TENSOR_NONE && done < most) {
+        const size_t left = tensor->count - tensor->converted;
         const size_t part = left < most - done ? left : most - done;
-        ((array->rest & LIFT_TYPE) != 0     ? settle_type
-         : (array->rest & LIFT_NARROW) != 0 ? settle_floats
-                                            : settle_bytes)(array, array->settled, part);
-        array->settled += part;
+        ((tensor->pending & CONVERT_TYPE) != 0 ? convert_type
+         : (tensor->pending & CONVERT_NARROW) != 0
+             ? convert_floats
+             : convert_bytes)(tensor, tensor->converted, part);
+        tensor->converted += part;
         done += part;
-        if (part == left && array->misfit == LIFT_NONE) {
-            end_step(array, account);
+        if (part == left && tensor->first_wrong == TENSOR_NONE) {
+            end_conversion(tensor, account);
         }
     }
     return done;
 }
 
-void settle_expect_type(struct lifted *array, enum codec_type type, attn_dtype dtype) {
+void convert_expect_type(struct codec_tensor *tensor, enum codec_type type, attn_dtype dtype) {
     const bool is_float = codec_type_is_float(type);
-    array->type = (int)type;
-    array->boolean = type == CODEC_TYPE_BOOL;
-    if (array->dtype == ATTN_FLOAT64) {
-        array->rest |= !is_float || type < CODEC_TYPE_FP64 ? LIFT_TYPE : 0;
-        array->rest |= dtype == ATTN_FLOAT32 && array->own ? LIFT_NARROW : 0;
+    tensor->type = (int)type;
+    tensor->boolean = type == CODEC_TYPE_BOOL;
+    if (tensor->dtype == ATTN_FLOAT64) {
+        tensor->pending |= !is_float || type < CODEC_TYPE_FP64 ? CONVERT_TYPE : 0;
+        tensor->pending |= dtype == ATTN_FLOAT32 && tensor->own_type ? CONVERT_NARROW : 0;
     }
 }
 
-void settle_narrow(const struct codec_document *document, struct lifted *array) {
-    array->rest |= LIFT_NARROW;
-    settle_array(array, codec_document_account(document), SIZE_MAX);
+void convert_narrow(const struct codec_document *document, struct codec_tensor *tensor) {
+    tensor->pending |= CONVERT_NARROW;
+    convert_tensor(tensor, codec_document_account(document), SIZE_MAX);
 }
 
-void settle_mask(struct codec_document *document, struct lifted *array) {
-    if (array->dtype != ATTN_BOOL) {
-        array->rest |= LIFT_MASK;
-        settle_array(array, codec_document_account(document), SIZE_MAX);
+void convert_mask(struct codec_document *document, struct codec_tensor *tensor) {
+    if (tensor->dtype != ATTN_BOOL) {
+        tensor->pending |= CONVERT_MASK;
+        convert_tensor(tensor, codec_document_account(document), SIZE_MAX);
     }
 }
 
 void codec_expect_mask(const struct codec_value *value) {
     if (codec_kind_of(value) == CODEC_TENSOR && document_tensor(value)->dtype != ATTN_BOOL) {
-        document_tensor(value)->rest |= LIFT_MASK;
+        document_tensor(value)->pending |= CONVERT_MASK;
     }
 }
 
 void codec_expect_reals(const struct codec_document *document, const struct codec_value *value) {
     if (codec_kind_of(value) == CODEC_TENSOR && codec_document_dtype(document) == ATTN_FLOAT32 &&
-        document_tensor(value)->dtype == ATTN_FLOAT64 && !document_tensor(value)->own) {
-        document_tensor(value)->rest |= LIFT_NARROW;
+        document_tensor(value)->dtype == ATTN_FLOAT64 && !document_tensor(value)->own_type) {
+        document_tensor(value)->pending |= CONVERT_NARROW;
     }
 }
 
-/* Returns the next tensor after this one that has numbers to be settled, or NULL. */
-static struct lifted *next_unsettled(const struct codec_document *document,
-                                     const struct lifted *after) {
-    struct lifted *array = document_next_tensor(document, after);
-    while (array != NULL && (array->rest == 0 || array->misfit != LIFT_NONE)) {
-        array = document_next_tensor(document, array);
+/* Returns the next tensor after this one that has numbers to be converted, or NULL. */
+static struct codec_tensor *next_unconverted(const struct codec_document *document,
+                                             const struct codec_tensor *after) {
+    struct codec_tensor *tensor = document_next_tensor(document, after);
+    while (tensor != NULL && (tensor->pending == 0 || tensor->first_wrong != TENSOR_NONE)) {
+        tensor = document_next_tensor(document, tensor);
     }
-    return array;
+    return tensor;
 }
 
-size_t codec_unsettled(const struct codec_document *document) {
+size_t codec_unconverted(const struct codec_document *document) {
     size_t count = 0;
-    for (const struct lifted *array = next_unsettled(document, NULL); array != NULL;
-         array = next_unsettled(document, array)) {
-        count += (size_t)__builtin_popcount(array->rest) * array->count - array->settled;
+    for (const struct codec_tensor *tensor = next_unconverted(document, NULL); tensor != NULL;
+         tensor = next_unconverted(document, tensor)) {
+        count += (size_t)__builtin_popcount(tensor->pending) * tensor->count - tensor->converted;
     }
     return count;
 }
 
 /* Refuses a number that its datatype does not have. */
-static bool refuse_misfit(const struct codec_document *document, const struct lifted *array,
-                          struct codec_error *error) {
+static bool refuse_wrong(const struct codec_document *document, const struct codec_tensor *tensor,
+                         struct codec_error *error) {
     char rule[96];
-    snprintf(rule, sizeof rule, "a number of its datatype %s%s", codec_inference_types[array->type],
-             array->type == CODEC_TYPE_FP16 ? ", of which the largest is 65504" : "");
-    return document_refuse_element(document, array->value, array, array->misfit, rule, error);
+    snprintf(rule, sizeof rule, "a number of its datatype %s%s",
+             codec_inference_types[tensor->type],
+             tensor->type == CODEC_TYPE_FP16 ? ", of which the largest is 65504" : "");
+    return document_refuse_element(document, tensor->value, tensor, tensor->first_wrong, rule,
+                                   error);
 }
 
-bool codec_settle(struct codec_document *document, size_t most, struct codec_error *error) {
-    for (struct lifted *array = next_unsettled(document, NULL); array != NULL && most > 0;
-         array = next_unsettled(document, array)) {
-        most -= settle_array(array, codec_document_account(document), most);
-        if (array->misfit != LIFT_NONE && (array->rest & LIFT_TYPE) != 0) {
-            return refuse_misfit(document, array, error);
+bool codec_convert(struct codec_document *document, size_t most, struct codec_error *error) {
+    for (struct codec_tensor *tensor = next_unconverted(document, NULL); tensor != NULL && most > 0;
+         tensor = next_unconverted(document, tensor)) {
+        most -= convert_tensor(tensor, codec_document_account(document), most);
+        if (tensor->first_wrong != TENSOR_NONE && (tensor->pending & CONVERT_TYPE) != 0) {
+            return refuse_wrong(document, tensor, error);
         }
     }
     return true;
