@@ -15,7 +15,8 @@ enum {
      * call may be cancelled. */
     TASK_MOST = 1 << 30,
     MOST_TASKS = 1 << 16, /* a phase has more tasks only if its tasks would be too long otherwise */
-    COPY_NUMBERS = 1 << 17 /* the most numbers that are copied as one part */
+    COPY_NUMBERS = 1 << 17, /* the most numbers that are copied as one part */
+    TASK_COST = 4000        /* the cost of beginning a task, in the unit of softmax/cost.c */
 };
 
 /* Units of work that are cut into tasks. */

@@ -40,8 +40,7 @@ enum {
     STRIP_COLUMNS = 8,
     MOST_STRIP_COLUMNS = 64,
     SPAN_NUMBERS = 1 << 17,
-    MOST_SPAN = 16,
-    TASK = 4000 /* the cost of beginning a task, see cost.c */
+    MOST_SPAN = 16
 };
 
 /* The cost of the gradients of one position of a band of `columns` columns, see cost.c. */
@@ -189,7 +188,7 @@ static attn_status cut_segments(attn_plan *plan, attn_error *error) {
 /* Cuts units, which cost `cost` together, into tasks, and adds their cost to that of the plan. */
 static struct partition cut_work(attn_plan *plan, size_t units, double cost) {
     const struct partition cut = partition_units(units, cost);
-    plan->schedule.cost += cost + (double)cut.tasks * TASK;
+    plan->schedule.cost += cost + (double)cut.tasks * TASK_COST;
     return cut;
 }
 
@@ -399,8 +398,8 @@ attn_status plan_schedule_linear(attn_plan *plan, bool lengths, attn_error *erro
                    ((double)(l->d * l->d_v) * 40 + (double)l->bands * 10000);
     }
     for (size_t segment = 0; segment < l->segments; segment++) {
-        s->cost +=
-            (double)linear_segment_tasks(l, segment) * (l->gradients.wanted ? 2 * TASK : TASK);
+        s->cost += (double)linear_segment_tasks(l, segment) *
+                   (l->gradients.wanted ? 2 * TASK_COST : TASK_COST);
     }
     s->cost +=
         80000 + ((double)plan->results.bytes + (double)s->workspace.bytes) * 20 +

@@ -12,6 +12,7 @@
 
 #include "base/tensor.h"
 #include "engine/visible.h"
+#include "partition.h"
 #include "softmax/plan_empty.h"
 
 /* The cost of one score or of one number. */
@@ -48,7 +49,6 @@ enum {
 /* The cost of a call and of its larger parts. */
 enum {
     CALL = 80000,            /* making a plan: its checks and its memory */
-    TASK = 4000,             /* beginning a task */
     HEAD = 1000,             /* a head of a plan */
     OWN_HEAD = 25000,        /* a head of a plan, if it has projections of its own */
     BLOCK = 15000,           /* the two products of a block and a tile */
@@ -303,7 +303,7 @@ double cost_of_plan(const attn_plan *plan) {
                   cost_of_memory(plan) + s->input_cost +
                   (plan->form.empty ? plan_cost_of_fills(plan) : cost_of_scores(plan));
     for (int phase = 0; phase < PHASE_COUNT; phase++) {
-        cost += (double)s->tasks[phase] * TASK;
+        cost += (double)s->tasks[phase] * TASK_COST;
     }
     for (int i = 0; i < PROJECT_COUNT; i++) {
         cost += i == PROJECT_OUT && s->tasks[PHASE_OUT] == 0
@@ -315,7 +315,7 @@ double cost_of_plan(const attn_plan *plan) {
 
 double cost_of_narrowing(const attn_plan *plan) {
     return (double)plan->narrow.copies.numbers * (ROUND + sizeof(float) * FRESH) +
-           (double)plan->schedule.tasks[PHASE_NARROW] * TASK;
+           (double)plan->schedule.tasks[PHASE_NARROW] * TASK_COST;
 }
 
 double cost_of_softmax(const attn_plan *plan) {
@@ -336,6 +336,6 @@ double cost_of_softmax(const attn_plan *plan) {
     for (int phase = 0; phase < PHASE_COUNT; phase++) {
         tasks += (double)plan->schedule.tasks[phase];
     }
-    return CALL + tasks * TASK + numbers * size * FRESH +
+    return CALL + tasks * TASK_COST + numbers * size * FRESH +
            (s->chunks > 1 ? 2 : 1) * (numbers * each + parts * SLICE);
 }

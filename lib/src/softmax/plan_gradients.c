@@ -452,7 +452,8 @@ static void count_tasks(attn_plan *plan) {
                    (double)(plan->n + plan->m);
     }
     for (int phase = 0; phase < GRADIENT_COUNT; phase++) {
-        g->cost += (double)tasks[phase] * (phase == GRADIENT_STEP ? (double)g->steps : 1) * 4000;
+        g->cost +=
+            (double)tasks[phase] * (phase == GRADIENT_STEP ? (double)g->steps : 1) * TASK_COST;
     }
 }
 
