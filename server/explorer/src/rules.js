@@ -2,9 +2,13 @@
 // for another one. It needs no page.
 import { members, parse, withMember } from './jsontext.js';
 
-// Options of scores. A request without softmax takes none of them.
-export const OF_SCORES = 'alignment window softcap alibi sink normalization sigmoid_bias mask bias mean_over_heads'.split(' ');
-const OF_STATES = ['update', 'decay', 'beta', 'past_state', 'normalize_QK'];
+// The keys that only softmax has, and those that only states have. A decay of softmax has another shape than one of states, so it does not
+// stay when the rule changes. `make test` compares both lists with the table of request fields.
+export const OF_SCORES =
+  'alibi alignment b_K b_Q b_V bias compute_dtype grad_lse grad_weights key_padding mask mean_over_heads norm_K norm_Q normalization past_K past_V positions rotary rotary_cos rotary_sin sigmoid_bias sink softcap top_k window'.split(
+    ' ',
+  );
+const OF_STATES = 'beta decay grad_present_state normalize_QK past_state update'.split(' ');
 
 // The keys that a rule of states needs beside its matrices.
 const NEEDED = { linear: [], gated: ['decay'], delta: ['beta'], gated_delta: ['decay', 'beta'] };
