@@ -16,21 +16,6 @@ struct codec_options config_limits(size_t size, struct account *account) {
     };
 }
 
-struct codec_document *config_parse(const char *text, size_t size, struct account *account,
-                                    struct codec_error *error) {
-    const struct codec_options options = config_limits(size, account);
-    struct codec_reader *reader = codec_reader_create(&options);
-    struct codec_document *document = NULL;
-    if (reader == NULL) {
-        codec_no_memory(error);
-    } else if (codec_reader_feed(reader, text, size) != CODEC_OK ||
-               codec_reader_finish(reader, &document) != CODEC_OK) {
-        *error = *codec_reader_error(reader);
-    }
-    codec_reader_free(reader);
-    return document;
-}
-
 const char *config_metadata(const struct config *config, const char *name) {
     const struct codec_value *value =
         config->metadata == NULL ? NULL : codec_get(config->metadata, name);
@@ -44,7 +29,16 @@ bool config_open(struct config *config, struct codec_error *error) {
     if (text == NULL) {
         return true;
     }
-    config->own = config_parse(text, strlen(text), config->account, error);
+    const size_t size = strlen(text);
+    const struct codec_options options = config_limits(size, config->account);
+    struct codec_reader *reader = codec_reader_create(&options);
+    if (reader == NULL) {
+        codec_no_memory(error);
+    } else if (codec_reader_feed(reader, text, size) != CODEC_OK ||
+               codec_reader_finish(reader, &config->own) != CODEC_OK) {
+        *error = *codec_reader_error(reader);
+    }
+    codec_reader_free(reader);
     return config->own != NULL;
 }
 

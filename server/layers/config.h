@@ -32,11 +32,6 @@ enum {
  * operator, and may hold more than the body of a request. */
 struct codec_options config_limits(size_t size, struct account *account);
 
-/* Parses JSON of `size` bytes. `account` counts the document. Returns owned, or NULL with the error
- * set. */
-struct codec_document *config_parse(const char *text, size_t size, struct account *account,
-                                    struct codec_error *error);
-
 /* Parses the text "config" of the metadata, if there is one. */
 bool config_open(struct config *config, struct codec_error *error);
 

@@ -93,7 +93,7 @@ Test(codec_reader, a_table_of_keys, .timeout = 1200) {
 
 /* Each limit is reached by the good end of a body, and exceeded by the bad one. What is in matrices
  * counts neither as bytes nor as values. Empty arrays have no commas, but each of them is a value,
- * and so is the outermost array. A tensor costs a record and a buffer. The keys of closed objects
+ * and so is the outermost array. A tensor costs a struct and a buffer. The keys of closed objects
  * do not count. */
 Test(codec_reader, limits) {
     static const struct {

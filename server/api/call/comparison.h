@@ -209,9 +209,6 @@ void comparison_add_findings(struct comparison_findings *all,
 void comparison_end_rows(struct comparison_pair *pair);
 void comparison_end_pair(const struct comparison *own, struct comparison_pair *pair);
 
-/* Does a coarser type perhaps explain a result? */
-bool comparison_is_open(const struct comparison_pair *pair);
-
 /* Is a result judged in the present round: by its own type, or because that explains too little? */
 bool comparison_judges(const struct comparison *own, const struct comparison_pair *pair);
 

@@ -46,10 +46,8 @@ void comparison_exact(const struct comparison_pair *pair, size_t first, size_t c
     }
 }
 
-bool comparison_is_open(const struct comparison_pair *pair) {
-    return pair->sums.score > 1 && isfinite(pair->sums.score) && pair->coarser == NULL;
-}
-
 bool comparison_judges(const struct comparison *own, const struct comparison_pair *pair) {
-    return pair->computed == own->type || (pair->computed < own->type && comparison_is_open(pair));
+    const bool unexplained = pair->sums.score > 1 && isfinite(pair->sums.score);
+    return pair->computed == own->type ||
+           (pair->computed < own->type && unexplained && pair->coarser == NULL);
 }

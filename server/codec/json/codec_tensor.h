@@ -59,6 +59,7 @@ struct codec_tensor {
     int type;      /* the enum codec_type of a tensor that has a datatype; 0 in a body of JSON */
     struct codec_tensor_sides sides;
     const struct codec_value *value; /* the place of the tensor in the document, for messages */
+    struct codec_tensor *next;       /* of the document; NULL after the last */
     /* Only convert.c uses the rest. */
     unsigned pending; /* CONVERT_TYPE, CONVERT_NARROW, CONVERT_MASK */
     size_t converted; /* numbers to which the lowest bit of `pending` is done */

@@ -1,7 +1,7 @@
 /*
  * document.c - a document as a tree of cJSON nodes: its memory, how it is built, navigation, and
  * the pointers of values. This is the only file that includes cJSON.h. A codec_value is a cJSON
- * node under another name. A tensor is a node of the type cJSON_Raw, whose text is its record.
+ * node under another name. A tensor is a node of the type cJSON_Raw, whose text is its struct.
  *
  * The reader adds the nodes, so cJSON parses and allocates nothing. The names of members are
  * compared here, because cJSON's own lookups ignore case.
@@ -15,21 +15,15 @@
 
 #include "codec/error.h"
 
-/* Nodes, texts and records lie side by side in blocks, and live as long as the document. */
+/* Nodes, texts and tensors lie side by side in blocks, and live as long as the document. */
 struct block {
     struct block *before;
     _Alignas(cJSON) char bytes[];
 };
 
-/* The record of a tensor. */
-struct record {
-    struct codec_tensor tensor; /* first, so that a tensor is a pointer to its record */
-    struct record *next;
-};
-
 struct codec_document {
     cJSON *root;
-    struct record *first_record, *last_record;
+    struct codec_tensor *first_tensor, *last_tensor;
     size_t tensors;
     attn_dtype dtype;
     struct account *account;
@@ -74,7 +68,7 @@ static bool make_room(struct codec_document *document, size_t size) {
     return true;
 }
 
-/* Returns space for a node or a record, or NULL if out of memory. No text is open. */
+/* Returns space for a node or a tensor, or NULL if out of memory. No text is open. */
 static void *allocate(struct codec_document *document, size_t size) {
     document->used = (document->used + alignof(cJSON) - 1) / alignof(cJSON) * alignof(cJSON);
     document->text = document->used;
@@ -99,8 +93,8 @@ void codec_document_free(struct codec_document *document) {
         return;
     }
     struct account *account = document->account;
-    for (struct record *record = document->first_record; record != NULL; record = record->next) {
-        codec_tensor_free(&record->tensor, account);
+    for (struct codec_tensor *t = document->first_tensor; t != NULL; t = t->next) {
+        codec_tensor_free(t, account);
     }
     for (struct block *block = document->last, *before; block != NULL; block = before) {
         before = block->before;
@@ -274,26 +268,23 @@ struct codec_tensor *document_tensor(const struct codec_value *value) {
 struct codec_tensor *document_new_tensor(struct codec_document *document,
                                          const struct codec_value *value, attn_dtype dtype,
                                          int rank, void *first) {
-    struct record *record = allocate(document, sizeof *record);
-    if (record == NULL) {
+    struct codec_tensor *tensor = allocate(document, sizeof *tensor);
+    if (tensor == NULL) {
         return NULL;
     }
-    codec_tensor_init(&record->tensor, dtype, rank, first);
-    record->tensor.value = value;
-    record->next = NULL;
-    *(document->last_record != NULL ? &document->last_record->next : &document->first_record) =
-        record;
-    document->last_record = record;
+    codec_tensor_init(tensor, dtype, rank, first);
+    tensor->value = value;
+    *(document->last_tensor != NULL ? &document->last_tensor->next : &document->first_tensor) =
+        tensor;
+    document->last_tensor = tensor;
     document->tensors++;
-    set_type(to_change(value), cJSON_Raw)->valuestring = (char *)&record->tensor;
-    return &record->tensor;
+    set_type(to_change(value), cJSON_Raw)->valuestring = (char *)tensor;
+    return tensor;
 }
 
 struct codec_tensor *document_next_tensor(const struct codec_document *document,
                                           const struct codec_tensor *tensor) {
-    struct record *next = tensor == NULL ? document->first_record
-                                         : ((const struct record *)(const void *)tensor)->next;
-    return next != NULL ? &next->tensor : NULL;
+    return tensor == NULL ? document->first_tensor : tensor->next;
 }
 
 size_t document_tensor_count(const struct codec_document *document) {

@@ -1,9 +1,8 @@
 /*
  * number.h - decimal text to binary numbers and back, exactly and whatever the locale is. Before
  * they read, the callers check the grammar of JSON; before they write, they check that the number
- * is finite. number.c has the quick way to write a number, number_floats.inc that to write an
- * array, and decimal.h that to read one. number.cc, the only C++ of the project, does the rest with
- * libstdc++'s <charconv>.
+ * is finite. number_floats.inc has the quick way to write an array of floats, and decimal.h that to
+ * read a number. number.cc, the only C++ of the project, does the rest with libstdc++'s <charconv>.
  */
 #ifndef CODEC_NUMBER_H
 #define CODEC_NUMBER_H
@@ -24,7 +23,6 @@ enum {
 /* Reads text[0..size), which is a number by the grammar of RFC 8259, and rounds it to nearest, ties
  * to even. A number that is too small becomes a denormal or a zero, with its sign. A number that is
  * too large becomes an infinity with its sign, and the result is false. */
-bool number_read_float(const char *text, size_t size, float *out);
 bool number_read_double(const char *text, size_t size, double *out);
 
 /* Compares the magnitudes of a text and of the finite double nearest to it, which is not 0: above 0
@@ -51,16 +49,6 @@ char *number_write_floats_plain(char *out, const float *values, size_t count, si
 #define NUMBER_WIDE
 char *number_write_floats_wide(char *out, const float *values, size_t count, size_t row);
 #endif
-
-/* The functions of number.cc for number.c. Each gives the digits of a positive value as a whole
- * number and its power of ten: the shortest that read back, or `digits` of them. */
-struct number_digits {
-    uint64_t digits;
-    int power;
-};
-void number_exact_float(float value, struct number_digits *out);
-void number_exact_double(double value, struct number_digits *out);
-void number_exact_rounded(double value, int digits, struct number_digits *out);
 
 #ifdef __cplusplus
 }

@@ -19,7 +19,7 @@ enum {
     DEFAULT_BYTES = 1024 * 1024,
     DEFAULT_VALUES = 65536, /* each costs a node */
     DEFAULT_KEYS = 1024,    /* so few are compared one by one */
-    DEFAULT_ARRAYS = 4096,  /* each costs a buffer and a record */
+    DEFAULT_ARRAYS = 4096,  /* each costs a buffer and its struct */
 };
 
 /* ----------------------------------------------------------------------------------- structure */
