@@ -107,7 +107,8 @@ static void start_child(const struct criterion_test *test) {
     fprintf(stderr, "process %ld: %s/%s\n", (long)pid, test->category, test->name);
 }
 
-/* Waits for the end of a process. If its test failed, writes the name to `failed_tests` and returns 1. */
+/* Waits for the end of a process. If its test failed, writes the name to `failed_tests` and returns
+ * 1. */
 static int wait_for_one(FILE *failed_tests) {
     int status = 0;
     const pid_t pid = wait(&status);

@@ -12,10 +12,7 @@
 /* Draws a causal call of one head, whose decays are x. */
 static struct call draw_with(attn_dtype dtype, size_t n, size_t m, const double *x) {
     struct call c = draw_call(CAUSAL, dtype, 1, n, m, 2, 3);
-    c.decay = allocate(m, sizeof *c.decay);
-    for (size_t j = 0; j < m; j++) {
-        c.decay[j] = x[j];
-    }
+    c.decay = memcpy(keep_block(&c, m * sizeof *x), x, m * sizeof *x);
     return c;
 }
 
@@ -82,7 +79,7 @@ Test(decay, of_many_keys) {
         for (size_t j = KEYS; j-- > 0;) {
             running[j] = running[j + 1] + c.decay[j];
         }
-        c.bias = allocate(3 * (size_t)KEYS, sizeof *c.bias);
+        c.bias = keep_block(&c, 3 * KEYS * sizeof *c.bias);
         for (size_t i = 0; i < 3; i++) {
             for (size_t j = 0; j < KEYS; j++) {
                 const size_t end = KEYS - 2 + i;
@@ -93,9 +90,7 @@ Test(decay, of_many_keys) {
             }
         }
         struct call biased = copy_call(&c);
-        free(biased.decay);
         biased.decay = NULL;
-        free(c.bias);
         c.bias = NULL;
         for (size_t way = 0; way < 2; way++) {
             struct results is = run_call(&c, ways[way]), want = run_call(&biased, ways[way]);

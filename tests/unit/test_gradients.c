@@ -43,7 +43,7 @@ static void move_input(const attn_tensor *t, const double *start, const double *
 }
 
 /* Compares the derivative of the loss in a drawn direction with the gradient. Returns the error. */
-static double check_input(struct random_call *c, attn_plan *forward, const attn_plan *plan,
+static double check_input(struct call *c, attn_plan *forward, const attn_plan *plan,
                           const attn_upstream *up, const struct input *input) {
     const double step = 1e-5;
     const attn_tensor *t = input->tensor;
@@ -74,7 +74,7 @@ static double check_input(struct random_call *c, attn_plan *forward, const attn_
 
 /* Runs the tasks of a plan in another order, which must not change a byte of a gradient. If two
  * tasks of a phase added to one number, the order would change its sum. */
-static void expect_any_order(struct random_call *c, attn_plan *plan, uint64_t seed) {
+static void expect_any_order(struct call *c, attn_plan *plan, uint64_t seed) {
     const attn_result_tensor *parts[64];
     char *before[64];
     size_t count = 0, bytes[64];
@@ -97,7 +97,7 @@ static void expect_any_order(struct random_call *c, attn_plan *plan, uint64_t se
 
 /* Compares the gradients by all inputs of a call in float64 with differences. Returns the worst
  * error. */
-static double compare_differences(struct random_call *c, uint64_t seed, size_t *compared) {
+static double compare_differences(struct call *c, uint64_t seed, size_t *compared) {
     const bool softmax = c->options.normalization == ATTN_SOFTMAX;
     attn_upstream up = {0};
     struct input inputs[INPUTS];
@@ -131,12 +131,12 @@ Test(gradients, are_the_differences_of_a_loss, .timeout = 1200) {
     double worst = 0;
     size_t compared = 0;
     for (uint64_t seed = first; seed < first + test_scale(CALLS); seed++) {
-        struct random_call *c = malloc(sizeof *c);
+        struct call *c = malloc(sizeof *c);
         attn_plan_free(draw_random_call(c, seed));
         if (c->dtype == ATTN_FLOAT64) {
             worst = fmax(worst, compare_differences(c, seed, &compared));
         }
-        free_random_call(c);
+        free_call(c);
         free(c);
     }
     fprintf(stderr, "%zu gradients: worst error %.2g\n", compared, worst);
@@ -310,7 +310,7 @@ Test(gradients, of_long_calls, .timeout = 1200) {
 }
 
 /* Draws a call with projections whose gradients have several blocks along each side. */
-static void draw_wide_projections(struct random_call *c, attn_layout layout, bool per_head) {
+static void draw_wide_projections(struct call *c, attn_layout layout, bool per_head) {
     enum {
         ITEMS = 2,
         ROWS = 420,
@@ -359,12 +359,12 @@ static void draw_wide_projections(struct random_call *c, attn_layout layout, boo
 Test(gradients, of_wide_projections, .timeout = 1200) {
     size_t compared = 0;
     for (uint64_t kind = 0; kind < 2 && !too_slow(8, 420, 420, 160); kind++) {
-        struct random_call *c = calloc(1, sizeof *c);
+        struct call *c = calloc(1, sizeof *c);
         c->dtype = ATTN_FLOAT64;
         c->rng = (struct rng){77 + kind};
         draw_wide_projections(c, kind == 0 ? ATTN_IN_OUT : ATTN_OUT_IN, kind == 0);
         compare_differences(c, kind, &compared);
-        free_random_call(c);
+        free_call(c);
         free(c);
     }
 }
