@@ -402,11 +402,13 @@ Test(comparison, nan_and_infinities_are_counted_and_found) {
 
 /* The comparison is a text in the header, so the answer may have no tensor at all. */
 Test(comparison, an_answer_in_safetensors_may_have_no_tensor) {
-    static const struct binary_call call = {
-        "/attention",
-        "",
-        "[\"comparison\"]",
-        {{"Q", {2, 3}, 0}, {"K", {2, 3}, 0}, {"V", {2, 3}, 0}, {"expected.output", {2, 3}, 0}}};
+    static const struct binary_call call = {"/attention",
+                                            "",
+                                            "[\"comparison\"]",
+                                            {{"Q", {2, 3}, 0, NULL},
+                                             {"K", {2, 3}, 0, NULL},
+                                             {"V", {2, 3}, 0, NULL},
+                                             {"expected.output", {2, 3}, 0, NULL}}};
     size_t size;
     char *body = binary_safetensors(&call, "F32", &size), message[256];
     struct client_response response = daemon_ask_shared(
@@ -432,11 +434,11 @@ enum {
 static const struct binary_call large = {"/attention",
                                          "",
                                          "[\"comparison\"]",
-                                         {{"Q", {LARGE, 370, 8}, 0},
-                                          {"K", {LARGE, 370, 8}, 0},
-                                          {"V", {LARGE, 370, 8}, 0},
-                                          {"expected.scores", {LARGE, 370, 370}, 0},
-                                          {"expected.lse", {LARGE, 370}, 0}}};
+                                         {{"Q", {LARGE, 370, 8}, 0, NULL},
+                                          {"K", {LARGE, 370, 8}, 0, NULL},
+                                          {"V", {LARGE, 370, 8}, 0, NULL},
+                                          {"expected.scores", {LARGE, 370, 370}, 0, NULL},
+                                          {"expected.lse", {LARGE, 370}, 0, NULL}}};
 
 /* Returns the comparison of a large call by a daemon with this number of threads. Further calls
  * give the same one. */
@@ -468,7 +470,7 @@ Test(comparison, rows_as_long_as_a_task_are_compared) {
             "/softmax",
             "",
             NULL,
-            {{"X", {1, columns[i]}, 0}, {"expected.output", {1, columns[i]}, 0}}};
+            {{"X", {1, columns[i]}, 0, NULL}, {"expected.output", {1, columns[i]}, 0, NULL}}};
         size_t size;
         char *body = binary_safetensors(&call, "F32", &size);
         struct client_response response = daemon_ask_shared(
