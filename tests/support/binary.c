@@ -117,7 +117,7 @@ static void put_bytes(FILE *to, const struct binary_input *input, const char *ty
 static void put_nested(FILE *to, const struct binary_input *input, size_t axis, size_t *next) {
     if (axis == rank_of(input)) {
         const double number = element_of(input, (*next)++);
-        if ((input->kind & BINARY_HOLES) != 0 && *next % 4 == 0) {
+        if (number == -INFINITY || ((input->kind & BINARY_HOLES) != 0 && *next % 4 == 0)) {
             fputs(*next % 8 == 0 ? "null" : "-Infinity", to);
             return;
         }

@@ -66,8 +66,9 @@ void binary_put(FILE *to, const struct binary_input *input);
 char *binary_json(const struct binary_call *call, const char *dtype, size_t *size);
 
 /* The body in the Open Inference Protocol. `type` is the datatype of the inputs that are no mask:
- * "FP32", "FP64", "FP16", "BF16" or "FP8_E5M2". Input i is binary if bit i of `binary` is set. `more` are
- * members of the outermost object, such as "\"id\":\"7\",". *header is the length of the JSON. */
+ * "FP32", "FP64", "FP16", "BF16" or "FP8_E5M2". Input i is binary if bit i of `binary` is set.
+ * `more` are members of the outermost object, such as "\"id\":\"7\",". *header is the length of the
+ * JSON. */
 char *binary_inference(const struct binary_call *call, const char *type, unsigned binary,
                        const char *more, size_t *header, size_t *size);
 
