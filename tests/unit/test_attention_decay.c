@@ -40,23 +40,6 @@ Test(decay, large_ones_leave_the_others_exact) {
     }
 }
 
-/* A decay is not applied to the key at its own position. */
-Test(decay, counts_from_the_key_after) {
-    static const double x[] = {-4, -0.5, -0.25, -2};
-    static const double sums[4][4] = {{0}, {-0.5, 0}, {-0.75, -0.25, 0}, {-2.75, -2.25, -2, 0}};
-    struct call c = draw_with(ATTN_FLOAT64, 6, 4, x); /* two queries stand behind all keys */
-    struct results r = run_call(&c, ATTN_WANT(SCALED_SCORES) | ATTN_WANT(MASKED_SCORES));
-    for (size_t i = 0; i < 6; i++) {
-        for (size_t j = 0; j < 4 && j <= i; j++) {
-            const double scaled = r.of[ATTN_RESULT_SCALED_SCORES][i * 4 + j];
-            cr_expect_eq(r.of[ATTN_RESULT_MASKED_SCORES][i * 4 + j],
-                         scaled + sums[i < 4 ? i : 3][j]);
-        }
-    }
-    free_results(&r);
-    free_call(&c);
-}
-
 /* The decays of so many keys are added in several trees. */
 Test(decay, of_many_keys) {
     enum {
