@@ -11,13 +11,20 @@
 #include "support/rng.h"
 #include "support/scale.h"
 
-void *keep_block(struct call *c, size_t bytes) {
-    if ((c->block_count & (c->block_count + 1)) == 0) { /* the list is full: 0, 1, 3, 7, ... */
-        const size_t most = 2 * c->block_count + 1;
-        c->blocks = realloc(c->blocks, most * sizeof *c->blocks);
-        cr_assert_not_null(c->blocks);
+void *keep_bytes(struct kept *kept, size_t bytes) {
+    if ((kept->count & (kept->count + 1)) == 0) { /* the list is full: 0, 1, 3, 7, ... */
+        const size_t most = 2 * kept->count + 1;
+        kept->blocks = realloc(kept->blocks, most * sizeof *kept->blocks);
+        cr_assert_not_null(kept->blocks);
     }
-    return c->blocks[c->block_count++] = guarded_new(bytes);
+    return kept->blocks[kept->count++] = guarded_new(bytes);
+}
+
+void free_kept(struct kept *kept) {
+    while (kept->count > 0) {
+        guarded_free(kept->blocks[--kept->count]);
+    }
+    free(kept->blocks);
 }
 
 double epsilon(attn_dtype dtype) {
@@ -118,10 +125,7 @@ struct call draw_call(unsigned kind, attn_dtype dtype, size_t heads, size_t n, s
 }
 
 void free_call(struct call *c) {
-    while (c->block_count > 0) {
-        guarded_free(c->blocks[--c->block_count]);
-    }
-    free(c->blocks);
+    free_kept(&c->kept);
     *c = (struct call){0};
 }
 
@@ -192,8 +196,7 @@ static struct call part_of_call(const struct call *c, bool all, size_t b, size_t
     const size_t heads = all ? c->heads : 1, kv = all ? c->kv_heads : 1, items = all ? c->batch : 1;
     const size_t rows = items * heads * c->n, keys = items * kv * c->m, size = sizeof(double);
     struct call to = *c;
-    to.blocks = NULL;
-    to.block_count = 0;
+    to.kept = (struct kept){0};
     to.batch = items;
     to.heads = heads;
     to.kv_heads = kv;

@@ -40,6 +40,15 @@ enum {
     ALL = WINDOW | MASK | BIAS | SOFTCAP | ALIBI | GROUPED | SINK | LENGTHS | PAST | PADDING,
 };
 
+/* What is freed with a call. */
+struct kept {
+    void **blocks;
+    size_t count;
+};
+
+void *keep_bytes(struct kept *kept, size_t bytes);
+void free_kept(struct kept *kept);
+
 /* ------------------------------------------------------------------------------------- a call */
 
 enum {
@@ -104,12 +113,11 @@ struct call {
     attn_projection projections[MAX_HEADS];
     attn_tensor *tensors[80];
     size_t tensor_count;
-    void **blocks; /* what is freed with the call */
-    size_t block_count;
+    struct kept kept;
 };
 
-/* Allocates zeros that are freed with the call, and behind which nothing can be read. */
-void *keep_block(struct call *c, size_t bytes);
+/* Allocates zeros that are freed with a call of any kind, and behind which nothing can be read. */
+#define keep_block(call, bytes) keep_bytes(&(call)->kept, bytes)
 
 /* Returns 2^-24 or 2^-53: half a unit in the last place of 1. */
 double epsilon(attn_dtype dtype);
