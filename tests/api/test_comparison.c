@@ -95,18 +95,7 @@ static void compute(enum bug bug, matrix output, double weights[HEADS][ROWS][ROW
 
 /* Writes an array of three axes, of which the last has `columns` elements. */
 static void put(FILE *to, const char *name, const double *numbers, size_t columns) {
-    fprintf(to, "\"%s\":", name);
-    for (size_t head = 0; head < HEADS; head++) {
-        for (size_t row = 0; row < ROWS; row++) {
-            fputs(row > 0 ? ",[" : head > 0 ? ",[[" : "[[[", to);
-            for (size_t c = 0; c < columns; c++) {
-                fprintf(to, "%s%.17g", c > 0 ? "," : "", *numbers++);
-            }
-            fputc(']', to);
-        }
-        fputc(']', to);
-    }
-    fputc(']', to);
+    binary_put(to, &(struct binary_input){name, {HEADS, ROWS, columns}, 0, numbers});
 }
 
 /* Returns the body of a call that expects what the kernel computes; free(). */

@@ -80,8 +80,9 @@ static size_t width_of(const char *type) {
     return strcmp(type, "BOOL") == 0 ? 1 : strtoul(digits, NULL, 10) / 8; /* of F8_E5M2, 1 */
 }
 
-/* Writes a number that the type holds exactly, NaN, an infinity, or the largest number of the type
- * for a larger one. Types of at most 16 bits but BF16 have an exponent of 5 bits. */
+/* Writes a number, NaN, an infinity, or the largest number of the type for a larger one. It is
+ * rounded to F32 and BF16. Other types of at most 16 bits have an exponent of 5 bits, and hold it
+ * exactly. */
 static void put_number(FILE *to, double number, const char *type) {
     const size_t width = width_of(type);
     const bool brain = type[0] == 'B', wide = is_wide(type);
@@ -98,18 +99,28 @@ static void put_number(FILE *to, double number, const char *type) {
                                      (exponent == 0      ? 0
                                       : exponent == 0xFF ? 0x7C00 | fraction
                                                          : (exponent - 112) << 10 | fraction)),
-                   upper = brain ? (uint16_t)(narrow.bits >> 16) : half;
+                   upper = (uint16_t)((narrow.bits + 0x7FFF + (narrow.bits >> 16 & 1)) >> 16);
+    const uint16_t two = brain ? upper : half;
     const uint8_t byte = strcmp(type, "BOOL") == 0 ? number != 0 : (uint8_t)(half >> 8);
     fwrite(wide         ? (const void *)&number
            : width == 4 ? (const void *)&narrow
-           : width == 2 ? (const void *)&upper
+           : width == 2 ? (const void *)&two
                         : &byte,
            width, 1, to);
 }
 
+/* Returns the type of an input in safetensors. */
+static const char *own_type(const struct binary_input *input, const char *type) {
+    return is_mask(input)              ? "BOOL"
+           : input->kind & BINARY_F32  ? "F32"
+           : input->kind & BINARY_F64  ? "F64"
+           : input->kind & BINARY_BF16 ? "BF16"
+                                       : type;
+}
+
 static void put_bytes(FILE *to, const struct binary_input *input, const char *type) {
     for (size_t i = 0; i < binary_count(input); i++) {
-        put_number(to, element_of(input, i), is_mask(input) ? "BOOL" : type);
+        put_number(to, element_of(input, i), own_type(input, type));
     }
 }
 
@@ -292,8 +303,7 @@ char *binary_safetensors(const struct binary_call *call, const char *type, size_
         const size_t begin = count;
         put_bytes(data, input, type);
         fflush(data);
-        fprintf(to, ",\"%s\":{\"dtype\":\"%s\",\"shape\":", input->name,
-                is_mask(input) ? "BOOL" : type);
+        fprintf(to, ",\"%s\":{\"dtype\":\"%s\",\"shape\":", input->name, own_type(input, type));
         put_shape(to, input);
         fprintf(to, ",\"data_offsets\":[%zu,%zu]}", begin, count);
     }

@@ -21,7 +21,7 @@ struct binary_input {
     const char *name;      /* of a member of an object there is one: "expected.lse" */
     size_t shape[4];       /* ends with a 0 if there are fewer than four axes */
     unsigned kind;         /* bits BINARY_* */
-    const double *numbers; /* powers of two, NaN, infinities or larger than any of the type */
+    const double *numbers; /* those that FP16 and FP8_E5M2 do not have are larger than all theirs */
 };
 
 enum {
@@ -30,6 +30,9 @@ enum {
     BINARY_HOLES = 4,  /* JSON has null and -Infinity in place of some numbers */
     BINARY_DECAY = 8,  /* no number is above 0 */
     BINARY_SHARE = 16, /* the numbers are between 0 and 1/4 */
+    BINARY_F32 = 32,   /* in safetensors these have a type of their own */
+    BINARY_F64 = 64,
+    BINARY_BF16 = 128,
     BINARY_INPUTS = 40
 };
 
