@@ -127,3 +127,28 @@ void bind_and_run(struct call *c, attn_plan *plan) {
     bind_all(c, plan);
     cr_assert_eq(attn_plan_run(plan, &error), ATTN_OK, "%s", error.message);
 }
+
+void expect_same_parts(uint64_t seed, const attn_plan *a, const attn_plan *b, uint64_t results,
+                       const char *what) {
+    for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
+        for (size_t part = 0; part < attn_plan_parts(a, (attn_result)r); part++) {
+            const attn_result_tensor *x = attn_plan_tensor(a, (attn_result)r, part),
+                                     *y = attn_plan_tensor(b, (attn_result)r, part);
+            const attn_tensor t = attn_as_tensor(x);
+            size_t bytes;
+            cr_assert(attn_tensor_bytes(&t, &bytes));
+            cr_expect((results >> r & 1) == 0 || memcmp(x->data, y->data, bytes) == 0,
+                      "seed %llu: %s %s", (unsigned long long)seed,
+                      attn_result_name((attn_result)r), what);
+        }
+    }
+}
+
+void expect_any_order(struct call *c, uint64_t seed, const attn_plan *plan) {
+    attn_error error = {0};
+    attn_plan *backwards = plan_random_call(c, seed);
+    bind_all(c, backwards);
+    cr_assert_eq(run_backwards(backwards, &error), ATTN_OK, "%s", error.message);
+    expect_same_parts(seed, plan, backwards, UINT64_MAX, "depends on the order of tasks");
+    attn_plan_free(backwards);
+}

@@ -36,4 +36,12 @@ void bind_all(struct call *c, attn_plan *plan);
 /* Binds all results of a plan to memory of the call, and runs it. */
 void bind_and_run(struct call *c, attn_plan *plan);
 
+/* Expects that the results of two plans, of these sets, have the same bytes. */
+void expect_same_parts(uint64_t seed, const attn_plan *a, const attn_plan *b, uint64_t results,
+                       const char *what);
+
+/* Runs the tasks of a call in another order, which must not change a byte of the results of a plan
+ * that ran. If two tasks of a phase added to one number, the order would change its sum. */
+void expect_any_order(struct call *c, uint64_t seed, const attn_plan *plan);
+
 #endif
