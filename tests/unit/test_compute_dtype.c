@@ -13,6 +13,7 @@
 #include "attention_bounds.h"
 #include "random_gradients.h"
 #include "support/scale.h"
+#include "test_by_hand.h"
 #include "test_halves.h"
 
 static double *rounded_all(struct call *c, const double *x, size_t count) {
@@ -402,11 +403,8 @@ Test(compute_dtype, biases_of_given_rows_are_rounded) {
                                       .rotary = &rotary,
                                       .results = ATTN_WANT(PRESENT_K)};
         float keys[ROWS * COLUMNS];
-        attn_plan *plan;
-        cr_assert_eq(attn_plan_attention(&plan, &x, &x, &x, &options, NULL), ATTN_OK);
-        attn_plan_bind(plan, ATTN_RESULT_PRESENT_K, 0, keys);
-        cr_assert_eq(attn_plan_run(plan, NULL), ATTN_OK);
-        attn_plan_free(plan);
+        void *const data[ATTN_RESULT_COUNT] = {[ATTN_RESULT_PRESENT_K] = keys};
+        cr_assert_eq(plan_and_run(&x, &x, &x, &options, data, NULL), ATTN_OK);
         for (int i = 0; i < ROWS; i++) {
             double y[COLUMNS];
             for (int e = 0; e < COLUMNS; e++) {
@@ -437,12 +435,7 @@ static attn_status run_large(const struct large *n, attn_error *error, float *ou
     const attn_tensor added = {.data = bias, .rank = 2, .shape = {1, 2}};
     const attn_options options = {
         .compute_dtype = ATTN_COMPUTE_FLOAT16, .normalization = ATTN_UNNORMALIZED, .bias = &added};
-    attn_plan *plan;
-    cr_assert_eq(attn_plan_attention(&plan, &q, &keys, &values, &options, error), ATTN_OK);
-    attn_plan_bind(plan, ATTN_RESULT_OUTPUT, 0, out);
-    const attn_status status = attn_plan_run(plan, error);
-    attn_plan_free(plan);
-    return status;
+    return plan_and_run(&q, &keys, &values, &options, (void *[ATTN_RESULT_COUNT]){out}, error);
 }
 
 Test(compute_dtype, overflow_is_an_error) {
@@ -480,13 +473,9 @@ Test(compute_dtype, mean_over_heads_is_rounded) {
     float *const to[] = {mean, each};
     apart.flags = 0;
     for (int i = 0; i < 2; i++) {
-        attn_plan *plan;
-        cr_assert_eq(
-            attn_plan_attention(&plan, &matrix, &matrix, &matrix, i ? &apart : &options, NULL),
-            ATTN_OK);
-        attn_plan_bind(plan, ATTN_RESULT_WEIGHTS, 0, to[i]);
-        cr_assert_eq(attn_plan_run(plan, NULL), ATTN_OK);
-        attn_plan_free(plan);
+        void *const data[ATTN_RESULT_COUNT] = {[ATTN_RESULT_WEIGHTS] = to[i]};
+        cr_assert_eq(plan_and_run(&matrix, &matrix, &matrix, i ? &apart : &options, data, NULL),
+                     ATTN_OK);
     }
     for (int i = 0; i < 4; i++) {
         const double sum = (double)each[i] + (double)each[4 + i];

@@ -13,7 +13,7 @@
 #include "random_gradients.h"
 #include "support/rng.h"
 #include "support/scale.h"
-#include "test_halves.h"
+#include "test_by_hand.h"
 
 enum {
     MOST = 12 /* sequences of a drawn call */
@@ -386,13 +386,7 @@ static attn_status run_overflow(attn_error *error) {
     const attn_tensor q = {ones, ATTN_FLOAT32, 2, {6, 1}}, values = {v, ATTN_FLOAT32, 2, {6, 1}};
     const attn_sequences sequences = {3, (const size_t[]){2, 0, 4}, NULL};
     const attn_options options = {.sequences = &sequences, .normalization = ATTN_UNNORMALIZED};
-    attn_plan *plan;
-    attn_status status = attn_plan_attention(&plan, &q, &q, &values, &options, error);
-    cr_assert_eq(status, ATTN_OK, "%s", error->message);
-    attn_plan_bind(plan, ATTN_RESULT_OUTPUT, 0, out);
-    status = attn_plan_run(plan, error);
-    attn_plan_free(plan);
-    return status;
+    return plan_and_run(&q, &q, &values, &options, (void *[ATTN_RESULT_COUNT]){out}, error);
 }
 
 Test(sequences, errors_name_the_sequence) {
@@ -415,14 +409,10 @@ Test(sequences, may_all_have_no_keys) {
                                   .sink = &sink,
                                   .upstream = &upstream,
                                   .results = ATTN_WANT(OUTPUT) | ATTN_WANT(GRAD_SINK)};
-    attn_plan *plan;
     attn_error error = {0};
-    cr_assert_eq(attn_plan_attention(&plan, &q, &k, &k, &options, &error), ATTN_OK, "%s",
-                 error.message);
-    attn_plan_bind(plan, ATTN_RESULT_OUTPUT, 0, out);
-    attn_plan_bind(plan, ATTN_RESULT_GRAD_SINK, 0, sums);
-    cr_assert_eq(attn_plan_run(plan, &error), ATTN_OK, "%s", error.message);
-    attn_plan_free(plan);
+    void *const data[ATTN_RESULT_COUNT] = {
+        [ATTN_RESULT_OUTPUT] = out, [ATTN_RESULT_GRAD_SINK] = sums};
+    cr_assert_eq(plan_and_run(&q, &k, &k, &options, data, &error), ATTN_OK, "%s", error.message);
     cr_expect_arr_eq(out, ((double[]){0, 0, 0, 0}), sizeof out);
     cr_expect_arr_eq(sums, ((double[]){0, 0}), sizeof sums);
 }
@@ -446,18 +436,13 @@ static attn_status run_equal(float d, float *grad_sink, float *grad_b_v, attn_er
                                   .b_v = &b_v,
                                   .upstream = &upstream,
                                   .results = ATTN_WANT(GRAD_SINK) | ATTN_WANT(GRAD_B_V)};
-    attn_plan *plan;
+    void *const data[ATTN_RESULT_COUNT] = {
+        [ATTN_RESULT_GRAD_SINK] = grad_sink, [ATTN_RESULT_GRAD_B_V] = grad_b_v};
     for (size_t i = 0; i < EQUAL; i++) {
         lengths[i] = 1;
         grad[i] = d;
     }
-    attn_status status = attn_plan_attention(&plan, &q, &q, &q, &options, error);
-    cr_assert_eq(status, ATTN_OK, "%s", error->message);
-    attn_plan_bind(plan, ATTN_RESULT_GRAD_SINK, 0, grad_sink);
-    attn_plan_bind(plan, ATTN_RESULT_GRAD_B_V, 0, grad_b_v);
-    status = attn_plan_run(plan, error);
-    attn_plan_free(plan);
-    return status;
+    return plan_and_run(&q, &q, &q, &options, data, error);
 }
 
 /* The gradients by what all sequences share are sums, which may overflow. */
