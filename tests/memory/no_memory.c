@@ -6,7 +6,6 @@
  * after (promise 26). Starts, reloads, stored layers and the library alone are tried, too. Before
  * all that, the allocations of a small request are counted.
  */
-#include <dirent.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -144,8 +144,9 @@ struct results run_plan(attn_plan *plan, run_tasks *run) {
         r.of[i] = parts > 0 && r.status == ATTN_OK ? allocate(r.count[i], sizeof *r.of[i]) : NULL;
         for (size_t part = 0, at = 0; part < parts; part++) {
             const attn_tensor t = attn_as_tensor(attn_plan_tensor(plan, (attn_result)i, part));
-            for (size_t e = 0; r.of[i] != NULL && e < count_of(&t); e++) {
-                r.of[i][at++] = tensor_number(&t, e);
+            const size_t count = r.of[i] == NULL ? 0 : count_of(&t);
+            for (size_t e = 0; e < count; e++) {
+                r.of[i][at++] = number_of(t.data, t.dtype, e);
             }
             guarded_free(data[used++]);
         }

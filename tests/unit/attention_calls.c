@@ -17,12 +17,12 @@ void *keep_bytes(struct kept *kept, size_t bytes) {
         kept->blocks = realloc(kept->blocks, most * sizeof *kept->blocks);
         cr_assert_not_null(kept->blocks);
     }
-    return kept->blocks[kept->count++] = guarded_new(bytes);
+    return kept->blocks[kept->count++] = kept->heap ? allocate(1, bytes) : guarded_new(bytes);
 }
 
 void free_kept(struct kept *kept) {
     while (kept->count > 0) {
-        guarded_free(kept->blocks[--kept->count]);
+        (kept->heap ? free : guarded_free)(kept->blocks[--kept->count]);
     }
     free(kept->blocks);
 }
@@ -60,6 +60,7 @@ static double *round_numbers(struct call *c, size_t count) {
 struct call draw_call(unsigned kind, attn_dtype dtype, size_t heads, size_t n, size_t m, size_t d,
                       size_t d_v) {
     struct call c = {.dtype = dtype, .heads = heads, .n = n, .m = m, .d = d, .d_v = d_v};
+    c.kept.heap = true; /* the tensors of a run are copies */
     attn_options *o = &c.options;
     c.rng.state = ((uint64_t)kind << 40) + n * 1000003 + m * 1009 + d * 31 + d_v + 1;
     rng_bits(&c.rng);
@@ -196,7 +197,7 @@ static struct call part_of_call(const struct call *c, bool all, size_t b, size_t
     const size_t heads = all ? c->heads : 1, kv = all ? c->kv_heads : 1, items = all ? c->batch : 1;
     const size_t rows = items * heads * c->n, keys = items * kv * c->m, size = sizeof(double);
     struct call to = *c;
-    to.kept = (struct kept){0};
+    to.kept = (struct kept){.heap = true};
     to.batch = items;
     to.heads = heads;
     to.kv_heads = kv;

@@ -44,6 +44,8 @@ enum {
 struct kept {
     void **blocks;
     size_t count;
+    bool
+        heap; /* it is memory of malloc, which is faster; otherwise nothing behind it can be read */
 };
 
 void *keep_bytes(struct kept *kept, size_t bytes);
@@ -116,7 +118,7 @@ struct call {
     struct kept kept;
 };
 
-/* Allocates zeros that are freed with a call of any kind, and behind which nothing can be read. */
+/* Allocates zeros that are freed with a call of any kind. */
 #define keep_block(call, bytes) keep_bytes(&(call)->kept, bytes)
 
 /* Returns 2^-24 or 2^-53: half a unit in the last place of 1. */

@@ -3,7 +3,6 @@
  * many are taken, and names that stand for layers of two models.
  */
 #include <criterion/criterion.h>
-#include <dirent.h>
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
