@@ -91,8 +91,10 @@ Test(binary, chunks) {
 
 /* A body that is cut at any byte is never answered with a 200. */
 Test(binary, cuts_at_every_byte) {
-    static const struct binary_call call = {
-        "/attention", "\"scale\":2", "[\"lse\"]", {{"X", {2, 3}, 0}, {"mask", {2, 2}, 1}}};
+    static const struct binary_call call = {"/attention",
+                                            "\"scale\":2",
+                                            "[\"lse\"]",
+                                            {{"X", {2, 3}, 0, NULL}, {"mask", {2, 2}, 1, NULL}}};
     for (enum format format = 0; format < FORMATS; format++) {
         struct request q = make_request(format, &call, 16);
         for (size_t cut = 0; cut < q.size; cut++) {
@@ -165,7 +167,7 @@ static void expect_numbers(const struct request *q, const struct client_response
  * while it is sent. */
 Test(binary, slow_readers) {
     static const struct binary_call call = {
-        "/attention", "", "[\"weights\",\"output\"]", {{"X", {1000, 8}, 0}}};
+        "/attention", "", "[\"weights\",\"output\"]", {{"X", {1000, 8}, 0, NULL}}};
     static const int bits[] = {16, 32, 64};
     size_t size;
     char *body = binary_json(&call, "float32", &size);
@@ -196,7 +198,7 @@ Test(binary, slow_readers) {
 /* The same with JSON, which is made while it is sent. */
 Test(binary, slow_readers_of_json) {
     static const struct binary_call call = {
-        "/attention", "", "[\"weights\",\"output\"]", {{"X", {600, 8}, 0}}};
+        "/attention", "", "[\"weights\",\"output\"]", {{"X", {600, 8}, 0, NULL}}};
     static const char *const paths[] = {"/attention", "/v2/models/attention/infer"};
     for (size_t i = 0; i < COUNT(paths); i++) {
         struct slow_layer slow;
@@ -280,11 +282,11 @@ Test(binary_limits, memory_body_work_and_time) {
         struct binary_call call;
         int status;
     } rows[] = {
-        {"--max-memory", "64KiB", {"/attention", "", NULL, {{"X", {200, 8}, 0}}}, 413},
-        {"--max-memory", "256KiB", {"/softmax", "", NULL, {{"X", {300, 300}, 0}}}, 413},
-        {"--max-body", "4096", {"/attention", "", NULL, {{"X", {200, 8}, 0}}}, 413},
-        {"--max-work", "1000000", {"/attention", "", NULL, {{"X", {300, 8}, 0}}}, 413},
-        {"--compute-timeout", "0.001", {"/attention", "", NULL, {{"X", {1500, 64}, 0}}}, 503},
+        {"--max-memory", "64KiB", {"/attention", "", NULL, {{"X", {200, 8}, 0, NULL}}}, 413},
+        {"--max-memory", "256KiB", {"/softmax", "", NULL, {{"X", {300, 300}, 0, NULL}}}, 413},
+        {"--max-body", "4096", {"/attention", "", NULL, {{"X", {200, 8}, 0, NULL}}}, 413},
+        {"--max-work", "1000000", {"/attention", "", NULL, {{"X", {300, 8}, 0, NULL}}}, 413},
+        {"--compute-timeout", "0.001", {"/attention", "", NULL, {{"X", {1500, 64}, 0, NULL}}}, 503},
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
         daemon_start_with((const char *const[]){rows[i].option, rows[i].value, NULL});

@@ -95,18 +95,7 @@ static void compute(enum bug bug, matrix output, double weights[HEADS][ROWS][ROW
 
 /* Writes an array of three axes, of which the last has `columns` elements. */
 static void put(FILE *to, const char *name, const double *numbers, size_t columns) {
-    fprintf(to, "\"%s\":", name);
-    for (size_t head = 0; head < HEADS; head++) {
-        for (size_t row = 0; row < ROWS; row++) {
-            fputs(row > 0 ? ",[" : head > 0 ? ",[[" : "[[[", to);
-            for (size_t c = 0; c < columns; c++) {
-                fprintf(to, "%s%.17g", c > 0 ? "," : "", *numbers++);
-            }
-            fputc(']', to);
-        }
-        fputc(']', to);
-    }
-    fputc(']', to);
+    binary_put(to, &(struct binary_input){name, {HEADS, ROWS, columns}, 0, numbers});
 }
 
 /* Returns the body of a call that expects what the kernel computes; free(). */
@@ -402,11 +391,13 @@ Test(comparison, nan_and_infinities_are_counted_and_found) {
 
 /* The comparison is a text in the header, so the answer may have no tensor at all. */
 Test(comparison, an_answer_in_safetensors_may_have_no_tensor) {
-    static const struct binary_call call = {
-        "/attention",
-        "",
-        "[\"comparison\"]",
-        {{"Q", {2, 3}, 0}, {"K", {2, 3}, 0}, {"V", {2, 3}, 0}, {"expected.output", {2, 3}, 0}}};
+    static const struct binary_call call = {"/attention",
+                                            "",
+                                            "[\"comparison\"]",
+                                            {{"Q", {2, 3}, 0, NULL},
+                                             {"K", {2, 3}, 0, NULL},
+                                             {"V", {2, 3}, 0, NULL},
+                                             {"expected.output", {2, 3}, 0, NULL}}};
     size_t size;
     char *body = binary_safetensors(&call, "F32", &size), message[256];
     struct client_response response = daemon_ask_shared(
@@ -432,11 +423,11 @@ enum {
 static const struct binary_call large = {"/attention",
                                          "",
                                          "[\"comparison\"]",
-                                         {{"Q", {LARGE, 370, 8}, 0},
-                                          {"K", {LARGE, 370, 8}, 0},
-                                          {"V", {LARGE, 370, 8}, 0},
-                                          {"expected.scores", {LARGE, 370, 370}, 0},
-                                          {"expected.lse", {LARGE, 370}, 0}}};
+                                         {{"Q", {LARGE, 370, 8}, 0, NULL},
+                                          {"K", {LARGE, 370, 8}, 0, NULL},
+                                          {"V", {LARGE, 370, 8}, 0, NULL},
+                                          {"expected.scores", {LARGE, 370, 370}, 0, NULL},
+                                          {"expected.lse", {LARGE, 370}, 0, NULL}}};
 
 /* Returns the comparison of a large call by a daemon with this number of threads. Further calls
  * give the same one. */
@@ -468,7 +459,7 @@ Test(comparison, rows_as_long_as_a_task_are_compared) {
             "/softmax",
             "",
             NULL,
-            {{"X", {1, columns[i]}, 0}, {"expected.output", {1, columns[i]}, 0}}};
+            {{"X", {1, columns[i]}, 0, NULL}, {"expected.output", {1, columns[i]}, 0, NULL}}};
         size_t size;
         char *body = binary_safetensors(&call, "F32", &size);
         struct client_response response = daemon_ask_shared(

@@ -19,7 +19,6 @@
 enum {
     CALLS = 1500,
     TENSORS = 16,
-    OPTIONS = 16,
     KEYS = 340,
     ITEMS = 3
 };
@@ -32,26 +31,14 @@ enum garbage {
     GARBAGES
 };
 
-struct tensor {
-    const char *name;
-    int rank;
-    size_t shape[4];
-    double *numbers;
-    bool mask;
-};
-
 /* A call, and the keys of each batch item that are excluded. */
 struct call {
     struct rng rng;
-    const char *path;
     size_t type; /* of its numbers, in `types` */
-    struct tensor tensors[TENSORS];
+    struct binary_call call;
     size_t tensor_count;
-    struct {
-        const char *name;
-        char value[256];
-    } options[OPTIONS];
-    size_t option_count;
+    double *numbers[TENSORS]; /* of its inputs, owned */
+    char options[1024];
     size_t items, heads, kv_heads, n, m, past, d, d_v;
     bool packed, sequences, headed, projected;
     bool shows; /* results show what excluded rows hold */
@@ -61,12 +48,8 @@ struct call {
 
 static const struct {
     const char *inference, *safetensors;
-    size_t size;
-} types[] = {{"FP32", "F32", 4},
-             {"FP64", "F64", 8},
-             {"FP16", "F16", 2},
-             {"BF16", "BF16", 2},
-             {"FP8_E5M2", "F8_E5M2", 1}};
+} types[] = {
+    {"FP32", "F32"}, {"FP64", "F64"}, {"FP16", "F16"}, {"BF16", "BF16"}, {"FP8_E5M2", "F8_E5M2"}};
 
 /* ------------------------------------------------------------------------------------- drawing */
 
@@ -76,35 +59,34 @@ static size_t one_of(struct call *c, size_t count, const size_t *list) {
 #define ONE_OF(c, ...)                                                                             \
     one_of(c, sizeof((size_t[]){__VA_ARGS__}) / sizeof(size_t), (const size_t[]){__VA_ARGS__})
 
-static size_t count_of(const struct tensor *t) {
-    size_t count = 1;
-    for (int axis = 0; axis < t->rank; axis++) {
-        count *= t->shape[axis];
-    }
-    return count;
-}
-
 /* A power of two, which each type has. */
 static double draw_number(struct rng *rng) {
     const double number = ldexp(1, -(int)rng_between(rng, 0, 3));
     return rng_chance(rng, 8) ? 0 : rng_chance(rng, 2) ? number : -number;
 }
 
-/* Adds a tensor. Axes of 0 are left out. */
-static struct tensor *add(struct call *c, const char *name, const size_t shape[4]) {
-    struct tensor *t = &c->tensors[c->tensor_count++];
-    cr_assert_leq(c->tensor_count, (size_t)TENSORS);
-    *t = (struct tensor){.name = name};
-    for (int i = 0; i < 4; i++) {
+/* Adds a tensor, and returns its numbers. Axes of 0 are left out. */
+static double *add(struct call *c, const char *name, const size_t shape[4]) {
+    struct binary_input *t = &c->call.inputs[c->tensor_count];
+    cr_assert_lt(c->tensor_count, (size_t)TENSORS);
+    t->name = name;
+    for (int i = 0, rank = 0; i < 4; i++) {
         if (shape[i] != 0) {
-            t->shape[t->rank++] = shape[i];
+            t->shape[rank++] = shape[i];
         }
     }
-    t->numbers = malloc(count_of(t) * sizeof *t->numbers);
-    for (size_t i = 0; i < count_of(t); i++) {
-        t->numbers[i] = draw_number(&c->rng);
+    double *numbers = malloc(binary_count(t) * sizeof *numbers);
+    for (size_t i = 0; i < binary_count(t); i++) {
+        numbers[i] = draw_number(&c->rng);
     }
-    return t;
+    t->numbers = c->numbers[c->tensor_count++] = numbers;
+    return numbers;
+}
+
+static void free_call(struct call *c) {
+    for (size_t k = 0; k < c->tensor_count; k++) {
+        free(c->numbers[k]);
+    }
 }
 
 /* Adds rows of Q, K or V, or rows like them. */
@@ -121,10 +103,11 @@ static void add_rows(struct call *c, const char *name, size_t items, size_t head
 }
 
 static void set(struct call *c, const char *name, const char *value) {
-    c->options[c->option_count].name = name;
-    snprintf(c->options[c->option_count].value, sizeof c->options->value, "%s", value);
-    c->option_count++;
-    cr_assert_leq(c->option_count, (size_t)OPTIONS);
+    const size_t used = strlen(c->options);
+    const int size = snprintf(c->options + used, sizeof c->options - used, "%s\"%s\":%s",
+                              used > 0 ? "," : "", name, value);
+    cr_assert_lt((size_t)size, sizeof c->options - used);
+    c->call.options = c->options;
 }
 
 static void set_number(struct call *c, const char *name, size_t number) {
@@ -137,7 +120,7 @@ static void set_number(struct call *c, const char *name, size_t number) {
 static void draw_sequences(struct call *c) {
     const size_t half = c->m / 2, skipped = rng_between(&c->rng, 0, half);
     char text[256];
-    if (strcmp(c->path, "/linear-attention") == 0) {
+    if (strcmp(c->call.path, "/linear-attention") == 0) {
         snprintf(text, sizeof text, "[[%zu]]", c->n);
     } else {
         snprintf(text, sizeof text, "[[%zu,0],[%zu,%zu]]", c->n, c->m - skipped, skipped);
@@ -150,7 +133,7 @@ static void draw_sequences(struct call *c) {
 
 static void draw_exclusions(struct call *c) {
     const size_t keys = c->past + c->m;
-    const bool linear = strcmp(c->path, "/linear-attention") == 0;
+    const bool linear = strcmp(c->call.path, "/linear-attention") == 0;
     char text[256] = "[";
     cr_assert_gt(keys, 0);
     if (c->sequences) {
@@ -172,13 +155,13 @@ static void draw_exclusions(struct call *c) {
     if (!linear && (!lengths || rng_chance(&c->rng, 2))) {
         const size_t lines = rng_chance(&c->rng, 2) ? 1 : c->items, all = lines * keys;
         cr_assert(all > 0 && c->items <= ITEMS && keys <= KEYS);
-        struct tensor *t = add(c, "key_padding", (size_t[]){0, 0, lines, keys});
-        t->mask = true;
+        double *exists = add(c, "key_padding", (size_t[]){0, 0, lines, keys});
+        c->call.inputs[c->tensor_count - 1].kind = BINARY_MASK;
         for (size_t i = 0; i < all; i++) {
-            t->numbers[i] = i == 0 || rng_chance(&c->rng, 2);
+            exists[i] = i == 0 || rng_chance(&c->rng, 2);
         }
         for (size_t i = 0; i < c->items * keys; i++) {
-            c->excluded[i / keys][i % keys] |= t->numbers[i % all] == 0;
+            c->excluded[i / keys][i % keys] |= exists[i % all] == 0;
         }
     }
 }
@@ -201,9 +184,9 @@ static void draw_form(struct call *c) {
     static const char *const paths[] = {"/attention", "/attention", "/multi-head-attention",
                                         "/linear-attention"};
     struct rng *rng = &c->rng;
-    c->path = paths[rng_between(rng, 0, 3)];
-    const bool projected = strcmp(c->path, "/multi-head-attention") == 0,
-               linear = strcmp(c->path, "/linear-attention") == 0;
+    c->call.path = paths[rng_between(rng, 0, 3)];
+    const bool projected = strcmp(c->call.path, "/multi-head-attention") == 0,
+               linear = strcmp(c->call.path, "/linear-attention") == 0;
     c->sequences = !projected && rng_chance(rng, 4);
     c->items = c->sequences || rng_chance(rng, 2) ? 1 : rng_between(rng, 2, ITEMS);
     c->headed = c->items > 1 || rng_chance(rng, 2);
@@ -237,9 +220,9 @@ static void draw_form(struct call *c) {
 }
 
 static void draw_options(struct call *c) {
-    static const char *const halves[] = {"float16", "bfloat16"};
+    static const char *const halves[] = {"\"float16\"", "\"bfloat16\""};
     struct rng *rng = &c->rng;
-    const bool linear = strcmp(c->path, "/linear-attention") == 0;
+    const bool linear = strcmp(c->call.path, "/linear-attention") == 0;
     c->gradients = rng_chance(rng, 2);
     if (linear) {
         if (rng_chance(rng, 2)) {
@@ -284,7 +267,7 @@ static void draw_options(struct call *c) {
 /* -------------------------------------------------------------------------------- the garbage */
 
 /* Returns the first key of a tensor of keys or values, or SIZE_MAX if it is none. */
-static size_t first_key(const struct call *c, const struct tensor *t) {
+static size_t first_key(const struct call *c, const struct binary_input *t) {
     static const char *const present[] = {"K", "V", "context", "value_context"};
     for (size_t i = 0; i < 4; i++) {
         if (strcmp(t->name, present[i]) == 0) {
@@ -294,16 +277,24 @@ static size_t first_key(const struct call *c, const struct tensor *t) {
     return strncmp(t->name, "past_", 5) == 0 ? 0 : SIZE_MAX;
 }
 
+static int rank_of(const struct binary_input *t) {
+    int rank = 0;
+    while (rank < 4 && t->shape[rank] != 0) {
+        rank++;
+    }
+    return rank;
+}
+
 /* Is number i of a tensor of keys or values in an excluded row? */
-static bool is_excluded(const struct call *c, const struct tensor *t, size_t i) {
-    const bool heads_follow = c->sequences && t->rank == 3,
+static bool is_excluded(const struct call *c, const struct binary_input *t, size_t i) {
+    const bool heads_follow = c->sequences && rank_of(t) == 3,
                has_heads = c->headed && !c->packed && t->name[0] != 'c' && t->name[0] != 'v';
-    const int row = heads_follow ? 0 : t->rank - 2;
-    size_t columns = t->shape[t->rank - 1] * (heads_follow ? t->shape[1] : 1);
+    const int rank = rank_of(t), row = heads_follow ? 0 : rank - 2;
+    size_t columns = t->shape[rank - 1] * (heads_follow ? t->shape[1] : 1);
     const size_t place = i / columns, heads = has_heads && !heads_follow ? c->kv_heads : 1,
                  item = place / t->shape[row] / heads,
                  key = first_key(c, t) + place % t->shape[row],
-                 items = count_of(t) / columns / t->shape[row] / heads;
+                 items = binary_count(t) / columns / t->shape[row] / heads;
     bool all = true;
     for (size_t b = 0; b < c->items; b++) {
         all = all && (c->excluded[b][key] || (items > 1 && b != item));
@@ -326,10 +317,10 @@ static double draw_garbage(struct rng *rng, enum garbage garbage) {
 static size_t put_garbage(struct call *c, enum garbage garbage) {
     size_t count = 0;
     for (size_t k = 0; k < c->tensor_count; k++) {
-        struct tensor *t = &c->tensors[k];
-        for (size_t i = 0; first_key(c, t) != SIZE_MAX && i < count_of(t); i++) {
+        const struct binary_input *t = &c->call.inputs[k];
+        for (size_t i = 0; first_key(c, t) != SIZE_MAX && i < binary_count(t); i++) {
             if (is_excluded(c, t, i)) {
-                t->numbers[i] = draw_garbage(&c->rng, garbage);
+                c->numbers[k][i] = draw_garbage(&c->rng, garbage);
                 count++;
             }
         }
@@ -341,10 +332,10 @@ static size_t put_garbage(struct call *c, enum garbage garbage) {
  * there is one. */
 static bool put_nan(struct call *c) {
     for (size_t k = 0; k < c->tensor_count; k++) {
-        struct tensor *t = &c->tensors[k];
-        const size_t some = rng_between(&c->rng, 0, count_of(t) - 1);
+        const struct binary_input *t = &c->call.inputs[k];
+        const size_t some = rng_between(&c->rng, 0, binary_count(t) - 1);
         if (first_key(c, t) != SIZE_MAX && !is_excluded(c, t, some)) {
-            t->numbers[some] = (double)NAN;
+            c->numbers[k][some] = (double)NAN;
             return true;
         }
     }
@@ -353,110 +344,24 @@ static bool put_nan(struct call *c) {
 
 /* ----------------------------------------------------------------------------------- the bodies */
 
-/* Writes a power of two, NaN, an infinity, or the largest number of the type for a larger one. */
-static void write_number(FILE *to, double number, size_t type) {
-    const double most[] = {0x1.fffffep127, 0x1p1000, 65504, 0x1.fep127, 57344};
-    number = isfinite(number) && fabs(number) > most[type] ? copysign(most[type], number) : number;
-    const float narrow = (float)number;
-    uint32_t bits;
-    memcpy(&bits, &narrow, sizeof bits);
-    const uint32_t sign = bits >> 16 & 0x8000, exponent = bits >> 23 & 0xFF;
-    uint16_t half =
-        (uint16_t)(sign | (exponent == 0      ? 0
-                           : exponent == 0xFF ? 0x7C00 | (bits >> 13 & 0x3FF)
-                                              : (exponent - 112) << 10 | (bits >> 13 & 0x3FF)));
-    uint16_t brain = (uint16_t)(bits >> 16);
-    uint8_t byte = (uint8_t)(half >> 8);
-    const void *const forms[] = {&narrow, &number, &half, &brain, &byte};
-    fwrite(forms[type], types[type].size, 1, to);
-}
-
-static void write_tensors(FILE *to, const struct call *c) {
-    for (size_t k = 0; k < c->tensor_count; k++) {
-        const struct tensor *t = &c->tensors[k];
-        for (size_t i = 0; i < count_of(t); i++) {
-            if (t->mask) {
-                fputc(t->numbers[i] != 0, to);
-            } else {
-                write_number(to, t->numbers[i], c->type);
-            }
-        }
-    }
-}
-
-/* Writes options. A text that holds JSON has its quotes escaped. */
-static void write_options(FILE *to, const struct call *c, bool texts) {
-    for (size_t i = 0; i < c->option_count; i++) {
-        const char *value = c->options[i].value;
-        const bool text =
-            texts || (strcmp(value, "true") != 0 && (value[0] < '0' || value[0] > '9'));
-        fprintf(to, "%s\"%s\":%s", i > 0 ? "," : "", c->options[i].name, text ? "\"" : "");
-        for (; *value != '\0'; value++) {
-            fprintf(to, "%s%c", *value == '"' ? "\\" : "", *value);
-        }
-        fputs(text ? "\"" : "", to);
-    }
-}
-
-static void write_shape(FILE *to, const struct tensor *t) {
-    for (int axis = 0; axis < t->rank; axis++) {
-        fprintf(to, "%c%zu", axis > 0 ? ',' : '[', t->shape[axis]);
-    }
-    fputc(']', to);
-}
-
 static struct client_response ask_safetensors(const struct call *c) {
-    char *head, *bytes;
-    size_t head_size, byte_count, size, at = 0;
-    FILE *to = open_memstream(&head, &head_size), *data = open_memstream(&bytes, &byte_count);
-    fputs("{\"__metadata__\":{", to);
-    write_options(to, c, true);
-    fputc('}', to);
-    for (size_t k = 0; k < c->tensor_count; k++) {
-        const struct tensor *t = &c->tensors[k];
-        const size_t width = t->mask ? 1 : types[c->type].size, end = at + width * count_of(t);
-        fprintf(to, ",\"%s\":{\"dtype\":\"%s\",\"shape\":", t->name,
-                t->mask ? "BOOL" : types[c->type].safetensors);
-        write_shape(to, t);
-        fprintf(to, ",\"data_offsets\":[%zu,%zu]}", at, end);
-        at = end;
-    }
-    fputc('}', to);
-    write_tensors(data, c);
-    fclose(to);
-    fclose(data);
-    char *body = binary_file(head, bytes, byte_count, &size);
+    size_t size;
+    char *body = binary_safetensors(&c->call, types[c->type].safetensors, &size);
     struct client_response response = daemon_ask_shared(
-        "POST", c->path, "Content-Type: application/vnd.safetensors\r\n", body, size);
-    free(head);
-    free(bytes);
+        "POST", c->call.path, "Content-Type: application/vnd.safetensors\r\n", body, size);
     free(body);
     return response;
 }
 
 static struct client_response ask_inference(const struct call *c) {
-    char *body, path[64], headers[128];
-    size_t size;
-    FILE *to = open_memstream(&body, &size);
-    fputs("{\"parameters\":{\"binary_data_output\":true,", to);
-    write_options(to, c, false);
-    fputs("},\"inputs\":[", to);
-    for (size_t k = 0; k < c->tensor_count; k++) {
-        const struct tensor *t = &c->tensors[k];
-        const size_t width = t->mask ? 1 : types[c->type].size;
-        fprintf(to, "%s{\"name\":\"%s\",\"datatype\":\"%s\",\"shape\":", k > 0 ? "," : "", t->name,
-                t->mask ? "BOOL" : types[c->type].inference);
-        write_shape(to, t);
-        fprintf(to, ",\"parameters\":{\"binary_data_size\":%zu}}", width * count_of(t));
-    }
-    fputs("]}", to);
-    fflush(to);
+    char path[64], headers[128], options[2048];
+    size_t header, size;
+    const struct binary_call call = binary_with(&c->call, "\"binary_data_output\":true", options);
+    char *body = binary_inference(&call, types[c->type].inference, ~0u, "", &header, &size);
     snprintf(headers, sizeof headers,
              "Content-Type: application/octet-stream\r\nInference-Header-Content-Length: %zu\r\n",
-             size);
-    write_tensors(to, c);
-    fclose(to);
-    snprintf(path, sizeof path, "/v2/models%s/infer", c->path);
+             header);
+    snprintf(path, sizeof path, "/v2/models%s/infer", c->call.path);
     struct client_response response = daemon_ask_shared("POST", path, headers, body, size);
     free(body);
     return response;
@@ -466,16 +371,14 @@ static struct client_response ask_inference(const struct call *c) {
 
 /* Asks a call of many keys, with a NaN at the begin of each of these rows of K. */
 static struct client_response ask_long(size_t row, size_t other) {
-    struct call c = {.rng = {7}, .path = "/attention", .items = 1};
+    struct call c = {.rng = {7}, .call.path = "/attention", .items = 1};
     add(&c, "Q", (size_t[]){0, 0, 1, 32});
-    struct tensor *k = add(&c, "K", (size_t[]){0, 0, 80000, 32});
+    double *k = add(&c, "K", (size_t[]){0, 0, 80000, 32});
     add(&c, "V", (size_t[]){0, 0, 80000, 1});
     set(&c, "lengths", "[79990]");
-    k->numbers[32 * row] = k->numbers[32 * other] = (double)NAN;
+    k[32 * row] = k[32 * other] = (double)NAN;
     struct client_response response = ask_safetensors(&c);
-    for (size_t i = 0; i < c.tensor_count; i++) {
-        free(c.tensors[i].numbers);
-    }
+    free_call(&c);
     return response;
 }
 
@@ -513,9 +416,7 @@ Test(excluded, promise_19_rows_may_hold_anything) {
             }
             client_response_free(&zeros);
         }
-        for (size_t k = 0; k < c.tensor_count; k++) {
-            free(c.tensors[k].numbers);
-        }
+        free_call(&c);
     }
     cr_expect_gt(asked, (size_t)CALLS);
     cr_expect_gt(refused, (size_t)CALLS / 4);

@@ -1,9 +1,9 @@
 /*
- * test_extremes.c - promise 19: an answer holds finite numbers. The test sends random calls with
- * numbers at the ends of their range, with queries that may attend to nothing, with biases of minus
- * infinity, and with gradients. Each gets a 200 without NaN and infinity, or a 422 that says what
- * is not finite. In a 200, null stands only for minus infinity, and only in masked_scores and lse.
- * The test knows the service by its socket only.
+ * test_extremes.c - promise 19: an answer holds finite numbers. The test sends drawn calls of all
+ * endpoints and options with numbers at the ends of their range, with queries that may attend to
+ * nothing, with biases of minus infinity, and with gradients. Each gets a 200 without NaN and
+ * infinity, or a 422 that says what is not finite. In a 200, null stands only for minus infinity,
+ * and only in masked_scores and lse. The test knows the service by its socket only.
  */
 #include <criterion/criterion.h>
 #include <float.h>
@@ -14,8 +14,8 @@
 
 #include "support/client.h"
 #include "support/daemon.h"
+#include "support/drawn.h"
 #include "support/json.h"
-#include "support/rng.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
@@ -23,183 +23,94 @@ enum {
     CALLS = 20000
 };
 
-static const char *const extremes32[] = {"1e30",  "-1e30", "3.4e38", "-3.4e38", "1e19", "-1e19",
-                                         "1e-38", "1e-45", "-1e-45", "0",       "-0",   "1e10",
-                                         "700",   "-700",  "1",      "-1",      "0.5"};
-static const char *const extremes64[] = {"1e300",  "-1e300", "1.7e308", "-1.7e308", "1e154",
-                                         "-1e154", "5e-324", "1e-308",  "-0",       "1e30",
-                                         "7000",   "-7000",  "1",       "0.5"};
+static const double extremes32[] = {1e30, -1e30, 3.4e38, -3.4e38, 1e19, -1e19, 1e-38, 1e-45, -1e-45,
+                                    0,    -0.0,  1e10,   700,     -700, 1,     -1,    0.5};
+static const double extremes64[] = {1e300,  -1e300, 1.7e308, -1.7e308, 1e154, -1e154, 5e-324,
+                                    1e-308, -0.0,   1e30,    7000,     -7000, 1,      0.5};
 
-static const char *const decays[] = {"null", "-Infinity", "0", "-0", "-1e-45", "-3.4e38", "-700"};
+static const double decays[] = {-INFINITY, 0, -0.0, -1e-45, -3.4e38, -700};
 
-/* The state from which a call is drawn. */
-struct draw {
+/* How the numbers of a call are drawn. */
+struct ends {
     struct rng rng;
     bool float64, tame; /* tame: most numbers are ordinary, so that many calls have a result */
-    FILE *to;
 };
 
-static void put_number(struct draw *d) {
-    if (d->tame && !rng_chance(&d->rng, 8)) {
-        fprintf(d->to, "%.3g", rng_normal(&d->rng) * 10);
-    } else if (d->float64) {
-        fputs(extremes64[rng_between(&d->rng, 0, COUNT(extremes64) - 1)], d->to);
-    } else {
-        fputs(extremes32[rng_between(&d->rng, 0, COUNT(extremes32) - 1)], d->to);
+static double draw_extreme(struct ends *e) {
+    if (e->tame && !rng_chance(&e->rng, 8)) {
+        return rng_normal(&e->rng) * 10;
     }
+    return e->float64 ? extremes64[rng_between(&e->rng, 0, COUNT(extremes64) - 1)]
+                      : extremes32[rng_between(&e->rng, 0, COUNT(extremes32) - 1)];
 }
 
-static void put_element(struct draw *d, char kind) {
-    if (kind == 'm') { /* an element of a mask */
-        fputs(rng_chance(&d->rng, 2) ? "true" : "false", d->to);
-    } else if (kind == 'd' && rng_chance(&d->rng, 2)) { /* an element of decay */
-        fprintf(d->to, "-%.3g", fabs(rng_normal(&d->rng)));
-    } else if (kind == 'd') {
-        fputs(decays[rng_between(&d->rng, 0, COUNT(decays) - 1)], d->to);
-    } else if (kind == 'b' && rng_chance(&d->rng, 4)) {
-        fputs(rng_chance(&d->rng, 2) ? "null" : "-Infinity", d->to);
-    } else {
-        put_number(d);
-    }
+static double draw_decay(struct ends *e) {
+    return rng_chance(&e->rng, 2) ? -fabs(rng_normal(&e->rng))
+                                  : decays[rng_between(&e->rng, 0, COUNT(decays) - 1)];
 }
 
-static void put_matrix(struct draw *d, const char *name, char kind, size_t rows, size_t columns) {
-    fprintf(d->to, ",\"%s\":[", name);
-    for (size_t i = 0; i < rows; i++) {
-        for (size_t j = 0; j < columns; j++) {
-            fputs(j > 0 ? "," : i > 0 ? ",[" : "[", d->to);
-            put_element(d, kind);
+/* Gives a matrix such numbers, unless it has those of another range. They are owned by the caller;
+ * NULL if there are none. */
+static double *put_extremes(struct ends *e, struct binary_input *input) {
+    static const char *const others[] = {"positions", "rotary_cos", "rotary_sin"};
+    for (size_t i = 0; i < COUNT(others); i++) {
+        if (strcmp(input->name, others[i]) == 0) {
+            return NULL;
         }
-        fputs("]", d->to);
     }
-    fputs("]", d->to);
+    if ((input->kind & (BINARY_MASK | BINARY_SHARE)) != 0) {
+        return NULL;
+    }
+    double *numbers = malloc(binary_count(input) * sizeof *numbers);
+    for (size_t i = 0; i < binary_count(input); i++) {
+        numbers[i] = (input->kind & BINARY_DECAY) != 0 ? draw_decay(e) : draw_extreme(e);
+    }
+    return numbers;
 }
 
-static void put_options(struct draw *d, size_t queries, size_t keys, bool none) {
-    static const char *const causal[] = {"true", "false", "\"bottom_right\""};
-    if (rng_chance(&d->rng, 3)) {
-        put_matrix(d, "mask", 'm', queries, keys);
-    }
-    if (rng_chance(&d->rng, 3)) {
-        put_matrix(d, "bias", 'b', queries, keys);
-    }
-    if (rng_chance(&d->rng, 3)) {
-        fprintf(d->to, ",\"causal\":%s", causal[rng_between(&d->rng, 0, 2)]);
-    }
-    if (rng_chance(&d->rng, 6)) {
-        fprintf(d->to, ",\"window\":[%zu,0]", rng_between(&d->rng, 0, 3));
-    }
-    if (rng_chance(&d->rng, 6)) {
-        fprintf(d->to, ",\"lengths\":[%zu]", rng_between(&d->rng, 0, keys));
-    }
-    if (rng_chance(&d->rng, 4)) {
-        fputs(",\"scale\":", d->to);
-        put_number(d);
-    }
-    if (rng_chance(&d->rng, 6)) {
-        fprintf(d->to, ",\"softcap\":%s", rng_chance(&d->rng, 2) ? "30" : "1e-30");
-    }
-    if (rng_chance(&d->rng, 6)) {
-        fputs(",\"alibi\":[", d->to);
-        put_number(d);
-        fputs("]", d->to);
-    }
-    if (!none && rng_chance(&d->rng, 6)) {
-        fputs(",\"sink\":", d->to);
-        put_number(d);
-    }
-    if (rng_chance(&d->rng, 4)) {
-        fprintf(d->to, ",\"digits\":%zu", rng_between(&d->rng, 1, 17));
+/* Adds an option that the call does not have. Only softcap must not be negative. */
+static void add_extreme(struct ends *e, struct drawn_call *drawn, const char *option) {
+    char *end = drawn->options + strlen(drawn->options);
+    if (strstr(drawn->options, option) == NULL && rng_chance(&e->rng, 4)) {
+        const double number = draw_extreme(e);
+        sprintf(end, "%s\"%s\":%.17g", end > drawn->options ? "," : "", option,
+                strcmp(option, "softcap") == 0 ? fabs(number) : number);
     }
 }
 
-/* Writes gradients of results. Returns the names of the gradients by inputs, which begin with a
- * comma. */
-static const char *put_gradients(struct draw *d, size_t queries, size_t keys, size_t columns,
-                                 bool projected) {
-    if (!rng_chance(&d->rng, 3)) {
-        return "";
+/* Has a call other rules: for the ends of compute_dtype, for words, or for what is expected? */
+static bool has_other_rules(const struct drawn_call *drawn) {
+    bool has = drawn->words || strstr(drawn->options, "compute_dtype") != NULL;
+    for (const struct binary_input *input = drawn->call.inputs; input->name != NULL; input++) {
+        has |= strncmp(input->name, "expected.", 9) == 0;
     }
-    put_matrix(d, "grad_output", 'x', queries, columns);
-    if (rng_chance(&d->rng, 3)) {
-        put_matrix(d, "grad_weights", 'x', queries, keys);
-    }
-    return projected ? ",\"grad_X\",\"grad_W_Q\",\"grad_W_V\",\"grad_W_O\",\"grad_context\""
-                     : ",\"grad_Q\",\"grad_K\",\"grad_V\"";
+    return has;
 }
 
-/* Writes the matrices and options of linear attention. */
-static void put_linear(struct draw *d, size_t rows, size_t depth, size_t columns) {
-    put_matrix(d, "Q", 'x', rows, depth);
-    put_matrix(d, "K", 'x', rows, depth);
-    put_matrix(d, "V", 'x', rows, columns);
-    const bool gated = rng_chance(&d->rng, 2);
-    if (gated) {
-        put_matrix(d, "decay", 'd', rows, depth);
+/* Draws a body, which is owned, for a path. */
+static char *draw_body(struct ends *e, const char *path, size_t *size) {
+    double *numbers[BINARY_INPUTS] = {0};
+    struct drawn_call drawn;
+    do {
+        draw_call(&e->rng, path, true, &drawn);
+    } while (has_other_rules(&drawn));
+    for (size_t i = 0; drawn.call.inputs[i].name != NULL; i++) {
+        drawn.call.inputs[i].numbers = numbers[i] = put_extremes(e, &drawn.call.inputs[i]);
     }
-    if (rng_chance(&d->rng, 2)) {
-        fputs(",\"beta\":[", d->to);
-        for (size_t i = 0; i < rows; i++) {
-            fprintf(d->to, "%s%.3g", i > 0 ? "," : "", 2 * rng_uniform(&d->rng));
-        }
-        fputs("]", d->to);
+    if (strcmp(path, "/softmax") != 0) {
+        add_extreme(e, &drawn, "scale");
     }
-    if (rng_chance(&d->rng, 3)) {
-        put_matrix(d, "past_state", 'x', depth, columns);
+    if (strstr(path, "attention") == path + 1 || strstr(path, "self") != NULL) {
+        add_extreme(e, &drawn, "softcap");
     }
-    fprintf(
-        d->to,
-        ",\"normalize_QK\":%s,\"return\":[\"output\",\"weights\",\"present_state\",\"states\"%s]}",
-        rng_chance(&d->rng, 2) ? "true" : "false", gated ? ",\"decays\"" : "");
-}
-
-/* Writes a call. Returns the path to send it to. */
-static const char *put_call(struct draw *d) {
-    static const size_t sizes[] = {1, 2, 3, 4, 5, 17, 33};
-    const size_t queries = sizes[rng_between(&d->rng, 0, COUNT(sizes) - 1)];
-    const size_t keys = sizes[rng_between(&d->rng, 0, COUNT(sizes) - 1)];
-    const size_t depth = rng_between(&d->rng, 1, 9), columns = rng_between(&d->rng, 1, 5);
-    const bool projected = rng_chance(&d->rng, 4), none = rng_chance(&d->rng, 6);
-    fprintf(d->to, "{\"dtype\":\"%s\"", d->float64 ? "float64" : "float32");
-    if (rng_chance(&d->rng, 8)) {
-        put_matrix(d, "X", 'x', queries, depth);
-        fprintf(d->to, ",\"axis\":%zu}", rng_between(&d->rng, 0, 1));
-        return "/softmax";
+    if (strstr(drawn.options, "\"sigmoid\"") != NULL) {
+        add_extreme(e, &drawn, "sigmoid_bias");
     }
-    if (rng_chance(&d->rng, 6)) {
-        put_linear(d, queries, depth, columns);
-        return "/linear-attention";
+    char *body = binary_json(&drawn.call, e->float64 ? "float64" : "float32", size);
+    for (size_t i = 0; i < BINARY_INPUTS; i++) {
+        free(numbers[i]);
     }
-    if (projected) {
-        put_matrix(d, "X", 'x', queries, depth);
-        put_matrix(d, "context", 'x', keys, depth);
-        put_matrix(d, "W_Q", 'x', depth, 2);
-        put_matrix(d, "W_K", 'x', depth, 2);
-        put_matrix(d, "W_V", 'x', depth, columns);
-        put_matrix(d, "W_O", 'x', columns, 3);
-    } else {
-        put_matrix(d, "Q", 'x', queries, depth);
-        put_matrix(d, "K", 'x', keys, depth);
-        put_matrix(d, "V", 'x', keys, columns);
-    }
-    put_options(d, queries, keys, none);
-    const bool sigmoid = none && rng_chance(&d->rng, 2);
-    if (sigmoid) {
-        fputs(",\"sigmoid_bias\":", d->to);
-        put_number(d);
-    }
-    const char *gradients = put_gradients(d, queries, keys, projected ? 3 : columns, projected);
-    const char *other = sigmoid ? "sigmoid" : rng_chance(&d->rng, 2) ? "none" : "stick_breaking";
-    fprintf(d->to, ",\"normalization\":\"%s\"", none ? other : "softmax");
-    if (gradients[0] != '\0' && rng_chance(&d->rng, 2)) {
-        fprintf(d->to, ",\"return\":[%s]}", gradients + 1);
-    } else {
-        fprintf(d->to,
-                ",\"return\":[\"output\",\"weights\",\"scores\",\"scaled_scores\","
-                "\"masked_scores\",\"statistics\"%s%s]}",
-                none ? "" : ",\"lse\",\"entropy\",\"top_k\"", gradients);
-    }
-    return projected ? "/self-attention" : "/attention";
+    return body;
 }
 
 /* Says whether every number is finite in the dtype of the call, and null stands only where it
@@ -243,22 +154,21 @@ static void expect_finite(const char *body, bool float64, const struct client_re
 
 Test(extremes, promise_19_answers_are_finite, .timeout = 1200) {
     struct client_connection connection;
-    struct draw d = {.rng = {19}};
+    struct ends e = {.rng = {19}};
     size_t finite = 0;
     daemon_start(NULL);
     cr_assert(client_open(&connection, the_daemon.port));
     for (size_t i = 0; i < CALLS; i++) {
+        static const char *const paths[] = {"/attention", "/attention", "/self-attention",
+                                            "/linear-attention", "/softmax"};
         struct client_response response;
-        char *body;
+        const char *path = paths[rng_between(&e.rng, 0, COUNT(paths) - 1)];
         size_t size;
-        d.to = open_memstream(&body, &size);
-        cr_assert_not_null(d.to);
-        d.float64 = rng_chance(&d.rng, 3);
-        d.tame = rng_chance(&d.rng, 2);
-        const char *path = put_call(&d);
-        fclose(d.to);
+        e.float64 = rng_chance(&e.rng, 3);
+        e.tame = rng_chance(&e.rng, 2);
+        char *body = draw_body(&e, path, &size);
         cr_assert(client_post(&connection, path, body, size, &response), "%s: no answer", body);
-        expect_finite(body, d.float64, &response, &finite);
+        expect_finite(body, e.float64, &response, &finite);
         client_response_free(&response);
         free(body);
     }

@@ -122,11 +122,11 @@ Test(inference, words) {
         struct binary_call call = {paths[path],
                                    NULL,
                                    "[\"weights\",\"output\"]",
-                                   {{"embedding", {count + 1, 4}, 0},
-                                    {path > 0 ? "W_Q" : NULL, {4, 4}, 0},
-                                    {"W_K", {4, 4}, 0},
-                                    {"W_V", {4, 4}, 0},
-                                    {"W_O", {4, 4}, 0}}};
+                                   {{"embedding", {count + 1, 4}, 0, NULL},
+                                    {path > 0 ? "W_Q" : NULL, {4, 4}, 0, NULL},
+                                    {"W_K", {4, 4}, 0, NULL},
+                                    {"W_V", {4, 4}, 0, NULL},
+                                    {"W_O", {4, 4}, 0, NULL}}};
         char text[4096];
         size_t size = (size_t)sprintf(text, "%s\"text\":\"\\u00e9", path > 1 ? "\"heads\":2," : "");
         for (size_t k = 1; k < count; k++) {

@@ -32,16 +32,19 @@ static void serve(void) {
 static const struct binary_call weights = {"/multi-head-attention",
                                            "\"heads\":4,\"kv_heads\":2",
                                            NULL,
-                                           {{"X", {2, 5, 8}, 0},
-                                            {"W_Q", {8, 8}, 0},
-                                            {"W_K", {8, 4}, 0},
-                                            {"W_V", {8, 4}, 0},
-                                            {"W_O", {8, 6}, 0},
-                                            {"b_Q", {8}, 0},
-                                            {"b_O", {6}, 0},
-                                            {"mask", {5, 5}, 1}}};
+                                           {{"X", {2, 5, 8}, 0, NULL},
+                                            {"W_Q", {8, 8}, 0, NULL},
+                                            {"W_K", {8, 4}, 0, NULL},
+                                            {"W_V", {8, 4}, 0, NULL},
+                                            {"W_O", {8, 6}, 0, NULL},
+                                            {"b_Q", {8}, 0, NULL},
+                                            {"b_O", {6}, 0, NULL},
+                                            {"mask", {5, 5}, 1, NULL}}};
 static const struct binary_call small_call = {
-    "/layers/small.attention/attention", "", NULL, {{"X", {2, 5, 8}, 0}, {"mask", {5, 5}, 1}}};
+    "/layers/small.attention/attention",
+    "",
+    NULL,
+    {{"X", {2, 5, 8}, 0, NULL}, {"mask", {5, 5}, 1, NULL}}};
 
 static void put_weights(const char *name, const struct binary_call *call, const char *type) {
     size_t size;
@@ -383,13 +386,13 @@ Test(layers, have_no_gradients_of_what_they_store) {
     static const struct binary_call own = {"",
                                            "\"heads\":1",
                                            NULL,
-                                           {{"W_Q", {2, 2}, 0},
-                                            {"W_K", {2, 2}, 0},
-                                            {"W_V", {2, 2}, 0},
-                                            {"W_O", {2, 2}, 0},
-                                            {"norm_Q", {2}, 0},
-                                            {"norm_K", {2}, 0},
-                                            {"b_V", {2}, 0}}};
+                                           {{"W_Q", {2, 2}, 0, NULL},
+                                            {"W_K", {2, 2}, 0, NULL},
+                                            {"W_V", {2, 2}, 0, NULL},
+                                            {"W_O", {2, 2}, 0, NULL},
+                                            {"norm_Q", {2}, 0, NULL},
+                                            {"norm_K", {2}, 0, NULL},
+                                            {"b_V", {2}, 0, NULL}}};
     static const struct {
         const char *rest;
         int status;
@@ -433,7 +436,7 @@ Test(layers, have_a_scale_that_a_request_may_replace) {
         "",
         "\"heads\":2,\"scale\":0",
         NULL,
-        {{"W_Q", {2, 2}, 0}, {"W_K", {2, 2}, 0}, {"W_V", {2, 2}, 0}}};
+        {{"W_Q", {2, 2}, 0, NULL}, {"W_K", {2, 2}, 0, NULL}, {"W_V", {2, 2}, 0, NULL}}};
     static const struct {
         const char *scale, *equal;
     } rows[] = {{"", "{\"weights\":[[[0.5,0.5],[0.5,0.5]],[[0.5,0.5],[0.5,0.5]]]}"},
@@ -583,8 +586,8 @@ Test(layers, follow_the_folder) {
     serve_small();
     struct cJSON *before = ask_call(&small_call, "float64");
     struct binary_call call = weights;
-    call.inputs[4] = (struct binary_input){"W_O", {8, 3}, 0}; /* an output of other columns */
-    call.inputs[6] = (struct binary_input){"b_O", {3}, 0};
+    call.inputs[4] = (struct binary_input){"W_O", {8, 3}, 0, NULL}; /* an output of other columns */
+    call.inputs[6] = (struct binary_input){"b_O", {3}, 0, NULL};
     put_weights("small.safetensors", &call, "F32");
     struct cJSON *expected = ask_call(&call, "float64"), *after;
     for (;;) {
@@ -640,12 +643,12 @@ Test(layers, have_room_for_a_large_matrix) {
     static const struct binary_call large = {"/multi-head-attention",
                                              "\"heads\":4",
                                              NULL,
-                                             {{"X", {1, 512}, 0},
-                                              {"W_Q", {512, 512}, 0},
-                                              {"W_K", {512, 512}, 0},
-                                              {"W_V", {512, 512}, 0}}};
+                                             {{"X", {1, 512}, 0, NULL},
+                                              {"W_Q", {512, 512}, 0, NULL},
+                                              {"W_K", {512, 512}, 0, NULL},
+                                              {"W_V", {512, 512}, 0, NULL}}};
     static const struct binary_call question_of_large = {
-        "/layers/large.attention/attention", "", NULL, {{"X", {1, 512}, 0}}};
+        "/layers/large.attention/attention", "", NULL, {{"X", {1, 512}, 0, NULL}}};
     put_weights("large.safetensors", &large, "F32");
     serve();
     expect_answer("POST", "/v2/repository/models/large.attention/load", NULL, "", 200, "");
@@ -661,10 +664,10 @@ Test(layers, fit_their_memory) {
     static const struct binary_call large = {"/multi-head-attention",
                                              "\"heads\":4",
                                              "[\"output\"]",
-                                             {{"X", {2, 100}, 0},
-                                              {"W_Q", {100, 500}, 0},
-                                              {"W_K", {100, 500}, 0},
-                                              {"W_V", {100, 500}, 0}}};
+                                             {{"X", {2, 100}, 0, NULL},
+                                              {"W_Q", {100, 500}, 0, NULL},
+                                              {"W_K", {100, 500}, 0, NULL},
+                                              {"W_V", {100, 500}, 0, NULL}}};
     struct cJSON *expected, *answer;
     char path[64];
     for (int i = 0; i < 3; i++) {
@@ -674,14 +677,14 @@ Test(layers, fit_their_memory) {
     layer_folder_serve((const char *const[]){"--layers-memory", "1MiB", NULL});
     expected = ask_call(&large, "float32");
     for (int i = 0; i < 9; i++) {
-        struct binary_call call = {path, "", "[\"output\"]", {{"X", {2, 100}, 0}}};
+        struct binary_call call = {path, "", "[\"output\"]", {{"X", {2, 100}, 0, NULL}}};
         snprintf(path, sizeof path, "/layers/l%d.attention/attention", i % 3);
         answer = ask_call(&call, "float32");
         cr_expect(are_close(answer, expected, 1e-5), "turn %d", i);
         json_free(answer);
     }
     json_free(expected);
-    struct binary_call wide = {path, "", "[\"output\"]", {{"X", {2, 100}, 0}}};
+    struct binary_call wide = {path, "", "[\"output\"]", {{"X", {2, 100}, 0, NULL}}};
     size_t size;
     char *body = binary_json(&wide, "float64", &size);
     expect_answer("POST", path, NULL, body, 413, "--layers-memory");

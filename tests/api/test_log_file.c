@@ -4,7 +4,6 @@
  * the files of its log.
  */
 #include <criterion/criterion.h>
-#include <dirent.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +13,7 @@
 
 #include "support/client.h"
 #include "support/daemon.h"
+#include "support/descriptors.h"
 #include "support/wait.h"
 
 static char *read_log(const char *path) {
@@ -104,32 +104,20 @@ Test(daemon, logs_requests) {
     rmdir(folder);
 }
 
-static size_t count_descriptors(void) {
-    char path[64];
-    size_t count = 0;
-    snprintf(path, sizeof path, "/proc/%ld/fd", (long)the_daemon.pid);
-    DIR *folder = opendir(path);
-    cr_assert_not_null(folder);
-    while (readdir(folder) != NULL) {
-        count++;
-    }
-    closedir(folder);
-    return count;
-}
-
 /* Each SIGHUP opens the log anew and closes the file before. */
 Test(daemon, a_reopened_log_leaves_no_descriptor) {
     char folder[] = "/tmp/attentiond-log-XXXXXX", path[64];
     cr_assert_not_null(mkdtemp(folder));
     snprintf(path, sizeof path, "%s/log", folder);
     daemon_start((const char *const[]){"--log-file", path, NULL});
-    const size_t before = count_descriptors();
+    const size_t before = count_descriptors((long)the_daemon.pid);
     for (int i = 0; i < 10; i++) {
         unlink(path);
         kill(the_daemon.pid, SIGHUP);
         WAIT_UNTIL(access(path, F_OK) == 0);
     }
-    WAIT_UNTIL(count_descriptors() <= before); /* the last one is closed a moment later */
+    /* The last one is closed a moment later. */
+    WAIT_UNTIL(count_descriptors((long)the_daemon.pid) <= before);
     daemon_end();
     unlink(path);
     rmdir(folder);

@@ -4,7 +4,6 @@
  * compute in double and round where a kernel of their type rounds. The tests know the service by
  * its socket only. `make search-verdicts` draws such kernels.
  */
-#define _GNU_SOURCE /* open_memstream */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdint.h>
@@ -12,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "support/binary.h"
 #include "support/client.h"
 #include "support/daemon.h"
 #include "support/json.h"
@@ -168,98 +168,48 @@ static void compute_kernel(double (*product)(double)) {
 
 /* --------------------------------------------------------------------------------- the question */
 
-/* A tensor of a request. */
-struct sent {
-    const char *name, *type; /* "BF16", "F32" or "F64" */
-    const double *numbers;
-    size_t rank, shape[3];
-};
-
-static size_t numbers_of(const struct sent *sent) {
-    size_t count = 1;
-    for (size_t axis = 0; axis < sent->rank; axis++) {
-        count *= sent->shape[axis];
-    }
-    return count;
-}
-
-static void write_tensor(FILE *to, const struct sent *sent) {
-    for (size_t i = 0; i < numbers_of(sent); i++) {
-        const float narrow = (float)sent->numbers[i];
-        uint32_t bits;
-        memcpy(&bits, &narrow, sizeof bits);
-        if (sent->type[0] == 'B') { /* the bits after the first 16 decide how it is rounded */
-            const uint16_t half = (uint16_t)((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
-            fwrite(&half, sizeof half, 1, to);
-        } else if (strcmp(sent->type, "F32") == 0) {
-            fwrite(&narrow, sizeof narrow, 1, to);
-        } else {
-            fwrite(&sent->numbers[i], sizeof(double), 1, to);
-        }
-    }
-}
-
-/* Sends tensors, with more options, such as "\"computed_in\":\"tf32\",". Returns the status, and
- * the comparison of the first expected tensor, owned by *json. */
-static int ask_verdict(const struct sent *tensors, size_t count, const char *options,
-                       struct cJSON **json, const struct cJSON **result) {
-    char *head, *body;
-    size_t size, at = 0, bytes;
-    FILE *to = open_memstream(&head, &size);
-    fprintf(to, "{\"__metadata__\":{%s\"return\":\"[\\\"comparison\\\"]\",\"causal\":\"true\"}",
-            options);
-    for (size_t i = 0; i < count; i++) {
-        const size_t width = tensors[i].type[0] == 'B'             ? 2
-                             : strcmp(tensors[i].type, "F32") == 0 ? 4
-                                                                   : 8;
-        fprintf(to, ",\"%s\":{\"dtype\":\"%s\",\"shape\":[", tensors[i].name, tensors[i].type);
-        for (size_t axis = 0; axis < tensors[i].rank; axis++) {
-            fprintf(to, "%s%zu", axis > 0 ? "," : "", tensors[i].shape[axis]);
-        }
-        bytes = numbers_of(&tensors[i]) * width;
-        fprintf(to, "],\"data_offsets\":[%zu,%zu]}", at, at + bytes);
-        at += bytes;
-    }
-    fprintf(to, "}");
-    fclose(to);
-    to = open_memstream(&body, &bytes);
-    const uint64_t length = size;
-    fwrite(&length, sizeof length, 1, to);
-    fwrite(head, 1, size, to);
-    for (size_t i = 0; i < count; i++) {
-        write_tensor(to, &tensors[i]);
-    }
-    fclose(to);
+/* Sends tensors, with options. Returns the status, and the comparison of the first expected tensor,
+ * owned by *json. */
+static int ask_verdict(const struct binary_call *call, const char *type, struct cJSON **json,
+                       const struct cJSON **result) {
+    size_t size;
+    char *body = binary_safetensors(call, type, &size);
     struct client_response response = daemon_ask_shared(
-        "POST", "/attention",
-        "Content-Type: application/vnd.safetensors\r\nAccept: application/json\r\n", body, bytes);
+        "POST", call->path,
+        "Content-Type: application/vnd.safetensors\r\nAccept: application/json\r\n", body, size);
     *json = json_parse(response.body, response.size);
     *result = json_first(json_get(json_get(*json, "comparison"), "results"));
     cr_assert_not_null(*result, "%d %s", response.status, response.body);
     const int status = response.status;
     client_response_free(&response);
-    free(head);
     free(body);
     return status;
 }
 
+#define MATRIX                                                                                     \
+    { HEADS, ROWS, COLUMNS }
+#define ALL "\"causal\":true,\"fail_on_difference\":true"
+
 /* Expects the verdict on one result. A right one has the status 200, and any other one 409. A
  * message holds `text`, unless that is NULL. */
-static void expect(const char *what, const struct sent *expected, const char *input_type,
+static void expect(const char *what, const struct binary_input *expected, const char *input_type,
                    const char *options, const char *verdict, const char *text) {
-    const struct sent tensors[] = {
-        *expected,
-        {"Q", input_type, c.q, 3, {HEADS, ROWS, COLUMNS}},
-        {"K", input_type, c.k, 3, {HEADS, ROWS, COLUMNS}},
-        {"V", input_type, c.v, 3, {HEADS, ROWS, COLUMNS}},
-        {"bias", input_type, c.bias, 2, {ROWS, ROWS}},
-        {"grad_output", input_type, c.upstream, 3, {HEADS, ROWS, COLUMNS}}};
-    const bool gradient = strstr(expected->name, "grad") != NULL;
     char all[256];
+    struct binary_call call = {"/attention",
+                               all,
+                               "[\"comparison\"]",
+                               {*expected,
+                                {"Q", MATRIX, 0, c.q},
+                                {"K", MATRIX, 0, c.k},
+                                {"V", MATRIX, 0, c.v},
+                                {"bias", {ROWS, ROWS}, 0, c.bias}}};
     struct cJSON *json;
     const struct cJSON *result;
-    snprintf(all, sizeof all, "%s\"fail_on_difference\":\"true\",", options);
-    const int status = ask_verdict(tensors, gradient ? 6 : 5, all, &json, &result);
+    if (strstr(expected->name, "grad") != NULL) {
+        call.inputs[5] = (struct binary_input){"grad_output", MATRIX, 0, c.upstream};
+    }
+    snprintf(all, sizeof all, "%s" ALL, options);
+    const int status = ask_verdict(&call, input_type, &json, &result);
     const char *got = json_text(json_get(result, "verdict"));
     const char *message = json_text(json_get(result, "message"));
     cr_expect(strstr(verdict, got) != NULL, "%s: %s, %s", what, got, message ? message : "");
@@ -272,17 +222,16 @@ static void expect(const char *what, const struct sent *expected, const char *in
 #define WIDE    "\"dtype\":\"float64\","
 #define ROUNDED "rounded equal"
 #define WRONG   "wrong"
-#define OF_HEADS                                                                                   \
-    3, {                                                                                           \
-        HEADS, ROWS, COLUMNS                                                                       \
-    }
 
-static const struct sent output = {"expected.output", "BF16", c.output, OF_HEADS},
-                         weights = {"expected.weights", "BF16", c.weights, 3, {HEADS, ROWS, ROWS}},
-                         lse = {"expected.lse", "F32", c.lse, 2, {HEADS, ROWS}},
-                         grad_q = {"expected.grad_Q", "BF16", c.grad_q, OF_HEADS},
-                         grad_k = {"expected.grad_K", "BF16", c.grad_k, OF_HEADS},
-                         grad_v = {"expected.grad_V", "BF16", c.grad_v, OF_HEADS};
+static const struct binary_input output = {"expected.output", MATRIX, BINARY_BF16, c.output},
+                                 weights = {"expected.weights",
+                                            {HEADS, ROWS, ROWS},
+                                            BINARY_BF16,
+                                            c.weights},
+                                 lse = {"expected.lse", {HEADS, ROWS}, BINARY_F32, c.lse},
+                                 grad_q = {"expected.grad_Q", MATRIX, BINARY_BF16, c.grad_q},
+                                 grad_k = {"expected.grad_K", MATRIX, BINARY_BF16, c.grad_k},
+                                 grad_v = {"expected.grad_V", MATRIX, BINARY_BF16, c.grad_v};
 
 static void multiply(double *x, size_t first, size_t end, double factor) {
     for (size_t i = first; i < end; i++) {
@@ -293,7 +242,7 @@ static void multiply(double *x, size_t first, size_t end, double factor) {
 /* --------------------------------------------------------------------------------- the verdicts */
 
 Test(verdicts, right_kernels_of_each_type_are_rounded) {
-    const struct sent all[] = {output, weights, lse, grad_q, grad_k, grad_v};
+    const struct binary_input all[] = {output, weights, lse, grad_q, grad_k, grad_v};
     const size_t count = sizeof all / sizeof *all;
     for (int shifted = 0; shifted < 2; shifted++) {
         draw_call(shifted == 1 ? 5 : 0, 1e-6);
@@ -304,8 +253,8 @@ Test(verdicts, right_kernels_of_each_type_are_rounded) {
         }
         compute_kernel(exactly);
         for (size_t i = 0; i < count; i++) {
-            struct sent wide = all[i];
-            wide.type = "F64";
+            struct binary_input wide = all[i];
+            wide.kind = BINARY_F64;
             expect(wide.name, &wide, "F64", WIDE, ROUNDED, NULL);
             expect(wide.name, &wide, "F32", "", ROUNDED, NULL);
         }
@@ -354,7 +303,8 @@ Test(verdicts, a_large_column_hides_no_other) {
 Test(verdicts, a_finite_mask_hides_no_error) {
     const double masks[] = {-1e9, -3.3895313892515355e38}; /* the least number of bfloat16 */
     for (size_t i = 0; i < 2; i++) {
-        struct sent masked = {"expected.masked_scores", "BF16", c.scores, 3, {HEADS, ROWS, ROWS}};
+        struct binary_input masked = {
+            "expected.masked_scores", {HEADS, ROWS, ROWS}, BINARY_BF16, c.scores};
         draw_call(0, 1);
         for (size_t row = 0; row < ROWS; row++) { /* row 9 is padding */
             for (size_t j = 0; j < ROWS; j++) {
@@ -379,7 +329,8 @@ Test(verdicts, a_finite_mask_hides_no_error) {
 
 /* A rounded weight moves no score, though its score may be far below 1. */
 Test(verdicts, small_scores_are_judged_by_their_size) {
-    struct sent masked = {"expected.masked_scores", "BF16", c.scores, 3, {HEADS, ROWS, ROWS}};
+    struct binary_input masked = {
+        "expected.masked_scores", {HEADS, ROWS, ROWS}, BINARY_BF16, c.scores};
     draw_call(0, 1);
     multiply(c.q, 0, NUMBERS, 0x1p-10);
     memset(c.bias, 0, sizeof c.bias);
@@ -391,8 +342,8 @@ Test(verdicts, small_scores_are_judged_by_their_size) {
 
 /* A kernel that forgets half of the keys doubles every weight. */
 Test(verdicts, lse_is_judged_by_what_it_means_for_weights) {
-    struct sent narrow = lse;
-    narrow.type = "BF16";
+    struct binary_input narrow = lse;
+    narrow.kind = BINARY_BF16;
     draw_call(0, 1);
     compute_kernel(bfloat16);
     expect("lse", &narrow, "BF16", WIDE, ROUNDED, NULL);
@@ -418,8 +369,8 @@ Test(verdicts, gradients_of_a_small_loss_are_judged_by_their_size) {
 }
 
 Test(verdicts, a_coarser_type_is_named) {
-    struct sent narrow = output;
-    narrow.type = "F32";
+    struct binary_input narrow = output;
+    narrow.kind = BINARY_F32;
     draw_call(0, 1);
     compute_kernel(bfloat16);
     expect("bfloat16", &narrow, "F32", "", WRONG, "in bfloat16 it would be rounded");
@@ -445,7 +396,7 @@ Test(verdicts, nearly_equal_weights_are_rounded_alike) {
 /* Cutting off makes all numbers smaller. So the errors of a row do not cancel, and those of `delta`
  * least of all. */
 Test(verdicts, kernels_of_tf32_may_cut_digits_off) {
-    const struct sent all[] = {output, lse, grad_q, grad_k, grad_v};
+    const struct binary_input all[] = {output, lse, grad_q, grad_k, grad_v};
     struct rng rng = {8};
     draw_call(0, 1);
     for (size_t i = 0; i < NUMBERS; i++) {
@@ -454,12 +405,12 @@ Test(verdicts, kernels_of_tf32_may_cut_digits_off) {
     }
     compute_kernel(tf32_cut_off);
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        struct sent narrow = all[i];
-        narrow.type = "F32";
+        struct binary_input narrow = all[i];
+        narrow.kind = BINARY_F32;
         expect(narrow.name, &narrow, "F32", "\"computed_in\":\"tf32\",", ROUNDED, NULL);
     }
-    struct sent wrong = grad_q;
-    wrong.type = "F32";
+    struct binary_input wrong = grad_q;
+    wrong.kind = BINARY_F32;
     multiply(c.grad_q, NUMBERS / 2, NUMBERS, 1.05);
     expect("half of grad_Q * 1.05", &wrong, "F32", "\"computed_in\":\"tf32\",", WRONG, "grad_Q");
 }
@@ -513,8 +464,8 @@ Test(verdicts, numbers_in_json_have_the_type_that_the_request_says) {
 }
 
 Test(verdicts, a_float32_call_is_compared_with_exact_results) {
-    struct sent wide = output;
-    wide.type = "F32";
+    struct binary_input wide = output;
+    wide.kind = BINARY_F32;
     draw_call(0, 1);
     multiply(c.q, 0, NUMBERS, 128); /* scores of some hundreds */
     compute_kernel(exactly);
@@ -523,7 +474,7 @@ Test(verdicts, a_float32_call_is_compared_with_exact_results) {
 
 Test(verdicts, shifted_rows_and_transposed_heads_are_named) {
     static double moved[PAIRS];
-    struct sent sent = output;
+    struct binary_input sent = output;
     draw_call(0, 1);
     compute_kernel(bfloat16);
     sent.numbers = moved;
@@ -548,23 +499,23 @@ Test(verdicts, shifted_rows_and_transposed_heads_are_named) {
 
 /* A tolerance decides alone, and it changes no verdict. */
 Test(verdicts, a_tolerance_decides_if_it_is_given) {
-    const struct sent tensors[] = {output,
-                                   {"Q", "BF16", c.q, OF_HEADS},
-                                   {"K", "BF16", c.k, OF_HEADS},
-                                   {"V", "BF16", c.v, OF_HEADS}};
     static const char *const tolerances[] = {"0.3", "1e-9"};
     draw_call(0, 1);
     compute_kernel(bfloat16);
     multiply(c.output, 0, NUMBERS, 1.1);
     for (size_t i = 0; i < 2; i++) {
         char options[256];
+        const struct binary_call call = {
+            "/attention",
+            options,
+            "[\"comparison\"]",
+            {output, {"Q", MATRIX, 0, c.q}, {"K", MATRIX, 0, c.k}, {"V", MATRIX, 0, c.v}}};
         struct cJSON *json;
         const struct cJSON *result;
         snprintf(options, sizeof options,
-                 WIDE "\"fail_on_difference\":\"true\","
-                      "\"tolerance\":\"{\\\"absolute\\\":%s,\\\"relative\\\":%s}\",",
-                 tolerances[i], tolerances[i]);
-        cr_expect_eq(ask_verdict(tensors, 4, options, &json, &result), i == 0 ? 200 : 409);
+                 WIDE ALL ",\"tolerance\":{\"absolute\":%s,\"relative\":%s}", tolerances[i],
+                 tolerances[i]);
+        cr_expect_eq(ask_verdict(&call, "BF16", &json, &result), i == 0 ? 200 : 409);
         cr_expect_str_eq(json_text(json_get(result, "verdict")), "wrong");
         json_free(json);
     }

@@ -52,9 +52,10 @@ void shape_write(const struct shape *s, char *line) {
     }
 }
 
-bool shape_read(struct shape *s, const char *line) {
+/* Reads the members in a line. Returns false if one has no such name. */
+static bool shape_fill(struct shape *s, const char *line) {
     memset(s, 0, sizeof *s);
-    while (*line != '\0' && *line != '\n') {
+    for (line += strspn(line, " "); *line != '\0' && *line != '\n';) {
         const size_t length = strcspn(line, "=");
         size_t field = 0;
         while (field < FIELDS && (strlen(fields[field].name) != length ||
@@ -68,6 +69,13 @@ bool shape_read(struct shape *s, const char *line) {
         const size_t value = strtoul(line + length + 1, &end, 10);
         memcpy((char *)s + fields[field].offset, &value, sizeof value);
         line = end + strspn(end, " ");
+    }
+    return true;
+}
+
+bool shape_read(struct shape *s, const char *line) {
+    if (!shape_fill(s, line)) {
+        return false;
     }
     const bool alone = s->d_model + s->causal + s->float64 + s->mask + s->gradients == 0;
     return s->heads > 0 && s->kv_heads > 0 && s->n > 0 && s->m > 0 && s->d > 0 &&
@@ -123,121 +131,51 @@ static void pass(const struct way *way, const struct shape *s) {
     }
 }
 
-static void pass_grid(const struct way *way) {
-    static const size_t sizes[] = {4, 16, 64, 128, 512, 1024, 2048, 4096},
-                        dims[] = {3, 32, 64, 128};
-    static const size_t heads[][2] = {{1, 1}, {8, 8}, {12, 12}, {32, 8}};
-    for (size_t h = 0; h < sizeof heads / sizeof *heads; h++) {
-        for (size_t j = 0; j < sizeof dims / sizeof *dims; j++) {
-            for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-                const size_t n = sizes[i];
-                pass(way, &(struct shape){.heads = heads[h][0],
-                                          .kv_heads = heads[h][1],
-                                          .n = n,
-                                          .m = n,
-                                          .d = dims[j]});
-            }
-        }
-    }
-    for (size_t j = 2; j < sizeof dims / sizeof *dims; j++) {
-        for (size_t i = 2; i < sizeof sizes / sizeof *sizes; i++) {
-            const size_t n = sizes[i], d = dims[j];
-            struct shape s = {.heads = 8, .kv_heads = 8, .n = n, .m = n, .d = d, .causal = 1};
-            pass(way, &s);
-            s.window = 256;
-            pass(way, &s);
-            s.causal = s.window = 0;
-            s.mask = 1;
-            pass(way, &s);
-            s.mask = 0;
-            s.weights = 1;
-            pass(way, &s);
-            s.weights = 0;
-            s.float64 = 1;
-            pass(way, &s);
-        }
-    }
-    static const size_t decode[] = {1024, 16384, 100000};
-    for (size_t i = 0; i < sizeof decode / sizeof *decode; i++) {
-        pass(way, &(struct shape){.heads = 8, .kv_heads = 8, .n = 1, .m = decode[i], .d = 64});
-        pass(way, &(struct shape){.heads = 32, .kv_heads = 8, .n = 1, .m = decode[i], .d = 128});
-    }
-    static const size_t rows[] = {16, 128, 512, 2048};
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        struct shape s = {.heads = 12, .kv_heads = 12, .n = rows[i], .m = rows[i], .d = 64};
-        if (s.n > 16) {
-            s.packed = 1;
-            pass(way, &s);
-            s.packed = 0;
-        }
-        s.d_model = 768;
-        if (s.n == 16 || s.n == 2048) { /* the other two are among the models */
-            pass(way, &s);
-        }
-        s.weights = 1;
+/* The calls of the groups, in order. Braces have alternatives, and those of the last braces take
+ * turns first. Without kv_heads and m, these are heads and n. */
+static const struct {
+    const char *group, *lines;
+} lists[] = {
+    {"grid", "heads={1|8|12} d={3|32|64|128} n={4|16|64|128|512|1024|2048|4096}"},
+    {"grid", "heads=32 kv_heads=8 d={3|32|64|128} n={4|16|64|128|512|1024|2048|4096}"},
+    {"grid", "heads=8 d={64|128} n={64|128|512|1024|2048|4096} "
+             "{causal=1|causal=1 window=256|mask=1|weights=1|float64=1}"},
+    {"grid", "n=1 m={1024|16384|100000} {heads=8 d=64|heads=32 kv_heads=8 d=128}"},
+    /* Those of 128 and 512 rows without weights are among the models. */
+    {"grid", "heads=12 d=64 n=16 d_model=768 {|weights=1}"},
+    {"grid", "heads=12 d=64 n={128|512} {packed=1|d_model=768 weights=1}"},
+    {"grid", "heads=12 d=64 n=2048 {packed=1|d_model=768|d_model=768 weights=1}"},
+    /* Training makes these. */
+    {"gradients", "heads=8 d={64|128} n={512|1024|2048|4096} gradients=1 {|causal=1}"},
+    {"linear", "packed=1 linear=1 {|gated=1|delta=1|gated=1 delta=1} heads={8|32} d={64|128} "
+               "n={1|64|512|4096}"},
+    /* Transformers for images and text, whose products are hard to make fast. */
+    {"models", "heads=6 d=64 d_model=384 n=50 {|prepacked=1}"},
+    {"models", "heads=6 d=64 d_model=384 n=77"},
+    {"models", "heads=12 d=64 d_model=768 n=16 prepacked=1"},
+    {"models", "heads=12 d=64 d_model=768 n={128|512} {|prepacked=1}"},
+    {"models", "heads=12 d=64 n={197|577} {|weights=1}"},
+    {"models", "heads=8 d=80 n=512"},
+};
+
+/* Passes the calls of a line with alternatives. */
+static void pass_lines(const struct way *way, const char *line) {
+    const size_t before = strcspn(line, "{"), end = strcspn(line, "}");
+    char one[SHAPE_LINE];
+    struct shape s;
+    if (line[before] == '\0') {
+        shape_fill(&s, line);
+        s.kv_heads = s.kv_heads == 0 ? s.heads : s.kv_heads;
+        s.m = s.m == 0 ? s.n : s.m;
         pass(way, &s);
+        return;
     }
-}
-
-/* Passes calls with gradients, as training makes them. */
-static void pass_gradients(const struct way *way) {
-    static const size_t sizes[] = {512, 1024, 2048, 4096}, dims[] = {64, 128};
-    for (size_t j = 0; j < sizeof dims / sizeof *dims; j++) {
-        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-            struct shape s = {.heads = 8,
-                              .kv_heads = 8,
-                              .n = sizes[i],
-                              .m = sizes[i],
-                              .d = dims[j],
-                              .gradients = 1};
-            pass(way, &s);
-            s.causal = 1;
-            pass(way, &s);
-        }
-    }
-}
-
-/* Passes calls of linear attention with its four rules. */
-static void pass_linear(const struct way *way) {
-    static const size_t sizes[] = {1, 64, 512, 4096}, dims[] = {64, 128}, heads[] = {8, 32};
-    enum {
-        RULES = 4,
-        CALLS = RULES * 2 * 2 * 4
-    };
-    for (size_t i = 0; i < CALLS; i++) {
-        const size_t rule = i / 16, h = heads[i / 8 % 2], d = dims[i / 4 % 2], n = sizes[i % 4];
-        pass(way, &(struct shape){.heads = h,
-                                  .kv_heads = h,
-                                  .n = n,
-                                  .m = n,
-                                  .d = d,
-                                  .packed = 1,
-                                  .linear = 1,
-                                  .gated = rule % 2,
-                                  .delta = rule / 2});
-    }
-}
-
-/* Passes calls of transformers for images and text, whose products are hard to make fast. */
-static void pass_models(const struct way *way) {
-    static const struct {
-        size_t heads, n, d, d_model, weights, prepacked;
-    } models[] = {
-        {6, 50, 64, 384, 0, 0},   {6, 50, 64, 384, 0, 1},   {6, 77, 64, 384, 0, 0},
-        {12, 16, 64, 768, 0, 1},  {12, 128, 64, 768, 0, 0}, {12, 128, 64, 768, 0, 1},
-        {12, 512, 64, 768, 0, 0}, {12, 512, 64, 768, 0, 1}, {12, 197, 64, 0, 0, 0},
-        {12, 197, 64, 0, 1, 0},   {12, 577, 64, 0, 0, 0},   {12, 577, 64, 0, 1, 0},
-        {8, 512, 80, 0, 0, 0},
-    };
-    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
-        pass(way, &(struct shape){.heads = models[i].heads,
-                                  .kv_heads = models[i].heads,
-                                  .n = models[i].n,
-                                  .m = models[i].n,
-                                  .d = models[i].d,
-                                  .d_model = models[i].d_model,
-                                  .weights = models[i].weights,
-                                  .prepacked = models[i].prepacked});
+    for (size_t at = before; at < end;) {
+        const size_t size = strcspn(line + at + 1, "|}");
+        snprintf(one, sizeof one, "%.*s%.*s%s", (int)before, line, (int)size, line + at + 1,
+                 line + end + 1);
+        pass_lines(way, one);
+        at += 1 + size;
     }
 }
 
@@ -328,16 +266,12 @@ void shape_each(const struct shape_choice *choice,
         exit(1);
     }
     struct way way = {.only = choice->only != NULL ? &only : NULL, .each = each};
-    if (!choice->without_grid) {
-        way.group = "grid";
-        pass_grid(&way);
-        way.group = "gradients";
-        pass_gradients(&way);
-        way.group = "linear";
-        pass_linear(&way);
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        way.group = lists[i].group;
+        if (!choice->without_grid || strcmp(way.group, "models") == 0) {
+            pass_lines(&way, lists[i].lines);
+        }
     }
-    way.group = "models";
-    pass_models(&way);
     way.group = "drawn";
     uint64_t state = choice->seed;
     for (size_t i = 0; i < choice->drawn; i++) {

@@ -6,7 +6,6 @@
  * after (promise 26). Starts, reloads, stored layers and the library alone are tried, too. Before
  * all that, the allocations of a small request are counted.
  */
-#include <dirent.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +17,7 @@
 #include "memory/requests.h"
 #include "memory/trial.h"
 #include "memory/ways.h"
+#include "support/descriptors.h"
 #include "support/json.h"
 #include "support/pack.h"
 
@@ -243,24 +243,12 @@ static size_t try_reload(const struct attempt *attempt) {
 
 /* ---------------------------------------------------------------------------- stored layers */
 
-static size_t count_descriptors(void) {
-    DIR *folder = opendir("/proc/self/fd");
-    size_t count = 0;
-    while (folder != NULL && readdir(folder) != NULL) {
-        count++;
-    }
-    if (folder != NULL) {
-        closedir(folder);
-    }
-    return count;
-}
-
 /* Opens a folder of stored layers, and looks at it again, while an allocation fails. No descriptor
  * is left. Returns how many allocations failed. */
 static size_t try_layers(const struct attempt *attempt) {
     char reason[LAYERS_REASON];
     const struct layers_options options = {.folder = TESTS_DIR "/data/layers", .memory = 1 << 20};
-    const size_t before = count_descriptors();
+    const size_t before = count_descriptors(0);
     (void)attempt;
     alloc_failure_exempt(false);
     alloc_failure_arm(trial.first, trial.forever);
@@ -271,7 +259,7 @@ static size_t try_layers(const struct attempt *attempt) {
     const size_t failed = alloc_failure_disarm();
     alloc_failure_exempt(true);
     layers_close(layers);
-    const size_t after = count_descriptors();
+    const size_t after = count_descriptors(0);
     if (after != before) {
         trial_fault("%zu descriptors are open, and %zu were before", after, before);
     }

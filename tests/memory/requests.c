@@ -86,19 +86,26 @@ static const struct {
     {"words in safetensors", "/embeddings", "{\"text\":\"b a\",\"embedding\":#2x3}"},
 };
 
-static const struct binary_call softmax = {"/softmax", "\"axis\":0", NULL, {{"X", {3, 4}, 0}}};
+static const struct binary_call softmax = {
+    "/softmax", "\"axis\":0", NULL, {{"X", {3, 4}, 0, NULL}}};
 static const struct binary_call longer = {
-    "/attention", "\"binary_data_output\":true", NULL, {{"X", {130, 8}, 0}}};
-static const struct binary_call file = {
-    "/attention", "\"top_k\":2", "[\"weights\",\"top_k\",\"statistics\"]", {{"X", {130, 8}, 0}}};
-static const struct binary_call indices = {"/attention", "\"top_k\":2", NULL, {{"X", {3, 4}, 0}}};
-static const struct binary_call wrong = {"/attention", "\"casual\":true", NULL, {{"X", {3, 4}, 0}}};
+    "/attention", "\"binary_data_output\":true", NULL, {{"X", {130, 8}, 0, NULL}}};
+static const struct binary_call file = {"/attention",
+                                        "\"top_k\":2",
+                                        "[\"weights\",\"top_k\",\"statistics\"]",
+                                        {{"X", {130, 8}, 0, NULL}}};
+static const struct binary_call indices = {
+    "/attention", "\"top_k\":2", NULL, {{"X", {3, 4}, 0, NULL}}};
+static const struct binary_call wrong = {
+    "/attention", "\"casual\":true", NULL, {{"X", {3, 4}, 0, NULL}}};
 
-static const struct binary_call many_heads = {
-    "/multi-head-attention",
-    "\"heads\":4,\"kv_heads\":2",
-    NULL,
-    {{"X", {2, 5, 8}, 0}, {"W_Q", {8, 8}, 0}, {"W_K", {8, 4}, 0}, {"W_V", {8, 4}, 0}}};
+static const struct binary_call many_heads = {"/multi-head-attention",
+                                              "\"heads\":4,\"kv_heads\":2",
+                                              NULL,
+                                              {{"X", {2, 5, 8}, 0, NULL},
+                                               {"W_Q", {8, 8}, 0, NULL},
+                                               {"W_K", {8, 4}, 0, NULL},
+                                               {"W_V", {8, 4}, 0, NULL}}};
 
 /* Requests with binary tensors. */
 static const struct {

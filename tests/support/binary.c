@@ -3,6 +3,7 @@
 #define _GNU_SOURCE /* open_memstream */
 #include "support/binary.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -20,13 +21,13 @@
 const struct binary_call binary_rich = {"/attention",
                                         "\"top_k\":2,\"window\":[3,1],\"softcap\":3.5",
                                         EVERY_RESULT,
-                                        {{"Q", {2, 3, 4}, 0},
-                                         {"K", {2, 5, 4}, 0},
-                                         {"V", {2, 5, 2}, 0},
-                                         {"mask", {3, 5}, 1},
-                                         {"bias", {3, 5}, 0}}};
+                                        {{"Q", {2, 3, 4}, 0, NULL},
+                                         {"K", {2, 5, 4}, 0, NULL},
+                                         {"V", {2, 5, 2}, 0, NULL},
+                                         {"mask", {3, 5}, 1, NULL},
+                                         {"bias", {3, 5}, 0, NULL}}};
 const struct binary_call binary_long = {
-    "/attention", "", "[\"weights\",\"output\"]", {{"X", {150, 8}, 0}}};
+    "/attention", "", "[\"weights\",\"output\"]", {{"X", {150, 8}, 0, NULL}}};
 
 /* ---------------------------------------------------------------------------------- the numbers */
 
@@ -42,7 +43,7 @@ static bool is_mask(const struct binary_input *input) {
     return (input->kind & BINARY_MASK) != 0;
 }
 
-static size_t count_of(const struct binary_input *input) {
+size_t binary_count(const struct binary_input *input) {
     size_t count = 1;
     for (size_t axis = 0; axis < rank_of(input); axis++) {
         count *= input->shape[axis];
@@ -53,6 +54,9 @@ static size_t count_of(const struct binary_input *input) {
 /* Returns an element of an input. */
 static double element_of(const struct binary_input *input, size_t i) {
     uint32_t hash = 2166136261u; /* FNV-1a */
+    if (input->numbers != NULL) {
+        return input->numbers[i];
+    }
     for (const char *c = input->name; *c != '\0'; c++) {
         hash = (hash ^ (unsigned char)*c) * 16777619u;
     }
@@ -73,34 +77,50 @@ static bool is_wide(const char *type) {
 
 static size_t width_of(const char *type) {
     const char *digits = type + strcspn(type, "0123456789");
-    return strcmp(type, "BOOL") == 0 ? 1 : strtoul(digits, NULL, 10) / 8;
+    return strcmp(type, "BOOL") == 0 ? 1 : strtoul(digits, NULL, 10) / 8; /* of F8_E5M2, 1 */
 }
 
-/* Writes a number that the type holds exactly. */
+/* Writes a number, NaN, an infinity, or the largest number of the type for a larger one. It is
+ * rounded to F32 and BF16. Other types of at most 16 bits have an exponent of 5 bits, and hold it
+ * exactly. */
 static void put_number(FILE *to, double number, const char *type) {
+    const size_t width = width_of(type);
+    const bool brain = type[0] == 'B', wide = is_wide(type);
+    const double most = width == 1 ? 57344 : brain ? 0x1.fep127 : width == 2 ? 65504 : FLT_MAX;
+    if (!wide && isfinite(number) && fabs(number) > most) {
+        number = copysign(most, number);
+    }
     union {
         float number;
         uint32_t bits;
     } narrow = {.number = (float)number};
-    uint16_t half = (uint16_t)(narrow.bits >> 16);
-    if (strcmp(type, "BOOL") == 0) {
-        fputc(number != 0, to);
-    } else if (is_wide(type)) {
-        fwrite(&number, sizeof number, 1, to);
-    } else if (width_of(type) == 4) {
-        fwrite(&narrow, sizeof narrow, 1, to);
-    } else {
-        if (type[0] == 'F') { /* the exponent gets a smaller bias; none of the numbers is tiny */
-            half = (uint16_t)((narrow.bits >> 16 & 0x8000) |
-                              (number == 0 ? 0 : ((narrow.bits & 0x7FFFFFFF) - 0x38000000) >> 13));
-        }
-        fwrite(&half, sizeof half, 1, to);
-    }
+    const uint32_t exponent = narrow.bits >> 23 & 0xFF, fraction = narrow.bits >> 13 & 0x3FF;
+    const uint16_t half = (uint16_t)((narrow.bits >> 16 & 0x8000) |
+                                     (exponent == 0      ? 0
+                                      : exponent == 0xFF ? 0x7C00 | fraction
+                                                         : (exponent - 112) << 10 | fraction)),
+                   upper = (uint16_t)((narrow.bits + 0x7FFF + (narrow.bits >> 16 & 1)) >> 16);
+    const uint16_t two = brain ? upper : half;
+    const uint8_t byte = strcmp(type, "BOOL") == 0 ? number != 0 : (uint8_t)(half >> 8);
+    fwrite(wide         ? (const void *)&number
+           : width == 4 ? (const void *)&narrow
+           : width == 2 ? (const void *)&two
+                        : &byte,
+           width, 1, to);
+}
+
+/* Returns the type of an input in safetensors. */
+static const char *own_type(const struct binary_input *input, const char *type) {
+    return is_mask(input)              ? "BOOL"
+           : input->kind & BINARY_F32  ? "F32"
+           : input->kind & BINARY_F64  ? "F64"
+           : input->kind & BINARY_BF16 ? "BF16"
+                                       : type;
 }
 
 static void put_bytes(FILE *to, const struct binary_input *input, const char *type) {
-    for (size_t i = 0; i < count_of(input); i++) {
-        put_number(to, element_of(input, i), is_mask(input) ? "BOOL" : type);
+    for (size_t i = 0; i < binary_count(input); i++) {
+        put_number(to, element_of(input, i), own_type(input, type));
     }
 }
 
@@ -108,7 +128,7 @@ static void put_bytes(FILE *to, const struct binary_input *input, const char *ty
 static void put_nested(FILE *to, const struct binary_input *input, size_t axis, size_t *next) {
     if (axis == rank_of(input)) {
         const double number = element_of(input, (*next)++);
-        if ((input->kind & BINARY_HOLES) != 0 && *next % 4 == 0) {
+        if (number == -INFINITY || ((input->kind & BINARY_HOLES) != 0 && *next % 4 == 0)) {
             fputs(*next % 8 == 0 ? "null" : "-Infinity", to);
             return;
         }
@@ -231,14 +251,14 @@ char *binary_inference(const struct binary_call *call, const char *type, unsigne
         put_shape(to, input);
         if ((binary >> i & 1) != 0) {
             fprintf(to, ",\"parameters\":{\"binary_data_size\":%zu}}",
-                    count_of(input) * width_of(own));
+                    binary_count(input) * width_of(own));
             continue;
         }
         fputs(",\"data\":", to);
         if (i % 2 == 0) { /* nested and flat data are both allowed */
             put_nested(to, input, 0, &next);
         } else {
-            for (size_t k = 0; k < count_of(input); k++) {
+            for (size_t k = 0; k < binary_count(input); k++) {
                 fprintf(to, "%c%.17g", k > 0 ? ',' : '[', element_of(input, k));
             }
             fputc(']', to);
@@ -283,8 +303,7 @@ char *binary_safetensors(const struct binary_call *call, const char *type, size_
         const size_t begin = count;
         put_bytes(data, input, type);
         fflush(data);
-        fprintf(to, ",\"%s\":{\"dtype\":\"%s\",\"shape\":", input->name,
-                is_mask(input) ? "BOOL" : type);
+        fprintf(to, ",\"%s\":{\"dtype\":\"%s\",\"shape\":", input->name, own_type(input, type));
         put_shape(to, input);
         fprintf(to, ",\"data_offsets\":[%zu,%zu]}", begin, count);
     }

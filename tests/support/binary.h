@@ -14,13 +14,14 @@ struct cJSON;
 
 /* -------------------------------------------------------------------------------------- a call */
 
-/* An input whose numbers are made of its name, and are the same in every form. Each is a small
- * multiple of 1/64, which all float types hold. A mask has some zeros, and forbids all keys to its
- * first query. */
+/* An input. Without `numbers`, its numbers are made of its name, and are the same in every form.
+ * Each is a small multiple of 1/64, which the types of 16 bits and more hold. A mask has some zeros
+ * then, and forbids all keys to its first query. */
 struct binary_input {
-    const char *name; /* of a member of an object there is one: "expected.lse" */
-    size_t shape[4];  /* ends with a 0 if there are fewer than four axes */
-    unsigned kind;    /* bits BINARY_* */
+    const char *name;      /* of a member of an object there is one: "expected.lse" */
+    size_t shape[4];       /* ends with a 0 if there are fewer than four axes */
+    unsigned kind;         /* bits BINARY_* */
+    const double *numbers; /* those that FP16 and FP8_E5M2 do not have are larger than all theirs */
 };
 
 enum {
@@ -29,6 +30,9 @@ enum {
     BINARY_HOLES = 4,  /* JSON has null and -Infinity in place of some numbers */
     BINARY_DECAY = 8,  /* no number is above 0 */
     BINARY_SHARE = 16, /* the numbers are between 0 and 1/4 */
+    BINARY_F32 = 32,   /* in safetensors these have a type of their own */
+    BINARY_F64 = 64,
+    BINARY_BF16 = 128,
     BINARY_INPUTS = 40
 };
 
@@ -55,6 +59,9 @@ struct binary_call binary_with(const struct binary_call *call, const char *optio
 
 /* Each of these functions returns a body, owned: free(). */
 
+/* Returns how many numbers an input has. */
+size_t binary_count(const struct binary_input *input);
+
 /* Writes an input as a member of an object of JSON. */
 void binary_put(FILE *to, const struct binary_input *input);
 
@@ -62,12 +69,13 @@ void binary_put(FILE *to, const struct binary_input *input);
 char *binary_json(const struct binary_call *call, const char *dtype, size_t *size);
 
 /* The body in the Open Inference Protocol. `type` is the datatype of the inputs that are no mask:
- * "FP32", "FP64", "FP16" or "BF16". Input i is binary if bit i of `binary` is set. `more` are
- * members of the outermost object, such as "\"id\":\"7\",". *header is the length of the JSON. */
+ * "FP32", "FP64", "FP16", "BF16" or "FP8_E5M2". Input i is binary if bit i of `binary` is set.
+ * `more` are members of the outermost object, such as "\"id\":\"7\",". *header is the length of the
+ * JSON. */
 char *binary_inference(const struct binary_call *call, const char *type, unsigned binary,
                        const char *more, size_t *header, size_t *size);
 
-/* The body in safetensors. `type` is "F32", "F64", "F16" or "BF16". */
+/* The body in safetensors. `type` is "F32", "F64", "F16", "BF16" or "F8_E5M2". */
 char *binary_safetensors(const struct binary_call *call, const char *type, size_t *size);
 
 /* Returns a body of safetensors with this header and these bytes. */

@@ -3,6 +3,7 @@
 #include "support/guarded.h"
 
 #include <assert.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -28,6 +29,7 @@ struct pages {
     struct pages *next; /* of those that were freed */
     char *end;
     size_t count;
+    bool used; /* they may hold more than zeros */
 };
 
 enum {
@@ -49,7 +51,7 @@ static struct pages *take_pages(size_t count) {
     char *first =
         mmap(NULL, (count + 1) * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     assert(pages != NULL && first != MAP_FAILED);
-    *pages = (struct pages){NULL, first + count * page, count};
+    *pages = (struct pages){NULL, first + count * page, count, false};
     const int failed = mprotect(pages->end, page, PROT_NONE);
     assert(failed == 0);
     return pages;
@@ -59,7 +61,9 @@ void *guarded_new(size_t bytes) {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     struct pages *pages = take_pages((bytes + LINK + page - 1) / page);
     char *memory = pages->end - bytes;
-    memset(memory, 0, bytes);
+    if (pages->used) {
+        memset(memory, 0, bytes);
+    }
     memcpy(memory - LINK, &pages, LINK); /* it may be not aligned */
     return memory;
 }
@@ -72,6 +76,7 @@ void guarded_free(void *memory) {
     memcpy(&pages, (char *)memory - LINK, LINK);
     if (pages->count < KINDS) {
         pages->next = freed[pages->count];
+        pages->used = true;
         freed[pages->count] = pages;
         return;
     }

@@ -125,28 +125,31 @@ RUN_ON(64)
 
 struct results run_plan(attn_plan *plan, run_tasks *run) {
     struct results r = {0};
-    void *data[ATTN_RESULT_COUNT] = {0};
+    void *data[256]; /* of all parts of all results */
+    size_t used = 0, bytes = 0;
     for (int i = 0; i < ATTN_RESULT_COUNT; i++) {
-        size_t bytes = 0;
-        if (attn_plan_parts(plan, (attn_result)i) > 0) {
-            const attn_tensor t = attn_as_tensor(attn_plan_tensor(plan, (attn_result)i, 0));
+        for (size_t part = 0; part < attn_plan_parts(plan, (attn_result)i); part++, used++) {
+            const attn_tensor t = attn_as_tensor(attn_plan_tensor(plan, (attn_result)i, part));
             const bool counted = attn_tensor_bytes(&t, &bytes);
-            assert(counted);
-            r.count[i] = count_of(&t);
-            data[i] = memset(guarded_new(bytes), 0xff, bytes);
-            attn_plan_bind(plan, (attn_result)i, 0, data[i]);
+            assert(counted && used < sizeof data / sizeof *data);
+            r.count[i] += count_of(&t);
+            data[used] = memset(guarded_new(bytes), 0xff, bytes);
+            attn_plan_bind(plan, (attn_result)i, part, data[used]);
         }
     }
     r.status = (run != NULL ? run : attn_plan_run)(plan, &r.error);
+    used = 0;
     for (int i = 0; i < ATTN_RESULT_COUNT; i++) {
-        if (data[i] != NULL && r.status == ATTN_OK) {
-            r.of[i] = allocate(r.count[i], sizeof *r.of[i]);
-            for (size_t e = 0; e < r.count[i]; e++) {
-                const attn_dtype dtype = attn_plan_tensor(plan, (attn_result)i, 0)->dtype;
-                r.of[i][e] = number_of(data[i], dtype, e);
+        const size_t parts = attn_plan_parts(plan, (attn_result)i);
+        r.of[i] = parts > 0 && r.status == ATTN_OK ? allocate(r.count[i], sizeof *r.of[i]) : NULL;
+        for (size_t part = 0, at = 0; part < parts; part++) {
+            const attn_tensor t = attn_as_tensor(attn_plan_tensor(plan, (attn_result)i, part));
+            const size_t count = r.of[i] == NULL ? 0 : count_of(&t);
+            for (size_t e = 0; e < count; e++) {
+                r.of[i][at++] = number_of(t.data, t.dtype, e);
             }
+            guarded_free(data[used++]);
         }
-        guarded_free(data[i]);
     }
     attn_plan_free(plan);
     return r;

@@ -30,7 +30,7 @@ typedef attn_status run_tasks(attn_plan *plan, attn_error *error);
 run_tasks run_forwards, run_backwards;
 run_tasks run_on_1, run_on_2, run_on_3, run_on_7, run_on_64;
 
-/* The results of a run, as doubles. */
+/* The results of a run, as doubles. The parts of a result follow each other. */
 struct results {
     attn_status status;
     attn_error error;

@@ -6,6 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+double number_bound(attn_dtype dtype) {
+    return dtype == ATTN_FLOAT32 ? 1e-6 : 1e-13;
+}
+
 double bound_of(attn_dtype dtype) {
     return dtype == ATTN_FLOAT32 ? 2e-6 : 1e-13;
 }
@@ -70,56 +74,103 @@ bool same_bytes(const struct results *a, const struct results *b) {
     return true;
 }
 
-struct reference_results reference_of(const struct call *c, size_t b, size_t h) {
+struct reference_head head_of_call(const struct call *c, size_t b, size_t h) {
     const size_t n = c->n, m = c->m, row = row_of(c, b, h, 0), key = key_row(c, b, h);
-    const struct reference_head call = {
+    const attn_options *o = &c->options;
+    const bool own = c->multihead.per_head;
+    const size_t d = own ? c->own_d[h] : c->d;
+    return (struct reference_head){
         .n = n,
         .m = m,
-        .d = c->d,
-        .d_v = c->d_v,
+        .d = d,
+        .d_v = own ? c->own_d_v[h] : c->d_v,
+        .extra = c->extra,
         .q = c->q + row * c->d,
         .k = c->k + key * c->d,
-        .v = c->v + key * c->d_v,
-        .scale = c->options.scale,
+        .v = c->v + value_row(c, b, h) * c->d_v,
+        .scale = o->scales_count != 0           ? o->scales[h]
+                 : (o->flags & ATTN_FLAG_SCALE) ? o->scale
+                                                : 1 / sqrt((double)d),
         .bias = c->bias == NULL ? NULL : c->bias + row * m,
         .mask = c->mask == NULL ? NULL : c->mask + row * m,
         .slope = c->slopes == NULL ? 0 : c->slopes[h],
-        .decay = c->decay == NULL ? NULL : c->decay + row / n * m,
+        .decay = c->decay == NULL ? NULL : c->decay + (b * c->heads + h) * m,
         .first = position_of(c, b, 0),
         .length = length_of(c, b),
-        .exists = c->exists == NULL ? NULL : c->exists + b * m,
+        .exists = c->exists == NULL ? NULL : c->exists + b * (m - c->extra),
         .has_sink = c->sinks != NULL,
         .sink = c->sinks == NULL ? 0 : c->sinks[h],
-        .options = c->options,
+        .options = *o,
     };
+}
+
+struct reference_results reference_of(const struct call *c, size_t b, size_t h) {
+    const struct reference_head call = head_of_call(c, b, h);
     return reference_compute(&call);
 }
 
-/* The bound was stated for d <= 64. The rounding error of a sum of d terms grows with d, and the
- * scale of scores, 1/sqrt(d), makes it smaller. So the error of a scaled score, and of its weight,
- * grows with sqrt(d). */
+/* Returns the scale of the scores of query i. A number of a projected Q or K is a rounded sum of
+ * terms of about the size of 1, however small it is itself. The product multiplies its rounding
+ * error by the other factor. */
+static double score_scale(const struct call *c, const struct reference_head *call,
+                          const struct reference_results *r, size_t i) {
+    double scale = r->score_scale[i];
+    for (size_t e = 0; e < call->d && c->form == PROJECTED; e++) {
+        double key = 0;
+        for (size_t j = 0; j < call->m; j++) {
+            key = fmax(key, fabs(call->k[j * call->d + e]));
+        }
+        scale += key + fabs(call->q[i * call->d + e]);
+    }
+    return scale;
+}
+
+/* Returns how much larger than usual the errors of the weights of query i may be; at least 1. The
+ * relative error of a weight is the error of its scaled score, and that grows with |scale| |q| |k|,
+ * the size of the sum. lib/README.md states the bound for 64 columns of numbers of about the size
+ * of 1 and the default scale, so for a size of 64 / sqrt(64). Projected Q and K may be larger than
+ * 1, because they are sums of products of X and weights, and of a bias. */
+static double weight_scale(const struct call *c, const struct reference_head *call, size_t i) {
+    double query = 0, keys = 0;
+    for (size_t e = 0; e < call->d && c->form == PROJECTED; e++) {
+        query += call->q[i * call->d + e] * call->q[i * call->d + e];
+        for (size_t j = 0; j < call->m; j++) {
+            keys += call->k[j * call->d + e] * call->k[j * call->d + e];
+        }
+    }
+    return fmax(1, fabs(call->scale) * sqrt(query * keys / (double)call->m) / 8);
+}
+
+/* The rounding error of a sum of d terms grows with d, and the scale of scores, 1/sqrt(d), makes it
+ * smaller. So the error of a scaled score, and of its weight, grows with sqrt(d) beyond the columns
+ * for which the bound is stated. */
 void compare_to_reference(struct worst *worst, const struct call *c, size_t b, size_t h,
-                          const struct reference_results *r, const struct results *is) {
+                          struct reference_results *r, const struct results *is) {
+    const struct reference_head call = head_of_call(c, b, h);
     const size_t m = c->m;
-    const double bound = bound_of(c->dtype) * fmax(1, sqrt((double)c->d / 64));
-    const double values = largest_of(c->v + key_row(c, b, h) * c->d_v, m * c->d_v);
+    const bool plain = c->options.normalization == ATTN_UNNORMALIZED;
+    const double bound = number_bound(c->dtype) * fmax(1, sqrt((double)call.d / 65));
+    /* lib/README.md allows weights twice this error, because they have the errors of scores. */
+    const double twice = bound_of(c->dtype) / number_bound(c->dtype);
+    const double values = plain ? largest_of(call.v, m * call.d_v) : 0;
     for (size_t i = 0; i < c->n; i++) {
-        const double scaled = fmax(fabs(c->options.scale) * r->score_scale[i], 1e-3);
+        const double scores = score_scale(c, &call, r, i);
+        const double scaled = fmax(fabs(call.scale) * scores, 1e-3);
         const double masked = fmax(scaled, largest_of(r->masked_scores + i * m, m));
-        /* Without softmax the weights are scores, with their errors. */
-        const double scores = c->options.normalization == ATTN_UNNORMALIZED ? masked : 0;
-        const double output = fmax(r->output_scale[i], scores * values);
+        /* Without normalization the weights are scores, with their errors. */
+        const double weights = fmax(largest_of(r->weights + i * m, m), plain ? masked : 0);
+        r->output_scale[i] = fmax(r->output_scale[i], masked * values);
         const struct {
             attn_result result;
             const double *want;
             size_t width;
             double scale;
         } rows[] = {
-            {ATTN_RESULT_SCORES, r->scores, m, r->score_scale[i]},
+            {ATTN_RESULT_SCORES, r->scores, m, scores},
             {ATTN_RESULT_SCALED_SCORES, r->scaled_scores, m, scaled},
             {ATTN_RESULT_MASKED_SCORES, r->masked_scores, m, masked},
-            {ATTN_RESULT_WEIGHTS, r->weights, m, fmax(largest_of(r->weights + i * m, m), scores)},
-            {ATTN_RESULT_OUTPUT, r->output, c->d_v, output},
+            {ATTN_RESULT_WEIGHTS, r->weights, m, twice * weights * weight_scale(c, &call, i)},
+            {ATTN_RESULT_OUTPUT, r->output, call.d_v, r->output_scale[i]},
             {ATTN_RESULT_LSE, r->lse, 1, fmax(1, masked)},
             {ATTN_RESULT_ENTROPY, r->entropy, 1, fmax(1, log((double)m))},
         };

@@ -15,8 +15,9 @@ struct worst {
     size_t row;
 };
 
-/* Returns the relative bound of every result in test_attention_random.c, doubled as that test
- * doubles it for weights. */
+/* Returns the relative bound of a result, as lib/README.md states it, and that of weights, which is
+ * also one for all results together. */
+double number_bound(attn_dtype dtype);
 double bound_of(attn_dtype dtype);
 
 /* Returns the largest absolute value of the finite numbers. */
@@ -35,12 +36,15 @@ void compare_results(struct worst *worst, const struct call *c, const struct res
 /* Returns true if all results that both have are the same, byte for byte. */
 bool same_bytes(const struct results *a, const struct results *b);
 
-/* Returns the reference's results of head h of batch item b. The caller frees their `scores`. */
+/* Returns head h of batch item b as the reference takes it, and the reference's results. The caller
+ * frees their `scores`. */
+struct reference_head head_of_call(const struct call *c, size_t b, size_t h);
 struct reference_results reference_of(const struct call *c, size_t b, size_t h);
 
-/* Compares all results of head h of batch item b with those of the reference. */
+/* Compares all results of head h of batch item b with those of the reference. Raises output_scale
+ * to the scale of the errors of the output. */
 void compare_to_reference(struct worst *worst, const struct call *c, size_t b, size_t h,
-                          const struct reference_results *r, const struct results *is);
+                          struct reference_results *r, const struct results *is);
 
 /* Runs a call once for each choice of wanted results, and compares each run with the reference.
  * Without softmax, lse and entropy are left out of the choices. */

@@ -6,12 +6,25 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "support/guarded.h"
 #include "support/reference.h"
 #include "support/rng.h"
 #include "support/scale.h"
 
-static void *copy_of(const void *from, size_t count, size_t size) {
-    return from == NULL ? NULL : memcpy(allocate(count, size), from, count * size);
+void *keep_bytes(struct kept *kept, size_t bytes) {
+    if ((kept->count & (kept->count + 1)) == 0) { /* the list is full: 0, 1, 3, 7, ... */
+        const size_t most = 2 * kept->count + 1;
+        kept->blocks = realloc(kept->blocks, most * sizeof *kept->blocks);
+        cr_assert_not_null(kept->blocks);
+    }
+    return kept->blocks[kept->count++] = kept->heap ? allocate(1, bytes) : guarded_new(bytes);
+}
+
+void free_kept(struct kept *kept) {
+    while (kept->count > 0) {
+        (kept->heap ? free : guarded_free)(kept->blocks[--kept->count]);
+    }
+    free(kept->blocks);
 }
 
 double epsilon(attn_dtype dtype) {
@@ -25,30 +38,32 @@ bool too_slow(size_t heads, size_t n, size_t m, size_t columns) {
 /* ------------------------------------------------------------------------------ drawing a call */
 
 /* Draws numbers of mean 0 and variance 1 in [-3, 3). Each is a sum of three uniform numbers. */
-static double *numbers(struct rng *rng, size_t count, attn_dtype dtype) {
-    double *x = allocate(count, sizeof *x);
+static double *numbers(struct call *c, size_t count) {
+    struct rng *rng = &c->rng;
+    double *x = keep_block(c, count * sizeof *x);
     for (size_t i = 0; i < count; i++) {
         x[i] = 2 * (rng_uniform(rng) + rng_uniform(rng) + rng_uniform(rng)) - 3;
-        x[i] = in_dtype(dtype, x[i]);
+        x[i] = in_dtype(c->dtype, x[i]);
     }
     return x;
 }
 
 /* Draws multiples of 1/64 in [-4, 4]. Sums of a few of them are exact in any dtype. */
-static double *round_numbers(struct rng *rng, size_t count) {
-    double *x = allocate(count, sizeof *x);
+static double *round_numbers(struct call *c, size_t count) {
+    double *x = keep_block(c, count * sizeof *x);
     for (size_t i = 0; i < count; i++) {
-        x[i] = (double)rng_between(rng, 0, 512) / 64 - 4;
+        x[i] = (double)rng_between(&c->rng, 0, 512) / 64 - 4;
     }
     return x;
 }
 
 struct call draw_call(unsigned kind, attn_dtype dtype, size_t heads, size_t n, size_t m, size_t d,
                       size_t d_v) {
-    struct rng rng = {((uint64_t)kind << 40) + n * 1000003 + m * 1009 + d * 31 + d_v + 1};
     struct call c = {.dtype = dtype, .heads = heads, .n = n, .m = m, .d = d, .d_v = d_v};
+    c.kept.heap = true; /* the tensors of a run are copies */
     attn_options *o = &c.options;
-    rng_bits(&rng);
+    c.rng.state = ((uint64_t)kind << 40) + n * 1000003 + m * 1009 + d * 31 + d_v + 1;
+    rng_bits(&c.rng);
     c.batch = kind & (LENGTHS | SHARED) ? 2 : 1;
     c.shared = (kind & SHARED) != 0;
     c.kv_heads = kind & GROUPED ? heads / 2 : heads;
@@ -66,61 +81,52 @@ struct call draw_call(unsigned kind, attn_dtype dtype, size_t heads, size_t n, s
     o->window[0] = kind & WINDOW ? (int64_t)(m / 4) : -1;
     o->window[1] = kind & WINDOW ? (int64_t)(m / 8) : -1;
     o->top_k = 3;
-    c.q = numbers(&rng, c.batch * heads * n * d, dtype);
-    c.k = numbers(&rng, c.batch * c.kv_heads * m * d, dtype);
-    c.v = numbers(&rng, c.batch * c.kv_heads * m * d_v, dtype);
+    c.q = numbers(&c, c.batch * heads * n * d);
+    c.k = numbers(&c, c.batch * c.kv_heads * m * d);
+    c.v = numbers(&c, c.batch * c.kv_heads * m * d_v);
     if (c.shared) {
         memcpy(c.k + c.kv_heads * m * d, c.k, c.kv_heads * m * d * sizeof *c.k);
         memcpy(c.v + c.kv_heads * m * d_v, c.v, c.kv_heads * m * d_v * sizeof *c.v);
     }
     const size_t pairs = c.batch * heads * n * m;
     if (kind & MASK) {
-        c.mask = allocate(pairs, 1);
+        c.mask = keep_block(&c, pairs);
         for (size_t i = 0; i < pairs; i++) {
-            c.mask[i] = i >= m && !rng_chance(&rng, 3);
+            c.mask[i] = i >= m && !rng_chance(&c.rng, 3);
         }
     }
     if (kind & BIAS) {
-        c.bias = round_numbers(&rng, pairs);
+        c.bias = round_numbers(&c, pairs);
         for (size_t i = 0; i < pairs; i++) {
-            c.bias[i] = rng_chance(&rng, 6) ? -INFINITY : c.bias[i];
+            c.bias[i] = rng_chance(&c.rng, 6) ? -INFINITY : c.bias[i];
         }
     }
-    c.slopes = kind & ALIBI ? round_numbers(&rng, heads) : NULL;
+    c.slopes = kind & ALIBI ? round_numbers(&c, heads) : NULL;
     for (size_t h = 0; h < heads && c.slopes != NULL; h++) {
         c.slopes[h] = (double)(h + 1) / 64;
     }
-    c.decay = kind & DECAY ? round_numbers(&rng, c.batch * heads * m) : NULL;
+    c.decay = kind & DECAY ? round_numbers(&c, c.batch * heads * m) : NULL;
     for (size_t i = 0; i < c.batch * heads * m && c.decay != NULL; i++) { /* the sum is about -8 */
         const double part = exp2(-ceil(log2((double)m / 4)));
-        c.decay[i] = rng_chance(&rng, m) ? -INFINITY : -fabs(c.decay[i]) * part - 0x1p-14;
+        c.decay[i] = rng_chance(&c.rng, m) ? -INFINITY : -fabs(c.decay[i]) * part - 0x1p-14;
     }
-    c.sinks = kind & SINK ? round_numbers(&rng, heads) : NULL;
+    c.sinks = kind & SINK ? round_numbers(&c, heads) : NULL;
     if (kind & LENGTHS) {
-        c.lengths = allocate(c.batch, sizeof *c.lengths);
+        c.lengths = keep_block(&c, c.batch * sizeof *c.lengths);
         c.lengths[0] = m - m / 5;
         c.lengths[1] = m / 2;
     }
     if (kind & PADDING) {
-        c.exists = allocate(c.batch * m, 1);
+        c.exists = keep_block(&c, c.batch * m);
         for (size_t i = 0; i < c.batch * m; i++) {
-            c.exists[i] = (i % m < m / 4 || i % m >= m / 2) && !rng_chance(&rng, 8);
+            c.exists[i] = (i % m < m / 4 || i % m >= m / 2) && !rng_chance(&c.rng, 8);
         }
     }
     return c;
 }
 
 void free_call(struct call *c) {
-    free(c->q);
-    free(c->k);
-    free(c->v);
-    free(c->mask);
-    free(c->exists);
-    free(c->bias);
-    free(c->slopes);
-    free(c->decay);
-    free(c->sinks);
-    free(c->lengths);
+    free_kept(&c->kept);
     *c = (struct call){0};
 }
 
@@ -134,13 +140,18 @@ size_t key_row(const struct call *c, size_t b, size_t h) {
     return (b * c->kv_heads + h / (c->heads / c->kv_heads)) * c->m;
 }
 
+size_t value_row(const struct call *c, size_t b, size_t h) {
+    const size_t heads = c->v_heads == 0 ? c->kv_heads : c->v_heads;
+    return (b * heads + h / (c->heads / heads)) * c->m;
+}
+
 int64_t position_of(const struct call *c, size_t b, size_t i) {
     const bool at_the_end = (c->options.flags & ATTN_FLAG_BOTTOM_RIGHT) != 0;
     return reference_position(at_the_end, c->past, length_of(c, b), c->n, i);
 }
 
 size_t length_of(const struct call *c, size_t b) {
-    return c->lengths == NULL ? c->m : c->lengths[b];
+    return c->lengths == NULL ? c->m - c->extra : c->lengths[b];
 }
 
 double decay_between(const struct call *c, size_t b, size_t h, size_t i, size_t j) {
@@ -172,38 +183,43 @@ uint64_t gradients_of(const struct call *c) {
            (c->decay != NULL ? ATTN_WANT(GRAD_DECAY) : 0);
 }
 
-struct call copy_call(const struct call *c) {
+/* Returns `count` elements from element `first` on of an array, which may be NULL, of another call.
+ * They are freed with this one. */
+static void *part_of(struct call *c, const void *array, size_t first, size_t count, size_t size) {
+    const char *from = array;
+    return from == NULL ? NULL
+                        : memcpy(keep_block(c, count * size), from + first * size, count * size);
+}
+
+/* Returns a copy of a call: of all of it, or of head h of batch item b. */
+static struct call part_of_call(const struct call *c, bool all, size_t b, size_t h) {
+    const size_t row = row_of(c, b, h, 0), key = key_row(c, b, h), head = b * c->heads + h;
+    const size_t heads = all ? c->heads : 1, kv = all ? c->kv_heads : 1, items = all ? c->batch : 1;
+    const size_t rows = items * heads * c->n, keys = items * kv * c->m, size = sizeof(double);
     struct call to = *c;
-    const size_t pairs = c->batch * c->heads * c->n * c->m;
-    to.q = copy_of(c->q, c->batch * c->heads * c->n * c->d, sizeof *c->q);
-    to.k = copy_of(c->k, c->batch * c->kv_heads * c->m * c->d, sizeof *c->k);
-    to.v = copy_of(c->v, c->batch * c->kv_heads * c->m * c->d_v, sizeof *c->v);
-    to.mask = copy_of(c->mask, pairs, 1);
-    to.exists = copy_of(c->exists, c->batch * c->m, 1);
-    to.bias = copy_of(c->bias, pairs, sizeof *c->bias);
-    to.slopes = copy_of(c->slopes, c->heads, sizeof *c->slopes);
-    to.decay = copy_of(c->decay, c->batch * c->heads * c->m, sizeof *c->decay);
-    to.sinks = copy_of(c->sinks, c->heads, sizeof *c->sinks);
-    to.lengths = copy_of(c->lengths, c->batch, sizeof *c->lengths);
+    to.kept = (struct kept){.heap = true};
+    to.batch = items;
+    to.heads = heads;
+    to.kv_heads = kv;
+    to.q = part_of(&to, c->q, row * c->d, rows * c->d, size);
+    to.k = part_of(&to, c->k, key * c->d, keys * c->d, size);
+    to.v = part_of(&to, c->v, key * c->d_v, keys * c->d_v, size);
+    to.mask = part_of(&to, c->mask, row * c->m, rows * c->m, 1);
+    to.exists = part_of(&to, c->exists, b * c->m, items * c->m, 1);
+    to.bias = part_of(&to, c->bias, row * c->m, rows * c->m, size);
+    to.slopes = part_of(&to, c->slopes, h, heads, size);
+    to.decay = part_of(&to, c->decay, head * c->m, items * heads * c->m, size);
+    to.sinks = part_of(&to, c->sinks, h, heads, size);
+    to.lengths = part_of(&to, c->lengths, b, items, sizeof *to.lengths);
     return to;
 }
 
+struct call copy_call(const struct call *c) {
+    return part_of_call(c, true, 0, 0);
+}
+
 struct call only_head(const struct call *c, size_t b, size_t h) {
-    struct call to = *c;
-    const size_t row = row_of(c, b, h, 0), key = key_row(c, b, h), pairs = c->n * c->m;
-    to.batch = to.heads = to.kv_heads = 1;
-    to.q = copy_of(c->q + row * c->d, c->n * c->d, sizeof *c->q);
-    to.k = copy_of(c->k + key * c->d, c->m * c->d, sizeof *c->k);
-    to.v = copy_of(c->v + key * c->d_v, c->m * c->d_v, sizeof *c->v);
-    to.mask = c->mask == NULL ? NULL : copy_of(c->mask + row * c->m, pairs, 1);
-    to.exists = c->exists == NULL ? NULL : copy_of(c->exists + b * c->m, c->m, 1);
-    to.bias = c->bias == NULL ? NULL : copy_of(c->bias + row * c->m, pairs, sizeof *c->bias);
-    to.slopes = c->slopes == NULL ? NULL : copy_of(c->slopes + h, 1, sizeof *c->slopes);
-    to.decay =
-        c->decay == NULL ? NULL : copy_of(c->decay + row / c->n * c->m, c->m, sizeof *c->decay);
-    to.sinks = c->sinks == NULL ? NULL : copy_of(c->sinks + h, 1, sizeof *c->sinks);
-    to.lengths = c->lengths == NULL ? NULL : copy_of(c->lengths + b, 1, sizeof *c->lengths);
-    return to;
+    return part_of_call(c, false, b, h);
 }
 
 /* -------------------------------------------------------------------------------------- running */

@@ -1,7 +1,8 @@
 /*
- * attention_calls.h - the calls that the tests of attention draw at random from a kind (a set of
- * options) and sizes, and their runs. All numbers are doubles that are exact in the dtype of the
- * call. So two results have the same bytes if and only if their doubles have.
+ * attention_calls.h - a call of attention, whose numbers are known for each head, and its runs. It
+ * is drawn at random: here from a kind (a set of options) and sizes, and by random_calls.h from a
+ * seed over all options and forms. All numbers are doubles that are exact in the dtype of the call.
+ * So two results have the same bytes if and only if their doubles have.
  */
 #ifndef ATTENTION_CALLS_H
 #define ATTENTION_CALLS_H
@@ -12,6 +13,7 @@
 
 #include "attention.h"
 #include "support/plans.h"
+#include "support/rng.h"
 
 /* The options of a kind of call, as bits. */
 enum {
@@ -38,21 +40,86 @@ enum {
     ALL = WINDOW | MASK | BIAS | SOFTCAP | ALIBI | GROUPED | SINK | LENGTHS | PAST | PADDING,
 };
 
-/* One call. B = batch, H = heads, KV = kv_heads. */
+/* What is freed with a call. */
+struct kept {
+    void **blocks;
+    size_t count;
+    bool
+        heap; /* it is memory of malloc, which is faster; otherwise nothing behind it can be read */
+};
+
+void *keep_bytes(struct kept *kept, size_t bytes);
+void free_kept(struct kept *kept);
+
+/* ------------------------------------------------------------------------------------- a call */
+
+enum {
+    MAX_HEADS = 6, /* of a call that is drawn from a seed */
+    MAX_BATCH = 3
+};
+
+enum call_form {
+    PLAIN_2D,
+    PLAIN_3D,
+    PLAIN_4D,
+    PACKED_2D,
+    PACKED_3D,
+    PROJECTED,
+    FORM_COUNT
+};
+
+static inline bool form_is_packed(enum call_form form) {
+    return form == PACKED_2D || form == PACKED_3D;
+}
+
+/* The form of a matrix, and what of the batch and the heads of the call it has. */
+struct own {
+    enum call_form form;
+    bool one;     /* it has one batch item, which all share */
+    size_t heads; /* each is shared by H / heads heads */
+    size_t ones;  /* axes of the size 1 before the others */
+    size_t drop;  /* most axes of the size 1 that are left out */
+};
+
+/* One call. B = batch, H = heads, KV = kv_heads, VH = v_heads. The rows of a head that has fewer
+ * columns than others follow each other, and the rest of its place is not used. */
 struct call {
     attn_dtype dtype;
-    size_t batch, heads, kv_heads, n, m, past, d, d_v;
-    double *q, *k, *v;     /* (B,H,n,d), (B,KV,m,d), (B,KV,m,d_v); past rows first */
+    size_t batch, heads, kv_heads, v_heads; /* v_heads: 0 = KV */
+    size_t n, m, past, d, d_v;              /* m counts past and extra keys, too */
+    double *q, *k, *v;     /* (B,H,n,d), (B,KV,m,d), (B,VH,m,d_v); past rows first */
     bool shared;           /* K and V are passed without their batch axis; the items are equal */
     unsigned char *mask;   /* (B,H,n,m) or NULL */
-    unsigned char *exists; /* key_padding, (B,m), or NULL */
+    unsigned char *exists; /* key_padding, (B,m) without extra keys, or NULL */
     double *bias;          /* (B,H,n,m) or NULL */
     double *slopes;        /* (H) or NULL */
     double *decay;         /* (B,H,m) or NULL */
     double *sinks;         /* (H) or NULL */
     size_t *lengths;       /* (B) or NULL */
-    attn_options options;  /* without results; as drawn with a scale, a window and no pointers */
+    attn_options options;  /* of a kind: without results and pointers, with a scale and a window */
+    /* The rest is that of a call of a seed. Its tensors are made with it. */
+    struct rng rng;
+    enum call_form form;
+    bool batched, has_heads; /* which axes the results have */
+    struct own own_q, own_k, own_v;
+    size_t extra;                                /* the last keys, which are bias_K and zero_key */
+    size_t own_d[MAX_HEADS], own_d_v[MAX_HEADS]; /* of each key head; all are the same, or each
+                                                    head has weights of its own */
+    double *Q[MAX_BATCH][MAX_HEADS], *K[MAX_BATCH][MAX_HEADS], *V[MAX_BATCH][MAX_HEADS];
+    double scales[MAX_HEADS];
+    double *w_o, *b_o; /* (sum d_v, d_out), (d_out) */
+    size_t d_out;
+    attn_tensor *tensor_q, *tensor_k, *tensor_v; /* of a call without projections */
+    attn_rotary rotary;
+    attn_multihead multihead;
+    attn_projection projections[MAX_HEADS];
+    attn_tensor *tensors[80];
+    size_t tensor_count;
+    struct kept kept;
 };
+
+/* Allocates zeros that are freed with a call of any kind. */
+#define keep_block(call, bytes) keep_bytes(&(call)->kept, bytes)
 
 /* Returns 2^-24 or 2^-53: half a unit in the last place of 1. */
 double epsilon(attn_dtype dtype);
@@ -74,8 +141,9 @@ struct call only_head(const struct call *c, size_t b, size_t h);
 /* Returns the row of query i among all rows of all heads. */
 size_t row_of(const struct call *c, size_t b, size_t h, size_t i);
 
-/* Returns the first row of the keys and values that query head h uses. */
+/* Returns the first row of the keys, or of the values, that query head h uses. */
 size_t key_row(const struct call *c, size_t b, size_t h);
+size_t value_row(const struct call *c, size_t b, size_t h);
 
 /* Returns the valid keys of a batch item, and the position of query i. */
 size_t length_of(const struct call *c, size_t b);

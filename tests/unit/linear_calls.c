@@ -6,8 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "support/guarded.h"
-
 bool linear_has_sequences(const struct linear_call *c) {
     return c->form >= LINEAR_ROWS;
 }
@@ -18,11 +16,6 @@ bool linear_is_packed(const struct linear_call *c) {
 
 static bool has_heads(const struct linear_call *c) {
     return c->form != LINEAR_PLAIN && c->form != LINEAR_ROWS;
-}
-
-void *keep_linear(struct linear_call *c, size_t count, size_t size) {
-    cr_assert_lt(c->block_count, sizeof c->blocks / sizeof *c->blocks);
-    return c->blocks[c->block_count++] = guarded_new(count * size);
 }
 
 /* ------------------------------------------------------------------------------ drawing numbers */
@@ -42,8 +35,12 @@ size_t linear_place(const struct linear_matrix *m, size_t b, size_t h, size_t i,
     return (b * m->heads * m->rows + row) * m->columns;
 }
 
+static double *new_numbers(struct linear_call *c, const struct linear_matrix *m) {
+    return keep_block(c, linear_count(m) * sizeof *m->x);
+}
+
 static void draw_normals_of(struct linear_call *c, struct linear_matrix *m, double size) {
-    m->x = keep_linear(c, linear_count(m), sizeof *m->x);
+    m->x = new_numbers(c, m);
     for (size_t i = 0; i < linear_count(m); i++) {
         m->x[i] = in_dtype(c->dtype, size * rng_normal(&c->rng));
     }
@@ -115,7 +112,7 @@ static void draw_decays(struct linear_call *c) {
         c->decay.rows = c->n; /* one row could be the numbers of the positions, too */
     }
     const enum decay_kind kind = (enum decay_kind)rng_between(&c->rng, 0, DECAY_MIXED);
-    c->decay.x = keep_linear(c, linear_count(&c->decay), sizeof *c->decay.x);
+    c->decay.x = new_numbers(c, &c->decay);
     for (size_t i = 0; i < linear_count(&c->decay); i++) {
         c->decay.x[i] = in_dtype(c->dtype, draw_gate_logarithms(c, kind));
     }
@@ -124,7 +121,7 @@ static void draw_decays(struct linear_call *c) {
 static void draw_betas(struct linear_call *c) {
     const size_t kind = rng_between(&c->rng, 0, 3);
     c->beta = draw_gate_axes(c, 1);
-    c->beta.x = keep_linear(c, linear_count(&c->beta), sizeof *c->beta.x);
+    c->beta.x = new_numbers(c, &c->beta);
     for (size_t i = 0; i < linear_count(&c->beta); i++) {
         const double whole = (double)rng_between(&c->rng, 0, 2);
         c->beta.x[i] = in_dtype(c->dtype, kind == 0   ? 2
@@ -296,10 +293,6 @@ static void draw_linear_gradients(struct linear_call *c) {
 
 /* ---------------------------------------------------------------------------------- the tensors */
 
-static void *convert(struct linear_call *c, size_t count) {
-    return keep_linear(c, count, attn_dtype_size(c->dtype));
-}
-
 static void add_axis(attn_tensor *t, size_t size) {
     t->shape[t->rank++] = size;
 }
@@ -314,7 +307,7 @@ static void add_batch(const struct linear_call *c, attn_tensor *t, size_t items,
 /* Writes the numbers of a matrix, with the rows before the heads in a packed call. */
 static void write_numbers(struct linear_call *c, attn_tensor *t, const struct linear_matrix *m,
                           bool packed) {
-    void *data = convert(c, linear_count(m));
+    void *data = keep_block(c, linear_count(m) * attn_dtype_size(c->dtype));
     for (size_t x = 0; x < linear_count(m); x++) {
         const size_t e = x % m->columns, i = x / m->columns % m->rows,
                      h = x / m->columns / m->rows % m->heads,
@@ -481,7 +474,7 @@ struct linear_call *draw_linear_call(uint64_t seed, bool is_long) {
 }
 
 static void draw_range(struct linear_call *c, struct linear_matrix *m, const double range[2]) {
-    m->x = keep_linear(c, linear_count(m), sizeof *m->x);
+    m->x = new_numbers(c, m);
     for (size_t i = 0; i < linear_count(m); i++) {
         m->x[i] = in_dtype(
             c->dtype,
@@ -528,9 +521,7 @@ struct linear_call *draw_linear_kind(const struct linear_kind *kind) {
 }
 
 void free_linear_call(struct linear_call *c) {
-    for (size_t i = 0; i < c->block_count; i++) {
-        guarded_free(c->blocks[i]);
-    }
+    free_kept(&c->kept);
     free(c);
 }
 

@@ -56,8 +56,7 @@ struct linear_call {
     attn_sequences sequences;
     attn_linear call;
     attn_options options;
-    void *blocks[32];
-    size_t block_count;
+    struct kept kept;
 };
 
 /* Draws the call of a seed: short with n up to 300, or long with n up to 5000. Free it with
@@ -88,9 +87,6 @@ double *linear_number(const struct linear_matrix *m, size_t b, size_t h, size_t 
 
 /* Returns the place of such a row in a tensor. The rows of a packed call lie before its heads. */
 size_t linear_place(const struct linear_matrix *m, size_t b, size_t h, size_t i, bool packed);
-
-/* Allocates zeros that are freed with the call. */
-void *keep_linear(struct linear_call *c, size_t count, size_t size);
 
 /* Makes the tensors of a call from its numbers. Call it again after the numbers changed. */
 void make_linear_tensors(struct linear_call *c);

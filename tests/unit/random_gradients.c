@@ -4,13 +4,13 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-size_t list_inputs(const struct random_call *c, struct input inputs[INPUTS]) {
+size_t list_inputs(const struct call *c, struct input inputs[INPUTS]) {
     const attn_options *o = &c->options;
     const attn_multihead *m = &c->multihead;
     const struct input all[] = {
-        {ATTN_RESULT_GRAD_Q, c->q, 0},
-        {ATTN_RESULT_GRAD_K, c->k, 0},
-        {ATTN_RESULT_GRAD_V, c->v, 0},
+        {ATTN_RESULT_GRAD_Q, c->tensor_q, 0},
+        {ATTN_RESULT_GRAD_K, c->tensor_k, 0},
+        {ATTN_RESULT_GRAD_V, c->tensor_v, 0},
         {ATTN_RESULT_GRAD_PAST_K, o->past_k, 0},
         {ATTN_RESULT_GRAD_PAST_V, o->past_v, 0},
         {ATTN_RESULT_GRAD_BIAS, o->bias, 0},
@@ -56,15 +56,14 @@ size_t list_inputs(const struct random_call *c, struct input inputs[INPUTS]) {
 }
 
 /* Draws the gradient of a result, with its shape. */
-static const attn_tensor *draw_upstream(struct random_call *c, const attn_plan *plan,
-                                        attn_result which) {
+static const attn_tensor *draw_upstream(struct call *c, const attn_plan *plan, attn_result which) {
     const attn_result_tensor *t = attn_plan_tensor(plan, which, 0);
     const attn_tensor shape = attn_as_tensor(t);
     return tensor_of(c, draw_normals(c, count_of(&shape), 1), t->rank, t->shape);
 }
 
 /* Draws the results whose gradients are given. */
-static void draw_loss(struct random_call *c, const attn_plan *plan, attn_upstream *up) {
+static void draw_loss(struct call *c, const attn_plan *plan, attn_upstream *up) {
     const bool softmax = c->options.normalization == ATTN_SOFTMAX;
     const bool output = !rng_chance(&c->rng, 8), packed = c->options.sequences != NULL;
     up->lse = softmax && rng_chance(&c->rng, 2) ? draw_upstream(c, plan, ATTN_RESULT_LSE) : NULL;
@@ -75,7 +74,7 @@ static void draw_loss(struct random_call *c, const attn_plan *plan, attn_upstrea
     }
 }
 
-size_t ask_for_gradients(struct random_call *c, uint64_t seed, attn_upstream *up,
+size_t ask_for_gradients(struct call *c, uint64_t seed, attn_upstream *up,
                          struct input inputs[INPUTS]) {
     const uint64_t drawn = c->options.results;
     const bool softmax = c->options.normalization == ATTN_SOFTMAX;
@@ -94,11 +93,11 @@ size_t ask_for_gradients(struct random_call *c, uint64_t seed, attn_upstream *up
     return count;
 }
 
-void widen_call(struct random_call *c) {
+void widen_call(struct call *c) {
     cr_assert_eq(c->dtype, ATTN_FLOAT32);
     c->dtype = ATTN_FLOAT64;
     for (size_t t = 0; t < c->tensor_count; t++) {
-        attn_tensor *tensor = &c->tensors[t];
+        attn_tensor *tensor = c->tensors[t];
         if (tensor->dtype == ATTN_FLOAT32) {
             const size_t count = count_of(tensor);
             double *wide = keep_block(c, count * sizeof *wide);
@@ -111,7 +110,7 @@ void widen_call(struct random_call *c) {
     }
 }
 
-void bind_all(struct random_call *c, attn_plan *plan) {
+void bind_all(struct call *c, attn_plan *plan) {
     for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
         for (size_t part = 0; part < attn_plan_parts(plan, (attn_result)r); part++) {
             const attn_tensor t = attn_as_tensor(attn_plan_tensor(plan, (attn_result)r, part));
@@ -123,8 +122,33 @@ void bind_all(struct random_call *c, attn_plan *plan) {
     }
 }
 
-void bind_and_run(struct random_call *c, attn_plan *plan) {
+void bind_and_run(struct call *c, attn_plan *plan) {
     attn_error error = {0};
     bind_all(c, plan);
     cr_assert_eq(attn_plan_run(plan, &error), ATTN_OK, "%s", error.message);
+}
+
+void expect_same_parts(uint64_t seed, const attn_plan *a, const attn_plan *b, uint64_t results,
+                       const char *what) {
+    for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
+        for (size_t part = 0; part < attn_plan_parts(a, (attn_result)r); part++) {
+            const attn_result_tensor *x = attn_plan_tensor(a, (attn_result)r, part),
+                                     *y = attn_plan_tensor(b, (attn_result)r, part);
+            const attn_tensor t = attn_as_tensor(x);
+            size_t bytes;
+            cr_assert(attn_tensor_bytes(&t, &bytes));
+            cr_expect((results >> r & 1) == 0 || memcmp(x->data, y->data, bytes) == 0,
+                      "seed %llu: %s %s", (unsigned long long)seed,
+                      attn_result_name((attn_result)r), what);
+        }
+    }
+}
+
+void expect_any_order(struct call *c, uint64_t seed, const attn_plan *plan) {
+    attn_error error = {0};
+    attn_plan *backwards = plan_random_call(c, seed);
+    bind_all(c, backwards);
+    cr_assert_eq(run_backwards(backwards, &error), ATTN_OK, "%s", error.message);
+    expect_same_parts(seed, plan, backwards, UINT64_MAX, "depends on the order of tasks");
+    attn_plan_free(backwards);
 }

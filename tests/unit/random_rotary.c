@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* Draws the weights of a norm for rows of d numbers. */
-static const attn_tensor *draw_norm(struct random_call *c, size_t d, double **weights) {
+static const attn_tensor *draw_norm(struct call *c, size_t d, double **weights) {
     *weights = draw_normals(c, d, 0.5);
     return tensor_of(c, *weights, 1, &d);
 }
@@ -47,8 +47,8 @@ struct rotation {
     bool table_items, place_items; /* they have a batch axis */
 };
 
-static void turn(const struct random_call *c, const struct rotation *t, double *x, size_t b,
-                 size_t i, int64_t counted) {
+static void turn(const struct call *c, const struct rotation *t, double *x, size_t b, size_t i,
+                 int64_t counted) {
     const attn_rotary *r = &c->rotary;
     const double at =
         t->positions == NULL ? (double)counted : t->positions[(t->place_items ? b * c->n : 0) + i];
@@ -71,37 +71,37 @@ static void turn(const struct random_call *c, const struct rotation *t, double *
 
 /* Draws a table (rows, columns), with a batch axis or without one. Its cos and sin have a sum of
  * squares of about 1, as real ones have, so that turned rows are not longer. */
-static const attn_tensor *draw_table(struct random_call *c, double **x, bool items, size_t rows,
+static const attn_tensor *draw_table(struct call *c, double **x, bool items, size_t rows,
                                      size_t columns) {
-    const size_t shape[] = {c->B, rows, columns};
-    *x = draw_normals(c, (items ? c->B : 1) * rows * columns, sqrt(0.5));
+    const size_t shape[] = {c->batch, rows, columns};
+    *x = draw_normals(c, (items ? c->batch : 1) * rows * columns, sqrt(0.5));
     return tensor_of(c, *x, 2 + items, items ? shape : shape + 1);
 }
 
-static void draw_rotary(struct random_call *c, struct rotation *t) {
+static void draw_rotary(struct call *c, struct rotation *t) {
     attn_rotary *r = &c->rotary;
     int64_t first = 0; /* of all positions without the offset */
     for (size_t b = 0; b < drawn_items(c); b++) {
-        first = random_position(c, b, 0) < first ? random_position(c, b, 0) : first;
+        first = position_of(c, b, 0) < first ? position_of(c, b, 0) : first;
     }
-    const bool may_have_items = c->B == 1 || !(c->own_q.one || c->own_k.one);
-    r->columns = rng_chance(&c->rng, 2) ? 2 * rng_between(&c->rng, 1, c->d[0] / 2) : 0;
-    r->columns = c->d[0] % 2 != 0 && r->columns == 0 ? c->d[0] - 1 : r->columns;
+    const bool may_have_items = c->batch == 1 || !(c->own_q.one || c->own_k.one);
+    r->columns = rng_chance(&c->rng, 2) ? 2 * rng_between(&c->rng, 1, c->own_d[0] / 2) : 0;
+    r->columns = c->own_d[0] % 2 != 0 && r->columns == 0 ? c->own_d[0] - 1 : r->columns;
     r->interleaved = rng_chance(&c->rng, 2);
     r->offset = rng_chance(&c->rng, 2) ? 0 : (int64_t)rng_between(&c->rng, 1, 50);
     r->offset -= first;
     r->base = rng_chance(&c->rng, 2) ? 0 : 2 + 100 * rng_uniform(&c->rng);
-    t->pairs = (r->columns == 0 ? c->d[0] : r->columns) / 2;
+    t->pairs = (r->columns == 0 ? c->own_d[0] : r->columns) / 2;
     t->rows = (size_t)r->offset + c->m + c->n;
-    if (c->n == c->m - c->extra - c->p && rng_chance(&c->rng, 2)) {
+    if (c->n == c->m - c->extra - c->past && rng_chance(&c->rng, 2)) {
         t->place_items = may_have_items && rng_chance(&c->rng, 2);
-        const size_t count = (t->place_items ? c->B : 1) * c->n;
+        const size_t count = (t->place_items ? c->batch : 1) * c->n;
         t->positions = draw_normals(c, count, 1);
         for (size_t i = 0; i < count; i++) {
             t->positions[i] = (double)rng_between(&c->rng, 0, t->rows - 1);
         }
         attn_tensor *positions = tensor_of(c, t->positions, 1 + t->place_items,
-                                           (size_t[]){c->B, c->n} + (t->place_items ? 0 : 1));
+                                           (size_t[]){c->batch, c->n} + (t->place_items ? 0 : 1));
         if (rng_chance(&c->rng, 2)) { /* whatever the dtype of the call is */
             positions->data = t->positions;
             positions->dtype = ATTN_FLOAT64;
@@ -116,14 +116,14 @@ static void draw_rotary(struct random_call *c, struct rotation *t) {
     c->options.rotary = r;
 }
 
-void draw_rotation(struct random_call *c) {
+void draw_rotation(struct call *c) {
     struct rotation t = {0};
     double *norm_q = NULL, *norm_k = NULL;
     bool whole = false; /* the norms go over all heads */
     const double epsilon = 1e-3;
-    const size_t d = c->d[0];
-    for (size_t h = 0; h < c->H; h++) {
-        if (c->d[h] != d) {
+    const size_t d = c->own_d[0];
+    for (size_t h = 0; h < c->heads; h++) {
+        if (c->own_d[h] != d) {
             return;
         }
     }
@@ -131,31 +131,31 @@ void draw_rotation(struct random_call *c) {
         whole = rng_chance(&c->rng, 3);
         c->options.norm_q = draw_norm(c, whole ? c->own_q.heads * d : d, &norm_q);
         c->options.norm_k =
-            rng_chance(&c->rng, 2) ? draw_norm(c, whole ? c->KV * d : d, &norm_k) : NULL;
+            rng_chance(&c->rng, 2) ? draw_norm(c, whole ? c->kv_heads * d : d, &norm_k) : NULL;
         c->options.norm_epsilon = epsilon;
     }
     const bool apart =
         c->options.lengths != NULL && (c->options.flags & ATTN_FLAG_BOTTOM_RIGHT) != 0;
-    if (d > 1 && rng_chance(&c->rng, 3) && !(c->B > 1 && apart && c->own_q.one)) {
+    if (d > 1 && rng_chance(&c->rng, 3) && !(c->batch > 1 && apart && c->own_q.one)) {
         draw_rotary(c, &t);
     }
     for (size_t b = 0; b < drawn_items(c); b++) {
-        const bool has_q = c->own_q.one ? b == 0 : b < c->B;
-        const bool has_k = c->own_k.one ? b == 0 : b < c->B;
+        const bool has_q = c->own_q.one ? b == 0 : b < c->batch;
+        const bool has_k = c->own_k.one ? b == 0 : b < c->batch;
         for (size_t i = 0; norm_q != NULL && has_q && i < c->n; i++) {
             normalise_heads(c->Q[b], c->own_q.heads, i * d, norm_q, d, epsilon, whole);
         }
-        for (size_t j = c->p; norm_k != NULL && has_k && j < c->m - c->extra; j++) {
-            normalise_heads(c->K[b], c->KV, j * d, norm_k, d, epsilon, whole);
+        for (size_t j = c->past; norm_k != NULL && has_k && j < c->m - c->extra; j++) {
+            normalise_heads(c->K[b], c->kv_heads, j * d, norm_k, d, epsilon, whole);
         }
         for (size_t h = 0; h < c->own_q.heads && has_q; h++) {
             for (size_t i = 0; i < c->n; i++) {
-                turn(c, &t, c->Q[b][h] + i * d, b, i, random_position(c, b, i) + c->rotary.offset);
+                turn(c, &t, c->Q[b][h] + i * d, b, i, position_of(c, b, i) + c->rotary.offset);
             }
         }
-        for (size_t h = 0; h < c->KV && has_k; h++) {
-            for (size_t j = c->p; j < c->m - c->extra; j++) {
-                turn(c, &t, c->K[b][h] + j * d, b, j - c->p, (int64_t)j + c->rotary.offset);
+        for (size_t h = 0; h < c->kv_heads && has_k; h++) {
+            for (size_t j = c->past; j < c->m - c->extra; j++) {
+                turn(c, &t, c->K[b][h] + j * d, b, j - c->past, (int64_t)j + c->rotary.offset);
             }
         }
     }

@@ -10,6 +10,6 @@
 /* Draws norm_q, norm_k and rotary for some calls. It changes options.norm_q, norm_k and rotary, and
  * the rows of Q and the new rows of K in `c`; tensors of Q and K that exist already keep their
  * numbers. */
-void draw_rotation(struct random_call *c);
+void draw_rotation(struct call *c);
 
 #endif

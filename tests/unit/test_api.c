@@ -42,18 +42,6 @@ static void expect_answer(const char *body, int status, const char *contains) {
     }
 }
 
-Test(api, answers_in_the_order_of_return) {
-    expect_answer("{\"X\":[[0],[0]],\"return\":[\"weights\",\"output\"]}", 200,
-                  "{\"weights\":[[0.5,0.5],[0.5,0.5]],\"output\":[[0],[0]]}\n");
-}
-
-Test(api, options_may_come_before_or_after_the_matrices) {
-    expect_answer("{\"dtype\":\"float64\",\"X\":[[0.1]],\"return\":[\"scores\"]}", 200,
-                  "{\"scores\":[[0.010000000000000002]]}");
-    expect_answer("{\"X\":[[0.1]],\"return\":[\"scores\"],\"dtype\":\"float64\"}", 200,
-                  "{\"scores\":[[0.010000000000000002]]}");
-}
-
 /* The numbers of matrices become float32 before the handler reads them, in chunks, wherever they
  * stand. Lists of whole numbers and of doubles stay as they are. */
 Test(api, knows_which_numbers_are_those_of_matrices) {
@@ -103,38 +91,6 @@ Test(api, refuses_what_does_not_fit_in_its_limits) {
     body = json_body("{\"X\":[[1]*1500(,[1])],\"return\":[\"output\"]}", &size);
     expect_answer(body, 413, "multiply-adds; this server allows 1000000");
     free(body);
-}
-
-Test(api, overflow_is_no_place_in_the_request) {
-    expect_answer("{\"X\":[[1e30],[1]]}", 422, "\"detail\":\"scores is not a finite float32");
-    cr_expect_null(strstr(text, "\"pointer\""));
-}
-
-Test(api, routes_by_method_and_path) {
-    struct http_request request = post;
-    request.method = "GET";
-    struct http_response response = ask(&request, "", 1);
-    cr_expect_eq(response.status, 405);
-    cr_expect_str_eq(response.allow, "POST");
-    request.path = "/attention/";
-    response = ask(&request, "", 1);
-    cr_expect_eq(response.status, 404);
-    request.path = "/health/live";
-    response = ask(&request, "", 1);
-    cr_expect_eq(response.status, 200);
-    request = post;
-    request.media_type = "text/plain";
-    response = ask(&request, "{}", 1);
-    cr_expect_eq(response.status, 415);
-}
-
-/* A sink may be a number or an array. Both are refused with the same rule. */
-Test(api, a_sink_out_of_range_is_named) {
-    expect_answer("{\"X\":[[1]],\"sink\":1e300}", 422,
-                  "\"sink is 1e300, which is out of the range of float32\",\"pointer\":\"/sink\"");
-    expect_answer(
-        "{\"X\":[[1]],\"sink\":[1e300]}", 422,
-        "\"sink/0 is 1e300, which is out of the range of float32\",\"pointer\":\"/sink/0\"");
 }
 
 /* The memory of all requests together is bounded while a body is read, and when the results are

@@ -1,7 +1,7 @@
 /*
  * test_attention_broadcast.c - forms of one call whose results have the same bytes: several axes of
- * the batch or one, and options of fewer axes or of all. test_attention_random.c and
- * test_gradients.c draw matrices that are broadcast.
+ * the batch or one. test_attention_random.c and test_gradients.c draw matrices that are broadcast,
+ * and data/answers.txt has options of one axis.
  */
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -116,39 +116,5 @@ Test(attention, axes_of_the_batch_are_one_batch) {
             free(several);
         }
         free(folded);
-    }
-}
-
-/* A mask, a bias and a key_padding of one axis are those of all queries, heads and batch items. */
-Test(attention, vectors_of_keys_are_broadcast) {
-    draw_inputs();
-    const attn_tensor q = tensor_in(numbers[0], 1, HEADS, QUERIES, COLUMNS),
-                      k = tensor_in(numbers[1], 1, HEADS, QUERIES, COLUMNS),
-                      v = tensor_in(numbers[2], 1, HEADS, QUERIES, COLUMNS);
-    for (size_t i = 0; i < MOST; i++) {
-        allowed[i] = i % QUERIES != 1;
-        numbers[3][i] = numbers[3][i % QUERIES];
-    }
-    for (int which = 0; which < 4; which++) {
-        char *results[2];
-        size_t bytes[2];
-        for (int all = 0; all < 2; all++) {
-            attn_tensor bias = all ? tensor_in(numbers[3], 1, HEADS, QUERIES, QUERIES)
-                                   : tensor_in(numbers[3], 0, QUERIES, 0, 0),
-                        mask = all ? tensor_in(allowed, 1, HEADS, QUERIES, QUERIES)
-                                   : tensor_in(allowed, 0, QUERIES, 0, 0),
-                        padding = tensor_in(allowed, all, QUERIES, 0, 0);
-            mask.dtype = padding.dtype = ATTN_BOOL;
-            const attn_options o = {.results = ATTN_WANT(OUTPUT) | ATTN_WANT(WEIGHTS),
-                                    .causal = which == 3,
-                                    .bias = which == 1 ? &bias : NULL,
-                                    .mask = which == 0 || which == 3 ? &mask : NULL,
-                                    .key_padding = which >= 2 ? &padding : NULL};
-            results[all] = run_form(&q, &k, &v, &o, 4, &bytes[all]);
-        }
-        cr_assert_eq(bytes[0], bytes[1]);
-        cr_expect(memcmp(results[0], results[1], bytes[0]) == 0, "option %d", which);
-        free(results[0]);
-        free(results[1]);
     }
 }

@@ -12,10 +12,7 @@
 /* Draws a causal call of one head, whose decays are x. */
 static struct call draw_with(attn_dtype dtype, size_t n, size_t m, const double *x) {
     struct call c = draw_call(CAUSAL, dtype, 1, n, m, 2, 3);
-    c.decay = allocate(m, sizeof *c.decay);
-    for (size_t j = 0; j < m; j++) {
-        c.decay[j] = x[j];
-    }
+    c.decay = memcpy(keep_block(&c, m * sizeof *x), x, m * sizeof *x);
     return c;
 }
 
@@ -43,23 +40,6 @@ Test(decay, large_ones_leave_the_others_exact) {
     }
 }
 
-/* A decay is not applied to the key at its own position. */
-Test(decay, counts_from_the_key_after) {
-    static const double x[] = {-4, -0.5, -0.25, -2};
-    static const double sums[4][4] = {{0}, {-0.5, 0}, {-0.75, -0.25, 0}, {-2.75, -2.25, -2, 0}};
-    struct call c = draw_with(ATTN_FLOAT64, 6, 4, x); /* two queries stand behind all keys */
-    struct results r = run_call(&c, ATTN_WANT(SCALED_SCORES) | ATTN_WANT(MASKED_SCORES));
-    for (size_t i = 0; i < 6; i++) {
-        for (size_t j = 0; j < 4 && j <= i; j++) {
-            const double scaled = r.of[ATTN_RESULT_SCALED_SCORES][i * 4 + j];
-            cr_expect_eq(r.of[ATTN_RESULT_MASKED_SCORES][i * 4 + j],
-                         scaled + sums[i < 4 ? i : 3][j]);
-        }
-    }
-    free_results(&r);
-    free_call(&c);
-}
-
 /* The decays of so many keys are added in several trees. */
 Test(decay, of_many_keys) {
     enum {
@@ -82,7 +62,7 @@ Test(decay, of_many_keys) {
         for (size_t j = KEYS; j-- > 0;) {
             running[j] = running[j + 1] + c.decay[j];
         }
-        c.bias = allocate(3 * (size_t)KEYS, sizeof *c.bias);
+        c.bias = keep_block(&c, 3 * KEYS * sizeof *c.bias);
         for (size_t i = 0; i < 3; i++) {
             for (size_t j = 0; j < KEYS; j++) {
                 const size_t end = KEYS - 2 + i;
@@ -93,9 +73,7 @@ Test(decay, of_many_keys) {
             }
         }
         struct call biased = copy_call(&c);
-        free(biased.decay);
         biased.decay = NULL;
-        free(c.bias);
         c.bias = NULL;
         for (size_t way = 0; way < 2; way++) {
             struct results is = run_call(&c, ways[way]), want = run_call(&biased, ways[way]);

@@ -1,6 +1,6 @@
 /*
- * test_attention_empty.c - tests calls without queries, keys or batch items, by hand. The random
- * calls have some, too.
+ * test_attention_empty.c - tests calls without queries or keys, by hand. The random calls have
+ * some, too, and data/answers.txt has others.
  */
 #include <criterion/criterion.h>
 #include <math.h>
@@ -60,54 +60,6 @@ Test(empty, no_query_gives_zeros_to_keys) {
         cr_expect_eq(memcmp(present, k.data, sizeof present), 0);
         attn_plan_free(plan);
     }
-}
-
-Test(empty, no_key_is_a_query_that_attends_to_none) {
-    const attn_tensor q = MATRIX(2, 2, 1, 2, 3, 4), k = EMPTY(0, 2), v = EMPTY(0, 3);
-    const attn_tensor sink = {
-        .data = (const double[]){7}, .dtype = ATTN_FLOAT64, .rank = 1, .shape = {1}};
-    for (int with = 0; with < 2; with++) {
-        const attn_options o = {.results = ATTN_WANT(OUTPUT) | ATTN_WANT(WEIGHTS) | ATTN_WANT(LSE) |
-                                           ATTN_WANT(ENTROPY) | ATTN_WANT(SCORES),
-                                .sink = with ? &sink : NULL};
-        double output[6], lse[2], entropy[2];
-        attn_plan *plan;
-        attn_error error;
-        memset(output, 0xff, sizeof output);
-        memset(entropy, 0xff, sizeof entropy);
-        cr_assert_eq(attn_plan_attention(&plan, &q, &k, &v, &o, &error), ATTN_OK, "%s",
-                     error.message);
-        expect_shape(plan, ATTN_RESULT_WEIGHTS, 2, 0);
-        expect_shape(plan, ATTN_RESULT_SCORES, 2, 0);
-        attn_plan_bind(plan, ATTN_RESULT_OUTPUT, 0, output);
-        attn_plan_bind(plan, ATTN_RESULT_LSE, 0, lse);
-        attn_plan_bind(plan, ATTN_RESULT_ENTROPY, 0, entropy);
-        cr_expect_eq(attn_plan_run(plan, &error), ATTN_OK, "%s", error.message);
-        cr_expect(are_zeros(output, 6) && are_zeros(entropy, 2));
-        cr_expect(with ? lse[0] == 7 && lse[1] == 7 : lse[0] == -INFINITY && lse[1] == -INFINITY);
-        attn_plan_free(plan);
-    }
-}
-
-/* The keys have no batch axis, so they have gradients although there is no batch item. */
-Test(empty, no_batch_item_gives_zeros_to_shared_keys) {
-    const attn_tensor q = {.dtype = ATTN_FLOAT64, .rank = 4, .shape = {0, 2, 3, 2}};
-    const attn_tensor k = MATRIX(2, 2, 1, 2, 3, 4), v = MATRIX(2, 1, 1, 2);
-    const attn_tensor grad = {.dtype = ATTN_FLOAT64, .rank = 4, .shape = {0, 2, 3, 1}};
-    const attn_tensor mask = {.dtype = ATTN_BOOL, .rank = 4, .shape = {0, 2, 3, 2}};
-    const attn_upstream up = {.output = &grad};
-    const attn_options o = {.results = ATTN_WANT(GRAD_K) | ATTN_WANT(GRAD_V),
-                            .mask = &mask,
-                            .causal = true,
-                            .upstream = &up};
-    double grad_k[4], grad_v[2];
-    void *const data[ATTN_RESULT_COUNT] = {
-        [ATTN_RESULT_GRAD_K] = grad_k, [ATTN_RESULT_GRAD_V] = grad_v};
-    attn_error error = {0};
-    memset(grad_k, 0xff, sizeof grad_k);
-    memset(grad_v, 0xff, sizeof grad_v);
-    cr_assert_eq(plan_and_run(&q, &k, &v, &o, data, &error), ATTN_OK, "%s", error.message);
-    cr_expect(are_zeros(grad_k, 4) && are_zeros(grad_v, 2));
 }
 
 enum {

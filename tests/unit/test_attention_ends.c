@@ -2,7 +2,8 @@
  * test_attention_ends.c - tests calls whose last query stands at the last valid key of its batch
  * item. Their rule is compared with the one that flash-attention documents for `cache_seqlens`,
  * `causal`, `window_size` and `alibi_slopes`, which is written here from its words.
- * test_attention_random.c compares all results of random calls with the reference.
+ * test_attention_random.c compares all results of random calls with the reference, also those with
+ * rotary embedding.
  */
 #include <math.h>
 
@@ -77,7 +78,6 @@ Test(ends, random_calls_follow_the_rule_of_flash_attention, .timeout = 1200) {
 
 enum {
     ITEMS = 3,
-    QUERIES = 2,
     KEYS = 4
 };
 
@@ -88,109 +88,6 @@ static const double zeros[ITEMS * KEYS];
 static attn_tensor zero_rows(size_t rows) {
     return (attn_tensor){
         .data = zeros, .dtype = ATTN_FLOAT64, .rank = 4, .shape = {ITEMS, 1, rows, 1}};
-}
-
-/* Computes masked scores of zeros, in which 0 is a key that a query may attend to. */
-static void masked_zeros(attn_options o, double masked[ITEMS][QUERIES][KEYS]) {
-    const attn_tensor q = zero_rows(QUERIES), k = zero_rows(KEYS);
-    attn_error error = {0};
-    o.results = ATTN_WANT(MASKED_SCORES);
-    o.lengths = lengths;
-    o.lengths_count = ITEMS;
-    void *const data[ATTN_RESULT_COUNT] = {[ATTN_RESULT_MASKED_SCORES] = masked};
-    cr_assert_eq(plan_and_run(&q, &k, &k, &o, data, &error), ATTN_OK, "%s", error.message);
-}
-
-static void expect_allowed(attn_options o, const char *const want[ITEMS][QUERIES]) {
-    double masked[ITEMS][QUERIES][KEYS];
-    masked_zeros(o, masked);
-    for (size_t b = 0; b < ITEMS; b++) {
-        for (size_t i = 0; i < QUERIES; i++) {
-            for (size_t j = 0; j < KEYS; j++) {
-                cr_expect_eq(masked[b][i][j] == 0, want[b][i][j] == 'x', "item %zu, %zu, %zu: %g",
-                             b, i, j, masked[b][i][j]);
-            }
-        }
-    }
-}
-
-Test(ends, the_last_query_stands_at_the_last_valid_key) {
-    const unsigned right = ATTN_FLAG_BOTTOM_RIGHT, window = ATTN_FLAG_WINDOW;
-    expect_allowed((attn_options){.causal = true, .flags = right},
-                   (const char *const[][2]){{"xxx.", "xxxx"}, {"xx..", "xxx."}, {"....", "x..."}});
-    expect_allowed((attn_options){.causal = true},
-                   (const char *const[][2]){{"x...", "xx.."}, {"x...", "xx.."}, {"x...", "x..."}});
-    expect_allowed((attn_options){.flags = right},
-                   (const char *const[][2]){{"xxxx", "xxxx"}, {"xxx.", "xxx."}, {"x...", "x..."}});
-    expect_allowed((attn_options){.flags = right | window, .window = {0, 0}},
-                   (const char *const[][2]){{"..x.", "...x"}, {".x..", "..x."}, {"....", "x..."}});
-    expect_allowed((attn_options){.flags = right | window, .window = {1, -1}},
-                   (const char *const[][2]){{".xxx", "..xx"}, {"xxx.", ".xx."}, {"x...", "x..."}});
-    expect_allowed((attn_options){.flags = window, .window = {0, 0}},
-                   (const char *const[][2]){{"x...", ".x.."}, {"x...", ".x.."}, {"x...", "...."}});
-}
-
-Test(ends, alibi_counts_from_the_last_valid_key) {
-    static const double want[ITEMS][QUERIES][KEYS] = {
-        {{-2, -1, 0, -1}, {-3, -2, -1, 0}},
-        {{-1, 0, -1, -INFINITY}, {-2, -1, 0, -INFINITY}},
-        {{-1, -INFINITY, -INFINITY, -INFINITY}, {0, -INFINITY, -INFINITY, -INFINITY}}};
-    const attn_tensor slope = {
-        .data = (const double[]){1}, .dtype = ATTN_FLOAT64, .rank = 1, .shape = {1}};
-    double masked[ITEMS][QUERIES][KEYS];
-    masked_zeros((attn_options){.flags = ATTN_FLAG_BOTTOM_RIGHT, .alibi_slopes = &slope}, masked);
-    cr_expect_arr_eq(masked, want, sizeof want);
-}
-
-/* A query before the first key gets zeros, and its lse is -inf. */
-Test(ends, a_query_before_the_first_key_sees_nothing) {
-    const attn_tensor q = zero_rows(QUERIES), k = zero_rows(KEYS);
-    attn_tensor v = k;
-    const double ones[ITEMS * KEYS] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
-    double output[ITEMS * QUERIES], lse[ITEMS * QUERIES];
-    void *const data[ATTN_RESULT_COUNT] = {[ATTN_RESULT_OUTPUT] = output, [ATTN_RESULT_LSE] = lse};
-    const attn_options o = {.causal = true,
-                            .flags = ATTN_FLAG_BOTTOM_RIGHT,
-                            .results = ATTN_WANT(OUTPUT) | ATTN_WANT(LSE),
-                            .lengths = lengths,
-                            .lengths_count = ITEMS};
-    v.data = ones;
-    cr_assert_eq(plan_and_run(&q, &k, &v, &o, data, NULL), ATTN_OK);
-    for (size_t row = 0; row < ITEMS * QUERIES; row++) {
-        cr_expect_eq(output[row], row == 4 ? 0 : 1, "row %zu: %g", row, output[row]);
-    }
-    cr_expect_eq(lse[4], -INFINITY);
-    cr_expect_eq(lse[5], 0);
-}
-
-/* All rows are (1, 0) before they turn, so a score is the cosine of the distance. */
-Test(ends, rotary_embedding_counts_from_the_last_valid_key) {
-    double rows[ITEMS * KEYS * 2], scores[ITEMS][QUERIES][KEYS];
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        rows[i] = i % 2 == 0;
-    }
-    const attn_tensor k = {
-        .data = rows, .dtype = ATTN_FLOAT64, .rank = 4, .shape = {ITEMS, 1, KEYS, 2}};
-    attn_tensor q = k;
-    q.shape[2] = QUERIES;
-    const attn_rotary rotary = {.offset = 5};
-    const attn_options o = {.causal = true,
-                            .flags = ATTN_FLAG_BOTTOM_RIGHT,
-                            .results = ATTN_WANT(SCORES),
-                            .rotary = &rotary,
-                            .lengths = lengths,
-                            .lengths_count = ITEMS};
-    void *const data[ATTN_RESULT_COUNT] = {[ATTN_RESULT_SCORES] = scores};
-    cr_assert_eq(plan_and_run(&q, &k, &k, &o, data, NULL), ATTN_OK);
-    for (size_t b = 0; b < ITEMS; b++) {
-        for (size_t i = 0; i < QUERIES; i++) {
-            for (size_t j = 0; j < KEYS; j++) {
-                const double away = (double)(lengths[b] + i) - QUERIES - (double)j;
-                cr_expect_float_eq(scores[b][i][j], cos(away), 1e-14, "%zu %zu %zu: %g", b, i, j,
-                                   scores[b][i][j]);
-            }
-        }
-    }
 }
 
 /* One query of some heads that share a key head is computed as some queries of one head. */

@@ -90,7 +90,7 @@ Theory((double shift, unsigned kind, size_t size, int dtype), laws,
     struct call c = draw_law_call(kind, size, dtype);
     c.options.scale *= 100;
     if (c.bias == NULL) {
-        c.bias = allocate(all_rows(&c) * c.m, sizeof *c.bias);
+        c.bias = keep_block(&c, all_rows(&c) * c.m * sizeof *c.bias);
     }
     for (size_t h = 0; h < c.heads && c.sinks != NULL; h++) {
         c.sinks[h] = fabs(shift) > 1e6 ? 0 : c.sinks[h]; /* so that the sums below are exact */

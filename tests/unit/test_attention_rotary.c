@@ -21,8 +21,6 @@ enum {
         }                                                                                          \
     }
 
-static const double fours[2] = {4, 4};
-
 /* ---------------------------------------------------------------------------------------- norms */
 
 struct turned {
@@ -83,16 +81,6 @@ Test(rotary, a_norm_forgets_the_length_of_a_row) {
         expect_near(is.keys, want.keys, NUMBERS, power < 500 ? 0 : 1e-14);
         expect_near(is.scores, want.scores, ROWS * ROWS, power < 500 ? 0 : 1e-13);
     }
-}
-
-Test(rotary, an_epsilon_is_added_to_the_mean_square) {
-    const attn_tensor norm = {.data = fours, .dtype = ATTN_FLOAT64, .rank = 1, .shape = {2}};
-    const attn_tensor k = MATRIX(1, 2, 1, -1);
-    double keys[2];
-    const attn_options o = {.norm_k = &norm, .norm_epsilon = 3, .results = ATTN_WANT(PRESENT_K)};
-    void *data[ATTN_RESULT_COUNT] = {[ATTN_RESULT_PRESENT_K] = keys};
-    cr_assert_eq(plan_and_run(&k, &k, &k, &o, data, NULL), ATTN_OK);
-    cr_expect(keys[0] == 2 && keys[1] == -2, "4 / sqrt(1 + 3) is 2, not %g", keys[0]);
 }
 
 Test(rotary, a_norm_that_overflows_names_the_row) {

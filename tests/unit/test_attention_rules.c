@@ -11,34 +11,6 @@
 #include "support/scale.h"
 #include "test_by_hand.h"
 
-/* A key that does not exist may hold anything, also beside a mask that allows it. Both batch items
- * share K and V, and none of the second item's keys exists. */
-Test(rules, what_a_key_that_does_not_exist_holds_never_reaches_the_result) {
-    const unsigned char exists[] = {1, 0, 1, 0, 0, 0}, allowed[] = {1, 1, 1, 0, 1, 1};
-    const attn_tensor padding = {.data = exists, .dtype = ATTN_BOOL, .rank = 2, .shape = {2, 3}};
-    const attn_tensor mask = {.data = allowed, .dtype = ATTN_BOOL, .rank = 2, .shape = {2, 3}};
-    const attn_tensor q = {.data = (const double[]){1, 2, 3, 4, 5, 6, 7, 8},
-                           .dtype = ATTN_FLOAT64,
-                           .rank = 4,
-                           .shape = {2, 1, 2, 2}};
-    const attn_tensor k = MATRIX(3, 2, 1, 0, NAN, INFINITY, 1, 0);
-    const attn_tensor v = MATRIX(3, 1, 5, NAN, 7);
-    for (int masked = 0; masked < 2; masked++) {
-        const attn_options o = {.key_padding = &padding,
-                                .mask = masked ? &mask : NULL,
-                                .results = ATTN_WANT(OUTPUT) | ATTN_WANT(WEIGHTS) | ATTN_WANT(LSE)};
-        double output[4], weights[12], lse[4];
-        void *data[ATTN_RESULT_COUNT] = {[ATTN_RESULT_OUTPUT] = output,
-                                         [ATTN_RESULT_WEIGHTS] = weights,
-                                         [ATTN_RESULT_LSE] = lse};
-        cr_assert_eq(plan_and_run(&q, &k, &v, &o, data, NULL), ATTN_OK);
-        const double want[12] = {0.5, 0, 0.5, masked ? 0 : 0.5, 0, masked ? 1 : 0.5};
-        cr_expect_arr_eq(weights, want, sizeof want, "masked: %d", masked);
-        cr_expect(output[0] == 6 && output[1] == (masked ? 7 : 6), "masked: %d", masked);
-        cr_expect(output[2] == 0 && output[3] == 0 && lse[2] == -INFINITY && lse[3] == -INFINITY);
-    }
-}
-
 /* A bias that is no number is found where a query may attend to its key, and only there. */
 Test(rules, a_bias_that_is_not_a_number_fails_where_it_is_seen) {
     const double wrong[] = {NAN, INFINITY};

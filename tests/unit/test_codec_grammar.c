@@ -58,28 +58,6 @@ Test(codec_grammar, texts) {
     rows_close(&rows);
 }
 
-Test(codec_grammar, depth) {
-    char body[200];
-    for (size_t depth = 1; depth <= 40; depth++) {
-        size_t size = 0;
-        for (size_t i = 0; i < depth; i++)
-            body[size++] = '[';
-        body[size++] = '"';
-        body[size++] = '"';
-        for (size_t i = 0; i < depth; i++)
-            body[size++] = ']';
-        body[size] = '\0';
-        if (depth > 16)
-            expect_error(body, CODEC_SYNTAX, NULL, 16, "deeper than 16");
-        else
-            codec_document_free(read_good(body));
-    }
-    expect_error(
-        "{\"a\":{\"a\":{\"a\":{\"a\":{\"a\":{\"a\":{\"a\":{\"a\":{\"a\":{\"a\":{\"a\":{\"a\":"
-        "{\"a\":{\"a\":{\"a\":{\"a\":{",
-        CODEC_SYNTAX, NULL, 80, "deeper than 16");
-}
-
 struct deep {
     const char *opening;
     size_t offset; /* place of the 17th bracket */

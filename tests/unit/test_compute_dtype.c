@@ -10,12 +10,13 @@
 #include <string.h>
 
 #include "attention.h"
-#include "random_calls.h"
-#include "support/reference.h"
+#include "attention_bounds.h"
+#include "random_gradients.h"
 #include "support/scale.h"
+#include "test_by_hand.h"
 #include "test_halves.h"
 
-static double *rounded_all(struct random_call *c, const double *x, size_t count) {
+static double *rounded_all(struct call *c, const double *x, size_t count) {
     double *to = keep_block(c, count * sizeof *to);
     for (size_t i = 0; i < count; i++) {
         to[i] = rounded(c->options.compute_dtype, x[i]);
@@ -24,8 +25,7 @@ static double *rounded_all(struct random_call *c, const double *x, size_t count)
 }
 
 /* Checks that a number is what x rounds to, if x may be off by `error`. */
-static void check(const struct random_call *c, const char *what, double is, double x,
-                  double error) {
+static void check(const struct call *c, const char *what, double is, double x, double error) {
     const attn_compute_dtype type = c->options.compute_dtype;
     const double low = rounded(type, x - error), high = rounded(type, x + error);
     cr_assert(is >= low && is <= high && is == rounded(type, is),
@@ -34,7 +34,7 @@ static void check(const struct random_call *c, const char *what, double is, doub
 
 /* One head of a batch item, whose results are known. */
 struct head {
-    struct random_call *c;
+    struct call *c;
     attn_plan *plan;
     struct reference_head call; /* Q, K, V, bias, slope and sink are rounded */
     size_t b, h, part, slot;    /* the slot of its results among those of the part */
@@ -47,12 +47,12 @@ static const float *data_of(const struct head *head, attn_result which, size_t p
 /* Returns the rows of Q, K or V that are multiplied, as the results say. */
 static const double *multiplied_rows(const struct head *head, attn_result which, size_t rows,
                                      size_t columns) {
-    struct random_call *c = head->c;
+    struct call *c = head->c;
     const struct own *of = which == ATTN_RESULT_Q           ? &c->own_q
                            : which == ATTN_RESULT_PRESENT_K ? &c->own_k
                                                             : &c->own_v;
     const bool packed = form_is_packed(of->form), own = c->multihead.per_head;
-    const size_t heads = of->heads, b = of->one ? 0 : head->b, h = head->h / (c->H / heads);
+    const size_t heads = of->heads, b = of->one ? 0 : head->b, h = head->h / (c->heads / heads);
     const float *from = data_of(head, which, own ? h : 0);
     double *to = keep_block(c, rows * columns * sizeof *to);
     for (size_t i = 0; i < rows; i++) {
@@ -69,9 +69,9 @@ static const double *multiplied_rows(const struct head *head, attn_result which,
 /* Returns the rows of Q, K or V as the call was given them, rounded, with their rounded bias. */
 static double *given_rows(const struct head *head, const attn_tensor *t, const struct own *own,
                           const attn_tensor *bias, size_t rows, size_t columns) {
-    struct random_call *c = head->c;
+    struct call *c = head->c;
     const attn_compute_dtype type = c->options.compute_dtype;
-    const size_t b = own->one ? 0 : head->b, heads = own->heads, h = head->h / (c->H / heads);
+    const size_t b = own->one ? 0 : head->b, heads = own->heads, h = head->h / (c->heads / heads);
     const float *x = t->data, *added = bias == NULL ? NULL : bias->data;
     double *to = keep_block(c, rows * columns * sizeof *to);
     for (size_t i = 0; i < rows; i++) {
@@ -90,16 +90,16 @@ static double *given_rows(const struct head *head, const attn_tensor *t, const s
 /* Checks that the keys (or values) x of a call without projections are the given ones. */
 static void check_given(const struct head *head, const double *x, double *const past,
                         const double *given, size_t columns) {
-    const struct random_call *c = head->c;
+    const struct call *c = head->c;
     for (size_t i = 0; i < c->m * columns; i++) {
-        const size_t first = c->p * columns;
+        const size_t first = c->past * columns;
         cr_assert_eq(x[i],
                      i < first ? rounded(c->options.compute_dtype, past[i]) : given[i - first]);
     }
 }
 
 /* Returns x, multiplied by the root of the scale and rounded. The product is one of float32. */
-static double *scaled(struct random_call *c, const double *x, size_t count, double root) {
+static double *scaled(struct call *c, const double *x, size_t count, double root) {
     double *to = keep_block(c, count * sizeof *to);
     for (size_t i = 0; i < count; i++) {
         to[i] = rounded(c->options.compute_dtype, (double)((float)x[i] * (float)root));
@@ -109,7 +109,7 @@ static double *scaled(struct random_call *c, const double *x, size_t count, doub
 
 /* Checks scores, scaled and masked scores. */
 static void check_stages(const struct head *head) {
-    struct random_call *c = head->c;
+    struct call *c = head->c;
     struct reference_head call = head->call;
     const double root = sqrt(fabs(call.scale)), cap = c->options.softcap;
     const size_t count = call.n * call.m, at = head->slot * count;
@@ -156,7 +156,7 @@ static double left_of_stick(const float *x, size_t count) {
 
 /* Checks the weights of query i, and its lse, and adds its output to `output`. */
 static void check_row(const struct head *head, size_t i, double *output, double *terms) {
-    const struct random_call *c = head->c;
+    const struct call *c = head->c;
     const struct reference_head *call = &head->call;
     const size_t m = call->m, row = head->slot * call->n + i;
     const float *x = data_of(head, ATTN_RESULT_MASKED_SCORES, 0) + row * m;
@@ -194,7 +194,7 @@ static void check_row(const struct head *head, size_t i, double *output, double 
 
 /* Checks a head. Its outputs are compared unless W_O follows. */
 static void check_rounded_head(const struct head *head, size_t column, size_t ld) {
-    struct random_call *c = head->c;
+    struct call *c = head->c;
     const size_t d_v = head->call.d_v, n = head->call.n;
     double *output = keep_block(c, 2 * d_v * sizeof *output), *terms = output + d_v;
     const float *is = data_of(head, ATTN_RESULT_OUTPUT, 0);
@@ -210,62 +210,36 @@ static void check_rounded_head(const struct head *head, size_t column, size_t ld
 }
 
 /* Returns head h of batch item b, with its results. */
-static struct head head_of(struct random_call *c, attn_plan *plan, size_t b, size_t h) {
+static struct head head_of(struct call *c, attn_plan *plan, size_t b, size_t h) {
     const attn_options *o = &c->options;
-    const size_t own = c->multihead.per_head ? h : 0, n = c->n, m = c->m, d = c->d[own];
-    const size_t slot = b * c->H + h, k = h / (c->H / c->own_k.heads),
-                 v = h / (c->H / c->own_v.heads);
+    const size_t own = c->multihead.per_head ? h : 0, n = c->n, m = c->m, d = c->own_d[own],
+                 d_v = c->own_d_v[own];
+    const size_t slot = b * c->heads + h, k = h / (c->heads / c->own_k.heads),
+                 v = h / (c->heads / c->own_v.heads);
     struct head head = {.c = c, .plan = plan, .b = b, .h = h, .slot = slot};
-    unsigned char *mask = keep_block(c, n * m);
-    for (size_t i = 0; i < n * m; i++) {
-        mask[i] = c->mask_full == NULL || c->mask_full[slot * n * m + i] != 0;
-    }
+    struct reference_head *call = &head.call;
     const bool as_given = c->form != PROJECTED;
-    head.call = (struct reference_head){
-        .n = n,
-        .m = m,
-        .d = d,
-        .d_v = c->d_v[own],
-        .q = as_given ? given_rows(&head, c->q, &c->own_q, o->b_q, n, d)
-                      : multiplied_rows(&head, ATTN_RESULT_Q, n, d),
-        .k = multiplied_rows(&head, ATTN_RESULT_PRESENT_K, m, d),
-        .v = multiplied_rows(&head, ATTN_RESULT_PRESENT_V, m, c->d_v[own]),
-        .scale = o->scales_count != 0           ? o->scales[h]
-                 : (o->flags & ATTN_FLAG_SCALE) ? o->scale
-                                                : 1 / sqrt((double)d),
-        .bias = c->bias_full == NULL ? NULL : rounded_all(c, c->bias_full + slot * n * m, n * m),
-        .mask = mask,
-        .slope = rounded(o->compute_dtype, c->slopes[h]),
-        .decay = c->decay_full == NULL ? NULL : rounded_all(c, c->decay_full + slot * m, m),
-        .first = random_position(c, b, 0),
-        .length = c->lengths[b],
-        .exists = c->exists == NULL ? NULL : c->exists + b * m,
-        .has_sink = c->has_sinks,
-        .sink = rounded(o->compute_dtype, c->sinks[h]),
-        .options = *o,
-    };
+    *call = head_of_call(c, b, h);
+    call->q = as_given ? given_rows(&head, c->tensor_q, &c->own_q, o->b_q, n, d)
+                       : multiplied_rows(&head, ATTN_RESULT_Q, n, d);
+    call->k = multiplied_rows(&head, ATTN_RESULT_PRESENT_K, m, d);
+    call->v = multiplied_rows(&head, ATTN_RESULT_PRESENT_V, m, d_v);
+    call->bias = call->bias == NULL ? NULL : rounded_all(c, call->bias, n * m);
+    call->decay = call->decay == NULL ? NULL : rounded_all(c, call->decay, m);
+    call->slope = rounded(o->compute_dtype, call->slope);
+    call->sink = rounded(o->compute_dtype, call->sink);
     if (as_given) {
-        const double *keys = given_rows(&head, c->k, &c->own_k, o->b_k, m - c->p, d);
-        const double *values = given_rows(&head, c->v, &c->own_v, o->b_v, m - c->p, c->d_v[own]);
-        check_given(&head, head.call.k, c->K[b][k], keys, d);
-        check_given(&head, head.call.v, c->V[b][v], values, c->d_v[own]);
+        const double *keys = given_rows(&head, c->tensor_k, &c->own_k, o->b_k, m - c->past, d);
+        const double *values = given_rows(&head, c->tensor_v, &c->own_v, o->b_v, m - c->past, d_v);
+        check_given(&head, call->k, c->K[b][k], keys, d);
+        check_given(&head, call->v, c->V[b][v], values, d_v);
     }
     return head;
 }
 
-static void run_call(struct random_call *c, attn_plan *plan) {
-    attn_error error = {0};
-    size_t bytes;
-    cr_assert(attn_plan_results_bytes(plan, &bytes));
-    char *buffer = keep_block(c, bytes + ATTN_ALIGNMENT);
-    buffer += ATTN_ALIGNMENT - (uintptr_t)buffer % ATTN_ALIGNMENT;
-    cr_assert_eq(attn_plan_bind_all(plan, buffer), ATTN_OK);
-    cr_assert_eq(attn_plan_run(plan, &error), ATTN_OK, "%s", error.message);
-}
-
 /* Compares the call of a seed, if it has float32 and Q is known. Returns whether it did so. */
 static bool check_rounded_seed(uint64_t seed) {
-    struct random_call *c = malloc(sizeof *c);
+    struct call *c = malloc(sizeof *c);
     attn_plan *plan = draw_random_call(c, seed);
     const bool turned = c->options.norm_q != NULL || c->options.rotary != NULL;
     const bool compared =
@@ -281,13 +255,13 @@ static bool check_rounded_seed(uint64_t seed) {
                      (o->normalization == ATTN_SOFTMAX ? ATTN_WANT(LSE) : 0) |
                      (c->form == PROJECTED ? ATTN_WANT(Q) : 0);
         plan = plan_random_call(c, seed);
-        run_call(c, plan);
-        for (size_t b = 0; b < c->B; b++) {
+        bind_and_run(c, plan);
+        for (size_t b = 0; b < c->batch; b++) {
             size_t column = 0, ld = 0;
-            for (size_t h = 0; h < c->H; h++) {
-                ld += c->d_v[c->multihead.per_head ? h : 0];
+            for (size_t h = 0; h < c->heads; h++) {
+                ld += c->own_d_v[c->multihead.per_head ? h : 0];
             }
-            for (size_t h = 0; h < c->H; h++) {
+            for (size_t h = 0; h < c->heads; h++) {
                 const struct head head = head_of(c, plan, b, h);
                 check_rounded_head(&head, column, ld);
                 column += head.call.d_v;
@@ -295,7 +269,7 @@ static bool check_rounded_seed(uint64_t seed) {
         }
         attn_plan_free(plan);
     }
-    free_random_call(c);
+    free_call(c);
     free(c);
     return compared;
 }
@@ -429,11 +403,8 @@ Test(compute_dtype, biases_of_given_rows_are_rounded) {
                                       .rotary = &rotary,
                                       .results = ATTN_WANT(PRESENT_K)};
         float keys[ROWS * COLUMNS];
-        attn_plan *plan;
-        cr_assert_eq(attn_plan_attention(&plan, &x, &x, &x, &options, NULL), ATTN_OK);
-        attn_plan_bind(plan, ATTN_RESULT_PRESENT_K, 0, keys);
-        cr_assert_eq(attn_plan_run(plan, NULL), ATTN_OK);
-        attn_plan_free(plan);
+        void *const data[ATTN_RESULT_COUNT] = {[ATTN_RESULT_PRESENT_K] = keys};
+        cr_assert_eq(plan_and_run(&x, &x, &x, &options, data, NULL), ATTN_OK);
         for (int i = 0; i < ROWS; i++) {
             double y[COLUMNS];
             for (int e = 0; e < COLUMNS; e++) {
@@ -464,12 +435,7 @@ static attn_status run_large(const struct large *n, attn_error *error, float *ou
     const attn_tensor added = {.data = bias, .rank = 2, .shape = {1, 2}};
     const attn_options options = {
         .compute_dtype = ATTN_COMPUTE_FLOAT16, .normalization = ATTN_UNNORMALIZED, .bias = &added};
-    attn_plan *plan;
-    cr_assert_eq(attn_plan_attention(&plan, &q, &keys, &values, &options, error), ATTN_OK);
-    attn_plan_bind(plan, ATTN_RESULT_OUTPUT, 0, out);
-    const attn_status status = attn_plan_run(plan, error);
-    attn_plan_free(plan);
-    return status;
+    return plan_and_run(&q, &keys, &values, &options, (void *[ATTN_RESULT_COUNT]){out}, error);
 }
 
 Test(compute_dtype, overflow_is_an_error) {
@@ -507,13 +473,9 @@ Test(compute_dtype, mean_over_heads_is_rounded) {
     float *const to[] = {mean, each};
     apart.flags = 0;
     for (int i = 0; i < 2; i++) {
-        attn_plan *plan;
-        cr_assert_eq(
-            attn_plan_attention(&plan, &matrix, &matrix, &matrix, i ? &apart : &options, NULL),
-            ATTN_OK);
-        attn_plan_bind(plan, ATTN_RESULT_WEIGHTS, 0, to[i]);
-        cr_assert_eq(attn_plan_run(plan, NULL), ATTN_OK);
-        attn_plan_free(plan);
+        void *const data[ATTN_RESULT_COUNT] = {[ATTN_RESULT_WEIGHTS] = to[i]};
+        cr_assert_eq(plan_and_run(&matrix, &matrix, &matrix, i ? &apart : &options, data, NULL),
+                     ATTN_OK);
     }
     for (int i = 0; i < 4; i++) {
         const double sum = (double)each[i] + (double)each[4 + i];

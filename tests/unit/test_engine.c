@@ -68,7 +68,7 @@ static struct call draw_shape(const struct shape *s, attn_dtype dtype) {
     c.options.window[0] = s->left;
     c.options.window[1] = s->right;
     if (s->length != 0) {
-        c.lengths = allocate(1, sizeof *c.lengths);
+        c.lengths = keep_block(&c, sizeof *c.lengths);
         c.lengths[0] = s->length;
     }
     for (size_t i = 0; s->masked && i < s->heads * s->n * s->m; i++) {

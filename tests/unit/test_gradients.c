@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "attention.h"
-#include "attention_calls.h"
+#include "attention_bounds.h"
 #include "random_gradients.h"
 #include "support/scale.h"
 
@@ -43,7 +43,7 @@ static void move_input(const attn_tensor *t, const double *start, const double *
 }
 
 /* Compares the derivative of the loss in a drawn direction with the gradient. Returns the error. */
-static double check_input(struct random_call *c, attn_plan *forward, const attn_plan *plan,
+static double check_input(struct call *c, attn_plan *forward, const attn_plan *plan,
                           const attn_upstream *up, const struct input *input) {
     const double step = 1e-5;
     const attn_tensor *t = input->tensor;
@@ -72,32 +72,9 @@ static double check_input(struct random_call *c, attn_plan *forward, const attn_
     return fabs((after - before) / (2 * step) - want) / size;
 }
 
-/* Runs the tasks of a plan in another order, which must not change a byte of a gradient. If two
- * tasks of a phase added to one number, the order would change its sum. */
-static void expect_any_order(struct random_call *c, attn_plan *plan, uint64_t seed) {
-    const attn_result_tensor *parts[64];
-    char *before[64];
-    size_t count = 0, bytes[64];
-    for (int r = ATTN_RESULT_GRAD_Q; r < ATTN_RESULT_COUNT; r++) {
-        for (size_t part = 0; part < attn_plan_parts(plan, (attn_result)r); part++, count++) {
-            cr_assert(count < 64);
-            parts[count] = attn_plan_tensor(plan, (attn_result)r, part);
-            const attn_tensor t = attn_as_tensor(parts[count]);
-            cr_assert(attn_tensor_bytes(&t, &bytes[count]));
-            before[count] = keep_block(c, bytes[count]);
-            memcpy(before[count], t.data, bytes[count]);
-        }
-    }
-    cr_assert_eq(run_backwards(plan, NULL), ATTN_OK);
-    for (size_t i = 0; i < count; i++) {
-        cr_expect(memcmp(before[i], parts[i]->data, bytes[i]) == 0,
-                  "seed %llu: part %zu depends on the order", (unsigned long long)seed, i);
-    }
-}
-
 /* Compares the gradients by all inputs of a call in float64 with differences. Returns the worst
  * error. */
-static double compare_differences(struct random_call *c, uint64_t seed, size_t *compared) {
+static double compare_differences(struct call *c, uint64_t seed, size_t *compared) {
     const bool softmax = c->options.normalization == ATTN_SOFTMAX;
     attn_upstream up = {0};
     struct input inputs[INPUTS];
@@ -106,7 +83,7 @@ static double compare_differences(struct random_call *c, uint64_t seed, size_t *
     const size_t count = ask_for_gradients(c, seed, &up, inputs);
     attn_plan *plan = plan_random_call(c, seed);
     bind_and_run(c, plan);
-    expect_any_order(c, plan, seed);
+    expect_any_order(c, seed, plan);
     c->options.upstream = NULL;
     c->options.results = ATTN_WANT(OUTPUT) | ATTN_WANT(WEIGHTS) | (softmax ? ATTN_WANT(LSE) : 0);
     attn_plan *forward = plan_random_call(c, seed);
@@ -131,12 +108,12 @@ Test(gradients, are_the_differences_of_a_loss, .timeout = 1200) {
     double worst = 0;
     size_t compared = 0;
     for (uint64_t seed = first; seed < first + test_scale(CALLS); seed++) {
-        struct random_call *c = malloc(sizeof *c);
+        struct call *c = malloc(sizeof *c);
         attn_plan_free(draw_random_call(c, seed));
         if (c->dtype == ATTN_FLOAT64) {
             worst = fmax(worst, compare_differences(c, seed, &compared));
         }
-        free_random_call(c);
+        free_call(c);
         free(c);
     }
     fprintf(stderr, "%zu gradients: worst error %.2g\n", compared, worst);
@@ -202,14 +179,6 @@ static struct results run_gradients(struct call *c) {
     return r;
 }
 
-static double largest_number(const double *x, size_t count) {
-    double largest = 0;
-    for (size_t i = 0; i < count; i++) {
-        largest = fmax(largest, fabs(x[i]));
-    }
-    return largest;
-}
-
 /* Returns the loss of a call in double, by its results. */
 static double long_loss(const struct call *c) {
     attn_tensor output, lse;
@@ -260,7 +229,7 @@ static void check_difference(struct call *c, double *x, const double *gradient, 
 /* Compares float32 gradients with others, which differ by rounding. */
 static void expect_close(const struct results *a, const struct results *b, int result,
                          const char *what) {
-    const double scale = largest_number(b->of[result], b->count[result]);
+    const double scale = largest_of(b->of[result], b->count[result]);
     for (size_t i = 0; i < b->count[result]; i++) {
         const double x = a->of[result][i], want = b->of[result][i];
         cr_assert_float_eq(x, want, 4e-6 * scale, "%s: %s[%zu] is %g, not %g", what,
@@ -310,7 +279,7 @@ Test(gradients, of_long_calls, .timeout = 1200) {
 }
 
 /* Draws a call with projections whose gradients have several blocks along each side. */
-static void draw_wide_projections(struct random_call *c, attn_layout layout, bool per_head) {
+static void draw_wide_projections(struct call *c, attn_layout layout, bool per_head) {
     enum {
         ITEMS = 2,
         ROWS = 420,
@@ -359,12 +328,12 @@ static void draw_wide_projections(struct random_call *c, attn_layout layout, boo
 Test(gradients, of_wide_projections, .timeout = 1200) {
     size_t compared = 0;
     for (uint64_t kind = 0; kind < 2 && !too_slow(8, 420, 420, 160); kind++) {
-        struct random_call *c = calloc(1, sizeof *c);
+        struct call *c = calloc(1, sizeof *c);
         c->dtype = ATTN_FLOAT64;
         c->rng = (struct rng){77 + kind};
         draw_wide_projections(c, kind == 0 ? ATTN_IN_OUT : ATTN_OUT_IN, kind == 0);
         compare_differences(c, kind, &compared);
-        free_random_call(c);
+        free_call(c);
         free(c);
     }
 }

@@ -3,7 +3,6 @@
  * kept and ended, limits on bodies, headers of responses, and clients that leave.
  */
 #include <criterion/criterion.h>
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +12,7 @@
 #include "http_app.h"
 #include "http_fixture.h"
 #include "support/client.h"
+#include "support/descriptors.h"
 #include "support/wait.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
@@ -326,28 +326,16 @@ Test(http_server, bodies_of_responses_are_released) {
     cr_expect_eq(app_ended, 10);
 }
 
-/* Counts the open descriptors of this process, plus a constant. */
-static size_t count_descriptors(void) {
-    size_t count = 0;
-    DIR *folder = opendir("/proc/self/fd");
-    cr_assert_not_null(folder);
-    while (readdir(folder) != NULL) {
-        count++;
-    }
-    closedir(folder);
-    return count;
-}
-
 /* The server reads for a while from a connection that it has ended, with another descriptor. */
 Test(http_server, ended_connections_leave_no_descriptor) {
-    const size_t before = count_descriptors();
+    const size_t before = count_descriptors(0);
     for (int i = 0; i < 50; i++) {
         struct client_connection connection;
         fixture_open(&connection, "GET /a HTTP/1.9\r\nHost: a\r\n\r\n");
         fixture_expect_status(&connection, 505, "refused");
         client_close(&connection);
     }
-    WAIT_UNTIL(count_descriptors() <= before);
+    WAIT_UNTIL(count_descriptors(0) <= before);
 }
 
 /* An answer is sent although its computation takes longer than the idle timeout. */

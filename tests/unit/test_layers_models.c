@@ -3,7 +3,6 @@
  * many are taken, and names that stand for layers of two models.
  */
 #include <criterion/criterion.h>
-#include <dirent.h>
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -15,6 +14,7 @@
 
 #include "layer_files.h"
 #include "layers/folder.h"
+#include "support/descriptors.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
@@ -374,16 +374,6 @@ Test(layers_models, beyond_the_limit_are_left_out_with_a_reason) {
     folder_forget(&seen);
 }
 
-static size_t open_files(void) {
-    DIR *stream = opendir("/proc/self/fd");
-    size_t count = 0;
-    while (readdir(stream) != NULL) {
-        count++;
-    }
-    closedir(stream);
-    return count;
-}
-
 /* The log says once what is left out, and again when this changes. */
 Test(layers_models, beyond_the_limit_are_logged) {
     char reason[LAYERS_REASON];
@@ -422,7 +412,7 @@ Test(layers_models, beyond_the_limit_are_logged) {
 Test(layers_models, need_few_descriptors) {
     char name[64];
     expect_reason("m", "");
-    const size_t before = open_files();
+    const size_t before = count_descriptors(0);
     const struct rlimit limit = {before, before};
     cr_assert_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
     for (int i = 0; i < 100; i++) {
@@ -437,7 +427,7 @@ Test(layers_models, need_few_descriptors) {
         cr_expect(layer_file_use(name, ATTN_FLOAT32, &use, reason), "%s", reason);
         layer_end(the_layers, &use);
     }
-    cr_expect_eq(open_files(), before);
+    cr_expect_eq(count_descriptors(0), before);
     layer_file_model("m7.safetensors", "", 1, 3, 2, 0);
     int fds[8], count = 0;
     while (count < 8 && (fds[count] = open("/dev/null", O_RDONLY)) >= 0) {

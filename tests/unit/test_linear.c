@@ -199,7 +199,7 @@ Test(linear, a_state_that_overflows_is_an_error) {
     for (size_t n = 1; n < 4; n++) {
         const struct linear_kind kind = {.dtype = ATTN_FLOAT32, .n = n, .d = 1, .d_v = 1};
         struct linear_call *c = draw_linear_kind(&kind);
-        c->past = (struct linear_matrix){1, 1, 1, 1, keep_linear(c, 1, sizeof *c->past.x)};
+        c->past = (struct linear_matrix){1, 1, 1, 1, keep_block(c, sizeof *c->past.x)};
         c->past.x[0] = ldexp(1, 127);
         c->q.x[n - 1] = 0.25;
         c->k.x[n - 1] = 1;
@@ -216,7 +216,7 @@ Test(linear, a_state_that_rounds_to_infinity_is_an_error) {
         for (int power = 90; power < 128; power++) {
             const struct linear_kind kind = {.dtype = ATTN_FLOAT32, .n = n, .d = 1, .d_v = 1};
             struct linear_call *c = draw_linear_kind(&kind);
-            c->past = (struct linear_matrix){1, 1, 1, 1, keep_linear(c, 1, sizeof *c->past.x)};
+            c->past = (struct linear_matrix){1, 1, 1, 1, keep_block(c, sizeof *c->past.x)};
             c->past.x[0] = (double)FLT_MAX;
             c->q.x[0] = c->q.x[n - 1] = c->v.x[n - 1] = 0;
             c->k.x[0] = 1;
@@ -339,7 +339,7 @@ static void draw_states(struct linear_call *c) {
     c->grad_output = (struct linear_matrix){1, c->H, c->n, c->d_v, NULL};
     for (size_t i = 0; i < 3; i++) {
         const size_t count = linear_count(all[i]);
-        all[i]->x = keep_linear(c, count, sizeof(double));
+        all[i]->x = keep_block(c, count * sizeof(double));
         for (size_t e = 0; e < count; e++) {
             all[i]->x[e] = (double)(float)rng_normal(&c->rng);
         }

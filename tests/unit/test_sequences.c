@@ -13,7 +13,7 @@
 #include "random_gradients.h"
 #include "support/rng.h"
 #include "support/scale.h"
-#include "test_halves.h"
+#include "test_by_hand.h"
 
 enum {
     MOST = 12 /* sequences of a drawn call */
@@ -21,14 +21,14 @@ enum {
 
 /* A drawn call of sequences. Rows of Q, K and V have all heads. */
 struct packed {
-    struct random_call call;
+    struct call call;
     bool axis, same; /* the heads are an axis; Q, K and V are one matrix */
     size_t queries[MOST], keys[MOST];
     attn_sequences sequences;
     attn_upstream upstream;
 };
 
-static attn_tensor *draw_tensor(struct random_call *c, int rank, size_t a, size_t b, size_t d) {
+static attn_tensor *draw_tensor(struct call *c, int rank, size_t a, size_t b, size_t d) {
     const size_t shape[] = {a, b, d}, count = a * (rank > 1 ? b : 1) * (rank > 2 ? d : 1);
     return tensor_of(c, draw_normals(c, count, 1), rank, shape);
 }
@@ -75,7 +75,7 @@ static void draw_lengths(struct packed *c, bool is_long) {
 static void draw_turns(struct packed *c) {
     static const attn_rotary_scaling scalings[] = {ATTN_ROTARY_UNSCALED, ATTN_ROTARY_LINEAR,
                                                    ATTN_ROTARY_DYNAMIC, ATTN_ROTARY_LLAMA3};
-    struct random_call *call = &c->call;
+    struct call *call = &c->call;
     call->rotary = (attn_rotary){.scaling = scalings[rng_between(&call->rng, 0, 3)],
                                  .base = 100,
                                  .factor = 2,
@@ -92,18 +92,19 @@ static void draw_turns(struct packed *c) {
 }
 
 /* Draws tables of angles, with a row for each position. */
-static void draw_tables(struct random_call *c) {
+static void draw_tables(struct call *c) {
     const size_t rows = c->n > c->m ? c->n : c->m;
-    c->rotary = (attn_rotary){.cos = draw_tensor(c, 2, rows, c->d[0] / 2, 0),
-                              .sin = draw_tensor(c, 2, rows, c->d[0] / 2, 0)};
+    c->rotary = (attn_rotary){.cos = draw_tensor(c, 2, rows, c->own_d[0] / 2, 0),
+                              .sin = draw_tensor(c, 2, rows, c->own_d[0] / 2, 0)};
     c->options.rotary = &c->rotary;
 }
 
 static void draw_sequence_options(struct packed *c) {
-    struct random_call *call = &c->call;
+    struct call *call = &c->call;
     struct rng *rng = &call->rng;
     attn_options *o = &call->options;
-    const size_t d = call->d[0], keys = call->KV * d, values = call->KV * call->d_v[0];
+    const size_t d = call->own_d[0], keys = call->kv_heads * d,
+                 values = call->kv_heads * call->own_d_v[0];
     draw_rules(call);
     o->flags |= rng_chance(rng, 3) ? ATTN_FLAG_BOTTOM_RIGHT : 0;
     for (int side = 0; side < 2 && (o->flags & ATTN_FLAG_WINDOW) != 0; side++) {
@@ -115,7 +116,7 @@ static void draw_sequence_options(struct packed *c) {
     }
     o->norm_q = rng_chance(rng, 4) ? draw_tensor(call, 1, d, 0, 0) : NULL;
     o->norm_k = rng_chance(rng, 4) ? draw_tensor(call, 1, keys, 0, 0) : NULL;
-    o->b_q = rng_chance(rng, 4) ? draw_tensor(call, 2, call->H, d, 0) : NULL;
+    o->b_q = rng_chance(rng, 4) ? draw_tensor(call, 2, call->heads, d, 0) : NULL;
     o->b_k = rng_chance(rng, 4) ? draw_tensor(call, 1, keys, 0, 0) : NULL;
     o->b_v = rng_chance(rng, 4) ? draw_tensor(call, 1, values, 0, 0) : NULL;
     if (d % 2 == 0 && (o->flags & ATTN_FLAG_BOTTOM_RIGHT) == 0 && rng_chance(rng, 4)) {
@@ -126,25 +127,27 @@ static void draw_sequence_options(struct packed *c) {
 }
 
 static void draw_packed(struct packed *c, uint64_t seed) {
-    *c = (struct packed){.call = {.rng = {seed * 7919 + 1}, .B = 1}};
-    struct random_call *call = &c->call;
+    *c = (struct packed){.call = {.rng = {seed * 7919 + 1}, .batch = 1}};
+    struct call *call = &c->call;
     struct rng *rng = &call->rng;
     attn_options *o = &call->options;
     const bool is_long = rng_chance(rng, 8);
     call->dtype = rng_chance(rng, 2) ? ATTN_FLOAT32 : ATTN_FLOAT64;
     c->same = rng_chance(rng, 5);
     c->axis = rng_chance(rng, 2);
-    call->KV = rng_between(rng, 1, 2);
-    call->H = call->KV * (c->same ? 1 : rng_between(rng, 1, 3));
-    call->d[0] = rng_between(rng, 1, 8) * (is_long ? 4 : 1);
-    call->d_v[0] = c->same ? call->d[0] : rng_between(rng, 1, 8);
+    call->kv_heads = rng_between(rng, 1, 2);
+    call->heads = call->kv_heads * (c->same ? 1 : rng_between(rng, 1, 3));
+    call->own_d[0] = rng_between(rng, 1, 8) * (is_long ? 4 : 1);
+    call->own_d_v[0] = c->same ? call->own_d[0] : rng_between(rng, 1, 8);
     draw_lengths(c, is_long);
-    call->q = draw_rows(c, call->n, call->H, call->d[0]);
-    call->k = c->same ? call->q : draw_rows(c, call->m, call->KV, call->d[0]);
-    call->v = c->same ? call->q : draw_rows(c, call->m, call->KV, call->d_v[0]);
-    if (!c->axis && (call->H > 1 || rng_chance(rng, 2))) {
-        o->heads = call->H;
-        o->kv_heads = call->KV;
+    call->tensor_q = draw_rows(c, call->n, call->heads, call->own_d[0]);
+    call->tensor_k =
+        c->same ? call->tensor_q : draw_rows(c, call->m, call->kv_heads, call->own_d[0]);
+    call->tensor_v =
+        c->same ? call->tensor_q : draw_rows(c, call->m, call->kv_heads, call->own_d_v[0]);
+    if (!c->axis && (call->heads > 1 || rng_chance(rng, 2))) {
+        o->heads = call->heads;
+        o->kv_heads = call->kv_heads;
     }
     call->form = c->axis || o->heads != 0 ? PACKED_2D : PLAIN_2D;
     draw_sequence_options(c);
@@ -183,7 +186,7 @@ static attn_tensor rows_of(const attn_tensor *t, size_t first, size_t count) {
 }
 
 /* Columns [first, first + count) of (heads,rows) or (rows). */
-static const attn_tensor *columns_of(struct random_call *c, const attn_tensor *t, size_t first,
+static const attn_tensor *columns_of(struct call *c, const attn_tensor *t, size_t first,
                                      size_t count) {
     const attn_dtype dtype = c->dtype;
     const size_t heads = t->rank == 1 ? 1 : t->shape[0], columns = t->shape[t->rank - 1];
@@ -200,21 +203,21 @@ static const attn_tensor *columns_of(struct random_call *c, const attn_tensor *t
 
 /* Plans sequence i of a call as a call of its own. */
 static attn_plan *plan_alone(struct packed *c, size_t q, size_t k, size_t i) {
-    struct random_call own = c->call;
+    struct call own = c->call;
     attn_options *o = &own.options;
     attn_upstream upstream = c->upstream;
     attn_tensor decay;
-    attn_tensor rows[] = {rows_of(own.q, q, c->queries[i]),
-                          rows_of(own.k, k, c->keys[i]),
-                          rows_of(own.v, k, c->keys[i]),
+    attn_tensor rows[] = {rows_of(own.tensor_q, q, c->queries[i]),
+                          rows_of(own.tensor_k, k, c->keys[i]),
+                          rows_of(own.tensor_v, k, c->keys[i]),
                           {0}};
-    own.q = &rows[0];
-    own.k = c->same ? own.q : &rows[1];
-    own.v = c->same ? own.q : &rows[2];
+    own.tensor_q = &rows[0];
+    own.tensor_k = c->same ? own.tensor_q : &rows[1];
+    own.tensor_v = c->same ? own.tensor_q : &rows[2];
     o->sequences = NULL;
     if (c->axis) {
-        o->heads = own.H;
-        o->kv_heads = own.KV;
+        o->heads = own.heads;
+        o->kv_heads = own.kv_heads;
     }
     if (o->decay != NULL) {
         decay = *o->decay;
@@ -254,13 +257,13 @@ static size_t reals_of(const attn_result_tensor *part) {
 /* ---------------------------------------------------------------------------------- comparisons */
 
 enum {
-    SHARED = ATTN_RESULT_GRAD_B_V + 1 - ATTN_RESULT_GRAD_SINK,
+    SHARED_RESULTS = ATTN_RESULT_GRAD_B_V + 1 - ATTN_RESULT_GRAD_SINK,
     MOST_SHARED = MAX_HEADS * 32
 };
 
 /* What sequences are compared with. */
 struct sums {
-    double of[SHARED][MOST_SHARED], sizes[SHARED][MOST_SHARED];
+    double of[SHARED_RESULTS][MOST_SHARED], sizes[SHARED_RESULTS][MOST_SHARED];
     double cost;
 };
 
@@ -318,7 +321,7 @@ static void compare_sequence(struct packed *c, const attn_plan *plan, size_t q, 
 
 static void check_shared(const attn_plan *plan, const struct sums *sums, attn_dtype dtype) {
     const double bound = dtype == ATTN_FLOAT32 ? 1e-6 : 1e-14;
-    for (int r = 0; r < SHARED; r++) {
+    for (int r = 0; r < SHARED_RESULTS; r++) {
         const attn_result which = (attn_result)(ATTN_RESULT_GRAD_SINK + r);
         const attn_result_tensor *t = attn_plan_tensor(plan, which, 0);
         for (size_t e = 0; t != NULL && is_shared((int)which) && e < reals_of(t); e++) {
@@ -362,7 +365,7 @@ static void check_packed(uint64_t seed) {
     free(results);
     free(sums);
     attn_plan_free(plan);
-    free_random_call(&c.call);
+    free_call(&c.call);
 }
 
 Test(sequences, each_is_a_call_of_its_own, .timeout = 1200) {
@@ -383,13 +386,7 @@ static attn_status run_overflow(attn_error *error) {
     const attn_tensor q = {ones, ATTN_FLOAT32, 2, {6, 1}}, values = {v, ATTN_FLOAT32, 2, {6, 1}};
     const attn_sequences sequences = {3, (const size_t[]){2, 0, 4}, NULL};
     const attn_options options = {.sequences = &sequences, .normalization = ATTN_UNNORMALIZED};
-    attn_plan *plan;
-    attn_status status = attn_plan_attention(&plan, &q, &q, &values, &options, error);
-    cr_assert_eq(status, ATTN_OK, "%s", error->message);
-    attn_plan_bind(plan, ATTN_RESULT_OUTPUT, 0, out);
-    status = attn_plan_run(plan, error);
-    attn_plan_free(plan);
-    return status;
+    return plan_and_run(&q, &q, &values, &options, (void *[ATTN_RESULT_COUNT]){out}, error);
 }
 
 Test(sequences, errors_name_the_sequence) {
@@ -412,14 +409,10 @@ Test(sequences, may_all_have_no_keys) {
                                   .sink = &sink,
                                   .upstream = &upstream,
                                   .results = ATTN_WANT(OUTPUT) | ATTN_WANT(GRAD_SINK)};
-    attn_plan *plan;
     attn_error error = {0};
-    cr_assert_eq(attn_plan_attention(&plan, &q, &k, &k, &options, &error), ATTN_OK, "%s",
-                 error.message);
-    attn_plan_bind(plan, ATTN_RESULT_OUTPUT, 0, out);
-    attn_plan_bind(plan, ATTN_RESULT_GRAD_SINK, 0, sums);
-    cr_assert_eq(attn_plan_run(plan, &error), ATTN_OK, "%s", error.message);
-    attn_plan_free(plan);
+    void *const data[ATTN_RESULT_COUNT] = {
+        [ATTN_RESULT_OUTPUT] = out, [ATTN_RESULT_GRAD_SINK] = sums};
+    cr_assert_eq(plan_and_run(&q, &k, &k, &options, data, &error), ATTN_OK, "%s", error.message);
     cr_expect_arr_eq(out, ((double[]){0, 0, 0, 0}), sizeof out);
     cr_expect_arr_eq(sums, ((double[]){0, 0}), sizeof sums);
 }
@@ -443,18 +436,13 @@ static attn_status run_equal(float d, float *grad_sink, float *grad_b_v, attn_er
                                   .b_v = &b_v,
                                   .upstream = &upstream,
                                   .results = ATTN_WANT(GRAD_SINK) | ATTN_WANT(GRAD_B_V)};
-    attn_plan *plan;
+    void *const data[ATTN_RESULT_COUNT] = {
+        [ATTN_RESULT_GRAD_SINK] = grad_sink, [ATTN_RESULT_GRAD_B_V] = grad_b_v};
     for (size_t i = 0; i < EQUAL; i++) {
         lengths[i] = 1;
         grad[i] = d;
     }
-    attn_status status = attn_plan_attention(&plan, &q, &q, &q, &options, error);
-    cr_assert_eq(status, ATTN_OK, "%s", error->message);
-    attn_plan_bind(plan, ATTN_RESULT_GRAD_SINK, 0, grad_sink);
-    attn_plan_bind(plan, ATTN_RESULT_GRAD_B_V, 0, grad_b_v);
-    status = attn_plan_run(plan, error);
-    attn_plan_free(plan);
-    return status;
+    return plan_and_run(&q, &q, &q, &options, data, error);
 }
 
 /* The gradients by what all sequences share are sums, which may overflow. */
