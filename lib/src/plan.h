@@ -133,7 +133,7 @@ struct attn_plan {
     struct bindings bindings; /* what the caller bound; each task gets it beside the plan */
     struct result_set results;
     struct gradients gradients;
-    struct wide *wide;           /* of a small call whose gradients are wanted; or NULL */
+    struct plan_f64 *f64;        /* of a small call whose gradients are wanted; or NULL */
     struct linear *linear;       /* of linear attention, see plan_linear.h; NULL: this is none */
     struct sequences *sequences; /* NULL: there are none. Such a plan has no schedule of its own */
     struct path path;

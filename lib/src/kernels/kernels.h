@@ -1,7 +1,7 @@
 /*
  * kernels.h - the row kernels: arithmetic on one row of numbers. There is one table of kernels for
  * each instruction set, and every table is complete. The kernels mask, widen, log1p, alibi, narrow,
- * admit, wide_dots, mix, decay and step have the same source in every table and are compiled for
+ * admit, double_dots, mix, decay and step have the same source in every table and are compiled for
  * its instruction set.
  * tests/support/check_kernels.c compares every kernel with a plain loop.
  *
@@ -91,10 +91,10 @@ struct attn_kernels {
     void (*dots_f64)(double *x, const double *q, const double *keys, size_t ld, size_t count,
                      size_t d);
     /* Does the same as dots, but q is double, and the products are summed in double. */
-    void (*wide_dots_f32)(double *x, const double *q, const float *keys, size_t ld, size_t count,
-                          size_t d);
-    void (*wide_dots_f64)(double *x, const double *q, const double *keys, size_t ld, size_t count,
-                          size_t d);
+    void (*double_dots_f32)(double *x, const double *q, const float *keys, size_t ld, size_t count,
+                            size_t d);
+    void (*double_dots_f64)(double *x, const double *q, const double *keys, size_t ld, size_t count,
+                            size_t d);
     /* out += the sum over j of w[j] * row j of v, for `count` rows of `columns` numbers, which
      * begin ld numbers apart. */
     void (*combine_f32)(float *out, const float *w, const float *v, size_t ld, size_t count,

@@ -27,10 +27,10 @@
 
 /* A strip of a band, and its places in the scratch. */
 struct back {
-    struct band s;       /* with the columns of the strip */
-    size_t band;         /* the number of its band */
-    size_t offset, wide; /* its first column there, and all columns of the band */
-    bool adds;           /* another strip of the band has begun the shares */
+    struct band s;               /* with the columns of the strip */
+    size_t band;                 /* the number of its band */
+    size_t offset, band_columns; /* its first column there, and all columns of the band */
+    bool adds;                   /* another strip of the band has begun the shares */
     struct gradient_rows rows[LINEAR_INPUTS];
     double *starts, *states, *grad; /* states, and the gradient of one */
     double *keys, *gates;           /* (span, d) */
@@ -42,7 +42,7 @@ struct back {
 static struct back find_back(const struct band *band, double *scratch) {
     const struct linear *l = band->l;
     const struct linear_gradients *g = &l->gradients;
-    struct back b = {.s = *band, .band = band->column / l->columns, .wide = band->columns};
+    struct back b = {.s = *band, .band = band->column / l->columns, .band_columns = band->columns};
     const size_t size = l->d * g->strip;
     for (int i = 0; i < LINEAR_INPUTS; i++) {
         b.rows[i] = linear_gradient_rows(band->plan, (enum linear_input)i);
@@ -124,7 +124,8 @@ static void read_start(const struct back *b, double *to) {
         if (s->first == 0) {
             read_past(s, c, to + c * s->columns);
         } else {
-            memcpy(to + c * s->columns, kept_state(&band, s->first) + c * b->wide + b->offset,
+            memcpy(to + c * s->columns,
+                   kept_state(&band, s->first) + c * b->band_columns + b->offset,
                    s->columns * sizeof *to);
         }
     }
@@ -200,7 +201,7 @@ static void read_outputs(const struct back *b, size_t i, const double *key, cons
                          p->head[h].scale, b->out);
             s->kernels->step_f64(b->grad, columns, b->grad, columns, d, columns, NULL, b->q, b->out,
                                  key, b->grad_u);
-            s->kernels->wide_dots_f64(b->x, b->out, state, columns, d, columns);
+            s->kernels->double_dots_f64(b->x, b->out, state, columns, d, columns);
         }
         add_share(b, share, b->x, d);
     }
@@ -214,10 +215,10 @@ static void correct_gradients(const struct back *b, size_t i, size_t x, const do
     const size_t d = s->l->d, columns = s->columns;
     const double *key = b->keys + x * d, *gates = decays_of(s->l) == 0 ? NULL : b->gates + x * d;
     double grad_beta;
-    s->kernels->wide_dots_f64(&grad_beta, b->grad_u, b->left + x * columns, columns, 1, columns);
+    s->kernels->double_dots_f64(&grad_beta, b->grad_u, b->left + x * columns, columns, 1, columns);
     share_gates(b, LINEAR_BETA, i, &grad_beta);
     s->kernels->spread_f64(b->grad_u, b->grad_u, columns, beta_of(s, i), false);
-    s->kernels->wide_dots_f64(b->y, b->grad_u, before, columns, d, columns);
+    s->kernels->double_dots_f64(b->y, b->grad_u, before, columns, d, columns);
     s->kernels->spread_f64(b->q, key, d, -1, false);
     if (gates != NULL) {
         s->kernels->decay_f64(b->y, b->y, gates, d);
@@ -234,8 +235,8 @@ static void share_decays(const struct back *b, size_t i, const double *before) {
     const size_t d = s->l->d, columns = s->columns;
     double sum = 0;
     for (size_t c = 0; c < d; c++) {
-        s->kernels->wide_dots_f64(b->y + c, b->grad + c * columns, before + c * columns, columns, 1,
-                                  columns);
+        s->kernels->double_dots_f64(b->y + c, b->grad + c * columns, before + c * columns, columns,
+                                    1, columns);
         sum += b->y[c];
     }
     share_gates(b, LINEAR_DECAY, i, s->l->by_column ? b->y : &sum);
@@ -250,7 +251,7 @@ static void go_back(const struct back *b, size_t i, size_t x) {
     const double *key = b->keys + x * d;
     double *grad_v = share_of(b, LINEAR_V, s->state, i);
     read_outputs(b, i, key, after);
-    s->kernels->wide_dots_f64(b->x, b->u + x * columns, b->grad, columns, d, columns);
+    s->kernels->double_dots_f64(b->x, b->u + x * columns, b->grad, columns, d, columns);
     if (l->corrects) {
         correct_gradients(b, i, x, before, b->x);
     } else if (decays_of(l) > 0) {

@@ -128,17 +128,17 @@ static void find_positions(struct band *s, size_t segment) {
  * in double, because a correction that is small beside its terms is a factor of that of beta. */
 static attn_status run_band(const struct band *s, void *scratch) {
     const struct linear *l = s->l;
-    const bool wide = linear_is_wide(s->plan);
+    const bool in_double = linear_in_double(s->plan);
     bool hard = false;
     if (l->chunk == 0 || s->line->rows < LINEAR_FEW_POSITIONS) {
         return steps_run(s, scratch);
     }
     /* A product may be too large before a gate makes it small. Double has room for it. */
-    if (!wide && chunks_run_f32(s, scratch, &hard) == ATTN_OK && !hard) {
+    if (!in_double && chunks_run_f32(s, scratch, &hard) == ATTN_OK && !hard) {
         return ATTN_OK;
     }
     const attn_status status = chunks_run_f64(s, scratch, &hard);
-    return wide && (hard || status != ATTN_OK) ? steps_run(s, scratch) : status;
+    return in_double && (hard || status != ATTN_OK) ? steps_run(s, scratch) : status;
 }
 
 /* Computes the bands of a task, or goes back through them. */

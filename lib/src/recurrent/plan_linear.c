@@ -86,10 +86,10 @@ static attn_status find_packed_heads(const attn_linear *call, const attn_options
     }
     ATTN_TRY(check_rows(call->q, "Q", 2, MOST_AXES + 2, 2, error));
     ATTN_TRY(check_rows(call->k, "K", 2, MOST_AXES + 2, 2, error));
-    const size_t wide = call->q->shape[call->q->rank - 1],
+    const size_t q_columns = call->q->shape[call->q->rank - 1],
                  columns = call->k->shape[call->k->rank - 1];
-    ATTN_TRY(check_columns("Q", wide, q, "heads", error));
-    const size_t d = wide / q, k = columns / d;
+    ATTN_TRY(check_columns("Q", q_columns, q, "heads", error));
+    const size_t d = q_columns / q, k = columns / d;
     if (columns % d != 0 || k == 0 || (kv % k != 0 && k % kv != 0)) {
         return attn_fail(error, ATTN_SHAPE_MISMATCH, "K",
                          "K has %zu column%s, not %zu: with %zu for each head as in Q, it has "

@@ -98,7 +98,7 @@ static inline const attn_tensor *linear_input_of(const attn_plan *plan, attn_res
 }
 
 /* Are chunks computed in double at once? */
-static inline bool linear_is_wide(const attn_plan *plan) {
+static inline bool linear_in_double(const attn_plan *plan) {
     return plan->dtype == ATTN_FLOAT64 || plan->linear->gradients.wanted;
 }
 
@@ -156,7 +156,7 @@ static inline size_t linear_sum_numbers(const struct linear *l) {
     X(weights, real, C * C_P)   /* of the rows of a chunk and its keys */                          \
     X(system, real, C * C_P)    /* -beta times the products of its keys */                         \
     X(values, real, C * W)      /* u, in panels */                                                 \
-    X(mixed, real, C * W)       /* rows as long as those of a band */                             \
+    X(mixed, real, C * W)       /* rows as long as those of a band */                              \
     X(row, real, d + S_P)       /* one row of an input */
 /* clang-format on */
 

@@ -48,7 +48,7 @@ enum {
 static double cost_of_going_back(const struct linear *l, double columns) {
     enum {
         BACK = 60,        /* one number of a state */
-        NARROW = 16,      /* a row of fewer numbers takes as long */
+        LEAST_ROW = 16,   /* a row of fewer numbers takes as long */
         BACK_STEP = 8000, /* one position */
         BACK_HEAD = 2500, /* one of its query heads */
         BACK_ROW = 500    /* one number of its row of Q */
@@ -60,14 +60,14 @@ static double cost_of_going_back(const struct linear *l, double columns) {
     const double passes = 1 + 0.5 * (double)l->group + l->decay.given + l->corrects;
     const double heads = (double)l->group * (BACK_HEAD + BACK_ROW * (double)l->d);
     return strips * (BACK_STEP + heads) +
-           BACK * passes * (double)l->d * fmax(columns, NARROW * strips);
+           BACK * passes * (double)l->d * fmax(columns, LEAST_ROW * strips);
 }
 
 /* The cost of one position of a band of `columns` columns. */
 static double cost_of_position(const attn_plan *plan, double columns) {
     enum {
         PASS = 10,         /* one number of a state in double, read and written */
-        NARROW = 16,       /* a row of fewer numbers takes as long */
+        LEAST_ROW = 16,    /* a row of fewer numbers takes as long */
         KEEP = 200,        /* writing a number of a state to a result */
         STEP = 6000,       /* one position */
         READ_HEAD = 1500,  /* one more query head that reads the state, or a correction */
@@ -81,20 +81,20 @@ static double cost_of_position(const attn_plan *plan, double columns) {
         COLUMN = 300       /* the gates of one column of K, for each row that they decay */
     };
     const struct linear *l = plan->linear;
-    const double d = (double)l->d, group = (double)l->group, wide = linear_is_wide(plan),
+    const double d = (double)l->d, group = (double)l->group, in_double = linear_in_double(plan),
                  back = cost_of_going_back(l, columns);
     if (l->chunk == 0) {
         const double passes = 2 + l->decay.given;
         const double kept = plan_wants(plan, ATTN_WANT(STATES)) ? KEEP * columns : 0;
         const double read = READ_HEAD + d * (columns < FEW_COLUMNS ? READ_FEW : PASS * columns);
-        return back + STEP + d * (fmax(columns, NARROW) * passes * PASS + kept) +
+        return back + STEP + d * (fmax(columns, LEAST_ROW) * passes * PASS + kept) +
                (group - 1 + l->corrects) * read;
     }
     const double c = (double)l->chunk, numbers = d * columns;
     const double products =
         numbers * (1 + group + l->corrects) + (0.6 + 0.6 * l->corrects) * c * (d + columns) * group;
     const double by_column = l->by_column ? COLUMN * d * (group + l->corrects) : 0;
-    return back + (1 + wide) * (1.5 * products + FOLD * numbers / c) + by_column + CHUNK_STEP +
+    return back + (1 + in_double) * (1.5 * products + FOLD * numbers / c) + by_column + CHUNK_STEP +
            group * CHUNK_HEAD + ROW * (d + columns) + (l->corrects ? c * SOLVE : 0);
 }
 
@@ -290,8 +290,8 @@ static attn_status lay_out(attn_plan *plan, attn_error *error) {
                      f64 = k->panel_f64 > 0 ? k->panel_f64 : CHUNK_PANEL;
         /* Any call may need chunks in double, see chunks_run_f32(). */
         const size_t narrow = chunk_map(l, sizeof(float), f32).bytes,
-                     wide = chunk_map(l, sizeof(double), f64).bytes;
-        s->scratch.bytes = size_max(s->scratch.bytes, size_max(narrow, wide));
+                     in_double = chunk_map(l, sizeof(double), f64).bytes;
+        s->scratch.bytes = size_max(s->scratch.bytes, size_max(narrow, in_double));
     }
     return ATTN_OK;
 }

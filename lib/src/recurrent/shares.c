@@ -47,7 +47,7 @@ static void go_back_through_norm(const struct band *s, const struct row *r, doub
     const double norm = norm_of(s, row);
     double product;
     read_doubles(s, row, r->of.width, norm, x);
-    s->kernels->wide_dots_f64(&product, x, sum, r->of.width, 1, r->of.width);
+    s->kernels->double_dots_f64(&product, x, sum, r->of.width, 1, r->of.width);
     s->kernels->axpy_f64(sum, x, r->of.width, -product);
     s->kernels->spread_f64(sum, sum, r->of.width, norm, false);
 }

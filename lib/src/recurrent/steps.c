@@ -104,7 +104,7 @@ static void read_once_more(const struct steps *at, const struct state_rows *from
     double product = 0;
     memset(at->u, 0, s->columns * sizeof(double));
     if (to->is_float) {
-        kernels->wide_dots_f64(&product, at->q, at->k, s->l->d, 1, s->l->d);
+        kernels->double_dots_f64(&product, at->q, at->k, s->l->d, 1, s->l->d);
         kernels->axpy_f64(at->u, at->v, s->columns, product);
         if (gates != NULL) {
             kernels->decay_f64(at->q, at->q, gates, s->l->d);
@@ -172,8 +172,8 @@ static attn_status keep_state(const struct steps *at, size_t i) {
 static bool rounds_to_infinity(const struct steps *at, const float *state) {
     const struct band *s = at->s;
     double k, u;
-    s->kernels->wide_dots_f64(&k, at->k, at->k, s->l->d, 1, s->l->d);
-    s->kernels->wide_dots_f64(&u, at->v, at->v, s->columns, 1, s->columns);
+    s->kernels->double_dots_f64(&k, at->k, at->k, s->l->d, 1, s->l->d);
+    s->kernels->double_dots_f64(&u, at->v, at->v, s->columns, 1, s->columns);
     for (size_t c = 0; c < s->l->d && !(k * u < 0x1p206); c++) {
         for (size_t j = 0; j < s->columns; j++) {
             if (isinf(state[c * s->l->d_v + j])) {

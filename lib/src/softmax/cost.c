@@ -112,13 +112,13 @@ static bool stay_in_cache(const attn_plan *plan) {
 static double cost_of_product(const attn_plan *plan) {
     const struct path *path = &plan->path;
     const struct tiling *t = &plan->tiling;
-    const double wide = plan->dtype == ATTN_FLOAT64 ? 2 : 1;
+    const double of_dtype = plan->dtype == ATTN_FLOAT64 ? 2 : 1;
     const double rows = (double)size_min(plan->n, t->rows);
-    const double read = stay_in_cache(plan) ? 0 : 4 * wide * READ / rows;
+    const double read = stay_in_cache(plan) ? 0 : 4 * of_dtype * READ / rows;
     if (path->long_rows) {
-        return wide * (plan->schedule.read_columns > 2048 ? 20 : 6) + read;
+        return of_dtype * (plan->schedule.read_columns > 2048 ? 20 : 6) + read;
     }
-    return wide * (path->without_blas ? 3.5 : 0.8) + read;
+    return of_dtype * (path->without_blas ? 3.5 : 0.8) + read;
 }
 
 static double tiles_of_row(const attn_plan *plan) {
@@ -244,13 +244,14 @@ double cost_of_projecting(const struct projection *p, size_t rows, size_t column
     enum {
         WEIGHT = 24, /* reading a number of the weights from memory */
         WIDTH = 16,  /* columns that fill a vector; with fewer columns the next two costs count */
-        NARROW = 50, /* a number of one column; with WIDTH columns it costs 1 */
-        MOST = 320   /* the most that the numbers of one row cost together */
+        ONE_COLUMN = 50, /* a number of one column; with WIDTH columns it costs 1 */
+        MOST = 320       /* the most that the numbers of one row cost together */
     };
-    const double wide = (double)columns, each = columns >= WIDTH       ? wide
-                                                : wide * NARROW < MOST ? wide * NARROW
-                                                                       : MOST;
-    return (double)p->inner * ((double)rows * each + wide * WEIGHT);
+    const double numbers = (double)columns, each = columns >= WIDTH ? numbers
+                                                   : numbers * ONE_COLUMN < MOST
+                                                       ? numbers * ONE_COLUMN
+                                                       : MOST;
+    return (double)p->inner * ((double)rows * each + numbers * WEIGHT);
 }
 
 static double cost_of_projection(const struct projection *p) {

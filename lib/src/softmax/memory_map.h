@@ -31,10 +31,10 @@
     /* The outputs of heads, if W_O takes them. */                                                 \
     X(heads_out, real, size, plan->batch, heads_out)                                               \
     /* Q, K, V and the outputs of heads of a small call. */                                        \
-    X(wide_q, double, sizeof(double), path->small ? q : 0, 1)                                      \
-    X(wide_k, double, sizeof(double), path->small ? k : 0, 1)                                      \
-    X(wide_v, double, sizeof(double), path->small ? v : 0, 1)                                      \
-    X(wide_out, double, sizeof(double), path->small ? plan->batch : 0, wide_out)                   \
+    X(q_f64, double, sizeof(double), path->small ? q : 0, 1)                                       \
+    X(k_f64, double, sizeof(double), path->small ? k : 0, 1)                                       \
+    X(v_f64, double, sizeof(double), path->small ? v : 0, 1)                                       \
+    X(out_f64, double, sizeof(double), path->small ? plan->batch : 0, out_f64)                     \
     /* Statistics: scores and scaled scores that each task of PHASE_ATTEND saw, and parts of Q, K  \
      * and past_K. */                                                                              \
     X(moments, struct moments, sizeof(struct moments), statistics ? s->tasks[PHASE_ATTEND] : 0, 2) \
@@ -65,8 +65,8 @@
     X(grad_k, real, size, gradient_is_kept(plan, SUMS_K) ? plan->in.k.numbers : 0, 1)              \
     X(grad_v, real, size, gradient_is_kept(plan, SUMS_V) ? plan->in.v.numbers : 0, 1)              \
     X(grad_heads, real, size, grad_heads ? plan->batch : 0, plan->out.batch)                       \
-    X(raw_q, real, size, raw_is_kept(plan, INPUT_NORM_Q) ? plan->in.q.numbers : 0, 1)             \
-    X(raw_k, real, size, raw_is_kept(plan, INPUT_NORM_K) ? plan->in.k.numbers : 0, 1)             \
+    X(raw_q, real, size, raw_is_kept(plan, INPUT_NORM_Q) ? plan->in.q.numbers : 0, 1)              \
+    X(raw_k, real, size, raw_is_kept(plan, INPUT_NORM_K) ? plan->in.k.numbers : 0, 1)              \
     X(norm_q_sums, double, sizeof(double), norm_tasks(plan, PREPARE_QUERIES),                      \
       norm_numbers(plan, PREPARE_QUERIES))                                                         \
     X(norm_k_sums, double, sizeof(double), norm_tasks(plan, PREPARE_KEYS),                         \
@@ -84,7 +84,7 @@
     /* Partial results, see partial.h, unless the keys are cut. */                                 \
     X(total, double, sizeof(double), path->cut ? 0 : rows, s->merge.partial)                       \
     /* A row of a small call in double, and then a row of its result; the mean over heads. */      \
-    X(wide, double, sizeof(double), path->small ? s->wide_numbers + out_columns : 0, 1)            \
+    X(small_row, double, sizeof(double), path->small ? s->small_row_numbers + out_columns : 0, 1)  \
     X(mean, double, sizeof(double), path->small && plan->results.mean ? rows : 0, plan->m)         \
     /* Online softmax: the sum of each row and its largest logit so far, to which join_sink() may  \
      * add the sink; and the factor by which the output so far shrinks. */                         \

@@ -25,10 +25,10 @@ enum {
     TILE_ROWS = 96,
     TILE_KEYS = 256,
     /* The rows of a tile if a row has more numbers than this. */
-    WIDE = 4096,
-    WIDE_ROWS = 16,
+    LONG_ROW = 4096,
+    LONG_ROW_TILE = 16,
     /* The most columns of a head, so that a tile takes at most about 10 ms. */
-    MOST_WIDE = 16384,
+    MOST_HEAD_COLUMNS = 16384,
     /* The multiply-adds of a block of a product of projections, and the sides of blocks. */
     BLOCK_WORK = 1 << 26,
     LEAST_SIDE = 16,
@@ -159,10 +159,10 @@ attn_status plan_check_gradients(attn_plan *plan, const attn_options *o, attn_er
     }
     for (size_t h = 0; h < plan->heads; h++) {
         const size_t columns = size_max(plan->head[h].d, plan->head[h].d_v);
-        if (columns > MOST_WIDE) {
+        if (columns > MOST_HEAD_COLUMNS) {
             return attn_fail(error, ATTN_INVALID_ARGUMENT, "results",
-                             "gradients need heads of at most %d columns, not %zu", MOST_WIDE,
-                             columns);
+                             "gradients need heads of at most %d columns, not %zu",
+                             MOST_HEAD_COLUMNS, columns);
         }
     }
     for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
@@ -230,12 +230,12 @@ static void choose_units(attn_plan *plan) {
 static double cost_of_pair(const attn_plan *plan, double rows, double keys) {
     const struct gradients *g = &plan->gradients;
     const double tiles = ceil(rows / (double)g->tile_rows) * ceil(keys / (double)g->tile_keys);
-    const double wide = plan->dtype == ATTN_FLOAT64 ? 2 : 1;
+    const double of_dtype = plan->dtype == ATTN_FLOAT64 ? 2 : 1;
     const bool stick = plan->options.normalization == ATTN_STICK_BREAKING;
     const double score = (plan->path.plain ? SCORE : GENERAL_SCORE) +
                          (plan_has(plan, INPUT_DECAY) ? DECAY_SCORE : 0) +
                          (stick ? STICK_SCORE : 0);
-    return rows * keys * wide * (2.5 * plan->schedule.columns + score) + tiles * TILE;
+    return rows * keys * of_dtype * (2.5 * plan->schedule.columns + score) + tiles * TILE;
 }
 
 /* Returns into how many parts of at least `tile` things all of them are cut. */
@@ -283,8 +283,8 @@ static size_t sums_count(const attn_plan *plan, int which) {
 static struct blocks cut_blocks(size_t rows, size_t columns, double depth, double more) {
     const double side = fmax(LEAST_SIDE, fmin(sqrt(BLOCK_WORK / depth), MOST_SIDE));
     struct blocks b = {.rows = size_max(1, size_min(rows, (size_t)side))};
-    const double wide = fmin(BLOCK_WORK / depth / (double)b.rows, MOST_COLUMNS);
-    b.columns = size_min(columns, (size_t)fmax(side, wide));
+    const double most = fmin(BLOCK_WORK / depth / (double)b.rows, MOST_COLUMNS);
+    b.columns = size_min(columns, (size_t)fmax(side, most));
     b.across = ceil_div(columns, b.columns);
     const size_t units = ceil_div(rows, b.rows) * b.across;
     b.all = partition_units(units, (double)rows * (double)columns * depth + (double)units * more);
@@ -459,9 +459,9 @@ static void count_tasks(attn_plan *plan) {
 /* Cuts the queries that get their `shift` into tasks. Sticks need scores and dP of rows then. */
 static void cut_start(attn_plan *plan) {
     struct gradients *g = &plan->gradients;
-    const double wide = plan->dtype == ATTN_FLOAT64 ? 2 : 1;
+    const double of_dtype = plan->dtype == ATTN_FLOAT64 ? 2 : 1;
     const double stick =
-        (double)plan->m * wide * (DOT * plan->schedule.columns + GENERAL_SCORE + STICK_SCORE);
+        (double)plan->m * of_dtype * (DOT * plan->schedule.columns + GENERAL_SCORE + STICK_SCORE);
     const double row = plan->schedule.columns * 20 + 2000 +
                        (plan_has(plan, INPUT_GRAD_WEIGHTS) ? cost_of_row(plan) : 0) +
                        (plan->options.normalization == ATTN_STICK_BREAKING ? stick : 0);
@@ -478,7 +478,7 @@ void plan_cut_gradients(attn_plan *plan, size_t d) {
     }
     g->tile_keys = size_max(64, size_min(TILE_KEYS, TILE_BYTES / (d * size) / 64 * 64));
     g->tile_keys = size_min(g->tile_keys, plan->m);
-    g->tile_rows = size_min(d > WIDE ? WIDE_ROWS : TILE_ROWS, plan->n);
+    g->tile_rows = size_min(d > LONG_ROW ? LONG_ROW_TILE : TILE_ROWS, plan->n);
     g->ld = ceil_div(g->tile_keys, panel) * panel;
     choose_units(plan);
     choose_stripes(plan);

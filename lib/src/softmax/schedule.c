@@ -36,7 +36,7 @@ enum {
     SPLIT_QUERIES = 16,
 
     /* Rows of more numbers than this are not kept in a scratch. */
-    WIDE = 4096,
+    MOST_KEPT = 4096,
     /* The most queries of one task of long rows. */
     LONG_QUERIES = 16,
     /* The fewest keys of one part of a long row, unless they cost more than LONG_WORK. */
@@ -254,8 +254,8 @@ static void choose_splits(attn_plan *plan, size_t d) {
     const size_t fit = SPLIT_BYTES / (2 * d * attn_dtype_size(plan->dtype));
     /* float64 has enough digits for longer parts. A sum of its largest numbers does not overflow if
      * it is not merged from parts. */
-    const bool wide = plan->dtype == ATTN_FLOAT64;
-    const size_t part = few && (wide || fit < PART_KEYS) ? fit : PART_KEYS;
+    const bool float64 = plan->dtype == ATTN_FLOAT64;
+    const size_t part = few && (float64 || fit < PART_KEYS) ? fit : PART_KEYS;
     const bool parts = plan->m >= 2 * part;
     t->part_keys = size_max(t->keys, part / t->keys * t->keys);
     t->splits = 1;
@@ -312,7 +312,7 @@ static bool rows_are_long(const attn_plan *plan, size_t d) {
     const double rows = plan->results.mean ? (double)plan->heads
                         : plan->n < 8      ? (double)plan->n
                                            : 8;
-    return d > WIDE ||
+    return d > MOST_KEPT ||
            (kept && (plan->m > WHOLE_BYTES / 8 / size || rows * cost_of_row(plan) > TASK_MOST));
 }
 
@@ -371,7 +371,7 @@ static void choose_blocks(attn_plan *plan, size_t d) {
     t->tiles = ceil_div(plan->m, t->keys);
     path->small = plan_is_small(plan);
     t->ld = t->keys;
-    path->packs = path->packs && d <= WIDE;
+    path->packs = path->packs && d <= MOST_KEPT;
     path->long_rows = rows_are_long(plan, d);
     if (path->long_rows) {
         cut_long_rows(plan);
@@ -506,9 +506,9 @@ static attn_status check_sticks(const attn_plan *plan, attn_error *error) {
 
 /* Refuses long rows of a call with a compute_dtype. The widest row has d numbers. */
 static attn_status refuse_long_rows(const attn_plan *plan, size_t d, attn_error *error) {
-    if (d > WIDE) {
+    if (d > MOST_KEPT) {
         return attn_fail(error, ATTN_TOO_LARGE, "compute_dtype",
-                         "compute_dtype needs heads of at most %d columns, not %zu", WIDE, d);
+                         "compute_dtype needs heads of at most %d columns, not %zu", MOST_KEPT, d);
     }
     return attn_fail(error, ATTN_TOO_LARGE, "compute_dtype",
                      "compute_dtype needs rows of at most %d keys, and of fewer if their %zu "

@@ -122,8 +122,8 @@ struct schedule {
         struct partition all;
         size_t run, parts;
     } rank;
-    size_t weight_numbers; /* numbers of the largest tile of weights that a task copies */
-    size_t wide_numbers;   /* numbers of the longest row that a small call converts to double */
+    size_t weight_numbers;    /* numbers of the largest tile of weights that a task copies */
+    size_t small_row_numbers; /* numbers of the longest row that a small call converts to double */
     size_t tasks[PHASE_COUNT];
     struct workspace_map workspace;
     struct scratch_map scratch;
