@@ -220,12 +220,12 @@ static attn_status run_long(const attn_plan *plan, const struct bindings *bindin
         clear_shared(plan, bindings, class->sums + task);
         return ATTN_OK;
     }
-    const size_t tasks = attn_plan_tasks(class->plan, phase - 1), member = task / tasks;
-    const struct packed_rows *at = &plan->sequences->rows[class->first + member];
+    const size_t tasks = attn_plan_tasks(class->plan, phase - 1), index = task / tasks;
+    const struct packed_rows *at = &plan->sequences->rows[class->first + index];
     struct bindings own;
-    bind_sequence(plan, bindings, class, at, class->sums + member, &own);
+    bind_sequence(plan, bindings, class, at, class->sums + index, &own);
     own.workspace =
-        bindings->workspace + class->workspace + member * class->plan->schedule.workspace.bytes;
+        bindings->workspace + class->workspace + index * class->plan->schedule.workspace.bytes;
     return attn_of_sequence(
         error, task_run(class->plan, &own, phase - 1, task % tasks, scratch, error), at->index);
 }

@@ -294,7 +294,7 @@ static double cost_of_scores(const attn_plan *plan) {
     const double tiles = fmin(1, share + (double)g->tile_rows / (double)plan->m);
     return cost_of_packing(plan) + cost_of_moments(plan) + cost_of_visible(plan, share) +
            cost_of_merging(plan) + again * cost_of_attending(plan) + cost_of_ranking(plan) +
-           g->cost + (g->cost_of_pairs + rounding) * tiles +
+           g->cost + (g->dense_cost + rounding) * tiles +
            (g->wanted ? (double)s->scratch.bytes * FRESH : 0);
 }
 

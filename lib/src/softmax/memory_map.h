@@ -49,7 +49,7 @@
      * the keys, less grad_lse; and sums of the gradients of its logits, those for the slope of    \
      * ALiBi and those for a bias that is the same for all keys. */                                \
     X(lse, double, sizeof(double), g->wanted ? rows : 0, 2)                                        \
-    X(shift, double, sizeof(double), g->wanted ? rows : 0, 1)                                      \
+    X(delta, double, sizeof(double), g->wanted ? rows : 0, 1)                                      \
     X(slope_sums, double, sizeof(double), plan_wants(plan, ATTN_WANT(GRAD_ALIBI)) ? rows : 0, 1)   \
     X(bias_sums, double, sizeof(double), row_bias ? rows : 0, 1)                                   \
     /* The same for the decays, of each row and of each column. */                                 \
