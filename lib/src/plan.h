@@ -11,8 +11,8 @@
 #include "bindings.h"
 #include "results.h"
 #include "softmax/plan_gradients.h"
+#include "softmax/plan_half.h"
 #include "softmax/plan_multihead.h"
-#include "softmax/plan_narrow.h"
 #include "softmax/plan_options.h"
 #include "softmax/plan_rotary.h"
 #include "softmax/plan_softmax.h"
@@ -129,7 +129,7 @@ struct attn_plan {
     double norm_epsilon;
     struct rotary rotary;
     struct projection project[PROJECT_COUNT]; /* one that the call lacks has no pieces */
-    struct narrowing narrow;
+    struct half half;
     struct bindings bindings; /* what the caller bound; each task gets it beside the plan */
     struct result_set results;
     struct gradients gradients;

@@ -1,7 +1,7 @@
 /*
  * plan_inputs.c - the one list of the inputs that are matrices of numbers: their names, their
  * gradients, and the members of a plan that have the tensor. It binds them. Runs copy inputs in
- * another type: plan_narrow.c and plan_f64.c say why.
+ * another type: plan_half.c and plan_f64.c say why.
  */
 #include "plan_inputs.h"
 

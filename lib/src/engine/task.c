@@ -60,10 +60,10 @@ static attn_status run_f64(const attn_plan *plan, const struct bindings *binding
 
 /* The inputs of a call with a compute_dtype are their rounded copies. */
 static void bind_rounded(const attn_plan *plan, struct bindings *bindings) {
-    for (size_t i = 0; i < plan->narrow.copies.count; i++) {
-        const struct copied_input *input = &plan->narrow.copies.inputs[i];
+    for (size_t i = 0; i < plan->half.copies.count; i++) {
+        const struct copied_input *input = &plan->half.copies.inputs[i];
         *bound_input(bindings, input->which) =
-            bindings->workspace + plan->narrow.memory + input->at * sizeof(float);
+            bindings->workspace + plan->half.memory + input->at * sizeof(float);
     }
 }
 

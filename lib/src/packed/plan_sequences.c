@@ -20,7 +20,7 @@
 #include "softmax/cost.h"
 #include "softmax/plan_attention.h"
 #include "softmax/plan_f64.h"
-#include "softmax/plan_narrow.h"
+#include "softmax/plan_half.h"
 #include "softmax/plan_options.h"
 
 enum {
@@ -443,7 +443,7 @@ static attn_status plan_parts_of_call(attn_plan *plan, const struct flat *f, att
     }
     struct sequences *s = plan->sequences;
     plan->kind = &plan_kind_sequences;
-    ATTN_TRY(plan_narrow(plan, error));
+    ATTN_TRY(plan_round_inputs(plan, error));
     ATTN_TRY(list_rows(plan, given, error));
     ATTN_TRY(new_classes(plan, error));
     ATTN_TRY(plan_classes(plan, f, error));

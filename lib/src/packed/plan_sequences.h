@@ -44,13 +44,13 @@ struct length_class {
 };
 
 /*
- * The sequences of a call. PHASE_NARROW is that of the call as a whole. PHASE_SHORT has the runs
+ * The sequences of a call. PHASE_ROUND is that of the call as a whole. PHASE_SHORT has the runs
  * of short sequences, and clears the shared sums of the long ones. Phase p + 1 has the tasks of
- * phase p of all long sequences, which have no PHASE_NARROW. The last phase adds up the shared
+ * phase p of all long sequences, which have no PHASE_ROUND. The last phase adds up the shared
  * gradients, if there are any.
  */
 enum {
-    PHASE_SHORT = PHASE_NARROW + 1
+    PHASE_SHORT = PHASE_ROUND + 1
 };
 
 struct sequences {

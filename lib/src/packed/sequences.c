@@ -273,7 +273,7 @@ static size_t sequences_phases(const attn_plan *plan) {
 
 static size_t sequences_tasks(const attn_plan *plan, size_t phase) {
     const struct sequences *s = plan->sequences;
-    return phase == PHASE_NARROW ? plan->schedule.tasks[PHASE_NARROW]
+    return phase == PHASE_ROUND ? plan->schedule.tasks[PHASE_ROUND]
            : s->shared > 0 && phase + 1 == s->phases
                ? s->adds.tasks
                : s->first_task[phase][s->class_count - sequences_first(s, phase)];
@@ -302,7 +302,7 @@ static attn_status sequences_run(const attn_plan *plan, const struct bindings *b
     if (s->shared > 0 && phase + 1 == s->phases) {
         return add_shared(plan, bindings, task, error);
     }
-    if (phase == PHASE_NARROW) {
+    if (phase == PHASE_ROUND) {
         return task_run(plan, bindings, phase, task, scratch, error);
     }
     const size_t first = sequences_first(s, phase), *first_task = s->first_task[phase];

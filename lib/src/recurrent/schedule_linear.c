@@ -289,9 +289,9 @@ static attn_status lay_out(attn_plan *plan, attn_error *error) {
         const size_t f32 = k->panel_f32 > 0 ? k->panel_f32 : CHUNK_PANEL,
                      f64 = k->panel_f64 > 0 ? k->panel_f64 : CHUNK_PANEL;
         /* Any call may need chunks in double, see chunks_run_f32(). */
-        const size_t narrow = chunk_map(l, sizeof(float), f32).bytes,
+        const size_t in_float = chunk_map(l, sizeof(float), f32).bytes,
                      in_double = chunk_map(l, sizeof(double), f64).bytes;
-        s->scratch.bytes = size_max(s->scratch.bytes, size_max(narrow, in_double));
+        s->scratch.bytes = size_max(s->scratch.bytes, size_max(in_float, in_double));
     }
     return ATTN_OK;
 }

@@ -77,7 +77,7 @@ static double cost_of_score(const attn_plan *plan) {
     cost += plan_has(plan, INPUT_DECAY) ? DECAY : 0;
     cost += plan->options.softcap > 0 ? SOFTCAP : 0;
     cost += plan->options.rounding != NULL ? ROUNDING : 0;
-    if (plan->narrow.type != NULL) { /* scores that are a result are a product of their own */
+    if (plan->half.type != NULL) { /* scores that are a result are a product of their own */
         const bool raw = plan_wants(plan, ATTN_WANT(SCORES) | ATTN_WANT(STATISTICS));
         cost += 4 * ROUND + (raw ? plan->schedule.columns / 2 : 0);
         cost += ROUND_KEY * (double)plan->head[0].d / (double)size_min(plan->n, LEAST_ROWS);
@@ -314,9 +314,9 @@ double cost_of_plan(const attn_plan *plan) {
     return cost;
 }
 
-double cost_of_narrowing(const attn_plan *plan) {
-    return (double)plan->narrow.copies.numbers * (ROUND + sizeof(float) * FRESH) +
-           (double)plan->schedule.tasks[PHASE_NARROW] * TASK;
+double cost_of_rounded_inputs(const attn_plan *plan) {
+    return (double)plan->half.copies.numbers * (ROUND + sizeof(float) * FRESH) +
+           (double)plan->schedule.tasks[PHASE_ROUND] * TASK;
 }
 
 double cost_of_softmax(const attn_plan *plan) {

@@ -77,7 +77,7 @@
     /* Scores of a block, then its weights. */                                                     \
     X(x, real, size, rows, t->ld)                                                                  \
     /* The queries of a block that are multiplied by the root of the scale, see product.inc. */    \
-    X(scaled_q, real, size, plan->narrow.type != NULL ? rows : 0, d)                               \
+    X(scaled_q, real, size, plan->half.type != NULL ? rows : 0, d)                                 \
     /* One row, or one tile of it, between raw score and weight; and its logits if it is long. */  \
     X(row, double, sizeof(double), size_max(whole ? plan->m : t->keys, g_keys), 1)                 \
     X(logits, double, sizeof(double), path->long_rows ? t->keys : 0, 1)                            \

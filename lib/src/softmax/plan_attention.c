@@ -16,7 +16,7 @@
 #include "softmax/plan_empty.h"
 #include "softmax/plan_f64.h"
 #include "softmax/plan_gradients.h"
-#include "softmax/plan_narrow.h"
+#include "softmax/plan_half.h"
 #include "softmax/plan_options.h"
 #include "softmax/schedule.h"
 

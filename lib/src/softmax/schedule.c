@@ -76,11 +76,11 @@ enum {
     PANELS_BYTES = 1 << 17,
     /* The most columns of the values that are packed at once. */
     VALUE_COLUMNS = 512,
-    /* A packed tile of weights has PANELS_ROWS rows and NARROW columns. PANELS_ROWS is a multiple
-     * of PANEL_DEEP of every table, so prepacked weights give the same sums. NARROW is a multiple
-     * of every panel. */
+    /* A packed tile of weights has PANELS_ROWS rows and PANELS_COLUMNS columns. PANELS_ROWS is a
+     * multiple of PANEL_DEEP of every table, so prepacked weights give the same sums.
+     * PANELS_COLUMNS is a multiple of every panel. */
     PANELS_ROWS = 256,
-    NARROW = 64,
+    PANELS_COLUMNS = 64,
 };
 
 /*
@@ -119,7 +119,7 @@ bool plan_is_small(const attn_plan *plan) {
     for (size_t h = 0; h < plan->heads; h++) {
         columns += (double)plan->head[h].d + (double)plan->head[h].d_v;
     }
-    return plan->narrow.type == NULL && pairs * (double)plan->heads <= SMALL_SCORES &&
+    return plan->half.type == NULL && pairs * (double)plan->heads <= SMALL_SCORES &&
            pairs * columns <= SMALL_WORK && all_projections(plan) <= SMALL_WORK;
 }
 
@@ -147,8 +147,8 @@ static bool packs_weights(const struct projection *p, size_t size) {
  * A tile of weights that is packed in panels stays in an L2 cache while up to TALL rows pass over
  * it.
  *
- * With OpenBLAS's kernels for small products, a tile of NARROW columns of the weights stays in an
- * L1 cache while up to TALL rows pass over it, TILE_ROWS at a time. The tile is copied first,
+ * With OpenBLAS's kernels for small products, a tile of PANELS_COLUMNS columns of the weights stays
+ * in an L1 cache while up to TALL rows pass over it, TILE_ROWS at a time. The tile is copied first,
  * because rows of weights lie pages apart. For up to SPARSE rows the copy costs more than it saves.
  * Weights in the form out_in are copied as soon as their product, which is a transposed one, would
  * be too large for these kernels without a copy.
@@ -174,7 +174,7 @@ static size_t choose_projection(attn_plan *plan, int which) {
     }
     const bool panels = t->panel > 0, small = panels || blas_has_small();
     p->task_rows = size_min(p->rows, small ? TALL : SQUARE);
-    p->task_columns = small ? NARROW : SQUARE;
+    p->task_columns = small ? PANELS_COLUMNS : SQUARE;
     while (p->task_rows > 1 &&
            cost_of_projecting(p, p->task_rows, p->task_columns) > PROJECT_WORK) {
         p->task_rows = (p->task_rows + 1) / 2;
@@ -184,22 +184,23 @@ static size_t choose_projection(attn_plan *plan, int which) {
         p->task_columns /= 2;
     }
     if (!small && p->rows <= SPARSE) {
-        const size_t share = size_max(NARROW, p->ld / SHARES / NARROW * NARROW);
+        const size_t share =
+            size_max(PANELS_COLUMNS, p->ld / SHARES / PANELS_COLUMNS * PANELS_COLUMNS);
         p->task_columns = size_min(p->task_columns, share);
     }
     p->tile_columns = p->task_columns;
     p->tile_rows = p->task_rows;
     p->tile_inner = p->inner;
     if (panels && p->panel == 0) {
-        assert(NARROW % t->panel == 0);
+        assert(PANELS_COLUMNS % t->panel == 0);
         p->copies_tiles = packs_weights(p, size);
         p->tile_inner = PANELS_ROWS;
-        s->weight_numbers = (size_t)PANELS_ROWS * NARROW;
+        s->weight_numbers = (size_t)PANELS_ROWS * PANELS_COLUMNS;
     } else if (small && !panels) {
-        p->copies_tiles = p->rows > (p->out_in ? BLAS_SMALL_TRANSPOSED / NARROW : SPARSE);
+        p->copies_tiles = p->rows > (p->out_in ? BLAS_SMALL_TRANSPOSED / PANELS_COLUMNS : SPARSE);
         p->tile_rows = p->copies_tiles ? TILE_ROWS : p->task_rows;
-        p->tile_inner =
-            (p->copies_tiles ? TILE_BYTES / size : BLAS_SMALL_PRODUCT / p->task_rows) / NARROW;
+        p->tile_inner = (p->copies_tiles ? TILE_BYTES / size : BLAS_SMALL_PRODUCT / p->task_rows) /
+                        PANELS_COLUMNS;
         s->weight_numbers = p->copies_tiles ? TILE_BYTES / size : s->weight_numbers;
     }
     p->across = ceil_div(p->ld, p->task_columns);
@@ -216,11 +217,11 @@ static void choose_paths(attn_plan *plan, double head_cost) {
     struct path *path = &plan->path;
     const uint64_t weights = ATTN_WANT(WEIGHTS) | ATTN_WANT(ENTROPY) | ATTN_WANT(TOP_K_INDICES) |
                              ATTN_WANT(TOP_K_WEIGHTS);
-    const bool narrow = plan->narrow.type != NULL;
-    path->materialized = narrow || plan_wants(plan, STAGES_OF_ALL_KEYS) ||
-                         plan->options.normalization != ATTN_SOFTMAX;
+    const bool half = plan->half.type != NULL;
+    path->materialized =
+        half || plan_wants(plan, STAGES_OF_ALL_KEYS) || plan->options.normalization != ATTN_SOFTMAX;
     path->keeps_tiles =
-        !narrow && plan->options.normalization == ATTN_SOFTMAX && plan_wants(plan, weights);
+        !half && plan->options.normalization == ATTN_SOFTMAX && plan_wants(plan, weights);
     /* Each row must begin with a cache line, because a line that is stored in two parts is slow. */
     path->streams_weights = path->keeps_tiles && plan_wants(plan, ATTN_WANT(WEIGHTS)) &&
                             !plan->results.mean &&
@@ -239,9 +240,9 @@ static void choose_paths(attn_plan *plan, double head_cost) {
     }
     plan->tiling.panel = plan_panel(plan->dtype);
     path->without_blas =
-        !narrow && (plan->n <= ROW_QUERIES || (plan->n < PACK_QUERIES && head_cost <= ROW_WORK));
+        !half && (plan->n <= ROW_QUERIES || (plan->n < PACK_QUERIES && head_cost <= ROW_WORK));
     path->packs =
-        !narrow && !path->without_blas && plan->n * (plan->heads / plan->kv_heads) >= PACK_QUERIES;
+        !half && !path->without_blas && plan->n * (plan->heads / plan->kv_heads) >= PACK_QUERIES;
 }
 
 /* Cuts the keys of long rows into parts. With few queries each part is a task, so that there is
@@ -398,7 +399,7 @@ static void choose_blocks(attn_plan *plan, size_t d) {
                                  : t->panel > 0 && !path->without_blas && !path->small;
     /* With a compute_dtype, a block rounds the keys that it packs. */
     path->packs_late =
-        plan->narrow.type != NULL || (few && !path->long_rows && t->keys * d * size <= LATE_BYTES);
+        plan->half.type != NULL || (few && !path->long_rows && t->keys * d * size <= LATE_BYTES);
     path->packs = path->packs && !path->packs_late;
     t->heads_in_turn = t->splits > 1 ? 1 : choose_heads_in_turn(plan, d);
     choose_tasks(plan);
@@ -539,7 +540,7 @@ attn_status plan_schedule(attn_plan *plan, attn_error *error) {
     } else {
         choose_blocks(plan, size_max(d, d_v));
     }
-    if (plan->narrow.type != NULL && plan->path.long_rows) {
+    if (plan->half.type != NULL && plan->path.long_rows) {
         return refuse_long_rows(plan, size_max(d, d_v), error);
     }
     ATTN_TRY(check_sticks(plan, error));

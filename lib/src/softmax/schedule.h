@@ -11,7 +11,7 @@
 
 /* The phases of a run. All tasks of one phase may run at once and in any order. */
 enum phase {
-    PHASE_NARROW,  /* inputs are rounded to the compute_dtype */
+    PHASE_ROUND,   /* inputs are rounded to the compute_dtype */
     PHASE_PROJECT, /* Q, K and V are computed from X */
     PHASE_PREPARE, /* Q, K and V get biases, norms, rotary embedding and extra keys */
     PHASE_PACK,    /* keys are packed, matrices are copied to results, Q and K give moments */
