@@ -18,52 +18,52 @@
  *     G          = a G
  *     grad_decay = the sum of G times the state before the position, number by number
  *
- * The states are computed again: first those at the begin of each span of positions, and then, for
- * one span after the other, those of its positions.
+ * The states are computed again from checkpoints: first those at the begin of each interval of
+ * positions, and then, for one interval after the other, those of its positions.
  */
 #include "base/tensor.h"
-#include "recurrent/band.h"
 #include "recurrent/schedule_linear.h"
+#include "recurrent/state_tile.h"
 
-/* A strip of a band, and its places in the scratch. */
+/* Some columns of a tile, and their places in the scratch. */
 struct back {
-    struct band s;               /* with the columns of the strip */
-    size_t band;                 /* the number of its band */
-    size_t offset, band_columns; /* its first column there, and all columns of the band */
-    bool adds;                   /* another strip of the band has begun the shares */
+    struct state_tile s;         /* with these columns */
+    size_t tile;                 /* the number of its tile */
+    size_t offset, tile_columns; /* its first column there, and all columns of the tile */
+    bool adds;                   /* other columns of the tile have begun the shares */
     struct gradient_rows rows[LINEAR_INPUTS];
-    double *starts, *states, *grad; /* states, and the gradient of one */
-    double *keys, *gates;           /* (span, d) */
-    double *left, *u;               /* (span, columns): v, or v - S'^T k; and u */
-    double *q, *x, *y;              /* (d) */
-    double *out, *grad_u, *unused;  /* (columns) */
+    double *checkpoints, *states, *grad; /* states, and the gradient of one */
+    double *keys, *gates;                /* (interval, d) */
+    double *left, *u;                    /* (interval, columns): v, or v - S'^T k; and u */
+    double *q, *x, *y;                   /* (d) */
+    double *out, *grad_u, *unused;       /* (columns) */
 };
 
-static struct back find_back(const struct band *band, double *scratch) {
-    const struct linear *l = band->l;
+static struct back find_back(const struct state_tile *tile, double *scratch) {
+    const struct linear *l = tile->l;
     const struct linear_gradients *g = &l->gradients;
-    struct back b = {.s = *band, .band = band->column / l->columns, .band_columns = band->columns};
-    const size_t size = l->d * g->strip;
+    struct back b = {.s = *tile, .tile = tile->column / l->columns, .tile_columns = tile->columns};
+    const size_t size = l->d * g->columns;
     for (int i = 0; i < LINEAR_INPUTS; i++) {
-        b.rows[i] = linear_gradient_rows(band->plan, (enum linear_input)i);
+        b.rows[i] = linear_gradient_rows(tile->plan, (enum linear_input)i);
     }
-    b.starts = scratch;
-    b.states = b.starts + g->spans * size;
-    b.grad = b.states + (g->span + 1) * size;
+    b.checkpoints = scratch;
+    b.states = b.checkpoints + g->checkpoints * size;
+    b.grad = b.states + (g->interval + 1) * size;
     b.keys = b.grad + size;
-    b.gates = b.keys + g->span * l->d;
-    b.left = b.gates + g->span * l->d;
-    b.u = b.left + g->span * g->strip;
-    b.q = b.u + g->span * g->strip;
+    b.gates = b.keys + g->interval * l->d;
+    b.left = b.gates + g->interval * l->d;
+    b.u = b.left + g->interval * g->columns;
+    b.q = b.u + g->interval * g->columns;
     b.x = b.q + l->d;
     b.y = b.x + l->d;
     b.out = b.y + l->d;
-    b.grad_u = b.out + g->strip;
-    b.unused = b.grad_u + g->strip;
+    b.grad_u = b.out + g->columns;
+    b.unused = b.grad_u + g->columns;
     return b;
 }
 
-/* Returns the numbers of a state of the strip. */
+/* Returns the numbers of a state in these columns. */
 static size_t size_of(const struct back *b) {
     return b->s.l->d * b->s.columns;
 }
@@ -73,16 +73,16 @@ static size_t size_of(const struct back *b) {
 /* Returns the share of a gradient that owner h has at position i, or NULL if the gradient is not
  * wanted. */
 static double *share_of(const struct back *b, enum linear_input input, size_t h, size_t i) {
-    const struct band *s = &b->s;
+    const struct state_tile *s = &b->s;
     const struct gradient_rows *rows = &b->rows[input];
     const size_t place =
-        rows->of_lines ? s->line->item : item_of(s) * s->plan->n + s->line->first + i;
+        rows->per_sequence ? s->sequence->item : item_of(s) * s->plan->n + s->sequence->first + i;
     return s->l->gradients.shares[input] == SIZE_MAX
                ? NULL
-               : share_of_row(s, input, rows, rows->bands == 1 ? 0 : b->band, place, h);
+               : share_of_row(s, input, rows, rows->tiles == 1 ? 0 : b->tile, place, h);
 }
 
-/* Adds numbers to a share of a position, which the first strip begins. */
+/* Adds numbers to a share of a position, which the first columns of the tile begin. */
 static void add_share(const struct back *b, double *share, const double *from, size_t count) {
     if (share != NULL && b->adds) {
         b->s.kernels->axpy_f64(share, from, count, 1);
@@ -91,22 +91,22 @@ static void add_share(const struct back *b, double *share, const double *from, s
     }
 }
 
-/* Adds numbers to a share of decay or beta, which may be one of the whole line. */
+/* Adds numbers to a share of decay or beta, which may be one of the whole sequence. */
 static void share_gates(const struct back *b, enum linear_input input, size_t i,
                         const double *from) {
     const struct gradient_rows *rows = &b->rows[input];
     double *share = share_of(b, input, b->s.state, i);
-    if (share != NULL && rows->of_lines) {
+    if (share != NULL && rows->per_sequence) {
         b->s.kernels->axpy_f64(share, from, rows->width, 1);
     } else {
         add_share(b, share, from, rows->width);
     }
 }
 
-/* The last segment of a line begins with shares of the line that are 0. */
+/* The last segment of a sequence begins with shares of the sequence that are 0. */
 static void begin_shares(const struct back *b) {
     for (enum linear_input input = LINEAR_DECAY; input <= LINEAR_BETA; input++) {
-        double *share = b->rows[input].of_lines ? share_of(b, input, b->s.state, 0) : NULL;
+        double *share = b->rows[input].per_sequence ? share_of(b, input, b->s.state, 0) : NULL;
         if (share != NULL) {
             memset(share, 0, b->rows[input].width * sizeof *share);
         }
@@ -117,15 +117,15 @@ static void begin_shares(const struct back *b) {
 
 /* Reads the state before the first position of the segment. */
 static void read_start(const struct back *b, double *to) {
-    const struct band *s = &b->s;
-    struct band band = *s;
-    band.column -= b->offset;
+    const struct state_tile *s = &b->s;
+    struct state_tile tile = *s;
+    tile.column -= b->offset;
     for (size_t c = 0; c < s->l->d; c++) {
         if (s->first == 0) {
             read_past(s, c, to + c * s->columns);
         } else {
             memcpy(to + c * s->columns,
-                   kept_state(&band, s->first) + c * b->band_columns + b->offset,
+                   kept_state(&tile, s->first) + c * b->tile_columns + b->offset,
                    s->columns * sizeof *to);
         }
     }
@@ -133,18 +133,18 @@ static void read_start(const struct back *b, double *to) {
 
 /* Returns row c of the gradient of the state in the workspace. */
 static double *kept_gradient(const struct back *b, size_t c) {
-    const struct band *s = &b->s;
-    return share_of_state(s, s->line->item, s->state, c) + s->column;
+    const struct state_tile *s = &b->s;
+    return share_of_state(s, s->sequence->item, s->state, c) + s->column;
 }
 
 /* Reads the gradient of the state after the last position of the segment. */
 static void read_gradient(const struct back *b) {
-    const struct band *s = &b->s;
+    const struct state_tile *s = &b->s;
     const struct linear *l = s->l;
-    const size_t state = (s->line->item * l->states + s->state) * l->d;
+    const size_t state = (s->sequence->item * l->states + s->state) * l->d;
     for (size_t c = 0; c < l->d; c++) {
         double *row = b->grad + c * s->columns;
-        if (s->end < s->line->rows) {
+        if (s->end < s->sequence->rows) {
             memcpy(row, kept_gradient(b, c), s->columns * sizeof *row);
         } else if (!plan_has(s->plan, INPUT_GRAD_STATE)) {
             memset(row, 0, s->columns * sizeof *row);
@@ -156,15 +156,15 @@ static void read_gradient(const struct back *b) {
     }
 }
 
-/* Computes the state after position i, which is number x of its span. */
+/* Computes the state after position i, which is number x of its interval. */
 static void go_on(const struct back *b, size_t i, size_t x, const double *from, double *to) {
-    const struct band *s = &b->s;
+    const struct state_tile *s = &b->s;
     const struct linear *l = s->l;
     const struct head *head = &s->plan->head[s->state * l->group];
     const size_t d = l->d, columns = s->columns;
     double *key = b->keys + x * d, *left = b->left + x * columns, *u = b->u + x * columns;
     const void *k = row_of(s, INPUT_K, head->k, i);
-    const double *gates = band_gates(s, i, b->gates + x * d);
+    const double *gates = tile_gates(s, i, b->gates + x * d);
     read_doubles(s, k, d, norm_of(s, k), key);
     read_doubles(s, row_of(s, INPUT_V, head->v + s->column, i), columns, 1, left);
     if (l->corrects) {
@@ -183,7 +183,7 @@ static void go_on(const struct back *b, size_t i, size_t x, const double *from, 
 /* Adds what the outputs of a position give: q D^T to the gradient of the state, and the shares of
  * Q. Makes grad_u. */
 static void read_outputs(const struct back *b, size_t i, const double *key, const double *state) {
-    const struct band *s = &b->s;
+    const struct state_tile *s = &b->s;
     const struct linear *l = s->l;
     const attn_plan *p = s->plan;
     const size_t d = l->d, columns = s->columns;
@@ -211,7 +211,7 @@ static void read_outputs(const struct back *b, size_t i, const double *key, cons
  * the state what the correction gives. `before` is the state before the position. */
 static void correct_gradients(const struct back *b, size_t i, size_t x, const double *before,
                               double *grad_k) {
-    const struct band *s = &b->s;
+    const struct state_tile *s = &b->s;
     const size_t d = s->l->d, columns = s->columns;
     const double *key = b->keys + x * d, *gates = decays_of(s->l) == 0 ? NULL : b->gates + x * d;
     double grad_beta;
@@ -231,7 +231,7 @@ static void correct_gradients(const struct back *b, size_t i, size_t x, const do
 
 /* Adds the shares of the decays. The gradient of the state is that before the position already. */
 static void share_decays(const struct back *b, size_t i, const double *before) {
-    const struct band *s = &b->s;
+    const struct state_tile *s = &b->s;
     const size_t d = s->l->d, columns = s->columns;
     double sum = 0;
     for (size_t c = 0; c < d; c++) {
@@ -242,9 +242,9 @@ static void share_decays(const struct back *b, size_t i, const double *before) {
     share_gates(b, LINEAR_DECAY, i, s->l->by_column ? b->y : &sum);
 }
 
-/* Goes back through position i, which is number x of its span. */
+/* Goes back through position i, which is number x of its interval. */
 static void go_back(const struct back *b, size_t i, size_t x) {
-    const struct band *s = &b->s;
+    const struct state_tile *s = &b->s;
     const struct linear *l = s->l;
     const size_t d = l->d, columns = s->columns;
     const double *before = b->states + x * size_of(b), *after = before + size_of(b);
@@ -266,25 +266,26 @@ static void go_back(const struct back *b, size_t i, size_t x) {
     }
 }
 
-/* Computes the gradients of a strip. */
-static void run_strip(const struct back *b) {
-    const struct band *s = &b->s;
+/* Computes the gradients of some columns of a tile. */
+static void run_columns(const struct back *b) {
+    const struct state_tile *s = &b->s;
     const struct linear_gradients *g = &s->l->gradients;
-    const size_t size = size_of(b), rows = s->end - s->first, spans = ceil_div(rows, g->span);
-    if (!b->adds && s->end == s->line->rows) {
+    const size_t size = size_of(b), rows = s->end - s->first,
+                 intervals = ceil_div(rows, g->interval);
+    if (!b->adds && s->end == s->sequence->rows) {
         begin_shares(b);
     }
     read_gradient(b);
-    read_start(b, b->starts);
-    for (size_t i = 0; i + g->span < spans * g->span; i++) {
-        const size_t next = i / g->span + 1;
-        double *start = b->starts + next * size;
-        const double *from = i % g->span == 0 ? start - size : start;
+    read_start(b, b->checkpoints);
+    for (size_t i = 0; i + g->interval < intervals * g->interval; i++) {
+        const size_t next = i / g->interval + 1;
+        double *start = b->checkpoints + next * size;
+        const double *from = i % g->interval == 0 ? start - size : start;
         go_on(b, s->first + i, 0, from, start);
     }
-    for (size_t span = spans; span-- > 0;) {
-        const size_t first = span * g->span, some = size_min(g->span, rows - first);
-        memcpy(b->states, b->starts + span * size, size * sizeof *b->states);
+    for (size_t interval = intervals; interval-- > 0;) {
+        const size_t first = interval * g->interval, some = size_min(g->interval, rows - first);
+        memcpy(b->states, b->checkpoints + interval * size, size * sizeof *b->states);
         for (size_t x = 0; x < some; x++) {
             go_on(b, s->first + first + x, x, b->states + x * size, b->states + (x + 1) * size);
         }
@@ -297,13 +298,13 @@ static void run_strip(const struct back *b) {
     }
 }
 
-void back_run(const struct band *band, double *scratch) {
-    struct back b = find_back(band, scratch);
-    for (size_t column = 0; column < band->columns; column += b.s.columns) {
+void back_run(const struct state_tile *tile, double *scratch) {
+    struct back b = find_back(tile, scratch);
+    for (size_t column = 0; column < tile->columns; column += b.s.columns) {
         b.offset = column;
         b.adds = column > 0;
-        b.s.column = band->column + column;
-        b.s.columns = size_min(band->l->gradients.strip, band->columns - column);
-        run_strip(&b);
+        b.s.column = tile->column + column;
+        b.s.columns = size_min(tile->l->gradients.columns, tile->columns - column);
+        run_columns(&b);
     }
 }

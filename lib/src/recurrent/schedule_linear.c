@@ -21,13 +21,13 @@ enum {
     SEGMENT_WORK = 1 << 28,
     /* A chunk that costs more is computed position by position. */
     LONGEST_CHUNK = 1 << 29,
-    /* Bands of states that are enough for the threads of most machines. Each band computes the
-     * products of its keys again, so more of them cost more. A band that is made only for threads
-     * has at least BAND_COLUMNS columns and BAND_WORK multiply-adds. */
+    /* Tiles of states that are enough for the threads of most machines. Each tile computes the
+     * products of its keys again, so more of them cost more. A tile that is made only for threads
+     * has at least TILE_COLUMNS columns and TILE_WORK multiply-adds. */
     ENOUGH_TASKS = 8,
-    BAND_COLUMNS = 32,
-    BAND_WORK = 1 << 20,
-    /* The most numbers of a band of a state, and of the rows of K of a chunk. A band of shorter
+    TILE_COLUMNS = 32,
+    TILE_WORK = 1 << 20,
+    /* The most numbers of a tile of a state, and of the rows of K of a chunk. A tile of shorter
      * rows of K has no more columns than if they had LEAST_D numbers. */
     STATE_NUMBERS = 1 << 16,
     LEAST_D = 64,
@@ -35,16 +35,17 @@ enum {
     /* The most weights of a block, unless LEAST_ROWS rows have more. */
     BLOCK_NUMBERS = 1 << 18,
     LEAST_ROWS = 16, /* of a chunk, and of a block; others are a multiple of it */
-    /* The numbers of a strip of a state, its columns, and the numbers of all states of a span. */
-    STRIP_NUMBERS = 1 << 12,
-    STRIP_COLUMNS = 8,
-    MOST_STRIP_COLUMNS = 64,
-    SPAN_NUMBERS = 1 << 17,
-    MOST_SPAN = 16,
+    /* Gradients: the numbers of a state in the columns that are computed at a time, these columns,
+     * and the numbers of all states of an interval. */
+    GRADIENT_NUMBERS = 1 << 12,
+    LEAST_GRADIENT_COLUMNS = 8,
+    MOST_GRADIENT_COLUMNS = 64,
+    INTERVAL_NUMBERS = 1 << 17,
+    MOST_INTERVAL = 16,
     TASK = 4000 /* the cost of beginning a task, see cost.c */
 };
 
-/* The cost of the gradients of one position of a band of `columns` columns, see cost.c. */
+/* The cost of the gradients of one position of a tile of `columns` columns, see cost.c. */
 static double cost_of_going_back(const struct linear *l, double columns) {
     enum {
         BACK = 60,        /* one number of a state */
@@ -56,14 +57,14 @@ static double cost_of_going_back(const struct linear *l, double columns) {
     if (!l->gradients.wanted) {
         return 0;
     }
-    const double strips = ceil(columns / (double)l->gradients.strip);
+    const double parts = ceil(columns / (double)l->gradients.columns);
     const double passes = 1 + 0.5 * (double)l->group + l->decay.given + l->corrects;
     const double heads = (double)l->group * (BACK_HEAD + BACK_ROW * (double)l->d);
-    return strips * (BACK_STEP + heads) +
-           BACK * passes * (double)l->d * fmax(columns, LEAST_ROW * strips);
+    return parts * (BACK_STEP + heads) +
+           BACK * passes * (double)l->d * fmax(columns, LEAST_ROW * parts);
 }
 
-/* The cost of one position of a band of `columns` columns. */
+/* The cost of one position of a tile of `columns` columns. */
 static double cost_of_position(const attn_plan *plan, double columns) {
     enum {
         PASS = 10,         /* one number of a state in double, read and written */
@@ -98,11 +99,11 @@ static double cost_of_position(const attn_plan *plan, double columns) {
            group * CHUNK_HEAD + ROW * (d + columns) + (l->corrects ? c * SOLVE : 0);
 }
 
-/* The positions of all lines. */
+/* The positions of all sequences. */
 static double all_positions(const struct linear *l) {
     double rows = 0;
     for (size_t i = 0; i < l->count; i++) {
-        rows += (double)l->lines[i].rows;
+        rows += (double)l->sequences[i].rows;
     }
     return rows;
 }
@@ -112,13 +113,13 @@ static size_t multiple_of_rows(size_t rows) {
     return size_max(1, rows / LEAST_ROWS) * LEAST_ROWS;
 }
 
-/* Chooses how many positions are computed together, and the bands of a state. No strip is wider
- * than a band. */
+/* Chooses how many positions are computed together, and the tiles of a state. Gradients
+ * do not take more columns at a time than a tile has. */
 static void choose_chunk(attn_plan *plan) {
     struct linear *l = plan->linear;
-    const size_t longest = l->count > 0 ? l->lines[0].rows : 0;
+    const size_t longest = l->count > 0 ? l->sequences[0].rows : 0;
     const double work = all_positions(l) * (double)(l->d * l->d_v) * (double)plan->heads;
-    l->columns = size_min(l->d_v, size_max(BAND_COLUMNS, STATE_NUMBERS / size_max(LEAST_D, l->d)));
+    l->columns = size_min(l->d_v, size_max(TILE_COLUMNS, STATE_NUMBERS / size_max(LEAST_D, l->d)));
     const bool exact = work <= FEW_NUMBERS || plan_wants(plan, ATTN_WANT(STATES));
     if (longest >= LINEAR_FEW_POSITIONS && !exact) {
         l->chunk = multiple_of_rows(size_min(32, CHUNK_NUMBERS / l->d));
@@ -128,40 +129,40 @@ static void choose_chunk(attn_plan *plan) {
         l->chunk = 0; /* very many query heads read each state */
     }
     const double position = cost_of_position(plan, (double)l->d_v);
-    const size_t worth = (size_t)fmin(1 + (double)longest * position / BAND_WORK, ENOUGH_TASKS);
-    const size_t bands = size_min(size_min(enough, worth), ceil_div(l->d_v, BAND_COLUMNS));
-    const size_t columns = ceil_div(ceil_div(l->d_v, bands), BAND_COLUMNS) * BAND_COLUMNS;
+    const size_t worth = (size_t)fmin(1 + (double)longest * position / TILE_WORK, ENOUGH_TASKS);
+    const size_t tiles = size_min(size_min(enough, worth), ceil_div(l->d_v, TILE_COLUMNS));
+    const size_t columns = ceil_div(ceil_div(l->d_v, tiles), TILE_COLUMNS) * TILE_COLUMNS;
     l->columns = size_min(l->columns, size_min(l->d_v, columns));
-    l->bands = ceil_div(l->d_v, l->columns);
-    l->gradients.strip = size_min(l->gradients.strip, l->columns);
+    l->tiles = ceil_div(l->d_v, l->columns);
+    l->gradients.columns = size_min(l->gradients.columns, l->columns);
 }
 
-/* Chooses the strips of gradients, and the positions whose states are kept together: a power of
+/* Chooses the columns of gradients, and the positions whose states are kept together: a power of
  * two, so that segments are whole chunks. */
-static void choose_spans(struct linear *l) {
+static void choose_intervals(struct linear *l) {
     struct linear_gradients *g = &l->gradients;
-    const size_t fit = size_max(STRIP_COLUMNS, STRIP_NUMBERS / size_max(1, l->d));
-    g->strip = size_max(1, size_min(l->d_v, size_min(fit, MOST_STRIP_COLUMNS)));
-    g->span = MOST_SPAN;
-    while (g->span > 1 && g->span * l->d * g->strip > SPAN_NUMBERS) {
-        g->span /= 2;
+    const size_t fit = size_max(LEAST_GRADIENT_COLUMNS, GRADIENT_NUMBERS / size_max(1, l->d));
+    g->columns = size_max(1, size_min(l->d_v, size_min(fit, MOST_GRADIENT_COLUMNS)));
+    g->interval = MOST_INTERVAL;
+    while (g->interval > 1 && g->interval * l->d * g->columns > INTERVAL_NUMBERS) {
+        g->interval /= 2;
     }
-    g->spans = g->span;
+    g->checkpoints = g->interval;
 }
 
-/* Cuts the lines into segments, and the bands of states into tasks. */
+/* Cuts the sequences into segments, and the tiles of states into tasks. */
 static attn_status cut_segments(attn_plan *plan, attn_error *error) {
     struct linear *l = plan->linear;
     struct linear_gradients *g = &l->gradients;
     const double position = cost_of_position(plan, (double)l->columns);
-    const size_t longest = l->count > 0 ? l->lines[0].rows : 0, step = size_max(1, l->chunk);
-    /* The first band of a state that writes a row of `states` finds all of its memory new. */
+    const size_t longest = l->count > 0 ? l->sequences[0].rows : 0, step = size_max(1, l->chunk);
+    /* The first tile of a state that writes a row of `states` finds all of its memory new. */
     const bool kept = plan_wants(plan, ATTN_WANT(STATES));
     const double fit = SEGMENT_WORK / (kept ? cost_of_position(plan, (double)l->d_v) : position);
     l->rows = fit < (double)step ? step : (size_t)fmin(fit, 1e9) / step * step;
     if (g->wanted) {
-        l->rows = size_max(step, size_min(l->rows, g->span * g->spans));
-        g->spans = ceil_div(l->rows, g->span);
+        l->rows = size_max(step, size_min(l->rows, g->interval * g->checkpoints));
+        g->checkpoints = ceil_div(l->rows, g->interval);
     }
     l->segments = size_max(1, ceil_div(longest, l->rows));
     l->longer = plan_alloc(plan, l->segments, sizeof *l->longer);
@@ -171,13 +172,13 @@ static attn_status cut_segments(attn_plan *plan, attn_error *error) {
     l->longer[0] = l->count;
     size_t end = l->count;
     for (size_t s = 1; s < l->segments; s++) {
-        while (l->lines[end - 1].rows <= s * l->rows) {
+        while (l->sequences[end - 1].rows <= s * l->rows) {
             end--;
         }
         l->longer[s] = end;
     }
-    const double all = (double)l->count * (double)l->states * (double)l->bands;
-    const double cost = all_positions(l) * (double)(l->states * l->bands) * position;
+    const double all = (double)l->count * (double)l->states * (double)l->tiles;
+    const double cost = all_positions(l) * (double)(l->states * l->tiles) * position;
     const double average = cost / fmax(all, 1),
                  most = (double)size_min(longest, l->rows) * position;
     const double some = fmin(TASK_WORK / fmax(average, 1), SEGMENT_WORK / fmax(most, 1));
@@ -253,15 +254,15 @@ static void place_shares(attn_plan *plan, size_t *all) {
     g->shares[LINEAR_PAST] = g->states;
     for (int i = 0; i < LINEAR_PAST; i++) {
         const struct gradient_rows of = linear_gradient_rows(plan, (enum linear_input)i);
-        const size_t rows = of.of_lines ? of.lines : plan->batch * plan->n;
+        const size_t rows = of.per_sequence ? of.sequences : plan->batch * plan->n;
         g->shares[i] = plan_wants(plan, UINT64_C(1) << of.which)
-                           ? place_doubles(all, of.bands * of.owners, rows, of.width)
+                           ? place_doubles(all, of.tiles * of.owners, rows, of.width)
                            : SIZE_MAX;
     }
 }
 
-/* Lays out the workspace, and the scratch. The workspace keeps the states of lines that have more
- * than one segment: the last ones, or those after each segment if they go back to it. */
+/* Lays out the workspace, and the scratch. The workspace keeps the states of sequences that have
+ * more than one segment: the last ones, or those after each segment if they go back to it. */
 static attn_status lay_out(attn_plan *plan, attn_error *error) {
     const struct linear *l = plan->linear;
     const struct attn_kernels *k = attn_kernels();
@@ -311,8 +312,8 @@ static struct gradient_rows rows_of_matrix(const attn_plan *plan, enum linear_in
                                   .width = input == LINEAR_V ? l->d_v : l->d,
                                   .stride = {o->batch, strides[input], o->ld},
                                   .owners = input == LINEAR_Q ? plan->heads : l->states,
-                                  .bands = input == LINEAR_V ? 1 : l->bands,
-                                  .lines = plan->batch};
+                                  .tiles = input == LINEAR_V ? 1 : l->tiles,
+                                  .sequences = plan->batch};
 }
 
 struct gradient_rows linear_gradient_rows(const attn_plan *plan, enum linear_input input) {
@@ -329,9 +330,9 @@ struct gradient_rows linear_gradient_rows(const attn_plan *plan, enum linear_inp
                                       .width = l->d_v,
                                       .stride = {l->past_item, l->d * l->d_v, l->d_v},
                                       .owners = l->states,
-                                      .bands = 1,
-                                      .of_lines = true,
-                                      .lines = l->count};
+                                      .tiles = 1,
+                                      .per_sequence = true,
+                                      .sequences = l->count};
     } else {
         const bool broadcast = gates->stride[2] == 0, decay = input == LINEAR_DECAY;
         rows =
@@ -344,12 +345,12 @@ struct gradient_rows linear_gradient_rows(const attn_plan *plan, enum linear_inp
                                                                     : 1,
                                    .stride = {gates->stride[0], gates->stride[1], gates->stride[2]},
                                    .owners = l->states,
-                                   .bands = l->bands,
-                                   .of_lines = broadcast,
-                                   .lines = broadcast ? l->count : plan->batch};
+                                   .tiles = l->tiles,
+                                   .per_sequence = broadcast,
+                                   .sequences = broadcast ? l->count : plan->batch};
     }
-    rows.shares = (rows.items == 1 ? (double)rows.lines : 1) * (double)(rows.owners * rows.bands) /
-                  (double)rows.heads;
+    rows.shares = (rows.items == 1 ? (double)rows.sequences : 1) *
+                  (double)(rows.owners * rows.tiles) / (double)rows.heads;
     return rows;
 }
 
@@ -372,9 +373,9 @@ static void cut_sums(attn_plan *plan) {
     }
 }
 
-/* Orders lines by their lengths, the longest first. */
-static int compare_lines(const void *a_, const void *b_) {
-    const struct line *a = a_, *b = b_;
+/* Orders sequences by their lengths, the longest first. */
+static int compare_lengths(const void *a_, const void *b_) {
+    const struct linear_sequence *a = a_, *b = b_;
     return a->rows != b->rows ? (a->rows > b->rows ? -1 : 1)
                               : (a->item > b->item) - (a->item < b->item);
 }
@@ -382,8 +383,8 @@ static int compare_lines(const void *a_, const void *b_) {
 attn_status plan_schedule_linear(attn_plan *plan, bool lengths, attn_error *error) {
     struct linear *l = plan->linear;
     struct schedule *s = &plan->schedule;
-    qsort(l->lines, l->count, sizeof *l->lines, compare_lines);
-    choose_spans(l);
+    qsort(l->sequences, l->count, sizeof *l->sequences, compare_lengths);
+    choose_intervals(l);
     choose_chunk(plan);
     ATTN_TRY(cut_segments(plan, error));
     cut_checks(plan, lengths);
@@ -391,12 +392,12 @@ attn_status plan_schedule_linear(attn_plan *plan, bool lengths, attn_error *erro
     cut_sums(plan);
     ATTN_TRY(lay_out(plan, error));
     const double size = (double)attn_dtype_size(plan->dtype);
-    const double bands = (double)(l->states * l->bands),
+    const double tiles = (double)(l->states * l->tiles),
                  position = cost_of_position(plan, (double)l->columns);
     if (linear_runs(plan, 0) || l->gradients.wanted) {
-        s->cost += all_positions(l) * bands * position;
+        s->cost += all_positions(l) * tiles * position;
         s->cost += (double)l->count * (double)l->states *
-                   ((double)(l->d * l->d_v) * 40 + (double)l->bands * 10000);
+                   ((double)(l->d * l->d_v) * 40 + (double)l->tiles * 10000);
     }
     for (size_t segment = 0; segment < l->segments; segment++) {
         s->cost +=

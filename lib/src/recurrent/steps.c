@@ -4,7 +4,7 @@
  */
 #include "base/status.h"
 #include "kernels/kernels.h"
-#include "recurrent/band.h"
+#include "recurrent/state_tile.h"
 
 /* A state: its rows are of the dtype of the plan, or double in the scratch. */
 struct state_rows {
@@ -13,15 +13,15 @@ struct state_rows {
     bool is_float;
 };
 
-/* A band, and its places in the scratch. */
+/* A tile, and its places in the scratch. */
 struct steps {
-    const struct band *s;
+    const struct state_tile *s;
     double *state;         /* (d, columns) */
     double *q, *k, *gates; /* (d) */
     double *v, *u;         /* (columns) */
 };
 
-static struct steps find_steps(const struct band *s, void *scratch) {
+static struct steps find_steps(const struct state_tile *s, void *scratch) {
     struct steps at = {.s = s, .state = scratch};
     at.q = at.state + s->l->d * s->l->columns;
     at.k = at.q + s->l->d;
@@ -33,7 +33,7 @@ static struct steps find_steps(const struct band *s, void *scratch) {
 
 /* Reads the state before the first position into the scratch. */
 static void begin_state(const struct steps *at) {
-    const struct band *s = at->s;
+    const struct state_tile *s = at->s;
     const size_t d = s->l->d, columns = s->columns;
     if (s->first > 0) {
         memcpy(at->state, kept_state(s, s->first), d * columns * sizeof(double));
@@ -45,16 +45,16 @@ static void begin_state(const struct steps *at) {
 
 /* Keeps the state after the last position, or writes it to a result. */
 static attn_status end_state(const struct steps *at) {
-    const struct band *s = at->s;
+    const struct state_tile *s = at->s;
     const size_t d = s->l->d, columns = s->columns;
-    if (s->end < s->line->rows) {
+    if (s->end < s->sequence->rows) {
         memcpy(kept_state(s, s->end), at->state, d * columns * sizeof(double));
         return ATTN_OK;
     }
     for (size_t c = 0; c < d && plan_wants(s->plan, ATTN_WANT(PRESENT_STATE)); c++) {
-        if (!band_round(s, at->state + c * columns, columns,
-                        band_state(s, ATTN_RESULT_PRESENT_STATE, 1, 0, c))) {
-            return band_not_finite(s, "present_state", s->state, s->end == 0 ? 0 : s->end - 1);
+        if (!tile_round(s, at->state + c * columns, columns,
+                        tile_state(s, ATTN_RESULT_PRESENT_STATE, 1, 0, c))) {
+            return tile_not_finite(s, "present_state", s->state, s->end == 0 ? 0 : s->end - 1);
         }
     }
     return ATTN_OK;
@@ -63,7 +63,7 @@ static attn_status end_state(const struct steps *at) {
 /* Adds the product of a row of d numbers and a state. */
 static void read_state(const struct steps *at, const double *row, const struct state_rows *state,
                        double *sum) {
-    const struct band *s = at->s;
+    const struct state_tile *s = at->s;
     if (state->is_float) {
         s->kernels->mix_f32(sum, row, state->data, state->ld, s->l->d, s->columns);
     } else {
@@ -74,7 +74,7 @@ static void read_state(const struct steps *at, const double *row, const struct s
 /* Makes u of a position of the delta rules, in the place of v. */
 static void correct_step(const struct steps *at, const struct state_rows *from, const double *gates,
                          size_t i) {
-    const struct band *s = at->s;
+    const struct state_tile *s = at->s;
     const double beta = beta_of(s, i);
     const double *k = at->k;
     if (gates != NULL) {
@@ -89,7 +89,7 @@ static void correct_step(const struct steps *at, const struct state_rows *from, 
 }
 
 static void read_query(const struct steps *at, size_t h, size_t i) {
-    const struct band *s = at->s;
+    const struct state_tile *s = at->s;
     const struct head *head = &s->plan->head[h];
     const void *q = row_of(s, INPUT_Q, head->q, i);
     read_doubles(s, q, s->l->d, norm_of(s, q) * head->scale, at->q);
@@ -99,7 +99,7 @@ static void read_query(const struct steps *at, size_t h, size_t i) {
  * the state before it, and of k v. */
 static void read_once_more(const struct steps *at, const struct state_rows *from,
                            const struct state_rows *to, const double *gates) {
-    const struct band *s = at->s;
+    const struct state_tile *s = at->s;
     const struct attn_kernels *kernels = s->kernels;
     double product = 0;
     memset(at->u, 0, s->columns * sizeof(double));
@@ -116,15 +116,15 @@ static void read_once_more(const struct steps *at, const struct state_rows *from
 /* Writes the outputs of position i. The output of the first head is in `u`. */
 static attn_status write_outputs_of(const struct steps *at, const struct state_rows *from,
                                     const struct state_rows *to, const double *gates, size_t i) {
-    const struct band *s = at->s;
+    const struct state_tile *s = at->s;
     const size_t first = s->state * s->l->group;
     for (size_t h = first; h < first + s->l->group; h++) {
         if (h > first) {
             read_query(at, h, i);
             read_once_more(at, from, to, gates);
         }
-        if (!band_round(s, at->u, s->columns, band_output(s, h, i))) {
-            return band_not_finite(s, "output", h, i);
+        if (!tile_round(s, at->u, s->columns, tile_output(s, h, i))) {
+            return tile_not_finite(s, "output", h, i);
         }
     }
     return ATTN_OK;
@@ -133,12 +133,12 @@ static attn_status write_outputs_of(const struct steps *at, const struct state_r
 /* Computes position i. `from` is the state before it, and `to` the one after it. */
 static attn_status run_step(const struct steps *at, const struct state_rows *from,
                             const struct state_rows *to, size_t i) {
-    const struct band *s = at->s;
+    const struct state_tile *s = at->s;
     const struct linear *l = s->l;
     const attn_plan *p = s->plan;
     const struct head *head = &p->head[s->state * l->group];
     const void *k = row_of(s, INPUT_K, head->k, i);
-    const double *gates = band_gates(s, i, at->gates);
+    const double *gates = tile_gates(s, i, at->gates);
     read_doubles(s, k, l->d, norm_of(s, k), at->k);
     read_doubles(s, row_of(s, INPUT_V, head->v + s->column, i), s->columns, 1, at->v);
     if (l->corrects) {
@@ -156,11 +156,11 @@ static attn_status run_step(const struct steps *at, const struct state_rows *fro
 }
 
 static attn_status keep_state(const struct steps *at, size_t i) {
-    const struct band *s = at->s;
+    const struct state_tile *s = at->s;
     for (size_t c = 0; c < s->l->d; c++) {
-        if (!band_round(s, at->state + c * s->columns, s->columns,
-                        band_state(s, ATTN_RESULT_STATES, s->plan->n, i, c))) {
-            return band_not_finite(s, "states", s->state, i);
+        if (!tile_round(s, at->state + c * s->columns, s->columns,
+                        tile_state(s, ATTN_RESULT_STATES, s->plan->n, i, c))) {
+            return tile_not_finite(s, "states", s->state, i);
         }
     }
     return ATTN_OK;
@@ -170,7 +170,7 @@ static attn_status keep_state(const struct steps *at, size_t i) {
  * rounded. No gate is above 1, so only additions of half the last place of the largest float, which
  * is 2^103, can make one. No addition is above the product of the lengths of k and u. */
 static bool rounds_to_infinity(const struct steps *at, const float *state) {
-    const struct band *s = at->s;
+    const struct state_tile *s = at->s;
     double k, u;
     s->kernels->double_dots_f64(&k, at->k, at->k, s->l->d, 1, s->l->d);
     s->kernels->double_dots_f64(&u, at->v, at->v, s->columns, 1, s->columns);
@@ -184,24 +184,24 @@ static bool rounds_to_infinity(const struct steps *at, const float *state) {
     return false;
 }
 
-/* Computes a line of one position, whose past state is given and whose present state is wanted,
+/* Computes a sequence of one position, whose past state is given and whose present state is wanted,
  * where these lie: both are read and written once. */
 static attn_status run_one(const struct steps *at) {
-    const struct band *s = at->s;
+    const struct state_tile *s = at->s;
     const bool is_float = s->plan->dtype == ATTN_FLOAT32;
     void *past = (char *)(uintptr_t)past_row(s, 0), /* the step only reads it */
-        *present = band_state(s, ATTN_RESULT_PRESENT_STATE, 1, 0, 0);
+        *present = tile_state(s, ATTN_RESULT_PRESENT_STATE, 1, 0, 0);
     const struct state_rows from = {past, s->l->d_v, is_float}, to = {present, s->l->d_v, is_float};
     ATTN_TRY(run_step(at, &from, &to, 0));
     return is_float && rounds_to_infinity(at, present)
-               ? band_not_finite(s, "present_state", s->state, 0)
+               ? tile_not_finite(s, "present_state", s->state, 0)
                : ATTN_OK;
 }
 
-attn_status steps_run(const struct band *s, void *scratch) {
+attn_status steps_run(const struct state_tile *s, void *scratch) {
     const struct steps at = find_steps(s, scratch);
     const uint64_t both = ATTN_WANT(OUTPUT) | ATTN_WANT(PRESENT_STATE);
-    if (s->line->rows == 1 && plan_has(s->plan, INPUT_PAST_STATE) &&
+    if (s->sequence->rows == 1 && plan_has(s->plan, INPUT_PAST_STATE) &&
         s->plan->results.wanted == both) {
         return run_one(&at);
     }
