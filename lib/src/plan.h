@@ -173,17 +173,17 @@ static inline bool plan_wants_top_k(const attn_plan *plan) {
 }
 
 /* Are rows of Q (or K) normalised or rotated? */
-static inline bool plan_turns(const attn_plan *plan, int norm) {
+static inline bool plan_prepares_rows(const attn_plan *plan, int norm) {
     return plan_has(plan, norm) || plan->rotary.columns > 0;
 }
 
 /* Do rows of Q, or of new keys, change before they are multiplied? */
 static inline bool plan_prepares_queries(const attn_plan *plan) {
-    return plan_has(plan, INPUT_B_Q) || plan_turns(plan, INPUT_NORM_Q);
+    return plan_has(plan, INPUT_B_Q) || plan_prepares_rows(plan, INPUT_NORM_Q);
 }
 
 static inline bool plan_prepares_keys(const attn_plan *plan) {
-    return plan_has(plan, INPUT_B_K) || plan_turns(plan, INPUT_NORM_K);
+    return plan_has(plan, INPUT_B_K) || plan_prepares_rows(plan, INPUT_NORM_K);
 }
 
 /* Returns the data of a part of a result. */

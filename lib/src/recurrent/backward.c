@@ -26,7 +26,7 @@
 #include "recurrent/state_tile.h"
 
 /* Some columns of a tile, and their places in the scratch. */
-struct back {
+struct backward {
     struct state_tile s;         /* with these columns */
     size_t tile;                 /* the number of its tile */
     size_t offset, tile_columns; /* its first column there, and all columns of the tile */
@@ -39,10 +39,11 @@ struct back {
     double *out, *grad_u, *unused;       /* (columns) */
 };
 
-static struct back find_back(const struct state_tile *tile, double *scratch) {
+static struct backward find_backward(const struct state_tile *tile, double *scratch) {
     const struct linear *l = tile->l;
     const struct linear_gradients *g = &l->gradients;
-    struct back b = {.s = *tile, .tile = tile->column / l->columns, .tile_columns = tile->columns};
+    struct backward b = {
+        .s = *tile, .tile = tile->column / l->columns, .tile_columns = tile->columns};
     const size_t size = l->d * g->columns;
     for (int i = 0; i < LINEAR_INPUTS; i++) {
         b.rows[i] = linear_gradient_rows(tile->plan, (enum linear_input)i);
@@ -64,7 +65,7 @@ static struct back find_back(const struct state_tile *tile, double *scratch) {
 }
 
 /* Returns the numbers of a state in these columns. */
-static size_t size_of(const struct back *b) {
+static size_t size_of(const struct backward *b) {
     return b->s.l->d * b->s.columns;
 }
 
@@ -72,7 +73,7 @@ static size_t size_of(const struct back *b) {
 
 /* Returns the share of a gradient that owner h has at position i, or NULL if the gradient is not
  * wanted. */
-static double *share_of(const struct back *b, enum linear_input input, size_t h, size_t i) {
+static double *share_of(const struct backward *b, enum linear_input input, size_t h, size_t i) {
     const struct state_tile *s = &b->s;
     const struct gradient_rows *rows = &b->rows[input];
     const size_t place =
@@ -83,7 +84,7 @@ static double *share_of(const struct back *b, enum linear_input input, size_t h,
 }
 
 /* Adds numbers to a share of a position, which the first columns of the tile begin. */
-static void add_share(const struct back *b, double *share, const double *from, size_t count) {
+static void add_share(const struct backward *b, double *share, const double *from, size_t count) {
     if (share != NULL && b->adds) {
         b->s.kernels->axpy_f64(share, from, count, 1);
     } else if (share != NULL) {
@@ -92,7 +93,7 @@ static void add_share(const struct back *b, double *share, const double *from, s
 }
 
 /* Adds numbers to a share of decay or beta, which may be one of the whole sequence. */
-static void share_gates(const struct back *b, enum linear_input input, size_t i,
+static void share_gates(const struct backward *b, enum linear_input input, size_t i,
                         const double *from) {
     const struct gradient_rows *rows = &b->rows[input];
     double *share = share_of(b, input, b->s.state, i);
@@ -104,7 +105,7 @@ static void share_gates(const struct back *b, enum linear_input input, size_t i,
 }
 
 /* The last segment of a sequence begins with shares of the sequence that are 0. */
-static void begin_shares(const struct back *b) {
+static void begin_shares(const struct backward *b) {
     for (enum linear_input input = LINEAR_DECAY; input <= LINEAR_BETA; input++) {
         double *share = b->rows[input].per_sequence ? share_of(b, input, b->s.state, 0) : NULL;
         if (share != NULL) {
@@ -116,7 +117,7 @@ static void begin_shares(const struct back *b) {
 /* ------------------------------------------------------------------------- the states and gates */
 
 /* Reads the state before the first position of the segment. */
-static void read_start(const struct back *b, double *to) {
+static void read_start(const struct backward *b, double *to) {
     const struct state_tile *s = &b->s;
     struct state_tile tile = *s;
     tile.column -= b->offset;
@@ -132,13 +133,13 @@ static void read_start(const struct back *b, double *to) {
 }
 
 /* Returns row c of the gradient of the state in the workspace. */
-static double *kept_gradient(const struct back *b, size_t c) {
+static double *kept_gradient(const struct backward *b, size_t c) {
     const struct state_tile *s = &b->s;
     return share_of_state(s, s->sequence->item, s->state, c) + s->column;
 }
 
 /* Reads the gradient of the state after the last position of the segment. */
-static void read_gradient(const struct back *b) {
+static void read_gradient(const struct backward *b) {
     const struct state_tile *s = &b->s;
     const struct linear *l = s->l;
     const size_t state = (s->sequence->item * l->states + s->state) * l->d;
@@ -157,7 +158,8 @@ static void read_gradient(const struct back *b) {
 }
 
 /* Computes the state after position i, which is number x of its interval. */
-static void go_on(const struct back *b, size_t i, size_t x, const double *from, double *to) {
+static void step_forward(const struct backward *b, size_t i, size_t x, const double *from,
+                         double *to) {
     const struct state_tile *s = &b->s;
     const struct linear *l = s->l;
     const struct head *head = &s->plan->head[s->state * l->group];
@@ -182,7 +184,8 @@ static void go_on(const struct back *b, size_t i, size_t x, const double *from, 
 
 /* Adds what the outputs of a position give: q D^T to the gradient of the state, and the shares of
  * Q. Makes grad_u. */
-static void read_outputs(const struct back *b, size_t i, const double *key, const double *state) {
+static void read_outputs(const struct backward *b, size_t i, const double *key,
+                         const double *state) {
     const struct state_tile *s = &b->s;
     const struct linear *l = s->l;
     const attn_plan *p = s->plan;
@@ -209,7 +212,7 @@ static void read_outputs(const struct back *b, size_t i, const double *key, cons
 
 /* Makes grad_v of grad_u, and adds the share of beta. Takes from `grad_k` and from the gradient of
  * the state what the correction gives. `before` is the state before the position. */
-static void correct_gradients(const struct back *b, size_t i, size_t x, const double *before,
+static void correct_gradients(const struct backward *b, size_t i, size_t x, const double *before,
                               double *grad_k) {
     const struct state_tile *s = &b->s;
     const size_t d = s->l->d, columns = s->columns;
@@ -230,7 +233,7 @@ static void correct_gradients(const struct back *b, size_t i, size_t x, const do
 }
 
 /* Adds the shares of the decays. The gradient of the state is that before the position already. */
-static void share_decays(const struct back *b, size_t i, const double *before) {
+static void share_decays(const struct backward *b, size_t i, const double *before) {
     const struct state_tile *s = &b->s;
     const size_t d = s->l->d, columns = s->columns;
     double sum = 0;
@@ -243,7 +246,7 @@ static void share_decays(const struct back *b, size_t i, const double *before) {
 }
 
 /* Goes back through position i, which is number x of its interval. */
-static void go_back(const struct back *b, size_t i, size_t x) {
+static void step_backward(const struct backward *b, size_t i, size_t x) {
     const struct state_tile *s = &b->s;
     const struct linear *l = s->l;
     const size_t d = l->d, columns = s->columns;
@@ -267,7 +270,7 @@ static void go_back(const struct back *b, size_t i, size_t x) {
 }
 
 /* Computes the gradients of some columns of a tile. */
-static void run_columns(const struct back *b) {
+static void run_columns(const struct backward *b) {
     const struct state_tile *s = &b->s;
     const struct linear_gradients *g = &s->l->gradients;
     const size_t size = size_of(b), rows = s->end - s->first,
@@ -281,16 +284,17 @@ static void run_columns(const struct back *b) {
         const size_t next = i / g->interval + 1;
         double *start = b->checkpoints + next * size;
         const double *from = i % g->interval == 0 ? start - size : start;
-        go_on(b, s->first + i, 0, from, start);
+        step_forward(b, s->first + i, 0, from, start);
     }
     for (size_t interval = intervals; interval-- > 0;) {
         const size_t first = interval * g->interval, some = size_min(g->interval, rows - first);
         memcpy(b->states, b->checkpoints + interval * size, size * sizeof *b->states);
         for (size_t x = 0; x < some; x++) {
-            go_on(b, s->first + first + x, x, b->states + x * size, b->states + (x + 1) * size);
+            step_forward(b, s->first + first + x, x, b->states + x * size,
+                         b->states + (x + 1) * size);
         }
         for (size_t x = some; x-- > 0;) {
-            go_back(b, s->first + first + x, x);
+            step_backward(b, s->first + first + x, x);
         }
     }
     for (size_t c = 0; c < s->l->d; c++) {
@@ -298,8 +302,8 @@ static void run_columns(const struct back *b) {
     }
 }
 
-void back_run(const struct state_tile *tile, double *scratch) {
-    struct back b = find_back(tile, scratch);
+void backward_run(const struct state_tile *tile, double *scratch) {
+    struct backward b = find_backward(tile, scratch);
     for (size_t column = 0; column < tile->columns; column += b.s.columns) {
         b.offset = column;
         b.adds = column > 0;

@@ -134,16 +134,16 @@ static void find_positions(struct state_tile *s, size_t segment) {
 static attn_status run_tile(const struct state_tile *s, void *scratch) {
     const struct linear *l = s->l;
     const bool in_double = linear_in_double(s->plan);
-    bool hard = false;
+    bool ill_conditioned = false;
     if (l->chunk == 0 || s->sequence->rows < LINEAR_FEW_POSITIONS) {
         return steps_run(s, scratch);
     }
     /* A product may be too large before a gate makes it small. Double has room for it. */
-    if (!in_double && chunks_run_f32(s, scratch, &hard) == ATTN_OK && !hard) {
+    if (!in_double && chunks_run_f32(s, scratch, &ill_conditioned) == ATTN_OK && !ill_conditioned) {
         return ATTN_OK;
     }
-    const attn_status status = chunks_run_f64(s, scratch, &hard);
-    return in_double && (hard || status != ATTN_OK) ? steps_run(s, scratch) : status;
+    const attn_status status = chunks_run_f64(s, scratch, &ill_conditioned);
+    return in_double && (ill_conditioned || status != ATTN_OK) ? steps_run(s, scratch) : status;
 }
 
 /* Computes the tiles of a task, or goes back through them. */
@@ -159,7 +159,7 @@ static attn_status segment_task(struct state_tile *s, size_t segment, size_t tas
         s->columns = size_min(l->columns, l->d_v - s->column);
         find_positions(s, segment);
         if (back) {
-            back_run(s, scratch);
+            backward_run(s, scratch);
         } else {
             ATTN_TRY(run_tile(s, scratch));
         }

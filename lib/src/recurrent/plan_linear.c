@@ -26,9 +26,9 @@ enum {
 
 /* Refuses what linear attention does not have. */
 static attn_status check_linear_options(const attn_options *o, attn_error *error) {
-    attn_options rest = *o;
-    rest.decay = NULL; /* the rules of attention about it are others */
-    ATTN_TRY(check_options(&rest, error));
+    attn_options others = *o;
+    others.decay = NULL; /* the rules of attention about it are others */
+    ATTN_TRY(check_options(&others, error));
     return check_lacks(o, CHECK_LINEAR, error);
 }
 
@@ -376,12 +376,12 @@ static attn_status resolve_past(attn_plan *plan, bool sequences, attn_error *err
     char got[SHAPE_TEXT], text[SHAPE_TEXT];
     attn_tensor right = {.rank = rank};
     memcpy(right.shape, shape, (size_t)rank * sizeof *shape);
-    const bool turned = last[0] == l->d_v && last[1] == l->d && l->d != l->d_v;
+    const bool transposed = last[0] == l->d_v && last[1] == l->d && l->d != l->d_v;
     return attn_fail(error, ATTN_SHAPE_MISMATCH, "past_state",
                      "past_state has the shape %s, not %s: a state has a row for each column of K "
                      "and a column for each column of V%s",
                      shape_text(t, got), shape_text(&right, text),
-                     turned ? "; its last two axes are exchanged" : "");
+                     transposed ? "; its last two axes are exchanged" : "");
 }
 
 /* -------------------------------------------------------------------------------- the sequences */

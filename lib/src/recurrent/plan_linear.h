@@ -124,7 +124,7 @@ static inline size_t linear_rows_numbers(const struct linear *l) {
 /* The scratch of a task of the gradients, in doubles: states of some columns of a tile at the
  * begin of each interval and before and after each position of one, and its gradient; rows of K and
  * their gates, and rows of V and u, of an interval; and rows of gradients. */
-static inline size_t linear_back_numbers(const struct linear *l) {
+static inline size_t linear_backward_numbers(const struct linear *l) {
     const struct linear_gradients *g = &l->gradients;
     return (g->checkpoints + g->interval + 2) * l->d * g->columns +
            2 * g->interval * (l->d + g->columns) + 3 * (l->d + g->columns);
@@ -143,22 +143,22 @@ static inline size_t linear_sum_numbers(const struct linear *l) {
  */
 /* clang-format off */
 #define ATTN_CHUNK_AREAS(X)                                                                        \
-    X(state, real, d * S_P)     /* in panels */                                                    \
-    X(rest, real, d * S_P)      /* what the numbers of `state` lack */                             \
-    X(sum, real, d * P)         /* what a chunk adds to a panel of the state */                    \
-    X(queries, real, C * d)     /* rows of Q */                                                    \
-    X(keys, real, C * d)        /* rows of K */                                                    \
-    X(left, real, C * d)        /* such rows, decayed */                                           \
-    X(right, real, C * d)       /* such rows, decayed, of which `turned` is made */                \
-    X(turned, real, W_T)        /* rows of K in panels, transposed or as they are */               \
+    X(state, real, d * S_P)          /* in panels */                                               \
+    X(low, real, d * S_P)            /* what the numbers of `state` lack */                        \
+    X(sum, real, d * P)              /* what a chunk adds to a panel of the state */               \
+    X(queries, real, C * d)          /* rows of Q */                                               \
+    X(keys, real, C * d)             /* rows of K */                                               \
+    X(left, real, C * d)             /* such rows, decayed */                                      \
+    X(right, real, C * d)            /* such rows, decayed, of which `transposed` is made */       \
+    X(transposed, real, W_T)         /* rows of K in panels, transposed or as they are */          \
     X(gates, double, C * (by_column ? d : 1))                                                      \
-    X(running, double, C + d + P) /* products of gates, or a row */                                \
-    X(fades, real, C)           /* products of the gates of whole rows */                          \
-    X(weights, real, C * C_P)   /* of the rows of a chunk and its keys */                          \
-    X(system, real, C * C_P)    /* -beta times the products of its keys */                         \
-    X(values, real, C * W)      /* u, in panels */                                                 \
-    X(mixed, real, C * W)       /* rows as long as those of a tile */                              \
-    X(row, real, d + S_P)       /* one row of an input */
+    X(cumulative, double, C + d + P) /* products of gates, or a row */                             \
+    X(row_gates, real, C)            /* products of the gates of whole rows */                     \
+    X(weights, real, C * C_P)        /* of the rows of a chunk and its keys */                     \
+    X(minus_l, real, C * C_P)        /* -beta times the products of its keys */                    \
+    X(values, real, C * W)           /* u, in panels */                                            \
+    X(mixed, real, C * W)            /* rows as long as those of a tile */                         \
+    X(row, real, d + S_P)            /* one row of an input */
 /* clang-format on */
 
 #define ATTN_CHUNK_OFFSET(name, type, count) size_t name;

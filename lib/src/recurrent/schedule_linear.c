@@ -46,7 +46,7 @@ enum {
 };
 
 /* The cost of the gradients of one position of a tile of `columns` columns, see cost.c. */
-static double cost_of_going_back(const struct linear *l, double columns) {
+static double cost_of_backward(const struct linear *l, double columns) {
     enum {
         BACK = 60,        /* one number of a state */
         LEAST_ROW = 16,   /* a row of fewer numbers takes as long */
@@ -83,7 +83,7 @@ static double cost_of_position(const attn_plan *plan, double columns) {
     };
     const struct linear *l = plan->linear;
     const double d = (double)l->d, group = (double)l->group, in_double = linear_in_double(plan),
-                 back = cost_of_going_back(l, columns);
+                 back = cost_of_backward(l, columns);
     if (l->chunk == 0) {
         const double passes = 2 + l->decay.given;
         const double kept = plan_wants(plan, ATTN_WANT(STATES)) ? KEEP * columns : 0;
@@ -283,7 +283,7 @@ static attn_status lay_out(attn_plan *plan, attn_error *error) {
     }
     s->scratch.bytes = linear_rows_numbers(l) * sizeof(double);
     if (l->gradients.wanted) {
-        const size_t numbers = size_max(linear_back_numbers(l), linear_sum_numbers(l));
+        const size_t numbers = size_max(linear_backward_numbers(l), linear_sum_numbers(l));
         s->scratch.bytes = size_max(s->scratch.bytes, numbers * sizeof(double));
     }
     if (chunk_rows(l) > 0) {

@@ -40,8 +40,7 @@ static bool add_shares(const struct state_tile *s, const struct row *r, size_t i
 
 /* Makes the gradient by a row x of Q or K of that by r x, where r = 1 / sqrt(x x + epsilon):
  * r grad - r^3 (x grad) x. */
-static void go_back_through_norm(const struct state_tile *s, const struct row *r, double *sum,
-                                 double *x) {
+static void norm_backward(const struct state_tile *s, const struct row *r, double *sum, double *x) {
     const int input = r->input == LINEAR_Q ? INPUT_Q : INPUT_K;
     const void *row = at_number(s->plan, s->bindings->inputs[input], r->place);
     const double norm = norm_of(s, row);
@@ -66,7 +65,7 @@ static attn_status make_row(const struct state_tile *s, const struct row *r, dou
         any = add_shares(s, r, item, sum) || any;
     }
     if (any && r->input <= LINEAR_K && s->l->given.normalize_qk) {
-        go_back_through_norm(s, r, sum, sum + of->width);
+        norm_backward(s, r, sum, sum + of->width);
     }
     if (tile_round(s, sum, of->width, data + r->place * size)) {
         return ATTN_OK;

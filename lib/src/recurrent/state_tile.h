@@ -27,19 +27,19 @@ struct state_tile {
 /* Computes a tile position by position. */
 attn_status steps_run(const struct state_tile *s, void *scratch);
 
-/* Computes a tile in chunks, in float or in double. *hard becomes true if the keys of a chunk are
- * so much alike that errors of the delta rules would add up, or if the numbers between the inputs
- * and the results are too small or too large for the type of the plan. The results of the tile are
- * not complete then. */
-attn_status chunks_run_f32(const struct state_tile *s, void *scratch, bool *hard);
-attn_status chunks_run_f64(const struct state_tile *s, void *scratch, bool *hard);
+/* Computes a tile in chunks, in float or in double. *ill_conditioned becomes true if the keys of a
+ * chunk are so much alike that errors of the delta rules would add up, or if the numbers between
+ * the inputs and the results are too small or too large for the type of the plan. The results of
+ * the tile are not complete then. */
+attn_status chunks_run_f32(const struct state_tile *s, void *scratch, bool *ill_conditioned);
+attn_status chunks_run_f64(const struct state_tile *s, void *scratch, bool *ill_conditioned);
 
 /* Computes the weights of a block of queries of head h, in double. */
 attn_status chunks_weigh_f64(const struct state_tile *s, size_t h, size_t block, void *scratch);
 
 /* Computes the gradients of a tile in one segment: adds to its shares, and takes the gradient of
  * its state from the end of the segment to its begin. */
-void back_run(const struct state_tile *tile, double *scratch);
+void backward_run(const struct state_tile *tile, double *scratch);
 
 /* Makes some rows of gradients, which are sums of shares. */
 attn_status shares_task(const struct state_tile *s, size_t task, double *scratch);

@@ -114,11 +114,11 @@
     X(g_weights, real, size, g_rows, g_ld)                                                         \
     X(g_scores, real, size, g_rows, g_ld)                                                          \
     X(g_q, real, size, g_rows, d)                                                                  \
-    X(g_q_turned, real, size, g_rows, d)                                                           \
+    X(g_q_transposed, real, size, g_rows, d)                                                       \
     X(g_out, real, size, g_rows, d_v)                                                              \
-    X(g_out_turned, real, size, g_rows, d_v)                                                       \
-    X(g_k_turned, real, size, g_ld, d)                                                             \
-    X(g_v_turned, real, size, g_ld, d_v)                                                           \
+    X(g_out_transposed, real, size, g_rows, d_v)                                                   \
+    X(g_k_transposed, real, size, g_ld, d)                                                         \
+    X(g_v_transposed, real, size, g_ld, d_v)                                                       \
     X(g_k, real, size, g_keys, packed_columns(plan, d))                                            \
     X(g_k_sums, real, size, grad_k ? g_ld : 0, d)                                                  \
     X(g_v_sums, real, size, grad_v ? g_ld : 0, d_v)                                                \

@@ -434,8 +434,8 @@ static void count_tasks(attn_plan *plan) {
         tasks[GRADIENT_COPY] += g->copies[i].tasks;
         tasks[GRADIENT_PROJECT] += projection_tasks(g, i);
     }
-    g->prepares[0] = sums_count(plan, SUMS_Q) > 0 && plan_turns(plan, INPUT_NORM_Q);
-    g->prepares[1] = sums_count(plan, SUMS_K) > 0 && plan_turns(plan, INPUT_NORM_K);
+    g->prepares[0] = sums_count(plan, SUMS_Q) > 0 && plan_prepares_rows(plan, INPUT_NORM_Q);
+    g->prepares[1] = sums_count(plan, SUMS_K) > 0 && plan_prepares_rows(plan, INPUT_NORM_K);
     tasks[GRADIENT_PREPARE] = (g->prepares[0] ? prepare[PREPARE_QUERIES].tasks : 0) +
                               (g->prepares[1] ? prepare[PREPARE_KEYS].tasks : 0);
     for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
