@@ -21,16 +21,17 @@
  * The states are computed again from checkpoints: first those at the begin of each interval of
  * positions, and then, for one interval after the other, those of its positions.
  */
+#include "recurrent/backward.h"
+
 #include "base/tensor.h"
 #include "recurrent/schedule_linear.h"
-#include "recurrent/state_tile.h"
 
 /* Some columns of a tile, and their places in the scratch. */
 struct backward {
     struct state_tile s;         /* with these columns */
     size_t tile;                 /* the number of its tile */
     size_t offset, tile_columns; /* its first column there, and all columns of the tile */
-    bool adds;                   /* other columns of the tile have begun the shares */
+    bool adds;                   /* other columns of the tile have begun the partial gradients */
     struct gradient_rows rows[LINEAR_INPUTS];
     double *checkpoints, *states, *grad; /* states, and the gradient of one */
     double *keys, *gates;                /* (interval, d) */
@@ -69,47 +70,48 @@ static size_t size_of(const struct backward *b) {
     return b->s.l->d * b->s.columns;
 }
 
-/* --------------------------------------------------------------------------------------- shares */
+/* ---------------------------------------------------------------------------- partial gradients */
 
-/* Returns the share of a gradient that owner h has at position i, or NULL if the gradient is not
+/* Returns the partial gradient that owner h has at position i, or NULL if the gradient is not
  * wanted. */
-static double *share_of(const struct backward *b, enum linear_input input, size_t h, size_t i) {
+static double *partial_of(const struct backward *b, enum linear_input input, size_t h, size_t i) {
     const struct state_tile *s = &b->s;
     const struct gradient_rows *rows = &b->rows[input];
     const size_t place =
         rows->per_sequence ? s->sequence->item : item_of(s) * s->plan->n + s->sequence->first + i;
-    return s->l->gradients.shares[input] == SIZE_MAX
+    return s->l->gradients.partials[input] == SIZE_MAX
                ? NULL
-               : share_of_row(s, input, rows, rows->tiles == 1 ? 0 : b->tile, place, h);
+               : partial_of_row(s, input, rows, rows->tiles == 1 ? 0 : b->tile, place, h);
 }
 
-/* Adds numbers to a share of a position, which the first columns of the tile begin. */
-static void add_share(const struct backward *b, double *share, const double *from, size_t count) {
-    if (share != NULL && b->adds) {
-        b->s.kernels->axpy_f64(share, from, count, 1);
-    } else if (share != NULL) {
-        memcpy(share, from, count * sizeof *from);
+/* Adds numbers to a partial gradient of a position, which the first columns of the tile begin. */
+static void add_partial(const struct backward *b, double *partial, const double *from,
+                        size_t count) {
+    if (partial != NULL && b->adds) {
+        b->s.kernels->axpy_f64(partial, from, count, 1);
+    } else if (partial != NULL) {
+        memcpy(partial, from, count * sizeof *from);
     }
 }
 
-/* Adds numbers to a share of decay or beta, which may be one of the whole sequence. */
-static void share_gates(const struct backward *b, enum linear_input input, size_t i,
-                        const double *from) {
+/* Adds numbers to a partial gradient of decay or beta, which may be one of the whole sequence. */
+static void add_gate_partials(const struct backward *b, enum linear_input input, size_t i,
+                              const double *from) {
     const struct gradient_rows *rows = &b->rows[input];
-    double *share = share_of(b, input, b->s.state, i);
-    if (share != NULL && rows->per_sequence) {
-        b->s.kernels->axpy_f64(share, from, rows->width, 1);
+    double *partial = partial_of(b, input, b->s.state, i);
+    if (partial != NULL && rows->per_sequence) {
+        b->s.kernels->axpy_f64(partial, from, rows->width, 1);
     } else {
-        add_share(b, share, from, rows->width);
+        add_partial(b, partial, from, rows->width);
     }
 }
 
-/* The last segment of a sequence begins with shares of the sequence that are 0. */
-static void begin_shares(const struct backward *b) {
+/* The last segment of a sequence begins with partial gradients of the sequence that are 0. */
+static void begin_partials(const struct backward *b) {
     for (enum linear_input input = LINEAR_DECAY; input <= LINEAR_BETA; input++) {
-        double *share = b->rows[input].per_sequence ? share_of(b, input, b->s.state, 0) : NULL;
-        if (share != NULL) {
-            memset(share, 0, b->rows[input].width * sizeof *share);
+        double *partial = b->rows[input].per_sequence ? partial_of(b, input, b->s.state, 0) : NULL;
+        if (partial != NULL) {
+            memset(partial, 0, b->rows[input].width * sizeof *partial);
         }
     }
 }
@@ -135,7 +137,7 @@ static void read_start(const struct backward *b, double *to) {
 /* Returns row c of the gradient of the state in the workspace. */
 static double *kept_gradient(const struct backward *b, size_t c) {
     const struct state_tile *s = &b->s;
-    return share_of_state(s, s->sequence->item, s->state, c) + s->column;
+    return partial_of_state(s, s->sequence->item, s->state, c) + s->column;
 }
 
 /* Reads the gradient of the state after the last position of the segment. */
@@ -182,8 +184,8 @@ static void step_forward(const struct backward *b, size_t i, size_t x, const dou
 
 /* ------------------------------------------------------------------------------------ gradients */
 
-/* Adds what the outputs of a position give: q D^T to the gradient of the state, and the shares of
- * Q. Makes grad_u. */
+/* Adds what the outputs of a position give: q D^T to the gradient of the state, and the partial
+ * gradients of Q. Makes grad_u. */
 static void read_outputs(const struct backward *b, size_t i, const double *key,
                          const double *state) {
     const struct state_tile *s = &b->s;
@@ -196,7 +198,7 @@ static void read_outputs(const struct backward *b, size_t i, const double *key,
         memset(b->x, 0, d * sizeof *b->x);
     }
     for (size_t h = s->state * l->group; h < (s->state + 1) * l->group; h++) {
-        double *share = share_of(b, LINEAR_Q, h, i);
+        double *partial = partial_of(b, LINEAR_Q, h, i);
         if (plan_has(p, INPUT_GRAD_OUTPUT)) {
             const void *q = row_of(s, INPUT_Q, p->head[h].q, i);
             read_doubles(s, q, d, norm_of(s, q), b->q);
@@ -206,12 +208,12 @@ static void read_outputs(const struct backward *b, size_t i, const double *key,
                                  key, b->grad_u);
             s->kernels->double_dots_f64(b->x, b->out, state, columns, d, columns);
         }
-        add_share(b, share, b->x, d);
+        add_partial(b, partial, b->x, d);
     }
 }
 
-/* Makes grad_v of grad_u, and adds the share of beta. Takes from `grad_k` and from the gradient of
- * the state what the correction gives. `before` is the state before the position. */
+/* Makes grad_v of grad_u, and adds the partial gradient of beta. Takes from `grad_k` and from the
+ * gradient of the state what the correction gives. `before` is the state before the position. */
 static void correct_gradients(const struct backward *b, size_t i, size_t x, const double *before,
                               double *grad_k) {
     const struct state_tile *s = &b->s;
@@ -219,7 +221,7 @@ static void correct_gradients(const struct backward *b, size_t i, size_t x, cons
     const double *key = b->keys + x * d, *gates = decays_of(s->l) == 0 ? NULL : b->gates + x * d;
     double grad_beta;
     s->kernels->double_dots_f64(&grad_beta, b->grad_u, b->left + x * columns, columns, 1, columns);
-    share_gates(b, LINEAR_BETA, i, &grad_beta);
+    add_gate_partials(b, LINEAR_BETA, i, &grad_beta);
     s->kernels->spread_f64(b->grad_u, b->grad_u, columns, beta_of(s, i), false);
     s->kernels->double_dots_f64(b->y, b->grad_u, before, columns, d, columns);
     s->kernels->spread_f64(b->q, key, d, -1, false);
@@ -232,8 +234,9 @@ static void correct_gradients(const struct backward *b, size_t i, size_t x, cons
                          key, b->unused);
 }
 
-/* Adds the shares of the decays. The gradient of the state is that before the position already. */
-static void share_decays(const struct backward *b, size_t i, const double *before) {
+/* Adds the partial gradients of the decays. The gradient of the state is that before the position
+ * already. */
+static void add_decay_partials(const struct backward *b, size_t i, const double *before) {
     const struct state_tile *s = &b->s;
     const size_t d = s->l->d, columns = s->columns;
     double sum = 0;
@@ -242,7 +245,7 @@ static void share_decays(const struct backward *b, size_t i, const double *befor
                                     1, columns);
         sum += b->y[c];
     }
-    share_gates(b, LINEAR_DECAY, i, s->l->by_column ? b->y : &sum);
+    add_gate_partials(b, LINEAR_DECAY, i, s->l->by_column ? b->y : &sum);
 }
 
 /* Goes back through position i, which is number x of its interval. */
@@ -252,7 +255,7 @@ static void step_backward(const struct backward *b, size_t i, size_t x) {
     const size_t d = l->d, columns = s->columns;
     const double *before = b->states + x * size_of(b), *after = before + size_of(b);
     const double *key = b->keys + x * d;
-    double *grad_v = share_of(b, LINEAR_V, s->state, i);
+    double *grad_v = partial_of(b, LINEAR_V, s->state, i);
     read_outputs(b, i, key, after);
     s->kernels->double_dots_f64(b->x, b->u + x * columns, b->grad, columns, d, columns);
     if (l->corrects) {
@@ -260,12 +263,12 @@ static void step_backward(const struct backward *b, size_t i, size_t x) {
     } else if (decays_of(l) > 0) {
         s->kernels->mul_f64(b->grad, columns, d, columns, b->gates + x * d);
     }
-    add_share(b, share_of(b, LINEAR_K, s->state, i), b->x, d);
+    add_partial(b, partial_of(b, LINEAR_K, s->state, i), b->x, d);
     if (grad_v != NULL) {
         memcpy(grad_v + s->column, b->grad_u, columns * sizeof *grad_v);
     }
-    if (l->gradients.shares[LINEAR_DECAY] != SIZE_MAX && decays_of(l) > 0) {
-        share_decays(b, i, before);
+    if (l->gradients.partials[LINEAR_DECAY] != SIZE_MAX && decays_of(l) > 0) {
+        add_decay_partials(b, i, before);
     }
 }
 
@@ -276,7 +279,7 @@ static void run_columns(const struct backward *b) {
     const size_t size = size_of(b), rows = s->end - s->first,
                  intervals = ceil_div(rows, g->interval);
     if (!b->adds && s->end == s->sequence->rows) {
-        begin_shares(b);
+        begin_partials(b);
     }
     read_gradient(b);
     read_start(b, b->checkpoints);

@@ -1,19 +1,22 @@
 /*
  * linear.c runs the tasks of linear attention: it checks numbers, and finds the tiles of a task,
- * which steps.c computes position by position, or chunks.inc in chunks.
+ * which recurrence.c computes position by position, or chunks.inc in chunks.
  *
  * The first phase checks the gates, and each later one computes a segment of positions of every
  * state. A task has a tile of the columns of some states (state_tile.h). It computes chunks of
  * positions as matrices (chunks.inc), or few positions one by one in double. The weights belong to
  * the second phase (chunk_weights.inc). Gradients have more phases: each takes a segment back
  * (backward.c), and the last one adds what heads, tiles and sequences give to the same input
- * (shares.c).
+ * (partial_gradients.c).
  */
 #include "base/status.h"
 #include "base/tensor.h"
 #include "kernels/kernels.h"
 #include "partition.h"
-#include "recurrent/state_tile.h"
+#include "recurrent/backward.h"
+#include "recurrent/chunks.h"
+#include "recurrent/partial_gradients.h"
+#include "recurrent/recurrence.h"
 
 /* ----------------------------------------------------------------------------------- the checks */
 
@@ -136,14 +139,15 @@ static attn_status run_tile(const struct state_tile *s, void *scratch) {
     const bool in_double = linear_in_double(s->plan);
     bool ill_conditioned = false;
     if (l->chunk == 0 || s->sequence->rows < LINEAR_FEW_POSITIONS) {
-        return steps_run(s, scratch);
+        return recurrence_run(s, scratch);
     }
     /* A product may be too large before a gate makes it small. Double has room for it. */
     if (!in_double && chunks_run_f32(s, scratch, &ill_conditioned) == ATTN_OK && !ill_conditioned) {
         return ATTN_OK;
     }
     const attn_status status = chunks_run_f64(s, scratch, &ill_conditioned);
-    return in_double && (ill_conditioned || status != ATTN_OK) ? steps_run(s, scratch) : status;
+    return in_double && (ill_conditioned || status != ATTN_OK) ? recurrence_run(s, scratch)
+                                                               : status;
 }
 
 /* Computes the tiles of a task, or goes back through them. */
@@ -204,7 +208,7 @@ static attn_status linear_run(const attn_plan *plan, const struct bindings *bind
         return check_task(&s, task);
     }
     if (phase > 2 * segments) {
-        return shares_task(&s, task, scratch);
+        return partial_gradients_task(&s, task, scratch);
     }
     if (phase > segments) {
         return segment_task(&s, 2 * segments - phase, task, true, scratch);
@@ -216,7 +220,7 @@ static attn_status linear_run(const attn_plan *plan, const struct bindings *bind
 
 /* The first phase checks numbers, and each of the others is a segment. The weights belong to the
  * first segment. Then each segment has a phase of the gradients, from the last to the first, and
- * the last phase adds their shares. */
+ * the last phase adds their partial gradients. */
 static size_t linear_phases(const attn_plan *plan) {
     const struct linear *l = plan->linear;
     return 1 + l->segments + (l->gradients.wanted ? l->segments + 1 : 0);

@@ -40,15 +40,17 @@ enum linear_input {
  * The gradients of linear attention. Some columns of a tile are computed at a time. Their states
  * are computed again for an interval of positions, from a checkpoint at its begin, and kept until
  * the gradients have gone back through them. Heads, tiles and sequences that share an input each
- * have a share of its gradient in the workspace, and the last phase adds the shares.
+ * have a partial gradient in the workspace, and the last phase adds the partial
+ * gradients.
  */
 struct linear_gradients {
     bool wanted;
     size_t columns;               /* that are computed at a time */
     size_t interval, checkpoints; /* positions of an interval, and intervals of a segment */
     /* Places in the workspace, in doubles. `states` has the gradients of the states, and so the
-     * shares of past_state. A share that is not wanted has the place SIZE_MAX. */
-    size_t states, shares[LINEAR_INPUTS];
+     * partial gradients of past_state. A partial gradient that is not wanted has the place
+     * SIZE_MAX. */
+    size_t states, partials[LINEAR_INPUTS];
     struct partition sums[LINEAR_INPUTS]; /* rows of each gradient */
 };
 
@@ -130,7 +132,8 @@ static inline size_t linear_backward_numbers(const struct linear *l) {
            2 * g->interval * (l->d + g->columns) + 3 * (l->d + g->columns);
 }
 
-/* The scratch of a task that adds shares, in doubles: a row of a gradient, and one of Q or K. */
+/* The scratch of a task that adds partial gradients, in doubles: a row of a gradient, and one of Q
+ * or K. */
 static inline size_t linear_sum_numbers(const struct linear *l) {
     return size_max(2 * l->d, l->d_v);
 }

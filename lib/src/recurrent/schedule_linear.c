@@ -246,18 +246,18 @@ static size_t place_doubles(size_t *all, size_t a, size_t b, size_t c) {
     return at;
 }
 
-/* Lays out the gradients of the states, and the shares. */
-static void place_shares(attn_plan *plan, size_t *all) {
+/* Lays out the gradients of the states, and the partial gradients. */
+static void place_partials(attn_plan *plan, size_t *all) {
     const struct linear *l = plan->linear;
     struct linear_gradients *g = &plan->linear->gradients;
     g->states = place_doubles(all, l->count * l->states, l->d, l->d_v);
-    g->shares[LINEAR_PAST] = g->states;
+    g->partials[LINEAR_PAST] = g->states;
     for (int i = 0; i < LINEAR_PAST; i++) {
         const struct gradient_rows of = linear_gradient_rows(plan, (enum linear_input)i);
         const size_t rows = of.per_sequence ? of.sequences : plan->batch * plan->n;
-        g->shares[i] = plan_wants(plan, UINT64_C(1) << of.which)
-                           ? place_doubles(all, of.tiles * of.owners, rows, of.width)
-                           : SIZE_MAX;
+        g->partials[i] = plan_wants(plan, UINT64_C(1) << of.which)
+                             ? place_doubles(all, of.tiles * of.owners, rows, of.width)
+                             : SIZE_MAX;
     }
 }
 
@@ -276,7 +276,7 @@ static attn_status lay_out(attn_plan *plan, attn_error *error) {
         place_doubles(&doubles, l->longer[1] * l->states * times, l->d, l->d_v);
     }
     if (l->gradients.wanted) {
-        place_shares(plan, &doubles);
+        place_partials(plan, &doubles);
     }
     if (!size_mul(doubles, sizeof(double), &s->workspace.bytes)) {
         return attn_too_large(error);
@@ -349,24 +349,25 @@ struct gradient_rows linear_gradient_rows(const attn_plan *plan, enum linear_inp
                                    .per_sequence = broadcast,
                                    .sequences = broadcast ? l->count : plan->batch};
     }
-    rows.shares = (rows.items == 1 ? (double)rows.sequences : 1) *
-                  (double)(rows.owners * rows.tiles) / (double)rows.heads;
+    rows.partials = (rows.items == 1 ? (double)rows.sequences : 1) *
+                    (double)(rows.owners * rows.tiles) / (double)rows.heads;
     return rows;
 }
 
-/* Cuts the sums of the shares: each row of a gradient is the sum of those of heads and items. */
+/* Cuts the sums of the partial gradients: each row of a gradient is the sum of those of heads and
+ * items. */
 static void cut_sums(attn_plan *plan) {
     enum {
-        ROW = 1000,  /* one row of a gradient */
-        SHARE = 500, /* one of its shares */
-        SUMMED = 40  /* one number of a share */
+        ROW = 1000,    /* one row of a gradient */
+        PARTIAL = 500, /* one of its partial gradients */
+        SUMMED = 40    /* one number of a partial gradient */
     };
     struct linear_gradients *g = &plan->linear->gradients;
     for (int i = 0; i < LINEAR_INPUTS && g->wanted; i++) {
         const struct gradient_rows rows = linear_gradient_rows(plan, (enum linear_input)i);
         const size_t all = rows.items * rows.heads * rows.rows;
         const double cost =
-            (double)all * (ROW + rows.shares * (SHARE + SUMMED * (double)rows.width));
+            (double)all * (ROW + rows.partials * (PARTIAL + SUMMED * (double)rows.width));
         if (plan_wants(plan, UINT64_C(1) << rows.which)) {
             g->sums[i] = cut_work(plan, all, cost);
         }

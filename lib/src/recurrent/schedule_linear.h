@@ -15,11 +15,11 @@ struct gradient_rows {
     attn_result which;
     size_t items, heads, rows, width;
     size_t stride[3];  /* from one item, head or row to the next */
-    size_t owners;     /* the query heads or states that have shares, of one sequence */
-    size_t tiles;      /* shares of an owner */
-    bool per_sequence; /* each sequence has a share, and not each position */
-    size_t sequences;  /* the sequences, or the batch items, that have shares */
-    double shares;     /* of one row */
+    size_t owners;     /* the query heads or states that have partial gradients, of one sequence */
+    size_t tiles;      /* partial gradients of an owner */
+    bool per_sequence; /* each sequence has a partial gradient, and not each position */
+    size_t sequences;  /* the sequences, or the batch items, that have partial gradients */
+    double partials;   /* of one row */
 };
 
 struct gradient_rows linear_gradient_rows(const attn_plan *plan, enum linear_input input);

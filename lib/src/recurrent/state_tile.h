@@ -1,6 +1,6 @@
 /*
- * state_tile.h - what the ways to compute a state share: steps.c computes positions one by one,
- * chunks.inc computes chunks of them, and backward.c computes the gradients.
+ * state_tile.h - what the ways to compute a state share: recurrence.c computes positions one by
+ * one, chunks.inc computes chunks of them, and backward.c computes the gradients.
  */
 #ifndef ATTN_STATE_TILE_H
 #define ATTN_STATE_TILE_H
@@ -23,26 +23,6 @@ struct state_tile {
     size_t column, columns; /* of V */
     size_t first, end;      /* positions of the sequence that are computed now */
 };
-
-/* Computes a tile position by position. */
-attn_status steps_run(const struct state_tile *s, void *scratch);
-
-/* Computes a tile in chunks, in float or in double. *ill_conditioned becomes true if the keys of a
- * chunk are so much alike that errors of the delta rules would add up, or if the numbers between
- * the inputs and the results are too small or too large for the type of the plan. The results of
- * the tile are not complete then. */
-attn_status chunks_run_f32(const struct state_tile *s, void *scratch, bool *ill_conditioned);
-attn_status chunks_run_f64(const struct state_tile *s, void *scratch, bool *ill_conditioned);
-
-/* Computes the weights of a block of queries of head h, in double. */
-attn_status chunks_weigh_f64(const struct state_tile *s, size_t h, size_t block, void *scratch);
-
-/* Computes the gradients of a tile in one segment: adds to its shares, and takes the gradient of
- * its state from the end of the segment to its begin. */
-void backward_run(const struct state_tile *tile, double *scratch);
-
-/* Makes some rows of gradients, which are sums of shares. */
-attn_status shares_task(const struct state_tile *s, size_t task, double *scratch);
 
 /* Returns number `index` of an array whose numbers have the dtype of the plan. */
 static inline const char *at_number(const attn_plan *plan, const void *data, size_t index) {
@@ -121,19 +101,20 @@ static inline double *kept_state(const struct state_tile *s, size_t end) {
            s->column * l->d;
 }
 
-/* Returns a share of a row: that of a tile of an owner at `place`, which is the number of a
- * sequence, or that of a position among those of all batch items. */
-static inline double *share_of_row(const struct state_tile *s, enum linear_input input,
-                                   const struct gradient_rows *rows, size_t tile, size_t place,
-                                   size_t owner) {
+/* Returns a partial gradient of a row: that of a tile of an owner at `place`, which is the number
+ * of a sequence, or that of a position among those of all batch items. */
+static inline double *partial_of_row(const struct state_tile *s, enum linear_input input,
+                                     const struct gradient_rows *rows, size_t tile, size_t place,
+                                     size_t owner) {
     const size_t places = rows->per_sequence ? rows->sequences : s->plan->batch * s->plan->n;
-    double *shares = (double *)s->bindings->workspace + s->l->gradients.shares[input];
-    return shares + ((tile * places + place) * rows->owners + owner) * rows->width;
+    double *partials = (double *)s->bindings->workspace + s->l->gradients.partials[input];
+    return partials + ((tile * places + place) * rows->owners + owner) * rows->width;
 }
 
-/* Returns row c of the gradient of a state of a sequence, which is its share of past_state. */
-static inline double *share_of_state(const struct state_tile *s, size_t sequence, size_t state,
-                                     size_t c) {
+/* Returns row c of the gradient of a state of a sequence, which is its partial gradient of
+ * past_state. */
+static inline double *partial_of_state(const struct state_tile *s, size_t sequence, size_t state,
+                                       size_t c) {
     const struct linear *l = s->l;
     return (double *)s->bindings->workspace + l->gradients.states +
            ((sequence * l->states + state) * l->d + c) * l->d_v;

@@ -1,10 +1,11 @@
 /*
- * steps.c computes a state of linear attention position by position, in double: few positions,
+ * recurrence.c computes a state of linear attention position by position, in double: few positions,
  * states that are results, and calls that are to be exact.
  */
+#include "recurrent/recurrence.h"
+
 #include "base/status.h"
 #include "kernels/kernels.h"
-#include "recurrent/state_tile.h"
 
 /* A state: its rows are of the dtype of the plan, or double in the scratch. */
 struct state_rows {
@@ -14,15 +15,15 @@ struct state_rows {
 };
 
 /* A tile, and its places in the scratch. */
-struct steps {
+struct recurrence {
     const struct state_tile *s;
     double *state;         /* (d, columns) */
     double *q, *k, *gates; /* (d) */
     double *v, *u;         /* (columns) */
 };
 
-static struct steps find_steps(const struct state_tile *s, void *scratch) {
-    struct steps at = {.s = s, .state = scratch};
+static struct recurrence find_recurrence(const struct state_tile *s, void *scratch) {
+    struct recurrence at = {.s = s, .state = scratch};
     at.q = at.state + s->l->d * s->l->columns;
     at.k = at.q + s->l->d;
     at.gates = at.k + s->l->d;
@@ -32,7 +33,7 @@ static struct steps find_steps(const struct state_tile *s, void *scratch) {
 }
 
 /* Reads the state before the first position into the scratch. */
-static void begin_state(const struct steps *at) {
+static void begin_state(const struct recurrence *at) {
     const struct state_tile *s = at->s;
     const size_t d = s->l->d, columns = s->columns;
     if (s->first > 0) {
@@ -44,7 +45,7 @@ static void begin_state(const struct steps *at) {
 }
 
 /* Keeps the state after the last position, or writes it to a result. */
-static attn_status end_state(const struct steps *at) {
+static attn_status end_state(const struct recurrence *at) {
     const struct state_tile *s = at->s;
     const size_t d = s->l->d, columns = s->columns;
     if (s->end < s->sequence->rows) {
@@ -61,8 +62,8 @@ static attn_status end_state(const struct steps *at) {
 }
 
 /* Adds the product of a row of d numbers and a state. */
-static void read_state(const struct steps *at, const double *row, const struct state_rows *state,
-                       double *sum) {
+static void read_state(const struct recurrence *at, const double *row,
+                       const struct state_rows *state, double *sum) {
     const struct state_tile *s = at->s;
     if (state->is_float) {
         s->kernels->mix_f32(sum, row, state->data, state->ld, s->l->d, s->columns);
@@ -72,8 +73,8 @@ static void read_state(const struct steps *at, const double *row, const struct s
 }
 
 /* Makes u of a position of the delta rules, in the place of v. */
-static void correct_step(const struct steps *at, const struct state_rows *from, const double *gates,
-                         size_t i) {
+static void correct_step(const struct recurrence *at, const struct state_rows *from,
+                         const double *gates, size_t i) {
     const struct state_tile *s = at->s;
     const double beta = beta_of(s, i);
     const double *k = at->k;
@@ -88,7 +89,7 @@ static void correct_step(const struct steps *at, const struct state_rows *from, 
     }
 }
 
-static void read_query(const struct steps *at, size_t h, size_t i) {
+static void read_query(const struct recurrence *at, size_t h, size_t i) {
     const struct state_tile *s = at->s;
     const struct head *head = &s->plan->head[h];
     const void *q = row_of(s, INPUT_Q, head->q, i);
@@ -97,7 +98,7 @@ static void read_query(const struct steps *at, size_t h, size_t i) {
 
 /* Makes `u` the output of one more head. A state of floats is rounded, and so the output is made of
  * the state before it, and of k v. */
-static void read_once_more(const struct steps *at, const struct state_rows *from,
+static void read_once_more(const struct recurrence *at, const struct state_rows *from,
                            const struct state_rows *to, const double *gates) {
     const struct state_tile *s = at->s;
     const struct attn_kernels *kernels = s->kernels;
@@ -114,7 +115,7 @@ static void read_once_more(const struct steps *at, const struct state_rows *from
 }
 
 /* Writes the outputs of position i. The output of the first head is in `u`. */
-static attn_status write_outputs_of(const struct steps *at, const struct state_rows *from,
+static attn_status write_outputs_of(const struct recurrence *at, const struct state_rows *from,
                                     const struct state_rows *to, const double *gates, size_t i) {
     const struct state_tile *s = at->s;
     const size_t first = s->state * s->l->group;
@@ -131,7 +132,7 @@ static attn_status write_outputs_of(const struct steps *at, const struct state_r
 }
 
 /* Computes position i. `from` is the state before it, and `to` the one after it. */
-static attn_status run_step(const struct steps *at, const struct state_rows *from,
+static attn_status run_step(const struct recurrence *at, const struct state_rows *from,
                             const struct state_rows *to, size_t i) {
     const struct state_tile *s = at->s;
     const struct linear *l = s->l;
@@ -155,7 +156,7 @@ static attn_status run_step(const struct steps *at, const struct state_rows *fro
     return plan_wants(p, ATTN_WANT(OUTPUT)) ? write_outputs_of(at, from, to, gates, i) : ATTN_OK;
 }
 
-static attn_status keep_state(const struct steps *at, size_t i) {
+static attn_status keep_state(const struct recurrence *at, size_t i) {
     const struct state_tile *s = at->s;
     for (size_t c = 0; c < s->l->d; c++) {
         if (!tile_round(s, at->state + c * s->columns, s->columns,
@@ -169,7 +170,7 @@ static attn_status keep_state(const struct steps *at, size_t i) {
 /* Is a number of a float32 state infinite? Its output need not be: it is made before the state is
  * rounded. No gate is above 1, so only additions of half the last place of the largest float, which
  * is 2^103, can make one. No addition is above the product of the lengths of k and u. */
-static bool rounds_to_infinity(const struct steps *at, const float *state) {
+static bool rounds_to_infinity(const struct recurrence *at, const float *state) {
     const struct state_tile *s = at->s;
     double k, u;
     s->kernels->double_dots_f64(&k, at->k, at->k, s->l->d, 1, s->l->d);
@@ -186,7 +187,7 @@ static bool rounds_to_infinity(const struct steps *at, const float *state) {
 
 /* Computes a sequence of one position, whose past state is given and whose present state is wanted,
  * where these lie: both are read and written once. */
-static attn_status run_one(const struct steps *at) {
+static attn_status run_one(const struct recurrence *at) {
     const struct state_tile *s = at->s;
     const bool is_float = s->plan->dtype == ATTN_FLOAT32;
     void *past = (char *)(uintptr_t)past_row(s, 0), /* the step only reads it */
@@ -198,8 +199,8 @@ static attn_status run_one(const struct steps *at) {
                : ATTN_OK;
 }
 
-attn_status steps_run(const struct state_tile *s, void *scratch) {
-    const struct steps at = find_steps(s, scratch);
+attn_status recurrence_run(const struct state_tile *s, void *scratch) {
+    const struct recurrence at = find_recurrence(s, scratch);
     const uint64_t both = ATTN_WANT(OUTPUT) | ATTN_WANT(PRESENT_STATE);
     if (s->sequence->rows == 1 && plan_has(s->plan, INPUT_PAST_STATE) &&
         s->plan->results.wanted == both) {

@@ -1,12 +1,13 @@
 /*
- * shares.c makes the gradients of linear attention: each row is the sum of the shares of the heads,
- * tiles and sequences that have the same input.
+ * partial_gradients.c makes the gradients of linear attention: each row is the sum of the partial
+ * gradients of the heads, tiles and sequences that have the same input.
  */
+#include "recurrent/partial_gradients.h"
+
 #include "base/status.h"
 #include "base/tensor.h"
 #include "partition.h"
 #include "recurrent/schedule_linear.h"
-#include "recurrent/state_tile.h"
 
 /* A row of a gradient. */
 struct row {
@@ -16,9 +17,10 @@ struct row {
     size_t place; /* its first number in the gradient */
 };
 
-/* Adds the shares of a sequence, or of a position of a batch item. Returns false if it has none,
- * because the row is a position of no sequence. */
-static bool add_shares(const struct state_tile *s, const struct row *r, size_t item, double *sum) {
+/* Adds the partial gradients of a sequence, or of a position of a batch item. Returns false if it
+ * has none, because the row is a position of no sequence. */
+static bool add_partials(const struct state_tile *s, const struct row *r, size_t item,
+                         double *sum) {
     const struct gradient_rows *of = &r->of;
     const struct linear *l = s->l;
     const size_t each = of->owners / of->heads;
@@ -27,12 +29,12 @@ static bool add_shares(const struct state_tile *s, const struct row *r, size_t i
     }
     for (size_t owner = r->head * each; owner < (r->head + 1) * each; owner++) {
         for (size_t tile = 0; tile < of->tiles; tile++) {
-            const double *share =
+            const double *partial =
                 r->input == LINEAR_PAST
-                    ? share_of_state(s, item, owner, r->row)
-                    : share_of_row(s, r->input, of, tile,
-                                   of->per_sequence ? item : item * s->plan->n + r->row, owner);
-            s->kernels->axpy_f64(sum, share, of->width, 1);
+                    ? partial_of_state(s, item, owner, r->row)
+                    : partial_of_row(s, r->input, of, tile,
+                                     of->per_sequence ? item : item * s->plan->n + r->row, owner);
+            s->kernels->axpy_f64(sum, partial, of->width, 1);
         }
     }
     return true;
@@ -59,10 +61,10 @@ static attn_status make_row(const struct state_tile *s, const struct row *r, dou
     bool any = false;
     memset(sum, 0, of->width * sizeof *sum);
     if (of->items > 1) {
-        any = add_shares(s, r, r->item, sum);
+        any = add_partials(s, r, r->item, sum);
     }
     for (size_t item = 0; of->items == 1 && item < of->sequences; item++) {
-        any = add_shares(s, r, item, sum) || any;
+        any = add_partials(s, r, item, sum) || any;
     }
     if (any && r->input <= LINEAR_K && s->l->given.normalize_qk) {
         norm_backward(s, r, sum, sum + of->width);
@@ -77,7 +79,7 @@ static attn_status make_row(const struct state_tile *s, const struct row *r, dou
     return gradient_not_finite(part, of->which, r->place + bad, s->error);
 }
 
-attn_status shares_task(const struct state_tile *s, size_t task, double *scratch) {
+attn_status partial_gradients_task(const struct state_tile *s, size_t task, double *scratch) {
     const struct partition *sums = s->l->gradients.sums;
     struct row r = {.input = LINEAR_Q};
     while (task >= sums[r.input].tasks) {
