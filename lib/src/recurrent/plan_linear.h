@@ -40,8 +40,7 @@ enum linear_input {
  * The gradients of linear attention. Some columns of a tile are computed at a time. Their states
  * are computed again for an interval of positions, from a checkpoint at its begin, and kept until
  * the gradients have gone back through them. Heads, tiles and sequences that share an input each
- * have a partial gradient in the workspace, and the last phase adds the partial
- * gradients.
+ * have a partial gradient in the workspace, and the last phase adds them.
  */
 struct linear_gradients {
     bool wanted;

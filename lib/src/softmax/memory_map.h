@@ -43,8 +43,8 @@
     /* Rows whose keys are cut: a partial result of each part, see partial.h; the largest logit    \
      * and 1 / sum, for PHASE_WEIGH; the sorted parts for top_k, which are struct entry. */        \
     X(partials, double, sizeof(double), path->cut ? rows * t->splits : 0, s->merge.partial)        \
-    X(totals, double, sizeof(double), s->tasks[PHASE_WEIGH] > 0 ? rows : 0, 2)                     \
-    X(runs, void, 2 * size, rows * t->splits, s->rank.run)                                         \
+    X(softmax_totals, double, sizeof(double), s->tasks[PHASE_WEIGH] > 0 ? rows : 0, 2)             \
+    X(top_k_runs, void, 2 * size, rows * t->splits, s->rank.run)                                   \
     /* Gradients: the lse of each row, and what was lost when it was rounded; the sum of P dP over \
      * the keys, less grad_lse; and sums of the gradients of its logits, those for the slope of    \
      * ALiBi and those for a bias that is the same for all keys. */                                \
@@ -75,35 +75,35 @@
 /* A scratch belongs to one task at a time. d and d_v are those of the widest heads. */
 #define ATTN_SCRATCH(X)                                                                            \
     /* Scores of a block, then its weights. */                                                     \
-    X(x, real, size, rows, t->ld)                                                                  \
+    X(scores, real, size, rows, t->ld)                                                             \
     /* The queries of a block that are multiplied by the root of the scale, see product.inc. */    \
     X(scaled_q, real, size, plan->half.type != NULL ? rows : 0, d)                                 \
     /* One row, or one tile of it, between raw score and weight; and its logits if it is long. */  \
-    X(row, double, sizeof(double), size_max(whole ? plan->m : t->keys, g_keys), 1)                 \
+    X(row_f64, double, sizeof(double), size_max(whole ? plan->m : t->keys, g_keys), 1)             \
     X(logits, double, sizeof(double), path->long_rows ? t->keys : 0, 1)                            \
     /* Partial results, see partial.h, unless the keys are cut. */                                 \
-    X(total, double, sizeof(double), path->cut ? 0 : rows, s->merge.partial)                       \
+    X(block_partials, double, sizeof(double), path->cut ? 0 : rows, s->merge.partial)              \
     /* A row of a small call in double, and then a row of its result; the mean over heads. */      \
     X(small_row, double, sizeof(double), path->small ? s->small_row_numbers + out_columns : 0, 1)  \
     X(mean, double, sizeof(double), path->small && plan->results.mean ? rows : 0, plan->m)         \
     /* Online softmax: the sum of each row and its largest logit so far, to which join_sink() may  \
      * add the sink; and the factor by which the output so far shrinks. */                         \
-    X(sum, double, sizeof(double), rows, 1)                                                        \
-    X(max, real, size, rows, 1)                                                                    \
-    X(factor, real, size, rows, 1)                                                                 \
-    /* The maxima to which the weights of each tile are relative; after shrink_tops() the factors  \
+    X(softmax_sum, double, sizeof(double), rows, 1)                                                \
+    X(softmax_max, real, size, rows, 1)                                                            \
+    X(rescale, real, size, rows, 1)                                                                \
+    /* The maxima to which the weights of each tile are relative; after shrink_tiles() the factors \
      * by which they shrink. */                                                                    \
-    X(top, real, size, path->keeps_tiles && !path->long_rows ? rows : 0, t->tiles)                 \
+    X(tile_max, real, size, path->keeps_tiles && !path->long_rows ? rows : 0, t->tiles)            \
     /* The output of a part of the keys. */                                                        \
-    X(part, real, size, parts ? rows : 0, d_v)                                                     \
+    X(part_out, real, size, parts ? rows : 0, d_v)                                                 \
     /* Packed keys of a tile (d, keys), or a tile of the weights of a projection. */               \
     X(tile, real, size, copied_tile(plan, d), 1)                                                   \
     /* top_k: the entries of a row. If rows are long: the entries in the run of each row so far,   \
      * the entries of each run that are used up, and the heap of runs. */                          \
-    X(order, void, sizeof(uint64_t), top_k && !path->long_rows ? 2 : 0, plan->results.top_k)       \
-    X(filled, size_t, sizeof(size_t), path->long_rows ? rows : 0, 1)                               \
-    X(used, uint32_t, sizeof(uint32_t), top_k && path->long_rows ? t->splits : 0, 1)               \
-    X(heap, uint32_t, sizeof(uint32_t), top_k && path->long_rows ? t->splits : 0, 1)               \
+    X(entries, void, sizeof(uint64_t), top_k && !path->long_rows ? 2 : 0, plan->results.top_k)     \
+    X(run_filled, size_t, sizeof(size_t), path->long_rows ? rows : 0, 1)                           \
+    X(run_used, uint32_t, sizeof(uint32_t), top_k && path->long_rows ? t->splits : 0, 1)           \
+    X(run_heap, uint32_t, sizeof(uint32_t), top_k && path->long_rows ? t->splits : 0, 1)           \
     /* The cos and sin of a row, and the row of a head that is prepared. */                        \
     X(rotated, double, sizeof(double), prepares ? 1 : 0, d + size_max(d, d_v))                     \
     /* Gradients: a tile of weights, and of gradients of scores; the queries of the tile and the   \
