@@ -189,9 +189,9 @@ static attn_status cut_segments(attn_plan *plan, attn_error *error) {
 
 /* Cuts units, which cost `cost` together, into tasks, and adds their cost to that of the plan. */
 static struct partition cut_work(attn_plan *plan, size_t units, double cost) {
-    const struct partition cut = partition_units(units, cost);
-    plan->schedule.cost += cost + (double)cut.tasks * TASK;
-    return cut;
+    const struct partition tasks = partition_units(units, cost);
+    plan->schedule.cost += cost + (double)tasks.tasks * TASK;
+    return tasks;
 }
 
 /* Cuts the checks: the numbers of a position are decays and betas, and results to be cleared. */

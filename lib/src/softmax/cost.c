@@ -225,7 +225,7 @@ double cost_of_merging(const attn_plan *plan) {
     const struct schedule *s = &plan->schedule;
     const double rows = (double)plan->batch * (double)plan->heads * (double)plan->n;
     const double each = (double)s->merge.parts * TOTAL + (double)s->merge.partial * MERGE;
-    return plan->path.cut ? rows * (ROW + (double)plan->tiling.splits * each) : 0;
+    return plan->path.splits_keys ? rows * (ROW + (double)plan->tiling.splits * each) : 0;
 }
 
 double cost_of_ranking(const attn_plan *plan) {

@@ -120,7 +120,7 @@ bool memory_map_scratch(attn_plan *plan, size_t d, size_t d_v) {
     struct scratch_map *map = &s->scratch;
     const size_t size = attn_dtype_size(plan->dtype), rows = t->scratch_rows;
     const bool whole = (path->materialized && !path->long_rows) || path->small;
-    const bool parts = path->adds_parts || (path->cut && !path->long_rows);
+    const bool parts = path->adds_parts || (path->splits_keys && !path->long_rows);
     const bool prepares =
         plan_prepares_queries(plan) || plan_prepares_keys(plan) || plan_has(plan, INPUT_B_V);
     const bool top_k = plan_wants_top_k(plan);

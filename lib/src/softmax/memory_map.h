@@ -40,9 +40,9 @@
     X(moments, struct moments, sizeof(struct moments), statistics ? s->tasks[PHASE_ATTEND] : 0, 2) \
     X(input_moments, struct moments, sizeof(struct moments),                                       \
       s->moment_tasks[0] + s->moment_tasks[1] + s->moment_tasks[2], 1)                             \
-    /* Rows whose keys are cut: a partial result of each part, see partial.h; the largest logit    \
+    /* Rows whose keys are split: a partial result of each part, see partial.h; the largest logit  \
      * and 1 / sum, for PHASE_WEIGH; the sorted parts for top_k, which are struct entry. */        \
-    X(partials, double, sizeof(double), path->cut ? rows * t->splits : 0, s->merge.partial)        \
+    X(partials, double, sizeof(double), path->splits_keys ? rows * t->splits : 0, s->merge.partial)\
     X(softmax_totals, double, sizeof(double), s->tasks[PHASE_WEIGH] > 0 ? rows : 0, 2)             \
     X(top_k_runs, void, 2 * size, rows * t->splits, s->rank.run)                                   \
     /* Gradients: the lse of each row, and what was lost when it was rounded; the sum of P dP over \
@@ -81,8 +81,8 @@
     /* One row, or one tile of it, between raw score and weight; and its logits if it is long. */  \
     X(row_f64, double, sizeof(double), size_max(whole ? plan->m : t->keys, g_keys), 1)             \
     X(logits, double, sizeof(double), path->long_rows ? t->keys : 0, 1)                            \
-    /* Partial results, see partial.h, unless the keys are cut. */                                 \
-    X(block_partials, double, sizeof(double), path->cut ? 0 : rows, s->merge.partial)              \
+    /* Partial results, see partial.h, unless the keys are split. */                               \
+    X(block_partials, double, sizeof(double), path->splits_keys ? 0 : rows, s->merge.partial)      \
     /* A row of a small call in double, and then a row of its result; the mean over heads. */      \
     X(small_row, double, sizeof(double), path->small ? s->small_row_numbers + out_columns : 0, 1)  \
     X(mean, double, sizeof(double), path->small && plan->results.mean ? rows : 0, plan->m)         \

@@ -41,7 +41,8 @@ enum {
     LONG_QUERIES = 16,
     /* The fewest keys of one part of a long row, unless they cost more than LONG_WORK. */
     LONG_KEYS = 8192,
-    /* A very long row is cut into this many parts, as long as they have at most LONG_MOST keys. */
+    /* A very long row is split into this many parts, as long as they have at most LONG_MOST
+     * keys. */
     LONG_PARTS = 256,
     /* The most keys of one part of a long row. */
     LONG_MOST = 65536,
@@ -273,7 +274,7 @@ static void choose_splits(attn_plan *plan, size_t d) {
         t->split_keys = share < (double)t->keys ? t->keys : (size_t)share / t->keys * t->keys;
     }
     t->splits = ceil_div(plan->m, t->split_keys);
-    path->cut = t->splits > 1;
+    path->splits_keys = t->splits > 1;
     path->adds_parts = parts && t->split_keys > t->part_keys;
 }
 
@@ -303,7 +304,7 @@ static void choose_tasks(attn_plan *plan) {
     s->tasks[PHASE_ATTEND] = s->attend.tasks;
 }
 
-/* Are whole rows too large for a scratch or a task, so that they have to be cut? */
+/* Are whole rows too large for a scratch or a task, so that they have to be split? */
 static bool rows_are_long(const attn_plan *plan, size_t d) {
     const struct path *path = &plan->path;
     const size_t size = attn_dtype_size(plan->dtype);
@@ -325,7 +326,7 @@ static void cut_long_rows(attn_plan *plan) {
     const size_t m = plan->m;
     assert(t->keys > 0);
     path->small = path->streams_weights = false;
-    path->cut = true;
+    path->splits_keys = true;
     t->ld = t->keys;
     t->rows = size_min(plan->n, LONG_QUERIES);
     const double pair = cost_of_row(plan) / (double)m;
@@ -468,13 +469,13 @@ static void choose_pack(attn_plan *plan, size_t d) {
     }
 }
 
-/* Counts the tasks of the phases that follow cut keys. d_v is that of the widest head. */
+/* Counts the tasks of the phases that follow split keys. d_v is that of the widest head. */
 static void choose_after_cuts(attn_plan *plan, size_t d_v) {
     const struct path *path = &plan->path;
     struct schedule *s = &plan->schedule;
     const size_t rows = plan->batch * plan->heads * plan->n;
     s->merge.partial = PARTIAL_HEAD + (plan_makes_output(plan) ? d_v : 0);
-    if (!path->cut) {
+    if (!path->splits_keys) {
         return;
     }
     s->merge.columns = size_max(256, MERGE_NUMBERS / plan->tiling.splits);

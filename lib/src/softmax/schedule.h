@@ -56,9 +56,9 @@ struct path {
     bool packs;
     /* There are at most two blocks. Each packs a tile of keys when it comes to it. */
     bool packs_late;
-    /* The keys are cut into parts, and PHASE_MERGE merges their partial results. */
-    bool cut;
-    /* Whole rows are too long to be kept: the keys are cut, and long.inc computes the parts. */
+    /* The keys are split into parts, and PHASE_MERGE merges their partial results. */
+    bool splits_keys;
+    /* Whole rows are too long to be kept: the keys are split, and long.inc computes the parts. */
     bool long_rows;
 };
 
@@ -74,7 +74,7 @@ struct tiling {
                                does not grow with n */
     size_t tiles;         /* tiles of the keys of one head */
     size_t blocks;        /* blocks of the queries of one head */
-    size_t splits;        /* parts of the keys, each in tasks of its own; 1: they are not cut */
+    size_t splits;        /* parts of the keys, each in tasks of its own; 1: they are not split */
     size_t split_keys;    /* keys of one such part */
     size_t part_keys;     /* keys of each part that one task adds up in double */
     size_t heads_in_turn; /* key heads whose blocks alternate, so that each thread keeps to one */
