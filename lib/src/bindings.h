@@ -49,7 +49,7 @@ struct bindings {
     /* Borrowed, or copies. An input that is not given is NULL, and so is a matrix that the run
      * computes. A matrix that stands for another one is bound as both. */
     const void *inputs[INPUT_COUNT];
-    /* The weights of each piece of the projections, and after them its bias or NULL. */
+    /* The matrices of weights of the projections, each followed by its bias or NULL. */
     const void **weights;
     const attn_rounding *rounding; /* borrowed; NULL: none */
     /* A run reads these numbers when it begins: those of alibi and sink, one for each head, and the

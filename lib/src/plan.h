@@ -128,7 +128,7 @@ struct attn_plan {
     bool whole_norm_q, whole_norm_k; /* it goes over the columns of all heads */
     double norm_epsilon;
     struct rotary rotary;
-    struct projection project[PROJECT_COUNT]; /* one that the call lacks has no pieces */
+    struct projection project[PROJECT_COUNT]; /* one that the call lacks has no matrices */
     struct half half;
     struct bindings bindings; /* what the caller bound; each task gets it beside the plan */
     struct result_set results;

@@ -113,10 +113,10 @@ static void add_weights(attn_plan *plan, struct copies *c, int projection) {
     const struct projection *p = &plan->project[projection];
     const size_t panel = size_max(1, p->panel);
     for (size_t i = 0; i < p->count; i++) {
-        const struct piece *piece = &p->pieces[i];
-        const size_t which = INPUT_COUNT + piece->weights;
-        add_copy(plan, c, w[projection], which, p->inner * ceil_div(piece->cols, panel) * panel);
-        add_copy(plan, c, b[projection], which + 1, piece->cols);
+        const struct weight_matrix *matrix = &p->matrices[i];
+        const size_t which = INPUT_COUNT + matrix->weights;
+        add_copy(plan, c, w[projection], which, p->inner * ceil_div(matrix->cols, panel) * panel);
+        add_copy(plan, c, b[projection], which + 1, matrix->cols);
     }
 }
 

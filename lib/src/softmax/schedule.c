@@ -137,7 +137,7 @@ enum {
  * if the rows of the weights are a page apart or more. If they are nearer, and below both limits,
  * it is 0.8 to 0.95 times as fast. */
 static bool packs_weights(const struct projection *p, size_t size) {
-    const size_t apart = p->pieces[0].cols * size;
+    const size_t apart = p->matrices[0].cols * size;
     return p->out_in || p->rows > SPARSE || (p->rows > 1 && apart >= PAGE_BYTES) ||
            (double)p->rows * (double)apart > SPARSE_BYTES;
 }
