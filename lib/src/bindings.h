@@ -34,7 +34,7 @@ enum {
     INPUT_GRAD_OUTPUT,
     INPUT_GRAD_LSE,
     INPUT_GRAD_WEIGHTS,
-    INPUT_COPIED, /* a wide plan has copies of the inputs before this one */
+    INPUT_COPIED, /* a float64 plan has copies of the inputs before this one */
     INPUT_SINK = INPUT_COPIED,
     INPUT_ALIBI,
     INPUT_MASK, /* key_padding, if that is the only mask */
@@ -49,7 +49,7 @@ struct bindings {
     /* Borrowed, or copies. An input that is not given is NULL, and so is a matrix that the run
      * computes. A matrix that stands for another one is bound as both. */
     const void *inputs[INPUT_COUNT];
-    /* The weights of each piece of the projections, and after them its bias or NULL. */
+    /* The matrices of weights of the projections, each followed by its bias or NULL. */
     const void **weights;
     const attn_rounding *rounding; /* borrowed; NULL: none */
     /* A run reads these numbers when it begins: those of alibi and sink, one for each head, and the
@@ -59,7 +59,7 @@ struct bindings {
     void **parts;    /* of all parts, if heads have projections of their own; otherwise NULL */
     char *workspace; /* shared by all tasks; NULL until it is needed. The plan owns its own. */
     double *shared;  /* of a sequence: the sums to which it adds its gradients; or NULL */
-    const struct bindings *wide; /* of the wide plan; or NULL */
+    const struct bindings *f64; /* of the float64 plan; or NULL */
 };
 
 /* Returns the place of an input, or of weights: those are counted from INPUT_COUNT on. */

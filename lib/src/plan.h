@@ -11,8 +11,8 @@
 #include "bindings.h"
 #include "results.h"
 #include "softmax/plan_gradients.h"
+#include "softmax/plan_half.h"
 #include "softmax/plan_multihead.h"
-#include "softmax/plan_narrow.h"
 #include "softmax/plan_options.h"
 #include "softmax/plan_rotary.h"
 #include "softmax/plan_softmax.h"
@@ -128,12 +128,12 @@ struct attn_plan {
     bool whole_norm_q, whole_norm_k; /* it goes over the columns of all heads */
     double norm_epsilon;
     struct rotary rotary;
-    struct projection project[PROJECT_COUNT]; /* one that the call lacks has no pieces */
-    struct narrowing narrow;
+    struct projection project[PROJECT_COUNT]; /* one that the call lacks has no matrices */
+    struct half half;
     struct bindings bindings; /* what the caller bound; each task gets it beside the plan */
     struct result_set results;
     struct gradients gradients;
-    struct wide *wide;           /* of a small call whose gradients are wanted; or NULL */
+    struct plan_f64 *f64;        /* of a small call whose gradients are wanted; or NULL */
     struct linear *linear;       /* of linear attention, see plan_linear.h; NULL: this is none */
     struct sequences *sequences; /* NULL: there are none. Such a plan has no schedule of its own */
     struct path path;
@@ -173,17 +173,17 @@ static inline bool plan_wants_top_k(const attn_plan *plan) {
 }
 
 /* Are rows of Q (or K) normalised or rotated? */
-static inline bool plan_turns(const attn_plan *plan, int norm) {
+static inline bool plan_prepares_rows(const attn_plan *plan, int norm) {
     return plan_has(plan, norm) || plan->rotary.columns > 0;
 }
 
 /* Do rows of Q, or of new keys, change before they are multiplied? */
 static inline bool plan_prepares_queries(const attn_plan *plan) {
-    return plan_has(plan, INPUT_B_Q) || plan_turns(plan, INPUT_NORM_Q);
+    return plan_has(plan, INPUT_B_Q) || plan_prepares_rows(plan, INPUT_NORM_Q);
 }
 
 static inline bool plan_prepares_keys(const attn_plan *plan) {
-    return plan_has(plan, INPUT_B_K) || plan_turns(plan, INPUT_NORM_K);
+    return plan_has(plan, INPUT_B_K) || plan_prepares_rows(plan, INPUT_NORM_K);
 }
 
 /* Returns the data of a part of a result. */

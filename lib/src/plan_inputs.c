@@ -1,7 +1,7 @@
 /*
  * plan_inputs.c - the one list of the inputs that are matrices of numbers: their names, their
  * gradients, and the members of a plan that have the tensor. It binds them. Runs copy inputs in
- * another type: plan_narrow.c and plan_wide.c say why.
+ * another type: plan_half.c and plan_f64.c say why.
  */
 #include "plan_inputs.h"
 
@@ -113,10 +113,10 @@ static void add_weights(attn_plan *plan, struct copies *c, int projection) {
     const struct projection *p = &plan->project[projection];
     const size_t panel = size_max(1, p->panel);
     for (size_t i = 0; i < p->count; i++) {
-        const struct piece *piece = &p->pieces[i];
-        const size_t which = INPUT_COUNT + piece->weights;
-        add_copy(plan, c, w[projection], which, p->inner * ceil_div(piece->cols, panel) * panel);
-        add_copy(plan, c, b[projection], which + 1, piece->cols);
+        const struct weight_matrix *matrix = &p->matrices[i];
+        const size_t which = INPUT_COUNT + matrix->weights;
+        add_copy(plan, c, w[projection], which, p->inner * ceil_div(matrix->cols, panel) * panel);
+        add_copy(plan, c, b[projection], which + 1, matrix->cols);
     }
 }
 

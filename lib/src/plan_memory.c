@@ -5,7 +5,7 @@
 
 #include "base/status.h"
 #include "packed/plan_sequences.h"
-#include "softmax/plan_wide.h"
+#include "softmax/plan_f64.h"
 
 enum {
     /* Each head takes memory, and a caller can refuse a plan only after it is made. */
@@ -39,8 +39,8 @@ void attn_plan_free(attn_plan *plan) {
     if (plan == NULL) {
         return;
     }
-    if (plan->wide != NULL) {
-        attn_plan_free(plan->wide->plan);
+    if (plan->f64 != NULL) {
+        attn_plan_free(plan->f64->plan);
     }
     for (size_t i = 0; plan->sequences != NULL && i < plan->sequences->class_count; i++) {
         attn_plan_free(plan->sequences->classes[i].plan);

@@ -85,7 +85,8 @@ static void shape_linear(const attn_plan *plan, attn_result which, attn_result_t
     }
     shape_part(plan, which, l->states, l->d, l->d_v, part);
     const size_t more = which == ATTN_RESULT_STATES ? plan->n : l->count;
-    if (which == ATTN_RESULT_STATES || l->sequences) { /* an axis of positions, or of sequences */
+    if (which == ATTN_RESULT_STATES ||
+        l->packed_sequences) { /* an axis of positions, or of sequences */
         const int at = which == ATTN_RESULT_STATES ? part->rank - 2 : 0;
         memmove(part->shape + at + 1, part->shape + at,
                 (size_t)(part->rank - at) * sizeof *part->shape);

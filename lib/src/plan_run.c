@@ -7,7 +7,7 @@
 #include "base/status.h"
 #include "base/tensor.h"
 #include "plan.h"
-#include "softmax/plan_wide.h"
+#include "softmax/plan_f64.h"
 
 double attn_plan_cost(const attn_plan *plan) {
     return plan->schedule.cost;
@@ -42,11 +42,12 @@ static bool add_own_bytes(const attn_plan *plan, size_t *bytes) {
 }
 
 bool attn_plan_bytes(const attn_plan *plan, size_t threads, size_t *bytes) {
-    size_t results, sum; /* the wide plan has its results in memory of this one, and its scratch */
+    /* The float64 plan has its results in memory of this one, and its scratch. */
+    size_t results, sum;
     if (!attn_plan_results_bytes(plan, &results) ||
         !size_mul(plan->schedule.scratch.bytes, scratches(plan, threads), &sum) ||
         !size_add(results, sum, &sum) || !add_own_bytes(plan, &sum) ||
-        (plan->wide != NULL && !add_own_bytes(plan->wide->plan, &sum))) {
+        (plan->f64 != NULL && !add_own_bytes(plan->f64->plan, &sum))) {
         return false;
     }
     *bytes = sum;

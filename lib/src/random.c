@@ -207,7 +207,7 @@ static void torch_uniforms(struct attn_random *random, const attn_draw *draw, do
  * for both types (Box & Muller 1958). */
 static void torch_few_normals(struct attn_random *random, const attn_draw *draw, double *values,
                               size_t count) {
-    const bool narrow = draw->dtype == ATTN_FLOAT32;
+    const bool float32 = draw->dtype == ATTN_FLOAT32;
     for (size_t i = 0; i < count; i++) {
         double normal = random->spare;
         if (!random->has_spare) {
@@ -218,7 +218,7 @@ static void torch_few_normals(struct attn_random *random, const attn_draw *draw,
         }
         random->has_spare = !random->has_spare;
         normal = fma(normal, draw->b, draw->a);
-        values[i] = narrow ? (double)(float)normal : normal;
+        values[i] = float32 ? (double)(float)normal : normal;
     }
 }
 
@@ -298,12 +298,12 @@ static void torch_group_f64(double values[GROUP], double mean, double std) {
  * the last whole group stay uniform; attn_random_fill() overwrites them with the last group. */
 static void torch_normals(struct attn_random *random, const attn_draw *draw, double *values,
                           size_t count) {
-    const bool narrow = draw->dtype == ATTN_FLOAT32;
+    const bool float32 = draw->dtype == ATTN_FLOAT32;
     for (size_t i = 0; i < count; i++) {
-        values[i] = narrow ? (double)torch_unit_f32(random) : torch_unit_f64(random);
+        values[i] = float32 ? (double)torch_unit_f32(random) : torch_unit_f64(random);
     }
     for (size_t i = 0; i + GROUP <= count; i += GROUP) {
-        if (narrow) {
+        if (float32) {
             torch_group_f32(values + i, (float)draw->a, (float)draw->b);
         } else {
             torch_group_f64(values + i, draw->a, draw->b);

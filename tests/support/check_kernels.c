@@ -181,16 +181,16 @@ const char *check_alibi_agrees_with_plain_loop(const struct attn_kernels *k) {
 }
 
 /* Numbers of any magnitude, infinities and NaN. */
-const char *check_narrow_rounds_each_number(const struct attn_kernels *k) {
-    static const struct narrow_type types[] = {{"float16", 13, 0x1p-14F, 0.5F, 65504},
-                                               {"bfloat16", 16, 0, 0, 0x1.FEp127F}};
+const char *check_round_half_rounds_each_number(const struct attn_kernels *k) {
+    static const struct half_type types[] = {{"float16", 13, 0x1p-14F, 0.5F, 65504},
+                                             {"bfloat16", 16, 0, 0, 0x1.FEp127F}};
     enum {
         COUNT = 70
     };
     struct rng rng = {11};
     for (size_t n = 0; n < COUNT; n++) {
         const float scale = n % 2 == 0 ? 1 : (float)rng_normal(&rng);
-        const struct narrow_type *type = &types[n / 2 % 2];
+        const struct half_type *type = &types[n / 2 % 2];
         float x[COUNT], was[COUNT];
         for (size_t i = 0; i < COUNT; i++) {
             const double magnitude = exp2((double)rng_between(&rng, 0, 300) - 150);
@@ -199,11 +199,11 @@ const char *check_narrow_rounds_each_number(const struct attn_kernels *k) {
                                   : (float)(magnitude * rng_normal(&rng));
             was[i] = x[i];
         }
-        k->narrow(x, n, scale, type);
+        k->round_half(x, n, scale, type);
         for (size_t i = 0; i < COUNT; i++) {
-            const float want = i < n ? narrow_number(type, scale * was[i]) : was[i];
+            const float want = i < n ? round_to_half(type, scale * was[i]) : was[i];
             REQUIRE(x[i] == want || (isnan(x[i]) && isnan(want)),
-                    "narrow %g of %zu to %s: %g at %zu, not %g", (double)was[i], n, type->name,
+                    "round_half %g of %zu to %s: %g at %zu, not %g", (double)was[i], n, type->name,
                     (double)x[i], i, (double)want);
         }
     }

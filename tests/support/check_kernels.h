@@ -14,7 +14,7 @@
     X(softcap_is_right_to_four_ulp)                                                                \
     X(log1p_is_right_to_three_ulp)                                                                 \
     X(alibi_agrees_with_plain_loop)                                                                \
-    X(narrow_rounds_each_number)                                                                   \
+    X(round_half_rounds_each_number)                                                               \
     X(max_agrees_with_plain_loop)                                                                  \
     X(rows_f32_agree_with_plain_loops)                                                             \
     X(rows_f64_agree_with_plain_loops)                                                             \

@@ -11,7 +11,7 @@ static const struct {
     {2, 9, 130, 33, 65},   /* keys are packed only if two query heads share them */
     {2, 100, 150, 64, 64}, /* several blocks of queries and tiles of keys */
     {2, 120, 40, 16, 128}, /* more queries than keys */
-    {2, 3, 8200, 5, 4},    /* keys are cut into parts, which are merged */
+    {2, 3, 8200, 5, 4},    /* keys are split into parts, which are merged */
 };
 
 const unsigned all_ways[WAYS] = {ATTN_WANT(OUTPUT), ATTN_WANT(OUTPUT) | ATTN_WANT(LSE),

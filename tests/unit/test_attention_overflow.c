@@ -19,7 +19,7 @@ static const struct {
     {2, 300, 64, 40},  /* products are made row by row */
     {9, 130, 33, 65},  /* products use the keys as they are */
     {40, 300, 64, 64}, /* products use packed keys, tile by tile */
-    {3, 8200, 5, 4},   /* keys are cut into parts, which are merged */
+    {3, 8200, 5, 4},   /* keys are split into parts, which are merged */
 };
 
 enum {

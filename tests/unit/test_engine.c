@@ -109,8 +109,9 @@ ParameterizedTest(const size_t *index, engine, sizes_over_the_tiles, .timeout = 
     }
 }
 
-/* A scratch must not grow with n if only the output is wanted, until keys are cut. Rows of at least
- * 8192 keys need a little more than shorter ones, because their parts are summed in double. */
+/* A scratch must not grow with n if only the output is wanted, until keys are split. Rows of at
+ * least 8192 keys need a little more than shorter ones, because their parts are summed in
+ * double. */
 Test(engine, scratch_is_bounded_and_constant_in_n) {
     static const float data[1];
     size_t first = 0;

@@ -1,9 +1,9 @@
 /*
  * kernels.h - the row kernels: arithmetic on one row of numbers. There is one table of kernels for
- * each instruction set, and every table is complete. The kernels mask, widen, log1p, alibi, narrow,
- * admit, wide_dots, mix, decay and step have the same source in every table and are compiled for
- * its instruction set.
- * tests/support/check_kernels.c compares every kernel with a plain loop.
+ * each instruction set, and every table is complete. The kernels mask, widen, log1p, alibi,
+ * round_half, admit, double_dots, mix, decay and step have the same source in every table and are
+ * compiled for its instruction set. tests/support/check_kernels.c compares every kernel with a
+ * plain loop.
  *
  * Kernels allocate nothing, never read or write outside of their rows, and accept any alignment.
  * Rows of different arguments do not overlap, unless the comment of the kernel allows it.
@@ -26,7 +26,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "narrow.h"
+#include "half.h"
 
 struct attn_kernels {
     const char *name;
@@ -45,8 +45,8 @@ struct attn_kernels {
     void (*log1p)(double *y, size_t n);
     /* y[i] -= slope |first + i|. */
     void (*alibi)(double *y, size_t n, double slope, double first);
-    /* x = scale x, rounded to the numbers of a narrower type. */
-    void (*narrow)(float *x, size_t n, float scale, const struct narrow_type *type);
+    /* x = scale x, rounded to the numbers of a type of 16 bits. */
+    void (*round_half)(float *x, size_t n, float scale, const struct half_type *type);
     /* y += bias, and y = -INFINITY where bias is -INFINITY or mask is 0. bias and mask may be NULL.
      * Returns whether all other numbers are finite when they are rounded to float (double). */
     bool (*admit_f32)(double *y, const float *bias, const unsigned char *mask, size_t n);
@@ -91,10 +91,10 @@ struct attn_kernels {
     void (*dots_f64)(double *x, const double *q, const double *keys, size_t ld, size_t count,
                      size_t d);
     /* Does the same as dots, but q is double, and the products are summed in double. */
-    void (*wide_dots_f32)(double *x, const double *q, const float *keys, size_t ld, size_t count,
-                          size_t d);
-    void (*wide_dots_f64)(double *x, const double *q, const double *keys, size_t ld, size_t count,
-                          size_t d);
+    void (*double_dots_f32)(double *x, const double *q, const float *keys, size_t ld, size_t count,
+                            size_t d);
+    void (*double_dots_f64)(double *x, const double *q, const double *keys, size_t ld, size_t count,
+                            size_t d);
     /* out += the sum over j of w[j] * row j of v, for `count` rows of `columns` numbers, which
      * begin ld numbers apart. */
     void (*combine_f32)(float *out, const float *w, const float *v, size_t ld, size_t count,

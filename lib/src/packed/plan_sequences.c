@@ -19,9 +19,9 @@
 #include "plan_results.h"
 #include "softmax/cost.h"
 #include "softmax/plan_attention.h"
-#include "softmax/plan_narrow.h"
+#include "softmax/plan_f64.h"
+#include "softmax/plan_half.h"
 #include "softmax/plan_options.h"
-#include "softmax/plan_wide.h"
 
 enum {
     /* Each sequence takes memory, and so do the heads of each plan, and a caller can refuse a plan
@@ -29,8 +29,8 @@ enum {
      * memory. */
     MOST_HEADS = 65536,
     LEAST_HEADS = 64,
-    /* A sequence of at most so many multiply-adds, about 50 us, is one task. One with a wide plan,
-     * which is one task itself, always is. */
+    /* A sequence of at most so many multiply-adds, about 50 us, is one task. One with a float64
+     * plan, which is one task itself, always is. */
     SHORT_WORK = 1 << 22
 };
 
@@ -300,12 +300,12 @@ static attn_status plan_classes(attn_plan *plan, const struct flat *f, attn_erro
             ATTN_TRY(attn_of_sequence(error, plan_sequence(plan, f, &s->rows[first], &own, error),
                                       s->rows[first].index));
             plan->bytes += sizeof *own + own->bytes;
-            if (own->wide != NULL) {
-                plan->bytes += sizeof *own + own->wide->plan->bytes;
+            if (own->f64 != NULL) {
+                plan->bytes += sizeof *own + own->f64->plan->bytes;
             }
         }
         class.plan = own;
-        class.is_long = own != NULL && own->wide == NULL && own->schedule.cost > SHORT_WORK;
+        class.is_long = own != NULL && own->f64 == NULL && own->schedule.cost > SHORT_WORK;
         s->classes[class.is_long ? --next_long : s->short_classes++] = class;
     }
     return ATTN_OK;
@@ -320,27 +320,27 @@ static bool reserve_bytes(size_t *memory, size_t bytes, size_t *at) {
 }
 
 /* Lays out the scratch of a short class: what its plan needs, then its workspace, then what the
- * wide plan needs. Everything is small. */
+ * float64 plan needs. Everything is small. */
 static size_t map_short_scratch(struct length_class *class) {
     const attn_plan *own = class->plan;
     size_t bytes = own->schedule.scratch.bytes;
     reserve_bytes(&bytes, own->schedule.workspace.bytes, &class->workspace);
-    if (own->wide != NULL) {
-        const attn_plan *wide = own->wide->plan; /* its heads are those of the caller */
+    if (own->f64 != NULL) {
+        const attn_plan *f64 = own->f64->plan; /* its heads are those of the caller */
         const size_t numbers[ROWS_COUNT] = {
             own->in.q.numbers,
             own->in.k.numbers,
             own->in.v.numbers,
             own->decay.heads * own->m,
-            plan_has(own, INPUT_POSITIONS) ? wide->n : 0,
+            plan_has(own, INPUT_POSITIONS) ? f64->n : 0,
             plan_has(own, INPUT_GRAD_OUTPUT) ? own->out.batch : 0,
-            plan_has(own, INPUT_GRAD_LSE) ? wide->heads * wide->n : 0,
+            plan_has(own, INPUT_GRAD_LSE) ? f64->heads * f64->n : 0,
         };
         for (int i = 0; i < ROWS_COUNT; i++) {
-            reserve_bytes(&bytes, numbers[i] * sizeof(double), &class->wide.rows[i]);
+            reserve_bytes(&bytes, numbers[i] * sizeof(double), &class->f64.rows[i]);
         }
-        reserve_bytes(&bytes, wide->results.bytes, &class->wide.results);
-        reserve_bytes(&bytes, wide->schedule.workspace.bytes, &class->wide.workspace);
+        reserve_bytes(&bytes, f64->results.bytes, &class->f64.results);
+        reserve_bytes(&bytes, f64->schedule.workspace.bytes, &class->f64.workspace);
     }
     return bytes;
 }
@@ -443,7 +443,7 @@ static attn_status plan_parts_of_call(attn_plan *plan, const struct flat *f, att
     }
     struct sequences *s = plan->sequences;
     plan->kind = &plan_kind_sequences;
-    ATTN_TRY(plan_narrow(plan, error));
+    ATTN_TRY(plan_round_inputs(plan, error));
     ATTN_TRY(list_rows(plan, given, error));
     ATTN_TRY(new_classes(plan, error));
     ATTN_TRY(plan_classes(plan, f, error));

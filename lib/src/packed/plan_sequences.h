@@ -37,20 +37,20 @@ struct length_class {
     struct partition runs; /* of short sequences */
     size_t sums;           /* the place of the first run, or long sequence, among the shared sums */
     size_t workspace;      /* of the first long sequence, in that of the call; or in the scratch */
-    /* In the scratch: the rows of the wide plan, its results and its workspace. */
+    /* In the scratch: the rows of the float64 plan, its results and its workspace. */
     struct {
         size_t rows[ROWS_COUNT], results, workspace;
-    } wide;
+    } f64;
 };
 
 /*
- * The sequences of a call. PHASE_NARROW is that of the call as a whole. PHASE_SHORT has the runs
+ * The sequences of a call. PHASE_ROUND is that of the call as a whole. PHASE_SHORT has the runs
  * of short sequences, and clears the shared sums of the long ones. Phase p + 1 has the tasks of
- * phase p of all long sequences, which have no PHASE_NARROW. The last phase adds up the shared
+ * phase p of all long sequences, which have no PHASE_ROUND. The last phase adds up the shared
  * gradients, if there are any.
  */
 enum {
-    PHASE_SHORT = PHASE_NARROW + 1
+    PHASE_SHORT = PHASE_ROUND + 1
 };
 
 struct sequences {

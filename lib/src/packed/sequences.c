@@ -11,8 +11,8 @@
 #include "packed/plan_sequences.h"
 #include "partition.h"
 #include "plan_results.h"
+#include "softmax/plan_f64.h"
 #include "softmax/plan_rotary.h"
-#include "softmax/plan_wide.h"
 
 /* The inputs of ROWS_Q and so on. */
 static const int inputs_of_rows[ROWS_COUNT] = {
@@ -76,9 +76,9 @@ static void bind_sequence(const attn_plan *plan, const struct bindings *bindings
 /* ------------------------------------------------------------------------------ short sequences */
 
 /* Copies rows of the inputs of a small sequence in double. Positions may be doubles. */
-static void widen_rows(const struct length_class *class, const struct bindings *from, char *scratch,
-                       struct bindings *to) {
-    const attn_plan *own = class->plan, *wide = own->wide->plan; /* with the heads of the caller */
+static void copy_rows_f64(const struct length_class *class, const struct bindings *from,
+                          char *scratch, struct bindings *to) {
+    const attn_plan *own = class->plan, *f64 = own->f64->plan; /* with the heads of the caller */
     const struct {
         size_t rows, columns, apart; /* from one row to the next */
     } shapes[ROWS_COUNT] = {
@@ -86,13 +86,13 @@ static void widen_rows(const struct length_class *class, const struct bindings *
         [ROWS_K] = {1, own->in.k.numbers, 0},
         [ROWS_V] = {1, own->in.v.numbers, 0},
         [ROWS_DECAY] = {1, own->decay.heads * own->m, 0},
-        [ROWS_POSITIONS] = {1, wide->n, 0},
+        [ROWS_POSITIONS] = {1, f64->n, 0},
         [ROWS_GRAD_OUTPUT] = {1, own->out.batch, 0},
-        [ROWS_GRAD_LSE] = {wide->heads, wide->n, own->results.head_rows},
+        [ROWS_GRAD_LSE] = {f64->heads, f64->n, own->results.head_rows},
     };
     for (int i = 0; i < ROWS_COUNT; i++) {
         const void *given = from->inputs[inputs_of_rows[i]];
-        double *next = (double *)(scratch + class->wide.rows[i]);
+        double *next = (double *)(scratch + class->f64.rows[i]);
         if (i == ROWS_POSITIONS && own->rotary.positions_dtype == ATTN_FLOAT64) {
             to->inputs[INPUT_POSITIONS] = given;
             continue;
@@ -107,29 +107,29 @@ static void widen_rows(const struct length_class *class, const struct bindings *
     }
 }
 
-/* Makes the bindings of the wide plan of a sequence. */
-static void bind_wide(const struct length_class *class, struct bindings *own, char *scratch,
-                      struct bindings *wide) {
-    const attn_plan *plan = class->plan->wide->plan;
-    *wide = plan->bindings;
-    wide->slopes = own->slopes;
-    wide->sinks = own->sinks;
-    wide->workspace = scratch + class->wide.workspace;
-    wide->shared = own->shared;
-    widen_rows(class, own, scratch, wide);
-    plan_bind_results(plan, scratch + class->wide.results, wide);
-    own->wide = wide;
+/* Makes the bindings of the float64 plan of a sequence. */
+static void bind_f64(const struct length_class *class, struct bindings *own, char *scratch,
+                     struct bindings *f64) {
+    const attn_plan *plan = class->plan->f64->plan;
+    *f64 = plan->bindings;
+    f64->slopes = own->slopes;
+    f64->sinks = own->sinks;
+    f64->workspace = scratch + class->f64.workspace;
+    f64->shared = own->shared;
+    copy_rows_f64(class, own, scratch, f64);
+    plan_bind_results(plan, scratch + class->f64.results, f64);
+    own->f64 = f64;
 }
 
 /* Computes a short sequence. */
 static attn_status run_sequence(const attn_plan *plan, const struct bindings *bindings,
                                 const struct length_class *class, const struct packed_rows *at,
                                 size_t place, char *scratch, attn_error *error) {
-    struct bindings own, wide;
+    struct bindings own, f64;
     bind_sequence(plan, bindings, class, at, place, &own);
     own.workspace = scratch + class->workspace;
-    if (class->plan->wide != NULL) {
-        bind_wide(class, &own, scratch, &wide);
+    if (class->plan->f64 != NULL) {
+        bind_f64(class, &own, scratch, &f64);
     }
     const size_t phases = attn_plan_phases(class->plan);
     for (size_t phase = 0; phase < phases; phase++) {
@@ -220,12 +220,12 @@ static attn_status run_long(const attn_plan *plan, const struct bindings *bindin
         clear_shared(plan, bindings, class->sums + task);
         return ATTN_OK;
     }
-    const size_t tasks = attn_plan_tasks(class->plan, phase - 1), member = task / tasks;
-    const struct packed_rows *at = &plan->sequences->rows[class->first + member];
+    const size_t tasks = attn_plan_tasks(class->plan, phase - 1), index = task / tasks;
+    const struct packed_rows *at = &plan->sequences->rows[class->first + index];
     struct bindings own;
-    bind_sequence(plan, bindings, class, at, class->sums + member, &own);
+    bind_sequence(plan, bindings, class, at, class->sums + index, &own);
     own.workspace =
-        bindings->workspace + class->workspace + member * class->plan->schedule.workspace.bytes;
+        bindings->workspace + class->workspace + index * class->plan->schedule.workspace.bytes;
     return attn_of_sequence(
         error, task_run(class->plan, &own, phase - 1, task % tasks, scratch, error), at->index);
 }
@@ -273,7 +273,7 @@ static size_t sequences_phases(const attn_plan *plan) {
 
 static size_t sequences_tasks(const attn_plan *plan, size_t phase) {
     const struct sequences *s = plan->sequences;
-    return phase == PHASE_NARROW ? plan->schedule.tasks[PHASE_NARROW]
+    return phase == PHASE_ROUND ? plan->schedule.tasks[PHASE_ROUND]
            : s->shared > 0 && phase + 1 == s->phases
                ? s->adds.tasks
                : s->first_task[phase][s->class_count - sequences_first(s, phase)];
@@ -289,8 +289,8 @@ static attn_status sequences_begin(const attn_plan *plan, struct bindings *bindi
         if (own != NULL) {
             plan_frequencies(own, &own->bindings);
         }
-        if (own != NULL && own->wide != NULL) {
-            task_widen(own);
+        if (own != NULL && own->f64 != NULL) {
+            task_copy_inputs(own);
         }
     }
     return ATTN_OK;
@@ -302,7 +302,7 @@ static attn_status sequences_run(const attn_plan *plan, const struct bindings *b
     if (s->shared > 0 && phase + 1 == s->phases) {
         return add_shared(plan, bindings, task, error);
     }
-    if (phase == PHASE_NARROW) {
+    if (phase == PHASE_ROUND) {
         return task_run(plan, bindings, phase, task, scratch, error);
     }
     const size_t first = sequences_first(s, phase), *first_task = s->first_task[phase];

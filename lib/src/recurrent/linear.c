@@ -1,41 +1,46 @@
 /*
- * linear.c runs the tasks of linear attention: it checks numbers, and finds the bands of a task,
- * which steps.c computes position by position, or chunks.inc in chunks.
+ * linear.c runs the tasks of linear attention: it checks numbers, and finds the tiles of a task,
+ * which recurrence.c computes position by position, or chunks.inc in chunks.
  *
  * The first phase checks the gates, and each later one computes a segment of positions of every
- * state. A task has a band of the columns of some states (band.h). It computes chunks of positions
- * as matrices (chunks.inc), or few positions one by one in double. The weights belong to the second
- * phase (chunk_weights.inc). Gradients have more phases: each takes a segment back (backward.c),
- * and the last one adds what heads, bands and batch items give to the same input (shares.c).
+ * state. A task has a tile of the columns of some states (state_tile.h). It computes chunks of
+ * positions as matrices (chunks.inc), or few positions one by one in double. The weights belong to
+ * the second phase (chunk_weights.inc). Gradients have more phases: each takes a segment back
+ * (backward.c), and the last one adds what heads, tiles and sequences give to the same input
+ * (partial_gradients.c).
  */
 #include "base/status.h"
 #include "base/tensor.h"
 #include "kernels/kernels.h"
 #include "partition.h"
-#include "recurrent/band.h"
+#include "recurrent/backward.h"
+#include "recurrent/chunks.h"
+#include "recurrent/partial_gradients.h"
+#include "recurrent/recurrence.h"
 
 /* ----------------------------------------------------------------------------------- the checks */
 
 /* Fails because a decay or beta is no possible number. */
-static attn_status bad_gate(const struct band *s, const char *name, double number, size_t i,
+static attn_status bad_gate(const struct state_tile *s, const char *name, double number, size_t i,
                             const char *rule) {
     return attn_fail(s->error, ATTN_INVALID_ARGUMENT, name,
                      "%s is %g at %s %zu, head %zu, position %zu: %s", name, number,
-                     s->l->sequences ? "sequence" : "batch item", s->line->item, s->state, i, rule);
+                     s->l->packed_sequences ? "sequence" : "batch item", s->sequence->item,
+                     s->state, i, rule);
 }
 
 /* Returns the row of a position in the result decays. */
-static char *row_of_decays(const struct band *s, size_t i) {
+static char *row_of_decays(const struct state_tile *s, size_t i) {
     const struct linear *l = s->l;
     const attn_plan *p = s->plan;
-    const size_t item = item_of(s), row = s->line->first + i;
+    const size_t item = item_of(s), row = s->sequence->first + i;
     const size_t place = p->form.packed ? (item * p->n + row) * l->states + s->state
                                         : (item * l->states + s->state) * p->n + row;
     return (char *)at_number(p, s->bindings->results[ATTN_RESULT_DECAYS], place * decays_of(l));
 }
 
 /* Checks the decays and the beta of a position, and writes its gates. */
-static attn_status check_position(const struct band *s, size_t i) {
+static attn_status check_position(const struct state_tile *s, size_t i) {
     const struct linear *l = s->l;
     const attn_plan *p = s->plan;
     void *gates = plan_wants(p, ATTN_WANT(DECAYS)) ? row_of_decays(s, i) : NULL;
@@ -53,16 +58,16 @@ static attn_status check_position(const struct band *s, size_t i) {
     return isfinite(beta) ? ATTN_OK : bad_gate(s, "beta", beta, i, "beta must be finite");
 }
 
-/* Clears what the results have for a position that belongs to no line. */
-static void clear_position(struct band *s, size_t i) {
+/* Clears what the results have for a position that belongs to no sequence. */
+static void clear_position(struct state_tile *s, size_t i) {
     const attn_plan *p = s->plan;
     const size_t size = attn_dtype_size(p->dtype), d_v = s->l->d_v;
     for (size_t h = 0; plan_wants(p, ATTN_WANT(OUTPUT)) && h < p->heads; h++) {
-        memset(band_output(s, h, i), 0, d_v * size);
+        memset(tile_output(s, h, i), 0, d_v * size);
     }
     for (s->state = 0; s->state < s->l->states; s->state++) {
         if (plan_wants(p, ATTN_WANT(STATES))) {
-            memset(band_state(s, ATTN_RESULT_STATES, p->n, i, 0), 0, s->l->d * d_v * size);
+            memset(tile_state(s, ATTN_RESULT_STATES, p->n, i, 0), 0, s->l->d * d_v * size);
         }
         if (plan_wants(p, ATTN_WANT(DECAYS))) {
             memset(row_of_decays(s, i), 0, decays_of(s->l) * size);
@@ -71,25 +76,25 @@ static void clear_position(struct band *s, size_t i) {
 }
 
 /* Checks, or clears, rows [first, end) of a batch item, or of all sequences. */
-static attn_status check_rows_of(const struct band *of, const struct line *line, size_t first,
-                                 size_t end) {
-    const size_t begin = size_max(first, line->first),
-                 stop = size_min(end, line->first + line->rows);
-    struct band s = *of;
-    s.line = line;
+static attn_status check_rows_of(const struct state_tile *of,
+                                 const struct linear_sequence *sequence, size_t first, size_t end) {
+    const size_t begin = size_max(first, sequence->first),
+                 stop = size_min(end, sequence->first + sequence->rows);
+    struct state_tile s = *of;
+    s.sequence = sequence;
     for (s.state = 0; s.state < s.l->states; s.state++) {
         for (size_t row = begin; row < stop; row++) {
-            ATTN_TRY(check_position(&s, row - line->first));
+            ATTN_TRY(check_position(&s, row - sequence->first));
         }
     }
-    for (size_t row = size_max(begin, stop); row < end && !s.l->sequences; row++) {
+    for (size_t row = size_max(begin, stop); row < end && !s.l->packed_sequences; row++) {
         clear_position(&s, row);
     }
     return ATTN_OK;
 }
 
 /* Checks rows [first, end) of packed sequences. */
-static attn_status check_sequences(const struct band *s, size_t first, size_t end) {
+static attn_status check_sequences(const struct state_tile *s, size_t first, size_t end) {
     const size_t *starts = s->l->starts;
     size_t low = 0, high = s->l->count; /* starts[low] <= first < starts[high] */
     while (high - low > 1) {
@@ -97,20 +102,22 @@ static attn_status check_sequences(const struct band *s, size_t first, size_t en
         *(starts[middle] <= first ? &low : &high) = middle;
     }
     for (size_t i = low; i < s->l->count && starts[i] < end; i++) {
-        const struct line line = {.item = i, .first = starts[i], .rows = starts[i + 1] - starts[i]};
-        ATTN_TRY(check_rows_of(s, &line, first, end));
+        const struct linear_sequence sequence = {
+            .item = i, .first = starts[i], .rows = starts[i + 1] - starts[i]};
+        ATTN_TRY(check_rows_of(s, &sequence, first, end));
     }
     return ATTN_OK;
 }
 
-static attn_status check_task(const struct band *s, size_t task) {
+static attn_status check_task(const struct state_tile *s, size_t task) {
     const struct linear *l = s->l;
     size_t unit, end;
     for (units_of_task(&l->checks, task, &unit, &end); unit < end; unit++) {
         const size_t first = unit % l->check_blocks * l->check_rows,
                      last = end_of(first, l->check_rows, s->plan->n);
-        ATTN_TRY(l->sequences ? check_sequences(s, first, last)
-                              : check_rows_of(s, &l->lines[unit / l->check_blocks], first, last));
+        ATTN_TRY(l->packed_sequences
+                     ? check_sequences(s, first, last)
+                     : check_rows_of(s, &l->sequences[unit / l->check_blocks], first, last));
     }
     return ATTN_OK;
 }
@@ -118,69 +125,71 @@ static attn_status check_task(const struct band *s, size_t task) {
 /* ---------------------------------------------------------------------------------------- tasks */
 
 /* Finds the positions of a segment. */
-static void find_positions(struct band *s, size_t segment) {
-    s->first = size_min(segment * s->l->rows, s->line->rows);
-    s->end = end_of(s->first, s->l->rows, s->line->rows);
+static void find_positions(struct state_tile *s, size_t segment) {
+    s->first = size_min(segment * s->l->rows, s->sequence->rows);
+    s->end = end_of(s->first, s->l->rows, s->sequence->rows);
 }
 
-/* Computes a band in one segment: in the fastest of three ways that is exact enough. A line that is
- * as short as calls that are computed step by step is computed so, too. Gradients begin with states
- * in double, because a correction that is small beside its terms is a factor of that of beta. */
-static attn_status run_band(const struct band *s, void *scratch) {
+/* Computes a tile in one segment: in the fastest of three ways that is exact enough. A sequence
+ * that is as short as calls that are computed step by step is computed so, too. Gradients begin
+ * with states in double, because a correction that is small beside its terms is a factor of that of
+ * beta. */
+static attn_status run_tile(const struct state_tile *s, void *scratch) {
     const struct linear *l = s->l;
-    const bool wide = linear_is_wide(s->plan);
-    bool hard = false;
-    if (l->chunk == 0 || s->line->rows < LINEAR_FEW_POSITIONS) {
-        return steps_run(s, scratch);
+    const bool in_double = linear_in_double(s->plan);
+    bool ill_conditioned = false;
+    if (l->chunk == 0 || s->sequence->rows < LINEAR_FEW_POSITIONS) {
+        return recurrence_run(s, scratch);
     }
     /* A product may be too large before a gate makes it small. Double has room for it. */
-    if (!wide && chunks_run_f32(s, scratch, &hard) == ATTN_OK && !hard) {
+    if (!in_double && chunks_run_f32(s, scratch, &ill_conditioned) == ATTN_OK && !ill_conditioned) {
         return ATTN_OK;
     }
-    const attn_status status = chunks_run_f64(s, scratch, &hard);
-    return wide && (hard || status != ATTN_OK) ? steps_run(s, scratch) : status;
+    const attn_status status = chunks_run_f64(s, scratch, &ill_conditioned);
+    return in_double && (ill_conditioned || status != ATTN_OK) ? recurrence_run(s, scratch)
+                                                               : status;
 }
 
-/* Computes the bands of a task, or goes back through them. */
-static attn_status segment_task(struct band *s, size_t segment, size_t task, bool back,
+/* Computes the tiles of a task, or goes back through them. */
+static attn_status segment_task(struct state_tile *s, size_t segment, size_t task, bool back,
                                 void *scratch) {
     const struct linear *l = s->l;
-    const struct partition bands = {l->longer[segment] * l->states * l->bands, l->per_task, 0};
+    const struct partition tiles = {l->longer[segment] * l->states * l->tiles, l->per_task, 0};
     size_t unit, end;
-    for (units_of_task(&bands, task, &unit, &end); unit < end; unit++) {
-        s->line = &l->lines[unit / l->bands / l->states];
-        s->state = unit / l->bands % l->states;
-        s->column = unit % l->bands * l->columns;
+    for (units_of_task(&tiles, task, &unit, &end); unit < end; unit++) {
+        s->sequence = &l->sequences[unit / l->tiles / l->states];
+        s->state = unit / l->tiles % l->states;
+        s->column = unit % l->tiles * l->columns;
         s->columns = size_min(l->columns, l->d_v - s->column);
         find_positions(s, segment);
         if (back) {
-            back_run(s, scratch);
+            backward_run(s, scratch);
         } else {
-            ATTN_TRY(run_band(s, scratch));
+            ATTN_TRY(run_tile(s, scratch));
         }
     }
     return ATTN_OK;
 }
 
-/* Clears the weights of queries that belong to no line. */
-static void clear_rows_of_weights(const struct band *s, size_t h, size_t first, size_t end) {
+/* Clears the weights of queries that belong to no sequence. */
+static void clear_rows_of_weights(const struct state_tile *s, size_t h, size_t first, size_t end) {
     const size_t bytes = s->plan->n * attn_dtype_size(s->plan->dtype);
-    for (size_t i = size_max(first, s->line->rows); i < end; i++) {
-        memset(band_weights(s, h, i), 0, bytes);
+    for (size_t i = size_max(first, s->sequence->rows); i < end; i++) {
+        memset(tile_weights(s, h, i), 0, bytes);
     }
 }
 
-static attn_status weigh_blocks(struct band *s, size_t task, void *scratch) {
+static attn_status weigh_blocks(struct state_tile *s, size_t task, void *scratch) {
     const struct linear *l = s->l;
     size_t unit, end;
     for (units_of_task(&l->weights, task, &unit, &end); unit < end; unit++) {
         /* The last blocks come first: they cost most. */
         const size_t block = l->blocks - 1 - unit % l->blocks,
                      h = unit / l->blocks % s->plan->heads, first = block * l->block;
-        s->line = &l->lines[unit / l->blocks / s->plan->heads];
+        s->sequence = &l->sequences[unit / l->blocks / s->plan->heads];
         s->state = h / l->group;
         clear_rows_of_weights(s, h, first, end_of(first, l->block, s->plan->n));
-        if (first < s->line->rows) {
+        if (first < s->sequence->rows) {
             ATTN_TRY(chunks_weigh_f64(s, h, block, scratch));
         }
     }
@@ -189,17 +198,17 @@ static attn_status weigh_blocks(struct band *s, size_t task, void *scratch) {
 
 static attn_status linear_run(const attn_plan *plan, const struct bindings *bindings, size_t phase,
                               size_t task, void *scratch, attn_error *error) {
-    struct band s = {.plan = plan,
-                     .bindings = bindings,
-                     .l = plan->linear,
-                     .kernels = attn_kernels(),
-                     .error = error};
+    struct state_tile s = {.plan = plan,
+                           .bindings = bindings,
+                           .l = plan->linear,
+                           .kernels = attn_kernels(),
+                           .error = error};
     const size_t segments = s.l->segments;
     if (phase == 0) {
         return check_task(&s, task);
     }
     if (phase > 2 * segments) {
-        return shares_task(&s, task, scratch);
+        return partial_gradients_task(&s, task, scratch);
     }
     if (phase > segments) {
         return segment_task(&s, 2 * segments - phase, task, true, scratch);
@@ -211,7 +220,7 @@ static attn_status linear_run(const attn_plan *plan, const struct bindings *bind
 
 /* The first phase checks numbers, and each of the others is a segment. The weights belong to the
  * first segment. Then each segment has a phase of the gradients, from the last to the first, and
- * the last phase adds their shares. */
+ * the last phase adds their partial gradients. */
 static size_t linear_phases(const attn_plan *plan) {
     const struct linear *l = plan->linear;
     return 1 + l->segments + (l->gradients.wanted ? l->segments + 1 : 0);

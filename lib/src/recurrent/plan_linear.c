@@ -1,7 +1,7 @@
 /*
- * plan_linear.c - plans linear attention: it checks the call, lists its lines, and checks what its
- * results and gradients need. plan_results.c gives results their shapes, and schedule_linear.c cuts
- * the call into tasks.
+ * plan_linear.c - plans linear attention: it checks the call, lists its sequences, and checks what
+ * its results and gradients need. plan_results.c gives results their shapes, and schedule_linear.c
+ * cuts the call into tasks.
  */
 #include "recurrent/plan_linear.h"
 
@@ -26,9 +26,9 @@ enum {
 
 /* Refuses what linear attention does not have. */
 static attn_status check_linear_options(const attn_options *o, attn_error *error) {
-    attn_options rest = *o;
-    rest.decay = NULL; /* the rules of attention about it are others */
-    ATTN_TRY(check_options(&rest, error));
+    attn_options others = *o;
+    others.decay = NULL; /* the rules of attention about it are others */
+    ATTN_TRY(check_options(&others, error));
     return check_lacks(o, CHECK_LINEAR, error);
 }
 
@@ -86,10 +86,10 @@ static attn_status find_packed_heads(const attn_linear *call, const attn_options
     }
     ATTN_TRY(check_rows(call->q, "Q", 2, MOST_AXES + 2, 2, error));
     ATTN_TRY(check_rows(call->k, "K", 2, MOST_AXES + 2, 2, error));
-    const size_t wide = call->q->shape[call->q->rank - 1],
+    const size_t q_columns = call->q->shape[call->q->rank - 1],
                  columns = call->k->shape[call->k->rank - 1];
-    ATTN_TRY(check_columns("Q", wide, q, "heads", error));
-    const size_t d = wide / q, k = columns / d;
+    ATTN_TRY(check_columns("Q", q_columns, q, "heads", error));
+    const size_t d = q_columns / q, k = columns / d;
     if (columns % d != 0 || k == 0 || (kv % k != 0 && k % kv != 0)) {
         return attn_fail(error, ATTN_SHAPE_MISMATCH, "K",
                          "K has %zu column%s, not %zu: with %zu for each head as in Q, it has "
@@ -376,25 +376,26 @@ static attn_status resolve_past(attn_plan *plan, bool sequences, attn_error *err
     char got[SHAPE_TEXT], text[SHAPE_TEXT];
     attn_tensor right = {.rank = rank};
     memcpy(right.shape, shape, (size_t)rank * sizeof *shape);
-    const bool turned = last[0] == l->d_v && last[1] == l->d && l->d != l->d_v;
+    const bool transposed = last[0] == l->d_v && last[1] == l->d && l->d != l->d_v;
     return attn_fail(error, ATTN_SHAPE_MISMATCH, "past_state",
                      "past_state has the shape %s, not %s: a state has a row for each column of K "
                      "and a column for each column of V%s",
                      shape_text(t, got), shape_text(&right, text),
-                     turned ? "; its last two axes are exchanged" : "");
+                     transposed ? "; its last two axes are exchanged" : "");
 }
 
-/* ------------------------------------------------------------------------------------ the lines */
+/* -------------------------------------------------------------------------------- the sequences */
 
 /* Lists sequences whose rows are those of Q. */
-static attn_status list_sequences(attn_plan *plan, const attn_sequences *s, attn_error *error) {
+static attn_status list_packed(attn_plan *plan, const attn_sequences *s, attn_error *error) {
     struct linear *l = plan->linear;
     l->starts = plan_alloc(plan, s->count + 1, sizeof *l->starts);
     if (l->starts == NULL) {
         return attn_no_memory(error);
     }
     for (size_t i = 0; i < s->count; i++) {
-        l->lines[i] = (struct line){.item = i, .first = l->starts[i], .rows = s->queries[i]};
+        l->sequences[i] =
+            (struct linear_sequence){.item = i, .first = l->starts[i], .rows = s->queries[i]};
         l->starts[i + 1] = l->starts[i] + s->queries[i];
     }
     return ATTN_OK;
@@ -408,13 +409,14 @@ static attn_status list_items(attn_plan *plan, const attn_options *o, attn_error
     }
     for (size_t b = 0; b < plan->batch; b++) {
         l->item_rows[b] = o->lengths_count != 0 ? o->lengths[b] : plan->n;
-        l->lines[b] = (struct line){.item = b, .rows = l->item_rows[b]};
+        l->sequences[b] = (struct linear_sequence){.item = b, .rows = l->item_rows[b]};
     }
     return ATTN_OK;
 }
 
-/* Checks the lengths of the lines. */
-static attn_status check_lines(const attn_plan *plan, const attn_options *o, attn_error *error) {
+/* Checks the lengths of the sequences. */
+static attn_status check_lengths_of_sequences(const attn_plan *plan, const attn_options *o,
+                                              attn_error *error) {
     const attn_sequences *s = o->sequences;
     if (s == NULL) {
         return check_lengths(plan, o, plan->n, "positions", error);
@@ -432,15 +434,15 @@ static attn_status check_lines(const attn_plan *plan, const attn_options *o, att
     return ATTN_OK;
 }
 
-static attn_status list_lines(attn_plan *plan, const attn_options *o, attn_error *error) {
+static attn_status list_sequences(attn_plan *plan, const attn_options *o, attn_error *error) {
     struct linear *l = plan->linear;
-    ATTN_TRY(check_lines(plan, o, error));
+    ATTN_TRY(check_lengths_of_sequences(plan, o, error));
     l->count = o->sequences != NULL ? o->sequences->count : plan->batch;
-    l->lines = plan_alloc(plan, l->count, sizeof *l->lines);
-    if (l->lines == NULL) {
+    l->sequences = plan_alloc(plan, l->count, sizeof *l->sequences);
+    if (l->sequences == NULL) {
         return attn_no_memory(error);
     }
-    return o->sequences != NULL ? list_sequences(plan, o->sequences, error)
+    return o->sequences != NULL ? list_packed(plan, o->sequences, error)
                                 : list_items(plan, o, error);
 }
 
@@ -549,11 +551,11 @@ static attn_status plan_call(attn_plan *plan, const attn_options *o, attn_error 
     ATTN_TRY(check_linear_options(o, error));
     ATTN_TRY(check_update(l, o, error));
     ATTN_TRY(plan_rows(plan, o, error));
-    l->sequences = sequences;
+    l->packed_sequences = sequences;
     ATTN_TRY(check_norm_epsilon(o, l->given.normalize_qk ? NULL : "normalize_QK",
                                 &plan->norm_epsilon, error));
     ATTN_TRY(plan_scale(plan, o, error));
-    ATTN_TRY(list_lines(plan, o, error));
+    ATTN_TRY(list_sequences(plan, o, error));
     ATTN_TRY(resolve_gates(plan, o->decay, "decay", true, &l->decay, error));
     ATTN_TRY(resolve_gates(plan, l->given.beta, "beta", false, &l->beta, error));
     ATTN_TRY(resolve_past(plan, sequences, error));

@@ -21,13 +21,13 @@ enum {
     SEGMENT_WORK = 1 << 28,
     /* A chunk that costs more is computed position by position. */
     LONGEST_CHUNK = 1 << 29,
-    /* Bands of states that are enough for the threads of most machines. Each band computes the
-     * products of its keys again, so more of them cost more. A band that is made only for threads
-     * has at least BAND_COLUMNS columns and BAND_WORK multiply-adds. */
+    /* Tiles of states that are enough for the threads of most machines. Each tile computes the
+     * products of its keys again, so more of them cost more. A tile that is made only for threads
+     * has at least TILE_COLUMNS columns and TILE_WORK multiply-adds. */
     ENOUGH_TASKS = 8,
-    BAND_COLUMNS = 32,
-    BAND_WORK = 1 << 20,
-    /* The most numbers of a band of a state, and of the rows of K of a chunk. A band of shorter
+    TILE_COLUMNS = 32,
+    TILE_WORK = 1 << 20,
+    /* The most numbers of a tile of a state, and of the rows of K of a chunk. A tile of shorter
      * rows of K has no more columns than if they had LEAST_D numbers. */
     STATE_NUMBERS = 1 << 16,
     LEAST_D = 64,
@@ -35,19 +35,20 @@ enum {
     /* The most weights of a block, unless LEAST_ROWS rows have more. */
     BLOCK_NUMBERS = 1 << 18,
     LEAST_ROWS = 16, /* of a chunk, and of a block; others are a multiple of it */
-    /* The numbers of a strip of a state, its columns, and the numbers of all states of a span. */
-    STRIP_NUMBERS = 1 << 12,
-    STRIP_COLUMNS = 8,
-    MOST_STRIP_COLUMNS = 64,
-    SPAN_NUMBERS = 1 << 17,
-    MOST_SPAN = 16
+    /* Gradients: the numbers of a state in the columns that are computed at a time, these columns,
+     * and the numbers of all states of an interval. */
+    GRADIENT_NUMBERS = 1 << 12,
+    LEAST_GRADIENT_COLUMNS = 8,
+    MOST_GRADIENT_COLUMNS = 64,
+    INTERVAL_NUMBERS = 1 << 17,
+    MOST_INTERVAL = 16
 };
 
-/* The cost of the gradients of one position of a band of `columns` columns, see cost.c. */
-static double cost_of_going_back(const struct linear *l, double columns) {
+/* The cost of the gradients of one position of a tile of `columns` columns, see cost.c. */
+static double cost_of_backward(const struct linear *l, double columns) {
     enum {
         BACK = 60,        /* one number of a state */
-        NARROW = 16,      /* a row of fewer numbers takes as long */
+        LEAST_ROW = 16,   /* a row of fewer numbers takes as long */
         BACK_STEP = 8000, /* one position */
         BACK_HEAD = 2500, /* one of its query heads */
         BACK_ROW = 500    /* one number of its row of Q */
@@ -55,18 +56,18 @@ static double cost_of_going_back(const struct linear *l, double columns) {
     if (!l->gradients.wanted) {
         return 0;
     }
-    const double strips = ceil(columns / (double)l->gradients.strip);
+    const double parts = ceil(columns / (double)l->gradients.columns);
     const double passes = 1 + 0.5 * (double)l->group + l->decay.given + l->corrects;
     const double heads = (double)l->group * (BACK_HEAD + BACK_ROW * (double)l->d);
-    return strips * (BACK_STEP + heads) +
-           BACK * passes * (double)l->d * fmax(columns, NARROW * strips);
+    return parts * (BACK_STEP + heads) +
+           BACK * passes * (double)l->d * fmax(columns, LEAST_ROW * parts);
 }
 
-/* The cost of one position of a band of `columns` columns. */
+/* The cost of one position of a tile of `columns` columns. */
 static double cost_of_position(const attn_plan *plan, double columns) {
     enum {
         PASS = 10,         /* one number of a state in double, read and written */
-        NARROW = 16,       /* a row of fewer numbers takes as long */
+        LEAST_ROW = 16,    /* a row of fewer numbers takes as long */
         KEEP = 200,        /* writing a number of a state to a result */
         STEP = 6000,       /* one position */
         READ_HEAD = 1500,  /* one more query head that reads the state, or a correction */
@@ -80,28 +81,28 @@ static double cost_of_position(const attn_plan *plan, double columns) {
         COLUMN = 300       /* the gates of one column of K, for each row that they decay */
     };
     const struct linear *l = plan->linear;
-    const double d = (double)l->d, group = (double)l->group, wide = linear_is_wide(plan),
-                 back = cost_of_going_back(l, columns);
+    const double d = (double)l->d, group = (double)l->group, in_double = linear_in_double(plan),
+                 back = cost_of_backward(l, columns);
     if (l->chunk == 0) {
         const double passes = 2 + l->decay.given;
         const double kept = plan_wants(plan, ATTN_WANT(STATES)) ? KEEP * columns : 0;
         const double read = READ_HEAD + d * (columns < FEW_COLUMNS ? READ_FEW : PASS * columns);
-        return back + STEP + d * (fmax(columns, NARROW) * passes * PASS + kept) +
+        return back + STEP + d * (fmax(columns, LEAST_ROW) * passes * PASS + kept) +
                (group - 1 + l->corrects) * read;
     }
     const double c = (double)l->chunk, numbers = d * columns;
     const double products =
         numbers * (1 + group + l->corrects) + (0.6 + 0.6 * l->corrects) * c * (d + columns) * group;
     const double by_column = l->by_column ? COLUMN * d * (group + l->corrects) : 0;
-    return back + (1 + wide) * (1.5 * products + FOLD * numbers / c) + by_column + CHUNK_STEP +
+    return back + (1 + in_double) * (1.5 * products + FOLD * numbers / c) + by_column + CHUNK_STEP +
            group * CHUNK_HEAD + ROW * (d + columns) + (l->corrects ? c * SOLVE : 0);
 }
 
-/* The positions of all lines. */
+/* The positions of all sequences. */
 static double all_positions(const struct linear *l) {
     double rows = 0;
     for (size_t i = 0; i < l->count; i++) {
-        rows += (double)l->lines[i].rows;
+        rows += (double)l->sequences[i].rows;
     }
     return rows;
 }
@@ -111,13 +112,13 @@ static size_t multiple_of_rows(size_t rows) {
     return size_max(1, rows / LEAST_ROWS) * LEAST_ROWS;
 }
 
-/* Chooses how many positions are computed together, and the bands of a state. No strip is wider
- * than a band. */
+/* Chooses how many positions are computed together, and the tiles of a state. Gradients
+ * do not take more columns at a time than a tile has. */
 static void choose_chunk(attn_plan *plan) {
     struct linear *l = plan->linear;
-    const size_t longest = l->count > 0 ? l->lines[0].rows : 0;
+    const size_t longest = l->count > 0 ? l->sequences[0].rows : 0;
     const double work = all_positions(l) * (double)(l->d * l->d_v) * (double)plan->heads;
-    l->columns = size_min(l->d_v, size_max(BAND_COLUMNS, STATE_NUMBERS / size_max(LEAST_D, l->d)));
+    l->columns = size_min(l->d_v, size_max(TILE_COLUMNS, STATE_NUMBERS / size_max(LEAST_D, l->d)));
     const bool exact = work <= FEW_NUMBERS || plan_wants(plan, ATTN_WANT(STATES));
     if (longest >= LINEAR_FEW_POSITIONS && !exact) {
         l->chunk = multiple_of_rows(size_min(32, CHUNK_NUMBERS / l->d));
@@ -127,40 +128,40 @@ static void choose_chunk(attn_plan *plan) {
         l->chunk = 0; /* very many query heads read each state */
     }
     const double position = cost_of_position(plan, (double)l->d_v);
-    const size_t worth = (size_t)fmin(1 + (double)longest * position / BAND_WORK, ENOUGH_TASKS);
-    const size_t bands = size_min(size_min(enough, worth), ceil_div(l->d_v, BAND_COLUMNS));
-    const size_t columns = ceil_div(ceil_div(l->d_v, bands), BAND_COLUMNS) * BAND_COLUMNS;
+    const size_t worth = (size_t)fmin(1 + (double)longest * position / TILE_WORK, ENOUGH_TASKS);
+    const size_t tiles = size_min(size_min(enough, worth), ceil_div(l->d_v, TILE_COLUMNS));
+    const size_t columns = ceil_div(ceil_div(l->d_v, tiles), TILE_COLUMNS) * TILE_COLUMNS;
     l->columns = size_min(l->columns, size_min(l->d_v, columns));
-    l->bands = ceil_div(l->d_v, l->columns);
-    l->gradients.strip = size_min(l->gradients.strip, l->columns);
+    l->tiles = ceil_div(l->d_v, l->columns);
+    l->gradients.columns = size_min(l->gradients.columns, l->columns);
 }
 
-/* Chooses the strips of gradients, and the positions whose states are kept together: a power of
+/* Chooses the columns of gradients, and the positions whose states are kept together: a power of
  * two, so that segments are whole chunks. */
-static void choose_spans(struct linear *l) {
+static void choose_intervals(struct linear *l) {
     struct linear_gradients *g = &l->gradients;
-    const size_t fit = size_max(STRIP_COLUMNS, STRIP_NUMBERS / size_max(1, l->d));
-    g->strip = size_max(1, size_min(l->d_v, size_min(fit, MOST_STRIP_COLUMNS)));
-    g->span = MOST_SPAN;
-    while (g->span > 1 && g->span * l->d * g->strip > SPAN_NUMBERS) {
-        g->span /= 2;
+    const size_t fit = size_max(LEAST_GRADIENT_COLUMNS, GRADIENT_NUMBERS / size_max(1, l->d));
+    g->columns = size_max(1, size_min(l->d_v, size_min(fit, MOST_GRADIENT_COLUMNS)));
+    g->interval = MOST_INTERVAL;
+    while (g->interval > 1 && g->interval * l->d * g->columns > INTERVAL_NUMBERS) {
+        g->interval /= 2;
     }
-    g->spans = g->span;
+    g->checkpoints = g->interval;
 }
 
-/* Cuts the lines into segments, and the bands of states into tasks. */
+/* Cuts the sequences into segments, and the tiles of states into tasks. */
 static attn_status cut_segments(attn_plan *plan, attn_error *error) {
     struct linear *l = plan->linear;
     struct linear_gradients *g = &l->gradients;
     const double position = cost_of_position(plan, (double)l->columns);
-    const size_t longest = l->count > 0 ? l->lines[0].rows : 0, step = size_max(1, l->chunk);
-    /* The first band of a state that writes a row of `states` finds all of its memory new. */
+    const size_t longest = l->count > 0 ? l->sequences[0].rows : 0, step = size_max(1, l->chunk);
+    /* The first tile of a state that writes a row of `states` finds all of its memory new. */
     const bool kept = plan_wants(plan, ATTN_WANT(STATES));
     const double fit = SEGMENT_WORK / (kept ? cost_of_position(plan, (double)l->d_v) : position);
     l->rows = fit < (double)step ? step : (size_t)fmin(fit, 1e9) / step * step;
     if (g->wanted) {
-        l->rows = size_max(step, size_min(l->rows, g->span * g->spans));
-        g->spans = ceil_div(l->rows, g->span);
+        l->rows = size_max(step, size_min(l->rows, g->interval * g->checkpoints));
+        g->checkpoints = ceil_div(l->rows, g->interval);
     }
     l->segments = size_max(1, ceil_div(longest, l->rows));
     l->longer = plan_alloc(plan, l->segments, sizeof *l->longer);
@@ -170,13 +171,13 @@ static attn_status cut_segments(attn_plan *plan, attn_error *error) {
     l->longer[0] = l->count;
     size_t end = l->count;
     for (size_t s = 1; s < l->segments; s++) {
-        while (l->lines[end - 1].rows <= s * l->rows) {
+        while (l->sequences[end - 1].rows <= s * l->rows) {
             end--;
         }
         l->longer[s] = end;
     }
-    const double all = (double)l->count * (double)l->states * (double)l->bands;
-    const double cost = all_positions(l) * (double)(l->states * l->bands) * position;
+    const double all = (double)l->count * (double)l->states * (double)l->tiles;
+    const double cost = all_positions(l) * (double)(l->states * l->tiles) * position;
     const double average = cost / fmax(all, 1),
                  most = (double)size_min(longest, l->rows) * position;
     const double some = fmin(TASK_WORK / fmax(average, 1), SEGMENT_WORK / fmax(most, 1));
@@ -187,9 +188,9 @@ static attn_status cut_segments(attn_plan *plan, attn_error *error) {
 
 /* Cuts units, which cost `cost` together, into tasks, and adds their cost to that of the plan. */
 static struct partition cut_work(attn_plan *plan, size_t units, double cost) {
-    const struct partition cut = partition_units(units, cost);
-    plan->schedule.cost += cost + (double)cut.tasks * TASK_COST;
-    return cut;
+    const struct partition tasks = partition_units(units, cost);
+    plan->schedule.cost += cost + (double)tasks.tasks * TASK_COST;
+    return tasks;
 }
 
 /* Cuts the checks: the numbers of a position are decays and betas, and results to be cleared. */
@@ -244,23 +245,23 @@ static size_t place_doubles(size_t *all, size_t a, size_t b, size_t c) {
     return at;
 }
 
-/* Lays out the gradients of the states, and the shares. */
-static void place_shares(attn_plan *plan, size_t *all) {
+/* Lays out the gradients of the states, and the partial gradients. */
+static void place_partials(attn_plan *plan, size_t *all) {
     const struct linear *l = plan->linear;
     struct linear_gradients *g = &plan->linear->gradients;
     g->states = place_doubles(all, l->count * l->states, l->d, l->d_v);
-    g->shares[LINEAR_PAST] = g->states;
+    g->partials[LINEAR_PAST] = g->states;
     for (int i = 0; i < LINEAR_PAST; i++) {
         const struct gradient_rows of = linear_gradient_rows(plan, (enum linear_input)i);
-        const size_t rows = of.of_lines ? of.lines : plan->batch * plan->n;
-        g->shares[i] = plan_wants(plan, UINT64_C(1) << of.which)
-                           ? place_doubles(all, of.bands * of.owners, rows, of.width)
-                           : SIZE_MAX;
+        const size_t rows = of.per_sequence ? of.sequences : plan->batch * plan->n;
+        g->partials[i] = plan_wants(plan, UINT64_C(1) << of.which)
+                             ? place_doubles(all, of.tiles * of.owners, rows, of.width)
+                             : SIZE_MAX;
     }
 }
 
-/* Lays out the workspace, and the scratch. The workspace keeps the states of lines that have more
- * than one segment: the last ones, or those after each segment if they go back to it. */
+/* Lays out the workspace, and the scratch. The workspace keeps the states of sequences that have
+ * more than one segment: the last ones, or those after each segment if they go back to it. */
 static attn_status lay_out(attn_plan *plan, attn_error *error) {
     const struct linear *l = plan->linear;
     const struct attn_kernels *k = attn_kernels();
@@ -274,23 +275,23 @@ static attn_status lay_out(attn_plan *plan, attn_error *error) {
         place_doubles(&doubles, l->longer[1] * l->states * times, l->d, l->d_v);
     }
     if (l->gradients.wanted) {
-        place_shares(plan, &doubles);
+        place_partials(plan, &doubles);
     }
     if (!size_mul(doubles, sizeof(double), &s->workspace.bytes)) {
         return attn_too_large(error);
     }
     s->scratch.bytes = linear_rows_numbers(l) * sizeof(double);
     if (l->gradients.wanted) {
-        const size_t numbers = size_max(linear_back_numbers(l), linear_sum_numbers(l));
+        const size_t numbers = size_max(linear_backward_numbers(l), linear_sum_numbers(l));
         s->scratch.bytes = size_max(s->scratch.bytes, numbers * sizeof(double));
     }
     if (chunk_rows(l) > 0) {
         const size_t f32 = k->panel_f32 > 0 ? k->panel_f32 : CHUNK_PANEL,
                      f64 = k->panel_f64 > 0 ? k->panel_f64 : CHUNK_PANEL;
         /* Any call may need chunks in double, see chunks_run_f32(). */
-        const size_t narrow = chunk_map(l, sizeof(float), f32).bytes,
-                     wide = chunk_map(l, sizeof(double), f64).bytes;
-        s->scratch.bytes = size_max(s->scratch.bytes, size_max(narrow, wide));
+        const size_t in_float = chunk_map(l, sizeof(float), f32).bytes,
+                     in_double = chunk_map(l, sizeof(double), f64).bytes;
+        s->scratch.bytes = size_max(s->scratch.bytes, size_max(in_float, in_double));
     }
     return ATTN_OK;
 }
@@ -310,8 +311,8 @@ static struct gradient_rows rows_of_matrix(const attn_plan *plan, enum linear_in
                                   .width = input == LINEAR_V ? l->d_v : l->d,
                                   .stride = {o->batch, strides[input], o->ld},
                                   .owners = input == LINEAR_Q ? plan->heads : l->states,
-                                  .bands = input == LINEAR_V ? 1 : l->bands,
-                                  .lines = plan->batch};
+                                  .tiles = input == LINEAR_V ? 1 : l->tiles,
+                                  .sequences = plan->batch};
 }
 
 struct gradient_rows linear_gradient_rows(const attn_plan *plan, enum linear_input input) {
@@ -328,9 +329,9 @@ struct gradient_rows linear_gradient_rows(const attn_plan *plan, enum linear_inp
                                       .width = l->d_v,
                                       .stride = {l->past_item, l->d * l->d_v, l->d_v},
                                       .owners = l->states,
-                                      .bands = 1,
-                                      .of_lines = true,
-                                      .lines = l->count};
+                                      .tiles = 1,
+                                      .per_sequence = true,
+                                      .sequences = l->count};
     } else {
         const bool broadcast = gates->stride[2] == 0, decay = input == LINEAR_DECAY;
         rows =
@@ -343,37 +344,38 @@ struct gradient_rows linear_gradient_rows(const attn_plan *plan, enum linear_inp
                                                                     : 1,
                                    .stride = {gates->stride[0], gates->stride[1], gates->stride[2]},
                                    .owners = l->states,
-                                   .bands = l->bands,
-                                   .of_lines = broadcast,
-                                   .lines = broadcast ? l->count : plan->batch};
+                                   .tiles = l->tiles,
+                                   .per_sequence = broadcast,
+                                   .sequences = broadcast ? l->count : plan->batch};
     }
-    rows.shares = (rows.items == 1 ? (double)rows.lines : 1) * (double)(rows.owners * rows.bands) /
-                  (double)rows.heads;
+    rows.partials = (rows.items == 1 ? (double)rows.sequences : 1) *
+                    (double)(rows.owners * rows.tiles) / (double)rows.heads;
     return rows;
 }
 
-/* Cuts the sums of the shares: each row of a gradient is the sum of those of heads and items. */
+/* Cuts the sums of the partial gradients: each row of a gradient is the sum of those of heads and
+ * items. */
 static void cut_sums(attn_plan *plan) {
     enum {
-        ROW = 1000,  /* one row of a gradient */
-        SHARE = 500, /* one of its shares */
-        SUMMED = 40  /* one number of a share */
+        ROW = 1000,    /* one row of a gradient */
+        PARTIAL = 500, /* one of its partial gradients */
+        SUMMED = 40    /* one number of a partial gradient */
     };
     struct linear_gradients *g = &plan->linear->gradients;
     for (int i = 0; i < LINEAR_INPUTS && g->wanted; i++) {
         const struct gradient_rows rows = linear_gradient_rows(plan, (enum linear_input)i);
         const size_t all = rows.items * rows.heads * rows.rows;
         const double cost =
-            (double)all * (ROW + rows.shares * (SHARE + SUMMED * (double)rows.width));
+            (double)all * (ROW + rows.partials * (PARTIAL + SUMMED * (double)rows.width));
         if (plan_wants(plan, UINT64_C(1) << rows.which)) {
             g->sums[i] = cut_work(plan, all, cost);
         }
     }
 }
 
-/* Orders lines by their lengths, the longest first. */
-static int compare_lines(const void *a_, const void *b_) {
-    const struct line *a = a_, *b = b_;
+/* Orders sequences by their lengths, the longest first. */
+static int compare_lengths(const void *a_, const void *b_) {
+    const struct linear_sequence *a = a_, *b = b_;
     return a->rows != b->rows ? (a->rows > b->rows ? -1 : 1)
                               : (a->item > b->item) - (a->item < b->item);
 }
@@ -381,8 +383,8 @@ static int compare_lines(const void *a_, const void *b_) {
 attn_status plan_schedule_linear(attn_plan *plan, bool lengths, attn_error *error) {
     struct linear *l = plan->linear;
     struct schedule *s = &plan->schedule;
-    qsort(l->lines, l->count, sizeof *l->lines, compare_lines);
-    choose_spans(l);
+    qsort(l->sequences, l->count, sizeof *l->sequences, compare_lengths);
+    choose_intervals(l);
     choose_chunk(plan);
     ATTN_TRY(cut_segments(plan, error));
     cut_checks(plan, lengths);
@@ -390,12 +392,12 @@ attn_status plan_schedule_linear(attn_plan *plan, bool lengths, attn_error *erro
     cut_sums(plan);
     ATTN_TRY(lay_out(plan, error));
     const double size = (double)attn_dtype_size(plan->dtype);
-    const double bands = (double)(l->states * l->bands),
+    const double tiles = (double)(l->states * l->tiles),
                  position = cost_of_position(plan, (double)l->columns);
     if (linear_runs(plan, 0) || l->gradients.wanted) {
-        s->cost += all_positions(l) * bands * position;
+        s->cost += all_positions(l) * tiles * position;
         s->cost += (double)l->count * (double)l->states *
-                   ((double)(l->d * l->d_v) * 40 + (double)l->bands * 10000);
+                   ((double)(l->d * l->d_v) * 40 + (double)l->tiles * 10000);
     }
     for (size_t segment = 0; segment < l->segments; segment++) {
         s->cost += (double)linear_segment_tasks(l, segment) *

@@ -6,7 +6,7 @@
 
 #include "recurrent/plan_linear.h"
 
-/* Cuts a plan of linear attention, whose lines are listed, into phases of tasks, lays out its
+/* Cuts a plan of linear attention, whose sequences are listed, into phases of tasks, lays out its
  * memory, and estimates its cost. With lengths, some results are to be cleared. */
 attn_status plan_schedule_linear(attn_plan *plan, bool lengths, attn_error *error);
 
@@ -14,12 +14,12 @@ attn_status plan_schedule_linear(attn_plan *plan, bool lengths, attn_error *erro
 struct gradient_rows {
     attn_result which;
     size_t items, heads, rows, width;
-    size_t stride[3]; /* from one item, head or row to the next */
-    size_t owners;    /* the query heads or states that have shares, of one line */
-    size_t bands;     /* shares of an owner */
-    bool of_lines;    /* each line has a share, and not each position */
-    size_t lines;     /* the lines, or the batch items, that have shares */
-    double shares;    /* of one row */
+    size_t stride[3];  /* from one item, head or row to the next */
+    size_t owners;     /* the query heads or states that have partial gradients, of one sequence */
+    size_t tiles;      /* partial gradients of an owner */
+    bool per_sequence; /* each sequence has a partial gradient, and not each position */
+    size_t sequences;  /* the sequences, or the batch items, that have partial gradients */
+    double partials;   /* of one row */
 };
 
 struct gradient_rows linear_gradient_rows(const attn_plan *plan, enum linear_input input);

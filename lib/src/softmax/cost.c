@@ -77,7 +77,7 @@ static double cost_of_score(const attn_plan *plan) {
     cost += plan_has(plan, INPUT_DECAY) ? DECAY : 0;
     cost += plan->options.softcap > 0 ? SOFTCAP : 0;
     cost += plan->options.rounding != NULL ? ROUNDING : 0;
-    if (plan->narrow.type != NULL) { /* scores that are a result are a product of their own */
+    if (plan->half.type != NULL) { /* scores that are a result are a product of their own */
         const bool raw = plan_wants(plan, ATTN_WANT(SCORES) | ATTN_WANT(STATISTICS));
         cost += 4 * ROUND + (raw ? plan->schedule.columns / 2 : 0);
         cost += ROUND_KEY * (double)plan->head[0].d / (double)size_min(plan->n, LEAST_ROWS);
@@ -112,13 +112,13 @@ static bool stay_in_cache(const attn_plan *plan) {
 static double cost_of_product(const attn_plan *plan) {
     const struct path *path = &plan->path;
     const struct tiling *t = &plan->tiling;
-    const double wide = plan->dtype == ATTN_FLOAT64 ? 2 : 1;
+    const double of_dtype = plan->dtype == ATTN_FLOAT64 ? 2 : 1;
     const double rows = (double)size_min(plan->n, t->rows);
-    const double read = stay_in_cache(plan) ? 0 : 4 * wide * READ / rows;
+    const double read = stay_in_cache(plan) ? 0 : 4 * of_dtype * READ / rows;
     if (path->long_rows) {
-        return wide * (plan->schedule.read_columns > 2048 ? 20 : 6) + read;
+        return of_dtype * (plan->schedule.read_columns > 2048 ? 20 : 6) + read;
     }
-    return wide * (path->without_blas ? 3.5 : 0.8) + read;
+    return of_dtype * (path->without_blas ? 3.5 : 0.8) + read;
 }
 
 static double tiles_of_row(const attn_plan *plan) {
@@ -225,7 +225,7 @@ double cost_of_merging(const attn_plan *plan) {
     const struct schedule *s = &plan->schedule;
     const double rows = (double)plan->batch * (double)plan->heads * (double)plan->n;
     const double each = (double)s->merge.parts * TOTAL + (double)s->merge.partial * MERGE;
-    return plan->path.cut ? rows * (ROW + (double)plan->tiling.splits * each) : 0;
+    return plan->path.splits_keys ? rows * (ROW + (double)plan->tiling.splits * each) : 0;
 }
 
 double cost_of_ranking(const attn_plan *plan) {
@@ -244,13 +244,14 @@ double cost_of_projecting(const struct projection *p, size_t rows, size_t column
     enum {
         WEIGHT = 24, /* reading a number of the weights from memory */
         WIDTH = 16,  /* columns that fill a vector; with fewer columns the next two costs count */
-        NARROW = 50, /* a number of one column; with WIDTH columns it costs 1 */
-        MOST = 320   /* the most that the numbers of one row cost together */
+        ONE_COLUMN = 50, /* a number of one column; with WIDTH columns it costs 1 */
+        MOST = 320       /* the most that the numbers of one row cost together */
     };
-    const double wide = (double)columns, each = columns >= WIDTH       ? wide
-                                                : wide * NARROW < MOST ? wide * NARROW
-                                                                       : MOST;
-    return (double)p->inner * ((double)rows * each + wide * WEIGHT);
+    const double numbers = (double)columns, each = columns >= WIDTH ? numbers
+                                                   : numbers * ONE_COLUMN < MOST
+                                                       ? numbers * ONE_COLUMN
+                                                       : MOST;
+    return (double)p->inner * ((double)rows * each + numbers * WEIGHT);
 }
 
 static double cost_of_projection(const struct projection *p) {
@@ -258,10 +259,10 @@ static double cost_of_projection(const struct projection *p) {
         return 0;
     }
     const double down = ceil((double)p->rows / (double)p->task_rows);
-    const double pieces = (double)size_max(p->count, p->across);
+    const double matrices = (double)size_max(p->count, p->across);
     const double steps = ceil((double)p->inner / (double)p->tile_inner);
     const double high = ceil((double)p->task_rows / (double)p->tile_rows);
-    return cost_of_projecting(p, p->rows, p->ld) + down * pieces * steps * high * PRODUCT +
+    return cost_of_projecting(p, p->rows, p->ld) + down * matrices * steps * high * PRODUCT +
            (double)p->rows * (double)p->ld * 100;
 }
 
@@ -293,7 +294,7 @@ static double cost_of_scores(const attn_plan *plan) {
     const double tiles = fmin(1, share + (double)g->tile_rows / (double)plan->m);
     return cost_of_packing(plan) + cost_of_moments(plan) + cost_of_visible(plan, share) +
            cost_of_merging(plan) + again * cost_of_attending(plan) + cost_of_ranking(plan) +
-           g->cost + (g->cost_of_pairs + rounding) * tiles +
+           g->cost + (g->dense_cost + rounding) * tiles +
            (g->wanted ? (double)s->scratch.bytes * FRESH : 0);
 }
 
@@ -313,9 +314,9 @@ double cost_of_plan(const attn_plan *plan) {
     return cost;
 }
 
-double cost_of_narrowing(const attn_plan *plan) {
-    return (double)plan->narrow.copies.numbers * (ROUND + sizeof(float) * FRESH) +
-           (double)plan->schedule.tasks[PHASE_NARROW] * TASK_COST;
+double cost_of_rounded_inputs(const attn_plan *plan) {
+    return (double)plan->half.copies.numbers * (ROUND + sizeof(float) * FRESH) +
+           (double)plan->schedule.tasks[PHASE_ROUND] * TASK_COST;
 }
 
 double cost_of_softmax(const attn_plan *plan) {

@@ -16,7 +16,7 @@ double cost_of_merging(const attn_plan *plan);
 double cost_of_ranking(const attn_plan *plan);
 double cost_of_projecting(const struct projection *p, size_t rows, size_t columns);
 double cost_of_plan(const attn_plan *plan);
-double cost_of_narrowing(const attn_plan *plan); /* PHASE_NARROW and its memory */
+double cost_of_rounded_inputs(const attn_plan *plan); /* PHASE_ROUND and its memory */
 double cost_of_softmax(const attn_plan *plan);
 
 #endif

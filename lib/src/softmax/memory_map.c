@@ -81,7 +81,7 @@ bool memory_map_workspace(attn_plan *plan) {
     const bool w_o = plan->project[PROJECT_OUT].count > 0,
                out = plan_wants(plan, ATTN_WANT(OUTPUT));
     const size_t heads_out = plan_makes_output(plan) && (w_o || !out) ? plan->out.batch : 0;
-    const size_t wide_out = w_o && out ? plan->out.batch : 0;
+    const size_t out_f64 = w_o && out ? plan->out.batch : 0;
     const bool row_bias = plan_wants(plan, ATTN_WANT(GRAD_BIAS)) && g->bias_numbers == 0;
     const bool grad_decay = plan_wants(plan, ATTN_WANT(GRAD_DECAY)),
                grad_heads = w_o && plan_has(plan, INPUT_GRAD_OUTPUT);
@@ -120,7 +120,7 @@ bool memory_map_scratch(attn_plan *plan, size_t d, size_t d_v) {
     struct scratch_map *map = &s->scratch;
     const size_t size = attn_dtype_size(plan->dtype), rows = t->scratch_rows;
     const bool whole = (path->materialized && !path->long_rows) || path->small;
-    const bool parts = path->adds_parts || (path->cut && !path->long_rows);
+    const bool parts = path->adds_parts || (path->splits_keys && !path->long_rows);
     const bool prepares =
         plan_prepares_queries(plan) || plan_prepares_keys(plan) || plan_has(plan, INPUT_B_V);
     const bool top_k = plan_wants_top_k(plan);
@@ -134,7 +134,7 @@ bool memory_map_scratch(attn_plan *plan, size_t d, size_t d_v) {
                          plan_wants(plan, ATTN_WANT(GRAD_V) | ATTN_WANT(GRAD_PAST_V))),
                column_bias = g->bias_numbers > 0 && g->bias.stride[2] == 0;
     bool fits = true;
-    s->wide_numbers = widest_small_row(plan, d);
+    s->small_row_numbers = widest_small_row(plan, d);
     ATTN_SCRATCH(RESERVE)
     return fits;
 }

@@ -31,25 +31,25 @@
     /* The outputs of heads, if W_O takes them. */                                                 \
     X(heads_out, real, size, plan->batch, heads_out)                                               \
     /* Q, K, V and the outputs of heads of a small call. */                                        \
-    X(wide_q, double, sizeof(double), path->small ? q : 0, 1)                                      \
-    X(wide_k, double, sizeof(double), path->small ? k : 0, 1)                                      \
-    X(wide_v, double, sizeof(double), path->small ? v : 0, 1)                                      \
-    X(wide_out, double, sizeof(double), path->small ? plan->batch : 0, wide_out)                   \
+    X(q_f64, double, sizeof(double), path->small ? q : 0, 1)                                       \
+    X(k_f64, double, sizeof(double), path->small ? k : 0, 1)                                       \
+    X(v_f64, double, sizeof(double), path->small ? v : 0, 1)                                       \
+    X(out_f64, double, sizeof(double), path->small ? plan->batch : 0, out_f64)                     \
     /* Statistics: scores and scaled scores that each task of PHASE_ATTEND saw, and parts of Q, K  \
      * and past_K. */                                                                              \
     X(moments, struct moments, sizeof(struct moments), statistics ? s->tasks[PHASE_ATTEND] : 0, 2) \
     X(input_moments, struct moments, sizeof(struct moments),                                       \
       s->moment_tasks[0] + s->moment_tasks[1] + s->moment_tasks[2], 1)                             \
-    /* Rows whose keys are cut: a partial result of each part, see partial.h; the largest logit    \
+    /* Rows whose keys are split: a partial result of each part, see partial.h; the largest logit  \
      * and 1 / sum, for PHASE_WEIGH; the sorted parts for top_k, which are struct entry. */        \
-    X(partials, double, sizeof(double), path->cut ? rows * t->splits : 0, s->merge.partial)        \
-    X(totals, double, sizeof(double), s->tasks[PHASE_WEIGH] > 0 ? rows : 0, 2)                     \
-    X(runs, void, 2 * size, rows * t->splits, s->rank.run)                                         \
+    X(partials, double, sizeof(double), path->splits_keys ? rows * t->splits : 0, s->merge.partial)\
+    X(softmax_totals, double, sizeof(double), s->tasks[PHASE_WEIGH] > 0 ? rows : 0, 2)             \
+    X(top_k_runs, void, 2 * size, rows * t->splits, s->rank.run)                                   \
     /* Gradients: the lse of each row, and what was lost when it was rounded; the sum of P dP over \
      * the keys, less grad_lse; and sums of the gradients of its logits, those for the slope of    \
      * ALiBi and those for a bias that is the same for all keys. */                                \
     X(lse, double, sizeof(double), g->wanted ? rows : 0, 2)                                        \
-    X(shift, double, sizeof(double), g->wanted ? rows : 0, 1)                                      \
+    X(delta, double, sizeof(double), g->wanted ? rows : 0, 1)                                      \
     X(slope_sums, double, sizeof(double), plan_wants(plan, ATTN_WANT(GRAD_ALIBI)) ? rows : 0, 1)   \
     X(bias_sums, double, sizeof(double), row_bias ? rows : 0, 1)                                   \
     /* The same for the decays, of each row and of each column. */                                 \
@@ -65,8 +65,8 @@
     X(grad_k, real, size, gradient_is_kept(plan, SUMS_K) ? plan->in.k.numbers : 0, 1)              \
     X(grad_v, real, size, gradient_is_kept(plan, SUMS_V) ? plan->in.v.numbers : 0, 1)              \
     X(grad_heads, real, size, grad_heads ? plan->batch : 0, plan->out.batch)                       \
-    X(raw_q, real, size, raw_is_kept(plan, INPUT_NORM_Q) ? plan->in.q.numbers : 0, 1)             \
-    X(raw_k, real, size, raw_is_kept(plan, INPUT_NORM_K) ? plan->in.k.numbers : 0, 1)             \
+    X(raw_q, real, size, raw_is_kept(plan, INPUT_NORM_Q) ? plan->in.q.numbers : 0, 1)              \
+    X(raw_k, real, size, raw_is_kept(plan, INPUT_NORM_K) ? plan->in.k.numbers : 0, 1)              \
     X(norm_q_sums, double, sizeof(double), norm_tasks(plan, PREPARE_QUERIES),                      \
       norm_numbers(plan, PREPARE_QUERIES))                                                         \
     X(norm_k_sums, double, sizeof(double), norm_tasks(plan, PREPARE_KEYS),                         \
@@ -75,35 +75,35 @@
 /* A scratch belongs to one task at a time. d and d_v are those of the widest heads. */
 #define ATTN_SCRATCH(X)                                                                            \
     /* Scores of a block, then its weights. */                                                     \
-    X(x, real, size, rows, t->ld)                                                                  \
+    X(scores, real, size, rows, t->ld)                                                             \
     /* The queries of a block that are multiplied by the root of the scale, see product.inc. */    \
-    X(scaled_q, real, size, plan->narrow.type != NULL ? rows : 0, d)                               \
+    X(scaled_q, real, size, plan->half.type != NULL ? rows : 0, d)                                 \
     /* One row, or one tile of it, between raw score and weight; and its logits if it is long. */  \
-    X(row, double, sizeof(double), size_max(whole ? plan->m : t->keys, g_keys), 1)                 \
+    X(row_f64, double, sizeof(double), size_max(whole ? plan->m : t->keys, g_keys), 1)             \
     X(logits, double, sizeof(double), path->long_rows ? t->keys : 0, 1)                            \
-    /* Partial results, see partial.h, unless the keys are cut. */                                 \
-    X(total, double, sizeof(double), path->cut ? 0 : rows, s->merge.partial)                       \
+    /* Partial results, see partial.h, unless the keys are split. */                               \
+    X(block_partials, double, sizeof(double), path->splits_keys ? 0 : rows, s->merge.partial)      \
     /* A row of a small call in double, and then a row of its result; the mean over heads. */      \
-    X(wide, double, sizeof(double), path->small ? s->wide_numbers + out_columns : 0, 1)            \
+    X(small_row, double, sizeof(double), path->small ? s->small_row_numbers + out_columns : 0, 1)  \
     X(mean, double, sizeof(double), path->small && plan->results.mean ? rows : 0, plan->m)         \
     /* Online softmax: the sum of each row and its largest logit so far, to which join_sink() may  \
      * add the sink; and the factor by which the output so far shrinks. */                         \
-    X(sum, double, sizeof(double), rows, 1)                                                        \
-    X(max, real, size, rows, 1)                                                                    \
-    X(factor, real, size, rows, 1)                                                                 \
-    /* The maxima to which the weights of each tile are relative; after shrink_tops() the factors  \
+    X(softmax_sum, double, sizeof(double), rows, 1)                                                \
+    X(softmax_max, real, size, rows, 1)                                                            \
+    X(rescale, real, size, rows, 1)                                                                \
+    /* The maxima to which the weights of each tile are relative; after shrink_tiles() the factors \
      * by which they shrink. */                                                                    \
-    X(top, real, size, path->keeps_tiles && !path->long_rows ? rows : 0, t->tiles)                 \
+    X(tile_max, real, size, path->keeps_tiles && !path->long_rows ? rows : 0, t->tiles)            \
     /* The output of a part of the keys. */                                                        \
-    X(part, real, size, parts ? rows : 0, d_v)                                                     \
+    X(part_out, real, size, parts ? rows : 0, d_v)                                                 \
     /* Packed keys of a tile (d, keys), or a tile of the weights of a projection. */               \
     X(tile, real, size, copied_tile(plan, d), 1)                                                   \
     /* top_k: the entries of a row. If rows are long: the entries in the run of each row so far,   \
      * the entries of each run that are used up, and the heap of runs. */                          \
-    X(order, void, sizeof(uint64_t), top_k && !path->long_rows ? 2 : 0, plan->results.top_k)       \
-    X(filled, size_t, sizeof(size_t), path->long_rows ? rows : 0, 1)                               \
-    X(used, uint32_t, sizeof(uint32_t), top_k && path->long_rows ? t->splits : 0, 1)               \
-    X(heap, uint32_t, sizeof(uint32_t), top_k && path->long_rows ? t->splits : 0, 1)               \
+    X(entries, void, sizeof(uint64_t), top_k && !path->long_rows ? 2 : 0, plan->results.top_k)     \
+    X(run_filled, size_t, sizeof(size_t), path->long_rows ? rows : 0, 1)                           \
+    X(run_used, uint32_t, sizeof(uint32_t), top_k && path->long_rows ? t->splits : 0, 1)           \
+    X(run_heap, uint32_t, sizeof(uint32_t), top_k && path->long_rows ? t->splits : 0, 1)           \
     /* The cos and sin of a row, and the row of a head that is prepared. */                        \
     X(rotated, double, sizeof(double), prepares ? 1 : 0, d + size_max(d, d_v))                     \
     /* Gradients: a tile of weights, and of gradients of scores; the queries of the tile and the   \
@@ -114,11 +114,11 @@
     X(g_weights, real, size, g_rows, g_ld)                                                         \
     X(g_scores, real, size, g_rows, g_ld)                                                          \
     X(g_q, real, size, g_rows, d)                                                                  \
-    X(g_q_turned, real, size, g_rows, d)                                                           \
+    X(g_q_transposed, real, size, g_rows, d)                                                       \
     X(g_out, real, size, g_rows, d_v)                                                              \
-    X(g_out_turned, real, size, g_rows, d_v)                                                       \
-    X(g_k_turned, real, size, g_ld, d)                                                             \
-    X(g_v_turned, real, size, g_ld, d_v)                                                           \
+    X(g_out_transposed, real, size, g_rows, d_v)                                                   \
+    X(g_k_transposed, real, size, g_ld, d)                                                         \
+    X(g_v_transposed, real, size, g_ld, d_v)                                                       \
     X(g_k, real, size, g_keys, packed_columns(plan, d))                                            \
     X(g_k_sums, real, size, grad_k ? g_ld : 0, d)                                                  \
     X(g_v_sums, real, size, grad_v ? g_ld : 0, d_v)                                                \

@@ -25,10 +25,10 @@ enum {
     TILE_ROWS = 96,
     TILE_KEYS = 256,
     /* The rows of a tile if a row has more numbers than this. */
-    WIDE = 4096,
-    WIDE_ROWS = 16,
+    LONG_ROW = 4096,
+    LONG_ROW_TILE = 16,
     /* The most columns of a head, so that a tile takes at most about 10 ms. */
-    MOST_WIDE = 16384,
+    MOST_HEAD_COLUMNS = 16384,
     /* The multiply-adds of a block of a product of projections, and the sides of blocks. */
     BLOCK_WORK = 1 << 26,
     LEAST_SIDE = 16,
@@ -159,10 +159,10 @@ attn_status plan_check_gradients(attn_plan *plan, const attn_options *o, attn_er
     }
     for (size_t h = 0; h < plan->heads; h++) {
         const size_t columns = size_max(plan->head[h].d, plan->head[h].d_v);
-        if (columns > MOST_WIDE) {
+        if (columns > MOST_HEAD_COLUMNS) {
             return attn_fail(error, ATTN_INVALID_ARGUMENT, "results",
-                             "gradients need heads of at most %d columns, not %zu", MOST_WIDE,
-                             columns);
+                             "gradients need heads of at most %d columns, not %zu",
+                             MOST_HEAD_COLUMNS, columns);
         }
     }
     for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
@@ -205,9 +205,9 @@ static size_t common_multiple(size_t a, size_t b) {
     return a / x * b;
 }
 
-/* Finds the units. Heads and batch items that share rows of Q, K or V are of one unit, and so are
+/* Finds the groups. Heads and batch items that share rows of Q, K or V are of one group, and so are
  * those that share a bias whose gradient is wanted. */
-static void choose_units(attn_plan *plan) {
+static void choose_groups(attn_plan *plan) {
     struct gradients *g = &plan->gradients;
     const bool adds = plan_wants(plan, ATTN_WANT(GRAD_BIAS));
     g->bias = plan->extra.count > 0 ? plan->extra.given.bias : plan->rules.bias;
@@ -222,20 +222,20 @@ static void choose_units(attn_plan *plan) {
         g->items = o->items == 1 ? plan->batch : g->items;
         g->heads = common_multiple(g->heads, heads_of_one(plan, o));
     }
-    g->units = plan->batch / g->items * (plan->heads / g->heads);
-    g->members = g->items * g->heads;
+    g->groups = plan->batch / g->items * (plan->heads / g->heads);
+    g->pairs = g->items * g->heads;
 }
 
-/* Returns the cost of some queries and some keys of a member. */
-static double cost_of_pair(const attn_plan *plan, double rows, double keys) {
+/* Returns the cost of some queries and some keys of a pair. */
+static double cost_of_rows_and_keys(const attn_plan *plan, double rows, double keys) {
     const struct gradients *g = &plan->gradients;
     const double tiles = ceil(rows / (double)g->tile_rows) * ceil(keys / (double)g->tile_keys);
-    const double wide = plan->dtype == ATTN_FLOAT64 ? 2 : 1;
+    const double of_dtype = plan->dtype == ATTN_FLOAT64 ? 2 : 1;
     const bool stick = plan->options.normalization == ATTN_STICK_BREAKING;
     const double score = (plan->path.plain ? SCORE : GENERAL_SCORE) +
                          (plan_has(plan, INPUT_DECAY) ? DECAY_SCORE : 0) +
                          (stick ? STICK_SCORE : 0);
-    return rows * keys * wide * (2.5 * plan->schedule.columns + score) + tiles * TILE;
+    return rows * keys * of_dtype * (2.5 * plan->schedule.columns + score) + tiles * TILE;
 }
 
 /* Returns into how many parts of at least `tile` things all of them are cut. */
@@ -244,24 +244,26 @@ static size_t parts_of(size_t all, size_t tile, double parts) {
     return parts < 1 ? 1 : parts > (double)most ? most : (size_t)parts;
 }
 
-/* Cuts keys into stripes and queries into blocks: so that there is work for many threads, as long
+/* Cuts keys and queries into blocks: so that there is work for many threads, as long
  * as tasks do not become short, and so that no task becomes long. */
-static void choose_stripes(attn_plan *plan) {
+static void choose_gradient_blocks(attn_plan *plan) {
     struct gradients *g = &plan->gradients;
-    const double all = cost_of_pair(plan, (double)plan->n, (double)plan->m);
+    const double all = cost_of_rows_and_keys(plan, (double)plan->n, (double)plan->m);
     const double least = ceil(sqrt(all / TASK_MOST)), most = sqrt(all / LEAST_WORK);
-    const double parts = fmax(least, fmin(most, (double)ceil_div(MANY, g->units)));
-    g->blocks = parts_of(plan->n, g->tile_rows, parts);
-    g->stripes = parts_of(plan->m, g->tile_keys, fmax(parts, all / TASK_MOST / (double)g->blocks));
-    g->blocks = parts_of(plan->n, g->tile_rows,
-                         fmax((double)g->blocks, ceil(all / TASK_MOST / (double)g->stripes)));
-    g->rows = ceil_div(ceil_div(plan->n, g->blocks), g->tile_rows) * g->tile_rows;
-    g->keys = ceil_div(ceil_div(plan->m, g->stripes), g->tile_keys) * g->tile_keys;
-    g->blocks = ceil_div(plan->n, g->rows);
-    g->stripes = ceil_div(plan->m, g->keys);
-    g->turns = size_max(g->blocks, g->stripes);
-    const double pair = cost_of_pair(plan, (double)g->rows, (double)g->keys);
-    g->together = parts_of(g->members, 1, LEAST_WORK / pair);
+    const double parts = fmax(least, fmin(most, (double)ceil_div(MANY, g->groups)));
+    g->query_blocks = parts_of(plan->n, g->tile_rows, parts);
+    g->key_blocks =
+        parts_of(plan->m, g->tile_keys, fmax(parts, all / TASK_MOST / (double)g->query_blocks));
+    g->query_blocks =
+        parts_of(plan->n, g->tile_rows,
+                 fmax((double)g->query_blocks, ceil(all / TASK_MOST / (double)g->key_blocks)));
+    g->rows = ceil_div(ceil_div(plan->n, g->query_blocks), g->tile_rows) * g->tile_rows;
+    g->keys = ceil_div(ceil_div(plan->m, g->key_blocks), g->tile_keys) * g->tile_keys;
+    g->query_blocks = ceil_div(plan->n, g->rows);
+    g->key_blocks = ceil_div(plan->m, g->keys);
+    g->rounds = size_max(g->query_blocks, g->key_blocks);
+    const double block = cost_of_rows_and_keys(plan, (double)g->rows, (double)g->keys);
+    g->pairs_per_task = parts_of(g->pairs, 1, LEAST_WORK / block);
 }
 
 /* Returns the numbers that begin as 0. */
@@ -283,8 +285,8 @@ static size_t sums_count(const attn_plan *plan, int which) {
 static struct blocks cut_blocks(size_t rows, size_t columns, double depth, double more) {
     const double side = fmax(LEAST_SIDE, fmin(sqrt(BLOCK_WORK / depth), MOST_SIDE));
     struct blocks b = {.rows = size_max(1, size_min(rows, (size_t)side))};
-    const double wide = fmin(BLOCK_WORK / depth / (double)b.rows, MOST_COLUMNS);
-    b.columns = size_min(columns, (size_t)fmax(side, wide));
+    const double most = fmin(BLOCK_WORK / depth / (double)b.rows, MOST_COLUMNS);
+    b.columns = size_min(columns, (size_t)fmax(side, most));
     b.across = ceil_div(columns, b.columns);
     const size_t units = ceil_div(rows, b.rows) * b.across;
     b.all = partition_units(units, (double)rows * (double)columns * depth + (double)units * more);
@@ -419,7 +421,7 @@ static void count_tasks(attn_plan *plan) {
     struct gradients *g = &plan->gradients;
     const struct partition *prepare = plan->schedule.prepare;
     size_t *tasks = g->tasks;
-    g->steps = ceil_div(g->members, g->together) * g->turns;
+    g->steps = ceil_div(g->pairs, g->pairs_per_task) * g->rounds;
     g->phases = GRADIENT_COUNT - 1 + g->steps;
     for (int i = 0; i < SUMS_COUNT; i++) {
         g->clears[i] = ceil_div(sums_count(plan, i), COPY_NUMBERS);
@@ -427,13 +429,13 @@ static void count_tasks(attn_plan *plan) {
     }
     tasks[GRADIENT_OUT] += projection_tasks(g, PROJECT_OUT);
     tasks[GRADIENT_START] = g->start.tasks;
-    tasks[GRADIENT_STEP] = g->units * g->stripes;
+    tasks[GRADIENT_STEP] = g->groups * g->key_blocks;
     for (int i = 0; i < PROJECT_INPUTS; i++) {
         tasks[GRADIENT_COPY] += g->copies[i].tasks;
         tasks[GRADIENT_PROJECT] += projection_tasks(g, i);
     }
-    g->prepares[0] = sums_count(plan, SUMS_Q) > 0 && plan_turns(plan, INPUT_NORM_Q);
-    g->prepares[1] = sums_count(plan, SUMS_K) > 0 && plan_turns(plan, INPUT_NORM_K);
+    g->prepares[0] = sums_count(plan, SUMS_Q) > 0 && plan_prepares_rows(plan, INPUT_NORM_Q);
+    g->prepares[1] = sums_count(plan, SUMS_K) > 0 && plan_prepares_rows(plan, INPUT_NORM_K);
     tasks[GRADIENT_PREPARE] = (g->prepares[0] ? prepare[PREPARE_QUERIES].tasks : 0) +
                               (g->prepares[1] ? prepare[PREPARE_KEYS].tasks : 0);
     for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
@@ -457,12 +459,12 @@ static void count_tasks(attn_plan *plan) {
     }
 }
 
-/* Cuts the queries that get their `shift` into tasks. Sticks need scores and dP of rows then. */
+/* Cuts the queries that get their `delta` into tasks. Sticks need scores and dP of rows then. */
 static void cut_start(attn_plan *plan) {
     struct gradients *g = &plan->gradients;
-    const double wide = plan->dtype == ATTN_FLOAT64 ? 2 : 1;
+    const double of_dtype = plan->dtype == ATTN_FLOAT64 ? 2 : 1;
     const double stick =
-        (double)plan->m * wide * (DOT * plan->schedule.columns + GENERAL_SCORE + STICK_SCORE);
+        (double)plan->m * of_dtype * (DOT * plan->schedule.columns + GENERAL_SCORE + STICK_SCORE);
     const double row = plan->schedule.columns * 20 + 2000 +
                        (plan_has(plan, INPUT_GRAD_WEIGHTS) ? cost_of_row(plan) : 0) +
                        (plan->options.normalization == ATTN_STICK_BREAKING ? stick : 0);
@@ -479,13 +481,13 @@ void plan_cut_gradients(attn_plan *plan, size_t d) {
     }
     g->tile_keys = size_max(64, size_min(TILE_KEYS, TILE_BYTES / (d * size) / 64 * 64));
     g->tile_keys = size_min(g->tile_keys, plan->m);
-    g->tile_rows = size_min(d > WIDE ? WIDE_ROWS : TILE_ROWS, plan->n);
+    g->tile_rows = size_min(d > LONG_ROW ? LONG_ROW_TILE : TILE_ROWS, plan->n);
     g->ld = ceil_div(g->tile_keys, panel) * panel;
-    choose_units(plan);
-    choose_stripes(plan);
+    choose_groups(plan);
+    choose_gradient_blocks(plan);
     cut_start(plan);
-    g->cost_of_pairs = (double)plan->batch * (double)plan->heads *
-                       cost_of_pair(plan, (double)plan->n, (double)plan->m);
+    g->dense_cost = (double)plan->batch * (double)plan->heads *
+                    cost_of_rows_and_keys(plan, (double)plan->n, (double)plan->m);
     cut_projections(plan);
     cut_copies(plan);
     count_tasks(plan);

@@ -12,8 +12,8 @@
 /* The phases of the gradients. All but GRADIENT_STEP are one phase. */
 enum gradient_phase {
     GRADIENT_OUT,     /* gradients of the heads' outputs, of W_O and of b_O; numbers are cleared */
-    GRADIENT_START,   /* `shift` of each query */
-    GRADIENT_STEP,    /* what pairs of stripes and blocks give to the gradients of Q, K and V */
+    GRADIENT_START,   /* `delta` of each query */
+    GRADIENT_STEP,    /* what blocks of queries and keys give to the gradients of Q, K and V */
     GRADIENT_COPY,    /* gradients of projected Q, K and V are copied to results */
     GRADIENT_PREPARE, /* rotary embedding and norms */
     GRADIENT_PROJECT, /* gradients of X, of the contexts and of their weights */
@@ -42,30 +42,30 @@ struct blocks {
 };
 
 /*
- * The gradients of a call. plan_gradients.c decides how they are cut. A unit is a set of heads and
- * batch items whose gradients add up somewhere: they share rows of Q, K or V, or a bias. Each of
- * these pairs is a member of its unit. The keys of a member are cut into stripes, and its queries
- * into blocks. A task computes what a stripe of one unit and a block give to all gradients. No two
- * tasks of a phase have the same block or the same stripe of a unit: in turn t, stripe s takes
- * block (s + t) mod turns. So tasks may add to the gradients without another copy of them, and the
- * order of the sums is fixed.
+ * The gradients of a call. plan_gradients.c decides how they are cut. A pair is a head of a batch
+ * item. A group has the pairs whose gradients add up somewhere: they share rows of Q, K or V, or a
+ * bias. The keys and the queries of a pair are cut into blocks. A task computes what a block of
+ * keys and a block of queries give to all gradients. No two tasks of a phase have the same block of
+ * keys or of queries of a group: in round r, block k of the keys takes block (k + r) mod rounds of
+ * the queries. So tasks may add to the gradients without another copy of them, and the order of
+ * the sums is fixed.
  */
 struct gradients {
     bool wanted;
     attn_upstream given;
-    size_t items, heads; /* of a unit */
-    size_t units, members;
-    size_t rows, keys;           /* of a block and of a stripe */
-    size_t blocks, stripes;      /* of a member */
-    size_t turns;                /* the larger of both */
-    size_t tile_rows, tile_keys; /* scores that are computed at once */
-    size_t ld;                   /* from one row of them to the next */
-    size_t together;             /* members of which a task takes its turn */
-    struct broadcast bias;       /* the given one */
-    size_t bias_keys;            /* the keys that have a bias */
-    struct partition start;      /* queries that get their `shift` */
-    size_t bias_numbers;         /* of its gradient, unless that is a sum over whole rows */
-    struct partition copies[3];  /* heads of projected Q, K and V whose gradients are results */
+    size_t items, heads;             /* of a group */
+    size_t groups, pairs;            /* all groups, and the pairs of each */
+    size_t rows, keys;               /* of a block of queries, and of one of keys */
+    size_t query_blocks, key_blocks; /* of a pair */
+    size_t rounds;                   /* the larger of both */
+    size_t tile_rows, tile_keys;     /* scores that are computed at once */
+    size_t ld;                       /* from one row of them to the next */
+    size_t pairs_per_task;           /* pairs whose blocks a task takes in a round */
+    struct broadcast bias;           /* the given one */
+    size_t bias_keys;                /* the keys that have a bias */
+    struct partition start;          /* queries that get their `delta` */
+    size_t bias_numbers;             /* of its gradient, unless that is a sum over whole rows */
+    struct partition copies[3];      /* heads of projected Q, K and V whose gradients are results */
     bool prepares[2];         /* have Q and K to be rotated back, or norms to be differentiated? */
     int input[PROJECT_COUNT]; /* the input of each projection: that of the first with the same */
     struct blocks inputs[PROJECT_COUNT];    /* of (rows, inner) */
@@ -76,7 +76,7 @@ struct gradients {
     size_t tasks[GRADIENT_COUNT];
     size_t clears[SUMS_COUNT];      /* tasks that clear numbers */
     size_t ends[ATTN_RESULT_COUNT]; /* tasks of GRADIENT_END */
-    double cost_of_pairs;           /* if every query sees every key */
+    double dense_cost;              /* of the blocks, if every query sees every key */
     double cost;                    /* of everything else */
 };
 

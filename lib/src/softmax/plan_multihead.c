@@ -77,10 +77,10 @@ static attn_status check_bias(const struct weight *w, attn_error *error) {
                : check_shape(b, w->bias_name, 1, (size_t[]){w->heads * w->columns}, error);
 }
 
-/* Adds the pieces of one weight, and binds them. Their results are the next columns of each row.
+/* Adds the matrices of one weight, and binds them. Their results are the next columns of each row.
  * An out_in weight in 3-D is one product, because it is also a 2-D weight, in which the rows of all
  * heads are below each other. */
-static void add_pieces(attn_plan *plan, struct projection *p, const struct weight *w) {
+static void add_matrices(attn_plan *plan, struct projection *p, const struct weight *w) {
     assert(w->tensor != NULL); /* read_weight() was called */
     const size_t count = w->stacked && !p->out_in ? w->heads : 1;
     const size_t cols = w->heads * w->columns / count; /* fits, as in the tensor */
@@ -91,14 +91,15 @@ static void add_pieces(attn_plan *plan, struct projection *p, const struct weigh
             (const char *)w->tensor->data + h * w->inner * cols * size;
         plan->bindings.weights[weights + 1] =
             w->bias == NULL ? NULL : (const char *)w->bias->data + h * cols * size;
-        p->pieces[p->count++] = (struct piece){.cols = cols, .column = p->ld, .weights = weights};
+        p->matrices[p->count++] =
+            (struct weight_matrix){.cols = cols, .column = p->ld, .weights = weights};
         p->ld += cols;
     }
 }
 
-/* Starts a projection. Its pieces are those from number `first` on. */
+/* Starts a projection. Its matrices are those from number `first` on. */
 static attn_status start_projection(attn_plan *plan, int which, const attn_tensor *x,
-                                    attn_layout layout, size_t first, size_t pieces,
+                                    attn_layout layout, size_t first, size_t matrices,
                                     attn_error *error) {
     static const char *const names[PROJECT_COUNT] = {"Q", "K", "V", "output"};
     struct projection *p = &plan->project[which];
@@ -108,8 +109,8 @@ static attn_status start_projection(attn_plan *plan, int which, const attn_tenso
     p->inner = x->shape[x->rank - 1];
     p->item_rows = x->shape[x->rank - 2];
     p->rows = p->item_rows * (x->rank == 3 ? x->shape[0] : 1); /* fits: x was checked */
-    p->pieces = plan_alloc(plan, pieces, sizeof *p->pieces);
-    if (p->pieces == NULL) {
+    p->matrices = plan_alloc(plan, matrices, sizeof *p->matrices);
+    if (p->matrices == NULL) {
         return attn_no_memory(error);
     }
     if (p->rows > BLAS_MAX_DIM) {
@@ -194,7 +195,7 @@ static attn_status plan_shared(attn_plan *plan, const attn_multihead *call, cons
         ATTN_TRY(check_columns("W_V", v->columns, plan->kv_heads, kv_name, error));
     }
     for (int i = 0; i < PROJECT_INPUTS; i++) {
-        add_pieces(plan, &plan->project[i], &w[i]);
+        add_matrices(plan, &plan->project[i], &w[i]);
     }
     const size_t d = plan->project[PROJECT_Q].ld / plan->heads;
     const size_t k_columns = plan->project[PROJECT_K].ld / plan->kv_heads;
@@ -244,14 +245,14 @@ static attn_status plan_per_head(attn_plan *plan, const attn_multihead *call, co
                                       .v = plan->project[PROJECT_V].ld,
                                       .out = plan->project[PROJECT_V].ld};
         for (int i = 0; i < PROJECT_INPUTS; i++) { /* fit: there are at most 65536 heads */
-            add_pieces(plan, &plan->project[i], &w[i]);
+            add_matrices(plan, &plan->project[i], &w[i]);
         }
     }
     plan->out.ld = plan->project[PROJECT_V].ld;
     return ATTN_OK;
 }
 
-/* Plans W_O, which is piece number `first`. */
+/* Plans W_O, which is matrix number `first`. */
 static attn_status plan_out_projection(attn_plan *plan, const attn_multihead *call, size_t first,
                                        attn_error *error) {
     if (call->w_o == NULL) {
@@ -265,7 +266,7 @@ static attn_status plan_out_projection(attn_plan *plan, const attn_multihead *ca
     struct projection *p = &plan->project[PROJECT_OUT];
     ATTN_TRY(start_projection(plan, PROJECT_OUT, call->x, call->layout, first, 1, error));
     p->inner = plan->out.ld;
-    add_pieces(plan, p, &w);
+    add_matrices(plan, p, &w);
     return ATTN_OK;
 }
 
@@ -309,9 +310,9 @@ static attn_status check_inputs(const attn_multihead *call, attn_error *error) {
     return ATTN_OK;
 }
 
-/* Returns the most pieces that a projection can have: one for each head that has weights of its
+/* Returns the most matrices that a projection can have: one for each head that has weights of its
  * own, or one for each head of a 3-D weight. */
-static size_t piece_count(const attn_multihead *call, const attn_tensor *w) {
+static size_t matrix_count(const attn_multihead *call, const attn_tensor *w) {
     return call->per_head ? call->count : (w != NULL && w->rank == 3 ? w->shape[0] : 1);
 }
 
@@ -375,20 +376,20 @@ static attn_status plan_projections(attn_plan *plan, const attn_multihead *call,
     const attn_tensor *x = call->x, *c = input_of(call, PROJECT_K, &ignored);
     const attn_projection *first = &call->projections[0];
     const attn_tensor *const w[] = {first->w_q, first->w_k, first->w_v};
-    size_t pieces = 0;
+    size_t matrices = 0;
     plan->form.per_head = call->per_head;
     plan->call = *call;
     for (int i = 0; i < PROJECT_INPUTS; i++) {
-        ATTN_TRY(plan_check_heads(plan, piece_count(call, w[i]), error));
+        ATTN_TRY(plan_check_heads(plan, matrix_count(call, w[i]), error));
     }
     for (int i = 0; i < PROJECT_INPUTS; i++) {
         const attn_tensor *in = input_of(call, i, &ignored);
-        const size_t count = piece_count(call, w[i]);
-        ATTN_TRY(start_projection(plan, i, in, call->layout, pieces, count, error));
+        const size_t count = matrix_count(call, w[i]);
+        ATTN_TRY(start_projection(plan, i, in, call->layout, matrices, count, error));
         plan_bind_input(plan, INPUT_X + i, in->data);
-        pieces += count;
+        matrices += count;
     }
-    ATTN_TRY(plan_new_weights(plan, 2 * (pieces + 1), error));
+    ATTN_TRY(plan_new_weights(plan, 2 * (matrices + 1), error));
     plan->dtype = x->dtype;
     plan->form.projected = true;
     plan->form.axis_count = x->rank == 3;
@@ -421,7 +422,7 @@ static attn_status plan_projections(attn_plan *plan, const attn_multihead *call,
     if (!size_mul(plan->n, plan->out.ld, &plan->out.batch)) {
         return attn_too_large(error);
     }
-    ATTN_TRY(plan_out_projection(plan, call, pieces, error));
+    ATTN_TRY(plan_out_projection(plan, call, matrices, error));
     return plan_finish(plan, o, error);
 }
 

@@ -19,7 +19,7 @@ enum {
 
 /* One matrix of weights: columns [column, column + cols) of the result are X W + b. W is number
  * `weights` of those that are bound, and b the next one. */
-struct piece {
+struct weight_matrix {
     size_t cols, column, weights;
 };
 
@@ -27,12 +27,12 @@ struct piece {
  * result is (rows, ld). */
 struct projection {
     size_t rows, inner, ld;
-    bool out_in;          /* W is (cols, inner); otherwise it is (inner, cols) */
-    size_t panel;         /* W is in panels of so many columns and of all its rows; 0: it is not */
-    struct piece *pieces; /* in the order of their columns */
-    size_t count;         /* pieces that there are */
-    size_t weights;       /* the first of those that are bound */
-    const char *name;     /* name of the result in messages */
+    bool out_in;  /* W is (cols, inner); otherwise it is (inner, cols) */
+    size_t panel; /* W is in panels of so many columns and of all its rows; 0: it is not */
+    struct weight_matrix *matrices; /* in the order of their columns */
+    size_t count;                   /* matrices that there are */
+    size_t weights;                 /* the first of those that are bound */
+    const char *name;               /* name of the result in messages */
     /* A batch item has item_rows rows. In the result, `gap` rows for extra keys follow them. */
     size_t item_rows, gap;
     /* One task computes task_rows rows and task_columns columns of the result. */

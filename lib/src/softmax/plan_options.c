@@ -28,11 +28,11 @@
 #include "base/status.h"
 #include "base/tensor.h"
 #include "engine/visible.h"
-#include "narrow.h"
+#include "half.h"
 #include "plan_inputs.h"
 #include "plan_matrices.h"
 #include "plan_memory.h"
-#include "softmax/plan_narrow.h"
+#include "softmax/plan_half.h"
 #include "softmax/plan_rotary.h"
 
 enum {
@@ -42,16 +42,16 @@ enum {
 /* Reads a number for each head, unless none are given. */
 static attn_status read_numbers(const attn_plan *plan, const void *given, const char *name,
                                 double *out, attn_error *error) {
-    const struct narrow_type *type = plan->narrow.type;
+    const struct half_type *type = plan->half.type;
     for (size_t h = 0; given != NULL && h < plan->heads; h++) {
         out[h] = number_at(given, plan->dtype, h);
         if (!isfinite(out[h])) {
             return attn_fail(error, ATTN_INVALID_ARGUMENT, name, "%s must be finite", name);
         }
         const double exact = out[h];
-        out[h] = type == NULL ? exact : (double)narrow_number(type, (float)exact);
+        out[h] = type == NULL ? exact : (double)round_to_half(type, (float)exact);
         if (isinf(out[h])) {
-            return narrow_fail(type, name, exact, error);
+            return half_fail(type, name, exact, error);
         }
     }
     return ATTN_OK;

@@ -36,12 +36,13 @@ enum {
     SPLIT_QUERIES = 16,
 
     /* Rows of more numbers than this are not kept in a scratch. */
-    WIDE = 4096,
+    MOST_KEPT = 4096,
     /* The most queries of one task of long rows. */
     LONG_QUERIES = 16,
     /* The fewest keys of one part of a long row, unless they cost more than LONG_WORK. */
     LONG_KEYS = 8192,
-    /* A very long row is cut into this many parts, as long as they have at most LONG_MOST keys. */
+    /* A very long row is split into this many parts, as long as they have at most LONG_MOST
+     * keys. */
     LONG_PARTS = 256,
     /* The most keys of one part of a long row. */
     LONG_MOST = 65536,
@@ -76,11 +77,11 @@ enum {
     PANELS_BYTES = 1 << 17,
     /* The most columns of the values that are packed at once. */
     VALUE_COLUMNS = 512,
-    /* A packed tile of weights has PANELS_ROWS rows and NARROW columns. PANELS_ROWS is a multiple
-     * of PANEL_DEEP of every table, so prepacked weights give the same sums. NARROW is a multiple
-     * of every panel. */
+    /* A packed tile of weights has PANELS_ROWS rows and PANELS_COLUMNS columns. PANELS_ROWS is a
+     * multiple of PANEL_DEEP of every table, so prepacked weights give the same sums.
+     * PANELS_COLUMNS is a multiple of every panel. */
     PANELS_ROWS = 256,
-    NARROW = 64,
+    PANELS_COLUMNS = 64,
 };
 
 /*
@@ -119,7 +120,7 @@ bool plan_is_small(const attn_plan *plan) {
     for (size_t h = 0; h < plan->heads; h++) {
         columns += (double)plan->head[h].d + (double)plan->head[h].d_v;
     }
-    return plan->narrow.type == NULL && pairs * (double)plan->heads <= SMALL_SCORES &&
+    return plan->half.type == NULL && pairs * (double)plan->heads <= SMALL_SCORES &&
            pairs * columns <= SMALL_WORK && all_projections(plan) <= SMALL_WORK;
 }
 
@@ -136,7 +137,7 @@ enum {
  * if the rows of the weights are a page apart or more. If they are nearer, and below both limits,
  * it is 0.8 to 0.95 times as fast. */
 static bool packs_weights(const struct projection *p, size_t size) {
-    const size_t apart = p->pieces[0].cols * size;
+    const size_t apart = p->matrices[0].cols * size;
     return p->out_in || p->rows > SPARSE || (p->rows > 1 && apart >= PAGE_BYTES) ||
            (double)p->rows * (double)apart > SPARSE_BYTES;
 }
@@ -147,8 +148,8 @@ static bool packs_weights(const struct projection *p, size_t size) {
  * A tile of weights that is packed in panels stays in an L2 cache while up to TALL rows pass over
  * it.
  *
- * With OpenBLAS's kernels for small products, a tile of NARROW columns of the weights stays in an
- * L1 cache while up to TALL rows pass over it, TILE_ROWS at a time. The tile is copied first,
+ * With OpenBLAS's kernels for small products, a tile of PANELS_COLUMNS columns of the weights stays
+ * in an L1 cache while up to TALL rows pass over it, TILE_ROWS at a time. The tile is copied first,
  * because rows of weights lie pages apart. For up to SPARSE rows the copy costs more than it saves.
  * Weights in the form out_in are copied as soon as their product, which is a transposed one, would
  * be too large for these kernels without a copy.
@@ -174,7 +175,7 @@ static size_t choose_projection(attn_plan *plan, int which) {
     }
     const bool panels = t->panel > 0, small = panels || blas_has_small();
     p->task_rows = size_min(p->rows, small ? TALL : SQUARE);
-    p->task_columns = small ? NARROW : SQUARE;
+    p->task_columns = small ? PANELS_COLUMNS : SQUARE;
     while (p->task_rows > 1 &&
            cost_of_projecting(p, p->task_rows, p->task_columns) > PROJECT_WORK) {
         p->task_rows = (p->task_rows + 1) / 2;
@@ -184,22 +185,23 @@ static size_t choose_projection(attn_plan *plan, int which) {
         p->task_columns /= 2;
     }
     if (!small && p->rows <= SPARSE) {
-        const size_t share = size_max(NARROW, p->ld / SHARES / NARROW * NARROW);
+        const size_t share =
+            size_max(PANELS_COLUMNS, p->ld / SHARES / PANELS_COLUMNS * PANELS_COLUMNS);
         p->task_columns = size_min(p->task_columns, share);
     }
     p->tile_columns = p->task_columns;
     p->tile_rows = p->task_rows;
     p->tile_inner = p->inner;
     if (panels && p->panel == 0) {
-        assert(NARROW % t->panel == 0);
+        assert(PANELS_COLUMNS % t->panel == 0);
         p->copies_tiles = packs_weights(p, size);
         p->tile_inner = PANELS_ROWS;
-        s->weight_numbers = (size_t)PANELS_ROWS * NARROW;
+        s->weight_numbers = (size_t)PANELS_ROWS * PANELS_COLUMNS;
     } else if (small && !panels) {
-        p->copies_tiles = p->rows > (p->out_in ? BLAS_SMALL_TRANSPOSED / NARROW : SPARSE);
+        p->copies_tiles = p->rows > (p->out_in ? BLAS_SMALL_TRANSPOSED / PANELS_COLUMNS : SPARSE);
         p->tile_rows = p->copies_tiles ? TILE_ROWS : p->task_rows;
-        p->tile_inner =
-            (p->copies_tiles ? TILE_BYTES / size : BLAS_SMALL_PRODUCT / p->task_rows) / NARROW;
+        p->tile_inner = (p->copies_tiles ? TILE_BYTES / size : BLAS_SMALL_PRODUCT / p->task_rows) /
+                        PANELS_COLUMNS;
         s->weight_numbers = p->copies_tiles ? TILE_BYTES / size : s->weight_numbers;
     }
     p->across = ceil_div(p->ld, p->task_columns);
@@ -216,11 +218,11 @@ static void choose_paths(attn_plan *plan, double head_cost) {
     struct path *path = &plan->path;
     const uint64_t weights = ATTN_WANT(WEIGHTS) | ATTN_WANT(ENTROPY) | ATTN_WANT(TOP_K_INDICES) |
                              ATTN_WANT(TOP_K_WEIGHTS);
-    const bool narrow = plan->narrow.type != NULL;
-    path->materialized = narrow || plan_wants(plan, STAGES_OF_ALL_KEYS) ||
-                         plan->options.normalization != ATTN_SOFTMAX;
+    const bool half = plan->half.type != NULL;
+    path->materialized =
+        half || plan_wants(plan, STAGES_OF_ALL_KEYS) || plan->options.normalization != ATTN_SOFTMAX;
     path->keeps_tiles =
-        !narrow && plan->options.normalization == ATTN_SOFTMAX && plan_wants(plan, weights);
+        !half && plan->options.normalization == ATTN_SOFTMAX && plan_wants(plan, weights);
     /* Each row must begin with a cache line, because a line that is stored in two parts is slow. */
     path->streams_weights = path->keeps_tiles && plan_wants(plan, ATTN_WANT(WEIGHTS)) &&
                             !plan->results.mean &&
@@ -239,9 +241,9 @@ static void choose_paths(attn_plan *plan, double head_cost) {
     }
     plan->tiling.panel = plan_panel(plan->dtype);
     path->without_blas =
-        !narrow && (plan->n <= ROW_QUERIES || (plan->n < PACK_QUERIES && head_cost <= ROW_WORK));
+        !half && (plan->n <= ROW_QUERIES || (plan->n < PACK_QUERIES && head_cost <= ROW_WORK));
     path->packs =
-        !narrow && !path->without_blas && plan->n * (plan->heads / plan->kv_heads) >= PACK_QUERIES;
+        !half && !path->without_blas && plan->n * (plan->heads / plan->kv_heads) >= PACK_QUERIES;
 }
 
 /* Cuts the keys of long rows into parts. With few queries each part is a task, so that there is
@@ -254,8 +256,8 @@ static void choose_splits(attn_plan *plan, size_t d) {
     const size_t fit = SPLIT_BYTES / (2 * d * attn_dtype_size(plan->dtype));
     /* float64 has enough digits for longer parts. A sum of its largest numbers does not overflow if
      * it is not merged from parts. */
-    const bool wide = plan->dtype == ATTN_FLOAT64;
-    const size_t part = few && (wide || fit < PART_KEYS) ? fit : PART_KEYS;
+    const bool float64 = plan->dtype == ATTN_FLOAT64;
+    const size_t part = few && (float64 || fit < PART_KEYS) ? fit : PART_KEYS;
     const bool parts = plan->m >= 2 * part;
     t->part_keys = size_max(t->keys, part / t->keys * t->keys);
     t->splits = 1;
@@ -272,7 +274,7 @@ static void choose_splits(attn_plan *plan, size_t d) {
         t->split_keys = share < (double)t->keys ? t->keys : (size_t)share / t->keys * t->keys;
     }
     t->splits = ceil_div(plan->m, t->split_keys);
-    path->cut = t->splits > 1;
+    path->splits_keys = t->splits > 1;
     path->adds_parts = parts && t->split_keys > t->part_keys;
 }
 
@@ -302,7 +304,7 @@ static void choose_tasks(attn_plan *plan) {
     s->tasks[PHASE_ATTEND] = s->attend.tasks;
 }
 
-/* Are whole rows too large for a scratch or a task, so that they have to be cut? */
+/* Are whole rows too large for a scratch or a task, so that they have to be split? */
 static bool rows_are_long(const attn_plan *plan, size_t d) {
     const struct path *path = &plan->path;
     const size_t size = attn_dtype_size(plan->dtype);
@@ -312,7 +314,7 @@ static bool rows_are_long(const attn_plan *plan, size_t d) {
     const double rows = plan->results.mean ? (double)plan->heads
                         : plan->n < 8      ? (double)plan->n
                                            : 8;
-    return d > WIDE ||
+    return d > MOST_KEPT ||
            (kept && (plan->m > WHOLE_BYTES / 8 / size || rows * cost_of_row(plan) > TASK_MOST));
 }
 
@@ -324,7 +326,7 @@ static void cut_long_rows(attn_plan *plan) {
     const size_t m = plan->m;
     assert(t->keys > 0);
     path->small = path->streams_weights = false;
-    path->cut = true;
+    path->splits_keys = true;
     t->ld = t->keys;
     t->rows = size_min(plan->n, LONG_QUERIES);
     const double pair = cost_of_row(plan) / (double)m;
@@ -371,7 +373,7 @@ static void choose_blocks(attn_plan *plan, size_t d) {
     t->tiles = ceil_div(plan->m, t->keys);
     path->small = plan_is_small(plan);
     t->ld = t->keys;
-    path->packs = path->packs && d <= WIDE;
+    path->packs = path->packs && d <= MOST_KEPT;
     path->long_rows = rows_are_long(plan, d);
     if (path->long_rows) {
         cut_long_rows(plan);
@@ -398,7 +400,7 @@ static void choose_blocks(attn_plan *plan, size_t d) {
                                  : t->panel > 0 && !path->without_blas && !path->small;
     /* With a compute_dtype, a block rounds the keys that it packs. */
     path->packs_late =
-        plan->narrow.type != NULL || (few && !path->long_rows && t->keys * d * size <= LATE_BYTES);
+        plan->half.type != NULL || (few && !path->long_rows && t->keys * d * size <= LATE_BYTES);
     path->packs = path->packs && !path->packs_late;
     t->heads_in_turn = t->splits > 1 ? 1 : choose_heads_in_turn(plan, d);
     choose_tasks(plan);
@@ -467,13 +469,13 @@ static void choose_pack(attn_plan *plan, size_t d) {
     }
 }
 
-/* Counts the tasks of the phases that follow cut keys. d_v is that of the widest head. */
+/* Counts the tasks of the phases that follow split keys. d_v is that of the widest head. */
 static void choose_after_cuts(attn_plan *plan, size_t d_v) {
     const struct path *path = &plan->path;
     struct schedule *s = &plan->schedule;
     const size_t rows = plan->batch * plan->heads * plan->n;
     s->merge.partial = PARTIAL_HEAD + (plan_makes_output(plan) ? d_v : 0);
-    if (!path->cut) {
+    if (!path->splits_keys) {
         return;
     }
     s->merge.columns = size_max(256, MERGE_NUMBERS / plan->tiling.splits);
@@ -506,9 +508,9 @@ static attn_status check_sticks(const attn_plan *plan, attn_error *error) {
 
 /* Refuses long rows of a call with a compute_dtype. The widest row has d numbers. */
 static attn_status refuse_long_rows(const attn_plan *plan, size_t d, attn_error *error) {
-    if (d > WIDE) {
+    if (d > MOST_KEPT) {
         return attn_fail(error, ATTN_TOO_LARGE, "compute_dtype",
-                         "compute_dtype needs heads of at most %d columns, not %zu", WIDE, d);
+                         "compute_dtype needs heads of at most %d columns, not %zu", MOST_KEPT, d);
     }
     return attn_fail(error, ATTN_TOO_LARGE, "compute_dtype",
                      "compute_dtype needs rows of at most %d keys, and of fewer if their %zu "
@@ -539,7 +541,7 @@ attn_status plan_schedule(attn_plan *plan, attn_error *error) {
     } else {
         choose_blocks(plan, size_max(d, d_v));
     }
-    if (plan->narrow.type != NULL && plan->path.long_rows) {
+    if (plan->half.type != NULL && plan->path.long_rows) {
         return refuse_long_rows(plan, size_max(d, d_v), error);
     }
     ATTN_TRY(check_sticks(plan, error));

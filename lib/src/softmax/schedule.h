@@ -11,7 +11,7 @@
 
 /* The phases of a run. All tasks of one phase may run at once and in any order. */
 enum phase {
-    PHASE_NARROW,  /* inputs are rounded to the compute_dtype */
+    PHASE_ROUND,   /* inputs are rounded to the compute_dtype */
     PHASE_PROJECT, /* Q, K and V are computed from X */
     PHASE_PREPARE, /* Q, K and V get biases, norms, rotary embedding and extra keys */
     PHASE_PACK,    /* keys are packed, matrices are copied to results, Q and K give moments */
@@ -56,9 +56,9 @@ struct path {
     bool packs;
     /* There are at most two blocks. Each packs a tile of keys when it comes to it. */
     bool packs_late;
-    /* The keys are cut into parts, and PHASE_MERGE merges their partial results. */
-    bool cut;
-    /* Whole rows are too long to be kept: the keys are cut, and long.inc computes the parts. */
+    /* The keys are split into parts, and PHASE_MERGE merges their partial results. */
+    bool splits_keys;
+    /* Whole rows are too long to be kept: the keys are split, and long.inc computes the parts. */
     bool long_rows;
 };
 
@@ -74,7 +74,7 @@ struct tiling {
                                does not grow with n */
     size_t tiles;         /* tiles of the keys of one head */
     size_t blocks;        /* blocks of the queries of one head */
-    size_t splits;        /* parts of the keys, each in tasks of its own; 1: they are not cut */
+    size_t splits;        /* parts of the keys, each in tasks of its own; 1: they are not split */
     size_t split_keys;    /* keys of one such part */
     size_t part_keys;     /* keys of each part that one task adds up in double */
     size_t heads_in_turn; /* key heads whose blocks alternate, so that each thread keeps to one */
@@ -122,8 +122,8 @@ struct schedule {
         struct partition all;
         size_t run, parts;
     } rank;
-    size_t weight_numbers; /* numbers of the largest tile of weights that a task copies */
-    size_t wide_numbers;   /* numbers of the longest row that a small call converts to double */
+    size_t weight_numbers;    /* numbers of the largest tile of weights that a task copies */
+    size_t small_row_numbers; /* numbers of the longest row that a small call converts to double */
     size_t tasks[PHASE_COUNT];
     struct workspace_map workspace;
     struct scratch_map scratch;
