@@ -19,9 +19,9 @@
 #include "softmax/schedule.h"
 
 /* Q, K, V, past_K or past_V: the rows of all its batch items and heads. It is broadcast to those of
- * the call: all items share one, and so many query heads follow each other that share a head.
- * Distances are counted in elements of the plan's dtype. struct head says where the rows of a head
- * begin. */
+ * the call: all items share one, and heads_of_one() query heads, which follow each other, share a
+ * head. Distances are counted in elements of the plan's dtype. struct head says where the rows of a
+ * head begin. */
 struct operand {
     const attn_tensor *given; /* borrowed while the plan is made; NULL if the run computes it */
     size_t items, heads;      /* the items are 1 or those of the call; the heads divide its heads */
@@ -92,7 +92,7 @@ struct plan_kind {
     /* Runs a task, see attn_plan_task. */
     attn_status (*run)(const attn_plan *plan, const struct bindings *bindings, size_t phase,
                        size_t task, void *scratch, attn_error *error);
-    /* Makes what needs all tasks; NULL: there is nothing. */
+    /* Makes results that need what all tasks have made; NULL: there are none. */
     attn_status (*end)(const attn_plan *plan, const struct bindings *bindings, attn_error *error);
 };
 
@@ -121,7 +121,7 @@ struct attn_plan {
     attn_options options;
     attn_multihead call;
     uint64_t given; /* a bit for each input that the caller gave */
-    size_t weights; /* of projections that are bound, with their biases */
+    size_t weights; /* the number of matrices and biases of projections that a run binds */
     struct rules rules;
     struct extra_keys extra;
     struct decay decay;

@@ -56,6 +56,7 @@ static attn_status check_one(const struct matrix *m, attn_dtype dtype, size_t he
     const attn_tensor *t = m->tensor;
     const int last = heads != 0 ? 2 : 3;
     ATTN_TRY(check_rows(t, m->name, 2, MOST_AXES + last, last, error));
+    assert(t != NULL); /* check_rows() fails without a tensor, which clang-tidy does not know */
     ATTN_TRY(check_dtype(t, m->name, dtype, error));
     return heads == 0 ? ATTN_OK
                       : check_columns(m->name, t->shape[t->rank - 1], heads, heads_name, error);

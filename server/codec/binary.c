@@ -13,7 +13,7 @@
 #include "codec/json/refuse.h"
 
 enum {
-    LOOKED_AT = 256 /* numbers that are looked at together */
+    CHECKED = 256 /* numbers that one loop checks, which vectors then do at once */
 };
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "binary tensors are little-endian");
@@ -253,7 +253,7 @@ size_t codec_find_special(const struct codec_value *value, size_t first, size_t 
     const bool wide = tensor->dtype == ATTN_FLOAT64;
     const size_t size = attn_dtype_size(tensor->dtype);
     while (first < end) {
-        const size_t part = end - first < LOOKED_AT ? end - first : LOOKED_AT;
+        const size_t part = end - first < CHECKED ? end - first : CHECKED;
         if (!are_finite((const char *)tensor->data + first * size, part, wide)) {
             break;
         }

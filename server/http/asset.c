@@ -23,7 +23,7 @@ static const char *next_tag(const char *at, const char *end, size_t *size) {
 
 /* Returns whether an If-None-Match header names the tag. This is the weak comparison: a tag means
  * the same with W/ and without. */
-static bool names_tag(const struct framing_header *header, const char *tag) {
+static bool has_tag(const struct framing_header *header, const char *tag) {
     const char *end = header->value + header->value_size, *opaque = strchr(tag, '"');
     size_t size;
     for (const char *at = next_tag(header->value, end, &size); at != NULL;
@@ -50,7 +50,7 @@ enum coding asset_choose(struct http_response *response, const struct framing_he
     response->body = form->bytes;
     response->size = form->size;
     for (size_t i = 0; i < count; i++) {
-        if (framing_is(&headers[i], "If-None-Match") && names_tag(&headers[i], asset->tag)) {
+        if (framing_is(&headers[i], "If-None-Match") && has_tag(&headers[i], asset->tag)) {
             response->status = 304;
             return CODING_NONE;
         }

@@ -176,7 +176,7 @@ void http_resume(struct http_pending *pending) {
         watch_awake(server->watch, &call->connection->watched);
         call->answered = true;
     } else {
-        watch_go_on(&call->connection->watched);
+        watch_resume(&call->connection->watched);
     }
     MHD_resume_connection(call->connection->mhd);
     atomic_fetch_sub(&server->pending, 1); /* the call may have been freed by now */

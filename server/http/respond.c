@@ -208,7 +208,7 @@ static bool make_elsewhere(struct http_call *call) {
     atomic_fetch_add(&server->working, 1);
     const bool goes_on = atomic_load(&server->stage) != HTTP_ENDED;
     if (goes_on) {
-        watch_halt(&call->connection->watched);
+        watch_pause(&call->connection->watched);
         http_call_suspend(call);
         server->app->make(call->exchange, (struct http_pending *)call);
     }

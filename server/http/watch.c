@@ -371,13 +371,13 @@ void watch_queue(struct watched *watched, uint64_t bytes) {
     watched->recent += bytes;
 }
 
-void watch_halt(struct watched *watched) {
-    watched->halted = clock_ms();
+void watch_pause(struct watched *watched) {
+    watched->paused = clock_ms();
     watched->rest = atomic_exchange(&watched->deadline, 0);
 }
 
-void watch_go_on(struct watched *watched) {
-    const int64_t now = clock_ms(), time = now - watched->halted;
+void watch_resume(struct watched *watched) {
+    const int64_t now = clock_ms(), time = now - watched->paused;
     atomic_fetch_add_explicit(&watched->begun, time, memory_order_relaxed);
     atomic_fetch_add_explicit(&watched->took, time, memory_order_relaxed);
     if (watched->rest != 0) { /* 0: the connection was cut off just before */

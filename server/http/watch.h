@@ -31,9 +31,9 @@ struct watched {
     _Atomic uint64_t queued;  /* bytes of the response, and of earlier ones that were not taken */
     _Atomic uint64_t taken;   /* bytes of `queued` that the client had taken at `took` */
     _Atomic int64_t took;     /* clock_ms() when the watching thread saw `taken` grow */
-    uint64_t recent;   /* bytes of the responses since the kernel was asked what is not taken */
-    int64_t halted;    /* clock_ms() at watch_halt */
-    int64_t rest;      /* the deadline at watch_halt */
+    uint64_t recent;   /* bytes of responses since the kernel was last asked how many are untaken */
+    int64_t paused;    /* clock_ms() at watch_pause */
+    int64_t rest;      /* the deadline at watch_pause */
     _Atomic bool busy; /* a request is being read or answered */
     unsigned gone;     /* checks in a row that saw nothing but the client's end */
     unsigned late;     /* checks in a row that saw unread bytes after the deadline */
@@ -62,12 +62,13 @@ void watch_for(struct watched *watched, int64_t milliseconds);
  * are. The client has `milliseconds` for the response, and one more for each WATCH_SLOWEST bytes
  * that it takes. Bytes in the buffers of this machine's kernel count as not taken. The connection
  * is cut off if its client is slower, or if it takes next to nothing for `milliseconds` and half a
- * minute, however fast it was before. Between watch_halt and watch_go_on the server makes the next
- * bytes, and the client's time stands still. watch_sent says that the whole response was sent. */
+ * minute, however fast it was before. Between watch_pause and watch_resume the server makes the
+ * next bytes, and the client's time stands still. watch_sent says that the whole response was
+ * sent. */
 void watch_send(struct watched *watched, int64_t milliseconds, uint64_t bytes);
 void watch_queue(struct watched *watched, uint64_t bytes);
-void watch_halt(struct watched *watched);
-void watch_go_on(struct watched *watched);
+void watch_pause(struct watched *watched);
+void watch_resume(struct watched *watched);
 void watch_sent(struct watched *watched);
 
 /* After watch_wait there is no deadline, and leave(watched) is called, on the watching thread,

@@ -332,8 +332,8 @@ static bool add_models(struct scan *scan, const struct group *g) {
     return true;
 }
 
-/* Adds a line about the entries that were not taken. */
-static bool add_line(struct scan *scan) {
+/* Adds a source that says how many entries were not taken. */
+static bool add_left_out(struct scan *scan) {
     struct model_source *source = scan->left_out == 0 ? NULL : add_source(scan);
     if (source != NULL) {
         strcpy(source->name, FOLDER_LINE);
@@ -369,7 +369,7 @@ static void refuse_same_names(struct scan *scan) {
 }
 
 static bool add_all(struct scan *scan) {
-    bool good = add_line(scan);
+    bool good = add_left_out(scan);
     for (size_t i = 0, end; good && i < scan->count; i = end) {
         const struct entry *e = &scan->entries[i];
         for (end = i + 1; end < scan->count && scan->entries[end].inside == e->inside &&

@@ -199,8 +199,8 @@ bool family_keys_find_model(struct search *s);
 bool family_keys_check(const struct search *s, struct config_object object, const char *where,
                        const struct key *keys, size_t count);
 
-/* Each reads a number whose default is `otherwise`. Without a model_type the metadata come first. A
- * count is a number from 0 to 2^20. A flag is 0 or 1. */
+/* Each reads a number whose default is `otherwise`. Without a model_type, the metadata of the file
+ * of weights come before config.json. A count is a number from 0 to 2^20. A flag is 0 or 1. */
 double family_keys_number(const struct search *s, const char *name, double otherwise);
 size_t family_keys_count(const struct search *s, const char *name, size_t otherwise);
 

@@ -55,7 +55,8 @@ void free_kept(struct kept *kept);
 
 enum {
     MAX_HEADS = 6, /* of a call that is drawn from a seed */
-    MAX_BATCH = 3
+    MAX_BATCH = 3,
+    MOST_TENSORS = 80 /* of a call */
 };
 
 enum call_form {
@@ -113,7 +114,7 @@ struct call {
     attn_rotary rotary;
     attn_multihead multihead;
     attn_projection projections[MAX_HEADS];
-    attn_tensor *tensors[80];
+    attn_tensor *tensors[MOST_TENSORS];
     size_t tensor_count;
     struct kept kept;
 };

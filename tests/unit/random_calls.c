@@ -23,7 +23,7 @@ double *draw_normals(struct call *c, size_t count, double scale) {
 
 static attn_tensor *new_tensor(struct call *c, attn_dtype dtype, int rank) {
     attn_tensor *t = c->tensors[c->tensor_count++] = keep_block(c, sizeof *t);
-    cr_assert_lt(c->tensor_count, sizeof c->tensors / sizeof *c->tensors);
+    cr_assert_lt(c->tensor_count, MOST_TENSORS);
     t->dtype = dtype;
     t->rank = rank;
     return t;

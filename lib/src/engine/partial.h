@@ -1,6 +1,6 @@
 /*
  * partial.h - what tasks keep in the workspace until other tasks merge it: moments of numbers, and
- * partial results of rows.
+ * partial results of rows. Gradients add to their results without these, see gradient_tile.inc.
  */
 #ifndef ATTN_PARTIAL_H
 #define ATTN_PARTIAL_H

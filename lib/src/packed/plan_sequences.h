@@ -62,10 +62,10 @@ struct sequences {
     /* The tasks of each phase that come before those of each class, and all tasks: of PHASE_SHORT
      * from the first class on, of the phases after it from the first long one on. */
     size_t **first_task;
-    size_t shared;         /* numbers of shared gradients */
+    size_t shared;         /* numbers of the gradients of inputs that all sequences share */
     size_t places;         /* so many runs and long sequences add to sums of their own */
     size_t sums;           /* where these begin in the workspace */
-    struct partition adds; /* the shared numbers */
+    struct partition adds; /* these numbers, which tasks add up */
 };
 
 /* Plans attention over packed sequences. */

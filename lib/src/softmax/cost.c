@@ -43,7 +43,7 @@ enum {
     ANGLE = 2400,       /* cos and sin of an angle */
     MERGE = 60,         /* merging a number */
     READ = 4,           /* reading a byte of the inputs from memory */
-    FRESH = 20,         /* a byte of results and workspace, which the system has to clear first */
+    FRESH = 20,         /* clearing a byte of results and workspace, which the system does first */
 };
 
 /* The cost of a call and of its larger parts. */

@@ -76,7 +76,7 @@
 #define ATTN_SCRATCH(X)                                                                            \
     /* Scores of a block, then its weights. */                                                     \
     X(scores, real, size, rows, t->ld)                                                             \
-    /* The queries of a block that are multiplied by the root of the scale, see product.inc. */    \
+    /* The queries of a block, multiplied by the root of the scale, see product.inc. */            \
     X(scaled_q, real, size, plan->half.type != NULL ? rows : 0, d)                                 \
     /* One row, or one tile of it, between raw score and weight; and its logits if it is long. */  \
     X(row_f64, double, sizeof(double), size_max(whole ? plan->m : t->keys, g_keys), 1)             \
@@ -108,8 +108,8 @@
     X(rotated, double, sizeof(double), prepares ? 1 : 0, d + size_max(d, d_v))                     \
     /* Gradients: a tile of weights, and of gradients of scores; the queries of the tile and the   \
      * gradients of their outputs, also transposed; its keys and values, packed transposed, and    \
-     * its keys packed; sums of the gradients of its keys and values, transposed; rows on their    \
-     * way; and for one row of the tile the share that each key takes of a stick and what it       \
+     * its keys packed; sums of the gradients of its keys and values, transposed; rows that are    \
+     * copied; and for one row of the tile the share that each key takes of a stick and what it    \
      * leaves, the derivative of softcap, and the gradient of a bias. */                           \
     X(g_weights, real, size, g_rows, g_ld)                                                         \
     X(g_scores, real, size, g_rows, g_ld)                                                          \

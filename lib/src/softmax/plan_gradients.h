@@ -71,7 +71,8 @@ struct gradients {
     struct blocks inputs[PROJECT_COUNT];    /* of (rows, inner) */
     struct blocks weights[PROJECT_COUNT];   /* of (inner, ld) */
     struct partition biases[PROJECT_COUNT]; /* columns */
-    size_t steps;                           /* the phases of GRADIENT_STEP */
+    size_t steps;  /* phases of GRADIENT_STEP: all rounds of the first pairs_per_task pairs, then of
+                     the next ones */
     size_t phases; /* they follow all others; 0 if no gradients are wanted */
     size_t tasks[GRADIENT_COUNT];
     size_t clears[SUMS_COUNT];      /* tasks that clear numbers */

@@ -180,8 +180,8 @@ void comparison_put(char out[static COMPARISON_TEXT], int rank, const size_t *nu
     snprintf(out + used, COMPARISON_TEXT - used, "]");
 }
 
-/* Finds the transposition of a shape that is the wanted shape: its axis i is the axis axes[i] of
- * the shape. Returns false if there is none. */
+/* Finds the order of axes that makes the wanted shape of a shape: wanted[i] is shape[axes[i]].
+ * Returns false if there is none. */
 static bool find_transposition(int rank, const size_t *shape, const size_t *wanted, size_t *axes) {
     unsigned taken = 0;
     for (int axis = 0; axis < rank; axis++) {

@@ -23,8 +23,8 @@ struct excluded {
     struct excluded_tensor {
         const struct codec_value *value;
         const attn_tensor *tensor; /* of the call */
-        size_t special;            /* the first number that is not finite; then the first one that
-                                      is in no excluded row, or SIZE_MAX */
+        size_t special;            /* the first number that is not finite; once the tasks have run,
+                                      the first such one in no excluded row, or SIZE_MAX */
         size_t count, tasks;       /* numbers, and tasks that look at them */
     } list[EXCLUDED_TENSORS];
     size_t count;

@@ -146,7 +146,7 @@ static inline bool reader_wants_value(const struct codec_reader *reader) {
 /* Each sets the error and returns false, so that a caller can write `return reader_syntax(...)`. */
 bool reader_syntax(struct codec_reader *reader, size_t offset, const char *format, ...)
     __attribute__((cold, format(printf, 3, 4)));
-/* Sets CODEC_CONTENT with the pointer that reader_point() makes of `levels`. */
+/* The same with the status CODEC_CONTENT. Its JSON pointer has the first `levels` open frames. */
 bool reader_content(struct codec_reader *reader, size_t levels, size_t offset, const char *format,
                     ...) __attribute__((cold, format(printf, 4, 5)));
 /* Refuses a byte that is not allowed here. The message says what is allowed, which `expect`
