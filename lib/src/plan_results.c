@@ -1,16 +1,13 @@
 /*
  * plan_results.c - gives every wanted result its shape, and binds results to buffers.
  *
- * To add a result: follow a result of the same kind: grep -rn 'RESULT_LSE\|WANT(LSE)' lib tests
- * shows most places of one number for each query, ENTROPY those of one that is made of weights,
- * SCORES those of a stage. Add it to the end of ATTN_RESULT_MAP, because its number is part of the
- * ABI, to the list above the map, and to RESULT_TABLE in results.h. Its shape belongs here. If
- * tiles compute it, add it to choose_paths() in schedule.c and to the list at the end of
- * materialized.inc. A result for each query is written in tiled.inc (or in results.inc, if it is
- * made of weights), long.inc and small.inc; a stage is written in logits.inc. If it takes time,
- * cost.c counts it. Add it to tests/support/reference.h and reference.c, compare it in
- * attention_bounds.c, test_attention_random.c and test_attention_digits.c, and add its bound to
- * lib/README.md. If it needs softmax, check.c, random_calls.c and drawn.c say so.
+ * To add a result: add it to the end of ATTN_RESULT_MAP, because its number is part of the ABI, to
+ * the list above the map, and to RESULT_TABLE in results.h. Its shape belongs here. A stage is kept
+ * in logits.inc and half.inc; what is made of weights in results.inc, long.inc and small.inc; what
+ * is a number for each query in tiled.inc, long.inc and small.inc. choose_paths() must know what
+ * tiles compute, cost.c what takes time, and check.c what needs softmax. tests/support/reference.c
+ * computes it, random_calls.c draws it, and attention_bounds.c and test_attention_digits.c compare
+ * it; lib/README.md has its bound. `git grep -w RESULT_LSE` shows these places for lse.
  */
 #include "plan_results.h"
 

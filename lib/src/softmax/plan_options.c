@@ -1,23 +1,14 @@
 /*
  * plan_options.c - resolves the options of a call against the sizes of its plan.
  *
- * To add an option: follow sigmoid_bias, which is one number (grep -rn sigmoid_bias lib tests), or
- * bias. Add a member with its meaning to attn_options, directly before reserved, which gets as many
- * words fewer. Its rule goes into check.c if it needs no sizes, and otherwise into this file;
- * OPTION_MAP of check.c says which calls do not have it. A plan has a copy of attn_options; what an
- * option points to gets a place in bindings.h, and is bound here. A matrix of numbers is a row of
- * plan_inputs.c, too. Its arithmetic goes into mask_keys() (engine/visible.inc) if it adds to
- * scaled scores, into visible.h if it forbids keys, into scale_row() (engine/logits.inc) if it
- * changes the scaled scores themselves, and to the end of row_logits() there if it makes weights
- * without softmax. Its derivative goes into engine/gradient_tile.inc, into the formulas of
- * lib/README.md and into test_gradient_bounds.c. If more than scale, ranges and a mask then lies
- * between a score and softmax, choose_paths() in schedule.c must not call the call plain. If it
- * takes time, cost.c counts it. Add the formula to tests/support/reference.c, which gets the
- * options, and draw the option in tests/unit/random_calls.c; build/release/unit-tests
- * --filter='attention/random_calls*' compares the two. Random calls have few keys, so make it a
- * kind of tests/unit/attention_calls.h, too. What no body can have (NaN) goes to
- * tests/data/library_errors.txt. The formula of the stages is also in lib/README.md and
- * openapi.yaml.
+ * To add an option: give attn_options a member before `reserved`, and a flag if its default is not
+ * 0 (as `scale` has). base/check.c has its rules; OPTION_MAP there says which calls lack it. What
+ * depends on sizes is resolved here. It is computed in engine/visible.h (which keys are seen),
+ * visible.inc (what is added to scaled scores), logits.inc (scores) or a phase of schedule.c
+ * (outputs), and its derivative in gradient_tile.inc or gradient.inc. choose_paths() must know it,
+ * and cost.c if it takes time. tests/support/reference.c has its formula, random_calls.c draws it,
+ * attention_calls.h tries it with many keys, library_errors.txt has what no body can have, and
+ * lib/README.md has the formulas.
  */
 #include "softmax/plan_options.h"
 

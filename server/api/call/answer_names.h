@@ -3,11 +3,10 @@
  * for.
  *
  * To add a result: add a row to ANSWER_MAP. A result with a form of its own also needs a case in
- * add_result() and in answer_describe() of answer.c. Add it to openapi.yaml and to
- * tests/openapi/exact.yaml: to the names of return of each request and to the answers (then make
- * docs); to worker.js of the explorer; and to a row of tests/data/answers.txt. A result that is one
- * tensor of floats can be expected without more; Expected in exact.yaml has its name. If it may be
- * null, test_extremes.c lists it.
+ * add_result() and in answer_describe() of answer.c. What is one number for each query, or may be
+ * -Infinity, is named in the files of the comparison, too (git grep ANSWER_LSE), and in worker.js
+ * of the explorer. Add it to openapi.yaml and to tests/openapi/exact.yaml (then make docs), and
+ * give tests/data/answers.txt a row. If it may be null, test_extremes.c lists it.
  */
 #ifndef API_ANSWER_NAMES_H
 #define API_ANSWER_NAMES_H

@@ -4,21 +4,16 @@
  * calls it. The fields of a group are read in the order of their rows, so a request with several
  * faults is told the fault of the first row.
  *
- * To add an option: add one row to the table with its name, its endpoints, the group
- * FIELDS_OPTIONS, its kind, its limits and CALL(options.NAME). The order of rows is the order in
- * which errors are found. A value with a form of its own has a reader in field_readers.c and a
- * .sample, and .argument is the library's name if it differs. Add a plain type to openapi.yaml and
- * a $ref to it in each request (its head says what plain means; then make docs), to
- * tests/openapi/exact.yaml the same if the plain type is not exact (and a line to hooks.py there,
- * if its size depends on others or if large values overflow), a good request to
- * tests/data/answers.txt, and a bad one to tests/data/refusals.txt. tests/api/check_openapi.py
- * openapi.yaml --table build/release/table.json says what is missing. The rest follows from the
- * row: most tests and fuzz targets draw it in every format (tests/support/drawn.h). If the option
- * cannot stand beside others, say so in needs or excludes of drawn.c. If one tries it by hand, give
- * it a control in server/explorer/src/options.js, and its reason not to apply to request.js; grep
- * -rn 'normalization\|softcap' server/explorer/src shows where the page explains what an option
- * does. An option of stored layers is also in family_options.c and api/pages/layers.c. GROUPS in
- * server/explorer/docs.py says in which group /docs shows it; otherwise it stands in the last one.
+ * To add an option: add one row with its name, its endpoints, the group FIELDS_OPTIONS, its kind,
+ * its limits and CALL(options.NAME); rows stand in the order in which errors are found. A value
+ * with a form of its own, or a default other than 0, has a reader in field_readers.c and a .sample.
+ * tests/api/check_openapi.py openapi.yaml --table build/release/table.json says what is missing in
+ * openapi.yaml, tests/openapi/exact.yaml and rules.js of the explorer (then make docs). Give
+ * tests/data/answers.txt a good request and refusals.txt a bad one. Most tests and fuzz targets
+ * draw the row in every format: needs and excludes of tests/support/drawn.c say beside what it
+ * cannot stand, and tests/openapi/hooks.py which values are too large. options.js of the explorer
+ * has its control, and GROUPS in docs.py its place in /docs. An option that config.json of a model
+ * sets is also in family_options.c and api/pages/layers.c.
  *
  * To add a matrix: add a tensor to struct call of call.h, and a row to the table with its least and
  * greatest rank, NUMBERS (so that it can be drawn), the letters of its axes (tests/support/drawn.h)
