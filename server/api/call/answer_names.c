@@ -27,6 +27,18 @@ const unsigned answer_at[ANSWER_COUNT] = {ANSWER_MAP(ANSWER_AT)};
 const uint64_t answer_bits[ANSWER_COUNT] = {ANSWER_MAP(ANSWER_BITS)};
 const int answer_ranks[ANSWER_COUNT] = {ANSWER_MAP(ANSWER_RANK)};
 const bool answer_has_parts[ANSWER_COUNT] = {ANSWER_MAP(ANSWER_PARTS)};
+const unsigned answer_forms[ANSWER_COUNT] = {
+    [ANSWER_SCORES] = ANSWER_SCORES_OF_KEYS,
+    [ANSWER_SCALED_SCORES] = ANSWER_SCORES_OF_KEYS,
+    [ANSWER_MASKED_SCORES] = ANSWER_SCORES_OF_KEYS | ANSWER_MASKED,
+    [ANSWER_LSE] = ANSWER_SINGLE | ANSWER_MASKED,
+    [ANSWER_ENTROPY] = ANSWER_SINGLE,
+    [ANSWER_DECAYS] = ANSWER_SINGLE,
+    [ANSWER_GRAD_DECAY] = ANSWER_SINGLE,
+    [ANSWER_GRAD_BETA] = ANSWER_SINGLE,
+    [ANSWER_GRAD_SINK] = ANSWER_SINGLE,
+    [ANSWER_GRAD_ALIBI] = ANSWER_SINGLE,
+};
 
 const char *const *answer_names_of(unsigned fields, size_t *count) {
     switch (fields) {

@@ -3,9 +3,8 @@
  * for.
  *
  * To add a result: add a row to ANSWER_MAP. A result with a form of its own also needs a case in
- * add_result() and in answer_describe() of answer.c. What is one number for each query, or may be
- * -Infinity, is named in the files of the comparison, too (git grep ANSWER_LSE), and in worker.js
- * of the explorer. Add it to openapi.yaml and to tests/openapi/exact.yaml (then make docs), and
+ * add_result() and in answer_describe() of answer.c; one whose numbers are no rows has a place in
+ * answer_forms, and in worker.js of the explorer. Add it to openapi.yaml and to tests/openapi/exact.yaml (then make docs), and
  * give tests/data/answers.txt a row. If it may be null, test_extremes.c lists it.
  */
 #ifndef API_ANSWER_NAMES_H
@@ -72,6 +71,13 @@ enum answer_name {
     ANSWER_COUNT
 };
 
+/* What a comparison has to know of the numbers of a result. Most results are rows of numbers. */
+enum answer_form {
+    ANSWER_SINGLE = 1 << 0, /* one number for each position or each head */
+    ANSWER_SCORES_OF_KEYS = 1 << 1,
+    ANSWER_MASKED = 1 << 2, /* a mask may make them -Infinity, or large and negative */
+};
+
 /* How many names each list has. */
 #define ANSWER_IN_ATTENTION(name, text, rank, parts, attention, ...)                +attention
 #define ANSWER_IN_PROJECTIONS(name, text, rank, parts, attention, projections, ...) +projections
@@ -93,6 +99,7 @@ extern const unsigned answer_at[ANSWER_COUNT]; /* bits FIELDS_AT_* of those that
 extern const uint64_t answer_bits[ANSWER_COUNT];
 extern const int answer_ranks[ANSWER_COUNT];
 extern const bool answer_has_parts[ANSWER_COUNT]; /* has it a part for each head, see the map? */
+extern const unsigned answer_forms[ANSWER_COUNT]; /* bits of enum answer_form */
 
 /* Returns the names that objects with these fields can return, and their number. Objects without
  * the key "return" have an output alone. */

@@ -333,26 +333,17 @@ static size_t columns_of_head(const struct comparison_pair *pair, const struct c
     }
 }
 
-/* Has a result one number for each position or for each head? */
-static bool has_single_numbers(enum answer_name which) {
-    return which == ANSWER_LSE || which == ANSWER_ENTROPY || which == ANSWER_DECAYS ||
-           which == ANSWER_GRAD_DECAY || which == ANSWER_GRAD_BETA || which == ANSWER_GRAD_SINK ||
-           which == ANSWER_GRAD_ALIBI;
-}
-
 static enum comparison_kind kind_of(enum answer_name which) {
-    return which == ANSWER_WEIGHTS ? KIND_WEIGHTS
-           : which == ANSWER_SCORES || which == ANSWER_SCALED_SCORES ||
-                   which == ANSWER_MASKED_SCORES
-               ? KIND_SCORES
-               : KIND_ROW;
+    return which == ANSWER_WEIGHTS                              ? KIND_WEIGHTS
+           : (answer_forms[which] & ANSWER_SCORES_OF_KEYS) != 0 ? KIND_SCORES
+                                                                : KIND_ROW;
 }
 
 /* Finds the rows of a pair: the numbers of one position of one head. */
 static void find_rows(struct comparison_pair *pair, const struct call *call) {
     const attn_result_tensor *result = pair->result;
     const size_t columns = result->shape[result->rank - 1];
-    const bool single = has_single_numbers(pair->which);
+    const bool single = (answer_forms[pair->which] & ANSWER_SINGLE) != 0;
     size_t size = single ? 1 : columns_of_head(pair, call);
     size = size == 0 || columns % size != 0 ? columns : size;
     pair->kind = kind_of(pair->which);

@@ -262,7 +262,7 @@ void comparison_free(struct comparison *comparison) {
 /* Has the reference another number in place of this one, since it has no finite mask of this size?
  * See LEAST_SCORE of the library. */
 static bool is_replaced(const struct comparison_pair *pair, double number) {
-    return number < -0x1p40 && (pair->which == ANSWER_MASKED_SCORES || pair->which == ANSWER_LSE);
+    return number < -0x1p40 && (answer_forms[pair->which] & ANSWER_MASKED) != 0;
 }
 
 /* Adds by how much the reference moved in a run, which may be the first with errors, or keeps the

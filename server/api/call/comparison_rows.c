@@ -172,7 +172,7 @@ static double explained_of(const struct comparison *own, const struct comparison
 
 /* Does a number count for the size of a result? One that a finite mask hides does not. */
 static bool has_size(const struct comparison_pair *pair, double exact) {
-    const bool masked = pair->which == ANSWER_MASKED_SCORES || pair->which == ANSWER_LSE;
+    const bool masked = (answer_forms[pair->which] & ANSWER_MASKED) != 0;
     return isfinite(exact) && comparison_damp(exact) == 1 && !(masked && exact < -0x1p29);
 }
 
