@@ -17,6 +17,8 @@ enum result_kind {
     RESULT_LINEAR = 1 << 3,    /* only linear attention has it */
     RESULT_BOTH = 1 << 13,     /* attention and linear attention have it */
     RESULT_PACKED = 1 << 14,   /* attention over packed sequences has it */
+    RESULT_SOFTMAX = 1 << 15,  /* only softmax makes it */
+    RESULT_STAGE = 1 << 16,    /* the scores of all keys, those of forbidden keys, too */
     RESULT_GRADIENT = 1 << 4,
     RESULT_OF_HEADS = 1 << 5,  /* the gradient of Q, K or V as heads read them */
     RESULT_OF_WEIGHT = 1 << 6, /* the gradient of the weights of a projection */
@@ -37,12 +39,12 @@ enum result_kind {
 #define RESULT_TABLE(X, of)                                                                        \
     X(of, OUTPUT, RESULT_BOTH | RESULT_PACKED)                                                     \
     X(of, WEIGHTS, RESULT_BOTH)                                                                    \
-    X(of, SCORES, 0)                                                                               \
-    X(of, SCALED_SCORES, 0)                                                                        \
-    X(of, MASKED_SCORES, 0)                                                                        \
-    X(of, LSE, RESULT_PACKED)                                                                      \
+    X(of, SCORES, RESULT_STAGE)                                                                    \
+    X(of, SCALED_SCORES, RESULT_STAGE)                                                             \
+    X(of, MASKED_SCORES, RESULT_STAGE)                                                             \
+    X(of, LSE, RESULT_SOFTMAX | RESULT_PACKED)                                                     \
     X(of, STATISTICS, 0)                                                                           \
-    X(of, ENTROPY, RESULT_PACKED)                                                                  \
+    X(of, ENTROPY, RESULT_SOFTMAX | RESULT_PACKED)                                                 \
     X(of, TOP_K_INDICES, 0)                                                                        \
     X(of, TOP_K_WEIGHTS, 0)                                                                        \
     X(of, PRESENT_STATE, RESULT_LINEAR)                                                            \
@@ -90,9 +92,11 @@ static_assert((0 RESULT_TABLE(RESULT_COUNT_ROW, )) == ATTN_RESULT_COUNT,
 #define RESULTS_OF(kinds)              (UINT64_C(0) RESULT_TABLE(RESULT_BIT_OF, kinds))
 
 /* Results for which the scores of all keys are computed, those of forbidden keys, too. */
-#define STAGES_OF_ALL_KEYS                                                                         \
-    (ATTN_WANT(SCORES) | ATTN_WANT(SCALED_SCORES) | ATTN_WANT(MASKED_SCORES) |                     \
-     ATTN_WANT(STATISTICS))
+#define STAGES_OF_ALL_KEYS             (RESULTS_OF(RESULT_STAGE) | ATTN_WANT(STATISTICS))
+
+/* The results of softmax that are no gradients. */
+#define RESULTS_FORWARD                                                                            \
+    (((UINT64_C(1) << ATTN_RESULT_COUNT) - 1) & ~RESULTS_OF(RESULT_GRADIENT | RESULT_LINEAR))
 
 /* Is a result of one of these kinds? */
 static inline bool result_is(attn_result result, unsigned kinds) {

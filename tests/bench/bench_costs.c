@@ -18,6 +18,7 @@
 
 #include "attention.h"
 #include "blas_setup.h"
+#include "results.h"
 #include "support/rng.h"
 
 #define RATE 80.0 /* multiply-adds in a nanosecond */
@@ -129,9 +130,6 @@ static bool fits(size_t a, size_t b, size_t c, size_t d) {
     return (double)a * (double)b * (double)c * (double)d <= NUMBERS;
 }
 
-/* The results of linear attention alone. */
-#define STATE_RESULTS (ATTN_WANT(PRESENT_STATE) | ATTN_WANT(STATES) | ATTN_WANT(DECAYS))
-
 /* The tensors and lengths that the options point to. */
 struct extras {
     attn_tensor mask, bias, slopes, sink, past_k, past_v, grad_output;
@@ -142,8 +140,8 @@ struct extras {
 static void draw_options(struct rng *rng, const struct sizes *s, bool projected, attn_options *o,
                          struct extras *e) {
     const uint64_t projections = ATTN_WANT(Q) | ATTN_WANT(K) | ATTN_WANT(V);
-    const uint64_t possible = (ATTN_WANT(GRAD_Q) - 1) &
-                              ~(ATTN_WANT(OUTPUT) | STATE_RESULTS | (projected ? 0 : projections));
+    const uint64_t possible =
+        RESULTS_FORWARD & ~(ATTN_WANT(OUTPUT) | (projected ? 0 : projections));
     o->results = rng_chance(rng, 4) ? 0 : ATTN_WANT(OUTPUT);
     for (int r = 0; r < ATTN_RESULT_GRAD_Q || o->results == 0; r++) {
         o->results |= rng_chance(rng, 6) ? UINT64_C(1) << r % ATTN_RESULT_GRAD_Q & possible : 0;
@@ -156,7 +154,7 @@ static void draw_options(struct rng *rng, const struct sizes *s, bool projected,
                        : rng_chance(rng, 12) ? ATTN_STICK_BREAKING
                                              : ATTN_SOFTMAX;
     if (o->normalization != ATTN_SOFTMAX) {
-        o->results &= ~(ATTN_WANT(LSE) | ATTN_WANT(ENTROPY));
+        o->results &= ~RESULTS_OF(RESULT_SOFTMAX);
         o->results |= o->results == 0 ? ATTN_WANT(OUTPUT) : 0;
     }
     if (rng_chance(rng, 8)) {

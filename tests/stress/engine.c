@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "attention.h"
+#include "results.h"
 #include "support/plans.h"
 
 enum {
@@ -111,8 +112,7 @@ static attn_plan *new_plan(enum call call) {
     const attn_tensor bias = {.data = v, .rank = 2, .shape = {1, KEYS}};
     const attn_tensor heads = {.data = v, .rank = 1, .shape = {HEADS}};
     const attn_upstream upstream = {.output = call == GRADIENTS ? &tq : &x};
-    const uint64_t states = ATTN_WANT(PRESENT_STATE) | ATTN_WANT(STATES) | ATTN_WANT(DECAYS);
-    const uint64_t all = (ATTN_WANT(GRAD_Q) - 1) & ~states; /* no gradients */
+    const uint64_t all = RESULTS_FORWARD;
     const uint64_t qkv = ATTN_WANT(GRAD_Q) | ATTN_WANT(GRAD_K) | ATTN_WANT(GRAD_V);
     const attn_tensor rows = {.data = q, .rank = 3, .shape = {QUERIES, HEADS, COLUMNS}};
     const attn_tensor keys = {.data = k, .rank = 3, .shape = {KEYS, 1, COLUMNS}};

@@ -2,6 +2,7 @@
 #include "random_calls.h"
 
 #include "random_rotary.h"
+#include "results.h"
 #include "support/plans.h"
 
 #include <criterion/criterion.h>
@@ -551,8 +552,7 @@ static void draw_options(struct call *c) {
         draw_padding(c);
     }
     o->top_k = rng_chance(&c->rng, 2) ? rng_between(&c->rng, 1, 12) : 0;
-    o->results = rng_bits(&c->rng) & (ATTN_WANT(GRAD_Q) - 1); /* no gradients */
-    o->results &= ~(ATTN_WANT(PRESENT_STATE) | ATTN_WANT(STATES) | ATTN_WANT(DECAYS));
+    o->results = rng_bits(&c->rng) & RESULTS_FORWARD;
     o->results |=
         rng_chance(&c->rng, 2) ? ATTN_WANT(OUTPUT) | ATTN_WANT(WEIGHTS) : ATTN_WANT(OUTPUT);
     if (rng_chance(&c->rng, 2)) { /* results that need no stages */
@@ -566,7 +566,7 @@ static void draw_options(struct call *c) {
         o->results &= ~ATTN_WANT(STATISTICS);
     }
     if (o->normalization != ATTN_SOFTMAX) {
-        o->results &= ~(ATTN_WANT(LSE) | ATTN_WANT(ENTROPY));
+        o->results &= ~RESULTS_OF(RESULT_SOFTMAX);
     }
     o->flags |= rng_chance(&c->rng, 5) ? ATTN_FLAG_MEAN_OVER_HEADS : 0;
 }

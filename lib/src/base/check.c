@@ -10,6 +10,7 @@
 #include "base/blas.h"
 #include "base/status.h"
 #include "base/tensor.h"
+#include "results.h"
 
 /* Checks the axes of a tensor. So that every product of some of them fits, an empty axis counts as
  * one element. */
@@ -150,10 +151,11 @@ static attn_status check_normalization(const attn_options *o, attn_error *error)
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "sink",
                          "sink needs softmax, but normalization is \"%s\"", name);
     }
-    if ((o->results & (ATTN_WANT(LSE) | ATTN_WANT(ENTROPY))) != 0) {
+    const uint64_t of_softmax = o->results & RESULTS_OF(RESULT_SOFTMAX);
+    if (of_softmax != 0) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "results",
                          "%s needs softmax, but normalization is \"%s\"",
-                         (o->results & ATTN_WANT(LSE)) != 0 ? "lse" : "entropy", name);
+                         attn_result_name((attn_result)__builtin_ctzll(of_softmax)), name);
     }
     return ATTN_OK;
 }

@@ -67,8 +67,6 @@ enum {
 /* The cost of one score without the multiply-adds of its products. */
 static double cost_of_score(const attn_plan *plan) {
     const struct path *path = &plan->path;
-    const uint64_t stages[] = {ATTN_WANT(SCORES), ATTN_WANT(SCALED_SCORES),
-                               ATTN_WANT(MASKED_SCORES)};
     double cost = path->long_rows ? LONG : path->plain && !path->materialized ? PLAIN : GENERAL;
     cost += path->without_blas ? ROW_PRODUCT : BLAS_PRODUCT / (double)plan->n;
     cost += plan->rules.mask.given ? MASK : 0;
@@ -88,9 +86,7 @@ static double cost_of_score(const attn_plan *plan) {
     if (plan_wants(plan, ATTN_WANT(ENTROPY))) {
         cost += path->long_rows ? LONG_ENTROPY : ENTROPY;
     }
-    for (size_t i = 0; i < sizeof stages / sizeof *stages; i++) {
-        cost += plan_wants(plan, stages[i]) ? STAGE : 0;
-    }
+    cost += STAGE * (double)__builtin_popcountll(plan->results.wanted & RESULTS_OF(RESULT_STAGE));
     cost += plan_wants(plan, ATTN_WANT(WEIGHTS)) ? KEPT : 0;
     cost += plan_wants(plan, ATTN_WANT(STATISTICS)) ? 2 * MOMENT : 0;
     if (plan_wants_top_k(plan)) {
