@@ -696,7 +696,7 @@ class Page:
 GUIDE = re.compile(r"# (?P<title>.+?)\n\n.+?\n\n(?P<table>\|.+?)\n\n.*?\n```sh\n(?P<command>curl .+?)\n```\n", re.S)
 
 TEMPLATE = """<!doctype html>
-<!-- "make docs" makes this page. -->
+<!-- by make docs -->
 <html lang="en">
 <head>
 <meta charset="utf-8">
