@@ -234,7 +234,8 @@ export function createGrid(root, tools, on) {
       if (!large.hidden) one.show(what.answer, opened.where.col, what.batch, what.look);
       if (waits && !large.hidden) {
         root.scrollIntoView({ behavior: 'instant' });
-        if (document.activeElement === document.body) one.focus();
+        // A browser takes the focus from what is hidden only with its next frame.
+        if (document.activeElement === document.body || all.contains(document.activeElement)) one.focus();
       }
       if (Boolean(before) !== Boolean(opened)) tools.hideTooltip();
       if (before && !opened) cells[before.where.row]?.[before.where.col]?.button.focus();
