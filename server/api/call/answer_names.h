@@ -4,8 +4,9 @@
  *
  * To add a result: add a row to ANSWER_MAP. A result with a form of its own also needs a case in
  * add_result() and in answer_describe() of answer.c; one whose numbers are no rows has a place in
- * answer_forms, and in worker.js of the explorer. Add it to openapi.yaml and to tests/openapi/exact.yaml (then make docs), and
- * give tests/data/answers.txt a row. If it may be null, test_extremes.c lists it.
+ * answer_forms, and in worker.js of the explorer. Add it to openapi.yaml and to
+ * tests/openapi/exact.yaml (then make docs), and give tests/data/answers.txt a row. If it may be
+ * null, test_extremes.c lists it.
  */
 #ifndef API_ANSWER_NAMES_H
 #define API_ANSWER_NAMES_H
