@@ -40,12 +40,12 @@ enum {
     ALL = WINDOW | MASK | BIAS | SOFTCAP | ALIBI | GROUPED | SINK | LENGTHS | PAST | PADDING,
 };
 
-/* What is freed with a call. */
+/* Memory blocks that are freed with a call. They are memory of malloc if `heap`, which is faster.
+ * Otherwise nothing behind a block can be read. */
 struct kept {
     void **blocks;
     size_t count;
-    bool
-        heap; /* it is memory of malloc, which is faster; otherwise nothing behind it can be read */
+    bool heap;
 };
 
 void *keep_bytes(struct kept *kept, size_t bytes);

@@ -70,7 +70,7 @@ struct linear {
     size_t *starts;    /* of sequences in their order, and the end of the last one; or NULL */
     size_t rows;       /* positions of a segment */
     size_t segments;   /* at least 1 */
-    /* For each segment, the sequences that have positions in it. All have the first one. */
+    /* The number of sequences that have positions in each segment. The first has all of them. */
     size_t *longer;
     size_t tiles, columns; /* tiles of a state, and the columns of each */
     bool exact;            /* in double, because little is to be computed, or states are results */

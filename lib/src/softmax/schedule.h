@@ -23,7 +23,7 @@ enum phase {
     PHASE_COUNT
 };
 
-/* What PHASE_PREPARE does, in this order. */
+/* The kinds of tasks of PHASE_PREPARE, in their order. */
 enum prepare {
     PREPARE_QUERIES, /* rows of Q get their bias, and are normalised and rotated */
     PREPARE_KEYS,    /* the same for K; a row is a position of a batch item, with all heads */

@@ -72,7 +72,7 @@ enum answer_name {
     ANSWER_COUNT
 };
 
-/* What a comparison has to know of the numbers of a result. Most results are rows of numbers. */
+/* Properties of results that a comparison asks for. A result without them is rows of numbers. */
 enum answer_form {
     ANSWER_SINGLE = 1 << 0, /* one number for each position or each head */
     ANSWER_SCORES_OF_KEYS = 1 << 1,
