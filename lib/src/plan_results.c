@@ -95,6 +95,11 @@ static void shape_linear(const attn_plan *plan, attn_result which, attn_result_t
 void plan_shape(const attn_plan *plan, attn_result which, attn_result_tensor *part) {
     const size_t n = plan->n, heads = plan->heads;
     const struct projection *out = &plan->project[PROJECT_OUT];
+    if (result_is(which, RESULT_STAGE | RESULT_PER_QUERY)) {
+        shape_part(plan, which, heads, n, result_is(which, RESULT_STAGE) ? plan->m : NO_COLUMNS,
+                   part);
+        return;
+    }
     switch (which) {
     case ATTN_RESULT_OUTPUT:
         shape_part(plan, which, plan->form.packed || plan->form.projected ? 0 : heads, n,
@@ -102,15 +107,6 @@ void plan_shape(const attn_plan *plan, attn_result which, attn_result_tensor *pa
         break;
     case ATTN_RESULT_WEIGHTS:
         shape_part(plan, which, plan_has_mean(plan) ? 0 : heads, n, plan->m, part);
-        break;
-    case ATTN_RESULT_SCORES:
-    case ATTN_RESULT_SCALED_SCORES:
-    case ATTN_RESULT_MASKED_SCORES:
-        shape_part(plan, which, heads, n, plan->m, part);
-        break;
-    case ATTN_RESULT_LSE:
-    case ATTN_RESULT_ENTROPY:
-        shape_part(plan, which, heads, n, NO_COLUMNS, part);
         break;
     case ATTN_RESULT_STATISTICS:
         *part = (attn_result_tensor){.dtype = ATTN_FLOAT64, .rank = 1, .shape = {4}};
@@ -226,7 +222,7 @@ attn_status plan_results(attn_plan *plan, attn_error *error) {
 size_t plan_row_numbers(const attn_plan *plan, attn_result which) {
     attn_result_tensor row = plan->results.of[which].parts[0];
     row.shape[0] = 1;
-    return which == ATTN_RESULT_LSE || which == ATTN_RESULT_ENTROPY ? 1 : part_numbers(&row);
+    return result_is(which, RESULT_PER_QUERY) ? 1 : part_numbers(&row);
 }
 
 size_t attn_plan_parts(const attn_plan *plan, attn_result result) {

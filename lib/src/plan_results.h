@@ -12,8 +12,8 @@ attn_status plan_results(attn_plan *plan, attn_error *error);
 /* Gives `part` the shape and the dtype of a result that does not have the form of Q, K or V. */
 void plan_shape(const attn_plan *plan, attn_result which, attn_result_tensor *part);
 
-/* Returns the numbers of a row of a result of sequences. A row of lse or entropy is a query of one
- * head. */
+/* Returns the numbers of a row of a result of sequences. A row of a RESULT_PER_QUERY is a query of
+ * one head. */
 size_t plan_row_numbers(const attn_plan *plan, attn_result which);
 
 /* Adds the bytes of a part to those of a buffer for all results. Returns false if the part alone is

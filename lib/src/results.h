@@ -11,14 +11,16 @@
 #include <attention.h>
 
 enum result_kind {
-    RESULT_COPY = 1 << 0,      /* it has the form of Q, K or V, and PHASE_PACK copies it */
-    RESULT_PROJECTED = 1 << 1, /* only calls with projections have it */
-    RESULT_PER_HEAD = 1 << 2,  /* a part for each head, if heads have projections of their own */
-    RESULT_LINEAR = 1 << 3,    /* only linear attention has it */
-    RESULT_BOTH = 1 << 13,     /* attention and linear attention have it */
-    RESULT_PACKED = 1 << 14,   /* attention over packed sequences has it */
-    RESULT_SOFTMAX = 1 << 15,  /* only softmax makes it */
-    RESULT_STAGE = 1 << 16,    /* the scores of all keys, those of forbidden keys, too */
+    RESULT_COPY = 1 << 0,       /* it has the form of Q, K or V, and PHASE_PACK copies it */
+    RESULT_PROJECTED = 1 << 1,  /* only calls with projections have it */
+    RESULT_PER_HEAD = 1 << 2,   /* a part for each head, if heads have projections of their own */
+    RESULT_LINEAR = 1 << 3,     /* only linear attention has it */
+    RESULT_BOTH = 1 << 13,      /* attention and linear attention have it */
+    RESULT_PACKED = 1 << 14,    /* attention over packed sequences has it */
+    RESULT_SOFTMAX = 1 << 15,   /* only softmax makes it */
+    RESULT_STAGE = 1 << 16,     /* the scores of all keys, those of forbidden keys, too */
+    RESULT_PER_QUERY = 1 << 17, /* one number for each query of a head */
+    RESULT_OF_ROW = 1 << 18,    /* made of all weights of a query at once */
     RESULT_GRADIENT = 1 << 4,
     RESULT_OF_HEADS = 1 << 5,  /* the gradient of Q, K or V as heads read them */
     RESULT_OF_WEIGHT = 1 << 6, /* the gradient of the weights of a projection */
@@ -35,64 +37,65 @@ enum result_kind {
 #define RESULT_GRADIENT_WEIGHT (RESULT_GRADIENT | RESULT_OF_WEIGHT)
 #define RESULT_GRADIENT_BIAS   (RESULT_GRADIENT | RESULT_OF_BIAS | RESULT_PER_HEAD | RESULT_SHARED)
 
-/* One row for each result: X(of, NAME, kinds). `of` is handed on. */
+/* One row for each result: X(of, NAME, kinds, cost). `of` is handed on. The cost is what the result
+ * adds to that of each score, see cost.c: 0 if it is counted elsewhere or takes no time. */
 #define RESULT_TABLE(X, of)                                                                        \
-    X(of, OUTPUT, RESULT_BOTH | RESULT_PACKED)                                                     \
-    X(of, WEIGHTS, RESULT_BOTH)                                                                    \
-    X(of, SCORES, RESULT_STAGE)                                                                    \
-    X(of, SCALED_SCORES, RESULT_STAGE)                                                             \
-    X(of, MASKED_SCORES, RESULT_STAGE)                                                             \
-    X(of, LSE, RESULT_SOFTMAX | RESULT_PACKED)                                                     \
-    X(of, STATISTICS, 0)                                                                           \
-    X(of, ENTROPY, RESULT_SOFTMAX | RESULT_PACKED)                                                 \
-    X(of, TOP_K_INDICES, 0)                                                                        \
-    X(of, TOP_K_WEIGHTS, 0)                                                                        \
-    X(of, PRESENT_STATE, RESULT_LINEAR)                                                            \
-    X(of, STATES, RESULT_LINEAR)                                                                   \
-    X(of, DECAYS, RESULT_LINEAR)                                                                   \
-    X(of, PRESENT_K, RESULT_COPY | RESULT_PER_HEAD | RESULT_OF_K)                                  \
-    X(of, PRESENT_V, RESULT_COPY | RESULT_PER_HEAD | RESULT_OF_V)                                  \
-    X(of, Q, RESULT_COPY | RESULT_PER_HEAD | RESULT_PROJECTED | RESULT_OF_Q)                       \
-    X(of, K, RESULT_COPY | RESULT_PER_HEAD | RESULT_PROJECTED | RESULT_OF_K)                       \
-    X(of, V, RESULT_COPY | RESULT_PER_HEAD | RESULT_PROJECTED | RESULT_OF_V)                       \
-    X(of, GRAD_Q, RESULT_GRADIENT_HEADS | RESULT_OF_Q | RESULT_BOTH | RESULT_PACKED)               \
-    X(of, GRAD_K, RESULT_GRADIENT_HEADS | RESULT_OF_K | RESULT_BOTH | RESULT_PACKED)               \
-    X(of, GRAD_V, RESULT_GRADIENT_HEADS | RESULT_OF_V | RESULT_BOTH | RESULT_PACKED)               \
-    X(of, GRAD_PAST_K, RESULT_GRADIENT)                                                            \
-    X(of, GRAD_PAST_V, RESULT_GRADIENT)                                                            \
-    X(of, GRAD_BIAS, RESULT_GRADIENT)                                                              \
-    X(of, GRAD_SINK, RESULT_GRADIENT_SHARED | RESULT_PACKED)                                       \
-    X(of, GRAD_ALIBI, RESULT_GRADIENT_SHARED | RESULT_PACKED)                                      \
-    X(of, GRAD_NORM_Q, RESULT_GRADIENT_SHARED | RESULT_OF_Q | RESULT_PACKED)                       \
-    X(of, GRAD_NORM_K, RESULT_GRADIENT_SHARED | RESULT_OF_K | RESULT_PACKED)                       \
-    X(of, GRAD_X, RESULT_GRADIENT | RESULT_PACKED)                                                 \
-    X(of, GRAD_CONTEXT, RESULT_GRADIENT)                                                           \
-    X(of, GRAD_VALUE_CONTEXT, RESULT_GRADIENT)                                                     \
-    X(of, GRAD_W_Q, RESULT_GRADIENT_WEIGHT | RESULT_PER_HEAD | RESULT_OF_Q)                        \
-    X(of, GRAD_W_K, RESULT_GRADIENT_WEIGHT | RESULT_PER_HEAD | RESULT_OF_K)                        \
-    X(of, GRAD_W_V, RESULT_GRADIENT_WEIGHT | RESULT_PER_HEAD | RESULT_OF_V)                        \
-    X(of, GRAD_W_O, RESULT_GRADIENT_WEIGHT)                                                        \
-    X(of, GRAD_B_Q, RESULT_GRADIENT_BIAS | RESULT_OF_Q | RESULT_PACKED)                            \
-    X(of, GRAD_B_K, RESULT_GRADIENT_BIAS | RESULT_OF_K | RESULT_PACKED)                            \
-    X(of, GRAD_B_V, RESULT_GRADIENT_BIAS | RESULT_OF_V | RESULT_PACKED)                            \
-    X(of, GRAD_B_O, RESULT_GRADIENT)                                                               \
-    X(of, GRAD_BIAS_K, RESULT_GRADIENT | RESULT_SUM)                                               \
-    X(of, GRAD_BIAS_V, RESULT_GRADIENT | RESULT_SUM)                                               \
-    X(of, GRAD_DECAY, RESULT_GRADIENT | RESULT_SUM | RESULT_BOTH | RESULT_PACKED)                  \
-    X(of, GRAD_BETA, RESULT_GRADIENT | RESULT_LINEAR)                                              \
-    X(of, GRAD_PAST_STATE, RESULT_GRADIENT | RESULT_LINEAR)
+    X(of, OUTPUT, RESULT_BOTH | RESULT_PACKED, 0)                                                  \
+    X(of, WEIGHTS, RESULT_BOTH | RESULT_OF_ROW, 30)                                                \
+    X(of, SCORES, RESULT_STAGE, 60)                                                                \
+    X(of, SCALED_SCORES, RESULT_STAGE, 60)                                                         \
+    X(of, MASKED_SCORES, RESULT_STAGE, 60)                                                         \
+    X(of, LSE, RESULT_SOFTMAX | RESULT_PACKED | RESULT_PER_QUERY, 0)                               \
+    X(of, STATISTICS, 0, 120)                                                                      \
+    X(of, ENTROPY, RESULT_SOFTMAX | RESULT_PACKED | RESULT_PER_QUERY | RESULT_OF_ROW, 350)         \
+    X(of, TOP_K_INDICES, RESULT_OF_ROW, 0)                                                         \
+    X(of, TOP_K_WEIGHTS, RESULT_OF_ROW, 0)                                                         \
+    X(of, PRESENT_STATE, RESULT_LINEAR, 0)                                                         \
+    X(of, STATES, RESULT_LINEAR, 0)                                                                \
+    X(of, DECAYS, RESULT_LINEAR, 0)                                                                \
+    X(of, PRESENT_K, RESULT_COPY | RESULT_PER_HEAD | RESULT_OF_K, 0)                               \
+    X(of, PRESENT_V, RESULT_COPY | RESULT_PER_HEAD | RESULT_OF_V, 0)                               \
+    X(of, Q, RESULT_COPY | RESULT_PER_HEAD | RESULT_PROJECTED | RESULT_OF_Q, 0)                    \
+    X(of, K, RESULT_COPY | RESULT_PER_HEAD | RESULT_PROJECTED | RESULT_OF_K, 0)                    \
+    X(of, V, RESULT_COPY | RESULT_PER_HEAD | RESULT_PROJECTED | RESULT_OF_V, 0)                    \
+    X(of, GRAD_Q, RESULT_GRADIENT_HEADS | RESULT_OF_Q | RESULT_BOTH | RESULT_PACKED, 0)            \
+    X(of, GRAD_K, RESULT_GRADIENT_HEADS | RESULT_OF_K | RESULT_BOTH | RESULT_PACKED, 0)            \
+    X(of, GRAD_V, RESULT_GRADIENT_HEADS | RESULT_OF_V | RESULT_BOTH | RESULT_PACKED, 0)            \
+    X(of, GRAD_PAST_K, RESULT_GRADIENT, 0)                                                         \
+    X(of, GRAD_PAST_V, RESULT_GRADIENT, 0)                                                         \
+    X(of, GRAD_BIAS, RESULT_GRADIENT, 0)                                                           \
+    X(of, GRAD_SINK, RESULT_GRADIENT_SHARED | RESULT_PACKED, 0)                                    \
+    X(of, GRAD_ALIBI, RESULT_GRADIENT_SHARED | RESULT_PACKED, 0)                                   \
+    X(of, GRAD_NORM_Q, RESULT_GRADIENT_SHARED | RESULT_OF_Q | RESULT_PACKED, 0)                    \
+    X(of, GRAD_NORM_K, RESULT_GRADIENT_SHARED | RESULT_OF_K | RESULT_PACKED, 0)                    \
+    X(of, GRAD_X, RESULT_GRADIENT | RESULT_PACKED, 0)                                              \
+    X(of, GRAD_CONTEXT, RESULT_GRADIENT, 0)                                                        \
+    X(of, GRAD_VALUE_CONTEXT, RESULT_GRADIENT, 0)                                                  \
+    X(of, GRAD_W_Q, RESULT_GRADIENT_WEIGHT | RESULT_PER_HEAD | RESULT_OF_Q, 0)                     \
+    X(of, GRAD_W_K, RESULT_GRADIENT_WEIGHT | RESULT_PER_HEAD | RESULT_OF_K, 0)                     \
+    X(of, GRAD_W_V, RESULT_GRADIENT_WEIGHT | RESULT_PER_HEAD | RESULT_OF_V, 0)                     \
+    X(of, GRAD_W_O, RESULT_GRADIENT_WEIGHT, 0)                                                     \
+    X(of, GRAD_B_Q, RESULT_GRADIENT_BIAS | RESULT_OF_Q | RESULT_PACKED, 0)                         \
+    X(of, GRAD_B_K, RESULT_GRADIENT_BIAS | RESULT_OF_K | RESULT_PACKED, 0)                         \
+    X(of, GRAD_B_V, RESULT_GRADIENT_BIAS | RESULT_OF_V | RESULT_PACKED, 0)                         \
+    X(of, GRAD_B_O, RESULT_GRADIENT, 0)                                                            \
+    X(of, GRAD_BIAS_K, RESULT_GRADIENT | RESULT_SUM, 0)                                            \
+    X(of, GRAD_BIAS_V, RESULT_GRADIENT | RESULT_SUM, 0)                                            \
+    X(of, GRAD_DECAY, RESULT_GRADIENT | RESULT_SUM | RESULT_BOTH | RESULT_PACKED, 0)               \
+    X(of, GRAD_BETA, RESULT_GRADIENT | RESULT_LINEAR, 0)                                           \
+    X(of, GRAD_PAST_STATE, RESULT_GRADIENT | RESULT_LINEAR, 0)
 
-#define RESULT_COUNT_ROW(of, name, kinds) +1
+#define RESULT_COUNT_ROW(of, name, ...) +1
 static_assert((0 RESULT_TABLE(RESULT_COUNT_ROW, )) == ATTN_RESULT_COUNT,
               "each result has a row in RESULT_TABLE");
 #undef RESULT_COUNT_ROW
 
 /* The bits of all results that are of one of these kinds. */
-#define RESULT_BIT_OF(of, name, kinds) | (((kinds) & (of)) != 0 ? ATTN_WANT(name) : 0)
-#define RESULTS_OF(kinds)              (UINT64_C(0) RESULT_TABLE(RESULT_BIT_OF, kinds))
+#define RESULT_BIT_OF(of, name, kinds, ...) | (((kinds) & (of)) != 0 ? ATTN_WANT(name) : 0)
+#define RESULTS_OF(kinds)                   (UINT64_C(0) RESULT_TABLE(RESULT_BIT_OF, kinds))
 
 /* Results for which the scores of all keys are computed, those of forbidden keys, too. */
-#define STAGES_OF_ALL_KEYS             (RESULTS_OF(RESULT_STAGE) | ATTN_WANT(STATISTICS))
+#define STAGES_OF_ALL_KEYS                  (RESULTS_OF(RESULT_STAGE) | ATTN_WANT(STATISTICS))
 
 /* The results of softmax that are no gradients. */
 #define RESULTS_FORWARD                                                                            \

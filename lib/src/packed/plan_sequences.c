@@ -7,6 +7,7 @@
 #include "packed/plan_sequences.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,15 +49,21 @@ struct flat {
 /* Refuses what packed sequences do not have. */
 static attn_status check_sequence_options(const attn_options *o, attn_error *error) {
     ATTN_TRY(check_lacks(o, CHECK_SEQUENCES, error));
+    const uint64_t wrong = o->results & ~RESULTS_OF(RESULT_PACKED);
+    char names[128];
+    size_t length = 0;
     for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
-        if ((o->results & ~RESULTS_OF(RESULT_PACKED)) >> r & 1) {
-            return attn_fail(error, ATTN_INVALID_ARGUMENT, "results",
-                             "%s is not possible with sequences, which have output, lse, entropy "
-                             "and gradients",
-                             attn_result_name((attn_result)r));
+        if (result_is((attn_result)r, RESULT_PACKED) &&
+            !result_is((attn_result)r, RESULT_GRADIENT)) {
+            length += (size_t)snprintf(names + length, sizeof names - length, "%s%s",
+                                       length > 0 ? ", " : "", attn_result_name((attn_result)r));
+            assert(length < sizeof names);
         }
     }
-    return ATTN_OK;
+    return wrong == 0 ? ATTN_OK
+                      : attn_fail(error, ATTN_INVALID_ARGUMENT, "results",
+                                  "%s is not possible with sequences, which have %s and gradients",
+                                  attn_result_name((attn_result)__builtin_ctzll(wrong)), names);
 }
 
 /* Flattens Q, K and V of rank 3, whose heads are an axis. */

@@ -167,7 +167,7 @@ static void clear_rows(const attn_plan *plan, const struct bindings *bindings,
         const size_t bytes =
             (has_key_rows(r) ? at->m : at->n) * plan_row_numbers(plan, (attn_result)r) * size;
         char *to = result_rows(plan, bindings, (attn_result)r, at);
-        const size_t copies = r == ATTN_RESULT_ENTROPY ? plan->heads : 1;
+        const size_t copies = result_is((attn_result)r, RESULT_PER_QUERY) ? plan->heads : 1;
         for (size_t h = 0; h < copies; h++) {
             memset(to + h * plan->n * size, 0, bytes);
         }

@@ -29,10 +29,7 @@ enum {
     ROUND_KEY = 20,     /* the same for a number of a packed key, once for a block */
     SIGMOID = 150,      /* exp and a division */
     STICK = 400,        /* exp twice, a logarithm and sums that wait for each other */
-    ENTROPY = 350,      /* a logarithm of libm */
-    LONG_ENTROPY = 80,  /* the moment of a long row, of which entropy is made */
-    STAGE = 60,         /* storing a number of a stage */
-    KEPT = 30,          /* storing a weight */
+    LOGARITHM = 270,    /* what the entropy of a long row costs less: it is made of a moment */
     MOMENT = 60,        /* adding a number to a variance */
     SELECT = 150,       /* comparing a number for top_k */
     ROUNDING = 1000,    /* drawing the rounding errors of a score */
@@ -83,12 +80,9 @@ static double cost_of_score(const attn_plan *plan) {
     cost += plan->options.normalization == ATTN_SIGMOID          ? SIGMOID
             : plan->options.normalization == ATTN_STICK_BREAKING ? STICK
                                                                  : 0;
-    if (plan_wants(plan, ATTN_WANT(ENTROPY))) {
-        cost += path->long_rows ? LONG_ENTROPY : ENTROPY;
-    }
-    cost += STAGE * (double)__builtin_popcountll(plan->results.wanted & RESULTS_OF(RESULT_STAGE));
-    cost += plan_wants(plan, ATTN_WANT(WEIGHTS)) ? KEPT : 0;
-    cost += plan_wants(plan, ATTN_WANT(STATISTICS)) ? 2 * MOMENT : 0;
+#define COST_OF(of, name, kinds, cost) +(plan_wants(plan, ATTN_WANT(name)) ? (cost) : 0)
+    cost += 0 RESULT_TABLE(COST_OF, );
+    cost -= path->long_rows && plan_wants(plan, ATTN_WANT(ENTROPY)) ? LOGARITHM : 0;
     if (plan_wants_top_k(plan)) {
         const double levels = log2((double)plan->m + 1);
         cost += SELECT + SORT * levels * (double)plan->results.top_k / (double)plan->m;

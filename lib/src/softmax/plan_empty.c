@@ -2,8 +2,8 @@
  * plan_empty.c - calls with an empty axis: without a query, a key or a batch item. They have no
  * scores, so no engine computes them. Their projections and their copies of Q, K and V are tasks
  * like those of other calls. All other results are filled here: without a key, every query is one
- * that may attend to no key. Its output and its entropy are 0, its lse is -inf or the sink, and
- * only the sink and b_O have a gradient.
+ * that may attend to no key. Its lse is -inf or the sink, its other numbers are 0, and only the
+ * sink and b_O have a gradient.
  */
 #include "softmax/plan_empty.h"
 

@@ -216,13 +216,11 @@ size_t plan_panel(attn_dtype dtype) {
 
 static void choose_paths(attn_plan *plan, double head_cost) {
     struct path *path = &plan->path;
-    const uint64_t weights = ATTN_WANT(WEIGHTS) | ATTN_WANT(ENTROPY) | ATTN_WANT(TOP_K_INDICES) |
-                             ATTN_WANT(TOP_K_WEIGHTS);
     const bool half = plan->half.type != NULL;
     path->materialized =
         half || plan_wants(plan, STAGES_OF_ALL_KEYS) || plan->options.normalization != ATTN_SOFTMAX;
-    path->keeps_tiles =
-        !half && plan->options.normalization == ATTN_SOFTMAX && plan_wants(plan, weights);
+    path->keeps_tiles = !half && plan->options.normalization == ATTN_SOFTMAX &&
+                        plan_wants(plan, RESULTS_OF(RESULT_OF_ROW));
     /* Each row must begin with a cache line, because a line that is stored in two parts is slow. */
     path->streams_weights = path->keeps_tiles && plan_wants(plan, ATTN_WANT(WEIGHTS)) &&
                             !plan->results.mean &&
