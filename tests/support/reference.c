@@ -81,8 +81,7 @@ static void weights_of_query(const struct reference_head *c, const struct refere
         sum += x[j] == -INFINITY ? 0 : exp(x[j] - max);
     }
     sum += c->has_sink ? exp(c->sink - max) : 0;
-    out->lse[i] = sum == 0 ? -INFINITY : max + log(sum);
-    out->entropy[i] = 0;
+    out->of[ATTN_RESULT_LSE][i] = sum == 0 ? -INFINITY : max + log(sum);
     for (size_t j = 0; j < c->m; j++) {
         if (x[j] == -INFINITY) {
             w[j] = 0;
@@ -93,7 +92,7 @@ static void weights_of_query(const struct reference_head *c, const struct refere
         } else {
             w[j] = exp(x[j] - max) / sum;
         }
-        out->entropy[i] -= w[j] > 0 ? w[j] * log(w[j]) : 0;
+        out->of[ATTN_RESULT_ENTROPY][i] -= w[j] > 0 ? w[j] * log(w[j]) : 0;
     }
     if (c->options.normalization == ATTN_STICK_BREAKING) {
         break_stick_of_query(c, x, w);
@@ -117,19 +116,27 @@ static void output_of_query(const struct reference_head *c, const struct referen
 
 struct reference_results reference_compute(const struct reference_head *call) {
     const size_t n = call->n, pairs = n * call->m;
-    struct reference_results out = {
-        .scores = calloc(4 * pairs + n * call->d_v + 4 * n, sizeof *out.scores)};
-    if (out.scores == NULL) {
+    double *const block = calloc(4 * pairs + n * (call->d_v + 4), sizeof *block);
+    double *const output = block + 4 * pairs, *const singles = output + n * call->d_v;
+    if (block == NULL) {
         abort();
     }
-    out.scaled_scores = out.scores + pairs;
-    out.masked_scores = out.scaled_scores + pairs;
-    out.weights = out.masked_scores + pairs;
-    out.output = out.weights + pairs;
-    out.lse = out.output + n * call->d_v;
-    out.entropy = out.lse + n;
-    out.score_scale = out.entropy + n;
-    out.output_scale = out.score_scale + n;
+    const struct reference_results out = {
+        .scores = block,
+        .scaled_scores = block + pairs,
+        .masked_scores = block + 2 * pairs,
+        .weights = block + 3 * pairs,
+        .output = output,
+        .score_scale = singles,
+        .output_scale = singles + n,
+        .of = {[ATTN_RESULT_SCORES] = block,
+               [ATTN_RESULT_SCALED_SCORES] = block + pairs,
+               [ATTN_RESULT_MASKED_SCORES] = block + 2 * pairs,
+               [ATTN_RESULT_WEIGHTS] = block + 3 * pairs,
+               [ATTN_RESULT_OUTPUT] = output,
+               [ATTN_RESULT_LSE] = singles + 2 * n,
+               [ATTN_RESULT_ENTROPY] = singles + 3 * n},
+    };
     for (size_t i = 0; i < n; i++) {
         scores_of_query(call, &out, i);
         weights_of_query(call, &out, i);

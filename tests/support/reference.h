@@ -35,7 +35,10 @@ struct reference_head {
 struct reference_results {
     double *scores, *scaled_scores, *masked_scores, *weights; /* (n,m) */
     double *output;                                           /* (n,d_v) */
-    double *lse, *entropy, *score_scale, *output_scale;       /* (n) */
+    double *score_scale, *output_scale;                       /* (n) */
+    /* The same by the names of results, NULL for those that are not here. Those without a name above
+     * are one number for each query. */
+    double *of[ATTN_RESULT_COUNT];
 };
 
 /* Returns the position of query i. Query 0 follows the past keys, or the last query stands at the

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "results.h"
+
 double number_bound(attn_dtype dtype) {
     return dtype == ATTN_FLOAT32 ? 1e-6 : 1e-13;
 }
@@ -160,43 +162,40 @@ void compare_to_reference(struct worst *worst, const struct call *c, size_t b, s
         /* Without normalization the weights are scores, with their errors. */
         const double weights = fmax(largest_of(r->weights + i * m, m), plain ? masked : 0);
         r->output_scale[i] = fmax(r->output_scale[i], masked * values);
-        const struct {
-            attn_result result;
-            const double *want;
-            size_t width;
-            double scale;
-        } rows[] = {
-            {ATTN_RESULT_SCORES, r->scores, m, scores},
-            {ATTN_RESULT_SCALED_SCORES, r->scaled_scores, m, scaled},
-            {ATTN_RESULT_MASKED_SCORES, r->masked_scores, m, masked},
-            {ATTN_RESULT_WEIGHTS, r->weights, m, twice * weights * weight_scale(c, &call, i)},
-            {ATTN_RESULT_OUTPUT, r->output, call.d_v, r->output_scale[i]},
-            {ATTN_RESULT_LSE, r->lse, 1, fmax(1, masked)},
-            {ATTN_RESULT_ENTROPY, r->entropy, 1, fmax(1, log((double)m))},
+        const double scales[ATTN_RESULT_COUNT] = {
+            [ATTN_RESULT_SCORES] = scores,
+            [ATTN_RESULT_SCALED_SCORES] = scaled,
+            [ATTN_RESULT_MASKED_SCORES] = masked,
+            [ATTN_RESULT_WEIGHTS] = twice * weights * weight_scale(c, &call, i),
+            [ATTN_RESULT_OUTPUT] = r->output_scale[i],
+            [ATTN_RESULT_LSE] = fmax(1, masked),
         };
         const size_t row = row_of(c, b, h, i);
-        for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
-            const double *got = is->of[rows[k].result];
-            const size_t width = rows[k].width;
-            for (size_t j = 0; got != NULL && j < width; j++) {
-                compare_number(worst, attn_result_name(rows[k].result), row, got[row * width + j],
-                               rows[k].want[i * width + j], bound * rows[k].scale);
+        for (attn_result of = 0; of < ATTN_RESULT_COUNT; of++) {
+            const bool single = result_is(of, RESULT_PER_QUERY);
+            const bool here = is->of[of] != NULL && r->of[of] != NULL;
+            cr_assert(here || !single || is->of[of] == NULL, "the reference lacks a result");
+            const size_t width = single ? 1 : of == ATTN_RESULT_OUTPUT ? call.d_v : m;
+            const double scale =
+                single && of != ATTN_RESULT_LSE ? fmax(1, log((double)m)) : scales[of];
+            for (size_t j = 0; here && j < width; j++) {
+                compare_number(worst, attn_result_name(of), row, is->of[of][row * width + j],
+                               r->of[of][i * width + j], bound * scale);
             }
         }
     }
 }
 
-void check_ways(const struct call *c, const unsigned *wanted, size_t ways) {
+void check_ways(const struct call *c, const uint64_t *wanted, size_t ways) {
     struct reference_results want[16];
     cr_assert_leq(c->batch * c->heads, 16);
     for (size_t head = 0; head < c->batch * c->heads; head++) {
         want[head] = reference_of(c, head / c->heads, head % c->heads);
     }
     for (size_t way = 0; way < ways; way++) {
-        unsigned results = wanted[way];
+        uint64_t results = wanted[way];
         if (c->options.normalization != ATTN_SOFTMAX) {
-            results =
-                (results & ~(unsigned)(ATTN_WANT(LSE) | ATTN_WANT(ENTROPY))) | ATTN_WANT(OUTPUT);
+            results = (results & ~RESULTS_OF(RESULT_SOFTMAX)) | ATTN_WANT(OUTPUT);
         }
         struct results r = run_call(c, results);
         struct worst worst = {0};

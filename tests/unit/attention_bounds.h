@@ -47,7 +47,7 @@ void compare_to_reference(struct worst *worst, const struct call *c, size_t b, s
                           struct reference_results *r, const struct results *is);
 
 /* Runs a call once for each choice of wanted results, and compares each run with the reference.
- * Without softmax, lse and entropy are left out of the choices. */
-void check_ways(const struct call *c, const unsigned *wanted, size_t ways);
+ * Without softmax, results that need it are left out of the choices. */
+void check_ways(const struct call *c, const uint64_t *wanted, size_t ways);
 
 #endif

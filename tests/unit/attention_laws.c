@@ -14,7 +14,7 @@ static const struct {
     {2, 3, 8200, 5, 4},    /* keys are split into parts, which are merged */
 };
 
-const unsigned all_ways[WAYS] = {ATTN_WANT(OUTPUT), ATTN_WANT(OUTPUT) | ATTN_WANT(LSE),
+const uint64_t all_ways[WAYS] = {ATTN_WANT(OUTPUT), ATTN_WANT(OUTPUT) | ATTN_WANT(LSE),
                                  ATTN_WANT(WEIGHTS), TILED, STAGES};
 
 bool law_is_too_slow(size_t size) {

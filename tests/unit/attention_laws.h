@@ -7,6 +7,7 @@
 #define ATTENTION_LAWS_H
 
 #include "attention_bounds.h"
+#include "results.h"
 
 #define SIZES  DataPoints(size_t, 0, 1, 2, 3, 4, 5)
 #define DTYPES DataPoints(int, ATTN_FLOAT32, ATTN_FLOAT64)
@@ -15,20 +16,17 @@
         GROUPED, SINK, LENGTHS, PAST | CAUSAL | NEGATIVE, PADDING, SHARED | PADDING,               \
         SHARED | PAST | GROUPED, ALL, ALL | BOTTOM_RIGHT, AT_THE_END | WINDOW | ALIBI | LENGTHS,   \
         DECAY, DECAY | BOTTOM_RIGHT | ALL
-#define KINDS DataPoints(unsigned, ALL_KINDS)
+#define KINDS  DataPoints(unsigned, ALL_KINDS)
 
-enum {
-    TILED = ATTN_WANT(OUTPUT) | ATTN_WANT(WEIGHTS) | ATTN_WANT(LSE),
-    STAGES = TILED | ATTN_WANT(SCORES) | ATTN_WANT(SCALED_SCORES) | ATTN_WANT(MASKED_SCORES) |
-             ATTN_WANT(ENTROPY)
-};
+#define TILED  (ATTN_WANT(OUTPUT) | ATTN_WANT(WEIGHTS) | ATTN_WANT(LSE))
+#define STAGES (TILED | RESULTS_OF(RESULT_STAGE | RESULT_PER_QUERY))
 
 /* Choices of wanted results that are computed in different ways. */
 enum {
     WAYS = 5
 };
 
-extern const unsigned all_ways[WAYS];
+extern const uint64_t all_ways[WAYS];
 
 /* True in a run under valgrind if a call of this size would take too long. */
 bool law_is_too_slow(size_t size);

@@ -66,7 +66,7 @@ Theory((double factor, unsigned kind, size_t size, int dtype), laws, weights_of_
     }
     c.options.scale *= 0.9; /* so that the scaled scores are not exact */
     for (int way = 0; way < 2; way++) {
-        struct results r = run_call(&c, way == 0 ? (unsigned)TILED : (unsigned)STAGES);
+        struct results r = run_call(&c, way == 0 ? TILED : STAGES);
         check_sums(&c, &r);
         free_results(&r);
     }
@@ -345,7 +345,7 @@ Theory((unsigned kind, size_t size, int dtype, size_t half), laws,
     const int64_t next = position_of(&c, 0, last) + 1; /* item 0 has the most valid keys */
     struct call other = copy_call(&c);
     refill(&other, next < 0 ? 0 : next > (int64_t)c.m ? c.m : (size_t)next, false, size + 1);
-    const unsigned ways[] = {TILED, ATTN_WANT(OUTPUT) | ATTN_WANT(LSE), TILED | ATTN_WANT(ENTROPY)};
+    const uint64_t ways[] = {TILED, ATTN_WANT(OUTPUT) | ATTN_WANT(LSE), TILED | ATTN_WANT(ENTROPY)};
     for (size_t way = 0; way < (half == 1 ? 3 : 2); way++) {
         struct results a = run_call(&c, ways[way]), b = run_call(&other, ways[way]);
         for (size_t row = 0; row < all_rows(&c); row++) {
@@ -393,7 +393,7 @@ Theory((unsigned kind, size_t size, int dtype), laws, what_nobody_may_attend_to_
     struct call clean = copy_call(&c);
     refill(&clean, from < c.m ? from : c.m, false, 1);
     refill(&c, from < c.m ? from : c.m, true, 1);
-    const unsigned ways[] = {TILED, ATTN_WANT(OUTPUT) | ATTN_WANT(LSE), TILED | ATTN_WANT(ENTROPY)};
+    const uint64_t ways[] = {TILED, ATTN_WANT(OUTPUT) | ATTN_WANT(LSE), TILED | ATTN_WANT(ENTROPY)};
     struct results want = run_call(&clean, ways[0]);
     for (size_t way = 0; way < 3; way++) {
         struct results b = run_call(&c, ways[way]);

@@ -10,21 +10,21 @@
 
 #include "attention_bounds.h"
 #include "plan.h"
+#include "results.h"
 #include "support/scale.h"
 
 enum {
     HEADS = 2,
     SPLIT = 140000, /* keys of 2 columns that are cut even if only output and lse are wanted */
-    STAGES = ATTN_WANT(SCORES) | ATTN_WANT(SCALED_SCORES) | ATTN_WANT(MASKED_SCORES),
     ROWS = ATTN_WANT(OUTPUT) | ATTN_WANT(LSE)
 };
 
 /* The wanted results. Each choice of them is computed by other phases. */
-static const unsigned ways[] = {
+static const uint64_t ways[] = {
     ROWS | ATTN_WANT(WEIGHTS),
     ROWS | ATTN_WANT(ENTROPY),
     ATTN_WANT(ENTROPY),
-    ROWS | STAGES | ATTN_WANT(WEIGHTS) | ATTN_WANT(ENTROPY),
+    ROWS | ATTN_WANT(WEIGHTS) | RESULTS_OF(RESULT_STAGE | RESULT_PER_QUERY),
 };
 
 static const unsigned kinds[] = {

@@ -129,7 +129,7 @@ Theory((unsigned kind, size_t size, int dtype), overflow, that_nobody_sees_is_no
     if (overflow_is_too_slow(size)) {
         return;
     }
-    const unsigned ways[] = {ATTN_WANT(OUTPUT) | ATTN_WANT(LSE), ATTN_WANT(WEIGHTS), ENTROPY};
+    const uint64_t ways[] = {ATTN_WANT(OUTPUT) | ATTN_WANT(LSE), ATTN_WANT(WEIGHTS), ENTROPY};
     struct pair p = draw_pair(kind, size, dtype);
     const size_t at = row_of(&p.call, 0, HEADS - 1, p.i) * p.call.m + p.j;
     if (kind & MASK) {
@@ -153,7 +153,7 @@ Theory((unsigned kind, size_t size, int dtype), overflow, on_the_way_to_a_finite
     if (overflow_is_too_slow(size)) {
         return;
     }
-    const unsigned ways[] = {ATTN_WANT(OUTPUT), ATTN_WANT(LSE),
+    const uint64_t ways[] = {ATTN_WANT(OUTPUT), ATTN_WANT(LSE),
                              ATTN_WANT(OUTPUT) | ATTN_WANT(WEIGHTS), ENTROPY, STAGES};
     struct pair p = draw_pair(kind, size, dtype);
     struct call *c = &p.call;

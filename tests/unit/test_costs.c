@@ -109,15 +109,15 @@ Test(costs, count_everything) {
                  8 * 150000 * 24000.0);
     cr_expect_gt(cost_of(1, 65536, 1, 1, 1, NULL), 500 * cost_of(1, 1, 1, 1, 1, NULL));
     cr_expect_gt(cost_of(65536, 1, 1, 1, 1, NULL), 500 * cost_of(1, 1, 1, 1, 1, NULL));
-    const unsigned more[] = {ATTN_WANT(WEIGHTS), ATTN_WANT(SCORES),    ATTN_WANT(ENTROPY),
-                             ATTN_WANT(LSE),     ATTN_WANT(PRESENT_K), ATTN_WANT(STATISTICS)};
     const attn_options statistics = {.results = ATTN_WANT(OUTPUT) | ATTN_WANT(STATISTICS)};
     cr_expect_gt(cost_of(1, 1, 1, 1, 500000, &statistics) - cost_of(1, 1, 1, 1, 500000, NULL),
                  2 * 500000 * 40.0); /* of the moments of Q and K */
     const double output = cost_of(1, 4, 300, 300, 16, NULL);
-    for (size_t i = 0; i < sizeof more / sizeof *more; i++) {
-        const attn_options o = {.results = ATTN_WANT(OUTPUT) | more[i]};
-        cr_expect_gt(cost_of(1, 4, 300, 300, 16, &o), output, "result %zu costs nothing", i);
+    const uint64_t more = RESULTS_FORWARD & ~RESULTS_OF(RESULT_PROJECTED) & ~ATTN_WANT(OUTPUT);
+    for (uint64_t left = more; left != 0; left &= left - 1) {
+        const attn_options o = {.results = ATTN_WANT(OUTPUT) | (left & -left)};
+        cr_expect_gt(cost_of(1, 4, 300, 300, 16, &o), output, "%s costs nothing",
+                     attn_result_name((attn_result)__builtin_ctzll(left)));
     }
 }
 

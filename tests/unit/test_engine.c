@@ -78,7 +78,7 @@ static struct call draw_shape(const struct shape *s, attn_dtype dtype) {
 }
 
 /* Computes a case with tasks in either order, and compares it with the reference. */
-static void check_shape(const struct shape *s, attn_dtype dtype, unsigned wanted) {
+static void check_shape(const struct shape *s, attn_dtype dtype, uint64_t wanted) {
     struct call c = draw_shape(s, dtype);
     check_ways(&c, &wanted, 1);
     struct results forwards = run_call(&c, wanted),
