@@ -13,7 +13,8 @@ not combine schemas, and gives no key of a request a default. Every key is descr
 Plain and exact schemas have the same keys, types and words.
 
 --table: the file is what print_table prints. Its routes are exactly the methods and paths of the document, and its keys are
-exactly the keys of each request, with the same ranks, ranges, choices and draws. The table of options in
+exactly the keys of each request, with the same ranks, ranges, choices and draws. Its results are exactly those of each
+answer, with the same words on −∞ and softmax. The table of options in
 README.md has such keys only, and the explorer has controls for such keys and choices only.
 --exchanges: the folder has a JSON file for each recorded exchange, with "method", "path", "status", "media_type" and
 "body". Each exchange is documented, and its body fits. Each status that the document promises for a POST endpoint has
@@ -49,7 +50,7 @@ SPEC_VALIDATOR = "0.9.0"
 METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 ROOT = pathlib.Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tests/openapi"))
-from exact import exact_schemas  # noqa: E402
+from exact import LOWEST, exact_schemas, of_softmax  # noqa: E402
 
 LAYERS = ROOT / "server/models"  # the stored layers of the examples
 JSON, PROBLEM = "application/json", "application/problem+json"
@@ -397,6 +398,7 @@ def check_table(document, path):
         names = [row["key"] for row in here] + [name["name"] for name in table["foreign"] if place in name["at"]]
         for name in sorted({name for name in names if names.count(name) > 1}):
             document.fail(f"{place}: {name} has two meanings: a key, or a name of other programs")
+    check_results(document, table["results"])
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     options = re.findall(r"^\| ((?:`\w+`, )*`\w+`) \|", readme, re.M)
     for key in sorted(set(re.findall(r"\w+", " ".join(options))) - {row["key"] for row in rows}):
@@ -415,6 +417,20 @@ def check_table(document, path):
     for name in sorted((names["MATRICES"] | names["GRADIENTS"] | names["PROJECTIONS"]) - {row["key"] for row in rows if row["drawn"]}):
         document.fail(f"request.js has a matrix {name}, which no request has")
     check_rules(document, *({row["key"] for row in rows if place in row["at"]} for place in ("/attention", "/linear-attention")))
+
+
+def check_results(document, rows):
+    """Compares the results of each endpoint with those of its answer, and what is said of them with the table."""
+    said = set(of_softmax(document.root["components"]["schemas"], [row["name"] for row in rows]))
+    differences(document, "Normalization: needs softmax: ", {row["name"] for row in rows if row["softmax"]}, said)
+    for _, place, operation in document.operations():
+        here = {row["name"]: row for row in rows if place in row["at"]}
+        if here:
+            schema = document.resolve(operation["responses"]["200"]["content"][JSON]["schema"])
+            differences(document, f"{place}: the result ", list(here), set(schema["properties"]) - {"tokens", "layers"})
+            for name in set(here) & set(schema["properties"]):
+                if bool(here[name]["lowest"]) != (LOWEST in schema["properties"][name].get("description", "")):
+                    document.fail(f"{place}: the result {name} may be −∞ here or in the table alone")
 
 
 def check_rules(document, softmax, states):

@@ -6,7 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "api/call/answer_names.h"
 #include "api/call/field.h"
+#include "results.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
@@ -432,20 +434,20 @@ static void draw_results(struct state *s, const struct field *row) {
     char *returned = s->drawn->returned;
     size_t size = 0;
     const bool none = *given(s, "normalization");
+    const uint64_t packed =
+        RESULTS_OF(RESULT_PACKED | RESULT_GRADIENT) | ATTN_WANT(PRESENT_STATE) | ATTN_WANT(DECAYS);
     for (size_t i = 0; i < row->choice_count; i++) {
         const char *name = row->choices[i];
         const bool needed = (strcmp(name, "top_k") == 0 && *given(s, "top_k")) ||
                             (strcmp(name, "weights") == 0 && s->mean) ||
                             (strcmp(name, "grad_V") == 0 && s->gradients) ||
                             (i == 0 && !*given(s, "top_k") && !s->mean && !s->gradients);
-        if ((none && (strcmp(name, "lse") == 0 || strcmp(name, "entropy") == 0)) ||
-            strcmp(name, "comparison") == 0) {
-            continue; /* these are of softmax, and this one needs expected results */
+        const uint64_t bits = answer_bits[answer_of(name)];
+        if ((none && (bits & RESULTS_OF(RESULT_SOFTMAX)) != 0) || strcmp(name, "comparison") == 0) {
+            continue; /* the latter needs expected results */
         }
-        if (s->sequences && strcmp(name, "output") != 0 && strcmp(name, "lse") != 0 &&
-            strcmp(name, "entropy") != 0 && strcmp(name, "present_state") != 0 &&
-            strcmp(name, "decays") != 0 && strncmp(name, "grad_", 5) != 0) {
-            continue; /* these have no packed form */
+        if (s->sequences && (bits & ~packed) != 0) {
+            continue;
         }
         if (strcmp(name, "decays") == 0 && !has_input(s, "decay")) {
             continue;

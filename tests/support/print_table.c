@@ -1,10 +1,13 @@
 /*
- * print_table.c - prints the routes, the table of request fields and the names of other programs as
- * JSON, for the checks of documents, the dictionaries of libFuzzer and the search for costs.
+ * print_table.c - prints the routes, the table of request fields, the names of other programs and
+ * those of results as JSON, for the checks of documents, the dictionaries of libFuzzer and the
+ * search for costs.
  */
 #include <stdio.h>
 
+#include "api/call/answer_names.h"
 #include "api/call/field.h"
+#include "results.h"
 
 static const char *const kinds[] = {
     [FIELD_BY_NAME] = "by name", [FIELD_WORDS] = "words",     [FIELD_MATRIX] = "matrix",
@@ -62,6 +65,14 @@ int main(void) {
     for (size_t i = 0; i < fields_foreign_count; i++) {
         printf("%s{\"name\":\"%s\",", i > 0 ? ",\n" : "", fields_foreign[i].name);
         print_at(fields_foreign[i].where);
+        putchar('}');
+    }
+    fputs("],\n\"results\":[", stdout);
+    for (size_t i = 0; i < ANSWER_COUNT; i++) {
+        printf("%s{\"name\":\"%s\",\"lowest\":%d,\"softmax\":%d,", i > 0 ? ",\n" : "",
+               answer_names[i], (answer_forms[i] & ANSWER_MASKED) != 0,
+               (answer_bits[i] & RESULTS_OF(RESULT_SOFTMAX)) != 0);
+        print_at(answer_at[i]);
         putchar('}');
     }
     puts("]}");
