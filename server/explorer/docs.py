@@ -1,8 +1,9 @@
 #!/usr/bin/python3
-"""Writes the page /docs, server/explorer/src/docs.html, from openapi.yaml, and openapi.json beside it. The part "Check
-your kernel" has the command and the examples of the guide in tests/clients/kernel.
+"""Writes the page /docs, server/explorer/src/docs.html, from openapi.yaml, and beside it openapi.json and keys.js, the keys
+that the explorer takes away with a rule. The part "Check your kernel" has the command and the examples of the guide in
+tests/clients/kernel.
 
-    docs.py            writes both
+    docs.py            writes all three
     docs.py --check    writes nothing and ends with status 1 if one of them is not what these files say
 
 The page is complete without JavaScript. src/docs.js adds the search, the buttons, the languages, the links to the
@@ -29,6 +30,7 @@ DOCUMENT = HERE.parent.parent / "openapi.yaml"
 KERNEL = HERE.parent.parent / "tests" / "clients" / "kernel"
 PAGE = HERE / "src" / "docs.html"
 IN_JSON = HERE / "src" / "openapi.json"
+KEYS = HERE / "src" / "keys.js"
 
 SERVER = "http://127.0.0.1:8080"  # the default address of the daemon
 SHORT = 40  # characters; a longer default stays in the description
@@ -751,20 +753,30 @@ def in_json(value, levels=3):
     return "{\n" + ",\n".join(members) + "\n}"
 
 
+def in_script(document):
+    """The keys that softmax or linear attention has alone, as a module."""
+    softmax, states = (set(document["components"]["schemas"][name]["properties"]) for name in ("AttentionRequest", "LinearAttentionRequest"))
+    made = "// keys.js has the keys that only softmax has, and those that only states have. make docs writes it.\n"
+    for name, names in ("OF_SCORES", softmax - states), ("OF_STATES", states - softmax):
+        text = f"'{' '.join(sorted(names))}';"
+        made += f"export const {name} ={' ' if len(text) < WIDE else chr(10) + '  '}{text}\n"
+    return made
+
+
 def main():
-    parser = argparse.ArgumentParser(description="Writes the page /docs and openapi.json.")
+    parser = argparse.ArgumentParser(description="Writes the page /docs, openapi.json and keys.js.")
     parser.add_argument("--check", action="store_true", help="write nothing, and fail if one of them is not up to date")
     arguments = parser.parse_args()
     try:
         page = Page(Document(DOCUMENT)).make()
     except Unknown as error:
         sys.exit(f"docs.py does not understand this: {error}")
-    document = in_json(yaml.safe_load(DOCUMENT.read_text(encoding="utf-8"))) + "\n"
-    if not arguments.check:
-        PAGE.write_text(page, encoding="utf-8")
-        IN_JSON.write_text(document, encoding="utf-8")
-    elif PAGE.read_text(encoding="utf-8") != page or IN_JSON.read_text(encoding="utf-8") != document:
-        sys.exit("server/explorer/src/docs.html or openapi.json is not what openapi.yaml and tests/clients/kernel say: run make docs")
+    document = yaml.safe_load(DOCUMENT.read_text(encoding="utf-8"))
+    for path, made in (PAGE, page), (IN_JSON, in_json(document) + "\n"), (KEYS, in_script(document)):
+        if not arguments.check:
+            path.write_text(made, encoding="utf-8")
+        elif path.read_text(encoding="utf-8") != made:
+            sys.exit(f"server/explorer/src/{path.name} is not what openapi.yaml and tests/clients/kernel say: run make docs")
 
 
 if __name__ == "__main__":

@@ -416,7 +416,6 @@ def check_table(document, path):
     differences(document, "request.js: /softmax: ", {row["key"] for row in rows if "/softmax" in row["at"]}, names["OF_SOFTMAX"])
     for name in sorted((names["MATRICES"] | names["GRADIENTS"] | names["PROJECTIONS"]) - {row["key"] for row in rows if row["drawn"]}):
         document.fail(f"request.js has a matrix {name}, which no request has")
-    check_rules(document, *({row["key"] for row in rows if place in row["at"]} for place in ("/attention", "/linear-attention")))
 
 
 def check_results(document, rows):
@@ -431,14 +430,6 @@ def check_results(document, rows):
             for name in set(here) & set(schema["properties"]):
                 if bool(here[name]["lowest"]) != (LOWEST in schema["properties"][name].get("description", "")):
                     document.fail(f"{place}: the result {name} may be −∞ here or in the table alone")
-
-
-def check_rules(document, softmax, states):
-    """Compares the keys that the explorer takes away when the rule changes with those that the other endpoint has not."""
-    lists = dict(re.findall(r"const (OF_\w+) =\s*'([^']*)'", (ROOT / "server/explorer/src/rules.js").read_text(encoding="utf-8")))
-    for name, wanted in ("OF_SCORES", softmax - states), ("OF_STATES", states - softmax | {"decay"}):
-        if set(lists[name].split()) != wanted:
-            document.fail(f"rules.js: {name} is {lists[name]}, and must be {' '.join(sorted(wanted))}")
 
 
 def path_item(document, path):

@@ -8,7 +8,7 @@
  * its limits and CALL(options.NAME); rows stand in the order in which errors are found. A value
  * with a form of its own, or a default other than 0, has a reader in field_readers.c and a .sample.
  * tests/api/check_openapi.py openapi.yaml --table build/release/table.json says what is missing in
- * openapi.yaml, tests/openapi/exact.yaml and rules.js of the explorer (then make docs). Give
+ * openapi.yaml and tests/openapi/exact.yaml (then make docs). Give
  * tests/data/answers.txt a good request and refusals.txt a bad one. Most tests and fuzz targets
  * draw the row in every format: needs and excludes of tests/support/drawn.c say beside what it
  * cannot stand, and tests/openapi/hooks.py which values are too large. options.js of the explorer

@@ -1,14 +1,12 @@
 // rules.js has the rules by which words attend: softmax, and the four by which a state changes. It turns a request for one rule into that
 // for another one. It needs no page.
 import { members, parse, withMember } from './jsontext.js';
+import * as keys from './keys.js';
 
 // The keys that only softmax has, and those that only states have. A decay of softmax has another shape than one of states, so it does not
-// stay when the rule changes. `make test` compares both lists with the table of request fields.
-export const OF_SCORES =
-  'alibi alignment b_K b_Q b_V bias compute_dtype grad_lse grad_weights key_padding mask mean_over_heads norm_K norm_Q normalization past_K past_V positions rotary rotary_cos rotary_sin sigmoid_bias sink softcap top_k window'.split(
-    ' ',
-  );
-const OF_STATES = 'beta decay grad_present_state normalize_QK past_state update'.split(' ');
+// stay when the rule changes.
+export const OF_SCORES = keys.OF_SCORES.split(' ');
+const OF_STATES = ['decay', ...keys.OF_STATES.split(' ')];
 
 // The keys that a rule of states needs beside its matrices.
 const NEEDED = { linear: [], gated: ['decay'], delta: ['beta'], gated_delta: ['decay', 'beta'] };
