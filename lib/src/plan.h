@@ -168,6 +168,11 @@ static inline bool plan_makes_output(const attn_plan *plan) {
     return plan_wants(plan, ATTN_WANT(OUTPUT)) || plan->gradients.wanted;
 }
 
+/* Does a function lie between a score times the scale and its scaled score? See bend_row(). */
+static inline bool plan_bends(const attn_plan *plan) {
+    return plan->options.softcap > 0;
+}
+
 static inline bool plan_wants_top_k(const attn_plan *plan) {
     return plan_wants(plan, ATTN_WANT(TOP_K_INDICES) | ATTN_WANT(TOP_K_WEIGHTS));
 }

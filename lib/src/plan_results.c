@@ -2,12 +2,11 @@
  * plan_results.c - gives every wanted result its shape, and binds results to buffers.
  *
  * To add a result: add it to the end of ATTN_RESULT_MAP, because its number is part of the ABI, to
- * the list above the map, and to RESULT_TABLE in results.h. Its shape belongs here. A stage is kept
- * in logits.inc and half.inc; what is made of weights in results.inc, long.inc and small.inc; what
- * is a number for each query in tiled.inc, long.inc and small.inc. choose_paths() must know what
- * tiles compute, cost.c what takes time, and check.c what needs softmax. tests/support/reference.c
- * computes it, random_calls.c draws it, and attention_bounds.c and test_attention_digits.c compare
- * it; lib/README.md has its bound. `git grep -w RESULT_LSE` shows these places for lse.
+ * the list above the map, and to RESULT_TABLE in results.h. A shape of its own belongs here. A
+ * stage is kept in logits.inc and half.inc; what is one number made of all weights of a query, in
+ * keep_numbers() of results.inc, and in keep_totals() of long.inc for long rows.
+ * tests/support/reference.c computes it, and the tests of drawn calls ask for it and compare it:
+ * attention_bounds.c has a bound of its own. lib/README.md has its bound.
  */
 #include "plan_results.h"
 

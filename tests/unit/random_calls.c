@@ -557,10 +557,11 @@ static void draw_options(struct call *c) {
         rng_chance(&c->rng, 2) ? ATTN_WANT(OUTPUT) | ATTN_WANT(WEIGHTS) : ATTN_WANT(OUTPUT);
     if (rng_chance(&c->rng, 2)) { /* results that need no stages */
         o->results = ATTN_WANT(OUTPUT) | ATTN_WANT(LSE);
-        o->results |= rng_chance(&c->rng, 2) ? ATTN_WANT(WEIGHTS) | ATTN_WANT(ENTROPY) : 0;
+        o->results |=
+            rng_chance(&c->rng, 2) ? ATTN_WANT(WEIGHTS) | RESULTS_OF(RESULT_PER_QUERY) : 0;
     }
     if (c->form != PROJECTED) {
-        o->results &= ~(ATTN_WANT(Q) | ATTN_WANT(K) | ATTN_WANT(V));
+        o->results &= ~RESULTS_OF(RESULT_PROJECTED);
     }
     if (c->batch == 0 || c->n == 0 || c->m == 0) {
         o->results &= ~ATTN_WANT(STATISTICS);

@@ -11,6 +11,7 @@
 
 #include "attention.h"
 #include "random_gradients.h"
+#include "results.h"
 #include "support/rng.h"
 #include "support/scale.h"
 #include "test_by_hand.h"
@@ -151,8 +152,8 @@ static void draw_packed(struct packed *c, uint64_t seed) {
     }
     call->form = c->axis || o->heads != 0 ? PACKED_2D : PLAIN_2D;
     draw_sequence_options(c);
-    o->results = ATTN_WANT(OUTPUT);
-    o->results |= o->normalization == ATTN_SOFTMAX ? ATTN_WANT(LSE) | ATTN_WANT(ENTROPY) : 0;
+    o->results = RESULTS_OF(RESULT_PACKED) & RESULTS_FORWARD;
+    o->results &= o->normalization == ATTN_SOFTMAX ? o->results : ~RESULTS_OF(RESULT_SOFTMAX);
     if (rng_chance(rng, 2)) {
         struct input inputs[INPUTS];
         ask_for_gradients(call, seed, &c->upstream, inputs);
@@ -257,25 +258,19 @@ static size_t reals_of(const attn_result_tensor *part) {
 /* ---------------------------------------------------------------------------------- comparisons */
 
 enum {
-    SHARED_RESULTS = ATTN_RESULT_GRAD_B_V + 1 - ATTN_RESULT_GRAD_SINK,
     MOST_SHARED = MAX_HEADS * 32
 };
 
 /* What sequences are compared with. */
 struct sums {
-    double of[SHARED_RESULTS][MOST_SHARED], sizes[SHARED_RESULTS][MOST_SHARED];
+    double of[ATTN_RESULT_COUNT][MOST_SHARED], sizes[ATTN_RESULT_COUNT][MOST_SHARED];
     double cost;
 };
-
-static bool is_shared(int result) {
-    return (result >= ATTN_RESULT_GRAD_SINK && result <= ATTN_RESULT_GRAD_NORM_K) ||
-           (result >= ATTN_RESULT_GRAD_B_Q && result <= ATTN_RESULT_GRAD_B_V);
-}
 
 /* Compares the bytes of some rows: all heads of a row, or the rows of each head. */
 static void compare_bytes(const attn_result_tensor *all, const attn_result_tensor *alone,
                           attn_result which, size_t first, size_t index) {
-    const bool heads = which == ATTN_RESULT_LSE || which == ATTN_RESULT_ENTROPY;
+    const bool heads = result_is(which, RESULT_PER_QUERY);
     const size_t size = attn_dtype_size(all->dtype),
                  runs = heads && all->rank == 2 ? all->shape[0] : 1;
     const size_t count = reals_of(alone) / runs;
@@ -308,8 +303,8 @@ static void compare_sequence(struct packed *c, const attn_plan *plan, size_t q, 
         const attn_result_tensor *got = attn_plan_tensor(plan, (attn_result)r, 0);
         const bool keys =
             r == ATTN_RESULT_GRAD_K || r == ATTN_RESULT_GRAD_V || r == ATTN_RESULT_GRAD_DECAY;
-        if (got != NULL && is_shared(r)) {
-            add_sums(attn_plan_tensor(alone, (attn_result)r, 0), sums, r - ATTN_RESULT_GRAD_SINK);
+        if (got != NULL && result_is((attn_result)r, RESULT_SHARED)) {
+            add_sums(attn_plan_tensor(alone, (attn_result)r, 0), sums, r);
         } else if (got != NULL) {
             compare_bytes(got, attn_plan_tensor(alone, (attn_result)r, 0), (attn_result)r,
                           keys ? k : q, i);
@@ -321,12 +316,11 @@ static void compare_sequence(struct packed *c, const attn_plan *plan, size_t q, 
 
 static void check_shared(const attn_plan *plan, const struct sums *sums, attn_dtype dtype) {
     const double bound = dtype == ATTN_FLOAT32 ? 1e-6 : 1e-14;
-    for (int r = 0; r < SHARED_RESULTS; r++) {
-        const attn_result which = (attn_result)(ATTN_RESULT_GRAD_SINK + r);
-        const attn_result_tensor *t = attn_plan_tensor(plan, which, 0);
-        for (size_t e = 0; t != NULL && is_shared((int)which) && e < reals_of(t); e++) {
+    for (attn_result r = 0; r < ATTN_RESULT_COUNT; r++) {
+        const attn_result_tensor *t = attn_plan_tensor(plan, r, 0);
+        for (size_t e = 0; t != NULL && result_is(r, RESULT_SHARED) && e < reals_of(t); e++) {
             cr_assert_float_eq(real_at(t, e), sums->of[r][e], bound * (sums->sizes[r][e] + 1e-300),
-                               "%s[%zu] is %g, not %g", attn_result_name(which), e, real_at(t, e),
+                               "%s[%zu] is %g, not %g", attn_result_name(r), e, real_at(t, e),
                                sums->of[r][e]);
         }
     }

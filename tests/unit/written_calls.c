@@ -48,6 +48,10 @@ struct field {
         FIELD("heads/" #h "/b_K", TENSOR, heads[h].b_k),                                           \
         FIELD("heads/" #h "/b_V", TENSOR, heads[h].b_v)
 
+enum {
+    RESERVED = sizeof((attn_options *)0)->reserved / sizeof(uint64_t)
+};
+
 static const struct field fields[] = {
     FIELD("Q", TENSOR, linear.q),
     FIELD("K", TENSOR, linear.k),
@@ -97,7 +101,7 @@ static const struct field fields[] = {
     OPTION("norm_epsilon", NUMBER, norm_epsilon),
     NAMED("compute_dtype", NAME, options.compute_dtype, "as_given|float16|bfloat16|"),
     OPTION("reserved/0", INTEGERS, reserved[0]),
-    OPTION("reserved/14", INTEGERS, reserved[14]),
+    OPTION("reserved/last", INTEGERS, reserved[RESERVED - 1]),
     FIELD("rotary", YES, has_rotary),
     FIELD("rotary_columns", SIZE, rotary.columns),
     FIELD("offset", INTEGERS, rotary.offset),

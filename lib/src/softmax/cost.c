@@ -18,13 +18,13 @@
 /* The cost of one score or of one number. */
 enum {
     PLAIN = 40,         /* softmax of a plain call, in vectors */
-    GENERAL = 100,      /* softmax in double, for bias, ALiBi and softcap */
+    GENERAL = 100,      /* softmax in double, for bias, ALiBi and plan_bends() */
     LONG = 160,         /* softmax of a long row, in double */
     ROW_PRODUCT = 200,  /* added if the products are made row by row */
     BLAS_PRODUCT = 400, /* added if BLAS makes them, divided by the number of queries */
     MASK = 20,          /* reading a byte of a mask */
     DECAY = 100,        /* adding a decay to a sum, and the sum to a score */
-    SOFTCAP = 120,      /* tanh */
+    BEND = 120,         /* tanh of softcap */
     ROUND = 60,         /* rounding a number to a compute_dtype */
     ROUND_KEY = 20,     /* the same for a number of a packed key, once for a block */
     SIGMOID = 150,      /* exp and a division */
@@ -70,7 +70,7 @@ static double cost_of_score(const attn_plan *plan) {
     cost += plan->rules.padding_too ? MASK : 0;
     cost += plan->rules.bias.given ? MASK : 0;
     cost += plan_has(plan, INPUT_DECAY) ? DECAY : 0;
-    cost += plan->options.softcap > 0 ? SOFTCAP : 0;
+    cost += plan_bends(plan) ? BEND : 0;
     cost += plan->options.rounding != NULL ? ROUNDING : 0;
     if (plan->half.type != NULL) { /* scores that are a result are a product of their own */
         const bool raw = plan_wants(plan, ATTN_WANT(SCORES) | ATTN_WANT(STATISTICS));

@@ -229,9 +229,8 @@ static void choose_paths(attn_plan *plan, double head_cost) {
                                     (double)plan->m * (double)attn_dtype_size(plan->dtype) >
                                 STREAM_BYTES;
     path->plain = plan->rules.mask.stride[3] == plan->rules.mask.given && !plan->rules.bias.given &&
-                  !plan_has_slopes(plan) && !plan_has(plan, INPUT_DECAY) &&
-                  plan->options.softcap == 0 && plan->options.rounding == NULL &&
-                  plan->options.normalization == ATTN_SOFTMAX;
+                  !plan_has_slopes(plan) && !plan_has(plan, INPUT_DECAY) && !plan_bends(plan) &&
+                  plan->options.rounding == NULL && plan->options.normalization == ATTN_SOFTMAX;
     for (size_t h = 0; h < plan->heads; h++) { /* a plain call rounds the scale to the dtype */
         const double scale = plan->head[h].scale;
         path->plain = path->plain && scale > 0 &&
