@@ -8,6 +8,10 @@ int64_t reference_position(bool at_the_end, size_t past, size_t length, size_t n
     return at_the_end ? (int64_t)(length + i) - (int64_t)n : (int64_t)(past + i);
 }
 
+double reference_bend(const attn_options *o, double x) {
+    return o->softcap > 0 ? o->softcap * tanh(x / o->softcap) : x;
+}
+
 /* Returns the sum of the decays after key j, up to the position of query i. */
 static double decay_between(const struct reference_head *c, size_t i, size_t j) {
     double sum = 0;
@@ -44,10 +48,7 @@ static void scores_of_query(const struct reference_head *c, const struct referen
         }
         out->score_scale[i] = fmax(out->score_scale[i], terms);
         out->scores[i * c->m + j] = dot;
-        double scaled = c->scale * dot;
-        if (c->options.softcap > 0) {
-            scaled = c->options.softcap * tanh(scaled / c->options.softcap);
-        }
+        const double scaled = reference_bend(&c->options, c->scale * dot);
         out->scaled_scores[i * c->m + j] = scaled;
         double masked = -INFINITY;
         if (may_attend(c, i, j)) {

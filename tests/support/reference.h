@@ -45,6 +45,9 @@ struct reference_results {
  * last of `length` valid keys. */
 int64_t reference_position(bool at_the_end, size_t past, size_t length, size_t n, size_t i);
 
+/* Returns the scaled score of a score that the scale has multiplied. */
+double reference_bend(const attn_options *o, double x);
+
 /* Computes all results of one head. */
 struct reference_results reference_compute(const struct reference_head *call);
 
