@@ -116,6 +116,17 @@ static inline size_t result_place(attn_result result, unsigned kind) {
     return (size_t)__builtin_popcountll(RESULTS_OF(kind) & ((UINT64_C(1) << result) - 1));
 }
 
+/* Returns the result that has place `which` among those of Q, K, V and the output, or of X and the
+ * contexts. `first` is that of Q or X. */
+static inline attn_result result_after(attn_result first, int which) {
+    return (attn_result)((int)first + which);
+}
+static_assert(ATTN_RESULT_GRAD_V == ATTN_RESULT_GRAD_Q + 2 &&
+                  ATTN_RESULT_GRAD_VALUE_CONTEXT == ATTN_RESULT_GRAD_X + 2 &&
+                  ATTN_RESULT_GRAD_W_O == ATTN_RESULT_GRAD_W_Q + 3 &&
+                  ATTN_RESULT_GRAD_B_O == ATTN_RESULT_GRAD_B_Q + 3,
+              "such results follow one another");
+
 /* Returns 0 for a result of Q, 1 for one of K, and 2 for one of V. */
 static inline int result_operand(attn_result result) {
     assert(result_is(result, RESULT_OF_Q | RESULT_OF_K | RESULT_OF_V));

@@ -298,13 +298,11 @@ static attn_status lay_out(attn_plan *plan, attn_error *error) {
 
 /* Returns the rows of the gradient of Q, K or V. */
 static struct gradient_rows rows_of_matrix(const attn_plan *plan, enum linear_input input) {
-    static const attn_result results[] = {ATTN_RESULT_GRAD_Q, ATTN_RESULT_GRAD_K,
-                                          ATTN_RESULT_GRAD_V};
     const struct linear *l = plan->linear;
     const struct operand *o = &plan->in.q + input;
     const struct head *head = plan->head, *next = head + heads_of_one(plan, o) % plan->heads;
     const size_t strides[] = {next->q - head->q, next->k - head->k, next->v - head->v};
-    return (struct gradient_rows){.which = results[input],
+    return (struct gradient_rows){.which = result_after(ATTN_RESULT_GRAD_Q, input),
                                   .items = o->items,
                                   .heads = o->heads,
                                   .rows = plan->n,

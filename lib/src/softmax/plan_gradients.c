@@ -67,14 +67,12 @@ size_t stick_tiles(const attn_plan *plan) {
 }
 
 bool gradient_is_kept(const attn_plan *plan, int which) {
-    static const attn_result results[] = {ATTN_RESULT_GRAD_Q, ATTN_RESULT_GRAD_K,
-                                          ATTN_RESULT_GRAD_V};
     static const uint64_t others[] = {ATTN_WANT(GRAD_NORM_Q) | ATTN_WANT(GRAD_B_Q),
                                       ATTN_WANT(GRAD_NORM_K) | ATTN_WANT(GRAD_B_K),
                                       ATTN_WANT(GRAD_B_V)};
     return plan->gradients.wanted &&
            (plan->form.projected || (plan_wants(plan, others[which] | ATTN_WANT(GRAD_X)) &&
-                                     !plan_wants(plan, UINT64_C(1) << results[which])));
+                                     !plan_wants(plan, ATTN_WANT(GRAD_Q) << which)));
 }
 
 bool raw_is_kept(const attn_plan *plan, int norm) {
@@ -296,10 +294,6 @@ static struct blocks cut_blocks(size_t rows, size_t columns, double depth, doubl
 /* Cuts the gradients of one projection: those of its input, which are wanted with `inputs` and to
  * which `depth` columns of all its projections add, of its weights and of its bias. */
 static void cut_projection(attn_plan *plan, int which, bool inputs, double depth) {
-    static const attn_result weights[] = {ATTN_RESULT_GRAD_W_Q, ATTN_RESULT_GRAD_W_K,
-                                          ATTN_RESULT_GRAD_W_V, ATTN_RESULT_GRAD_W_O};
-    static const attn_result biases[] = {ATTN_RESULT_GRAD_B_Q, ATTN_RESULT_GRAD_B_K,
-                                         ATTN_RESULT_GRAD_B_V, ATTN_RESULT_GRAD_B_O};
     struct gradients *g = &plan->gradients;
     const struct projection *p = &plan->project[which];
     const double rows = (double)p->rows, inner = (double)p->inner, ld = (double)p->ld;
@@ -313,7 +307,7 @@ static void cut_projection(attn_plan *plan, int which, bool inputs, double depth
         g->cost += rows * inner * (depth + READ_NUMBER) + (double)b->all.units * calls +
                    (double)ceil_div(p->rows, b->rows) * inner * depth * READ_NUMBER;
     }
-    if (plan_wants(plan, UINT64_C(1) << weights[which])) {
+    if (plan_wants(plan, ATTN_WANT(GRAD_W_Q) << which)) {
         struct blocks *b = &g->weights[which];
         const double steps = p->gap == 0 ? 1 : rows / (double)size_max(1, p->item_rows);
         const double own = (double)p->count / (double)ceil_div(p->ld, MOST_SIDE) + 1;
@@ -322,7 +316,7 @@ static void cut_projection(attn_plan *plan, int which, bool inputs, double depth
                    (double)b->all.units * steps * own * PRODUCT +
                    (double)ceil_div(p->ld, b->columns) * rows * inner * READ_NUMBER;
     }
-    if (plan_wants(plan, UINT64_C(1) << biases[which])) {
+    if (plan_wants(plan, ATTN_WANT(GRAD_B_Q) << which)) {
         g->biases[which] = partition_units(p->ld, rows * ld * READ_NUMBER);
         g->cost += rows * ld * READ_NUMBER;
     }
@@ -332,15 +326,13 @@ static void cut_projections(attn_plan *plan) {
     struct gradients *g = &plan->gradients;
     const attn_tensor *const inputs[] = {plan->call.x, plan->call.context,
                                          plan->call.value_context};
-    static const attn_result results[] = {ATTN_RESULT_GRAD_X, ATTN_RESULT_GRAD_CONTEXT,
-                                          ATTN_RESULT_GRAD_VALUE_CONTEXT};
     double depth[PROJECT_INPUTS] = {0};
     for (int i = 0; i < PROJECT_INPUTS && plan->form.projected; i++) {
         g->input[i] = inputs[i] != NULL ? i : g->input[i - 1];
         depth[g->input[i]] += (double)plan->project[i].ld;
     }
     for (int i = 0; i < PROJECT_INPUTS && plan->form.projected; i++) {
-        cut_projection(plan, i, plan_wants(plan, UINT64_C(1) << results[i]), depth[i]);
+        cut_projection(plan, i, plan_wants(plan, ATTN_WANT(GRAD_X) << i), depth[i]);
     }
     if (plan->form.same && plan_wants(plan, ATTN_WANT(GRAD_X))) {
         g->inputs[0] = cut_blocks(plan->in.q.numbers, 1, READ_NUMBER, 0);
