@@ -36,8 +36,8 @@ struct reference_results {
     double *scores, *scaled_scores, *masked_scores, *weights; /* (n,m) */
     double *output;                                           /* (n,d_v) */
     double *score_scale, *output_scale;                       /* (n) */
-    /* The same by the names of results, NULL for those that are not here. Those without a name above
-     * are one number for each query. */
+    /* The same by the names of results, NULL for those that are not here. Those that have no name
+     * above are one number for each query. */
     double *of[ATTN_RESULT_COUNT];
 };
 

@@ -3,13 +3,13 @@
  *
  * To add an option: give attn_options a member before `reserved`, and a flag if its default is not
  * 0 (as `scale` has). base/check.c has its rules; OPTION_MAP there says which calls lack it. What
- * depends on sizes is resolved here. A function of scaled scores belongs in bend_row() and slope_of()
- * of engine/logits.inc, and in plan_bends() of plan.h. Other options are computed in
+ * depends on sizes is resolved here. A function of scaled scores belongs in bend_row() and
+ * slope_of() of engine/logits.inc, and in plan_bends() of plan.h. Others are computed in
  * engine/visible.h (which keys are seen), visible.inc (what is added to scaled scores), logits.inc
  * (scores) or a phase of schedule.c (outputs), and their derivatives in gradient_tile.inc or
- * gradient.inc; choose_paths() must know them, and cost.c if they take time.
- * tests/support/reference.c has its formula, random_calls.c draws it, attention_calls.h tries it
- * with many keys, library_errors.txt has what no body can have, and lib/README.md has the formulas.
+ * gradient.inc. choose_paths() must know them, and cost.c if they take time. reference.c of the
+ * tests has the formula, random_calls.c draws it, attention_calls.h tries it with many keys,
+ * library_errors.txt has what no body can have, and lib/README.md has the formulas.
  */
 #include "softmax/plan_options.h"
 

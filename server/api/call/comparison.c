@@ -239,28 +239,16 @@ static int axes_of(const struct call *call, const attn_tensor *matrix) {
     return axes > 0 ? axes : 0;
 }
 
-/* Returns how many axes of a result count batch items. A result that is not about one matrix has
- * those of Q, K and V together. */
+/* Returns how many axes of a result count batch items. A result whose name ends in Q, K or V is
+ * about this matrix, and any other has those of all three together. */
 static int batch_axes(const struct call *call, enum answer_name which) {
     const attn_multihead *m = &call->multihead;
     if (m->projections != NULL) {
         return m->x->rank - 2; /* and a context has its rank */
     }
     const int q = axes_of(call, call->q), k = axes_of(call, call->k), v = axes_of(call, call->v);
-    switch (which) {
-    case ANSWER_GRAD_Q:
-        return q;
-    case ANSWER_PRESENT_K:
-    case ANSWER_GRAD_K:
-    case ANSWER_GRAD_PAST_K:
-        return k;
-    case ANSWER_PRESENT_V:
-    case ANSWER_GRAD_V:
-    case ANSWER_GRAD_PAST_V:
-        return v;
-    default:
-        return q > k && q > v ? q : k > v ? k : v;
-    }
+    const char last = answer_names[which][strlen(answer_names[which]) - 1];
+    return last == 'Q' ? q : last == 'K' ? k : last == 'V' ? v : q > k && q > v ? q : k > v ? k : v;
 }
 
 /* Is a result the gradient of a matrix that may have an axis of heads before its rows? */
