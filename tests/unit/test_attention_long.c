@@ -8,7 +8,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "attention_bounds.h"
+#include "attention_laws.h"
 #include "plan.h"
 #include "results.h"
 #include "support/scale.h"
@@ -20,43 +20,19 @@ enum {
 };
 
 /* The wanted results. Each choice of them is computed by other phases. */
-static const uint64_t ways[] = {
-    ROWS | ATTN_WANT(WEIGHTS),
-    ROWS | ATTN_WANT(ENTROPY),
-    ATTN_WANT(ENTROPY),
-    ROWS | ATTN_WANT(WEIGHTS) | RESULTS_OF(RESULT_STAGE | RESULT_PER_QUERY),
-};
+static const uint64_t ways[] = {TILED, ROWS | ATTN_WANT(ENTROPY), ATTN_WANT(ENTROPY), STAGES};
 
-static const unsigned kinds[] = {
-    PLAIN,
-    CAUSAL,
-    BOTTOM_RIGHT | WINDOW,
-    WINDOW | PAST,
-    MASK,
-    BIAS,
-    SOFTCAP,
-    ALIBI | CAUSAL,
-    GROUPED,
-    SINK,
-    LENGTHS,
-    PAST | CAUSAL | NEGATIVE,
-    PADDING,
-    SHARED | PADDING | MASK,
-    SHARED | PAST,
-    ALL,
-    ALL | BOTTOM_RIGHT,
-    LENGTHS | BOTTOM_RIGHT,
-    LENGTHS | AT_THE_END | WINDOW | ALIBI,
-    NONE | BOTTOM_RIGHT,
-    SIGMOID | MASK,
-    DECAY,
-    DECAY | PAST | GROUPED,
-    STICK | CAUSAL,
-    STICK | MASK | BOTTOM_RIGHT,
-};
+static const unsigned kinds[] = {ALL_KINDS,
+                                 SHARED | PADDING | MASK,
+                                 LENGTHS | BOTTOM_RIGHT,
+                                 NONE | BOTTOM_RIGHT,
+                                 SIGMOID | MASK,
+                                 DECAY | PAST | GROUPED,
+                                 STICK | CAUSAL,
+                                 STICK | MASK | BIAS | BOTTOM_RIGHT};
 
 enum {
-    KINDS = sizeof kinds / sizeof *kinds
+    COUNT = sizeof kinds / sizeof *kinds
 };
 
 static void check_kind(unsigned kind, attn_dtype dtype, size_t n, size_t m, size_t d, size_t d_v) {
@@ -64,24 +40,27 @@ static void check_kind(unsigned kind, attn_dtype dtype, size_t n, size_t m, size
     for (size_t h = 0; h < HEADS && c.slopes != NULL; h++) {
         c.slopes[h] /= 1024; /* the weights of keys so far away would vanish in float32 */
     }
+    for (size_t i = 0; kind & STICK && c.bias != NULL && i < HEADS * n * m; i++) {
+        c.bias[i] -= 12; /* the last keys would break the whole stick */
+    }
     check_ways(&c, ways, sizeof ways / sizeof *ways);
     free_call(&c);
 }
 
-/* The indices below KINDS are the kinds in float32, and the others are the same in float64. */
+/* The indices below COUNT are the kinds in float32, and the others are the same in float64. */
 ParameterizedTestParameters(attention_long, every_option) {
-    static size_t index[2 * KINDS];
-    for (size_t i = 0; i < 2 * KINDS; i++) {
+    static size_t index[2 * COUNT];
+    for (size_t i = 0; i < 2 * COUNT; i++) {
         index[i] = i;
     }
-    return cr_make_param_array(size_t, index, 2 * KINDS);
+    return cr_make_param_array(size_t, index, 2 * COUNT);
 }
 
 /* Rows of 33,000 keys are too long to be kept whole in float32, and rows of 17,000 in float64. Rows
  * of 8200 columns do not fit a scratch, however few keys there are. */
 ParameterizedTest(const size_t *index, attention_long, every_option, .timeout = 1200) {
-    const attn_dtype dtype = *index < KINDS ? ATTN_FLOAT32 : ATTN_FLOAT64;
-    const unsigned kind = kinds[*index % KINDS];
+    const attn_dtype dtype = *index < COUNT ? ATTN_FLOAT32 : ATTN_FLOAT64;
+    const unsigned kind = kinds[*index % COUNT];
     if (test_scale(100) < 100) {
         cr_skip_test("too large for a slow run");
     }
