@@ -225,77 +225,134 @@ static void compute_formulas(const struct call *c, const struct results *r,
     free(t.terms);
 }
 
-/* Returns the largest error of a gradient, in units of its largest sum of terms. */
-static double error_of(const struct sums *want, const double *is, size_t count) {
-    const double largest = largest_of(want->terms, count);
+/* Returns the largest error of a gradient, and finds its largest number. */
+static double error_of(const struct sums *want, const double *is, size_t count, double *largest) {
     double worst = 0;
+    *largest = 0;
     for (size_t i = 0; i < count; i++) {
-        const double error = (double)fabsl(is[i] - want->of[i]) / fmax(largest, 1e-300);
+        const double error = (double)fabsl(is[i] - want->of[i]);
         worst = error > worst || isnan(error) ? error : worst;
+        *largest = fmax(*largest, (double)fabsl(want->of[i]));
     }
     return isnan(worst) ? INFINITY : worst;
 }
 
-static void check_bounds(unsigned kind, size_t size, int dtype, double worst[ATTN_RESULT_COUNT]) {
-    struct call c = draw_law_call(kind, size, dtype);
-    const bool softmax = c.options.normalization == ATTN_SOFTMAX;
+/* Compares the gradients of a call with the formulas, and then, with `widen`, those of the same
+ * call in float64. Frees the call. */
+static void check_bounds(struct call c, uint64_t seed, bool lse, bool weights, bool widen,
+                         double worst[2][ATTN_RESULT_COUNT]) {
     const size_t rows = c.batch * c.heads * c.n;
-    struct rng rng = {kind * 31 + size};
+    struct rng rng = {seed};
     struct gradients_of_call g = {.output = draw_inputs_of(&rng, rows * c.d_v)};
-    g.lse = softmax && size % 2 == 0 ? draw_inputs_of(&rng, rows) : NULL;
-    g.weights = size % 3 == 0 ? draw_inputs_of(&rng, rows * c.m) : NULL;
-    attn_tensor t[] = {
-        rows_of_heads(&c, g.output, c.heads, c.n, 0, c.n, c.d_v), {.data = NULL}, {.data = NULL}};
-    if (g.lse != NULL) {
-        t[1] = rows_of_heads(&c, g.lse, c.heads, c.n, 0, c.n, 1);
-        t[1].rank = 3;
-    }
-    if (g.weights != NULL) {
-        t[2] = rows_of_heads(&c, g.weights, c.heads, c.n, 0, c.n, c.m);
-    }
-    const attn_upstream up = {.output = &t[0],
-                              .lse = g.lse == NULL ? NULL : &t[1],
-                              .weights = g.weights == NULL ? NULL : &t[2]};
-    c.options.upstream = &up;
-    struct results r = run_call(&c, gradients_of(&c));
-    compute_formulas(&c, &r, &g);
-    for (int i = ATTN_RESULT_GRAD_Q; i < ATTN_RESULT_COUNT; i++) {
-        if (r.of[i] != NULL) {
-            const double error = error_of(&g.by[i], r.of[i], r.count[i]);
-            worst[i] = fmax(worst[i], error);
-            cr_expect(error < (dtype == ATTN_FLOAT32 ? 1e-6 : 1e-14),
-                      "kind %x, size %zu: %s is off by %.2g", kind, size,
-                      attn_result_name((attn_result)i), error);
+    g.lse = c.options.normalization == ATTN_SOFTMAX && lse ? draw_inputs_of(&rng, rows) : NULL;
+    g.weights = weights ? draw_inputs_of(&rng, rows * c.m) : NULL;
+    for (int dtype = (int)c.dtype; dtype <= (widen ? ATTN_FLOAT64 : (int)c.dtype); dtype++) {
+        attn_tensor t[3] = {{0}};
+        c.dtype = (attn_dtype)dtype;
+        t[0] = rows_of_heads(&c, g.output, c.heads, c.n, 0, c.n, c.d_v);
+        if (g.lse != NULL) {
+            t[1] = rows_of_heads(&c, g.lse, c.heads, c.n, 0, c.n, 1);
+            t[1].rank = 3;
         }
+        if (g.weights != NULL) {
+            t[2] = rows_of_heads(&c, g.weights, c.heads, c.n, 0, c.n, c.m);
+        }
+        const attn_upstream up = {.output = &t[0],
+                                  .lse = g.lse == NULL ? NULL : &t[1],
+                                  .weights = g.weights == NULL ? NULL : &t[2]};
+        c.options.upstream = &up;
+        struct results r = run_call(&c, gradients_of(&c));
+        if (g.by[ATTN_RESULT_GRAD_Q].of == NULL) {
+            compute_formulas(&c, &r, &g);
+        }
+        for (int i = ATTN_RESULT_GRAD_Q; i < ATTN_RESULT_COUNT; i++) {
+            if (r.of[i] == NULL) {
+                continue;
+            }
+            const double terms = largest_of(g.by[i].terms, r.count[i]);
+            double largest;
+            const double error = error_of(&g.by[i], r.of[i], r.count[i], &largest);
+            worst[dtype][i] = fmax(worst[dtype][i], error / fmax(terms, 1e-300));
+            cr_expect(error <= (dtype == ATTN_FLOAT32 ? 1e-6 : 1e-14) * terms &&
+                          error <= 4e-6 * largest,
+                      "seed %llu, n %zu, m %zu: %s is off by %.2g", (unsigned long long)seed, c.n,
+                      c.m, attn_result_name((attn_result)i), error);
+        }
+        for (int i = 0; i < 3; i++) {
+            free((void *)(uintptr_t)t[i].data);
+        }
+        free_results(&r);
+    }
+    for (int i = ATTN_RESULT_GRAD_Q; i < ATTN_RESULT_COUNT; i++) {
         free(g.by[i].of);
         free(g.by[i].terms);
-    }
-    for (int i = 0; i < 3; i++) {
-        free((void *)(uintptr_t)t[i].data);
     }
     free(g.output);
     free(g.lse);
     free(g.weights);
-    free_results(&r);
     free_call(&c);
+}
+
+static void print_worst(double worst[2][ATTN_RESULT_COUNT]) {
+    for (int i = 2 * ATTN_RESULT_GRAD_Q; i < 2 * ATTN_RESULT_COUNT; i++) {
+        if (worst[i % 2][i / 2] > 0) {
+            fprintf(stderr, "%s %s: %.2g\n", i % 2 == ATTN_FLOAT32 ? "float32" : "float64",
+                    attn_result_name((attn_result)(i / 2)), worst[i % 2][i / 2]);
+        }
+    }
 }
 
 Test(laws, gradients_stay_within_their_bounds, .timeout = 1200) {
     static const unsigned kinds[] = {ALL_KINDS,      SIGMOID | BIAS | WINDOW, SIGMOID | CAUSAL,
                                      NONE | CAUSAL,  NONE | ALIBI | SOFTCAP,  NONE | DECAY,
                                      STICK | CAUSAL, STICK | MASK | SOFTCAP};
-    for (int dtype = ATTN_FLOAT32; dtype <= ATTN_FLOAT64; dtype++) {
-        double worst[ATTN_RESULT_COUNT] = {0};
-        for (size_t at = 0; at < sizeof kinds / sizeof *kinds * 6; at++) {
-            if (!law_is_too_slow(at % 6)) {
-                check_bounds(kinds[at / 6], at % 6, dtype, worst);
-            }
-        }
-        for (int i = ATTN_RESULT_GRAD_Q; i < ATTN_RESULT_COUNT; i++) {
-            if (worst[i] > 0) {
-                fprintf(stderr, "%s %s: %.2g\n", dtype == ATTN_FLOAT32 ? "float32" : "float64",
-                        attn_result_name((attn_result)i), worst[i]);
-            }
+    double worst[2][ATTN_RESULT_COUNT] = {{0}};
+    for (size_t at = 0; at < sizeof kinds / sizeof *kinds * 12; at++) {
+        const unsigned kind = kinds[at / 12];
+        const size_t size = at % 6;
+        if (!law_is_too_slow(size)) {
+            check_bounds(draw_law_call(kind, size, at / 6 % 2), kind * 31 + size, size % 2 == 0,
+                         size % 3 == 0, false, worst);
         }
     }
+    print_worst(worst);
+}
+
+/* Sizes at which a call has several tiles, blocks and stripes. */
+static const struct long_size {
+    size_t heads, n, m, d, d_v;
+} long_sizes[] = {{2, 200, 700, 40, 24},
+                  {4, 300, 300, 16, 64},
+                  {2, 3, 3000, 8, 8},
+                  {2, 1500, 40, 8, 20},
+                  {2, 130, 530, 300, 8}};
+
+static const unsigned long_kinds[] = {PLAIN,
+                                      CAUSAL,
+                                      BOTTOM_RIGHT | WINDOW,
+                                      ALL,
+                                      GROUPED | PAST,
+                                      SHARED | BIAS | CAUSAL,
+                                      MASK | SINK,
+                                      LENGTHS | ALIBI,
+                                      SIGMOID | BIAS | WINDOW,
+                                      NONE | CAUSAL,
+                                      SOFTCAP | PADDING,
+                                      DECAY | GROUPED,
+                                      STICK | CAUSAL};
+
+Test(laws, gradients_of_long_calls_stay_within_their_bounds, .timeout = 1200) {
+    double worst[2][ATTN_RESULT_COUNT] = {{0}};
+    enum {
+        LONG = sizeof long_sizes / sizeof *long_sizes
+    };
+    for (size_t at = 0; at < LONG * sizeof long_kinds / sizeof *long_kinds; at++) {
+        const struct long_size *s = &long_sizes[at % LONG];
+        if (!too_slow(2 * s->heads, s->n, s->m, s->d + s->d_v)) {
+            check_bounds(
+                draw_call(long_kinds[at / LONG], ATTN_FLOAT32, s->heads, s->n, s->m, s->d, s->d_v),
+                at + 1, true, false, true, worst);
+        }
+    }
+    print_worst(worst);
 }

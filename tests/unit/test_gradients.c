@@ -122,33 +122,6 @@ Test(gradients, are_the_differences_of_a_loss, .timeout = 1200) {
 
 /* ----------------------------------------------------------------------------------- long calls */
 
-enum {
-    LONG_GRADIENTS = ATTN_RESULT_GRAD_ALIBI - ATTN_RESULT_GRAD_Q + 1
-};
-
-/* Sizes at which a call has several tiles, blocks and stripes. */
-static const struct {
-    size_t heads, n, m, d, d_v;
-} long_sizes[] = {{2, 200, 700, 40, 24},
-                  {4, 300, 300, 16, 64},
-                  {2, 3, 3000, 8, 8},
-                  {2, 1500, 40, 8, 20},
-                  {2, 130, 530, 300, 8}};
-
-static const unsigned long_kinds[] = {PLAIN,
-                                      CAUSAL,
-                                      BOTTOM_RIGHT | WINDOW,
-                                      ALL,
-                                      GROUPED | PAST,
-                                      SHARED | BIAS | CAUSAL,
-                                      MASK | SINK,
-                                      LENGTHS | ALIBI,
-                                      SIGMOID | BIAS | WINDOW,
-                                      NONE | CAUSAL,
-                                      SOFTCAP | PADDING,
-                                      DECAY | GROUPED,
-                                      STICK | CAUSAL};
-
 /* Draws the gradients of output and lse. The caller frees their data. */
 static void draw_long_loss(const struct call *c, attn_tensor *output, attn_tensor *lse,
                            attn_upstream *up) {
@@ -179,53 +152,6 @@ static struct results run_gradients(struct call *c) {
     return r;
 }
 
-/* Returns the loss of a call in double, by its results. */
-static double long_loss(const struct call *c) {
-    attn_tensor output, lse;
-    attn_upstream up;
-    draw_long_loss(c, &output, &lse, &up);
-    struct results r = run_call(c, ATTN_WANT(OUTPUT) | (up.lse != NULL ? ATTN_WANT(LSE) : 0));
-    double sum = 0;
-    for (size_t i = 0; i < r.count[ATTN_RESULT_OUTPUT]; i++) {
-        sum += r.of[ATTN_RESULT_OUTPUT][i] * tensor_number(&output, i);
-    }
-    for (size_t i = 0; up.lse != NULL && i < r.count[ATTN_RESULT_LSE]; i++) {
-        const double x = r.of[ATTN_RESULT_LSE][i];
-        sum += x == -INFINITY ? 0 : x * tensor_number(&lse, i);
-    }
-    free_results(&r);
-    free((void *)(uintptr_t)output.data);
-    free((void *)(uintptr_t)lse.data);
-    return sum;
-}
-
-/* Compares a gradient with the difference of the loss when its input changes everywhere. */
-static void check_difference(struct call *c, double *x, const double *gradient, size_t count,
-                             const char *name) {
-    const double step = 1e-5;
-    double want = 0, size = 1;
-    double *direction = allocate(count, sizeof *direction);
-    struct rng rng = {count * 3 + 1};
-    for (size_t i = 0; i < count; i++) {
-        direction[i] = x[i] == -INFINITY ? 0 : rng_normal(&rng);
-        want += direction[i] * gradient[i];
-        size += fabs(direction[i] * gradient[i]);
-    }
-    double loss[2], *start = allocate(count, sizeof *start);
-    memcpy(start, x, count * sizeof *x);
-    for (int way = 0; way < 2; way++) {
-        for (size_t i = 0; i < count; i++) {
-            x[i] = direction[i] == 0 ? start[i] : start[i] + (2 * way - 1) * step * direction[i];
-        }
-        loss[way] = long_loss(c);
-    }
-    memcpy(x, start, count * sizeof *x);
-    free(start);
-    cr_expect_float_eq((loss[1] - loss[0]) / (2 * step), want, 1e-6 * size, "%s: %g, not %g", name,
-                       want, (loss[1] - loss[0]) / (2 * step));
-    free(direction);
-}
-
 /* Compares float32 gradients with others, which differ by rounding. */
 static void expect_close(const struct results *a, const struct results *b, int result,
                          const char *what) {
@@ -234,47 +160,6 @@ static void expect_close(const struct results *a, const struct results *b, int r
         const double x = a->of[result][i], want = b->of[result][i];
         cr_assert_float_eq(x, want, 4e-6 * scale, "%s: %s[%zu] is %g, not %g", what,
                            attn_result_name((attn_result)result), i, x, want);
-    }
-}
-
-static void check_long_call(unsigned kind, size_t at) {
-    struct call c = draw_call(kind, ATTN_FLOAT32, long_sizes[at].heads, long_sizes[at].n,
-                              long_sizes[at].m, long_sizes[at].d, long_sizes[at].d_v);
-    if (too_slow(c.heads * c.batch, c.n, c.m, c.d + c.d_v)) {
-        free_call(&c);
-        return;
-    }
-    struct results narrow = run_gradients(&c);
-    c.dtype = ATTN_FLOAT64;
-    struct results wide = run_gradients(&c);
-    for (int r = ATTN_RESULT_GRAD_Q; r <= ATTN_RESULT_GRAD_ALIBI; r++) {
-        expect_close(&narrow, &wide, r, "float32");
-    }
-    if (!c.shared) {
-        check_difference(&c, c.q, wide.of[ATTN_RESULT_GRAD_Q], wide.count[ATTN_RESULT_GRAD_Q], "Q");
-    }
-    if (c.bias != NULL) {
-        check_difference(&c, c.bias, wide.of[ATTN_RESULT_GRAD_BIAS],
-                         wide.count[ATTN_RESULT_GRAD_BIAS], "bias");
-    }
-    if (c.decay != NULL) {
-        check_difference(&c, c.decay, wide.of[ATTN_RESULT_GRAD_DECAY],
-                         wide.count[ATTN_RESULT_GRAD_DECAY], "decay");
-    }
-    if (c.past == 0 && !c.shared) {
-        check_difference(&c, c.k, wide.of[ATTN_RESULT_GRAD_K], wide.count[ATTN_RESULT_GRAD_K], "K");
-        check_difference(&c, c.v, wide.of[ATTN_RESULT_GRAD_V], wide.count[ATTN_RESULT_GRAD_V], "V");
-    }
-    free_results(&narrow);
-    free_results(&wide);
-    free_call(&c);
-}
-
-Test(gradients, of_long_calls, .timeout = 1200) {
-    for (size_t kind = 0; kind < sizeof long_kinds / sizeof *long_kinds; kind++) {
-        for (size_t at = 0; at < sizeof long_sizes / sizeof *long_sizes; at++) {
-            check_long_call(long_kinds[kind], at);
-        }
     }
 }
 

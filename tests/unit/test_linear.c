@@ -210,6 +210,35 @@ Test(linear, a_state_that_overflows_is_an_error) {
     cr_expect_eq(worst[0].refused, 3);
 }
 
+/* A rule that is not stable overflows in the end, and the error names a result. */
+Test(linear, a_growing_state_is_an_error) {
+    static const attn_result results[] = {ATTN_RESULT_OUTPUT, ATTN_RESULT_PRESENT_STATE,
+                                          ATTN_RESULT_STATES, ATTN_RESULT_WEIGHTS};
+    for (size_t i = 0; i < 32; i++) {
+        const attn_result which = results[i % 4];
+        const struct linear_kind kind = {.dtype = (attn_dtype)(i / 4 % 2),
+                                         .n = i / 8 % 2 == 0 ? 150 : 333,
+                                         .d = i / 8 % 2 == 0 ? 24 : 64,
+                                         .d_v = 40,
+                                         .decays = i / 16,
+                                         .decay = {-0.5, 0},
+                                         .has_beta = true,
+                                         .beta = {0, 2}};
+        struct linear_call *c = draw_linear_kind(&kind);
+        scale_numbers(&c->k, 9);
+        c->options.results = UINT64_C(1) << which;
+        make_linear_tensors(c);
+        struct results r = try_linear(c, NULL);
+        cr_expect_eq(r.status, ATTN_NOT_FINITE, "%zu: %s", i, r.error.message);
+        cr_expect_str_eq(r.error.argument, attn_result_name(which));
+        cr_expect(strstr(r.error.message, "is not a finite float") != NULL &&
+                      strstr(r.error.message, "head 0") != NULL,
+                  "%s", r.error.message);
+        free_results(&r);
+        free_linear_call(c);
+    }
+}
+
 /* The largest float, to which a power of 2 is added, rounds to infinity or to itself. */
 Test(linear, a_state_that_rounds_to_infinity_is_an_error) {
     for (size_t n = 1; n < 3; n++) {
