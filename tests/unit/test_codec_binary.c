@@ -328,45 +328,32 @@ static void expect_said(struct codec_document *document, const char *reals, cons
 }
 
 Test(codec_binary, numbers_that_are_not_finite) {
-#define HUGE_TEXT "T0/0/1 is 1e300, which is out of the range of float32"
+#define NUMBER(type, number, narrow, narrow_or_null, wide, wide_or_null)                           \
+    { CODEC_TYPE_##type, number, narrow, narrow_or_null, wide, wide_or_null }
+#define BEYOND(type, number, text)                                                                 \
+    NUMBER(type, number, "T0/0/1 is " text ", which is out of the range of float32",               \
+           "T0/0/1 is " text ", which is out of the range of float32", NULL, NULL)
+#define NOT(text)                 "T0/0/1 must be a finite number, not " text
+#define NEVER(type, number, text) NUMBER(type, number, NOT(text), NOT(text), NOT(text), NOT(text))
+#define MINUS_INFINITY(type, number)                                                               \
+    NUMBER(type, number, NOT("-Infinity"), NULL, NOT("-Infinity"), NULL)
     static const struct {
         enum codec_type type;
         double number; /* in types of 8 and 16 bits the bits */
         const char *narrow, *narrow_or_null, *wide, *wide_or_null;
-    } rows[] = {
-        {CODEC_TYPE_FP64, 1e300, HUGE_TEXT, HUGE_TEXT, NULL, NULL},
-        {CODEC_TYPE_FP64, -1e39, "T0/0/1 is -1e39, which is out of the range of float32",
-         "T0/0/1 is -1e39, which is out of the range of float32", NULL, NULL},
-        {CODEC_TYPE_FP64, 1e-320, NULL, NULL, NULL, NULL},
-        {CODEC_TYPE_FP64, (double)NAN, "T0/0/1 must be a finite number, not NaN",
-         "T0/0/1 must be a finite number, not NaN", "T0/0/1 must be a finite number, not NaN",
-         "T0/0/1 must be a finite number, not NaN"},
-        {CODEC_TYPE_FP32, (double)INFINITY, "T0/0/1 must be a finite number, not Infinity",
-         "T0/0/1 must be a finite number, not Infinity",
-         "T0/0/1 must be a finite number, not Infinity",
-         "T0/0/1 must be a finite number, not Infinity"},
-        {CODEC_TYPE_FP32, -(double)INFINITY, "T0/0/1 must be a finite number, not -Infinity", NULL,
-         "T0/0/1 must be a finite number, not -Infinity", NULL},
-        {CODEC_TYPE_FP64, -(double)INFINITY, "T0/0/1 must be a finite number, not -Infinity", NULL,
-         "T0/0/1 must be a finite number, not -Infinity", NULL},
-        {CODEC_TYPE_FP16, 0xFC00, "T0/0/1 must be a finite number, not -Infinity", NULL,
-         "T0/0/1 must be a finite number, not -Infinity", NULL},
-        {CODEC_TYPE_FP16, 0x7C01, "T0/0/1 must be a finite number, not NaN",
-         "T0/0/1 must be a finite number, not NaN", "T0/0/1 must be a finite number, not NaN",
-         "T0/0/1 must be a finite number, not NaN"},
-        {CODEC_TYPE_FP8_E4M3, 0xFF, "T0/0/1 must be a finite number, not NaN",
-         "T0/0/1 must be a finite number, not NaN", "T0/0/1 must be a finite number, not NaN",
-         "T0/0/1 must be a finite number, not NaN"},
-        {CODEC_TYPE_FP8_E5M2, 0xFC, "T0/0/1 must be a finite number, not -Infinity", NULL,
-         "T0/0/1 must be a finite number, not -Infinity", NULL},
-        {CODEC_TYPE_FP8_E5M2, 0x7D, "T0/0/1 must be a finite number, not NaN",
-         "T0/0/1 must be a finite number, not NaN", "T0/0/1 must be a finite number, not NaN",
-         "T0/0/1 must be a finite number, not NaN"},
-        {CODEC_TYPE_BF16, 0x7F80, "T0/0/1 must be a finite number, not Infinity",
-         "T0/0/1 must be a finite number, not Infinity",
-         "T0/0/1 must be a finite number, not Infinity",
-         "T0/0/1 must be a finite number, not Infinity"},
-    };
+    } rows[] = {BEYOND(FP64, 1e300, "1e300"),
+                BEYOND(FP64, -1e39, "-1e39"),
+                NUMBER(FP64, 1e-320, NULL, NULL, NULL, NULL),
+                NEVER(FP64, (double)NAN, "NaN"),
+                NEVER(FP32, (double)INFINITY, "Infinity"),
+                MINUS_INFINITY(FP32, -(double)INFINITY),
+                MINUS_INFINITY(FP64, -(double)INFINITY),
+                MINUS_INFINITY(FP16, 0xFC00),
+                NEVER(FP16, 0x7C01, "NaN"),
+                NEVER(FP8_E4M3, 0xFF, "NaN"),
+                MINUS_INFINITY(FP8_E5M2, 0xFC),
+                NEVER(FP8_E5M2, 0x7D, "NaN"),
+                NEVER(BF16, 0x7F80, "Infinity")};
     for (size_t i = 0; i < COUNT(rows); i++) {
         char bytes[4 * 8] = "";
         const size_t size = codec_type_size(rows[i].type);
@@ -446,16 +433,14 @@ Test(codec_binary, long_tensors_grow) {
             struct outcome outcome =
                 receive(&sent, 1, bytes, ELEMENTS * 8, 3, pieces[k], wide != 0, test_account());
             cr_assert_not_null(outcome.document, "%s", outcome.error.message);
-            const attn_tensor *tensor = NULL;
-            attn_tensor out;
-            cr_assert(codec_as_reals(outcome.document, member(outcome.document, "T0"), 2, 2, &out,
-                                     &outcome.error));
-            tensor = &out;
+            attn_tensor tensor;
+            cr_assert(codec_as_reals(outcome.document, member(outcome.document, "T0"), 2, 2,
+                                     &tensor, &outcome.error));
             for (size_t i = 0; i < ELEMENTS; i++) {
                 double number;
                 memcpy(&number, bytes + i * 8, sizeof number);
-                cr_assert(wide != 0 ? ((const double *)tensor->data)[i] == number
-                                    : ((const float *)tensor->data)[i] == (float)number);
+                cr_assert(wide != 0 ? ((const double *)tensor.data)[i] == number
+                                    : ((const float *)tensor.data)[i] == (float)number);
             }
             codec_document_free(outcome.document);
         }
@@ -463,43 +448,38 @@ Test(codec_binary, long_tensors_grow) {
     free(bytes);
 }
 
-/* A client may declare 400 MB and send 1 KB: only what arrives takes memory. */
-Test(codec_binary, sizes_that_are_only_declared) {
+/* Sends the first bytes of a tensor of 400 MB. Returns whether the account refuses them, and stores
+ * the bytes that it held then. All of them must be given back. */
+static enum account_refusal begin_huge(struct budget budget, size_t size, size_t *held) {
     static const char kilobyte[1024];
-    struct budget budget = {.max_request = (size_t)1 << 30, .max_total = (size_t)1 << 31};
-    struct account account;
-    account_open(&account, &budget, 0);
     const struct sent sent = {CODEC_TYPE_FP32, 2, {1000, 100000}, NULL};
     const struct codec_tensor_spec spec = spec_of(&sent);
+    struct codec_error error;
+    struct account account;
+    account_open(&account, &budget, 0);
     struct codec_document *document = empty_document(1, true, &account);
     struct codec_stream stream = {.document = document};
-    struct codec_error error;
     cr_assert(codec_stream_add(&stream, member(document, "T0"), &spec, &error));
-    cr_assert(codec_stream_feed(&stream, kilobyte, sizeof kilobyte, &error), "%s", error.message);
-    cr_expect_lt(account.held, (size_t)3 << 20); /* one huge page, and the documents */
-    cr_expect_not(codec_stream_finish(&stream, &error));
+    const bool taken = codec_stream_feed(&stream, kilobyte, size, &error);
+    const enum account_refusal refusal = account.refusal;
+    *held = account.held;
+    cr_expect(taken ? !codec_stream_finish(&stream, &error) : error.status == CODEC_NO_MEMORY);
     codec_document_free(document);
     cr_expect_eq(account.held, 0);
     account_close(&account);
     cr_expect_eq(budget.used, 0);
+    return refusal;
 }
 
-/* A tensor that no request may hold is refused with its first byte. */
-Test(codec_binary, sizes_that_are_never_allowed) {
-    struct budget budget = {.max_request = 1 << 20, .max_total = 4 << 20};
-    struct account account;
-    account_open(&account, &budget, 0);
-    const struct sent sent = {CODEC_TYPE_FP32, 2, {1000, 100000}, NULL};
-    const struct codec_tensor_spec spec = spec_of(&sent);
-    struct codec_document *document = empty_document(1, true, &account);
-    struct codec_stream stream = {.document = document};
-    struct codec_error error;
-    cr_assert(codec_stream_add(&stream, member(document, "T0"), &spec, &error));
-    cr_assert_not(codec_stream_feed(&stream, "x", 1, &error));
-    cr_expect_eq(error.status, CODEC_NO_MEMORY);
-    cr_expect_eq(account.refusal, ACCOUNT_OVER_REQUEST);
-    codec_document_free(document);
-    account_close(&account);
+/* A client may declare 400 MB and send 1 KB: only what arrives takes memory. A tensor that no
+ * request may hold is refused with its first byte. */
+Test(codec_binary, sizes_that_are_only_declared) {
+    const struct budget large = {.max_request = (size_t)1 << 30, .max_total = (size_t)1 << 31},
+                        small = {.max_request = 1 << 20, .max_total = 4 << 20};
+    size_t held;
+    cr_assert_eq(begin_huge(large, 1024, &held), ACCOUNT_NOT_REFUSED);
+    cr_expect_lt(held, (size_t)3 << 20); /* one huge page, and the documents */
+    cr_assert_eq(begin_huge(small, 1, &held), ACCOUNT_OVER_REQUEST);
 }
 
 /* Receives the tensors with an account that may hold `most` bytes. All of them must be given
