@@ -95,10 +95,8 @@ static attn_plan *new_plan(enum call call) {
                       [LONG_MEAN] = {2, 2, 3, 2 * LONG, 2},
                       [GRADIENTS] = {HEADS, HEADS, QUERIES, KEYS, COLUMNS}};
     const size_t columns = sizes[call].columns;
-    const attn_tensor tq = {
-        .data = q, .rank = 3, .shape = {sizes[call].heads, sizes[call].queries, columns}};
-    const attn_tensor tk = {
-        .data = k, .rank = 3, .shape = {sizes[call].kv_heads, sizes[call].keys, columns}};
+    const attn_tensor tq = {q, ATTN_FLOAT32, 3, {sizes[call].heads, sizes[call].queries, columns}};
+    const attn_tensor tk = {k, ATTN_FLOAT32, 3, {sizes[call].kv_heads, sizes[call].keys, columns}};
     attn_tensor tv = tk;
     const attn_tensor x = {.data = q, .rank = 2, .shape = {QUERIES, MODEL}};
     const attn_tensor w = {.data = k, .rank = 2, .shape = {MODEL, MODEL}};

@@ -251,10 +251,8 @@ static attn_tensor per_head(const struct call *c, const double *x) {
 
 struct results try_call_by(const struct call *c, uint64_t wanted, run_tasks *run) {
     const attn_tensor none = {0};
-    const attn_tensor mask = {
-        .data = c->mask, .dtype = ATTN_BOOL, .rank = 4, .shape = {c->batch, c->heads, c->n, c->m}};
-    const attn_tensor padding = {
-        .data = c->exists, .dtype = ATTN_BOOL, .rank = 2, .shape = {c->batch, c->m}};
+    const attn_tensor mask = {c->mask, ATTN_BOOL, 4, {c->batch, c->heads, c->n, c->m}};
+    const attn_tensor padding = {c->exists, ATTN_BOOL, 2, {c->batch, c->m}};
     attn_tensor t[] = {
         rows_of_heads(c, c->q, c->heads, c->n, 0, c->n, c->d),
         rows_of_heads(c, c->k, c->kv_heads, c->m, c->past, c->m, c->d),

@@ -21,10 +21,8 @@ static void expect_angles(attn_rotary rotary, const double positions[ITEMS],
     for (size_t i = 0; i < ITEMS * COLUMNS; i++) {
         x[i] = i % COLUMNS < PAIRS; /* so that the row becomes cosines, and then sines */
     }
-    const attn_tensor rows = {
-        .data = x, .dtype = ATTN_FLOAT64, .rank = 4, .shape = {ITEMS, 1, 1, COLUMNS}};
-    const attn_tensor at = {
-        .data = positions, .dtype = ATTN_FLOAT64, .rank = 2, .shape = {ITEMS, 1}};
+    const attn_tensor rows = {x, ATTN_FLOAT64, 4, {ITEMS, 1, 1, COLUMNS}};
+    const attn_tensor at = {positions, ATTN_FLOAT64, 2, {ITEMS, 1}};
     rotary.positions = &at;
     const attn_options o = {.rotary = &rotary, .results = ATTN_WANT(PRESENT_K)};
     void *const data[ATTN_RESULT_COUNT] = {[ATTN_RESULT_PRESENT_K] = keys};
@@ -59,8 +57,7 @@ Test(angles, of_large_positions_are_exact) {
     };
     static const double positions[ROWS] = {16777217, 16777219, 2147483647, 9007199254740991};
     static const float ones[ROWS * 2] = {1, 0, 1, 0, 1, 0, 1, 0};
-    const attn_tensor rows = {
-        .data = ones, .dtype = ATTN_FLOAT32, .rank = 4, .shape = {1, 1, ROWS, 2}};
+    const attn_tensor rows = {ones, ATTN_FLOAT32, 4, {1, 1, ROWS, 2}};
     const attn_tensor at = {.data = positions, .dtype = ATTN_FLOAT64, .rank = 1, .shape = {ROWS}};
     const attn_rotary rotary = {.positions = &at};
     const attn_options o = {.rotary = &rotary, .results = ATTN_WANT(PRESENT_K)};

@@ -77,8 +77,7 @@ static attn_status run_long(double x, double output[static LONG * OUT], double *
     const attn_tensor X = {.data = d, .dtype = ATTN_FLOAT64, .rank = 2, .shape = {LONG, 1}};
     const attn_tensor D = {.data = d, .dtype = ATTN_FLOAT64, .rank = 2, .shape = {LONG, OUT}};
     const attn_tensor w = MATRIX(1, 1, 1), w_o = MATRIX(1, OUT, 1, 2, 3), context = EMPTY(0, 1);
-    const attn_tensor b_o = {
-        .data = (const double[]){4, 5, 6}, .dtype = ATTN_FLOAT64, .rank = 1, .shape = {OUT}};
+    const attn_tensor b_o = {(const double[]){4, 5, 6}, ATTN_FLOAT64, 1, {OUT}};
     const attn_projection all = {.w_q = &w, .w_k = &w, .w_v = &w};
     const attn_multihead call = {
         .x = &X, .context = &context, .projections = &all, .count = 1, .w_o = &w_o, .b_o = &b_o};
@@ -122,8 +121,7 @@ Test(empty, one_query_of_grouped_heads_is_one_query) {
     const attn_tensor D = {.data = given, .dtype = ATTN_FLOAT64, .rank = 2, .shape = {1, 2}};
     const attn_tensor x = MATRIX(1, 1, 1), context = EMPTY(0, 1), w_q = MATRIX(1, 2, 1, 1),
                       w = MATRIX(1, 1, 1), w_o = MATRIX(2, 2, 1, 2, 3, 4);
-    const attn_tensor b_o = {
-        .data = (const double[]){4, 5}, .dtype = ATTN_FLOAT64, .rank = 1, .shape = {2}};
+    const attn_tensor b_o = {(const double[]){4, 5}, ATTN_FLOAT64, 1, {2}};
     const attn_projection all = {.w_q = &w_q, .w_k = &w, .w_v = &w};
     const attn_multihead call = {
         .x = &x, .context = &context, .projections = &all, .count = 1, .w_o = &w_o, .b_o = &b_o};

@@ -37,10 +37,8 @@ static void compare_with_flash(struct rng *rng, size_t call) {
                  n = rng_between(rng, 1, rng_chance(rng, 3) ? 1 : MOST),
                  m = rng_between(rng, 1, MOST);
     const double slope = rng_chance(rng, 2) ? 0.5 : 0;
-    const attn_tensor q = {
-        .data = zeros, .dtype = ATTN_FLOAT64, .rank = 4, .shape = {batch, 1, n, 1}};
-    const attn_tensor k = {
-        .data = zeros, .dtype = ATTN_FLOAT64, .rank = 4, .shape = {batch, 1, m, 1}};
+    const attn_tensor q = {zeros, ATTN_FLOAT64, 4, {batch, 1, n, 1}};
+    const attn_tensor k = {zeros, ATTN_FLOAT64, 4, {batch, 1, m, 1}};
     const attn_tensor slopes = {.data = &slope, .dtype = ATTN_FLOAT64, .rank = 1, .shape = {1}};
     size_t lengths[3];
     for (size_t b = 0; b < batch; b++) {
@@ -86,8 +84,7 @@ static const double zeros[ITEMS * KEYS];
 
 /* Returns a tensor (ITEMS, 1, rows, 1) of zeros. */
 static attn_tensor zero_rows(size_t rows) {
-    return (attn_tensor){
-        .data = zeros, .dtype = ATTN_FLOAT64, .rank = 4, .shape = {ITEMS, 1, rows, 1}};
+    return (attn_tensor){zeros, ATTN_FLOAT64, 4, {ITEMS, 1, rows, 1}};
 }
 
 /* One query of some heads that share a key head is computed as some queries of one head. */

@@ -37,8 +37,7 @@ static void draw_numbers(double *x, size_t count, uint64_t seed) {
 /* Runs a call of which Q, K and V are the rows x. Its keys after norm and rotary are present_K. */
 static attn_status try_rows(const double x[NUMBERS], const attn_options *options,
                             struct turned *turned, attn_error *error) {
-    const attn_tensor rows = {
-        .data = x, .dtype = ATTN_FLOAT64, .rank = 2, .shape = {ROWS, COLUMNS}};
+    const attn_tensor rows = {x, ATTN_FLOAT64, 2, {ROWS, COLUMNS}};
     attn_options o = *options;
     o.results = ATTN_WANT(OUTPUT) | ATTN_WANT(SCORES) | ATTN_WANT(PRESENT_K);
     return plan_and_run(&rows, &rows, &rows, &o,
@@ -65,8 +64,7 @@ static void expect_near(const double *is, const double *want, size_t count, doub
 /* Numbers whose squares overflow, and a row of zeros, are no exceptions. */
 Test(rotary, a_norm_forgets_the_length_of_a_row) {
     static const double weights[COLUMNS] = {1, -2, 0.5, 3};
-    const attn_tensor norm = {
-        .data = weights, .dtype = ATTN_FLOAT64, .rank = 1, .shape = {COLUMNS}};
+    const attn_tensor norm = {weights, ATTN_FLOAT64, 1, {COLUMNS}};
     const attn_options o = {.norm_q = &norm, .norm_k = &norm, .norm_epsilon = 1e-300};
     double x[NUMBERS], longer[NUMBERS];
     draw_numbers(x, NUMBERS, 1);
@@ -85,8 +83,7 @@ Test(rotary, a_norm_forgets_the_length_of_a_row) {
 
 Test(rotary, a_norm_that_overflows_names_the_row) {
     static const double weights[COLUMNS] = {1, 1, 1.7e308, 1}, x[NUMBERS] = {[6] = 4};
-    const attn_tensor norm = {
-        .data = weights, .dtype = ATTN_FLOAT64, .rank = 1, .shape = {COLUMNS}};
+    const attn_tensor norm = {weights, ATTN_FLOAT64, 1, {COLUMNS}};
     const attn_options o = {.norm_k = &norm, .norm_epsilon = 1};
     struct turned turned;
     attn_error error = {0};
@@ -138,8 +135,7 @@ Test(rotary, a_forbidden_key_may_be_nan) {
     static const unsigned char allowed[ROWS] = {1, 0, 1};
     static const double weights[COLUMNS] = {1, 1, 1, 1};
     const attn_tensor mask = {.data = allowed, .dtype = ATTN_BOOL, .rank = 2, .shape = {1, ROWS}};
-    const attn_tensor norm = {
-        .data = weights, .dtype = ATTN_FLOAT64, .rank = 1, .shape = {COLUMNS}};
+    const attn_tensor norm = {weights, ATTN_FLOAT64, 1, {COLUMNS}};
     const attn_rotary rotary = {0};
     const attn_options o = {.mask = &mask, .norm_k = &norm, .rotary = &rotary};
     double x[NUMBERS], k[NUMBERS], out[2][NUMBERS];

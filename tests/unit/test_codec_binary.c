@@ -474,12 +474,12 @@ static enum account_refusal begin_huge(struct budget budget, size_t size, size_t
 /* A client may declare 400 MB and send 1 KB: only what arrives takes memory. A tensor that no
  * request may hold is refused with its first byte. */
 Test(codec_binary, sizes_that_are_only_declared) {
-    const struct budget large = {.max_request = (size_t)1 << 30, .max_total = (size_t)1 << 31},
-                        small = {.max_request = 1 << 20, .max_total = 4 << 20};
+    const struct budget wide = {.max_request = (size_t)1 << 30, .max_total = (size_t)1 << 31},
+                        tight = {.max_request = 1 << 20, .max_total = 4 << 20};
     size_t held;
-    cr_assert_eq(begin_huge(large, 1024, &held), ACCOUNT_NOT_REFUSED);
+    cr_assert_eq(begin_huge(wide, 1024, &held), ACCOUNT_NOT_REFUSED);
     cr_expect_lt(held, (size_t)3 << 20); /* one huge page, and the documents */
-    cr_assert_eq(begin_huge(small, 1, &held), ACCOUNT_OVER_REQUEST);
+    cr_assert_eq(begin_huge(tight, 1, &held), ACCOUNT_OVER_REQUEST);
 }
 
 /* Receives the tensors with an account that may hold `most` bytes. All of them must be given

@@ -231,8 +231,7 @@ Test(gradients, take_memory_that_does_not_grow_with_scores) {
         COLUMNS = 64
     };
     const size_t matrix = sizeof(float) * ROWS * COLUMNS;
-    const attn_tensor x = {
-        .data = calloc(ROWS, matrix / ROWS), .rank = 2, .shape = {ROWS, COLUMNS}};
+    const attn_tensor x = {calloc(ROWS, matrix / ROWS), ATTN_FLOAT32, 2, {ROWS, COLUMNS}};
     const attn_tensor k = x, v = x;
     const attn_upstream up = {.output = &x};
     const attn_options o = {

@@ -85,10 +85,8 @@ static char *pack_whole(const struct layer_tensor *t, const float *data, attn_dt
         narrow[i] = data[t->out_in ? out * t->columns + in : in * t->columns + out];
         wide[i] = (double)narrow[i];
     }
-    const attn_tensor whole = {.data = dtype == ATTN_FLOAT32 ? (void *)narrow : (void *)wide,
-                               .dtype = dtype,
-                               .rank = 2,
-                               .shape = {inputs, t->count}};
+    const attn_tensor whole = {
+        dtype == ATTN_FLOAT32 ? (void *)narrow : (void *)wide, dtype, 2, {inputs, t->count}};
     attn_tensor packed;
     size_t bytes;
     cr_assert_eq(attn_prepack_bytes(&whole, ATTN_IN_OUT, &bytes, NULL), ATTN_OK);
