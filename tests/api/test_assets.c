@@ -15,8 +15,6 @@
 #include "support/pack.h"
 #include "support/tls.h"
 
-#define COUNT(array) (sizeof(array) / sizeof *(array))
-
 TestSuite(assets, .init = daemon_start_plain, .fini = daemon_end, .timeout = 1200);
 TestSuite(frames, .timeout = 1200);
 
@@ -236,20 +234,6 @@ Test(frames, origins_are_in_the_policy) {
     char longest[4097] = "https://";
     memset(longest + strlen(longest), 'a', 4096 - strlen(longest));
     expect_ancestors(longest, longest);
-}
-
-/* A daemon that took such a list would print its help and end, not serve. */
-Test(frames, bad_origins_end_the_start) {
-    static const char *const bad[] = {"https://a;script-src", "https://a https://b", "*",
-                                      "https://*.example",    "https://a/path",      "none"};
-    for (size_t i = 0; i < COUNT(bad); i++) {
-        char words[128], output[1024];
-        snprintf(words, sizeof words, "--frame-ancestors '%s' --help", bad[i]);
-        cr_expect_eq(daemon_run(words, output, sizeof output), 2, "%s: %s", bad[i], output);
-        cr_expect(strstr(output, "--frame-ancestors must be origins with commas between") &&
-                      strstr(output, bad[i]),
-                  "%s: %s", bad[i], output);
-    }
 }
 
 /* The connection is kept after answers without a body, and all assets are counted as one route. */

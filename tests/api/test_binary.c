@@ -16,9 +16,8 @@
 #include "support/expect.h"
 #include "support/json.h"
 
-#define COUNT(array) (sizeof(array) / sizeof *(array))
-#define SAFETENSORS  "Content-Type: application/vnd.safetensors\r\n"
-#define LENGTH       "Inference-Header-Content-Length"
+#define SAFETENSORS "Content-Type: application/vnd.safetensors\r\n"
+#define LENGTH      "Inference-Header-Content-Length"
 
 TestSuite(binary, .init = daemon_start_connected, .fini = daemon_end, .timeout = 1200);
 TestSuite(binary_limits, .fini = daemon_end, .timeout = 1200);

@@ -14,8 +14,6 @@
 #include "support/drawn.h"
 #include "support/json.h"
 
-#define COUNT(array) (sizeof(array) / sizeof *(array))
-
 TestSuite(bodies, .init = daemon_start_connected, .fini = daemon_end, .timeout = 1200);
 
 /* An answer. If it is a problem document, `detail`, `pointer` and `offset` are its members. */

@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "support/binary.h"
 #include "support/client.h"
@@ -18,8 +17,7 @@
 #include "support/pack.h"
 #include "support/wait.h"
 
-#define COUNT(array) (sizeof(array) / sizeof *(array))
-#define LENGTH       "Inference-Header-Content-Length"
+#define LENGTH "Inference-Header-Content-Length"
 
 TestSuite(coding, .init = daemon_start_compressing, .fini = daemon_end, .timeout = 1200);
 TestSuite(no_coding, .fini = daemon_end, .timeout = 1200);

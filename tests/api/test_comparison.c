@@ -17,8 +17,6 @@
 #include "support/json.h"
 #include "support/rng.h"
 
-#define COUNT(array) (sizeof(array) / sizeof *(array))
-
 TestSuite(comparison, .init = daemon_start_connected, .fini = daemon_end, .timeout = 1200);
 
 /* ---------------------------------------------------------------------------------- the kernel */

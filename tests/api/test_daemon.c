@@ -215,7 +215,7 @@ Test(daemon, promise_10_says_that_it_drains) {
     cr_expect_str_eq(value, "close");
     cr_expect(client_at_end(&kept));
     client_close(&kept);
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < COUNT(cases); i++) {
         cr_assert(client_request(the_daemon.port, cases[i].method, cases[i].path, NULL,
                                  cases[i].body, strlen(cases[i].body), &response),
                   "%s", cases[i].path);

@@ -188,7 +188,7 @@ static void write_numbers(struct rng *rng, FILE *to, size_t rows, size_t columns
     for (size_t i = 0; i < rows * columns; i++) {
         fputs(i % columns != 0 ? "," : i > 0 ? row : "", to);
         if (rng_chance(rng, 20)) {
-            fputs(beside[rng_between(rng, 0, sizeof beside / sizeof *beside - 1)], to);
+            fputs(beside[rng_between(rng, 0, COUNT(beside) - 1)], to);
         } else {
             fprintf(to, "%.*g", (int)rng_between(rng, 1, 17), rng_normal(rng));
         }

@@ -17,8 +17,6 @@
 #include "support/json.h"
 #include "support/rows.h"
 
-#define COUNT(array) (sizeof(array) / sizeof *(array))
-
 TestSuite(errors, .timeout = 1200);
 
 /* A row of data/refusals.txt. */

@@ -15,14 +15,11 @@
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "support/client.h"
 #include "support/daemon.h"
 #include "support/rows.h"
-
-#define COUNT(array) (sizeof(array) / sizeof *(array))
 
 enum promise {
     KEPT,    /* the daemon answers, and the connection stays */

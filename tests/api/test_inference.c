@@ -16,8 +16,7 @@
 #include "support/expect.h"
 #include "support/json.h"
 
-#define COUNT(array) (sizeof(array) / sizeof *(array))
-#define INFER        "/v2/models/attention/infer"
+#define INFER "/v2/models/attention/infer"
 
 TestSuite(inference, .init = daemon_start_compressing, .fini = daemon_end, .timeout = 1200);
 

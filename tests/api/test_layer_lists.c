@@ -13,8 +13,7 @@
 #include "support/json.h"
 #include "support/layer_folder.h"
 
-#define COUNT(array) (sizeof(array) / sizeof *(array))
-#define KEY          "Authorization: Bearer the-key-of-a-reader\r\n"
+#define KEY "Authorization: Bearer the-key-of-a-reader\r\n"
 
 static void put_files(void) {
     char path[128];

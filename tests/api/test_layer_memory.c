@@ -3,7 +3,6 @@
  * a refused request leaves behind.
  */
 #include <criterion/criterion.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>

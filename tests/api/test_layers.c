@@ -19,8 +19,6 @@
 #include "support/json.h"
 #include "support/layer_folder.h"
 
-#define COUNT(array) (sizeof(array) / sizeof *(array))
-
 /* A test writes its files, and then starts the daemon. */
 TestSuite(layers, .init = layer_folder_begin, .fini = layer_folder_stop, .timeout = 1200);
 

@@ -80,7 +80,7 @@ Test(layers_bias, counts_from_the_position_of_the_query) {
          "[[[5.5,3,3.25,4,1,-0.75,null,null],[6.5,4,4.25,5,2,0.25,1,null],"
          "[7.5,5,5.25,6,3,1.25,2,0.125]],[[105.5,103,"},
     };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    for (size_t i = 0; i < COUNT(rows); i++) {
         char body[1024];
         snprintf(body, sizeof body, "{\"return\":[\"masked_scores\"],%s}", rows[i].members);
         expect_answer("POST", rows[i].path, NULL, body, 200, rows[i].scores);
@@ -91,7 +91,7 @@ Test(layers_bias, counts_from_the_position_of_the_query) {
 Test(layers_bias, refuses_what_is_no_bias) {
     static const char *const rows[][2] = {
         {"[[[[[[[[[0]]]]]]]]]", "bias"}, {"[[1,2,3]]", "bias"}, {"[[[0]],[[0]],[[0]]]", "bias"}};
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    for (size_t i = 0; i < COUNT(rows); i++) {
         char body[256];
         snprintf(body, sizeof body, "{\"X\":[[1,2,3,4],[8,7,6,5]],\"bias\":%s}", rows[i][0]);
         expect_answer("POST", DECODER, NULL, body, 422, rows[i][1]);

@@ -20,8 +20,6 @@
 #include "support/daemon.h"
 #include "support/json.h"
 
-#define COUNT(array) (sizeof(array) / sizeof *(array))
-
 static char path[64];
 
 TestSuite(log, .timeout = 1200);

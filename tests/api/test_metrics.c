@@ -29,7 +29,7 @@ Test(daemon, metrics_count_every_request) {
     double received = 0, sent = 0, all = 0, pages = 0, name_value;
     char name[128];
     daemon_start(NULL);
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < COUNT(cases); i++) {
         for (unsigned time = 0; time < cases[i].times; time++) {
             cr_assert(client_request(the_daemon.port, cases[i].method, cases[i].path, NULL,
                                      cases[i].body, strlen(cases[i].body), &response));
@@ -56,7 +56,7 @@ Test(daemon, metrics_count_every_request) {
         pages++;
         free(page);
     }
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < COUNT(cases); i++) {
         snprintf(name, sizeof name, "attentiond_requests_total%s", cases[i].name);
         name_value = daemon_metric_on(page, name);
         cr_expect(name_value == cases[i].times, "%s %g", name, name_value);

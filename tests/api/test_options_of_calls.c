@@ -11,11 +11,8 @@
 
 #include "support/client.h"
 #include "support/daemon.h"
-#include "support/expect.h"
 #include "support/json.h"
 #include "support/rows.h"
-
-#define COUNT(array) (sizeof(array) / sizeof *(array))
 
 TestSuite(options_of_calls, .init = daemon_start_plain, .fini = daemon_end, .timeout = 1200);
 

@@ -4,10 +4,7 @@
  * socket only.
  */
 #include <criterion/criterion.h>
-#include <signal.h>
 #include <stdio.h>
-#include <string.h>
-#include <sys/wait.h>
 #include <time.h>
 
 #include "support/client.h"
@@ -47,7 +44,7 @@ Test(patience, a_computation_has_the_shorter_of_two_times) {
         {"\"timeout\":0.02,", "within 0.02 s, the \\\"timeout\\\" of the request"},
     };
     daemon_start((const char *const[]){"--compute-timeout", "0.05", NULL});
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < COUNT(cases); i++) {
         char body[256];
         snprintf(body, sizeof body,
                  "{%s\"random\":{\"generator\":\"numpy\",\"seed\":1},"

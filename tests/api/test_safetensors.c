@@ -16,10 +16,9 @@
 #include "support/expect.h"
 #include "support/json.h"
 
-#define COUNT(array) (sizeof(array) / sizeof *(array))
-#define MEDIA        "application/vnd.safetensors"
-#define TYPE         "Content-Type: " MEDIA "\r\n"
-#define ACCEPT       "Accept: " MEDIA "\r\n"
+#define MEDIA  "application/vnd.safetensors"
+#define TYPE   "Content-Type: " MEDIA "\r\n"
+#define ACCEPT "Accept: " MEDIA "\r\n"
 
 TestSuite(safetensors, .init = daemon_start_connected, .fini = daemon_end, .timeout = 1200);
 

@@ -121,7 +121,7 @@ Test(tls, refuses_what_is_old_or_plain) {
     /* Most of these ciphers need an RSA key. */
     cr_assert(tls_make_pair("first", true, YEAR, certificate, key));
     start_tls(NULL, NULL);
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+    for (size_t i = 0; i < COUNT(bad); i++) {
         cr_expect(!tls_open(&connection, the_daemon.port, bad[i]), "%s", bad[i]);
     }
     cr_assert(client_open(&connection, the_daemon.port));
@@ -153,7 +153,7 @@ Test(tls, options_that_end_the_start) {
     };
     snprintf(other, sizeof other, "%s/log", folder);
     cr_assert(tls_make_pair("other", false, YEAR, "/dev/null", other));
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < COUNT(cases); i++) {
         snprintf(words, sizeof words, "--port 0 %s %s %s %s",
                  cases[i].certificate != NULL ? "--tls-certificate" : "",
                  cases[i].certificate != NULL ? cases[i].certificate : "",

@@ -243,7 +243,7 @@ static void multiply(double *x, size_t first, size_t end, double factor) {
 
 Test(verdicts, right_kernels_of_each_type_are_rounded) {
     const struct binary_input all[] = {output, weights, lse, grad_q, grad_k, grad_v};
-    const size_t count = sizeof all / sizeof *all;
+    const size_t count = COUNT(all);
     for (int shifted = 0; shifted < 2; shifted++) {
         draw_call(shifted == 1 ? 5 : 0, 1e-6);
         compute_kernel(bfloat16);
@@ -404,7 +404,7 @@ Test(verdicts, kernels_of_tf32_may_cut_digits_off) {
         c.upstream[i] = float32(1 + rng_normal(&rng));
     }
     compute_kernel(tf32_cut_off);
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+    for (size_t i = 0; i < COUNT(all); i++) {
         struct binary_input narrow = all[i];
         narrow.kind = BINARY_F32;
         expect(narrow.name, &narrow, "F32", "\"computed_in\":\"tf32\",", ROUNDED, NULL);

@@ -33,6 +33,7 @@
 #include "blas_setup.h"
 #include "pool.h"
 #include "shape.h"
+#include "support/count.h"
 
 enum {
     RUNS = 9,
@@ -134,17 +135,14 @@ static double gemm_rate(bool wide, size_t size) {
 /* The size of the square product that is fastest on this machine. */
 static size_t best_size(bool wide) {
     static const size_t sizes[] = {512, 768, 1024, 1536, 2048};
-    enum {
-        SIZES = sizeof sizes / sizeof *sizes
-    };
-    double rates[SIZES][RUNS];
+    double rates[COUNT(sizes)][RUNS];
     size_t best = 0;
     for (int run = 0; run < RUNS; run++) {
-        for (size_t i = 0; i < SIZES; i++) {
+        for (size_t i = 0; i < COUNT(sizes); i++) {
             rates[i][run] = gemm_rate(wide, sizes[i]);
         }
     }
-    for (size_t i = 0; i < SIZES; i++) {
+    for (size_t i = 0; i < COUNT(sizes); i++) {
         best = median_of(rates[i], RUNS) > median_of(rates[best], RUNS) ? i : best;
     }
     return sizes[best];
@@ -373,41 +371,16 @@ static void keep_result(const char *group, const struct shape *s, double ratio) 
     results[result_count++] = (struct result){.group = group, .shape = *s, .ratio = ratio};
 }
 
-static bool in_grid(const struct result *r) {
-    return strcmp(r->group, "grid") == 0;
-}
-
-static bool with_gradients(const struct result *r) {
-    return strcmp(r->group, "gradients") == 0;
-}
-
-static bool is_linear(const struct result *r) {
-    return strcmp(r->group, "linear") == 0;
-}
-
-static bool in_models(const struct result *r) {
-    return strcmp(r->group, "models") == 0;
-}
-
-static bool is_drawn(const struct result *r) {
-    return strcmp(r->group, "drawn") == 0;
-}
-
-static bool is_drawn_large(const struct result *r) {
-    return is_drawn(r) && r->shape.n >= 128 && r->shape.d >= 32;
-}
-
-static bool is_small(const struct result *r) {
-    return r->shape.n > 1 && r->shape.n <= 64;
-}
-
-/* Prints the geometric mean and the worst of the ratios for which has(result) holds. */
-static void print_summary(const char *name, bool (*has)(const struct result *)) {
+/* Prints the geometric mean and the worst of the ratios of a group, or of all groups if it is NULL:
+ * those of n from `least` to `most`, and of d from `columns` on. */
+static void print_summary(const char *name, const char *group, size_t least, size_t most,
+                          size_t columns) {
     const struct result *worst = NULL;
     double logarithms = 0;
     size_t count = 0;
     for (const struct result *r = results; r < results + result_count; r++) {
-        if (has(r)) {
+        if ((group == NULL || strcmp(r->group, group) == 0) && r->shape.n >= least &&
+            r->shape.n <= most && r->shape.d >= columns) {
             logarithms += log(r->ratio);
             count++;
             worst = worst == NULL || r->ratio < worst->ratio ? r : worst;
@@ -512,13 +485,12 @@ static void run_bench(const struct shape_choice *choice, int count, char *lines[
     if (count == 0) {
         shape_each(choice, measure_shape);
     }
-    print_summary("n = 2 ... 64", is_small);
-    print_summary("grid", in_grid);
-    print_summary("gradients", with_gradients);
-    print_summary("linear", is_linear);
-    print_summary("models", in_models);
-    print_summary("drawn", is_drawn);
-    print_summary("drawn, n >= 128, d >= 32", is_drawn_large);
+    static const char *const groups[] = {"grid", "gradients", "linear", "models", "drawn"};
+    print_summary("n = 2 ... 64", NULL, 2, 64, 0);
+    for (size_t i = 0; i < COUNT(groups); i++) {
+        print_summary(groups[i], groups[i], 0, SIZE_MAX, 0);
+    }
+    print_summary("drawn, n >= 128, d >= 32", "drawn", 128, SIZE_MAX, 32);
     free(results);
     if (json != NULL) {
         fprintf(json, "]\n");

@@ -3,6 +3,7 @@
  * are drawn from a seed.
  */
 #include "shape.h"
+#include "support/count.h"
 
 #include <math.h>
 #include <regex.h>
@@ -37,7 +38,7 @@ static const struct field {
 };
 
 enum {
-    FIELDS = sizeof fields / sizeof *fields
+    FIELDS = COUNT(fields)
 };
 
 void shape_write(const struct shape *s, char *line) {
@@ -212,8 +213,8 @@ static size_t draw_rows(uint64_t *state) {
 static size_t draw_columns(uint64_t *state) {
     static const size_t hard[] = {24, 40, 72, 80, 96, 104, 112, 160}, easy[] = {32, 64, 128};
     enum {
-        HARD = sizeof hard / sizeof *hard,
-        EASY = sizeof easy / sizeof *easy
+        HARD = COUNT(hard),
+        EASY = COUNT(easy)
     };
     const size_t i = draw_below(state, 3 * HARD + EASY);
     return i < 3 * HARD ? hard[i % HARD] : easy[i - 3 * HARD];
@@ -234,7 +235,7 @@ static struct shape draw_shape(uint64_t *state, size_t index) {
         {.causal = true, .weights = true},
         {.projections = true, .weights = true},
     };
-    const size_t kind = index % (sizeof kinds / sizeof *kinds);
+    const size_t kind = index % (COUNT(kinds));
     const bool own_keys = kinds[kind].projections || kinds[kind].causal;
     struct shape s = {.weights = kinds[kind].weights, .causal = kinds[kind].causal};
     s.heads = 1 + draw_below(state, 16);
@@ -266,7 +267,7 @@ void shape_each(const struct shape_choice *choice,
         exit(1);
     }
     struct way way = {.only = choice->only != NULL ? &only : NULL, .each = each};
-    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+    for (size_t i = 0; i < COUNT(lists); i++) {
         way.group = lists[i].group;
         if (!choice->without_grid || strcmp(way.group, "models") == 0) {
             pass_lines(&way, lists[i].lines);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "fuzz/fuzz.h"
+#include "support/count.h"
 
 /* ----------------------------------------------------------------------------------------- JSON */
 
@@ -70,7 +71,7 @@ static const char *skip_members(const char *at) {
 
 static const char *skip_value(const char *at) {
     static const char *const words[] = {"null", "true", "false"};
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+    for (size_t i = 0; i < COUNT(words); i++) {
         if (strncmp(at, words[i], strlen(words[i])) == 0) {
             return at + strlen(words[i]);
         }
@@ -170,10 +171,10 @@ static void check_answer(const struct http_request *request, const struct app_an
     const struct http_response *response = &answer->response;
     static const int statuses[] = {200, 400, 404, 405, 413, 415, 422, 503};
     size_t i = 0;
-    while (i < sizeof statuses / sizeof *statuses && statuses[i] != response->status) {
+    while (i < COUNT(statuses) && statuses[i] != response->status) {
         i++;
     }
-    fuzz_require(i < sizeof statuses / sizeof *statuses, "%d", response->status);
+    fuzz_require(i < COUNT(statuses), "%d", response->status);
     fuzz_require((response->status == 405) == (response->allow != NULL), "%d", response->status);
     if (response->status != 200) {
         require_json(answer->body, answer->size);

@@ -15,6 +15,7 @@
 #include "http/coding.h"
 #include "http/framing.h"
 #include "http/http.h"
+#include "support/count.h"
 
 /* ------------------------------------------------------------------------------------- the head */
 
@@ -146,11 +147,10 @@ static void require_sound(const struct head *head, const struct framing_result *
                                           "DELETE", "PATCH", "OPTIONS"};
     const struct framing_header *last = NULL;
     size_t method = 0;
-    while (method < sizeof methods / sizeof *methods &&
-           strcmp(methods[method], head->method) != 0) {
+    while (method < COUNT(methods) && strcmp(methods[method], head->method) != 0) {
         method++;
     }
-    fuzz_require(method < sizeof methods / sizeof *methods, "%s", head->method);
+    fuzz_require(method < COUNT(methods), "%s", head->method);
     fuzz_require(strcmp(head->version, "HTTP/1.0") == 0 || strcmp(head->version, "HTTP/1.1") == 0,
                  "%s", head->version);
     fuzz_require(head->count <= FRAMING_MAX_HEADERS, "%zu headers", head->count);
@@ -214,10 +214,10 @@ static void require_refusal(const struct framing_result *result) {
     static const struct http_request request = {
         .method = "GET", .path = "/", .media_type = "", .id = "fuzz"};
     size_t i = 0;
-    while (i < sizeof statuses / sizeof *statuses && statuses[i] != result->status) {
+    while (i < COUNT(statuses) && statuses[i] != result->status) {
         i++;
     }
-    fuzz_require(i < sizeof statuses / sizeof *statuses, "%d", result->status);
+    fuzz_require(i < COUNT(statuses), "%d", result->status);
     fuzz_require(result->close == (result->status != 415), "%d: %d", result->status, result->close);
     fuzz_require(result->detail[0] != '\0' &&
                      memchr(result->detail, '\0', sizeof result->detail) != NULL,

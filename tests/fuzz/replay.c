@@ -9,11 +9,10 @@
 #include <unistd.h>
 
 #include "fuzz/fuzz.h"
+#include "support/count.h"
 #include "support/json.h"
 #include "support/rng.h"
 #include "support/scale.h"
-
-#define COUNT(array) (sizeof(array) / sizeof *(array))
 
 enum {
     LONGEST = 8192 /* bytes of an input that is changed; a longer one would take most of the time */
@@ -144,7 +143,7 @@ static int run_folder(DIR *folder, const char *path) {
 
 int main(int argc, char **argv) {
     static const int fatal[] = {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL};
-    for (size_t i = 0; i < sizeof fatal / sizeof *fatal; i++) {
+    for (size_t i = 0; i < COUNT(fatal); i++) {
         signal(fatal[i], on_signal);
     }
     if (__sanitizer_set_death_callback != NULL) {

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "support/count.h"
 #include "support/drawn.h"
 #include "support/json.h"
 
@@ -141,7 +142,7 @@ bool request_is_inference(const struct request *request) {
 
 /* Visits the requests with binary tensors, in the requests or in the answers. */
 static void visit_tensors(void (*visit)(const struct request *request)) {
-    for (size_t i = 0; i < sizeof accepts / sizeof *accepts; i++) {
+    for (size_t i = 0; i < COUNT(accepts); i++) {
         struct request q = {.name = accepts[i].name,
                             .method = "POST",
                             .path = accepts[i].path,
@@ -151,7 +152,7 @@ static void visit_tensors(void (*visit)(const struct request *request)) {
         visit(&q);
         free(q.body);
     }
-    for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++) {
+    for (size_t i = 0; i < COUNT(tensors); i++) {
         const struct binary_call *call = tensors[i].call;
         char path[64];
         struct request q = {.name = tensors[i].name,
@@ -178,10 +179,10 @@ static void visit_tensors(void (*visit)(const struct request *request)) {
 }
 
 void requests_visit(void (*visit)(const struct request *request)) {
-    for (size_t i = 0; i < sizeof shorts / sizeof *shorts; i++) {
+    for (size_t i = 0; i < COUNT(shorts); i++) {
         visit(&shorts[i]);
     }
-    for (size_t i = 0; i < sizeof posts / sizeof *posts; i++) {
+    for (size_t i = 0; i < COUNT(posts); i++) {
         struct request q = {.name = posts[i].name,
                             .method = "POST",
                             .path = posts[i].path,
@@ -214,7 +215,7 @@ struct request request_of_notebook(void) {
 bool request_has_codings(const struct request *request) {
     static const char *const names[] = {"notebook", "openapi.yaml", "bad JSON",
                                         "a large body and a long answer"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    for (size_t i = 0; i < COUNT(names); i++) {
         if (strcmp(request->name, names[i]) == 0) {
             return true;
         }

@@ -25,7 +25,7 @@ static const char *const case_keys[] = {"path",     "title",     "notebook", "no
 /* ------------------------------------------------------------------------------------ one case */
 
 static bool known_key(const char *name) {
-    for (size_t i = 0; i < sizeof case_keys / sizeof case_keys[0]; i++)
+    for (size_t i = 0; i < COUNT(case_keys); i++)
         if (strcmp(name, case_keys[i]) == 0)
             return true;
     return false;
@@ -278,7 +278,7 @@ Test(notebooks, comparison_refuses_what_differs) {
         {"\"x\"", "\"y\"", "", 9, 9},
     };
     struct json_difference difference;
-    for (size_t i = 0; i < sizeof differing / sizeof differing[0]; i++) {
+    for (size_t i = 0; i < COUNT(differing); i++) {
         cr_expect_not(texts_are_near(differing[i].got, differing[i].expect, differing[i].absolute,
                                      differing[i].relative, &difference),
                       "%s passed for %s", differing[i].got, differing[i].expect);

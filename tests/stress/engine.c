@@ -11,6 +11,7 @@
 
 #include "attention.h"
 #include "results.h"
+#include "support/count.h"
 #include "support/plans.h"
 
 enum {
@@ -177,7 +178,7 @@ static int same_bytes(enum call call) {
     static run_tasks *const ways[] = {run_on_1, run_on_2, run_on_3, run_on_7, run_on_64};
     char *first = NULL;
     int failures = 0;
-    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+    for (size_t i = 0; i < COUNT(ways); i++) {
         size_t bytes;
         attn_plan *plan = new_plan(call);
         char *now = bind_block(plan, &bytes);
@@ -229,8 +230,7 @@ static int side_by_side(void) {
 int main(void) {
     uint32_t state = 1;
     float *const all[] = {q, k, v, wide};
-    const size_t counts[] = {sizeof q / sizeof *q, sizeof k / sizeof *k, sizeof v / sizeof *v,
-                             sizeof wide / sizeof *wide};
+    const size_t counts[] = {COUNT(q), COUNT(k), COUNT(v), COUNT(wide)};
     for (size_t i = 0; i < 4; i++) {
         for (size_t j = 0; j < counts[i]; j++) {
             state = state * 1664525 + 1013904223;

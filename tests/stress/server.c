@@ -52,7 +52,7 @@ static const struct {
 };
 
 enum {
-    REQUESTS = sizeof asked / sizeof *asked
+    REQUESTS = COUNT(asked)
 };
 
 /* A request and its first answer. */

@@ -9,6 +9,8 @@
 #include <stddef.h>
 #include <sys/types.h>
 
+#include "support/count.h"
+
 /* -------------------------------------------------------------------------------- one exchange */
 
 struct client_response {

@@ -14,12 +14,12 @@
 #include <inttypes.h>
 #include <netinet/tcp.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "support/count.h"
 #include "support/load.h"
 #include "support/rng.h"
 
@@ -42,7 +42,7 @@ enum end {
 static const char *const end_names[] = {"whole",   "cut",     "lost_used", "lost_new",
                                         "timeout", "refused", "left",      "nonsense"};
 enum {
-    ENDS = sizeof end_names / sizeof *end_names
+    ENDS = COUNT(end_names)
 };
 
 /* Latencies in microseconds. */
@@ -392,7 +392,7 @@ static void print_latency(const char *name, const struct samples *s, const char 
         qsort(s->values, s->count, sizeof *s->values, compare_samples);
     }
     printf("  \"%s\": {\"count\": %zu", name, s->count);
-    for (size_t i = 0; i < sizeof at / sizeof *at && s->count > 0; i++) {
+    for (size_t i = 0; i < COUNT(at) && s->count > 0; i++) {
         size_t rank = (size_t)(at[i] * (double)s->count);
         rank = rank < s->count ? rank : s->count - 1;
         printf(", \"%s\": %" PRIu32, names[i], s->values[rank]);

@@ -287,7 +287,7 @@ struct results try_call_by(const struct call *c, uint64_t wanted, run_tasks *run
     const attn_status status = attn_plan_attention(&plan, &t[0], &t[1], &t[2], &o, &error);
     cr_assert_eq(status, ATTN_OK, "%s", error.message);
     struct results r = run_plan(plan, run);
-    for (size_t i = 0; i < sizeof t / sizeof *t; i++) {
+    for (size_t i = 0; i < COUNT(t); i++) {
         free((void *)(uintptr_t)t[i].data);
     }
     return r;

@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "attention.h"
+#include "support/count.h"
 #include "support/plans.h"
 #include "support/rng.h"
 

@@ -17,14 +17,11 @@ static const struct {
 const uint64_t all_ways[WAYS] = {ATTN_WANT(OUTPUT), ATTN_WANT(OUTPUT) | ATTN_WANT(LSE),
                                  ATTN_WANT(WEIGHTS), TILED, STAGES};
 
-bool law_is_too_slow(size_t size) {
-    return too_slow(sizes[size].heads, sizes[size].n, sizes[size].m,
-                    sizes[size].d + sizes[size].d_v);
-}
-
 struct call draw_law_call(unsigned kind, size_t size, int dtype) {
-    return draw_call(kind, (attn_dtype)dtype, sizes[size].heads, sizes[size].n, sizes[size].m,
-                     sizes[size].d, sizes[size].d_v);
+    const size_t heads = sizes[size].heads, d = sizes[size].d, d_v = sizes[size].d_v,
+                 less = too_slow(heads, sizes[size].n, sizes[size].m, d + d_v) ? 8 : 1,
+                 n = (sizes[size].n - 1) / less + 1, m = sizes[size].m / less;
+    return draw_call(kind, (attn_dtype)dtype, heads, n, m, d, d_v);
 }
 
 void expect_within_bounds(const struct worst *worst) {

@@ -28,10 +28,7 @@ enum {
 
 extern const uint64_t all_ways[WAYS];
 
-/* True in a run under valgrind if a call of this size would take too long. */
-bool law_is_too_slow(size_t size);
-
-/* Draws a call of a kind; `size` is one of SIZES. */
+/* Draws a call of a kind; `size` is one of SIZES. A slow run draws smaller calls. */
 struct call draw_law_call(unsigned kind, size_t size, int dtype);
 
 /* Makes the test fail if a number was beyond its bound. */

@@ -5,8 +5,6 @@
 #ifndef HTTP_FIXTURE_H
 #define HTTP_FIXTURE_H
 
-#include <stdatomic.h>
-
 #include "http/http.h"
 #include "support/client.h"
 

@@ -8,6 +8,7 @@
 #include <stddef.h>
 
 #include "layers/layers.h"
+#include "support/count.h"
 #include "support/layer_folder.h"
 
 /* Closes the_layers and removes the folder. */

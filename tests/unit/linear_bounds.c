@@ -50,8 +50,9 @@ static void free_reference_call(struct reference_linear *call) {
     free((double *)(uintptr_t)call->beta);
 }
 
-struct reference_linear_results reference_of_linear(const struct linear_call *c, size_t line,
-                                                    size_t h) {
+/* Returns the reference's results of head h of a line. */
+static struct reference_linear_results reference_of_linear(const struct linear_call *c, size_t line,
+                                                           size_t h) {
     struct reference_linear call = call_of_linear(c, line, h);
     const struct reference_linear_results r = reference_linear(&call);
     free_reference_call(&call);

@@ -27,10 +27,6 @@ struct linear_errors {
     double of[ATTN_RESULT_COUNT];
 };
 
-/* Returns the reference's results of head h of a line. */
-struct reference_linear_results reference_of_linear(const struct linear_call *c, size_t line,
-                                                    size_t h);
-
 /* Compares the results of a call with the reference, and adds its errors. A result may be missing
  * only if it is too large for the dtype. Returns false if the call was such a one. */
 bool compare_linear(const struct linear_call *c, const struct results *r,

@@ -6,7 +6,6 @@
 #ifndef RANDOM_CALLS_H
 #define RANDOM_CALLS_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

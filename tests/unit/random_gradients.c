@@ -4,7 +4,8 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-size_t list_inputs(const struct call *c, struct input inputs[INPUTS]) {
+/* Lists the inputs that have gradients, and returns their count. */
+static size_t list_inputs(const struct call *c, struct input inputs[INPUTS]) {
     const attn_options *o = &c->options;
     const attn_multihead *m = &c->multihead;
     const struct input all[] = {
@@ -31,7 +32,7 @@ size_t list_inputs(const struct call *c, struct input inputs[INPUTS]) {
         {ATTN_RESULT_GRAD_DECAY, o->decay, 0},
     };
     size_t count = 0;
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+    for (size_t i = 0; i < COUNT(all); i++) {
         if (all[i].tensor != NULL) {
             inputs[count++] = all[i];
         }
@@ -42,14 +43,13 @@ size_t list_inputs(const struct call *c, struct input inputs[INPUTS]) {
         inputs[count++] = (struct input){ATTN_RESULT_GRAD_W_Q, p->w_q, h};
         inputs[count++] = (struct input){ATTN_RESULT_GRAD_W_K, p->w_k, h};
         inputs[count++] = (struct input){ATTN_RESULT_GRAD_W_V, p->w_v, h};
-        if (first->b_q != NULL && (!own || p->b_q != NULL)) {
-            inputs[count++] = (struct input){ATTN_RESULT_GRAD_B_Q, p->b_q, h};
-        }
-        if (first->b_k != NULL && (!own || p->b_k != NULL)) {
-            inputs[count++] = (struct input){ATTN_RESULT_GRAD_B_K, p->b_k, h};
-        }
-        if (first->b_v != NULL && (!own || p->b_v != NULL)) {
-            inputs[count++] = (struct input){ATTN_RESULT_GRAD_B_V, p->b_v, h};
+        const attn_tensor *const b[] = {p->b_q, p->b_k, p->b_v}, *const any[] = {first->b_q,
+                                                                                 first->b_k,
+                                                                                 first->b_v};
+        for (int i = 0; i < 3; i++) {
+            if (any[i] != NULL && (!own || b[i] != NULL)) {
+                inputs[count++] = (struct input){(attn_result)(ATTN_RESULT_GRAD_B_Q + i), b[i], h};
+            }
         }
     }
     return count;

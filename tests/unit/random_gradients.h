@@ -6,7 +6,6 @@
 #define RANDOM_GRADIENTS_H
 
 #include "random_calls.h"
-#include "support/plans.h"
 
 /* An input, and the part of its gradient. */
 struct input {
@@ -18,9 +17,6 @@ struct input {
 enum {
     INPUTS = 21 + 6 * MAX_HEADS
 };
-
-/* Lists the inputs that have gradients, and returns their count. */
-size_t list_inputs(const struct call *c, struct input inputs[INPUTS]);
 
 /* Draws the gradients of some results of a drawn call, in `up`, and makes them an option. Adds the
  * gradients by all inputs to the wanted results. Returns the count of inputs. */

@@ -3,7 +3,6 @@
 #include "random_rotary.h"
 
 #include <math.h>
-#include <string.h>
 
 /* Draws the weights of a norm for rows of d numbers. */
 static const attn_tensor *draw_norm(struct call *c, size_t d, double **weights) {

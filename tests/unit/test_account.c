@@ -2,7 +2,6 @@
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "account.h"

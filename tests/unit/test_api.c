@@ -9,6 +9,7 @@
 
 #include "api/reply.h"
 #include "support/app.h"
+#include "support/count.h"
 #include "support/json.h"
 
 static struct api_state state = {.budget = {.max_request = 4 << 20, .max_total = 8 << 20},
@@ -62,7 +63,7 @@ Test(api, knows_which_numbers_are_those_of_matrices) {
         {FIELDS_AT_ATTENTION, "\"Q\":{\"random\":\"normal\",\"shape\":[1,2]}", 0},
         {FIELDS_AT_ATTENTION, "\"dtype\":\"float64\",\"Q\":[[1]],\"mask\":[[1]]", 1},
     };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    for (size_t i = 0; i < COUNT(rows); i++) {
         const struct codec_options options = {.dtype_key = fields_dtype_key()};
         struct codec_reader *reader = codec_reader_create(&options);
         struct codec_document *document;
@@ -81,16 +82,6 @@ Test(api, knows_which_numbers_are_those_of_matrices) {
         cr_expect_eq(codec_unconverted(document), 0, "%s", text);
         codec_document_free(document);
     }
-}
-
-Test(api, refuses_what_does_not_fit_in_its_limits) {
-    size_t size;
-    char *body = json_body("{\"X\":[[1]*1500(,[1])]}", &size);
-    expect_answer(body, 413, "--max-memory");
-    free(body);
-    body = json_body("{\"X\":[[1]*1500(,[1])],\"return\":[\"output\"]}", &size);
-    expect_answer(body, 413, "multiply-adds; this server allows 1000000");
-    free(body);
 }
 
 /* The memory of all requests together is bounded while a body is read, and when the results are
@@ -254,7 +245,7 @@ Test(api, leaves_the_planning_for_many_parts_to_the_workers) {
     state.max_work = 1e9;
     state.jobs = jobs_start(&no_job);
     cr_assert_not_null(state.jobs);
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < COUNT(cases); i++) {
         expect_answer(cases[i].body, cases[i].status, cases[i].contains);
     }
     cr_expect_eq(state.budget.used, 0);

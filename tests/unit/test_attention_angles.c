@@ -3,7 +3,6 @@
  * each scaling give for numbers that are worked out here. test_attention_rotary.c has the laws.
  */
 #include <math.h>
-#include <string.h>
 
 #include "test_by_hand.h"
 

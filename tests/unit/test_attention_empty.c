@@ -3,7 +3,6 @@
  * some, too, and data/answers.txt has others.
  */
 #include <criterion/criterion.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -113,7 +113,7 @@ Test(ends, positions_are_told) {
           .lengths_count = ITEMS},
          {0, -1, -3}},
     };
-    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+    for (size_t c = 0; c < COUNT(cases); c++) {
         attn_plan *plan;
         const size_t n = cases[c].q->shape[2];
         cr_assert_eq(attn_plan_attention(&plan, cases[c].q, &k, &k, &cases[c].options, NULL),

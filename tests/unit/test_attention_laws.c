@@ -53,9 +53,6 @@ TheoryDataPoints(laws, weights_of_a_row_sum_to_one) = {
     DataPoints(unsigned, PLAIN, MASK, BIAS, CAUSAL | LENGTHS), SIZES, DTYPES};
 
 Theory((double factor, unsigned kind, size_t size, int dtype), laws, weights_of_a_row_sum_to_one) {
-    if (law_is_too_slow(size)) {
-        return;
-    }
     struct call c = draw_law_call(kind, size, dtype);
     const size_t count = all_rows(&c) * c.d, keys = c.batch * c.kv_heads * c.m * c.d;
     for (size_t i = 0; i < count; i++) {
@@ -84,9 +81,6 @@ TheoryDataPoints(laws, a_shifted_row_of_biases_moves_lse_alone) = {DataPoints(do
 
 Theory((double shift, unsigned kind, size_t size, int dtype), laws,
        a_shifted_row_of_biases_moves_lse_alone) {
-    if (law_is_too_slow(size)) {
-        return;
-    }
     struct call c = draw_law_call(kind, size, dtype);
     c.options.scale *= 100;
     if (c.bias == NULL) {
@@ -125,87 +119,6 @@ Theory((double shift, unsigned kind, size_t size, int dtype), laws,
     free_results(&b);
     free_call(&c);
     free_call(&moved);
-}
-
-/* -------------------------------------------------------------------------------------- dropout */
-
-/* Returns column e of the output of a query if its weights are dropped where `kept` has no key. */
-static double dropped_output(const struct call *c, const struct results *r,
-                             const unsigned char *kept, size_t row, size_t e) {
-    const double *v = c->v + key_row(c, row / c->n / c->heads, row / c->n % c->heads) * c->d_v;
-    double sum = 0;
-    for (size_t j = 0; j < c->m; j++) {
-        sum += kept[row * c->m + j] != 0
-                   ? r->of[ATTN_RESULT_WEIGHTS][row * c->m + j] * v[j * c->d_v + e]
-                   : 0;
-    }
-    return sum;
-}
-
-/* Dropout sets weights to zero after the softmax, and a mask forbids keys before it. The quotient
- * of the two denominators, which are exp(lse), makes one of the other, as openapi.yaml says. */
-TheoryDataPoints(laws, a_mask_and_two_lse_make_dropout) = {
-    DataPoints(unsigned, MASK, MASK | CAUSAL, MASK | BIAS | GROUPED, ALL), SIZES, DTYPES};
-
-Theory((unsigned kind, size_t size, int dtype), laws, a_mask_and_two_lse_make_dropout) {
-    if (law_is_too_slow(size)) {
-        return;
-    }
-    struct call c = draw_law_call(kind, size, dtype), kept = copy_call(&c);
-    struct rng rng = {size};
-    for (size_t i = 0; i < all_rows(&c) * c.m; i++) {
-        kept.mask[i] = c.mask[i] != 0 && rng_uniform(&rng) < 0.7;
-    }
-    struct results all = run_call(&c, TILED), some = run_call(&kept, TILED);
-    struct worst worst = {0};
-    const double most = largest_of(c.v, c.batch * c.kv_heads * c.m * c.d_v);
-    for (size_t row = 0; row < all_rows(&c); row++) {
-        const double lse = all.of[ATTN_RESULT_LSE][row], less = some.of[ATTN_RESULT_LSE][row];
-        const double factor = less == -INFINITY ? 0 : exp(less - lse);
-        const double bound = 4 * bound_of(c.dtype) * most * (1 + fabs(less == -INFINITY ? 0 : lse));
-        for (size_t e = 0; e < c.d_v; e++) {
-            compare_number(&worst, "dropped output", row,
-                           some.of[ATTN_RESULT_OUTPUT][row * c.d_v + e] * factor,
-                           dropped_output(&c, &all, kept.mask, row, e), bound);
-        }
-    }
-    expect_within_bounds(&worst);
-    free_results(&all);
-    free_results(&some);
-    free_call(&c);
-    free_call(&kept);
-}
-
-/* ------------------------------------------------------------------------------------- scales */
-
-/* A head with twice the scale has the results of a head with twice the queries, byte for byte. The
- * scores alone differ. */
-TheoryDataPoints(laws, each_head_has_its_scale) = {KINDS, SIZES, DTYPES};
-
-Theory((unsigned kind, size_t size, int dtype), laws, each_head_has_its_scale) {
-    static const uint64_t ways[] = {ATTN_WANT(OUTPUT) | ATTN_WANT(LSE),
-                                    TILED | ATTN_WANT(TOP_K_INDICES), STAGES & ~ATTN_WANT(SCORES)};
-    if (law_is_too_slow(size)) {
-        return;
-    }
-    struct call c = draw_law_call(kind, size, dtype), doubled = copy_call(&c);
-    const double scales[] = {c.options.scale, 2 * c.options.scale};
-    c.options.flags &= ~(unsigned)ATTN_FLAG_SCALE;
-    c.options.scale = 0;
-    c.options.scales = scales;
-    c.options.scales_count = c.heads;
-    cr_assert_eq(c.heads, 2);
-    for (size_t i = 0; i < all_rows(&c) * c.d; i++) {
-        doubled.q[i] *= i / (c.n * c.d) % 2 == 1 ? 2 : 1;
-    }
-    for (size_t way = 0; way < sizeof ways / sizeof *ways; way++) {
-        struct results is = run_call(&c, ways[way]), want = run_call(&doubled, ways[way]);
-        cr_assert(same_bytes(&is, &want), "way %zu", way);
-        free_results(&is);
-        free_results(&want);
-    }
-    free_call(&c);
-    free_call(&doubled);
 }
 
 /* ------------------------------------------------------------------------------------- biases */
@@ -256,9 +169,6 @@ static void check_bias_gradient(const struct results *r, attn_result which, attn
 TheoryDataPoints(laws, biases_are_added_to_new_rows) = {KINDS, SIZES, DTYPES};
 
 Theory((unsigned kind, size_t size, int dtype), laws, biases_are_added_to_new_rows) {
-    if (law_is_too_slow(size)) {
-        return;
-    }
     struct call added = draw_law_call(kind, size, dtype);
     const size_t items = added.batch, kv = added.kv_heads, heads = added.heads;
     make_round(added.q, all_rows(&added) * added.d);
@@ -337,9 +247,6 @@ TheoryDataPoints(laws, a_causal_query_ignores_what_follows) = {CAUSAL_KINDS, SIZ
 
 Theory((unsigned kind, size_t size, int dtype, size_t half), laws,
        a_causal_query_ignores_what_follows) {
-    if (law_is_too_slow(size)) {
-        return;
-    }
     struct call c = draw_law_call(kind, size, dtype);
     const size_t last = (c.n - 1) * half / 2;
     const int64_t next = position_of(&c, 0, last) + 1; /* item 0 has the most valid keys */
@@ -375,9 +282,6 @@ TheoryDataPoints(laws, what_nobody_may_attend_to_may_hold_anything) = {
     SIZES, DTYPES};
 
 Theory((unsigned kind, size_t size, int dtype), laws, what_nobody_may_attend_to_may_hold_anything) {
-    if (law_is_too_slow(size)) {
-        return;
-    }
     struct call c = draw_law_call(kind, size, dtype);
     size_t from = c.past + c.n;
     if (!(kind & CAUSAL)) {

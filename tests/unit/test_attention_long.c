@@ -31,10 +31,6 @@ static const unsigned kinds[] = {ALL_KINDS,
                                  STICK | CAUSAL,
                                  STICK | MASK | BIAS | BOTTOM_RIGHT};
 
-enum {
-    COUNT = sizeof kinds / sizeof *kinds
-};
-
 static void check_kind(unsigned kind, attn_dtype dtype, size_t n, size_t m, size_t d, size_t d_v) {
     struct call c = draw_call(kind, dtype, HEADS, n, m, d, d_v);
     for (size_t h = 0; h < HEADS && c.slopes != NULL; h++) {
@@ -43,24 +39,24 @@ static void check_kind(unsigned kind, attn_dtype dtype, size_t n, size_t m, size
     for (size_t i = 0; kind & STICK && c.bias != NULL && i < HEADS * n * m; i++) {
         c.bias[i] -= 12; /* the last keys would break the whole stick */
     }
-    check_ways(&c, ways, sizeof ways / sizeof *ways);
+    check_ways(&c, ways, COUNT(ways));
     free_call(&c);
 }
 
-/* The indices below COUNT are the kinds in float32, and the others are the same in float64. */
+/* The first indices are the kinds in float32, and the others are the same in float64. */
 ParameterizedTestParameters(attention_long, every_option) {
-    static size_t index[2 * COUNT];
-    for (size_t i = 0; i < 2 * COUNT; i++) {
+    static size_t index[2 * COUNT(kinds)];
+    for (size_t i = 0; i < 2 * COUNT(kinds); i++) {
         index[i] = i;
     }
-    return cr_make_param_array(size_t, index, 2 * COUNT);
+    return cr_make_param_array(size_t, index, 2 * COUNT(kinds));
 }
 
 /* Rows of 33,000 keys are too long to be kept whole in float32, and rows of 17,000 in float64. Rows
  * of 8200 columns do not fit a scratch, however few keys there are. */
 ParameterizedTest(const size_t *index, attention_long, every_option, .timeout = 1200) {
-    const attn_dtype dtype = *index < COUNT ? ATTN_FLOAT32 : ATTN_FLOAT64;
-    const unsigned kind = kinds[*index % COUNT];
+    const attn_dtype dtype = *index < COUNT(kinds) ? ATTN_FLOAT32 : ATTN_FLOAT64;
+    const unsigned kind = kinds[*index % COUNT(kinds)];
     if (test_scale(100) < 100) {
         cr_skip_test("too large for a slow run");
     }
@@ -127,7 +123,7 @@ Test(attention_long, top_k_is_a_plain_sort, .timeout = 1200) {
         for (size_t j = 0; variant < 2 && j < m; j++) {
             c.k[j] = (double)(j * 7919 % 37) / 16;
         }
-        for (size_t i = 0; i < sizeof ks / sizeof *ks; i++) {
+        for (size_t i = 0; i < COUNT(ks); i++) {
             check_top_k(&c, ks[i]);
         }
         free_call(&c);

@@ -41,14 +41,13 @@ struct pair {
     double *q, *k, *v; /* the rows of this query, key and value */
 };
 
-static bool overflow_is_too_slow(size_t size) {
-    return too_slow(HEADS, sizes[size].n, sizes[size].m, sizes[size].d + sizes[size].d_v);
-}
-
+/* Draws a call; a slow run draws a smaller one. */
 static struct pair draw_pair(unsigned kind, size_t size, int dtype) {
-    struct pair p = {.i = sizes[size].n * 2 / 3, .j = sizes[size].m * 2 / 3};
-    p.call = draw_call(kind, (attn_dtype)dtype, HEADS, sizes[size].n, sizes[size].m, sizes[size].d,
-                       sizes[size].d_v);
+    const size_t d = sizes[size].d, d_v = sizes[size].d_v,
+                 less = too_slow(HEADS, sizes[size].n, sizes[size].m, d + d_v) ? 8 : 1,
+                 n = (sizes[size].n - 1) / less + 1, m = sizes[size].m / less;
+    struct pair p = {.i = n * 2 / 3, .j = m * 2 / 3};
+    p.call = draw_call(kind, (attn_dtype)dtype, HEADS, n, m, d, d_v);
     p.q = p.call.q + row_of(&p.call, 0, HEADS - 1, p.i) * p.call.d;
     p.k = p.call.k + (key_row(&p.call, 0, HEADS - 1) + p.j) * p.call.d;
     p.v = p.call.v + (key_row(&p.call, 0, HEADS - 1) + p.j) * p.call.d_v;
@@ -81,9 +80,6 @@ TheoryDataPoints(overflow, of_a_score_names_its_place) = {
 
 Theory((unsigned kind, size_t size, int dtype, unsigned wanted, double sign), overflow,
        of_a_score_names_its_place) {
-    if (overflow_is_too_slow(size)) {
-        return;
-    }
     struct pair p = draw_pair(kind, size, dtype);
     p.q[0] = big(dtype);
     p.k[0] = sign * big(dtype);
@@ -93,9 +89,6 @@ Theory((unsigned kind, size_t size, int dtype, unsigned wanted, double sign), ov
 TheoryDataPoints(overflow, of_a_biased_score_names_its_place) = {SIZES, DTYPES, WAYS};
 
 Theory((size_t size, int dtype, unsigned wanted), overflow, of_a_biased_score_names_its_place) {
-    if (overflow_is_too_slow(size)) {
-        return;
-    }
     struct pair p = draw_pair(BIAS, size, dtype);
     p.q[0] = p.k[0] = dtype == ATTN_FLOAT32 ? 0x1p63 : 0x1p511;
     p.call.options.scale = 1;
@@ -111,9 +104,6 @@ TheoryDataPoints(overflow, of_a_value_names_its_place) = {
                STAGES)};
 
 Theory((size_t size, int dtype, unsigned wanted), overflow, of_a_value_names_its_place) {
-    if (overflow_is_too_slow(size)) {
-        return;
-    }
     struct pair p = draw_pair(MASK, size, dtype);
     for (size_t row = 0; row < HEADS * p.call.n; row++) {
         p.call.mask[row * p.call.m + p.j] = row == row_of(&p.call, 0, HEADS - 1, p.i);
@@ -126,9 +116,6 @@ TheoryDataPoints(overflow, that_nobody_sees_is_none) = {DataPoints(unsigned, MAS
                                                         DTYPES};
 
 Theory((unsigned kind, size_t size, int dtype), overflow, that_nobody_sees_is_none) {
-    if (overflow_is_too_slow(size)) {
-        return;
-    }
     const uint64_t ways[] = {ATTN_WANT(OUTPUT) | ATTN_WANT(LSE), ATTN_WANT(WEIGHTS), ENTROPY};
     struct pair p = draw_pair(kind, size, dtype);
     const size_t at = row_of(&p.call, 0, HEADS - 1, p.i) * p.call.m + p.j;
@@ -150,9 +137,6 @@ TheoryDataPoints(overflow, on_the_way_to_a_finite_score_is_none) = {
     DataPoints(unsigned, PLAIN, MASK, BIAS, SOFTCAP | SINK, CAUSAL, PAST), SIZES, DTYPES};
 
 Theory((unsigned kind, size_t size, int dtype), overflow, on_the_way_to_a_finite_score_is_none) {
-    if (overflow_is_too_slow(size)) {
-        return;
-    }
     const uint64_t ways[] = {ATTN_WANT(OUTPUT), ATTN_WANT(LSE),
                              ATTN_WANT(OUTPUT) | ATTN_WANT(WEIGHTS), ENTROPY, STAGES};
     struct pair p = draw_pair(kind, size, dtype);
@@ -166,7 +150,7 @@ Theory((unsigned kind, size_t size, int dtype), overflow, on_the_way_to_a_finite
     struct call same = copy_call(c); /* without the large terms */
     p.q[0] = p.q[1] = p.k[0] = big(dtype);
     p.k[1] = -big(dtype);
-    for (size_t way = 0; way < sizeof ways / sizeof *ways; way++) {
+    for (size_t way = 0; way < COUNT(ways); way++) {
         struct results r = run_call(c, ways[way]);
         struct worst worst = {0};
         for (size_t h = 0; h < HEADS; h++) {

@@ -4,8 +4,6 @@
  */
 #include <criterion/criterion.h>
 #include <criterion/theories.h>
-#include <math.h>
-#include <stdlib.h>
 
 #include "attention_laws.h"
 
@@ -19,9 +17,6 @@ TheoryDataPoints(laws, whatever_is_asked_for_has_one_value) = {
 
 Theory((unsigned kind, size_t size, int dtype), laws, whatever_is_asked_for_has_one_value,
        .timeout = 1200) {
-    if (law_is_too_slow(size)) {
-        return;
-    }
     struct call c = draw_law_call(kind, size, dtype);
     check_ways(&c, all_ways, WAYS);
     free_call(&c);
@@ -32,9 +27,6 @@ TheoryDataPoints(laws, any_byte_of_a_mask_but_zero_attends) = {DataPoints(unsign
                                                                SIZES, DTYPES};
 
 Theory((unsigned kind, size_t size, int dtype), laws, any_byte_of_a_mask_but_zero_attends) {
-    if (law_is_too_slow(size)) {
-        return;
-    }
     struct call ones = draw_law_call(kind, size, dtype), twos = copy_call(&ones);
     for (size_t i = 0; twos.mask != NULL && i < all_rows(&twos) * twos.m; i++) {
         twos.mask[i] = (unsigned char)(2 * twos.mask[i]);
@@ -65,8 +57,8 @@ Theory((size_t index, size_t turn, int dtype), laws, every_edge_of_vectors_and_t
        .timeout = 1200) {
     static const unsigned kinds[] = {PLAIN, CAUSAL, MASK, BIAS, BOTTOM_RIGHT | WINDOW};
     enum {
-        EDGES = sizeof edges / sizeof *edges,
-        WIDTHS = sizeof widths / sizeof *widths
+        EDGES = COUNT(edges),
+        WIDTHS = COUNT(widths)
     };
     const size_t n = edges[index], m = edges[turn == 0 ? index : (index * 7 + turn * 11) % EDGES];
     const size_t d = widths[(index + 5 * turn) % WIDTHS];
@@ -87,9 +79,6 @@ Theory((size_t index, size_t turn, int dtype), laws, every_edge_of_vectors_and_t
 TheoryDataPoints(laws, one_head_of_many_is_that_head_alone) = {KINDS, SIZES, DTYPES};
 
 Theory((unsigned kind, size_t size, int dtype), laws, one_head_of_many_is_that_head_alone) {
-    if (law_is_too_slow(size)) {
-        return;
-    }
     struct call c = draw_law_call(kind, size, dtype);
     const bool packed_apart = (kind & GROUPED) && c.n < 16;
     for (size_t way = 1; way < WAYS; way++) {

@@ -141,14 +141,12 @@ Test(sizes, promise_21_claimed_sizes_are_planned_or_refused) {
                                    (size_t)1 << 53,
                                    (size_t)1 << 63,
                                    SIZE_MAX};
-    enum {
-        COUNT = sizeof sizes / sizeof *sizes
-    };
+    const size_t count = COUNT(sizes);
     static float nothing[1];
     size_t planned = 0, refused = 0;
-    for (size_t i = 0; i < (size_t)COUNT * COUNT * COUNT * COUNT; i++) {
-        const size_t a = sizes[i % COUNT], b = sizes[i / COUNT % COUNT],
-                     c = sizes[i / COUNT / COUNT % COUNT], d = sizes[i / COUNT / COUNT / COUNT];
+    for (size_t i = 0; i < count * count * count * count; i++) {
+        const size_t a = sizes[i % count], b = sizes[i / count % count],
+                     c = sizes[i / count / count % count], d = sizes[i / count / count / count];
         const attn_tensor q = {.rank = 3, .shape = {a, b, c}, .data = nothing};
         const attn_tensor k = {.rank = 3, .shape = {a, d, c}, .data = nothing};
         const attn_tensor flat = {.rank = 2, .shape = {b, c}, .data = nothing};

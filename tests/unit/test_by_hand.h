@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "attention.h"
+#include "support/count.h"
 
 #define MATRIX(rows, columns, ...)                                                                 \
     ((attn_tensor){.data = (const double[]){__VA_ARGS__},                                          \
@@ -15,24 +16,6 @@
 
 static const attn_tensor identity2 = {
     .data = (const double[]){1, 0, 0, 1}, .dtype = ATTN_FLOAT64, .rank = 2, .shape = {2, 2}};
-
-/* What the planning of a call gives: a status, and the argument at fault and a part of the message,
- * which are empty if there is a plan. */
-struct verdict {
-    attn_status status;
-    const char *argument, *contains;
-};
-
-/* Checks what planning gave in case `number` of a test, and frees the plan. */
-static inline void expect_verdict(size_t number, const struct verdict *want, attn_status status,
-                                  attn_plan *plan, const attn_error *error) {
-    cr_expect_eq(status, want->status, "case %zu: %d: %s", number, status, error->message);
-    cr_expect_str_eq(error->argument, want->argument, "case %zu: %s", number, error->message);
-    cr_expect_not_null(strstr(error->message, want->contains), "case %zu: %s", number,
-                       error->message);
-    cr_expect_eq(plan == NULL, want->status != ATTN_OK, "case %zu", number);
-    attn_plan_free(plan);
-}
 
 /* Plans and runs a call. Binds the buffer data[r] to each wanted result r. */
 static inline attn_status plan_and_run(const attn_tensor *q, const attn_tensor *k,

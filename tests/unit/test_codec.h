@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "codec/codec.h"
+#include "support/count.h"
 
 static inline uint64_t random_bits(void) {
     static uint64_t state = 0x853C49E6748FEA9B;
@@ -19,6 +20,12 @@ static inline uint64_t random_bits(void) {
     state ^= state << 17;
     return state * 0x2545F4914F6CDD1D;
 }
+
+/* An item that is a tensor: TENSOR_ITEM(key, data, dtype, rank, shape...). */
+#define TENSOR_ITEM(key_, data_, dtype_, rank_, ...)                                               \
+    {                                                                                              \
+        .op = CODEC_OP_TENSOR, .key = key_, .tensor = { data_, dtype_, rank_, {__VA_ARGS__} }      \
+    }
 
 /* The result of reading one body: a document, or an error. */
 struct outcome {
@@ -209,11 +216,6 @@ static inline void expect_error_sized(const char *text, size_t size,
                      error->offset, offset);
     cr_expect_not_null(strstr(error->message, message), "%.60s: %s", text, error->message);
     codec_document_free(outcome.document);
-}
-
-static inline void expect_error(const char *text, enum codec_status status, const char *pointer,
-                                long offset, const char *message) {
-    expect_error_sized(text, strlen(text), NULL, status, pointer, offset, message);
 }
 
 #endif

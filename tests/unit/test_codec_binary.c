@@ -7,8 +7,6 @@
 #include "test_codec.h"
 #include "test_halves.h"
 
-#define COUNT(array) (sizeof(array) / sizeof *(array))
-
 /* A tensor and its bytes. */
 struct sent {
     enum codec_type type;

@@ -1,7 +1,5 @@
 /* test_codec_document.c - the keys of documents, long vectors, and values that are made.
  * data/values.txt has the values that are read. */
-#include <float.h>
-#include <math.h>
 
 #include "codec/nearest.h"
 #include "test_codec.h"
@@ -64,7 +62,7 @@ Test(codec_document, keys) {
         {"[1]", "", "the body must be an object, not an array of numbers"},
         {"3", "", "the body must be an object, not a number"},
     };
-    expect_keys(&keys, cases, sizeof cases / sizeof *cases, "{\"Q\":1,\"K\":2,\"mask\":[]}");
+    expect_keys(&keys, cases, COUNT(cases), "{\"Q\":1,\"K\":2,\"mask\":[]}");
 }
 
 Test(codec_document, keys_that_belong_elsewhere) {
@@ -86,7 +84,7 @@ Test(codec_document, keys_that_belong_elsewhere) {
         {"{\"maske\":1}", "/maske", "unknown key \"maske\"; did you mean \"mask\"?"},
         {"{\"something\":1}", "/something", "unknown key \"something\""},
     };
-    expect_keys(&keys, cases, sizeof cases / sizeof *cases, "{\"Q\":1}");
+    expect_keys(&keys, cases, COUNT(cases), "{\"Q\":1}");
 }
 
 Test(codec_document, no_memory) {
@@ -120,7 +118,7 @@ Test(codec_document, nearest) {
         {"QQ", "Q"},
         {"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", NULL},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < COUNT(cases); i++) {
         size_t edits;
         const char *nearest = codec_nearest(cases[i].name, names, 7, &edits);
         cr_expect_str_eq(nearest != NULL ? nearest : "-",
@@ -164,7 +162,7 @@ Test(codec_document, nearest_at_its_limits) {
         {TEN TEN TEN TEN "k", TEN TEN TEN TEN, 3},
         {TEN TEN TEN TEN "k", TEN TEN TEN TEN "k", 3},
     };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    for (size_t i = 0; i < COUNT(rows); i++) {
         size_t edits = 7;
         const bool near = codec_nearest(rows[i].name, &rows[i].known, 1, &edits) != NULL;
         cr_expect(near == (rows[i].edits < 3) && (near ? edits == rows[i].edits : edits > 2),

@@ -82,7 +82,7 @@ static void *read_deep(void *deep_) {
 /* Promise 16: a million levels are read with a small stack. */
 Test(codec_grammar, promise_16_million_levels_take_no_stack) {
     struct deep deeps[] = {{"[", 16}, {"{\"a\":", 80}, {"[{\"a\":", 48}};
-    for (size_t i = 0; i < sizeof deeps / sizeof deeps[0]; i++) {
+    for (size_t i = 0; i < COUNT(deeps); i++) {
         pthread_attr_t attributes;
         pthread_t thread;
         pthread_attr_init(&attributes);
@@ -130,9 +130,9 @@ Test(codec_grammar, numbers_written_as_integers) {
     static const char *const places[] = {"/a/3", "/a/3/0", "/a/b", "/a/2"};
     static const long offsets[] = {13, 19, 14, 14};
     static const struct codec_options options = {.integers = true};
-    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
+    for (size_t i = 0; i < COUNT(formats); i++) {
         char body[64], message[96];
-        for (size_t k = 0; k < sizeof refused / sizeof *refused; k++) {
+        for (size_t k = 0; k < COUNT(refused); k++) {
             sprintf(body, formats[i], refused[k]);
             sprintf(message, "%s must be written as an integer, not as %s", places[i], refused[k]);
             expect_error_sized(body, strlen(body), &options, CODEC_CONTENT, places[i], offsets[i],

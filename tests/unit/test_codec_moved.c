@@ -5,8 +5,6 @@
 #include "codec/binary.h"
 #include "test_codec.h"
 
-#define COUNT(array) (sizeof(array) / sizeof *(array))
-
 /* Moves an array of a document into T0, a tensor of two axes in another tree of this float type,
  * and converts one number after the other. Takes the document. */
 static struct outcome move_value(struct codec_document *document, const struct codec_value *value,

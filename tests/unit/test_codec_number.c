@@ -98,7 +98,7 @@ Test(codec_number, side_of_a_text) {
                 {"10000000000000000.5", 1e16, 1},
                 {"1e23", 1e23, 1}, /* 99999999999999991611392 */
                 {"0.1", 0.1, -1}};
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    for (size_t i = 0; i < COUNT(rows); i++) {
         const int side = number_side(rows[i].text, strlen(rows[i].text), rows[i].value);
         cr_expect_eq((side > 0) - (side < 0), rows[i].side, "%s", rows[i].text);
     }
@@ -211,7 +211,7 @@ Test(codec_number, arrays_have_the_text_of_their_numbers) {
         0.1f,     1e-5f, 0.0001f, 123456.7f,    8388608.5f, 33554436, 1e7f,     1.5e7f,
         -1.5e-7f, 3e33f, 1e-38f,  9.999999e-5f, 999999.94f, NAN};
     float values[BATCH];
-    check_array(ends, sizeof ends / sizeof ends[0]);
+    check_array(ends, COUNT(ends));
     for (int exponent = -149; exponent < 128; exponent++) { /* powers of two and their neighbours */
         values[0] = ldexpf(1, exponent);
         values[1] = nextafterf(values[0], 0);
@@ -456,7 +456,7 @@ Test(codec_number, written_forms) {
                  {12000000, "12000000"},
                  {1.5e30, "1.5e30"},
                  {-1e-30, "-1e-30"}};
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < COUNT(cases); i++) {
         char text[NUMBER_SIZE + 1];
         text[number_write_double(text, cases[i].value)] = '\0';
         cr_expect_str_eq(text, cases[i].text);

@@ -1,7 +1,6 @@
 /* test_codec_reader.c - limits, memory, options and cuts of bodies. data/values.txt has what is
  * read out of them, and every error of content with its place. */
 #include <glob.h>
-#include <math.h>
 
 #include "test_codec.h"
 
@@ -127,7 +126,7 @@ Test(codec_reader, limits) {
         {{0}, "[\"\"", ",[1]", 4096, "]", ",[1]]", "more than 4096 arrays of numbers"},
         {{0}, "[", "{\"a\":{\"b\":1},\"c\":2},", 1500, "1]", NULL, NULL},
     };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    for (size_t i = 0; i < COUNT(rows); i++) {
         char *body = malloc(rows[i].pieces * strlen(rows[i].piece) + 200);
         char *out = stpcpy(body, rows[i].start);
         for (size_t k = 0; k < rows[i].pieces; k++) {
@@ -177,7 +176,7 @@ Test(codec_reader, memory_is_counted_and_limited) {
     };
     static const char *const pieces[] = {"1.25,", "[1],", "\"text\",", "{},", "[[\"a\"]],"};
     char *body = malloc(SIZE + 100);
-    for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++) {
+    for (size_t i = 0; i < COUNT(pieces); i++) {
         char *out = body + sprintf(body, "{\"a\":[");
         const size_t count = i == 0 ? SIZE / 5 : 4000;
         for (size_t j = 0; j < count; j++) {
@@ -269,7 +268,7 @@ Test(codec_reader, texts_that_are_json) {
                 {"[NaN]", whole, CODEC_TEXT},
                 {"[-Infinit]", whole, CODEC_TEXT},
                 {"[-Infinityx]", whole, CODEC_TEXT}};
-    const size_t count = sizeof rows / sizeof *rows;
+    const size_t count = COUNT(rows);
     for (size_t most = 0, read = 0; read < count; most += 64) {
         struct budget budget = {.max_request = SIZE_MAX / 2, .max_total = SIZE_MAX / 2};
         struct account account;
@@ -321,7 +320,7 @@ Test(codec_reader, keys_of_another_level) {
         {3, "{\"type\":\"float64\",\"low\":[-Infinity]}", ATTN_FLOAT32, 25},
         {3, "{\"a\":[{\"c\":{\"low\":[-Infinity]}}]}", ATTN_FLOAT32, 19},
     };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    for (size_t i = 0; i < COUNT(rows); i++) {
         const struct codec_options options = {
             .key_level = rows[i].level, .dtype_key = "type", .infinity_keys = low};
         if (rows[i].offset >= 0) {
@@ -401,7 +400,7 @@ Test(codec_reader, notebooks_in_cuts) {
         cr_assert_not_null(whole, "%s", files.gl_pathv[i]);
         char *expected = dump(whole);
         codec_document_free(whole);
-        for (size_t j = 0; j < sizeof cuts / sizeof cuts[0]; j++) {
+        for (size_t j = 0; j < COUNT(cuts); j++) {
             struct codec_document *cut = read_cuts(text, size, NULL, cuts[j], false).document;
             cr_assert_not_null(cut, "%s in cuts of %zu", files.gl_pathv[i], cuts[j]);
             char *actual = dump(cut);

@@ -6,8 +6,6 @@
 #include "test_codec.h"
 #include "test_halves.h"
 
-#define COUNT(array) (sizeof(array) / sizeof *(array))
-
 /* Returns a result of this type that borrows floats. */
 static struct codec_result result_of(const float *numbers, size_t count, enum codec_type type) {
     return (struct codec_result){
@@ -170,18 +168,12 @@ static const char *const words[] = {"a", "\"b\""};
 
 static const struct codec_item answer[] = {
     {.op = CODEC_OP_OBJECT},
-    {.op = CODEC_OP_TENSOR,
-     .key = "output",
-     .tensor = {.data = floats, .dtype = ATTN_FLOAT32, .rank = 3, .shape = {1, 3, 4}}},
+    TENSOR_ITEM("output", floats, ATTN_FLOAT32, 3, 1, 3, 4),
     {.op = CODEC_OP_TEXTS, .key = "tokens", .texts = words, .count = 2},
     {.op = CODEC_OP_IDS, .key = "vocabulary", .texts = words, .ids = indices, .count = 2},
     {.op = CODEC_OP_OBJECT, .key = "top_k"},
-    {.op = CODEC_OP_TENSOR,
-     .key = "indices",
-     .tensor = {.data = indices, .dtype = ATTN_INT64, .rank = 1, .shape = {2}}},
-    {.op = CODEC_OP_TENSOR,
-     .key = "weights",
-     .tensor = {.data = doubles, .dtype = ATTN_FLOAT64, .rank = 2, .shape = {2, 1}}},
+    TENSOR_ITEM("indices", indices, ATTN_INT64, 1, 2),
+    TENSOR_ITEM("weights", doubles, ATTN_FLOAT64, 2, 2, 1),
     {.op = CODEC_OP_END},
     {.op = CODEC_OP_PARTS, .key = "Q", .parts = parts, .count = 2},
     {.op = CODEC_OP_OBJECT, .key = "statistics"},

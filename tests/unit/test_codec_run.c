@@ -121,7 +121,7 @@ Test(codec_run, loops_stop_at_wrong_numbers) {
     };
     run_reader readers[2];
     const size_t count = list_readers(readers);
-    for (size_t w = 0; w < sizeof wrong / sizeof wrong[0]; w++) {
+    for (size_t w = 0; w < COUNT(wrong); w++) {
         for (size_t before = 0; before < 9; before++) { /* each place in the 64 characters */
             char text[400];
             char *out = text;

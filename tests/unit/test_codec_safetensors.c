@@ -3,8 +3,6 @@
 #include "codec/safetensors.h"
 #include "test_codec.h"
 
-#define COUNT(array) (sizeof(array) / sizeof *(array))
-
 Test(codec_safetensors, lengths) {
     static const struct {
         unsigned char prefix[SAFETENSORS_PREFIX];
@@ -52,22 +50,14 @@ static const char *const words[] = {"b", "a \"\\\xC3\xA9\n"};
 
 static const struct codec_item answer[] = {
     {.op = CODEC_OP_OBJECT},
-    {.op = CODEC_OP_TENSOR,
-     .key = "mask",
-     .tensor = {.data = flags, .dtype = ATTN_BOOL, .rank = 1, .shape = {3}}},
-    {.op = CODEC_OP_TENSOR,
-     .key = "weights",
-     .tensor = {.data = floats, .dtype = ATTN_FLOAT32, .rank = 1, .shape = {5}}},
+    TENSOR_ITEM("mask", flags, ATTN_BOOL, 1, 3),
+    TENSOR_ITEM("weights", floats, ATTN_FLOAT32, 1, 5),
     {.op = CODEC_OP_TEXTS, .key = "tokens", .texts = words, .count = 2},
     {.op = CODEC_OP_IDS, .key = "vocabulary", .texts = words, .ids = numbers, .count = 2},
     {.op = CODEC_OP_OBJECT, .key = "top_k"},
-    {.op = CODEC_OP_TENSOR,
-     .key = "indices",
-     .tensor = {.data = numbers, .dtype = ATTN_INT64, .rank = 2, .shape = {2, 1}}},
+    TENSOR_ITEM("indices", numbers, ATTN_INT64, 2, 2, 1),
     {.op = CODEC_OP_END},
-    {.op = CODEC_OP_TENSOR,
-     .key = "lse",
-     .tensor = {.data = floats, .dtype = ATTN_FLOAT32, .rank = 1, .shape = {1}}},
+    TENSOR_ITEM("lse", floats, ATTN_FLOAT32, 1, 1),
     {.op = CODEC_OP_END}};
 
 /* Writes the header of an answer. The caller frees the buffer and the results. */

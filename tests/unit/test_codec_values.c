@@ -258,10 +258,10 @@ static void answer_row(struct codec_document *document, char *row, char out[LINE
     ask.value = pointer != NULL ? find_value(document, pointer) : NULL;
     cr_assert(ask.count > 0 && ask.words[0] != NULL);
     size_t i = 0;
-    while (i < sizeof asks / sizeof *asks && strcmp(asks[i].word, ask.words[0]) != 0) {
+    while (i < COUNT(asks) && strcmp(asks[i].word, ask.words[0]) != 0) {
         i++;
     }
-    cr_assert_lt(i, sizeof asks / sizeof *asks, "%s", ask.words[0]);
+    cr_assert_lt(i, COUNT(asks), "%s", ask.words[0]);
     if (!asks[i].ask(&ask, out, &error)) {
         print_error(out, &error);
     }

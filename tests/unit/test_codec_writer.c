@@ -18,7 +18,7 @@ static void expect_pieces(const struct codec_item *items, size_t count, int digi
                           const char *expected) {
     static const size_t rooms[] = {1, 2, 7, 1000, 70000};
     const size_t length = strlen(expected);
-    for (size_t i = 0; i < sizeof rooms / sizeof rooms[0]; i++) {
+    for (size_t i = 0; i < COUNT(rooms); i++) {
         struct codec_writer *writer = codec_writer_create(items, count, digits);
         char *text = malloc(length + rooms[i]);
         size_t size = 0, part;
@@ -70,7 +70,7 @@ Test(codec_writer, structure) {
         {.op = CODEC_OP_NUMBER, .key = "c", .number = 3},
         {.op = CODEC_OP_END},
     };
-    expect_text(items, sizeof items / sizeof items[0], 0,
+    expect_text(items, COUNT(items), 0,
                 "{\"a\":[1,2.5],\"b\":[0.1,{},[],\"x\",true,false,null],\"c\":3}\n");
     expect_text(items + 3, 1, 0, "0.1\n");
 }
@@ -144,7 +144,7 @@ Test(codec_writer, text_bytes) {
                                 [ATTN_INT64] = integers,
                                 [ATTN_BOOL] = bools};
     static const attn_dtype dtypes[] = {ATTN_FLOAT32, ATTN_FLOAT64, ATTN_INT64, ATTN_BOOL};
-    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+    for (size_t i = 0; i < COUNT(shapes); i++) {
         for (size_t j = 0; j < 4; j++) {
             for (int digits = 0; digits <= 17; digits++) {
                 struct codec_item item = {.op = CODEC_OP_TENSOR};

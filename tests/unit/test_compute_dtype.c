@@ -444,7 +444,7 @@ Test(compute_dtype, overflow_is_an_error) {
         {200, 200, 2, 0, "output", "output is not a finite float16"},
         {1, 65519, 1, 0, "", ""}, /* rounds to the largest number */
     };
-    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+    for (size_t i = 0; i < COUNT(calls); i++) {
         attn_error error = {0};
         float out;
         const attn_status status = run_large(&calls[i], &error, &out);

@@ -53,10 +53,6 @@ static const struct shape shapes[] = {
     {6, 1, 1, 3000, 0, 64, 64, false, false, -1, -1, 0, true, false},
 };
 
-enum {
-    SHAPES = sizeof shapes / sizeof *shapes
-};
-
 /* Draws the call of a case. Its mask forbids whole tiles. */
 static struct call draw_shape(const struct shape *s, attn_dtype dtype) {
     struct call c = draw_call((s->sink ? SINK : PLAIN) | (s->masked ? MASK : PLAIN), dtype,
@@ -91,11 +87,11 @@ static void check_shape(const struct shape *s, attn_dtype dtype, uint64_t wanted
 }
 
 ParameterizedTestParameters(engine, sizes_over_the_tiles) {
-    static size_t index[SHAPES];
-    for (size_t i = 0; i < SHAPES; i++) {
+    static size_t index[COUNT(shapes)];
+    for (size_t i = 0; i < COUNT(shapes); i++) {
         index[i] = i;
     }
-    return cr_make_param_array(size_t, index, SHAPES);
+    return cr_make_param_array(size_t, index, COUNT(shapes));
 }
 
 ParameterizedTest(const size_t *index, engine, sizes_over_the_tiles, .timeout = 1200) {
@@ -316,7 +312,7 @@ static void check_projection(size_t rows, size_t inner, size_t columns, attn_dty
         }
     }
     const void *all[] = {m[0], m[1], m[2], x.data, given, b.data, q, packed};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+    for (size_t i = 0; i < COUNT(all); i++) {
         free((void *)(uintptr_t)all[i]);
     }
 }
@@ -326,7 +322,7 @@ Test(engine, projections_cut_in_any_way_are_right) {
                                       {64, 400, 300}, {600, 140, 70}, {300, 70, 520},
                                       {1100, 33, 520}};
     const bool slow = test_scale(100) < 100; /* a slow run tests two ways of four sizes */
-    for (size_t i = 0; i < (slow ? 4 : sizeof sizes / sizeof sizes[0]); i++) {
+    for (size_t i = 0; i < (slow ? 4 : COUNT(sizes)); i++) {
         for (int way = slow ? 1 : 0; way < 16; way += slow ? 5 : 1) {
             check_projection(sizes[i][0], sizes[i][1], sizes[i][2],
                              way & 4 ? ATTN_FLOAT64 : ATTN_FLOAT32, (attn_layout)(way & 1),

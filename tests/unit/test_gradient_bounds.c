@@ -7,7 +7,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "attention.h"
 #include "attention_laws.h"
@@ -274,7 +273,7 @@ static void check_bounds(struct call c, uint64_t seed, bool lse, bool weights, b
             const double error = error_of(&g.by[i], r.of[i], r.count[i], &largest);
             worst[dtype][i] = fmax(worst[dtype][i], error / fmax(terms, 1e-300));
             cr_expect(error <= (dtype == ATTN_FLOAT32 ? 1e-6 : 1e-14) * terms &&
-                          error <= 4e-6 * largest,
+                          (!widen || error <= 4e-6 * largest),
                       "seed %llu, n %zu, m %zu: %s is off by %.2g", (unsigned long long)seed, c.n,
                       c.m, attn_result_name((attn_result)i), error);
         }
@@ -307,13 +306,11 @@ Test(laws, gradients_stay_within_their_bounds, .timeout = 1200) {
                                      NONE | CAUSAL,  NONE | ALIBI | SOFTCAP,  NONE | DECAY,
                                      STICK | CAUSAL, STICK | MASK | SOFTCAP};
     double worst[2][ATTN_RESULT_COUNT] = {{0}};
-    for (size_t at = 0; at < sizeof kinds / sizeof *kinds * 12; at++) {
+    for (size_t at = 0; at < COUNT(kinds) * 12; at++) {
         const unsigned kind = kinds[at / 12];
         const size_t size = at % 6;
-        if (!law_is_too_slow(size)) {
-            check_bounds(draw_law_call(kind, size, at / 6 % 2), kind * 31 + size, size % 2 == 0,
-                         size % 3 == 0, false, worst);
-        }
+        check_bounds(draw_law_call(kind, size, at / 6 % 2), kind * 31 + size, size % 2 == 0,
+                     size % 3 == 0, false, worst);
     }
     print_worst(worst);
 }
@@ -343,15 +340,12 @@ static const unsigned long_kinds[] = {PLAIN,
 
 Test(laws, gradients_of_long_calls_stay_within_their_bounds, .timeout = 1200) {
     double worst[2][ATTN_RESULT_COUNT] = {{0}};
-    enum {
-        LONG = sizeof long_sizes / sizeof *long_sizes
-    };
-    for (size_t at = 0; at < LONG * sizeof long_kinds / sizeof *long_kinds; at++) {
-        const struct long_size *s = &long_sizes[at % LONG];
+    for (size_t at = 0; at < COUNT(long_sizes) * COUNT(long_kinds); at++) {
+        const struct long_size *s = &long_sizes[at % COUNT(long_sizes)];
         if (!too_slow(2 * s->heads, s->n, s->m, s->d + s->d_v)) {
-            check_bounds(
-                draw_call(long_kinds[at / LONG], ATTN_FLOAT32, s->heads, s->n, s->m, s->d, s->d_v),
-                at + 1, true, false, true, worst);
+            check_bounds(draw_call(long_kinds[at / COUNT(long_sizes)], ATTN_FLOAT32, s->heads, s->n,
+                                   s->m, s->d, s->d_v),
+                         at + 1, true, false, true, worst);
         }
     }
     print_worst(worst);

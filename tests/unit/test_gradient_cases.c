@@ -6,7 +6,6 @@
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "attention.h"
 #include "attention_bounds.h"
@@ -25,7 +24,7 @@ static const struct {
 
 Test(gradients, do_not_depend_on_the_threads, .timeout = 1200) {
     run_tasks *const ways[] = {run_on_1, run_on_2, run_on_64, run_backwards};
-    for (size_t at = 0; at < sizeof sizes_of_many_tasks / sizeof *sizes_of_many_tasks * 2; at++) {
+    for (size_t at = 0; at < COUNT(sizes_of_many_tasks) * 2; at++) {
         const size_t s = at / 2;
         struct call c = draw_call(sizes_of_many_tasks[s].kind, at % 2 ? ATTN_FLOAT64 : ATTN_FLOAT32,
                                   sizes_of_many_tasks[s].heads, sizes_of_many_tasks[s].n,
@@ -44,7 +43,7 @@ Test(gradients, do_not_depend_on_the_threads, .timeout = 1200) {
         const attn_upstream up = {.output = &output};
         c.options.upstream = &up;
         struct results want = run_call(&c, gradients_of(&c));
-        for (size_t way = 0; way < sizeof ways / sizeof *ways; way++) {
+        for (size_t way = 0; way < COUNT(ways); way++) {
             struct results is = try_call_by(&c, gradients_of(&c), ways[way]);
             cr_expect(same_bytes(&want, &is), "case %zu, way %zu", at, way);
             free_results(&is);

@@ -319,7 +319,7 @@ Test(gradients, see_no_forbidden_number) {
                                      PADDING | WINDOW | GROUPED,
                                      PADDING | STICK};
     size_t filled = 0;
-    for (size_t i = 0; i < 12 * sizeof sizes / sizeof *sizes; i++) {
+    for (size_t i = 0; i < 12 * COUNT(sizes); i++) {
         const size_t at = i / 12;
         const attn_dtype dtype = i / 6 % 2 == 0 ? ATTN_FLOAT32 : ATTN_FLOAT64;
         struct call c = draw_call(kinds[i % 6], dtype, sizes[at].heads, sizes[at].n, sizes[at].m,
@@ -350,7 +350,7 @@ Test(gradients, of_norms_see_no_forbidden_number) {
 
 /* The output is finite, but its gradient times the values is not. */
 Test(gradients, that_overflow_are_errors) {
-    for (size_t at = 0; at < sizeof sizes / sizeof *sizes; at++) {
+    for (size_t at = 0; at < COUNT(sizes); at++) {
         struct call c = draw_call(PLAIN, ATTN_FLOAT32, sizes[at].heads, sizes[at].n, sizes[at].m,
                                   sizes[at].d, sizes[at].d_v);
         attn_tensor output, lse;
@@ -376,7 +376,7 @@ Test(gradients, that_overflow_are_errors) {
 
 /* Each number of a sum over queries is finite, but the sum is not. */
 Test(gradients, whose_sums_overflow_are_errors) {
-    for (size_t at = 0; at < sizeof sizes / sizeof *sizes; at++) {
+    for (size_t at = 0; at < COUNT(sizes); at++) {
         struct call c = draw_call(NONE | BIAS, ATTN_FLOAT32, sizes[at].heads, sizes[at].n,
                                   sizes[at].m, sizes[at].d, sizes[at].d_v);
         attn_tensor output, lse;
@@ -407,7 +407,7 @@ Test(gradients, whose_sums_overflow_are_errors) {
                                         "values are too large");
         attn_plan_free(plan);
         const attn_tensor all[] = {output, lse, bias, q, k, v};
-        for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        for (size_t i = 0; i < COUNT(all); i++) {
             free((void *)(uintptr_t)all[i].data);
         }
         free_call(&c);

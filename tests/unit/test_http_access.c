@@ -11,6 +11,7 @@
 
 #include "http/cors.h"
 #include "http/keys.h"
+#include "support/count.h"
 
 static char path[] = "/tmp/attentiond-keys-XXXXXX";
 static char error[256];
@@ -69,7 +70,7 @@ Test(http_access, keys_of_a_file_match) {
         "Bearer # for the class",
         "Bearer AtTheEndOfAComment",
     };
-    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+    for (size_t i = 0; i < COUNT(others); i++) {
         cr_expect_not(match(keys, others[i]), "%s", others[i]);
     }
     longest[KEYS_LONGEST + 7] = 'x';
@@ -88,7 +89,7 @@ Test(http_access, files_that_are_refused) {
         {"\n0123456789 abcdef\n", "line 2: a key consists of visible ASCII characters"},
         {"0123456789\xC3\xA4xbcdef\n", "line 1: a key consists of visible ASCII characters"},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < COUNT(cases); i++) {
         write_file(cases[i].text);
         cr_expect_null(keys_load(path, error, sizeof error));
         cr_expect_str_eq(error, cases[i].error);
@@ -154,7 +155,7 @@ Test(http_access, origins) {
         {NULL, "https://a.example", false},
         {",,", "", false},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < COUNT(cases); i++) {
         cr_expect_eq(cors_allows(cases[i].list, cases[i].origin, strlen(cases[i].origin)),
                      cases[i].allowed, "\"%s\"", cases[i].origin);
     }

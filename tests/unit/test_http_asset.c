@@ -6,8 +6,7 @@
 
 #include "http/asset.h"
 #include "http/coding.h"
-
-#define COUNT(array) (sizeof(array) / sizeof *(array))
+#include "support/count.h"
 
 static const struct http_asset asset = {
     .media_type = "text/plain",

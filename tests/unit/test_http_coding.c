@@ -8,11 +8,10 @@
 #include <string.h>
 
 #include "http/coding.h"
+#include "support/count.h"
 #include "support/pack.h"
 #include "support/rng.h"
 #include "support/scale.h"
-
-#define COUNT(array) (sizeof(array) / sizeof *(array))
 
 TestSuite(http_coding, .timeout = 60);
 

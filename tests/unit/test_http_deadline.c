@@ -30,7 +30,7 @@ Test(http_pending, slow_clients_are_cut_off) {
          "POST /later HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n",
          "1\r\nx\r\n"},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < COUNT(cases); i++) {
         app_serve(cases[i].options);
         struct client_connection connection;
         cr_assert(client_open(&connection, http_port(fixture_server)));

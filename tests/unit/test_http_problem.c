@@ -8,8 +8,7 @@
 
 #include "http/http.h"
 #include "http/request_id.h"
-
-#define COUNT(array) (sizeof(array) / sizeof *(array))
+#include "support/count.h"
 
 static const struct http_request request = {
     .method = "GET", .path = "/", .media_type = "", .id = "id-1"};

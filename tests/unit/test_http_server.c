@@ -15,8 +15,6 @@
 #include "support/descriptors.h"
 #include "support/wait.h"
 
-#define COUNT(array) (sizeof(array) / sizeof *(array))
-
 enum {
     MAX_BODY = 4096 /* bytes that the server takes */
 };

@@ -19,8 +19,6 @@
 #include "support/tls.h"
 #include "support/wait.h"
 
-#define COUNT(array) (sizeof(array) / sizeof *(array))
-
 enum {
     LARGE = 8 << 20
 };

@@ -12,6 +12,7 @@
 
 #include "clock.h"
 #include "jobs/jobs.h"
+#include "support/count.h"
 #include "support/wait.h"
 
 enum {
@@ -320,7 +321,7 @@ Test(jobs, the_cost_of_no_jobs_is_exactly_zero) {
     static const size_t orders[][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2},
                                        {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
     start_workers(2, 3, 10);
-    for (size_t i = 0; i < sizeof orders / sizeof *orders; i++) {
+    for (size_t i = 0; i < COUNT(orders); i++) {
         struct counted *c[3];
         for (size_t j = 0; j < 3; j++) {
             c[j] = new_job(1, 0, 0, 0, costs[j]);
@@ -395,14 +396,14 @@ Test(jobs, the_bounds_are_exact) {
         bool fits;
     } rows[] = {{900, true}, {38, false}, {37.5, true}, {1.0001, false}, {1, true}};
     start_workers(1, 100, 1000); /* 62.5 of the cost is for small jobs, which cost at most 1 */
-    struct counted *c[sizeof rows / sizeof *rows];
+    struct counted *c[COUNT(rows)];
     double left = 0;
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    for (size_t i = 0; i < COUNT(rows); i++) {
         c[i] = new_job(1, 0, 0, 0, rows[i].cost);
         cr_expect_eq(jobs_admit(jobs, &c[i]->job), rows[i].fits, "%g", rows[i].cost);
         left += rows[i].fits ? rows[i].cost : 0;
     }
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    for (size_t i = 0; i < COUNT(rows); i++) {
         cr_expect_eq(jobs_load(jobs).cost, left);
         if (c[i]->job.admitted) {
             jobs_run(jobs, &c[i]->job);

@@ -4,7 +4,6 @@
  */
 #include <criterion/criterion.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "attention.h"
 #include "kernels/kernels.h"

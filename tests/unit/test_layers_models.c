@@ -16,8 +16,6 @@
 #include "layers/folder.h"
 #include "support/descriptors.h"
 
-#define COUNT(array) (sizeof(array) / sizeof *(array))
-
 static void open_models(void) {
     layer_folder_begin();
     layer_files_open(1 << 20);

@@ -18,8 +18,6 @@
 #include "layers/shard.h"
 #include "support/wait.h"
 
-#define COUNT(array) (sizeof(array) / sizeof *(array))
-
 TestSuite(layers_pack, .init = layer_folder_begin, .fini = layer_files_end, .timeout = 60);
 
 /* A layer that has one tensor or a few, in a file without a header. */
@@ -41,6 +39,14 @@ static void put_made(struct made *made, const char *name, const void *data, size
     shard_note(&made->shard, &status);
     made->layer.model = &made->model;
     strcpy(made->layer.name, "made");
+}
+
+/* Gives the layer a tensor (rows,columns) of the file. Its columns are the outputs. Returns it. */
+static struct layer_tensor *add_tensor(struct made *made, size_t part, enum codec_type type,
+                                       size_t rows, size_t columns) {
+    made->layer.tensors[part] = (struct layer_tensor){
+        .shard = &made->shard, .type = type, .rows = rows, .columns = columns, .count = columns};
+    return &made->layer.tensors[part];
 }
 
 static void make_use(const struct made *made, attn_dtype dtype, struct layer_use *use) {
@@ -119,17 +125,14 @@ Test(layers_pack, every_shape_like_the_whole) {
         const size_t numbers = shapes[i].rows * shapes[i].columns;
         float *data = draw_weights(numbers + 7);
         put_made(&made, "numbers", data, (numbers + 7) * sizeof *data);
-        made.layer.tensors[LAYER_W_K] = (struct layer_tensor){.shard = &made.shard,
-                                                              .type = CODEC_TYPE_FP32,
-                                                              .offset = 7 * sizeof *data,
-                                                              .rows = shapes[i].rows,
-                                                              .columns = shapes[i].columns,
-                                                              .out_in = shapes[i].out_in,
-                                                              .first = shapes[i].first,
-                                                              .count = shapes[i].count};
+        struct layer_tensor *t =
+            add_tensor(&made, LAYER_W_K, CODEC_TYPE_FP32, shapes[i].rows, shapes[i].columns);
+        t->offset = 7 * sizeof *data;
+        t->out_in = shapes[i].out_in;
+        t->first = shapes[i].first;
+        t->count = shapes[i].count;
         for (int dtype = ATTN_FLOAT32; dtype <= ATTN_FLOAT64; dtype++) {
-            char *expected =
-                pack_whole(&made.layer.tensors[LAYER_W_K], data + 7, (attn_dtype)dtype);
+            char *expected = pack_whole(t, data + 7, (attn_dtype)dtype);
             make_use(&made, (attn_dtype)dtype, &use);
             cr_expect(pack_all(&use, reason), "shape %zu: %s", i, reason);
             cr_expect_eq(memcmp(use.tensors[LAYER_W_K].data, expected, use.packed->bytes), 0,
@@ -152,12 +155,9 @@ Test(layers_pack, every_shape_in_small_tasks) {
         struct layer_use use;
         const size_t rows = sizes[i / 2][0], columns = sizes[i / 2][1];
         put_made(&made, "numbers", "", 0);
-        made.layer.tensors[LAYER_W_O] = (struct layer_tensor){.shard = &made.shard,
-                                                              .type = CODEC_TYPE_FP16,
-                                                              .rows = rows,
-                                                              .columns = columns,
-                                                              .out_in = i % 2 == 1,
-                                                              .count = i % 2 == 1 ? rows : columns};
+        struct layer_tensor *t = add_tensor(&made, LAYER_W_O, CODEC_TYPE_FP16, rows, columns);
+        t->out_in = i % 2 == 1;
+        t->count = t->out_in ? rows : columns;
         use =
             (struct layer_use){.layer = &made.layer, .packed = pack_new(&made.layer, ATTN_FLOAT32)};
         cr_assert_not_null(use.packed);
@@ -175,19 +175,9 @@ Test(layers_pack, vectors_in_parts) {
     const size_t numbers = 700000;
     float *data = draw_weights(numbers);
     put_made(&made, "numbers", data, numbers * sizeof *data);
-    struct layer_tensor *tensors = made.layer.tensors;
-    tensors[LAYER_B_V] = (struct layer_tensor){.shard = &made.shard,
-                                               .type = CODEC_TYPE_FP32,
-                                               .rows = 1,
-                                               .columns = numbers,
-                                               .first = 300000,
-                                               .count = 300000};
-    tensors[LAYER_RELATIVE_BIAS] = (struct layer_tensor){.shard = &made.shard,
-                                                         .type = CODEC_TYPE_FP32,
-                                                         .offset = 400,
-                                                         .rows = 9000,
-                                                         .columns = 40,
-                                                         .count = 40};
+    struct layer_tensor *part = add_tensor(&made, LAYER_B_V, CODEC_TYPE_FP32, 1, numbers);
+    part->first = part->count = 300000;
+    add_tensor(&made, LAYER_RELATIVE_BIAS, CODEC_TYPE_FP32, 9000, 40)->offset = 400;
     make_use(&made, ATTN_FLOAT64, &use);
     cr_expect_eq(layer_tasks(&use), 4);
     cr_assert(pack_all(&use, reason), "%s", reason);
@@ -318,24 +308,22 @@ Test(layers_pack, a_number_that_is_not_finite_is_refused) {
         const bool narrow = i % 2 == 0, matrix = i < 2;
         put_made(&made, "numbers", numbers, sizeof numbers);
         for (int part = 0; part < 2; part++) {
-            made.layer.tensors[(matrix ? LAYER_W_V : LAYER_NORM_Q) + part] =
-                (struct layer_tensor){.shard = &made.shard,
-                                      .type = CODEC_TYPE_FP64,
-                                      .rows = matrix ? 3 : 1,
-                                      .columns = matrix ? 2 : 6,
-                                      .count = matrix ? 2 : 6};
+            add_tensor(&made, (matrix ? LAYER_W_V : LAYER_NORM_Q) + (size_t)part, CODEC_TYPE_FP64,
+                       matrix ? 3 : 1, matrix ? 2 : 6);
         }
         make_use(&made, narrow ? ATTN_FLOAT32 : ATTN_FLOAT64, &use);
         cr_expect_eq(pack_all(&use, reason), !narrow);
         cr_expect_eq(use.packed->done, narrow ? 1 : 2);
         cr_expect_eq(pack_has_failed(use.packed), narrow);
         cr_expect_not(use.unreadable);
-        cr_expect_str_eq(reason, !narrow ? ""
-                                 : matrix
-                                     ? "W_V of the layer made has a number that is not finite in "
-                                       "the dtype of the request"
-                                     : "norm_Q of the layer made has a number that is not finite "
-                                       "in the dtype of the request");
+        char wanted[128] = "";
+        if (narrow) {
+            snprintf(
+                wanted, sizeof wanted,
+                "%s of the layer made has a number that is not finite in the dtype of the request",
+                matrix ? "W_V" : "norm_Q");
+        }
+        cr_expect_str_eq(reason, wanted);
         end_made(&made, &use);
     }
 }
@@ -406,11 +394,7 @@ Test(layers_pack, requests_wait_for_the_tasks_of_others) {
     float *data = draw_weights(rows * columns);
     struct made made;
     put_made(&made, "numbers", data, rows * columns * sizeof *data);
-    made.layer.tensors[LAYER_W_Q] = (struct layer_tensor){.shard = &made.shard,
-                                                          .type = CODEC_TYPE_FP32,
-                                                          .rows = rows,
-                                                          .columns = columns,
-                                                          .count = columns};
+    add_tensor(&made, LAYER_W_Q, CODEC_TYPE_FP32, rows, columns);
     char *expected = pack_whole(&made.layer.tensors[LAYER_W_Q], data, ATTN_FLOAT32);
     for (int round = 0; round < ROUNDS; round++) {
         struct layer_use use;

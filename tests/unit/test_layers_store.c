@@ -5,7 +5,6 @@
 #define _DEFAULT_SOURCE /* mincore() */
 #include <criterion/criterion.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/inotify.h>
 #include <sys/mman.h>
@@ -14,8 +13,6 @@
 #include "layer_files.h"
 #include "layers/packed_cache.h"
 #include "support/wait.h"
-
-#define COUNT(array) (sizeof(array) / sizeof *(array))
 
 TestSuite(layers_store, .init = layer_folder_begin, .fini = layer_files_end, .timeout = 60);
 

@@ -272,7 +272,7 @@ Test(errors, of_each_size_of_linear_attention) {
         int rank, shared; /* the axes that a size of 1 shares: batch, heads, and rows of gates */
     } tensors[] = {{"Q", 4, 1},     {"K", 4, 3},    {"V", 4, 3},
                    {"decay", 4, 3}, {"beta", 3, 3}, {"past_state", 4, 0}};
-    for (size_t t = 0; t < sizeof tensors / sizeof *tensors; t++) {
+    for (size_t t = 0; t < COUNT(tensors); t++) {
         for (int axis = 0; axis < tensors[t].rank; axis++) {
             const bool may_be_one = (tensors[t].shared >> axis & 1) != 0;
             expect_other_size(tensors[t].name, axis, 1, may_be_one);

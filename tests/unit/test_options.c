@@ -8,8 +8,7 @@
 
 #include "attention.h"
 #include "options.h"
-
-#define COUNT(array) (sizeof(array) / sizeof *(array))
+#include "support/count.h"
 
 static char error[512];
 
@@ -247,62 +246,55 @@ enum member_kind {
 /* Each option that takes a value, with the least and the largest value, and a wrong value on either
  * side. The two options for TLS are not here, because neither is allowed without the other. */
 static const struct member {
-    const char *flag, *variable, *least, *less, *most, *more;
+    const char *flag, *least, *less, *most, *more;
     double number; /* `most` as a number */
     enum member_kind kind;
     size_t offset, size;
 } members[] = {
-    {"--address", "ATTENTIOND_ADDRESS", "0.0.0.0", "a", "::", "::g", 0, IS_TEXT,
-     MEMBER(http.address)},
-    {"--port", "ATTENTIOND_PORT", "0", "-1", "65535", "65536", 65535, IS_UNSIGNED,
-     MEMBER(http.port)},
-    {"--api-key-file", "ATTENTIOND_API_KEY_FILE", "k", "", "key", "", 0, IS_TEXT,
-     MEMBER(http.api_key_file)},
-    {"--cors-origins", "ATTENTIOND_CORS_ORIGINS", "*", "", "http://a,http://b", "", 0, IS_TEXT,
-     MEMBER(http.cors_origins)},
-    {"--frame-ancestors", "ATTENTIOND_FRAME_ANCESTORS", "http://a", "a", "http://a,http://b", "*",
-     0, IS_TEXT, MEMBER(frame_ancestors)},
-    {"--io-threads", "ATTENTIOND_IO_THREADS", "1", "0", "64", "65", 64, IS_UNSIGNED,
-     MEMBER(http.threads)},
-    {"--workers", "ATTENTIOND_WORKERS", "1", "0", "64", "65", 64, IS_UNSIGNED,
-     MEMBER(jobs.threads)},
-    {"--max-body", "ATTENTIOND_MAX_BODY", "1KiB", "1023", "64GiB", "68719476737", 0x1p36, IS_SIZE,
-     MEMBER(http.max_body)},
-    {"--compression", "ATTENTIOND_COMPRESSION", "no", "", "yes", "Yes", 1, IS_BOOL,
-     MEMBER(http.compression)},
-    {"--max-connections", "ATTENTIOND_MAX_CONNECTIONS", "1", "0", "1000000", "1000001", 1e6,
-     IS_UNSIGNED, MEMBER(http.max_connections)},
-    {"--idle-timeout", "ATTENTIOND_IDLE_TIMEOUT", "1", "0", "86400", "86401", 86400, IS_UNSIGNED,
-     MEMBER(http.idle_timeout)},
-    {"--header-timeout", "ATTENTIOND_HEADER_TIMEOUT", "1", "0", "86400", "86401", 86400,
-     IS_UNSIGNED, MEMBER(http.header_timeout)},
-    {"--body-timeout", "ATTENTIOND_BODY_TIMEOUT", "1", "0", "86400", "86401", 86400, IS_UNSIGNED,
-     MEMBER(http.body_timeout)},
-    {"--write-timeout", "ATTENTIOND_WRITE_TIMEOUT", "1", "0", "86400", "86401", 86400, IS_UNSIGNED,
-     MEMBER(http.write_timeout)},
-    {"--compute-timeout", "ATTENTIOND_COMPUTE_TIMEOUT", "0.001", "0.0009", "86400", "86400.1",
-     86400, IS_REAL, MEMBER(compute_timeout)},
-    {"--drain-delay", "ATTENTIOND_DRAIN_DELAY", "0", "-1", "3600", "3601", 3600, IS_UNSIGNED,
-     MEMBER(http.drain_delay)},
-    {"--drain-timeout", "ATTENTIOND_DRAIN_TIMEOUT", "0", "-1", "3600", "3601", 3600, IS_UNSIGNED,
-     MEMBER(http.drain_timeout)},
-    {"--max-memory", "ATTENTIOND_MAX_MEMORY", "64KiB", "65535", "1024GiB", "1025GiB", 0x1p40,
-     IS_SIZE, MEMBER(max_memory)},
-    {"--max-work", "ATTENTIOND_MAX_WORK", "1", "0.9", "1e18", "1.1e18", 1e18, IS_REAL,
-     MEMBER(max_work)},
-    {"--total-memory", "ATTENTIOND_TOTAL_MEMORY", "1MiB", "1048575", "1024GiB", "1025GiB", 0x1p40,
-     IS_SIZE, MEMBER(total_memory)},
-    {"--max-queue", "ATTENTIOND_MAX_QUEUE", "1", "0.9", "1e18", "1.1e18", 1e18, IS_REAL,
-     MEMBER(jobs.max_cost)},
-    {"--log-format", "ATTENTIOND_LOG_FORMAT", "text", "", "json", "xml", 1, IS_BOOL,
-     MEMBER(http.log.json)},
-    {"--log-requests", "ATTENTIOND_LOG_REQUESTS", "no", "", "yes", "y", 1, IS_BOOL,
-     MEMBER(http.log.requests)},
-    {"--layers", "ATTENTIOND_LAYERS", "l", "", "layers", "", 0, IS_TEXT, MEMBER(layers.folder)},
-    {"--layers-memory", "ATTENTIOND_LAYERS_MEMORY", "1MiB", "1048575", "1024GiB", "1025GiB", 0x1p40,
-     IS_SIZE, MEMBER(layers.memory)},
-    {"--log-file", "ATTENTIOND_LOG_FILE", "f", "", "file", "", 0, IS_TEXT, MEMBER(http.log.file)},
+    {"--address", "0.0.0.0", "a", "::", "::g", 0, IS_TEXT, MEMBER(http.address)},
+    {"--port", "0", "-1", "65535", "65536", 65535, IS_UNSIGNED, MEMBER(http.port)},
+    {"--api-key-file", "k", "", "key", "", 0, IS_TEXT, MEMBER(http.api_key_file)},
+    {"--cors-origins", "*", "", "http://a,http://b", "", 0, IS_TEXT, MEMBER(http.cors_origins)},
+    {"--frame-ancestors", "http://a", "a", "http://a,http://b", "*", 0, IS_TEXT,
+     MEMBER(frame_ancestors)},
+    {"--io-threads", "1", "0", "64", "65", 64, IS_UNSIGNED, MEMBER(http.threads)},
+    {"--workers", "1", "0", "64", "65", 64, IS_UNSIGNED, MEMBER(jobs.threads)},
+    {"--max-body", "1KiB", "1023", "64GiB", "68719476737", 0x1p36, IS_SIZE, MEMBER(http.max_body)},
+    {"--compression", "no", "", "yes", "Yes", 1, IS_BOOL, MEMBER(http.compression)},
+    {"--max-connections", "1", "0", "1000000", "1000001", 1e6, IS_UNSIGNED,
+     MEMBER(http.max_connections)},
+    {"--idle-timeout", "1", "0", "86400", "86401", 86400, IS_UNSIGNED, MEMBER(http.idle_timeout)},
+    {"--header-timeout", "1", "0", "86400", "86401", 86400, IS_UNSIGNED,
+     MEMBER(http.header_timeout)},
+    {"--body-timeout", "1", "0", "86400", "86401", 86400, IS_UNSIGNED, MEMBER(http.body_timeout)},
+    {"--write-timeout", "1", "0", "86400", "86401", 86400, IS_UNSIGNED, MEMBER(http.write_timeout)},
+    {"--compute-timeout", "0.001", "0.0009", "86400", "86400.1", 86400, IS_REAL,
+     MEMBER(compute_timeout)},
+    {"--drain-delay", "0", "-1", "3600", "3601", 3600, IS_UNSIGNED, MEMBER(http.drain_delay)},
+    {"--drain-timeout", "0", "-1", "3600", "3601", 3600, IS_UNSIGNED, MEMBER(http.drain_timeout)},
+    {"--max-memory", "64KiB", "65535", "1024GiB", "1025GiB", 0x1p40, IS_SIZE, MEMBER(max_memory)},
+    {"--max-work", "1", "0.9", "1e18", "1.1e18", 1e18, IS_REAL, MEMBER(max_work)},
+    {"--total-memory", "1MiB", "1048575", "1024GiB", "1025GiB", 0x1p40, IS_SIZE,
+     MEMBER(total_memory)},
+    {"--max-queue", "1", "0.9", "1e18", "1.1e18", 1e18, IS_REAL, MEMBER(jobs.max_cost)},
+    {"--log-format", "text", "", "json", "xml", 1, IS_BOOL, MEMBER(http.log.json)},
+    {"--log-requests", "no", "", "yes", "y", 1, IS_BOOL, MEMBER(http.log.requests)},
+    {"--layers", "l", "", "layers", "", 0, IS_TEXT, MEMBER(layers.folder)},
+    {"--layers-memory", "1MiB", "1048575", "1024GiB", "1025GiB", 0x1p40, IS_SIZE,
+     MEMBER(layers.memory)},
+    {"--log-file", "f", "", "file", "", 0, IS_TEXT, MEMBER(http.log.file)},
 };
+
+/* Returns the variable of an option: ATTENTIOND_MAX_BODY stands for --max-body. */
+static const char *variable_of(const struct member *m) {
+    static char name[64];
+    char *out = stpcpy(name, "ATTENTIOND_");
+    for (const char *c = m->flag + 2; *c != '\0'; c++) {
+        *out++ = *c == '-' ? '_' : (char)(*c - 'a' + 'A');
+    }
+    *out = '\0';
+    return name;
+}
 
 static void expect_most(const struct member *m, const struct server_options *options,
                         const char *source) {
@@ -325,11 +317,11 @@ Test(options, each_sets_its_own_member) {
     for (size_t i = 0; i < COUNT(members); i++) {
         const struct member *m = &members[i];
         cr_assert_eq(read_flags(&by_flag, m->flag, m->most, NULL), OPTIONS_READY, "%s", error);
-        setenv(m->variable, m->most, 1);
+        setenv(variable_of(m), m->most, 1);
         cr_assert_eq(read_flags(&by_variable, NULL, NULL, NULL), OPTIONS_READY, "%s", error);
-        unsetenv(m->variable);
+        unsetenv(variable_of(m));
         expect_most(m, &by_flag, m->flag);
-        expect_most(m, &by_variable, m->variable);
+        expect_most(m, &by_variable, variable_of(m));
         for (size_t j = 0; j < COUNT(members); j++) {
             const size_t offset = members[j].offset, size = members[j].size;
             const char *was = (const char *)&usual + offset;
@@ -373,7 +365,7 @@ Test(options, help_has_each) {
     }
     cr_expect_eq(valued, COUNT(members) + 2);
     for (size_t i = 0; i < COUNT(members); i++) {
-        cr_expect(strstr(text, members[i].flag) && strstr(text, members[i].variable), "%s",
+        cr_expect(strstr(text, members[i].flag) && strstr(text, variable_of(&members[i])), "%s",
                   members[i].flag);
     }
     for (size_t i = 0; i < COUNT(more); i++) {

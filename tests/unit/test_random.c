@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "attention.h"
+#include "support/count.h"
 #include "support/json.h"
 
 TestSuite(random, .timeout = 1200);
@@ -230,19 +231,24 @@ Test(random, float32_draws_are_float32_numbers_wherever_they_go) {
     }
 }
 
+/* Expects the same next draws of two generators, and frees them. */
+static void expect_same_next(attn_random *random, attn_random *other, const attn_draw *draw) {
+    float *x = drawn(random, draw, ATTN_FLOAT32, 20), *y = drawn(other, draw, ATTN_FLOAT32, 20);
+    cr_expect_arr_eq(x, y, draw->count * sizeof *x);
+    free(x);
+    free(y);
+    attn_random_free(random);
+    attn_random_free(other);
+}
+
 Test(random, nothing_drawn_is_nothing_changed) {
-    attn_random *random = seeded(ATTN_TORCH, 1), *other = seeded(ATTN_TORCH, 1);
+    attn_random *random = seeded(ATTN_TORCH, 1);
     const attn_draw some = {ATTN_NORMAL, ATTN_FLOAT32, 0, 1, 20};
     attn_draw none = some;
     none.count = 0;
     attn_random_fill(random, &none, 0, 0, ATTN_FLOAT32, NULL);
     attn_random_fill(random, &some, 0, 0, ATTN_FLOAT32, NULL);
-    float *x = drawn(random, &some, ATTN_FLOAT32, 20), *y = drawn(other, &some, ATTN_FLOAT32, 20);
-    cr_expect_arr_eq(x, y, 20 * sizeof *x);
-    free(x);
-    free(y);
-    attn_random_free(random);
-    attn_random_free(other);
+    expect_same_next(random, seeded(ATTN_TORCH, 1), &some);
 }
 
 /* Expects numbers from low to high; high is excluded where NumPy and PyTorch exclude it. */
@@ -270,7 +276,7 @@ Test(random, numbers_stay_within_their_ends) {
     static const double ends[][2] = {
         {0, 1},   {-1, 0},         {0, 3},          {-5, 5},        {1e9, 2e9},
         {-3, -2}, {0, 4294967296}, {0, 4294967297}, {0, 268435456}, {16777216, 16777218}};
-    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+    for (size_t i = 0; i < COUNT(ends); i++) {
         for (int generator = ATTN_NUMPY; generator <= ATTN_TORCH; generator++) {
             const attn_generator g = (attn_generator)generator;
             expect_within(g, ATTN_RANDINT, ATTN_FLOAT64, ends[i][0], ends[i][1]);
@@ -282,14 +288,7 @@ Test(random, numbers_stay_within_their_ends) {
 
 Test(random, only_the_low_half_of_a_torch_seed_counts) {
     const attn_draw draw = {ATTN_UNIFORM, ATTN_FLOAT32, 0, 1, 10};
-    attn_random *random = seeded(ATTN_TORCH, UINT64_MAX);
-    attn_random *other = seeded(ATTN_TORCH, UINT32_MAX);
-    float *x = drawn(random, &draw, ATTN_FLOAT32, 10), *y = drawn(other, &draw, ATTN_FLOAT32, 10);
-    cr_expect_arr_eq(x, y, 10 * sizeof *x);
-    free(x);
-    free(y);
-    attn_random_free(random);
-    attn_random_free(other);
+    expect_same_next(seeded(ATTN_TORCH, UINT64_MAX), seeded(ATTN_TORCH, UINT32_MAX), &draw);
 }
 
 /* -------------------------------------------------------------------------------------- errors */
@@ -343,7 +342,7 @@ Test(random, refuses_what_cannot_be_drawn) {
         BAD(NORMAL, FLOAT64, 0, -0.25, "std must not be negative, but it is -0.25"),
     };
     attn_random *random = seeded(ATTN_TORCH, 0);
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < COUNT(cases); i++) {
         attn_error error = {0};
         cr_expect_eq(attn_random_check(random, &cases[i].draw, &error), ATTN_INVALID_ARGUMENT);
         expect_message(&error, cases[i].message);

@@ -7,7 +7,6 @@
  */
 #include <arpa/inet.h>
 #include <microhttpd.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
