@@ -30,12 +30,12 @@ enum {
     INPUT_BIAS_K,
     INPUT_BIAS_V,
     INPUT_ROUNDED, /* a compute_dtype rounds the inputs before this one */
-    INPUT_POSITIONS = INPUT_ROUNDED,
-    INPUT_GRAD_OUTPUT,
+    INPUT_GRAD_OUTPUT = INPUT_ROUNDED,
     INPUT_GRAD_LSE,
     INPUT_GRAD_WEIGHTS,
-    INPUT_COPIED, /* a float64 plan has copies of the inputs before this one */
-    INPUT_SINK = INPUT_COPIED,
+    INPUT_COPIED, /* a widened call has copies of the inputs before this one, see plan_inputs.c */
+    INPUT_POSITIONS = INPUT_COPIED,
+    INPUT_SINK,
     INPUT_ALIBI,
     INPUT_MASK, /* key_padding, if that is the only mask */
     INPUT_KEY_PADDING,
@@ -59,7 +59,6 @@ struct bindings {
     void **parts;    /* of all parts, if heads have projections of their own; otherwise NULL */
     char *workspace; /* shared by all tasks; NULL until it is needed. The plan owns its own. */
     double *shared;  /* of a sequence: the sums to which it adds its gradients; or NULL */
-    const struct bindings *f64; /* of the float64 plan; or NULL */
 };
 
 /* Returns the place of an input, or of weights: those are counted from INPUT_COUNT on. */

@@ -16,6 +16,7 @@
 #include "softmax/plan_options.h"
 #include "softmax/plan_rotary.h"
 #include "softmax/plan_softmax.h"
+#include "softmax/plan_widened.h"
 #include "softmax/schedule.h"
 
 /* Q, K, V, past_K or past_V: the rows of all its batch items and heads. It is broadcast to those of
@@ -75,7 +76,8 @@ struct result_set {
     uint64_t wanted; /* ATTN_WANT bits */
     bool mean;       /* the wanted weights are the mean over heads */
     size_t top_k;
-    size_t head_rows; /* rows from one head to the next: n, or those of all sequences */
+    size_t head_rows;  /* rows from one head to the next: n, or those of all sequences */
+    size_t given_rows; /* the same where the caller has the results of a widened call */
     struct result of[ATTN_RESULT_COUNT];
     attn_result_tensor *parts;              /* those of all results */
     attn_result_tensor few[PLAN_FEW_PARTS]; /* the parts, if there are not more */
@@ -102,7 +104,7 @@ extern const struct plan_kind plan_kind_softmax, plan_kind_attention, plan_kind_
 
 struct attn_plan {
     const struct plan_kind *kind;
-    attn_dtype dtype;
+    attn_dtype dtype;     /* of the numbers of a run; see plan_given_dtype() */
     struct slices slices; /* a plan of softmax alone has only these, results and a schedule */
     size_t batch, heads;
     size_t kv_heads; /* those of K */
@@ -129,11 +131,12 @@ struct attn_plan {
     double norm_epsilon;
     struct rotary rotary;
     struct projection project[PROJECT_COUNT]; /* one that the call lacks has no matrices */
+    struct copies copies; /* that a compute_dtype rounds, or those of a widened call */
     struct half half;
+    struct widened widened;
     struct bindings bindings; /* what the caller bound; each task gets it beside the plan */
     struct result_set results;
     struct gradients gradients;
-    struct plan_f64 *f64;        /* of a small call whose gradients are wanted; or NULL */
     struct linear *linear;       /* of linear attention, see plan_linear.h; NULL: this is none */
     struct sequences *sequences; /* NULL: there are none. Such a plan has no schedule of its own */
     struct path path;
@@ -146,6 +149,11 @@ struct attn_plan {
 /* Did the caller give an input? */
 static inline bool plan_has(const attn_plan *plan, int input) {
     return (plan->given >> input & 1) != 0;
+}
+
+/* Returns the dtype of inputs and results. */
+static inline attn_dtype plan_given_dtype(const attn_plan *plan) {
+    return plan->widened.is ? ATTN_FLOAT32 : plan->dtype;
 }
 
 /* Do scores get the slopes of ALiBi? */

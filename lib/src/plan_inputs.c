@@ -1,7 +1,7 @@
 /*
  * plan_inputs.c - the one list of the inputs that are matrices of numbers: their names, their
  * gradients, and the members of a plan that have the tensor. It binds them. Runs copy inputs in
- * another type: plan_half.c and plan_f64.c say why.
+ * another type: plan_half.c and plan_widened.c say why.
  */
 #include "plan_inputs.h"
 
@@ -41,18 +41,14 @@ static const struct input inputs[] = {
     [INPUT_ROTARY_SIN] = INPUT("rotary_sin", COUNT, rotary.given.sin),
     [INPUT_BIAS_K] = INPUT("bias_K", GRAD_BIAS_K, call.bias_k),
     [INPUT_BIAS_V] = INPUT("bias_V", GRAD_BIAS_V, call.bias_v),
-    [INPUT_POSITIONS] = INPUT("positions", COUNT, rotary.given.positions),
     [INPUT_GRAD_OUTPUT] = INPUT("grad_output", COUNT, gradients.given.output),
     [INPUT_GRAD_LSE] = INPUT("grad_lse", COUNT, gradients.given.lse),
     [INPUT_GRAD_WEIGHTS] = INPUT("grad_weights", COUNT, gradients.given.weights),
+    [INPUT_POSITIONS] = INPUT("positions", COUNT, rotary.given.positions),
     [INPUT_SINK] = INPUT("sink", GRAD_SINK, options.sink),
     [INPUT_ALIBI] = INPUT("alibi", GRAD_ALIBI, options.alibi_slopes),
     INPUT("W_O", GRAD_W_O, call.w_o),
     INPUT("b_O", GRAD_B_O, call.b_o),
-};
-
-enum {
-    ALIGNED = ATTN_ALIGNMENT / sizeof(float)
 };
 
 void plan_bind_input(attn_plan *plan, int which, const void *data) {
@@ -86,8 +82,8 @@ attn_status plan_bind_upstream(attn_plan *plan, const attn_tensor *given, const 
     return ATTN_OK;
 }
 
-/* Adds an input of `count` numbers, if it is bound. One that is also the input before it shares the
- * copy of that. */
+/* Adds an input of `count` numbers, if it is bound. A rounded one that is also the input before it
+ * shares the copy of that. */
 static void add_copy(attn_plan *plan, struct copies *c, const char *name, size_t which,
                      size_t count) {
     const float *from = *bound_input(&plan->bindings, which);
@@ -96,12 +92,13 @@ static void add_copy(attn_plan *plan, struct copies *c, const char *name, size_t
     }
     struct copied_input *input = &c->inputs[c->count++];
     *input = (struct copied_input){.which = which, .from = from, .name = name, .count = count};
-    if (c->count > 1 && input[-1].from == from && input[-1].count == count) {
+    if (plan->half.type != NULL && c->count > 1 && input[-1].from == from &&
+        input[-1].count == count) {
         input->at = input[-1].at;
         return;
     }
     input->at = c->numbers;
-    if (!size_add(c->numbers, ceil_div(count, ALIGNED) * ALIGNED, &c->numbers)) {
+    if (!size_add(c->numbers, copied_numbers(count), &c->numbers)) {
         c->numbers = SIZE_MAX; /* no memory holds so many */
     }
 }
@@ -116,24 +113,29 @@ static void add_weights(attn_plan *plan, struct copies *c, int projection) {
         const struct weight_matrix *matrix = &p->matrices[i];
         const size_t which = INPUT_COUNT + matrix->weights;
         add_copy(plan, c, w[projection], which, p->inner * ceil_div(matrix->cols, panel) * panel);
+        c->inputs[c->count - 1].panel = p->panel;
+        c->inputs[c->count - 1].columns = matrix->cols;
         add_copy(plan, c, b[projection], which + 1, matrix->cols);
     }
 }
 
-attn_status plan_copy_inputs(attn_plan *plan, bool exact, struct copies *copies,
-                             attn_error *error) {
-    const int most = exact ? INPUT_COPIED : INPUT_ROUNDED;
+attn_status plan_copy_inputs(attn_plan *plan, attn_error *error) {
+    struct copies *copies = &plan->copies;
+    const uint64_t tables = UINT64_C(1) << INPUT_ROTARY_COS | UINT64_C(1) << INPUT_ROTARY_SIN,
+                   rounded = (UINT64_C(1) << INPUT_ROUNDED) - 1,
+                   widened = ((UINT64_C(1) << INPUT_COPIED) - 1) & ~tables;
+    uint64_t left = plan->given & (plan->half.type != NULL ? rounded : widened);
+    const size_t most = (size_t)__builtin_popcountll(left) + plan->weights;
     size_t count = 0;
-    copies->inputs = plan_alloc(plan, (size_t)most + plan->weights, sizeof *copies->inputs);
+    copies->inputs =
+        most <= FEW_COPIES ? copies->few : plan_alloc(plan, most, sizeof *copies->inputs);
     if (copies->inputs == NULL) {
         return attn_no_memory(error);
     }
-    for (int i = 0; i < most; i++) {
+    for (; left != 0; left &= left - 1) {
+        const int i = __builtin_ctzll(left);
         const attn_tensor *tensor = tensor_of(plan, &inputs[i]);
-        if (tensor != NULL && tensor->dtype == ATTN_FLOAT64) {
-            continue; /* positions are as wide as the copies */
-        }
-        if (tensor != NULL) { /* otherwise it is not given, or it is the input before it */
+        if (tensor != NULL) {                  /* otherwise it is the input before it */
             attn_tensor_count(tensor, &count); /* fits: it was checked */
         }
         add_copy(plan, copies, plan->form.same && i == INPUT_Q ? "X" : inputs[i].name, (size_t)i,

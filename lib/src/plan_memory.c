@@ -5,7 +5,6 @@
 
 #include "base/status.h"
 #include "packed/plan_sequences.h"
-#include "softmax/plan_f64.h"
 
 enum {
     /* Each head takes memory, and a caller can refuse a plan only after it is made. */
@@ -38,9 +37,6 @@ void *plan_alloc(attn_plan *plan, size_t count, size_t size) {
 void attn_plan_free(attn_plan *plan) {
     if (plan == NULL) {
         return;
-    }
-    if (plan->f64 != NULL) {
-        attn_plan_free(plan->f64->plan);
     }
     for (size_t i = 0; plan->sequences != NULL && i < plan->sequences->class_count; i++) {
         attn_plan_free(plan->sequences->classes[i].plan);

@@ -139,11 +139,9 @@ static void add_weight_gradients(attn_plan *plan, attn_result which) {
     }
 }
 
-/* Returns how many parts a result has at most. */
+/* Returns how many parts a wanted result has at most. */
 static size_t most_parts(const attn_plan *plan, attn_result which) {
-    return !plan_wants(plan, UINT64_C(1) << which)                    ? 0
-           : plan->form.per_head && result_is(which, RESULT_PER_HEAD) ? plan->heads
-                                                                      : 1;
+    return plan->form.per_head && result_is(which, RESULT_PER_HEAD) ? plan->heads : 1;
 }
 
 /* Is a result the gradient of weights that each head may have for itself, or of their bias? */
@@ -153,8 +151,8 @@ static bool is_of_weights(attn_result which) {
 
 static attn_status new_parts(attn_plan *plan, attn_error *error) {
     size_t count = 0;
-    for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
-        count += most_parts(plan, (attn_result)r);
+    for (uint64_t left = plan->results.wanted; left != 0; left &= left - 1) {
+        count += most_parts(plan, (attn_result)__builtin_ctzll(left));
     }
     const bool few = count <= PLAN_FEW_PARTS;
     attn_result_tensor *next =
@@ -164,9 +162,10 @@ static attn_status new_parts(attn_plan *plan, attn_error *error) {
         return attn_no_memory(error);
     }
     plan->results.parts = next;
-    for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
-        plan->results.of[r].parts = next;
-        next += most_parts(plan, (attn_result)r);
+    for (uint64_t left = plan->results.wanted; left != 0; left &= left - 1) {
+        const attn_result which = (attn_result)__builtin_ctzll(left);
+        plan->results.of[which].parts = next;
+        next += most_parts(plan, which);
     }
     return ATTN_OK;
 }
@@ -191,10 +190,8 @@ bool plan_add_bytes(attn_plan *plan, const attn_result_tensor *part) {
 
 attn_status plan_results(attn_plan *plan, attn_error *error) {
     ATTN_TRY(new_parts(plan, error));
-    for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
-        if (!plan_wants(plan, UINT64_C(1) << r)) {
-            continue;
-        }
+    for (uint64_t left = plan->results.wanted; left != 0; left &= left - 1) {
+        const int r = __builtin_ctzll(left);
         if (result_is((attn_result)r, RESULT_PROJECTED) && !plan->form.projected) {
             return attn_fail(error, ATTN_INVALID_ARGUMENT, "results",
                              "%s is a result of calls with projections only",
@@ -232,9 +229,8 @@ const attn_result_tensor *attn_plan_tensor(const attn_plan *plan, attn_result re
     return part < attn_plan_parts(plan, result) ? &plan->results.of[result].parts[part] : NULL;
 }
 
-/* Binds a part, see bound_part(). */
-static void bind_part(const attn_plan *plan, struct bindings *bindings, attn_result which,
-                      size_t part, void *data) {
+void plan_bind_part(const attn_plan *plan, struct bindings *bindings, attn_result which,
+                    size_t part, void *data) {
     if (part == 0) {
         bindings->results[which] = data;
     } else {
@@ -247,7 +243,7 @@ attn_status attn_plan_bind(attn_plan *plan, attn_result result, size_t part, voi
         return ATTN_INVALID_ARGUMENT;
     }
     plan->results.of[result].parts[part].data = data;
-    bind_part(plan, &plan->bindings, result, part, data);
+    plan_bind_part(plan, &plan->bindings, result, part, data);
     return ATTN_OK;
 }
 
@@ -257,18 +253,6 @@ bool attn_plan_results_bytes(const attn_plan *plan, size_t *bytes) {
     return fits;
 }
 
-void plan_bind_results(const attn_plan *plan, char *buffer, struct bindings *bindings) {
-    for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
-        const struct result *result = &plan->results.of[r];
-        for (size_t p = 0; p < result->count; p++) {
-            size_t bytes = part_bytes(&result->parts[p]);
-            bind_part(plan, bindings, (attn_result)r, p, buffer);
-            size_align(&bytes);
-            buffer += bytes;
-        }
-    }
-}
-
 attn_status attn_plan_bind_all(attn_plan *plan, void *buffer) {
     if (buffer == NULL || (uintptr_t)buffer % ATTN_ALIGNMENT != 0) {
         return ATTN_INVALID_ARGUMENT;
@@ -276,11 +260,14 @@ attn_status attn_plan_bind_all(attn_plan *plan, void *buffer) {
     if (plan->results.bytes == SIZE_MAX) {
         return ATTN_TOO_LARGE;
     }
-    plan_bind_results(plan, buffer, &plan->bindings);
-    for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
-        for (size_t p = 0; p < plan->results.of[r].count; p++) {
-            plan->results.of[r].parts[p].data =
-                bound_part(plan, &plan->bindings, (attn_result)r, p);
+    char *next = buffer;
+    for (uint64_t left = plan->results.wanted; left != 0; left &= left - 1) {
+        const attn_result which = (attn_result)__builtin_ctzll(left);
+        for (size_t p = 0; p < plan->results.of[which].count; p++) {
+            size_t bytes = part_bytes(&plan->results.of[which].parts[p]);
+            attn_plan_bind(plan, which, p, next);
+            size_align(&bytes);
+            next += bytes;
         }
     }
     return ATTN_OK;

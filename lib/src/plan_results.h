@@ -20,8 +20,9 @@ size_t plan_row_numbers(const attn_plan *plan, attn_result which);
  * larger than any buffer. */
 bool plan_add_bytes(attn_plan *plan, const attn_result_tensor *part);
 
-/* Binds all parts to one buffer, see attn_plan_bind_all. */
-void plan_bind_results(const attn_plan *plan, char *buffer, struct bindings *bindings);
+/* Binds a part, see bound_part(). */
+void plan_bind_part(const attn_plan *plan, struct bindings *bindings, attn_result which,
+                    size_t part, void *data);
 
 /* The form of a result of RESULT_COPY, or of the gradient of Q, K or V. */
 struct copy_form {

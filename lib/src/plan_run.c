@@ -7,7 +7,6 @@
 #include "base/status.h"
 #include "base/tensor.h"
 #include "plan.h"
-#include "softmax/plan_f64.h"
 
 double attn_plan_cost(const attn_plan *plan) {
     return plan->schedule.cost;
@@ -35,19 +34,12 @@ static size_t scratches(const attn_plan *plan, size_t threads) {
     return size_min(threads, most);
 }
 
-/* Adds the bytes of a plan itself and of its workspace. */
-static bool add_own_bytes(const attn_plan *plan, size_t *bytes) {
-    return size_add(*bytes, sizeof *plan + plan->bytes, bytes) &&
-           size_add(*bytes, plan->schedule.workspace.bytes, bytes);
-}
-
 bool attn_plan_bytes(const attn_plan *plan, size_t threads, size_t *bytes) {
-    /* The float64 plan has its results in memory of this one, and its scratch. */
     size_t results, sum;
     if (!attn_plan_results_bytes(plan, &results) ||
         !size_mul(plan->schedule.scratch.bytes, scratches(plan, threads), &sum) ||
-        !size_add(results, sum, &sum) || !add_own_bytes(plan, &sum) ||
-        (plan->f64 != NULL && !add_own_bytes(plan->f64->plan, &sum))) {
+        !size_add(results, sum, &sum) || !size_add(sum, sizeof *plan + plan->bytes, &sum) ||
+        !size_add(sum, plan->schedule.workspace.bytes, &sum)) {
         return false;
     }
     *bytes = sum;

@@ -69,13 +69,13 @@ static attn_plan *run_drawn(struct drawn *d) {
 
 /* --------------------------------------------------------------------------------------- digits */
 
-/* Is a float32 call small? Such a call has one task, and another one for its gradients. */
+/* Is a float32 call small? Such a call is one task. */
 static bool is_small(const attn_plan *plan) {
     size_t tasks = 0;
     for (size_t phase = 0; phase < attn_plan_phases(plan); phase++) {
         tasks += attn_plan_tasks(plan, phase);
     }
-    return tasks == 2;
+    return tasks == 1;
 }
 
 /* A small float32 call has the gradients of the same call in float64, rounded once. */

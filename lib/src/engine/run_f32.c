@@ -7,7 +7,6 @@ typedef float real;
 typedef uint32_t ordinal;
 typedef double wider;
 #define REAL(name) name##_f32
-#define REAL_NAME  "float32"
 
 /* clang-format off */
 #include "engine/run.inc"

@@ -7,7 +7,6 @@ typedef double real;
 typedef uint64_t ordinal;
 typedef long double wider;
 #define REAL(name) name##_f64
-#define REAL_NAME  "float64"
 
 /* clang-format off */
 #include "engine/run.inc"

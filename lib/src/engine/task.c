@@ -1,67 +1,23 @@
 /*
  * task.c has the kinds of plan of softmax: attention, attention with an empty axis, and softmax
- * alone. The dtype of a plan chooses the functions for float32 or for float64. The float64 plan,
- * see plan_f64.c, is one task.
+ * alone. The dtype of a plan chooses the functions for float32 or for float64. A small call is one
+ * task, see plan_widened.c.
  */
 #include "engine/task.h"
 
 #include "base/status.h"
 #include "base/tensor.h"
 #include "engine/run.h"
+#include "kernels/kernels.h"
+#include "plan_results.h"
 #include "softmax/plan_empty.h"
-#include "softmax/plan_f64.h"
 #include "softmax/plan_gradients.h"
 #include "softmax/plan_options.h"
 
-void task_copy_inputs(const attn_plan *plan) {
-    const struct copies *copies = &plan->f64->copies;
-    for (size_t i = 0; i < copies->count; i++) {
-        const struct copied_input *input = &copies->inputs[i];
-        for (size_t e = 0; e < input->count; e++) {
-            plan->f64->numbers[input->at + e] = (double)input->from[e];
-        }
-    }
-}
-
-/* Rounds the results of the float64 plan to those of the plan. */
-static attn_status round_results(const attn_plan *plan, const struct bindings *bindings,
-                                 attn_error *error) {
-    const attn_plan *f64 = plan->f64->plan;
-    for (int r = 0; r < ATTN_RESULT_COUNT; r++) { /* the float64 plan has gradients only */
-        if (gradient_shared(plan, bindings, (attn_result)r) != NULL) {
-            continue; /* the float64 plan has added to the sum of all sequences */
-        }
-        for (size_t part = 0; part < f64->results.of[r].count; part++) {
-            const attn_result_tensor *form = &plan->results.of[r].parts[part];
-            const double *x = bound_part(f64, bindings->f64, (attn_result)r, part);
-            float *to = bound_part(plan, bindings, (attn_result)r, part);
-            for (size_t i = 0; i < part_numbers(form); i++) {
-                to[i] = (float)x[i];
-                if (to[i] - to[i] != 0) {
-                    return gradient_not_finite(form, (attn_result)r, i, error);
-                }
-            }
-        }
-    }
-    return ATTN_OK;
-}
-
-/* Runs the float64 plan, and rounds its results. */
-static attn_status run_f64(const attn_plan *plan, const struct bindings *bindings, void *scratch,
-                           attn_error *error) {
-    const attn_plan *f64 = plan->f64->plan;
-    for (size_t phase = 0; phase < attn_plan_phases(f64); phase++) {
-        for (size_t task = 0; task < attn_plan_tasks(f64, phase); task++) {
-            ATTN_TRY(run_task_f64(f64, bindings->f64, phase, task, scratch, error));
-        }
-    }
-    return round_results(plan, bindings, error);
-}
-
 /* The inputs of a call with a compute_dtype are their rounded copies. */
 static void bind_rounded(const attn_plan *plan, struct bindings *bindings) {
-    for (size_t i = 0; i < plan->half.copies.count; i++) {
-        const struct copied_input *input = &plan->half.copies.inputs[i];
+    for (size_t i = 0; plan->half.type != NULL && i < plan->copies.count; i++) {
+        const struct copied_input *input = &plan->copies.inputs[i];
         *bound_input(bindings, input->which) =
             bindings->workspace + plan->half.memory + input->at * sizeof(float);
     }
@@ -69,34 +25,118 @@ static void bind_rounded(const attn_plan *plan, struct bindings *bindings) {
 
 attn_status task_begin(const attn_plan *plan, struct bindings *bindings, attn_error *error) {
     bind_rounded(plan, bindings);
-    ATTN_TRY(plan_read_numbers(plan, bindings, error));
-    if (plan->f64 == NULL) {
-        return ATTN_OK;
+    return plan_read_numbers(plan, bindings, error);
+}
+
+/* Writes weights in panels to `to`, row after row. */
+static void unpack_weights(const struct copied_input *input, const float *from, double *to) {
+    const size_t columns = input->columns, panel = input->panel;
+    const size_t inner = input->count / (ceil_div(columns, panel) * panel);
+    for (size_t row = 0; row < inner; row++) {
+        for (size_t c = 0; c < columns; c++) {
+            to[row * columns + c] = (double)from[(c / panel * inner + row) * panel + c % panel];
+        }
     }
-    task_copy_inputs(plan);
-    return attn_plan_begin(plan->f64->plan, error);
+}
+
+/* Copies the inputs of a widened call to `memory`, and binds the copies. The rows of grad_lse in a
+ * packed sequence lie apart. */
+static void widen_inputs(const attn_plan *plan, struct bindings *bindings, double *memory) {
+    const struct copies *copies = &plan->copies;
+    const struct result_set *r = &plan->results;
+    for (size_t i = 0; i < copies->count; i++) {
+        const struct copied_input *input = &copies->inputs[i];
+        const bool lse = input->which == INPUT_GRAD_LSE, weights = input->which >= INPUT_COUNT;
+        const void **bound = bound_input(bindings, input->which);
+        const float *from = weights ? input->from : *bound;
+        const size_t columns = lse ? r->head_rows : input->count;
+        double *to = memory + input->at;
+        *bound = to;
+        if (input->panel > 0) {
+            unpack_weights(input, from, to);
+            continue;
+        }
+        for (size_t at = 0; at < input->count; at += columns, from += r->given_rows) {
+            attn_kernels()->widen_f32(from, to + at, columns, 1);
+        }
+    }
+}
+
+/* Binds the results of a widened call that are rounded to `memory`. */
+static void bind_widened(const attn_plan *plan, struct bindings *bindings, double *memory) {
+    bindings->parts = plan->widened.parts;
+    for (uint64_t left = plan->results.wanted; left != 0; left &= left - 1) {
+        const attn_result which = (attn_result)__builtin_ctzll(left);
+        const struct result *result = &plan->results.of[which];
+        for (size_t part = 0; part < result->count; part++) {
+            const attn_result_tensor *form = &result->parts[part];
+            if (is_rounded(form) && (part > 0 || bindings->results[which] != NULL)) {
+                plan_bind_part(plan, bindings, which, part, memory);
+                memory += copied_numbers(part_numbers(form));
+            }
+        }
+    }
+}
+
+/* Rounds x to y. Returns the first number that is not finite in y, or `count`. */
+static size_t round_numbers(const double *x, float *y, size_t count) {
+    size_t bad = count;
+    for (size_t i = count; i-- > 0;) {
+        y[i] = (float)x[i];
+        bad = y[i] - y[i] == 0 ? bad : i;
+    }
+    return bad;
+}
+
+/* Rounds the results of a widened call. */
+static attn_status round_results(const attn_plan *plan, const struct bindings *widened,
+                                 const struct bindings *bindings, attn_error *error) {
+    const struct result_set *r = &plan->results;
+    for (uint64_t left = r->wanted; left != 0; left &= left - 1) {
+        const attn_result which = (attn_result)__builtin_ctzll(left);
+        const bool rows = which == ATTN_RESULT_LSE || which == ATTN_RESULT_ENTROPY;
+        for (size_t part = 0; part < r->of[which].count; part++) {
+            const attn_result_tensor *form = &r->of[which].parts[part];
+            const double *x = bound_part(plan, widened, which, part);
+            float *to = bound_part(plan, bindings, which, part);
+            const size_t count = to != NULL && is_rounded(form) ? part_numbers(form) : 0,
+                         columns = rows ? r->head_rows : count;
+            for (size_t at = 0; at < count; at += columns, to += r->given_rows) {
+                const size_t bad = round_numbers(x + at, to, columns);
+                if (bad < columns && result_is(which, RESULT_GRADIENT)) {
+                    return gradient_not_finite(form, which, bad, error);
+                }
+            }
+        }
+    }
+    return ATTN_OK;
+}
+
+static attn_status run_widened(const attn_plan *plan, const struct bindings *bindings,
+                               void *scratch, attn_error *error) {
+    struct bindings widened = *bindings;
+    double *memory = (double *)((char *)scratch + plan->schedule.scratch.widened);
+    widen_inputs(plan, &widened, memory);
+    bind_widened(plan, &widened, memory + plan->copies.numbers);
+    ATTN_TRY(run_task_f64(plan, &widened, 0, 0, scratch, error));
+    return round_results(plan, &widened, bindings, error);
 }
 
 attn_status task_run(const attn_plan *plan, const struct bindings *bindings, size_t phase,
                      size_t task, void *scratch, attn_error *error) {
-    if (phase >= PHASE_COUNT && plan->f64 != NULL) {
-        return run_f64(plan, bindings, scratch, error);
+    if (plan->widened.is) {
+        return run_widened(plan, bindings, scratch, error);
     }
     return plan->dtype == ATTN_FLOAT32 ? run_task_f32(plan, bindings, phase, task, scratch, error)
                                        : run_task_f64(plan, bindings, phase, task, scratch, error);
 }
 
 static size_t count_phases_of_run(const attn_plan *plan) {
-    return PHASE_COUNT + (plan->f64 != NULL ? 1 : plan->gradients.phases);
+    return plan->path.small ? 1 : PHASE_COUNT + plan->gradients.phases;
 }
 
 static size_t count_tasks_of_phase(const attn_plan *plan, size_t phase) {
-    const struct gradients *g = &plan->gradients;
-    if (phase >= PHASE_COUNT) {
-        return plan->f64 != NULL ? 1 : g->tasks[gradient_phase_of(g, phase - PHASE_COUNT)];
-    }
-    return plan->path.small ? phase == PHASE_PROJECT /* one task runs those of all phases */
-                            : plan->schedule.tasks[phase];
+    return plan->path.small ? 1 : tasks_of_phase(plan, phase);
 }
 
 static attn_status end_run(const attn_plan *plan, const struct bindings *bindings,

@@ -11,7 +11,4 @@ attn_status task_begin(const attn_plan *plan, struct bindings *bindings, attn_er
 attn_status task_run(const attn_plan *plan, const struct bindings *bindings, size_t phase,
                      size_t task, void *scratch, attn_error *error);
 
-/* Copies the inputs of the float64 plan. */
-void task_copy_inputs(const attn_plan *plan);
-
 #endif

@@ -20,7 +20,6 @@
 #include "plan_results.h"
 #include "softmax/cost.h"
 #include "softmax/plan_attention.h"
-#include "softmax/plan_f64.h"
 #include "softmax/plan_half.h"
 #include "softmax/plan_options.h"
 
@@ -289,7 +288,10 @@ static attn_status plan_sequence(const attn_plan *plan, const struct flat *f,
         o.rotary = &rotary;
     }
     ATTN_TRY(plan_attention(own, qkv[0], qkv[1], qkv[2], &o, error));
-    (*own)->results.head_rows = plan->n;
+    (*own)->results.given_rows = plan->n;
+    if (!(*own)->widened.is) {
+        (*own)->results.head_rows = plan->n;
+    }
     return ATTN_OK;
 }
 
@@ -307,12 +309,9 @@ static attn_status plan_classes(attn_plan *plan, const struct flat *f, attn_erro
             ATTN_TRY(attn_of_sequence(error, plan_sequence(plan, f, &s->rows[first], &own, error),
                                       s->rows[first].index));
             plan->bytes += sizeof *own + own->bytes;
-            if (own->f64 != NULL) {
-                plan->bytes += sizeof *own + own->f64->plan->bytes;
-            }
         }
         class.plan = own;
-        class.is_long = own != NULL && own->f64 == NULL && own->schedule.cost > SHORT_WORK;
+        class.is_long = own != NULL && !own->path.small && own->schedule.cost > SHORT_WORK;
         s->classes[class.is_long ? --next_long : s->short_classes++] = class;
     }
     return ATTN_OK;
@@ -326,29 +325,12 @@ static bool reserve_bytes(size_t *memory, size_t bytes, size_t *at) {
     return size_align(&bytes) && size_add(*memory, bytes, memory);
 }
 
-/* Lays out the scratch of a short class: what its plan needs, then its workspace, then what the
- * float64 plan needs. Everything is small. */
+/* Lays out the scratch of a short class: what its plan needs, then its workspace. Everything is
+ * small. */
 static size_t map_short_scratch(struct length_class *class) {
     const attn_plan *own = class->plan;
     size_t bytes = own->schedule.scratch.bytes;
     reserve_bytes(&bytes, own->schedule.workspace.bytes, &class->workspace);
-    if (own->f64 != NULL) {
-        const attn_plan *f64 = own->f64->plan; /* its heads are those of the caller */
-        const size_t numbers[ROWS_COUNT] = {
-            own->in.q.numbers,
-            own->in.k.numbers,
-            own->in.v.numbers,
-            own->decay.heads * own->m,
-            plan_has(own, INPUT_POSITIONS) ? f64->n : 0,
-            plan_has(own, INPUT_GRAD_OUTPUT) ? own->out.batch : 0,
-            plan_has(own, INPUT_GRAD_LSE) ? f64->heads * f64->n : 0,
-        };
-        for (int i = 0; i < ROWS_COUNT; i++) {
-            reserve_bytes(&bytes, numbers[i] * sizeof(double), &class->f64.rows[i]);
-        }
-        reserve_bytes(&bytes, f64->results.bytes, &class->f64.results);
-        reserve_bytes(&bytes, f64->schedule.workspace.bytes, &class->f64.workspace);
-    }
     return bytes;
 }
 

@@ -37,10 +37,6 @@ struct length_class {
     struct partition runs; /* of short sequences */
     size_t sums;           /* the place of the first run, or long sequence, among the shared sums */
     size_t workspace;      /* of the first long sequence, in that of the call; or in the scratch */
-    /* Places in the scratch: the rows of the float64 plan, its results and its workspace. */
-    struct {
-        size_t rows[ROWS_COUNT], results, workspace;
-    } f64;
 };
 
 /*

@@ -11,7 +11,6 @@
 #include "packed/plan_sequences.h"
 #include "partition.h"
 #include "plan_results.h"
-#include "softmax/plan_f64.h"
 #include "softmax/plan_rotary.h"
 
 /* The inputs of ROWS_Q and so on. */
@@ -75,62 +74,13 @@ static void bind_sequence(const attn_plan *plan, const struct bindings *bindings
 
 /* ------------------------------------------------------------------------------ short sequences */
 
-/* Copies rows of the inputs of a small sequence in double. Positions may be doubles. */
-static void copy_rows_f64(const struct length_class *class, const struct bindings *from,
-                          char *scratch, struct bindings *to) {
-    const attn_plan *own = class->plan, *f64 = own->f64->plan; /* with the heads of the caller */
-    const struct {
-        size_t rows, columns, apart; /* from one row to the next */
-    } shapes[ROWS_COUNT] = {
-        [ROWS_Q] = {1, own->in.q.numbers, 0},
-        [ROWS_K] = {1, own->in.k.numbers, 0},
-        [ROWS_V] = {1, own->in.v.numbers, 0},
-        [ROWS_DECAY] = {1, own->decay.heads * own->m, 0},
-        [ROWS_POSITIONS] = {1, f64->n, 0},
-        [ROWS_GRAD_OUTPUT] = {1, own->out.batch, 0},
-        [ROWS_GRAD_LSE] = {f64->heads, f64->n, own->results.head_rows},
-    };
-    for (int i = 0; i < ROWS_COUNT; i++) {
-        const void *given = from->inputs[inputs_of_rows[i]];
-        double *next = (double *)(scratch + class->f64.rows[i]);
-        if (i == ROWS_POSITIONS && own->rotary.positions_dtype == ATTN_FLOAT64) {
-            to->inputs[INPUT_POSITIONS] = given;
-            continue;
-        }
-        to->inputs[inputs_of_rows[i]] = given == NULL ? NULL : next;
-        for (size_t row = 0; given != NULL && row < shapes[i].rows; row++) {
-            const float *x = (const float *)given + row * shapes[i].apart;
-            for (size_t c = 0; c < shapes[i].columns; c++) {
-                *next++ = (double)x[c];
-            }
-        }
-    }
-}
-
-/* Makes the bindings of the float64 plan of a sequence. */
-static void bind_f64(const struct length_class *class, struct bindings *own, char *scratch,
-                     struct bindings *f64) {
-    const attn_plan *plan = class->plan->f64->plan;
-    *f64 = plan->bindings;
-    f64->slopes = own->slopes;
-    f64->sinks = own->sinks;
-    f64->workspace = scratch + class->f64.workspace;
-    f64->shared = own->shared;
-    copy_rows_f64(class, own, scratch, f64);
-    plan_bind_results(plan, scratch + class->f64.results, f64);
-    own->f64 = f64;
-}
-
 /* Computes a short sequence. */
 static attn_status run_sequence(const attn_plan *plan, const struct bindings *bindings,
                                 const struct length_class *class, const struct packed_rows *at,
                                 size_t place, char *scratch, attn_error *error) {
-    struct bindings own, f64;
+    struct bindings own;
     bind_sequence(plan, bindings, class, at, place, &own);
     own.workspace = scratch + class->workspace;
-    if (class->plan->f64 != NULL) {
-        bind_f64(class, &own, scratch, &f64);
-    }
     const size_t phases = attn_plan_phases(class->plan);
     for (size_t phase = 0; phase < phases; phase++) {
         const size_t tasks = attn_plan_tasks(class->plan, phase);
@@ -288,9 +238,6 @@ static attn_status sequences_begin(const attn_plan *plan, struct bindings *bindi
         const attn_plan *own = s->classes[i].plan;
         if (own != NULL) {
             plan_frequencies(own, &own->bindings);
-        }
-        if (own != NULL && own->f64 != NULL) {
-            task_copy_inputs(own);
         }
     }
     return ATTN_OK;

@@ -305,7 +305,7 @@ double cost_of_plan(const attn_plan *plan) {
 }
 
 double cost_of_rounded_inputs(const attn_plan *plan) {
-    return (double)plan->half.copies.numbers * (ROUND + sizeof(float) * FRESH) +
+    return (double)plan->copies.numbers * (ROUND + sizeof(float) * FRESH) +
            (double)plan->schedule.tasks[PHASE_ROUND] * TASK_COST;
 }
 

@@ -81,7 +81,6 @@ bool memory_map_workspace(attn_plan *plan) {
     const bool w_o = plan->project[PROJECT_OUT].count > 0,
                out = plan_wants(plan, ATTN_WANT(OUTPUT));
     const size_t heads_out = plan_makes_output(plan) && (w_o || !out) ? plan->out.batch : 0;
-    const size_t out_f64 = w_o && out ? plan->out.batch : 0;
     const bool row_bias = plan_wants(plan, ATTN_WANT(GRAD_BIAS)) && g->bias_numbers == 0;
     const bool grad_decay = plan_wants(plan, ATTN_WANT(GRAD_DECAY)),
                grad_heads = w_o && plan_has(plan, INPUT_GRAD_OUTPUT);
@@ -97,20 +96,9 @@ static size_t copied_tile(const attn_plan *plan, size_t d) {
     const struct path *path = &plan->path;
     const struct tiling *t = &plan->tiling;
     const size_t keys = path->packs_late ? packed_columns(plan, t->keys) * d : 0;
-    const bool packs_values =
-        t->panel > 0 && !path->small && !path->without_blas && !path->long_rows;
+    const bool packs_values = t->panel > 0 && !path->without_blas && !path->long_rows;
     const size_t values = packs_values ? t->keys * packed_columns(plan, t->value_columns) : 0;
-    const size_t weights = path->small ? 0 : plan->schedule.weight_numbers;
-    return size_max(size_max(keys, values), weights);
-}
-
-/* The numbers of the longest row that a small call converts to double. */
-static size_t widest_small_row(const attn_plan *plan, size_t d) {
-    size_t numbers = d;
-    for (int i = 0; i < PROJECT_INPUTS; i++) {
-        numbers = size_max(numbers, plan->project[i].inner);
-    }
-    return numbers;
+    return size_max(size_max(keys, values), plan->schedule.weight_numbers);
 }
 
 bool memory_map_scratch(attn_plan *plan, size_t d, size_t d_v) {
@@ -119,12 +107,11 @@ bool memory_map_scratch(attn_plan *plan, size_t d, size_t d_v) {
     struct schedule *s = &plan->schedule;
     struct scratch_map *map = &s->scratch;
     const size_t size = attn_dtype_size(plan->dtype), rows = t->scratch_rows;
-    const bool whole = (path->materialized && !path->long_rows) || path->small;
+    const bool whole = path->materialized && !path->long_rows;
     const bool parts = path->adds_parts || (path->splits_keys && !path->long_rows);
     const bool prepares =
         plan_prepares_queries(plan) || plan_prepares_keys(plan) || plan_has(plan, INPUT_B_V);
     const bool top_k = plan_wants_top_k(plan);
-    const size_t out_columns = plan->project[PROJECT_OUT].ld;
     const struct gradients *g = &plan->gradients;
     const size_t g_rows = g->tile_rows, g_keys = g->tile_keys, g_ld = g->ld;
     const bool grad_k = gradient_is_kept(plan, SUMS_K) ||
@@ -134,7 +121,6 @@ bool memory_map_scratch(attn_plan *plan, size_t d, size_t d_v) {
                          plan_wants(plan, ATTN_WANT(GRAD_V) | ATTN_WANT(GRAD_PAST_V))),
                column_bias = g->bias_numbers > 0 && g->bias.stride[2] == 0;
     bool fits = true;
-    s->small_row_numbers = widest_small_row(plan, d);
     ATTN_SCRATCH(RESERVE)
     return fits;
 }

@@ -30,11 +30,6 @@
     X(packed_keys, real, size, path->packs ? plan->in.k.items : 0, s->pack.batch + beyond)         \
     /* The outputs of heads, if W_O takes them. */                                                 \
     X(heads_out, real, size, plan->batch, heads_out)                                               \
-    /* Q, K, V and the outputs of heads of a small call. */                                        \
-    X(q_f64, double, sizeof(double), path->small ? q : 0, 1)                                       \
-    X(k_f64, double, sizeof(double), path->small ? k : 0, 1)                                       \
-    X(v_f64, double, sizeof(double), path->small ? v : 0, 1)                                       \
-    X(out_f64, double, sizeof(double), path->small ? plan->batch : 0, out_f64)                     \
     /* Statistics: scores and scaled scores that each task of PHASE_ATTEND saw, and parts of Q, K  \
      * and past_K. */                                                                              \
     X(moments, struct moments, sizeof(struct moments), statistics ? s->tasks[PHASE_ATTEND] : 0, 2) \
@@ -74,6 +69,8 @@
 
 /* A scratch belongs to one task at a time. d and d_v are those of the widest heads. */
 #define ATTN_SCRATCH(X)                                                                            \
+    /* A widened call: copies of its inputs, then its results. */                                  \
+    X(widened, double, sizeof(double), plan->widened.numbers, 1)                                   \
     /* Scores of a block, then its weights. */                                                     \
     X(scores, real, size, rows, t->ld)                                                             \
     /* The queries of a block, multiplied by the root of the scale, see product.inc. */            \
@@ -83,9 +80,6 @@
     X(logits, double, sizeof(double), path->long_rows ? t->keys : 0, 1)                            \
     /* Partial results, see partial.h, unless the keys are split. */                               \
     X(block_partials, double, sizeof(double), path->splits_keys ? 0 : rows, s->merge.partial)      \
-    /* A row of a small call in double, and then a row of its result; the mean over heads. */      \
-    X(small_row, double, sizeof(double), path->small ? s->small_row_numbers + out_columns : 0, 1)  \
-    X(mean, double, sizeof(double), path->small && plan->results.mean ? rows : 0, plan->m)         \
     /* Online softmax: the sum of each row and its largest logit so far, to which join_sink() may  \
      * add the sink; and the factor by which the output so far shrinks. */                         \
     X(softmax_sum, double, sizeof(double), rows, 1)                                                \

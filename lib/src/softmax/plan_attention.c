@@ -14,10 +14,10 @@
 #include "plan_memory.h"
 #include "plan_results.h"
 #include "softmax/plan_empty.h"
-#include "softmax/plan_f64.h"
 #include "softmax/plan_gradients.h"
 #include "softmax/plan_half.h"
 #include "softmax/plan_options.h"
+#include "softmax/plan_widened.h"
 #include "softmax/schedule.h"
 
 /* If there is one query, the query heads that share a key head become the queries of one head. Keys
@@ -68,24 +68,13 @@ attn_status plan_finish(attn_plan *plan, const attn_options *o, attn_error *erro
     ATTN_TRY(plan_check_empty(plan, error));
     ATTN_TRY(plan_results(plan, error));
     ATTN_TRY(plan_upstream(plan, o, error));
-    plan->results.head_rows = plan->n;
+    plan->results.head_rows = plan->results.given_rows = plan->n;
     if (o->sequences != NULL) {
         return ATTN_OK;
     }
-    if (plan->gradients.wanted && plan->dtype == ATTN_FLOAT32 &&
-        plan->call.layout != ATTN_PREPACKED && plan_is_small(plan)) {
-        ATTN_TRY(plan_make_f64(plan, error));
-        plan->gradients.wanted = false;
-    }
     merge_groups(plan);
-    ATTN_TRY(plan_schedule(plan, error));
-    if (plan->f64 != NULL) {
-        const struct schedule *f64 = &plan->f64->plan->schedule;
-        struct schedule *s = &plan->schedule;
-        s->scratch.bytes = size_max(s->scratch.bytes, f64->scratch.bytes);
-        s->cost += f64->cost;
-    }
-    return ATTN_OK;
+    ATTN_TRY(plan_widen(plan, error));
+    return plan_schedule(plan, error);
 }
 
 /* Checks and binds a bias of Q, K or V, whose sizes are given. */

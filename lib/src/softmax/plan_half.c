@@ -44,13 +44,13 @@ attn_status plan_round_inputs(attn_plan *plan, attn_error *error) {
     if (n->type == NULL) {
         return ATTN_OK;
     }
-    ATTN_TRY(plan_copy_inputs(plan, false, &n->copies, error));
+    ATTN_TRY(plan_copy_inputs(plan, error));
     n->memory = s->workspace.bytes;
-    if (!size_mul(n->copies.numbers, sizeof(float), &bytes) ||
+    if (!size_mul(plan->copies.numbers, sizeof(float), &bytes) ||
         !size_add(s->workspace.bytes, bytes, &s->workspace.bytes)) {
         return attn_too_large(error);
     }
-    s->tasks[PHASE_ROUND] = ceil_div(n->copies.numbers, COPY_NUMBERS);
+    s->tasks[PHASE_ROUND] = ceil_div(plan->copies.numbers, COPY_NUMBERS);
     s->cost += cost_of_rounded_inputs(plan);
     return ATTN_OK;
 }

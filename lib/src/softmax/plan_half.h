@@ -10,8 +10,7 @@
 /* A call with a compute_dtype. */
 struct half {
     const struct half_type *type; /* NULL: there is no compute_dtype */
-    struct copies copies;         /* they are rounded */
-    size_t memory;                /* where they begin in the workspace */
+    size_t memory;                /* where the copies begin in the workspace */
 };
 
 /* Chooses the type of a compute_dtype. */

@@ -36,7 +36,7 @@ static attn_status read_numbers(const attn_plan *plan, const void *given, const 
                                 double *out, attn_error *error) {
     const struct half_type *type = plan->half.type;
     for (size_t h = 0; given != NULL && h < plan->heads; h++) {
-        out[h] = number_at(given, plan->dtype, h);
+        out[h] = number_at(given, plan_given_dtype(plan), h);
         if (!isfinite(out[h])) {
             return attn_fail(error, ATTN_INVALID_ARGUMENT, name, "%s must be finite", name);
         }

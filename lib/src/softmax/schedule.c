@@ -58,10 +58,6 @@ enum {
     PROJECT_WORK = 1 << 29,
     /* The bytes of keys and values of one part: half of a common L2 cache. */
     SPLIT_BYTES = 1 << 20,
-    /* A small call, such as one for teaching, has at most SMALL_SCORES scores. Its attention costs
-     * at most SMALL_WORK multiply-adds, and its projections cost at most as many. */
-    SMALL_SCORES = 128,
-    SMALL_WORK = 6144,
     /* A sum of this many numbers in `real` loses no digit that is promised. */
     PART_KEYS = 4096,
     /* The bytes of whole rows of scores of one block: half of a common L2 cache. */
@@ -103,25 +99,6 @@ static void choose_tile(attn_plan *plan, size_t d, size_t size) {
     t->keys = size_max(64, size_min(256, bytes / (d * size) / 64 * 64));
     t->rows = t->panel > 0 ? TILE_ROWS : BLAS_SMALL_PRODUCT / (t->keys * d);
     t->rows = size_max(8, size_min(TILE_ROWS, t->rows / 8 * 8));
-}
-
-/* The multiply-adds of all projections. */
-static double all_projections(const attn_plan *plan) {
-    double work = 0;
-    for (const struct projection *p = plan->project; p < plan->project + PROJECT_COUNT; p++) {
-        work += (double)p->rows * (double)p->inner * (double)p->ld;
-    }
-    return work;
-}
-
-bool plan_is_small(const attn_plan *plan) {
-    const double pairs = (double)plan->batch * (double)plan->n * (double)plan->m;
-    double columns = 0;
-    for (size_t h = 0; h < plan->heads; h++) {
-        columns += (double)plan->head[h].d + (double)plan->head[h].d_v;
-    }
-    return plan->half.type == NULL && pairs * (double)plan->heads <= SMALL_SCORES &&
-           pairs * columns <= SMALL_WORK && all_projections(plan) <= SMALL_WORK;
 }
 
 enum {
@@ -231,10 +208,14 @@ static void choose_paths(attn_plan *plan, double head_cost) {
     path->plain = plan->rules.mask.stride[3] == plan->rules.mask.given && !plan->rules.bias.given &&
                   !plan_has_slopes(plan) && !plan_has(plan, INPUT_DECAY) && !plan_bends(plan) &&
                   plan->options.rounding == NULL && plan->options.normalization == ATTN_SOFTMAX;
-    for (size_t h = 0; h < plan->heads; h++) { /* a plain call rounds the scale to the dtype */
+    /* A plain call rounds the scale to the dtype. In one that is widened, a scaled score is too
+     * large for float32 only if its score is. */
+    const bool float64 = plan->dtype == ATTN_FLOAT64;
+    const double least = float64 ? 0 : FLT_MIN;
+    const double most = plan->widened.is ? 1 : float64 ? INFINITY : FLT_MAX;
+    for (size_t h = 0; h < plan->heads; h++) {
         const double scale = plan->head[h].scale;
-        path->plain = path->plain && scale > 0 &&
-                      (plan->dtype == ATTN_FLOAT64 || (scale >= FLT_MIN && scale <= FLT_MAX));
+        path->plain = path->plain && scale > 0 && scale >= least && scale <= most;
     }
     plan->tiling.panel = plan_panel(plan->dtype);
     path->without_blas =
@@ -322,7 +303,7 @@ static void cut_long_rows(attn_plan *plan) {
     struct schedule *s = &plan->schedule;
     const size_t m = plan->m;
     assert(t->keys > 0);
-    path->small = path->streams_weights = false;
+    path->streams_weights = false;
     path->splits_keys = true;
     t->ld = t->keys;
     t->rows = size_min(plan->n, LONG_QUERIES);
@@ -368,13 +349,12 @@ static void choose_blocks(attn_plan *plan, size_t d) {
     choose_tile(plan, d, size);
     t->keys = size_min(t->keys, plan->m);
     t->tiles = ceil_div(plan->m, t->keys);
-    path->small = plan_is_small(plan);
     t->ld = t->keys;
     path->packs = path->packs && d <= MOST_KEPT;
     path->long_rows = rows_are_long(plan, d);
     if (path->long_rows) {
         cut_long_rows(plan);
-    } else if (path->materialized || path->keeps_tiles || path->small) {
+    } else if (path->materialized || path->keeps_tiles) {
         keep_whole_rows(plan);
     }
     t->scratch_rows = size_min(t->rows, plan->n);
@@ -392,9 +372,8 @@ static void choose_blocks(attn_plan *plan, size_t d) {
     const size_t even = ceil_div(ceil_div(plan->n, t->blocks), 8) * 8;
     t->rows = size_min(size_min(even, t->rows), plan->n);
     t->blocks = ceil_div(plan->n, t->rows);
-    path->packs = path->packs && !path->small;
     const bool few = path->packs ? t->blocks <= 2 && plan->heads == plan->kv_heads
-                                 : t->panel > 0 && !path->without_blas && !path->small;
+                                 : t->panel > 0 && !path->without_blas;
     /* With a compute_dtype, a block rounds the keys that it packs. */
     path->packs_late =
         plan->half.type != NULL || (few && !path->long_rows && t->keys * d * size <= LATE_BYTES);
@@ -551,10 +530,6 @@ attn_status plan_schedule(attn_plan *plan, attn_error *error) {
                               choose_projection(plan, PROJECT_V);
     s->tasks[PHASE_OUT] =
         plan_wants(plan, ATTN_WANT(OUTPUT)) ? choose_projection(plan, PROJECT_OUT) : 0;
-    if (plan->path.small) { /* one task computes all projections of a phase */
-        s->tasks[PHASE_PROJECT] = s->tasks[PHASE_PROJECT] > 0;
-        s->tasks[PHASE_OUT] = s->tasks[PHASE_OUT] > 0;
-    }
     if (!memory_map_workspace(plan) || !memory_map_scratch(plan, d, d_v)) {
         return attn_too_large(error);
     }

@@ -50,7 +50,7 @@ struct path {
     bool plain;
     /* There are so few queries, or there is so little work, that a kernel multiplies each row. */
     bool without_blas;
-    /* The call is so small that it is computed in double, see small.inc. */
+    /* The call is so small that it is one task, and computed in double, see plan_widened.c. */
     bool small;
     /* PHASE_PACK packs the keys for all blocks: tile by tile, transposed. */
     bool packs;
@@ -122,8 +122,7 @@ struct schedule {
         struct partition all;
         size_t run, parts;
     } rank;
-    size_t weight_numbers;    /* numbers of the largest tile of weights that a task copies */
-    size_t small_row_numbers; /* numbers of the longest row that a small call converts to double */
+    size_t weight_numbers; /* numbers of the largest tile of weights that a task copies */
     size_t tasks[PHASE_COUNT];
     struct workspace_map workspace;
     struct scratch_map scratch;
@@ -138,8 +137,5 @@ size_t plan_panel(attn_dtype dtype);
 
 /* Cuts the work into phases of tasks, lays out the memory of a run, and estimates its cost. */
 attn_status plan_schedule(attn_plan *plan, attn_error *error);
-
-/* Is a call so small that it is computed in double? */
-bool plan_is_small(const attn_plan *plan);
 
 #endif
