@@ -94,7 +94,7 @@ static attn_status round_results(const attn_plan *plan, const struct bindings *w
     const struct result_set *r = &plan->results;
     for (uint64_t left = r->wanted; left != 0; left &= left - 1) {
         const attn_result which = (attn_result)__builtin_ctzll(left);
-        const bool rows = which == ATTN_RESULT_LSE || which == ATTN_RESULT_ENTROPY;
+        const bool rows = result_is(which, RESULT_PER_QUERY);
         for (size_t part = 0; part < r->of[which].count; part++) {
             const attn_result_tensor *form = &r->of[which].parts[part];
             const double *x = bound_part(plan, widened, which, part);
