@@ -126,10 +126,8 @@ static void put_costs(struct page *page, const struct metrics *metrics) {
                (double)get(&metrics->work_time) * 1e-9);
 }
 
-static void put_load(struct page *page, struct api_request *request) {
-    const struct api_state *state = request->state;
+static void put_load(struct page *page, const struct api_state *state, struct http_load http) {
     const struct metrics *metrics = &state->metrics;
-    const struct http_load http = http_load(request->http->server);
     const struct jobs_load jobs =
         state->jobs != NULL ? jobs_load(state->jobs) : (struct jobs_load){0};
     put_number(page, "attentiond_connections", "gauge", "Open connections.", http.connections);
@@ -188,6 +186,8 @@ static void put_process(struct page *page) {
 
 struct api_work *api_metrics(struct api_request *request) {
     const attn_build_info build = attn_build();
+    /* The requests in flight are counted first: the page then has all the others. */
+    const struct http_load http = http_load(request->http->server);
     struct page page = {0};
     head(&page, "attentiond_build_info", "gauge", "The versions that are running.");
     put(&page, "attentiond_build_info{version=\"%s\",blas_core=\"%s\",kernels=\"%s\"} 1\n",
@@ -195,7 +195,7 @@ struct api_work *api_metrics(struct api_request *request) {
     put_requests(&page, request->state);
     put_times(&page, &request->state->metrics);
     put_costs(&page, &request->state->metrics);
-    put_load(&page, request);
+    put_load(&page, request->state, http);
     if (request->state->layers != NULL) {
         put_layers(&page, request->state->layers);
     }
