@@ -5,6 +5,9 @@
  */
 #include "engine/task.h"
 
+#include <math.h>
+#include <string.h>
+
 #include "base/status.h"
 #include "base/tensor.h"
 #include "engine/run.h"
@@ -80,12 +83,18 @@ static void bind_widened(const attn_plan *plan, struct bindings *bindings, doubl
 
 /* Rounds x to y. Returns the first number that is not finite in y, or `count`. */
 static size_t round_numbers(const double *x, float *y, size_t count) {
-    size_t bad = count;
-    for (size_t i = count; i-- > 0;) {
+    uint32_t any = 0;
+    size_t first = 0;
+    for (size_t i = 0; i < count; i++) {
+        uint32_t bits;
         y[i] = (float)x[i];
-        bad = y[i] - y[i] == 0 ? bad : i;
+        memcpy(&bits, &y[i], sizeof bits);
+        any |= (bits & 0x7fffffff) + 0x00800000; /* has the highest bit if y[i] is not finite */
     }
-    return bad;
+    while (first < count && (any >> 31 == 0 || isfinite(y[first]))) {
+        first = any >> 31 == 0 ? count : first + 1;
+    }
+    return first;
 }
 
 /* Rounds the results of a widened call. */
