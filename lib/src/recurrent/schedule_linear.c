@@ -302,7 +302,7 @@ static struct gradient_rows rows_of_matrix(const attn_plan *plan, enum linear_in
     const struct operand *o = &plan->in.q + input;
     const struct head *head = plan->head, *next = head + heads_of_one(plan, o) % plan->heads;
     const size_t strides[] = {next->q - head->q, next->k - head->k, next->v - head->v};
-    return (struct gradient_rows){.which = result_after(ATTN_RESULT_GRAD_Q, input),
+    return (struct gradient_rows){.which = result_after(ATTN_RESULT_GRAD_Q, (int)input),
                                   .items = o->items,
                                   .heads = o->heads,
                                   .rows = plan->n,
