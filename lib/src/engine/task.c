@@ -59,8 +59,8 @@ static void widen_inputs(const attn_plan *plan, struct bindings *bindings, doubl
             unpack_weights(input, from, to);
             continue;
         }
-        for (size_t at = 0; at < input->count; at += columns, from += r->given_rows) {
-            attn_kernels()->widen_f32(from, to + at, columns, 1);
+        for (size_t row = 0; row * columns < input->count; row++) {
+            attn_kernels()->widen_f32(from + row * r->given_rows, to + row * columns, columns, 1);
         }
     }
 }
@@ -110,8 +110,9 @@ static attn_status round_results(const attn_plan *plan, const struct bindings *w
             float *to = bound_part(plan, bindings, which, part);
             const size_t count = to != NULL && is_rounded(form) ? part_numbers(form) : 0,
                          columns = rows ? r->head_rows : count;
-            for (size_t at = 0; at < count; at += columns, to += r->given_rows) {
-                const size_t bad = round_numbers(x + at, to, columns);
+            for (size_t row = 0; row * columns < count; row++) {
+                const size_t bad =
+                    round_numbers(x + row * columns, to + row * r->given_rows, columns);
                 if (bad < columns && result_is(which, RESULT_GRADIENT)) {
                     return gradient_not_finite(form, which, bad, error);
                 }

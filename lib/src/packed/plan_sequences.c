@@ -29,8 +29,8 @@ enum {
      * memory. */
     MOST_HEADS = 65536,
     LEAST_HEADS = 64,
-    /* A sequence of at most so many multiply-adds, about 50 us, is one task. One with a float64
-     * plan, which is one task itself, always is. */
+    /* A sequence of at most so many multiply-adds, about 50 us, is one task. A small one,
+     * which is one task itself, always is. */
     SHORT_WORK = 1 << 22
 };
 

@@ -7,6 +7,7 @@
 #include "softmax/plan_widened.h"
 
 #include "base/status.h"
+#include "base/tensor.h"
 #include "plan_memory.h"
 #include "plan_results.h"
 
@@ -21,7 +22,8 @@ enum {
 static double all_projections(const attn_plan *plan) {
     double work = 0;
     for (const struct projection *p = plan->project; p < plan->project + PROJECT_COUNT; p++) {
-        work += (double)p->rows * (double)p->inner * (double)p->ld;
+        /* Weights are copied although no row needs them. */
+        work += (double)size_max(p->rows, 1) * (double)p->inner * (double)p->ld;
     }
     return work;
 }

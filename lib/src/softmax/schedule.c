@@ -218,8 +218,8 @@ static void choose_paths(attn_plan *plan, double head_cost) {
         path->plain = path->plain && scale > 0 && scale >= least && scale <= most;
     }
     plan->tiling.panel = plan_panel(plan->dtype);
-    path->without_blas =
-        !half && (plan->n <= ROW_QUERIES || (plan->n < PACK_QUERIES && head_cost <= ROW_WORK));
+    path->without_blas = !half && (path->small || plan->n <= ROW_QUERIES ||
+                                   (plan->n < PACK_QUERIES && head_cost <= ROW_WORK));
     path->packs =
         !half && !path->without_blas && plan->n * (plan->heads / plan->kv_heads) >= PACK_QUERIES;
 }
