@@ -129,6 +129,29 @@ Test(gradients, change_no_result_of_any_form) {
     for_each_call(CALLS, check_others);
 }
 
+/* The logits are about 2^39, and differ by less than 2. So their rounding shows in the weights. */
+Test(gradients, change_no_output_of_a_small_call_with_large_logits) {
+    double q[] = {1e6, 1, 0}, k[] = {1e6, 0, 0, 1e6, 1, 0, 1e6, 2, 0}, v[] = {1, 2, 4, 5, 7, 8},
+           output[2][2], grad_q[3];
+    const attn_tensor tensors[] = {{q, ATTN_FLOAT64, 2, {1, 3}},
+                                   {k, ATTN_FLOAT64, 2, {3, 3}},
+                                   {v, ATTN_FLOAT64, 2, {3, 2}},
+                                   {v, ATTN_FLOAT64, 2, {1, 2}}};
+    const attn_upstream upstream = {.output = &tensors[3]};
+    for (int with = 0; with < 2; with++) {
+        const attn_options o = {.results = ATTN_WANT(OUTPUT) | (with ? ATTN_WANT(GRAD_Q) : 0),
+                                .upstream = with ? &upstream : NULL};
+        attn_plan *plan;
+        cr_assert_eq(attn_plan_attention(&plan, &tensors[0], &tensors[1], &tensors[2], &o, NULL),
+                     ATTN_OK);
+        attn_plan_bind(plan, ATTN_RESULT_OUTPUT, 0, output[with]);
+        attn_plan_bind(plan, ATTN_RESULT_GRAD_Q, 0, grad_q);
+        cr_assert_eq(attn_plan_run(plan, NULL), ATTN_OK);
+        attn_plan_free(plan);
+    }
+    cr_expect_arr_eq(output[0], output[1], sizeof output[0]);
+}
+
 /* ------------------------------------------------------------------------------- order of tasks */
 
 static size_t check_order(struct drawn *d) {
