@@ -152,6 +152,39 @@ Test(gradients, change_no_output_of_a_small_call_with_large_logits) {
     cr_expect_arr_eq(output[0], output[1], sizeof output[0]);
 }
 
+/* The last digit of these logits, 10^19, decides the weights, so lse and gradients need the same
+ * ones. The largest logit has the weight 1, and the gradient of lse by Q is the row of its key. */
+Test(gradients, of_a_small_call_with_huge_logits_have_the_weights_of_lse) {
+    enum {
+        N = 3,
+        M = 4,
+        D = 6
+    };
+    double q[N * D], k[M * D], lse[N], grad_q[N * D];
+    const double ones[N] = {1, 1, 1};
+    const attn_tensor of_q = {q, ATTN_FLOAT64, 2, {N, D}}, of_k = {k, ATTN_FLOAT64, 2, {M, D}},
+                      grad_lse = {ones, ATTN_FLOAT64, 1, {N}};
+    const attn_upstream upstream = {.lse = &grad_lse};
+    const attn_options o = {.results = ATTN_WANT(LSE) | ATTN_WANT(GRAD_Q), .upstream = &upstream};
+    for (int draw = 0; draw < 100; draw++) {
+        for (int i = 0; i < M * D; i++) {
+            k[i] = sin(draw + 1.7 * i) * (i / D == draw % M ? 1e19 : 1);
+            q[i % (N * D)] = cos(2.3 * draw + i);
+        }
+        attn_plan *plan;
+        cr_assert_eq(attn_plan_attention(&plan, &of_q, &of_k, &of_k, &o, NULL), ATTN_OK);
+        attn_plan_bind(plan, ATTN_RESULT_LSE, 0, lse);
+        attn_plan_bind(plan, ATTN_RESULT_GRAD_Q, 0, grad_q);
+        cr_assert_eq(attn_plan_run(plan, NULL), ATTN_OK);
+        attn_plan_free(plan);
+        for (int i = 0; i < N * D; i++) {
+            const double want = k[draw % M * D + i % D] / sqrt(D);
+            cr_expect(lse[i / D] < 1e10 || fabs(grad_q[i] - want) <= 1e-12 * fabs(want),
+                      "draw %d: %g, not %g", draw, grad_q[i], want);
+        }
+    }
+}
+
 /* ------------------------------------------------------------------------------- order of tasks */
 
 static size_t check_order(struct drawn *d) {
