@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "account.h"
+
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
 /* The kinds of the keys that decide the attention of a model type. */
@@ -46,6 +48,17 @@ static const struct key kinds[] = {
     {"zero_key", KEY_FLAG},
 }; /* all others are counts */
 
+enum {
+    MOST_IGNORED = 64,   /* keys of a config.json that are not known */
+    MOST_CHARACTERS = 64 /* of the name of one, with its zero */
+};
+
+/* The keys of an object that are at fault. */
+struct unknown {
+    size_t count;
+    char keys[128]; /* "name (value), name (value)" */
+};
+
 /* Keys that change nothing with one value, and are not understood with another one. */
 static const struct {
     const char *name, *value;
@@ -60,6 +73,81 @@ static const struct {
     {"use_bidirectional_attention", "false"},
     {"use_sliding_window", "false"},
 };
+
+/* ------------------------------------------------------------------- keys that are not understood */
+
+/* Returns whether a name has one of the words, which end with NULL. */
+static bool has_word(const char *name, const char *const *words) {
+    while (*words != NULL && strstr(name, *words) == NULL) {
+        words++;
+    }
+    return *words != NULL;
+}
+
+/* Returns whether a name speaks of attention, so that the key may decide it. The keys of files on a
+ * hub are not those of transformers: programs that train and convert models leave their own. */
+static bool speaks_of_attention(const struct search *s, const char *name) {
+    /* They say how a model is computed or trained. */
+    static const char *const how[] = {"drop",       "flash", "implementation", "attn_impl", "prob",
+                                      "softmax_in", "sdpa",  "memory_efficient", NULL};
+    static const char *const attention[] = {
+        "alibi",  "att",     "bidirectional", "bias", "causal",  "gqa",
+        "head",   "kv",            "key",  "layer_types", "layers_block", "logn",
+        "mask",   "mla",     "mqa",           "ntk",  "pos",     "prefix_lm",   "qk",
+        "quant",  "query",   "rope",          "rotary", "scal",  "sink",        "sliding",
+        "softcap", "swa",    "value",         "window", NULL};
+    /* They name another part of the model, unless they also speak of what is in `inside`. */
+    static const char *const elsewhere[] = {
+        "adapter",      "classif",   "conv",   "embed",  "expert", "image",     "keys_to_ignore",
+        "lm_head",      "loss",      "mask_channel", "mask_time", "mlp", "moe", "pooler",
+        "projector", "rout", "token", NULL};
+    static const char *const inside[] = {"att", "pos", "rope", "rotary", "sink", NULL};
+    if (has_word(name, how)) {
+        return false;
+    }
+    if (strstr(name, "norm") != NULL || strstr(name, "eps") != NULL) {
+        /* Other norms are before or behind an attention. */
+        return (s->type->flags & MODEL_NORMS) != 0 || strstr(name, "qk") != NULL;
+    }
+    return has_word(name, attention) && (has_word(name, inside) || !has_word(name, elsewhere));
+}
+
+/* Returns whether a flag says what the model type does without it. */
+static bool is_no_news(const struct search *s, const char *name, const char *value) {
+    const struct model_type *type = s->type;
+    const bool qkv = strstr(name, "qkv") != NULL;
+    const unsigned all = qkv ? BIAS_QKV : BIAS_ALL;
+    unsigned biases = type->biases;
+    if (type->bias_key != NULL && config_flag(s->object, type->bias_key, type->bias_default)) {
+        biases |= type->biases_of_key;
+    }
+    const struct {
+        const char *word;
+        bool on, off; /* whether it does, and whether it does not; both are false if it depends */
+    } features[] = {
+        {"alibi", false, true},
+        {"mrope", false, true},
+        {"interleave", false, true},
+        {"quant", false, true},
+        {"logn", false, true},
+        {"softcap", false, !family_models_uses(s, "attn_logit_softcapping")},
+        {"sink", (type->flags & MODEL_SINKS) != 0, (type->flags & MODEL_SINKS) == 0},
+        {"qk_norm", (type->flags & MODEL_NORMS) != 0, (type->flags & MODEL_NORMS) == 0},
+        {"qk_layernorm", (type->flags & MODEL_NORMS) != 0, (type->flags & MODEL_NORMS) == 0},
+        {"sliding", false, type->slides == MODEL_NEVER_SLIDES},
+        {"window", false, type->slides == MODEL_NEVER_SLIDES},
+        {"swa", false, type->slides == MODEL_NEVER_SLIDES},
+        {"bias", (biases & all) == all, (biases & all) == 0},
+    };
+    for (size_t i = 0; i < COUNT(features); i++) {
+        if (strstr(name, features[i].word) != NULL) {
+            return strcmp(value, "true") == 0    ? features[i].on
+                   : strcmp(value, "false") == 0 || strcmp(value, "0") == 0 ? features[i].off
+                                                                            : false;
+        }
+    }
+    return false;
+}
 
 /* ----------------------------------------------------------------------------------- the checks */
 
@@ -165,26 +253,83 @@ static enum key_kind kind_of_key(const char *name) {
     return KEY_COUNT;
 }
 
+/* Keeps the name of a key that is ignored, for the list of layers. Returns false with the reason in
+ * the layer. */
+static bool keep_ignored(const struct search *s, const char *name) {
+    struct layer_model *model = s->model;
+    const size_t size = strlen(name) + 1;
+    size_t count = 0;
+    for (const char *n = model->ignored; n != NULL && *n != '\0'; n += strlen(n) + 1) {
+        if (strcmp(n, name) == 0) {
+            return true;
+        }
+        count++;
+    }
+    if (size > MOST_CHARACTERS || count == MOST_IGNORED) {
+        return search_refuse(s->layer,
+                             "config.json has more than %d keys that are not known, or one of more "
+                             "than %d characters",
+                             MOST_IGNORED, MOST_CHARACTERS - 1);
+    }
+    char *grown = account_take(s->config->account, size)
+                      ? realloc(model->ignored, model->ignored_size + size + 1)
+                      : NULL;
+    if (grown == NULL) {
+        return search_refuse(s->layer, "there is no memory for the names of its keys");
+    }
+    memcpy(grown + model->ignored_size, name, size);
+    model->ignored = grown;
+    model->ignored_size += size;
+    model->ignored[model->ignored_size] = '\0';
+    return true;
+}
+
+/* Adds a key at fault to a text. */
+static void add_unknown(struct unknown *unknown, struct config_object object,
+                        const struct codec_value *value) {
+    char text[48];
+    const size_t size = strlen(unknown->keys);
+    config_print(object, value, sizeof text, text);
+    snprintf(unknown->keys + size, sizeof unknown->keys - size, "%s%.40s (%s)",
+             unknown->count == 0 ? "" : ", ", codec_name(value), text);
+    unknown->count++;
+}
+
 /* Checks a key that is not used. */
 static bool check_unused(const struct search *s, struct config_object object,
-                         const struct codec_value *value) {
+                         const struct codec_value *value, struct unknown *unknown) {
     const char *name = codec_name(value), *known = fixed_value(name);
     char text[80];
-    config_print(object, value, sizeof text, text);
-    if (family_models_list_has(s->type->ignores, name)) {
+    if (family_models_list_has(s->type->ignores, name) || family_models_ignore(name)) {
         return true;
     }
+    config_print(object, value, sizeof text, text);
     if (known != NULL) {
         return strcmp(known, text) == 0 ||
                search_refuse(s->layer,
-                             "%s in config.json is %s; only %s is known for this model_type", name,
-                             text, known);
+                             "%s in config.json is %s; only %s is known for this model_type, so "
+                             "the layer would be wrong without the key",
+                             name, text, known);
     }
-    return family_models_ignore(name) ||
+    if (codec_kind_of(value) == CODEC_OBJECT || speaks_of_attention(s, name)) {
+        if (!is_no_news(s, name, text)) {
+            add_unknown(unknown, object, value);
+        }
+        return true;
+    }
+    return keep_ignored(s, name);
+}
+
+/* Refuses a layer whose settings have keys that may decide its attention. */
+static bool refuse_unknown(const struct search *s, const struct unknown *unknown) {
+    return unknown->count == 0 ||
            search_refuse(s->layer,
-                         "%.40s in config.json is %s, and this key is not known for model_type "
-                         "%.40s",
-                         name, text, s->type->name == NULL ? "null" : s->type->name);
+                         "config.json has %s that may decide attention and %s not known for "
+                         "model_type %.40s: %s. Delete %s only if the code of the model does not "
+                         "read %s",
+                         unknown->count == 1 ? "a key" : "keys", unknown->count == 1 ? "is" : "are",
+                         s->type->name == NULL ? "null" : s->type->name, unknown->keys,
+                         unknown->count == 1 ? "it" : "one", unknown->count == 1 ? "it" : "it");
 }
 
 /* Checks that the keys that must be there are there. */
@@ -220,6 +365,7 @@ static bool is_absent(const struct search *s, const struct codec_value *value) {
 /* Checks all keys of the settings of the layer. */
 static bool check_object(const struct search *s) {
     const struct config_object object = s->object;
+    struct unknown unknown = {0};
     if (object.value == NULL) {
         return true; /* without a config.json */
     }
@@ -229,11 +375,11 @@ static bool check_object(const struct search *s) {
         }
         if (!(family_models_uses(s, codec_name(v))
                   ? check_value(s, object, "config.json", v, kind_of_key(codec_name(v)))
-                  : check_unused(s, object, v))) {
+                  : check_unused(s, object, v, &unknown))) {
             return false;
         }
     }
-    return check_needs(s, object);
+    return refuse_unknown(s, &unknown) && check_needs(s, object);
 }
 
 /* Checks the settings of the metadata that are used without a model_type. */
@@ -339,17 +485,18 @@ static bool find_stack(struct search *s) {
 
 /* Checks the keys beside an inner model. */
 static bool check_outside(const struct search *s) {
+    struct unknown unknown = {0};
     for (const struct codec_value *v = codec_at(s->object.value, 0); v != NULL; v = codec_next(v)) {
         const char *name = codec_name(v);
         bool inner = is_absent(s, v);
         for (const struct inner_model *i = s->type->inner; i->part != NULL; i++) {
             inner = inner || strcmp(i->key, name) == 0;
         }
-        if (!inner && !check_unused(s, s->object, v)) {
+        if (!inner && !check_unused(s, s->object, v, &unknown)) {
             return false;
         }
     }
-    return true;
+    return refuse_unknown(s, &unknown);
 }
 
 /* Checks the keys of the settings, unless they were those of the layer before. */

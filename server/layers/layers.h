@@ -107,6 +107,9 @@ struct layer_model {
     size_t shard_count;
     double *factors; /* owned; the lists of `rotary` of all layers, one after the other */
     size_t factor_count;
+    char *ignored; /* owned; names of keys of its config.json that are not known and not needed, one
+                    * behind the other, and an empty one; NULL: none */
+    size_t ignored_size;
     uint64_t version; /* a hash of what the file system says of its files */
     size_t left_out;  /* bytes that its layers would take in a catalogue that is full; else 0 */
     struct layer_model *next; /* in a list of models that nothing uses */

@@ -390,11 +390,13 @@ void model_strip(struct layer_model *model) {
     }
     free(model->shards);
     free(model->factors);
+    free(model->ignored);
     free(model->layers);
     model->shards = NULL;
     model->factors = NULL;
+    model->ignored = NULL;
     model->layers = NULL;
-    model->shard_count = model->factor_count = model->count = 0;
+    model->shard_count = model->factor_count = model->ignored_size = model->count = 0;
 }
 
 void model_free(struct layer_model *model) {

@@ -154,7 +154,7 @@ static struct layer_model *find_old(const struct layers_catalogue *old,
 static size_t bytes_of(const struct layer_model *model) {
     return sizeof *model + model->count * (sizeof *model->layers + sizeof(struct layers_entry)) +
            model->shard_count * sizeof *model->shards +
-           model->factor_count * sizeof *model->factors;
+           model->factor_count * sizeof *model->factors + model->ignored_size;
 }
 
 /* Takes the bytes of a model from the room of a catalogue. */

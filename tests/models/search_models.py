@@ -34,6 +34,7 @@ from transformers.models.auto import modeling_auto
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 import configurations
+import published
 from edits import edit_config, edit_files
 from eager import Daemon, Trace, in_float64, print_of, remade_in_float64
 
@@ -93,7 +94,7 @@ class Case:
         self.name, self.edits = name, edits
         self.model_type, seed = name.rsplit("/", 1)
         self.rng = random.Random(name)
-        self.edited, self.parts = "", {}
+        self.edited, self.parts, self.most = "", {}, MOST_PARAMETERS
 
     def make(self, folder):
         """Draws configurations until one makes a model, and saves it. Raises Unfit if none does."""
@@ -132,7 +133,7 @@ class Case:
         torch.manual_seed(self.rng.randrange(1 << 30))
         with torch.device("meta"):
             size = sum(parameter.numel() for parameter in self.cls(copy.deepcopy(self.config)).parameters())
-        if size > MOST_PARAMETERS:
+        if size > self.most:
             raise Unfit(f"{size} parameters")
         self.model = self.build(copy.deepcopy(self.config))
         with torch.no_grad():
@@ -224,6 +225,29 @@ class Case:
         """The keys of the config that are not the default."""
         return f"{self.cls.__name__} {self.stored} {json.dumps(self.values, default=str)}" \
                + (f" edited: {self.edited}" if self.edited else "")
+
+
+class Published(Case):
+    """A config.json of a published model, as it is there but small, with the weights that transformers makes of it."""
+
+    def __init__(self, number, entry):
+        super().__init__(f"{entry['model_type']}/published.{number}", False)
+        self.published = published.smaller(entry["config"])
+        self.most = 100_000_000
+
+    def draw(self):
+        self.values = self.published
+        kind = self.published.get("model_type") or published.type_of(self.published)
+        if kind not in CONFIG_MAPPING:
+            raise Unfit(f"transformers has no {kind}")
+        self.config = CONFIG_MAPPING[kind].from_dict(copy.deepcopy(self.published))
+        named = [getattr(transformers, name, None) for name in self.published.get("architectures") or []]
+        self.cls = next((cls for cls in named if cls is not None), None) or classes_of(self.config)[0]
+        self.stored, self.sharp = "float32", 1.0
+
+    def save(self, folder):
+        super().save(folder)
+        (folder / "config.json").write_text(json.dumps(self.published, indent=1))
 
 
 def forward_names(model):
@@ -497,6 +521,7 @@ def main():
     parser.add_argument("--edits", type=float, default=0.2, help="the share of files whose config.json is edited")
     parser.add_argument("--case", action="append", help="only this case, TYPE/SEED, as a report names it")
     parser.add_argument("--edited", action="store_true", help="the config.json of --case is edited")
+    parser.add_argument("--published", type=pathlib.Path, help="a list of config.json files: [{model_type, config}]")
     parser.add_argument("--verbose", action="store_true")
     parser.add_argument("--keep", type=pathlib.Path, help="copy the files of --case there")
     given = parser.parse_args()
@@ -522,6 +547,13 @@ def main():
 
 def batches(given):
     """Yields the cases, in batches. Each name of a case says all that is random in it."""
+    if given.published:
+        entries = list(enumerate(json.loads(given.published.read_text())))
+        if given.case:
+            entries = [pair for pair in entries if Published(*pair).name in given.case]
+        for first in range(0, len(entries), BATCH):
+            yield [Published(*pair) for pair in entries[first:first + BATCH]]
+        return
     if given.case:
         yield [Case(name, given.edited) for name in given.case]
         return

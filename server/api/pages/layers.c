@@ -69,6 +69,18 @@ static void add_properties(struct codec_items *list, const struct layer *layer) 
     }
 }
 
+/* Adds the keys of config.json that are not known, and of which no name speaks of attention. */
+static void add_ignored_keys(struct codec_items *list, const char *names) {
+    if (names == NULL) {
+        return;
+    }
+    codec_add_open(list, CODEC_OP_ARRAY, "ignored_keys");
+    for (; *names != '\0'; names += strlen(names) + 1) {
+        codec_add_text(list, NULL, names);
+    }
+    codec_add_close(list);
+}
+
 static void add_layer(struct codec_items *list, const struct layer *layer, const char *reason) {
     codec_add_open(list, CODEC_OP_OBJECT, NULL);
     codec_add_text(list, "name", layer->name);
@@ -77,6 +89,7 @@ static void add_layer(struct codec_items *list, const struct layer *layer, const
     codec_add_text(list, "file", layer->model->file);
     if (reason[0] == '\0') {
         add_properties(list, layer);
+        add_ignored_keys(list, layer->model->ignored);
     } else {
         codec_add_text(list, "reason", reason);
     }
