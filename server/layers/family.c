@@ -81,6 +81,28 @@ static bool read_tensors(const struct search *s) {
     return true;
 }
 
+/* Checks that no weight is stored with scales, which are not read. */
+static bool check_quantization(const struct search *s) {
+    static const char *const scales[] = {"_scale_inv", "_scale", "_scales", ".absmax"};
+    const struct config_object config = config_inner(config_root(s->config), "quantization_config");
+    const char *method = config_text(config, "quant_method");
+    char name[512];
+    for (int part = 0; part <= LAYER_W_O; part++) {
+        const struct layer_tensor *tensor = &s->layer->tensors[part];
+        bool scaled = config.value != NULL && codec_type_size(tensor->type) == 1;
+        for (size_t i = 0; i < sizeof scales / sizeof *scales && tensor->shard != NULL; i++) {
+            snprintf(name, sizeof name, "%s%s", s->family->tensors[part], scales[i]);
+            scaled = scaled || search_tensor(s, s->prefix, s->prefix_size, name) != NULL;
+        }
+        if (tensor->shard != NULL && scaled) {
+            return search_refuse(s->layer,
+                                 "%s is quantized (%.40s) and stored with scales, which are not read",
+                                 s->family->tensors[part], method == NULL ? "method unknown" : method);
+        }
+    }
+    return true;
+}
+
 /* Cuts the tensor of Q, if it holds Q, K and V: then K has no name. */
 static bool split_fused(const struct search *s, enum layer_part first) {
     struct layer_tensor *parts = &s->layer->tensors[first];
@@ -298,7 +320,7 @@ static bool find_layer(struct search *s) {
     attn_error error;
     name_layer(s);
     return s->layer->reason[0] == '\0' && family_keys_find_model(s) && read_tensors(s) &&
-           find_heads(s) && check_vectors(s) && split_fused(s, LAYER_W_Q) &&
+           check_quantization(s) && find_heads(s) && check_vectors(s) && split_fused(s, LAYER_W_Q) &&
            split_fused(s, LAYER_B_Q) && check_sizes(s) && family_options_read(s) &&
            (pack_check(s->layer, &error) || search_refuse(s->layer, "%s", error.message));
 }

@@ -69,7 +69,9 @@ static const struct {
     {"partial_rotary_factor", "1"},
     {"position_embedding_type", "\"absolute\""},
     {"pruned_heads", "{}"},
+    {"full_attn_mod", "1"}, /* every layer has attention */
     {"relative_attention_num_buckets", "32"},
+    {"scalable_attention", "true"}, /* umt5 has a relative bias in each layer */
     {"use_bidirectional_attention", "false"},
     {"use_sliding_window", "false"},
 };
@@ -99,7 +101,7 @@ static bool speaks_of_attention(const struct search *s, const char *name) {
     /* They name another part of the model, unless they also speak of what is in `inside`. */
     static const char *const elsewhere[] = {
         "adapter",      "classif",   "conv",   "embed",  "expert", "image",     "keys_to_ignore",
-        "lm_head",      "loss",      "mask_channel", "mask_time", "mlp", "moe", "pooler",
+        "lm_head",      "loss",      "mask_channel", "mask_time", "mlp", "moe", "pixel", "pooler",
         "projector", "rout", "token", NULL};
     static const char *const inside[] = {"att", "pos", "rope", "rotary", "sink", NULL};
     if (has_word(name, how)) {
@@ -284,6 +286,56 @@ static bool keep_ignored(const struct search *s, const char *name) {
     return true;
 }
 
+/* Returns whether two objects have the same value of a key, or both have not the key. */
+static bool same_value(struct config_object a, struct config_object b, const char *name) {
+    char texts[2][256];
+    const struct codec_value *values[] = {codec_get(a.value, name), codec_get(b.value, name)};
+    if (values[0] == NULL || values[1] == NULL) {
+        return values[0] == values[1];
+    }
+    config_print(a, values[0], sizeof texts[0], texts[0]);
+    config_print(b, values[1], sizeof texts[1], texts[1]);
+    return strcmp(texts[0], texts[1]) == 0;
+}
+
+/* Returns whether two keys of an object have the same number. */
+static bool same_number(struct config_object object, const char *a, const char *b) {
+    return config_number(object, a, -1) == config_number(object, b, -2);
+}
+
+/* Returns whether a value is a twin of the settings of an inner model, such as text_config_dict
+ * beside text_config. transformers takes its values, and the defaults of the class for what it has
+ * not. */
+static bool is_twin(const struct search *s, struct config_object root,
+                    const struct codec_value *value) {
+    const char *name = codec_name(value);
+    for (const struct inner_model *i = s->type->inner; i != NULL && i->part != NULL; i++) {
+        const size_t size = strlen(i->key);
+        if (strncmp(name, i->key, size) != 0 || strcmp(name + size, "_dict") != 0 ||
+            i->type == NULL || codec_kind_of(value) != CODEC_OBJECT) {
+            continue;
+        }
+        const struct config_object inner = config_inner(root, i->key);
+        const struct config_object twin = {root.document, value};
+        struct search of_inner = *s;
+        of_inner.type = family_models_find(i->type);
+        for (const struct codec_value *v = codec_at(inner.value, 0); v != NULL; v = codec_next(v)) {
+            if (family_models_uses(&of_inner, codec_name(v)) &&
+                !same_value(inner, twin, codec_name(v))) {
+                return false;
+            }
+        }
+        for (const struct codec_value *v = codec_at(value, 0); v != NULL; v = codec_next(v)) {
+            if (speaks_of_attention(&of_inner, codec_name(v)) &&
+                !same_value(inner, twin, codec_name(v))) {
+                return false;
+            }
+        }
+        return inner.value != NULL;
+    }
+    return false;
+}
+
 /* Adds a key at fault to a text. */
 static void add_unknown(struct unknown *unknown, struct config_object object,
                         const struct codec_value *value) {
@@ -312,7 +364,11 @@ static bool check_unused(const struct search *s, struct config_object object,
                              name, text, known);
     }
     if (codec_kind_of(value) == CODEC_OBJECT || speaks_of_attention(s, name)) {
-        if (!is_no_news(s, name, text)) {
+        /* check_quantization() in family.c looks at the tensors. */
+        if (!is_no_news(s, name, text) && strcmp(name, "quantization_config") != 0 &&
+            !is_twin(s, object, value) &&
+            (strcmp(name, "sliding_window_size") != 0 ||
+             !same_number(object, name, "sliding_window"))) {
             add_unknown(unknown, object, value);
         }
         return true;
@@ -332,16 +388,22 @@ static bool refuse_unknown(const struct search *s, const struct unknown *unknown
                          unknown->count == 1 ? "it" : "one", unknown->count == 1 ? "it" : "it");
 }
 
+/* Returns whether a key is not there, and has no default. */
+static bool is_missing(const struct search *s, const char *name) {
+    return codec_get(s->object.value, name) == NULL ? family_models_default(s->type, name) == 0
+                                                    : config_value(s->object, name) == NULL;
+}
+
 /* Checks that the keys that must be there are there. */
 static bool check_needs(const struct search *s, struct config_object object) {
     const struct stack *stack = s->stack;
     const char *const own[] = {stack->heads, stack->size, NULL};
     const char *missing = NULL;
     for (size_t i = 0; i < 2; i++) {
-        missing = own[i] != NULL && config_value(object, own[i]) == NULL ? own[i] : missing;
+        missing = own[i] != NULL && is_missing(s, own[i]) ? own[i] : missing;
     }
     for (const char *const *k = s->type->needs; k != NULL && *k != NULL; k++) {
-        missing = config_value(object, *k) == NULL ? *k : missing;
+        missing = is_missing(s, *k) ? *k : missing;
     }
     for (const char *const *k = s->type->shows; k != NULL && *k != NULL; k++) {
         missing = codec_get(object.value, *k) == NULL ? *k : missing;
@@ -525,6 +587,8 @@ bool family_keys_find_model(struct search *s) {
 
 double family_keys_number(const struct search *s, const char *name, double otherwise) {
     const char *text = s->type->name == NULL ? config_metadata(s->config, name) : NULL;
+    const double own = family_models_default(s->type, name);
+    otherwise = own != 0 && codec_get(s->object.value, name) == NULL ? own : otherwise;
     if (kind_of_key(name) != KEY_FLAG) {
         return text != NULL ? strtod(text, NULL) : config_number(s->object, name, otherwise);
     }

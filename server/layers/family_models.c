@@ -16,6 +16,7 @@
 #include "layers/search.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define LIST(...)                   ((const char *const[]){__VA_ARGS__, NULL})
@@ -57,34 +58,43 @@ static const struct stack siglip_vision[] = {
 #define ROPE_TOO "original_max_position_embeddings"
 #define ROPE_ALL ROPE, ROPE_TOO
 
+/* The numbers of a class of transformers that has always had them. */
+#define OTHERWISE(heads, size)                                                                     \
+    .defaults = " num_attention_heads=" #heads " hidden_size=" #size " "
 /* BERT and its relatives. */
-#define BERT(type)                                                                                 \
-    { .name = type, .stacks = bert, .takes = LIST("is_decoder"), .biases = BIAS_ALL }
+#define BERT(type, heads, size)                                                                    \
+    {                                                                                              \
+        .name = type, .stacks = bert, .takes = LIST("is_decoder"), .biases = BIAS_ALL,             \
+        OTHERWISE(heads, size)                                                                     \
+    }
 /* Models whose heads may have a bias or not: qkv_bias. */
 #define VIT(type, with)                                                                            \
     {                                                                                              \
         .name = type, .stacks = with, .biases = BIAS_O, .bias_key = "qkv_bias",                    \
-        .biases_of_key = BIAS_QKV, .bias_default = true                                            \
+        .biases_of_key = BIAS_QKV, .bias_default = true, OTHERWISE(12, 768)                        \
     }
 /* An encoder and a decoder. */
 #define BART(type)                                                                                 \
     { .name = type, .stacks = bart, .ignores = LIST("is_decoder"), .biases = BIAS_ALL }
 /* Layers that are all alike, with the names of BART's tensors. */
-#define TOWER(type, with)                                                                          \
-    { .name = type, .stacks = with, .biases = BIAS_ALL }
-#define T5(type, kind)                                                                             \
+#define TOWER(type, with, heads, size)                                                             \
+    { .name = type, .stacks = with, .biases = BIAS_ALL, OTHERWISE(heads, size) }
+#define T5(type, heads, kind)                                                                      \
     {                                                                                              \
         .name = type, .stacks = t5, .takes = LIST("relative_attention_max_distance"),              \
         .needs = LIST("d_kv", "relative_attention_num_buckets"), .head_size = "d_kv",              \
-        .flags = MODEL_UNSCALED, .relative = kind                                                  \
+        .flags = MODEL_UNSCALED, .relative = kind,                                                 \
+        .defaults = " num_heads=" #heads " d_model=512 d_kv=64 relative_attention_num_buckets=32 " \
     }
 #define GPT2                                                                                       \
     .stacks = STACKS({STACK("attn", "gpt2"), COUNTS("n_head", "n_embd"), .causal = true}),         \
-    .biases = BIAS_ALL
+    .biases = BIAS_ALL, .defaults = " n_head=12 n_embd=768 "
 /* Decoders with rotary embedding and a key head_dim. */
 #define ROTARY(names, more)                                                                        \
     .stacks = CAUSAL(names), .head_size = "head_dim", .flags = MODEL_ROTARY | (more)
 #define LLAMA ROTARY("llama", 0)
+#define OTHERWISE_LLAMA(kv_heads)                                                                  \
+    .defaults = " num_attention_heads=32 hidden_size=4096 num_key_value_heads=" #kv_heads " "
 #define LLAMA_BIAS(by_default)                                                                     \
     .bias_key = "attention_bias", .biases_of_key = BIAS_ALL, .bias_default = (by_default)
 
@@ -93,25 +103,25 @@ static const struct model_type types[] = {
      .takes = LIST("heads", "num_heads", "num_attention_heads", "n_head", "n_heads", "kv_heads",
                    "num_key_value_heads", "causal", "scale", "zero_key", "add_zero_attn",
                    "norm_epsilon")},
-    BERT("bert"),
-    BERT("bert-generation"),
-    BERT("camembert"),
-    BERT("data2vec-text"),
-    BERT("dpr"),
-    BERT("electra"),
-    BERT("ernie"),
-    {.name = "layoutlm", .stacks = bert, .biases = BIAS_ALL},
-    BERT("megatron-bert"),
+    BERT("bert", 12, 768),
+    BERT("bert-generation", 16, 1024),
+    BERT("camembert", 12, 768),
+    BERT("data2vec-text", 12, 768),
+    BERT("dpr", 12, 768),
+    BERT("electra", 4, 256),
+    BERT("ernie", 12, 768),
+    {.name = "layoutlm", .stacks = bert, .biases = BIAS_ALL, OTHERWISE(12, 768)},
+    BERT("megatron-bert", 16, 1024),
     {.name = "mpnet",
      .stacks = STACKS({STACK("attn", "mpnet"), HEADS}),
      .biases = BIAS_ALL,
      .relative = MODEL_RELATIVE_OF_ALL},
-    BERT("roberta"),
-    BERT("roberta-prelayernorm"),
-    {.name = "splinter", .stacks = bert, .biases = BIAS_ALL},
-    BERT("xlm-roberta"),
-    BERT("xlm-roberta-xl"),
-    BERT("xmod"),
+    BERT("roberta", 12, 768),
+    BERT("roberta-prelayernorm", 12, 768),
+    {.name = "splinter", .stacks = bert, .biases = BIAS_ALL, OTHERWISE(12, 768)},
+    BERT("xlm-roberta", 12, 768),
+    BERT("xlm-roberta-xl", 32, 2560),
+    BERT("xmod", 12, 768),
     VIT("audio-spectrogram-transformer", ALIKE("vit")),
     VIT("deit", ALIKE("vit")),
     VIT("dinov2", ALIKE("vit")),
@@ -121,7 +131,8 @@ static const struct model_type types[] = {
     VIT("yolos", ALIKE("vit")),
     {.name = "distilbert",
      .stacks = STACKS({STACK(NULL, "distilbert"), COUNTS("n_heads", "dim")}),
-     .biases = BIAS_ALL},
+     .biases = BIAS_ALL,
+     .defaults = " n_heads=12 dim=768 "},
     {GPT2, .name = "gpt2", .takes = LIST("scale_attn_weights", "scale_attn_by_inverse_layer_idx")},
     {GPT2, .name = "openai-gpt"},
     BART("bart"),
@@ -136,28 +147,32 @@ static const struct model_type types[] = {
      .stacks = bart,
      .ignores = LIST("is_decoder"),
      .biases = BIAS_Q | BIAS_V | BIAS_O},
-    TOWER("biogpt", CAUSAL("bart")),
-    TOWER("clip_text_model", CAUSAL("bart")),
-    TOWER("clip_vision_model", ALIKE("bart")),
-    TOWER("hubert", ALIKE("bart")),
+    TOWER("biogpt", CAUSAL("bart"), 16, 1024),
+    TOWER("clip_text_model", CAUSAL("bart"), 8, 512),
+    TOWER("clip_vision_model", ALIKE("bart"), 12, 768),
+    TOWER("hubert", ALIKE("bart"), 12, 768),
     {.name = "opt",
      .stacks = CAUSAL("bart"),
      .bias_key = "enable_bias",
      .biases_of_key = BIAS_ALL,
      .bias_default = true},
-    TOWER("siglip_text_model", ALIKE("bart")),
-    {.name = "siglip_vision_model", .stacks = siglip_vision, .biases = BIAS_ALL},
-    TOWER("wav2vec2", ALIKE("bart")),
-    T5("mt5", MODEL_RELATIVE_OF_FIRST),
-    T5("t5", MODEL_RELATIVE_OF_FIRST),
-    T5("umt5", MODEL_RELATIVE_OF_EACH),
-    {LLAMA, .name = "gemma", .needs = LIST("num_key_value_heads", "head_dim"),
+    TOWER("siglip_text_model", ALIKE("bart"), 12, 768),
+    TOWER("siglip_vision_model", siglip_vision, 12, 768),
+    TOWER("wav2vec2", ALIKE("bart"), 12, 768),
+    T5("mt5", 6, MODEL_RELATIVE_OF_FIRST),
+    T5("t5", 8, MODEL_RELATIVE_OF_FIRST),
+    T5("umt5", 6, MODEL_RELATIVE_OF_EACH),
+    {LLAMA, .name = "gemma",
+     .defaults = " num_attention_heads=16 hidden_size=3072 num_key_value_heads=16 head_dim=256 ",
+     .needs = LIST("num_key_value_heads", "head_dim"),
      .takes = LIST(ROPE_ALL), LLAMA_BIAS(false)},
     {LLAMA, .name = "gemma2",
      .needs = LIST("num_key_value_heads", "head_dim", "query_pre_attn_scalar", "sliding_window"),
      .shows = LIST("attn_logit_softcapping"), .takes = LIST(ROPE_ALL, "layer_types"),
      .slides = MODEL_SLIDES_ALTERNATELY, LLAMA_BIAS(false)},
     {ROTARY("llama", MODEL_ROPE_BY_TYPE | MODEL_NORMS | MODEL_FROM_ONE), .name = "gemma3_text",
+     .defaults = " num_attention_heads=8 hidden_size=2304 num_key_value_heads=4 head_dim=256"
+                 " query_pre_attn_scalar=256 sliding_window=4096 ",
      .needs = LIST("num_key_value_heads", "head_dim", "query_pre_attn_scalar", "sliding_window"),
      .takes = LIST(ROPE, "rope_local_base_freq", "layer_types", "sliding_window_pattern",
                    "rms_norm_eps"),
@@ -181,13 +196,13 @@ static const struct model_type types[] = {
      LLAMA_BIAS(true)},
     {LLAMA, .name = "granite", .needs = LIST("attention_multiplier"),
      .takes = LIST(ROPE_ALL, "num_key_value_heads", "head_dim"), LLAMA_BIAS(false)},
-    {LLAMA, .name = "llama", .takes = LIST(ROPE_ALL, "num_key_value_heads", "head_dim"),
+    {LLAMA, OTHERWISE(32, 4096), .name = "llama", .takes = LIST(ROPE_ALL, "num_key_value_heads", "head_dim"),
      LLAMA_BIAS(false)},
-    {LLAMA, .name = "mistral", .needs = LIST("num_key_value_heads"),
+    {LLAMA, OTHERWISE_LLAMA(8), .name = "mistral", .needs = LIST("num_key_value_heads"),
      .shows = LIST("sliding_window"), .takes = LIST(ROPE_ALL, "head_dim"), .slides = MODEL_SLIDES},
-    {LLAMA, .name = "mixtral", .needs = LIST("num_key_value_heads"),
+    {LLAMA, OTHERWISE_LLAMA(8), .name = "mixtral", .needs = LIST("num_key_value_heads"),
      .takes = LIST(ROPE_ALL, "head_dim", "sliding_window"), .slides = MODEL_SLIDES, .base = 1e6},
-    {LLAMA, .name = "olmo", .takes = LIST(ROPE_ALL, "num_key_value_heads", "head_dim"),
+    {LLAMA, OTHERWISE(32, 4096), .name = "olmo", .takes = LIST(ROPE_ALL, "num_key_value_heads", "head_dim"),
      LLAMA_BIAS(false)},
     {ROTARY("llama", MODEL_NORMS | MODEL_WHOLE), .name = "olmo2", .needs = LIST("rms_norm_eps"),
      .takes = LIST(ROPE_ALL, "num_key_value_heads", "head_dim"), LLAMA_BIAS(false)},
@@ -196,7 +211,7 @@ static const struct model_type types[] = {
                    "sliding_window"),
      .ignores = LIST("auto_map"), /* code that is not needed any more */
      .slides = MODEL_SLIDES},
-    {LLAMA, .name = "qwen2", .needs = LIST("num_key_value_heads"),
+    {LLAMA, OTHERWISE_LLAMA(32), .name = "qwen2", .needs = LIST("num_key_value_heads"),
      .takes = LIST(ROPE_ALL, "head_dim", "sliding_window", "use_sliding_window",
                    "max_window_layers", "layer_types"),
      .biases = BIAS_QKV, .slides = MODEL_SLIDES_FROM_LAYER},
@@ -205,6 +220,7 @@ static const struct model_type types[] = {
      .ignores = LIST("max_window_layers"), .bias_key = "qkv_bias", .biases_of_key = BIAS_QKV,
      .bias_default = true, .slides = MODEL_SLIDES_BY_TYPE},
     {ROTARY("llama", MODEL_NORMS), .name = "qwen3",
+     .defaults = " num_attention_heads=32 hidden_size=4096 num_key_value_heads=32 head_dim=128 ",
      .needs = LIST("num_key_value_heads", "head_dim"),
      .takes = LIST(ROPE_ALL, "rms_norm_eps", "sliding_window", "use_sliding_window",
                    "max_window_layers", "layer_types"),
@@ -346,6 +362,13 @@ bool family_models_uses(const struct search *s, const char *key) {
                (k->size != NULL && strcmp(k->size, key) == 0);
     }
     return used;
+}
+
+double family_models_default(const struct model_type *type, const char *key) {
+    char word[64];
+    snprintf(word, sizeof word, " %s=", key);
+    const char *found = type->defaults == NULL ? NULL : strstr(type->defaults, word);
+    return found == NULL ? 0 : strtod(found + strlen(word), NULL);
 }
 
 bool family_models_ignore(const char *key) {

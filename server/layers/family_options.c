@@ -199,7 +199,7 @@ static bool find_scale(const struct search *s) {
     } else if (family_models_uses(s, "attention_multiplier")) {
         scale = config_number(s->object, "attention_multiplier", NAN);
     } else if (family_models_uses(s, "query_pre_attn_scalar")) {
-        scale = 1 / sqrt(config_number(s->object, "query_pre_attn_scalar", NAN));
+        scale = 1 / sqrt(family_keys_number(s, "query_pre_attn_scalar", NAN));
     } else if (family_models_uses(s, "scale_attn_weights")) {
         divisor = config_flag(s->object, "scale_attn_weights", true) ? divisor : 1;
         if (config_flag(s->object, "scale_attn_by_inverse_layer_idx", false)) {

@@ -99,6 +99,7 @@ struct model_type {
     const char *const *shows;        /* keys that must be there, but may be null */
     const char *const *takes;        /* keys with a default */
     const char *const *ignores;      /* keys that do not change its attention */
+    const char *defaults;            /* " key=number key=number " of its class in all versions */
     unsigned biases;                 /* bits BIAS_*: the biases that it always has */
     const char *bias_key;            /* a flag that decides about more of them */
     unsigned biases_of_key;
@@ -186,6 +187,9 @@ bool family_models_list_has(const char *const *list, const char *name);
 
 /* Returns whether a key decides the attention of the model type of the layer. */
 bool family_models_uses(const struct search *s, const char *key);
+
+/* Returns the number that a key has if config.json has not the key, or 0 if it must be there. */
+double family_models_default(const struct model_type *type, const char *key);
 
 /* Returns whether a key changes the attention of no model type. */
 bool family_models_ignore(const char *key);
