@@ -128,6 +128,7 @@ static bool is_no_news(const struct search *s, const char *name, const char *val
         bool on, off; /* whether it does, and whether it does not; both are false if it depends */
     } features[] = {
         {"alibi", false, true},
+        {"shared", false, true},
         {"mrope", false, true},
         {"interleave", false, true},
         {"quant", false, true},
@@ -483,7 +484,9 @@ static bool find_type(struct search *s, struct config_object object) {
         return false;
     }
     s->object = object;
-    s->type = family_models_find(name);
+    const bool own = strcmp(s->family->name, "torch") == 0 || strcmp(s->family->name, "plain") == 0;
+    s->type = name != NULL || own ? NULL : family_models_guess(s->family->name, object);
+    s->type = s->type != NULL ? s->type : family_models_find(name);
     if (s->type == NULL) {
         family_models_list(s->family->name, sizeof names, names);
         return search_refuse(

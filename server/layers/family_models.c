@@ -327,15 +327,46 @@ const struct model_type *family_models_find(const char *name) {
     return NULL;
 }
 
+/* Returns the first stack of a model type that has the tensors of a family, or NULL. */
+static const struct stack *stack_of(const struct model_type *type, const char *family) {
+    const struct stack *stack = type->name == NULL ? NULL : type->stacks;
+    while (stack != NULL && stack->family != NULL && strcmp(stack->family, family) != 0) {
+        stack++;
+    }
+    return stack != NULL && stack->family != NULL ? stack : NULL;
+}
+
+/* Returns whether two model types have the same attention. */
+static bool alike(const struct model_type *a, const struct stack *of_a, const struct model_type *b,
+                  const struct stack *of_b) {
+    return a->biases == b->biases && a->bias_key == b->bias_key && a->flags == b->flags &&
+           a->slides == b->slides && a->relative == b->relative && a->head_size == b->head_size &&
+           of_a->causal == of_b->causal && of_a->cross == of_b->cross;
+}
+
+const struct model_type *family_models_guess(const char *family, struct config_object object) {
+    const struct model_type *found = NULL;
+    const struct stack *of_found = NULL;
+    for (size_t i = 0; i < TYPES; i++) {
+        const struct stack *stack = stack_of(&types[i], family);
+        if (stack == NULL || stack->heads == NULL || config_value(object, stack->heads) == NULL ||
+            config_value(object, stack->size) == NULL) {
+            continue;
+        }
+        if (found != NULL && !alike(found, of_found, &types[i], stack)) {
+            return NULL;
+        }
+        of_found = found == NULL ? stack : of_found;
+        found = found == NULL ? &types[i] : found;
+    }
+    return found;
+}
+
 void family_models_list(const char *family, size_t room, char *text) {
     size_t size = 0;
     snprintf(text, room, "none");
     for (size_t i = 0; i < TYPES; i++) {
-        const struct stack *stack = types[i].name == NULL ? NULL : types[i].stacks;
-        while (stack != NULL && stack->family != NULL && strcmp(stack->family, family) != 0) {
-            stack++;
-        }
-        if (stack != NULL && stack->family != NULL && size + strlen(types[i].name) + 2 < room) {
+        if (stack_of(&types[i], family) != NULL && size + strlen(types[i].name) + 2 < room) {
             size += (size_t)snprintf(text + size, room - size, "%s%s", size == 0 ? "" : ", ",
                                      types[i].name);
         }

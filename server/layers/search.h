@@ -179,6 +179,10 @@ bool search_read(const struct search *s, const struct family_tensor *from, bool 
  * known. */
 const struct model_type *family_models_find(const char *name);
 
+/* Returns the model type of a config.json without model_type, or NULL: all types with tensors of
+ * this family and with these keys must have the same attention. */
+const struct model_type *family_models_guess(const char *family, struct config_object object);
+
 /* Writes the names of the model types that have layers of a family, or "none". */
 void family_models_list(const char *family, size_t room, char *text);
 
