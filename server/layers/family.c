@@ -36,6 +36,7 @@ static const struct family families[] = {
     {.name = "llama",
      .tensors = {LINEAR("q_proj", "k_proj", "v_proj", "o_proj"), [LAYER_NORM_Q] = "q_norm.weight",
                  [LAYER_NORM_K] = "k_norm.weight", [LAYER_SINK] = "sinks"}},
+    {.name = "phi", .tensors = {LINEAR("q_proj", "k_proj", "v_proj", "dense")}},
     {.name = "phi3", .tensors = {FUSED("qkv_proj", "o_proj")}, .fusion = FAMILY_GROUPS},
     {.name = "gpt-neox", .tensors = {FUSED("query_key_value", "dense")}, .fusion = FAMILY_HEADS},
     {.name = "bart", .tensors = {LINEAR("q_proj", "k_proj", "v_proj", "out_proj")}},

@@ -35,6 +35,8 @@ static const struct key kinds[] = {
     {"query_pre_attn_scalar", KEY_POSITIVE},
     {"rms_norm_eps", KEY_POSITIVE},
     {"rope_local_base_freq", KEY_POSITIVE},
+    {"use_bias", KEY_FLAG},
+    {"use_qkv_bias", KEY_FLAG},
     {"rope_parameters", KEY_OBJECT},
     {"rope_scaling", KEY_OBJECT},
     {"rope_theta", KEY_POSITIVE},
@@ -127,6 +129,7 @@ static bool is_no_news(const struct search *s, const char *name, const char *val
         const char *word;
         bool on, off; /* whether it does, and whether it does not; both are false if it depends */
     } features[] = {
+        {"mtp", true, true}, /* layers behind the others */
         {"alibi", false, true},
         {"shared", false, true},
         {"mrope", false, true},

@@ -161,7 +161,10 @@ static bool read_scaling(const struct search *s, struct config_object scaling, b
 static bool read_part(const struct search *s, struct config_object scaling) {
     struct layer *layer = s->layer;
     const bool partly = (s->type->flags & MODEL_PARTLY) != 0;
-    double share = config_number(s->object, "partial_rotary_factor", 1);
+    double share = family_keys_number(s, "partial_rotary_factor", 1);
+    if (family_models_uses(s, "rotary_dim") && config_value(s->object, "rotary_dim") != NULL) {
+        share = config_number(s->object, "rotary_dim", 0) / (double)layer->d;
+    }
     if (family_models_uses(s, "rotary_pct")) {
         share = config_number(s->object, "rotary_pct", 0.25);
     }
