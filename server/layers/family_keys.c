@@ -313,7 +313,7 @@ static bool same_number(struct config_object object, const char *a, const char *
 static bool is_twin(const struct search *s, struct config_object root,
                     const struct codec_value *value) {
     const char *name = codec_name(value);
-    for (const struct inner_model *i = s->type->inner; i != NULL && i->part != NULL; i++) {
+    for (const struct inner_model *i = s->type->inner; i != NULL && i->key != NULL; i++) {
         const size_t size = strlen(i->key);
         if (strncmp(name, i->key, size) != 0 || strcmp(name + size, "_dict") != 0 ||
             i->type == NULL || codec_kind_of(value) != CODEC_OBJECT) {
@@ -501,8 +501,8 @@ static bool find_type(struct search *s, struct config_object object) {
 
 /* Goes to the model inside of the model, for example to its text_config. */
 static bool enter(struct search *s) {
-    for (const struct inner_model *i = s->type->inner; i->part != NULL; i++) {
-        if (!search_has_part(s, i->part)) {
+    for (const struct inner_model *i = s->type->inner; i->key != NULL; i++) {
+        if (i->part != NULL && !search_has_part(s, i->part)) {
             continue;
         }
         const struct codec_value *value = config_value(s->object, i->key);
@@ -557,7 +557,7 @@ static bool check_outside(const struct search *s) {
     for (const struct codec_value *v = codec_at(s->object.value, 0); v != NULL; v = codec_next(v)) {
         const char *name = codec_name(v);
         bool inner = is_absent(s, v);
-        for (const struct inner_model *i = s->type->inner; i->part != NULL; i++) {
+        for (const struct inner_model *i = s->type->inner; i->key != NULL; i++) {
             inner = inner || strcmp(i->key, name) == 0;
         }
         if (!inner && !check_unused(s, s->object, v, &unknown)) {
@@ -582,12 +582,19 @@ static bool check_once(struct search *s) {
     return s->layer->reason[0] == '\0';
 }
 
+/* Returns whether the settings of the layer are those of a model inside. */
+static bool has_inner(const struct search *s) {
+    const struct model_type *type = s->type;
+    return type->inner != NULL &&
+           (type->stacks == NULL || config_value(s->object, type->inner->key) != NULL);
+}
+
 bool family_keys_find_model(struct search *s) {
     const struct config_object root = config_root(s->config);
     if (root.value != NULL && codec_kind_of(root.value) != CODEC_OBJECT) {
         return search_refuse(s->layer, "config.json is no object");
     }
-    return find_type(s, root) && (s->type->inner == NULL || (check_outside(s) && enter(s))) &&
+    return find_type(s, root) && (!has_inner(s) || (check_outside(s) && enter(s))) &&
            find_stack(s) && check_once(s);
 }
 

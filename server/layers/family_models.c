@@ -15,6 +15,7 @@
  */
 #include "layers/search.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -97,6 +98,27 @@ static const struct stack siglip_vision[] = {
     .defaults = " num_attention_heads=32 hidden_size=4096 num_key_value_heads=" #kv_heads " "
 #define LLAMA_BIAS(by_default)                                                                     \
     .bias_key = "attention_bias", .biases_of_key = BIAS_ALL, .bias_default = (by_default)
+
+/* Models that see, too, with a part for text whose settings stand in text_config, or in older files
+ * beside vision_config. */
+#define QWEN_VL(type, ...)                                                                         \
+    {                                                                                              \
+        ROTARY("llama", MODEL_MROPE), .name = type, .needs = LIST("num_key_value_heads"),          \
+        .takes = LIST(ROPE_ALL, "sliding_window", "use_sliding_window", "max_window_layers",       \
+                      "layer_types"),                                                              \
+        .ignores = LIST("vision_config"), .biases = BIAS_QKV, .slides = MODEL_SLIDES_FROM_LAYER,   \
+        .base = 1e6, .defaults = " max_window_layers=80 ", __VA_ARGS__                             \
+    }
+#define QWEN3_VL(type)                                                                             \
+    {                                                                                              \
+        ROTARY("llama", MODEL_MROPE | MODEL_NORMS), .name = type,                                  \
+        .needs = LIST("num_key_value_heads"), .takes = LIST(ROPE_ALL, "rms_norm_eps", "head_dim"), \
+        LLAMA_BIAS(false), .base = NAN                                                             \
+    }
+#define TEXT_INSIDE(type)                                                                          \
+    .inner = (const struct inner_model[]) {                                                        \
+        {NULL, "text_config", type}, { 0 }                                                         \
+    }
 
 static const struct model_type types[] = {
     {.stacks = own,
@@ -242,6 +264,14 @@ static const struct model_type types[] = {
      .needs = LIST("num_key_value_heads", "head_dim"),
      .takes = LIST(ROPE_ALL, "rms_norm_eps", "partial_rotary_factor", "rotary_dim"),
      .ignores = LIST("auto_map"), .base = 5e6},
+    QWEN_VL("qwen2_vl_text", .inner = NULL),
+    QWEN_VL("qwen2_5_vl_text", .inner = NULL),
+    QWEN_VL("qwen2_vl", TEXT_INSIDE("qwen2_vl_text")),
+    QWEN_VL("qwen2_5_vl", TEXT_INSIDE("qwen2_5_vl_text")),
+    QWEN3_VL("qwen3_vl_text"),
+    QWEN3_VL("qwen3_vl_moe_text"),
+    {.name = "qwen3_vl", TEXT_INSIDE("qwen3_vl_text"), .ignores = LIST("vision_config")},
+    {.name = "qwen3_vl_moe", TEXT_INSIDE("qwen3_vl_moe_text"), .ignores = LIST("vision_config")},
     {.name = "clip",
      .inner = (const struct inner_model[]){{"text_model", "text_config", "clip_text_model"},
                                            {"vision_model", "vision_config", "clip_vision_model"},

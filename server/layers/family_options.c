@@ -104,7 +104,7 @@ static bool find_sliding(const struct search *s, bool *slides) {
     *slides = rule == MODEL_SLIDES           ? given
               : rule == MODEL_SLIDES_BY_FLAG ? used
               : rule == MODEL_SLIDES_FROM_LAYER
-                  ? used && (double)index >= config_number(s->object, "max_window_layers", 28)
+                  ? used && (double)index >= family_keys_number(s, "max_window_layers", 28)
               : rule == MODEL_SLIDES_ALTERNATELY ? index % 2 == 0
               : rule == MODEL_SLIDES_BY_PATTERN  ? index % pattern != pattern - 1
                                                  : false;

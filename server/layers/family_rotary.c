@@ -5,6 +5,7 @@
  */
 #include "layers/search.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,6 +29,8 @@ static const struct key keys[] = {
     {"truncate", KEY_FLAG},
     {"short_factor", KEY_LIST},
     {"long_factor", KEY_LIST},
+    {"mrope_section", KEY_LIST},
+    {"mrope_interleaved", KEY_FLAG},
 };
 
 /* Returns a list of divisors of frequencies. Returns NULL with a reason if there is none. */
@@ -89,6 +92,9 @@ static bool read_rope_type(const struct search *s, struct config_object scaling,
                              old, text);
     }
     text = text != NULL ? text : old != NULL ? old : "default";
+    if ((s->type->flags & MODEL_MROPE) != 0 && strcmp(text, "mrope") == 0) {
+        text = "default";
+    }
     for (size_t i = 0; i < COUNT(types); i++) {
         if (strcmp(types[i], text) == 0) {
             *type = (attn_rotary_scaling)i;
@@ -240,8 +246,17 @@ bool family_rotary_find(const struct search *s, bool slides) {
         !family_keys_check(s, scaling, "rope_parameters", keys, COUNT(keys))) {
         return false;
     }
+    if ((s->type->flags & MODEL_MROPE) == 0 && config_value(scaling, "mrope_section") != NULL) {
+        return search_refuse(s->layer, "mrope_section in config.json is not known for model_type "
+                                       "%s",
+                             s->type->name);
+    }
     s->layer->rotates = true;
     r->base = config_number(scaling, "rope_theta", base);
+    if (isnan(r->base)) {
+        return search_refuse(s->layer, "config.json has no rope_theta, whose default differs "
+                                       "between versions of transformers");
+    }
     return read_rope_type(s, scaling, &r->scaling) && read_part(s, scaling) &&
            read_scaling(s, scaling, by_type);
 }

@@ -80,13 +80,15 @@ enum {
     MODEL_NORMS = 1 << 5,        /* Q and K are normalised in each head */
     MODEL_FROM_ONE = 1 << 6,     /* norms are stored as differences from 1 */
     MODEL_SINKS = 1 << 7,        /* each head has a sink */
-    MODEL_WHOLE = 1 << 8         /* norms go over all heads together */
+    MODEL_WHOLE = 1 << 8,        /* norms go over all heads together */
+    MODEL_MROPE = 1 << 9         /* rows of text have the same position on all axes */
 };
 
 /* A model type inside another one, such as the text model of one that sees, too. */
 struct inner_model {
-    const char *part, *key; /* of the prefix, and of config.json; NULL ends a list */
-    const char *type;       /* its model_type; NULL: any model */
+    const char *part; /* of the prefix; NULL: any prefix */
+    const char *key;  /* of config.json; NULL ends a list */
+    const char *type; /* its model_type; NULL: any model */
 };
 
 /* A model type of transformers: which keys of its config.json decide its attention, and which do
@@ -94,7 +96,7 @@ struct inner_model {
 struct model_type {
     const char *name; /* NULL: there is no model_type */
     const struct stack *stacks;
-    const struct inner_model *inner; /* instead of stacks */
+    const struct inner_model *inner; /* instead of stacks, or if config.json has the first of them */
     const char *const *needs;        /* keys that must have a value, beyond those of the stacks */
     const char *const *shows;        /* keys that must be there, but may be null */
     const char *const *takes;        /* keys with a default */
@@ -108,7 +110,7 @@ struct model_type {
     enum model_slides slides;
     enum model_relative relative;
     unsigned flags; /* bits MODEL_* */
-    double base;    /* of rotary embedding, if config.json has none; 0: 10000 */
+    double base;    /* of rotary embedding, if config.json has none; 0: 10000; NAN: it must */
 };
 
 enum {
