@@ -161,6 +161,10 @@ def rope_parameters(rng, cls, values, sizes):
     original = values.get("original_max_position_embeddings") or rng.choice((8, 16, sizes.positions))
     labels = getattr(cls, "_rope_type_labels", None) or values.get("layer_types")
     nested = rng.random() < (0.6 if labels else 0.1)
+    if "mrope_section" in getattr(cls, "ignore_keys_at_rope_validation", ()):
+        first, second = rng.randrange(columns // 2), rng.randrange(columns // 2)
+        section = [min(first, second), abs(first - second), columns // 2 - max(first, second)]
+        return rope(rng, sizes, columns, original) | {"mrope_section": section}
     if not nested:
         return rope(rng, sizes, columns, original)
     names = dict.fromkeys(labels if rng.random() < 0.5 and isinstance(labels, (list, tuple)) else LAYER_TYPES)
@@ -264,6 +268,7 @@ def draw(rng, cls, change=None, sizes=None):
             values[name] = [[["global"], 1]] * sizes.layers
     if rng.random() < change / 4:
         values["per_layer_config"] = other_value(rng, cls, "per_layer_config", "", None, values, sizes, source)
-    if "rope_parameters" in defaults and rng.random() < 0.6:
+    needed = "mrope_section" in getattr(cls, "ignore_keys_at_rope_validation", ())
+    if "rope_parameters" in defaults and (needed or rng.random() < 0.6):
         values["rope_parameters"] = rope_parameters(rng, cls, values, sizes)
     return values
