@@ -47,6 +47,7 @@ static const struct family families[] = {
                  [LAYER_W_V] = "v.weight",
                  [LAYER_W_O] = "o.weight"},
      .ending = "Attention."},
+    {.name = "albert", .tensors = {LINEAR("query", "key", "value", "dense")}, .ending = "attention."},
     {.name = "mpnet", .tensors = {LINEAR("q", "k", "v", "o")}, .ending = "attn."},
     {.name = "plain",
      .tensors = {[LAYER_W_Q] = "W_Q",

@@ -28,6 +28,8 @@ static const struct key kinds[] = {
     {"layer_types", KEY_TEXTS},
     {"max_position_embeddings", KEY_POSITIVE},
     {"max_window_layers", KEY_INDEX},
+    {"no_rope_layer_interval", KEY_INDEX},
+    {"no_rope_layers", KEY_LIST},
     {"norm_epsilon", KEY_POSITIVE},
     {"original_max_position_embeddings", KEY_POSITIVE},
     {"partial_rotary_factor", KEY_POSITIVE},
@@ -103,7 +105,7 @@ static bool speaks_of_attention(const struct search *s, const char *name) {
     /* They name another part of the model, unless they also speak of what is in `inside`. */
     static const char *const elsewhere[] = {
         "adapter",      "classif",   "conv",   "embed",  "expert", "image",     "keys_to_ignore",
-        "lm_head",      "loss",      "mask_channel", "mask_time", "mlp", "moe", "pixel", "pooler",
+        "lm_head", "logit",     "loss",      "mask_channel", "mask_time", "mlp", "moe", "pixel", "pooler",
         "projector", "rout", "token", NULL};
     static const char *const inside[] = {"att", "pos", "rope", "rotary", "sink", NULL};
     if (has_word(name, how)) {

@@ -215,7 +215,9 @@ static bool find_by_type(const struct search *s, bool slides, struct config_obje
     struct config_object all = config_inner(s->object, "rope_parameters");
     *base = config_number(s->object, "rope_theta", s->type->base);
     if (slides) {
-        *base = config_number(s->object, "rope_local_base_freq", 10000);
+        *base = family_models_uses(s, "rope_local_base_freq")
+                    ? config_number(s->object, "rope_local_base_freq", 10000)
+                    : *base;
     }
     if (all.value == NULL) {
         scaling->value = slides ? NULL : scaling->value;
@@ -225,8 +227,40 @@ static bool find_by_type(const struct search *s, bool slides, struct config_obje
     return family_keys_check(s, all, "rope_parameters", kinds, COUNT(kinds));
 }
 
+/* Finds whether Q and K of the layer are turned. */
+static bool find_turns(const struct search *s, bool slides, bool *turns) {
+    const struct codec_value *list =
+        family_models_uses(s, "no_rope_layers") ? config_value(s->object, "no_rope_layers") : NULL;
+    attn_tensor flags;
+    struct codec_error unused;
+    long index;
+    *turns = true;
+    if ((s->type->flags & MODEL_TURNS_LOCALLY) != 0) {
+        *turns = slides || config_value(s->object, "sliding_window") == NULL;
+    }
+    if (!family_models_uses(s, "no_rope_layers")) {
+        return true;
+    }
+    if (!search_number(s, &index)) {
+        return false;
+    }
+    if (list == NULL) {
+        const size_t interval = family_keys_count(s, "no_rope_layer_interval", 4);
+        *turns = interval == 0 || ((size_t)index + 1) % interval != 0;
+        return true;
+    }
+    if (!codec_as_exact_reals(s->object.document, list, 1, 1, &flags, &unused) ||
+        flags.shape[0] <= (size_t)index) {
+        return search_refuse(s->layer, "no_rope_layers in config.json has no number for layer %ld",
+                             index);
+    }
+    *turns = ((const double *)flags.data)[index] != 0;
+    return true;
+}
+
 bool family_rotary_find(const struct search *s, bool slides) {
     attn_rotary *r = &s->layer->rotary;
+    bool turns;
     const bool by_type = (s->type->flags & MODEL_ROPE_BY_TYPE) != 0;
     struct config_object scaling;
     double base = config_number(s->object, "rope_theta", s->type->base);
@@ -251,7 +285,11 @@ bool family_rotary_find(const struct search *s, bool slides) {
                                        "%s",
                              s->type->name);
     }
-    s->layer->rotates = true;
+    if (!find_turns(s, slides, &turns)) {
+        return false;
+    }
+    s->layer->rotates = turns;
+    r->interleaved = (s->type->flags & MODEL_INTERLEAVED) != 0;
     r->base = config_number(scaling, "rope_theta", base);
     if (isnan(r->base)) {
         return search_refuse(s->layer, "config.json has no rope_theta, whose default differs "

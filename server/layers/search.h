@@ -81,7 +81,9 @@ enum {
     MODEL_FROM_ONE = 1 << 6,     /* norms are stored as differences from 1 */
     MODEL_SINKS = 1 << 7,        /* each head has a sink */
     MODEL_WHOLE = 1 << 8,        /* norms go over all heads together */
-    MODEL_MROPE = 1 << 9         /* rows of text have the same position on all axes */
+    MODEL_MROPE = 1 << 9,        /* rows of text have the same position on all axes */
+    MODEL_INTERLEAVED = 1 << 10, /* pairs of columns that are turned lie beside each other */
+    MODEL_TURNS_LOCALLY = 1 << 11 /* layers that do not slide do not turn, if any layer slides */
 };
 
 /* A model type inside another one, such as the text model of one that sees, too. */
