@@ -75,6 +75,7 @@ static const struct {
     {"pruned_heads", "{}"},
     {"full_attn_mod", "1"}, /* every layer has attention */
     {"relative_attention_num_buckets", "32"},
+    {"scale_attn_weights", "true"},
     {"scalable_attention", "true"}, /* umt5 has a relative bias in each layer */
     {"use_bidirectional_attention", "false"},
     {"use_sliding_window", "false"},
@@ -105,7 +106,7 @@ static bool speaks_of_attention(const struct search *s, const char *name) {
     /* They name another part of the model, unless they also speak of what is in `inside`. */
     static const char *const elsewhere[] = {
         "adapter",      "classif",   "conv",   "embed",  "expert", "image",     "keys_to_ignore",
-        "lm_head", "logit",     "loss",      "mask_channel", "mask_time", "mlp", "moe", "pixel", "pooler",
+        "lm_head", "logit",     "loss", "mamba",      "mask_channel", "mask_time", "mlp", "moe", "pixel", "pooler",
         "projector", "rout", "token", NULL};
     static const char *const inside[] = {"att", "pos", "rope", "rotary", "sink", NULL};
     if (has_word(name, how)) {
@@ -133,6 +134,7 @@ static bool is_no_news(const struct search *s, const char *name, const char *val
     } features[] = {
         {"mtp", true, true}, /* layers behind the others */
         {"alibi", false, true},
+        {"rotary", (type->flags & MODEL_ROTARY) != 0, (type->flags & MODEL_ROTARY) == 0},
         {"shared", false, true},
         {"mrope", false, true},
         {"interleave", false, true},
