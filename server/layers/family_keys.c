@@ -73,6 +73,7 @@ static const struct {
     {"partial_rotary_factor", "1"},
     {"position_embedding_type", "\"absolute\""},
     {"pruned_heads", "{}"},
+    {"qk_norm_type", "\"per_layer\""},
     {"full_attn_mod", "1"}, /* every layer has attention */
     {"relative_attention_num_buckets", "32"},
     {"scale_attn_weights", "true"},

@@ -76,6 +76,10 @@ def shrink_heads(config):
     elif kv:
         config[kv] = few
     columns, rope = COLUMNS, config.get("rope_scaling") or config.get("rope_parameters") or {}
+    if config.get("partial_rotary_factor", 1) != 1:
+        columns = 40
+    if config.get("rotary_dim"):
+        config["rotary_dim"] = columns // 2
     if isinstance(rope.get("mrope_section"), list):
         columns = 2 * sum(rope["mrope_section"]) // 4
         rope["mrope_section"] = [count // 4 for count in rope["mrope_section"]]
