@@ -246,6 +246,9 @@ bool family_options_read(const struct search *s) {
     if (family_models_uses(s, "attn_logit_softcapping")) {
         o->softcap = config_number(s->object, "attn_logit_softcapping", 0);
     }
+    if ((flags & MODEL_ALIBI) != 0) {
+        o->flags |= ATTN_FLAG_ALIBI;
+    }
     if ((flags & MODEL_NORMS) != 0) {
         o->norm_epsilon = config_number(s->object, "rms_norm_eps", 1e-6);
     }

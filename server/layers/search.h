@@ -83,7 +83,8 @@ enum {
     MODEL_WHOLE = 1 << 8,        /* norms go over all heads together */
     MODEL_MROPE = 1 << 9,        /* rows of text have the same position on all axes */
     MODEL_INTERLEAVED = 1 << 10, /* pairs of columns that are turned lie beside each other */
-    MODEL_TURNS_LOCALLY = 1 << 11 /* layers that do not slide do not turn, if any layer slides */
+    MODEL_ALIBI = 1 << 11,        /* with the slopes of the ALiBi paper */
+    MODEL_TURNS_LOCALLY = 1 << 12 /* layers that do not slide do not turn, if any layer slides */
 };
 
 /* A model type inside another one, such as the text model of one that sees, too. */

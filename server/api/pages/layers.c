@@ -55,6 +55,7 @@ static void add_properties(struct codec_items *list, const struct layer *layer) 
     codec_add_text(list, "dtype", codec_safetensors_types[layer->tensors[LAYER_W_Q].type]);
     codec_add_bool(list, "causal", o->causal);
     codec_add_bool(list, "rotary", layer->rotates);
+    codec_add_bool(list, "alibi", (o->flags & ATTN_FLAG_ALIBI) != 0);
     codec_add_bool(list, "norm", layer->tensors[LAYER_NORM_Q].shard != NULL);
     codec_add_bool(list, "relative_bias", layer->tensors[LAYER_RELATIVE_BIAS].shard != NULL);
     codec_add_bool(list, "sink", layer->tensors[LAYER_SINK].shard != NULL);
