@@ -89,7 +89,9 @@ static bool find_sliding(const struct search *s, bool *slides) {
         return type_of_layer(s, "layer_types", types, "sliding_attention", "full_attention",
                              slides);
     }
+    const size_t period = family_keys_count(s, "global_attn_every_n_layers", 3);
     if ((rule == MODEL_SLIDES_ALTERNATELY || rule == MODEL_SLIDES_BY_PATTERN ||
+         rule == MODEL_SLIDES_BETWEEN ||
          (rule == MODEL_SLIDES_FROM_LAYER && used)) &&
         !search_number(s, &index)) {
         return false;
@@ -107,13 +109,18 @@ static bool find_sliding(const struct search *s, bool *slides) {
                   ? used && (double)index >= family_keys_number(s, "max_window_layers", 28)
               : rule == MODEL_SLIDES_ALTERNATELY ? index % 2 == 0
               : rule == MODEL_SLIDES_BY_PATTERN  ? index % pattern != pattern - 1
+              : rule == MODEL_SLIDES_BETWEEN     ? period == 0 || (size_t)index % period != 0
                                                  : false;
     return true;
 }
 
 /* Reads the sliding window of a layer: a query sees so many keys, its own included. */
 static bool find_window(const struct search *s, bool slides) {
-    const char *key = s->type->slides == MODEL_SLIDES_LOCALLY ? "window_size" : "sliding_window";
+    const enum model_slides rule = s->type->slides;
+    const bool around = rule == MODEL_SLIDES_BETWEEN;
+    const char *key = rule == MODEL_SLIDES_LOCALLY ? "window_size"
+                      : around                     ? "local_attention"
+                                                   : "sliding_window";
     const size_t window = slides ? family_keys_count(s, key, 0) : 0;
     if (!slides) {
         return true;
@@ -126,8 +133,8 @@ static bool find_window(const struct search *s, bool slides) {
                              key);
     }
     s->layer->options.flags |= ATTN_FLAG_WINDOW;
-    s->layer->options.window[0] = (int64_t)window - 1;
-    s->layer->options.window[1] = -1;
+    s->layer->options.window[0] = around ? (int64_t)window / 2 : (int64_t)window - 1;
+    s->layer->options.window[1] = around ? (int64_t)window / 2 : -1;
     return true;
 }
 
@@ -233,6 +240,14 @@ static bool find_own_options(const struct search *s) {
     return s->layer->reason[0] == '\0';
 }
 
+/* Returns whether the model has rotary embedding. */
+static bool turns(const struct search *s) {
+    const char *kind = family_models_uses(s, "position_embedding_type")
+                           ? config_text(s->object, "position_embedding_type")
+                           : NULL;
+    return (s->type->flags & MODEL_ROTARY) != 0 && (kind == NULL || strcmp(kind, "rotary") == 0);
+}
+
 bool family_options_read(const struct search *s) {
     attn_options *o = &s->layer->options;
     const unsigned flags = s->type->flags;
@@ -254,5 +269,5 @@ bool family_options_read(const struct search *s) {
     }
     return find_scale(s) && find_sliding(s, &slides) && find_window(s, slides) &&
            (s->type->relative == MODEL_NOT_RELATIVE || find_relative_bias(s)) &&
-           ((flags & MODEL_ROTARY) == 0 || family_rotary_find(s, slides));
+           (!turns(s) || family_rotary_find(s, slides));
 }

@@ -212,12 +212,14 @@ static bool find_by_type(const struct search *s, bool slides, struct config_obje
                          double *base) {
     static const struct key kinds[] = {{"full_attention", KEY_OBJECT},
                                        {"sliding_attention", KEY_OBJECT}};
+    static const char *const local[] = {"rope_local_base_freq", "local_rope_theta"};
     struct config_object all = config_inner(s->object, "rope_parameters");
     *base = config_number(s->object, "rope_theta", s->type->base);
-    if (slides) {
-        *base = family_models_uses(s, "rope_local_base_freq")
-                    ? config_number(s->object, "rope_local_base_freq", 10000)
-                    : *base;
+    if (family_models_uses(s, "global_rope_theta")) {
+        *base = config_number(s->object, "global_rope_theta", *base);
+    }
+    for (size_t i = 0; slides && i < COUNT(local); i++) {
+        *base = family_models_uses(s, local[i]) ? config_number(s->object, local[i], 10000) : *base;
     }
     if (all.value == NULL) {
         scaling->value = slides ? NULL : scaling->value;

@@ -60,6 +60,8 @@ enum model_slides {
     MODEL_SLIDES_BY_TYPE,     /* by layer_types only */
     MODEL_SLIDES_ALTERNATELY, /* by layer_types, otherwise every second layer */
     MODEL_SLIDES_BY_PATTERN,  /* by layer_types, otherwise all layers but every n-th */
+    MODEL_SLIDES_BETWEEN,     /* by layer_types, otherwise all layers but every n-th from 0 on; the
+                               * window is around each query */
     MODEL_SLIDES_LOCALLY      /* GPT-Neo's attention_types */
 };
 
