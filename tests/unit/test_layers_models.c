@@ -510,8 +510,8 @@ Test(layers_models, never_share_a_name_with_a_model_of_a_shorter_name) {
                          NULL);
     expect_reason("m.v2.h", "its name also stands for a layer of the model m:");
     expect_reason("m.v2.h.1", NULL);
-    layer_file_text("m.v2.config.json", "{\"strange\":1}"); /* its own fault comes first */
-    expect_reason("m.v2.h", "strange in config.json is 1");
+    layer_file_text("m.v2.config.json", "{\"strange_head\":1}"); /* its own fault comes first */
+    expect_reason("m.v2.h", "strange_head (1)");
 }
 
 Test(layers_models, with_names_that_no_path_has_are_refused) {
