@@ -102,7 +102,7 @@ static bool speaks_of_attention(const struct search *s, const char *name) {
     static const char *const how[] = {"drop",       "flash", "implementation", "attn_impl", "prob",
                                       "softmax_in", "sdpa",  "memory_efficient", NULL};
     static const char *const attention[] = {
-        "alibi",  "att",     "bidirectional", "bias", "causal",  "gqa",
+        "alibi",  "att",     "bidirectional", "bias", "causal", "gate", "gqa",
         "head",   "kv",            "key",  "layer_types", "layers_block", "logn",
         "mask",   "mla",     "mqa",           "ntk",  "pos",     "prefix_lm",   "qk",
         "quant",  "query",   "rope",          "rotary", "scal",  "sink",        "sliding",
