@@ -48,7 +48,9 @@ static const struct family families[] = {
                  [LAYER_W_V] = "v.weight",
                  [LAYER_W_O] = "o.weight"},
      .ending = "Attention."},
-    {.name = "albert", .tensors = {LINEAR("query", "key", "value", "dense")}, .ending = "attention."},
+    {.name = "albert",
+     .tensors = {LINEAR("query", "key", "value", "dense")},
+     .ending = "attention."},
     {.name = "mpnet", .tensors = {LINEAR("q", "k", "v", "o")}, .ending = "attn."},
     {.name = "plain",
      .tensors = {[LAYER_W_Q] = "W_Q",
@@ -73,35 +75,88 @@ enum {
 
 /* ---------------------------------------------------------------------------------- the tensors */
 
-static bool read_tensors(const struct search *s) {
-    for (int part = 0; part < LAYER_RELATIVE_BIAS; part++) {
-        const struct family_tensor *tensor =
-            search_tensor(s, s->prefix, s->prefix_size, s->family->tensors[part]);
-        if (tensor != NULL &&
-            !search_read(s, tensor, part <= LAYER_W_O, &s->layer->tensors[part])) {
-            return false;
-        }
-    }
-    return true;
+/* Checks that what is stored beside a matrix is known. Without the other tensors of an adapter, or
+ * of a method that stores weights in few bits, a matrix is not the one of the model. */
+static bool check_beside(const struct search *s, const char *part) {
+    const struct family_tensor *other = part == NULL ? NULL : search_beside(s, part);
+    const char *method = config_text(search_quantization(s), "quant_method");
+    return other == NULL ||
+           search_refuse(s->layer,
+                         "%.100s is stored beside %s%s%.40s, and it is not known what it "
+                         "changes",
+                         other->header.name, part, method == NULL ? "" : " by the quant_method ",
+                         method == NULL ? "" : method);
 }
 
-/* Checks that no weight is stored with scales, which are not read. */
-static bool check_quantization(const struct search *s) {
-    static const char *const scales[] = {"_scale_inv", "_scale", "_scales", ".absmax"};
-    const struct config_object config = config_inner(config_root(s->config), "quantization_config");
-    const char *method = config_text(config, "quant_method");
-    char name[512];
-    for (int part = 0; part <= LAYER_W_O; part++) {
-        const struct layer_tensor *tensor = &s->layer->tensors[part];
-        bool scaled = config.value != NULL && codec_type_size(tensor->type) == 1;
-        for (size_t i = 0; i < sizeof scales / sizeof *scales && tensor->shard != NULL; i++) {
-            snprintf(name, sizeof name, "%s%s", s->family->tensors[part], scales[i]);
-            scaled = scaled || search_tensor(s, s->prefix, s->prefix_size, name) != NULL;
-        }
-        if (tensor->shard != NULL && scaled) {
-            return search_refuse(s->layer,
-                                 "%s is quantized (%.40s) and stored with scales, which are not read",
-                                 s->family->tensors[part], method == NULL ? "method unknown" : method);
+/* Returns the side of the blocks of a matrix that have one scale each, or 0 if `count` scales for
+ * `size` rows or columns do not fit. `side` is that of config.json. */
+static size_t side_of_block(size_t size, size_t count, size_t side) {
+    return count == 1 ? size : side > 0 && (size - 1) / side + 1 == count ? side : 0;
+}
+
+/* Reads where the scales of a matrix are: one for all numbers, one for each row, or one for each
+ * block, whose sides are those of weight_block_size or 128. Returns false with the reason in the
+ * layer. */
+static bool read_scales(const struct search *s, const char *part, struct layer_tensor *matrix) {
+    static const char *const endings[] = {"_scale_inv", "_scale"};
+    const struct config_object config = search_quantization(s);
+    const struct codec_value *sides = config_value(config, "weight_block_size");
+    const bool small = codec_type_size(matrix->type) == 1;
+    const double *side = (const double[]){128, 128};
+    const struct family_tensor *scales = NULL;
+    struct codec_error unused;
+    attn_tensor list;
+    char name[64];
+    for (size_t i = 0; i < 2 && scales == NULL; i++) {
+        snprintf(name, sizeof name, "%s%s", part, endings[i]);
+        scales = search_tensor(s, s->prefix, s->prefix_size, name);
+    }
+    if (scales == NULL) {
+        return !small || config.value == NULL ||
+               search_refuse(s->layer, "%s has 8 bits, but no %s_scale is stored beside it", part,
+                             part);
+    }
+    if (sides != NULL && codec_as_exact_reals(config.document, sides, 1, 1, &list, &unused) &&
+        list.shape[0] == 2) {
+        side = list.data;
+    }
+    if (!small || !matrix->out_in) {
+        return search_refuse(s->layer,
+                             "%s has scales beside it, but is no matrix (outputs, inputs) "
+                             "of 8 bits",
+                             part);
+    }
+    const struct codec_header_tensor *t = &scales->header;
+    const size_t rows = t->rank > 0 ? t->shape[0] : 1, columns = t->rank > 1 ? t->shape[1] : 1;
+    matrix->scales = (struct layer_scales){
+        .shard = scales->shard,
+        .type = t->type,
+        .offset = scales->shard->data + t->begin,
+        .columns = columns,
+        .block_rows = rows == matrix->rows ? 1 : side_of_block(matrix->rows, rows, (size_t)side[0]),
+        .block_columns = side_of_block(matrix->columns, columns, (size_t)side[1]),
+    };
+    s->layer->bytes += t->bytes;
+    return (t->rank >= 0 && t->rank <= 2 && t->type >= CODEC_TYPE_FP16 &&
+            t->type < CODEC_TYPE_COUNT && matrix->scales.block_rows > 0 &&
+            (matrix->scales.block_columns >= LAYER_LEAST_BLOCK ||
+             matrix->scales.block_columns == matrix->columns)) ||
+           search_refuse(s->layer,
+                         "%s has %zu x %zu scales; they are read if there is one for the matrix, "
+                         "for each row, or for each block of %.0f x %.0f numbers",
+                         part, rows, columns, side[0], side[1]);
+}
+
+static bool read_tensors(const struct search *s) {
+    for (int part = 0; part < LAYER_RELATIVE_BIAS; part++) {
+        const char *name = s->family->tensors[part];
+        struct layer_tensor *read = &s->layer->tensors[part];
+        const struct family_tensor *tensor = search_tensor(s, s->prefix, s->prefix_size, name);
+        const bool matrix = part <= LAYER_W_O;
+        if (tensor != NULL &&
+            !((!matrix || check_beside(s, name)) && search_read(s, tensor, matrix, read) &&
+              (!matrix || read_scales(s, name, read)))) {
+            return false;
         }
     }
     return true;
@@ -324,7 +379,7 @@ static bool find_layer(struct search *s) {
     attn_error error;
     name_layer(s);
     return s->layer->reason[0] == '\0' && family_keys_find_model(s) && read_tensors(s) &&
-           check_quantization(s) && find_heads(s) && check_vectors(s) && split_fused(s, LAYER_W_Q) &&
+           find_heads(s) && check_vectors(s) && split_fused(s, LAYER_W_Q) &&
            split_fused(s, LAYER_B_Q) && check_sizes(s) && family_options_read(s) &&
            (pack_check(s->layer, &error) || search_refuse(s->layer, "%s", error.message));
 }

@@ -99,19 +99,19 @@ static bool has_word(const char *name, const char *const *words) {
  * hub are not those of transformers: programs that train and convert models leave their own. */
 static bool speaks_of_attention(const struct search *s, const char *name) {
     /* They say how a model is computed or trained. */
-    static const char *const how[] = {"drop",       "flash", "implementation", "attn_impl", "prob",
-                                      "softmax_in", "sdpa",  "memory_efficient", NULL};
+    static const char *const how[] = {"drop", "flash",      "implementation", "attn_impl",
+                                      "prob", "softmax_in", "sdpa",           "memory_efficient",
+                                      NULL};
     static const char *const attention[] = {
-        "alibi",  "att",     "bidirectional", "bias", "causal", "gate", "gqa",
-        "head",   "kv",            "key",  "layer_types", "layers_block", "logn",
-        "mask",   "mla",     "mqa",           "ntk",  "pos",     "prefix_lm",   "qk",
-        "quant",  "query",   "rope",          "rotary", "scal",  "sink",        "sliding",
-        "softcap", "swa",    "value",         "window", NULL};
+        "alibi", "att",  "bidirectional", "bias",         "causal", "gate",  "gqa",    "head",
+        "kv",    "key",  "layer_types",   "layers_block", "logn",   "mask",  "mla",    "mqa",
+        "ntk",   "pos",  "prefix_lm",     "qk",           "quant",  "query", "rope",   "rotary",
+        "scal",  "sink", "sliding",       "softcap",      "swa",    "value", "window", NULL};
     /* They name another part of the model, unless they also speak of what is in `inside`. */
     static const char *const elsewhere[] = {
-        "adapter",      "classif",   "conv",   "embed",  "expert", "image",     "keys_to_ignore",
-        "lm_head", "logit",     "loss", "mamba",      "mask_channel", "mask_time", "mlp", "moe", "pixel", "pooler",
-        "projector", "rout", "token", NULL};
+        "adapter", "classif", "conv",   "embed",     "expert",       "image",     "keys_to_ignore",
+        "lm_head", "logit",   "loss",   "mamba",     "mask_channel", "mask_time", "mlp",
+        "moe",     "pixel",   "pooler", "projector", "rout",         "token",     NULL};
     static const char *const inside[] = {"att", "pos", "rope", "rotary", "sink", NULL};
     if (has_word(name, how)) {
         return false;
@@ -155,7 +155,7 @@ static bool is_no_news(const struct search *s, const char *name, const char *val
     };
     for (size_t i = 0; i < COUNT(features); i++) {
         if (strstr(name, features[i].word) != NULL) {
-            return strcmp(value, "true") == 0    ? features[i].on
+            return strcmp(value, "true") == 0                               ? features[i].on
                    : strcmp(value, "false") == 0 || strcmp(value, "0") == 0 ? features[i].off
                                                                             : false;
         }

@@ -55,13 +55,12 @@ static const struct stack siglip_vision[] = {
 
 /* ------------------------------------------------------------------------------ the model types */
 
-#define ROPE     "rope_parameters", "rope_scaling", "rope_theta", "max_position_embeddings"
-#define ROPE_TOO "original_max_position_embeddings"
-#define ROPE_ALL ROPE, ROPE_TOO
+#define ROPE                   "rope_parameters", "rope_scaling", "rope_theta", "max_position_embeddings"
+#define ROPE_TOO               "original_max_position_embeddings"
+#define ROPE_ALL               ROPE, ROPE_TOO
 
 /* The numbers of a class of transformers that has always had them. */
-#define OTHERWISE(heads, size)                                                                     \
-    .defaults = " num_attention_heads=" #heads " hidden_size=" #size " "
+#define OTHERWISE(heads, size) .defaults = " num_attention_heads=" #heads " hidden_size=" #size " "
 /* BERT and its relatives. */
 #define BERT(type, heads, size)                                                                    \
     {                                                                                              \
@@ -103,21 +102,25 @@ static const struct stack siglip_vision[] = {
  * beside vision_config. */
 #define QWEN_VL(type, ...)                                                                         \
     {                                                                                              \
-        ROTARY("llama", MODEL_MROPE), .name = type, .needs = LIST("num_key_value_heads"),          \
-        .takes = LIST(ROPE_ALL, "sliding_window", "use_sliding_window", "max_window_layers",       \
-                      "layer_types"),                                                              \
-        .ignores = LIST("vision_config"), .biases = BIAS_QKV, .slides = MODEL_SLIDES_FROM_LAYER,   \
-        .base = 1e6, .defaults = " max_window_layers=80 ", __VA_ARGS__                             \
+        ROTARY("llama", MODEL_MROPE),                                                              \
+            .name = type, .needs = LIST("num_key_value_heads"),                                    \
+            .takes = LIST(ROPE_ALL, "sliding_window", "use_sliding_window", "max_window_layers",   \
+                          "layer_types"),                                                          \
+            .ignores = LIST("vision_config"), .biases = BIAS_QKV,                                  \
+            .slides = MODEL_SLIDES_FROM_LAYER, .base = 1e6, .defaults = " max_window_layers=80 ",  \
+            __VA_ARGS__                                                                            \
     }
 #define QWEN3_VL(type)                                                                             \
     {                                                                                              \
-        ROTARY("llama", MODEL_MROPE | MODEL_NORMS), .name = type,                                  \
-        .needs = LIST("num_key_value_heads"), .takes = LIST(ROPE_ALL, "rms_norm_eps", "head_dim"), \
-        LLAMA_BIAS(false), .base = NAN                                                             \
+        ROTARY("llama", MODEL_MROPE | MODEL_NORMS),                                                \
+            .name = type, .needs = LIST("num_key_value_heads"),                                    \
+            .takes = LIST(ROPE_ALL, "rms_norm_eps", "head_dim"), LLAMA_BIAS(false), .base = NAN    \
     }
 #define TEXT_INSIDE(type)                                                                          \
     .inner = (const struct inner_model[]) {                                                        \
-        {NULL, "text_config", type}, { 0 }                                                         \
+        {NULL, "text_config", type}, {                                                             \
+            0                                                                                      \
+        }                                                                                          \
     }
 
 static const struct model_type types[] = {
@@ -125,7 +128,9 @@ static const struct model_type types[] = {
      .takes = LIST("heads", "num_heads", "num_attention_heads", "n_head", "n_heads", "kv_heads",
                    "num_key_value_heads", "causal", "scale", "zero_key", "add_zero_attn",
                    "norm_epsilon")},
-    {.name = "albert", .stacks = ALIKE("albert"), .ignores = LIST("down_scale_factor"),
+    {.name = "albert",
+     .stacks = ALIKE("albert"),
+     .ignores = LIST("down_scale_factor"),
      .biases = BIAS_ALL},
     BERT("bert", 12, 768),
     BERT("bert-generation", 16, 1024),
@@ -134,8 +139,12 @@ static const struct model_type types[] = {
     BERT("dpr", 12, 768),
     BERT("electra", 4, 256),
     BERT("ernie", 12, 768),
-    {.name = "esm", .stacks = bert, .flags = MODEL_ROTARY, .biases = BIAS_ALL,
-     .needs = LIST("position_embedding_type"), .takes = LIST("is_decoder", "rope_theta")},
+    {.name = "esm",
+     .stacks = bert,
+     .flags = MODEL_ROTARY,
+     .biases = BIAS_ALL,
+     .needs = LIST("position_embedding_type"),
+     .takes = LIST("is_decoder", "rope_theta")},
     {.name = "layoutlm", .stacks = bert, .biases = BIAS_ALL, OTHERWISE(12, 768)},
     BERT("megatron-bert", 16, 1024),
     {.name = "mpnet",
@@ -190,8 +199,7 @@ static const struct model_type types[] = {
     T5("umt5", 6, MODEL_RELATIVE_OF_EACH),
     {LLAMA, .name = "gemma",
      .defaults = " num_attention_heads=16 hidden_size=3072 num_key_value_heads=16 head_dim=256 ",
-     .needs = LIST("num_key_value_heads", "head_dim"),
-     .takes = LIST(ROPE_ALL), LLAMA_BIAS(false)},
+     .needs = LIST("num_key_value_heads", "head_dim"), .takes = LIST(ROPE_ALL), LLAMA_BIAS(false)},
     {LLAMA, .name = "gemma2",
      .needs = LIST("num_key_value_heads", "head_dim", "query_pre_attn_scalar", "sliding_window"),
      .shows = LIST("attn_logit_softcapping"), .takes = LIST(ROPE_ALL, "layer_types"),
@@ -222,14 +230,14 @@ static const struct model_type types[] = {
      LLAMA_BIAS(true)},
     {LLAMA, .name = "granite", .needs = LIST("attention_multiplier"),
      .takes = LIST(ROPE_ALL, "num_key_value_heads", "head_dim"), LLAMA_BIAS(false)},
-    {LLAMA, OTHERWISE(32, 4096), .name = "llama", .takes = LIST(ROPE_ALL, "num_key_value_heads", "head_dim"),
-     LLAMA_BIAS(false)},
+    {LLAMA, OTHERWISE(32, 4096), .name = "llama",
+     .takes = LIST(ROPE_ALL, "num_key_value_heads", "head_dim"), LLAMA_BIAS(false)},
     {LLAMA, OTHERWISE_LLAMA(8), .name = "mistral", .needs = LIST("num_key_value_heads"),
      .shows = LIST("sliding_window"), .takes = LIST(ROPE_ALL, "head_dim"), .slides = MODEL_SLIDES},
     {LLAMA, OTHERWISE_LLAMA(8), .name = "mixtral", .needs = LIST("num_key_value_heads"),
      .takes = LIST(ROPE_ALL, "head_dim", "sliding_window"), .slides = MODEL_SLIDES, .base = 1e6},
-    {LLAMA, OTHERWISE(32, 4096), .name = "olmo", .takes = LIST(ROPE_ALL, "num_key_value_heads", "head_dim"),
-     LLAMA_BIAS(false)},
+    {LLAMA, OTHERWISE(32, 4096), .name = "olmo",
+     .takes = LIST(ROPE_ALL, "num_key_value_heads", "head_dim"), LLAMA_BIAS(false)},
     {ROTARY("llama", MODEL_NORMS | MODEL_WHOLE), .name = "olmo2", .needs = LIST("rms_norm_eps"),
      .takes = LIST(ROPE_ALL, "num_key_value_heads", "head_dim"), LLAMA_BIAS(false)},
     {ROTARY("phi", MODEL_PARTLY), .name = "phi",
@@ -257,9 +265,14 @@ static const struct model_type types[] = {
     {ROTARY("llama", MODEL_NORMS), .name = "qwen3_moe", .needs = LIST("num_key_value_heads"),
      .takes = LIST(ROPE_ALL, "head_dim", "rms_norm_eps", "sliding_window", "use_sliding_window"),
      .ignores = LIST("max_window_layers"), .slides = MODEL_SLIDES_BY_FLAG, LLAMA_BIAS(false)},
-    {.name = "stablelm", .stacks = CAUSAL("llama"), .flags = MODEL_ROTARY | MODEL_PARTLY,
-     .needs = LIST("num_key_value_heads"), .takes = LIST(ROPE_ALL, "partial_rotary_factor"),
-     .ignores = LIST("auto_map"), .bias_key = "use_qkv_bias", .biases_of_key = BIAS_QKV,
+    {.name = "stablelm",
+     .stacks = CAUSAL("llama"),
+     .flags = MODEL_ROTARY | MODEL_PARTLY,
+     .needs = LIST("num_key_value_heads"),
+     .takes = LIST(ROPE_ALL, "partial_rotary_factor"),
+     .ignores = LIST("auto_map"),
+     .bias_key = "use_qkv_bias",
+     .biases_of_key = BIAS_QKV,
      .defaults = " partial_rotary_factor=0.25 "},
     {LLAMA, .name = "starcoder2", .needs = LIST("num_key_value_heads"),
      .takes = LIST(ROPE_ALL, "head_dim", "sliding_window"), .slides = MODEL_SLIDES,
@@ -278,33 +291,43 @@ static const struct model_type types[] = {
      .takes = LIST(ROPE_ALL, "num_key_value_heads", "head_dim"), .base = NAN, LLAMA_BIAS(false)},
     {ROTARY("llama", MODEL_INTERLEAVED | MODEL_TURNS_LOCALLY), .name = "cohere2",
      .needs = LIST("sliding_window"),
-     .takes = LIST(ROPE_ALL, "num_key_value_heads", "head_dim", "layer_types",
-                   "sliding_window_pattern"),
+     .takes =
+         LIST(ROPE_ALL, "num_key_value_heads", "head_dim", "layer_types", "sliding_window_pattern"),
      .ignores = LIST("order_of_interleaved_layers", "position_embedding_type", "rotary_pct"),
      .slides = MODEL_SLIDES_BY_PATTERN, .defaults = " sliding_window_pattern=4 ",
      LLAMA_BIAS(false)},
     {ROTARY("llama", MODEL_NORMS | MODEL_TURNS_LOCALLY), .name = "exaone4",
      .needs = LIST("num_key_value_heads", "layer_types"), .shows = LIST("sliding_window"),
-     .takes = LIST(ROPE_ALL, "head_dim", "rms_norm_eps"),
-     .ignores = LIST("sliding_window_pattern"), .slides = MODEL_SLIDES_BY_TYPE},
+     .takes = LIST(ROPE_ALL, "head_dim", "rms_norm_eps"), .ignores = LIST("sliding_window_pattern"),
+     .slides = MODEL_SLIDES_BY_TYPE},
     {ROTARY("llama", MODEL_PARTLY | MODEL_INTERLEAVED), .name = "glm4",
-     .needs = LIST("num_key_value_heads", "head_dim"), .takes = LIST(ROPE_ALL, "partial_rotary_factor"),
-     .bias_key = "attention_bias", .biases_of_key = BIAS_QKV, .bias_default = true,
-     .defaults = " partial_rotary_factor=0.5 "},
+     .needs = LIST("num_key_value_heads", "head_dim"),
+     .takes = LIST(ROPE_ALL, "partial_rotary_factor"), .bias_key = "attention_bias",
+     .biases_of_key = BIAS_QKV, .bias_default = true, .defaults = " partial_rotary_factor=0.5 "},
     {.name = "gptj",
      .stacks = STACKS({STACK("attn", "bart"), COUNTS("n_head", "n_embd"), .causal = true}),
-     .flags = MODEL_ROTARY | MODEL_PARTLY | MODEL_INTERLEAVED, .needs = LIST("rotary_dim")},
-    {.name = "jamba", .stacks = CAUSAL("llama"), .head_size = "head_dim",
-     .needs = LIST("num_key_value_heads"), .takes = LIST("head_dim"),
+     .flags = MODEL_ROTARY | MODEL_PARTLY | MODEL_INTERLEAVED,
+     .needs = LIST("rotary_dim")},
+    {.name = "jamba",
+     .stacks = CAUSAL("llama"),
+     .head_size = "head_dim",
+     .needs = LIST("num_key_value_heads"),
+     .takes = LIST("head_dim"),
      .ignores = LIST("attn_layer_offset", "attn_layer_period", "auto_map")},
-    {.name = "modernbert", .stacks = ALIKE("modernbert"), .flags = MODEL_ROTARY | MODEL_ROPE_BY_TYPE,
+    {.name = "modernbert",
+     .stacks = ALIKE("modernbert"),
+     .flags = MODEL_ROTARY | MODEL_ROPE_BY_TYPE,
      .needs = LIST("local_attention"),
      .takes = LIST("rope_parameters", "max_position_embeddings", "global_rope_theta",
                    "local_rope_theta", "layer_types", "global_attn_every_n_layers"),
      .ignores = LIST("repad_logits_with_grad", "decoder_bias", "sparse_prediction"),
-     .slides = MODEL_SLIDES_BETWEEN, .base = 160000, .bias_key = "attention_bias",
+     .slides = MODEL_SLIDES_BETWEEN,
+     .base = 160000,
+     .bias_key = "attention_bias",
      .biases_of_key = BIAS_ALL},
-    {.name = "nemotron_h", .stacks = CAUSAL("llama"), .head_size = "head_dim",
+    {.name = "nemotron_h",
+     .stacks = CAUSAL("llama"),
+     .head_size = "head_dim",
      .needs = LIST("num_key_value_heads", "head_dim"),
      .ignores = LIST("auto_map", "hybrid_override_pattern", "layers_block_type",
                      "mtp_hybrid_override_pattern", "mtp_layers_block_type",

@@ -91,8 +91,7 @@ static bool find_sliding(const struct search *s, bool *slides) {
     }
     const size_t period = family_keys_count(s, "global_attn_every_n_layers", 3);
     if ((rule == MODEL_SLIDES_ALTERNATELY || rule == MODEL_SLIDES_BY_PATTERN ||
-         rule == MODEL_SLIDES_BETWEEN ||
-         (rule == MODEL_SLIDES_FROM_LAYER && used)) &&
+         rule == MODEL_SLIDES_BETWEEN || (rule == MODEL_SLIDES_FROM_LAYER && used)) &&
         !search_number(s, &index)) {
         return false;
     }

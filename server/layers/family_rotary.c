@@ -283,8 +283,9 @@ bool family_rotary_find(const struct search *s, bool slides) {
         return false;
     }
     if ((s->type->flags & MODEL_MROPE) == 0 && config_value(scaling, "mrope_section") != NULL) {
-        return search_refuse(s->layer, "mrope_section in config.json is not known for model_type "
-                                       "%s",
+        return search_refuse(s->layer,
+                             "mrope_section in config.json is not known for model_type "
+                             "%s",
                              s->type->name);
     }
     if (!find_turns(s, slides, &turns)) {

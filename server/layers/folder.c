@@ -21,12 +21,26 @@
 
 static const char config_name[] = "config.json";
 
+/* Endings of files of weights that are not read, and what they are. */
+static const struct {
+    const char *ending, *form;
+} others[] = {
+    {".gguf", "a file of llama.cpp"},
+    {".bin", "a pickle of PyTorch, which may run code"},
+    {".pt", "a pickle of PyTorch, which may run code"},
+    {".pth", "a pickle of PyTorch, which may run code"},
+    {".ckpt", "a checkpoint of a training program"},
+    {".h5", "a file of Keras"},
+    {".msgpack", "a file of Flax"},
+};
+
 /* The kinds of names that a model may need. Other files are not looked at. */
 enum kind {
     KIND_NONE,
     KIND_INDEX,
     KIND_CONFIG,
     KIND_TENSORS,
+    KIND_OTHER, /* weights in a form that is not read */
     KIND_FOLDER /* perhaps */
 };
 
@@ -54,6 +68,16 @@ struct scan {
 
 /* ---------------------------------------------------------------------------------- the listing */
 
+/* Returns what a file of weights is that is not read, or NULL. */
+static const char *other_form(const char *name) {
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        if (shard_stem(name, others[i].ending) > 0) {
+            return others[i].form;
+        }
+    }
+    return NULL;
+}
+
 static enum kind kind_of_entry(const struct dirent *entry, bool top) {
     const char *name = entry->d_name;
     if (name[0] == '.') { /* hidden files, too */
@@ -67,6 +91,9 @@ static enum kind kind_of_entry(const struct dirent *entry, bool top) {
     }
     if (shard_stem(name, SHARD_ENDING) > 0) {
         return KIND_TENSORS;
+    }
+    if (other_form(name) != NULL) {
+        return KIND_OTHER;
     }
     return top && (entry->d_type == DT_DIR || entry->d_type == DT_LNK ||
                    entry->d_type == DT_UNKNOWN)
@@ -311,9 +338,47 @@ static bool add_model(struct scan *scan, const struct group *g, struct entry *e,
     return true;
 }
 
+/* Adds a model that is refused, because its weights have a form that is not read. */
+static bool add_other(struct scan *scan, const struct entry *e) {
+    char text[FOLDER_PATH];
+    struct model_source *source = add_source(scan);
+    if (source == NULL) {
+        return false;
+    }
+    const char *own = e->path + e->inside;
+    const size_t size = e->inside > 0 ? e->inside - 1 : (size_t)(strrchr(own, '.') - own);
+    snprintf(text, sizeof text, "%.*s", (int)size, e->path);
+    name_source(source, text);
+    snprintf(source->path, sizeof source->path, "%s", e->path);
+    if (source->reason[0] == '\0') {
+        snprintf(source->reason, sizeof source->reason,
+                 "%.100s is %s; only safetensors files are read, as save_pretrained() of "
+                 "transformers writes them",
+                 own, other_form(own));
+    }
+    return true;
+}
+
+/* Returns whether a file of another form stands for a model: the first one of a folder without
+ * models, and each one in the folder of all models whose name no model has. */
+static bool is_other(const struct group *g, const struct entry *e, size_t models, size_t before) {
+    static const char *const endings[] = {"", SHARD_ENDING, SHARD_INDEX};
+    bool found = false;
+    if (e->kind != KIND_OTHER || e->inside > 0) {
+        return e->kind == KIND_OTHER && models == 0 && before == 0;
+    }
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
+        char name[FOLDER_PATH + 32];
+        snprintf(name, sizeof name, "%.*s%s", (int)(strrchr(e->path, '.') - e->path), e->path,
+                 endings[i]);
+        found = found || entry_of(g, name) != NULL;
+    }
+    return !found;
+}
+
 /* Adds the models of a folder. */
 static bool add_models(struct scan *scan, const struct group *g) {
-    size_t models = 0;
+    size_t models = 0, before = 0;
     for (size_t i = 0; i < g->count; i++) {
         const struct group shards =
             g->first[i].kind == KIND_INDEX ? shards_of(g, &g->first[i]) : (struct group){0};
@@ -328,6 +393,10 @@ static bool add_models(struct scan *scan, const struct group *g) {
         if (is_model(&g->first[i]) && !add_model(scan, g, &g->first[i], models == 1)) {
             return false;
         }
+        if (is_other(g, &g->first[i], models, before) && !add_other(scan, &g->first[i])) {
+            return false;
+        }
+        before += g->first[i].kind == KIND_OTHER;
     }
     return true;
 }

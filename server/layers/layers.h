@@ -41,6 +41,20 @@ struct layer_shard {
     struct timespec modified, changed;
 };
 
+enum {
+    LAYER_LEAST_BLOCK = 32 /* columns of a block that has its own scale, if a row has several */
+};
+
+/* The scales of a matrix of 8 bits, which its numbers are multiplied by: one for each block of
+ * `block_rows` rows and `block_columns` columns, of which the last ones may be smaller. */
+struct layer_scales {
+    const struct layer_shard *shard; /* NULL: the matrix has none */
+    enum codec_type type;
+    uint64_t offset;
+    size_t columns;
+    size_t block_rows, block_columns;
+};
+
 /* A matrix or vector of a layer in a file: a tensor, or a part of one. A part is `count` outputs
  * from `first` on: rows if out_in, otherwise columns. They lie in blocks of `block`, and each block
  * begins `stride` outputs after the one before it; with 0 they lie together. */
@@ -53,6 +67,7 @@ struct layer_tensor {
     size_t first, count;  /* outputs */
     size_t block, stride;
     bool from_one; /* the numbers of the file are differences from 1 */
+    struct layer_scales scales;
 };
 
 /* The tensors of a layer. */

@@ -93,6 +93,15 @@ static int open_regular(struct reading *r, const char *path, struct stat *status
     return fd;
 }
 
+/* Returns what a file is that only has the name of a safetensors file, or NULL. */
+static const char *other_form(const unsigned char prefix[static SAFETENSORS_PREFIX]) {
+    return memcmp(prefix, "GGUF", 4) == 0        ? "a GGUF file of llama.cpp"
+           : memcmp(prefix, "PK\3\4", 4) == 0    ? "a zip archive, as torch.save() writes it"
+           : memcmp(prefix, "\x89HDF", 4) == 0   ? "an HDF5 file"
+           : prefix[0] == 0x80 && prefix[1] <= 5 ? "a pickle of Python"
+                                                 : NULL;
+}
+
 /* Parses `size` bytes of a file, from `begin` on; a header begins behind the prefix of its file.
  * Returns owned, or NULL with a reason. */
 static struct codec_document *parse_file(struct reading *r, int fd, uint64_t begin, size_t size,
@@ -154,6 +163,10 @@ static struct codec_document *read_header(struct reading *r, int fd, uint64_t fi
         return NULL;
     }
     *size = codec_safetensors_length(prefix);
+    if (*size > MOST_BYTES && other_form(prefix) != NULL) {
+        refuse_model(r, "%.100s is %s, and no safetensors file", path, other_form(prefix));
+        return NULL;
+    }
     if (*size > MOST_BYTES || *size > file - SAFETENSORS_PREFIX) {
         const uint64_t left = file - SAFETENSORS_PREFIX;
         refuse_model(r, "%.100s has a header of %llu bytes by its first 8 bytes; it may have %llu",
@@ -348,11 +361,14 @@ static bool read_model(struct reading *r, const struct model_source *source) {
     if (!family_find(r->model, r->tensors, r->count, &r->config)) {
         return refuse_memory(r);
     }
+    const char *method =
+        config_text(config_inner(config_root(&r->config), "quantization_config"), "quant_method");
     return r->model->count > 0 ||
            refuse_model(r,
                         "none of its %zu tensors has the name of a weight of an attention that is "
-                        "known",
-                        r->count);
+                        "known%s%.40s",
+                        r->count, method == NULL ? "" : "; its quant_method is ",
+                        method == NULL ? "" : method);
 }
 
 static void end_reading(struct reading *r) {

@@ -19,6 +19,8 @@
 enum {
     PART_NUMBERS = 1 << 18, /* the most numbers that one task reads */
     COST_OF_NUMBER = 400,   /* multiply-adds that take as long as packing a number */
+    /* The most scales of a part of a row of a task. */
+    MOST_SCALES = PART_NUMBERS / ATTN_PREPACK_COLUMNS / LAYER_LEAST_BLOCK + 2
 };
 
 static const char *const part_names[LAYER_PARTS] = {
@@ -264,10 +266,43 @@ struct block_reading {
     bool matrix;
     struct block block;
     attn_dtype dtype;
-    char *bytes;   /* room for the numbers as the file has them */
-    char *numbers; /* where the next numbers go, in the layout of the file */
-    bool finite;   /* all numbers so far are */
+    char *bytes;               /* room for the numbers as the file has them */
+    char *numbers;             /* where the next numbers go, in the layout of the file */
+    bool finite;               /* all numbers so far are */
+    int scales;                /* the file of the scales, if the tensor has them */
+    size_t scaled;             /* 1 + the row of scales that was read last; 0: none */
+    double scale[MOST_SCALES]; /* those of the columns of the block */
 };
+
+/* Multiplies the numbers of a part of a row by their scales. `place` is that of the first one in
+ * the tensor. Returns false with errno if the scales cannot be read. */
+static bool scale_numbers(struct block_reading *r, size_t place, size_t count, char *numbers) {
+    const struct layer_scales *s = &r->tensor->scales;
+    const size_t row = place / r->tensor->columns / s->block_rows;
+    const size_t column = place % r->tensor->columns, first = column / s->block_columns;
+    const size_t scales = (column + count - 1) / s->block_columns + 1 - first;
+    const size_t width = codec_type_size(s->type);
+    char bytes[MOST_SCALES * sizeof(double)];
+    if (r->scaled != row + 1) {
+        if (!shard_read_at(r->scales, bytes, scales * width,
+                           s->offset + (row * s->columns + first) * width)) {
+            return false;
+        }
+        r->finite &= codec_widen(s->type, bytes, scales, ATTN_FLOAT64, r->scale);
+        r->scaled = row + 1;
+    }
+    for (size_t i = 0; i < count; i++) {
+        const double scale = r->scale[(column + i) / s->block_columns - first];
+        double scaled;
+        if (r->dtype == ATTN_FLOAT32) {
+            scaled = ((float *)numbers)[i] *= (float)scale;
+        } else {
+            scaled = ((double *)numbers)[i] *= scale;
+        }
+        r->finite &= isfinite(scaled) != 0;
+    }
+    return true;
+}
 
 /* Reads `rows` rows of `count` numbers. The numbers of a row begin at `at` in the tensor, and those
  * of the next row `stride` numbers later. Rows that follow one another are read together. Returns
@@ -282,7 +317,12 @@ static bool read_rows(struct block_reading *r, int fd, size_t at, size_t stride,
             return false;
         }
         r->finite &= codec_widen(t->type, r->bytes, together * count, r->dtype, r->numbers);
-        r->numbers += together * count * attn_dtype_size(r->dtype);
+        for (size_t i = 0; i < together; i++, r->numbers += count * attn_dtype_size(r->dtype)) {
+            if (t->scales.shard != NULL &&
+                !scale_numbers(r, at + (row + i) * stride, count, r->numbers)) {
+                return false;
+            }
+        }
     }
     return true;
 }
@@ -329,17 +369,23 @@ static void add_one(attn_dtype dtype, char *numbers, size_t count) {
     }
 }
 
-/* Reads a block from the file of its shard. Returns 0, or the errno of the failure: ESTALE if the
- * file is another one or has changed, also while it was read. */
+/* Reads a block from the file of its shard, and its scales from theirs. Returns 0, or the errno of
+ * the failure: ESTALE if a file is another one or has changed, also while it was read. */
 static int read_file(struct block_reading *r) {
-    const struct layer_shard *shard = r->tensor->shard;
+    const struct layer_shard *shard = r->tensor->shard, *scales = r->tensor->scales.shard;
     const int fd = shard_open_inside(shard->folder, shard->path, 0);
     if (fd < 0) {
         return errno;
     }
-    int error = read_block(r, fd) ? 0 : errno == 0 ? EIO : errno;
-    if (!shard_is_unchanged(shard, fd)) {
+    r->scales =
+        scales == NULL || scales == shard ? fd : shard_open_inside(scales->folder, scales->path, 0);
+    int error = r->scales >= 0 && read_block(r, fd) ? 0 : errno == 0 ? EIO : errno;
+    if (!shard_is_unchanged(shard, fd) ||
+        (scales != NULL && r->scales >= 0 && !shard_is_unchanged(scales, r->scales))) {
         error = ESTALE;
+    }
+    if (r->scales >= 0 && r->scales != fd) {
+        close(r->scales);
     }
     close(fd);
     return error;

@@ -97,6 +97,31 @@ const struct family_tensor *search_tensor(const struct search *s, const char *pr
     return bsearch(name, s->tensors, s->count, sizeof *s->tensors, compare_name);
 }
 
+struct config_object search_quantization(const struct search *s) {
+    return config_inner(config_root(s->config), "quantization_config");
+}
+
+const struct family_tensor *search_beside(const struct search *s, const char *part) {
+    static const char *const known[] = {"weight",       "bias",        "weight_scale_inv",
+                                        "weight_scale", "input_scale", NULL};
+    static const char ending[] = ".weight";
+    char name[512];
+    const int size = snprintf(name, sizeof name, "%.*s%s", (int)s->prefix_size, s->prefix, part);
+    if (size >= (int)sizeof name || size < (int)strlen(ending) ||
+        strcmp(name + size - strlen(ending), ending) != 0) {
+        return NULL; /* other names do not stand for one matrix each */
+    }
+    const size_t same = (size_t)size + 1 - strlen(ending);
+    name[same] = '\0';
+    size_t i = search_first(name, s->tensors, s->count, sizeof *s->tensors, compare_name);
+    while (i < s->count && strncmp(s->tensors[i].header.name, name, same) == 0 &&
+           family_models_list_has(known, s->tensors[i].header.name + same)) {
+        i++;
+    }
+    return i < s->count && strncmp(s->tensors[i].header.name, name, same) == 0 ? &s->tensors[i]
+                                                                               : NULL;
+}
+
 bool search_read(const struct search *s, const struct family_tensor *from, bool matrix,
                  struct layer_tensor *to) {
     const struct codec_header_tensor *t = &from->header;
@@ -104,10 +129,13 @@ bool search_read(const struct search *s, const struct family_tensor *from, bool 
     for (int axis = 0; axis + 1 < t->rank; axis++) {
         rows *= t->shape[axis];
     }
-    /* Weights of 8 bits have scales beside them, which nobody reads here. */
-    if (t->type < CODEC_TYPE_FP16 || t->type >= CODEC_TYPE_COUNT) {
-        return search_refuse(s->layer, "%.100s has a type that is not F16, BF16, F32 or F64",
-                             t->name);
+    if (t->type < (matrix ? CODEC_TYPE_FP8_E4M3 : CODEC_TYPE_FP16) || t->type >= CODEC_TYPE_COUNT) {
+        const struct config_object few = search_quantization(s);
+        const char *method = config_text(few, "quant_method");
+        return search_refuse(
+            s->layer, "%.100s has a type that is not %sF16, BF16, F32 or F64%s%.40s", t->name,
+            matrix ? "F8_E4M3, F8_E5M2, " : "", method == NULL ? "" : "; quant_method is ",
+            method == NULL ? "" : method);
     }
     if (matrix ? t->rank != 2 : t->rank < 1 || rows != 1) {
         return search_refuse(s->layer, "%.100s is no %s: it has %d axes", t->name,

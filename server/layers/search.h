@@ -74,17 +74,17 @@ enum model_relative {
 };
 
 enum {
-    MODEL_UNSCALED = 1 << 0,     /* the scale is 1 */
-    MODEL_ROTARY = 1 << 1,       /* Q and K are turned */
-    MODEL_PARTLY = 1 << 2,       /* partial_rotary_factor may be less than 1 */
-    MODEL_NEEDS_ROPE = 1 << 3,   /* rope_parameters or rope_scaling must be given */
-    MODEL_ROPE_BY_TYPE = 1 << 4, /* rope_parameters has an object for each type of layer */
-    MODEL_NORMS = 1 << 5,        /* Q and K are normalised in each head */
-    MODEL_FROM_ONE = 1 << 6,     /* norms are stored as differences from 1 */
-    MODEL_SINKS = 1 << 7,        /* each head has a sink */
-    MODEL_WHOLE = 1 << 8,        /* norms go over all heads together */
-    MODEL_MROPE = 1 << 9,        /* rows of text have the same position on all axes */
-    MODEL_INTERLEAVED = 1 << 10, /* pairs of columns that are turned lie beside each other */
+    MODEL_UNSCALED = 1 << 0,      /* the scale is 1 */
+    MODEL_ROTARY = 1 << 1,        /* Q and K are turned */
+    MODEL_PARTLY = 1 << 2,        /* partial_rotary_factor may be less than 1 */
+    MODEL_NEEDS_ROPE = 1 << 3,    /* rope_parameters or rope_scaling must be given */
+    MODEL_ROPE_BY_TYPE = 1 << 4,  /* rope_parameters has an object for each type of layer */
+    MODEL_NORMS = 1 << 5,         /* Q and K are normalised in each head */
+    MODEL_FROM_ONE = 1 << 6,      /* norms are stored as differences from 1 */
+    MODEL_SINKS = 1 << 7,         /* each head has a sink */
+    MODEL_WHOLE = 1 << 8,         /* norms go over all heads together */
+    MODEL_MROPE = 1 << 9,         /* rows of text have the same position on all axes */
+    MODEL_INTERLEAVED = 1 << 10,  /* pairs of columns that are turned lie beside each other */
     MODEL_ALIBI = 1 << 11,        /* with the slopes of the ALiBi paper */
     MODEL_TURNS_LOCALLY = 1 << 12 /* layers that do not slide do not turn, if any layer slides */
 };
@@ -101,14 +101,15 @@ struct inner_model {
 struct model_type {
     const char *name; /* NULL: there is no model_type */
     const struct stack *stacks;
-    const struct inner_model *inner; /* instead of stacks, or if config.json has the first of them */
-    const char *const *needs;        /* keys that must have a value, beyond those of the stacks */
-    const char *const *shows;        /* keys that must be there, but may be null */
-    const char *const *takes;        /* keys with a default */
-    const char *const *ignores;      /* keys that do not change its attention */
-    const char *defaults;            /* " key=number key=number " of its class in all versions */
-    unsigned biases;                 /* bits BIAS_*: the biases that it always has */
-    const char *bias_key;            /* a flag that decides about more of them */
+    const struct inner_model
+        *inner;                 /* instead of stacks, or if config.json has the first of them */
+    const char *const *needs;   /* keys that must have a value, beyond those of the stacks */
+    const char *const *shows;   /* keys that must be there, but may be null */
+    const char *const *takes;   /* keys with a default */
+    const char *const *ignores; /* keys that do not change its attention */
+    const char *defaults;       /* " key=number key=number " of its class in all versions */
+    unsigned biases;            /* bits BIAS_*: the biases that it always has */
+    const char *bias_key;       /* a flag that decides about more of them */
     unsigned biases_of_key;
     bool bias_default;
     const char *head_size; /* a key: the columns of Q in a head; NULL: columns of X / heads */
@@ -176,6 +177,13 @@ bool search_number(const struct search *s, long *number);
  * is none. */
 const struct family_tensor *search_tensor(const struct search *s, const char *prefix,
                                           size_t prefix_size, const char *rest);
+
+/* Returns what config.json says of weights that are stored in fewer bits than the model has. */
+struct config_object search_quantization(const struct search *s);
+
+/* Returns a tensor beside a matrix that is not known to leave the matrix as it is, or NULL:
+ * q_proj.bias beside q_proj.weight is known, and q_proj.weight.absmax is not. */
+const struct family_tensor *search_beside(const struct search *s, const char *part);
 
 /* Reads a tensor as a matrix, or as a vector: all axes but the last have the size 1. Returns false
  * with the reason in the layer. */

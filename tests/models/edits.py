@@ -81,7 +81,7 @@ def edit_files(rng, folder, model, stored):
                                              for part in names[1])]
     if not known:
         return "", {}
-    way = rng.choice((prune, as_torch))
+    way = rng.choice((prune, as_torch, in_few_bits))
     done, parts = way(rng, tensors, known, parameters, model, folder)
     if done:
         save_file(tensors, path, {"format": "pt"})
@@ -137,3 +137,34 @@ def as_torch(rng, tensors, known, parameters, model, folder):
                 parts[prefix + name] = [parameters[print_of(tensor)] for tensor in old if print_of(tensor) in parameters]
                 tensors[prefix + name] = torch.cat(old)
     return "the names of torch.nn.MultiheadAttention" if parts else "", parts
+
+
+def in_few_bits(rng, tensors, known, parameters, model, folder):
+    """Stores projections in 8 bits with scales: one for the whole, for each row or for each block. The model gets the
+    numbers that this makes. Scales have few digits, so products of them are exact in float32."""
+    parts, modules = {}, dict(model.named_parameters())
+    kind, sides = rng.choice((torch.float8_e4m3fn, torch.float8_e5m2)), (rng.choice((1, 4, 7, 128)), rng.choice((32, 48, 128)))
+    way, stored = rng.choice(("whole", "rows", "blocks")), rng.choice((torch.float32, torch.bfloat16))
+    ending = "_scale_inv" if way == "blocks" or rng.random() < 0.5 else "_scale"
+    for name in [f"{prefix}{part}.weight" for prefix, names in known for part in names]:
+        weight = tensors[name].float()
+        parameter = parameters.get(print_of(tensors[name]))
+        if parameter is None or rng.random() < 0.2:
+            continue
+        rows, columns = weight.shape
+        block = {"whole": weight.shape, "rows": (1, columns), "blocks": sides}[way]
+        index = (torch.arange(rows) // block[0])[:, None], (torch.arange(columns) // block[1])[None]
+        counts = index[0].max() + 1, index[1].max() + 1
+        scale = (torch.rand(counts) * 0.1 + 1e-3).bfloat16().float()
+        small = (weight / scale[index]).to(kind)
+        with torch.no_grad():
+            modules[parameter].copy_(small.float() * scale[index])
+        if way == "whole":
+            scale = scale.reshape(rng.choice(((), (1,), (1, 1))))
+        tensors[name], tensors[name + ending], parts[name] = small, scale.to(stored), [parameter]
+    path = folder / "config.json"
+    config = json.loads(path.read_text())
+    if way == "blocks" and sides != (128, 128) or rng.random() < 0.7:
+        config["quantization_config"] = {"quant_method": "fp8"} | ({"weight_block_size": sides} if way == "blocks" else {})
+        path.write_text(json.dumps(config, indent=1))
+    return f"weights of 8 bits, scales of the {way}" if parts else "", parts

@@ -223,6 +223,34 @@ Test(layers_models, refuse_an_index_that_is_wrong) {
     free(text);
 }
 
+/* Somebody who puts another file there than a safetensors file is told what it is. */
+Test(layers_models, of_other_forms_are_named) {
+    make_folder("a");
+    make_folder("b");
+    layer_file_text("a/pytorch_model-1.bin", "");
+    layer_file_text("a/pytorch_model-2.bin", "");
+    layer_file_text("b/pytorch_model.bin", "");
+    layer_file_model("b/x.safetensors", "", 1, 4, 2, 1);
+    layer_file_text("c.gguf", "");
+    layer_file_text("b.pth", "");
+    layer_file_model("d.safetensors", "", 1, 4, 2, 1);
+    layer_file_text("d.bin", "");
+    layer_file_text("e.safetensors", "GGUF\3______");
+    layer_file_text("f.safetensors", "PK\3\4______");
+    layer_file_tensors(
+        "g.safetensors",
+        "{\"q_proj.qweight\":{\"dtype\":\"I32\",\"shape\":[0],\"data_offsets\":[0,0]}}", NULL, 0);
+    layer_file_text("g.config.json", "{\"quantization_config\":{\"quant_method\":\"gptq\"}}");
+    expect_reason(
+        "a", "pytorch_model-1.bin is a pickle of PyTorch, which may run code; only safetensors");
+    expect_reason("b.h.0", NULL);
+    expect_reason("c", "c.gguf is a file of llama.cpp");
+    expect_reason("d.h.0", NULL);
+    expect_reason("e", "e.safetensors is a GGUF file of llama.cpp, and no safetensors file");
+    expect_reason("f", "a zip archive, as torch.save() writes it");
+    expect_reason("g", "that is known; its quant_method is gptq");
+}
+
 /* ----------------------------------------------------------------------------------- the limits */
 
 /* The files of the operator may hold more than the body of a request. The largest models have

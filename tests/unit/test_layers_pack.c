@@ -146,6 +146,60 @@ Test(layers_pack, every_shape_like_the_whole) {
     }
 }
 
+/* The numbers of 8 bits are multiplied by the scale of their block. A part of a matrix may begin
+ * inside of a block, and the blocks at the edges are smaller. */
+Test(layers_pack, scales_of_blocks_of_a_matrix_of_8_bits) {
+    enum {
+        ROWS = 300,
+        COLUMNS = 2200,
+        NUMBERS = ROWS * COLUMNS,
+        SCALES = 4096
+    };
+    static const unsigned char e4m3[] = {0x38, 0x40, 0x30, 0xBC};
+    static const float numbers[] = {1, 2, 0.5F, -1.5F};
+    static const size_t sides[][2] = {
+        {128, 128}, {1, COLUMNS}, {ROWS, COLUMNS}, {7, 32}, {128, COLUMNS}};
+    unsigned char *file = malloc(NUMBERS + SCALES * sizeof(float));
+    float *scales = malloc(SCALES * sizeof *scales), *expected = malloc(NUMBERS * sizeof *expected);
+    for (size_t i = 0; i < SCALES; i++) {
+        scales[i] = (float)(i % 1000 + 1) / 64;
+    }
+    for (size_t i = 0; i < NUMBERS; i++) {
+        file[i] = e4m3[i % 7 % COUNT(e4m3)];
+    }
+    memcpy(file + NUMBERS, scales, SCALES * sizeof *scales);
+    for (size_t c = 0; c < COUNT(sides); c++) {
+        const size_t columns = (COLUMNS - 1) / sides[c][1] + 1;
+        struct made made;
+        struct layer_use use;
+        char reason[LAYERS_REASON];
+        put_made(&made, "numbers", file, NUMBERS + SCALES * sizeof *scales);
+        struct layer_tensor *t = add_tensor(&made, LAYER_W_Q, CODEC_TYPE_FP8_E4M3, ROWS, COLUMNS);
+        t->out_in = true;
+        t->first = 60;
+        t->count = 240;
+        t->scales = (struct layer_scales){&made.shard, CODEC_TYPE_FP32, NUMBERS,
+                                          columns,     sides[c][0],     sides[c][1]};
+        for (size_t i = 0; i < NUMBERS; i++) {
+            expected[i] = numbers[i % 7 % COUNT(numbers)] *
+                          scales[i / COLUMNS / sides[c][0] * columns + i % COLUMNS / sides[c][1]];
+        }
+        for (int dtype = ATTN_FLOAT32; dtype <= ATTN_FLOAT64; dtype++) {
+            char *packed = pack_whole(t, expected, (attn_dtype)dtype);
+            make_use(&made, (attn_dtype)dtype, &use);
+            cr_expect(pack_all(&use, reason), "blocks %zu: %s", c, reason);
+            cr_expect_eq(memcmp(use.tensors[LAYER_W_Q].data, packed, use.packed->bytes), 0,
+                         "blocks %zu", c);
+            free(packed);
+            pack_free(use.packed);
+        }
+        close(made.shard.folder);
+    }
+    free(file);
+    free(scales);
+    free(expected);
+}
+
 /* The time of a task is that of its numbers, of which it may have 2^18. */
 Test(layers_pack, every_shape_in_small_tasks) {
     static const size_t sizes[][2] = {{250000, 64}, {64, 250000}, {1, 1 << 24},
