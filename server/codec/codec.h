@@ -57,6 +57,9 @@ struct codec_options {
      * object in an array in it; 0 = 1. */
     size_t key_level;
     const char *null_key; /* the key whose numbers may be null for minus infinity, for a message */
+    /* The text holds settings that a program in Python may have written: an array is a list of
+     * values of any kind, and never a tensor, and NaN, Infinity and -Infinity are numbers. */
+    bool settings;
     bool integers; /* numbers are integers, and are written so: 4 is taken, and 4.0 is refused */
     struct account *account; /* counts all that is allocated; borrowed; NULL = nothing is counted */
 };

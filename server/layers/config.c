@@ -30,7 +30,8 @@ bool config_open(struct config *config, struct codec_error *error) {
         return true;
     }
     const size_t size = strlen(text);
-    const struct codec_options options = config_limits(size, config->account);
+    struct codec_options options = config_limits(size, config->account);
+    options.settings = true;
     struct codec_reader *reader = codec_reader_create(&options);
     if (reader == NULL) {
         codec_no_memory(error);
@@ -86,6 +87,58 @@ const char *config_text(struct config_object object, const char *name) {
     return value != NULL && codec_as_text(object.document, value, &text, &unused) ? text : NULL;
 }
 
+bool config_same(struct config_object a, struct config_object b) {
+    const enum codec_kind kind = codec_kind_of(a.value);
+    struct codec_error unused;
+    double numbers[2];
+    bool flags[2];
+    const char *texts[2];
+    if (kind != codec_kind_of(b.value) || codec_size(a.value) != codec_size(b.value)) {
+        return false;
+    }
+    if (kind == CODEC_NUMBER) {
+        return codec_as_number(a.document, a.value, &numbers[0], &unused) &&
+               codec_as_number(b.document, b.value, &numbers[1], &unused) &&
+               numbers[0] == numbers[1];
+    }
+    if (kind == CODEC_BOOL) {
+        return codec_as_bool(a.document, a.value, &flags[0], &unused) &&
+               codec_as_bool(b.document, b.value, &flags[1], &unused) && flags[0] == flags[1];
+    }
+    if (kind == CODEC_TEXT) {
+        return codec_as_text(a.document, a.value, &texts[0], &unused) &&
+               codec_as_text(b.document, b.value, &texts[1], &unused) &&
+               strcmp(texts[0], texts[1]) == 0;
+    }
+    const struct codec_value *other = codec_at(b.value, 0);
+    for (const struct codec_value *v = codec_at(a.value, 0); v != NULL; v = codec_next(v)) {
+        const struct codec_value *twin =
+            kind == CODEC_OBJECT ? codec_get(b.value, codec_name(v)) : other;
+        if (twin == NULL || !config_same((struct config_object){a.document, v},
+                                         (struct config_object){b.document, twin})) {
+            return false;
+        }
+        other = codec_next(other);
+    }
+    return true;
+}
+
+bool config_numbers(struct config_object object, const char *name, size_t count, double *numbers) {
+    const struct codec_value *list = config_value(object, name);
+    struct codec_error unused;
+    size_t i = 0;
+    if (list == NULL || codec_kind_of(list) != CODEC_ARRAY || codec_size(list) != count) {
+        return false;
+    }
+    for (const struct codec_value *v = codec_at(list, 0); v != NULL; v = codec_next(v)) {
+        if (codec_kind_of(v) != CODEC_NUMBER ||
+            !codec_as_number(object.document, v, &numbers[i++], &unused)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* ------------------------------------------------------------------------------------- messages */
 
 /* A text that grows up to its room. */
@@ -108,7 +161,7 @@ static void put(struct print *p, const char *format, ...) {
     }
 }
 
-/* Writes a value. A list of numbers is only named, because the codec keeps it in another form. */
+/* Writes a value. */
 static void print_value(struct print *p, const struct codec_value *value, int depth) {
     struct codec_error unused;
     const enum codec_kind kind = codec_kind_of(value);
@@ -119,15 +172,16 @@ static void print_value(struct print *p, const struct codec_value *value, int de
         codec_as_text(p->document, value, &text, &unused);
         put(p, "\"%.100s\"", text);
     } else if (kind == CODEC_NUMBER) {
-        codec_as_number(p->document, value, &number, &unused);
-        put(p, "%.10g", number);
+        if (codec_as_number(p->document, value, &number, &unused)) {
+            put(p, "%.10g", number);
+        } else {
+            put(p, "Infinity or NaN");
+        }
     } else if (kind == CODEC_BOOL) {
         codec_as_bool(p->document, value, &flag, &unused);
         put(p, "%s", flag ? "true" : "false");
     } else if (kind == CODEC_NULL) {
         put(p, "null");
-    } else if (kind == CODEC_TENSOR) {
-        put(p, "[a list of numbers]");
     } else {
         put(p, "%s", kind == CODEC_OBJECT ? "{" : "[");
         const struct codec_value *member = codec_at(value, 0);

@@ -100,12 +100,9 @@ static size_t side_of_block(size_t size, size_t count, size_t side) {
 static bool read_scales(const struct search *s, const char *part, struct layer_tensor *matrix) {
     static const char *const endings[] = {"_scale_inv", "_scale"};
     const struct config_object config = search_quantization(s);
-    const struct codec_value *sides = config_value(config, "weight_block_size");
     const bool small = codec_type_size(matrix->type) == 1;
-    const double *side = (const double[]){128, 128};
+    double side[2] = {128, 128};
     const struct family_tensor *scales = NULL;
-    struct codec_error unused;
-    attn_tensor list;
     char name[64];
     for (size_t i = 0; i < 2 && scales == NULL; i++) {
         snprintf(name, sizeof name, "%s%s", part, endings[i]);
@@ -116,10 +113,7 @@ static bool read_scales(const struct search *s, const char *part, struct layer_t
                search_refuse(s->layer, "%s has 8 bits, but no %s_scale is stored beside it", part,
                              part);
     }
-    if (sides != NULL && codec_as_exact_reals(config.document, sides, 1, 1, &list, &unused) &&
-        list.shape[0] == 2) {
-        side = list.data;
-    }
+    config_numbers(config, "weight_block_size", 2, side);
     if (!small || !matrix->out_in) {
         return search_refuse(s->layer,
                              "%s has scales beside it, but is no matrix (outputs, inputs) "

@@ -204,7 +204,7 @@ static bool value_fits(struct config_object object, const struct codec_value *va
         }
         return is == CODEC_ARRAY;
     case KEY_LIST:
-        return is == CODEC_ARRAY || is == CODEC_TENSOR;
+        return is == CODEC_ARRAY;
     case KEY_OBJECT:
         return is == CODEC_OBJECT;
     default:
@@ -300,14 +300,9 @@ static bool keep_ignored(const struct search *s, const char *name) {
 
 /* Returns whether two objects have the same value of a key, or both have not the key. */
 static bool same_value(struct config_object a, struct config_object b, const char *name) {
-    char texts[2][256];
-    const struct codec_value *values[] = {codec_get(a.value, name), codec_get(b.value, name)};
-    if (values[0] == NULL || values[1] == NULL) {
-        return values[0] == values[1];
-    }
-    config_print(a, values[0], sizeof texts[0], texts[0]);
-    config_print(b, values[1], sizeof texts[1], texts[1]);
-    return strcmp(texts[0], texts[1]) == 0;
+    a.value = codec_get(a.value, name);
+    b.value = codec_get(b.value, name);
+    return a.value == NULL || b.value == NULL ? a.value == b.value : config_same(a, b);
 }
 
 /* Returns whether two keys of an object have the same number. */

@@ -33,43 +33,34 @@ static const struct key keys[] = {
     {"mrope_interleaved", KEY_FLAG},
 };
 
-/* Returns a list of divisors of frequencies. Returns NULL with a reason if there is none. */
-static const double *list_of(const struct search *s, struct config_object scaling, const char *name,
-                             size_t pairs) {
-    const struct codec_value *value = config_value(scaling, name);
-    attn_tensor numbers;
-    struct codec_error unused;
-    if (value == NULL || !codec_as_exact_reals(scaling.document, value, 1, 1, &numbers, &unused) ||
-        numbers.shape[0] != pairs) {
-        search_refuse(s->layer, "config.json has no %s of %zu numbers", name, pairs);
-        return NULL;
-    }
-    return numbers.data;
-}
-
 /* Reads both lists of divisors into memory of the model, which all of its layers share. */
 static bool read_factors(const struct search *s, struct config_object scaling) {
+    static const char *const names[] = {"short_factor", "long_factor"};
     struct layer_model *model = s->model;
     attn_rotary *r = &s->layer->rotary;
     const size_t pairs = (r->columns > 0 ? r->columns : s->layer->d) / 2;
-    const size_t bytes = pairs * sizeof(double);
-    const double *short_list = list_of(s, scaling, "short_factor", pairs);
-    const double *long_list = list_of(s, scaling, "long_factor", pairs);
-    if (short_list == NULL || long_list == NULL) {
-        return false;
+    const size_t bytes = 2 * pairs * sizeof(double);
+    double *factors = malloc(bytes);
+    if (factors == NULL) {
+        return search_refuse(s->layer, "there is no memory");
     }
-    if (model->factors == NULL) {
-        if ((model->factors = malloc(2 * bytes)) == NULL) {
-            return search_refuse(s->layer, "there is no memory");
+    for (size_t i = 0; i < COUNT(names); i++) {
+        if (!config_numbers(scaling, names[i], pairs, factors + i * pairs)) {
+            free(factors);
+            return search_refuse(s->layer, "config.json has no %s of %zu numbers", names[i], pairs);
         }
-        model->factor_count = 2 * pairs;
-        memcpy(model->factors, short_list, bytes);
-        memcpy(model->factors + pairs, long_list, bytes);
     }
-    if (model->factor_count != 2 * pairs || memcmp(model->factors, short_list, bytes) != 0 ||
-        memcmp(model->factors + pairs, long_list, bytes) != 0) {
-        return search_refuse(s->layer,
-                             "short_factor and long_factor are not those of the other layers");
+    const bool same = model->factors != NULL && model->factor_count == 2 * pairs &&
+                      memcmp(model->factors, factors, bytes) == 0;
+    if (model->factors == NULL) {
+        model->factors = factors;
+        model->factor_count = 2 * pairs;
+    } else {
+        free(factors);
+        if (!same) {
+            return search_refuse(s->layer,
+                                 "short_factor and long_factor are not those of the other layers");
+        }
     }
     r->short_factors = model->factors;
     r->long_factors = model->factors + pairs;
@@ -233,8 +224,8 @@ static bool find_by_type(const struct search *s, bool slides, struct config_obje
 static bool find_turns(const struct search *s, bool slides, bool *turns) {
     const struct codec_value *list =
         family_models_uses(s, "no_rope_layers") ? config_value(s->object, "no_rope_layers") : NULL;
-    attn_tensor flags;
     struct codec_error unused;
+    double flag;
     long index;
     *turns = true;
     if ((s->type->flags & MODEL_TURNS_LOCALLY) != 0) {
@@ -251,12 +242,13 @@ static bool find_turns(const struct search *s, bool slides, bool *turns) {
         *turns = interval == 0 || ((size_t)index + 1) % interval != 0;
         return true;
     }
-    if (!codec_as_exact_reals(s->object.document, list, 1, 1, &flags, &unused) ||
-        flags.shape[0] <= (size_t)index) {
+    const struct codec_value *own = codec_at(list, (size_t)index);
+    if (own == NULL || codec_kind_of(own) != CODEC_NUMBER ||
+        !codec_as_number(s->object.document, own, &flag, &unused)) {
         return search_refuse(s->layer, "no_rope_layers in config.json has no number for layer %ld",
                              index);
     }
-    *turns = ((const double *)flags.data)[index] != 0;
+    *turns = flag != 0;
     return true;
 }
 

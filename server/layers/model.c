@@ -107,7 +107,8 @@ static const char *other_form(const unsigned char prefix[static SAFETENSORS_PREF
 static struct codec_document *parse_file(struct reading *r, int fd, uint64_t begin, size_t size,
                                          const char *path) {
     const char *what = begin > 0 ? "the header of " : "";
-    const struct codec_options options = config_limits(size, &r->account);
+    struct codec_options options = config_limits(size, &r->account);
+    options.settings = begin == 0;
     struct codec_reader *reader = codec_reader_create(&options);
     struct codec_document *document = NULL;
     char chunk[65536];

@@ -52,7 +52,9 @@ enum reader_scalar {
     READER_SCALAR_NULL,
     READER_SCALAR_TRUE,
     READER_SCALAR_FALSE,
-    READER_SCALAR_MINUS_INFINITY
+    READER_SCALAR_MINUS_INFINITY,
+    READER_SCALAR_INFINITY, /* this one and the next one only in settings */
+    READER_SCALAR_NAN
 };
 
 /* The line of a byte. `margin` is the offset of the line's first byte plus the number of

@@ -154,11 +154,12 @@ static bool classify(struct codec_reader *reader, const char *text, size_t size,
     static const struct {
         const char *text;
         enum reader_scalar kind;
-    } literals[] = {{"null", READER_SCALAR_NULL},
-                    {"true", READER_SCALAR_TRUE},
-                    {"false", READER_SCALAR_FALSE},
-                    {"-Infinity", READER_SCALAR_MINUS_INFINITY}};
+    } literals[] = {
+        {"null", READER_SCALAR_NULL},         {"true", READER_SCALAR_TRUE},
+        {"false", READER_SCALAR_FALSE},       {"-Infinity", READER_SCALAR_MINUS_INFINITY},
+        {"Infinity", READER_SCALAR_INFINITY}, {"NaN", READER_SCALAR_NAN}};
 
+    const bool settings = reader->options.settings;
     const char *rule = NULL;
     size_t good = 0;
     if (text[0] == '-' || is_digit(text[0])) {
@@ -175,7 +176,11 @@ static bool classify(struct codec_reader *reader, const char *text, size_t size,
         if (text[0] != literals[i].text[0]) {
             continue;
         }
-        if (text[0] == '-' && (size < 2 || text[1] != 'I' || takes_infinity(reader) == NULL)) {
+        if (text[0] == '-' &&
+            (size < 2 || text[1] != 'I' || (takes_infinity(reader) == NULL && !settings))) {
+            continue;
+        }
+        if (literals[i].kind >= READER_SCALAR_INFINITY && !settings) {
             continue;
         }
         good = 0;
@@ -215,11 +220,13 @@ static bool add_scalar(struct codec_reader *reader, enum reader_scalar kind, con
     if (value == NULL) {
         return false;
     }
-    double number = -(double)INFINITY;
+    double number = kind == READER_SCALAR_NAN        ? (double)NAN
+                    : kind == READER_SCALAR_INFINITY ? (double)INFINITY
+                                                     : -(double)INFINITY;
     if (kind == READER_SCALAR_NUMBER) {
         number_read_double(text, size, &number);
     }
-    if (kind == READER_SCALAR_NUMBER || kind == READER_SCALAR_MINUS_INFINITY) {
+    if (kind == READER_SCALAR_NUMBER || kind >= READER_SCALAR_MINUS_INFINITY) {
         codec_set_number(value, number);
     } else if (kind != READER_SCALAR_NULL) {
         codec_set_bool(value, kind == READER_SCALAR_TRUE);

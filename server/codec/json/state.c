@@ -158,6 +158,6 @@ struct codec_value *reader_add(struct codec_reader *reader, enum codec_kind kind
         codec_no_memory(&reader->error);
     }
     reader->root = frame != NULL ? reader->root : value;
-    reader->held = kind == CODEC_ARRAY ? reader->held + 1 : 0;
+    reader->held = kind == CODEC_ARRAY && !reader->options.settings ? reader->held + 1 : 0;
     return value;
 }
