@@ -30,7 +30,22 @@ static const struct key keys[] = {
     {"short_factor", KEY_LIST},
     {"long_factor", KEY_LIST},
     {"mrope_section", KEY_LIST},
+    {"llama_4_scaling_beta", KEY_NUMBER},
+    {"max_position_embeddings", KEY_POSITIVE},
+    {"short_mscale", KEY_POSITIVE},
+    {"long_mscale", KEY_POSITIVE},
     {"mrope_interleaved", KEY_FLAG},
+};
+
+/* Keys of rope_parameters that only some model types have. */
+static const struct {
+    const char *name;
+    unsigned flag;
+} own_keys[] = {
+    {"mrope_section", MODEL_MROPE},
+    {"llama_4_scaling_beta", MODEL_SCALES_FAR},
+    {"short_mscale", MODEL_SHORT_ROPE},
+    {"long_mscale", MODEL_SHORT_ROPE},
 };
 
 /* Reads both lists of divisors into memory of the model, which all of its layers share. */
@@ -220,6 +235,42 @@ static bool find_by_type(const struct search *s, bool slides, struct config_obje
     return family_keys_check(s, all, "rope_parameters", kinds, COUNT(kinds));
 }
 
+/* Reads how queries are scaled by their positions: 1 + beta log(1 + floor(position / original)),
+ * which is 1 at the positions of the training. */
+static bool read_far_scale(const struct search *s, struct config_object scaling) {
+    static const char *const names[] = {"llama_4_scaling_beta", "original_max_position_embeddings"};
+    for (size_t i = 0; i < COUNT(names); i++) {
+        if (config_value(scaling, names[i]) == NULL) {
+            return search_refuse(s->layer,
+                                 "config.json has no %s in rope_parameters, which decides the "
+                                 "attention of %s",
+                                 names[i], s->type->name);
+        }
+    }
+    if (config_number(scaling, names[0], 0) != 0) {
+        s->layer->positions = (size_t)config_number(scaling, names[1], 0);
+    }
+    return true;
+}
+
+/* Reads the magnitude of cos and sin. In transformers 5 the long factors of such a model are never
+ * taken. */
+static bool read_magnitude(const struct search *s, struct config_object scaling) {
+    attn_rotary *r = &s->layer->rotary;
+    const double magnitude = config_number(scaling, "short_mscale", 0);
+    if (r->scaling == ATTN_ROTARY_UNSCALED) {
+        return true;
+    }
+    if (r->scaling != ATTN_ROTARY_LONGROPE || magnitude == 0 ||
+        magnitude != config_number(scaling, "long_mscale", 0)) {
+        return search_refuse(s->layer, "rope_type in config.json must be longrope, with the same "
+                                       "short_mscale and long_mscale");
+    }
+    r->attention_factor = magnitude;
+    r->long_factors = r->short_factors;
+    return true;
+}
+
 /* Finds whether Q and K of the layer are turned. */
 static bool find_turns(const struct search *s, bool slides, bool *turns) {
     const struct codec_value *list =
@@ -274,11 +325,12 @@ bool family_rotary_find(const struct search *s, bool slides) {
         !family_keys_check(s, scaling, "rope_parameters", keys, COUNT(keys))) {
         return false;
     }
-    if ((s->type->flags & MODEL_MROPE) == 0 && config_value(scaling, "mrope_section") != NULL) {
-        return search_refuse(s->layer,
-                             "mrope_section in config.json is not known for model_type "
-                             "%s",
-                             s->type->name);
+    for (size_t i = 0; i < COUNT(own_keys); i++) {
+        if ((s->type->flags & own_keys[i].flag) == 0 &&
+            config_value(scaling, own_keys[i].name) != NULL) {
+            return search_refuse(s->layer, "%s in config.json is not known for model_type %s",
+                                 own_keys[i].name, s->type->name);
+        }
     }
     if (!find_turns(s, slides, &turns)) {
         return false;
@@ -291,5 +343,7 @@ bool family_rotary_find(const struct search *s, bool slides) {
                                        "between versions of transformers");
     }
     return read_rope_type(s, scaling, &r->scaling) && read_part(s, scaling) &&
-           read_scaling(s, scaling, by_type);
+           read_scaling(s, scaling, by_type) &&
+           ((s->type->flags & MODEL_SCALES_FAR) == 0 || read_far_scale(s, scaling)) &&
+           ((s->type->flags & MODEL_SHORT_ROPE) == 0 || read_magnitude(s, scaling));
 }

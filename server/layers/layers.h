@@ -104,6 +104,7 @@ struct layer {
     attn_options options; /* those of the model: causal, scale, window, softcap; no pointers */
     bool rotates;         /* Q and K are rotated as `rotary` says */
     attn_rotary rotary;   /* its lists are owned by the model */
+    size_t positions;     /* it is known at the positions below this one; 0: at all */
     bool zero_key;
     bool bidirectional;             /* keys before and after the query have their own buckets */
     size_t max_distance;            /* this distance and larger ones share the last bucket */

@@ -74,19 +74,21 @@ enum model_relative {
 };
 
 enum {
-    MODEL_UNSCALED = 1 << 0,      /* the scale is 1 */
-    MODEL_ROTARY = 1 << 1,        /* Q and K are turned */
-    MODEL_PARTLY = 1 << 2,        /* partial_rotary_factor may be less than 1 */
-    MODEL_NEEDS_ROPE = 1 << 3,    /* rope_parameters or rope_scaling must be given */
-    MODEL_ROPE_BY_TYPE = 1 << 4,  /* rope_parameters has an object for each type of layer */
-    MODEL_NORMS = 1 << 5,         /* Q and K are normalised in each head */
-    MODEL_FROM_ONE = 1 << 6,      /* norms are stored as differences from 1 */
-    MODEL_SINKS = 1 << 7,         /* each head has a sink */
-    MODEL_WHOLE = 1 << 8,         /* norms go over all heads together */
-    MODEL_MROPE = 1 << 9,         /* rows of text have the same position on all axes */
-    MODEL_INTERLEAVED = 1 << 10,  /* pairs of columns that are turned lie beside each other */
-    MODEL_ALIBI = 1 << 11,        /* with the slopes of the ALiBi paper */
-    MODEL_TURNS_LOCALLY = 1 << 12 /* layers that do not slide do not turn, if any layer slides */
+    MODEL_UNSCALED = 1 << 0,       /* the scale is 1 */
+    MODEL_ROTARY = 1 << 1,         /* Q and K are turned */
+    MODEL_PARTLY = 1 << 2,         /* partial_rotary_factor may be less than 1 */
+    MODEL_NEEDS_ROPE = 1 << 3,     /* rope_parameters or rope_scaling must be given */
+    MODEL_ROPE_BY_TYPE = 1 << 4,   /* rope_parameters has an object for each type of layer */
+    MODEL_NORMS = 1 << 5,          /* Q and K are normalised in each head */
+    MODEL_FROM_ONE = 1 << 6,       /* norms are stored as differences from 1 */
+    MODEL_SINKS = 1 << 7,          /* each head has a sink */
+    MODEL_WHOLE = 1 << 8,          /* norms go over all heads together */
+    MODEL_MROPE = 1 << 9,          /* rows of text have the same position on all axes */
+    MODEL_INTERLEAVED = 1 << 10,   /* pairs of columns that are turned lie beside each other */
+    MODEL_ALIBI = 1 << 11,         /* with the slopes of the ALiBi paper */
+    MODEL_TURNS_LOCALLY = 1 << 12, /* layers that do not slide do not turn, if any layer slides */
+    MODEL_SCALES_FAR = 1 << 13,    /* queries behind the positions of the training have a scale */
+    MODEL_SHORT_ROPE = 1 << 14     /* longrope with its short factors and a magnitude of its own */
 };
 
 /* A model type inside another one, such as the text model of one that sees, too. */

@@ -171,6 +171,16 @@ def rope_parameters(rng, cls, values, sizes):
     return {name: rope(rng, sizes, columns, original) for name in names}
 
 
+def add_own_keys(rng, drawn, source):
+    """Draws the keys of rope_parameters that only this model reads."""
+    names = set(re.findall(r"config\.rope_parameters(?:\.get\(|\[)\"(\w+)\"", source))
+    same = rng.choice((None, 0.1, 1.25))
+    for name in sorted(names - {"rope_type", "rope_theta", "partial_rotary_factor", "factor", "mrope_section",
+                                "original_max_position_embeddings"}):
+        if name not in LAYER_TYPES and rng.random() < 0.8:
+            drawn.setdefault(name, same or rng.choice((0.0, 0.1, 0.5, 1.25)))
+
+
 def number_near(rng, name, default):
     if re.search(r"eps|epsilon", name):
         return rng.choice((1e-12, 1e-6, 1e-5, 1e-3, 0.1))
@@ -271,4 +281,5 @@ def draw(rng, cls, change=None, sizes=None):
     needed = "mrope_section" in getattr(cls, "ignore_keys_at_rope_validation", ())
     if "rope_parameters" in defaults and (needed or rng.random() < 0.6):
         values["rope_parameters"] = rope_parameters(rng, cls, values, sizes)
+        add_own_keys(rng, values["rope_parameters"], source)
     return values

@@ -37,7 +37,8 @@ def edit_config(rng, config, types):
                               "query_pre_attn_scalar", "attention_multiplier", "num_attention_heads", "is_causal",
                               "rope_scaling", "rope_parameters", "use_sliding_window", "max_window_layers", "causal",
                               "position_embedding_type", "attention_dropout", "qk_norm", "logit_scale", "per_layer_config",
-                              "rms_norm_eps", "layer_norm_eps", "num_heads", "n_head", "scale", "heads", "kv_heads"))
+                              "rms_norm_eps", "layer_norm_eps", "num_heads", "n_head", "scale", "heads", "kv_heads",
+                              "tie_weights_", "unsloth_fixed", "_commit_hash", "ignore_index", "encoder_width", "n_special"))
             config[key] = other()
             done.append(f"{key} added = {config[key]!r}")
         elif way == "rope4" and isinstance(config.get("rope_parameters"), dict):

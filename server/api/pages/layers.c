@@ -7,6 +7,7 @@
 #include "api/pages/lists.h"
 #include "api/reply.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -297,9 +298,36 @@ static bool check_columns(const struct call *call, struct api_request *request,
     return true;
 }
 
+/* Checks that the layer is known at all positions of the call. */
+static bool check_positions(const struct call *call, struct api_request *request,
+                            struct codec_error *error) {
+    const struct layer *layer = call->stored.weights.use.layer;
+    const attn_tensor *x = call->multihead.x, *given = call->rotary.positions;
+    const attn_tensor *past = call->options.past_k;
+    double last = 0;
+    size_t count = 0;
+    if (layer->positions == 0 || x->rank < 2) {
+        return true;
+    }
+    if (given == NULL) {
+        last = (double)call->rotary.offset + (double)x->shape[x->rank - 2] - 1 +
+               (past != NULL && past->rank > 1 ? (double)past->shape[past->rank - 2] : 0);
+    }
+    for (size_t i = 0; given != NULL && attn_tensor_count(given, &count) && i < count; i++) {
+        last = fmax(last, given->dtype == ATTN_FLOAT32 ? (double)((const float *)given->data)[i]
+                                                       : ((const double *)given->data)[i]);
+    }
+    return last < (double)layer->positions ||
+           codec_fail(request->body,
+                      fields_get(&request->fields, given == NULL ? "X" : "positions"), error,
+                      "the layer %s scales its queries from position %zu on, which is not computed "
+                      "here, and the request has rows up to position %.0f",
+                      layer->name, layer->positions, last);
+}
+
 static bool layer_read(struct call *call, struct api_request *request, struct codec_error *error) {
     return read_inputs(call, request, error) && check_columns(call, request, error) &&
-           stored_bias(call, &request->account, error);
+           check_positions(call, request, error) && stored_bias(call, &request->account, error);
 }
 
 /* ------------------------------------------------------------------------- making many calls */
