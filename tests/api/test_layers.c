@@ -428,6 +428,36 @@ Test(layers, have_no_gradients_of_what_they_store) {
                   "grad_sink: the layer g.layers.0.self_attn has a sink of its own");
 }
 
+/* A layer that is not known at all positions refuses those behind the last one that is. */
+Test(layers, refuse_positions_at_which_they_are_not_known) {
+    static const struct {
+        const char *body;
+        int status;
+        const char *text;
+    } rows[] = {
+        {"{\"X\":[[1,2],[3,4]]}", 200, "output"},
+        {"{\"X\":[[1,2]],\"positions\":[1]}", 200, "output"},
+        {"{\"X\":[[1,2],[3,4],[5,6]]}", 422,
+         "the layer m.layers.0.self_attn scales its queries from position 2 on, which is not "
+         "computed here, and the request has rows up to position 2"},
+        {"{\"X\":[[1,2],[3,4]],\"positions\":[7,0]}", 422, "rows up to position 7"},
+        {"{\"X\":[[1,2]],\"past_K\":[[[1,2],[3,4]]],\"past_V\":[[[1,2],[3,4]]]}", 422,
+         "rows up to position 2"},
+    };
+    layer_file_text("m.config.json", "{\"model_type\":\"ministral3\",\"num_attention_heads\":1,"
+                                     "\"num_key_value_heads\":1,\"hidden_size\":2,\"head_dim\":2,"
+                                     "\"rope_parameters\":{\"original_max_position_embeddings\":2,"
+                                     "\"llama_4_scaling_beta\":0.1}}");
+    layer_file_described(
+        "m.safetensors", "layers.0.self_attn.",
+        "q_proj.weight 2x2, k_proj.weight 2x2, v_proj.weight 2x2, o_proj.weight 2x2", "", NULL);
+    serve();
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        expect_answer("POST", "/layers/m.layers.0.self_attn/attention", NULL, rows[i].body,
+                      rows[i].status, rows[i].text);
+    }
+}
+
 /* A request may have a scale of its own, or one for each head, in place of that of the layer. */
 Test(layers, have_a_scale_that_a_request_may_replace) {
     static const struct binary_call own = {

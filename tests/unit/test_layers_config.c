@@ -108,6 +108,7 @@ static void describe_layer(const struct layer *l, char *end) {
     end = put_number(end, "softcap", o->softcap);
     end = put_number(end, "norm_epsilon", o->norm_epsilon);
     end = put_flag(end, "zero_key", l->zero_key);
+    end = put_size(end, "positions", l->positions, 0);
     end = put_flag(end, "rotary", l->rotates);
     describe_rotary(end, &l->rotary);
 }
