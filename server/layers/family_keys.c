@@ -85,7 +85,7 @@ static const struct {
     {"use_sliding_window", "false"},
 };
 
-/* ------------------------------------------------------------------- keys that are not understood */
+/* ----------------------------------------------------------------- keys that are not understood */
 
 /* Returns whether a name has one of the words, which end with NULL. */
 static bool has_word(const char *name, const char *const *words) {
@@ -389,10 +389,10 @@ static bool refuse_unknown(const struct search *s, const struct unknown *unknown
            search_refuse(s->layer,
                          "config.json has %s that may decide attention and %s not known for "
                          "model_type %.40s: %s. Delete %s only if the code of the model does not "
-                         "read %s",
+                         "read it",
                          unknown->count == 1 ? "a key" : "keys", unknown->count == 1 ? "is" : "are",
                          s->type->name == NULL ? "null" : s->type->name, unknown->keys,
-                         unknown->count == 1 ? "it" : "one", unknown->count == 1 ? "it" : "it");
+                         unknown->count == 1 ? "it" : "one");
 }
 
 /* Returns whether a key is not there, and has no default. */

@@ -55,7 +55,8 @@ static const struct stack siglip_vision[] = {
 
 /* ------------------------------------------------------------------------------ the model types */
 
-#define ROPE                   "rope_parameters", "rope_scaling", "rope_theta", "max_position_embeddings"
+#define POSITIONS              "max_position_embeddings"
+#define ROPE                   "rope_parameters", "rope_scaling", "rope_theta", POSITIONS
 #define ROPE_TOO               "original_max_position_embeddings"
 #define ROPE_ALL               ROPE, ROPE_TOO
 
