@@ -100,6 +100,7 @@ test('the heads of every layer of a captured file have the weights of its number
       NAMES.map((name, at) => `${at} ${name}`),
     );
     assert.deepEqual([await page.inputValue('#layer'), await note(page)], ['0', 'text.safetensors, layer 0, is the request now.']);
+    assert.match(await page.textContent('#look'), /that InventedModel computed for one text/);
     await assertWeights(page, 0);
     assert.deepEqual((await state(page)).labels, WORDS);
     const words = await page.textContent('#words');
@@ -113,6 +114,8 @@ test('the heads of every layer of a captured file have the weights of its number
       const { scale, softcap, causal } = JSON.parse(text);
       assert.deepEqual([scale, softcap, causal], [LAYERS[layer].scale, LAYERS[layer].softcap, undefined]);
       assert.deepEqual(labels, layer === 2 ? [] : WORDS, 'words that are fewer than the keys are no labels');
+      const more = layer === 2 ? ' The file has 5 words for 5 rows of Q and 7 of K.' : '';
+      assert.equal(await note(page), `text.safetensors, layer ${layer}, is the request now.${more}`);
     }
     // The arithmetic of a weight and of a score has the numbers of the layer and of the head.
     await choose(page, 1);
@@ -134,6 +137,17 @@ test('the heads of every layer of a captured file have the weights of its number
       dot,
       'score',
     );
+  }));
+
+test('long names of layers fit on a phone', () =>
+  onPage({ viewport: { width: 390, height: 844 }, isMobile: true, hasTouch: true }, async (page) => {
+    await open(page);
+    const layers = JSON.stringify(NAMES.map((name) => `model.language_model.layers.${name}`));
+    await answered(page, () => give(page, fileOf(TENSORS, { ...METADATA, layers })));
+    assert.equal(await page.isVisible('#layer'), true);
+    assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), 'nothing to scroll sideways');
+    assert.deepEqual(await serious(page), []);
+    await picture(page, 'captured-phone');
   }));
 
 test('the selector goes with its file: another example, Undo and another file', () =>

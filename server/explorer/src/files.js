@@ -105,7 +105,8 @@ function tensorsRequest(file, metadata, tensors) {
 }
 
 // Resolves to the request of the first layer of a captured file, whose names end with the number of the layer. layers: the names of all
-// layers by their numbers, the number `at` of the one that is shown, and request(at), which resolves to the request of another one.
+// layers by their numbers, the number `at` of the one that is shown, what they are (`look`), and request(at), which resolves to the request
+// of another one.
 async function capturedRequest(file, metadata, tensors) {
   const texts = new Map(metadata);
   const names = [].concat(parse(texts.get('layers') ?? '[]') ?? []);
@@ -121,7 +122,8 @@ async function capturedRequest(file, metadata, tensors) {
     return { ...(await tensorsRequest(file, options, given)), labels, note: `${file.name}, layer ${at}, is the request now.${note}` };
   }
   const [[at]] = entries;
-  return { ...(await request(at)), layers: { names: new Map(entries), at, request } };
+  const look = `Each layer has the queries, keys and values that ${texts.get('model') ?? 'a model'} computed for one text.`;
+  return { ...(await request(at)), layers: { names: new Map(entries), at, look, request } };
 }
 
 // Resolves to the keys of .npy files as [key, tensor, file], or to null if the user does not say a key.

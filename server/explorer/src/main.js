@@ -494,13 +494,14 @@ function takeText(text, replaced, labels = [], path = undefined, captured = null
 // Shows another layer of a captured file.
 async function takeCaptured(at) {
   const { captured } = state;
-  const { text, tensors, labels } = await captured.request(at);
+  const { text, tensors, labels, note } = await captured.request(at);
   if (captured !== state.captured) return;
   captured.at = at;
   client.hold(tensors);
   tour.leave();
   Object.assign(state, { text, labels });
   editor.set(text);
+  $('request-note').textContent = note;
   writeAddress(false);
   computeSoon(0);
 }
@@ -618,7 +619,7 @@ function describeExample(arrived = false) {
   else if (!arrived) state.drafts.delete(variant.id);
   const own = example === OWN;
   const body = other && !own ? parse(text) : null;
-  const note = variant.look ?? example.look;
+  const note = captured?.look ?? variant.look ?? example.look;
   const known = () => (typeof note !== 'function' ? note : isShown() ? note(state.answer) : '');
   $('look').textContent = body === undefined ? '' : (body && changes({ path, body }, variant, example.name && 'example')) || known();
   $('back').hidden = !other;
