@@ -5,8 +5,12 @@ import collections
 import contextlib
 import inspect
 import itertools
+import json
 import os
+import pathlib
 import subprocess
+import sys
+import tempfile
 import unittest
 from http.client import HTTPConnection
 from unittest import mock
@@ -15,6 +19,8 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 import torch  # noqa: E402 pylint: disable=wrong-import-position
 import transformers  # noqa: E402 pylint: disable=wrong-import-position
 import transformers_attention  # noqa: E402 pylint: disable=wrong-import-position
+from safetensors import safe_open  # noqa: E402 pylint: disable=wrong-import-position
+from safetensors.torch import load, save  # noqa: E402 pylint: disable=wrong-import-position
 from transformers import AutoModel, AutoModelForCausalLM, AutoModelForSeq2SeqLM  # noqa: E402 pylint: disable=wrong-import-position
 from transformers.models.auto import CONFIG_MAPPING, MODEL_MAPPING  # noqa: E402 pylint: disable=wrong-import-position
 
@@ -39,6 +45,28 @@ DECODERS = {
 BERT = transformers.BertConfig(**SIZES, initializer_range=0.2)
 T5 = transformers.T5Config(vocab_size=64, d_model=32, d_kv=8, d_ff=48, num_layers=2, num_heads=4, decoder_start_token_id=0,
                            initializer_factor=1.0, eos_token_id=None, pad_token_id=0)
+# These models are captured. The daemon has no layers of the types deepseek_v3, gpt_bigcode, falcon_h1 and persimmon.
+MLA = {"q_lora_rank": 12, "kv_lora_rank": 8, "qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "v_head_dim": 6}
+EXPERTS = {"num_experts_per_tok": 1, "moe_intermediate_size": 16, "experts_implementation": "eager"}
+CAPTURED = {
+    **{name: (AutoModelForCausalLM, config) for name, config in DECODERS.items()},
+    "BERT": (AutoModel, BERT),
+    "T5": (AutoModelForSeq2SeqLM, T5),
+    "DeepSeek V3 with MLA": (AutoModelForCausalLM, transformers.DeepseekV3Config(
+        **SIZES, **DRAWN, **MLA, **EXPERTS, num_key_value_heads=4, n_routed_experts=4, n_group=1, topk_group=1, first_k_dense_replace=1)),
+    "Gemma 4": (AutoModelForCausalLM, transformers.Gemma4TextConfig(
+        **SIZES, **DRAWN, **GROUPED, global_head_dim=16, num_global_key_value_heads=1, attention_k_eq_v=True, sliding_window=6,
+        layer_types=["sliding_attention", "full_attention"], vocab_size_per_layer_input=64, hidden_size_per_layer_input=8,
+        num_kv_shared_layers=0)),
+    "Qwen3-Next with gates": (AutoModelForCausalLM, transformers.Qwen3NextConfig(
+        **SIZES, **DRAWN, **GROUPED, **EXPERTS, num_experts=2, layer_types=["linear_attention", "full_attention"],
+        linear_num_key_heads=2, linear_num_value_heads=2, linear_key_head_dim=8, linear_value_head_dim=8,
+        shared_expert_intermediate_size=16)),
+    "GPT-BigCode": (AutoModelForCausalLM, transformers.GPTBigCodeConfig(vocab_size=64, n_embd=32, n_layer=2, n_head=4, **DRAWN)),
+    "Falcon-H1": (AutoModelForCausalLM, transformers.FalconH1Config(
+        **SIZES, **DRAWN, **GROUPED, mamba_d_ssm=32, mamba_n_heads=4, mamba_d_head=8, mamba_d_state=8, mamba_expand=1)),
+    "Persimmon": (AutoModelForCausalLM, transformers.PersimmonConfig(**SIZES, **DRAWN)),
+}
 # The sweep gives these values to all keys of these names.
 SMALL = {**dict.fromkeys("vocab_size n_positions".split(), 64),
          **dict.fromkeys("hidden_size d_model n_embd embedding_size dim image_size".split(), 32),
@@ -260,7 +288,16 @@ class EveryType(unittest.TestCase):
         self.assertGreater(SERVICE.calls, before)
         for a, b in zip(got, expected, strict=True):
             self.assertLessEqual((a - b).abs().max().item(), 1e-4 * b.abs().max().item())
+        self.check_capture(model, {key: x[:1] for key, x in given.items()})
         return "right"
+
+    def check_capture(self, model, given):
+        """The numbers of a captured model are those of the file, because capture() computes its attention from what it writes."""
+        expected = self.forward(model, given, "eager")
+        with tempfile.TemporaryDirectory() as folder, transformers_attention.capture(f"{folder}/text.safetensors", model):
+            got = self.forward(model, given, "eager")
+        for a, b in zip(got, expected, strict=True):
+            self.assertLessEqual((a - b).abs().max().item(), 1e-4 * b.abs().max().item())
 
     def test_every_type(self):
         found, threads = collections.Counter(), torch.get_num_threads()
@@ -368,6 +405,127 @@ class Calls(unittest.TestCase):
         transformers_attention.register("http://127.0.0.1:1", "nobody")
         with self.assertRaises(ConnectionRefusedError):
             self.call("nobody")
+
+
+class Captures(unittest.TestCase):
+    """The file of capture() has what the service needs to compute the attention of each layer of a model."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()  # pylint: disable=consider-using-with
+        self.addCleanup(folder.cleanup)
+        self.file = pathlib.Path(folder.name) / "text.safetensors"
+
+    def capture(self, model, given, words=None):
+        """Returns the tensors and the texts of the file, and the outputs of the layers as their eager attention gives them."""
+        own, numbers = [], {}
+        modules = {sys.modules[type(module).__module__] for module in model.modules()}
+        with contextlib.ExitStack() as stack:
+            for module in modules:
+                if hasattr(module, "eager_attention_forward"):
+                    def spy(*args, eager=module.eager_attention_forward, **options):
+                        output, weights = eager(*args, **options)
+                        own.append(output.transpose(1, 2)[0])
+                        return output, weights
+                    stack.enter_context(mock.patch.object(module, "eager_attention_forward", spy))
+            stack.enter_context(implementation(model, "eager"))
+            numbers["eager"] = next(numbers_of(model(**given)))
+        with transformers_attention.capture(self.file, model, words), torch.no_grad():
+            numbers["capture"] = next(numbers_of(model(**given)))
+        self.assertEqual(model.config._attn_implementation, "eager")  # pylint: disable=protected-access
+        self.assertLessEqual((numbers["capture"] - numbers["eager"]).abs().max(), 1e-5)
+        with safe_open(self.file, "pt") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata(), own
+
+    def ask(self, at, tensors, texts, results):
+        """Sends a layer, and returns the results. Only the number of the layer is taken off the names."""
+        given, options = ({name.removesuffix(f".{at}"): x for name, x in each.items() if name.endswith(f".{at}")}
+                          for each in (tensors, texts))
+        kind = "application/vnd.safetensors"
+        connection = HTTPConnection(URL.removeprefix("http://"))
+        connection.request("POST", "/attention", save(given, {"dtype": "float32", "return": json.dumps(results), **options}),
+                           {"Content-Type": kind, "Accept": kind})
+        response = connection.getresponse()
+        body = response.read()
+        connection.close()
+        self.assertEqual(response.status, 200, body[:500])
+        return load(body)
+
+    def test_outputs(self):
+        """The output of each layer is that of the model's own attention."""
+        self.assertGreaterEqual(len(CAPTURED), 12)
+        for name, (kind, config) in CAPTURED.items():
+            with self.subTest(name):
+                model, given = make(kind, config), {"input_ids": tokens()["input_ids"][:1]}
+                if kind is AutoModelForSeq2SeqLM:
+                    given["decoder_input_ids"] = given["input_ids"][:, -5:]
+                words = [str(word) for word in given["input_ids"][0].tolist()]
+                tensors, texts, own = self.capture(model, given, words)
+                layers = json.loads(texts["layers"])
+                self.assertEqual((len(layers), json.loads(texts["words"])), (len(own), words))
+                self.assertGreater(len(own), 0)
+                for at, expected in enumerate(own):
+                    output = self.ask(at, tensors, texts, ["output"])["output"]
+                    self.assertEqual(output.shape, expected.shape)
+                    self.assertGreater(expected.std(), 0.01)
+                    self.assertLessEqual((output - expected).abs().max().item(), 1e-5, layers[at])
+
+    def test_file(self):
+        """Grouped keys have their own number of heads, the types are those of the model, and causality is an option."""
+        given = {"input_ids": tokens()["input_ids"][:1]}
+        model = make(AutoModelForCausalLM, DECODERS["Mistral with a window"], torch.bfloat16)
+        with transformers_attention.capture(self.file, model), torch.no_grad():
+            model(**given)
+        with safe_open(self.file, "pt") as file:
+            shapes = {name: (file.get_tensor(name).dtype, tuple(file.get_tensor(name).shape)) for name in file.keys()}
+            texts = file.metadata()
+        half = torch.bfloat16
+        one = {"Q": (half, (4, 11, 8)), "K": (half, (2, 11, 8)), "V": (half, (2, 11, 8)), "mask": (torch.bool, (11, 11))}
+        self.assertEqual(shapes, {f"{name}.{at}": shape for at in range(2) for name, shape in one.items()})
+        self.assertEqual(texts, {"model": "MistralForCausalLM", "scale.0": str(8 ** -0.5), "scale.1": str(8 ** -0.5),
+                                 "layers": json.dumps([f"model.layers.{at}.self_attn" for at in range(2)])})
+        tensors, texts, _ = self.capture(make(AutoModelForCausalLM, DECODERS["Llama"]), given)
+        self.assertEqual((sorted(tensors), texts["causal.1"]), (sorted(f"{name}.{at}" for at in range(2) for name in "QKV"), "true"))
+
+    def test_refused(self):
+        model, given = make(AutoModelForCausalLM, DECODERS["Llama"]), {"input_ids": tokens()["input_ids"][:1]}
+        before = model.config._attn_implementation  # pylint: disable=protected-access
+        cases = {
+            "one forward of one text. generate\\(\\)": lambda: model.generate(**given, max_new_tokens=3),
+            "one forward of one text": lambda: (model(**given), model.model(**given)),
+            "takes one text, and the layer model.layers.0.self_attn has a batch of 2": lambda: model(**tokens()),
+            "no attention: call the model inside": lambda: None,
+            "there are 2 words, but the layers have 11 keys": lambda: model(**given),
+            "has no dropout": lambda: model.train()(**given),
+        }
+        for layer in model.model.layers:
+            layer.self_attn.attention_dropout = 0.1
+        for message, does in cases.items():
+            with self.subTest(message), self.assertRaisesRegex((ValueError, NotImplementedError), message), torch.no_grad(), \
+                    transformers_attention.capture(self.file, model, ["a", "b"]):
+                does()
+            self.assertFalse(self.file.exists())
+            self.assertEqual(model.config._attn_implementation, before)  # pylint: disable=protected-access
+        for name in "deberta-v2 bloom falcon".split():
+            model = tiny(CONFIG_MAPPING[name], "eager")
+            with self.subTest(name), self.assertRaisesRegex(ValueError, "cannot have attn_implementation='capture'"), \
+                    transformers_attention.capture(self.file, model):
+                model(**given)
+
+    def test_other_arithmetic(self):
+        """A layer whose own attention makes something else of what it is given is refused."""
+        model, given = make(AutoModelForCausalLM, DECODERS["Llama"]), {"input_ids": tokens()["input_ids"][:1]}
+        module = transformers.models.llama.modeling_llama
+        eager = module.eager_attention_forward
+
+        def other(*args, **options):
+            output, weights = eager(*args, **options)
+            return output * 1.001, weights
+
+        with mock.patch.object(module, "eager_attention_forward", other), torch.no_grad(), \
+                self.assertRaisesRegex(ValueError, r"model.layers.0.self_attn is not that of its Q, K, V and mask: .* differs by 0\.0"), \
+                transformers_attention.capture(self.file, model):
+            model(**given)
+        self.assertFalse(self.file.exists())
 
 
 def tearDownModule():

@@ -11,6 +11,7 @@ float64.
 import contextlib
 import copy
 import importlib.util
+import io
 import json
 import pathlib
 import re
@@ -423,7 +424,7 @@ class Families(Models):
 class Documented(Models):
     """The program of server/layers/README.md makes a file with what goes into all layers, also behind a normalization."""
 
-    def check_program(self, model):
+    def save(self, model):
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter.add_(0.2 * torch.randn_like(parameter))
@@ -431,6 +432,9 @@ class Documented(Models):
         for file in ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "special_tokens_map.json"):
             if (MINILM / file).exists():
                 shutil.copy(MINILM / file, FOLDER / "mine")
+
+    def check_program(self, model):
+        self.save(model)
         self.serve()
         page = pathlib.Path(__file__).parents[2].joinpath("server/layers/README.md").read_text(encoding="utf-8")
         program = re.search(r"```python\n(import json\n.*?)```", page, re.S)[1]
@@ -455,6 +459,31 @@ class Documented(Models):
     def test_program(self):
         vocabulary = {**SMALL, "vocab_size": 30522}
         self.check_program(transformers.BertModel(transformers.BertConfig(**vocabulary)))
+
+    def test_capture(self):
+        """The programs of the section "Any other model" make a file and send its layer 0. GPT-BigCode is not known as a layer."""
+        config = transformers.GPTBigCodeConfig(n_embd=24, n_head=4, n_layer=2, vocab_size=30522, n_positions=64)
+        model = transformers.GPTBigCodeModel(config).eval()
+        self.save(model)
+        daemon = Daemon(FOLDER)
+        self.addCleanup(daemon.stop)
+        self.assertEqual(daemon.ask("GET", "/layers")["layers"], [])
+        page = pathlib.Path(__file__).parents[2].joinpath("server/layers/README.md").read_text(encoding="utf-8")
+        programs = re.findall(r"```python\n(.*?)```", page.split("## Any other model")[1].split("\n## ")[0], re.S)
+        self.assertEqual(len(programs), 2)
+        program = "".join(programs)
+        done = {}
+        with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()) as printed:
+            for written, here in {"models/mine": str(FOLDER / "mine"), "captured.safetensors": f"{folder}/captured.safetensors",
+                                  "http://127.0.0.1:8080": f"http://127.0.0.1:{daemon.connection.port}"}.items():
+                self.assertIn(f'"{written}', program)
+                program = program.replace(f'"{written}', f'"{here}')
+            exec(program, done)  # pylint: disable=exec-used
+        model.set_attn_implementation("eager")
+        with torch.no_grad():
+            expected = model(**done["tokens"], output_attentions=True).attentions[0]
+        error = np.abs(np.array(json.loads(printed.getvalue())["weights"]) - numbers(expected)[0]).max()
+        self.assertLessEqual(error, 5e-4, "the answer has three digits")
 
     def test_program_with_a_normalization_before_the_attention(self):
         config = transformers.GPT2Config(n_embd=24, n_head=4, n_layer=2, vocab_size=30522, n_positions=64)

@@ -1,5 +1,5 @@
-"""transformers_attention.py lets models of Hugging Face transformers compute their attention in attentiond. It needs transformers 5
-with PyTorch, and no other package.
+"""transformers_attention.py lets models of Hugging Face transformers compute their attention in attentiond, or writes what goes into the
+attention of each layer to a file (capture). It needs transformers 5 with PyTorch, and no other package.
 
     import transformers_attention
     service = transformers_attention.register("http://127.0.0.1:8080")
@@ -10,6 +10,7 @@ with PyTorch, and no other package.
 A model whose layers would not ask the daemon is refused with an error: transformers itself would compute eager attention and say nothing.
 All layers share one connection, so one thread at a time may call the model. There is no dropout, and no gradient passes through."""
 
+import contextlib
 import functools
 import inspect
 import json
@@ -20,6 +21,7 @@ from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from urllib.parse import urlsplit
 
 import torch
+from safetensors.torch import save_file
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from transformers.masking_utils import sdpa_mask
 
@@ -67,6 +69,23 @@ def full_mask(*args, **options):
     return sdpa_mask(*args, **{**options, "allow_is_causal_skip": False, "allow_is_bidirectional_skip": False})
 
 
+def call_of(module, query, key, value, attention_mask, scaling=None, dropout=0.0, is_causal=None, softcap=None, s_aux=None,
+            position_bias=None, **others):
+    """Returns the tensors and the options of /attention for what a layer gives its attention."""
+    foreign = [name for name in ("cache", "indices", "block_indices", "sinks") if others.get(name) is not None]
+    if dropout or foreign:
+        raise NotImplementedError(f"attentiond has no {foreign[0] if foreign else 'dropout: call model.eval()'}")
+    # The same rule as in sdpa_attention_forward of transformers: without a mask, a layer that says nothing is causal.
+    causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
+    causal = bool(causal and attention_mask is None and query.shape[2] > 1)
+    mask, bias = attention_mask, position_bias
+    if mask is not None and mask.dtype != torch.bool:  # This is a mask of the caller, whose numbers are added.
+        mask, bias = None, mask if bias is None else mask + bias
+    inputs = {"Q": query, "K": key, "V": value, "mask": mask, "bias": bias, "sink": s_aux}
+    options = {"scale": scaling, "softcap": softcap, "causal": causal}
+    return tuple({name: x for name, x in each.items() if x is not None} for each in (inputs, options))
+
+
 class Service:
     """The daemon as an attention implementation of transformers. `calls` counts the calls that it has answered."""
 
@@ -75,25 +94,12 @@ class Service:
         self.connection = (HTTPSConnection if address.scheme == "https" else HTTPConnection)(address.netloc)
         self.name, self.headers, self.calls = name, headers, 0
 
-    def __call__(self, module, query, key, value, attention_mask, scaling=None, dropout=0.0, is_causal=None, softcap=None,
-                 s_aux=None, position_bias=None, output_attentions=False, **others):
+    def __call__(self, module, query, key, value, attention_mask, output_attentions=False, **given):
         """Is called by each layer with (batch, heads, n, d). Returns (batch, n, heads, d), and the weights if they are wanted."""
         if torch.is_grad_enabled() and any(x.requires_grad for x in (query, key, value)):
             raise NotImplementedError("no gradients pass through attentiond: call the model under torch.no_grad()")
-        foreign = [name for name in ("cache", "indices", "block_indices", "sinks") if others.get(name) is not None]
-        if dropout or foreign:
-            raise NotImplementedError(f"attentiond has no {foreign[0] if foreign else 'dropout: call model.eval()'}")
-        # The same rule as in sdpa_attention_forward of transformers: without a mask, a layer that says nothing is causal.
-        causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
-        causal = bool(causal and attention_mask is None and query.shape[2] > 1)
-        mask, bias = attention_mask, position_bias
-        if mask is not None and mask.dtype != torch.bool:  # This is a mask of the caller, whose numbers are added.
-            mask, bias = None, mask if bias is None else mask + bias
-        inputs = {"Q": query, "K": key, "V": value, "mask": mask, "bias": bias, "sink": s_aux}
-        options = {"scale": scaling, "softcap": softcap, "causal": causal}
-        results = infer(self.connection, self.headers, {name: x for name, x in inputs.items() if x is not None},
-                        {name: x for name, x in options.items() if x is not None},
-                        ["output", "weights"][:1 + bool(output_attentions)])
+        inputs, options = call_of(module, query, key, value, attention_mask, **given)
+        results = infer(self.connection, self.headers, inputs, options, ["output", "weights"][:1 + bool(output_attentions)])
         self.calls += 1
         results = {name: x.to(query) for name, x in results.items()}
         return results["output"].transpose(1, 2).contiguous(), results.get("weights")
@@ -169,11 +175,136 @@ def guard():
     PreTrainedModel.set_attn_implementation = set_attn_implementation
 
 
-def register(url, name="attentiond", headers=None):
-    """Registers the service, and returns it. `headers` are sent, too, for example {"Authorization": "Bearer KEY"}."""
+def add(service):
     if not SERVICES:
         guard()
-    SERVICES[name] = Service(url, name, headers or {})
-    AttentionInterface.register(name, SERVICES[name])
-    AttentionMaskInterface.register(name, full_mask)
-    return SERVICES[name]
+    SERVICES[service.name] = service
+    AttentionInterface.register(service.name, service)
+    AttentionMaskInterface.register(service.name, full_mask)
+    return service
+
+
+def register(url, name="attentiond", headers=None):
+    """Registers the service, and returns it. `headers` are sent, too, for example {"Authorization": "Bearer KEY"}."""
+    return add(Service(url, name, headers or {}))
+
+
+# ------------------------------------------------------------------------------------ one text in a file
+
+def attend(inputs, options):
+    """Returns the output and the weights of /attention (lib/README.md), at least in float32."""
+    wide = torch.promote_types(inputs["Q"].dtype, torch.float32)
+    Q, K, V = (inputs[name].to(wide) for name in "QKV")
+    K, V = (x.repeat_interleave(Q.shape[1] // x.shape[1], 1) for x in (K, V))
+    scores = Q @ K.transpose(-1, -2) * options.get("scale", Q.shape[-1] ** -0.5)
+    if "softcap" in options:
+        scores = torch.tanh(scores / options["softcap"]) * options["softcap"]
+    scores = scores + inputs.get("bias", 0)
+    may = inputs.get("mask", torch.ones((), dtype=torch.bool, device=Q.device)).expand_as(scores)
+    if options["causal"]:
+        may = may.tril()
+    scores = scores.masked_fill(~may, -torch.inf)
+    sink = inputs["sink"].to(wide).view(1, -1, 1, 1).expand(*scores.shape[:3], 1) if "sink" in inputs else scores[..., :0]
+    weights = torch.cat([scores, sink], -1).softmax(-1)[..., :K.shape[2]].masked_fill(~may, 0)
+    return weights @ V, weights
+
+
+class Capture:
+    """An attention implementation of transformers that keeps what one forward gives to each layer, in the order of the calls."""
+
+    name = "capture"
+
+    def __init__(self, model):
+        self.calls, self.tensors, self.texts, self.layers, self.keys = 0, {}, {}, [], set()
+        self.names = {module: name for name, module in model.named_modules()}
+
+    def __call__(self, module, query, key, value, attention_mask, output_attentions=False, **given):
+        inputs, options = call_of(module, query, key, value, attention_mask, **given)
+        layer = self.names.get(module, type(module).__name__)
+        if query.shape[0] != 1:
+            raise ValueError(f"capture() takes one text, and the layer {layer} has a batch of {query.shape[0]}")
+        output, weights = attend(inputs, options)
+        self.compare(layer, output, module, inputs, options, given)
+        self.keep(layer, inputs, options)
+        return output.to(query).transpose(1, 2).contiguous(), weights.to(query) if output_attentions else None
+
+    def compare(self, layer, output, module, inputs, options, given):
+        """Refuses a layer whose own attention makes something else of the same matrices, for example by an argument of its own."""
+        eager = getattr(sys.modules[type(module).__module__], "eager_attention_forward", None)
+        if eager is None:
+            return
+        Q, K, V = (inputs[name].to(output) for name in "QKV")
+        may = torch.ones(Q.shape[2], K.shape[2], dtype=torch.bool, device=Q.device)
+        may = may.tril() if options["causal"] else inputs.get("mask", may)
+        mask = torch.zeros(may.shape, dtype=Q.dtype, device=Q.device).masked_fill(~may, torch.finfo(Q.dtype).min)
+        mask = mask + inputs["bias"] if "bias" in inputs else mask
+        own, _ = eager(module, Q, K, V, mask, **{"scaling": Q.shape[-1] ** -0.5, **given, "position_bias": None})
+        seen = may.any(-1, keepdim=True)
+        error = ((own.transpose(1, 2) - output) * seen).abs().max()
+        if error > 1e-4 * own.abs().max():
+            raise ValueError(f"the attention of the layer {layer} is not that of its Q, K, V and mask: its output differs by {error:.2g}")
+
+    def keep(self, layer, inputs, options):
+        at, n, m = len(self.layers), inputs["Q"].shape[2], inputs["K"].shape[2]
+        mask = inputs.get("mask")
+        if mask is not None:  # A mask that hides nothing is left out, and that of plain causality is an option.
+            mask = mask[0, 0] if mask.shape[1] == 1 else mask[0]
+            options["causal"] = n == m and mask.equal(torch.ones_like(mask).tril()) and n > 1
+            inputs = {**inputs, "mask": None if options["causal"] or mask.all() else mask}
+        for name, x in inputs.items():
+            if x is not None:
+                x = x[0] if x.dim() == 4 else x
+                self.tensors[f"{name}.{at}"] = x.detach().cpu().clone(memory_format=torch.contiguous_format)
+        self.texts.update({f"{name}.{at}": json.dumps(x.item() if isinstance(x, torch.Tensor) else x) for name, x in options.items() if x})
+        self.layers.append(layer)
+        self.keys.add(m)
+        self.calls += 1
+
+
+@contextlib.contextmanager
+def capture(file, model, words=None):
+    """Writes what the one forward of the model inside the `with` block gives to the attention of its layers:
+
+        with capture("text.safetensors", model, tokenizer.convert_ids_to_tokens(tokens["input_ids"][0])), torch.no_grad():
+            model(**tokens)
+
+    The file has Q.0, K.0, V.0 ... as the layers computed them, after rotary embedding, norms and the cache: (heads, n, d). Keys of grouped
+    heads have their own number of heads. The number counts the calls of attention. A layer may also have a mask, a bias and a sink, and in
+    __metadata__ its scale, softcap and causal. A window is in the mask. __metadata__ also has the names of the layers and the words, as
+    JSON."""
+    configs = [module.config for module in model.modules() if isinstance(module, PreTrainedModel)]
+    configs += [part for config in configs for part in (getattr(config, name, None) for name in config.sub_configs) if part is not None]
+    before = [(config, config._attn_implementation) for config in configs]  # pylint: disable=protected-access
+    found = add(Capture(model))
+    forwards = depth = 0
+
+    def begin(*_):
+        nonlocal forwards, depth
+        forwards, depth = forwards + (depth == 0), depth + 1
+        if forwards > 1:
+            raise ValueError("capture() takes one forward of one text. generate() makes a forward for each word: give the model the "
+                             "text with the words that it has generated")
+
+    def end(*_):
+        nonlocal depth
+        depth -= 1
+
+    hooks = [hook for module in model.modules() if isinstance(module, PreTrainedModel)
+             for hook in (module.register_forward_pre_hook(begin), module.register_forward_hook(end, always_call=True))]
+    try:
+        model.set_attn_implementation(found.name)
+        yield found
+    finally:
+        for hook in hooks:
+            hook.remove()
+        unwatch(list(model.modules()))
+        for config, name in before:
+            config._attn_implementation = name  # pylint: disable=protected-access
+    if not found.calls:
+        raise ValueError("capture() has found no attention: call the model inside the `with` block")
+    if words is not None and len(words) not in found.keys:
+        raise ValueError(f"there are {len(words)} words, but the layers have {' or '.join(map(str, sorted(found.keys)))} keys")
+    texts = {"model": type(model).__name__, "layers": json.dumps(found.layers)}
+    if words is not None:
+        texts["words"] = json.dumps(list(words))
+    save_file(found.tensors, file, {**texts, **found.texts})

@@ -16,8 +16,8 @@ function lineAndColumn(text, index) {
   return `line ${line}, column ${index - before.lastIndexOf('\n')}`;
 }
 
-// Makes the editor. elements: {area, marks, note, file, drop}. onText(text, replaced, labels, path) is called when the user has changed the
-// text. replaced: whether the whole text is a new one; labels and a path may come with it. keep() returns a function that brings the present
+// Makes the editor. elements: {area, marks, note, file, drop}. onText(text, replaced, labels, path, layers) is called when the user has
+// changed the text. replaced: whether the whole text is a new one; labels, a path and other layers (files.js) may come with it. keep() returns a function that brings the present
 // request back. onUnreadable(message, index) is called when a text is no request. sentence(words) returns the request for words.
 // onRefused(title, detail) is called when a file cannot be opened; the text stays then. onHidden(files) is called with a file of hidden
 // states, and onOutputs(files) with the output of a kernel; they are no requests. onTensors(tensors) is called with the matrices that a text
@@ -69,7 +69,7 @@ export function createEditor(
     const undo = keep();
     set(found.text ?? withMember(text, found.key, found.value));
     tell([found.note, note.textContent].filter(Boolean).join(' '));
-    onText(text, !found.key, found.labels, found.path);
+    onText(text, !found.key, found.labels, found.path, found.layers);
     offer(undo, found.choices, given);
   }
 

@@ -1,5 +1,6 @@
 // files.js reads what the user gives besides JSON: NumPy's .npy, .safetensors, and text such as Python prints. The page loads it with the
 // first of these.
+import { isCaptured, wordsOf } from './hiddenstates.js';
 import { members, parse } from './jsontext.js';
 import { readNpy } from './npy.js';
 import { readPasted } from './pasted.js';
@@ -85,13 +86,44 @@ async function safetensorsRequest(file) {
   if (metadata.some(([key]) => key === 'words' || key === 'model') && tensors.some(({ name }) => name === 'X')) return { hidden: true };
   for (const { name } of tensors)
     if (metadata.some(([key]) => key === name)) fail(`${name} is the name of a tensor, and it stands in __metadata__, too.`);
-  const place = ({ name }) => (KEYS.includes(name) ? KEYS.indexOf(name) : KEYS.length);
+  if (tensors.some(isCaptured)) return capturedRequest(file, metadata, tensors);
+  const given = tensors.map((tensor) => [tensor.name, tensor]);
+  return { ...(await tensorsRequest(file, metadata, given)), note: `${file.name} is the request now.` };
+}
+
+// Resolves to the request of tensors, pairs [key, tensor], and of the strings of the metadata.
+function tensorsRequest(file, metadata, tensors) {
+  const place = ([key]) => (KEYS.includes(key) ? KEYS.indexOf(key) : KEYS.length);
   tensors.sort((a, b) => place(a) - place(b));
   // A string of the metadata that is JSON is this JSON; any other is a string. "format" names the library that wrote the file.
   const optionOf = ([name, text]) => [name, parse(text) === undefined ? JSON.stringify(text) : text.trim()];
   const options = metadata.filter(([name]) => name !== 'format').map(optionOf);
-  const given = tensors.map((tensor) => [tensor.name, tensor, file]);
-  return { ...(await requestOf(options, given)), note: `${file.name} is the request now.` };
+  return requestOf(
+    options,
+    tensors.map(([key, tensor]) => [key, tensor, file]),
+  );
+}
+
+// Resolves to the request of the first layer of a captured file, whose names end with the number of the layer. layers: the names of all
+// layers by their numbers, the number `at` of the one that is shown, what they are (`look`), and request(at), which resolves to the request
+// of another one.
+async function capturedRequest(file, metadata, tensors) {
+  const texts = new Map(metadata);
+  const names = [].concat(parse(texts.get('layers') ?? '[]') ?? []);
+  const numbers = tensors.filter(isCaptured).map(({ name }) => Number(name.slice(2)));
+  const entries = numbers.sort((a, b) => a - b).map((at) => [at, names[at] ?? '']);
+  async function request(at) {
+    const own = (all, nameOf) => all.filter((one) => nameOf(one).endsWith(`.${at}`)).map((one) => [nameOf(one).replace(/\.\d+$/, ''), one]);
+    const given = own(tensors, ({ name }) => name);
+    const options = own(metadata, ([name]) => name).map(([name, [, text]]) => [name, text]);
+    const [n, m] = ['Q', 'K'].map((key) => given.find(([name]) => name === key)?.[1].shape.at(-2));
+    const { words, note } = wordsOf(texts.get('words'), n, 'Q', m);
+    const labels = words ?? [];
+    return { ...(await tensorsRequest(file, options, given)), labels, note: `${file.name}, layer ${at}, is the request now.${note}` };
+  }
+  const [[at]] = entries;
+  const look = `Each layer has the queries, keys and values that ${texts.get('model') ?? 'a model'} computed for one text.`;
+  return { ...(await request(at)), layers: { names: new Map(entries), at, look, request } };
 }
 
 // Resolves to the keys of .npy files as [key, tensor, file], or to null if the user does not say a key.
@@ -123,8 +155,8 @@ async function npyMember(file, present) {
   return { key, value: texts[0][1], tensors, note: `${described(file.name, tensor)} is ${key} now.${more}` };
 }
 
-// Reads files. present: the text of the request. Resolves to {text, tensors, note}, a new request and the matrices that it holds; to {key,
-// value, tensors, note}, a member of the present request with its JSON; to {hidden: true} for hidden states (hiddenstates.js), which are no
+// Reads files. present: the text of the request. Resolves to {text, tensors, note}, a new request and the matrices that it holds, with
+// {labels, layers} for the first layer of a captured file; to {key, value, tensors, note}, a member of the present request with its JSON; to {hidden: true} for hidden states (hiddenstates.js), which are no
 // request; to {outputs: true} for results of a user's own kernel; or to null if the user does not say which key a file becomes. Throws an Error with a sentence for the user.
 export async function readFiles(files, present) {
   if (files.length === 1 && areOutputs([files[0].name.replace(NPY, '')])) return { outputs: true };

@@ -15,18 +15,24 @@ const DIGITS = 5; // significant digits of the weights; more cannot be seen, and
 const SPECIAL = /^(\[(?!MASK|UNK)[A-Z]+\]|<(?!mask|unk|0x)[^<>\s]+>)$/;
 const OWN = ['words', 'model', 'format', 'return', 'digits']; // texts that are no options of the request
 
-function wordsOf(text, n) {
+// Returns whether a tensor is of a captured file (tests/models/transformers_attention.py), which has no hidden states.
+export const isCaptured = ({ name }) => /^Q\.\d+$/.test(name);
+
+// Returns the words of n rows and m columns, or null with a note.
+export function wordsOf(text, n, of = 'X', m = n) {
   if (text === undefined) return { words: null, note: '' };
   const words = parse(text) ?? fail('In __metadata__, words is no JSON.');
   if (!Array.isArray(words) || !words.every((word) => typeof word === 'string')) fail('In __metadata__, words is no list of strings.');
-  return words.length === n ? { words, note: '' } : { words: null, note: ` The file has ${words.length} words for ${n} rows of X.` };
+  if (words.length === n && n === m) return { words, note: '' };
+  return { words: null, note: ` The file has ${words.length} words for ${n} rows of ${of}${n === m ? '' : ` and ${m} of K`}.` };
 }
 
-// Reads a file, a Blob. Resolves to {X, model, words, note, tensors, options}. X is a tensor (tensortext.js). model and words are null if
+// Reads a file, a Blob. Resolves to {captured: true}, or to {X, model, words, note, tensors, options}. X is a tensor (tensortext.js). model and words are null if
 // the file does not say them. note: a sentence about words that do not fit. Throws an Error with a sentence.
 export async function readHiddenStates(file) {
   const { metadata, tensors } = await readSafetensors(file, ROOM);
   const texts = new Map(metadata);
+  if (tensors.some(isCaptured)) return { captured: true };
   const X = tensors.find(({ name }) => name === 'X');
   if (!X) fail('It has no tensor X, the hidden states.');
   if (X.shape.length < 2 || X.shape.length > 4 || X.shape.includes(0))

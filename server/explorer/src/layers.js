@@ -50,7 +50,8 @@ function drawRefused(parent, refused) {
 }
 
 // Makes the section. section: its element, which is still empty. listed: the answer to GET /layers. state: how the page shows weights, and
-// which map is large: {model, map}. tools: as in grid.js, and {stored(path, request), show(change)}, which changes the state.
+// which map is large: {model, map}. tools: as in grid.js, and {stored(path, request), show(change), captured(files)}: show() changes the
+// state, and captured() takes a captured file.
 export function createLayers(section, listed, state, tools) {
   const models = new Map();
   for (const layer of listed.layers) models.set(layer.model, [...(models.get(layer.model) ?? []), layer]);
@@ -162,6 +163,11 @@ export function createLayers(section, listed, state, tools) {
     try {
       const found = await readHiddenStates(file);
       if (mine !== asked) return;
+      if (found.captured) {
+        status.textContent = '';
+        tools.captured([file]);
+        return (file = null);
+      }
       if (fresh) chooseTarget(found);
       check(found);
       status.textContent = 'The server computes';

@@ -385,6 +385,10 @@ async function findLayers() {
     ...{ Stage, createSaveMenu, drawBar, colours, defer, allDone, showTooltip, hideTooltip, say, stored: client.stored, tell: notice },
     show: (change) => changeView(change, true),
     copy: (button) => copyWith(location.href, button),
+    captured(files) {
+      $('result').scrollIntoView();
+      editor.open(files);
+    },
   });
   $('to-layers').hidden = false;
 }
@@ -470,13 +474,13 @@ async function editLive(text) {
 
 // Takes the text that the user gives. replaced: the user has dropped it, opened it or pasted it over the whole text. Otherwise the user
 // has typed in the text.
-function takeText(text, replaced, labels = [], path = undefined) {
+function takeText(text, replaced, labels = [], path = undefined, captured = null) {
   tour.leave();
   state.text = text;
   if (replaced) {
     state.expected = '[]'; // a file may have other numbers than a file of the same name before
     state.compared?.forget();
-    Object.assign(state, FRESH, { example: OWN.id, labels });
+    Object.assign(state, FRESH, { example: OWN.id, labels, captured });
     options.forget();
     drawExamples();
   }
@@ -485,6 +489,21 @@ function takeText(text, replaced, labels = [], path = undefined) {
   $('path').value = state.path;
   writeAddress(replaced);
   computeSoon(replaced ? 0 : TYPING);
+}
+
+// Shows another layer of a captured file.
+async function takeCaptured(at) {
+  const { captured } = state;
+  const { text, tensors, labels, note } = await captured.request(at);
+  if (captured !== state.captured) return;
+  captured.at = at;
+  client.hold(tensors);
+  tour.leave();
+  Object.assign(state, { text, labels });
+  editor.set(text);
+  $('request-note').textContent = note;
+  writeAddress(false);
+  computeSoon(0);
 }
 
 // Returns a function that brings the present request back, with what the user made of the others.
@@ -502,7 +521,7 @@ function keepRequest() {
 // the history (`push` is false).
 function choose(id, kept = {}, push = true) {
   const { example, variant } = find(id);
-  const made = { path: variant.path, text: requestText(variant), labels: example.labels ?? [], row: example.row ?? null };
+  const made = { path: variant.path, text: requestText(variant), labels: example.labels ?? [], row: example.row ?? null, captured: null };
   const own = { ...(push && state.drafts.get(variant.id)), ...kept };
   tour.leave();
   Object.assign(state, FRESH, made, own, { example: variant.id });
@@ -592,15 +611,15 @@ function describe() {
 // arrived: the page shows the request of its address. An unchanged request then removes no draft.
 function describeExample(arrived = false) {
   const { example, variant } = find(state.example);
-  const { path, text, labels, words, layer, off } = state;
+  const { path, text, labels, words, layer, off, captured } = state;
   const other = edited();
   state.latest.set(example.id, variant.id);
   if (other || example === MODEL)
-    state.drafts.set(variant.id, { ...(other && { path, text, labels }), ...(words && { words, layer, off }) });
+    state.drafts.set(variant.id, { ...(other && { path, text, labels, captured }), ...(words && { words, layer, off }) });
   else if (!arrived) state.drafts.delete(variant.id);
   const own = example === OWN;
   const body = other && !own ? parse(text) : null;
-  const note = variant.look ?? example.look;
+  const note = captured?.look ?? variant.look ?? example.look;
   const known = () => (typeof note !== 'function' ? note : isShown() ? note(state.answer) : '');
   $('look').textContent = body === undefined ? '' : (body && changes({ path, body }, variant, example.name && 'example')) || known();
   $('back').hidden = !other;
@@ -727,6 +746,10 @@ function drawExamples() {
     const current = document.querySelector('#examples [aria-pressed="true"]');
     $('examples').scrollLeft = current.offsetLeft - $('examples').offsetLeft - 16;
   });
+  const { names, at } = state.captured ?? { names: new Map() };
+  $('layer').replaceChildren(...Array.from(names, ([number, name]) => new Option(`${number} ${name}`, number)));
+  $('layer').value = at;
+  $('layer-box').hidden = names.size < 2;
   if (focus) document.querySelector(`[data-example="${focus}"], [data-variant="${focus}"]`)?.focus();
 }
 
@@ -740,6 +763,7 @@ function bind() {
   });
   for (const name of ['log', 'numbers', 'every']) on(name, 'change', ({ checked }) => changeView({ [name]: checked }));
   for (const name of ['palette', 'range']) on(name, 'change', ({ value }) => changeView({ [name]: value }));
+  on('layer', 'change', ({ value }) => takeCaptured(Number(value)));
   on('compare', 'change', ({ value }) => changeView({ compare: value === '' ? null : Number(value) }, true));
   on('drawer-open', 'click', () => openDrawer($('drawer').hidden));
   on('line-mode', 'change', ({ value }) => changeView({ mass: value === 'mass', threshold: value === 'mass' ? 0.9 : 0 }));
