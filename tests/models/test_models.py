@@ -15,6 +15,7 @@ import io
 import json
 import pathlib
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -437,19 +438,18 @@ class Documented(Models):
         self.save(model)
         self.serve()
         page = pathlib.Path(__file__).parents[2].joinpath("server/layers/README.md").read_text(encoding="utf-8")
-        program = re.search(r"```python\n(import json\n.*?)```", page, re.S)[1]
+        command = re.search(r"^python3 (tests/models/hidden_states.py .*--model models/mine .*)$", page, re.M)[1]
+        script, text, *options = shlex.split(command)
         with tempfile.TemporaryDirectory() as folder:
             file = f"{folder}/mine.safetensors"
-            for written, here in {"models/mine": str(FOLDER / "mine"), "mine.safetensors": file,
-                                  "http://127.0.0.1:8080": f"http://127.0.0.1:{self.daemon.connection.port}"}.items():
-                self.assertIn(f'"{written}', program)
-                program = program.replace(f'"{written}', f'"{here}')
-            done = {}
-            exec(program, done)  # pylint: disable=exec-used
+            options = [{"models/mine": FOLDER / "mine", "mine.safetensors": file}.get(option, option) for option in options]
+            subprocess.run([sys.executable, pathlib.Path(__file__).parents[2] / script, text, *options,
+                            "--url", f"http://127.0.0.1:{self.daemon.connection.port}"], check=True, capture_output=True)
             X = load_file(file)["X"]
+        tokens = transformers.AutoTokenizer.from_pretrained(FOLDER / "mine")(text, return_tensors="pt")
         running = type(model).from_pretrained(FOLDER / "mine", attn_implementation="eager").eval()
         with torch.no_grad():
-            expected = running(**done["tokens"], output_attentions=True).attentions
+            expected = running(**tokens, output_attentions=True).attentions
         answer = self.daemon.ask("POST", "/layers/mine/attention", {"X": numbers(X).tolist(), "return": ["weights"]})
         self.assertEqual(len(answer["layers"]), len(expected))
         for layer, want in zip(answer["layers"], expected):
