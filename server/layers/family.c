@@ -40,6 +40,7 @@ static const struct family families[] = {
     {.name = "phi3", .tensors = {FUSED("qkv_proj", "o_proj")}, .fusion = FAMILY_GROUPS},
     {.name = "gpt-neox", .tensors = {FUSED("query_key_value", "dense")}, .fusion = FAMILY_HEADS},
     {.name = "modernbert", .tensors = {FUSED("Wqkv", "Wo")}},
+    {.name = "mla", .tensors = {FUSED("kv_a_proj_with_mqa", "o_proj")}}, /* nor this one */
     {.name = "timm", .tensors = {FUSED("qkv", "proj")}}, /* which no known model type has */
     {.name = "bart", .tensors = {LINEAR("q_proj", "k_proj", "v_proj", "out_proj")}},
     {.name = "t5",

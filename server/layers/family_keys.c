@@ -485,7 +485,7 @@ static bool read_model_type(const struct search *s, struct config_object object,
  * for one attention only. */
 static bool find_type(struct search *s, struct config_object object) {
     const char *name;
-    char names[160];
+    char names[112];
     if (!read_model_type(s, object, &name)) {
         return false;
     }
@@ -496,8 +496,10 @@ static bool find_type(struct search *s, struct config_object object) {
     if (s->type == NULL) {
         family_models_list(s->family->name, sizeof names, names);
         return search_refuse(
-            s->layer, "model_type is %.40s; the models with such tensors that are known are %s",
-            name, names);
+            s->layer,
+            "model_type is %.40s, and %sthe models with tensors named like those of %s that are "
+            "known are %s",
+            name, search_capture, s->family->name, names);
     }
     return true;
 }

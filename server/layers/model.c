@@ -366,9 +366,9 @@ static bool read_model(struct reading *r, const struct model_source *source) {
         config_text(config_inner(config_root(&r->config), "quantization_config"), "quant_method");
     return r->model->count > 0 ||
            refuse_model(r,
-                        "none of its %zu tensors has the name of a weight of an attention that is "
-                        "known%s%.40s",
-                        r->count, method == NULL ? "" : "; its quant_method is ",
+                        "%snone of its %zu tensors has the name of a weight of an attention that "
+                        "is known%s%.40s",
+                        search_capture, r->count, method == NULL ? "" : "; its quant_method is ",
                         method == NULL ? "" : method);
 }
 

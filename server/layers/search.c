@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+const char search_capture[] = "capture() (see server/layers/README.md) shows its heads; ";
+
 int search_compare(const char *a, const char *b) {
     static const char digits[] = "0123456789";
     size_t i = 0;

@@ -151,6 +151,9 @@ struct search {
     char checked_reason[LAYERS_REASON];
 };
 
+/* What helps somebody whose model is not known, for the middle of a reason. */
+extern const char search_capture[];
+
 /* Compares the names of two layers as strcmp() does, but numbers in them by their size: layer.2 is
  * before layer.10. */
 int search_compare(const char *a, const char *b);
