@@ -486,9 +486,8 @@ static double *draw_gate_of_x(struct call *c, struct rng *rng, size_t columns) {
     }
     c->options.w_g = three ? tensor_of(c, w, 3, shape) : tensor_of(c, w, 2, shape + 1);
     if (biased) {
-        c->options.b_g = three && rng_chance(rng, 2)
-                             ? tensor_of(c, b, 2, (size_t[]){heads, own})
-                             : tensor_of(c, b, 1, &columns);
+        c->options.b_g = three && rng_chance(rng, 2) ? tensor_of(c, b, 2, (size_t[]){heads, own})
+                                                     : tensor_of(c, b, 1, &columns);
     }
     return gate;
 }

@@ -53,7 +53,7 @@ static void check_gated(const struct call *c, const struct results *plain,
     }
 }
 
-static void check_case(size_t at, attn_dtype dtype, bool per_head) {
+static void check_gated_case(size_t at, attn_dtype dtype, bool per_head) {
     struct call c = draw_call(gated_calls[at].kind, dtype, gated_calls[at].heads, gated_calls[at].n,
                               gated_calls[at].m, gated_calls[at].d, gated_calls[at].d_v);
     const size_t columns = per_head ? 1 : c.d_v, rows = c.batch * c.heads * c.n;
@@ -93,7 +93,7 @@ static void check_case(size_t at, attn_dtype dtype, bool per_head) {
 Test(gate, multiplies_the_output_of_every_path, .timeout = 600) {
     for (size_t at = 0; at < COUNT(gated_calls); at++) {
         for (int i = 0; i < 4; i++) {
-            check_case(at, i % 2 == 0 ? ATTN_FLOAT32 : ATTN_FLOAT64, i >= 2);
+            check_gated_case(at, i % 2 == 0 ? ATTN_FLOAT32 : ATTN_FLOAT64, i >= 2);
         }
     }
 }

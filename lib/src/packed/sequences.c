@@ -14,9 +14,9 @@
 #include "softmax/plan_rotary.h"
 
 /* The inputs of ROWS_Q and so on. */
-static const int inputs_of_rows[ROWS_COUNT] = {
-    INPUT_Q,    INPUT_K,           INPUT_V,       INPUT_DECAY, INPUT_POSITIONS,
-    INPUT_GATE, INPUT_GRAD_OUTPUT, INPUT_GRAD_LSE};
+static const int inputs_of_rows[ROWS_COUNT] = {INPUT_Q,           INPUT_K,         INPUT_V,
+                                               INPUT_DECAY,       INPUT_POSITIONS, INPUT_GATE,
+                                               INPUT_GRAD_OUTPUT, INPUT_GRAD_LSE};
 
 /* Are the rows of a result those of K? */
 static bool has_key_rows(int which) {

@@ -297,10 +297,10 @@ double cost_of_plan(const attn_plan *plan) {
         cost += (double)s->tasks[phase] * TASK_COST;
     }
     for (int i = 0; i < PROJECT_COUNT; i++) {
-        cost += (i == PROJECT_OUT && s->tasks[PHASE_OUT] == 0) ||
-                        (i == PROJECT_GATE && !plan->gate.is)
-                    ? 0
-                    : cost_of_projection(&plan->project[i]);
+        cost +=
+            (i == PROJECT_OUT && s->tasks[PHASE_OUT] == 0) || (i == PROJECT_GATE && !plan->gate.is)
+                ? 0
+                : cost_of_projection(&plan->project[i]);
     }
     return cost;
 }

@@ -26,10 +26,9 @@ attn_status plan_check_gate_shape(const attn_tensor *gate, int last, const size_
     few.shape[last - 1] = per_head;
     const bool axes = gate->rank >= last;
     const size_t *own = gate->shape + (axes ? gate->rank - last : 0), columns = shape[last - 1];
-    const bool fits = axes &&
-                      memcmp(own, shape, (size_t)(last - 1) * sizeof *shape) == 0 &&
+    const bool fits = axes && memcmp(own, shape, (size_t)(last - 1) * sizeof *shape) == 0 &&
                       (own[last - 1] == columns || own[last - 1] == per_head);
-    char got[SHAPE_TEXT], want[SHAPE_TEXT], or[SHAPE_TEXT];
+    char got[SHAPE_TEXT], want[SHAPE_TEXT], or [SHAPE_TEXT];
     return fits ? ATTN_OK
                 : attn_fail(error, ATTN_SHAPE_MISMATCH, "gate",
                             "gate has the shape %s, not %s or %s: it must have as many numbers as "
