@@ -24,6 +24,7 @@ struct family {
     enum family_fusion fusion;
     bool in_out;          /* matrices are (inputs, outputs) */
     bool optional_output; /* a prefix without W_O may be a layer of this family */
+    const char *refusal;  /* why no layer of it is served; NULL: they are */
 };
 
 /* The kinds of values that keys of config.json have. */
@@ -86,7 +87,8 @@ enum {
     MODEL_MROPE = 1 << 9,        /* rows of text have the same position on all axes */
     MODEL_INTERLEAVED = 1 << 10, /* pairs of columns that are turned lie beside each other */
     MODEL_ALIBI = 1 << 11,        /* with the slopes of the ALiBi paper */
-    MODEL_TURNS_LOCALLY = 1 << 12 /* layers that do not slide do not turn, if any layer slides */
+    MODEL_TURNS_LOCALLY = 1 << 12, /* layers that do not slide do not turn, if any layer slides */
+    MODEL_GATED = 1 << 13 /* the matrix of Q has the output gate, too: by head, behind its queries */
 };
 
 /* A model type inside another one, such as the text model of one that sees, too. */
