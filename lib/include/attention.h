@@ -442,11 +442,11 @@ typedef struct attn_options {
     /* Borrowed until the plan is freed, and read by each run; NULL = none. Linear attention has no
      * scores, so it changes nothing there. */
     const attn_rounding *rounding;
-    /* The output gate, in Q's dtype (Qiu et al. 2025, arXiv 2505.06708), or NULL: the outputs of the
-     * heads are multiplied by 1 / (1 + exp(-gate)), before W_O takes them, and nothing else changes.
-     * It has the shape of these outputs, (B,H,n,d_v) or, if they are packed or projected,
+    /* The output gate, in Q's dtype (Qiu et al. 2025, arXiv 2505.06708), or NULL: the outputs of
+     * the heads are multiplied by 1 / (1 + exp(-gate)) before W_O takes them, and nothing else
+     * changes. It has the shape of these outputs, (B,H,n,d_v) or, if they are packed or projected,
      * (B,n,H*d_v); or one column for each head there: (B,H,n,1) or (B,n,H). The batch axes may be
-     * left out, or 1 in each. With sequences and an axis of heads: (n,H,d_v) or (n,H,1). With the
+     * left out, or 1 in each. With sequences and an axis of heads: (n,H,d_v) or (n,H,1). With a
      * compute_dtype, the factor and the product are rounded. */
     const attn_tensor *gate;
     /* For attn_plan_multihead() only, in place of `gate`: the gate is X W_G + b_G, (B,n,H*d_v) or

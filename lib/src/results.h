@@ -119,7 +119,8 @@ static inline size_t result_place(attn_result result, unsigned kind) {
     return (size_t)__builtin_popcountll(RESULTS_OF(kind) & ((UINT64_C(1) << result) - 1));
 }
 
-/* Returns the result that has place `which` among those of Q, K and V, or of X and the contexts. `first` is that of Q or X. */
+/* Returns the result that has place `which` among those of Q, K and V, or of X and the contexts.
+ * `first` is that of Q or X. */
 static inline attn_result result_after(attn_result first, int which) {
     return (attn_result)((int)first + which);
 }

@@ -88,7 +88,7 @@ enum {
     MODEL_INTERLEAVED = 1 << 10, /* pairs of columns that are turned lie beside each other */
     MODEL_ALIBI = 1 << 11,        /* with the slopes of the ALiBi paper */
     MODEL_TURNS_LOCALLY = 1 << 12, /* layers that do not slide do not turn, if any layer slides */
-    MODEL_GATED = 1 << 13 /* the matrix of Q has the output gate, too: by head, behind its queries */
+    MODEL_GATED = 1 << 13 /* the matrix of Q has the output gate, too: in each head behind Q */
 };
 
 /* A model type inside another one, such as the text model of one that sees, too. */

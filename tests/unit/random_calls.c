@@ -472,6 +472,7 @@ static double *draw_gate_of_x(struct call *c, struct rng *rng, size_t columns) {
     const size_t inner = x->shape[x->rank - 1], rows = c->batch * c->n;
     const bool out_in = c->multihead.layout == ATTN_OUT_IN, biased = rng_chance(rng, 2);
     const bool three = !c->multihead.per_head && rng_chance(rng, 2);
+    cr_assert(c->heads > 0 && columns >= c->heads);
     const size_t own = three ? columns / c->heads : columns, heads = columns / own;
     const size_t shape[] = {heads, out_in ? own : inner, out_in ? inner : own};
     double *w = draw_normals(c, inner * columns, 1.0 / sqrt((double)inner)),
@@ -499,6 +500,7 @@ static void draw_gate(struct call *c, struct rng *rng) {
     const bool of_x = c->form == PROJECTED && rng_chance(rng, 2);
     const size_t items = !of_x && rng_chance(rng, 3) ? 1 : c->batch, H = c->heads, n = c->n;
     size_t all = 0; /* columns of all heads */
+    cr_assert_gt(H, 0);
     for (size_t h = 0; h < H; h++) {
         all += few ? 1 : c->own_d_v[c->multihead.per_head ? h : 0];
     }

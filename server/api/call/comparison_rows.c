@@ -6,9 +6,9 @@
  *
  * The denominator is the mean of the runs, and twice its standard deviation more, since a row of
  * few independent errors may be lucky in all runs. A row that is luckier than most of its
- * neighbours in the same head gets what these have, as far as a gate opens both. The rounding of the result itself is added. In
- * rows of weights or scores each number has its own denominator, because their sizes differ so
- * much.
+ * neighbours in the same head gets what these have, as far as a gate opens both. The rounding of
+ * the result itself is added. In rows of weights or scores each number has its own denominator,
+ * because their sizes differ so much.
  */
 #include "api/call/comparison.h"
 
