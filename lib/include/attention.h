@@ -9,7 +9,7 @@
  *     masked_scores = scaled_scores + bias + ALiBi, then -inf where mask, causal, window, lengths
  *                     or key_padding forbid the key
  *     weights       = softmax of masked_scores over the keys
- *     output        = weights V
+ *     output        = weights V, times the sigmoid of a gate if one is given
  *
  * attn_normalization says what the weights are without softmax. attn_plan_linear() has attention
  * that keeps a state in place of a list of keys.
@@ -191,7 +191,10 @@ ATTN_API bool attn_tensor_bytes(const attn_tensor *tensor, size_t *bytes);
     X(GRAD_BIAS_V, "grad_bias_V")                                                                  \
     X(GRAD_DECAY, "grad_decay")                                                                    \
     X(GRAD_BETA, "grad_beta")                                                                      \
-    X(GRAD_PAST_STATE, "grad_past_state")
+    X(GRAD_PAST_STATE, "grad_past_state")                                                          \
+    X(GRAD_GATE, "grad_gate")                                                                      \
+    X(GRAD_W_G, "grad_W_G")                                                                        \
+    X(GRAD_B_G, "grad_b_G")
 
 typedef enum attn_result {
 #define ATTN_RESULT_ENUM(name, text) ATTN_RESULT_##name,
@@ -439,9 +442,20 @@ typedef struct attn_options {
     /* Borrowed until the plan is freed, and read by each run; NULL = none. Linear attention has no
      * scores, so it changes nothing there. */
     const attn_rounding *rounding;
+    /* The output gate, in Q's dtype (Qiu et al. 2025, arXiv 2505.06708), or NULL: the outputs of
+     * the heads are multiplied by 1 / (1 + exp(-gate)) before W_O takes them, and nothing else
+     * changes. It has the shape of these outputs, (B,H,n,d_v) or, if they are packed or projected,
+     * (B,n,H*d_v); or one column for each head there: (B,H,n,1) or (B,n,H). The batch axes may be
+     * left out, or 1 in each. With sequences and an axis of heads: (n,H,d_v) or (n,H,1). With a
+     * compute_dtype, the factor and the product are rounded. */
+    const attn_tensor *gate;
+    /* For attn_plan_multihead() only, in place of `gate`: the gate is X W_G + b_G, (B,n,H*d_v) or
+     * (B,n,H). The weights are in the layout of the others, for all heads together, also with
+     * per_head: (d_model,H*d_v) or (d_model,H), or in 3-D (H,d_model,d_v) or (H,d_model,1). */
+    const attn_tensor *w_g, *b_g;
     /* Zeros. An option of a later version takes the first of these words. So the struct keeps its
      * size, and a library that does not know the option refuses it. */
-    uint64_t reserved[15];
+    uint64_t reserved[12];
 } attn_options;
 
 /* ------------------------------------------------------------------------------------ planning */

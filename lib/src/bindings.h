@@ -29,6 +29,7 @@ enum {
     INPUT_ROTARY_SIN,
     INPUT_BIAS_K,
     INPUT_BIAS_V,
+    INPUT_GATE,
     INPUT_ROUNDED, /* a compute_dtype rounds the inputs before this one */
     INPUT_GRAD_OUTPUT = INPUT_ROUNDED,
     INPUT_GRAD_LSE,

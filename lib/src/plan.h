@@ -10,6 +10,7 @@
 #include "base/tensor.h"
 #include "bindings.h"
 #include "results.h"
+#include "softmax/plan_gate.h"
 #include "softmax/plan_gradients.h"
 #include "softmax/plan_half.h"
 #include "softmax/plan_multihead.h"
@@ -131,6 +132,7 @@ struct attn_plan {
     double norm_epsilon;
     struct rotary rotary;
     struct projection project[PROJECT_COUNT]; /* one that the call lacks has no matrices */
+    struct gate gate;
     struct copies copies; /* that a compute_dtype rounds, or those of a widened call */
     struct half half;
     struct widened widened;

@@ -41,6 +41,7 @@ static const struct input inputs[] = {
     [INPUT_ROTARY_SIN] = INPUT("rotary_sin", COUNT, rotary.given.sin),
     [INPUT_BIAS_K] = INPUT("bias_K", GRAD_BIAS_K, call.bias_k),
     [INPUT_BIAS_V] = INPUT("bias_V", GRAD_BIAS_V, call.bias_v),
+    [INPUT_GATE] = INPUT("gate", GRAD_GATE, options.gate),
     [INPUT_GRAD_OUTPUT] = INPUT("grad_output", COUNT, gradients.given.output),
     [INPUT_GRAD_LSE] = INPUT("grad_lse", COUNT, gradients.given.lse),
     [INPUT_GRAD_WEIGHTS] = INPUT("grad_weights", COUNT, gradients.given.weights),
@@ -49,6 +50,8 @@ static const struct input inputs[] = {
     [INPUT_ALIBI] = INPUT("alibi", GRAD_ALIBI, options.alibi_slopes),
     INPUT("W_O", GRAD_W_O, call.w_o),
     INPUT("b_O", GRAD_B_O, call.b_o),
+    INPUT("W_G", GRAD_W_G, options.w_g),
+    INPUT("b_G", GRAD_B_G, options.b_g),
 };
 
 void plan_bind_input(attn_plan *plan, int which, const void *data) {
@@ -105,8 +108,8 @@ static void add_copy(attn_plan *plan, struct copies *c, const char *name, size_t
 
 /* Adds the weights of a projection. */
 static void add_weights(attn_plan *plan, struct copies *c, int projection) {
-    static const char *const w[] = {"W_Q", "W_K", "W_V", "W_O"};
-    static const char *const b[] = {"b_Q", "b_K", "b_V", "b_O"};
+    static const char *const w[] = {"W_Q", "W_K", "W_V", "W_G", "W_O"};
+    static const char *const b[] = {"b_Q", "b_K", "b_V", "b_G", "b_O"};
     const struct projection *p = &plan->project[projection];
     const size_t panel = size_max(1, p->panel);
     for (size_t i = 0; i < p->count; i++) {

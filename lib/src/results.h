@@ -83,7 +83,10 @@ enum result_kind {
     X(of, GRAD_BIAS_V, RESULT_GRADIENT | RESULT_SUM, 0)                                            \
     X(of, GRAD_DECAY, RESULT_GRADIENT | RESULT_SUM | RESULT_BOTH | RESULT_PACKED, 0)               \
     X(of, GRAD_BETA, RESULT_GRADIENT | RESULT_LINEAR, 0)                                           \
-    X(of, GRAD_PAST_STATE, RESULT_GRADIENT | RESULT_LINEAR, 0)
+    X(of, GRAD_PAST_STATE, RESULT_GRADIENT | RESULT_LINEAR, 0)                                     \
+    X(of, GRAD_GATE, RESULT_GRADIENT | RESULT_PACKED, 0)                                           \
+    X(of, GRAD_W_G, RESULT_GRADIENT_WEIGHT, 0)                                                     \
+    X(of, GRAD_B_G, RESULT_GRADIENT, 0)
 
 #define RESULT_COUNT_ROW(of, name, ...) +1
 static_assert((0 RESULT_TABLE(RESULT_COUNT_ROW, )) == ATTN_RESULT_COUNT,
@@ -116,15 +119,13 @@ static inline size_t result_place(attn_result result, unsigned kind) {
     return (size_t)__builtin_popcountll(RESULTS_OF(kind) & ((UINT64_C(1) << result) - 1));
 }
 
-/* Returns the result that has place `which` among those of Q, K, V and the output, or of X and the
- * contexts. `first` is that of Q or X. */
+/* Returns the result that has place `which` among those of Q, K and V, or of X and the contexts.
+ * `first` is that of Q or X. */
 static inline attn_result result_after(attn_result first, int which) {
     return (attn_result)((int)first + which);
 }
 static_assert(ATTN_RESULT_GRAD_V == ATTN_RESULT_GRAD_Q + 2 &&
-                  ATTN_RESULT_GRAD_VALUE_CONTEXT == ATTN_RESULT_GRAD_X + 2 &&
-                  ATTN_RESULT_GRAD_W_O == ATTN_RESULT_GRAD_W_Q + 3 &&
-                  ATTN_RESULT_GRAD_B_O == ATTN_RESULT_GRAD_B_Q + 3,
+                  ATTN_RESULT_GRAD_VALUE_CONTEXT == ATTN_RESULT_GRAD_X + 2,
               "such results follow one another");
 
 /* Returns 0 for a result of Q, 1 for one of K, and 2 for one of V. */

@@ -21,6 +21,15 @@
     [LAYER_W_O] = "out_proj.weight", [LAYER_B_Q] = "in_proj_bias", [LAYER_B_O] = "out_proj.bias",  \
     [LAYER_BIAS_K] = "bias_k", [LAYER_BIAS_V] = "bias_v"
 
+/* Qwen3-Next and Qwen3.5, whose other layers are served. */
+#define LATENT                                                                                     \
+    "it is a latent attention (MLA): a norm stands between two projections of its keys, and "      \
+    "stored "                                                                                      \
+    "layers have none there. capture() (see server/layers/README.md) shows its heads"
+#define CONVOLVED                                                                                  \
+    "linear attention behind a convolution is not served; /linear-attention takes its Q, K and V " \
+    "after the convolution"
+
 static const struct family families[] = {
     {.name = "torch", .tensors = {[LAYER_W_Q] = "in_proj_weight", TORCH}},
     {.name = "torch",
@@ -36,11 +45,19 @@ static const struct family families[] = {
     {.name = "llama",
      .tensors = {LINEAR("q_proj", "k_proj", "v_proj", "o_proj"), [LAYER_NORM_Q] = "q_norm.weight",
                  [LAYER_NORM_K] = "k_norm.weight", [LAYER_SINK] = "sinks"}},
+    {.name = "gated-delta-net",
+     .tensors = {FUSED("in_proj_qkvz", "out_proj")},
+     .ending = "linear_attn.",
+     .refusal = CONVOLVED},
+    {.name = "gated-delta-net",
+     .tensors = {FUSED("in_proj_qkv", "out_proj")},
+     .ending = "linear_attn.",
+     .refusal = CONVOLVED},
     {.name = "phi", .tensors = {LINEAR("q_proj", "k_proj", "v_proj", "dense")}},
     {.name = "phi3", .tensors = {FUSED("qkv_proj", "o_proj")}, .fusion = FAMILY_GROUPS},
     {.name = "gpt-neox", .tensors = {FUSED("query_key_value", "dense")}, .fusion = FAMILY_HEADS},
     {.name = "modernbert", .tensors = {FUSED("Wqkv", "Wo")}},
-    {.name = "mla", .tensors = {FUSED("kv_a_proj_with_mqa", "o_proj")}}, /* nor this one */
+    {.name = "mla", .tensors = {FUSED("kv_a_proj_with_mqa", "o_proj")}, .refusal = LATENT},
     {.name = "timm", .tensors = {FUSED("qkv", "proj")}}, /* which no known model type has */
     {.name = "bart", .tensors = {LINEAR("q_proj", "k_proj", "v_proj", "out_proj")}},
     {.name = "t5",
@@ -182,6 +199,30 @@ static bool split_fused(const struct search *s, enum layer_part first) {
             parts[i].block = d;
             parts[i].stride = 3 * d;
         }
+    }
+    return true;
+}
+
+/* Cuts the tensor of Q of a model whose output has a gate: the rows of each head are those of its
+ * queries, then those of its gate. */
+static bool split_gate(const struct search *s) {
+    struct layer_tensor *t = s->layer->tensors;
+    for (int bias = 0; bias < 2 && (s->type->flags & MODEL_GATED) != 0; bias++) {
+        struct layer_tensor *q = &t[bias ? LAYER_B_Q : LAYER_W_Q],
+                            *gate = &t[bias ? LAYER_B_G : LAYER_W_G];
+        if (q->shard != NULL && q->count % (2 * s->layer->heads) != 0) {
+            return search_refuse(s->layer,
+                                 "%s has %zu outputs, which is no multiple of %zu heads of queries "
+                                 "and gates",
+                                 s->family->tensors[bias ? LAYER_B_Q : LAYER_W_Q], q->count,
+                                 s->layer->heads);
+        }
+        const size_t d = q->count / (2 * s->layer->heads);
+        q->count /= 2;
+        q->block = d;
+        q->stride = 2 * d;
+        *gate = *q;
+        gate->first = d;
     }
     return true;
 }
@@ -373,9 +414,12 @@ static int by_layer_name(const void *a, const void *b) {
 static bool find_layer(struct search *s) {
     attn_error error;
     name_layer(s);
+    if (s->family->refusal != NULL) {
+        return search_refuse(s->layer, "%s", s->family->refusal);
+    }
     return s->layer->reason[0] == '\0' && family_keys_find_model(s) && read_tensors(s) &&
            find_heads(s) && check_vectors(s) && split_fused(s, LAYER_W_Q) &&
-           split_fused(s, LAYER_B_Q) && check_sizes(s) && family_options_read(s) &&
+           split_fused(s, LAYER_B_Q) && split_gate(s) && check_sizes(s) && family_options_read(s) &&
            (pack_check(s->layer, &error) || search_refuse(s->layer, "%s", error.message));
 }
 

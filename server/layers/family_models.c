@@ -124,6 +124,21 @@ static const struct stack siglip_vision[] = {
         }                                                                                          \
     }
 
+/* Models whose full attention has an output gate. Their other layers are linear attention. */
+#define QWEN_GATED(type, more, ...)                                                                \
+    {                                                                                              \
+        ROTARY("llama", MODEL_PARTLY | MODEL_NORMS | MODEL_FROM_ONE | MODEL_GATED | (more)),       \
+            .name = type, .needs = LIST("num_key_value_heads", "head_dim"),                        \
+            .takes = LIST(ROPE_ALL, "rms_norm_eps", "partial_rotary_factor", "layer_types"),       \
+            .ignores =                                                                             \
+                LIST("full_attention_interval", "linear_conv_kernel_dim", "linear_key_head_dim",   \
+                     "linear_num_key_heads", "linear_num_value_heads", "linear_value_head_dim",    \
+                     "attn_output_gate"),                                                          \
+            .defaults =                                                                            \
+                " num_attention_heads=16 head_dim=256 partial_rotary_factor=0.25 " __VA_ARGS__,    \
+            LLAMA_BIAS(false)                                                                      \
+    }
+
 static const struct model_type types[] = {
     {.stacks = own,
      .takes = LIST("heads", "num_heads", "num_attention_heads", "n_head", "n_heads", "kv_heads",
@@ -350,6 +365,11 @@ static const struct model_type types[] = {
      .takes = LIST(ROPE_ALL, "head_dim", "no_rope_layers", "no_rope_layer_interval", "layer_types",
                    "sliding_window", "use_sliding_window"),
      .slides = MODEL_SLIDES_BY_TYPE, .base = NAN, LLAMA_BIAS(false)},
+    QWEN_GATED("qwen3_next", 0, "hidden_size=2048 num_key_value_heads=2 "),
+    QWEN_GATED("qwen3_5_text", MODEL_MROPE, "hidden_size=4096 num_key_value_heads=4 "),
+    QWEN_GATED("qwen3_5_moe_text", MODEL_MROPE, "hidden_size=2048 num_key_value_heads=2 "),
+    {.name = "qwen3_5", TEXT_INSIDE("qwen3_5_text"), .ignores = LIST("vision_config")},
+    {.name = "qwen3_5_moe", TEXT_INSIDE("qwen3_5_moe_text"), .ignores = LIST("vision_config")},
     QWEN_VL("qwen2_vl_text", .inner = NULL),
     QWEN_VL("qwen2_5_vl_text", .inner = NULL),
     QWEN_VL("qwen2_vl", TEXT_INSIDE("qwen2_vl_text")),

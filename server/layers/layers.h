@@ -86,6 +86,8 @@ enum layer_part {
     LAYER_BIAS_V,
     LAYER_SINK,          /* (heads) */
     LAYER_RELATIVE_BIAS, /* (buckets, heads): T5's relative_attention_bias */
+    LAYER_W_G,           /* a matrix: the output gate */
+    LAYER_B_G,
     LAYER_PARTS
 };
 

@@ -25,10 +25,11 @@ enum {
 
 static const char *const part_names[LAYER_PARTS] = {
     "W_Q", "W_K",    "W_V",    "W_O",    "b_Q",    "b_K",  "b_V",
-    "b_O", "norm_Q", "norm_K", "bias_K", "bias_V", "sink", "relative_attention_bias"};
+    "b_O", "norm_Q", "norm_K", "bias_K", "bias_V", "sink", "relative_attention_bias",
+    "W_G", "b_G"};
 
 static bool is_matrix(size_t part) {
-    return part <= LAYER_W_O;
+    return part <= LAYER_W_O || part == LAYER_W_G;
 }
 
 size_t pack_inputs(const struct layer_tensor *t) {
@@ -141,6 +142,8 @@ void layer_fill(struct layer_use *use, attn_multihead *multihead, attn_options *
     options->norm_q = tensor_or_null(use, LAYER_NORM_Q);
     options->norm_k = tensor_or_null(use, LAYER_NORM_K);
     options->sink = tensor_or_null(use, LAYER_SINK);
+    options->w_g = tensor_or_null(use, LAYER_W_G);
+    options->b_g = tensor_or_null(use, LAYER_B_G);
 }
 
 size_t layer_bucket(const struct layer *layer, int64_t distance) {

@@ -24,6 +24,7 @@ struct family {
     enum family_fusion fusion;
     bool in_out;          /* matrices are (inputs, outputs) */
     bool optional_output; /* a prefix without W_O may be a layer of this family */
+    const char *refusal;  /* why no layer of it is served; NULL: they are */
 };
 
 /* The kinds of values that keys of config.json have. */
@@ -88,7 +89,8 @@ enum {
     MODEL_ALIBI = 1 << 11,         /* with the slopes of the ALiBi paper */
     MODEL_TURNS_LOCALLY = 1 << 12, /* layers that do not slide do not turn, if any layer slides */
     MODEL_SCALES_FAR = 1 << 13,    /* queries behind the positions of the training have a scale */
-    MODEL_SHORT_ROPE = 1 << 14     /* longrope with its short factors and a magnitude of its own */
+    MODEL_SHORT_ROPE = 1 << 14,    /* longrope with its short factors and a magnitude of its own */
+    MODEL_GATED = 1 << 15 /* the matrix of Q has the output gate, too: in each head behind Q */
 };
 
 /* A model type inside another one, such as the text model of one that sees, too. */

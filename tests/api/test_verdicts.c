@@ -34,6 +34,8 @@ static struct {
     double q[NUMBERS], k[NUMBERS], v[NUMBERS], upstream[NUMBERS], bias[ROWS * ROWS];
     double scores[PAIRS], weights[PAIRS], lse[HEADS * ROWS];
     double output[NUMBERS], grad_q[NUMBERS], grad_k[NUMBERS], grad_v[NUMBERS];
+    double gate[NUMBERS];
+    bool gated;                /* requests have the gate, which close_rows() draws */
     double (*product)(double); /* rounds what is multiplied */
     bool divides_last;         /* weights are rounded before they are divided by their sum */
 } c;
@@ -208,6 +210,10 @@ static void expect(const char *what, const struct binary_input *expected, const 
     if (strstr(expected->name, "grad") != NULL) {
         call.inputs[5] = (struct binary_input){"grad_output", MATRIX, 0, c.upstream};
     }
+    if (c.gated) {
+        call.inputs[strstr(expected->name, "grad") != NULL ? 6 : 5] =
+            (struct binary_input){"gate", MATRIX, 0, c.gate};
+    }
     snprintf(all, sizeof all, "%s" ALL, options);
     const int status = ask_verdict(&call, input_type, &json, &result);
     const char *got = json_text(json_get(result, "verdict"));
@@ -275,6 +281,30 @@ Test(verdicts, rows_of_small_numbers_are_judged_by_their_size) {
     expect("half of the output * 1.05", &output, "BF16", WIDE, WRONG, "output");
     expect("half of the weights 0", &weights, "BF16", WIDE, WRONG, "it is 0");
     expect("the last rows of grad_K * 1.3", &grad_k, "BF16", WIDE, WRONG, "rounding to bfloat16");
+}
+
+/* Draws a gate that makes the last half of the rows of each head small, and multiplies the output
+ * by it as a kernel does that rounds each step. */
+static void close_rows(double (*round)(double)) {
+    draw_numbers(c.gate, NUMBERS, 77, 0, 1);
+    for (size_t i = 0; i < NUMBERS; i++) {
+        c.gate[i] = round(c.gate[i] - (i / COLUMNS % ROWS < ROWS / 2 ? 0 : 7));
+        c.output[i] = round(round(c.output[i]) * round(1 / (1 + exp(-c.gate[i]))));
+    }
+}
+
+Test(verdicts, rows_of_closed_gates_are_judged_by_their_size) {
+    draw_call(0, 1);
+    compute_kernel(bfloat16);
+    close_rows(bfloat16);
+    c.gated = true;
+    expect("gated output", &output, "BF16", WIDE, ROUNDED, NULL);
+    for (size_t h = 0; h < HEADS; h++) {
+        const size_t end = (h + 1) * ROWS;
+        multiply(c.output, (end - ROWS / 2) * COLUMNS, end * COLUMNS, 1.05);
+    }
+    expect("closed rows * 1.05", &output, "BF16", WIDE, "wrong or close", "rounding to bfloat16");
+    c.gated = false;
 }
 
 Test(verdicts, a_small_head_is_judged_by_its_size) {

@@ -41,6 +41,7 @@ class Call:
             self.draw_matrices()
         self.draw_rules()
         self.draw_rotation()
+        self.draw_gate()
         self.results = self.compute()
         self.draw_loss()
 
@@ -262,6 +263,25 @@ class Call:
         self.options["rotary"] = rotary
         self.pairs = pairs
 
+    def draw_gate(self):
+        """Draws the output gate, or its projection: a number for each number of the outputs of the heads, or one for each head."""
+        if not self.chance(3):
+            return
+        few, flat = self.chance(3), self.packed or self.projected
+        d_vs = self.d_vs if self.projected else [self.d_v] * self.heads
+        total = self.heads if few else sum(d_vs)
+        if self.projected and self.chance(2):
+            rows, biased = self.given["X"].shape[-1], self.chance(2)
+            stack = self.style == "stacked" and self.chance(2)
+            columns = total // self.heads if stack else total
+            shape = (columns, rows) if self.out_in else (rows, columns)
+            self.give("W_G", *(self.heads,) * stack, *shape, size=rows ** -0.5)
+            if biased:
+                self.give("b_G", *((self.heads, columns) if stack and self.chance(2) else (total,)), size=3)
+            return
+        shape = ((self.batch,) * self.batched + (self.n, total)) if flat else (*self.leading(self.batch, self.heads), self.n, 1 if few else self.d_v)
+        self.give("gate", *shape[1 if self.batched and self.chance(4) else 0:], size=3)
+
     def draw_loss(self):
         """Draws the gradients of results, and the gradients that are wanted."""
         names = [name for name in self.results if self.chance(2)] or ["output"]
@@ -272,6 +292,8 @@ class Call:
         self.options["return"] = ["grad_" + name for name in self.wanted]
         if self.options.get("mean_over_heads") or self.chance(4):
             self.options["return"].append("weights")
+        if self.chance(2):
+            self.options["return"].append("output")
 
     # ---------------------------------------------------------------------------------------------------------- formulas
     def split(self, x, heads):
@@ -432,6 +454,21 @@ class Call:
         safe = torch.where(total == 0, 1, total)
         return powers / safe, torch.where(total == 0, 0, most + safe.log())[..., 0]
 
+    def gate(self):
+        """Returns the output gate as (batch, heads, n, columns)."""
+        gate = self.given.get("gate")
+        if "W_G" in self.given:
+            x, weights = self.given["X"], self.given["W_G"]
+            weights = weights.transpose(-1, -2) if self.out_in else weights
+            weights = weights if weights.dim() == 2 else torch.cat(weights.unbind(0), -1)
+            gate = x @ weights + self.given.get("b_G", torch.zeros(1, dtype=self.dtype)).flatten()
+        if not self.packed and not self.projected:
+            return gate if self.headed else gate.unsqueeze(-3)
+        gate = gate if gate.dim() == 3 else gate[None]
+        if gate.shape[-1] == self.heads:
+            return gate.transpose(1, 2)[..., None]
+        return stacked(gate.split(self.d_vs if self.projected else self.d_v, -1))
+
     def compute(self):
         """Returns output, weights and lse in the forms of the answer."""
         at = self.positions()
@@ -443,6 +480,8 @@ class Call:
         self.may = self.allowed(at)
         weights, lse = self.weigh(self.masked_scores(q, k, at))
         output = weights @ v
+        if {"gate", "W_G"} & set(self.given):
+            output = torch.sigmoid(self.gate()) * output
         if self.projected:
             output = torch.cat([x[..., :d] for x, d in zip(output.unbind(1), self.d_vs)], -1)
             if "W_O" in self.given:
@@ -550,6 +589,12 @@ def compare(call, seed, daemon, dtype):
         if not error <= bound and not (dtype == torch.float32 and error <= 4 * own_error(seed, name, want)):
             faults.append(f"{name} is off by {error:.3g}; the largest gradient is {largest:.3g}, and the largest of {name} "
                           f"{float(want.abs().max()):.3g}")
+    if "output" in answer:
+        want = call.results["output"].detach()
+        largest, error = max(1.0, float(want.abs().max())), float((answer["output"].double() - want).abs().max())
+        errors["output"] = error / largest
+        if not error <= TOLERANCES[dtype] * largest:
+            faults.append(f"output is off by {error:.3g}; its largest number is {largest:.3g}")
     return faults + list(call.exact_zeros(answer)), errors
 
 

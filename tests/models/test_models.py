@@ -233,6 +233,15 @@ class Families(Models):
                                     sliding_window=3, max_window_layers=28, moe_intermediate_size=8, num_local_experts=2, **EXPERTS)
         self.assertEqual(layers["model.layers.0.self_attn"]["window"], [2, -1])
 
+    def test_qwen3_next(self):
+        """Its output has a gate, whose rows stand in q_proj behind those of the queries of each head."""
+        layers = self.check_decoder(transformers.Qwen3NextModel, transformers.Qwen3NextConfig, moe_intermediate_size=8, num_experts=2,
+                                    shared_expert_intermediate_size=8, head_dim=8, layer_types=["full_attention"] * 2, **EXPERTS)
+        self.assertTrue(layers["model.layers.0.self_attn"]["gate"])
+
+    def test_qwen3_5(self):
+        self.check_decoder(transformers.Qwen3_5TextModel, transformers.Qwen3_5TextConfig, head_dim=8, layer_types=["full_attention"] * 2)
+
     def test_qwen2_moe(self):
         self.check_decoder(transformers.Qwen2MoeModel, transformers.Qwen2MoeConfig, use_sliding_window=True, sliding_window=3,
                            num_experts=2, moe_intermediate_size=8, shared_expert_intermediate_size=8, **EXPERTS)

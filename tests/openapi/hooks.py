@@ -654,7 +654,10 @@ def fit_attention(body):
         fit_sequences(body, sequences, axis(q, 2), axis(k, 2))
     rows, first = axis(q, 2), lead(heads, rank)
     axes = [*first, *([heads] if packed else [])]  # before the queries; the last one is that of the heads
-    fit_gradients(body, [*first, rows, columns(heads, d_v)], axes[:-1], axes[-1:], rows, axis(k, 2) + past)
+    output = [*first, rows, columns(heads, d_v)]
+    if "gate" in body:
+        body["gate"] = reshape(body["gate"], output)
+    fit_gradients(body, output, axes[:-1], axes[-1:], rows, axis(k, 2) + past)
 
 
 def last_heads(rows, heads):
@@ -775,6 +778,12 @@ def fit_projected(body):
         d_out = axis(body["W_O"], last)
         fit_weight(body, "W_O", [], width, d_out, out_in)
         fit_bias(body, "b_O", [], d_out)
+    if "W_G" in body:
+        body.pop("gate", None)
+        fit_weight(body, "W_G", [], inputs[0], width, out_in)
+        fit_bias(body, "b_G", [], width)
+    if "gate" in body:
+        body["gate"] = reshape(body["gate"], [*batch, axis(x, 2), width])
     past = axis(body["past_K"], 2) if "past_K" in body else 0
     for name, each in (("past_K", d), ("past_V", d_v)):
         if name in body:

@@ -33,6 +33,7 @@ static const char *const needs[][2] = {{"past_K", "past_V"},
                                        {"rotary_cos", "rotary_sin"},
                                        {"rotary_sin", "rotary_cos"},
                                        {"b_O", "W_O"},
+                                       {"b_G", "W_G"},
                                        {"decay", "causal"},
                                        {"positions", "rotary"},
                                        {"embedding_dim", "random"},
@@ -69,6 +70,7 @@ static const char *const excludes[][2] = {{"embedding_dim", "embedding"},
                                           {"sink", "normalization"},
                                           {"grad_lse", "normalization"},
                                           {"expected", "normalization"},
+                                          {"gate", "W_G"},
                                           {"sequences", "sequence_offsets"}};
 
 /* A call with sequences has none of these. */
@@ -425,7 +427,7 @@ static bool has_input(const struct state *s, const char *name) {
 /* Returns whether a call has a gradient: whether it has gradients of results, and the input. */
 static bool has_gradient(const struct state *s, const char *input) {
     bool has = strlen(input) == 1 && (input[0] != 'X' || s->drawn->words);
-    has |= s->list && input[0] == 'W' && input[2] != 'O';
+    has |= s->list && input[0] == 'W' && strchr("OG", input[2]) == NULL;
     return (has || has_input(s, input)) && s->gradients;
 }
 

@@ -108,7 +108,12 @@ struct reference_head head_of_call(const struct call *c, size_t b, size_t h) {
 
 struct reference_results reference_of(const struct call *c, size_t b, size_t h) {
     const struct reference_head call = head_of_call(c, b, h);
-    return reference_compute(&call);
+    struct reference_results r = reference_compute(&call);
+    for (size_t e = 0; c->gate != NULL && e < c->n * call.d_v; e++) {
+        const double *gate = &c->gate[(row_of(c, b, h, 0) + e / call.d_v) * c->d_v + e % call.d_v];
+        r.output[e] /= 1 + exp(-*gate);
+    }
+    return r;
 }
 
 /* Returns the scale of the scores of query i. A number of a projected Q or K is a rounded sum of

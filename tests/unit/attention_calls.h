@@ -97,6 +97,7 @@ struct call {
     double *slopes;        /* (H) or NULL */
     double *decay;         /* (B,H,m) or NULL */
     double *sinks;         /* (H) or NULL */
+    double *gate;          /* of a call of a seed: (B,H,n,d_v) or NULL */
     size_t *lengths;       /* (B) or NULL */
     attn_options options;  /* of a kind: without results and pointers, with a scale and a window */
     /* The rest is that of a call of a seed. Its tensors are made with it. */

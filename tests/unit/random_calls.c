@@ -466,6 +466,70 @@ void draw_decay(struct call *c, struct rng *rng) {
                                         : tensor_of(c, x, 2 - skip, line + skip);
 }
 
+/* Draws the gate of X, (B,n,columns), and W_G and b_G. */
+static double *draw_gate_of_x(struct call *c, struct rng *rng, size_t columns) {
+    const attn_tensor *x = c->multihead.x;
+    const size_t inner = x->shape[x->rank - 1], rows = c->batch * c->n;
+    const bool out_in = c->multihead.layout == ATTN_OUT_IN, biased = rng_chance(rng, 2);
+    const bool three = !c->multihead.per_head && rng_chance(rng, 2);
+    cr_assert(c->heads > 0 && columns >= c->heads);
+    const size_t own = three ? columns / c->heads : columns, heads = columns / own;
+    const size_t shape[] = {heads, out_in ? own : inner, out_in ? inner : own};
+    double *w = draw_normals(c, inner * columns, 1.0 / sqrt((double)inner)),
+           *b = draw_normals(c, columns, 1), *gate = keep_block(c, rows * columns * sizeof *gate);
+    for (size_t at = 0; at < rows * columns; at++) {
+        const size_t column = at % columns, h = column / own, e = column % own;
+        gate[at] = biased ? b[column] : 0;
+        for (size_t i = 0; i < inner; i++) {
+            gate[at] += tensor_number(x, at / columns * inner + i) *
+                        w[h * inner * own + (out_in ? e * inner + i : i * own + e)];
+        }
+    }
+    c->options.w_g = three ? tensor_of(c, w, 3, shape) : tensor_of(c, w, 2, shape + 1);
+    if (biased) {
+        c->options.b_g = three && rng_chance(rng, 2) ? tensor_of(c, b, 2, (size_t[]){heads, own})
+                                                     : tensor_of(c, b, 1, &columns);
+    }
+    return gate;
+}
+
+/* Draws a gate of the outputs of the heads, which has a number for each of their numbers, or for
+ * each head. Some gates are nearly open or closed. */
+static void draw_gate(struct call *c, struct rng *rng) {
+    const bool flat = form_is_packed(c->form) || c->form == PROJECTED, few = rng_chance(rng, 3);
+    const bool of_x = c->form == PROJECTED && rng_chance(rng, 2);
+    const size_t items = !of_x && rng_chance(rng, 3) ? 1 : c->batch, H = c->heads, n = c->n;
+    size_t all = 0; /* columns of all heads */
+    cr_assert_gt(H, 0);
+    for (size_t h = 0; h < H; h++) {
+        all += few ? 1 : c->own_d_v[c->multihead.per_head ? h : 0];
+    }
+    const double *x = of_x ? draw_gate_of_x(c, rng, all)
+                           : draw_normals(c, items * n * all, rng_chance(rng, 6) ? 300 : 2);
+    c->gate = keep_block(c, c->batch * H * n * c->d_v * sizeof *c->gate);
+    for (size_t b = 0; b < c->batch; b++) {
+        for (size_t h = 0, column = 0, own; h < H; h++, column += own) {
+            own = few ? 1 : c->own_d_v[c->multihead.per_head ? h : 0];
+            for (size_t at = 0; at < n * c->d_v; at++) {
+                const size_t i = at / c->d_v, e = few ? 0 : at % c->d_v, item = items == 1 ? 0 : b;
+                c->gate[row_of(c, b, h, 0) * c->d_v + at] =
+                    e >= own ? 0
+                             : x[flat ? (item * n + i) * all + column + e
+                                      : ((item * H + h) * n + i) * own + e];
+            }
+        }
+    }
+    const size_t flat_shape[] = {items, n, all}, shape[] = {items, H, n, all / H};
+    const int skip = c->batched && !(items == 1 && rng_chance(rng, 2)) ? 0 : 1;
+    if (!of_x && flat) {
+        c->options.gate = tensor_of(c, x, 3 - skip, flat_shape + skip);
+    } else if (!of_x && has_head_axis(c)) {
+        c->options.gate = tensor_of(c, x, 4 - skip, shape + skip);
+    } else if (!of_x) {
+        c->options.gate = tensor_of(c, x, 2, shape + 2);
+    }
+}
+
 static double draw_scale(struct call *c) {
     return rng_chance(&c->rng, 5) ? 0 : (2 * rng_uniform(&c->rng) - 1) / sqrt((double)c->own_d[0]);
 }
@@ -641,6 +705,9 @@ attn_plan *draw_random_call(struct call *c, uint64_t seed) {
         draw_decay(c, &forms);
     }
     join_heads(c);
+    if (rng_chance(&forms, 3)) {
+        draw_gate(c, &forms);
+    }
     return plan_random_call(c, seed);
 }
 

@@ -30,6 +30,9 @@ static size_t list_inputs(const struct call *c, struct input inputs[INPUTS]) {
         {ATTN_RESULT_GRAD_B_K, o->b_k, 0},
         {ATTN_RESULT_GRAD_B_V, o->b_v, 0},
         {ATTN_RESULT_GRAD_DECAY, o->decay, 0},
+        {ATTN_RESULT_GRAD_GATE, o->gate, 0},
+        {ATTN_RESULT_GRAD_W_G, o->w_g, 0},
+        {ATTN_RESULT_GRAD_B_G, o->b_g, 0},
     };
     size_t count = 0;
     for (size_t i = 0; i < COUNT(all); i++) {

@@ -15,7 +15,7 @@ struct input {
 };
 
 enum {
-    INPUTS = 21 + 6 * MAX_HEADS
+    INPUTS = 24 + 6 * MAX_HEADS
 };
 
 /* Draws the gradients of some results of a drawn call, in `up`, and makes them an option. Adds the

@@ -245,6 +245,7 @@ static bool check_rounded_seed(uint64_t seed) {
         attn_options *o = &c->options;
         o->compute_dtype = seed % 2 == 0 ? ATTN_COMPUTE_FLOAT16 : ATTN_COMPUTE_BFLOAT16;
         o->flags &= ~(unsigned)ATTN_FLAG_MEAN_OVER_HEADS;
+        o->gate = o->w_g = o->b_g = NULL; /* test_attention_gate.c has them */
         o->results = ATTN_WANT(OUTPUT) | ATTN_WANT(WEIGHTS) | ATTN_WANT(SCORES) |
                      ATTN_WANT(SCALED_SCORES) | ATTN_WANT(MASKED_SCORES) | ATTN_WANT(PRESENT_K) |
                      ATTN_WANT(PRESENT_V) |

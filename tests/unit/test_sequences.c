@@ -119,6 +119,9 @@ static void draw_sequence_options(struct packed *c) {
     o->b_q = rng_chance(rng, 4) ? draw_tensor(call, 2, call->heads, d, 0) : NULL;
     o->b_k = rng_chance(rng, 4) ? draw_tensor(call, 1, keys, 0, 0) : NULL;
     o->b_v = rng_chance(rng, 4) ? draw_tensor(call, 1, values, 0, 0) : NULL;
+    o->gate = rng_chance(rng, 3)
+                  ? draw_rows(c, call->n, call->heads, rng_chance(rng, 3) ? 1 : call->own_d_v[0])
+                  : NULL;
     if (d % 2 == 0 && (o->flags & ATTN_FLAG_BOTTOM_RIGHT) == 0 && rng_chance(rng, 4)) {
         draw_tables(call); /* queries have no positions below 0 */
     } else if (d % 2 == 0 && rng_chance(rng, 3)) {
@@ -210,6 +213,7 @@ static attn_plan *plan_alone(struct packed *c, size_t q, size_t k, size_t i) {
     attn_tensor rows[] = {rows_of(own.tensor_q, q, c->queries[i]),
                           rows_of(own.tensor_k, k, c->keys[i]),
                           rows_of(own.tensor_v, k, c->keys[i]),
+                          {0},
                           {0}};
     own.tensor_q = &rows[0];
     own.tensor_k = c->same ? own.tensor_q : &rows[1];
@@ -218,6 +222,10 @@ static attn_plan *plan_alone(struct packed *c, size_t q, size_t k, size_t i) {
     if (c->axis) {
         o->heads = own.heads;
         o->kv_heads = own.kv_heads;
+    }
+    if (o->gate != NULL) {
+        rows[4] = rows_of(o->gate, q, c->queries[i]);
+        o->gate = &rows[4];
     }
     if (o->decay != NULL) {
         decay = *o->decay;

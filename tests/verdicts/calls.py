@@ -156,13 +156,23 @@ class Call:
         if self.chance(0.2):
             scale *= self.rng.uniform(0.3, 2)
         self.scale = self.options["scale"] = float(np.float32(scale))
-        self.softcap = self.sink = self.grad = None
+        self.softcap = self.sink = self.grad = self.gate = None
         if self.chance(0.12, "softcap"):
             self.softcap = self.options["softcap"] = float(np.float32(self.rng.uniform(2, 50)))
         if self.chance(0.12, "sink"):
             self.sink = self.give("sink", self.rounded(self.rng.standard_normal(len(self.heads)) * 2))
+        if self.chance(0.12, "gate"):
+            self.draw_gate()
         if self.chance(0.5, "gradients"):
             self.draw_loss()
+
+    def draw_gate(self):
+        """Draws an output gate. Rows of some are nearly closed, so their numbers are small."""
+        few = self.chance(0.3, "gate of a head")
+        gate = 2 * self.rng.standard_normal((self.batch, len(self.heads), self.n, 1 if few else self.d_v))
+        if self.chance(0.4, "closed rows"):
+            gate[..., self.n // 2:, :] -= self.rng.uniform(4, 9)
+        self.gate = self.give("gate", self.rounded(gate))
 
     def draw_loss(self):
         low, high = (-7, 0) if self.kind == "float16" else (-8, 4)
@@ -178,7 +188,7 @@ class Call:
 
     def problem(self, **changes):
         fields = {"Q": self.Q, "K": self.K, "V": self.V, "heads": self.heads, "allowed": self.allowed(), "scale": self.scale, "bias": self.bias,
-                  "softcap": self.softcap, "sink": self.sink, "grad": self.grad}
+                  "softcap": self.softcap, "sink": self.sink, "grad": self.grad, "gate": self.gate}
         return Problem(**{**fields, **changes})
 
     def texts(self):

@@ -102,6 +102,10 @@ def base2(_, results):
     results["lse"] *= np.log2(np.e)
 
 
+def ungated(call, results):
+    return results["output"] * (1 + np.exp(-call.gate.astype(np.float64)))
+
+
 def some_row(call, x):
     return tuple(call.rng.integers(size) for size in x.shape[:-1])
 
@@ -189,6 +193,12 @@ FAULTS = (
     Fault("sink missing", ("sink",), problem=lambda call: call.problem(sink=None)),
     Fault("lse without the sink", ("sink",), ("lse",), inside="lse without sink", only=("lse",)),
     Fault("output not divided by the sum", (), OUTPUT, inside="undivided", only=OUTPUT),
+    Fault("gate forgotten", ("gate",), problem=lambda call: call.problem(gate=None), only=("output", "grad_Q", "grad_K", "grad_V")),
+    Fault("gate without its sigmoid", ("gate",), OUTPUT, results=lambda call, results: results.update(output=ungated(call, results) * call.gate)),
+    Fault("rows of closed gates x 1.2", ("gate", "closed rows", "rows"), OUTPUT, results=times("output", 1.2, 0.5)),
+    Fault("gate of another head", ("gate", "heads"), problem=lambda call: call.problem(gate=np.roll(call.gate, 1, 1))),
+    Fault("grad_gate without the slope", ("gate", "gradients"), ("grad_gate",),
+          results=lambda call, results: results.update(grad_gate=results["grad_gate"] * (1 + np.exp(call.gate)))),
     Fault("mask inverted", ("mask",), problem=rules(mask=lambda call: ~call.mask)),
     Fault("V of another head", ("groups",), problem=other_value),
     Fault("one row of output is the next one", (), OUTPUT, results=one_row("output")),

@@ -96,6 +96,7 @@ class Problem:
     softcap: float | None = None
     sink: np.ndarray | None = None
     grad: np.ndarray | None = None
+    gate: np.ndarray | None = None  # (batch, heads, n, columns or 1)
 
     def changed(self, **fields):
         return dataclasses.replace(self, **fields)
@@ -117,6 +118,12 @@ class Run:
         self.Q, self.grad = problem.Q.astype(as_inner), None if problem.grad is None else problem.grad.astype(as_inner)
         self.K, self.V = (x.astype(as_inner)[:, problem.heads] for x in (problem.K, problem.V))
         self.bias = None if problem.bias is None else problem.bias.astype(as_inner)
+        self.ungated, self.open = self.grad, None
+        if problem.gate is not None:  # the gradient of what is multiplied by the gate
+            gate = problem.gate.astype(as_inner)
+            self.open = 1 / (1 + np.exp(-gate)) if self.exact or kernel.form == "tiled" else self.rounded(1 / (1 + np.exp(-gate)))
+            self.closed = 1 - self.open if kernel.form == "unfused" and not self.exact else 1 / (1 + np.exp(gate))
+            self.grad = None if self.grad is None else self.rounded(self.grad * self.open)
 
     def rounded(self, x, field="result"):
         """Rounds to a type of the kernel."""
@@ -153,6 +160,15 @@ class Run:
             return np.cumsum(x, -1)[..., -1:]
         return x.sum(-1, keepdims=True)
 
+    def gated(self, mixed):
+        """The output, and the gradient of the gate, of the values that the weights mix."""
+        self.mixed = mixed
+        out = {"output": mixed if self.open is None else self.rounded(mixed * self.open)}
+        if self.open is not None and self.ungated is not None:
+            grad = self.rounded(self.rounded(self.ungated * mixed) * self.open * self.closed)
+            out["grad_gate"] = grad if self.open.shape[-1] > 1 or grad.shape[-1] == 1 else self.rounded(grad.sum(-1, keepdims=True))
+        return out
+
     def grouped(self, x):
         """Adds what the query heads of a key head give."""
         groups = self.problem.K.shape[1]
@@ -187,10 +203,10 @@ class Run:
         largest, sums, e = self.softmax(masked)
         share = np.where(sums > 0, e / np.where(sums > 0, sums, 1), 0)
         weights = r(share)
-        out = {"scores": scores, "masked_scores": masked, "weights": weights, "output": r(self.product(weights, self.V)),
+        out = {"scores": scores, "masked_scores": masked, "weights": weights, **self.gated(r(self.product(weights, self.V))),
                "lse": r(self.logarithm(masked, largest, sums, e), "log")[..., 0]}
         if "undivided" in self.faults:
-            out["output"] = r(self.product(r(e), self.V))
+            out.update(self.gated(r(self.product(r(e), self.V))))
         if self.grad is not None:
             changes = r(self.product(self.grad, self.V.swapaxes(-1, -2)))
             delta = self.total(weights * changes)
@@ -251,8 +267,9 @@ class Run:
         if "undivided" not in self.faults:
             output = np.where(sums > 0, output / np.where(sums > 0, sums, 1), 0)
         output = self.rounded(output)
+        gated = self.gated(output)
         lse = np.where(sums > 0, largest + np.log(sums), -np.inf)
-        out = {"output": output, "lse": self.rounded(self.logged(lse), "log")[..., 0]}
+        out = {**gated, "lse": self.rounded(self.logged(lse), "log")[..., 0]}
         if self.grad is not None:
             out.update(self.backward(lse, output))
         return out
@@ -339,4 +356,5 @@ EXACT = Kernel("exact", (), "unfused")
 
 def exact(problem, kind):
     """The results in float64, and for float64 inputs in the wider type of the machine."""
-    return Run(EXACT, problem, kind, np.longdouble if kind == "float64" else np.float64).results()
+    run = Run(EXACT, problem, kind, np.longdouble if kind == "float64" else np.float64)
+    return {**run.results(), "mixed": run.mixed}

@@ -48,7 +48,10 @@ class Model:
         as_float = lambda x: np.asarray(x, np.float64)  # noqa: E731
         self.Q, self.K, self.V = (as_float(x) for x in (problem.Q, problem.K[:, problem.heads], problem.V[:, problem.heads]))
         self.w = as_float(exact["weights"])
-        self.dS = None
+        self.dS, self.grad, self.open = None, None if problem.grad is None else as_float(problem.grad), None
+        if problem.gate is not None:
+            self.open = 1 / (1 + np.exp(-as_float(problem.gate)))
+            self.grad = None if self.grad is None else self.grad * self.open
         with np.errstate(all="ignore"):
             self.scores()
 
@@ -106,8 +109,22 @@ class Model:
         return self.w**2 * (self.relative + common + MEAN**2 * self.sum**2 * 4) + self.least**2
 
     def of_output(self):
-        """The rounding of P, and the scores that change it."""
+        """The gate, its rounding, and that of what it multiplies."""
+        if self.open is None:
+            return self.of_mixed()
         o = np.asarray(self.exact["output"], np.float64)
+        return self.open**2 * self.of_mixed() + MEAN**2 * 2 * self.stage**2 * o**2
+
+    def of_grad_gate(self):
+        """The products of the gradient and the output, with the slope of a rounded sigmoid."""
+        mixed, grad = np.asarray(self.exact["mixed"], np.float64), np.asarray(self.p.grad, np.float64)
+        slope = self.open * (1 - self.open)
+        terms = grad**2 * (slope**2 * self.of_mixed() + MEAN**2 * self.stage**2 * mixed**2 * (3 * slope**2 + self.open**4))
+        return terms if self.open.shape[-1] > 1 else terms.sum(-1, keepdims=True)
+
+    def of_mixed(self):
+        """The rounding of P, and the scores that change it."""
+        o = np.asarray(self.exact["mixed"], np.float64)
         changed = self.w**2 * self.relative
         rounded = self.w**2 * MEAN**2 * (self.weight**2 + self.input**2 + self.sum**2 * self.w.shape[-1] / 2) + self.least**2 / 4
         moved = np.matmul(changed, self.V**2) - 2 * o * np.matmul(changed, self.V) + o**2 * changed.sum(-1, keepdims=True)
@@ -120,11 +137,11 @@ class Model:
     def back(self):
         """The variance of dS behind the softcap, without what a row has in common, and that of delta."""
         if self.dS is None:
-            grad = np.asarray(self.p.grad, np.float64)
+            grad = self.grad
             changes = np.matmul(grad, self.V.swapaxes(-1, -2))
             delta = (self.w * changes).sum(-1, keepdims=True)
             unit = MEAN**2
-            o = np.asarray(self.exact["output"], np.float64)
+            o = np.asarray(self.exact["mixed"], np.float64)
             self.delta = unit * self.weight**2 * ((grad * o) ** 2).sum(-1, keepdims=True) + \
                 unit * self.weight**2 * (self.w * changes * self.w * changes).sum(-1, keepdims=True) + self.of_output_delta(grad)
             terms = np.matmul(grad**2, (self.V**2).swapaxes(-1, -2))
@@ -136,7 +153,7 @@ class Model:
 
     def of_output_delta(self, grad):
         """The part of delta that comes from the error of the output."""
-        return (grad**2 * self.of_output()).sum(-1, keepdims=True)
+        return (grad**2 * self.of_mixed()).sum(-1, keepdims=True)
 
     def of_grad_Q(self):
         dS, delta = self.back()
@@ -149,7 +166,7 @@ class Model:
         return self.p.scale**2 * self.grouped(np.matmul(rows.swapaxes(-1, -2), self.Q**2)) + self.summed("grad_K", self.w.shape[-2])
 
     def of_grad_V(self):
-        grad = np.asarray(self.p.grad, np.float64)
+        grad = self.grad
         rows = self.w**2 * (self.relative + MEAN**2 * (self.weight**2 + self.input**2 + self.sum**2 * self.w.shape[-2] / 2)) + self.least**2 / 4
         return self.grouped(np.matmul(rows.swapaxes(-1, -2), grad**2)) + self.summed("grad_V", self.w.shape[-2])
 

@@ -226,6 +226,8 @@ static const char no_softmax[] = "linear attention has no softmax and no list of
 static const char no_past[] = "a state stands in place of past keys: \"past_state\"";
 static const char no_norms[] = "\"normalize_QK\" divides each row by its norm here";
 static const char own_bias[] = "each projection has a bias of its own";
+static const char no_gate[] = "its output times the sigmoid of a gate is another step, and the "
+                              "logarithm of a forget gate is \"decay\"";
 static const char plain[] = ""; /* there is no more to say */
 
 /* One row for each option that some calls do not have: X(name, whether it is given, then why calls
@@ -255,6 +257,9 @@ static const char plain[] = ""; /* there is no more to say */
     X("b_Q", o->b_q != NULL, own_bias, plain, NULL)                                                \
     X("b_K", o->b_k != NULL, own_bias, plain, NULL)                                                \
     X("b_V", o->b_v != NULL, own_bias, plain, NULL)                                                \
+    X("gate", o->gate != NULL, NULL, no_gate, NULL)                                                \
+    X("W_G", o->w_g != NULL, NULL, no_gate, plain)                                                 \
+    X("b_G", o->b_g != NULL, NULL, no_gate, plain)                                                 \
     X("compute_dtype", o->compute_dtype != ATTN_COMPUTE_AS_GIVEN, NULL, plain, NULL)               \
     X("grad_lse", o->upstream != NULL && o->upstream->lse != NULL, NULL, plain, NULL)              \
     X("grad_weights", o->upstream != NULL && o->upstream->weights != NULL, NULL, plain, plain)     \

@@ -20,6 +20,7 @@
 #include "plan_results.h"
 #include "softmax/cost.h"
 #include "softmax/plan_attention.h"
+#include "softmax/plan_gate.h"
 #include "softmax/plan_half.h"
 #include "softmax/plan_options.h"
 
@@ -36,7 +37,7 @@ enum {
 
 /* The call without sequences: Q, K and V are (rows,columns), with the columns of all heads. */
 struct flat {
-    attn_tensor tensors[3], grad_output;
+    attn_tensor tensors[3], gate, grad_output;
     const attn_tensor *qkv[3];
     attn_options options;
     attn_upstream upstream;
@@ -81,6 +82,13 @@ static attn_status flatten_heads(struct flat *f, const attn_tensor *const qkv[3]
     for (int i = 0; i < 3; i++) {
         f->tensors[i] = plan_flattened(qkv[i]);
     }
+    if (o->gate != NULL) {
+        const attn_tensor *given = o->gate;
+        const size_t shape[] = {qkv[0]->shape[0], heads, qkv[2]->shape[2]};
+        ATTN_TRY(plan_check_gate_shape(given, 3, shape, 1, error));
+        f->gate = plan_flattened(given);
+        o->gate = &f->gate;
+    }
     if (o->upstream != NULL && o->upstream->output != NULL) {
         const attn_tensor *given = o->upstream->output;
         const size_t shape[] = {qkv[0]->shape[0], heads, qkv[2]->shape[2]};
@@ -113,7 +121,7 @@ static attn_status flatten(struct flat *f, const attn_tensor *const qkv[3], cons
 static void unflatten(attn_plan *plan) {
     static const attn_result results[] = {ATTN_RESULT_OUTPUT, ATTN_RESULT_GRAD_Q,
                                           ATTN_RESULT_GRAD_K, ATTN_RESULT_GRAD_V,
-                                          ATTN_RESULT_GRAD_X};
+                                          ATTN_RESULT_GRAD_X, ATTN_RESULT_GRAD_GATE};
     for (size_t i = 0; i < sizeof results / sizeof *results; i++) {
         const struct result *result = &plan->results.of[results[i]];
         const bool kv = results[i] == ATTN_RESULT_GRAD_K || results[i] == ATTN_RESULT_GRAD_V;
@@ -259,7 +267,7 @@ static attn_status plan_sequence(const attn_plan *plan, const struct flat *f,
     const bool same = plan->form.same;
     const attn_tensor *const qkv[] = {&q, same ? &q : &k, same ? &q : &v};
     attn_options o = f->options;
-    attn_tensor output, lse, positions, decay;
+    attn_tensor output, lse, positions, decay, gate;
     attn_upstream upstream = {0};
     attn_rotary rotary;
     o.sequences = NULL;
@@ -280,6 +288,10 @@ static attn_status plan_sequence(const attn_plan *plan, const struct flat *f,
             decay.rank = axis + 3;
         }
         o.decay = &decay;
+    }
+    if (o.gate != NULL) {
+        gate = some_rows(o.gate, 0, at->q, at->n);
+        o.gate = &gate;
     }
     if (plan_has(plan, INPUT_POSITIONS)) {
         rotary = *o.rotary;

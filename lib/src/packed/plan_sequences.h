@@ -20,6 +20,7 @@ enum {
     ROWS_V,
     ROWS_DECAY,
     ROWS_POSITIONS,
+    ROWS_GATE,
     ROWS_GRAD_OUTPUT,
     ROWS_GRAD_LSE,
     ROWS_COUNT

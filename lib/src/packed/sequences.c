@@ -14,8 +14,9 @@
 #include "softmax/plan_rotary.h"
 
 /* The inputs of ROWS_Q and so on. */
-static const int inputs_of_rows[ROWS_COUNT] = {
-    INPUT_Q, INPUT_K, INPUT_V, INPUT_DECAY, INPUT_POSITIONS, INPUT_GRAD_OUTPUT, INPUT_GRAD_LSE};
+static const int inputs_of_rows[ROWS_COUNT] = {INPUT_Q,           INPUT_K,         INPUT_V,
+                                               INPUT_DECAY,       INPUT_POSITIONS, INPUT_GATE,
+                                               INPUT_GRAD_OUTPUT, INPUT_GRAD_LSE};
 
 /* Are the rows of a result those of K? */
 static bool has_key_rows(int which) {
@@ -56,6 +57,7 @@ static void bind_sequence(const attn_plan *plan, const struct bindings *bindings
         [ROWS_V] = {at->k, plan->in.v.ld * size},
         [ROWS_DECAY] = {at->k, plan->decay.stride[2] * size},
         [ROWS_POSITIONS] = {at->q, attn_dtype_size(plan->rotary.positions_dtype)},
+        [ROWS_GATE] = {at->q, plan->gate.stride[2] * size},
         [ROWS_GRAD_OUTPUT] = {at->q, plan->out.ld * size},
         [ROWS_GRAD_LSE] = {at->q, size},
     };

@@ -291,15 +291,16 @@ static double cost_of_scores(const attn_plan *plan) {
 double cost_of_plan(const attn_plan *plan) {
     const struct schedule *s = &plan->schedule;
     double cost = CALL + (double)plan->heads * (plan->form.per_head ? OWN_HEAD : HEAD) +
-                  cost_of_memory(plan) + s->input_cost +
+                  cost_of_memory(plan) + s->input_cost + plan->gate.cost +
                   (plan->form.empty ? plan_cost_of_fills(plan) : cost_of_scores(plan));
     for (int phase = 0; phase < PHASE_COUNT; phase++) {
         cost += (double)s->tasks[phase] * TASK_COST;
     }
     for (int i = 0; i < PROJECT_COUNT; i++) {
-        cost += i == PROJECT_OUT && s->tasks[PHASE_OUT] == 0
-                    ? 0
-                    : cost_of_projection(&plan->project[i]);
+        cost +=
+            (i == PROJECT_OUT && s->tasks[PHASE_OUT] == 0) || (i == PROJECT_GATE && !plan->gate.is)
+                ? 0
+                : cost_of_projection(&plan->project[i]);
     }
     return cost;
 }

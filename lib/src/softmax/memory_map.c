@@ -80,10 +80,12 @@ bool memory_map_workspace(attn_plan *plan) {
     const struct gradients *g = &plan->gradients;
     const bool w_o = plan->project[PROJECT_OUT].count > 0,
                out = plan_wants(plan, ATTN_WANT(OUTPUT));
-    const size_t heads_out = plan_makes_output(plan) && (w_o || !out) ? plan->out.batch : 0;
+    const bool apart = plan->gate.is && g->wanted;
+    const size_t heads_out =
+        plan_makes_output(plan) && (w_o || !out || apart) ? plan->out.batch : 0;
     const bool row_bias = plan_wants(plan, ATTN_WANT(GRAD_BIAS)) && g->bias_numbers == 0;
     const bool grad_decay = plan_wants(plan, ATTN_WANT(GRAD_DECAY)),
-               grad_heads = w_o && plan_has(plan, INPUT_GRAD_OUTPUT);
+               grad_heads = (w_o || apart) && plan_has(plan, INPUT_GRAD_OUTPUT);
     /* A product that begins inside of a panel reads beyond its last panel. */
     const size_t beyond = plan->rules.window[0] >= 0 || path->long_rows ? t->panel : 0;
     bool fits = !path->packs || place_packed_keys(plan);

@@ -28,8 +28,11 @@
     X(decay, double, sizeof(double), plan->decay.items * plan->decay.heads, 2 * plan->m)           \
     /* Tiles of keys, transposed. */                                                               \
     X(packed_keys, real, size, path->packs ? plan->in.k.items : 0, s->pack.batch + beyond)         \
-    /* The outputs of heads, if W_O takes them. */                                                 \
+    /* The projected gate. The outputs of heads, if W_O takes them, or if gradients need them as   \
+     * they are before the gate; then W_O takes those after it. */                                 \
+    X(gate, real, size, plan->project[PROJECT_GATE].across > 0 ? plan->gate.numbers : 0, 1)        \
     X(heads_out, real, size, plan->batch, heads_out)                                               \
+    X(gated, real, size, apart && w_o ? plan->batch : 0, plan->out.batch)                          \
     /* Statistics: scores and scaled scores that each task of PHASE_ATTEND saw, and parts of Q, K  \
      * and past_K. */                                                                              \
     X(moments, struct moments, sizeof(struct moments), statistics ? s->tasks[PHASE_ATTEND] : 0, 2) \
@@ -60,6 +63,7 @@
     X(grad_k, real, size, gradient_is_kept(plan, SUMS_K) ? plan->in.k.numbers : 0, 1)              \
     X(grad_v, real, size, gradient_is_kept(plan, SUMS_V) ? plan->in.v.numbers : 0, 1)              \
     X(grad_heads, real, size, grad_heads ? plan->batch : 0, plan->out.batch)                       \
+    X(grad_gate, real, size, grad_heads && map->gate != SIZE_MAX ? plan->gate.numbers : 0, 1)      \
     X(raw_q, real, size, raw_is_kept(plan, INPUT_NORM_Q) ? plan->in.q.numbers : 0, 1)              \
     X(raw_k, real, size, raw_is_kept(plan, INPUT_NORM_K) ? plan->in.k.numbers : 0, 1)              \
     X(norm_q_sums, double, sizeof(double), norm_tasks(plan, PREPARE_QUERIES),                      \

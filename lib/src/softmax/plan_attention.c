@@ -14,6 +14,7 @@
 #include "plan_memory.h"
 #include "plan_results.h"
 #include "softmax/plan_empty.h"
+#include "softmax/plan_gate.h"
 #include "softmax/plan_gradients.h"
 #include "softmax/plan_half.h"
 #include "softmax/plan_options.h"
@@ -39,6 +40,8 @@ static void merge_groups(attn_plan *plan) {
     plan->rules.mask.stride[1] *= group;
     plan->rules.bias.stride[2] = plan->rules.bias.stride[1];
     plan->rules.bias.stride[1] *= group;
+    plan->gate.stride[2] = plan->gate.stride[1];
+    plan->gate.stride[1] *= group;
     for (size_t h = 0; h < plan->kv_heads; h++) {
         plan->head[h] = plan->head[h * group];
     }
@@ -63,6 +66,7 @@ attn_status plan_finish(attn_plan *plan, const attn_options *o, attn_error *erro
     plan->form.empty = plan->batch == 0 || plan->n == 0 || plan->m == 0;
     plan->kind = plan->form.empty ? &plan_kind_empty : &plan_kind_attention;
     ATTN_TRY(plan_options(plan, o, error));
+    ATTN_TRY(plan_gate(plan, o, error));
     ATTN_TRY(plan_compute_dtype(plan, o, error));
     ATTN_TRY(plan_check_gradients(plan, o, error));
     ATTN_TRY(plan_check_empty(plan, error));

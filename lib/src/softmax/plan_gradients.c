@@ -113,7 +113,7 @@ static attn_status check_input(const attn_plan *plan, attn_result gradient, attn
     bool has = plan->form.projected;
     if (result_is(gradient, RESULT_OF_BIAS) && has) {
         has = has_bias(&plan->call, result_operand(gradient));
-    } else if (!weights || gradient == ATTN_RESULT_GRAD_W_O) {
+    } else if (!weights || !result_is(gradient, RESULT_PER_HEAD)) {
         has = plan_input_of(plan, gradient) != NULL;
     }
     if (has && (open || !weights)) {
@@ -307,7 +307,7 @@ static void cut_projection(attn_plan *plan, int which, bool inputs, double depth
         g->cost += rows * inner * (depth + READ_NUMBER) + (double)b->all.units * calls +
                    (double)ceil_div(p->rows, b->rows) * inner * depth * READ_NUMBER;
     }
-    if (plan_wants(plan, ATTN_WANT(GRAD_W_Q) << which)) {
+    if (plan_wants(plan, UINT64_C(1) << gradient_of_weights(which))) {
         struct blocks *b = &g->weights[which];
         const double steps = p->gap == 0 ? 1 : rows / (double)size_max(1, p->item_rows);
         const double own = (double)p->count / (double)ceil_div(p->ld, MOST_SIDE) + 1;
@@ -316,7 +316,7 @@ static void cut_projection(attn_plan *plan, int which, bool inputs, double depth
                    (double)b->all.units * steps * own * PRODUCT +
                    (double)ceil_div(p->ld, b->columns) * rows * inner * READ_NUMBER;
     }
-    if (plan_wants(plan, ATTN_WANT(GRAD_B_Q) << which)) {
+    if (plan_wants(plan, UINT64_C(1) << gradient_of_bias(which))) {
         g->biases[which] = partition_units(p->ld, rows * ld * READ_NUMBER);
         g->cost += rows * ld * READ_NUMBER;
     }
@@ -327,12 +327,16 @@ static void cut_projections(attn_plan *plan) {
     const attn_tensor *const inputs[] = {plan->call.x, plan->call.context,
                                          plan->call.value_context};
     double depth[PROJECT_INPUTS] = {0};
-    for (int i = 0; i < PROJECT_INPUTS && plan->form.projected; i++) {
+    for (int i = 0; i < PROJECT_QKV && plan->form.projected; i++) {
         g->input[i] = inputs[i] != NULL ? i : g->input[i - 1];
         depth[g->input[i]] += (double)plan->project[i].ld;
     }
+    /* Without grad_output, the gate adds nothing to the gradient of X. */
+    g->input[PROJECT_GATE] = plan_has(plan, INPUT_GRAD_OUTPUT) ? PROJECT_Q : PROJECT_GATE;
+    depth[g->input[PROJECT_GATE]] += (double)plan->project[PROJECT_GATE].ld;
     for (int i = 0; i < PROJECT_INPUTS && plan->form.projected; i++) {
-        cut_projection(plan, i, plan_wants(plan, ATTN_WANT(GRAD_X) << i), depth[i]);
+        const bool inputs_too = i < PROJECT_QKV && plan_wants(plan, ATTN_WANT(GRAD_X) << i);
+        cut_projection(plan, i, inputs_too, depth[i]);
     }
     if (plan->form.same && plan_wants(plan, ATTN_WANT(GRAD_X))) {
         g->inputs[0] = cut_blocks(plan->in.q.numbers, 1, READ_NUMBER, 0);
@@ -420,10 +424,11 @@ static void count_tasks(attn_plan *plan) {
         tasks[GRADIENT_OUT] += g->clears[i];
     }
     tasks[GRADIENT_OUT] += projection_tasks(g, PROJECT_OUT);
+    tasks[GRADIENT_GATE] = plan->gate.backward.tasks;
     tasks[GRADIENT_START] = g->start.tasks;
     tasks[GRADIENT_STEP] = g->groups * g->key_blocks;
     for (int i = 0; i < PROJECT_INPUTS; i++) {
-        tasks[GRADIENT_COPY] += g->copies[i].tasks;
+        tasks[GRADIENT_COPY] += i < PROJECT_QKV ? g->copies[i].tasks : 0;
         tasks[GRADIENT_PROJECT] += projection_tasks(g, i);
     }
     g->prepares[0] = sums_count(plan, SUMS_Q) > 0 && plan_prepares_rows(plan, INPUT_NORM_Q);

@@ -12,6 +12,7 @@
 /* The phases of the gradients. All but GRADIENT_STEP are one phase. */
 enum gradient_phase {
     GRADIENT_OUT,     /* gradients of the heads' outputs, of W_O and of b_O; numbers are cleared */
+    GRADIENT_GATE,    /* gradients of the gate, and of what it is multiplied by */
     GRADIENT_START,   /* `delta` of each query */
     GRADIENT_STEP,    /* what blocks of queries and keys give to the gradients of Q, K and V */
     GRADIENT_COPY,    /* gradients of projected Q, K and V are copied to results */

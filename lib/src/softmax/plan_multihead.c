@@ -101,7 +101,7 @@ static void add_matrices(attn_plan *plan, struct projection *p, const struct wei
 static attn_status start_projection(attn_plan *plan, int which, const attn_tensor *x,
                                     attn_layout layout, size_t first, size_t matrices,
                                     attn_error *error) {
-    static const char *const names[PROJECT_COUNT] = {"Q", "K", "V", "output"};
+    static const char *const names[PROJECT_COUNT] = {"Q", "K", "V", "gate", "output"};
     struct projection *p = &plan->project[which];
     *p = (struct projection){
         .name = names[which], .out_in = layout == ATTN_OUT_IN, .weights = 2 * first};
@@ -132,7 +132,7 @@ static const attn_tensor *input_of(const attn_multihead *call, int which, const 
 
 /* Reads the three weights of one entry of call->projections, with their biases. */
 static attn_status read_projection(const attn_multihead *call, size_t index,
-                                   struct weight w[PROJECT_INPUTS], attn_error *error) {
+                                   struct weight w[PROJECT_QKV], attn_error *error) {
     const attn_projection *p = &call->projections[index];
     const attn_tensor *const weights[] = {p->w_q, p->w_k, p->w_v};
     const attn_tensor *const biases[] = {p->b_q, p->b_k, p->b_v};
@@ -142,7 +142,7 @@ static attn_status read_projection(const attn_multihead *call, size_t index,
     if (call->per_head) { /* once for all names of a head, because there may be 65536 heads */
         length = (size_t)snprintf(name, sizeof name, "heads/%zu/W_", index);
     }
-    for (int i = 0; i < PROJECT_INPUTS; i++) {
+    for (int i = 0; i < PROJECT_QKV; i++) {
         w[i] = (struct weight){.tensor = weights[i], .bias = biases[i]};
         name[length] = "QKV"[i];
         memcpy(w[i].name, name, sizeof name);
@@ -160,7 +160,7 @@ static attn_status read_projection(const attn_multihead *call, size_t index,
 /* Plans one set of weights for all heads: splits 2-D weights, or checks the heads of 3-D ones. */
 static attn_status plan_shared(attn_plan *plan, const attn_multihead *call, const attn_options *o,
                                attn_error *error) {
-    struct weight w[PROJECT_INPUTS];
+    struct weight w[PROJECT_QKV];
     ATTN_TRY(read_projection(call, 0, w, error));
     const struct weight *q = &w[PROJECT_Q], *k = &w[PROJECT_K], *v = &w[PROJECT_V];
     for (const struct weight *other = k; other <= v; other++) {
@@ -194,7 +194,7 @@ static attn_status plan_shared(attn_plan *plan, const attn_multihead *call, cons
         ATTN_TRY(check_columns("W_K", k->columns, plan->kv_heads, kv_name, error));
         ATTN_TRY(check_columns("W_V", v->columns, plan->kv_heads, kv_name, error));
     }
-    for (int i = 0; i < PROJECT_INPUTS; i++) {
+    for (int i = 0; i < PROJECT_QKV; i++) {
         add_matrices(plan, &plan->project[i], &w[i]);
     }
     const size_t d = plan->project[PROJECT_Q].ld / plan->heads;
@@ -230,7 +230,7 @@ static attn_status plan_per_head(attn_plan *plan, const attn_multihead *call, co
     plan->heads = plan->kv_heads = call->count;
     ATTN_TRY(plan_new_heads(plan, error));
     for (size_t h = 0; h < plan->heads; h++) {
-        struct weight w[PROJECT_INPUTS];
+        struct weight w[PROJECT_QKV];
         ATTN_TRY(read_projection(call, h, w, error));
         const struct weight *q = &w[PROJECT_Q], *k = &w[PROJECT_K], *v = &w[PROJECT_V];
         if (k->columns != q->columns) {
@@ -244,7 +244,7 @@ static attn_status plan_per_head(attn_plan *plan, const attn_multihead *call, co
                                       .k = plan->project[PROJECT_K].ld,
                                       .v = plan->project[PROJECT_V].ld,
                                       .out = plan->project[PROJECT_V].ld};
-        for (int i = 0; i < PROJECT_INPUTS; i++) { /* fit: there are at most 65536 heads */
+        for (int i = 0; i < PROJECT_QKV; i++) { /* fit: there are at most 65536 heads */
             add_matrices(plan, &plan->project[i], &w[i]);
         }
     }
@@ -266,6 +266,33 @@ static attn_status plan_out_projection(attn_plan *plan, const attn_multihead *ca
     struct projection *p = &plan->project[PROJECT_OUT];
     ATTN_TRY(start_projection(plan, PROJECT_OUT, call->x, call->layout, first, 1, error));
     p->inner = plan->out.ld;
+    add_matrices(plan, p, &w);
+    return ATTN_OK;
+}
+
+/* Plans W_G, whose matrices begin with number `first`. It makes a gate of X for each number that
+ * the heads have, or one for each head. */
+static attn_status plan_gate_projection(attn_plan *plan, const attn_multihead *call,
+                                        const attn_options *o, size_t first, attn_error *error) {
+    struct weight w = {.tensor = o->w_g, .bias = o->b_g, .name = "W_G", .bias_name = "b_G"};
+    if (o->w_g == NULL) {
+        return ATTN_OK; /* plan_gate() refuses b_G */
+    }
+    ATTN_TRY(read_weight(call, &w, call->per_head ? 2 : 3, error));
+    ATTN_TRY(check_inner(&w, "X", "has", call->x->shape[call->x->rank - 1], call->layout, error));
+    if (w.stacked) {
+        ATTN_TRY(check_equal("W_G", w.heads, "head", "W_Q", plan->heads, error));
+    }
+    const size_t columns = w.heads * w.columns; /* fits, as in the tensor */
+    if (columns != plan->out.ld && columns != plan->heads) {
+        return attn_fail(error, ATTN_SHAPE_MISMATCH, "W_G",
+                         "W_G makes %zu column%s, but a gate has %zu, as many as the outputs of "
+                         "the heads, or %zu, one for each head",
+                         columns, plural_end(columns), plan->out.ld, plan->heads);
+    }
+    ATTN_TRY(check_bias(&w, error));
+    struct projection *p = &plan->project[PROJECT_GATE];
+    ATTN_TRY(start_projection(plan, PROJECT_GATE, call->x, call->layout, first, w.heads, error));
     add_matrices(plan, p, &w);
     return ATTN_OK;
 }
@@ -379,17 +406,19 @@ static attn_status plan_projections(attn_plan *plan, const attn_multihead *call,
     size_t matrices = 0;
     plan->form.per_head = call->per_head;
     plan->call = *call;
-    for (int i = 0; i < PROJECT_INPUTS; i++) {
+    for (int i = 0; i < PROJECT_QKV; i++) {
         ATTN_TRY(plan_check_heads(plan, matrix_count(call, w[i]), error));
     }
-    for (int i = 0; i < PROJECT_INPUTS; i++) {
+    for (int i = 0; i < PROJECT_QKV; i++) {
         const attn_tensor *in = input_of(call, i, &ignored);
         const size_t count = matrix_count(call, w[i]);
         ATTN_TRY(start_projection(plan, i, in, call->layout, matrices, count, error));
         plan_bind_input(plan, INPUT_X + i, in->data);
         matrices += count;
     }
-    ATTN_TRY(plan_new_weights(plan, 2 * (matrices + 1), error));
+    const size_t gates = o->w_g != NULL && o->w_g->rank == 3 ? o->w_g->shape[0] : 1;
+    ATTN_TRY(plan_check_heads(plan, gates, error));
+    ATTN_TRY(plan_new_weights(plan, 2 * (matrices + 1 + gates), error));
     plan->dtype = x->dtype;
     plan->form.projected = true;
     plan->form.axis_count = x->rank == 3;
@@ -423,6 +452,7 @@ static attn_status plan_projections(attn_plan *plan, const attn_multihead *call,
         return attn_too_large(error);
     }
     ATTN_TRY(plan_out_projection(plan, call, matrices, error));
+    ATTN_TRY(plan_gate_projection(plan, call, o, matrices + 1, error));
     return plan_finish(plan, o, error);
 }
 

@@ -1,6 +1,6 @@
 /*
- * plan_multihead.h - the projections of a plan: Q, K and V are computed from X, and the output from
- * the outputs of the heads.
+ * plan_multihead.h - the projections of a plan: Q, K, V and the gate are computed from X, and the
+ * output from the outputs of the heads.
  */
 #ifndef ATTN_PLAN_MULTIHEAD_H
 #define ATTN_PLAN_MULTIHEAD_H
@@ -12,6 +12,8 @@ enum {
     PROJECT_Q,
     PROJECT_K,
     PROJECT_V,
+    PROJECT_QKV, /* so many make Q, K and V */
+    PROJECT_GATE = PROJECT_QKV,
     PROJECT_INPUTS,
     PROJECT_OUT = PROJECT_INPUTS,
     PROJECT_COUNT
@@ -46,6 +48,21 @@ struct projection {
 /* Returns the place of a row of X in the result of a projection. */
 static inline size_t projected_row(const struct projection *p, size_t row) {
     return p->gap == 0 ? row : row + row / p->item_rows * p->gap;
+}
+
+/* Returns the gradient of the weights of a projection, or of its bias. */
+static inline attn_result gradient_of_weights(int which) {
+    static const attn_result results[PROJECT_COUNT] = {ATTN_RESULT_GRAD_W_Q, ATTN_RESULT_GRAD_W_K,
+                                                       ATTN_RESULT_GRAD_W_V, ATTN_RESULT_GRAD_W_G,
+                                                       ATTN_RESULT_GRAD_W_O};
+    return results[which];
+}
+
+static inline attn_result gradient_of_bias(int which) {
+    static const attn_result results[PROJECT_COUNT] = {ATTN_RESULT_GRAD_B_Q, ATTN_RESULT_GRAD_B_K,
+                                                       ATTN_RESULT_GRAD_B_V, ATTN_RESULT_GRAD_B_G,
+                                                       ATTN_RESULT_GRAD_B_O};
+    return results[which];
 }
 
 /* Plans attention with projections. */

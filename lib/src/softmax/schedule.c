@@ -524,10 +524,12 @@ attn_status plan_schedule(attn_plan *plan, attn_error *error) {
     choose_preparation(plan);
     choose_pack(plan, d);
     choose_after_cuts(plan, d_v);
+    plan_cut_gate(plan);
     plan_cut_gradients(plan, size_max(d, d_v));
     s->tasks[PHASE_PROJECT] = choose_projection(plan, PROJECT_Q) +
                               choose_projection(plan, PROJECT_K) +
-                              choose_projection(plan, PROJECT_V);
+                              choose_projection(plan, PROJECT_V) +
+                              (plan->gate.is ? choose_projection(plan, PROJECT_GATE) : 0);
     s->tasks[PHASE_OUT] =
         plan_wants(plan, ATTN_WANT(OUTPUT)) ? choose_projection(plan, PROJECT_OUT) : 0;
     if (!memory_map_workspace(plan) || !memory_map_scratch(plan, d, d_v)) {

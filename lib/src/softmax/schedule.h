@@ -12,13 +12,14 @@
 /* The phases of a run. All tasks of one phase may run at once and in any order. */
 enum phase {
     PHASE_ROUND,   /* inputs are rounded to the compute_dtype */
-    PHASE_PROJECT, /* Q, K and V are computed from X */
+    PHASE_PROJECT, /* Q, K, V and the gate are computed from X */
     PHASE_PREPARE, /* Q, K and V get biases, norms, rotary embedding and extra keys */
     PHASE_PACK,    /* keys are packed, matrices are copied to results, Q and K give moments */
     PHASE_ATTEND,  /* a task takes blocks of queries, each with all keys or a part of them */
     PHASE_MERGE,   /* the parts of the keys of a row become one */
     PHASE_WEIGH,   /* long rows get their weights, and sorted parts for top_k */
     PHASE_RANK,    /* long rows get top_k; a task computes a range of it */
+    PHASE_GATE,    /* the outputs of heads are multiplied by the gate */
     PHASE_OUT,     /* the output projection */
     PHASE_COUNT
 };

@@ -58,6 +58,7 @@ enum answer_form {
     X(GRAD_ALIBI, "grad_alibi", 1, ANSWER_SINGLE, 0, 1, 1, 1, 0, ATTN_WANT(GRAD_ALIBI))            \
     X(GRAD_NORM_Q, "grad_norm_Q", 1, 0, 0, 1, 1, 1, 0, ATTN_WANT(GRAD_NORM_Q))                     \
     X(GRAD_NORM_K, "grad_norm_K", 1, 0, 0, 1, 1, 1, 0, ATTN_WANT(GRAD_NORM_K))                     \
+    X(GRAD_GATE, "grad_gate", 4, 0, 0, 1, 1, 0, 0, ATTN_WANT(GRAD_GATE))                           \
     X(GRAD_B_Q, "grad_b_Q", 2, 0, 1, 1, 1, 0, 0, ATTN_WANT(GRAD_B_Q))                              \
     X(GRAD_B_K, "grad_b_K", 2, 0, 1, 1, 1, 0, 0, ATTN_WANT(GRAD_B_K))                              \
     X(GRAD_B_V, "grad_b_V", 2, 0, 1, 1, 1, 0, 0, ATTN_WANT(GRAD_B_V))                              \
@@ -73,6 +74,8 @@ enum answer_form {
     X(GRAD_W_V, "grad_W_V", 3, 0, 1, 0, 1, 0, 0, ATTN_WANT(GRAD_W_V))                              \
     X(GRAD_W_O, "grad_W_O", 2, 0, 0, 0, 1, 0, 0, ATTN_WANT(GRAD_W_O))                              \
     X(GRAD_B_O, "grad_b_O", 1, 0, 0, 0, 1, 0, 0, ATTN_WANT(GRAD_B_O))                              \
+    X(GRAD_W_G, "grad_W_G", 3, 0, 0, 0, 1, 0, 0, ATTN_WANT(GRAD_W_G))                              \
+    X(GRAD_B_G, "grad_b_G", 2, 0, 0, 0, 1, 0, 0, ATTN_WANT(GRAD_B_G))                              \
     X(GRAD_BIAS_K, "grad_bias_K", 2, 0, 0, 0, 1, 0, 0, ATTN_WANT(GRAD_BIAS_K))                     \
     X(GRAD_BIAS_V, "grad_bias_V", 2, 0, 0, 0, 1, 0, 0, ATTN_WANT(GRAD_BIAS_V))
 

@@ -39,7 +39,7 @@ struct call {
         attn_tensor b_q, b_k, b_v; /* of Q, K and V without projections */
         attn_tensor norm_q, norm_k, rotary_cos, rotary_sin, positions;
         attn_tensor grad_output, grad_lse, grad_weights, grad_present_state;
-        attn_tensor beta, past_state;
+        attn_tensor beta, past_state, gate, w_g, b_g;
     } tensors;
     struct stored stored; /* the layer whose weights the call takes */
     bool all_layers; /* the answer lists the results of this call and of those that follow it */

@@ -254,7 +254,8 @@ static int batch_axes(const struct call *call, enum answer_name which) {
 /* Is a result the gradient of a matrix that may have an axis of heads before its rows? */
 static bool is_gradient_of_heads(enum answer_name which) {
     return which == ANSWER_GRAD_Q || which == ANSWER_GRAD_K || which == ANSWER_GRAD_V ||
-           which == ANSWER_GRAD_X || which == ANSWER_GRAD_PAST_K || which == ANSWER_GRAD_PAST_V;
+           which == ANSWER_GRAD_X || which == ANSWER_GRAD_PAST_K || which == ANSWER_GRAD_PAST_V ||
+           which == ANSWER_GRAD_GATE;
 }
 
 /* Finds the axis of the heads: it stands before the rows, and after the batch; or after packed
@@ -302,6 +303,7 @@ static size_t columns_of_head(const struct comparison_pair *pair, const struct c
     const size_t d = q->shape[q->rank - 1] / heads;
     switch (pair->which) {
     case ANSWER_OUTPUT:
+    case ANSWER_GRAD_GATE:
         return columns / heads;
     case ANSWER_GRAD_Q:
     case ANSWER_GRAD_K:

@@ -79,6 +79,7 @@ struct comparison_row {
     double floor;    /* the squared errors of rounding the result itself */
     double mean;     /* the sum of the errors */
     double size;     /* the sum of the squared numbers */
+    double open;     /* the sum of how far a gate opens each of them, squared */
     double ratio;    /* of the RMS error to that which rounding explains */
     double number;   /* the same of the number of the row that is off the most */
 };

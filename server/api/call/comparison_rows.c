@@ -6,9 +6,9 @@
  *
  * The denominator is the mean of the runs, and twice its standard deviation more, since a row of
  * few independent errors may be lucky in all runs. A row that is luckier than most of its
- * neighbours in the same head gets what these have. The rounding of the result itself is added. In
- * rows of weights or scores each number has its own denominator, because their sizes differ so
- * much.
+ * neighbours in the same head gets what these have, as far as a gate opens both. The rounding of
+ * the result itself is added. In rows of weights or scores each number has its own denominator,
+ * because their sizes differ so much.
  */
 #include "api/call/comparison.h"
 
@@ -176,6 +176,25 @@ static bool has_size(const struct comparison_pair *pair, double exact) {
     return isfinite(exact) && comparison_damp(exact) == 1 && !(masked && exact < -0x1p29);
 }
 
+/* Returns the square of the factor that the gate of a call is for a number of its output, or for
+ * one of the gradient of the gate; 1 without a gate. If W_O or W_G is between, it is not known. */
+static double openness(const struct comparison *own, const struct comparison_pair *pair,
+                       size_t element) {
+    const struct call *call = own->call;
+    const attn_tensor *gate = call->options.gate;
+    const bool output = pair->which == ANSWER_OUTPUT && call->multihead.w_o == NULL;
+    double x;
+    if (gate == NULL || (!output && pair->which != ANSWER_GRAD_GATE)) {
+        return 1;
+    }
+    const attn_result_tensor *result = pair->result;
+    const size_t columns = result->shape[result->rank - 1] / gate->shape[gate->rank - 1];
+    comparison_widen(gate->data, gate->dtype,
+                     element / columns % codec_count(gate->rank, gate->shape), 1, &x);
+    const double power = exp(-fabs(x)), open = (x < 0 ? power : 1) / (1 + power);
+    return output ? open * open : pow(open * open * exp(-x), 2);
+}
+
 /* Compares the numbers of one row. */
 void comparison_compare_row(const struct comparison *own, struct comparison_pair *pair,
                             size_t index, struct comparison_findings *found) {
@@ -183,7 +202,7 @@ void comparison_compare_row(const struct comparison *own, struct comparison_pair
     const size_t start = index * pair->row_size, end = start + pair->row_size;
     const double of_row = usual_movement(own, pair, start);
     double exact[BLOCK], expected[BLOCK], largest = 0;
-    row->error = row->each = row->floor = row->mean = row->size = row->number = 0;
+    row->error = row->each = row->floor = row->mean = row->size = row->number = row->open = 0;
     for (size_t first = start, some; first < end; first += some) {
         some = end - first < BLOCK ? end - first : BLOCK;
         comparison_exact(pair, first, some, exact);
@@ -196,6 +215,7 @@ void comparison_compare_row(const struct comparison *own, struct comparison_pair
             row->mean += given;
             row->size += has_size(pair, exact[i]) ? exact[i] * exact[i] : 0;
             row->floor += floor_of(own, pair, exact[i]);
+            row->open += openness(own, pair, first + i);
             row->error += error * error;
             if (error != 0) {
                 const double ratio =
@@ -248,8 +268,11 @@ static double ratio_of_number(const struct comparison *own, const struct compari
     size_t rows[2 * NEAR + 1];
     double around[2 * NEAR + 1];
     const size_t count = neighbours(pair, index, rows);
+    const double own_open = openness(own, pair, index * pair->row_size + column);
     for (size_t i = 0; i < count; i++) {
-        around[i] = pair->spread[rows[i] * pair->row_size + column];
+        const size_t element = rows[i] * pair->row_size + column;
+        const double open = openness(own, pair, element);
+        around[i] = pair->spread[element] * (open > 0 ? own_open / open : 1);
     }
     const double moved = pair->spread[index * pair->row_size + column];
     const double explained = fmax(moved, fmin(median(around, count), luck(own) * moved));
@@ -264,8 +287,9 @@ static double explained_in(const struct comparison *own, const struct comparison
     double around[2 * NEAR + 1], more;
     const size_t some = neighbours(pair, index, near);
     for (size_t i = 0; i < some; i++) {
+        const double open = pair->rows[near[i]].open;
         around[i] = moved_of(own, &pair->rows[near[i]], &more);
-        around[i] *= more;
+        around[i] *= more * (open > 0 ? pair->rows[index].open / open : 1);
     }
     double moved = moved_of(own, &pair->rows[index], &more);
     moved *= more;

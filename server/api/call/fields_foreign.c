@@ -193,7 +193,6 @@ const struct codec_foreign fields_foreign[] = {
     {"g_gamma", LINEAR, DECAY ", one number for each head"},
     {"slope_rate", LINEAR, "its negative is \"decay\" here, one number for each head"},
     {"gamma", LINEAR, LOGARITHM},
-    {"gate", FREE, LOGARITHM},
     {"gates", FREE, LOGARITHM},
     {"fgate_logit", FREE, "its log-sigmoid is \"decay\" here"},
     {"alpha", LINEAR, LOGARITHM},

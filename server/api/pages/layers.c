@@ -60,6 +60,7 @@ static void add_properties(struct codec_items *list, const struct layer *layer) 
     codec_add_bool(list, "norm", layer->tensors[LAYER_NORM_Q].shard != NULL);
     codec_add_bool(list, "relative_bias", layer->tensors[LAYER_RELATIVE_BIAS].shard != NULL);
     codec_add_bool(list, "sink", layer->tensors[LAYER_SINK].shard != NULL);
+    codec_add_bool(list, "gate", layer->tensors[LAYER_W_G].shard != NULL);
     if ((o->flags & ATTN_FLAG_SCALE) != 0) {
         codec_add_number(list, "scale", o->scale);
     }

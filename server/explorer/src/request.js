@@ -8,10 +8,10 @@ const MOST_OF_STATES = 200_000; // numbers
 const MANY = 100_000; // numbers; an answer that has more is not asked for as text
 const GRADIENTS = ['grad_output', 'grad_lse', 'grad_weights', 'grad_present_state'];
 export const MATRICES = [
-  ...['X', 'Q', 'K', 'V', 'context', 'value_context', 'past_K', 'past_V', 'mask', 'bias', 'embedding', 'decay', 'beta', 'past_state'],
+  ...['X', 'Q', 'K', 'V', 'context', 'value_context', 'past_K', 'past_V', 'mask', 'bias', 'gate', 'embedding', 'decay', 'beta', 'past_state'],
   ...GRADIENTS,
 ];
-export const PROJECTIONS = ['W_Q', 'W_K', 'W_V', 'W_O', 'b_Q', 'b_K', 'b_V', 'b_O', 'bias_K', 'bias_V'];
+export const PROJECTIONS = ['W_Q', 'W_K', 'W_V', 'W_O', 'W_G', 'b_Q', 'b_K', 'b_V', 'b_O', 'b_G', 'bias_K', 'bias_V'];
 
 export const PATHS = ['/attention', '/self-attention', '/multi-head-attention', '/linear-attention'];
 const projects = (path) => path === PATHS[1] || path === PATHS[2];

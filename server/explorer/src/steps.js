@@ -129,6 +129,9 @@ function ofScaled({ scale, softcap }) {
   return [sub('S', 'scaled'), mo('='), ...capped];
 }
 
+// Returns whether the outputs of the heads are multiplied by the sigmoid of a gate.
+const gated = ({ shapes }) => Boolean(shapes.gate || shapes.W_G);
+
 // Returns the formula of a step for a request.
 export function formulaOf(step, summary) {
   const { options, shapes } = summary;
@@ -146,7 +149,10 @@ export function formulaOf(step, summary) {
     const bias = options.sigmoid_bias ? [mo('+'), mi('b')] : [];
     return math(mi('A'), mo('='), mi('σ'), mo('('), sub('S', 'masked'), ...bias, mo(')'));
   }
-  if (step.name === 'output' && shapes.W_O) return math(mi('Y'), mo('='), mo('('), mi('A'), mi('V'), mo(')'), sub('W', 'O'));
+  if (step.name === 'output' && (shapes.W_O || gated(summary))) {
+    const gate = gated(summary) ? [mi('σ'), mo('('), mi('G'), mo(')'), mo('∘')] : [];
+    return math(mi('Y'), mo('='), mo('('), ...gate, mi('A'), mi('V'), mo(')'), ...(shapes.W_O ? [sub('W', 'O')] : []));
+  }
   return math(...FORMULAS[step.name]);
 }
 
