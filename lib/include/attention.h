@@ -272,7 +272,10 @@ typedef enum attn_rotary_scaling {
     ATTN_ROTARY_DYNAMIC = 2,  /* the base grows with the number of positions (NTK) */
     ATTN_ROTARY_YARN = 3,     /* Peng et al. 2023, arXiv 2309.00071 */
     ATTN_ROTARY_LONGROPE = 4, /* Ding et al. 2024, arXiv 2402.13753 */
-    ATTN_ROTARY_LLAMA3 = 5    /* low frequencies are divided by `factor` */
+    ATTN_ROTARY_LLAMA3 = 5,   /* low frequencies are divided by `factor` */
+    /* Of the columns / 2 pairs only the first ones turn: partial_factor says which part of them,
+     * rounded down. All frequencies are divided by `factor`. Gemma 4 has it. */
+    ATTN_ROTARY_PROPORTIONAL = 6
 } attn_rotary_scaling;
 
 /*
@@ -298,15 +301,20 @@ typedef struct attn_rotary {
     const attn_tensor *cos, *sin;
 
     attn_rotary_scaling scaling;
-    double factor; /* >= 1; every scaling but LONGROPE needs it, and UNSCALED ignores it */
-    /* The positions of the training; every scaling but LINEAR needs it, and UNSCALED ignores it. */
+    /* >= 1. UNSCALED ignores it, PROPORTIONAL and LONGROPE may lack it, and the others need it. */
+    double factor;
+    /* The positions of the training; DYNAMIC, YARN, LLAMA3 and LONGROPE need it. */
     double original_positions;
     /* cos and sin are multiplied by it; 0 = what YARN and LONGROPE compute, 1 for the others. */
     double attention_factor;
-    double low_factor, high_factor; /* of LLAMA3: low_freq_factor and high_freq_factor */
-    double beta_fast, beta_slow;    /* of YARN; 0 = 32 and 1 */
-    double mscale, mscale_all;      /* of YARN, for attention_factor; 0 = not given */
-    bool untruncated;               /* YARN does not round the range of its ramp */
+    union {
+        double low_factor;     /* of LLAMA3: low_freq_factor */
+        double partial_factor; /* of PROPORTIONAL: more than 0 and at most 1; 0 = 1 */
+    };
+    double high_factor;          /* of LLAMA3: high_freq_factor */
+    double beta_fast, beta_slow; /* of YARN; 0 = 32 and 1 */
+    double mscale, mscale_all;   /* of YARN, for attention_factor; 0 = not given */
+    bool untruncated;            /* YARN does not round the range of its ramp */
     /* Divisors of the frequencies, one for each pair. LONGROPE takes the short ones up to
      * original_positions, and the long ones beyond. */
     const double *short_factors, *long_factors;

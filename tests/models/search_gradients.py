@@ -260,7 +260,14 @@ class Call:
         elif self.chance(2):
             rotary["base"] = self.draw.uniform(2, 100)
         self.options["rotary"] = rotary
-        self.pairs = pairs
+        self.pairs, self.turning, self.divisor = pairs, pairs, 1
+        if "rotary_cos" not in self.given and self.chance(3):
+            self.turning = self.draw.randint(1, pairs)
+            rotary["scaling"] = {"rope_type": "proportional"}
+            if self.turning < pairs or self.chance(2):  # half a pair more is rounded down
+                rotary["scaling"]["partial_rotary_factor"] = min(1, (self.turning + 0.5) / pairs)
+            if self.chance(2):
+                self.divisor = rotary["scaling"]["factor"] = self.draw.uniform(1, 4)
 
     def draw_loss(self):
         """Draws the gradients of results, and the gradients that are wanted."""
@@ -356,7 +363,8 @@ class Call:
             rows = positions.long().expand(items, -1)
             cos, sin = ((t if t.dim() == 3 else t[None]).expand(items, -1, -1)[torch.arange(items)[:, None], rows][:, None] for t in tables)
         else:
-            frequencies = rotary.get("base", 10000) ** (-torch.arange(self.pairs).to(self.dtype) / self.pairs)
+            frequencies = rotary.get("base", 10000) ** (-torch.arange(self.pairs).to(self.dtype) / self.pairs) / self.divisor
+            frequencies[self.turning:] = 0
             angles = positions[:, None, :, None] * frequencies
             cos, sin = angles.cos(), angles.sin()
         turned = x[..., :2 * self.pairs]

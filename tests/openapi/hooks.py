@@ -445,6 +445,9 @@ def fit_scaling(scaling, pairs):
     for name, least in (("beta_slow", 1), ("beta_fast", 10)):
         if name in scaling:
             scaling[name] = least + scaling[name] % 8
+    part = scaling.pop("partial_rotary_factor", 1)
+    if kind == "proportional":  # at least one pair turns
+        scaling["partial_rotary_factor"] = min(1, max(part, 1.5 / pairs))
     for name in ("short_factor", "long_factor"):
         if name in scaling or kind == "longrope":
             factors = itertools.cycle([0.5 + abs(tame(factor)) for factor in scaling.get(name, [1])])

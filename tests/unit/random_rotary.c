@@ -1,5 +1,5 @@
 /* random_rotary.c - see random_rotary.h. The angles are computed here from the formulas of
- * attention.h, for rotary embedding without scaling. */
+ * attention.h, for rotary embedding without scaling and with a part of the pairs. */
 #include "random_rotary.h"
 
 #include <math.h>
@@ -40,9 +40,10 @@ static void normalise_heads(double *const *x, size_t heads, size_t at, const dou
 
 /* The tables of a drawn rotary embedding, and its positions. */
 struct rotation {
-    double *cos, *sin; /* (items, rows, pairs), or NULL */
-    double *positions; /* (items, n), or NULL */
-    size_t rows, pairs;
+    double *cos, *sin;             /* (items, rows, pairs), or NULL */
+    double *positions;             /* (items, n), or NULL */
+    size_t rows, pairs, all_pairs; /* the first `pairs` of all turn */
+    double divisor;                /* of the frequencies */
     bool table_items, place_items; /* they have a batch axis */
 };
 
@@ -53,7 +54,7 @@ static void turn(const struct call *c, const struct rotation *t, double *x, size
         t->positions == NULL ? (double)counted : t->positions[(t->place_items ? b * c->n : 0) + i];
     for (size_t k = 0; k < t->pairs; k++) {
         const double base = r->base == 0 ? 10000 : r->base;
-        const double angle = at / pow(base, (double)(2 * k) / (double)(2 * t->pairs));
+        const double angle = at / pow(base, (double)k / (double)t->all_pairs) / t->divisor;
         double cosine = cos(angle), sine = sin(angle);
         if (t->cos != NULL) {
             const size_t row = (t->table_items ? b * t->rows : 0) + (size_t)at;
@@ -61,7 +62,7 @@ static void turn(const struct call *c, const struct rotation *t, double *x, size
             sine = t->sin[row * t->pairs + k];
         }
         double *const first = x + (r->interleaved ? 2 * k : k);
-        double *const second = x + (r->interleaved ? 2 * k + 1 : k + t->pairs);
+        double *const second = x + (r->interleaved ? 2 * k + 1 : k + t->all_pairs);
         const double a = *first, z = *second;
         *first = a * cosine - z * sine;
         *second = z * cosine + a * sine;
@@ -90,7 +91,8 @@ static void draw_rotary(struct call *c, struct rotation *t) {
     r->offset = rng_chance(&c->rng, 2) ? 0 : (int64_t)rng_between(&c->rng, 1, 50);
     r->offset -= first;
     r->base = rng_chance(&c->rng, 2) ? 0 : 2 + 100 * rng_uniform(&c->rng);
-    t->pairs = (r->columns == 0 ? c->own_d[0] : r->columns) / 2;
+    t->pairs = t->all_pairs = (r->columns == 0 ? c->own_d[0] : r->columns) / 2;
+    t->divisor = 1;
     t->rows = (size_t)r->offset + c->m + c->n;
     if (c->n == c->m - c->extra - c->past && rng_chance(&c->rng, 2)) {
         t->place_items = may_have_items && rng_chance(&c->rng, 2);
@@ -111,6 +113,13 @@ static void draw_rotary(struct call *c, struct rotation *t) {
         t->table_items = may_have_items && rng_chance(&c->rng, 2);
         r->cos = draw_table(c, &t->cos, t->table_items, t->rows, t->pairs);
         r->sin = draw_table(c, &t->sin, t->table_items, t->rows, t->pairs);
+    } else if (rng_chance(&c->rng, 3)) {
+        t->pairs = rng_between(&c->rng, 1, t->all_pairs);
+        t->divisor = rng_chance(&c->rng, 2) ? 1 : 1 + 3 * rng_uniform(&c->rng);
+        r->scaling = ATTN_ROTARY_PROPORTIONAL;
+        r->factor = t->divisor == 1 ? 0 : t->divisor;
+        /* Half a pair more is rounded down. */
+        r->partial_factor = fmin(1, ((double)t->pairs + 0.5) / (double)t->all_pairs);
     }
     c->options.rotary = r;
 }

@@ -131,10 +131,10 @@ void plan_frequencies(const attn_plan *plan, const struct bindings *bindings) {
         yarn_range(g, r->columns, &low, &high);
     }
     for (size_t k = 0; k < r->columns / 2; k++) {
-        double f = plain_frequency(base, k, r->columns);
+        double f = plain_frequency(base, k, 2 * r->all_pairs);
         if (divisors != NULL) {
             f /= divisors[k];
-        } else if (g->scaling == ATTN_ROTARY_LINEAR) {
+        } else if (g->scaling == ATTN_ROTARY_LINEAR || g->scaling == ATTN_ROTARY_PROPORTIONAL) {
             f /= g->factor;
         } else if (g->scaling == ATTN_ROTARY_LLAMA3) {
             f = llama3_frequency(g, f);
@@ -198,9 +198,9 @@ static attn_status check_list(const double *list, size_t count, const char *name
 
 /* Checks the numbers of the scaling, of which the defaults are filled in. */
 static attn_status check_scaling(const attn_rotary *g, size_t pairs, attn_error *error) {
-    if ((unsigned)g->scaling > ATTN_ROTARY_LLAMA3) {
+    if ((unsigned)g->scaling > ATTN_ROTARY_PROPORTIONAL) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "rotary",
-                         "scaling of rotary is %d; it must be 0 to 5", (int)g->scaling);
+                         "scaling of rotary is %d; it must be 0 to 6", (int)g->scaling);
     }
     if (!(g->base > 0) || isinf(g->base)) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "rotary",
@@ -209,7 +209,7 @@ static attn_status check_scaling(const attn_rotary *g, size_t pairs, attn_error 
     if (g->scaling != ATTN_ROTARY_UNSCALED && g->scaling != ATTN_ROTARY_LONGROPE) {
         ATTN_TRY(check_scaling_number(g->factor, 1, "factor", error));
     }
-    if (g->scaling > ATTN_ROTARY_LINEAR) {
+    if (g->scaling > ATTN_ROTARY_LINEAR && g->scaling != ATTN_ROTARY_PROPORTIONAL) {
         ATTN_TRY(check_scaling_number(g->original_positions, 1, "original_positions", error));
     }
     ATTN_TRY(check_scaling_number(g->attention_factor, 0, "attention_factor", error));
@@ -327,6 +327,24 @@ static attn_status check_tables(attn_plan *plan, const attn_rotary *g, attn_erro
     return ATTN_OK;
 }
 
+/* Finds the columns that turn if only a part of the pairs does. */
+static attn_status check_part_of_pairs(struct rotary *r, attn_error *error) {
+    const double part = r->given.partial_factor == 0 ? 1 : r->given.partial_factor;
+    if (!(part > 0 && part <= 1)) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, "rotary",
+                         "partial_rotary_factor of rotary is %g; it must be more than 0 and at "
+                         "most 1",
+                         part);
+    }
+    r->columns = 2 * (size_t)(part * (double)r->all_pairs);
+    return r->columns > 0
+               ? ATTN_OK
+               : attn_fail(error, ATTN_INVALID_ARGUMENT, "rotary",
+                           "partial_rotary_factor of rotary is %g, which is less than one of the "
+                           "%zu pairs of columns",
+                           part, r->all_pairs);
+}
+
 /* Keeps the numbers of the call, and makes room for the frequencies. */
 static attn_status keep_numbers(attn_plan *plan, const attn_rotary *given, attn_error *error) {
     struct rotary *r = &plan->rotary;
@@ -335,6 +353,10 @@ static attn_status keep_numbers(attn_plan *plan, const attn_rotary *given, attn_
     g->base = g->base == 0 ? 10000 : g->base;
     g->beta_fast = g->beta_fast == 0 ? 32 : g->beta_fast;
     g->beta_slow = g->beta_slow == 0 ? 1 : g->beta_slow;
+    if (g->scaling == ATTN_ROTARY_PROPORTIONAL) {
+        g->factor = g->factor == 0 ? 1 : g->factor;
+        ATTN_TRY(check_part_of_pairs(r, error));
+    }
     ATTN_TRY(check_scaling(g, pairs, error));
     r->factor = g->attention_factor != 0 ? g->attention_factor : default_factor(g);
     const size_t lists = g->scaling == ATTN_ROTARY_LONGROPE ? 2 : 0;
@@ -377,6 +399,7 @@ static attn_status check_rotary(attn_plan *plan, const attn_rotary *given, attn_
                          "offset of rotary is %lld; it must be 0 to %d", (long long)given->offset,
                          MOST_OFFSET);
     }
+    r->all_pairs = r->columns / 2;
     r->factor = 1;
     if (plan->form.ends != NULL && plan->in.q.items == 1) {
         ATTN_TRY(check_own_positions(plan, "lengths", error));

@@ -10,6 +10,7 @@
 struct rotary {
     attn_rotary given; /* the plan owns its lists */
     size_t columns;    /* columns of each head that are rotated; 0: there is no rotary embedding */
+    size_t all_pairs;  /* pairs of columns, of which the first ones are rotated */
     double factor;     /* of cos and sin */
     size_t table_rows, table_batch; /* rows of a table; from one batch item to the next, or 0 */
     attn_dtype positions_dtype;
