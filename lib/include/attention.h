@@ -138,8 +138,7 @@ ATTN_API bool attn_tensor_bytes(const attn_tensor *tensor, size_t *bytes);
  *   decays              exp(decay): (B,H_s,n) or (B,H_s,n,d); packed (B,n,H_s) or (B,n,H_s*d)
  *   present_K, present_V   past and new rows together, in the form of K and V
  *   Q, K, V             the projected matrices, (B,H,n,d), (B,H_kv,m,d) and (B,H_kv,m,d_v), without
- *                       the past rows; Q and K as they are multiplied: after norm_q, norm_k and
- *                       rotary. If the heads have projections of their own, these results,
+ *                       the past rows, as they are multiplied: after norms and rotary. If the heads have projections of their own, these results,
  *                       present_K and present_V have one part for each head (see attn_plan_parts)
  *   grad_*              the gradients of a loss by inputs, in the shapes of these, see
  *                       attn_upstream. grad_Q, grad_K and grad_V of a call with projections are
@@ -191,7 +190,8 @@ ATTN_API bool attn_tensor_bytes(const attn_tensor *tensor, size_t *bytes);
     X(GRAD_BIAS_V, "grad_bias_V")                                                                  \
     X(GRAD_DECAY, "grad_decay")                                                                    \
     X(GRAD_BETA, "grad_beta")                                                                      \
-    X(GRAD_PAST_STATE, "grad_past_state")
+    X(GRAD_PAST_STATE, "grad_past_state")                                                          \
+    X(GRAD_NORM_V, "grad_norm_V")
 
 typedef enum attn_result {
 #define ATTN_RESULT_ENUM(name, text) ATTN_RESULT_##name,
@@ -434,7 +434,7 @@ typedef struct attn_options {
      * 1910.07467). With (H*d), or (H_kv*d) for norm_k, the mean is that of all heads together, as
      * in OLMo 2 (arXiv 2501.00656). */
     const attn_tensor *norm_q, *norm_k;
-    double norm_epsilon;       /* >= 0 and finite; 0 = 1e-6, and without a norm */
+    double norm_epsilon;       /* of all norms; >= 0 and finite; 0 = 1e-6, and without a norm */
     const attn_rotary *rotary; /* borrowed while the plan is made; NULL = none */
     /* Rounds as a type of 16 bits does. It needs float32 and rows of at most 32768 keys and 4096
      * columns, and no gradient. A number that the type cannot hold is ATTN_NOT_FINITE. */
@@ -447,9 +447,12 @@ typedef struct attn_options {
     /* Borrowed until the plan is freed, and read by each run; NULL = none. Linear attention has no
      * scores, so it changes nothing there. */
     const attn_rounding *rounding;
+    /* (d_v) or (H_v*d_v), in Q's dtype, or NULL: normalises the rows of V as norm_q does those of Q,
+     * as Gemma 4 does, whose weights are 1. */
+    const attn_tensor *norm_v;
     /* Zeros. An option of a later version takes the first of these words. So the struct keeps its
      * size, and a library that does not know the option refuses it. */
-    uint64_t reserved[15];
+    uint64_t reserved[14];
 } attn_options;
 
 /* ------------------------------------------------------------------------------------ planning */

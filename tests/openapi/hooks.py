@@ -558,7 +558,7 @@ def fit_gradients(body, output, first, heads, rows, keys):
             body[name] = reshape(body[name], shape)
         elif name in body:
             body[name] = build(shape, itertools.cycle([math.fmod(leaf, 8) for leaf in leaves(body[name])]))
-    if not any(body.get(name) for name in ("norm_Q", "norm_K", "normalize_QK")):
+    if not any(body.get(name) for name in ("norm_Q", "norm_K", "norm_V", "normalize_QK")):
         body.pop("norm_epsilon", None)
     if "norm_epsilon" in body:
         body["norm_epsilon"] = max(body["norm_epsilon"], 1e-3)

@@ -4,6 +4,8 @@
 
 #include <math.h>
 
+static const double EPSILON = 1e-3; /* of all norms */
+
 /* Draws the weights of a norm for rows of d numbers. */
 static const attn_tensor *draw_norm(struct call *c, size_t d, double **weights) {
     *weights = draw_normals(c, d, 0.5);
@@ -124,12 +126,33 @@ static void draw_rotary(struct call *c, struct rotation *t) {
     c->options.rotary = r;
 }
 
+/* Draws norm_v, and normalises the new rows of V. */
+static void draw_norm_of_values(struct call *c) {
+    const size_t d_v = c->own_d_v[0], heads = c->own_v.heads;
+    const bool whole = rng_chance(&c->rng, 3);
+    double *weights;
+    for (size_t h = 0; h < c->heads; h++) {
+        if (c->own_d_v[h] != d_v || d_v == 1) { /* that of one number is almost its sign */
+            return;
+        }
+    }
+    c->options.norm_v = draw_norm(c, whole ? heads * d_v : d_v, &weights);
+    c->options.norm_epsilon = EPSILON;
+    for (size_t b = 0; b < (c->own_v.one ? 1 : c->batch); b++) {
+        for (size_t j = c->past; j < c->m - c->extra; j++) {
+            normalise_heads(c->V[b], heads, j * d_v, weights, d_v, EPSILON, whole);
+        }
+    }
+}
+
 void draw_rotation(struct call *c) {
     struct rotation t = {0};
     double *norm_q = NULL, *norm_k = NULL;
     bool whole = false; /* the norms go over all heads */
-    const double epsilon = 1e-3;
     const size_t d = c->own_d[0];
+    if (rng_chance(&c->rng, 4)) {
+        draw_norm_of_values(c);
+    }
     for (size_t h = 0; h < c->heads; h++) {
         if (c->own_d[h] != d) {
             return;
@@ -140,7 +163,7 @@ void draw_rotation(struct call *c) {
         c->options.norm_q = draw_norm(c, whole ? c->own_q.heads * d : d, &norm_q);
         c->options.norm_k =
             rng_chance(&c->rng, 2) ? draw_norm(c, whole ? c->kv_heads * d : d, &norm_k) : NULL;
-        c->options.norm_epsilon = epsilon;
+        c->options.norm_epsilon = EPSILON;
     }
     const bool apart =
         c->options.lengths != NULL && (c->options.flags & ATTN_FLAG_BOTTOM_RIGHT) != 0;
@@ -151,10 +174,10 @@ void draw_rotation(struct call *c) {
         const bool has_q = c->own_q.one ? b == 0 : b < c->batch;
         const bool has_k = c->own_k.one ? b == 0 : b < c->batch;
         for (size_t i = 0; norm_q != NULL && has_q && i < c->n; i++) {
-            normalise_heads(c->Q[b], c->own_q.heads, i * d, norm_q, d, epsilon, whole);
+            normalise_heads(c->Q[b], c->own_q.heads, i * d, norm_q, d, EPSILON, whole);
         }
         for (size_t j = c->past; norm_k != NULL && has_k && j < c->m - c->extra; j++) {
-            normalise_heads(c->K[b], c->kv_heads, j * d, norm_k, d, epsilon, whole);
+            normalise_heads(c->K[b], c->kv_heads, j * d, norm_k, d, EPSILON, whole);
         }
         for (size_t h = 0; h < c->own_q.heads && has_q; h++) {
             for (size_t i = 0; i < c->n; i++) {

@@ -120,6 +120,7 @@ static void draw_sequence_options(struct packed *c) {
     }
     o->norm_q = rng_chance(rng, 4) ? draw_tensor(call, 1, d, 0, 0) : NULL;
     o->norm_k = rng_chance(rng, 4) ? draw_tensor(call, 1, keys, 0, 0) : NULL;
+    o->norm_v = rng_chance(rng, 4) ? draw_tensor(call, 1, values, 0, 0) : NULL;
     o->b_q = rng_chance(rng, 4) ? draw_tensor(call, 2, call->heads, d, 0) : NULL;
     o->b_k = rng_chance(rng, 4) ? draw_tensor(call, 1, keys, 0, 0) : NULL;
     o->b_v = rng_chance(rng, 4) ? draw_tensor(call, 1, values, 0, 0) : NULL;

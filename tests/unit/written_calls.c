@@ -98,6 +98,7 @@ static const struct field fields[] = {
     OPTION("b_V", TENSOR, b_v),
     OPTION("norm_Q", TENSOR, norm_q),
     OPTION("norm_K", TENSOR, norm_k),
+    OPTION("norm_V", TENSOR, norm_v),
     OPTION("norm_epsilon", NUMBER, norm_epsilon),
     NAMED("compute_dtype", NAME, options.compute_dtype, "as_given|float16|bfloat16|"),
     OPTION("reserved/0", INTEGERS, reserved[0]),

@@ -1,5 +1,5 @@
 /*
- * plan_rotary.c - checks norm_q, norm_k and rotary against the sizes of a plan, and computes the
+ * plan_rotary.c - checks the norms and rotary against the sizes of a plan, and computes the
  * frequencies of rotary embedding. engine/prepare.inc rotates the rows.
  */
 #include "softmax/plan_rotary.h"
@@ -148,10 +148,16 @@ void plan_frequencies(const attn_plan *plan, const struct bindings *bindings) {
 
 /* ----------------------------------------------------------------------------------- the checks */
 
+/* Returns the columns of a head of Q and K, or of V. */
+static size_t columns_of_norm(const struct head *head, int which) {
+    return which == INPUT_NORM_V ? head->d_v : head->d;
+}
+
 /* Checks and binds the norm of a matrix with so many heads. */
 static attn_status bind_norm(attn_plan *plan, const attn_tensor *norm, int which, const char *name,
-                             size_t heads, bool *whole, attn_error *error) {
-    size_t columns = plan->head[0].d;
+                             size_t heads, attn_error *error) {
+    size_t columns = columns_of_norm(&plan->head[0], which);
+    bool *whole = &plan->whole_norm[which - INPUT_NORM_Q];
     if (norm == NULL) {
         return ATTN_OK;
     }
@@ -159,9 +165,10 @@ static attn_status bind_norm(attn_plan *plan, const attn_tensor *norm, int which
     ATTN_TRY(check_dtype(norm, name, plan->dtype, error));
     plan_bind_input(plan, which, norm->data);
     for (size_t h = 0; h < plan->heads; h++) {
-        if (plan->head[h].d != columns) { /* one of the two does not fit */
+        size_t other = columns_of_norm(&plan->head[h], which);
+        if (other != columns) { /* one of the two does not fit */
             ATTN_TRY(check_shape(norm, name, 1, &columns, error));
-            return check_shape(norm, name, 1, &plan->head[h].d, error);
+            return check_shape(norm, name, 1, &other, error);
         }
     }
     *whole = heads > 1 && norm->shape[0] == heads * columns;
@@ -423,17 +430,19 @@ attn_status plan_rotary(attn_plan *plan, const attn_options *o, attn_error *erro
                          : o->b_q != NULL    ? "b_Q"
                          : o->b_k != NULL    ? "b_K"
                                              : NULL;
-    reason = reason == NULL && o->b_v != NULL && d_v > MOST_COLUMNS ? "b_V" : reason;
+    if (reason == NULL && d_v > MOST_COLUMNS) {
+        reason = o->norm_v != NULL ? "norm_V" : o->b_v != NULL ? "b_V" : NULL;
+    }
     if (reason != NULL) {
         return attn_fail(error, ATTN_TOO_LARGE, reason,
                          "a head has %zu columns; with %s it may have at most %d", size_max(d, d_v),
                          reason, MOST_COLUMNS);
     }
-    const bool norms = o->norm_q != NULL || o->norm_k != NULL;
-    ATTN_TRY(check_norm_epsilon(o, norms ? NULL : "norm_Q or norm_K", &plan->norm_epsilon, error));
-    ATTN_TRY(bind_norm(plan, o->norm_q, INPUT_NORM_Q, "norm_Q", plan->in.q.heads,
-                       &plan->whole_norm_q, error));
-    ATTN_TRY(bind_norm(plan, o->norm_k, INPUT_NORM_K, "norm_K", plan->kv_heads, &plan->whole_norm_k,
-                       error));
+    const bool norms = o->norm_q != NULL || o->norm_k != NULL || o->norm_v != NULL;
+    ATTN_TRY(check_norm_epsilon(o, norms ? NULL : "norm_Q, norm_K or norm_V", &plan->norm_epsilon,
+                                error));
+    ATTN_TRY(bind_norm(plan, o->norm_q, INPUT_NORM_Q, "norm_Q", plan->in.q.heads, error));
+    ATTN_TRY(bind_norm(plan, o->norm_k, INPUT_NORM_K, "norm_K", plan->kv_heads, error));
+    ATTN_TRY(bind_norm(plan, o->norm_v, INPUT_NORM_V, "norm_V", plan->in.v.heads, error));
     return o->rotary == NULL ? ATTN_OK : check_rotary(plan, o->rotary, error);
 }

@@ -17,7 +17,7 @@ struct rotary {
     size_t positions_batch; /* from one batch item to the next, or 0 */
 };
 
-/* Checks norm_q, norm_k and rotary. The heads, the sizes and plan_position() are known. */
+/* Checks the norms and rotary. The heads, the sizes and plan_position() are known. */
 attn_status plan_rotary(attn_plan *plan, const attn_options *o, attn_error *error);
 
 /* Computes the frequencies of rotary embedding for the positions of a run. */
