@@ -138,8 +138,7 @@ ATTN_API bool attn_tensor_bytes(const attn_tensor *tensor, size_t *bytes);
  *   decays              exp(decay): (B,H_s,n) or (B,H_s,n,d); packed (B,n,H_s) or (B,n,H_s*d)
  *   present_K, present_V   past and new rows together, in the form of K and V
  *   Q, K, V             the projected matrices, (B,H,n,d), (B,H_kv,m,d) and (B,H_kv,m,d_v), without
- *                       the past rows; Q and K as they are multiplied: after norm_q, norm_k and
- *                       rotary. If the heads have projections of their own, these results,
+ *                       the past rows, as they are multiplied: after norms and rotary. If the heads have projections of their own, these results,
  *                       present_K and present_V have one part for each head (see attn_plan_parts)
  *   grad_*              the gradients of a loss by inputs, in the shapes of these, see
  *                       attn_upstream. grad_Q, grad_K and grad_V of a call with projections are
@@ -194,7 +193,8 @@ ATTN_API bool attn_tensor_bytes(const attn_tensor *tensor, size_t *bytes);
     X(GRAD_PAST_STATE, "grad_past_state")                                                          \
     X(GRAD_GATE, "grad_gate")                                                                      \
     X(GRAD_W_G, "grad_W_G")                                                                        \
-    X(GRAD_B_G, "grad_b_G")
+    X(GRAD_B_G, "grad_b_G")                                                                        \
+    X(GRAD_NORM_V, "grad_norm_V")
 
 typedef enum attn_result {
 #define ATTN_RESULT_ENUM(name, text) ATTN_RESULT_##name,
@@ -275,7 +275,10 @@ typedef enum attn_rotary_scaling {
     ATTN_ROTARY_DYNAMIC = 2,  /* the base grows with the number of positions (NTK) */
     ATTN_ROTARY_YARN = 3,     /* Peng et al. 2023, arXiv 2309.00071 */
     ATTN_ROTARY_LONGROPE = 4, /* Ding et al. 2024, arXiv 2402.13753 */
-    ATTN_ROTARY_LLAMA3 = 5    /* low frequencies are divided by `factor` */
+    ATTN_ROTARY_LLAMA3 = 5,   /* low frequencies are divided by `factor` */
+    /* Of the columns / 2 pairs only the first ones turn: partial_factor says which part of them,
+     * rounded down. All frequencies are divided by `factor`. Gemma 4 has it. */
+    ATTN_ROTARY_PROPORTIONAL = 6
 } attn_rotary_scaling;
 
 /*
@@ -301,15 +304,20 @@ typedef struct attn_rotary {
     const attn_tensor *cos, *sin;
 
     attn_rotary_scaling scaling;
-    double factor; /* >= 1; every scaling but LONGROPE needs it, and UNSCALED ignores it */
-    /* The positions of the training; every scaling but LINEAR needs it, and UNSCALED ignores it. */
+    /* >= 1. UNSCALED ignores it, PROPORTIONAL and LONGROPE may lack it, and the others need it. */
+    double factor;
+    /* The positions of the training; DYNAMIC, YARN, LLAMA3 and LONGROPE need it. */
     double original_positions;
     /* cos and sin are multiplied by it; 0 = what YARN and LONGROPE compute, 1 for the others. */
     double attention_factor;
-    double low_factor, high_factor; /* of LLAMA3: low_freq_factor and high_freq_factor */
-    double beta_fast, beta_slow;    /* of YARN; 0 = 32 and 1 */
-    double mscale, mscale_all;      /* of YARN, for attention_factor; 0 = not given */
-    bool untruncated;               /* YARN does not round the range of its ramp */
+    union {
+        double low_factor;     /* of LLAMA3: low_freq_factor */
+        double partial_factor; /* of PROPORTIONAL: more than 0 and at most 1; 0 = 1 */
+    };
+    double high_factor;          /* of LLAMA3: high_freq_factor */
+    double beta_fast, beta_slow; /* of YARN; 0 = 32 and 1 */
+    double mscale, mscale_all;   /* of YARN, for attention_factor; 0 = not given */
+    bool untruncated;            /* YARN does not round the range of its ramp */
     /* Divisors of the frequencies, one for each pair. LONGROPE takes the short ones up to
      * original_positions, and the long ones beyond. */
     const double *short_factors, *long_factors;
@@ -429,7 +437,7 @@ typedef struct attn_options {
      * 1910.07467). With (H*d), or (H_kv*d) for norm_k, the mean is that of all heads together, as
      * in OLMo 2 (arXiv 2501.00656). */
     const attn_tensor *norm_q, *norm_k;
-    double norm_epsilon;       /* >= 0 and finite; 0 = 1e-6, and without a norm */
+    double norm_epsilon;       /* of all norms; >= 0 and finite; 0 = 1e-6, and without a norm */
     const attn_rotary *rotary; /* borrowed while the plan is made; NULL = none */
     /* Rounds as a type of 16 bits does. It needs float32 and rows of at most 32768 keys and 4096
      * columns, and no gradient. A number that the type cannot hold is ATTN_NOT_FINITE. */
@@ -453,9 +461,12 @@ typedef struct attn_options {
      * (B,n,H). The weights are in the layout of the others, for all heads together, also with
      * per_head: (d_model,H*d_v) or (d_model,H), or in 3-D (H,d_model,d_v) or (H,d_model,1). */
     const attn_tensor *w_g, *b_g;
+    /* (d_v) or (H_v*d_v), in Q's dtype, or NULL: normalises the rows of V as norm_q does those of Q,
+     * as Gemma 4 does, whose weights are 1. */
+    const attn_tensor *norm_v;
     /* Zeros. An option of a later version takes the first of these words. So the struct keeps its
      * size, and a library that does not know the option refuses it. */
-    uint64_t reserved[12];
+    uint64_t reserved[11];
 } attn_options;
 
 /* ------------------------------------------------------------------------------------ planning */

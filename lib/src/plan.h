@@ -128,7 +128,7 @@ struct attn_plan {
     struct rules rules;
     struct extra_keys extra;
     struct decay decay;
-    bool whole_norm_q, whole_norm_k; /* it goes over the columns of all heads */
+    bool whole_norm[3]; /* of Q, K and V: it goes over the columns of all heads */
     double norm_epsilon;
     struct rotary rotary;
     struct projection project[PROJECT_COUNT]; /* one that the call lacks has no matrices */
@@ -192,13 +192,17 @@ static inline bool plan_prepares_rows(const attn_plan *plan, int norm) {
     return plan_has(plan, norm) || plan->rotary.columns > 0;
 }
 
-/* Do rows of Q, or of new keys, change before they are multiplied? */
+/* Do rows of Q, or of new keys or values, change before they are multiplied? */
 static inline bool plan_prepares_queries(const attn_plan *plan) {
     return plan_has(plan, INPUT_B_Q) || plan_prepares_rows(plan, INPUT_NORM_Q);
 }
 
 static inline bool plan_prepares_keys(const attn_plan *plan) {
     return plan_has(plan, INPUT_B_K) || plan_prepares_rows(plan, INPUT_NORM_K);
+}
+
+static inline bool plan_prepares_values(const attn_plan *plan) {
+    return plan_has(plan, INPUT_B_V) || plan_has(plan, INPUT_NORM_V);
 }
 
 /* Returns the data of a part of a result. */

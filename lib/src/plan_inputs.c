@@ -37,6 +37,7 @@ static const struct input inputs[] = {
     [INPUT_DECAY] = INPUT("decay", GRAD_DECAY, options.decay),
     [INPUT_NORM_Q] = INPUT("norm_Q", GRAD_NORM_Q, options.norm_q),
     [INPUT_NORM_K] = INPUT("norm_K", GRAD_NORM_K, options.norm_k),
+    [INPUT_NORM_V] = INPUT("norm_V", GRAD_NORM_V, options.norm_v),
     [INPUT_ROTARY_COS] = INPUT("rotary_cos", COUNT, rotary.given.cos),
     [INPUT_ROTARY_SIN] = INPUT("rotary_sin", COUNT, rotary.given.sin),
     [INPUT_BIAS_K] = INPUT("bias_K", GRAD_BIAS_K, call.bias_k),

@@ -68,6 +68,7 @@ enum result_kind {
     X(of, GRAD_ALIBI, RESULT_GRADIENT_SHARED | RESULT_PACKED, 0)                                   \
     X(of, GRAD_NORM_Q, RESULT_GRADIENT_SHARED | RESULT_OF_Q | RESULT_PACKED, 0)                    \
     X(of, GRAD_NORM_K, RESULT_GRADIENT_SHARED | RESULT_OF_K | RESULT_PACKED, 0)                    \
+    X(of, GRAD_NORM_V, RESULT_GRADIENT_SHARED | RESULT_OF_V | RESULT_PACKED, 0)                    \
     X(of, GRAD_X, RESULT_GRADIENT | RESULT_PACKED, 0)                                              \
     X(of, GRAD_CONTEXT, RESULT_GRADIENT, 0)                                                        \
     X(of, GRAD_VALUE_CONTEXT, RESULT_GRADIENT, 0)                                                  \

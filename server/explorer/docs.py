@@ -52,7 +52,8 @@ GROUPS = {
         "Which keys a query sees": "key_padding lengths alignment sequences sequence_offsets past_K past_V",
         "What changes the scores": "bias decay softcap alibi sink",
         "How weights are made": "normalization sigmoid_bias compute_dtype",
-        "Norms, rotary embedding and gate": "gate norm_Q norm_K norm_epsilon rotary rotary_cos rotary_sin positions",
+        "Norms, rotary embedding and gate":
+            "gate norm_Q norm_K norm_V norm_epsilon rotary rotary_cos rotary_sin positions",
         "Gradients": "grad_output grad_lse grad_weights",
         "Comparison with your results": "expected computed_in tolerance fail_on_difference",
         "Other inputs, results and time": "",

@@ -242,6 +242,9 @@ static void draw_options(struct call *c) {
         if (rng_chance(rng, 3)) {
             add(c, "norm_K", (size_t[]){0, 0, 0, c->d});
         }
+        if (rng_chance(rng, 3)) {
+            add(c, "norm_V", (size_t[]){0, 0, 0, c->d_v});
+        }
         /* All rows of sequences are rounded, so large numbers in them are refused. */
         if (!c->gradients && !c->sequences && c->type == 0 && rng_chance(rng, 2)) {
             set(c, "compute_dtype", halves[rng_between(rng, 0, 1)]);

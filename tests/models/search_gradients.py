@@ -232,15 +232,15 @@ class Call:
             self.given["key_padding"] = exists[0] if self.batch == 1 and self.chance(2) else exists
 
     def draw_rotation(self):
-        if self.projected and len(set(self.ds)) > 1:
-            return
-        for name, heads in ("norm_Q", self.heads), ("norm_K", self.kv_heads):
-            columns = self.d * (heads if self.chance(3) else 1)
-            if self.chance(4) and columns > 1:  # the norm of one number is its sign, whose gradient cancels
+        alike, alike_v = (len(set(sizes)) == 1 for sizes in (self.ds, self.d_vs)) if self.projected else (True, True)
+        for name, heads, d, fits in ("norm_Q", self.heads, self.d, alike), ("norm_K", self.kv_heads, self.d, alike), \
+                ("norm_V", self.kv_heads, self.d_v, alike_v):
+            columns = d * (heads if self.chance(3) else 1)
+            if self.chance(4) and columns > 1 and fits:  # the norm of one number is its sign, whose gradient cancels
                 self.give(name, columns, size=0.5)
-        if {"norm_Q", "norm_K"} & set(self.given) and self.chance(2):
+        if {"norm_Q", "norm_K", "norm_V"} & set(self.given) and self.chance(2):
             self.options["norm_epsilon"] = self.draw.choice((0, 1e-3))
-        if self.d > 1 and self.chance(3):
+        if self.d > 1 and alike and self.chance(3):
             self.draw_rotary()
 
     def draw_rotary(self):
@@ -261,7 +261,14 @@ class Call:
         elif self.chance(2):
             rotary["base"] = self.draw.uniform(2, 100)
         self.options["rotary"] = rotary
-        self.pairs = pairs
+        self.pairs, self.turning, self.divisor = pairs, pairs, 1
+        if "rotary_cos" not in self.given and self.chance(3):
+            self.turning = self.draw.randint(1, pairs)
+            rotary["scaling"] = {"rope_type": "proportional"}
+            if self.turning < pairs or self.chance(2):  # half a pair more is rounded down
+                rotary["scaling"]["partial_rotary_factor"] = min(1, (self.turning + 0.5) / pairs)
+            if self.chance(2):
+                self.divisor = rotary["scaling"]["factor"] = self.draw.uniform(1, 4)
 
     def draw_gate(self):
         """Draws the output gate, or its projection: a number for each number of the outputs of the heads, or one for each head."""
@@ -358,9 +365,10 @@ class Call:
         weights = self.given.get(name)
         if weights is None:
             return x
-        whole = weights.numel() != self.d
+        d = x.shape[-1]
+        whole = weights.numel() != d
         squares = x.square().mean((1, 3) if whole else 3, keepdim=True)
-        return x / (squares + (self.options.get("norm_epsilon") or 1e-6)).sqrt() * (weights.view(-1, 1, self.d) if whole else weights)
+        return x / (squares + (self.options.get("norm_epsilon") or 1e-6)).sqrt() * (weights.view(-1, 1, d) if whole else weights)
 
     def turn(self, x, positions):
         """Turns rows (batch, heads, rows, d) at positions (batch or 1, rows)."""
@@ -378,7 +386,8 @@ class Call:
             rows = positions.long().expand(items, -1)
             cos, sin = ((t if t.dim() == 3 else t[None]).expand(items, -1, -1)[torch.arange(items)[:, None], rows][:, None] for t in tables)
         else:
-            frequencies = rotary.get("base", 10000) ** (-torch.arange(self.pairs).to(self.dtype) / self.pairs)
+            frequencies = rotary.get("base", 10000) ** (-torch.arange(self.pairs).to(self.dtype) / self.pairs) / self.divisor
+            frequencies[self.turning:] = 0
             angles = positions[:, None, :, None] * frequencies
             cos, sin = angles.cos(), angles.sin()
         turned = x[..., :2 * self.pairs]
@@ -475,7 +484,7 @@ class Call:
         q, k, v = self.rows()
         q = self.kept("Q", self.turn(self.norm(q, "norm_Q"), at), "ds")
         k = self.kept("K", self.turn(self.norm(k, "norm_K"), (self.past + torch.arange(self.m))[None]), "ds")
-        k, v = self.all_keys(k, self.kept("V", v, "d_vs"))
+        k, v = self.all_keys(k, self.kept("V", self.norm(v, "norm_V"), "d_vs"))
         at = at[:, None, :, None]
         self.may = self.allowed(at)
         weights, lse = self.weigh(self.masked_scores(q, k, at))

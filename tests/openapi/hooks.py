@@ -445,6 +445,9 @@ def fit_scaling(scaling, pairs):
     for name, least in (("beta_slow", 1), ("beta_fast", 10)):
         if name in scaling:
             scaling[name] = least + scaling[name] % 8
+    part = scaling.pop("partial_rotary_factor", 1)
+    if kind == "proportional":  # at least one pair turns
+        scaling["partial_rotary_factor"] = min(1, max(part, 1.5 / pairs))
     for name in ("short_factor", "long_factor"):
         if name in scaling or kind == "longrope":
             factors = itertools.cycle([0.5 + abs(tame(factor)) for factor in scaling.get(name, [1])])
@@ -555,7 +558,7 @@ def fit_gradients(body, output, first, heads, rows, keys):
             body[name] = reshape(body[name], shape)
         elif name in body:
             body[name] = build(shape, itertools.cycle([math.fmod(leaf, 8) for leaf in leaves(body[name])]))
-    if not any(body.get(name) for name in ("norm_Q", "norm_K", "normalize_QK")):
+    if not any(body.get(name) for name in ("norm_Q", "norm_K", "norm_V", "normalize_QK")):
         body.pop("norm_epsilon", None)
     if "norm_epsilon" in body:
         body["norm_epsilon"] = max(body["norm_epsilon"], 1e-3)

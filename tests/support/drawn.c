@@ -241,7 +241,8 @@ static void choose_keys(struct state *s, bool json) {
             give(s, needs[i][0], false);
         }
     }
-    const bool norms = *given(s, "norm_Q") || *given(s, "norm_K") || *given(s, "normalize_QK");
+    const bool norms = *given(s, "norm_Q") || *given(s, "norm_K") || *given(s, "norm_V") ||
+                       *given(s, "normalize_QK");
     give(s, "norm_epsilon", norms && *given(s, "norm_epsilon"));
 }
 

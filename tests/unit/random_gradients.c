@@ -19,6 +19,7 @@ static size_t list_inputs(const struct call *c, struct input inputs[INPUTS]) {
         {ATTN_RESULT_GRAD_ALIBI, o->alibi_slopes, 0},
         {ATTN_RESULT_GRAD_NORM_Q, o->norm_q, 0},
         {ATTN_RESULT_GRAD_NORM_K, o->norm_k, 0},
+        {ATTN_RESULT_GRAD_NORM_V, o->norm_v, 0},
         {ATTN_RESULT_GRAD_X, m->x, 0},
         {ATTN_RESULT_GRAD_CONTEXT, m->context, 0},
         {ATTN_RESULT_GRAD_VALUE_CONTEXT, m->value_context, 0},

@@ -1,8 +1,10 @@
 /* random_rotary.c - see random_rotary.h. The angles are computed here from the formulas of
- * attention.h, for rotary embedding without scaling. */
+ * attention.h, for rotary embedding without scaling and with a part of the pairs. */
 #include "random_rotary.h"
 
 #include <math.h>
+
+static const double EPSILON = 1e-3; /* of all norms */
 
 /* Draws the weights of a norm for rows of d numbers. */
 static const attn_tensor *draw_norm(struct call *c, size_t d, double **weights) {
@@ -40,9 +42,10 @@ static void normalise_heads(double *const *x, size_t heads, size_t at, const dou
 
 /* The tables of a drawn rotary embedding, and its positions. */
 struct rotation {
-    double *cos, *sin; /* (items, rows, pairs), or NULL */
-    double *positions; /* (items, n), or NULL */
-    size_t rows, pairs;
+    double *cos, *sin;             /* (items, rows, pairs), or NULL */
+    double *positions;             /* (items, n), or NULL */
+    size_t rows, pairs, all_pairs; /* the first `pairs` of all turn */
+    double divisor;                /* of the frequencies */
     bool table_items, place_items; /* they have a batch axis */
 };
 
@@ -53,7 +56,7 @@ static void turn(const struct call *c, const struct rotation *t, double *x, size
         t->positions == NULL ? (double)counted : t->positions[(t->place_items ? b * c->n : 0) + i];
     for (size_t k = 0; k < t->pairs; k++) {
         const double base = r->base == 0 ? 10000 : r->base;
-        const double angle = at / pow(base, (double)(2 * k) / (double)(2 * t->pairs));
+        const double angle = at / pow(base, (double)k / (double)t->all_pairs) / t->divisor;
         double cosine = cos(angle), sine = sin(angle);
         if (t->cos != NULL) {
             const size_t row = (t->table_items ? b * t->rows : 0) + (size_t)at;
@@ -61,7 +64,7 @@ static void turn(const struct call *c, const struct rotation *t, double *x, size
             sine = t->sin[row * t->pairs + k];
         }
         double *const first = x + (r->interleaved ? 2 * k : k);
-        double *const second = x + (r->interleaved ? 2 * k + 1 : k + t->pairs);
+        double *const second = x + (r->interleaved ? 2 * k + 1 : k + t->all_pairs);
         const double a = *first, z = *second;
         *first = a * cosine - z * sine;
         *second = z * cosine + a * sine;
@@ -90,7 +93,8 @@ static void draw_rotary(struct call *c, struct rotation *t) {
     r->offset = rng_chance(&c->rng, 2) ? 0 : (int64_t)rng_between(&c->rng, 1, 50);
     r->offset -= first;
     r->base = rng_chance(&c->rng, 2) ? 0 : 2 + 100 * rng_uniform(&c->rng);
-    t->pairs = (r->columns == 0 ? c->own_d[0] : r->columns) / 2;
+    t->pairs = t->all_pairs = (r->columns == 0 ? c->own_d[0] : r->columns) / 2;
+    t->divisor = 1;
     t->rows = (size_t)r->offset + c->m + c->n;
     if (c->n == c->m - c->extra - c->past && rng_chance(&c->rng, 2)) {
         t->place_items = may_have_items && rng_chance(&c->rng, 2);
@@ -111,16 +115,44 @@ static void draw_rotary(struct call *c, struct rotation *t) {
         t->table_items = may_have_items && rng_chance(&c->rng, 2);
         r->cos = draw_table(c, &t->cos, t->table_items, t->rows, t->pairs);
         r->sin = draw_table(c, &t->sin, t->table_items, t->rows, t->pairs);
+    } else if (rng_chance(&c->rng, 3)) {
+        t->pairs = rng_between(&c->rng, 1, t->all_pairs);
+        t->divisor = rng_chance(&c->rng, 2) ? 1 : 1 + 3 * rng_uniform(&c->rng);
+        r->scaling = ATTN_ROTARY_PROPORTIONAL;
+        r->factor = t->divisor == 1 ? 0 : t->divisor;
+        /* Half a pair more is rounded down. */
+        r->partial_factor = fmin(1, ((double)t->pairs + 0.5) / (double)t->all_pairs);
     }
     c->options.rotary = r;
+}
+
+/* Draws norm_v, and normalises the new rows of V. */
+static void draw_norm_of_values(struct call *c) {
+    const size_t d_v = c->own_d_v[0], heads = c->own_v.heads;
+    const bool whole = rng_chance(&c->rng, 3);
+    double *weights;
+    for (size_t h = 0; h < c->heads; h++) {
+        if (c->own_d_v[h] != d_v || d_v == 1) { /* that of one number is almost its sign */
+            return;
+        }
+    }
+    c->options.norm_v = draw_norm(c, whole ? heads * d_v : d_v, &weights);
+    c->options.norm_epsilon = EPSILON;
+    for (size_t b = 0; b < (c->own_v.one ? 1 : c->batch); b++) {
+        for (size_t j = c->past; j < c->m - c->extra; j++) {
+            normalise_heads(c->V[b], heads, j * d_v, weights, d_v, EPSILON, whole);
+        }
+    }
 }
 
 void draw_rotation(struct call *c) {
     struct rotation t = {0};
     double *norm_q = NULL, *norm_k = NULL;
     bool whole = false; /* the norms go over all heads */
-    const double epsilon = 1e-3;
     const size_t d = c->own_d[0];
+    if (rng_chance(&c->rng, 4)) {
+        draw_norm_of_values(c);
+    }
     for (size_t h = 0; h < c->heads; h++) {
         if (c->own_d[h] != d) {
             return;
@@ -131,7 +163,7 @@ void draw_rotation(struct call *c) {
         c->options.norm_q = draw_norm(c, whole ? c->own_q.heads * d : d, &norm_q);
         c->options.norm_k =
             rng_chance(&c->rng, 2) ? draw_norm(c, whole ? c->kv_heads * d : d, &norm_k) : NULL;
-        c->options.norm_epsilon = epsilon;
+        c->options.norm_epsilon = EPSILON;
     }
     const bool apart =
         c->options.lengths != NULL && (c->options.flags & ATTN_FLAG_BOTTOM_RIGHT) != 0;
@@ -142,10 +174,10 @@ void draw_rotation(struct call *c) {
         const bool has_q = c->own_q.one ? b == 0 : b < c->batch;
         const bool has_k = c->own_k.one ? b == 0 : b < c->batch;
         for (size_t i = 0; norm_q != NULL && has_q && i < c->n; i++) {
-            normalise_heads(c->Q[b], c->own_q.heads, i * d, norm_q, d, epsilon, whole);
+            normalise_heads(c->Q[b], c->own_q.heads, i * d, norm_q, d, EPSILON, whole);
         }
         for (size_t j = c->past; norm_k != NULL && has_k && j < c->m - c->extra; j++) {
-            normalise_heads(c->K[b], c->kv_heads, j * d, norm_k, d, epsilon, whole);
+            normalise_heads(c->K[b], c->kv_heads, j * d, norm_k, d, EPSILON, whole);
         }
         for (size_t h = 0; h < c->own_q.heads && has_q; h++) {
             for (size_t i = 0; i < c->n; i++) {

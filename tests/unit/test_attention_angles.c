@@ -49,6 +49,20 @@ Test(angles, are_positions_times_frequencies) {
                   1);
 }
 
+/* Columns whose pairs do not turn stay as they are, also between those that turn. */
+Test(angles, of_a_part_of_the_pairs) {
+    static const double at[ITEMS] = {3, 50};
+    attn_rotary r = {.scaling = ATTN_ROTARY_PROPORTIONAL};
+    expect_angles(r, at, plain, 1);
+    r.partial_factor = 0.5;
+    expect_angles(r, at, (const double[]){1, 0.1, 0, 0}, 1);
+    r.partial_factor = 0.74; /* 2.96 pairs */
+    r.factor = 4;
+    expect_angles(r, at, (const double[]){0.25, 0.025, 0, 0}, 1);
+    r.partial_factor = 1;
+    expect_angles(r, at, (const double[]){0.25, 0.025, 0.0025, 0.00025}, 1);
+}
+
 /* A float32 call turns its rows by positions that float32 would round. */
 Test(angles, of_large_positions_are_exact) {
     enum {

@@ -237,7 +237,8 @@ static struct head head_of(struct call *c, attn_plan *plan, size_t b, size_t h) 
 static bool check_rounded_seed(uint64_t seed) {
     struct call *c = malloc(sizeof *c);
     attn_plan *plan = draw_random_call(c, seed);
-    const bool turned = c->options.norm_q != NULL || c->options.rotary != NULL;
+    const bool turned =
+        c->options.norm_q != NULL || c->options.norm_v != NULL || c->options.rotary != NULL;
     const bool compared =
         c->dtype == ATTN_FLOAT32 && c->extra == 0 && (c->form == PROJECTED || !turned);
     attn_plan_free(plan);
@@ -304,9 +305,8 @@ static void project_rounded(attn_compute_dtype type, const double *x, double y[C
     }
 }
 
-/* Makes y w y / sqrt(mean(y^2) + 1e-6), rotates its pairs by `angle` and angle / 100, and rounds.
- */
-static void normalise_and_turn(attn_compute_dtype type, double angle, double y[COLUMNS]) {
+/* Makes y w y / sqrt(mean(y^2) + 1e-6). */
+static void normalise_rounded(attn_compute_dtype type, double y[COLUMNS]) {
     double squares = 0;
     for (int e = 0; e < COLUMNS; e++) {
         squares += y[e] * y[e] / COLUMNS;
@@ -314,6 +314,11 @@ static void normalise_and_turn(attn_compute_dtype type, double angle, double y[C
     for (int e = 0; e < COLUMNS; e++) {
         y[e] *= rounded(type, (double)ROW[e]) / sqrt(squares + 1e-6);
     }
+}
+
+/* Normalises y, rotates its pairs by `angle` and angle / 100, and rounds. */
+static void normalise_and_turn(attn_compute_dtype type, double angle, double y[COLUMNS]) {
+    normalise_rounded(type, y);
     for (int e = 0; e < COLUMNS / 2; e++) {
         const double a = y[e], b = y[e + COLUMNS / 2];
         y[e] = rounded(type, a * cos(angle) - b * sin(angle));
@@ -387,7 +392,8 @@ Test(compute_dtype, projections_norms_and_rotary_are_rounded) {
     }
 }
 
-/* Given keys are rounded with their bias before they are normalised, as projected ones are. */
+/* Given keys and values are rounded with their bias before they are normalised, as projected ones
+ * are. */
 Test(compute_dtype, biases_of_given_rows_are_rounded) {
     const attn_tensor x = {.data = X, .rank = 2, .shape = {ROWS, COLUMNS}};
     const attn_tensor row = {.data = ROW, .rank = 1, .shape = {COLUMNS}};
@@ -396,21 +402,26 @@ Test(compute_dtype, biases_of_given_rows_are_rounded) {
         const attn_compute_dtype to = (attn_compute_dtype)type;
         const attn_options options = {.compute_dtype = to,
                                       .b_k = &row,
+                                      .b_v = &row,
                                       .norm_k = &row,
+                                      .norm_v = &row,
                                       .rotary = &rotary,
-                                      .results = ATTN_WANT(PRESENT_K)};
-        float keys[ROWS * COLUMNS];
-        void *const data[ATTN_RESULT_COUNT] = {[ATTN_RESULT_PRESENT_K] = keys};
+                                      .results = ATTN_WANT(PRESENT_K) | ATTN_WANT(PRESENT_V)};
+        float keys[ROWS * COLUMNS], values[ROWS * COLUMNS];
+        void *const data[ATTN_RESULT_COUNT] = {
+            [ATTN_RESULT_PRESENT_K] = keys, [ATTN_RESULT_PRESENT_V] = values};
         cr_assert_eq(plan_and_run(&x, &x, &x, &options, data, NULL), ATTN_OK);
         for (int i = 0; i < ROWS; i++) {
-            double y[COLUMNS];
+            double y[COLUMNS], v[COLUMNS];
             for (int e = 0; e < COLUMNS; e++) {
-                y[e] = rounded(to, rounded(to, (double)X[i * COLUMNS + e]) +
-                                       rounded(to, (double)ROW[e]));
+                y[e] = v[e] = rounded(to, rounded(to, (double)X[i * COLUMNS + e]) +
+                                              rounded(to, (double)ROW[e]));
             }
             normalise_and_turn(to, i, y);
+            normalise_rounded(to, v);
             for (int e = 0; e < COLUMNS; e++) {
                 cr_assert_eq((double)keys[i * COLUMNS + e], y[e]);
+                cr_assert_eq((double)values[i * COLUMNS + e], rounded(to, v[e]));
             }
         }
     }

@@ -192,28 +192,34 @@ Test(gradients, of_prepacked_weights_reach_inputs_and_biases) {
 
 /* A norm does not change if its row is multiplied by a number. So the gradient by the row is
  * divided by it, and that by the weights of the norm stays, although the squares overflow. */
-Test(gradients, of_norms_of_large_numbers) {
+static void expect_gradients_of_large(bool values) {
     static const double scales[] = {0x1p60, 0x1p1000};
+    const attn_result of_rows = values ? ATTN_RESULT_GRAD_V : ATTN_RESULT_GRAD_K,
+                      of_norm = values ? ATTN_RESULT_GRAD_NORM_V : ATTN_RESULT_GRAD_NORM_K;
     struct call c = draw_call(PLAIN, ATTN_FLOAT64, 1, ROWS, ROWS, WIDE, WIDE);
     const attn_tensor q = matrix_of(c.q, ATTN_FLOAT64, ROWS, WIDE),
-                      v = matrix_of(c.v, ATTN_FLOAT64, ROWS, WIDE),
+                      k = matrix_of(c.k, ATTN_FLOAT64, ROWS, WIDE),
                       norm = {.data = c.v, .dtype = ATTN_FLOAT64, .rank = 1, .shape = {WIDE}};
-    const attn_upstream up = {.output = &v};
-    const attn_options o = {
-        .results = ATTN_WANT(GRAD_K) | ATTN_WANT(GRAD_NORM_K), .upstream = &up, .norm_k = &norm};
-    double *keys[2], *results[2];
+    const attn_upstream up = {.output = &q};
+    const attn_options o = {.results = UINT64_C(1) << of_rows | UINT64_C(1) << of_norm,
+                            .upstream = &up,
+                            .norm_k = values ? NULL : &norm,
+                            .norm_v = values ? &norm : NULL};
+    double *rows[2], *results[2];
     attn_plan *plans[2];
     for (int i = 0; i < 2; i++) {
-        keys[i] = allocate(ROWS * WIDE, sizeof(double));
+        rows[i] = allocate(ROWS * WIDE, sizeof(double));
         for (size_t e = 0; e < ROWS * WIDE; e++) {
-            keys[i][e] = c.k[e] * scales[i];
+            rows[i][e] = c.v[e] * scales[i];
         }
-        const attn_tensor k = matrix_of(keys[i], ATTN_FLOAT64, ROWS, WIDE);
-        cr_assert_eq(attn_plan_attention(&plans[i], &q, &k, &v, &o, NULL), ATTN_OK);
+        const attn_tensor large = matrix_of(rows[i], ATTN_FLOAT64, ROWS, WIDE);
+        cr_assert_eq(attn_plan_attention(&plans[i], &q, values ? &k : &large, values ? &large : &k,
+                                         &o, NULL),
+                     ATTN_OK);
         results[i] = run_alone(plans[i]);
     }
     for (int r = 0; r < 2; r++) {
-        const attn_result which = r ? ATTN_RESULT_GRAD_NORM_K : ATTN_RESULT_GRAD_K;
+        const attn_result which = r ? of_norm : of_rows;
         const double *want = attn_plan_tensor(plans[0], which, 0)->data,
                      *is = attn_plan_tensor(plans[1], which, 0)->data;
         for (size_t e = 0; e < (r ? WIDE : ROWS * WIDE); e++) {
@@ -224,7 +230,12 @@ Test(gradients, of_norms_of_large_numbers) {
     for (int i = 0; i < 2; i++) {
         attn_plan_free(plans[i]);
         free(results[i]);
-        free(keys[i]);
+        free(rows[i]);
     }
     free_call(&c);
+}
+
+Test(gradients, of_norms_of_large_numbers) {
+    expect_gradients_of_large(false);
+    expect_gradients_of_large(true);
 }

@@ -335,12 +335,12 @@ Test(gradients, see_no_forbidden_number) {
     cr_assert_gt(filled, 400);
 }
 
-/* The product of a key and its weights is infinite in double. */
+/* The product of a key, or a value, and its weights is infinite in double. */
 Test(gradients, of_norms_see_no_forbidden_number) {
     const double weights[] = {100, 100, 100, 100};
     const attn_tensor norm = {.data = weights, .dtype = ATTN_FLOAT64, .rank = 1, .shape = {4}};
-    struct call c = draw_call(PADDING, ATTN_FLOAT64, 2, 20, 30, 4, 8);
-    c.options.norm_k = &norm;
+    struct call c = draw_call(PADDING, ATTN_FLOAT64, 2, 20, 30, 4, 4);
+    c.options.norm_k = c.options.norm_v = &norm;
     fill_all_forbidden(&c, 0);
     struct results zeros = run_gradients(&c);
     cr_assert_gt(compare_forbidden(&c, &zeros, 1e307), 0);

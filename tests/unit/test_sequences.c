@@ -74,14 +74,18 @@ static void draw_lengths(struct packed *c, bool is_long) {
  * be doubles in every call. */
 static void draw_turns(struct packed *c) {
     static const attn_rotary_scaling scalings[] = {ATTN_ROTARY_UNSCALED, ATTN_ROTARY_LINEAR,
-                                                   ATTN_ROTARY_DYNAMIC, ATTN_ROTARY_LLAMA3};
+                                                   ATTN_ROTARY_DYNAMIC, ATTN_ROTARY_LLAMA3,
+                                                   ATTN_ROTARY_PROPORTIONAL};
     struct call *call = &c->call;
-    call->rotary = (attn_rotary){.scaling = scalings[rng_between(&call->rng, 0, 3)],
+    call->rotary = (attn_rotary){.scaling = scalings[rng_between(&call->rng, 0, 4)],
                                  .base = 100,
                                  .factor = 2,
                                  .original_positions = 4,
                                  .low_factor = 1,
                                  .high_factor = 4};
+    if (call->rotary.scaling == ATTN_ROTARY_PROPORTIONAL) {
+        call->rotary.partial_factor = call->own_d[0] < 4 ? 1 : 0.75;
+    }
     if (c->sequences.keys == NULL && rng_chance(&call->rng, 2)) {
         const attn_dtype dtype = call->dtype;
         call->dtype = rng_chance(&call->rng, 2) ? ATTN_FLOAT64 : dtype;
@@ -116,6 +120,7 @@ static void draw_sequence_options(struct packed *c) {
     }
     o->norm_q = rng_chance(rng, 4) ? draw_tensor(call, 1, d, 0, 0) : NULL;
     o->norm_k = rng_chance(rng, 4) ? draw_tensor(call, 1, keys, 0, 0) : NULL;
+    o->norm_v = rng_chance(rng, 4) ? draw_tensor(call, 1, values, 0, 0) : NULL;
     o->b_q = rng_chance(rng, 4) ? draw_tensor(call, 2, call->heads, d, 0) : NULL;
     o->b_k = rng_chance(rng, 4) ? draw_tensor(call, 1, keys, 0, 0) : NULL;
     o->b_v = rng_chance(rng, 4) ? draw_tensor(call, 1, values, 0, 0) : NULL;

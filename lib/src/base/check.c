@@ -254,6 +254,7 @@ static const char plain[] = ""; /* there is no more to say */
     X("rotary", o->rotary != NULL, NULL, plain, NULL)                                              \
     X("norm_Q", o->norm_q != NULL, NULL, no_norms, NULL)                                           \
     X("norm_K", o->norm_k != NULL, NULL, no_norms, NULL)                                           \
+    X("norm_V", o->norm_v != NULL, NULL, plain, NULL)                                              \
     X("b_Q", o->b_q != NULL, own_bias, plain, NULL)                                                \
     X("b_K", o->b_k != NULL, own_bias, plain, NULL)                                                \
     X("b_V", o->b_v != NULL, own_bias, plain, NULL)                                                \

@@ -54,16 +54,18 @@ static bool place_packed_keys(attn_plan *plan) {
     return fits;
 }
 
-/* Returns the numbers of a gradient of norm_q or norm_k, and the tasks that each make a part. */
+/* Returns the numbers of a gradient of a norm, and the tasks that each make a part. */
 static size_t norm_numbers(const attn_plan *plan, enum prepare what) {
-    const bool query = what == PREPARE_QUERIES;
-    const size_t heads = query ? plan->in.q.heads : plan->in.k.heads;
-    return ((query ? plan->whole_norm_q : plan->whole_norm_k) ? heads : 1) * plan->head[0].d;
+    const struct operand *const operands[] = {&plan->in.q, &plan->in.k, &plan->in.v};
+    const struct head *head = &plan->head[0];
+    return (plan->whole_norm[what] ? operands[what]->heads : 1) *
+           (what == PREPARE_VALUES ? head->d_v : head->d);
 }
 
 static size_t norm_tasks(const attn_plan *plan, enum prepare what) {
-    const uint64_t want = what == PREPARE_QUERIES ? ATTN_WANT(GRAD_NORM_Q) : ATTN_WANT(GRAD_NORM_K);
-    return plan_wants(plan, want) ? plan->schedule.prepare[what].tasks : 0;
+    static const uint64_t wants[] = {ATTN_WANT(GRAD_NORM_Q), ATTN_WANT(GRAD_NORM_K),
+                                     ATTN_WANT(GRAD_NORM_V)};
+    return plan_wants(plan, wants[what]) ? plan->schedule.prepare[what].tasks : 0;
 }
 
 bool memory_map_workspace(attn_plan *plan) {
@@ -76,7 +78,7 @@ bool memory_map_workspace(attn_plan *plan) {
                statistics = plan_wants(plan, ATTN_WANT(STATISTICS));
     const size_t q = projected || plan_prepares_queries(plan) ? plan->in.q.numbers : 0;
     const size_t k = projected || plan_prepares_keys(plan) ? plan->in.k.numbers : 0;
-    const size_t v = projected || plan_has(plan, INPUT_B_V) ? plan->in.v.numbers : 0;
+    const size_t v = projected || plan_prepares_values(plan) ? plan->in.v.numbers : 0;
     const struct gradients *g = &plan->gradients;
     const bool w_o = plan->project[PROJECT_OUT].count > 0,
                out = plan_wants(plan, ATTN_WANT(OUTPUT));
@@ -112,7 +114,7 @@ bool memory_map_scratch(attn_plan *plan, size_t d, size_t d_v) {
     const bool whole = path->materialized && !path->long_rows;
     const bool parts = path->adds_parts || (path->splits_keys && !path->long_rows);
     const bool prepares =
-        plan_prepares_queries(plan) || plan_prepares_keys(plan) || plan_has(plan, INPUT_B_V);
+        plan_prepares_queries(plan) || plan_prepares_keys(plan) || plan_prepares_values(plan);
     const bool top_k = plan_wants_top_k(plan);
     const struct gradients *g = &plan->gradients;
     const size_t g_rows = g->tile_rows, g_keys = g->tile_keys, g_ld = g->ld;

@@ -58,7 +58,7 @@
     X(stick_after, double, sizeof(double), stick_tiles(plan), rows)                                \
     X(stick_before, double, sizeof(double), stick_tiles(plan), rows)                               \
     /* Gradients of Q, K and V, unless these are results as they are, and of the heads' outputs.   \
-     * Projected Q and K before their norms. Gradients of the norms, from each task. */            \
+     * Projected Q, K and V before their norms. Gradients of the norms, from each task. */            \
     X(grad_q, real, size, gradient_is_kept(plan, SUMS_Q) ? plan->in.q.numbers : 0, 1)              \
     X(grad_k, real, size, gradient_is_kept(plan, SUMS_K) ? plan->in.k.numbers : 0, 1)              \
     X(grad_v, real, size, gradient_is_kept(plan, SUMS_V) ? plan->in.v.numbers : 0, 1)              \
@@ -66,10 +66,13 @@
     X(grad_gate, real, size, grad_heads && map->gate != SIZE_MAX ? plan->gate.numbers : 0, 1)      \
     X(raw_q, real, size, raw_is_kept(plan, INPUT_NORM_Q) ? plan->in.q.numbers : 0, 1)              \
     X(raw_k, real, size, raw_is_kept(plan, INPUT_NORM_K) ? plan->in.k.numbers : 0, 1)              \
+    X(raw_v, real, size, raw_is_kept(plan, INPUT_NORM_V) ? plan->in.v.numbers : 0, 1)              \
     X(norm_q_sums, double, sizeof(double), norm_tasks(plan, PREPARE_QUERIES),                      \
       norm_numbers(plan, PREPARE_QUERIES))                                                         \
     X(norm_k_sums, double, sizeof(double), norm_tasks(plan, PREPARE_KEYS),                         \
-      norm_numbers(plan, PREPARE_KEYS))
+      norm_numbers(plan, PREPARE_KEYS))                                                            \
+    X(norm_v_sums, double, sizeof(double), norm_tasks(plan, PREPARE_VALUES),                       \
+      norm_numbers(plan, PREPARE_VALUES))
 
 /* A scratch belongs to one task at a time. d and d_v are those of the widest heads. */
 #define ATTN_SCRATCH(X)                                                                            \
@@ -124,7 +127,7 @@
     X(g_stick, double, sizeof(double), stick_tiles(plan) > 0 ? g_keys : 0, 2)                      \
     X(g_slope, double, sizeof(double), g_keys, 1)                                                  \
     X(g_bias, double, sizeof(double), column_bias ? g_keys : 0, 1)                                 \
-    X(g_row, double, sizeof(double), g->wanted && prepares ? 1 : 0, d)
+    X(g_row, double, sizeof(double), g->wanted && prepares ? 1 : 0, size_max(d, d_v))
 
 /* clang-format on */
 

@@ -31,7 +31,7 @@ static void merge_groups(attn_plan *plan) {
         plan->in.v.heads != plan->in.k.heads || plan->form.per_head || plan_has_slopes(plan) ||
         plan_has(plan, INPUT_SINK) || plan_has(plan, INPUT_DECAY) ||
         plan->options.scales_count != 0 || plan->results.mean || plan_has(plan, INPUT_B_Q) ||
-        plan->whole_norm_q || plan->gradients.wanted) {
+        plan->whole_norm[0] || plan->gradients.wanted) {
         return;
     }
     plan->in.q.ld = plan->head[1].q - plan->head[0].q;

@@ -69,7 +69,7 @@ size_t stick_tiles(const attn_plan *plan) {
 bool gradient_is_kept(const attn_plan *plan, int which) {
     static const uint64_t others[] = {ATTN_WANT(GRAD_NORM_Q) | ATTN_WANT(GRAD_B_Q),
                                       ATTN_WANT(GRAD_NORM_K) | ATTN_WANT(GRAD_B_K),
-                                      ATTN_WANT(GRAD_B_V)};
+                                      ATTN_WANT(GRAD_NORM_V) | ATTN_WANT(GRAD_B_V)};
     return plan->gradients.wanted &&
            (plan->form.projected || (plan_wants(plan, others[which] | ATTN_WANT(GRAD_X)) &&
                                      !plan_wants(plan, ATTN_WANT(GRAD_Q) << which)));
@@ -395,8 +395,8 @@ static size_t end_tasks(const attn_plan *plan, attn_result which) {
         break;
     case ATTN_RESULT_GRAD_NORM_Q:
     case ATTN_RESULT_GRAD_NORM_K:
-        terms = (double)prepare[which == ATTN_RESULT_GRAD_NORM_Q ? PREPARE_QUERIES : PREPARE_KEYS]
-                    .tasks;
+    case ATTN_RESULT_GRAD_NORM_V:
+        terms = (double)prepare[result_operand(which)].tasks;
         break;
     case ATTN_RESULT_GRAD_B_Q:
     case ATTN_RESULT_GRAD_B_K:
@@ -433,8 +433,10 @@ static void count_tasks(attn_plan *plan) {
     }
     g->prepares[0] = sums_count(plan, SUMS_Q) > 0 && plan_prepares_rows(plan, INPUT_NORM_Q);
     g->prepares[1] = sums_count(plan, SUMS_K) > 0 && plan_prepares_rows(plan, INPUT_NORM_K);
-    tasks[GRADIENT_PREPARE] = (g->prepares[0] ? prepare[PREPARE_QUERIES].tasks : 0) +
-                              (g->prepares[1] ? prepare[PREPARE_KEYS].tasks : 0);
+    g->prepares[2] = sums_count(plan, SUMS_V) > 0 && plan_has(plan, INPUT_NORM_V);
+    for (int i = 0; i < 3; i++) {
+        tasks[GRADIENT_PREPARE] += g->prepares[i] ? prepare[PREPARE_QUERIES + i].tasks : 0;
+    }
     for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
         if (!result_is((attn_result)r, RESULT_GRADIENT)) {
             continue;

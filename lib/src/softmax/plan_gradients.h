@@ -67,7 +67,7 @@ struct gradients {
     struct partition start;          /* queries that get their `delta` */
     size_t bias_numbers;             /* of its gradient, unless that is a sum over whole rows */
     struct partition copies[3];      /* heads of projected Q, K and V whose gradients are results */
-    bool prepares[2];         /* have Q and K to be rotated back, or norms to be differentiated? */
+    bool prepares[3]; /* have Q, K and V to be rotated back, or norms to be differentiated? */
     int input[PROJECT_COUNT]; /* the input of each projection: that of the first with the same */
     struct blocks inputs[PROJECT_COUNT];    /* of (rows, inner) */
     struct blocks weights[PROJECT_COUNT];   /* of (inner, ld) */
@@ -116,7 +116,7 @@ size_t stick_tiles(const attn_plan *plan);
 /* Is the gradient of Q (or K, V) kept in the workspace, because it is no result as it is? */
 bool gradient_is_kept(const attn_plan *plan, int which);
 
-/* Are rows of Q (or K) kept as they were before their norm? */
+/* Are rows of Q (or K, V) kept as they were before their norm? */
 bool raw_is_kept(const attn_plan *plan, int norm);
 
 /* Returns the sums to which a sequence adds its part of a gradient, or NULL. */

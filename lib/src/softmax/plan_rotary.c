@@ -1,5 +1,5 @@
 /*
- * plan_rotary.c - checks norm_q, norm_k and rotary against the sizes of a plan, and computes the
+ * plan_rotary.c - checks the norms and rotary against the sizes of a plan, and computes the
  * frequencies of rotary embedding. engine/prepare.inc rotates the rows.
  */
 #include "softmax/plan_rotary.h"
@@ -131,10 +131,10 @@ void plan_frequencies(const attn_plan *plan, const struct bindings *bindings) {
         yarn_range(g, r->columns, &low, &high);
     }
     for (size_t k = 0; k < r->columns / 2; k++) {
-        double f = plain_frequency(base, k, r->columns);
+        double f = plain_frequency(base, k, 2 * r->all_pairs);
         if (divisors != NULL) {
             f /= divisors[k];
-        } else if (g->scaling == ATTN_ROTARY_LINEAR) {
+        } else if (g->scaling == ATTN_ROTARY_LINEAR || g->scaling == ATTN_ROTARY_PROPORTIONAL) {
             f /= g->factor;
         } else if (g->scaling == ATTN_ROTARY_LLAMA3) {
             f = llama3_frequency(g, f);
@@ -148,10 +148,16 @@ void plan_frequencies(const attn_plan *plan, const struct bindings *bindings) {
 
 /* ----------------------------------------------------------------------------------- the checks */
 
+/* Returns the columns of a head of Q and K, or of V. */
+static size_t columns_of_norm(const struct head *head, int which) {
+    return which == INPUT_NORM_V ? head->d_v : head->d;
+}
+
 /* Checks and binds the norm of a matrix with so many heads. */
 static attn_status bind_norm(attn_plan *plan, const attn_tensor *norm, int which, const char *name,
-                             size_t heads, bool *whole, attn_error *error) {
-    size_t columns = plan->head[0].d;
+                             size_t heads, attn_error *error) {
+    size_t columns = columns_of_norm(&plan->head[0], which);
+    bool *whole = &plan->whole_norm[which - INPUT_NORM_Q];
     if (norm == NULL) {
         return ATTN_OK;
     }
@@ -159,9 +165,10 @@ static attn_status bind_norm(attn_plan *plan, const attn_tensor *norm, int which
     ATTN_TRY(check_dtype(norm, name, plan->dtype, error));
     plan_bind_input(plan, which, norm->data);
     for (size_t h = 0; h < plan->heads; h++) {
-        if (plan->head[h].d != columns) { /* one of the two does not fit */
+        size_t other = columns_of_norm(&plan->head[h], which);
+        if (other != columns) { /* one of the two does not fit */
             ATTN_TRY(check_shape(norm, name, 1, &columns, error));
-            return check_shape(norm, name, 1, &plan->head[h].d, error);
+            return check_shape(norm, name, 1, &other, error);
         }
     }
     *whole = heads > 1 && norm->shape[0] == heads * columns;
@@ -198,9 +205,9 @@ static attn_status check_list(const double *list, size_t count, const char *name
 
 /* Checks the numbers of the scaling, of which the defaults are filled in. */
 static attn_status check_scaling(const attn_rotary *g, size_t pairs, attn_error *error) {
-    if ((unsigned)g->scaling > ATTN_ROTARY_LLAMA3) {
+    if ((unsigned)g->scaling > ATTN_ROTARY_PROPORTIONAL) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "rotary",
-                         "scaling of rotary is %d; it must be 0 to 5", (int)g->scaling);
+                         "scaling of rotary is %d; it must be 0 to 6", (int)g->scaling);
     }
     if (!(g->base > 0) || isinf(g->base)) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "rotary",
@@ -209,7 +216,7 @@ static attn_status check_scaling(const attn_rotary *g, size_t pairs, attn_error 
     if (g->scaling != ATTN_ROTARY_UNSCALED && g->scaling != ATTN_ROTARY_LONGROPE) {
         ATTN_TRY(check_scaling_number(g->factor, 1, "factor", error));
     }
-    if (g->scaling > ATTN_ROTARY_LINEAR) {
+    if (g->scaling > ATTN_ROTARY_LINEAR && g->scaling != ATTN_ROTARY_PROPORTIONAL) {
         ATTN_TRY(check_scaling_number(g->original_positions, 1, "original_positions", error));
     }
     ATTN_TRY(check_scaling_number(g->attention_factor, 0, "attention_factor", error));
@@ -327,6 +334,24 @@ static attn_status check_tables(attn_plan *plan, const attn_rotary *g, attn_erro
     return ATTN_OK;
 }
 
+/* Finds the columns that turn if only a part of the pairs does. */
+static attn_status check_part_of_pairs(struct rotary *r, attn_error *error) {
+    const double part = r->given.partial_factor == 0 ? 1 : r->given.partial_factor;
+    if (!(part > 0 && part <= 1)) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, "rotary",
+                         "partial_rotary_factor of rotary is %g; it must be more than 0 and at "
+                         "most 1",
+                         part);
+    }
+    r->columns = 2 * (size_t)(part * (double)r->all_pairs);
+    return r->columns > 0
+               ? ATTN_OK
+               : attn_fail(error, ATTN_INVALID_ARGUMENT, "rotary",
+                           "partial_rotary_factor of rotary is %g, which is less than one of the "
+                           "%zu pairs of columns",
+                           part, r->all_pairs);
+}
+
 /* Keeps the numbers of the call, and makes room for the frequencies. */
 static attn_status keep_numbers(attn_plan *plan, const attn_rotary *given, attn_error *error) {
     struct rotary *r = &plan->rotary;
@@ -335,6 +360,10 @@ static attn_status keep_numbers(attn_plan *plan, const attn_rotary *given, attn_
     g->base = g->base == 0 ? 10000 : g->base;
     g->beta_fast = g->beta_fast == 0 ? 32 : g->beta_fast;
     g->beta_slow = g->beta_slow == 0 ? 1 : g->beta_slow;
+    if (g->scaling == ATTN_ROTARY_PROPORTIONAL) {
+        g->factor = g->factor == 0 ? 1 : g->factor;
+        ATTN_TRY(check_part_of_pairs(r, error));
+    }
     ATTN_TRY(check_scaling(g, pairs, error));
     r->factor = g->attention_factor != 0 ? g->attention_factor : default_factor(g);
     const size_t lists = g->scaling == ATTN_ROTARY_LONGROPE ? 2 : 0;
@@ -377,6 +406,7 @@ static attn_status check_rotary(attn_plan *plan, const attn_rotary *given, attn_
                          "offset of rotary is %lld; it must be 0 to %d", (long long)given->offset,
                          MOST_OFFSET);
     }
+    r->all_pairs = r->columns / 2;
     r->factor = 1;
     if (plan->form.ends != NULL && plan->in.q.items == 1) {
         ATTN_TRY(check_own_positions(plan, "lengths", error));
@@ -400,17 +430,19 @@ attn_status plan_rotary(attn_plan *plan, const attn_options *o, attn_error *erro
                          : o->b_q != NULL    ? "b_Q"
                          : o->b_k != NULL    ? "b_K"
                                              : NULL;
-    reason = reason == NULL && o->b_v != NULL && d_v > MOST_COLUMNS ? "b_V" : reason;
+    if (reason == NULL && d_v > MOST_COLUMNS) {
+        reason = o->norm_v != NULL ? "norm_V" : o->b_v != NULL ? "b_V" : NULL;
+    }
     if (reason != NULL) {
         return attn_fail(error, ATTN_TOO_LARGE, reason,
                          "a head has %zu columns; with %s it may have at most %d", size_max(d, d_v),
                          reason, MOST_COLUMNS);
     }
-    const bool norms = o->norm_q != NULL || o->norm_k != NULL;
-    ATTN_TRY(check_norm_epsilon(o, norms ? NULL : "norm_Q or norm_K", &plan->norm_epsilon, error));
-    ATTN_TRY(bind_norm(plan, o->norm_q, INPUT_NORM_Q, "norm_Q", plan->in.q.heads,
-                       &plan->whole_norm_q, error));
-    ATTN_TRY(bind_norm(plan, o->norm_k, INPUT_NORM_K, "norm_K", plan->kv_heads, &plan->whole_norm_k,
-                       error));
+    const bool norms = o->norm_q != NULL || o->norm_k != NULL || o->norm_v != NULL;
+    ATTN_TRY(check_norm_epsilon(o, norms ? NULL : "norm_Q, norm_K or norm_V", &plan->norm_epsilon,
+                                error));
+    ATTN_TRY(bind_norm(plan, o->norm_q, INPUT_NORM_Q, "norm_Q", plan->in.q.heads, error));
+    ATTN_TRY(bind_norm(plan, o->norm_k, INPUT_NORM_K, "norm_K", plan->kv_heads, error));
+    ATTN_TRY(bind_norm(plan, o->norm_v, INPUT_NORM_V, "norm_V", plan->in.v.heads, error));
     return o->rotary == NULL ? ATTN_OK : check_rotary(plan, o->rotary, error);
 }

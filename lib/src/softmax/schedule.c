@@ -389,7 +389,7 @@ static void choose_preparation(attn_plan *plan) {
     const size_t rows[PREPARE_COUNT] = {
         plan_prepares_queries(plan) ? plan->in.q.items * plan->n : 0,
         plan_prepares_keys(plan) ? plan->in.k.items * plan->form.new_keys : 0,
-        plan_has(plan, INPUT_B_V) ? plan->in.v.items * plan->form.new_keys : 0,
+        plan_prepares_values(plan) ? plan->in.v.items * plan->form.new_keys : 0,
         plan->extra.count > 0 ? plan->batch : 0,
         mask->items * mask->heads * mask->rows,
         bias->items * bias->heads * bias->rows,

@@ -28,7 +28,7 @@ enum phase {
 enum prepare {
     PREPARE_QUERIES, /* rows of Q get their bias, and are normalised and rotated */
     PREPARE_KEYS,    /* the same for K; a row is a position of a batch item, with all heads */
-    PREPARE_VALUES,  /* rows of V get their bias */
+    PREPARE_VALUES,  /* rows of V get their bias, and are normalised */
     PREPARE_EXTRA,   /* the rows of extra keys in K and V; a row is a batch item */
     PREPARE_MASK,    /* rows of the mask for all keys */
     PREPARE_BIAS,    /* rows of the bias for all keys */

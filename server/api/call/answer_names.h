@@ -59,6 +59,7 @@ enum answer_form {
     X(GRAD_NORM_Q, "grad_norm_Q", 1, 0, 0, 1, 1, 1, 0, ATTN_WANT(GRAD_NORM_Q))                     \
     X(GRAD_NORM_K, "grad_norm_K", 1, 0, 0, 1, 1, 1, 0, ATTN_WANT(GRAD_NORM_K))                     \
     X(GRAD_GATE, "grad_gate", 4, 0, 0, 1, 1, 0, 0, ATTN_WANT(GRAD_GATE))                           \
+    X(GRAD_NORM_V, "grad_norm_V", 1, 0, 0, 1, 1, 1, 0, ATTN_WANT(GRAD_NORM_V))                     \
     X(GRAD_B_Q, "grad_b_Q", 2, 0, 1, 1, 1, 0, 0, ATTN_WANT(GRAD_B_Q))                              \
     X(GRAD_B_K, "grad_b_K", 2, 0, 1, 1, 1, 0, 0, ATTN_WANT(GRAD_B_K))                              \
     X(GRAD_B_V, "grad_b_V", 2, 0, 1, 1, 1, 0, 0, ATTN_WANT(GRAD_B_V))                              \

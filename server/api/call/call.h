@@ -37,7 +37,7 @@ struct call {
         attn_tensor q, k, v, x, context, value_context, w_o, b_o, bias_k, bias_v;
         attn_tensor mask, key_padding, bias, decay, alibi_slopes, sink, past_k, past_v;
         attn_tensor b_q, b_k, b_v; /* of Q, K and V without projections */
-        attn_tensor norm_q, norm_k, rotary_cos, rotary_sin, positions;
+        attn_tensor norm_q, norm_k, norm_v, rotary_cos, rotary_sin, positions;
         attn_tensor grad_output, grad_lse, grad_weights, grad_present_state;
         attn_tensor beta, past_state, gate, w_g, b_g;
     } tensors;

@@ -25,7 +25,8 @@ static const struct codec_foreign others_of_rotary[] = {
     {"rotary_dim", 1, "it is \"columns\" here, the columns of a head that turn"},
     {"rotary_embedding_dim", 1, "it is \"columns\" here, the columns of a head that turn"},
     {"partial_rotary_factor", 1,
-     "it is \"columns\" here, this part of the columns of a head as a number"},
+     "it is \"columns\" here, this part of the columns of a head as a number; only the scaling "
+     "\"proportional\" has it, in \"scaling\": {...}"},
     {"rope_scaling", 1, "it is \"scaling\" here"},
     {"rope_type", 1, "it stands in \"scaling\": {...} here"},
     {"factor", 1, "it stands in \"scaling\": {...} here"},
@@ -34,25 +35,21 @@ static const struct codec_foreign others_of_rotary[] = {
 };
 
 static const char *const types[] = {
-    [ATTN_ROTARY_UNSCALED] = "default",  [ATTN_ROTARY_LINEAR] = "linear",
-    [ATTN_ROTARY_DYNAMIC] = "dynamic",   [ATTN_ROTARY_YARN] = "yarn",
-    [ATTN_ROTARY_LONGROPE] = "longrope", [ATTN_ROTARY_LLAMA3] = "llama3"};
+    [ATTN_ROTARY_UNSCALED] = "default",         [ATTN_ROTARY_LINEAR] = "linear",
+    [ATTN_ROTARY_DYNAMIC] = "dynamic",          [ATTN_ROTARY_YARN] = "yarn",
+    [ATTN_ROTARY_LONGROPE] = "longrope",        [ATTN_ROTARY_LLAMA3] = "llama3",
+    [ATTN_ROTARY_PROPORTIONAL] = "proportional"};
 
 /* The numbers of "scaling", and then its other keys. */
-static const char *const keys_of_scaling[] = {"factor",
-                                              "original_max_position_embeddings",
-                                              "attention_factor",
-                                              "low_freq_factor",
-                                              "high_freq_factor",
-                                              "beta_fast",
-                                              "beta_slow",
-                                              "mscale",
-                                              "mscale_all_dim",
-                                              "rope_type",
-                                              "type",
-                                              "truncate",
-                                              "short_factor",
-                                              "long_factor"};
+static const char *const keys_of_scaling[] = {
+    "factor",           "original_max_position_embeddings",
+    "attention_factor", "low_freq_factor",
+    "high_freq_factor", "beta_fast",
+    "beta_slow",        "mscale",
+    "mscale_all_dim",   "partial_rotary_factor",
+    "rope_type",        "type",
+    "truncate",         "short_factor",
+    "long_factor"};
 static const size_t numbers_of_scaling[] = {
     offsetof(attn_rotary, factor),           offsetof(attn_rotary, original_positions),
     offsetof(attn_rotary, attention_factor), offsetof(attn_rotary, low_factor),
@@ -89,6 +86,34 @@ static bool read_type(const struct codec_document *document, const struct codec_
                       types[other], types[choice]);
 }
 
+/* Reads which part of the pairs turns. Kinds in which the others have no frequency name the columns
+ * that turn. */
+static bool read_partial_factor(const struct codec_document *document,
+                                const struct codec_value *object, attn_rotary *rotary,
+                                struct codec_error *error) {
+    const struct codec_value *part = codec_given(object, "partial_rotary_factor");
+    const bool proportional = rotary->scaling == ATTN_ROTARY_PROPORTIONAL;
+    double number = 1;
+    if (part != NULL && !proportional) {
+        return codec_fail(document, part, error,
+                          "partial_rotary_factor is for rope_type \"proportional\"; with \"%s\" it "
+                          "is \"columns\" beside \"scaling\", this part of the columns of a head "
+                          "as a number",
+                          types[rotary->scaling]);
+    }
+    if (part != NULL && !codec_as_number(document, part, &number, error)) {
+        return false;
+    }
+    if (number == 0) { /* which is the default of the library */
+        return codec_fail(document, part, error,
+                          "partial_rotary_factor is 0; it must be more than 0 and at most 1");
+    }
+    if (proportional) {
+        rotary->partial_factor = number;
+    }
+    return true;
+}
+
 static bool read_scaling(struct call *call, struct codec_document *document,
                          const struct codec_value *object, struct codec_error *error) {
     const struct codec_keys keys = {.names = keys_of_scaling, .count = COUNT(keys_of_scaling)};
@@ -107,6 +132,9 @@ static bool read_scaling(struct call *call, struct codec_document *document,
         }
     }
     truncate = codec_given(object, "truncate");
+    if (!read_partial_factor(document, object, rotary, error)) {
+        return false;
+    }
     if (truncate != NULL && !codec_as_bool(document, truncate, &on, error)) {
         return false;
     }

@@ -213,6 +213,8 @@ static const struct field table[] = {
      TENSOR(norm_q, options.norm_q)},
     {"norm_K", ATTENTIONS, FIELDS_OPTIONS, FIELD_MATRIX, 1, 1, NUMBERS, "d",
      TENSOR(norm_k, options.norm_k)},
+    {"norm_V", ATTENTIONS, FIELDS_OPTIONS, FIELD_MATRIX, 1, 1, NUMBERS, "v",
+     TENSOR(norm_v, options.norm_v)},
     {"norm_epsilon", ATTENTIONS | LINEAR, FIELDS_OPTIONS, FIELD_NUMBER, CALL(options.norm_epsilon)},
     {"rotary", ATTENTIONS, FIELDS_OPTIONS, FIELD_READER, .read = field_rotary,
      .sample = "true|{\"base\":100,\"columns\":2,\"interleaved\":true,\"offset\":1}|"

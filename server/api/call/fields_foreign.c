@@ -250,6 +250,7 @@ const struct codec_foreign fields_foreign[] = {
      "it is \"rotary\" here, with \"base\" for rope_theta and the rest in \"scaling\""},
     {"q_norm", ATTENTIONS, "it is \"norm_Q\" here"},
     {"k_norm", ATTENTIONS, "it is \"norm_K\" here"},
+    {"v_norm", ATTENTIONS, "it is \"norm_V\" here"},
     {"return_weights", CALLS, RETURNED},
     {"dout", CALLS, GRAD_OUTPUT},
     {"do", CALLS, GRAD_OUTPUT},
