@@ -69,7 +69,7 @@ struct scan {
 /* ---------------------------------------------------------------------------------- the listing */
 
 /* Returns what a file of weights is that is not read, or NULL. */
-static const char *other_form(const char *name) {
+static const char *form_of_name(const char *name) {
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         if (shard_stem(name, others[i].ending) > 0) {
             return others[i].form;
@@ -92,7 +92,7 @@ static enum kind kind_of_entry(const struct dirent *entry, bool top) {
     if (shard_stem(name, SHARD_ENDING) > 0) {
         return KIND_TENSORS;
     }
-    if (other_form(name) != NULL) {
+    if (form_of_name(name) != NULL) {
         return KIND_OTHER;
     }
     return top && (entry->d_type == DT_DIR || entry->d_type == DT_LNK ||
@@ -354,7 +354,7 @@ static bool add_other(struct scan *scan, const struct entry *e) {
         snprintf(source->reason, sizeof source->reason,
                  "%.100s is %s; only safetensors files are read, as save_pretrained() of "
                  "transformers writes them",
-                 own, other_form(own));
+                 own, form_of_name(own));
     }
     return true;
 }

@@ -94,7 +94,7 @@ static int open_regular(struct reading *r, const char *path, struct stat *status
 }
 
 /* Returns what a file is that only has the name of a safetensors file, or NULL. */
-static const char *other_form(const unsigned char prefix[static SAFETENSORS_PREFIX]) {
+static const char *form_of_bytes(const unsigned char prefix[static SAFETENSORS_PREFIX]) {
     return memcmp(prefix, "GGUF", 4) == 0        ? "a GGUF file of llama.cpp"
            : memcmp(prefix, "PK\3\4", 4) == 0    ? "a zip archive, as torch.save() writes it"
            : memcmp(prefix, "\x89HDF", 4) == 0   ? "an HDF5 file"
@@ -164,8 +164,8 @@ static struct codec_document *read_header(struct reading *r, int fd, uint64_t fi
         return NULL;
     }
     *size = codec_safetensors_length(prefix);
-    if (*size > MOST_BYTES && other_form(prefix) != NULL) {
-        refuse_model(r, "%.100s is %s, and no safetensors file", path, other_form(prefix));
+    if (*size > MOST_BYTES && form_of_bytes(prefix) != NULL) {
+        refuse_model(r, "%.100s is %s, and no safetensors file", path, form_of_bytes(prefix));
         return NULL;
     }
     if (*size > MOST_BYTES || *size > file - SAFETENSORS_PREFIX) {
