@@ -110,15 +110,16 @@ struct comparison_pair {
     enum codec_type type;                   /* of the numbers of `expected` */
     const struct comparison_type *computed; /* in which the client's kernel multiplies */
     const attn_result_tensor *result;       /* of the plan of the call */
-    const attn_result_tensor *moved;        /* of the reference */
-    double *exact;                          /* NULL: those of `result`, which are as exact */
-    double *spread;                         /* of each number: by how much it moved, squared */
-    double absolute, relative;              /* the tolerance */
-    double absolute_of_size;                /* `absolute` beside the size of the result */
-    size_t count;                           /* elements */
-    size_t heads;                           /* along the axis of the heads; 0: there is none */
-    size_t head_size;                       /* elements of a head that follow one another */
-    _Atomic double *errors;                 /* of each head: the largest absolute error */
+    const attn_tensor *gate; /* what multiplies it, number by number or by head; NULL: nothing */
+    const attn_result_tensor *moved; /* of the reference */
+    double *exact;                   /* NULL: those of `result`, which are as exact */
+    double *spread;                  /* of each number: by how much it moved, squared */
+    double absolute, relative;       /* the tolerance */
+    double absolute_of_size;         /* `absolute` beside the size of the result */
+    size_t count;                    /* elements */
+    size_t heads;                    /* along the axis of the heads; 0: there is none */
+    size_t head_size;                /* elements of a head that follow one another */
+    _Atomic double *errors;          /* of each head: the largest absolute error */
     struct comparison_findings found;
     /* Rows of one head are `step` rows apart, and `run` rows hold those of `step` heads. */
     enum comparison_kind kind;

@@ -176,23 +176,21 @@ static bool has_size(const struct comparison_pair *pair, double exact) {
     return isfinite(exact) && comparison_damp(exact) == 1 && !(masked && exact < -0x1p29);
 }
 
-/* Returns the square of the factor that the gate of a call is for a number of its output, or for
- * one of the gradient of the gate; 1 without a gate. If W_O or W_G is between, it is not known. */
-static double openness(const struct comparison *own, const struct comparison_pair *pair,
-                       size_t element) {
-    const struct call *call = own->call;
-    const attn_tensor *gate = call->options.gate;
-    const bool output = pair->which == ANSWER_OUTPUT && call->multihead.w_o == NULL;
+/* Returns the square of the factor that a gate is for a number of the output, or for one of the
+ * gradient of the gate; 1 without a gate. */
+static double openness(const struct comparison_pair *pair, size_t element) {
+    const attn_tensor *gate = pair->gate;
     double x;
-    if (gate == NULL || (!output && pair->which != ANSWER_GRAD_GATE)) {
+    if (gate == NULL) {
         return 1;
     }
     const attn_result_tensor *result = pair->result;
     const size_t columns = result->shape[result->rank - 1] / gate->shape[gate->rank - 1];
     comparison_widen(gate->data, gate->dtype,
                      element / columns % codec_count(gate->rank, gate->shape), 1, &x);
-    const double power = exp(-fabs(x)), open = (x < 0 ? power : 1) / (1 + power);
-    return output ? open * open : pow(open * open * exp(-x), 2);
+    const double power = exp(-fabs(x)), factor = (x < 0 ? power : 1) / (1 + power);
+    const double slope = power / ((1 + power) * (1 + power));
+    return pair->which == ANSWER_OUTPUT ? factor * factor : slope * slope;
 }
 
 /* Compares the numbers of one row. */
@@ -215,7 +213,7 @@ void comparison_compare_row(const struct comparison *own, struct comparison_pair
             row->mean += given;
             row->size += has_size(pair, exact[i]) ? exact[i] * exact[i] : 0;
             row->floor += floor_of(own, pair, exact[i]);
-            row->open += openness(own, pair, first + i);
+            row->open += openness(pair, first + i);
             row->error += error * error;
             if (error != 0) {
                 const double ratio =
@@ -268,10 +266,10 @@ static double ratio_of_number(const struct comparison *own, const struct compari
     size_t rows[2 * NEAR + 1];
     double around[2 * NEAR + 1];
     const size_t count = neighbours(pair, index, rows);
-    const double own_open = openness(own, pair, index * pair->row_size + column);
+    const double own_open = openness(pair, index * pair->row_size + column);
     for (size_t i = 0; i < count; i++) {
         const size_t element = rows[i] * pair->row_size + column;
-        const double open = openness(own, pair, element);
+        const double open = openness(pair, element);
         around[i] = pair->spread[element] * (open > 0 ? own_open / open : 1);
     }
     const double moved = pair->spread[index * pair->row_size + column];
