@@ -304,3 +304,30 @@ Test(layers_config, have_norms_and_sinks) {
     }
     layer_end(the_layers, &use);
 }
+
+/* Qwen3-Next has the gate of each head behind its queries. Matrices are cut as their biases are. */
+Test(layers_config, may_have_gates_behind_queries) {
+    enum {
+        BEFORE = 128 + 3 * 64 + 2 * 4 /* numbers before the bias of Q */
+    };
+    struct layer_use use = {0};
+    char reason[LAYERS_REASON];
+    put_model("layers.0.self_attn.",
+              "q_proj.weight 16x8, k_proj.weight 8x8, v_proj.weight 8x8, o_proj.weight 8x8, "
+              "q_norm.weight 4, k_norm.weight 4, q_proj.bias 16, k_proj.bias 8, v_proj.bias 8, "
+              "o_proj.bias 8",
+              "",
+              "{\"model_type\":\"qwen3_next\",\"num_attention_heads\":2,\"num_key_value_heads\":2,"
+              "\"hidden_size\":8,\"head_dim\":4,\"partial_rotary_factor\":0.5,"
+              "\"attention_bias\":true}");
+    const struct layer layer = only_layer();
+    const struct layer_tensor *gate = &layer.tensors[LAYER_W_G];
+    cr_expect(gate->first == 4 && gate->block == 4 && gate->stride == 8 && gate->count == 8);
+    cr_assert(layer_file_use("m.layers.0.self_attn", ATTN_FLOAT32, &use, reason));
+    for (size_t i = 0; i < 16; i++) {
+        const attn_tensor *bias = &use.tensors[i % 8 < 4 ? LAYER_B_Q : LAYER_B_G];
+        cr_expect_eq(((const float *)bias->data)[i / 8 * 4 + i % 4],
+                     layer_file_number(1, BEFORE + i), "%zu", i);
+    }
+    layer_end(the_layers, &use);
+}
