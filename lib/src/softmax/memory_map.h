@@ -58,7 +58,7 @@
     X(stick_after, double, sizeof(double), stick_tiles(plan), rows)                                \
     X(stick_before, double, sizeof(double), stick_tiles(plan), rows)                               \
     /* Gradients of Q, K and V, unless these are results as they are, and of the heads' outputs.   \
-     * Projected Q, K and V before their norms. Gradients of the norms, from each task. */            \
+     * Projected Q, K and V before their norms. Gradients of the norms, from each task. */         \
     X(grad_q, real, size, gradient_is_kept(plan, SUMS_Q) ? plan->in.q.numbers : 0, 1)              \
     X(grad_k, real, size, gradient_is_kept(plan, SUMS_K) ? plan->in.k.numbers : 0, 1)              \
     X(grad_v, real, size, gradient_is_kept(plan, SUMS_V) ? plan->in.v.numbers : 0, 1)              \
