@@ -138,8 +138,9 @@ ATTN_API bool attn_tensor_bytes(const attn_tensor *tensor, size_t *bytes);
  *   decays              exp(decay): (B,H_s,n) or (B,H_s,n,d); packed (B,n,H_s) or (B,n,H_s*d)
  *   present_K, present_V   past and new rows together, in the form of K and V
  *   Q, K, V             the projected matrices, (B,H,n,d), (B,H_kv,m,d) and (B,H_kv,m,d_v), without
- *                       the past rows, as they are multiplied: after norms and rotary. If the heads have projections of their own, these results,
- *                       present_K and present_V have one part for each head (see attn_plan_parts)
+ *                       the past rows, as they are multiplied: after norms and rotary. If the
+ *                       heads have projections of their own, these results, present_K and
+ *                       present_V have one part for each head (see attn_plan_parts)
  *   grad_*              the gradients of a loss by inputs, in the shapes of these, see
  *                       attn_upstream. grad_Q, grad_K and grad_V of a call with projections are
  *                       those by the results Q, K and V. If the heads have projections of their
@@ -461,8 +462,8 @@ typedef struct attn_options {
      * (B,n,H). The weights are in the layout of the others, for all heads together, also with
      * per_head: (d_model,H*d_v) or (d_model,H), or in 3-D (H,d_model,d_v) or (H,d_model,1). */
     const attn_tensor *w_g, *b_g;
-    /* (d_v) or (H_v*d_v), in Q's dtype, or NULL: normalises the rows of V as norm_q does those of Q,
-     * as Gemma 4 does, whose weights are 1. */
+    /* (d_v) or (H_v*d_v), in Q's dtype, or NULL: normalises the rows of V as norm_q does those of
+     * Q. The weights of Gemma 4 are 1. */
     const attn_tensor *norm_v;
     /* Zeros. An option of a later version takes the first of these words. So the struct keeps its
      * size, and a library that does not know the option refuses it. */

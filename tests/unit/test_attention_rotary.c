@@ -1,7 +1,7 @@
 /*
  * test_attention_rotary.c - tests norms and rotary embedding by laws that hold whatever the numbers
- * are. test_attention_random.c compares random calls with the formulas, and of all scalings the proportional
- * one.
+ * are. test_attention_random.c compares random calls with the formulas, and of all scalings the
+ * proportional one.
  */
 #include <math.h>
 #include <string.h>
