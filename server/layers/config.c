@@ -87,42 +87,6 @@ const char *config_text(struct config_object object, const char *name) {
     return value != NULL && codec_as_text(object.document, value, &text, &unused) ? text : NULL;
 }
 
-bool config_same(struct config_object a, struct config_object b) {
-    const enum codec_kind kind = codec_kind_of(a.value);
-    struct codec_error unused;
-    double numbers[2];
-    bool flags[2];
-    const char *texts[2];
-    if (kind != codec_kind_of(b.value) || codec_size(a.value) != codec_size(b.value)) {
-        return false;
-    }
-    if (kind == CODEC_NUMBER) {
-        return codec_as_number(a.document, a.value, &numbers[0], &unused) &&
-               codec_as_number(b.document, b.value, &numbers[1], &unused) &&
-               numbers[0] == numbers[1];
-    }
-    if (kind == CODEC_BOOL) {
-        return codec_as_bool(a.document, a.value, &flags[0], &unused) &&
-               codec_as_bool(b.document, b.value, &flags[1], &unused) && flags[0] == flags[1];
-    }
-    if (kind == CODEC_TEXT) {
-        return codec_as_text(a.document, a.value, &texts[0], &unused) &&
-               codec_as_text(b.document, b.value, &texts[1], &unused) &&
-               strcmp(texts[0], texts[1]) == 0;
-    }
-    const struct codec_value *other = codec_at(b.value, 0);
-    for (const struct codec_value *v = codec_at(a.value, 0); v != NULL; v = codec_next(v)) {
-        const struct codec_value *twin =
-            kind == CODEC_OBJECT ? codec_get(b.value, codec_name(v)) : other;
-        if (twin == NULL || !config_same((struct config_object){a.document, v},
-                                         (struct config_object){b.document, twin})) {
-            return false;
-        }
-        other = codec_next(other);
-    }
-    return true;
-}
-
 bool config_numbers(struct config_object object, const char *name, size_t count, double *numbers) {
     const struct codec_value *list = config_value(object, name);
     struct codec_error unused;
@@ -173,7 +137,7 @@ static void print_value(struct print *p, const struct codec_value *value, int de
         put(p, "\"%.100s\"", text);
     } else if (kind == CODEC_NUMBER) {
         if (codec_as_number(p->document, value, &number, &unused)) {
-            put(p, "%.10g", number);
+            put(p, "%.15g", number);
         } else {
             put(p, "Infinity or NaN");
         }

@@ -56,9 +56,6 @@ double config_number(struct config_object object, const char *name, double other
 bool config_flag(struct config_object object, const char *name, bool otherwise);
 const char *config_text(struct config_object object, const char *name);
 
-/* Returns whether two values are the same, in whatever order the members of objects are. */
-bool config_same(struct config_object a, struct config_object b);
-
 /* Reads a list of `count` numbers. Returns false if the key has no such list. */
 bool config_numbers(struct config_object object, const char *name, size_t count, double *numbers);
 

@@ -298,11 +298,17 @@ static bool keep_ignored(const struct search *s, const char *name) {
     return true;
 }
 
-/* Returns whether two objects have the same value of a key, or both have not the key. */
+/* Returns whether two objects have the same value of a key, as far as a long text shows it, or both
+ * have not the key. */
 static bool same_value(struct config_object a, struct config_object b, const char *name) {
-    a.value = codec_get(a.value, name);
-    b.value = codec_get(b.value, name);
-    return a.value == NULL || b.value == NULL ? a.value == b.value : config_same(a, b);
+    char texts[2][4096];
+    const struct codec_value *values[] = {codec_get(a.value, name), codec_get(b.value, name)};
+    if (values[0] == NULL || values[1] == NULL) {
+        return values[0] == values[1];
+    }
+    config_print(a, values[0], sizeof texts[0], texts[0]);
+    config_print(b, values[1], sizeof texts[1], texts[1]);
+    return strcmp(texts[0], texts[1]) == 0 && strlen(texts[0]) < sizeof texts[0] - 1;
 }
 
 /* Returns whether two keys of an object have the same number. */
