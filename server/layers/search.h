@@ -24,6 +24,7 @@ struct family {
     enum family_fusion fusion;
     bool in_out;          /* matrices are (inputs, outputs) */
     bool optional_output; /* a prefix without W_O may be a layer of this family */
+    bool without_keys;    /* K and V are those of another layer */
 };
 
 /* The kinds of values that keys of config.json have. */
@@ -86,7 +87,10 @@ enum {
     MODEL_MROPE = 1 << 9,        /* rows of text have the same position on all axes */
     MODEL_INTERLEAVED = 1 << 10, /* pairs of columns that are turned lie beside each other */
     MODEL_ALIBI = 1 << 11,        /* with the slopes of the ALiBi paper */
-    MODEL_TURNS_LOCALLY = 1 << 12 /* layers that do not slide do not turn, if any layer slides */
+    MODEL_TURNS_LOCALLY = 1 << 12, /* layers that do not slide do not turn, if any layer slides */
+    MODEL_NORM_V = 1 << 13,        /* rows of V are normalised, with weights that are 1 */
+    MODEL_TWO_SIZES = 1 << 14      /* layers that do not slide have heads of another size, see
+                                    * family.c */
 };
 
 /* A model type inside another one, such as the text model of one that sees, too. */
@@ -226,6 +230,9 @@ double family_keys_agreed(const struct search *s, const char *const *names, doub
 /* Reads the rotary embedding of a layer. `slides` says whether it has a sliding window. Returns
  * false with the reason in the layer. */
 bool family_rotary_find(const struct search *s, bool slides);
+
+/* Finds whether the layer has a sliding window. Returns false with the reason in the layer. */
+bool family_options_slides(const struct search *s, bool *slides);
 
 /* Reads the options of a layer whose tensors and sizes are known. Returns false with the reason in
  * the layer. */
