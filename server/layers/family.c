@@ -26,6 +26,10 @@
     "it is a latent attention (MLA): a norm stands between two projections of its keys, and "      \
     "stored "                                                                                      \
     "layers have none there. capture() (see server/layers/README.md) shows its heads"
+#define SHARED                                                                                     \
+    "it has a q_proj and an o_proj, but no k_proj: it takes K and V of another layer, or makes "   \
+    "them "                                                                                        \
+    "in another way"
 #define CONVOLVED                                                                                  \
     "linear attention behind a convolution is not served; /linear-attention takes its Q, K and V " \
     "after the convolution"
@@ -53,11 +57,28 @@ static const struct family families[] = {
      .tensors = {FUSED("in_proj_qkv", "out_proj")},
      .ending = "linear_attn.",
      .refusal = CONVOLVED},
+    {.name = "llama", /* V is made of K */
+     .tensors = {[LAYER_W_Q] = "q_proj.weight",
+                 [LAYER_W_K] = "k_proj.weight",
+                 [LAYER_W_O] = "o_proj.weight",
+                 [LAYER_B_Q] = "q_proj.bias",
+                 [LAYER_B_K] = "k_proj.bias",
+                 [LAYER_B_O] = "o_proj.bias",
+                 [LAYER_NORM_Q] = "q_norm.weight",
+                 [LAYER_NORM_K] = "k_norm.weight"}},
+    {.name = "llama",
+     .tensors = {[LAYER_W_Q] = "q_proj.weight", [LAYER_W_O] = "o_proj.weight"},
+     .without = "kv_a_proj_with_mqa.weight", /* as the next family has */
+     .refusal = SHARED},
+    {.name = "gemma4-vision",
+     .tensors = {LINEAR("q_proj.linear", "k_proj.linear", "v_proj.linear", "o_proj.linear")}},
+    {.name = "gemma4-audio",
+     .tensors = {LINEAR("q_proj.linear", "k_proj.linear", "v_proj.linear", "post.linear")}},
+    {.name = "mla", .tensors = {FUSED("kv_a_proj_with_mqa", "o_proj")}, .refusal = LATENT},
     {.name = "phi", .tensors = {LINEAR("q_proj", "k_proj", "v_proj", "dense")}},
     {.name = "phi3", .tensors = {FUSED("qkv_proj", "o_proj")}, .fusion = FAMILY_GROUPS},
     {.name = "gpt-neox", .tensors = {FUSED("query_key_value", "dense")}, .fusion = FAMILY_HEADS},
     {.name = "modernbert", .tensors = {FUSED("Wqkv", "Wo")}},
-    {.name = "mla", .tensors = {FUSED("kv_a_proj_with_mqa", "o_proj")}, .refusal = LATENT},
     {.name = "timm", .tensors = {FUSED("qkv", "proj")}}, /* which no known model type has */
     {.name = "bart", .tensors = {LINEAR("q_proj", "k_proj", "v_proj", "out_proj")}},
     {.name = "t5",
@@ -81,6 +102,7 @@ static const struct family families[] = {
                  [LAYER_B_O] = "b_O",
                  [LAYER_NORM_Q] = "norm_Q",
                  [LAYER_NORM_K] = "norm_K",
+                 [LAYER_NORM_V] = "norm_V",
                  [LAYER_BIAS_K] = "bias_K",
                  [LAYER_BIAS_V] = "bias_V"},
      .in_out = true,
@@ -275,12 +297,82 @@ static bool check_vector(struct layer *layer, enum layer_part part, const char *
            search_refuse(layer, "the %s has %zu numbers, not %zu", name, t->count, size);
 }
 
+/* What a layer of Gemma 4 has of its own. */
+struct own_sizes {
+    size_t d, kv_heads;   /* 0: what the others have */
+    bool keys_are_values; /* V is K before its norm and rotation */
+};
+
+/* Finds the sizes of a layer of a model with two sizes. Layers without a window have those of
+ * global_head_dim and num_global_key_value_heads, which newer files have in per_layer_config. */
+static bool find_own_sizes(const struct search *s, struct own_sizes *own) {
+    static const struct key keys[] = {{"head_dim", KEY_COUNT}, {"num_key_value_heads", KEY_COUNT}};
+    const struct config_object all = config_inner(s->object, "per_layer_config");
+    char number[24];
+    long index;
+    bool slides;
+    *own = (struct own_sizes){0};
+    if ((s->type->flags & MODEL_TWO_SIZES) == 0) {
+        return true;
+    }
+    const size_t count = family_keys_count(s, "num_hidden_layers", 0),
+                 shared = family_keys_count(s, "num_kv_shared_layers", 0);
+    if (!search_number(s, &index) || !family_options_slides(s, &slides)) {
+        return false;
+    }
+    if ((size_t)index + shared >= count) {
+        return search_refuse(s->layer,
+                             "it takes K and V of an earlier layer: num_hidden_layers is %zu, and "
+                             "num_kv_shared_layers is %zu",
+                             count, shared);
+    }
+    own->keys_are_values = !slides && config_flag(s->object, "attention_k_eq_v", false);
+    if (all.value == NULL) {
+        own->d = slides ? 0 : family_keys_count(s, "global_head_dim", 512);
+        own->kv_heads =
+            own->keys_are_values ? family_keys_count(s, "num_global_key_value_heads", 0) : 0;
+        return true;
+    }
+    snprintf(number, sizeof number, "%ld", index);
+    const struct config_object layer = config_inner(all, number);
+    own->d = (size_t)config_number(layer, keys[0].name, 0);
+    own->kv_heads = (size_t)config_number(layer, keys[1].name, 0);
+    return family_keys_check(s, layer, "per_layer_config", keys, sizeof keys / sizeof *keys);
+}
+
+/* Makes V of K, if the layer has no other V. */
+static bool copy_keys(const struct search *s) {
+    struct layer_tensor *t = s->layer->tensors;
+    const bool copies =
+        s->family->tensors[LAYER_W_K] != NULL && s->family->tensors[LAYER_W_V] == NULL;
+    struct own_sizes own;
+    if (!find_own_sizes(s, &own)) {
+        return false;
+    }
+    if (copies != own.keys_are_values) {
+        return search_refuse(s->layer,
+                             "it has %s tensor v_proj.weight, which the attention of %s with these "
+                             "settings %s",
+                             copies ? "no" : "a", s->type->name == NULL ? "others" : s->type->name,
+                             copies ? "has" : "has not");
+    }
+    if (copies) {
+        t[LAYER_W_V] = t[LAYER_W_K];
+        t[LAYER_B_V] = t[LAYER_B_K];
+    }
+    return true;
+}
+
 static bool find_heads(const struct search *s) {
     static const char *const names[] = {"heads",  "num_heads", "num_attention_heads",
                                         "n_head", "n_heads",   NULL};
     static const char *const kv_names[] = {"kv_heads", "num_key_value_heads", NULL};
     struct layer *layer = s->layer;
     const bool named = s->type->name != NULL;
+    struct own_sizes own;
+    if (!find_own_sizes(s, &own)) {
+        return false;
+    }
     layer->heads = (size_t)(named ? family_keys_number(s, s->stack->heads, 0)
                                   : family_keys_agreed(s, names, 0));
     if (layer->heads == 0) {
@@ -288,10 +380,12 @@ static bool find_heads(const struct search *s) {
                              "the number of heads is not known: __metadata__ has no \"heads\"");
     }
     const double heads = (double)layer->heads;
-    layer->kv_heads = (size_t)(!named ? family_keys_agreed(s, kv_names, heads)
-                               : family_models_uses(s, "num_key_value_heads")
-                                   ? family_keys_number(s, "num_key_value_heads", heads)
-                                   : heads);
+    layer->kv_heads = own.kv_heads != 0
+                          ? own.kv_heads
+                          : (size_t)(!named ? family_keys_agreed(s, kv_names, heads)
+                                     : family_models_uses(s, "num_key_value_heads")
+                                         ? family_keys_number(s, "num_key_value_heads", heads)
+                                         : heads);
     return (layer->kv_heads > 0 && layer->heads % layer->kv_heads == 0) ||
            search_refuse(layer, "%zu heads are no multiple of %zu heads of keys", layer->heads,
                          layer->kv_heads);
@@ -306,8 +400,13 @@ static bool check_settings(const struct search *s) {
     }
     const size_t columns = family_keys_count(s, s->stack->size, 0);
     const size_t whole = columns / layer->heads;
-    const size_t d =
-        s->type->head_size == NULL ? whole : family_keys_count(s, s->type->head_size, whole);
+    struct own_sizes own;
+    if (!find_own_sizes(s, &own)) {
+        return false;
+    }
+    const size_t d = own.d != 0                   ? own.d
+                     : s->type->head_size == NULL ? whole
+                                                  : family_keys_count(s, s->type->head_size, whole);
     if (layer->d_model != columns) {
         return search_refuse(s->layer, "W_Q has %zu inputs, but %s is %zu", layer->d_model,
                              s->stack->size, columns);
@@ -341,6 +440,15 @@ static bool check_sizes(const struct search *s) {
                              layer->kv_heads);
     }
     layer->d_v = v / layer->kv_heads;
+    if ((s->type->flags & MODEL_NORM_V) != 0) {
+        const struct layer_tensor *values = &t[LAYER_W_V];
+        layer->tensors[LAYER_NORM_V] = (struct layer_tensor){.shard = values->shard,
+                                                             .type = values->type,
+                                                             .rows = 1,
+                                                             .columns = layer->d_v,
+                                                             .count = layer->d_v,
+                                                             .ones = true};
+    }
     layer->d_out = t[LAYER_W_O].shard == NULL ? layer->heads * layer->d_v : t[LAYER_W_O].count;
     if (t[LAYER_W_O].shard != NULL && pack_inputs(&t[LAYER_W_O]) != layer->heads * layer->d_v) {
         return search_refuse(layer,
@@ -354,6 +462,7 @@ static bool check_sizes(const struct search *s) {
            check_vector(layer, LAYER_B_O, "bias of the output", layer->d_out) &&
            check_vector(layer, LAYER_NORM_Q, "norm of Q", whole ? q : layer->d) &&
            check_vector(layer, LAYER_NORM_K, "norm of K", whole ? k : layer->d) &&
+           check_vector(layer, LAYER_NORM_V, "norm of V", whole ? v : layer->d_v) &&
            check_vector(layer, LAYER_BIAS_K, "bias_k", k) &&
            check_vector(layer, LAYER_BIAS_V, "bias_v", v) &&
            check_vector(layer, LAYER_SINK, "sinks", layer->heads) && check_settings(s);
@@ -375,11 +484,13 @@ static const struct family *family_of(const struct search *s, const char *name, 
         const size_t ending = f->ending == NULL ? 0 : strlen(f->ending);
         if (*prefix < ending ||
             memcmp(name + *prefix - ending, f->ending == NULL ? "" : f->ending, ending) != 0 ||
+            search_tensor(s, name, *prefix, f->without) != NULL ||
             (!f->optional_output &&
              search_tensor(s, name, *prefix, f->tensors[LAYER_W_O]) == NULL) ||
             (f->tensors[LAYER_W_K] != NULL &&
              (search_tensor(s, name, *prefix, f->tensors[LAYER_W_K]) == NULL ||
-              search_tensor(s, name, *prefix, f->tensors[LAYER_W_V]) == NULL))) {
+              (f->tensors[LAYER_W_V] != NULL &&
+               search_tensor(s, name, *prefix, f->tensors[LAYER_W_V]) == NULL)))) {
             continue;
         }
         return f;
@@ -418,7 +529,7 @@ static bool find_layer(struct search *s) {
         return search_refuse(s->layer, "%s", s->family->refusal);
     }
     return s->layer->reason[0] == '\0' && family_keys_find_model(s) && read_tensors(s) &&
-           find_heads(s) && check_vectors(s) && split_fused(s, LAYER_W_Q) &&
+           find_heads(s) && check_vectors(s) && copy_keys(s) && split_fused(s, LAYER_W_Q) &&
            split_fused(s, LAYER_B_Q) && split_gate(s) && check_sizes(s) && family_options_read(s) &&
            (pack_check(s->layer, &error) || search_refuse(s->layer, "%s", error.message));
 }

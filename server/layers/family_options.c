@@ -75,7 +75,7 @@ static bool find_local(const struct search *s, bool *local) {
                          number);
 }
 
-/* Finds whether the layer has a sliding window. */
+/* Finds whether the layer slides by the rule of its model type. */
 static bool find_sliding(const struct search *s, bool *slides) {
     const struct codec_value *types =
         family_models_uses(s, "layer_types") ? config_value(s->object, "layer_types") : NULL;
@@ -110,6 +110,22 @@ static bool find_sliding(const struct search *s, bool *slides) {
               : rule == MODEL_SLIDES_BY_PATTERN  ? index % pattern != pattern - 1
               : rule == MODEL_SLIDES_BETWEEN     ? period == 0 || (size_t)index % period != 0
                                                  : false;
+    return true;
+}
+
+bool family_options_slides(const struct search *s, bool *slides) {
+    long index;
+    if (!find_sliding(s, slides)) {
+        return false;
+    }
+    if ((s->type->flags & MODEL_TWO_SIZES) == 0) {
+        return true;
+    }
+    if (!search_number(s, &index)) {
+        return false;
+    }
+    /* transformers lets the last layer see everything, whatever the list says. */
+    *slides = *slides && (size_t)index + 1 != family_keys_count(s, "num_hidden_layers", 0);
     return true;
 }
 
@@ -266,7 +282,16 @@ bool family_options_read(const struct search *s) {
     if ((flags & MODEL_NORMS) != 0) {
         o->norm_epsilon = config_number(s->object, "rms_norm_eps", 1e-6);
     }
-    return find_scale(s) && find_sliding(s, &slides) && find_window(s, slides) &&
+    const char *both = family_models_uses(s, "use_bidirectional_attention")
+                           ? config_text(s->object, "use_bidirectional_attention")
+                           : NULL;
+    if (both != NULL && strcmp(both, "vision") != 0) { /* which is about the rows of images */
+        return search_refuse(s->layer,
+                             "use_bidirectional_attention in config.json is %.40s; only null and "
+                             "vision are known",
+                             both);
+    }
+    return find_scale(s) && family_options_slides(s, &slides) && find_window(s, slides) &&
            (s->type->relative == MODEL_NOT_RELATIVE || find_relative_bias(s)) &&
            (!turns(s) || family_rotary_find(s, slides));
 }

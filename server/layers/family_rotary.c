@@ -87,9 +87,10 @@ static bool read_factors(const struct search *s, struct config_object scaling) {
 static bool read_rope_type(const struct search *s, struct config_object scaling,
                            attn_rotary_scaling *type) {
     static const char *const types[] = {
-        [ATTN_ROTARY_UNSCALED] = "default",  [ATTN_ROTARY_LINEAR] = "linear",
-        [ATTN_ROTARY_DYNAMIC] = "dynamic",   [ATTN_ROTARY_YARN] = "yarn",
-        [ATTN_ROTARY_LONGROPE] = "longrope", [ATTN_ROTARY_LLAMA3] = "llama3"};
+        [ATTN_ROTARY_UNSCALED] = "default",         [ATTN_ROTARY_LINEAR] = "linear",
+        [ATTN_ROTARY_DYNAMIC] = "dynamic",          [ATTN_ROTARY_YARN] = "yarn",
+        [ATTN_ROTARY_LONGROPE] = "longrope",        [ATTN_ROTARY_LLAMA3] = "llama3",
+        [ATTN_ROTARY_PROPORTIONAL] = "proportional"};
     const char *text = config_text(scaling, "rope_type"), *old = config_text(scaling, "type");
     if (text != NULL && old != NULL && strcmp(text, old) != 0) {
         return search_refuse(s->layer,
@@ -138,7 +139,8 @@ static bool read_original(const struct search *s, struct config_object scaling) 
 static bool read_scaling(const struct search *s, struct config_object scaling, bool by_type) {
     attn_rotary *r = &s->layer->rotary;
     r->factor = config_number(scaling, "factor", 0);
-    if (r->scaling == ATTN_ROTARY_UNSCALED || r->scaling == ATTN_ROTARY_LINEAR) {
+    if (r->scaling == ATTN_ROTARY_UNSCALED || r->scaling == ATTN_ROTARY_LINEAR ||
+        r->scaling == ATTN_ROTARY_PROPORTIONAL) {
         return true;
     }
     if (!read_original(s, scaling)) {
@@ -181,6 +183,10 @@ static bool read_part(const struct search *s, struct config_object scaling) {
         share = config_number(s->object, "rotary_pct", 0.25);
     }
     share = config_number(scaling, "partial_rotary_factor", share);
+    if (layer->rotary.scaling == ATTN_ROTARY_PROPORTIONAL) { /* the library checks it */
+        layer->rotary.partial_factor = share;
+        return true;
+    }
     if (share > 1 || (share < 1 && !partly)) {
         return search_refuse(layer, "partial_rotary_factor in config.json is %g; %s", share,
                              partly ? "it must be at most 1"

@@ -68,6 +68,7 @@ struct layer_tensor {
     size_t block, stride;
     bool from_one; /* the numbers of the file are differences from 1 */
     struct layer_scales scales;
+    bool ones; /* all numbers are 1, and none is in the file */
 };
 
 /* The tensors of a layer. */
@@ -82,6 +83,7 @@ enum layer_part {
     LAYER_B_O, /* vectors from here on */
     LAYER_NORM_Q,
     LAYER_NORM_K,
+    LAYER_NORM_V,
     LAYER_BIAS_K,
     LAYER_BIAS_V,
     LAYER_SINK,          /* (heads) */

@@ -24,9 +24,10 @@ enum {
 };
 
 static const char *const part_names[LAYER_PARTS] = {
-    "W_Q", "W_K",    "W_V",    "W_O",    "b_Q",    "b_K",  "b_V",
-    "b_O", "norm_Q", "norm_K", "bias_K", "bias_V", "sink", "relative_attention_bias",
-    "W_G", "b_G"};
+    "W_Q",    "W_K",    "W_V",    "W_O",    "b_Q",
+    "b_K",    "b_V",    "b_O",    "norm_Q", "norm_K",
+    "norm_V", "bias_K", "bias_V", "sink",   "relative_attention_bias",
+    "W_G",    "b_G"};
 
 static bool is_matrix(size_t part) {
     return part <= LAYER_W_O || part == LAYER_W_G;
@@ -141,6 +142,7 @@ void layer_fill(struct layer_use *use, attn_multihead *multihead, attn_options *
     options->kv_heads = layer->kv_heads;
     options->norm_q = tensor_or_null(use, LAYER_NORM_Q);
     options->norm_k = tensor_or_null(use, LAYER_NORM_K);
+    options->norm_v = tensor_or_null(use, LAYER_NORM_V);
     options->sink = tensor_or_null(use, LAYER_SINK);
     options->w_g = tensor_or_null(use, LAYER_W_G);
     options->b_g = tensor_or_null(use, LAYER_B_G);
@@ -432,7 +434,10 @@ static bool pack_part(const struct layer_packed *packed, size_t part, size_t ind
                               .bytes = scratch,
                               .numbers = numbers,
                               .finite = true};
-    const int error = read_file(&r);
+    if (t->ones) {
+        memset(numbers, 0, b.outputs * attn_dtype_size(to->dtype));
+    }
+    const int error = t->ones ? 0 : read_file(&r);
     *unreadable = error != 0;
     if (error != 0) {
         snprintf(reason, LAYERS_REASON, "%s of the layer %.90s cannot be read: %s",
@@ -448,7 +453,7 @@ static bool pack_part(const struct layer_packed *packed, size_t part, size_t ind
                  part_names[part], packed->layer->name);
         return false;
     }
-    if (t->from_one) {
+    if (t->from_one || t->ones) {
         add_one(to->dtype, numbers, b.outputs);
     }
     return !matrix || pack_block(&r, numbers, target, reason);

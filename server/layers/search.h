@@ -25,6 +25,7 @@ struct family {
     bool in_out;          /* matrices are (inputs, outputs) */
     bool optional_output; /* a prefix without W_O may be a layer of this family */
     const char *refusal;  /* why no layer of it is served; NULL: they are */
+    const char *without;  /* a tensor that no layer of this family has */
 };
 
 /* The kinds of values that keys of config.json have. */
@@ -90,7 +91,10 @@ enum {
     MODEL_TURNS_LOCALLY = 1 << 12, /* layers that do not slide do not turn, if any layer slides */
     MODEL_SCALES_FAR = 1 << 13,    /* queries behind the positions of the training have a scale */
     MODEL_SHORT_ROPE = 1 << 14,    /* longrope with its short factors and a magnitude of its own */
-    MODEL_GATED = 1 << 15 /* the matrix of Q has the output gate, too: in each head behind Q */
+    MODEL_GATED = 1 << 15,  /* the matrix of Q has the output gate, too: in each head behind Q */
+    MODEL_NORM_V = 1 << 16, /* rows of V are normalised, with weights that are 1 */
+    MODEL_TWO_SIZES =
+        1 << 17 /* layers that do not slide have heads of another size, see family.c */
 };
 
 /* A model type inside another one, such as the text model of one that sees, too. */
@@ -241,6 +245,9 @@ double family_keys_agreed(const struct search *s, const char *const *names, doub
 /* Reads the rotary embedding of a layer. `slides` says whether it has a sliding window. Returns
  * false with the reason in the layer. */
 bool family_rotary_find(const struct search *s, bool slides);
+
+/* Finds whether the layer has a sliding window. Returns false with the reason in the layer. */
+bool family_options_slides(const struct search *s, bool *slides);
 
 /* Reads the options of a layer whose tensors and sizes are known. Returns false with the reason in
  * the layer. */

@@ -390,6 +390,7 @@ Test(layers, have_no_gradients_of_what_they_store) {
                                             {"W_O", {2, 2}, 0, NULL},
                                             {"norm_Q", {2}, 0, NULL},
                                             {"norm_K", {2}, 0, NULL},
+                                            {"norm_V", {2}, 0, NULL},
                                             {"b_V", {2}, 0, NULL}}};
     static const struct {
         const char *rest;
@@ -401,6 +402,7 @@ Test(layers, have_no_gradients_of_what_they_store) {
         {"bias_K\"]}", 422, "grad_bias_K is the gradient of stored weights"},
         {"norm_Q\"]}", 422, "grad_norm_Q: the layer own.attention has a norm_Q of its own, and"},
         {"norm_K\"]}", 422, "grad_norm_K: the layer own.attention has a norm_K of its own"},
+        {"norm_V\"]}", 422, "grad_norm_V: the layer own.attention has a norm_V of its own"},
         {"alibi\"]}", 422, "grad_alibi needs slopes in alibi"},
         {"norm_Q\"],\"norm_Q\":[1,1]}", 200, "grad_norm_Q"},
         {"sink\"],\"sink\":[1]}", 200, "grad_sink"},

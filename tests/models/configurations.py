@@ -53,9 +53,9 @@ def size_of(cls, name, default, sizes):
         return None
     rules = (
         (r"type_vocab_size", lambda: 2), (r"max_distance$", lambda: rng.choice((33, 64, 128, 5))),
-        (r"(^|_)(vocab_size|vocabulary_size|n_vocab|num_embeddings)$", lambda: VOCABULARY),
+        (r"(^|_)(vocab_size(_per_layer_input)?|vocabulary_size|n_vocab|num_embeddings)$", lambda: VOCABULARY),
         (r"token_(id|index)$|_token$|_idx$|_id$", lambda: default if default is None or default < 3 else rng.randrange(3)),
-        (r"(num_key_value_heads|num_kv_heads|n_head_kv|num_key_value_groups)$", sizes.kv_heads),
+        (r"(key_value_heads|num_kv_heads|n_head_kv|num_key_value_groups)$", sizes.kv_heads),
         (r"^(num_attention_heads|num_heads|n_heads?)$", lambda: sizes.heads),
         (r"(attention_heads|num_heads|n_heads?|_heads)$", sizes.other_heads),
         (r"^(hidden_size|d_model|n_embd|dim|embed_dim|hidden_dim|emb_dim)$", lambda: sizes.hidden),
@@ -127,6 +127,23 @@ def unnamed_fields(cls, source):
             found[name] = {"True": True, "False": False, "None": None}.get(
                 default, float(default) if re.fullmatch(r"[\d.]+", default) else None)
     return found
+
+
+def popped_sizes(cls, sizes):
+    """Sizes that a class takes though it has no such field."""
+    found = {}
+    for name, default in re.findall(r"kwargs\.pop\(\"(\w+)\", (\d+|None)\)", source_of_class(cls)):
+        value = size_of(cls, name, None if default == "None" else int(default), sizes)
+        if value is not None and name not in {field.name for field in dataclasses.fields(cls)}:
+            found[name] = value
+    return found
+
+
+def source_of_class(cls):
+    try:
+        return inspect.getsource(cls)
+    except (OSError, TypeError):
+        return ""
 
 
 def rope(rng, sizes, columns, original):
@@ -276,6 +293,8 @@ def draw(rng, cls, change=None, sizes=None):
                 values[name] = value
         if name == "attention_types" and name not in values:
             values[name] = [[["global"], 1]] * sizes.layers
+    if rng.random() < 0.7:
+        values |= popped_sizes(cls, sizes)
     if rng.random() < change / 4:
         values["per_layer_config"] = other_value(rng, cls, "per_layer_config", "", None, values, sizes, source)
     needed = "mrope_section" in getattr(cls, "ignore_keys_at_rope_validation", ())

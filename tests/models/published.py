@@ -16,7 +16,7 @@ COUNTS = (  # keys and their new values; the first pattern that fits is taken
      r"moe_intermediate_size|shared_expert_intermediate_size|mlp_hidden_size|intermediate_size_mlp|"
      r"moe_shared_expert_intermediate_size)$", 16),
     (r"^(num_local_experts|num_experts|n_routed_experts|moe_num_experts)$", 4),
-    (r"^(num_experts_per_tok|experts_per_token|experts_per_tok|moe_topk)$", 2),
+    (r"^(num_experts_per_tok|experts_per_token|experts_per_tok|moe_topk|top_k_experts)$", 2),
     (r"^(n_group|topk_group)$", 1),
     (r"_token_id$|_token_index$", 3),
     (r"^(conv_dim|num_codevectors_per_group|mamba_num_heads|mamba_head_dim|ssm_state_size|q_lora_rank|kv_lora_rank)$", 8),

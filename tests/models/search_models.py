@@ -246,6 +246,9 @@ class Published(Case):
         if kind not in CONFIG_MAPPING:
             raise Unfit(f"transformers has no {kind}")
         self.config = CONFIG_MAPPING[kind].from_dict(copy.deepcopy(self.published))
+        for inner in self.config.sub_configs_defaults:  # `build` makes the weights in float32
+            if getattr(self.config, inner, None) is not None:
+                getattr(self.config, inner).dtype = None
         named = [getattr(transformers, name, None) for name in self.published.get("architectures") or []]
         self.cls = next((cls for cls in named if cls is not None), None) or classes_of(self.config)[0]
         self.stored, self.sharp = "float32", 1.0

@@ -265,6 +265,13 @@ class Families(Models):
                            rope_parameters={"full_attention": {"rope_type": "linear", "factor": 2.0, "rope_theta": 900.0},
                                             "sliding_attention": {"rope_type": "default", "rope_theta": 50.0}})
 
+    def test_gemma4(self):
+        """V is normalised. Layers without a window have larger heads, of which a part of the pairs turns, and V is K there."""
+        layers = self.check_decoder(transformers.Gemma4TextModel, transformers.Gemma4TextConfig, sliding_window=4,
+                                    layer_types=["sliding_attention", "full_attention"], rms_norm_eps=0.01, global_head_dim=12,
+                                    num_global_key_value_heads=1, attention_k_eq_v=True, hidden_size_per_layer_input=0)
+        self.assertEqual([layers[f"model.layers.{i}.self_attn"]["d_v"] for i in range(2)], [6, 12])
+
     def test_gpt_oss(self):
         yarn = {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 8, "truncate": False,
                 "beta_fast": 8.0, "beta_slow": 1.5, "rope_theta": 500.0}

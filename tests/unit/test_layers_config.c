@@ -63,11 +63,11 @@ static char *put_flag(char *end, const char *name, bool flag) {
 }
 
 static char *describe_rotary(char *end, const attn_rotary *r) {
-    static const char *const scalings[] = {[ATTN_ROTARY_LINEAR] = "linear",
-                                           [ATTN_ROTARY_DYNAMIC] = "dynamic",
-                                           [ATTN_ROTARY_LLAMA3] = "llama3",
-                                           [ATTN_ROTARY_YARN] = "yarn",
-                                           [ATTN_ROTARY_LONGROPE] = "longrope"};
+    static const char *const scalings[] = {
+        [ATTN_ROTARY_LINEAR] = "linear",     [ATTN_ROTARY_DYNAMIC] = "dynamic",
+        [ATTN_ROTARY_LLAMA3] = "llama3",     [ATTN_ROTARY_YARN] = "yarn",
+        [ATTN_ROTARY_LONGROPE] = "longrope", [ATTN_ROTARY_PROPORTIONAL] = "proportional"};
+    const bool partly = r->scaling == ATTN_ROTARY_PROPORTIONAL;
     end = put_size(end, "columns", r->columns, 0);
     end = put_flag(end, "interleaved", r->interleaved);
     end = put_number(end, "base", r->base);
@@ -75,7 +75,8 @@ static char *describe_rotary(char *end, const attn_rotary *r) {
     end = put_number(end, "factor", r->factor);
     end = put_number(end, "original_positions", r->original_positions);
     end = put_number(end, "attention_factor", r->attention_factor);
-    end = put_number(end, "low_factor", r->low_factor);
+    end = partly ? put_number(end, "partial_factor", r->partial_factor)
+                 : put_number(end, "low_factor", r->low_factor);
     end = put_number(end, "high_factor", r->high_factor);
     end = put_number(end, "beta_fast", r->beta_fast);
     end = put_number(end, "beta_slow", r->beta_slow);
@@ -107,6 +108,7 @@ static void describe_layer(const struct layer *l, char *end) {
     }
     end = put_number(end, "softcap", o->softcap);
     end = put_number(end, "norm_epsilon", o->norm_epsilon);
+    end = put_flag(end, "norm_V", l->tensors[LAYER_NORM_V].shard != NULL);
     end = put_flag(end, "zero_key", l->zero_key);
     end = put_size(end, "positions", l->positions, 0);
     end = put_flag(end, "rotary", l->rotates);
@@ -287,6 +289,20 @@ Test(layers_config, have_norms_and_sinks) {
             const double got = wide ? ((const double *)norm->data)[i % 4]
                                     : (double)((const float *)norm->data)[i % 4];
             cr_expect_eq(got, 1 + (double)layer_file_number(1, 256 + i), "%zu", i);
+        }
+        layer_end(the_layers, &use);
+    }
+    put_model("layers.0.self_attn.", LLAMA "q_norm.weight 4, k_norm.weight 4", "",
+              "{\"model_type\":\"gemma4_text\"," KEYS ",\"num_hidden_layers\":2,"
+              "\"rope_parameters\":{\"sliding_attention\":{\"rope_theta\":9}}}");
+    only_layer();
+    for (int wide = 0; wide < 2; wide++) {
+        cr_assert(layer_file_use("m.layers.0.self_attn", wide ? ATTN_FLOAT64 : ATTN_FLOAT32, &use,
+                                 reason));
+        const attn_tensor *norm = &use.tensors[LAYER_NORM_V];
+        for (size_t i = 0; i < 4; i++) {
+            cr_expect_eq(
+                wide ? ((const double *)norm->data)[i] : (double)((const float *)norm->data)[i], 1);
         }
         layer_end(the_layers, &use);
     }

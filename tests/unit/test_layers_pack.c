@@ -533,19 +533,14 @@ Test(layers_pack, a_call_has_the_tensors_of_its_layer) {
             use.tensors[part].data = numbers + part;
         }
         layer_fill(&use, &m, &o);
-        const attn_tensor *const places[LAYER_RELATIVE_BIAS] = {use.projection.w_q,
-                                                                use.projection.w_k,
-                                                                use.projection.w_v,
-                                                                m.w_o,
-                                                                use.projection.b_q,
-                                                                use.projection.b_k,
-                                                                use.projection.b_v,
-                                                                m.b_o,
-                                                                o.norm_q,
-                                                                o.norm_k,
-                                                                m.bias_k,
-                                                                m.bias_v,
-                                                                o.sink};
+        const attn_tensor *const places[LAYER_RELATIVE_BIAS] = {
+            use.projection.w_q, use.projection.w_k,
+            use.projection.w_v, m.w_o,
+            use.projection.b_q, use.projection.b_k,
+            use.projection.b_v, m.b_o,
+            o.norm_q,           o.norm_k,
+            o.norm_v,           m.bias_k,
+            m.bias_v,           o.sink};
         for (size_t part = 0; part < LAYER_RELATIVE_BIAS; part++) {
             cr_expect_eq(places[part], &use.tensors[part], "part %zu", part);
         }

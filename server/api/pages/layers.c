@@ -228,6 +228,7 @@ static bool refuse_gradients(const struct call *call, struct api_request *reques
     } all[] = {
         {ANSWER_GRAD_NORM_Q, o->norm_q == &use->tensors[LAYER_NORM_Q], "norm_Q"},
         {ANSWER_GRAD_NORM_K, o->norm_k == &use->tensors[LAYER_NORM_K], "norm_K"},
+        {ANSWER_GRAD_NORM_V, o->norm_v == &use->tensors[LAYER_NORM_V], "norm_V"},
         {ANSWER_GRAD_SINK, o->sink == &use->tensors[LAYER_SINK], "sink"},
         {ANSWER_GRAD_BIAS, use->tensors[LAYER_RELATIVE_BIAS].data != NULL, "relative bias"},
     };
