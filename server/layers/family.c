@@ -21,18 +21,14 @@
     [LAYER_W_O] = "out_proj.weight", [LAYER_B_Q] = "in_proj_bias", [LAYER_B_O] = "out_proj.bias",  \
     [LAYER_BIAS_K] = "bias_k", [LAYER_BIAS_V] = "bias_v"
 
-/* Qwen3-Next and Qwen3.5, whose other layers are served. */
+/* Why the layers of a family are not served. */
 #define LATENT                                                                                     \
-    "it is a latent attention (MLA): a norm stands between two projections of its keys, and "      \
-    "stored "                                                                                      \
-    "layers have none there. capture() (see server/layers/README.md) shows its heads"
-#define SHARED                                                                                     \
-    "it has a q_proj and an o_proj, but no k_proj: it takes K and V of another layer, or makes "   \
-    "them "                                                                                        \
-    "in another way"
+    "a norm stands between two projections of its keys (MLA), which stored layers have not. "      \
+    "capture() (see server/layers/README.md) shows its heads"
+#define SHARED "it has no k_proj: it takes K and V of another layer, or makes them in another way"
 #define CONVOLVED                                                                                  \
     "linear attention behind a convolution is not served; /linear-attention takes its Q, K and V " \
-    "after the convolution"
+    "after the convolution" /* Qwen3-Next and Qwen3.5, whose other layers are served */
 
 static const struct family families[] = {
     {.name = "torch", .tensors = {[LAYER_W_Q] = "in_proj_weight", TORCH}},
@@ -130,8 +126,9 @@ static bool check_beside(const struct search *s, const char *part) {
 
 /* Returns the side of the blocks of a matrix that have one scale each, or 0 if `count` scales for
  * `size` rows or columns do not fit. `side` is that of config.json. */
-static size_t side_of_block(size_t size, size_t count, size_t side) {
-    return count == 1 ? size : side > 0 && (size - 1) / side + 1 == count ? side : 0;
+static size_t side_of_block(size_t size, size_t count, double side) {
+    const size_t whole = side >= 1 && side <= 1 << 20 ? (size_t)side : 0;
+    return count == 1 ? size : whole > 0 && (size - 1) / whole + 1 == count ? whole : 0;
 }
 
 /* Reads where the scales of a matrix are: one for all numbers, one for each row, or one for each
@@ -153,7 +150,11 @@ static bool read_scales(const struct search *s, const char *part, struct layer_t
                search_refuse(s->layer, "%s has 8 bits, but no %s_scale is stored beside it", part,
                              part);
     }
-    config_numbers(config, "weight_block_size", 2, side);
+    const char *method = config_text(config, "quant_method");
+    if (!config_numbers(config, "weight_block_size", 2, side) && config.value != NULL &&
+        (method == NULL || strcmp(method, "fp8") != 0)) {
+        side[0] = side[1] = 0; /* other methods have no default */
+    }
     if (!small || !matrix->out_in) {
         return search_refuse(s->layer,
                              "%s has scales beside it, but is no matrix (outputs, inputs) "
@@ -167,8 +168,8 @@ static bool read_scales(const struct search *s, const char *part, struct layer_t
         .type = t->type,
         .offset = scales->shard->data + t->begin,
         .columns = columns,
-        .block_rows = rows == matrix->rows ? 1 : side_of_block(matrix->rows, rows, (size_t)side[0]),
-        .block_columns = side_of_block(matrix->columns, columns, (size_t)side[1]),
+        .block_rows = rows == matrix->rows ? 1 : side_of_block(matrix->rows, rows, side[0]),
+        .block_columns = side_of_block(matrix->columns, columns, side[1]),
     };
     s->layer->bytes += t->bytes;
     return (t->rank >= 0 && t->rank <= 2 && t->type >= CODEC_TYPE_FP16 &&

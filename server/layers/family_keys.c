@@ -1,7 +1,7 @@
 /*
- * family_keys.c - checks the keys of a config.json: every key is known for the model type, and has
- * a value of its kind. The first key that is wrong refuses the layers, so that the readers of
- * settings find only what they expect.
+ * family_keys.c - checks the keys of a config.json: every key that may decide the attention of the
+ * model type is known, and has a value of its kind. Other keys refuse the layers, so that the
+ * readers of settings find only what they expect.
  */
 #include "layers/search.h"
 
@@ -60,21 +60,21 @@ static const struct key kinds[] = {
 }; /* all others are counts */
 
 enum {
-    MOST_IGNORED = 64,   /* keys of a config.json that are not known */
-    MOST_CHARACTERS = 64 /* of the name of one, with its zero */
+    MOST_IGNORED = 64,   /* names of keys that are kept for the list of layers */
+    MOST_CHARACTERS = 64 /* of one of them, with its zero */
 };
 
 /* The keys of an object that are at fault. */
 struct unknown {
-    size_t count;
-    char keys[128]; /* "name (value), name (value)" */
+    size_t count, named;
+    char keys[112]; /* "name (value), name, name": those that there is room for */
 };
 
 /* Keys that change nothing with one value, and are not understood with another one. */
 static const struct {
     const char *name, *value;
 } fixed[] = {
-    {"alibi", "false"},
+    {"interpolate_factor", "1"},
     {"is_causal", "true"},
     {"is_decoder", "false"},
     {"partial_rotary_factor", "1"},
@@ -107,31 +107,62 @@ static bool speaks_of_attention(const struct search *s, const char *name) {
                                       "prob", "softmax_in", "sdpa",           "memory_efficient",
                                       NULL};
     static const char *const attention[] = {
-        "alibi", "att",  "bidirectional", "bias",         "causal", "gate",  "gqa",    "head",
-        "kv",    "key",  "layer_types",   "layers_block", "logn",   "mask",  "mla",    "mqa",
-        "ntk",   "pos",  "prefix_lm",     "qk",           "quant",  "query", "rope",   "rotary",
-        "scal",  "sink", "sliding",       "softcap",      "swa",    "value", "window", NULL};
+        "alibi",       "att",          "bidirectional", "bias",      "causal",
+        "gate",        "gqa",          "head",          "kv",        "key",
+        "layer_types", "layers_block", "logn",          "mask",      "mla",
+        "mqa",         "ntk",          "pos",           "prefix_lm", "qk",
+        "quant",       "query",        "rope",          "rotary",    "scal",
+        "sink",        "sliding",      "softcap",       "swa",       "value",
+        "window",      "clip_q",       "differential",  "dilat",     "extend",
+        "interpol",    "sparse",       "theta",         "yarn",      NULL};
+    static const char *const normed[] = {"att", "head", "key", "qk", "query", NULL};
     /* They name another part of the model, unless they also speak of what is in `inside`. */
     static const char *const elsewhere[] = {
         "adapter", "classif", "conv",   "embed",     "expert",       "image",     "keys_to_ignore",
         "lm_head", "logit",   "loss",   "mamba",     "mask_channel", "mask_time", "mlp",
         "moe",     "pixel",   "pooler", "projector", "rout",         "token",     NULL};
-    static const char *const inside[] = {"att", "pos", "rope", "rotary", "sink", NULL};
+    static const char *const inside[] = {"att",  "pos",     "rope",   "rotary",
+                                         "sink", "sliding", "window", NULL};
+    const size_t size = strlen(name);
     if (has_word(name, how)) {
         return false;
     }
-    if (strstr(name, "norm") != NULL || strstr(name, "eps") != NULL) {
+    if (strstr(name, "norm") != NULL || strstr(name, "epsilon") != NULL ||
+        (size >= 3 && strcmp(name + size - 3, "eps") == 0)) {
         /* Other norms are before or behind an attention. */
-        return (s->type->flags & MODEL_NORMS) != 0 || strstr(name, "qk") != NULL;
+        return (s->type->flags & MODEL_NORMS) != 0 || has_word(name, normed);
     }
     return has_word(name, attention) && (has_word(name, inside) || !has_word(name, elsewhere));
 }
 
+/* Returns whether a name has no other words than this one, but for those that say nothing. */
+static bool says_only(const char *name, const char *word) {
+    static const char *const nothing[] = {"use",   "is",        "has",        "with",     "enable",
+                                          "apply", "add",       "attention",  "attn",     "self",
+                                          "qkv",   "q",         "k",          "v",        "o",
+                                          "proj",  "linear",    "rope",       "rotary",   "emb",
+                                          "embed", "embedding", "embeddings", "position", NULL};
+    char rest[64];
+    const size_t before = (size_t)(strstr(name, word) - name);
+    if (snprintf(rest, sizeof rest, "%.*s_%s", (int)before, name, name + before + strlen(word)) >=
+        (int)sizeof rest) {
+        return false;
+    }
+    for (char *left = NULL, *part = strtok_r(rest, "_", &left); part != NULL;
+         part = strtok_r(NULL, "_", &left)) {
+        if (!family_models_list_has(nothing, part)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* Returns whether a flag says what the model type does without it. */
 static bool is_no_news(const struct search *s, const char *name, const char *value) {
+    static const char *const no[] = {"no_", "non_", "not_", "without", "disable", "skip", NULL};
     const struct model_type *type = s->type;
-    const bool qkv = strstr(name, "qkv") != NULL;
-    const unsigned all = qkv ? BIAS_QKV : BIAS_ALL;
+    const unsigned flags = type->flags;
+    const unsigned all = strstr(name, "qkv") != NULL ? BIAS_QKV : BIAS_ALL;
     unsigned biases = type->biases;
     if (type->bias_key != NULL && config_flag(s->object, type->bias_key, type->bias_default)) {
         biases |= type->biases_of_key;
@@ -140,28 +171,33 @@ static bool is_no_news(const struct search *s, const char *name, const char *val
         const char *word;
         bool on, off; /* whether it does, and whether it does not; both are false if it depends */
     } features[] = {
-        {"mtp", true, true}, /* layers behind the others */
-        {"alibi", false, true},
-        {"rotary", (type->flags & MODEL_ROTARY) != 0, (type->flags & MODEL_ROTARY) == 0},
-        {"shared", false, true},
+        {"alibi", (flags & MODEL_ALIBI) != 0, (flags & MODEL_ALIBI) == 0},
+        {"interleaved", (flags & MODEL_INTERLEAVED) != 0, (flags & MODEL_INTERLEAVED) == 0},
+        {"interleave", (flags & MODEL_INTERLEAVED) != 0, (flags & MODEL_INTERLEAVED) == 0},
         {"mrope", false, true},
-        {"interleave", false, true},
+        {"rotary", (flags & MODEL_ROTARY) != 0, (flags & MODEL_ROTARY) == 0},
+        {"relative", type->relative != MODEL_NOT_RELATIVE, type->relative == MODEL_NOT_RELATIVE},
+        {"shared", false, true},
         {"quant", false, true},
         {"logn", false, true},
         {"softcap", false, !family_models_uses(s, "attn_logit_softcapping")},
-        {"sink", (type->flags & MODEL_SINKS) != 0, (type->flags & MODEL_SINKS) == 0},
-        {"qk_norm", (type->flags & MODEL_NORMS) != 0, (type->flags & MODEL_NORMS) == 0},
-        {"qk_layernorm", (type->flags & MODEL_NORMS) != 0, (type->flags & MODEL_NORMS) == 0},
+        {"sink", (flags & MODEL_SINKS) != 0, (flags & MODEL_SINKS) == 0},
+        {"qk_norm", (flags & MODEL_NORMS) != 0, (flags & MODEL_NORMS) == 0},
+        {"qk_layernorm", (flags & MODEL_NORMS) != 0, (flags & MODEL_NORMS) == 0},
         {"sliding", false, type->slides == MODEL_NEVER_SLIDES},
         {"window", false, type->slides == MODEL_NEVER_SLIDES},
         {"swa", false, type->slides == MODEL_NEVER_SLIDES},
         {"bias", (biases & all) == all, (biases & all) == 0},
     };
-    for (size_t i = 0; i < COUNT(features); i++) {
+    if (strncmp(name, "mtp", 3) == 0) { /* layers behind the others */
+        return true;
+    }
+    for (size_t i = 0; i < COUNT(features) && !has_word(name, no); i++) {
         if (strstr(name, features[i].word) != NULL) {
-            return strcmp(value, "true") == 0                               ? features[i].on
-                   : strcmp(value, "false") == 0 || strcmp(value, "0") == 0 ? features[i].off
-                                                                            : false;
+            return strcmp(value, "true") == 0
+                       ? features[i].on && says_only(name, features[i].word)
+                       : (strcmp(value, "false") == 0 || strcmp(value, "0") == 0) &&
+                             features[i].off;
         }
     }
     return false;
@@ -284,10 +320,7 @@ static bool keep_ignored(const struct search *s, const char *name) {
         count++;
     }
     if (size > MOST_CHARACTERS || count == MOST_IGNORED) {
-        return search_refuse(s->layer,
-                             "config.json has more than %d keys that are not known, or one of more "
-                             "than %d characters",
-                             MOST_IGNORED, MOST_CHARACTERS - 1);
+        return true; /* the list shows what there is, and nobody needs all of it */
     }
     char *grown = account_take(s->config->account, size)
                       ? realloc(model->ignored, model->ignored_size + size + 1)
@@ -356,11 +389,16 @@ static bool is_twin(const struct search *s, struct config_object root,
 /* Adds a key at fault to a text. */
 static void add_unknown(struct unknown *unknown, struct config_object object,
                         const struct codec_value *value) {
-    char text[48];
+    char text[48], key[96];
     const size_t size = strlen(unknown->keys);
     config_print(object, value, sizeof text, text);
-    snprintf(unknown->keys + size, sizeof unknown->keys - size, "%s%.40s (%s)",
-             unknown->count == 0 ? "" : ", ", codec_name(value), text);
+    const int more = unknown->count == 0
+                         ? snprintf(key, sizeof key, "%.40s (%s)", codec_name(value), text)
+                         : snprintf(key, sizeof key, ", %.40s", codec_name(value));
+    if (size + (size_t)more < sizeof unknown->keys) {
+        memcpy(unknown->keys + size, key, (size_t)more + 1);
+        unknown->named++;
+    }
     unknown->count++;
 }
 
@@ -380,8 +418,11 @@ static bool check_unused(const struct search *s, struct config_object object,
                              "the layer would be wrong without the key",
                              name, text, known);
     }
+    if (strcmp(name, "attn_type_list") == 0 && strspn(text, "[1, ].") == strlen(text)) {
+        return true; /* every layer has softmax attention */
+    }
     if (codec_kind_of(value) == CODEC_OBJECT || speaks_of_attention(s, name)) {
-        /* check_quantization() in family.c looks at the tensors. */
+        /* read_scales() in family.c looks at the tensors. */
         if (!is_no_news(s, name, text) && strcmp(name, "quantization_config") != 0 &&
             !is_twin(s, object, value) &&
             (strcmp(name, "sliding_window_size") != 0 ||
@@ -395,14 +436,17 @@ static bool check_unused(const struct search *s, struct config_object object,
 
 /* Refuses a layer whose settings have keys that may decide its attention. */
 static bool refuse_unknown(const struct search *s, const struct unknown *unknown) {
+    char more[32] = "";
+    if (unknown->named < unknown->count) {
+        snprintf(more, sizeof more, " and %zu more", unknown->count - unknown->named);
+    }
     return unknown->count == 0 ||
-           search_refuse(s->layer,
-                         "config.json has %s that may decide attention and %s not known for "
-                         "model_type %.40s: %s. Delete %s only if the code of the model does not "
-                         "read it",
-                         unknown->count == 1 ? "a key" : "keys", unknown->count == 1 ? "is" : "are",
-                         s->type->name == NULL ? "null" : s->type->name, unknown->keys,
-                         unknown->count == 1 ? "it" : "one");
+           search_refuse(
+               s->layer,
+               "keys of config.json may decide attention and are not known %s%.40s: %s%s. "
+               "Delete one only if the code of the model does not read it",
+               s->type->name == NULL ? "without model_type" : "for ",
+               s->type->name == NULL ? "" : s->type->name, unknown->keys, more);
 }
 
 /* Returns whether a key is not there, and has no default. */

@@ -2,8 +2,7 @@
  * family_models.c - the model types of Hugging Face transformers whose attention is known. A row
  * says which keys of config.json decide the attention of a model type, and which keys do not change
  * it. Its source is the eager attention of transformers 5 (models/NAME/modeling_NAME.py), and what
- * version 4 wrote into config.json. Keys that are not listed are refused, so a new key is never
- * ignored.
+ * version 4 wrote into config.json. family_keys.c says what becomes of other keys.
  *
  * To add a model type: read the eager attention of the model type in transformers. Add a row here
  * that names every key of its config.json: those that decide the attention, those that must be
@@ -133,7 +132,7 @@ static const struct stack siglip_vision[] = {
             .ignores =                                                                             \
                 LIST("full_attention_interval", "linear_conv_kernel_dim", "linear_key_head_dim",   \
                      "linear_num_key_heads", "linear_num_value_heads", "linear_value_head_dim",    \
-                     "attn_output_gate"),                                                          \
+                     "attn_output_gate", "output_gate_type"),                                      \
             .defaults =                                                                            \
                 " num_attention_heads=16 head_dim=256 partial_rotary_factor=0.25 " __VA_ARGS__,    \
             LLAMA_BIAS(false)                                                                      \
@@ -311,7 +310,7 @@ static const struct model_type types[] = {
     {ROTARY("llama", MODEL_NORMS | MODEL_WHOLE | MODEL_PARTLY), .name = "minimax_m2",
      .needs = LIST("num_key_value_heads", "head_dim"),
      .takes = LIST(ROPE_ALL, "rms_norm_eps", "partial_rotary_factor", "rotary_dim"),
-     .ignores = LIST("attn_type_list", "auto_map"), .base = 5e6},
+     .ignores = LIST("auto_map"), .base = 5e6},
     {.name = "bloom",
      .stacks = STACKS({STACK(NULL, "gpt-neox"), COUNTS("n_head", "hidden_size"), .causal = true}),
      .flags = MODEL_ALIBI,
@@ -517,11 +516,13 @@ static bool alike(const struct model_type *a, const struct stack *of_a, const st
 }
 
 const struct model_type *family_models_guess(const char *family, struct config_object object) {
+    static const char *const guessed[] = {"bert", "gpt2", NULL};
     const struct model_type *found = NULL;
     const struct stack *of_found = NULL;
-    for (size_t i = 0; i < TYPES; i++) {
+    for (size_t i = 0; i < TYPES && family_models_list_has(guessed, family); i++) {
         const struct stack *stack = stack_of(&types[i], family);
-        if (stack == NULL || stack->heads == NULL || config_value(object, stack->heads) == NULL ||
+        if (stack == NULL || stack->heads == NULL || types[i].needs != NULL ||
+            config_value(object, stack->heads) == NULL ||
             config_value(object, stack->size) == NULL) {
             continue;
         }

@@ -263,6 +263,19 @@ static bool turns(const struct search *s) {
     return (s->type->flags & MODEL_ROTARY) != 0 && (kind == NULL || strcmp(kind, "rotary") == 0);
 }
 
+/* Checks that the positions are those of a rotary embedding, or have no part in the attention. */
+static bool check_positions(const struct search *s) {
+    const char *kind = family_models_uses(s, "position_embedding_type")
+                           ? config_text(s->object, "position_embedding_type")
+                           : NULL;
+    return kind == NULL || strcmp(kind, "rotary") == 0 || strcmp(kind, "absolute") == 0 ||
+           search_refuse(
+               s->layer,
+               "position_embedding_type in config.json is \"%.40s\"; only \"absolute\" and "
+               "\"rotary\" are known",
+               kind);
+}
+
 bool family_options_read(const struct search *s) {
     attn_options *o = &s->layer->options;
     const unsigned flags = s->type->flags;
@@ -291,7 +304,8 @@ bool family_options_read(const struct search *s) {
                              "vision are known",
                              both);
     }
-    return find_scale(s) && family_options_slides(s, &slides) && find_window(s, slides) &&
+    return check_positions(s) && find_scale(s) && family_options_slides(s, &slides) &&
+           find_window(s, slides) &&
            (s->type->relative == MODEL_NOT_RELATIVE || find_relative_bias(s)) &&
            (!turns(s) || family_rotary_find(s, slides));
 }

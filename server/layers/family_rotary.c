@@ -43,6 +43,8 @@ static const struct {
     unsigned flag;
 } own_keys[] = {
     {"mrope_section", MODEL_MROPE},
+    {"mrope_interleaved", MODEL_MROPE},
+    {"max_position_embeddings", MODEL_SCALES_FAR},
     {"llama_4_scaling_beta", MODEL_SCALES_FAR},
     {"short_mscale", MODEL_SHORT_ROPE},
     {"long_mscale", MODEL_SHORT_ROPE},
@@ -176,8 +178,11 @@ static bool read_part(const struct search *s, struct config_object scaling) {
     struct layer *layer = s->layer;
     const bool partly = (s->type->flags & MODEL_PARTLY) != 0;
     double share = family_keys_number(s, "partial_rotary_factor", 1);
-    if (family_models_uses(s, "rotary_dim") && config_value(s->object, "rotary_dim") != NULL) {
-        share = config_number(s->object, "rotary_dim", 0) / (double)layer->d;
+    const double turned = family_models_uses(s, "rotary_dim")
+                              ? config_number(s->object, "rotary_dim", 0)
+                              : 0; /* columns */
+    if (turned > 0) {
+        share = turned / (double)layer->d;
     }
     if (family_models_uses(s, "rotary_pct")) {
         share = config_number(s->object, "rotary_pct", 0.25);
@@ -192,7 +197,8 @@ static bool read_part(const struct search *s, struct config_object scaling) {
                              partly ? "it must be at most 1"
                                     : "only 1 is known for this model_type");
     }
-    const size_t columns = (size_t)((double)layer->d * share);
+    const bool whole = turned > 0 && share == turned / (double)layer->d;
+    const size_t columns = (size_t)(whole ? turned : (double)layer->d * share);
     if (columns == 0 || columns % 2 != 0) {
         return search_refuse(layer,
                              "%zu columns of each head would be turned; they must be an even "
@@ -254,7 +260,7 @@ static bool read_far_scale(const struct search *s, struct config_object scaling)
         }
     }
     if (config_number(scaling, names[0], 0) != 0) {
-        s->layer->positions = (size_t)config_number(scaling, names[1], 0);
+        s->layer->positions = (size_t)fmax(1, config_number(scaling, names[1], 0));
     }
     return true;
 }

@@ -70,6 +70,13 @@ struct scan {
 
 /* Returns what a file of weights is that is not read, or NULL. */
 static const char *form_of_name(const char *name) {
+    static const char *const training[] = {"optimizer", "scheduler", "scaler", "rng_state",
+                                           "training_args"};
+    for (size_t i = 0; i < sizeof training / sizeof *training; i++) {
+        if (strncmp(name, training[i], strlen(training[i])) == 0) {
+            return NULL; /* what a trainer leaves beside weights */
+        }
+    }
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         if (shard_stem(name, others[i].ending) > 0) {
             return others[i].form;

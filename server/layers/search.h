@@ -105,7 +105,8 @@ struct inner_model {
 };
 
 /* A model type of transformers: which keys of its config.json decide its attention, and which do
- * not change it. A key that is in none of these lists is refused. Lists end with NULL. */
+ * not change it. A key that is in none of these lists is refused if it may decide attention. Lists
+ * end with NULL. */
 struct model_type {
     const char *name; /* NULL: there is no model_type */
     const struct stack *stacks;

@@ -443,6 +443,8 @@ Test(layers, refuse_positions_at_which_they_are_not_known) {
          "the layer m.layers.0.self_attn scales its queries from position 2 on, which is not "
          "computed here, and the request has rows up to position 2"},
         {"{\"X\":[[1,2],[3,4]],\"positions\":[7,0]}", 422, "rows up to position 7"},
+        {"{\"X\":[[1,2]],\"context\":[[1,2],[3,4],[5,6]],\"causal\":\"bottom_right\"}", 422,
+         "rows up to position 2"},
         {"{\"X\":[[1,2]],\"past_K\":[[[1,2],[3,4]]],\"past_V\":[[[1,2],[3,4]]]}", 422,
          "rows up to position 2"},
     };

@@ -38,7 +38,8 @@ def edit_config(rng, config, types):
                               "rope_scaling", "rope_parameters", "use_sliding_window", "max_window_layers", "causal",
                               "position_embedding_type", "attention_dropout", "qk_norm", "logit_scale", "per_layer_config",
                               "rms_norm_eps", "layer_norm_eps", "num_heads", "n_head", "scale", "heads", "kv_heads",
-                              "tie_weights_", "unsloth_fixed", "_commit_hash", "ignore_index", "encoder_width", "n_special"))
+                              "tie_weights_", "unsloth_fixed", "_commit_hash", "ignore_index", "encoder_width", "n_special",
+                              "rotary_interleaved", "use_yarn", "block_sparse", "has_relative_attention_bias", "no_bias"))
             config[key] = other()
             done.append(f"{key} added = {config[key]!r}")
         elif way == "rope4" and isinstance(config.get("rope_parameters"), dict):

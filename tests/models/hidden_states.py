@@ -27,16 +27,18 @@ MODEL = "minilm"  # its name in the folder, and so the first part of the names o
 FILES = ("config.json", "model.safetensors")
 
 
-def inputs_of(model, tokens, url):
-    """Returns what the layers that the daemon serves get for the tokens, (layers, n, d_model)."""
-    with urlopen(f"{url}/layers?limit=1000") as answer:
-        layers = [f".{layer['name']}" for layer in json.load(answer)["layers"]]
-    inputs = []
+def inputs_of(model, tokens, name, url):
+    """Returns what the layers that the daemon serves under this name get for the tokens, (layers, n, d_model)."""
+    layers, inputs, page = [], [], {"next": ""}
+    while "next" in page:
+        with urlopen(f"{url}/layers?limit=1000" + (f"&after={page['next']}" if page["next"] else "")) as answer:
+            page = json.load(answer)
+        layers += [f".{layer['name']}" for layer in page["layers"] if layer["model"] == name]
 
     def keep(_, arguments, named):
         inputs.append(arguments[0] if arguments else named["hidden_states"])
-    for name, module in model.named_modules():
-        if name and any(layer.endswith(f".{name}") for layer in layers):
+    for path, module in model.named_modules():
+        if path and any(layer.endswith(f".{path}") for layer in layers):
             module.register_forward_pre_hook(keep, with_kwargs=True)
     with torch.no_grad():
         model(**tokens)
@@ -74,7 +76,7 @@ def main():
     tokenizer = transformers.AutoTokenizer.from_pretrained(source)
     tokens = tokenizer(given.sentence, return_tensors="pt")
     if given.model:
-        X = inputs_of(transformers.AutoModel.from_pretrained(source).eval(), tokens, given.url)
+        X = inputs_of(transformers.AutoModel.from_pretrained(source).eval(), tokens, given.model.name, given.url)
     else:
         with torch.no_grad():
             states = transformers.BertModel.from_pretrained(source).eval()(**tokens, output_hidden_states=True).hidden_states

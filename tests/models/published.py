@@ -92,7 +92,7 @@ def shrink_heads(config):
     for key, value in config.items():
         if key in HEADS and isinstance(value, int):
             config[key] = few
-        elif isinstance(value, int) and not isinstance(value, bool) and value == old and old > 64:
+        elif isinstance(value, int) and not isinstance(value, bool) and value == old and old > 64 and "position" not in key:
             config[key] = few * columns + 16 * bool(apart)
 
 

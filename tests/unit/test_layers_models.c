@@ -227,6 +227,8 @@ Test(layers_models, refuse_an_index_that_is_wrong) {
 Test(layers_models, of_other_forms_are_named) {
     make_folder("a");
     make_folder("b");
+    layer_file_text("a/optimizer.pt", "");
+    layer_file_text("training_args.bin", "");
     layer_file_text("a/pytorch_model-1.bin", "");
     layer_file_text("a/pytorch_model-2.bin", "");
     layer_file_text("b/pytorch_model.bin", "");
@@ -244,6 +246,7 @@ Test(layers_models, of_other_forms_are_named) {
     expect_reason(
         "a", "pytorch_model-1.bin is a pickle of PyTorch, which may run code; only safetensors");
     expect_reason("b.h.0", NULL);
+    expect_reason("training_args", "");
     expect_reason("c", "c.gguf is a file of llama.cpp");
     expect_reason("d.h.0", NULL);
     expect_reason("e", "e.safetensors is a GGUF file of llama.cpp, and no safetensors file");

@@ -377,7 +377,7 @@ static bool check_pair(struct comparison_pair *pair, const struct call *call,
     const bool gated = pair->which == ANSWER_OUTPUT
                            ? call->multihead.w_o == NULL /* which mixes the numbers of all heads */
                            : pair->which == ANSWER_GRAD_GATE;
-    pair->gate = gated ? call->options.gate : NULL;
+    pair->gate = gated && !call->multihead.per_head ? call->options.gate : NULL;
     pair->found.absolute.element = pair->found.relative.element = pair->found.worst.element =
         SIZE_MAX;
     pair->errors = account_alloc(account, (pair->heads + 1) * sizeof *pair->errors);

@@ -312,7 +312,10 @@ static bool check_positions(const struct call *call, struct api_request *request
         return true;
     }
     if (given == NULL) {
-        last = (double)call->rotary.offset + (double)x->shape[x->rank - 2] - 1 +
+        const attn_tensor *keys = call->multihead.context != NULL ? call->multihead.context : x;
+        const size_t new_rows = keys->rank > 1 ? keys->shape[keys->rank - 2] : 0;
+        const size_t rows = x->shape[x->rank - 2] > new_rows ? x->shape[x->rank - 2] : new_rows;
+        last = (double)call->rotary.offset + (double)rows - 1 +
                (past != NULL && past->rank > 1 ? (double)past->shape[past->rank - 2] : 0);
     }
     for (size_t i = 0; given != NULL && attn_tensor_count(given, &count) && i < count; i++) {
