@@ -85,7 +85,11 @@ static attn_status flatten_heads(struct flat *f, const attn_tensor *const qkv[3]
     if (o->gate != NULL) {
         const attn_tensor *given = o->gate;
         const size_t shape[] = {qkv[0]->shape[0], heads, qkv[2]->shape[2]};
-        ATTN_TRY(check_rows(given, "gate", 3, 3, 3, error));
+        if (given->rank > 3) {
+            return attn_fail(error, ATTN_SHAPE_MISMATCH, "gate",
+                             "gate has %d axes; the rows of sequences have no batch, so it has 3",
+                             given->rank);
+        }
         ATTN_TRY(plan_check_gate_shape(given, 3, shape, 1, error));
         f->gate = plan_flattened(given);
         o->gate = &f->gate;
