@@ -491,12 +491,18 @@ function takeText(text, replaced, labels = [], path = undefined, captured = null
   computeSoon(replaced ? 0 : TYPING);
 }
 
-// Shows another layer of a captured file.
+// Shows another layer of a captured file: the one that was chosen last.
 async function takeCaptured(at) {
   const { captured } = state;
-  const { text, tensors, labels, note } = await captured.request(at);
-  if (captured !== state.captured) return;
+  captured.asked = at;
+  const found = await captured.request(at).catch(({ message }) => {
+    $('layer').value = captured.at;
+    notice('The layer cannot be read', message);
+  });
+  if (!found || captured !== state.captured || captured.asked !== at) return;
+  const { text, tensors, labels, note } = found;
   captured.at = at;
+  state.compared?.forget();
   client.hold(tensors);
   tour.leave();
   Object.assign(state, { text, labels });
