@@ -454,11 +454,11 @@ def fit_scaling(scaling, pairs):
             scaling[name] = build([pairs], factors)
 
 
-def fit_turns(body, d, batch, queries, new_keys, past):
+def fit_turns(body, d, d_v, batch, queries, new_keys, past):
     """Makes the norms and the rotary embedding fit. `batch` has the size of the batch axis of K, or is empty."""
-    for name in ("norm_Q", "norm_K"):
+    for name, columns in (("norm_Q", d), ("norm_K", d), ("norm_V", d_v)):
         if name in body:
-            body[name] = reshape(body[name], [d])
+            body[name] = reshape(body[name], [columns])
     if body.get("rotary") is False and ("rotary_cos" in body or "rotary_sin" in body):
         del body["rotary"]  # the tables turn it on
     rotary = body["rotary"] if isinstance(body.get("rotary"), dict) else {}
@@ -649,7 +649,7 @@ def fit_attention(body):
     kv_batch = lead(kv_heads, kv_rank)[: kv_rank - (2 if packed else 3)]
     for name, count, each in (("b_Q", heads, d), ("b_K", kv_heads, d), ("b_V", kv_heads, d_v)):
         fit_bias(body, name, [count], each)
-    fit_turns(body, d, kv_batch, axis(q, 2), axis(k, 2), past)
+    fit_turns(body, d, d_v, kv_batch, axis(q, 2), axis(k, 2), past)
     keys = axis(k, 2) + past
     decay = [*lead(1, rank), keys, *last_heads(keys, heads)] if packed else [*lead(heads, rank), keys]
     fit_options(body, batch, heads, axis(q, 2), keys, decay)
@@ -746,7 +746,8 @@ def fit_projected(body):
         equal = turns(body) or "norm_Q" in body or "norm_K" in body  # these need heads of one size
         for head in body["heads"]:
             first = body["heads"][0] if equal else head
-            d, d_v = head_columns(body, axis(first["W_Q"], last)), axis(head["W_V"], last)
+            d = head_columns(body, axis(first["W_Q"], last))
+            d_v = axis((body["heads"][0] if "norm_V" in body else head)["W_V"], last)
             fit_triple(head, ([], [], []), inputs, d, d_v, out_in)
             keys, width = keys + d, width + d_v
         extra = ([keys], [width])
@@ -791,7 +792,7 @@ def fit_projected(body):
     for name, each in (("past_K", d), ("past_V", d_v)):
         if name in body:
             body[name] = reshape(body[name], [*batch, *([kv_heads] if head_axis else []), past, each])
-    fit_turns(body, d, batch, axis(x, 2), axis(context, 2), past)
+    fit_turns(body, d, d_v, batch, axis(x, 2), axis(context, 2), past)
     keys = axis(context, 2) + past
     fit_options(body, math.prod(batch), heads, axis(x, 2), keys, [*batch, *([heads] if head_axis else []), keys])
     extras = ("bias_K" in body) + bool(body.get("zero_key"))
@@ -811,7 +812,7 @@ def fit_stored(body):
     for name in ("past_K", "past_V"):
         if name in body:
             body[name] = reshape(body[name], [*batch, LAYER_HEADS, past, d])
-    fit_turns(body, d, batch, axis(x, 2), axis(context, 2), past)
+    fit_turns(body, d, d, batch, axis(x, 2), axis(context, 2), past)
     fit_options(body, math.prod(batch), LAYER_HEADS, axis(x, 2), axis(context, 2) + past)
     first = [*([1] if len(sizes(x)) == 4 else []), *batch]
     output = [*first, axis(x, 2), LAYER_COLUMNS]
