@@ -277,7 +277,7 @@ typedef enum attn_rotary_scaling {
     ATTN_ROTARY_YARN = 3,     /* Peng et al. 2023, arXiv 2309.00071 */
     ATTN_ROTARY_LONGROPE = 4, /* Ding et al. 2024, arXiv 2402.13753 */
     ATTN_ROTARY_LLAMA3 = 5,   /* low frequencies are divided by `factor` */
-    /* Of the columns / 2 pairs only the first ones turn: partial_factor says which part of them,
+    /* Only the first of the columns / 2 pairs turn: partial_factor says which part of them,
      * rounded down. All frequencies are divided by `factor`. Gemma 4 has it. */
     ATTN_ROTARY_PROPORTIONAL = 6
 } attn_rotary_scaling;
@@ -458,7 +458,7 @@ typedef struct attn_options {
      * left out, or 1 in each. With sequences and an axis of heads: (n,H,d_v) or (n,H,1). With a
      * compute_dtype, the factor and the product are rounded. */
     const attn_tensor *gate;
-    /* For attn_plan_multihead() only, in place of `gate`: the gate is X W_G + b_G, (B,n,H*d_v) or
+    /* attn_plan_multihead() takes these in place of `gate`: the gate is X W_G + b_G, (B,n,H*d_v) or
      * (B,n,H). The weights are in the layout of the others, for all heads together, also with
      * per_head: (d_model,H*d_v) or (d_model,H), or in 3-D (H,d_model,d_v) or (H,d_model,1). */
     const attn_tensor *w_g, *b_g;

@@ -298,7 +298,7 @@ static bool check_vector(struct layer *layer, enum layer_part part, const char *
            search_refuse(layer, "the %s has %zu numbers, not %zu", name, t->count, size);
 }
 
-/* What a layer of Gemma 4 has of its own. */
+/* The sizes of a layer of Gemma 4 that the other layers do not have. */
 struct own_sizes {
     size_t d, kv_heads;   /* 0: what the others have */
     bool keys_are_values; /* V is K before its norm and rotation */

@@ -158,7 +158,7 @@ struct search {
     char checked_reason[LAYERS_REASON];
 };
 
-/* What helps somebody whose model is not known, for the middle of a reason. */
+/* The part of a reason that helps somebody whose model is not known. */
 extern const char search_capture[];
 
 /* Compares the names of two layers as strcmp() does, but numbers in them by their size: layer.2 is

@@ -12,8 +12,8 @@ struct gate {
     bool per_head; /* one number for each head of a query; otherwise as many as its output has */
     size_t items;  /* those of the call, or 1 that all share */
     size_t numbers;
-    /* From one batch item, head and query to the next, if it is per head. Otherwise it lies as the
-     * outputs of the heads do, and only the first and the last of these are used. */
+    /* A gate per head has these distances from one batch item, head and query to the next. Another
+     * one lies as the outputs of the heads do: only the first and the last are used. */
     size_t stride[3];
     /* Rows of a head, of all batch items forward, and of those of the gate backward. */
     struct partition forward, backward;
