@@ -265,12 +265,9 @@ static bool check_presence(const struct search *s, enum layer_part part, bool wa
 /* Checks that the layer has the vectors that its model type has. */
 static bool check_vectors(const struct search *s) {
     const struct model_type *type = s->type;
-    unsigned biases = type->biases;
+    const unsigned biases = family_models_biases(s);
     if (type->name == NULL) {
         return true;
-    }
-    if (type->bias_key != NULL && config_flag(s->object, type->bias_key, type->bias_default)) {
-        biases |= type->biases_of_key;
     }
     for (int i = 0; i < 4; i++) {
         const enum layer_part part = (enum layer_part)(LAYER_B_Q + i);
@@ -298,20 +295,15 @@ static bool check_vector(struct layer *layer, enum layer_part part, const char *
            search_refuse(layer, "the %s has %zu numbers, not %zu", name, t->count, size);
 }
 
-/* The sizes of a layer of Gemma 4 that the other layers do not have. */
-struct own_sizes {
-    size_t d, kv_heads;   /* 0: what the others have */
-    bool keys_are_values; /* V is K before its norm and rotation */
-};
-
 /* Finds the sizes of a layer of a model with two sizes. Layers without a window have those of
  * global_head_dim and num_global_key_value_heads, which newer files have in per_layer_config. */
-static bool find_own_sizes(const struct search *s, struct own_sizes *own) {
+static bool find_own_sizes(struct search *s) {
     static const struct key keys[] = {{"head_dim", KEY_COUNT}, {"num_key_value_heads", KEY_COUNT}};
     const struct config_object all = config_inner(s->object, "per_layer_config");
     char number[24];
     long index;
     bool slides;
+    struct own_sizes *own = &s->own;
     *own = (struct own_sizes){0};
     if ((s->type->flags & MODEL_TWO_SIZES) == 0) {
         return true;
@@ -327,7 +319,7 @@ static bool find_own_sizes(const struct search *s, struct own_sizes *own) {
                              "num_kv_shared_layers is %zu",
                              count, shared);
     }
-    own->keys_are_values = !slides && config_flag(s->object, "attention_k_eq_v", false);
+    own->keys_are_values = !slides && family_keys_number(s, "attention_k_eq_v", 0) != 0;
     if (all.value == NULL) {
         own->d = slides ? 0 : family_keys_count(s, "global_head_dim", 512);
         own->kv_heads =
@@ -346,11 +338,7 @@ static bool copy_keys(const struct search *s) {
     struct layer_tensor *t = s->layer->tensors;
     const bool copies =
         s->family->tensors[LAYER_W_K] != NULL && s->family->tensors[LAYER_W_V] == NULL;
-    struct own_sizes own;
-    if (!find_own_sizes(s, &own)) {
-        return false;
-    }
-    if (copies != own.keys_are_values) {
+    if (copies != s->own.keys_are_values) {
         return search_refuse(s->layer,
                              "it has %s tensor v_proj.weight, which the attention of %s with these "
                              "settings %s",
@@ -370,10 +358,6 @@ static bool find_heads(const struct search *s) {
     static const char *const kv_names[] = {"kv_heads", "num_key_value_heads", NULL};
     struct layer *layer = s->layer;
     const bool named = s->type->name != NULL;
-    struct own_sizes own;
-    if (!find_own_sizes(s, &own)) {
-        return false;
-    }
     layer->heads = (size_t)(named ? family_keys_number(s, s->stack->heads, 0)
                                   : family_keys_agreed(s, names, 0));
     if (layer->heads == 0) {
@@ -381,12 +365,10 @@ static bool find_heads(const struct search *s) {
                              "the number of heads is not known: __metadata__ has no \"heads\"");
     }
     const double heads = (double)layer->heads;
-    layer->kv_heads = own.kv_heads != 0
-                          ? own.kv_heads
+    layer->kv_heads = s->own.kv_heads != 0
+                          ? s->own.kv_heads
                           : (size_t)(!named ? family_keys_agreed(s, kv_names, heads)
-                                     : family_models_uses(s, "num_key_value_heads")
-                                         ? family_keys_number(s, "num_key_value_heads", heads)
-                                         : heads);
+                                            : family_keys_number(s, "num_key_value_heads", heads));
     return (layer->kv_heads > 0 && layer->heads % layer->kv_heads == 0) ||
            search_refuse(layer, "%zu heads are no multiple of %zu heads of keys", layer->heads,
                          layer->kv_heads);
@@ -401,11 +383,7 @@ static bool check_settings(const struct search *s) {
     }
     const size_t columns = family_keys_count(s, s->stack->size, 0);
     const size_t whole = columns / layer->heads;
-    struct own_sizes own;
-    if (!find_own_sizes(s, &own)) {
-        return false;
-    }
-    const size_t d = own.d != 0                   ? own.d
+    const size_t d = s->own.d != 0                ? s->own.d
                      : s->type->head_size == NULL ? whole
                                                   : family_keys_count(s, s->type->head_size, whole);
     if (layer->d_model != columns) {
@@ -530,8 +508,9 @@ static bool find_layer(struct search *s) {
         return search_refuse(s->layer, "%s", s->family->refusal);
     }
     return s->layer->reason[0] == '\0' && family_keys_find_model(s) && read_tensors(s) &&
-           find_heads(s) && check_vectors(s) && copy_keys(s) && split_fused(s, LAYER_W_Q) &&
-           split_fused(s, LAYER_B_Q) && split_gate(s) && check_sizes(s) && family_options_read(s) &&
+           find_own_sizes(s) && find_heads(s) && check_vectors(s) && copy_keys(s) &&
+           split_fused(s, LAYER_W_Q) && split_fused(s, LAYER_B_Q) && split_gate(s) &&
+           check_sizes(s) && family_options_read(s) &&
            (pack_check(s->layer, &error) || search_refuse(s->layer, "%s", error.message));
 }
 

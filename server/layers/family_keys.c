@@ -70,139 +70,6 @@ struct unknown {
     char keys[112]; /* "name (value), name, name": those that there is room for */
 };
 
-/* Keys that change nothing with one value, and are not understood with another one. */
-static const struct {
-    const char *name, *value;
-} fixed[] = {
-    {"interpolate_factor", "1"},
-    {"is_causal", "true"},
-    {"is_decoder", "false"},
-    {"partial_rotary_factor", "1"},
-    {"position_embedding_type", "\"absolute\""},
-    {"pruned_heads", "{}"},
-    {"qk_norm_type", "\"per_layer\""},
-    {"full_attn_mod", "1"}, /* every layer has attention */
-    {"relative_attention_num_buckets", "32"},
-    {"scale_attn_weights", "true"},
-    {"scalable_attention", "true"}, /* umt5 has a relative bias in each layer */
-    {"use_bidirectional_attention", "false"},
-    {"use_sliding_window", "false"},
-};
-
-/* ----------------------------------------------------------------- keys that are not understood */
-
-/* Returns whether a name has one of the words, which end with NULL. */
-static bool has_word(const char *name, const char *const *words) {
-    while (*words != NULL && strstr(name, *words) == NULL) {
-        words++;
-    }
-    return *words != NULL;
-}
-
-/* Returns whether a name speaks of attention, so that the key may decide it. The keys of files on a
- * hub are not those of transformers: programs that train and convert models leave their own. */
-static bool speaks_of_attention(const struct search *s, const char *name) {
-    /* They say how a model is computed or trained. */
-    static const char *const how[] = {"drop", "flash",      "implementation", "attn_impl",
-                                      "prob", "softmax_in", "sdpa",           "memory_efficient",
-                                      NULL};
-    static const char *const attention[] = {
-        "alibi",       "att",          "bidirectional", "bias",      "causal",
-        "gate",        "gqa",          "head",          "kv",        "key",
-        "layer_types", "layers_block", "logn",          "mask",      "mla",
-        "mqa",         "ntk",          "pos",           "prefix_lm", "qk",
-        "quant",       "query",        "rope",          "rotary",    "scal",
-        "sink",        "sliding",      "softcap",       "swa",       "value",
-        "window",      "clip_q",       "differential",  "dilat",     "extend",
-        "interpol",    "sparse",       "theta",         "yarn",      NULL};
-    static const char *const normed[] = {"att", "head", "key", "qk", "query", NULL};
-    /* They name another part of the model, unless they also speak of what is in `inside`. */
-    static const char *const elsewhere[] = {
-        "adapter", "classif", "conv",   "embed",     "expert",       "image",     "keys_to_ignore",
-        "lm_head", "logit",   "loss",   "mamba",     "mask_channel", "mask_time", "mlp",
-        "moe",     "pixel",   "pooler", "projector", "rout",         "token",     NULL};
-    static const char *const inside[] = {"att",  "pos",     "rope",   "rotary",
-                                         "sink", "sliding", "window", NULL};
-    const size_t size = strlen(name);
-    if (has_word(name, how)) {
-        return false;
-    }
-    if (strstr(name, "norm") != NULL || strstr(name, "epsilon") != NULL ||
-        (size >= 3 && strcmp(name + size - 3, "eps") == 0)) {
-        /* Other norms are before or behind an attention. */
-        return (s->type->flags & MODEL_NORMS) != 0 || has_word(name, normed);
-    }
-    return has_word(name, attention) && (has_word(name, inside) || !has_word(name, elsewhere));
-}
-
-/* Returns whether a name has no other words than this one, but for those that say nothing. */
-static bool says_only(const char *name, const char *word) {
-    static const char *const nothing[] = {"use",   "is",        "has",        "with",     "enable",
-                                          "apply", "add",       "attention",  "attn",     "self",
-                                          "qkv",   "q",         "k",          "v",        "o",
-                                          "proj",  "linear",    "rope",       "rotary",   "emb",
-                                          "embed", "embedding", "embeddings", "position", NULL};
-    char rest[64];
-    const size_t before = (size_t)(strstr(name, word) - name);
-    if (snprintf(rest, sizeof rest, "%.*s_%s", (int)before, name, name + before + strlen(word)) >=
-        (int)sizeof rest) {
-        return false;
-    }
-    for (char *left = NULL, *part = strtok_r(rest, "_", &left); part != NULL;
-         part = strtok_r(NULL, "_", &left)) {
-        if (!family_models_list_has(nothing, part)) {
-            return false;
-        }
-    }
-    return true;
-}
-
-/* Returns whether a flag says what the model type does without it. */
-static bool is_no_news(const struct search *s, const char *name, const char *value) {
-    static const char *const no[] = {"no_", "non_", "not_", "without", "disable", "skip", NULL};
-    const struct model_type *type = s->type;
-    const unsigned flags = type->flags;
-    const unsigned all = strstr(name, "qkv") != NULL ? BIAS_QKV : BIAS_ALL;
-    unsigned biases = type->biases;
-    if (type->bias_key != NULL && config_flag(s->object, type->bias_key, type->bias_default)) {
-        biases |= type->biases_of_key;
-    }
-    const struct {
-        const char *word;
-        bool on, off; /* whether it does, and whether it does not; both are false if it depends */
-    } features[] = {
-        {"alibi", (flags & MODEL_ALIBI) != 0, (flags & MODEL_ALIBI) == 0},
-        {"interleaved", (flags & MODEL_INTERLEAVED) != 0, (flags & MODEL_INTERLEAVED) == 0},
-        {"interleave", (flags & MODEL_INTERLEAVED) != 0, (flags & MODEL_INTERLEAVED) == 0},
-        {"mrope", false, true},
-        {"rotary", (flags & MODEL_ROTARY) != 0, (flags & MODEL_ROTARY) == 0},
-        {"relative", type->relative != MODEL_NOT_RELATIVE, type->relative == MODEL_NOT_RELATIVE},
-        {"shared", false, true},
-        {"quant", false, true},
-        {"logn", false, true},
-        {"softcap", false, !family_models_uses(s, "attn_logit_softcapping")},
-        {"sink", (flags & MODEL_SINKS) != 0, (flags & MODEL_SINKS) == 0},
-        {"qk_norm", (flags & MODEL_NORMS) != 0, (flags & MODEL_NORMS) == 0},
-        {"qk_layernorm", (flags & MODEL_NORMS) != 0, (flags & MODEL_NORMS) == 0},
-        {"sliding", false, type->slides == MODEL_NEVER_SLIDES},
-        {"window", false, type->slides == MODEL_NEVER_SLIDES},
-        {"swa", false, type->slides == MODEL_NEVER_SLIDES},
-        {"bias", (biases & all) == all, (biases & all) == 0},
-    };
-    if (strncmp(name, "mtp", 3) == 0) { /* layers behind the others */
-        return true;
-    }
-    for (size_t i = 0; i < COUNT(features) && !has_word(name, no); i++) {
-        if (strstr(name, features[i].word) != NULL) {
-            return strcmp(value, "true") == 0
-                       ? features[i].on && says_only(name, features[i].word)
-                       : (strcmp(value, "false") == 0 || strcmp(value, "0") == 0) &&
-                             features[i].off;
-        }
-    }
-    return false;
-}
-
 /* ----------------------------------------------------------------------------------- the checks */
 
 static const char *const must_be[] = {
@@ -288,16 +155,6 @@ bool family_keys_check(const struct search *s, struct config_object object, cons
     return true;
 }
 
-/* Returns the one value of a key that changes nothing, or NULL. */
-static const char *fixed_value(const char *name) {
-    for (size_t i = 0; i < COUNT(fixed); i++) {
-        if (strcmp(fixed[i].name, name) == 0) {
-            return fixed[i].value;
-        }
-    }
-    return NULL;
-}
-
 static enum key_kind kind_of_key(const char *name) {
     for (size_t i = 0; i < COUNT(kinds); i++) {
         if (strcmp(kinds[i].name, name) == 0) {
@@ -376,7 +233,7 @@ static bool is_twin(const struct search *s, struct config_object root,
             }
         }
         for (const struct codec_value *v = codec_at(value, 0); v != NULL; v = codec_next(v)) {
-            if (speaks_of_attention(&of_inner, codec_name(v)) &&
+            if (family_words_speak(&of_inner, codec_name(v)) &&
                 !same_value(inner, twin, codec_name(v))) {
                 return false;
             }
@@ -405,7 +262,7 @@ static void add_unknown(struct unknown *unknown, struct config_object object,
 /* Checks a key that is not used. */
 static bool check_unused(const struct search *s, struct config_object object,
                          const struct codec_value *value, struct unknown *unknown) {
-    const char *name = codec_name(value), *known = fixed_value(name);
+    const char *name = codec_name(value), *known = family_words_fixed(name);
     char text[80];
     if (family_models_list_has(s->type->ignores, name) || family_models_ignore(name)) {
         return true;
@@ -421,9 +278,9 @@ static bool check_unused(const struct search *s, struct config_object object,
     if (strcmp(name, "attn_type_list") == 0 && strspn(text, "[1, ].") == strlen(text)) {
         return true; /* every layer has softmax attention */
     }
-    if (codec_kind_of(value) == CODEC_OBJECT || speaks_of_attention(s, name)) {
+    if (codec_kind_of(value) == CODEC_OBJECT || family_words_speak(s, name)) {
         /* read_scales() in family.c looks at the tensors. */
-        if (!is_no_news(s, name, text) && strcmp(name, "quantization_config") != 0 &&
+        if (!family_words_no_news(s, name, text) && strcmp(name, "quantization_config") != 0 &&
             !is_twin(s, object, value) &&
             (strcmp(name, "sliding_window_size") != 0 ||
              !same_number(object, name, "sliding_window"))) {
@@ -474,15 +331,15 @@ static bool check_needs(const struct search *s, struct config_object object) {
                          missing, s->type->name);
 }
 
-/* Says whether a value is as good as no key. Null is, except for a flag that is true without it:
- * models take null for false. */
+/* Says whether a value is as good as no key. Null is, except for a number that has a default, and
+ * for a flag that is true without it: models take null for false. */
 static bool is_absent(const struct search *s, const struct codec_value *value) {
     const struct model_type *type = s->type;
-    const char *name = codec_name(value), *known = fixed_value(name);
+    const char *name = codec_name(value), *known = family_words_fixed(name);
     const bool on = strcmp(name, "scale_attn_weights") == 0 ||
                     (type->bias_default && strcmp(name, type->bias_key) == 0) ||
                     (known != NULL && strcmp(known, "true") == 0);
-    return codec_kind_of(value) == CODEC_NULL && !on;
+    return codec_kind_of(value) == CODEC_NULL && !on && family_models_default(type, name) == 0;
 }
 
 /* Checks all keys of the settings of the layer. */
@@ -657,14 +514,24 @@ bool family_keys_find_model(struct search *s) {
            find_stack(s) && check_once(s);
 }
 
+const struct codec_value *family_keys_value(const struct search *s, const char *name) {
+    return family_models_uses(s, name) ? config_value(s->object, name) : NULL;
+}
+
+const char *family_keys_text(const struct search *s, const char *name) {
+    return family_models_uses(s, name) ? config_text(s->object, name) : NULL;
+}
+
 double family_keys_number(const struct search *s, const char *name, double otherwise) {
     const char *text = s->type->name == NULL ? config_metadata(s->config, name) : NULL;
     const double own = family_models_default(s->type, name);
     otherwise = own != 0 && codec_get(s->object.value, name) == NULL ? own : otherwise;
-    if (kind_of_key(name) != KEY_FLAG) {
-        return text != NULL ? strtod(text, NULL) : config_number(s->object, name, otherwise);
+    if (text != NULL) {
+        return kind_of_key(name) != KEY_FLAG ? strtod(text, NULL) : strcmp(text, "true") == 0;
     }
-    return text != NULL ? strcmp(text, "true") == 0 : config_flag(s->object, name, otherwise != 0);
+    return !family_models_uses(s, name)    ? otherwise
+           : kind_of_key(name) == KEY_FLAG ? config_flag(s->object, name, otherwise != 0)
+                                           : config_number(s->object, name, otherwise);
 }
 
 /* Returns whether a name of a setting is given. */

@@ -207,7 +207,7 @@ static const struct model_type types[] = {
      .slides = MODEL_SLIDES_ALTERNATELY, LLAMA_BIAS(false)},
     {TYPE("gemma3_text"), ROTARY("llama", MODEL_ROPE_BY_TYPE | MODEL_NORMS | MODEL_FROM_ONE),
      .defaults = " num_attention_heads=8 hidden_size=2304 num_key_value_heads=4 head_dim=256"
-                 " query_pre_attn_scalar=256 sliding_window=4096 ",
+                 " query_pre_attn_scalar=256 sliding_window=4096 rope_local_base_freq=10000 ",
      .needs = LIST(KV_HEADS, "head_dim", "query_pre_attn_scalar", "sliding_window"),
      .takes = LIST(ROPE, "rope_local_base_freq", "layer_types", "sliding_window_pattern",
                    "rms_norm_eps"),
@@ -231,7 +231,7 @@ static const struct model_type types[] = {
      .flags = MODEL_ROTARY | MODEL_PARTLY,
      .takes = LIST("rope_parameters", "rope_scaling", "rotary_emb_base", "rotary_pct",
                    "max_position_embeddings", ROPE_TOO),
-     .ignores = LIST("is_decoder")},
+     .defaults = " rotary_pct=0.25 ", .ignores = LIST("is_decoder")},
     {TYPE("gpt_oss"), ROTARY("llama", MODEL_NEEDS_ROPE | MODEL_SINKS),
      .needs = LIST(KV_HEADS, "head_dim", "sliding_window"), .takes = LIST(ROPE_ALL, "layer_types"),
      .slides = MODEL_SLIDES_ALTERNATELY, .base = 150000, LLAMA_BIAS(true)},
@@ -316,7 +316,8 @@ static const struct model_type types[] = {
      .takes = LIST("rope_parameters", "max_position_embeddings", "global_rope_theta",
                    "local_rope_theta", "layer_types", "global_attn_every_n_layers"),
      .ignores = LIST("repad_logits_with_grad", "decoder_bias", "sparse_prediction"),
-     .slides = MODEL_SLIDES_BETWEEN, .base = 160000, BIASED("attention_bias", BIAS_ALL, false)},
+     .slides = MODEL_SLIDES_BETWEEN, .defaults = " local_rope_theta=10000 ", .base = 160000,
+     BIASED("attention_bias", BIAS_ALL, false)},
     {TYPE("nemotron_h"), .stacks = CAUSAL("llama"), .head_size = "head_dim",
      .needs = LIST(KV_HEADS, "head_dim"),
      .ignores = LIST("hybrid_override_pattern", "layers_block_type", "mtp_hybrid_override_pattern",
@@ -467,6 +468,13 @@ bool family_models_uses(const struct search *s, const char *key) {
                (k->size != NULL && strcmp(k->size, key) == 0);
     }
     return used;
+}
+
+unsigned family_models_biases(const struct search *s) {
+    const struct model_type *type = s->type;
+    const bool more =
+        type->bias_key != NULL && config_flag(s->object, type->bias_key, type->bias_default);
+    return type->biases | (more ? type->biases_of_key : 0);
 }
 
 double family_models_default(const struct model_type *type, const char *key) {

@@ -41,8 +41,8 @@ static bool type_of_layer(const struct search *s, const char *key, const struct 
 /* Finds whether a layer of GPT-Neo is local. attention_types is a list of pairs: a list of types,
  * and how often they are repeated. attention_layers is the same at full length, and comes first. */
 static bool find_local(const struct search *s, bool *local) {
-    const struct codec_value *layers = config_value(s->object, "attention_layers");
-    const struct codec_value *pairs = config_value(s->object, "attention_types");
+    const struct codec_value *layers = family_keys_value(s, "attention_layers");
+    const struct codec_value *pairs = family_keys_value(s, "attention_types");
     long number;
     if (layers != NULL) {
         return type_of_layer(s, "attention_layers", layers, "local", "global", local);
@@ -77,11 +77,9 @@ static bool find_local(const struct search *s, bool *local) {
 
 /* Finds whether the layer slides by the rule of its model type. */
 static bool find_sliding(const struct search *s, bool *slides) {
-    const struct codec_value *types =
-        family_models_uses(s, "layer_types") ? config_value(s->object, "layer_types") : NULL;
-    const bool given = family_models_uses(s, "sliding_window") &&
-                       config_value(s->object, "sliding_window") != NULL;
-    const bool used = config_flag(s->object, "use_sliding_window", false);
+    const struct codec_value *types = family_keys_value(s, "layer_types");
+    const bool given = family_keys_value(s, "sliding_window") != NULL;
+    const bool used = family_keys_number(s, "use_sliding_window", 0) != 0;
     const enum model_slides rule = s->type->slides;
     const long pattern = (long)family_keys_count(s, "sliding_window_pattern", 6);
     long index = 0;
@@ -141,7 +139,7 @@ static bool find_window(const struct search *s, bool slides) {
         return true;
     }
     if (window == 0 || (family_models_uses(s, "use_sliding_window") &&
-                        !config_flag(s->object, "use_sliding_window", false))) {
+                        family_keys_number(s, "use_sliding_window", 0) == 0)) {
         return search_refuse(s->layer,
                              "the layer has a sliding window, but config.json has no %s or "
                              "does not use it",
@@ -215,23 +213,20 @@ static bool find_relative_bias(const struct search *s) {
 /* Reads the scale, if it is not 1 divided by the square root of the columns of a head. */
 static bool find_scale(const struct search *s) {
     struct layer *layer = s->layer;
-    double divisor = sqrt((double)layer->d), scale = NAN;
-    if ((s->type->flags & MODEL_UNSCALED) != 0) {
-        scale = 1;
-    } else if (family_models_uses(s, "attention_multiplier")) {
-        scale = config_number(s->object, "attention_multiplier", NAN);
-    } else if (family_models_uses(s, "query_pre_attn_scalar")) {
-        scale = 1 / sqrt(family_keys_number(s, "query_pre_attn_scalar", NAN));
-    } else if (family_models_uses(s, "scale_attn_weights")) {
-        divisor = config_flag(s->object, "scale_attn_weights", true) ? divisor : 1;
-        if (config_flag(s->object, "scale_attn_by_inverse_layer_idx", false)) {
-            long index;
-            if (!search_number(s, &index)) {
-                return false;
-            }
-            divisor *= (double)index + 1;
-        }
-        scale = 1 / divisor;
+    const bool divided = family_keys_number(s, "scale_attn_weights", 1) != 0,
+               by_index = family_keys_number(s, "scale_attn_by_inverse_layer_idx", 0) != 0;
+    const double scalar = family_keys_number(s, "query_pre_attn_scalar", 0);
+    double scale = (s->type->flags & MODEL_UNSCALED) != 0
+                       ? 1
+                       : family_keys_number(s, "attention_multiplier", NAN);
+    long index = 0;
+    if (by_index && !search_number(s, &index)) {
+        return false;
+    }
+    if (scalar != 0) {
+        scale = 1 / sqrt(scalar);
+    } else if (!divided || by_index) {
+        scale = 1 / ((divided ? sqrt((double)layer->d) : 1) * ((double)index + 1));
     }
     if (!isnan(scale)) {
         layer->options.flags |= ATTN_FLAG_SCALE;
@@ -255,25 +250,19 @@ static bool find_own_options(const struct search *s) {
     return s->layer->reason[0] == '\0';
 }
 
-/* Returns whether the model has rotary embedding. */
-static bool turns(const struct search *s) {
-    const char *kind = family_models_uses(s, "position_embedding_type")
-                           ? config_text(s->object, "position_embedding_type")
-                           : NULL;
-    return (s->type->flags & MODEL_ROTARY) != 0 && (kind == NULL || strcmp(kind, "rotary") == 0);
-}
-
-/* Checks that the positions are those of a rotary embedding, or have no part in the attention. */
-static bool check_positions(const struct search *s) {
-    const char *kind = family_models_uses(s, "position_embedding_type")
-                           ? config_text(s->object, "position_embedding_type")
-                           : NULL;
-    return kind == NULL || strcmp(kind, "rotary") == 0 || strcmp(kind, "absolute") == 0 ||
-           search_refuse(
-               s->layer,
-               "position_embedding_type in config.json is \"%.40s\"; only \"absolute\" and "
-               "\"rotary\" are known",
-               kind);
+/* Reads the rotary embedding, if the positions of the model are those of one. Others have no part
+ * in the attention. */
+static bool find_positions(const struct search *s, bool slides) {
+    const char *kind = family_keys_text(s, "position_embedding_type");
+    const bool turns = kind == NULL || strcmp(kind, "rotary") == 0;
+    if (!turns && strcmp(kind, "absolute") != 0) {
+        return search_refuse(
+            s->layer,
+            "position_embedding_type in config.json is \"%.40s\"; only \"absolute\" and "
+            "\"rotary\" are known",
+            kind);
+    }
+    return !turns || (s->type->flags & MODEL_ROTARY) == 0 || family_rotary_find(s, slides);
 }
 
 bool family_options_read(const struct search *s) {
@@ -283,29 +272,23 @@ bool family_options_read(const struct search *s) {
     if (s->type->name == NULL) {
         return find_own_options(s);
     }
-    const bool decodes =
-        family_models_uses(s, "is_decoder") && config_flag(s->object, "is_decoder", false);
-    o->causal = !s->stack->cross && (s->stack->causal || decodes);
-    if (family_models_uses(s, "attn_logit_softcapping")) {
-        o->softcap = config_number(s->object, "attn_logit_softcapping", 0);
-    }
+    o->causal =
+        !s->stack->cross && (s->stack->causal || family_keys_number(s, "is_decoder", 0) != 0);
+    o->softcap = family_keys_number(s, "attn_logit_softcapping", 0);
     if ((flags & MODEL_ALIBI) != 0) {
         o->flags |= ATTN_FLAG_ALIBI;
     }
     if ((flags & MODEL_NORMS) != 0) {
-        o->norm_epsilon = config_number(s->object, "rms_norm_eps", 1e-6);
+        o->norm_epsilon = family_keys_number(s, "rms_norm_eps", 1e-6);
     }
-    const char *both = family_models_uses(s, "use_bidirectional_attention")
-                           ? config_text(s->object, "use_bidirectional_attention")
-                           : NULL;
+    const char *both = family_keys_text(s, "use_bidirectional_attention");
     if (both != NULL && strcmp(both, "vision") != 0) { /* which is about the rows of images */
         return search_refuse(s->layer,
                              "use_bidirectional_attention in config.json is %.40s; only null and "
                              "vision are known",
                              both);
     }
-    return check_positions(s) && find_scale(s) && family_options_slides(s, &slides) &&
-           find_window(s, slides) &&
+    return find_scale(s) && family_options_slides(s, &slides) && find_window(s, slides) &&
            (s->type->relative == MODEL_NOT_RELATIVE || find_relative_bias(s)) &&
-           (!turns(s) || family_rotary_find(s, slides));
+           find_positions(s, slides);
 }

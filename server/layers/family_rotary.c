@@ -118,13 +118,13 @@ static bool read_rope_type(const struct search *s, struct config_object scaling,
 static bool read_original(const struct search *s, struct config_object scaling) {
     static const char name[] = "original_max_position_embeddings";
     const double inside = config_number(scaling, name, 0);
-    const double beside = config_number(s->object, name, 0);
+    const double beside = family_keys_number(s, name, 0);
     attn_rotary *r = &s->layer->rotary;
     if (inside != 0 && beside != 0 && inside != beside) {
         return search_refuse(s->layer, "%s in config.json is %g, but %g inside of rope_parameters",
                              name, beside, inside);
     }
-    const double most = config_number(s->object, "max_position_embeddings", 0);
+    const double most = family_keys_number(s, "max_position_embeddings", 0);
     r->original_positions = inside != 0 ? inside : beside != 0 ? beside : most;
     if (r->scaling == ATTN_ROTARY_DYNAMIC) {
         r->original_positions = most;
@@ -154,7 +154,7 @@ static bool read_scaling(const struct search *s, struct config_object scaling, b
         return true;
     }
     if (r->factor == 0) {
-        r->factor = config_number(s->object, "max_position_embeddings", 0) / r->original_positions;
+        r->factor = family_keys_number(s, "max_position_embeddings", 0) / r->original_positions;
     }
     r->attention_factor = config_number(scaling, "attention_factor", 0);
     if (r->scaling == ATTN_ROTARY_YARN) {
@@ -178,15 +178,11 @@ static bool read_part(const struct search *s, struct config_object scaling) {
     struct layer *layer = s->layer;
     const bool partly = (s->type->flags & MODEL_PARTLY) != 0;
     double share = family_keys_number(s, "partial_rotary_factor", 1);
-    const double turned = family_models_uses(s, "rotary_dim")
-                              ? config_number(s->object, "rotary_dim", 0)
-                              : 0; /* columns */
+    const double turned = family_keys_number(s, "rotary_dim", 0); /* columns */
     if (turned > 0) {
         share = turned / (double)layer->d;
     }
-    if (family_models_uses(s, "rotary_pct")) {
-        share = config_number(s->object, "rotary_pct", 0.25);
-    }
+    share = family_keys_number(s, "rotary_pct", share);
     share = config_number(scaling, "partial_rotary_factor", share);
     if (layer->rotary.scaling == ATTN_ROTARY_PROPORTIONAL) { /* the library checks it */
         layer->rotary.partial_factor = share;
@@ -232,12 +228,10 @@ static bool find_by_type(const struct search *s, bool slides, struct config_obje
                                        {"sliding_attention", KEY_OBJECT}};
     static const char *const local[] = {"rope_local_base_freq", "local_rope_theta"};
     struct config_object all = config_inner(s->object, "rope_parameters");
-    *base = config_number(s->object, "rope_theta", s->type->base);
-    if (family_models_uses(s, "global_rope_theta")) {
-        *base = config_number(s->object, "global_rope_theta", *base);
-    }
+    *base = family_keys_number(s, "rope_theta", s->type->base);
+    *base = family_keys_number(s, "global_rope_theta", *base);
     for (size_t i = 0; slides && i < COUNT(local); i++) {
-        *base = family_models_uses(s, local[i]) ? config_number(s->object, local[i], 10000) : *base;
+        *base = family_keys_number(s, local[i], *base);
     }
     if (all.value == NULL) {
         scaling->value = slides ? NULL : scaling->value;
@@ -285,14 +279,13 @@ static bool read_magnitude(const struct search *s, struct config_object scaling)
 
 /* Finds whether Q and K of the layer are turned. */
 static bool find_turns(const struct search *s, bool slides, bool *turns) {
-    const struct codec_value *list =
-        family_models_uses(s, "no_rope_layers") ? config_value(s->object, "no_rope_layers") : NULL;
+    const struct codec_value *list = family_keys_value(s, "no_rope_layers");
     struct codec_error unused;
     double flag;
     long index;
     *turns = true;
     if ((s->type->flags & MODEL_TURNS_LOCALLY) != 0) {
-        *turns = slides || config_value(s->object, "sliding_window") == NULL;
+        *turns = slides || family_keys_value(s, "sliding_window") == NULL;
     }
     if (!family_models_uses(s, "no_rope_layers")) {
         return true;
@@ -320,10 +313,8 @@ bool family_rotary_find(const struct search *s, bool slides) {
     bool turns;
     const bool by_type = (s->type->flags & MODEL_ROPE_BY_TYPE) != 0;
     struct config_object scaling;
-    double base = config_number(s->object, "rope_theta", s->type->base);
-    if (family_models_uses(s, "rotary_emb_base")) {
-        base = config_number(s->object, "rotary_emb_base", 0);
-    }
+    double base = family_keys_number(s, "rope_theta", s->type->base);
+    base = family_keys_number(s, "rotary_emb_base", base);
     if (!find_object(s, &scaling) || (by_type && !find_by_type(s, slides, &scaling, &base))) {
         return false;
     }

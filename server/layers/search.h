@@ -1,8 +1,8 @@
 /*
  * search.h - what is known while the layers of a model are found. search.c reads their tensors,
- * family_models.c has the table of model types, family_keys.c checks the keys of a config.json,
- * family.c finds the sizes of layers, family_options.c their options, and family_rotary.c their
- * rotary embedding.
+ * family_models.c has the table of model types, family_keys.c checks the keys of a config.json by
+ * what family_words.c knows of their words, family.c finds the sizes of layers, family_options.c
+ * their options, and family_rotary.c their rotary embedding.
  */
 #ifndef LAYERS_SEARCH_H
 #define LAYERS_SEARCH_H
@@ -137,6 +137,12 @@ enum {
     BIAS_ALL = BIAS_QKV | BIAS_O
 };
 
+/* The sizes of a layer of Gemma 4 that the other layers do not have. */
+struct own_sizes {
+    size_t d, kv_heads;   /* 0: what the others have */
+    bool keys_are_values; /* V is K before its norm and rotation */
+};
+
 /* The layer that is looked at. Everything is borrowed. */
 struct search {
     struct layer_model *model;
@@ -150,6 +156,7 @@ struct search {
     const struct stack *stack;
     struct config_object object; /* the settings of this model type */
     struct layer *layer;
+    struct own_sizes own;
     /* The settings whose keys were checked last, and what was wrong with them: most layers of a
      * model have the same ones. */
     const struct model_type *checked_type;
@@ -219,6 +226,9 @@ bool family_models_list_has(const char *const *list, const char *name);
 /* Returns whether a key decides the attention of the model type of the layer. */
 bool family_models_uses(const struct search *s, const char *key);
 
+/* Returns the biases of the layer: bits BIAS_*. */
+unsigned family_models_biases(const struct search *s);
+
 /* Returns the number that a key has if config.json has not the key, or 0 if it must be there. */
 double family_models_default(const struct model_type *type, const char *key);
 
@@ -234,8 +244,23 @@ bool family_keys_find_model(struct search *s);
 bool family_keys_check(const struct search *s, struct config_object object, const char *where,
                        const struct key *keys, size_t count);
 
-/* Each reads a number whose default is `otherwise`. Without a model_type, the metadata of the file
- * of weights come before config.json. A count is a number from 0 to 2^20. A flag is 0 or 1. */
+/* Returns whether the name of a key speaks of attention, so that the key may decide it. */
+bool family_words_speak(const struct search *s, const char *name);
+
+/* Returns whether a flag says what the model type does without it. `value` is its text. */
+bool family_words_no_news(const struct search *s, const char *name, const char *value);
+
+/* Returns the text of the one value of a key that changes nothing, or NULL. */
+const char *family_words_fixed(const char *name);
+
+/* Each returns the value of a key that decides the attention of the model type. NULL: there is
+ * none, it is null, or the model type does not use the key. */
+const struct codec_value *family_keys_value(const struct search *s, const char *name);
+const char *family_keys_text(const struct search *s, const char *name);
+
+/* Each reads a number whose default is `otherwise`, which is also what a key has that the model
+ * type does not use. Without a model_type, the metadata of the file of weights come before
+ * config.json. A count is a number from 0 to 2^20. A flag is 0 or 1. */
 double family_keys_number(const struct search *s, const char *name, double otherwise);
 size_t family_keys_count(const struct search *s, const char *name, size_t otherwise);
 

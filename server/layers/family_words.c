@@ -1,0 +1,145 @@
+/*
+ * family_words.c - what the name of a key says by its words: whether it may decide attention, and
+ * whether a flag says only what the model type does without it. The keys of files on a hub are not
+ * those of transformers: programs that train and convert models leave their own.
+ */
+#include "layers/search.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+/* Returns whether a name has one of the words, which end with NULL. */
+static bool has_word(const char *name, const char *const *words) {
+    while (*words != NULL && strstr(name, *words) == NULL) {
+        words++;
+    }
+    return *words != NULL;
+}
+
+bool family_words_speak(const struct search *s, const char *name) {
+    /* They say how a model is computed or trained. */
+    static const char *const how[] = {"drop", "flash",      "implementation", "attn_impl",
+                                      "prob", "softmax_in", "sdpa",           "memory_efficient",
+                                      NULL};
+    static const char *const attention[] = {
+        "alibi",       "att",          "bidirectional", "bias",      "causal",
+        "gate",        "gqa",          "head",          "kv",        "key",
+        "layer_types", "layers_block", "logn",          "mask",      "mla",
+        "mqa",         "ntk",          "pos",           "prefix_lm", "qk",
+        "quant",       "query",        "rope",          "rotary",    "scal",
+        "sink",        "sliding",      "softcap",       "swa",       "value",
+        "window",      "clip_q",       "differential",  "dilat",     "extend",
+        "interpol",    "sparse",       "theta",         "yarn",      NULL};
+    static const char *const normed[] = {"att", "head", "key", "qk", "query", NULL};
+    /* They name another part of the model, unless they also speak of what is in `inside`. */
+    static const char *const elsewhere[] = {
+        "adapter", "classif", "conv",   "embed",     "expert",       "image",     "keys_to_ignore",
+        "lm_head", "logit",   "loss",   "mamba",     "mask_channel", "mask_time", "mlp",
+        "moe",     "pixel",   "pooler", "projector", "rout",         "token",     NULL};
+    static const char *const inside[] = {"att",  "pos",     "rope",   "rotary",
+                                         "sink", "sliding", "window", NULL};
+    const size_t size = strlen(name);
+    if (has_word(name, how)) {
+        return false;
+    }
+    if (strstr(name, "norm") != NULL || strstr(name, "epsilon") != NULL ||
+        (size >= 3 && strcmp(name + size - 3, "eps") == 0)) {
+        /* Other norms are before or behind an attention. */
+        return (s->type->flags & MODEL_NORMS) != 0 || has_word(name, normed);
+    }
+    return has_word(name, attention) && (has_word(name, inside) || !has_word(name, elsewhere));
+}
+
+/* Returns whether a name has no other words than this one, but for those that say nothing. */
+static bool says_only(const char *name, const char *word) {
+    static const char *const nothing[] = {"use",   "is",        "has",        "with",     "enable",
+                                          "apply", "add",       "attention",  "attn",     "self",
+                                          "qkv",   "q",         "k",          "v",        "o",
+                                          "proj",  "linear",    "rope",       "rotary",   "emb",
+                                          "embed", "embedding", "embeddings", "position", NULL};
+    char rest[64];
+    const size_t before = (size_t)(strstr(name, word) - name);
+    if (snprintf(rest, sizeof rest, "%.*s_%s", (int)before, name, name + before + strlen(word)) >=
+        (int)sizeof rest) {
+        return false;
+    }
+    for (char *left = NULL, *part = strtok_r(rest, "_", &left); part != NULL;
+         part = strtok_r(NULL, "_", &left)) {
+        if (!family_models_list_has(nothing, part)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool family_words_no_news(const struct search *s, const char *name, const char *value) {
+    static const char *const no[] = {"no_", "non_", "not_", "without", "disable", "skip", NULL};
+    const struct model_type *type = s->type;
+    const unsigned flags = type->flags;
+    const unsigned all = strstr(name, "qkv") != NULL ? BIAS_QKV : BIAS_ALL;
+    const unsigned biases = family_models_biases(s);
+    const struct {
+        const char *word;
+        bool on, off; /* whether it does, and whether it does not; both are false if it depends */
+    } features[] = {
+        {"alibi", (flags & MODEL_ALIBI) != 0, (flags & MODEL_ALIBI) == 0},
+        {"interleaved", (flags & MODEL_INTERLEAVED) != 0, (flags & MODEL_INTERLEAVED) == 0},
+        {"interleave", (flags & MODEL_INTERLEAVED) != 0, (flags & MODEL_INTERLEAVED) == 0},
+        {"mrope", false, true},
+        {"rotary", (flags & MODEL_ROTARY) != 0, (flags & MODEL_ROTARY) == 0},
+        {"relative", type->relative != MODEL_NOT_RELATIVE, type->relative == MODEL_NOT_RELATIVE},
+        {"shared", false, true},
+        {"quant", false, true},
+        {"logn", false, true},
+        {"softcap", false, !family_models_uses(s, "attn_logit_softcapping")},
+        {"sink", (flags & MODEL_SINKS) != 0, (flags & MODEL_SINKS) == 0},
+        {"qk_norm", (flags & MODEL_NORMS) != 0, (flags & MODEL_NORMS) == 0},
+        {"qk_layernorm", (flags & MODEL_NORMS) != 0, (flags & MODEL_NORMS) == 0},
+        {"sliding", false, type->slides == MODEL_NEVER_SLIDES},
+        {"window", false, type->slides == MODEL_NEVER_SLIDES},
+        {"swa", false, type->slides == MODEL_NEVER_SLIDES},
+        {"bias", (biases & all) == all, (biases & all) == 0},
+    };
+    if (strncmp(name, "mtp", 3) == 0) { /* layers behind the others */
+        return true;
+    }
+    for (size_t i = 0; i < COUNT(features) && !has_word(name, no); i++) {
+        if (strstr(name, features[i].word) != NULL) {
+            return strcmp(value, "true") == 0
+                       ? features[i].on && says_only(name, features[i].word)
+                       : (strcmp(value, "false") == 0 || strcmp(value, "0") == 0) &&
+                             features[i].off;
+        }
+    }
+    return false;
+}
+
+/* Keys that change nothing with one value, and are not understood with another one. */
+static const struct {
+    const char *name, *value;
+} fixed[] = {
+    {"interpolate_factor", "1"},
+    {"is_causal", "true"},
+    {"is_decoder", "false"},
+    {"partial_rotary_factor", "1"},
+    {"position_embedding_type", "\"absolute\""},
+    {"pruned_heads", "{}"},
+    {"qk_norm_type", "\"per_layer\""},
+    {"full_attn_mod", "1"}, /* every layer has attention */
+    {"relative_attention_num_buckets", "32"},
+    {"scale_attn_weights", "true"},
+    {"scalable_attention", "true"}, /* umt5 has a relative bias in each layer */
+    {"use_bidirectional_attention", "false"},
+    {"use_sliding_window", "false"},
+};
+
+const char *family_words_fixed(const char *name) {
+    for (size_t i = 0; i < COUNT(fixed); i++) {
+        if (strcmp(fixed[i].name, name) == 0) {
+            return fixed[i].value;
+        }
+    }
+    return NULL;
+}
