@@ -298,7 +298,7 @@ static bool check_vector(struct layer *layer, enum layer_part part, const char *
 /* Finds the sizes of a layer of a model with two sizes. Layers without a window have those of
  * global_head_dim and num_global_key_value_heads, which newer files have in per_layer_config. */
 static bool find_own_sizes(struct search *s) {
-    static const struct key keys[] = {{"head_dim", KEY_COUNT}, {"num_key_value_heads", KEY_COUNT}};
+    static const struct keys keys = {KEY_COUNT, 0, " head_dim num_key_value_heads "};
     const struct config_object all = config_inner(s->object, "per_layer_config");
     char number[24];
     long index;
@@ -328,9 +328,9 @@ static bool find_own_sizes(struct search *s) {
     }
     snprintf(number, sizeof number, "%ld", index);
     const struct config_object layer = config_inner(all, number);
-    own->d = (size_t)config_number(layer, keys[0].name, 0);
-    own->kv_heads = (size_t)config_number(layer, keys[1].name, 0);
-    return family_keys_check(s, layer, "per_layer_config", keys, sizeof keys / sizeof *keys);
+    own->d = (size_t)config_number(layer, "head_dim", 0);
+    own->kv_heads = (size_t)config_number(layer, "num_key_value_heads", 0);
+    return family_keys_check(s, layer, "per_layer_config", &keys, 1);
 }
 
 /* Makes V of K, if the layer has no other V. */

@@ -14,50 +14,25 @@
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-/* The kinds of the keys that decide the attention of a model type. */
-static const struct key kinds[] = {
-    {"add_zero_attn", KEY_FLAG},
-    {"attention_bias", KEY_FLAG},
-    {"attention_k_eq_v", KEY_FLAG},
-    {"attention_layers", KEY_TEXTS},
-    {"attention_multiplier", KEY_NUMBER},
-    {"attention_types", KEY_LIST},
-    {"attn_logit_softcapping", KEY_POSITIVE},
-    {"causal", KEY_FLAG},
-    {"enable_bias", KEY_FLAG},
-    {"global_rope_theta", KEY_POSITIVE},
-    {"is_decoder", KEY_FLAG},
-    {"layer_types", KEY_TEXTS},
-    {"local_rope_theta", KEY_POSITIVE},
-    {"max_position_embeddings", KEY_POSITIVE},
-    {"max_window_layers", KEY_INDEX},
-    {"no_rope_layer_interval", KEY_INDEX},
-    {"no_rope_layers", KEY_LIST},
-    {"norm_epsilon", KEY_POSITIVE},
-    {"original_max_position_embeddings", KEY_POSITIVE},
-    {"num_kv_shared_layers", KEY_INDEX},
-    {"partial_rotary_factor", KEY_POSITIVE},
-    {"per_layer_config", KEY_OBJECT},
-    {"position_embedding_type", KEY_TEXT},
-    {"qkv_bias", KEY_FLAG},
-    {"query_pre_attn_scalar", KEY_POSITIVE},
-    {"rms_norm_eps", KEY_POSITIVE},
-    {"rope_local_base_freq", KEY_POSITIVE},
-    {"use_bias", KEY_FLAG},
-    {"use_bidirectional_attention", KEY_TEXT},
-    {"use_qkv_bias", KEY_FLAG},
-    {"rope_parameters", KEY_OBJECT},
-    {"rope_scaling", KEY_OBJECT},
-    {"rope_theta", KEY_POSITIVE},
-    {"rotary_emb_base", KEY_POSITIVE},
-    {"rotary_pct", KEY_POSITIVE},
-    {"scale", KEY_NUMBER},
-    {"scale_attn_by_inverse_layer_idx", KEY_FLAG},
-    {"scale_attn_weights", KEY_FLAG},
-    {"sliding_window", KEY_INDEX}, /* 0 if no layer has one */
-    {"use_sliding_window", KEY_FLAG},
-    {"zero_key", KEY_FLAG},
-}; /* all others are counts */
+/* The keys that decide the attention of a model type; all others are counts. */
+static const struct keys kinds[] = {
+    {KEY_FLAG, 0,
+     " add_zero_attn attention_bias attention_k_eq_v causal enable_bias is_decoder "
+     "qkv_bias scale_attn_by_inverse_layer_idx scale_attn_weights use_bias "
+     "use_qkv_bias use_sliding_window zero_key "},
+    {KEY_TEXTS, 0, " attention_layers layer_types "},
+    {KEY_NUMBER, 0, " attention_multiplier scale "},
+    {KEY_LIST, 0, " attention_types no_rope_layers "},
+    {KEY_POSITIVE, 0,
+     " attn_logit_softcapping global_rope_theta local_rope_theta "
+     "max_position_embeddings norm_epsilon original_max_position_embeddings "
+     "partial_rotary_factor query_pre_attn_scalar rms_norm_eps rope_local_base_freq "
+     "rope_theta rotary_emb_base rotary_pct "},
+    {KEY_INDEX, 0,
+     " max_window_layers no_rope_layer_interval num_kv_shared_layers sliding_window "},
+    {KEY_OBJECT, 0, " per_layer_config rope_parameters rope_scaling "},
+    {KEY_TEXT, 0, " position_embedding_type use_bidirectional_attention "},
+};
 
 enum {
     MOST_IGNORED = 64,   /* names of keys that are kept for the list of layers */
@@ -133,20 +108,22 @@ static bool check_value(const struct search *s, struct config_object object, con
 }
 
 bool family_keys_check(const struct search *s, struct config_object object, const char *where,
-                       const struct key *keys, size_t count) {
+                       const struct keys *keys, size_t count) {
     char text[80];
     for (const struct codec_value *v = codec_at(object.value, 0); v != NULL; v = codec_next(v)) {
         size_t i = 0;
         if (codec_kind_of(v) == CODEC_NULL) {
             continue;
         }
-        while (i < count && strcmp(keys[i].name, codec_name(v)) != 0) {
+        while (i < count && (!search_has_name(keys[i].names, codec_name(v)) ||
+                             (keys[i].flags & ~s->type->flags) != 0)) {
             i++;
         }
         if (i == count) {
             config_print(object, v, sizeof text, text);
-            return search_refuse(s->layer, "%.40s in %.40s is %s, and this key is not known",
-                                 codec_name(v), where, text);
+            return search_refuse(
+                s->layer, "%.40s in %.40s is %s, and this key is not known for model_type %s",
+                codec_name(v), where, text, s->type->name);
         }
         if (!check_value(s, object, where, v, keys[i].kind)) {
             return false;
@@ -157,7 +134,7 @@ bool family_keys_check(const struct search *s, struct config_object object, cons
 
 static enum key_kind kind_of_key(const char *name) {
     for (size_t i = 0; i < COUNT(kinds); i++) {
-        if (strcmp(kinds[i].name, name) == 0) {
+        if (search_has_name(kinds[i].names, name)) {
             return kinds[i].kind;
         }
     }
@@ -226,16 +203,14 @@ static bool is_twin(const struct search *s, struct config_object root,
         const struct config_object twin = {root.document, value};
         struct search of_inner = *s;
         of_inner.type = family_models_find(i->type);
-        for (const struct codec_value *v = codec_at(inner.value, 0); v != NULL; v = codec_next(v)) {
-            if (family_models_uses(&of_inner, codec_name(v)) &&
-                !same_value(inner, twin, codec_name(v))) {
-                return false;
-            }
-        }
-        for (const struct codec_value *v = codec_at(value, 0); v != NULL; v = codec_next(v)) {
-            if (family_words_speak(&of_inner, codec_name(v)) &&
-                !same_value(inner, twin, codec_name(v))) {
-                return false;
+        for (int of_twin = 0; of_twin < 2; of_twin++) {
+            for (const struct codec_value *v = codec_at(of_twin ? value : inner.value, 0);
+                 v != NULL; v = codec_next(v)) {
+                if ((family_models_uses(&of_inner, codec_name(v)) ||
+                     (of_twin && family_words_speak(&of_inner, codec_name(v)))) &&
+                    !same_value(inner, twin, codec_name(v))) {
+                    return false;
+                }
             }
         }
         return inner.value != NULL;

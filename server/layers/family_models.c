@@ -366,27 +366,26 @@ enum {
 /* Keys that change the attention of no model type of the table: those whose names or objects might
  * do so, and those that most files have, so that the list of layers names the others. A space is
  * before and after each. */
-static const char *const ignored_by_all[] = {
-    " _name_or_path _remove_final_layer_norm adapter_attn_dim adapter_layer_norm ",
-    " adapter_reuse_layer_norm add_cross_attention add_final_layer_norm apply_layernorm ",
-    " architectures attention_dropout attention_probs_dropout_prob audio_config auto_map ",
-    " bos_token_id classifier_dropout conv_pos_batch_norm decoder_sparse_step ",
-    " decoder_start_token_id do_layer_norm_before do_stable_layer_norm dropout dtype ",
-    " eos_token_id extra_pos_embeddings feat_extract_norm feat_proj_layer_norm ",
-    " gradient_checkpointing hidden_act hidden_dropout_prob id2label image_size ",
-    " initializer_factor initializer_range intermediate_size is_encoder_decoder is_gated_act ",
-    " label2id layer_norm_elementwise_affine layer_norm_eps layer_norm_epsilon ",
-    " layerscale_value mask_feature_length mask_feature_min_masks mask_ratio ",
-    " max_2d_position_embeddings max_length max_position_embeddings max_source_positions ",
-    " max_target_positions model_type moe_intermediate_size n_positions norm_pix_loss ",
-    " normalize_before normalize_embedding num_conv_pos_embedding_groups ",
-    " num_conv_pos_embeddings num_experts_per_tok num_hidden_layers output_attentions ",
-    " pad_token_id patch_size pooler_num_attention_heads pre_norm pretraining_tp problem_type ",
-    " remove_invalid_values reorder_and_upcast_attn rms_norm_eps scale_decoder_outputs ",
-    " sinusoidal_pos_embds static_position_embeddings task_specific_params tdnn_dilation ",
-    " tie_word_embeddings tokenizer_class torch_dtype transformers_version type_vocab_size ",
-    " use_cache use_mid_position_embeddings vision_config vision_use_head vocab_size ",
-};
+static const char ignored_by_all[] =
+    " _name_or_path _remove_final_layer_norm adapter_attn_dim adapter_layer_norm "
+    "adapter_reuse_layer_norm add_cross_attention add_final_layer_norm apply_layernorm "
+    "architectures attention_dropout attention_probs_dropout_prob audio_config auto_map "
+    "bos_token_id classifier_dropout conv_pos_batch_norm decoder_sparse_step "
+    "decoder_start_token_id do_layer_norm_before do_stable_layer_norm dropout dtype "
+    "eos_token_id extra_pos_embeddings feat_extract_norm feat_proj_layer_norm "
+    "gradient_checkpointing hidden_act hidden_dropout_prob id2label image_size "
+    "initializer_factor initializer_range intermediate_size is_encoder_decoder is_gated_act "
+    "label2id layer_norm_elementwise_affine layer_norm_eps layer_norm_epsilon "
+    "layerscale_value mask_feature_length mask_feature_min_masks mask_ratio "
+    "max_2d_position_embeddings max_length max_position_embeddings max_source_positions "
+    "max_target_positions model_type moe_intermediate_size n_positions norm_pix_loss "
+    "normalize_before normalize_embedding num_conv_pos_embedding_groups "
+    "num_conv_pos_embeddings num_experts_per_tok num_hidden_layers output_attentions "
+    "pad_token_id patch_size pooler_num_attention_heads pre_norm pretraining_tp problem_type "
+    "remove_invalid_values reorder_and_upcast_attn rms_norm_eps scale_decoder_outputs "
+    "sinusoidal_pos_embds static_position_embeddings task_specific_params tdnn_dilation "
+    "tie_word_embeddings tokenizer_class torch_dtype transformers_version type_vocab_size "
+    "use_cache use_mid_position_embeddings vision_config vision_use_head vocab_size ";
 
 /* ----------------------------------------------------------------------------------- looking up */
 
@@ -485,15 +484,5 @@ double family_models_default(const struct model_type *type, const char *key) {
 }
 
 bool family_models_ignore(const char *key) {
-    char word[64];
-    const int size = snprintf(word, sizeof word, " %s ", key);
-    if (size >= (int)sizeof word || strchr(key, ' ') != NULL) {
-        return false;
-    }
-    for (size_t i = 0; i < sizeof ignored_by_all / sizeof *ignored_by_all; i++) {
-        if (strstr(ignored_by_all[i], word) != NULL) {
-            return true;
-        }
-    }
-    return false;
+    return search_has_name(ignored_by_all, key);
 }

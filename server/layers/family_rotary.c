@@ -11,43 +11,21 @@
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-/* The keys of rope_parameters. */
-static const struct key keys[] = {
-    {"rope_type", KEY_TEXT},
-    {"type", KEY_TEXT},
-    {"rope_theta", KEY_POSITIVE},
-    {"partial_rotary_factor", KEY_POSITIVE},
-    {"factor", KEY_POSITIVE},
-    {"original_max_position_embeddings", KEY_POSITIVE},
-    {"attention_factor", KEY_POSITIVE},
-    {"beta_fast", KEY_POSITIVE},
-    {"beta_slow", KEY_POSITIVE},
-    {"low_freq_factor", KEY_POSITIVE},
-    {"high_freq_factor", KEY_POSITIVE},
-    {"mscale", KEY_NUMBER},
-    {"mscale_all_dim", KEY_NUMBER},
-    {"truncate", KEY_FLAG},
-    {"short_factor", KEY_LIST},
-    {"long_factor", KEY_LIST},
-    {"mrope_section", KEY_LIST},
-    {"llama_4_scaling_beta", KEY_NUMBER},
-    {"max_position_embeddings", KEY_POSITIVE},
-    {"short_mscale", KEY_POSITIVE},
-    {"long_mscale", KEY_POSITIVE},
-    {"mrope_interleaved", KEY_FLAG},
-};
-
-/* Keys of rope_parameters that only some model types have. */
-static const struct {
-    const char *name;
-    unsigned flag;
-} own_keys[] = {
-    {"mrope_section", MODEL_MROPE},
-    {"mrope_interleaved", MODEL_MROPE},
-    {"max_position_embeddings", MODEL_SCALES_FAR},
-    {"llama_4_scaling_beta", MODEL_SCALES_FAR},
-    {"short_mscale", MODEL_SHORT_ROPE},
-    {"long_mscale", MODEL_SHORT_ROPE},
+/* The keys of rope_parameters. Some are those of model types with a flag. */
+static const struct keys keys[] = {
+    {KEY_TEXT, 0, " rope_type type "},
+    {KEY_POSITIVE, 0,
+     " rope_theta partial_rotary_factor factor "
+     "original_max_position_embeddings attention_factor beta_fast "
+     "beta_slow low_freq_factor high_freq_factor "},
+    {KEY_NUMBER, 0, " mscale mscale_all_dim "},
+    {KEY_FLAG, 0, " truncate "},
+    {KEY_LIST, 0, " short_factor long_factor "},
+    {KEY_LIST, MODEL_MROPE, " mrope_section "},
+    {KEY_NUMBER, MODEL_SCALES_FAR, " llama_4_scaling_beta "},
+    {KEY_POSITIVE, MODEL_SCALES_FAR, " max_position_embeddings "},
+    {KEY_POSITIVE, MODEL_SHORT_ROPE, " short_mscale long_mscale "},
+    {KEY_FLAG, MODEL_MROPE, " mrope_interleaved "},
 };
 
 /* Reads both lists of divisors into memory of the model, which all of its layers share. */
@@ -224,8 +202,7 @@ static bool find_object(const struct search *s, struct config_object *scaling) {
  * window in rope_scaling, and otherwise rope_local_base_freq. */
 static bool find_by_type(const struct search *s, bool slides, struct config_object *scaling,
                          double *base) {
-    static const struct key kinds[] = {{"full_attention", KEY_OBJECT},
-                                       {"sliding_attention", KEY_OBJECT}};
+    static const struct keys kinds = {KEY_OBJECT, 0, " full_attention sliding_attention "};
     static const char *const local[] = {"rope_local_base_freq", "local_rope_theta"};
     struct config_object all = config_inner(s->object, "rope_parameters");
     *base = family_keys_number(s, "rope_theta", s->type->base);
@@ -238,7 +215,7 @@ static bool find_by_type(const struct search *s, bool slides, struct config_obje
         return true;
     }
     *scaling = config_inner(all, slides ? "sliding_attention" : "full_attention");
-    return family_keys_check(s, all, "rope_parameters", kinds, COUNT(kinds));
+    return family_keys_check(s, all, "rope_parameters", &kinds, 1);
 }
 
 /* Reads how queries are scaled by their positions: 1 + beta log(1 + floor(position / original)),
@@ -327,13 +304,6 @@ bool family_rotary_find(const struct search *s, bool slides) {
     if (scaling.value != NULL &&
         !family_keys_check(s, scaling, "rope_parameters", keys, COUNT(keys))) {
         return false;
-    }
-    for (size_t i = 0; i < COUNT(own_keys); i++) {
-        if ((s->type->flags & own_keys[i].flag) == 0 &&
-            config_value(scaling, own_keys[i].name) != NULL) {
-            return search_refuse(s->layer, "%s in config.json is not known for model_type %s",
-                                 own_keys[i].name, s->type->name);
-        }
     }
     if (!find_turns(s, slides, &turns)) {
         return false;

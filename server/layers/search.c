@@ -38,6 +38,13 @@ size_t search_first(const void *key, const void *list, size_t count, size_t size
     return low;
 }
 
+bool search_has_name(const char *names, const char *name) {
+    char word[64];
+    return strchr(name, ' ') == NULL &&
+           snprintf(word, sizeof word, " %s ", name) < (int)sizeof word &&
+           strstr(names, word) != NULL;
+}
+
 void search_keep_ascii(char *text) {
     for (; *text != '\0'; text++) {
         *text = (unsigned char)*text < 0x80 ? *text : '?';

@@ -41,9 +41,11 @@ enum key_kind {
     KEY_OBJECT /* an object, which its reader checks */
 };
 
-struct key {
-    const char *name;
+/* Keys of one kind. */
+struct keys {
     enum key_kind kind;
+    unsigned flags;    /* bits MODEL_*: only model types with all of them have the keys */
+    const char *names; /* a space is before and after each */
 };
 
 /* The layers of a model that have the same settings. The first stack that fits is taken. */
@@ -177,6 +179,9 @@ int search_compare(const char *a, const char *b);
 size_t search_first(const void *key, const void *list, size_t count, size_t size,
                     int (*compare)(const void *key, const void *element));
 
+/* Returns whether a text has a name. A space is before and after each name in it. */
+bool search_has_name(const char *names, const char *name);
+
 /* Makes a text ASCII, so that it may stand in an answer: the name of a file may have any bytes, and
  * a reason may be cut inside of a character. Other bytes become question marks. */
 void search_keep_ascii(char *text);
@@ -239,10 +244,10 @@ bool family_models_ignore(const char *key);
  * settings. Returns false with the reason in the layer. */
 bool family_keys_find_model(struct search *s);
 
-/* Checks that every key of an object is one of `count` keys and has its kind. `where` names the
- * object in the reason. */
+/* Checks that every key of an object is among `count` kinds of keys and has its kind. `where` names
+ * the object in the reason. */
 bool family_keys_check(const struct search *s, struct config_object object, const char *where,
-                       const struct key *keys, size_t count);
+                       const struct keys *keys, size_t count);
 
 /* Returns whether the name of a key speaks of attention, so that the key may decide it. */
 bool family_words_speak(const struct search *s, const char *name);
