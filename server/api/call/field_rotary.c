@@ -40,22 +40,32 @@ static const char *const types[] = {
     [ATTN_ROTARY_LONGROPE] = "longrope",        [ATTN_ROTARY_LLAMA3] = "llama3",
     [ATTN_ROTARY_PROPORTIONAL] = "proportional"};
 
+enum {
+    POSITIVE = 3 /* the first of these numbers must not be 0, which is a default of the library */
+};
+
 /* The numbers of "scaling", and then its other keys. */
-static const char *const keys_of_scaling[] = {
-    "factor",           "original_max_position_embeddings",
-    "attention_factor", "low_freq_factor",
-    "high_freq_factor", "beta_fast",
-    "beta_slow",        "mscale",
-    "mscale_all_dim",   "partial_rotary_factor",
-    "rope_type",        "type",
-    "truncate",         "short_factor",
-    "long_factor"};
+static const char *const keys_of_scaling[] = {"factor",
+                                              "original_max_position_embeddings",
+                                              "partial_rotary_factor",
+                                              "attention_factor",
+                                              "low_freq_factor",
+                                              "high_freq_factor",
+                                              "beta_fast",
+                                              "beta_slow",
+                                              "mscale",
+                                              "mscale_all_dim",
+                                              "rope_type",
+                                              "type",
+                                              "truncate",
+                                              "short_factor",
+                                              "long_factor"};
 static const size_t numbers_of_scaling[] = {
-    offsetof(attn_rotary, factor),           offsetof(attn_rotary, original_positions),
-    offsetof(attn_rotary, attention_factor), offsetof(attn_rotary, low_factor),
-    offsetof(attn_rotary, high_factor),      offsetof(attn_rotary, beta_fast),
-    offsetof(attn_rotary, beta_slow),        offsetof(attn_rotary, mscale),
-    offsetof(attn_rotary, mscale_all)};
+    offsetof(attn_rotary, factor),         offsetof(attn_rotary, original_positions),
+    offsetof(attn_rotary, partial_factor), offsetof(attn_rotary, attention_factor),
+    offsetof(attn_rotary, low_factor),     offsetof(attn_rotary, high_factor),
+    offsetof(attn_rotary, beta_fast),      offsetof(attn_rotary, beta_slow),
+    offsetof(attn_rotary, mscale),         offsetof(attn_rotary, mscale_all)};
 
 /* Reads a list of numbers, if it is given. */
 static bool read_factors(const struct codec_document *document, const struct codec_value *object,
@@ -86,34 +96,6 @@ static bool read_type(const struct codec_document *document, const struct codec_
                       types[other], types[choice]);
 }
 
-/* Reads which part of the pairs turns. Kinds in which the others have no frequency name the columns
- * that turn. */
-static bool read_partial_factor(const struct codec_document *document,
-                                const struct codec_value *object, attn_rotary *rotary,
-                                struct codec_error *error) {
-    const struct codec_value *part = codec_given(object, "partial_rotary_factor");
-    const bool proportional = rotary->scaling == ATTN_ROTARY_PROPORTIONAL;
-    double number = 1;
-    if (part != NULL && !proportional) {
-        return codec_fail(document, part, error,
-                          "partial_rotary_factor is for rope_type \"proportional\"; with \"%s\" it "
-                          "is \"columns\" beside \"scaling\", this part of the columns of a head "
-                          "as a number",
-                          types[rotary->scaling]);
-    }
-    if (part != NULL && !codec_as_number(document, part, &number, error)) {
-        return false;
-    }
-    if (number == 0) { /* which is the default of the library */
-        return codec_fail(document, part, error,
-                          "partial_rotary_factor is 0; it must be more than 0 and at most 1");
-    }
-    if (proportional) {
-        rotary->partial_factor = number;
-    }
-    return true;
-}
-
 static bool read_scaling(struct call *call, struct codec_document *document,
                          const struct codec_value *object, struct codec_error *error) {
     const struct codec_keys keys = {.names = keys_of_scaling, .count = COUNT(keys_of_scaling)};
@@ -124,17 +106,27 @@ static bool read_scaling(struct call *call, struct codec_document *document,
         !read_type(document, object, &rotary->scaling, error)) {
         return false;
     }
+    const bool proportional = rotary->scaling == ATTN_ROTARY_PROPORTIONAL;
+    const char *other = proportional ? "low_freq_factor" : "partial_rotary_factor";
+    if (codec_given(object, other) != NULL) { /* the library has one number for both */
+        return codec_fail(document, codec_given(object, other), error,
+                          "%s is not for rope_type \"%s\"%s", other, types[rotary->scaling],
+                          proportional ? ""
+                                       : "; \"columns\" beside \"scaling\" has this part of the "
+                                         "columns of a head as a number");
+    }
     for (size_t i = 0; i < COUNT(numbers_of_scaling); i++) {
         const struct codec_value *value = codec_given(object, keys_of_scaling[i]);
         double *number = (double *)((char *)rotary + numbers_of_scaling[i]);
         if (value != NULL && !codec_as_number(document, value, number, error)) {
             return false;
         }
+        if (value != NULL && *number == 0 && i < POSITIVE) {
+            return codec_fail(document, value, error, "%s is 0; it must be more than 0",
+                              keys_of_scaling[i]);
+        }
     }
     truncate = codec_given(object, "truncate");
-    if (!read_partial_factor(document, object, rotary, error)) {
-        return false;
-    }
     if (truncate != NULL && !codec_as_bool(document, truncate, &on, error)) {
         return false;
     }
