@@ -24,8 +24,10 @@
 /* Why the layers of a family are not served. */
 #define LATENT                                                                                     \
     "a norm stands between two projections of its keys (MLA), which stored layers have not. "      \
-    "capture() (see server/layers/README.md) shows its heads"
-#define SHARED "it has no k_proj: it takes K and V of another layer, or makes them in another way"
+    "capture() (see server/layers/README.md) shows the heads of most such models"
+#define SHARED                                                                                     \
+    "it has no k_proj: it takes K and V of another layer, or makes them in another way. "          \
+    "capture() (see server/layers/README.md) shows the heads of most such models"
 #define CONVOLVED                                                                                  \
     "linear attention behind a convolution is not served; /linear-attention takes its Q, K and V " \
     "after the convolution" /* Qwen3-Next and Qwen3.5, whose other layers are served */
@@ -100,7 +102,10 @@ static const struct family families[] = {
                  [LAYER_NORM_K] = "norm_K",
                  [LAYER_NORM_V] = "norm_V",
                  [LAYER_BIAS_K] = "bias_K",
-                 [LAYER_BIAS_V] = "bias_V"},
+                 [LAYER_BIAS_V] = "bias_V",
+                 [LAYER_SINK] = "sink",
+                 [LAYER_W_G] = "W_G",
+                 [LAYER_B_G] = "b_G"},
      .in_out = true,
      .optional_output = true},
 };
@@ -183,11 +188,11 @@ static bool read_scales(const struct search *s, const char *part, struct layer_t
 }
 
 static bool read_tensors(const struct search *s) {
-    for (int part = 0; part < LAYER_RELATIVE_BIAS; part++) {
+    for (int part = 0; part < LAYER_PARTS; part++) {
         const char *name = s->family->tensors[part];
         struct layer_tensor *read = &s->layer->tensors[part];
         const struct family_tensor *tensor = search_tensor(s, s->prefix, s->prefix_size, name);
-        const bool matrix = part <= LAYER_W_O;
+        const bool matrix = part <= LAYER_W_O || part == LAYER_W_G;
         if (tensor != NULL &&
             !((!matrix || check_beside(s, name)) && search_read(s, tensor, matrix, read) &&
               (!matrix || read_scales(s, name, read)))) {
@@ -208,9 +213,9 @@ static bool split_fused(const struct search *s, enum layer_part first) {
     }
     if (all % (heads + 2 * groups) != 0) {
         return search_refuse(s->layer,
-                             "%s has %zu outputs, which is no multiple of %zu heads of Q, K "
-                             "and V together",
-                             s->family->tensors[first], all, heads + 2 * groups);
+                             "%s has %zu outputs, which cannot be cut into Q of %zu heads, and K "
+                             "and V of %zu",
+                             s->family->tensors[first], all, heads, groups);
     }
     const size_t d = all / (heads + 2 * groups);
     for (size_t i = 3; i-- > 0;) {
@@ -300,7 +305,7 @@ static bool check_vector(struct layer *layer, enum layer_part part, const char *
 static bool find_own_sizes(struct search *s) {
     static const struct keys keys = {KEY_COUNT, 0, " head_dim num_key_value_heads "};
     const struct config_object all = config_inner(s->object, "per_layer_config");
-    char number[24];
+    struct config_object layer = {all.document, NULL};
     long index;
     bool slides;
     struct own_sizes *own = &s->own;
@@ -326,8 +331,15 @@ static bool find_own_sizes(struct search *s) {
             own->keys_are_values ? family_keys_count(s, "num_global_key_value_heads", 0) : 0;
         return true;
     }
-    snprintf(number, sizeof number, "%ld", index);
-    const struct config_object layer = config_inner(all, number);
+    for (const struct codec_value *v = codec_at(all.value, 0); v != NULL; v = codec_next(v)) {
+        char *end;
+        if (strtol(codec_name(v), &end, 10) == index && *end == '\0' && end != codec_name(v)) {
+            layer.value = v; /* "5", or "05" in a model of ten layers */
+        }
+    }
+    if (layer.value != NULL && codec_kind_of(layer.value) != CODEC_OBJECT) {
+        return search_refuse(s->layer, "per_layer_config has no object for layer %ld", index);
+    }
     own->d = (size_t)config_number(layer, "head_dim", 0);
     own->kv_heads = (size_t)config_number(layer, "num_key_value_heads", 0);
     return family_keys_check(s, layer, "per_layer_config", &keys, 1);

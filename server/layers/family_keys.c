@@ -337,8 +337,25 @@ static bool check_object(const struct search *s) {
     return refuse_unknown(s, &unknown) && check_needs(s, object);
 }
 
-/* Checks the settings of the metadata that are used without a model_type. */
+/* Checks the settings of the metadata that are used without a model_type, and that no other key of
+ * them may decide attention. */
 static bool check_metadata(const struct search *s) {
+    const struct codec_value *metadata = s->config->metadata;
+    for (const struct codec_value *v = metadata == NULL ? NULL : codec_at(metadata, 0); v != NULL;
+         v = codec_next(v)) {
+        const char *name = codec_name(v);
+        if (family_models_list_has(s->type->takes, name) || strcmp(name, "config") == 0 ||
+            strcmp(name, "format") == 0) {
+            continue;
+        }
+        if (family_words_speak(s, name)) {
+            return search_refuse(
+                s->layer, "%.40s in __metadata__ may decide attention and is not known", name);
+        }
+        if (!keep_ignored(s, name)) {
+            return false;
+        }
+    }
     for (const char *const *k = s->type->takes; k != NULL && *k != NULL; k++) {
         const char *text = config_metadata(s->config, *k);
         const enum key_kind kind = kind_of_key(*k);
@@ -371,7 +388,7 @@ static bool read_model_type(const struct search *s, struct config_object object,
  * for one attention only. */
 static bool find_type(struct search *s, struct config_object object) {
     const char *name;
-    char names[112];
+    char names[72];
     if (!read_model_type(s, object, &name)) {
         return false;
     }
@@ -429,11 +446,11 @@ static bool find_stack(struct search *s) {
     }
     if (s->type->name == NULL) {
         family_models_list(s->family->name, sizeof names, names);
-        return search_refuse(
-            s->layer,
-            "config.json gives no model_type; the models with such tensors that are "
-            "known are %s",
-            names);
+        return search_refuse(s->layer, "%s; the models with such tensors that are known are %s",
+                             s->object.value == NULL
+                                 ? "no config.json with its model_type is beside it"
+                                 : "config.json gives no model_type",
+                             names);
     }
     return search_refuse(
         s->layer,

@@ -9,6 +9,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,8 +41,10 @@ enum kind {
     KIND_INDEX,
     KIND_CONFIG,
     KIND_TENSORS,
-    KIND_OTHER, /* weights in a form that is not read */
-    KIND_FOLDER /* perhaps */
+    KIND_OTHER,   /* weights in a form that is not read */
+    KIND_EMPTY,   /* "." of a folder without weights */
+    KIND_OUTSIDE, /* "." of a link out of the folder */
+    KIND_FOLDER   /* perhaps */
 };
 
 /* A name in the folder, or in a folder in it. */
@@ -148,43 +151,46 @@ static void cut(struct scan *scan) {
     }
 }
 
+/* Adds an entry with this name, which stands behind the path `inside`. */
+static bool add_entry(struct scan *scan, const char *inside, const char *name, enum kind kind) {
+    const size_t before = strlen(inside), size = strlen(name) + 1;
+    char *path = malloc(before + size);
+    if (path == NULL) {
+        return false;
+    }
+    memcpy(path, inside, before);
+    memcpy(path + before, name, size);
+    scan->entries[scan->count++] = (struct entry){
+        .path = path,
+        .inside = before,
+        .kind = kind,
+        .seen = scan->seen->count > 0 && bsearch(&path, scan->seen->paths, scan->seen->count,
+                                                 sizeof(char *), by_text) != NULL};
+    if (scan->count == 2 * scan->most) {
+        cut(scan);
+    }
+    return true;
+}
+
 /* Lists a folder, whose path with a slash is `inside`. Takes the descriptor. Returns false if there
  * is no memory or the folder cannot be read. */
 static bool list_folder(struct scan *scan, int fd, const char *inside) {
     DIR *stream = fd < 0 ? NULL : fdopendir(fd);
     struct dirent *found;
-    bool good = stream != NULL;
+    bool good = stream != NULL, empty = inside[0] != '\0';
     if (stream == NULL && fd >= 0) {
         close(fd);
     }
     while (good && (errno = 0, found = readdir(stream)) != NULL) {
         const enum kind kind = kind_of_entry(found, inside[0] == '\0');
-        if (kind == KIND_NONE) {
-            continue;
-        }
-        if (scan->count == 2 * scan->most) {
-            cut(scan);
-        }
-        const size_t before = strlen(inside), size = strlen(found->d_name) + 1;
-        char *path = malloc(before + size);
-        good = path != NULL;
-        if (good) {
-            memcpy(path, inside, before);
-            memcpy(path + before, found->d_name, size);
-            scan->entries[scan->count++] =
-                (struct entry){.path = path,
-                               .inside = before,
-                               .kind = kind,
-                               .seen = scan->seen->count > 0 &&
-                                       bsearch(&path, scan->seen->paths, scan->seen->count,
-                                               sizeof(char *), by_text) != NULL};
-        }
+        empty = empty && (kind == KIND_NONE || kind == KIND_CONFIG);
+        good = kind == KIND_NONE || add_entry(scan, inside, found->d_name, kind);
     }
     if (stream != NULL) {
         good = good && errno == 0;
         closedir(stream);
     }
-    return good;
+    return good && (!empty || add_entry(scan, inside, ".", KIND_EMPTY));
 }
 
 static uint64_t mix(uint64_t hash, uint64_t number) {
@@ -220,7 +226,10 @@ static bool list_all(struct scan *scan) {
         char inside[FOLDER_PATH];
         const int fd = good ? shard_open_inside(scan->folder, folders[i], O_DIRECTORY) : -1;
         snprintf(inside, sizeof inside, "%s/", folders[i]);
-        good = good && (fd >= 0 ? list_folder(scan, fd, inside) : !shard_may_pass(errno));
+        const bool outside = fd < 0 && (errno == EXDEV || errno == ELOOP);
+        good = good && (fd >= 0   ? list_folder(scan, fd, inside)
+                        : outside ? add_entry(scan, inside, ".", KIND_OUTSIDE)
+                                  : !shard_may_pass(errno));
         free(folders[i]);
     }
     free(folders);
@@ -315,6 +324,12 @@ static bool is_model(const struct entry *e) {
     return e->kind == KIND_INDEX || (e->kind == KIND_TENSORS && !e->shard);
 }
 
+/* Returns whether a file has the name of one of several files that have the tensors of a model. */
+static bool is_part(const char *name) {
+    return fnmatch("*-[0-9][0-9][0-9][0-9][0-9]-of-[0-9][0-9][0-9][0-9][0-9].*", name, 0) == 0 &&
+           strstr(name, "-of-00001.") == NULL;
+}
+
 /* Adds the model of a file or of an index. `alone` says that its folder has no other model. */
 static bool add_model(struct scan *scan, const struct group *g, struct entry *e, bool alone) {
     char text[FOLDER_PATH + 32];
@@ -330,6 +345,11 @@ static bool add_model(struct scan *scan, const struct group *g, struct entry *e,
              folder > 0 && alone ? 0 : stem, own);
     name_source(source, text);
     snprintf(source->path, sizeof source->path, "%s", e->path);
+    if (source->reason[0] == '\0' && is_part(own)) {
+        snprintf(source->reason, sizeof source->reason,
+                 "it is one of several files of a model, and their *%s is not beside it",
+                 SHARD_INDEX);
+    }
     snprintf(text, sizeof text, "%.*s.%s", stem, own, config_name);
     struct entry *config = entry_of(g, text);
     config = config != NULL ? config : entry_of(g, config_name);
@@ -345,8 +365,8 @@ static bool add_model(struct scan *scan, const struct group *g, struct entry *e,
     return true;
 }
 
-/* Adds a model that is refused, because its weights have a form that is not read. */
-static bool add_other(struct scan *scan, const struct entry *e) {
+/* Adds a model that is refused, because it has no weights in a form that is read. */
+static bool add_refused(struct scan *scan, const struct entry *e) {
     char text[FOLDER_PATH];
     struct model_source *source = add_source(scan);
     if (source == NULL) {
@@ -356,12 +376,20 @@ static bool add_other(struct scan *scan, const struct entry *e) {
     const size_t size = e->inside > 0 ? e->inside - 1 : (size_t)(strrchr(own, '.') - own);
     snprintf(text, sizeof text, "%.*s", (int)size, e->path);
     name_source(source, text);
-    snprintf(source->path, sizeof source->path, "%s", e->path);
-    if (source->reason[0] == '\0') {
+    snprintf(source->path, sizeof source->path, "%s", e->kind == KIND_OTHER ? e->path : text);
+    if (source->reason[0] != '\0') {
+        return true;
+    }
+    if (e->kind == KIND_OTHER) {
         snprintf(source->reason, sizeof source->reason,
                  "%.100s is %s; only safetensors files are read, as save_pretrained() of "
                  "transformers writes them",
                  own, form_of_name(own));
+    } else {
+        snprintf(source->reason, sizeof source->reason, "%s",
+                 e->kind == KIND_EMPTY
+                     ? "this folder has no .safetensors file, and folders in it are not looked at"
+                     : "it is a link out of the folder");
     }
     return true;
 }
@@ -400,10 +428,13 @@ static bool add_models(struct scan *scan, const struct group *g) {
         if (is_model(&g->first[i]) && !add_model(scan, g, &g->first[i], models == 1)) {
             return false;
         }
-        if (is_other(g, &g->first[i], models, before) && !add_other(scan, &g->first[i])) {
+        const enum kind kind = g->first[i].kind;
+        if ((kind == KIND_EMPTY || kind == KIND_OUTSIDE ||
+             is_other(g, &g->first[i], models, before)) &&
+            !add_refused(scan, &g->first[i])) {
             return false;
         }
-        before += g->first[i].kind == KIND_OTHER;
+        before += kind == KIND_OTHER;
     }
     return true;
 }

@@ -170,7 +170,9 @@ static struct codec_document *read_header(struct reading *r, int fd, uint64_t fi
     }
     if (*size > MOST_BYTES || *size > file - SAFETENSORS_PREFIX) {
         const uint64_t left = file - SAFETENSORS_PREFIX;
-        refuse_model(r, "%.100s has a header of %llu bytes by its first 8 bytes; it may have %llu",
+        refuse_model(r,
+                     "%.100s is no whole safetensors file: by its first 8 bytes its header has "
+                     "%llu bytes; it may have %llu",
                      path, (unsigned long long)*size,
                      (unsigned long long)(left < MOST_BYTES ? left : MOST_BYTES));
         return NULL;

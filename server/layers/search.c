@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char search_capture[] = "capture() (see server/layers/README.md) shows its heads; ";
+const char search_capture[] =
+    "capture() (see server/layers/README.md) shows the heads of most models; ";
 
 int search_compare(const char *a, const char *b) {
     static const char digits[] = "0123456789";
@@ -55,7 +56,10 @@ bool search_refuse(struct layer *layer, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
     if (layer->reason[0] == '\0') {
-        vsnprintf(layer->reason, sizeof layer->reason, format, arguments);
+        const int size = vsnprintf(layer->reason, sizeof layer->reason, format, arguments);
+        if (size >= (int)sizeof layer->reason) {
+            strcpy(layer->reason + sizeof layer->reason - 4, "...");
+        }
         search_keep_ascii(layer->reason);
     }
     va_end(arguments);
@@ -142,8 +146,12 @@ bool search_read(const struct search *s, const struct family_tensor *from, bool 
         const struct config_object few = search_quantization(s);
         const char *method = config_text(few, "quant_method");
         return search_refuse(
-            s->layer, "%.100s has a type that is not %sF16, BF16, F32 or F64%s%.40s", t->name,
-            matrix ? "F8_E4M3, F8_E5M2, " : "", method == NULL ? "" : "; quant_method is ",
+            s->layer,
+            "%.100s is %s, and is read as %sF16, BF16, F32 or F64%s%.40s; save the model in one of "
+            "these",
+            t->name,
+            t->type < CODEC_TYPE_COUNT ? codec_safetensors_types[t->type] : "of an unknown type",
+            matrix ? "F8_E4M3, F8_E5M2, " : "", method == NULL ? "" : ". quant_method is ",
             method == NULL ? "" : method);
     }
     if (matrix ? t->rank != 2 : t->rank < 1 || rows != 1) {

@@ -37,7 +37,11 @@ static const struct binary_call weights = {"/multi-head-attention",
                                             {"W_O", {8, 6}, 0, NULL},
                                             {"b_Q", {8}, 0, NULL},
                                             {"b_O", {6}, 0, NULL},
-                                            {"mask", {5, 5}, 1, NULL}}};
+                                            {"mask", {5, 5}, 1, NULL},
+                                            {"W_G", {8, 4}, 0, NULL},
+                                            {"b_G", {4}, 0, NULL},
+                                            {"sink", {4}, 0, NULL},
+                                            {"norm_V", {2}, 0, NULL}}};
 static const struct binary_call small_call = {
     "/layers/small.attention/attention",
     "",
@@ -577,13 +581,17 @@ Test(layers, list_each_file_that_is_not_served_with_the_reason) {
         {"type",
          "{\"__metadata__\":{\"heads\":\"1\"},\"W_Q\":" TENSOR("[0,4]") ",\"W_K\":" TENSOR(
              "[4,8]") ",\"W_V\":" TENSOR("[8,12]") "}",
-         "W_Q has a type"},
+         "W_Q is I32, and is read as F8_E4M3"},
     };
-    static const char *const others[][2] = {{"empty.safetensors", "has no header"},
-                                            {"pointer.safetensors", "a pointer of Git LFS"},
-                                            {"fifo.safetensors", "no regular file"},
-                                            {"link.safetensors", "link out of the folder"},
-                                            {"dir.safetensors", "no regular file"}};
+    static const char *const others[][2] = {
+        {"empty.safetensors", "has no header"},
+        {"pointer.safetensors", "a pointer of Git LFS"},
+        {"fifo.safetensors", "no regular file"},
+        {"link.safetensors", "link out of the folder"},
+        {"dir.safetensors", "no regular file"},
+        {"a-00001-of-00002.safetensors", "*.safetensors.index.json is not beside it"},
+        {"none", "this folder has no .safetensors file"},
+        {"out", "it is a link out of the folder"}};
     char name[128], path[256];
     const char zeros[12] = {0};
     for (size_t i = 0; i < COUNT(files); i++) {
@@ -599,6 +607,12 @@ Test(layers, list_each_file_that_is_not_served_with_the_reason) {
     cr_assert_eq(symlink("/etc/passwd", path), 0);
     snprintf(path, sizeof path, "%sdir.safetensors", layer_folder);
     cr_assert_eq(mkdir(path, 0700), 0);
+    layer_file_text("a-00001-of-00002.safetensors", "");
+    snprintf(path, sizeof path, "%snone", layer_folder);
+    cr_assert_eq(mkdir(path, 0700), 0);
+    layer_file_text("none/config.json", "{}");
+    snprintf(path, sizeof path, "%sout", layer_folder);
+    cr_assert_eq(symlink("/etc", path), 0);
     serve();
     struct client_response response = daemon_ask("GET", "/layers", "");
     struct cJSON *list = json_parse(response.body, response.size);

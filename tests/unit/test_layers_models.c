@@ -355,7 +355,7 @@ Test(layers_models, beyond_the_limit_are_left_out_with_a_reason) {
     const struct {
         const char *put, *remove, *models;
     } steps[] = {
-        {"z.safetensors", NULL, "z "},
+        {"z.safetensors", NULL, "sub z "},
         {"sub/y.safetensors", NULL, "sub z "},
         {"sub/config.json", NULL, "sub? z "},
         {"k0.config.json", NULL, "sub? z "},
