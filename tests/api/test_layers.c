@@ -318,6 +318,39 @@ Test(layers, answer_for_all_layers_of_a_model) {
     json_free(whole);
 }
 
+/* A path of a model leaves out its layers that are refused, as those of a hybrid model are. */
+Test(layers, answer_for_the_served_layers_of_a_model) {
+    static const struct binary_call mixed = {"",
+                                             "\"heads\":1",
+                                             NULL,
+                                             {{"a.0.W_Q", {2, 2}, 0, NULL},
+                                              {"a.0.W_K", {2, 4}, 0, NULL},
+                                              {"a.0.W_V", {2, 2}, 0, NULL},
+                                              {"a.1.W_Q", {2, 2}, 0, NULL},
+                                              {"a.1.W_K", {2, 2}, 0, NULL},
+                                              {"a.1.W_V", {2, 2}, 0, NULL},
+                                              {"b.0.W_Q", {2, 2}, 0, NULL},
+                                              {"b.0.W_K", {2, 4}, 0, NULL},
+                                              {"b.0.W_V", {2, 2}, 0, NULL}}};
+    put_weights("mixed.safetensors", &mixed, "F32");
+    layer_file_text("page.safetensors", "<html>____");
+    serve();
+    struct cJSON *all = ask_body("/layers/mixed/attention", "{\"X\":[[[1,2],[3,5]]]}"),
+                 *one = ask_body("/layers/mixed.a.1/attention", "{\"X\":[[1,2],[3,5]]}");
+    cr_expect_eq(json_size(json_get(all, "layers")), 1);
+    cr_expect(are_close(json_get(json_first(json_get(all, "layers")), "output"),
+                        json_get(one, "output"), 0));
+    expect_answer("POST", "/layers/mixed/attention", NULL, "{\"X\":[[[1,2]],[[3,5]]]}", 422,
+                  "has 2 layers, but this model has 1 that are served");
+    expect_answer("POST", "/layers/mixed.b/attention", NULL, "{\"X\":[[[1,2]]]}", 422,
+                  "the layer mixed.b.0 is not served: the keys have 4 columns");
+    expect_answer("POST", "/layers/page/attention", NULL, "{\"X\":[[1,2]]}", 404,
+                  "there is no layer page: page.safetensors is no whole safetensors file");
+    expect_answer("GET", "/layers/mixed", NULL, "", 404, "there is no layer mixed; GET /layers");
+    json_free(all);
+    json_free(one);
+}
+
 /* Several tasks plan this number of layers. */
 Test(layers, answer_for_more_layers_than_a_task_plans) {
     const size_t count = 600;

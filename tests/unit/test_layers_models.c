@@ -243,6 +243,11 @@ Test(layers_models, of_other_forms_are_named) {
         "g.safetensors",
         "{\"q_proj.qweight\":{\"dtype\":\"I32\",\"shape\":[0],\"data_offsets\":[0,0]}}", NULL, 0);
     layer_file_text("g.config.json", "{\"quantization_config\":{\"quant_method\":\"gptq\"}}");
+    layer_file_tensors(
+        "h.safetensors",
+        "{\"a.q_proj.lora_A.weight\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[0,0]}}",
+        NULL, 0);
+    expect_reason("h", "it is an adapter (LoRA), which has no weights of an attention");
     expect_reason(
         "a", "pytorch_model-1.bin is a pickle of PyTorch, which may run code; only safetensors");
     expect_reason("b.h.0", NULL);

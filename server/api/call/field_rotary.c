@@ -98,7 +98,13 @@ static bool read_type(const struct codec_document *document, const struct codec_
 
 static bool read_scaling(struct call *call, struct codec_document *document,
                          const struct codec_value *object, struct codec_error *error) {
-    const struct codec_keys keys = {.names = keys_of_scaling, .count = COUNT(keys_of_scaling)};
+    static const struct codec_foreign others = {
+        "rope_theta", 1, "it is \"base\" of \"rotary\" here, beside \"scaling\""};
+    const struct codec_keys keys = {.names = keys_of_scaling,
+                                    .count = COUNT(keys_of_scaling),
+                                    .foreign = &others,
+                                    .foreign_count = 1,
+                                    .here = 1};
     attn_rotary *rotary = &call->rotary;
     const struct codec_value *truncate;
     bool on = true;

@@ -15,26 +15,29 @@ enum {
 /* ---------------------------------------------------------------------------------- the weights */
 
 bool stored_fit(struct api_request *request, const struct layers_catalogue *catalogue,
-                const struct layer *first, size_t count) {
+                const struct layer *first, size_t count, size_t *served) {
     const attn_dtype dtype =
         request->body == NULL ? ATTN_FLOAT32 : codec_document_dtype(request->body);
     size_t bytes = 0;
     char detail[512];
+    *served = 0;
     for (size_t i = 0; i < count; i++) {
-        const char *reason = layers_reason(catalogue, &first[i]);
-        if (reason[0] != '\0') {
-            snprintf(detail, sizeof detail, "the layer %s is not served: %s", first[i].name,
-                     reason);
-            reply_problem(request, 422, detail);
-            return false;
+        if (layers_reason(catalogue, &first[i])[0] == '\0') {
+            bytes += layer_packed_bytes(&first[i], dtype);
+            ++*served;
         }
-        bytes += layer_packed_bytes(&first[i], dtype);
+    }
+    if (*served == 0) {
+        snprintf(detail, sizeof detail, "the layer %s is not served: %s", first->name,
+                 layers_reason(catalogue, first));
+        reply_problem(request, 422, detail);
+        return false;
     }
     if (bytes > layers_memory(request->state->layers)) {
         snprintf(detail, sizeof detail,
                  "the packed weights of %zu layer%s take %zu bytes; all layers together may take "
                  "%zu, a limit that the operator of this server sets with --layers-memory",
-                 count, count == 1 ? "" : "s", bytes, layers_memory(request->state->layers));
+                 *served, *served == 1 ? "" : "s", bytes, layers_memory(request->state->layers));
         reply_problem(request, 413, detail);
         request->response->refused = "over --layers-memory";
         return false;
@@ -88,10 +91,9 @@ bool stored_is_packed(struct api_request *request, const struct stored_weights *
     return w->reason[0] == '\0';
 }
 
-bool stored_begin(struct call *call, struct api_request *request, const struct layer *first,
+bool stored_begin(struct call *call, struct api_request *request, const struct layer *layer,
                   size_t item, size_t count) {
     struct stored *s = &call->stored;
-    const struct layer *layer = first + item;
     s->item = item;
     s->count = count;
     if (!stored_use(request, &s->weights, layer, codec_document_dtype(request->body))) {

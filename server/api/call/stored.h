@@ -35,10 +35,11 @@ struct stored {
     struct job_phases phases; /* make the bias */
 };
 
-/* Checks that these layers of a catalogue are served, and that their packed weights fit into memory
- * together. Returns false after filling the response with a 422 or a 413. */
+/* Checks that some of these layers of a catalogue are served, counts them, and checks that their
+ * packed weights fit into memory together. Returns false after filling the response with a 422 or a
+ * 413. */
 bool stored_fit(struct api_request *request, const struct layers_catalogue *catalogue,
-                const struct layer *first, size_t count);
+                const struct layer *first, size_t count, size_t *served);
 
 /* Begins to use a layer of a catalogue that the caller has taken. Returns false after filling the
  * response with a 503. */
@@ -49,10 +50,10 @@ bool stored_use(struct api_request *request, struct stored_weights *w, const str
  * number is at fault, and with a 503 if the file is. */
 bool stored_is_packed(struct api_request *request, const struct stored_weights *w);
 
-/* Begins to use layer `item` of the `count` layers of a request, which are in a catalogue that the
- * caller has taken, and fills the weights and the options of the call. Returns false after filling
+/* Begins to use a layer, number `item` of the `count` layers of a request, which are in a catalogue
+ * that the caller has taken, and fills the weights and the options of the call. Returns false after filling
  * the response with a 503. */
-bool stored_begin(struct call *call, struct api_request *request, const struct layer *first,
+bool stored_begin(struct call *call, struct api_request *request, const struct layer *layer,
                   size_t item, size_t count);
 
 /* Makes room for the relative bias of the layer, if it has one, when X and the options are read.

@@ -21,10 +21,14 @@ static struct layers *store_of(struct api_request *request) {
     return request->state->layers;
 }
 
-/* Answers that there is no layer of this name. */
-static void refuse_name(struct api_request *request, const char *name) {
-    char detail[256];
-    snprintf(detail, sizeof detail, "there is no layer %.100s; GET /layers lists the layers", name);
+/* Answers that there is no layer of this name, or why a model of this name has none. */
+static void refuse_name(struct api_request *request, const struct layers_catalogue *catalogue,
+                        const char *name) {
+    const struct layer_model *model = layers_find_model(catalogue, name);
+    const char *reason = model == NULL ? "" : model->reason;
+    char detail[512];
+    snprintf(detail, sizeof detail, "there is no layer %.100s%s%s; GET /layers lists the layers",
+             name, reason[0] == '\0' ? "" : ": ", reason);
     reply_problem(request, 404, detail);
 }
 
@@ -58,6 +62,7 @@ static void add_properties(struct codec_items *list, const struct layer *layer) 
     codec_add_bool(list, "rotary", layer->rotates);
     codec_add_bool(list, "alibi", (o->flags & ATTN_FLAG_ALIBI) != 0);
     codec_add_bool(list, "norm", layer->tensors[LAYER_NORM_Q].shard != NULL);
+    codec_add_bool(list, "norm_V", layer->tensors[LAYER_NORM_V].shard != NULL);
     codec_add_bool(list, "relative_bias", layer->tensors[LAYER_RELATIVE_BIAS].shard != NULL);
     codec_add_bool(list, "sink", layer->tensors[LAYER_SINK].shard != NULL);
     codec_add_bool(list, "gate", layer->tensors[LAYER_W_G].shard != NULL);
@@ -152,7 +157,7 @@ struct api_work *api_layer(struct api_request *request) {
         add_layer(&list, layer, layers_reason(catalogue, layer));
         reply_json(request, &list, 0);
     } else {
-        refuse_name(request, request->name);
+        refuse_name(request, catalogue, request->name);
     }
     layers_give(layers, catalogue);
     return NULL;
@@ -190,9 +195,10 @@ static bool take_part(const struct call *call, struct api_request *request, cons
                       attn_tensor *tensor, struct codec_error *error) {
     const size_t count = call->stored.count;
     if (tensor->shape[0] != count) {
-        return codec_fail(request->body, fields_get(&request->fields, key), error,
-                          "the first axis of %s has %zu layers, but this model has %zu", key,
-                          tensor->shape[0], count);
+        return codec_fail(
+            request->body, fields_get(&request->fields, key), error,
+            "the first axis of %s has %zu layers, but this model has %zu that are served", key,
+            tensor->shape[0], count);
     }
     size_t size = attn_dtype_size(tensor->dtype);
     for (int axis = 1; axis < tensor->rank; axis++) {
@@ -350,7 +356,7 @@ struct making {
     struct job_phases phases;
     struct api_request *request;
     const struct layers_catalogue *catalogue; /* kept until the work is released */
-    const struct layer *first;                /* the layers are `count` from here on */
+    const struct layer *next; /* the layers are those that are served from here on */
     size_t count, made;
     bool all_layers;
     struct call *head, *last; /* the calls that are made; owned */
@@ -358,7 +364,10 @@ struct making {
 
 /* Makes the calls up to number `end`. Returns false after filling the response. */
 static bool make_calls(struct making *m, size_t end) {
-    for (; m->made < end; m->made++) {
+    for (; m->made < end; m->made++, m->next++) {
+        while (layers_reason(m->catalogue, m->next)[0] != '\0') {
+            m->next++;
+        }
         struct call *call = call_new(m->request, m->last);
         if (call == NULL) {
             return false;
@@ -366,7 +375,7 @@ static bool make_calls(struct making *m, size_t end) {
         m->head = m->head == NULL ? call : m->head;
         m->last = call;
         call->all_layers = m->all_layers;
-        if (!stored_begin(call, m->request, m->first, m->made, m->count) ||
+        if (!stored_begin(call, m->request, m->next, m->made, m->count) ||
             !call_make(call, m->request, layer_read, call_plan_multihead)) {
             return false;
         }
@@ -426,20 +435,21 @@ static struct api_work *make_later(const struct making *making) {
 struct api_work *api_layer_attention(struct api_request *request) {
     struct layers *layers = store_of(request);
     const char *name = request->name;
-    struct making making = {.request = request, .count = 1};
+    struct making making = {.request = request};
     if (layers == NULL) {
         return NULL;
     }
     making.catalogue = layers_take(layers);
     const struct layer *one = layers_find(making.catalogue, name);
     const struct layer_model *other = NULL;
-    making.first = one != NULL ? one : layers_under(making.catalogue, name, &making.count, &other);
+    size_t count = 1;
+    making.next = one != NULL ? one : layers_under(making.catalogue, name, &count, &other);
     making.all_layers = one == NULL;
-    if (making.first == NULL) {
-        refuse_name(request, name);
+    if (making.next == NULL) {
+        refuse_name(request, making.catalogue, name);
     } else if (other != NULL) {
-        refuse_two_models(request, name, making.first->model, other);
-    } else if (stored_fit(request, making.catalogue, making.first, making.count)) {
+        refuse_two_models(request, name, making.next->model, other);
+    } else if (stored_fit(request, making.catalogue, making.next, count, &making.count)) {
         struct api_work *work = making.count > LAYERS_AT_ONCE ? make_later(&making) : NULL;
         if (work != NULL) {
             return work;

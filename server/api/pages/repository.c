@@ -110,12 +110,13 @@ static struct api_work *change(struct api_request *request, bool loads) {
     }
     const struct layers_catalogue *catalogue = layers_take(layers);
     const struct layer *layer = layers_find(catalogue, request->name);
+    size_t served;
     if (layer == NULL) { /* its file has gone just now */
         inference_refuse_model(request);
     } else if (!loads) {
         layers_unload(layers, layer);
         reply_done(request, layer, false);
-    } else if (stored_fit(request, catalogue, layer, 1)) {
+    } else if (stored_fit(request, catalogue, layer, 1, &served)) {
         work = load(request, layer);
     }
     layers_give(layers, catalogue);

@@ -81,7 +81,7 @@ export function createGrid(root, tools, on) {
     table.dataset.many = layers.length * heads > MANY;
     const top = makeWith('div', table, { role: 'row' });
     for (const textContent of ['head', ...Array(heads).keys()]) makeWith('div', top, { role: 'columnheader', textContent });
-    const rows = layers.map(({ name, heads: all }, layer) => ({ line: `layer ${layer}`, name, all: all.slice(0, heads) }));
+    const rows = layers.map(({ line, name, heads: all }) => ({ line, name, all: all.slice(0, heads) }));
     if (given.rollout) rows.push({ line: 'rollout', name: MIXED, all: [given.rollout] });
     cells = rows.map(({ line, name, all }, row) => {
       const parent = makeWith('div', table, { role: 'row' });
@@ -192,7 +192,7 @@ export function createGrid(root, tools, on) {
   function named(where) {
     const { row, col } = where ?? {};
     const { layers, rollout } = given;
-    if (layers[row]?.heads[col]) return { title: `layer ${row}, head ${col}`, name: layers[row].name, where };
+    if (layers[row]?.heads[col]) return { title: `${layers[row].line}, head ${col}`, name: layers[row].name, where };
     return rollout && row === layers.length && col === 0 ? { title: 'rollout', name: MIXED, where } : null;
   }
 

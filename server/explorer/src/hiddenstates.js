@@ -27,8 +27,8 @@ export function wordsOf(text, n, of = 'X', m = n) {
   return { words: null, note: ` The file has ${words.length} words for ${n} rows of ${of}${n === m ? '' : ` and ${m} of K`}.` };
 }
 
-// Reads a file, a Blob. Resolves to {captured: true}, or to {X, model, words, note, tensors, options}. X is a tensor (tensortext.js). model and words are null if
-// the file does not say them. note: a sentence about words that do not fit. Throws an Error with a sentence.
+// Reads a file, a Blob. Resolves to {captured: true}, or to {X, model, words, note, tensors, options}. X is a tensor (tensortext.js). model
+// and words are null if the file does not say them. note: a sentence about words that do not fit. Throws an Error with a sentence.
 export async function readHiddenStates(file) {
   const { metadata, tensors } = await readSafetensors(file, ROOM);
   const texts = new Map(metadata);
@@ -43,6 +43,13 @@ export async function readHiddenStates(file) {
 
 export const isSpecial = (word) => SPECIAL.test(word);
 
+// Returns what the page calls layers of these names: by their numbers if each name has one of its own, otherwise by their places.
+export function linesOf(names) {
+  const numbers = names.map((name) => name.match(/(?<=\.)\d+(?=\.|$)/g) ?? []);
+  const own = new Set(numbers.flat()).size === names.length && numbers.every((found) => found.length === 1);
+  return names.map((_, at) => `layer ${own ? numbers[at][0] : at}`);
+}
+
 // Returns the body of a request for results, a Blob in the format safetensors.
 const bodyOf = (tensors, options, results, more) =>
   safetensorsOf({ ...Object.fromEntries(options), return: JSON.stringify(results), ...more }, tensors);
@@ -55,14 +62,17 @@ export const weightsRequest = ({ X, tensors, options }, one) => ({
 
 // Returns the request for all results of one layer: {body, batched, summary}. at: the place of the layer along the first axis of X, or null
 // if X has no such axis. listed: the layer as the list of layers has it.
-export function layerRequest({ X, tensors, options }, at, { scale, softcap, sink, d_model }) {
+export function layerRequest({ X, tensors, options }, at, { scale, softcap, sink, gate, d_model }) {
   const size = X.data.size / X.shape[0];
   const part = at === null ? X : { ...X, shape: X.shape.slice(1), data: X.data.slice(at * size, (at + 1) * size) };
   const given = tensors.map((tensor) => (tensor === X ? part : tensor));
   const own = Object.entries({ scale, softcap, sink }).filter(([, value]) => value);
   const summary = {
     ...{ options: Object.fromEntries([...own, ...options.map(([name, text]) => [name, parse(text) ?? text])]), projected: true },
-    ...{ shapes: { W_O: [d_model, d_model], ...Object.fromEntries(given.map(({ name, shape }) => [name, shape])) } },
+    shapes: {
+      ...{ W_O: [d_model, d_model], ...(gate && { W_G: [d_model, d_model] }) },
+      ...Object.fromEntries(given.map(({ name, shape }) => [name, shape])),
+    },
     axes: part.shape.length - 2,
   };
   return { body: bodyOf(given, options, wanted(summary)), batched: summary.axes === 1, summary };

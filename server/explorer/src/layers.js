@@ -3,7 +3,7 @@
 // exist once, such as the tooltip, are given to it (`tools`).
 import { makeWith } from './dom.js';
 import { createGrid } from './grid.js';
-import { isSpecial, layerRequest, readHiddenStates, weightsRequest } from './hiddenstates.js';
+import { isSpecial, layerRequest, linesOf, readHiddenStates, weightsRequest } from './hiddenstates.js';
 import { answerOfLayer, answerOfRollout, pick, withoutWords } from './layeranswer.js';
 import { formatBytes } from './numbers.js';
 import { fail, shapeText } from './tensortext.js';
@@ -232,7 +232,8 @@ export function createLayers(section, listed, state, tools) {
     const kept = hidden && special.length ? Array.from(words.keys()).filter((at) => !isSpecial(words[at])) : null;
     const part = (matrix) => (kept && matrix ? pick(matrix, kept, kept) : matrix);
     const label = (at) => words?.[kept ? kept[at] : at] ?? String(at);
-    const heads = layers.map(({ name, weights }) => ({ name, heads: weights[item].map(part) }));
+    const lines = linesOf(layers.map(({ name }) => name));
+    const heads = layers.map(({ name, weights }, row) => ({ line: lines[row], name, heads: weights[item].map(part) }));
     return { item, kept, layers: heads, rollout: part(rollouts[item]), label };
   }
 

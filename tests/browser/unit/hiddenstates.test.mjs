@@ -1,7 +1,8 @@
-// hiddenstates.test.mjs tests which words may be hidden: those that tokenizers add, and none of the text.
+// hiddenstates.test.mjs tests which words may be hidden, how layers are called, and what the page says of their output.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { isSpecial } from '../../../server/explorer/src/hiddenstates.js';
+import { isSpecial, layerRequest, linesOf } from '../../../server/explorer/src/hiddenstates.js';
+import { formulaOf } from '../../../server/explorer/src/steps.js';
 
 test('words that a tokenizer adds are special, and words that stand for the text are not', () => {
   for (const word of ['[CLS]', '[SEP]', '[PAD]', '<s>', '</s>', '<pad>', '<bos>', '<|endoftext|>', '<|begin_of_text|>']) {
@@ -26,4 +27,19 @@ test('words that a tokenizer adds are special, and words that stand for the text
   ]) {
     assert.equal(isSpecial(word), false, word);
   }
+});
+
+test('layers are called by their numbers, and by their places where these do not tell them apart', () => {
+  assert.deepEqual(linesOf(['m.layers.3.self_attn', 'm.layers.7.self_attn']), ['layer 3', 'layer 7']);
+  assert.deepEqual(linesOf(['m.encoder.layer.0.a', 'm.decoder.layer.0.a']), ['layer 0', 'layer 1']);
+  assert.deepEqual(linesOf(['m.block.4.layer.0.a']), ['layer 0']);
+  assert.deepEqual(linesOf(['m.attention']), ['layer 0']);
+});
+
+test('the output of a layer with a gate has its sigmoid', () => {
+  const file = { X: { shape: [2, 4], dtype: 'float32', name: 'X', data: new Blob([new Float32Array(8)]) }, options: [] };
+  file.tensors = [file.X];
+  const of = (gate) => formulaOf({ name: 'output' }, layerRequest(file, null, { gate, d_model: 4 }).summary);
+  assert.match(of(true), /σ/);
+  assert.doesNotMatch(of(false), /σ/);
 });
