@@ -35,6 +35,7 @@ static const struct keys kinds[] = {
 };
 
 enum {
+    MOST_KEYS = 4096,    /* of an object, in which each layer looks up its settings */
     MOST_IGNORED = 64,   /* names of keys that are kept for the list of layers */
     MOST_CHARACTERS = 64 /* of one of them, with its zero */
 };
@@ -239,7 +240,7 @@ static bool check_unused(const struct search *s, struct config_object object,
                          const struct codec_value *value, struct unknown *unknown) {
     const char *name = codec_name(value), *known = family_words_fixed(name);
     char text[80];
-    if (family_models_list_has(s->type->ignores, name) || family_models_ignore(name)) {
+    if (search_list_has(s->type->ignores, name) || family_models_ignore(name)) {
         return true;
     }
     config_print(object, value, sizeof text, text);
@@ -255,8 +256,9 @@ static bool check_unused(const struct search *s, struct config_object object,
     }
     if (codec_kind_of(value) == CODEC_OBJECT || family_words_speak(s, name)) {
         /* read_scales() in family.c looks at the tensors. */
-        if (!family_words_no_news(s, name, text) && strcmp(name, "quantization_config") != 0 &&
-            !is_twin(s, object, value) &&
+        const bool scales =
+            codec_kind_of(value) == CODEC_OBJECT && strcmp(name, "quantization_config") == 0;
+        if (!scales && !family_words_no_news(s, name, text) && !is_twin(s, object, value) &&
             (strcmp(name, "sliding_window_size") != 0 ||
              !same_number(object, name, "sliding_window"))) {
             add_unknown(unknown, object, value);
@@ -299,7 +301,9 @@ static bool check_needs(const struct search *s, struct config_object object) {
         missing = is_missing(s, *k) ? *k : missing;
     }
     for (const char *const *k = s->type->shows; k != NULL && *k != NULL; k++) {
-        missing = codec_get(object.value, *k) == NULL ? *k : missing;
+        missing = codec_get(object.value, *k) == NULL && family_models_default(s->type, *k) == 0
+                      ? *k
+                      : missing;
     }
     return missing == NULL ||
            search_refuse(s->layer, "config.json has no %s, which decides the attention of %s",
@@ -314,7 +318,8 @@ static bool is_absent(const struct search *s, const struct codec_value *value) {
     const bool on = strcmp(name, "scale_attn_weights") == 0 ||
                     (type->bias_default && strcmp(name, type->bias_key) == 0) ||
                     (known != NULL && strcmp(known, "true") == 0);
-    return codec_kind_of(value) == CODEC_NULL && !on && family_models_default(type, name) == 0;
+    return codec_kind_of(value) == CODEC_NULL && !on &&
+           (family_models_default(type, name) == 0 || search_list_has(type->shows, name));
 }
 
 /* Checks all keys of the settings of the layer. */
@@ -344,7 +349,7 @@ static bool check_metadata(const struct search *s) {
     for (const struct codec_value *v = metadata == NULL ? NULL : codec_at(metadata, 0); v != NULL;
          v = codec_next(v)) {
         const char *name = codec_name(v);
-        if (family_models_list_has(s->type->takes, name) || strcmp(name, "config") == 0 ||
+        if (search_list_has(s->type->takes, name) || strcmp(name, "config") == 0 ||
             strcmp(name, "format") == 0) {
             continue;
         }
@@ -398,13 +403,19 @@ static bool find_type(struct search *s, struct config_object object) {
     s->type = s->type != NULL ? s->type : family_models_find(name);
     if (s->type == NULL) {
         family_models_list(s->family->name, sizeof names, names);
-        return search_refuse(
-            s->layer,
-            "model_type is %.40s, and %sthe models with tensors named like those of %s that are "
-            "known are %s",
-            name, search_capture, s->family->name, names);
+        return search_refuse(s->layer,
+                             "model_type is \"%.40s\", and %sthe models with tensors named like "
+                             "those of %s that are "
+                             "known are %s",
+                             name, search_capture, s->family->name, names);
     }
     return true;
+}
+
+static bool check_size(const struct search *s, const char *what, const struct codec_value *object) {
+    const size_t count = object == NULL ? 0 : codec_size(object);
+    return count <= MOST_KEYS ||
+           search_refuse(s->layer, "%s has %zu keys; at most %d are read", what, count, MOST_KEYS);
 }
 
 /* Goes to the model inside of the model, for example to its text_config. */
@@ -420,7 +431,8 @@ static bool enter(struct search *s) {
                                  "of %s",
                                  i->key, s->type->name);
         }
-        if (!find_type(s, (struct config_object){s->object.document, value})) {
+        if (!check_size(s, i->key, value) ||
+            !find_type(s, (struct config_object){s->object.document, value})) {
             return false;
         }
         if (s->type->name == NULL || s->type->inner != NULL) {
@@ -475,19 +487,19 @@ static bool check_outside(const struct search *s) {
     return refuse_unknown(s, &unknown);
 }
 
-/* Checks the keys of the settings, unless they were those of the layer before. */
+/* Checks the keys of the settings, unless they were those of another layer. */
 static bool check_once(struct search *s) {
-    if (s->checked_type != s->type || s->checked_stack != s->stack ||
-        s->checked_object != s->object.value) {
-        const bool good = (s->type->name != NULL || check_metadata(s)) && check_object(s);
-        s->checked_type = s->type;
-        s->checked_stack = s->stack;
-        s->checked_object = s->object.value;
-        memcpy(s->checked_reason, s->layer->reason, LAYERS_REASON);
-        return good;
+    for (struct checked_settings *c = s->checked; c < s->checked + SEARCH_CHECKED; c++) {
+        if (c->type == s->type && c->stack == s->stack && c->object == s->object.value) {
+            memcpy(s->layer->reason, c->reason, LAYERS_REASON);
+            return s->layer->reason[0] == '\0';
+        }
     }
-    memcpy(s->layer->reason, s->checked_reason, LAYERS_REASON);
-    return s->layer->reason[0] == '\0';
+    struct checked_settings *now = &s->checked[s->checked_count++ % SEARCH_CHECKED];
+    const bool good = (s->type->name != NULL || check_metadata(s)) && check_object(s);
+    *now = (struct checked_settings){s->type, s->stack, s->object.value, ""};
+    memcpy(now->reason, s->layer->reason, LAYERS_REASON);
+    return good;
 }
 
 /* Returns whether the settings of the layer are those of a model inside. */
@@ -501,6 +513,9 @@ bool family_keys_find_model(struct search *s) {
     const struct config_object root = config_root(s->config);
     if (root.value != NULL && codec_kind_of(root.value) != CODEC_OBJECT) {
         return search_refuse(s->layer, "config.json is no object");
+    }
+    if (!check_size(s, "config.json", root.value)) {
+        return false;
     }
     return find_type(s, root) && (!has_inner(s) || (check_outside(s) && enter(s))) &&
            find_stack(s) && check_once(s);

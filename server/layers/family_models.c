@@ -239,8 +239,11 @@ static const struct model_type types[] = {
      .takes = LIST(ROPE_ALL, KV_HEADS, "head_dim"), LLAMA_BIAS(false)},
     {TYPE("llama"), LLAMA, OTHERWISE(32, 4096), .takes = LIST(ROPE_ALL, KV_HEADS, "head_dim"),
      LLAMA_BIAS(false)},
-    {TYPE("mistral"), LLAMA, OTHERWISE_LLAMA(8), .needs = LIST(KV_HEADS),
-     .shows = LIST("sliding_window"), .takes = LIST(ROPE_ALL, "head_dim"), .slides = MODEL_SLIDES},
+    {TYPE("mistral"), LLAMA,
+     .defaults =
+         " num_attention_heads=32 hidden_size=4096 num_key_value_heads=8 sliding_window=4096 ",
+     .needs = LIST(KV_HEADS), .shows = LIST("sliding_window"), .takes = LIST(ROPE_ALL, "head_dim"),
+     .slides = MODEL_SLIDES},
     {TYPE("mixtral"), LLAMA, OTHERWISE_LLAMA(8), .needs = LIST(KV_HEADS),
      .takes = LIST(ROPE_ALL, "head_dim", "sliding_window"), .slides = MODEL_SLIDES, .base = 1e6},
     {TYPE("olmo"), LLAMA, OTHERWISE(32, 4096), .takes = LIST(ROPE_ALL, KV_HEADS, "head_dim"),
@@ -262,8 +265,7 @@ static const struct model_type types[] = {
      .biases = BIAS_QKV, .slides = MODEL_SLIDES_FROM_LAYER},
     {TYPE("qwen2_moe"), LLAMA, .needs = LIST(KV_HEADS),
      .takes = LIST(ROPE_ALL, "head_dim", "sliding_window", "use_sliding_window", "layer_types"),
-     .ignores = LIST("max_window_layers"), BIASED("qkv_bias", BIAS_QKV, true),
-     .slides = MODEL_SLIDES_BY_TYPE},
+     BIASED("qkv_bias", BIAS_QKV, true), .slides = MODEL_SLIDES_BY_TYPE},
     {TYPE("qwen3"), ROTARY("llama", MODEL_NORMS),
      .defaults = " num_attention_heads=32 hidden_size=4096 num_key_value_heads=32 head_dim=128 ",
      .needs = LIST(KV_HEADS, "head_dim"),
@@ -272,7 +274,7 @@ static const struct model_type types[] = {
      .slides = MODEL_SLIDES_FROM_LAYER, LLAMA_BIAS(false)},
     {TYPE("qwen3_moe"), ROTARY("llama", MODEL_NORMS), .needs = LIST(KV_HEADS),
      .takes = LIST(ROPE_ALL, "head_dim", "rms_norm_eps", "sliding_window", "use_sliding_window"),
-     .ignores = LIST("max_window_layers"), .slides = MODEL_SLIDES_BY_FLAG, LLAMA_BIAS(false)},
+     .slides = MODEL_SLIDES_BY_FLAG, LLAMA_BIAS(false)},
     {TYPE("stablelm"), .stacks = CAUSAL("llama"), .flags = MODEL_ROTARY | MODEL_PARTLY,
      .needs = LIST(KV_HEADS), .takes = LIST(ROPE_ALL, "partial_rotary_factor"),
      BIASED("use_qkv_bias", BIAS_QKV, false), .defaults = " partial_rotary_factor=0.25 "},
@@ -299,7 +301,7 @@ static const struct model_type types[] = {
     {TYPE("exaone4"), ROTARY("llama", MODEL_NORMS | MODEL_TURNS_LOCALLY),
      .needs = LIST(KV_HEADS, "layer_types"), .shows = LIST("sliding_window"),
      .takes = LIST(ROPE_ALL, "head_dim", "rms_norm_eps"), .ignores = LIST("sliding_window_pattern"),
-     .slides = MODEL_SLIDES_BY_TYPE},
+     .defaults = " rms_norm_eps=1e-5 ", .slides = MODEL_SLIDES_BY_TYPE},
     {TYPE("glm4"), ROTARY("llama", MODEL_PARTLY | MODEL_INTERLEAVED),
      .needs = LIST(KV_HEADS, "head_dim"), .takes = LIST(ROPE_ALL, "partial_rotary_factor"),
      BIASED("attention_bias", BIAS_QKV, true), .defaults = " partial_rotary_factor=0.5 "},
@@ -319,9 +321,10 @@ static const struct model_type types[] = {
      .slides = MODEL_SLIDES_BETWEEN, .defaults = " local_rope_theta=10000 ", .base = 160000,
      BIASED("attention_bias", BIAS_ALL, false)},
     {TYPE("nemotron_h"), .stacks = CAUSAL("llama"), .head_size = "head_dim",
-     .needs = LIST(KV_HEADS, "head_dim"),
-     .ignores = LIST("hybrid_override_pattern", "layers_block_type", "mtp_hybrid_override_pattern",
-                     "mtp_layers_block_type", "partial_rotary_factor", "rope_theta")},
+     .needs = LIST(KV_HEADS, "head_dim"), .defaults = " head_dim=128 ",
+     .ignores = LIST("attention_head_dim", "hybrid_override_pattern", "layers_block_type",
+                     "mtp_hybrid_override_pattern", "mtp_layers_block_type",
+                     "partial_rotary_factor", "rope_theta")},
     {TYPE("olmo3"), ROTARY("llama", MODEL_NORMS | MODEL_WHOLE | MODEL_ROPE_BY_TYPE),
      .needs = LIST("rms_norm_eps", "sliding_window"),
      .takes = LIST(ROPE_ALL, KV_HEADS, "head_dim", "layer_types"),
@@ -370,7 +373,7 @@ static const char ignored_by_all[] =
     " _name_or_path _remove_final_layer_norm adapter_attn_dim adapter_layer_norm "
     "adapter_reuse_layer_norm add_cross_attention add_final_layer_norm apply_layernorm "
     "architectures attention_dropout attention_probs_dropout_prob audio_config auto_map "
-    "bos_token_id classifier_dropout conv_pos_batch_norm decoder_sparse_step "
+    "bos_token_id classifier_dropout conv_pos_batch_norm custom_pipelines decoder_sparse_step "
     "decoder_start_token_id do_layer_norm_before do_stable_layer_norm dropout dtype "
     "eos_token_id extra_pos_embeddings feat_extract_norm feat_proj_layer_norm "
     "gradient_checkpointing hidden_act hidden_dropout_prob id2label image_size "
@@ -378,13 +381,14 @@ static const char ignored_by_all[] =
     "label2id layer_norm_elementwise_affine layer_norm_eps layer_norm_epsilon "
     "layerscale_value mask_feature_length mask_feature_min_masks mask_ratio "
     "max_2d_position_embeddings max_length max_position_embeddings max_source_positions "
-    "max_target_positions model_type moe_intermediate_size n_positions norm_pix_loss "
-    "normalize_before normalize_embedding num_conv_pos_embedding_groups "
+    "max_target_positions max_window_layers model_type moe_intermediate_size n_positions "
+    "norm_pix_loss normalize_before normalize_embedding num_conv_pos_embedding_groups "
     "num_conv_pos_embeddings num_experts_per_tok num_hidden_layers output_attentions "
     "pad_token_id patch_size pooler_num_attention_heads pre_norm pretraining_tp problem_type "
-    "remove_invalid_values reorder_and_upcast_attn rms_norm_eps scale_decoder_outputs "
-    "sinusoidal_pos_embds static_position_embeddings task_specific_params tdnn_dilation "
-    "tie_word_embeddings tokenizer_class torch_dtype transformers_version type_vocab_size "
+    "quantization remove_invalid_values reorder_and_upcast_attn rms_norm_eps "
+    "scale_decoder_outputs sentence_transformers sinusoidal_pos_embds "
+    "static_position_embeddings task_specific_params tdnn_dilation tie_word_embeddings "
+    "tokenizer_class torch_dtype transformers.js_config transformers_version type_vocab_size "
     "use_cache use_mid_position_embeddings vision_config vision_use_head vocab_size ";
 
 /* ----------------------------------------------------------------------------------- looking up */
@@ -420,7 +424,7 @@ const struct model_type *family_models_guess(const char *family, struct config_o
     static const char *const guessed[] = {"bert", "gpt2", NULL};
     const struct model_type *found = NULL;
     const struct stack *of_found = NULL;
-    for (size_t i = 0; i < TYPES && family_models_list_has(guessed, family); i++) {
+    for (size_t i = 0; i < TYPES && search_list_has(guessed, family); i++) {
         const struct stack *stack = stack_of(&types[i], family);
         if (stack == NULL || stack->heads == NULL || types[i].needs != NULL ||
             config_value(object, stack->heads) == NULL ||
@@ -447,20 +451,10 @@ void family_models_list(const char *family, size_t room, char *text) {
     }
 }
 
-bool family_models_list_has(const char *const *list, const char *name) {
-    for (; list != NULL && *list != NULL; list++) {
-        if (strcmp(*list, name) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
 bool family_models_uses(const struct search *s, const char *key) {
     const struct model_type *type = s->type;
-    bool used = family_models_list_has(type->needs, key) ||
-                family_models_list_has(type->shows, key) ||
-                family_models_list_has(type->takes, key) ||
+    bool used = search_list_has(type->needs, key) || search_list_has(type->shows, key) ||
+                search_list_has(type->takes, key) ||
                 (type->bias_key != NULL && strcmp(type->bias_key, key) == 0);
     for (const struct stack *k = type->stacks; k != NULL && k->family != NULL; k++) {
         used = used || (k->heads != NULL && strcmp(k->heads, key) == 0) ||

@@ -78,7 +78,7 @@ static bool find_local(const struct search *s, bool *local) {
 /* Finds whether the layer slides by the rule of its model type. */
 static bool find_sliding(const struct search *s, bool *slides) {
     const struct codec_value *types = family_keys_value(s, "layer_types");
-    const bool given = family_keys_value(s, "sliding_window") != NULL;
+    const bool given = family_keys_number(s, "sliding_window", -1) >= 0;
     const bool used = family_keys_number(s, "use_sliding_window", 0) != 0;
     const enum model_slides rule = s->type->slides;
     const long pattern = (long)family_keys_count(s, "sliding_window_pattern", 6);

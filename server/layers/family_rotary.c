@@ -119,6 +119,10 @@ static bool read_original(const struct search *s, struct config_object scaling) 
 static bool read_scaling(const struct search *s, struct config_object scaling, bool by_type) {
     attn_rotary *r = &s->layer->rotary;
     r->factor = config_number(scaling, "factor", 0);
+    if (r->factor == 0 && (r->scaling == ATTN_ROTARY_LINEAR || r->scaling == ATTN_ROTARY_DYNAMIC ||
+                           r->scaling == ATTN_ROTARY_LLAMA3)) {
+        return search_refuse(s->layer, "rope_parameters in config.json has no factor");
+    }
     if (r->scaling == ATTN_ROTARY_UNSCALED || r->scaling == ATTN_ROTARY_LINEAR ||
         r->scaling == ATTN_ROTARY_PROPORTIONAL) {
         return true;
@@ -285,6 +289,23 @@ static bool find_turns(const struct search *s, bool slides, bool *turns) {
     return true;
 }
 
+/* Checks the frequencies that ESM stores. transformers takes them as the file has rounded them. */
+static bool check_stored_frequencies(const struct search *s) {
+    static const char ending[] = "rotary_embeddings.inv_freq";
+    for (size_t i = 0; i < s->count && strcmp(s->type->name, "esm") == 0; i++) {
+        const struct codec_header_tensor *t = &s->tensors[i].header;
+        const size_t size = strlen(t->name);
+        if (size >= sizeof ending - 1 &&
+            strcmp(t->name + size - (sizeof ending - 1), ending) == 0 &&
+            t->type < CODEC_TYPE_FP32) {
+            return search_refuse(s->layer,
+                                 "its rotary_embeddings.inv_freq are rounded, and so transformers "
+                                 "turns by other angles; save the model in float32");
+        }
+    }
+    return true;
+}
+
 bool family_rotary_find(const struct search *s, bool slides) {
     attn_rotary *r = &s->layer->rotary;
     bool turns;
@@ -292,7 +313,8 @@ bool family_rotary_find(const struct search *s, bool slides) {
     struct config_object scaling;
     double base = family_keys_number(s, "rope_theta", s->type->base);
     base = family_keys_number(s, "rotary_emb_base", base);
-    if (!find_object(s, &scaling) || (by_type && !find_by_type(s, slides, &scaling, &base))) {
+    if (!check_stored_frequencies(s) || !find_object(s, &scaling) ||
+        (by_type && !find_by_type(s, slides, &scaling, &base))) {
         return false;
     }
     if (scaling.value == NULL && (s->type->flags & MODEL_NEEDS_ROPE) != 0) {

@@ -10,9 +10,12 @@
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-/* Returns whether a name has one of the words, which end with NULL. */
+/* Returns whether a name has one of the words, which end with NULL. An underscore stands for the
+ * begin or the end of a part of the name. */
 static bool has_word(const char *name, const char *const *words) {
-    while (*words != NULL && strstr(name, *words) == NULL) {
+    char parts[256];
+    snprintf(parts, sizeof parts, "_%.253s_", name);
+    while (*words != NULL && strstr(parts, *words) == NULL) {
         words++;
     }
     return *words != NULL;
@@ -20,36 +23,44 @@ static bool has_word(const char *name, const char *const *words) {
 
 bool family_words_speak(const struct search *s, const char *name) {
     /* They say how a model is computed or trained. */
-    static const char *const how[] = {"drop", "flash",      "implementation", "attn_impl",
-                                      "prob", "softmax_in", "sdpa",           "memory_efficient",
-                                      NULL};
+    static const char *const how[] = {
+        "drop",       "flash", "implementation",   "attn_impl", "prob",
+        "softmax_in", "sdpa",  "memory_efficient", "dtype",     "upcast",
+        NULL};
     static const char *const attention[] = {
-        "alibi",       "att",          "bidirectional", "bias",      "causal",
-        "gate",        "gqa",          "head",          "kv",        "key",
-        "layer_types", "layers_block", "logn",          "mask",      "mla",
-        "mqa",         "ntk",          "pos",           "prefix_lm", "qk",
-        "quant",       "query",        "rope",          "rotary",    "scal",
-        "sink",        "sliding",      "softcap",       "swa",       "value",
-        "window",      "clip_q",       "differential",  "dilat",     "extend",
-        "interpol",    "sparse",       "theta",         "yarn",      NULL};
-    static const char *const normed[] = {"att", "head", "key", "qk", "query", NULL};
+        "alibi",     "attn",     "attention", "bidirectional", "bias",
+        "causal",    "head",     "kv",        "layer_types",   "layers_block",
+        "logn",      "mla_",     "mqa",       "gqa",           "ntk",
+        "prefix_lm", "qk",       "rope",      "rotary",        "softcap",
+        "sliding",   "window",   "clip_q",    "differential",  "dilat",
+        "extend",    "interpol", "sparse",    "theta",         "yarn",
+        "_att",      "_gate",    "_key",      "_mask",         "_pos_",
+        "_position", "_posi_",   "_quant",    "_query",        "_queries",
+        "_scal",     "_sink",    "_swa_",     "_value",        "layout",
+        NULL};
+    static const char *const normed[] = {"_att", "attn", "attention", "head",
+                                         "_key", "qk",   "_query",    NULL};
     /* They name another part of the model, unless they also speak of what is in `inside`. */
     static const char *const elsewhere[] = {
-        "adapter", "classif", "conv",   "embed",     "expert",       "image",     "keys_to_ignore",
-        "lm_head", "logit",   "loss",   "mamba",     "mask_channel", "mask_time", "mlp",
-        "moe",     "pixel",   "pooler", "projector", "rout",         "token",     NULL};
-    static const char *const inside[] = {"att",  "pos",     "rope",   "rotary",
-                                         "sink", "sliding", "window", NULL};
+        "activation", "adapter", "classif",        "_cls_",     "conv",      "embed",
+        "expert",     "image",   "keys_to_ignore", "label",     "lm_head",   "logit",
+        "loss",       "mamba",   "mask_channel",   "mask_time", "masked_lm", "mlp",
+        "moe",        "pixel",   "pooler",         "projector", "prompt",    "instruction",
+        "rout",       "token",   "_value_head_",   NULL};
+    static const char *const inside[] = {"_att",      "attn",   "attention", "_pos_",
+                                         "_position", "rope",   "rotary",    "sink",
+                                         "sliding",   "window", NULL};
     const size_t size = strlen(name);
     if (has_word(name, how)) {
         return false;
     }
+    const bool other = has_word(name, elsewhere) && !has_word(name, inside);
     if (strstr(name, "norm") != NULL || strstr(name, "epsilon") != NULL ||
         (size >= 3 && strcmp(name + size - 3, "eps") == 0)) {
         /* Other norms are before or behind an attention. */
-        return (s->type->flags & MODEL_NORMS) != 0 || has_word(name, normed);
+        return !other && ((s->type->flags & MODEL_NORMS) != 0 || has_word(name, normed));
     }
-    return has_word(name, attention) && (has_word(name, inside) || !has_word(name, elsewhere));
+    return !other && has_word(name, attention);
 }
 
 /* Returns whether a name has no other words than this one, but for those that say nothing. */
@@ -67,7 +78,7 @@ static bool says_only(const char *name, const char *word) {
     }
     for (char *left = NULL, *part = strtok_r(rest, "_", &left); part != NULL;
          part = strtok_r(NULL, "_", &left)) {
-        if (!family_models_list_has(nothing, part)) {
+        if (!search_list_has(nothing, part)) {
             return false;
         }
     }
@@ -88,6 +99,8 @@ bool family_words_no_news(const struct search *s, const char *name, const char *
         {"interleaved", (flags & MODEL_INTERLEAVED) != 0, (flags & MODEL_INTERLEAVED) == 0},
         {"interleave", (flags & MODEL_INTERLEAVED) != 0, (flags & MODEL_INTERLEAVED) == 0},
         {"mrope", false, true},
+        {"multi_query", false, true},
+        {"rel_pos", type->relative != MODEL_NOT_RELATIVE, type->relative == MODEL_NOT_RELATIVE},
         {"rotary", (flags & MODEL_ROTARY) != 0, (flags & MODEL_ROTARY) == 0},
         {"relative", type->relative != MODEL_NOT_RELATIVE, type->relative == MODEL_NOT_RELATIVE},
         {"shared", false, true},

@@ -39,6 +39,15 @@ size_t search_first(const void *key, const void *list, size_t count, size_t size
     return low;
 }
 
+bool search_list_has(const char *const *list, const char *name) {
+    for (; list != NULL && *list != NULL; list++) {
+        if (strcmp(*list, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 bool search_has_name(const char *names, const char *name) {
     char word[64];
     return strchr(name, ' ') == NULL &&
@@ -99,6 +108,10 @@ static int compare_name(const void *key, const void *tensor) {
     return strcmp(key, ((const struct family_tensor *)tensor)->header.name);
 }
 
+size_t search_from(const struct search *s, const char *name) {
+    return search_first(name, s->tensors, s->count, sizeof *s->tensors, compare_name);
+}
+
 const struct family_tensor *search_tensor(const struct search *s, const char *prefix,
                                           size_t prefix_size, const char *rest) {
     char name[512];
@@ -126,9 +139,9 @@ const struct family_tensor *search_beside(const struct search *s, const char *pa
     }
     const size_t same = (size_t)size + 1 - strlen(ending);
     name[same] = '\0';
-    size_t i = search_first(name, s->tensors, s->count, sizeof *s->tensors, compare_name);
+    size_t i = search_from(s, name);
     while (i < s->count && strncmp(s->tensors[i].header.name, name, same) == 0 &&
-           family_models_list_has(known, s->tensors[i].header.name + same)) {
+           search_list_has(known, s->tensors[i].header.name + same)) {
         i++;
     }
     return i < s->count && strncmp(s->tensors[i].header.name, name, same) == 0 ? &s->tensors[i]

@@ -115,7 +115,7 @@ struct model_type {
     const struct inner_model
         *inner;                 /* instead of stacks, or if config.json has the first of them */
     const char *const *needs;   /* keys that must have a value, beyond those of the stacks */
-    const char *const *shows;   /* keys that must be there, but may be null */
+    const char *const *shows;   /* keys that must be there or have a default, but may be null */
     const char *const *takes;   /* keys with a default */
     const char *const *ignores; /* keys that do not change its attention */
     const char *defaults;       /* " key=number key=number " of its class in all versions */
@@ -145,6 +145,18 @@ struct own_sizes {
     bool keys_are_values; /* V is K before its norm and rotation */
 };
 
+enum {
+    SEARCH_CHECKED = 8 /* more kinds of layers than a model has */
+};
+
+/* Settings whose keys were checked, and what was wrong with them. */
+struct checked_settings {
+    const struct model_type *type;
+    const struct stack *stack;
+    const struct codec_value *object;
+    char reason[LAYERS_REASON];
+};
+
 /* The layer that is looked at. Everything is borrowed. */
 struct search {
     struct layer_model *model;
@@ -159,12 +171,8 @@ struct search {
     struct config_object object; /* the settings of this model type */
     struct layer *layer;
     struct own_sizes own;
-    /* The settings whose keys were checked last, and what was wrong with them: most layers of a
-     * model have the same ones. */
-    const struct model_type *checked_type;
-    const struct stack *checked_stack;
-    const struct codec_value *checked_object;
-    char checked_reason[LAYERS_REASON];
+    struct checked_settings checked[SEARCH_CHECKED];
+    size_t checked_count;
 };
 
 /* The part of a reason that helps somebody whose model is not known. */
@@ -178,6 +186,9 @@ int search_compare(const char *a, const char *b);
  * number. The parameters are those of bsearch(). */
 size_t search_first(const void *key, const void *list, size_t count, size_t size,
                     int (*compare)(const void *key, const void *element));
+
+/* Returns whether a list that ends with NULL, or is NULL, has a name. */
+bool search_list_has(const char *const *list, const char *name);
 
 /* Returns whether a text has a name. A space is before and after each name in it. */
 bool search_has_name(const char *names, const char *name);
@@ -202,6 +213,9 @@ bool search_number(const struct search *s, long *number);
 const struct family_tensor *search_tensor(const struct search *s, const char *prefix,
                                           size_t prefix_size, const char *rest);
 
+/* Returns the index of the first tensor whose name is not before this one. */
+size_t search_from(const struct search *s, const char *name);
+
 /* Returns what config.json says of weights that are stored in fewer bits than the model has. */
 struct config_object search_quantization(const struct search *s);
 
@@ -224,9 +238,6 @@ const struct model_type *family_models_guess(const char *family, struct config_o
 
 /* Writes the names of the model types that have layers of a family, or "none". */
 void family_models_list(const char *family, size_t room, char *text);
-
-/* Returns whether a list that ends with NULL, or is NULL, has a name. */
-bool family_models_list_has(const char *const *list, const char *name);
 
 /* Returns whether a key decides the attention of the model type of the layer. */
 bool family_models_uses(const struct search *s, const char *key);

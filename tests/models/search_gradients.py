@@ -545,7 +545,8 @@ class Call:
         for name, may in ("Q", queries), ("K", keys[..., self.past:self.past + self.m]), ("V", keys[..., self.past:self.past + self.m]), \
                 ("past_K", keys[..., :self.past]), ("past_V", keys[..., :self.past]):
             got, norm = answer.get("grad_" + name), self.given.get("norm_" + name)
-            if got is None or (norm is not None and norm.numel() != self.d):  # a norm over all heads mixes them
+            columns = 0 if got is None else got.shape[-1] // (1 if got.ndim > 3 else self.heads if name == "Q" else self.kv_heads)
+            if got is None or (norm is not None and norm.numel() != columns):  # a norm over all heads mixes them
                 continue
             got = self.split(got, self.heads if name == "Q" else self.kv_heads)
             if got.shape[0] == 1:

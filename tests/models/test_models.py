@@ -554,7 +554,7 @@ class Refused(Models):
         model = transformers.LlamaModel(transformers.LlamaConfig(**SMALL))
         nested = {"full_attention": {"rope_theta": 5.0}}
         self.assertEqual(self.reasons(model, {"rope_parameters": nested}), {
-            'full_attention in rope_parameters is {"rope_theta": 5}, and this key is not known'})
+            'full_attention in rope_parameters is {"rope_theta": 5}, and this key is not known for model_type llama'})
         partial = {"rope_theta": 10000.0, "rope_type": "default", "partial_rotary_factor": 0.5}
         self.assertEqual(self.reasons(model, {"rope_parameters": partial}), {
             "partial_rotary_factor in config.json is 0.5; only 1 is known for this model_type"})
@@ -574,7 +574,7 @@ class Refused(Models):
             with self.subTest(config.model_type):
                 model = transformers.AutoModel.from_config(config)
                 for reason in self.reasons(model, {"num_attention_heads": -1}):
-                    self.assertRegex(reason, f"^model_type is {config.model_type}, and capture\\(\\) .* shows the heads of most models")
+                    self.assertRegex(reason, f'^model_type is "{config.model_type}", and capture\\(\\) .* shows the heads of most models')
 
 
 class TorchLayers(Models):

@@ -51,8 +51,8 @@ bool stored_use(struct api_request *request, struct stored_weights *w, const str
 bool stored_is_packed(struct api_request *request, const struct stored_weights *w);
 
 /* Begins to use a layer, number `item` of the `count` layers of a request, which are in a catalogue
- * that the caller has taken, and fills the weights and the options of the call. Returns false after filling
- * the response with a 503. */
+ * that the caller has taken, and fills the weights and the options of the call. Returns false after
+ * filling the response with a 503. */
 bool stored_begin(struct call *call, struct api_request *request, const struct layer *layer,
                   size_t item, size_t count);
 

@@ -83,10 +83,12 @@ const areOutputs = (names) => names.every((name) => /^(output|weights|(scaled_|m
 async function safetensorsRequest(file) {
   const { metadata, tensors } = await readSafetensors(file, MOST_HEADER);
   if (areOutputs(tensors.map(({ name }) => name))) return { outputs: true };
-  if (metadata.some(([key]) => key === 'words' || key === 'model') && tensors.some(({ name }) => name === 'X')) return { hidden: true };
+  const captured = tensors.some(isCaptured);
+  const hidden = metadata.some(([key]) => key === 'words' || key === 'model') && tensors.some(({ name }) => name === 'X');
+  if (hidden && !captured) return { hidden };
   for (const { name } of tensors)
     if (metadata.some(([key]) => key === name)) fail(`${name} is the name of a tensor, and it stands in __metadata__, too.`);
-  if (tensors.some(isCaptured)) return capturedRequest(file, metadata, tensors);
+  if (captured) return capturedRequest(file, metadata, tensors);
   const given = tensors.map((tensor) => [tensor.name, tensor]);
   return { ...(await tensorsRequest(file, metadata, given)), note: `${file.name} is the request now.` };
 }
@@ -117,7 +119,7 @@ async function capturedRequest(file, metadata, tensors) {
     const given = own(tensors, ({ name }) => name);
     const options = own(metadata, ([name]) => name).map(([name, [, text]]) => [name, text]);
     const [n, m] = ['Q', 'K'].map((key) => given.find(([name]) => name === key)?.[1].shape.at(-2));
-    const { words, note } = wordsOf(texts.get('words'), n, 'Q', m);
+    const { words, note } = wordsOf(n && texts.get('words'), n, 'Q', m);
     const labels = words ?? [];
     return { ...(await tensorsRequest(file, options, given)), labels, note: `${file.name}, layer ${at}, is the request now.${note}` };
   }

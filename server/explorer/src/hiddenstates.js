@@ -16,7 +16,7 @@ const SPECIAL = /^(\[(?!MASK|UNK)[A-Z]+\]|<(?!mask|unk|0x)[^<>\s]+>)$/;
 const OWN = ['words', 'model', 'format', 'return', 'digits']; // texts that are no options of the request
 
 // Returns whether a tensor is of a captured file (tests/models/transformers_attention.py), which has no hidden states.
-export const isCaptured = ({ name }) => /^Q\.\d+$/.test(name);
+export const isCaptured = ({ name }) => /^Q\.(0|[1-9]\d{0,5})$/.test(name);
 
 // Returns the words of n rows and m columns, or null with a note.
 export function wordsOf(text, n, of = 'X', m = n) {
