@@ -91,13 +91,15 @@ def in_float64():
 
 
 def remade_in_float64(model):
-    """The same model with the same weights, made in float64. It must also run in in_float64()."""
+    """The same model with the same weights, made in float64. It must also run in in_float64(). The frequencies of a rotary
+    embedding are made again, too, because a model that stores them has rounded them."""
     with in_float64():
         config = copy.deepcopy(model.config)
         config.dtype = torch.float64
         config._attn_implementation = config._experts_implementation = "eager"
         made = type(model)(config).double().eval()
-    made.load_state_dict(model.state_dict())
+    own = made.state_dict()
+    made.load_state_dict({name: own[name] if name.endswith("inv_freq") else value for name, value in model.state_dict().items()})
     return made
 
 
