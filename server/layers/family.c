@@ -198,11 +198,12 @@ static bool read_scales(const struct search *s, const char *part, struct layer_t
     s->layer->bytes += t->bytes;
     return (matrix->scales.block_rows > 0 && (matrix->scales.block_columns >= LAYER_LEAST_BLOCK ||
                                               matrix->scales.block_columns == matrix->columns)) ||
-           search_refuse(s->layer,
-                         "%s has %zu x %zu scales; they are read if there is one for the matrix, "
-                         "for each row, or for each block of weight_block_size, which is %.0f x "
-                         "%.0f",
-                         part, rows, columns, side[0], side[1]);
+           search_refuse(
+               s->layer,
+               "%s has %zu x %zu scales; they are read if there is one for the matrix, "
+               "for each row, or for each block of weight_block_size, which %s%.0f x %.0f",
+               part, rows, columns, side[0] > 0 ? "is " : "config.json does not say: ", side[0],
+               side[1]);
 }
 
 /* Checks that all matrices of 8 bits have scales, if one has them or config.json speaks of them. */
@@ -237,16 +238,36 @@ static bool read_tensors(const struct search *s) {
     return true;
 }
 
+/* Returns whether a name has one of the words at the begin of one of its parts, or of the first. */
+static bool begins_with(const char *name, const char *const *words, bool first) {
+    for (; *words != NULL; words++) {
+        const char *found = strstr(name, *words);
+        if (found != NULL && (found == name || (!first && found[-1] == '.'))) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Returns whether a tensor of a layer may change its attention, and is not one of its family. */
 static bool is_unknown(const struct search *s, const char *rest) {
     /* Norms beside an attention, buffers of masks and frequencies, and scales of a cache. */
-    static const char *const harmless[] = {
-        "LayerNorm.", "ln.",     "self_attn_layer_norm.",    "inv_freq",    "masked_bias",
-        "k_scale",    "v_scale", "relative_attention_bias.", "input_scale", NULL};
-    static const char *const options[] = {"W_",   "b_",    "norm",   "bias",
-                                          "gate", "alibi", "rotary", NULL};
-    const bool own = s->type->name == NULL;
-    const char *const *words = own ? options : harmless, *found = NULL;
+    static const char *const harmless[] = {"LayerNorm.",
+                                           "ln.",
+                                           "self_attn_layer_norm.",
+                                           "inv_freq",
+                                           "masked_bias",
+                                           "k_scale",
+                                           "v_scale",
+                                           "kv_scale",
+                                           "output_scale",
+                                           "relative_attention_bias.",
+                                           "input_scale",
+                                           NULL};
+    /* Without a prefix, a file may also have tensors that belong to no layer. */
+    static const char *const options[] = {"W_",    "b_",     "norm_", "bias_",   "gate",
+                                          "alibi", "rotary", "scale", "softcap", NULL};
+    static const char *const norms[] = {"norm", "q_norm", "k_norm", "v_norm", "ln_q", "ln_k", NULL};
     for (size_t part = 0; part < LAYER_PARTS; part++) {
         const char *name = s->family->tensors[part];
         const size_t size = name == NULL ? 0 : strlen(name);
@@ -256,12 +277,11 @@ static bool is_unknown(const struct search *s, const char *rest) {
             return false;
         }
     }
-    for (; *words != NULL && found == NULL; words++) {
-        found = strstr(rest, *words);
-        found = found != NULL && found != rest && (own || found[-1] != '.') ? NULL : found;
+    if (s->type->name != NULL) {
+        return !begins_with(rest, harmless, false) && strcmp(rest, "bias") != 0;
     }
-    return own ? found != NULL && strchr(rest, '.') == NULL
-               : found == NULL && strcmp(rest, "bias") != 0;
+    return strchr(rest, '.') != NULL ? begins_with(rest, norms, true)
+                                     : s->prefix_size > 0 || begins_with(rest, options, true);
 }
 
 /* Checks that no other tensor of a layer may change its attention. */

@@ -283,8 +283,12 @@ static bool refuse_unknown(const struct search *s, const struct unknown *unknown
                s->type->name == NULL ? "" : s->type->name, unknown->keys, more);
 }
 
-/* Returns whether a key is not there, and has no default. */
+/* Returns whether a key is not there, and has no default. If num_key_value_heads is null, all heads
+ * have keys of their own. */
 static bool is_missing(const struct search *s, const char *name) {
+    if (strcmp(name, "num_key_value_heads") == 0 && codec_get(s->object.value, name) != NULL) {
+        return false;
+    }
     return codec_get(s->object.value, name) == NULL ? family_models_default(s->type, name) == 0
                                                     : config_value(s->object, name) == NULL;
 }
@@ -319,7 +323,8 @@ static bool is_absent(const struct search *s, const struct codec_value *value) {
                     (type->bias_default && strcmp(name, type->bias_key) == 0) ||
                     (known != NULL && strcmp(known, "true") == 0);
     return codec_kind_of(value) == CODEC_NULL && !on &&
-           (family_models_default(type, name) == 0 || search_list_has(type->shows, name));
+           (family_models_default(type, name) == 0 || search_list_has(type->shows, name) ||
+            strcmp(name, "num_key_value_heads") == 0);
 }
 
 /* Checks all keys of the settings of the layer. */
@@ -345,12 +350,13 @@ static bool check_object(const struct search *s) {
 /* Checks the settings of the metadata that are used without a model_type, and that no other key of
  * them may decide attention. */
 static bool check_metadata(const struct search *s) {
+    /* The tensors say what these keys of nn.MultiheadAttention say. */
+    static const char sizes[] = " add_bias_kv bias config embed_dim format head_dim kdim vdim ";
     const struct codec_value *metadata = s->config->metadata;
     for (const struct codec_value *v = metadata == NULL ? NULL : codec_at(metadata, 0); v != NULL;
          v = codec_next(v)) {
         const char *name = codec_name(v);
-        if (search_list_has(s->type->takes, name) || strcmp(name, "config") == 0 ||
-            strcmp(name, "format") == 0) {
+        if (search_list_has(s->type->takes, name) || search_has_name(sizes, name)) {
             continue;
         }
         if (family_words_speak(s, name)) {

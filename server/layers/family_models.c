@@ -5,8 +5,9 @@
  * version 4 wrote into config.json. family_keys.c says what becomes of other keys.
  *
  * To add a model type: read the eager attention of the model type in transformers. Add a row here
- * that names every key of its config.json: those that decide the attention, those that must be
- * there because their default differs between versions, and those that change nothing. What a new
+ * that names the keys of its config.json that decide the attention, those of them that must be there
+ * because their default differs between versions, and those that change nothing but would refuse a
+ * layer by their words. What a new
  * key may be stands in family_keys.c, and family_options.c (or family_rotary.c) reads it. New names
  * of tensors are a row of family.c. Add rows to tests/data/layers.txt, which have the settings that
  * a config gives, and a test to tests/models/test_models.py, which compares with the eager
@@ -283,7 +284,8 @@ static const struct model_type types[] = {
      BIASED("use_bias", BIAS_ALL, true)},
     {TYPE("minimax_m2"), ROTARY("llama", MODEL_NORMS | MODEL_WHOLE | MODEL_PARTLY),
      .needs = LIST(KV_HEADS, "head_dim"),
-     .takes = LIST(ROPE_ALL, "rms_norm_eps", "partial_rotary_factor", "rotary_dim"), .base = 5e6},
+     .takes = LIST(ROPE_ALL, "rms_norm_eps", "partial_rotary_factor", "rotary_dim"),
+     .ignores = LIST("qk_norm_type"), .base = 5e6},
     {TYPE("bloom"),
      .stacks = STACKS({STACK(NULL, "gpt-neox"), COUNTS("n_head", "hidden_size"), .causal = true}),
      .flags = MODEL_ALIBI,
@@ -317,7 +319,8 @@ static const struct model_type types[] = {
      .needs = LIST("local_attention"),
      .takes = LIST("rope_parameters", "max_position_embeddings", "global_rope_theta",
                    "local_rope_theta", "layer_types", "global_attn_every_n_layers"),
-     .ignores = LIST("repad_logits_with_grad", "decoder_bias", "sparse_prediction"),
+     .ignores = LIST("repad_logits_with_grad", "decoder_bias", "sparse_prediction",
+                     "sparse_pred_ignore_index"),
      .slides = MODEL_SLIDES_BETWEEN, .defaults = " local_rope_theta=10000 ", .base = 160000,
      BIASED("attention_bias", BIAS_ALL, false)},
     {TYPE("nemotron_h"), .stacks = CAUSAL("llama"), .head_size = "head_dim",

@@ -14,7 +14,7 @@
  * begin or the end of a part of the name. */
 static bool has_word(const char *name, const char *const *words) {
     char parts[256];
-    snprintf(parts, sizeof parts, "_%.253s_", name);
+    snprintf(parts, sizeof parts, "_%s_", name); /* a longer name is cut */
     while (*words != NULL && strstr(parts, *words) == NULL) {
         words++;
     }
@@ -24,32 +24,34 @@ static bool has_word(const char *name, const char *const *words) {
 bool family_words_speak(const struct search *s, const char *name) {
     /* They say how a model is computed or trained. */
     static const char *const how[] = {
-        "drop",       "flash", "implementation",   "attn_impl", "prob",
-        "softmax_in", "sdpa",  "memory_efficient", "dtype",     "upcast",
-        NULL};
+        "drop",       "flash",          "implementation",   "attn_impl", "prob",
+        "softmax_in", "sdpa",           "memory_efficient", "dtype",     "upcast",
+        "cache",      "softmax_fusion", "final_logit",      NULL};
     static const char *const attention[] = {
-        "alibi",     "attn",     "attention", "bidirectional", "bias",
-        "causal",    "head",     "kv",        "layer_types",   "layers_block",
-        "logn",      "mla_",     "mqa",       "gqa",           "ntk",
-        "prefix_lm", "qk",       "rope",      "rotary",        "softcap",
-        "sliding",   "window",   "clip_q",    "differential",  "dilat",
-        "extend",    "interpol", "sparse",    "theta",         "yarn",
-        "_att",      "_gate",    "_key",      "_mask",         "_pos_",
-        "_position", "_posi_",   "_quant",    "_query",        "_queries",
-        "_scal",     "_sink",    "_swa_",     "_value",        "layout",
-        NULL};
-    static const char *const normed[] = {"_att", "attn", "attention", "head",
-                                         "_key", "qk",   "_query",    NULL};
+        "alibi",         "attn",    "attention",    "directional",  "causal",
+        "head",          "kv",      "layer_type",   "layers_block", "block_type",
+        "layer_pattern", "logn",    "mla_",         "mqa",          "gqa",
+        "ntk",           "nope",    "prefix_lm",    "qk",           "rope",
+        "rotary",        "softcap", "soft_cap",     "softmax",      "sliding",
+        "window",        "clip_q",  "differential", "dilat",        "extend",
+        "interpol",      "sparse",  "temperature",  "theta",        "yarn",
+        "layout",        "bias",    "_att",         "_gat",         "_key",
+        "_mask",         "_mup",    "_pos_",        "_posi_",       "_position",
+        "posemb",        "_quant",  "_query",       "_queries",     "_rpe",
+        "_scal",         "_sink",   "_swa_",        "_value",       "_xpos",
+        "_is_encoder_",  NULL};
+    static const char *const normed[] = {"_att",   "attn", "attention", "head", "_key", "qk",
+                                         "_query", "kv",   "_q_",       "_k_",  "_v_",  NULL};
     /* They name another part of the model, unless they also speak of what is in `inside`. */
     static const char *const elsewhere[] = {
-        "activation", "adapter", "classif",        "_cls_",     "conv",      "embed",
-        "expert",     "image",   "keys_to_ignore", "label",     "lm_head",   "logit",
-        "loss",       "mamba",   "mask_channel",   "mask_time", "masked_lm", "mlp",
-        "moe",        "pixel",   "pooler",         "projector", "prompt",    "instruction",
-        "rout",       "token",   "_value_head_",   NULL};
-    static const char *const inside[] = {"_att",      "attn",   "attention", "_pos_",
-                                         "_position", "rope",   "rotary",    "sink",
-                                         "sliding",   "window", NULL};
+        "activation", "adapter",  "classif", "_cls_",   "conv",   "_emb_",        "embed",
+        "expert",     "ffn",      "image",   "initial", "_init_", "instruction",  "keys_to_ignore",
+        "label",      "lm_head",  "logit",   "loss",    "mamba",  "mask_channel", "mask_time",
+        "masked_lm",  "mlp",      "moe",     "pixel",   "pooler", "projector",    "prompt",
+        "regression", "residual", "reward",  "rout",    "token",  "_value_head_", NULL};
+    static const char *const inside[] = {"_att",     "attn",   "attention", "_pos_",   "_position",
+                                         "rope",     "rotary", "_sink",     "sliding", "softcap",
+                                         "soft_cap", "window", NULL};
     const size_t size = strlen(name);
     if (has_word(name, how)) {
         return false;
@@ -102,6 +104,9 @@ bool family_words_no_news(const struct search *s, const char *name, const char *
         {"multi_query", false, true},
         {"rel_pos", type->relative != MODEL_NOT_RELATIVE, type->relative == MODEL_NOT_RELATIVE},
         {"rotary", (flags & MODEL_ROTARY) != 0, (flags & MODEL_ROTARY) == 0},
+        {"rope", (flags & MODEL_ROTARY) != 0, (flags & MODEL_ROTARY) == 0},
+        {"gate", (flags & MODEL_GATED) != 0, (flags & MODEL_GATED) == 0},
+        {"tie", false, true},
         {"relative", type->relative != MODEL_NOT_RELATIVE, type->relative == MODEL_NOT_RELATIVE},
         {"shared", false, true},
         {"quant", false, true},
@@ -139,7 +144,6 @@ static const struct {
     {"partial_rotary_factor", "1"},
     {"position_embedding_type", "\"absolute\""},
     {"pruned_heads", "{}"},
-    {"qk_norm_type", "\"per_layer\""},
     {"full_attn_mod", "1"}, /* every layer has attention */
     {"relative_attention_num_buckets", "32"},
     {"scale_attn_weights", "true"},

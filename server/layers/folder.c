@@ -41,10 +41,8 @@ enum kind {
     KIND_INDEX,
     KIND_CONFIG,
     KIND_TENSORS,
-    KIND_OTHER,   /* weights in a form that is not read */
-    KIND_EMPTY,   /* "." of a folder without weights */
-    KIND_OUTSIDE, /* "." of a link out of the folder */
-    KIND_FOLDER   /* perhaps */
+    KIND_OTHER, /* weights in a form that is not read */
+    KIND_FOLDER /* perhaps */
 };
 
 /* A name in the folder, or in a folder in it. */
@@ -151,46 +149,43 @@ static void cut(struct scan *scan) {
     }
 }
 
-/* Adds an entry with this name, which stands behind the path `inside`. */
-static bool add_entry(struct scan *scan, const char *inside, const char *name, enum kind kind) {
-    const size_t before = strlen(inside), size = strlen(name) + 1;
-    char *path = malloc(before + size);
-    if (path == NULL) {
-        return false;
-    }
-    memcpy(path, inside, before);
-    memcpy(path + before, name, size);
-    scan->entries[scan->count++] = (struct entry){
-        .path = path,
-        .inside = before,
-        .kind = kind,
-        .seen = scan->seen->count > 0 && bsearch(&path, scan->seen->paths, scan->seen->count,
-                                                 sizeof(char *), by_text) != NULL};
-    if (scan->count == 2 * scan->most) {
-        cut(scan);
-    }
-    return true;
-}
-
 /* Lists a folder, whose path with a slash is `inside`. Takes the descriptor. Returns false if there
  * is no memory or the folder cannot be read. */
 static bool list_folder(struct scan *scan, int fd, const char *inside) {
     DIR *stream = fd < 0 ? NULL : fdopendir(fd);
     struct dirent *found;
-    bool good = stream != NULL, empty = inside[0] != '\0';
+    bool good = stream != NULL;
     if (stream == NULL && fd >= 0) {
         close(fd);
     }
     while (good && (errno = 0, found = readdir(stream)) != NULL) {
         const enum kind kind = kind_of_entry(found, inside[0] == '\0');
-        empty = empty && (kind == KIND_NONE || kind == KIND_CONFIG);
-        good = kind == KIND_NONE || add_entry(scan, inside, found->d_name, kind);
+        if (kind == KIND_NONE) {
+            continue;
+        }
+        if (scan->count == 2 * scan->most) {
+            cut(scan);
+        }
+        const size_t before = strlen(inside), size = strlen(found->d_name) + 1;
+        char *path = malloc(before + size);
+        good = path != NULL;
+        if (good) {
+            memcpy(path, inside, before);
+            memcpy(path + before, found->d_name, size);
+            scan->entries[scan->count++] =
+                (struct entry){.path = path,
+                               .inside = before,
+                               .kind = kind,
+                               .seen = scan->seen->count > 0 &&
+                                       bsearch(&path, scan->seen->paths, scan->seen->count,
+                                               sizeof(char *), by_text) != NULL};
+        }
     }
     if (stream != NULL) {
         good = good && errno == 0;
         closedir(stream);
     }
-    return good && (!empty || add_entry(scan, inside, ".", KIND_EMPTY));
+    return good;
 }
 
 static uint64_t mix(uint64_t hash, uint64_t number) {
@@ -226,10 +221,7 @@ static bool list_all(struct scan *scan) {
         char inside[FOLDER_PATH];
         const int fd = good ? shard_open_inside(scan->folder, folders[i], O_DIRECTORY) : -1;
         snprintf(inside, sizeof inside, "%s/", folders[i]);
-        const bool outside = fd < 0 && (errno == EXDEV || errno == ELOOP);
-        good = good && (fd >= 0   ? list_folder(scan, fd, inside)
-                        : outside ? add_entry(scan, inside, ".", KIND_OUTSIDE)
-                                  : !shard_may_pass(errno));
+        good = good && (fd >= 0 ? list_folder(scan, fd, inside) : !shard_may_pass(errno));
         free(folders[i]);
     }
     free(folders);
@@ -373,10 +365,12 @@ static bool add_refused(struct scan *scan, const struct entry *e) {
         return false;
     }
     const char *own = e->path + e->inside;
-    const size_t size = e->inside > 0 ? e->inside - 1 : (size_t)(strrchr(own, '.') - own);
+    const size_t size = e->kind == KIND_FOLDER ? strlen(own)
+                        : e->inside > 0        ? e->inside - 1
+                                               : (size_t)(strrchr(own, '.') - own);
     snprintf(text, sizeof text, "%.*s", (int)size, e->path);
     name_source(source, text);
-    snprintf(source->path, sizeof source->path, "%s", e->kind == KIND_OTHER ? e->path : text);
+    snprintf(source->path, sizeof source->path, "%s", e->path);
     if (source->reason[0] != '\0') {
         return true;
     }
@@ -386,10 +380,9 @@ static bool add_refused(struct scan *scan, const struct entry *e) {
                  "transformers writes them",
                  own, form_of_name(own));
     } else {
-        snprintf(source->reason, sizeof source->reason, "%s",
-                 e->kind == KIND_EMPTY
-                     ? "this folder has no .safetensors file, and folders in it are not looked at"
-                     : "it is a link out of the folder");
+        strcpy(source->reason,
+               "no .safetensors file is in this folder; folders in it are not looked "
+               "at, and links out of the folder of all models are not followed");
     }
     return true;
 }
@@ -428,13 +421,50 @@ static bool add_models(struct scan *scan, const struct group *g) {
         if (is_model(&g->first[i]) && !add_model(scan, g, &g->first[i], models == 1)) {
             return false;
         }
-        const enum kind kind = g->first[i].kind;
-        if ((kind == KIND_EMPTY || kind == KIND_OUTSIDE ||
-             is_other(g, &g->first[i], models, before)) &&
-            !add_refused(scan, &g->first[i])) {
+        if (is_other(g, &g->first[i], models, before) && !add_refused(scan, &g->first[i])) {
             return false;
         }
-        before += kind == KIND_OTHER;
+        before += g->first[i].kind == KIND_OTHER;
+    }
+    return true;
+}
+
+/* Compares a folder, whose name has a slash, with that of an entry. */
+static int by_folder(const void *folder, const void *entry) {
+    const struct entry *e = entry;
+    const size_t size = strlen(folder), both = size < e->inside ? size : e->inside;
+    const int order = memcmp(folder, e->path, both);
+    return order != 0 ? order : size < e->inside ? -1 : size > e->inside;
+}
+
+/* Returns whether a folder has weights, in whatever form, or another model has its name. */
+static bool has_weights(const struct scan *scan, const struct group *top, const struct entry *e) {
+    static const char *const endings[] = {SHARD_ENDING, SHARD_INDEX};
+    char name[FOLDER_PATH + 32];
+    bool found = false;
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
+        snprintf(name, sizeof name, "%s%s", e->path, endings[i]);
+        found = found || entry_of(top, name) != NULL;
+    }
+    snprintf(name, sizeof name, "%s/", e->path);
+    for (size_t i = search_first(name, scan->entries, scan->count, sizeof *e, by_folder);
+         i < scan->count && by_folder(name, &scan->entries[i]) == 0; i++) {
+        found = found || scan->entries[i].kind != KIND_CONFIG;
+    }
+    return found;
+}
+
+/* Adds the folders without weights, so that somebody who has put a folder at another depth sees it.
+ * If entries were left out, nobody knows what was in their folders. */
+static bool add_empty_folders(struct scan *scan, const struct group *top) {
+    struct stat s;
+    for (size_t i = 0; i < top->count && scan->left_out == 0; i++) {
+        const struct entry *e = &top->first[i];
+        if (e->kind == KIND_FOLDER && !has_weights(scan, top, e) &&
+            fstatat(scan->folder, e->path, &s, 0) == 0 && S_ISDIR(s.st_mode) &&
+            !add_refused(scan, e)) {
+            return false;
+        }
     }
     return true;
 }
@@ -483,7 +513,8 @@ static bool add_all(struct scan *scan) {
                           memcmp(scan->entries[end].path, e->path, e->inside) == 0;
              end++) {
         }
-        good = add_models(scan, &(struct group){&scan->entries[i], end - i});
+        const struct group group = {&scan->entries[i], end - i};
+        good = add_models(scan, &group) && (e->inside > 0 || add_empty_folders(scan, &group));
     }
     if (good && scan->source_count > 0) {
         qsort(scan->sources, scan->source_count, sizeof *scan->sources, by_source_name);

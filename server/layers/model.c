@@ -366,10 +366,11 @@ static bool read_model(struct reading *r, const struct model_source *source) {
     }
     const char *method =
         config_text(config_inner(config_root(&r->config), "quantization_config"), "quant_method");
-    if (r->model->count == 0 && r->count > 0 &&
-        strstr(r->tensors[0].header.name, ".lora_") != NULL) {
-        return refuse_model(r, "it is an adapter (LoRA), which has no weights of an attention: "
-                               "merge it into its model, and save that");
+    for (size_t i = 0; r->model->count == 0 && i < r->count; i++) {
+        if (strstr(r->tensors[i].header.name, ".lora_") != NULL) {
+            return refuse_model(r, "it is an adapter (LoRA), which has no weights of an attention: "
+                                   "merge it into its model, and save that");
+        }
     }
     return r->model->count > 0 ||
            refuse_model(r,

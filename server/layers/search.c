@@ -128,8 +128,9 @@ struct config_object search_quantization(const struct search *s) {
 }
 
 const struct family_tensor *search_beside(const struct search *s, const char *part) {
-    static const char *const known[] = {"weight",       "bias",        "weight_scale_inv",
-                                        "weight_scale", "input_scale", NULL};
+    static const char *const known[] = {"weight",       "bias",         "weight_scale_inv",
+                                        "weight_scale", "input_scale",  "k_scale",
+                                        "v_scale",      "output_scale", NULL};
     static const char ending[] = ".weight";
     char name[512];
     const int size = snprintf(name, sizeof name, "%.*s%s", (int)s->prefix_size, s->prefix, part);
@@ -160,8 +161,8 @@ bool search_read(const struct search *s, const struct family_tensor *from, bool 
         const char *method = config_text(few, "quant_method");
         return search_refuse(
             s->layer,
-            "%.100s is %s, and is read as %sF16, BF16, F32 or F64%s%.40s; save the model in one of "
-            "these",
+            "%.100s is %s; only %sF16, BF16, F32 and F64 are read%s%.40s: save the model in one of "
+            "them",
             t->name,
             t->type < CODEC_TYPE_COUNT ? codec_safetensors_types[t->type] : "of an unknown type",
             matrix ? "F8_E4M3, F8_E5M2, " : "", method == NULL ? "" : ". quant_method is ",

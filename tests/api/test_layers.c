@@ -614,7 +614,7 @@ Test(layers, list_each_file_that_is_not_served_with_the_reason) {
         {"type",
          "{\"__metadata__\":{\"heads\":\"1\"},\"W_Q\":" TENSOR("[0,4]") ",\"W_K\":" TENSOR(
              "[4,8]") ",\"W_V\":" TENSOR("[8,12]") "}",
-         "W_Q is I32, and is read as F8_E4M3"},
+         "W_Q is I32; only F8_E4M3, F8_E5M2, F16, BF16, F32 and F64 are read: save"},
     };
     static const char *const others[][2] = {
         {"empty.safetensors", "has no header"},
@@ -623,8 +623,8 @@ Test(layers, list_each_file_that_is_not_served_with_the_reason) {
         {"link.safetensors", "link out of the folder"},
         {"dir.safetensors", "no regular file"},
         {"a-00001-of-00002.safetensors", "*.safetensors.index.json is not beside it"},
-        {"none", "this folder has no .safetensors file"},
-        {"out", "it is a link out of the folder"}};
+        {"none", "no .safetensors file is in this folder"},
+        {"out", "no .safetensors file is in this folder"}};
     char name[128], path[256];
     const char zeros[12] = {0};
     for (size_t i = 0; i < COUNT(files); i++) {

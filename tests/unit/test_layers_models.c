@@ -227,6 +227,7 @@ Test(layers_models, refuse_an_index_that_is_wrong) {
 Test(layers_models, of_other_forms_are_named) {
     make_folder("a");
     make_folder("b");
+    make_folder("d"); /* whose name a model has */
     layer_file_text("a/optimizer.pt", "");
     layer_file_text("training_args.bin", "");
     layer_file_text("a/pytorch_model-1.bin", "");
@@ -245,7 +246,8 @@ Test(layers_models, of_other_forms_are_named) {
     layer_file_text("g.config.json", "{\"quantization_config\":{\"quant_method\":\"gptq\"}}");
     layer_file_tensors(
         "h.safetensors",
-        "{\"a.q_proj.lora_A.weight\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[0,0]}}",
+        "{\"a.lm_head\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[0,0]},"
+        "\"a.q_proj.lora_A.weight\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[0,0]}}",
         NULL, 0);
     expect_reason("h", "it is an adapter (LoRA), which has no weights of an attention");
     expect_reason(
