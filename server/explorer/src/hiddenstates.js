@@ -43,7 +43,8 @@ export async function readHiddenStates(file) {
 
 export const isSpecial = (word) => SPECIAL.test(word);
 
-// Returns what the page calls layers of these names: by their numbers if each name has one of its own, otherwise by their places.
+// Returns what the page calls layers: by their numbers if each name has one of its own, otherwise by their places. names: those of the
+// layers without that of their model.
 export function linesOf(names) {
   const numbers = names.map((name) => name.match(/(?<=\.)\d+(?=\.|$)/g) ?? []);
   const own = new Set(numbers.flat()).size === names.length && numbers.every((found) => found.length === 1);

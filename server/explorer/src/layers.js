@@ -180,7 +180,10 @@ export function createLayers(section, listed, state, tools) {
 
   function show(found, reply) {
     const layers = reply.layers.map(({ name, weights }) => ({ name: name ?? target.value, weights }));
-    shown = { name: target.value, layers, rollouts: reply.rollouts, words: found.words, found };
+    // A rollout goes through all layers of a model, and the service leaves out those that it refuses.
+    const missing = listed.refused.filter(({ name }) => name?.startsWith(`${target.value}.`)).length;
+    const rollouts = missing ? reply.rollouts.map(() => null) : reply.rollouts;
+    shown = { name: target.value, layers, rollouts, words: found.words, found };
     const items = layers[0].weights.length;
     batchBox.hidden = items === 1;
     batch.replaceChildren(...Array.from({ length: items }, (_, at) => new Option(at)));
@@ -188,7 +191,8 @@ export function createLayers(section, listed, state, tools) {
     const { rows } = layers[0].weights[0][0];
     status.textContent =
       `${file.name} for ${target.value}: ${counted(layers.length, 'layer')} × ${heads} heads, ${counted(rows, 'word')}, ` +
-      `${Math.round(reply.milliseconds)} ms, ${formatBytes(reply.bytes)}.${found.note}`;
+      `${Math.round(reply.milliseconds)} ms, ${formatBytes(reply.bytes)}.${found.note}` +
+      (missing ? ` ${counted(missing, 'layer')} of this model ${missing > 1 ? 'are' : 'is'} refused: there is no rollout.` : '');
     answers = new Map();
     laid = null;
     render();
@@ -232,7 +236,7 @@ export function createLayers(section, listed, state, tools) {
     const kept = hidden && special.length ? Array.from(words.keys()).filter((at) => !isSpecial(words[at])) : null;
     const part = (matrix) => (kept && matrix ? pick(matrix, kept, kept) : matrix);
     const label = (at) => words?.[kept ? kept[at] : at] ?? String(at);
-    const lines = linesOf(layers.map(({ name }) => name));
+    const lines = linesOf(layers.map(({ name }) => name.slice(listed.layers.find((one) => one.name === name).model.length)));
     const heads = layers.map(({ name, weights }, row) => ({ line: lines[row], name, heads: weights[item].map(part) }));
     return { item, kept, layers: heads, rollout: part(rollouts[item]), label };
   }

@@ -30,10 +30,10 @@ test('words that a tokenizer adds are special, and words that stand for the text
 });
 
 test('layers are called by their numbers, and by their places where these do not tell them apart', () => {
-  assert.deepEqual(linesOf(['m.layers.3.self_attn', 'm.layers.7.self_attn']), ['layer 3', 'layer 7']);
-  assert.deepEqual(linesOf(['m.encoder.layer.0.a', 'm.decoder.layer.0.a']), ['layer 0', 'layer 1']);
-  assert.deepEqual(linesOf(['m.block.4.layer.0.a']), ['layer 0']);
-  assert.deepEqual(linesOf(['m.attention']), ['layer 0']);
+  assert.deepEqual(linesOf(['.layers.3.self_attn', '.layers.7.self_attn']), ['layer 3', 'layer 7']);
+  assert.deepEqual(linesOf(['.encoder.layer.0.a', '.decoder.layer.0.a']), ['layer 0', 'layer 1']);
+  assert.deepEqual(linesOf(['.block.4.layer.0.a']), ['layer 0']);
+  assert.deepEqual(linesOf(['.attention']), ['layer 0']);
 });
 
 test('the output of a layer with a gate has its sigmoid', () => {
