@@ -5,13 +5,13 @@
  * version 4 wrote into config.json. family_keys.c says what becomes of other keys.
  *
  * To add a model type: read the eager attention of the model type in transformers. Add a row here
- * that names the keys of its config.json that decide the attention, those of them that must be there
- * because their default differs between versions, and those that change nothing but would refuse a
- * layer by their words. What a new
- * key may be stands in family_keys.c, and family_options.c (or family_rotary.c) reads it. New names
- * of tensors are a row of family.c. Add rows to tests/data/layers.txt, which have the settings that
- * a config gives, and a test to tests/models/test_models.py, which compares with the eager
- * attention, and name the model type in the README.md of this folder.
+ * that names the keys of its config.json that decide the attention, those of them that must be
+ * there because their default differs between versions, and those that change nothing but would
+ * refuse a layer by their words. What a new key may be stands in family_keys.c, and
+ * family_options.c (or family_rotary.c) reads it. New names of tensors are a row of family.c. Add
+ * rows to tests/data/layers.txt, which have the settings that a config gives, and a test to
+ * tests/models/test_models.py, which compares with the eager attention, and name the model type in
+ * the README.md of this folder.
  */
 #include "layers/search.h"
 
@@ -377,8 +377,8 @@ static const char ignored_by_all[] =
     "adapter_reuse_layer_norm add_cross_attention add_final_layer_norm apply_layernorm "
     "architectures attention_dropout attention_probs_dropout_prob audio_config auto_map "
     "bos_token_id classifier_dropout conv_pos_batch_norm custom_pipelines decoder_sparse_step "
-    "decoder_start_token_id do_layer_norm_before do_stable_layer_norm dropout dtype "
-    "eos_token_id extra_pos_embeddings feat_extract_norm feat_proj_layer_norm "
+    "decoder_start_token_id directionality do_layer_norm_before do_stable_layer_norm dropout "
+    "dtype eos_token_id extra_pos_embeddings feat_extract_norm feat_proj_layer_norm "
     "gradient_checkpointing hidden_act hidden_dropout_prob id2label image_size "
     "initializer_factor initializer_range intermediate_size is_encoder_decoder is_gated_act "
     "label2id layer_norm_elementwise_affine layer_norm_eps layer_norm_epsilon "
@@ -390,9 +390,10 @@ static const char ignored_by_all[] =
     "pad_token_id patch_size pooler_num_attention_heads pre_norm pretraining_tp problem_type "
     "quantization remove_invalid_values reorder_and_upcast_attn rms_norm_eps "
     "scale_decoder_outputs sentence_transformers sinusoidal_pos_embds "
-    "static_position_embeddings task_specific_params tdnn_dilation tie_word_embeddings "
-    "tokenizer_class torch_dtype transformers.js_config transformers_version type_vocab_size "
-    "use_cache use_mid_position_embeddings vision_config vision_use_head vocab_size ";
+    "static_position_embeddings task_specific_params tdnn_dilation temperature "
+    "tie_word_embeddings tokenizer_class torch_dtype transformers.js_config "
+    "transformers_version type_vocab_size use_cache use_mid_position_embeddings vision_config "
+    "vision_use_head vocab_size ";
 
 /* ----------------------------------------------------------------------------------- looking up */
 
