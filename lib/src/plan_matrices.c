@@ -91,11 +91,10 @@ static size_t axis_size(const struct matrix *m, bool packed, int back) {
 static attn_status unequal_axes(const struct matrix *m, const struct matrix *first,
                                 attn_error *error) {
     char got[SHAPE_TEXT], want[SHAPE_TEXT];
-    return attn_fail(error, ATTN_SHAPE_MISMATCH, m->name,
-                     "%s has the shape %s but %s has the shape %s: their batch axes must be equal, "
-                     "or 1 in each",
-                     m->name, shape_text(m->tensor, got), first->name,
-                     shape_text(first->tensor, want));
+    return attn_fail(
+        error, ATTN_SHAPE_MISMATCH, m->name,
+        "%s has the shape %s but %s has the shape %s: their batch axes must be equal, or 1 in each",
+        m->name, shape_text(m->tensor, got), first->name, shape_text(first->tensor, want));
 }
 
 /* Finds the batch axes of the call: those of Q, K and V together. A matrix has the size of the call

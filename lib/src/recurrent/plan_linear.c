@@ -79,10 +79,9 @@ static attn_status find_packed_heads(const attn_linear *call, const attn_options
         return ATTN_OK;
     }
     if (q % kv != 0 && kv % q != 0) {
-        return attn_fail(error, ATTN_INVALID_ARGUMENT, "kv_heads",
-                         "heads = %zu and kv_heads = %zu: one of them must be a multiple of the "
-                         "other",
-                         q, kv);
+        return attn_fail(
+            error, ATTN_INVALID_ARGUMENT, "kv_heads",
+            "heads = %zu and kv_heads = %zu: one of them must be a multiple of the other", q, kv);
     }
     ATTN_TRY(check_rows(call->q, "Q", 2, MOST_AXES + 2, 2, error));
     ATTN_TRY(check_rows(call->k, "K", 2, MOST_AXES + 2, 2, error));
@@ -92,8 +91,8 @@ static attn_status find_packed_heads(const attn_linear *call, const attn_options
     const size_t d = q_columns / q, k = columns / d;
     if (columns % d != 0 || k == 0 || (kv % k != 0 && k % kv != 0)) {
         return attn_fail(error, ATTN_SHAPE_MISMATCH, "K",
-                         "K has %zu column%s, not %zu: with %zu for each head as in Q, it has "
-                         "%s = %zu heads, or a multiple or divisor of this number",
+                         "K has %zu column%s, not %zu: with %zu for each head as in Q, it has %s = "
+                         "%zu heads, or a multiple or divisor of this number",
                          columns, plural_end(columns), kv * d, d,
                          o->kv_heads != 0 ? "kv_heads" : "heads", kv);
     }
@@ -132,11 +131,11 @@ static attn_status plan_rows(attn_plan *plan, const attn_options *o, attn_error 
     l->group = plan->heads / l->states;
     plan->kv_heads = l->states;
     if (l->states % k != 0 || l->states % v != 0 || plan->heads % l->states != 0) {
-        return attn_fail(error, ATTN_SHAPE_MISMATCH, l->states % v != 0 ? "V" : "K",
-                         "Q has %zu head%s, K has %zu and V has %zu: the heads of K or of V must "
-                         "be a multiple of the other's, and the most heads of all a multiple of "
-                         "both",
-                         plan->in.q.heads, plural_end(plan->in.q.heads), k, v);
+        return attn_fail(
+            error, ATTN_SHAPE_MISMATCH, l->states % v != 0 ? "V" : "K",
+            "Q has %zu head%s, K has %zu and V has %zu: the heads of K or of V must be a multiple "
+            "of the other's, and the most heads of all a multiple of both",
+            plan->in.q.heads, plural_end(plan->in.q.heads), k, v);
     }
     l->d = plan->head[0].d;
     l->d_v = plan->head[0].d_v;
@@ -425,10 +424,10 @@ static attn_status check_lengths_of_sequences(const attn_plan *plan, const attn_
     ATTN_TRY(plan_check_sequences(s, "Q", plan->n, plan->linear->stacked, error));
     for (size_t i = 0; s->keys != NULL && i < s->count; i++) {
         if (s->keys[i] != s->queries[i]) {
-            return attn_fail(error, ATTN_INVALID_ARGUMENT, "sequences",
-                             "sequence %zu has %zu row%s in Q and %zu in K: in linear attention "
-                             "they are equal",
-                             i, s->queries[i], plural_end(s->queries[i]), s->keys[i]);
+            return attn_fail(
+                error, ATTN_INVALID_ARGUMENT, "sequences",
+                "sequence %zu has %zu row%s in Q and %zu in K: in linear attention they are equal",
+                i, s->queries[i], plural_end(s->queries[i]), s->keys[i]);
         }
     }
     return ATTN_OK;
@@ -473,10 +472,10 @@ static attn_status check_linear_results(const attn_plan *plan, bool sequences, a
                          "weights has at most %d positions, not %zu", MOST_WEIGHTS, plan->n);
     }
     if (plan_wants(plan, ATTN_WANT(STATES)) && plan->form.axis_count > ATTN_MAX_RANK - 4) {
-        return attn_fail(error, ATTN_TOO_LARGE, "results",
-                         "states has four axes beside those of the batch, of which it has at most "
-                         "%d, not %d",
-                         ATTN_MAX_RANK - 4, plan->form.axis_count);
+        return attn_fail(
+            error, ATTN_TOO_LARGE, "results",
+            "states has four axes beside those of the batch, of which it has at most %d, not %d",
+            ATTN_MAX_RANK - 4, plan->form.axis_count);
     }
     return ATTN_OK;
 }

@@ -6,6 +6,7 @@
 #define ATTN_PLAN_MULTIHEAD_H
 
 #include "base/tensor.h"
+#include "results.h"
 
 /* The projections of a plan. Their order is that of Q, K and V in a call. */
 enum {
@@ -52,17 +53,15 @@ static inline size_t projected_row(const struct projection *p, size_t row) {
 
 /* Returns the gradient of the weights of a projection, or of its bias. */
 static inline attn_result gradient_of_weights(int which) {
-    static const attn_result results[PROJECT_COUNT] = {ATTN_RESULT_GRAD_W_Q, ATTN_RESULT_GRAD_W_K,
-                                                       ATTN_RESULT_GRAD_W_V, ATTN_RESULT_GRAD_W_G,
-                                                       ATTN_RESULT_GRAD_W_O};
-    return results[which];
+    return which == PROJECT_GATE  ? ATTN_RESULT_GRAD_W_G
+           : which == PROJECT_OUT ? ATTN_RESULT_GRAD_W_O
+                                  : result_after(ATTN_RESULT_GRAD_W_Q, which);
 }
 
 static inline attn_result gradient_of_bias(int which) {
-    static const attn_result results[PROJECT_COUNT] = {ATTN_RESULT_GRAD_B_Q, ATTN_RESULT_GRAD_B_K,
-                                                       ATTN_RESULT_GRAD_B_V, ATTN_RESULT_GRAD_B_G,
-                                                       ATTN_RESULT_GRAD_B_O};
-    return results[which];
+    return which == PROJECT_GATE  ? ATTN_RESULT_GRAD_B_G
+           : which == PROJECT_OUT ? ATTN_RESULT_GRAD_B_O
+                                  : result_after(ATTN_RESULT_GRAD_B_Q, which);
 }
 
 /* Plans attention with projections. */

@@ -188,10 +188,10 @@ static attn_status check_scaling_number(double number, double least, const char 
 static attn_status check_list(const double *list, size_t count, const char *name, size_t pairs,
                               attn_error *error) {
     if (list == NULL || count != pairs) {
-        return attn_fail(error, ATTN_SHAPE_MISMATCH, "rotary",
-                         "%s of rotary has %zu numbers; it must have one for each of the %zu pairs "
-                         "of columns",
-                         name, list == NULL ? 0 : count, pairs);
+        return attn_fail(
+            error, ATTN_SHAPE_MISMATCH, "rotary",
+            "%s of rotary has %zu numbers; it must have one for each of the %zu pairs of columns",
+            name, list == NULL ? 0 : count, pairs);
     }
     for (size_t i = 0; i < count; i++) {
         if (!(list[i] > 0) || isinf(list[i])) {
@@ -254,10 +254,10 @@ static attn_status check_scaling(const attn_rotary *g, size_t pairs, attn_error 
 /* Checks that the batch items may have positions of their own. */
 static attn_status check_own_positions(const attn_plan *plan, const char *name, attn_error *error) {
     if (plan->batch != 1 && (plan->in.q.items == 1 || plan->in.k.items == 1)) {
-        return attn_fail(error, ATTN_SHAPE_MISMATCH, name,
-                         "%s gives each batch item its own positions, but all batch items share "
-                         "one %s",
-                         name, plan->in.q.items == 1 ? "Q" : "K");
+        return attn_fail(
+            error, ATTN_SHAPE_MISMATCH, name,
+            "%s gives each batch item its own positions, but all batch items share one %s", name,
+            plan->in.q.items == 1 ? "Q" : "K");
     }
     return ATTN_OK;
 }
@@ -338,18 +338,16 @@ static attn_status check_tables(attn_plan *plan, const attn_rotary *g, attn_erro
 static attn_status check_part_of_pairs(struct rotary *r, attn_error *error) {
     const double part = r->given.partial_factor == 0 ? 1 : r->given.partial_factor;
     if (!(part > 0 && part <= 1)) {
-        return attn_fail(error, ATTN_INVALID_ARGUMENT, "rotary",
-                         "partial_rotary_factor of rotary is %g; it must be more than 0 and at "
-                         "most 1",
-                         part);
+        return attn_fail(
+            error, ATTN_INVALID_ARGUMENT, "rotary",
+            "partial_rotary_factor of rotary is %g; it must be more than 0 and at most 1", part);
     }
     r->columns = 2 * (size_t)(part * (double)r->all_pairs);
-    return r->columns > 0
-               ? ATTN_OK
-               : attn_fail(error, ATTN_INVALID_ARGUMENT, "rotary",
-                           "partial_rotary_factor of rotary is %g, which is less than one of the "
-                           "%zu pairs of columns",
-                           part, r->all_pairs);
+    return r->columns > 0 ? ATTN_OK
+                          : attn_fail(error, ATTN_INVALID_ARGUMENT, "rotary",
+                                      "partial_rotary_factor of rotary is %g, which is less than "
+                                      "one of the %zu pairs of columns",
+                                      part, r->all_pairs);
 }
 
 /* Keeps the numbers of the call, and makes room for the frequencies. */
@@ -387,10 +385,10 @@ static attn_status check_rotary(attn_plan *plan, const attn_rotary *given, attn_
     const size_t d = plan->head[0].d;
     for (size_t h = 0; h < plan->heads; h++) {
         if (plan->head[h].d != d) {
-            return attn_fail(error, ATTN_SHAPE_MISMATCH, "rotary",
-                             "rotary needs heads of one size, but head 0 has %zu columns and head "
-                             "%zu has %zu",
-                             d, h, plan->head[h].d);
+            return attn_fail(
+                error, ATTN_SHAPE_MISMATCH, "rotary",
+                "rotary needs heads of one size, but head 0 has %zu columns and head %zu has %zu",
+                d, h, plan->head[h].d);
         }
     }
     r->given = *given;
