@@ -213,11 +213,10 @@ bool api_check_route(const struct http_request *request, struct http_response *r
     char detail[256];
     if (!request->authorized && (route == NULL || route->access != API_OPEN)) {
         http_problem(response, request, 401,
-                     request->no_bearer
-                         ? "the Authorization header must be \"Bearer KEY\", with one of the keys "
-                           "of this server"
-                         : "this server needs a key: send \"Authorization: Bearer KEY\" with one "
-                           "of its keys",
+                     request->no_bearer ? "the Authorization header must be \"Bearer KEY\", with "
+                                          "one of the keys of this server"
+                                        : "this server needs a key: send \"Authorization: Bearer "
+                                          "KEY\" with one of its keys",
                      NULL, NULL);
         response->refused = "without a valid key";
         return false;

@@ -166,11 +166,10 @@ static bool check_place(const struct decoder *decoder, const struct codec_value 
                           texts ? "strings" : "numbers or booleans");
     }
     if (!texts && codec_type_is_bytes(tensor->spec.type)) {
-        return codec_fail(
-            document, data, error,
-            "the input \"%.64s\" has the datatype %s, which no client writes as JSON: "
-            "send its bytes, or the numbers as FP32",
-            tensor->name, codec_inference_types[tensor->spec.type]);
+        return codec_fail(document, data, error,
+                          "the input \"%.64s\" has the datatype %s, which no client writes as "
+                          "JSON: send its bytes, or the numbers as FP32",
+                          tensor->name, codec_inference_types[tensor->spec.type]);
     }
     return true;
 }

@@ -124,10 +124,9 @@ static void send_binary(struct api_request *request, const struct codec_items *l
     struct tensors_answer *answer = &request->tensors;
     const size_t bytes = codec_items_bytes(list->list, list->count, digits, MOST_ANSWER_JSON);
     if (bytes > MOST_ANSWER_JSON) {
-        reply_problem(
-            request, 422,
-            "the outputs in JSON are too long to stand before binary ones: ask for all of "
-            "them in binary form, or for all in JSON");
+        reply_problem(request, 422,
+                      "the outputs in JSON are too long to stand before binary ones: ask for all "
+                      "of them in binary form, or for all in JSON");
         return;
     }
     if (!codec_items_write(list, digits, 0, bytes, &answer->header)) {

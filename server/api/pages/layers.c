@@ -14,9 +14,9 @@
 /* Returns the store, or NULL after filling the response if the server has none. */
 static struct layers *store_of(struct api_request *request) {
     if (request->state->layers == NULL) {
-        reply_problem(request, 404,
-                      "this server has no stored layers: its operator names their folder with "
-                      "--layers");
+        reply_problem(
+            request, 404,
+            "this server has no stored layers: its operator names their folder with --layers");
     }
     return request->state->layers;
 }
@@ -89,27 +89,22 @@ static void add_ignored_keys(struct codec_items *list, const char *names) {
     codec_add_close(list);
 }
 
-static void add_layer(struct codec_items *list, const struct layer *layer, const char *reason) {
+/* Adds a layer, or a model of which no layer is served. */
+static void add_listed(struct codec_items *list, const struct layers_entry *entry) {
+    const struct layer *layer = entry->layer;
     codec_add_open(list, CODEC_OP_OBJECT, NULL);
-    codec_add_text(list, "name", layer->name);
-    codec_add_text(list, "family", layer->family);
-    codec_add_text(list, "model", layer->model->name);
-    codec_add_text(list, "file", layer->model->file);
-    if (reason[0] == '\0') {
-        add_properties(list, layer);
-        add_ignored_keys(list, layer->model->ignored);
-    } else {
-        codec_add_text(list, "reason", reason);
+    if (layer != NULL) {
+        codec_add_text(list, "name", layer->name);
+        codec_add_text(list, "family", layer->family);
     }
-    codec_add_close(list);
-}
-
-/* Adds a model of which no layer is served. */
-static void add_refused_model(struct codec_items *list, const struct layer_model *model) {
-    codec_add_open(list, CODEC_OP_OBJECT, NULL);
-    codec_add_text(list, "model", model->name);
-    codec_add_text(list, "file", model->file);
-    codec_add_text(list, "reason", model->reason);
+    codec_add_text(list, "model", entry->model->name);
+    codec_add_text(list, "file", entry->model->file);
+    if (entry->reason[0] == '\0') {
+        add_properties(list, layer);
+        add_ignored_keys(list, entry->model->ignored);
+    } else {
+        codec_add_text(list, "reason", entry->reason);
+    }
     codec_add_close(list);
 }
 
@@ -117,10 +112,8 @@ static void add_refused_model(struct codec_items *list, const struct layer_model
 static void add_entries(struct codec_items *list, const struct lists_page *page, bool refused) {
     for (size_t i = page->first; i < page->end; i++) {
         const struct layers_entry *entry = &page->catalogue->entries[i];
-        if (entry->layer == NULL && refused) {
-            add_refused_model(list, entry->model);
-        } else if (entry->layer != NULL && (entry->reason[0] != '\0') == refused) {
-            add_layer(list, entry->layer, entry->reason);
+        if ((entry->reason[0] != '\0') == refused) {
+            add_listed(list, entry);
         }
     }
 }
@@ -154,7 +147,8 @@ struct api_work *api_layer(struct api_request *request) {
     const struct layer *layer = layers_find(catalogue, request->name);
     if (layer != NULL) {
         codec_items_begin(&list, NULL);
-        add_layer(&list, layer, layers_reason(catalogue, layer));
+        add_listed(&list,
+                   &(struct layers_entry){layer->model, layer, layers_reason(catalogue, layer)});
         reply_json(request, &list, 0);
     } else {
         refuse_name(request, catalogue, request->name);
@@ -183,11 +177,10 @@ static bool refuse_past(struct api_request *request, size_t count, struct codec_
 static bool refuse_expected(struct api_request *request, struct codec_error *error) {
     const char *key = fields_expected_key();
     const struct codec_value *value = fields_get(&request->fields, key);
-    return value == NULL ||
-           codec_fail(request->body, value, error,
-                      "%s holds results of one layer, but this path stands for all "
-                      "layers of a model: ask for one layer by its whole name",
-                      key);
+    return value == NULL || codec_fail(request->body, value, error,
+                                       "%s holds results of one layer, but this path stands for "
+                                       "all layers of a model: ask for one layer by its whole name",
+                                       key);
 }
 
 /* Takes the part of a call's layer from a tensor whose first axis counts the layers of a model. */
