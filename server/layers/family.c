@@ -3,6 +3,7 @@
 #include "layers/pack.h"
 #include "layers/search.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <math.h>
 #include <stdio.h>
@@ -11,16 +12,20 @@
 
 #include "account.h"
 
+#define WEIGHTS(q, k, v, o)                                                                        \
+    [LAYER_W_Q] = (q), [LAYER_W_K] = (k), [LAYER_W_V] = (v), [LAYER_W_O] = (o)
+#define BIASES(q, k, v, o)                                                                         \
+    [LAYER_B_Q] = (q), [LAYER_B_K] = (k), [LAYER_B_V] = (v), [LAYER_B_O] = (o)
 #define LINEAR(q, k, v, o)                                                                         \
-    [LAYER_W_Q] = (q ".weight"), [LAYER_W_K] = (k ".weight"), [LAYER_W_V] = (v ".weight"),         \
-    [LAYER_W_O] = (o ".weight"), [LAYER_B_Q] = (q ".bias"), [LAYER_B_K] = (k ".bias"),             \
-    [LAYER_B_V] = (v ".bias"), [LAYER_B_O] = (o ".bias")
+    WEIGHTS(q ".weight", k ".weight", v ".weight", o ".weight"),                                   \
+        BIASES(q ".bias", k ".bias", v ".bias", o ".bias")
+#define NORMS [LAYER_NORM_Q] = "q_norm.weight", [LAYER_NORM_K] = "k_norm.weight"
 #define FUSED(qkv, o)                                                                              \
     [LAYER_W_Q] = (qkv ".weight"), [LAYER_B_Q] = (qkv ".bias"), [LAYER_W_O] = (o ".weight"),       \
     [LAYER_B_O] = (o ".bias")
 #define TORCH                                                                                      \
-    [LAYER_W_O] = "out_proj.weight", [LAYER_B_Q] = "in_proj_bias", [LAYER_B_O] = "out_proj.bias",  \
-    [LAYER_BIAS_K] = "bias_k", [LAYER_BIAS_V] = "bias_v"
+    [LAYER_B_Q] = "in_proj_bias", [LAYER_B_O] = "out_proj.bias", [LAYER_BIAS_K] = "bias_k",        \
+    [LAYER_BIAS_V] = "bias_v"
 
 /* Why the layers of a family are not served. */
 #define LATENT                                                                                     \
@@ -34,11 +39,9 @@
     "after the convolution" /* Qwen3-Next and Qwen3.5, whose other layers are served */
 
 static const struct family families[] = {
-    {.name = "torch", .tensors = {[LAYER_W_Q] = "in_proj_weight", TORCH}},
+    {.name = "torch", .tensors = {WEIGHTS("in_proj_weight", NULL, NULL, "out_proj.weight"), TORCH}},
     {.name = "torch",
-     .tensors = {[LAYER_W_Q] = "q_proj_weight",
-                 [LAYER_W_K] = "k_proj_weight",
-                 [LAYER_W_V] = "v_proj_weight",
+     .tensors = {WEIGHTS("q_proj_weight", "k_proj_weight", "v_proj_weight", "out_proj.weight"),
                  TORCH}},
     {.name = "bert", .tensors = {LINEAR("self.query", "self.key", "self.value", "output.dense")}},
     {.name = "vit",
@@ -46,8 +49,7 @@ static const struct family families[] = {
     {.name = "distilbert", .tensors = {LINEAR("q_lin", "k_lin", "v_lin", "out_lin")}},
     {.name = "gpt2", .tensors = {FUSED("c_attn", "c_proj")}, .in_out = true},
     {.name = "llama",
-     .tensors = {LINEAR("q_proj", "k_proj", "v_proj", "o_proj"), [LAYER_NORM_Q] = "q_norm.weight",
-                 [LAYER_NORM_K] = "k_norm.weight", [LAYER_SINK] = "sinks"}},
+     .tensors = {LINEAR("q_proj", "k_proj", "v_proj", "o_proj"), NORMS, [LAYER_SINK] = "sinks"}},
     {.name = "gated-delta-net",
      .tensors = {FUSED("in_proj_qkvz", "out_proj")},
      .ending = "linear_attn.",
@@ -57,14 +59,8 @@ static const struct family families[] = {
      .ending = "linear_attn.",
      .refusal = CONVOLVED},
     {.name = "llama", /* V is made of K */
-     .tensors = {[LAYER_W_Q] = "q_proj.weight",
-                 [LAYER_W_K] = "k_proj.weight",
-                 [LAYER_W_O] = "o_proj.weight",
-                 [LAYER_B_Q] = "q_proj.bias",
-                 [LAYER_B_K] = "k_proj.bias",
-                 [LAYER_B_O] = "o_proj.bias",
-                 [LAYER_NORM_Q] = "q_norm.weight",
-                 [LAYER_NORM_K] = "k_norm.weight"}},
+     .tensors = {WEIGHTS("q_proj.weight", "k_proj.weight", NULL, "o_proj.weight"),
+                 BIASES("q_proj.bias", "k_proj.bias", NULL, "o_proj.bias"), NORMS}},
     {.name = "llama",
      .tensors = {[LAYER_W_Q] = "q_proj.weight", [LAYER_W_O] = "o_proj.weight"},
      .without = "kv_a_proj_with_mqa.weight", /* as the next family has */
@@ -81,38 +77,20 @@ static const struct family families[] = {
     {.name = "timm", .tensors = {FUSED("qkv", "proj")}}, /* which no known model type has */
     {.name = "bart", .tensors = {LINEAR("q_proj", "k_proj", "v_proj", "out_proj")}},
     {.name = "t5",
-     .tensors = {[LAYER_W_Q] = "q.weight",
-                 [LAYER_W_K] = "k.weight",
-                 [LAYER_W_V] = "v.weight",
-                 [LAYER_W_O] = "o.weight"},
+     .tensors = {WEIGHTS("q.weight", "k.weight", "v.weight", "o.weight")},
      .ending = "Attention."},
     {.name = "albert",
      .tensors = {LINEAR("query", "key", "value", "dense")},
      .ending = "attention."},
     {.name = "mpnet", .tensors = {LINEAR("q", "k", "v", "o")}, .ending = "attn."},
     {.name = "plain",
-     .tensors = {[LAYER_W_Q] = "W_Q",
-                 [LAYER_W_K] = "W_K",
-                 [LAYER_W_V] = "W_V",
-                 [LAYER_W_O] = "W_O",
-                 [LAYER_B_Q] = "b_Q",
-                 [LAYER_B_K] = "b_K",
-                 [LAYER_B_V] = "b_V",
-                 [LAYER_B_O] = "b_O",
-                 [LAYER_NORM_Q] = "norm_Q",
-                 [LAYER_NORM_K] = "norm_K",
-                 [LAYER_NORM_V] = "norm_V",
-                 [LAYER_BIAS_K] = "bias_K",
-                 [LAYER_BIAS_V] = "bias_V",
-                 [LAYER_SINK] = "sink",
-                 [LAYER_W_G] = "W_G",
-                 [LAYER_B_G] = "b_G"},
+     .tensors =
+         {WEIGHTS("W_Q", "W_K", "W_V", "W_O"),
+          BIASES("b_Q", "b_K", "b_V", "b_O"), [LAYER_NORM_Q] = "norm_Q", [LAYER_NORM_K] = "norm_K",
+          [LAYER_NORM_V] = "norm_V", [LAYER_BIAS_K] = "bias_K", [LAYER_BIAS_V] = "bias_V",
+          [LAYER_SINK] = "sink", [LAYER_W_G] = "W_G", [LAYER_B_G] = "b_G"},
      .in_out = true,
      .optional_output = true},
-};
-
-enum {
-    FAMILIES = sizeof families / sizeof *families
 };
 
 /* ---------------------------------------------------------------------------------- the tensors */
@@ -123,9 +101,8 @@ static bool check_beside(const struct search *s, const char *part) {
     const struct family_tensor *other = part == NULL ? NULL : search_beside(s, part);
     const char *method = config_text(search_quantization(s), "quant_method");
     return other == NULL ||
-           search_refuse(s->layer,
-                         "%.100s is stored beside %s%s%.40s, and it is not known what it "
-                         "changes",
+           search_refuse(s,
+                         "%.100s is stored beside %s%s%.40s, and it is not known what it changes",
                          other->header.name, part, method == NULL ? "" : " by the quant_method ",
                          method == NULL ? "" : method);
 }
@@ -151,7 +128,7 @@ static bool read_sides(const struct search *s, double side[2]) {
             good = good && side[i] >= 1 && side[i] <= 1 << 20 && side[i] == floor(side[i]);
         }
     }
-    return good || search_refuse(s->layer, "weight_block_size must be two whole numbers");
+    return good || search_refuse(s, "weight_block_size must be two whole numbers");
 }
 
 /* Reads where the scales of a matrix are: one for all numbers, one for each row, or one for each
@@ -166,22 +143,20 @@ static bool read_scales(const struct search *s, const char *part, struct layer_t
         found[i] = search_tensor(s, s->prefix, s->prefix_size, name);
     }
     if (found[0] != NULL && found[1] != NULL) {
-        return search_refuse(s->layer, "%s has both a %s%s and a %s%s", part, part, endings[0],
-                             part, endings[1]);
+        return search_refuse(s, "%s has both a %s%s and a %s%s", part, part, endings[0], part,
+                             endings[1]);
     }
     const struct family_tensor *scales = found[0] != NULL ? found[0] : found[1];
     if (scales == NULL) {
         return true;
     }
     if (codec_type_size(matrix->type) != 1 || !matrix->out_in) {
-        return search_refuse(s->layer,
-                             "%s has scales beside it, but is no matrix (outputs, inputs) "
-                             "of 8 bits",
-                             part);
+        return search_refuse(
+            s, "%s has scales beside it, but is no matrix (outputs, inputs) of 8 bits", part);
     }
     const struct codec_header_tensor *t = &scales->header;
     if (t->rank < 0 || t->rank > 2 || t->type < CODEC_TYPE_FP16 || t->type >= CODEC_TYPE_COUNT) {
-        return search_refuse(s->layer, "%.100s is no matrix of F16, BF16, F32 or F64", t->name);
+        return search_refuse(s, "%.100s is no matrix of F16, BF16, F32 or F64", t->name);
     }
     const size_t rows = t->rank > 0 ? t->shape[0] : 1, columns = t->rank > 1 ? t->shape[1] : 1;
     if (!read_sides(s, side)) {
@@ -199,7 +174,7 @@ static bool read_scales(const struct search *s, const char *part, struct layer_t
     return (matrix->scales.block_rows > 0 && (matrix->scales.block_columns >= LAYER_LEAST_BLOCK ||
                                               matrix->scales.block_columns == matrix->columns)) ||
            search_refuse(
-               s->layer,
+               s,
                "%s has %zu x %zu scales; they are read if there is one for the matrix, "
                "for each row, or for each block of weight_block_size, which %s%.0f x %.0f",
                part, rows, columns, side[0] > 0 ? "is " : "config.json does not say: ", side[0],
@@ -216,7 +191,7 @@ static bool check_scales(const struct search *s) {
     for (size_t part = 0; scaled && part < LAYER_PARTS; part++) {
         if (t[part].shard != NULL && codec_type_size(t[part].type) == 1 &&
             t[part].scales.shard == NULL) {
-            return search_refuse(s->layer, "%s has 8 bits, but no %s_scale is stored beside it",
+            return search_refuse(s, "%s has 8 bits, but no %s_scale is stored beside it",
                                  s->family->tensors[part], s->family->tensors[part]);
         }
     }
@@ -293,7 +268,7 @@ static bool check_others(const struct search *s) {
         const char *rest = s->tensors[i].header.name + s->prefix_size;
         if (is_unknown(s, rest)) {
             return search_refuse(
-                s->layer, "it has the tensor %.100s, and it is not known what this changes", rest);
+                s, "it has the tensor %.100s, and it is not known what this changes", rest);
         }
     }
     return true;
@@ -305,14 +280,14 @@ static bool split_fused(const struct search *s, enum layer_part first) {
     const enum family_fusion fusion = s->family->fusion;
     const size_t all = parts[0].count, heads = s->layer->heads;
     const size_t groups = fusion == FAMILY_GROUPS ? s->layer->kv_heads : heads;
+    assert(heads > 0); /* find_heads() was called */
     if (parts[0].shard == NULL || s->family->tensors[first + 1] != NULL) {
         return true;
     }
     if (all % (heads + 2 * groups) != 0) {
-        return search_refuse(s->layer,
-                             "%s has %zu outputs, which cannot be cut into Q of %zu heads, and K "
-                             "and V of %zu",
-                             s->family->tensors[first], all, heads, groups);
+        return search_refuse(
+            s, "%s has %zu outputs, which cannot be cut into Q of %zu heads, and K and V of %zu",
+            s->family->tensors[first], all, heads, groups);
     }
     const size_t d = all / (heads + 2 * groups);
     for (size_t i = 3; i-- > 0;) {
@@ -332,15 +307,13 @@ static bool split_fused(const struct search *s, enum layer_part first) {
  * queries, then those of its gate. */
 static bool split_gate(const struct search *s) {
     struct layer_tensor *t = s->layer->tensors;
-    for (int bias = 0; bias < 2 && (s->type->flags & MODEL_GATED) != 0; bias++) {
+    for (int bias = 0; bias < 2 && search_is(s, MODEL_GATED); bias++) {
         struct layer_tensor *q = &t[bias ? LAYER_B_Q : LAYER_W_Q],
                             *gate = &t[bias ? LAYER_B_G : LAYER_W_G];
         if (q->shard != NULL && q->count % (2 * s->layer->heads) != 0) {
-            return search_refuse(s->layer,
-                                 "%s has %zu outputs, which is no multiple of %zu heads of queries "
-                                 "and gates",
-                                 s->family->tensors[bias ? LAYER_B_Q : LAYER_W_Q], q->count,
-                                 s->layer->heads);
+            return search_refuse(
+                s, "%s has %zu outputs, which is no multiple of %zu heads of queries and gates",
+                s->family->tensors[bias ? LAYER_B_Q : LAYER_W_Q], q->count, s->layer->heads);
         }
         const size_t d = q->count / (2 * s->layer->heads);
         q->count /= 2;
@@ -352,50 +325,36 @@ static bool split_gate(const struct search *s) {
     return true;
 }
 
-/* Checks that a tensor is there if the model has it, and is not there otherwise. */
+/* Checks that a tensor is there if the model has it, and is not there otherwise. A family without a
+ * name for it leaves that open. */
 static bool check_presence(const struct search *s, enum layer_part part, bool wanted) {
     const bool there = s->layer->tensors[part].shard != NULL;
-    return there == wanted ||
-           search_refuse(s->layer,
-                         there ? "it has the tensor %s, which the attention of %s with these "
-                                 "settings has not"
-                               : "it has no tensor %s, which the attention of %s with these "
-                                 "settings has",
-                         s->family->tensors[part], s->type->name);
+    return there == wanted || s->family->tensors[part] == NULL ||
+           search_refuse(
+               s,
+               there ? "it has the tensor %s, which the attention of %s with these settings has not"
+                     : "it has no tensor %s, which the attention of %s with these settings has",
+               s->family->tensors[part], s->type->name);
 }
 
 /* Checks that the layer has the vectors that its model type has. */
 static bool check_vectors(const struct search *s) {
-    const struct model_type *type = s->type;
     const unsigned biases = family_models_biases(s);
-    if (type->name == NULL) {
+    bool good = true;
+    if (s->type->name == NULL) {
         return true;
     }
     for (int i = 0; i < 4; i++) {
-        const enum layer_part part = (enum layer_part)(LAYER_B_Q + i);
-        if (s->family->tensors[part] != NULL && !check_presence(s, part, biases >> i & 1)) {
-            return false;
-        }
+        good = good && check_presence(s, (enum layer_part)(LAYER_B_Q + i), biases >> i & 1);
     }
     for (enum layer_part part = LAYER_NORM_Q; part <= LAYER_NORM_K; part++) {
-        if (s->family->tensors[part] != NULL &&
-            !check_presence(s, part, (type->flags & MODEL_NORMS) != 0)) {
-            return false;
-        }
-        s->layer->tensors[part].from_one = (type->flags & MODEL_FROM_ONE) != 0;
+        good = good && check_presence(s, part, search_is(s, MODEL_NORMS));
+        s->layer->tensors[part].from_one = search_is(s, MODEL_FROM_ONE);
     }
-    return s->family->tensors[LAYER_SINK] == NULL ||
-           check_presence(s, LAYER_SINK, (type->flags & MODEL_SINKS) != 0);
+    return good && check_presence(s, LAYER_SINK, search_is(s, MODEL_SINKS));
 }
 
 /* ------------------------------------------------------------------------------------ the sizes */
-
-/* Checks that a vector has as many numbers as it should, if the layer has it. */
-static bool check_vector(struct layer *layer, enum layer_part part, const char *name, size_t size) {
-    const struct layer_tensor *t = &layer->tensors[part];
-    return t->shard == NULL || t->count == size ||
-           search_refuse(layer, "the %s has %zu numbers, not %zu", name, t->count, size);
-}
 
 /* Finds the sizes of a layer of a model with two sizes. Layers without a window have those of
  * global_head_dim and num_global_key_value_heads, which newer files have in per_layer_config. */
@@ -407,7 +366,7 @@ static bool find_own_sizes(struct search *s) {
     bool slides;
     struct own_sizes *own = &s->own;
     *own = (struct own_sizes){0};
-    if ((s->type->flags & MODEL_TWO_SIZES) == 0) {
+    if (!search_is(s, MODEL_TWO_SIZES)) {
         return true;
     }
     const size_t count = family_keys_count(s, "num_hidden_layers", 0),
@@ -416,7 +375,7 @@ static bool find_own_sizes(struct search *s) {
         return false;
     }
     if ((size_t)index + shared >= count) {
-        return search_refuse(s->layer,
+        return search_refuse(s,
                              "it takes K and V of an earlier layer: num_hidden_layers is %zu, and "
                              "num_kv_shared_layers is %zu",
                              count, shared);
@@ -435,7 +394,7 @@ static bool find_own_sizes(struct search *s) {
         }
     }
     if (layer.value != NULL && codec_kind_of(layer.value) != CODEC_OBJECT) {
-        return search_refuse(s->layer, "per_layer_config has no object for layer %ld", index);
+        return search_refuse(s, "per_layer_config has no object for layer %ld", index);
     }
     own->d = (size_t)config_number(layer, "head_dim", 0);
     own->kv_heads = (size_t)config_number(layer, "num_key_value_heads", 0);
@@ -448,11 +407,10 @@ static bool copy_keys(const struct search *s) {
     const bool copies =
         s->family->tensors[LAYER_W_K] != NULL && s->family->tensors[LAYER_W_V] == NULL;
     if (copies != s->own.keys_are_values) {
-        return search_refuse(s->layer,
-                             "it has %s tensor v_proj.weight, which the attention of %s with these "
-                             "settings %s",
-                             copies ? "no" : "a", s->type->name == NULL ? "others" : s->type->name,
-                             copies ? "has" : "has not");
+        return search_refuse(
+            s, "it has %s tensor v_proj.weight, which the attention of %s with these settings %s",
+            copies ? "no" : "a", s->type->name == NULL ? "others" : s->type->name,
+            copies ? "has" : "has not");
     }
     if (copies) {
         t[LAYER_W_V] = t[LAYER_W_K];
@@ -470,8 +428,7 @@ static bool find_heads(const struct search *s) {
     layer->heads = (size_t)(named ? family_keys_number(s, s->stack->heads, 0)
                                   : family_keys_agreed(s, names, 0));
     if (layer->heads == 0) {
-        return search_refuse(layer,
-                             "the number of heads is not known: __metadata__ has no \"heads\"");
+        return search_refuse(s, "the number of heads is not known: __metadata__ has no \"heads\"");
     }
     const double heads = (double)layer->heads;
     layer->kv_heads = s->own.kv_heads != 0
@@ -479,7 +436,7 @@ static bool find_heads(const struct search *s) {
                           : (size_t)(!named ? family_keys_agreed(s, kv_names, heads)
                                             : family_keys_number(s, "num_key_value_heads", heads));
     return (layer->kv_heads > 0 && layer->heads % layer->kv_heads == 0) ||
-           search_refuse(layer, "%zu heads are no multiple of %zu heads of keys", layer->heads,
+           search_refuse(s, "%zu heads are no multiple of %zu heads of keys", layer->heads,
                          layer->kv_heads);
 }
 
@@ -496,64 +453,70 @@ static bool check_settings(const struct search *s) {
                      : s->type->head_size == NULL ? whole
                                                   : family_keys_count(s, s->type->head_size, whole);
     if (layer->d_model != columns) {
-        return search_refuse(s->layer, "W_Q has %zu inputs, but %s is %zu", layer->d_model,
-                             s->stack->size, columns);
+        return search_refuse(s, "W_Q has %zu inputs, but %s is %zu", layer->d_model, s->stack->size,
+                             columns);
     }
     return layer->d == d ||
-           search_refuse(s->layer, "the heads have %zu columns, but they have %zu by config.json",
+           search_refuse(s, "the heads have %zu columns, but they have %zu by config.json",
                          layer->d, d);
 }
 
 static bool check_sizes(const struct search *s) {
     struct layer *layer = s->layer;
     const struct layer_tensor *t = layer->tensors;
-    const bool whole = (s->type->flags & MODEL_WHOLE) != 0;
+    const bool whole = search_is(s, MODEL_WHOLE);
     const size_t q = t[LAYER_W_Q].count, k = t[LAYER_W_K].count, v = t[LAYER_W_V].count;
     layer->d_model = pack_inputs(&t[LAYER_W_Q]);
     layer->d_context = pack_inputs(&t[LAYER_W_K]);
     layer->d_value = pack_inputs(&t[LAYER_W_V]);
     if (q % layer->heads != 0) {
-        return search_refuse(layer,
-                             "the queries have %zu columns, which is no multiple of %zu heads", q,
-                             layer->heads);
+        return search_refuse(s, "the queries have %zu columns, which is no multiple of %zu heads",
+                             q, layer->heads);
     }
     layer->d = q / layer->heads;
     if (k != layer->kv_heads * layer->d) {
-        return search_refuse(layer, "the keys have %zu columns, not %zu heads of %zu columns", k,
+        return search_refuse(s, "the keys have %zu columns, not %zu heads of %zu columns", k,
                              layer->kv_heads, layer->d);
     }
     if (v % layer->kv_heads != 0) {
-        return search_refuse(layer,
-                             "the values have %zu columns, which is no multiple of %zu heads", v,
+        return search_refuse(s, "the values have %zu columns, which is no multiple of %zu heads", v,
                              layer->kv_heads);
     }
     layer->d_v = v / layer->kv_heads;
-    if ((s->type->flags & MODEL_NORM_V) != 0) {
-        const struct layer_tensor *values = &t[LAYER_W_V];
-        layer->tensors[LAYER_NORM_V] = (struct layer_tensor){.shard = values->shard,
-                                                             .type = values->type,
-                                                             .rows = 1,
-                                                             .columns = layer->d_v,
-                                                             .count = layer->d_v,
-                                                             .ones = true};
+    if (search_is(s, MODEL_NORM_V)) {
+        struct layer_tensor *norm = &layer->tensors[LAYER_NORM_V];
+        *norm = (struct layer_tensor){.shard = t[LAYER_W_V].shard, .rows = 1, .ones = true};
+        norm->type = t[LAYER_W_V].type;
+        norm->columns = norm->count = layer->d_v;
     }
     layer->d_out = t[LAYER_W_O].shard == NULL ? layer->heads * layer->d_v : t[LAYER_W_O].count;
     if (t[LAYER_W_O].shard != NULL && pack_inputs(&t[LAYER_W_O]) != layer->heads * layer->d_v) {
-        return search_refuse(layer,
-                             "the output projection has %zu inputs, but the heads have %zu "
-                             "columns together",
-                             pack_inputs(&t[LAYER_W_O]), layer->heads * layer->d_v);
+        return search_refuse(
+            s, "the output projection has %zu inputs, but the heads have %zu columns together",
+            pack_inputs(&t[LAYER_W_O]), layer->heads * layer->d_v);
     }
-    return check_vector(layer, LAYER_B_Q, "bias of Q", q) &&
-           check_vector(layer, LAYER_B_K, "bias of K", k) &&
-           check_vector(layer, LAYER_B_V, "bias of V", v) &&
-           check_vector(layer, LAYER_B_O, "bias of the output", layer->d_out) &&
-           check_vector(layer, LAYER_NORM_Q, "norm of Q", whole ? q : layer->d) &&
-           check_vector(layer, LAYER_NORM_K, "norm of K", whole ? k : layer->d) &&
-           check_vector(layer, LAYER_NORM_V, "norm of V", whole ? v : layer->d_v) &&
-           check_vector(layer, LAYER_BIAS_K, "bias_k", k) &&
-           check_vector(layer, LAYER_BIAS_V, "bias_v", v) &&
-           check_vector(layer, LAYER_SINK, "sinks", layer->heads) && check_settings(s);
+    /* Those of LAYER_B_Q and the parts behind it. */
+    static const char *const names[] = {"bias of Q", "bias of K", "bias of V", "bias of the output",
+                                        "norm of Q", "norm of K", "norm of V", "bias_k",
+                                        "bias_v",    "sinks"};
+    const size_t sizes[] = {q,
+                            k,
+                            v,
+                            layer->d_out,
+                            whole ? q : layer->d,
+                            whole ? k : layer->d,
+                            whole ? v : layer->d_v,
+                            k,
+                            v,
+                            layer->heads};
+    for (size_t i = 0; i < COUNT(names); i++) {
+        const struct layer_tensor *own = &t[LAYER_B_Q + i];
+        if (own->shard != NULL && own->count != sizes[i]) {
+            return search_refuse(s, "the %s has %zu numbers, not %zu", names[i], own->count,
+                                 sizes[i]);
+        }
+    }
+    return check_settings(s);
 }
 
 /* ----------------------------------------------------------------------------------- the layers */
@@ -561,27 +524,21 @@ static bool check_sizes(const struct search *s) {
 /* Returns the family of which a tensor is the W_Q, and the size of the prefix of its name. */
 static const struct family *family_of(const struct search *s, const char *name, size_t *prefix) {
     const size_t size = strlen(name);
-    for (size_t i = 0; i < FAMILIES; i++) {
-        const struct family *f = &families[i];
-        const size_t end = strlen(f->tensors[LAYER_W_Q]);
-        if (size < end || strcmp(name + size - end, f->tensors[LAYER_W_Q]) != 0 ||
-            (size > end && name[size - end - 1] != '.')) {
-            continue;
-        }
+    for (const struct family *f = families; f < families + COUNT(families); f++) {
+        const char *w_q = f->tensors[LAYER_W_Q], *ending = f->ending == NULL ? "" : f->ending;
+        const size_t end = strlen(w_q), before = strlen(ending);
         *prefix = size - end;
-        const size_t ending = f->ending == NULL ? 0 : strlen(f->ending);
-        if (*prefix < ending ||
-            memcmp(name + *prefix - ending, f->ending == NULL ? "" : f->ending, ending) != 0 ||
-            search_tensor(s, name, *prefix, f->without) != NULL ||
-            (!f->optional_output &&
-             search_tensor(s, name, *prefix, f->tensors[LAYER_W_O]) == NULL) ||
-            (f->tensors[LAYER_W_K] != NULL &&
-             (search_tensor(s, name, *prefix, f->tensors[LAYER_W_K]) == NULL ||
-              (f->tensors[LAYER_W_V] != NULL &&
-               search_tensor(s, name, *prefix, f->tensors[LAYER_W_V]) == NULL)))) {
-            continue;
+        bool fits = size >= end + before && strcmp(name + *prefix, w_q) == 0 &&
+                    (*prefix == 0 || name[*prefix - 1] == '.') &&
+                    memcmp(name + *prefix - before, ending, before) == 0 &&
+                    search_tensor(s, name, *prefix, f->without) == NULL;
+        for (int part = LAYER_W_K; fits && part <= LAYER_W_O; part++) {
+            fits = f->tensors[part] == NULL || (part == LAYER_W_O && f->optional_output) ||
+                   search_tensor(s, name, *prefix, f->tensors[part]) != NULL;
         }
-        return f;
+        if (fits) {
+            return f;
+        }
     }
     return NULL;
 }
@@ -596,12 +553,12 @@ static void name_layer(const struct search *s) {
     for (char *c = layer->name; *c != '\0'; c++) {
         if (strchr("._-", *c) == NULL && !isalnum((unsigned char)*c)) {
             *c = '_';
-            search_refuse(layer, "the names of its tensors have characters that are not in A-Z, "
-                                 "a-z, 0-9, \".\", \"_\" and \"-\"");
+            search_refuse(s, "the names of its tensors have characters that are not in A-Z, a-z, "
+                             "0-9, \".\", \"_\" and \"-\"");
         }
     }
     if (length > LAYERS_NAME) {
-        search_refuse(layer, "its name has more than %d characters", LAYERS_NAME);
+        search_refuse(s, "its name has more than %d characters", LAYERS_NAME);
     }
 }
 
@@ -614,13 +571,13 @@ static bool find_layer(struct search *s) {
     attn_error error;
     name_layer(s);
     if (s->family->refusal != NULL) {
-        return search_refuse(s->layer, "%s", s->family->refusal);
+        return search_refuse(s, "%s", s->family->refusal);
     }
     return s->layer->reason[0] == '\0' && family_keys_find_model(s) && read_tensors(s) &&
            check_scales(s) && check_others(s) && find_own_sizes(s) && find_heads(s) &&
            check_vectors(s) && copy_keys(s) && split_fused(s, LAYER_W_Q) &&
            split_fused(s, LAYER_B_Q) && split_gate(s) && check_sizes(s) && family_options_read(s) &&
-           (pack_check(s->layer, &error) || search_refuse(s->layer, "%s", error.message));
+           (pack_check(s->layer, &error) || search_refuse(s, "%s", error.message));
 }
 
 bool family_find(struct layer_model *model, const struct family_tensor *tensors, size_t count,
@@ -650,7 +607,8 @@ bool family_find(struct layer_model *model, const struct family_tensor *tensors,
     qsort(model->layers, model->count, sizeof *model->layers, by_layer_name);
     for (size_t i = 1; i < model->count; i++) {
         if (strcmp(model->layers[i - 1].name, model->layers[i].name) == 0) {
-            search_refuse(&model->layers[i], "another layer of this model has the same name");
+            s.layer = &model->layers[i];
+            search_refuse(&s, "another layer of this model has the same name");
         }
     }
     return true;

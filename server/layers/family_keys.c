@@ -12,22 +12,19 @@
 
 #include "account.h"
 
-#define COUNT(array) (sizeof(array) / sizeof *(array))
-
 /* The keys that decide the attention of a model type; all others are counts. */
 static const struct keys kinds[] = {
     {KEY_FLAG, 0,
-     " add_zero_attn attention_bias attention_k_eq_v causal enable_bias is_decoder "
-     "qkv_bias scale_attn_by_inverse_layer_idx scale_attn_weights use_bias "
-     "use_qkv_bias use_sliding_window zero_key "},
+     " add_zero_attn attention_bias attention_k_eq_v causal enable_bias is_decoder qkv_bias "
+     "scale_attn_by_inverse_layer_idx scale_attn_weights use_bias use_qkv_bias use_sliding_window "
+     "zero_key "},
     {KEY_TEXTS, 0, " attention_layers layer_types "},
     {KEY_NUMBER, 0, " attention_multiplier scale "},
     {KEY_LIST, 0, " attention_types no_rope_layers "},
     {KEY_POSITIVE, 0,
-     " attn_logit_softcapping global_rope_theta local_rope_theta "
-     "max_position_embeddings norm_epsilon original_max_position_embeddings "
-     "partial_rotary_factor query_pre_attn_scalar rms_norm_eps rope_local_base_freq "
-     "rope_theta rotary_emb_base rotary_pct "},
+     " attn_logit_softcapping global_rope_theta local_rope_theta max_position_embeddings "
+     "norm_epsilon original_max_position_embeddings partial_rotary_factor query_pre_attn_scalar "
+     "rms_norm_eps rope_local_base_freq rope_theta rotary_emb_base rotary_pct "},
     {KEY_INDEX, 0,
      " max_window_layers no_rope_layer_interval num_kv_shared_layers sliding_window "},
     {KEY_OBJECT, 0, " per_layer_config rope_parameters rope_scaling "},
@@ -48,16 +45,19 @@ struct unknown {
 
 /* ----------------------------------------------------------------------------------- the checks */
 
-static const char *const must_be[] = {
-    [KEY_COUNT] = "a whole number from 1 to 1048576",
-    [KEY_INDEX] = "a whole number from 0 to 1048576",
-    [KEY_POSITIVE] = "a number above 0",
-    [KEY_NUMBER] = "a number",
-    [KEY_FLAG] = "true or false",
-    [KEY_TEXT] = "a text",
-    [KEY_TEXTS] = "a list of texts",
-    [KEY_LIST] = "a list",
-    [KEY_OBJECT] = "an object",
+static const struct {
+    const char *text;
+    enum codec_kind kind;
+} must_be[] = {
+    [KEY_COUNT] = {"a whole number from 1 to 1048576", CODEC_NUMBER},
+    [KEY_INDEX] = {"a whole number from 0 to 1048576", CODEC_NUMBER},
+    [KEY_POSITIVE] = {"a number above 0", CODEC_NUMBER},
+    [KEY_NUMBER] = {"a number", CODEC_NUMBER},
+    [KEY_FLAG] = {"true or false", CODEC_BOOL},
+    [KEY_TEXT] = {"a text", CODEC_TEXT},
+    [KEY_TEXTS] = {"a list of texts", CODEC_ARRAY},
+    [KEY_LIST] = {"a list", CODEC_ARRAY},
+    [KEY_OBJECT] = {"an object", CODEC_OBJECT},
 };
 
 static bool number_fits(double number, enum key_kind kind) {
@@ -71,29 +71,16 @@ static bool number_fits(double number, enum key_kind kind) {
 /* Returns whether a value is of a kind. */
 static bool value_fits(struct config_object object, const struct codec_value *value,
                        enum key_kind kind) {
-    const enum codec_kind is = codec_kind_of(value);
     struct codec_error unused;
     double number;
-    switch (kind) {
-    case KEY_FLAG:
-        return is == CODEC_BOOL;
-    case KEY_TEXT:
-        return is == CODEC_TEXT;
-    case KEY_TEXTS:
-        for (const struct codec_value *v = codec_at(value, 0); v != NULL; v = codec_next(v)) {
-            if (codec_kind_of(v) != CODEC_TEXT) {
-                return false;
-            }
-        }
-        return is == CODEC_ARRAY;
-    case KEY_LIST:
-        return is == CODEC_ARRAY;
-    case KEY_OBJECT:
-        return is == CODEC_OBJECT;
-    default:
-        return is == CODEC_NUMBER && codec_as_number(object.document, value, &number, &unused) &&
-               number_fits(number, kind);
+    bool fits = codec_kind_of(value) == must_be[kind].kind;
+    const struct codec_value *v = fits && kind == KEY_TEXTS ? codec_at(value, 0) : NULL;
+    for (; v != NULL; v = codec_next(v)) {
+        fits = fits && codec_kind_of(v) == CODEC_TEXT;
     }
+    return fits && (must_be[kind].kind != CODEC_NUMBER ||
+                    (codec_as_number(object.document, value, &number, &unused) &&
+                     number_fits(number, kind)));
 }
 
 /* Refuses a value that is not of its kind. */
@@ -104,8 +91,8 @@ static bool check_value(const struct search *s, struct config_object object, con
         return true;
     }
     config_print(object, value, sizeof text, text);
-    return search_refuse(s->layer, "%.40s in %.40s is %s; it must be %s", codec_name(value), where,
-                         text, must_be[kind]);
+    return search_refuse(s, "%.40s in %.40s is %s; it must be %s", codec_name(value), where, text,
+                         must_be[kind].text);
 }
 
 bool family_keys_check(const struct search *s, struct config_object object, const char *where,
@@ -123,7 +110,7 @@ bool family_keys_check(const struct search *s, struct config_object object, cons
         if (i == count) {
             config_print(object, v, sizeof text, text);
             return search_refuse(
-                s->layer, "%.40s in %.40s is %s, and this key is not known for model_type %s",
+                s, "%.40s in %.40s is %s, and this key is not known for model_type %s",
                 codec_name(v), where, text, s->type->name);
         }
         if (!check_value(s, object, where, v, keys[i].kind)) {
@@ -161,7 +148,7 @@ static bool keep_ignored(const struct search *s, const char *name) {
                       ? realloc(model->ignored, model->ignored_size + size + 1)
                       : NULL;
     if (grown == NULL) {
-        return search_refuse(s->layer, "there is no memory for the names of its keys");
+        return search_refuse(s, "there is no memory for the names of its keys");
     }
     memcpy(grown + model->ignored_size, name, size);
     model->ignored = grown;
@@ -183,16 +170,10 @@ static bool same_value(struct config_object a, struct config_object b, const cha
     return strcmp(texts[0], texts[1]) == 0 && strlen(texts[0]) < sizeof texts[0] - 1;
 }
 
-/* Returns whether two keys of an object have the same number. */
-static bool same_number(struct config_object object, const char *a, const char *b) {
-    return config_number(object, a, -1) == config_number(object, b, -2);
-}
-
 /* Returns whether a value is a twin of the settings of an inner model, such as text_config_dict
  * beside text_config. transformers takes its values, and the defaults of the class for what it has
  * not. */
-static bool is_twin(const struct search *s, struct config_object root,
-                    const struct codec_value *value) {
+static bool is_twin(const struct search *s, const struct codec_value *value) {
     const char *name = codec_name(value);
     for (const struct inner_model *i = s->type->inner; i != NULL && i->key != NULL; i++) {
         const size_t size = strlen(i->key);
@@ -200,8 +181,8 @@ static bool is_twin(const struct search *s, struct config_object root,
             i->type == NULL || codec_kind_of(value) != CODEC_OBJECT) {
             continue;
         }
-        const struct config_object inner = config_inner(root, i->key);
-        const struct config_object twin = {root.document, value};
+        const struct config_object inner = config_inner(s->object, i->key);
+        const struct config_object twin = {s->object.document, value};
         struct search of_inner = *s;
         of_inner.type = family_models_find(i->type);
         for (int of_twin = 0; of_twin < 2; of_twin++) {
@@ -236,8 +217,9 @@ static void add_unknown(struct unknown *unknown, struct config_object object,
 }
 
 /* Checks a key that is not used. */
-static bool check_unused(const struct search *s, struct config_object object,
-                         const struct codec_value *value, struct unknown *unknown) {
+static bool check_unused(const struct search *s, const struct codec_value *value,
+                         struct unknown *unknown) {
+    const struct config_object object = s->object;
     const char *name = codec_name(value), *known = family_words_fixed(name);
     char text[80];
     if (search_list_has(s->type->ignores, name) || family_models_ignore(name)) {
@@ -246,7 +228,7 @@ static bool check_unused(const struct search *s, struct config_object object,
     config_print(object, value, sizeof text, text);
     if (known != NULL) {
         return strcmp(known, text) == 0 ||
-               search_refuse(s->layer,
+               search_refuse(s,
                              "%s in config.json is %s; only %s is known for this model_type, so "
                              "the layer would be wrong without the key",
                              name, text, known);
@@ -258,9 +240,9 @@ static bool check_unused(const struct search *s, struct config_object object,
         /* read_scales() in family.c looks at the tensors. */
         const bool scales =
             codec_kind_of(value) == CODEC_OBJECT && strcmp(name, "quantization_config") == 0;
-        if (!scales && !family_words_no_news(s, name, text) && !is_twin(s, object, value) &&
+        if (!scales && !family_words_no_news(s, name, text) && !is_twin(s, value) &&
             (strcmp(name, "sliding_window_size") != 0 ||
-             !same_number(object, name, "sliding_window"))) {
+             config_number(object, name, -1) != config_number(object, "sliding_window", -2))) {
             add_unknown(unknown, object, value);
         }
         return true;
@@ -275,12 +257,11 @@ static bool refuse_unknown(const struct search *s, const struct unknown *unknown
         snprintf(more, sizeof more, " and %zu more", unknown->count - unknown->named);
     }
     return unknown->count == 0 ||
-           search_refuse(
-               s->layer,
-               "keys of config.json may decide attention and are not known %s%.40s: %s%s. "
-               "Delete one only if the code of the model does not read it",
-               s->type->name == NULL ? "without model_type" : "for ",
-               s->type->name == NULL ? "" : s->type->name, unknown->keys, more);
+           search_refuse(s,
+                         "keys of config.json may decide attention and are not known %s%.40s: "
+                         "%s%s. Delete one only if the code of the model does not read it",
+                         s->type->name == NULL ? "without model_type" : "for ",
+                         s->type->name == NULL ? "" : s->type->name, unknown->keys, more);
 }
 
 /* Returns whether a key is not there, and has no default. If num_key_value_heads is null, all heads
@@ -294,24 +275,24 @@ static bool is_missing(const struct search *s, const char *name) {
 }
 
 /* Checks that the keys that must be there are there. */
-static bool check_needs(const struct search *s, struct config_object object) {
+static bool check_needs(const struct search *s) {
     const struct stack *stack = s->stack;
     const char *const own[] = {stack->heads, stack->size, NULL};
     const char *missing = NULL;
-    for (size_t i = 0; i < 2; i++) {
-        missing = own[i] != NULL && is_missing(s, own[i]) ? own[i] : missing;
-    }
-    for (const char *const *k = s->type->needs; k != NULL && *k != NULL; k++) {
-        missing = is_missing(s, *k) ? *k : missing;
+    const char *const *const lists[] = {own, s->type->needs};
+    for (size_t i = 0; i < COUNT(lists); i++) {
+        for (const char *const *k = lists[i]; k != NULL && *k != NULL; k++) {
+            missing = is_missing(s, *k) ? *k : missing;
+        }
     }
     for (const char *const *k = s->type->shows; k != NULL && *k != NULL; k++) {
-        missing = codec_get(object.value, *k) == NULL && family_models_default(s->type, *k) == 0
+        missing = codec_get(s->object.value, *k) == NULL && family_models_default(s->type, *k) == 0
                       ? *k
                       : missing;
     }
     return missing == NULL ||
-           search_refuse(s->layer, "config.json has no %s, which decides the attention of %s",
-                         missing, s->type->name);
+           search_refuse(s, "config.json has no %s, which decides the attention of %s", missing,
+                         s->type->name);
 }
 
 /* Says whether a value is as good as no key. Null is, except for a number that has a default, and
@@ -335,16 +316,14 @@ static bool check_object(const struct search *s) {
         return true; /* without a config.json */
     }
     for (const struct codec_value *v = codec_at(object.value, 0); v != NULL; v = codec_next(v)) {
-        if (is_absent(s, v)) {
-            continue;
-        }
-        if (!(family_models_uses(s, codec_name(v))
+        if (!is_absent(s, v) &&
+            !(family_models_uses(s, codec_name(v))
                   ? check_value(s, object, "config.json", v, kind_of_key(codec_name(v)))
-                  : check_unused(s, object, v, &unknown))) {
+                  : check_unused(s, v, &unknown))) {
             return false;
         }
     }
-    return refuse_unknown(s, &unknown) && check_needs(s, object);
+    return refuse_unknown(s, &unknown) && check_needs(s);
 }
 
 /* Checks the settings of the metadata that are used without a model_type, and that no other key of
@@ -360,8 +339,8 @@ static bool check_metadata(const struct search *s) {
             continue;
         }
         if (family_words_speak(s, name)) {
-            return search_refuse(
-                s->layer, "%.40s in __metadata__ may decide attention and is not known", name);
+            return search_refuse(s, "%.40s in __metadata__ may decide attention and is not known",
+                                 name);
         }
         if (!keep_ignored(s, name)) {
             return false;
@@ -377,8 +356,8 @@ static bool check_metadata(const struct search *s) {
                               ? strcmp(text, "true") == 0 || strcmp(text, "false") == 0
                               : end != text && *end == '\0' && number_fits(number, kind);
         if (!good) {
-            return search_refuse(s->layer, "%s in __metadata__ is \"%.40s\"; it must be %s", *k,
-                                 text, must_be[kind]);
+            return search_refuse(s, "%s in __metadata__ is \"%.40s\"; it must be %s", *k, text,
+                                 must_be[kind].text);
         }
     }
     return true;
@@ -386,21 +365,13 @@ static bool check_metadata(const struct search *s) {
 
 /* ------------------------------------------------------------------------------- the model type */
 
-/* Reads model_type. Returns false if it is no text. */
-static bool read_model_type(const struct search *s, struct config_object object,
-                            const char **name) {
-    const struct codec_value *value =
-        object.value == NULL ? NULL : config_value(object, "model_type");
-    *name = config_text(object, "model_type");
-    return value == NULL || check_value(s, object, "config.json", value, KEY_TEXT);
-}
-
 /* Finds the model type of an object. Without model_type a layer needs names of tensors that stand
  * for one attention only. */
 static bool find_type(struct search *s, struct config_object object) {
-    const char *name;
+    const struct codec_value *value = config_value(object, "model_type");
+    const char *name = config_text(object, "model_type");
     char names[72];
-    if (!read_model_type(s, object, &name)) {
+    if (value != NULL && !check_value(s, object, "config.json", value, KEY_TEXT)) {
         return false;
     }
     s->object = object;
@@ -409,10 +380,9 @@ static bool find_type(struct search *s, struct config_object object) {
     s->type = s->type != NULL ? s->type : family_models_find(name);
     if (s->type == NULL) {
         family_models_list(s->family->name, sizeof names, names);
-        return search_refuse(s->layer,
+        return search_refuse(s,
                              "model_type is \"%.40s\", and %sthe models with tensors named like "
-                             "those of %s that are "
-                             "known are %s",
+                             "those of %s that are known are %s",
                              name, search_capture, s->family->name, names);
     }
     return true;
@@ -421,7 +391,7 @@ static bool find_type(struct search *s, struct config_object object) {
 static bool check_size(const struct search *s, const char *what, const struct codec_value *object) {
     const size_t count = object == NULL ? 0 : codec_size(object);
     return count <= MOST_KEYS ||
-           search_refuse(s->layer, "%s has %zu keys; at most %d are read", what, count, MOST_KEYS);
+           search_refuse(s, "%s has %zu keys; at most %d are read", what, count, MOST_KEYS);
 }
 
 /* Goes to the model inside of the model, for example to its text_config. */
@@ -432,9 +402,8 @@ static bool enter(struct search *s) {
         }
         const struct codec_value *value = config_value(s->object, i->key);
         if (value == NULL || codec_kind_of(value) != CODEC_OBJECT) {
-            return search_refuse(s->layer,
-                                 "config.json has no object %s, which decides the attention "
-                                 "of %s",
+            return search_refuse(s,
+                                 "config.json has no object %s, which decides the attention of %s",
                                  i->key, s->type->name);
         }
         if (!check_size(s, i->key, value) ||
@@ -442,15 +411,14 @@ static bool enter(struct search *s) {
             return false;
         }
         if (s->type->name == NULL || s->type->inner != NULL) {
-            return search_refuse(s->layer, "%s in config.json has no model_type of one model",
-                                 i->key);
+            return search_refuse(s, "%s in config.json has no model_type of one model", i->key);
         }
         return i->type == NULL || strcmp(i->type, s->type->name) == 0 ||
-               search_refuse(s->layer, "model_type in %s is %s; only %s is known there", i->key,
+               search_refuse(s, "model_type in %s is %s; only %s is known there", i->key,
                              s->type->name, i->type);
     }
-    return search_refuse(
-        s->layer, "a model of type %s has no attention in this place that is known", s->type->name);
+    return search_refuse(s, "a model of type %s has no attention in this place that is known",
+                         s->type->name);
 }
 
 /* Finds the stack of the layer. */
@@ -464,16 +432,14 @@ static bool find_stack(struct search *s) {
     }
     if (s->type->name == NULL) {
         family_models_list(s->family->name, sizeof names, names);
-        return search_refuse(s->layer, "%s; the models with such tensors that are known are %s",
+        return search_refuse(s, "%s; the models with such tensors that are known are %s",
                              s->object.value == NULL
                                  ? "no config.json with its model_type is beside it"
                                  : "config.json gives no model_type",
                              names);
     }
     return search_refuse(
-        s->layer,
-        "a model of type %s has no attention with tensors named like those of %s in "
-        "this place",
+        s, "a model of type %s has no attention with tensors named like those of %s in this place",
         s->type->name, s->family->name);
 }
 
@@ -486,7 +452,7 @@ static bool check_outside(const struct search *s) {
         for (const struct inner_model *i = s->type->inner; i->key != NULL; i++) {
             inner = inner || strcmp(i->key, name) == 0;
         }
-        if (!inner && !check_unused(s, s->object, v, &unknown)) {
+        if (!inner && !check_unused(s, v, &unknown)) {
             return false;
         }
     }
@@ -508,23 +474,18 @@ static bool check_once(struct search *s) {
     return good;
 }
 
-/* Returns whether the settings of the layer are those of a model inside. */
-static bool has_inner(const struct search *s) {
-    const struct model_type *type = s->type;
-    return type->inner != NULL &&
-           (type->stacks == NULL || config_value(s->object, type->inner->key) != NULL);
-}
-
 bool family_keys_find_model(struct search *s) {
     const struct config_object root = config_root(s->config);
     if (root.value != NULL && codec_kind_of(root.value) != CODEC_OBJECT) {
-        return search_refuse(s->layer, "config.json is no object");
+        return search_refuse(s, "config.json is no object");
     }
-    if (!check_size(s, "config.json", root.value)) {
+    if (!check_size(s, "config.json", root.value) || !find_type(s, root)) {
         return false;
     }
-    return find_type(s, root) && (!has_inner(s) || (check_outside(s) && enter(s))) &&
-           find_stack(s) && check_once(s);
+    const struct inner_model *inner = s->type->inner;
+    const bool enters =
+        inner != NULL && (s->type->stacks == NULL || config_value(root, inner->key) != NULL);
+    return (!enters || (check_outside(s) && enter(s))) && find_stack(s) && check_once(s);
 }
 
 const struct codec_value *family_keys_value(const struct search *s, const char *name) {
@@ -547,11 +508,6 @@ double family_keys_number(const struct search *s, const char *name, double other
                                            : config_number(s->object, name, otherwise);
 }
 
-/* Returns whether a name of a setting is given. */
-static bool is_given(const struct search *s, const char *name) {
-    return config_metadata(s->config, name) != NULL || config_value(s->object, name) != NULL;
-}
-
 /* Writes a value of a key. */
 static const char *text_of(const char *name, double number, char text[static 32]) {
     snprintf(text, 32, "%.17g", number);
@@ -564,13 +520,12 @@ double family_keys_agreed(const struct search *s, const char *const *names, doub
     double value = otherwise;
     for (; *names != NULL; names++) {
         const double own = family_keys_number(s, *names, 0);
-        if (!is_given(s, *names)) {
+        if (config_metadata(s->config, *names) == NULL && config_value(s->object, *names) == NULL) {
             continue;
         }
         if (first != NULL && own != value) {
-            search_refuse(s->layer, "%s is %s, but %s, another name of the same setting, is %s",
-                          *names, text_of(*names, own, texts[0]), first,
-                          text_of(first, value, texts[1]));
+            search_refuse(s, "%s is %s, but %s, another name of the same setting, is %s", *names,
+                          text_of(*names, own, texts[0]), first, text_of(first, value, texts[1]));
             return 0;
         }
         first = *names;

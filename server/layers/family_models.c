@@ -72,6 +72,11 @@ static const struct stack siglip_vision[] = {
         .name = type, .stacks = bert, .takes = LIST("is_decoder"), .biases = BIAS_ALL,             \
         OTHERWISE(heads, size)                                                                     \
     }
+/* Keys, as in struct model_type. */
+#define NEEDS(...)    .needs = LIST(__VA_ARGS__)
+#define SHOWS(...)    .shows = LIST(__VA_ARGS__)
+#define IGNORES(...)  .ignores = LIST(__VA_ARGS__)
+#define ROPE_AND(...) .takes = LIST(ROPE_ALL, __VA_ARGS__)
 /* A flag that decides about biases. */
 #define BIASED(key, which, by_default)                                                             \
     .bias_key = (key), .biases_of_key = (which), .bias_default = (by_default)
@@ -83,14 +88,14 @@ static const struct stack siglip_vision[] = {
     }
 /* An encoder and a decoder. */
 #define BART(type)                                                                                 \
-    { .name = type, .stacks = bart, .ignores = LIST("is_decoder"), .biases = BIAS_ALL }
+    { .name = type, .stacks = bart, IGNORES("is_decoder"), .biases = BIAS_ALL }
 /* Layers that are all alike, with the names of BART's tensors. */
 #define TOWER(type, with, heads, size)                                                             \
     { .name = type, .stacks = with, .biases = BIAS_ALL, OTHERWISE(heads, size) }
 #define T5(type, heads, kind)                                                                      \
     {                                                                                              \
         .name = type, .stacks = t5, .takes = LIST("relative_attention_max_distance"),              \
-        .needs = LIST("d_kv", "relative_attention_num_buckets"), .head_size = "d_kv",              \
+        NEEDS("d_kv", "relative_attention_num_buckets"), .head_size = "d_kv",                      \
         .flags = MODEL_UNSCALED, .relative = kind,                                                 \
         .defaults = " num_heads=" #heads " d_model=512 d_kv=64 relative_attention_num_buckets=32 " \
     }
@@ -109,18 +114,15 @@ static const struct stack siglip_vision[] = {
  * beside vision_config. */
 #define QWEN_VL(type, ...)                                                                         \
     {                                                                                              \
-        ROTARY("llama", MODEL_MROPE),                                                              \
-            .name = type, .needs = LIST(KV_HEADS),                                                 \
-            .takes = LIST(ROPE_ALL, "sliding_window", "use_sliding_window", "max_window_layers",   \
-                          "layer_types"),                                                          \
-            .biases = BIAS_QKV, .slides = MODEL_SLIDES_FROM_LAYER, .base = 1e6,                    \
-            .defaults = " max_window_layers=80 ", __VA_ARGS__                                      \
+        .name = type, ROTARY("llama", MODEL_MROPE), NEEDS(KV_HEADS),                               \
+        ROPE_AND("sliding_window", "use_sliding_window", "max_window_layers", "layer_types"),      \
+        .biases = BIAS_QKV, .slides = MODEL_SLIDES_FROM_LAYER, .base = 1e6,                        \
+        .defaults = " max_window_layers=80 ", __VA_ARGS__                                          \
     }
 #define QWEN3_VL(type)                                                                             \
     {                                                                                              \
-        ROTARY("llama", MODEL_MROPE | MODEL_NORMS),                                                \
-            .name = type, .needs = LIST(KV_HEADS),                                                 \
-            .takes = LIST(ROPE_ALL, "rms_norm_eps", "head_dim"), LLAMA_BIAS(false), .base = NAN    \
+        .name = type, ROTARY("llama", MODEL_MROPE | MODEL_NORMS), NEEDS(KV_HEADS),                 \
+        ROPE_AND("rms_norm_eps", "head_dim"), LLAMA_BIAS(false), .base = NAN                       \
     }
 #define PARTS(...)        .inner = ((const struct inner_model[]){__VA_ARGS__, {0}})
 #define TEXT_INSIDE(type) PARTS({NULL, "text_config", type})
@@ -128,24 +130,22 @@ static const struct stack siglip_vision[] = {
 /* Models whose full attention has an output gate. Their other layers are linear attention. */
 #define QWEN_GATED(type, more, ...)                                                                \
     {                                                                                              \
+        .name = type, NEEDS(KV_HEADS, "head_dim"),                                                 \
         ROTARY("llama", MODEL_PARTLY | MODEL_NORMS | MODEL_FROM_ONE | MODEL_GATED | (more)),       \
-            .name = type, .needs = LIST(KV_HEADS, "head_dim"),                                     \
-            .takes = LIST(ROPE_ALL, "rms_norm_eps", "partial_rotary_factor", "layer_types"),       \
-            .ignores =                                                                             \
-                LIST("full_attention_interval", "linear_conv_kernel_dim", "linear_key_head_dim",   \
-                     "linear_num_key_heads", "linear_num_value_heads", "linear_value_head_dim",    \
-                     "attn_output_gate", "output_gate_type"),                                      \
-            .defaults =                                                                            \
-                " num_attention_heads=16 head_dim=256 partial_rotary_factor=0.25 " __VA_ARGS__,    \
-            LLAMA_BIAS(false)                                                                      \
+        ROPE_AND("rms_norm_eps", "partial_rotary_factor", "layer_types"),                          \
+        IGNORES("full_attention_interval", "linear_conv_kernel_dim", "linear_key_head_dim",        \
+                "linear_num_key_heads", "linear_num_value_heads", "linear_value_head_dim",         \
+                "attn_output_gate", "output_gate_type"),                                           \
+        .defaults =                                                                                \
+            " num_attention_heads=16 head_dim=256 partial_rotary_factor=0.25 " __VA_ARGS__,        \
+        LLAMA_BIAS(false)                                                                          \
     }
 
 static const struct model_type types[] = {
     {.stacks = own,
      .takes = LIST("heads", "num_heads", "num_attention_heads", "n_head", "n_heads", "kv_heads",
                    KV_HEADS, "causal", "scale", "zero_key", "add_zero_attn", "norm_epsilon")},
-    {TYPE("albert"), .stacks = ALIKE("albert"), .ignores = LIST("down_scale_factor"),
-     .biases = BIAS_ALL},
+    {TYPE("albert"), .stacks = ALIKE("albert"), IGNORES("down_scale_factor"), .biases = BIAS_ALL},
     BERT("bert", 12, 768),
     BERT("bert-generation", 16, 1024),
     BERT("camembert", 12, 768),
@@ -154,7 +154,7 @@ static const struct model_type types[] = {
     BERT("electra", 4, 256),
     BERT("ernie", 12, 768),
     {TYPE("esm"), .stacks = bert, .flags = MODEL_ROTARY, .biases = BIAS_ALL,
-     .needs = LIST("position_embedding_type"), .takes = LIST("is_decoder", "rope_theta")},
+     NEEDS("position_embedding_type"), .takes = LIST("is_decoder", "rope_theta")},
     {TYPE("layoutlm"), .stacks = bert, .biases = BIAS_ALL, OTHERWISE(12, 768)},
     BERT("megatron-bert", 16, 1024),
     {TYPE("mpnet"), .stacks = STACKS({STACK("attn", "mpnet"), HEADS}), .biases = BIAS_ALL,
@@ -184,8 +184,7 @@ static const struct model_type types[] = {
     BART("mbart"),
     BART("pegasus"),
     BART("plbart"),
-    {TYPE("whisper"), .stacks = bart, .ignores = LIST("is_decoder"),
-     .biases = BIAS_Q | BIAS_V | BIAS_O},
+    {TYPE("whisper"), .stacks = bart, IGNORES("is_decoder"), .biases = BIAS_Q | BIAS_V | BIAS_O},
     TOWER("biogpt", CAUSAL("bart"), 16, 1024),
     TOWER("clip_text_model", CAUSAL("bart"), 8, 512),
     TOWER("clip_vision_model", ALIKE("bart"), 12, 768),
@@ -201,141 +200,133 @@ static const struct model_type types[] = {
     T5("umt5", 6, MODEL_RELATIVE_OF_EACH),
     {TYPE("gemma"), LLAMA,
      .defaults = " num_attention_heads=16 hidden_size=3072 num_key_value_heads=16 head_dim=256 ",
-     .needs = LIST(KV_HEADS, "head_dim"), .takes = LIST(ROPE_ALL), LLAMA_BIAS(false)},
-    {TYPE("gemma2"), LLAMA,
-     .needs = LIST(KV_HEADS, "head_dim", "query_pre_attn_scalar", "sliding_window"),
-     .shows = LIST("attn_logit_softcapping"), .takes = LIST(ROPE_ALL, "layer_types"),
-     .slides = MODEL_SLIDES_ALTERNATELY, LLAMA_BIAS(false)},
+     NEEDS(KV_HEADS, "head_dim"), .takes = LIST(ROPE_ALL), LLAMA_BIAS(false)},
+    {TYPE("gemma2"), LLAMA, NEEDS(KV_HEADS, "head_dim", "query_pre_attn_scalar", "sliding_window"),
+     SHOWS("attn_logit_softcapping"), ROPE_AND("layer_types"), .slides = MODEL_SLIDES_ALTERNATELY,
+     LLAMA_BIAS(false)},
     {TYPE("gemma3_text"), ROTARY("llama", MODEL_ROPE_BY_TYPE | MODEL_NORMS | MODEL_FROM_ONE),
-     .defaults = " num_attention_heads=8 hidden_size=2304 num_key_value_heads=4 head_dim=256"
-                 " query_pre_attn_scalar=256 sliding_window=4096 rope_local_base_freq=10000 ",
-     .needs = LIST(KV_HEADS, "head_dim", "query_pre_attn_scalar", "sliding_window"),
+     .defaults = " num_attention_heads=8 hidden_size=2304 num_key_value_heads=4 head_dim=256 "
+                 "query_pre_attn_scalar=256 sliding_window=4096 rope_local_base_freq=10000 ",
+     NEEDS(KV_HEADS, "head_dim", "query_pre_attn_scalar", "sliding_window"),
      .takes = LIST(ROPE, "rope_local_base_freq", "layer_types", "sliding_window_pattern",
                    "rms_norm_eps"),
-     .ignores = LIST("_sliding_window_pattern"), .slides = MODEL_SLIDES_BY_PATTERN,
-     LLAMA_BIAS(false), .base = 1e6},
+     IGNORES("_sliding_window_pattern"), .slides = MODEL_SLIDES_BY_PATTERN, LLAMA_BIAS(false),
+     .base = 1e6},
     {TYPE("gemma4_text"),
      ROTARY("llama", MODEL_ROPE_BY_TYPE | MODEL_NEEDS_ROPE | MODEL_NORMS | MODEL_NORM_V |
                          MODEL_TWO_SIZES | MODEL_UNSCALED),
-     .needs = LIST(KV_HEADS, "head_dim", "sliding_window", "num_hidden_layers"),
+     NEEDS(KV_HEADS, "head_dim", "sliding_window", "num_hidden_layers"),
      .takes = LIST("rope_parameters", "max_position_embeddings", "layer_types", "rms_norm_eps",
                    "attention_k_eq_v", "global_head_dim", "num_global_key_value_heads",
                    "num_kv_shared_layers", "per_layer_config", "use_bidirectional_attention"),
-     .ignores = LIST("enable_moe_block", "hidden_size_per_layer_input", "top_k_experts",
-                     "use_double_wide_mlp", "vocab_size_per_layer_input"),
+     IGNORES("enable_moe_block", "hidden_size_per_layer_input", "top_k_experts",
+             "use_double_wide_mlp", "vocab_size_per_layer_input"),
      .slides = MODEL_SLIDES_BY_PATTERN, LLAMA_BIAS(false), .base = NAN},
     {TYPE("gpt_neo"),
      .stacks = STACKS({STACK(NULL, "bart"), COUNTS("num_heads", "hidden_size"), .causal = true}),
-     .needs = LIST("window_size"), .takes = LIST("attention_types", "attention_layers"),
-     .biases = BIAS_O, .slides = MODEL_SLIDES_LOCALLY, .flags = MODEL_UNSCALED},
+     NEEDS("window_size"), .takes = LIST("attention_types", "attention_layers"), .biases = BIAS_O,
+     .slides = MODEL_SLIDES_LOCALLY, .flags = MODEL_UNSCALED},
     {TYPE("gpt_neox"), LLAMA_BIAS(true), .stacks = CAUSAL("gpt-neox"),
      .flags = MODEL_ROTARY | MODEL_PARTLY,
      .takes = LIST("rope_parameters", "rope_scaling", "rotary_emb_base", "rotary_pct",
                    "max_position_embeddings", ROPE_TOO),
-     .defaults = " rotary_pct=0.25 ", .ignores = LIST("is_decoder")},
+     .defaults = " rotary_pct=0.25 ", IGNORES("is_decoder")},
     {TYPE("gpt_oss"), ROTARY("llama", MODEL_NEEDS_ROPE | MODEL_SINKS),
-     .needs = LIST(KV_HEADS, "head_dim", "sliding_window"), .takes = LIST(ROPE_ALL, "layer_types"),
+     NEEDS(KV_HEADS, "head_dim", "sliding_window"), ROPE_AND("layer_types"),
      .slides = MODEL_SLIDES_ALTERNATELY, .base = 150000, LLAMA_BIAS(true)},
-    {TYPE("granite"), LLAMA, .needs = LIST("attention_multiplier"),
-     .takes = LIST(ROPE_ALL, KV_HEADS, "head_dim"), LLAMA_BIAS(false)},
-    {TYPE("llama"), LLAMA, OTHERWISE(32, 4096), .takes = LIST(ROPE_ALL, KV_HEADS, "head_dim"),
+    {TYPE("granite"), LLAMA, NEEDS("attention_multiplier"), ROPE_AND(KV_HEADS, "head_dim"),
      LLAMA_BIAS(false)},
+    {TYPE("llama"), LLAMA, OTHERWISE(32, 4096), ROPE_AND(KV_HEADS, "head_dim"), LLAMA_BIAS(false)},
     {TYPE("mistral"), LLAMA,
      .defaults =
          " num_attention_heads=32 hidden_size=4096 num_key_value_heads=8 sliding_window=4096 ",
-     .needs = LIST(KV_HEADS), .shows = LIST("sliding_window"), .takes = LIST(ROPE_ALL, "head_dim"),
-     .slides = MODEL_SLIDES},
-    {TYPE("mixtral"), LLAMA, OTHERWISE_LLAMA(8), .needs = LIST(KV_HEADS),
-     .takes = LIST(ROPE_ALL, "head_dim", "sliding_window"), .slides = MODEL_SLIDES, .base = 1e6},
-    {TYPE("olmo"), LLAMA, OTHERWISE(32, 4096), .takes = LIST(ROPE_ALL, KV_HEADS, "head_dim"),
-     LLAMA_BIAS(false)},
-    {TYPE("olmo2"), ROTARY("llama", MODEL_NORMS | MODEL_WHOLE), .needs = LIST("rms_norm_eps"),
-     .takes = LIST(ROPE_ALL, KV_HEADS, "head_dim"), LLAMA_BIAS(false)},
+     NEEDS(KV_HEADS), SHOWS("sliding_window"), ROPE_AND("head_dim"), .slides = MODEL_SLIDES},
+    {TYPE("mixtral"), LLAMA, OTHERWISE_LLAMA(8), NEEDS(KV_HEADS),
+     ROPE_AND("head_dim", "sliding_window"), .slides = MODEL_SLIDES, .base = 1e6},
+    {TYPE("olmo"), LLAMA, OTHERWISE(32, 4096), ROPE_AND(KV_HEADS, "head_dim"), LLAMA_BIAS(false)},
+    {TYPE("olmo2"), ROTARY("llama", MODEL_NORMS | MODEL_WHOLE), NEEDS("rms_norm_eps"),
+     ROPE_AND(KV_HEADS, "head_dim"), LLAMA_BIAS(false)},
     {TYPE("phi"), ROTARY("phi", MODEL_PARTLY),
-     .takes = LIST(ROPE_ALL, KV_HEADS, "head_dim", "partial_rotary_factor"), .biases = BIAS_ALL,
+     ROPE_AND(KV_HEADS, "head_dim", "partial_rotary_factor"), .biases = BIAS_ALL,
      .defaults = " partial_rotary_factor=0.5 "},
-    {TYPE("phimoe"), ROTARY("llama", MODEL_SHORT_ROPE), OTHERWISE_LLAMA(8), .needs = LIST(KV_HEADS),
-     .takes = LIST(ROPE_ALL, "head_dim", "sliding_window"), .slides = MODEL_SLIDES, .base = 1e6,
+    {TYPE("phimoe"), ROTARY("llama", MODEL_SHORT_ROPE), OTHERWISE_LLAMA(8), NEEDS(KV_HEADS),
+     ROPE_AND("head_dim", "sliding_window"), .slides = MODEL_SLIDES, .base = 1e6,
      LLAMA_BIAS(false)},
     {TYPE("phi3"), ROTARY("phi3", MODEL_PARTLY),
-     .takes = LIST(ROPE_ALL, KV_HEADS, "head_dim", "partial_rotary_factor", "sliding_window"),
+     ROPE_AND(KV_HEADS, "head_dim", "partial_rotary_factor", "sliding_window"),
      .slides = MODEL_SLIDES},
-    {TYPE("qwen2"), LLAMA, OTHERWISE_LLAMA(32), .needs = LIST(KV_HEADS),
-     .takes = LIST(ROPE_ALL, "head_dim", "sliding_window", "use_sliding_window",
-                   "max_window_layers", "layer_types"),
+    {TYPE("qwen2"), LLAMA, OTHERWISE_LLAMA(32), NEEDS(KV_HEADS),
+     ROPE_AND("head_dim", "sliding_window", "use_sliding_window", "max_window_layers",
+              "layer_types"),
      .biases = BIAS_QKV, .slides = MODEL_SLIDES_FROM_LAYER},
-    {TYPE("qwen2_moe"), LLAMA, .needs = LIST(KV_HEADS),
-     .takes = LIST(ROPE_ALL, "head_dim", "sliding_window", "use_sliding_window", "layer_types"),
+    {TYPE("qwen2_moe"), LLAMA, NEEDS(KV_HEADS),
+     ROPE_AND("head_dim", "sliding_window", "use_sliding_window", "layer_types"),
      BIASED("qkv_bias", BIAS_QKV, true), .slides = MODEL_SLIDES_BY_TYPE},
     {TYPE("qwen3"), ROTARY("llama", MODEL_NORMS),
      .defaults = " num_attention_heads=32 hidden_size=4096 num_key_value_heads=32 head_dim=128 ",
-     .needs = LIST(KV_HEADS, "head_dim"),
-     .takes = LIST(ROPE_ALL, "rms_norm_eps", "sliding_window", "use_sliding_window",
-                   "max_window_layers", "layer_types"),
+     NEEDS(KV_HEADS, "head_dim"),
+     ROPE_AND("rms_norm_eps", "sliding_window", "use_sliding_window", "max_window_layers",
+              "layer_types"),
      .slides = MODEL_SLIDES_FROM_LAYER, LLAMA_BIAS(false)},
-    {TYPE("qwen3_moe"), ROTARY("llama", MODEL_NORMS), .needs = LIST(KV_HEADS),
-     .takes = LIST(ROPE_ALL, "head_dim", "rms_norm_eps", "sliding_window", "use_sliding_window"),
+    {TYPE("qwen3_moe"), ROTARY("llama", MODEL_NORMS), NEEDS(KV_HEADS),
+     ROPE_AND("head_dim", "rms_norm_eps", "sliding_window", "use_sliding_window"),
      .slides = MODEL_SLIDES_BY_FLAG, LLAMA_BIAS(false)},
     {TYPE("stablelm"), .stacks = CAUSAL("llama"), .flags = MODEL_ROTARY | MODEL_PARTLY,
-     .needs = LIST(KV_HEADS), .takes = LIST(ROPE_ALL, "partial_rotary_factor"),
-     BIASED("use_qkv_bias", BIAS_QKV, false), .defaults = " partial_rotary_factor=0.25 "},
-    {TYPE("starcoder2"), LLAMA, .needs = LIST(KV_HEADS),
-     .takes = LIST(ROPE_ALL, "head_dim", "sliding_window"), .slides = MODEL_SLIDES,
-     BIASED("use_bias", BIAS_ALL, true)},
+     NEEDS(KV_HEADS), ROPE_AND("partial_rotary_factor"), BIASED("use_qkv_bias", BIAS_QKV, false),
+     .defaults = " partial_rotary_factor=0.25 "},
+    {TYPE("starcoder2"), LLAMA, NEEDS(KV_HEADS), ROPE_AND("head_dim", "sliding_window"),
+     .slides = MODEL_SLIDES, BIASED("use_bias", BIAS_ALL, true)},
     {TYPE("minimax_m2"), ROTARY("llama", MODEL_NORMS | MODEL_WHOLE | MODEL_PARTLY),
-     .needs = LIST(KV_HEADS, "head_dim"),
-     .takes = LIST(ROPE_ALL, "rms_norm_eps", "partial_rotary_factor", "rotary_dim"),
-     .ignores = LIST("qk_norm_type"), .base = 5e6},
+     NEEDS(KV_HEADS, "head_dim"), ROPE_AND("rms_norm_eps", "partial_rotary_factor", "rotary_dim"),
+     IGNORES("qk_norm_type"), .base = 5e6},
     {TYPE("bloom"),
      .stacks = STACKS({STACK(NULL, "gpt-neox"), COUNTS("n_head", "hidden_size"), .causal = true}),
      .flags = MODEL_ALIBI,
-     .ignores = LIST("bias_dropout_fusion", "masked_softmax_fusion", "offset_alibi",
-                     "skip_bias_add", "skip_bias_add_qkv"),
+     IGNORES("bias_dropout_fusion", "masked_softmax_fusion", "offset_alibi", "skip_bias_add",
+             "skip_bias_add_qkv"),
      .biases = BIAS_ALL},
-    {TYPE("cohere"), ROTARY("llama", MODEL_INTERLEAVED),
-     .takes = LIST(ROPE_ALL, KV_HEADS, "head_dim"), .base = NAN, LLAMA_BIAS(false)},
+    {TYPE("cohere"), ROTARY("llama", MODEL_INTERLEAVED), ROPE_AND(KV_HEADS, "head_dim"),
+     .base = NAN, LLAMA_BIAS(false)},
     {TYPE("cohere2"), ROTARY("llama", MODEL_INTERLEAVED | MODEL_TURNS_LOCALLY),
-     .needs = LIST("sliding_window"),
-     .takes = LIST(ROPE_ALL, KV_HEADS, "head_dim", "layer_types", "sliding_window_pattern"),
-     .ignores = LIST("order_of_interleaved_layers", "position_embedding_type", "rotary_pct"),
+     NEEDS("sliding_window"),
+     ROPE_AND(KV_HEADS, "head_dim", "layer_types", "sliding_window_pattern"),
+     IGNORES("order_of_interleaved_layers", "position_embedding_type", "rotary_pct"),
      .slides = MODEL_SLIDES_BY_PATTERN, .defaults = " sliding_window_pattern=4 ",
      LLAMA_BIAS(false)},
     {TYPE("exaone4"), ROTARY("llama", MODEL_NORMS | MODEL_TURNS_LOCALLY),
-     .needs = LIST(KV_HEADS, "layer_types"), .shows = LIST("sliding_window"),
-     .takes = LIST(ROPE_ALL, "head_dim", "rms_norm_eps"), .ignores = LIST("sliding_window_pattern"),
-     .defaults = " rms_norm_eps=1e-5 ", .slides = MODEL_SLIDES_BY_TYPE},
-    {TYPE("glm4"), ROTARY("llama", MODEL_PARTLY | MODEL_INTERLEAVED),
-     .needs = LIST(KV_HEADS, "head_dim"), .takes = LIST(ROPE_ALL, "partial_rotary_factor"),
-     BIASED("attention_bias", BIAS_QKV, true), .defaults = " partial_rotary_factor=0.5 "},
+     NEEDS(KV_HEADS, "layer_types"), SHOWS("sliding_window"), ROPE_AND("head_dim", "rms_norm_eps"),
+     IGNORES("sliding_window_pattern"), .defaults = " rms_norm_eps=1e-5 ",
+     .slides = MODEL_SLIDES_BY_TYPE},
+    {TYPE("glm4"), ROTARY("llama", MODEL_PARTLY | MODEL_INTERLEAVED), NEEDS(KV_HEADS, "head_dim"),
+     ROPE_AND("partial_rotary_factor"), BIASED("attention_bias", BIAS_QKV, true),
+     .defaults = " partial_rotary_factor=0.5 "},
     {TYPE("gptj"),
      .stacks = STACKS({STACK("attn", "bart"), COUNTS("n_head", "n_embd"), .causal = true}),
-     .flags = MODEL_ROTARY | MODEL_PARTLY | MODEL_INTERLEAVED, .needs = LIST("rotary_dim")},
-    {TYPE("jamba"), .stacks = CAUSAL("llama"), .head_size = "head_dim", .needs = LIST(KV_HEADS),
-     .takes = LIST("head_dim"), .ignores = LIST("attn_layer_offset", "attn_layer_period")},
+     .flags = MODEL_ROTARY | MODEL_PARTLY | MODEL_INTERLEAVED, NEEDS("rotary_dim")},
+    {TYPE("jamba"), .stacks = CAUSAL("llama"), .head_size = "head_dim", NEEDS(KV_HEADS),
+     .takes = LIST("head_dim"), IGNORES("attn_layer_offset", "attn_layer_period")},
     {TYPE("ministral3"), ROTARY("llama", MODEL_NEEDS_ROPE | MODEL_SCALES_FAR), OTHERWISE_LLAMA(8),
-     .needs = LIST(KV_HEADS, "head_dim"), .takes = LIST(ROPE_ALL, "sliding_window"),
-     .slides = MODEL_SLIDES},
+     NEEDS(KV_HEADS, "head_dim"), ROPE_AND("sliding_window"), .slides = MODEL_SLIDES},
     {TYPE("modernbert"), .stacks = ALIKE("modernbert"), .flags = MODEL_ROTARY | MODEL_ROPE_BY_TYPE,
-     .needs = LIST("local_attention"),
+     NEEDS("local_attention"),
      .takes = LIST("rope_parameters", "max_position_embeddings", "global_rope_theta",
                    "local_rope_theta", "layer_types", "global_attn_every_n_layers"),
-     .ignores = LIST("repad_logits_with_grad", "decoder_bias", "sparse_prediction",
-                     "sparse_pred_ignore_index"),
+     IGNORES("repad_logits_with_grad", "decoder_bias", "sparse_prediction",
+             "sparse_pred_ignore_index"),
      .slides = MODEL_SLIDES_BETWEEN, .defaults = " local_rope_theta=10000 ", .base = 160000,
      BIASED("attention_bias", BIAS_ALL, false)},
     {TYPE("nemotron_h"), .stacks = CAUSAL("llama"), .head_size = "head_dim",
-     .needs = LIST(KV_HEADS, "head_dim"), .defaults = " head_dim=128 ",
-     .ignores = LIST("attention_head_dim", "hybrid_override_pattern", "layers_block_type",
-                     "mtp_hybrid_override_pattern", "mtp_layers_block_type",
-                     "partial_rotary_factor", "rope_theta")},
+     NEEDS(KV_HEADS, "head_dim"), .defaults = " head_dim=128 ",
+     IGNORES("attention_head_dim", "hybrid_override_pattern", "layers_block_type",
+             "mtp_hybrid_override_pattern", "mtp_layers_block_type", "partial_rotary_factor",
+             "rope_theta")},
     {TYPE("olmo3"), ROTARY("llama", MODEL_NORMS | MODEL_WHOLE | MODEL_ROPE_BY_TYPE),
-     .needs = LIST("rms_norm_eps", "sliding_window"),
-     .takes = LIST(ROPE_ALL, KV_HEADS, "head_dim", "layer_types"),
+     NEEDS("rms_norm_eps", "sliding_window"), ROPE_AND(KV_HEADS, "head_dim", "layer_types"),
      .slides = MODEL_SLIDES_BY_PATTERN, .defaults = " sliding_window_pattern=4 ", .base = NAN,
      LLAMA_BIAS(false)},
-    {TYPE("smollm3"), LLAMA, .needs = LIST(KV_HEADS),
-     .takes = LIST(ROPE_ALL, "head_dim", "no_rope_layers", "no_rope_layer_interval", "layer_types",
-                   "sliding_window", "use_sliding_window"),
+    {TYPE("smollm3"), LLAMA, NEEDS(KV_HEADS),
+     ROPE_AND("head_dim", "no_rope_layers", "no_rope_layer_interval", "layer_types",
+              "sliding_window", "use_sliding_window"),
      .slides = MODEL_SLIDES_BY_TYPE, .base = NAN, LLAMA_BIAS(false)},
     QWEN_GATED("qwen3_next", 0, "hidden_size=2048 num_key_value_heads=2 "),
     QWEN_GATED("qwen3_5_text", MODEL_MROPE, "hidden_size=4096 num_key_value_heads=4 "),
@@ -363,10 +354,6 @@ static const struct model_type types[] = {
                             {"vision_model", "vision_config", "siglip2_vision_model"})},
     {TYPE("siglip"), PARTS({"text_model", "text_config", "siglip_text_model"},
                            {"vision_model", "vision_config", "siglip_vision_model"})},
-};
-
-enum {
-    TYPES = sizeof types / sizeof *types
 };
 
 /* Keys that change the attention of no model type of the table: those whose names or objects might
@@ -398,7 +385,7 @@ static const char ignored_by_all[] =
 /* ----------------------------------------------------------------------------------- looking up */
 
 const struct model_type *family_models_find(const char *name) {
-    for (size_t i = 0; i < TYPES; i++) {
+    for (size_t i = 0; i < COUNT(types); i++) {
         if (name == NULL ? types[i].name == NULL
                          : types[i].name != NULL && strcmp(types[i].name, name) == 0) {
             return &types[i];
@@ -428,7 +415,7 @@ const struct model_type *family_models_guess(const char *family, struct config_o
     static const char *const guessed[] = {"bert", "gpt2", NULL};
     const struct model_type *found = NULL;
     const struct stack *of_found = NULL;
-    for (size_t i = 0; i < TYPES && search_list_has(guessed, family); i++) {
+    for (size_t i = 0; i < COUNT(types) && search_list_has(guessed, family); i++) {
         const struct stack *stack = stack_of(&types[i], family);
         if (stack == NULL || stack->heads == NULL || types[i].needs != NULL ||
             config_value(object, stack->heads) == NULL ||
@@ -447,7 +434,7 @@ const struct model_type *family_models_guess(const char *family, struct config_o
 void family_models_list(const char *family, size_t room, char *text) {
     size_t size = 0;
     snprintf(text, room, "none");
-    for (size_t i = 0; i < TYPES; i++) {
+    for (size_t i = 0; i < COUNT(types); i++) {
         if (stack_of(&types[i], family) != NULL && size + strlen(types[i].name) + 2 < room) {
             size += (size_t)snprintf(text + size, room - size, "%s%s", size == 0 ? "" : ", ",
                                      types[i].name);

@@ -34,7 +34,7 @@ static bool type_of_layer(const struct search *s, const char *key, const struct 
     }
     const char *type = text_at(s, list, (size_t)index);
     return is_type(type, sliding, full, slides) ||
-           search_refuse(s->layer, "%s of layer %ld is %.40s; it must be %s or %s", key, index,
+           search_refuse(s, "%s of layer %ld is %.40s; it must be %s or %s", key, index,
                          type == NULL ? "not given" : type, full, sliding);
 }
 
@@ -69,10 +69,9 @@ static bool find_local(const struct search *s, bool *local) {
         }
         index -= codec_size(types) * (size_t)repeats;
     }
-    return search_refuse(s->layer,
-                         "attention_types in config.json does not say whether layer %ld is "
-                         "global or local",
-                         number);
+    return search_refuse(
+        s, "attention_types in config.json does not say whether layer %ld is global or local",
+        number);
 }
 
 /* Finds whether the layer slides by the rule of its model type. */
@@ -97,8 +96,8 @@ static bool find_sliding(const struct search *s, bool *slides) {
         return find_local(s, slides);
     }
     if (rule == MODEL_SLIDES_BY_TYPE && used) {
-        return search_refuse(s->layer, "use_sliding_window in config.json is true, but there "
-                                       "are no layer_types that say which layers slide");
+        return search_refuse(s, "use_sliding_window in config.json is true, but there are no "
+                                "layer_types that say which layers slide");
     }
     *slides = rule == MODEL_SLIDES           ? given
               : rule == MODEL_SLIDES_BY_FLAG ? used
@@ -112,18 +111,14 @@ static bool find_sliding(const struct search *s, bool *slides) {
 }
 
 bool family_options_slides(const struct search *s, bool *slides) {
-    long index;
-    if (!find_sliding(s, slides)) {
-        return false;
-    }
-    if ((s->type->flags & MODEL_TWO_SIZES) == 0) {
-        return true;
-    }
-    if (!search_number(s, &index)) {
+    const bool last_sees_all = search_is(s, MODEL_TWO_SIZES);
+    long index = 0;
+    if (!find_sliding(s, slides) || (last_sees_all && !search_number(s, &index))) {
         return false;
     }
     /* transformers lets the last layer see everything, whatever the list says. */
-    *slides = *slides && (size_t)index + 1 != family_keys_count(s, "num_hidden_layers", 0);
+    *slides = *slides &&
+              !(last_sees_all && (size_t)index + 1 == family_keys_count(s, "num_hidden_layers", 0));
     return true;
 }
 
@@ -140,10 +135,8 @@ static bool find_window(const struct search *s, bool slides) {
     }
     if (window == 0 || (family_models_uses(s, "use_sliding_window") &&
                         family_keys_number(s, "use_sliding_window", 0) == 0)) {
-        return search_refuse(s->layer,
-                             "the layer has a sliding window, but config.json has no %s or "
-                             "does not use it",
-                             key);
+        return search_refuse(
+            s, "the layer has a sliding window, but config.json has no %s or does not use it", key);
     }
     s->layer->options.flags |= ATTN_FLAG_WINDOW;
     s->layer->options.window[0] = around ? (int64_t)window / 2 : (int64_t)window - 1;
@@ -186,7 +179,7 @@ static bool find_relative_bias(const struct search *s) {
     }
     struct layer_tensor *table = &layer->tensors[LAYER_RELATIVE_BIAS];
     if (tensor == NULL) {
-        return search_refuse(layer, "there is no relative_attention_bias for this layer");
+        return search_refuse(s, "there is no relative_attention_bias for this layer");
     }
     if (!search_read(s, tensor, true, table)) {
         return false;
@@ -199,11 +192,11 @@ static bool find_relative_bias(const struct search *s) {
         buckets / (layer->bidirectional ? 4 : 2); /* distances with their own one */
     if (table->columns != layer->heads || table->rows != buckets || exact == 0 ||
         layer->max_distance <= exact) {
-        return search_refuse(
-            layer,
-            "relative_attention_bias has %zu rows and %zu columns for %zu buckets, "
-            "%zu heads and distances up to %zu",
-            table->rows, table->columns, buckets, layer->heads, layer->max_distance);
+        return search_refuse(s,
+                             "relative_attention_bias has %zu rows and %zu columns for %zu "
+                             "buckets, %zu heads and distances up to %zu",
+                             table->rows, table->columns, buckets, layer->heads,
+                             layer->max_distance);
     }
     return true;
 }
@@ -216,9 +209,8 @@ static bool find_scale(const struct search *s) {
     const bool divided = family_keys_number(s, "scale_attn_weights", 1) != 0,
                by_index = family_keys_number(s, "scale_attn_by_inverse_layer_idx", 0) != 0;
     const double scalar = family_keys_number(s, "query_pre_attn_scalar", 0);
-    double scale = (s->type->flags & MODEL_UNSCALED) != 0
-                       ? 1
-                       : family_keys_number(s, "attention_multiplier", NAN);
+    double scale =
+        search_is(s, MODEL_UNSCALED) ? 1 : family_keys_number(s, "attention_multiplier", NAN);
     long index = 0;
     if (by_index && !search_number(s, &index)) {
         return false;
@@ -256,18 +248,16 @@ static bool find_positions(const struct search *s, bool slides) {
     const char *kind = family_keys_text(s, "position_embedding_type");
     const bool turns = kind == NULL || strcmp(kind, "rotary") == 0;
     if (!turns && strcmp(kind, "absolute") != 0) {
-        return search_refuse(
-            s->layer,
-            "position_embedding_type in config.json is \"%.40s\"; only \"absolute\" and "
-            "\"rotary\" are known",
-            kind);
+        return search_refuse(s,
+                             "position_embedding_type in config.json is \"%.40s\"; only "
+                             "\"absolute\" and \"rotary\" are known",
+                             kind);
     }
-    return !turns || (s->type->flags & MODEL_ROTARY) == 0 || family_rotary_find(s, slides);
+    return !turns || !search_is(s, MODEL_ROTARY) || family_rotary_find(s, slides);
 }
 
 bool family_options_read(const struct search *s) {
     attn_options *o = &s->layer->options;
-    const unsigned flags = s->type->flags;
     bool slides = false;
     if (s->type->name == NULL) {
         return find_own_options(s);
@@ -275,18 +265,18 @@ bool family_options_read(const struct search *s) {
     o->causal =
         !s->stack->cross && (s->stack->causal || family_keys_number(s, "is_decoder", 0) != 0);
     o->softcap = family_keys_number(s, "attn_logit_softcapping", 0);
-    if ((flags & MODEL_ALIBI) != 0) {
+    if (search_is(s, MODEL_ALIBI)) {
         o->flags |= ATTN_FLAG_ALIBI;
     }
-    if ((flags & MODEL_NORMS) != 0) {
+    if (search_is(s, MODEL_NORMS)) {
         o->norm_epsilon = family_keys_number(s, "rms_norm_eps", 1e-6);
     }
     const char *both = family_keys_text(s, "use_bidirectional_attention");
     if (both != NULL && strcmp(both, "vision") != 0) { /* which is about the rows of images */
-        return search_refuse(s->layer,
-                             "use_bidirectional_attention in config.json is %.40s; only null and "
-                             "vision are known",
-                             both);
+        return search_refuse(
+            s,
+            "use_bidirectional_attention in config.json is %.40s; only null and vision are known",
+            both);
     }
     return find_scale(s) && family_options_slides(s, &slides) && find_window(s, slides) &&
            (s->type->relative == MODEL_NOT_RELATIVE || find_relative_bias(s)) &&

@@ -9,15 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define COUNT(array) (sizeof(array) / sizeof *(array))
-
 /* The keys of rope_parameters. Some are those of model types with a flag. */
 static const struct keys keys[] = {
     {KEY_TEXT, 0, " rope_type type "},
     {KEY_POSITIVE, 0,
-     " rope_theta partial_rotary_factor factor "
-     "original_max_position_embeddings attention_factor beta_fast "
-     "beta_slow low_freq_factor high_freq_factor "},
+     " rope_theta partial_rotary_factor factor original_max_position_embeddings attention_factor "
+     "beta_fast beta_slow low_freq_factor high_freq_factor "},
     {KEY_NUMBER, 0, " mscale mscale_all_dim "},
     {KEY_FLAG, 0, " truncate "},
     {KEY_LIST, 0, " short_factor long_factor "},
@@ -37,12 +34,12 @@ static bool read_factors(const struct search *s, struct config_object scaling) {
     const size_t bytes = 2 * pairs * sizeof(double);
     double *factors = malloc(bytes);
     if (factors == NULL) {
-        return search_refuse(s->layer, "there is no memory");
+        return search_refuse(s, "there is no memory");
     }
     for (size_t i = 0; i < COUNT(names); i++) {
         if (!config_numbers(scaling, names[i], pairs, factors + i * pairs)) {
             free(factors);
-            return search_refuse(s->layer, "config.json has no %s of %zu numbers", names[i], pairs);
+            return search_refuse(s, "config.json has no %s of %zu numbers", names[i], pairs);
         }
     }
     const bool same = model->factors != NULL && model->factor_count == 2 * pairs &&
@@ -53,7 +50,7 @@ static bool read_factors(const struct search *s, struct config_object scaling) {
     } else {
         free(factors);
         if (!same) {
-            return search_refuse(s->layer,
+            return search_refuse(s,
                                  "short_factor and long_factor are not those of the other layers");
         }
     }
@@ -73,13 +70,12 @@ static bool read_rope_type(const struct search *s, struct config_object scaling,
         [ATTN_ROTARY_PROPORTIONAL] = "proportional"};
     const char *text = config_text(scaling, "rope_type"), *old = config_text(scaling, "type");
     if (text != NULL && old != NULL && strcmp(text, old) != 0) {
-        return search_refuse(s->layer,
-                             "type is %.40s, but rope_type, another name of the same setting, is "
-                             "%.40s",
-                             old, text);
+        return search_refuse(
+            s, "type is %.40s, but rope_type, another name of the same setting, is %.40s", old,
+            text);
     }
     text = text != NULL ? text : old != NULL ? old : "default";
-    if ((s->type->flags & MODEL_MROPE) != 0 && strcmp(text, "mrope") == 0) {
+    if (search_is(s, MODEL_MROPE) && strcmp(text, "mrope") == 0) {
         text = "default";
     }
     for (size_t i = 0; i < COUNT(types); i++) {
@@ -88,7 +84,7 @@ static bool read_rope_type(const struct search *s, struct config_object scaling,
             return true;
         }
     }
-    return search_refuse(s->layer, "rope_type in config.json is %.40s, which is not known", text);
+    return search_refuse(s, "rope_type in config.json is %.40s, which is not known", text);
 }
 
 /* Reads the positions of the training. The key beside rope_parameters comes first, so that the two
@@ -99,8 +95,8 @@ static bool read_original(const struct search *s, struct config_object scaling) 
     const double beside = family_keys_number(s, name, 0);
     attn_rotary *r = &s->layer->rotary;
     if (inside != 0 && beside != 0 && inside != beside) {
-        return search_refuse(s->layer, "%s in config.json is %g, but %g inside of rope_parameters",
-                             name, beside, inside);
+        return search_refuse(s, "%s in config.json is %g, but %g inside of rope_parameters", name,
+                             beside, inside);
     }
     const double most = family_keys_number(s, "max_position_embeddings", 0);
     r->original_positions = inside != 0 ? inside : beside != 0 ? beside : most;
@@ -108,9 +104,8 @@ static bool read_original(const struct search *s, struct config_object scaling) 
         r->original_positions = most;
     }
     if (r->original_positions == 0) {
-        return search_refuse(s->layer,
-                             "config.json has no max_position_embeddings, which decides the "
-                             "rotary embedding");
+        return search_refuse(
+            s, "config.json has no max_position_embeddings, which decides the rotary embedding");
     }
     return true;
 }
@@ -121,7 +116,7 @@ static bool read_scaling(const struct search *s, struct config_object scaling, b
     r->factor = config_number(scaling, "factor", 0);
     if (r->factor == 0 && (r->scaling == ATTN_ROTARY_LINEAR || r->scaling == ATTN_ROTARY_DYNAMIC ||
                            r->scaling == ATTN_ROTARY_LLAMA3)) {
-        return search_refuse(s->layer, "rope_parameters in config.json has no factor");
+        return search_refuse(s, "rope_parameters in config.json has no factor");
     }
     if (r->scaling == ATTN_ROTARY_UNSCALED || r->scaling == ATTN_ROTARY_LINEAR ||
         r->scaling == ATTN_ROTARY_PROPORTIONAL) {
@@ -146,19 +141,16 @@ static bool read_scaling(const struct search *s, struct config_object scaling, b
         r->mscale_all = config_number(scaling, "mscale_all_dim", 0);
         r->untruncated = !config_flag(scaling, "truncate", true);
         return !(by_type && r->untruncated) ||
-               search_refuse(s->layer,
-                             "truncate in rope_parameters of one type of layers is not known");
+               search_refuse(s, "truncate in rope_parameters of one type of layers is not known");
     }
-    if (by_type) {
-        return search_refuse(s->layer, "longrope for one type of layers is not known");
-    }
-    return read_factors(s, scaling);
+    return by_type ? search_refuse(s, "longrope for one type of layers is not known")
+                   : read_factors(s, scaling);
 }
 
 /* Reads the part of the columns that are turned. */
 static bool read_part(const struct search *s, struct config_object scaling) {
     struct layer *layer = s->layer;
-    const bool partly = (s->type->flags & MODEL_PARTLY) != 0;
+    const bool partly = search_is(s, MODEL_PARTLY);
     double share = family_keys_number(s, "partial_rotary_factor", 1);
     const double turned = family_keys_number(s, "rotary_dim", 0); /* columns */
     if (turned > 0) {
@@ -171,17 +163,17 @@ static bool read_part(const struct search *s, struct config_object scaling) {
         return true;
     }
     if (share > 1 || (share < 1 && !partly)) {
-        return search_refuse(layer, "partial_rotary_factor in config.json is %g; %s", share,
+        return search_refuse(s, "partial_rotary_factor in config.json is %g; %s", share,
                              partly ? "it must be at most 1"
                                     : "only 1 is known for this model_type");
     }
     const bool whole = turned > 0 && share == turned / (double)layer->d;
     const size_t columns = (size_t)(whole ? turned : (double)layer->d * share);
     if (columns == 0 || columns % 2 != 0) {
-        return search_refuse(layer,
-                             "%zu columns of each head would be turned; they must be an even "
-                             "number of at least 2",
-                             columns);
+        return search_refuse(
+            s,
+            "%zu columns of each head would be turned; they must be an even number of at least 2",
+            columns);
     }
     layer->rotary.columns = columns == layer->d ? 0 : columns;
     return true;
@@ -199,7 +191,7 @@ static bool find_object(const struct search *s, struct config_object *scaling) {
     }
     *scaling = found[0].value != NULL ? found[0] : found[1];
     return found[0].value == NULL || found[1].value == NULL ||
-           search_refuse(s->layer, "config.json has both rope_parameters and rope_scaling");
+           search_refuse(s, "config.json has both rope_parameters and rope_scaling");
 }
 
 /* Goes to the parameters for the type of the layer. Older files have those of layers without a
@@ -228,10 +220,9 @@ static bool read_far_scale(const struct search *s, struct config_object scaling)
     static const char *const names[] = {"llama_4_scaling_beta", "original_max_position_embeddings"};
     for (size_t i = 0; i < COUNT(names); i++) {
         if (config_value(scaling, names[i]) == NULL) {
-            return search_refuse(s->layer,
-                                 "config.json has no %s in rope_parameters, which decides the "
-                                 "attention of %s",
-                                 names[i], s->type->name);
+            return search_refuse(
+                s, "config.json has no %s in rope_parameters, which decides the attention of %s",
+                names[i], s->type->name);
         }
     }
     if (config_number(scaling, names[0], 0) != 0) {
@@ -250,8 +241,8 @@ static bool read_magnitude(const struct search *s, struct config_object scaling)
     }
     if (r->scaling != ATTN_ROTARY_LONGROPE || magnitude == 0 ||
         magnitude != config_number(scaling, "long_mscale", 0)) {
-        return search_refuse(s->layer, "rope_type in config.json must be longrope, with the same "
-                                       "short_mscale and long_mscale");
+        return search_refuse(s, "rope_type in config.json must be longrope, with the same "
+                                "short_mscale and long_mscale");
     }
     r->attention_factor = magnitude;
     r->long_factors = r->short_factors;
@@ -265,7 +256,7 @@ static bool find_turns(const struct search *s, bool slides, bool *turns) {
     double flag;
     long index;
     *turns = true;
-    if ((s->type->flags & MODEL_TURNS_LOCALLY) != 0) {
+    if (search_is(s, MODEL_TURNS_LOCALLY)) {
         *turns = slides || family_keys_value(s, "sliding_window") == NULL;
     }
     if (!family_models_uses(s, "no_rope_layers")) {
@@ -282,8 +273,7 @@ static bool find_turns(const struct search *s, bool slides, bool *turns) {
     const struct codec_value *own = codec_at(list, (size_t)index);
     if (own == NULL || codec_kind_of(own) != CODEC_NUMBER ||
         !codec_as_number(s->object.document, own, &flag, &unused)) {
-        return search_refuse(s->layer, "no_rope_layers in config.json has no number for layer %ld",
-                             index);
+        return search_refuse(s, "no_rope_layers in config.json has no number for layer %ld", index);
     }
     *turns = flag != 0;
     return true;
@@ -298,7 +288,7 @@ static bool check_stored_frequencies(const struct search *s) {
         if (size >= sizeof ending - 1 &&
             strcmp(t->name + size - (sizeof ending - 1), ending) == 0 &&
             t->type < CODEC_TYPE_FP32) {
-            return search_refuse(s->layer,
+            return search_refuse(s,
                                  "its rotary_embeddings.inv_freq are rounded, and so transformers "
                                  "turns by other angles; save the model in float32");
         }
@@ -308,8 +298,7 @@ static bool check_stored_frequencies(const struct search *s) {
 
 bool family_rotary_find(const struct search *s, bool slides) {
     attn_rotary *r = &s->layer->rotary;
-    bool turns;
-    const bool by_type = (s->type->flags & MODEL_ROPE_BY_TYPE) != 0;
+    const bool by_type = search_is(s, MODEL_ROPE_BY_TYPE);
     struct config_object scaling;
     double base = family_keys_number(s, "rope_theta", s->type->base);
     base = family_keys_number(s, "rotary_emb_base", base);
@@ -317,28 +306,24 @@ bool family_rotary_find(const struct search *s, bool slides) {
         (by_type && !find_by_type(s, slides, &scaling, &base))) {
         return false;
     }
-    if (scaling.value == NULL && (s->type->flags & MODEL_NEEDS_ROPE) != 0) {
-        return search_refuse(s->layer,
-                             "config.json has no rope_parameters, which decide the attention "
-                             "of %s",
+    if (scaling.value == NULL && search_is(s, MODEL_NEEDS_ROPE)) {
+        return search_refuse(s,
+                             "config.json has no rope_parameters, which decide the attention of %s",
                              s->type->name);
     }
-    if (scaling.value != NULL &&
-        !family_keys_check(s, scaling, "rope_parameters", keys, COUNT(keys))) {
+    if ((scaling.value != NULL &&
+         !family_keys_check(s, scaling, "rope_parameters", keys, COUNT(keys))) ||
+        !find_turns(s, slides, &s->layer->rotates)) {
         return false;
     }
-    if (!find_turns(s, slides, &turns)) {
-        return false;
-    }
-    s->layer->rotates = turns;
-    r->interleaved = (s->type->flags & MODEL_INTERLEAVED) != 0;
+    r->interleaved = search_is(s, MODEL_INTERLEAVED);
     r->base = config_number(scaling, "rope_theta", base);
     if (isnan(r->base)) {
-        return search_refuse(s->layer, "config.json has no rope_theta, whose default differs "
-                                       "between versions of transformers");
+        return search_refuse(s, "config.json has no rope_theta, whose default differs between "
+                                "versions of transformers");
     }
     return read_rope_type(s, scaling, &r->scaling) && read_part(s, scaling) &&
            read_scaling(s, scaling, by_type) &&
-           ((s->type->flags & MODEL_SCALES_FAR) == 0 || read_far_scale(s, scaling)) &&
-           ((s->type->flags & MODEL_SHORT_ROPE) == 0 || read_magnitude(s, scaling));
+           (!search_is(s, MODEL_SCALES_FAR) || read_far_scale(s, scaling)) &&
+           (!search_is(s, MODEL_SHORT_ROPE) || read_magnitude(s, scaling));
 }

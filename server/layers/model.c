@@ -380,12 +380,6 @@ static bool read_model(struct reading *r, const struct model_source *source) {
                         method == NULL ? "" : method);
 }
 
-static void end_reading(struct reading *r) {
-    config_close(&r->config);
-    codec_document_free(r->header);
-    account_close(&r->account);
-}
-
 struct layer_model *model_read(int folder, const struct model_source *source) {
     struct layer_model *model = calloc(1, sizeof *model);
     struct reading r = {.folder = folder,
@@ -405,7 +399,9 @@ struct layer_model *model_read(int folder, const struct model_source *source) {
     }
     search_keep_ascii(model->file);
     search_keep_ascii(model->reason);
-    end_reading(&r);
+    config_close(&r.config);
+    codec_document_free(r.header);
+    account_close(&r.account);
     return model;
 }
 

@@ -459,16 +459,6 @@ static bool pack_part(const struct layer_packed *packed, size_t part, size_t ind
     return !matrix || pack_block(&r, numbers, target, reason);
 }
 
-/* Packs task number `task` of all. */
-static bool pack_task(const struct layer_packed *packed, size_t task, void *scratch,
-                      bool *unreadable, char reason[static LAYERS_REASON]) {
-    size_t part = 0;
-    while (task >= packed->parts[part]) {
-        task -= packed->parts[part++];
-    }
-    return pack_part(packed, part, task, scratch, unreadable, reason);
-}
-
 void layer_task(struct layer_use *use, void *scratch) {
     struct layer_packed *packed = use->packed;
     char reason[LAYERS_REASON];
@@ -480,7 +470,11 @@ void layer_task(struct layer_use *use, void *scratch) {
         return;
     }
     bool unreadable = false;
-    const bool good = pack_task(packed, mine, scratch, &unreadable, reason);
+    size_t part = 0, task = mine; /* of this part */
+    while (task >= packed->parts[part]) {
+        task -= packed->parts[part++];
+    }
+    const bool good = pack_part(packed, part, task, scratch, &unreadable, reason);
     pthread_mutex_lock(&packed->mutex);
     packed->done++;
     if (!good && !packed->failed) {

@@ -61,7 +61,8 @@ void search_keep_ascii(char *text) {
     }
 }
 
-bool search_refuse(struct layer *layer, const char *format, ...) {
+bool search_refuse(const struct search *s, const char *format, ...) {
+    struct layer *layer = s->layer;
     va_list arguments;
     va_start(arguments, format);
     if (layer->reason[0] == '\0') {
@@ -98,7 +99,7 @@ bool search_number(const struct search *s, long *number) {
             }
         }
     }
-    return count == 1 || search_refuse(s->layer,
+    return count == 1 || search_refuse(s,
                                        "the names of its tensors have %s number, so it is not "
                                        "known which layer this is, which decides its attention",
                                        count == 0 ? "no" : "more than one");
@@ -160,7 +161,7 @@ bool search_read(const struct search *s, const struct family_tensor *from, bool 
         const struct config_object few = search_quantization(s);
         const char *method = config_text(few, "quant_method");
         return search_refuse(
-            s->layer,
+            s,
             "%.100s is %s; only %sF16, BF16, F32 and F64 are read%s%.40s: save the model in one of "
             "them",
             t->name,
@@ -169,7 +170,7 @@ bool search_read(const struct search *s, const struct family_tensor *from, bool 
             method == NULL ? "" : method);
     }
     if (matrix ? t->rank != 2 : t->rank < 1 || rows != 1) {
-        return search_refuse(s->layer, "%.100s is no %s: it has %d axes", t->name,
+        return search_refuse(s, "%.100s is no %s: it has %d axes", t->name,
                              matrix ? "matrix" : "vector", t->rank);
     }
     *to = (struct layer_tensor){
@@ -182,7 +183,7 @@ bool search_read(const struct search *s, const struct family_tensor *from, bool 
     };
     to->count = to->out_in ? to->rows : to->columns;
     if (to->rows == 0 || to->columns == 0) {
-        return search_refuse(s->layer, "%.100s is empty", t->name);
+        return search_refuse(s, "%.100s is empty", t->name);
     }
     s->layer->bytes += t->bytes;
     return true;

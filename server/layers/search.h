@@ -9,6 +9,8 @@
 
 #include "layers/family.h"
 
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
 /* How one tensor holds Q, K and V, if K and V have no names. */
 enum family_fusion {
     FAMILY_THIRDS, /* all heads of Q, then all of K, then all of V: as many of each */
@@ -93,10 +95,9 @@ enum {
     MODEL_TURNS_LOCALLY = 1 << 12, /* layers that do not slide do not turn, if any layer slides */
     MODEL_SCALES_FAR = 1 << 13,    /* queries behind the positions of the training have a scale */
     MODEL_SHORT_ROPE = 1 << 14,    /* longrope with its short factors and a magnitude of its own */
-    MODEL_GATED = 1 << 15,  /* the matrix of Q has the output gate, too: in each head behind Q */
-    MODEL_NORM_V = 1 << 16, /* rows of V are normalised, with weights that are 1 */
-    MODEL_TWO_SIZES =
-        1 << 17 /* layers that do not slide have heads of another size, see family.c */
+    MODEL_GATED = 1 << 15,    /* the matrix of Q has the output gate, too: in each head behind Q */
+    MODEL_NORM_V = 1 << 16,   /* rows of V are normalised, with weights that are 1 */
+    MODEL_TWO_SIZES = 1 << 17 /* layers that do not slide have heads of another size */
 };
 
 /* A model type inside another one, such as the text model of one that sees, too. */
@@ -112,9 +113,8 @@ struct inner_model {
 struct model_type {
     const char *name; /* NULL: there is no model_type */
     const struct stack *stacks;
-    const struct inner_model
-        *inner;                 /* instead of stacks, or if config.json has the first of them */
-    const char *const *needs;   /* keys that must have a value, beyond those of the stacks */
+    const struct inner_model *inner; /* instead of stacks, or if config.json has the first one */
+    const char *const *needs;        /* keys that must have a value, beyond those of the stacks */
     const char *const *shows;   /* keys that must be there or have a default, but may be null */
     const char *const *takes;   /* keys with a default */
     const char *const *ignores; /* keys that do not change its attention */
@@ -197,8 +197,13 @@ bool search_has_name(const char *names, const char *name);
  * a reason may be cut inside of a character. Other bytes become question marks. */
 void search_keep_ascii(char *text);
 
+/* Returns whether the model type of the layer has a flag MODEL_*. */
+static inline bool search_is(const struct search *s, unsigned flag) {
+    return (s->type->flags & flag) != 0;
+}
+
 /* Notes why a layer is not served. The first reason counts. Returns false. */
-bool search_refuse(struct layer *layer, const char *format, ...)
+bool search_refuse(const struct search *s, const char *format, ...)
     __attribute__((cold, format(printf, 2, 3)));
 
 /* Returns whether the prefix of the layer has this part, from dot to dot. */
