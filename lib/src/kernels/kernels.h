@@ -11,14 +11,14 @@
  * In every table exp has an error of at most 1 ulp over [-87, 32] (float) and [-708, 32] (double).
  * Below these ranges it may return 0. Above them its result is undefined.
  *
- * To add a kernel: add a member to kernels.inc (or to struct attn_kernels, if it has one type only),
- * whose comment says what the kernel promises, and a line to table.inc. Write a plain loop in scalar.inc and a vector form in
- * vector.inc. Where compilers make vectors themselves, one loop in plain.inc is enough. Add a check
- * with a loop of its own to tests/support/check_kernels.inc (or .c). An instruction set is a file
- * of this folder that defines the macros of vector.inc. Only such files have intrinsics in the
- * library. The Makefile gives the file its flags, and dispatch.c its place in the order.
- * ATTENTION_ISA forces one set that the CPU has. With any other name the daemon does not start.
- * make check-neon runs the checks for ARM on any machine.
+ * To add a kernel: add a member to kernels.inc (or to struct attn_kernels, if it has one type
+ * only), whose comment says what the kernel promises, and a line to table.inc. Write a plain loop
+ * in scalar.inc and a vector form in vector.inc. Where compilers make vectors themselves, one loop
+ * in plain.inc is enough. Add a check with a loop of its own to tests/support/check_kernels.inc (or
+ * .c). An instruction set is a file of this folder that defines the macros of vector.inc. Only such
+ * files have intrinsics in the library. The Makefile gives the file its flags, and dispatch.c its
+ * place in the order. ATTENTION_ISA forces one set that the CPU has. With any other name the daemon
+ * does not start. make check-neon runs the checks for ARM on any machine.
  */
 #ifndef ATTN_KERNELS_H
 #define ATTN_KERNELS_H
