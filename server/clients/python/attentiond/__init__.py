@@ -1,5 +1,5 @@
-"""attentiond.py is a client of attentiond, the service that computes attention. It needs Python 3.9 or later and no package.
-With NumPy, arrays are tensors, too."""
+"""A client of attentiond, the service that computes attention. It needs Python 3.9 or later and no package. With NumPy, arrays are
+tensors, too, and check.py checks a kernel."""
 
 import array
 import functools
@@ -24,9 +24,9 @@ __version__ = "0.1.0"
 TRIES = 5
 LONGEST_WAIT = 30  # seconds between two tries, whatever the service says
 SAFETENSORS = "application/vnd.safetensors"
-# The types of safetensors, those of the module `array`, and those of NumPy.
+# The types of safetensors, those of the module `array`, and those of NumPy. `array` has the bits of F16 and BF16.
 TYPES = {"F32": ("f", "<f4"), "F64": ("d", "<f8"), "I64": ("q", "<i8"), "I32": ("i", "<i4"), "BOOL": ("B", "|b1"),
-         "U8": ("B", "|u1"), "F16": (None, "<f2")}
+         "U8": ("B", "|u1"), "F16": ("H", "<f2"), "BF16": ("H", None)}
 
 
 class ServiceError(Exception):
@@ -71,8 +71,15 @@ class Client:
         except (ValueError, TypeError, LookupError, RecursionError, struct.error) as error:
             raise ServiceError(200, f"the answer of {self.base_url}{path} cannot be read: {error}") from None
 
-    def _send(self, path, body, kind):
+    def compare(self, path: str, tensors: Mapping[str, Any], options: Optional[Mapping[str, Any]] = None) -> Dict[str, Any]:
+        """Sends tensors as bytes, with expected results such as `expected.output`, and returns the comparison, as JSON has it."""
+        answer = self._send(path, _pack(tensors, {"return": ["comparison"], **(options or {})}), SAFETENSORS, "application/json")
+        return json.loads(answer)["comparison"]
+
+    def _send(self, path, body, kind, accept=None):
         headers = {"Content-Type": kind} if body is not None else {}
+        if accept:
+            headers["Accept"] = accept
         key = (self.api_key or "").strip()
         if key:
             if not key.isascii() or not key.isprintable():
@@ -230,7 +237,7 @@ def _tensor(name, value):
         raise TypeError(f"{name} is no Tensor, and NumPy is not installed")
     value = numpy.asarray(value)
     for dtype, (_, of_numpy) in TYPES.items():
-        if value.dtype == of_numpy or value.dtype.newbyteorder() == of_numpy:
+        if of_numpy and of_numpy in (value.dtype.str, value.dtype.newbyteorder().str):
             return dtype, value.shape, value.astype(of_numpy).tobytes()
     raise TypeError(f"{name} has the type {value.dtype}, which is none of {', '.join(TYPES)}")
 

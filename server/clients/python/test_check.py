@@ -1,0 +1,228 @@
+"""test_check.py tests the check of kernels with kernels in NumPy: right ones, and ones with a planted fault. Like test_attentiond.py, it asks
+the daemon at $ATTENTIOND_URL."""
+
+import io
+import os
+import pathlib
+import re
+import tempfile
+import unittest
+import unittest.mock
+import xml.etree.ElementTree
+
+try:
+    import numpy
+    from attentiond import check
+except ModuleNotFoundError:
+    numpy = None
+
+URL = os.environ["ATTENTIOND_URL"]
+KERNEL = '''
+import os
+import time
+
+import numpy as np
+
+def attention(q, k, v, causal=False, window=None, scale=None, softcap=None, sink=None, mask=None, bias=None, alibi=None, lengths=None,
+              grad_output=None):
+    batch, heads, n, d = q.shape
+    kv, m = k.shape[1:3]
+    K, V = np.repeat(k, heads // kv, 1), np.repeat(v, heads // kv, 1)
+    for i, length in enumerate(lengths or ()):
+        K[i, :, length:] = V[i, :, length:] = 0
+    scale = np.float32(d ** -0.5 if scale is None else scale)
+    s = scale * (q @ K.swapaxes(-1, -2))
+    if softcap is not None:
+        s = np.float32(softcap) * np.tanh(s / np.float32(softcap))
+    if bias is not None:
+        s = s + bias
+    j = np.arange(m)
+    i = np.broadcast_to(np.arange(n)[:, None], (batch, 1, n, 1))
+    if causal == "bottom_right":
+        i = i + (np.array(lengths or [m] * batch) - n)[:, None, None, None]
+    if alibi is not None:
+        s = s - alibi[:, None, None] * abs(i - j).astype(np.float32)
+    see = np.ones((batch, 1, n, m), bool)
+    if causal:
+        see = see & (j <= i)
+    if window is not None:
+        left, right = window
+        see = see & ((j >= i - left) | (left < 0)) & ((j <= i + right) | (right < 0))
+    if mask is not None:
+        see = see & mask
+    if lengths is not None:
+        see = see & (j < np.array(lengths)[:, None, None, None])
+    s = np.where(see, s, -np.inf).astype(np.float32)
+    top = s.max(-1, keepdims=True)
+    if sink is not None:
+        top = np.maximum(top, sink[:, None, None])
+    top = np.where(np.isinf(top), 0, top)
+    p = np.exp(s - top)
+    total = p.sum(-1, keepdims=True)
+    if sink is not None:
+        total = total + np.exp(sink[:, None, None] - top)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        w = np.where(total > 0, p / total, 0).astype(np.float32)
+        lse = (top + np.log(total))[..., 0].astype(np.float32)
+    output = w @ V
+    return output, lse
+'''
+LINEAR = '''
+import numpy as np
+
+def linear(q, k, v, update, decay=None, beta=None, state=None):
+    batch, heads, n, d = q.shape
+    S = np.zeros((batch, heads, d, v.shape[-1]), np.float32) if state is None else state.copy()
+    output = np.zeros(v.shape, np.float32)
+    for t in range(n):
+        if decay is not None:
+            S = S * np.exp(decay[:, :, t])[..., None, None]
+        x = v[:, :, t]
+        if beta is not None:
+            x = beta[:, :, t, None] * (x - (k[:, :, t, :, None] * S).sum(-2))
+        S = S + k[:, :, t, :, None] * x[..., None, :]
+        output[:, :, t] = (q[:, :, t, :, None] * S).sum(-2) * np.float32(d ** -0.5)
+    return {"output": output, "present_state": S.astype(np.float32)}
+'''
+# A text of the kernel, what stands in its place, a case, and what the check says.
+FAULTS = [
+    ("j >= i - left", "j >= i - left - 1", "window-16", "the window is one wider on the left"),
+    ("j >= i - left", "j > i - left", "window-16", "the window is one narrower on the left"),
+    ("j <= i + right", "j <= i + right + 1", "window-both", "the window is one wider on the right"),
+    ("if window is not None:\n        left", "if False:\n        left", "window-15", "the window is missing"),
+    ('if causal == "bottom_right":', "if False:", "bottom-more-keys", "causal has the other alignment"),
+    ("if causal:\n", "if False:\n", "causal-16", "the causal mask is missing"),
+    ("see & (j <= i)", "see & (j < i)", "causal-16", "no query sees its own key"),
+    ("see & (j <= i)", "see & (j <= i + 1)", "causal-16", "each query also sees the key after its own"),
+    ("see & mask", "see & ~mask", "mask-half", "the mask is inverted"),
+    ("d ** -0.5 if scale is None else scale", "1", "n-16", "the scale is 1"),
+    ("d ** -0.5 if scale is None else scale", "1 / d", "n-16", "the scale is 1/d"),
+    ("s = scale * (", "s = scale * scale * (", "scale-small", "the scale is applied twice"),
+    ("np.tanh(s / np.float32(softcap))\n    if bias is not None:\n        s = s + bias", "np.tanh((s + bias) / np.float32(softcap))",
+     "softcap-bias", "the softcap comes after the bias"),
+    ("np.repeat(k, heads // kv, 1), np.repeat(v, heads // kv, 1)", "np.tile(k, (1, heads // kv, 1, 1)), np.tile(v, (1, heads // kv, 1, 1))",
+     "kv-2-of-6", "the key head of head h is h mod kv_heads"),
+    ("total = total + np.exp", "0 + np.exp", "sink", "the sink is missing"),
+    ("np.log(total)", "np.log(p.sum(-1, keepdims=True))", "sink", "lse lacks the sink"),
+    ("(top + np.log(total))", "((top + np.log(total)) / np.log(2))", "n-16", "lse is in base 2"),
+    ("w @ V", "p.astype(np.float32) @ V", "n-16", "the output is not divided by the sum"),
+    ("s - alibi", "s + alibi", "alibi", "ALiBi has the other sign"),
+    ("w @ V", "w @ np.roll(V, 1, 1)", "n-16", "the values are those of another head"),
+    ("    if mask is not None:", "    see[..., m - m % 16:] = False\n    if mask is not None:", "n-65", "the last 1 keys are lost"),
+]
+# The same for a kernel that fails: the case, and what is wrong.
+FAILURES = [
+    ("d ** -0.5 if", "1 / 0 if", "n-16", "raises ZeroDivisionError: division by zero"),
+    ("    kv, m = ", "    time.sleep(60)\n    kv, m = ", "n-16", "hangs: it has not returned after 2 s"),
+    ("    kv, m = ", "    os._exit(3)\n    kv, m = ", "n-16", "ends its process with the status 3"),
+    ("return output, lse", "return output[..., 1:], lse", "n-16", "returns output with the shape (1, 2, 16, 63), not (1, 2, 16, 64)"),
+    ("return output, lse", "return output.astype(np.float64), lse", "n-16", "returns output in float64, not in float32"),
+    ("return output, lse", "return output.astype(int), lse", "n-16", "returns output of the type int64"),
+    ("return output, lse", "return None", "n-16", "returns nothing"),
+    ("np.where(total > 0, p / total, 0)", "(p / total)", "mask-row", "returns output with NaN at [0, 0, 5, 0]"),
+    ("    kv, m = ", "    q += 1\n    kv, m = ", "n-16", "writes into q"),
+]
+
+
+@unittest.skipIf(numpy is None, "NumPy is missing")
+class Test(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.cases = {case.name: case for case in check.read_cases()}
+
+    def write(self, text, name="kernel.py"):
+        path = pathlib.Path(self.folder.name, name)
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    def rows(self, text, names, function="attention", **settings):
+        return check.check(f"{self.write(text)}:{function}", URL, [self.cases[name] for name in names], **settings)
+
+    def test_right_kernel_in_all_cases(self):
+        rows = check.check(f"{self.write(KERNEL)}:attention", URL)
+        self.assertEqual([row.case.name for row in rows if not row.right], [])
+        left_out = {row.says for row in rows if row.verdict == "skipped"}
+        self.assertEqual(left_out, {"it is for linear attention", "the function takes no rotary", "the function takes no sequences"})
+        self.assertGreater(sum(row.verdict in check.RIGHT for row in rows), 70)
+
+    def test_right_kernel_of_linear_attention(self):
+        rows = check.check(f"{self.write(LINEAR)}:linear", URL)
+        self.assertEqual([row.case.name for row in rows if not row.right], [])
+        self.assertEqual(sum(row.verdict in check.RIGHT for row in rows), 12)
+        wrong = LINEAR.replace("state.copy()", "state.swapaxes(-1, -2).copy()")
+        self.assertEqual(self.rows(wrong, ["linear-state"], "linear")[0].suspicions, ["the state is transposed"])
+
+    def test_orders_of_axes(self):
+        turned = {
+            "bnhd": "o, lse = attention(q.swapaxes(1, 2), k.swapaxes(1, 2), v.swapaxes(1, 2)); return o.swapaxes(1, 2), lse",
+            "packed": "b, n = q.shape[:2]; f = lambda x: x.reshape(b, n, 3, 64).swapaxes(1, 2); o, lse = attention(f(q), f(k), f(v)); "
+                      "return o.swapaxes(1, 2).reshape(b, n, -1), lse",
+        }
+        case = check.Case("three heads", {"n": "17", "heads": "3", "batch": "2"})
+        for layout, body in turned.items():
+            text = f"{KERNEL}\ndef other(q, k, v):\n    {body}\n"
+            row, = check.check(f"{self.write(text)}:other", URL, [case], layout=layout)
+            self.assertIn(row.verdict, check.RIGHT, f"{layout}: {row.says}")
+
+    def test_faults_are_found_and_explained(self):
+        for old, new, name, says in FAULTS:
+            with self.subTest(says):
+                self.assertEqual(KERNEL.count(old), 1, old)
+                row, = self.rows(KERNEL.replace(old, new), [name])
+                self.assertEqual(row.verdict, "wrong")
+                self.assertIn(says, row.suspicions)
+                self.assertLessEqual(row.smallest.size("n") * row.smallest.size("m"), row.case.size("n") * row.case.size("m"))
+
+    def test_kernels_that_fail(self):
+        for old, new, name, says in FAILURES:
+            with self.subTest(says):
+                rows = self.rows(KERNEL.replace(old, new, 1), [name, "one"], timeout=2)
+                self.assertEqual((rows[0].verdict, rows[0].says), ("fault", says))
+                self.assertEqual(len(rows), 2, "the next case goes on")
+
+    def test_function_of_this_process(self):
+        names = {}
+        exec(KERNEL, names)  # noqa: S102: the text above
+        row, = check.check(names["attention"], URL, [self.cases["n-17"]])
+        self.assertIn(row.verdict, check.RIGHT)
+
+    def test_smallest_case(self):
+        row, = self.rows(KERNEL.replace("output = w @ V", "output = w @ V\n    output[..., 32:, :] *= 1.5"), ["n-129"])
+        self.assertEqual((row.smallest.size("n"), row.smallest.size("d")), (33, 16))
+
+    def test_command(self):
+        path, report = self.write(KERNEL.replace("see & (j <= i)", "see & (j < i)")), pathlib.Path(self.folder.name, "junit.xml")
+        out = io.StringIO()
+        with self.assertRaises(SystemExit) as end, unittest.mock.patch("sys.stdout", out):
+            check.main([f"{path}:attention", "--url", URL, "--junit", str(report), "--case", "n-16", "--case", "causal-16", "--case", "rotary"])
+        self.assertEqual(end.exception.code, 1)
+        self.assertRegex(out.getvalue(), r"(?m)^causal-16 +wrong .*\n(.*\n)*.*smallest case that fails: n=\d+ causal=true")
+        self.assertIn("1 of 2 cases are right, 1 are left out", out.getvalue())
+        suite = xml.etree.ElementTree.parse(report).getroot()
+        self.assertEqual((suite.get("tests"), suite.get("failures"), suite.get("skipped")), ("3", "1", "1"))
+        self.assertIn("no query sees its own key", suite.find("testcase/failure").text)
+
+    def test_wrong_command(self):
+        for where, says in (("kernel.py", "is not FILE.py:FUNCTION"), ("none.py:f", "there is no Python file none.py"),
+                            (f"{self.write('x = 1')}:f", "has no function f")):
+            with self.assertRaises(SystemExit) as end:
+                check.main([where, "--url", URL])
+            self.assertRegex(str(end.exception.code), re.escape(says))
+
+    def test_the_service_takes_all_cases(self):
+        """Its own results are right, in each type."""
+        client = check.Client(URL)
+        for dtype in ("float32", "float16", "bfloat16"):
+            for case in self.cases.values():
+                with self.subTest(f"{case} in {dtype}"):
+                    matrices, options = check.inputs_of(case, 1, dtype)
+                    settings = {"dtype": dtype, "computed_in": dtype}
+                    path, tensors, asked = check.request_of(case, matrices, options, settings)
+                    found = check.exact(client, (path, tensors, asked), ["output"])["output"]
+                    verdict = check.verdicts_of(client, (path, tensors, asked), {"output": (found, dtype)})["output"]["verdict"]
+                    self.assertIn(verdict, check.RIGHT)
+
+
+if __name__ == "__main__":
+    unittest.main()
