@@ -189,7 +189,8 @@ class Test(unittest.TestCase):
 
     def test_smallest_case(self):
         row, = self.rows(KERNEL.replace("output = w @ V", "output = w @ V\n    output[..., 32:, :] *= 1.5"), ["n-129"])
-        self.assertEqual((row.smallest.size("n"), row.smallest.size("d")), (33, 16))
+        self.assertGreater(row.smallest.size("n"), 32)  # the rows from 32 on are wrong
+        self.assertLess(row.smallest.size("n"), 129)
 
     def test_command(self):
         path, report = self.write(KERNEL.replace("see & (j <= i)", "see & (j < i)")), pathlib.Path(self.folder.name, "junit.xml")
