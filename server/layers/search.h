@@ -1,8 +1,8 @@
 /*
- * search.h - what is known while the layers of a model are found. search.c reads their tensors,
- * family_models.c has the table of model types, family_keys.c checks the keys of a config.json by
- * what family_words.c knows of their words, family.c finds the sizes of layers, family_options.c
- * their options, and family_rotary.c their rotary embedding.
+ * search.h - what is known while the layers of a model are found. search.c looks their tensors up,
+ * and family_tensors.c reads them. family_models.c has the table of model types, family_keys.c
+ * checks the keys of a config.json by what family_words.c knows of their words, family.c finds the
+ * sizes of layers, family_options.c their options, and family_rotary.c their rotary embedding.
  */
 #ifndef LAYERS_SEARCH_H
 #define LAYERS_SEARCH_H
@@ -288,6 +288,10 @@ size_t family_keys_count(const struct search *s, const char *name, size_t otherw
 /* Reads a setting of a layer without a model_type that has several names. `names` ends with NULL.
  * The names that are given must agree. Returns 0 with the reason in the layer if they do not. */
 double family_keys_agreed(const struct search *s, const char *const *names, double otherwise);
+
+/* Reads the tensors of a layer, whose model type is known. Returns false with the reason in the
+ * layer. */
+bool family_tensors_read(const struct search *s);
 
 /* Reads the rotary embedding of a layer. `slides` says whether it has a sliding window. Returns
  * false with the reason in the layer. */

@@ -67,7 +67,7 @@
     "a \"mask\" of what is kept, output * exp(lse - lse without the mask) / (1 - p) has dropout, " \
     "before W_O"
 
-/* So many names that stand for the same. */
+/* Rows of names that stand for the same key: SAME_2 makes two rows. */
 #define SAME_1(where, hint, a)                                                                     \
     { a, where, hint }
 #define SAME_2(where, hint, a, ...)  SAME_1(where, hint, a), SAME_1(where, hint, __VA_ARGS__)

@@ -31,7 +31,7 @@ from attentiond import Client, ServiceError, Tensor
 CASES = pathlib.Path(__file__).with_name("cases.txt")
 RIGHT = "equal", "rounded"
 RESULTS = "output", "lse", "grad_Q", "grad_K", "grad_V"
-# What a function may call its arguments; each gets what the first name stands for.
+# Each row has the names that a function may give to an argument. The argument gets what the first name stands for.
 ARGUMENTS = [("q", "Q", "query"), ("k", "K", "key"), ("v", "V", "value"), ("causal", "is_causal"), ("window", "window_size"),
              ("scale", "sm_scale", "softmax_scale", "scaling"), ("softcap", "logits_soft_cap"), ("sink", "sinks", "s_aux"),
              ("alibi", "alibi_slopes", "slopes"), ("rotary",), ("mask", "attn_mask", "attention_mask"), ("bias", "attn_bias"),
