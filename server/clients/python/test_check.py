@@ -12,7 +12,7 @@ import xml.etree.ElementTree
 
 try:
     import numpy
-    from attentiond import check
+    from attentiond import asking, cases, check
 except ModuleNotFoundError:
     numpy = None
 
@@ -129,7 +129,7 @@ class Test(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
         self.addCleanup(self.folder.cleanup)
-        self.cases = {case.name: case for case in check.read_cases()}
+        self.cases = {case.name: case for case in cases.read_cases()}
 
     def write(self, text, name="kernel.py"):
         path = pathlib.Path(self.folder.name, name)
@@ -159,7 +159,7 @@ class Test(unittest.TestCase):
             "packed": "b, n = q.shape[:2]; f = lambda x: x.reshape(b, n, 3, 64).swapaxes(1, 2); o, lse = attention(f(q), f(k), f(v)); "
                       "return o.swapaxes(1, 2).reshape(b, n, -1), lse",
         }
-        case = check.Case("three heads", {"n": "17", "heads": "3", "batch": "2"})
+        case = cases.Case("three heads", {"n": "17", "heads": "3", "batch": "2"})
         for layout, body in turned.items():
             text = f"{KERNEL}\ndef other(q, k, v):\n    {body}\n"
             row, = check.check(f"{self.write(text)}:other", URL, [case], layout=layout)
@@ -217,11 +217,11 @@ class Test(unittest.TestCase):
         for dtype in ("float32", "float16", "bfloat16"):
             for case in self.cases.values():
                 with self.subTest(f"{case} in {dtype}"):
-                    matrices, options = check.inputs_of(case, 1, dtype)
+                    matrices, options = cases.inputs_of(case, 1, dtype)
                     settings = {"dtype": dtype, "computed_in": dtype}
-                    path, tensors, asked = check.request_of(case, matrices, options, settings)
-                    found = check.exact(client, (path, tensors, asked), ["output"])["output"]
-                    verdict = check.verdicts_of(client, (path, tensors, asked), {"output": (found, dtype)})["output"]["verdict"]
+                    path, tensors, asked = asking.request_of(case, matrices, options, settings)
+                    found = asking.exact(client, (path, tensors, asked), ["output"])["output"]
+                    verdict = asking.verdicts_of(client, (path, tensors, asked), {"output": (found, dtype)})["output"]["verdict"]
                     self.assertIn(verdict, check.RIGHT)
 
 

@@ -7,10 +7,8 @@ function and what it takes.
 """
 
 import argparse
-import array
 import importlib.util
 import inspect
-import math
 import os
 import pathlib
 import pickle
@@ -21,14 +19,15 @@ import subprocess
 import sys
 import time
 import urllib.request
-import zlib
 from xml.sax.saxutils import escape, quoteattr
 
 import numpy
 
-from attentiond import Client, ServiceError, Tensor
+from attentiond import Client, ServiceError
+from attentiond.asking import request_of, verdicts_of
+from attentiond.cases import Case, inputs_of, read_cases
+from attentiond.suspicions import suspicions
 
-CASES = pathlib.Path(__file__).with_name("cases.txt")
 RIGHT = "equal", "rounded"
 RESULTS = "output", "lse", "grad_Q", "grad_K", "grad_V"
 # Each row has the names that a function may give to an argument. The argument gets what the first name stands for.
@@ -40,145 +39,6 @@ ARGUMENTS = [("q", "Q", "query"), ("k", "K", "key"), ("v", "V", "value"), ("caus
 # The program of the process that runs a function. It finds this package where it was found here.
 SERVE = f"import sys; sys.path.insert(0, {str(pathlib.Path(__file__).parent.parent)!r}); from attentiond import check; check.serve()"
 LINEAR = "update", "decay", "beta", "state"  # arguments of linear attention
-ROTARY = 10000.0
-
-
-# ---------------------------------------------------------------------------------------------------------------- the cases
-
-class Case:
-    """A line of the file of cases: its name, and its keys with their values as texts."""
-
-    def __init__(self, name, keys):
-        self.name, self.keys = name, dict(keys)
-
-    def __str__(self):
-        return self.name
-
-    def __getitem__(self, key):
-        return self.keys.get(key)
-
-    def changed(self, **keys):
-        """The same case with other values. None takes a key away."""
-        given = {**self.keys, **{key: str(value) for key, value in keys.items() if value is not None}}
-        return Case(self.name, {key: value for key, value in given.items() if keys.get(key, "") is not None})
-
-    def size(self, key):
-        others = {"m": "n", "kv_heads": "heads", "d_v": "d"}
-        if key == "n" and self["sequences"]:
-            return sum(self.numbers("sequences"))
-        if key in others and key not in self.keys:
-            return self.size(others[key])
-        return int(self.keys.get(key, {"batch": 1, "heads": 1, "d": 64}.get(key, 1)))
-
-    def numbers(self, key):
-        return [int(part) for part in self[key].split(",")]
-
-    def text(self):
-        return " ".join(f"{key}={value}" for key, value in self.keys.items())
-
-
-def read_cases(path=CASES):
-    """Returns the cases of a file."""
-    found = []
-    for line in pathlib.Path(path).read_text(encoding="utf-8").splitlines():
-        line = line.split("#")[0].strip()
-        if line:
-            name, _, rest = line.partition(":")
-            found.append(Case(name, (part.split("=", 1) for part in rest.split())))
-    return found
-
-
-def rounded(x, dtype):
-    """Returns numbers as the type holds them, in float32 (or float64)."""
-    if dtype == "bfloat16":
-        bits = numpy.ascontiguousarray(x, numpy.float32).view(numpy.uint32)
-        even = (bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000
-        return numpy.where(numpy.isnan(x), numpy.float32("nan"), even.astype(numpy.uint32).view(numpy.float32))
-    return x.astype(dtype).astype("float64" if dtype == "float64" else "float32")
-
-
-def tiny(dtype):
-    """A number below which numbers of a type are denormal."""
-    return {"float16": 6e-5, "float64": 2e-308}.get(dtype, 1e-38)
-
-
-def inputs_of(case, seed, dtype):
-    """Draws the matrices of a case: Q (batch, heads, n, d), K and V likewise; with `sequences` (n, heads, d). Returns them by the names
-    of the service, with the options as a function gets them."""
-    rng = numpy.random.default_rng([seed, zlib.crc32(case.name.encode())])
-    batch, heads, kv, n, m, d, d_v = (case.size(key) for key in ("batch", "heads", "kv_heads", "n", "m", "d", "d_v"))
-    packed = case["sequences"] is not None
-
-    def draw(rows, count, columns):
-        return rng.standard_normal((rows, count, columns) if packed else (batch, count, rows, columns))
-    q, k, v, grad = draw(n, heads, d), draw(m, kv, d), draw(m, kv, d_v), draw(n, heads, d_v)
-    kind, _, tile = (case["scores"] or "").partition(":")
-    scale = float(case["scale"] or d ** -0.5)
-    if kind == "equal":
-        q[:] = 0
-    elif kind == "huge":
-        k[..., min(1, m - 1), :] *= 40
-    elif kind == "falling":
-        q[..., 0], k[..., 0] = 1, -100 / scale * (numpy.arange(m) // int(tile))
-    if case["V"] == "ones":
-        v[:] = 1
-    elif case["V"] == "onehot":
-        v[:] = numpy.arange(m)[:, None] % d_v == numpy.arange(d_v)
-    if case["inputs"] == "tiny":
-        q, k, v = (x * tiny(dtype) for x in (q, k, v))
-    if case["beta"]:
-        k /= numpy.linalg.norm(k, axis=-1, keepdims=True)  # a correction with longer keys lets the state grow without end
-    if case["inputs"] == "signed_zero":
-        for x in (q, k, v):
-            x[rng.random(x.shape) < 0.5] = -0.0
-    matrices = {"Q": q, "K": k, "V": v, "grad_output": grad}
-    options = {}
-    if case["causal"]:
-        options["causal"] = "bottom_right" if case["causal"] == "bottom_right" else True
-    if case["window"]:
-        options["window"] = tuple(case.numbers("window"))
-    for key in "scale", "softcap":
-        if case[key]:
-            options[key] = float(case[key])
-    if case["sink"]:
-        matrices["sink"] = numpy.full(heads, float(case["sink"])) + numpy.arange(heads) / 8
-    if case["alibi"]:
-        power = 2 ** math.floor(math.log2(heads))
-        slopes = [2 ** (-8 * (i + 1) / power) for i in range(power)] + [2 ** (-4 * (2 * i + 1) / power) for i in range(heads - power)]
-        matrices["alibi"] = numpy.array(slopes)
-    if case["rotary"]:
-        options["rotary"] = {"base": ROTARY, "interleaved": case["rotary"] == "interleaved"}
-    if case["bias"]:
-        matrices["bias"] = rng.standard_normal((heads, n, m))
-    if case["mask"]:
-        kind, _, at = case["mask"].partition(":")
-        mask = numpy.ones((n, m), bool)
-        if kind == "half":
-            mask = (rng.random((n, m)) < 0.5) | numpy.eye(n, m, dtype=bool)
-        elif kind == "first":
-            mask[:, :int(at)] = False
-        else:
-            mask[min(int(at), n - 1)] = False
-        matrices["mask"] = mask
-    if case["lengths"]:
-        options["lengths"] = case.numbers("lengths")
-        for b, length in enumerate(options["lengths"]):
-            if case["behind"] == "nan":
-                k[b, :, length:], v[b, :, length:] = numpy.nan, numpy.nan
-    if packed:
-        options["sequences"] = [int(x) for x in numpy.cumsum([0, *case.numbers("sequences")])]
-    if case["update"]:
-        options["update"] = case["update"]
-        gates = (n, heads) if packed else (batch, heads, n)
-        if case["decay"]:
-            drawn = -numpy.log1p(numpy.exp(rng.standard_normal(gates)))
-            with numpy.errstate(divide="ignore"):
-                matrices["decay"] = drawn if case["decay"] == "drawn" else numpy.full(gates, numpy.log(float(case["decay"])))
-        if case["beta"]:
-            matrices["beta"] = rng.random(gates) if case["beta"] == "drawn" else numpy.full(gates, float(case["beta"]))
-        if case["state"]:
-            matrices["state"] = rng.standard_normal((batch, heads, d, d_v))
-    return {name: x if x.dtype == bool else rounded(x, dtype) for name, x in matrices.items()}, options
 
 
 # ------------------------------------------------------------------------------------------------------------- the function
@@ -344,48 +204,6 @@ class Runner:
             self.process.stdin.close()
             self.process.stdout.close()
             self.process = None
-
-
-# -------------------------------------------------------------------------------------------------------------- the service
-
-def tensor(x, dtype):
-    """Returns an array of a type, as the client sends it."""
-    if x.dtype == bool:
-        return x
-    if dtype == "bfloat16":
-        bits = numpy.ascontiguousarray(rounded(x, dtype), numpy.float32).view(numpy.uint32) >> 16
-        return Tensor("BF16", x.shape, array.array("H", bits.astype(numpy.uint16).tobytes()))
-    return x.astype(dtype)
-
-
-def request_of(case, matrices, options, settings):
-    """Returns the path, the tensors and the options of the request whose results a kernel should have."""
-    matrices, options = dict(matrices), dict(options)
-    if options.pop("update", None):
-        path, matrices = "/linear-attention", {"past_state" if name == "state" else name: x for name, x in matrices.items()}
-        options["update"] = case["update"]
-    else:
-        path = "/attention"
-    if "sequences" in options:
-        options["sequence_offsets"] = [options.pop("sequences")]
-    tensors = {name: tensor(x, settings["dtype"]) for name, x in matrices.items()}
-    return path, tensors, {**options, "dtype": "float64", "return": ["comparison"], "computed_in": settings["computed_in"]}
-
-
-def verdicts_of(client, request, results):
-    """Returns the comparison of each result. results: {name: (array, type)}."""
-    path, tensors, options = request
-    if not any(name.startswith("grad_") for name in results):
-        tensors = {name: x for name, x in tensors.items() if name != "grad_output"}
-    expected = {f"expected.{name}": tensor(x, dtype) for name, (x, dtype) in results.items()}
-    plain = {name: Tensor(*typed(x)) if not isinstance(x, Tensor) else x for name, x in {**tensors, **expected}.items()}
-    return client.compare(path, plain, options)["results"]
-
-
-def typed(x):
-    codes = {"float64": ("F64", "d"), "float32": ("F32", "f"), "float16": ("F16", "H"), "bool": ("BOOL", "B")}
-    name, code = codes[x.dtype.name]
-    return name, x.shape, array.array(code, x.tobytes())
 
 
 # --------------------------------------------------------------------------------------------------------------- the check
@@ -573,132 +391,6 @@ def smaller_cases(case):
     for few in (16, 32):
         if d > few:
             yield case.changed(d=few, d_v=None)
-
-
-def suspicions(check, case, request, results, matrices, options):
-    """Yields what a kernel may have done: (a sentence, a function that returns the request and the results that its results fit)."""
-    path, tensors, asked = request
-    n, m, d, heads, kv = (case.size(key) for key in ("n", "m", "d", "heads", "kv_heads"))
-    dtype = check.settings["dtype"]
-
-    def with_(says, more=None, drop=(), of_tensors=None, results=None):
-        given = {key: value for key, value in {**asked, **(more or {})}.items() if key not in drop}
-        all_tensors = {key: value for key, value in {**tensors, **(of_tensors or {})}.items() if key not in drop}
-        return says, lambda: ((path, all_tensors, given), results or {})
-
-    def mask_of(sees):
-        mask = matrices.get("mask", numpy.ones((n, m), bool))
-        return {"mask": mask & sees}
-    if case["update"]:
-        if "state" in matrices:
-            yield with_("the state before the first position is missing", drop=("past_state",))
-            if d == case.size("d_v"):
-                yield with_("the state is transposed", of_tensors={"past_state": tensor(matrices["state"].swapaxes(-1, -2).copy(), dtype)})
-        if "decay" in matrices:
-            yield with_("the gate is missing", {"update": "delta" if case["update"] == "gated_delta" else "linear"}, drop=("decay",))
-        if "beta" in matrices:
-            yield with_("beta is 1", of_tensors={"beta": tensor(numpy.ones_like(matrices["beta"]), dtype)})
-        yield with_("the scale is 1", {"scale": 1.0})
-        return
-    rows, keys = numpy.arange(n)[:, None], numpy.arange(m)
-    scale = options.get("scale", d ** -0.5)
-    if "window" in options:
-        for side, name in enumerate(("left", "right")):
-            for more, says in ((1, "wider"), (-1, "narrower")):
-                window = list(options["window"])
-                window[side] += more
-                if options["window"][side] >= 0 and window[side] >= 0 and not (side == 1 and "causal" in options):
-                    yield with_(f"the window is one {says} on the {name}", {"window": window})
-        yield with_("the window is missing", drop=("window",))
-    if "causal" in options:
-        other = True if options["causal"] == "bottom_right" else "bottom_right"
-        if n != m or "lengths" in options:
-            yield with_("causal has the other alignment", {"causal": other})
-        yield with_("the causal mask is missing", drop=("causal",))
-        yield with_("each query also sees the key after its own", {"window": [options.get("window", (-1, 0))[0], 1],
-                                                                   "alignment": "bottom_right" if other is True else "top_left"}, drop=("causal",))
-        if "sequences" not in options:
-            at = rows + (m - n if other is True else 0)
-            yield with_("no query sees its own key", of_tensors=mask_of(keys < at))
-    elif "sequences" not in options:
-        yield with_("there is a causal mask", {"causal": True})
-    if "mask" in matrices:
-        yield with_("the mask is inverted", of_tensors={"mask": ~matrices["mask"]})
-        yield with_("the mask is missing", drop=("mask",))
-    if "lengths" in options:
-        yield with_("lengths are ignored", drop=("lengths",))
-    if "sequences" in options:
-        yield with_("the sequences are not separated", drop=("sequence_offsets",))
-    for says, other in (("the scale is 1", 1.0), ("the scale is 1/d", 1 / d), ("the scale is applied twice", scale * scale),
-                        ("the scale is 1/sqrt(d) in place of the given one", d ** -0.5)):
-        if other != scale:
-            yield with_(says, {"scale": other})
-    if "softcap" in options:
-        yield with_("the softcap is missing", drop=("softcap",))
-        if "bias" in matrices:
-            yield "the softcap comes after the bias", lambda: (capped_after(case, request, matrices, options), {})
-    if "bias" in matrices:
-        yield with_("the bias is missing", drop=("bias",))
-        yield with_("the bias is multiplied by the scale", of_tensors={"bias": tensor(matrices["bias"] * numpy.float32(scale), dtype)})
-    if "alibi" in matrices:
-        yield with_("ALiBi has the other sign", of_tensors={"alibi": tensor(-matrices["alibi"], dtype)})
-        yield with_("ALiBi is missing", drop=("alibi",))
-    if kv < heads:
-        axis = 1
-        tiled = numpy.arange(heads) % kv
-        yield with_("the key head of head h is h mod kv_heads", of_tensors={
-            name: tensor(numpy.take(matrices[name], tiled, axis), dtype) for name in "KV"})
-    if kv > 1:
-        yield with_("the values are those of another head", of_tensors={"V": tensor(numpy.roll(matrices["V"], 1, 1), dtype)})
-        yield with_("the values are those of another head", of_tensors={"V": tensor(numpy.roll(matrices["V"], -1, 1), dtype)})
-    if "sink" in matrices:
-        yield with_("the sink is missing", drop=("sink",)) if "lse" not in results or len(results) == 1 \
-            else with_(lambda wrong: "lse lacks the sink" if set(wrong) == {"lse"} else "the sink is missing", drop=("sink",))
-    if "lse" in results:
-        x, kind = results["lse"]
-        yield with_("lse is in base 2", results={"lse": ((x * math.log(2)).astype(numpy.float32), "float32")})
-    if "output" in results and "sequences" not in options:
-        yield "the output is not divided by the sum", lambda: undivided(check, request, results)
-    if "rotary" in options:
-        other = not options["rotary"]["interleaved"]
-        yield with_(f"rotary embedding turns {'neighbouring' if other else 'half-split'} pairs of columns", {
-            "rotary": {"base": ROTARY, "interleaved": other}})
-        yield with_("rotary embedding is missing", drop=("rotary",))
-    if "sequences" not in options:
-        for tile in sorted({m % size or size for size in (16, 32, 64, 128)}):
-            if tile < m:
-                yield with_(f"the last {tile} keys are lost", of_tensors=mask_of(keys[None, :].repeat(n, 0) < m - tile))
-
-
-def exact(client, request, names):
-    """Returns results of a request in float64, as arrays."""
-    path, tensors, options = request
-    given = {key: value for key, value in options.items() if key != "computed_in"}
-    found = client.tensors(path, {name: x for name, x in tensors.items() if name != "grad_output"}, {**given, "return": names})
-    codes = {"F64": "<f8", "F32": "<f4"}
-    return {name: x if not isinstance(x, Tensor) else numpy.frombuffer(x.data, codes[x.dtype]).reshape(x.shape) for name, x in found.items()}
-
-
-def capped_after(case, request, matrices, options):
-    """The request of a kernel that caps the sum of scores and bias."""
-    path, tensors, asked = request
-    q, k = matrices["Q"].astype(float), matrices["K"].astype(float)
-    k = numpy.repeat(k, q.shape[1] // k.shape[1], 1)
-    scores = options.get("scale", q.shape[-1] ** -0.5) * (q @ k.swapaxes(-1, -2))
-    cap = options["softcap"]
-    bias = cap * numpy.tanh((scores + matrices["bias"]) / cap) - scores
-    wide = {name: tensor(x, "float64") for name, x in matrices.items() if name in tensors and name != "bias"}
-    return path, {**wide, "bias": bias}, {key: value for key, value in asked.items() if key != "softcap"}
-
-
-def undivided(check, request, results):
-    """The request, and the output as it would be if a kernel had divided it by the sum."""
-    found = exact(check.client, request, ["masked_scores", "lse"])
-    largest = found["masked_scores"].max(-1)
-    x, _ = results["output"]
-    with numpy.errstate(over="ignore", invalid="ignore"):
-        divided = x / numpy.exp(found["lse"] - largest)[..., None]
-    return request, {"output": (divided.astype(numpy.float32), "float32")}
 
 
 # -------------------------------------------------------------------------------------------------------------- the daemon

@@ -1,0 +1,57 @@
+"""What the check asks the service: the verdict on the results of a case, and exact results."""
+
+import array
+
+import numpy
+
+from attentiond import Tensor
+from attentiond.cases import rounded
+
+
+def tensor(x, dtype):
+    """Returns an array of a type, as the client sends it."""
+    if x.dtype == bool:
+        return x
+    if dtype == "bfloat16":
+        bits = numpy.ascontiguousarray(rounded(x, dtype), numpy.float32).view(numpy.uint32) >> 16
+        return Tensor("BF16", x.shape, array.array("H", bits.astype(numpy.uint16).tobytes()))
+    return x.astype(dtype)
+
+
+def request_of(case, matrices, options, settings):
+    """Returns the path, the tensors and the options of the request whose results a kernel should have."""
+    matrices, options = dict(matrices), dict(options)
+    if options.pop("update", None):
+        path, matrices = "/linear-attention", {"past_state" if name == "state" else name: x for name, x in matrices.items()}
+        options["update"] = case["update"]
+    else:
+        path = "/attention"
+    if "sequences" in options:
+        options["sequence_offsets"] = [options.pop("sequences")]
+    tensors = {name: tensor(x, settings["dtype"]) for name, x in matrices.items()}
+    return path, tensors, {**options, "dtype": "float64", "return": ["comparison"], "computed_in": settings["computed_in"]}
+
+
+def verdicts_of(client, request, results):
+    """Returns the comparison of each result. results: {name: (array, type)}."""
+    path, tensors, options = request
+    if not any(name.startswith("grad_") for name in results):
+        tensors = {name: x for name, x in tensors.items() if name != "grad_output"}
+    expected = {f"expected.{name}": tensor(x, dtype) for name, (x, dtype) in results.items()}
+    plain = {name: Tensor(*typed(x)) if not isinstance(x, Tensor) else x for name, x in {**tensors, **expected}.items()}
+    return client.compare(path, plain, options)["results"]
+
+
+def typed(x):
+    codes = {"float64": ("F64", "d"), "float32": ("F32", "f"), "float16": ("F16", "H"), "bool": ("BOOL", "B")}
+    name, code = codes[x.dtype.name]
+    return name, x.shape, array.array(code, x.tobytes())
+
+
+def exact(client, request, names):
+    """Returns results of a request in float64, as arrays."""
+    path, tensors, options = request
+    given = {key: value for key, value in options.items() if key != "computed_in"}
+    found = client.tensors(path, {name: x for name, x in tensors.items() if name != "grad_output"}, {**given, "return": names})
+    codes = {"F64": "<f8", "F32": "<f4"}
+    return {name: x if not isinstance(x, Tensor) else numpy.frombuffer(x.data, codes[x.dtype]).reshape(x.shape) for name, x in found.items()}

@@ -1,0 +1,146 @@
+"""The cases of cases.txt, and the matrices that are drawn for them."""
+
+import math
+import pathlib
+import zlib
+
+import numpy
+
+CASES = pathlib.Path(__file__).with_name("cases.txt")
+ROTARY = 10000.0  # the base of rotary embedding
+
+
+class Case:
+    """A line of the file of cases: its name, and its keys with their values as texts."""
+
+    def __init__(self, name, keys):
+        self.name, self.keys = name, dict(keys)
+
+    def __str__(self):
+        return self.name
+
+    def __getitem__(self, key):
+        return self.keys.get(key)
+
+    def changed(self, **keys):
+        """The same case with other values. None takes a key away."""
+        given = {**self.keys, **{key: str(value) for key, value in keys.items() if value is not None}}
+        return Case(self.name, {key: value for key, value in given.items() if keys.get(key, "") is not None})
+
+    def size(self, key):
+        others = {"m": "n", "kv_heads": "heads", "d_v": "d"}
+        if key == "n" and self["sequences"]:
+            return sum(self.numbers("sequences"))
+        if key in others and key not in self.keys:
+            return self.size(others[key])
+        return int(self.keys.get(key, {"batch": 1, "heads": 1, "d": 64}.get(key, 1)))
+
+    def numbers(self, key):
+        return [int(part) for part in self[key].split(",")]
+
+    def text(self):
+        return " ".join(f"{key}={value}" for key, value in self.keys.items())
+
+
+def read_cases(path=CASES):
+    """Returns the cases of a file."""
+    found = []
+    for line in pathlib.Path(path).read_text(encoding="utf-8").splitlines():
+        line = line.split("#")[0].strip()
+        if line:
+            name, _, rest = line.partition(":")
+            found.append(Case(name, (part.split("=", 1) for part in rest.split())))
+    return found
+
+
+def rounded(x, dtype):
+    """Returns numbers as the type holds them, in float32 (or float64)."""
+    if dtype == "bfloat16":
+        bits = numpy.ascontiguousarray(x, numpy.float32).view(numpy.uint32)
+        even = (bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000
+        return numpy.where(numpy.isnan(x), numpy.float32("nan"), even.astype(numpy.uint32).view(numpy.float32))
+    return x.astype(dtype).astype("float64" if dtype == "float64" else "float32")
+
+
+def tiny(dtype):
+    """A number below which numbers of a type are denormal."""
+    return {"float16": 6e-5, "float64": 2e-308}.get(dtype, 1e-38)
+
+
+def inputs_of(case, seed, dtype):
+    """Draws the matrices of a case: Q (batch, heads, n, d), K and V likewise; with `sequences` (n, heads, d). Returns them by the names
+    of the service, with the options as a function gets them."""
+    rng = numpy.random.default_rng([seed, zlib.crc32(case.name.encode())])
+    batch, heads, kv, n, m, d, d_v = (case.size(key) for key in ("batch", "heads", "kv_heads", "n", "m", "d", "d_v"))
+    packed = case["sequences"] is not None
+
+    def draw(rows, count, columns):
+        return rng.standard_normal((rows, count, columns) if packed else (batch, count, rows, columns))
+    q, k, v, grad = draw(n, heads, d), draw(m, kv, d), draw(m, kv, d_v), draw(n, heads, d_v)
+    kind, _, tile = (case["scores"] or "").partition(":")
+    scale = float(case["scale"] or d ** -0.5)
+    if kind == "equal":
+        q[:] = 0
+    elif kind == "huge":
+        k[..., min(1, m - 1), :] *= 40
+    elif kind == "falling":
+        q[..., 0], k[..., 0] = 1, -100 / scale * (numpy.arange(m) // int(tile))
+    if case["V"] == "ones":
+        v[:] = 1
+    elif case["V"] == "onehot":
+        v[:] = numpy.arange(m)[:, None] % d_v == numpy.arange(d_v)
+    if case["inputs"] == "tiny":
+        q, k, v = (x * tiny(dtype) for x in (q, k, v))
+    if case["beta"]:
+        k /= numpy.linalg.norm(k, axis=-1, keepdims=True)  # a correction with longer keys lets the state grow without end
+    if case["inputs"] == "signed_zero":
+        for x in (q, k, v):
+            x[rng.random(x.shape) < 0.5] = -0.0
+    matrices = {"Q": q, "K": k, "V": v, "grad_output": grad}
+    options = {}
+    if case["causal"]:
+        options["causal"] = "bottom_right" if case["causal"] == "bottom_right" else True
+    if case["window"]:
+        options["window"] = tuple(case.numbers("window"))
+    for key in "scale", "softcap":
+        if case[key]:
+            options[key] = float(case[key])
+    if case["sink"]:
+        matrices["sink"] = numpy.full(heads, float(case["sink"])) + numpy.arange(heads) / 8
+    if case["alibi"]:
+        power = 2 ** math.floor(math.log2(heads))
+        slopes = [2 ** (-8 * (i + 1) / power) for i in range(power)] + [2 ** (-4 * (2 * i + 1) / power) for i in range(heads - power)]
+        matrices["alibi"] = numpy.array(slopes)
+    if case["rotary"]:
+        options["rotary"] = {"base": ROTARY, "interleaved": case["rotary"] == "interleaved"}
+    if case["bias"]:
+        matrices["bias"] = rng.standard_normal((heads, n, m))
+    if case["mask"]:
+        kind, _, at = case["mask"].partition(":")
+        mask = numpy.ones((n, m), bool)
+        if kind == "half":
+            mask = (rng.random((n, m)) < 0.5) | numpy.eye(n, m, dtype=bool)
+        elif kind == "first":
+            mask[:, :int(at)] = False
+        else:
+            mask[min(int(at), n - 1)] = False
+        matrices["mask"] = mask
+    if case["lengths"]:
+        options["lengths"] = case.numbers("lengths")
+        for b, length in enumerate(options["lengths"]):
+            if case["behind"] == "nan":
+                k[b, :, length:], v[b, :, length:] = numpy.nan, numpy.nan
+    if packed:
+        options["sequences"] = [int(x) for x in numpy.cumsum([0, *case.numbers("sequences")])]
+    if case["update"]:
+        options["update"] = case["update"]
+        gates = (n, heads) if packed else (batch, heads, n)
+        if case["decay"]:
+            drawn = -numpy.log1p(numpy.exp(rng.standard_normal(gates)))
+            with numpy.errstate(divide="ignore"):
+                matrices["decay"] = drawn if case["decay"] == "drawn" else numpy.full(gates, numpy.log(float(case["decay"])))
+        if case["beta"]:
+            matrices["beta"] = rng.random(gates) if case["beta"] == "drawn" else numpy.full(gates, float(case["beta"]))
+        if case["state"]:
+            matrices["state"] = rng.standard_normal((batch, heads, d, d_v))
+    return {name: x if x.dtype == bool else rounded(x, dtype) for name, x in matrices.items()}, options
