@@ -51,13 +51,16 @@ static bool read_type(const struct codec_document *document, const struct codec_
         }
     }
     codec_quote(quoted, text, strlen(text));
-    return binary_refuse(
-        document, value, name, error,
-        "has the type \"%s\"; the types are %s, %s, %s, %s, %s, %s, %s, and %s to %s and %s to %s",
-        quoted, names[CODEC_TYPE_FP32], names[CODEC_TYPE_FP64], names[CODEC_TYPE_FP16],
-        names[CODEC_TYPE_BF16], names[CODEC_TYPE_FP8_E4M3], names[CODEC_TYPE_FP8_E5M2],
-        names[CODEC_TYPE_BOOL], names[CODEC_TYPE_INT8], names[CODEC_TYPE_INT64],
-        names[CODEC_TYPE_UINT8], names[CODEC_TYPE_UINT64]);
+    return binary_refuse(document, value, name, error,
+                         "has the type \"%s\"; the types are %s, %s, %s, %s, %s, %s, %s, %s, %s, "
+                         "and %s to %s and %s "
+                         "to %s",
+                         quoted, names[CODEC_TYPE_FP32], names[CODEC_TYPE_FP64],
+                         names[CODEC_TYPE_FP16], names[CODEC_TYPE_BF16], names[CODEC_TYPE_FP8_E4M3],
+                         names[CODEC_TYPE_FP8_E5M2], names[CODEC_TYPE_FP8_E8M0],
+                         names[CODEC_TYPE_FP4_E2M1], names[CODEC_TYPE_BOOL], names[CODEC_TYPE_INT8],
+                         names[CODEC_TYPE_INT64], names[CODEC_TYPE_UINT8],
+                         names[CODEC_TYPE_UINT64]);
 }
 
 /* Reads a shape, each of whose elements takes at most `most` bytes. An axis has at least `least`
@@ -105,9 +108,14 @@ bool codec_as_spec(const struct codec_document *document, const struct codec_val
         !read_shape(document, shape, name, 0, sizeof(double), spec, error)) {
         return false;
     }
+    const size_t count = codec_count(spec->rank, spec->shape),
+                 together = codec_type_together(spec->type);
     spec->texts = spec->own_type = spec->exact = false;
-    spec->bytes = codec_type_size(spec->type) * codec_count(spec->rank, spec->shape);
-    return true;
+    spec->bytes = codec_type_size(spec->type) * (count / together);
+    return count % together == 0 ||
+           binary_refuse(document, shape, name, error,
+                         "has %zu elements, but %zu elements of the type %s fill a byte", count,
+                         together, names[spec->type]);
 }
 
 bool codec_as_texts_spec(const struct codec_document *document, const struct codec_value *shape,
@@ -178,6 +186,22 @@ static inline float widen_e4m3(uint8_t byte) {
     return wide.number;
 }
 
+/* A byte b is 2^(b - 127), and 255 is NaN. The float 2^-127 is subnormal. */
+static inline float widen_e8m0(uint8_t byte) {
+    const union {
+        uint32_t bits;
+        float number;
+    } wide = {.bits = byte == 0xFF ? 0x7FC00000u : byte == 0 ? 0x00400000u : (uint32_t)byte << 23};
+    return wide.number;
+}
+
+/* Two bits of exponent and one of the fraction, behind the sign. */
+static inline float widen_e2m1(unsigned bits) {
+    static const float numbers[] = {0,     0.5F,  1,  1.5F,  2,  3,  4,  6,
+                                    -0.0F, -0.5F, -1, -1.5F, -2, -3, -4, -6};
+    return numbers[bits & 15];
+}
+
 /* The loops of one type, to float and to double. The bytes need not be aligned. */
 #define LOOP(name, from, to, convert)                                                              \
     static void name(void *restrict out_, const unsigned char *restrict bytes, size_t count) {     \
@@ -192,6 +216,16 @@ static inline float widen_e4m3(uint8_t byte) {
     LOOP(name##_to_float, from, float, convert)                                                    \
     LOOP(name##_to_double, from, double, convert)
 
+/* A byte has two numbers. `count` is even. */
+#define LOOP_OF_PAIRS(name, to)                                                                    \
+    static void name(void *restrict out_, const unsigned char *restrict bytes, size_t count) {     \
+        to *restrict out = out_;                                                                   \
+        for (size_t i = 0; i < count; i += 2) {                                                    \
+            out[i] = (to)widen_e2m1(bytes[i / 2]);                                                 \
+            out[i + 1] = (to)widen_e2m1(bytes[i / 2] >> 4);                                        \
+        }                                                                                          \
+    }
+
 LOOPS(uint8, uint8_t, )
 LOOPS(uint16, uint16_t, )
 LOOPS(uint32, uint32_t, )
@@ -200,6 +234,9 @@ LOOPS(int8, int8_t, )
 LOOPS(int16, int16_t, )
 LOOPS(int32, int32_t, )
 LOOPS(int64, int64_t, )
+LOOP_OF_PAIRS(e2m1_to_float, float)
+LOOP_OF_PAIRS(e2m1_to_double, double)
+LOOPS(e8m0, uint8_t, widen_e8m0)
 LOOPS(e4m3, uint8_t, widen_e4m3)
 LOOPS(e5m2, uint8_t, widen_e5m2)
 LOOPS(half, uint16_t, widen_half)
@@ -216,6 +253,7 @@ static converter *const converters[CODEC_TYPE_COUNT][2] = {
     [CODEC_TYPE_UINT32] = PAIR(uint32), [CODEC_TYPE_UINT64] = PAIR(uint64),
     [CODEC_TYPE_INT8] = PAIR(int8),     [CODEC_TYPE_INT16] = PAIR(int16),
     [CODEC_TYPE_INT32] = PAIR(int32),   [CODEC_TYPE_INT64] = PAIR(int64),
+    [CODEC_TYPE_FP4_E2M1] = PAIR(e2m1), [CODEC_TYPE_FP8_E8M0] = PAIR(e8m0),
     [CODEC_TYPE_FP8_E4M3] = PAIR(e4m3), [CODEC_TYPE_FP8_E5M2] = PAIR(e5m2),
     [CODEC_TYPE_FP16] = PAIR(half),     [CODEC_TYPE_BF16] = PAIR(bfloat),
     [CODEC_TYPE_FP32] = PAIR(float32),  [CODEC_TYPE_FP64] = PAIR(float64),
@@ -284,7 +322,8 @@ bool codec_stream_add(struct codec_stream *stream, const struct codec_value *val
     const attn_dtype dtype = spec->type == CODEC_TYPE_BOOL || spec->texts
                                  ? ATTN_BOOL
                                  : codec_spec_dtype(spec, codec_document_dtype(document));
-    const size_t elements = spec->bytes / codec_type_size(spec->type);
+    const size_t units = spec->bytes / codec_type_size(spec->type),
+                 elements = units * codec_type_together(spec->type);
     struct codec_tensor *tensor = document_new_tensor(document, value, dtype, spec->rank, NULL);
     assert(stream->count < CODEC_MAX_TENSORS);
     if (tensor == NULL) {
@@ -340,7 +379,7 @@ static bool refuse_bool(const struct codec_stream *stream,
                            "is the byte %u; a BOOL is 0 or 1", byte);
 }
 
-/* Stores whole elements, for which there must be room. */
+/* Stores `count` whole elements, for which there must be room. */
 static bool store(const struct codec_stream *stream, const struct codec_stream_tensor *expected,
                   struct codec_tensor *tensor, const unsigned char *bytes, size_t count,
                   struct codec_error *error) {
@@ -373,12 +412,18 @@ static bool store(const struct codec_stream *stream, const struct codec_stream_t
     return true;
 }
 
+/* Returns the bytes of so many elements. */
+static size_t bytes_of(enum codec_type type, size_t count) {
+    return count / codec_type_together(type) * codec_type_size(type);
+}
+
 /* Takes bytes of the current tensor, and none beyond its end. */
 static bool take(struct codec_stream *stream, const struct codec_stream_tensor *expected,
                  struct codec_tensor *tensor, const unsigned char *bytes, size_t size,
                  struct codec_error *error) {
-    const size_t width = codec_type_size(expected->type);
-    size_t needed = tensor->count + size / width + 1;
+    const size_t width = codec_type_size(expected->type),
+                 together = codec_type_together(expected->type);
+    size_t needed = tensor->count + (size / width + 1) * together;
     needed = needed < expected->elements ? needed : expected->elements;
     if (!codec_tensor_room_for(tensor, codec_document_account(stream->document), needed,
                                expected->elements)) {
@@ -396,13 +441,13 @@ static bool take(struct codec_stream *stream, const struct codec_stream_tensor *
             return true;
         }
         stream->cut_size = 0;
-        if (!store(stream, expected, tensor, stream->cut, 1, error)) {
+        if (!store(stream, expected, tensor, stream->cut, together, error)) {
             return false;
         }
     }
     stream->cut_size = size % width;
     memcpy(stream->cut, bytes + size - stream->cut_size, stream->cut_size);
-    return store(stream, expected, tensor, bytes, size / width, error);
+    return store(stream, expected, tensor, bytes, size / width * together, error);
 }
 
 /* Returns the tensor to which the next bytes belong: tensors without elements have none. */
@@ -427,8 +472,7 @@ bool codec_stream_feed(struct codec_stream *stream, const void *bytes_, size_t s
         const struct codec_stream_tensor *expected = &stream->list[stream->next];
         struct codec_tensor *tensor = expected->tensor;
         const size_t lacks =
-            (expected->elements - tensor->count) * codec_type_size(expected->type) -
-            stream->cut_size;
+            bytes_of(expected->type, expected->elements - tensor->count) - stream->cut_size;
         const size_t part = size < lacks ? size : lacks;
         if (!take(stream, expected, tensor, bytes, part, error)) {
             return false;
@@ -447,12 +491,13 @@ bool codec_stream_finish(const struct codec_stream *stream, struct codec_error *
     }
     const struct codec_stream_tensor *expected = &stream->list[next];
     const struct codec_tensor *tensor = expected->tensor;
-    const size_t width = codec_type_size(expected->type), whole = expected->elements * width;
+    const size_t whole = bytes_of(expected->type, expected->elements),
+                 there = bytes_of(expected->type, tensor->count) + stream->cut_size;
     char quoted[CODEC_QUOTE_SIZE];
     const char *name = codec_name(expected->value);
     codec_quote(quoted, name, strlen(name));
     codec_error_set(error, CODEC_SYNTAX,
                     "the body ends inside the tensor \"%s\": %zu of its %zu bytes are there",
-                    quoted, tensor->count * width + stream->cut_size, whole);
+                    quoted, there, whole);
     return false;
 }

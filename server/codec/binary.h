@@ -9,28 +9,33 @@
 
 #include "codec/codec.h"
 
-/* X(NAME, name in the Open Inference Protocol, name in safetensors, bytes of an element). That
- * protocol has no type of 8 bits with a fraction, so these two have names like its own. They are
- * of Micikevicius et al. 2022 (arXiv 2209.05433): PyTorch's float8_e4m3fn and float8_e5m2. */
+/* X(NAME, name in the Open Inference Protocol, name in safetensors, bits of an element). That
+ * protocol has no type of at most 8 bits with a fraction, so these have names like its own.
+ * FP4_E2M1 and FP8_E8M0 are of the OCP Microscaling Formats 1.0: a byte has two numbers of the
+ * first, with the earlier one in its lower bits, and the second has powers of two alone. The other
+ * two are of Micikevicius et al. 2022 (arXiv 2209.05433): PyTorch's float8_e4m3fn and
+ * float8_e5m2. */
 #define CODEC_TYPES(X)                                                                             \
-    X(BOOL, "BOOL", "BOOL", 1)                                                                     \
-    X(UINT8, "UINT8", "U8", 1)                                                                     \
-    X(UINT16, "UINT16", "U16", 2)                                                                  \
-    X(UINT32, "UINT32", "U32", 4)                                                                  \
-    X(UINT64, "UINT64", "U64", 8)                                                                  \
-    X(INT8, "INT8", "I8", 1)                                                                       \
-    X(INT16, "INT16", "I16", 2)                                                                    \
-    X(INT32, "INT32", "I32", 4)                                                                    \
-    X(INT64, "INT64", "I64", 8)                                                                    \
-    X(FP8_E4M3, "FP8_E4M3", "F8_E4M3", 1)                                                          \
-    X(FP8_E5M2, "FP8_E5M2", "F8_E5M2", 1)                                                          \
-    X(FP16, "FP16", "F16", 2)                                                                      \
-    X(BF16, "BF16", "BF16", 2)                                                                     \
-    X(FP32, "FP32", "F32", 4)                                                                      \
-    X(FP64, "FP64", "F64", 8)
+    X(BOOL, "BOOL", "BOOL", 8)                                                                     \
+    X(UINT8, "UINT8", "U8", 8)                                                                     \
+    X(UINT16, "UINT16", "U16", 16)                                                                 \
+    X(UINT32, "UINT32", "U32", 32)                                                                 \
+    X(UINT64, "UINT64", "U64", 64)                                                                 \
+    X(INT8, "INT8", "I8", 8)                                                                       \
+    X(INT16, "INT16", "I16", 16)                                                                   \
+    X(INT32, "INT32", "I32", 32)                                                                   \
+    X(INT64, "INT64", "I64", 64)                                                                   \
+    X(FP4_E2M1, "FP4_E2M1", "F4", 4)                                                               \
+    X(FP8_E8M0, "FP8_E8M0", "F8_E8M0", 8)                                                          \
+    X(FP8_E4M3, "FP8_E4M3", "F8_E4M3", 8)                                                          \
+    X(FP8_E5M2, "FP8_E5M2", "F8_E5M2", 8)                                                          \
+    X(FP16, "FP16", "F16", 16)                                                                     \
+    X(BF16, "BF16", "BF16", 16)                                                                    \
+    X(FP32, "FP32", "F32", 32)                                                                     \
+    X(FP64, "FP64", "F64", 64)
 
 enum codec_type {
-#define CODEC_TYPE_ENUM(name, inference, safetensors, size) CODEC_TYPE_##name,
+#define CODEC_TYPE_ENUM(name, inference, safetensors, bits) CODEC_TYPE_##name,
     CODEC_TYPES(CODEC_TYPE_ENUM)
 #undef CODEC_TYPE_ENUM
     CODEC_TYPE_COUNT
@@ -40,17 +45,20 @@ enum codec_type {
 extern const char *const codec_inference_types[CODEC_TYPE_COUNT];
 extern const char *const codec_safetensors_types[CODEC_TYPE_COUNT];
 
-/* Returns the bytes of one element. */
+/* Returns the bytes of one element, or 1 if a byte has several. */
 size_t codec_type_size(enum codec_type type);
 
-/* Returns whether the type has fractions: it is one of the last six. */
+/* Returns how many elements codec_type_size() bytes have: 2 of FP4_E2M1, and 1 of all others. */
+size_t codec_type_together(enum codec_type type);
+
+/* Returns whether the type has fractions: it is one of the last eight. */
 static inline bool codec_type_is_float(enum codec_type type) {
-    return type >= CODEC_TYPE_FP8_E4M3;
+    return type >= CODEC_TYPE_FP4_E2M1;
 }
 
 /* Returns whether no client writes numbers of this type as JSON. */
 static inline bool codec_type_is_bytes(enum codec_type type) {
-    return type == CODEC_TYPE_FP8_E4M3 || type == CODEC_TYPE_FP8_E5M2 || type == CODEC_TYPE_BF16;
+    return codec_type_is_float(type) && type <= CODEC_TYPE_BF16 && type != CODEC_TYPE_FP16;
 }
 
 /* The spec of a tensor: what a header says of it. */

@@ -264,6 +264,10 @@ size_t codec_find_special(const struct codec_value *, size_t first, size_t end);
 /* Makes 0 of each of the numbers [first, end) that is not finite. */
 void codec_clear_special(const struct codec_value *, size_t first, size_t end);
 
+/* Multiplies each of the numbers [first, end) by that of its block. `scale` has the type of the
+ * tensor and as many axes, and divides each of them into blocks of one size. */
+void codec_scale(const struct codec_value *, const attn_tensor *scale, size_t first, size_t end);
+
 /* Refuses a number that is not finite. Returns false. */
 bool codec_refuse_special(const struct codec_document *, const struct codec_value *, size_t special,
                           struct codec_error *);

@@ -1,7 +1,7 @@
 /* convert.c - what must be done to every number of a tensor after it has arrived: the numbers of a
- * mask become bytes, numbers in the JSON of a datatype are checked and rounded, and the float64
- * numbers of JSON become float32. A tensor may be as long as a body, so all of it can be done in
- * chunks. */
+ * mask become bytes, numbers in the JSON of a datatype are checked and rounded, the float64 numbers
+ * of JSON become float32, and scales multiply their blocks. A tensor may be as long as a body, so
+ * all of it can be done in chunks. */
 #include "codec/convert.h"
 
 #include <assert.h>
@@ -184,6 +184,45 @@ static void convert_floats(struct codec_tensor *tensor, size_t first, size_t cou
             note_range(tensor, numbers, first + done, part);
         }
         memcpy((float *)tensor->data + first + done, block, part * sizeof *block);
+    }
+}
+
+/* --------------------------------------------------------------------------------------- scales */
+
+/* Each multiplies the numbers [first, end) of a row that has blocks of `block` numbers. */
+#define SCALE_ROW(name, real)                                                                      \
+    static void name(void *row, const void *scales, size_t block, size_t first, size_t end) {      \
+        real *numbers = row;                                                                       \
+        for (size_t at = first, stop; at < end; at = stop) {                                       \
+            const real scale = ((const real *)scales)[at / block];                                 \
+            stop = (at / block + 1) * block;                                                       \
+            stop = stop < end ? stop : end;                                                        \
+            for (size_t i = at; i < stop; i++) {                                                   \
+                numbers[i] *= scale;                                                               \
+            }                                                                                      \
+        }                                                                                          \
+    }
+SCALE_ROW(scale_floats, float)
+SCALE_ROW(scale_doubles, double)
+
+void codec_scale(const struct codec_value *value, const attn_tensor *scale, size_t first,
+                 size_t end) {
+    struct codec_tensor *t = document_tensor(value);
+    const size_t width = attn_dtype_size(t->dtype), columns = t->shape[t->rank - 1],
+                 blocks = scale->shape[t->rank - 1];
+    for (size_t at = first, stop; at < end; at = stop) {
+        const size_t row = at / columns, begin = row * columns;
+        size_t rest = row, place = 0, stride = blocks;
+        for (int axis = t->rank - 2; axis >= 0; axis--) {
+            const size_t size = t->shape[axis], parts = scale->shape[axis];
+            place += rest % size / (size / parts) * stride;
+            rest /= size;
+            stride *= parts;
+        }
+        stop = begin + columns < end ? begin + columns : end;
+        (t->dtype == ATTN_FLOAT64 ? scale_doubles : scale_floats)(
+            (char *)t->data + begin * width, (const char *)scale->data + place * width,
+            columns / blocks, at - begin, stop - begin);
     }
 }
 

@@ -80,11 +80,14 @@ static bool check_bytes(const struct codec_document *document, const struct code
     if (tensor->type == CODEC_TYPE_COUNT || tensor->rank < 0) {
         return true;
     }
+    const size_t together = codec_type_together(tensor->type);
     size_t bytes = codec_type_size(tensor->type);
     bool fits = true;
     for (int axis = 0; axis < tensor->rank; axis++) {
         fits = fits && !__builtin_mul_overflow(bytes, tensor->shape[axis], &bytes);
     }
+    fits = fits && bytes % together == 0;
+    bytes /= together;
     if (fits && bytes == tensor->bytes) {
         return true;
     }

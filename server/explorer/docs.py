@@ -47,9 +47,9 @@ MAIN, OFTEN = "Q K V X".split(), "causal mask scale window".split()  # shared ke
 GROUPS = {
     REQUEST: {
         "Often used": "causal mask window scale dtype digits",
-        "Matrices and heads": "Q K V X heads kv_heads",
+        "Matrices and heads": "Q K V X heads kv_heads Q_scale K_scale V_scale",
         "Words and drawn matrices": "text tokens embedding embedding_dim random",
-        "Which keys a query sees": "key_padding lengths alignment sequences sequence_offsets past_K past_V",
+        "Which keys a query sees": "key_padding lengths alignment sequences sequence_offsets past_K past_V past_K_scale past_V_scale",
         "What changes the scores": "bias decay softcap alibi sink",
         "How weights are made": "normalization sigmoid_bias compute_dtype",
         "Norms, rotary embedding and gate":

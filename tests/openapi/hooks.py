@@ -581,7 +581,7 @@ def fit_softmax(body):
         body["axis"] = max(-len(shape), min(body["axis"], len(shape) - 1))
 
 
-NOT_PACKED = ("mask", "bias", "lengths", "key_padding", "past_K", "past_V", "grad_weights", "top_k", "mean_over_heads",
+NOT_PACKED = ("mask", "bias", "lengths", "key_padding", "past_K", "past_V", "past_K_scale", "past_V_scale", "grad_weights", "top_k", "mean_over_heads",
               "past_state", "grad_present_state")
 OF_PACKED = ("output", "lse", "entropy", "present_state", "decays")
 
@@ -610,6 +610,16 @@ def fit_sequences(body, key, queries, keys):
         firsts = firsts[:1]
     offsets = key == "sequence_offsets"
     body[key] = [[0, first, rows] if offsets else [first, rows - first] for first, rows in zip(firsts, (queries, keys))]
+
+
+def fit_scales(body):
+    """Makes the axes of scales divide those of their matrices."""
+    for name in [name for name in body if name.endswith("_scale")]:
+        whole, own = sizes(body[name.removesuffix("_scale")]), sizes(body[name])
+        if isinstance(body[name], list) or is_drawn(body[name]):
+            own = [1] * (len(whole) - len(own)) + own[max(0, len(own) - len(whole)):]
+            body[name] = reshape(body[name], [divisor(size, part) for size, part in zip(whole, own)])
+        body[name] = small(body[name]) if isinstance(body[name], list) else tame(body[name])
 
 
 def fit_attention(body):
@@ -646,6 +656,7 @@ def fit_attention(body):
     for name, each in (("past_K", d), ("past_V", d_v)):
         if name in body:
             body[name] = reshape(body[name], [*lead(kv_heads, kv_rank), past, columns(kv_heads, each)])
+    fit_scales(body)
     kv_batch = lead(kv_heads, kv_rank)[: kv_rank - (2 if packed else 3)]
     for name, count, each in (("b_Q", heads, d), ("b_K", kv_heads, d), ("b_V", kv_heads, d_v)):
         fit_bias(body, name, [count], each)
@@ -792,6 +803,7 @@ def fit_projected(body):
     for name, each in (("past_K", d), ("past_V", d_v)):
         if name in body:
             body[name] = reshape(body[name], [*batch, *([kv_heads] if head_axis else []), past, each])
+    fit_scales(body)
     fit_turns(body, d, d_v, batch, axis(x, 2), axis(context, 2), past)
     keys = axis(context, 2) + past
     fit_options(body, math.prod(batch), heads, axis(x, 2), keys, [*batch, *([heads] if head_axis else []), keys])
@@ -812,6 +824,7 @@ def fit_stored(body):
     for name in ("past_K", "past_V"):
         if name in body:
             body[name] = reshape(body[name], [*batch, LAYER_HEADS, past, d])
+    fit_scales(body)
     fit_turns(body, d, d, batch, axis(x, 2), axis(context, 2), past)
     fit_options(body, math.prod(batch), LAYER_HEADS, axis(x, 2), axis(context, 2) + past)
     first = [*([1] if len(sizes(x)) == 4 else []), *batch]

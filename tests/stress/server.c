@@ -68,12 +68,12 @@ static struct request {
 
 /* Stands in for mremap() of the C library. ThreadSanitizer intercepts mmap() and munmap() only:
  * where a mapping has moved away by mremap(), it takes the next thread there for a data race. */
-void *mremap(void *old, size_t old_size, size_t size, int flags, ...) {
+void *mremap(void *addr, size_t old_len, size_t new_len, int flags, ...) {
     (void)flags; /* the service gives MREMAP_MAYMOVE */
-    void *data = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *data = mmap(NULL, new_len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (data != MAP_FAILED) {
-        memcpy(data, old, old_size < size ? old_size : size);
-        munmap(old, old_size);
+        memcpy(data, addr, old_len < new_len ? old_len : new_len);
+        munmap(addr, old_len);
     }
     return data;
 }

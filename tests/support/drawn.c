@@ -28,6 +28,8 @@ enum {
 /* A call with the first key has the second one, too. */
 static const char *const needs[][2] = {{"past_K", "past_V"},
                                        {"past_V", "past_K"},
+                                       {"past_K_scale", "past_K"},
+                                       {"past_V_scale", "past_V"},
                                        {"bias_K", "bias_V"},
                                        {"bias_V", "bias_K"},
                                        {"rotary_cos", "rotary_sin"},
@@ -80,6 +82,8 @@ static const char *const not_packed[] = {"mask",
                                          "key_padding",
                                          "past_K",
                                          "past_V",
+                                         "past_K_scale",
+                                         "past_V_scale",
                                          "grad_weights",
                                          "top_k",
                                          "mean_over_heads",
@@ -195,8 +199,10 @@ static void choose_sequences(struct state *s) {
 
 /* Chooses the keys of a call. */
 static void choose_keys(struct state *s, bool json) {
-    static const char *const weights[] = {"W_Q", "W_K", "W_V"}, *const qkv[] = {"Q", "K", "V"};
-    static const char *const own[] = {"W_Q", "W_K", "W_V", "b_Q", "b_K", "b_V", "past_K", "past_V"};
+    static const char *const weights[] = {"W_Q", "W_K", "W_V"}, *const qkv[] = {"Q", "K", "V"},
+                             *const scales[] = {"Q_scale", "K_scale", "V_scale"};
+    static const char *const own[] = {"W_Q", "W_K",    "W_V",    "b_Q",          "b_K",
+                                      "b_V", "past_K", "past_V", "past_K_scale", "past_V_scale"};
     const bool words =
         s->at != FIELDS_AT_SOFTMAX && (s->at == FIELDS_AT_EMBEDDINGS || rng_chance(s->rng, 5));
     const bool alone = words || !s->free || rng_chance(s->rng, 4);
@@ -209,6 +215,7 @@ static void choose_keys(struct state *s, bool json) {
     for (size_t i = 0; i < 3; i++) {
         give(s, weights[i], true);
         give(s, qkv[i], !alone);
+        give(s, scales[i], !alone && *given(s, scales[i]));
     }
     give(s, "X", alone && !words);
     give(s, "tokens", words && rng_chance(s->rng, 2));

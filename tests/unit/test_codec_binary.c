@@ -22,6 +22,7 @@ static struct codec_tensor_spec spec_of(const struct sent *sent) {
         spec.shape[axis] = sent->shape[axis];
         spec.bytes *= sent->shape[axis];
     }
+    spec.bytes /= codec_type_together(sent->type);
     return spec;
 }
 
@@ -106,6 +107,11 @@ static void convert_plainly(enum codec_type type, const void *bytes, double *wid
         PLAINLY(INT64, int64_t)
         PLAINLY(FP32, float)
         PLAINLY(FP64, double)
+    case CODEC_TYPE_FP8_E8M0:
+        *wide =
+            *(const uint8_t *)bytes == 255 ? (double)NAN : ldexp(1, *(const uint8_t *)bytes - 127);
+        *narrow = (float)*wide;
+        break;
     case CODEC_TYPE_FP8_E4M3:
     case CODEC_TYPE_FP8_E5M2:
         *wide = type == CODEC_TYPE_FP8_E4M3 ? e4m3_value(*(const uint8_t *)bytes)
@@ -131,11 +137,17 @@ static void expect_converted(const struct sent *sent, bool wide) {
     const struct codec_tensor *got = document_tensor(member(outcome.document, "T0"));
     const size_t size = codec_type_size(sent->type);
     cr_assert_eq(got->dtype, wide ? ATTN_FLOAT64 : ATTN_FLOAT32);
-    cr_assert_eq(got->count, spec_of(sent).bytes / size);
+    cr_assert_eq(got->count, codec_count(sent->rank, sent->shape));
     for (size_t i = 0; i < got->count; i++) {
+        const unsigned char *bytes = sent->bytes;
         double large;
         float small;
-        convert_plainly(sent->type, (const char *)sent->bytes + i * size, &large, &small);
+        if (sent->type == CODEC_TYPE_FP4_E2M1) {
+            large = e2m1_value(i % 2 == 0 ? bytes[i / 2] % 16 : bytes[i / 2] / 16);
+            small = (float)large;
+        } else {
+            convert_plainly(sent->type, bytes + i * size, &large, &small);
+        }
         const double expected = wide ? large : (double)small, number = codec_tensor_number(got, i);
         cr_assert(isnan(expected) ? isnan(number)
                                   : number == expected && signbit(number) == signbit(expected),
@@ -157,7 +169,7 @@ Test(codec_binary, every_type) {
     }
     for (enum codec_type type = CODEC_TYPE_UINT8; type < CODEC_TYPE_COUNT; type++) {
         const size_t size = codec_type_size(type);
-        const struct sent sent = {type, 2, {BYTES / size / 4, 4}, odd};
+        const struct sent sent = {type, 2, {BYTES / size / 4, 4 * codec_type_together(type)}, odd};
         expect_converted(&sent, false);
         expect_converted(&sent, true);
     }
@@ -188,8 +200,9 @@ Test(codec_binary, every_number_of_8_bits) {
     cr_assert_eq(finite[1], 248); /* all but two infinities and six NaN */
     cr_assert_eq(e4m3_value(0x7E), 448);
     cr_assert_eq(e5m2_value(0x7B), 57344);
-    for (enum codec_type type = CODEC_TYPE_FP8_E4M3; type <= CODEC_TYPE_FP8_E5M2; type++) {
-        const struct sent sent = {type, 2, {16, 16}, all};
+    cr_assert_eq(e2m1_value(0x7), 6);
+    for (enum codec_type type = CODEC_TYPE_FP4_E2M1; type <= CODEC_TYPE_FP8_E5M2; type++) {
+        const struct sent sent = {type, 2, {16, 16 * codec_type_together(type)}, all};
         expect_converted(&sent, false);
         expect_converted(&sent, true);
     }
@@ -351,6 +364,7 @@ Test(codec_binary, numbers_that_are_not_finite) {
                 NEVER(FP8_E4M3, 0xFF, "NaN"),
                 MINUS_INFINITY(FP8_E5M2, 0xFC),
                 NEVER(FP8_E5M2, 0x7D, "NaN"),
+                NEVER(FP8_E8M0, 0xFF, "NaN"),
                 NEVER(BF16, 0x7F80, "Infinity")};
     for (size_t i = 0; i < COUNT(rows); i++) {
         char bytes[4 * 8] = "";

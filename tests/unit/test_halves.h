@@ -35,6 +35,11 @@ static inline double e5m2_value(uint8_t bits) {
     return value_of_bits((uint16_t)(bits << 8), 5);
 }
 
+static inline double e2m1_value(unsigned bits) {
+    const double magnitudes[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
+    return copysign(magnitudes[bits % 8], bits < 8 ? 1 : -1);
+}
+
 static inline double e4m3_value(uint8_t bits) {
     const int e = bits >> 3 & 15, f = bits & 7;
     const double sign = bits >= 128 ? -1 : 1;

@@ -73,6 +73,11 @@ bool comparison_read(struct call *call, struct codec_document *document, const s
             !codec_as_any_reals(document, member, &pair->expected, &pair->type, error)) {
             return false;
         }
+        if (pair->type == CODEC_TYPE_FP4_E2M1 || pair->type == CODEC_TYPE_FP8_E8M0) {
+            return codec_fail(document, member, error,
+                              "%s has the type %s, in which no result is judged: send it as FP32",
+                              codec_name(member), codec_inference_types[pair->type]);
+        }
         pair->which = answer_of(codec_name(member));
         pair->name = answer_names[pair->which];
         pair->from = member;

@@ -2,6 +2,8 @@
 #include "api/call/excluded.h"
 
 #include <assert.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "api/call/call.h"
 #include "api/reply.h"
@@ -114,8 +116,15 @@ bool excluded_note(struct call *call, struct codec_document *document,
         pthread_mutex_init(&x->mutex, NULL);
         call->excluded = x;
     }
-    assert(x->count < EXCLUDED_TENSORS);
-    x->list[x->count++] = (struct excluded_tensor){value, tensor, special, 0, 0};
+    size_t at = 0;
+    while (at < x->count && x->list[at].tensor != tensor) {
+        at++;
+    }
+    assert(at < EXCLUDED_TENSORS);
+    if (at == x->count) {
+        x->list[x->count++] = (struct excluded_tensor){value, tensor, special, false, 0, 0};
+    }
+    x->list[at].product |= special == SIZE_MAX;
     return true;
 }
 
@@ -141,14 +150,15 @@ bool excluded_check(struct call *call, struct codec_document *document, struct c
     if (x == NULL) {
         return true;
     }
-    if (o->sequences == NULL && o->lengths_count == 0 && o->key_padding == NULL) {
-        return codec_refuse_special(document, x->list[0].value, x->list[0].special, error);
-    }
+    const bool none = o->sequences == NULL && o->lengths_count == 0 && o->key_padding == NULL;
     x->longest = longest(o);
     for (size_t i = 0; i < x->count; i++) {
         struct excluded_tensor *t = &x->list[i];
+        if (none && t->special != SIZE_MAX) {
+            return codec_refuse_special(document, t->value, t->special, error);
+        }
         t->count = codec_count(t->tensor->rank, t->tensor->shape);
-        t->tasks = (t->count - 1) / CHUNK_NUMBERS + 1;
+        t->tasks = (t->count + CHUNK_NUMBERS - 1) / CHUNK_NUMBERS;
     }
     return o->sequences == NULL || find_starts(call, codec_document_account(document), error);
 }
@@ -160,7 +170,7 @@ static void clear_excluded(struct call *call, struct excluded_tensor *t, size_t 
     for (size_t i = codec_find_special(t->value, first, end); i < end;) {
         const size_t row = i / l.columns, last = (row + 1) * l.columns;
         const size_t stop = last < end ? last : end;
-        if (!is_excluded_row(call, &l, row)) {
+        if (t->tensor == call->q || !is_excluded_row(call, &l, row)) {
             pthread_mutex_lock(&call->excluded->mutex);
             t->special = i < t->special ? i : t->special;
             pthread_mutex_unlock(&call->excluded->mutex);
@@ -227,6 +237,11 @@ bool excluded_end(const struct call *call, struct api_request *request) {
     for (size_t i = 0; x != NULL && i < x->count; i++) {
         if (x->list[i].special != SIZE_MAX) {
             codec_refuse_special(request->body, x->list[i].value, x->list[i].special, &error);
+            const size_t used = strlen(error.message);
+            if (x->list[i].product) {
+                snprintf(error.message + used, sizeof error.message - used,
+                         "; that is the product with %s_scale", codec_name(x->list[i].value));
+            }
             reply_codec_error(request, &error);
             return false;
         }

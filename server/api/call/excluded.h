@@ -2,7 +2,7 @@
  * excluded.h - keys and values that no query may look at. The rows of K and V that `lengths`,
  * `key_padding` or `sequences` exclude may hold anything in a tensor of bytes, because caches have
  * garbage there. Before the plan of a call runs, tasks look at each tensor that has a NaN or an
- * infinity: in an excluded row it becomes 0, and elsewhere the request is refused.
+ * infinity, or a scale: in an excluded row it becomes 0, and elsewhere the request is refused.
  */
 #ifndef API_EXCLUDED_H
 #define API_EXCLUDED_H
@@ -16,16 +16,17 @@ struct api_request;
 struct call;
 
 enum {
-    EXCLUDED_TENSORS = 4 /* K and V or the contexts, and the past rows of both */
+    EXCLUDED_TENSORS = 5 /* Q, K and V or the contexts, and the past rows of the last two */
 };
 
 struct excluded {
     struct excluded_tensor {
         const struct codec_value *value;
         const attn_tensor *tensor; /* of the call */
-        size_t special;            /* the first number that is not finite; once the tasks have run,
-                                      the first such one in no excluded row, or SIZE_MAX */
-        size_t count, tasks;       /* numbers, and tasks that look at them */
+        size_t special; /* the first number that is not finite, or SIZE_MAX; once the tasks have
+                           run, the first such one in no excluded row, or SIZE_MAX */
+        bool product;   /* the numbers are products with a scale */
+        size_t count, tasks; /* numbers, and tasks that look at them */
     } list[EXCLUDED_TENSORS];
     size_t count;
     size_t *starts; /* the first row of each sequence in K, and the end of the last one; or NULL */
@@ -34,8 +35,9 @@ struct excluded {
     pthread_mutex_t mutex; /* guards `special` while tasks run */
 };
 
-/* Notes a tensor of the call in which number `special` is the first that is not finite. Returns
- * false with the error set if there is no memory. */
+/* Notes a tensor of the call in which number `special` is the first that is not finite. SIZE_MAX:
+ * the numbers will be products with a scale. Returns false with the error set if there is no
+ * memory. */
 bool excluded_note(struct call *call, struct codec_document *document,
                    const struct codec_value *value, const attn_tensor *tensor, size_t special,
                    struct codec_error *error);

@@ -69,12 +69,12 @@ struct field {
 /* Returns a row of the table, or NULL if there is none. */
 const struct field *fields_row(size_t row);
 
-/* The readers of fields whose values have a form of their own; see field_readers.c and
- * field_rotary.c. */
+/* The readers of fields whose values have a form of their own; see field_readers.c,
+ * field_rotary.c and scaled.c. */
 field_reader field_return, field_mean_over_heads, field_top_k, field_causal, field_always_causal,
     field_update, field_alignment, field_compute_dtype, field_window, field_scale, field_alibi,
     field_sink, field_lengths, field_sequences, field_sequence_offsets, field_rotary,
-    field_computed_in, field_tolerance, field_fail_on_difference, comparison_read;
+    field_computed_in, field_tolerance, field_fail_on_difference, field_scaled, comparison_read;
 
 /* The names that other programs have for keys; see fields_foreign.c. */
 extern const struct codec_foreign fields_foreign[];

@@ -86,6 +86,10 @@ static const char of_softmax[] = "/softmax has no gradients: that of X is \"grad
 #define INPUT(low, high, letters)   FIELDS_INPUTS, MATRIX(low, high, letters)
 #define OPTION(low, high, letters)  FIELDS_OPTIONS, MATRIX(low, high, letters)
 #define READ_BY(reader)             FIELDS_OPTIONS, FIELD_READER, .read = reader
+/* The scales of a matrix, whose row stands before. */
+#define SCALES(letters, to)                                                                        \
+    FIELDS_OPTIONS, FIELD_READER, 1, ATTN_MAX_RANK, NUMBERS, letters,                              \
+        .pointer = offsetof(struct call, to), .read = field_scaled
 /* A key that names results. */
 #define RESULTS(key, at, kind, reader, names)                                                      \
     { key, at, FIELDS_OPTIONS, kind, .read = reader, CHOICES(names), .argument = "results" }
@@ -192,6 +196,11 @@ static const struct field table[] = {
      TENSOR(past_k, options.past_k)},
     {"past_V", ATTENTIONS, FIELDS_OPTIONS, ROWS_OF(2, ATTN_MAX_RANK, "bGpv"),
      TENSOR(past_v, options.past_v)},
+    {"Q_scale", FREE, SCALES("bHnd", q)},
+    {"K_scale", FREE, SCALES("bGmd", k)},
+    {"V_scale", FREE, SCALES("bGmv", v)},
+    {"past_K_scale", ATTENTIONS, SCALES("bGpd", options.past_k)},
+    {"past_V_scale", ATTENTIONS, SCALES("bGpv", options.past_v)},
     {"norm_Q", ATTENTIONS, OPTION(1, 1, "d"), TENSOR(norm_q, options.norm_q)},
     {"norm_K", ATTENTIONS, OPTION(1, 1, "d"), TENSOR(norm_k, options.norm_k)},
     {"norm_V", ATTENTIONS, OPTION(1, 1, "v"), TENSOR(norm_v, options.norm_v)},

@@ -89,7 +89,7 @@ struct api_work *api_models(struct api_request *request) {
 static void describe_tensor(struct codec_items *list, const char *name, enum codec_type type,
                             int rank, bool config) {
     static const int64_t any[ATTN_MAX_RANK] = {-1, -1, -1, -1, -1, -1, -1, -1};
-#define MODELS_TYPE(name, inference, safetensors, size) "TYPE_" inference,
+#define MODELS_TYPE(name, inference, safetensors, bits) "TYPE_" inference,
     static const char *const config_types[] = {CODEC_TYPES(MODELS_TYPE)};
 #undef MODELS_TYPE
     codec_add_open(list, CODEC_OP_OBJECT, NULL);
