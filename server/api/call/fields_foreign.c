@@ -21,6 +21,8 @@
 #define KV_HEADS    "it is \"kv_heads\" here, the number of heads of K and V"
 #define BY_SHAPES   "it follows from the shapes of the matrices: leave it out"
 #define WINDOW      "it is \"window\" here: [left, right]"
+#define OWN_KEY     "; w keys with the own one are [w - 1, 0]"
+#define FROM_LAST   "; it counts from the last key with \"alignment\": \"bottom_right\""
 #define LENGTHS     "it is \"lengths\" here, the number of valid keys of each batch item"
 #define AT_THE_END  "; \"alignment\": \"bottom_right\" puts the last query at the last of them"
 #define RETURNED    "\"return\" names the results here, such as [\"output\", \"weights\"]"
@@ -28,9 +30,11 @@
 #define SCALE       "it is \"scale\" here"
 #define SOFTCAP     "it is \"softcap\" here"
 #define SINK        "it is \"sink\" here, one number for each head"
+#define BIAS        "it is \"bias\" here"
+#define MASK        "it is \"mask\" here, where true attends"
 #define OFFSETS     "it is \"sequence_offsets\" here: [[those of Q], [those of K]]"
 #define BY_LENGTHS  "it follows from the lengths of \"sequences\": leave it out"
-#define PAST_STATE  "it is \"past_state\" here"
+#define PAST_STATE  "it is \"past_state\" here, (d, d_v) for each head"
 #define LAST_STATE  "it is \"present_state\" of /linear-attention"
 #define DECAY       "it is \"decay\" here"
 #define LOGARITHM   "its logarithm is \"decay\" here"
@@ -59,7 +63,11 @@
 #define NO_GRADIENT                                                                                \
     "only \"output\", \"lse\" and \"weights\" have gradients: grad_output, grad_lse and "          \
     "grad_weights"
-#define OUT_IN " of /self-attention, with \"weight_layout\": \"out_in\""
+#define NO_PAGES                                                                                   \
+    "there are no pages here: give the rows of K and V in their order, and their number in "       \
+    "\"lengths\" or \"sequences\""
+#define NO_RESULT "it changes no result: leave it out"
+#define OUT_IN    " of /self-attention, with \"weight_layout\": \"out_in\""
 
 /* Dropout does not renormalise, and a mask does: the quotient of the two sums undoes it. */
 #define NO_DROPOUT                                                                                 \
@@ -89,17 +97,26 @@ const struct codec_foreign fields_foreign[] = {
      "torch.nn.MultiheadAttention true forbids), or \"bias\" for numbers that are added"},
     {"attention_mask", ATTENTIONS,
      "it is \"key_padding\" here if its shape is (batch, keys), and \"mask\" if it says for each "
-     "query which keys it attends to; in both, true or 1 attends"},
+     "query which keys it attends to; in both, true or 1 attends; numbers that are added are "
+     "\"bias\""},
     {"key_padding_mask", ATTENTIONS,
      "it is \"key_padding\" here, where true or 1 says that the key exists (in "
      "torch.nn.MultiheadAttention true says the opposite)"},
-    {"block_mask", ATTENTIONS, "it is \"mask\" here, where true attends"},
-    {"attn_bias", ATTENTIONS, "it is \"bias\" here"},
+    SAME_2(ATTENTIONS, MASK, "block_mask", "custom_mask"),
+    SAME_3(ATTENTIONS, "it is \"mask\" here, true at these keys of each query", "sparse_indices",
+           "gather_kv_indices", "topk_indices"),
+    {"attention_chunk_size", ATTENTIONS,
+     "it is a \"mask\" here, true where query and key stand in the same chunk"},
+    SAME_2(ATTENTIONS, BIAS, "attn_bias", "attention_bias"),
+    {"position_bias", ATTENTIONS, BIAS "; T5 also has \"scale\": 1"},
     SAME_2(CALLS, CAUSAL, "is_causal", "use_causal_mask"),
     {"unidirectional", ATTENTIONS, CAUSAL},
+    {"use_causal_mask_bottom_right", ATTENTIONS, "it is \"causal\": \"bottom_right\" here"},
+    {"diagonal_alignment", ATTENTIONS,
+     "it is \"alignment\" here: \"top_left\" or \"bottom_right\""},
     {"score_mod", ATTENTIONS,
-     "a function cannot be sent: give the numbers that it adds to the scores in \"bias\", and what "
-     "it forbids in \"mask\""},
+     "a function cannot be sent: give the numbers that it adds to the scores in \"bias\", what it "
+     "forbids in \"mask\", and the bound of its tanh in \"softcap\""},
     {"mask_mod", ATTENTIONS, "a function cannot be sent: give what it allows in \"mask\""},
     SAME_5(CALLS, HEADS, "num_heads", "q_num_heads", "nhead", "n_heads", "num_attention_heads"),
     SAME_3(CALLS, KV_HEADS, "kv_num_heads", "num_kv_heads", "num_key_value_heads"),
@@ -110,7 +127,8 @@ const struct codec_foreign fields_foreign[] = {
      "grouped heads need no switch here: give K and V fewer heads than Q, or \"kv_heads\""},
     SAME_4(CALLS, RETURNED, "need_weights", "output_attentions", "return_attn_probs",
            "return_attention_scores"),
-    SAME_2(ATTENTIONS, RETURN_LSE, "return_lse", "return_softmax_lse"),
+    SAME_5(ATTENTIONS, RETURN_LSE, "return_lse", "return_softmax_lse", "return_aux",
+           "generate_stats", "is_inference"),
     {"qk_matmul_output_mode", ATTENTIONS,
      "\"return\" names the steps here, such as \"scaled_scores\", \"masked_scores\" and "
      "\"weights\""},
@@ -123,36 +141,46 @@ const struct codec_foreign fields_foreign[] = {
     {"batch_first", CALLS,
      "the batch is always the first axis here, as with batch_first=True: leave it out"},
     {"softmax_precision", ATTENTIONS, "it is \"dtype\" here: \"float32\" or \"float64\""},
-    SAME_2(CALLS, SCALE, "softmax_scale", "sm_scale"),
+    SAME_4(CALLS, SCALE, "softmax_scale", "sm_scale", "scaling", "scale_softmax"),
+    {"attn_scale", ATTENTIONS, SCALE ", and without it 1 / sqrt(columns of a head of Q), not 1"},
+    {"mscale_all_dim", ATTENTIONS,
+     "\"scale\" has the factor (0.1 * mscale_all_dim * ln(factor) + 1)^2 here"},
     {"temperature", ATTENTIONS,
      "there is no temperature here: divide \"scale\" by it; the default of \"scale\" is "
      "1 / sqrt(columns of a head of Q)"},
     {"temperature", SOFTMAX, "there is no temperature here: divide X by it first"},
-    SAME_3(ATTENTIONS, SOFTCAP, "logits_soft_cap", "attn_logit_softcapping", "attn_logit_softcap"),
-    {"window_size", ATTENTIONS,
-     WINDOW "; it counts from the last key as in flash-attention with \"alignment\": "
-            "\"bottom_right\""},
-    SAME_4(ATTENTIONS, WINDOW, "sliding_window", "local_window_size", "left_window_size",
-           "right_window_size"),
+    SAME_4(ATTENTIONS, SOFTCAP, "logits_soft_cap", "attn_logit_softcapping", "attn_logit_softcap",
+           "logit_cap"),
+    SAME_2(ATTENTIONS, WINDOW FROM_LAST, "window_size", "window_left"),
+    SAME_2(ATTENTIONS, WINDOW OWN_KEY, "sliding_window", "local_window_size"),
+    SAME_2(ATTENTIONS, WINDOW "; the left bound of cuDNN counts the own key, so left is 1 less",
+           "diagonal_band_left_bound", "sliding_window_length"),
+    SAME_3(ATTENTIONS, WINDOW, "left_window_size", "right_window_size",
+           "diagonal_band_right_bound"),
     {"alibi_slopes", ATTENTIONS, "it is \"alibi\" here"},
+    {"use_alibi_mask", ATTENTIONS, "it is \"alibi\": true here"},
     {"log_fgate", ATTENTION, "it is \"decay\" here"},
-    SAME_4(ATTENTIONS, SINK, "sinks", "learnable_sink", "head_sink", "s_aux"),
+    SAME_5(ATTENTIONS, SINK, "sinks", "learnable_sink", "head_sink", "s_aux", "sink_token"),
     {"smooth_softmax", ATTENTIONS, "it is \"sink\": 0 here, which adds 1 to each sum of exp"},
     {"seqlens_k", ATTENTIONS, LENGTHS ONE_MORE AT_THE_END},
-    {"nonpad_kv_seqlen", ATTENTIONS, LENGTHS AT_THE_END},
+    SAME_3(ATTENTIONS, LENGTHS AT_THE_END, "nonpad_kv_seqlen", "seq_len_kv", "kv_len_arr"),
+    {"seq_lens", ATTENTIONS, LENGTHS ", or \"sequences\" of /attention if the rows are packed"},
     {"cache_seqlens", ATTENTIONS, LENGTHS ", new ones included" AT_THE_END},
     {"key_value_seq_lengths", ATTENTIONS, LENGTHS},
     SAME_9(ATTENTION, OFFSETS, "cu_seqlens", "cu_seqlens_q", "cu_seqlens_k", "cu_seqlens_kv",
            "cu_seq_q", "cu_seq_k", "cu_seq_lens_q", "cu_seq_lens_k", "cumulative_sequence_length"),
+    {"qo_indptr", ATTENTION, OFFSETS},
+    {"kv_indptr", ATTENTION, OFFSETS ", in rows: count the keys of pages"},
     SAME_7(ATTENTION, BY_LENGTHS, "max_seqlen_q", "max_seqlen_k", "max_seqlen_kv", "max_length_q",
            "max_length_k", "max_q", "max_k"),
     {"seqlens", FREE, "it is \"sequences\" here: [[5, 3, 8]]"},
     {"seqused_k", ATTENTION,
-     "leave the unused rows out of K and V: the second list of \"sequences\" has their lengths"},
+     LENGTHS "; of packed rows leave the unused ones out of K and V: the second list of "
+             "\"sequences\" has their lengths"},
     {"cu_seqlens", LINEAR, "it is \"sequence_offsets\" here: [[0, 5, 8]]"},
     {"attention_mask", LINEAR,
      "a position without a token is beyond its length in \"lengths\" here"},
-    SAME_5(LINEAR, PAST_STATE, "initial_state", "h0", "state", "recurrent_state",
+    SAME_6(LINEAR, PAST_STATE, "initial_state", "initial_states", "h0", "state", "recurrent_state",
            "last_recurrent_state"),
     {"output_final_state", LINEAR,
      "\"return\" names the results here, such as [\"output\", \"present_state\"]"},
@@ -167,6 +195,7 @@ const struct codec_foreign fields_foreign[] = {
     {"alpha", LINEAR, LOGARITHM},
     {"forget_gate", FREE, LOGARITHM},
     SAME_2(LINEAR, GATE, "A_log", "dt_bias"),
+    {"dt", LINEAR, "\"V\" is dt * x here, and \"decay\" is dt * A"},
     {"feature_map", LINEAR, "give Q and K after it: leave it out"},
     {"allow_neg_eigval", LINEAR, "\"beta\" may be above 1: leave it out"},
     {"stick_breaking", ATTENTIONS, "it is \"normalization\": \"stick_breaking\" here"},
@@ -176,9 +205,19 @@ const struct codec_foreign fields_foreign[] = {
     {"chunk_size", LINEAR, "the engine chooses the chunks: leave it out"},
     {"past_key_values", ATTENTIONS,
      "they are \"past_K\" and \"past_V\" here, the rows of one layer"},
-    {"block_table", ATTENTIONS,
-     "there are no pages here: give the rows of K and V in their order, and their number in "
-     "\"lengths\""},
+    SAME_10(ATTENTIONS, NO_PAGES, "block_table", "block_tables", "page_table", "page_size",
+            "kv_indices", "kv_last_page_len", "paged_kv_cache", "paged_kv_indices",
+            "paged_kv_last_page_len", "paged_attention_k_table"),
+    {"paged_attention_v_table", ATTENTIONS, NO_PAGES},
+    SAME_2(ATTENTION, "\"Q\" is [q_nope, q_pe] here, side by side in each head", "q_nope", "q_pe"),
+    SAME_2(ATTENTION, "\"K\" is [k_nope, k_pe] here, side by side in each head", "k_nope", "k_pe"),
+    SAME_4(ATTENTION, "\"K\" is [ckv, kpe] here, one head for all of Q, and \"V\" is ckv", "ckv",
+           "kpe", "ckv_cache", "kpe_cache"),
+    {"qv", ATTENTION,
+     "\"Q\" is [q, qv] and \"K\" is [k, v] here, side by side; the default \"scale\" counts both"},
+    {"lambda_init", ATTENTIONS,
+     "two requests make differential attention: their \"output\" is subtracted"},
+    SAME_4(ATTENTIONS, NO_RESULT, "num_splits", "deterministic", "pack_gqa", "kernel_options"),
     {"past_key", ATTENTIONS, PAST_K},
     {"past_value", ATTENTIONS, PAST_V},
     {"query", FREE, "it is \"Q\" here"},
