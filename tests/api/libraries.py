@@ -6,6 +6,7 @@ which key a query sees, the base of logarithms. It returns all that the formulas
 the page and a function here.
 """
 
+import itertools
 import math
 
 from arrays import Array
@@ -36,6 +37,12 @@ def array(lists):
 def swapped(x):
     """(batch, n, heads, d) as (batch, heads, n, d), and back."""
     return x.transpose(0, 2, 1, 3)
+
+
+def spread(x, *sizes):
+    """Each number of x for a block of these sizes."""
+    shape = [count * size for count, size in zip(x.shape, sizes)]
+    return Array(shape, [x.at([index // size for index, size in zip(place, sizes)]) for place in itertools.product(*map(range, shape))])
 
 
 def one_head(q, k, v, scale, change, sees, sink):
@@ -145,6 +152,14 @@ def flash_backward(draw):
     return {**names, "dout": dout}
 
 
+def flash_descale(draw):
+    """Heads of Q are scaled by the number of their key head."""
+    names = flash(draw, q_descale=draw(B, HK), k_descale=draw(B, HK), v_descale=draw(B, HK))
+    q, k, v = (names[name] * spread(names[f"{name}_descale"][:, None, :, None], 1, 1, size, 1) for name, size in (("q", H // HK), ("k", 1), ("v", 1)))
+    out, lse, _ = softmax_attention(swapped(q), swapped(k), swapped(v))
+    return {**names, "out": swapped(out), "lse": lse}
+
+
 SLOPES, SINKS = [0.5, 0.25, 0.7, 0.1], [0.3, -1, 2, 0]
 FLASH = {
     "`q`, `k`, `v`": flash,
@@ -159,16 +174,21 @@ FLASH = {
     "`cu_seqlens_q`, `cu_seqlens_k`": flash_packed,
     "`cache_seqlens`": flash_used,
     "`page_table`, `block_table`": flash_pages,
+    "`q_descale`, `k_descale`, `v_descale`": flash_descale,
     "`dout`": flash_backward,
 }
 
 
 # ----------------------------------------------------------------------------------------------------------- FlashInfer
-def infer(draw, rules=None, **given):
+def infer_results(q, k, v, **rules):
     """(n, heads, d), and the logarithm to base 2 (n, heads)."""
+    out, lse, _ = softmax_attention(*(swapped(x[None]) for x in (q, k, v)), **rules)
+    return {"out": swapped(out)[0], "lse": lse[0].transpose(1, 0) / math.log(2)}
+
+
+def infer(draw, rules=None, **given):
     q, k, v = draw(N, H, D), draw(M, HK, D), draw(M, HK, DV)
-    out, lse, _ = softmax_attention(*(swapped(x[None]) for x in (q, k, v)), **(rules or {}))
-    return {**SIZES, "q": q, "k": k, "v": v, "out": swapped(out)[0], "lse": lse[0].transpose(1, 0) / math.log(2), **given}
+    return {**SIZES, "q": q, "k": k, "v": v, **infer_results(q, k, v, **(rules or {})), **given}
 
 
 def infer_ragged(draw):
@@ -194,6 +214,25 @@ def infer_pages(draw):
             "page_size": 2}
 
 
+def infer_scales(draw):
+    names = infer(draw, q_scale=0.7, k_scale=0.8, v_scale=1.3)
+    return {**names, **infer_results(names["q"] * 0.7, names["k"] * 0.8, names["v"] * 1.3)}
+
+
+def infer_block_scales(draw):
+    """A number for two columns of K, and for three of V, times one for the whole matrix."""
+    names = infer(draw, key_block_scales=draw(M, HK, D // 2), value_block_scales=draw(M, HK, DV // 3), k_scale=0.8, v_scale=1.3)
+    k = names["k"] * spread(names["key_block_scales"], 1, 1, 2) * 0.8
+    return {**names, **infer_results(names["q"], k, names["v"] * spread(names["value_block_scales"], 1, 1, 3) * 1.3)}
+
+
+def infer_row_scales(draw):
+    """A number for each key and head."""
+    names = infer(draw, k_scale_cache=draw(M, HK), v_scale_cache=draw(M, HK))
+    k, v = (names[name] * names[f"{name}_scale_cache"][..., None] for name in "kv")
+    return {**names, **infer_results(names["q"], k, v)}
+
+
 CUSTOM = [[True, False, True, True, False], [False, True, False, False, False], [True, True, True, False, True]]
 INFER = {
     "`return_lse`": infer,
@@ -204,6 +243,9 @@ INFER = {
     "`custom_mask`": lambda draw: infer(draw, {"sees": lambda item, head, i, j: CUSTOM[i][j]}, custom_mask=array(CUSTOM)),
     "`qo_indptr`, `kv_indptr`": infer_ragged,
     "`kv_indices`, `kv_last_page_len`": infer_pages,
+    "`q_scale`, `k_scale`, `v_scale`": infer_scales,
+    "`key_block_scales`, `value_block_scales`": infer_block_scales,
+    "vLLM: `k_scale_cache`, `v_scale_cache`": infer_row_scales,
 }
 
 
@@ -221,6 +263,15 @@ def cudnn_pages(draw):
     o, stats, _ = softmax_attention(q, pages_of(swapped(k)), pages_of(swapped(v)), 1, sees=lambda item, head, i, j: j < USED[item])
     return {**SIZES, "q": q, "container_k": k, "container_v": v, "o": o, "stats": stats[..., None], "seq_len_kv": array(USED).reshape(B, 1, 1, 1),
             "paged_attention_k_table": array(TABLE).reshape(B, 1, 2, 1)}
+
+
+def cudnn_descale(draw, m, *shapes):
+    """Scales with as many axes as q, k and v, each of which divides that of the matrix into blocks."""
+    inputs = [draw(B, H, N, D), draw(B, HK, m, D), draw(B, HK, m, DV)]
+    scales = [draw(*shape) for shape in shapes]
+    q, k, v = (x * spread(scale, *(size // count for size, count in zip(x.shape, scale.shape))) for x, scale in zip(inputs, scales))
+    o, stats, _ = softmax_attention(q, k, v, 1)
+    return {**SIZES, **dict(zip(("q", "k", "v", "descale_q", "descale_k", "descale_v"), inputs + scales)), "o": o, "stats": stats[..., None]}
 
 
 def biased(bias):
@@ -247,6 +298,9 @@ CUDNN = {
     "`seq_len_kv`": lambda draw: cudnn(
         draw, {"sees": lambda item, head, i, j: j < USED[item]}, seq_len_kv=array(USED).reshape(B, 1, 1, 1)),
     "`sink_token`": lambda draw: cudnn(draw, {"sink": SINKS}, sink_token=array(SINKS).reshape(1, H, 1, 1)),
+    "`descale_q`, `descale_k`, `descale_v`": lambda draw: cudnn_descale(draw, M, *[(1, 1, 1, 1)] * 3),
+    "`descale_q`, `descale_k`, `descale_v` of MXFP8": lambda draw: cudnn_descale(
+        draw, 6, (B, H, N, D // 2), (B, HK, 6, D // 2), (B, HK, 2, DV)),
     "`paged_attention_k_table`": cudnn_pages,
 }
 

@@ -36,6 +36,7 @@
 #define BY_LENGTHS  "it follows from the lengths of \"sequences\": leave it out"
 #define PAST_STATE  "it is \"past_state\" here, (d, d_v) for each head"
 #define LAST_STATE  "it is \"present_state\" of /linear-attention"
+#define SCALE_OF(m) "it is \"" m "_scale\" here: a number, or one for each block of " m
 #define DECAY       "it is \"decay\" here"
 #define LOGARITHM   "its logarithm is \"decay\" here"
 #define GATE        "\"decay\" is -exp(A_log) * softplus(a + dt_bias) here"
@@ -145,6 +146,11 @@ const struct codec_foreign fields_foreign[] = {
     {"attn_scale", ATTENTIONS, SCALE ", and without it 1 / sqrt(columns of a head of Q), not 1"},
     {"mscale_all_dim", ATTENTIONS,
      "\"scale\" has the factor (0.1 * mscale_all_dim * ln(factor) + 1)^2 here"},
+    SAME_2(FREE, SCALE_OF("Q"), "q_descale", "descale_q"),
+    SAME_4(FREE, SCALE_OF("K"), "k_descale", "descale_k", "key_block_scales", "k_scale_cache"),
+    SAME_4(FREE, SCALE_OF("V"), "v_descale", "descale_v", "value_block_scales", "v_scale_cache"),
+    SAME_2(FREE, "the weights are not rounded to 8 bits here: leave it out", "scale_s",
+           "descale_s"),
     {"temperature", ATTENTIONS,
      "there is no temperature here: divide \"scale\" by it; the default of \"scale\" is "
      "1 / sqrt(columns of a head of Q)"},
