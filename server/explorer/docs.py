@@ -775,6 +775,9 @@ class ShortForm:
                                     if name in wanted and not name.startswith("grad_"))
 
     def make(self):
+        known = {path for line in re.findall("^### POST (.+)", self.template, re.M) for path in line.split(", ")}
+        if missing := set(self.requests) - known:
+            raise Unknown(f"llms.txt.in has no heading for {missing.pop()}")
         made = "".join(map(self.chapter, re.split(r"^(?=##)", self.template, flags=re.M)))
         if len(made.encode()) > MOST:
             raise Unknown(f"llms.txt has {len(made.encode())} bytes, and {MOST} are allowed: shorten llms.txt.in")
@@ -783,7 +786,7 @@ class ShortForm:
     def chapter(self, chapter):
         """A heading with what follows it. That of a path has its keys, and that of results their names."""
         lines, path = chapter.splitlines(), re.match(r"### POST (/[\w{}/-]+)", chapter)
-        keys = self.requests.get(path[1]) if path else self.results if chapter.startswith("## Results") else None
+        keys = self.requests[path[1]] if path else self.results if chapter.startswith("## Results") else None
         if keys is not None:
             own = [name for line in lines if (found := self.LINE_OF_KEYS.match(line)) for name in found[1].split(", ")]
             if wrong := set(own) - set(keys):
@@ -820,7 +823,8 @@ class ShortForm:
         kinds = set()
         for name in names.split(", "):
             kind = html.unescape(re.sub("<[^>]*>", "", typed(self.document, keys[name], name))).replace('" or "', "|")
-            kind = re.sub(r',? or DrawnMatrix$| −?\d+ to \d+| [≥>] −?\d+|"', "", kind)
+            kind = re.sub(r", (array) or DrawnMatrix$", r" or \1", kind)
+            kind = re.sub(r',? or DrawnMatrix$| of Inference\w+| −?\d+ to \d+|\s[≥>]\s−?\d+|"', "", kind)
             default = default_of(self.said(keys, name))[1]
             default = f"= {default.strip('`')}" if re.fullmatch("`[^`]*`|[−0-9].*", default) else ""
             kinds.add(" ".join(["" if kind in ("matrix", "array", "Random", "Tolerance") else kind, default]).strip())
@@ -829,7 +833,7 @@ class ShortForm:
         return f" ({kind})" if (kind := kinds.pop()) else ""
 
     def fact(self, found):
-        """What the document says of a name in braces. {name} is a part of a path."""
+        """What the document says of a name in braces. {name} and {model} are parts of paths."""
         what, _, name = found[1].rpartition(" of ")
         info = self.document.root["info"]
         if what == "members":
@@ -844,16 +848,20 @@ class ShortForm:
             return next(content for kind, content in blocks(overview, "Overview") if kind == "pre")
         if name == "problem":
             *_, example = self.document.components["responses"]["Unprocessable"]["content"][PROBLEM]["examples"].values()
-            return f"`{json.dumps({key: example['value'][key] for key in ('status', 'detail', 'pointer')})}`"
-        return found[0] if name == "name" else info[name]
+            return f"`{json.dumps({key: example['value'][key] for key in ('detail', 'pointer')})}`"
+        if name not in ("version", "summary", "name", "model"):
+            raise Unknown(f"llms.txt.in: {found[0]}")
+        return info.get(name, found[0])
 
 
 def wrapped(source):
-    """Markdown whose paragraphs and items have lines of at most LINE characters."""
-    joined = re.sub(r"(?<=[^\n])\n(?![\n#`]|- |\Z)(?:  |> )?", " ", source)
-    fill = {"- ": "  ", "> ": "> "}
-    return "".join(textwrap.fill(line, LINE, subsequent_indent=fill.get(line[:2], ""), break_long_words=False,
-                                 break_on_hyphens=False) + "\n" for line in joined.splitlines())
+    """Markdown whose paragraphs and items have lines of at most LINE characters. Code is not cut."""
+    joined = re.sub(r"(?<=[^\n])\n(?![\n#]|- |\Z)(?:  |> )?", " ", source)
+    joined = re.sub("`[^`]+`", lambda found: found[0].replace(" ", "\0"), joined)
+    indent = {"- ": "  ", "> ": "> "}
+    lines = (textwrap.fill(line, LINE, subsequent_indent=indent.get(line[:2], ""), break_long_words=False, break_on_hyphens=False)
+             for line in joined.splitlines())
+    return "".join(line.replace("\0", " ") + "\n" for line in lines)
 
 
 def in_json(value, levels=3):
