@@ -19,7 +19,7 @@ REPLAYS         := $(addprefix $(O)/replay_,$(FUZZ_TARGETS))
 C_FILES := $(wildcard lib/src/*.c lib/src/*/*.c server/*.c server/*/*.c server/*/*/*.c tests/*/*.c tests/bench/*/*.c)
 FORMATTED := $(C_FILES) $(wildcard lib/include/*.h lib/src/*.h lib/src/*.inc lib/src/*/*.h lib/src/*/*.inc \
              server/*.h server/*/*.h server/*/*/*.h server/*/*/*.cc tests/*/*.h tests/*/*.inc)
-SCRIPTS := $(wildcard docker/*.sh server/*.sh server/*/*.sh tests/*/*.sh tests/*/*/*.sh) .ci/run
+SCRIPTS := $(wildcard docker/*.sh server/*.sh server/*/*.sh server/*/*/*.sh tests/*/*.sh tests/*/*/*.sh) .ci/run
 
 # ------------------------------------------------------------------------------------------ flags
 CRITERION_CFLAGS := $(call pkg,cflags,criterion)

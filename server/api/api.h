@@ -122,7 +122,7 @@ bool api_admit(struct api_request *request, struct api_work *work, size_t bytes,
 
 api_handler api_attention, api_linear_attention, api_multihead, api_softmax, api_embeddings;
 api_handler api_explorer, api_docs, api_asset;             /* assets.c */
-api_handler api_openapi, api_openapi_json;                 /* assets.c */
+api_handler api_openapi, api_openapi_json, api_llms;       /* assets.c */
 api_handler api_layers, api_layer, api_layer_attention;    /* layers.c */
 api_handler api_live, api_ready, api_version;              /* health.c */
 api_handler api_server, api_server_live, api_server_ready; /* models.c */

@@ -57,6 +57,7 @@ const struct api_route api_routes[] = {
     {"GET", "/version", 0, api_version, API_KEYED},
     {"GET", "/openapi.yaml", 0, api_openapi, API_OPEN},
     {"GET", "/openapi.json", 0, api_openapi_json, API_OPEN},
+    {"GET", "/llms.txt", 0, api_llms, API_OPEN},
     {"GET", "/", 0, api_explorer, API_OPEN},
     {"GET", "/docs", 0, api_docs, API_OPEN},
     {"GET", "/assets/{name}", 0, api_asset, API_OPEN},

@@ -1,6 +1,6 @@
 #!/bin/sh
 # build.sh FOLDER makes FOLDER, which has the files that the daemon serves to browsers:
-#   index.html, docs.html, openapi.yaml and openapi.json;
+#   index.html, docs.html, openapi.yaml, openapi.json and llms.txt;
 #   assets/, the scripts and styles that the pages name, and the trained model. A hash of the content is part of the name
 #   of each file;
 #   NAME.gz and NAME.br beside each file NAME. They are empty if they are not shorter than NAME;
@@ -21,7 +21,7 @@ old=$(realpath "$1")
 new=$old.new
 rm -rf "$new"
 mkdir -p "$new/assets"
-cp "$src/../../../openapi.yaml" "$src/openapi.json" "$new"
+cp "$src/../../../openapi.yaml" "$src/openapi.json" "$src/llms.txt" "$new"
 cd "$new"
 
 hash() { # FILE: prints 64 bits of the SHA-256 of FILE
@@ -83,7 +83,7 @@ rm names.sed
 
 # A file that has not changed keeps its compressed forms, because compressing takes most of the time.
 number=0
-for file in *.html openapi.* assets/*; do
+for file in *.html openapi.* llms.txt assets/*; do
     if cmp -s "$file" "$old/$file" && [ -e "$old/$file.gz" ] && [ -e "$old/$file.br" ]; then
         mv "$old/$file.gz" "$old/$file.br" "${file%"${file##*/}"}./"
     else
@@ -101,6 +101,7 @@ for file in *.html openapi.* assets/*; do
     *.js) type='text/javascript; charset=utf-8' ;;
     *.json) type='application/json' ;;
     *.safetensors) type='application/vnd.safetensors' ;;
+    *.txt) type='text/plain; charset=utf-8' ;;
     *.yaml) type='application/yaml' ;;
     esac
     printf 'ASSET(%d, "%s", "%s.gz", "%s.br", %d, %d, %d, "%s", "W/\\"%s\\"", %s)\n' $number "$file" "$file" "$file" \

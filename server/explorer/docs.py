@@ -1,9 +1,9 @@
 #!/usr/bin/python3
-"""Writes the page /docs, server/explorer/src/docs.html, from openapi.yaml, and beside it openapi.json and keys.js, the keys
-that the explorer takes away with a rule. The part "Check your kernel" has the command and the examples of the guide in
-tests/clients/kernel.
+"""Writes the page /docs, server/explorer/src/docs.html, from openapi.yaml, and beside it openapi.json, keys.js, the keys
+that the explorer takes away with a rule, and llms.txt, the short reference, from llms.txt.in. The part "Check your kernel" has
+the command and the examples of the guide in tests/clients/kernel.
 
-    docs.py            writes all three
+    docs.py            writes all four
     docs.py --check    writes nothing and ends with status 1 if one of them is not what these files say
 
 The page is complete without JavaScript. src/docs.js adds the search, the buttons, the languages, the links to the
@@ -12,6 +12,8 @@ The description of the document has a heading for each chapter, "## Title". A pa
 folded with those after it, under this text. A key that several paths take or return is shown once, and each of the paths
 links to it. The type of a key is its x-type, or else the type of its schema. The default of a key is the last sentence
 of its description, "Default: ...".
+In llms.txt.in a line "- KEY: TEXT" below the heading of a path says in a few words what a key is. llms.txt has its type and
+its default beside it. A key without a line gets the first sentence of its description, and no line may be about another key.
 The program understands only what these files use. It ends with a message at anything else.
 """
 
@@ -22,6 +24,7 @@ import json
 import pathlib
 import re
 import sys
+import textwrap
 
 import yaml
 
@@ -31,10 +34,14 @@ KERNEL = HERE.parent.parent / "tests" / "clients" / "kernel"
 PAGE = HERE / "src" / "docs.html"
 IN_JSON = HERE / "src" / "openapi.json"
 KEYS = HERE / "src" / "keys.js"
+SHORT_FORM = HERE / "llms.txt.in"
+LLMS = HERE / "src" / "llms.txt"
 
 SERVER = "http://127.0.0.1:8080"  # the default address of the daemon
 SHORT = 40  # characters; a longer default stays in the description
 WIDE = 100  # characters of a line of JSON in an example
+LINE = 118  # characters of a line of llms.txt
+MOST = 12000  # bytes of llms.txt
 METHODS = ["get", "post"]
 JSON = "application/json"
 REQUEST, ANSWER = "option", "result"  # the two kinds of keys, as anchors name them
@@ -715,7 +722,7 @@ TEMPLATE = """<!doctype html>
 <a class="skip" href="#reference">Skip to the reference</a>
 <header>
 <div class="top"><a class="brand" href="./">attentiond {version}</a>
-<nav aria-label="Site"><a href="./">Explorer</a><a href="openapi.yaml">openapi.yaml</a></nav></div>
+<nav aria-label="Site"><a href="./">Explorer</a><a href="openapi.yaml">openapi.yaml</a><a href="llms.txt">llms.txt</a></nav></div>
 <h1>API reference</h1>
 <p class="lede">{summary}</p>
 </header>
@@ -746,6 +753,117 @@ def check_anchors(page):
             raise Unknown(f"a link leads to {link}, which is not there")
 
 
+# ------------------------------------------------------------------------------------------ llms.txt
+
+
+class ShortForm:
+    """llms.txt, the reference for programs that read texts and for people who paste it. Its text is llms.txt.in, in which a
+    name in braces stands for what the document says, such as {members of Rotary}."""
+
+    LINE_OF_KEYS = re.compile(r"- (\w+(?:, \w+)*): ")
+
+    def __init__(self, document, template):
+        self.document, self.template = document, template
+        self.schemas = document.components["schemas"]
+        self.requests, self.results = {}, {}
+        for (path, _), operation in document.all():
+            types = document.types(operation)
+            if REQUEST in types:
+                keys = self.requests[path] = types[REQUEST][0]["properties"]
+                wanted = keys["return"]["items"]["enum"] if "return" in keys else []
+                self.results.update((name, value) for name, value in types[ANSWER][0]["properties"].items()
+                                    if name in wanted and not name.startswith("grad_"))
+
+    def make(self):
+        known = {path for line in re.findall("^### POST (.+)", self.template, re.M) for path in line.split(", ")}
+        if missing := set(self.requests) - known:
+            raise Unknown(f"llms.txt.in has no heading for {missing.pop()}")
+        made = "".join(map(self.chapter, re.split(r"^(?=##)", self.template, flags=re.M)))
+        if len(made.encode()) > MOST:
+            raise Unknown(f"llms.txt has {len(made.encode())} bytes, and {MOST} are allowed: shorten llms.txt.in")
+        return made
+
+    def chapter(self, chapter):
+        """A heading with what follows it. That of a path has its keys, and that of results their names."""
+        lines, path = chapter.splitlines(), re.match(r"### POST (/[\w{}/-]+)", chapter)
+        keys = self.requests[path[1]] if path else self.results if chapter.startswith("## Results") else None
+        if keys is not None:
+            own = [name for line in lines if (found := self.LINE_OF_KEYS.match(line)) for name in found[1].split(", ")]
+            if wrong := set(own) - set(keys):
+                raise Unknown(f"llms.txt.in: no {'key' if path else 'result'} has the name {wrong.pop()} below {lines[0]}")
+            shared, rest = self.shared(path[1], own) if path else ("", [name for name in keys if name not in own])
+            lines[-1:] = [*(f"- {name}: {self.first_sentence(keys[name])}" for name in rest), ""]
+            lines = [line.replace("{shared}", shared) for line in lines]
+        if path and keys:
+            lines = [self.LINE_OF_KEYS.sub(lambda found: f"- {found[1]}{self.kind(keys, found[1])}: ", line) for line in lines]
+        whole = re.sub(r"\{(\w+|\w+ of [\w.]+)\}", self.fact, "\n".join(lines) + "\n")
+        return re.sub(r"(.*?)(^```.*?^```\n|\Z)", lambda found: wrapped(found[1]) + found[2], whole, flags=re.M | re.S)
+
+    def shared(self, path, own):
+        """The keys of a path that a path above it has, in words, and those that neither that path nor the lines have."""
+        keys, found = self.requests[path], [("", [name for name in self.requests[path] if name not in own])]
+        for base, others in self.requests.items():
+            if base == path:
+                break
+            same = [name for name in keys if name not in own and self.said(keys, name) == self.said(others, name)]
+            missing = [name for name in others if name not in keys]
+            words = f"all keys of {base} but {' '.join(missing)}" if len(missing) < len(same) else " ".join(same)
+            found.append((f"Also {words}.", [name for name in keys if name not in own + same]))
+        return min(found, key=lambda each: (len(each[1]), len(each[0])))
+
+    def said(self, keys, name):
+        return self.document.resolve(keys[name])[0]["description"].strip() if name in keys else None
+
+    def first_sentence(self, schema):
+        description, _ = default_of(self.document.resolve(schema)[0]["description"].strip())
+        return " ".join(re.split(r"\.\s", description)[0].split())
+
+    def kind(self, keys, names):
+        """The type and the default of keys, in parentheses. A matrix, an array and an object of one form have no type."""
+        kinds = set()
+        for name in names.split(", "):
+            kind = html.unescape(re.sub("<[^>]*>", "", typed(self.document, keys[name], name))).replace('" or "', "|")
+            kind = re.sub(r", (array) or DrawnMatrix$", r" or \1", kind)
+            kind = re.sub(r',? or DrawnMatrix$| of Inference\w+| −?\d+ to \d+|\s[≥>]\s−?\d+|"', "", kind)
+            default = default_of(self.said(keys, name))[1]
+            default = f"= {default.strip('`')}" if re.fullmatch("`[^`]*`|[−0-9].*", default) else ""
+            kinds.add(" ".join(["" if kind in ("matrix", "array", "Random", "Tolerance") else kind, default]).strip())
+        if len(kinds) > 1:
+            raise Unknown(f"llms.txt.in: {names} have different types or defaults: {', '.join(kinds)}")
+        return f" ({kind})" if (kind := kinds.pop()) else ""
+
+    def fact(self, found):
+        """What the document says of a name in braces. {name} and {model} are parts of paths."""
+        what, _, name = found[1].rpartition(" of ")
+        info = self.document.root["info"]
+        if what == "members":
+            return " ".join(self.schemas[name]["properties"])
+        if what == "values":
+            schema, _, member = name.partition(".")
+            return " ".join(self.schemas[schema]["properties"][member]["enum"])
+        if what == "description":
+            return " ".join(self.schemas[name]["description"].split())
+        if name == "steps":
+            overview = re.search(r"^## Overview\n(.*?)^## ", info["description"], re.M | re.S)[1]
+            return next(content for kind, content in blocks(overview, "Overview") if kind == "pre")
+        if name == "problem":
+            *_, example = self.document.components["responses"]["Unprocessable"]["content"][PROBLEM]["examples"].values()
+            return f"`{json.dumps({key: example['value'][key] for key in ('detail', 'pointer')})}`"
+        if name not in ("version", "summary", "name", "model"):
+            raise Unknown(f"llms.txt.in: {found[0]}")
+        return info.get(name, found[0])
+
+
+def wrapped(source):
+    """Markdown whose paragraphs and items have lines of at most LINE characters. Code is not cut."""
+    joined = re.sub(r"(?<=[^\n])\n(?![\n#]|- |\Z)(?:  |> )?", " ", source)
+    joined = re.sub("`[^`]+`", lambda found: found[0].replace(" ", "\0"), joined)
+    indent = {"- ": "  ", "> ": "> "}
+    lines = (textwrap.fill(line, LINE, subsequent_indent=indent.get(line[:2], ""), break_long_words=False, break_on_hyphens=False)
+             for line in joined.splitlines())
+    return "".join(line.replace("\0", " ") + "\n" for line in lines)
+
+
 def in_json(value, levels=3):
     """The document as JSON. Each path and each type has a line of its own, so that changes of several people merge."""
     if levels == 0 or not isinstance(value, dict):
@@ -765,19 +883,21 @@ def in_script(document):
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Writes the page /docs, openapi.json and keys.js.")
+    parser = argparse.ArgumentParser(description="Writes the page /docs, openapi.json, keys.js and llms.txt.")
     parser.add_argument("--check", action="store_true", help="write nothing, and fail if one of them is not up to date")
     arguments = parser.parse_args()
     try:
         page = Page(Document(DOCUMENT)).make()
+        short_form = ShortForm(Document(DOCUMENT), SHORT_FORM.read_text(encoding="utf-8")).make()
     except Unknown as error:
         sys.exit(f"docs.py does not understand this: {error}")
     document = yaml.safe_load(DOCUMENT.read_text(encoding="utf-8"))
-    for path, made in (PAGE, page), (IN_JSON, in_json(document) + "\n"), (KEYS, in_script(document)):
+    made_of = {PAGE: page, IN_JSON: in_json(document) + "\n", KEYS: in_script(document), LLMS: short_form}
+    for path, made in made_of.items():
         if not arguments.check:
             path.write_text(made, encoding="utf-8")
         elif path.read_text(encoding="utf-8") != made:
-            sys.exit(f"server/explorer/src/{path.name} is not what openapi.yaml and tests/clients/kernel say: run make docs")
+            sys.exit(f"server/explorer/src/{path.name} is not what openapi.yaml, llms.txt.in and tests/clients/kernel say: run make docs")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Holds every Markdown file of the repository to what it says: its links, its paths, its commands and their answers.
+"""Holds every Markdown file of the repository, and llms.txt, to what it says: its links, its paths, its commands and their answers.
 
     check_documents.py --daemon PROGRAM [--library ARCHIVE] [FILE...]
 
@@ -60,7 +60,8 @@ class Tree:
                           and not os.path.exists(os.path.join(folder, name, "pyvenv.cfg"))]
             self.files |= {os.path.normpath(os.path.join(where, name)) for name in files}
             self.folders |= {os.path.normpath(os.path.join(where, name)) for name in folders}
-        self.documents = {name: Document(name, self.read(name)) for name in sorted(self.files) if name.endswith(".md")}
+        self.documents = {name: Document(name, self.read(name)) for name in sorted(self.files)
+                          if name.endswith(".md") or os.path.basename(name) == "llms.txt"}
         self.make = "".join(self.read(name) for name in ("Makefile", "tests/tests.mk"))
         lists = re.findall(r"^([a-z][\w -]*):(?!=)|^\.PHONY:((?:.*\\\n)*.*)", self.make, re.M)
         self.targets = set(" ".join(map(" ".join, lists)).split())

@@ -1,7 +1,8 @@
 /*
  * test_assets.c - the files that browsers load: the pages, every file that a page or a script
- * names, and openapi.yaml. The tests check each header, that every coding holds the same bytes,
- * that caches can keep a file, and that no key is needed. They know the service by its socket only.
+ * names, openapi.yaml and llms.txt. The tests check each header, that every coding holds the same
+ * bytes, that caches can keep a file, and that no key is needed. They know the service by its
+ * socket only.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -177,6 +178,7 @@ Test(assets, pages_and_their_files) {
 Test(assets, the_document) {
     expect_asset("/openapi.yaml");
     expect_asset("/openapi.json");
+    expect_asset("/llms.txt");
 }
 
 /* Options that change other answers do not change these files. */
@@ -187,7 +189,7 @@ Test(assets, options_of_others, .init = NULL) {
     cr_assert_eq(write(fd, "0123456789abcdef\n", 17), 17);
     close(fd);
     daemon_start((const char *const[]){"--compression", "yes", "--api-key-file", path, NULL});
-    static const char *const open[] = {"/", "/docs", "/openapi.yaml", "/openapi.json"};
+    static const char *const open[] = {"/", "/docs", "/openapi.yaml", "/openapi.json", "/llms.txt"};
     for (size_t i = 0; i < COUNT(open); i++) {
         expect_asset(open[i]);
         struct client_response response = daemon_ask("GET", open[i], "Accept-Encoding: zstd\r\n");

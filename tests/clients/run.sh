@@ -2,7 +2,7 @@
 # run.sh FOLDER [NAME...] lets clients ask $ATTENTIOND_BIN (FOLDER/attentiond if it is not set).
 # - lint: two linters read openapi.yaml.
 # - go, java, javascript, python, rust: the test of the client in server/clients, with own/stub.py between it and the daemon,
-#   and the example in its README.md. The client is installed as its README.md says.
+#   and the example in its README.md. The client is installed as its README.md says. python also runs workflow.yml and check.sh.
 # - generated-go, generated-java, generated-python, generated-typescript: a client is generated from openapi.yaml and compiled.
 #   It asks the first notebook, the same with drawn matrices, and a bad request. generated-typescript also compiles a program
 #   with the types of server/clients/javascript.
@@ -181,6 +181,7 @@ run_python() {
     stubbed /usr/bin/python3 -B -m unittest
     "$here/../support/venv.sh" "$work/venv-stock" "$here/stock/requirements.txt"
     stubbed "$work/venv-stock/bin/python" -B -m unittest
+    ATTENTIOND_BIN=${ATTENTIOND_BIN:-$folder/attentiond} "$here/own/workflow.py" "$work/venv-stock/bin/python3" "$url"
     rm -rf "$work/python"
     python3 -m venv "$work/python"
     cd "$work/python"

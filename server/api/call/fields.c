@@ -12,8 +12,8 @@
  * request and refusals.txt a bad one. Most tests and fuzz targets draw the row in every format:
  * needs and excludes of tests/support/drawn.c say beside what it cannot stand, and
  * tests/openapi/hooks.py which values are too large. options.js of the explorer has its control,
- * and GROUPS in docs.py its place in /docs. An option that config.json of a model sets is also in
- * family_options.c and api/pages/layers.c.
+ * GROUPS in docs.py its place in /docs, and llms.txt.in a line. An option that config.json of a
+ * model sets is also in family_options.c and api/pages/layers.c.
  *
  * To add a matrix: add a tensor to struct call of call.h, and a row to the table with its least and
  * greatest rank, NUMBERS (so that it can be drawn), the letters of its axes (tests/support/drawn.h)

@@ -1,8 +1,8 @@
 /*
  * assets.c - the files that browsers load: the explorer at /, the reference at /docs, their files
- * at /assets/{name}, openapi.yaml and openapi.json. server/explorer makes them, and embed.S puts
- * them into the daemon. They hold no secret, so nobody needs a key for them; the requests that the
- * pages then send need one.
+ * at /assets/{name}, openapi.yaml, openapi.json and llms.txt. server/explorer makes them, and
+ * embed.S puts them into the daemon. They hold no secret, so nobody needs a key for them; the
+ * requests that the pages then send need one.
  */
 #include "api/reply.h"
 
@@ -89,6 +89,10 @@ struct api_work *api_openapi_json(struct api_request *request) {
 
 struct api_work *api_openapi(struct api_request *request) {
     return asset_reply(request, find_asset("", "openapi.yaml"));
+}
+
+struct api_work *api_llms(struct api_request *request) {
+    return asset_reply(request, find_asset("", "llms.txt"));
 }
 
 struct api_work *api_asset(struct api_request *request) {
