@@ -70,7 +70,12 @@ def attention(q, k, v, causal=False, window=None, scale=None, softcap=None, sink
 LINEAR = '''
 import numpy as np
 
-def linear(q, k, v, update, decay=None, beta=None, state=None):
+def linear(q, k, v, update, decay=None, beta=None, state=None, sequences=None):
+    if sequences is not None:
+        parts = [linear(*(x[a:b].swapaxes(0, 1)[None] for x in (q, k, v)), update, *(None if g is None else g[a:b].T[None] for g in (decay, beta)))
+                 for a, b in zip(sequences, sequences[1:])]
+        return {"output": np.concatenate([part["output"][0].swapaxes(0, 1) for part in parts]),
+                "present_state": np.concatenate([part["present_state"] for part in parts])}
     batch, heads, n, d = q.shape
     S = np.zeros((batch, heads, d, v.shape[-1]), np.float32) if state is None else state.copy()
     output = np.zeros(v.shape, np.float32)
@@ -149,7 +154,7 @@ class Test(unittest.TestCase):
     def test_right_kernel_of_linear_attention(self):
         rows = check.check(f"{self.write(LINEAR)}:linear", URL)
         self.assertEqual([row.case.name for row in rows if not row.right], [])
-        self.assertEqual(sum(row.verdict in check.RIGHT for row in rows), 12)
+        self.assertEqual(sum(row.verdict in check.RIGHT for row in rows), 14)
         wrong = LINEAR.replace("state.copy()", "state.swapaxes(-1, -2).copy()")
         self.assertEqual(self.rows(wrong, ["linear-state"], "linear")[0].suspicions, ["the state is transposed"])
 
@@ -164,6 +169,33 @@ class Test(unittest.TestCase):
             text = f"{KERNEL}\ndef other(q, k, v):\n    {body}\n"
             row, = check.check(f"{self.write(text)}:other", URL, [case], layout=layout)
             self.assertIn(row.verdict, check.RIGHT, f"{layout}: {row.says}")
+
+    def test_same_numbers_everywhere(self):
+        """The head of cases.txt has these numbers for programs in other languages."""
+        head = cases.CASES.read_text(encoding="utf-8")
+        numbers = [f"{x:.8g}" for x in cases.inputs_of(self.cases["one"], 1, "float32")[0]["Q"].ravel()[:3]]
+        self.assertIn(f"begins with {numbers[0]}, {numbers[1]} and {numbers[2]} for the seed 1", head)
+        drawn = cases.inputs_of(cases.Case("large", {"n": "2000"}), 1, "float64")[0]["Q"]
+        self.assertLess(abs(drawn.mean()) + abs(drawn.std() - 1), 0.01)
+
+    def test_gradients_of_a_state(self):
+        """A function turns the axes of Q, K, V and the output, and returns gradients of other matrices, too."""
+        case = cases.Case("state", {"update": "gated", "n": "1", "heads": "2", "d": "8", "decay": "0.5", "state": "normal"})
+        text = """
+import numpy as np
+
+def linear(q, k, v, update, decay, state, grad_output):
+    q, k, v, dout = (x[:, 0] for x in (q, k, v, grad_output))
+    S = np.exp(decay)[..., None] * state + k[..., None] * v[..., None, :]
+    grad = q[..., None] * dout[..., None, :] * np.float32(8 ** -0.5)
+    decayed = np.exp(decay)[..., None] * grad
+    return {"output": np.float32(8 ** -0.5) * np.einsum("bhc,bhcd->bhd", q, S)[:, None], "present_state": S, "grad_past_state": decayed,
+            "grad_decay": (decayed * state).sum((-1, -2))[..., None]}
+"""
+        row, = check.check(f"{self.write(text)}:linear", URL, [case], layout="bnhd")
+        self.assertIn(row.verdict, check.RIGHT, row.says)
+        row, = check.check(f"{self.write(text.replace('decayed * state', 'grad * state'))}:linear", URL, [case], layout="bnhd")
+        self.assertEqual((row.verdict, row.worst.split()[0]), ("wrong", "grad_decay"))
 
     def test_faults_are_found_and_explained(self):
         for old, new, name, says in FAULTS:

@@ -43,9 +43,9 @@ LINEAR = "update", "decay", "beta", "state"  # arguments of linear attention
 
 # ------------------------------------------------------------------------------------------------------------- the function
 
-def turned(name, x, layout, back=False):
-    """Returns a matrix in the order of axes of the function, or back in that of the service. lse is (batch, heads, n) in all orders."""
-    if x.ndim != 4 and not (back and layout == "packed" and x.ndim == 3 and name != "lse"):
+def turned(name, x, layout):
+    """Returns a matrix in the order of axes of the function. lse is (batch, heads, n) in all orders, and a state has no rows."""
+    if x.ndim != 4 or name.endswith("state"):
         return x
     if layout == "bnhd":
         return x.swapaxes(1, 2)
@@ -229,14 +229,12 @@ def fault_of(case, results, matrices, settings):
     """Returns what is wrong with the results before they are compared, or None. Results come back in the order of axes of the service."""
     q, v = matrices["Q"], matrices["V"]
     shapes = {"output": (*q.shape[:-1], v.shape[-1]), "lse": q.shape[:-1] if q.ndim == 4 else (q.shape[1], q.shape[0]),
-              "grad_Q": q.shape, "grad_K": matrices["K"].shape, "grad_V": v.shape,
-              "present_state": (q.shape[0], q.shape[1], q.shape[-1], v.shape[-1])}
+              "present_state": (len(case.numbers("sequences")) if case["sequences"] else q.shape[0], q.shape[1], q.shape[-1], v.shape[-1]),
+              **{f"grad_{'past_state' if of == 'state' else of}": x.shape for of, x in matrices.items() if of not in ("mask", "grad_output")}}
     for name, (x, dtype) in results.items():
         if name not in shapes:
             return f"returns {name}, which is none of {', '.join(shapes)}"
-        want = shapes[name]
-        if name not in ("lse", "present_state"):
-            want = turned(name, numpy.empty(want, bool), settings["layout"]).shape
+        want = turned(name, numpy.empty(shapes[name], bool), settings["layout"]).shape
         if tuple(x.shape) != want:
             return f"returns {name} with the shape {tuple(x.shape)}, not {want}"
         if name == "output" and dtype != settings["dtype"] and dtype != settings["output_dtype"]:
@@ -300,12 +298,12 @@ class Check:
         return row, (request, results, matrices, options), found
 
     def back(self, name, x, matrices):
-        if name in ("lse", "present_state") or matrices["Q"].ndim != 4:
+        if name not in ("output", "grad_Q", "grad_K", "grad_V") or matrices["Q"].ndim != 4:
             return x
         if self.settings["layout"] == "packed":
             heads = matrices["Q" if name in ("output", "grad_Q") else "K"].shape[1]
             return x.reshape(*x.shape[:2], heads, -1).swapaxes(1, 2)
-        return turned(name, x, self.settings["layout"], back=True)
+        return turned(name, x, self.settings["layout"])
 
     def run(self, case):
         """Runs a case. A wrong one gets its smallest case and its suspicions."""
