@@ -12,7 +12,7 @@ import xml.etree.ElementTree
 
 try:
     import numpy
-    from attentiond import asking, cases, check
+    from attentiond import Client, asking, cases, check, daemon
 except ModuleNotFoundError:
     numpy = None
 
@@ -243,9 +243,55 @@ def linear(q, k, v, update, decay, state, grad_output):
                 check.main([where, "--url", URL])
             self.assertRegex(str(end.exception.code), re.escape(says))
 
+    def engines(self, podman):
+        """Puts stubs of docker and podman in the place of all programs. They write down how they are called."""
+        log = pathlib.Path(self.folder.name, "log")
+        for name, script in ("docker", "echo no daemon >&2; exit 1"), ("podman", podman):
+            path = self.write(f'#!/bin/sh\necho {name} "$@" >>{log}\n{script}\n', name)
+            path.chmod(0o755)
+        unset = unittest.mock.patch.dict(os.environ, {"PATH": self.folder.name, "no_proxy": "*"})
+        unset.start()
+        self.addCleanup(unset.stop)
+        for name in "ATTENTIOND_URL", "ATTENTIOND_BIN", "ATTENTIOND_IMAGE":
+            os.environ.pop(name, None)
+        usual = unittest.mock.patch("attentiond.daemon.USUAL", "http://127.0.0.1:1")
+        usual.start()
+        self.addCleanup(usual.stop)
+        return log
+
+    def test_container(self):
+        """Without a service and a program, the check starts a container, and ends it."""
+        at = URL.removeprefix("http://")
+        log = self.engines(f'case $1 in run) echo 5f3a;; port) echo {at};; esac')
+        names = {}
+        exec(KERNEL, names)  # noqa: S102: the text above
+        row, = check.check(names["attention"], cases=[self.cases["n-17"]])
+        self.assertIn(row.verdict, check.RIGHT)
+        run = "run -d --rm --pull={} -p 127.0.0.1::8080 --read-only --cap-drop=ALL {}"
+        self.assertEqual(log.read_text().splitlines(), [
+            f"docker {run.format('never', 'attentiond')}", f"podman {run.format('never', 'attentiond')}", "podman port 5f3a 8080", "podman kill 5f3a"])
+        os.environ["ATTENTIOND_IMAGE"] = "registry/attentiond:1"
+        daemon.Daemon().close()
+        self.assertIn(f"podman {run.format('missing', 'registry/attentiond:1')}", log.read_text())
+
+    def test_nothing_can_be_started(self):
+        self.engines("echo no such image >&2; exit 125")
+        with self.assertRaises(ValueError) as error:
+            daemon.Daemon()
+        self.assertEqual(str(error.exception), "there is no service: nothing answers at http://127.0.0.1:1, ATTENTIOND_BIN is not set, there is no "
+                         "program attentiond, docker does not run the image attentiond (no daemon), podman does not run the image attentiond "
+                         "(no such image). Start one, name it with --url, or set ATTENTIOND_BIN to the program, or ATTENTIOND_IMAGE to the name "
+                         "of an image")
+        pathlib.Path(self.folder.name, "podman").unlink()
+        with self.assertRaisesRegex(ValueError, "there is no podman"):
+            daemon.Daemon()
+        os.environ["ATTENTIOND_BIN"] = "/bin/true"
+        with self.assertRaisesRegex(ValueError, "^/bin/true has not started$"):
+            daemon.Daemon()
+
     def test_the_service_takes_all_cases(self):
         """Its own results are right, in each type."""
-        client = check.Client(URL)
+        client = Client(URL)
         for dtype in ("float32", "float16", "bfloat16"):
             for case in self.cases.values():
                 with self.subTest(f"{case} in {dtype}"):

@@ -12,20 +12,18 @@ import inspect
 import os
 import pathlib
 import pickle
-import re
 import select
-import shutil
 import subprocess
 import sys
 import time
-import urllib.request
 from xml.sax.saxutils import escape, quoteattr
 
 import numpy
 
-from attentiond import Client, ServiceError
+from attentiond import ServiceError
 from attentiond.asking import request_of, verdicts_of
 from attentiond.cases import Case, inputs_of, read_cases
+from attentiond.daemon import Daemon
 from attentiond.suspicions import suspicions
 
 RIGHT = "equal", "rounded"
@@ -391,45 +389,6 @@ def smaller_cases(case):
             yield case.changed(d=few, d_v=None)
 
 
-# -------------------------------------------------------------------------------------------------------------- the daemon
-
-class Daemon:
-    """The service: that of a URL, one that answers at the usual address, or one that is started for the check."""
-
-    def __init__(self, url=None, api_key=None):
-        self.process, self.url = None, url or os.environ.get("ATTENTIOND_URL")
-        if self.url is None and answers("http://127.0.0.1:8080"):
-            self.url = "http://127.0.0.1:8080"
-        if self.url is None:
-            self.start()
-        self.client = Client(self.url, api_key)
-
-    def start(self):
-        program = os.environ.get("ATTENTIOND_BIN") or shutil.which("attentiond")
-        if program is None:
-            raise ValueError("no service answers at http://127.0.0.1:8080: start one, name it with --url, or set ATTENTIOND_BIN to the "
-                             "program attentiond")
-        self.process = subprocess.Popen([program, "--port", "0"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        found = re.search(r":(\d+)$", self.process.stdout.readline().strip())
-        if found is None:
-            raise ValueError(f"{program} has not started")
-        self.url = f"http://127.0.0.1:{found[1]}"
-
-    def close(self):
-        if self.process is not None:
-            self.process.terminate()
-            self.process.wait()
-            self.process.stdout.close()
-
-
-def answers(url):
-    try:
-        with urllib.request.urlopen(f"{url}/health/live", timeout=1) as response:
-            return response.status == 200
-    except (OSError, ValueError):
-        return False
-
-
 # ------------------------------------------------------------------------------------------------------------- the reports
 
 def report(row, seed, stream):
@@ -489,7 +448,8 @@ def check(function, url=None, cases=None, stream=None, timeout=60, api_key=None,
 def main(arguments=None):
     parser = argparse.ArgumentParser(prog="attentiond check", description=__doc__.split("\n\n")[0])
     parser.add_argument("function", metavar="FILE.py:FUNCTION")
-    parser.add_argument("--url", help="of the service; default: $ATTENTIOND_URL, http://127.0.0.1:8080, or one that is started")
+    parser.add_argument("--url", help="of the service; default: $ATTENTIOND_URL, http://127.0.0.1:8080, or one that is started: $ATTENTIOND_BIN, or a "
+                        "container of $ATTENTIOND_IMAGE")
     parser.add_argument("--dtype", choices=("float64", "float32", "float16", "bfloat16"), default="float32", help="of the inputs")
     parser.add_argument("--output-dtype", help="that of the output, if it is another one")
     parser.add_argument("--computed-in", help="the type in which the kernel multiplies, such as tf32; default: that of the inputs")
