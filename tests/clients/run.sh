@@ -191,7 +191,8 @@ run_python() {
     rm -rf "$work/python"
     python3 -m venv "$work/python"
     cd "$work/python"
-    quietly bin/pip install --disable-pip-version-check "$clients/python"
+    quietly bin/pip install --disable-pip-version-check "$clients/python[numpy]" pytest==9.2.0
+    (cd "$clients/python" && quietly "$work/python/bin/python" -B -m unittest test_check.Test.test_fixture_of_pytest)
     example python python example.py bin/python -B example.py
 }
 

@@ -1,10 +1,13 @@
 """test_check.py tests the check of kernels with kernels in NumPy: right ones, and ones with a planted fault. Like test_attentiond.py, it asks
 the daemon at $ATTENTIOND_URL."""
 
+import importlib.util
 import io
 import os
 import pathlib
 import re
+import subprocess
+import sys
 import tempfile
 import unittest
 import unittest.mock
@@ -212,6 +215,82 @@ def linear(q, k, v, update, decay, state, grad_output):
                 rows = self.rows(KERNEL.replace(old, new, 1), [name, "one"], timeout=2)
                 self.assertEqual((rows[0].verdict, rows[0].says), ("fault", says))
                 self.assertEqual(len(rows), 2, "the next case goes on")
+
+    def test_arrays_of_other_libraries(self):
+        """A library that has no more than DLPack, one that is asked for its memory as CuPy is, and modules that are no libraries."""
+        self.write("""
+import numpy as np
+
+class Array:
+    def __init__(self, x):
+        self.x = x
+
+    def __dlpack__(self, **settings):
+        return self.x.__dlpack__(**settings)
+
+    def __dlpack_device__(self):
+        return self.x.__dlpack_device__()
+
+class Far:
+    def __init__(self, x):
+        self.x, self.dtype = x, x.dtype
+
+    def get(self):
+        return self.x
+
+def from_dlpack(x):
+    if x.dtype == bool:
+        raise BufferError("bool")
+    return Array(x)
+
+def asarray(x):
+    assert x.dtype == bool
+    return Array(x)
+""", "library.py")
+        text = f"""{KERNEL}
+def other(q, k, v, mask=None):
+    from library import Array, Far
+    output, lse = attention(*(np.from_dlpack(x) for x in (q, k, v)), mask=None if mask is None else mask.x)
+    return Array(output), Far(lse)
+"""
+        for row in self.rows(text, ["n-16", "mask-half"], "other", arrays="library"):
+            self.assertIn(row.verdict, check.RIGHT, row.says)
+        row, = self.rows(KERNEL.replace("return output, lse", "return [[1], [1, 2]], lse"), ["n-16"])
+        self.assertRegex(f"{row.verdict} {row.says}", "^fault returns output, which is no array: ")
+        for settings, says in (({"arrays": "none"}, "--arrays none: No module named 'none'"),
+                               ({"arrays": "json"}, "--arrays json: it has neither from_dlpack nor asarray"),
+                               ({"dtype": "bfloat16"}, "numpy has no bfloat16; use --arrays torch")):
+            with self.assertRaisesRegex(ValueError, f"^{says}$"):
+                self.rows(KERNEL, ["n-16"], **settings)
+
+    @unittest.skipUnless(importlib.util.find_spec("torch"), "PyTorch is missing")
+    def test_torch(self):
+        text = """
+import torch
+
+def attention(q, k, v, is_causal=False, scale=None):
+    s = (q.float() @ k.float().transpose(-1, -2)) * (scale or q.shape[-1] ** -0.5)
+    if is_causal:
+        s = s.masked_fill(torch.ones(s.shape[-2:]).triu(1).bool(), float("-inf"))
+    return (torch.softmax(s, -1) @ v.float()).to(q.dtype)
+"""
+        for dtype in "float32", "bfloat16":
+            for row in self.rows(text, ["n-65", "causal-65", "scale-small"], dtype=dtype):
+                self.assertIn(row.verdict, check.RIGHT, row.says)
+
+    @unittest.skipUnless(importlib.util.find_spec("pytest"), "pytest is missing")
+    def test_fixture_of_pytest(self):
+        self.write(KERNEL.replace("see & (j <= i)", "see & (j < i)"))
+        readme = pathlib.Path(__file__).with_name("README.md").read_text(encoding="utf-8")
+        program = re.search(r"^from my_kernel import attention\n.*?(?=^```)", readme, re.M | re.S)[0].replace("my_kernel", "kernel")
+        path = self.write(program, "test_kernel.py")
+        done = subprocess.run([sys.executable, "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider",
+                               *(f"{path}::test_attention[{name}]" for name in ("n-16", "causal-16", "rotary"))], capture_output=True, text=True,
+                              check=False, env={**os.environ, "PYTHONPATH": str(pathlib.Path(check.__file__).parents[1])})
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.assertIn("1 failed, 1 passed, 1 skipped", done.stdout)
+        self.assertRegex(done.stdout, r"(?m)^causal-16: wrong\noutput is off by .*\nseed 1, smallest case that fails: .*causal=true.*\n"
+                                      r"(the results are right if .*\n)*the results are right if no query sees its own key$")
 
     def test_function_of_this_process(self):
         names = {}

@@ -75,31 +75,50 @@ def load(where):
     return function
 
 
+class Unusable(ValueError):
+    """Settings with which no case can run."""
+
+
 class Arrays:
-    """Makes the arrays of the function from those of NumPy, and back."""
+    """Makes the arrays of the function from those of NumPy, and back. kind: numpy, torch, or another module that makes arrays."""
 
     def __init__(self, kind, dtype, device):
         self.kind, self.dtype, self.device = kind, dtype, device
-        if kind == "torch":
-            import torch
-            self.torch = torch
-        elif dtype == "bfloat16":
-            raise ValueError("NumPy has no bfloat16; use --arrays torch")
+        try:
+            self.library = importlib.import_module(kind)
+        except ImportError as error:
+            raise Unusable(f"--arrays {kind}: {error}") from None
+        if dtype == "bfloat16" and not hasattr(self.library, dtype):
+            raise Unusable(f"{kind} has no bfloat16; use --arrays torch")
+        if kind != "numpy" and not hasattr(self.library, "from_dlpack") and not hasattr(self.library, "asarray"):
+            raise Unusable(f"--arrays {kind}: it has neither from_dlpack nor asarray")
 
     def give(self, name, x):
-        exact = x.dtype == bool
-        if self.kind == "numpy":
-            return x.copy() if exact else x.astype(self.dtype)
-        made = self.torch.from_numpy(numpy.ascontiguousarray(x)).to(self.device)
-        return made if exact else made.to(getattr(self.torch, self.dtype))
+        exact, coarse = x.dtype == bool, self.dtype == "bfloat16"
+        if self.kind == "torch":
+            made = self.library.from_numpy(numpy.ascontiguousarray(x)).to(self.device)
+            return made if exact else made.to(getattr(self.library, self.dtype))
+        made = x.astype(bool if exact else "float32" if coarse else self.dtype)
+        if self.kind != "numpy":
+            made = self.made(made)
+        return made.astype(self.library.bfloat16) if coarse and not exact else made
+
+    def made(self, x):
+        """Returns an array of another library. DLPack of NumPy has no bool, and from_dlpack of some takes no memory of the host."""
+        try:
+            return self.library.from_dlpack(x)
+        except (AttributeError, TypeError, ValueError, RuntimeError, BufferError):
+            return self.library.asarray(x)
 
     def take(self, name, x):
         """Returns an array of NumPy, and the name of the type that it had."""
-        if self.kind == "torch" and isinstance(x, self.torch.Tensor) or hasattr(x, "detach"):
+        if hasattr(x, "detach"):  # PyTorch
             dtype = str(x.dtype).rpartition(".")[2]
             x = x.detach()
             return (x.float() if dtype == "bfloat16" else x).cpu().numpy(), dtype
-        if hasattr(x, "__dlpack__") and not isinstance(x, numpy.ndarray):
+        if hasattr(x, "get") and hasattr(x, "dtype"):  # CuPy
+            x = x.get()
+        elif hasattr(x, "__dlpack__") and not hasattr(x, "__array__"):
             x = numpy.from_dlpack(x)
         x = numpy.asarray(x)
         return x, x.dtype.name
@@ -129,7 +148,10 @@ def call(function, matrices, options, settings):
     for name, x in answer.items():
         if x is None:
             continue
-        x, dtype = arrays.take(name, x)
+        try:
+            x, dtype = arrays.take(name, x)
+        except (TypeError, ValueError, RuntimeError, BufferError) as error:
+            return {"fault": f"returns {name}, which is no array: {error}"[:200]}
         if dtype not in ("float64", "float32", "float16", "bfloat16"):
             return {"fault": f"returns {name} of the type {dtype}"}
         results[name] = x, dtype
@@ -153,7 +175,11 @@ def serve():
             asked = pickle.load(reader)
         except EOFError:
             return
-        pickle.dump(call(function, *asked), writer)
+        try:
+            answer = call(function, *asked)
+        except Unusable as error:
+            answer = {"unusable": str(error)}
+        pickle.dump(answer, writer)
         writer.flush()
 
 
@@ -193,7 +219,10 @@ class Runner:
             return call(self.function, matrices, options, settings)
         if self.process is None:
             self.start()
-        return self.ask((matrices, options, settings), self.timeout)
+        answer = self.ask((matrices, options, settings), self.timeout)
+        if "unusable" in answer:
+            raise Unusable(answer["unusable"])
+        return answer
 
     def close(self):
         if self.process is not None:
@@ -391,17 +420,20 @@ def smaller_cases(case):
 
 # ------------------------------------------------------------------------------------------------------------- the reports
 
+def described(row, seed):
+    """Returns what is known of a wrong case, in lines."""
+    lines = [row.says] if row.says else []
+    if row.smallest is not None:
+        lines.append(f"seed {seed}, smallest case that fails: {row.smallest.text()}")
+    return lines + [f"the results are right if {says}" for says in row.suspicions]
+
+
 def report(row, seed, stream):
     """Prints the line of a case, and what is known of a wrong one."""
     ratio = "" if row.ratio is None else f"{row.ratio:.3g}"
     print(f"{row.case.name:20} {row.verdict:8} {ratio:>9}  {row.worst if row.verdict not in ('skipped', 'fault') else row.says}", file=stream)
-    if not row.right:
-        if row.verdict != "fault":
-            print(f"    {row.says}", file=stream)
-        if row.smallest is not None:
-            print(f"    seed {seed}, smallest case that fails: {row.smallest.text()}", file=stream)
-        for says in row.suspicions:
-            print(f"    the results are right if {says}", file=stream)
+    for line in described(row, seed)[row.verdict == "fault":] if not row.right else ():
+        print(f"    {line}", file=stream)
 
 
 def junit(rows, path):
@@ -422,7 +454,7 @@ def junit(rows, path):
 
 def check(function, url=None, cases=None, stream=None, timeout=60, api_key=None, junit_file=None, **settings):
     """Checks a function, or that of the text FILE.py:FUNCTION, with all cases. Returns the rows; all(row.right for row in rows) says that no
-    result is wrong. settings: dtype, layout (bhnd, bnhd or packed), arrays (numpy or torch), device, returns, seed, computed_in,
+    result is wrong. settings: dtype, layout (bhnd, bnhd or packed), arrays (numpy, torch or another module), device, returns, seed, computed_in,
     output_dtype and without, as the command has them. With stream, it prints a table there."""
     daemon, rows = Daemon(url, api_key), []
     try:
@@ -455,7 +487,9 @@ def main(arguments=None):
     parser.add_argument("--computed-in", help="the type in which the kernel multiplies, such as tf32; default: that of the inputs")
     parser.add_argument("--layout", choices=("bhnd", "bnhd", "packed"), default="bhnd",
                         help="the axes of Q, K and V: (batch, heads, n, d), (batch, n, heads, d) or (batch, n, heads·d)")
-    parser.add_argument("--arrays", choices=("numpy", "torch"), help="default: torch if the file of the function imports it")
+    parser.add_argument("--arrays", metavar="MODULE",
+                        help="what the function gets: numpy, torch, or another module that has from_dlpack or asarray, such as "
+                        "jax.numpy or cupy; default: torch if the file of the function imports it, or else numpy")
     parser.add_argument("--device", default="cpu", help="of the tensors of torch, such as cuda")
     parser.add_argument("--returns", type=lambda text: text.split(","), default=RESULTS, metavar="NAME,NAME",
                         help="the order in which the function returns its results; default: output,lse,grad_Q,grad_K,grad_V")
@@ -470,7 +504,7 @@ def main(arguments=None):
     cases = [known[name] if name in known else Case("given", (part.split("=", 1) for part in name.split())) for name in names or ()]
     try:
         begin = time.monotonic()
-        rows = check(where, url, cases or None, sys.stdout, timeout, os.environ.get("ATTENTIOND_API_KEY"), file, **given)
+        rows = check(where, url, cases or None, sys.stdout, timeout, junit_file=file, **given)
     except (ValueError, ServiceError, OSError) as error:
         sys.exit(f"attentiond check: {error}")
     wrong = [row for row in rows if not row.right]

@@ -18,7 +18,8 @@ class Daemon:
 
     def __init__(self, url=None, api_key=None):
         self.close = lambda: None
-        self.client = Client(url or os.environ.get("ATTENTIOND_URL") or (USUAL if answers(USUAL) else self.start()), api_key)
+        self.client = Client(url or os.environ.get("ATTENTIOND_URL") or (USUAL if answers(USUAL) else self.start()),
+                             api_key or os.environ.get("ATTENTIOND_API_KEY"))
 
     def start(self):
         """Starts the program, or a container, and returns its URL."""
