@@ -178,6 +178,8 @@ class Test(unittest.TestCase):
         head = cases.CASES.read_text(encoding="utf-8")
         numbers = [f"{x:.8g}" for x in cases.inputs_of(self.cases["one"], 1, "float32")[0]["Q"].ravel()[:3]]
         self.assertIn(f"begins with {numbers[0]}, {numbers[1]} and {numbers[2]} for the seed 1", head)
+        readme = pathlib.Path(__file__).with_name("README.md").read_text(encoding="utf-8")
+        self.assertIn(f"draws the {len(self.cases)} cases of", readme)
         drawn = cases.inputs_of(cases.Case("large", {"n": "2000"}), 1, "float64")[0]["Q"]
         self.assertLess(abs(drawn.mean()) + abs(drawn.std() - 1), 0.01)
 
@@ -321,11 +323,14 @@ def attention(q, k, v, is_causal=False, scale=None):
             with self.assertRaises(SystemExit) as end:
                 check.main([where, "--url", URL])
             self.assertRegex(str(end.exception.code), re.escape(says))
+        with self.assertRaises(SystemExit) as end:
+            check.main([f"{self.write(KERNEL)}:attention", "--url", "http://127.0.0.1:1"])
+        self.assertRegex(str(end.exception.code), "no answer from http://127.0.0.1:1")
 
     def engines(self, podman):
         """Puts stubs of docker and podman in the place of all programs. They write down how they are called."""
         log = pathlib.Path(self.folder.name, "log")
-        for name, script in ("docker", "echo no daemon >&2; exit 1"), ("podman", podman):
+        for name, script in ("docker", "echo no daemon >&2; echo \"Run 'docker run --help'\" >&2; exit 1"), ("podman", podman):
             path = self.write(f'#!/bin/sh\necho {name} "$@" >>{log}\n{script}\n', name)
             path.chmod(0o755)
         unset = unittest.mock.patch.dict(os.environ, {"PATH": self.folder.name, "no_proxy": "*"})
@@ -341,7 +346,7 @@ def attention(q, k, v, is_causal=False, scale=None):
     def test_container(self):
         """Without a service and a program, the check starts a container, and ends it."""
         at = URL.removeprefix("http://")
-        log = self.engines(f'case $1 in run) echo 5f3a;; port) echo {at};; esac')
+        log = self.engines(f'case $1 in run) echo 5f3a;; port) echo {at};; kill) exit 1;; esac')
         names = {}
         exec(KERNEL, names)  # noqa: S102: the text above
         row, = check.check(names["attention"], cases=[self.cases["n-17"]])

@@ -448,7 +448,8 @@ static int battery_send(const struct problem *p, const char *path) {
 
 /* Runs the cases: PROGRAM [--cases FILE] [--seed NUMBER] [NAME...]. type: that of the inputs of the
  * kernel, F32, F16 or BF16, in which it computes. results: those that it writes, such as "output
- * lse". Returns 0 if each case that has run is right. */
+ * lse". Returns 0 if each case that has run is right. ATTENTIOND_URL and ATTENTIOND_API_KEY of the
+ * environment name the service. */
 static int battery(int argc, char **argv, battery_kernel *run, const char *type,
                    const char *results) {
     static struct battery b;

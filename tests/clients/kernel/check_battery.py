@@ -1,9 +1,8 @@
 #!/usr/bin/python3
 """check_battery.py FOLDER COMMAND... compiles battery.c in FOLDER with COMMAND, which names the compiler and its options, and runs it: all
-cases that it takes must be right. Then a window that is one narrower must be found, in the cases with a window alone,
-and a kernel of linear attention that forgets the state before. If a stub in place of
-curl refuses all cases, their files stay: they must have the inputs and the options of the client in Python, in each type. This needs
-NumPy. $ATTENTIOND_URL is the daemon."""
+cases that it takes must be right. Then a window that is one narrower must be found, in the cases with a window alone, and a kernel of
+linear attention that forgets the state before. If a stub in place of curl refuses all cases, their files stay: they must have the inputs
+and the options of the client in Python, in each type. This needs NumPy. $ATTENTIOND_URL is the daemon."""
 
 import json
 import os
@@ -124,7 +123,8 @@ def compare(dtype):
 
 def main():
     status, said = run({})
-    assert status == 0 and said.endswith(f"\n{len(TAKEN)} of {len(TAKEN)} cases are right, 16 are left out\n"), said
+    assert status == 0 and said.endswith(f"\n{len(TAKEN)} of {len(TAKEN)} cases are right, {len(cases.read_cases()) - len(TAKEN)} are left out\n"), said
+    assert f"[All {len(cases.read_cases())} cases]" in (HERE / "README.md").read_text(encoding="utf-8"), "README.md has another number of cases"
     assert said.count("left out: the kernel takes no rotary") == 2, said
     status, said = run({"j < at - p->left": "j <= at - p->left"})
     wrong = {line.split()[0] for line in said.splitlines() if line.split()[1:] == ["wrong"]}

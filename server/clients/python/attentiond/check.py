@@ -317,6 +317,8 @@ class Check:
         try:
             found = verdicts_of(self.client, request, results)
         except ServiceError as error:
+            if error.status in (0, 401, 404):  # it does not answer, wants another key, or is something else
+                raise
             return Row(case, "fault", f"the service refuses the case: {error}", seconds=seconds), None, None
         worst = max(found, key=lambda name: (not found[name]["verdict"] in RIGHT, found[name].get("rms_ratio") or 0))
         one = found[worst]

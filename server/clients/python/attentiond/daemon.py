@@ -35,8 +35,8 @@ class Daemon:
             try:
                 return self.start_container(engine, image or IMAGE, "missing" if image else "never")
             except (OSError, ValueError, subprocess.SubprocessError) as error:
-                said = (getattr(error, "stderr", None) or str(error)).strip().splitlines() or ["it failed"]
-                tried.append(f"{engine} does not run the image {image or IMAGE} ({said[-1][:200]})")
+                said = [line for line in (getattr(error, "stderr", None) or str(error)).splitlines() if line and not line.startswith(("Run ", "See "))]
+                tried.append(f"{engine} does not run the image {image or IMAGE} ({said[-1][:200] if said else 'it failed'})")
         raise ValueError(f"there is no service: {', '.join(tried)}. Start one, name it with --url, or set ATTENTIOND_BIN to the program, or "
                          "ATTENTIOND_IMAGE to the name of an image")
 
@@ -58,8 +58,9 @@ class Daemon:
         def ask(*arguments, timeout=60):
             done = subprocess.run([engine, *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout, check=True)
             return (done.stdout.strip().splitlines() or [""])[-1]
-        container = ask("run", "-d", "--rm", f"--pull={pull}", "-p", "127.0.0.1::8080", "--read-only", "--cap-drop=ALL", image, timeout=600)
-        self.close = lambda: ask("kill", container)
+        container = ask("run", "-d", "--rm", f"--pull={pull}", "-p", "127.0.0.1::8080", "--read-only", "--cap-drop=ALL", image,
+                        timeout=60 if pull == "never" else 600)
+        self.close = lambda: subprocess.run([engine, "kill", container], capture_output=True, check=False)  # it may have ended
         try:
             url = f"http://{ask('port', container, '8080')}"
             end = time.monotonic() + 20
@@ -67,7 +68,7 @@ class Daemon:
                 if time.monotonic() > end:
                     raise ValueError("its service does not answer after 20 s")
                 time.sleep(0.1)
-        except (OSError, ValueError, subprocess.SubprocessError):
+        except BaseException:
             self.close()
             self.close = lambda: None
             raise
