@@ -216,7 +216,8 @@ class Run:
         if others or asked and self.absent:
             self.leave_out(block, f"{others[0]} is not the daemon" if others else ABSENT.format(self.own_line))
             return
-        ended = self.call(["bash", "-c", f"export ATTENTIOND_PORT={service.free}\n{PRELUDE}{service.placed(text)}"])
+        export = f"export ATTENTIOND_PORT={service.free} ATTENTIOND_URL=http://127.0.0.1:{service.free}"
+        ended = self.call(["bash", "-c", f"{export}\n{PRELUDE}{service.placed(text)}"])
         statuses, errors = re.findall(r"^status (\d+)$", ended.stderr, re.M), re.sub(r"^status \d+\n", "", ended.stderr, flags=re.M)
         self.count += 1
         if answer:

@@ -6,7 +6,7 @@
 # - generated-go, generated-java, generated-python, generated-typescript: a client is generated from openapi.yaml and compiled.
 #   It asks the first notebook, the same with drawn matrices, and a bad request. generated-typescript also compiles a program
 #   with the types of server/clients/javascript.
-# - c, cuda, triton, and after their clients go and rust: the examples in kernel/. Without a NAME, triton runs only if
+# - c, cuda, triton, and after their clients go and rust: the examples in kernel/; c and cuda also run the battery of cases. Without a NAME, triton runs only if
 #   build/models has the PyTorch of "make test-models", which takes 6 GB.
 # - stock: tritonclient, and safetensors with requests. kserve: KServe's client. mlserver: MLServer's codecs.
 # - readme, torch: the section "NumPy, PyTorch, Triton" of server/clients/README.md, with NumPy and with PyTorch. $TORCH_PYTHON is a Python that has
@@ -55,6 +55,13 @@ kernel() { # NAME COMMAND...: runs an example of kernel/, and lets its check sen
     rm -f kernel.safetensors
     quietly "${@:2}"
     /usr/bin/python3 "$here/kernel/check.py" "kernel in $1" "$url"
+}
+
+battery() { # COMPILER OPTION...: runs the battery of kernel/ with right kernels and planted faults
+    "$here/../support/venv.sh" "$work/venv-stock" "$here/stock/requirements.txt"
+    rm -rf "$work/battery"
+    mkdir -p "$work/battery"
+    "$work/venv-stock/bin/python" -B "$here/kernel/check_battery.py" "$work/battery" "$@" -Wall -Wextra -Werror
 }
 
 start_daemon() { # OPTION...: starts a daemon; its address is then in $url, and its process in ${daemons[-1]}
@@ -185,7 +192,8 @@ run_python() {
     rm -rf "$work/python"
     python3 -m venv "$work/python"
     cd "$work/python"
-    quietly bin/pip install --disable-pip-version-check "$clients/python"
+    quietly bin/pip install --disable-pip-version-check "$clients/python[numpy]" pytest==9.2.0
+    (cd "$clients/python" && quietly "$work/python/bin/python" -B -m unittest test_check.Test.test_fixture_of_pytest)
     example python python example.py bin/python -B example.py
 }
 
@@ -208,12 +216,14 @@ run_rust() {
 run_c() {
     quietly "${CC:-cc}" -std=c99 -pedantic -Wall -Wextra -Werror "$here/kernel/kernel.c" -o "$work/kernel-c"
     kernel c "$work/kernel-c"
+    battery "${CC:-cc}" -std=c99 -pedantic
 }
 
 run_cuda() {
     sed 's/<<<.*>>>//' "$here/kernel/kernel.cu" >"$work/kernel.cc"
     quietly "${CXX:-c++}" -Wall -Wextra -Werror -I "$here/kernel" -I "$here/kernel/cpu" "$work/kernel.cc" -o "$work/kernel-cuda"
     kernel cuda "$work/kernel-cuda"
+    battery "${CXX:-c++}" -x c++
 }
 
 run_triton() {

@@ -1,10 +1,13 @@
 """test_check.py tests the check of kernels with kernels in NumPy: right ones, and ones with a planted fault. Like test_attentiond.py, it asks
 the daemon at $ATTENTIOND_URL."""
 
+import importlib.util
 import io
 import os
 import pathlib
 import re
+import subprocess
+import sys
 import tempfile
 import unittest
 import unittest.mock
@@ -12,7 +15,7 @@ import xml.etree.ElementTree
 
 try:
     import numpy
-    from attentiond import asking, cases, check
+    from attentiond import Client, asking, cases, check, daemon
 except ModuleNotFoundError:
     numpy = None
 
@@ -70,7 +73,12 @@ def attention(q, k, v, causal=False, window=None, scale=None, softcap=None, sink
 LINEAR = '''
 import numpy as np
 
-def linear(q, k, v, update, decay=None, beta=None, state=None):
+def linear(q, k, v, update, decay=None, beta=None, state=None, sequences=None):
+    if sequences is not None:
+        parts = [linear(*(x[a:b].swapaxes(0, 1)[None] for x in (q, k, v)), update, *(None if g is None else g[a:b].T[None] for g in (decay, beta)))
+                 for a, b in zip(sequences, sequences[1:])]
+        return {"output": np.concatenate([part["output"][0].swapaxes(0, 1) for part in parts]),
+                "present_state": np.concatenate([part["present_state"] for part in parts])}
     batch, heads, n, d = q.shape
     S = np.zeros((batch, heads, d, v.shape[-1]), np.float32) if state is None else state.copy()
     output = np.zeros(v.shape, np.float32)
@@ -149,7 +157,7 @@ class Test(unittest.TestCase):
     def test_right_kernel_of_linear_attention(self):
         rows = check.check(f"{self.write(LINEAR)}:linear", URL)
         self.assertEqual([row.case.name for row in rows if not row.right], [])
-        self.assertEqual(sum(row.verdict in check.RIGHT for row in rows), 12)
+        self.assertEqual(sum(row.verdict in check.RIGHT for row in rows), 14)
         wrong = LINEAR.replace("state.copy()", "state.swapaxes(-1, -2).copy()")
         self.assertEqual(self.rows(wrong, ["linear-state"], "linear")[0].suspicions, ["the state is transposed"])
 
@@ -164,6 +172,35 @@ class Test(unittest.TestCase):
             text = f"{KERNEL}\ndef other(q, k, v):\n    {body}\n"
             row, = check.check(f"{self.write(text)}:other", URL, [case], layout=layout)
             self.assertIn(row.verdict, check.RIGHT, f"{layout}: {row.says}")
+
+    def test_same_numbers_everywhere(self):
+        """The head of cases.txt has these numbers for programs in other languages."""
+        head = cases.CASES.read_text(encoding="utf-8")
+        numbers = [f"{x:.8g}" for x in cases.inputs_of(self.cases["one"], 1, "float32")[0]["Q"].ravel()[:3]]
+        self.assertIn(f"begins with {numbers[0]}, {numbers[1]} and {numbers[2]} for the seed 1", head)
+        readme = pathlib.Path(__file__).with_name("README.md").read_text(encoding="utf-8")
+        self.assertIn(f"draws the {len(self.cases)} cases of", readme)
+        drawn = cases.inputs_of(cases.Case("large", {"n": "2000"}), 1, "float64")[0]["Q"]
+        self.assertLess(abs(drawn.mean()) + abs(drawn.std() - 1), 0.01)
+
+    def test_gradients_of_a_state(self):
+        """A function turns the axes of Q, K, V and the output, and returns gradients of other matrices, too."""
+        case = cases.Case("state", {"update": "gated", "n": "1", "heads": "2", "d": "8", "decay": "0.5", "state": "normal"})
+        text = """
+import numpy as np
+
+def linear(q, k, v, update, decay, state, grad_output):
+    q, k, v, dout = (x[:, 0] for x in (q, k, v, grad_output))
+    S = np.exp(decay)[..., None] * state + k[..., None] * v[..., None, :]
+    grad = q[..., None] * dout[..., None, :] * np.float32(8 ** -0.5)
+    decayed = np.exp(decay)[..., None] * grad
+    return {"output": np.float32(8 ** -0.5) * np.einsum("bhc,bhcd->bhd", q, S)[:, None], "present_state": S, "grad_past_state": decayed,
+            "grad_decay": (decayed * state).sum((-1, -2))[..., None]}
+"""
+        row, = check.check(f"{self.write(text)}:linear", URL, [case], layout="bnhd")
+        self.assertIn(row.verdict, check.RIGHT, row.says)
+        row, = check.check(f"{self.write(text.replace('decayed * state', 'grad * state'))}:linear", URL, [case], layout="bnhd")
+        self.assertEqual((row.verdict, row.worst.split()[0]), ("wrong", "grad_decay"))
 
     def test_faults_are_found_and_explained(self):
         for old, new, name, says in FAULTS:
@@ -180,6 +217,82 @@ class Test(unittest.TestCase):
                 rows = self.rows(KERNEL.replace(old, new, 1), [name, "one"], timeout=2)
                 self.assertEqual((rows[0].verdict, rows[0].says), ("fault", says))
                 self.assertEqual(len(rows), 2, "the next case goes on")
+
+    def test_arrays_of_other_libraries(self):
+        """A library that has no more than DLPack, one that is asked for its memory as CuPy is, and modules that are no libraries."""
+        self.write("""
+import numpy as np
+
+class Array:
+    def __init__(self, x):
+        self.x = x
+
+    def __dlpack__(self, **settings):
+        return self.x.__dlpack__(**settings)
+
+    def __dlpack_device__(self):
+        return self.x.__dlpack_device__()
+
+class Far:
+    def __init__(self, x):
+        self.x, self.dtype = x, x.dtype
+
+    def get(self):
+        return self.x
+
+def from_dlpack(x):
+    if x.dtype == bool:
+        raise BufferError("bool")
+    return Array(x)
+
+def asarray(x):
+    assert x.dtype == bool
+    return Array(x)
+""", "library.py")
+        text = f"""{KERNEL}
+def other(q, k, v, mask=None):
+    from library import Array, Far
+    output, lse = attention(*(np.from_dlpack(x) for x in (q, k, v)), mask=None if mask is None else mask.x)
+    return Array(output), Far(lse)
+"""
+        for row in self.rows(text, ["n-16", "mask-half"], "other", arrays="library"):
+            self.assertIn(row.verdict, check.RIGHT, row.says)
+        row, = self.rows(KERNEL.replace("return output, lse", "return [[1], [1, 2]], lse"), ["n-16"])
+        self.assertRegex(f"{row.verdict} {row.says}", "^fault returns output, which is no array: ")
+        for settings, says in (({"arrays": "none"}, "--arrays none: No module named 'none'"),
+                               ({"arrays": "json"}, "--arrays json: it has neither from_dlpack nor asarray"),
+                               ({"dtype": "bfloat16"}, "numpy has no bfloat16; use --arrays torch")):
+            with self.assertRaisesRegex(ValueError, f"^{says}$"):
+                self.rows(KERNEL, ["n-16"], **settings)
+
+    @unittest.skipUnless(importlib.util.find_spec("torch"), "PyTorch is missing")
+    def test_torch(self):
+        text = """
+import torch
+
+def attention(q, k, v, is_causal=False, scale=None):
+    s = (q.float() @ k.float().transpose(-1, -2)) * (scale or q.shape[-1] ** -0.5)
+    if is_causal:
+        s = s.masked_fill(torch.ones(s.shape[-2:]).triu(1).bool(), float("-inf"))
+    return (torch.softmax(s, -1) @ v.float()).to(q.dtype)
+"""
+        for dtype in "float32", "bfloat16":
+            for row in self.rows(text, ["n-65", "causal-65", "scale-small"], dtype=dtype):
+                self.assertIn(row.verdict, check.RIGHT, row.says)
+
+    @unittest.skipUnless(importlib.util.find_spec("pytest"), "pytest is missing")
+    def test_fixture_of_pytest(self):
+        self.write(KERNEL.replace("see & (j <= i)", "see & (j < i)"))
+        readme = pathlib.Path(__file__).with_name("README.md").read_text(encoding="utf-8")
+        program = re.search(r"^from my_kernel import attention\n.*?(?=^```)", readme, re.M | re.S)[0].replace("my_kernel", "kernel")
+        path = self.write(program, "test_kernel.py")
+        done = subprocess.run([sys.executable, "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider",
+                               *(f"{path}::test_attention[{name}]" for name in ("n-16", "causal-16", "rotary"))], capture_output=True, text=True,
+                              check=False, env={**os.environ, "PYTHONPATH": str(pathlib.Path(check.__file__).parents[1])})
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.assertIn("1 failed, 1 passed, 1 skipped", done.stdout)
+        self.assertRegex(done.stdout, r"(?m)^causal-16: wrong\noutput is off by .*\nseed 1, smallest case that fails: .*causal=true.*\n"
+                                      r"(the results are right if .*\n)*the results are right if no query sees its own key$")
 
     def test_function_of_this_process(self):
         names = {}
@@ -210,10 +323,59 @@ class Test(unittest.TestCase):
             with self.assertRaises(SystemExit) as end:
                 check.main([where, "--url", URL])
             self.assertRegex(str(end.exception.code), re.escape(says))
+        with self.assertRaises(SystemExit) as end:
+            check.main([f"{self.write(KERNEL)}:attention", "--url", "http://127.0.0.1:1"])
+        self.assertRegex(str(end.exception.code), "no answer from http://127.0.0.1:1")
+
+    def engines(self, podman):
+        """Puts stubs of docker and podman in the place of all programs. They write down how they are called."""
+        log = pathlib.Path(self.folder.name, "log")
+        for name, script in ("docker", "echo no daemon >&2; echo \"Run 'docker run --help'\" >&2; exit 1"), ("podman", podman):
+            path = self.write(f'#!/bin/sh\necho {name} "$@" >>{log}\n{script}\n', name)
+            path.chmod(0o755)
+        unset = unittest.mock.patch.dict(os.environ, {"PATH": self.folder.name, "no_proxy": "*"})
+        unset.start()
+        self.addCleanup(unset.stop)
+        for name in "ATTENTIOND_URL", "ATTENTIOND_BIN", "ATTENTIOND_IMAGE":
+            os.environ.pop(name, None)
+        usual = unittest.mock.patch("attentiond.daemon.USUAL", "http://127.0.0.1:1")
+        usual.start()
+        self.addCleanup(usual.stop)
+        return log
+
+    def test_container(self):
+        """Without a service and a program, the check starts a container, and ends it."""
+        at = URL.removeprefix("http://")
+        log = self.engines(f'case $1 in run) echo 5f3a;; port) echo {at};; kill) exit 1;; esac')
+        names = {}
+        exec(KERNEL, names)  # noqa: S102: the text above
+        row, = check.check(names["attention"], cases=[self.cases["n-17"]])
+        self.assertIn(row.verdict, check.RIGHT)
+        run = "run -d --rm --pull={} -p 127.0.0.1::8080 --read-only --cap-drop=ALL {}"
+        self.assertEqual(log.read_text().splitlines(), [
+            f"docker {run.format('never', 'attentiond')}", f"podman {run.format('never', 'attentiond')}", "podman port 5f3a 8080", "podman kill 5f3a"])
+        os.environ["ATTENTIOND_IMAGE"] = "registry/attentiond:1"
+        daemon.Daemon().close()
+        self.assertIn(f"podman {run.format('missing', 'registry/attentiond:1')}", log.read_text())
+
+    def test_nothing_can_be_started(self):
+        self.engines("echo no such image >&2; exit 125")
+        with self.assertRaises(ValueError) as error:
+            daemon.Daemon()
+        self.assertEqual(str(error.exception), "there is no service: nothing answers at http://127.0.0.1:1, ATTENTIOND_BIN is not set, there is no "
+                         "program attentiond, docker does not run the image attentiond (no daemon), podman does not run the image attentiond "
+                         "(no such image). Start one, name it with --url, or set ATTENTIOND_BIN to the program, or ATTENTIOND_IMAGE to the name "
+                         "of an image")
+        pathlib.Path(self.folder.name, "podman").unlink()
+        with self.assertRaisesRegex(ValueError, "there is no podman"):
+            daemon.Daemon()
+        os.environ["ATTENTIOND_BIN"] = "/bin/true"
+        with self.assertRaisesRegex(ValueError, "^/bin/true has not started$"):
+            daemon.Daemon()
 
     def test_the_service_takes_all_cases(self):
         """Its own results are right, in each type."""
-        client = check.Client(URL)
+        client = Client(URL)
         for dtype in ("float32", "float16", "bfloat16"):
             for case in self.cases.values():
                 with self.subTest(f"{case} in {dtype}"):

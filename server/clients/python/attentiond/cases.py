@@ -2,7 +2,6 @@
 
 import math
 import pathlib
-import zlib
 
 import numpy
 
@@ -67,16 +66,34 @@ def tiny(dtype):
     return {"float16": 6e-5, "float64": 2e-308}.get(dtype, 1e-38)
 
 
+def bits(text, shape):
+    """Returns 64 drawn bits for each element of an array, as the head of cases.txt says."""
+    state = 0xCBF29CE484222325
+    for byte in text.encode():
+        state = (state ^ byte) * 0x100000001B3 % 2 ** 64
+    z = numpy.uint64(state) + numpy.arange(1, math.prod(shape) + 1, dtype=numpy.uint64) * numpy.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ z >> numpy.uint64(30)) * numpy.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ z >> numpy.uint64(27)) * numpy.uint64(0x94D049BB133111EB)
+    return (z ^ z >> numpy.uint64(31)).reshape(shape)
+
+
 def inputs_of(case, seed, dtype):
     """Draws the matrices of a case: Q (batch, heads, n, d), K and V likewise; with `sequences` (n, heads, d). Returns them by the names
     of the service, with the options as a function gets them."""
-    rng = numpy.random.default_rng([seed, zlib.crc32(case.name.encode())])
     batch, heads, kv, n, m, d, d_v = (case.size(key) for key in ("batch", "heads", "kv_heads", "n", "m", "d", "d_v"))
     packed = case["sequences"] is not None
 
-    def draw(rows, count, columns):
-        return rng.standard_normal((rows, count, columns) if packed else (batch, count, rows, columns))
-    q, k, v, grad = draw(n, heads, d), draw(m, kv, d), draw(m, kv, d_v), draw(n, heads, d_v)
+    def uniform(what, shape):
+        return (bits(f"{seed} {case.name} {what}", shape) >> numpy.uint64(11)) * 2.0 ** -53
+
+    def normal(what, shape):
+        z = bits(f"{seed} {case.name} {what}", shape)
+        parts = sum((z >> numpy.uint64(16 * i) & numpy.uint64(0xFFFF)).astype(float) for i in range(4))
+        return (parts - 131070) * (math.sqrt(3) / 65536)
+
+    def rows(what, count, of, columns):
+        return normal(what, (count, of, columns) if packed else (batch, of, count, columns))
+    q, k, v, grad = rows("Q", n, heads, d), rows("K", m, kv, d), rows("V", m, kv, d_v), rows("grad_output", n, heads, d_v)
     kind, _, tile = (case["scores"] or "").partition(":")
     scale = float(case["scale"] or d ** -0.5)
     if kind == "equal":
@@ -94,8 +111,8 @@ def inputs_of(case, seed, dtype):
     if case["beta"]:
         k /= numpy.linalg.norm(k, axis=-1, keepdims=True)  # a correction with longer keys lets the state grow without end
     if case["inputs"] == "signed_zero":
-        for x in (q, k, v):
-            x[rng.random(x.shape) < 0.5] = -0.0
+        for name, x in zip("QKV", (q, k, v)):
+            x[uniform(f"-0 {name}", x.shape) < 0.5] = -0.0
     matrices = {"Q": q, "K": k, "V": v, "grad_output": grad}
     options = {}
     if case["causal"]:
@@ -114,12 +131,12 @@ def inputs_of(case, seed, dtype):
     if case["rotary"]:
         options["rotary"] = {"base": ROTARY, "interleaved": case["rotary"] == "interleaved"}
     if case["bias"]:
-        matrices["bias"] = rng.standard_normal((heads, n, m))
+        matrices["bias"] = normal("bias", (heads, n, m))
     if case["mask"]:
         kind, _, at = case["mask"].partition(":")
         mask = numpy.ones((n, m), bool)
         if kind == "half":
-            mask = (rng.random((n, m)) < 0.5) | numpy.eye(n, m, dtype=bool)
+            mask = (uniform("mask", (n, m)) < 0.5) | numpy.eye(n, m, dtype=bool)
         elif kind == "first":
             mask[:, :int(at)] = False
         else:
@@ -136,11 +153,11 @@ def inputs_of(case, seed, dtype):
         options["update"] = case["update"]
         gates = (n, heads) if packed else (batch, heads, n)
         if case["decay"]:
-            drawn = -numpy.log1p(numpy.exp(rng.standard_normal(gates)))
+            drawn = -numpy.log1p(numpy.exp(normal("decay", gates)))
             with numpy.errstate(divide="ignore"):
                 matrices["decay"] = drawn if case["decay"] == "drawn" else numpy.full(gates, numpy.log(float(case["decay"])))
         if case["beta"]:
-            matrices["beta"] = rng.random(gates) if case["beta"] == "drawn" else numpy.full(gates, float(case["beta"]))
+            matrices["beta"] = uniform("beta", gates) if case["beta"] == "drawn" else numpy.full(gates, float(case["beta"]))
         if case["state"]:
-            matrices["state"] = rng.standard_normal((batch, heads, d, d_v))
+            matrices["state"] = normal("state", (batch, heads, d, d_v))
     return {name: x if x.dtype == bool else rounded(x, dtype) for name, x in matrices.items()}, options

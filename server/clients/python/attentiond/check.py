@@ -12,20 +12,18 @@ import inspect
 import os
 import pathlib
 import pickle
-import re
 import select
-import shutil
 import subprocess
 import sys
 import time
-import urllib.request
 from xml.sax.saxutils import escape, quoteattr
 
 import numpy
 
-from attentiond import Client, ServiceError
+from attentiond import ServiceError
 from attentiond.asking import request_of, verdicts_of
 from attentiond.cases import Case, inputs_of, read_cases
+from attentiond.daemon import Daemon
 from attentiond.suspicions import suspicions
 
 RIGHT = "equal", "rounded"
@@ -43,9 +41,9 @@ LINEAR = "update", "decay", "beta", "state"  # arguments of linear attention
 
 # ------------------------------------------------------------------------------------------------------------- the function
 
-def turned(name, x, layout, back=False):
-    """Returns a matrix in the order of axes of the function, or back in that of the service. lse is (batch, heads, n) in all orders."""
-    if x.ndim != 4 and not (back and layout == "packed" and x.ndim == 3 and name != "lse"):
+def turned(name, x, layout):
+    """Returns a matrix in the order of axes of the function. lse is (batch, heads, n) in all orders, and a state has no rows."""
+    if x.ndim != 4 or name.endswith("state"):
         return x
     if layout == "bnhd":
         return x.swapaxes(1, 2)
@@ -77,31 +75,50 @@ def load(where):
     return function
 
 
+class Unusable(ValueError):
+    """Settings with which no case can run."""
+
+
 class Arrays:
-    """Makes the arrays of the function from those of NumPy, and back."""
+    """Makes the arrays of the function from those of NumPy, and back. kind: numpy, torch, or another module that makes arrays."""
 
     def __init__(self, kind, dtype, device):
         self.kind, self.dtype, self.device = kind, dtype, device
-        if kind == "torch":
-            import torch
-            self.torch = torch
-        elif dtype == "bfloat16":
-            raise ValueError("NumPy has no bfloat16; use --arrays torch")
+        try:
+            self.library = importlib.import_module(kind)
+        except ImportError as error:
+            raise Unusable(f"--arrays {kind}: {error}") from None
+        if dtype == "bfloat16" and not hasattr(self.library, dtype):
+            raise Unusable(f"{kind} has no bfloat16; use --arrays torch")
+        if kind != "numpy" and not hasattr(self.library, "from_dlpack") and not hasattr(self.library, "asarray"):
+            raise Unusable(f"--arrays {kind}: it has neither from_dlpack nor asarray")
 
     def give(self, name, x):
-        exact = x.dtype == bool
-        if self.kind == "numpy":
-            return x.copy() if exact else x.astype(self.dtype)
-        made = self.torch.from_numpy(numpy.ascontiguousarray(x)).to(self.device)
-        return made if exact else made.to(getattr(self.torch, self.dtype))
+        exact, coarse = x.dtype == bool, self.dtype == "bfloat16"
+        if self.kind == "torch":
+            made = self.library.from_numpy(numpy.ascontiguousarray(x)).to(self.device)
+            return made if exact else made.to(getattr(self.library, self.dtype))
+        made = x.astype(bool if exact else "float32" if coarse else self.dtype)
+        if self.kind != "numpy":
+            made = self.made(made)
+        return made.astype(self.library.bfloat16) if coarse and not exact else made
+
+    def made(self, x):
+        """Returns an array of another library. DLPack of NumPy has no bool, and from_dlpack of some takes no memory of the host."""
+        try:
+            return self.library.from_dlpack(x)
+        except (AttributeError, TypeError, ValueError, RuntimeError, BufferError):
+            return self.library.asarray(x)
 
     def take(self, name, x):
         """Returns an array of NumPy, and the name of the type that it had."""
-        if self.kind == "torch" and isinstance(x, self.torch.Tensor) or hasattr(x, "detach"):
+        if hasattr(x, "detach"):  # PyTorch
             dtype = str(x.dtype).rpartition(".")[2]
             x = x.detach()
             return (x.float() if dtype == "bfloat16" else x).cpu().numpy(), dtype
-        if hasattr(x, "__dlpack__") and not isinstance(x, numpy.ndarray):
+        if hasattr(x, "get") and hasattr(x, "dtype"):  # CuPy
+            x = x.get()
+        elif hasattr(x, "__dlpack__") and not hasattr(x, "__array__"):
             x = numpy.from_dlpack(x)
         x = numpy.asarray(x)
         return x, x.dtype.name
@@ -131,7 +148,10 @@ def call(function, matrices, options, settings):
     for name, x in answer.items():
         if x is None:
             continue
-        x, dtype = arrays.take(name, x)
+        try:
+            x, dtype = arrays.take(name, x)
+        except (TypeError, ValueError, RuntimeError, BufferError) as error:
+            return {"fault": f"returns {name}, which is no array: {error}"[:200]}
         if dtype not in ("float64", "float32", "float16", "bfloat16"):
             return {"fault": f"returns {name} of the type {dtype}"}
         results[name] = x, dtype
@@ -155,7 +175,11 @@ def serve():
             asked = pickle.load(reader)
         except EOFError:
             return
-        pickle.dump(call(function, *asked), writer)
+        try:
+            answer = call(function, *asked)
+        except Unusable as error:
+            answer = {"unusable": str(error)}
+        pickle.dump(answer, writer)
         writer.flush()
 
 
@@ -195,7 +219,10 @@ class Runner:
             return call(self.function, matrices, options, settings)
         if self.process is None:
             self.start()
-        return self.ask((matrices, options, settings), self.timeout)
+        answer = self.ask((matrices, options, settings), self.timeout)
+        if "unusable" in answer:
+            raise Unusable(answer["unusable"])
+        return answer
 
     def close(self):
         if self.process is not None:
@@ -229,14 +256,12 @@ def fault_of(case, results, matrices, settings):
     """Returns what is wrong with the results before they are compared, or None. Results come back in the order of axes of the service."""
     q, v = matrices["Q"], matrices["V"]
     shapes = {"output": (*q.shape[:-1], v.shape[-1]), "lse": q.shape[:-1] if q.ndim == 4 else (q.shape[1], q.shape[0]),
-              "grad_Q": q.shape, "grad_K": matrices["K"].shape, "grad_V": v.shape,
-              "present_state": (q.shape[0], q.shape[1], q.shape[-1], v.shape[-1])}
+              "present_state": (len(case.numbers("sequences")) if case["sequences"] else q.shape[0], q.shape[1], q.shape[-1], v.shape[-1]),
+              **{f"grad_{'past_state' if of == 'state' else of}": x.shape for of, x in matrices.items() if of not in ("mask", "grad_output")}}
     for name, (x, dtype) in results.items():
         if name not in shapes:
             return f"returns {name}, which is none of {', '.join(shapes)}"
-        want = shapes[name]
-        if name not in ("lse", "present_state"):
-            want = turned(name, numpy.empty(want, bool), settings["layout"]).shape
+        want = turned(name, numpy.empty(shapes[name], bool), settings["layout"]).shape
         if tuple(x.shape) != want:
             return f"returns {name} with the shape {tuple(x.shape)}, not {want}"
         if name == "output" and dtype != settings["dtype"] and dtype != settings["output_dtype"]:
@@ -292,6 +317,8 @@ class Check:
         try:
             found = verdicts_of(self.client, request, results)
         except ServiceError as error:
+            if error.status in (0, 401, 404):  # it does not answer, wants another key, or is something else
+                raise
             return Row(case, "fault", f"the service refuses the case: {error}", seconds=seconds), None, None
         worst = max(found, key=lambda name: (not found[name]["verdict"] in RIGHT, found[name].get("rms_ratio") or 0))
         one = found[worst]
@@ -300,12 +327,12 @@ class Check:
         return row, (request, results, matrices, options), found
 
     def back(self, name, x, matrices):
-        if name in ("lse", "present_state") or matrices["Q"].ndim != 4:
+        if name not in ("output", "grad_Q", "grad_K", "grad_V") or matrices["Q"].ndim != 4:
             return x
         if self.settings["layout"] == "packed":
             heads = matrices["Q" if name in ("output", "grad_Q") else "K"].shape[1]
             return x.reshape(*x.shape[:2], heads, -1).swapaxes(1, 2)
-        return turned(name, x, self.settings["layout"], back=True)
+        return turned(name, x, self.settings["layout"])
 
     def run(self, case):
         """Runs a case. A wrong one gets its smallest case and its suspicions."""
@@ -393,58 +420,22 @@ def smaller_cases(case):
             yield case.changed(d=few, d_v=None)
 
 
-# -------------------------------------------------------------------------------------------------------------- the daemon
-
-class Daemon:
-    """The service: that of a URL, one that answers at the usual address, or one that is started for the check."""
-
-    def __init__(self, url=None, api_key=None):
-        self.process, self.url = None, url or os.environ.get("ATTENTIOND_URL")
-        if self.url is None and answers("http://127.0.0.1:8080"):
-            self.url = "http://127.0.0.1:8080"
-        if self.url is None:
-            self.start()
-        self.client = Client(self.url, api_key)
-
-    def start(self):
-        program = os.environ.get("ATTENTIOND_BIN") or shutil.which("attentiond")
-        if program is None:
-            raise ValueError("no service answers at http://127.0.0.1:8080: start one, name it with --url, or set ATTENTIOND_BIN to the "
-                             "program attentiond")
-        self.process = subprocess.Popen([program, "--port", "0"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        found = re.search(r":(\d+)$", self.process.stdout.readline().strip())
-        if found is None:
-            raise ValueError(f"{program} has not started")
-        self.url = f"http://127.0.0.1:{found[1]}"
-
-    def close(self):
-        if self.process is not None:
-            self.process.terminate()
-            self.process.wait()
-            self.process.stdout.close()
-
-
-def answers(url):
-    try:
-        with urllib.request.urlopen(f"{url}/health/live", timeout=1) as response:
-            return response.status == 200
-    except (OSError, ValueError):
-        return False
-
-
 # ------------------------------------------------------------------------------------------------------------- the reports
+
+def described(row, seed):
+    """Returns what is known of a wrong case, in lines."""
+    lines = [row.says] if row.says else []
+    if row.smallest is not None:
+        lines.append(f"seed {seed}, smallest case that fails: {row.smallest.text()}")
+    return lines + [f"the results are right if {says}" for says in row.suspicions]
+
 
 def report(row, seed, stream):
     """Prints the line of a case, and what is known of a wrong one."""
     ratio = "" if row.ratio is None else f"{row.ratio:.3g}"
     print(f"{row.case.name:20} {row.verdict:8} {ratio:>9}  {row.worst if row.verdict not in ('skipped', 'fault') else row.says}", file=stream)
-    if not row.right:
-        if row.verdict != "fault":
-            print(f"    {row.says}", file=stream)
-        if row.smallest is not None:
-            print(f"    seed {seed}, smallest case that fails: {row.smallest.text()}", file=stream)
-        for says in row.suspicions:
-            print(f"    the results are right if {says}", file=stream)
+    for line in described(row, seed)[row.verdict == "fault":] if not row.right else ():
+        print(f"    {line}", file=stream)
 
 
 def junit(rows, path):
@@ -465,7 +456,7 @@ def junit(rows, path):
 
 def check(function, url=None, cases=None, stream=None, timeout=60, api_key=None, junit_file=None, **settings):
     """Checks a function, or that of the text FILE.py:FUNCTION, with all cases. Returns the rows; all(row.right for row in rows) says that no
-    result is wrong. settings: dtype, layout (bhnd, bnhd or packed), arrays (numpy or torch), device, returns, seed, computed_in,
+    result is wrong. settings: dtype, layout (bhnd, bnhd or packed), arrays (numpy, torch or another module), device, returns, seed, computed_in,
     output_dtype and without, as the command has them. With stream, it prints a table there."""
     daemon, rows = Daemon(url, api_key), []
     try:
@@ -491,13 +482,16 @@ def check(function, url=None, cases=None, stream=None, timeout=60, api_key=None,
 def main(arguments=None):
     parser = argparse.ArgumentParser(prog="attentiond check", description=__doc__.split("\n\n")[0])
     parser.add_argument("function", metavar="FILE.py:FUNCTION")
-    parser.add_argument("--url", help="of the service; default: $ATTENTIOND_URL, http://127.0.0.1:8080, or one that is started")
+    parser.add_argument("--url", help="of the service; default: $ATTENTIOND_URL, http://127.0.0.1:8080, or one that is started: $ATTENTIOND_BIN, or a "
+                        "container of $ATTENTIOND_IMAGE")
     parser.add_argument("--dtype", choices=("float64", "float32", "float16", "bfloat16"), default="float32", help="of the inputs")
     parser.add_argument("--output-dtype", help="that of the output, if it is another one")
     parser.add_argument("--computed-in", help="the type in which the kernel multiplies, such as tf32; default: that of the inputs")
     parser.add_argument("--layout", choices=("bhnd", "bnhd", "packed"), default="bhnd",
                         help="the axes of Q, K and V: (batch, heads, n, d), (batch, n, heads, d) or (batch, n, heads·d)")
-    parser.add_argument("--arrays", choices=("numpy", "torch"), help="default: torch if the file of the function imports it")
+    parser.add_argument("--arrays", metavar="MODULE",
+                        help="what the function gets: numpy, torch, or another module that has from_dlpack or asarray, such as "
+                        "jax.numpy or cupy; default: torch if the file of the function imports it, or else numpy")
     parser.add_argument("--device", default="cpu", help="of the tensors of torch, such as cuda")
     parser.add_argument("--returns", type=lambda text: text.split(","), default=RESULTS, metavar="NAME,NAME",
                         help="the order in which the function returns its results; default: output,lse,grad_Q,grad_K,grad_V")
@@ -512,7 +506,7 @@ def main(arguments=None):
     cases = [known[name] if name in known else Case("given", (part.split("=", 1) for part in name.split())) for name in names or ()]
     try:
         begin = time.monotonic()
-        rows = check(where, url, cases or None, sys.stdout, timeout, os.environ.get("ATTENTIOND_API_KEY"), file, **given)
+        rows = check(where, url, cases or None, sys.stdout, timeout, junit_file=file, **given)
     except (ValueError, ServiceError, OSError) as error:
         sys.exit(f"attentiond check: {error}")
     wrong = [row for row in rows if not row.right]
