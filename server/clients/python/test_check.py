@@ -15,7 +15,7 @@ import xml.etree.ElementTree
 
 try:
     import numpy
-    from attentiond import Client, asking, cases, check, daemon
+    from attentiond import Client, asking, cases, check, daemon, suspicions
 except ModuleNotFoundError:
     numpy = None
 
@@ -117,6 +117,26 @@ FAULTS = [
     ("s - alibi", "s + alibi", "alibi", "ALiBi has the other sign"),
     ("w @ V", "w @ np.roll(V, 1, 1)", "n-16", "the values are those of another head"),
     ("    if mask is not None:", "    see[..., m - m % 16:] = False\n    if mask is not None:", "n-65", "the last 1 keys are lost"),
+    ("s = np.where(see, s, -np.inf)", "s = np.where(see, s, -1e4)", "mask-row", "a hidden key has a large finite score in place of minus infinity"),
+    ("np.exp(sink[:, None, None] - top)", "np.exp(np.float32(np.log(2)) * sink[:, None, None] - top)", "sink",
+     "the sink is not multiplied by log2(e)"),
+    ("np.exp(sink[:, None, None] - top)", "3 * np.exp(sink[:, None, None] - top)", "sink-causal", "the sink counts once for each tile"),
+    ("s = s + bias", "s = s + bias.swapaxes(1, 2)", "bias", "the bias is transposed"),
+    ("s - alibi[:, None, None]", "s - alibi[np.arange(heads) // (heads // kv), None, None]", "heads-alibi",
+     "the slopes of ALiBi are those of the key heads"),
+    ("p = np.exp(s - top)", "p = np.exp2(s - top)", "n-16", "exp2 stands for exp, without the factor log2(e)"),
+    ("    for i, length in", "    lengths = lengths and [lengths[0]] * batch\n    for i, length in", "heads-lengths",
+     "the length of the first batch item holds for all"),
+    ("top = np.where(np.isinf(top), 0, top)", "top = np.where(np.isinf(top), 0, np.maximum(top, 0))", "low",
+     "the maximum begins at 0, so a row with low scores vanishes"),
+]
+# The same for the kernel of linear attention.
+LINEAR_FAULTS = [
+    ("state.copy()", "state.swapaxes(-1, -2).copy()", "linear-state", "the state is transposed"),
+    ("beta[:, :, t, None] * (x", "beta[:, :, t, None] ** 2 * (x", "linear-delta", "beta is applied twice"),
+    ("np.exp(decay[:, :, t])", "np.exp2(decay[:, :, t])", "linear-gated", "the gate is in base 2"),
+    ("np.exp(decay[:, :, t])", "np.exp(decay[:, :, min(t + 1, n - 1)] * (t < n - 1))", "linear-gated", "the gate is that of the next position"),
+    ("for t in range(n):\n", "for t in range(n):\n        S = S * (t % 32 > 0)\n", "linear-129", "the state is lost at the end of each chunk of 32"),
 ]
 # The same for a kernel that fails: the case, and what is wrong.
 FAILURES = [
@@ -127,7 +147,7 @@ FAILURES = [
     ("return output, lse", "return output.astype(np.float64), lse", "n-16", "returns output in float64, not in float32"),
     ("return output, lse", "return output.astype(int), lse", "n-16", "returns output of the type int64"),
     ("return output, lse", "return None", "n-16", "returns nothing"),
-    ("np.where(total > 0, p / total, 0)", "(p / total)", "mask-row", "returns output with NaN at [0, 0, 5, 0]"),
+    ("np.where(total > 0, p / total, 0)", "(p / total)", "mask-row", "returns output with NaN at [0, 0, 5, 0]: in each row that sees no key"),
     ("    kv, m = ", "    q += 1\n    kv, m = ", "n-16", "writes into q"),
 ]
 
@@ -157,9 +177,34 @@ class Test(unittest.TestCase):
     def test_right_kernel_of_linear_attention(self):
         rows = check.check(f"{self.write(LINEAR)}:linear", URL)
         self.assertEqual([row.case.name for row in rows if not row.right], [])
-        self.assertEqual(sum(row.verdict in check.RIGHT for row in rows), 14)
-        wrong = LINEAR.replace("state.copy()", "state.swapaxes(-1, -2).copy()")
-        self.assertEqual(self.rows(wrong, ["linear-state"], "linear")[0].suspicions, ["the state is transposed"])
+        self.assertEqual(sum(row.verdict in check.RIGHT for row in rows), sum(case["update"] is not None for case in self.cases.values()))
+        for old, new, name, says in LINEAR_FAULTS:
+            with self.subTest(says):
+                self.assertIn(says, self.rows(LINEAR.replace(old, new), [name], "linear")[0].suspicions)
+
+    def test_what_a_function_takes(self):
+        """Without `update` it has the rule of its arguments. An argument without a default gets the usual value, or cases that have it."""
+        gated = LINEAR.replace("update, decay=None, beta=None, state=None", "decay, state=None").replace("beta is not None", "False")
+        ran = [row.case["update"] for row in check.check(f"{self.write(gated)}:linear", URL) if row.verdict != "skipped"]
+        self.assertEqual(set(ran), {"gated"})
+        needing = KERNEL.replace("window=None, scale=None, softcap=None", "window, scale, softcap").replace(
+            "causal=False, window, scale, softcap, sink=None", "window, scale, lengths, causal=False, softcap=None, sink=None")
+        needing = needing.replace("bias=None, alibi=None, lengths=None", "bias=None, alibi=None")
+        rows = self.rows(needing, ["n-16", "lengths", "lengths-causal"])
+        self.assertEqual([(row.verdict in check.RIGHT, row.says if row.verdict == "skipped" else "") for row in rows],
+                         [(False, "the function needs lengths"), (True, ""), (True, "")])
+
+    def test_lines_of_cases(self):
+        """A line is right or refused, and that of a smallest case fails again."""
+        for line, says in (("n-16: n=16 windw=3,0", "windw is no key of a case"), ("n=16 window=3", "window=3 is no value of window"),
+                           ("nosuch", "nosuch is neither the name of a case"), ("n=33 scores=falling", "scores=falling is no value"), ("a: n", "neither")):
+            with self.assertRaisesRegex(ValueError, says):
+                cases.case_of(line)
+        wrong = KERNEL.replace("s - alibi", "s + alibi").replace("d ** -0.5 if", "d ** -0.49 if")
+        for name in ("alibi", "n-65", "heads-lengths"):
+            row, = self.rows(wrong, [name])
+            again, = check.check(f"{self.write(wrong)}:attention", URL, [cases.case_of(row.smallest.line())])
+            self.assertEqual((again.verdict, again.smallest.text()), ("wrong", row.smallest.text()))
 
     def test_orders_of_axes(self):
         turned = {
@@ -291,7 +336,7 @@ def attention(q, k, v, is_causal=False, scale=None):
                               check=False, env={**os.environ, "PYTHONPATH": str(pathlib.Path(check.__file__).parents[1])})
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
         self.assertIn("1 failed, 1 passed, 1 skipped", done.stdout)
-        self.assertRegex(done.stdout, r"(?m)^causal-16: wrong\noutput is off by .*\nseed 1, smallest case that fails: .*causal=true.*\n"
+        self.assertRegex(done.stdout, r"(?m)^causal-16: wrong\noutput is off by .*\nsmallest case that fails: --seed 1 --case \"causal-16: .*causal=true.*\n"
                                       r"(the results are right if .*\n)*the results are right if no query sees its own key$")
 
     def test_function_of_this_process(self):
@@ -311,7 +356,7 @@ def attention(q, k, v, is_causal=False, scale=None):
         with self.assertRaises(SystemExit) as end, unittest.mock.patch("sys.stdout", out):
             check.main([f"{path}:attention", "--url", URL, "--junit", str(report), "--case", "n-16", "--case", "causal-16", "--case", "rotary"])
         self.assertEqual(end.exception.code, 1)
-        self.assertRegex(out.getvalue(), r"(?m)^causal-16 +wrong .*\n(.*\n)*.*smallest case that fails: n=\d+ causal=true")
+        self.assertRegex(out.getvalue(), r"(?m)^causal-16 +wrong .*\n(.*\n)*.*smallest case that fails: --seed 1 --case \"causal-16: n=\d+ causal=true")
         self.assertIn("1 of 2 cases are right, 1 are left out", out.getvalue())
         suite = xml.etree.ElementTree.parse(report).getroot()
         self.assertEqual((suite.get("tests"), suite.get("failures"), suite.get("skipped")), ("3", "1", "1"))
@@ -373,18 +418,19 @@ def attention(q, k, v, is_causal=False, scale=None):
         with self.assertRaisesRegex(ValueError, "^/bin/true has not started$"):
             daemon.Daemon()
 
-    def test_the_service_takes_all_cases(self):
-        """Its own results are right, in each type."""
+    def test_the_model_is_right_in_all_cases(self):
+        """The service finds the results of the model right, digit by digit."""
         client = Client(URL)
-        for dtype in ("float32", "float16", "bfloat16"):
+        for dtype in ("float64", "float32", "float16", "bfloat16"):
             for case in self.cases.values():
                 with self.subTest(f"{case} in {dtype}"):
                     matrices, options = cases.inputs_of(case, 1, dtype)
-                    settings = {"dtype": dtype, "computed_in": dtype}
-                    path, tensors, asked = asking.request_of(case, matrices, options, settings)
-                    found = asking.exact(client, (path, tensors, asked), ["output"])["output"]
-                    verdict = asking.verdicts_of(client, (path, tensors, asked), {"output": (found, dtype)})["output"]["verdict"]
-                    self.assertIn(verdict, check.RIGHT)
+                    request = asking.request_of(case, matrices, options, {"dtype": dtype, "computed_in": "float64"})
+                    results = suspicions.right_of(case, matrices, options)
+                    if case["sequences"]:
+                        results = {"output": results["output"][0].swapaxes(0, 1)}
+                    found = asking.verdicts_of(client, request, {name: (numpy.ascontiguousarray(x), "float64") for name, x in results.items()})
+                    self.assertEqual({name: one["verdict"] for name, one in found.items() if one["verdict"] not in check.RIGHT}, {})
 
 
 if __name__ == "__main__":

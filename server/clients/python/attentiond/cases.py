@@ -2,11 +2,19 @@
 
 import math
 import pathlib
+import re
 
 import numpy
 
 CASES = pathlib.Path(__file__).with_name("cases.txt")
 ROTARY = 10000.0  # the base of rotary embedding
+NUMBER, COUNT, LIST = r"-?\d+(\.\d*)?(e-?\d+)?", r"[1-9]\d*", r"\d+(,\d+)*"
+# The keys of a case, and the forms of their values.
+KEYS = {**dict.fromkeys(("batch", "heads", "kv_heads", "n", "m", "d", "d_v"), COUNT), **dict.fromkeys(("scale", "softcap", "sink"), NUMBER),
+        "causal": "true|bottom_right", "window": r"(-1|\d+),(-1|\d+)", "alibi": "true", "rotary": "half|interleaved", "lengths": LIST,
+        "sequences": LIST, "bias": "normal", "mask": r"half|first:\d+|row:\d+", "scores": r"equal|huge|low|high|falling:[1-9]\d*",
+        "V": "ones|onehot", "inputs": "tiny|signed_zero", "behind": "nan", "update": "linear|gated|delta|gated_delta",
+        "decay": f"drawn|{NUMBER}", "beta": f"drawn|{NUMBER}", "state": "normal"}
 
 
 class Case:
@@ -14,6 +22,11 @@ class Case:
 
     def __init__(self, name, keys):
         self.name, self.keys = name, dict(keys)
+        for key, value in self.keys.items():
+            if key not in KEYS:
+                raise ValueError(f"{key} is no key of a case; the keys are {', '.join(KEYS)}")
+            if not re.fullmatch(KEYS[key], value):
+                raise ValueError(f"{key}={value} is no value of {key}; these are {KEYS[key]}")
 
     def __str__(self):
         return self.name
@@ -40,6 +53,10 @@ class Case:
     def text(self):
         return " ".join(f"{key}={value}" for key, value in self.keys.items())
 
+    def line(self):
+        """The line of a file, from which the same numbers are drawn."""
+        return f"{self.name}: {self.text()}"
+
 
 def read_cases(path=CASES):
     """Returns the cases of a file."""
@@ -47,9 +64,19 @@ def read_cases(path=CASES):
     for line in pathlib.Path(path).read_text(encoding="utf-8").splitlines():
         line = line.split("#")[0].strip()
         if line:
-            name, _, rest = line.partition(":")
-            found.append(Case(name, (part.split("=", 1) for part in rest.split())))
+            found.append(case_of(line))
     return found
+
+
+def case_of(line):
+    """Returns the case of a line, NAME: KEY=VALUE KEY=VALUE, or without a name."""
+    head, colon, rest = line.partition(":")
+    if "=" in head:
+        head, colon, rest = "given", ":", line
+    parts = [part.partition("=")[::2] for part in rest.split()]
+    if not colon or not all(value for _, value in parts):
+        raise ValueError(f"{line} is neither the name of a case nor a line such as \"n-16: n=16 heads=2\"")
+    return Case(head, parts)
 
 
 def rounded(x, dtype):
@@ -100,6 +127,8 @@ def inputs_of(case, seed, dtype):
         q[:] = 0
     elif kind == "huge":
         k[..., min(1, m - 1), :] *= 40
+    elif kind in ("low", "high"):
+        q[..., 0], k[..., 0] = 1, (-200 if kind == "low" else 200) / scale
     elif kind == "falling":
         q[..., 0], k[..., 0] = 1, -100 / scale * (numpy.arange(m) // int(tile))
     if case["V"] == "ones":

@@ -1,125 +1,361 @@
-"""What a kernel may have done in place of the right thing."""
+"""What a kernel may have done in place of the right thing: each suspicion is a sentence and a call of model.py. A suspicion explains wrong
+results if they lie much closer to those of its call than to the right ones."""
 
 import math
 
 import numpy
 
-from attentiond.asking import exact, tensor
-from attentiond.cases import ROTARY
+from attentiond import model
+
+LN2 = math.log(2)
+TILES = 16, 32, 64, 128
+# A suspicion explains a result if the difference is at most this share of its size, for each type in which kernels multiply.
+NEAR = {"float64": 1e-9, "float32": 1e-4, "tf32": 5e-3, "float16": 1e-2, "bfloat16": 5e-2, "float8": 0.3, "float8_e5m2": 0.4}
 
 
-def suspicions(check, case, request, results, matrices, options):
-    """Yields what a kernel may have done: (a sentence, a function that returns the request and the results that its results fit)."""
-    path, tensors, asked = request
-    n, m, d, heads, kv = (case.size(key) for key in ("n", "m", "d", "heads", "kv_heads"))
-    dtype = check.settings["dtype"]
-
-    def with_(says, more=None, drop=(), of_tensors=None, results=None):
-        given = {key: value for key, value in {**asked, **(more or {})}.items() if key not in drop}
-        all_tensors = {key: value for key, value in {**tensors, **(of_tensors or {})}.items() if key not in drop}
-        return says, lambda: ((path, all_tensors, given), results or {})
-
-    def mask_of(sees):
-        mask = matrices.get("mask", numpy.ones((n, m), bool))
-        return {"mask": mask & sees}
+def suspicions(case, matrices, options):
+    """Yields pairs of a sentence and the results that the kernel would have."""
     if case["update"]:
-        if "state" in matrices:
-            yield with_("the state before the first position is missing", drop=("past_state",))
-            if d == case.size("d_v"):
-                yield with_("the state is transposed", of_tensors={"past_state": tensor(matrices["state"].swapaxes(-1, -2).copy(), dtype)})
-        if "decay" in matrices:
-            yield with_("the gate is missing", {"update": "delta" if case["update"] == "gated_delta" else "linear"}, drop=("decay",))
-        if "beta" in matrices:
-            yield with_("beta is 1", of_tensors={"beta": tensor(numpy.ones_like(matrices["beta"]), dtype)})
-        yield with_("the scale is 1", {"scale": 1.0})
+        call = model.linear_call_of(case, matrices, options)
+        for says, changes in of_linear(case, call):
+            yield says, lambda changes=changes: model.linear(call.but(**changes))
         return
-    rows, keys = numpy.arange(n)[:, None], numpy.arange(m)
-    scale = options.get("scale", d ** -0.5)
-    if "window" in options:
-        for side, name in enumerate(("left", "right")):
-            for more, says in ((1, "wider"), (-1, "narrower")):
-                window = list(options["window"])
-                window[side] += more
-                if options["window"][side] >= 0 and window[side] >= 0 and not (side == 1 and "causal" in options):
-                    yield with_(f"the window is one {says} on the {name}", {"window": window})
-        yield with_("the window is missing", drop=("window",))
-    if "causal" in options:
-        other = True if options["causal"] == "bottom_right" else "bottom_right"
-        if n != m or "lengths" in options:
-            yield with_("causal has the other alignment", {"causal": other})
-        yield with_("the causal mask is missing", drop=("causal",))
-        yield with_("each query also sees the key after its own", {"window": [options.get("window", (-1, 0))[0], 1],
-                                                                   "alignment": "bottom_right" if other is True else "top_left"}, drop=("causal",))
-        if "sequences" not in options:
-            at = rows + (m - n if other is True else 0)
-            yield with_("no query sees its own key", of_tensors=mask_of(keys < at))
-    elif "sequences" not in options:
-        yield with_("there is a causal mask", {"causal": True})
-    if "mask" in matrices:
-        yield with_("the mask is inverted", of_tensors={"mask": ~matrices["mask"]})
-        yield with_("the mask is missing", drop=("mask",))
-    if "lengths" in options:
-        yield with_("lengths are ignored", drop=("lengths",))
-    if "sequences" in options:
-        yield with_("the sequences are not separated", drop=("sequence_offsets",))
-    for says, other in (("the scale is 1", 1.0), ("the scale is 1/d", 1 / d), ("the scale is applied twice", scale * scale),
-                        ("the scale is 1/sqrt(d) in place of the given one", d ** -0.5)):
-        if other != scale:
-            yield with_(says, {"scale": other})
-    if "softcap" in options:
-        yield with_("the softcap is missing", drop=("softcap",))
-        if "bias" in matrices:
-            yield "the softcap comes after the bias", lambda: (capped_after(case, request, matrices, options), {})
-    if "bias" in matrices:
-        yield with_("the bias is missing", drop=("bias",))
-        yield with_("the bias is multiplied by the scale", of_tensors={"bias": tensor(matrices["bias"] * numpy.float32(scale), dtype)})
-    if "alibi" in matrices:
-        yield with_("ALiBi has the other sign", of_tensors={"alibi": tensor(-matrices["alibi"], dtype)})
-        yield with_("ALiBi is missing", drop=("alibi",))
+    call = model.call_of(case, matrices, options)
+    for says, changes in of_softmax(case, call):
+        yield says, lambda changes=changes: model.attention(call.but(**changes))
+    right = model.attention(call)
+    for says, change in of_lse(right, call):
+        yield says, change
+
+
+def right_of(case, matrices, options):
+    """Returns the results that the kernel should have."""
+    if case["update"]:
+        return model.linear(model.linear_call_of(case, matrices, options))
+    return model.attention(model.call_of(case, matrices, options))
+
+
+def of_lse(right, call):
+    """Yields what may be wrong with lse alone."""
+    lse = right["lse"]
+    yield "lse is in base 2", lambda: {"lse": lse / LN2}
+    yield "lse has the other sign", lambda: {"lse": -lse}
+    yield "lse is the sum, without the logarithm", lambda: {"lse": numpy.exp(lse)}
+    yield "lse lacks the maximum", lambda: model.attention(call.but(lse="no maximum"))
+    if call.sink is not None:
+        yield "lse lacks the sink", lambda: model.attention(call.but(lse="no sink"))
+
+
+def of_softmax(case, c):
+    """Yields pairs of a sentence and changes of the call."""
+    (batch, heads, n, d), (kv, m), d_v = c.q.shape, c.k.shape[1:3], c.v.shape[-1]
+    root = d ** -0.5
+    # ---- which keys a query sees
+    for side, name in enumerate(("left", "right")):
+        if c.window[side] < 0 or (side == 1 and c.causal):
+            continue
+        for more, says in ((1, "wider"), (-1, "narrower")):
+            window = list(c.window)
+            window[side] += more
+            if window[side] >= 0:
+                yield f"the window is one {says} on the {name}", {"window": window}
+        yield f"the window is half as wide on the {name}", {"window": [x // 2 if i == side else x for i, x in enumerate(c.window)]}
+    if c.window != (-1, -1):
+        yield "the window is missing", {"window": (-1, -1)}
+        yield "the window is mirrored", {"window": c.window[::-1]}
+        if c.causal or n != m:
+            other = "bottom_right" if c.causal is True else True
+            yield "the window has the other alignment", {"seen": lambda c, i, j, sees: model.visible(c.but(seen=None, window=(-1, -1))) & model.visible(
+                c.but(seen=None, causal=other, nearer=-10 ** 6))}
+        for rows in TILES:
+            for tile in TILES[:3]:
+                if n > rows or m > tile:
+                    yield "the first tile of the window is lost", {"seen": lambda c, i, j, sees, rows=rows, tile=tile: sees & (
+                        j >= -(-numpy.maximum(i // rows * rows - c.window[0], 0) // tile) * tile)}
+                    yield "the window begins at a whole tile", {"seen": lambda c, i, j, sees, tile=tile: model.visible(
+                        c.but(seen=None, window=(-1, c.window[1]))) & (j >= numpy.maximum(i - c.window[0], 0) // tile * tile)}
+    if c.causal:
+        other = True if c.causal == "bottom_right" else "bottom_right"
+        if n != m or c.lengths:
+            yield "causal has the other alignment", {"causal": other}
+            if c.lengths and c.causal == "bottom_right":
+                yield "causal counts from the last row of K, not from the last valid key", {
+                    "seen": lambda c, i, j, sees: (j <= numpy.arange(n)[:, None] + m - n) & model.visible(c.but(seen=None, causal=False))}
+        yield "the causal mask is missing", {"causal": False}
+        yield "each query also sees the key after its own", {"nearer": -1}
+        yield "no query sees its own key", {"nearer": 1}
+        for tile in TILES:
+            if n > tile or m > tile:
+                yield f"the causal mask is one of whole tiles of {tile}", {"seen": lambda c, i, j, sees, tile=tile: (
+                    j // tile <= i // tile) & model.visible(c.but(seen=None, causal=False))}
+    else:
+        yield "there is a causal mask", {"causal": True}
+    if c.mask is not None:
+        yield "the mask is inverted", {"mask": ~c.mask}
+        yield "the mask is missing", {"mask": None}
+        if n == m:
+            yield "the mask is transposed", {"mask": c.mask.T}
+    if c.lengths:
+        yield "lengths are ignored", {"lengths": None}
+        yield "the length of the first batch item holds for all", {"lengths": [c.lengths[0]] * batch}
+        yield "the lengths are those of the item before", {"lengths": c.lengths[-1:] + c.lengths[:-1]}
+        yield "one key more than lengths says counts", {"lengths": [min(x + 1, m) for x in c.lengths]}
+        yield "the last key that lengths gives is lost", {"lengths": [max(x - 1, 0) for x in c.lengths]}
+        yield "the longest length holds for all", {"lengths": [max(c.lengths)] * batch}
+    if c.starts:
+        yield "the sequences are not separated", {"starts": None}
+        longest = max(b - a for a, b in zip(c.starts, c.starts[1:]))
+
+        def beyond(c, i, j, sees):
+            begin = numpy.array(c.starts)[numpy.searchsorted(c.starts, numpy.arange(n), "right") - 1][:, None]
+            keys = numpy.arange(m)
+            own = (keys >= begin) & (keys < begin + longest)
+            return own & (keys <= numpy.arange(n)[:, None]) if c.causal else own
+        yield "a sequence sees the keys of the next ones, as many as the longest has", {"seen": beyond}
+        first = numpy.searchsorted(c.starts, numpy.arange(n), "right") - 1
+        yield "a sequence also sees the keys of the one before", {"seen": lambda c, i, j, sees: sees | (first[:, None] == first + 1)}
+    for fill in (-1e4, -1e5, -1e9, -1e30):
+        yield "a hidden key has a large finite score in place of minus infinity", {"fill": fill}
+    # ---- scale and scores
+    for says, scale in (("1", 1.0), ("1/d", 1 / d), ("1/sqrt(d), not the given one", root), ("1/sqrt(d_v)", d_v ** -0.5), ("sqrt(d)", d ** 0.5),
+                        ("1/sqrt(heads * d)", (heads * d) ** -0.5), ("1/sqrt of the next power of 2", 2.0 ** (-math.ceil(math.log2(d)) / 2))):
+        if abs(scale - c.scale) > 1e-9:
+            yield f"the scale is {says}", {"scale": scale}
+    yield "the scale is applied twice", {"scale": c.scale ** 2}
+    yield "the scale is its inverse", {"scale": 1 / c.scale}
+    yield "exp2 stands for exp, without the factor log2(e)", {"logits": LN2}
+    yield "the factor log2(e) stands before exp", {"logits": 1 / LN2}
+    if c.softcap:
+        yield "the softcap is missing", {"softcap": 0.0}
+        yield "the softcap comes before the scale", {"cap": "unscaled"}
+        yield "the scores are not divided by the softcap", {"cap": "undivided"}
+        yield "the result of tanh is not multiplied by the softcap", {"cap": "small"}
+        yield "the softcap has the factor log2(e) on one side only", {"softcap": c.softcap * LN2}
+        yield "the softcap has the factor log2(e) on one side only", {"softcap": c.softcap / LN2}
+        yield "the softcap has no scale", {"scale": 1.0}
+        if c.bias is not None or c.alibi is not None:
+            yield "the softcap comes after the bias", {"cap": "after"}
+    if c.bias is not None:
+        yield "the bias is missing", {"bias": None}
+        yield "the bias has the other sign", {"bias": -c.bias}
+        yield "the bias is multiplied by the scale", {"bias": c.bias * c.scale}
+        yield "the bias is divided by the scale", {"bias": c.bias / c.scale}
+        yield "the bias is added twice", {"bias": 2 * c.bias}
+        yield "the bias is not multiplied by log2(e)", {"bias": c.bias * LN2}
+        yield "the bias is multiplied by log2(e) twice", {"bias": c.bias / LN2}
+        yield "the bias of the first head is that of all", {"bias": c.bias[:1].repeat(heads, 0)}
+        yield "the bias is that of the key head", {"bias": c.bias[numpy.arange(heads) // (heads // kv)]}
+        yield "the bias is that of the head before", {"bias": numpy.roll(c.bias, 1, 0)}
+        yield "the bias is transposed", {"bias": c.bias.reshape(heads, m, n).swapaxes(1, 2)}
+        if n == m:
+            yield "the bias is transposed", {"bias": c.bias.swapaxes(1, 2)}
+        yield "the bias of the first query is that of all", {"bias": c.bias[:, :1].repeat(n, 1)}
+    if c.alibi is not None:
+        group = heads // kv
+        yield "ALiBi is missing", {"alibi": None}
+        yield "ALiBi has the other sign", {"alibi": -c.alibi}
+        yield "ALiBi is not multiplied by log2(e)", {"alibi": c.alibi * LN2}
+        yield "ALiBi is multiplied by the scale", {"alibi": c.alibi * c.scale}
+        yield "ALiBi is divided by the scale", {"alibi": c.alibi / c.scale}
+        yield "the slopes of ALiBi are those of the key heads", {"alibi": c.alibi[numpy.arange(heads) // group]}
+        yield "the slopes of ALiBi are those of the key heads", {"alibi": c.alibi[numpy.arange(heads) // group * group]}
+        yield "the slopes of ALiBi are one head off", {"alibi": numpy.roll(c.alibi, 1)}
+        yield "the slopes of ALiBi are one head off", {"alibi": numpy.roll(c.alibi, -1)}
+        yield "the slope of ALiBi of the first head is that of all", {"alibi": c.alibi[:1].repeat(heads)}
+        yield "the slopes of ALiBi are in the other order", {"alibi": c.alibi[::-1]}
+        yield "the slopes of ALiBi are 2^(-8 h / heads), without the rule for other numbers of heads", {
+            "alibi": 2.0 ** (-8 * (numpy.arange(heads) + 1) / heads)}
+    # ---- heads
     if kv < heads:
-        axis = 1
+        group = heads // kv
         tiled = numpy.arange(heads) % kv
-        yield with_("the key head of head h is h mod kv_heads", of_tensors={
-            name: tensor(numpy.take(matrices[name], tiled, axis), dtype) for name in "KV"})
+        yield "the key head of head h is h mod kv_heads", {"head_of": tiled}
+        yield "the value head of head h is h mod kv_heads", {"value_of": tiled}
+        yield "all heads use the first key head", {"head_of": numpy.zeros(heads, int)}
+        yield "the key heads are those of min(h, kv_heads - 1)", {"head_of": numpy.minimum(numpy.arange(heads), kv - 1)}
+        if c.grad is not None:
+            for head, says in ((-1, "last"), (0, "first")):
+                yield f"the gradients of K and V are those of the {says} head of each group, not the sum", {"only_head": head}
     if kv > 1:
-        yield with_("the values are those of another head", of_tensors={"V": tensor(numpy.roll(matrices["V"], 1, 1), dtype)})
-        yield with_("the values are those of another head", of_tensors={"V": tensor(numpy.roll(matrices["V"], -1, 1), dtype)})
-    if "sink" in matrices:
-        yield with_("the sink is missing", drop=("sink",)) if "lse" not in results or len(results) == 1 \
-            else with_(lambda wrong: "lse lacks the sink" if set(wrong) == {"lse"} else "the sink is missing", drop=("sink",))
-    if "lse" in results:
-        x, kind = results["lse"]
-        yield with_("lse is in base 2", results={"lse": ((x * math.log(2)).astype(numpy.float32), "float32")})
-    if "output" in results and "sequences" not in options:
-        yield "the output is not divided by the sum", lambda: undivided(check, request, results)
-    if "rotary" in options:
-        other = not options["rotary"]["interleaved"]
-        yield with_(f"rotary embedding turns {'neighbouring' if other else 'half-split'} pairs of columns", {
-            "rotary": {"base": ROTARY, "interleaved": other}})
-        yield with_("rotary embedding is missing", drop=("rotary",))
-    if "sequences" not in options:
-        for tile in sorted({m % size or size for size in (16, 32, 64, 128)}):
-            if tile < m:
-                yield with_(f"the last {tile} keys are lost", of_tensors=mask_of(keys[None, :].repeat(n, 0) < m - tile))
+        own = numpy.arange(heads) // (heads // kv)
+        for by in (1, -1):
+            yield "the values are those of another head", {"value_of": (own + by) % kv}
+            yield "the keys are those of another head", {"head_of": (own + by) % kv, "value_of": own}
+            yield "keys and values are those of another head", {"head_of": (own + by) % kv}
+    if batch > 1:
+        for says, change in (("keys and values", {"k": c.k[:1].repeat(batch, 0), "v": c.v[:1].repeat(batch, 0)}),
+                             ("keys", {"k": c.k[:1].repeat(batch, 0)}), ("values", {"v": c.v[:1].repeat(batch, 0)})):
+            yield f"the {says} of the first batch item are those of all", change
+    # ---- the sink
+    if c.sink is not None:
+        yield "the sink is missing", {"sink": None}
+        yield "the sink is not multiplied by log2(e)", {"sink": c.sink * LN2}
+        yield "the sink is multiplied by log2(e) twice", {"sink": c.sink / LN2}
+        yield "the sink is multiplied by the scale", {"sink": c.sink * c.scale}
+        yield "the sink of the first head is that of all", {"sink": c.sink[:1].repeat(heads)}
+        yield "the sink is that of the key head", {"sink": c.sink[numpy.arange(heads) // (heads // kv)]}
+        yield "the sinks are one head off", {"sink": numpy.roll(c.sink, 1)}
+        yield "the sink is counted as a weight, not as a logit", {"sink": numpy.log(numpy.abs(c.sink))}
+        for tile in TILES:
+            tiles = -(-m // tile)
+            if tiles > 1:
+                yield "the sink counts once for each tile", {"sinks": float(tiles)}
+                i, _, _ = model.positions(c)
+                if c.causal:
+                    yield "the sink counts once for each tile", {"sinks": 1.0 + numpy.clip(i, 0, m - 1) // tile}
+        yield "the sink is counted twice", {"sinks": 2.0}
+    # ---- rotary embedding
+    if c.rotary is not None:
+        yield f"rotary embedding turns {'half-split pairs' if c.rotary['interleaved'] else 'neighbouring pairs'} of columns", {
+            "rotary": {**c.rotary, "interleaved": not c.rotary["interleaved"]}}
+        yield "rotary embedding is missing", {"rotary": None}
+    # ---- tiles
+    for tile in TILES:
+        if m > tile:
+            for what, says in (("output", "the accumulated output is"), ("sum", "the sum is"), ("output and sum", "output and sum are")):
+                yield f"{says} not rescaled when the maximum changes", {"rescale": (tile, what)}
+            over = m % tile
+            if over:
+                yield f"the last {over} keys are lost", {"seen": lambda c, i, j, sees, over=over: sees & (numpy.arange(m) < m - over)}
+                counts = numpy.ones(m)
+                counts[m - tile:m - over] = 2
+                yield "the last tile begins earlier, so some keys count twice", {"counts": counts}
+            last = numpy.ones(m)
+            last[(m - 1) // tile * tile:] = 2
+            yield "the last tile counts twice", {"counts": last}
+            first = numpy.ones(m)
+            first[:tile] = 2
+            yield "the first tile counts twice", {"counts": first}
+            yield f"the first {tile} keys are lost", {"seen": lambda c, i, j, sees, tile=tile: sees & (numpy.arange(m) >= tile)}
+            yield f"the last {tile} keys are lost", {"seen": lambda c, i, j, sees, tile=tile: sees & (numpy.arange(m) < m - tile)}
+        if m % tile:
+            yield "the keys behind the last one count, with the score 0, up to a whole tile", {"zeros": tile}
+            yield "the keys behind the last one count, with the score 0, up to a whole tile", {"zeros": tile, "zeros_hidden": True}
+        if c.lengths:
+            def behind(c, i, j, sees, tile=tile):
+                whole = -(-numpy.array(c.lengths)[:, None, None, None] // tile) * tile
+                return model.visible(c.but(seen=None, lengths=None)) & (j < whole)
+            yield "the keys behind lengths count, with the score 0, up to a whole tile", {"seen": behind}
+    if m > 1:
+        yield "the last key is lost", {"seen": lambda c, i, j, sees: sees & (numpy.arange(m) < m - 1)}
+        yield "the first key is lost", {"seen": lambda c, i, j, sees: sees & (numpy.arange(m) > 0)}
+    if d_v > d:
+        begin = numpy.arange(m)[:, None] * d + numpy.arange(d_v)
+        yield "the rows of V are read as if they had d columns, not d_v", {"v": c.v.reshape(batch, kv, m * d_v)[..., begin]}
+    yield "the maximum begins at 0, so a row with low scores vanishes", {"least": 0.0}
+    yield "the output is not divided by the sum", {"undivided": True}
+    # ---- gradients
+    if c.grad is not None:
+        yield "the gradient lacks the sum that softmax subtracts (delta)", {"delta": 0.0}
+        yield "the gradient subtracts that sum (delta) twice", {"delta": 2.0}
+        yield "the gradients of Q and K lack the scale", {"grad_scale": 1 / c.scale}
+        yield "the gradients of Q and K have the scale twice", {"grad_scale": c.scale}
+        yield "the gradients of Q and K have the factor ln(2)", {"grad_scale": LN2}
+        yield "the gradients of Q and K have the factor log2(e)", {"grad_scale": 1 / LN2}
+        if c.softcap:
+            yield "the gradient lacks the derivative of the softcap", {"slope": False}
 
 
-def capped_after(case, request, matrices, options):
-    """The request of a kernel that caps the sum of scores and bias."""
-    path, tensors, asked = request
-    q, k = matrices["Q"].astype(float), matrices["K"].astype(float)
-    k = numpy.repeat(k, q.shape[1] // k.shape[1], 1)
-    scores = options.get("scale", q.shape[-1] ** -0.5) * (q @ k.swapaxes(-1, -2))
-    cap = options["softcap"]
-    bias = cap * numpy.tanh((scores + matrices["bias"]) / cap) - scores
-    wide = {name: tensor(x, "float64") for name, x in matrices.items() if name in tensors and name != "bias"}
-    return path, {**wide, "bias": bias}, {key: value for key, value in asked.items() if key != "softcap"}
+def of_linear(case, c):
+    """Yields pairs of a sentence and changes of a call of linear attention."""
+    heads, n, d = c.q.shape[1:]
+    kv = c.k.shape[1]
+    yield "a position does not see itself", {"order": "read first"}
+    if c.state is not None:
+        yield "the state before the first position is missing", {"state": None}
+        if d == c.v.shape[-1]:
+            yield "the state is transposed", {"state": c.state.swapaxes(-1, -2)}
+    if c.decay is not None:
+        yield "the gate is missing", {"decay": None}
+        yield "the gate is taken as it is, without exp", {"decay": numpy.log(numpy.abs(c.decay) + 1e-300)}
+        yield "the gate is applied twice", {"decay": 2 * c.decay}
+        yield "the gate is in base 2", {"decay": c.decay * LN2}
+        yield "the state decays after the new row is added", {"order": "decay last"}
+        yield "the new row is added to the state before it decays", {"order": "read before"}
+        if c.beta is not None:
+            yield "the correction reads the state before it decays", {"order": "old state"}
+        none = numpy.zeros_like(c.decay[:, :, :1])
+        yield "the gate is that of the position before", {"decay": numpy.concatenate([none, c.decay[:, :, :-1]], 2)}
+        yield "the gate is that of the next position", {"decay": numpy.concatenate([c.decay[:, :, 1:], none], 2)}
+    if c.beta is not None:
+        yield "beta is 1", {"beta": numpy.ones_like(c.beta)}
+        yield "beta is applied twice", {"beta": c.beta ** 2}
+        yield "beta multiplies the new values, but not the correction", {"v": c.v * c.beta[..., None], "beta": numpy.ones_like(c.beta)}
+        yield "the correction is missing", {"v": c.v * c.beta[..., None], "beta": None}
+        yield "beta is missing, and so is the correction", {"beta": None}
+    for says, scale in (("1", 1.0), ("1/d", 1 / d), ("applied twice", c.scale ** 2)):
+        if abs(scale - c.scale) > 1e-9:
+            yield f"the scale is {says}", {"scale": scale}
+    if kv < heads:
+        tiled = numpy.arange(heads) % kv
+        yield "the key head of head h is h mod kv_heads", {"k": c.k[:, tiled], "v": c.v[:, tiled]}
+    if len(c.starts) > 2:
+        yield "the state goes on from one sequence to the next", {"starts": [0, n]}
+    for chunk in TILES:
+        if n > chunk:
+            yield f"the state is lost at the end of each chunk of {chunk}", {"chunk": chunk}
+            if c.beta is None and c.decay is not None:
+                yield "the part of the state before a chunk lacks the gate of the own position", {"order": "own gate", "chunk": chunk}
 
 
-def undivided(check, request, results):
-    """The request, and the output as it would be if a kernel had divided it by the sum."""
-    found = exact(check.client, request, ["masked_scores", "lse"])
-    largest = found["masked_scores"].max(-1)
-    x, _ = results["output"]
-    with numpy.errstate(over="ignore", invalid="ignore"):
-        divided = x / numpy.exp(found["lse"] - largest)[..., None]
-    return request, {"output": (divided.astype(numpy.float32), "float32")}
+def near(x, y, right, computed_in):
+    """Returns whether x is near y and, unless `right` is None, much closer to it than to what is right."""
+    x, y, right = (numpy.asarray(part, float) for part in (x, y, 0 if right is None else right))
+    if x.shape != y.shape or not numpy.array_equal(numpy.isinf(x), numpy.isinf(y)):
+        return False
+    with numpy.errstate(invalid="ignore", over="ignore"):
+        off, own = numpy.nan_to_num(x - y, nan=0, posinf=0), numpy.nan_to_num(x - right, nan=0)
+        size = numpy.where(numpy.isfinite(y), y, 0)
+    own = numpy.where(numpy.isinf(x) & numpy.isinf(right), 0, own) if right.ndim else numpy.full(x.shape, numpy.inf)
+    rest, moved, whole = (math.sqrt((part.astype(float) ** 2).mean()) for part in (off, numpy.clip(own, -1e30, 1e30), size))
+    return rest <= NEAR[computed_in] * whole + 1e-30 and rest <= 0.1 * moved
+
+
+def explaining(case, matrices, options, wrong, fine, computed_in):
+    """Returns the sentences that explain the wrong results, or the most important one of them: {sentence: names of the results}. Those of
+    `fine` are right, so what changes them explains nothing."""
+    right, found = right_of(case, matrices, options), {}
+    for says, change in suspicions(case, matrices, options):
+        with numpy.errstate(all="ignore"):
+            try:
+                results = change()
+            except (ValueError, IndexError):  # the change does not fit the case
+                continue
+        names = [name for name in wrong if name in results and near(in_axes(case, wrong[name]), results[name], right[name], computed_in)]
+        if any(name in results and not near(right[name], results[name], None, computed_in) for name in fine):
+            continue
+        if names and len(names) >= len(found.get(says, [])):
+            found[says] = names
+    whole = {says for says, names in found.items() if len(names) == len(wrong)}
+    return {says: names for says, names in found.items() if says in whole or (not whole and names[0] == next(iter(wrong)))}
+
+
+def in_axes(case, x):
+    """Returns a result in the axes of the model, (batch, heads, n, d)."""
+    return x.swapaxes(0, 1)[None] if case["sequences"] and x.ndim == 3 else x[None] if case["sequences"] and x.ndim == 2 else x
+
+
+def parts_of(case, x, right, computed_in):
+    """Says which heads, rows or columns of the output are wrong, if not all are, or returns None."""
+    x, right = in_axes(case, numpy.asarray(x, float)), numpy.asarray(right, float)
+    size = math.sqrt((right ** 2).mean()) or 1
+    bad = abs(x - right) > 10 * NEAR[computed_in] * size
+    if not bad.any() or abs(x - right).max() < 100 * NEAR[computed_in] * size:
+        return None
+    says = []
+    for axis, name in enumerate(("batch item", "head", "row", "column")):
+        there = bad.any(tuple(other for other in range(4) if other != axis))
+        at, count = numpy.flatnonzero(there), len(there)
+        if len(at) == count:
+            continue
+        if len(at) == 1:
+            says.append(f"the last {name}" if at[0] == count - 1 else f"{name} {at[0]} of {count}")
+        elif at[-1] - at[0] + 1 == len(at):
+            says.append(f"{name}s from {at[0]} on, of {count}" if at[-1] == count - 1 else f"{name}s {at[0]} to {at[-1]} of {count}")
+        elif len(at) <= 4 and name != "column":
+            says.append(f"{name}s {', '.join(str(i) for i in at)} of {count}")
+        elif len(set(numpy.diff(at))) == 1:
+            says.append(f"each {numpy.diff(at)[0]}th {name} from {at[0]} on")
+    if not says:
+        return None
+    return f"wrong is only: {'; '.join(says)}" + (" (zeros)" if not x[bad].any() else "")
