@@ -79,6 +79,14 @@ class Test(unittest.TestCase):
                 self.assertEqual((results[name].dtype, results[name].shape), (dtype, [3, len(expected[0])]))
                 self.near(results[name].data, flat(expected), bound)
 
+    def test_quantised(self):
+        """A byte of F4 has 1 and -2; the scales are powers of two in F8_E8M0."""
+        given = {"Q": tensor([[0.0, 0.0]]), "K": Tensor("I8", [1, 2], array.array("b", [1, 1])), "V": Tensor("F4", [1, 2], array.array("B", [0xC2])),
+                 "V_scale": Tensor("F8_E8M0", [1, 2], array.array("B", [128, 126]))}
+        self.assertEqual(list(self.client.tensors("/attention", given, {"return": ["output"]})["output"].data), [2, -1])
+        with self.assertRaisesRegex(ValueError, "V: the data has the length 1, which does not fit the shape .1, 1."):
+            self.client.tensors("/attention", {"V": Tensor("F4", [1, 1], array.array("B", [0]))})
+
     def test_whole_numbers_and_options(self):
         lengths = Tensor("I64", (1,), array.array("q", [4]))
         given = {**{name: tensor(rows) for name, rows in GIVEN.items()}, "lengths": lengths}

@@ -386,7 +386,7 @@ class Check:
             row.suspicions = [says for says in first]
         return row
 
-    def shrink(self, case, row, most=40, seconds=20):
+    def shrink(self, case, row, most=40, seconds=8):
         """Returns the smallest case that fails as this one does: a fault of the same kind, or results that are wrong."""
         end = time.monotonic() + seconds
         if row.kind.startswith("hangs"):
