@@ -111,11 +111,11 @@ bool codec_as_spec(const struct codec_document *document, const struct codec_val
     const size_t count = codec_count(spec->rank, spec->shape),
                  together = codec_type_together(spec->type);
     spec->texts = spec->own_type = spec->exact = false;
-    spec->bytes = codec_type_size(spec->type) * (count / together);
+    spec->bytes = codec_type_bytes(spec->type, count);
     return count % together == 0 ||
            binary_refuse(document, shape, name, error,
-                         "has %zu elements, but %zu elements of the type %s fill a byte", count,
-                         together, names[spec->type]);
+                         "has %zu elements; the type %s needs a multiple of %zu, which fill a byte",
+                         count, names[spec->type], together);
 }
 
 bool codec_as_texts_spec(const struct codec_document *document, const struct codec_value *shape,
@@ -322,8 +322,7 @@ bool codec_stream_add(struct codec_stream *stream, const struct codec_value *val
     const attn_dtype dtype = spec->type == CODEC_TYPE_BOOL || spec->texts
                                  ? ATTN_BOOL
                                  : codec_spec_dtype(spec, codec_document_dtype(document));
-    const size_t units = spec->bytes / codec_type_size(spec->type),
-                 elements = units * codec_type_together(spec->type);
+    const size_t elements = spec->texts ? spec->bytes : codec_count(spec->rank, spec->shape);
     struct codec_tensor *tensor = document_new_tensor(document, value, dtype, spec->rank, NULL);
     assert(stream->count < CODEC_MAX_TENSORS);
     if (tensor == NULL) {
@@ -412,11 +411,6 @@ static bool store(const struct codec_stream *stream, const struct codec_stream_t
     return true;
 }
 
-/* Returns the bytes of so many elements. */
-static size_t bytes_of(enum codec_type type, size_t count) {
-    return count / codec_type_together(type) * codec_type_size(type);
-}
-
 /* Takes bytes of the current tensor, and none beyond its end. */
 static bool take(struct codec_stream *stream, const struct codec_stream_tensor *expected,
                  struct codec_tensor *tensor, const unsigned char *bytes, size_t size,
@@ -472,7 +466,7 @@ bool codec_stream_feed(struct codec_stream *stream, const void *bytes_, size_t s
         const struct codec_stream_tensor *expected = &stream->list[stream->next];
         struct codec_tensor *tensor = expected->tensor;
         const size_t lacks =
-            bytes_of(expected->type, expected->elements - tensor->count) - stream->cut_size;
+            codec_type_bytes(expected->type, expected->elements - tensor->count) - stream->cut_size;
         const size_t part = size < lacks ? size : lacks;
         if (!take(stream, expected, tensor, bytes, part, error)) {
             return false;
@@ -491,8 +485,8 @@ bool codec_stream_finish(const struct codec_stream *stream, struct codec_error *
     }
     const struct codec_stream_tensor *expected = &stream->list[next];
     const struct codec_tensor *tensor = expected->tensor;
-    const size_t whole = bytes_of(expected->type, expected->elements),
-                 there = bytes_of(expected->type, tensor->count) + stream->cut_size;
+    const size_t whole = codec_type_bytes(expected->type, expected->elements),
+                 there = codec_type_bytes(expected->type, tensor->count) + stream->cut_size;
     char quoted[CODEC_QUOTE_SIZE];
     const char *name = codec_name(expected->value);
     codec_quote(quoted, name, strlen(name));

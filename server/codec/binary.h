@@ -48,6 +48,9 @@ extern const char *const codec_safetensors_types[CODEC_TYPE_COUNT];
 /* Returns the bytes of one element, or 1 if a byte has several. */
 size_t codec_type_size(enum codec_type type);
 
+/* Returns the bytes of so many elements, which fill whole bytes. */
+size_t codec_type_bytes(enum codec_type type, size_t count);
+
 /* Returns how many elements codec_type_size() bytes have: 2 of FP4_E2M1, and 1 of all others. */
 size_t codec_type_together(enum codec_type type);
 

@@ -193,10 +193,12 @@ static void convert_floats(struct codec_tensor *tensor, size_t first, size_t cou
 #define SCALE_ROW(name, real)                                                                      \
     static void name(void *row, const void *scales, size_t block, size_t first, size_t end) {      \
         real *numbers = row;                                                                       \
+        const real *scale_of = (const real *)scales + first / block;                               \
+        size_t whole = first / block * block;                                                      \
         for (size_t at = first, stop; at < end; at = stop) {                                       \
-            const real scale = ((const real *)scales)[at / block];                                 \
-            stop = (at / block + 1) * block;                                                       \
-            stop = stop < end ? stop : end;                                                        \
+            const real scale = *scale_of++;                                                        \
+            whole += block;                                                                        \
+            stop = whole < end ? whole : end;                                                      \
             for (size_t i = at; i < stop; i++) {                                                   \
                 numbers[i] *= scale;                                                               \
             }                                                                                      \

@@ -15,7 +15,7 @@ static bool check_array(const struct codec_document *document, const struct code
                         const char *name, const struct codec_tensor_spec *spec,
                         struct codec_error *error) {
     const struct codec_tensor *tensor = document_tensor(value);
-    const size_t elements = spec->bytes / codec_type_size(spec->type);
+    const size_t elements = codec_count(spec->rank, spec->shape);
     if (tensor->count != elements) {
         return binary_refuse(document, value, name, error,
                              "has %zu elements in its data, but %zu in its shape", tensor->count,

@@ -15,3 +15,7 @@ size_t codec_type_size(enum codec_type type) {
 size_t codec_type_together(enum codec_type type) {
     return bits_of[type] < 8 ? 8u / bits_of[type] : 1;
 }
+
+size_t codec_type_bytes(enum codec_type type, size_t count) {
+    return count / codec_type_together(type) * codec_type_size(type);
+}

@@ -208,6 +208,39 @@ Test(codec_binary, every_number_of_8_bits) {
     }
 }
 
+/* The numbers of each chunk get the scales of their blocks, wherever the chunk begins. */
+Test(codec_binary, scales_in_chunks) {
+    enum {
+        NUMBERS = 2 * 3 * 4 * 6
+    };
+    static float numbers[NUMBERS];
+    const double wide_scales[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+    const float scales[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+    for (size_t i = 0; i < NUMBERS; i++) {
+        numbers[i] = (float)i + 1;
+    }
+    const struct sent sent = {CODEC_TYPE_FP32, 4, {2, 3, 4, 6}, numbers};
+    for (int wide = 0; wide < 2; wide++) {
+        const attn_tensor scale = {.data = wide ? (const void *)wide_scales : scales,
+                                   .dtype = wide ? ATTN_FLOAT64 : ATTN_FLOAT32,
+                                   .rank = 4,
+                                   .shape = {2, 1, 2, 3}};
+        for (size_t cut = 0; cut <= NUMBERS; cut++) {
+            struct outcome outcome = receive_one(&sent, wide != 0);
+            const struct codec_value *value = member(outcome.document, "T0");
+            codec_scale(value, &scale, 0, cut);
+            codec_scale(value, &scale, cut, NUMBERS);
+            for (size_t i = 0; i < NUMBERS; i++) {
+                const size_t block = i / 72 * 6 + i / 12 % 2 * 3 + i / 2 % 3;
+                cr_assert_eq(codec_tensor_number(document_tensor(value), i),
+                             (double)numbers[i] * wide_scales[block], "cut %zu, element %zu", cut,
+                             i);
+            }
+            codec_document_free(outcome.document);
+        }
+    }
+}
+
 /* Whole numbers stay exact where they are indices or lengths, however many there are. Those of a
  * matrix are rounded like any other. */
 Test(codec_binary, whole_numbers_are_exact) {

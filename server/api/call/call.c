@@ -129,8 +129,7 @@ static void add_phases(struct call *call, struct job *job) {
     for (; call != NULL; call = call->next) {
         const size_t count = attn_plan_phases(call->plan) + 1;
         call->phases = (struct job_phases){NULL, count, call_tasks, call_task, call};
-        *stored_prepare(call, excluded_add_phases(call, scaled_add_phases(call, end))) =
-            &call->phases;
+        *stored_prepare(call, excluded_add_phases(call, end)) = &call->phases;
         end = &call->phases.next;
         if (call->comparison != NULL) {
             end = comparison_add_phases(call->comparison, end);
@@ -191,7 +190,7 @@ static bool add_to_job(const struct call *call, unsigned threads, struct job *jo
     const attn_plan *plan = call->plan;
     const size_t own = attn_plan_scratch(plan);
     size_t bytes;
-    job->cost += attn_plan_cost(plan) + stored_cost(call) + scaled_cost(call) + excluded_cost(call);
+    job->cost += attn_plan_cost(plan) + stored_cost(call) + excluded_cost(call);
     job->scratch = own > job->scratch ? own : job->scratch;
     if (call->comparison != NULL) {
         const attn_plan *reference = call->comparison->reference;

@@ -9,7 +9,6 @@
 #include "api/api.h"
 #include "api/call/answer_names.h"
 #include "api/call/excluded.h"
-#include "api/call/scaled.h"
 #include "api/call/stored.h"
 
 /* The tensors of the weights and biases of one attn_projection, which points to them. */
@@ -49,8 +48,7 @@ struct call {
     enum answer_name returned[ANSWER_COUNT]; /* in the order of "return" */
     size_t return_count;
 
-    struct scaled *scaled;         /* scales beside the matrices; NULL: there are none */
-    struct excluded *excluded;     /* keys or values that are not finite; NULL: there are none */
+    struct excluded *excluded;     /* matrices with a scale or with NaN; NULL: there are none */
     struct comparison *comparison; /* of the results; NULL: the request expects none */
     attn_plan *plan;               /* owned; the account of the request owns all else */
     struct job_phases phases;      /* of the plan */

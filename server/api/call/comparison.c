@@ -75,8 +75,9 @@ bool comparison_read(struct call *call, struct codec_document *document, const s
         }
         if (pair->type == CODEC_TYPE_FP4_E2M1 || pair->type == CODEC_TYPE_FP8_E8M0) {
             return codec_fail(document, member, error,
-                              "%s has the type %s, in which no result is judged: send it as FP32",
-                              codec_name(member), codec_inference_types[pair->type]);
+                              "%s has a type in which no result is judged: send it as F32, which "
+                              "is FP32 in the Open Inference Protocol",
+                              codec_name(member));
         }
         pair->which = answer_of(codec_name(member));
         pair->name = answer_names[pair->which];

@@ -10,8 +10,10 @@
 #include "api/request.h"
 
 enum {
-    CHUNK_NUMBERS = 1 << 20, /* numbers that one task looks at */
-    COST_OF_NUMBER = 100     /* multiply-adds that take as long as looking at a number */
+    CHUNK_NUMBERS = 1 << 20,  /* numbers that one task looks at */
+    SCALED_NUMBERS = 1 << 17, /* numbers that one task multiplies; each may have its own scale */
+    COST_OF_NUMBER = 100,     /* multiply-adds that take as long as looking at a number */
+    COST_OF_SCALED = 400      /* the same for a number that is also multiplied */
 };
 
 /* ------------------------------------------------------------------------------------- the rows */
@@ -104,9 +106,9 @@ static bool is_excluded_row(const struct call *call, const struct layout *l, siz
 /* ------------------------------------------------------------------------------------- the call */
 
 bool excluded_note(struct call *call, struct codec_document *document,
-                   const struct codec_value *value, const attn_tensor *tensor, size_t special,
-                   struct codec_error *error) {
+                   const struct excluded_tensor *noted, struct codec_error *error) {
     struct excluded *x = call->excluded;
+    size_t at = 0;
     if (x == NULL) {
         x = account_alloc(codec_document_account(document), sizeof *x);
         if (x == NULL) {
@@ -116,16 +118,20 @@ bool excluded_note(struct call *call, struct codec_document *document,
         pthread_mutex_init(&x->mutex, NULL);
         call->excluded = x;
     }
-    size_t at = 0;
-    while (at < x->count && x->list[at].tensor != tensor) {
+    while (at < x->count && x->list[at].tensor != noted->tensor) {
         at++;
     }
     assert(at < EXCLUDED_TENSORS);
     if (at == x->count) {
-        x->list[x->count++] = (struct excluded_tensor){value, tensor, special, false, 0, 0};
+        x->list[x->count++] = *noted;
     }
-    x->list[at].product |= special == SIZE_MAX;
+    x->list[at].scale = noted->scale;
     return true;
+}
+
+/* Returns how many numbers of a tensor a task gets. */
+static size_t chunk_of(const struct excluded_tensor *t) {
+    return t->scale != NULL ? SCALED_NUMBERS : CHUNK_NUMBERS;
 }
 
 /* Finds where the sequences begin in K. */
@@ -158,7 +164,7 @@ bool excluded_check(struct call *call, struct codec_document *document, struct c
             return codec_refuse_special(document, t->value, t->special, error);
         }
         t->count = codec_count(t->tensor->rank, t->tensor->shape);
-        t->tasks = (t->count + CHUNK_NUMBERS - 1) / CHUNK_NUMBERS;
+        t->tasks = (t->count + chunk_of(t) - 1) / chunk_of(t);
     }
     return o->sequences == NULL || find_starts(call, codec_document_account(document), error);
 }
@@ -205,15 +211,20 @@ static bool excluded_run(void *call_, const struct jobs_task *task) {
     for (; index >= t->tasks; t++) {
         index -= t->tasks;
     }
-    const size_t first = index * CHUNK_NUMBERS, left = t->count - first;
-    clear_excluded(call, t, first, first + (left < CHUNK_NUMBERS ? left : CHUNK_NUMBERS));
+    const size_t chunk = chunk_of(t), first = index * chunk, left = t->count - first;
+    const size_t end = first + (left < chunk ? left : chunk);
+    if (t->scale != NULL) {
+        codec_scale(t->value, t->scale, first, end);
+    }
+    clear_excluded(call, t, first, end);
     return true;
 }
 
 double excluded_cost(const struct call *call) {
     double cost = 0;
     for (size_t i = 0; call->excluded != NULL && i < call->excluded->count; i++) {
-        cost += (double)call->excluded->list[i].count * COST_OF_NUMBER;
+        const struct excluded_tensor *t = &call->excluded->list[i];
+        cost += (double)t->count * (t->scale != NULL ? COST_OF_SCALED : COST_OF_NUMBER);
     }
     return cost;
 }
@@ -237,10 +248,10 @@ bool excluded_end(const struct call *call, struct api_request *request) {
     for (size_t i = 0; x != NULL && i < x->count; i++) {
         if (x->list[i].special != SIZE_MAX) {
             codec_refuse_special(request->body, x->list[i].value, x->list[i].special, &error);
-            const size_t used = strlen(error.message);
-            if (x->list[i].product) {
+            if (x->list[i].scale != NULL) {
+                const size_t used = strlen(error.message);
                 snprintf(error.message + used, sizeof error.message - used,
-                         "; that is the product with %s_scale", codec_name(x->list[i].value));
+                         "; the product with %s_scale is not finite", codec_name(x->list[i].value));
             }
             reply_codec_error(request, &error);
             return false;

@@ -1,8 +1,9 @@
 /*
- * excluded.h - keys and values that no query may look at. The rows of K and V that `lengths`,
- * `key_padding` or `sequences` exclude may hold anything in a tensor of bytes, because caches have
- * garbage there. Before the plan of a call runs, tasks look at each tensor that has a NaN or an
- * infinity, or a scale: in an excluded row it becomes 0, and elsewhere the request is refused.
+ * excluded.h - what is done to the numbers of Q, K and V before the plan of a call runs. Scales are
+ * multiplied. Keys and values that no query may look at become zeros: the rows of K and V that
+ * `lengths`, `key_padding` or `sequences` exclude may hold anything in a tensor of bytes, because
+ * caches have garbage there. Tasks look at each tensor that has a scale, a NaN or an infinity. A
+ * number that is not finite becomes 0 in an excluded row. Elsewhere the request is refused.
  */
 #ifndef API_EXCLUDED_H
 #define API_EXCLUDED_H
@@ -23,9 +24,9 @@ struct excluded {
     struct excluded_tensor {
         const struct codec_value *value;
         const attn_tensor *tensor; /* of the call */
+        const attn_tensor *scale;  /* of as many axes, whose blocks it multiplies; or NULL */
         size_t special; /* the first number that is not finite, or SIZE_MAX; once the tasks have
                            run, the first such one in no excluded row, or SIZE_MAX */
-        bool product;   /* the numbers are products with a scale */
         size_t count, tasks; /* numbers, and tasks that look at them */
     } list[EXCLUDED_TENSORS];
     size_t count;
@@ -35,14 +36,12 @@ struct excluded {
     pthread_mutex_t mutex; /* guards `special` while tasks run */
 };
 
-/* Notes a tensor of the call in which number `special` is the first that is not finite. SIZE_MAX:
- * the numbers will be products with a scale. Returns false with the error set if there is no
- * memory. */
+/* Notes a tensor of the call, of which `count` and `tasks` may be open. One that was noted before
+ * gets the scale. Returns false with the error set if there is no memory. */
 bool excluded_note(struct call *call, struct codec_document *document,
-                   const struct codec_value *value, const attn_tensor *tensor, size_t special,
-                   struct codec_error *error);
+                   const struct excluded_tensor *noted, struct codec_error *error);
 
-/* Refuses such tensors if no option of the call excludes rows. The options have been read. */
+/* Refuses tensors with such numbers if no option of the call excludes rows. The options have been read. */
 bool excluded_check(struct call *call, struct codec_document *document, struct codec_error *error);
 
 /* Puts the phases that look at the numbers at the end of a list. Returns the end of the list. The

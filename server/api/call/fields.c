@@ -549,7 +549,11 @@ static bool read_rows(struct call *call, struct codec_document *document, const 
                       struct codec_error *error) {
     size_t special;
     return codec_as_rows(document, value, field->least, field->most, tensor, &special, error) &&
-           (special == SIZE_MAX || excluded_note(call, document, value, tensor, special, error));
+           (special == SIZE_MAX ||
+            excluded_note(
+                call, document,
+                &(struct excluded_tensor){.value = value, .tensor = tensor, .special = special},
+                error));
 }
 
 /* Reads a matrix of numbers to `tensor`, and points `*pointer` to it. */
