@@ -823,7 +823,7 @@ class ShortForm:
         kinds = set()
         for name in names.split(", "):
             kind = html.unescape(re.sub("<[^>]*>", "", typed(self.document, keys[name], name))).replace('" or "', "|")
-            kind = re.sub(r", (array) or DrawnMatrix$", r" or \1", kind)
+            kind = re.sub(r", (array|matrix) or DrawnMatrix$", r" or \1", kind)
             kind = re.sub(r',? or DrawnMatrix$| of Inference\w+| −?\d+ to \d+|\s[≥>]\s−?\d+|"', "", kind)
             default = default_of(self.said(keys, name))[1]
             default = f"= {default.strip('`')}" if re.fullmatch("`[^`]*`|[−0-9].*", default) else ""

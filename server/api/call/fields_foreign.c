@@ -107,7 +107,7 @@ const struct codec_foreign fields_foreign[] = {
     SAME_3(ATTENTIONS, "it is \"mask\" here, true at these keys of each query", "sparse_indices",
            "gather_kv_indices", "topk_indices"),
     {"attention_chunk_size", ATTENTIONS,
-     "it is a \"mask\" here, true where query and key stand in the same chunk"},
+     "it is \"mask\" here, true where query and key stand in the same chunk"},
     SAME_2(ATTENTIONS, BIAS, "attn_bias", "attention_bias"),
     {"position_bias", ATTENTIONS, BIAS "; T5 also has \"scale\": 1"},
     SAME_2(CALLS, CAUSAL, "is_causal", "use_causal_mask"),

@@ -24,8 +24,8 @@ __version__ = "0.1.0"
 TRIES = 5
 LONGEST_WAIT = 30  # seconds between two tries, whatever the service says
 SAFETENSORS = "application/vnd.safetensors"
-# The types of safetensors, those of the module `array`, and those of NumPy. `array` has the bits of a type that NumPy lacks. Those of F4 are
-# two numbers in an element, the first one in the lower bits.
+# The types of safetensors, those of the module `array`, and those of NumPy. `array` has the bits of the types that it lacks. An element of F4
+# has two numbers, the first one in the lower bits.
 TYPES = {"F32": ("f", "<f4"), "F64": ("d", "<f8"), "I64": ("q", "<i8"), "I32": ("i", "<i4"), "BOOL": ("B", "|b1"),
          "U8": ("B", "|u1"), "I8": ("b", "|i1"), "F16": ("H", "<f2"), "BF16": ("H", None), "F8_E4M3": ("B", None), "F8_E5M2": ("B", None),
          "F8_E8M0": ("B", None), "F4": ("B", None)}
@@ -226,7 +226,7 @@ def _tensor(name, value):
     if isinstance(value, Tensor):
         wanted = TYPES.get(value.dtype, (None,))[0]
         if wanted is None:
-            raise TypeError(f"{name} has the type {value.dtype}, which is none of {', '.join(key for key in TYPES if TYPES[key][0])}")
+            raise TypeError(f"{name} has the type {value.dtype}, which is none of {', '.join(TYPES)}")
         if getattr(value.data, "typecode", None) != wanted:
             raise TypeError(f'{name}: the data is no array.array("{wanted}"), which {value.dtype} needs')
         if math.prod(value.shape) != len(value.data) * (2 if value.dtype == "F4" else 1):
@@ -241,7 +241,7 @@ def _tensor(name, value):
     for dtype, (_, of_numpy) in TYPES.items():
         if of_numpy and of_numpy in (value.dtype.str, value.dtype.newbyteorder().str):
             return dtype, value.shape, value.astype(of_numpy).tobytes()
-    raise TypeError(f"{name} has the type {value.dtype}, which is none of {', '.join(TYPES)}")
+    raise TypeError(f"{name} has the type {value.dtype}, which is none of {', '.join(key for key in TYPES if TYPES[key][1])}")
 
 
 def _pack(tensors, options):

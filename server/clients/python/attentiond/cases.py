@@ -27,6 +27,8 @@ class Case:
                 raise ValueError(f"{key} is no key of a case; the keys are {', '.join(KEYS)}")
             if not re.fullmatch(KEYS[key], value):
                 raise ValueError(f"{key}={value} is no value of {key}; these are {KEYS[key]}")
+        if "update" in self.keys and "kv_heads" in self.keys:
+            raise ValueError("a case with update has no kv_heads")
 
     def __str__(self):
         return self.name

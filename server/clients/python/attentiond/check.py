@@ -28,11 +28,11 @@ from attentiond.asking import request_of, verdicts_of
 from attentiond.cases import case_of, inputs_of, read_cases
 from attentiond.daemon import Daemon
 from attentiond.model import call_of, visible
-from attentiond.suspicions import explaining, parts_of, right_of
+from attentiond.suspicions import TILES, explaining, parts_of, right_of
 
 RIGHT = "equal", "rounded", "close"  # close: off by up to twice what rounding explains
 COARSER = r"as a kernel that multiplies in (\w+) it would be rounded"  # in a message of the service
-SLIGHT = 10  # the same in float32 and float64, of which no digit that a model needs is lost then
+SLIGHT = 10  # a result in float32 or float64 is close, too, up to so many times: no digit that a model needs is lost
 DETAILED = 10  # wrong cases that are made smaller and explained
 RESULTS = "output", "lse", "grad_Q", "grad_K", "grad_V"
 RESULTS_AND_STATE = *RESULTS, "present_state"
@@ -103,7 +103,7 @@ class Arrays:
         if kind != "numpy" and not hasattr(self.library, "from_dlpack") and not hasattr(self.library, "asarray"):
             raise Unusable(f"--arrays {kind}: it has neither from_dlpack nor asarray")
 
-    def give(self, name, x):
+    def give(self, x):
         exact, coarse = x.dtype == bool, self.dtype == "bfloat16"
         if self.kind == "torch":
             made = self.library.from_numpy(numpy.ascontiguousarray(x)).to(self.device)
@@ -120,7 +120,7 @@ class Arrays:
         except (AttributeError, TypeError, ValueError, RuntimeError, BufferError):
             return self.library.asarray(x)
 
-    def take(self, name, x):
+    def take(self, x):
         """Returns an array of NumPy, and the name of the type that it had."""
         if hasattr(x, "detach"):  # PyTorch
             dtype = str(x.dtype).rpartition(".")[2]
@@ -140,18 +140,18 @@ def call(function, matrices, options, settings):
     layout = settings["layout"]
     taken, every, needed = taken_by(function)
     usual = {"causal": False, "window": (-1, -1), "scale": matrices["Q"].shape[-1] ** -0.5, "softcap": 0.0}
-    given, before = {**{what: value for what, value in usual.items() if what in needed}, **options}, {}
+    given = {**{what: value for what, value in usual.items() if what in needed}, **options}
     for name, x in matrices.items():
-        given[name.lower()] = arrays.give(name, numpy.ascontiguousarray(turned(name, x, layout)))
+        given[name.lower()] = arrays.give(numpy.ascontiguousarray(turned(name, x, layout)))
     arguments = {taken.get(what, what): value for what, value in given.items() if what in taken or (every and what not in "qkv")}
-    before = {name: arrays.take(name, x)[0].copy() for name, x in arguments.items() if hasattr(x, "dtype")}
+    before = {name: arrays.take(x)[0].copy() for name, x in arguments.items() if hasattr(x, "dtype")}
     positional = [] if {"q", "k", "v"} <= set(taken) else [given["q"], given["k"], given["v"]]
     try:
         answer = function(*positional, **arguments)
     except Exception as error:  # whatever the kernel of somebody else may raise
         return {"fault": f"raises {type(error).__name__}: {error}"[:200]}
     for name, x in arguments.items():
-        if name in before and not numpy.array_equal(arrays.take(name, x)[0], before[name], equal_nan=before[name].dtype != bool):
+        if name in before and not numpy.array_equal(arrays.take(x)[0], before[name], equal_nan=before[name].dtype != bool):
             return {"fault": f"writes into {name}"}
     if not isinstance(answer, dict):
         answer = dict(zip(settings["returns"], answer if isinstance(answer, (tuple, list)) else [answer]))
@@ -160,7 +160,7 @@ def call(function, matrices, options, settings):
         if x is None:
             continue
         try:
-            x, dtype = arrays.take(name, x)
+            x, dtype = arrays.take(x)
         except (TypeError, ValueError, RuntimeError, BufferError) as error:
             return {"fault": f"returns {name}, which is no array: {error}"[:200]}
         if dtype not in ("float64", "float32", "float16", "bfloat16"):
@@ -271,14 +271,14 @@ def rows_of_nan(case, name, x, matrices, options, settings):
     sees = numpy.broadcast_to(sees, (*x.shape[:-1], sees.shape[-1]))
     if numpy.array_equal(has, ~sees.any(-1)):
         return ": in each row that sees no key"
-    for tile in (16, 32, 64, 128):
+    for tile in TILES:
         if numpy.array_equal(has, ~sees[..., :tile].any(-1)):
             return f": in each row that sees none of the first {tile} keys"
     return ""
 
 
 def fault_of(case, results, matrices, options, settings):
-    """Returns what is wrong with the results before they are compared, or None. Results come back in the order of axes of the service."""
+    """Returns what is wrong with the results before they are compared, or None."""
     q, v = matrices["Q"], matrices["V"]
     shapes = {"output": (*q.shape[:-1], v.shape[-1]), "lse": q.shape[:-1] if q.ndim == 4 else (q.shape[1], q.shape[0]),
               "present_state": (len(case.numbers("sequences")) if case["sequences"] else q.shape[0], q.shape[1], q.shape[-1], v.shape[-1]),
@@ -322,10 +322,8 @@ class Check:
         for what in needed:
             if what in absent(case):
                 return f"the function needs {what}"
-        needs = [what for what in ("causal", "window", "softcap", "sink", "alibi", "rotary", "mask", "bias", "lengths", "sequences",
+        needs = [what for what in ("causal", "window", "scale", "softcap", "sink", "alibi", "rotary", "mask", "bias", "lengths", "sequences",
                                    *(["update"] if self.update is None else []), "decay", "beta", "state") if case[what] and what not in taken and not every]
-        if case["scale"] and "scale" not in taken and not every:
-            needs.append("scale")
         without = [key for key in self.settings.get("without", ()) if key in case.keys or key in case.text().split() or key == case.name]
         if needs or without:
             return f"the function takes no {needs[0]}" if needs else f"without {without[0]}"
@@ -355,7 +353,7 @@ class Check:
         for one in found.values():
             if one["verdict"] == "wrong" and self.settings["computed_in"] in ("float32", "float64") and ratio_of(one) <= SLIGHT:
                 one["verdict"] = "close"
-        worst = max(found, key=lambda name: (not found[name]["verdict"] in RIGHT, found[name].get("rms_ratio") or 0))
+        worst = max(found, key=lambda name: (found[name]["verdict"] not in RIGHT, found[name].get("rms_ratio") or 0))
         one = found[worst]
         index = (one.get("worst_rows") or [{"index": []}])[0]["index"]
         row = Row(case, one["verdict"], one.get("message", ""), one.get("rms_ratio"), f"{worst} {index}", seconds)

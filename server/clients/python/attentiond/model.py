@@ -94,7 +94,7 @@ def visible(c):
     return sees if c.seen is None else c.seen(c, i, j, sees)
 
 
-def turned(x, at, rotary):
+def rotated(x, at, rotary):
     """Returns rows that rotary embedding has turned."""
     half = x.shape[-1] // 2
     angles = at[..., None] * ROTARY ** (-numpy.arange(half) / half)
@@ -111,9 +111,7 @@ def logits_of(c, q, k):
     i, j, _ = positions(c)
     raw = q @ k.swapaxes(-1, -2)
     slope = numpy.ones_like(raw)
-    if not c.softcap:
-        s = c.scale * raw
-    elif c.cap == "after":
+    if not c.softcap or c.cap == "after":
         s = c.scale * raw
     else:
         inner = raw if c.cap == "unscaled" else c.scale * raw
@@ -130,8 +128,28 @@ def logits_of(c, q, k):
     return c.logits * s, slope
 
 
+def unscaled(s, v, sink, tile, what):
+    """Returns output and lse of a kernel that goes through tiles of keys and does not rescale what it has when the maximum changes."""
+    out, total = numpy.zeros((*s.shape[:-1], v.shape[-1])), numpy.zeros((*s.shape[:-1], 1))
+    before = numpy.full_like(total, -math.inf)
+    for at in range(0, s.shape[-1], tile):
+        part = s[..., at:at + tile]
+        now = numpy.maximum(before, part.max(-1, keepdims=True))
+        safe = numpy.where(numpy.isinf(now), 0, now)
+        begun = ~numpy.isinf(before)
+        alpha = numpy.where(begun, numpy.exp(before - safe), 0)
+        e = numpy.exp(part - safe)
+        out = out * (begun if "output" in what else alpha) + e @ v[:, :, at:at + tile]
+        total = total * (begun if "sum" in what else alpha) + e.sum(-1, keepdims=True)
+        before = now
+    top = numpy.where(numpy.isinf(before), 0, before)
+    total = total + numpy.exp(sink - top)
+    with numpy.errstate(divide="ignore", invalid="ignore"):
+        return numpy.where(total > 0, out / total, 0), (top + numpy.log(total))[..., 0]
+
+
 def softmax(c, s, v, sees):
-    """Returns output, lse, weights, from logits and values."""
+    """Returns output, lse and weights (None with `rescale`), from logits and values."""
     m = s.shape[-1]
     s = numpy.where(sees, s, c.fill)
     if c.zeros and m % c.zeros:
@@ -144,30 +162,14 @@ def softmax(c, s, v, sees):
         s = s + numpy.log(c.counts)
     sink = numpy.full(1, -math.inf) if c.sink is None else c.sink
     sink = numpy.broadcast_to(c.logits * sink[:, None, None], (s.shape[1], 1, 1))
+    if c.rescale:
+        return (*unscaled(s, v, sink, *c.rescale), None)
     top = numpy.maximum(numpy.maximum(s.max(-1, keepdims=True), sink), c.least)
     top = numpy.where(numpy.isinf(top), 0, top)
     e = numpy.exp(s - top)
     of_sink = numpy.exp(sink - top) * (1 if c.sinks is None else c.sinks)
     if c.least > -math.inf:  # what float32 does not hold is 0
         e = numpy.where(e < 1e-45, 0, e)
-    if c.rescale:
-        tile, what = c.rescale
-        out, total = numpy.zeros((*s.shape[:-1], v.shape[-1])), numpy.zeros_like(top)
-        before = numpy.full_like(top, -math.inf)
-        for at in range(0, s.shape[-1], tile):
-            part = s[..., at:at + tile]
-            now = numpy.maximum(before, part.max(-1, keepdims=True))
-            safe = numpy.where(numpy.isinf(now), 0, now)
-            alpha = numpy.where(numpy.isinf(before), 0, numpy.exp(before - safe))
-            kept = numpy.where(numpy.isinf(before), 0, 1)
-            e = numpy.exp(part - safe)
-            out = out * (kept if "output" in what else alpha) + e @ v[:, :, at:at + tile]
-            total = total * (kept if "sum" in what else alpha) + e.sum(-1, keepdims=True)
-            before = now
-        top = numpy.where(numpy.isinf(before), 0, before)
-        total = total + numpy.exp(sink - top)
-        with numpy.errstate(divide="ignore", invalid="ignore"):
-            return numpy.where(total > 0, out / total, 0), (top + numpy.log(total))[..., 0], None
     whole = e.sum(-1, keepdims=True)
     total = whole + of_sink
     with numpy.errstate(divide="ignore", invalid="ignore"):
@@ -186,7 +188,7 @@ def attention(c):
     q, k, v = c.q, c.k[:, head_of], c.v[:, value_of]
     if c.rotary is not None:
         i, j, _ = positions(c)
-        q, k = turned(q, i[..., 0], c.rotary), turned(k, j, c.rotary)
+        q, k = rotated(q, i[..., 0], c.rotary), rotated(k, j, c.rotary)
     s, slope = logits_of(c, q, k)
     output, lse, w = softmax(c, s, v, visible(c))
     results = {"output": output, "lse": lse}
@@ -213,7 +215,7 @@ class LinearCall:
     beta: typing.Optional[numpy.ndarray]
     starts: list
     state: typing.Optional[numpy.ndarray]
-    order: str = ""  # "read first", "old state", "decay last", "own gate"
+    order: str = ""  # "read first", "read before", "old state", "decay last", "own gate"
     chunk: int = 0  # the state is lost at its end, or "own gate" is about it
 
     def but(self, **changes):
@@ -223,7 +225,9 @@ class LinearCall:
 def linear_call_of(case, matrices, options):
     wide = {name: x.astype(float) for name, x in matrices.items()}
     packed = "sequences" in options
-    rows = lambda x: None if x is None else x.swapaxes(0, 1)[None] if packed else x  # noqa: E731
+
+    def rows(x):
+        return x.swapaxes(0, 1)[None] if packed and x is not None else x
     q, k, v = (rows(wide[name]) for name in "QKV")
     return LinearCall(q=q, k=k, v=v, scale=options.get("scale", q.shape[-1] ** -0.5), decay=rows(wide.get("decay")), beta=rows(wide.get("beta")),
                       starts=options.get("sequences", [0, q.shape[2]]), state=wide.get("state"))
@@ -231,19 +235,19 @@ def linear_call_of(case, matrices, options):
 
 def linear(c):
     """Returns the results of a call of linear attention."""
-    group = c.q.shape[1] // c.k.shape[1]
-    heads = numpy.arange(c.q.shape[1]) // group
-    batch, kv, n, d = c.k.shape
-    output = numpy.zeros((batch, c.q.shape[1], n, c.v.shape[-1]))
-    first = numpy.zeros((batch, kv, d, c.v.shape[-1])) if c.state is None else c.state
-    s, since, alive = first, first, numpy.ones((batch, kv, 1, 1))
+    batch, heads, n, d = c.k.shape
+    output, states = numpy.zeros((batch, heads, n, c.v.shape[-1])), []
+    first = numpy.zeros((batch, heads, d, c.v.shape[-1])) if c.state is None else c.state
+    ones = numpy.ones((batch, heads, 1, 1))
+    s, since, alive = first, first, ones
     for t in range(n):
-        if t in c.starts[:-1] and t > 0:
+        while t == c.starts[len(states) + 1]:  # a sequence may be empty
+            states.append(s)
             s = numpy.zeros_like(first)
         if c.chunk and t % c.chunk == 0:
             s = s if c.order == "own gate" or t == 0 else numpy.zeros_like(first)
-            since, alive = s, numpy.ones((batch, kv, 1, 1))
-        gate = numpy.ones((batch, kv, 1, 1)) if c.decay is None else numpy.exp(c.decay[:, :, t])[..., None, None]
+            since, alive = s, ones
+        gate = ones if c.decay is None else numpy.exp(c.decay[:, :, t])[..., None, None]
         kt, before = c.k[:, :, t, :, None], s
         if c.order != "decay last":
             s = gate * s
@@ -256,6 +260,7 @@ def linear(c):
         if c.order == "own gate":  # the part of the state before the chunk lacks the gate of the position
             read = now - alive * gate * since + alive * since
             alive = alive * gate
-        output[:, :, t] = c.scale * (c.q[:, :, t, :, None] * read[:, heads]).sum(-2)
+        output[:, :, t] = c.scale * (c.q[:, :, t, :, None] * read).sum(-2)
         s = now
-    return {"output": output, "present_state": s}
+    states += [s] + [numpy.zeros_like(first)] * (len(c.starts) - 2 - len(states))
+    return {"output": output, "present_state": numpy.concatenate(states)}

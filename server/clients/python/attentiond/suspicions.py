@@ -6,22 +6,22 @@ import math
 import numpy
 
 from attentiond import model
+from attentiond.model import LN2
 
-LN2 = math.log(2)
 TILES = 16, 32, 64, 128
 # A suspicion explains a result if the difference is at most this share of its size, for each type in which kernels multiply.
 NEAR = {"float64": 1e-9, "float32": 1e-4, "tf32": 5e-3, "float16": 1e-2, "bfloat16": 5e-2, "float8": 0.3, "float8_e5m2": 0.4}
 
 
 def suspicions(case, matrices, options):
-    """Yields pairs of a sentence and the results that the kernel would have."""
+    """Yields pairs of a sentence and a function that returns the results of such a kernel."""
     if case["update"]:
         call = model.linear_call_of(case, matrices, options)
-        for says, changes in of_linear(case, call):
+        for says, changes in of_linear(call):
             yield says, lambda changes=changes: model.linear(call.but(**changes))
         return
     call = model.call_of(case, matrices, options)
-    for says, changes in of_softmax(case, call):
+    for says, changes in of_softmax(call):
         yield says, lambda changes=changes: model.attention(call.but(**changes))
     right = model.attention(call)
     for says, change in of_lse(right, call):
@@ -46,11 +46,20 @@ def of_lse(right, call):
         yield "lse lacks the sink", lambda: model.attention(call.but(lse="no sink"))
 
 
-def of_softmax(case, c):
+def other_order(c):
+    """Returns the value of `causal` with the other alignment."""
+    return True if c.causal == "bottom_right" else "bottom_right"
+
+
+def of_softmax(c):
     """Yields pairs of a sentence and changes of the call."""
-    (batch, heads, n, d), (kv, m), d_v = c.q.shape, c.k.shape[1:3], c.v.shape[-1]
-    root = d ** -0.5
-    # ---- which keys a query sees
+    for part in (of_window, of_order, of_masks, of_scores, of_bias, of_heads, of_sink, of_tiles, of_gradients):
+        yield from part(c)
+
+
+def of_window(c):
+    """Yields what may be wrong with the window."""
+    n, m = c.q.shape[2], c.k.shape[2]
     for side, name in enumerate(("left", "right")):
         if c.window[side] < 0 or (side == 1 and c.causal):
             continue
@@ -63,19 +72,25 @@ def of_softmax(case, c):
     if c.window != (-1, -1):
         yield "the window is missing", {"window": (-1, -1)}
         yield "the window is mirrored", {"window": c.window[::-1]}
-        if c.causal or n != m:
-            other = "bottom_right" if c.causal is True else True
+        if n != m or c.lengths:
+            other = other_order(c)
             yield "the window has the other alignment", {"seen": lambda c, i, j, sees: model.visible(c.but(seen=None, window=(-1, -1))) & model.visible(
                 c.but(seen=None, causal=other, nearer=-10 ** 6))}
-        for rows in TILES:
-            for tile in TILES[:3]:
+        for tile in TILES[:3]:
+            if m > tile:
+                yield "the window begins at a whole tile", {"seen": lambda c, i, j, sees, tile=tile: model.visible(
+                    c.but(seen=None, window=(-1, c.window[1]))) & (j >= numpy.maximum(i - c.window[0], 0) // tile * tile)}
+            for rows in TILES:
                 if n > rows or m > tile:
                     yield "the first tile of the window is lost", {"seen": lambda c, i, j, sees, rows=rows, tile=tile: sees & (
                         j >= -(-numpy.maximum(i // rows * rows - c.window[0], 0) // tile) * tile)}
-                    yield "the window begins at a whole tile", {"seen": lambda c, i, j, sees, tile=tile: model.visible(
-                        c.but(seen=None, window=(-1, c.window[1]))) & (j >= numpy.maximum(i - c.window[0], 0) // tile * tile)}
+
+
+def of_order(c):
+    """Yields what may be wrong with the order of queries and keys."""
+    n, m = c.q.shape[2], c.k.shape[2]
     if c.causal:
-        other = True if c.causal == "bottom_right" else "bottom_right"
+        other = other_order(c)
         if n != m or c.lengths:
             yield "causal has the other alignment", {"causal": other}
             if c.lengths and c.causal == "bottom_right":
@@ -90,6 +105,11 @@ def of_softmax(case, c):
                     j // tile <= i // tile) & model.visible(c.but(seen=None, causal=False))}
     else:
         yield "there is a causal mask", {"causal": True}
+
+
+def of_masks(c):
+    """Yields what may be wrong with what hides keys."""
+    batch, n, m = len(c.q), c.q.shape[2], c.k.shape[2]
     if c.mask is not None:
         yield "the mask is inverted", {"mask": ~c.mask}
         yield "the mask is missing", {"mask": None}
@@ -116,7 +136,12 @@ def of_softmax(case, c):
         yield "a sequence also sees the keys of the one before", {"seen": lambda c, i, j, sees: sees | (first[:, None] == first + 1)}
     for fill in (-1e4, -1e5, -1e9, -1e30):
         yield "a hidden key has a large finite score in place of minus infinity", {"fill": fill}
-    # ---- scale and scores
+
+
+def of_scores(c):
+    """Yields what may be wrong with the scale and the scores."""
+    heads, d, d_v = c.q.shape[1], c.q.shape[3], c.v.shape[3]
+    root = d ** -0.5
     for says, scale in (("1", 1.0), ("1/d", 1 / d), ("1/sqrt(d), not the given one", root), ("1/sqrt(d_v)", d_v ** -0.5), ("sqrt(d)", d ** 0.5),
                         ("1/sqrt(heads * d)", (heads * d) ** -0.5), ("1/sqrt of the next power of 2", 2.0 ** (-math.ceil(math.log2(d)) / 2))):
         if abs(scale - c.scale) > 1e-9:
@@ -135,6 +160,11 @@ def of_softmax(case, c):
         yield "the softcap has no scale", {"scale": 1.0}
         if c.bias is not None or c.alibi is not None:
             yield "the softcap comes after the bias", {"cap": "after"}
+
+
+def of_bias(c):
+    """Yields what may be wrong with the bias and ALiBi."""
+    (heads, n), (kv, m) = c.q.shape[1:3], c.k.shape[1:3]
     if c.bias is not None:
         yield "the bias is missing", {"bias": None}
         yield "the bias has the other sign", {"bias": -c.bias}
@@ -165,7 +195,11 @@ def of_softmax(case, c):
         yield "the slopes of ALiBi are in the other order", {"alibi": c.alibi[::-1]}
         yield "the slopes of ALiBi are 2^(-8 h / heads), without the rule for other numbers of heads", {
             "alibi": 2.0 ** (-8 * (numpy.arange(heads) + 1) / heads)}
-    # ---- heads
+
+
+def of_heads(c):
+    """Yields what may be wrong with heads and batch items."""
+    (batch, heads), kv = c.q.shape[:2], c.k.shape[1]
     if kv < heads:
         group = heads // kv
         tiled = numpy.arange(heads) % kv
@@ -186,7 +220,11 @@ def of_softmax(case, c):
         for says, change in (("keys and values", {"k": c.k[:1].repeat(batch, 0), "v": c.v[:1].repeat(batch, 0)}),
                              ("keys", {"k": c.k[:1].repeat(batch, 0)}), ("values", {"v": c.v[:1].repeat(batch, 0)})):
             yield f"the {says} of the first batch item are those of all", change
-    # ---- the sink
+
+
+def of_sink(c):
+    """Yields what may be wrong with the sink."""
+    heads, (kv, m) = c.q.shape[1], c.k.shape[1:3]
     if c.sink is not None:
         yield "the sink is missing", {"sink": None}
         yield "the sink is not multiplied by log2(e)", {"sink": c.sink * LN2}
@@ -204,12 +242,15 @@ def of_softmax(case, c):
                 if c.causal:
                     yield "the sink counts once for each tile", {"sinks": 1.0 + numpy.clip(i, 0, m - 1) // tile}
         yield "the sink is counted twice", {"sinks": 2.0}
-    # ---- rotary embedding
+
+
+def of_tiles(c):
+    """Yields what may be wrong with tiles, and the sum of a row."""
+    batch, (kv, m, d), d_v = len(c.k), c.k.shape[1:], c.v.shape[3]
     if c.rotary is not None:
         yield f"rotary embedding turns {'half-split pairs' if c.rotary['interleaved'] else 'neighbouring pairs'} of columns", {
             "rotary": {**c.rotary, "interleaved": not c.rotary["interleaved"]}}
         yield "rotary embedding is missing", {"rotary": None}
-    # ---- tiles
     for tile in TILES:
         if m > tile:
             for what, says in (("output", "the accumulated output is"), ("sum", "the sum is"), ("output and sum", "output and sum are")):
@@ -244,7 +285,10 @@ def of_softmax(case, c):
         yield "the rows of V are read as if they had d columns, not d_v", {"v": c.v.reshape(batch, kv, m * d_v)[..., begin]}
     yield "the maximum begins at 0, so a row with low scores vanishes", {"least": 0.0}
     yield "the output is not divided by the sum", {"undivided": True}
-    # ---- gradients
+
+
+def of_gradients(c):
+    """Yields what may be wrong with the gradients."""
     if c.grad is not None:
         yield "the gradient lacks the sum that softmax subtracts (delta)", {"delta": 0.0}
         yield "the gradient subtracts that sum (delta) twice", {"delta": 2.0}
@@ -256,10 +300,9 @@ def of_softmax(case, c):
             yield "the gradient lacks the derivative of the softcap", {"slope": False}
 
 
-def of_linear(case, c):
+def of_linear(c):
     """Yields pairs of a sentence and changes of a call of linear attention."""
-    heads, n, d = c.q.shape[1:]
-    kv = c.k.shape[1]
+    n, d = c.q.shape[2:]
     yield "a position does not see itself", {"order": "read first"}
     if c.state is not None:
         yield "the state before the first position is missing", {"state": None}
@@ -271,7 +314,7 @@ def of_linear(case, c):
         yield "the gate is applied twice", {"decay": 2 * c.decay}
         yield "the gate is in base 2", {"decay": c.decay * LN2}
         yield "the state decays after the new row is added", {"order": "decay last"}
-        yield "the new row is added to the state before it decays", {"order": "read before"}
+        yield "the output reads the state without the decay of its own position", {"order": "read before"}
         if c.beta is not None:
             yield "the correction reads the state before it decays", {"order": "old state"}
         none = numpy.zeros_like(c.decay[:, :, :1])
@@ -286,9 +329,6 @@ def of_linear(case, c):
     for says, scale in (("1", 1.0), ("1/d", 1 / d), ("applied twice", c.scale ** 2)):
         if abs(scale - c.scale) > 1e-9:
             yield f"the scale is {says}", {"scale": scale}
-    if kv < heads:
-        tiled = numpy.arange(heads) % kv
-        yield "the key head of head h is h mod kv_heads", {"k": c.k[:, tiled], "v": c.v[:, tiled]}
     if len(c.starts) > 2:
         yield "the state goes on from one sequence to the next", {"starts": [0, n]}
     for chunk in TILES:
@@ -315,17 +355,17 @@ def explaining(case, matrices, options, wrong, fine, computed_in):
     """Returns the sentences that explain the wrong results, or the most important one of them: {sentence: names of the results}. Those of
     `fine` are right, so what changes them explains nothing."""
     right, found = right_of(case, matrices, options), {}
-    for says, change in suspicions(case, matrices, options):
-        with numpy.errstate(all="ignore"):
+    with numpy.errstate(all="ignore"):
+        for says, change in suspicions(case, matrices, options):
             try:
-                results = change()
+                results = {name: x for name, x in change().items() if name in right}
             except (ValueError, IndexError):  # the change does not fit the case
                 continue
-        names = [name for name in wrong if name in results and near(in_axes(case, wrong[name]), results[name], right[name], computed_in)]
-        if any(name in results and not near(right[name], results[name], None, computed_in) for name in fine):
-            continue
-        if names and len(names) >= len(found.get(says, [])):
-            found[says] = names
+            names = [name for name in wrong if name in results and near(in_axes(case, wrong[name]), results[name], right[name], computed_in)]
+            if any(name in results and not near(right[name], results[name], None, computed_in) for name in fine):
+                continue
+            if names and len(names) >= len(found.get(says, [])):
+                found[says] = names
     whole = {says for says, names in found.items() if len(names) == len(wrong)}
     return {says: names for says, names in found.items() if says in whole or (not whole and names[0] == next(iter(wrong)))}
 
@@ -355,7 +395,7 @@ def parts_of(case, x, right, computed_in):
         elif len(at) <= 4 and name != "column":
             says.append(f"{name}s {', '.join(str(i) for i in at)} of {count}")
         elif len(set(numpy.diff(at))) == 1:
-            says.append(f"each {numpy.diff(at)[0]}th {name} from {at[0]} on")
+            says.append(f"one of {numpy.diff(at)[0]} {name}s from {at[0]} on")
     if not says:
         return None
-    return f"wrong is only: {'; '.join(says)}" + (" (zeros)" if not x[bad].any() else "")
+    return f"only this is wrong: {', '.join(says)}" + (", which is all zeros" if not x[bad].any() else "")
