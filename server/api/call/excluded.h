@@ -41,7 +41,8 @@ struct excluded {
 bool excluded_note(struct call *call, struct codec_document *document,
                    const struct excluded_tensor *noted, struct codec_error *error);
 
-/* Refuses tensors with such numbers if no option of the call excludes rows. The options have been read. */
+/* Refuses tensors with such numbers if no option of the call excludes rows. The options have been
+ * read. */
 bool excluded_check(struct call *call, struct codec_document *document, struct codec_error *error);
 
 /* Puts the phases that look at the numbers at the end of a list. Returns the end of the list. The

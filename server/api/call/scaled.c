@@ -1,5 +1,5 @@
 /*
- * scaled.c - reads the scales beside Q, K, V and past keys and values, as quantised inputs have them.
+ * scaled.c - reads the scales beside Q, K, V and past keys and values, which quantised inputs have.
  * Element (i, c) of a matrix stands for its number times scale[i / b, c / b'], and so on for more
  * axes: the blocks of b by b' numbers follow from the two shapes. excluded.c multiplies them before
  * the plan of the call runs, so all else knows only the products.
