@@ -2,6 +2,7 @@
 #include "api/call/excluded.h"
 
 #include <assert.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -90,17 +91,9 @@ static bool is_excluded_row(const struct call *call, const struct layout *l, siz
     if (l->items > 1) {
         return is_excluded(call, item, key);
     }
-    if (o->key_padding == NULL || key >= call->excluded->longest) {
-        return key >= call->excluded->longest;
-    }
-    const size_t all = codec_count(o->key_padding->rank - 1, o->key_padding->shape),
-                 items = all > o->lengths_count ? all : o->lengths_count;
-    for (size_t b = 0; b < items; b++) {
-        if (!is_excluded(call, b, key)) {
-            return false;
-        }
-    }
-    return true;
+    return key >= call->excluded->longest ||
+           (o->key_padding != NULL &&
+            atomic_load_explicit(&call->excluded->seen[key], memory_order_relaxed) == 0);
 }
 
 /* ------------------------------------------------------------------------------------- the call */
@@ -127,6 +120,15 @@ bool excluded_note(struct call *call, struct codec_document *document,
     }
     x->list[at].scale = noted->scale;
     return true;
+}
+
+bool excluded_has_scales(const struct call *call) {
+    const struct excluded *x = call->excluded;
+    size_t i = 0;
+    while (x != NULL && i < x->count && x->list[i].scale == NULL) {
+        i++;
+    }
+    return x != NULL && i < x->count;
 }
 
 /* Returns how many numbers of a tensor a task gets. */
@@ -166,7 +168,36 @@ bool excluded_check(struct call *call, struct codec_document *document, struct c
         t->count = codec_count(t->tensor->rank, t->tensor->shape);
         t->tasks = (t->count + chunk_of(t) - 1) / chunk_of(t);
     }
-    return o->sequences == NULL || find_starts(call, codec_document_account(document), error);
+    struct account *account = codec_document_account(document);
+    if (o->key_padding != NULL) {
+        const size_t keys = o->key_padding->shape[o->key_padding->rank - 1];
+        x->seen = account_alloc(account, keys * sizeof *x->seen);
+        if (x->seen == NULL) {
+            return codec_no_memory(error);
+        }
+        for (size_t key = 0; key < keys; key++) {
+            atomic_init(&x->seen[key], 0);
+        }
+    }
+    return o->sequences == NULL || find_starts(call, account, error);
+}
+
+/* Notes the keys of the numbers [first, end) of key_padding that are there. */
+static void note_seen(struct call *call, size_t first, size_t end) {
+    const attn_options *o = &call->options;
+    const attn_tensor *padding = o->key_padding;
+    const unsigned char *there = padding->data;
+    const size_t keys = padding->shape[padding->rank - 1];
+    const bool shared = codec_count(padding->rank - 1, padding->shape) == 1;
+    for (size_t i = first; i < end; i++) {
+        const size_t item = i / keys, key = i % keys;
+        const size_t length = o->lengths_count == 0 ? SIZE_MAX
+                              : shared              ? call->excluded->longest
+                                                    : o->lengths[o->lengths_count == 1 ? 0 : item];
+        if (there[i] != 0 && key < length) {
+            atomic_store_explicit(&call->excluded->seen[key], 1, memory_order_relaxed);
+        }
+    }
 }
 
 /* Makes 0 of those of the numbers [first, end) that are not finite and in an excluded row. Notes
@@ -187,14 +218,24 @@ static void clear_excluded(struct call *call, struct excluded_tensor *t, size_t 
     }
 }
 
-/* The second phase has one task, which fails if a number is refused. */
+/* Returns how many numbers key_padding has. */
+static size_t paddings(const struct call *call) {
+    const attn_tensor *padding = call->options.key_padding;
+    return padding == NULL ? 0 : codec_count(padding->rank, padding->shape);
+}
+
+/* The first phase looks at key_padding, and the second one at the tensors. The third one has one
+ * task, which fails if a number is refused. */
 static size_t excluded_tasks(const void *call, size_t phase) {
     const struct excluded *x = ((const struct call *)call)->excluded;
     size_t tasks = 0;
+    if (phase == 0) {
+        return (paddings(call) + CHUNK_NUMBERS - 1) / CHUNK_NUMBERS;
+    }
     for (size_t i = 0; i < x->count; i++) {
         tasks += x->list[i].tasks;
     }
-    return phase == 0 ? tasks : 1;
+    return phase == 1 ? tasks : 1;
 }
 
 static bool excluded_run(void *call_, const struct jobs_task *task) {
@@ -202,7 +243,12 @@ static bool excluded_run(void *call_, const struct jobs_task *task) {
     struct excluded_tensor *t = call->excluded->list;
     size_t index = task->index;
     bool good = true;
-    if (task->phase > 0) {
+    if (task->phase == 0) {
+        const size_t first = index * CHUNK_NUMBERS, left = paddings(call) - first;
+        note_seen(call, first, first + (left < CHUNK_NUMBERS ? left : CHUNK_NUMBERS));
+        return true;
+    }
+    if (task->phase > 1) {
         for (size_t i = 0; i < call->excluded->count; i++) {
             good = good && t[i].special == SIZE_MAX;
         }
@@ -221,7 +267,7 @@ static bool excluded_run(void *call_, const struct jobs_task *task) {
 }
 
 double excluded_cost(const struct call *call) {
-    double cost = 0;
+    double cost = call->excluded != NULL ? (double)paddings(call) * COST_OF_NUMBER : 0;
     for (size_t i = 0; call->excluded != NULL && i < call->excluded->count; i++) {
         const struct excluded_tensor *t = &call->excluded->list[i];
         cost += (double)t->count * (t->scale != NULL ? COST_OF_SCALED : COST_OF_NUMBER);
@@ -237,7 +283,7 @@ struct job_phases **excluded_add_phases(struct call *call, struct job_phases **e
     for (size_t i = 0; i < x->count; i++) {
         x->list[i].special = SIZE_MAX;
     }
-    x->phases = (struct job_phases){NULL, 2, excluded_tasks, excluded_run, call};
+    x->phases = (struct job_phases){NULL, 3, excluded_tasks, excluded_run, call};
     *end = &x->phases;
     return &x->phases.next;
 }

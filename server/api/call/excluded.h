@@ -9,6 +9,7 @@
 #define API_EXCLUDED_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "codec/codec.h"
 #include "jobs/jobs.h"
@@ -30,6 +31,8 @@ struct excluded {
         size_t count, tasks; /* numbers, and tasks that look at them */
     } list[EXCLUDED_TENSORS];
     size_t count;
+    atomic_uchar *seen; /* of each key, whether a query of some batch item may look at it by
+                            `lengths` and `key_padding`; NULL without `key_padding` */
     size_t *starts; /* the first row of each sequence in K, and the end of the last one; or NULL */
     size_t longest; /* the most keys that `lengths` give a batch item; SIZE_MAX without `lengths` */
     struct job_phases phases;
@@ -44,6 +47,9 @@ bool excluded_note(struct call *call, struct codec_document *document,
 /* Refuses tensors with such numbers if no option of the call excludes rows. The options have been
  * read. */
 bool excluded_check(struct call *call, struct codec_document *document, struct codec_error *error);
+
+/* Returns whether a matrix of the call has a scale. */
+bool excluded_has_scales(const struct call *call);
 
 /* Puts the phases that look at the numbers at the end of a list. Returns the end of the list. The
  * call has its plan. */

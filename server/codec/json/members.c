@@ -8,7 +8,7 @@
 #include "codec/nearest.h"
 
 /* Returns the foreign name in this object that is `name`, or nearly so, or NULL. *edits is as in
- * codec_nearest(). */
+ * codec_nearest(). A name that is only near one which is left out may be that of something else. */
 static const struct codec_foreign *nearest_foreign(const char *name, const struct codec_keys *keys,
                                                    size_t *edits) {
     const struct codec_foreign *nearest = NULL;
@@ -17,7 +17,8 @@ static const struct codec_foreign *nearest_foreign(const char *name, const struc
         const struct codec_foreign *foreign = &keys->foreign[i];
         size_t away;
         if ((foreign->where & keys->here) != 0 &&
-            codec_nearest(name, &foreign->name, 1, &away) != NULL && away < *edits) {
+            codec_nearest(name, &foreign->name, 1, &away) != NULL && away < *edits &&
+            (away == 0 || strstr(foreign->hint, "leave it out") == NULL)) {
             nearest = foreign;
             *edits = away;
         }
